@@ -15,6 +15,7 @@
 #include <cflux/mlutils.h>
 #include <cflux/metrics.h>
 #include <cflux/augment.h>
+#include <cflux/signal.h>
 #include <cflux/json_out.h>
 #include <cflux/report.h>
 #include <cflux/train.h>

@@ -1034,6 +1034,39 @@ FXI_CXX_AUGMENT(random_crop)
 FXI_CXX_AUGMENT(random_shift)
 FXI_CXX_AUGMENT(random_noise)
 
+/* ---- signal.h -------------------------------------------------------------------------------- */
+#undef fx_stft
+#undef fx_spectrogram
+#undef fx_istft
+
+inline void *fx_stft(const fx_stft_args &a)
+{
+    return fxi_stft(fxi_sized<fx_stft_args>(a));
+}
+inline void *fx_stft(fx_array *x, int64_t n_fft, int64_t hop_length = fx_stft_args().hop_length)
+{
+    return fx_stft(fx_stft_args().with_x(x).with_n_fft(n_fft).with_hop_length(hop_length));
+}
+inline fx_array *fx_spectrogram(const fx_stft_args &a)
+{
+    return fxi_spectrogram(fxi_sized<fx_stft_args>(a));
+}
+inline fx_array *fx_spectrogram(fx_array *x, int64_t n_fft,
+                                int64_t hop_length = fx_stft_args().hop_length)
+{
+    return fx_spectrogram(fx_stft_args().with_x(x).with_n_fft(n_fft).with_hop_length(hop_length));
+}
+inline fx_array *fx_istft(const fx_istft_args &a)
+{
+    return fxi_istft(fxi_sized<fx_istft_args>(a));
+}
+inline fx_array *fx_istft(fx_array *re, fx_array *im, int64_t n_fft,
+                          int64_t hop_length = fx_istft_args().hop_length)
+{
+    return fx_istft(
+        fx_istft_args().with_re(re).with_im(im).with_n_fft(n_fft).with_hop_length(hop_length));
+}
+
 /* ---- report.h -------------------------------------------------------------------------------- */
 #undef fx_report
 #undef fx_run_log_start

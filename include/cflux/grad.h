@@ -38,5 +38,19 @@ FX_API fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n,
 FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
                              fx_array **out_gradients);
 
+/* ---- second derivatives and Jacobians -------------------------------------------------------- */
+/* The Jacobian of y with respect to x: the length(y)×length(x) matrix J[i, j] = d y[i] / d x[j],
+ * elements in column-major order. It takes one reverse sweep for each element of y. For the
+ * parameters of a model, x is a vector from fx_destructure, and y is computed with fx_restructure.
+ * FX_STATUS_DTYPE if x is not floating-point. Flux.jacobian. */
+FX_API fx_array *fx_jacobian(fx_array *y, fx_array *x);
+/* fx_jacobian that also computes y and the Jacobian in one plan. Flux.withjacobian. */
+FX_API fx_array *fx_withjacobian(fx_array *y, fx_array *x);
+/* The Hessian of a one-element loss: the symmetric length(x)×length(x) matrix of d² loss / d x[i] d
+ * x[j]. Flux.hessian. */
+FX_API fx_array *fx_hessian(fx_array *loss, fx_array *x);
+/* The diagonal of the Hessian, with the shape of x. Flux.diaghessian. */
+FX_API fx_array *fx_diaghessian(fx_array *loss, fx_array *x);
+
 FXI_END_C
 #endif

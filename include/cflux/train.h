@@ -94,5 +94,21 @@ FX_API fx_status fxi_train(const fx_train_args *a);
 #define fx_train(...)                                                                              \
     FXI_CALL(fxi_train(FXI_OPTIONS(fx_train_args, FXI_TRAIN_ARGS(FXI_DEFAULT).loss = __VA_ARGS__)))
 
+/* Returns the loss of a model on a batch, or a tuple whose first item is the loss; the other items
+ * are auxiliary outputs: arrays, or tuples of arrays. */
+typedef void *(*fx_outputs_fn)(void *model, const fx_batch *batch, void *user);
+/* One training step with a loop of your own: calls loss(model, batch, user) in FX_STEP, computes
+ * the gradient, and updates the model. Returns what `loss` returned, evaluated in the plan of the
+ * update; the scope of the caller owns it. `batch` is passed on and may be NULL.
+ *
+ * On failure: an error array. A loss of NaN or Inf is FX_STATUS_NONFINITE, and model and state do
+ * not change. FX_STATUS_ARGUMENT if `loss` is NULL, or returns something else. Flux.trainstep!. */
+FX_API void *fx_trainstep(fx_outputs_fn loss, void *model, const fx_batch *batch, void *state,
+                          void *user);
+/* fx_trainstep that returns a named tuple "outputs", "gradient": what `loss` returned, and its
+ * gradient, an object of the model's type. Flux.trainstep_withgradient!. */
+FX_API void *fx_trainstep_withgradient(fx_outputs_fn loss, void *model, const fx_batch *batch,
+                                       void *state, void *user);
+
 FXI_END_C
 #endif

@@ -15,7 +15,6 @@
 #define SHAPES    "its result's size depends on data; shapes never do here"
 #define CONTROL   "control flow and containers are C's"
 #define QUANTISED "no quantised arithmetic"
-#define SIGNAL    "no signal processing"
 #define RANDOM    "the recorded numbers come from another random generator"
 #define LINEAR    "no matrix decompositions"
 
@@ -25,26 +24,21 @@ static const struct not_built {
     {"Adam/amsgrad", RULE},
     {"Bernoulli", RANDOM},
     {"BitShift", "no bitwise operations"},
-    {"BlackmanWindow", SIGNAL},
     {"Compress", SHAPES},
     {"ConcatFromSequence", CONTROL},
     {"ConstantOfShape", "the recorded attribute does not keep its element type"},
     {"ConvInteger", QUANTISED},
     {"DequantizeLinear", QUANTISED},
     {"Det", LINEAR},
-    {"DFT", SIGNAL},
     {"Dropout/training", RANDOM},
     {"DynamicQuantizeLinear", QUANTISED},
     {"GRU", RECURRENT},
     {"GridSample/reflection", "grid_sample has no padding by reflection, as NNlib"},
-    {"HammingWindow", SIGNAL},
-    {"HannWindow", SIGNAL},
     {"If", CONTROL},
     {"LSTM", RECURRENT},
     {"LSTM/peepholes", "Flux has no such form of the layer"},
     {"Loop", CONTROL},
     {"MatMulInteger", QUANTISED},
-    {"MelWeightMatrix", SIGNAL},
     {"MultiHeadAttention", "no attention layer"},
     {"Multinomial", RANDOM},
     {"NonMaxSuppression", SHAPES},
@@ -64,7 +58,6 @@ static const struct not_built {
     {"Resize/nearest", RESAMPLE},
     {"RoiAlign", "no such operation"},
     {"SGD/dampening", RULE},
-    {"STFT", SIGNAL},
     {"Scan", CONTROL},
     {"SequenceAt", CONTROL},
     {"SequenceConstruct", CONTROL},

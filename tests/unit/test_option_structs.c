@@ -585,6 +585,32 @@ static void observe_augment(const void *args, char *text)
     add(text, "%s\n", fx_error_take().message);
 }
 
+static void prepare_stft(void *args)
+{
+    ((fx_stft_args *)args)->x = fx_range(1, 1, 12);
+    ((fx_stft_args *)args)->n_fft = 4;
+}
+static void observe_stft(const void *args, char *text)
+{
+    add_object(text, fx_vec(fxi_spectrogram(args)));
+    void *parts = fxi_stft(args);
+    for (int64_t i = 0; i < fx_count(parts); i++)
+        add_object(text, fx_vec(fx_child(parts, i)));
+    add(text, "%s\n", fx_error_take().message);
+}
+static void prepare_istft(void *args)
+{
+    fx_istft_args *a = args;
+    a->re = fx_reshape(fx_range(1, 1, 12), 3, 4);
+    a->im = fx_reshape(fx_range(12, -1, 12), 3, 4);
+    a->n_fft = 4;
+}
+static void observe_istft(const void *args, char *text)
+{
+    add_object(text, fxi_istft(args));
+    add(text, "%s\n", fx_error_take().message);
+}
+
 static void prepare_split(void *args)
 {
     fx_splitobs_args *a = args;
@@ -779,6 +805,8 @@ static void observe_device(const void *args, char *text)
     F(table, fx_read_table_args, FXI_READ_TABLE_ARGS, 1, prepare_table, NULL)                      \
     F(loader, fx_dataloader_args, FXI_DATALOADER_ARGS, 1, prepare_loader, "workers")               \
     F(augment, fx_augment_args, FXI_AUGMENT_ARGS, 2, prepare_augment, NULL)                        \
+    F(stft, fx_stft_args, FXI_STFT_ARGS, 2, prepare_stft, NULL)                                    \
+    F(istft, fx_istft_args, FXI_ISTFT_ARGS, 3, prepare_istft, NULL)                                \
     F(split, fx_splitobs_args, FXI_SPLITOBS_ARGS, 2, prepare_split, "seed")                        \
     F(train, fx_train_args, FXI_TRAIN_ARGS, 4, prepare_train, "patience checkpoint_keep")          \
     F(checkpoint, fx_checkpoint_args, FXI_CHECKPOINT_ARGS, 1, prepare_checkpoint, NULL)            \

@@ -653,6 +653,19 @@ static fx_array *train_loss(void *model, const fx_batch *batch, void *user)
     const tree t = {.root = model, .depth = *(int *)user};
     return loss_of(&t);
 }
+static void *step_outputs(void *model, const fx_batch *batch, void *user)
+{
+    return train_loss(model, batch, user);
+}
+static void row_trainstep(const tree *t)
+{
+    int depth = t->depth;
+    void *opt = fx_setup(fx_descent(0.1), t->root);
+    CHECK(!fx_is_error(fx_trainstep(step_outputs, t->root, NULL, opt, &depth)));
+    void *out = fx_trainstep_withgradient(step_outputs, t->root, NULL, opt, &depth);
+    CHECK(!fx_is_error(out) && fx_count(out) == 2);
+    CHECK(!fx_is_error(weight_of(fx_child(out, 1), t->depth)));
+}
 static bool file_has(const char *path, const char *words)
 {
     static char text[1 << 18];
@@ -758,6 +771,7 @@ static const struct {
      "fx_unbatch fx_batch_sequence fx_batchseq",
      row_mlutils},
     {"fxi_train fx_train_args", row_train},
+    {"fx_trainstep fx_trainstep_withgradient", row_trainstep},
     {"fxi_run_log_end fx_run_log_end_args", row_run_log},
 };
 enum { NROWS = sizeof rows / sizeof rows[0] };

@@ -1,0 +1,70 @@
+/* trainstep.c: one training step for loops that programs write: see train.h. The outputs are wanted
+ * before the update, so its plan computes them from the old parameters. */
+#include <cflux/grad.h>
+#include <cflux/train.h>
+
+static void want(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    (void)trainable;
+    (void)user;
+    fx_want(x);
+}
+
+/* The loss in what the function returned; an error array if there is none. */
+static fx_array *loss_in(void *outputs)
+{
+    fx_array *loss = outputs;
+    if (outputs && fx_type_of(outputs) && (fx_type_of(outputs)->flags & FX_TYPE_TUPLE))
+        loss = fx_count(outputs) > 0 ? fx_child(outputs, 0) : NULL;
+    if (loss && fx_is_array(loss))
+        return loss;
+    return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "trainstep",
+                                  "the function must return the loss, or a tuple that begins with "
+                                  "it"));
+}
+
+static fx_status step(void *model, void *state, fx_array *loss, void *outputs, void *gradient)
+{
+    if (fx_is_error(loss))
+        return fx_array_status(loss);
+    if (fx_is_error(gradient))
+        return fx_error_status();
+    fx_visit(outputs, want, NULL);
+    fx_visit(gradient, want, NULL);
+    const fx_status status = fx_update(state, model, gradient, .guard = loss);
+    if (status == FX_STATUS_NONFINITE)
+        fx_fail(status, "trainstep", "the loss is %g; model and state did not change",
+                fx_item(loss));
+    return status;
+}
+
+static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void *state, void *user,
+                       bool with_gradient)
+{
+    if (!f || !model || !state)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "trainstep", "the %s is NULL",
+                                      !f       ? "function"
+                                      : !model ? "model"
+                                               : "state"));
+    FX_STEP;
+    void *outputs = f(model, batch, user);
+    fx_array *loss = loss_in(outputs);
+    void *gradient = fx_is_error(loss) ? (void *)loss : fxi_gradient(loss, model);
+    const fx_status status = step(model, state, loss, outputs, gradient);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    return fx_keep(with_gradient ? fx_named_tuple("outputs", outputs, "gradient", gradient)
+                                 : outputs);
+}
+
+void *fx_trainstep(fx_outputs_fn loss, void *model, const fx_batch *batch, void *state, void *user)
+{
+    return trainstep(loss, model, batch, state, user, false);
+}
+
+void *fx_trainstep_withgradient(fx_outputs_fn loss, void *model, const fx_batch *batch, void *state,
+                                void *user)
+{
+    return trainstep(loss, model, batch, state, user, true);
+}
