@@ -170,7 +170,8 @@ static fx_status no_memory(const fxi_plan *p, int64_t missing)
     if (p->work_step >= 0)
         snprintf(kernels, sizeof kernels, " (%lld of them for the kernels of %s)",
                  (long long)fxi_plan_work_bytes(p), fxi_ops[p->steps[p->work_step].op].name);
-    snprintf(needs, sizeof needs, "; the plan needs %lld bytes of work space%s and %lld of results",
+    snprintf(needs, sizeof needs,
+             "; the plan needs %lld bytes of temporary memory%s and %lld of results",
              (long long)p->arena_bytes, kernels, (long long)result_bytes(p));
     return fxi_no_memory("eval", p->device, missing, needs);
 }

@@ -253,8 +253,9 @@ static bool check_work(checking *c, int32_t i)
     /* A value that a step has made is an output and not work space. */
     if (w < 0 || w >= c->p->nvalues || c->p->values[w].kind != FXI_VALUE_ARENA ||
         c->values[w].made != NEVER || c->p->values[w].bytes < s->work_bytes)
-        return wrong(c, "step %d (%s) needs %lld bytes of work space, and value %d is none", (int)i,
-                     name_of(c, i), (long long)s->work_bytes, (int)w);
+        return wrong(c,
+                     "step %d (%s) needs %lld bytes of work space, but value %d is not work space",
+                     (int)i, name_of(c, i), (long long)s->work_bytes, (int)w);
     if (!write_arena(c, i, w))
         return false;
     for (int k = 0; k < s->nin; k++)

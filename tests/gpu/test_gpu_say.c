@@ -1,5 +1,5 @@
-/* Texts with holes (gpu_say.c): what fills them, holes that are lines, and what a text that does
- * not fit its C code says when a step is prepared. */
+/* Texts with placeholders (gpu_say.c): what fills them, placeholders that are lines, and what a
+ * text that does not fit its C code says when a step is prepared. */
 #include "gpu_host.h"
 #include "gpu_text.h"
 
@@ -43,7 +43,8 @@ static void test_values(void **unused)
     assert_int_equal(b.length, strlen(b.text));
 }
 
-/* A hole that is a line of its own takes the line with it; one that is not is where it is. */
+/* A placeholder that is a line of its own takes the line with it; one that is not is where it is.
+ */
 static void test_lines(void **unused)
 {
     static const char text[] = "first\n    @lines@\nx = @sum@;\n@last@\n";
@@ -63,8 +64,8 @@ static void test_lines(void **unused)
     }
 }
 
-/* Blanks before a hole are part of the line unless the hole is all of it; behind another hole it is
- * not. */
+/* Blanks before a placeholder stay, unless the placeholder is the whole line. One that follows
+ * another placeholder is not the whole line. */
 static void test_blanks(void **unused)
 {
     (void)unused;
@@ -90,7 +91,7 @@ static void test_no_value(void **unused)
     (void)unused;
     fxi_gpu_set(&b, "type", "fx_f32");
     fxi_gpu_say_part(&b, "@type@ @typ@ @types@\n");
-    expect("a hole without a value: typ");
+    expect("a placeholder without a value: typ");
 }
 
 static void test_no_hole(void **unused)
@@ -98,7 +99,7 @@ static void test_no_hole(void **unused)
     (void)unused;
     fxi_gpu_set(&b, "walker", "");
     assert_string_equal(fxi_gpu_say_until(&b, "@walker@\n", "walk"), "");
-    expect("no hole walk");
+    expect("no placeholder walk");
 }
 
 static void test_not_closed(void **unused)
@@ -106,7 +107,7 @@ static void test_not_closed(void **unused)
     (void)unused;
     fxi_gpu_set(&b, "x", "");
     fxi_gpu_say_part(&b, "@x@ a@b\n");
-    expect("a hole without a value: b");
+    expect("a placeholder without a value: b");
 }
 
 static void test_too_many(void **unused)
@@ -118,7 +119,7 @@ static void test_too_many(void **unused)
         snprintf(names[k], sizeof names[k], "n%d", k);
         fxi_gpu_set_number(&b, names[k], k);
     }
-    expect("too many holes");
+    expect("too many placeholders");
 }
 
 /* Values end with the text. */
@@ -135,7 +136,7 @@ static void test_begin(void **unused)
     fxi_gpu_say_part(&b, "@each@");
     assert_string_equal(b.text + b.length - 1, "4");
     fxi_gpu_say_part(&b, "@type@");
-    expect("a hole without a value: type");
+    expect("a placeholder without a value: type");
 }
 
 int main(void)

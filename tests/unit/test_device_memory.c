@@ -534,7 +534,7 @@ static void a_plan_knows_its_need(void **state)
         const fx_error e = fx_error_take();
         assert_non_null(strstr(e.message, "eval: no memory for 2097152 bytes on CUDA:0 (1048576 "
                                           "bytes live"));
-        assert_non_null(strstr(e.message, "; the plan needs 1048576 bytes of work space and "
+        assert_non_null(strstr(e.message, "; the plan needs 1048576 bytes of temporary memory and "
                                           "1048576 of results; the largest arrays: 512×512 "
                                           "Float32 (1048576)"));
         capacity = 1 << 30;

@@ -108,8 +108,9 @@ static void copies_of_16_bits_count(void **state)
     assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
     const fx_error e = fx_error_take();
     char want[120];
-    snprintf(want, sizeof want, "the plan needs %lld bytes of work space (%lld of them for the",
-             (long long)need, (long long)need);
+    snprintf(want, sizeof want,
+             "the plan needs %lld bytes of temporary memory (%lld of them for the", (long long)need,
+             (long long)need);
     assert_non_null(strstr(e.message, want));
     fx_set_memory_limit(fx_cpu_device(), before + need + BYTES / 2);
     assert_int_equal(fx_eval(y), FX_OK);

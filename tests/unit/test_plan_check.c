@@ -471,12 +471,12 @@ static void work_space(void **state)
     expect_wrong(&d, "step 2 (cumsum) reads value 1, over which step 1 (cast) has written value 4");
     working(&d, 128);
     d.values[4].bytes = 99;
-    expect_wrong(&d, "step 1 (cast) needs 100 bytes of work space, and value 4 is none");
+    expect_wrong(&d, "step 1 (cast) needs 100 bytes of work space, but value 4 is not work space");
     static const int32_t others[] = {-1, 5, 0, 3, 1}; /* no value, a leaf, a result, an operand */
     for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
         working(&d, 128);
         d.steps[1].work_value = others[k];
-        expect_wrong(&d, "step 1 (cast) needs 100 bytes of work space, and value");
+        expect_wrong(&d, "step 1 (cast) needs 100 bytes of work space, but value");
     }
 }
 

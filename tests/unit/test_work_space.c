@@ -56,8 +56,9 @@ static void a_plan_that_does_not_fit_fails_first(void **state)
     const int64_t launches = script->calls(d->id, STANDIN_LAUNCH);
     assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
     const fx_error e = fx_error_take();
-    assert_non_null(strstr(e.message, "; the plan needs 4194304 bytes of work space (3145728 of "
-                                      "them for the kernels of cumsum) and 1048576 of results"));
+    assert_non_null(strstr(e.message,
+                           "; the plan needs 4194304 bytes of temporary memory (3145728 of "
+                           "them for the kernels of cumsum) and 1048576 of results"));
     assert_int_equal(script->calls(d->id, STANDIN_LAUNCH), launches);
     assert_int_equal(fx_memory_status(d).live, live);
     fx_set_memory_limit(d, live + 5 * MIB);

@@ -163,8 +163,8 @@ fx_status fxi_cpu_no_memory(const fx_step *step)
 
 fx_status fxi_cpu_no_dtype(const fx_step *step, int dtype)
 {
-    return fxi_cpu_fail(FX_STATUS_UNSUPPORTED, step, "the CPU has no kernel for element type %d",
-                        dtype);
+    return fxi_cpu_fail(FX_STATUS_UNSUPPORTED, step, "the CPU has no kernel for element type %s",
+                        fx_dtype_name((fx_dtype)dtype));
 }
 
 size_t fxi_cpu_size(int dtype)

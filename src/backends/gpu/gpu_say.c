@@ -71,7 +71,7 @@ static void set(fxi_gpu_builder *b, fxi_gpu_value value)
 {
     fxi_gpu_value *v = value_of(b, value.name, strlen(value.name));
     if (!v && b->nvalues == FXI_GPU_VALUES)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has too many holes");
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has too many placeholders");
     else
         /* Set again: a text that several kernels share gets other values. */
         *(v ? v : &b->values[b->nvalues++]) = value;
@@ -91,8 +91,8 @@ static void say_value(fxi_gpu_builder *b, const char *name, size_t n)
 {
     const fxi_gpu_value *v = value_of(b, name, n);
     if (!v)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has a hole without a value: %.*s",
-                     (int)n, name);
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL,
+                     "a kernel's text has a placeholder without a value: %.*s", (int)n, name);
     else if (v->text)
         say_bytes(b, v->text, strlen(v->text));
     else
@@ -131,7 +131,7 @@ const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *
     }
     say_bytes(b, text, strlen(text));
     if (hole)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has no hole %s", hole);
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has no placeholder %s", hole);
     return "";
 }
 
