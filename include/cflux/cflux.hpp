@@ -675,6 +675,51 @@ inline fx_dropout_layer *fx_dropout(double p)
     return fx_dropout(fx_dropout_args().with_p(p));
 }
 
+/* ---- norm.h ---------------------------------------------------------------------------------- */
+#undef fx_instancenorm
+#undef fx_groupnorm
+#undef fx_rmsnorm
+#undef fx_alphadropout
+
+inline fx_instancenorm_layer *fx_instancenorm(const fx_instancenorm_args &a)
+{
+    return fxi_instancenorm(fxi_sized<fx_instancenorm_args>(a));
+}
+inline fx_instancenorm_layer *fx_instancenorm(int64_t channels,
+                                              fx_function *act = fx_instancenorm_args().act)
+{
+    return fx_instancenorm(fx_instancenorm_args().with_channels(channels).with_act(act));
+}
+
+inline fx_groupnorm_layer *fx_groupnorm(const fx_groupnorm_args &a)
+{
+    return fxi_groupnorm(fxi_sized<fx_groupnorm_args>(a));
+}
+inline fx_groupnorm_layer *fx_groupnorm(int64_t channels, int64_t groups,
+                                        fx_function *act = fx_groupnorm_args().act)
+{
+    return fx_groupnorm(
+        fx_groupnorm_args().with_channels(channels).with_groups(groups).with_act(act));
+}
+
+inline fx_rmsnorm_layer *fx_rmsnorm(const fx_rmsnorm_args &a)
+{
+    return fxi_rmsnorm(fxi_sized<fx_rmsnorm_args>(a));
+}
+inline fx_rmsnorm_layer *fx_rmsnorm(fx_dims size)
+{
+    return fx_rmsnorm(fx_rmsnorm_args().with_size(size));
+}
+
+inline fx_alphadropout_layer *fx_alphadropout(const fx_alphadropout_args &a)
+{
+    return fxi_alphadropout(fxi_sized<fx_alphadropout_args>(a));
+}
+inline fx_alphadropout_layer *fx_alphadropout(double p)
+{
+    return fx_alphadropout(fx_alphadropout_args().with_p(p));
+}
+
 /* ---- recurrent.h ----------------------------------------------------------------------------- */
 #undef fx_rnncell
 #undef fx_lstmcell

@@ -47,8 +47,9 @@ typedef enum fx_option_kind {
     FX_OPTION_STATES,  /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
     FX_OPTION_FACTORS, /* fx_dims: 2 or (2, 2); one number is an Int in Flux's files, none
                           `nothing`; always printed with its keyword */
-    FX_OPTION_WORD     /* an enum whose values count from 0, :nearest; the layer's member is an
+    FX_OPTION_WORD,    /* an enum whose values count from 0, :nearest; the layer's member is an
                           int64_t; a type parameter in Flux's files */
+    FX_OPTION_NOTHING  /* Flux's files only: not read, written as nothing */
 } fx_option_kind;
 
 /* How PyTorch's layout of an array differs from Flux's. */

@@ -217,8 +217,9 @@ FX_API fx_dropout_layer *fxi_dropout(const fx_dropout_args *a);
     FXI_CALL(                                                                                      \
         fxi_dropout(FXI_OPTIONS(fx_dropout_args, FXI_DROPOUT_ARGS(FXI_DEFAULT).p = __VA_ARGS__)))
 
-/* Sets `active` of every dropout and batch norm in a model: always active, never, or inside FX_STEP
- * only. Flux's trainmode!(m), testmode!(m), testmode!(m, :auto). FX_STATUS_ARGUMENT for NULL. */
+/* Sets `active` of every layer that has it, such as dropout and batch norm: always active, never,
+ * or inside FX_STEP only. Flux's trainmode!(m), testmode!(m), testmode!(m, :auto).
+ * FX_STATUS_ARGUMENT for NULL. */
 FX_API fx_status fx_trainmode(void *model);
 FX_API fx_status fx_testmode(void *model);
 FX_API fx_status fx_automode(void *model);
@@ -288,4 +289,5 @@ FXI_END_C
 #include <cflux/conv.h>
 #include <cflux/containers.h>
 #include <cflux/recurrent.h>
+#include <cflux/norm.h>
 #endif

@@ -262,6 +262,7 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
         return row->present ? true : bool_at(f, i, to);
     case FX_OPTION_STATES:
         return take_states(f, i);
+    case FX_OPTION_NOTHING:
     case FX_OPTION_RNG:
         return true;
     default:

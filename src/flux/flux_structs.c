@@ -20,14 +20,6 @@ static const struct {
     const char *names;
     fxi_flux_range range; /* the versions that wrote this form */
 } others[] = {
-    {"Flux.AlphaDropout", 2, "p active", {FIRST, LAST}},
-    {"Flux.AlphaDropout", 3, "p active rng", {FIRST, LAST}},
-    {"Flux.InstanceNorm", 7, NORM, {1000, 1001}},
-    {"Flux.InstanceNorm", 8, NORM " active", {FIRST, 1199}},
-    {"Flux.InstanceNorm", 11, NORM " affine track_stats active chs", {1200, LAST}},
-    {"Flux.GroupNorm", 8, "G " NORM, {1000, 1001}},
-    {"Flux.GroupNorm", 9, "G " NORM " active", {FIRST, 1199}},
-    {"Flux.GroupNorm", 12, "G " NORM " affine track_stats active chs", {1200, LAST}},
     {"Flux.Diagonal", 2, "α β", {FIRST, 1299}},
     {"Fix1", 2, "f x", {FIRST, LAST}},
     /* optimisers: flux_optimiser.c turns them into states */

@@ -1,4 +1,8 @@
-/* batchnorm.c: BatchNorm, y = act(γ·(x − μ)/√(σ² + ε) + β).
+/* batchnorm.c: BatchNorm and InstanceNorm, y = act(γ·(x − μ)/√(σ² + ε) + β).
+ *
+ * BatchNorm takes the statistics of a channel over all observations, InstanceNorm those of each
+ * observation. The running statistics of an InstanceNorm move towards the mean over the
+ * observations.
  *
  * Mean and variance are two independent reductions. FX_REDUCE_SQDEV keeps the digits of the
  * variance of a batch far from zero, and its gradient omits the contribution of x − μ, which is 0.
@@ -6,7 +10,7 @@
  * of the training step, or its end, computes and commits them (after an error they are dropped),
  * and they are not part of the gradient. Two calls in one training step stage on top of each other;
  * inference reads the handles. An empty batch does not change the running statistics: its mean is
- * NaN, and a NaN would stay in them forever. Source: Ioffe, Szegedy, 2015.
+ * NaN, and a NaN would stay in them forever. Sources: Ioffe, Szegedy, 2015; Ulyanov et al., 2016.
  */
 #include "nn_layer.h"
 
@@ -18,6 +22,7 @@ typedef struct batch {
     int ndims, channel_axis;
     int64_t per_channel; /* number of values averaged per channel */
     bool training;
+    bool instance;                  /* statistics per observation */
     fx_array *next_mean, *next_var; /* running statistics to stage; NULL: nothing to stage */
 } batch;
 
@@ -39,6 +44,12 @@ static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, do
     return fx_stop_gradient(fx_cast(next, fx_eltype(old)));
 }
 
+/* The mean over the observations of statistics per observation. */
+static fx_array *per_channel(const batch *b, fx_array *x)
+{
+    return b->instance ? fx_mean(x, .dims = FX_AXES(b->ndims - 1)) : x;
+}
+
 /* Computes x − μ and σ², from the batch or from the running statistics. *rest is the rounding error
  * of μ; NULL if none. */
 static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, fx_array **rest,
@@ -50,8 +61,8 @@ static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, f
         *variance = along_channels(b, l->var);
         return;
     }
-    const unsigned all = (1u << (unsigned)b->ndims) - 1;
-    const fx_axes axes = FXI_AXES(all & ~(1u << (unsigned)b->channel_axis));
+    const unsigned all = (1u << (unsigned)b->ndims) - 1, channel = 1u << (unsigned)b->channel_axis;
+    const fx_axes axes = FXI_AXES(b->instance ? channel - 1 : all & ~channel);
     fx_array *mean = fx_mean(b->x, .dims = axes);
     *centred = fx_sub(b->x, mean);
     *rest = fx_mean_rest(b->x, .dims = axes);
@@ -59,8 +70,8 @@ static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, f
     if (!b->training || !l->mean || b->per_channel == 0)
         return;
     const double n = (double)b->per_channel;
-    b->next_mean = fx_keep(moved(l->mean, l->momentum, mean, 1));
-    b->next_var = fx_keep(moved(l->var, l->momentum, *variance, n / (n - 1)));
+    b->next_mean = fx_keep(moved(l->mean, l->momentum, per_channel(b, mean), 1));
+    b->next_var = fx_keep(moved(l->var, l->momentum, per_channel(b, *variance), n / (n - 1)));
 }
 
 /* 1/√(v + ε), times `factor` unless that is NULL. */
@@ -90,25 +101,28 @@ static fx_array *batchnorm_apply(const fx_batchnorm_layer *l, batch *b, fx_dtype
 
 static fx_status batchnorm_check(fx_batchnorm_layer *l, batch *b)
 {
-    if (b->ndims < 2)
-        return fxi_layer_mismatch(l, b->x, FX_STATUS_SHAPE, "ndims(input) >= 2");
+    if (b->ndims < 2 + b->instance)
+        return fxi_layer_mismatch(l, b->x, FX_STATUS_SHAPE,
+                                  b->instance ? "ndims(input) >= 3" : "ndims(input) >= 2");
     const fx_status s = fxi_expect_size(l, b->x, b->channel_axis, l->channels);
     if (s != FX_OK)
         return s;
     b->per_channel = fx_length(b->x) / l->channels;
+    const int64_t observations = fx_size(b->x, b->ndims - 1);
+    if (b->instance)
+        b->per_channel = observations ? b->per_channel / observations : 0;
     if (b->training && b->per_channel == 1)
         return fxi_layer_mismatch(l, b->x, FX_STATUS_ARGUMENT,
                                   "more than one value per channel in training");
     return FX_OK;
 }
 
-static void *batchnorm_forward(void *self, int n, void *const *args)
+static void *normed(fx_batchnorm_layer *l, bool instance, int n, void *const *args)
 {
-    fx_batchnorm_layer *l = self;
-    fx_array *x = fxi_layer_input(self, n, args);
+    fx_array *x = fxi_layer_input(l, n, args);
     if (fx_is_error(x))
         return x;
-    batch b = {.x = x, .ndims = fx_ndims(x), .channel_axis = fx_ndims(x) - 2};
+    batch b = {.x = x, .ndims = fx_ndims(x), .channel_axis = fx_ndims(x) - 2, .instance = instance};
     b.training = fxi_is_active(l->active);
     const fx_status s = batchnorm_check(l, &b);
     if (s != FX_OK)
@@ -121,15 +135,22 @@ static void *batchnorm_forward(void *self, int n, void *const *args)
     return y;
 }
 
-static bool batchnorm_build(const fx_type *type, const void *options, void *self)
+static void *batchnorm_forward(void *self, int n, void *const *args)
 {
-    const fx_batchnorm_args *a = options;
-    fx_batchnorm_layer *l = self;
+    return normed(self, false, n, args);
+}
+static void *instancenorm_forward(void *self, int n, void *const *args)
+{
+    return normed(self, true, n, args);
+}
+
+static bool norm_build(const fx_type *type, fx_batchnorm_layer *l, bool affine, bool track_stats)
+{
     const int64_t *c = &l->channels;
     if (*c < 1)
         return fxi_layer_fail(type, "the number of channels must be positive, got %" PRId64, *c);
-    return (!a->affine || (fxi_filled(&l->beta, 0, 1, c) && fxi_filled(&l->gamma, 1, 1, c))) &&
-           (!a->track_stats || (fxi_filled(&l->mean, 0, 1, c) && fxi_filled(&l->var, 1, 1, c)));
+    return (!affine || (fxi_filled(&l->beta, 0, 1, c) && fxi_filled(&l->gamma, 1, 1, c))) &&
+           (!track_stats || (fxi_filled(&l->mean, 0, 1, c) && fxi_filled(&l->var, 1, 1, c)));
 }
 
 /* Converts to the variance. Flux 0.6 stored the standard deviation, with ϵ under its root. Its
@@ -144,33 +165,58 @@ static fx_array *variance_of(const fx_flux_source *source, fx_array *kept, doubl
     return status == FX_OK ? x : fx_error_array(status);
 }
 
-static bool batchnorm_from_flux(const fx_flux_source *source, void *options, void *self)
+/* Before Flux 0.12 no field stores the number of channels. */
+static bool norm_from_flux(const fx_flux_source *source, fx_batchnorm_layer *l, double eps,
+                           int64_t *io_channels)
 {
-    fx_batchnorm_args *a = options;
-    fx_batchnorm_layer *l = self;
     fx_array *any = l->beta ? l->beta : l->mean;
-    if (a->channels == 0 && any) /* before Flux 0.12 no field stores it */
-        a->channels = fx_length(any);
-    l->var = variance_of(source, l->var, a->eps);
-    return a->channels >= 1;
+    if (*io_channels == 0 && any)
+        *io_channels = fx_length(any);
+    l->var = variance_of(source, l->var, eps);
+    return *io_channels >= 1;
 }
 
+/* The two option structs have the same members with other defaults. */
+#define BUILD(id)                                                                                  \
+    static bool id##_build(const fx_type *type, const void *options, void *self)                   \
+    {                                                                                              \
+        const fx_##id##_args *a = options;                                                         \
+        return norm_build(type, self, a->affine, a->track_stats);                                  \
+    }                                                                                              \
+    static bool id##_from_flux(const fx_flux_source *source, void *options, void *self)            \
+    {                                                                                              \
+        fx_##id##_args *a = options;                                                               \
+        return norm_from_flux(source, self, a->eps, &a->channels);                                 \
+    }
+BUILD(batchnorm)
+BUILD(instancenorm)
+
 /* clang-format off */
-#define ROWS(M, O, F)                                                                              \
+#define FIRST(M)                                                                                   \
     M(channels, INTEGER, FX_FROM(channels, SIZE), .place = "a number of channels", .least = 1,     \
       .required = true, .flux = "chs")                                                             \
     M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "λ")                     \
     M(beta, CHILD, .flux = "β", .torch = "bias")                                                   \
     M(gamma, CHILD, .flux = "γ", .torch = "weight")                                                \
     M(mean, BUFFER, .flux = "μ", .torch = "running_mean")                                          \
-    M(var, BUFFER, .flux = "σ²", .torch = "running_var", .torch_count = "num_batches_tracked")     \
-    O(affine, FLAG, FX_PRESENT(gamma), .names = "affine", .flux = "affine")                        \
-    O(track_stats, FLAG, FX_PRESENT(mean), .names = "track_stats", .silent = true,                 \
-      .flux = "track_stats")                                                                       \
+    M(var, BUFFER, .flux = "σ²", .torch = "running_var", .torch_count = "num_batches_tracked")
+#define LAST(M)                                                                                    \
     M(epsilon, NUMBER, FX_FROM(eps, REAL32), .names = "eps ϵ epsilon", .silent = true, .flux = "ϵ") \
     M(momentum, NUMBER, FX_FROM(momentum, REAL32), .names = "momentum", .silent = true,            \
       .flux = "momentum")                                                                          \
     M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")
+#define ROWS(M, O, F)                                                                              \
+    FIRST(M)                                                                                       \
+    O(affine, FLAG, FX_PRESENT(gamma), .names = "affine", .flux = "affine")                        \
+    O(track_stats, FLAG, FX_PRESENT(mean), .names = "track_stats", .silent = true,                 \
+      .flux = "track_stats")                                                                       \
+    LAST(M)
+/* Flux prints affine=false, which is the default here. */
+#define INSTANCE_ROWS(M, O, F)                                                                     \
+    FIRST(M)                                                                                       \
+    O(affine, FLAG, FX_PRESENT(gamma), .names = "affine", .shown = true, .flux = "affine")         \
+    O(track_stats, FLAG, FX_PRESENT(mean), .names = "track_stats", .flux = "track_stats")          \
+    LAST(M)
 /* clang-format on */
 #define NORM "λ β γ μ σ² ϵ momentum"
 static const fx_flux_form forms[] = {
@@ -179,9 +225,12 @@ static const fx_flux_form forms[] = {
     {NORM " affine track_stats active chs", "λ β ϵ μ", 1200, 0},
     {0},
 };
-FX_LAYER_TYPE(batchnorm, fx_batchnorm_layer, fx_batchnorm_args, FXI_BATCHNORM_ARGS, ROWS,
-              (.name = "BatchNorm", .forward = batchnorm_forward, .layout_bytes = 56,
-               .flags = FX_TYPE_MUTABLE | FX_TYPE_WIDE),
-              .build = batchnorm_build, .flux = "Flux.BatchNorm", .forms = forms,
-              .from_flux = batchnorm_from_flux);
-FXI_LIBRARY_LAYER(batchnorm, fx_batchnorm_layer, fx_batchnorm_args)
+#define NORM_TYPE(id, text, LIST, LAYER_ROWS)                                                      \
+    FX_LAYER_TYPE(id, fx_batchnorm_layer, fx_##id##_args, LIST, LAYER_ROWS,                        \
+                  (.name = (text), .forward = id##_forward, .layout_bytes = 56,                    \
+                   .flags = FX_TYPE_MUTABLE | FX_TYPE_WIDE),                                       \
+                  .build = id##_build, .flux = "Flux." text, .forms = forms,                       \
+                  .from_flux = id##_from_flux);                                                    \
+    FXI_LIBRARY_LAYER(id, fx_batchnorm_layer, fx_##id##_args)
+NORM_TYPE(batchnorm, "BatchNorm", FXI_BATCHNORM_ARGS, ROWS)
+NORM_TYPE(instancenorm, "InstanceNorm", FXI_INSTANCENORM_ARGS, INSTANCE_ROWS)

@@ -1,4 +1,4 @@
-/* dropout.c: Dropout as a layer and as a function.
+/* dropout.c: Dropout as a layer and as a function, and AlphaDropout.
  *
  * The mask is uniform noise compared with p: an element is kept if its noise is larger, as in
  * NNlib. The noise is Float32 for every element type, because 16-bit noise would be too coarse for
@@ -9,6 +9,8 @@
 #include "nn_layer.h"
 
 #include "julia_number.h"
+
+#include <math.h>
 
 fx_array *fxi_dropped(fx_array *x, double p, const fx_dims *dims)
 {
@@ -80,3 +82,55 @@ FX_LAYER_TYPE(dropout, fx_dropout_layer, fx_dropout_args, FXI_DROPOUT_ARGS, ROWS
                .flags = FX_TYPE_MUTABLE),
               .build = dropout_build, .flux = "Flux.Dropout", .forms = forms);
 FXI_LIBRARY_LAYER(dropout, fx_dropout_layer, fx_dropout_args)
+
+/* ---- AlphaDropout ---------------------------------------------------------------------------- */
+
+/* The limit of selu at −∞: −λ·α. */
+#define SELU_LIMIT (-1.7580993408473766)
+
+static void *alphadropout_forward(void *self, int n, void *const *args)
+{
+    const fx_alphadropout_layer *l = self;
+    fx_array *x = fxi_layer_input(self, n, args);
+    if (fx_is_error(x) || !fxi_is_active(l->active) || l->p == 0)
+        return x;
+    FXI_SCOPE;
+    if (l->p == 1)
+        return fx_keep(fx_mul(fx_sign(x), 0));
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(x); i++)
+        sizes[i] = fx_size(x, i);
+    const double a = 1 / sqrt((1 - l->p) * (1 + l->p * SELU_LIMIT * SELU_LIMIT));
+    fx_array *keep = fx_gt(fxi_rand(FX_DTYPE_F32, fx_ndims(x), sizes), l->p);
+    fx_array *y = fx_mul(a, fx_where(keep, x, SELU_LIMIT));
+    return fx_keep(fx_add(y, -a * SELU_LIMIT * l->p));
+}
+
+static bool alphadropout_build(const fx_type *type, const void *options, void *self)
+{
+    fx_alphadropout_layer *l = self;
+    char text[FXI_NUMBER_TEXT];
+    (void)options;
+    if (!is_probability(l->p))
+        return fxi_layer_fail(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(l->p, text));
+    l->p = l->p == 0 ? 0.0 : l->p; /* turns −0 into 0 */
+    return true;
+}
+
+/* clang-format off */
+#define ALPHA_ROWS(M, O, F)                                                                        \
+    M(p, NUMBER, FX_FROM(p, REAL), .names = "p", .place = "a probability", .required = true, .flux = "p") \
+    M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")               \
+    F(rng, RNG, .flux = "rng")
+/* clang-format on */
+static const fx_flux_form alpha_forms[] = {
+    {"p active", NULL, 0, 0},
+    {"p active rng", "p rng", 0, 0},
+    {0},
+};
+FX_LAYER_TYPE(alphadropout, fx_alphadropout_layer, fx_alphadropout_args, FXI_ALPHADROPOUT_ARGS,
+              ALPHA_ROWS,
+              (.name = "AlphaDropout", .forward = alphadropout_forward, .layout_bytes = 16,
+               .flags = FX_TYPE_MUTABLE),
+              .build = alphadropout_build, .flux = "Flux.AlphaDropout", .forms = alpha_forms);
+FXI_LIBRARY_LAYER(alphadropout, fx_alphadropout_layer, fx_alphadropout_args)

@@ -86,6 +86,12 @@ void layout()
     ROW(fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS)
     ROW(fx_bilinear_args, FXI_BILINEAR_ARGS)
     ROW(fx_dropout_args, FXI_DROPOUT_ARGS)
+    ROW(fx_instancenorm_args, FXI_INSTANCENORM_ARGS)
+    ROW(fx_groupnorm_args, FXI_GROUPNORM_ARGS)
+    ROW(fx_rmsnorm_args, FXI_RMSNORM_ARGS)
+    ROW(fx_alphadropout_args, FXI_ALPHADROPOUT_ARGS)
+    CHECK(fx_instancenorm(2)->gamma == nullptr && fx_groupnorm(4, 2)->groups == 2);
+    CHECK(fx_rmsnorm(FX_DIMS(3))->size.n == 1 && fx_alphadropout(0.5)->p == 0.5);
     ROW(fx_rnncell_args, FXI_RNNCELL_ARGS)
     ROW(fx_lstmcell_args, FXI_LSTMCELL_ARGS)
     ROW(fx_rnn_args, FXI_RNN_ARGS)

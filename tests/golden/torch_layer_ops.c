@@ -202,59 +202,36 @@ static void op_lp_normalise(torch_node *t)
     torch_out(t, "y", fx_div(x, norm));
 }
 
-/* A vector of channels as 1×…×c, for the axis before the last of x. */
-static fx_array *channels(fx_array *v, const fx_array *x)
-{
-    for (int i = 0; i < fx_ndims(x) - 2; i++)
-        v = fx_unsqueeze(v, 0);
-    return v;
-}
-
 static void op_groupnorm(torch_node *t)
 {
     fx_array *x = x_of(t);
-    int64_t sizes[FX_MAX_DIMS], whole[FX_MAX_DIMS];
-    const int rank = fx_ndims(x);
-    const int64_t groups = (int64_t)torch_real(t, "groups", 1);
-    for (int i = 0; i < rank; i++)
-        sizes[i] = whole[i] = fx_size(x, i);
-    sizes[rank - 2] /= groups;
-    sizes[rank - 1] = groups;
-    sizes[rank] = whole[rank - 1];
-    fx_array *y =
-        fx_normalise(fxi_reshape(x, rank + 1, sizes), FXI_AXES((1u << (unsigned)(rank - 1)) - 1u),
-                     torch_real(t, "eps", 1e-5));
-    y = fxi_reshape(y, rank, whole);
-    torch_out(
-        t, "y",
-        fx_add(fx_mul(y, channels(torch_in(t, "gamma"), x)), channels(torch_in(t, "beta"), x)));
+    fx_groupnorm_layer *layer =
+        fx_groupnorm(fx_size(x, fx_ndims(x) - 2), (int64_t)torch_real(t, "groups", 1),
+                     .eps = torch_real(t, "eps", 1e-5));
+    if (fx_is_error(layer))
+        return;
+    fx_set(&layer->gamma, torch_in(t, "gamma"));
+    fx_set(&layer->beta, torch_in(t, "beta"));
+    torch_out(t, "y", fx_call(layer, x));
 }
 
-/* In training the statistics of each observation's channel; the running ones move towards their
- * mean over the observations, the variance with n − 1. */
 static void op_instancenorm(torch_node *t)
 {
-    fx_array *x = x_of(t), *mean = torch_in(t, "running_mean"), *var = torch_in(t, "running_var");
-    const double epsilon = torch_real(t, "eps", 1e-5), momentum = torch_real(t, "momentum", 0.1);
-    const unsigned spatial = (1u << (unsigned)(fx_ndims(x) - 2)) - 1u,
-                   last = 2u << (unsigned)(fx_ndims(x) - 2);
-    const fx_axes axes = FXI_AXES(spatial);
-    fx_array *y;
-    if (torch_flag(t, "use_input_stats")) {
-        const fx_axes all = FXI_AXES(spatial | last);
-        fx_array *now_mean = fx_mean(x, .dims = all, .drop = true);
-        fx_array *now_var = fx_mean(fx_var(x, .dims = axes), .dims = FXI_AXES(last));
-        y = fx_normalise(x, axes, epsilon);
-        mean = fx_add(fx_mul(1 - momentum, mean), fx_mul(momentum, now_mean));
-        var = fx_add(fx_mul(1 - momentum, var), fx_mul(momentum, fx_squeeze(now_var, all)));
-    } else {
-        y = fx_div(fx_sub(x, channels(mean, x)), fx_sqrt(fx_add(channels(var, x), epsilon)));
-    }
-    torch_out(
-        t, "y",
-        fx_add(fx_mul(y, channels(torch_in(t, "gamma"), x)), channels(torch_in(t, "beta"), x)));
-    torch_out(t, "new_running_mean", mean);
-    torch_out(t, "new_running_var", var);
+    fx_instancenorm_layer *layer = fx_instancenorm(
+        fx_length(torch_in(t, "running_mean")), .affine = true, .track_stats = true,
+        .eps = torch_real(t, "eps", 1e-5), .momentum = torch_real(t, "momentum", 0.1));
+    if (fx_is_error(layer))
+        return;
+    fx_set(&layer->gamma, torch_in(t, "gamma"));
+    fx_set(&layer->beta, torch_in(t, "beta"));
+    fx_set(&layer->mean, torch_in(t, "running_mean"));
+    fx_set(&layer->var, torch_in(t, "running_var"));
+    if (torch_flag(t, "use_input_stats"))
+        batchnorm_train(t, layer);
+    else
+        batchnorm_forward(t, layer);
+    torch_out(t, "new_running_mean", layer->mean);
+    torch_out(t, "new_running_var", layer->var);
 }
 
 #define RUN(Name, f)                                                                               \

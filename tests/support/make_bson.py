@@ -121,15 +121,7 @@ def cell(name, fields):
 
 
 NODES = [
-    ("instance_0.8", "InstanceNorm", NORM + ACTIVE),
-    ("instance_0.10.0", "InstanceNorm", NORM),
-    ("instance_0.12", "InstanceNorm", NORM + FLAGS),
-    ("group_0.8", "GroupNorm", G + NORM + ACTIVE),
-    ("group_0.10.0", "GroupNorm", G + NORM),
-    ("group_0.12", "GroupNorm", G + NORM + FLAGS),
-    ("group_0.14", "GroupNorm", G + NORM[:3] + [("μ", None), ("σ²", None)] + NORM[5:] + FLAGS),
-    ("alpha_0.10", "AlphaDropout", [("p", 0.5), ("active", None)]),
-    ("alpha_0.13", "AlphaDropout", [("p", 0.5), ("active", None)] + RNG),
+    ("diagonal", "Diagonal", [("α", a(1)), ("β", a(2))]),
 ]
 CELLS = {"RNNCell": [n for n, _ in RNN], "LSTMCell": [n for n, _ in GATES], "GRUCell": [n for n, _ in GATES]}
 
@@ -207,6 +199,13 @@ def layouts(folder):
         "layer_0.12": st("Flux/LayerNorm", [RELU, st("Flux/Diagonal", [a(1), a(2)]), number(0.5), ints(3), True]),
         "layer_0.13": st("Flux/LayerNorm", [RELU, st("Flux/Scale", [a(1), a(2), RELU]), number(0.5), ints(3), True]),
         "layer_bare": st("Flux/LayerNorm", [IDENTITY, IDENTITY, number(0.5), ints(3), False]),
+        "instance_0.8": cell("InstanceNorm", NORM + ACTIVE),
+        "instance_0.10.0": cell("InstanceNorm", NORM), "instance_0.12": cell("InstanceNorm", NORM + FLAGS),
+        "group_0.8": cell("GroupNorm", G + NORM + ACTIVE), "group_0.10.0": cell("GroupNorm", G + NORM),
+        "group_0.12": cell("GroupNorm", G + NORM + FLAGS),
+        "group_0.14": cell("GroupNorm", G + NORM[:3] + [("μ", None), ("σ²", None)] + NORM[5:] + FLAGS[:1] +
+                           [("track_stats", False)] + FLAGS[2:]),
+        "alpha_0.10": st("Flux/AlphaDropout", [0.5, None]), "alpha_0.13": st("Flux/AlphaDropout", [0.5, None, RNG[0][1]]),
         "dropout_0.6": st("Flux/Dropout", [0.25, True]),
         "dropout_0.9": st("Flux/Dropout", [0.25, fun("Main/Base/Colon"), True]),
         "dropout_0.10.0": st("Flux/Dropout", [0.25, INT(1)]),

@@ -249,6 +249,45 @@ static void observe_bilinear(const void *args, char *text)
     add_object(text, fxi_bilinear(args));
 }
 
+static void prepare_instancenorm(void *args)
+{
+    ((fx_instancenorm_args *)args)->channels = 2;
+}
+static void observe_instancenorm(const void *args, char *text)
+{
+    const fx_instancenorm_layer *l = fxi_instancenorm(args);
+    add(text, "%g %g %d %d %d; %s\n", l->epsilon, l->momentum, (int)l->active, l->gamma != NULL,
+        l->mean != NULL, fx_error_take().message);
+}
+static void prepare_groupnorm(void *args)
+{
+    fx_groupnorm_args *a = args;
+    a->channels = 4, a->groups = 2;
+}
+static void observe_groupnorm(const void *args, char *text)
+{
+    const fx_groupnorm_layer *l = fxi_groupnorm(args);
+    add(text, "%g %g %d %d; %s\n", l->epsilon, l->momentum, (int)l->active, l->gamma != NULL,
+        fx_error_take().message);
+}
+static void prepare_rmsnorm(void *args)
+{
+    ((fx_rmsnorm_args *)args)->size = FX_DIMS(2);
+}
+static void observe_rmsnorm(const void *args, char *text)
+{
+    const fx_rmsnorm_layer *l = fxi_rmsnorm(args);
+    add(text, "%g %d; %s\n", l->epsilon, l->scale != NULL, fx_error_take().message);
+}
+static void prepare_alphadropout(void *args)
+{
+    ((fx_alphadropout_args *)args)->p = 0.5;
+}
+static void observe_alphadropout(const void *args, char *text)
+{
+    add_object(text, fxi_alphadropout(args));
+}
+
 static void observe_cell(fx_cell_layer *l, char *text)
 {
     add_object(text, l);
@@ -761,6 +800,10 @@ static void observe_device(const void *args, char *text)
     F(scale, fx_scale_args, FXI_SCALE_ARGS, 1, prepare_scale, NULL)                                \
     F(bilinear, fx_bilinear_args, FXI_BILINEAR_ARGS, 2, prepare_bilinear, NULL)                    \
     F(dropout, fx_dropout_args, FXI_DROPOUT_ARGS, 1, prepare_dropout, NULL)                        \
+    F(instancenorm, fx_instancenorm_args, FXI_INSTANCENORM_ARGS, 1, prepare_instancenorm, NULL)    \
+    F(groupnorm, fx_groupnorm_args, FXI_GROUPNORM_ARGS, 2, prepare_groupnorm, NULL)                \
+    F(rmsnorm, fx_rmsnorm_args, FXI_RMSNORM_ARGS, 1, prepare_rmsnorm, NULL)                        \
+    F(alphadropout, fx_alphadropout_args, FXI_ALPHADROPOUT_ARGS, 1, prepare_alphadropout, NULL)    \
     F(rnncell, fx_rnncell_args, FXI_RNNCELL_ARGS, 2, prepare_rnncell, NULL)                        \
     F(lstmcell, fx_lstmcell_args, FXI_LSTMCELL_ARGS, 2, prepare_lstmcell, NULL)                    \
     F(rnn, fx_rnn_args, FXI_RNN_ARGS, 2, prepare_rnn, NULL)                                        \
