@@ -26,13 +26,18 @@ static bool sizes_fit(const fx_type *type, const fxi_conv_shape *s)
             "takes kernels of 1 to 3 axes and at least one group, got %d axes and "
             "%" PRId64 " groups",
             (int)s->kernel.n, s->groups);
-    bool ok = s->in >= 1 && s->out >= 1 && s->in % s->groups == 0 && s->out % s->groups == 0;
+    bool positive = s->in >= 1 && s->out >= 1;
     for (int64_t i = 0; i < s->kernel.n; i++)
-        ok = ok && s->kernel.v[i] >= 1;
-    return ok || fxi_layer_fail(type,
-                                "sizes must be positive and the groups divide the channels, got "
-                                "%" PRId64 " => %" PRId64 ", %" PRId64 " groups",
-                                s->in, s->out, s->groups);
+        positive = positive && s->kernel.v[i] >= 1;
+    if (!positive)
+        return fxi_layer_fail(type, "sizes must be positive, got %" PRId64 " => %" PRId64, s->in,
+                              s->out);
+    const bool in = s->in % s->groups == 0;
+    return (in && s->out % s->groups == 0) ||
+           fxi_layer_fail(type,
+                          "%s channel dimension must be divisible by groups, got %" PRId64
+                          " => %" PRId64 ", %" PRId64 " groups",
+                          in ? "Output" : "Input", s->in, s->out, s->groups);
 }
 
 /* Checks that a given weight has the sizes of kernel, in and out, if those were given too. */

@@ -83,6 +83,11 @@ static void op_pixelshuffle(torch_node *t)
     torch_out(t, "y", fx_pixel_shuffle(x_of(t), (int64_t)torch_real(t, "r", 1)));
 }
 
+static void op_pixelshuffle_layer(torch_node *t)
+{
+    torch_out(t, "y", fx_call(fx_pixelshuffle((int64_t)torch_real(t, "r", 1)), x_of(t)));
+}
+
 /* ---- resampling ------------------------------------------------------------------------------ */
 /* A scale, or the sizes of the result. */
 static void op_upsample(torch_node *t)
@@ -96,6 +101,26 @@ static void op_upsample(torch_node *t)
               fx_resize(x, strcmp(mode, "nearest") ? FX_RESIZE_MODE_LINEAR : FX_RESIZE_MODE_NEAREST,
                         .scale = sized ? none : of, .size = sized ? of : none,
                         .align_corners = corners));
+}
+
+/* Flux has linear upsampling of one axis as a function only. */
+static void op_upsample_layer(torch_node *t)
+{
+    fx_array *x = x_of(t);
+    const int nd = fx_ndims(x) - 2;
+    if (nd == 1) {
+        op_upsample(t);
+        return;
+    }
+    const bool sized = torch_has(t, "size");
+    const fx_dims of = torch_spatial(t, sized ? "size" : "scale", nd, 1), none = FXI_DIMS_NONE;
+    if (!torch_flag(t, "align_corners"))
+        t->variant = "edges";
+    torch_text(t, "mode", "");
+    torch_out(t, "y",
+              fx_call(fx_upsample(nd == 2 ? FX_UPSAMPLE_MODE_BILINEAR : FX_UPSAMPLE_MODE_TRILINEAR,
+                                  .scale = sized ? none : of, .size = sized ? of : none),
+                      x));
 }
 
 /* PyTorch's patches are in their own order. */
@@ -245,6 +270,7 @@ static void op_instancenorm(torch_node *t)
 const torch_op torch_layer_ops[] = {
     RUN("Embedding", op_embedding),
     RUN("PixelShuffle", op_pixelshuffle),
+    RUN("PixelShuffle", op_pixelshuffle_layer),
     RUN("Scale", op_scale),
     SUM("BatchNorm", op_batchnorm),
     SUM("Bilinear", op_bilinear),
@@ -257,6 +283,7 @@ const torch_op torch_layer_ops[] = {
     SUM("LayerNorm", op_layernorm),
     SUM("Maxout", op_maxout),
     SUM("Upsample", op_upsample),
+    SUM("Upsample", op_upsample_layer),
     SUM("lp_normalise", op_lp_normalise),
     SUM("normalise", op_normalise),
     {NULL, GOLD_POINTWISE, NULL, NULL},

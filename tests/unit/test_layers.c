@@ -384,7 +384,7 @@ static void test_conv_construction(void **state)
                 "layer Conv((3, 3), 1 => 2) expects size(input, 3) == 1, but got 8×8×2×1 "
                 "Array{Float32, 4}");
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 4, .groups = 2),
-                  "Conv: sizes must be positive and the groups divide");
+                  "Conv: Input channel dimension must be divisible by groups");
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 0), "sizes must be positive");
     check_refused(fx_conv(FX_DIMS(3, 0), 3, 1), "sizes must be positive");
     check_refused(fx_conv(FX_DIMS(1, 1, 1, 1), 3, 1), "kernels of 1 to 3 axes");

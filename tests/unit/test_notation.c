@@ -388,7 +388,7 @@ static void errors_have_a_place(void **state)
         {"Conv((3, 3), 1 => 2, stride=(1,1,1))",
          "model, column 1: Conv: stride takes one number or 2, each at least 1"},
         {"Conv((3, 3), 3 => 2, groups=2)",
-         "model, column 1: Conv: sizes must be positive and the groups divide the channels, got "
+         "model, column 1: Conv: Input channel dimension must be divisible by groups, got "
          "3 => 2, 2 groups"},
         {"Conv((1,1,1,1), 3 => 2)", "model, column 1: Conv: takes kernels of 1 to 3 axes and at "
                                     "least one group, got 4 axes and 1 groups"},
