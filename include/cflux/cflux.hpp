@@ -511,9 +511,6 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 #undef fx_bilinear
 #undef fx_embedding
 #undef fx_embeddingbag
-#undef fx_conv
-#undef fx_maxpool
-#undef fx_meanpool
 #undef fx_batchnorm
 #undef fx_layernorm
 #undef fx_dropout
@@ -550,33 +547,6 @@ template <class... A> inline fx_chain_layer *fx_chain_of(A... names_and_layers)
 {
     const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_layers)...};
     return fxi_chain_pairs(static_cast<int>(sizeof...(A)), pairs + 1);
-}
-
-inline fx_conv_layer *fx_conv(const fx_conv_args &a)
-{
-    return fxi_conv(fxi_sized<fx_conv_args>(a));
-}
-inline fx_conv_layer *fx_conv(fx_dims kernel, int64_t in, int64_t out,
-                              fx_function *act = fx_conv_args().act)
-{
-    return fx_conv(fx_conv_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
-}
-
-inline fx_maxpool_layer *fx_maxpool(const fx_maxpool_args &a)
-{
-    return fxi_maxpool(fxi_sized<fx_maxpool_args>(a));
-}
-inline fx_meanpool_layer *fx_meanpool(const fx_meanpool_args &a)
-{
-    return fxi_meanpool(fxi_sized<fx_meanpool_args>(a));
-}
-inline fx_maxpool_layer *fx_maxpool(fx_dims window)
-{
-    return fx_maxpool(fx_maxpool_args().with_window(window));
-}
-inline fx_meanpool_layer *fx_meanpool(fx_dims window)
-{
-    return fx_meanpool(fx_meanpool_args().with_window(window));
 }
 
 inline fx_batchnorm_layer *fx_batchnorm(const fx_batchnorm_args &a)
@@ -790,14 +760,27 @@ inline fx_array *fx_call_loss(fx_array *(*formula)(const fx_loss_args *), fx_arr
 }
 
 /* ---- conv.h ---------------------------------------------------------------------------------- */
+#undef fx_conv
 #undef fx_crosscor
 #undef fx_convtranspose
 #undef fx_depthwiseconv
+#undef fx_maxpool
+#undef fx_meanpool
 #undef fx_adaptivemaxpool
 #undef fx_adaptivemeanpool
 #undef fx_lpnormpool
 #undef fx_upsample
 #undef fx_pixelshuffle
+
+inline fx_conv_layer *fx_conv(const fx_conv_args &a)
+{
+    return fxi_conv(fxi_sized<fx_conv_args>(a));
+}
+inline fx_conv_layer *fx_conv(fx_dims kernel, int64_t in, int64_t out,
+                              fx_function *act = fx_conv_args().act)
+{
+    return fx_conv(fx_conv_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
+}
 
 inline fx_crosscor_layer *fx_crosscor(const fx_crosscor_args &a)
 {
@@ -830,6 +813,23 @@ inline fx_depthwiseconv_layer *fx_depthwiseconv(fx_dims kernel, int64_t in, int6
 {
     return fx_depthwiseconv(
         fx_depthwiseconv_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
+}
+
+inline fx_maxpool_layer *fx_maxpool(const fx_maxpool_args &a)
+{
+    return fxi_maxpool(fxi_sized<fx_maxpool_args>(a));
+}
+inline fx_meanpool_layer *fx_meanpool(const fx_meanpool_args &a)
+{
+    return fxi_meanpool(fxi_sized<fx_meanpool_args>(a));
+}
+inline fx_maxpool_layer *fx_maxpool(fx_dims window)
+{
+    return fx_maxpool(fx_maxpool_args().with_window(window));
+}
+inline fx_meanpool_layer *fx_meanpool(fx_dims window)
+{
+    return fx_meanpool(fx_meanpool_args().with_window(window));
 }
 
 inline fx_adaptivemaxpool_layer *fx_adaptivemaxpool(const fx_adaptivemaxpool_args &a)

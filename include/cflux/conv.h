@@ -1,13 +1,54 @@
-/* cflux/conv.h: layers of convolution, pooling and resizing beside Conv, MaxPool and MeanPool
- * (nn.h). Names, defaults and formulas are those of Flux 0.16; nn.h describes constructors and
- * errors. In formulas n is the size of x along a spatial axis, k that of the kernel, and x is
- * spatial…×in×batch with 1 to 3 spatial axes. */
+/* cflux/conv.h: layers of convolution, pooling and resizing. Included by nn.h, which describes
+ * constructors and errors. Names, defaults and formulas are those of Flux 0.16. In formulas n is
+ * the size of x along a spatial axis, k that of the kernel, and x is spatial…×channels×batch with 1
+ * to 3 spatial axes. */
 #ifndef CFLUX_CONV_H
 #define CFLUX_CONV_H
 
 #include <cflux/nn.h>
 
 FXI_BEGIN_C
+
+/* Padding that keeps the spatial sizes for stride 1: (k−1)·dilation in total per axis, half of it
+ * before (rounded up) and half after. Flux's SamePad(), resolved by the constructor. */
+#define FX_SAME fxi_same_pad()
+static inline fx_dims fxi_same_pad(void)
+{
+    fx_dims d = {-1, {0}};
+    return d;
+}
+
+/* ---- Conv ------------------------------------------------------------------------------------ */
+/* y = act(W ∗ x + b), a convolution with a flipped kernel (fx_convolve). x: spatial…×in×batch, W:
+ * kernel…×in/groups×out, y: spatial…×out×batch. Size of y along a spatial axis: ⌊(n + pads −
+ * (k−1)·dilation − 1)/stride⌋ + 1 with the size n of x and k of the kernel. Flux.Conv. */
+typedef struct fx_conv_layer {
+    fx_object base;
+    fx_array *weight, *bias;
+    fx_function *act;
+    fx_dims stride, pad, dilation; /* one per spatial axis; pad may hold (before, after) per axis */
+    int64_t groups;
+} fx_conv_layer;
+/* clang-format off */
+#define FXI_CONV_ARGS(F)                                                                           \
+    F(fx_dims, kernel, FXI_DIMS_NONE)      /* sizes k, e.g. FX_DIMS(5, 5) */                       \
+    F(int64_t, in, 0)                      /* channels of x */                                     \
+    F(int64_t, out, 0)                     /* channels of y */                                     \
+    F(fx_function *, act, FX_IDENTITY)     /* activation */                                        \
+    F(fx_dims, stride, FXI_DIMS_ONE)       /* one per axis, or one number for all */               \
+    F(fx_dims, pad, FXI_DIMS_ZERO)         /* as stride, or (before, after) per axis, or           \
+                                              FX_SAME */                                           \
+    F(fx_dims, dilation, FXI_DIMS_ONE)     /* one per axis, or one number for all */               \
+    F(int64_t, groups, 1)                  /* must divide in and out */                            \
+    F(int, bias, true)                     /* false: no bias */                                    \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of W */                                  \
+    F(fx_array *, weight_array, FXI_NULL)  /* W itself, instead of init; in and out may be 0 */    \
+    F(fx_array *, bias_array, FXI_NULL)    /* b itself, instead of zeros */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_conv_args, FXI_CONV_ARGS);
+FX_API fx_conv_layer *fxi_conv(const fx_conv_args *a);
+#define fx_conv(...)                                                                               \
+    FXI_CALL(fxi_conv(FXI_OPTIONS(fx_conv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
 
 /* ---- CrossCor -------------------------------------------------------------------------------- */
 /* y = act(W ⋆ x + b), a cross-correlation: Conv with a kernel that is not flipped. W:
@@ -87,6 +128,31 @@ FX_API fx_depthwiseconv_layer *fxi_depthwiseconv(const fx_depthwiseconv_args *a)
 #define fx_depthwiseconv(...)                                                                      \
     FXI_CALL(fxi_depthwiseconv(                                                                    \
         FXI_OPTIONS(fx_depthwiseconv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+
+/* ---- MaxPool, MeanPool ----------------------------------------------------------------------- */
+/* Maximum (Flux.MaxPool) or mean (Flux.MeanPool) of every window, fx_pool_max and fx_pool_mean. x:
+ * spatial…×channels×batch. Both layers have the same members and options. */
+typedef struct fx_maxpool_layer {
+    fx_object base;
+    fx_dims window, pad, stride;
+} fx_maxpool_layer;
+typedef fx_maxpool_layer fx_meanpool_layer;
+/* clang-format off */
+#define FXI_MAXPOOL_ARGS(F)                                                                        \
+    F(fx_dims, window, FXI_DIMS_NONE) /* sizes, e.g. FX_DIMS(2, 2) */                              \
+    F(fx_dims, pad, FXI_DIMS_ZERO)    /* per axis, or (before, after), or FX_SAME */               \
+    F(fx_dims, stride, FXI_DIMS_NONE) /* default: the window */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_maxpool_args, FXI_MAXPOOL_ARGS);
+typedef fx_maxpool_args fx_meanpool_args;
+FX_API fx_maxpool_layer *fxi_maxpool(const fx_maxpool_args *a);
+FX_API fx_meanpool_layer *fxi_meanpool(const fx_meanpool_args *a);
+#define fx_maxpool(...)                                                                            \
+    FXI_CALL(fxi_maxpool(                                                                          \
+        FXI_OPTIONS(fx_maxpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
+#define fx_meanpool(...)                                                                           \
+    FXI_CALL(fxi_meanpool(                                                                         \
+        FXI_OPTIONS(fx_meanpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
 
 /* ---- GlobalMaxPool, GlobalMeanPool ----------------------------------------------------------- */
 /* Maximum or mean over all spatial axes. x: spatial…×channels×batch with 1 to 3 spatial axes, y:
