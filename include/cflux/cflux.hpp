@@ -510,6 +510,8 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 #undef fx_scale
 #undef fx_bilinear
 #undef fx_embedding
+#undef fx_outputsize
+#undef fx_activations
 #undef fx_embeddingbag
 #undef fx_batchnorm
 #undef fx_layernorm
@@ -602,6 +604,19 @@ inline fx_scale_layer *fx_scale(const fx_scale_args &a)
 inline fx_scale_layer *fx_scale(fx_dims size)
 {
     return fx_scale(fx_scale_args().with_size(size));
+}
+template <class... A> inline void *fx_activations(fx_chain_layer *chain, A *...args)
+{
+    void *const items[] = {nullptr, args...};
+    return fxi_activations(chain, static_cast<int>(sizeof...(args)), items + 1);
+}
+inline fx_dims fx_outputsize(const fx_outputsize_args &a)
+{
+    return fxi_outputsize(fxi_sized<fx_outputsize_args>(a));
+}
+inline fx_dims fx_outputsize(void *model, fx_dims size)
+{
+    return fx_outputsize(fx_outputsize_args().with_model(model).with_size(size));
 }
 inline fx_embedding_layer *fx_embedding(const fx_embedding_args &a)
 {

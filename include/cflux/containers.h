@@ -176,5 +176,36 @@ FX_API fx_embeddingbag_layer *fxi_embeddingbag(const fx_embeddingbag_args *a);
     FXI_CALL(fxi_embeddingbag(                                                                     \
         FXI_OPTIONS(fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
+/* ---- parts of models ------------------------------------------------------------------------- */
+
+/* A chain of the layers from, …, to − 1 of a chain, which it shares, with their names. Flux's
+ * chain[from+1:to]; fx_child and fx_child_named return single layers. FX_STATUS_ARGUMENT unless 0 ≤
+ * from ≤ to ≤ the number of layers. */
+FX_API fx_chain_layer *fx_chain_slice(fx_chain_layer *chain, int64_t from, int64_t to);
+/* fx_activations(chain, x, …): the results of all layers of a chain as a tuple; the last one is the
+ * result of the chain. Flux.activations. */
+FX_API void *fxi_activations(fx_chain_layer *chain, int n, void *const *args);
+#define fx_activations(chain, ...) fxi_activations((chain), FXI_OBJECTS(__VA_ARGS__))
+/* The model and all objects inside it that are not arrays or functions, as a tuple: depth first, a
+ * shared object once. Flux.modules. */
+FX_API void *fx_modules(void *model);
+/* clang-format off */
+#define FXI_OUTPUTSIZE_ARGS(F)                                                                     \
+    F(void *, model, FXI_NULL)                                                                     \
+    F(fx_dims, size, FXI_DIMS_NONE)   /* sizes of the input: FX_DIMS(28, 28, 1, 32) */             \
+    F(fx_dims, second, FXI_DIMS_NONE) /* sizes of a second input; default: one input */            \
+    F(bool, padbatch, false)          /* true: add an axis of size 1 at the end of each input */   \
+    F(fx_dtype, dtype, FX_DTYPE_F32)  /* element type of the inputs: FX_DTYPE_I64 for indices */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_outputsize_args, FXI_OUTPUTSIZE_ARGS);
+/* fx_outputsize(model, FX_DIMS(28, 28, 1, 32)): sizes of the model's result for inputs of these
+ * sizes. Nothing is computed: the call builds the operations and reads their shapes, in inference
+ * mode, without changing layer states or the thread's random numbers. On failure, and for a result
+ * that is a tuple, n is −1 and there is an error record. Flux.outputsize. */
+FX_API fx_dims fxi_outputsize(const fx_outputsize_args *a);
+#define fx_outputsize(...)                                                                         \
+    FXI_CALL(fxi_outputsize(                                                                       \
+        FXI_OPTIONS(fx_outputsize_args, FXI_OUTPUTSIZE_ARGS(FXI_DEFAULT).model = __VA_ARGS__)))
+
 FXI_END_C
 #endif

@@ -26,6 +26,9 @@ typedef struct list {
     char **names;
     int32_t n, room_items, room_names;
     bool named, comma;
+    const fxi_form *form; /* the container; NULL: a tuple */
+    int leading;          /* items before the list of layers; −1: a tuple */
+    void *input;          /* of the container, for sizes that are left open; NULL: unknown */
 } list;
 
 static void free_list(list *l)
@@ -54,21 +57,54 @@ static bool append(fxi_reader *r, list *l, fxi_span name, void *object)
     return true;
 }
 
-/* Reads the items until `close`. After `leading` items the others may be in square brackets, as
- * Julia's vector: Chain([a, b]), Parallel(+, [a, b]); −1: they may not. */
-static bool take_list(fxi_reader *r, char close, int leading, list *l)
+/* The input of the next item; NULL if it is unknown. */
+static void *input_of_item(const fxi_reader *r, const list *l)
+{
+    const int i = l->n - l->leading;
+    const fx_type *type = l->input ? fx_type_of(l->input) : NULL;
+    if (!l->form || !type || i < 0)
+        return NULL;
+    if (l->form->flow == FX_LAYER_FLOW_CHAIN)
+        return i ? r->input : l->input;
+    if (type->flags & FX_TYPE_TUPLE)
+        return i < fx_count(l->input) ? fx_child(l->input, i) : NULL;
+    return l->form->flow == FX_LAYER_FLOW_FIRST && i ? NULL : l->input;
+}
+
+/* After a layer of a chain: its result is the input of the next one. False if the layer does not
+ * take its input. */
+static bool pass_on(fxi_reader *r, const list *l, void *object, const char *at)
+{
+    if (!r->input || !l->form || l->form->flow != FX_LAYER_FLOW_CHAIN ||
+        !fx_type_of(object)->forward)
+        return true;
+    r->input = fxi_call_for_shape(object, 1, &r->input);
+    return !fx_is_error(r->input) || fxi_reader_passed_on(r, at);
+}
+
+static bool take_item(fxi_reader *r, list *l)
+{
+    fxi_span name = {NULL, NULL};
+    fxi_reader_keyword(r, &name);
+    r->input = input_of_item(r, l);
+    fxi_reader_peek(r);
+    const char *at = r->at;
+    void *object = fxi_notation_object(r);
+    return object && pass_on(r, l, object, at) && append(r, l, name, object);
+}
+
+/* Reads the items until `close`. After the leading items, the others may be in square brackets, as
+ * Julia's vector: Chain([a, b]), Parallel(+, [a, b]). */
+static bool take_list(fxi_reader *r, char close, bool nested, list *l)
 {
     char buf[FXI_EXCERPT_BYTES];
     for (bool first = true; fxi_reader_next_item(r, first, close); first = false) {
-        fxi_span name = {NULL, NULL};
-        if (l->n == leading && fxi_reader_take(r, '['))
-            return take_list(r, ']', -1, l) &&
+        if (!nested && l->n == l->leading && fxi_reader_take(r, '['))
+            return take_list(r, ']', true, l) &&
                    (fxi_reader_take(r, close) ||
                     fxi_reader_fail(r, r->at, "expected %c, got %s", close,
                                     fxi_reader_got(r, r->at, buf)));
-        fxi_reader_keyword(r, &name);
-        void *object = fxi_notation_object(r);
-        if (!object || !append(r, l, name, object))
+        if (!take_item(r, l))
             return false;
         l->comma = fxi_reader_peek(r) == ',';
     }
@@ -105,11 +141,12 @@ static bool names_fit(fxi_reader *r, const fxi_form *form, const char *start, co
 /* Chain(a, b), Chain(x = a, y = b), Chain([a, b]), and other containers of layers. */
 static void *take_container(fxi_reader *r, const fxi_form *form, const char *start)
 {
-    list l = {0};
+    list l = {.form = form, .leading = leading_items(form), .input = r->input};
     void *made = NULL;
-    const int leading = leading_items(form);
     fxi_reader_take(r, '(');
-    if (take_list(r, ')', leading, &l) && names_fit(r, form, start, &l, leading))
+    const bool good = take_list(r, ')', false, &l) && names_fit(r, form, start, &l, l.leading);
+    r->input = l.input;
+    if (good)
         made = form->build_list(l.n, l.named ? (const char *const *)l.names : NULL, l.items);
     free_list(&l);
     return !made || !fx_is_error(made) || fxi_reader_passed_on(r, start) ? made : NULL;
@@ -119,10 +156,11 @@ static void *take_container(fxi_reader *r, const fxi_form *form, const char *sta
 static void *take_tuple(fxi_reader *r)
 {
     const char *start = r->at;
-    list l = {0};
+    list l = {.leading = -1, .input = r->input};
     void *tuple = NULL;
     fxi_reader_take(r, '(');
-    const bool ok = take_list(r, ')', -1, &l);
+    const bool ok = take_list(r, ')', false, &l);
+    r->input = l.input;
     bool all = true;
     for (int32_t i = 0; i < l.n; i++)
         all = all && l.names[i];
@@ -174,17 +212,63 @@ void *fxi_notation_object(fxi_reader *r)
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-void *fx_parse_model(const char *text)
+/* @autosize (28, 28, 1, 32): the sizes of the input, before the model. */
+static bool take_autosize(fxi_reader *r)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_span name;
+    fx_dims d = {.n = 0};
+    if (!fxi_reader_take(r, '@'))
+        return true;
+    bool good =
+        fxi_reader_name(r, &name) && fxi_span_is(name, "autosize") && fxi_reader_take(r, '(');
+    fxi_reader_peek(r);
+    const char *at = r->at;
+    for (bool first = true; good && fxi_reader_next_item(r, first, ')'); first = false) {
+        fxi_number n;
+        good = d.n < FX_MAX_DIMS && fxi_reader_number(r, &n) && n.integer && n.whole >= 0;
+        d.v[d.n++] = good ? n.whole : 0;
+    }
+    if (!good || d.n == 0)
+        return fxi_reader_fail(r, at, "expected sizes as in @autosize (28, 28, 1, 32), got %s",
+                               fxi_reader_got(r, at, buf));
+    r->input = fxi_full(FX_DTYPE_F32, 0, (int)d.n, d.v);
+    return r->status == FX_OK;
+}
+
+static void *parse(const char *text, const fx_dims *size)
 {
     FXI_SCOPE;
     fxi_reader r;
     fxi_evaluate_new_suspend();
-    void *model = fxi_reader_begin(&r, "model", text) ? fxi_notation_object(&r) : NULL;
+    const bool implicit = fxi_implicit_suspend();
+    void *model = NULL;
+    if (fxi_reader_begin(&r, "model", text)) {
+        if (size)
+            r.input = fxi_full(FX_DTYPE_F32, 0, (int)size->n, size->v);
+        model = take_autosize(&r) ? fxi_notation_object(&r) : NULL;
+    }
+    r.input = NULL;
+    fxi_implicit_resume(implicit);
     fxi_evaluate_new_resume();
     fx_status status = fxi_reader_end(&r) ? FX_OK : r.status;
     if (status == FX_OK)
         status = fxi_evaluate_new(model, NULL, NULL);
     return fx_keep(status == FX_OK ? model : fx_error_array(status));
+}
+
+void *fx_parse_model(const char *text)
+{
+    return parse(text, NULL);
+}
+
+void *fx_autosize(const char *text, fx_dims size)
+{
+    if (size.n >= 0 && size.n <= FX_MAX_DIMS)
+        return parse(text, &size);
+    return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "autosize",
+                                  "there are %lld sizes, not 0 to %d", (long long)size.n,
+                                  FX_MAX_DIMS));
 }
 
 static fx_rule *take_rule(fxi_reader *r);

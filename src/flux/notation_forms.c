@@ -238,9 +238,46 @@ static bool expect(fxi_reader *r, const call *c, char next)
     return fxi_reader_take(r, next) || mismatch(r, c);
 }
 
+/* The size of the layer's input that an open size `_` stands for: its channels. */
+static bool open_size(fxi_reader *r, const call *c, int64_t *out)
+{
+    const fx_option_kind k = c->current->kind;
+    const fx_array *x = r->input;
+    bool first = k == FX_OPTION_PAIR || k == FX_OPTION_TWO_PAIR || k == FX_OPTION_SIZES;
+    for (int i = 0; i < c->form->count; i++) {
+        const fx_layer_row *row = parameter(c->form, i);
+        first = first && !(row && row->kind == FX_OPTION_KERNEL);
+    }
+    if (!x || !fx_is_array(x) || fx_is_error(x))
+        return fxi_reader_fail(r, r->at,
+                               "the size _ of %s is unknown here; fx_autosize and "
+                               "@autosize (sizes) state the sizes of the model's input",
+                               c->form->name);
+    const int ndims = fx_ndims(x);
+    *out = fx_size(x, first || ndims < 2 ? 0 : ndims - 2);
+    r->at++;
+    return true;
+}
+
+static bool is_open(fxi_reader *r, const call *c)
+{
+    const fx_option_kind k = c->current->kind;
+    fxi_span name;
+    const char *at = r->at;
+    if (fxi_reader_peek(r) != '_' || (k != FX_OPTION_PAIR && k != FX_OPTION_TWO_PAIR &&
+                                      k != FX_OPTION_SIZES && k != FX_OPTION_SIZE))
+        return false;
+    const char *start = r->at;
+    const bool open = fxi_reader_name(r, &name) && name.to - name.from == 1;
+    r->at = open ? start : at;
+    return open;
+}
+
 static bool take_integer(fxi_reader *r, const call *c, int64_t *out)
 {
     fxi_number n;
+    if (is_open(r, c))
+        return open_size(r, c, out);
     if (!fxi_reader_number(r, &n) || !n.integer) {
         r->at = n.span.from;
         return mismatch(r, c);
@@ -354,9 +391,14 @@ static bool take_two_pair(fxi_reader *r, call *c, fx_dims *in)
     return take_integer(r, c, out);
 }
 
-static bool take_callable(fxi_reader *r, void **out)
+/* A layer is called with the input of the layer around it, a connection with others. */
+static bool take_callable(fxi_reader *r, const call *c, void **out)
 {
+    void *input = r->input;
+    if (c->current->kind == FX_OPTION_CONNECTION)
+        r->input = NULL;
     *out = fxi_notation_object(r);
+    r->input = input;
     return *out != NULL;
 }
 
@@ -471,7 +513,7 @@ static bool take_value(fxi_reader *r, call *c)
         return take_two_pair(r, c, at);
     case FX_OPTION_LAYER:
     case FX_OPTION_CONNECTION:
-        return take_callable(r, at);
+        return take_callable(r, c, at);
     case FX_OPTION_KERNEL:
     case FX_OPTION_NUMBERS:
     case FX_OPTION_TUPLE:
@@ -653,20 +695,25 @@ void *fxi_form_call(fxi_reader *r, const fxi_form *form, const char *start)
     return object;
 }
 
+static fx_layer_flow flow_of(const fx_layer *layer)
+{
+    return layer->fxi_size > offsetof(fx_layer, flow) ? layer->flow : FX_LAYER_FLOW_SHARED;
+}
+
 bool fxi_form_layer(fxi_reader *r, fxi_span name, fxi_form *out)
 {
     char known[360] = "";
     const fx_type *type;
     for (int64_t i = 0; (type = fx_layer_type(i)); i++) {
         const fx_layer *layer = fx_layer_of(type);
-        *out = (fxi_form){type->name,
-                          layer->rows,
-                          layer->row_size,
-                          layer->nrows,
-                          layer->defaults,
-                          layer->build_list,
-                          type,
-                          NULL};
+        *out = (fxi_form){.name = type->name,
+                          .rows = layer->rows,
+                          .row_size = layer->row_size,
+                          .count = layer->nrows,
+                          .defaults = layer->defaults,
+                          .build_list = layer->build_list,
+                          .type = type,
+                          .flow = flow_of(layer)};
         if (fxi_span_is(name, type->name))
             return true;
         fxi_add_word(known, sizeof known, type->name);

@@ -18,6 +18,7 @@ typedef struct fxi_form {
     void *(*build_list)(int n, const char *const *names, void *const *layers);
     const fx_type *type;                /* of a layer; NULL for a rule */
     void *(*make)(const void *options); /* constructor of a rule */
+    fx_layer_flow flow;
 } fxi_form;
 
 /* The layer or rule with this name; false or NULL (recorded) if there is none. */

@@ -73,7 +73,8 @@ static void *chain_build(int n, const char *const *names, void *const *layers)
 static const fx_flux_form forms[] = {{"layers", "layers", 0, 0}, {0}};
 FX_LAYER_TYPE(chain, fx_chain_layer, fx_no_options, FX_NO_OPTIONS, ROWS,
               (.name = "Chain", .forward = chain_forward, .flags = FX_TYPE_SEQUENCE),
-              .build_list = chain_build, .flux = "Flux.Chain", .forms = forms);
+              .build_list = chain_build, .flow = FX_LAYER_FLOW_CHAIN, .flux = "Flux.Chain",
+              .forms = forms);
 
 const fx_type *fxi_chain_type(void)
 {

@@ -100,7 +100,8 @@ FX_LAYER_TYPE(parallel, fx_parallel_layer, fx_no_options, FX_NO_OPTIONS, ROWS,
               .build_list = parallel_build, .flux = "Flux.Parallel", .forms = forms);
 FX_LAYER_TYPE(pairwisefusion, fx_pairwisefusion_layer, fx_no_options, FX_NO_OPTIONS, ROWS,
               (.name = "PairwiseFusion", .forward = pairwise_forward, .flags = FX_TYPE_SEQUENCE),
-              .build_list = pairwise_build, .flux = "Flux.PairwiseFusion", .forms = forms);
+              .build_list = pairwise_build, .flow = FX_LAYER_FLOW_FIRST,
+              .flux = "Flux.PairwiseFusion", .forms = forms);
 
 const fx_type *fxi_parallel_type(void)
 {

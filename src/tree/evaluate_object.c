@@ -3,6 +3,7 @@
 
 #include "evaluate.h"
 #include "handle.h"
+#include "random.h"
 #include "walk.h"
 
 #include <cflux/tree.h>
@@ -52,6 +53,37 @@ void fxi_evaluate_new_suspend(void)
 void fxi_evaluate_new_resume(void)
 {
     fxi_here()->new_pending--;
+}
+
+bool fxi_implicit_suspend(void)
+{
+    fxi_context *c = fxi_here();
+    const bool before = c->busy;
+    c->busy = true;
+    return before;
+}
+
+void fxi_implicit_resume(bool before)
+{
+    fxi_here()->busy = before;
+}
+
+void *fxi_call_for_shape(void *model, int n, void *const *args)
+{
+    const int64_t created = fxi_here()->created;
+    const bool implicit = fxi_implicit_suspend();
+    const fxi_random_state before = fxi_random_now();
+    fxi_here()->unstaged++;
+    void *y;
+    {
+        FX_TEST;
+        y = fx_keep(fxi_call(model, n, args));
+    }
+    fxi_here()->unstaged--;
+    fxi_random_leave(before);
+    fxi_here()->created = created;
+    fxi_implicit_resume(implicit);
+    return y;
 }
 
 fx_status fxi_evaluate_new(void *object, fxi_chosen_fn chosen, void *user)

@@ -22,4 +22,14 @@ fx_status fxi_evaluate_new(void *object, fxi_chosen_fn chosen, void *user);
 void fxi_evaluate_new_suspend(void);
 void fxi_evaluate_new_resume(void);
 
+/* From here to fxi_implicit_resume, which takes the returned value, the calling thread evaluates
+ * nothing because too many nodes are pending: the nodes may have shapes that no memory holds. */
+bool fxi_implicit_suspend(void);
+void fxi_implicit_resume(bool before);
+
+/* Calls a model for the shape of its result: in inference mode, without new layer states (fx_stage)
+ * and without random numbers of the thread's stream. The result is pending and must not be
+ * evaluated; the scope owns it. */
+void *fxi_call_for_shape(void *model, int n, void *const *args);
+
 #endif

@@ -581,7 +581,7 @@ fx_array *fx_want(fx_array *x)
 
 void fx_stage(fx_array *state, fx_array *value)
 {
-    if (fx_is_error(state) || fx_is_error(value))
+    if (fx_is_error(state) || fx_is_error(value) || fxi_here()->unstaged)
         return;
     fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, state, value);
 }

@@ -55,6 +55,7 @@ typedef struct fxi_context {
     bool busy;                 /* inside an evaluation: no implicit one may start */
     int unwatched;             /* > 0: evaluations do not count for fxi_scope_watch */
     int new_pending;           /* > 0: fxi_evaluate_new does nothing */
+    int unstaged;              /* > 0: fx_stage does nothing */
     fxi_scope *scope;
     fxi_scope scopes[FXI_INLINE_SCOPES];
     fxi_node sinks;          /* head of the list of pending results that nothing consumed */

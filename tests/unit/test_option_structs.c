@@ -209,6 +209,16 @@ static void observe_skipconnection(const void *args, char *text)
 {
     add_object(text, fxi_skipconnection(args));
 }
+static void prepare_outputsize(void *args)
+{
+    ((fx_outputsize_args *)args)->model = FX_RELU;
+    ((fx_outputsize_args *)args)->size = FX_DIMS(2, 3);
+}
+static void observe_outputsize(const void *args, char *text)
+{
+    const fx_dims d = fxi_outputsize(args);
+    add(text, "%d %d %d; %s\n", (int)d.n, (int)d.v[0], (int)d.v[2], fx_error_take().message);
+}
 static void prepare_embedding(void *args)
 {
     ((fx_embedding_args *)args)->in = 3;
@@ -795,6 +805,7 @@ static void observe_device(const void *args, char *text)
     F(layernorm, fx_layernorm_args, FXI_LAYERNORM_ARGS, 1, prepare_layernorm, NULL)                \
     F(skipconnection, fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS, 2, prepare_skipconnection,  \
       NULL)                                                                                        \
+    F(outputsize, fx_outputsize_args, FXI_OUTPUTSIZE_ARGS, 2, prepare_outputsize, NULL)            \
     F(embedding, fx_embedding_args, FXI_EMBEDDING_ARGS, 2, prepare_embedding, NULL)                \
     F(embeddingbag, fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS, 2, prepare_embeddingbag, NULL)    \
     F(scale, fx_scale_args, FXI_SCALE_ARGS, 1, prepare_scale, NULL)                                \
