@@ -1,4 +1,4 @@
-/* cuda_shim.h: what NVRTC knows by itself and clang learns from the toolkit's headers. */
+/* cuda_shim.h: declares for clang what NVRTC has built in and the toolkit's headers define. */
 #define __global__             __attribute__((global))
 #define __device__             __attribute__((device))
 #define __shared__             __attribute__((shared))

@@ -1,10 +1,9 @@
 /* gpu_host.c: see gpu_host.h.
  *
- * A kernel without barriers is a function that is called for every work-item. One with barriers
- * runs on as many stacks as a group has work-items: at a barrier the next work-item goes on, and
- * those of a round come in another order than those of the round before, so that what happens to be
- * right when they take turns in order does not stay right. Undefined behaviour of a kernel is a
- * trap.
+ * A kernel without barriers is a function that is called for every work-item. A kernel with
+ * barriers runs on one stack for each work-item of the group: at a barrier the next work-item
+ * continues. The order of the work-items changes after every barrier, so that a kernel which is
+ * right only in one order fails. Undefined behaviour in a kernel ends the test with a trap.
  */
 #include "gpu_host.h"
 #include "temp_file.h"
@@ -67,8 +66,8 @@ bool gpu_host_works(void)
     return system("cc --version > /dev/null 2>&1") == 0;
 }
 
-/* The source, what a kernel needs from whoever runs it, and a function of one type that calls it.
- */
+/* Appends to the source the variables that the kernel expects, and fx_entry, which calls the kernel
+ * with a list of arguments. */
 static void write_rest(char *text, size_t room, const char *name, const char *source)
 {
     int buffers = 0;
@@ -95,7 +94,8 @@ static bool build(kernel *k, const char *name, const char *source)
     write_rest(text, room, name, source);
     const char *path = temp_text("kernel.c", text);
     free(text);
-    snprintf(object, sizeof object, "%s.%d.so", path, gpu_host_kernels); /* names differ: dlopen */
+    /* dlopen needs another name for each library. */
+    snprintf(object, sizeof object, "%s.%d.so", path, gpu_host_kernels);
     snprintf(command, sizeof command,
              "cc -std=c11 -O1 -shared -fPIC -ffp-contract=off -Wall -Wextra -Wpedantic -Werror "
              "-Wno-unused -fsanitize=undefined -fsanitize-undefined-trap-on-error -o %s %s -lm",
@@ -128,7 +128,7 @@ static fx_status compile(fx_device *device, const char *name, const char *source
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
-/* A group's work-items: where each is, and who waits at a barrier. */
+/* The group that runs: the stacks of its work-items, where each continues, and which have ended. */
 static struct {
     const kernel *kernel;
     void *const *arguments;
@@ -163,8 +163,8 @@ static void start_items(int n)
     }
 }
 
-/* Rounds from barrier to barrier; odd steps reach all work-items, each round from another one on.
- */
+/* Runs all work-items to their next barrier, round after round. The step between two work-items is
+ * odd, so a round reaches all of them; each round has another step and another start. */
 static void run_with_barriers(const kernel *k, int n)
 {
     start_items(n);

@@ -1,5 +1,5 @@
-/* gpu_steps.c: see gpu_steps.h. Programs compute as many operations as they have outputs for, so
- * that few steps show all operations in all types. */
+/* gpu_steps.c: the list of steps; see gpu_steps.h. Each elementwise program computes as many
+ * operations as a step has outputs, so that few steps cover all operations in all types. */
 #include "gpu_steps.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static bool is_real(int dtype)
            dtype == FX_DTYPE_BF16;
 }
 
-/* Where a step of its class has its program. */
+/* The program of a step, which is in another member for each class. */
 static fx_program *program_of(fx_step *s)
 {
     return s->cls == FX_CLASS_MATMUL    ? &s->as.matmul.epilogue
@@ -60,8 +60,9 @@ static fx_tensor dense(int dtype, int nd, const int64_t *shape)
     return t;
 }
 
-/* The same sizes, laid out otherwise: axes in the other order, the first axis repeated, every axis
- * backwards, the last one over more elements than 31 bits count, or one value for all. */
+/* A tensor of these sizes in another layout. TURNED: the last axis is the fastest. SPREAD: the
+ * first axis is repeated. BACKWARDS: every stride is negative. FAR: the last axis spans more than
+ * 2³¹ elements. SINGLE: one value for all. */
 static fx_tensor laid(int dtype, int nd, const int64_t *shape, layout how)
 {
     fx_tensor t = dense(dtype, nd, shape);
@@ -122,7 +123,7 @@ static void add_instr(gpu_case *c, int op, int dtype, int from, int nsrc, int s0
                                          .src = {(uint8_t)s0, (uint8_t)s1, (uint8_t)s2}};
 }
 
-/* Every instruction is an output; the last one is the first. */
+/* Makes every result an output. The result of the last instruction is the main output. */
 static void all_outputs(gpu_case *c)
 {
     fx_step *s = &c->step;
@@ -157,7 +158,7 @@ static void end_elementwise(visit *v, gpu_case *c)
     show(v, c);
 }
 
-/* All operations of a type, eight to a step; those of one argument take operand `unary`. */
+/* All operations of a type, eight in a step. Operations of one argument read operand `unary`. */
 static void operations(visit *v, int dtype, sizes_of space, layout a, layout b, int unary)
 {
     gpu_case c;
@@ -199,7 +200,7 @@ static void casts(visit *v, int from)
     end_elementwise(v, &c);
 }
 
-/* A chain in registers, over more strides than there is room for in a kernel's arguments. */
+/* A sum of 24 operands, whose strides do not fit in the arguments of a kernel. */
 static void many_operands(visit *v)
 {
     gpu_case c;
@@ -244,7 +245,7 @@ static void elementwise(visit *v)
     }
 }
 
-/* A single value of its own for each segment, or one for all. */
+/* Segments with a single value each, or with one that all share. */
 static void segments(visit *v, int count, bool shared)
 {
     static const int64_t lengths[] = {1, 700, 0, 5000, 1024, 1025, 3};
@@ -268,7 +269,7 @@ static void segments(visit *v, int count, bool shared)
     show(v, &c);
 }
 
-/* One, some, and more than a launch has room for. */
+/* One segment, a few, and more than one launch can compute. */
 static void foreach (visit *v)
 {
     static const int counts[] = {1, 4, GPU_SEGMENTS};
@@ -344,7 +345,7 @@ static void joins(visit *v)
 }
 
 /* ---- gather and scatter ---------------------------------------------------------------------- */
-/* x: 6×9×5, indices 4×3 along an axis. */
+/* The shape of 6×9×5 with one axis replaced by the indices' 4×3. */
 static void index_shape(int axis, int64_t *shape)
 {
     static const int64_t x[] = {6, 9, 5};
@@ -410,7 +411,7 @@ static void scatters(visit *v)
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
-/* The kinds that steps ask for: fx_argmax makes 16-bit floats Float32 first. */
+/* Can a step have this kind of reduction? fx_argmax, for example, first converts 16-bit floats. */
 static bool folds(int kind, int dtype)
 {
     const bool half = dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
@@ -534,7 +535,7 @@ static void begin_rows(gpu_case *c, const char *what, int dtype, int row_axes, i
              (int)n);
 }
 
-/* log Σ exp and the softmax of a row, which has a weight for each element. */
+/* log Σ exp and the softmax of a row whose elements are first multiplied by weights. */
 static void softmax(visit *v, int dtype, int row_axes, int64_t n, layout how)
 {
     gpu_case c;
@@ -543,7 +544,7 @@ static void softmax(visit *v, int dtype, int row_axes, int64_t n, layout how)
     const uint32_t mask = (1u << row_axes) - 1;
     c.step.nin = 3;
     c.in[0] = laid(dtype, space->ndim, space->shape, how);
-    c.in[1] = laid(dtype, space->ndim, space->shape, DENSE); /* of the row's place */
+    c.in[1] = laid(dtype, space->ndim, space->shape, DENSE); /* one row for all rows */
     for (int d = row_axes; d < space->ndim; d++)
         c.in[1].stride[d] = 0;
     c.in[2] = reduced(dtype, space->ndim, space->shape, mask);
@@ -577,8 +578,8 @@ static void rows(visit *v)
 }
 
 /* ---- matrix products ------------------------------------------------------------------------- */
-/* 35×18 · 18×21 in a batch of 2×3, whose second axis operand b repeats; then a bias along the rows
- * and relu. */
+/* 35×18 · 18×21, alone or in a batch of 2×3, along whose second axis operand b is repeated. The
+ * epilogue adds a bias along the rows and applies relu. */
 static void product(visit *v, int dtype, int turns, bool batch, bool epilogue)
 {
     const int64_t m = 35, n = 21, k = 18, nd = batch ? 4 : 2;
@@ -604,7 +605,7 @@ static void product(visit *v, int dtype, int turns, bool batch, bool epilogue)
     show(v, &c);
 }
 
-/* The tiles of large products, and the one of 64-bit indices. */
+/* Products that are large enough for the larger tiles and for 64-bit indices. */
 static void large_product(visit *v, int dtype, int64_t n)
 {
     const int64_t shape[] = {n, n};
@@ -618,8 +619,8 @@ static void large_product(visit *v, int dtype, int64_t n)
 static void products(visit *v)
 {
     for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
-        const bool full =
-            dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64; /* epilogues of the CPU's */
+        /* The CPU has epilogues only for these types. */
+        const bool full = dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64;
         if (dtype == FX_DTYPE_BOOL)
             continue;
         for (int turns = 0; turns < 4; turns++)

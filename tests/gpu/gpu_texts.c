@@ -1,4 +1,4 @@
-/* gpu_texts.c: see gpu_texts.h. */
+/* gpu_texts.c: builds kernel texts with a runtime that only collects them; see gpu_texts.h. */
 #include "gpu_texts.h"
 #include "gpu_host.h"
 #include "gpu_steps.h"

@@ -1,4 +1,4 @@
-/* gpu_texts.h: every kernel text that the table of steps makes, without a compiler or a device. */
+/* gpu_texts.h: builds the kernel texts of all steps of gpu_steps.h, without compiling them. */
 #ifndef GPU_TEXTS_H
 #define GPU_TEXTS_H
 
@@ -8,22 +8,22 @@ typedef struct gpu_text {
     char *source;
     size_t prelude; /* bytes before the kernel's own text */
     char name[64];  /* of the kernel */
-    char step[96];  /* the first that makes this text */
+    char step[96];  /* the first step that needs this text */
 } gpu_text;
 
 enum { GPU_TEXTS_MOST = 4096 };
 extern gpu_text gpu_texts[GPU_TEXTS_MOST];
-/* The different texts among them, and the steps that were prepared. */
+/* The number of different texts, and of steps that were prepared. */
 extern int gpu_texts_count, gpu_texts_steps;
 
-/* Renders all of a dialect, for a CPU whose groups run one work-item after another if `serial`.
- * The texts of the call before are freed. */
+/* Builds all texts in a dialect; `serial`: for a CPU that runs a group's work-items one after
+ * another. Frees the texts of the previous call. */
 void gpu_texts_render(fxi_gpu_dialect dialect, bool serial);
-/* The same for any device. */
+/* The same for a device with these limits. */
 void gpu_texts_render_for(fxi_gpu_dialect dialect, const fxi_gpu_limits *limits);
 void gpu_texts_free(void);
-/* Prepares all steps for a device of these limits. Returns how many fused steps it refuses, which
- * is not to be recorded; the test fails if it refuses another one. */
+/* Prepares all steps for a device with these limits. Returns the number of fused steps that are
+ * refused. The test fails if a refusal is recorded as an error, or if any other step fails. */
 int gpu_texts_refusals(const fxi_gpu_limits *limits);
 
 #endif

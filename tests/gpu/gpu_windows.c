@@ -1,6 +1,5 @@
-/* gpu_windows.c: the table's steps of convolution and pooling: all kinds, and
- * sizes that meet every tile, several slices and lanes, and the phases of
- * strides. */
+/* gpu_windows.c: the steps of convolution and pooling in the list of gpu_steps.h: all kinds, with
+ * sizes that need every tile, several slices and lanes, and the phases of strides. */
 #include "gpu_steps.h"
 
 #include <math.h>
@@ -22,8 +21,7 @@ static const row rows[] = {
     {"flipped", 2, {7, 6}, {3, 3}, 2, 3, 1, 2, 1, 0, 0, 1, 1},
     {"stride", 2, {9, 8}, {3, 3}, 2, 3, 1, 2, 2, 1, 1, 1, 0},
     {"phases", 2, {17, 11}, {4, 4}, 3, 2, 1, 2, 3, 2, 1, 2, 1},
-    {"unmet", 2, {13, 13}, {2, 2}, 2, 2, 1, 2, 4, 1, 0, 2, 0}, /* phases without
-                                                                  taps */
+    {"unmet", 2, {13, 13}, {2, 2}, 2, 2, 1, 2, 4, 1, 0, 2, 0}, /* some phases have no taps */
     {"apart", 2, {10, 9}, {2, 2}, 3, 2, 1, 2, 3, 0, 0, 1, 0},
     {"uneven", 2, {6, 5}, {2, 3}, 2, 3, 1, 3, 1, 2, 1, 1, 0},
     {"dilated", 2, {12, 11}, {3, 2}, 2, 3, 1, 2, 1, 2, 2, 3, 0},
@@ -70,7 +68,7 @@ static void set_axes(const row *r, int32_t *stride, int32_t *before, int32_t *af
     }
 }
 
-/* Products that an element of the output adds up, at most. */
+/* The largest number of terms in an element of the output. */
 static double terms_of(const row *r, const int64_t *y, int kind)
 {
     double terms = (double)(kind == FX_CONV_WEIGHT ? r->batch
@@ -81,7 +79,7 @@ static double terms_of(const row *r, const int64_t *y, int kind)
     return terms;
 }
 
-/* relu(product .+ bias), or the bias as large as the output. */
+/* relu(product .+ bias); without `broadcast`, the bias has the size of the output. */
 static void add_epilogue(gpu_case *c, int dtype, int spatial, bool broadcast)
 {
     c->in[2] = c->step.out;

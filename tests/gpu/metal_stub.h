@@ -1,11 +1,11 @@
-/* metal_stub.h: enough of Metal's language for clang to check the syntax and the address spaces of
- * kernels: C++ for OpenCL under Metal's names. Metal's own compiler has never seen the kernels. */
+/* metal_stub.h: defines Metal's names in C++ for OpenCL, so that clang can check the syntax and the
+ * address spaces of kernels. The kernels have never been compiled by Metal's own compiler. */
 #define FX_METAL_STUB
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #define device            __global
 #define threadgroup       __local
 #define constant          __constant const
-#define kernel            /* its own may not take references */
+#define kernel            /* kernels of OpenCL may not take references */
 #define FX_LOCAL(T, s, n) __local T *s = (__local T *)0
 template <class T, class U> T as_type(U u)
 {

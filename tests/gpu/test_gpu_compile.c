@@ -1,7 +1,9 @@
-/* Every text that the table of steps makes is taken by the compilers of all dialects: OpenCL C 1.2
- * by clang, CUDA by NVRTC and ptxas where the toolkit is (else by clang), HIP by clang for two
- * generations of devices, and Metal's as C++ for OpenCL behind a stub. Warnings are errors. Many
- * kernels with the same prelude are one compilation: each has its names to itself.
+/* test_gpu_compile.c: every kernel text of the steps in gpu_steps.h compiles in every dialect.
+ * clang compiles OpenCL C 1.2, HIP for two generations of devices, and Metal as C++ for OpenCL
+ * (metal_stub.h). NVRTC and ptxas compile CUDA if they are installed, otherwise clang does.
+ * Warnings are errors. Many kernels with the same prelude are compiled together; macros give each
+ * its own names.
+ *
  * ctest: native timeout=900 */
 #include "gpu_texts.h"
 
@@ -38,7 +40,7 @@ static void rename_all(FILE *f, int number, bool undo)
                     number);
 }
 
-/* What a body defines for itself. */
+/* Undefines the macros that a body defines. */
 static void undefine(FILE *f, const char *body)
 {
     static const char mark[] = "\n#define ";
@@ -48,7 +50,8 @@ static void undefine(FILE *f, const char *body)
     }
 }
 
-/* The next texts of one prelude, in *out_text (to be freed); returns how many. */
+/* Joins the next texts that share a prelude in *out_text, which the caller frees. Returns their
+ * number. */
 static int next_batch(char **out_text)
 {
     size_t bytes;
@@ -102,7 +105,7 @@ static bool by_clang(const char *text, const char *arguments)
     return system(line) == 0;
 }
 
-/* All texts of a dialect, with each of the arguments. */
+/* Compiles all texts of a dialect, once with each list of arguments. */
 static void check(fxi_gpu_dialect dialect, const char *what, compiler compile,
                   const char *const *arguments, int narguments)
 {
@@ -225,7 +228,7 @@ static bool by_nvrtc(const char *text, const char *arch)
 {
     char option[64];
     const char *const options[] = {option, "--fmad=false",
-                                   "--diag-suppress=177,550"}; /* what is not used */
+                                   "--diag-suppress=177,550"}; /* unused variables and functions */
     void *program;
     size_t size = 0;
     snprintf(option, sizeof option, "--gpu-architecture=compute_%s", arch);

@@ -1,9 +1,9 @@
 /* test_gpu_large.c: sizes beyond 2³¹, launches beyond a device's limits, and division.
  *
- * Arrays of that size are never made. Axes of stride 0 are as long as one likes; other steps are
- * only prepared, by a runtime that compiles and launches nothing. The library fails a step whose
- * kernel has 32-bit indices and a larger parameter, so that a size which a kind of step forgets to
- * look at is found here. The host's compiler builds kernels.
+ * Arrays of these sizes are never allocated. Steps that run have axes of stride 0, which need no
+ * memory; the others are only prepared, by a runtime that compiles and launches nothing. Preparing
+ * a step fails if a parameter does not fit in its 32-bit kernel, so these tests find a kind of step
+ * that ignores a size. Kernels that run are compiled by the C compiler.
  * ctest: native */
 #include "gpu_host.h"
 
@@ -30,7 +30,7 @@ static fx_tensor tensor(int dtype, int nd, const int64_t *shape)
     return t;
 }
 
-/* The same, all elements one. */
+/* A tensor whose elements are all the same element in memory. */
 static fx_tensor repeated(int dtype, int nd, const int64_t *shape)
 {
     fx_tensor t = tensor(dtype, nd, shape);
@@ -53,7 +53,7 @@ static fx_status run_on_host(fx_step *s, const void *const *in, void *out)
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-/* y = x[idx] of an axis with 3·2³⁰ + 7 elements, all of which are one number in memory. */
+/* y = x[idx] along an axis of 3·2³⁰ + 7 elements, all of which are one number in memory. */
 static void gather(const int64_t *idx, float *y)
 {
     static const float x = 2.5f;
@@ -82,13 +82,13 @@ static void indices_of_a_long_axis(void **state)
     assert_true(y[0] == 2.5f && y[2] == 2.5f && y[3] == 0.0f);
     gather((const int64_t[]){-1, 0, 0, 0}, y);
     assert_true(gpu_host_faults[1] == -1);
-    gather((const int64_t[]){4 * GIB, 0, 0, 0}, y); /* 0 in 32 bits */
+    gather((const int64_t[]){4 * GIB, 0, 0, 0}, y); /* its low 32 bits are 0 */
     assert_true(gpu_host_faults[1] == 4 * GIB && y[0] == 0.0f);
 }
 
 /* ---- steps that are only prepared ------------------------------------------------------------ */
 
-static int wide, narrow; /* kernels of the last step */
+static int wide, narrow; /* numbers of 64-bit and 32-bit kernels of the latest step */
 static char sentence[256];
 static int64_t items, groups;
 
@@ -133,8 +133,8 @@ static fx_status prepare(const char *name, fx_step *s)
     return status;
 }
 
-/* One step of each kind over sizes of which `a` is the first and `b` the second. Where a tensor has
- * more elements than 31 bits count, a kernel that looks at it must be wide. */
+/* A kind of step, and the function that makes one whose tensors have the sizes a and b. If a tensor
+ * has 2³¹ elements or more, the step needs a kernel with 64-bit indices. */
 typedef struct kind {
     const char *name;
     void (*make)(fx_step *s, fx_tensor *in, int64_t a, int64_t b);
@@ -194,7 +194,7 @@ static void take(fx_step *s, fx_tensor *in, int64_t a, int64_t b)
     s->out = tensor(FX_DTYPE_F32, 2, (const int64_t[]){9, b});
 }
 
-/* Of an axis that is repeated: nothing but its size is large. */
+/* A gather along a repeated axis: only its size is large, no offset is. */
 static void take_repeated(fx_step *s, fx_tensor *in, int64_t a, int64_t b)
 {
     take(s, in, a, b);
@@ -220,7 +220,7 @@ static void product(fx_step *s, fx_tensor *in, int64_t a, int64_t b)
     s->out = tensor(FX_DTYPE_F32, 2, (const int64_t[]){a, b});
 }
 
-/* A long inner axis of repeated operands. */
+/* A product of repeated operands with a long inner axis. */
 static void inner_product(fx_step *s, fx_tensor *in, int64_t a, int64_t b)
 {
     const int64_t k = a < b ? b : a;
@@ -269,7 +269,7 @@ static const kind kinds[] = {{"elementwise", elementwise},
                              {"conv", convolution}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* Elements of the step's largest tensor, counted as its sizes say. */
+/* The number of elements of the step's largest tensor, by its sizes. */
 static int64_t extent(const fx_step *s)
 {
     int64_t most = fx_tensor_length(&s->out);
@@ -338,7 +338,7 @@ static void launches_have_limits(void **state)
                                   "launch on host: compute it in parts");
     items = 0;
     assert_int_equal(prepare("17 GiB", &s), FX_OK);
-    elementwise(&s, in, 4096 * GIB, 1); /* 2³² groups: 0 in 32 bits */
+    elementwise(&s, in, 4096 * GIB, 1); /* 2³² groups: the low 32 bits are 0 */
     assert_int_equal(prepare("4 TiB", &s), FX_STATUS_UNSUPPORTED);
     assert_non_null(strstr(sentence, "4294967296 groups"));
     groups = 1000;
@@ -351,7 +351,7 @@ static void launches_have_limits(void **state)
 
 /* ---- division -------------------------------------------------------------------------------- */
 
-/* A device that divides up to two units in the last place off. */
+/* A division that is wrong by up to two units in the last place, as on some devices. */
 static const char rough[] =
     "static inline float fx_rough(float x, float y) {\n"
     "    union { float f; unsigned u; } q = {x / y}, s = {x};\n"
@@ -382,7 +382,7 @@ static void make_quotients(void)
         const int whole = (int)(state >> 40 & 0xfff) - 2048, way = (int)(state >> 20 & 7);
         const float y = (float)((double)(state >> 33) * 0x1p-20 + 0.01);
         under[k] = k % 3 ? y : -y;
-        over[k] = under[k] * (float)whole; /* a multiple, or next to one */
+        over[k] = under[k] * (float)whole; /* a multiple of `under`, or a neighbour of one */
         if (way == 1)
             over[k] = nextafterf(over[k], INFINITY);
         if (way == 2)
@@ -402,7 +402,8 @@ static void make_quotients(void)
         over[k] = special[k][0], under[k] = special[k][1];
 }
 
-/* The floor of the correctly rounded quotient, which C's division is. */
+/* fld must be the floor of the correctly rounded quotient, although the division is not correctly
+ * rounded. */
 static void floors_of_quotients(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Texts with placeholders (gpu_say.c): what fills them, placeholders that are lines, and what a
- * text that does not fit its C code says when a step is prepared. */
+/* test_gpu_say.c: texts with placeholders (gpu_say.c): their values, placeholders on lines of their
+ * own, and the errors if a text and its C code do not match. */
 #include "gpu_host.h"
 #include "gpu_text.h"
 
@@ -35,16 +35,16 @@ static void test_values(void **unused)
     fxi_gpu_set_number(&b, "n", -3);
     fxi_gpu_set(&b, "none", "");
     fxi_gpu_say_part(&b, "@type@ x@n@ = @n@;@none@\n");
-    fxi_gpu_set(&b, "type", "fx_i64"); /* in the place of the other */
-    fxi_gpu_set_number(&b, "none", 0); /* a number in the place of a string */
+    fxi_gpu_set(&b, "type", "fx_i64"); /* replaces the value above */
+    fxi_gpu_set_number(&b, "none", 0); /* a number replaces a string */
     fxi_gpu_say_part(&b, "@type@@none@\n");
     assert_int_equal(b.status, FX_OK);
     assert_string_equal(b.text, "fx_f32 x-3 = -3;\nfx_i640\n");
     assert_int_equal(b.length, strlen(b.text));
 }
 
-/* A placeholder that is a line of its own takes the line with it; one that is not is where it is.
- */
+/* A placeholder on a line of its own is replaced with its line; any other leaves the rest of the
+ * line. */
 static void test_lines(void **unused)
 {
     static const char text[] = "first\n    @lines@\nx = @sum@;\n@last@\n";
@@ -64,8 +64,8 @@ static void test_lines(void **unused)
     }
 }
 
-/* Blanks before a placeholder stay, unless the placeholder is the whole line. One that follows
- * another placeholder is not the whole line. */
+/* Blanks before a placeholder are kept, unless fxi_gpu_say_until finds it alone on its line. A line
+ * with another placeholder before it is not such a line. */
 static void test_blanks(void **unused)
 {
     (void)unused;
@@ -82,7 +82,7 @@ static void expect(const char *sentence)
     assert_int_equal(b.status, FX_STATUS_INTERNAL);
     assert_non_null(strstr(gpu_host_error, sentence));
     const size_t length = b.length;
-    fxi_gpu_say_part(&b, "more"); /* does nothing now */
+    fxi_gpu_say_part(&b, "more"); /* does nothing after a failure */
     assert_int_equal(b.length, length);
 }
 
@@ -122,7 +122,7 @@ static void test_too_many(void **unused)
     expect("too many placeholders");
 }
 
-/* Values end with the text. */
+/* fxi_gpu_begin forgets all values. */
 static void test_begin(void **unused)
 {
     static const fxi_gpu_limits limits = {FXI_GPU_USUAL_LIMITS, .units = 1};

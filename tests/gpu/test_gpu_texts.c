@@ -1,11 +1,11 @@
-/* The texts of kernels are those that were last looked at: gpu_texts.txt has a line for each, of
- * its hash, its kernel and the first step that makes it, and another text fails with its name. So a
- * change of the files of src/backends/gpu/kernels/, or of what fills them in, shows which kernels
- * it reaches, and that it reaches no others. The dialects differ in their preludes alone, which are
- * listed by themselves.
+/* test_gpu_texts.c: the kernel texts are those that were reviewed last. gpu_texts.txt has a line
+ * for each text: its hash, its kernel and the first step that needs it. The test names every text
+ * that differs. So a change to src/backends/gpu/kernels/, or to the code that fills in
+ * placeholders, shows which kernels it changes. The dialects differ only in their preludes, which
+ * have lines of their own.
  *
- *     gpu_texts --write FOLDER    writes the texts, a folder each dialect: to be compared by diff
- * -r gpu_texts --renew           accepts the texts as they are and lists what has changed
+ *     test_gpu_texts --write FOLDER    writes all texts, one folder for each dialect, for diff -r
+ *     test_gpu_texts --renew           accepts the present texts and lists the changes
  */
 #include "gpu_texts.h"
 #include "gpu_cache.h"
@@ -43,7 +43,7 @@ static bool has(const list *l, const char *line)
     return false;
 }
 
-/* A text that several steps make, or several dialects, is one line. */
+/* A text that several steps or dialects share gets one line. */
 static void add(const char *bytes, size_t size, const char *name, const char *step)
 {
     char hash[20];
@@ -88,7 +88,7 @@ static void read_list(void)
     fclose(f);
 }
 
-/* Says which lines are in one list only; returns how many. */
+/* Prints the lines that only one of the lists has. Returns their number. */
 static int compare(void)
 {
     int n = 0;
@@ -149,8 +149,8 @@ static int write_texts(const char *folder)
     return 0;
 }
 
-/* Kernels of fused steps may need too much, and the planner asks for others; those of one operation
- * fit the least device. */
+/* A fused step may need more than a device has; the planner then makes smaller steps. A step of one
+ * operation fits every device. */
 static void small_devices_refuse_fused_steps(void **unused)
 {
     (void)unused;
@@ -158,14 +158,14 @@ static void small_devices_refuse_fused_steps(void **unused)
         FXI_GPU_USUAL_LIMITS,     .units = 100, .param_bytes = 1024, .buffers = FXI_GPU_BUFFERS,
         .group_memory = 48 << 10, .f64 = true,  .atomic64 = true};
     assert_int_equal(gpu_texts_refusals(&l), 0);
-    l.group_memory = 3000; /* one sum, not the deviations from its mean */
+    l.group_memory = 3000; /* less than the 256 accumulators of a sum need */
     assert_true(gpu_texts_refusals(&l) > 0);
     l.group_memory = 0;
     l.buffers = FX_LEAST_BUFFERS;
     assert_true(gpu_texts_refusals(&l) > 0);
 }
 
-/* How many texts contain it. */
+/* The number of texts that contain `piece`. */
 static int texts_with(const char *piece)
 {
     int n = 0;
@@ -196,7 +196,7 @@ static void widths_of_the_device_are_in_the_texts(void **unused)
     assert_int_equal(texts_with("each < 4;") + texts_with("s, 32 * 33)") +
                          texts_with("#define COLUMNS 32\n") + texts_with("#define ITEMS 32\n"),
                      0);
-    l.group_memory = 32 << 10; /* not enough for tiles of 8-byte elements */
+    l.group_memory = 32 << 10; /* too little for tiles of 64×64 elements of 8 bytes */
     gpu_texts_render_for(FXI_GPU_HIP, &l);
     assert_true(texts_with("s, 32 * 33)") > 0 && texts_with("s, 64 * 65)") > 0);
     gpu_texts_free();

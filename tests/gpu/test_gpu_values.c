@@ -1,5 +1,7 @@
-/* What the kernels of GPUs compute, as C in the simulator, against the CPU's: every step of the
- * table. Operands end where readable memory ends, outputs stand between marks.
+/* test_gpu_values.c: runs GPU kernels as C on the CPU (gpu_host.h) and compares the results with
+ * the CPU backend, for every step of gpu_steps.h. An unreadable page follows every operand and
+ * output. The bytes before an output must stay unchanged.
+ *
  * ctest: full native timeout=600 */
 #include "gpu_host.h"
 #include "gpu_steps.h"
@@ -33,8 +35,8 @@ typedef struct buffer {
     size_t mapped, bytes;
 } buffer;
 
-/* The bytes, with a margin before them, end at a page that cannot be touched. Some operands spread
- * over more memory than there is: what is not touched takes none. */
+/* Allocates bytes that end at an unreadable page, with a margin before them. Some operands span
+ * more than the machine's memory; pages that are never touched take none. */
 static buffer make_buffer(size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE),
@@ -119,7 +121,7 @@ static double value(const gpu_case *c, int k, int dtype)
     return k == 0 ? 0.05 + 1.5 * uniform() : 4 * uniform() - 2;
 }
 
-/* ---- a step, here and there ------------------------------------------------------------------ */
+/* ---- a step on both sides: 0: GPU kernels, 1: the CPU backend -------------------------------- */
 typedef struct operands {
     buffer in[BUFFERS], out[2][BUFFERS], work[2];
     const void *at[BUFFERS];
@@ -171,7 +173,7 @@ static void make_input(operands *o, const gpu_case *c, int k)
     }
 }
 
-/* The first operand that lies in the same memory. */
+/* The first operand with the same memory. */
 static int same_input(const gpu_case *c, int k)
 {
     for (int j = 0; j < k && c->step.cls == FX_CLASS_FOREACH; j++)
@@ -217,7 +219,7 @@ static void free_operands(operands *o)
     }
 }
 
-/* Work space of any content, with nothing behind it. */
+/* Prepares a run. The work space holds arbitrary bytes and ends at an unreadable page. */
 static void begin_run(fx_run *run, operands *o, const fx_step *step, int side)
 {
     static const uint64_t streams[][2] = {{1, 2}, {0x123456789abcdef0, 0xfedcba9876543210}};
@@ -314,7 +316,8 @@ static void test_steps(void **unused)
     assert_true(t.only || (t.cases >= 740 && gpu_host_kernels >= 440 && t.works >= 80));
 }
 
-/* Wide and narrow devices compute the same: the kinds whose texts depend on the widths. */
+/* Devices with wider or narrower warps and vectors get the same results. Tests the kinds of steps
+ * whose texts depend on these widths. */
 static void test_widths(void **unused)
 {
     static const struct {
