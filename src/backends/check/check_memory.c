@@ -23,8 +23,8 @@ struct fxi_check_block {
     int device;   /* id of its device */
     uint32_t key; /* part of its guards' pattern */
     bool released;
-    uint64_t when;          /* steps that had been run at its release, */
-    const char *after;      /* and the operation of the latest one */
+    uint64_t when;          /* number of steps that had run when it was released */
+    const char *after;      /* the operation of the last of these steps */
     fxi_check_block *newer; /* the allocation released after it */
 };
 

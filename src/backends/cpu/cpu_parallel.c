@@ -27,10 +27,8 @@
 
 #include <string.h>
 
-enum {
-    SPIN = 20000,
-    PAUSES = 16
-}; /* nanoseconds of spinning; looks between two readings of the clock */
+/* SPIN: nanoseconds of spinning. PAUSES: looks between two readings of the clock. */
+enum { SPIN = 20000, PAUSES = 16 };
 
 /* ---- ranges of parts ------------------------------------------------------------------------- */
 

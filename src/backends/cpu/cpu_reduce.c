@@ -16,11 +16,11 @@
 #include <string.h>
 
 enum {
-    /* 512 accumulators of 32 bytes are 16 KiB: they are on the stack and stay in the first-level
-     * cache. */
+    /* Results of a tile. 512 accumulators of 32 bytes are 16 KiB: they are on the stack and stay in
+     * the first-level cache. */
     COLUMNS = 512,
-    ACCUMULATOR = 4 * sizeof(double)
-}; /* results of a tile; the most bytes of an accumulator */
+    ACCUMULATOR = 4 * sizeof(double) /* the most bytes of an accumulator */
+};
 
 typedef struct reduction {
     const fxi_reducer *op;

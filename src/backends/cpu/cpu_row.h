@@ -13,8 +13,9 @@
 
 /* A loop over a tile or over the values of a block's rows, or a reduction of a tile. */
 typedef struct fxi_row_call {
-    fxi_tile_fn loop;           /* NULL: a reduction of src[0], in the accumulators `to`, */
-    const fxi_reducer *reducer; /* into src[1] */
+    fxi_tile_fn loop; /* NULL: the call is a reduction */
+    /* Reduces src[0] in the accumulators `to`, and stores the result in src[1]. */
+    const fxi_reducer *reducer;
     int64_t attr;
     int16_t to, src[3];
     uint8_t in_size, size; /* of a reduced element, and of the result */
@@ -65,9 +66,9 @@ typedef struct fxi_row_plan {
     fxi_row_link *laid;   /* operands that repeat with every row, for tiles of rows, once */
     fxi_row_load *loads;
     fxi_row_link *movers; /* `to` advances from tile to tile */
-    fxi_row_link
-        *columns;       /* `to`: operands that repeat with every row; they advance inside a row */
-    fxi_row_link *ones; /* `to`: the value of the current row among the values `from` */
+    /* `to`: operands that repeat with every row; they advance inside a row. */
+    fxi_row_link *columns;
+    fxi_row_link *ones;    /* `to`: the value of the current row among the values `from` */
     fxi_row_link *spreads; /* values of rows `from`, repeated at every element */
     fxi_row_pass passes[FXI_ROW_PASSES_MOST];
 } fxi_row_plan;

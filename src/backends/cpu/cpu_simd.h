@@ -55,10 +55,12 @@ typedef void (*fxi_gemm_tile_fn)(const fxi_gemm_tile *t);
 
 typedef struct fxi_gemm_core {
     int lanes, nr, step; /* tiles are up to 2·lanes × nr; their widths are multiples of step */
-    /* d[r + p·width] = s[r·stride + p·depth_stride], r < count, p < depth; 0 up to width */
+    /* d[r + p·width] = s[r·stride + p·depth_stride], p < depth, r < count; 0 for count ≤ r < width
+     */
     void (*pack)(int width, const void *s, int64_t stride, int64_t depth_stride, int count,
                  int64_t depth, void *d);
-    /* By width/step − 1; then m ≤ lanes, lanes < m, m = 2·lanes. */
+    /* For a tile of m rows: [width/step − 1][0: m ≤ lanes; 1: lanes < m < 2·lanes; 2: m = 2·lanes].
+     */
     fxi_gemm_tile_fn tile[3][3];
 } fxi_gemm_core;
 

@@ -20,11 +20,10 @@
 
 #include <cflux/backend.h>
 
-enum {
-    FXI_GPU_GROUP = 256
-}; /* work-items of a group. One size for all, because PoCL compiles a kernel again for each size,
-      and the tiles of products and the trees of reductions are written for it. A device with
-      smaller groups is not used. */
+/* Work-items of a group. One size for all, because PoCL compiles a kernel again for each size, and
+ * the tiles of products and the trees of reductions are written for it. A device with smaller
+ * groups is not used. */
+enum { FXI_GPU_GROUP = 256 };
 
 typedef enum fxi_gpu_dialect {
     FXI_GPU_OPENCL, /* C 1.2 with no extension but fp64 and 64-bit atomics, where used */
@@ -47,9 +46,9 @@ typedef struct fxi_gpu_limits {
                     work-item are as fast */
     int32_t warp; /* work-items that execute together: a warp, wavefront or sub-group; a power of
                      two up to 64 */
-    int32_t
-        vector_bytes; /* bytes that a work-item loads or stores with one instruction: 8, 16 or 32 */
-    int64_t items;    /* work-items of a launch along an axis; 0: no limit */
+    /* Bytes that a work-item loads or stores with one instruction: 8, 16 or 32. */
+    int32_t vector_bytes;
+    int64_t items;        /* work-items of a launch along an axis; 0: no limit */
     int64_t groups[3];    /* of a launch along an axis; below 2³¹ */
     int64_t group_memory; /* bytes that a group can share; 0: unknown */
     bool rounds_division; /* Float32 division is correctly rounded */

@@ -85,8 +85,7 @@ fx_status fxi_gpu_backend_read(fx_device *device, void *to, const void *from, si
 fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_device,
                                const void *from, size_t bytes)
 {
-    /* The call passes the gate for the device that copies; the other device only must not be lost.
-     * */
+    /* The call passes the gate for the device that copies. The other device must not be lost. */
     return !refused_by(from_device, "copy") && fxi_gpu_enter_for(to_device, "copy")
                ? leave(driver_of(to_device)->copy(to_device, to, from_device, from, bytes))
                : FX_STATUS_DEVICE;

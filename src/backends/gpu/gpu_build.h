@@ -71,8 +71,8 @@ typedef struct fxi_gpu_call fxi_gpu_call;
 struct fxi_gpu_call {
     fxi_gpu_call *next;
     void *kernel; /* from fxi_gpu_runtime.kernel; after `compile` one that can be launched */
-    const fxi_gpu_routine
-        *routine; /* NULL: a kernel is launched; else a library call, with this state */
+    /* A library call, with its state. NULL: a kernel is launched. */
+    const fxi_gpu_routine *routine;
     void *state;
     int64_t groups[3];
     int32_t group; /* work-items of a group */

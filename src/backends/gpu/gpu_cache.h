@@ -4,6 +4,7 @@
  * whole key and a hash of its contents: it is used only if both are right, and otherwise ignored.
  * It is written under another name first, so that other processes see the whole file or none.
  * Beyond 512 MB, or FX_CACHE=MEGABYTES, the files used longest ago are removed.
+ *
  * The folder and its files must belong to the user, must not be writable by any other user, and
  * must not be links, because a driver would run what they contain; others are ignored, which is
  * reported once. cflux creates both for the user alone. FX_CACHE=off: nothing is read or written. A

@@ -71,8 +71,8 @@ struct fxi_gpu_device {
     char identity[512]; /* everything on which a compiled program depends besides its text: device,
                            driver, options */
     fxi_gpu_limits limits;
-    fxi_mutex
-        lock; /* protects the arguments of kernels until they are queued, and the members below */
+    /* Protects the arguments of kernels until they are queued, and the members below. */
+    fxi_mutex lock;
     void *faults;
     int checks; /* atomic: work that may have written to `faults` is queued */
     fxi_gpu_health health;
@@ -144,7 +144,7 @@ static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
     fxi_gpu_count(&fxi_gpu_counts.launches);
 }
 
-/* ---- calls ---- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 /* Begins a call of the driver for the device. If true, the caller ends it with fxi_gpu_leave. If
  * false, an error of the operation is recorded: the device is lost, or the process is ending. */
 bool fxi_gpu_enter_for(const fx_device *device, const char *operation);

@@ -157,8 +157,7 @@ enum { SEGMENTS = 16 }; /* of a launch, at most */
 typedef struct segments {
     program p;    /* the program, made for the longest segment */
     int operands; /* inputs and outputs of one segment */
-    int nshared;  /* the number of first buffers, which all segments share; then those of segment 0,
-                     1 … */
+    int nshared;  /* buffers that all segments share; they come before those of segment 0, 1 … */
     int batch;    /* segments of a launch */
     int buffer[OPERANDS + 1 + FX_MORE_OUTPUTS]; /* the index of an operand's buffer: among the
                                                    shared ones, or among its segment's */
