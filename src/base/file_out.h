@@ -23,9 +23,9 @@ typedef struct fxi_file_out {
     fx_status status;  /* the first failure, which is recorded; later calls do nothing */
 } fxi_file_out;
 
-/* All functions return the status so far. FX_STATUS_IO comes with operation, path, offset, the
- * system's reason, and which file is in place: the unchanged old one or the new one. Every opened
- * file must be closed with fxi_file_out_close. */
+/* All functions return the status so far. The message of FX_STATUS_IO names the operation, the
+ * path, the offset and the system's reason, and says whether an old file is unchanged or the new
+ * one is in place. Every opened file must be closed with fxi_file_out_close. */
 fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path);
 fx_status fxi_file_out_write(fxi_file_out *f, const void *data, size_t n);
 /* Writes everything to the disk, without the rename. fxi_file_out_close does it too. */

@@ -22,8 +22,8 @@ const char *fxi_float64_text(double v, char buf[FXI_NUMBER_TEXT]);
 /* Formats a number of bytes like Base.format_bytes: "744 bytes", "3.004 KiB". Returns buf. */
 const char *fxi_bytes_text(int64_t bytes, char buf[FXI_NUMBER_TEXT]);
 
-/* The number of characters before the point (or exponent), and from there on. Columns are aligned
- * by them. */
+/* The numbers of characters before the decimal point (or exponent), and from it to the end.
+ * Columns are aligned by them. */
 void fxi_number_split(fx_dtype dtype, const char *number, int *out_left, int *out_right);
 
 #endif

@@ -1,9 +1,9 @@
 /* random.c: gives each random operation its counter.
  *
  * A stream is (seed, name of the stream, count). The counter of a call is name << 40 | count, so a
- * stream has 2^40 calls before names could collide. Operations on arrays use the pair as key and
- * high counter of Philox (philox.h). Draws on the host use a counter of their own with all bits set
- * in the block number, which no array reaches.
+ * stream has 2^40 calls before names could collide. In Philox (philox.h) the seed is the key, and
+ * the counter of the call is the high half of the 128-bit counter. Draws on the host use a block
+ * number with all bits set, which no array reaches.
  */
 #include "random.h"
 #include "philox.h"

@@ -2,9 +2,9 @@
  *
  * A copy whose fastest input axis is not the fastest output axis (a transpose) works in squares of
  * N×N elements in 16-byte vectors. log₂ N times, rows k and k + N/2 are interleaved to rows 2k and
- * 2k + 1; then the square is transposed. Squares are processed in blocks as wide as a cache line of
- * output and as high as that many lines, with the inner loop along the output, so every line is
- * used completely while it is in the cache. Within a block, N lines of input are finished before
+ * 2k + 1; then the square is transposed. Squares are processed in blocks of one cache line by one
+ * cache line of elements, with the inner loop along the output, so every line is used completely
+ * while it is in the cache. Within a block, N lines of input are finished before
  * the next N, because lines at a power-of-two distance share one cache set.
  *
  * Outputs far larger than the cache are written past it, a line at a time. That saves reading the

@@ -11,8 +11,8 @@ fx_status fxi_evaluate_array(fx_array *x);
 /* Replaces the values of n handles. One plan evaluates the new values, the promises (fx_want,
  * fx_set, fx_stage), the guard and, if `sinks`, pending results that read what is replaced; then
  * each handle gets its new value. If the guard (0-d Bool) is false, the status is
- * FX_STATUS_NONFINITE; the caller must have chosen the old values by the same guard. On error
- * nothing changes and staged state is dropped. */
+ * FX_STATUS_NONFINITE, and the handles still get the values: the caller must have made them so that
+ * a false guard selects the old values. On error nothing changes and staged state is dropped. */
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks);
 /* Frees caches after an allocation on `device` has failed: see fxi_evaluator. */

@@ -66,9 +66,9 @@ fx_status fxi_no_roots(void);
 fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots);
 
 /* ---- sinks.c --------------------------------------------------------------------------------- */
-/* What a pending result reads; if several apply, the last of these. NEITHER: neither of the
- * following. REPLACED: a value that is about to be replaced. LOST: a value that an earlier update
- * has replaced, so that the result cannot be computed any more. */
+/* The values that a pending result reads. LOST: one that an earlier update has replaced, so the
+ * result cannot be computed any more. REPLACED: none of these, but one that is about to be
+ * replaced. NEITHER: none of either kind. */
 enum { FXI_READS_NEITHER, FXI_READS_REPLACED, FXI_READS_LOST };
 /* The answer for the pending graph behind n. The caller must have advanced c->mark for this
  * question. */

@@ -21,7 +21,7 @@ typedef struct entry {
     fxi_node *node;
     fx_array *gradient; /* retained; NULL: no contribution yet */
     bool leads;         /* it is a wanted value, or leads to one */
-    bool walked;        /* the walk has visited it (wanted values have entries before) */
+    bool walked;        /* the walk has visited it; wanted values get entries before the walk */
     fx_array **pads; /* retained; contributions that are zero except for a range along one axis */
     int32_t npads, pad_capacity;
 } entry;
@@ -40,7 +40,7 @@ typedef struct sweep {
     struct foreign_entry {
         const fxi_node *node;
         int32_t entry;
-    } * foreign; /* wanted values of other threads */
+    } * foreign; /* entries of nodes of other threads: wanted values and the result */
     int32_t nforeign, foreign_capacity;
     uint32_t mark;
     fx_status status;
@@ -56,8 +56,8 @@ static bool mine(const sweep *s, const fxi_node *n)
     return n->owner == s->c->id;
 }
 
-/* The number of n's entry; −1 if it has none. Nodes of other threads cannot store numbers; the few
- * that are wanted are the first entries and are found by a search. */
+/* The number of n's entry; −1 if it has none. Nodes of other threads cannot store numbers; few have
+ * an entry, so a search in `foreign` finds them. */
 static int32_t number_of(const sweep *s, const fxi_node *n)
 {
     if (mine(s, n))

@@ -401,9 +401,7 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
     for (int i = 0; i < n; i++) {
         const int64_t id = number_of(c, g, roots[i].node);
         const int64_t donor = donor_of(c, g, &roots[i]);
-        /* A node can be asked for twice, for example as a new value and by fx_want. It is one
-         * output.
-         */
+        /* A node can be asked for twice, as a new value and by fx_want. It is one output. */
         if (!roots[i].node->data && g->output[id] < 0 &&
             !add_output(g, (int32_t)id, (int32_t)donor))
             return false;

@@ -4,9 +4,9 @@
 
 #include "row.h"
 
-/* The largest elementwise step (planner rule 1). 24 buffers are what the argument limits of GPU
- * APIs leave (Metal has 31 arguments, less those for sizes). Four outputs let a parameter and its
- * optimiser state come from one pass over memory. */
+/* The largest elementwise step (planner rule 1). Inputs and outputs together must also fit the
+ * argument limit of the device (Metal has 31 arguments, less those for sizes). An update of a
+ * parameter and its optimiser state needs up to four outputs, a recurrent cell eight. */
 enum { FXI_GROUP_INSTRUCTIONS = 64, FXI_GROUP_INPUTS = 24, FXI_GROUP_OUTPUTS = 8 };
 
 typedef struct fxi_groups {

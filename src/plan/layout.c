@@ -124,8 +124,8 @@ static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
     *out = b->places[id];
-    /* Also values that fxi_turn_step has not changed: with one channel or one pixel both orders are
-     * the same memory. */
+    /* Also true if fxi_turn_step has not changed the value: with one channel or one pixel both
+     * orders are the same memory. */
     if (lies_last(n->ndim, n->shape, out->stride))
         return true;
     if (b->last[id] < 0) {
@@ -217,8 +217,8 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
 
 /* ---- convolution and pooling ----------------------------------------------------------------- */
 
-/* Which operand is a convolution's kernel, which keeps its layout: input 1, the output (2) of the
- * gradient by weights, or −1, none in pooling. */
+/* The operand that is the kernel of a convolution, which keeps its layout: 1 (input 1); 2 (the
+ * output) for the gradient by weights; −1 for pooling, which has no kernel. */
 static int kernel_of(const fxi_node *n)
 {
     return n->op != FX_OP_CONV ? -1 : n->attr.conv.kind == FX_CONV_WEIGHT ? 2 : 1;

@@ -16,8 +16,8 @@ typedef struct row_group {
     int32_t members[FXI_ROW_MEMBERS]; /* in the order of execution */
     bool row[FXI_ROW_MEMBERS];        /* one value for each row */
     int32_t aliases[FXI_ROW_MEMBERS];
-    int32_t twins[FXI_ROW_MEMBERS],
-        originals[FXI_ROW_MEMBERS]; /* twins[i] has the value of originals[i] */
+    /* twins[i] has the value of originals[i]. */
+    int32_t twins[FXI_ROW_MEMBERS], originals[FXI_ROW_MEMBERS];
     int32_t operands[FXI_ROW_INPUTS];
     const fxi_node *nodes[FXI_ROW_INPUTS]; /* of the operands */
     int nmembers, naliases, ntwins, noperands;

@@ -74,13 +74,13 @@ struct fxi_plan {
     int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */
     int32_t donations, donations_denied;
     int64_t bytes; /* host memory that the plan keeps, including what the backend prepared */
-    void (*release)(fx_device *device,
-                    fx_step *step); /* the backend's; NULL: steps have no `ready` */
+    /* The backend's function. NULL: steps have no `ready`. */
+    void (*release)(fx_device *device, fx_step *step);
     fx_plan whole; /* the plan as a whole, as the backend sees it, if `plan_release` is set */
-    void (*plan_release)(fx_device *device,
-                         fx_plan *plan); /* the backend's; NULL: the plan runs step by step */
-    fxi_plan *next;                      /* in its bucket of the cache */
-    fxi_plan *newer, *older;             /* in the order of use */
+    /* The backend's function. NULL: the plan runs step by step. */
+    void (*plan_release)(fx_device *device, fx_plan *plan);
+    fxi_plan *next;          /* in its bucket of the cache */
+    fxi_plan *newer, *older; /* in the order of use */
 };
 
 /* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. Fails with

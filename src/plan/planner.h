@@ -16,8 +16,8 @@ typedef struct fxi_planner {
     int32_t buffers; /* the most buffers that a step may have (fx_step_buffers) */
     bool own_memory; /* literals have to be written to the device's memory */
     bool checks;     /* the plan is checked (fxi_plan_check) */
-    int64_t
-        work_guard; /* extra bytes behind the work space of each step, which no step may write */
+    /* Extra bytes behind the work space of each step, which no step may write. */
+    int64_t work_guard;
     /* Does the device prefer channels last for this conv or pool step? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
     /* Does the backend run this collective step? NULL: never. */

@@ -76,8 +76,8 @@ struct fxi_node {
     int32_t handles;   /* live handles (owner thread) */
     int32_t consumers; /* how many inputs of pending nodes refer to it (owner thread) */
     fxi_data *data;    /* NULL while pending */
-    const fx_array
-        *rebound; /* the handle in which an update replaced this value, else NULL; atomic */
+    /* The handle in which an update replaced this value, else NULL; atomic. */
+    const fx_array *rebound;
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
     fxi_node *inl[3];
     int64_t shape[FX_MAX_DIMS];
