@@ -184,7 +184,6 @@ static bool measure_start(const bench_case *c, bench_row *out)
     return true;
 }
 
-/* ---- size ------------------------------------------------------------------------------------ */
 /* ---- contention ------------------------------------------------------------------------------ */
 /* Starts a process per core that only spins; they end with the measurement. */
 enum { MAX_SPINNERS = 64 };

@@ -407,8 +407,9 @@ static void *state_part(char kind, state_at *at)
     return (void *)(uintptr_t)two(at->type, b[0], b[1]).object;
 }
 
-/* The state of a rule in Optimisers.jl: nothing, an array, or a tuple of arrays and numbers; of a
- * chain the tuple of its rules' states, of a MixedPrecision with a copy the copy and the rule's. */
+/* The state of a rule in Optimisers.jl: nothing, an array, or a tuple of arrays and numbers. The
+ * state of a chain is the tuple of its rules' states. The state of a MixedPrecision is the pair of
+ * the copy and the inner rule's state, or only the latter if there is no copy. */
 static void *state_of(const fx_rule *rule, bool copy, state_at *at)
 {
     const fx_list *inner = fxi_rule_parts(rule);

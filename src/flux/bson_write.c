@@ -32,7 +32,7 @@
 
 enum { MOST_BYTES = INT32_MAX - 1 };
 
-/* An array or a Leaf, and its position in the order of the walk. */
+/* An object that the walk reached, and its position in the order of the walk. */
 typedef struct shared {
     const void *object;
     int32_t order;

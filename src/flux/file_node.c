@@ -1,6 +1,6 @@
 /* file_node.c: a struct read from a file for which the library has no type: see file_node.h.
  *
- * Copies of a node share its name, a text that walks skip; the final copy frees it.
+ * Copies of a node share its name, a text that walks skip. It is freed with the last copy.
  */
 #include "file_node.h"
 #include "memory.h"

@@ -27,8 +27,9 @@
 #include <string.h>
 
 static const char OP[] = "flux_optimiser";
-/* Budget for comparing the arrays of a dictionary with those of a model, each with each: in steps,
- * while a file is loaded, and when the program asks for the match. */
+/* Each array of a dictionary is compared with each array of a model. These numbers limit that work
+ * while a file is loaded, and when the program asks for the match. A unit is one pair of arrays, or
+ * 64 elements. */
 enum { WORK_OF_LOADING = 400000, WORK_OF_ASKING = 100 * WORK_OF_LOADING };
 static const char TOO_MUCH[] = "there are too many arrays to compare";
 static const char NEW[] = "Optimisers.", OLD[] = "Flux.Optimise."; /* modules */
@@ -44,7 +45,7 @@ typedef struct matching {
     void *old; /* an optimiser of Flux up to 0.14; NULL: the file has leaves */
     bool no_memory;
     fx_status status; /* of walks that failed */
-    int64_t work;     /* remaining budget of steps for comparing values */
+    int64_t work;     /* work that is still allowed */
     char why[300];    /* why it does not fit; "" if it fits */
 } matching;
 
@@ -289,8 +290,8 @@ static fx_rule *no_rule(const void *node, const char *behind)
 enum { DEEPEST_RULE = 32, MOST_RULES = 32 };
 static fx_rule *rule_of(void *node, fx_dtype copies, int depth);
 
-/* OptimiserChain(rules), MixedPrecision(rule). The type of a MixedPrecision is a type parameter,
- * which files name nowhere else than in the arrays that it keeps. */
+/* OptimiserChain(rules), MixedPrecision(rule). T of MixedPrecision{T} is a type parameter, which is
+ * not among the fields in the file; `copies` is T, taken from the arrays of the state. */
 static fx_rule *outer_rule(void *node, bool chain, fx_dtype copies, int depth)
 {
     void *list = fx_child(node, 0), *rules[MOST_RULES];

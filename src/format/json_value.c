@@ -30,10 +30,7 @@ static size_t after_digits(const fxi_bytes *b, size_t at)
     return at;
 }
 
-/* The end of the number that begins at `at`: -?(0
- *
- * [1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?; `at` itself if no number begins there.
- */
+/* The end of the number (RFC 8259, section 6) that begins at `at`; `at` itself if none does. */
 static size_t end_of_number(const fxi_bytes *b, size_t at)
 {
     const size_t first = at + is_one_of(b, at, "-");

@@ -15,7 +15,8 @@
 #include <cflux/layer.h>
 #include <math.h>
 
-/* Works for any strides. Requires an evaluated `x`. */
+/* Notes whether there are values other than 0, NaN and infinities. Works for any strides; `x` must
+ * be evaluated. */
 static void scan_values(const fx_array *x, fxi_tally *t)
 {
     const fxi_node *n = x->node;

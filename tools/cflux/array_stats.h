@@ -4,8 +4,8 @@
 
 #include <cflux.h>
 
-/* Statistics of the n finite elements; NaN if there are none (std: if fewer than two, because it
- * divides by n − 1 as Julia's). */
+/* Statistics of the n finite elements; NaN if there are none. std divides by n − 1, as in Julia, so
+ * it is NaN for fewer than two. */
 typedef struct array_stats {
     double min, max, mean, std;
     int64_t n, nan, inf;

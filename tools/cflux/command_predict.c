@@ -83,7 +83,8 @@ static void put_text(FILE *to, const char *text)
     fputc('"', to);
 }
 
-/* Turns "7" into "class_7", because readers would take a header of numbers for a row. */
+/* Turns "7" into "class_7", because programs would read a header of numbers as a
+ * row of data. */
 static void put_class(FILE *to, const char *name)
 {
     char *end;

@@ -25,8 +25,8 @@ int fail_library(int status);
 const char *failure_sentence(const fx_error *e);
 
 /* The same for a file that may be a table. If the library's message names its option for the
- * separator, it is replaced by the option of this command, or of the command `whose` ("cflux train
- * "). */
+ * separator, the message names the option of this command instead, or that of the command `whose`,
+ * a name with a blank at its end such as "cflux train ". */
 int fail_table(int status, const char *whose);
 /* The sentence that fail_table prints; uses `text` if it differs from the record's. */
 const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size);

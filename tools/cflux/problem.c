@@ -563,8 +563,8 @@ typedef struct guesses {
     int64_t v[64 * BATCH], n;
 } guesses;
 
-/* Adds how often each class was taken for each in the latest observations; the correct guesses are
- * the diagonal. */
+/* Adds the latest observations to the confusion matrix, whose diagonal counts the correct guesses.
+ */
 static int count_guesses(const problem *p, guesses *g, fx_array *truths, scores *out)
 {
     fx_array *actual = fx_slice(fx_vec(truths), 0, out->n - g->n, out->n);
