@@ -1,8 +1,8 @@
 /* cflux/augment.h: random changes of images, by operations that run on the images' device.
  *
  * x: spatial…×channels×batch with 1 to 3 spatial axes (width×height×channels×batch for images).
- * Every observation of a batch is changed by itself; all its channels in the same way. Outside of
- * training (FX_STEP) the result is x itself, or the centre for fx_random_crop, unless .always is
+ * Each observation of a batch is changed independently; all its channels in the same way. Outside
+ * of training (FX_STEP) the result is x itself, or the centre for fx_random_crop, unless .always is
  * set; set it in functions of fx_mapobs, which workers call outside of training. The numbers come
  * from the thread's random stream, or from .seed. Results are differentiable.
  *
@@ -37,7 +37,7 @@ FX_API fx_array *fxi_random_flip(const fx_augment_args *a);
  * ⌊(n − size)/2⌋. FX_STATUS_ARGUMENT if a size is below 1 or above the image's. */
 FX_API fx_array *fxi_random_crop(const fx_augment_args *a);
 /* fx_random_shift(x, FX_DIMS(2, 2)): moves each observation along each spatial axis by a random
- * whole number from −size to size, size that of .sizes. Elements that are shifted in are .fill. */
+ * whole number from −s to s, with s from .sizes. Elements that are shifted in are .fill. */
 FX_API fx_array *fxi_random_shift(const fx_augment_args *a);
 /* fx_random_noise(x, .std = 0.1): x + std·n, n standard normal, one number per element.
  * FX_STATUS_DTYPE if x is not floating-point. */

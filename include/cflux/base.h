@@ -204,8 +204,8 @@ typedef struct fx_counters {
 FX_API fx_counters fx_stats(void);
 
 /* Restarts the calling thread's random stream with `seed`. Afterwards the program computes the same
- * bits on the same machine, for any number of CPU threads. Default: seed 0, and a separate stream
- * for each thread, numbered by first use. */
+ * bits on the same machine, without the oneDNN plugin also for any number of CPU threads. Default:
+ * seed 0, and a separate stream for each thread, numbered by first use. */
 FX_API void fx_seed(uint64_t seed);
 
 /* Returns 64 random bits of the calling thread's stream, for host code that must be reproducible
@@ -215,10 +215,10 @@ FX_API uint64_t fx_rand_u64(void);
 /* Sets how many threads the CPU backend uses, including the calling thread, for the whole process.
  * 1: no other threads; 0: the default, which is the environment variable FX_NUM_THREADS, otherwise
  * the number of cores that the process may use (CPU affinity and cgroup quota). Numbers above 255
- * count as 255. Results are bit-identical for any number. Threads are created when a step is first
- * large enough to benefit; small steps run on the calling thread. If several threads evaluate at
- * the same time, one of them uses the other cores and the rest compute alone. May be called at any
- * time from any thread. Errors: FX_STATUS_ARGUMENT if n is negative. */
+ * count as 255. Without the oneDNN plugin, results are bit-identical for any number. Threads are
+ * created when a step is first large enough to benefit; small steps run on the calling thread. If
+ * several threads evaluate at the same time, one of them uses the other cores and the rest compute
+ * alone. May be called at any time from any thread. Errors: FX_STATUS_ARGUMENT if n is negative. */
 FX_API fx_status fx_set_num_threads(int n);
 FX_API int fx_num_threads(void); /* the number of threads in use */
 

@@ -154,9 +154,9 @@ FX_API fx_embedding_layer *fxi_embedding(const fx_embedding_args *a);
  *   data, at             two vectors of integers: bag b is data[at[b]] … data[at[b+1]−1], the last
  *                        one ends with data; y is out×bags. `at` is read when the layer is called
  *   Bool, in×k, in×k×…   one-hot columns instead of integers
- * A tuple (data, at) stands for two inputs. Integers count from 0, as in Embedding. A single
- * integer (0-d), an `at` that does not begin with 0, is not increasing, or has an element that is
- * not an index of data, is FX_STATUS_ARGUMENT. Flux.EmbeddingBag. */
+ * A tuple (data, at) stands for two inputs. Integers count from 0, as in Embedding.
+ * FX_STATUS_ARGUMENT for a single integer (0-d), and for an `at` that does not begin with 0, is not
+ * increasing, or has an element that is not an index of data. Flux.EmbeddingBag. */
 typedef struct fx_embeddingbag_layer {
     fx_object base;
     fx_array *weight;
@@ -178,9 +178,9 @@ FX_API fx_embeddingbag_layer *fxi_embeddingbag(const fx_embeddingbag_args *a);
 
 /* ---- parts of models ------------------------------------------------------------------------- */
 
-/* A chain of the layers from, …, to − 1 of a chain, which it shares, with their names. Flux's
- * chain[from+1:to]; fx_child and fx_child_named return single layers. FX_STATUS_ARGUMENT unless 0 ≤
- * from ≤ to ≤ the number of layers. */
+/* A chain of layers `from` to `to` − 1 of `chain`, with their names; the layers are not copied.
+ * Flux's chain[from+1:to]; fx_child and fx_child_named return single layers. FX_STATUS_ARGUMENT
+ * unless 0 ≤ from ≤ to ≤ the number of layers. */
 FX_API fx_chain_layer *fx_chain_slice(fx_chain_layer *chain, int64_t from, int64_t to);
 /* fx_activations(chain, x, …): the results of all layers of a chain as a tuple; the last one is the
  * result of the chain. Flux.activations. */

@@ -120,8 +120,8 @@ FX_API fx_convtranspose_layer *fxi_convtranspose(const fx_convtranspose_args *a)
 
 /* ---- DepthwiseConv --------------------------------------------------------------------------- */
 /* A Conv with one group per input channel: each channel of x gives out/in channels of y. `in` must
- * divide `out`, and `in` is required with .weight_array too. The options are those of fx_conv, of
- * which groups stays 1. Flux.DepthwiseConv, which is a function there too. */
+ * divide `out`, and `in` is required with .weight_array too. The options are those of fx_conv;
+ * .groups must not be set. Flux.DepthwiseConv, which is a function there too. */
 typedef fx_conv_layer fx_depthwiseconv_layer;
 typedef fx_conv_args fx_depthwiseconv_args;
 FX_API fx_depthwiseconv_layer *fxi_depthwiseconv(const fx_depthwiseconv_args *a);
@@ -219,7 +219,7 @@ typedef enum fx_upsample_mode {
 } fx_upsample_mode;
 /* Enlarges the spatial axes of x by factors or to sizes; exactly one of the two is given. x:
  * spatial…×channels×batch. With NEAREST, sizes must be multiples of those of x. Scales are whole
- * numbers; for others pass the sizes. Flux.Upsample. */
+ * numbers; for other factors pass the sizes. Flux.Upsample. */
 typedef struct fx_upsample_layer {
     fx_object base;
     int64_t mode;        /* an fx_upsample_mode */

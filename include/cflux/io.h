@@ -2,10 +2,10 @@
  *
  * Saving writes a new file beside the old one, flushes it to disk, and then renames it. If a step
  * before the rename fails, the old file is unchanged. If only the last step fails, which makes the
- * new name survive a power failure, the new file is in place; the message says which. Files are
- * untrusted: loading checks everything, runs no code from a file and opens no other file.
- * FX_STATUS_FORMAT: a damaged file, or one of another format, with format, path, offset and reason.
- * FX_STATUS_IO: the operating system reported an error.
+ * new name survive a power failure, the new file is in place. The message says which file is in
+ * place. Files are untrusted: loading checks everything, runs no code from a file and opens no
+ * other file. FX_STATUS_FORMAT: a damaged file, or one of another format, with format, path, offset
+ * and reason. FX_STATUS_IO: the operating system reported an error.
  *
  * Formats. Saving chooses by extension, loading by content, then by extension:
  *

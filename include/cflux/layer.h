@@ -73,8 +73,8 @@ typedef struct fx_layer_row {
     bool required;       /* required in the notation */
     bool silent;         /* never printed */
     const char *flux;    /* names of the field in Flux's structs, separated by spaces; NULL: none */
-    const char *torch;   /* name in a state dictionary; NULL: the member's; "": left out; "*_l0", of
-                            a layer: left out, and _l0 is appended to the names of its arrays */
+    const char *torch;   /* name in a state dictionary; NULL: the member's; "": left out; "*_l0":
+                            left out, and _l0 is appended to the names of the child's arrays */
     const char *torch_count; /* name of an Int64 that PyTorch stores as well: written as 0, ignored
                                 on load */
     fx_torch_layout layout;  /* layout of the array in PyTorch */

@@ -94,8 +94,8 @@ FXI_OPTION_STRUCT(fx_splitobs_args, FXI_SPLITOBS_ARGS);
 /* fx_splitobs(data, FX_FRACTIONS(0.7, 0.15)): a tuple of views, one for each number and one for the
  * rest; here 70 %, 15 % and 15 %. A fraction f of n observations is round(f·n), halves to even. The
  * parts keep the order of the data unless .shuffle is set; with .stratified they are in the order
- * of the labels. FX_STATUS_ARGUMENT if a number is negative or not finite, or if they are more than
- * all. MLUtils.splitobs. */
+ * of the labels. FX_STATUS_ARGUMENT if a number is negative or not finite, or if the
+ * parts need more observations than there are. MLUtils.splitobs. */
 FX_API void *fxi_splitobs(const fx_splitobs_args *a);
 /* A tuple of k pairs (training, validation) of views: fold i validates on the i-th of k consecutive
  * parts and trains on the rest; the first n mod k parts have one observation more.
@@ -111,8 +111,9 @@ FX_API void *fx_leavepout(void *data, int64_t p);
 FX_API void *fx_timeseries_kfolds(void *data, int64_t k);
 /* A tuple of two views, of the data and of the labels (integers, one per observation), in which
  * every label occurs at least round(fraction·m) times, m the count of the most frequent label:
- * observations of rarer labels are repeated, each equally often up to one. The result is in random
- * order with `shuffle`, else the repeats follow the data. MLUtils.oversample. */
+ * observations of rarer labels are repeated; within a label, the counts differ by at most one. The
+ * result is in random order with `shuffle`, else the repeats follow the data. MLUtils.oversample.
+ */
 FX_API void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle,
                            uint64_t seed);
 /* A tuple of two views, of the data and of the labels, in which every label occurs as often as the

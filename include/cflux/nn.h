@@ -6,7 +6,7 @@
  * its arrays and sublayers. If it fails, it returns an error layer of the same type
  * (FX_STATUS_ARGUMENT, FX_STATUS_SHAPE, FX_STATUS_MEMORY). The structs are public: model->weight is
  * an array. Call a layer with fx_call (tree.h); an input of the wrong size gives an error array:
- * "Dense(30 => 10) expects size(x, 1) == 30, got a 32×8 Matrix{Float32}".
+ * "Dense: layer Dense(30 => 10) expects size(input, 1) == 30, but got 32×8 Matrix{Float32}".
  *
  * A constructor evaluates the parameters that it creates if they take at most 16 MiB, so that other
  * threads can use the layer; larger ones are evaluated at first use, or by fx_eval. */

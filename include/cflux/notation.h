@@ -22,12 +22,16 @@ FXI_BEGIN_C
  * number out of range, more than 2^40 parameters, 10000 layers, or 64 nested parentheses. Errors of
  * layer constructors are passed on. */
 FX_API void *fx_parse_model(const char *text);
-/* fx_parse_model for inputs of the given sizes: a size `_` in the text is the size of the input of
- * its layer there, along the axis of channels (the one before the last; the first one for layers
- * without a kernel, as Dense, Embedding and LayerNorm):
- *     fx_autosize("Chain(Conv((3, 3), _ => 5), Flux.flatten, Dense(_ => 10))", FX_DIMS(9, 9, 1,
- * 32)) fx_parse_model reads the same from "@autosize (9, 9, 1, 32) Chain(…)". Inputs of layers
- * after a connection are unknown, and `_` is an error there. Flux.@autosize. */
+/* fx_parse_model for inputs of the given sizes: a size `_` of a layer becomes the size of its input
+ * along the axis of channels, which is the axis before the last, or the first axis for layers
+ * without a kernel (Dense, Embedding, LayerNorm, …):
+ *
+ *     fx_autosize("Chain(Conv((3, 3), _ => 5), Flux.flatten, Dense(_ => 10))",
+ *                 FX_DIMS(9, 9, 1, 32))
+ *
+ * fx_parse_model reads the same from "@autosize (9, 9, 1, 32) Chain(…)". `_` is an error in layers
+ * of a PairwiseFusion after the first, whose inputs are results of its connection.
+ * Flux.@autosize. */
 FX_API void *fx_autosize(const char *text, fx_dims size);
 /* Makes an optimiser rule (optim.h) from a text: "Adam(0.001)", "AdamW(eta=0.001, beta=(0.9,
  * 0.999), lambda=0.01)". The scope owns it. On failure: an error object. */

@@ -1,7 +1,7 @@
 /* cflux/resample.h: operations that change the resolution of images: resizing, pixel shuffle,
- * patches, sampling at given positions. x: spatial…×channels×batch with 1 to 3 spatial axes. The
- * paddings of NNlib (fx_pad, fx_pad_reflect, …) are in ops.h, with its errors. All operations have
- * gradients. */
+ * patches, sampling at given positions. x: spatial…×channels×batch with 1 to 3 spatial axes.
+ * NNlib's paddings (fx_pad, fx_pad_reflect, …) are in ops.h. Errors are those of ops.h. All
+ * operations have gradients. */
 #ifndef CFLUX_RESAMPLE_H
 #define CFLUX_RESAMPLE_H
 
@@ -35,7 +35,8 @@ FX_API fx_array *fxi_resize(const fx_resize_args *a);
     FXI_CALL(fxi_resize(FXI_OPTIONS(fx_resize_args, FXI_RESIZE_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
 
 /* Moves channels between the pixels: sizes n…×(c·r^d)×batch become (n·r)…×c×batch for d spatial
- * axes. The channel j₀ + j₁·r + … + c·r^d is the element j of every group of r…×r pixels.
+ * axes. Channel j₀ + j₁·r + … + c·r^d of x gives element (j₀, j₁, …) of every group of
+ * r×r×… pixels in channel c of the result.
  * FX_STATUS_SHAPE if r^d does not divide the channels. NNlib.pixel_shuffle; Shi et al., 2016. */
 FX_API fx_array *fx_pixel_shuffle(fx_array *x, int64_t r);
 
@@ -71,8 +72,8 @@ FX_API fx_array *fxi_unfold(const fx_unfold_args *a);
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_fold_args, FXI_FOLD_ARGS);
 /* Adds the patches of fx_unfold at their positions: its gradient as an operation. The result is
- * size…×channels×batch; where patches overlap it holds sums. FX_STATUS_SHAPE if the rows are not as
- * many as the windows, or Π kernel does not divide the columns. NNlib.fold. */
+ * size…×channels×batch; where patches overlap it holds sums. FX_STATUS_SHAPE if the number of
+ * rows is not that of the windows, or Π kernel does not divide the columns. NNlib.fold. */
 FX_API fx_array *fxi_fold(const fx_fold_args *a);
 #define fx_fold(...)                                                                               \
     FXI_CALL(fxi_fold(FXI_OPTIONS(fx_fold_args, FXI_FOLD_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))

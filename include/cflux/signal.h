@@ -1,10 +1,10 @@
 /* cflux/signal.h: windows, Fourier transforms and spectrograms of signals (NNlib's names).
  *
  * There are no complex numbers: a spectrum is a tuple of two arrays of one shape, real and
- * imaginary parts. Transforms are products with matrices of cosines and sines, whose angles are
- * reduced before the cosine is taken. They run on the device of the signal, in its element type,
- * and are differentiable; a transform of n numbers takes time in proportion to n². Axis 0 of a
- * signal is time; further axes are channels and batch.
+ * imaginary parts. Transforms are products with matrices of cosines and sines, which are computed
+ * in double for angles in 0 … 2π. They run on the device of the signal, in its element type, and
+ * are differentiable; a transform of n numbers takes time in proportion to n². Axis 0 of a signal
+ * is time; further axes are channels and batch.
  *
  * Errors: FX_STATUS_DTYPE if an array is not floating-point; FX_STATUS_SHAPE if sizes do not fit;
  * FX_STATUS_ARGUMENT for NULL and for an option out of range. */
@@ -62,7 +62,7 @@ FXI_OPTION_STRUCT(fx_istft_args, FXI_ISTFT_ARGS);
 FX_API void *fxi_stft(const fx_stft_args *a);
 /* fx_istft(re, im, 400, …): the signal of a spectrum from fx_stft with the same options: frames are
  * transformed back, multiplied by the window, added, and divided by the sum of the squared windows
- * (0 where no window covers). NNlib.istft. */
+ * (0 at positions that no window covers). NNlib.istft. */
 FX_API fx_array *fxi_istft(const fx_istft_args *a);
 /* fx_spectrogram(x, 400, .power = 1): (re² + im²)^(power/2) of fx_stft. NNlib.spectrogram. */
 FX_API fx_array *fxi_spectrogram(const fx_stft_args *a);
