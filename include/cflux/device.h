@@ -148,6 +148,10 @@ static inline fx_memory fx_memory_status(fx_device *device)
 FX_API void fx_memory_show(fx_device *device);
 FX_API size_t fx_memory_text(fx_device *device, char *dst, size_t capacity);
 
+/* The device that holds all arrays of an object; NULL if it has no arrays. Arrays on different
+ * devices are FX_STATUS_DEVICE ("Objects are on different devices: CPU and OpenCL:0."), and the
+ * result is NULL. MLDataDevices.get_device. */
+FX_API fx_device *fx_device_of(void *object);
 /* fx_to(device, x): x with all arrays moved to a device; x itself if they are there already. The
  * scope owns the result. Gradients flow back through the move of an array, and inside a training
  * step through the move of a model. Outside of a training step a moved model is independent of the

@@ -15,6 +15,7 @@ import check_calls  # noqa: E402
 import check_docs  # noqa: E402
 import check_pages  # noqa: E402
 import check_exports  # noqa: E402
+import check_flux_names  # noqa: E402
 import check_headers  # noqa: E402
 import check_names  # noqa: E402
 import check_phrases  # noqa: E402
@@ -381,6 +382,33 @@ class Docs(unittest.TestCase):
         self.assertTrue(check_docs.contains("x;\n  int  y;\nz;", "int y;\nz;"))
         self.assertFalse(check_docs.contains("x;\nint y;\nz;", "x;\nz;"))
         self.assertFalse(check_docs.contains("x;", "\n"))
+
+
+class FluxNames(unittest.TestCase):
+    def errors(self, table, symbols=("fx_good",), names="a b c", later="c"):
+        errors = []
+        kept = check_flux_names.NAMES, check_flux_names.NOT_YET
+        check_flux_names.NAMES, check_flux_names.NOT_YET = {"P": names}, {"P": later}
+        try:
+            rows = check_flux_names.rows("### Names of P\n" + table)
+            check_flux_names.check_package("P", rows.get("P", []), set(symbols), errors)
+        finally:
+            check_flux_names.NAMES, check_flux_names.NOT_YET = kept
+        return " ".join(errors)
+
+    GOOD = "| `a`, `b` | `fx_good` | |\n| `c` | not yet | |\n"
+
+    def test_complete(self):
+        self.assertEqual(self.errors(self.GOOD), "")
+
+    def test_faults(self):
+        self.assertIn("b has no row", self.errors(self.GOOD.replace(", `b`", "")))
+        self.assertIn("fx_good, for a, is not declared", self.errors(self.GOOD, symbols=()))
+        self.assertIn("a has two rows", self.errors(self.GOOD + "| `a` | `fx_good` | |\n"))
+        self.assertIn("d is no name of P", self.errors(self.GOOD + "| `d` | `fx_good` | |\n"))
+        self.assertIn("neither a name in C nor a reason", self.errors(self.GOOD.replace("`fx_good`", "–")))
+        self.assertIn("c is not in NOT_YET", self.errors(self.GOOD, later=""))
+        self.assertIn("c is in NOT_YET", self.errors(self.GOOD.replace("not yet", "`fx_good`")))
 
 
 if __name__ == "__main__":

@@ -447,9 +447,29 @@ static void loading_into_a_device(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+static void the_device_of_an_object(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_device *ref = fx_device_get("ref", 0);
+    fx_dense_layer *m = fx_dense(2, 3);
+    assert_ptr_equal(fx_device_of(m), fx_cpu_device());
+    assert_ptr_equal(fx_device_of(fx_to(ref, m)), ref);
+    assert_ptr_equal(fx_device_of(fx_array_to(ref, m->weight)), ref);
+    assert_null(fx_device_of(fx_chain(FX_RELU)));
+    assert_int_equal(fx_error_status(), FX_OK);
+    assert_null(fx_device_of(fx_tuple(m, fx_to(ref, m))));
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_DEVICE);
+    assert_non_null(strstr(e.message, "on different devices: CPU and ref"));
+    assert_null(fx_device_of(NULL));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_device_of_an_object),
         cmocka_unit_test(every_array_is_copied_once),
         cmocka_unit_test(generators_move_once),
         cmocka_unit_test(no_device_is_the_cpu),

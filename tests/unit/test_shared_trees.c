@@ -328,6 +328,7 @@ static void row_modes(const tree *t)
 }
 static void row_moves(const tree *t)
 {
+    CHECK(fx_device_of(t->root) == fx_cpu_device());
     CHECK(weight_of(fx_cpu(t->root), t->depth) == weight_of(t->root, t->depth));
     CHECK(weight_of(fx_gpu(t->root), t->depth) != NULL);
     CHECK(weight_of(fx_to(fx_device_get("CPU", 0), t->root), t->depth) ==
@@ -741,7 +742,7 @@ static const struct {
     {"fxi_gradient", row_gradient},
     {"fx_withgradient", row_withgradient},
     {"fx_trainmode fx_testmode fx_automode", row_modes},
-    {"fxi_to fxi_gpu fxi_cpu", row_moves},
+    {"fxi_to fxi_gpu fxi_cpu fx_device_of", row_moves},
     {"fxi_gpu_strict fxi_cu", row_strict_moves},
     {"fxi_call fxi_chain fxi_chain_pairs", row_call},
     {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
