@@ -83,7 +83,8 @@ FX_API fx_rnncell_layer *fxi_rnncell(const fx_rnncell_args *a);
     F(fx_array *, c0, FXI_NULL)                       /* the same for c, LSTMCell only */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_lstmcell_args, FXI_LSTMCELL_ARGS);
-typedef fx_lstmcell_args fx_grucell_args, fx_gruv3cell_args;
+typedef fx_lstmcell_args fx_grucell_args;
+typedef fx_lstmcell_args fx_gruv3cell_args;
 FX_API fx_lstmcell_layer *fxi_lstmcell(const fx_lstmcell_args *a);
 FX_API fx_grucell_layer *fxi_grucell(const fx_grucell_args *a);
 FX_API fx_gruv3cell_layer *fxi_gruv3cell(const fx_gruv3cell_args *a);
@@ -132,7 +133,8 @@ FX_API fx_rnn_layer *fxi_rnn(const fx_rnn_args *a);
     F(void *, cell, FXI_NULL)                         /* the cell itself; in and out may be 0 */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_lstm_args, FXI_LSTM_ARGS);
-typedef fx_lstm_args fx_gru_args, fx_gruv3_args;
+typedef fx_lstm_args fx_gru_args;
+typedef fx_lstm_args fx_gruv3_args;
 FX_API fx_lstm_layer *fxi_lstm(const fx_lstm_args *a);
 FX_API fx_gru_layer *fxi_gru(const fx_gru_args *a);
 FX_API fx_gruv3_layer *fxi_gruv3(const fx_gruv3_args *a);
