@@ -1,6 +1,6 @@
 /* conform.h: the conformance runner: one table of operation cases for all backends.
  *
- * A row of the table is an operation of ops.h with a function that builds the expression, the
+ * A row of the table is an operation with a function that builds the expression, the
  * shapes, element types and domains of its inputs, and how close the result must come. The runner
  * expands rows into cases: row × type × shape × variant. A case runs on the device under test and
  * on `ref` in Float64 (integers: in their own type), where it is always built from plain contiguous
@@ -65,7 +65,7 @@ typedef fx_array *(*cf_build)(fx_array *const *x, const int64_t *p);
 
 typedef struct cf_row {
     const char *name;
-    const char *covers; /* functions of ops.h, separated by blanks; NULL: fx_ + name */
+    const char *covers; /* functions, separated by blanks; NULL: fx_ + name */
     cf_build build;
     const char *const *shapes; /* NULL-terminated; see cf_shape. A leading '+' is for --full only */
     const char *perf;          /* the shape that perf times; NULL: not timed */
@@ -76,8 +76,9 @@ typedef struct cf_row {
     unsigned flags;
 } cf_row;
 
-extern const cf_row cf_elementwise_rows[], cf_shape_rows[], cf_contract_rows[]; /* end: name NULL */
-extern const cf_row *const cf_tables[];                                         /* end: NULL */
+extern const cf_row cf_elementwise_rows[], cf_shape_rows[], cf_contract_rows[],
+    cf_resample_rows[];                 /* end: name NULL */
+extern const cf_row *const cf_tables[]; /* end: NULL */
 
 /* "name=17x5 5x129:1,2": inputs' sizes ("s": 0-d), then parameters. Without a name the text of the
  * sizes is the name. */

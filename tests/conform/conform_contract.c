@@ -87,6 +87,12 @@ static fx_array *b_pool_mean(fx_array *const *x, const int64_t *p)
     const fx_pool_args a = pool_args(x, p);
     return fxi_pool_mean(&a);
 }
+static fx_array *b_pool_lpnorm(fx_array *const *x, const int64_t *p)
+{
+    fx_pool_args a = pool_args(x, p);
+    a.p = 3;
+    return fxi_pool_lpnorm(&a);
+}
 
 /* A custom operation: y = x0·x1 + 1 of equal sizes, in Float32 or Float64. */
 static fx_status custom_forward(const fx_custom_op *op, int n, const fx_custom_operand *in,
@@ -290,6 +296,16 @@ const cf_row cf_contract_rows[] = {
      CF_POINT,
      0},
     {"pool_mean", NULL, b_pool_mean, pools, "64x64x16x16:2,2", 1, {CF_ANY}, CF_REAL, CF_NMSE, 0},
+    {"pool_lpnorm",
+     NULL,
+     b_pool_lpnorm,
+     pools,
+     NULL,
+     1,
+     {CF_NONZERO},
+     CF_REAL,
+     CF_NMSE,
+     CF_NO_SECOND | CF_NO_SPECIAL},
     {"pool_mean.inside",
      "fx_pool_mean",
      b_pool_mean,
@@ -314,4 +330,5 @@ const cf_row cf_contract_rows[] = {
     {0},
 };
 
-const cf_row *const cf_tables[] = {cf_elementwise_rows, cf_shape_rows, cf_contract_rows, NULL};
+const cf_row *const cf_tables[] = {cf_elementwise_rows, cf_shape_rows, cf_contract_rows,
+                                   cf_resample_rows, NULL};

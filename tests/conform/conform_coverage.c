@@ -1,9 +1,9 @@
 /* conform_coverage.c: checks that the table is complete.
  *
- * Every function of include/cflux/ops.h that returns an array must be named by a row (the header is
- * read when the test runs, so that a new function fails here until it has a row), and every row of
- * op.def, with every kind of reduction, convolution and pooling, must occur in a graph that a case
- * or its gradient built.
+ * Every function of the headers of operations that returns an array must be named by a row (the
+ * headers are read when the test runs, so that a new function fails here until it has a row), and
+ * every row of op.def, with every kind of reduction, convolution and pooling, must occur in a graph
+ * that a case or its gradient built.
  */
 #include "conform.h"
 
@@ -109,24 +109,25 @@ static void public_name(const char *start, char *out, size_t size)
 
 /* The tests run in the root of the source tree. From other folders the header is found by the path
  * of this file. */
-static FILE *open_header(void)
+static FILE *open_header(const char *name)
 {
     char path[1024];
-    FILE *f = fopen("include/cflux/ops.h", "r");
+    snprintf(path, sizeof path, "include/cflux/%s", name);
+    FILE *f = fopen(path, "r");
     if (f)
         return f;
     snprintf(path, sizeof path, "%s", __FILE__);
     char *slash = strstr(path, "tests/conform/");
     if (slash)
-        snprintf(slash, sizeof path - (size_t)(slash - path), "include/cflux/ops.h");
+        snprintf(slash, sizeof path - (size_t)(slash - path), "include/cflux/%s", name);
     return slash ? fopen(path, "r") : NULL;
 }
 
-static int check_functions(void)
+static int check_functions(const char *header, int at_least)
 {
     char line[1024], name[96];
     int missing = 0, functions = 0;
-    FILE *f = open_header();
+    FILE *f = open_header(header);
     while (f && fgets(line, sizeof line, f)) {
         static const char mark[] = "FX_API fx_array *";
         if (strncmp(line, mark, sizeof mark - 1) != 0)
@@ -135,13 +136,14 @@ static int check_functions(void)
         functions++;
         if (has_row(name))
             continue;
-        printf("FAIL coverage: %s of ops.h has no row in the table\n", name);
+        printf("FAIL coverage: %s of %s has no row in the table\n", name, header);
         missing++;
     }
     if (f)
         fclose(f);
-    if (functions < 130) {
-        printf("FAIL coverage: found %d functions in ops.h, expected at least 130\n", functions);
+    if (functions < at_least) {
+        printf("FAIL coverage: found %d functions in %s, expected at least %d\n", functions, header,
+               at_least);
         missing++;
     }
     return missing;
@@ -149,5 +151,6 @@ static int check_functions(void)
 
 int cf_check_coverage(bool everything_ran)
 {
-    return check_functions() + (everything_ran ? check_primitives() : 0);
+    return check_functions("ops.h", 130) + check_functions("resample.h", 5) +
+           (everything_ran ? check_primitives() : 0);
 }
