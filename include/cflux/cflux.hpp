@@ -529,6 +529,12 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 #undef fx_poisson_loss
 #undef fx_hinge_loss
 #undef fx_squared_hinge_loss
+#undef fx_focal_loss
+#undef fx_binary_focal_loss
+#undef fx_siamese_contrastive_loss
+#undef fx_dice_coeff_loss
+#undef fx_tversky_loss
+#undef fx_ctc_loss
 
 inline fx_dense_layer *fx_dense(const fx_dense_args &a)
 {
@@ -764,6 +770,12 @@ FXI_CXX_LOSS(kldivergence)
 FXI_CXX_LOSS(poisson_loss)
 FXI_CXX_LOSS(hinge_loss)
 FXI_CXX_LOSS(squared_hinge_loss)
+FXI_CXX_LOSS(focal_loss)
+FXI_CXX_LOSS(binary_focal_loss)
+FXI_CXX_LOSS(siamese_contrastive_loss)
+FXI_CXX_LOSS(dice_coeff_loss)
+FXI_CXX_LOSS(tversky_loss)
+FXI_CXX_LOSS(ctc_loss)
 inline fx_array *fx_call_loss(fx_array *(*formula)(const fx_loss_args *), const fx_loss_args &a)
 {
     return formula(fxi_sized<fx_loss_args>(a));

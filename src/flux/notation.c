@@ -410,11 +410,17 @@ static const struct loss {
     {"poisson_loss", fxi_poisson_loss},
     {"hinge_loss", fxi_hinge_loss},
     {"squared_hinge_loss", fxi_squared_hinge_loss},
+    {"focal_loss", fxi_focal_loss},
+    {"binary_focal_loss", fxi_binary_focal_loss},
+    {"siamese_contrastive_loss", fxi_siamese_contrastive_loss},
+    {"dice_coeff_loss", fxi_dice_coeff_loss},
+    {"tversky_loss", fxi_tversky_loss},
+    {"ctc_loss", fxi_ctc_loss},
 };
 
 static fx_formula_fn take_loss(fxi_reader *r)
 {
-    char known[300] = "", buf[FXI_EXCERPT_BYTES];
+    char known[400] = "", buf[FXI_EXCERPT_BYTES];
     fxi_span name;
     const bool named = fxi_reader_name(r, &name);
     for (size_t i = 0; i < sizeof LOSSES / sizeof *LOSSES; i++) {

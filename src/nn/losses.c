@@ -13,12 +13,13 @@
 
 typedef struct terms {
     fx_array *pred, *target; /* floating point, equal sizes */
-    double eps, delta;
+    double eps, delta, gamma, smooth, beta, margin;
     fx_axes dims;
 } terms;
 typedef fx_array *(*core_fn)(const terms *t);
-/* How a loss smooths labels: over the classes along dims, or between two classes. */
-typedef enum smoothing { SMOOTH_NONE, SMOOTH_CLASSES, SMOOTH_BINARY } smoothing;
+/* How a loss smooths labels: over the classes along dims, or between two classes. WEIGHTED: does
+ * not smooth, but has classes like SMOOTH_CLASSES. */
+typedef enum smoothing { SMOOTH_NONE, SMOOTH_CLASSES, SMOOTH_BINARY, WEIGHTED } smoothing;
 
 /* ---- checks ----------------------------------------------------------------------------- */
 
@@ -64,7 +65,37 @@ static fx_status check(const char *name, const fx_loss_args *a)
     if (!(a->smoothing >= 0 && a->smoothing < 1))
         return fx_fail(FX_STATUS_ARGUMENT, name, "smoothing must be in [0, 1), got %g",
                        a->smoothing);
+    if (!(a->margin >= 0))
+        return fx_fail(FX_STATUS_ARGUMENT, name, "the margin cannot be negative, got %g",
+                       a->margin);
     return check_sizes(name, a->pred, a->target);
+}
+
+/* The only axis of a set; −1 if there are none or several. */
+static int only_axis(fx_axes axes)
+{
+    for (int i = 0; i < FX_MAX_DIMS; i++)
+        if (axes.bits == 1u << i)
+            return i;
+    return -1;
+}
+
+static fx_status check_weights(const char *name, const fx_loss_args *a, bool classes)
+{
+    const int axis = only_axis(a->dims);
+    char w[SIZE_TEXT];
+    if (!a->weights)
+        return FX_OK;
+    if (fx_is_error(a->weights))
+        return fx_array_status(a->weights);
+    if (!classes || axis < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, name, "takes no weights of classes%s",
+                       classes ? " along several axes" : "");
+    if (fx_ndims(a->weights) != 1 || fx_size(a->weights, 0) != fx_size(a->target, axis))
+        return fx_fail(FX_STATUS_SHAPE, name,
+                       "expects one weight for each of %lld classes, got size %s",
+                       (long long)fx_size(a->target, axis), size_text(a->weights, w));
+    return FX_OK;
 }
 
 /* ---- preparation ------------------------------------------------------------------------ */
@@ -97,24 +128,45 @@ static fx_array *smoothed(fx_array *y, double alpha, int64_t n)
     return fx_add(fx_mul(y, 1 - alpha), alpha / (double)(n > 0 ? n : 1));
 }
 
+/* Every term of a class has its target as a factor, so weights of classes are weights of targets.
+ */
+static fx_array *weighted(fx_array *y, fx_array *weights, int axis)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < FX_MAX_DIMS; i++)
+        sizes[i] = i == axis ? fx_length(weights) : 1;
+    return fx_mul(y, fx_cast(fxi_reshape(weights, axis + 1, sizes), fx_eltype(y)));
+}
+
 static terms prepare(const fx_loss_args *a, smoothing how)
 {
-    terms t = {.pred = a->pred, .target = a->target, .dims = a->dims, .delta = a->delta};
+    terms t = {.pred = a->pred,
+               .target = a->target,
+               .dims = a->dims,
+               .delta = a->delta,
+               .gamma = a->gamma,
+               .smooth = a->smooth,
+               .beta = a->beta,
+               .margin = a->margin};
     if (!is_float(fx_eltype(t.pred)))
         t.pred =
             fx_cast(t.pred, is_float(fx_eltype(t.target)) ? fx_eltype(t.target) : FX_DTYPE_F32);
     if (!is_float(fx_eltype(t.target)))
         t.target = fx_cast(t.target, fx_eltype(t.pred));
     t.eps = a->eps == FX_EPS ? machine_epsilon(fx_eltype(t.pred)) : a->eps;
-    if (how != SMOOTH_NONE && a->smoothing > 0)
+    if ((how == SMOOTH_CLASSES || how == SMOOTH_BINARY) && a->smoothing > 0)
         t.target =
             smoothed(t.target, a->smoothing, how == SMOOTH_BINARY ? 2 : classes(t.target, t.dims));
+    if (a->weights)
+        t.target = weighted(t.target, a->weights, only_axis(t.dims));
     return t;
 }
 
 static fx_array *loss(const char *name, const fx_loss_args *a, smoothing how, core_fn core)
 {
-    const fx_status s = check(name, a);
+    fx_status s = check(name, a);
+    if (s == FX_OK)
+        s = check_weights(name, a, how == SMOOTH_CLASSES || how == WEIGHTED);
     if (s != FX_OK)
         return fx_error_array(s);
     FXI_SCOPE;
@@ -191,6 +243,37 @@ static fx_array *squared_hinge(const terms *t)
     return fx_square(hinge(t));
 }
 
+static fx_array *focal(const terms *t)
+{
+    fx_array *p = fx_add(t->pred, t->eps), *rest = fx_pow(fx_sub(1, p), t->gamma);
+    return fx_neg(total(t, fx_mul(fx_mul(t->target, rest), fx_log(p))));
+}
+static fx_array *binary_focal(const terms *t)
+{
+    fx_array *yes = fx_add(t->pred, t->eps), *no = fx_sub(1, yes);
+    fx_array *p = fx_add(fx_mul(t->target, yes), fx_mul(fx_sub(1, t->target), no));
+    return fx_neg(fx_mul(fx_pow(fx_sub(1, p), t->gamma), fx_log(p)));
+}
+static fx_array *contrastive(const terms *t)
+{
+    fx_array *apart = fx_square(fx_max(0, fx_sub(t->margin, t->pred)));
+    return fx_add(fx_mul(fx_sub(1, t->target), fx_square(t->pred)), fx_mul(t->target, apart));
+}
+static fx_array *dice(const terms *t)
+{
+    fx_array *both = fx_add(fx_mul(2, fx_sum(fx_mul(t->target, t->pred))), t->smooth);
+    fx_array *all = fx_add(fx_sum(fx_square(t->target)), fx_sum(fx_square(t->pred)));
+    return fx_sub(1, fx_div(both, fx_add(all, t->smooth)));
+}
+static fx_array *tversky(const terms *t)
+{
+    fx_array *both = fx_sum(fx_mul(t->target, t->pred));
+    fx_array *wrong_yes = fx_mul(1 - t->beta, fx_mul(fx_sub(1, t->target), t->pred));
+    fx_array *wrong_no = fx_mul(t->beta, fx_mul(t->target, fx_sub(1, t->pred)));
+    fx_array *all = fx_add(both, fx_sum(fx_add(wrong_yes, wrong_no)));
+    return fx_sub(1, fx_div(fx_add(both, 1), fx_add(all, 1)));
+}
+
 #define LOSS(name, how, core)                                                                      \
     fx_array *fxi_##name(const fx_loss_args *given)                                                \
     {                                                                                              \
@@ -209,3 +292,20 @@ LOSS(kldivergence, SMOOTH_NONE, divergence)
 LOSS(poisson_loss, SMOOTH_NONE, poisson)
 LOSS(hinge_loss, SMOOTH_NONE, hinge)
 LOSS(squared_hinge_loss, SMOOTH_NONE, squared_hinge)
+LOSS(focal_loss, WEIGHTED, focal)
+LOSS(binary_focal_loss, SMOOTH_NONE, binary_focal)
+LOSS(siamese_contrastive_loss, SMOOTH_NONE, contrastive)
+LOSS(dice_coeff_loss, SMOOTH_NONE, dice)
+LOSS(tversky_loss, SMOOTH_NONE, tversky)
+
+fx_array *fx_label_smoothing(fx_array *y, double alpha, fx_axes dims)
+{
+    if (!y || fx_is_error(y))
+        return y ? y : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "label_smoothing", "y is NULL"));
+    if (!(alpha > 0 && alpha < 1))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "label_smoothing",
+                                      "alpha must be between 0 and 1, got %g", alpha));
+    FXI_SCOPE;
+    y = is_float(fx_eltype(y)) ? y : fx_cast(y, FX_DTYPE_F32);
+    return fx_keep(smoothed(y, alpha, dims.bits ? classes(y, dims) : 2));
+}

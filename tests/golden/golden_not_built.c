@@ -70,7 +70,6 @@ static const struct not_built {
     {"TopK", "no sorting"},
     {"Unique", SHAPES},
     {"Upsample/linear", RESAMPLE},
-    {"ctc", "no CTC loss"},
     {"cosine_T30", "no learning-rate schedules"},
     {"logdet", LINEAR},
     {"poly_2", "no learning-rate schedules"},

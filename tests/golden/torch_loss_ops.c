@@ -1,7 +1,6 @@
 /* torch_loss_ops.c: recorded losses, mean or sum, with the gradient by the prediction.
  *
- * The recorded ε is Float32's in both precisions, so it is always passed. Losses that cflux does
- * not have yet (focal, contrastive) are written from operations after Flux's formulas.
+ * The recorded ε is Float32's in both precisions, so it is always passed.
  */
 #include "torch_case.h"
 
@@ -18,6 +17,8 @@ static fx_loss_args args_of(const torch_node *t)
     a.eps = torch_real(t, "eps", FX_EPS);
     a.delta = torch_real(t, "delta", 1);
     a.smoothing = torch_real(t, "alpha", 0);
+    a.gamma = torch_real(t, "gamma", 2);
+    a.margin = torch_real(t, "margin", 1);
     return a;
 }
 
@@ -61,28 +62,20 @@ static void op_smooth_l1(torch_node *t)
     torch_out(t, "y", fxi_huber_loss(&args));
 }
 
-/* −Σ y·(1−p)^γ·log p, p = ŷ + ε */
-static void op_focal(torch_node *t)
-{
-    fx_array *y = torch_in(t, "y"), *p = fx_add(torch_in(t, "yhat"), torch_real(t, "eps", 0));
-    fx_array *weight = fx_pow(fx_sub(1, p), torch_real(t, "gamma", 2));
-    aggregate(t, fx_neg(fx_sum(fx_mul(fx_mul(y, weight), fx_log(p)), .dims = FX_AXES(0))));
-}
+LOSS(focal_loss)
+LOSS(binary_focal_loss)
+LOSS(siamese_contrastive_loss)
 
-/* −(1−p)^γ·log p, p = y·(ŷ+ε) + (1−y)·(1−ŷ−ε) */
-static void op_binary_focal(torch_node *t)
+/* PyTorch's blank is class 0 and its scores are classes×batch×times; here the blank is the last
+ * class. */
+static void op_ctc(torch_node *t)
 {
-    fx_array *y = torch_in(t, "y"), *q = fx_add(torch_in(t, "yhat"), torch_real(t, "eps", 0));
-    fx_array *p = fx_add(fx_mul(y, q), fx_mul(fx_sub(1, y), fx_sub(1, q)));
-    aggregate(t, fx_neg(fx_mul(fx_pow(fx_sub(1, p), torch_real(t, "gamma", 2)), fx_log(p))));
-}
-
-/* (1−y)·ŷ² + y·max(0, margin − ŷ)² */
-static void op_siamese(torch_node *t)
-{
-    fx_array *y = torch_in(t, "y"), *d = torch_in(t, "yhat");
-    fx_array *apart = fx_square(fx_max(0, fx_sub(torch_real(t, "margin", 1), d)));
-    aggregate(t, fx_add(fx_mul(fx_sub(1, y), fx_square(d)), fx_mul(y, apart)));
+    torch_only(t, "blank", 0);
+    torch_text(t, "note", NULL);
+    fx_array *x = fx_permute(torch_in(t, "logits"), 0, 2, 1);
+    const int64_t n = fx_size(x, 0);
+    fx_array *blank_last = fx_concat(0, fx_slice(x, 0, 1, n), fx_slice(x, 0, 0, 1));
+    torch_out(t, "y", fx_ctc_loss(blank_last, fx_sub(torch_in(t, "targets"), 1), .none = true));
 }
 
 #define SUM(Name, f)                                                                               \
@@ -109,9 +102,10 @@ const torch_op torch_loss_ops[] = {
     SUM("squared_hinge", op_squared_hinge_loss),
     SUM("nll", op_nll),
     SUM("smooth_l1", op_smooth_l1),
-    SUM("focal_g2", op_focal),
-    SUM("binary_focal_g2", op_binary_focal),
-    SUM("siamese_contrastive_m1", op_siamese),
-    SUM("siamese_contrastive_m2", op_siamese),
+    SUM("focal_g2", op_focal_loss),
+    SUM("binary_focal_g2", op_binary_focal_loss),
+    SUM("siamese_contrastive_m1", op_siamese_contrastive_loss),
+    SUM("siamese_contrastive_m2", op_siamese_contrastive_loss),
+    SUM("ctc", op_ctc),
     {NULL, GOLD_POINTWISE, NULL, NULL},
 };

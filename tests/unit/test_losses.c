@@ -72,6 +72,20 @@ static double f_squared_hinge(double p, double y)
     return pow(fmax(0, 1 - p * y), 2);
 }
 
+static double f_focal(double p, double y)
+{
+    return -y * pow(1 - p - eps, 2) * log(p + eps);
+}
+static double f_binary_focal(double p, double y)
+{
+    const double q = y * (p + eps) + (1 - y) * (1 - p - eps);
+    return -pow(1 - q, 2) * log(q);
+}
+static double f_contrastive(double p, double y)
+{
+    return (1 - y) * p * p + y * pow(fmax(0, 1 - p), 2);
+}
+
 typedef struct row {
     const char *name;
     loss_fn loss;
@@ -91,6 +105,9 @@ static const row rows[] = {
     {"poisson_loss", fxi_poisson_loss, f_poisson, false, 0},
     {"hinge_loss", fxi_hinge_loss, f_hinge, false, 0},
     {"squared_hinge_loss", fxi_squared_hinge_loss, f_squared_hinge, false, 0},
+    {"focal_loss", fxi_focal_loss, f_focal, true, 0},
+    {"binary_focal_loss", fxi_binary_focal_loss, f_binary_focal, false, 0},
+    {"siamese_contrastive_loss", fxi_siamese_contrastive_loss, f_contrastive, false, 0},
 };
 
 /* Predictions in (0, 1), targets in [0, 1] with exact zeros and ones. */
@@ -179,9 +196,13 @@ static void test_gradients(void **state)
 {
     (void)state;
     static const row logit = {"logitcrossentropy", fxi_logitcrossentropy, NULL, true, 0};
+    static const row whole[] = {{"dice_coeff_loss", fxi_dice_coeff_loss, NULL, false, 0},
+                                {"tversky_loss", fxi_tversky_loss, NULL, false, 0}};
     for (int i = 0; i < COUNT(rows); i++)
         check_gradient(&rows[i]);
     check_gradient(&logit);
+    for (int i = 0; i < COUNT(whole); i++)
+        check_gradient(&whole[i]);
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
@@ -281,6 +302,124 @@ static void test_smoothing(void **state)
                 "smoothing must be in [0, 1)");
 }
 
+/* y = (1, 0, 1), ŷ = (0.5, 0.25, 0): Σ yŷ = ½, Σ y² = 2, Σ ŷ² = 5/16, Σ (1−y)ŷ = ¼, Σ y(1−ŷ) = 3/2
+ */
+static void test_overlaps(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *p = fx_vector(0.5f, 0.25f, 0), *y = fx_vector(1, 0, 1);
+    check_value("dice", 0, fx_item(fx_dice_coeff_loss(p, y)), 1 - 2.0 / (2 + 5.0 / 16 + 1), 1e-6,
+                0);
+    check_value("dice, smooth", 0, fx_item(fx_dice_coeff_loss(p, y, .smooth = 0)),
+                1 - 1.0 / (2 + 5.0 / 16), 1e-6, 0);
+    check_value("tversky", 0, fx_item(fx_tversky_loss(p, y)),
+                1 - 1.5 / (0.5 + 0.3 * 0.25 + 0.7 * 1.5 + 1), 1e-6, 0);
+    /* a missed one costs more than a false one when β is large */
+    fx_array *missed = fx_vector(0, 0), *invented = fx_vector(1, 1), *truth = fx_vector(1, 0);
+    assert_true(fx_item(fx_tversky_loss(missed, truth, .beta = 0.9)) >
+                fx_item(fx_tversky_loss(invented, truth, .beta = 0.9)));
+    check_value("label_smoothing", 0,
+                fx_at(fx_label_smoothing(fx_vector(0, 1, 0), 0.3, FX_AXES(0)), 1), 0.8, 1e-6, 0);
+    check_value("label_smoothing, two", 0,
+                fx_at(fx_label_smoothing(fx_vector(0, 1), 0.3, fx_axes_of(0, NULL)), 0), 0.15, 1e-6,
+                0);
+    check_error(fx_label_smoothing(y, 1, FX_AXES(0)), FX_STATUS_ARGUMENT,
+                "alpha must be between 0 and 1, got 1");
+    check_error(fx_siamese_contrastive_loss(p, y, .margin = -1), FX_STATUS_ARGUMENT,
+                "the margin cannot be negative, got -1");
+}
+
+static void test_weights_of_classes(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    double p[SIZE], y[SIZE], want = 0;
+    const double w[CLASSES] = {0.5, 2, 3};
+    fill(p, y);
+    for (int i = 0; i < SIZE; i++)
+        want -= w[i % CLASSES] * xlogy(y[i], p[i] + eps) / OBSERVATIONS;
+    fx_array *P = fxi_from(FX_DTYPE_F64, p, 2, sizes), *Y = fxi_from(FX_DTYPE_F64, y, 2, sizes);
+    fx_array *W = fx_from(FX_DTYPE_F64, w, CLASSES);
+    check_value("weights", 0, fx_item(fx_crossentropy(P, Y, .weights = W)), want, 1e-13, 0);
+    check_value("weights, other axis", 0,
+                fx_item(fx_crossentropy(fx_transpose(P), fx_transpose(Y), .dims = FX_AXES(1),
+                                        .weights = W)),
+                want, 1e-13, 0);
+    check_value("weights, logits", 0,
+                fx_item(fx_logitcrossentropy(fx_log(fx_softmax(P)), Y, .weights = W)),
+                fx_item(fx_crossentropy(fx_softmax(P), Y, .weights = W, .eps = 0)), 1e-12, 0);
+    check_error(fx_crossentropy(P, Y, .weights = fx_ones(2)), FX_STATUS_SHAPE,
+                "expects one weight for each of 3 classes, got size (2,)");
+    check_error(fx_mse(P, Y, .weights = W), FX_STATUS_ARGUMENT, "takes no weights of classes");
+}
+
+/* ---- CTC ------------------------------------------------------------------------------------- */
+
+/* The probability of all paths of 3 times over 3 classes (2 is the blank) that give the labels, by
+ * enumeration. */
+static double ctc_by_paths(const double scores[9], const int *labels, int n)
+{
+    double p[9], sum = 0;
+    for (int t = 0; t < 3; t++)
+        for (int c = 0; c < 3; c++)
+            p[3 * t + c] = exp(scores[3 * t + c] - log_sum_exp(scores + (ptrdiff_t)3 * t, 3));
+    for (int path = 0; path < 27; path++) {
+        const int at[] = {path % 3, path / 3 % 3, path / 9};
+        int out[3], length = 0;
+        for (int t = 0; t < 3; t++)
+            if (at[t] != 2 && (t == 0 || at[t] != at[t - 1]))
+                out[length++] = at[t];
+        bool same = length == n;
+        for (int i = 0; i < n && same; i++)
+            same = out[i] == labels[i];
+        sum += same ? p[at[0]] * p[3 + at[1]] * p[6 + at[2]] : 0;
+    }
+    return -log(sum);
+}
+
+static void test_ctc(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const double x[9] = {0.3, -1.2, 0.5, 2, 0.1, -0.4, 0, 1.5, 0.7};
+    static const struct {
+        int labels[3], n;
+    } cases[] = {{{0}, 1},    {{1}, 1},       {{0, 1}, 2}, {{1, 0}, 2},
+                 {{0, 0}, 2}, {{0, 1, 0}, 3}, {{0}, 0}};
+    fx_array *X = fx_from(FX_DTYPE_F64, x, 3, 3), *g;
+    for (int i = 0; i < COUNT(cases); i++) {
+        int64_t labels[3] = {-1, -1, -1};
+        for (int k = 0; k < cases[i].n; k++)
+            labels[k] = cases[i].labels[k];
+        const double want = ctc_by_paths(x, cases[i].labels, cases[i].n);
+        fx_array *y = fx_from(FX_DTYPE_I64, labels, 3), *loss = fx_ctc_loss(X, y);
+        check_value("ctc", i, fx_item(loss), want, 1e-12, 0);
+        assert_int_equal(fx_gradient_of(fx_ctc_loss(X, y), &X, 1, &g), FX_OK);
+        for (int k = 0; k < 9; k++) {
+            double side[2], moved[9];
+            for (int s = 0; s < 2; s++) {
+                memcpy(moved, x, sizeof x);
+                moved[k] += s ? 1e-6 : -1e-6;
+                side[s] = ctc_by_paths(moved, cases[i].labels, cases[i].n);
+            }
+            check_value("ctc gradient", k, fx_at(g, k), (side[1] - side[0]) / 2e-6, 1e-6, 1e-8);
+        }
+    }
+    const int64_t batch[] = {0, 1, 1, -1}, long_one[] = {0, 0, 0}, bad[] = {2};
+    fx_array *both = fx_stack(2, X, X);
+    fx_array *each = fx_ctc_loss(both, fx_from(FX_DTYPE_I64, batch, 2, 2), .none = true);
+    CHECK(each, (2), 1e-12, ctc_by_paths(x, (const int[]){0, 1}, 2),
+          ctc_by_paths(x, (const int[]){1}, 1));
+    assert_true(isinf(fx_item(fx_ctc_loss(X, fx_from(FX_DTYPE_I64, long_one, 3)))));
+    check_error(fx_ctc_loss(X, fx_from(FX_DTYPE_I64, bad, 1)), FX_STATUS_ARGUMENT,
+                "label 2 is not in 0 … 1: the last class is the blank");
+    check_error(fx_ctc_loss(X, fx_ones(1)), FX_STATUS_ARGUMENT, "expects labels as integers");
+    check_error(fx_ctc_loss(fx_ones(3), fx_from(FX_DTYPE_I64, bad, 1)), FX_STATUS_SHAPE,
+                "expects scores of classes×times");
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 static void test_element_types(void **state)
 {
     (void)state;
@@ -326,6 +465,9 @@ int main(void)
         cmocka_unit_test(test_logitcrossentropy),
         cmocka_unit_test(test_extreme_logits),
         cmocka_unit_test(test_smoothing),
+        cmocka_unit_test(test_overlaps),
+        cmocka_unit_test(test_weights_of_classes),
+        cmocka_unit_test(test_ctc),
         cmocka_unit_test(test_element_types),
         cmocka_unit_test(test_errors),
     };

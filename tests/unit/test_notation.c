@@ -594,7 +594,8 @@ static void losses(void **state)
                         "loss, column 1: there is no loss mes; there are mse, mae, msle, "
                         "huber_loss, crossentropy, logitcrossentropy, binarycrossentropy, "
                         "logitbinarycrossentropy, kldivergence, poisson_loss, hinge_loss, "
-                        "squared_hinge_loss");
+                        "squared_hinge_loss, focal_loss, binary_focal_loss, "
+                        "siamese_contrastive_loss, dice_coeff_loss, tversky_loss, ctc_loss");
     assert_true(fx_is_error(fx_call_loss(none, NULL, NULL)));
     fx_parse_loss("mse(");
     assert_string_equal(fx_error_take().message, "loss, column 4: expected the end, got (");

@@ -503,6 +503,12 @@ static void observe_loss(const void *args, char *text)
         fxi_poisson_loss,
         fxi_hinge_loss,
         fxi_squared_hinge_loss,
+        fxi_focal_loss,
+        fxi_binary_focal_loss,
+        fxi_siamese_contrastive_loss,
+        fxi_dice_coeff_loss,
+        fxi_tversky_loss,
+        fxi_ctc_loss,
     };
     for (int i = 0; i < COUNT(all); i++)
         add_object(text, all[i](args));
