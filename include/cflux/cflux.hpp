@@ -517,6 +517,7 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 #undef fx_layernorm
 #undef fx_dropout
 #undef fx_call_loss
+#undef fx_init
 #undef fx_mse
 #undef fx_mae
 #undef fx_msle
@@ -747,6 +748,15 @@ inline fx_recurrent_layer *fx_recurrence(const fx_recurrence_args &a)
 inline fx_recurrent_layer *fx_recurrence(void *cell)
 {
     return fx_recurrence(fx_recurrence_args().with_cell(cell));
+}
+
+inline fx_array *fx_init(const fx_init_args &a)
+{
+    return fxi_init(fxi_sized<fx_init_args>(a));
+}
+inline fx_array *fx_init(fx_init_fn init, fx_dims sizes)
+{
+    return fx_init(fx_init_args().with_init(init).with_sizes(sizes));
 }
 
 #define FXI_CXX_LOSS(name)                                                                         \

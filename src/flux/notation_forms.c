@@ -482,6 +482,8 @@ static bool take_init(fxi_reader *r, fx_init_fn *out)
         {"truncated_normal", fx_truncated_normal},
         {"rand32", fx_rand_init},
         {"randn32", fx_randn_init},
+        {"orthogonal", fx_orthogonal},
+        {"identity_init", fx_identity_init},
         {"zeros32", fx_zeros_init},
         {"ones32", fx_ones_init},
     };

@@ -140,12 +140,124 @@ static void test_plain_and_seeded(void **state)
     assert_int_not_equal(fx_error_take().status, FX_OK);
 }
 
+/* ---- options --------------------------------------------------------------------------------- */
+
+static void test_gains_and_bounds(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(12);
+    const fx_dims sizes = FX_DIMS(ROWS, COLUMNS);
+    const double sigma = sqrt(2.0 / (ROWS + COLUMNS));
+    check_read("gain", fx_init(fx_glorot_normal, sizes, .gain = 3), sample, N);
+    check_moments("glorot_normal, gain", 3 * sigma, beyond, 3 * sigma);
+    check_read("gain", fx_init(fx_kaiming_normal, sizes, .gain = 1), sample, N);
+    check_moments("kaiming_normal, gain", sqrt(1.0 / COLUMNS), beyond, 0);
+    check_read("tail", fx_init(fx_truncated_normal, sizes, .lo = -8, .hi = 8), sample, N);
+    check_moments("a normal distribution that is hardly cut", 1, 8, 3.5);
+    check_read("part",
+               fx_init(fx_truncated_normal, sizes, .mean = 10, .std = 2, .lo = 10, .hi = 11),
+               sample, N);
+    double mean = 0;
+    for (int i = 0; i < N; i++) {
+        assert_true(sample[i] >= 10 && sample[i] <= 11);
+        mean += sample[i] / N;
+    }
+    /* the mean of a normal distribution between 0 and ½σ is (φ(0) − φ(½))/(Φ(½) − ½)·σ = 0.4917 */
+    const double phi0 = 0.3989422804014327, phi1 = phi0 * exp(-0.125),
+                 part = 0.5 * erf(0.5 / sqrt(2));
+    check_value("mean of a part", 0, mean, 10 + 2 * (phi0 - phi1) / part, 0, 0.01);
+    check_error(fx_init(fx_truncated_normal, sizes, .std = -1), FX_STATUS_ARGUMENT,
+                "needs std > 0");
+    check_error(fx_init(fx_truncated_normal, sizes, .gain = 2), FX_STATUS_ARGUMENT,
+                "truncated_normal has no option gain");
+    check_error(fx_init(fx_zeros_init, sizes, .std = 2), FX_STATUS_ARGUMENT,
+                "zeros_init has no option std");
+    check_error(fx_init(NULL, sizes), FX_STATUS_ARGUMENT, "the initialiser is NULL");
+}
+
+/* The products of the columns, or of the rows of a wide matrix, are those of gain·identity. */
+static void check_orthogonal(const fx_dims sizes, double gain)
+{
+    FX_SCOPE;
+    fx_array *q = fx_cast(fx_init(fx_orthogonal, sizes, .gain = gain), FX_DTYPE_F64);
+    const int64_t columns = sizes.v[sizes.n - 1], rows = fx_length(q) / columns;
+    q = fx_reshape(q, rows, columns);
+    q = rows < columns ? fx_transpose(q) : q;
+    const int64_t n = rows < columns ? rows : columns;
+    fx_array *p = fx_matmul(fx_transpose(q), q);
+    for (int64_t i = 0; i < n * n; i++)
+        check_value("orthogonal", i, fx_at(p, i), i % (n + 1) ? 0 : gain * gain, 0, 1e-6);
+}
+
+static void test_structured(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    check_orthogonal(FX_DIMS(7, 4), 1);
+    check_orthogonal(FX_DIMS(4, 7), 1.5);
+    check_orthogonal(FX_DIMS(3, 3, 2, 5), 1);
+    fx_array *sparse = fx_init(fx_sparse_init, FX_DIMS(10, 6), .sparsity = 0.25, .std = 2);
+    for (int64_t j = 0; j < 6; j++) {
+        int zeros = 0;
+        for (int64_t i = 0; i < 10; i++)
+            zeros += fx_at(sparse, 10 * j + i) == 0;
+        assert_int_equal(zeros, 3); /* ⌈0.25·10⌉ */
+    }
+    check_error(fx_init(fx_sparse_init, FX_DIMS(3), .sparsity = 0.5), FX_STATUS_SHAPE,
+                "Only 2-dimensional outputs are supported");
+    check_error(fx_sparse_init(2, (const int64_t[]){3, 3}), FX_STATUS_ARGUMENT, "needs a sparsity");
+    fx_array *eye = fx_init(fx_identity_init, FX_DIMS(2, 3), .gain = 4);
+    CHECK(eye, (2, 3), 0, 4, 0, 0, 4, 0, 0);
+    CHECK(fx_init(fx_identity_init, FX_DIMS(2, 3), .shift = FX_DIMS(0, 1)), (2, 3), 0, 0, 0, 1, 0,
+          0, 1);
+    CHECK(fx_identity_init(1, (const int64_t[]){2}), (2), 0, 0, 0);
+    CHECK(fx_identity_init(3, (const int64_t[]){3, 1, 2}), (3, 1, 2), 0, 0, 1, 0, 0, 0, 0);
+    /* as the weight of a layer it returns its input */
+    fx_array *x = fx_rand(3, 2);
+    fx_array *y = fx_call(fx_dense(3, 3, .init = fx_identity_init), x);
+    CHECK(fx_maximum(fx_abs(fx_sub(x, y))), (), 0, 0);
+    fx_array *image = fx_rand(5, 5, 2, 1);
+    y = fx_call(fx_conv(FX_DIMS(3, 3), 2, 2, .pad = FX_SAME, .init = fx_identity_init), image);
+    CHECK(fx_maximum(fx_abs(fx_sub(image, y))), (), 0, 0);
+}
+
+static void test_seeds_and_fans(void **state)
+{
+    (void)state;
+    static const fx_init_fn all[] = {fx_glorot_uniform, fx_lecun_normal, fx_orthogonal,
+                                     fx_randn_init};
+    for (int i = 0; i < COUNT(all); i++) {
+        FX_SCOPE;
+        double a[12], b[12], c[12];
+        fx_seed(3);
+        const uint64_t next = fx_rand_u64();
+        fx_seed(3);
+        check_read("seed", fx_init(all[i], FX_DIMS(4, 3), .seed = 5), a, 12);
+        assert_true(fx_rand_u64() == next); /* the thread's stream goes on as if nothing happened */
+        fx_seed(4);
+        check_read("seed", fx_init(all[i], FX_DIMS(4, 3), .seed = 5), b, 12);
+        check_read("seed", fx_init(all[i], FX_DIMS(4, 3), .seed = 6), c, 12);
+        assert_memory_equal(a, b, sizeof a);
+        assert_true(memcmp(a, c, sizeof a) != 0);
+    }
+    double in, out;
+    fx_nfan(2, (const int64_t[]){4, 6}, &in, &out);
+    assert_true(in == 6 && out == 4);
+    fx_nfan(4, (const int64_t[]){3, 5, 4, 6}, &in, &out);
+    assert_true(in == 60 && out == 90);
+    fx_nfan(1, (const int64_t[]){7}, &in, &out);
+    assert_true(in == 1 && out == 7);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_uniform),          cmocka_unit_test(test_normal),
         cmocka_unit_test(test_truncated),        cmocka_unit_test(test_truncated_quantiles),
-        cmocka_unit_test(test_plain_and_seeded),
+        cmocka_unit_test(test_plain_and_seeded), cmocka_unit_test(test_gains_and_bounds),
+        cmocka_unit_test(test_structured),       cmocka_unit_test(test_seeds_and_fans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -404,7 +404,7 @@ static void errors_have_a_place(void **state)
         {"Dense(1 => 1; init=relu)",
          "model, column 20: there is no initialiser relu; there are glorot_uniform, "
          "glorot_normal, kaiming_uniform, kaiming_normal, lecun_normal, truncated_normal, "
-         "rand32, randn32, zeros32, ones32"},
+         "rand32, randn32, orthogonal, identity_init, zeros32, ones32"},
         {"Chain(reluu)", "model, column 7: there is no function reluu; there are " FUNCTION_LIST},
         {"Chain(Other.relu)",
          "model, column 7: there is no function Other; there are " FUNCTION_LIST},

@@ -516,6 +516,29 @@ static void observe_loss(const void *args, char *text)
 
 /* ---- training -------------------------------------------------------------------------------- */
 
+static fx_array *count_up(int ndims, const int64_t *sizes)
+{
+    return fxi_full(FX_DTYPE_F32, 1, ndims, sizes);
+}
+static void prepare_init(void *args)
+{
+    fx_init_args *a = args;
+    a->init = count_up;
+    a->sizes = FX_DIMS(2);
+}
+/* Options that the initialiser does not have are refused, so each shows with several. */
+static void observe_init(const void *args, char *text)
+{
+    static const fx_init_fn all[] = {fx_glorot_normal, fx_truncated_normal, fx_sparse_init,
+                                     fx_identity_init};
+    fx_seed(1);
+    add_object(text, fxi_init(args));
+    for (int i = 0; i < COUNT(all); i++) {
+        memcpy((char *)(uintptr_t)args + offsetof(fx_init_args, init), &all[i], sizeof all[i]);
+        add_object(text, fxi_init(args));
+    }
+}
+
 #define OBSERVE_RULE(name, make)                                                                   \
     static void observe_##name(const void *args, char *text)                                       \
     {                                                                                              \
@@ -837,6 +860,7 @@ static void observe_device(const void *args, char *text)
     F(fold, fx_fold_args, FXI_FOLD_ARGS, 3, prepare_fold, NULL)                                    \
     F(grid_sample, fx_grid_sample_args, FXI_GRID_SAMPLE_ARGS, 2, prepare_grid_sample, NULL)        \
     F(loss, fx_loss_args, FXI_LOSS_ARGS, 2, prepare_loss, NULL)                                    \
+    F(init, fx_init_args, FXI_INIT_ARGS, 2, prepare_init, NULL)                                    \
     F(descent, fx_descent_args, FXI_DESCENT_ARGS, 0, NULL, NULL)                                   \
     F(momentum, fx_momentum_args, FXI_MOMENTUM_ARGS, 0, NULL, NULL)                                \
     F(nesterov, fx_nesterov_args, FXI_NESTEROV_ARGS, 0, NULL, NULL)                                \

@@ -1,0 +1,61 @@
+/* cflux/init.h: initialisers with options, and those beyond the list of nn.h. Names, defaults and
+ * formulas are those of Flux 0.16.
+ *
+ * An initialiser is a function of sizes, for the option .init of layers. fx_init calls one with
+ * options:
+ *
+ *     fx_dense(4, 8, .init = fx_orthogonal);
+ *     fx_dense(4, 8, .weight_array = fx_init(fx_orthogonal, FX_DIMS(8, 4), .gain = 1.4));
+ */
+#ifndef CFLUX_INIT_H
+#define CFLUX_INIT_H
+
+#include <cflux/layer.h>
+
+FXI_BEGIN_C
+
+/* Value of options of fx_init: the initialiser's own default. */
+#define FX_OWN_DEFAULT __builtin_nan("")
+/* Options of fx_init. An option that the initialiser does not have is FX_STATUS_ARGUMENT. */
+/* clang-format off */
+#define FXI_INIT_ARGS(F)                                                                           \
+    F(fx_init_fn, init, FXI_NULL)            /* the initialiser */                                 \
+    F(fx_dims, sizes, FXI_DIMS_NONE)         /* of the result */                                   \
+    F(double, gain, FX_OWN_DEFAULT)          /* factor; 1, of fx_kaiming_uniform and               \
+                                                fx_kaiming_normal √2 */                            \
+    F(double, mean, FX_OWN_DEFAULT)          /* of fx_truncated_normal: 0 */                       \
+    F(double, std, FX_OWN_DEFAULT)           /* of fx_truncated_normal: 1; of fx_sparse_init: 0.01 \
+                                                */                                                 \
+    F(double, lo, FX_OWN_DEFAULT)            /* least value of fx_truncated_normal: −2 */          \
+    F(double, hi, FX_OWN_DEFAULT)            /* largest value of fx_truncated_normal: 2 */         \
+    F(double, sparsity, FX_OWN_DEFAULT)      /* of fx_sparse_init: part of each column that is 0;  \
+                                                no default */                                      \
+    F(fx_dims, shift, FXI_DIMS_NONE)         /* of fx_identity_init: places by which the result is \
+                                                rotated along each axis; default: 0 */             \
+    F(int64_t, seed, -1)                     /* −1: the thread's random stream (fx_seed);          \
+                                                otherwise the numbers depend on the seed alone */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_init_args, FXI_INIT_ARGS);
+/* fx_init(fx_truncated_normal, FX_DIMS(3, 4), .std = 0.02): the initialiser with these options, or
+ * any other function of sizes with a .seed. The scope owns the result. */
+FX_API fx_array *fxi_init(const fx_init_args *a);
+#define fx_init(...)                                                                               \
+    FXI_CALL(fxi_init(FXI_OPTIONS(fx_init_args, FXI_INIT_ARGS(FXI_DEFAULT).init = __VA_ARGS__)))
+
+/* Fans: (1, n) for a vector of n, (in, out) for an out×in weight, Πk times each for a kernel
+ * k…×in×out. Flux.nfan. */
+FX_API void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out_out);
+
+/* gain·Q, with orthonormal columns (or rows, if there are fewer), for a matrix of all sizes but the
+ * final one × the final one: the Q of a QR decomposition of normal numbers whose R has a positive
+ * diagonal. Computed by the call on the host, in rows·columns² steps. Saxe and others, 2014. */
+FX_API fx_array *fx_orthogonal(int ndims, const int64_t *sizes);
+/* A matrix of normal numbers, σ = std, of which ⌈sparsity·rows⌉ at random places of each column are
+ * 0. FX_STATUS_SHAPE for other than two axes. Needs fx_init with .sparsity. Martens, 2010. */
+FX_API fx_array *fx_sparse_init(int ndims, const int64_t *sizes);
+/* gain at the diagonal of a matrix, or at the centre of a kernel k…×in×out where in = out, so that
+ * a layer begins as the identity; a vector is 0. */
+FX_API fx_array *fx_identity_init(int ndims, const int64_t *sizes);
+
+FXI_END_C
+#endif
