@@ -35,6 +35,7 @@
 #define FXI_MAX_F32(a, b)     ((vf)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define FXI_MIN_F64(a, b)     ((vd)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
 #define FXI_MAX_F64(a, b)     ((vd)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+/* A masked load or store does not touch memory where the mask is 0. */
 typedef __mmask16 gemm_part_f32;
 typedef __mmask8 gemm_part_f64;
 #define FXI_PART_F32(n)             ((__mmask16)((1u << (n)) - 1))

@@ -90,6 +90,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                              const bool columns)                                                   \
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
+        /* The part of the last vector of rows that exists. */                                     \
         const gemm_part_##S rest = FXI_PART_##NAME(part ? t->m - (VN - 1) * L : L);                \
         const T *a = t->a, *b[FXI_GEMM_NR];                                                        \
         const int64_t acs = t->acs, brs = t->brs;                                                  \
@@ -163,6 +164,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                 for (int q = 0; q < H_N; q++)                                                      \
                     d[r + q * width] = s[r * stride + q];                                          \
         }                                                                                          \
+        /* The last terms do not fill a square. */                                                 \
         for (; p < depth; p++, s++, d += width)                                                    \
             for (int r = 0; r < count; r++)                                                        \
                 d[r] = s[r * stride];                                                              \
@@ -178,6 +180,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
         /* The panel runs across the memory order, so squares are transposed in registers. */      \
         if (depth_stride == 1 && stride != 1)                                                      \
             pack_across_##S(d, width, s, stride, count, depth);                                    \
+        /* Elements far apart, or too few rows for whole vectors. */                               \
         else if (stride != 1 || count < width)                                                     \
             for (int64_t p = 0; p < depth; p++)                                                    \
                 for (int r = 0; r < count; r++)                                                    \

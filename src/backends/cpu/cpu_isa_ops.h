@@ -349,6 +349,8 @@ FXI_POWERS(f64, double)
 FXI_REM_LOOP(f32, float, f, 0x1p28, trunc(t), x - q * y) /* a product of 28 and 24 bits */
 FXI_REM_LOOP(f64, double, , 0x1p53, trunc(t), FXI_FMA1_F64(-q, y, x))
 #else
+/* Only Float32, whose products are exact in double; a conversion to integers truncates, because
+ * SSE2 has no rounding instruction. */
 FXI_REM_LOOP(f32, float, f, 0x1p28, (double)(int32_t)(t < 0x1p28 ? t : 0), x - q * y)
 #endif
 

@@ -43,6 +43,7 @@
         stride == 1   ? pool_take_##S(x, n, 1, d)                                                  \
         : stride == 2 ? pool_take_##S(x, n, 2, d)                                                  \
                       : pool_take_##S(x, n, stride, d);                                            \
+        /* Indices first, because the second loop overwrites the maxima that both compare with. */ \
         for (int64_t i = 0; i < n; i += FXI_POOL_SLACK) {                                          \
             FXI_POOL_LOOP                                                                          \
             for (int l = 0; at && l < FXI_POOL_SLACK; l++)                                         \
@@ -68,6 +69,7 @@
         : stride == 2 ? pool_run_##S(x, n, 2, sum)                                                 \
                       : pool_run_##S(x, n, stride, sum);                                           \
     }                                                                                              \
+    /* One tap of different windows is different elements, so no element gets two shares here. */  \
     static inline void pool_give_##S(T *restrict x, int64_t n, int64_t stride,                     \
                                      const T *restrict share)                                      \
     {                                                                                              \

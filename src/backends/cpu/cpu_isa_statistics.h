@@ -64,6 +64,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
                 s[j] += v;                                                                         \
                 q[j] += v * v;                                                                     \
             }                                                                                      \
+        /* The rest of the row, or all of a row that is not contiguous. */                         \
         for (int j = 0; i < n; i++, j = (j + 1) % FXI_ADD_LANES) {                                 \
             const double v = (double)x[i * stride] - p;                                            \
             s[j] += v;                                                                             \
@@ -84,6 +85,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         const T *x = xv;                                                                           \
         const deviations d = deviations_at(acc, n);                                                \
         int64_t k = 0;                                                                             \
+        /* The first row gives a pivot for each column. */                                         \
         for (int64_t i = 0; *d.terms == 0 && rows > 0 && i < n; i++)                               \
             d.pivot[i] = pivot_of((double)x[i * stride]);                                          \
         for (; stride == 1 && k + 4 <= rows; k += 4, x += 4 * pitch) {                             \

@@ -202,8 +202,8 @@ static const fxi_simd *find_simd(const char *name)
     return NULL;
 }
 
-static const fxi_simd
-    *chosen_simd; /* atomic; NULL until the first use, and then every thread finds the same table */
+/* Atomic; NULL until the first use. Then every thread finds the same table. */
+static const fxi_simd *chosen_simd;
 
 bool fxi_cpu_simd_choose(const char *name)
 {
@@ -263,6 +263,8 @@ static void narrow(const float *src, int64_t n, int dtype, uint16_t *dst)
     }
 }
 
+/* Is the step channels last? Steps of other classes have their axes in memory order instead
+ * (layout.c in src/plan), so their strides are enough. */
 static bool lies_last(const fx_step *s)
 {
     return s->cls == FX_CLASS_CONV   ? fx_step_conv(s)->channels_last

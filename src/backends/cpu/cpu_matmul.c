@@ -70,12 +70,14 @@ static void run_range(const batch *p, int64_t from, int64_t to, void *memory)
 {
     const size_t size = fxi_cpu_size(p->dtype);
     fxi_walk a = p->a, b = p->b;
+    /* A thread's range may begin anywhere in the batch. */
     fxi_walk_seek(&a, from);
     fxi_walk_seek(&b, from);
     for (int64_t k = from; k < to; k++) {
         fxi_gemm g = p->g;
         g.a = fxi_at(g.a, a.offset, size);
         g.b = fxi_at(g.b, b.offset, size);
+        /* The output is dense, so its products follow each other. */
         g.c = fxi_at_out(g.c, k * g.m * g.n, size);
         if (integer_gemm[p->dtype])
             integer_gemm[p->dtype](&g);

@@ -71,11 +71,13 @@ static void random_part(void *user, int64_t part)
 
 static fx_status run_random(const fx_step *step, void *out, fx_run *run)
 {
-    static const double NANOSECONDS = 4; /* for each element */
+    /* For each element. Computing the words takes far longer than storing the numbers. */
+    static const double NANOSECONDS = 4;
     const int64_t n = fx_tensor_length(&step->out);
     const int dtype = step->out.dtype;
     if (dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64 && !fxi_cpu_is_half(dtype))
         return fxi_cpu_no_dtype(step, dtype);
+    /* The step has only the number of its stream; seed and counter belong to the run. */
     randoms r = {.stream = run->streams[fx_step_generator(step)->stream],
                  .n = n,
                  .dtype = dtype,
@@ -102,6 +104,7 @@ static void encode(int64_t v, int dtype, void *out)
         [FX_DTYPE_I64] = {.i64 = v},
         [FX_DTYPE_U8] = {.u8 = (uint8_t)v},
         [FX_DTYPE_BOOL] = {.u8 = v != 0},
+        /* From Float64 to 16 bits in one rounding (cpu_convert.h). */
         [FX_DTYPE_F16] = {.u16 = fxi_f32_to_f16(fxi_f64_to_odd((double)v))},
         [FX_DTYPE_BF16] = {.u16 = fxi_f32_to_bf16(fxi_f64_to_odd((double)v))},
     };
@@ -118,6 +121,7 @@ static fx_status run_iota(const fx_step *step, void *out)
     const size_t row = inner * (size_t)t->shape[axis];
     const size_t total = (size_t)fx_tensor_length(t) * size;
     char *p = out;
+    /* If another axis is empty, nothing may be written. */
     for (int64_t v = 0; v < t->shape[axis] && total > 0; v++) {
         char *start = p;
         encode(v, t->dtype, p);

@@ -6,7 +6,8 @@
  * are walked ("columns"). So memory is read in order either way. Threads share the results; where
  * results are few and have many terms each, threads share the terms too: in pieces, whose
  * accumulators are merged in order. The division depends on shapes and strides only, and so do the
- * bits of the result. Float32 accumulates in Float64. An empty reduction gives the neutral element.
+ * bits of the result. Float32 sums and products accumulate in Float64. An empty reduction gives the
+ * neutral element.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"
@@ -79,6 +80,8 @@ static void reduce_part(void *user, int64_t part)
     /* Without pieces the accumulators are on the stack, so a reduction allocates nothing. */
     _Alignas(64) char own[COLUMNS * ACCUMULATOR];
     const reduction *r = user;
+    /* The pieces of an item have neighbouring numbers, so a thread's range of parts covers
+     * neighbouring memory. */
     const int64_t piece = part % r->pieces;
     int64_t item, last;
     fxi_cpu_range(r->items, r->parts, part / r->pieces, &item, &last);
@@ -133,6 +136,7 @@ static void divide(reduction *r)
                  terms = (double)(r->outer * r->terms),
                  cost = fxi_cpu_cost((double)r->size * results * terms, 0);
     r->parts = fxi_cpu_parts(r->items, cost);
+    /* About 2·FEW pieces in all at most, because one thread merges them. */
     r->pieces = r->items < FEW ? least(fxi_cpu_parts(longest, cost / (double)r->items),
                                        (2 * FEW + r->items - 1) / r->items)
                                : 1;
@@ -156,6 +160,7 @@ static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
     /* An empty reduction visits no position and keeps the neutral element. */
     r->outer = all ? fxi_walk_length(&r->reduced) : 0;
+    /* Only the last tile along an axis can have fewer than COLUMNS results. */
     r->tiles = (r->width + COLUMNS - 1) / COLUMNS;
     r->items = r->tiles * fxi_walk_length(&r->kept);
     divide(r);
@@ -215,6 +220,7 @@ static void take_rows(void *user, const void *const *shown, int64_t at, int n)
     for (int64_t done = 0, m; done < n; done += m, at += m) {
         const int64_t left = t->inner - at % t->inner;
         m = left < n - done ? left : n - done;
+        /* The outer reduced axes lead to the same results again, hence the remainder. */
         t->op->row(x + done * (int64_t)t->size, m, 1,
                    t->acc + at / t->inner % t->kept * (int64_t)t->op->size);
     }
@@ -258,11 +264,14 @@ static fx_status reduce_program(const fx_step *step, const void *const *in, void
         return fxi_cpu_no_dtype(step, step->out.dtype);
     if (results == 0)
         return FX_OK;
+    /* All accumulators at once: if outer axes are reduced, every result gets terms until the end.
+     */
     t.acc = fxi_aligned(64, (size_t)results * t.op->size);
     if (!t.acc)
         return fxi_cpu_no_memory(step);
     split_space(&r->space, r->mask, &t.inner, &t.kept);
     t.op->init(t.acc, results);
+    /* Without inner reduced axes, neighbouring elements are terms of different results. */
     const bool columns = t.inner == 1 && t.kept > 1;
     const fxi_program_args args = {.in = in,
                                    .to = fx_tensor_length(&r->space),
@@ -311,6 +320,7 @@ fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, 
     }
 SCAN(scan_f32, float, double)
 SCAN(scan_f64, double, double)
+/* In the unsigned type, overflow wraps instead of being undefined. */
 SCAN(scan_i32, int32_t, uint32_t)
 SCAN(scan_i64, int64_t, uint64_t)
 SCAN(scan_u8, uint8_t, uint8_t)
@@ -342,6 +352,7 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
     const fx_tensor *t = &step->out;
     const int axis = fx_step_scan(step)->axis;
     const int64_t length = fx_tensor_length(t);
+    /* Bool has no scan. 16-bit floats are converted around this kernel (cpu_kernels.c). */
     if (t->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, t->dtype);
     /* A dense copy first: the sums then run in place, whatever strides the input has. */
@@ -355,9 +366,8 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
                .size = fxi_cpu_size(t->dtype),
                .reverse = fx_step_scan(step)->reverse};
     s.count = length / (s.inner * s.n);
-    s.parts =
-        fxi_cpu_parts(s.count, (double)length); /* about a nanosecond for each element, because
-                                                   every sum waits for the previous one */
+    /* About a nanosecond for each element, because every sum waits for the previous one. */
+    s.parts = fxi_cpu_parts(s.count, (double)length);
     fxi_cpu_parallel(s.parts, scan_part, &s);
     return FX_OK;
 }

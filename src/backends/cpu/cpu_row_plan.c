@@ -63,6 +63,7 @@ static bool half(int dtype)
     return fxi_cpu_is_half(dtype);
 }
 
+/* 16-bit values are Float32 in registers. */
 static size_t register_size(int dtype)
 {
     return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
@@ -73,6 +74,7 @@ static size_t register_size(int dtype)
 /* Returns a free location of scratch of the same use and size, or a new one. */
 static int16_t take_sized(builder *m, scratch_use kind, size_t size)
 {
+    /* The first locations are the operands and outputs. */
     int k = m->step->nin + m->p->nout;
     while (k < m->p->nplaces && (m->busy[k] || m->use[k] != kind || m->size[k] != size))
         k++;
@@ -217,6 +219,7 @@ static void place_operand(builder *m, int k)
     widen(m, t->dtype);
     if (is_scalar(t)) {
         m->regs[k].row = true;
+        /* A 16-bit number is loaded, because it must be converted. */
         const fx_tensor one = {.dtype = t->dtype};
         m->regs[k].one = half(t->dtype) ? load_operand(m, k, &one, FXI_ROW_ONE) : (int16_t)k;
         return;
@@ -285,7 +288,8 @@ static int16_t elements_of(builder *m, int r)
     return a->spread;
 }
 
-/* The location of the current row's value, as a single number. */
+/* The location of the current row's value, as a single number. Its address advances from row to row
+ * (`ones`). */
 static int16_t one_of(builder *m, int r)
 {
     reg_location *a = &m->regs[r];
@@ -365,6 +369,7 @@ static void add_reduction(builder *m, int k)
     to->values = out >= 0 ? (int16_t)out : take(m, SCRATCH_ROWS);
     if (join_reduction(m, reducer, from, to->values))
         return;
+    /* Each reduction has accumulators of its own, because they hold sums from tile to tile. */
     fxi_row_call *c = add_call(m, NULL, take(m, SCRATCH_SUMS), from);
     c->reducer = reducer;
     c->src[1] = to->values;
@@ -388,6 +393,7 @@ static void give_back(builder *m, int k, size_t size, bool same)
     }
 }
 
+/* A store in the form of a loop, so that it is a call like all others; attr is the element size. */
 static void stream_tile(void *d, const void *const *s, int n, int64_t size)
 {
     fxi_cpu_simd()->stream(d, s[0], (size_t)n * (size_t)size);
