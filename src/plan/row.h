@@ -27,9 +27,9 @@ typedef enum fxi_row_kind {
 } fxi_row_kind;
 
 typedef struct fxi_rows {
-    int32_t
-        *order;   /* the nodes in the order of computation; members of a row step are neighbours */
-    int32_t *row; /* per node: the number of its row step, or −1 */
+    /* The nodes in the order of computation; members of a row step are neighbours. */
+    int32_t *order;
+    int32_t *row;   /* per node: the number of its row step, or −1 */
     uint8_t *level; /* per member: the pass in which it is computed; a value of the row is computed
                        before that pass */
     uint8_t *kind;  /* per member: fxi_row_kind */

@@ -30,8 +30,8 @@ static void say_copy(fxi_gpu_builder *b, const copy *q, const char *text, const 
     fxi_gpu_set_number(b, "from", q->px);
     fxi_gpu_set_number(b, "to", q->py);
     fxi_gpu_set_number(b, "tile", q->tile);
-    fxi_gpu_set_number(b, "pitch",
-                       q->tile + 1); /* one more than the tile: columns then use different banks */
+    /* One more than the tile, so that the elements of a column are in different banks. */
+    fxi_gpu_set_number(b, "pitch", q->tile + 1);
     fxi_gpu_set_number(b, "rows", FXI_GPU_GROUP / q->tile);
     text = fxi_gpu_say_until(b, text, "walk");
     fxi_gpu_walk_say(b, w, first, index, "o", NULL);
