@@ -84,13 +84,14 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
 
 /* S: suffix; T and V: number and vector; H: vector of 16 bytes; NAME: F32 or F64. VN, N, part and
  * columns are constants at every call, so each combination becomes a loop without branches. A
- * column of B that does not exist is read from the last one, and its sum is not stored. */
+ * column of B that does not exist is read from the last one, and its sum is not stored. `rest`
+ * masks the rows that do not exist. A panel is packed in squares where its terms are neighbours in
+ * memory; rows and terms that do not fill a square are copied one by one. */
 #define FXI_GEMM(S, NAME, T, V, H)                                                                 \
     FXI_INLINE void tile_##S(const fxi_gemm_tile *t, const int VN, const int N, const bool part,   \
                              const bool columns)                                                   \
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
-        /* The part of the last vector of rows that exists. */                                     \
         const gemm_part_##S rest = FXI_PART_##NAME(part ? t->m - (VN - 1) * L : L);                \
         const T *a = t->a, *b[FXI_GEMM_NR];                                                        \
         const int64_t acs = t->acs, brs = t->brs;                                                  \
@@ -164,7 +165,6 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                 for (int q = 0; q < H_N; q++)                                                      \
                     d[r + q * width] = s[r * stride + q];                                          \
         }                                                                                          \
-        /* The last terms do not fill a square. */                                                 \
         for (; p < depth; p++, s++, d += width)                                                    \
             for (int r = 0; r < count; r++)                                                        \
                 d[r] = s[r * stride];                                                              \
@@ -180,7 +180,6 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
         /* The panel runs across the memory order, so squares are transposed in registers. */      \
         if (depth_stride == 1 && stride != 1)                                                      \
             pack_across_##S(d, width, s, stride, count, depth);                                    \
-        /* Elements far apart, or too few rows for whole vectors. */                               \
         else if (stride != 1 || count < width)                                                     \
             for (int64_t p = 0; p < depth; p++)                                                    \
                 for (int r = 0; r < count; r++)                                                    \

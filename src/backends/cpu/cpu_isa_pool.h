@@ -19,7 +19,8 @@
 #endif
 
 /* The elements are gathered first and filled up with values that beat nothing, so that no loop has
- * a remainder. */
+ * a remainder. Indices are set before the maxima, because both loops compare with the old maxima.
+ */
 #define FX_POOL_MAX(S, T, LOW)                                                                     \
     static void pool_low_##S(int64_t n, void *top)                                                 \
     {                                                                                              \
@@ -43,7 +44,6 @@
         stride == 1   ? pool_take_##S(x, n, 1, d)                                                  \
         : stride == 2 ? pool_take_##S(x, n, 2, d)                                                  \
                       : pool_take_##S(x, n, stride, d);                                            \
-        /* Indices first, because the second loop overwrites the maxima that both compare with. */ \
         for (int64_t i = 0; i < n; i += FXI_POOL_SLACK) {                                          \
             FXI_POOL_LOOP                                                                          \
             for (int l = 0; at && l < FXI_POOL_SLACK; l++)                                         \
@@ -54,7 +54,8 @@
         }                                                                                          \
     }
 
-/* The sum and its gradient. Strides 1 and 2 are constants in calls of their own, as above. */
+/* The sum and its gradient. Strides 1 and 2 are constants in calls of their own, as above. One tap
+ * of different windows is different elements, so no element gets two shares in one call. */
 #define FXI_POOL_SUM(S, T)                                                                         \
     static inline void pool_run_##S(const T *x, int64_t n, int64_t stride, double *restrict sum)   \
     {                                                                                              \
@@ -69,7 +70,6 @@
         : stride == 2 ? pool_run_##S(x, n, 2, sum)                                                 \
                       : pool_run_##S(x, n, stride, sum);                                           \
     }                                                                                              \
-    /* One tap of different windows is different elements, so no element gets two shares here. */  \
     static inline void pool_give_##S(T *restrict x, int64_t n, int64_t stride,                     \
                                      const T *restrict share)                                      \
     {                                                                                              \

@@ -46,6 +46,8 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         ((double *)out)[i] = d.sum[i] + *d.terms * d.pivot[i];
 }
 
+/* A contiguous row is read in whole lanes; the second loop takes the rest, or all of another row.
+ * With columns, the first row gives a pivot for each. */
 #define FXI_DEVIATIONS(NAME, T)                                                                    \
     static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
     {                                                                                              \
@@ -64,7 +66,6 @@ static void rdev_total(const void *acc, int64_t n, void *out)
                 s[j] += v;                                                                         \
                 q[j] += v * v;                                                                     \
             }                                                                                      \
-        /* The rest of the row, or all of a row that is not contiguous. */                         \
         for (int j = 0; i < n; i++, j = (j + 1) % FXI_ADD_LANES) {                                 \
             const double v = (double)x[i * stride] - p;                                            \
             s[j] += v;                                                                             \
@@ -85,7 +86,6 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         const T *x = xv;                                                                           \
         const deviations d = deviations_at(acc, n);                                                \
         int64_t k = 0;                                                                             \
-        /* The first row gives a pivot for each column. */                                         \
         for (int64_t i = 0; *d.terms == 0 && rows > 0 && i < n; i++)                               \
             d.pivot[i] = pivot_of((double)x[i * stride]);                                          \
         for (; stride == 1 && k + 4 <= rows; k += 4, x += 4 * pitch) {                             \

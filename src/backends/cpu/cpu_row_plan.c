@@ -255,6 +255,7 @@ static int16_t splat_of(builder *m, int r)
     return a->spread;
 }
 
+/* Is it one number for all rows? A value of the row can have a location in `one` too (one_of). */
 static bool is_one(const reg_location *a)
 {
     return a->values == NOWHERE && a->one != NOWHERE;
