@@ -23,8 +23,8 @@ FXI_BEGIN_C
  * layer constructors are passed on. */
 FX_API void *fx_parse_model(const char *text);
 /* fx_parse_model for inputs of the given sizes: a size `_` of a layer becomes the size of its input
- * along the axis of channels, which is the axis before the last, or the first axis for layers
- * without a kernel (Dense, Embedding, LayerNorm, …):
+ * along the axis before the last for convolutions, BatchNorm, InstanceNorm and GroupNorm, and along
+ * the first axis for all other layers:
  *
  *     fx_autosize("Chain(Conv((3, 3), _ => 5), Flux.flatten, Dense(_ => 10))",
  *                 FX_DIMS(9, 9, 1, 32))

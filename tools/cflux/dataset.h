@@ -47,7 +47,8 @@ typedef struct data_request {
      "COLUMN|FILE",                                                                                \
      "The target: a column of a CSV file by name or by number from 1 (default: the last), an "     \
      "entry of an npz file (default: y), or a separate file for an npy or IDX file; may be given " \
-     "several times: once per data file, in the same order, then for the validation files",        \
+     "several times: once per data file, in the same order (cflux train: then once per "           \
+     "validation file)",                                                                           \
      0,                                                                                            \
      0},                                                                                           \
         {"shape",     0,                                                                           \
