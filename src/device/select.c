@@ -181,8 +181,8 @@ static bool is_cpu(const fxi_registered *r)
     return r->count > 0 && r->devices[0] == fx_cpu_device();
 }
 
-/* The first working backend that is faster than the CPU backend. The last in the order is the CPU
- * itself, so there always is one. */
+/* The first working backend whose device does not compute on the host's CPU. If there is none, the
+ * last in the order, which is the CPU itself. */
 static const fxi_registered *first_that_pays(void)
 {
     const fxi_registered *r = NULL;

@@ -5,9 +5,10 @@
  * depth: if longjmp left the block of a scope, the next outer scope that closes also closes this
  * one.
  *
- * When a training step (or a test outside a training step) closes, the promises made in it are due
- * (layer state, fx_set), and the history of objects that survive is cut: an evaluated value that
- * outlives its training step is a constant.
+ * Promises (layer state, fx_set) are due when a training step closes, or a scope that is not in
+ * training mode. All other scopes, and those of the library, hand their promises to the parent.
+ * When a training step (or a test outside a training step) closes, the history of objects that
+ * survive is cut: an evaluated value that outlives its training step is a constant.
  */
 #include "context.h"
 #include "counters.h"
