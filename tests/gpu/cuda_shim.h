@@ -1,4 +1,4 @@
-/* cuda_shim.h: declares for clang what NVRTC has built in and the toolkit's headers define. */
+/* cuda_shim.h: names that are built into NVRTC; clang would get them from the toolkit's headers. */
 #define __global__             __attribute__((global))
 #define __device__             __attribute__((device))
 #define __shared__             __attribute__((shared))

@@ -1,7 +1,7 @@
 /* gpu_host.c: see gpu_host.h.
  *
- * A kernel without barriers is a function that is called for every work-item. A kernel with
- * barriers runs on one stack for each work-item of the group: at a barrier the next work-item
+ * A kernel without barriers is a function that is called for every work-item. In a kernel with
+ * barriers, each work-item of the group has a stack of its own: at a barrier the next work-item
  * continues. The order of the work-items changes after every barrier, so that a kernel which is
  * right only in one order fails. Undefined behaviour in a kernel ends the test with a trap.
  */

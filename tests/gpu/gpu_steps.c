@@ -544,7 +544,7 @@ static void softmax(visit *v, int dtype, int row_axes, int64_t n, layout how)
     const uint32_t mask = (1u << row_axes) - 1;
     c.step.nin = 3;
     c.in[0] = laid(dtype, space->ndim, space->shape, how);
-    c.in[1] = laid(dtype, space->ndim, space->shape, DENSE); /* one row for all rows */
+    c.in[1] = laid(dtype, space->ndim, space->shape, DENSE); /* the weights */
     for (int d = row_axes; d < space->ndim; d++)
         c.in[1].stride[d] = 0;
     c.in[2] = reduced(dtype, space->ndim, space->shape, mask);
