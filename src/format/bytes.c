@@ -140,7 +140,8 @@ static fx_status check_room(const char *op, const char *path, int64_t bytes, int
 {
     enum { SMALL = 64 << 20, MIB_SHIFT = 20 };
     if (all >> MIB_SHIFT == (all - bytes) >> MIB_SHIFT)
-        return FX_OK; /* for a small array the query would take longer than the unpacking */
+        return FX_OK; /* asked once for each MiB: a query takes longer than unpacking a small array
+                       */
     const fx_memory m = fx_memory_status(NULL);
     if (m.limit > 0 && all > m.limit - m.live)
         return fx_fail(FX_STATUS_MEMORY, op,

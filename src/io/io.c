@@ -146,8 +146,8 @@ static fx_status no_format(fxi_bytes *file)
         first, known);
 }
 
-/* The format of a file; NULL if it is unknown. b->status is not FX_OK if the file cannot be read in
- * any format. An empty file gets the format of its extension, but still cannot be read. */
+/* The format of a file; NULL if it is unknown. file->status is not FX_OK if the file cannot be read
+ * in any format. An empty file gets the format of its extension, but still cannot be read. */
 static const fxi_format *format_of(fxi_bytes *file)
 {
     const fxi_format *content = by_content(file), *by_name = by_extension(file->path);

@@ -132,8 +132,8 @@ static void record(fx_device *device, const fx_plan *plan, void *const *values, 
         if (w->refused)
             drop(device, w);
     }
-    host->error_take(); /* errors of recording are dropped, because the plan then runs step by step
-                         */
+    /* Errors of recording are dropped, because the plan then runs step by step. */
+    host->error_take();
     host->error_put(&earlier);
 }
 
