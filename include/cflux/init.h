@@ -16,13 +16,14 @@ FXI_BEGIN_C
 
 /* Value of options of fx_init: the initialiser's own default. */
 #define FX_OWN_DEFAULT __builtin_nan("")
-/* Options of fx_init. An option that the initialiser does not have is FX_STATUS_ARGUMENT. */
+/* Options of fx_init, with the default that each initialiser has. An option that the initialiser
+ * does not have is FX_STATUS_ARGUMENT. */
 /* clang-format off */
 #define FXI_INIT_ARGS(F)                                                                           \
     F(fx_init_fn, init, FXI_NULL)            /* the initialiser */                                 \
     F(fx_dims, sizes, FXI_DIMS_NONE)         /* of the result */                                   \
-    F(double, gain, FX_OWN_DEFAULT)          /* factor; 1, of fx_kaiming_uniform and               \
-                                                fx_kaiming_normal √2 */                            \
+    F(double, gain, FX_OWN_DEFAULT)          /* factor: 1; of fx_kaiming_uniform and               \
+                                                fx_kaiming_normal: √2 */                           \
     F(double, mean, FX_OWN_DEFAULT)          /* of fx_truncated_normal: 0 */                       \
     F(double, std, FX_OWN_DEFAULT)           /* of fx_truncated_normal: 1; of fx_sparse_init: 0.01 \
                                                 */                                                 \
@@ -46,9 +47,10 @@ FX_API fx_array *fxi_init(const fx_init_args *a);
  * k…×in×out. Flux.nfan. */
 FX_API void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out_out);
 
-/* gain·Q, with orthonormal columns (or rows, if there are fewer), for a matrix of all sizes but the
- * final one × the final one: the Q of a QR decomposition of normal numbers whose R has a positive
- * diagonal. Computed by the call on the host, in rows·columns² steps. Saxe and others, 2014. */
+/* gain·Q with orthonormal columns, or orthonormal rows if there are fewer rows. The rows are all
+ * axes but the final one, the columns the final axis. Q is from the QR decomposition of a matrix of
+ * normal numbers, with a positive diagonal of R. Computed by the call on the host, in rows·columns²
+ * steps. Saxe and others, 2014. */
 FX_API fx_array *fx_orthogonal(int ndims, const int64_t *sizes);
 /* A matrix of normal numbers, σ = std, of which ⌈sparsity·rows⌉ at random places of each column are
  * 0. FX_STATUS_SHAPE for other than two axes. Needs fx_init with .sparsity. Martens, 2010. */

@@ -165,7 +165,8 @@ FX_API fx_status fx_automode(void *model);
 /* Options of losses: fx_mse(ŷ, y, .sum = true). ŷ and y must have the same shape (FX_STATUS_SHAPE:
  * "loss function expects size(ŷ) = (3, 4) to match size(y) = (4,)"). Integer and Bool targets are
  * converted to ŷ's type. FX_STATUS_ARGUMENT for NULL, for both .sum and .none, for an .eps, .margin
- * or .smoothing out of range, and for .weights of another length or of a loss that has no classes.
+ * or .smoothing out of range, and for .weights of another length or with a loss that does not use
+ * them.
  */
 /* clang-format off */
 #define FXI_LOSS_ARGS(F)                                                                           \
@@ -178,12 +179,12 @@ FX_API fx_status fx_automode(void *model);
     F(double, delta, 1)              /* δ of fx_huber_loss */                                      \
     F(double, smoothing, 0)          /* label smoothing α in [0, 1), cross-entropies only */       \
     F(double, gamma, 2)              /* γ of fx_focal_loss and fx_binary_focal_loss */             \
-    F(double, smooth, 1)             /* added above and below by fx_dice_coeff_loss */             \
+    F(double, smooth, 1)             /* s of fx_dice_coeff_loss */                                 \
     F(double, beta, 0.7)             /* β of fx_tversky_loss */                                    \
     F(double, margin, 1)             /* m ≥ 0 of fx_siamese_contrastive_loss */                    \
     F(fx_array *, weights, FXI_NULL) /* one factor for each class: multiplies the terms of that    \
                                         class in crossentropy, logitcrossentropy and focal_loss;   \
-                                        the mean stays that over all observations */
+                                        the mean is over all observations */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_loss_args, FXI_LOSS_ARGS);
 /* The formulas are per element, with e = ŷ − y; Σ is over .dims (default: axis 0, the classes). The
@@ -210,16 +211,16 @@ FX_API fx_array *fxi_binary_focal_loss(const fx_loss_args *a);
 FX_API fx_array *fxi_siamese_contrastive_loss(const fx_loss_args *a);
 /* Two losses of the whole arrays, 0-d: 1 − (2·Σ y·ŷ + s) / (Σ y² + Σ ŷ² + s), and 1 − (Σ y·ŷ + 1) /
  * (Σ y·ŷ + (1−β)·(1−y)·ŷ + β·y·(1−ŷ) + 1). A larger β weighs false negatives more, as Flux's
- * documentation says; the code of Flux 0.16 exchanges β and 1−β: pass .beta = 0.3 for its numbers.
+ * documentation says; the code of Flux 0.16 exchanges β and 1−β: pass 1−β to get its result.
  */
 FX_API fx_array *fxi_dice_coeff_loss(const fx_loss_args *a);
 FX_API fx_array *fxi_tversky_loss(const fx_loss_args *a);
 /* Connectionist temporal classification. ŷ: raw scores, classes×times or classes×times×batch; the
  * last class is the blank. y: labels from 0 as integers, a vector or length×batch; a negative label
- * ends a shorter sequence. One value for each sequence; Inf if it cannot have been written in that
- * time. The labels are read (evaluated) by the call. NNlib.ctc_loss. */
+ * ends a shorter sequence. One value for each sequence; Inf if there are too few time steps for
+ * the labels. The labels are read (evaluated) by the call. NNlib.ctc_loss. */
 FX_API fx_array *fxi_ctc_loss(const fx_loss_args *a);
-/* y·(1−α) + α/n for the n classes along .dims, α/2 if `dims` has no axis (two classes); 0 < α < 1.
+/* y·(1−α) + α/n for the n classes along `dims`, α/2 if `dims` has no axis (two classes); 0 < α < 1.
  * Integer and Bool targets become Float32. Flux.label_smoothing. */
 FX_API fx_array *fx_label_smoothing(fx_array *y, double alpha, fx_axes dims);
 
