@@ -167,8 +167,8 @@ static fx_status copy_direct(fxi_buffer *to, fx_device *from_device, const void 
     if (status != FX_OK)
         return status;
     status = follow(from_device, to->device);
-    if (status != FX_OK && backend->sync) /* without the second mark the source may free the bytes,
-                                             so the copy must end first */
+    /* Without the second mark the source may free the bytes, so the copy must end first. */
+    if (status != FX_OK && backend->sync)
         backend->sync(to->device);
     return status;
 }

@@ -1,5 +1,4 @@
-/* reads.h: reads arrays and moves them between devices, for other folders. Internal.
- */
+/* reads.h: reads arrays and moves them between devices, for other folders. Internal. */
 #ifndef CFLUX_READS_H
 #define CFLUX_READS_H
 

@@ -34,8 +34,8 @@ typedef struct moves {
 static const moves device_moves = {to_device, to_device_alone, object_to_device};
 
 /* A single pending array moves when it is evaluated, as part of its graph. Models and batches move
- * now: outside a training step the result may live long, and its history would keep the memory on
- * the previous device alive. */
+ * now. Outside a training step they move without their history, which would keep the memory on the
+ * previous device alive for as long as they live. */
 static void *moved(const moves *m, fx_device *device, void *object)
 {
     const bool alone = !fx_is_array(object) && !fx_training();

@@ -50,8 +50,7 @@ int64_t fxi_gpu_reach(int nd, const int64_t *shape, const int64_t *stride)
 
 bool fxi_gpu_layout_wide(const fxi_gpu_layout *l)
 {
-    /* 32-bit indices are faster on GPUs; 64-bit ones are used only where an offset needs them.
-     */
+    /* 32-bit indices are faster on GPUs; 64-bit ones are used only where an offset needs them. */
     bool wide = fxi_gpu_wide(fxi_gpu_walk_length(l));
     for (int p = 0; p < l->npatterns; p++)
         wide |= fxi_gpu_wide(fxi_gpu_reach(l->nd, l->shape, l->stride[p]));

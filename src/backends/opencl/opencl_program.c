@@ -79,8 +79,7 @@ void *fxi_opencl_load(fxi_gpu_device *device, const void *bytes, size_t size)
     cl_int error, of_binary;
     cl_program made =
         fxi_cl.CreateProgramWithBinary(d->context, 1, &d->id, &size, &binary, &of_binary, &error);
-    /* If the driver does not accept the binary, the program is compiled from its source.
-     */
+    /* If the driver does not accept the binary, the program is compiled from its source. */
     if (made && build(d, made) == CL_SUCCESS)
         return made;
     if (made)
