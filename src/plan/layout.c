@@ -243,8 +243,8 @@ static void set_channels_last(const fxi_builder *b, fx_step *s, const fxi_node *
 }
 
 /* Does the step of node id run channels last? The backend decides for a convolution, from a step
- * that describes it. Pooling follows its last input, x, also in the gradient of a maximum: a copy
- * costs more than one pooling step gains. */
+ * that describes it. Pooling follows its last input, which is x if the step reads x: a copy costs
+ * more than one pooling step gains. */
 static bool wanted(const fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];

@@ -9,8 +9,8 @@
 /* Writes the samples of an end event as elements of the open array. Images become bytes from 0 to
  * 255 in base64, {"width", "height", "channels", "pixels"}; large ones are shrunk. Others become
  * {"input": the first numbers, "length"}. Each sample has "target" and "guess". With `classes`,
- * these are names, and "right" and "chance" (the probability of the guess) are added. False if out
- * of memory. */
+ * these are names, and "right" is added, and "chance" (the probability of the guess) or "score".
+ * False if out of memory. */
 bool fxi_report_samples(fx_json *j, const fxi_json *end, const fxi_json *classes);
 
 #endif
