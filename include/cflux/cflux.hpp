@@ -510,6 +510,7 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 #undef fx_scale
 #undef fx_bilinear
 #undef fx_embedding
+#undef fx_weightnorm
 #undef fx_outputsize
 #undef fx_activations
 #undef fx_embeddingbag
@@ -624,6 +625,14 @@ inline fx_dims fx_outputsize(const fx_outputsize_args &a)
 inline fx_dims fx_outputsize(void *model, fx_dims size)
 {
     return fx_outputsize(fx_outputsize_args().with_model(model).with_size(size));
+}
+inline fx_weightnorm_layer *fx_weightnorm(const fx_weightnorm_args &a)
+{
+    return fxi_weightnorm(fxi_sized<fx_weightnorm_args>(a));
+}
+inline fx_weightnorm_layer *fx_weightnorm(void *layer)
+{
+    return fx_weightnorm(fx_weightnorm_args().with_layer(layer));
 }
 inline fx_embedding_layer *fx_embedding(const fx_embedding_args &a)
 {

@@ -176,6 +176,33 @@ FX_API fx_embeddingbag_layer *fxi_embeddingbag(const fx_embeddingbag_args *a);
     FXI_CALL(fxi_embeddingbag(                                                                     \
         FXI_OPTIONS(fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
+/* ---- WeightNorm ------------------------------------------------------------------------------ */
+/* Calls `layer` with its array `which`, v, replaced by g·v/√(Σv² + ε): the sum is along `dims`, ε
+ * is the machine epsilon of v's type. v and g are trained. A new layer has g = √(Σv²) + ε. An array
+ * of zeros, which has no direction, is FX_STATUS_ARGUMENT if it is evaluated. Flux.WeightNorm;
+ * Salimans, Kingma, 2016. */
+typedef struct fx_weightnorm_layer {
+    fx_object base;
+    void *layer;
+    fx_array *g;
+    const char *which; /* name of a field of the layer; static storage */
+    fx_dims dims;
+} fx_weightnorm_layer;
+/* clang-format off */
+#define FXI_WEIGHTNORM_ARGS(F)                                                                     \
+    F(void *, layer, FXI_NULL)         /* a layer with an array of that name */                    \
+    F(const char *, which, "weight")   /* name of the array: of the member, or in Flux */          \
+    F(fx_axes, dims, FXI_AXES_ALL)     /* axes of the sum; default: the last axis of v */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_weightnorm_args, FXI_WEIGHTNORM_ARGS);
+FX_API fx_weightnorm_layer *fxi_weightnorm(const fx_weightnorm_args *a);
+#define fx_weightnorm(...)                                                                         \
+    FXI_CALL(fxi_weightnorm(                                                                       \
+        FXI_OPTIONS(fx_weightnorm_args, FXI_WEIGHTNORM_ARGS(FXI_DEFAULT).layer = __VA_ARGS__)))
+/* A copy of a model in which every WeightNorm is replaced by its layer with the array that it
+ * computes now; other arrays are shared. Flux.remove_weight_norms. */
+FX_API void *fx_remove_weight_norms(void *model);
+
 /* ---- parts of models ------------------------------------------------------------------------- */
 
 /* A chain of layers `from` to `to` − 1 of `chain`, with their names; the layers are not copied.

@@ -40,6 +40,7 @@ typedef enum fx_option_kind {
     FX_OPTION_LAYERS,     /* a member that is an fx_list of layers */
     FX_OPTION_LAYER,      /* void *: a layer or function that is called with an array */
     FX_OPTION_CONNECTION, /* void *: a layer or function that is called with several objects */
+    FX_OPTION_SYMBOL,     /* const char *: the name of a field, :weight */
     FX_OPTION_SCALE, /* Flux's files only: a Flux.Scale made of the members scale, bias and act */
     FX_OPTION_RNG,   /* Flux's files only: the random number generator, or another value that is not
                         stored */
@@ -194,12 +195,11 @@ typedef struct fx_no_options {
  *   #define ROWS(M, O, F) …
  * which lists the rows in the order of positional arguments and of printing:
  *   M(member, kind, …)  a member of T. Kinds: CHILD, BUFFER (a child that is not trained), LIST,
- *                       SHARED (a function), NUMBER, INTEGER, FLAG, DIMS. The rest sets members of
- *                       fx_layer_row by name; FX_FROM(option, kind) links an option.
- *   O(option, kind, …)  an option without a member. FX_PRESENT(child) names the child that
- *                       depends on it.
- *   F(name, kind, …)    a field of Flux's struct only: SCALE, RNG.
- * fxi_type_ID() returns the type; fx_new(ID, …) and FX_MAKE(ID, …) use it. */
+ *                       SHARED (a function), NUMBER, INTEGER, FLAG, DIMS, STRING. The rest sets
+ * members of fx_layer_row by name; FX_FROM(option, kind) links an option. O(option, kind, …)  an
+ * option without a member. FX_PRESENT(child) names the child that depends on it. F(name, kind, …)
+ * a field of Flux's struct only: SCALE, RNG. fxi_type_ID() returns the type; fx_new(ID, …) and
+ * FX_MAKE(ID, …) use it. */
 #define FX_LAYER_TYPE(id, T, options, LIST, ROWS, type_members, ...)                               \
     static inline const fx_type *fxi_type_##id(void)                                               \
     {                                                                                              \
@@ -253,6 +253,7 @@ typedef struct fx_no_options {
 #define FXI_ROW_NUMBER             FX_FIELD_NUMBER, false
 #define FXI_ROW_INTEGER            FX_FIELD_INTEGER, false
 #define FXI_ROW_FLAG               FX_FIELD_FLAG, false
+#define FXI_ROW_STRING             FX_FIELD_STRING, false
 #define FXI_ROW_DIMS               FX_FIELD_DIMS, false
 
 FXI_END_C

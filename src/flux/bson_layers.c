@@ -189,6 +189,14 @@ static bool take_member(fields *f, int i, const fx_layer_row *row)
     }
 }
 
+/* The text lives as long as the file is open; constructors copy it or point elsewhere. */
+static bool take_symbol(fields *f, int i, void *to)
+{
+    const char *text = fxi_bson_key_text(f->j, f->v[i]);
+    memcpy(to, &text, sizeof text);
+    return text != NULL;
+}
+
 /* Reads an index from 1 or nothing. */
 static bool take_index(fields *f, int i, void *to)
 {
@@ -243,6 +251,8 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     case FX_OPTION_SIZE:
     case FX_OPTION_INTEGER:
         return fxi_julia_integer(f->j, f->v[i], to);
+    case FX_OPTION_SYMBOL:
+        return take_symbol(f, i, to);
     case FX_OPTION_INDEX:
         return take_index(f, i, to);
     case FX_OPTION_REAL:

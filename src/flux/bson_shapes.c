@@ -180,6 +180,8 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
     case FX_OPTION_FUNCTION:
         item = plain(d, row);
         return item.object ? item : object(FX_IDENTITY);
+    case FX_OPTION_SYMBOL:
+        return (fxi_item){.kind = FXI_ITEM_SYMBOL, .object = *(const char *const *)member(d, row)};
     case FX_OPTION_INDEX:
         return index_of(*(const int64_t *)member(d, row));
     case FX_OPTION_ACTIVE:
@@ -251,7 +253,16 @@ static fxi_param param_of(const described *d, const fx_flux_form *form, const fx
     return i < 0 ? type_of(i) : number(((const fx_dims *)s->items[i].object)->n + more);
 }
 
-/* An array that the struct has no field for is an error, not a loss. */
+/* True if a form of the layer, which an older version wrote, has the field. */
+static bool was_a_field(const fx_layer *layer, fxi_word name)
+{
+    for (const fx_flux_form *f = layer->forms; f->fields; f++)
+        if (fxi_word_position(f->fields, name) >= 0)
+            return true;
+    return false;
+}
+
+/* An array for which only structs of older versions have a field is an error, not a loss. */
 static void note_lost(described *d, const fx_flux_form *form)
 {
     for (int i = 0; i < d->layer->nrows; i++) {
@@ -260,7 +271,8 @@ static void note_lost(described *d, const fx_flux_form *form)
         fxi_word w;
         const bool child = row->member && fxi_next_word(&at, &w) &&
                            (row->kind == FX_OPTION_VECTOR || row->kind == FX_OPTION_ARRAY);
-        if (child && *fxi_child_slot(row, d->self) && fxi_word_position(form->fields, w) < 0)
+        if (child && *fxi_child_slot(row, d->self) && fxi_word_position(form->fields, w) < 0 &&
+            was_a_field(d->layer, w))
             d->lost = "it has an initial state, which Flux's struct has no field for since 0.15; "
                       "pass it to the call instead";
     }

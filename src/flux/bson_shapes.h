@@ -16,6 +16,7 @@ typedef enum fxi_item_kind {
     FXI_ITEM_INT,
     FXI_ITEM_FLOAT32,
     FXI_ITEM_FLOAT64,
+    FXI_ITEM_SYMBOL, /* `object` is its text */
     FXI_ITEM_DIMS,   /* a tuple of integers */
     FXI_ITEM_LIST,   /* the layers of a chain: a tuple of objects, or a named tuple */
     FXI_ITEM_SINGLE, /* the only value of a singleton type: Base.Colon, Random.TaskLocalRNG, … */

@@ -529,6 +529,8 @@ static void put_value(writer *w, const char *key, fxi_item item, int depth)
         fxi_put_bool(&w->base, key, item.integer != 0);
     else if (item.kind == FXI_ITEM_INT)
         fxi_put_int(&w->base, key, item.integer);
+    else if (item.kind == FXI_ITEM_SYMBOL)
+        fxi_put_symbol(&w->base, key, item.object);
     else if (item.kind == FXI_ITEM_DIMS)
         put_dims(w, key, &item);
     else if (item.kind == FXI_ITEM_SINGLE)
@@ -559,6 +561,8 @@ static void put_type(writer *w, const char *key, fxi_item item, int depth)
         put_reference(w, key, tie);
     else if (item.kind == FXI_ITEM_BOOL || item.kind == FXI_ITEM_INT)
         fxi_put_core_type(&w->base, key, item.kind == FXI_ITEM_BOOL ? "Bool" : "Int64");
+    else if (item.kind == FXI_ITEM_SYMBOL)
+        fxi_put_core_type(&w->base, key, "Symbol");
     else if (item.kind == FXI_ITEM_DIMS)
         put_dims_type(w, key, item.object);
     else if (item.kind == FXI_ITEM_SINGLE)

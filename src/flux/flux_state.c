@@ -8,6 +8,7 @@
 #include "bson_objects.h"
 #include "bson_shapes.h"
 #include "c_text.h"
+#include "file_node.h"
 #include "identity_map.h"
 
 #include <cflux/io.h>
@@ -129,6 +130,8 @@ static void *state_of(made *m, const fxi_item *item, int depth)
         return fxi_full(FX_DTYPE_F32, item->number, 0, NULL);
     case FXI_ITEM_FLOAT64:
         return fxi_full(FX_DTYPE_F64, item->number, 0, NULL);
+    case FXI_ITEM_SYMBOL:
+        return fxi_file_text(item->object, strlen(item->object));
     case FXI_ITEM_DIMS:
         return state_of_dims(item);
     case FXI_ITEM_LIST:

@@ -209,6 +209,7 @@ static const char *expected(const fx_layer_row *p, bool keyword)
         [FX_OPTION_WORD] = "a symbol",
         [FX_OPTION_LAYER] = "a layer",
         [FX_OPTION_CONNECTION] = "a connection",
+        [FX_OPTION_SYMBOL] = "the name of a field such as :weight",
     };
     return p->place && !keyword ? p->place : texts[p->kind];
 }
@@ -391,6 +392,18 @@ static bool take_two_pair(fxi_reader *r, call *c, fx_dims *in)
     return take_integer(r, c, out);
 }
 
+/* :weight */
+static bool take_field_name(fxi_reader *r, call *c, const char **out)
+{
+    fxi_span name;
+    if (!fxi_reader_take(r, ':') || !fxi_reader_name(r, &name) ||
+        name.to - name.from >= (ptrdiff_t)sizeof r->symbol)
+        return mismatch(r, c);
+    snprintf(r->symbol, sizeof r->symbol, "%.*s", (int)(name.to - name.from), name.from);
+    *out = r->symbol;
+    return true;
+}
+
 /* A layer is called with the input of the layer around it, a connection with others. */
 static bool take_callable(fxi_reader *r, const call *c, void **out)
 {
@@ -526,6 +539,8 @@ static bool take_value(fxi_reader *r, call *c)
     case FX_OPTION_SIZE:
     case FX_OPTION_INTEGER:
         return take_integer(r, c, at);
+    case FX_OPTION_SYMBOL:
+        return take_field_name(r, c, at);
     case FX_OPTION_INDEX:
         return take_index(r, c, at);
     case FX_OPTION_REAL:

@@ -17,6 +17,7 @@ typedef struct fxi_reader {
     bool record_before; /* an error was recorded before the reading began; it must stay */
     int depth, layers;
     int64_t parameters;
+    char symbol[FXI_NAME_SHOWN]; /* the latest symbol, which a constructor copies */
     void *input; /* of the layer that is read, for sizes that are left open; NULL: unknown */
 } fxi_reader;
 

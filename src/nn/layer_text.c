@@ -143,6 +143,9 @@ static void put_value(fx_text *text, const fx_layer_row *row, const void *value)
     case FX_OPTION_FUNCTION:
         fx_text_add(text, "%s", (*(fx_function *const *)value)->name);
         return;
+    case FX_OPTION_SYMBOL:
+        fx_text_add(text, ":%s", *(const char *const *)value);
+        return;
     case FX_OPTION_BIAS:
         fx_text_add(text, *(const int *)value ? "true" : "false");
         return;
@@ -179,6 +182,8 @@ static bool is_default(const fx_layer_row *row, const void *value, const void *u
         return memcmp(value, usual, sizeof(int64_t)) == 0;
     case FX_OPTION_AXES:
         return ((const fx_axes *)value)->bits == ((const fx_axes *)usual)->bits;
+    case FX_OPTION_SYMBOL:
+        return false;
     case FX_OPTION_BIAS:
         return !*(const int *)value == !*(const int *)usual;
     case FX_OPTION_FLAG:

@@ -312,6 +312,7 @@ void objects()
     CHECK(holds(fx_call(fx_scale(FX_DIMS(2)), two), {1, 3}));
     CHECK(fx_outputsize(FX_RELU, FX_DIMS(2, 3)).v[1] == 3);
     CHECK(fx_count(fx_activations(fx_chain(FX_RELU, FX_TANH), two)) == 2);
+    CHECK(shaped(fx_weightnorm(fx_dense(2, 3))->g, {3, 1}));
     CHECK(shaped(fx_embedding(5, 2)->weight, {2, 5}));
     CHECK(fx_embeddingbag(5, 2)->reduction == FX_MEAN);
     CHECK(shaped(fx_call(fx_bilinear(FX_DIMS(2), 4), two), {4}));

@@ -219,6 +219,14 @@ static void observe_outputsize(const void *args, char *text)
     const fx_dims d = fxi_outputsize(args);
     add(text, "%d %d %d; %s\n", (int)d.n, (int)d.v[0], (int)d.v[2], fx_error_take().message);
 }
+static void prepare_weightnorm(void *args)
+{
+    ((fx_weightnorm_args *)args)->layer = fx_dense(2, 3);
+}
+static void observe_weightnorm(const void *args, char *text)
+{
+    add_object(text, fxi_weightnorm(args));
+}
 static void prepare_embedding(void *args)
 {
     ((fx_embedding_args *)args)->in = 3;
@@ -835,6 +843,7 @@ static void observe_device(const void *args, char *text)
     F(skipconnection, fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS, 2, prepare_skipconnection,  \
       NULL)                                                                                        \
     F(outputsize, fx_outputsize_args, FXI_OUTPUTSIZE_ARGS, 2, prepare_outputsize, NULL)            \
+    F(weightnorm, fx_weightnorm_args, FXI_WEIGHTNORM_ARGS, 1, prepare_weightnorm, NULL)            \
     F(embedding, fx_embedding_args, FXI_EMBEDDING_ARGS, 2, prepare_embedding, NULL)                \
     F(embeddingbag, fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS, 2, prepare_embeddingbag, NULL)    \
     F(scale, fx_scale_args, FXI_SCALE_ARGS, 1, prepare_scale, NULL)                                \

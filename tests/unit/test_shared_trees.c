@@ -607,6 +607,8 @@ static void row_model_parts(const tree *t)
     void *l = fx_new(Layer, .inside = t->root);
     CHECK(fx_outputsize(l, FX_DIMS(2, 3)).n >= -1);
     fx_error_take();
+    CHECK(fx_is_error(fx_weightnorm(l)) && fx_error_take().status == FX_STATUS_ARGUMENT);
+    CHECK(fx_remove_weight_norms(t->root) == (void *)t->root);
     CHECK(fx_count(fx_modules(t->root)) >= t->depth);
     CHECK(fx_count(fx_activations(fx_chain(FX_RELU, FX_TANH), fx_ones(2))) == 2);
 }
@@ -751,7 +753,10 @@ static const struct {
     {"fxi_rnn fxi_lstm fxi_gru fxi_gruv3 fxi_recurrence fx_initialstates fx_rnn_args fx_lstm_args "
      "fx_recurrence_args",
      row_recurrent},
-    {"fxi_outputsize fx_outputsize_args fx_modules fxi_activations", row_model_parts},
+    {"fxi_outputsize fx_outputsize_args fx_modules fxi_activations fxi_weightnorm "
+     "fx_weightnorm_args "
+     "fx_remove_weight_norms",
+     row_model_parts},
     {"fx_setup", row_setup},
     {"fxi_setup_with", row_setup_with},
     {"fxi_update fx_update_args", row_update},
