@@ -1,5 +1,5 @@
-/* onehotbatch.c: makes one-hot rows from labels and checks that every label is a class. The check
- * reads the values, so it evaluates pending labels.
+/* onehotbatch.c: makes one-hot columns from labels and checks that every label is a class. The
+ * check reads the values, so it evaluates pending labels.
  */
 #include "composites.h"
 #include "memory.h"

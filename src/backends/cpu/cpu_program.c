@@ -340,8 +340,8 @@ static void place_result(builder *m, int k, int r)
     const int o = output_of(m, r);
     give_back(m, k, size, true);
     if (o >= 0 && !half(to->dtype)) {
-        to->vector = (int16_t)(MAX_PLACES - 1 -
-                               o); /* the final number is known when the tiles are counted */
+        /* The final number is known when the tiles are counted. */
+        to->vector = (int16_t)(MAX_PLACES - 1 - o);
     } else {
         to->slot = take_slots(m, 1);
         to->vector = (int16_t)slot_place(m, to->slot);
