@@ -43,6 +43,13 @@ FX_API fx_array *fxi_random_shift(const fx_augment_args *a);
  * FX_STATUS_DTYPE if x is not floating-point. */
 FX_API fx_array *fxi_random_noise(const fx_augment_args *a);
 
+/* x rotated by `theta` radians about the centre of its first two axes, with two spatial axes. With
+ * y and x the distances of element (i, j) from the centre along axes 0 and 1, the result has there
+ * the value of the image at (cos θ·y − sin θ·x, sin θ·y + cos θ·x): linear between its neighbours,
+ * or that of the nearest. Outside of the image there are zeros. It is not random, and acts in every
+ * mode. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate. */
+FX_API fx_array *fx_imrotate(fx_array *x, double theta, bool nearest);
+
 #define FXI_AUGMENT(f, ...)                                                                        \
     FXI_CALL((f)(FXI_OPTIONS(fx_augment_args, FXI_AUGMENT_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
 #define fx_random_flip(...)  FXI_AUGMENT(fxi_random_flip, __VA_ARGS__)

@@ -206,6 +206,10 @@ FX_API fx_array *fx_softshrink_lambda(fx_array *x, double lambda); /* softshrink
 FX_API fx_array *fx_trelu(fx_array *x);                            /* x > 1 ? x : 0 */
 FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);        /* x > θ ? x : 0 */
 
+/* a·σ(b), where a is the first and b the second half of x along an axis of even size. Dauphin et
+ * al., 2017; NNlib.glu. */
+FX_API fx_array *fx_glu(fx_array *x, int axis);
+
 /* ---- reductions ------------------------------------------------------------------------------ */
 /* How a reduction, or fx_scatter, combines numbers into one. */
 typedef enum fx_reduce {

@@ -9,7 +9,10 @@
 #include "random.h"
 
 #include <cflux/augment.h>
+#include <cflux/resample.h>
 #include <math.h>
+
+#include "memory.h"
 
 static fx_status check_images(const char *op, const fx_array *x)
 {
@@ -198,4 +201,42 @@ fx_array *fxi_random_shift(const fx_augment_args *a)
 fx_array *fxi_random_noise(const fx_augment_args *a)
 {
     return augment("random_noise", a, check_noise, noise);
+}
+
+/* ---- rotation -------------------------------------------------------------------------------- */
+
+/* The positions to read for every element of a w×h image, 2×w×h, from −1 to 1. */
+static void fill_grid(int64_t w, int64_t h, double theta, double *out)
+{
+    const double s = sin(theta), c = cos(theta), my = (double)(w - 1) / 2, mx = (double)(h - 1) / 2;
+    for (int64_t j = 0; j < h; j++)
+        for (int64_t i = 0; i < w; i++, out += 2) {
+            const double y = (double)i - my, x = (double)j - mx;
+            out[0] = my > 0 ? (c * y - s * x) / my : 0;
+            out[1] = mx > 0 ? (s * y + c * x) / mx : 0;
+        }
+}
+
+fx_array *fx_imrotate(fx_array *x, double theta, bool nearest)
+{
+    fx_status status = check_images("imrotate", x);
+    if (status == FX_OK && fx_ndims(x) != 4)
+        status = fx_fail(FX_STATUS_SHAPE, "imrotate",
+                         "the images have %d axes, expected two spatial axes, channels, batch",
+                         fx_ndims(x));
+    if (status == FX_OK && !isfinite(theta))
+        status = fx_fail(FX_STATUS_ARGUMENT, "imrotate", "the angle is %g", theta);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    const int64_t w = fx_size(x, 0), h = fx_size(x, 1);
+    double *v = fxi_calloc((size_t)(w * h) + 1, 2 * sizeof *v);
+    if (!v)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, "imrotate", "out of memory"));
+    FXI_SCOPE;
+    fill_grid(w, h, theta, v);
+    fx_array *grid = fx_cast(fx_from(FX_DTYPE_F64, v, 2, w, h, 1), fx_eltype(x));
+    fxi_free(v);
+    grid = fx_eval(grid) == FX_OK ? fx_array_to(fx_array_device(x), grid) : grid;
+    grid = fx_expand(grid, 2, w, h, fx_size(x, 3));
+    return fx_keep(fx_grid_sample(x, grid, .nearest = nearest));
 }

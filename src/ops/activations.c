@@ -101,6 +101,24 @@ fx_array *fx_softshrink(fx_array *x)
     return fx_softshrink_lambda(x, 0.5);
 }
 
+fx_array *fx_glu(fx_array *x, int axis)
+{
+    if (!x || fx_is_error(x))
+        return fxi_pass_error("glu", x);
+    const int64_t n = axis >= 0 && axis < fx_ndims(x) ? fx_size(x, axis) : -1;
+    if (n < 0)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "glu",
+                                      "there is no axis %d: the array has %d axes", axis,
+                                      fx_ndims(x)));
+    if (n % 2)
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, "glu",
+                                      "axis %d has %lld elements, expected an even number", axis,
+                                      (long long)n));
+    FXI_SCOPE;
+    fx_array *gate = fx_sigmoid(fx_slice(x, axis, n / 2, n));
+    return fx_keep(fx_mul(fx_slice(x, axis, 0, n / 2), gate));
+}
+
 fx_array *fx_softsign(fx_array *x)
 {
     FXI_SCOPE;

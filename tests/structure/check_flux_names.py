@@ -86,7 +86,7 @@ NOT_YET = {
         ""
         "",
     "NNlib":
-        "dot_product_attention dot_product_attention_scores make_causal_mask imrotate ∇imrotate glu ",
+        "dot_product_attention dot_product_attention_scores make_causal_mask ",
     "ParameterSchedulers":
         "Step Exp Poly Inv Constant Triangle TriangleDecay2 TriangleExp Sin SinDecay2 SinExp CosAnneal "
         "OneCycle Sequence Loop Interpolator Shifted ComposedSchedule AbstractSchedule Stateful next! reset! "

@@ -335,9 +335,32 @@ static void errors_and_empty_arrays_pass(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+static void glu_splits_an_axis(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_from(FX_DTYPE_F64, ((const double[]){1, 2, 3, 0, -1, 5, -2, 4}), 4, 2);
+    const double by_rows[] = {1 / (1 + exp(-3.0)), 2 * 0.5, -1 / (1 + exp(2.0)),
+                              5 / (1 + exp(-4.0))};
+    fx_array *y = fx_glu(x, 0);
+    assert_int_equal(fx_size(y, 0), 2);
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(fx_at(y, i) - by_rows[i]) < 1e-14);
+    y = fx_glu(x, 1);
+    assert_int_equal(fx_size(y, 1), 1);
+    assert_true(fabs(fx_at(y, 2) - 3 / (1 + exp(2.0))) < 1e-14);
+    assert_true(fx_is_error(fx_glu(x, 2)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_true(fx_is_error(fx_glu(fx_ones(3), 0)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_SHAPE);
+    assert_true(fx_is_error(fx_glu(NULL, 0)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(glu_splits_an_axis),
         cmocka_unit_test(values_follow_the_definitions),
         cmocka_unit_test(special_values_follow_NNlib),
         cmocka_unit_test(gradients_match_central_differences),

@@ -167,11 +167,39 @@ static void modes_and_seeds(void **state)
     assert_true(same(dx, x)); /* a permutation, so its transpose undoes it */
 }
 
+/* A quarter turn of a square image about its centre permutes its elements; NNlib's example moves
+ * element (1, 1) of a 4×4 image to (1, 2). */
+static void rotations(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    double v[16], back[16];
+    for (int i = 0; i < 16; i++)
+        v[i] = i == 5 ? 50 : i;
+    fx_array *x = fx_array_to(device, fx_cast(fx_from(FX_DTYPE_F64, v, 4, 4, 1, 1), FX_DTYPE_F32));
+    for (int nearest = 0; nearest < 2; nearest++) {
+        fx_array *y = fx_imrotate(x, acos(0), nearest);
+        assert_int_equal(fx_read_as(y, FX_DTYPE_F64, back, 16), FX_OK);
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 4; j++) /* from (−x, y): i′ = 3 − j, j′ = i */
+                assert_true(fabs(back[i + 4 * j] - v[3 - j + 4 * i]) < 1e-4);
+        assert_true(fabs(back[1 + 4 * 2] - 50) < 1e-4);
+    }
+    fx_array *same_image = fx_imrotate(x, 0, false);
+    assert_true(fx_item(fx_maximum(fx_abs(fx_sub(same_image, x)))) < 1e-4);
+    /* 45°: corner (3, 0) reads from (1.5 + 1.5·√2, 1.5), 0.62 outside, between 7 and 11. */
+    const double part = 1 - (1.5 * sqrt(2) - 1.5);
+    assert_true(fabs(fx_at(fx_imrotate(x, acos(0) / 2, false), 3) - part * 9) < 1e-4);
+    assert_true(fx_at(fx_imrotate(x, acos(0) / 2, true), 3) == 0);
+    refused(fx_imrotate(fx_ones(3, 2, 1), 1, false), FX_STATUS_SHAPE, "3 axes");
+    refused(fx_imrotate(x, NAN, false), FX_STATUS_ARGUMENT, "nan");
+}
+
 static int run(const char *name)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flips),  cmocka_unit_test(crops),           cmocka_unit_test(shifts),
-        cmocka_unit_test(noises), cmocka_unit_test(modes_and_seeds),
+        cmocka_unit_test(noises), cmocka_unit_test(modes_and_seeds), cmocka_unit_test(rotations),
     };
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
