@@ -4,6 +4,7 @@
 
 #include <cflux/nn.h>
 #include <cflux/optim.h>
+#include <cflux/schedule.h>
 
 FXI_BEGIN_C
 
@@ -36,6 +37,11 @@ FX_API void *fx_autosize(const char *text, fx_dims size);
 /* Makes an optimiser rule (optim.h) from a text: "Adam(0.001)", "AdamW(eta=0.001, beta=(0.9,
  * 0.999), lambda=0.01)". The scope owns it. On failure: an error object. */
 FX_API fx_rule *fx_parse_optimiser(const char *text);
+/* Makes a schedule (schedule.h) from a text in the names of ParameterSchedulers.jl, with steps that
+ * count from 0: "Step(0.1, 0.5, 10)", "Sequence(Exp(0.1, 0.9) => 10, Constant(0.01) => 5)", and
+ * "Warmup(0, 5, CosAnneal(0.001, 0, 45))", which is fx_schedule_warmup. The scope owns it. On
+ * failure: an error object. */
+FX_API fx_schedule *fx_parse_schedule(const char *text);
 /* Returns a loss of nn.h by name, "mse" or "Flux.Losses.logitcrossentropy"; call it with
  * fx_call_loss(formula, ŷ, y). If the name is unknown, records an error and returns a function that
  * returns error arrays. */

@@ -4,6 +4,7 @@
 
 #include <cflux/data.h>
 #include <cflux/optim.h>
+#include <cflux/schedule.h>
 
 FXI_BEGIN_C
 
@@ -81,7 +82,11 @@ typedef double (*fx_metric_fn)(void *model, void *user);
     F(int64_t, checkpoint_every, 0)       /* updates between checkpoints; 0: one per epoch */      \
     F(int, checkpoint_keep, 2)            /* files to keep: path, path.1, … */                     \
     F(const char *, settings, FXI_NULL)   /* see above; NULL: none */                              \
-    F(const char *, log, FXI_NULL)        /* path of the log; NULL: none */
+    F(const char *, log, FXI_NULL)        /* path of the log; NULL: none */                        \
+    F(fx_schedule *, schedule, FXI_NULL)  /* learning rate of each epoch; NULL: that of `state` */ \
+    F(bool, schedule_steps, false)        /* true: .schedule counts updates, not epochs */         \
+    F(double, clip_norm, 0)               /* largest norm of all gradients together                \
+                                             (fx_clip_global_norm); 0: no limit */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
 /* fx_train(loss, model, loader, state, .epochs = 10, .progress = true): for every batch computes
@@ -89,7 +94,9 @@ FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
  * error, whose status is returned. FX_STATUS_ARGUMENT if the loss, model, loader or state is NULL,
  * or a number is out of range; FX_STATUS_FORMAT if .checkpoint was not written by fx_train. A loss
  * of NaN or Inf is FX_STATUS_NONFINITE, "train: loss is NaN on batch 17 of epoch 2"; parameters and
- * state are those before that batch. Flux.train!. */
+ * state are those before that batch. The same holds for gradients that are not finite with
+ * .clip_norm or fx_clip_norm; with fx_mixed_precision and a .scale their update is skipped instead,
+ * and training goes on. Flux.train!. */
 FX_API fx_status fxi_train(const fx_train_args *a);
 #define fx_train(...)                                                                              \
     FXI_CALL(fxi_train(FXI_OPTIONS(fx_train_args, FXI_TRAIN_ARGS(FXI_DEFAULT).loss = __VA_ARGS__)))

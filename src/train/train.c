@@ -23,6 +23,7 @@
 #include "train_log.h"
 
 #include <cflux/grad.h>
+#include <cflux/ops.h>
 #include <cflux/io.h>
 #include <cflux/train.h>
 #include <math.h>
@@ -62,6 +63,9 @@ static fx_status check_args(const fx_train_args *a)
     if (a->checkpoint_every < 0)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "checkpoint_every is %lld, expected at least 0",
                        (long long)a->checkpoint_every);
+    if (!(a->clip_norm >= 0))
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "clip_norm is %g, expected at least 0",
+                       a->clip_norm);
     if (a->log && a->checkpoint && strcmp(a->log, a->checkpoint) == 0)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is given for both the log and the checkpoint",
                        a->log);
@@ -84,8 +88,13 @@ static fx_status train_step(const fx_train_args *a, const fx_batch *batch, doubl
     if (!loss)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function returned NULL");
     fx_want(loss);
-    const fx_status status =
-        fx_update(a->state, a->model, fx_gradient(loss, a->model), .guard = loss);
+    void *gradient = fx_gradient(loss, a->model);
+    fx_array *guard = loss;
+    if (a->clip_norm > 0) {
+        guard = fx_add(loss, fx_mul(0, fx_global_norm(gradient))); /* NaN if either is not finite */
+        gradient = fxi_clip_global_norm(gradient, a->clip_norm);
+    }
+    const fx_status status = fx_update(a->state, a->model, gradient, .guard = guard);
     if (status != FX_OK && status != FX_STATUS_NONFINITE)
         return status;
     const fx_status read = fx_item_get(loss, out_loss);
@@ -306,12 +315,32 @@ static fx_status resume(training *t)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
+/* A finite loss with a gradient that is not: an error if .clip_norm or a rule (which has recorded
+ * it) refuses the gradient; otherwise a MixedPrecision has skipped the update. */
+static fx_status judge_gradient(const training *t)
+{
+    if (t->a.clip_norm > 0)
+        return fx_fail(FX_STATUS_NONFINITE, OP,
+                       "the gradient is not finite on batch %lld of epoch %lld",
+                       (long long)t->p.batch, (long long)t->p.epoch);
+    return fx_error_status() == FX_STATUS_NONFINITE ? FX_STATUS_NONFINITE : FX_OK;
+}
+
+static fx_status set_rate(const training *t, int64_t k)
+{
+    return fx_adjust_eta(t->a.state, fx_schedule_at(t->a.schedule, k));
+}
+
 static fx_status run_batch(training *t, const fx_batch *batch)
 {
     fx_progress *p = &t->p;
     p->batch = batch->index + 1;
-    const fx_status status = train_step(&t->a, batch, &p->loss);
-    if (status == FX_STATUS_NONFINITE)
+    fx_status status = t->a.schedule && t->a.schedule_steps ? set_rate(t, p->step) : FX_OK;
+    if (status == FX_OK)
+        status = train_step(&t->a, batch, &p->loss);
+    if (status == FX_STATUS_NONFINITE && isfinite(p->loss))
+        status = judge_gradient(t);
+    else if (status == FX_STATUS_NONFINITE)
         fx_fail(status, OP, "loss is %s on batch %lld of epoch %lld",
                 isnan(p->loss) ? "NaN"
                 : p->loss > 0  ? "Inf"
@@ -378,7 +407,9 @@ static fx_status run_epoch(training *t)
         t->p.mean_loss = NAN;
     }
     t->resumed = t->unshown = false;
-    fx_status status = run_batches(t);
+    fx_status status = t->a.schedule && !t->a.schedule_steps ? set_rate(t, t->p.epoch - 1) : FX_OK;
+    if (status == FX_OK)
+        status = run_batches(t);
     if (status != FX_OK || t->stop)
         return status;
     t->p.seconds = fxi_clock() - t->began;

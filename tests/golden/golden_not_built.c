@@ -70,10 +70,7 @@ static const struct not_built {
     {"TopK", "no sorting"},
     {"Unique", SHAPES},
     {"Upsample/linear", RESAMPLE},
-    {"cosine_T30", "no learning-rate schedules"},
     {"logdet", LINEAR},
-    {"poly_2", "no learning-rate schedules"},
-    {"step10_05", "no learning-rate schedules"},
     {"strings", "no strings"},
 };
 

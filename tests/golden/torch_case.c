@@ -180,7 +180,7 @@ static void run_rows(gold_case *c, torch_node *t)
 {
     static const torch_op *const others[] = {torch_array_ops, torch_layer_ops, torch_loss_ops};
     static const torch_op *const optims[] = {torch_optim_ops};
-    const bool optim = !strncmp(t->group, "optim_", 6);
+    const bool optim = !strncmp(t->group, "optim_", 6) || !strcmp(t->group, "schedule");
     const size_t ntables = optim ? 1 : sizeof others / sizeof *others;
     int rows = 0;
     for (size_t k = 0; k < ntables && !t->variant; k++)

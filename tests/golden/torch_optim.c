@@ -213,6 +213,19 @@ static void op_sgd(torch_node *t)
     follow_course(t, rule, p);
 }
 
+/* The recorded rates of 30 steps. */
+static void op_schedule(torch_node *t)
+{
+    const double base = torch_real(t, "base_lr", 1);
+    fx_schedule *s = !strcmp(t->op, "cosine_T30") ? fx_schedule_cosine(base, 0, 30, false)
+                     : !strcmp(t->op, "poly_2")   ? fx_schedule_poly(base, 2, 30)
+                                                  : fx_schedule_step(base, 0.5, 10);
+    double rates[30];
+    for (int k = 0; k < 30; k++)
+        rates[k] = fx_schedule_at(s, k);
+    torch_out(t, "lr", fx_cast(fx_from(FX_DTYPE_F64, rates, 30), t->real));
+}
+
 #define RUN(Name, f)                                                                               \
     {                                                                                              \
         Name, GOLD_CONTRACTION, f, NULL                                                            \
@@ -237,6 +250,9 @@ const torch_op torch_optim_ops[] = {
     RUN("RMSProp_centred", op_rmsprop),
     RUN("RMSprop", op_rmsprop_torch),
     RUN("Rprop", op_rprop),
+    RUN("cosine_T30", op_schedule),
+    RUN("poly_2", op_schedule),
+    RUN("step10_05", op_schedule),
     RUN("SignDecay_Descent", op_sign_decay),
     RUN("WeightDecay_Descent", op_weight_decay),
     {NULL, GOLD_POINTWISE, NULL, NULL},

@@ -81,10 +81,7 @@ NAMES = {
 # Names that cflux does not have yet. The list only becomes shorter.
 NOT_YET = {
     "Flux":
-        "MultiHeadAttention "
-        "throttle patience early_stopping plateau "
-        ""
-        "",
+        "MultiHeadAttention",
     "NNlib":
         "dot_product_attention dot_product_attention_scores make_causal_mask ",
     "ParameterSchedulers":

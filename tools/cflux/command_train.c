@@ -26,7 +26,9 @@
 static data_request request;
 static const char *model_text, *loss_text, *optimiser_text = "Adam()", *device_text = "cpu";
 static const char *save_path, *validation_text, *checkpoint_path, *log_path, *report_path;
-static const char *normalise_text = "auto";
+static const char *normalise_text = "auto", *schedule_text;
+static double clip_norm;
+static bool schedule_steps;
 static int64_t epochs = 10, batchsize = 32, seed, patience = FX_NEVER, checkpoint_every;
 static bool as_classes, as_numbers, quiet, as_json, drop_partial;
 
@@ -48,6 +50,14 @@ static option_row options[] = {
      "The target's values are numbers, even if they look like classes", 0, 0},
     {"optimiser", 'o', OPTION_TEXT, &optimiser_text, "RULE",
      "The optimiser in Flux's notation (default: Adam())", 0, 0},
+    {"schedule", 0, OPTION_TEXT, &schedule_text, "SCHEDULE",
+     "The learning rate of each epoch, by ParameterSchedulers' names: 'CosAnneal(0.01, 0, 10)', "
+     "'Warmup(0, 3, Exp(0.01, 0.9))' (default: that of the optimiser)",
+     0, 0},
+    {"schedule-steps", 0, OPTION_FLAG, &schedule_steps, NULL,
+     "The schedule counts training steps instead of epochs", 0, 0},
+    {"clip-norm", 0, OPTION_NUMBER, &clip_norm, "LENGTH",
+     "Scale the gradient of the whole model down to this length (default: no limit)", 0, 1e30},
     {"epochs", 'e', OPTION_INTEGER, &epochs, "N", "Number of passes over the data (default: 10)", 1,
      1e12},
     {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N",
@@ -323,6 +333,12 @@ static void put_settings(const run *r, FILE *to)
     fprintf(to, "--batchsize %lld\n%s\n--normalise %s\n", (long long)batchsize,
             drop_partial ? "--drop-partial" : "no --drop-partial", normalise_text);
     put_notation(to, "--optimiser", fx_parse_optimiser(optimiser_text));
+    if (schedule_text) {
+        put_notation(to, "--schedule", fx_parse_schedule(schedule_text));
+        fprintf(to, "%s--schedule-steps\n", schedule_steps ? "" : "no ");
+    }
+    if (clip_norm > 0)
+        fprintf(to, "--clip-norm %.9g\n", clip_norm);
     put_notation(to, "--model", r->t.model);
 }
 
@@ -483,7 +499,9 @@ static fx_status train(run *r)
                  .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch,
                  .epoch_note = epoch_note, .patience = patience, .keep_best = patience != FX_NEVER,
                  .metric = r->vx ? validation_loss : NULL, .user = r, .checkpoint = checkpoint_path,
-                 .checkpoint_every = checkpoint_every, .settings = r->settings);
+                 .checkpoint_every = checkpoint_every, .settings = r->settings,
+                 .schedule = schedule_text ? fx_parse_schedule(schedule_text) : NULL,
+                 .schedule_steps = schedule_steps, .clip_norm = clip_norm);
     return status;
 }
 
@@ -623,6 +641,8 @@ static int prepare(run *r)
     if (status != EXIT_FINE)
         return status;
     fx_parse_optimiser(optimiser_text);
+    if (schedule_text)
+        fx_parse_schedule(schedule_text);
     fx_parse_model(model_text); /* parsed again because the seed is set only now */
     r->p.device = fx_device_find(device_text);
     if (fx_error_status() != FX_OK)

@@ -1,0 +1,77 @@
+/* cflux/schedule.h: learning-rate schedules, and conditions that end or change a training. Names
+ * and formulas are those of ParameterSchedulers.jl 0.4 and Flux 0.16; steps count from 0.
+ *
+ *     fx_schedule *s = fx_schedule_warmup(0, 5, fx_schedule_cosine(1e-3, 0, 45, false));
+ *     fx_train(loss, model, data, opt, .epochs = 50, .schedule = s);
+ *
+ * In a loop of one's own: fx_adjust_eta(opt, fx_schedule_at(s, epoch)). */
+#ifndef CFLUX_SCHEDULE_H
+#define CFLUX_SCHEDULE_H
+
+#include <cflux/tree.h>
+
+FXI_BEGIN_C
+
+/* ---- schedules ------------------------------------------------------------------------------- */
+typedef struct fx_schedule fx_schedule; /* opaque: a function of the step; owned by the scope */
+/* The value at step k; a negative k counts as 0. NaN and an error record if s is not a schedule. */
+FX_API double fx_schedule_at(const fx_schedule *s, int64_t k);
+/* Numbers that are not finite, and sizes and periods that are not positive, are FX_STATUS_ARGUMENT;
+ * the result is then an error object. */
+FX_API fx_schedule *fx_schedule_constant(double value);
+/* start·decay^⌊k/size⌋. Step. */
+FX_API fx_schedule *fx_schedule_step(double start, double decay, int64_t size);
+FX_API fx_schedule *fx_schedule_exp(double start, double decay); /* start·decay^k. Exp. */
+/* start / (1 + decay·k)^degree. Inv. */
+FX_API fx_schedule *fx_schedule_inv(double start, double decay, double degree);
+/* start·(1 − k/steps)^degree; 0 from step `steps` on. Poly. */
+FX_API fx_schedule *fx_schedule_poly(double start, double degree, int64_t steps);
+/* With m = min(a, b) and d = |a − b|: m + d·½(1 + cos(π·k/period)). With `restart` k is taken
+ * modulo the period, else the cosine continues. CosAnneal. */
+FX_API fx_schedule *fx_schedule_cosine(double a, double b, int64_t period, bool restart);
+/* m + d·f·tri(k), where tri rises from 0 to 1 and falls back within the period. f = 1 for Triangle;
+ * fx_schedule_triangle_half: halved in every period (TriangleDecay2); fx_schedule_triangle_exp:
+ * decay^k (TriangleExp). The functions with _sin_ have |sin(π·k/period)| instead of tri. */
+FX_API fx_schedule *fx_schedule_triangle(double a, double b, int64_t period);
+FX_API fx_schedule *fx_schedule_triangle_half(double a, double b, int64_t period);
+FX_API fx_schedule *fx_schedule_triangle_exp(double a, double b, int64_t period, double decay);
+FX_API fx_schedule *fx_schedule_sin(double a, double b, int64_t period);
+FX_API fx_schedule *fx_schedule_sin_half(double a, double b, int64_t period);
+FX_API fx_schedule *fx_schedule_sin_exp(double a, double b, int64_t period, double decay);
+/* Rises linearly from `start` at step 0 to the first value of `then` at step `steps`, and goes on
+ * with `then` from its beginning. */
+FX_API fx_schedule *fx_schedule_warmup(double start, int64_t steps, fx_schedule *then);
+/* Each part for its number of steps, counted from its own 0; the last part goes on. At most 16
+ * parts. Sequence. */
+FX_API fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_t *steps);
+/* The part again and again, `period` steps each time. Loop. */
+FX_API fx_schedule *fx_schedule_loop(fx_schedule *part, int64_t period);
+
+/* ---- conditions ------------------------------------------------------------------------------ */
+/* Counts how often a condition was true in a row. Initialise it with one of the functions below. */
+typedef struct fx_trigger {
+    int64_t wait, count; /* true after `wait` times in a row; times so far */
+    double score;        /* best or previous score; first Inf */
+    double least;        /* smaller differences of scores do not count */
+} fx_trigger;
+FX_API fx_trigger fx_patience(int64_t wait); /* for fx_patience_over */
+FX_API bool fx_patience_over(fx_trigger *t, bool condition);
+/* True if the score has not been at least `least` below the best one for `wait` calls in a row.
+ * Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if (fx_stop_early(&t, loss)). */
+FX_API fx_trigger fx_early_stopping(int64_t wait, double least);
+FX_API bool fx_stop_early(fx_trigger *t, double score);
+/* True if the score differed by less than `least` from the previous one for `wait` calls in a row.
+ * Flux.plateau, whose default for `least` is 1e-6. */
+FX_API fx_trigger fx_plateau(int64_t wait, double least);
+FX_API bool fx_on_plateau(fx_trigger *t, double score);
+/* fx_throttle_pass is true at most once in `seconds`, the first time at once, with `leading` false
+ * only after that time. Flux.throttle without trailing calls, which need a timer. */
+typedef struct fx_throttle {
+    double seconds, next; /* time of the clock at which it is true again; 0: not called yet */
+    bool leading;
+} fx_throttle;
+FX_API fx_throttle fx_throttle_every(double seconds, bool leading);
+FX_API bool fx_throttle_pass(fx_throttle *t);
+
+FXI_END_C
+#endif

@@ -1,0 +1,161 @@
+/* notation_schedule.c: parses schedules: Step(0.1, 0.5, 10), CosAnneal(1e-3, 0, 45),
+ * Sequence(Exp(0.1, 0.9) => 10, Constant(0.01) => 5), Warmup(0, 5, CosAnneal(1e-3, 0, 45)),
+ * Loop(7, Exp(0.1, 0.9)). */
+#include "notation_reader.h"
+#include "schedules.h"
+
+#include <cflux/notation.h>
+
+#include <string.h>
+
+enum { MOST_DEPTH = 16, MOST_PARTS = 16, MOST_NUMBERS = 4 };
+static const char KNOWN[] = "Constant, Step, Exp, Inv, Poly, CosAnneal, Triangle, TriangleDecay2, "
+                            "TriangleExp, Sin, SinDecay2, SinExp, Warmup, Sequence, Loop";
+
+static fx_schedule *take_schedule(fxi_reader *r);
+
+static fx_schedule *unexpected(fxi_reader *r, const char *what)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_reader_peek(r);
+    fxi_reader_fail(r, r->at, "expected %s, got %s", what, fxi_reader_got(r, r->at, buf));
+    return NULL;
+}
+
+static fx_schedule *made(fxi_reader *r, fx_schedule *s, const char *start)
+{
+    return s && (!fx_is_error(s) || fxi_reader_passed_on(r, start)) ? s : NULL;
+}
+
+static bool take_number(fxi_reader *r, double *out)
+{
+    fxi_number n;
+    fxi_span word;
+    if (fxi_reader_number(r, &n)) {
+        *out = n.value;
+        return true;
+    }
+    const char *before = r->at;
+    if (r->status == FX_OK && fxi_reader_name(r, &word)) {
+        *out = fxi_span_is(word, "true");
+        if (*out != 0 || fxi_span_is(word, "false"))
+            return true;
+        r->at = before;
+    }
+    unexpected(r, "a number");
+    return false;
+}
+
+/* A whole number of steps. */
+static bool take_steps(fxi_reader *r, int64_t *out)
+{
+    fxi_number n;
+    if (!fxi_reader_number(r, &n) || n.value != (double)(int64_t)n.value) {
+        unexpected(r, "a number of steps");
+        return false;
+    }
+    *out = (int64_t)n.value;
+    return true;
+}
+
+static bool take(fxi_reader *r, char c, const char *what)
+{
+    if (fxi_reader_take(r, c))
+        return true;
+    unexpected(r, what);
+    return false;
+}
+
+static fx_schedule *take_numbers(fxi_reader *r, fxi_span name)
+{
+    double v[MOST_NUMBERS + 1];
+    char text[24];
+    int n = 0, takes;
+    snprintf(text, sizeof text, "%.*s", fxi_span_width(name), name.from);
+    for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false) {
+        fxi_span keyword; /* restart = true */
+        fxi_reader_keyword(r, &keyword);
+        if (!take_number(r, &v[n]))
+            return NULL;
+        n += n < MOST_NUMBERS;
+    }
+    if (r->status != FX_OK)
+        return NULL;
+    fx_schedule *s = fxi_schedule_named(text, n, v, &takes);
+    if (!s && takes < 0)
+        fxi_reader_fail(r, name.from, "there is no schedule %.*s; there are %s",
+                        fxi_span_width(name), name.from, KNOWN);
+    else if (!s)
+        fxi_reader_fail(r, name.from, "%s takes %d numbers, got %d", text, takes, n);
+    return made(r, s, name.from);
+}
+
+/* start, steps, schedule */
+static fx_schedule *take_warmup(fxi_reader *r, const char *start)
+{
+    double from;
+    int64_t steps;
+    if (!take_number(r, &from) || !take(r, ',', ",") || !take_steps(r, &steps) ||
+        !take(r, ',', ","))
+        return NULL;
+    fx_schedule *then = take_schedule(r);
+    return then && take(r, ')', ")") ? made(r, fx_schedule_warmup(from, steps, then), start) : NULL;
+}
+
+/* period, schedule */
+static fx_schedule *take_loop(fxi_reader *r, const char *start)
+{
+    int64_t period;
+    if (!take_steps(r, &period) || !take(r, ',', ","))
+        return NULL;
+    fx_schedule *part = take_schedule(r);
+    return part && take(r, ')', ")") ? made(r, fx_schedule_loop(part, period), start) : NULL;
+}
+
+/* schedule => steps, … */
+static fx_schedule *take_sequence(fxi_reader *r, const char *start)
+{
+    fx_schedule *parts[MOST_PARTS];
+    int64_t steps[MOST_PARTS];
+    int n = 0;
+    for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false) {
+        if (n == MOST_PARTS)
+            return unexpected(r, "at most 16 parts");
+        parts[n] = take_schedule(r);
+        if (!parts[n] || !take(r, '=', "=>") || !take(r, '>', "=>") || !take_steps(r, &steps[n]))
+            return NULL;
+        n++;
+    }
+    return r->status == FX_OK ? made(r, fx_schedule_sequence(n, parts, steps), start) : NULL;
+}
+
+static fx_schedule *take_schedule(fxi_reader *r)
+{
+    fxi_span name;
+    fx_schedule *s = NULL;
+    if (r->depth == MOST_DEPTH) {
+        fxi_reader_fail(r, r->at, "nested deeper than %d", MOST_DEPTH);
+        return NULL;
+    }
+    r->depth++;
+    if (!fxi_reader_name(r, &name) || !fxi_reader_take(r, '('))
+        unexpected(r, "a schedule such as Step(0.1, 0.5, 10)");
+    else if (fxi_span_is(name, "Warmup"))
+        s = take_warmup(r, name.from);
+    else if (fxi_span_is(name, "Loop"))
+        s = take_loop(r, name.from);
+    else if (fxi_span_is(name, "Sequence"))
+        s = take_sequence(r, name.from);
+    else
+        s = take_numbers(r, name);
+    r->depth--;
+    return s;
+}
+
+fx_schedule *fx_parse_schedule(const char *text)
+{
+    FXI_SCOPE;
+    fxi_reader r;
+    fx_schedule *s = fxi_reader_begin(&r, "schedule", text) ? take_schedule(&r) : NULL;
+    return fxi_reader_end(&r) ? fx_keep(s) : fxi_schedule_error();
+}

@@ -1,0 +1,13 @@
+/* schedules.h: makes schedules by name, for the notation. Internal. */
+#ifndef CFLUX_SCHEDULES_H
+#define CFLUX_SCHEDULES_H
+
+#include <cflux/schedule.h>
+
+/* The schedule of numbers with this name in ParameterSchedulers.jl. NULL: unknown, *out_numbers is
+ * −1, or it takes *out_numbers numbers (not recorded). An error object if the numbers are refused.
+ */
+fx_schedule *fxi_schedule_named(const char *name, int n, const double *v, int *out_numbers);
+fx_schedule *fxi_schedule_error(void);
+
+#endif

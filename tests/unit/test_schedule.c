@@ -1,0 +1,204 @@
+/* test_schedule.c: schedules against the formulas of ParameterSchedulers.jl worked out by hand,
+ * their notation, triggers, and schedules in fx_train. */
+#include "composite_check.h"
+
+#include <cflux.h>
+
+static void follows(fx_schedule *s, int n, const double *want)
+{
+    char text[300], again[300];
+    for (int k = 0; k < n; k++)
+        check_value("schedule", k, fx_schedule_at(s, k), want[k], 1e-14, 1e-15);
+    fx_summary(s, text, sizeof text);
+    fx_schedule *parsed = fx_parse_schedule(text);
+    fx_summary(parsed, again, sizeof again);
+    assert_string_equal(again, text);
+    for (int k = 0; k < n; k++)
+        assert_true(fx_schedule_at(parsed, k) == fx_schedule_at(s, k));
+}
+#define FOLLOWS(s, ...)                                                                            \
+    follows((s), (int)COUNT(((const double[]){__VA_ARGS__})), (const double[]){__VA_ARGS__})
+
+static void formulas(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const double r = sqrt(0.5);
+    FOLLOWS(fx_schedule_constant(0.25), 0.25, 0.25);
+    FOLLOWS(fx_schedule_step(1, 0.5, 2), 1, 1, 0.5, 0.5, 0.25);
+    FOLLOWS(fx_schedule_exp(2, 0.5), 2, 1, 0.5, 0.25);
+    FOLLOWS(fx_schedule_inv(1, 1, 2), 1, 0.25, 1.0 / 9);
+    FOLLOWS(fx_schedule_poly(1, 2, 4), 1, 0.5625, 0.25, 0.0625, 0, 0);
+    FOLLOWS(fx_schedule_cosine(3, 1, 4, true), 3, 2 + r, 2, 2 - r, 3, 2 + r);
+    FOLLOWS(fx_schedule_cosine(1, 3, 4, false), 3, 2 + r, 2, 2 - r, 1, 2 - r, 2);
+    FOLLOWS(fx_schedule_triangle(1, 3, 4), 1, 2, 3, 2, 1, 2, 3);
+    FOLLOWS(fx_schedule_triangle_half(1, 3, 4), 1, 2, 3, 2, 1, 1.5, 2);
+    FOLLOWS(fx_schedule_triangle_exp(1, 3, 4, 0.5), 1, 1.5, 1.5, 1.125, 1);
+    FOLLOWS(fx_schedule_sin(0, 2, 4), 0, 2 * r, 2, 2 * r, 0, 2 * r);
+    FOLLOWS(fx_schedule_sin_half(0, 2, 4), 0, 2 * r, 2, 2 * r, 0, r);
+    FOLLOWS(fx_schedule_sin_exp(0, 2, 4, 0.5), 0, r, 0.5);
+    fx_schedule *down = fx_schedule_exp(8, 0.5);
+    FOLLOWS(fx_schedule_warmup(0, 4, down), 0, 2, 4, 6, 8, 4, 2);
+    FOLLOWS(fx_schedule_loop(down, 2), 8, 4, 8, 4, 8);
+    fx_schedule *const parts[] = {down, fx_schedule_constant(1), fx_schedule_step(3, 0.5, 1)};
+    FOLLOWS(fx_schedule_sequence(3, parts, (const int64_t[]){2, 1, 2}), 8, 4, 1, 3, 1.5, 0.75);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+static void refused(void *s, const char *message)
+{
+    assert_true(fx_is_error(s));
+    assert_string_equal(fx_error_take().message, message);
+}
+
+static void wrong_schedules(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    refused(fx_schedule_step(1, 0.5, 0), "Step: the number of steps must be positive, got 0");
+    refused(fx_schedule_exp((double)NAN, 1), "Exp: expects finite numbers, got nan");
+    refused(fx_schedule_loop(NULL, 3), "Loop: expects schedules");
+    refused(fx_schedule_sequence(0, NULL, NULL), "Sequence: has 1 to 16 parts, got 0");
+    fx_schedule *twice = fx_schedule_constant(1);
+    for (int i = 0; i < 60 && !fx_is_error(twice); i++)
+        twice =
+            fx_schedule_sequence(2, (fx_schedule *const[]){twice, twice}, (const int64_t[]){1, 1});
+    refused(twice, "Sequence: contains more than 64 schedules");
+    refused(fx_parse_schedule("Stop(1)"),
+            "schedule, column 1: there is no schedule Stop; there are Constant, Step, Exp, Inv, "
+            "Poly, CosAnneal, Triangle, TriangleDecay2, TriangleExp, Sin, SinDecay2, SinExp, "
+            "Warmup, Sequence, Loop");
+    refused(fx_parse_schedule("Step(1, 2)"), "schedule, column 1: Step takes 3 numbers, got 2");
+    refused(fx_parse_schedule("Loop(1.5, Exp(1, 1))"),
+            "schedule, column 9: expected a number of steps, got ,");
+    refused(fx_parse_schedule("Sequence(Exp(1, 1), 2)"), "schedule, column 19: expected =>, got ,");
+    refused(fx_parse_schedule("3"),
+            "schedule, column 1: expected a schedule such as Step(0.1, 0.5, 10), got 3");
+    refused(fx_parse_schedule(NULL), "schedule: the text is NULL");
+    assert_true(isnan(fx_schedule_at(NULL, 1)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2; restart=false)"), 2) == 0);
+    assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2)"), 2) == 1);
+}
+
+/* Flux's tests of patience, early_stopping and plateau. */
+static void triggers(void **state)
+{
+    (void)state;
+    fx_trigger t = fx_patience(3);
+    const bool when[] = {true, true, false, true, true, true, true};
+    const bool over[] = {false, false, false, false, false, true, true};
+    for (int i = 0; i < COUNT(when); i++)
+        assert_int_equal(fx_patience_over(&t, when[i]), over[i]);
+    t = fx_early_stopping(2, 0);
+    const double scores[] = {1, 0.5, 0.75, 0.25, 0.5, 0.5};
+    const bool stop[] = {false, false, false, false, false, true};
+    for (int i = 0; i < COUNT(scores); i++)
+        assert_int_equal(fx_stop_early(&t, scores[i]), stop[i]);
+    t = fx_early_stopping(1, 0.5);
+    assert_false(fx_stop_early(&t, 10));
+    assert_true(fx_stop_early(&t, 9.75)); /* less than 0.5 better */
+    t = fx_early_stopping(1, 0);
+    assert_true(fx_stop_early(&t, (double)NAN));
+    t = fx_plateau(2, 0.1);
+    const double flat[] = {1, 1.05, 1.5, 1.45, 1.4};
+    const bool reached[] = {false, false, false, false, true};
+    for (int i = 0; i < COUNT(flat); i++)
+        assert_int_equal(fx_on_plateau(&t, flat[i]), reached[i]);
+    fx_throttle every = fx_throttle_every(1000, true), later = fx_throttle_every(1000, false);
+    assert_true(fx_throttle_pass(&every));
+    assert_false(fx_throttle_pass(&every) || fx_throttle_pass(&later) || fx_throttle_pass(&later));
+    every = fx_throttle_every(0, false);
+    fx_throttle_pass(&every);
+    assert_true(fx_throttle_pass(&every));
+}
+
+/* ---- in fx_train ------------------------------------------------------------------------------
+ */
+
+static fx_array *sum_of(void *model, const fx_batch *b, void *user)
+{
+    (void)b, (void)user;
+    return fx_sum(fx_mul(1000, (fx_array *)model));
+}
+static double rates[8];
+static int nrates;
+static fx_flow note_rate(const fx_progress *p)
+{
+    rates[nrates++] = fx_eta(p->state);
+    return FX_FLOW_CONTINUE;
+}
+
+static void training(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_schedule *s = fx_schedule_exp(1, 0.5);
+    for (int by_step = 0; by_step < 2; by_step++) {
+        fx_array *w = fx_zeros(2);
+        void *opt = fx_setup(fx_descent(7), w);
+        nrates = 0;
+        assert_int_equal(fx_train(sum_of, w, fx_dataloader(fx_ones(1, 4), .batchsize = 2), opt,
+                                  .epochs = 2, .schedule = s, .schedule_steps = by_step,
+                                  .on_batch = note_rate),
+                         FX_OK);
+        assert_int_equal(nrates, 4);
+        for (int i = 0; i < 4; i++)
+            check_value("rate", i, rates[i], pow(0.5, by_step ? i : i / 2), 0, 0);
+    }
+    /* the gradient (1000, 1000) is cut to length 1 */
+    fx_array *w = fx_zeros(2);
+    void *opt = fx_setup(fx_descent(1), w);
+    fx_loader *one = fx_dataloader(fx_ones(1, 1));
+    assert_int_equal(fx_train(sum_of, w, one, opt, .clip_norm = 1), FX_OK);
+    CHECK(w, (2), 1e-6, -sqrt(0.5), -sqrt(0.5));
+    assert_int_equal(fx_train(sum_of, w, one, opt, .clip_norm = -1), FX_STATUS_ARGUMENT);
+    assert_string_equal(fx_error_take().message, "train: clip_norm is -1, expected at least 0");
+    fx_schedule *below = fx_schedule_constant(-1);
+    assert_int_equal(fx_train(sum_of, w, one, opt, .schedule = below), FX_STATUS_ARGUMENT);
+    fx_error_take();
+    opt = fx_setup(fx_adadelta(), w);
+    assert_int_equal(fx_train(sum_of, w, one, opt, .schedule = s), FX_STATUS_ARGUMENT);
+    assert_string_equal(fx_error_take().message,
+                        "adjust: AdaDelta(rho=0.9, epsilon=1.0e-8) has no eta");
+}
+
+static fx_array *infinite_gradient(void *model, const fx_batch *b, void *user)
+{
+    (void)b, (void)user;
+    return fx_sum(fx_sqrt((fx_array *)model)); /* 0, with the gradient Inf */
+}
+
+/* The loss is finite and its gradient is not. */
+static void gradients_that_are_not_finite(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = fx_zeros(2);
+    fx_loader *one = fx_dataloader(fx_ones(1, 1));
+    assert_int_equal(fx_train(infinite_gradient, w, one, fx_setup(fx_adam(), w), .clip_norm = 1),
+                     FX_STATUS_NONFINITE);
+    assert_string_equal(fx_error_take().message,
+                        "train: the gradient is not finite on batch 1 of epoch 1");
+    assert_int_equal(fx_train(infinite_gradient, w, one, fx_setup(fx_clip_norm(), w)),
+                     FX_STATUS_NONFINITE);
+    assert_string_equal(fx_error_take().message,
+                        "ClipNorm: gradient has 2.0-norm Inf, for array 2-element Vector{Float32}");
+    /* with a factor of the loss, the update is skipped and training goes on */
+    void *opt = fx_setup(fx_mixed_precision(fx_adam(), .scale = 2), w);
+    assert_int_equal(fx_train(infinite_gradient, w, one, opt, .epochs = 2), FX_OK);
+    CHECK(w, (2), 0, 0, 0);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(formulas),
+        cmocka_unit_test(wrong_schedules),
+        cmocka_unit_test(triggers),
+        cmocka_unit_test(training),
+        cmocka_unit_test(gradients_that_are_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
