@@ -43,11 +43,11 @@ FX_API fx_array *fxi_random_shift(const fx_augment_args *a);
  * FX_STATUS_DTYPE if x is not floating-point. */
 FX_API fx_array *fxi_random_noise(const fx_augment_args *a);
 
-/* x rotated by `theta` radians about the centre of its first two axes, with two spatial axes. With
- * y and x the distances of element (i, j) from the centre along axes 0 and 1, the result has there
- * the value of the image at (cos θ·y − sin θ·x, sin θ·y + cos θ·x): linear between its neighbours,
- * or that of the nearest. Outside of the image there are zeros. It is not random, and acts in every
- * mode. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate. */
+/* x rotated by `theta` radians about the centre of its first two axes, with two spatial axes. The
+ * result at distance (u, v) from the centre along axes 0 and 1 is the value of x at distance
+ * (cos θ·u − sin θ·v, sin θ·u + cos θ·v): linear between elements, or with `nearest` that of the
+ * nearest element; 0 outside of the image. It is not random, and acts in every mode.
+ * FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate. */
 FX_API fx_array *fx_imrotate(fx_array *x, double theta, bool nearest);
 
 #define FXI_AUGMENT(f, ...)                                                                        \

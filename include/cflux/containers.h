@@ -177,10 +177,10 @@ FX_API fx_embeddingbag_layer *fxi_embeddingbag(const fx_embeddingbag_args *a);
         FXI_OPTIONS(fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
 /* ---- WeightNorm ------------------------------------------------------------------------------ */
-/* Calls `layer` with its array `which`, v, replaced by g·v/√(Σv² + ε): the sum is along `dims`, ε
- * is the machine epsilon of v's type. v and g are trained. A new layer has g = √(Σv²) + ε. An array
- * of zeros, which has no direction, is FX_STATUS_ARGUMENT if it is evaluated. Flux.WeightNorm;
- * Salimans, Kingma, 2016. */
+/* Calls `layer` with v, its array `which`, replaced by g·v/√(Σv² + ε). The sum is along `dims`; ε
+ * is the machine epsilon of v's type. v and g are trained. A new layer has g = √(Σv²) + ε.
+ * FX_STATUS_ARGUMENT if v is evaluated and contains only zeros, because it then has no direction.
+ * Flux.WeightNorm; Salimans, Kingma, 2016. */
 typedef struct fx_weightnorm_layer {
     fx_object base;
     void *layer;
@@ -191,7 +191,7 @@ typedef struct fx_weightnorm_layer {
 /* clang-format off */
 #define FXI_WEIGHTNORM_ARGS(F)                                                                     \
     F(void *, layer, FXI_NULL)         /* a layer with an array of that name */                    \
-    F(const char *, which, "weight")   /* name of the array: of the member, or in Flux */          \
+    F(const char *, which, "weight")   /* name of the array in the C struct or in Flux */          \
     F(fx_axes, dims, FXI_AXES_ALL)     /* axes of the sum; default: the last axis of v */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_weightnorm_args, FXI_WEIGHTNORM_ARGS);

@@ -196,10 +196,11 @@ typedef struct fx_no_options {
  * which lists the rows in the order of positional arguments and of printing:
  *   M(member, kind, …)  a member of T. Kinds: CHILD, BUFFER (a child that is not trained), LIST,
  *                       SHARED (a function), NUMBER, INTEGER, FLAG, DIMS, STRING. The rest sets
- * members of fx_layer_row by name; FX_FROM(option, kind) links an option. O(option, kind, …)  an
- * option without a member. FX_PRESENT(child) names the child that depends on it. F(name, kind, …)
- * a field of Flux's struct only: SCALE, RNG. fxi_type_ID() returns the type; fx_new(ID, …) and
- * FX_MAKE(ID, …) use it. */
+ *                       members of fx_layer_row by name; FX_FROM(option, kind) links an option.
+ *   O(option, kind, …)  an option without a member. FX_PRESENT(child) names the child that
+ *                       depends on it.
+ *   F(name, kind, …)    a field of Flux's struct only: SCALE, RNG.
+ * fxi_type_ID() returns the type; fx_new(ID, …) and FX_MAKE(ID, …) use it. */
 #define FX_LAYER_TYPE(id, T, options, LIST, ROWS, type_members, ...)                               \
     static inline const fx_type *fxi_type_##id(void)                                               \
     {                                                                                              \
