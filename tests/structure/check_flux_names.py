@@ -85,9 +85,7 @@ NOT_YET = {
     "NNlib":
         "dot_product_attention dot_product_attention_scores make_causal_mask ",
     "ParameterSchedulers":
-        "Step Exp Poly Inv Constant Triangle TriangleDecay2 TriangleExp Sin SinDecay2 SinExp CosAnneal "
-        "OneCycle Sequence Loop Interpolator Shifted ComposedSchedule AbstractSchedule Stateful next! reset! "
-        "Scheduler",
+        "OneCycle Interpolator Shifted ComposedSchedule AbstractSchedule Stateful next! reset! Scheduler",
 }
 # Functions of other things that have the name of something in NOT_YET.
 OTHER = {"fx_exp", "fx_sin", "fx_next", "fx_step"}
