@@ -676,6 +676,47 @@ inline fx_dropout_layer *fx_dropout(double p)
     return fx_dropout(fx_dropout_args().with_p(p));
 }
 
+/* ---- attention.h ----------------------------------------------------------------------------- */
+#undef fx_dot_product_attention
+#undef fx_dot_product_attention_scores
+#undef fx_rotary_embedding
+#undef fx_multiheadattention
+#undef fx_attend
+
+inline void *fx_dot_product_attention(const fx_dot_product_attention_args &a)
+{
+    return fxi_dot_product_attention(fxi_sized<fx_dot_product_attention_args>(a));
+}
+inline void *fx_dot_product_attention(fx_array *q, fx_array *k, fx_array *v)
+{
+    return fx_dot_product_attention(
+        fx_dot_product_attention_args().with_query(q).with_key(k).with_value(v));
+}
+inline fx_array *fx_dot_product_attention_scores(const fx_dot_product_attention_args &a)
+{
+    return fxi_dot_product_attention_scores(fxi_sized<fx_dot_product_attention_args>(a));
+}
+inline fx_array *fx_rotary_embedding(const fx_rotary_embedding_args &a)
+{
+    return fxi_rotary_embedding(fxi_sized<fx_rotary_embedding_args>(a));
+}
+inline fx_array *fx_rotary_embedding(fx_array *x)
+{
+    return fx_rotary_embedding(fx_rotary_embedding_args().with_x(x));
+}
+inline fx_multiheadattention_layer *fx_multiheadattention(const fx_multiheadattention_args &a)
+{
+    return fxi_multiheadattention(fxi_sized<fx_multiheadattention_args>(a));
+}
+inline fx_multiheadattention_layer *fx_multiheadattention(fx_dims dims)
+{
+    return fx_multiheadattention(fx_multiheadattention_args().with_dims(dims));
+}
+inline void *fx_attend(const fx_attend_args &a)
+{
+    return fxi_attend(fxi_sized<fx_attend_args>(a));
+}
+
 /* ---- norm.h ---------------------------------------------------------------------------------- */
 #undef fx_instancenorm
 #undef fx_groupnorm

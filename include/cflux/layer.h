@@ -45,12 +45,14 @@ typedef enum fx_option_kind {
     FX_OPTION_RNG,   /* Flux's files only: the random number generator, or another value that is not
                         stored */
     FX_OPTION_TUPLE, /* fx_dims: 2 or (2, 2), always printed as a tuple */
-    FX_OPTION_STATES,  /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
-    FX_OPTION_FACTORS, /* fx_dims: 2 or (2, 2); one number is an Int in Flux's files, none
-                          `nothing`; always printed with its keyword */
-    FX_OPTION_WORD,    /* an enum whose values count from 0, :nearest; the layer's member is an
-                          int64_t; a type parameter in Flux's files */
-    FX_OPTION_NOTHING  /* Flux's files only: not read, written as nothing */
+    FX_OPTION_STATES,   /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
+    FX_OPTION_FACTORS,  /* fx_dims: 2 or (2, 2); one number is an Int in Flux's files, none
+                           `nothing`; always printed with its keyword */
+    FX_OPTION_WORD,     /* an enum whose values count from 0, :nearest; the layer's member is an
+                           int64_t; a type parameter in Flux's files */
+    FX_OPTION_NOTHING,  /* Flux's files only: not read, written as nothing */
+    FX_OPTION_ATTENTION /* fx_dims of six sizes, q, k, v => qk, v => out: 64, 64 => 32 => 16 or
+                           (8, 8, 4) => (16, 12) => 8 */
 } fx_option_kind;
 
 /* How PyTorch's layout of an array differs from Flux's. */

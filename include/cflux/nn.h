@@ -259,6 +259,7 @@ FXI_END_C
 #include <cflux/conv.h>
 #include <cflux/containers.h>
 #include <cflux/init.h>
+#include <cflux/attention.h>
 #include <cflux/recurrent.h>
 #include <cflux/norm.h>
 #endif

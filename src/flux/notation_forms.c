@@ -404,6 +404,29 @@ static bool take_field_name(fxi_reader *r, call *c, const char **out)
     return true;
 }
 
+/* 64, 64 => 32 => 16, (8, 8, 4) => (16, 12) => 8 */
+static bool take_attention(fxi_reader *r, call *c, fx_dims *out)
+{
+    fx_dims in, mid;
+    int64_t last;
+    if (!take_numbers(r, c, &in))
+        return false;
+    if (!take_arrow(r)) {
+        if (in.n != 1)
+            return mismatch(r, c);
+        *out = in;
+        return true;
+    }
+    if (!take_numbers(r, c, &mid) || (!take_arrow(r) && !mismatch(r, c)) ||
+        !take_integer(r, c, &last))
+        return false;
+    if ((in.n != 1 && in.n != 3) || mid.n > 2)
+        return mismatch(r, c);
+    *out = (fx_dims){
+        .n = 6, .v = {in.v[0], in.v[in.n == 3], in.v[in.n - 1], mid.v[0], mid.v[mid.n - 1], last}};
+    return true;
+}
+
 /* A layer is called with the input of the layer around it, a connection with others. */
 static bool take_callable(fxi_reader *r, const call *c, void **out)
 {
@@ -529,6 +552,8 @@ static bool take_value(fxi_reader *r, call *c)
     case FX_OPTION_LAYER:
     case FX_OPTION_CONNECTION:
         return take_callable(r, c, at);
+    case FX_OPTION_ATTENTION:
+        return take_attention(r, c, at);
     case FX_OPTION_KERNEL:
     case FX_OPTION_NUMBERS:
     case FX_OPTION_TUPLE:
@@ -591,8 +616,14 @@ static bool count_sizes(fxi_reader *r, call *c)
 {
     const fx_option_kind k = c->current->kind;
     const int64_t *v = target(c);
-    int64_t n = 1;
-    if (k == FX_OPTION_PAIR)
+    int64_t n = 1, largest[2] = {0, 0};
+    if (k == FX_OPTION_ATTENTION) {
+        const fx_dims *d = target(c);
+        for (int64_t i = 0; i < d->n; i++)
+            largest[0] = largest[1] = d->v[i] > largest[0] ? d->v[i] : largest[0];
+        v = largest;
+        n = 2;
+    } else if (k == FX_OPTION_PAIR)
         n = 2;
     else if (k == FX_OPTION_TWO_PAIR) {
         const fx_dims *in = target(c);

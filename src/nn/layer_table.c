@@ -42,6 +42,7 @@ static size_t value_size(fx_option_kind kind)
     case FX_OPTION_PADDING:
     case FX_OPTION_TUPLE:
     case FX_OPTION_FACTORS:
+    case FX_OPTION_ATTENTION:
         return sizeof(fx_dims);
     case FX_OPTION_TWO_PAIR:
         return sizeof(fx_dims) + sizeof(int64_t);

@@ -95,6 +95,22 @@ static void put_word(fx_text *text, const char *words, int i)
     fx_text_add(text, ":%.*s", (int)strcspn(words, " "), words);
 }
 
+/* 64, 64 => 32 => 16, (8, 8, 4) => (16, 12) => 8 */
+static void put_attention(fx_text *text, const fx_dims *d)
+{
+    const fx_dims in = {.n = 3, .v = {d->v[0], d->v[1], d->v[2]}},
+                  mid = {.n = 2, .v = {d->v[3], d->v[4]}};
+    const bool plain = all_equal(&in) && all_equal(&mid);
+    if (plain && d->v[0] == d->v[3] && d->v[0] == d->v[5]) {
+        fx_text_add(text, "%" PRId64, d->v[0]);
+        return;
+    }
+    (plain ? put_numbers : put_tuple)(text, &in);
+    fx_text_add(text, " => ");
+    (plain ? put_numbers : put_tuple)(text, &mid);
+    fx_text_add(text, " => %" PRId64, d->v[5]);
+}
+
 static void put_value(fx_text *text, const fx_layer_row *row, const void *value)
 {
     char number[FXI_NUMBER_TEXT];
@@ -102,6 +118,9 @@ static void put_value(fx_text *text, const fx_layer_row *row, const void *value)
     switch (row->kind) {
     case FX_OPTION_LAYER:
         put_layer(text, *(void *const *)value);
+        return;
+    case FX_OPTION_ATTENTION:
+        put_attention(text, value);
         return;
     case FX_OPTION_PAIR:
         fx_text_add(text, "%" PRId64 " => %" PRId64, integers[0], integers[1]);

@@ -1,4 +1,5 @@
 /* custom.c: operations that a program defines with C functions. */
+#include "detour.h"
 #include "memory.h"
 #include "operands.h"
 
@@ -37,6 +38,21 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
     return y;
 }
 
+fx_array *fxi_detour(const fx_custom_op *op, int n, fx_array *const *in)
+{
+    fxi_node *nodes[FXI_DETOUR_INPUTS];
+    for (int i = 0; i < n; i++) {
+        if (fx_is_error(in[i]))
+            return fx_error_array(fx_array_status(in[i]));
+        nodes[i] = in[i]->node;
+    }
+    fx_attr a = {.words = {0}};
+    a.custom = op;
+    const fxi_node *y = nodes[0];
+    return fxi_array_take(fxi_node_new(fxi_begin(), FX_OP_DETOUR, (fx_dtype)y->dtype, y->ndim,
+                                       y->shape, y->device, &a, n, nodes));
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 RULE(CUSTOM)
@@ -48,4 +64,9 @@ RULE(CUSTOM)
         ok = !fx_is_error(fxi_rule_in(a, i));
     if (ok)
         op->gradient(op, a->node->nin, a->in, out, a->gy, a->gx);
+}
+
+RULE(DETOUR)
+{
+    fxi_gradient_CUSTOM(a);
 }

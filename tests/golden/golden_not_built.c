@@ -39,7 +39,6 @@ static const struct not_built {
     {"LSTM/peepholes", "Flux has no such form of the layer"},
     {"Loop", CONTROL},
     {"MatMulInteger", QUANTISED},
-    {"MultiHeadAttention", "no attention layer"},
     {"Multinomial", RANDOM},
     {"NonMaxSuppression", SHAPES},
     {"NonZero", SHAPES},

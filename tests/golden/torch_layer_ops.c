@@ -259,6 +259,26 @@ static void op_instancenorm(torch_node *t)
     torch_out(t, "new_running_var", layer->var);
 }
 
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static void op_attention(torch_node *t)
+{
+    torch_only(t, "causal", 0);
+    torch_only(t, "bias", 0);
+    fx_array *q = torch_in(t, "q"), *k = torch_in(t, "k"), *v = torch_in(t, "v");
+#define PROJECTION(w) fx_dense(0, 0, .weight_array = fx_transpose(torch_in(t, w)), .bias = false)
+    void *layer = fx_multiheadattention(FX_DIMS(0), .nheads = (int64_t)torch_real(t, "heads", 1),
+                                        .q_proj = PROJECTION("Wq"), .k_proj = PROJECTION("Wk"),
+                                        .v_proj = PROJECTION("Wv"), .attn_drop = fx_dropout(0),
+                                        .out_proj = PROJECTION("Wo"));
+#undef PROJECTION
+    void *pair = fx_call(layer, q, k, v);
+    if (fx_is_error(pair))
+        return;
+    torch_out(t, "y", fx_child(pair, 0));
+    torch_out(t, "attn", fx_child(pair, 1));
+}
+
 #define RUN(Name, f)                                                                               \
     {                                                                                              \
         Name, GOLD_POINTWISE, f, NULL                                                              \
@@ -282,6 +302,7 @@ const torch_op torch_layer_ops[] = {
     SUM("InstanceNorm", op_instancenorm),
     SUM("LayerNorm", op_layernorm),
     SUM("Maxout", op_maxout),
+    SUM("MultiHeadAttention", op_attention),
     SUM("Upsample", op_upsample),
     SUM("Upsample", op_upsample_layer),
     SUM("lp_normalise", op_lp_normalise),

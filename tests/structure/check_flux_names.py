@@ -80,10 +80,6 @@ NAMES = {
 }
 # Names that cflux does not have yet. The list only becomes shorter.
 NOT_YET = {
-    "Flux":
-        "MultiHeadAttention",
-    "NNlib":
-        "dot_product_attention dot_product_attention_scores make_causal_mask ",
     "ParameterSchedulers":
         "OneCycle Interpolator Shifted ComposedSchedule AbstractSchedule Stateful next! reset! Scheduler",
 }

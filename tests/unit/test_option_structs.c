@@ -306,6 +306,55 @@ static void observe_alphadropout(const void *args, char *text)
     add_object(text, fxi_alphadropout(args));
 }
 
+static void prepare_attention(void *args)
+{
+    fx_dot_product_attention_args *a = args;
+    a->query = fx_reshape(fx_range(0, 0.1, 6), 2, 3);
+    a->key = fx_reshape(fx_range(1, -0.2, 6), 2, 3);
+    a->value = fx_reshape(fx_range(0, 1, 6), 2, 3);
+}
+static void observe_attention(const void *args, char *text)
+{
+    fx_seed(1);
+    void *pair = fxi_dot_product_attention(args);
+    add_object(text, fx_is_error(pair) ? pair : fx_child(pair, 0));
+    fx_seed(1);
+    add_object(text, fxi_dot_product_attention_scores(args));
+}
+static void prepare_rotary(void *args)
+{
+    ((fx_rotary_embedding_args *)args)->x = fx_reshape(fx_range(0, 1, 12), 4, 3);
+}
+static void observe_rotary(const void *args, char *text)
+{
+    add_object(text, fxi_rotary_embedding(args));
+}
+static void prepare_multiheadattention(void *args)
+{
+    fx_multiheadattention_args *a = args;
+    a->dims = FX_DIMS(8);
+}
+static void observe_multiheadattention(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_multiheadattention_layer *l = fxi_multiheadattention(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        add_object(text, ((fx_dense_layer *)l->q_proj)->weight);
+}
+static void prepare_attend(void *args)
+{
+    fx_attend_args *a = args;
+    fx_seed(1);
+    a->layer = fx_multiheadattention(FX_DIMS(8));
+    a->query = fx_reshape(fx_range(0, 0.1, 16), 8, 2);
+}
+static void observe_attend(const void *args, char *text)
+{
+    void *pair = fxi_attend(args);
+    add_object(text, fx_is_error(pair) ? pair : fx_child(pair, 0));
+}
+
 static void observe_cell(fx_cell_layer *l, char *text)
 {
     add_object(text, l);
@@ -849,6 +898,12 @@ static void observe_device(const void *args, char *text)
     F(scale, fx_scale_args, FXI_SCALE_ARGS, 1, prepare_scale, NULL)                                \
     F(bilinear, fx_bilinear_args, FXI_BILINEAR_ARGS, 2, prepare_bilinear, NULL)                    \
     F(dropout, fx_dropout_args, FXI_DROPOUT_ARGS, 1, prepare_dropout, NULL)                        \
+    F(attention, fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS, 3,                 \
+      prepare_attention, NULL)                                                                     \
+    F(rotary, fx_rotary_embedding_args, FXI_ROTARY_EMBEDDING_ARGS, 1, prepare_rotary, NULL)        \
+    F(multiheadattention, fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS, 1,              \
+      prepare_multiheadattention, NULL)                                                            \
+    F(attend, fx_attend_args, FXI_ATTEND_ARGS, 2, prepare_attend, NULL)                            \
     F(instancenorm, fx_instancenorm_args, FXI_INSTANCENORM_ARGS, 1, prepare_instancenorm, NULL)    \
     F(groupnorm, fx_groupnorm_args, FXI_GROUPNORM_ARGS, 2, prepare_groupnorm, NULL)                \
     F(rmsnorm, fx_rmsnorm_args, FXI_RMSNORM_ARGS, 1, prepare_rmsnorm, NULL)                        \

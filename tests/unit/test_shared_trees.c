@@ -613,6 +613,14 @@ static void row_model_parts(const tree *t)
     CHECK(fx_count(fx_activations(fx_chain(FX_RELU, FX_TANH), fx_ones(2))) == 2);
 }
 
+static void row_attention(const tree *t)
+{
+    void *l = fx_new(Layer, .inside = t->root);
+    CHECK(fx_is_error(fx_multiheadattention(FX_DIMS(8), .q_proj = l)) &&
+          fx_error_take().status != FX_OK);
+    CHECK(fx_is_error(fx_attend(l, fx_ones(8, 2))) && fx_error_take().status != FX_OK);
+}
+
 /* ---- data.h, train.h ------------------------------------------------------------------------- */
 
 static void row_observations(const tree *t)
@@ -750,6 +758,7 @@ static const struct {
     {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
      "fx_maxout_from fxi_skipconnection fx_skipconnection_args",
      row_containers},
+    {"fxi_multiheadattention fx_multiheadattention_args", row_attention},
     {"fxi_rnn fxi_lstm fxi_gru fxi_gruv3 fxi_recurrence fx_initialstates fx_rnn_args fx_lstm_args "
      "fx_recurrence_args",
      row_recurrent},

@@ -1,0 +1,116 @@
+/* cflux/attention.h: dot-product attention, MultiHeadAttention, rotary embedding. Included by nn.h.
+ *
+ * Arrays are features×length×batch…, as in Flux, and scores keys×queries×heads×batch…. */
+#ifndef CFLUX_ATTENTION_H
+#define CFLUX_ATTENTION_H
+
+#include <cflux/nn.h>
+
+FXI_BEGIN_C
+
+/* ---- attention as a function ----------------------------------------------------------------- */
+/* Arrays and options of attention. */
+/* clang-format off */
+#define FXI_DOT_PRODUCT_ATTENTION_ARGS(F)                                                          \
+    F(fx_array *, query, FXI_NULL) /* queries: features×queries×batch… */                           \
+    F(fx_array *, key, FXI_NULL) /* keys: features×keys×batch… */                                 \
+    F(fx_array *, value, FXI_NULL) /* values: value features×keys×batch… */                         \
+    F(int64_t, nheads, 1)         /* number of heads, divides both numbers of features */          \
+    F(fx_array *, bias, FXI_NULL) /* added to the scores, broadcast over them */                   \
+    F(fx_array *, mask, FXI_NULL) /* Bool, broadcast over the scores; false: no attention */       \
+    F(bool, causal, false)        /* true: only keys up to the query's own position */             \
+    F(double, dropout, 0)         /* probability with which a score is dropped, always active */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS);
+/* fx_dot_product_attention(q, k, v, …) returns the tuple (y, α), for every head:
+ *   α = softmax(kᵀ·q/√(features/nheads) + bias), over the keys; −Inf where the mask is false
+ *   y = v·α, (value features)×queries×batch…
+ * A query whose keys are all masked gives NaN. α is computed only when it is read or evaluated. For
+ * more than 512² queries times keys, y and its gradients are computed for 256 queries at a time, so
+ * that memory grows linearly with the length; gradients compute the scores again. With .dropout all
+ * scores are kept. FX_STATUS_SHAPE, FX_STATUS_ARGUMENT or FX_STATUS_DTYPE if the arrays do not fit.
+ * NNlib.dot_product_attention; Vaswani et al., 2017; Rabe, Staats, 2021. */
+FX_API void *fxi_dot_product_attention(const fx_dot_product_attention_args *a);
+/* α alone. NNlib.dot_product_attention_scores. */
+FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *a);
+#define FXI_ATTENTION(f, ...)                                                                      \
+    FXI_CALL((f)(FXI_OPTIONS(fx_dot_product_attention_args,                                        \
+                             FXI_DOT_PRODUCT_ATTENTION_ARGS(FXI_DEFAULT).query = __VA_ARGS__)))
+#define fx_dot_product_attention(...) FXI_ATTENTION(fxi_dot_product_attention, __VA_ARGS__)
+#define fx_dot_product_attention_scores(...)                                                       \
+    FXI_ATTENTION(fxi_dot_product_attention_scores, __VA_ARGS__)
+
+/* A Bool n×n matrix with true where key ≤ query, n the size of x along the axis (the length: 1).
+ * NNlib.make_causal_mask. */
+FX_API fx_array *fx_make_causal_mask(fx_array *x, int axis);
+
+/* ---- MultiHeadAttention ---------------------------------------------------------------------- */
+/* fx_call(l, q, k, v) projects its inputs, features×length×batch, applies attention with nheads
+ * heads, and projects the result: it returns the tuple (y, α), y of out×queries×batch and α of
+ * keys×queries×heads×batch. α is computed only when it is read or evaluated. fx_call(l, x) is
+ * self-attention, fx_call(l, q, kv) has v = k, and a fourth input is the bias of the scores.
+ * Flux.MultiHeadAttention; Vaswani et al., 2017. */
+typedef struct fx_multiheadattention_layer {
+    fx_object base;
+    int64_t nheads;
+    void *q_proj, *k_proj, *v_proj; /* Dense */
+    void *attn_drop;                /* Dropout of the scores */
+    void *out_proj;                 /* Dense */
+} fx_multiheadattention_layer;
+/* clang-format off */
+#define FXI_MULTIHEADATTENTION_ARGS(F)                                                             \
+    F(fx_dims, dims, FXI_DIMS_NONE)        /* FX_DIMS(n): all sizes n; (in, qkv, out); (in, qk, v, \
+                                              out); or (q, k, v, qk, v, out) */                    \
+    F(int64_t, nheads, 8)                  /* number of heads; divides qk and v */                 \
+    F(int, bias, false)                    /* true: the projections have biases */                 \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of the projections */                    \
+    F(double, dropout_prob, 0)             /* probability with which a score is dropped */         \
+    F(void *, q_proj, FXI_NULL)            /* all five layers, instead of dims and init */         \
+    F(void *, k_proj, FXI_NULL)                                                                    \
+    F(void *, v_proj, FXI_NULL)                                                                    \
+    F(void *, attn_drop, FXI_NULL)                                                                 \
+    F(void *, out_proj, FXI_NULL)
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS);
+FX_API fx_multiheadattention_layer *fxi_multiheadattention(const fx_multiheadattention_args *a);
+#define fx_multiheadattention(...)                                                                 \
+    FXI_CALL(fxi_multiheadattention(FXI_OPTIONS(                                                   \
+        fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS(FXI_DEFAULT).dims = __VA_ARGS__)))
+
+/* fx_attend(l, q, …): a call of the layer with a mask. Returns the tuple (y, α). */
+/* clang-format off */
+#define FXI_ATTEND_ARGS(F)                                                                         \
+    F(fx_multiheadattention_layer *, layer, FXI_NULL)                                              \
+    F(fx_array *, query, FXI_NULL) /* features×queries×batch */                                     \
+    F(fx_array *, key, FXI_NULL) /* default: query */                                                 \
+    F(fx_array *, value, FXI_NULL) /* default: key */                                                 \
+    F(fx_array *, bias, FXI_NULL) /* as in fx_dot_product_attention */                             \
+    F(fx_array *, mask, FXI_NULL) /* as in fx_dot_product_attention */                             \
+    F(bool, causal, false)        /* as in fx_dot_product_attention */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_attend_args, FXI_ATTEND_ARGS);
+FX_API void *fxi_attend(const fx_attend_args *a);
+#define fx_attend(...)                                                                             \
+    FXI_CALL(                                                                                      \
+        fxi_attend(FXI_OPTIONS(fx_attend_args, FXI_ATTEND_ARGS(FXI_DEFAULT).layer = __VA_ARGS__)))
+
+/* ---- rotary embedding ------------------------------------------------------------------------ */
+/* Options of fx_rotary_embedding. */
+/* clang-format off */
+#define FXI_ROTARY_EMBEDDING_ARGS(F)                                                               \
+    F(fx_array *, x, FXI_NULL)  /* features×length×…, an even number of features */                \
+    F(double, base, 10000)      /* of the angles */                                                \
+    F(int64_t, offset, 0)       /* position of the first column */                                 \
+    F(bool, halves, false)      /* true: pairs (i, i + features/2) instead of (2i, 2i + 1) */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_rotary_embedding_args, FXI_ROTARY_EMBEDDING_ARGS);
+/* Rotates each pair of features (a, b) of position p by the angle θ = p·base^(−2i/features), i the
+ * number of the pair: (a·cos θ − b·sin θ, a·sin θ + b·cos θ). The shape of x. FX_STATUS_SHAPE for
+ * an odd number of features. Su et al., 2021; .halves is the order of GPT-NeoX. */
+FX_API fx_array *fxi_rotary_embedding(const fx_rotary_embedding_args *a);
+#define fx_rotary_embedding(...)                                                                   \
+    FXI_CALL(fxi_rotary_embedding(FXI_OPTIONS(                                                     \
+        fx_rotary_embedding_args, FXI_ROTARY_EMBEDDING_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
+
+FXI_END_C
+#endif

@@ -1,0 +1,430 @@
+/* attention.c: dot-product attention with memory linear in the length, causal masks, and rotary
+ * embeddings.
+ *
+ * Long sequences are computed for QUERIES queries at a time, so that no array has all scores. The
+ * gradient computes the scores of a block again from q and k (Rabe, Staats, 2021). fxi_detour
+ * gives the result this gradient. Its rule is written with public operations, so it has a gradient
+ * too, which then keeps all scores.
+ *
+ * The gradients by q, and those by k and v, are two passes over the blocks. A plan computes nodes
+ * in the order in which its outputs need them: with one pass for all three, the scores of every
+ * block would wait for the other gradient. A reshape between the sums over blocks keeps them from
+ * becoming one step that waits for all blocks.
+ *
+ * Inside, arrays are features×length×heads×batch. Sources: NNlib's attention.jl; Vaswani et al.,
+ * 2017; Su et al., 2021 (rotary embedding).
+ */
+#include "detour.h"
+#include "memory.h"
+#include "nn_layer.h"
+
+#include <math.h>
+
+/* Queries of a block, and the largest number of queries times keys that is computed at once. */
+enum { QUERIES = 256, AT_ONCE = 512 * 512 };
+
+#define OP_NAME "dot_product_attention"
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* q is scaled. bias and mask have four axes, each of the size of the scores or 1; NULL: none. */
+typedef struct attention {
+    fx_array *q, *k, *v, *bias, *mask;
+    bool causal;
+} attention;
+
+/* The part of bias or mask for some queries. */
+static fx_array *part(fx_array *x, int64_t from, int64_t to)
+{
+    return !x || fx_size(x, 1) == 1 ? x : fx_slice(x, 1, from, to);
+}
+
+/* keys×1 ≤ 1×queries */
+static fx_array *causal_part(int64_t keys, int64_t from, int64_t to)
+{
+    fx_array *key = fx_range_dtype(FX_DTYPE_I32, 0, 1, keys);
+    fx_array *query =
+        fx_reshape(fx_range_dtype(FX_DTYPE_I32, (double)from, 1, to - from), 1, to - from);
+    return fx_le(key, query);
+}
+
+/* The scores α of queries from … to−1: keys×queries×heads×batch. */
+static fx_array *scores(const attention *a, int64_t from, int64_t to)
+{
+    fx_array *kt = fx_permute(a->k, 1, 0, 2, 3);
+    fx_array *x = fx_batched_mul(kt, fx_slice(a->q, 1, from, to));
+    if (a->bias)
+        x = fx_add(x, part(a->bias, from, to));
+    if (a->mask)
+        x = fx_where(part(a->mask, from, to), x, -INFINITY);
+    if (a->causal)
+        x = fx_where(causal_part(fx_size(a->k, 1), from, to), x, -INFINITY);
+    return fx_softmax(x);
+}
+
+static int64_t block_end(int64_t from, int64_t queries)
+{
+    return queries - from > QUERIES ? from + QUERIES : queries;
+}
+
+static int64_t blocks_of(const fx_array *q)
+{
+    return (fx_size(q, 1) + QUERIES - 1) / QUERIES;
+}
+
+/* Joins one array per block along the queries. */
+typedef fx_array *(*block_fn)(const attention *a, fx_array *gy, int64_t from, int64_t to);
+static fx_array *over_blocks(const attention *a, fx_array *gy, block_fn f)
+{
+    const int64_t queries = fx_size(a->q, 1), n = blocks_of(a->q);
+    fx_array **parts = fxi_calloc((size_t)n, sizeof *parts);
+    if (!parts)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, OP_NAME, "no memory for a list of blocks"));
+    for (int64_t i = 0; i < n; i++)
+        parts[i] = f(a, gy, i * QUERIES, block_end(i * QUERIES, queries));
+    fx_array *y = fxi_concat(1, (int)n, parts);
+    fxi_free(parts);
+    return y;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static fx_array *values_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
+{
+    (void)gy;
+    return fx_batched_mul(a->v, scores(a, from, to));
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy. */
+static fx_array *score_gradient(const attention *a, fx_array *gy, fx_array *alpha)
+{
+    fx_array *d = fx_batched_mul(fx_permute(a->v, 1, 0, 2, 3), gy);
+    fx_array *sum = fx_sum(fx_mul(alpha, d), .dims = FX_AXES(0));
+    return fx_mul(alpha, fx_sub(d, sum));
+}
+
+static fx_array *query_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
+{
+    fx_array *d = score_gradient(a, fx_slice(gy, 1, from, to), scores(a, from, to));
+    return fx_batched_mul(a->k, d);
+}
+
+/* dk over dv, for the queries of one block. */
+static fx_array *key_value_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
+{
+    fx_array *alpha = scores(a, from, to), *g = fx_slice(gy, 1, from, to);
+    fx_array *d = score_gradient(a, g, alpha), *q = fx_slice(a->q, 1, from, to);
+    return fx_concat(0, fx_batched_mul(q, fx_permute(d, 1, 0, 2, 3)),
+                     fx_batched_mul(g, fx_permute(alpha, 1, 0, 2, 3)));
+}
+
+/* x with the sizes of y, which has four axes. */
+static fx_array *like(fx_array *x, const fx_array *y)
+{
+    return fx_reshape(x, fx_size(y, 0), fx_size(y, 1), fx_size(y, 2), fx_size(y, 3));
+}
+
+static fx_array *key_value_gradient(const attention *a, fx_array *gy)
+{
+    const int64_t queries = fx_size(a->q, 1);
+    fx_array *sum = NULL;
+    for (int64_t i = 0; i < queries; i += QUERIES) {
+        fx_array *next = key_value_block(a, gy, i, block_end(i, queries));
+        if (!sum)
+            sum = next;
+        else if (i / QUERIES % 2) /* the shapes alternate: see the head of the file */
+            sum = fx_add(fx_vec(sum), fx_vec(next));
+        else
+            sum = fx_add(like(sum, next), next);
+    }
+    return fx_reshape(sum, fx_size(a->k, 0) + fx_size(a->v, 0), fx_size(a->k, 1), fx_size(a->k, 2),
+                      fx_size(a->k, 3));
+}
+
+/* Sums over the axes along which x was repeated. */
+static fx_array *unbroadcast(fx_array *g, const fx_array *x)
+{
+    unsigned mask = 0;
+    for (int i = 0; i < 4; i++)
+        if (fx_size(x, i) == 1 && fx_size(g, i) != 1)
+            mask |= 1u << (unsigned)i;
+    return mask ? fx_sum(g, .dims = FXI_AXES(mask)) : g;
+}
+
+static fx_array *bias_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
+{
+    fx_array *d = score_gradient(a, fx_slice(gy, 1, from, to), scores(a, from, to));
+    return unbroadcast(d, a->bias);
+}
+
+/* in: the value, q, k, v, and bias and mask as far as `user` says. */
+typedef struct shape_of_call {
+    bool bias, mask, causal;
+} shape_of_call;
+
+static attention attention_of(const fx_custom_op *op, fx_array *const *in)
+{
+    const shape_of_call *s = op->user;
+    attention a = {.q = in[1], .k = in[2], .v = in[3], .causal = s->causal};
+    a.bias = s->bias ? in[4] : NULL;
+    a.mask = s->mask ? in[4 + s->bias] : NULL;
+    return a;
+}
+
+static void attention_gradient(const fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
+                               fx_array *gy, fx_array **gx)
+{
+    const attention a = attention_of(op, in);
+    (void)n, (void)out;
+    fx_array *both = key_value_gradient(&a, gy);
+    const int64_t rows = fx_size(a.k, 0);
+    gx[1] = over_blocks(&a, gy, query_block);
+    gx[2] = fx_slice(both, 0, 0, rows);
+    gx[3] = fx_slice(both, 0, rows, rows + fx_size(a.v, 0));
+    if (a.bias) {
+        fx_array *g = over_blocks(&a, gy, bias_block);
+        gx[4] = unbroadcast(g, a.bias);
+    }
+}
+
+/* One static operation per combination of bias, mask and causal. */
+#define CALL(b, m, c)                                                                              \
+    {                                                                                              \
+        .fxi_size = sizeof(fx_custom_op), .name = OP_NAME, .gradient = attention_gradient,         \
+        .user = &(shape_of_call)                                                                   \
+        {                                                                                          \
+            b, m, c                                                                                \
+        }                                                                                          \
+    }
+static const fx_custom_op calls[8] = {CALL(false, false, false), CALL(true, false, false),
+                                      CALL(false, true, false),  CALL(true, true, false),
+                                      CALL(false, false, true),  CALL(true, false, true),
+                                      CALL(false, true, true),   CALL(true, true, true)};
+
+/* v·α in blocks, whose gradient computes α again. */
+static fx_array *in_blocks(const attention *a)
+{
+    attention still = *a;
+    still.q = fx_stop_gradient(a->q);
+    still.k = fx_stop_gradient(a->k);
+    still.v = fx_stop_gradient(a->v);
+    still.bias = a->bias ? fx_stop_gradient(a->bias) : NULL;
+    int n = 4;
+    fx_array *in[6] = {over_blocks(&still, NULL, values_block), a->q, a->k, a->v};
+    if (a->bias)
+        in[n++] = a->bias;
+    if (a->mask)
+        in[n++] = a->mask;
+    return fxi_detour(&calls[(a->bias != NULL) + 2 * (a->mask != NULL) + 4 * a->causal], n, in);
+}
+
+/* ---- checks and heads ------------------------------------------------------------------------ */
+
+/* FX_OK if x is a usable operand. The status of an error array is returned without a new record;
+ * NULL is recorded. */
+static fx_status operand_status(const char *op, const fx_array *x)
+{
+    return x ? fx_array_status(x) : fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
+}
+
+static fx_array *fail(fx_status status, const char *what, const fx_dot_product_attention_args *a)
+{
+    char q[100], k[100], v[100];
+    fx_summary(a->query, q, sizeof q);
+    fx_summary(a->key, k, sizeof k);
+    fx_summary(a->value ? a->value : a->key, v, sizeof v);
+    return fx_error_array(
+        fx_fail(status, OP_NAME, "%s: query %s, key %s, value %s", what, q, k, v));
+}
+
+static int64_t batch_of(const fx_array *x)
+{
+    int64_t n = 1;
+    for (int i = 2; i < fx_ndims(x); i++)
+        n *= fx_size(x, i);
+    return n;
+}
+
+/* (features·heads)×length×batch… to features×length×heads×batch. */
+static fx_array *split(fx_array *x, int64_t heads)
+{
+    fx_array *y = fx_reshape(x, fx_size(x, 0) / heads, heads, fx_size(x, 1), batch_of(x));
+    return fx_permute(y, 0, 2, 1, 3);
+}
+
+/* bias or mask as keys×queries×heads×batch, each of full size or 1. */
+static fx_array *four_axes(fx_array *x)
+{
+    int64_t sizes[4] = {1, 1, 1, 1};
+    const int nd = fx_ndims(x);
+    for (int i = 0; i < nd && i < 4; i++)
+        sizes[i] = fx_size(x, i);
+    for (int i = 4; i < nd; i++)
+        sizes[3] *= fx_size(x, i);
+    return fxi_reshape(x, 4, sizes);
+}
+
+static bool broadcasts(const fx_array *x, const int64_t *full)
+{
+    for (int i = 0; i < 4; i++)
+        if (fx_size(x, i) != 1 && fx_size(x, i) != full[i])
+            return false;
+    return true;
+}
+
+/* Fills in `out`; an error array, or NULL. */
+static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
+{
+    fx_array *v = a->value ? a->value : a->key;
+    const fx_array *const all[] = {a->query, a->key, v, a->bias, a->mask};
+    for (int i = 0; i < 5; i++) {
+        const fx_status s = all[i] || i < 3 ? operand_status(OP_NAME, all[i]) : FX_OK;
+        if (s != FX_OK)
+            return fx_error_array(s);
+    }
+    const int64_t heads = a->nheads;
+    if (fx_ndims(a->query) < 2 || fx_ndims(a->key) != fx_ndims(a->query) ||
+        fx_ndims(v) != fx_ndims(a->query))
+        return fail(FX_STATUS_SHAPE, "expects arrays of 2 or more axes, equally many", a);
+    if (fx_size(a->query, 0) != fx_size(a->key, 0) || fx_size(a->key, 1) != fx_size(v, 1) ||
+        batch_of(a->query) != batch_of(a->key) || batch_of(a->key) != batch_of(v))
+        return fail(FX_STATUS_SHAPE,
+                    "query and key need the same features, key and value the same length, all the "
+                    "same batch",
+                    a);
+    if (heads < 1 || fx_size(a->query, 0) % heads || fx_size(v, 0) % heads)
+        return fail(FX_STATUS_ARGUMENT, "the number of heads must divide the features", a);
+    const int64_t full[] = {fx_size(a->key, 1), fx_size(a->query, 1), heads, batch_of(a->query)};
+    const double scale = 1 / sqrt((double)(fx_size(a->query, 0) / heads));
+    *out = (attention){.q = fx_mul(split(a->query, heads), scale),
+                       .k = split(a->key, heads),
+                       .v = split(v, heads),
+                       .bias = a->bias ? four_axes(a->bias) : NULL,
+                       .mask = a->mask ? four_axes(a->mask) : NULL,
+                       .causal = a->causal};
+    if (out->bias && !broadcasts(out->bias, full))
+        return fail(FX_STATUS_SHAPE, "bias must broadcast to keys×queries×heads×batch", a);
+    if (out->mask && !broadcasts(out->mask, full))
+        return fail(FX_STATUS_SHAPE, "mask must broadcast to keys×queries×heads×batch", a);
+    if (out->mask && fx_eltype(out->mask) != FX_DTYPE_BOOL)
+        return fail(FX_STATUS_DTYPE, "mask must be Bool", a);
+    return NULL;
+}
+
+/* keys×queries×heads×batch…, with the batch axes of q. */
+static fx_array *public_scores(fx_array *alpha, const fx_array *q)
+{
+    int64_t sizes[FX_MAX_DIMS + 1];
+    const int nd = fx_ndims(q) + 1;
+    for (int i = 0; i < 3; i++)
+        sizes[i] = fx_size(alpha, i);
+    for (int i = 3; i < nd; i++)
+        sizes[i] = fx_size(q, i - 1);
+    return fxi_reshape(alpha, nd, sizes);
+}
+
+/* features×length×heads×batch to (features·heads)×length×batch…. */
+static fx_array *joined(fx_array *y, const fx_array *q)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(q); i++)
+        sizes[i] = fx_size(q, i);
+    sizes[0] = fx_size(y, 0) * fx_size(y, 2);
+    return fxi_reshape(fx_permute(y, 0, 2, 1, 3), fx_ndims(q), sizes);
+}
+
+/* ---- public functions ------------------------------------------------------------------------ */
+
+/* All scores as one array, with dropout. */
+static fx_array *all_scores(const attention *a, double dropout)
+{
+    fx_array *alpha = scores(a, 0, fx_size(a->q, 1));
+    return dropout > 0 ? fx_dropout_apply(alpha, dropout) : alpha;
+}
+
+static fx_array *failed(void)
+{
+    return fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS, o, OP_NAME,
+                     given);
+    FXI_SCOPE;
+    attention a;
+    fx_array *error = o_ok ? prepare(&o, &a) : failed();
+    return fx_keep(error ? error : public_scores(all_scores(&a, o.dropout), o.query));
+}
+
+void *fxi_dot_product_attention(const fx_dot_product_attention_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS, o, OP_NAME,
+                     given);
+    FXI_SCOPE;
+    attention a;
+    fx_array *error = o_ok ? prepare(&o, &a) : failed();
+    if (error)
+        return fx_keep(error);
+    fx_array *alpha = all_scores(&a, o.dropout);
+    const bool short_enough = fx_size(a.q, 1) * fx_size(a.k, 1) <= AT_ONCE;
+    fx_array *y = short_enough || o.dropout > 0 ? fx_batched_mul(a.v, alpha) : in_blocks(&a);
+    return fx_keep(fx_tuple(joined(y, o.query), public_scores(alpha, o.query)));
+}
+
+fx_array *fx_make_causal_mask(fx_array *x, int axis)
+{
+    const fx_status s = operand_status("make_causal_mask", x);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    if (axis < 0 || axis >= fx_ndims(x))
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, "make_causal_mask", "the array has no axis %d", axis));
+    FXI_SCOPE;
+    const int64_t n = fx_size(x, axis);
+    return fx_keep(causal_part(n, 0, n));
+}
+
+/* ---- rotary embedding ------------------------------------------------------------------------ */
+
+/* position·base^(−2i/features), 1×pairs×length: the rotation of pair i. */
+static fx_array *angles(const fx_rotary_embedding_args *o, fx_dtype type)
+{
+    const int64_t pairs = fx_size(o->x, 0) / 2, length = fx_size(o->x, 1);
+    const double step = -log(o->base) / (double)pairs;
+    fx_array *speed = fx_exp(fx_range_dtype(type, 0, step, pairs));
+    fx_array *position = fx_range_dtype(type, (double)o->offset, 1, length);
+    return fx_mul(fx_reshape(speed, 1, pairs), fx_reshape(position, 1, 1, length));
+}
+
+fx_array *fxi_rotary_embedding(const fx_rotary_embedding_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_rotary_embedding_args, FXI_ROTARY_EMBEDDING_ARGS, o, "rotary_embedding",
+                     given);
+    FXI_SCOPE;
+    const fx_status s = o_ok ? operand_status("rotary_embedding", o.x) : FX_STATUS_ARGUMENT;
+    if (s != FX_OK)
+        return fx_error_array(s);
+    if (fx_ndims(o.x) < 2 || fx_size(o.x, 0) % 2 || !(o.base > 0)) {
+        char got[100];
+        fx_summary(o.x, got, sizeof got);
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, "rotary_embedding",
+                                      "expects an even number of features×length, and a positive "
+                                      "base, got %s, base %g",
+                                      got, o.base));
+    }
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(o.x); i++)
+        sizes[i] = fx_size(o.x, i);
+    const fx_dtype type = fx_eltype(o.x) == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+    const int64_t pairs = sizes[0] / 2, length = sizes[1], rest = batch_of(o.x);
+    fx_array *x = o.halves ? fx_permute(fx_reshape(o.x, pairs, 2, length, rest), 1, 0, 2, 3)
+                           : fx_reshape(o.x, 2, pairs, length, rest);
+    fx_array *a = angles(&o, type), *first = fx_slice(x, 0, 0, 1), *second = fx_slice(x, 0, 1, 2);
+    fx_array *c = fx_cast(fx_cos(a), fx_eltype(o.x)), *d = fx_cast(fx_sin(a), fx_eltype(o.x));
+    fx_array *y = fx_concat(0, fx_sub(fx_mul(first, c), fx_mul(second, d)),
+                            fx_add(fx_mul(first, d), fx_mul(second, c)));
+    return fx_keep(fxi_reshape(o.halves ? fx_permute(y, 1, 0, 2, 3) : y, fx_ndims(o.x), sizes));
+}

@@ -1,0 +1,220 @@
+/* test_attention.c: dot-product attention against its formula in double, in plain C; blocks against
+ * the same attention at once; masks, heads, rotary embedding, and the memory of a plan. */
+#include "semantics_check.h"
+
+#include <stdlib.h>
+
+enum { D = 4, Q = 3, K = 5, V = 6, HEADS = 2 };
+
+/* y and α of one batch element by the formula; allowed(key, query) or NULL. */
+static void by_formula(fx_array *q, fx_array *k, fx_array *v, bool (*allowed)(int, int), double *y,
+                       double *alpha)
+{
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < Q; i++) {
+            double w[K], sum = 0;
+            for (int j = 0; j < K; j++) {
+                double dot = 0;
+                for (int d = 0; d < D / HEADS; d++)
+                    dot +=
+                        fx_at(q, h * D / HEADS + d + D * i) * fx_at(k, h * D / HEADS + d + D * j);
+                w[j] = !allowed || allowed(j, i) ? exp(dot / sqrt(D / HEADS)) : 0;
+                sum += w[j];
+            }
+            for (int j = 0; j < K; j++)
+                alpha[j + K * (i + Q * h)] = w[j] / sum;
+            for (int d = 0; d < V / HEADS; d++) {
+                double value = 0;
+                for (int j = 0; j < K; j++)
+                    value += w[j] / sum * fx_at(v, h * V / HEADS + d + V * j);
+                y[h * V / HEADS + d + V * i] = value;
+            }
+        }
+}
+
+static fx_array *doubles(int64_t features, int64_t length)
+{
+    return fx_cast(fx_randn(features, length), FX_DTYPE_F64);
+}
+
+static bool up_to_query(int key, int query)
+{
+    return key <= query;
+}
+static bool not_the_second(int key, int query)
+{
+    (void)query;
+    return key != 1;
+}
+
+static void follows_the_formula(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(1);
+    fx_array *q = doubles(D, Q), *k = doubles(D, K), *v = doubles(V, K);
+    fx_array *row = fx_reshape(fx_vector(1, 0, 1, 1, 1), K, 1);
+    const struct {
+        void *pair;
+        bool (*allowed)(int, int);
+    } rows[] = {
+        {fx_dot_product_attention(q, k, v, .nheads = HEADS), NULL},
+        {fx_dot_product_attention(q, k, v, .nheads = HEADS, .causal = true), up_to_query},
+        {fx_dot_product_attention(q, k, v, .nheads = HEADS, .mask = fx_gt(row, 0)), not_the_second},
+        {fx_dot_product_attention(q, k, v, .nheads = HEADS, .bias = fx_mul(1e9, fx_sub(row, 1))),
+         not_the_second},
+    };
+    for (int r = 0; r < COUNT(rows); r++) {
+        double y[V * Q], alpha[K * Q * HEADS];
+        by_formula(q, k, v, rows[r].allowed, y, alpha);
+        fx_array *got = fx_child(rows[r].pair, 0), *scores = fx_child(rows[r].pair, 1);
+        assert_true(fx_ndims(got) == 2 && fx_size(got, 0) == V && fx_size(got, 1) == Q);
+        assert_true(fx_ndims(scores) == 3 && fx_size(scores, 2) == HEADS);
+        for (int i = 0; i < V * Q; i++)
+            NEAR(fx_at(got, i), y[i], 1e-12);
+        for (int i = 0; i < K * Q * HEADS; i++)
+            NEAR(fx_at(scores, i), alpha[i], 1e-12);
+    }
+    fx_array *mask = fx_make_causal_mask(q, 1);
+    for (int i = 0; i < Q * Q; i++)
+        SAME(fx_at(mask, i), i % Q <= i / Q);
+}
+
+static void same_arrays(const char *what, fx_array *a, fx_array *b)
+{
+    NEAR(fx_item(fx_maximum(fx_abs(fx_sub(a, b)))) / (1 + fx_item(fx_maximum(fx_abs(b)))), 0,
+         1e-12);
+    assert_true(fx_length(a) == fx_length(b) && what);
+}
+
+/* 600 positions are computed in blocks; the scores alone, as one array, give the same. */
+static void blocks_give_the_same_gradients(void **state)
+{
+    (void)state;
+    enum { N = 600, F = 4 };
+    for (int form = 0; form < 4; form++) {
+        FX_SCOPE;
+        fx_array *x[4], *blocks[4], *whole[4];
+        for (int i = 0; i < 3; i++)
+            x[i] = doubles(F, N);
+        x[3] = fx_cast(fx_randn(N, N), FX_DTYPE_F64);
+        fx_eval(fx_tuple(x[0], x[1], x[2], x[3]));
+        const int n = form & 1 ? 4 : 3;
+        fx_array *bias = form & 1 ? x[3] : NULL, *mask = form & 2 ? fx_gt(x[3], -1) : NULL;
+        const bool causal = form == 2;
+        fx_array *w = fx_cos(fx_reshape(fx_range_dtype(FX_DTYPE_F64, 0, 1, F * N), F, N));
+        void *pair = fx_dot_product_attention(x[0], x[1], x[2], .bias = bias, .mask = mask,
+                                              .causal = causal, .nheads = 2);
+        fx_array *alpha = fx_dot_product_attention_scores(
+            x[0], x[1], x[2], .bias = bias, .mask = mask, .causal = causal, .nheads = 2);
+        fx_array *v = fx_permute(fx_reshape(x[2], F / 2, 2, N), 0, 2, 1);
+        fx_array *y = fx_reshape(fx_permute(fx_batched_mul(v, alpha), 0, 2, 1), F, N);
+        same_arrays("y", fx_child(pair, 0), y);
+        fx_array *one = fx_sum(fx_mul(fx_child(pair, 0), w)), *other = fx_sum(fx_mul(y, w));
+        assert_int_equal(fx_gradient_of(one, x, n, blocks), FX_OK);
+        assert_int_equal(fx_gradient_of(other, x, n, whole), FX_OK);
+        for (int i = 0; i < n; i++)
+            same_arrays("gradient", blocks[i], whole[i]);
+    }
+}
+
+/* Bytes of the largest value of a plan, and of its arena, as its text shows them. */
+static void memory_is_linear_in_the_length(void **state)
+{
+    (void)state;
+    static char text[2000000];
+    FX_SCOPE;
+    enum { N = 4096, F = 64 };
+    fx_array *q = fx_randn(F, N), *k = fx_randn(F, N), *v = fx_randn(F, N), *g[3];
+    fx_eval(fx_tuple(q, k, v));
+    fx_array *y = fx_child(fx_dot_product_attention(q, k, v, .causal = true), 0);
+    fx_array *loss = fx_sum(fx_square(y));
+    assert_int_equal(fx_gradient_of(loss, (fx_array *const[]){q, k, v}, 3, g), FX_OK);
+    fx_plan_text(fx_tuple(loss, g[0], g[1], g[2]), text, sizeof text);
+    const char *at = strstr(text, " saved, ");
+    assert_non_null(at);
+    char *unit;
+    const double arena = strtod(at + strlen(" saved, "), &unit);
+    print_message("arena: %.1f%.4s\n", arena, unit);
+    assert_true(strncmp(unit, " MiB", 4) == 0 && arena < 32); /* 4096² scores: 64 MiB */
+    assert_null(strstr(text, "4096×4096"));
+}
+
+/* ---- rotary embedding ------------------------------------------------------------------------ */
+
+static void rotary_embedding_rotates_pairs(void **state)
+{
+    (void)state;
+    for (int halves = 0; halves < 2; halves++) {
+        FX_SCOPE;
+        fx_array *x = doubles(4, 3);
+        fx_array *y = fx_rotary_embedding(x, .base = 100, .offset = 2, .halves = halves);
+        for (int p = 0; p < 3; p++)
+            for (int i = 0; i < 2; i++) {
+                const int a = (halves ? i : 2 * i) + 4 * p, b = a + (halves ? 2 : 1);
+                const double angle = (p + 2) * pow(100, -2.0 * i / 4);
+                NEAR(fx_at(y, a), fx_at(x, a) * cos(angle) - fx_at(x, b) * sin(angle), 1e-12);
+                NEAR(fx_at(y, b), fx_at(x, a) * sin(angle) + fx_at(x, b) * cos(angle), 1e-12);
+            }
+    }
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_rotary_embedding(fx_ones(3, 2))));
+    expect_error(FX_STATUS_SHAPE, "expects an even number of features");
+}
+
+/* ---- MultiHeadAttention ---------------------------------------------------------------------- */
+
+static void layer_takes_one_to_four_inputs(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_multiheadattention_layer *l = fx_multiheadattention(FX_DIMS(4, 6, 3), .nheads = 2);
+    fx_array *q = fx_randn(4, 3, 2), *kv = fx_randn(4, 5, 2);
+    void *pair = fx_call(l, q, kv), *other = fx_call(l, q, kv, kv);
+    fx_array *y = fx_child(pair, 0), *alpha = fx_child(pair, 1);
+    assert_true(fx_size(y, 0) == 3 && fx_size(y, 1) == 3 && fx_size(y, 2) == 2);
+    assert_true(fx_ndims(alpha) == 4 && fx_size(alpha, 0) == 5 && fx_size(alpha, 2) == 2);
+    same_arrays("y", y, fx_child(other, 0));
+    pair = fx_attend(l, q, .causal = true);
+    other = fx_attend(l, q, .mask = fx_make_causal_mask(q, 1));
+    same_arrays("y", fx_child(pair, 0), fx_child(other, 0));
+    SAME(fx_at(fx_child(pair, 1), 1), 0); /* the first query does not see the second key */
+    fx_array *bias = fx_where(fx_make_causal_mask(q, 1), 0, -1e9);
+    same_arrays("y", fx_child(pair, 0), fx_child(fx_call(l, q, q, q, bias), 0));
+}
+
+static void mistakes_are_errors(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_multiheadattention(FX_DIMS(4), .nheads = 3)));
+    expect_error(FX_STATUS_ARGUMENT, "qk_dim and v_dim should be divisible by nheads");
+    assert_true(fx_is_error(fx_multiheadattention(FX_DIMS(4, 4))));
+    expect_error(FX_STATUS_ARGUMENT, "takes 1, 3, 4 or 6 positive sizes");
+    fx_array *x = fx_ones(4, 3);
+    assert_true(fx_is_error(fx_dot_product_attention(x, fx_ones(2, 3), x)));
+    expect_error(FX_STATUS_SHAPE, "query and key need the same features");
+    assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .nheads = 3)));
+    expect_error(FX_STATUS_ARGUMENT, "the number of heads must divide the features");
+    assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .mask = fx_ones(3, 3))));
+    expect_error(FX_STATUS_DTYPE, "mask must be Bool");
+    assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .bias = fx_ones(2, 3))));
+    expect_error(FX_STATUS_SHAPE, "bias must broadcast");
+    assert_true(fx_is_error(fx_make_causal_mask(x, 2)));
+    expect_error(FX_STATUS_ARGUMENT, "the array has no axis 2");
+    assert_true(fx_is_error(fx_attend(NULL, x)));
+    expect_error(FX_STATUS_ARGUMENT, "expects a MultiHeadAttention and an array");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(follows_the_formula),
+        TEST(blocks_give_the_same_gradients),
+        TEST(memory_is_linear_in_the_length),
+        TEST(rotary_embedding_rotates_pairs),
+        TEST(layer_takes_one_to_four_inputs),
+        TEST(mistakes_are_errors),
+    };
+    return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
+}
