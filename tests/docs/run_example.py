@@ -58,7 +58,8 @@ def main():
         print(f"skipped: {os.path.basename(options.command[0])}: no {options.need_data}/ in CFLUX_DATA")
         return 0
     command = [a.replace("@DATA@", data) for a in options.command]
-    run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                         errors="replace")  # a program may write any bytes
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = used.ru_utime + used.ru_stime
     print(run.stdout)

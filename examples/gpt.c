@@ -1,0 +1,84 @@
+/* gpt.c: a small GPT (gpt_model.h) learns a text, byte by byte, and writes some of its own.
+ *
+ *   gpt TEXT [STEPS]
+ *
+ * TEXT is a file, e.g. Karpathy's tinyshakespeare.
+ */
+#include "gpt_model.h"
+
+#include <stdlib.h>
+
+static const sizes small = {.vocabulary = 256, .context = 64, .width = 96, .heads = 4, .blocks = 4};
+enum { BATCH = 16, WRITTEN = 300 };
+
+/* Prints characters, each drawn from the forecast after the last `context` ones. */
+static void write_text(void *model, const sizes *s)
+{
+    int64_t text[WRITTEN + 1] = {'\n'};
+    for (int i = 1; i <= WRITTEN; i++) {
+        FX_SCOPE;
+        float p[256];
+        const int64_t known = i < s->context ? i : s->context;
+        fx_array *scores = fx_call(model, fx_from(FX_DTYPE_I64, text + i - known, known, 1));
+        fx_array *last = fx_vec(fx_slice(scores, 1, known - 1, known));
+        double at = fx_item(fx_rand(1));
+        if (fx_read_as(fx_softmax(last), FX_DTYPE_F32, p, 256) != FX_OK)
+            return;
+        while (text[i] < 255 && (at -= (double)p[text[i]]) > 0)
+            text[i]++;
+        putchar((int)text[i]);
+    }
+    putchar('\n');
+}
+
+/* The bytes of a file as a vector. */
+static fx_array *read_bytes(const char *path)
+{
+    static unsigned char bytes[1 << 23];
+    FILE *f = fopen(path, "rb");
+    const size_t n = f ? fread(bytes, 1, sizeof bytes, f) : 0;
+    if (f)
+        fclose(f);
+    return fx_cast(fx_from(FX_DTYPE_U8, bytes, (int64_t)n), FX_DTYPE_I64);
+}
+
+static void train(void *model, fx_array *text, int steps)
+{
+    void *opt = fx_setup(fx_adamw(.eta = 1e-3, .lambda = 0.01), model);
+    const int64_t length = small.context + 1, starts = fx_length(text) - length;
+    fx_array *along = fx_range_dtype(FX_DTYPE_I64, 0, 1, length);
+    double sum = 0;
+    for (int i = 1; i <= steps && fx_error_status() == FX_OK; i++) {
+        FX_STEP;
+        fx_array *from = fx_cast(fx_floor(fx_mul((double)starts, fx_rand(1, BATCH))), FX_DTYPE_I64);
+        fx_array *tokens = fx_gather(text, fx_add(along, from), 0);
+        fx_array *loss = fx_want(loss_of(model, tokens, small.vocabulary));
+        fx_update(opt, model, fx_gradient(loss, model));
+        sum += fx_item(loss);
+        if (i % 50 == 0) {
+            printf("step %d: cross-entropy %.3f nats per character\n", i, sum / 50);
+            fflush(stdout);
+            sum = 0;
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const int steps = argc > 2 ? atoi(argv[2]) : 1000;
+    if (argc < 2 || argc > 3 || steps < 1) {
+        fprintf(stderr, "usage: %s TEXT [STEPS]\n", argv[0]);
+        return 2;
+    }
+    fx_seed(1);
+    fx_array *text = read_bytes(argv[1]);
+    if (fx_length(text) <= small.context + 1) {
+        fprintf(stderr, "%s: cannot read a text from %s\n", argv[0], argv[1]);
+        return 1;
+    }
+    void *model = gpt(&small);
+    fx_show(model);
+    train(model, text, steps);
+    write_text(model, &small);
+    return fx_error_print(stderr);
+}
