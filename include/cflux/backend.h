@@ -321,11 +321,11 @@ typedef struct fx_collective_step {
 
 /* One kernel call: members of all steps, then those of the step's class. */
 typedef struct fx_step {
-    uint8_t op;  /* fx_op; for an elementwise or foreach step its last instruction's */
-    uint8_t cls; /* fx_class: selects the member of `as` */
-    bool turned; /* true: its axes are in the order of channels-last memory, C×W×H×N, so that the
-                    output is dense; never for conv and pool steps */
-    bool by_plugin; /* private to the backend: which part made `ready` */
+    uint8_t op;           /* fx_op; for an elementwise or foreach step its last instruction's */
+    uint8_t cls;          /* fx_class: selects the member of `as` */
+    bool in_memory_order; /* true: its axes are in the order of channels-last memory, C×W×H×N, so
+                    that the output is dense; never for conv and pool steps */
+    bool by_plugin;       /* private to the backend: which part made `ready` */
     int32_t nin;
     int32_t out_value;  /* index of the output in the plan's values */
     int32_t work_value; /* index of its work space; undefined if work_bytes is 0 */

@@ -72,13 +72,13 @@
 #else
 /* Location ("file:line") of the cflux macro that the thread used most recently; messages name it.
  * Only macros in C programs set it. */
-extern FX_API _Thread_local const char *fxi_place;
+extern FX_API _Thread_local const char *fxi_call_site;
 #define FXI_TEXT_(x) #x
 #define FXI_TEXT(x)  FXI_TEXT_(x)
 #define FXI_HERE     fxi_pass(__FILE__ ":" FXI_TEXT(__LINE__))
 static inline void fxi_pass(const char *place)
 {
-    fxi_place = place;
+    fxi_call_site = place;
 }
 #endif
 #endif

@@ -71,13 +71,13 @@ typedef struct fx_layer_row {
     size_t present;      /* offset of the child that exists if this BIAS or FLAG option is true */
     fx_option_kind kind; /* type of the option; for Flux's files also of a member without option */
     const char *names;   /* keywords in the notation, separated by spaces; the first is printed */
-    const char *place;   /* name of a positional option in errors; NULL: keyword only */
-    int64_t least;       /* smallest allowed integer */
-    bool required;       /* required in the notation */
-    bool silent;         /* never printed */
-    const char *flux;    /* names of the field in Flux's structs, separated by spaces; NULL: none */
-    const char *torch;   /* name in a state dictionary; NULL: the member's; "": left out; "*_l0":
-                            left out, and _l0 is appended to the names of the child's arrays */
+    const char *positional; /* name of a positional option in errors; NULL: keyword only */
+    int64_t least;          /* smallest allowed integer */
+    bool required;          /* required in the notation */
+    bool silent;            /* never printed */
+    const char *flux;  /* names of the field in Flux's structs, separated by spaces; NULL: none */
+    const char *torch; /* name in a state dictionary; NULL: the member's; "": left out; "*_l0":
+                          left out, and _l0 is appended to the names of the child's arrays */
     const char *torch_count; /* name of an Int64 that PyTorch stores as well: written as 0, ignored
                                 on load */
     fx_torch_layout layout;  /* layout of the array in PyTorch */

@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-_Thread_local const char *fxi_place;
+_Thread_local const char *fxi_call_site;
 static _Thread_local fx_error record;
 static _Thread_local const char *where_file;
 static _Thread_local int where_line;

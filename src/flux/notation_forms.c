@@ -100,11 +100,11 @@ fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
     {                                                                                              \
         .name = #f, .option = offsetof(T, f), .kind = FX_OPTION_##k, .names = __VA_ARGS__          \
     }
-#define ETA(T)      RULE(T, eta, REAL, "eta η", .place = "a learning rate")
-#define BETA(T)     RULE(T, beta1, REALS, "beta β", .place = "beta such as (0.9, 0.999)")
-#define EPSILON(T)  RULE(T, epsilon, REAL, "epsilon ϵ eps", .place = "epsilon")
-#define RHO(T)      RULE(T, rho, REAL, "rho ρ", .place = "rho")
-#define LAMBDA(T)   RULE(T, lambda, REAL, "lambda λ decay", .place = "lambda")
+#define ETA(T)      RULE(T, eta, REAL, "eta η", .positional = "a learning rate")
+#define BETA(T)     RULE(T, beta1, REALS, "beta β", .positional = "beta such as (0.9, 0.999)")
+#define EPSILON(T)  RULE(T, epsilon, REAL, "epsilon ϵ eps", .positional = "epsilon")
+#define RHO(T)      RULE(T, rho, REAL, "rho ρ", .positional = "rho")
+#define LAMBDA(T)   RULE(T, lambda, REAL, "lambda λ decay", .positional = "lambda")
 #define ADAM_ROW(T) ETA(T), BETA(T), EPSILON(T)
 /* X(name, "Name", rows of the parameters, members of the option struct) */
 #define RULE_FORMS(X)                                                                              \
@@ -112,8 +112,8 @@ fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
     X(momentum, "Momentum", FXI_MOMENTUM_ARGS, ETA(fx_momentum_args), RHO(fx_momentum_args))       \
     X(nesterov, "Nesterov", FXI_NESTEROV_ARGS, ETA(fx_nesterov_args), RHO(fx_nesterov_args))       \
     X(rprop, "Rprop", FXI_RPROP_ARGS, ETA(fx_rprop_args),                                          \
-      RULE(fx_rprop_args, ell1, REALS, "ell ℓ", .place = "ell such as (0.5, 1.2)"),                \
-      RULE(fx_rprop_args, gamma1, REALS, "gamma Γ", .place = "gamma such as (1e-6, 50)"))          \
+      RULE(fx_rprop_args, ell1, REALS, "ell ℓ", .positional = "ell such as (0.5, 1.2)"),           \
+      RULE(fx_rprop_args, gamma1, REALS, "gamma Γ", .positional = "gamma such as (1e-6, 50)"))     \
     X(rmsprop, "RMSProp", FXI_RMSPROP_ARGS, ETA(fx_rmsprop_args), RHO(fx_rmsprop_args),            \
       EPSILON(fx_rmsprop_args), RULE(fx_rmsprop_args, centred, FLAG, "centred centered"))          \
     X(adam, "Adam", FXI_ADAM_ARGS, ADAM_ROW(fx_adam_args))                                         \
@@ -131,13 +131,13 @@ fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
     X(weight_decay, "WeightDecay", FXI_WEIGHT_DECAY_ARGS, LAMBDA(fx_weight_decay_args))            \
     X(sign_decay, "SignDecay", FXI_SIGN_DECAY_ARGS, LAMBDA(fx_sign_decay_args))                    \
     X(clip_grad, "ClipGrad", FXI_CLIP_GRAD_ARGS,                                                   \
-      RULE(fx_clip_grad_args, delta, REAL, "delta δ", .place = "delta"))                           \
+      RULE(fx_clip_grad_args, delta, REAL, "delta δ", .positional = "delta"))                      \
     X(clip_norm, "ClipNorm", FXI_CLIP_NORM_ARGS,                                                   \
-      RULE(fx_clip_norm_args, omega, REAL, "omega ω", .place = "omega"),                           \
-      RULE(fx_clip_norm_args, p, REAL, "p", .place = "p"),                                         \
+      RULE(fx_clip_norm_args, omega, REAL, "omega ω", .positional = "omega"),                      \
+      RULE(fx_clip_norm_args, p, REAL, "p", .positional = "p"),                                    \
       RULE(fx_clip_norm_args, throws, FLAG, "throw throws"))                                       \
     X(accum_grad, "AccumGrad", FXI_ACCUM_GRAD_ARGS,                                                \
-      RULE(fx_accum_grad_args, n, INTEGER, "n", .place = "a number of gradients", .least = 1,      \
+      RULE(fx_accum_grad_args, n, INTEGER, "n", .positional = "a number of gradients", .least = 1, \
            .required = true))
 
 #define PARTS(name, text, MEMBERS, ...)                                                            \
@@ -175,7 +175,7 @@ static const fx_layer_row *parameter(const fxi_form *form, int i)
 {
     const char *at = (const char *)form->rows + (size_t)i * form->row_size;
     const fx_layer_row *row = (const fx_layer_row *)(const void *)at;
-    return row->option && (row->names || row->place) ? row : NULL;
+    return row->option && (row->names || row->positional) ? row : NULL;
 }
 
 static void *target(call *c)
@@ -211,7 +211,7 @@ static const char *expected(const fx_layer_row *p, bool keyword)
         [FX_OPTION_CONNECTION] = "a connection",
         [FX_OPTION_SYMBOL] = "the name of a field such as :weight",
     };
-    return p->place && !keyword ? p->place : texts[p->kind];
+    return p->positional && !keyword ? p->positional : texts[p->kind];
 }
 
 /* The length of the first name, for %.*s. */
@@ -659,7 +659,7 @@ static int parameter_of(const call *c, fxi_span name)
     for (int i = 0; i < c->form->count; i++) {
         const fx_layer_row *p = parameter(c->form, i);
         if (p && (c->keyword ? fxi_span_one_of(name, p->names)
-                             : p->place && !(c->given >> i & 1) &&
+                             : p->positional && !(c->given >> i & 1) &&
                                    (p->kind != FX_OPTION_WORD || *c->start == ':')))
             return i;
     }

@@ -65,7 +65,7 @@ static int64_t adaptive_bytes(const void *self)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(out, DIMS, FX_FROM(out, KERNEL), .place = "output sizes such as (7, 7)", .least = 1,         \
+    M(out, DIMS, FX_FROM(out, KERNEL), .positional = "output sizes such as (7, 7)", .least = 1,         \
       .required = true, .flux = "out")
 /* clang-format on */
 static const fx_flux_form forms[] = {{"out", "#out+2 #out", 0, 0}, {0}};

@@ -2,7 +2,7 @@
  * embeddings.
  *
  * Long sequences are computed for QUERIES queries at a time, so that no array has all scores. The
- * gradient computes the scores of a block again from q and k (Rabe, Staats, 2021). fxi_detour
+ * gradient computes the scores of a block again from q and k (Rabe, Staats, 2021). fxi_own_gradient
  * gives the result this gradient. Its rule is written with public operations, so it has a gradient
  * too, which then keeps all scores.
  *
@@ -14,7 +14,7 @@
  * Inside, arrays are features×length×heads×batch. Sources: NNlib's attention.jl; Vaswani et al.,
  * 2017; Su et al., 2021 (rotary embedding).
  */
-#include "detour.h"
+#include "own_gradient.h"
 #include "memory.h"
 #include "nn_layer.h"
 
@@ -217,7 +217,8 @@ static fx_array *in_blocks(const attention *a)
         in[n++] = a->bias;
     if (a->mask)
         in[n++] = a->mask;
-    return fxi_detour(&calls[(a->bias != NULL) + 2 * (a->mask != NULL) + 4 * a->causal], n, in);
+    return fxi_own_gradient(&calls[(a->bias != NULL) + 2 * (a->mask != NULL) + 4 * a->causal], n,
+                            in);
 }
 
 /* ---- checks and heads ------------------------------------------------------------------------ */

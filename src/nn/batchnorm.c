@@ -193,9 +193,9 @@ BUILD(instancenorm)
 
 /* clang-format off */
 #define FIRST(M)                                                                                   \
-    M(channels, INTEGER, FX_FROM(channels, SIZE), .place = "a number of channels", .least = 1,     \
+    M(channels, INTEGER, FX_FROM(channels, SIZE), .positional = "a number of channels", .least = 1,     \
       .required = true, .flux = "chs")                                                             \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "λ")                     \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "λ")                     \
     M(beta, CHILD, .flux = "β", .torch = "bias")                                                   \
     M(gamma, CHILD, .flux = "γ", .torch = "weight")                                                \
     M(mean, BUFFER, .flux = "μ", .torch = "running_mean")                                          \

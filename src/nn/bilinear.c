@@ -97,11 +97,11 @@ static bool bilinear_recover(const void *self, void *options)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    O(in, TWO_PAIR, .place = "(in1, in2) => out", .least = 1, .required = true)                    \
+    O(in, TWO_PAIR, .positional = "(in1, in2) => out", .least = 1, .required = true)                    \
     M(weight, CHILD, FX_FROM(weight_array, ARRAY), .flux = "weight",                               \
       .layout = FX_TORCH_LAYOUT_TRANSPOSED)                                                        \
     M(bias, CHILD, FX_FROM(bias_array, VECTOR), .flux = "bias")                                    \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "σ")                     \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "σ")                     \
     O(bias, BIAS, FX_PRESENT(bias), .names = "bias")                                               \
     O(init, INIT, .names = "init")
 /* clang-format on */

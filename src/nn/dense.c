@@ -44,10 +44,10 @@ static bool dense_recover(const void *self, void *options)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    O(in, PAIR, .place = "in => out", .least = 1, .required = true)                                \
+    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)                                \
     M(weight, CHILD, FX_FROM(weight_array, MATRIX), .flux = "weight", .layout = FX_TORCH_LAYOUT_TRANSPOSED) \
     M(bias, CHILD, FX_FROM(bias_array, VECTOR), .flux = "bias")                                    \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "σ")                     \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "σ")                     \
     O(bias, BIAS, FX_PRESENT(bias), .names = "bias")                                               \
     O(init, INIT, .names = "init initW")
 /* clang-format on */

@@ -37,9 +37,9 @@ static bool depthwise_from_flux(const fx_flux_source *source, void *options, voi
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    O(kernel, KERNEL, .place = "a kernel such as (5, 5)", .least = 1, .required = true)            \
-    O(in, PAIR, .place = "in => out", .least = 1, .required = true)                                \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "σ")                     \
+    O(kernel, KERNEL, .positional = "a kernel such as (5, 5)", .least = 1, .required = true)            \
+    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)                                \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "σ")                     \
     M(weight, CHILD, FX_FROM(weight_array, ARRAY), .flux = "weight")                               \
     M(bias, CHILD, FX_FROM(bias_array, VECTOR), .flux = "bias")                                    \
     M(pad, DIMS, FX_FROM(pad, PADDING), .names = "pad", .flux = "pad")                             \

@@ -65,7 +65,7 @@ static bool dropout_build(const fx_type *type, const void *options, void *self)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(p, NUMBER, FX_FROM(p, REAL), .names = "p", .place = "a probability", .required = true, .flux = "p") \
+    M(p, NUMBER, FX_FROM(p, REAL), .names = "p", .positional = "a probability", .required = true, .flux = "p") \
     M(dims, DIMS, FX_FROM(dims, AXES), .names = "dims", .least = 1, .flux = "dims")                \
     M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")               \
     F(rng, RNG, .flux = "rng")
@@ -119,7 +119,7 @@ static bool alphadropout_build(const fx_type *type, const void *options, void *s
 
 /* clang-format off */
 #define ALPHA_ROWS(M, O, F)                                                                        \
-    M(p, NUMBER, FX_FROM(p, REAL), .names = "p", .place = "a probability", .required = true, .flux = "p") \
+    M(p, NUMBER, FX_FROM(p, REAL), .names = "p", .positional = "a probability", .required = true, .flux = "p") \
     M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")               \
     F(rng, RNG, .flux = "rng")
 /* clang-format on */

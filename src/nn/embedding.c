@@ -93,7 +93,7 @@ static bool embedding_recover(const void *self, void *options)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    O(in, PAIR, .place = "in => out", .least = 1, .required = true)                                \
+    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)                                \
     M(weight, CHILD, FX_FROM(weight_array, MATRIX), .flux = "weight")                              \
     M(padding_idx, INTEGER, FX_FROM(padding_idx, INDEX), .names = "padding_idx", .least = 1,       \
       .flux = "padding_idx")                                                                       \
@@ -244,9 +244,9 @@ static bool bag_recover(const void *self, void *options)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    O(in, PAIR, .place = "in => out", .least = 1, .required = true)                                \
+    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)                                \
     M(weight, CHILD, FX_FROM(weight_array, MATRIX), .flux = "weight")                              \
-    M(reduction, SHARED, FX_FROM(reduction, FUNCTION), .place = "a reduction", .flux = "reduction") \
+    M(reduction, SHARED, FX_FROM(reduction, FUNCTION), .positional = "a reduction", .flux = "reduction") \
     O(init, INIT, .names = "init")
 /* clang-format on */
 static const fx_flux_form bag_forms[] = {{"weight reduction", "reduction weight", 0, 0}, {0}};

@@ -85,11 +85,11 @@ static bool groupnorm_from_flux(const fx_flux_source *source, void *options, voi
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(channels, INTEGER, FX_FROM(channels, SIZE), .place = "a number of channels", .least = 1,     \
+    M(channels, INTEGER, FX_FROM(channels, SIZE), .positional = "a number of channels", .least = 1,     \
       .required = true, .flux = "chs")                                                             \
-    M(groups, INTEGER, FX_FROM(groups, INTEGER), .place = "a number of groups", .least = 1,        \
+    M(groups, INTEGER, FX_FROM(groups, INTEGER), .positional = "a number of groups", .least = 1,        \
       .required = true, .flux = "G")                                                               \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "λ")                     \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "λ")                     \
     M(beta, CHILD, .flux = "β", .torch = "bias")                                                   \
     M(gamma, CHILD, .flux = "γ", .torch = "weight")                                                \
     O(affine, FLAG, FX_PRESENT(gamma), .names = "affine", .flux = "affine")                        \

@@ -218,8 +218,8 @@ static void put_option(printing *p, const fx_layer_row *row)
 {
     const void *value = (const char *)p->options + row->option;
     const bool spaced = row->kind == FX_OPTION_FACTORS; /* as Flux prints Upsample */
-    const bool keyword = !row->place || spaced;
-    if (row->silent || !row->option || (!row->names && !row->place))
+    const bool keyword = !row->positional || spaced;
+    if (row->silent || !row->option || (!row->names && !row->positional))
         return;
     if (!row->required && !row->shown &&
         is_default(row, value, (const char *)p->defaults + row->option))

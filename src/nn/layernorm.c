@@ -87,8 +87,8 @@ static void layernorm_to_torch(const void *self)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(size, DIMS, FX_FROM(size, SIZES), .place = "sizes", .least = 1, .required = true, .flux = "size") \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "λ")                     \
+    M(size, DIMS, FX_FROM(size, SIZES), .positional = "sizes", .least = 1, .required = true, .flux = "size") \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "λ")                     \
     M(scale, CHILD, .torch = "weight")                                                             \
     M(bias, CHILD, .torch = "bias")                                                                \
     O(affine, FLAG, FX_PRESENT(scale), .names = "affine", .flux = "affine")                        \

@@ -40,7 +40,7 @@ static bool lpnormpool_recover(const void *self, void *options)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(window, DIMS, FX_FROM(window, KERNEL), .place = "a window such as (2, 2)", .least = 1,       \
+    M(window, DIMS, FX_FROM(window, KERNEL), .positional = "a window such as (2, 2)", .least = 1,       \
       .required = true)                                                                            \
     M(p, NUMBER, FX_FROM(p, REAL), .names = "p")                                                   \
     M(pad, DIMS, FX_FROM(pad, PADDING), .names = "pad")                                            \

@@ -143,7 +143,7 @@ static bool attention_recover(const void *self, void *options)
 /* clang-format off */
 #define LAYER_ROW(M, name) M(name, CHILD, FX_FROM(name, LAYER), .flux = #name)
 #define ROWS(M, O, F)                                                                              \
-    O(dims, ATTENTION, .place = "sizes", .least = 1, .required = true)                             \
+    O(dims, ATTENTION, .positional = "sizes", .least = 1, .required = true)                             \
     M(nheads, INTEGER, FX_FROM(nheads, INTEGER), .names = "nheads", .least = 1, .shown = true,     \
       .flux = "nheads")                                                                            \
     O(bias, BIAS, .names = "bias")                                                                 \

@@ -57,7 +57,7 @@ static int64_t pool_bytes(const void *self)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(window, DIMS, FX_FROM(window, KERNEL), .place = "a window such as (2, 2)", .least = 1,       \
+    M(window, DIMS, FX_FROM(window, KERNEL), .positional = "a window such as (2, 2)", .least = 1,       \
       .required = true, .flux = "k")                                                               \
     M(pad, DIMS, FX_FROM(pad, PADDING), .names = "pad", .flux = "pad")                             \
     M(stride, DIMS, FX_FROM(stride, NUMBERS), .names = "stride", .least = 1, .flux = "stride")

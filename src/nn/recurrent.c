@@ -263,7 +263,7 @@ FROM_FLUX(gruv3, fx_lstm_args)
 #define CELL(M)                                                                               \
     M(cell, CHILD, FX_FROM(cell, LAYER), .flux = "cell", .torch = "*_l0")
 #define FIRST(O)                                                                                   \
-    O(in, PAIR, .place = "in => out", .least = 1, .required = true)
+    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)
 #define OTHERS(M, O, F)                                                                            \
     M(return_state, FLAG, FX_FROM(return_state, FLAG), .names = "return_state")                    \
     O(bias, BIAS, .names = "bias")                                                                 \
@@ -272,11 +272,11 @@ FROM_FLUX(gruv3, fx_lstm_args)
     F(state, RNG, .flux = "state init")
 #define RNN_ROWS(M, O, F)                                                                          \
     FIRST(O)                                                                                       \
-    O(act, FUNCTION, .place = "a function", .shown = true)                                         \
+    O(act, FUNCTION, .positional = "a function", .shown = true)                                         \
     CELL(M) OTHERS(M, O, F)
 #define GATED_ROWS(M, O, F) FIRST(O) CELL(M) OTHERS(M, O, F)
 #define RECURRENCE_ROWS(M, O, F)                                                                   \
-    M(cell, CHILD, FX_FROM(cell, LAYER), .place = "a cell", .required = true, .flux = "cell",      \
+    M(cell, CHILD, FX_FROM(cell, LAYER), .positional = "a cell", .required = true, .flux = "cell",      \
       .torch = "*_l0")                                                                             \
     M(return_state, FLAG, FX_FROM(return_state, FLAG), .names = "return_state")
 /* clang-format on */

@@ -310,7 +310,7 @@ static bool gated_from_flux(const fx_flux_source *source, void *options, void *s
 
 /* clang-format off */
 #define FIRST(O)                                                                                   \
-    O(in, PAIR, .place = "in => out", .least = 1, .required = true)
+    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)
 #define WEIGHTS(M)                                                                                 \
     M(wi, CHILD, FX_FROM(wi_array, MATRIX), .flux = "Wi", .torch = "weight_ih", .layout = FX_TORCH_LAYOUT_TRANSPOSED) \
     M(wh, CHILD, FX_FROM(wh_array, MATRIX), .flux = "Wh", .torch = "weight_hh", .layout = FX_TORCH_LAYOUT_TRANSPOSED)
@@ -324,7 +324,7 @@ static bool gated_from_flux(const fx_flux_source *source, void *options, void *s
     O(init_recurrent_kernel, INIT, .names = "init_recurrent_kernel")
 #define RNN_ROWS(M, O, F)                                                                          \
     FIRST(O)                                                                                       \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .shown = true, .flux = "σ")      \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .shown = true, .flux = "σ")      \
     WEIGHTS(M) BIAS(M, .flux = "bias b") STATE(M) OTHERS(O)                                        \
     F(state0, STATES, .flux = "state0")
 #define LSTM_ROWS(M, O, F)                                                                         \

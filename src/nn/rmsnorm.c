@@ -38,8 +38,8 @@ static bool rmsnorm_build(const fx_type *type, const void *options, void *self)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(size, DIMS, FX_FROM(size, SIZES), .place = "sizes", .least = 1, .required = true)            \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function")                                  \
+    M(size, DIMS, FX_FROM(size, SIZES), .positional = "sizes", .least = 1, .required = true)            \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function")                                  \
     M(scale, CHILD, .torch = "weight")                                                             \
     O(affine, FLAG, FX_PRESENT(scale), .names = "affine")                                          \
     M(epsilon, NUMBER, FX_FROM(eps, REAL), .names = "eps ϵ epsilon")

@@ -77,10 +77,10 @@ static bool scale_recover(const void *self, void *options)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    O(size, SIZES, .place = "sizes", .least = 1, .required = true)                                 \
+    O(size, SIZES, .positional = "sizes", .least = 1, .required = true)                                 \
     M(scale, CHILD, FX_FROM(scale_array, ARRAY), .flux = "scale α", .torch = "weight")             \
     M(bias, CHILD, FX_FROM(bias_array, ARRAY), .flux = "bias β")                                   \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "σ")                     \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "σ")                     \
     O(bias, BIAS, FX_PRESENT(bias), .names = "bias")                                               \
     O(init, INIT, .names = "init")
 /* clang-format on */

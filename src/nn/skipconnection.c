@@ -36,9 +36,9 @@ static bool skip_build(const fx_type *type, const void *options, void *self)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(layers, CHILD, FX_FROM(layers, LAYER), .place = "a layer", .required = true,                 \
+    M(layers, CHILD, FX_FROM(layers, LAYER), .positional = "a layer", .required = true,                 \
       .flux = "layers")                                                                            \
-    M(connection, CHILD, FX_FROM(connection, CONNECTION), .place = "a connection",                 \
+    M(connection, CHILD, FX_FROM(connection, CONNECTION), .positional = "a connection",                 \
       .required = true, .flux = "connection")
 /* clang-format on */
 static const fx_flux_form forms[] = {{"layers connection", "layers connection", 0, 0}, {0}};

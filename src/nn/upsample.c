@@ -54,9 +54,9 @@ static int64_t upsample_bytes(const void *self)
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(mode, INTEGER, FX_FROM(mode, WORD), .place = ":nearest, :bilinear or :trilinear",            \
+    M(mode, INTEGER, FX_FROM(mode, WORD), .positional = ":nearest, :bilinear or :trilinear",            \
       .words = "nearest bilinear trilinear", .shown = true)                                                       \
-    M(scale, DIMS, FX_FROM(scale, FACTORS), .place = "a scale", .names = "scale", .least = 1,      \
+    M(scale, DIMS, FX_FROM(scale, FACTORS), .positional = "a scale", .names = "scale", .least = 1,      \
       .flux = "scale")                                                                             \
     M(size, DIMS, FX_FROM(size, FACTORS), .names = "size", .least = 1, .flux = "size")
 /* clang-format on */
@@ -84,7 +84,7 @@ static bool pixelshuffle_build(const fx_type *type, const void *options, void *s
 
 /* clang-format off */
 #define SHUFFLE_ROWS(M, O, F)                                                                      \
-    M(r, INTEGER, FX_FROM(r, INTEGER), .place = "a factor", .least = 1, .required = true,          \
+    M(r, INTEGER, FX_FROM(r, INTEGER), .positional = "a factor", .least = 1, .required = true,          \
       .flux = "r")
 /* clang-format on */
 static const fx_flux_form pixelshuffle_forms[] = {{"r", "", 0, 0}, {0}};

@@ -149,9 +149,9 @@ static bool weightnorm_build(const fx_type *type, const void *options, void *sel
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    M(layer, CHILD, FX_FROM(layer, LAYER), .place = "a layer", .required = true, .flux = "layer")  \
+    M(layer, CHILD, FX_FROM(layer, LAYER), .positional = "a layer", .required = true, .flux = "layer")  \
     M(g, CHILD, .flux = "g")                                                                       \
-    M(which, STRING, FX_FROM(which, SYMBOL), .place = "the name of a field", .flux = "which")      \
+    M(which, STRING, FX_FROM(which, SYMBOL), .positional = "the name of a field", .flux = "which")      \
     M(dims, DIMS, FX_FROM(dims, AXES), .names = "dims", .least = 1, .flux = "dims")
 /* clang-format on */
 static const fx_flux_form forms[] = {{"layer g which dims", "layer g dims", 0, 0}, {0}};

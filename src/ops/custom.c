@@ -1,5 +1,5 @@
 /* custom.c: operations that a program defines with C functions. */
-#include "detour.h"
+#include "own_gradient.h"
 #include "memory.h"
 #include "operands.h"
 
@@ -38,9 +38,9 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
     return y;
 }
 
-fx_array *fxi_detour(const fx_custom_op *op, int n, fx_array *const *in)
+fx_array *fxi_own_gradient(const fx_custom_op *op, int n, fx_array *const *in)
 {
-    fxi_node *nodes[FXI_DETOUR_INPUTS];
+    fxi_node *nodes[FXI_OWN_GRADIENT_INPUTS];
     for (int i = 0; i < n; i++) {
         if (fx_is_error(in[i]))
             return fx_error_array(fx_array_status(in[i]));
@@ -49,7 +49,7 @@ fx_array *fxi_detour(const fx_custom_op *op, int n, fx_array *const *in)
     fx_attr a = {.words = {0}};
     a.custom = op;
     const fxi_node *y = nodes[0];
-    return fxi_array_take(fxi_node_new(fxi_begin(), FX_OP_DETOUR, (fx_dtype)y->dtype, y->ndim,
+    return fxi_array_take(fxi_node_new(fxi_begin(), FX_OP_OWN_GRADIENT, (fx_dtype)y->dtype, y->ndim,
                                        y->shape, y->device, &a, n, nodes));
 }
 
@@ -66,7 +66,7 @@ RULE(CUSTOM)
         op->gradient(op, a->node->nin, a->in, out, a->gy, a->gx);
 }
 
-RULE(DETOUR)
+RULE(OWN_GRADIENT)
 {
     fxi_gradient_CUSTOM(a);
 }

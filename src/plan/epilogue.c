@@ -51,7 +51,7 @@ static int channel_axis(const fx_step *m)
 static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor *out)
 {
     const fx_tensor *t = &e->in[operand];
-    const int to = channel_axis(m), axis = e->turned ? 0 : to;
+    const int to = channel_axis(m), axis = e->in_memory_order ? 0 : to;
     *out = m->out;
     /* All elements in the order of the output: the shape may differ, as in a reshape of the
      * product. */

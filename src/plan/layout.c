@@ -88,7 +88,7 @@ void fxi_turn_place(const fxi_node *n, fxi_place *at)
 void fxi_turn_axes(fx_step *s)
 {
     const int n = s->out.ndim;
-    s->turned = true;
+    s->in_memory_order = true;
     for (int i = 0; i < s->nin; i++)
         if (s->in[i].ndim == n)
             turn_tensor(&s->in[i]);

@@ -14,14 +14,14 @@
 #include <cflux/tree.h>
 #include <string.h>
 
-/* `turned`: x is the tensor of a step whose axes are in memory order, channels first (layout.c);
- * prints its sizes in the order that programs see. */
-static void add_shape(fx_text *t, const fx_tensor *x, bool turned)
+/* `in_memory_order`: x is the tensor of a step whose axes are in memory order, channels first
+ * (layout.c); prints its sizes in the order that programs see. */
+static void add_shape(fx_text *t, const fx_tensor *x, bool in_memory_order)
 {
     const int n = x->ndim;
     fx_text_add(t, "%s", fx_dtype_name((fx_dtype)x->dtype));
     for (int i = 0; i < n; i++) {
-        const int at = !turned || i == n - 1 ? i : i == n - 2 ? 0 : i + 1;
+        const int at = !in_memory_order || i == n - 1 ? i : i == n - 2 ? 0 : i + 1;
         fx_text_add(t, i ? "×%lld" : " %lld", (long long)x->shape[at]);
     }
 }
@@ -176,7 +176,7 @@ static void add_segments(fx_text *t, const fxi_plan *p, const fx_step *s)
 
 static void add_outputs(fx_text *t, const fxi_plan *p, const fx_step *s)
 {
-    add_shape(t, &s->out, s->turned);
+    add_shape(t, &s->out, s->in_memory_order);
     if (p->values[s->out_value].channels_last)
         fx_text_add(t, " channels last");
     if (s->cls == FX_CLASS_ROW)

@@ -348,8 +348,8 @@ static void warn_of_growth(const fxi_scope *s)
                "does a loop%s%s open no scope? %lld evaluations %s have each left objects behind, "
                "%lld objects are alive there, and memory grows. Begin the body of the loop with "
                "FX_STEP; (training), FX_TEST; or FX_SCOPE;",
-               fxi_place ? " near " : "", fxi_place ? fxi_place : "", (long long)s->grown, scope,
-               (long long)s->objects);
+               fxi_call_site ? " near " : "", fxi_call_site ? fxi_call_site : "",
+               (long long)s->grown, scope, (long long)s->objects);
 }
 
 void fxi_scope_watch(fxi_context *c, int weight)

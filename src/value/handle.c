@@ -74,7 +74,7 @@ void *fxi_handle_alloc_recorded(size_t bytes)
 void fxi_handle_note_made(fx_object *o, const fxi_scope *scope)
 {
     record *r = record_of(o);
-    *r = (record){.made = fxi_place,
+    *r = (record){.made = fxi_call_site,
                   .made_file = scope->file,
                   .made_line = scope->line,
                   .type = o->type->name,
@@ -102,7 +102,7 @@ void fxi_handle_note_end(fx_object *o)
     record *r = record_of(o);
     if (o->type == &fxi_array_type)
         describe_array(r, (const fx_array *)o);
-    r->freed = fxi_place;
+    r->freed = fxi_call_site;
     r->why = reason;
     if (closing && !reason) {
         r->mode = (int16_t)closing->mode;

@@ -74,6 +74,7 @@ EXPR(repeat, fxi_repeat(x[0], (int)p[0], p + 1))
 EXPR(repeat_inner, fx_repeat_inner(x[0], (int)p[0], p[1]))
 EXPR(concat, fxi_concat((int)p[0], 3, x))
 EXPR(stack, fxi_stack((int)p[0], 3, x))
+EXPR(glu, fx_glu(x[0], (int)p[0]))
 EXPR(tril, fx_tril(x[0], p[0]))
 EXPR(triu, fx_triu(x[0], p[0]))
 /* Views of views, which the planner merges into one set of strides. */
@@ -190,6 +191,7 @@ static const char *const joins[] = {"rows=2x7 3x7 1x7:0",  "columns=5x1 5x4 5x2:
 static const char *const stacks[] = {"new0=5x7 5x7 5x7:0",  "new1=5x7 5x7 5x7:1",
                                      "new2=5x7 5x7 5x7:2",  "scalars=s s s:0",
                                      "empty=0x3 0x3 0x3:1", NULL};
+static const char *const halves[] = {"axis0=6x5:0", "axis1=3x4x2:1", "vector=14:0", NULL};
 static const char *const triangles[] = {
     "main=5x7:0",    "above=5x7:2",  "below=7x5:-2", "square=6x6:1",
     "batch=3x4x5:0", "beyond=3x3:9", "empty=0x3:0",  NULL};
@@ -353,6 +355,13 @@ const cf_row cf_shape_rows[] = {
      CF_ALL,
      CF_EXACT,
      CF_NO_SECOND},
+    {.name = "glu",
+     .build = b_glu,
+     .shapes = halves,
+     .nin = 1,
+     .domain = {CF_ANY},
+     .types = CF_REAL,
+     .tolerance = CF_POINT},
     MOVE(tril, triangles, MATRIX ":0"),
     MOVE(triu, triangles, MATRIX ":0"),
     {"views.chain",

@@ -48,7 +48,7 @@ class ThreadLocal(unittest.TestCase):
         return check_exports.thread_local_errors("\n".join([*self.GOOD, *lines]))
 
     def test_addresses_of_their_own(self):
-        self.assertEqual(self.errors("0000000000252f98  0000019300000012 R_X86_64_TPOFF64  00000000000000c8 fxi_place@@V + 0"), [])
+        self.assertEqual(self.errors("0000000000252f98  0000019300000012 R_X86_64_TPOFF64  00000000000000c8 fxi_call_site@@V + 0"), [])
         self.assertEqual(self.errors("000000021ff8  000100000406 R_AARCH64_TLS_TPREL64 00000000000000d0 mine + 0"), [])
 
     def test_another_model(self):

@@ -79,12 +79,12 @@ static bool gate_from_flux(const fx_flux_source *source, void *options, void *se
 
 /* clang-format off */
 #define ROWS(M, O, F)                                                                              \
-    O(in, PAIR, .place = "in => out", .least = 1, .required = true)                                \
+    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)                                \
     M(weight, CHILD, FX_FROM(weight_array, MATRIX), .flux = "weight W", .torch = "kernel",         \
       .layout = FX_TORCH_LAYOUT_TRANSPOSED)                                                               \
     M(bias, CHILD, FX_FROM(bias_array, VECTOR), .flux = "bias")                                    \
     M(seen, BUFFER, .flux = "seen", .torch = "observed", .torch_count = "times")                   \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "σ")                     \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "σ")                     \
     M(rate, NUMBER, FX_FROM(rate, REAL), .names = "rate η", .flux = "rate root")                   \
     M(drift, NUMBER, .flux = "drift")                                                              \
     M(steps, INTEGER, .flux = "steps")                                                             \
