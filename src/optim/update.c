@@ -477,7 +477,7 @@ static void blame_norm(fx_array *guard, const fxi_checks *norms)
 {
     FXI_SCOPE;
     char number[FXI_NUMBER_TEXT], p[FXI_NUMBER_TEXT], x[128];
-    if (guard && !fx_item(fx_all(fx_isfinite(guard))))
+    if (guard && fx_item(fx_all(fx_isfinite(guard))) == 0)
         return;
     for (int64_t i = 0; i < norms->n; i++) {
         const fxi_checked *n = &norms->all[i];

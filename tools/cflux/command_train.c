@@ -278,6 +278,8 @@ static int prepare_model(run *r)
     if (status == EXIT_FINE) {
         r->t.model = fx_to(r->p.device, model);
         r->state = fx_setup(fx_parse_optimiser(optimiser_text), r->t.model);
+        if (schedule_text) /* refuses a negative rate, or a rule without one, before training */
+            fx_adjust_eta(r->state, fx_schedule_at(fx_parse_schedule(schedule_text), 0));
     }
     return status == EXIT_FINE && fx_error_status() != FX_OK ? fail_library(EXIT_BAD_INPUT)
                                                              : status;
