@@ -302,7 +302,9 @@ static void loading(void **state)
     use(made_bson("old_adam_0.13.bson"));
     allocations(load, 150);
     system_calls(load, 2);
-    use(made_bson("nodes.bson"));
+    use(made_bson("nodes.bson")); /* a few structs that are nodes */
+    allocations(load, 20);
+    use(made_bson("known.bson")); /* every layer, in the layouts of all versions */
     allocations(load, 500);
     use(made_bson("adam.alone.bson"));
     allocations(load_optimiser, 150);
