@@ -2,7 +2,8 @@
  *
  * Linear interpolation is the weighted sum of the 2^d elements around a position. The positions are
  * arrays of (Π out)×batch, one for each spatial axis; all elements that one corner needs are one
- * gather.
+ * gather. Outside the image the value is replaced, not multiplied by 0, because the element of the
+ * border that is read there may be NaN or infinite.
  */
 #include "composites.h"
 #include "operands.h"
@@ -47,7 +48,10 @@ static fx_status check(const fx_grid_sample_args *a)
 static fx_array *positions(const sampling *s, fx_array *grid, int i)
 {
     const double n = (double)s->sizes[i];
-    fx_array *g = fx_reshape(fx_slice(grid, 0, i, i + 1), -1, fx_size(grid, s->spatial + 1));
+    int64_t out = 1; /* not inferred: the batch may be empty */
+    for (int k = 1; k <= s->spatial; k++)
+        out *= fx_size(grid, k);
+    fx_array *g = fx_reshape(fx_slice(grid, 0, i, i + 1), out, fx_size(grid, s->spatial + 1));
     fx_array *at = s->a->align_corners ? fx_mul(fx_add(g, 1.0), (n - 1) / 2)
                                        : fx_sub(fx_mul(fx_add(g, 1.0), n / 2), 0.5);
     return s->a->padding == FX_GRID_PADDING_BORDER ? fx_clamp(at, 0.0, n - 1) : at;
@@ -75,9 +79,8 @@ static fx_array *corner_part(const sampling *s, unsigned corner)
         }
         line *= s->sizes[i];
     }
-    fx_array *value = fx_gather(s->x, index, 1);
-    weight = weight ? fx_where(inside, weight, 0.0) : fx_cast(inside, fx_eltype(s->x));
-    return fx_mul(value, fx_unsqueeze(weight, 0));
+    fx_array *value = fx_where(fx_unsqueeze(inside, 0), fx_gather(s->x, index, 1), 0.0);
+    return weight ? fx_mul(value, fx_unsqueeze(fx_where(inside, weight, 0.0), 0)) : value;
 }
 
 /* 16-bit floats and integers are computed in Float32. */

@@ -204,6 +204,24 @@ static void samples(void **state)
     CHECK(fx_grid_sample(COUNTING(2, 2, 1, 1), corner), (1, 1, 1, 1), 1e-6, 1);
 }
 
+/* Outside the image the value is 0 whatever the border holds, and no gradient flows. */
+static void samples_beyond_the_border(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    fx_array *x = fx_reshape(fx_vector(NAN, 2, INFINITY), 3, 1, 1), *grid = AT(-3, 3, 0), *g[2];
+    for (int nearest = 0; nearest < 2; nearest++)
+        CHECK(fx_grid_sample(x, AT(-3, 3), .nearest = nearest), (2, 1, 1), 0, 0, 0);
+    x = fx_reshape(fx_vector(NAN, 2, 3), 3, 1, 1);
+    fx_array *y = fx_grid_sample(x, grid);
+    assert_int_equal(fx_gradient_of(fx_sum(y), (fx_array *const[]){x, grid}, 2, g), FX_OK);
+    CHECK(g[0], (3, 1, 1), 0, 0, 1, 0);
+    CHECK(g[1], (1, 3, 1), 0, 0, 0, 1);
+    fx_array *none = fx_grid_sample(fx_ones(3, 3, 2, 0), fx_ones(2, 4, 5, 0));
+    CHECK(fx_sum(none), (), 0, 0);
+    assert_int_equal(fx_size(none, 1), 5);
+}
+
 static void refuses_grids(void **state)
 {
     FX_SCOPE;
@@ -307,11 +325,17 @@ static void have_gradients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats_the_nearest), cmocka_unit_test(interpolates),
-        cmocka_unit_test(refuses_sizes),       cmocka_unit_test(shuffles_pixels),
-        cmocka_unit_test(takes_patches),       cmocka_unit_test(unfolds_as_convolutions_see),
-        cmocka_unit_test(refuses_patches),     cmocka_unit_test(samples),
-        cmocka_unit_test(refuses_grids),       cmocka_unit_test(have_gradients),
+        cmocka_unit_test(repeats_the_nearest),
+        cmocka_unit_test(interpolates),
+        cmocka_unit_test(refuses_sizes),
+        cmocka_unit_test(shuffles_pixels),
+        cmocka_unit_test(takes_patches),
+        cmocka_unit_test(unfolds_as_convolutions_see),
+        cmocka_unit_test(refuses_patches),
+        cmocka_unit_test(samples),
+        cmocka_unit_test(samples_beyond_the_border),
+        cmocka_unit_test(refuses_grids),
+        cmocka_unit_test(have_gradients),
     };
     return cmocka_run_group_tests_name("resample", tests, NULL, NULL);
 }
