@@ -162,6 +162,17 @@ static fx_array *lecun_normal(const fx_init_args *a)
     return between(a, 0, std, -2 * std, 2 * std);
 }
 
+/* ---- constants ------------------------------------------------------------------------------- */
+
+static fx_array *zeros(const fx_init_args *a)
+{
+    return fxi_full(FX_DTYPE_F32, 0, (int)a->sizes.n, a->sizes.v);
+}
+static fx_array *ones(const fx_init_args *a)
+{
+    return fxi_full(FX_DTYPE_F32, 1, (int)a->sizes.n, a->sizes.v);
+}
+
 /* ---- structured matrices --------------------------------------------------------------------- */
 
 static fx_array *no_memory(const char *op)
@@ -293,7 +304,7 @@ static int64_t rotated(const fx_init_args *a, const int64_t *index)
     int64_t at = 0, stride = 1;
     for (int64_t i = 0; i < a->sizes.n; i++) {
         const int64_t size = a->sizes.v[i], shift = i < a->shift.n ? a->shift.v[i] : 0;
-        at += stride * (((index[i] + shift) % size + size) % size);
+        at += stride * (((index[i] + shift % size) % size + size) % size);
         stride *= size;
     }
     return at;
@@ -301,6 +312,9 @@ static int64_t rotated(const fx_init_args *a, const int64_t *index)
 
 static fx_array *identity(const fx_init_args *a)
 {
+    fx_array *none = zeros(a); /* checks the sizes and their product */
+    if (fx_is_error(none))
+        return none;
     const int64_t nd = a->sizes.n, n = product(a, 0, nd);
     double *x = fxi_calloc((size_t)n + 1, sizeof *x);
     int64_t index[2 * FX_MAX_DIMS] = {0};
@@ -313,17 +327,6 @@ static fx_array *identity(const fx_init_args *a)
         x[rotated(a, index)] = or_else(a->gain, 1);
     }
     return as_array(a, x, n);
-}
-
-/* ---- constants ------------------------------------------------------------------------------- */
-
-static fx_array *zeros(const fx_init_args *a)
-{
-    return fxi_full(FX_DTYPE_F32, 0, (int)a->sizes.n, a->sizes.v);
-}
-static fx_array *ones(const fx_init_args *a)
-{
-    return fxi_full(FX_DTYPE_F32, 1, (int)a->sizes.n, a->sizes.v);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

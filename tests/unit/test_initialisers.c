@@ -213,6 +213,10 @@ static void test_structured(void **state)
           0, 1);
     CHECK(fx_identity_init(1, (const int64_t[]){2}), (2), 0, 0, 0);
     CHECK(fx_identity_init(3, (const int64_t[]){3, 1, 2}), (3, 1, 2), 0, 0, 1, 0, 0, 0, 0);
+    check_error(fx_identity_init(2, (const int64_t[]){(1LL << 54) + 1, 1024}), FX_STATUS_ARGUMENT,
+                "the product of the sizes overflows");
+    CHECK(fx_init(fx_identity_init, FX_DIMS(2, 2), .shift = FX_DIMS(INT64_MAX)), (2, 2), 0, 0, 1, 1,
+          0);
     /* as the weight of a layer it returns its input */
     fx_array *x = fx_rand(3, 2);
     fx_array *y = fx_call(fx_dense(3, 3, .init = fx_identity_init), x);
