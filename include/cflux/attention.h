@@ -105,8 +105,9 @@ FX_API void *fxi_attend(const fx_attend_args *a);
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_rotary_embedding_args, FXI_ROTARY_EMBEDDING_ARGS);
 /* Rotates each pair of features (a, b) of position p by the angle θ = p·base^(−2i/features), i the
- * number of the pair: (a·cos θ − b·sin θ, a·sin θ + b·cos θ). The shape of x. FX_STATUS_SHAPE for
- * an odd number of features. Su et al., 2021; .halves is the order of GPT-NeoX. */
+ * number of the pair: (a·cos θ − b·sin θ, a·sin θ + b·cos θ). The shape of x; integers become
+ * Float32. FX_STATUS_SHAPE for an odd number of features. Su et al., 2021; .halves is the order of
+ * GPT-NeoX. */
 FX_API fx_array *fxi_rotary_embedding(const fx_rotary_embedding_args *a);
 #define fx_rotary_embedding(...)                                                                   \
     FXI_CALL(fxi_rotary_embedding(FXI_OPTIONS(                                                     \

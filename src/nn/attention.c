@@ -297,6 +297,8 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
                     a);
     if (heads < 1 || fx_size(a->query, 0) % heads || fx_size(v, 0) % heads)
         return fail(FX_STATUS_ARGUMENT, "the number of heads must divide the features", a);
+    if (!(a->dropout >= 0 && a->dropout <= 1))
+        return fail(FX_STATUS_ARGUMENT, "dropout must be from 0 to 1", a);
     const int64_t full[] = {fx_size(a->key, 1), fx_size(a->query, 1), heads, batch_of(a->query)};
     const double scale = 1 / sqrt((double)(fx_size(a->query, 0) / heads));
     *out = (attention){.q = fx_mul(split(a->query, heads), scale),
@@ -416,6 +418,8 @@ fx_array *fxi_rotary_embedding(const fx_rotary_embedding_args *given)
                                       "base, got %s, base %g",
                                       got, o.base));
     }
+    if (!fxi_is_half(fx_eltype(o.x)))
+        o.x = fxi_wide_enough(o.x);
     int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i < fx_ndims(o.x); i++)
         sizes[i] = fx_size(o.x, i);

@@ -102,6 +102,8 @@ static bool attention_build(const fx_type *type, const void *options, void *self
 {
     const fx_multiheadattention_args *a = options;
     fx_multiheadattention_layer *l = self;
+    if (!l->q_proj && (l->k_proj || l->v_proj || l->attn_drop || l->out_proj))
+        return fxi_layer_fail(type, "takes all five layers or none, but q_proj is missing");
     if (!l->q_proj && !make_layers(type, a, l))
         return false;
     const fx_dense_layer *all[] = {l->q_proj, l->k_proj, l->v_proj, l->out_proj};

@@ -160,6 +160,8 @@ static void rotary_embedding_rotates_pairs(void **state)
     FX_SCOPE;
     assert_true(fx_is_error(fx_rotary_embedding(fx_ones(3, 2))));
     expect_error(FX_STATUS_SHAPE, "expects an even number of features");
+    fx_array *whole = fx_full_dtype(FX_DTYPE_I32, 2, 4, 3); /* integers: sines are no integers */
+    same_arrays("y", fx_rotary_embedding(whole), fx_rotary_embedding(fx_cast(whole, FX_DTYPE_F32)));
 }
 
 /* ---- MultiHeadAttention ---------------------------------------------------------------------- */
@@ -200,6 +202,13 @@ static void mistakes_are_errors(void **state)
     expect_error(FX_STATUS_DTYPE, "mask must be Bool");
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .bias = fx_ones(2, 3))));
     expect_error(FX_STATUS_SHAPE, "bias must broadcast");
+    const double outside[] = {-0.5, 1.5, NAN};
+    for (int i = 0; i < 3; i++) {
+        assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .dropout = outside[i])));
+        expect_error(FX_STATUS_ARGUMENT, "dropout must be from 0 to 1");
+    }
+    assert_true(fx_is_error(fx_multiheadattention(FX_DIMS(8), .k_proj = fx_dense(8, 8))));
+    expect_error(FX_STATUS_ARGUMENT, "takes all five layers or none");
     assert_true(fx_is_error(fx_make_causal_mask(x, 2)));
     expect_error(FX_STATUS_ARGUMENT, "the array has no axis 2");
     assert_true(fx_is_error(fx_attend(NULL, x)));
