@@ -156,17 +156,23 @@ static bool callable(const void *object)
     return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
 }
 
-/* A given cell must have the type; otherwise `made` is the cell. */
-static bool take_cell(const fx_type *type, const fx_type *wanted, fx_recurrent_layer *l, void *made)
+/* A given cell must have the type, and the sizes if they are not 0; otherwise `made` is the cell.
+ */
+static bool take_cell(const fx_type *type, const fx_type *wanted, fx_recurrent_layer *l, void *made,
+                      int64_t in, int64_t out)
 {
     char got[200];
     if (!l->cell)
         l->cell = made;
     if (fx_is_error(l->cell))
         return false;
-    if (fx_is(l->cell, wanted))
+    const bool is = fx_is(l->cell, wanted);
+    if (is && (!in || in == fxi_cell_in(l->cell)) && (!out || out == fxi_cell_out(l->cell)))
         return true;
     fx_summary(l->cell, got, sizeof got);
+    if (is)
+        return fxi_layer_fail(type, "expects a cell of %" PRId64 " => %" PRId64 ", got %s", in, out,
+                              got);
     return fxi_layer_fail(type, "expects a cell of type %s, got %s", wanted->name, got);
 }
 
@@ -178,7 +184,7 @@ static bool rnn_build(const fx_type *type, const void *options, void *self)
         l->cell ? NULL
                 : fx_rnncell(a->in, a->out, a->act, .bias = a->bias, .init_kernel = a->init_kernel,
                              .init_recurrent_kernel = a->init_recurrent_kernel);
-    return take_cell(type, fxi_rnncell_type(), l, made);
+    return take_cell(type, fxi_rnncell_type(), l, made, a->in, a->out);
 }
 
 static bool gated_build(const fx_type *type, const fx_type *wanted, const void *options,
@@ -191,7 +197,7 @@ static bool gated_build(const fx_type *type, const fx_type *wanted, const void *
                                    .bias = a->bias,
                                    .init_kernel = a->init_kernel,
                                    .init_recurrent_kernel = a->init_recurrent_kernel};
-    return take_cell(type, wanted, l, l->cell ? NULL : fx_layer_make(wanted, &cell));
+    return take_cell(type, wanted, l, l->cell ? NULL : fx_layer_make(wanted, &cell), a->in, a->out);
 }
 
 #define GATED_BUILD(id, cell)                                                                      \

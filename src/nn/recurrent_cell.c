@@ -230,13 +230,23 @@ static bool state_fits(const fx_type *type, const char *name, fx_array *x, int64
     return fxi_layer_fail(type, "%s must have %" PRId64 " elements, got %s", name, n, got);
 }
 
+/* *io is the number of columns of the matrix, if one is given. False (recorded) if *io was another
+ * number. */
+static bool size_from(const fx_type *type, const char *name, const fx_array *matrix, int64_t *io)
+{
+    const int64_t given = *io;
+    if (matrix && fx_ndims(matrix) == 2)
+        *io = fx_size(matrix, 1);
+    return !given || given == *io ||
+           fxi_layer_fail(type, "%s is %" PRId64 ", but the given array has %" PRId64 " columns",
+                          name, given, *io);
+}
+
 static bool build_cell(const fx_type *type, cell_options o, fx_cell_layer *l)
 {
     const rule *r = rule_of(type);
-    if (l->wh && fx_ndims(l->wh) == 2)
-        o.out = fx_size(l->wh, 1);
-    if (l->wi && fx_ndims(l->wi) == 2)
-        o.in = fx_size(l->wi, 1);
+    if (!size_from(type, "in", l->wi, &o.in) || !size_from(type, "out", l->wh, &o.out))
+        return false;
     if (o.in < 1 || o.out < 1 || o.out > INT64_MAX / 4)
         return fxi_layer_fail(type, "sizes must be positive, got %" PRId64 " => %" PRId64, o.in,
                               o.out);

@@ -321,6 +321,12 @@ static void wrong_inputs_are_errors(void **state)
     }
     assert_true(fx_is_error(fx_lstm(0, 2)));
     expect_error(FX_STATUS_ARGUMENT, "LSTMCell: sizes must be positive, got 0 => 2");
+    assert_true(fx_is_error(fx_rnncell(5, 2, .wi_array = fx_ones(2, 3))));
+    expect_error(FX_STATUS_ARGUMENT, "in is 5, but the given array has 3 columns");
+    assert_true(fx_is_error(fx_lstmcell(3, 7, .wh_array = fx_ones(8, 2))));
+    expect_error(FX_STATUS_ARGUMENT, "out is 7, but the given array has 2 columns");
+    assert_true(fx_is_error(fx_gru(3, 2, .cell = fx_grucell(2, 2))));
+    expect_error(FX_STATUS_ARGUMENT, "GRU: expects a cell of 3 => 2, got GRUCell(2 => 2)");
     assert_true(fx_is_error(fx_gru(0, 0, .cell = fx_lstmcell(2, 2))));
     expect_error(FX_STATUS_ARGUMENT, "GRU: expects a cell of type GRUCell, got LSTMCell(2 => 2)");
     assert_true(fx_is_error(fx_lstmcell(2, 2, .wh_array = fx_ones(4, 2))));
