@@ -84,8 +84,9 @@ FX_API fx_crosscor_layer *fxi_crosscor(const fx_crosscor_args *a);
 /* ---- ConvTranspose --------------------------------------------------------------------------- */
 /* y = act(Wᵀ ∗ x + b), the gradient of a convolution by its input as a layer
  * (fx_convolve_transposed). W: kernel…×out/groups×in, y: spatial…×out×batch. Size of y along a
- * spatial axis: (n−1)·stride + 1 + (k−1)·dilation − pads + outpad. With FX_SAME it is n·stride; a
- * stride larger than k is then FX_STATUS_ARGUMENT. Flux.ConvTranspose; Dumoulin, Visin, 2016. */
+ * spatial axis: (n−1)·stride + 1 + (k−1)·dilation − pads + outpad. With FX_SAME and dilation 1 it
+ * is n·stride; a stride larger than k is FX_STATUS_ARGUMENT with FX_SAME. Flux.ConvTranspose;
+ * Dumoulin, Visin, 2016. */
 typedef struct fx_convtranspose_layer {
     fx_object base;
     fx_array *weight, *bias; /* bias is NULL with .bias = false */
@@ -200,7 +201,7 @@ typedef struct fx_lpnormpool_layer {
 /* clang-format off */
 #define FXI_LPNORMPOOL_ARGS(F)                                                                     \
     F(fx_dims, window, FXI_DIMS_NONE) /* sizes, e.g. FX_DIMS(2, 2) */                              \
-    F(double, p, 2)                   /* p > 0 */                                                  \
+    F(double, p, 2)                   /* p > 0, finite */                                          \
     F(fx_dims, pad, FXI_DIMS_ZERO)    /* per axis, or (before, after), or FX_SAME */               \
     F(fx_dims, stride, FXI_DIMS_NONE) /* default: the window */
 /* clang-format on */

@@ -453,7 +453,7 @@ FXI_OPTION_STRUCT(fx_pool_args, FXI_POOL_ARGS);
 FX_API fx_array *fxi_pool_max(const fx_pool_args *a);  /* largest element; ignores padding */
 FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* Σx / window size, as NNlib */
 /* (Σ|x|^p)^(1/p), NNlib.lpnormpool (which takes x^p: the same for x ≥ 0 and for even p). The
- * gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless p > 0. */
+ * gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless 0 < p < ∞. */
 FX_API fx_array *fxi_pool_lpnorm(const fx_pool_args *a);
 
 #define FXI_CONV(f, ...)                                                                           \

@@ -1,6 +1,8 @@
 /* lpnorm_pool.c: LPNormPool, the p-norm of every window as a layer. */
 #include "nn_layer.h"
 
+#include <math.h>
+
 static void *lpnormpool_forward(void *self, int n, void *const *args)
 {
     fx_lpnormpool_layer *l = self;
@@ -20,8 +22,8 @@ static bool lpnormpool_build(const fx_type *type, const void *options, void *sel
     const int c = (int)a->window.n;
     if (c < 1 || c > 3)
         return fxi_layer_fail(type, "takes windows of 1 to 3 axes, got %d", c);
-    if (!(a->p > 0))
-        return fxi_layer_fail(type, "expects p > 0, got p = %g", a->p);
+    if (!(a->p > 0 && a->p < (double)INFINITY))
+        return fxi_layer_fail(type, "expects a finite p > 0, got p = %g", a->p);
     const fx_dims *stride = a->stride.n ? &a->stride : &a->window;
     return fxi_spread_option(type, "window", &a->window, c, 1, &l->window) &&
            fxi_spread_option(type, "stride", stride, c, 1, &l->stride) &&

@@ -4,6 +4,7 @@
 #include "option_struct.h"
 #include "windows.h"
 
+#include <math.h>
 #include <string.h>
 
 fx_array *fxi_pool_node(const fx_pool_attr *attr, int n, fx_array *const *in, int ndim,
@@ -119,8 +120,8 @@ static fx_array *pool_lpnorm(const fx_pool_args *a)
     const fx_status s = fxi_operand_status("lpnormpool", a->x);
     if (s != FX_OK)
         return fx_error_array(s);
-    if (!(a->p > 0)) {
-        fx_fail(FX_STATUS_ARGUMENT, "lpnormpool", "p must be positive, got %g", a->p);
+    if (!(a->p > 0 && a->p < (double)INFINITY)) {
+        fx_fail(FX_STATUS_ARGUMENT, "lpnormpool", "p must be positive and finite, got %g", a->p);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     FXI_SCOPE;
