@@ -85,7 +85,10 @@ void *fx_modules(void *model)
 static fx_array *input_of(const fx_outputsize_args *a, const fx_dims *size)
 {
     fx_dims d = *size;
-    if (a->padbatch && d.n >= 0 && d.n < FX_MAX_DIMS)
+    if (a->padbatch && d.n >= FX_MAX_DIMS)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "outputsize",
+                                      "%" PRId64 " sizes leave no axis for the batch", d.n));
+    if (a->padbatch)
         d.v[d.n++] = 1;
     return fxi_full(a->dtype, 0, (int)d.n, d.v);
 }

@@ -98,6 +98,9 @@ static void sizes_of_results(void **state)
     assert_non_null(strstr(fx_error_take().message, "expects size(input, 3) == 3"));
     assert_int_equal(fx_outputsize(fx_parallel(FX_TUPLE, FX_RELU), FX_DIMS(2)).n, -1);
     assert_non_null(strstr(fx_error_take().message, "the result is not an array"));
+    const fx_dims eight = FX_DIMS(2, 1, 1, 1, 1, 1, 1, 1);
+    assert_int_equal(fx_outputsize(FX_RELU, eight, .padbatch = true).n, -1);
+    assert_string_equal(fx_error_take().message, "outputsize: 8 sizes leave no axis for the batch");
     assert_int_equal(fx_outputsize(NULL, FX_DIMS(2)).n, -1);
     assert_string_equal(fx_error_take().message, "outputsize: the model is NULL");
 }
