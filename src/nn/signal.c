@@ -248,6 +248,14 @@ void *fxi_stft(const fx_stft_args *given)
     return fx_keep(fx_tuple(parts[0], parts[1]));
 }
 
+/* x^(power/2). A root of 0 has an infinite slope, so it is taken of 1 there: silence gives 0, and
+ * no gradient. */
+static fx_array *root_power(fx_array *x, double power)
+{
+    fx_array *zero = fx_eq(x, 0), *safe = fx_where(zero, 1, x);
+    return fx_where(zero, 0, power == 1 ? fx_sqrt(safe) : fx_pow(safe, power / 2));
+}
+
 fx_array *fxi_spectrogram(const fx_stft_args *given)
 {
     FXI_TAKE_OPTIONS(fx_stft_args, FXI_STFT_ARGS, a, "spectrogram", given);
@@ -270,9 +278,7 @@ fx_array *fxi_spectrogram(const fx_stft_args *given)
     fx_array *square = fx_add(fx_square(parts[0]), fx_square(parts[1]));
     if (a.window_normalized)
         square = fx_div(square, fx_sum(fx_square(f.window)));
-    return fx_keep(a.power == 2   ? square
-                   : a.power == 1 ? fx_sqrt(square)
-                                  : fx_pow(square, a.power / 2));
+    return fx_keep(a.power == 2 ? square : root_power(square, a.power));
 }
 
 /* ---- back to the signal ---------------------------------------------------------------------- */

@@ -152,6 +152,14 @@ static void short_time_transforms(void **state)
     NEAR(fx_slice(fx_vec(fx_spectrogram(ones, 4, .pad = 3, .center = false, .hop_length = 4)), 0, 0,
                   1),
          1);
+    /* Silence has no slope: the gradient is 0, not NaN. */
+    fx_array *silence = fx_array_to(device, fx_zeros(6)), *g = NULL;
+    for (int i = 1; i <= 4; i++) {
+        fx_array *loss = fx_sum(fx_spectrogram(silence, 4, .power = 0.5 * i));
+        assert_int_equal(fx_gradient_of(loss, &silence, 1, &g), FX_OK);
+        NEAR(fx_sum(fx_abs(g)), 0);
+        NEAR(loss, 0);
+    }
     refused(fx_stft(x, 0), FX_STATUS_ARGUMENT, "must be positive");
     refused(fx_stft(x, 3), FX_STATUS_ARGUMENT, "hop_length 0");
     refused(fx_stft(x, 80), FX_STATUS_SHAPE, "too short");
