@@ -226,7 +226,7 @@ FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
  * not a rule or the model is NULL or an error object. Optimisers.setup. */
 FX_API void *fx_setup(fx_rule *rule, void *model);
 /* Sets the learning rate of a state, or of a branch of it, and keeps moments.
- * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative. */
+ * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative or NaN. */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
 FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if there is none */
 /* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. In a chain every

@@ -68,16 +68,20 @@ static bool take(fxi_reader *r, char c, const char *what)
 
 static fx_schedule *take_numbers(fxi_reader *r, fxi_span name)
 {
-    double v[MOST_NUMBERS + 1];
+    double v[MOST_NUMBERS + 2]; /* one more than any schedule takes, and the one being read */
     char text[24];
     int n = 0, takes;
     snprintf(text, sizeof text, "%.*s", fxi_span_width(name), name.from);
     for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false) {
         fxi_span keyword; /* restart = true */
-        fxi_reader_keyword(r, &keyword);
+        if (fxi_reader_keyword(r, &keyword) && !fxi_span_is(keyword, "restart")) {
+            fxi_reader_fail(r, keyword.from, "%.*s takes numbers in order, without names",
+                            fxi_span_width(name), name.from);
+            return NULL;
+        }
         if (!take_number(r, &v[n]))
             return NULL;
-        n += n < MOST_NUMBERS;
+        n += n <= MOST_NUMBERS;
     }
     if (r->status != FX_OK)
         return NULL;

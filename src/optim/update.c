@@ -758,6 +758,8 @@ fx_status fxi_adjust(void *state, const fx_adjust_args *given)
 
 fx_status fx_adjust_eta(void *state, double eta)
 {
+    if (isnan(eta)) /* FX_UNCHANGED of fx_adjust */
+        return fx_fail(FX_STATUS_ARGUMENT, "adjust_eta", "the learning rate is NaN");
     return fx_adjust(state, .eta = eta);
 }
 

@@ -66,6 +66,8 @@ static fx_status check_args(const fx_train_args *a)
     if (!(a->clip_norm >= 0))
         return fx_fail(FX_STATUS_ARGUMENT, OP, "clip_norm is %g, expected at least 0",
                        a->clip_norm);
+    if (a->schedule && fx_is_error(a->schedule))
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "the schedule is an error object");
     if (a->log && a->checkpoint && strcmp(a->log, a->checkpoint) == 0)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is given for both the log and the checkpoint",
                        a->log);

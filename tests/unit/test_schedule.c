@@ -77,6 +77,12 @@ static void wrong_schedules(void **state)
     refused(fx_parse_schedule(NULL), "schedule: the text is NULL");
     assert_true(isnan(fx_schedule_at(NULL, 1)));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    refused(fx_parse_schedule("CosAnneal(1, 0, 2, true, 7)"),
+            "schedule, column 1: CosAnneal takes 3 numbers, got 5");
+    refused(fx_parse_schedule("SinExp(1, 0, 2, 3, 4, 5, 6)"),
+            "schedule, column 1: SinExp takes 4 numbers, got 5");
+    refused(fx_parse_schedule("Exp(decay = 0.9, start = 0.1)"),
+            "schedule, column 5: Exp takes numbers in order, without names");
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2; restart=false)"), 2) == 0);
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2)"), 2) == 1);
 }
@@ -157,6 +163,14 @@ static void training(void **state)
     fx_schedule *below = fx_schedule_constant(-1);
     assert_int_equal(fx_train(sum_of, w, one, opt, .schedule = below), FX_STATUS_ARGUMENT);
     fx_error_take();
+    fx_schedule *root = fx_schedule_inv(1, -2, 0.5); /* 1/√(1 − 2k) */
+    assert_int_equal(fx_train(sum_of, w, one, opt, .epochs = 2, .schedule = root),
+                     FX_STATUS_ARGUMENT);
+    assert_string_equal(fx_error_take().message, "adjust_eta: the learning rate is NaN");
+    fx_schedule *wrong = fx_parse_schedule("Stop(1)");
+    fx_error_take();
+    assert_int_equal(fx_train(sum_of, w, one, opt, .schedule = wrong), FX_STATUS_ARGUMENT);
+    assert_string_equal(fx_error_take().message, "train: the schedule is an error object");
     opt = fx_setup(fx_adadelta(), w);
     assert_int_equal(fx_train(sum_of, w, one, opt, .schedule = s), FX_STATUS_ARGUMENT);
     assert_string_equal(fx_error_take().message,
