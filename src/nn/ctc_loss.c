@@ -101,7 +101,8 @@ static fx_array *state_scores(const fx_loss_args *a, const sequences *q)
     fx_array *x = a->pred;
     const bool narrow = fx_eltype(x) == FX_DTYPE_F16 || fx_eltype(x) == FX_DTYPE_BF16;
     x = fx_reshape(narrow ? fx_cast(x, FX_DTYPE_F32) : x, q->classes, q->times, q->count);
-    fx_array *log_p = fx_permute(fx_logsoftmax(x), 0, 2, 1);
+    /* a score of −Inf is as impossible as a state can be, and has no NaN as its gradient */
+    fx_array *log_p = fx_permute(fx_max(fx_logsoftmax(x), IMPOSSIBLE), 0, 2, 1);
     fx_array *rows = fx_reshape(log_p, q->classes * q->count, q->times);
     fx_array *index = fx_from(FX_DTYPE_I64, q->index, q->states * q->count);
     index = fx_to(fx_array_device(a->pred), index);
@@ -169,6 +170,8 @@ static fx_status check(const fx_loss_args *a)
     }
     if (a->sum && a->none)
         return fx_fail(FX_STATUS_ARGUMENT, NAME, "takes sum or none, not both");
+    if (a->weights)
+        return fx_fail(FX_STATUS_ARGUMENT, NAME, "takes no weights of classes");
     return FX_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <math.h>
 
 typedef struct terms {
     fx_array *pred, *target; /* floating point, equal sizes */
@@ -243,16 +244,24 @@ static fx_array *squared_hinge(const terms *t)
     return fx_square(hinge(t));
 }
 
+/* (1−p)^γ. p may be 1 + ε: below 0 a power with a fraction would be NaN, where Flux throws. */
+static fx_array *focus(const terms *t, fx_array *p)
+{
+    fx_array *rest = fx_sub(1, p);
+    if (t->gamma != floor(t->gamma))
+        rest = fx_max(rest, machine_epsilon(fx_eltype(p)));
+    return fx_pow(rest, t->gamma);
+}
 static fx_array *focal(const terms *t)
 {
-    fx_array *p = fx_add(t->pred, t->eps), *rest = fx_pow(fx_sub(1, p), t->gamma);
+    fx_array *p = fx_add(t->pred, t->eps), *rest = focus(t, p);
     return fx_neg(total(t, fx_mul(fx_mul(t->target, rest), fx_log(p))));
 }
 static fx_array *binary_focal(const terms *t)
 {
     fx_array *yes = fx_add(t->pred, t->eps), *no = fx_sub(1, yes);
     fx_array *p = fx_add(fx_mul(t->target, yes), fx_mul(fx_sub(1, t->target), no));
-    return fx_neg(fx_mul(fx_pow(fx_sub(1, p), t->gamma), fx_log(p)));
+    return fx_neg(fx_mul(focus(t, p), fx_log(p)));
 }
 static fx_array *contrastive(const terms *t)
 {

@@ -415,9 +415,33 @@ static void test_ctc(void **state)
     check_error(fx_ctc_loss(X, fx_from(FX_DTYPE_I64, bad, 1)), FX_STATUS_ARGUMENT,
                 "label 2 is not in 0 … 1: the last class is the blank");
     check_error(fx_ctc_loss(X, fx_ones(1)), FX_STATUS_ARGUMENT, "expects labels as integers");
+    check_error(fx_ctc_loss(X, fx_from(FX_DTYPE_I64, batch, 1), .weights = fx_ones(3)),
+                FX_STATUS_ARGUMENT, "takes no weights of classes");
+    /* the label and the blank are both impossible at the second of three times */
+    const double masked[] = {1, 2, 3, -(double)INFINITY, 1, -(double)INFINITY, 1, 2, 3};
+    fx_array *M = fx_from(FX_DTYPE_F64, masked, 3, 3);
+    assert_true(fx_item(fx_ctc_loss(M, fx_from(FX_DTYPE_I64, batch, 1))) == (double)INFINITY);
     check_error(fx_ctc_loss(fx_ones(3), fx_from(FX_DTYPE_I64, bad, 1)), FX_STATUS_SHAPE,
                 "expects scores of classes×times");
     assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* ŷ + ε is above 1, where a power with a fraction would be NaN. */
+static void test_focal_of_certain_predictions(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *y = fx_from(FX_DTYPE_F32, ((const float[]){1, 0, 0, 1}), 2, 2), *g[1];
+    for (double gamma = 0; gamma <= 3; gamma += 0.5) {
+        fx_array *p = fx_from(FX_DTYPE_F32, ((const float[]){1, 0, 0, 1}), 2, 2);
+        fx_array *both[] = {fx_focal_loss(p, y, .gamma = gamma),
+                            fx_binary_focal_loss(p, y, .gamma = gamma)};
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(fx_gradient_of(both[i], &p, 1, g), FX_OK);
+            check_value("focal", i, fx_item(both[i]), 0, 0, 1e-6);
+            assert_true(fx_item(fx_all(fx_isfinite(g[0]))) == 1);
+        }
+    }
 }
 
 static void test_element_types(void **state)
@@ -468,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_overlaps),
         cmocka_unit_test(test_weights_of_classes),
         cmocka_unit_test(test_ctc),
+        cmocka_unit_test(test_focal_of_certain_predictions),
         cmocka_unit_test(test_element_types),
         cmocka_unit_test(test_errors),
     };
