@@ -109,7 +109,8 @@ typedef void *(*fx_outputs_fn)(void *model, const fx_batch *batch, void *user);
  * update; the scope of the caller owns it. `batch` is passed on and may be NULL.
  *
  * On failure: an error array. A loss of NaN or Inf is FX_STATUS_NONFINITE, and model and state do
- * not change. FX_STATUS_ARGUMENT if `loss` is NULL, or returns something else. Flux.trainstep!. */
+ * not change; with fx_mixed_precision and a .scale, gradients that are not finite only skip the
+ * update. FX_STATUS_ARGUMENT if `loss` is NULL, or returns something else. Flux.trainstep!. */
 FX_API void *fx_trainstep(fx_outputs_fn loss, void *model, const fx_batch *batch, void *state,
                           void *user);
 /* fx_trainstep that returns a named tuple "outputs", "gradient": what `loss` returned, and its

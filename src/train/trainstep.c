@@ -2,6 +2,7 @@
  * before the update, so its plan computes them from the old parameters. */
 #include <cflux/grad.h>
 #include <cflux/train.h>
+#include <math.h>
 
 static void want(fx_array *x, const char *path, bool trainable, void *user)
 {
@@ -33,10 +34,12 @@ static fx_status step(void *model, void *state, fx_array *loss, void *outputs, v
     fx_visit(outputs, want, NULL);
     fx_visit(gradient, want, NULL);
     const fx_status status = fx_update(state, model, gradient, .guard = loss);
-    if (status == FX_STATUS_NONFINITE)
-        fx_fail(status, "trainstep", "the loss is %g; model and state did not change",
-                fx_item(loss));
-    return status;
+    if (status != FX_STATUS_NONFINITE)
+        return status;
+    const double value = fx_item(loss);
+    if (isfinite(value)) /* a rule recorded the gradient, or a MixedPrecision skipped the update */
+        return fx_error_status() == status ? status : FX_OK;
+    return fx_fail(status, "trainstep", "the loss is %g; model and state did not change", value);
 }
 
 static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void *state, void *user,

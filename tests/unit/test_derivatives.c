@@ -123,6 +123,26 @@ static void *scalar_loss(void *model, const fx_batch *batch, void *user)
     return user ? user : fx_sum(fx_log((fx_array *)model));
 }
 
+static void *infinite_gradient(void *model, const fx_batch *batch, void *user)
+{
+    (void)batch, (void)user;
+    return fx_sum(fx_sqrt((fx_array *)model)); /* 0, with the gradient Inf */
+}
+
+/* As in fx_train: a MixedPrecision skips the update, ClipNorm is an error of its own. */
+static void steps_with_gradients_that_are_not_finite(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = fx_zeros(2);
+    void *skips = fx_setup(fx_mixed_precision(fx_adam(), .scale = 2), w);
+    ABOUT(fx_trainstep(infinite_gradient, w, NULL, skips, NULL), 0);
+    assert_int_equal(fx_error_status(), FX_OK);
+    refused(fx_trainstep(infinite_gradient, w, NULL, fx_setup(fx_clip_norm(), w), NULL),
+            FX_STATUS_NONFINITE, "ClipNorm: gradient has 2.0-norm Inf");
+    ABOUT(w, 0, 0);
+}
+
 static void training_steps(void **state)
 {
     (void)state;
@@ -162,6 +182,7 @@ int main(void)
         cmocka_unit_test(hessians),
         cmocka_unit_test(of_a_model),
         cmocka_unit_test(training_steps),
+        cmocka_unit_test(steps_with_gradients_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
