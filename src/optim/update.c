@@ -587,13 +587,35 @@ typedef struct renewal {
     size_t n;
 } renewal;
 
+/* An array that does not change gets another handle too, because both trees may be updated later. A
+ * product keeps −0.0. */
+static fx_array *another_handle(fx_array *x)
+{
+    const fx_dtype type = fx_eltype(x);
+    const bool real = type == FX_DTYPE_F32 || type == FX_DTYPE_F64 || type == FX_DTYPE_F16 ||
+                      type == FX_DTYPE_BF16;
+    return real ? fx_mul(x, 1) : x;
+}
+
 static fx_array *renewed(fx_array *x, void *user)
 {
     const renewal *r = user;
     fx_array *const key[2] = {x, NULL};
     fx_array *const(*p)[2] =
         r->n ? bsearch(key, r->pairs, r->n, sizeof *r->pairs, by_handle) : NULL;
-    return p ? (*p)[1] : x;
+    return p ? (*p)[1] : another_handle(x);
+}
+
+/* Replaces a leaf without arrays, which fx_fmap would share: freezing one tree must not freeze the
+ * other. */
+static void *renewed_leaf(void *object, void *user)
+{
+    (void)user;
+    const leaf *l = object;
+    fxi_leaf parts;
+    if (!fx_is(object, &leaf_type) || l->states.n > 0 || !fxi_leaf_of(object, &parts))
+        return NULL;
+    return make_leaf(&parts);
 }
 
 /* Copies the new numbers into the leaves of a state; each old leaf is beside its new one. */
@@ -619,12 +641,11 @@ static void *renew_both(items *s, void *state, void *model)
         const item *it = &s->all[i];
         for (int64_t k = 0; k <= it->leaf->states.n; k++, r.n++) {
             r.pairs[r.n][0] = k ? it->leaf->states.items[k - 1] : it->x;
-            /* an unchanged array gets another handle too: both trees may be updated later */
-            r.pairs[r.n][1] = it->values[k] ? it->values[k] : fx_add(r.pairs[r.n][0], 0);
+            r.pairs[r.n][1] = it->values[k] ? it->values[k] : another_handle(r.pairs[r.n][0]);
         }
     }
     qsort(r.pairs, r.n, sizeof *r.pairs, by_handle);
-    void *new_state = fx_fmap_with(renewed, &r, state),
+    void *new_state = fx_fmap_objects(renewed, renewed_leaf, &r, state),
          *new_model = fx_fmap_with(renewed, &r, model);
     fxi_free(r.pairs);
     void *const both[] = {state, new_state};

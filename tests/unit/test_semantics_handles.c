@@ -95,6 +95,28 @@ static void p1_updated_leaves_its_arguments_valid(void **state)
     CHECK(m->weight, (1, 2), 0, -8.75, -14.25);
 }
 
+/* What did not change is not shared either: thawing and updating the new pair leaves the old one.
+ */
+static void p1_updated_shares_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = fx_vector(1, 2), *b = fx_vector(3, 4);
+    void *m = fx_named_tuple("w", w, "b", b), *opt = fx_setup(fx_descent(1), m);
+    assert_int_equal(fx_freeze(fx_child_named(opt, "b")), FX_OK);
+    void *g = fx_named_tuple("w", fx_ones(2), "b", fx_ones(2));
+    void *both = fx_updated(opt, m, g), *opt1 = fx_child(both, 0), *m1 = fx_child(both, 1);
+    assert_int_equal(fx_thaw(opt1), FX_OK);
+    assert_int_equal(fx_update(opt1, m1, g), FX_OK);
+    CHECK(fx_child_named(m1, "w"), (2), 0, -1, 0);
+    CHECK(fx_child_named(m1, "b"), (2), 0, 2, 3);
+    CHECK(w, (2), 0, 1, 2);
+    CHECK(b, (2), 0, 3, 4);
+    assert_int_equal(fx_update(opt, m, g), FX_OK); /* b is still frozen here */
+    CHECK(w, (2), 0, 0, 1);
+    CHECK(b, (2), 0, 3, 4);
+}
+
 /* ---- 2: reads -------------------------------------------------------------------------------- */
 
 static void p2_reads_store_and_keep_history(void **state)
@@ -737,6 +759,7 @@ int main(void)
         TEST(p1_handles_stay_and_see_the_new_value),
         TEST(p1_operations_capture_the_value),
         TEST(p1_updated_leaves_its_arguments_valid),
+        TEST(p1_updated_shares_nothing),
         TEST(p2_reads_store_and_keep_history),
         TEST(p4_one_plan_loss_and_sinks),
         TEST(p4_the_loss_is_evaluated_when_consumed),
