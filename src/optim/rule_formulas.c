@@ -265,8 +265,14 @@ static double rectification(const fx_rule *r, double power2, double t)
     return rho > 4 ? sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) : 0;
 }
 
+/* The largest number of a type, rounded down for Float32, which BFloat16 shares. */
+static double largest_of(fx_dtype type)
+{
+    return type == FX_DTYPE_F16 ? 65504 : type == FX_DTYPE_F64 ? 0x1p1023 : 0x1p127;
+}
+
 /* η·m̂ / ((√v̂ + ε)/r), or η·m̂ / 1 without r: one formula for both, so that the plan stays the same
- * and the update one step. */
+ * and the update one step. The root is bounded because Inf·0 would be NaN. */
 fx_array *fxi_apply_radam(fxi_step *s)
 {
     const betas b = betas_of(s);
@@ -274,11 +280,12 @@ fx_array *fxi_apply_radam(fxi_step *s)
     const corrections c = corrections_of(s);
     fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta), *m, *v;
     fx_array *part = L(factor > 0 ? 1 / factor : 0), *rest = L(factor > 0 ? 0 : 1);
+    fx_array *most = L(largest_of(fx_eltype(s->x)));
     s->numbers[2]++;
     FXI_SCOPE;
     moments(s, &b, &m, &v);
     fx_array *root = fx_add(fx_sqrt(fx_div(v, c.second)), epsilon);
-    fx_array *below = fx_add(fx_mul(root, part), rest);
+    fx_array *below = fx_add(fx_mul(fx_min(root, most), part), rest);
     return fx_keep(fx_mul(fx_div(fx_div(m, c.first), below), eta));
 }
 

@@ -516,6 +516,17 @@ static void the_update_of_a_model_is_one_step(void **state)
         assert_int_equal(steps_of_update(others[i]), 1);
 }
 
+/* The square of 300 is infinite in Float16; the first steps of RAdam do not depend on it. */
+static void first_steps_of_radam(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_cast(fx_ones(2), FX_DTYPE_F16);
+    void *opt = fx_setup(fx_radam(), x);
+    assert_int_equal(fx_update(opt, x, fx_cast(fx_mul(fx_ones(2), 300), FX_DTYPE_F16)), FX_OK);
+    check_value("radam", 0, fx_at(x, 0), 0.7, 2e-3, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +539,7 @@ int main(void)
         cmocka_unit_test(norms_that_are_not_finite),
         cmocka_unit_test(clipping_by_the_norm_of_all),
         cmocka_unit_test(numbers),
+        cmocka_unit_test(first_steps_of_radam),
         cmocka_unit_test(the_update_of_a_model_is_one_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
