@@ -294,10 +294,9 @@ static void describe_field(const fx_rule *r, const fx_field *f, fx_text *text)
 
 static void describe_rules(const fx_rule *r, fx_text *text)
 {
-    char one[512];
     for (int64_t i = 0; i < r->rules.n; i++) {
-        fx_summary(r->rules.items[i], one, sizeof one);
-        fx_text_add(text, "%s%s", i ? ", " : "", one);
+        fx_text_add(text, i ? ", " : "");
+        describe(r->rules.items[i], text);
     }
 }
 

@@ -184,7 +184,7 @@ static void describe(const void *self, fx_text *text)
 {
     const fx_schedule *s = self;
     const struct row *r = row_of(s);
-    char number[FXI_NUMBER_TEXT], part[512];
+    char number[FXI_NUMBER_TEXT];
     fx_text_add(text, "%s(", fx_type_of(s)->name);
     for (int i = 0; r && i < r->numbers; i++) {
         const bool flag = r == &rows[KIND_CosAnneal] && i == 3;
@@ -194,8 +194,8 @@ static void describe(const void *self, fx_text *text)
                                      : "false");
     }
     for (int64_t i = 0; i < s->parts.n; i++) {
-        fx_summary(s->parts.items[i], part, sizeof part);
-        fx_text_add(text, "%s%s", i || r->numbers ? ", " : "", part);
+        fx_text_add(text, i || r->numbers ? ", " : "");
+        describe(s->parts.items[i], text);
         if (s->steps.n > i)
             fx_text_add(text, " => %lld", (long long)s->steps.v[i]);
     }

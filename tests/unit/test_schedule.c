@@ -87,6 +87,32 @@ static void wrong_schedules(void **state)
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2)"), 2) == 1);
 }
 
+/* Parts of more than 511 bytes: a text that ends early would not tell schedules apart. */
+static void long_texts(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_schedule *parts[16];
+    int64_t steps[16];
+    for (int i = 0; i < 16; i++) {
+        parts[i] = fx_schedule_triangle_exp(0.123456789, 0.987654321, 1000 + i, 0.99999);
+        steps[i] = 100 + i;
+    }
+    fx_schedule *s = fx_schedule_warmup(0, 5, fx_schedule_sequence(16, parts, steps));
+    char text[2000], again[2000];
+    fx_summary(s, text, sizeof text);
+    fx_summary(fx_parse_schedule(text), again, sizeof again);
+    assert_true(strlen(text) > 800);
+    assert_string_equal(again, text);
+    void *clips[20];
+    for (int i = 0; i < 20; i++)
+        clips[i] = fx_clip_norm(1.23456789 + i, .p = 3);
+    fx_summary(fx_optimiser_chain(fxi_optimiser_chain(20, clips), fx_descent()), text, sizeof text);
+    fx_summary(fx_parse_optimiser(text), again, sizeof again);
+    assert_true(strlen(text) > 800);
+    assert_string_equal(again, text);
+}
+
 /* Flux's tests of patience, early_stopping and plateau. */
 static void triggers(void **state)
 {
@@ -208,11 +234,9 @@ static void gradients_that_are_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas),
-        cmocka_unit_test(wrong_schedules),
-        cmocka_unit_test(triggers),
-        cmocka_unit_test(training),
-        cmocka_unit_test(gradients_that_are_not_finite),
+        cmocka_unit_test(formulas),   cmocka_unit_test(wrong_schedules),
+        cmocka_unit_test(long_texts), cmocka_unit_test(triggers),
+        cmocka_unit_test(training),   cmocka_unit_test(gradients_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
