@@ -100,8 +100,10 @@ static void leaf_describe(const void *self, fx_text *text)
 {
     const leaf *l = self;
     fx_text_add(text, "Leaf(");
-    add_summary(text, l->rule);
-    if (fxi_is_rule(l->rule)) {
+    if (!fxi_is_rule(l->rule))
+        add_summary(text, l->rule);
+    else {
+        fx_type_of(l->rule)->describe(l->rule, text); /* a chain may be longer than a summary */
         /* the type of the parameter is not known here: a copy is one array more */
         const bool copy = l->states.n > fxi_rule_nstates(l->rule, fxi_rule_state_type(l->rule, 0));
         fx_text_add(text, ", ");

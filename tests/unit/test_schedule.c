@@ -111,6 +111,8 @@ static void long_texts(void **state)
     fx_summary(fx_parse_optimiser(text), again, sizeof again);
     assert_true(strlen(text) > 800);
     assert_string_equal(again, text);
+    fx_summary(fx_setup(fx_parse_optimiser(text), fx_ones(2)), again, sizeof again);
+    assert_non_null(strstr(again, text)); /* Leaf(OptimiserChain(…), …) */
 }
 
 /* Flux's tests of patience, early_stopping and plateau. */
