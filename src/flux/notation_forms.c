@@ -353,7 +353,7 @@ static bool take_sizes(fxi_reader *r, call *c, fx_dims *out)
             r->at = before;
             return true;
         }
-        if (out->n == FX_MAX_DIMS)
+        if (out->n >= FX_MAX_DIMS)
             return fxi_reader_fail(r, r->at, "%s takes at most %d sizes", c->form->name,
                                    FX_MAX_DIMS);
         if (!take_integer(r, c, &out->v[out->n++]))

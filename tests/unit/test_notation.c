@@ -599,6 +599,8 @@ static void losses(void **state)
     assert_true(fx_is_error(fx_call_loss(none, NULL, NULL)));
     fx_parse_loss("mse(");
     assert_string_equal(fx_error_take().message, "loss, column 4: expected the end, got (");
+    assert_true(fx_is_error(fx_parse_model("LayerNorm((1, 1, 1, 1, 1, 1, 1, 1, 1, 1), 2, 3)")));
+    assert_non_null(strstr(fx_error_take().message, "LayerNorm takes at most 8 sizes"));
     fx_parse_loss(NULL);
     assert_string_equal(fx_error_take().message, "loss: the text is NULL");
 }

@@ -85,6 +85,10 @@ static void wrong_schedules(void **state)
             "schedule, column 5: Exp takes numbers in order, without names");
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2; restart=false)"), 2) == 0);
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2)"), 2) == 1);
+    assert_true(fx_is_error(fx_parse_schedule("CosAnneal(1, 0, 2, true, 5)")));
+    assert_int_equal(fx_error_take().status, FX_STATUS_FORMAT);
+    assert_true(fx_is_error(fx_parse_schedule("CosAnneal(1, 0, 2, true, 5, 6, 7)")));
+    assert_int_equal(fx_error_take().status, FX_STATUS_FORMAT);
 }
 
 /* Parts of more than 511 bytes: a text that ends early would not tell schedules apart. */
