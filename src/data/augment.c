@@ -151,12 +151,17 @@ static fx_status check_shift(const fx_augment_args *a)
     return check_sizes("random_shift", a, 0, false);
 }
 
+static bool is_whole(const fx_array *x)
+{
+    const fx_dtype t = fx_eltype(x);
+    return t == FX_DTYPE_I32 || t == FX_DTYPE_I64 || t == FX_DTYPE_U8 || t == FX_DTYPE_BOOL;
+}
+
 static fx_status check_noise(const fx_augment_args *a)
 {
-    const fx_dtype t = fx_eltype(a->x);
-    if (t == FX_DTYPE_I32 || t == FX_DTYPE_I64 || t == FX_DTYPE_U8 || t == FX_DTYPE_BOOL)
+    if (is_whole(a->x))
         return fx_fail(FX_STATUS_DTYPE, "random_noise", "the images are %s, expected floats",
-                       fx_dtype_name(t));
+                       fx_dtype_name(fx_eltype(a->x)));
     return a->std >= 0 && a->std < INFINITY ? FX_OK
                                             : fx_fail(FX_STATUS_ARGUMENT, "random_noise",
                                                       "expects std ≥ 0, got std = %g", a->std);
@@ -234,7 +239,8 @@ fx_array *fx_imrotate(fx_array *x, double theta, bool nearest)
         return fx_error_array(fx_fail(FX_STATUS_MEMORY, "imrotate", "out of memory"));
     FXI_SCOPE;
     fill_grid(w, h, theta, v);
-    fx_array *grid = fx_cast(fx_from(FX_DTYPE_F64, v, 2, w, h, 1), fx_eltype(x));
+    fx_array *grid =
+        fx_cast(fx_from(FX_DTYPE_F64, v, 2, w, h, 1), is_whole(x) ? FX_DTYPE_F32 : fx_eltype(x));
     fxi_free(v);
     grid = fx_eval(grid) == FX_OK ? fx_array_to(fx_array_device(x), grid) : grid;
     grid = fx_expand(grid, 2, w, h, fx_size(x, 3));

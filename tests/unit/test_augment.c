@@ -191,6 +191,9 @@ static void rotations(void **state)
     const double part = 1 - (1.5 * sqrt(2) - 1.5);
     assert_true(fabs(fx_at(fx_imrotate(x, acos(0) / 2, false), 3) - part * 9) < 1e-4);
     assert_true(fx_at(fx_imrotate(x, acos(0) / 2, true), 3) == 0);
+    fx_array *bytes = fx_cast(fx_mod(x, 200), FX_DTYPE_U8);
+    fx_array *turned = fx_imrotate(bytes, 0, false);
+    assert_true(fx_item(fx_maximum(fx_abs(fx_sub(turned, fx_cast(bytes, FX_DTYPE_F32))))) < 1e-4);
     refused(fx_imrotate(fx_ones(3, 2, 1), 1, false), FX_STATUS_SHAPE, "3 axes");
     refused(fx_imrotate(x, NAN, false), FX_STATUS_ARGUMENT, "nan");
 }
