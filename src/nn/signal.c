@@ -298,6 +298,10 @@ static fx_status check_istft(const fx_istft_args *a, framing *out)
     if (status == FX_OK && a->length < 0)
         status = fx_fail(FX_STATUS_ARGUMENT, "istft", "length is %lld, expected at least 0",
                          (long long)a->length);
+    int64_t n;
+    if (status == FX_OK && (a->length > INT64_MAX / 2 || a->n_fft > INT64_MAX / 2 ||
+                            !fxi_mul_i64(fx_size(a->re, 1), out->hop, &n) || n > INT64_MAX / 2))
+        status = fx_fail(FX_STATUS_SHAPE, "istft", "the signal would be too long");
     return status;
 }
 
