@@ -186,7 +186,9 @@ static fx_array *bools_like(const fx_array *x)
 fx_array *fx_full_like(const fx_array *x, double value)
 {
     fx_array *zeros = fx_zeros_like(x);
-    return fx_is_error(zeros) ? zeros : fx_cast(fx_add(zeros, value), fx_eltype(x));
+    return fx_is_error(zeros)
+               ? zeros
+               : fx_cast(fx_add(zeros, fxi_full(fx_eltype(x), value, 0, NULL)), fx_eltype(x));
 }
 
 fx_array *fx_ones_like(const fx_array *x)
@@ -238,9 +240,10 @@ fx_array *fx_rescale(fx_array *x, fx_axes dims, double eps)
     return fx_div(fx_sub(x, least), fx_add(fx_sub(most, least), eps));
 }
 
+/* Int64 numbers are compared as they are: not all of them are doubles. */
 typedef struct ranked {
     double value;
-    int64_t index;
+    int64_t whole, index;
 } ranked;
 
 /* Larger first, NaN before all numbers, equal ones by index. */
@@ -248,19 +251,23 @@ static int descending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     const int nans = isnan(y->value) - isnan(x->value);
-    const int order = (x->value < y->value) - (x->value > y->value);
+    const int order = (x->value < y->value) - (x->value > y->value) + (x->whole < y->whole) -
+                      (x->whole > y->whole);
     return nans ? nans : order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
 /* Indices of the k largest numbers of each line along the axis; `inner` is the distance between two
  * numbers of a line. */
-static void rank_lines(const double *x, int64_t inner, int64_t n, int64_t outer, int64_t k,
-                       ranked *line, int64_t *out)
+static void rank_lines(const void *x, bool whole, int64_t inner, int64_t n, int64_t outer,
+                       int64_t k, ranked *line, int64_t *out)
 {
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < inner; i++) {
-            for (int64_t j = 0; j < n; j++)
-                line[j] = (ranked){x[(o * n + j) * inner + i], j};
+            for (int64_t j = 0; j < n; j++) {
+                const int64_t at = (o * n + j) * inner + i;
+                line[j] = (ranked){whole ? 0 : ((const double *)x)[at],
+                                   whole ? ((const int64_t *)x)[at] : 0, j};
+            }
             qsort(line, (size_t)n, sizeof *line, descending);
             for (int64_t j = 0; j < k; j++)
                 out[(o * k + j) * inner + i] = line[j].index;
@@ -282,13 +289,15 @@ void *fx_topk(fx_array *x, int64_t k, int axis)
         inner *= i < axis ? sizes[i] : 1;
         outer *= i > axis ? sizes[i] : 1;
     }
-    double *values = fxi_calloc((size_t)length + 1, sizeof *values);
+    const bool whole = fx_eltype(x) == FX_DTYPE_I64;
+    void *values = fxi_calloc((size_t)length + 1, whole ? sizeof(int64_t) : sizeof(double));
     ranked *line = fxi_calloc((size_t)n + 1, sizeof *line);
     int64_t *found = fxi_calloc((size_t)(inner * outer * k) + 1, sizeof *found);
-    status = values && line && found ? fx_read_as(x, FX_DTYPE_F64, values, length)
-                                     : fx_fail(FX_STATUS_MEMORY, "topk", "out of memory");
+    status = values && line && found
+                 ? fx_read_as(x, whole ? FX_DTYPE_I64 : FX_DTYPE_F64, values, length)
+                 : fx_fail(FX_STATUS_MEMORY, "topk", "out of memory");
     if (status == FX_OK)
-        rank_lines(values, inner, n, outer, k, line, found);
+        rank_lines(values, whole, inner, n, outer, k, line, found);
     fx_array *idx = status == FX_OK ? fxi_from(FX_DTYPE_I64, found, fx_ndims(x), sizes)
                                     : fx_error_array(status);
     fxi_free(values);

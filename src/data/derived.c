@@ -186,7 +186,7 @@ static int64_t window_size(const windows *w, fx_array *idx)
         fx_item_get(idx, &k) != FX_OK)
         return w->size;
     const int64_t left = n - (int64_t)k * w->stride;
-    return left < 0 || left > w->size ? w->size : left;
+    return left < 1 || left > w->size ? w->size : left;
 }
 
 static void *get_windows(fxi_derived *self, fx_array *idx)
@@ -320,17 +320,7 @@ static void *get_joined(fxi_derived *self, fx_array *idx)
     return y;
 }
 
-static int64_t count_joined(const fxi_derived *self, int64_t unused)
-{
-    (void)unused;
-    int64_t sum = 0;
-    for (int64_t k = 0; k < fx_count(self->data); k++)
-        sum += fx_num_obs(fx_child(self->data, k));
-    return sum;
-}
-
-static const fxi_derived_kind joined_kind = {
-    .count = count_joined, .get = get_joined, .parts = true};
+static const fxi_derived_kind joined_kind = {.get = get_joined, .parts = true};
 
 static void describe_joined(const void *self, fx_text *text)
 {

@@ -8,6 +8,7 @@
 
 #include <cflux/mlutils.h>
 #include <math.h>
+#include <string.h>
 
 #include "identity_map.h"
 #include "memory.h"
@@ -66,16 +67,18 @@ static fx_status look_derived(census *c, const char *path, fxi_derived *d)
 {
     fxi_obs_info inner = {0};
     fx_status status = FX_OK;
+    int64_t n = 0;
     const int64_t parts = d->kind->parts ? fx_count(d->data) : 1;
     c->info.derived = true;
     c->info.functions = c->info.functions || d->kind->functions;
     for (int64_t i = 0; i < parts && status == FX_OK; i++) {
         status = fxi_obs_look(c->op, d->kind->parts ? fx_child(d->data, i) : d->data, &inner);
+        n += inner.n;
         c->info.functions = c->info.functions || inner.functions;
     }
     if (status != FX_OK)
         return status;
-    return add_leaf(c, path, d->kind->count ? d->kind->count(d, inner.n) : inner.n);
+    return add_leaf(c, path, d->kind->count ? d->kind->count(d, n) : n);
 }
 
 static fx_status refuse(const census *c, const char *path, const void *x)
@@ -96,8 +99,13 @@ static fx_status look(census *c, const char *path, void *x, int depth)
         return fx_is_array(x) ? fx_array_status(x) : FX_STATUS_ARGUMENT;
     if (x && fx_is_array(x))
         return look_array(c, path, x);
-    if (x && fxi_derived_of(x))
-        return look_derived(c, path, fxi_derived_of(x));
+    if (x && fxi_derived_of(x)) {
+        if (fxi_identity_get(&c->seen, x, &unused))
+            return FX_OK;
+        return fxi_identity_put(&c->seen, x, NULL)
+                   ? look_derived(c, path, fxi_derived_of(x))
+                   : fx_fail(FX_STATUS_MEMORY, c->op, "out of memory");
+    }
     if (!x || !is_tuple(x))
         return refuse(c, path, x);
     if (fx_count(x) < 1 || fx_count(x) > INT32_MAX)
@@ -254,8 +262,11 @@ static void *join_tuples(int n, void *const *data, bool along_final, int depth)
 
 static bool alike(const void *a, const void *b)
 {
-    return a && b && fx_is_array(a) == fx_is_array(b) && is_tuple(a) == is_tuple(b) &&
-           (fx_is_array(a) || fx_count(a) == fx_count(b));
+    bool same = a && b && fx_is_array(a) == fx_is_array(b) && is_tuple(a) == is_tuple(b) &&
+                (fx_is_array(a) || fx_count(a) == fx_count(b));
+    for (int64_t i = 0; same && is_tuple(a) && i < fx_count(a); i++)
+        same = strcmp(fx_child_name(a, i), fx_child_name(b, i)) == 0;
+    return same;
 }
 
 static void *join_level(int n, void *const *data, bool along_final, int depth)

@@ -14,7 +14,8 @@
 typedef struct fxi_derived fxi_derived;
 /* The functions of one kind of derived data set. */
 typedef struct fxi_derived_kind {
-    /* Number of observations, from that of the data; NULL: the same. */
+    /* Number of observations, from that of the data (with parts: of all together); NULL: the same.
+     */
     int64_t (*count)(const fxi_derived *self, int64_t n);
     /* The observations with indices idx, a 0-d array or a list. */
     void *(*get)(fxi_derived *self, fx_array *idx);

@@ -600,9 +600,62 @@ static void shared_tuples(void **state)
     assert_non_null(strstr(fx_error_take().message, "nested deeper than 100"));
 }
 
+static fx_array *zero_d(int64_t i)
+{
+    return fxi_from(FX_DTYPE_I64, &i, 0, NULL);
+}
+
+static void data_in_many_places(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_range_dtype(FX_DTYPE_I64, 0, 1, 2);
+    void *joined = x, *pairs = x;
+    for (int i = 0; i < 60; i++) {
+        joined = fx_joinobs(joined, x);
+        pairs = fx_obsview(fx_tuple(pairs, pairs), x);
+    }
+    assert_int_equal(fx_num_obs(joined), 122);
+    assert_int_equal(fx_num_obs(pairs), 2);
+}
+
+static void names_of_observations(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *a = fx_named_tuple("x", fx_ones(2), "y", fx_zeros(2));
+    void *b = fx_named_tuple("y", fx_zeros(2), "x", fx_ones(2));
+    assert_true(fx_is_error(fx_batchobs(fx_tuple(a, b))));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_false(fx_is_error(fx_batchobs(fx_tuple(a, a))));
+}
+
+static void batches_behind_the_last(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *batches = fx_batchview(fx_range_dtype(FX_DTYPE_I64, 0, 1, 6), 2, true);
+    IS(fx_get_obs(batches, zero_d(2)), 4, 5);
+    assert_int_not_equal(fx_eval(fx_get_obs(batches, zero_d(3))), FX_OK);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+}
+
+static void large_integers(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    IS(fx_full_like(fx_range_dtype(FX_DTYPE_I64, 0, 1, 2), 16777217), 16777217, 16777217);
+    const int64_t v[] = {9007199254740992, 9007199254740993, -9007199254740993};
+    IS(fx_child(fx_topk(fx_from(FX_DTYPE_I64, v, 3), 3, 0), 1), 1, 0, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(data_in_many_places),
+        cmocka_unit_test(names_of_observations),
+        cmocka_unit_test(batches_behind_the_last),
+        cmocka_unit_test(large_integers),
         cmocka_unit_test(views),
         cmocka_unit_test(random_orders),
         cmocka_unit_test(functions_of_observations),
