@@ -123,6 +123,9 @@ static fx_array *convolve_transposed(const fx_convolve_args *a)
     }
     shape[c] = fx_size(a->w, c) * attr.groups;
     shape[c + 1] = fx_size(a->x, c + 1);
+    s = fxi_check_sizes("conv_transpose", (fx_dtype)a->x->node->dtype, c + 2, shape);
+    if (s != FX_OK)
+        return fx_error_array(s);
     attr.kind = FX_CONV_DATA;
     return fxi_conv_node(&attr, a->x, a->w, c + 2, shape);
 }

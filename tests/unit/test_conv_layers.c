@@ -321,6 +321,10 @@ static void refuse(void **state)
     fails(fx_pixelshuffle(0), "the factor must be positive, got 0");
     fails(fx_call(fx_pixelshuffle(2), fx_ones(4, 3, 1)),
           "channel dimension to be divisible by r^d");
+    const int64_t far = INT32_MAX;
+    assert_true(fx_is_error(fx_call(
+        fx_convtranspose(FX_DIMS(1, 1, 1), 1, 1, .outpad = FX_DIMS(far)), fx_ones(1, 1, 1, 1, 1))));
+    assert_non_null(strstr(fx_error_take().message, "the product of the sizes overflows"));
     fails(fx_lpnormpool(FX_DIMS(2), INFINITY), "expects a finite p > 0, got p = inf");
     fails(fx_lpnormpool(FX_DIMS(2), -1), "expects a finite p > 0, got p = -1");
     fails(fx_call(fx_convtranspose(FX_DIMS(2), 1, 1, .pad = FX_DIMS(3)), fx_ones(2, 1, 1)),
