@@ -373,6 +373,14 @@ static void pooling_windows_in_padding(void **unused)
     X(fx_clamp(b, 2, 3), FX_DTYPE_I64, 2, 2)                                                       \
     X(fx_clamp(b, 0, 1), FX_DTYPE_BOOL, 0, 1)
 
+static void broadcasts_that_overflow(void **unused)
+{
+    (void)unused;
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_add(fx_ones(1LL << 31, 1), fx_ones(1, 1LL << 31))));
+    assert_non_null(strstr(fx_error_take().message, "the product of the sizes overflows"));
+}
+
 static void bool_with_literals(void **unused)
 {
     (void)unused;
@@ -409,6 +417,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(windows_in_padding_contribute_nothing),
     cmocka_unit_test(infinite_weights),
     cmocka_unit_test(pooling_windows_in_padding),
+    cmocka_unit_test(broadcasts_that_overflow),
     cmocka_unit_test(bool_with_literals),
 };
 
