@@ -28,6 +28,8 @@ static fx_status open_source(fxi_source *s, fx_array *leaf, bool where_it_was)
 {
     fx_device *home = fx_array_device(leaf);
     fx_array *x = fxi_own_memory(home) ? leaf : fx_array_to(fx_cpu_device(), leaf);
+    if (fx_is_error(x))
+        return fx_array_status(x);
     const int64_t n = fx_size(x, fx_ndims(x) - 1);
     s->leaf = leaf;
     s->array = fx_retain(x);
