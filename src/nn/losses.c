@@ -63,6 +63,10 @@ static fx_status check(const char *name, const fx_loss_args *a)
         return fx_fail(FX_STATUS_ARGUMENT, name, "takes sum or none, not both");
     if (!(a->eps >= 0 || a->eps == FX_EPS))
         return fx_fail(FX_STATUS_ARGUMENT, name, "eps must be at least 0, got %g", a->eps);
+    if (!(a->delta >= 0))
+        return fx_fail(FX_STATUS_ARGUMENT, name, "delta must be at least 0, got %g", a->delta);
+    if (!(a->gamma >= 0))
+        return fx_fail(FX_STATUS_ARGUMENT, name, "gamma must be at least 0, got %g", a->gamma);
     if (!(a->smoothing >= 0 && a->smoothing < 1))
         return fx_fail(FX_STATUS_ARGUMENT, name, "smoothing must be in [0, 1), got %g",
                        a->smoothing);

@@ -123,6 +123,10 @@ def cell(name, fields):
 NODES = [
     ("diagonal", "Diagonal", [("α", a(1)), ("β", a(2))]),
 ]
+# Structs of no library: their fields are known by position only.
+NODES += [("foreign_%d" % k, "Foreign%d" % k,
+           [("", v) for v in (a(k + 1), number(k + 0.5), tup(a(k + 2), w(k + 3, 2, 2)), 0.25 * k, DENSE, a(k + 4))[:2 + k % 5]])
+          for k in range(1, 31)]
 CELLS = {"RNNCell": [n for n, _ in RNN], "LSTMCell": [n for n, _ in GATES], "GRUCell": [n for n, _ in GATES]}
 
 
@@ -182,8 +186,8 @@ def layouts(folder):
     for entry, kind, fields in NODES:
         doc[entry] = cell(kind, fields)
         rows = []
-        for name, value in fields:
-            expected(name, value, rows)
+        for i, (name, value) in enumerate(fields):
+            expected(name or "#%d" % i, value, rows)
         index.append({"entry": entry, "type": "Flux." + kind, "fields": [n for n, _ in fields], "values": rows})
     write(folder, "nodes.bson", doc)
     with open(os.path.join(folder, "layouts.json"), "w") as f:

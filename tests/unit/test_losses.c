@@ -300,6 +300,8 @@ static void test_smoothing(void **state)
                 0);
     check_error(fx_crossentropy(Q, Y, .smoothing = 1), FX_STATUS_ARGUMENT,
                 "smoothing must be in [0, 1)");
+    check_error(fx_huber_loss(Q, Y, .delta = -1), FX_STATUS_ARGUMENT, "delta must be at least 0");
+    check_error(fx_focal_loss(Q, Y, .gamma = NAN), FX_STATUS_ARGUMENT, "gamma must be at least 0");
 }
 
 /* y = (1, 0, 1), ŷ = (0.5, 0.25, 0): Σ yŷ = ½, Σ y² = 2, Σ ŷ² = 5/16, Σ (1−y)ŷ = ¼, Σ y(1−ŷ) = 3/2
@@ -415,6 +417,8 @@ static void test_ctc(void **state)
     check_error(fx_ctc_loss(X, fx_from(FX_DTYPE_I64, bad, 1)), FX_STATUS_ARGUMENT,
                 "label 2 is not in 0 … 1: the last class is the blank");
     check_error(fx_ctc_loss(X, fx_ones(1)), FX_STATUS_ARGUMENT, "expects labels as integers");
+    check_error(fx_ctc_loss(X, fx_from(FX_DTYPE_I64, batch, 1), .eps = -7), FX_STATUS_ARGUMENT,
+                "takes neither eps nor smoothing");
     check_error(fx_ctc_loss(X, fx_from(FX_DTYPE_I64, batch, 1), .weights = fx_ones(3)),
                 FX_STATUS_ARGUMENT, "takes no weights of classes");
     /* the label and the blank are both impossible at the second of three times */
