@@ -128,22 +128,4 @@ static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *out, dnnl_engine_t 
 #endif
 }
 
-static inline dnnl_status_t append_activation(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
-{
-#if ONEDNN_3
-    return dnnl_post_ops_append_eltwise(ops, kind, 0, 0);
-#else
-    return dnnl_post_ops_append_eltwise(ops, 1, kind, 0, 0);
-#endif
-}
-
-static inline dnnl_status_t append_sum(dnnl_post_ops_t ops)
-{
-#if ONEDNN_3
-    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
-#else
-    return dnnl_post_ops_append_sum(ops, 1);
-#endif
-}
-
 #endif
