@@ -114,11 +114,12 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
 /* The place of node id, replaced by a dense copy if it is channels last. */
 bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out);
 /* Rewrites the latest step, complete with its outputs, in the order of channels-last memory. */
-void fxi_turn_step(fxi_builder *b, fx_step *s);
-/* The part of fxi_turn_step that needs no plan: the axes of all tensors, and of the reduction. */
-void fxi_turn_axes(fx_step *s);
-/* The strides of an output of a step that fxi_turn_step has rewritten. */
-void fxi_turn_place(const fxi_node *n, fxi_place *at);
+void fxi_permute_step(fxi_builder *b, fx_step *s);
+/* The part of fxi_permute_step that needs no plan: the axes of all tensors, and of the reduction.
+ */
+void fxi_permute_axes(fx_step *s);
+/* The strides of an output of a step that fxi_permute_step has rewritten. */
+void fxi_permute_place(const fxi_node *n, fxi_place *at);
 
 /* Merges steps of one program over different tensors (planner rule 5). */
 bool fxi_merge_foreach(fxi_plan *p);

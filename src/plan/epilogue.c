@@ -147,12 +147,12 @@ static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int3
  * the step can still be freed. */
 static bool more_inputs(fxi_plan *p, fx_step *s, int n)
 {
-    const size_t room = (size_t)(s->nin + n) + 1;
-    fx_tensor *in = fxi_realloc(s->in, room * sizeof *in);
+    const size_t capacity = (size_t)(s->nin + n) + 1;
+    fx_tensor *in = fxi_realloc(s->in, capacity * sizeof *in);
     s->in = in ? in : s->in;
-    int32_t *value = fxi_realloc(s->in_value, room * sizeof *value);
+    int32_t *value = fxi_realloc(s->in_value, capacity * sizeof *value);
     s->in_value = value ? value : s->in_value;
-    int64_t *offset = fxi_realloc(s->in_offset, room * sizeof *offset);
+    int64_t *offset = fxi_realloc(s->in_offset, capacity * sizeof *offset);
     s->in_offset = offset ? offset : s->in_offset;
     p->max_inputs = p->max_inputs > s->nin + n ? p->max_inputs : s->nin + n;
     return in && value && offset;
@@ -169,7 +169,7 @@ static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
 {
     const fx_instr *old = fx_step_elementwise(e)->program.instr;
     fx_program *epilogue = epilogue_of(m);
-    /* At most one new operand for each instruction, hence room for c->n inputs. */
+    /* At most one new operand for each instruction, hence space for c->n inputs. */
     epilogue->instr = fxi_calloc((size_t)c->n, sizeof *epilogue->instr);
     if (!epilogue->instr || !more_inputs(p, m, c->n))
         return false;
@@ -251,10 +251,10 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
 /* ---- the rule -------------------------------------------------------------------------------- */
 
 typedef struct survey {
-    int32_t *maker;   /* per value: the product or convolution that computes it, or −1 */
-    int32_t *readers; /* per value: how many inputs of steps it is */
-    int32_t *before;  /* per step: the product or convolution that moves to before it, or −1 */
-    bool *gone;       /* per step: it moved, or all its instructions were taken */
+    int32_t *producer; /* per value: the product or convolution that computes it, or −1 */
+    int32_t *readers;  /* per value: how many inputs of steps it is */
+    int32_t *before;   /* per step: the product or convolution that moves to before it, or −1 */
+    bool *gone;        /* per step: it moved, or all its instructions were taken */
 } survey;
 
 /* Can step s get an epilogue? Only products and forward convolutions can, and each only once. */
@@ -270,18 +270,18 @@ static bool finishes(const fx_step *s)
 static bool look(const fxi_plan *p, survey *s)
 {
     const size_t values = (size_t)p->nvalues + 1, steps = (size_t)p->nsteps + 1;
-    s->maker = fxi_malloc(values * sizeof *s->maker);
+    s->producer = fxi_malloc(values * sizeof *s->producer);
     s->readers = fxi_calloc(values, sizeof *s->readers);
     s->before = fxi_malloc(steps * sizeof *s->before);
     s->gone = fxi_calloc(steps, sizeof *s->gone);
-    if (!s->maker || !s->readers || !s->before || !s->gone)
+    if (!s->producer || !s->readers || !s->before || !s->gone)
         return false;
-    memset(s->maker, -1, values * sizeof *s->maker);
+    memset(s->producer, -1, values * sizeof *s->producer);
     memset(s->before, -1, steps * sizeof *s->before);
     for (int32_t i = 0; i < p->nsteps; i++) {
         const fx_step *step = &p->steps[i];
         if (finishes(step) && p->values[step->out_value].kind == FXI_VALUE_ARENA)
-            s->maker[step->out_value] = i;
+            s->producer[step->out_value] = i;
         for (int k = 0; k < step->nin; k++)
             s->readers[step->in_value[k]]++;
     }
@@ -295,7 +295,7 @@ static int32_t find_product(const fxi_planner *how, const fxi_plan *p, const sur
     const fx_step *step = &p->steps[e];
     int32_t best = -1;
     for (int k = 0; k < step->nin && step->cls == FX_CLASS_ELEMENTWISE; k++) {
-        const int32_t v = step->in_value[k], m = s->maker[v];
+        const int32_t v = step->in_value[k], m = s->producer[v];
         chain c;
         /* With another reader the bare product is needed too, and M stores only one value. */
         if (m > best && !s->gone[m] && s->readers[v] == 1 &&
@@ -358,7 +358,7 @@ bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p)
         any |= m >= 0;
     }
     ok = ok && (!any || reorder(p, &s));
-    fxi_free(s.maker);
+    fxi_free(s.producer);
     fxi_free(s.readers);
     fxi_free(s.before);
     fxi_free(s.gone);
@@ -426,7 +426,7 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
     p->values[v].channels_last = p->values[e->out_value].channels_last;
     /* The new step reads memory in the order in which the convolution writes it. */
     if (m->cls == FX_CLASS_CONV && fx_step_conv(m)->channels_last)
-        fxi_turn_axes(e);
+        fxi_permute_axes(e);
     return true;
 }
 

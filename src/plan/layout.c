@@ -59,7 +59,7 @@ static bool is_last(const fxi_builder *b, const fxi_node *n, const fxi_place *at
 }
 
 /* Strides move together with their axes, so the tensor names the same elements as before. */
-static void turn_tensor(fx_tensor *t)
+static void permute_tensor(fx_tensor *t)
 {
     const fx_tensor old = *t;
     for (int k = 0; k < t->ndim; k++) {
@@ -69,49 +69,49 @@ static void turn_tensor(fx_tensor *t)
 }
 
 /* The bits of reduced axes, in memory order. */
-static uint64_t turn_mask(int ndim, uint64_t mask)
+static uint64_t permute_mask(int ndim, uint64_t mask)
 {
-    uint64_t turned = 0;
+    uint64_t permuted = 0;
     for (int k = 0; k < ndim; k++)
-        turned |= (uint64_t)FXI_AXIS_IN(mask, axis_at(ndim, k)) << k;
-    return turned;
+        permuted |= (uint64_t)FXI_AXIS_IN(mask, axis_at(ndim, k)) << k;
+    return permuted;
 }
 
 /* The place keeps the logical order of axes; only its strides tell the layout. */
-void fxi_turn_place(const fxi_node *n, fxi_place *at)
+void fxi_permute_place(const fxi_node *n, fxi_place *at)
 {
     last_strides(n->ndim, n->shape, at->stride);
 }
 
 /* The output becomes dense in the new order of axes; tensors of fewer axes (numbers) stay as they
  * are. */
-void fxi_turn_axes(fx_step *s)
+void fxi_permute_axes(fx_step *s)
 {
     const int n = s->out.ndim;
     s->in_memory_order = true;
     for (int i = 0; i < s->nin; i++)
         if (s->in[i].ndim == n)
-            turn_tensor(&s->in[i]);
-    turn_tensor(&s->out);
+            permute_tensor(&s->in[i]);
+    permute_tensor(&s->out);
     fxi_dense_strides(n, s->out.shape, s->out.stride);
     /* Its space has the axes of the input, which were permuted, and its mask names them by number.
      */
     if (s->cls == FX_CLASS_REDUCE) {
         fx_reduce_step *r = &s->as.reduce;
-        r->mask = (uint32_t)turn_mask(n, r->mask);
-        turn_tensor(&r->space);
+        r->mask = (uint32_t)permute_mask(n, r->mask);
+        permute_tensor(&r->space);
         fxi_dense_strides(n, r->space.shape, r->space.stride);
     }
 }
 
-void fxi_turn_step(fxi_builder *b, fx_step *s)
+void fxi_permute_step(fxi_builder *b, fx_step *s)
 {
     int64_t stride[FX_MAX_DIMS];
     last_strides(s->out.ndim, s->out.shape, stride);
     /* With one channel, or one pixel, both orders are the same memory. The value then counts as
      * column-major, which saves copies. */
     const bool differs = !fxi_is_dense(s->out.ndim, s->out.shape, stride);
-    fxi_turn_axes(s);
+    fxi_permute_axes(s);
     for (int32_t k = 0; k < fx_step_outputs(s); k++)
         b->p->values[fx_step_output(s, k)].channels_last = differs;
 }
@@ -124,7 +124,7 @@ static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
     *out = b->places[id];
-    /* Also true if fxi_turn_step has not changed the value: with one channel or one pixel both
+    /* Also true if fxi_permute_step has not changed the value: with one channel or one pixel both
      * orders are the same memory. */
     if (lies_last(n->ndim, n->shape, out->stride))
         return true;
@@ -134,7 +134,7 @@ static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
             return false;
         /* The copy has been added with a column-major output; permuting its axes makes the output
          * channels last. */
-        fxi_turn_step(b, &b->p->steps[b->p->nsteps - 1]);
+        fxi_permute_step(b, &b->p->steps[b->p->nsteps - 1]);
         b->last[id] = made.value;
     }
     *out = (fxi_place){.value = b->last[id], .dense = -1};
@@ -286,7 +286,7 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
     set_channels_last(b, s, n);
     if (kernel_of(n) != 2) {
         describe(&s->out, n, true);
-        fxi_turn_place(n, &b->places[id]);
+        fxi_permute_place(n, &b->places[id]);
         b->p->values[s->out_value].channels_last = true;
     }
     return true;

@@ -257,10 +257,10 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         return false;
     /* Last, because it permutes the axes of all tensors of the complete step. */
     if (last)
-        fxi_turn_step(b, s);
+        fxi_permute_step(b, s);
     for (int m = 0; m < q.nmembers && last; m++)
         if (b->groups.stored[q.members[m]])
-            fxi_turn_place(b->g->nodes[q.members[m]], &b->places[q.members[m]]);
+            fxi_permute_place(b->g->nodes[q.members[m]], &b->places[q.members[m]]);
     return true;
 }
 
@@ -303,8 +303,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     if (ok && cls == FX_CLASS_COLLECTIVE && b->how->collective)
         s->as.collective.by_backend = b->how->collective(b->p->device, s);
     if (ok && last) {
-        fxi_turn_step(b, s);
-        fxi_turn_place(n, &b->places[id]);
+        fxi_permute_step(b, s);
+        fxi_permute_place(n, &b->places[id]);
     }
     if (in != inline_places)
         fxi_free(in);

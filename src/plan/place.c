@@ -96,7 +96,7 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
 
 /* An input of step i whose bytes its output may take over, since no later step reads it; −1: none.
  */
-static int32_t heir(const fxi_plan *p, int32_t i)
+static int32_t inheritable(const fxi_plan *p, int32_t i)
 {
     const fx_step *s = &p->steps[i];
     /* The first that fits: all have the size of the output, so none is better. */
@@ -139,7 +139,7 @@ bool fxi_plan_place(fxi_plan *p)
         fxi_value *out = &p->values[fx_step_output(&p->steps[i], 0)];
         int32_t inherited = -1;
         if (out->kind == FXI_VALUE_ARENA) {
-            inherited = heir(p, i);
+            inherited = inheritable(p, i);
             out->offset =
                 inherited >= 0 ? p->values[inherited].offset : take(&a, rounded(out->bytes));
         }

@@ -694,7 +694,7 @@ static fx_status run_weight(weigh *w)
         return FX_STATUS_MEMORY;
     const int64_t width = r->core->lanes * r->core->gather_vectors;
     const double flops = 2.0 * (double)(g->depth * g->cout) * (double)(g->batch * g->positions);
-    /* The tile computes whole groups of rows, so the sums have room for them. */
+    /* The tile computes whole groups of rows, so the sums include them. */
     w->depth = round_up(r->sums, r->core->gather_rows);
     w->units = units_of(r, g->batch);
     /* Each share has its own copy of the sums, so few windows get few shares. */

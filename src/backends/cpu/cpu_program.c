@@ -6,7 +6,7 @@
  * generation, which would need a compiler where the program runs: in a prototype, a chain of
  * operations on 10,000 elements took 8.2 µs in tiles and 6.8 as one loop written by hand.
  *
- * Calls read and write numbered locations (`place` in the code): operands, then tiles of scratch,
+ * Calls read and write numbered locations : operands, then tiles of scratch,
  * then outputs. A run is a table of these addresses. Dense operands and outputs advance from tile
  * to tile. Some loops read a scalar next to a vector; for other loops it is spread over a tile. An
  * operand that repeats after a short while (a bias) is laid out once, a tile longer than its
@@ -31,7 +31,7 @@ enum {
     MAX_REGISTERS = 256, /* registers are numbered by a byte */
     /* Locations are numbered by a byte too, so that a call is small: the inner loop reads one for
      * each instruction and tile. */
-    MAX_PLACES = 256,
+    MAX_LOCATIONS = 256,
     MAX_SLOTS =
         3 * FXI_PROGRAM_OPERANDS + MAX_REGISTERS, /* the most that making a program may ask for */
     /* About a first-level cache. The scratch is on the stack, so that a run allocates nothing. */
@@ -56,12 +56,12 @@ typedef struct load {
 } load;
 
 typedef struct output {
-    uint8_t place, size;
+    uint8_t location, size;
     uint32_t read_later; /* bits: operands that instructions after the output's own read */
 } output;
 
 typedef struct moving {
-    uint8_t place, size;
+    uint8_t location, size;
 } moving;
 
 struct fxi_program {
@@ -80,7 +80,8 @@ static bool half(int dtype)
     return fxi_cpu_is_half(dtype);
 }
 
-/* ---- making: registers and places ------------------------------------------------------------ */
+/* ---- making: registers and locations ------------------------------------------------------------
+ */
 enum { NOWHERE = -1 };
 
 /* Where a register's value is: as a vector, and for scalars also as a single value. */
@@ -115,7 +116,7 @@ static size_t register_size(int dtype)
     return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
 }
 
-static int slot_place(const builder *m, int slot)
+static int slot_location(const builder *m, int slot)
 {
     return m->spec->nin + slot;
 }
@@ -209,7 +210,7 @@ static int add_load(builder *m, int k)
     l->period = period_of(&l->walk, m->p->tile);
     /* Two neighbouring tiles hold a period and a whole tile after it. */
     m->regs[k].slot = take_slots(m, l->period ? 2 : 1);
-    l->to = (uint8_t)slot_place(m, m->regs[k].slot);
+    l->to = (uint8_t)slot_location(m, m->regs[k].slot);
     if (l->period) /* the tile is filled once and never reused */
         m->regs[k].slot = NOWHERE;
     return l->to;
@@ -217,7 +218,7 @@ static int add_load(builder *m, int k)
 
 /* A scalar in a program of one element counts as dense, so that loops over vectors can read it
  * directly. */
-static void place_operand(builder *m, int k)
+static void assign_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
     reg_location *r = &m->regs[k];
@@ -226,24 +227,24 @@ static void place_operand(builder *m, int k)
     if (is_scalar(t) && m->spec->length != 1) {
         r->scalar = (int16_t)k;
         if (widen) {
-            r->scalar = (int16_t)slot_place(m, take_slots(m, 1));
+            r->scalar = (int16_t)slot_location(m, take_slots(m, 1));
             add_first(m, widen, r->scalar, k, 1);
         }
         return;
     }
-    int place = k;
+    int location = k;
     if (is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
         m->p->moving[m->p->nmoving++] = (moving){(uint8_t)k, (uint8_t)fxi_cpu_size(t->dtype)};
     else
-        place = add_load(m, k);
+        location = add_load(m, k);
     if (widen) {
         const int16_t slot = take_slots(m, 1);
-        add_call(m, widen, slot_place(m, slot), place);
+        add_call(m, widen, slot_location(m, slot), location);
         r->raw = r->slot;
         r->slot = slot;
-        place = slot_place(m, slot);
+        location = slot_location(m, slot);
     }
-    r->vector = (int16_t)place;
+    r->vector = (int16_t)location;
 }
 
 /* ---- making: instructions -------------------------------------------------------------------- */
@@ -257,7 +258,7 @@ static int type_of(const fx_instr *ins)
 }
 
 /* A cast to 16 bits is rounded to odd first (cpu_convert.h); the rounding to 16 bits is a call of
- * its own, as after every instruction (place_instruction). */
+ * its own, as after every instruction (assign_instruction). */
 fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins)
 {
     const int from = fxi_compute_type(ins->from);
@@ -306,7 +307,7 @@ static void spread_scalars(builder *m, int k)
         if (i == scalar || r->scalar == NOWHERE || r->vector != NOWHERE)
             continue;
         const size_t size = register_size(r->dtype);
-        r->vector = (int16_t)slot_place(m, take_slots(m, 1));
+        r->vector = (int16_t)slot_location(m, take_slots(m, 1));
         add_first(m,
                   size == 8   ? splat64
                   : size == 4 ? splat32
@@ -317,7 +318,7 @@ static void spread_scalars(builder *m, int k)
 
 /* Frees the tiles of operands that instruction k reads last and whose elements have `size` (same),
  * or have another size (not same). */
-static void give_back(builder *m, int k, size_t size, bool same)
+static void release_tiles(builder *m, int k, size_t size, bool same)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
@@ -333,25 +334,25 @@ static void give_back(builder *m, int k, size_t size, bool same)
 /* Chooses where instruction k stores its result. A loop may work in place if its operand's elements
  * have the result's size: those tiles are freed before the result takes one. Others are freed
  * after, because a loop would overwrite elements that it has not read yet. */
-static void place_result(builder *m, int k, int r)
+static void assign_result(builder *m, int k, int r)
 {
     reg_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
     const int o = output_of(m, r);
-    give_back(m, k, size, true);
+    release_tiles(m, k, size, true);
     if (o >= 0 && !half(to->dtype)) {
         /* The final number is known when the tiles are counted. */
-        to->vector = (int16_t)(MAX_PLACES - 1 - o);
+        to->vector = (int16_t)(MAX_LOCATIONS - 1 - o);
     } else {
         to->slot = take_slots(m, 1);
-        to->vector = (int16_t)slot_place(m, to->slot);
+        to->vector = (int16_t)slot_location(m, to->slot);
     }
-    give_back(m, k, size, false);
+    release_tiles(m, k, size, false);
     if (to->last_use < k && to->slot >= 0) /* nothing reads this result */
         m->busy[to->slot] = false;
 }
 
-static bool place_instruction(builder *m, int k)
+static bool assign_instruction(builder *m, int k)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
     const int r = m->spec->nin + k;
@@ -367,7 +368,7 @@ static bool place_instruction(builder *m, int k)
         c.src[i] =
             (uint8_t)(i == scalar ? m->regs[ins->src[i]].scalar : m->regs[ins->src[i]].vector);
     m->regs[r].dtype = ins->dtype;
-    place_result(m, k, r);
+    assign_result(m, k, r);
     c.to = (uint8_t)m->regs[r].vector;
     m->p->calls[m->p->ncalls++] = c;
     /* A 16-bit result is rounded after every instruction, so that fused and separate steps give the
@@ -393,15 +394,15 @@ static uint32_t read_later(const builder *m, int k)
     return mask;
 }
 
-static void place_outputs(builder *m)
+static void assign_outputs(builder *m)
 {
     for (int o = 0; o < m->spec->nout; o++) {
         const int r = m->spec->out[o], dtype = m->regs[r].dtype;
-        m->p->out[o] =
-            (output){.place = (uint8_t)(MAX_PLACES - 1 - o), .size = (uint8_t)fxi_cpu_size(dtype)};
+        m->p->out[o] = (output){.location = (uint8_t)(MAX_LOCATIONS - 1 - o),
+                                .size = (uint8_t)fxi_cpu_size(dtype)};
         /* Stored by a call after all instructions, so none of them can read what it overwrites. */
         if (half(dtype))
-            add_call(m, m->simd->store[dtype == FX_DTYPE_BF16], MAX_PLACES - 1 - o,
+            add_call(m, m->simd->store[dtype == FX_DTYPE_BF16], MAX_LOCATIONS - 1 - o,
                      m->regs[r].vector);
         else
             m->p->out[o].read_later = read_later(m, r - m->spec->nin);
@@ -411,10 +412,10 @@ static void place_outputs(builder *m)
 /* Outputs get the numbers after those of the tiles, whose count is known only now. */
 static void number_outputs(fxi_program *p)
 {
-    const int from = MAX_PLACES - p->nout, first = p->nin + p->nslots;
-#define RENUMBER(place)                                                                            \
-    if (place >= from)                                                                             \
-        place = (uint8_t)(first + MAX_PLACES - 1 - place);
+    const int from = MAX_LOCATIONS - p->nout, first = p->nin + p->nslots;
+#define RENUMBER(location)                                                                         \
+    if (location >= from)                                                                          \
+        location = (uint8_t)(first + MAX_LOCATIONS - 1 - location);
     for (int k = 0; k < p->ncalls; k++) {
         /* Outputs were numbered from the end of the range until the tiles were counted. */
         RENUMBER(p->calls[k].to)
@@ -422,7 +423,7 @@ static void number_outputs(fxi_program *p)
             RENUMBER(p->calls[k].src[i])
     }
     for (int o = 0; o < p->nout; o++)
-        RENUMBER(p->out[o].place)
+        RENUMBER(p->out[o].location)
 #undef RENUMBER
 }
 
@@ -466,10 +467,10 @@ static size_t widest(const fxi_program_spec *s)
 
 /* Tiles that keep their contents from tile to tile are allocated before the temporary ones, so that
  * no temporary result is stored over them. */
-static void place_operands(builder *m)
+static void assign_operands(builder *m)
 {
     for (int k = 0; k < m->spec->nin; k++)
-        place_operand(m, k);
+        assign_operand(m, k);
     for (int k = 0; k < m->spec->program.n; k++)
         spread_scalars(m, k);
     for (int k = 0; k < m->spec->nin; k++)
@@ -481,7 +482,7 @@ static void place_operands(builder *m)
 
 /* Makes the whole program for one length of tile. It is repeated with shorter tiles until the
  * scratch is small enough. */
-static fx_status place_all(builder *m, int tile)
+static fx_status assign_all(builder *m, int tile)
 {
     const fxi_program_spec *s = m->spec;
     fxi_program *p = m->p;
@@ -491,12 +492,12 @@ static fx_status place_all(builder *m, int tile)
     p->slot_bytes = (int32_t)((size_t)tile * widest(s)) + 64;
     memset(m->busy, 0, sizeof m->busy);
     find_last_uses(m);
-    place_operands(m);
+    assign_operands(m);
     for (int k = 0; k < s->program.n; k++)
-        if (!place_instruction(m, k))
+        if (!assign_instruction(m, k))
             return FX_STATUS_UNSUPPORTED;
-    place_outputs(m);
-    return s->nin + p->nslots + s->nout <= MAX_PLACES ? FX_OK : FX_STATUS_INTERNAL;
+    assign_outputs(m);
+    return s->nin + p->nslots + s->nout <= MAX_LOCATIONS ? FX_OK : FX_STATUS_INTERNAL;
 }
 
 /* Outputs count too: one that cannot be computed in its own memory gets a tile (bind_outputs). */
@@ -536,11 +537,11 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
     m.p = allocate(spec);
     if (!m.p)
         return FX_STATUS_MEMORY;
-    fx_status status = place_all(&m, FXI_TILE);
+    fx_status status = assign_all(&m, FXI_TILE);
     /* Shorter tiles cost more calls, but the scratch is on the stack and in the first-level cache.
      */
     for (int tile = FXI_TILE / 2; tile >= LEAST_TILE && !status && too_large(m.p); tile /= 2)
-        status = place_all(&m, tile);
+        status = assign_all(&m, tile);
     if (!status && too_large(m.p))
         status = FX_STATUS_INTERNAL;
     if (status) {
@@ -564,7 +565,7 @@ typedef struct runner {
     const fxi_program *p;
     const fxi_program_args *args;
     char *scratch;
-    char *at[MAX_PLACES];
+    char *at[MAX_LOCATIONS];
     moving moving[FXI_PROGRAM_OUTPUTS];  /* outputs that are computed directly in their memory */
     uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* the others that are stored at all, from tiles */
     int nmoving, ncopied;
@@ -589,11 +590,11 @@ static void bind_outputs(runner *r)
         const output *out = &p->out[o];
         char *to = r->args->out ? r->args->out[o] : NULL;
         if (to && computed_in_place(r, o)) {
-            r->at[out->place] = to + r->args->from * out->size;
-            r->moving[r->nmoving++] = (moving){out->place, out->size};
+            r->at[out->location] = to + r->args->from * out->size;
+            r->moving[r->nmoving++] = (moving){out->location, out->size};
             continue;
         }
-        r->at[out->place] = r->scratch + (p->nslots + o) * p->slot_bytes;
+        r->at[out->location] = r->scratch + (p->nslots + o) * p->slot_bytes;
         /* An output without memory is only shown to the sink. */
         if (to)
             r->copied[r->ncopied++] = (uint8_t)o;
@@ -626,7 +627,7 @@ static void bind(runner *r, fxi_walk *walks)
         /* Inputs are only read; the table has one type for all locations. */
         r->at[k] = (char *)(uintptr_t)a->in[k];
     for (int k = 0; k < p->nmoving; k++)
-        r->at[p->moving[k].place] += a->from * p->moving[k].size;
+        r->at[p->moving[k].location] += a->from * p->moving[k].size;
     for (int k = 0; k < p->nslots; k++)
         r->at[p->nin + k] = r->scratch + k * p->slot_bytes;
     bind_outputs(r);
@@ -669,9 +670,9 @@ static void copy_outputs(const runner *r, int64_t at, int n)
         char *to = (char *)r->args->out[r->copied[k]] + at * out->size;
         const size_t bytes = (size_t)n * out->size;
         if (r->args->stream)
-            fxi_cpu_simd()->stream(to, r->at[out->place], bytes);
+            fxi_cpu_simd()->stream(to, r->at[out->location], bytes);
         else
-            memcpy(to, r->at[out->place], bytes);
+            memcpy(to, r->at[out->location], bytes);
     }
 }
 
@@ -680,7 +681,7 @@ static void show(const runner *r, int64_t at, int n)
 {
     const void *tiles[FXI_PROGRAM_OUTPUTS];
     for (int o = 0; o < r->p->nout; o++)
-        tiles[o] = r->at[r->p->out[o].place];
+        tiles[o] = r->at[r->p->out[o].location];
     r->args->sink(r->args->user, tiles, at, n);
 }
 
@@ -688,7 +689,7 @@ static void show(const runner *r, int64_t at, int n)
 static void move_on(runner *r, const moving *list, int count, int n)
 {
     for (int k = 0; k < count; k++)
-        r->at[list[k].place] += (int64_t)n * list[k].size;
+        r->at[list[k].location] += (int64_t)n * list[k].size;
 }
 
 /* The inner loop of the interpreter. It only looks up addresses; all decisions were made before. */

@@ -22,7 +22,7 @@ typedef struct runner {
     const void *const *in;
     void *const *out;
     char *scratch;
-    char *at[FXI_ROW_PLACES];
+    char *at[FXI_ROW_LOCATIONS];
     char *start[MAX_MOVERS]; /* addresses of the movers at the start of the block */
     fxi_walk walks[MAX_LOADS];
 } runner;
@@ -213,7 +213,7 @@ static void run_block(runner *r, int64_t first, int64_t rows)
         r->at[k] = (char *)(uintptr_t)r->in[k] + first * p->offset[k];
     for (int k = 0; k < p->nout; k++)
         r->at[p->nin + k] = (char *)r->out[k] + first * p->offset[p->nin + k];
-    for (int k = p->nin + p->nout; k < p->nplaces; k++)
+    for (int k = p->nin + p->nout; k < p->nlocations; k++)
         r->at[k] = r->scratch + p->offset[k];
     for (int k = 0; k < p->nmovers; k++)
         r->start[k] = r->at[p->movers[k].to];
@@ -234,7 +234,7 @@ static void begin_part(runner *r, int64_t first)
     const fxi_row_plan *p = r->p;
     for (int k = 0; k < p->nin; k++)
         r->at[k] = (char *)(uintptr_t)r->in[k];
-    for (int k = p->nin + p->nout; k < p->nplaces; k++)
+    for (int k = p->nin + p->nout; k < p->nlocations; k++)
         r->at[k] = r->scratch + p->offset[k];
     for (int k = 0; k < p->nloads; k++) {
         const uint8_t extent = p->loads[k].extent;

@@ -46,14 +46,14 @@ typedef struct fxi_row_pass {
     int32_t first, elements, last, spreads;
 } fxi_row_pass;
 
-enum { FXI_ROW_PASSES_MOST = 8, FXI_ROW_PLACES = 512 };
+enum { FXI_ROW_PASSES_MOST = 8, FXI_ROW_LOCATIONS = 512 };
 
 typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row; number of rows */
     int64_t block;       /* rows of a block */
     int32_t tile;        /* elements of a tile at most */
     int32_t tile_rows;   /* whole rows of a tile; 0: a tile is a part of a row */
-    int32_t nin, nout, nplaces, npasses;
+    int32_t nin, nout, nlocations, npasses;
     int32_t nsplats, nlaid, nloads, nmovers, ncolumns, nones;
     int64_t scratch; /* bytes */
     bool streams;    /* some stores bypass the caches */

@@ -53,8 +53,9 @@ typedef struct builder {
     int nregs, pass, nspreads;
     size_t width, accumulator; /* of the widest register, and one of a reduction; bytes */
     reg_location regs[MAX_REGISTERS];
-    uint8_t use[FXI_ROW_PLACES], size[FXI_ROW_PLACES]; /* size: of a block's elements, else 0 */
-    bool busy[FXI_ROW_PLACES];
+    uint8_t use[FXI_ROW_LOCATIONS],
+        size[FXI_ROW_LOCATIONS]; /* size: of a block's elements, else 0 */
+    bool busy[FXI_ROW_LOCATIONS];
     fx_status status;
 } builder;
 
@@ -76,11 +77,11 @@ static int16_t take_sized(builder *m, scratch_use kind, size_t size)
 {
     /* The first locations are the operands and outputs. */
     int k = m->step->nin + m->p->nout;
-    while (k < m->p->nplaces && (m->busy[k] || m->use[k] != kind || m->size[k] != size))
+    while (k < m->p->nlocations && (m->busy[k] || m->use[k] != kind || m->size[k] != size))
         k++;
     /* More locations than the table of a run has. The limits of the planner keep row steps below
      * it. */
-    if (k == FXI_ROW_PLACES) {
+    if (k == FXI_ROW_LOCATIONS) {
         m->status = FX_STATUS_INTERNAL;
         return 0;
     }
@@ -93,7 +94,7 @@ static int16_t take_sized(builder *m, scratch_use kind, size_t size)
 static int16_t take(builder *m, scratch_use kind)
 {
     const int16_t k = take_sized(m, kind, 0);
-    m->p->nplaces = k >= m->p->nplaces ? k + 1 : m->p->nplaces;
+    m->p->nlocations = k >= m->p->nlocations ? k + 1 : m->p->nlocations;
     return k;
 }
 
@@ -102,9 +103,9 @@ static int16_t take_block(builder *m, int dtype)
 {
     const uint8_t size = (uint8_t)register_size(dtype);
     const int16_t k = take_sized(m, SCRATCH_BLOCK, size);
-    if (k < m->p->nplaces)
+    if (k < m->p->nlocations)
         return k;
-    m->p->nplaces = k + 1;
+    m->p->nlocations = k + 1;
     /* A location that is used again is in the list already (above). */
     m->p->movers[m->p->nmovers++] = (fxi_row_link){k, k, size};
     return k;
@@ -118,7 +119,7 @@ static fxi_row_call *add_call(builder *m, fxi_tile_fn loop, int to, int from)
 }
 
 /* The output's location if register r is an output, else NOWHERE. */
-static int place_of_output(const builder *m, int r)
+static int location_of_output(const builder *m, int r)
 {
     if (m->row->out_reg == r)
         return m->step->nin;
@@ -178,7 +179,7 @@ static int16_t load_operand(builder *m, int k, const fx_tensor *t, fxi_row_exten
     return l->to;
 }
 
-static void place_row_operand(builder *m, int k, const fx_tensor *outer)
+static void assign_row_operand(builder *m, int k, const fx_tensor *outer)
 {
     m->regs[k].row = true;
     /* Dense values of rows are read where they are: they advance by one element a row. */
@@ -193,7 +194,7 @@ static void place_row_operand(builder *m, int k, const fx_tensor *outer)
 
 /* One dense row for all rows, such as the scale of a layer norm. Where a tile holds several rows,
  * the row is laid out once for each of them. */
-static void place_column_operand(builder *m, int k, uint8_t size)
+static void assign_column_operand(builder *m, int k, uint8_t size)
 {
     fxi_row_plan *p = m->p;
     if (p->tile_rows) {
@@ -210,7 +211,7 @@ static void place_column_operand(builder *m, int k, uint8_t size)
 /* The cheapest way of reading is chosen first: one number, one value a row, directly in memory, one
  * row for all rows. An operand is gathered, which copies it, only if no other way fits, or to
  * convert 16-bit elements. */
-static void place_operand(builder *m, int k)
+static void assign_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->step->in[k];
     const int axes = m->row->row_axes;
@@ -226,7 +227,7 @@ static void place_operand(builder *m, int k)
     }
     const fx_tensor inner = axes_of(t, 0, axes), outer = axes_of(t, axes, t->ndim - axes);
     if (is_scalar(&inner)) {
-        place_row_operand(m, k, &outer);
+        assign_row_operand(m, k, &outer);
     } else if (half(t->dtype) ||
                !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
                  (fxi_is_dense(inner.ndim, inner.shape, inner.stride) && is_scalar(&outer)))) {
@@ -236,7 +237,7 @@ static void place_operand(builder *m, int k)
         m->p->offset[k] = m->p->inner * size;
         m->p->movers[m->p->nmovers++] = (fxi_row_link){(int16_t)k, (int16_t)k, size};
     } else {
-        place_column_operand(m, k, size);
+        assign_column_operand(m, k, size);
     }
 }
 
@@ -305,10 +306,10 @@ static int16_t one_of(builder *m, int r)
 /* ---- instructions ---------------------------------------------------------------------------- */
 
 /* As in the interpreter: 16-bit values are rounded after every instruction, fused or not. */
-static void round_result(builder *m, const fx_instr *ins, int place)
+static void round_result(builder *m, const fx_instr *ins, int location)
 {
     if (half(ins->dtype))
-        add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], place, place);
+        add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], location, location);
 }
 
 /* Adds a call on values of rows, one for the whole block. */
@@ -316,7 +317,7 @@ static void add_row_call(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
     reg_location *to = &m->regs[m->step->nin + k];
-    const int out = place_of_output(m, m->step->nin + k);
+    const int out = location_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
     for (int i = 0; i < ins->nsrc; i++)
         src[i] = values_of(m, ins->src[i]);
@@ -364,7 +365,7 @@ static void add_reduction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
     reg_location *to = &m->regs[m->step->nin + k];
-    const int out = place_of_output(m, m->step->nin + k);
+    const int out = location_of_output(m, m->step->nin + k);
     const int16_t from = elements_of(m, ins->src[0]);
     const fxi_reducer *reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
     to->values = out >= 0 ? (int16_t)out : take(m, SCRATCH_ROWS);
@@ -381,7 +382,7 @@ static void add_reduction(builder *m, int k)
 
 /* Frees the tiles of operands that instruction k reads last and whose elements have `size` (same),
  * or have another size (not same). */
-static void give_back(builder *m, int k, size_t size, bool same)
+static void release_tiles(builder *m, int k, size_t size, bool same)
 {
     const fx_instr *ins = &m->row->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
@@ -412,12 +413,12 @@ static fxi_tile_fn store_of(const builder *m, int dtype)
 
 /* Chooses where instruction k stores its elements. A loop may work in place if its operand's
  * elements have the result's size; hence those are freed before. */
-static void place_elements(builder *m, int k)
+static void assign_elements(builder *m, int k)
 {
-    const int r = m->step->nin + k, out = place_of_output(m, r);
+    const int r = m->step->nin + k, out = location_of_output(m, r);
     reg_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
-    give_back(m, k, size, true);
+    release_tiles(m, k, size, true);
     if (out >= 0 && !store_of(m, to->dtype))
         to->elements = (int16_t)out;
     /* A later pass reads it, so it must be kept for all tiles of the block. */
@@ -425,7 +426,7 @@ static void place_elements(builder *m, int k)
         to->elements = take_block(m, to->dtype);
     else
         to->elements = take(m, SCRATCH_TILE);
-    give_back(m, k, size, false);
+    release_tiles(m, k, size, false);
 }
 
 /* The loop that takes one operand as a single number, if the instruction has one. If a tile holds
@@ -443,13 +444,13 @@ static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_sc
 static void add_element_call(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
-    const int out = place_of_output(m, m->step->nin + k);
+    const int out = location_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
     int scalar;
     fxi_tile_fn loop = mixed_loop(m, ins, &scalar);
     for (int i = 0; i < ins->nsrc; i++)
         src[i] = loop && i == scalar ? one_of(m, ins->src[i]) : elements_of(m, ins->src[i]);
-    place_elements(m, k);
+    assign_elements(m, k);
     const reg_location *to = &m->regs[m->step->nin + k];
     fxi_row_call *c = add_call(m, loop ? loop : fxi_cpu_loop(m->simd, ins), to->elements, 0);
     c->attr = ins->attr;
@@ -512,7 +513,7 @@ static void store_rows(builder *m)
 {
     for (int r = m->step->nin; r < m->nregs; r++) {
         const reg_location *a = &m->regs[r];
-        const int out = place_of_output(m, r);
+        const int out = location_of_output(m, r);
         /* Other values of rows are computed in the memory of their output. */
         if (out >= 0 && a->row && half(a->dtype))
             add_call(m, m->simd->store[a->dtype == FX_DTYPE_BF16], out, a->values);
@@ -520,12 +521,12 @@ static void store_rows(builder *m)
 }
 
 /* Outputs of elements advance with the tiles, outputs of rows with the blocks. */
-static void place_outputs(builder *m)
+static void assign_outputs(builder *m)
 {
     fxi_row_plan *p = m->p;
     for (int k = 0; k < m->row->program.n; k++) {
         const fx_instr *ins = &m->row->program.instr[k];
-        const int out = place_of_output(m, m->step->nin + k);
+        const int out = location_of_output(m, m->step->nin + k);
         const uint8_t size = (uint8_t)fxi_cpu_size(ins->dtype);
         if (out < 0)
             continue;
@@ -542,11 +543,11 @@ static void place_outputs(builder *m)
  * takes 0.41 ms with whole rows and 0.62 with tiles of 256. The tiles of a row are about equal. */
 static int32_t part_of_row(const builder *m)
 {
-    int64_t tile = FXI_TILE_MOST, places = m->p->nmovers;
-    for (int k = m->p->nin + m->p->nout; k < m->p->nplaces; k++)
-        places += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
+    int64_t tile = FXI_TILE_MOST, tiles = m->p->nmovers;
+    for (int k = m->p->nin + m->p->nout; k < m->p->nlocations; k++)
+        tiles += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
     /* Never shorter than 256 elements: then calls would cost more than their elements. */
-    while (tile > FXI_TILE && tile * places * (int64_t)m->width > TILE_BYTES)
+    while (tile > FXI_TILE && tile * tiles * (int64_t)m->width > TILE_BYTES)
         tile /= 2;
     const int64_t parts = (m->p->inner + tile - 1) / tile, each = (m->p->inner + parts - 1) / parts;
     return (int32_t)((each + 15) / 16 * 16);
@@ -584,7 +585,7 @@ static void lay_out(builder *m)
                                 [SCRATCH_ROWS] = p->block * 8,
                                 [SCRATCH_SUMS] =
                                     (int64_t)m->accumulator * (p->tile_rows ? p->tile_rows : 1)};
-    for (int k = p->nin + p->nout; k < p->nplaces; k++) {
+    for (int k = p->nin + p->nout; k < p->nlocations; k++) {
         p->offset[k] = p->scratch;
         if (m->use[k] != SCRATCH_NONE)
             /* Multiples of 128 bytes plus 64: an odd number of 64-byte lines. */
@@ -601,13 +602,13 @@ static fxi_row_plan *allocate(const fx_step *s)
     /* An instruction needs at most three calls: its loop, the rounding to 16 bits, and a store. */
     const size_t calls = 3 * (size_t)row->program.n + 8;
     fxi_row_plan *p =
-        fxi_calloc(1, sizeof *p + FXI_ROW_PLACES * sizeof *p->offset + calls * sizeof *p->calls +
+        fxi_calloc(1, sizeof *p + FXI_ROW_LOCATIONS * sizeof *p->offset + calls * sizeof *p->calls +
                           (size_t)s->nin * sizeof *p->loads +
                           (5 + FXI_ROW_PASSES_MOST) * links * sizeof(fxi_row_link));
     if (!p)
         return NULL;
     p->offset = (int64_t *)(p + 1);
-    p->calls = (fxi_row_call *)(void *)(p->offset + FXI_ROW_PLACES);
+    p->calls = (fxi_row_call *)(void *)(p->offset + FXI_ROW_LOCATIONS);
     p->loads = (fxi_row_load *)(void *)(p->calls + calls);
     fxi_row_link *next = (fxi_row_link *)(void *)(p->loads + s->nin);
     fxi_row_link **const lists[] = {&p->splats,  &p->laid, &p->movers,
@@ -616,7 +617,7 @@ static fxi_row_plan *allocate(const fx_step *s)
         *lists[k] = next;
     p->nin = s->nin;
     p->nout = 1 + row->more.n;
-    p->nplaces = p->nin + p->nout;
+    p->nlocations = p->nin + p->nout;
     return p;
 }
 
@@ -645,8 +646,8 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
             NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};
     find_last_uses(&m);
     for (int k = 0; k < step->nin; k++)
-        place_operand(&m, k);
-    place_outputs(&m);
+        assign_operand(&m, k);
+    assign_outputs(&m);
     add_passes(&m);
     store_rows(&m);
     if (m.status) {
