@@ -54,17 +54,17 @@ enum { FXI_GPU_PARAMS = 512 }; /* parameters of a launch, at most */
 
 /* The meaning of a launch's buffer. A run looks the address up, so a prepared step contains no
  * addresses. */
-typedef enum fxi_gpu_place {
+typedef enum fxi_gpu_role {
     FXI_GPU_IN,      /* the step's operand k */
     FXI_GPU_OUT,     /* the step's output k (fx_step_output) */
     FXI_GPU_WORK,    /* from byte k of the work space on */
     FXI_GPU_STREAMS, /* seeds and counters */
     FXI_GPU_FAULT    /* the fault words */
-} fxi_gpu_place;
+} fxi_gpu_role;
 
 typedef struct fxi_gpu_buffer_ref {
     int64_t k;
-    int64_t place;
+    int64_t role;
 } fxi_gpu_buffer_ref;
 
 typedef struct fxi_gpu_call fxi_gpu_call;
@@ -97,7 +97,7 @@ struct fxi_gpu_builder {
     const fx_step *step;
     fx_status status; /* the first failure, recorded; later calls do nothing */
     char *text;       /* source text of the current kernel */
-    size_t length, room;
+    size_t length, capacity;
     fxi_gpu_value values[FXI_GPU_VALUES];
     int nvalues;
     const char *name;
@@ -125,7 +125,7 @@ void fxi_gpu_set_number(fxi_gpu_builder *b, const char *name, int64_t value);
 void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text);
 /* Appends a text up to a placeholder that the caller fills by appending more; returns the rest of
  * the text. */
-const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole);
+const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *placeholder);
 /* Appends formatted text of at most 1000 bytes. */
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Appends the head of a kernel; the caller appends its body. */
@@ -154,7 +154,7 @@ static inline int64_t fxi_gpu_groups(int64_t n, int64_t each)
 {
     return n / each + (n % each != 0);
 }
-void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k);
+void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_role role, int64_t k);
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
 /* Sets 32 bits that are not a number; a kernel that is not wide gets them unchanged. */
 void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits);

@@ -168,7 +168,7 @@ static void remove_oldest(const fx_host *host, int folder)
 
 /* Lists the folder at the first call, and again after a 64th of the limit has been written, so that
  * not every file costs a listing. */
-static void make_room(const fx_host *host, int folder, size_t written)
+static void limit_cache(const fx_host *host, int folder, size_t written)
 {
     static int64_t since = INT64_MAX / 2; /* atomic */
     if (__atomic_add_fetch(&since, (int64_t)written, __ATOMIC_RELAXED) < bytes_most() / 64)
@@ -208,6 +208,6 @@ void fxi_gpu_cache_store(const fx_host *host, const char *kind, const char *key,
     if (!write_file(folder, fresh, key, bytes, size) ||
         !fxi_private_file_rename(folder, fresh, name))
         fxi_private_file_remove(folder, fresh);
-    make_room(host, folder, strlen(key) + size);
+    limit_cache(host, folder, strlen(key) + size);
     fxi_private_folder_close(folder);
 }

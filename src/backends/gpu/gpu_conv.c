@@ -278,14 +278,14 @@ static bool is_wide(contraction *c, const geometry *g)
         wide |= fxi_gpu_wide(lengths[i]);
     /* Positions must stay below 2²⁹, because they are added to FAR (2³⁰, in conv.cl), which marks a
      * term as outside. Addresses in the source are computed for positions in the padding too. */
-    double places = (double)fx_tensor_length(&c->step->in[0]);
+    double positions = (double)fx_tensor_length(&c->step->in[0]);
     for (int d = 0; d < 3; d++) {
         const int64_t size = *on_axis(c, SIZE, d), beyond = g->before[d] + g->k[d] * g->dilation[d];
-        places *= size > 0 ? (double)(size + beyond) / (double)size : 1;
+        positions *= size > 0 ? (double)(size + beyond) / (double)size : 1;
         wide |= g->x[d] + g->before[d] + g->k[d] * g->dilation[d] + g->y[d] * g->stride[d] >=
                 (int64_t)1 << 29;
     }
-    return wide || places >= INT32_MAX;
+    return wide || positions >= INT32_MAX;
 }
 
 enum { SLICE_LEAST = 16 * DEPTH, SLICES_MOST = 1 << 26 };
@@ -325,12 +325,12 @@ static void cut(contraction *c, const fxi_gpu_limits *limits)
 {
     choose_tile(c, limits);
     const int64_t tiles = tiles_of(c), want = 4 * (int64_t)limits->units,
-                  room = SLICES_MOST / c->length / c->lanes;
+                  most = SLICES_MOST / c->length / c->lanes;
     int64_t slices = tiles < want ? ceil_div(want, tiles) : 1;
     if (slices > c->terms / (SLICE_LEAST * c->lanes))
         slices = c->terms / (SLICE_LEAST * c->lanes);
-    if (slices > room)
-        slices = room;
+    if (slices > most)
+        slices = most;
     if (slices < 1)
         slices = 1;
     /* Whole blocks of DEPTH terms, so only the last slice has terms that do not exist. */
@@ -397,10 +397,10 @@ static void say_parameters(fxi_gpu_builder *b)
 }
 
 /* Appends a text once for every number below n, which is the value of its placeholder. */
-static void say_numbered(fxi_gpu_builder *b, const char *text, const char *hole, int n)
+static void say_numbered(fxi_gpu_builder *b, const char *text, const char *placeholder, int n)
 {
     for (int k = 0; k < n; k++) {
-        fxi_gpu_set_number(b, hole, k);
+        fxi_gpu_set_number(b, placeholder, k);
         fxi_gpu_say_part(b, text);
     }
 }

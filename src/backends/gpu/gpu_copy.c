@@ -41,8 +41,8 @@ static void say_copy(fxi_gpu_builder *b, const copy *q, const char *text, const 
 
 static void set_sides(fxi_gpu_call *c, const copy *q)
 {
-    fxi_gpu_buffer(c, 0, (fxi_gpu_place)q->from->buffer.place, q->from->buffer.k);
-    fxi_gpu_buffer(c, 1, (fxi_gpu_place)q->to->buffer.place, q->to->buffer.k);
+    fxi_gpu_buffer(c, 0, (fxi_gpu_role)q->from->buffer.role, q->from->buffer.k);
+    fxi_gpu_buffer(c, 1, (fxi_gpu_role)q->to->buffer.role, q->to->buffer.k);
     fxi_gpu_param(c, 1, q->to->offset);
 }
 

@@ -12,7 +12,7 @@
 typedef struct fold {
     const char *text;
     int fields; /* fields of an accumulator, of at most 8 bytes */
-    bool place; /* the result is the element's index, not its value */
+    bool index; /* the result is the element's index, not its value */
 } fold;
 
 static const fold sum_reals = {fxi_gpu_text_fold_sum_reals, 2, false},
@@ -21,7 +21,7 @@ static const fold sum_reals = {fxi_gpu_text_fold_sum_reals, 2, false},
                   product_integers = {fxi_gpu_text_fold_product_integers, 1, false},
                   extreme = {fxi_gpu_text_fold_extreme, 1, false},
                   deviations = {fxi_gpu_text_fold_deviations, 4, false},
-                  place = {fxi_gpu_text_fold_place, 3, true};
+                  index_of_extreme = {fxi_gpu_text_fold_index, 3, true};
 
 /* By kind: [0] for reals, [1] for integers; NULL if there is none. */
 static const fold *const folds[FX_REDUCE_COUNT][2] = {
@@ -30,8 +30,8 @@ static const fold *const folds[FX_REDUCE_COUNT][2] = {
     [FX_REDUCE_MIN] = {&extreme, &extreme},
     [FX_REDUCE_PROD] = {&product_reals, &product_integers},
     [FX_REDUCE_SQDEV] = {&deviations, NULL},
-    [FX_REDUCE_ARGMAX] = {&place, &place},
-    [FX_REDUCE_ARGMIN] = {&place, &place},
+    [FX_REDUCE_ARGMAX] = {&index_of_extreme, &index_of_extreme},
+    [FX_REDUCE_ARGMIN] = {&index_of_extreme, &index_of_extreme},
 };
 
 /* A product uses Float64 where the device has it: intermediate products leave Float32's range more
@@ -60,7 +60,7 @@ int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype, int result)
     fxi_gpu_set_number(b, "n", n);
     fxi_gpu_set(b, "value", t->value);
     fxi_gpu_set(b, "accumulated", accumulates_in(b, kind, t));
-    fxi_gpu_set(b, "out", fxi_gpu_types[f->place ? FX_DTYPE_I64 : result].value);
+    fxi_gpu_set(b, "out", fxi_gpu_types[f->index ? FX_DTYPE_I64 : result].value);
     fxi_gpu_set(b, "wrapping", t->wrapping ? t->wrapping : t->value);
     /* The neutral element of an extreme; texts of other folds do not use it. */
     fxi_gpu_set(b, "none", greatest ? t->low : t->high);

@@ -38,7 +38,7 @@ extern const char fxi_gpu_text_fold_sum_integers[];
 extern const char fxi_gpu_text_fold_product_integers[];
 extern const char fxi_gpu_text_fold_extreme[];
 extern const char fxi_gpu_text_fold_deviations[];
-extern const char fxi_gpu_text_fold_place[];
+extern const char fxi_gpu_text_fold_index[];
 extern const char fxi_gpu_text_fold_end[];
 extern const char fxi_gpu_text_lanes[];
 extern const char fxi_gpu_text_tree[];
@@ -75,6 +75,6 @@ extern const char fxi_gpu_text_pool_pick[];
 extern const char fxi_gpu_text_pool_tap[];
 extern const char fxi_gpu_text_pool_item[];
 extern const char fxi_gpu_text_pool_over_windows[];
-extern const char fxi_gpu_text_pool_over_places[];
+extern const char fxi_gpu_text_pool_over_positions[];
 
 #endif

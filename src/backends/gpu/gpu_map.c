@@ -25,7 +25,7 @@ typedef struct program {
     bool wide;
 } program;
 
-static void place_operands(program *p, const fx_tensor *space)
+static void set_patterns(program *p, const fx_tensor *space)
 {
     p->layout = (fxi_gpu_layout){.nd = space->ndim};
     for (int d = 0; d < space->ndim; d++)
@@ -33,8 +33,8 @@ static void place_operands(program *p, const fx_tensor *space)
     for (int k = 0; k < p->nin; k++) {
         const fx_tensor *t = &p->in[k];
         /* An operand that was copied to work space is dense. */
-        p->pattern[k] = p->from[k].place == FXI_GPU_WORK ? OWN
-                        : fxi_gpu_is_scalar(t)           ? SINGLE
+        p->pattern[k] = p->from[k].role == FXI_GPU_WORK ? OWN
+                        : fxi_gpu_is_scalar(t)          ? SINGLE
                         : fxi_is_dense(t->ndim, t->shape, t->stride)
                             ? OWN
                             : fxi_gpu_layout_add(&p->layout, t->stride);
@@ -59,7 +59,7 @@ static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
         /* Dense operands and single values take no parameters. */
         if (p->pattern[k] >= 0) {
             p->from[k] = (fxi_gpu_buffer_ref){fxi_gpu_densify(b, k), FXI_GPU_WORK};
-            place_operands(p, space);
+            set_patterns(p, space);
         }
 }
 
@@ -135,12 +135,12 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     set_outputs(&p, s);
     for (int k = 0; k < s->nin; k++)
         p.from[k] = (fxi_gpu_buffer_ref){k, FXI_GPU_IN};
-    place_operands(&p, &s->out);
+    set_patterns(&p, &s->out);
     fit(b, &p, &s->out);
     say_program(b, &p);
     fxi_gpu_call *c = fxi_gpu_add_each(b, p.length);
     for (int k = 0; k < p.nin; k++)
-        fxi_gpu_buffer(c, k, (fxi_gpu_place)p.from[k].place, p.from[k].k);
+        fxi_gpu_buffer(c, k, (fxi_gpu_role)p.from[k].role, p.from[k].k);
     for (int k = 0; k < p.nout; k++)
         fxi_gpu_buffer(c, p.nin + k, FXI_GPU_OUT, k);
     fxi_gpu_walk_fill(&p.walk, c, 1);
@@ -175,7 +175,7 @@ static bool same_in_all(const fx_step *s, int nin, int k)
     return true;
 }
 
-static void place_buffers(const fx_step *s, segments *q)
+static void number_buffers(const fx_step *s, segments *q)
 {
     int own = 0;
     for (int k = 0; k < q->operands; k++) {
@@ -195,11 +195,11 @@ static int batch_of(const fxi_gpu_builder *b, const segments *q)
 {
     enum { ADDRESS = 2 * sizeof(int64_t) };
     const int own = q->operands - q->nshared, params = 2 * (q->p.wide ? 8 : 4),
-              room = b->limits->param_bytes - q->nshared * ADDRESS;
+              bytes = b->limits->param_bytes - q->nshared * ADDRESS;
     /* Two limits: the number of buffers, and the bytes of all arguments. */
     int most = (b->limits->buffers - q->nshared) / own, batch = 1;
-    if (most > room / (own * ADDRESS + params))
-        most = room / (own * ADDRESS + params);
+    if (most > bytes / (own * ADDRESS + params))
+        most = bytes / (own * ADDRESS + params);
     if (most > SEGMENTS)
         most = SEGMENTS;
     while (batch < most && batch < fx_step_segments(b->step))
@@ -316,7 +316,7 @@ void fxi_gpu_foreach(fxi_gpu_builder *b)
         p->pattern[k] = p->length > 1 && fxi_gpu_is_scalar(&p->in[k]) ? SINGLE : OWN;
     p->wide = fxi_gpu_wide(p->length);
     q.operands = nin + p->nout;
-    place_buffers(s, &q);
+    number_buffers(s, &q);
     q.batch = batch_of(b, &q);
     say_segments(b, &q);
     for (int32_t g = 0; g <= last && !b->status;)

@@ -23,7 +23,7 @@ static const char *const axis_names[] = {AXIS_PARAMS(NAME)};
 typedef struct pooling {
     const fxi_gpu_type *type;
     int64_t v[3 * AXIS_PARAM_COUNT];
-    int64_t windows, places; /* elements of an array with y's sizes, and with x's */
+    int64_t windows, positions; /* elements of an array with y's sizes, and with x's */
     bool wide;
 } pooling;
 
@@ -34,8 +34,8 @@ static pooling pooling_of(const fx_step *s)
     const fx_tensor *x = back ? &s->out : &s->in[0], *y = back ? &s->in[0] : &s->out;
     pooling p = {.type = &fxi_gpu_types[s->out.dtype],
                  .windows = fx_tensor_length(y),
-                 .places = fx_tensor_length(x)};
-    p.wide = fxi_gpu_wide(p.windows) || fxi_gpu_wide(p.places);
+                 .positions = fx_tensor_length(x)};
+    p.wide = fxi_gpu_wide(p.windows) || fxi_gpu_wide(p.positions);
     double taps = 1; /* taps of a window, which are numbered, and counted for the mean */
     for (int d = 0; d < 3; d++) {
         /* Axes that do not exist have one tap at stride 1. */
@@ -60,7 +60,7 @@ static pooling pooling_of(const fx_step *s)
  * input that some kernels have. */
 typedef struct kernel {
     const char *name;
-    bool places;      /* over positions of x, else over windows */
+    bool positions;   /* over positions of x, else over windows */
     int from;         /* the number of the operand that is read */
     bool notes;       /* `to` is work space and gets the index of the maximum's tap, or −1 */
     const char *also; /* NULL, or the type of operand 0 (over windows) or of the work space (over
@@ -73,11 +73,11 @@ static const kernel kernels[] = {
     [FX_POOL_MAX] = {.name = "fx_pool_max", .text = fxi_gpu_text_pool_max},
     [FX_POOL_MEAN] = {.name = "fx_pool_mean", .text = fxi_gpu_text_pool_mean},
     [FX_POOL_MAX_GRAD] = {.name = "fx_pool_max_grad",
-                          .places = true,
+                          .positions = true,
                           .also = "const fx_int",
                           .text = fxi_gpu_text_pool_max_grad},
     [FX_POOL_MEAN_GRAD] = {.name = "fx_pool_mean_grad",
-                           .places = true,
+                           .positions = true,
                            .text = fxi_gpu_text_pool_mean},
     [FX_POOL_MAX_PICK] = {.name = "fx_pool_pick",
                           .from = 1,
@@ -106,7 +106,8 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
     if (k->also)
         fxi_gpu_say(b, "FX_USE(2, %s, also)\n", k->also);
     fxi_gpu_say_part(b, text);
-    fxi_gpu_say_part(b, k->places ? fxi_gpu_text_pool_over_places : fxi_gpu_text_pool_over_windows);
+    fxi_gpu_say_part(b, k->positions ? fxi_gpu_text_pool_over_positions
+                                     : fxi_gpu_text_pool_over_windows);
     fxi_gpu_end(b);
 }
 
@@ -114,7 +115,7 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
 
 static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t work)
 {
-    const int64_t length = k->places ? p->places : p->windows;
+    const int64_t length = k->positions ? p->positions : p->windows;
     if (length == 0)
         return;
     say_kernel(b, p, k);
@@ -125,7 +126,7 @@ static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t w
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, k->from);
     fxi_gpu_buffer(c, 1, k->notes ? FXI_GPU_WORK : FXI_GPU_OUT, work);
     if (k->also)
-        fxi_gpu_buffer(c, 2, k->places ? FXI_GPU_WORK : FXI_GPU_IN, work);
+        fxi_gpu_buffer(c, 2, k->positions ? FXI_GPU_WORK : FXI_GPU_IN, work);
     c->groups[0] = fxi_gpu_groups(length, FXI_GPU_GROUP);
 }
 
@@ -139,7 +140,7 @@ void fxi_gpu_pool(fxi_gpu_builder *b)
         fxi_gpu_fail(b, FX_STATUS_DTYPE, "no mean or gradient for element type %s", p.type->name);
         return;
     }
-    if (kind == FX_POOL_MAX_GRAD && p.places > 0) {
+    if (kind == FX_POOL_MAX_GRAD && p.positions > 0) {
         /* One element more, so that the second kernel gets an address even if there is no window.
          */
         work = fxi_gpu_work(b, (p.windows + 1) * (p.wide ? 8 : 4));

@@ -216,7 +216,7 @@ static void say_rows(fxi_gpu_builder *b, rows *r)
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
-static void place_operands(rows *r)
+static void set_patterns(rows *r)
 {
     const fx_step *s = r->step;
     const fx_row_step *own = fx_step_row(s);
@@ -272,7 +272,7 @@ void fxi_gpu_row(fxi_gpu_builder *b)
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands, %d instructions", (int)s->nin, (int)p->n);
         return;
     }
-    place_operands(&r);
+    set_patterns(&r);
     if (r.count == 0 || r.elements == 0 || !list_folds(b, &r))
         return;
     say_rows(b, &r);

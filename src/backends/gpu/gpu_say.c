@@ -17,12 +17,12 @@ static const char *const preludes[FXI_GPU_DIALECTS][2] = {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 /* Doubles the memory, so that a text is copied few times while it grows. */
-static bool make_room(fxi_gpu_builder *b, size_t more)
+static bool grow(fxi_gpu_builder *b, size_t more)
 {
-    if (b->length + more < b->room)
+    if (b->length + more < b->capacity)
         return true;
-    const size_t room = 2 * (b->length + more);
-    char *text = b->runtime->host->alloc(room);
+    const size_t capacity = 2 * (b->length + more);
+    char *text = b->runtime->host->alloc(capacity);
     if (!text) {
         fxi_gpu_no_memory(b);
         return false;
@@ -31,13 +31,13 @@ static bool make_room(fxi_gpu_builder *b, size_t more)
         memcpy(text, b->text, b->length + 1);
     b->runtime->host->free(b->text);
     b->text = text;
-    b->room = room;
+    b->capacity = capacity;
     return true;
 }
 
 static void say_bytes(fxi_gpu_builder *b, const char *bytes, size_t n)
 {
-    if (b->status || !make_room(b, n))
+    if (b->status || !grow(b, n))
         return;
     memcpy(b->text + b->length, bytes, n);
     b->length += n;
@@ -116,22 +116,22 @@ static const char *say_before(fxi_gpu_builder *b, const char *text, const char *
 }
 
 /* A placeholder is a name between two @ signs. The texts contain no other @. */
-const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole)
+const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *placeholder)
 {
     const char *at;
     while ((at = strchr(text, '@')) != NULL) {
         const char *name = at + 1;
         const size_t n = strcspn(name, "@");
         const char *behind = name + n + (name[n] == '@');
-        if (hole && strlen(hole) == n && strncmp(name, hole, n) == 0)
+        if (placeholder && strlen(placeholder) == n && strncmp(name, placeholder, n) == 0)
             return say_before(b, text, at, behind);
         say_bytes(b, text, (size_t)(at - text));
         say_value(b, name, n);
         text = behind;
     }
     say_bytes(b, text, strlen(text));
-    if (hole)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has no placeholder %s", hole);
+    if (placeholder)
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has no placeholder %s", placeholder);
     return "";
 }
 

@@ -39,7 +39,7 @@ static void clear(fxi_gpu_builder *b, const target *t)
     fxi_gpu_set(b, "name", type->name);
     fxi_gpu_say_part(b, fxi_gpu_text_scatter_clear);
     fxi_gpu_end(b);
-    fxi_gpu_buffer(fxi_gpu_add_each(b, t->length), 0, (fxi_gpu_place)t->buffer.place, t->buffer.k);
+    fxi_gpu_buffer(fxi_gpu_add_each(b, t->length), 0, (fxi_gpu_role)t->buffer.role, t->buffer.k);
 }
 
 /* The fold of two values p and q, for reals and for integers. */
@@ -102,7 +102,7 @@ static void scatter(fxi_gpu_builder *b, const target *t)
     fxi_gpu_call *c = fxi_gpu_add_each(b, n);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
     fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
-    fxi_gpu_buffer(c, 2, (fxi_gpu_place)t->buffer.place, t->buffer.k);
+    fxi_gpu_buffer(c, 2, (fxi_gpu_role)t->buffer.role, t->buffer.k);
     fxi_gpu_param(c, 1, out->shape[axis]);
     fxi_gpu_param(c, 2, dense[axis]);
     fxi_gpu_walk_fill(&w, c, 3);
@@ -121,7 +121,7 @@ static void narrow(fxi_gpu_builder *b, const target *t)
     fxi_gpu_say_part(b, fxi_gpu_text_scatter_narrow);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add_each(b, t->length);
-    fxi_gpu_buffer(c, 0, (fxi_gpu_place)t->buffer.place, t->buffer.k);
+    fxi_gpu_buffer(c, 0, (fxi_gpu_role)t->buffer.role, t->buffer.k);
     fxi_gpu_buffer(c, 1, FXI_GPU_OUT, 0);
 }
 

@@ -134,12 +134,12 @@ fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n)
     return c;
 }
 
-void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k)
+void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_role role, int64_t k)
 {
     if (buffer < c->nbuffers)
-        c->buffers[buffer] = (fxi_gpu_buffer_ref){.k = k, .place = place};
+        c->buffers[buffer] = (fxi_gpu_buffer_ref){.k = k, .role = role};
     /* After a launch that may write fault words, the next call that waits reads them. */
-    c->checks |= place == FXI_GPU_FAULT;
+    c->checks |= role == FXI_GPU_FAULT;
 }
 
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value)
@@ -349,15 +349,15 @@ bool fxi_gpu_checks(const fx_step *step)
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */
-typedef struct places {
+typedef struct run_buffers {
     const fx_step *step;
     const void *const *in;
     void *out;
     const fx_run *run;
     void *faults;
-} places;
+} run_buffers;
 
-static void *output(const places *p, int64_t k)
+static void *output(const run_buffers *p, int64_t k)
 {
     /* Foreach steps have a list of outputs; other steps one output and further ones. */
     if (p->step->cls == FX_CLASS_FOREACH)
@@ -365,9 +365,9 @@ static void *output(const places *p, int64_t k)
     return k == 0 ? p->out : p->run->more[k - 1];
 }
 
-static void *address(const places *p, const fxi_gpu_buffer_ref *ref)
+static void *address(const run_buffers *p, const fxi_gpu_buffer_ref *ref)
 {
-    switch (ref->place) {
+    switch (ref->role) {
     case FXI_GPU_IN:
         return (void *)(uintptr_t)p->in[ref->k];
     case FXI_GPU_OUT:
@@ -382,7 +382,7 @@ static void *address(const places *p, const fxi_gpu_buffer_ref *ref)
 }
 
 static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const fxi_gpu_call *c,
-                        const places *p)
+                        const run_buffers *p)
 {
     /* On the stack, so that a run allocates nothing. */
     void *buffers[FXI_GPU_BUFFERS];
@@ -407,7 +407,7 @@ fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const f
                       const void *const *in, void *out, fx_run *run)
 {
     const struct ready *r = step->ready;
-    places p = {.step = step, .in = in, .out = out, .run = run};
+    run_buffers p = {.step = step, .in = in, .out = out, .run = run};
     fx_status status = FX_OK;
     for (const fxi_gpu_call *c = r->first; c && !status; c = c->next) {
         /* Only launches that check indices need the fault words, which are allocated on first use.

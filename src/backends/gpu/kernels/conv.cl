@@ -23,7 +23,7 @@ FX_USE(2, @out@, y)
 // Local memory holds for each term its position along the axes and in the source, its position in
 // `other` (−1 behind the last term), and a row of factors.
     FX_LOCAL(fx_int, position, TERMS * 4);
-    FX_LOCAL(fx_int, place, TERMS);
+    FX_LOCAL(fx_int, other_at, TERMS);
     FX_LOCAL(VALUE, factor, TERMS * WIDTH);
     fx_int rest = FX_GROUP_X;
     const fx_int m = rest % ROW_TILES * (ITEMS * EACH) + ROW; rest /= ROW_TILES;
@@ -52,12 +52,12 @@ FX_USE(2, @out@, y)
             position[e + 1] = d1;
             position[e + 2] = d2;
             position[e + 3] = d0 + SIZE(0) * (d1 + SIZE(1) * d2) + k3 * SOURCE_TERM;
-            place[FX_ITEM] = k < terms ? o + k0 * OTHER(0) + k1 * OTHER(1)
+            other_at[FX_ITEM] = k < terms ? o + k0 * OTHER(0) + k1 * OTHER(1)
                 + k2 * OTHER(2) + k3 * OTHER_TERM : -1;
         }
         FX_BARRIER;
         for (fx_int i = FX_ITEM; i < TERMS * WIDTH; i += FX_GROUP) {
-            const fx_int e = i % TERMS, n = i / TERMS, from = place[e];
+            const fx_int e = i % TERMS, n = i / TERMS, from = other_at[e];
             factor[e * WIDTH + n] = from >= 0 && n0 + n < COLUMNS
                 ? LOAD(other, from + n * OTHER_COLUMN) : (VALUE)0;
         }

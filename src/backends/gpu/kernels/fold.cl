@@ -58,7 +58,7 @@ FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { if (b.n > 0) { const A n 
 FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (T)a.m2; }
 
 // The index of the extreme; −1: no element yet.
-//// fold_place
+//// fold_index
 typedef struct { A s; fx_int i; } fx_acc@n@;
 FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 0; a.i = -1; return a; }
 FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { if (i >= 0 && (a.i < 0 || (IS_NAN(x) ? !IS_NAN(a.s) || i < a.i : !IS_NAN(a.s) && (BETTER(x, a.s) || (x == a.s && i < a.i))))) { a.s = x; a.i = i; } return a; }

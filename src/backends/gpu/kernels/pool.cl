@@ -77,7 +77,7 @@ FX_USE(1, @to@, to)
 // Runs EACH for the windows that contain a position of x: `at` is the number of the window, k0 … k2
 // are the digits of the tap at this position. Along an axis the windows from LOW to HIGH can reach
 // it; with dilation some of them skip it.
-//// pool_over_places
+//// pool_over_positions
     fx_int p3 = i;
     const fx_int x0 = p3 % XS(0) + BEFORE(0); p3 /= XS(0);
     const fx_int x1 = p3 % XS(1) + BEFORE(1); p3 /= XS(1);
