@@ -72,6 +72,18 @@ static inline bool fxi_multiplies(uint8_t op)
     return fxi_ops[op].cls == FX_CLASS_MATMUL || fxi_ops[op].cls == FX_CLASS_CONV;
 }
 
+/* The i-th input of node `id`. Read from the key, because nodes of other threads do not store their
+ * number. Both functions are inline: the planner calls them for every edge, many times. */
+static inline int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i)
+{
+    return (int32_t)(g->key[g->record[id] + 1 + (uint32_t)i / 2] >> (i % 2 ? 32 : 0));
+}
+
+static inline int fxi_graph_inputs(const fxi_graph *g, int32_t id) /* how many */
+{
+    return g->nodes[id]->data ? 0 : g->nodes[id]->nin;
+}
+
 /* A result to compute, and the value whose buffer it may take over (NULL: none). */
 typedef struct fxi_root {
     fxi_node *node;

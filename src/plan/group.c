@@ -37,16 +37,6 @@ typedef struct grouping {
     int32_t *first, *consumers; /* consumers of node i: consumers[first[i] … first[i+1]−1] */
 } grouping;
 
-int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i)
-{
-    return (int32_t)(g->key[g->record[id] + 1 + (uint32_t)i / 2] >> (i % 2 ? 32 : 0));
-}
-
-int fxi_graph_inputs(const fxi_graph *g, int32_t id)
-{
-    return g->nodes[id]->data ? 0 : g->nodes[id]->nin;
-}
-
 void fxi_groups_free(fxi_groups *groups)
 {
     fxi_free(groups->root);
@@ -107,12 +97,15 @@ static int needed_outside(const grouping *s, int32_t i, int32_t root)
 static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
 {
     const growth *w = &s->growth[root];
-    const int outside = needed_outside(s, i, root);
     /* Node i stops being an operand of the group, and brings its own operands. */
     const int32_t inputs = w->inputs + fxi_graph_inputs(s->g, i) - 1;
-    if (outside < 0 || !fxi_same_shape(s->g->nodes[i], w->space) ||
-        w->instructions >= FXI_GROUP_INSTRUCTIONS || inputs > FXI_GROUP_INPUTS ||
-        w->outputs + outside > w->most_outputs || inputs + w->outputs + outside > s->buffers)
+    if (!fxi_same_shape(s->g->nodes[i], w->space) || w->instructions >= FXI_GROUP_INSTRUCTIONS ||
+        inputs > FXI_GROUP_INPUTS)
+        return false;
+    /* Tested last, because it looks at all consumers of i. */
+    const int outside = needed_outside(s, i, root);
+    if (outside < 0 || w->outputs + outside > w->most_outputs ||
+        inputs + w->outputs + outside > s->buffers)
         return false;
     *out_stored = outside > 0;
     return true;

@@ -18,11 +18,6 @@ typedef struct fxi_groups {
                       the list of a group starts at its root */
 } fxi_groups;
 
-/* The i-th input of node `id`. Read from the key, because nodes of other threads do not store their
- * number. */
-int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i);
-int fxi_graph_inputs(const fxi_graph *g, int32_t id); /* how many */
-
 /* Groups the nodes of g; without how->fuses every node is a group of its own. False if an
  * allocation fails. */
 bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out);

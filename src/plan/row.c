@@ -136,12 +136,14 @@ static bool can_join(const search *s, int32_t id)
     return s->out->row[id] < 0 && kind_of(s, s->g->nodes[id]) != FXI_ROW_NONE;
 }
 
-/* Node id becomes a member: its inputs and users may join next. */
+/* Node id becomes a member: its inputs and users may join next. Those outside the window are never
+ * visited. Sweeps must not run up to them: values of the forward pass have users in the backward
+ * pass, far away, and each of them would cost a sweep of the whole window. */
 static void widen(search *s, int32_t id)
 {
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
-        const int32_t i = fxi_graph_input(s->g, id, k);
-        s->nearest = s->at[i] < s->nearest && can_join(s, i) ? s->at[i] : s->nearest;
+        const int32_t i = fxi_graph_input(s->g, id, k), at = s->at[i];
+        s->nearest = at < s->nearest && at >= s->low && can_join(s, i) ? at : s->nearest;
     }
     const int32_t from = s->user[id], to = s->user[id + 1];
     /* A value with very many users is not searched; the sweep then runs to the end of the window.
@@ -149,8 +151,8 @@ static void widen(search *s, int32_t id)
     if (to - from > WINDOW)
         s->farthest = s->high;
     for (int32_t k = from; k < to && to - from <= WINDOW; k++) {
-        const int32_t i = s->user_of[k];
-        s->farthest = s->at[i] > s->farthest && can_join(s, i) ? s->at[i] : s->farthest;
+        const int32_t i = s->user_of[k], at = s->at[i];
+        s->farthest = at > s->farthest && at < s->high && can_join(s, i) ? at : s->farthest;
     }
 }
 
@@ -270,10 +272,10 @@ static bool take_makers(search *s)
              * of it must be computed before. */
             marks |= s->mark[s->out->order[k]];
         const int32_t id = s->out->order[at];
-        const fxi_row_kind kind = kind_of(s, s->g->nodes[id]);
+        /* The kind is tested last: most nodes that a sweep passes have no marks. */
         if (s->out->row[id] < 0 && !(marks & (MEMBER | LEAVES)) && (marks & FEEDS) &&
-            kind != FXI_ROW_NONE && s->members < s->most) {
-            join(s, id, kind);
+            s->members < s->most && can_join(s, id)) {
+            join(s, id, kind_of(s, s->g->nodes[id]));
             joined = true;
             marks |= MEMBER;
         }
@@ -397,11 +399,15 @@ static void find_row(search *s, int32_t seed, int32_t *moved)
         if (!grow(s, seed, most))
             return;
         const int32_t outputs = count_outputs(s), inputs = count_inputs(s);
-        if (outputs > FXI_ROW_OUTPUTS || inputs > FXI_ROW_INPUTS || inputs + outputs > s->buffers)
-            continue;
-        s->most = 0; /* no node joins any more */
-        make_neighbours(s, moved);
-        return;
+        if (outputs <= FXI_ROW_OUTPUTS && inputs <= FXI_ROW_INPUTS &&
+            inputs + outputs <= s->buffers) {
+            s->most = 0; /* no node joins any more */
+            make_neighbours(s, moved);
+            return;
+        }
+        /* A limit above the members that it has would give the same step again. */
+        while (most / 2 >= s->members)
+            most /= 2;
     }
 }
 
@@ -438,6 +444,23 @@ static bool find_users(search *s)
     return true;
 }
 
+/* Marks the nodes whose value is expanded, itself or after elementwise operations of the same
+ * shape. A reduction that is not marked meets no element again: it starts no row step, although it
+ * may join one. Without this test each sum of a long total would collect its neighbours, only to
+ * find that they combine nothing. */
+static bool *find_spreading(const fxi_graph *g)
+{
+    bool *spreads = fxi_calloc((size_t)g->n + 1, sizeof *spreads);
+    for (int32_t u = g->n - 1; spreads && u >= 0; u--) {
+        const fxi_node *n = g->nodes[u];
+        const bool keeps = fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE || n->op == FX_OP_STOP;
+        for (int k = 0; k < fxi_graph_inputs(g, u); k++)
+            spreads[fxi_graph_input(g, u, k)] |=
+                n->op == FX_OP_EXPAND || (keeps && spreads[u] && fxi_same_shape(n, n->in[k]));
+    }
+    return spreads;
+}
+
 bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
 {
     const size_t n = (size_t)g->n + 1;
@@ -456,15 +479,17 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
         out->order[i] = s.at[i] = i;
         out->row[i] = -1;
     }
+    bool *spreads = NULL;
     /* Seeds are tried in the order of computation. A reduction that an earlier row step contains is
      * not a seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(g->nodes[i])) {
-            /* Most graphs have no such reduction and need no table. */
-            ok = s.user || find_users(&s);
-            if (ok)
+            /* Most graphs have no such reduction and need no tables. */
+            ok = s.user || (find_users(&s) && (spreads = find_spreading(g)));
+            if (ok && spreads[i])
                 find_row(&s, i, moved);
         }
+    fxi_free(spreads);
     fxi_free(moved);
     fxi_free(s.at);
     fxi_free(s.mark);
