@@ -189,8 +189,8 @@ typedef struct fx_counters {
                                  bytes_moved */
     uint64_t allocations;     /* host memory blocks requested from the operating system */
     uint64_t evals;           /* plans run */
-    uint64_t implicit_evals;  /* of those: started because too many nodes were pending, without a
-                                 read or an update */
+    uint64_t implicit_evals;  /* of those: started because pending results took too much memory,
+                                 without a  read or an update */
     uint64_t donations;       /* results written into the buffer of the value that they replace */
     uint64_t donation_misses; /* updated values that needed a new buffer; FX_TRACE=donation prints
                                  the reason for each */

@@ -84,7 +84,7 @@ static void flush(fxi_context *c)
     fxi_count_nodes_here();
     /* Counts again from 0: otherwise a flush that leaves nodes pending would be followed by another
      * at the next node. */
-    c->created = 0;
+    fxi_pending_counted(c);
     c->mark++;
     fxi_sinks_wake(c, 0);
     /* No update takes place, so nothing is being replaced: only values lost to earlier updates

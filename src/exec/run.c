@@ -276,7 +276,7 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     }
     fxi_count_nodes_here();
     /* The count of pending nodes that makes a thread evaluate by itself starts again. */
-    c->created = 0;
+    fxi_pending_counted(c);
     if (!c->unwatched)
         fxi_scope_watch(c, 1);
     return status;

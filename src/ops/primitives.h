@@ -8,12 +8,12 @@
 /* An evaluated array over a buffer; takes over the reference to the buffer. */
 fx_array *fxi_leaf_over(const char *op, fx_dtype dtype, int ndims, const int64_t *sizes,
                         fxi_buffer *b);
-/* Call this before recording nodes: evaluates pending results if there are more than
- * FXI_PENDING_LIMIT nodes. Returns the context. */
+/* Call this before recording nodes: evaluates pending results if they take too much memory
+ * (set_pending_bounds in context.c). Returns the context. */
 static inline fxi_context *fxi_begin(void)
 {
     fxi_context *c = fxi_here();
-    if (c->created > FXI_PENDING_LIMIT && !c->busy)
+    if (c->created > c->most_created && !c->busy)
         fxi_the_evaluator.flush(c);
     return c;
 }

@@ -46,10 +46,16 @@ void fxi_system_memory_reclaim(void)
 
 /* ---- figures and pages ----------------------------------------------------------------------- */
 
+int64_t fxi_system_memory_total(void)
+{
+    const int64_t pages = sysconf(_SC_PHYS_PAGES);
+    return pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
+}
+
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)
 {
     char text[256] = "";
-    *out_total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    *out_total = fxi_system_memory_total();
     *out_available = -1;
     FILE *f = fopen("/proc/meminfo", "r");
     const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;

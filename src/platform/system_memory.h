@@ -17,6 +17,7 @@ void fxi_system_memory_reclaim(void);
 
 /* The memory of the machine in bytes: all, and the part that is available now; −1 if unknown. */
 void fxi_system_memory(int64_t *out_total, int64_t *out_available);
+int64_t fxi_system_memory_total(void);
 
 size_t fxi_page_bytes(void);
 /* Can this page of the process be read? Asks the system; does not touch the page. */

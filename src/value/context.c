@@ -16,6 +16,7 @@
 #include "handle.h"
 #include "object.h"
 #include "this_process.h"
+#include "system_memory.h"
 #include "thread.h"
 
 #include <stdlib.h>
@@ -150,6 +151,19 @@ __attribute__((destructor)) static void close_at_exit(void)
     fxi_handle_report();
 }
 
+/* How much may be pending before a thread evaluates by itself. A plan takes time and memory in
+ * proportion to its nodes, so no number of nodes is too large as such, and a training step that is
+ * cut in two computes much of it twice. Only memory sets a bound: a pending node with its part of
+ * the plan takes about NODE bytes, and a sixteenth of the memory may be used for that. A loop that
+ * reads nothing also keeps the arrays alive that its results are computed from: a quarter. */
+static void set_pending_bounds(fxi_context *c)
+{
+    enum { NODE = 2048, LEAST = 20000, MOST = 500000 };
+    const int64_t total = fxi_system_memory_total(), nodes = total / 16 / NODE;
+    c->most_created = nodes < LEAST ? LEAST : nodes > MOST ? MOST : nodes;
+    c->most_brought = total > 0 ? total / 4 : INT64_MAX;
+}
+
 fxi_context *fxi_context_new(void)
 {
     fxi_context *c = fxi_calloc(1, sizeof *c);
@@ -163,6 +177,7 @@ fxi_context *fxi_context_new(void)
     c->resting.next = c->resting.prev = &c->resting;
     c->calm = 1;
     c->scope = &c->scopes[0];
+    set_pending_bounds(c);
     if (will_close || !c->is_reserve) /* the list must not keep memory of an ended thread */
         thread_begins(c);
     return c;

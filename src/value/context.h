@@ -65,6 +65,9 @@ typedef struct fxi_context {
     uint64_t calm_below;     /* calm nodes have a smaller `seq` */
     uint64_t visited;        /* number of sinks, and nodes behind them, that updates have visited */
     int64_t created;         /* nodes made since the last evaluation */
+    int64_t brought;         /* bytes of arrays that the program made since then */
+    int64_t most_created, most_brought; /* above these, pending results are evaluated; from the
+                                           memory of the machine */
     /* The latest collective operation while it is pending (a reference), else NULL. The next one
      * must run after it (ops/collective.c). */
     fxi_node *collective;
@@ -74,6 +77,12 @@ typedef struct fxi_context {
     fxi_node *returned; /* dead nodes that other threads returned, with their history (atomic) */
     struct fxi_context *next_thread; /* list of the threads that are alive */
 } fxi_context;
+
+/* Starts to count pending work again, after an evaluation. */
+static inline void fxi_pending_counted(fxi_context *c)
+{
+    c->created = c->brought = 0;
+}
 
 /* The context of the calling thread; NULL before its first use. */
 extern _Thread_local fxi_context *fxi_own_context;
@@ -202,8 +211,5 @@ typedef struct fxi_evaluator {
     void (*thread_ends)(fxi_context *c);
 } fxi_evaluator;
 extern const fxi_evaluator fxi_the_evaluator;
-
-/* After this many nodes without an evaluation, pending results are evaluated automatically. */
-enum { FXI_PENDING_LIMIT = 20000 };
 
 #endif

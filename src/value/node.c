@@ -40,8 +40,20 @@ fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
     return b;
 }
 
+/* Counts memory of arrays that the program makes while results are pending. Beyond the bound the
+ * next recorded node evaluates them. */
+static void count_brought(fxi_context *c, size_t bytes)
+{
+    c->brought += (int64_t)bytes;
+    if (__builtin_expect(c->brought > c->most_brought && c->created > 0, 0))
+        c->created = c->most_created + 1;
+}
+
 fx_status fxi_buffer_need(const char *op, fx_device *device, size_t bytes, fxi_buffer **out)
 {
+    fxi_context *c = fxi_here();
+    if (!c->busy)
+        count_brought(c, bytes);
     *out = fxi_buffer_new(device, bytes);
     if (*out)
         return FX_OK;

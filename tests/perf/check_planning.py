@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Planning takes time proportional to the size of a graph.
 
-Eight families of graphs (planning.c) are built, planned and run once, with n and with 10·n parts, and
+Nine families of graphs (planning.c) are built, planned and run once, with n and with 10·n parts, and
 instructions are counted under callgrind. Ten times the parts may take at most 12 times the
 instructions. A pass that searches the graph for each node, result or reduction takes nearer to 100.
 
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-FAMILIES = ("dense", "softmax", "sums", "elementwise", "products", "branches", "results", "shared")
+FAMILIES = ("dense", "softmax", "norms", "sums", "elementwise", "products", "branches", "results", "shared")
 FEW, MANY, MOST = 80, 800, 12.0
 
 
