@@ -408,6 +408,7 @@ template <class T> inline T *fx_gradient(fx_array *loss, T *model)
 #undef fx_f64
 #undef fx_snapshot
 #undef fx_call
+#undef fx_checkpointed
 
 template <class F> struct fxi_kind {
     static_assert(sizeof(F) == sizeof(void *), "a field is an array, an object or a number");
@@ -489,6 +490,13 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 {
     void *const args[] = {nullptr, static_cast<void *>(a)...};
     return static_cast<fx_array *>(fxi_call(model, static_cast<int>(sizeof...(a)), args + 1));
+}
+
+template <class... A> inline fx_array *fx_checkpointed(void *model, A *...a)
+{
+    void *const args[] = {nullptr, static_cast<void *>(a)...};
+    return static_cast<fx_array *>(
+        fxi_checkpointed(model, static_cast<int>(sizeof...(a)), args + 1));
 }
 
 /* ---- layer.h --------------------------------------------------------------------------------- */

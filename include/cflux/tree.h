@@ -457,6 +457,17 @@ FX_API void *fxi_snapshot(void *model);
 FX_API void *fxi_call(void *model, int n, void *const *args);
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
 
+/* fx_checkpointed(model, x, …): fx_call(model, x, …) that trades time for memory. A plan keeps only
+ * the inputs for the gradient, and computes the model a second time in the backward pass. Value and
+ * gradients are the same: dropout repeats its mask, and running statistics are updated once. Calls
+ * may be nested, and parameters may be shared. Checkpoint the parts of a deep model, not the whole:
+ * √n parts of a chain of n layers need the least memory. If the result is a tuple, each array of it
+ * that reaches the loss computes the model again. fx_gradient finds no gradient by an array that
+ * the model computes and stores inside. Errors and result as for fx_call. Zygote.checkpointed. */
+FX_API void *fxi_checkpointed(void *model, int n, void *const *args);
+#define fx_checkpointed(model, ...)                                                                \
+    ((fx_array *)fxi_checkpointed((model), FXI_OBJECTS(__VA_ARGS__)))
+
 /* ---- printing -------------------------------------------------------------------------------- */
 /* Evaluates an object and prints it as Julia and Flux do: arrays with header and aligned columns
  * ("3×2 Matrix{Float32}:"), models in Flux's notation with byte counts. fx_show prints to stdout

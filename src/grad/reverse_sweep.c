@@ -11,6 +11,7 @@
  */
 #include "gradient_rules.h"
 #include "primitives.h"
+#include "recompute.h"
 
 #include <cflux/grad.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ typedef struct entry {
     fxi_node *node;
     fx_array *gradient; /* retained; NULL: no contribution yet */
     bool leads;         /* it is a wanted value, or leads to one */
+    bool start;         /* fxi_pullback_to: a wanted value, whose history the walk does not enter */
     bool walked;        /* the walk has visited it; wanted values get entries before the walk */
     fx_array **pads; /* retained; contributions that are zero except for a range along one axis */
     int32_t npads, pad_capacity;
@@ -43,6 +45,7 @@ typedef struct sweep {
     } * foreign; /* entries of nodes of other threads: wanted values and the result */
     int32_t nforeign, foreign_capacity;
     uint32_t mark;
+    bool inner; /* called by fxi_pullback_to */
     fx_status status;
 } sweep;
 
@@ -131,7 +134,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
         fxi_node *n = s->entries[f->entry].node;
         if (f->next == 0 && rebound_in(n, x, nx))
             return built_before();
-        if (!passes(s, n) || f->next >= n->nin) {
+        if (!passes(s, n) || f->next >= n->nin || s->entries[f->entry].start) {
             const bool leads = s->entries[f->entry].leads;
             if (!finish(s, f->entry))
                 return out_of_memory();
@@ -273,40 +276,6 @@ static void contribute(sweep *s, entry *e, fx_array *g)
     }
 }
 
-enum { INLINE_INPUTS = 8 };
-
-static void apply_rule(sweep *s, entry *e)
-{
-    FXI_SCOPE;
-    fxi_node *n = e->node;
-    fx_array *in_small[INLINE_INPUTS] = {0}, *gx_small[INLINE_INPUTS] = {0};
-    bool need_small[INLINE_INPUTS];
-    const bool small = n->nin <= INLINE_INPUTS;
-    fx_array **in = small ? in_small : fxi_calloc((size_t)n->nin, sizeof *in);
-    fx_array **gx = small ? gx_small : fxi_calloc((size_t)n->nin, sizeof *gx);
-    bool *need = small ? need_small : fxi_calloc((size_t)n->nin, sizeof *need);
-    if (in && gx && need) {
-        fx_array *out = NULL;
-        for (int i = 0; i < n->nin; i++)
-            need[i] = entry_of(s, n->in[i]) != NULL;
-        fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx});
-        bool made = !out || !fx_is_error(out); /* all handles that the rule asked for exist */
-        for (int i = 0; i < n->nin; i++)
-            made &= !in[i] || !fx_is_error(in[i]);
-        s->status = made ? s->status : FX_STATUS_MEMORY;
-        for (int i = 0; i < n->nin && s->status == FX_OK; i++)
-            if (need[i] && gx[i])
-                contribute(s, entry_of(s, n->in[i]), gx[i]);
-    } else {
-        s->status = out_of_memory();
-    }
-    if (!small) {
-        fxi_free(in);
-        fxi_free(gx);
-        fxi_free(need);
-    }
-}
-
 /* Numbers the entries again: a sweep inside a custom rule has overwritten the numbers in the nodes.
  */
 static void renumber(sweep *s)
@@ -325,8 +294,44 @@ static void renumber(sweep *s)
     }
 }
 
-/* The gradient of a wanted value: the sum of its contributions; zeros if there are none; no
- * gradient for integers. */
+enum { INLINE_INPUTS = 8 };
+
+static void apply_rule(sweep *s, entry *e)
+{
+    FXI_SCOPE;
+    fxi_node *n = e->node;
+    fx_array *in_small[INLINE_INPUTS] = {0}, *gx_small[INLINE_INPUTS] = {0};
+    bool need_small[INLINE_INPUTS];
+    const bool small = n->nin <= INLINE_INPUTS;
+    fx_array **in = small ? in_small : fxi_calloc((size_t)n->nin, sizeof *in);
+    fx_array **gx = small ? gx_small : fxi_calloc((size_t)n->nin, sizeof *gx);
+    bool *need = small ? need_small : fxi_calloc((size_t)n->nin, sizeof *need);
+    if (in && gx && need) {
+        fx_array *out = NULL;
+        for (int i = 0; i < n->nin; i++)
+            need[i] = entry_of(s, n->in[i]) != NULL;
+        fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx});
+        if (s->c->sweep != s->mark)
+            renumber(s);
+        bool made = !out || !fx_is_error(out); /* all handles that the rule asked for exist */
+        for (int i = 0; i < n->nin; i++)
+            made &= !in[i] || !fx_is_error(in[i]);
+        s->status = made ? s->status : FX_STATUS_MEMORY;
+        for (int i = 0; i < n->nin && s->status == FX_OK; i++)
+            if (need[i] && gx[i])
+                contribute(s, entry_of(s, n->in[i]), gx[i]);
+    } else {
+        s->status = out_of_memory();
+    }
+    if (!small) {
+        fxi_free(in);
+        fxi_free(gx);
+        fxi_free(need);
+    }
+}
+
+/* The gradient of a wanted value: the sum of its contributions; if there are none, zeros, or NULL
+ * for fxi_pullback_to; no gradient for integers. */
 static fx_array *result_of(sweep *s, fx_array *x)
 {
     entry *e = entry_of(s, x->node);
@@ -336,6 +341,8 @@ static fx_array *result_of(sweep *s, fx_array *x)
         return fx_error_array(FX_STATUS_MEMORY);
     if (e && e->gradient)
         return fxi_array_of(e->gradient->node);
+    if (s->inner)
+        return NULL;
     return fxi_full((fx_dtype)x->node->dtype, 0, x->node->ndim, x->node->shape);
 }
 
@@ -349,6 +356,7 @@ static fx_status enter_wanted(sweep *s, fx_array *const *x, int n)
         if (e < 0)
             return out_of_memory();
         s->entries[e].leads = true;
+        s->entries[e].start = s->inner;
     }
     return FX_OK;
 }
@@ -402,19 +410,17 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
         entry *e = &s->entries[s->order[i]];
         s->status = add_pads(e);
-        if (s->status != FX_OK || !e->leads || !e->gradient || !passes(s, e->node))
+        if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !passes(s, e->node))
             continue;
         apply_rule(s, e);
-        if (s->c->sweep != s->mark)
-            renumber(s);
     }
     return s->status;
 }
 
-fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
-                      fx_array **out_gradients)
+static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, bool inner,
+                          fx_array **out_gradients)
 {
-    sweep s = {.c = fxi_here()};
+    sweep s = {.c = fxi_here(), .inner = inner};
     fx_status status = check(y, gy, x, n);
     if (status == FX_OK)
         status = run(&s, y, gy, x, n);
@@ -434,6 +440,18 @@ fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
     fxi_free(s.foreign);
     fxi_free(s.stack);
     return status;
+}
+
+fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
+                      fx_array **out_gradients)
+{
+    return pullback(y, gy, x, n, false, out_gradients);
+}
+
+fx_status fxi_pullback_to(fx_array *y, fx_array *gy, fx_array *const *x, int n,
+                          fx_array **out_gradients)
+{
+    return pullback(y, gy, x, n, true, out_gradients);
 }
 
 fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **out_gradients)

@@ -159,7 +159,7 @@ static fx_array *bias_block(const attention *a, fx_array *gy, int64_t from, int6
     return unbroadcast(d, a->bias);
 }
 
-/* in: the value, q, k, v, and bias and mask as far as `user` says. */
+/* in: q, k, v, bias and mask as far as `user` says, and the value. */
 typedef struct shape_of_call {
     bool bias, mask, causal;
 } shape_of_call;
@@ -167,41 +167,40 @@ typedef struct shape_of_call {
 static attention attention_of(const fx_custom_op *op, fx_array *const *in)
 {
     const shape_of_call *s = op->user;
-    attention a = {.q = in[1], .k = in[2], .v = in[3], .causal = s->causal};
-    a.bias = s->bias ? in[4] : NULL;
-    a.mask = s->mask ? in[4 + s->bias] : NULL;
+    attention a = {.q = in[0], .k = in[1], .v = in[2], .causal = s->causal};
+    a.bias = s->bias ? in[3] : NULL;
+    a.mask = s->mask ? in[3 + s->bias] : NULL;
     return a;
 }
 
-static void attention_gradient(const fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
+static void attention_gradient(const fx_custom_op *op, const bool *need, int n, fx_array *const *in,
                                fx_array *gy, fx_array **gx)
 {
     const attention a = attention_of(op, in);
-    (void)n, (void)out;
+    (void)need, (void)n;
     fx_array *both = key_value_gradient(&a, gy);
     const int64_t rows = fx_size(a.k, 0);
-    gx[1] = over_blocks(&a, gy, query_block);
-    gx[2] = fx_slice(both, 0, 0, rows);
-    gx[3] = fx_slice(both, 0, rows, rows + fx_size(a.v, 0));
+    gx[0] = over_blocks(&a, gy, query_block);
+    gx[1] = fx_slice(both, 0, 0, rows);
+    gx[2] = fx_slice(both, 0, rows, rows + fx_size(a.v, 0));
     if (a.bias) {
         fx_array *g = over_blocks(&a, gy, bias_block);
-        gx[4] = unbroadcast(g, a.bias);
+        gx[3] = unbroadcast(g, a.bias);
     }
 }
 
 /* One static operation per combination of bias, mask and causal. */
 #define CALL(b, m, c)                                                                              \
     {                                                                                              \
-        .fxi_size = sizeof(fx_custom_op), .name = OP_NAME, .gradient = attention_gradient,         \
-        .user = &(shape_of_call)                                                                   \
-        {                                                                                          \
-            b, m, c                                                                                \
-        }                                                                                          \
+        .op = {.fxi_size = sizeof(fx_custom_op),                                                   \
+               .name = OP_NAME,                                                                    \
+               .user = &(shape_of_call){b, m, c}},                                                 \
+        .gradient = attention_gradient                                                             \
     }
-static const fx_custom_op calls[8] = {CALL(false, false, false), CALL(true, false, false),
-                                      CALL(false, true, false),  CALL(true, true, false),
-                                      CALL(false, false, true),  CALL(true, false, true),
-                                      CALL(false, true, true),   CALL(true, true, true)};
+static const fxi_own_gradient_op calls[8] = {CALL(false, false, false), CALL(true, false, false),
+                                             CALL(false, true, false),  CALL(true, true, false),
+                                             CALL(false, false, true),  CALL(true, false, true),
+                                             CALL(false, true, true),   CALL(true, true, true)};
 
 /* v·α in blocks, whose gradient computes α again. */
 static fx_array *in_blocks(const attention *a)
@@ -211,12 +210,13 @@ static fx_array *in_blocks(const attention *a)
     still.k = fx_stop_gradient(a->k);
     still.v = fx_stop_gradient(a->v);
     still.bias = a->bias ? fx_stop_gradient(a->bias) : NULL;
-    int n = 4;
-    fx_array *in[6] = {over_blocks(&still, NULL, values_block), a->q, a->k, a->v};
+    int n = 3;
+    fx_array *in[6] = {a->q, a->k, a->v};
     if (a->bias)
         in[n++] = a->bias;
     if (a->mask)
         in[n++] = a->mask;
+    in[n++] = over_blocks(&still, NULL, values_block);
     return fxi_own_gradient(&calls[(a->bias != NULL) + 2 * (a->mask != NULL) + 4 * a->causal], n,
                             in);
 }

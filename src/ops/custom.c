@@ -38,19 +38,46 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
     return y;
 }
 
-fx_array *fxi_own_gradient(const fx_custom_op *op, int n, fx_array *const *in)
+fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, int n, fx_array *const *in)
 {
-    fxi_node *nodes[FXI_OWN_GRADIENT_INPUTS];
-    for (int i = 0; i < n; i++) {
-        if (fx_is_error(in[i]))
-            return fx_error_array(fx_array_status(in[i]));
+    fxi_node **nodes = fxi_malloc((size_t)n * sizeof *nodes);
+    fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, op->op.name, "no memory");
+    for (int i = 0; i < n && s == FX_OK; i++) {
+        s = fx_array_status(in[i]);
         nodes[i] = in[i]->node;
     }
     fx_attr a = {.words = {0}};
-    a.custom = op;
-    const fxi_node *y = nodes[0];
-    return fxi_array_take(fxi_node_new(fxi_begin(), FX_OP_OWN_GRADIENT, (fx_dtype)y->dtype, y->ndim,
-                                       y->shape, y->device, &a, n, nodes));
+    a.custom = &op->op;
+    const fxi_node *y = in[n - 1]->node;
+    fx_array *result =
+        s == FX_OK
+            ? fxi_array_take(fxi_node_new(fxi_begin(), FX_OP_OWN_GRADIENT, (fx_dtype)y->dtype,
+                                          y->ndim, y->shape, y->device, &a, n, nodes))
+            : fx_error_array(s);
+    fxi_free(nodes);
+    return result;
+}
+
+static void pass_through(const fx_custom_op *op, const bool *need, int n, fx_array *const *in,
+                         fx_array *gy, fx_array **gx)
+{
+    (void)op, (void)need, (void)in;
+    gx[n - 1] = gy;
+}
+
+fx_array *fxi_after(int n, fx_array *const *first, fx_array *x)
+{
+    static const fxi_own_gradient_op after = {
+        .op = {.fxi_size = sizeof(fx_custom_op), .name = "after"}, .gradient = pass_through};
+    fx_array **in = fxi_malloc(((size_t)n + 1) * sizeof *in);
+    if (!in)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, "after", "no memory"));
+    for (int i = 0; i < n; i++)
+        in[i] = first[i];
+    in[n] = x;
+    fx_array *y = fxi_own_gradient(&after, n + 1, in);
+    fxi_free(in);
+    return y;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -68,5 +95,9 @@ RULE(CUSTOM)
 
 RULE(OWN_GRADIENT)
 {
-    fxi_gradient_CUSTOM(a);
+    const fx_custom_op *op = a->node->attr.custom;
+    for (int i = 0; i < a->node->nin; i++)
+        if (fx_is_error(fxi_rule_in(a, i)))
+            return;
+    ((const fxi_own_gradient_op *)op)->gradient(op, a->need, a->node->nin, a->in, a->gy, a->gx);
 }

@@ -41,7 +41,7 @@ int32_t fxi_step_nodes(const fx_step *s)
 static int64_t node_bytes(const fxi_graph *g, int32_t id)
 {
     int64_t least = INT64_MAX;
-    for (;; id = fxi_graph_input(g, id, 0)) {
+    for (;; id = fxi_graph_moved(g, id)) {
         const fxi_node *n = g->nodes[id];
         const int64_t bytes =
             fxi_length(n->ndim, n->shape) * (int64_t)fx_dtype_size((fx_dtype)n->dtype);

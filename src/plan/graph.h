@@ -83,6 +83,13 @@ static inline int fxi_graph_inputs(const fxi_graph *g, int32_t id) /* how many *
 {
     return g->nodes[id]->data ? 0 : g->nodes[id]->nin;
 }
+/* The input whose elements a movement has. It is the last one of an OWN_GRADIENT: the other inputs
+ * are only computed before it. */
+static inline int32_t fxi_graph_moved(const fxi_graph *g, int32_t id)
+{
+    const fxi_node *n = g->nodes[id];
+    return fxi_graph_input(g, id, n->op == FX_OP_OWN_GRADIENT ? n->nin - 1 : 0);
+}
 
 /* A result to compute, and the value whose buffer it may take over (NULL: none). */
 typedef struct fxi_root {

@@ -23,9 +23,11 @@
 static bool move(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
-    const int32_t in = fxi_graph_input(b->g, id, 0);
+    const int32_t in = fxi_graph_moved(b->g, id);
+    /* The step of an OWN_GRADIENT must read only the value, not the inputs before it. */
     if (!b->views)
-        return fxi_lower(b, id);
+        return n->op == FX_OP_OWN_GRADIENT ? fxi_copy_dense(b, n, &b->places[in], &b->places[id])
+                                           : fxi_lower(b, id);
     if (fxi_view(n, &b->places[in], &b->places[id]))
         return true;
     /* A reshape of a dense input always has strides, so the second attempt succeeds. */
@@ -92,7 +94,7 @@ static bool reads_borrowed(const fxi_builder *b, int32_t id)
 {
     /* Only movements lead here: the place of any other node is not a leaf. */
     while (!b->g->nodes[id]->data)
-        id = fxi_graph_input(b->g, id, 0);
+        id = fxi_graph_moved(b->g, id);
     return b->g->nodes[id]->data->buffer->borrowed;
 }
 

@@ -349,6 +349,7 @@ static void row_call(const tree *t)
     fx_array *x = fx_ones(2);
     fx_chain_layer *c = fx_chain(fx_new(Layer, .inside = t->root), FX_IDENTITY);
     CHECK(fx_call(c, x) == x);
+    CHECK(fx_checkpointed(c, x) == x);
     CHECK(fx_parameter_count(c) == 9 && fx_parameter_count(fx_chain_of("a", c)) == 9);
     CHECK(t->tuples ? fx_is_error(fx_call(t->root, x)) : fx_call(t->root, x) == x);
 }
@@ -754,7 +755,7 @@ static const struct {
     {"fx_trainmode fx_testmode fx_automode", row_modes},
     {"fxi_to fxi_gpu fxi_cpu fx_device_of", row_moves},
     {"fxi_gpu_strict fxi_cu", row_strict_moves},
-    {"fxi_call fxi_chain fxi_chain_pairs", row_call},
+    {"fxi_call fxi_checkpointed fxi_chain fxi_chain_pairs", row_call},
     {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
      "fx_maxout_from fxi_skipconnection fx_skipconnection_args",
      row_containers},

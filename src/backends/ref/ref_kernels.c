@@ -6,25 +6,15 @@
 #include "ref_kernels.h"
 
 static const fxi_kernel kernels[FX_OP_COUNT] = {
-    [FX_OP_IOTA] = fxi_ref_iota,
-    [FX_OP_RANDOM] = fxi_ref_random,
-    [FX_OP_RESHAPE] = fxi_ref_reshape,
-    [FX_OP_STOP] = fxi_ref_reshape,
-    [FX_OP_OWN_GRADIENT] = fxi_ref_reshape,
-    [FX_OP_PERMUTE] = fxi_ref_permute,
-    [FX_OP_EXPAND] = fxi_ref_expand,
-    [FX_OP_SLICE] = fxi_ref_slice,
-    [FX_OP_PAD] = fxi_ref_pad,
-    [FX_OP_CONCAT] = fxi_ref_concat,
-    [FX_OP_REDUCE] = fxi_ref_reduce,
-    [FX_OP_CUMSUM] = fxi_ref_cumsum,
-    [FX_OP_GATHER] = fxi_ref_gather,
-    [FX_OP_SCATTER] = fxi_ref_scatter,
-    [FX_OP_MATMUL] = fxi_ref_matmul,
-    [FX_OP_CONV] = fxi_ref_conv,
-    [FX_OP_POOL] = fxi_ref_pool,
-    [FX_OP_CUSTOM] = fxi_run_custom,
-    [FX_OP_COLLECTIVE] = fxi_run_collective,
+    [FX_OP_IOTA] = fxi_ref_iota,       [FX_OP_RANDOM] = fxi_ref_random,
+    [FX_OP_RESHAPE] = fxi_ref_reshape, [FX_OP_STOP] = fxi_ref_reshape,
+    [FX_OP_PERMUTE] = fxi_ref_permute, [FX_OP_EXPAND] = fxi_ref_expand,
+    [FX_OP_SLICE] = fxi_ref_slice,     [FX_OP_PAD] = fxi_ref_pad,
+    [FX_OP_CONCAT] = fxi_ref_concat,   [FX_OP_REDUCE] = fxi_ref_reduce,
+    [FX_OP_CUMSUM] = fxi_ref_cumsum,   [FX_OP_GATHER] = fxi_ref_gather,
+    [FX_OP_SCATTER] = fxi_ref_scatter, [FX_OP_MATMUL] = fxi_ref_matmul,
+    [FX_OP_CONV] = fxi_ref_conv,       [FX_OP_POOL] = fxi_ref_pool,
+    [FX_OP_CUSTOM] = fxi_run_custom,   [FX_OP_COLLECTIVE] = fxi_run_collective,
 };
 
 fx_status fxi_ref_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run)
