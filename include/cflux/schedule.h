@@ -46,6 +46,23 @@ FX_API fx_schedule *fx_schedule_warmup(double start, int64_t steps, fx_schedule 
 FX_API fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_t *steps);
 /* The part again and again, `period` steps each time. Loop. */
 FX_API fx_schedule *fx_schedule_loop(fx_schedule *part, int64_t period);
+/* Rises along a half cosine from `start` to `most` in the first ⌈share·steps⌉ steps, and falls
+ * along another to `end` in the rest; `end` after them. FX_STATUS_ARGUMENT if share is not from 0
+ * to 1. OneCycle; its defaults are start = most / 25, end = most / 10⁵, share = 0.25. Smith, Topin,
+ * 2018. */
+FX_API fx_schedule *fx_schedule_onecycle(int64_t steps, double most, double start, double end,
+                                         double share);
+/* The part at ⌈(k + 1) / rate⌉ − 1: a schedule of epochs in a loop of `rate` steps an epoch.
+ * Interpolator. */
+FX_API fx_schedule *fx_schedule_interpolator(fx_schedule *part, double rate);
+/* The part at k + offset − 1, so that it begins with its offset-th value, counted from 1. Shifted.
+ */
+FX_API fx_schedule *fx_schedule_shifted(fx_schedule *part, int64_t offset);
+/* The kind of schedule that `kind` is, at step k, with numbers[0 … n−1] at step k as its numbers.
+ * `kind` is a schedule without parts, whose own numbers are not used. n counts the numbers of its
+ * name in ParameterSchedulers.jl; those with a default may be missing. NaN at a step where its
+ * period or number of steps is not positive. ComposedSchedule. */
+FX_API fx_schedule *fx_schedule_composed(fx_schedule *kind, int n, fx_schedule *const *numbers);
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 /* Counts how often a condition was true in a row. Initialise it with one of the functions below. */

@@ -1,16 +1,20 @@
 /* notation_schedule.c: parses schedules: Step(0.1, 0.5, 10), CosAnneal(1e-3, 0, 45),
  * Sequence(Exp(0.1, 0.9) => 10, Constant(0.01) => 5), Warmup(0, 5, CosAnneal(1e-3, 0, 45)),
- * Loop(7, Exp(0.1, 0.9)). */
+ * Loop(7, Exp(0.1, 0.9)), Shifted(Exp(0.1, 0.9), 5), ComposedSchedule(Exp(0, 0), (0.1, Step(1, 0.5,
+ * 10))). */
 #include "notation_reader.h"
 #include "schedules.h"
 
 #include <cflux/notation.h>
 
+#include <math.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 16, MOST_PARTS = 16, MOST_NUMBERS = 4 };
-static const char KNOWN[] = "Constant, Step, Exp, Inv, Poly, CosAnneal, Triangle, TriangleDecay2, "
-                            "TriangleExp, Sin, SinDecay2, SinExp, Warmup, Sequence, Loop";
+enum { MOST_DEPTH = 16, MOST_PARTS = 16, MOST_NUMBERS = 5 };
+static const char KNOWN[] =
+    "Constant, Step, Exp, Inv, Poly, CosAnneal, Triangle, TriangleDecay2, "
+    "TriangleExp, Sin, SinDecay2, SinExp, OneCycle, Warmup, Sequence, Loop, "
+    "Interpolator, Shifted, ComposedSchedule";
 
 static fx_schedule *take_schedule(fxi_reader *r);
 
@@ -66,22 +70,34 @@ static bool take(fxi_reader *r, char c, const char *what)
     return false;
 }
 
+/* The position of the next number: *n, or that of a keyword. −1: an error. */
+static int position(fxi_reader *r, fxi_span name, const char *text, int n)
+{
+    fxi_span keyword;
+    char word[24];
+    if (!fxi_reader_keyword(r, &keyword))
+        return n;
+    snprintf(word, sizeof word, "%.*s", fxi_span_width(keyword), keyword.from);
+    const int at = fxi_schedule_keyword(text, word);
+    if (at < 0)
+        fxi_reader_fail(r, keyword.from, "%.*s takes numbers in order, without names",
+                        fxi_span_width(name), name.from);
+    return at;
+}
+
 static fx_schedule *take_numbers(fxi_reader *r, fxi_span name)
 {
-    double v[MOST_NUMBERS + 2]; /* one more than any schedule takes, and the one being read */
+    double v[MOST_NUMBERS + 1]; /* the last one: all that no schedule takes */
     char text[24];
     int n = 0, takes;
+    for (int i = 0; i <= MOST_NUMBERS; i++)
+        v[i] = (double)NAN;
     snprintf(text, sizeof text, "%.*s", fxi_span_width(name), name.from);
     for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false) {
-        fxi_span keyword; /* restart = true */
-        if (fxi_reader_keyword(r, &keyword) && !fxi_span_is(keyword, "restart")) {
-            fxi_reader_fail(r, keyword.from, "%.*s takes numbers in order, without names",
-                            fxi_span_width(name), name.from);
+        const int at = position(r, name, text, n);
+        if (at < 0 || !take_number(r, &v[at < MOST_NUMBERS ? at : MOST_NUMBERS]))
             return NULL;
-        }
-        if (!take_number(r, &v[n]))
-            return NULL;
-        n += n <= MOST_NUMBERS;
+        n = at >= n ? at + 1 : n;
     }
     if (r->status != FX_OK)
         return NULL;
@@ -116,6 +132,55 @@ static fx_schedule *take_loop(fxi_reader *r, const char *start)
     return part && take(r, ')', ")") ? made(r, fx_schedule_loop(part, period), start) : NULL;
 }
 
+/* schedule, rate */
+static fx_schedule *take_interpolator(fxi_reader *r, const char *start)
+{
+    double rate;
+    fx_schedule *part = take_schedule(r);
+    return part && take(r, ',', ",") && take_number(r, &rate) && take(r, ')', ")")
+               ? made(r, fx_schedule_interpolator(part, rate), start)
+               : NULL;
+}
+
+/* schedule, offset */
+static fx_schedule *take_shifted(fxi_reader *r, const char *start)
+{
+    int64_t offset;
+    fx_schedule *part = take_schedule(r);
+    return part && take(r, ',', ",") && take_steps(r, &offset) && take(r, ')', ")")
+               ? made(r, fx_schedule_shifted(part, offset), start)
+               : NULL;
+}
+
+/* A schedule, or a number, which is constant. */
+static fx_schedule *take_part(fxi_reader *r)
+{
+    fxi_number n;
+    const char *start = r->at;
+    return fxi_reader_number(r, &n) ? made(r, fx_schedule_constant(n.value), start)
+                                    : take_schedule(r);
+}
+
+/* schedule, (number or schedule, …) */
+static fx_schedule *take_composed(fxi_reader *r, const char *start)
+{
+    fx_schedule *parts[MOST_NUMBERS];
+    int n = 0;
+    fx_schedule *kind = take_schedule(r);
+    if (!kind || !take(r, ',', ",") || !take(r, '(', "("))
+        return NULL;
+    for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false) {
+        if (n == MOST_NUMBERS)
+            return unexpected(r, "at most 5 numbers");
+        parts[n] = take_part(r);
+        if (!parts[n++])
+            return NULL;
+    }
+    return r->status == FX_OK && take(r, ')', ")")
+               ? made(r, fx_schedule_composed(kind, n, parts), start)
+               : NULL;
+}
+
 /* schedule => steps, … */
 static fx_schedule *take_sequence(fxi_reader *r, const char *start)
 {
@@ -133,6 +198,20 @@ static fx_schedule *take_sequence(fxi_reader *r, const char *start)
     return r->status == FX_OK ? made(r, fx_schedule_sequence(n, parts, steps), start) : NULL;
 }
 
+static fx_schedule *take_named(fxi_reader *r, fxi_span name)
+{
+    static const struct {
+        const char *name;
+        fx_schedule *(*take)(fxi_reader *r, const char *start);
+    } of_parts[] = {{"Warmup", take_warmup},     {"Loop", take_loop},
+                    {"Sequence", take_sequence}, {"Interpolator", take_interpolator},
+                    {"Shifted", take_shifted},   {"ComposedSchedule", take_composed}};
+    for (size_t i = 0; i < sizeof of_parts / sizeof of_parts[0]; i++)
+        if (fxi_span_is(name, of_parts[i].name))
+            return of_parts[i].take(r, name.from);
+    return take_numbers(r, name);
+}
+
 static fx_schedule *take_schedule(fxi_reader *r)
 {
     fxi_span name;
@@ -144,14 +223,8 @@ static fx_schedule *take_schedule(fxi_reader *r)
     r->depth++;
     if (!fxi_reader_name(r, &name) || !fxi_reader_take(r, '('))
         unexpected(r, "a schedule such as Step(0.1, 0.5, 10)");
-    else if (fxi_span_is(name, "Warmup"))
-        s = take_warmup(r, name.from);
-    else if (fxi_span_is(name, "Loop"))
-        s = take_loop(r, name.from);
-    else if (fxi_span_is(name, "Sequence"))
-        s = take_sequence(r, name.from);
     else
-        s = take_numbers(r, name);
+        s = take_named(r, name);
     r->depth--;
     return s;
 }

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NUMBERS = 4 };
+enum { NUMBERS = 5 };
 struct fx_schedule {
     fx_object base;
     double v[NUMBERS];
@@ -118,6 +118,25 @@ static double loop(const fx_schedule *s, double k)
     return part_at(s, 0, fmod(k, s->v[0]));
 }
 
+static double one_cycle(const fx_schedule *s, double k)
+{
+    const double steps = s->v[0], most = s->v[1], rise = ceil(s->v[4] * steps);
+    if (k >= steps)
+        return s->v[3];
+    const double from = k < rise ? s->v[2] : s->v[3];
+    const double angle = k < rise ? (k + rise) / rise : (k - rise) / (steps - rise);
+    return fabs(from - most) * (1 + cos(PI * angle)) / 2 + fmin(from, most);
+}
+static double interpolator(const fx_schedule *s, double k)
+{
+    return part_at(s, 0, fmax(ceil((k + 1) / s->v[0]) - 1, 0));
+}
+static double shifted(const fx_schedule *s, double k)
+{
+    return part_at(s, 0, k + s->v[0] - 1);
+}
+static double composed(const fx_schedule *s, double k);
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* KIND(name, function, numbers, position of the number that must be positive (−1: none)) */
@@ -136,7 +155,11 @@ static double loop(const fx_schedule *s, double k)
     KIND(SinExp, sine_exp, 4, 2)                                                                   \
     KIND(Warmup, warmup, 2, 1)                                                                     \
     KIND(Sequence, sequence, 0, -1)                                                                \
-    KIND(Loop, loop, 1, 0)
+    KIND(Loop, loop, 1, 0)                                                                         \
+    KIND(OneCycle, one_cycle, 5, 0)                                                                \
+    KIND(Interpolator, interpolator, 1, 0)                                                         \
+    KIND(Shifted, shifted, 1, 0)                                                                   \
+    KIND(ComposedSchedule, composed, 0, -1)
 #define NAMED(name, f, numbers, positive) KIND_##name,
 enum { KINDS(NAMED) ALL_KINDS };
 
@@ -180,26 +203,43 @@ double fx_schedule_at(const fx_schedule *s, int64_t k)
     return (double)NAN;
 }
 
-static void describe(const void *self, fx_text *text)
+/* Is a schedule of this kind written with its parts first? */
+static bool parts_first(const struct row *r)
 {
-    const fx_schedule *s = self;
-    const struct row *r = row_of(s);
+    return r == &rows[KIND_Interpolator] || r == &rows[KIND_Shifted];
+}
+
+static void describe_numbers(const fx_schedule *s, const struct row *r, fx_text *text)
+{
     char number[FXI_NUMBER_TEXT];
-    fx_text_add(text, "%s(", fx_type_of(s)->name);
     for (int i = 0; r && i < r->numbers; i++) {
         const bool flag = r == &rows[KIND_CosAnneal] && i == 3;
-        fx_text_add(text, "%s%s", i ? ", " : "",
+        fx_text_add(text, "%s%s", i || parts_first(r) ? ", " : "",
                     !flag            ? fxi_float64_text(s->v[i], number)
                     : s->v[i] != 0.0 ? "true"
                                      : "false");
     }
+}
+
+static void describe(const void *self, fx_text *text)
+{
+    const fx_schedule *s = self;
+    const struct row *r = row_of(s);
+    const bool composes = r == &rows[KIND_ComposedSchedule];
+    fx_text_add(text, "%s(", fx_type_of(s)->name);
+    if (!parts_first(r))
+        describe_numbers(s, r, text);
     for (int64_t i = 0; i < s->parts.n; i++) {
-        fx_text_add(text, i || r->numbers ? ", " : "");
+        fx_text_add(text, i || (r->numbers && !parts_first(r)) ? ", " : "");
+        fx_text_add(text, composes && i == 1 ? "(" : "");
         describe(s->parts.items[i], text);
         if (s->steps.n > i)
             fx_text_add(text, " => %lld", (long long)s->steps.v[i]);
     }
-    fx_text_add(text, ")");
+    if (parts_first(r))
+        describe_numbers(s, r, text);
+    /* (x,) is a tuple of one */
+    fx_text_add(text, !composes ? ")" : s->parts.n == 2 ? ",))" : "))");
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -238,11 +278,14 @@ static fx_schedule *make(int kind, const fx_schedule *init)
     bool ok = check_parts(r, init);
     for (int i = 0; i < r->numbers && ok; i++) {
         ok = isfinite(init->v[i]) && (i != r->positive || init->v[i] > 0);
-        if (!ok)
-            fx_fail(FX_STATUS_ARGUMENT, r->type.name,
-                    i == r->positive ? "the number of steps must be positive, got %g"
-                                     : "expects finite numbers, got %g",
+        if (!ok && i == r->positive)
+            fx_fail(FX_STATUS_ARGUMENT, r->type.name, "the %s must be positive, got %g",
+                    r == &rows[KIND_Shifted]        ? "offset"
+                    : r == &rows[KIND_Interpolator] ? "rate"
+                                                    : "number of steps",
                     init->v[i]);
+        else if (!ok)
+            fx_fail(FX_STATUS_ARGUMENT, r->type.name, "expects finite numbers, got %g", init->v[i]);
     }
     return ok ? fxi_new(&r->type, init) : fx_error_object(&r->type);
 }
@@ -308,6 +351,75 @@ fx_schedule *fx_schedule_loop(fx_schedule *part, int64_t period)
                 &(const fx_schedule){.v = {(double)period}, .parts = {1, (void *[]){part}, NULL}});
 }
 
+fx_schedule *fx_schedule_onecycle(int64_t steps, double most, double start, double end,
+                                  double share)
+{
+    const fx_type *type = &rows[KIND_OneCycle].type;
+    if (share >= 0 && share <= 1)
+        return MAKE(OneCycle, (double)steps, most, start, end, share);
+    fx_fail(FX_STATUS_ARGUMENT, type->name, "the share of the rise must be from 0 to 1, got %g",
+            share);
+    return fx_error_object(type);
+}
+
+static fx_schedule *of_part(int kind, fx_schedule *part, double number)
+{
+    return make(kind, &(const fx_schedule){.v = {number}, .parts = {1, (void *[]){part}, NULL}});
+}
+fx_schedule *fx_schedule_interpolator(fx_schedule *part, double rate)
+{
+    return of_part(KIND_Interpolator, part, rate);
+}
+fx_schedule *fx_schedule_shifted(fx_schedule *part, int64_t offset)
+{
+    return of_part(KIND_Shifted, part, (double)offset);
+}
+
+/* The fewest numbers that the notation accepts for a kind; the others have defaults. */
+static int least_numbers(int kind)
+{
+    return kind == KIND_OneCycle ? 2 : rows[kind].numbers - (kind == KIND_CosAnneal);
+}
+
+/* Numbers that are NaN get their defaults. */
+static void fill_defaults(int kind, double *v)
+{
+    const double cycle[NUMBERS] = {0, 0, v[1] / 25, v[1] / 1e5, 0.25};
+    for (int i = least_numbers(kind); i < rows[kind].numbers; i++)
+        if (isnan(v[i]))
+            v[i] = kind == KIND_OneCycle ? cycle[i] : 1; /* cosines restart by default */
+}
+
+fx_schedule *fx_schedule_composed(fx_schedule *kind, int n, fx_schedule *const *numbers)
+{
+    const fx_type *type = &rows[KIND_ComposedSchedule].type;
+    const struct row *r = row_of(kind);
+    fx_schedule init = {.parts = {n + 1, (void * [1 + NUMBERS]){kind}, NULL}};
+    if (r && r->numbers > 0 && kind->parts.n == 0 && n >= least_numbers((int)(r - rows)) &&
+        n <= r->numbers) {
+        for (int i = 0; i < n; i++)
+            init.parts.items[i + 1] = numbers[i];
+        return make(KIND_ComposedSchedule, &init);
+    }
+    if (!r)
+        check_parts(&rows[KIND_ComposedSchedule],
+                    &(const fx_schedule){.parts = {1, (void *[]){kind}, NULL}});
+    else
+        fx_fail(FX_STATUS_ARGUMENT, type->name, "%s has no %d numbers", r->type.name, n);
+    return fx_error_object(type);
+}
+
+static double composed(const fx_schedule *s, double k)
+{
+    const fx_schedule *like = s->parts.items[0];
+    const struct row *r = row_of(like);
+    fx_schedule now = {.steps = {.n = 0}};
+    for (int i = 0; i < NUMBERS; i++)
+        now.v[i] = i + 1 < s->parts.n ? part_at(s, i + 1, k) : (double)NAN;
+    fill_defaults((int)(r - rows), now.v);
+    return r->positive < 0 || now.v[r->positive] > 0 ? r->at(&now, k) : (double)NAN;
+}
+
 fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_t *steps)
 {
     const fx_type *type = &rows[KIND_Sequence].type;
@@ -328,22 +440,40 @@ fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_
     return make(KIND_Sequence, &init);
 }
 
+int fxi_schedule_keyword(const char *name, const char *keyword)
+{
+    static const struct {
+        const char *name, *keyword;
+        int at;
+    } all[] = {{"CosAnneal", "restart", 3},
+               {"OneCycle", "startval", 2},
+               {"OneCycle", "endval", 3},
+               {"OneCycle", "percent_start", 4}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(all[i].name, name) == 0 && strcmp(all[i].keyword, keyword) == 0)
+            return all[i].at;
+    return -1;
+}
+
 fx_schedule *fxi_schedule_named(const char *name, int n, const double *v, int *out_numbers)
 {
+    *out_numbers = -1;
     for (int i = 0; i < ALL_KINDS; i++) {
         fx_schedule init = {.steps = {.n = 0}};
-        const bool found = strcmp(rows[i].type.name, name) == 0;
-        const int optional = i == KIND_CosAnneal;
-        if (!found || i == KIND_Warmup || i == KIND_Sequence || i == KIND_Loop)
+        const bool of_parts = i == KIND_Warmup || i == KIND_Loop || i == KIND_Interpolator ||
+                              i == KIND_Shifted || rows[i].numbers == 0;
+        if (strcmp(rows[i].type.name, name) != 0 || of_parts)
             continue;
-        *out_numbers = rows[i].numbers - optional;
+        *out_numbers = least_numbers(i);
         if (n < *out_numbers || n > rows[i].numbers)
             return NULL;
-        init.v[NUMBERS - 1] = optional; /* cosines restart by default */
-        memcpy(init.v, v, (size_t)n * sizeof *v);
-        return make(i, &init);
+        for (int k = 0; k < NUMBERS; k++)
+            init.v[k] = k < n ? v[k] : (double)NAN;
+        fill_defaults(i, init.v);
+        const double *w = init.v;
+        return i == KIND_OneCycle ? fx_schedule_onecycle((int64_t)w[0], w[1], w[2], w[3], w[4])
+                                  : make(i, &init);
     }
-    *out_numbers = -1;
     return NULL;
 }
 

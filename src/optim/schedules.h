@@ -9,5 +9,8 @@
  */
 fx_schedule *fxi_schedule_named(const char *name, int n, const double *v, int *out_numbers);
 fx_schedule *fxi_schedule_error(void);
+/* The position of the number that a schedule's keyword names; −1 if it has no such keyword. A
+ * number that is NaN gets its default. */
+int fxi_schedule_keyword(const char *name, const char *keyword);
 
 #endif

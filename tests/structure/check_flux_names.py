@@ -79,10 +79,7 @@ NAMES = {
         "Scheduler",
 }
 # Names that cflux does not have yet. The list only becomes shorter.
-NOT_YET = {
-    "ParameterSchedulers":
-        "OneCycle Interpolator Shifted ComposedSchedule AbstractSchedule Stateful next! reset! Scheduler",
-}
+NOT_YET = {}
 # Functions of other things that have the name of something in NOT_YET.
 OTHER = {"fx_exp", "fx_sin", "fx_next", "fx_step"}
 

@@ -45,6 +45,56 @@ static void formulas(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+/* Values from the formulas of ParameterSchedulers.jl, whose t is k + 1. */
+static void schedules_of_schedules(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const double r = sqrt(0.5);
+    fx_schedule *down = fx_schedule_exp(8, 0.5);
+    /* 4 steps of 8 rise from 1 to 3, 4 fall to 0 */
+    FOLLOWS(fx_schedule_onecycle(8, 3, 1, 0, 0.5), 1, 2 - r, 2, 2 + r, 3, 1.5 * (1 + r), 1.5,
+            1.5 * (1 - r), 0, 0);
+    FOLLOWS(fx_schedule_onecycle(2, 3, 1, 0, 0), 3, 1.5, 0, 0);
+    FOLLOWS(fx_schedule_onecycle(2, 3, 1, 0, 1), 1, 2, 0, 0);
+    FOLLOWS(fx_schedule_interpolator(down, 2), 8, 8, 4, 4, 2);
+    FOLLOWS(fx_schedule_interpolator(down, 0.5), 4, 1, 0.25);
+    FOLLOWS(fx_schedule_interpolator(down, 1.5), 8, 4, 4, 2, 1, 1);
+    FOLLOWS(fx_schedule_shifted(down, 3), 2, 1, 0.5);
+    fx_schedule *const numbers[] = {fx_schedule_step(1, 0.5, 2), fx_schedule_constant(0.5)};
+    FOLLOWS(fx_schedule_composed(down, 2, numbers), 1, 0.5, 0.125, 0.0625);
+    fx_schedule *const period[] = {numbers[1], numbers[1], fx_schedule_poly(1, 1, 2)};
+    fx_schedule *s = fx_schedule_composed(fx_schedule_cosine(0, 0, 1, true), 3, period);
+    FOLLOWS(s, 0.5, 0.5);
+    assert_true(isnan(fx_schedule_at(s, 2))); /* a period of 0 */
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* What is printed is parsed to the same; keywords; what Julia's constructors default. */
+static void texts_of_schedules_of_schedules(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const char *const rows[][2] = {
+        {"OneCycle(50, 1)", "OneCycle(50.0, 1.0, 0.04, 1.0e-5, 0.25)"},
+        {"OneCycle(50, 1; percent_start = 0.5, startval = 0.5)",
+         "OneCycle(50.0, 1.0, 0.5, 1.0e-5, 0.5)"},
+        {"Interpolator(Exp(1, 0.5), 390)", "Interpolator(Exp(1.0, 0.5), 390.0)"},
+        {"Shifted(Loop(2, Exp(1, 0.5)), 5)", "Shifted(Loop(2.0, Exp(1.0, 0.5)), 5.0)"},
+        {"ComposedSchedule(Exp(0, 0), (Step(1, 0.5, 2), 0.5))",
+         "ComposedSchedule(Exp(0.0, 0.0), (Step(1.0, 0.5, 2.0), Constant(0.5)))"},
+        {"ComposedSchedule(Constant(0), (1,))",
+         "ComposedSchedule(Constant(0.0), (Constant(1.0),))"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[200];
+        fx_summary(fx_parse_schedule(rows[i][0]), text, sizeof text);
+        assert_string_equal(text, rows[i][1]);
+        fx_summary(fx_parse_schedule(rows[i][1]), text, sizeof text);
+        assert_string_equal(text, rows[i][1]);
+    }
+}
+
 static void refused(void *s, const char *message)
 {
     assert_true(fx_is_error(s));
@@ -58,6 +108,22 @@ static void wrong_schedules(void **state)
     refused(fx_schedule_step(1, 0.5, 0), "Step: the number of steps must be positive, got 0");
     refused(fx_schedule_exp((double)NAN, 1), "Exp: expects finite numbers, got nan");
     refused(fx_schedule_loop(NULL, 3), "Loop: expects schedules");
+    refused(fx_schedule_onecycle(0, 1, 0, 0, 0.5),
+            "OneCycle: the number of steps must be positive, got 0");
+    refused(fx_schedule_onecycle(5, 1, 0, 0, 1.5),
+            "OneCycle: the share of the rise must be from 0 to 1, got 1.5");
+    fx_schedule *one = fx_schedule_constant(1);
+    refused(fx_schedule_shifted(one, 0), "Shifted: the offset must be positive, got 0");
+    refused(fx_schedule_interpolator(one, -1), "Interpolator: the rate must be positive, got -1");
+    refused(fx_schedule_composed(NULL, 1, &one), "ComposedSchedule: expects schedules");
+    refused(fx_schedule_composed(one, 2, (fx_schedule *const[]){one, one}),
+            "ComposedSchedule: Constant has no 2 numbers");
+    refused(fx_schedule_composed(fx_schedule_shifted(one, 1), 1, &one),
+            "ComposedSchedule: Shifted has no 1 numbers");
+    refused(fx_parse_schedule("OneCycle(5)"),
+            "schedule, column 1: OneCycle takes 2 numbers, got 1");
+    refused(fx_parse_schedule("OneCycle(5, 1, start = 1)"),
+            "schedule, column 16: OneCycle takes numbers in order, without names");
     refused(fx_schedule_sequence(0, NULL, NULL), "Sequence: has 1 to 16 parts, got 0");
     fx_schedule *twice = fx_schedule_constant(1);
     for (int i = 0; i < 60 && !fx_is_error(twice); i++)
@@ -67,7 +133,7 @@ static void wrong_schedules(void **state)
     refused(fx_parse_schedule("Stop(1)"),
             "schedule, column 1: there is no schedule Stop; there are Constant, Step, Exp, Inv, "
             "Poly, CosAnneal, Triangle, TriangleDecay2, TriangleExp, Sin, SinDecay2, SinExp, "
-            "Warmup, Sequence, Loop");
+            "OneCycle, Warmup, Sequence, Loop, Interpolator, Shifted, ComposedSchedule");
     refused(fx_parse_schedule("Step(1, 2)"), "schedule, column 1: Step takes 3 numbers, got 2");
     refused(fx_parse_schedule("Loop(1.5, Exp(1, 1))"),
             "schedule, column 9: expected a number of steps, got ,");
@@ -80,7 +146,7 @@ static void wrong_schedules(void **state)
     refused(fx_parse_schedule("CosAnneal(1, 0, 2, true, 7)"),
             "schedule, column 1: CosAnneal takes 3 numbers, got 5");
     refused(fx_parse_schedule("SinExp(1, 0, 2, 3, 4, 5, 6)"),
-            "schedule, column 1: SinExp takes 4 numbers, got 5");
+            "schedule, column 1: SinExp takes 4 numbers, got 7");
     refused(fx_parse_schedule("Exp(decay = 0.9, start = 0.1)"),
             "schedule, column 5: Exp takes numbers in order, without names");
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2; restart=false)"), 2) == 0);
@@ -240,9 +306,14 @@ static void gradients_that_are_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas),   cmocka_unit_test(wrong_schedules),
-        cmocka_unit_test(long_texts), cmocka_unit_test(triggers),
-        cmocka_unit_test(training),   cmocka_unit_test(gradients_that_are_not_finite),
+        cmocka_unit_test(formulas),
+        cmocka_unit_test(wrong_schedules),
+        cmocka_unit_test(schedules_of_schedules),
+        cmocka_unit_test(texts_of_schedules_of_schedules),
+        cmocka_unit_test(long_texts),
+        cmocka_unit_test(triggers),
+        cmocka_unit_test(training),
+        cmocka_unit_test(gradients_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
