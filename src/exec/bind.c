@@ -10,6 +10,7 @@
 #include "run.h"
 
 #include <cflux/device.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
@@ -65,6 +66,23 @@ static void put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
         fxi_host_put_double(dtype, out, number);
 }
 
+/* Computes a slot from earlier ones (plan/literal.c). In double: a sum, product, quotient or root
+ * of Float32 numbers that is rounded to double and then to Float32 is the one that Float32
+ * arithmetic gives. */
+static void compute_slot(const fxi_slot *s, const fxi_slot *slots, uint64_t *constants, int32_t k)
+{
+    const double a = fxi_host_double(slots[s->in[0]].dtype, &constants[s->in[0]]);
+    const double b = fxi_host_double(slots[s->in[1]].dtype, &constants[s->in[1]]);
+    const double y = s->op == FX_OP_ADD    ? a + b
+                     : s->op == FX_OP_SUB  ? a - b
+                     : s->op == FX_OP_MUL  ? a * b
+                     : s->op == FX_OP_DIV  ? a / b
+                     : s->op == FX_OP_NEG  ? -a
+                     : s->op == FX_OP_SQRT ? sqrt(a)
+                                           : a;
+    fxi_host_put_double(s->dtype, &constants[k], y);
+}
+
 /* Fills in the leaves, literals and random streams of this graph, by the plan's numbers. Two graphs
  * with equal keys number them alike. */
 static void bind_inputs(fxi_binding *b, const fxi_graph *g)
@@ -79,8 +97,13 @@ static void bind_inputs(fxi_binding *b, const fxi_graph *g)
         else if (n->op == FX_OP_RANDOM)
             memcpy(b->streams[g->slot[i]], n->attr.stream, sizeof b->streams[0]);
     }
-    for (int32_t i = 0; i < b->plan->nslots; i++)
-        put_literal(consts[b->plan->slots[i].constant], b->plan->slots[i].dtype, &b->constants[i]);
+    for (int32_t i = 0; i < b->plan->nslots; i++) {
+        const fxi_slot *s = &b->plan->slots[i];
+        if (s->op == FX_OP_CONST)
+            put_literal(consts[s->constant], s->dtype, &b->constants[i]);
+        else
+            compute_slot(s, b->plan->slots, b->constants, i);
+    }
 }
 
 /* The reserve functions return 0 on success, else the size of the allocation that failed: negative

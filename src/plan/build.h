@@ -53,7 +53,7 @@ static inline int fxi_find_id(const int32_t *list, int n, int32_t id)
 /* The functions below return −1, NULL or false if an allocation fails. */
 
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
-int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype); /* also adds a value for it */
+int32_t fxi_add_slot(fxi_plan *p, fxi_slot slot); /* also adds a value for it, and returns that */
 
 /* Sets the precision allowed for the product that a step computes, if it computes one. */
 static inline void fxi_set_precision(const fxi_builder *b, fx_step *s)

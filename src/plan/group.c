@@ -10,10 +10,16 @@
  * are not members: they are ways to address a group's inputs. Nodes of other shapes are never
  * members.
  *
+ * Groups without a reader in common may still read the same operands: the value of a function and
+ * its gradient. Such groups are merged last, at the position of the later one, if nothing in
+ * between reads a value of the earlier one. So each operand is read once, and what the earlier
+ * group computes for the later one stays in registers.
+ *
  * Rejected: computing cheap producers again in each group that needs them. It saves a store now and
  * then, but makes the result depend on the order of the nodes. Measurements: docs/design/0004.
  */
 #include "group.h"
+#include "literal.h"
 
 #include <string.h>
 
@@ -42,15 +48,17 @@ void fxi_groups_free(fxi_groups *groups)
     fxi_free(groups->root);
     fxi_free(groups->stored);
     fxi_free(groups->next);
+    fxi_free(groups->literal);
     fxi_rows_free(&groups->rows);
     memset(groups, 0, sizeof *groups);
 }
 
-/* Only elementwise operations can be instructions of a program. A converted literal is bound as a
+/* Only elementwise operations can be instructions of a program. What is made of literals alone is a
  * slot and needs none. */
-static bool groupable(const fxi_node *n)
+static bool groupable(const grouping *s, int32_t i)
 {
-    return !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && !fxi_is_cast_literal(n);
+    const fxi_node *n = s->g->nodes[i];
+    return !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && !s->out->literal[i];
 }
 
 /* Lists the consumers of every node in one array: counts them, adds the counts up to start
@@ -149,13 +157,13 @@ static void assign(grouping *s, int32_t i)
         s->growth[i].space = n->in[0];
         s->growth[i].most_outputs = 1;
     }
-    if (!groupable(s->g->nodes[i]))
+    if (!groupable(s, i))
         return;
     for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
         const int32_t root = o->root[s->consumers[k]];
         bool stored;
-        const fxi_node *c = s->g->nodes[s->consumers[k]];
-        if (s->out->rows.row[s->consumers[k]] >= 0 || !(groupable(c) || takes_producers(c)) ||
+        const int32_t c = s->consumers[k];
+        if (o->rows.row[c] >= 0 || !(groupable(s, c) || takes_producers(s->g->nodes[c])) ||
             !joins(s, i, root, &stored))
             continue;
         growth *w = &s->growth[root];
@@ -167,6 +175,125 @@ static void assign(grouping *s, int32_t i)
         o->next[w->newest] = i;
         w->newest = i;
         return;
+    }
+}
+
+/* ---- siblings -------------------------------------------------------------------------------- */
+
+/* How many readers of a group's operands are looked at, so that a value with very many readers does
+ * not make the time quadratic. */
+enum { SIBLINGS = 32 };
+
+/* The operands outside of the groups of roots a and b together, each counted once. More than
+ * FXI_GROUP_INPUTS: too many. */
+static int32_t operands_of_both(const grouping *s, int32_t a, int32_t b)
+{
+    const fxi_groups *o = s->out;
+    const int32_t roots[] = {a, b};
+    int32_t seen[FXI_GROUP_INPUTS], n = 0;
+    for (int r = 0; r < 2; r++)
+        for (int32_t i = roots[r]; i >= 0; i = o->next[i])
+            for (int k = 0; k < fxi_graph_inputs(s->g, i); k++) {
+                const int32_t x = fxi_graph_input(s->g, i, k);
+                if (o->root[x] == a || o->root[x] == b || fxi_find_id(seen, n, x) >= 0)
+                    continue;
+                if (n == FXI_GROUP_INPUTS)
+                    return n + 1;
+                seen[n++] = x;
+            }
+    return n;
+}
+
+/* Is the value of node i needed outside the groups of roots a and b? −1: yes, and before b. */
+static int needed_outside_both(const grouping *s, int32_t i, int32_t a, int32_t b)
+{
+    int outside = s->g->output[i] >= 0;
+    for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
+        const int32_t c = s->consumers[k];
+        if (s->out->root[c] == a || s->out->root[c] == b)
+            continue;
+        if (s->at[c] < s->at[b])
+            return -1;
+        outside = 1;
+    }
+    return outside;
+}
+
+/* Can the group of root a be computed at root b, together with that group? */
+static bool may_merge(const grouping *s, int32_t a, int32_t b)
+{
+    const growth *x = &s->growth[a], *y = &s->growth[b];
+    const int32_t roots[] = {a, b};
+    int32_t outputs = 0;
+    if (s->at[b] <= s->at[a] || !groupable(s, b) || s->out->rows.row[b] >= 0 ||
+        !fxi_same_shape(x->space, y->space) ||
+        x->instructions + y->instructions > FXI_GROUP_INSTRUCTIONS)
+        return false;
+    for (int r = 0; r < 2; r++)
+        for (int32_t i = roots[r]; i >= 0; i = s->out->next[i]) {
+            const int outside = needed_outside_both(s, i, a, b);
+            if (outside < 0)
+                return false;
+            outputs += outside;
+        }
+    const int32_t inputs = outputs <= FXI_GROUP_OUTPUTS ? operands_of_both(s, a, b) : s->buffers;
+    return inputs <= FXI_GROUP_INPUTS && inputs + outputs <= s->buffers;
+}
+
+/* Moves the members of group a into group b. Both lists are in the order of computation, newest
+ * first, and so is the new one. */
+static void merge(grouping *s, int32_t a, int32_t b)
+{
+    fxi_groups *o = s->out;
+    s->growth[b].instructions += s->growth[a].instructions;
+    int32_t x = a, y = o->next[b], end = b;
+    for (int32_t i = a; i >= 0; i = o->next[i])
+        o->root[i] = b;
+    while (x >= 0 || y >= 0) {
+        int32_t *from = y < 0 || (x >= 0 && s->at[x] > s->at[y]) ? &x : &y;
+        o->next[end] = *from;
+        end = *from;
+        *from = o->next[end];
+    }
+    o->next[end] = -1;
+    for (int32_t i = b; i >= 0; i = o->next[i])
+        o->stored[i] = needed_outside_both(s, i, b, b) > 0;
+}
+
+/* Merges the group of root a into that of one of the readers of value x; false: into none. `looked`
+ * counts the readers. */
+static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *looked)
+{
+    for (int32_t k = s->first[x]; k < s->first[x + 1] && *looked < SIBLINGS; k++) {
+        const int32_t b = s->out->root[s->consumers[k]];
+        if (b == a)
+            continue;
+        ++*looked;
+        if (may_merge(s, a, b)) {
+            merge(s, a, b);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Merges the group of root a into a later one that reads one of its operands or of its values, if
+ * there is one. Literals and broadcast operands do not count: reading them together saves nothing.
+ */
+static void join_sibling(grouping *s, int32_t a)
+{
+    const fxi_groups *o = s->out;
+    int32_t looked = 0;
+    for (int32_t i = a; i >= 0; i = o->next[i]) {
+        if (o->stored[i] && merge_into_reader(s, a, i, &looked))
+            return;
+        for (int k = 0; k < fxi_graph_inputs(s->g, i); k++) {
+            const int32_t x = fxi_graph_input(s->g, i, k);
+            if (o->root[x] != a && !o->literal[x] &&
+                fxi_same_shape(s->g->nodes[x], s->growth[a].space) &&
+                merge_into_reader(s, a, x, &looked))
+                return;
+        }
     }
 }
 
@@ -222,7 +349,11 @@ bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
     out->root = fxi_malloc(n * sizeof *out->root);
     out->stored = fxi_malloc(n * sizeof *out->stored);
     out->next = fxi_malloc(n * sizeof *out->next);
-    bool ok = out->root && out->stored && out->next && fxi_rows_find(how, g, &out->rows);
+    out->literal = fxi_malloc(n * sizeof *out->literal);
+    bool ok = out->root && out->stored && out->next && out->literal;
+    if (ok)
+        fxi_find_literals(g, how->fuses, out->literal);
+    ok = ok && fxi_rows_find(how, g, out->literal, &out->rows);
     if (ok && !how->fuses)
         alone(g, out);
     if (ok && how->fuses) {
@@ -235,6 +366,12 @@ bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
             s.at[out->rows.order[k]] = k;
         for (int32_t k = g->n - 1; k >= 0 && ok; k--)
             assign(&s, out->rows.order[k]);
+        /* Last to first, so that three groups of one operand become one. */
+        for (int32_t k = g->n - 1; k >= 0 && ok; k--) {
+            const int32_t i = out->rows.order[k];
+            if (out->root[i] == i && groupable(&s, i) && out->rows.row[i] < 0)
+                join_sibling(&s, i);
+        }
     }
     fxi_free(s.growth);
     fxi_free(s.at);

@@ -14,6 +14,7 @@ typedef struct fxi_groups {
     int32_t *root; /* per node: the last member of its group, where the group is computed; the node
                       itself if it has a step of its own */
     bool *stored;  /* per node: its value is needed outside its group */
+    bool *literal; /* per node: only literals determine it (literal.c); it joins no step */
     int32_t *next; /* per node: the member of its group that is computed before it, −1 at the end;
                       the list of a group starts at its root */
 } fxi_groups;

@@ -22,12 +22,12 @@ int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t b
     return p->nvalues++;
 }
 
-int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype)
+int32_t fxi_add_slot(fxi_plan *p, fxi_slot slot)
 {
     /* The same literal gets a slot for each type that reads it, so no kernel has to convert it. */
     if (!fxi_grow(&p->slots, &p->slot_capacity, p->nslots + 1, sizeof *p->slots))
         return -1;
-    p->slots[p->nslots] = (fxi_slot){constant, dtype};
+    p->slots[p->nslots] = slot;
     return fxi_add_value(p, FXI_VALUE_SLOT, p->nslots++, 8);
 }
 

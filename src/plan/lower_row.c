@@ -104,7 +104,7 @@ static bool one_a_row(const row_group *q, int32_t id, int k)
     const int32_t x = input_of(q, id, k);
     if (is_member(q, x))
         return q->row[fxi_find_id(q->members, q->nmembers, x)];
-    return q->b->g->nodes[x]->ndim == 0;
+    return q->b->g->nodes[x]->ndim == 0 || q->b->groups.literal[x];
 }
 
 /* Finds the members that need one value for each row: fewer instructions, and no tile of memory for

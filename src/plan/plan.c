@@ -12,7 +12,7 @@
  * too, with one step for each node. So a device reports what it cannot compute before a step has
  * run.
  */
-#include "build.h"
+#include "literal.h"
 #include <cflux/backend.h>
 #include "counters.h"
 
@@ -47,24 +47,13 @@ static bool place_leaf(fxi_builder *b, int32_t id)
     return v >= 0;
 }
 
-/* `constant` is the graph's number of the literal; the slot adds the type in which this node needs
- * it. */
-static bool place_constant(fxi_builder *b, int32_t id, int32_t constant)
-{
-    const int32_t v = fxi_add_slot(b->p, constant, b->g->nodes[id]->dtype);
-    b->places[id] = (fxi_place){.value = v, .dense = -1};
-    return v >= 0;
-}
-
 static bool plan_node(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
     if (n->data)
         return place_leaf(b, id);
-    if (n->op == FX_OP_CONST)
-        return place_constant(b, id, b->g->slot[id]);
-    if (fxi_is_cast_literal(n))
-        return place_constant(b, id, b->g->slot[fxi_graph_input(b->g, id, 0)]);
+    if (b->groups.literal[id])
+        return fxi_place_literal(b, id);
     if (b->groups.root[id] != id) { /* computed in the step of its root */
         b->places[id] = (fxi_place){.value = -1, .dense = -1};
         return true;

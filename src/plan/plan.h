@@ -30,10 +30,13 @@ typedef struct fxi_value {
     bool channels_last; /* the order of its elements in memory: see layout.c */
 } fxi_value;
 
-/* A constant: the graph's constant number and the type in which it is needed. */
+/* A number that each run writes: a literal in the type in which it is needed, or a number that only
+ * literals determine (literal.c). */
 typedef struct fxi_slot {
-    int32_t constant;
+    int32_t constant; /* the graph's number of the literal */
     uint8_t dtype;
+    uint8_t op;    /* FX_OP_CONST: the literal; else the operation that computes it, ... */
+    int32_t in[2]; /* ... from these earlier slots */
 } fxi_slot;
 
 /* An output of the graph: a view of a value. */

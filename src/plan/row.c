@@ -39,6 +39,7 @@ enum { WINDOW = 512, ROUNDS = 4 };
 
 typedef struct search {
     const fxi_graph *g;
+    const bool *literal; /* per node: it is in no step */
     fxi_rows *out;
     int32_t *at; /* per node: its position in the order */
     uint8_t *mark;
@@ -86,9 +87,10 @@ static bool reduces_rows(const fxi_node *n)
 
 /* The role that node n would have in the row step that grows, from its operation and shape alone.
  */
-static fxi_row_kind kind_of(const search *s, const fxi_node *n)
+static fxi_row_kind kind_of(const search *s, int32_t id)
 {
-    if (n->data)
+    const fxi_node *n = s->g->nodes[id];
+    if (n->data || s->literal[id])
         return FXI_ROW_NONE;
     const bool full = fxi_same_shape(n, s->full), reduced = fxi_same_shape(n, s->reduced);
     if (fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE)
@@ -133,7 +135,7 @@ static void set_mark(search *s, int32_t id, int marks)
 
 static bool can_join(const search *s, int32_t id)
 {
-    return s->out->row[id] < 0 && kind_of(s, s->g->nodes[id]) != FXI_ROW_NONE;
+    return s->out->row[id] < 0 && kind_of(s, id) != FXI_ROW_NONE;
 }
 
 /* Node id becomes a member: its inputs and users may join next. Those outside the window are never
@@ -211,7 +213,7 @@ static void visit_user(search *s, int32_t id)
     const bool was = s->mark[id] & MEMBER;
     if (!was && !touched)
         return;
-    const fxi_row_kind kind = kind_of(s, s->g->nodes[id]);
+    const fxi_row_kind kind = kind_of(s, id);
     bool fits = kind != FXI_ROW_NONE && !(inputs & AFTER);
     fits &= was || s->members < s->most;
     /* An alias only renames a register of this step. Behind a node outside it is an ordinary view.
@@ -275,7 +277,7 @@ static bool take_makers(search *s)
         /* The kind is tested last: most nodes that a sweep passes have no marks. */
         if (s->out->row[id] < 0 && !(marks & (MEMBER | LEAVES)) && (marks & FEEDS) &&
             s->members < s->most && can_join(s, id)) {
-            join(s, id, kind_of(s, s->g->nodes[id]));
+            join(s, id, kind_of(s, id));
             joined = true;
             marks |= MEMBER;
         }
@@ -335,13 +337,14 @@ static int32_t count_inputs(search *s)
     return n;
 }
 
-/* Does a full-size member use the result of a reduction of its row? If not, the plain reduction of
- * rule 2 computes the same, and a row step saves no pass over memory. */
+/* Does a member use the result of a reduction of its row? Elements that do are read once instead of
+ * twice. Values of the row that do (a mean's division) take no step of their own. If no member
+ * does, the plain reduction of rule 2 computes the same with as many steps. */
 static bool combines(const search *s)
 {
     for (int32_t at = s->first; at <= s->last; at++) {
         const int32_t id = s->out->order[at];
-        if ((s->mark[id] & MEMBER) && s->out->level[id] > 0 && s->out->kind[id] == FXI_ROW_FULL)
+        if ((s->mark[id] & MEMBER) && s->out->level[id] > 0 && s->out->kind[id] != FXI_ROW_ALIAS)
             return true;
     }
     return false;
@@ -444,27 +447,42 @@ static bool find_users(search *s)
     return true;
 }
 
-/* Marks the nodes whose value is expanded, itself or after elementwise operations of the same
- * shape. A reduction that is not marked meets no element again: it starts no row step, although it
- * may join one. Without this test each sum of a long total would collect its neighbours, only to
- * find that they combine nothing. */
-static bool *find_spreading(const fxi_graph *g)
+/* Does elementwise node u compute its value from input k and literals alone, as the division of a
+ * mean does? */
+static bool follows(const search *s, int32_t u, int k)
 {
-    bool *spreads = fxi_calloc((size_t)g->n + 1, sizeof *spreads);
-    for (int32_t u = g->n - 1; spreads && u >= 0; u--) {
-        const fxi_node *n = g->nodes[u];
-        const bool keeps = fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE || n->op == FX_OP_STOP;
-        for (int k = 0; k < fxi_graph_inputs(g, u); k++)
-            spreads[fxi_graph_input(g, u, k)] |=
-                n->op == FX_OP_EXPAND || (keeps && spreads[u] && fxi_same_shape(n, n->in[k]));
-    }
-    return spreads;
+    for (int i = 0; i < fxi_graph_inputs(s->g, u); i++)
+        if (i != k && !s->literal[fxi_graph_input(s->g, u, i)])
+            return false;
+    return true;
 }
 
-bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
+/* Marks the nodes whose value is expanded, itself or after elementwise operations of the same
+ * shape, and reductions that such an operation follows. A reduction that is not marked starts no
+ * row step, although it may join one. Without this test each sum of a long total would collect its
+ * neighbours, only to find that they combine nothing. */
+static bool *find_seeds(const search *s)
+{
+    const fxi_graph *g = s->g;
+    bool *seeds = fxi_calloc((size_t)g->n + 1, sizeof *seeds);
+    for (int32_t u = g->n - 1; seeds && u >= 0; u--) {
+        const fxi_node *n = g->nodes[u];
+        const bool elementwise = fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE;
+        const bool keeps = elementwise || n->op == FX_OP_STOP;
+        for (int k = 0; k < fxi_graph_inputs(g, u); k++) {
+            const int32_t x = fxi_graph_input(g, u, k);
+            seeds[x] |= n->op == FX_OP_EXPAND ||
+                        (keeps && seeds[u] && fxi_same_shape(n, n->in[k])) ||
+                        (elementwise && n->in[k]->op == FX_OP_REDUCE && follows(s, u, k));
+        }
+    }
+    return seeds;
+}
+
+bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *literal, fxi_rows *out)
 {
     const size_t n = (size_t)g->n + 1;
-    search s = {.g = g, .out = out, .buffers = how->buffers - 1};
+    search s = {.g = g, .literal = literal, .out = out, .buffers = how->buffers - 1};
     int32_t *moved = fxi_malloc(n * sizeof *moved);
     s.at = fxi_malloc(n * sizeof *s.at);
     s.mark = fxi_calloc(n, 1);
@@ -479,17 +497,17 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
         out->order[i] = s.at[i] = i;
         out->row[i] = -1;
     }
-    bool *spreads = NULL;
+    bool *seeds = NULL;
     /* Seeds are tried in the order of computation. A reduction that an earlier row step contains is
      * not a seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(g->nodes[i])) {
             /* Most graphs have no such reduction and need no tables. */
-            ok = s.user || (find_users(&s) && (spreads = find_spreading(g)));
-            if (ok && spreads[i])
+            ok = s.user || (find_users(&s) && (seeds = find_seeds(&s)));
+            if (ok && seeds[i])
                 find_row(&s, i, moved);
         }
-    fxi_free(spreads);
+    fxi_free(seeds);
     fxi_free(moved);
     fxi_free(s.at);
     fxi_free(s.mark);

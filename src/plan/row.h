@@ -36,8 +36,9 @@ typedef struct fxi_rows {
     int32_t n;      /* row steps */
 } fxi_rows;
 
-/* Finds the row steps of g; none without how->rows. False if an allocation fails. */
-bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out);
+/* Finds the row steps of g; none without how->rows. `literal`: per node, it is in no step. False if
+ * an allocation fails. */
+bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *literal, fxi_rows *out);
 void fxi_rows_free(fxi_rows *rows);
 
 #endif

@@ -251,18 +251,27 @@ static void add_leaves(fx_text *t, const fxi_graph *g)
 
 static void add_literals(fx_text *t, const fxi_plan *p, const fxi_graph *g)
 {
-    for (int32_t k = 0; k < p->nslots; k++)
+    for (int32_t k = 0; k < p->nslots; k++) {
+        const fxi_slot *s = &p->slots[k];
+        const char *type = fx_dtype_name((fx_dtype)s->dtype);
+        if (s->op != FX_OP_CONST) {
+            fx_text_add(t, "  c%d  %s(c%d", (int)k, fxi_ops[s->op].name, (int)s->in[0]);
+            if (fxi_ops[s->op].inputs > 1)
+                fx_text_add(t, ", c%d", (int)s->in[1]);
+            fx_text_add(t, ") %s\n", type);
+            continue;
+        }
         for (int32_t i = 0; i < g->n; i++) {
             const fxi_node *n = g->nodes[i];
-            if (n->data || n->op != FX_OP_CONST || g->slot[i] != p->slots[k].constant)
+            if (n->data || n->op != FX_OP_CONST || g->slot[i] != s->constant)
                 continue;
-            const char *type = fx_dtype_name((fx_dtype)p->slots[k].dtype);
             if (n->attr.literal.is_integer)
                 fx_text_add(t, "  c%d  %lld %s\n", (int)k, (long long)n->attr.literal.integer,
                             type);
             else
                 fx_text_add(t, "  c%d  %.9g %s\n", (int)k, n->attr.literal.number, type);
         }
+    }
 }
 
 static void add_plan(fx_text *t, const fxi_plan *p, const fxi_graph *g, bool details)

@@ -69,6 +69,56 @@ static void results_of_one_group_leave_together(void **state)
     expect(fx_tuple(a, b), "  1  mul sub(x0, c0) → Float32 4×4 and 1 more\n");
 }
 
+/* A value and its gradient read x once; nothing but the results is stored. Without the rule the
+ * value stores what the gradient reads: exp and the square. */
+static void groups_of_one_operand_are_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 5), *g = leaf(4, 5), *gx;
+    fx_array *y = fx_mul(fx_exp(x), fx_tanh(x));
+    assert_int_equal(fx_pullback(y, g, &x, 1, &gx), FX_OK);
+    expect(fx_tuple(y, gx),
+           "  1  exp tanh mul mul mul sub mul mul mul add(x0, x1, c0) → Float32 4×5 "
+           "and 1 more\n");
+    /* two groups that only have an operand in common, and a third that does not */
+    expect(fx_tuple(fx_exp(x), fx_tanh(x), fx_cos(g)),
+           "  1  exp tanh(x0) → Float32 4×5 and 1 more\n"
+           "  2  cos(x1) → Float32 4×5\n");
+    /* other sizes */
+    fx_array *row = leaf(4, 1);
+    expect(fx_tuple(fx_exp(row), fx_add(x, row)), "  1  exp(x0) → Float32 4×1\n"
+                                                  "  2  add(x1, x0′) → Float32 4×5\n");
+}
+
+/* The product needs the exponential before the sine can be computed. */
+static void groups_with_a_step_in_between_stay_apart(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 4), *e = fx_exp(x);
+    expect(fx_sub(fx_sin(x), fx_matmul(e, x)), "  1  exp(x0) → Float32 4×4\n"
+                                               "  2  matmul(1, x0) → Float32 4×4, 0.000128 MFLOP\n"
+                                               "  3  sin sub(x0, 2) → Float32 4×4\n");
+}
+
+/* 1 / 20 is no step; the slots of its parts are before it. */
+static void literals_are_computed_on_the_host(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 5), *part = fx_div(fx_cast(fx_ones(1, 1), FX_DTYPE_F64), 20);
+    fx_array *wide = fx_expand(fx_reshape(fx_cast(part, FX_DTYPE_F32), 1, 1), 4, 5);
+    expect(fx_mul(x, wide), "  1  mul(x0, c4) → Float32 4×5\n");
+    fx_array *y = fx_mul(fx_ones(4, 5), wide);
+    assert_float_equal(fx_item(fx_sum(y)), 1, 1e-6);
+    /* an integer is not computed there */
+    fx_array *three = fx_add(fx_cast(fx_ones(1, 1), FX_DTYPE_I64), 2);
+    assert_int_equal(fx_item(three), 3);
+    /* the result may be all that a program asks for */
+    assert_float_equal(fx_item(fx_sqrt(fx_sub(fx_neg(fx_ones(1, 1)), -5))), 2, 0);
+}
+
 static void a_reduction_takes_its_producers(void **state)
 {
     (void)state;
@@ -181,6 +231,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_broadcast_is_addressing),
         cmocka_unit_test(a_value_needed_twice_leaves_its_group),
         cmocka_unit_test(results_of_one_group_leave_together),
+        cmocka_unit_test(groups_of_one_operand_are_one_step),
+        cmocka_unit_test(groups_with_a_step_in_between_stay_apart),
+        cmocka_unit_test(literals_are_computed_on_the_host),
         cmocka_unit_test(a_reduction_takes_its_producers),
         cmocka_unit_test(what_a_reduction_takes_is_not_needed_elsewhere),
         cmocka_unit_test(transposes_and_slices_cost_nothing),
