@@ -124,8 +124,7 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
  * walk memory in order, tile by tile. The reduction is the only output. */
 static bool takes_producers(const fxi_node *n)
 {
-    if (n->data || n->op != FX_OP_REDUCE || n->attr.reduce.fold > FX_REDUCE_PROD ||
-        n->dtype == FX_DTYPE_F16 || n->dtype == FX_DTYPE_BF16)
+    if (n->data || n->op != FX_OP_REDUCE || n->attr.reduce.fold > FX_REDUCE_PROD)
         return false;
     int changes = 0;
     bool reduced = true;

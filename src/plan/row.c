@@ -65,14 +65,15 @@ static bool reducible(int64_t kind)
 }
 
 /* Is n a reduction of rows that are contiguous and short enough for the cache? Reduced axes must
- * come before kept ones; axes of size 1 do not count. 16-bit reductions are excluded. */
+ * come before kept ones; axes of size 1 do not count. 16-bit elements count with the 4 bytes that
+ * they have in registers. */
 static bool reduces_rows(const fxi_node *n)
 {
-    if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold) ||
-        n->dtype == FX_DTYPE_F16 || n->dtype == FX_DTYPE_BF16)
+    if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold))
         return false;
     const fxi_node *x = n->in[0];
-    int64_t row = (int64_t)fx_dtype_size((fx_dtype)x->dtype);
+    const bool half = x->dtype == FX_DTYPE_F16 || x->dtype == FX_DTYPE_BF16;
+    int64_t row = half ? (int64_t)sizeof(float) : (int64_t)fx_dtype_size((fx_dtype)x->dtype);
     bool kept = false;
     for (int k = 0; k < n->ndim; k++) {
         const bool reduced = FXI_AXIS_IN(n->attr.reduce.mask, k);

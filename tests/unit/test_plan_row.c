@@ -200,6 +200,40 @@ static void expanded_values_are_views(void **state)
            "  2  matmul(x1, 1′) → Float32 5×6, 0.00024 MFLOP\n");
 }
 
+/* 16-bit floats take part: their reductions are Float32 inside and rounded at the end. */
+static void halves_take_part(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_cast(leaf(100, 64), FX_DTYPE_BF16), *y = fx_cast(leaf(100, 64), FX_DTYPE_BF16);
+    fx_array *scale = fx_cast(leaf(100, 1), FX_DTYPE_BF16);
+    assert_int_equal(fx_eval(fx_tuple(x, y, scale)), FX_OK);
+    expect(fx_softmax(x), "  1  row cast max | sub exp sum | div cast(x0) → BFloat16 100×64\n");
+    expect(fx_mul(scale, fx_normalise(x, FX_AXES(0), 1e-5)),
+           "  1  row cast sum squared deviations | (div cast div cast cast sub cast div add sqrt) "
+           "sub sub div cast mul(x1, c0, c1, c2, c3, x0′) → BFloat16 100×64\n");
+    expect(fx_logitcrossentropy(x, y),
+           "  1  row cast max | sub exp sum | (log) sub cast mul sum | (neg cast)(x1, x0) → "
+           "Float32 1×64\n"
+           "  2  reduce sum(1) → Float64 1×1\n"
+           "  3  div cast cast(2, c0) → BFloat16 1×1\n");
+    expect(fx_div(x, fx_sum(fx_exp(x), .dims = FX_AXES(0))),
+           "  1  row exp sum | div(x0) → BFloat16 100×64\n");
+    expect(fx_sum(fx_square(x)), "  1  reduce sum of powi(x0) → BFloat16 1×1\n");
+}
+
+/* A row is in registers as Float32, so 16-bit rows are no longer than those of Float32. */
+static void halves_have_rows_of_float32(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_cast(leaf(16384, 2), FX_DTYPE_F16), *y = fx_cast(leaf(16385, 2), FX_DTYPE_F16);
+    assert_int_equal(fx_eval(fx_tuple(x, y)), FX_OK);
+    expect(fx_sub(x, fx_sum(x, .dims = FX_AXES(0))), "  1  row sum | sub(x0) → Float16 16384×2\n");
+    expect(fx_sub(y, fx_sum(y, .dims = FX_AXES(0))), "  1  reduce sum(x0) → Float16 1×2\n"
+                                                     "  2  sub(x0, 1′) → Float16 16385×2\n");
+}
+
 int main(void)
 {
     unsetenv("FX_EAGER");
@@ -215,6 +249,8 @@ int main(void)
         cmocka_unit_test(rows_are_contiguous_and_short),
         cmocka_unit_test(a_reduction_alone_is_none),
         cmocka_unit_test(expanded_values_are_views),
+        cmocka_unit_test(halves_take_part),
+        cmocka_unit_test(halves_have_rows_of_float32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,11 +107,14 @@ static const struct {
     [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_program_release},
 };
 
-/* Is the step computed with Float32 copies of its 16-bit operands and of its output? Row steps are
- * not: they convert one block of rows at a time themselves. */
+/* Is the step computed with Float32 copies of its 16-bit operands and of its output? Row steps and
+ * reductions of a program are not: they convert a block of rows or a tile at a time themselves. */
 static bool is_widened(const fx_step *step)
 {
-    return step->cls != FX_CLASS_ROW && kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype);
+    if (step->cls == FX_CLASS_ROW ||
+        (step->cls == FX_CLASS_REDUCE && fx_step_reduce(step)->program.n > 0))
+        return false;
+    return kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype);
 }
 
 /* Bytes of a Float32 copy, a multiple of 64; never 0, even for an empty tensor. */

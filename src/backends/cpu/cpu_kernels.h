@@ -31,6 +31,7 @@ fx_status fxi_cpu_generate(const fx_step *step, const void *const *in, void *out
 fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_reduce_program(const fx_step *step, const void *const *in, void *out);
 fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_row_prepare(fx_step *step);
 void fxi_cpu_row_release(fx_step *step);

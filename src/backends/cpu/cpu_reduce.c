@@ -10,7 +10,6 @@
  * neutral element.
  */
 #include "cpu_parallel.h"
-#include "cpu_program.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
@@ -190,106 +189,12 @@ static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
     return FX_OK;
 }
 
-/* ---- reductions of a program ----------------------------------------------------------------- */
-/* Reductions with a program compute their terms instead of reading them: the program's tiles go to
- * the reducer while they are in the cache. The planner promises that the space is reduced × kept ×
- * reduced axes, each group collapsed. */
-typedef struct tiles {
-    const fxi_reducer *op;
-    char *acc;   /* one accumulator for each result */
-    size_t size; /* of an element */
-    int64_t inner, kept;
-} tiles;
-
-static void split_space(const fx_tensor *t, uint32_t mask, int64_t *inner, int64_t *kept)
-{
-    int k = 0;
-    *inner = *kept = 1;
-    /* Axes of size 1 belong to either group. */
-    for (; k < t->ndim && (t->shape[k] == 1 || FXI_AXIS_IN(mask, k)); k++)
-        *inner *= t->shape[k];
-    for (; k < t->ndim && (t->shape[k] == 1 || !FXI_AXIS_IN(mask, k)); k++)
-        *kept *= t->shape[k];
-}
-
-/* A tile may hold several short rows, and a long row several tiles. */
-static void take_rows(void *user, const void *const *shown, int64_t at, int n)
-{
-    const tiles *t = user;
-    const char *x = shown[0];
-    for (int64_t done = 0, m; done < n; done += m, at += m) {
-        const int64_t left = t->inner - at % t->inner;
-        m = left < n - done ? left : n - done;
-        /* The outer reduced axes lead to the same results again, hence the remainder. */
-        t->op->row(x + done * (int64_t)t->size, m, 1,
-                   t->acc + at / t->inner % t->kept * (int64_t)t->op->size);
-    }
-}
-
-/* Each element of the tile is the next term of another result. */
-static void take_columns(void *user, const void *const *shown, int64_t at, int n)
-{
-    const tiles *t = user;
-    const char *x = shown[0];
-    for (int64_t done = 0, m; done < n; done += m, at += m) {
-        const int64_t first = at % t->kept, left = t->kept - first;
-        m = left < n - done ? left : n - done;
-        t->op->col(x + done * (int64_t)t->size, m, 1, 1, 0, t->acc + first * (int64_t)t->op->size);
-    }
-}
-
-/* The last instruction of the program computes the terms that are reduced. */
-fx_status fxi_cpu_reduce_prepare(fx_step *step)
-{
-    const fx_reduce_step *r = fx_step_reduce(step);
-    if (r->program.n == 0)
-        return FX_OK;
-    const fxi_program_spec spec = {.program = r->program,
-                                   .nin = step->nin,
-                                   .nout = 1,
-                                   .in = step->in,
-                                   .length = fx_tensor_length(&r->space),
-                                   .out = {(uint8_t)(step->nin + r->program.n - 1)}};
-    return fxi_program_make(&spec, &step->ready);
-}
-
-static fx_status reduce_program(const fx_step *step, const void *const *in, void *out)
-{
-    const fx_reduce_step *r = fx_step_reduce(step);
-    const int dtype = r->program.instr[r->program.n - 1].dtype;
-    tiles t = {.op = fxi_cpu_reducer(r->fold, dtype, step->out.dtype), .size = fxi_cpu_size(dtype)};
-    const int64_t results = fx_tensor_length(&step->out);
-    /* The type has no such reduction, or an instruction has no loop. */
-    if (!t.op->size || !step->ready)
-        return fxi_cpu_no_dtype(step, step->out.dtype);
-    if (results == 0)
-        return FX_OK;
-    /* All accumulators at once: if outer axes are reduced, every result gets terms until the end.
-     */
-    t.acc = fxi_aligned(64, (size_t)results * t.op->size);
-    if (!t.acc)
-        return fxi_cpu_no_memory(step);
-    split_space(&r->space, r->mask, &t.inner, &t.kept);
-    t.op->init(t.acc, results);
-    /* Without inner reduced axes, neighbouring elements are terms of different results. */
-    const bool columns = t.inner == 1 && t.kept > 1;
-    const fxi_program_args args = {.in = in,
-                                   .to = fx_tensor_length(&r->space),
-                                   .sink = columns ? take_columns : take_rows,
-                                   .user = &t};
-    /* On one thread: all tiles add to the same accumulators. */
-    fxi_program_run(step->ready, &args);
-    t.op->done(t.acc, results, out);
-    fxi_free(t.acc);
-    return FX_OK;
-}
-
 fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
     const int fold = fx_step_reduce(step)->fold;
     if (fx_step_reduce(step)->program.n > 0)
-        return reduce_program(step, in, out);
+        return fxi_cpu_reduce_program(step, in, out);
     const bool index = fold == FX_REDUCE_ARGMAX || fold == FX_REDUCE_ARGMIN;
     const bool wide = fold == FX_REDUCE_SUM && step->in[0].dtype == FX_DTYPE_F32 &&
                       step->out.dtype == FX_DTYPE_F64;

@@ -331,12 +331,16 @@ static void add_row_call(builder *m, int k)
 }
 
 /* Sums and squared deviations of the same elements, as a layer norm needs them, are read once: the
- * earlier of the two calls gives both results. Returns false if the pass has no call to join. */
+ * earlier of the two calls gives both results. Returns false if the pass has no call to join.
+ * Backwards: a call that writes the tile ends the search, because earlier calls read other
+ * elements there. */
 static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16_t to)
 {
     const fxi_reducer *sqdev = &m->simd->reduce[FX_REDUCE_SQDEV][FXI_C_F32];
-    for (int32_t k = m->p->passes[m->pass].elements; k < m->p->ncalls; k++) {
+    for (int32_t k = m->p->ncalls - 1; k >= m->p->passes[m->pass].elements; k--) {
         fxi_row_call *c = &m->p->calls[k];
+        if (c->loop && c->to == from)
+            return false;
         /* Only reductions of the same elements that have no partner yet. */
         if (c->loop || c->also || c->src[0] != from)
             continue;
@@ -360,7 +364,8 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
 }
 
 /* The accumulators are scratch even if the result is an output: they are wider than the result,
- * such as Float64 sums of Float32. */
+ * such as Float64 sums of Float32. A 16-bit result is Float32 while the block runs, as other values
+ * of rows are (add_row_call). */
 static void add_reduction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
@@ -368,15 +373,15 @@ static void add_reduction(builder *m, int k)
     const int out = location_of_output(m, m->step->nin + k);
     const int16_t from = elements_of(m, ins->src[0]);
     const fxi_reducer *reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
-    to->values = out >= 0 ? (int16_t)out : take(m, SCRATCH_ROWS);
+    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
     if (join_reduction(m, reducer, from, to->values))
         return;
     /* Each reduction has accumulators of its own, because they hold sums from tile to tile. */
     fxi_row_call *c = add_call(m, NULL, take(m, SCRATCH_SUMS), from);
     c->reducer = reducer;
     c->src[1] = to->values;
-    c->in_size = (uint8_t)fxi_cpu_size(ins->from);
-    c->size = (uint8_t)fxi_cpu_size(ins->dtype);
+    c->in_size = (uint8_t)register_size(ins->from);
+    c->size = (uint8_t)register_size(ins->dtype);
     m->accumulator = c->reducer->size > m->accumulator ? c->reducer->size : m->accumulator;
 }
 
@@ -485,6 +490,16 @@ static void add_instruction(builder *m, int k)
         add_element_call(m, k);
 }
 
+/* Rounds the 16-bit results of the reductions of the previous pass. They are complete for all rows
+ * of the block only now. Those of the last pass are rounded as they are stored (store_rows). */
+static void round_reductions(builder *m)
+{
+    const fx_program *q = &m->row->program;
+    for (int k = 0; k < q->n; k++)
+        if (q->instr[k].op == FX_OP_REDUCE && q->instr[k].pass + 1 == m->pass)
+            round_result(m, &q->instr[k], m->regs[m->step->nin + k].values);
+}
+
 /* In each pass the values of rows are computed before the elements: they need only the previous
  * pass's reductions, and the elements of this pass read them. */
 static void add_passes(builder *m)
@@ -494,6 +509,7 @@ static void add_passes(builder *m)
     for (int k = 0; k < q->n; m->pass++) {
         fxi_row_pass *pass = &p->passes[m->pass];
         pass->first = p->ncalls;
+        round_reductions(m);
         /* The planner has ordered the instructions by pass, values of rows first (lower_row.c). */
         for (; k < q->n && q->instr[k].pass == m->pass && q->instr[k].row &&
                q->instr[k].op != FX_OP_REDUCE;

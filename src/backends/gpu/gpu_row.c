@@ -162,10 +162,17 @@ static void say_pass(fxi_gpu_builder *b, rows *r, int pass)
         if (!reduces(ins) || ins->pass != pass)
             continue;
         const int fold = fold_of(r, ins), reg = s->nin + k;
+        const bool rounds = ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16;
+        fxi_gpu_set(b, "prefix", rounds ? "t" : "r");
         fxi_gpu_set(b, "value", fxi_gpu_types[ins->dtype].value);
         const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_reduced, "tree");
         fxi_gpu_say_tree(b, fold, reg);
         fxi_gpu_say_part(b, text);
+        /* As after every instruction (fxi_gpu_say_instr): fused and separate steps then give the
+         * same bits. */
+        if (rounds)
+            fxi_gpu_say(b, "const fx_f32 r%d = fx_round_%s(t%d);\n", reg,
+                        fxi_gpu_types[ins->dtype].name, reg);
     }
 }
 

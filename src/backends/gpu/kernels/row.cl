@@ -19,8 +19,8 @@ for (fx_int i = lane; i < count; i += lanes) {
 }
 
 // The result of accumulator a@reg@ at the end of a pass. Reductions of one kind use the same local
-// memory, one after the other.
+// memory, one after the other. prefix: of the name of the result, which is rounded if it has 16 bits.
 //// rows_reduced
 @tree@
-const @value@ r@reg@ = fx_done@n@(s@n@[slot]);
+const @value@ @prefix@@reg@ = fx_done@n@(s@n@[slot]);
 FX_BARRIER;
