@@ -42,6 +42,19 @@ static inline bool fxi_mul_i64(int64_t a, int64_t b, int64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);
 }
+/* a·b and a + b for sizes ≥ 0 of an array that does not exist yet. A result that is too large for
+ * any array becomes FXI_SIZE_CAP, which fxi_node_new refuses; sums of a few such sizes do not
+ * overflow. */
+#define FXI_SIZE_CAP (INT64_MAX / 16)
+static inline int64_t fxi_mul_sizes(int64_t a, int64_t b)
+{
+    int64_t product;
+    return fxi_mul_i64(a, b, &product) && product < FXI_SIZE_CAP ? product : FXI_SIZE_CAP;
+}
+static inline int64_t fxi_add_sizes(int64_t a, int64_t b)
+{
+    return a < FXI_SIZE_CAP - b ? a + b : FXI_SIZE_CAP;
+}
 
 /* Test hooks (exported, not part of the API): makes the nth allocation from now fail (−1: none). */
 FX_API void fxi_fault_set(int64_t nth);

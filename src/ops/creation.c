@@ -14,17 +14,11 @@ fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64
     if (ndims < 0 || ndims > FX_MAX_DIMS)
         return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; the maximum is %d", ndims,
                        FX_MAX_DIMS);
-    int64_t n = (int64_t)fx_dtype_size(dtype);
-    for (int i = 0; i < ndims; i++) {
+    for (int i = 0; i < ndims; i++)
         if (sizes[i] < 0)
             return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative",
                            (long long)sizes[i], i);
-        /* The products are checked for empty arrays too, because strides are products of the sizes
-         * before them. */
-        if (!fxi_mul_i64(n, sizes[i] ? sizes[i] : 1, &n) || n > INT64_MAX / 16)
-            return fx_fail(FX_STATUS_ARGUMENT, op, "the product of the sizes overflows");
-    }
-    return FX_OK;
+    return fxi_sizes_fit(dtype, ndims, sizes) ? FX_OK : fxi_fail_sizes(op, dtype, ndims, sizes);
 }
 
 fx_array *fxi_leaf_over(const char *op, fx_dtype dtype, int ndims, const int64_t *sizes,

@@ -22,15 +22,14 @@ static fx_array *finish(fx_op op, const char *name, fxi_operand *o, int first, i
         s = fxi_common_shape(name, o, n, &ndim, mixed);
     if (s == FX_OK)
         s = fxi_common_device(name, o, n, &device);
-    for (int i = 0; i < n && s == FX_OK; i++) {
+    bool ok = s == FX_OK;
+    for (int i = 0; i < n && ok; i++) {
         const fx_dtype want = i < first ? FX_DTYPE_BOOL : type;
-        if (!fxi_operand_convert(&o[i], want) ||
-            !(alike || fxi_operand_stretch(&o[i], ndim, shape)))
-            s = FX_STATUS_MEMORY;
+        ok = fxi_operand_convert(&o[i], want) && (alike || fxi_operand_stretch(&o[i], ndim, shape));
         in[i] = o[i].node;
     }
     fxi_node *node =
-        s == FX_OK ? fxi_node_new(fxi_here(), op, result, ndim, shape, device, NULL, n, in) : NULL;
+        ok ? fxi_node_new(fxi_here(), op, result, ndim, shape, device, NULL, n, in) : NULL;
     fxi_operands_release(o, n);
     return s == FX_OK ? fxi_array_take(node) : fx_error_array(s);
 }

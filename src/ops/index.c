@@ -95,9 +95,6 @@ fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, in
     shape[d++] = n;
     for (int i = axis + k->ndim; i < x->ndim; i++)
         shape[d++] = x->shape[i];
-    s = fxi_check_sizes("scatter", (fx_dtype)x->dtype, d, shape);
-    if (s != FX_OK)
-        return fx_error_array(s);
     const fx_attr a = {.scatter = {kind, axis}};
     return index_node(FX_OP_SCATTER, src, idx, d, shape, &a);
 }

@@ -74,8 +74,7 @@ fx_array *fx_flatten(fx_array *x)
         return fxi_pass_error("flatten", x);
     int64_t inner = 1;
     for (int i = 0; i + 1 < fx_ndims(x); i++)
-        fxi_mul_i64(inner, fx_size(x, i),
-                    &inner); /* overflows in empty arrays only; reshape refuses it */
+        inner *= fx_size(x, i);
     return fx_reshape(x, inner, fx_size(x, fx_ndims(x) - 1));
 }
 
@@ -230,20 +229,19 @@ fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before, int64_t after)
  * outer × axis × inner, so four axes are enough for every x. */
 static fx_array *tile(const char *op, fx_array *x, int axis, int64_t count, bool each)
 {
-    int64_t sizes[FX_MAX_DIMS], inner = 1, outer = 1, all;
+    int64_t sizes[FX_MAX_DIMS], inner = 1, outer = 1;
     const int64_t n = fx_size(x, axis);
     const int rank = fx_ndims(x);
     if (count < 0)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op, "a count of %lld", (long long)count));
-    if (!fxi_mul_i64(fx_length(x), count, &all) || !fxi_mul_i64(n, count, &all) ||
-        all > INT64_MAX / 16)
-        return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, op, "%lld copies overflow", (long long)count));
     copy_sizes(x, sizes);
     for (int i = 0; i < rank; i++)
         if (i != axis)
-            fxi_mul_i64(i < axis ? inner : outer, sizes[i], i < axis ? &inner : &outer);
-    sizes[axis] = n * count;
+            *(i < axis ? &inner : &outer) *= sizes[i];
+    sizes[axis] = fxi_mul_sizes(n, count);
+    const fx_status s = fxi_check_sizes(op, fx_eltype(x), rank, sizes);
+    if (s != FX_OK)
+        return fx_error_array(s);
     x = each ? fx_reshape(x, inner, 1, n, outer) : fx_reshape(x, inner, n, 1, outer);
     x = each ? fx_expand(x, inner, count, n, outer) : fx_expand(x, inner, n, count, outer);
     return fxi_reshape(x, rank, sizes);

@@ -102,8 +102,9 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot,
 void fxi_promise_drop(fxi_context *c, int i);
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
-/* A new node with one reference; retains its inputs. NULL if the allocation fails (recorded).
- * `shape` has ndim sizes. */
+/* A new node with one reference; retains its inputs. NULL if the allocation fails or if the product
+ * of the ndim sizes overflows (recorded). The sizes are at least 0 and may be capped
+ * (fxi_mul_sizes), so recording functions need no check of their own. */
 fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in);
 static inline void fxi_node_retain(fxi_node *n)

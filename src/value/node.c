@@ -214,6 +214,13 @@ static void node_free(fxi_node *n)
     fxi_free(n);
 }
 
+fx_status fxi_fail_sizes(const char *op, fx_dtype dtype, int ndim, const int64_t *sizes)
+{
+    char t[FXI_SHAPE_TEXT];
+    return fx_fail(FX_STATUS_ARGUMENT, op, "the product of the sizes overflows: %s of %s",
+                   fxi_shape_text(ndim, sizes, t), fx_dtype_name(dtype));
+}
+
 fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in)
 {
@@ -224,6 +231,10 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
                 "%s has no Float64: convert with fx_f32 or fx_cast, or move with fx_gpu, which "
                 "makes it Float32",
                 device->name);
+        return NULL;
+    }
+    if (__builtin_expect(!fxi_sizes_fit(dtype, ndim, shape), 0)) {
+        fxi_fail_sizes(fxi_ops[op].name, dtype, ndim, shape);
         return NULL;
     }
     fxi_node *n = fxi_malloc(sizeof *n);

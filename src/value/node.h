@@ -96,6 +96,20 @@ static inline bool fxi_is_float(int dtype)
            dtype == FX_DTYPE_BF16;
 }
 
+/* Is an array of these sizes (≥ 0) less than 2^59 bytes, so that sums and differences of its
+ * offsets do not overflow? An axis of size 0 counts as 1, because strides are products of sizes
+ * too. */
+static inline bool fxi_sizes_fit(fx_dtype dtype, int ndim, const int64_t *sizes)
+{
+    int64_t bytes = (int64_t)fx_dtype_size(dtype);
+    bool fit = true;
+    for (int i = 0; i < ndim; i++)
+        fit &= !__builtin_mul_overflow(bytes, sizes[i] + !sizes[i], &bytes);
+    return fit & (bytes <= INT64_MAX / 16);
+}
+/* Reports sizes that do not fit. */
+fx_status fxi_fail_sizes(const char *op, fx_dtype dtype, int ndim, const int64_t *sizes);
+
 /* Writes the shape as "3×4" or "scalar", for messages. Returns buf. */
 enum { FXI_SHAPE_TEXT = 96 };
 const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TEXT]);

@@ -184,6 +184,7 @@ int cf_perf(const cf_options *o);
 int cf_support(const cf_options *o);
 void cf_random_graphs(const cf_options *o, cf_tally *t);
 void cf_mixed_graphs(const cf_options *o, cf_tally *t);
+void cf_huge_sizes(const cf_options *o, cf_tally *t);
 
 /* One declaration of a backend; `pattern` is a part of a case's full name. */
 typedef struct cf_declaration {

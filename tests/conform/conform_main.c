@@ -36,6 +36,7 @@ static const mode modes[] = {
     {"types", ".types", cf_run_types, NULL, false, 3000, 3000},
     {"random", "", NULL, cf_random_graphs, false, 300, 2500},
     {"mixed", "", NULL, cf_mixed_graphs, false, 300, 1000},
+    {"huge", "", NULL, cf_huge_sizes, true, 1900, 1900},
     {"threads", ".threads", cf_run_threads, NULL, true, 5000, 35000},
 };
 
