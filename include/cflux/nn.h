@@ -74,8 +74,9 @@ FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layer
 /* ---- BatchNorm ------------------------------------------------------------------------------- */
 /* y = act(γ·(x − μ)/√(σ² + ε) + β) per channel; channels are the axis before the last. In training,
  * μ and σ² are the mean and the variance Σ(x − μ)²/n of the batch, with n values per channel.
- * fx_update, or the end of the training step, updates the running statistics with momentum m: mean
- * ← (1−m)·mean + m·μ, var ← (1−m)·var + m·σ²·n/(n−1). In inference μ and σ² are the running
+ * fx_update, or the end of the training step (of the scope outside of one, with .active), updates
+ * the running statistics with momentum m: mean ← (1−m)·mean + m·μ, var ← (1−m)·var + m·σ²·n/(n−1).
+ * In inference μ and σ² are the running
  * statistics. n = 1 in training is FX_STATUS_ARGUMENT. Flux.BatchNorm; Ioffe, Szegedy, 2015. */
 typedef struct fx_batchnorm_layer {
     fx_object base;
@@ -180,7 +181,7 @@ FX_API fx_status fx_automode(void *model);
     F(double, smoothing, 0)          /* label smoothing α in [0, 1), cross-entropies only */       \
     F(double, gamma, 2)              /* γ of fx_focal_loss and fx_binary_focal_loss */             \
     F(double, smooth, 1)             /* s of fx_dice_coeff_loss */                                 \
-    F(double, beta, 0.7)             /* β of fx_tversky_loss */                                    \
+    F(double, beta, 0.7)             /* β of fx_tversky_loss, in [0, 1] */                         \
     F(double, margin, 1)             /* m ≥ 0 of fx_siamese_contrastive_loss */                    \
     F(fx_array *, weights, FXI_NULL) /* one factor for each class: multiplies the terms of that    \
                                         class in crossentropy, logitcrossentropy and focal_loss;   \

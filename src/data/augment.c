@@ -233,6 +233,8 @@ fx_array *fx_imrotate(fx_array *x, double theta, bool nearest)
         status = fx_fail(FX_STATUS_ARGUMENT, "imrotate", "the angle is %g", theta);
     if (status != FX_OK)
         return fx_error_array(status);
+    if (fx_length(x) == 0) /* fx_grid_sample takes no images without elements */
+        return fx_cast(x, is_whole(x) ? FX_DTYPE_F32 : fx_eltype(x));
     const int64_t w = fx_size(x, 0), h = fx_size(x, 1);
     double *v = fxi_calloc((size_t)(w * h) + 1, 2 * sizeof *v);
     if (!v)

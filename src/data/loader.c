@@ -193,6 +193,9 @@ static fx_status check_args(const fx_dataloader_args *a, fxi_obs_info *out)
             FX_STATUS_ARGUMENT, OP,
             "batchsize is %lld, expected a positive number, or -1 for single observations",
             (long long)a->batchsize);
+    if (a->batchsize < 0 && (a->collate != FX_COLLATE_OBS || a->collate_with))
+        return fx_fail(FX_STATUS_ARGUMENT, OP,
+                       "collate makes batches, but batchsize = -1 gives single observations");
     if (a->workers < FX_WORKERS_AUTO || a->workers > MAX_WORKERS)
         return fx_fail(FX_STATUS_ARGUMENT, OP,
                        "workers is %d, expected 0 to %d, or FX_WORKERS_AUTO", a->workers,
@@ -415,13 +418,14 @@ static void only_array(void *x, void *io_good)
     *(bool *)io_good = *(bool *)io_good && fx_is_array(x);
 }
 
-static bool only_arrays(void *items)
+static bool only_arrays(const fx_loader *l, void *items)
 {
     bool good = true;
     fxi_obs_each(items, only_array, &good);
     if (!good)
-        fx_fail(FX_STATUS_ARGUMENT, "cu_iterator",
-                "a batch must be an array, a tuple or a named tuple of arrays");
+        fx_fail(FX_STATUS_ARGUMENT, l->buffer ? OP : "cu_iterator",
+                "%sa batch must be an array, a tuple or a named tuple of arrays",
+                l->buffer ? "with .buffer " : "");
     return good;
 }
 
@@ -524,7 +528,7 @@ static void *complete(const running *r, int64_t k, void *items)
         items = apply_functions(r, k, items);
     if (items && l->device)
         items = settle(fx_fmap_with(l->each ? l->each : to_device, l->device, items));
-    return items && (!l->eager || only_arrays(items)) ? items : NULL;
+    return items && (!l->eager || only_arrays(l, items)) ? items : NULL;
 }
 
 /* Makes the pass's batch number i, or the part of the work that a worker may do; retained. */

@@ -234,22 +234,36 @@ void fxi_obs_each(void *data, fxi_leaf_visit_fn visit, void *user)
 
 /* ---- joins ----------------------------------------------------------------------------------- */
 
-static void *join_level(int n, void *const *data, bool along_final, int depth);
+/* A join that was made. Tuples can share parts, so that a tree of few tuples has very many paths.
+ */
+typedef struct joined {
+    struct joined *next, *older; /* of the joins that begin with the same object; of all */
+    void *result;
+    void *data[];
+} joined;
+typedef struct joining {
+    fxi_identity_map made; /* first object → its newest join */
+    joined *newest;
+    int n;
+    bool along_final;
+} joining;
 
-static void *join_tuples(int n, void *const *data, bool along_final, int depth)
+static void *join_level(joining *j, void *const *data, int depth);
+
+static void *join_tuples(joining *j, void *const *data, int depth)
 {
     const int count = (int)fx_count(data[0]);
     void **items = fxi_calloc((size_t)count + 1, sizeof *items),
-         **same = fxi_calloc((size_t)n, sizeof *same);
+         **same = fxi_calloc((size_t)j->n, sizeof *same);
     const char **names = fxi_calloc((size_t)count + 1, sizeof *names);
     void *result = items && same && names ? NULL : fxi_obs_memory("batch");
     bool named = false;
     for (int i = 0; i < count && !result; i++) {
-        for (int k = 0; k < n; k++)
+        for (int k = 0; k < j->n; k++)
             same[k] = fx_child(data[k], i);
         names[i] = fx_child_name(data[0], i);
         named = named || *names[i];
-        items[i] = join_level(n, same, along_final, depth + 1);
+        items[i] = join_level(j, same, depth + 1);
         result = fx_is_error(items[i]) ? items[i] : NULL;
     }
     if (!result)
@@ -269,9 +283,9 @@ static bool alike(const void *a, const void *b)
     return same;
 }
 
-static void *join_level(int n, void *const *data, bool along_final, int depth)
+static void *join_new(joining *j, void *const *data, int depth)
 {
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < j->n; k++) {
         if (data[k] && fx_is_error(data[k]) && fx_is_array(data[k]))
             return data[k];
         if (!alike(data[0], data[k]) || depth > DEEPEST ||
@@ -282,15 +296,46 @@ static void *join_level(int n, void *const *data, bool along_final, int depth)
                                           k));
     }
     if (is_tuple(data[0]))
-        return join_tuples(n, data, along_final, depth);
-    const int axis = fx_ndims(data[0]) - along_final;
-    return along_final ? fxi_concat(axis, n, (fx_array *const *)data)
-                       : fxi_stack(axis, n, (fx_array *const *)data);
+        return join_tuples(j, data, depth);
+    const int axis = fx_ndims(data[0]) - j->along_final;
+    return j->along_final ? fxi_concat(axis, j->n, (fx_array *const *)data)
+                          : fxi_stack(axis, j->n, (fx_array *const *)data);
+}
+
+static void *join_level(joining *j, void *const *data, int depth)
+{
+    const size_t bytes = (size_t)j->n * sizeof *data;
+    void *found = NULL;
+    if (data[0])
+        fxi_identity_get(&j->made, data[0], &found);
+    for (joined *old = found; old; old = old->next)
+        if (memcmp(old->data, data, bytes) == 0)
+            return old->result;
+    void *result = join_new(j, data, depth);
+    if (fx_is_error(result))
+        return result;
+    joined *own = fxi_malloc(sizeof *own + bytes);
+    if (!own || !fxi_identity_put(&j->made, data[0], own)) {
+        fxi_free(own);
+        return fxi_obs_memory("batch");
+    }
+    *own = (joined){.next = found, .older = j->newest, .result = result};
+    memcpy(own->data, data, bytes);
+    j->newest = own;
+    return result;
 }
 
 void *fxi_obs_joined(int n, void *const *data, bool along_final)
 {
-    return join_level(n, data, along_final, 0);
+    joining j = {.n = n, .along_final = along_final};
+    void *result = join_level(&j, data, 0);
+    fxi_identity_free(&j.made);
+    while (j.newest) {
+        joined *old = j.newest;
+        j.newest = old->older;
+        fxi_free(old);
+    }
+    return result;
 }
 
 /* ---- selections ------------------------------------------------------------------------------ */

@@ -283,6 +283,12 @@ void *fx_groupobs(fx_obs_key_fn key, void *user, void *data)
 
 enum { PARTS = 9 };
 
+static fx_status too_few(int64_t n)
+{
+    return fx_fail(FX_STATUS_ARGUMENT, "splitobs", ".at needs more than %lld observations",
+                   (long long)n);
+}
+
 /* The sizes of the parts of n observations; the last one is the rest. */
 static fx_status part_sizes(const fx_fractions *at, int64_t n, int64_t out[PARTS])
 {
@@ -298,8 +304,7 @@ static fx_status part_sizes(const fx_fractions *at, int64_t n, int64_t out[PARTS
                            "number %lld of .at is %g, expected a fraction of 1 or a count",
                            (long long)i, f);
         if (f >= 1 && (int64_t)size > left)
-            return fx_fail(FX_STATUS_ARGUMENT, "splitobs", ".at needs more than %lld observations",
-                           (long long)n);
+            return too_few(n);
         out[i] = (int64_t)size < left ? (int64_t)size : left;
         left -= out[i];
     }
@@ -317,48 +322,126 @@ static fx_status check_fractions(const fx_fractions *at)
                                      "the fractions in .at add up to %g, expected at most 1", sum);
 }
 
-/* Distributes n indices to the parts. */
-static fx_status deal(const fx_fractions *at, int64_t n, const int64_t *order, indices out[PARTS])
+/* Distributes n indices to parts of these sizes. */
+static void deal(int64_t nparts, const int64_t sizes[PARTS], const int64_t *order,
+                 indices out[PARTS])
 {
-    int64_t sizes[PARTS];
-    const fx_status status = part_sizes(at, n, sizes);
-    for (int64_t i = 0; i <= at->n && status == FX_OK; i++) {
+    for (int64_t i = 0; i < nparts; i++) {
         append(&out[i], sizes[i], order);
         order += sizes[i];
     }
+}
+
+/* Divides a count among the labels in proportion to their sizes. Each label gets the whole number
+ * below its share; those whose shares lose most by that get one observation more. `left` are the
+ * observations that earlier parts left over: at least `count`. keys: scratch, one for each label.
+ */
+static void share(int64_t count, int64_t n, const groups *g, keyed *keys, int64_t *left,
+                  int64_t (*sizes)[PARTS], int64_t part)
+{
+    int64_t rest = count;
+    for (int64_t k = 0; k < g->count; k++) {
+        const double due = (double)count * (double)group_size(g, k) / (double)n;
+        const int64_t whole = (int64_t)floor(due);
+        sizes[k][part] = whole < left[k] ? whole : left[k];
+        left[k] -= sizes[k][part];
+        rest -= sizes[k][part];
+        keys[k] = (keyed){(int64_t)((floor(due) - due) * 0x1p52), k};
+    }
+    qsort(keys, (size_t)g->count, sizeof *keys, by_key);
+    for (int64_t i = 0; rest > 0; i = (i + 1) % g->count)
+        if (left[keys[i].index] > 0) {
+            sizes[keys[i].index][part]++;
+            left[keys[i].index]--;
+            rest--;
+        }
+}
+
+/* The sizes of the parts of each label. A fraction is one of the label's observations, a count one
+ * of all n observations. */
+static fx_status label_sizes(const fx_fractions *at, int64_t n, const groups *g, keyed *keys,
+                             int64_t *left, int64_t (*sizes)[PARTS])
+{
+    int64_t total[PARTS], all = n; /* left over by the parts before */
+    const fx_status status = part_sizes(at, n, total);
+    for (int64_t k = 0; k < g->count; k++)
+        left[k] = group_size(g, k);
+    for (int64_t i = 0; i < at->n && status == FX_OK; i++) {
+        if (at->v[i] >= 1 && total[i] > all)
+            return too_few(n);
+        if (at->v[i] >= 1)
+            share(total[i], n, g, keys, left, sizes, i);
+        else
+            for (int64_t k = 0; k < g->count; k++) {
+                const int64_t size = (int64_t)nearbyint(at->v[i] * (double)group_size(g, k));
+                sizes[k][i] = size < left[k] ? size : left[k];
+                left[k] -= sizes[k][i];
+            }
+        for (int64_t k = 0; k < g->count; k++)
+            all -= sizes[k][i];
+    }
+    for (int64_t k = 0; k < g->count; k++)
+        sizes[k][at->n] = left[k];
     return status;
 }
 
-/* Distributes the observations of each label separately, in the order of `order`. */
+/* Distributes the observations of each label separately, in the order of `order`. keys: one for
+ * each observation. */
+static fx_status deal_groups(const fx_fractions *at, int64_t n, const int64_t *order,
+                             const groups *g, indices out[PARTS], keyed *keys)
+{
+    int64_t *rank = fxi_calloc((size_t)n + 1, sizeof *rank),
+            *left = fxi_calloc((size_t)g->count + 1, sizeof *left),
+            (*sizes)[PARTS] = fxi_calloc((size_t)g->count + 1, sizeof *sizes);
+    fx_status status = rank && left && sizes
+                           ? label_sizes(at, n, g, keys, left, sizes)
+                           : fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
+    for (int64_t i = 0; i < n && status == FX_OK; i++)
+        rank[order[i]] = i;
+    for (int64_t k = 0; k < g->count && status == FX_OK; k++) {
+        const int64_t size = group_size(g, k);
+        int64_t *own = g->order + g->start[k];
+        for (int64_t i = 0; i < size; i++)
+            keys[i] = (keyed){rank[own[i]], own[i]};
+        qsort(keys, (size_t)size, sizeof *keys, by_key);
+        for (int64_t i = 0; i < size; i++)
+            own[i] = keys[i].index;
+        deal(at->n + 1, sizes[k], own, out);
+    }
+    fxi_free(rank);
+    fxi_free(left);
+    fxi_free(sizes);
+    return status;
+}
+
 static fx_status deal_labels(const fx_splitobs_args *a, int64_t n, const int64_t *order,
                              indices out[PARTS])
 {
     groups g;
-    int64_t *rank = NULL;
-    if (a->stratified && fx_length(a->stratified) != n)
+    if (fx_length(a->stratified) != n)
         return fx_fail(FX_STATUS_SHAPE, "splitobs", "%lld labels for %lld observations",
                        (long long)fx_length(a->stratified), (long long)n);
     fx_status status = group_labels("splitobs", a->stratified, &g);
-    if (status == FX_OK && !(rank = fxi_calloc((size_t)n + 1, sizeof *rank)))
-        status = fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
-    for (int64_t i = 0; i < n && rank; i++)
-        rank[order[i]] = i;
-    for (int64_t k = 0; k < g.count && status == FX_OK; k++) {
-        const int64_t size = group_size(&g, k);
-        keyed *keys = fxi_calloc((size_t)size + 1, sizeof *keys);
-        int64_t *own = g.order + g.start[k];
-        for (int64_t i = 0; keys && i < size; i++)
-            keys[i] = (keyed){rank[own[i]], own[i]};
-        if (keys)
-            qsort(keys, (size_t)size, sizeof *keys, by_key);
-        for (int64_t i = 0; keys && i < size; i++)
-            own[i] = keys[i].index;
-        status = keys ? deal(&a->at, size, own, out)
-                      : fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
-        fxi_free(keys);
-    }
-    fxi_free(rank);
+    if (status != FX_OK)
+        return status;
+    keyed *keys = fxi_calloc((size_t)n + 1, sizeof *keys);
+    status = keys ? deal_groups(&a->at, n, order, &g, out, keys)
+                  : fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
+    fxi_free(keys);
     free_groups(&g);
+    return status;
+}
+
+/* Distributes n indices in the order of `order`. */
+static fx_status deal_all(const fx_splitobs_args *a, int64_t n, const int64_t *order,
+                          indices out[PARTS])
+{
+    int64_t sizes[PARTS];
+    if (a->stratified)
+        return deal_labels(a, n, order, out);
+    const fx_status status = part_sizes(&a->at, n, sizes);
+    if (status == FX_OK)
+        deal(a->at.n + 1, sizes, order, out);
     return status;
 }
 
@@ -389,7 +472,7 @@ void *fxi_splitobs(const fx_splitobs_args *given)
     if (all.failed || (n > 0 && !all.v))
         status = fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
     else
-        status = a.stratified ? deal_labels(&a, n, all.v, parts) : deal(&a.at, n, all.v, parts);
+        status = deal_all(&a, n, all.v, parts);
     fxi_free(all.v);
     if (status == FX_OK)
         return take_parts(a.data, a.at.n + 1, parts);

@@ -54,7 +54,7 @@ static bool take_number(fxi_reader *r, double *out)
 static bool take_steps(fxi_reader *r, int64_t *out)
 {
     fxi_number n;
-    if (!fxi_reader_number(r, &n) || n.value != (double)(int64_t)n.value) {
+    if (!fxi_reader_number(r, &n) || !(fabs(n.value) < 0x1p53) || n.value != trunc(n.value)) {
         unexpected(r, "a number of steps");
         return false;
     }

@@ -70,6 +70,8 @@ static fx_status check(const char *name, const fx_loss_args *a)
     if (!(a->smoothing >= 0 && a->smoothing < 1))
         return fx_fail(FX_STATUS_ARGUMENT, name, "smoothing must be in [0, 1), got %g",
                        a->smoothing);
+    if (!(a->beta >= 0 && a->beta <= 1))
+        return fx_fail(FX_STATUS_ARGUMENT, name, "beta must be in [0, 1], got %g", a->beta);
     if (!(a->margin >= 0))
         return fx_fail(FX_STATUS_ARGUMENT, name, "the margin cannot be negative, got %g",
                        a->margin);

@@ -65,15 +65,17 @@ static fx_status run_cell(void *self, const fx_cell_layer *cell, sequence *s, vo
         fxi_cell_step(cell, fx_reshape(now, fx_size(p, 0), s->batch), &states);
         s->outputs[t] = states.h;
     }
-    *state = fxi_cell_state_object(cell, &states, !s->batched);
+    *state = fxi_cell_state_object(cell, &states, !s->batched && fx_size(states.h, 1) == 1);
     return FX_OK;
 }
 
-/* The outputs as out×len or out×len×batch. */
+/* The outputs as out×len, or out×len×batch if the input or the state has a batch. */
 static fx_array *joined(const sequence *s)
 {
     fx_array *y = fxi_stack(1, (int)s->steps, s->outputs);
-    return s->batched || fx_is_error(y) ? y : fx_reshape(y, fx_size(y, 0), s->steps);
+    return s->batched || fx_is_error(y) || fx_size(y, 2) != 1
+               ? y
+               : fx_reshape(y, fx_size(y, 0), s->steps);
 }
 
 /* ---- other cells ----------------------------------------------------------------------------- */

@@ -374,9 +374,9 @@ fx_array *fx_melscale_filterbanks(int64_t n_freqs, int64_t n_mels, int64_t sampl
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
                                       "expects n_freqs ≥ 2 and n_mels ≥ 1, got %lld and %lld",
                                       (long long)n_freqs, (long long)n_mels));
-    if (!(fmin >= 0 && fmin < high))
-        return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, op, "expects 0 ≤ fmin < fmax, got %g and %g", fmin, high));
+    if (!(fmin >= 0 && fmin < high && isfinite(high)))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
+                                      "expects 0 ≤ fmin < fmax < Inf, got %g and %g", fmin, high));
     float *v = fxi_calloc((size_t)n_freqs * (size_t)n_mels, sizeof *v);
     if (!v)
         return fx_error_array(fx_fail(FX_STATUS_MEMORY, op, "out of memory"));

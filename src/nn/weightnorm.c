@@ -140,7 +140,10 @@ static bool weightnorm_build(const fx_type *type, const void *options, void *sel
     l->which = field->name;
     if (!axes_fit(type, &l->dims, v))
         return false;
-    if (fx_is_evaluated(v) && fx_item(fx_all(fx_eq(v, 0))) == 1)
+    double all_zero; /* read also from pending weights: their norm would be 0 */
+    if (fx_item_get(fx_all(fx_eq(v, 0)), &all_zero) != FX_OK)
+        return false;
+    if (all_zero == 1)
         return fxi_layer_fail(type, "the array %s of %s is all zero", l->which, got);
     fx_array *length = fx_add(fx_sqrt(squares(v, &l->dims)), epsilon_of(v));
     l->g = fx_stop_gradient(fx_cast(length, fx_eltype(v))); /* a parameter, not a function of v */

@@ -3,22 +3,31 @@
 #include <cflux/optim.h>
 
 #include "error.h"
+#include "rules.h"
+
+typedef struct squares {
+    fx_array *largest; /* magnitude of an element; also the first error */
+    fx_array *scale;   /* NULL: the visit looks for the largest magnitude */
+    fx_array *sum;     /* of the squares of the elements divided by the scale */
+} squares;
 
 /* The sum of squares of 16-bit numbers needs the range of Float32. */
 static void add_squares(fx_array *x, const char *path, bool trainable, void *user)
 {
-    fx_array **sum = user;
+    squares *s = user;
     const fx_dtype type = fx_eltype(x);
     (void)path, (void)trainable;
-    if (fx_is_error(x)) {
-        *sum = x;
-        return;
-    }
-    if (fx_is_error(*sum) || !(type == FX_DTYPE_F64 || type == FX_DTYPE_F32 ||
-                               type == FX_DTYPE_F16 || type == FX_DTYPE_BF16))
+    if (fx_is_error(x))
+        s->largest = x;
+    const bool real = type == FX_DTYPE_F64 || type == FX_DTYPE_F32 || type == FX_DTYPE_F16 ||
+                      type == FX_DTYPE_BF16;
+    if (fx_is_error(s->largest) || !real || fx_length(x) == 0)
         return;
     x = type == FX_DTYPE_F64 ? x : fx_cast(x, FX_DTYPE_F32);
-    *sum = fx_add(*sum, fx_sum(fx_square(x)));
+    if (s->scale)
+        s->sum = fx_add(s->sum, fx_sum(fx_square(fx_div(x, s->scale))));
+    else
+        s->largest = fx_max(s->largest, fx_maximum(fx_abs(x)));
 }
 
 fx_array *fx_global_norm(void *gradient)
@@ -29,11 +38,13 @@ fx_array *fx_global_norm(void *gradient)
             gradient && fx_error_status() != FX_OK
                 ? fx_error_status()
                 : fx_fail(FX_STATUS_ARGUMENT, "global_norm", "the gradient is NULL or an error")));
-    fx_array *sum = fx_scalar(0);
+    squares s = {.largest = fx_scalar(0), .sum = fx_scalar(0)};
     const fx_error earlier = fxi_error_begin();
-    fx_visit(gradient, add_squares, &sum);
+    fx_visit(gradient, add_squares, &s);
+    s.scale = fxi_norm_scale(s.largest);
+    fx_visit(gradient, add_squares, &s);
     const fx_status status = fxi_error_end(&earlier);
-    return fx_keep(status == FX_OK ? fx_sqrt(sum) : fx_error_array(status));
+    return fx_keep(status == FX_OK ? fx_mul(s.scale, fx_sqrt(s.sum)) : fx_error_array(status));
 }
 
 static fx_array *scaled(fx_array *x, void *factor)

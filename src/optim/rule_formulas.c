@@ -360,18 +360,32 @@ static void must_be_finite(fxi_step *s, const fx_rule *rule, fx_array *norm)
     all->all[all->n++] = (fxi_checked){norm, rule, s->x};
 }
 
-/* (Σ|x|ᵖ)^(1/p) as a 0-d array. A norm of 16-bit numbers is computed in Float32, whose range it
- * needs. */
+/* Squares of larger or smaller numbers, and their sums, leave the range of Float32. Other numbers
+ * are divided by 1, which changes no bit: the norm is then that of Optimisers.jl. */
+fx_array *fxi_norm_scale(fx_array *largest)
+{
+    fx_array *huge = fx_and(fx_gt(largest, 0x1p40), fx_isfinite(largest)),
+             *tiny = fx_and(fx_lt(largest, 0x1p-40), fx_gt(largest, 0));
+    return fx_where(fx_or(huge, tiny), largest, 1);
+}
+
+/* (Σ|x|ᵖ)^(1/p) as a 0-d array, Julia's norm(x, p): p = 0 counts the elements that are not 0. A
+ * norm of 16-bit numbers is computed in Float32, whose range it needs. */
 static fx_array *norm_of(fx_array *x, double p)
 {
     const bool narrow = fx_eltype(x) == FX_DTYPE_F16 || fx_eltype(x) == FX_DTYPE_BF16;
     x = narrow ? fx_cast(x, FX_DTYPE_F32) : x;
-    if (p == 2)
-        return fx_norm(x);
     fx_array *size = fx_abs(x);
+    if (p == 0)
+        return fx_sum(fx_cast(fx_ne(x, 0), fx_eltype(x)));
     if (p == 1)
         return fx_sum(size);
-    return isinf(p) ? fx_maximum(size) : fx_pow(fx_sum(fx_pow(size, p)), 1 / p);
+    fx_array *largest = fx_maximum(size);
+    if (isinf(p))
+        return p > 0 ? largest : fx_minimum(size);
+    fx_array *scale = fxi_norm_scale(largest);
+    size = fx_div(size, scale);
+    return fx_mul(scale, p == 2 ? fx_norm(size) : fx_pow(fx_sum(fx_pow(size, p)), 1 / p));
 }
 
 fx_array *fxi_apply_clip_norm(fxi_step *s)

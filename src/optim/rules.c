@@ -153,15 +153,20 @@ static double get_field(const fx_rule *r, const fx_field *f)
                                          : *(const double *)at;
 }
 
-static void set_field(fx_rule *r, const fx_field *f, double value)
+/* False (not recorded) if the field cannot hold the value: half an integer, a third of a flag. */
+static bool set_field(fx_rule *r, const fx_field *f, double value)
 {
     void *at = (char *)r + f->offset;
+    const bool fits = f->kind == FX_FIELD_FLAG      ? value == 0 || value == 1
+                      : f->kind == FX_FIELD_INTEGER ? fabs(value) < 0x1p53 && value == trunc(value)
+                                                    : true;
     if (f->kind == FX_FIELD_FLAG)
-        *(bool *)at = value != 0;
+        *(bool *)at = fits && value != 0;
     else if (f->kind == FX_FIELD_INTEGER)
-        *(int64_t *)at = value >= 1 && value < 9e15 ? (int64_t)value : 0;
+        *(int64_t *)at = fits ? (int64_t)value : 0;
     else
         *(double *)at = value;
+    return fits;
 }
 
 static const fx_field *field_named(const fx_type *type, const char *name)
@@ -363,6 +368,8 @@ static fx_rule *make(const row *w, const fx_rule *init)
         return refused(w, "the number of gradients must be at least 1: n", (double)init->n);
     if (w == &rows[MIXED] && !(init->scale > 0 && isfinite(init->scale)))
         return refused(w, "the factor of the loss must be positive: scale", init->scale);
+    if (w == &rows[CLIP_NORM] && isnan(init->p))
+        return refused(w, "the norm needs a number: p", init->p);
     return fxi_new(&w->type, init);
 }
 
@@ -458,14 +465,16 @@ const char *fxi_rule_lacks(const fx_rule *r, const fx_adjust_args *given)
     return NULL;
 }
 
-/* Changes the fields that the rule has, and the rules inside of it. */
-static fx_rule *changed(const fx_rule *r,
-                        void (*change)(fx_rule *r, const fx_type *type, void *user), void *user)
+/* Changes the fields that the rule has, and the rules inside of it. `change` returns false
+ * (recorded) if a field cannot hold its value. */
+typedef bool (*change_fn)(fx_rule *r, const fx_type *type, void *user);
+static fx_rule *changed(const fx_rule *r, change_fn change, void *user)
 {
     const row *w = row_of(r);
     fx_rule init = *r;
     void *parts[MOST_RULES];
-    change(&init, &w->type, user);
+    if (!change(&init, &w->type, user))
+        return fx_error_object(&w->type);
     for (int64_t i = 0; i < r->rules.n; i++) {
         parts[i] = changed(r->rules.items[i], change, user);
         if (fx_is_error(parts[i]))
@@ -476,15 +485,21 @@ static fx_rule *changed(const fx_rule *r,
     return make(w, &init);
 }
 
-static void take_given(fx_rule *r, const fx_type *type, void *user)
+static bool take_given(fx_rule *r, const fx_type *type, void *user)
 {
     const fx_adjust_args *given = user;
     const given_number all[] = {FXI_ADJUST_ARGS(GIVEN)};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char number[FXI_NUMBER_TEXT];
         const fx_field *f = field_named(type, all[i].name);
-        if (f && !isnan(all[i].value))
-            set_field(r, f, all[i].value);
+        if (!f || isnan(all[i].value) || set_field(r, f, all[i].value))
+            continue;
+        fx_fail(FX_STATUS_ARGUMENT, type->name, "%s must be %s, got %s", f->name,
+                f->kind == FX_FIELD_FLAG ? "0 or 1" : "a whole number",
+                fxi_float64_text(all[i].value, number));
+        return false;
     }
+    return true;
 }
 
 fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given)
@@ -504,8 +519,8 @@ fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool cent
     }
     fx_rule defaults = w->defaults;
     defaults.centred = centred && w == &rows[RMSPROP];
-    take_given(&defaults, &w->type, (void *)(uintptr_t)given);
-    return make(w, &defaults);
+    const bool taken = take_given(&defaults, &w->type, (void *)(uintptr_t)given);
+    return taken ? make(w, &defaults) : fx_error_object(&w->type);
 }
 
 double fxi_rule_eta(const fx_rule *r)
@@ -566,7 +581,7 @@ typedef struct reading {
     bool other; /* the numbers belong to another rule */
 } reading;
 
-static void take_saved(fx_rule *r, const fx_type *type, void *user)
+static bool take_saved(fx_rule *r, const fx_type *type, void *user)
 {
     reading *in = user;
     const double *at = in->at;
@@ -574,15 +589,16 @@ static void take_saved(fx_rule *r, const fx_type *type, void *user)
     for (int i = 0; i < COMMON; i++, at++)
         if (field_named(type, common[i].name)) {
             in->other |= common[i].kind == FX_FIELD_FLAG && *at != get_field(r, &common[i]);
-            set_field(r, &common[i], *at);
+            in->other |= !set_field(r, &common[i], *at);
         }
     for (int i = 0; i < type->nfields; i++)
         if (!is_common(&type->fields[i])) {
             in->other |=
                 type->fields[i].kind == FX_FIELD_FLAG && *at != get_field(r, &type->fields[i]);
-            set_field(r, &type->fields[i], *at++);
+            in->other |= !set_field(r, &type->fields[i], *at++);
         }
     in->at = at;
+    return true;
 }
 
 fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers)

@@ -91,6 +91,10 @@ int64_t fxi_rule_numbers_out(const fx_rule *r, double *out, int64_t capacity);
  * to another rule, the error object if they are refused. */
 fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers);
 
+/* The number by which a norm divides magnitudes before it raises them to a power: the largest of
+ * them where that is needed, else 1. 0-d, as `largest`. */
+fx_array *fxi_norm_scale(fx_array *largest);
+
 /* Formulas: rule_formulas.c. */
 fx_array *fxi_apply_descent(fxi_step *s);
 fx_array *fxi_apply_momentum(fxi_step *s);

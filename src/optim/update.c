@@ -721,7 +721,7 @@ static fx_status each_leaf(const char *op, void *state, leaf_fn f, void *user)
 {
     leaves all = {.f = f, .user = user};
     fx_status status;
-    if (walk_leaves(&all, state, &status))
+    if (walk_leaves(&all, state, &status) || status != FX_OK)
         return status;
     return fx_fail(FX_STATUS_ARGUMENT, op,
                    "`%s` must not be applied to a model, only to the state tree from fx_setup", op);
@@ -773,7 +773,7 @@ fx_status fxi_adjust(void *state, const fx_adjust_args *given)
     const fx_adjust_args *checked = &numbers;
     fx_status status = each_leaf("adjust", state, check_given, &checked);
     if (status != FX_OK || !checked)
-        return FX_STATUS_ARGUMENT;
+        return checked ? status : FX_STATUS_ARGUMENT;
     adjustment a = {.given = &numbers, .status = FX_OK};
     status = each_leaf("adjust", state, adjust, &a);
     return a.status == FX_OK ? status : a.status;

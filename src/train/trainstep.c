@@ -4,11 +4,13 @@
 #include <cflux/train.h>
 #include <math.h>
 
+/* Takes the status of the first error array. */
 static void want(fx_array *x, const char *path, bool trainable, void *user)
 {
-    (void)path;
-    (void)trainable;
-    (void)user;
+    fx_status *status = user;
+    (void)path, (void)trainable;
+    if (fx_is_error(x) && *status == FX_OK)
+        *status = fx_array_status(x);
     fx_want(x);
 }
 
@@ -31,9 +33,12 @@ static fx_status step(void *model, void *state, fx_array *loss, void *outputs, v
         return fx_array_status(loss);
     if (fx_is_error(gradient))
         return fx_error_status();
-    fx_visit(outputs, want, NULL);
-    fx_visit(gradient, want, NULL);
-    const fx_status status = fx_update(state, model, gradient, .guard = loss);
+    fx_status status = FX_OK;
+    fx_visit(outputs, want, &status);
+    fx_visit(gradient, want, &status);
+    if (status != FX_OK) /* the model is left as it is */
+        return status;
+    status = fx_update(state, model, gradient, .guard = loss);
     if (status != FX_STATUS_NONFINITE)
         return status;
     const double value = fx_item(loss);

@@ -20,24 +20,32 @@ static fx_array *unit_like(fx_array *y, int64_t i)
     return fx_array_to(fx_array_device(y), fxi_reshape(unit, fx_ndims(y), sizes));
 }
 
+static bool is_real(const fx_array *x)
+{
+    const fx_dtype t = fx_eltype(x);
+    return t == FX_DTYPE_F64 || t == FX_DTYPE_F32 || t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
+}
+
 static fx_status check(const char *op, fx_array *y, fx_array *x)
 {
     if (!y || !x)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the %s is NULL", y ? "argument" : "result");
     if (fx_is_error(y) || fx_is_error(x))
         return fx_array_status(fx_is_error(y) ? y : x);
-    return FX_OK;
+    /* Here, because a result without elements has no rows that could fail. */
+    const fx_array *whole = is_real(x) ? y : x;
+    return is_real(whole)
+               ? FX_OK
+               : fx_fail(FX_STATUS_DTYPE, op, "the %s is %s, expected floats",
+                         whole == x ? "argument" : "result", fx_dtype_name(fx_eltype(whole)));
 }
 
 /* d y[i] / d x in the shape of x. */
-static fx_array *row(const char *op, fx_array *y, fx_array *x, int64_t i)
+static fx_array *row(fx_array *y, fx_array *x, int64_t i)
 {
     fx_array *g = NULL;
     const fx_status status = fx_pullback(y, unit_like(y, i), &x, 1, &g);
-    if (status == FX_OK && !g)
-        fx_fail(FX_STATUS_DTYPE, op, "the argument is %s, expected floats",
-                fx_dtype_name(fx_eltype(x)));
-    return g ? g : fx_error_array(fx_error_status());
+    return status == FX_OK ? g : fx_error_array(status);
 }
 
 /* part(row i, i) for all elements of y, stacked along axis 0. */
@@ -59,7 +67,7 @@ static fx_array *rows(const char *op, fx_array *y, fx_array *x,
     FXI_SCOPE;
     fx_array *failed = NULL;
     for (int64_t i = 0; i < m && !failed; i++) {
-        list[i] = part(row(op, y, x, i), i);
+        list[i] = part(row(y, x, i), i);
         failed = fx_is_error(list[i]) ? list[i] : NULL;
     }
     fx_array *all = failed ? failed : fxi_stack(0, (int)m, list);
@@ -99,9 +107,6 @@ static fx_array *gradient(const char *op, fx_array *loss, fx_array *x)
     fx_status status = check(op, loss, x);
     if (status == FX_OK)
         status = fx_gradient_of(loss, &x, 1, &g);
-    if (status == FX_OK && !g)
-        status = fx_fail(FX_STATUS_DTYPE, op, "the argument is %s, expected floats",
-                         fx_dtype_name(fx_eltype(x)));
     return status == FX_OK ? g : fx_error_array(status);
 }
 

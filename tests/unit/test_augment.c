@@ -190,6 +190,12 @@ static void rotations(void **state)
     /* 45°: corner (3, 0) reads from (1.5 + 1.5·√2, 1.5), 0.62 outside, between 7 and 11. */
     const double part = 1 - (1.5 * sqrt(2) - 1.5);
     assert_true(fabs(fx_at(fx_imrotate(x, acos(0) / 2, false), 3) - part * 9) < 1e-4);
+    fx_array *none = fx_imrotate(fx_zeros(4, 4, 3, 0), 1, false),
+             *narrow = fx_imrotate(fx_full_dtype(FX_DTYPE_U8, 0, 0, 4, 3, 2), 1, false);
+    assert_int_equal(fx_eval(none), FX_OK);
+    assert_int_equal(fx_eval(narrow), FX_OK);
+    assert_true(fx_size(none, 0) == 4 && fx_size(none, 3) == 0 && fx_ndims(narrow) == 4);
+    assert_int_equal(fx_eltype(narrow), FX_DTYPE_F32);
     assert_true(fx_at(fx_imrotate(x, acos(0) / 2, true), 3) == 0);
     fx_array *bytes = fx_cast(fx_mod(x, 200), FX_DTYPE_U8);
     fx_array *turned = fx_imrotate(bytes, 0, false);

@@ -66,6 +66,12 @@ static void jacobians(void **state)
     assert_int_equal(fx_eltype(fx_jacobian(fx_ones(2), fx_ones(3))), FX_DTYPE_F32);
     fx_array *whole = fx_range_dtype(FX_DTYPE_I64, 0, 1, 3);
     refused(fx_jacobian(fx_add(whole, 0.5), whole), FX_STATUS_DTYPE, "Int64");
+    fx_array *none = fx_slice(x, 0, 0, 0);
+    j = fx_jacobian(none, x);
+    assert_true(fx_ndims(j) == 2 && fx_size(j, 0) == 0 && fx_size(j, 1) == fx_length(x));
+    refused(fx_jacobian(none, whole), FX_STATUS_DTYPE, "the argument is Int64");
+    refused(fx_jacobian(fx_slice(whole, 0, 0, 0), x), FX_STATUS_DTYPE, "the result is Int64");
+    refused(fx_diaghessian(fx_sum(x), fx_slice(whole, 0, 0, 0)), FX_STATUS_DTYPE, "Int64");
     refused(fx_jacobian(NULL, x), FX_STATUS_ARGUMENT, "the result is NULL");
     refused(fx_hessian(fx_sum(x), NULL), FX_STATUS_ARGUMENT, "the argument is NULL");
 }
@@ -143,6 +149,23 @@ static void steps_with_gradients_that_are_not_finite(void **state)
     ABOUT(w, 0, 0);
 }
 
+static void *failed_auxiliary(void *model, const fx_batch *batch, void *user)
+{
+    (void)batch, (void)user;
+    return fx_tuple(fx_sum((fx_array *)model), fx_add((fx_array *)model, fx_ones(7)));
+}
+
+/* An auxiliary output that failed fails the step; the model is as it was. */
+static void steps_with_failed_outputs(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = vector(1, 2, 3);
+    refused(fx_trainstep(failed_auxiliary, w, NULL, fx_setup(fx_descent(0.5), w), NULL),
+            FX_STATUS_SHAPE, "sizes do not broadcast");
+    ABOUT(w, 1, 2, 3);
+}
+
 static void training_steps(void **state)
 {
     (void)state;
@@ -181,6 +204,7 @@ int main(void)
         cmocka_unit_test(jacobians),
         cmocka_unit_test(hessians),
         cmocka_unit_test(of_a_model),
+        cmocka_unit_test(steps_with_failed_outputs),
         cmocka_unit_test(training_steps),
         cmocka_unit_test(steps_with_gradients_that_are_not_finite),
     };

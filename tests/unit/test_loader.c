@@ -383,6 +383,8 @@ static void refusals(void **state)
     expect_error(fx_dataloader(make_x(4), .batchsize = 0), FX_STATUS_ARGUMENT, "batchsize is 0");
     expect_error(fx_dataloader(make_x(4), .collate = (fx_collate)7), FX_STATUS_ARGUMENT,
                  "collate is 7");
+    expect_error(fx_dataloader(make_x(4), .batchsize = -1, .collate = FX_COLLATE_BATCH),
+                 FX_STATUS_ARGUMENT, "batchsize = -1 gives single observations");
     expect_error(fx_dataloader(fx_tuple(make_x(4), fx_tuple(make_y(5)))), FX_STATUS_SHAPE,
                  "item 0 has 4 observations, item 1.0 has 5");
     expect_error(fx_dataloader(fx_tuple(make_x(4), fx_tuple(fx_dense(2, 3)))), FX_STATUS_ARGUMENT,

@@ -388,9 +388,15 @@ static void iterator_takes_arrays_only(void **state)
                                      .parallel = parallel);
         fx_batch b = {0};
         assert_false(fx_next(fx_cu_iterator(l), &b));
-        const fx_error e = fx_error_take();
+        fx_error e = fx_error_take();
         assert_int_equal(e.status, FX_STATUS_ARGUMENT);
         assert_non_null(strstr(e.message, "cu_iterator: a batch must be an array, a tuple or"));
+        l = fx_dataloader(fx_mapobs_with(nested, NULL, make_data()), .buffer = true);
+        assert_false(fx_next(l, &b));
+        e = fx_error_take();
+        assert_int_equal(e.status, FX_STATUS_ARGUMENT);
+        assert_non_null(strstr(e.message, "with .buffer a batch must be an array"));
+        assert_null(strstr(e.message, "cu_iterator"));
     }
     assert_int_equal(away.live, 0);
 }

@@ -328,6 +328,8 @@ static void test_overlaps(void **state)
                 0);
     check_error(fx_label_smoothing(y, 1, FX_AXES(0)), FX_STATUS_ARGUMENT,
                 "alpha must be between 0 and 1, got 1");
+    check_error(fx_tversky_loss(p, y, .beta = 2), FX_STATUS_ARGUMENT,
+                "beta must be in [0, 1], got 2");
     check_error(fx_siamese_contrastive_loss(p, y, .margin = -1), FX_STATUS_ARGUMENT,
                 "the margin cannot be negative, got -1");
 }

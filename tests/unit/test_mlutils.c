@@ -257,6 +257,22 @@ static void stratified_splits(void **state)
         fx_splitobs(numbers(10), FX_FRACTIONS(0.5), .stratified = y, .shuffle = true, .seed = 1);
     check_order(fx_joinobs(fx_child(parts, 0), fx_child(parts, 1)), 10, true);
     assert_true(fx_item(fx_sum(fx_gather(y, fx_getobs(fx_child(parts, 0)), 0))) == 2);
+    /* counts are those of all labels together: 6 : 4 of them */
+    parts = fx_splitobs(numbers(10), FX_FRACTIONS(5, 2), .stratified = y);
+    IS(fx_child(parts, 0), 0, 3, 4, 1, 2);
+    IS(fx_child(parts, 1), 6, 5);
+    IS(fx_child(parts, 2), 8, 9, 7);
+    parts = fx_splitobs(numbers(10), FX_FRACTIONS(1, 0.5, 3), .stratified = y);
+    IS(fx_child(parts, 0), 0);
+    IS(fx_child(parts, 1), 3, 4, 6, 1, 2);
+    IS(fx_child(parts, 2), 8, 9, 5);
+    IS(fx_child(parts, 3), 7);
+    parts = fx_splitobs(numbers(10), FX_FRACTIONS(10), .stratified = y);
+    assert_int_equal(fx_num_obs(fx_child(parts, 0)), 10);
+    refused(fx_splitobs(numbers(10), FX_FRACTIONS(0.9, 2), .stratified = y), FX_STATUS_ARGUMENT,
+            "more than 10");
+    refused(fx_splitobs(numbers(10), FX_FRACTIONS(11), .stratified = y), FX_STATUS_ARGUMENT,
+            "more than 10");
     refused(fx_splitobs(numbers(9), FX_FRACTIONS(0.5), .stratified = y), FX_STATUS_SHAPE,
             "10 labels for 9");
     refused(fx_splitobs(numbers(2), FX_FRACTIONS(0.5), .stratified = fx_ones(2)), FX_STATUS_DTYPE,
@@ -590,6 +606,10 @@ static void shared_tuples(void **state)
         fx_batch_end(&b);
         break;
     }
+    void *joined = fx_batchobs(fx_tuple(data, data));
+    for (int i = 0; i < 40; i++)
+        joined = fx_child(joined, i % 2);
+    assert_true(fx_ndims(joined) == 2 && fx_size(joined, 1) == 2);
     void *half = fx_child(fx_split_obs(fx_getobs(fx_obsview(data, LABELS(3, 1))), 0.5), 0);
     for (int i = 0; i < 40; i++)
         half = fx_child(half, i % 2);

@@ -288,6 +288,55 @@ static void has_pytorch_names(void **state)
     expect_error(FX_STATUS_UNSUPPORTED, "bias_hh: the last 1/3 of it must be 0");
 }
 
+/* A cell with a BatchNorm that is active outside of a training step: each time step stages the
+ * running statistics on those of the one before, and the end of the scope commits them. */
+typedef struct norm_cell {
+    fx_object base;
+    void *norm;
+} norm_cell;
+static void *norm_cell_forward(void *self, int n, void *const *args)
+{
+    fx_array *y = fx_call(((norm_cell *)self)->norm, args[0]);
+    return fx_tuple(y, n > 1 ? args[1] : y);
+}
+FX_LAYER(norm_cell, norm_cell_forward, norm);
+
+static void moving_statistics(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_batchnorm_layer *norm = fx_batchnorm(1, .active = FX_ACTIVE_ON, .momentum = 0.5);
+    void *l = fx_recurrence(fx_new(norm_cell, .norm = norm));
+    {
+        FX_SCOPE; /* three time steps of two observations: means 1, 2, 3 */
+        fx_call(l, fx_reshape(fx_vector(0, 1, 2, 2, 3, 4), 1, 3, 2));
+        SAME(fx_at(norm->mean, 0), 0);
+    }
+    SAME(fx_at(norm->mean, 0), 1 / 8.0 + 2 / 4.0 + 3 / 2.0);
+    SAME(fx_at(norm->var, 0), 1 / 8.0 + 2 * (1 / 8.0 + 1 / 4.0 + 1 / 2.0));
+}
+
+/* A state with a batch broadcasts over an input without one, as in Flux: the result has the batch.
+ */
+static void states_with_a_batch(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_recurrent_layer *l = fx_gru(3, 2, .return_state = true);
+    fx_array *x = fx_randn(3, 4), *h = fx_randn(2, 5);
+    void *const args[] = {x, h};
+    void *pair = fxi_call(l, 2, args);
+    fx_array *y = fx_child(pair, 0), *last = fx_child(pair, 1);
+    assert_true(fx_ndims(y) == 3 && fx_size(y, 0) == 2 && fx_size(y, 1) == 4 && fx_size(y, 2) == 5);
+    assert_true(fx_ndims(last) == 2 && fx_size(last, 1) == 5);
+    for (int i = 0; i < 5; i++) {
+        void *const one[] = {x, fx_vec(fx_slice(h, 1, i, i + 1))};
+        fx_array *apart = fx_child(fxi_call(l, 2, one), 0);
+        for (int k = 0; k < 8; k++)
+            assert_true(fabs(fx_at(apart, k) - fx_at(y, 8 * i + k)) < 1e-6);
+    }
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static void wrong_inputs_are_errors(void **state)
@@ -372,6 +421,8 @@ int main(void)
         TEST(initial_states_are_used),
         TEST(any_cell_can_be_applied),
         TEST(has_pytorch_names),
+        TEST(states_with_a_batch),
+        TEST(moving_statistics),
         TEST(wrong_inputs_are_errors),
         TEST(a_time_step_takes_few_launches),
     };

@@ -398,6 +398,14 @@ static void adjusting(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
 }
 
+static void expect_argument(const char *text)
+{
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_ARGUMENT);
+    if (!strstr(e.message, text))
+        fail_msg("%s", e.message);
+}
+
 /* The norm of the second array is not finite: nothing changes, and the message names the array. */
 static void norms_that_are_not_finite(void **state)
 {
@@ -417,6 +425,40 @@ static void norms_that_are_not_finite(void **state)
     opt = fx_setup(fx_clip_norm(.throws = false), model);
     assert_int_equal(fx_update(opt, model, bad), FX_OK);
     assert_true(isnan(fx_item(fx_sum(b))));
+}
+
+/* Squares of 1e30 and of 1e-30 leave the range of Float32, the norms do not. p = 0 counts the
+ * elements that are not 0, −∞ is the smallest magnitude; both as Julia's norm. */
+static void norms_of_huge_and_tiny_numbers(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const struct {
+        double omega, p, factor, want;
+    } rows[] = {{5, 2, 1e30, 3},
+                {5e-30, 2, 1e-27, 3e-30},
+                {0.091, 3, 1e20, 3 * 0.091 / 4.497941445275415},
+                {1, 0, 1e30, 1.5e30},
+                {4, -INFINITY, 1, 3},
+                {3, -INFINITY, 2, 3},
+                {7, 1, 1e30, 3},
+                {4, INFINITY, 1e30, 3}};
+    for (int i = 0; i < COUNT(rows); i++) {
+        fx_array *x = fx_zeros(3), *g = fx_mul(fx_vector(3, -4, 0), rows[i].factor);
+        if (rows[i].p == -INFINITY)
+            g = fx_mul(fx_vector(3, -4, 5), rows[i].factor);
+        void *opt =
+            fx_setup(fx_optimiser_chain(fx_clip_norm(rows[i].omega, rows[i].p), fx_descent(1)), x);
+        assert_int_equal(fx_update(opt, x, g), FX_OK);
+        check_value("clip norm", i, -fx_at(x, 0), rows[i].want, 1e-5, 0);
+    }
+    assert_true(fx_is_error(fx_clip_norm(1, (double)NAN)));
+    expect_argument("ClipNorm: the norm needs a number: p = NaN");
+    void *g = fx_tuple(fx_mul(fx_vector(3, 4), 1e30), fx_mul(fx_vector(12, 0), 1e30), fx_zeros(0));
+    CHECK(fx_div(fx_global_norm(g), 1e30), (), 1e-5, 13);
+    CHECK((fx_array *)fx_child(fx_clip_global_norm(g, 6.5), 0), (2), 1e-5, 1.5, 2);
+    CHECK(fx_mul(fx_global_norm(fx_mul(fx_vector(3, 4), 1e-30)), 1e30), (), 1e-5, 5);
+    CHECK(fx_global_norm(fx_zeros(2)), (), 0, 0);
 }
 
 /* The norm of (3, 4) and (12, 0) is 13. */
@@ -537,6 +579,7 @@ int main(void)
         cmocka_unit_test(wrong_rules),
         cmocka_unit_test(adjusting),
         cmocka_unit_test(norms_that_are_not_finite),
+        cmocka_unit_test(norms_of_huge_and_tiny_numbers),
         cmocka_unit_test(clipping_by_the_norm_of_all),
         cmocka_unit_test(numbers),
         cmocka_unit_test(first_steps_of_radam),

@@ -254,6 +254,7 @@ static void mel_filters(void **state)
         }
     refused(fx_melscale_filterbanks(1, 4, 16000, 0, -1), FX_STATUS_ARGUMENT, "n_freqs ≥ 2");
     refused(fx_melscale_filterbanks(9, 4, 16000, 500, 400), FX_STATUS_ARGUMENT, "500 and 400");
+    refused(fx_melscale_filterbanks(9, 4, 16000, 0, INFINITY), FX_STATUS_ARGUMENT, "0 and inf");
 }
 
 static int run(const char *name)

@@ -47,6 +47,30 @@ static void numbers_of_a_state(void **test)
     assert_true(fx_eta(fx_child(other, 1)) == 0.5);
 }
 
+/* Whole numbers and flags are not rounded; after an error no rule has changed. */
+static void adjusting_whole_numbers(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    fx_array *x = numbers(1, 2);
+    void *state = fx_setup(fx_optimiser_chain(fx_clip_norm(1), fx_accum_grad(3), fx_adamw()), x);
+    const struct {
+        fx_status status;
+        const char *text;
+    } rows[] = {{fx_adjust(state, .eta = 0.5, .n = 2.7), "AccumGrad: n must be a whole number"},
+                {fx_adjust(state, .n = 1e300), "AccumGrad: n must be a whole number"},
+                {fx_adjust(state, .n = 0), "AccumGrad: the number of gradients must be at least 1"},
+                {fx_adjust(state, .couple = 0.5), "AdamW: couple must be 0 or 1, got 0.5"},
+                {fx_adjust(state, .throws = -1), "ClipNorm: throws must be 0 or 1, got -1"}};
+    for (int i = 0; i < COUNT(rows); i++)
+        assert_int_equal(rows[i].status, FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, rows[0].text));
+    assert_true(fx_eta(state) == 0.001);
+    for (int i = 1; i < COUNT(rows); i++)
+        fx_error_take();
+    assert_int_equal(fx_adjust(state, .n = 2, .couple = 0, .throws = 0), FX_OK);
+}
+
 /* The state of a model without parameters has no numbers, however the model is nested; it can be
  * adjusted, frozen and saved like any other. An object that is not a state gives -1. */
 static void numbers_of_nothing(void **test)
@@ -217,6 +241,32 @@ static void updated_without_memory(void **test)
     assert_in_range(failures, 20, 100000);
 }
 
+/* Each allocation fails in turn: the status is that of memory, never that of a wrong argument. */
+static void adjusted_without_memory(void **test)
+{
+    (void)test;
+    int failures = 0;
+    for (int64_t k = 0;; k++) {
+        FX_SCOPE;
+        void *model = fx_tuple(numbers(1, 2), numbers(3, 4)), *nested = model;
+        for (int i = 0; i < 40; i++)
+            nested = fx_tuple(nested);
+        void *state = fx_setup(fx_adam(.eta = 0.5), nested);
+        fxi_fault_set(k);
+        const fx_status status = fx_adjust(state, .eta = 0.25);
+        const bool reached = fxi_fault_seen() > k;
+        fxi_fault_set(-1);
+        if (!reached) {
+            assert_int_equal(status, FX_OK);
+            break;
+        }
+        failures++;
+        assert_int_equal(status, FX_STATUS_MEMORY);
+        assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
+    }
+    assert_in_range(failures, 3, 10000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,7 +274,8 @@ int main(void)
         cmocka_unit_test(numbers_of_tied_arrays),       cmocka_unit_test(structs_have_no_state),
         cmocka_unit_test(other_structures_are_refused), cmocka_unit_test(setup_without_a_rule),
         cmocka_unit_test(first_failure_of_several),     cmocka_unit_test(parts_without_gradient),
-        cmocka_unit_test(updated_without_memory),
+        cmocka_unit_test(updated_without_memory),       cmocka_unit_test(adjusting_whole_numbers),
+        cmocka_unit_test(adjusted_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,6 +101,8 @@ static void refuses(void **state)
             "WeightNorm: Dense(2 => 2; bias=false) has no array called bias");
     refused(fx_weightnorm(fx_dense(2, 3), "bias"),
             "WeightNorm: the array bias of Dense(2 => 3) is all zero");
+    refused(fx_weightnorm(fx_dense(2, 3, .weight_array = fx_mul(fx_ones(3, 2), 0))),
+            "WeightNorm: the array weight of Dense(2 => 3) is all zero"); /* still pending */
     refused(fx_weightnorm(dense(), .dims = FX_AXES(2)),
             "WeightNorm: dims has axis 2, but the array has 2 axes");
     refused(fx_weightnorm(NULL), "WeightNorm: needs a layer and the name of an array, got NULL");
