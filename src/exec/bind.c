@@ -52,7 +52,7 @@ static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
 
 /* A constant that was made as a 0-d array is first rounded to the type of that array, as if the
  * array had been converted. */
-static void put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
+void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
 {
     const fx_attr *a = &n->attr;
     double number = a->literal.number;
@@ -100,7 +100,7 @@ static void bind_inputs(fxi_binding *b, const fxi_graph *g)
     for (int32_t i = 0; i < b->plan->nslots; i++) {
         const fxi_slot *s = &b->plan->slots[i];
         if (s->op == FX_OP_CONST)
-            put_literal(consts[s->constant], s->dtype, &b->constants[i]);
+            fxi_put_literal(consts[s->constant], s->dtype, &b->constants[i]);
         else
             compute_slot(s, b->plan->slots, b->constants, i);
     }

@@ -205,10 +205,13 @@ static fx_status settle_transfer(fxi_context *c, fxi_scratch *s, fxi_node *n)
  * again: a plan has steps of one device only. */
 static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
 {
+    const bool patient = s->graph.patient;
     fx_status status = fxi_graph_of(c, &s->graph, n, roots);
     /* Each round evaluates one move, which is a leaf afterwards, so the loop ends. */
     while (s->graph.blocked) {
+        s->graph.patient = false;
         status = settle_transfer(c, s, s->graph.blocked);
+        s->graph.patient = patient;
         if (status != FX_OK)
             return status;
         status = fxi_graph_of(c, &s->graph, n, roots);
@@ -216,10 +219,24 @@ static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_ro
     return status;
 }
 
-/* Evaluates roots on one device in one plan. */
-static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+fx_status fxi_run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
 {
     const fx_status status = build_graph(c, s, n, roots);
+    return status == FX_OK ? run_graph(s) : status;
+}
+
+/* Evaluates roots on one device in one plan. Pending values that it replaces are computed before,
+ * as far as they can be. */
+static fx_status run_update(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+{
+    s->graph.patient = true;
+    fx_status status = build_graph(c, s, n, roots);
+    s->graph.patient = false;
+    if (s->graph.waits) {
+        status = fxi_settle_old_values(c, s, n, roots);
+        if (status == FX_OK)
+            status = build_graph(c, s, n, roots);
+    }
     return status == FX_OK ? run_graph(s) : status;
 }
 
@@ -264,7 +281,7 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
             roots[m++] = roots[i];
             roots[i] = r;
         }
-        status = run_roots(c, s, m - done, roots + done);
+        status = run_update(c, s, m - done, roots + done);
         done = m;
     }
     c->busy = nested;

@@ -52,6 +52,8 @@ void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena);
  * into the plan's numbering. If an allocation fails, it frees caches and tries once more. Failures
  * are recorded. */
 fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g);
+/* Writes the value of the constant n, converted to dtype: at most 8 bytes. */
+void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out);
 /* Fills in the address of each value of the plan. */
 void fxi_bind_values(fxi_binding *b);
 /* Frees what the run allocated; the arena returns to the scratch. */
@@ -64,6 +66,13 @@ bool fxi_root_push(fxi_scratch *s, int32_t *n, fxi_node *node, fxi_node *donor);
 fx_status fxi_no_roots(void);
 /* Evaluates roots, one plan for each device. Changes their order. */
 fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots);
+
+/* Evaluates roots on one device in one plan. */
+fx_status fxi_run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
+
+/* ---- old_values.c ---------------------------------------------------------------------------- */
+/* Computes pending values that the roots replace. s->graph was not built because of them. */
+fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
 
 /* ---- sinks.c --------------------------------------------------------------------------------- */
 /* The values that a pending result reads. LOST: one that an earlier update has replaced, so the

@@ -7,6 +7,7 @@
  */
 #include "rules.h"
 
+#include "context.h"
 #include "julia_number.h"
 #include "option_struct.h"
 
@@ -238,8 +239,12 @@ static void first_numbers(const fx_rule *r, double *out)
 
 static fx_array *filled(const fx_array *x, double value)
 {
-    fx_array *zeros = fx_zeros_like(x);
-    return value != 0 ? fx_add(zeros, value) : zeros;
+    if (fx_is_error(x))
+        return fx_error_array(fx_array_status(x));
+    fx_array *y = fxi_full(fx_eltype(x), value, x->node->ndim, x->node->shape);
+    if (y->node) /* on the device of x, as fx_zeros_like */
+        y->node->device = x->node->device;
+    return y;
 }
 
 static fx_array **init_arrays(const fx_rule *r, fx_array *x, fx_array **states)

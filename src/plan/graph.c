@@ -394,6 +394,16 @@ static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root
     return -1;
 }
 
+/* Is a value pending that a root replaces, and that the graph reads? The caller computes it first
+ * and builds the graph again (old_values.c), with that value as a leaf. */
+static bool must_wait(const fxi_context *c, const fxi_graph *g, int n, const fxi_root *roots)
+{
+    for (int i = 0; i < n && g->patient; i++)
+        if (roots[i].donor && !roots[i].donor->data && number_of(c, g, roots[i].donor) >= 0)
+            return true;
+    return false;
+}
+
 /* Outputs are the roots, and nodes that are still needed outside the graph: by a pending consumer,
  * or by a handle with fx_want. Without the second kind they would be computed again later. */
 static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
@@ -431,7 +441,7 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     c->mark++;
     g->n = g->nleaves = g->nconsts = g->nstreams = g->noutputs = 0;
     g->nkey = 0;
-    g->multiplies = false;
+    g->multiplies = g->waits = false;
     g->device = NULL;
     g->blocked = NULL;
     /* Cleared only if it was used: most evaluations read no foreign value. */
@@ -445,6 +455,11 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
         g->device = roots[i].node->device;
     for (int i = 0; i < n && s == FX_OK; i++)
         s = walk(c, g, roots[i].node);
+    if (s == FX_OK && must_wait(c, g, n, roots)) {
+        g->waits = true;
+        g->device = g->device ? g->device : fx_cpu_device();
+        s = FX_STATUS_UNSUPPORTED;
+    }
     if (s == FX_OK && !(collect_outputs(c, g, n, roots) && key_room(g, (uint32_t)g->noutputs + 1)))
         s = FX_STATUS_MEMORY;
     /* The other failures have been recorded where they were found. */

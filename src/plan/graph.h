@@ -31,9 +31,10 @@ typedef struct fxi_frame {
 
 typedef struct fxi_graph {
     /* Set by the caller. `eager`: every node becomes a step of its own. `precision`: of products.
-     * Both are part of the key. `denied`: called with the reason why a donation is denied; NULL:
-     * not called. */
-    bool eager;
+     * Both are part of the key. `patient`: the graph is not built if a value that it reads and
+     * replaces is pending. `denied`: called with the reason why a donation is denied; NULL: not
+     * called. */
+    bool eager, patient;
     uint8_t precision; /* fx_precision of products */
     void (*denied)(const fxi_node *n, const char *why);
     fx_device *device;
@@ -51,6 +52,8 @@ typedef struct fxi_graph {
     uint64_t *key;
     uint32_t nkey, key_capacity;
     uint64_t hash;
+    bool waits;        /* not built: a value that a root replaces is pending, and the graph reads
+                          it */
     fxi_node *blocked; /* a pending move from another device that has to run before this graph can
                           be built */
     fxi_frame *stack;
@@ -99,9 +102,9 @@ typedef struct fxi_root {
 
 /* Fills g from the roots, which must all be on one device or on none. FX_STATUS_UNSUPPORTED, not
  * recorded: g->blocked is a TRANSFER node that the caller must evaluate before the graph can be
- * built; no input of it waits for another TRANSFER. Nodes that pending nodes outside the graph
- * still need become outputs too, so they are not computed twice. FX_STATUS_MEMORY and
- * FX_STATUS_STATE are recorded. */
+ * built; no input of it waits for another TRANSFER; or g->waits is set. Nodes that pending nodes
+ * outside the graph still need become outputs too, so they are not computed twice. FX_STATUS_MEMORY
+ * and FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
 

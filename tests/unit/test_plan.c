@@ -80,6 +80,27 @@ static void a_short_last_batch_is_one_more_plan(void **state)
     }
 }
 
+/* The state of an optimiser starts as literals. They are written to memory before the first
+ * training step is planned, which therefore has the plan of all others. */
+static void the_first_training_step_has_the_plan_of_all_others(void **state)
+{
+    (void)state;
+    void *rules[] = {fx_adam(),    fx_momentum(), fx_rmsprop(),
+                     fx_adagrad(), fx_rprop(),    fx_adabelief()};
+    for (size_t r = 0; r < sizeof rules / sizeof rules[0]; r++) {
+        FX_SCOPE;
+        fx_chain_layer *m = network();
+        void *opt = fx_setup(rules[r], m);
+        fx_reclaim();
+        const fx_counters before = fx_stats();
+        for (int k = 0; k < 3; k++) {
+            train_step(opt, m, 16, 1);
+            assert_int_equal(fx_stats().plans_built, before.plans_built + 1);
+        }
+        assert_int_equal(fx_stats().donation_misses, before.donation_misses);
+    }
+}
+
 static uint64_t plans_for(fx_array *x)
 {
     const uint64_t built = fx_stats().plans_built;
@@ -607,6 +628,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(numbers_and_seeds_hit),
         TEST(a_short_last_batch_is_one_more_plan),
+        TEST(the_first_training_step_has_the_plan_of_all_others),
         TEST(structure_misses),
         TEST(the_outputs_are_in_the_key),
         TEST(sharing_is_structure),
