@@ -7,6 +7,12 @@
 struct stub_index {
     unsigned x, y, z;
 };
+struct __attribute__((aligned(16), may_alias)) uint4 {
+    unsigned x, y, z, w;
+};
+struct __attribute__((aligned(8), may_alias)) uint2 {
+    unsigned x, y;
+};
 extern __device__ const stub_index threadIdx, blockIdx;
 __device__ void __syncthreads();
 __device__ unsigned __float_as_uint(float);
@@ -32,6 +38,8 @@ STUB_FUNCTION(floor)
 STUB_FUNCTION(fabs)
 __device__ float powf(float, float);
 __device__ double pow(double, double);
+__device__ float fmodf(float, float);
+__device__ double fmod(double, double);
 __device__ float atan2f(float, float);
 __device__ double atan2(double, double);
 __device__ float fma(float, float, float);

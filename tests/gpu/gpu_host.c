@@ -81,6 +81,8 @@ static void write_rest(char *text, size_t room, const char *name, const char *so
     for (snprintf(mark, sizeof mark, "FX_B(0), "); strstr(source, mark);
          snprintf(mark, sizeof mark, "FX_B(%d), ", ++buffers))
         n += (size_t)snprintf(text + n, room - n, "a[%d], ", buffers);
+    if (strstr(source, "FX_TABLE, "))
+        n += (size_t)snprintf(text + n, room - n, "(const fx_table *)a[%d], ", buffers++);
     snprintf(text + n, room - n, "(const fx_params *)a[%d]);\n}\n", buffers);
 }
 
@@ -198,10 +200,12 @@ static void run_group(const kernel *k, int n)
 static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 {
     const kernel *k = l->kernel;
-    void *arguments[65];
+    void *arguments[FXI_GPU_BUFFERS + 2];
     (void)device;
     memcpy(arguments, l->buffers, (size_t)l->nbuffers * sizeof *arguments);
-    arguments[l->nbuffers] = (void *)(uintptr_t)l->params;
+    if (l->ntable > 0)
+        arguments[l->nbuffers] = (void *)(uintptr_t)&l->buffers[l->nbuffers];
+    arguments[l->nbuffers + (l->ntable > 0)] = (void *)(uintptr_t)l->params;
     group.kernel = k;
     group.arguments = arguments;
     group.stacks = malloc((size_t)FXI_GPU_GROUP * STACK);

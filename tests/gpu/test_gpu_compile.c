@@ -5,9 +5,9 @@
  * its own names.
  *
  * ctest: native timeout=900 */
+#include "gpu_nvrtc.h"
 #include "gpu_texts.h"
 
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -30,9 +30,10 @@ static void collect(fxi_gpu_dialect dialect)
 /* ---- several texts in one -------------------------------------------------------------------- */
 static void rename_all(FILE *f, int number, bool undo)
 {
-    static const char *const own[] = {"fx_params", "fx_offsets", "fx_fold", "fx_philox"};
+    static const char *const own[] = {"fx_params", "fx_offsets", "fx_table", "fx_fold",
+                                      "fx_philox"};
     static const char *const folds[] = {"fx_acc", "fx_none", "fx_take", "fx_join", "fx_done"};
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 5; k++)
         fprintf(f, undo ? "#undef %s\n" : "#define %s %s_%d\n", own[k], own[k], number);
     for (int k = 0; k < 5; k++)
         for (int n = 0; n < 4; n++)
@@ -83,25 +84,13 @@ static int next_batch(char **out_text)
 /* ---- compilers ------------------------------------------------------------------------------- */
 typedef bool (*compiler)(const char *text, const char *arguments);
 
-static bool runs(const char *command)
-{
-    char line[256];
-    snprintf(line, sizeof line, "%s --version > /dev/null 2>&1", command);
-    return system(line) == 0;
-}
-
-static const char *clang(void)
-{
-    return runs("clang-15") ? "clang-15" : runs("clang") ? "clang" : NULL;
-}
-
 static bool by_clang(const char *text, const char *arguments)
 {
     char line[2048];
     const char *path = temp_text("kernels.txt", text);
     snprintf(line, sizeof line,
              "%s %s -O1 -Wall -Wextra -pedantic -Werror -Wno-unused -Wno-gnu-anonymous-struct %s",
-             clang(), arguments, path);
+             gpu_clang(), arguments, path);
     return system(line) == 0;
 }
 
@@ -130,7 +119,7 @@ static void check(fxi_gpu_dialect dialect, const char *what, compiler compile,
 
 static bool skip_clang(void)
 {
-    if (clang())
+    if (gpu_clang())
         return false;
     print_message("skipped: there is no clang\n");
     return true;
@@ -170,80 +159,11 @@ static void test_metal(void **unused)
 }
 
 /* ---- CUDA ------------------------------------------------------------------------------------ */
-static struct {
-    int (*create)(void **program, const char *text, const char *name, int headers,
-                  const char *const *sources, const char *const *names);
-    int (*compile)(void *program, int n, const char *const *options);
-    int (*log_size)(void *program, size_t *size);
-    int (*log)(void *program, char *log);
-    int (*ptx_size)(void *program, size_t *size);
-    int (*ptx)(void *program, char *ptx);
-    int (*destroy)(void **program);
-} nvrtc;
-
-static bool open_nvrtc(void)
-{
-    static const char *const places[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12",
-                                         "/usr/local/cuda/lib64/libnvrtc.so"};
-    void *library = NULL;
-    for (int k = 0; k < COUNT(places) && !library; k++)
-        library = dlopen(places[k], RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return false;
-    *(void **)&nvrtc.create = dlsym(library, "nvrtcCreateProgram");
-    *(void **)&nvrtc.compile = dlsym(library, "nvrtcCompileProgram");
-    *(void **)&nvrtc.log_size = dlsym(library, "nvrtcGetProgramLogSize");
-    *(void **)&nvrtc.log = dlsym(library, "nvrtcGetProgramLog");
-    *(void **)&nvrtc.ptx_size = dlsym(library, "nvrtcGetPTXSize");
-    *(void **)&nvrtc.ptx = dlsym(library, "nvrtcGetPTX");
-    *(void **)&nvrtc.destroy = dlsym(library, "nvrtcDestroyProgram");
-    return nvrtc.create && nvrtc.compile && nvrtc.log_size && nvrtc.log && nvrtc.ptx_size &&
-           nvrtc.ptx && nvrtc.destroy;
-}
-
-static const char *ptxas(void)
-{
-    return runs("ptxas")                       ? "ptxas"
-           : runs("/usr/local/cuda/bin/ptxas") ? "/usr/local/cuda/bin/ptxas"
-                                               : NULL;
-}
-
-static bool assemble(void *program, const char *arch)
-{
-    size_t size = 0;
-    char line[1024];
-    nvrtc.ptx_size(program, &size);
-    char *ptx = malloc(size);
-    assert_non_null(ptx);
-    nvrtc.ptx(program, ptx);
-    const char *path = temp_text("kernels.ptx", ptx);
-    free(ptx);
-    if (!ptxas())
-        return true;
-    snprintf(line, sizeof line, "%s -O1 -arch=sm_%s -o /dev/null %s", ptxas(), arch, path);
-    return system(line) == 0;
-}
-
 static bool by_nvrtc(const char *text, const char *arch)
 {
-    char option[64];
-    const char *const options[] = {option, "--fmad=false",
-                                   "--diag-suppress=177,550"}; /* unused variables and functions */
-    void *program;
-    size_t size = 0;
-    snprintf(option, sizeof option, "--gpu-architecture=compute_%s", arch);
-    assert_int_equal(nvrtc.create(&program, text, "kernels.cu", 0, NULL, NULL), 0);
-    bool good = nvrtc.compile(program, COUNT(options), options) == 0;
-    if (nvrtc.log_size(program, &size) == 0 && size > 1) { /* a warning is a failure */
-        char *log = malloc(size);
-        assert_non_null(log);
-        nvrtc.log(program, log);
-        print_message("%.4000s\n", log);
-        free(log);
-        good = false;
-    }
-    good = good && assemble(program, arch);
-    nvrtc.destroy(&program);
+    char *ptx = gpu_nvrtc_ptx(text, arch);
+    const bool good = ptx && gpu_ptxas(ptx, arch, NULL);
+    free(ptx);
     return good;
 }
 
@@ -254,8 +174,9 @@ static void test_cuda(void **unused)
         "-x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_75 "
         "-Wno-unknown-cuda-version -S -o /dev/null -include " STUBS "cuda_shim.h"};
     (void)unused;
-    if (open_nvrtc()) {
-        check(FXI_GPU_CUDA, ptxas() ? "NVRTC and ptxas" : "NVRTC", by_nvrtc, archs, COUNT(archs));
+    if (gpu_nvrtc_open()) {
+        check(FXI_GPU_CUDA, gpu_ptxas_works() ? "NVRTC and ptxas" : "NVRTC", by_nvrtc, archs,
+              COUNT(archs));
         return;
     }
     print_message("skipped: there is no NVRTC; clang stands in\n");

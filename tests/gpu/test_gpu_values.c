@@ -1,6 +1,7 @@
 /* test_gpu_values.c: runs GPU kernels as C on the CPU (gpu_host.h) and compares the results with
  * the CPU backend, for every step of gpu_steps.h. An unreadable page follows every operand and
- * output. The bytes before an output must stay unchanged.
+ * output. The bytes around an output must stay unchanged. Every step runs twice: with operands that
+ * end at that page, and with operands that are aligned as those of devices are.
  *
  * ctest: full native timeout=600 */
 #include "gpu_host.h"
@@ -30,12 +31,14 @@ static bool is_real(int dtype)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 enum { MARK = 0xa5, MARGIN = 64, BUFFERS = 128 };
+static size_t alignment = 1; /* of all buffers, in bytes */
 typedef struct buffer {
     char *map, *data;
     size_t mapped, bytes;
 } buffer;
 
-/* Allocates bytes that end at an unreadable page, with a margin before them. Some operands span
+/* Allocates bytes that end at an unreadable page, or up to an alignment before it, with a margin
+ * before them. Some operands span
  * more than the machine's memory; pages that are never touched take none. */
 static buffer make_buffer(size_t bytes)
 {
@@ -46,13 +49,14 @@ static buffer make_buffer(size_t bytes)
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_ptr_not_equal(b.map, MAP_FAILED);
     assert_int_equal(mprotect(b.map + pages, page, PROT_NONE), 0);
-    b.data = b.map + pages - bytes;
+    b.data = b.map + (pages - bytes) / alignment * alignment;
     return b;
 }
 
 static bool marks_stand(const buffer *b)
 {
-    for (const char *p = b->map; p < b->data; p++)
+    const char *end = b->map + b->mapped - (size_t)sysconf(_SC_PAGESIZE);
+    for (const char *p = b->map; p < end; p = p + 1 == b->data ? b->data + b->bytes : p + 1)
         if ((uint8_t)*p != MARK)
             return false;
     return true;
@@ -257,7 +261,7 @@ static void compare(tally *t, const gpu_case *c, operands *o)
         const int64_t n = output_length(c, k);
         bool same = marks_stand(&o->out[0][k]);
         if (!same)
-            print_message("%s: wrote before output %d\n", c->name, k);
+            print_message("%s: wrote outside of output %d\n", c->name, k);
         for (int64_t i = 0; i < n && same; i++) {
             const double a = get(dtype, o->out[0][k].data + i * sizes[dtype]),
                          b = get(dtype, o->out[1][k].data + i * sizes[dtype]);
@@ -271,7 +275,7 @@ static void compare(tally *t, const gpu_case *c, operands *o)
     }
 }
 
-static void check(void *user, const gpu_case *c)
+static void check_once(void *user, const gpu_case *c)
 {
     tally *t = user;
     operands o;
@@ -299,6 +303,15 @@ static void check(void *user, const gpu_case *c)
     t->cases++;
 }
 
+static void check(void *user, const gpu_case *c)
+{
+    static const size_t alignments[] = {1, 64};
+    for (int k = 0; k < 2; k++) {
+        alignment = alignments[k];
+        check_once(user, c);
+    }
+}
+
 static void test_steps(void **unused)
 {
     tally t = {.only = getenv("GPU_CASE")};
@@ -313,7 +326,7 @@ static void test_steps(void **unused)
     assert_int_equal(t.failures, 0);
     assert_int_equal(gpu_host_divergent, 0);
     assert_int_equal(gpu_host_faults[0], 0);
-    assert_true(t.only || (t.cases >= 740 && gpu_host_kernels >= 440 && t.works >= 80));
+    assert_true(t.only || (t.cases >= 1480 && gpu_host_kernels >= 440 && t.works >= 80));
 }
 
 /* Devices with wider or narrower warps and vectors get the same results. Tests the kinds of steps

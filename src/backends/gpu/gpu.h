@@ -35,6 +35,7 @@ typedef enum fxi_gpu_dialect {
 } fxi_gpu_dialect;
 
 enum { FXI_GPU_BUFFERS = 64 }; /* buffers of a launch, at most */
+enum { FXI_GPU_TABLE = 1024 }; /* addresses in the table of a launch, at most */
 
 /* Properties of a device that decide the text of kernels and the division of launches. They do not
  * change while the device is in use. */
@@ -62,6 +63,7 @@ typedef struct fxi_gpu_limits {
 
 /* One kernel call. A kernel's arguments are, in this order:
  *   nbuffers pointers to global memory
+ *   if ntable > 0, one struct of ntable pointers, by value; never in OpenCL C and Metal
  *   one struct of param_bytes bytes, by value (Metal: constant &)
  *   OpenCL only: one struct of nbuffers 64-bit integers, by value: the offset in bytes that the
  *   kernel adds to each pointer, since a cl_mem has no addresses inside. Other runtimes pass
@@ -75,6 +77,8 @@ typedef struct fxi_gpu_launch {
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
                              them, work space, streams and faults */
+    int32_t ntable;       /* the table's addresses follow the buffers: &buffers[nbuffers] is the
+                             struct */
     const void *params;
     size_t param_bytes;
     bool checks; /* the kernel may write to `faults` */

@@ -29,12 +29,15 @@
  *
  * In the text (kernels/prelude.cl explains all of it):
  *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
+ *     FX_ENTRY(k)         address k of the table, a void *
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
  *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it
  *     FX_GROUP_X, _Y, _Z  the group; all of these are fx_ints
  *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level, aligned to a
  *                         vector; in types of pointers to it FX_SHARED
  *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
+ *     FX_PACK(T, n, V, m) a union of n elements and m vectors (gpu_pack.c)
+ *     FX_ADDRESS(x)       the low 32 bits of a pointer's address
  *     FX_UNROLL           before a loop that should be unrolled
  *     FX_MAD(x, y, z)     x·y + z of reals, rounded once where the device can
  *     FX_FN               before functions, between _begin and _kernel
@@ -77,6 +80,7 @@ struct fxi_gpu_call {
     int64_t groups[3];
     int32_t group; /* work-items of a group */
     int32_t nbuffers, nparams;
+    int32_t ntable; /* the last of the buffers, which are passed as a table */
     bool wide, checks;
     bool cut; /* a parameter does not fit in 32 bits */
     fxi_gpu_buffer_ref *buffers;
@@ -101,7 +105,7 @@ struct fxi_gpu_builder {
     fxi_gpu_value values[FXI_GPU_VALUES];
     int nvalues;
     const char *name;
-    int32_t nbuffers, nparams;
+    int32_t nbuffers, nparams, ntable;
     bool wide;
     int32_t group; /* work-items of a group of the current kernel */
     void *kernel;  /* the kernel of the latest complete text */
@@ -130,6 +134,14 @@ const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Appends the head of a kernel; the caller appends its body. */
 void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams);
+/* The same for a kernel that finds the last `ntable` of its buffers in a table: FX_ENTRY(k). */
+void fxi_gpu_kernel_with_table(fxi_gpu_builder *b, const char *name, int nbuffers, int ntable,
+                               int nparams);
+/* May kernels have a table, and follow addresses that they read from it? */
+static inline bool fxi_gpu_reads_addresses(const fxi_gpu_builder *b)
+{
+    return b->runtime->dialect != FXI_GPU_OPENCL && b->runtime->dialect != FXI_GPU_METAL;
+}
 /* Closes the body. The kernel's text is then complete. */
 void fxi_gpu_end(fxi_gpu_builder *b);
 /* Adds a launch of that kernel after those before; a kernel may have several. It has one group, all

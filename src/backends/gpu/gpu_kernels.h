@@ -20,7 +20,13 @@ extern const char fxi_gpu_text_common[];
 extern const char fxi_gpu_text_arithmetic[];
 /* map.cl */
 extern const char fxi_gpu_text_elementwise[];
-extern const char fxi_gpu_text_segments[];
+extern const char fxi_gpu_text_elementwise_vectors[];
+extern const char fxi_gpu_text_elementwise_apart[];
+extern const char fxi_gpu_text_batch[];
+extern const char fxi_gpu_text_segments_choice[];
+extern const char fxi_gpu_text_segments_table[];
+extern const char fxi_gpu_text_segments_each[];
+extern const char fxi_gpu_text_segments_vectors[];
 extern const char fxi_gpu_text_iota[];
 extern const char fxi_gpu_text_philox[];
 extern const char fxi_gpu_text_random[];

@@ -1,31 +1,18 @@
-/* gpu_map.c: kernels with one value for every element of the output: elementwise programs, the same
- * over several segments, generators, and gather.
+/* gpu_map.c: kernels with one value for every element of the output: elementwise programs,
+ * generators, and gather.
  *
- * A work-item computes fxi_gpu_each elements, a group's width apart, so that neighbours read
- * neighbouring memory. An operand is one value, or has the output's layout and is read at the
- * element's own index, or is walked (gpu_walk.c). All operands of an element are read before its
- * outputs are written, because outputs may have the memory of operands.
+ * An operand is one value, or has the output's layout and is read at the element's own index, or is
+ * walked (gpu_walk.c). A work-item computes several elements. It loads all of them before it stores
+ * the first: an output may have the memory of an operand, so no compiler moves a load over a store,
+ * and a single load in flight does not fill the memory's bandwidth. Dense operands are loaded and
+ * stored as vectors.
  */
-#include "gpu_text.h"
+#include "gpu_map.h"
+
+#include <stdio.h>
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
-enum { SINGLE = -1, OWN = -2 }; /* instead of a pattern: one value, or the output's layout */
-enum { OPERANDS = 32 };
-
-/* The tensors of one program over one space. */
-typedef struct program {
-    const fx_tensor *in;
-    int nin, nout;
-    uint8_t out[1 + FX_MORE_OUTPUTS]; /* registers */
-    int pattern[OPERANDS];
-    fxi_gpu_buffer_ref from[OPERANDS];
-    fxi_gpu_layout layout;
-    fxi_gpu_walk walk;
-    int64_t length;
-    bool wide;
-} program;
-
-static void set_patterns(program *p, const fx_tensor *space)
+static void set_patterns(fxi_gpu_map *p, const fx_tensor *space)
 {
     p->layout = (fxi_gpu_layout){.nd = space->ndim};
     for (int d = 0; d < space->ndim; d++)
@@ -33,10 +20,10 @@ static void set_patterns(program *p, const fx_tensor *space)
     for (int k = 0; k < p->nin; k++) {
         const fx_tensor *t = &p->in[k];
         /* An operand that was copied to work space is dense. */
-        p->pattern[k] = p->from[k].role == FXI_GPU_WORK ? OWN
-                        : fxi_gpu_is_scalar(t)          ? SINGLE
+        p->pattern[k] = p->from[k].role == FXI_GPU_WORK ? FXI_GPU_OWN
+                        : fxi_gpu_is_scalar(t)          ? FXI_GPU_SINGLE
                         : fxi_is_dense(t->ndim, t->shape, t->stride)
-                            ? OWN
+                            ? FXI_GPU_OWN
                             : fxi_gpu_layout_add(&p->layout, t->stride);
     }
     p->walk = fxi_gpu_walk_over(&p->layout, UINT32_MAX);
@@ -44,7 +31,7 @@ static void set_patterns(program *p, const fx_tensor *space)
 }
 
 /* Do the kernel's arguments need more bytes than the device has? */
-static bool too_many(const fxi_gpu_builder *b, const program *p)
+static bool too_many(const fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
     const int buffers = (p->nin + p->nout) * (int)(2 * sizeof(int64_t)),
               params = (1 + fxi_gpu_walk_params(&p->walk)) * (p->wide ? 8 : 4);
@@ -53,7 +40,7 @@ static bool too_many(const fxi_gpu_builder *b, const program *p)
 
 /* Copies operands to work space until the arguments fit: every different set of strides takes
  * parameters. */
-static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
+static void fit(fxi_gpu_builder *b, fxi_gpu_map *p, const fx_tensor *space)
 {
     for (int k = 0; k < p->nin && too_many(b, p); k++)
         /* Dense operands and single values take no parameters. */
@@ -63,57 +50,225 @@ static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
         }
 }
 
-/* Before any output is stored, because an output may have the memory of an operand. */
-static void say_loads(fxi_gpu_builder *b, const program *p)
-{
-    for (int k = 0; k < p->nin; k++) {
-        const fxi_gpu_type *t = &fxi_gpu_types[p->in[k].dtype];
-        char at[16] = "0";
-        if (p->pattern[k] == OWN)
-            at[0] = 'i';
-        else if (p->pattern[k] >= 0)
-            snprintf(at, sizeof at, "o%d", p->pattern[k]);
-        fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, %s);\n", t->value, k, t->name, k, at);
-    }
-}
-
-/* The element type of output k in memory. */
-static const fxi_gpu_type *type_out(const fx_step *s, const program *p, int k)
+const fxi_gpu_type *fxi_gpu_map_type(const fx_step *s, const fxi_gpu_map *p, int k)
 {
     return &fxi_gpu_types[fx_step_program(s).instr[p->out[k] - p->nin].dtype];
 }
 
-/* Appends the program for element i and the storing of all its outputs. */
-static void say_element(fxi_gpu_builder *b, const program *p)
+void fxi_gpu_map_count(const fxi_gpu_builder *b, fxi_gpu_map *p)
 {
-    const fx_step *s = b->step;
-    say_loads(b, p);
-    fxi_gpu_say_program(b, p->nin);
-    for (int k = 0; k < p->nout; k++)
-        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n", type_out(s, p, k)->name, k, p->out[k]);
+    /* A long program spends its time with arithmetic: it needs fewer loads in flight, and compiles
+     * faster if it is repeated less. */
+    int words = fx_step_program(b->step).n / 8, narrowest = 0;
+    for (int k = 0; k < p->nin + p->nout; k++) {
+        const int size = k < p->nin ? fxi_gpu_types[p->in[k].dtype].size
+                                    : fxi_gpu_map_type(b->step, p, k - p->nin)->size;
+        if (k < p->nin && p->pattern[k] == FXI_GPU_SINGLE)
+            continue;
+        words += size > 4 ? size / 4 : 1;
+        narrowest = narrowest == 0 || size < narrowest ? size : narrowest;
+    }
+    p->elements = fxi_gpu_pack_elements(b, narrowest, words);
 }
 
-static void say_program(fxi_gpu_builder *b, const program *p)
+/* ---- one element ----------------------------------------------------------------------------- */
+/* Appends "const fx_f32 r3 = FX_LOAD_f32(<array>, <index>)" for operand k. */
+static void say_register(fxi_gpu_builder *b, const fxi_gpu_map *p, int k, const char *array,
+                         const char *index)
+{
+    const fxi_gpu_type *t = &fxi_gpu_types[p->in[k].dtype];
+    fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(%s, %s);\n", t->value, k, t->name, array, index);
+}
+
+/* Appends the index of operand k of an element: that of the element, or an offset. */
+static const char *index_of(const fxi_gpu_map *p, int k, const char *own, char text[16])
+{
+    if (p->pattern[k] < 0)
+        return p->pattern[k] == FXI_GPU_OWN ? own : "0";
+    snprintf(text, 16, "o%d", p->pattern[k]);
+    return text;
+}
+
+void fxi_gpu_map_say_element(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
     const fx_step *s = b->step;
+    char array[16], index[16];
+    /* Before any output is stored, because an output may have the memory of an operand. */
+    for (int k = 0; k < p->nin; k++) {
+        snprintf(array, sizeof array, "x%d", k);
+        say_register(b, p, k, array, index_of(p, k, "i", index));
+    }
+    fxi_gpu_say_program(b, p->nin);
+    for (int k = 0; k < p->nout; k++)
+        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n", fxi_gpu_map_type(s, p, k)->name, k,
+                    p->out[k]);
+}
+
+/* ---- several elements ------------------------------------------------------------------------ */
+static fxi_gpu_pack pack_of(const fx_step *s, const fxi_gpu_map *p, int k, char name[16])
+{
+    snprintf(name, 16, "%c%d", k < p->nin ? 'v' : 'w', k < p->nin ? k : k - p->nin);
+    return (fxi_gpu_pack){.name = name,
+                          .type = k < p->nin ? &fxi_gpu_types[p->in[k].dtype]
+                                             : fxi_gpu_map_type(s, p, k - p->nin),
+                          .elements = p->elements};
+}
+
+/* Is there a pack for operand or output k? */
+static bool has_pack(const fxi_gpu_map *p, int k)
+{
+    return k >= p->nin || p->pattern[k] != FXI_GPU_SINGLE;
+}
+
+static void say_packs(fxi_gpu_builder *b, const fxi_gpu_map *p, int n)
+{
+    char name[16];
+    for (int k = 0; k < n; k++) {
+        const fxi_gpu_pack pack = pack_of(b->step, p, k, name);
+        if (has_pack(p, k))
+            fxi_gpu_say_pack(b, &pack);
+    }
+}
+
+/* Appends the loading of element e of all packs. */
+static void say_pack_loads(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *own)
+{
+    char index[16];
+    for (int k = 0; k < p->nin; k++)
+        if (has_pack(p, k))
+            fxi_gpu_say(b, "v%d.e[e] = x%d[%s];\n", k, k, index_of(p, k, own, index));
+}
+
+static void say_singles(fxi_gpu_builder *b, const fxi_gpu_map *p)
+{
+    char array[16];
+    for (int k = 0; k < p->nin; k++) {
+        snprintf(array, sizeof array, "x%d", k);
+        if (!has_pack(p, k))
+            say_register(b, p, k, array, "0");
+    }
+}
+
+/* Appends the program for element e; operands with packs are in these. */
+static void say_program_of_pack(fxi_gpu_builder *b, const fxi_gpu_map *p)
+{
+    char array[16];
+    for (int k = 0; k < p->nin; k++) {
+        snprintf(array, sizeof array, "v%d.e", k);
+        if (has_pack(p, k))
+            say_register(b, p, k, array, "e");
+    }
+    fxi_gpu_say_program(b, p->nin);
+}
+
+static void say_vectors(fxi_gpu_builder *b, const fxi_gpu_map *p, bool stores)
+{
+    char name[16], at[16];
+    for (int k = stores ? p->nin : 0; k < (stores ? p->nin + p->nout : p->nin); k++) {
+        const fxi_gpu_pack pack = pack_of(b->step, p, k, name);
+        snprintf(at, sizeof at, "%c%d + i", stores ? 'y' : 'x', stores ? k - p->nin : k);
+        if (has_pack(p, k))
+            fxi_gpu_say_pack_moved(b, &pack, stores, at);
+    }
+}
+
+/* Appends the addresses that decide whether vectors can be used, joined by |. Returns the bytes of
+ * the longest vector. */
+static int say_addresses(fxi_gpu_builder *b, const fxi_gpu_map *p)
+{
+    char name[16];
+    int longest = 1;
+    const char *join = "";
+    for (int k = 0; k < p->nin + p->nout; k++) {
+        const fxi_gpu_pack pack = pack_of(b->step, p, k, name);
+        if (!has_pack(p, k))
+            continue;
+        longest = fxi_gpu_pack_bytes(&pack) > longest ? fxi_gpu_pack_bytes(&pack) : longest;
+        fxi_gpu_say(b, "%sFX_ADDRESS(%c%d)", join, k < p->nin ? 'x' : 'y',
+                    k < p->nin ? k : k - p->nin);
+        join = " | ";
+    }
+    return longest;
+}
+
+void fxi_gpu_map_say_batch(fxi_gpu_builder *b, const fxi_gpu_map *p)
+{
+    fxi_gpu_set_number(b, "elements", p->elements);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_batch, "packs");
+    say_packs(b, p, p->nin + p->nout);
+    text = fxi_gpu_say_until(b, text, "addresses");
+    fxi_gpu_set_number(b, "mask", say_addresses(b, p) - 1);
+    text = fxi_gpu_say_until(b, text, "vector_loads");
+    say_vectors(b, p, false);
+    text = fxi_gpu_say_until(b, text, "loads");
+    say_pack_loads(b, p, "j");
+    text = fxi_gpu_say_until(b, text, "singles");
+    say_singles(b, p);
+    text = fxi_gpu_say_until(b, text, "program");
+    say_program_of_pack(b, p);
+    for (int k = 0; k < p->nout; k++)
+        fxi_gpu_say(b, "FX_STORE_%s(w%d.e, e, r%d);\n", fxi_gpu_map_type(b->step, p, k)->name, k,
+                    p->out[k]);
+    text = fxi_gpu_say_until(b, text, "vector_stores");
+    say_vectors(b, p, true);
+    text = fxi_gpu_say_until(b, text, "stores");
+    for (int k = 0; k < p->nout; k++)
+        fxi_gpu_say(b, "y%d[i + e] = w%d.e[e];\n", k, k);
+    fxi_gpu_say_part(b, text);
+}
+
+/* Appends the rest of a kernel for walked operands, whose elements are not neighbours. */
+static void say_apart(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *text)
+{
+    text = fxi_gpu_say_until(b, text, "packs");
+    say_packs(b, p, p->nin);
+    say_singles(b, p);
+    text = fxi_gpu_say_until(b, text, "walk");
+    fxi_gpu_walk_say(b, &p->walk, 1, "i", "o", NULL);
+    text = fxi_gpu_say_until(b, text, "loads");
+    say_pack_loads(b, p, "i");
+    text = fxi_gpu_say_until(b, text, "program");
+    say_program_of_pack(b, p);
+    for (int k = 0; k < p->nout; k++)
+        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n", fxi_gpu_map_type(b->step, p, k)->name, k,
+                    p->out[k]);
+    fxi_gpu_say_part(b, text);
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+static void say_map(fxi_gpu_builder *b, const fxi_gpu_map *p)
+{
+    const fx_step *s = b->step;
+    const char *text = p->elements == 1          ? fxi_gpu_text_elementwise
+                       : p->layout.npatterns > 0 ? fxi_gpu_text_elementwise_apart
+                                                 : fxi_gpu_text_elementwise_vectors;
     if (!fxi_gpu_known(b))
         return;
     fxi_gpu_begin(b, p->wide);
     fxi_gpu_kernel(b, "fx_elementwise", p->nin + p->nout, 1 + fxi_gpu_walk_params(&p->walk));
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_elementwise, "operands");
+    fxi_gpu_set_number(b, "elements", p->elements);
+    text = fxi_gpu_say_until(b, text, "operands");
     for (int k = 0; k < p->nin; k++)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[p->in[k].dtype].stored, k);
     for (int k = 0; k < p->nout; k++)
-        fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", p->nin + k, type_out(s, p, k)->stored, k);
-    text = fxi_gpu_say_until(b, text, "walk");
-    fxi_gpu_walk_say(b, &p->walk, 1, "i", "o", NULL);
-    text = fxi_gpu_say_until(b, text, "program");
-    say_element(b, p);
-    fxi_gpu_say_part(b, text);
+        fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", p->nin + k, fxi_gpu_map_type(s, p, k)->stored, k);
+    if (p->elements > 1 && p->layout.npatterns > 0) {
+        say_apart(b, p, text);
+    } else if (p->elements > 1) {
+        text = fxi_gpu_say_until(b, text, "batch");
+        fxi_gpu_map_say_batch(b, p);
+        fxi_gpu_say_part(b, text);
+    } else {
+        text = fxi_gpu_say_until(b, text, "walk");
+        fxi_gpu_walk_say(b, &p->walk, 1, "i", "o", NULL);
+        text = fxi_gpu_say_until(b, text, "program");
+        fxi_gpu_map_say_element(b, p);
+        fxi_gpu_say_part(b, text);
+    }
     fxi_gpu_end(b);
 }
 
-static void set_outputs(program *p, const fx_step *s)
+void fxi_gpu_map_outputs(fxi_gpu_map *p, const fx_step *s)
 {
     const fx_more_outputs *more = fx_step_more(s);
     p->nout = 1 + more->n;
@@ -125,202 +280,28 @@ static void set_outputs(program *p, const fx_step *s)
 void fxi_gpu_elementwise(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
-    program p = {.in = s->in, .nin = s->nin, .length = fx_tensor_length(&s->out)};
-    if (s->nin > OPERANDS) {
+    fxi_gpu_map p = {.in = s->in, .nin = s->nin, .length = fx_tensor_length(&s->out)};
+    if (s->nin > FXI_GPU_OPERANDS) {
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands", (int)s->nin);
         return;
     }
     if (p.length == 0)
         return;
-    set_outputs(&p, s);
+    fxi_gpu_map_outputs(&p, s);
     for (int k = 0; k < s->nin; k++)
         p.from[k] = (fxi_gpu_buffer_ref){k, FXI_GPU_IN};
     set_patterns(&p, &s->out);
     fit(b, &p, &s->out);
-    say_program(b, &p);
+    fxi_gpu_map_count(b, &p);
+    say_map(b, &p);
     fxi_gpu_call *c = fxi_gpu_add_each(b, p.length);
+    if (p.elements > 1)
+        c->groups[0] = fxi_gpu_groups(p.length, (int64_t)p.elements * FXI_GPU_GROUP);
     for (int k = 0; k < p.nin; k++)
         fxi_gpu_buffer(c, k, (fxi_gpu_role)p.from[k].role, p.from[k].k);
     for (int k = 0; k < p.nout; k++)
         fxi_gpu_buffer(c, p.nin + k, FXI_GPU_OUT, k);
     fxi_gpu_walk_fill(&p.walk, c, 1);
-}
-
-/* ---- segments -------------------------------------------------------------------------------- */
-/* Kernels cannot read addresses from memory on all devices (OpenCL), so a launch computes as many
- * segments as its arguments can hold: Adam over 16 arrays takes 5 launches, not 18. Single values
- * that are the same in all segments (an optimiser's rates) are passed once. Segment g of a launch
- * has parameter g, its length, and batch + g, its first group. Unused segments begin after the last
- * group. */
-enum { SEGMENTS = 16 }; /* of a launch, at most */
-
-typedef struct segments {
-    program p;    /* the program, made for the longest segment */
-    int operands; /* inputs and outputs of one segment */
-    int nshared;  /* buffers that all segments share; they come before those of segment 0, 1 … */
-    int batch;    /* segments of a launch */
-    int buffer[OPERANDS + 1 + FX_MORE_OUTPUTS]; /* the index of an operand's buffer: among the
-                                                   shared ones, or among its segment's */
-    bool shared[OPERANDS + 1 + FX_MORE_OUTPUTS];
-} segments;
-
-/* The same value of the plan at the same offset: an optimiser's rate is one array for all
- * parameters. */
-static bool same_in_all(const fx_step *s, int nin, int k)
-{
-    for (int32_t g = 1; g < fx_step_segments(s); g++)
-        if (s->in_value[g * nin + k] != s->in_value[k] ||
-            s->in_offset[g * nin + k] != s->in_offset[k])
-            return false;
-    return true;
-}
-
-static void number_buffers(const fx_step *s, segments *q)
-{
-    int own = 0;
-    for (int k = 0; k < q->operands; k++) {
-        q->shared[k] = k < q->p.nin && q->p.pattern[k] == SINGLE && same_in_all(s, q->p.nin, k);
-        q->buffer[k] = q->shared[k] ? q->nshared++ : own++;
-    }
-}
-
-static int buffer_of(const segments *q, int g, int k)
-{
-    return q->buffer[k] + (q->shared[k] ? 0 : q->nshared + g * (q->operands - q->nshared));
-}
-
-/* The segments of a launch: as many as the arguments can hold, or a smaller power of two that is
- * enough. Each number of segments needs a kernel of its own, so only few numbers are used. */
-static int batch_of(const fxi_gpu_builder *b, const segments *q)
-{
-    enum { ADDRESS = 2 * sizeof(int64_t) };
-    const int own = q->operands - q->nshared, params = 2 * (q->p.wide ? 8 : 4),
-              bytes = b->limits->param_bytes - q->nshared * ADDRESS;
-    /* Two limits: the number of buffers, and the bytes of all arguments. */
-    int most = (b->limits->buffers - q->nshared) / own, batch = 1;
-    if (most > bytes / (own * ADDRESS + params))
-        most = bytes / (own * ADDRESS + params);
-    if (most > SEGMENTS)
-        most = SEGMENTS;
-    while (batch < most && batch < fx_step_segments(b->step))
-        batch *= 2;
-    return batch < most || most < 1 ? batch : most;
-}
-
-/* Appends the choice of the segment on which a group works: "g == 0 ? name0 : …". */
-static void say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each)
-{
-    for (int g = 0; g < batch; g++) {
-        if (g < batch - 1)
-            fxi_gpu_say(b, "g == %d ? ", g);
-        fxi_gpu_say(b, format, first + g * each);
-        if (g < batch - 1)
-            fxi_gpu_say(b, " : ");
-    }
-}
-
-/* Appends operand k of the segment on which a group works: x for inputs, y for outputs. */
-static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
-{
-    const bool in = k < q->p.nin;
-    const char *is_const = in ? "const " : "",
-               *type = in ? fxi_gpu_types[q->p.in[k].dtype].stored
-                          : type_out(b->step, &q->p, k - q->p.nin)->stored;
-    const int first = buffer_of(q, 0, k), each = q->shared[k] ? 0 : q->operands - q->nshared;
-    for (int g = 0; g < (q->shared[k] ? 1 : q->batch); g++)
-        fxi_gpu_say(b, "FX_USE(%d, %s%s, b%d)\n", first + g * each, is_const, type,
-                    first + g * each);
-    fxi_gpu_say(b, "FX_GLOBAL %s%s *%c%d = ", is_const, type, in ? 'x' : 'y',
-                in ? k : k - q->p.nin);
-    say_choice(b, q->shared[k] ? 1 : q->batch, "b%d", first, each);
-    fxi_gpu_say(b, ";\n");
-}
-
-static void say_segments(fxi_gpu_builder *b, const segments *q)
-{
-    if (!fxi_gpu_known(b))
-        return;
-    fxi_gpu_begin(b, q->p.wide);
-    fxi_gpu_kernel(b, "fx_segments", buffer_of(q, q->batch - 1, q->operands - 1) + 1, 2 * q->batch);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_segments, "later_segments");
-    for (int g = 1; g < q->batch; g++)
-        /* The number of later segments that begin at or before this group is the number of its
-         * segment. */
-        fxi_gpu_say(b, " + (FX_GROUP_X >= P(%d))", q->batch + g);
-    text = fxi_gpu_say_until(b, text, "length");
-    say_choice(b, q->batch, "P(%d)", 0, 1);
-    text = fxi_gpu_say_until(b, text, "first");
-    say_choice(b, q->batch, "P(%d)", q->batch, 1);
-    text = fxi_gpu_say_until(b, text, "operands");
-    for (int k = 0; k < q->operands; k++)
-        say_operand(b, q, k);
-    text = fxi_gpu_say_until(b, text, "program");
-    say_element(b, &q->p);
-    fxi_gpu_say_part(b, text);
-    fxi_gpu_end(b);
-}
-
-/* Adds a launch of segments from g on; returns the first segment that it does not compute. */
-static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
-{
-    const fx_step *s = b->step;
-    const int nin = q->p.nin;
-    fxi_gpu_call *c = fxi_gpu_add(b);
-    const int64_t each = (int64_t)fxi_gpu_each(b) * FXI_GPU_GROUP;
-    int64_t groups = 0;
-    int done = 0;
-    for (; done < q->batch && g < fx_step_segments(s); g++) {
-        const int64_t n = fx_step_foreach(s)->segments[g].length;
-        if (n == 0)
-            continue;
-        /* A launch has a limited number of groups; the rest becomes another launch. */
-        if (done > 0 && groups + fxi_gpu_groups(n, each) >= b->limits->groups[0])
-            break;
-        fxi_gpu_param(c, done, n);
-        fxi_gpu_param(c, q->batch + done, groups);
-        for (int k = 0; k < q->operands; k++)
-            fxi_gpu_buffer(c, buffer_of(q, done, k), k < nin ? FXI_GPU_IN : FXI_GPU_OUT,
-                           k < nin ? g * nin + k : g * q->p.nout + k - nin);
-        groups += fxi_gpu_groups(n, each);
-        done++;
-    }
-    for (; done < q->batch; done++)
-        /* No group has a number as large, so no group chooses an unused segment. */
-        fxi_gpu_param(c, q->batch + done, INT32_MAX);
-    c->groups[0] = groups;
-    return g;
-}
-
-/* In a segment of one element, dense operands and single values have the same layout: the longest
- * segment decides which they are. */
-void fxi_gpu_foreach(fxi_gpu_builder *b)
-{
-    const fx_step *s = b->step;
-    const fx_foreach_step *f = fx_step_foreach(s);
-    const int nin = s->nin / f->nsegments;
-    int32_t longest = 0, last = -1;
-    for (int32_t g = 0; g < f->nsegments; g++) {
-        if (f->segments[g].length > f->segments[longest].length)
-            longest = g;
-        if (f->segments[g].length > 0)
-            last = g;
-    }
-    /* Segments without elements at the end need no launch; here all are empty. */
-    if (last < 0)
-        return;
-    segments q = {
-        .p = {.in = s->in + longest * nin, .nin = nin, .length = f->segments[longest].length}};
-    program *p = &q.p;
-    set_outputs(p, s);
-    for (int k = 0; k < nin; k++)
-        p->pattern[k] = p->length > 1 && fxi_gpu_is_scalar(&p->in[k]) ? SINGLE : OWN;
-    p->wide = fxi_gpu_wide(p->length);
-    q.operands = nin + p->nout;
-    number_buffers(s, &q);
-    q.batch = batch_of(b, &q);
-    say_segments(b, &q);
-    for (int32_t g = 0; g <= last && !b->status;)
-        g = add_segments(b, &q, g);
 }
 
 /* ---- generators ------------------------------------------------------------------------------ */

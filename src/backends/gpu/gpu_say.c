@@ -164,23 +164,35 @@ void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
     fxi_gpu_say_part(b, fxi_gpu_text_arithmetic);
 }
 
-void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams)
+void fxi_gpu_kernel_with_table(fxi_gpu_builder *b, const char *name, int nbuffers, int ntable,
+                               int nparams)
 {
+    const int single = nbuffers - ntable;
     b->name = name;
     b->nbuffers = nbuffers;
+    b->ntable = ntable;
     b->nparams = nparams;
-    /* An address and an offset for each buffer, as OpenCL passes them, and the parameters. */
-    const int bytes = nbuffers * (int)(2 * sizeof(int64_t)) + nparams * (b->wide ? 8 : 4);
-    if (nbuffers > b->limits->buffers || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
+    /* An address and an offset for each buffer, as OpenCL passes them; a table has no offsets. */
+    const int bytes = (2 * single + ntable) * (int)sizeof(int64_t) + nparams * (b->wide ? 8 : 4);
+    if (single > b->limits->buffers || ntable > FXI_GPU_TABLE || nparams > FXI_GPU_PARAMS ||
+        bytes > b->limits->param_bytes)
         fxi_gpu_too_much(b,
                          "%d operands and outputs of their strides are too many for a kernel of %s",
                          nbuffers, b->device->name);
     fxi_gpu_say(b, "typedef struct { fx_int v[%d]; } fx_params;\n", nparams);
-    fxi_gpu_say(b, "typedef struct { fx_i64 v[%d]; } fx_offsets;\n", nbuffers);
+    /* C has no arrays without elements. */
+    fxi_gpu_say(b, "typedef struct { fx_i64 v[%d]; } fx_offsets;\n", single > 0 ? single : 1);
+    if (ntable > 0)
+        fxi_gpu_say(b, "typedef struct { void *v[%d]; } fx_table;\n", ntable);
     fxi_gpu_say(b, "FX_KERNEL %s(", name);
-    for (int k = 0; k < nbuffers; k++)
+    for (int k = 0; k < single; k++)
         fxi_gpu_say(b, "FX_B(%d), ", k);
-    fxi_gpu_say(b, "FX_ARGS)\n{\n");
+    fxi_gpu_say(b, ntable > 0 ? "FX_TABLE, FX_ARGS)\n{\n" : "FX_ARGS)\n{\n");
+}
+
+void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams)
+{
+    fxi_gpu_kernel_with_table(b, name, nbuffers, 0, nparams);
 }
 
 void fxi_gpu_end(fxi_gpu_builder *b)

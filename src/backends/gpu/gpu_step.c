@@ -103,6 +103,7 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
         return &b->lost;
     c->kernel = b->kernel;
     c->group = b->group;
+    c->ntable = b->ntable;
     c->wide = b->wide;
     /* One group along each axis, unless the caller sets more. */
     for (int k = 0; k < 3; k++)
@@ -385,7 +386,7 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
                         const run_buffers *p)
 {
     /* On the stack, so that a run allocates nothing. */
-    void *buffers[FXI_GPU_BUFFERS];
+    void *buffers[FXI_GPU_BUFFERS + FXI_GPU_TABLE];
     for (int32_t k = 0; k < c->nbuffers; k++)
         buffers[k] = address(p, &c->buffers[k]);
     if (c->routine)
@@ -395,8 +396,9 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
         .kernel = c->kernel,
         .groups = {(uint32_t)c->groups[0], (uint32_t)c->groups[1], (uint32_t)c->groups[2]},
         .group = c->group,
-        .nbuffers = c->nbuffers,
+        .nbuffers = c->nbuffers - c->ntable,
         .buffers = buffers,
+        .ntable = c->ntable,
         .params = c->params,
         .param_bytes = (size_t)c->nparams * (c->wide ? sizeof(int64_t) : sizeof(int32_t)),
         .checks = c->checks};

@@ -34,6 +34,23 @@ int fxi_gpu_say_program(fxi_gpu_builder *b, int first);
 /* Does every instruction of the step have a meaning for its type? If not, records it. */
 bool fxi_gpu_known(fxi_gpu_builder *b);
 
+/* ---- several elements of a work-item (gpu_pack.c) -------------------------------------------- */
+/* Elements of one operand that a work-item loads or stores together. */
+typedef struct fxi_gpu_pack {
+    const char *name;
+    const fxi_gpu_type *type;
+    int elements;
+} fxi_gpu_pack;
+/* The number of elements of a work-item for a program whose narrowest operand has elements of that
+ * many bytes, and which needs that many 32-bit registers for each element. A power of two. */
+int fxi_gpu_pack_elements(const fxi_gpu_builder *b, int narrowest, int words);
+/* The bytes of a vector of the pack, to which its address must be aligned. */
+int fxi_gpu_pack_bytes(const fxi_gpu_pack *p);
+/* Appends the declaration of the pack <name>: its elements are <name>.e[…]. */
+void fxi_gpu_say_pack(fxi_gpu_builder *b, const fxi_gpu_pack *p);
+/* Appends the loading or storing of the whole pack as vectors, at the address `at`. */
+void fxi_gpu_say_pack_moved(fxi_gpu_builder *b, const fxi_gpu_pack *p, bool stores, const char *at);
+
 /* ---- spaces of indices (gpu_walk.c) ---------------------------------------------------------- */
 /* A space of indices, and the strides over it of several tensors. Tensors with equal strides share
  * a pattern, which saves parameters. */

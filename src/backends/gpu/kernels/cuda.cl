@@ -3,14 +3,19 @@
 typedef float fx_f32; typedef int fx_i32; typedef long long fx_i64;
 typedef unsigned char fx_u8; typedef unsigned short fx_u16; typedef unsigned fx_u32;
 typedef unsigned long long fx_u64; typedef double fx_f64;
+typedef fx_u32 fx_v4; typedef fx_u16 fx_v2; typedef fx_u8 fx_v1;
+#define FX_ADDRESS(x) ((fx_u32)(fx_u64)(x))
 #define FX_GLOBAL
 #define FX_SHARED
 #define FX_B(k) void *fx_b##k
 #define FX_ARGS const fx_params fx_p
 #define FX_USE(k, T, x) T *x = (T *)fx_b##k;
+#define FX_TABLE const fx_table fx_t
+#define FX_ENTRY(k) (fx_t.v[k])
 #define P(k) (fx_p.v[k])
 
 //// cuda
+typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define FX_LOCAL(T, s, n) __shared__ __attribute__((aligned(@vector@))) T s[n]
 #define FX_BARRIER __syncthreads()
 #define FX_FN static __device__ __forceinline__

@@ -6,6 +6,11 @@
 typedef float fx_f32; typedef double fx_f64; typedef int32_t fx_i32; typedef int64_t fx_i64;
 typedef uint8_t fx_u8; typedef uint16_t fx_u16; typedef uint32_t fx_u32;
 typedef uint64_t fx_u64;
+typedef fx_u32 fx_v16 __attribute__((vector_size(16), may_alias));
+typedef fx_u32 fx_v8 __attribute__((vector_size(8), may_alias));
+typedef fx_u32 fx_v4 __attribute__((may_alias));
+typedef fx_u16 fx_v2 __attribute__((may_alias)); typedef fx_u8 fx_v1;
+#define FX_ADDRESS(x) ((fx_u32)(uintptr_t)(x))
 extern uint32_t fx_host_item, fx_host_group[3];
 extern void (*fx_host_barrier)(void);
 #define FX_GLOBAL
@@ -18,6 +23,8 @@ extern void (*fx_host_barrier)(void);
 #define FX_B(k) void *fx_b##k
 #define FX_ARGS const fx_params *fx_p
 #define FX_USE(k, T, x) T *x = (T *)fx_b##k;
+#define FX_TABLE const fx_table *fx_t
+#define FX_ENTRY(k) (fx_t->v[k])
 #define P(k) (fx_p->v[k])
 #define FX_ITEM ((fx_int)fx_host_item)
 #define FX_GROUP_X ((fx_int)fx_host_group[0])

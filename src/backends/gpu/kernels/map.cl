@@ -11,18 +11,87 @@ if (i >= P(0)) return;
 @program@
 }
 
+// The same with all operands in the output's layout: the work-item's elements are neighbours. They
+// are loaded and stored as vectors where all of them exist and the addresses allow it.
+//// elementwise_vectors
+@operands@
+const fx_int i = (FX_GROUP_X * FX_GROUP + FX_ITEM) * @elements@;
+if (i >= P(0)) return;
+const fx_int left = P(0) - i;
+@batch@
+
+// The same with walked operands: the work-item's elements are a group's width apart.
+//// elementwise_apart
+@operands@
+const fx_int first = FX_GROUP_X * (FX_GROUP * @elements@) + FX_ITEM;
+if (first >= P(0)) return;
+@packs@
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+// An element that does not exist is loaded as the last one, and not stored.
+const fx_int i = first + e * FX_GROUP < P(0) ? first + e * FX_GROUP : P(0) - 1;
+@walk@
+@loads@
+}
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+const fx_int i = first + e * FX_GROUP;
+if (i >= P(0)) return;
+@program@
+}
+
+// A batch of neighbouring elements, of which `left` exist.
+//// batch
+@packs@
+const int whole = left >= @elements@ && ((@addresses@) & @mask@u) == 0;
+if (whole) {
+@vector_loads@
+} else {
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+const fx_int j = i + (e < left ? e : left - 1);
+@loads@
+}
+}
+@singles@
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+@program@
+}
+if (whole) {
+@vector_stores@
+} else {
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++)
+if (e < left) {
+@stores@
+}
+}
+
 // The same for several segments. Segment g has `length` elements, which the groups from `first` on
 // compute.
-//// segments
+//// segments_choice
 const fx_int g = 0@later_segments@;
 const fx_int length = @length@;
 const fx_int first = @first@;
 @operands@
+
+// The search for the last segment that begins at or before this group. All work-items of a group
+// take the same path.
+//// segments_table
+fx_int g = 0;
+for (fx_int step = @half@; step > 0; step /= 2)
+    if (g + step < @batch@ && FX_GROUP_X >= P(@batch@ + g + step)) g += step;
+const fx_int length = P(g), first = P(@batch@ + g);
+@operands@
+
+//// segments_each
 for (fx_int each = 0; each < @each@; each++) {
 const fx_int i = ((FX_GROUP_X - first) * @each@ + each) * FX_GROUP + FX_ITEM;
 if (i >= length) return;
 @program@
 }
+
+//// segments_vectors
+const fx_int i = ((FX_GROUP_X - first) * FX_GROUP + FX_ITEM) * @elements@;
+if (i >= length) return;
+const fx_int left = length - i;
+@program@
 
 // Element i along an axis is i / inner mod size.
 //// iota

@@ -6,6 +6,9 @@ using namespace metal;
 #endif
 typedef float fx_f32; typedef int fx_i32; typedef long fx_i64; typedef uchar fx_u8;
 typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;
+typedef uint4 fx_v16; typedef uint2 fx_v8; typedef uint fx_v4;
+typedef ushort fx_v2; typedef uchar fx_v1;
+#define FX_ADDRESS(x) ((fx_u32)(fx_u64)(x))
 #define FX_GLOBAL device
 #define FX_SHARED threadgroup
 #ifndef FX_LOCAL

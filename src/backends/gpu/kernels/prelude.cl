@@ -31,6 +31,12 @@ typedef fx_i32 fx_int;
 #ifndef FX_FMA
 #define FX_FMA(x, y, z) FX_MAD(x, y, z)
 #endif
+// Several elements of a work-item, which are loaded and stored together: n elements of type T, or m
+// vectors of type V. All of a work-item's loads come before its first store: an output may have the
+// memory of an operand, so no compiler moves a load over a store.
+#define FX_PACK(T, n, V, m) union { T e[n]; V v[m]; }
+#define FX_LOAD_PACK(p, x, V, m) FX_UNROLL for (fx_int q = 0; q < m; q++) (p).v[q] = ((const FX_GLOBAL V *)(x))[q];
+#define FX_STORE_PACK(p, x, V, m) FX_UNROLL for (fx_int q = 0; q < m; q++) ((FX_GLOBAL V *)(x))[q] = (p).v[q];
 #define FX_INF fx_float(0x7f800000u)
 #define FX_I64_LAST ((fx_i64)0x7fffffffffffffff)
 #ifndef FX_HALF_IN

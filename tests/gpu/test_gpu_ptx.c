@@ -1,0 +1,120 @@
+/* test_gpu_ptx.c: reads the PTX of named texts, which must have what makes them fast: vectors,
+ * loads before stores, exchange within a warp, products of matrices; and the assembler's report: no
+ * spilled registers. NVRTC compiles them if it is installed, otherwise clang does, which chooses
+ * vectors for itself and does not assemble.
+ *
+ * ctest: timeout=300 */
+#include "gpu_nvrtc.h"
+#include "gpu_texts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4 };
+
+/* The first text of a step; `has` is what its PTX must have. */
+static const struct {
+    const char *step, *kernel;
+    int has, registers;
+} named[] = {
+    {"elementwise.ops.f32.2d.dense.dense", "fx_elementwise", VECTORS | ORDER, 64},
+    {"elementwise.powi.bf16.2d.dense.dense", "fx_elementwise", VECTORS | ORDER, 64},
+    {"elementwise.layout.f32.2d.dense.turned", "fx_elementwise", ORDER, 64},
+    {"segments.20.shared", "fx_segments", VECTORS | ORDER, 64},
+};
+enum { NAMED = sizeof named / sizeof *named };
+
+/* ---- reading PTX ----------------------------------------------------------------------------- */
+/* The position behind the last appearance of either mark; 0 if there is none. */
+static size_t last_of(const char *ptx, const char *mark, const char *other)
+{
+    size_t last = 0;
+    for (const char *at = ptx; (at = strstr(at, mark)) != NULL;)
+        last = (size_t)(++at - ptx);
+    return other && last_of(ptx, other, NULL) > last ? last_of(ptx, other, NULL) : last;
+}
+
+static bool has_vectors(const char *ptx)
+{
+    return strstr(ptx, "ld.global.v") && strstr(ptx, "st.global.v");
+}
+
+/* Is every load from global memory written before the first store? */
+static bool in_order(const char *ptx)
+{
+    const char *store = strstr(ptx, "st.global.");
+    return store && last_of(ptx, "ld.global.", "ld.global.nc.") < (size_t)(store - ptx);
+}
+
+/* The number that stands before or behind a word of the assembler's report; −1: no such word. */
+static int reported(const char *report, const char *format, const char *word)
+{
+    int n = -1;
+    for (const char *at = report; at && (at = strstr(at, word)) != NULL; at++)
+        for (const char *from = at; from > report && n < 0 && from[-1] != '\n'; from--)
+            if (sscanf(from, format, &n) != 1)
+                n = -1;
+    return n;
+}
+
+static int check(const gpu_text *t, int has, int registers)
+{
+    const bool nvrtc = gpu_nvrtc_open();
+    char *report = NULL, *ptx = nvrtc ? gpu_nvrtc_ptx(t->source, "90") : gpu_clang_ptx(t->source);
+    int wrong = 0;
+    assert_non_null(ptx);
+#define REQUIRE(what, ...)                                                                         \
+    if (!(what)) {                                                                                 \
+        print_message("%s: %s: ", t->step, t->name);                                               \
+        print_message(__VA_ARGS__);                                                                \
+        wrong++;                                                                                   \
+    }
+    REQUIRE(!(has & VECTORS) || !nvrtc || has_vectors(ptx), "no vectors\n")
+    REQUIRE(!(has & ORDER) || in_order(ptx), "a load follows a store\n")
+    REQUIRE(!(has & SHUFFLES) || strstr(ptx, "shfl.sync"), "no exchange within a warp\n")
+    /* Functions of CUDA that clang does not know are not in its PTX. */
+    REQUIRE(!nvrtc || gpu_ptxas(ptx, "90", &report), "not assembled\n")
+    if (report) {
+        const int used = reported(report, "Used %d", "registers"),
+                  spilled = reported(report, "%d bytes spill stores", "spill stores");
+        REQUIRE(used > 0 && used <= registers, "%d registers\n", used)
+        REQUIRE(spilled == 0, "%d bytes of spilled registers\n", spilled)
+    }
+#undef REQUIRE
+    free(report);
+    free(ptx);
+    return wrong;
+}
+
+static const gpu_text *find(const char *step, const char *kernel)
+{
+    for (int k = 0; k < gpu_texts_count; k++)
+        if (strcmp(gpu_texts[k].step, step) == 0 && strcmp(gpu_texts[k].name, kernel) == 0)
+            return &gpu_texts[k];
+    fail_msg("there is no text %s of %s", kernel, step);
+    return NULL;
+}
+
+static void test_named(void **unused)
+{
+    int wrong = 0;
+    (void)unused;
+    if (!gpu_nvrtc_open() && !gpu_clang()) {
+        print_message("skipped: there is neither NVRTC nor clang\n");
+        return;
+    }
+    gpu_texts_render(FXI_GPU_CUDA, false);
+    for (int k = 0; k < NAMED; k++)
+        wrong += check(find(named[k].step, named[k].kernel), named[k].has, named[k].registers);
+    gpu_texts_free();
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_named)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
