@@ -222,6 +222,16 @@ FX_API uint64_t fx_rand_u64(void);
 FX_API fx_status fx_set_num_threads(int n);
 FX_API int fx_num_threads(void); /* the number of threads in use */
 
+/* Sets whether the CPU backend flushes denormal numbers to zero, for the whole process: numbers
+ * closer to 0 than 2⁻¹²⁶ (Float32, BFloat16) or 2⁻¹⁰²² (Float64), as operands and as results.
+ * Calculating with them takes up to a hundred times as long, which slows down deep networks whose
+ * gradients vanish. Denormal Float16 numbers are kept. Only steps of the CPU backend flush, on
+ * every thread that takes part: the mode of the program's own threads does not change. Takes effect
+ * with the next step. Default: the environment variable FX_FLUSH_DENORMALS (1: on), otherwise off.
+ * Returns whether the processor can flush (x86-64 and 64-bit ARM can); if not, the call has no
+ * effect. Like torch.set_flush_denormal. May be called at any time from any thread. */
+FX_API bool fx_flush_denormals(bool on);
+
 /* Version of the linked library, e.g. "0.2.0". Static storage. */
 FX_API const char *fx_version(void);
 

@@ -4,6 +4,7 @@
  */
 #include <cflux/backend.h>
 #include "backends.h"
+#include "cpu_float_mode.h"
 #include "cpu_kernels.h"
 #include "cpu_plugin.h"
 #include "memory.h"
@@ -89,13 +90,25 @@ static void cpu_release(fx_device *device, fx_step *step)
         fxi_cpu_release_step(step);
 }
 
+static fx_status run_step(const fx_step *step, const void *const *in, void *out, fx_run *run)
+{
+    if (step->by_plugin)
+        return fxi_cpu_plugin_run(step->ready, step, in, out, run);
+    return fxi_cpu_run_step(step, in, out, run);
+}
+
+/* The mode belongs to the program's thread, so it is restored after each step. */
 static fx_status cpu_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
                          fx_run *run)
 {
     (void)device;
-    if (step->by_plugin)
-        return fxi_cpu_plugin_run(step->ready, step, in, out, run);
-    return fxi_cpu_run_step(step, in, out, run);
+    if (!fxi_cpu_flushes())
+        return run_step(step, in, out, run);
+    const uint64_t before = fxi_float_mode();
+    fxi_float_mode_set(before | FXI_MODE_FLUSH);
+    const fx_status status = run_step(step, in, out, run);
+    fxi_float_mode_set(before);
+    return status;
 }
 
 const fx_backend fxi_cpu_backend = {.head = FX_BACKEND_HEAD("CPU"),

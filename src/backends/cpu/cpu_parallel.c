@@ -20,6 +20,7 @@
  */
 #include "cpu_parallel.h"
 #include "clock.h"
+#include "cpu_float_mode.h"
 #include "cpu_threads.h"
 #include "memory.h"
 #include "this_process.h"
@@ -60,6 +61,7 @@ typedef struct job {
         void (*plain)(void *user, int64_t part);
         void (*scratch)(void *user, int64_t part, void *scratch);
     } body;
+    uint64_t mode; /* the caller's floating-point mode */
     char *scratch; /* the scratch of slot 0; others follow */
     size_t scratch_bytes;
 } job;
@@ -181,10 +183,14 @@ static void finish_part(void)
 static void *worker_main(void *own_seat)
 {
     const int me = (int)((seat *)own_seat - pool.seats);
+    uint64_t mode = fxi_float_mode();
     while (!__atomic_load_n(&pool.quit, __ATOMIC_SEQ_CST)) {
         const uint64_t number = __atomic_load_n(&pool.number, __ATOMIC_SEQ_CST);
         for (int64_t part; (part = take(me)) >= 0; finish_part()) {
             const job *j = __atomic_load_n(&pool.job, __ATOMIC_SEQ_CST);
+            /* Changing the mode stalls the processor, so it is done only if it differs. */
+            if (j->mode != mode)
+                fxi_float_mode_set(mode = j->mode);
             j->run(j, part, me);
         }
         if (!spin_until(worker_ready, me, number))
@@ -331,6 +337,7 @@ static void share(job *j, int64_t first, int64_t parts, int width)
 {
     const uint64_t number = __atomic_load_n(&pool.number, __ATOMIC_SEQ_CST) + 1;
     j->first = first;
+    j->mode = fxi_float_mode();
     __atomic_store_n(&pool.done, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&pool.job, j, __ATOMIC_SEQ_CST);
     __atomic_store_n(&pool.width, width, __ATOMIC_SEQ_CST);
