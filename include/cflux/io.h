@@ -163,7 +163,8 @@ FX_API void *fx_flux_state(void *model);
 /* The state of a model as PyTorch's state_dict(): a named tuple "0.weight", "0.bias",
  * "1.running_mean", …, in PyTorch's layout. A Chain uses the positions or names of its layers.
  * BatchNorm has weight, bias, running_mean, running_var and num_batches_tracked (always 0),
- * LayerNorm weight and bias, other objects their own fields. Weights of Dense are transposed and
+ * LayerNorm weight and bias, MultiHeadAttention in_proj_weight and in_proj_bias where its sizes are
+ * those of PyTorch's, other objects their own fields. Weights of Dense are transposed and
  * kernels of Conv flipped (PyTorch does not flip kernels); these are copies, the others the model's
  * arrays. Save it without a name, fx_save("m.safetensors", "", fx_torch_state(m)), to load it in
  * PyTorch with load_state_dict. */
@@ -171,8 +172,9 @@ FX_API void *fx_torch_state(void *model);
 /* Copies a state in PyTorch's layout into a model: fx_load_torch_state(m,
  * fx_load("m.safetensors")). Layers must have the same positions as in PyTorch, where activations
  * are modules: make them separate functions of the chain instead of options of a layer. The names
- * must be exactly the model's (num_batches_tracked is ignored), otherwise FX_STATUS_FORMAT; other
- * sizes are FX_STATUS_SHAPE. On failure the model is unchanged.
+ * must be exactly the model's (num_batches_tracked is ignored; the projections of a
+ * MultiHeadAttention may be separate layers q_proj, k_proj and v_proj), otherwise FX_STATUS_FORMAT;
+ * other sizes are FX_STATUS_SHAPE. On failure the model is unchanged.
  */
 FX_API fx_status fx_load_torch_state(void *model, void *state);
 

@@ -77,7 +77,8 @@ typedef struct fx_layer_row {
     bool silent;            /* never printed */
     const char *flux;  /* names of the field in Flux's structs, separated by spaces; NULL: none */
     const char *torch; /* name in a state dictionary; NULL: the member's; "": left out; "*_l0":
-                          left out, and _l0 is appended to the names of the child's arrays */
+                          left out, and _l0 is appended to the names of the child's arrays;
+                          "q_proj|in_proj_0": also part 0 of 3 of in_proj_weight and in_proj_bias */
     const char *torch_count; /* name of an Int64 that PyTorch stores as well: written as 0, ignored
                                 on load */
     fx_torch_layout layout;  /* layout of the array in PyTorch */

@@ -143,7 +143,8 @@ static bool attention_recover(const void *self, void *options)
 }
 
 /* clang-format off */
-#define LAYER_ROW(M, name) M(name, CHILD, FX_FROM(name, LAYER), .flux = #name)
+#define LAYER_ROW(M, name, ...) M(name, CHILD, FX_FROM(name, LAYER), .flux = #name, __VA_ARGS__)
+#define PART(M, name, i)        LAYER_ROW(M, name, .torch = #name "|in_proj_" #i)
 #define ROWS(M, O, F)                                                                              \
     O(dims, ATTENTION, .positional = "sizes", .least = 1, .required = true)                             \
     M(nheads, INTEGER, FX_FROM(nheads, INTEGER), .names = "nheads", .least = 1, .shown = true,     \
@@ -151,8 +152,8 @@ static bool attention_recover(const void *self, void *options)
     O(bias, BIAS, .names = "bias")                                                                 \
     O(init, INIT, .names = "init")                                                                 \
     O(dropout_prob, REAL, .names = "dropout_prob")                                                 \
-    LAYER_ROW(M, q_proj) LAYER_ROW(M, k_proj) LAYER_ROW(M, v_proj) LAYER_ROW(M, attn_drop)         \
-    LAYER_ROW(M, out_proj)
+    PART(M, q_proj, 0) PART(M, k_proj, 1) PART(M, v_proj, 2)                                       \
+    LAYER_ROW(M, attn_drop, .torch = NULL) LAYER_ROW(M, out_proj, .torch = NULL)
 /* clang-format on */
 static const fx_flux_form forms[] = {
     {"nheads q_proj k_proj v_proj attn_drop out_proj", "q_proj attn_drop out_proj", 1307, 0}, {0}};

@@ -7,6 +7,7 @@
  */
 #include "entries_load.h"
 #include "flux_rows.h"
+#include "torch_parts.h"
 
 #include <cflux/io.h>
 #include <cflux/nn.h>
@@ -74,12 +75,13 @@ static void with_suffix(char *path)
     strcat(path, suffix); /* the path is now shorter by more than the suffix */
 }
 
-/* The arrays of the model under PyTorch's names. */
-static void list_own(fxi_entries *own, void *model)
+/* The arrays of the model under PyTorch's names, and which of them are parts. NULL on failure. */
+static fxi_torch_part *list_own(fxi_entries *own, void *model)
 {
     fxi_entries_walk(own, "", model);
     for (int32_t i = 0; i < own->n; i++)
         with_suffix(own->items[i].name);
+    return own->status == FX_OK ? fxi_torch_parts(own) : NULL;
 }
 
 /* The table row of an entry's array; NULL if its owner has no table. */
@@ -161,15 +163,23 @@ void *fx_torch_state(void *model)
     fxi_entries own = {.op = "torch_state", .naming = name_of}, state = {.op = own.op};
     if (model && !fx_is_array(model) && fx_is_error(fx_fmap_objects(same, say_note, NULL, model)))
         own.status = fx_error_status();
-    list_own(&own, model);
-    state.status = own.status;
+    fxi_torch_part *parts = list_own(&own, model);
+    fxi_entries whole = {.op = own.op, .status = own.status};
+    for (int32_t i = 0; i < own.n && whole.status == FX_OK; i++)
+        fxi_entries_add(&whole, own.items[i].name, change(&own.items[i], own.items[i].array));
+    if (whole.status == FX_OK)
+        fxi_torch_parts_join(&own, parts, &whole);
+    state.status = whole.status;
     for (int32_t i = 0; i < own.n && state.status == FX_OK; i++) {
-        fxi_entries_add(&state, own.items[i].name, change(&own.items[i], own.items[i].array));
+        if (whole.items[i].array)
+            fxi_entries_add(&state, whole.items[i].name, whole.items[i].array);
         add_count(&state, &own.items[i]);
         add_zeros(&state, &own.items[i]);
     }
     void *tuple = fxi_entries_tuple(&state);
+    fxi_torch_parts_free(parts, own.n);
     fxi_entries_free(&own);
+    fxi_entries_free(&whole);
     fxi_entries_free(&state);
     return fx_keep(tuple);
 }
@@ -224,10 +234,13 @@ static fx_array *with_added(fxi_entries *out, const fxi_entries *all, const fxi_
 }
 
 /* The state's arrays in the layout of the model, without the counts. */
-static fxi_entries in_our_layout(const fxi_entries *own, void *state)
+static fxi_entries in_our_layout(const fxi_entries *own, const fxi_torch_part *parts, void *state)
 {
-    fxi_entries all = fxi_entries_of(own->op, state, ""),
-                out = {.op = own->op, .status = all.status};
+    fxi_entries given = fxi_entries_of(own->op, state, ""),
+                all = {.op = own->op, .status = given.status};
+    for (int32_t i = 0; i < given.n && all.status == FX_OK; i++)
+        fxi_torch_parts_add(own, parts, given.items[i].name, given.items[i].array, &all);
+    fxi_entries out = {.op = own->op, .status = all.status};
     for (int32_t i = 0; i < all.n && out.status == FX_OK; i++) {
         const fxi_entry *e = fxi_entries_find(own, all.items[i].name);
         if (!e && (is_count(own, all.items[i].name) || is_added(own, all.items[i].name)))
@@ -235,6 +248,7 @@ static fxi_entries in_our_layout(const fxi_entries *own, void *state)
         fx_array *x = all.items[i].array;
         fxi_entries_add(&out, all.items[i].name, e ? change(e, with_added(&out, &all, e, x)) : x);
     }
+    fxi_entries_free(&given);
     fxi_entries_free(&all);
     return out;
 }
@@ -250,11 +264,12 @@ fx_status fx_load_torch_state(void *model, void *state)
     if (fx_is_array(state))
         return fx_fail(FX_STATUS_ARGUMENT, op, "the state is an array, not a tuple of arrays");
     fxi_entries own = {.op = op, .naming = name_of};
-    list_own(&own, model);
+    fxi_torch_part *parts = list_own(&own, model);
     fxi_entries from = {.op = op};
     if (own.status == FX_OK)
-        from = in_our_layout(&own, state);
+        from = in_our_layout(&own, parts, state);
     fxi_entries_assign("the state", &own, &from);
+    fxi_torch_parts_free(parts, own.n);
     fxi_entries_free(&own);
     fxi_entries_free(&from);
     return own.status;

@@ -25,6 +25,19 @@ static void op_gather_elements(onnx_node *n)
     n->out[0] = fx_gather_elements(n->in[0], wrap_index(n->in[1], fx_size(n->in[0], axis)), axis);
 }
 
+/* fx_topk of the negative numbers gives the smallest. */
+static void op_topk(onnx_node *n)
+{
+    const bool largest = onnx_int(n, "largest", 1) != 0;
+    const int axis = np_axis(n->in[0], onnx_int(n, "axis", -1));
+    onnx_int(n, "sorted", 1);
+    void *both = fx_topk(largest ? n->in[0] : fx_neg(n->in[0]), (int64_t)fx_at(n->in[1], 0), axis);
+    if (fx_is_error(both))
+        return;
+    n->out[0] = largest ? fx_child(both, 0) : fx_neg(fx_child(both, 0));
+    n->out[1] = fx_child(both, 1);
+}
+
 /* What meets in one place, and how it joins what was there. */
 static const struct joining {
     const char *name;
@@ -190,5 +203,6 @@ const onnx_op onnx_index_ops[] = {
     RUN("Scatter", op_scatter_elements),
     RUN("ScatterElements", op_scatter_elements),
     RUN("ScatterND", op_scatter_nd),
+    RUN("TopK", op_topk),
     {NULL, GOLD_POINTWISE, NULL, NULL, NULL},
 };

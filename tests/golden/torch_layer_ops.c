@@ -279,6 +279,47 @@ static void op_attention(torch_node *t)
     torch_out(t, "attn", fx_child(pair, 1));
 }
 
+/* The gradients by the layer's own weights, transposed into PyTorch's layout. */
+static void attention_gradients(torch_node *t, const fx_multiheadattention_layer *l, void *pair)
+{
+    fx_array *x[TORCH_MAX_ARRAYS], *g[TORCH_MAX_ARRAYS] = {NULL};
+    const fx_dense_layer *of[] = {l->q_proj, l->k_proj, l->v_proj, l->out_proj};
+    static const char *const names[] = {"Wq", "Wk", "Wv", "Wo"};
+    int weight[TORCH_MAX_ARRAYS];
+    for (int i = 0; i < t->grad.n; i++) {
+        weight[i] = 0;
+        while (weight[i] < 4 && strcmp(t->grad.items[i].name, names[weight[i]]) != 0)
+            weight[i]++;
+        x[i] = weight[i] < 4 ? of[weight[i]]->weight : torch_in(t, t->grad.items[i].name);
+    }
+    fx_array *loss = fx_add(fx_sum(fx_mul(fx_child(pair, 0), torch_in(t, "gy"))),
+                            fx_sum(fx_mul(fx_child(pair, 1), torch_in(t, "gy_attn"))));
+    fx_gradient_of(loss, x, t->grad.n, g);
+    for (int i = 0; i < t->grad.n; i++)
+        t->grad.items[i].array = weight[i] < 4 ? fx_transpose(g[i]) : g[i];
+    t->gradients_taken = true;
+}
+
+/* The same weights as PyTorch's state dictionary has them: in one array. */
+static void op_attention_state(torch_node *t)
+{
+    torch_only(t, "causal", 0);
+    torch_only(t, "bias", 0);
+    fx_array *q = torch_in(t, "q"), *k = torch_in(t, "k"), *v = torch_in(t, "v"),
+             *parts[] = {torch_in(t, "Wq"), torch_in(t, "Wk"), torch_in(t, "Wv")};
+    fx_multiheadattention_layer *layer =
+        fx_multiheadattention(FX_DIMS(fx_size(q, 0)), .nheads = (int64_t)torch_real(t, "heads", 1));
+    layer = fx_eltype(q) == FX_DTYPE_F64 ? fx_f64(layer) : layer;
+    void *state = fx_named_tuple("in_proj_weight", fxi_concat(1, 3, parts), "out_proj.weight",
+                                 torch_in(t, "Wo"));
+    void *pair = fx_load_torch_state(layer, state) == FX_OK ? fx_call(layer, q, k, v) : NULL;
+    if (!pair || fx_is_error(pair))
+        return;
+    torch_out(t, "y", fx_child(pair, 0));
+    torch_out(t, "attn", fx_child(pair, 1));
+    attention_gradients(t, layer, pair);
+}
+
 #define RUN(Name, f)                                                                               \
     {                                                                                              \
         Name, GOLD_POINTWISE, f, NULL                                                              \
@@ -303,6 +344,7 @@ const torch_op torch_layer_ops[] = {
     SUM("LayerNorm", op_layernorm),
     SUM("Maxout", op_maxout),
     SUM("MultiHeadAttention", op_attention),
+    SUM("MultiHeadAttention", op_attention_state),
     SUM("Upsample", op_upsample),
     SUM("Upsample", op_upsample_layer),
     SUM("lp_normalise", op_lp_normalise),

@@ -182,6 +182,55 @@ static void what_does_not_fit_is_named(void **state)
 }
 
 /* States of PyTorch before 0.4.1 have no count; a tied weight has both its names. */
+/* MultiHeadAttention: one array for three layers where PyTorch has one, and back with the same
+ * bits.
+ */
+static void attention(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const struct {
+        fx_dims dims;
+        bool bias;
+        const char *names; /* of the state */
+        int64_t columns;   /* the last size of the first of them */
+    } rows[] = {
+        {FX_DIMS(4), true, "a.in_proj_weight a.in_proj_bias a.out_proj.weight a.out_proj.bias", 12},
+        {FX_DIMS(4), false, "a.in_proj_weight a.out_proj.weight", 12},
+        {FX_DIMS(4, 6, 5, 4, 4, 3), true,
+         "a.q_proj_weight a.in_proj_bias a.k_proj_weight a.v_proj_weight a.out_proj.weight "
+         "a.out_proj.bias",
+         4},
+        {FX_DIMS(4, 8, 4), false,
+         "a.q_proj.weight a.k_proj.weight a.v_proj.weight a.out_proj.weight", 8}};
+    for (int r = 0; r < (int)(sizeof rows / sizeof *rows); r++) {
+        void *one = fx_chain_of(
+                 "a", fx_multiheadattention(rows[r].dims, .nheads = 2, .bias = rows[r].bias)),
+             *other = fx_chain_of(
+                 "a", fx_multiheadattention(rows[r].dims, .nheads = 2, .bias = rows[r].bias));
+        char names[400] = "";
+        void *dict = fx_torch_state(one);
+        for (int64_t i = 0; i < fx_count(dict); i++)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? " " : "",
+                     fx_child_name(dict, i));
+        assert_string_equal(names, rows[r].names);
+        assert_int_equal(fx_size(fx_child(dict, 0), 1), rows[r].columns);
+        if (fx_load_torch_state(other, dict) != FX_OK)
+            fail_msg("%s: %s", rows[r].names, fx_error_take().message);
+        assert_true(largest_difference(fx_destructure(one), fx_destructure(other)) == 0);
+    }
+    /* the projections as separate layers, as other programs name them */
+    fx_multiheadattention_layer *m = fx_multiheadattention(FX_DIMS(4), .nheads = 2);
+    void *dict = fx_named_tuple("q_proj.weight", fx_ones(4, 4), "k_proj.weight", fx_ones(4, 4),
+                                "v_proj.weight", fx_ones(4, 4), "out_proj.weight", fx_ones(4, 4));
+    if (fx_load_torch_state(m, dict) != FX_OK)
+        fail_msg("%s", fx_error_take().message);
+    assert_true(fx_item(fx_sum(((fx_dense_layer *)m->k_proj)->weight)) == 16);
+    refused(m, fx_named_tuple("in_proj_weight", fx_ones(4, 11), "out_proj.weight", fx_ones(4, 4)),
+            FX_STATUS_SHAPE,
+            "load_torch_state: in_proj_weight: 11 is not three times the size of a projection");
+}
+
 static void counts_may_be_missing_and_ties_stay(void **state)
 {
     (void)state;
@@ -216,6 +265,7 @@ int main(void)
         cmocka_unit_test(pytorchs_states_go_into_models),
         cmocka_unit_test(pytorch_takes_our_states),
         cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(attention),
         cmocka_unit_test(counts_may_be_missing_and_ties_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
