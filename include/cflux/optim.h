@@ -84,7 +84,10 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
     F(fx_dtype, type, FX_DTYPE_F32)    /* type that the rule computes in: Float32 or Float64 */    \
     F(double, scale, 1) /* factor of the loss: gradients are divided by it in `type`; with another \
                            factor than 1, gradients that are not finite make the update return     \
-                           FX_STATUS_NONFINITE without an error record and without a change */
+                           FX_STATUS_NONFINITE without an error record and without a change */     \
+    F(int64_t, growth, 0) /* 0: the factor is fixed. n: it begins with 2¹⁶, or `scale` if that is  \
+                             not 1; an update whose gradients are not finite halves it, and n      \
+                             other ones in a row double it */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_descent_args, FXI_DESCENT_ARGS);
 FXI_OPTION_STRUCT(fx_momentum_args, FXI_MOMENTUM_ARGS);
@@ -156,7 +159,9 @@ FX_API fx_rule *fxi_accum_grad(const fx_accum_grad_args *a);
 FX_API fx_rule *fxi_optimiser_chain(int n, void *const *rules);
 /* For parameters of 16 bits: keeps a copy of each array in `type`, updates the copy by the rule,
  * and rounds it into the parameter. Arrays that have the type already get the plain rule. Multiply
- * the loss by `scale` so that small gradients do not vanish in Float16. */
+ * the loss by `scale` so that small gradients do not vanish in Float16. With .growth the factor
+ * changes: fx_train and fx_trainstep multiply the loss by it; in a loop of your own multiply by
+ * fx_loss_scale(state). Micikevicius and others, 2018. */
 FX_API fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *a);
 #define fx_optimiser_chain(...) fxi_optimiser_chain(FXI_OBJECTS(__VA_ARGS__))
 
@@ -229,6 +234,9 @@ FX_API void *fx_setup(fx_rule *rule, void *model);
  * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative or NaN. */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
 FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if there is none */
+/* The factor by which to multiply the loss of the next update: that of a MixedPrecision with
+ * .growth; 0 for any other state. fx_update and fx_update_all change it, fx_updated does not. */
+FX_API double fx_loss_scale(void *state);
 /* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. In a chain every
  * rule that has the number gets it. FX_STATUS_ARGUMENT, and no change, if eta is negative, if a
  * rule has no number of that name ("Descent(0.1) has no rho"; Optimisers.jl ignores it), or if

@@ -95,8 +95,9 @@ FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
  * or a number is out of range; FX_STATUS_FORMAT if .checkpoint was not written by fx_train. A loss
  * of NaN or Inf is FX_STATUS_NONFINITE, "train: loss is NaN on batch 17 of epoch 2"; parameters and
  * state are those before that batch. The same holds for gradients that are not finite with
- * .clip_norm or fx_clip_norm; with fx_mixed_precision and a .scale their update is skipped instead,
- * and training goes on. Flux.train!. */
+ * .clip_norm or fx_clip_norm; with fx_mixed_precision and a .scale or .growth their update is
+ * skipped instead, and training goes on. With .growth the loss is multiplied by
+ * fx_loss_scale(state), which the reported loss and .clip_norm do not see. Flux.train!. */
 FX_API fx_status fxi_train(const fx_train_args *a);
 #define fx_train(...)                                                                              \
     FXI_CALL(fxi_train(FXI_OPTIONS(fx_train_args, FXI_TRAIN_ARGS(FXI_DEFAULT).loss = __VA_ARGS__)))
@@ -109,8 +110,9 @@ typedef void *(*fx_outputs_fn)(void *model, const fx_batch *batch, void *user);
  * update; the scope of the caller owns it. `batch` is passed on and may be NULL.
  *
  * On failure: an error array. A loss of NaN or Inf is FX_STATUS_NONFINITE, and model and state do
- * not change; with fx_mixed_precision and a .scale, gradients that are not finite only skip the
- * update. FX_STATUS_ARGUMENT if `loss` is NULL, or returns something else. Flux.trainstep!. */
+ * not change; with fx_mixed_precision and a .scale or .growth, gradients that are not finite only
+ * skip the update. FX_STATUS_ARGUMENT if `loss` is NULL, or returns something else.
+ * Flux.trainstep!. */
 FX_API void *fx_trainstep(fx_outputs_fn loss, void *model, const fx_batch *batch, void *state,
                           void *user);
 /* fx_trainstep that returns a named tuple "outputs", "gradient": what `loss` returned, and its

@@ -313,13 +313,13 @@ static bool take_type(fxi_reader *r, fx_dtype *out)
 }
 
 /* MixedPrecision(rule), MixedPrecision(Float32, rule), MixedPrecision{Float32}(rule), each with an
- * optional scale=… behind. */
+ * optional scale=… and growth=… behind. */
 static fx_rule *take_mixed(fxi_reader *r, const char *start)
 {
     FXI_DEFAULT_OPTIONS(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS, a);
     char buf[FXI_EXCERPT_BYTES];
     fxi_span name;
-    fxi_number scale;
+    fxi_number number;
     const bool typed = fxi_reader_take(r, '{');
     if (typed && (!take_type(r, &a.type) || !fxi_reader_take(r, '}') || !fxi_reader_take(r, '('))) {
         fxi_reader_fail(r, r->at, "expected }(, got %s", fxi_reader_got(r, r->at, buf));
@@ -339,13 +339,17 @@ static fx_rule *take_mixed(fxi_reader *r, const char *start)
     if (!a.rule)
         return NULL;
     for (bool first = false; fxi_reader_next_item(r, first, ')');) {
-        if (!fxi_reader_keyword(r, &name) || !fxi_span_is(name, "scale") ||
-            !fxi_reader_number(r, &scale)) {
-            fxi_reader_fail(r, r->at, "MixedPrecision takes a rule and scale=…, got %s",
+        if (!fxi_reader_keyword(r, &name) ||
+            !(fxi_span_is(name, "scale") || fxi_span_is(name, "growth")) ||
+            !fxi_reader_number(r, &number)) {
+            fxi_reader_fail(r, r->at, "MixedPrecision takes a rule, scale=… and growth=…, got %s",
                             fxi_reader_got(r, r->at, buf));
             return NULL;
         }
-        a.scale = scale.value;
+        if (fxi_span_is(name, "scale"))
+            a.scale = number.value;
+        else
+            a.growth = (int64_t)number.value;
     }
     return r->status == FX_OK ? made_rule(r, fxi_mixed_precision(&a), start) : NULL;
 }

@@ -439,7 +439,7 @@ fx_array *fxi_apply_mixed_precision(fxi_step *s)
     fxi_step inner = *s;
     inner.rule = r->rules.items[0];
     inner.dx = fx_cast(s->dx, r->type);
-    if (r->scale != 1) {
+    if (r->scale != 1 || r->growth) {
         must_be_finite(s, NULL, norm_of(inner.dx, INFINITY));
         inner.dx = fx_div(inner.dx, L(r->scale));
     }

@@ -42,7 +42,9 @@ static const fx_field clip_grad_fields[] = {NUMBER(delta)};
 static const fx_field clip_norm_fields[] = {NUMBER(omega), NUMBER(p), FIELD(throws, FLAG)};
 static const fx_field accum_grad_fields[] = {FIELD(n, INTEGER)};
 static const fx_field chain_fields[] = {FIELD(rules, LIST)};
-static const fx_field mixed_fields[] = {FIELD(rules, LIST), NUMBER(scale)};
+/* The last two are those of .growth, which a fixed factor does not have in a checkpoint. */
+static const fx_field mixed_fields[] = {FIELD(rules, LIST), NUMBER(scale), FIELD(growth, INTEGER),
+                                        FIELD(good, INTEGER)};
 
 #define FXI_NO_ARGS(F) .base = {0},
 /* RULE(NAME, function, "Name", fields, state, members of the option struct) */
@@ -349,9 +351,11 @@ static void describe(const void *self, fx_text *text)
         describe_rmsprop(r, text);
     else
         describe_fields(r, text);
-    if (w == &rows[MIXED] && r->scale != 1) {
+    if (w == &rows[MIXED] && (r->scale != 1 || r->growth)) {
         fx_text_add(text, "; scale=");
         describe_value(r, &mixed_fields[1], text);
+        if (r->growth)
+            fx_text_add(text, ", growth=%lld", (long long)r->growth);
     }
     fx_text_add(text, ")");
 }
@@ -375,6 +379,8 @@ static fx_rule *make(const row *w, const fx_rule *init)
         return refused(w, "the factor of the loss must be positive: scale", init->scale);
     if (w == &rows[CLIP_NORM] && isnan(init->p))
         return refused(w, "the norm needs a number: p", init->p);
+    if (w == &rows[MIXED] && init->growth < 0)
+        return refused(w, "the number of updates cannot be negative: growth", (double)init->growth);
     return fxi_new(&w->type, init);
 }
 
@@ -449,8 +455,26 @@ fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *given)
                 fx_dtype_name(a.type));
         return fx_error_object(&w->type);
     }
-    const fx_rule init = {.rules = {1, (void *[]){a.rule}, NULL}, .type = a.type, .scale = a.scale};
+    const fx_rule init = {.rules = {1, (void *[]){a.rule}, NULL},
+                          .type = a.type,
+                          .scale = a.growth > 0 && a.scale == 1 ? 65536 : a.scale,
+                          .growth = a.growth};
     return make(w, &init);
+}
+
+fx_rule *fxi_rule_rescaled(const fx_rule *r, bool finite)
+{
+    if (row_of(r) != &rows[MIXED] || r->growth == 0)
+        return NULL;
+    fx_rule init = *r;
+    init.good = finite ? r->good + 1 : 0;
+    if (!finite && r->scale / 2 > 0)
+        init.scale = r->scale / 2;
+    else if (finite && init.good >= r->growth) {
+        init.scale = fmin(2 * r->scale, ldexp(1, 126)); /* the loss is at least Float32 */
+        init.good = 0;
+    }
+    return make(&rows[MIXED], &init);
 }
 
 /* ---- adjusting ---------------------------------------------------------------------------- */
@@ -545,9 +569,13 @@ static const fx_field common[] = {NUMBER(eta),        NUMBER(rho),     NUMBER(be
                                   FIELD(couple, FLAG)};
 enum { COMMON = sizeof common / sizeof common[0] };
 
-static bool is_common(const fx_field *f)
+/* Is f no field of r that only some rules have? */
+static bool is_common(const fx_rule *r, const fx_field *f)
 {
-    bool is = f->kind == FX_FIELD_LIST;
+    const size_t at = f->offset;
+    bool is =
+        f->kind == FX_FIELD_LIST ||
+        (r->growth == 0 && (at == offsetof(fx_rule, growth) || at == offsetof(fx_rule, good)));
     for (int i = 0; i < COMMON; i++)
         is |= common[i].offset == f->offset;
     return is;
@@ -571,7 +599,7 @@ int64_t fxi_rule_numbers_out(const fx_rule *r, double *out, int64_t capacity)
     for (int i = 0; i < COMMON; i++)
         PUT(get_field(r, &common[i]));
     for (int i = 0; i < type->nfields; i++)
-        if (!is_common(&type->fields[i]))
+        if (!is_common(r, &type->fields[i]))
             PUT(get_field(r, &type->fields[i]));
 #undef PUT
     for (int64_t i = 0; i < r->rules.n; i++)
@@ -597,7 +625,7 @@ static bool take_saved(fx_rule *r, const fx_type *type, void *user)
             in->other |= !set_field(r, &common[i], *at);
         }
     for (int i = 0; i < type->nfields; i++)
-        if (!is_common(&type->fields[i])) {
+        if (!is_common(r, &type->fields[i])) {
             in->other |=
                 type->fields[i].kind == FX_FIELD_FLAG && *at != get_field(r, &type->fields[i]);
             in->other |= !set_field(r, &type->fields[i], *at++);

@@ -18,7 +18,8 @@ struct fx_rule {
     double eta, rho, beta1, beta2, epsilon, lambda; /* only those that the rule has are used */
     double ell1, ell2, gamma1, gamma2, delta, omega, p, scale;
     int64_t n;
-    fx_dtype type; /* of MixedPrecision */
+    int64_t growth, good; /* of MixedPrecision: see .growth; good updates since the latest change */
+    fx_dtype type;        /* of MixedPrecision */
     bool couple, centred, throws;
     fx_list rules; /* of OptimiserChain; of MixedPrecision: one */
 };
@@ -84,6 +85,9 @@ fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given);
 const char *fxi_rule_lacks(const fx_rule *r, const fx_adjust_args *given);
 /* η of the rule or of the first rule inside of it that has one; NaN: none. */
 double fxi_rule_eta(const fx_rule *r);
+/* After an update with a MixedPrecision that has .growth: the rule with the next factor of the
+ * loss. NULL for other rules, the error object if the allocation fails. */
+fx_rule *fxi_rule_rescaled(const fx_rule *r, bool finite);
 /* Appends the rule's own numbers for a checkpoint, and those of the rules inside of it. Returns
  * their count. */
 int64_t fxi_rule_numbers_out(const fx_rule *r, double *out, int64_t capacity);

@@ -540,6 +540,25 @@ static fx_status commit(items *s, fx_array *ok, bool sinks)
     return status;
 }
 
+static fx_status rescale_all(int n, void *const *states, bool finite);
+
+static bool any_growth(const items *s)
+{
+    bool any = false;
+    for (int64_t i = 0; i < s->n; i++)
+        any |= s->all[i].leaf->rule->growth > 0;
+    return any;
+}
+
+/* Was a gradient of a MixedPrecision not finite? Reads the values that the update has computed. */
+static bool overflowed(const fxi_checks *norms)
+{
+    bool finite = true;
+    for (int64_t i = 0; i < norms->n && finite; i++)
+        finite = norms->all[i].rule != NULL || isfinite(fx_item(norms->all[i].norm));
+    return !finite;
+}
+
 static fx_status update(int n, void *const *states, void *const *models, void *const *gradients,
                         fx_array *guard, bool sinks)
 {
@@ -558,6 +577,11 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
         s.status = commit(&s, ok, sinks);
     if (s.status == FX_STATUS_NONFINITE && norms.n > 0)
         blame_norm(guard, &norms);
+    if (s.status == FX_OK && any_growth(&s))
+        s.status = rescale_all(n, states, true);
+    else if (s.status == FX_STATUS_NONFINITE && any_growth(&s) && overflowed(&norms) &&
+             rescale_all(n, states, false) != FX_OK)
+        s.status = FX_STATUS_MEMORY;
     fxi_free(norms.all);
     if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE)
         fxi_commit(0, NULL, NULL, fx_error_array(s.status), false); /* drops staged state */
@@ -816,6 +840,58 @@ fx_status fx_thaw(void *state)
 {
     bool frozen = false;
     return each_leaf("thaw", state, set_frozen, &frozen);
+}
+
+/* ---- the factor of the loss ------------------------------------------------------------------ */
+
+typedef struct rescaling {
+    bool finite;
+    fx_rule *old, *new; /* the rule replaced most recently: leaves of one setup share their rule */
+    fx_status status;
+} rescaling;
+
+static void rescale(leaf *l, void *user)
+{
+    rescaling *r = user;
+    if (l->rule != r->old) {
+        r->old = l->rule;
+        r->new = fxi_rule_rescaled(l->rule, r->finite);
+        if (r->new &&fx_is_error(r->new)) {
+            r->status = FX_STATUS_MEMORY;
+            r->new = NULL;
+        }
+    }
+    if (!r->new)
+        return;
+    fx_rule *rule = fx_retain(r->new);
+    fx_release(l->rule);
+    l->rule = rule;
+}
+
+static fx_status rescale_all(int n, void *const *states, bool finite)
+{
+    FXI_SCOPE;
+    rescaling r = {.finite = finite, .status = FX_OK};
+    for (int i = 0; i < n && r.status == FX_OK; i++) {
+        const fx_status status = each_leaf("update", states[i], rescale, &r);
+        r.status = r.status == FX_OK ? status : r.status;
+    }
+    return r.status;
+}
+
+static void take_loss_scale(leaf *l, void *user)
+{
+    double *scale = user;
+    *scale = l->rule->growth > 0 ? l->rule->scale : *scale;
+}
+
+double fx_loss_scale(void *state)
+{
+    double scale = 0;
+    fx_status unused;
+    leaves all = {.f = take_loss_scale, .user = &scale, .most = 1};
+    walk_leaves(&all, state, &unused);
+    return scale;
 }
 
 /* ---- a state's numbers ----------------------------------------------------------------------- */

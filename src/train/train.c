@@ -90,11 +90,12 @@ static fx_status train_step(const fx_train_args *a, const fx_batch *batch, doubl
     if (!loss)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function returned NULL");
     fx_want(loss);
-    void *gradient = fx_gradient(loss, a->model);
+    const double factor = fx_loss_scale(a->state); /* 0: the loss is not scaled */
+    void *gradient = fx_gradient(factor > 0 ? fx_mul(loss, factor) : loss, a->model);
     fx_array *guard = loss;
     if (a->clip_norm > 0) {
         guard = fx_add(loss, fx_mul(0, fx_global_norm(gradient))); /* NaN if either is not finite */
-        gradient = fxi_clip_global_norm(gradient, a->clip_norm);
+        gradient = fxi_clip_global_norm(gradient, a->clip_norm * (factor > 0 ? factor : 1));
     }
     const fx_status status = fx_update(a->state, a->model, gradient, .guard = guard);
     if (status != FX_OK && status != FX_STATUS_NONFINITE)
@@ -321,7 +322,7 @@ static fx_status resume(training *t)
  * it) refuses the gradient; otherwise a MixedPrecision has skipped the update. */
 static fx_status judge_gradient(const training *t)
 {
-    if (t->a.clip_norm > 0)
+    if (t->a.clip_norm > 0 && fx_loss_scale(t->a.state) == 0)
         return fx_fail(FX_STATUS_NONFINITE, OP,
                        "the gradient is not finite on batch %lld of epoch %lld",
                        (long long)t->p.batch, (long long)t->p.epoch);

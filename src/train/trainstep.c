@@ -1,6 +1,7 @@
 /* trainstep.c: one training step for loops that programs write: see train.h. The outputs are wanted
  * before the update, so its plan computes them from the old parameters. */
 #include <cflux/grad.h>
+#include <cflux/ops.h>
 #include <cflux/train.h>
 #include <math.h>
 
@@ -47,6 +48,11 @@ static fx_status step(void *model, void *state, fx_array *loss, void *outputs, v
     return fx_fail(status, "trainstep", "the loss is %g; model and state did not change", value);
 }
 
+static fx_array *unscaled(fx_array *x, void *factor)
+{
+    return fx_div(x, *(const double *)factor);
+}
+
 static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void *state, void *user,
                        bool with_gradient)
 {
@@ -58,10 +64,14 @@ static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void
     FX_STEP;
     void *outputs = f(model, batch, user);
     fx_array *loss = loss_in(outputs);
-    void *gradient = fx_is_error(loss) ? (void *)loss : fxi_gradient(loss, model);
+    double factor = fx_loss_scale(state); /* 0: the loss is not scaled */
+    fx_array *scaled = factor > 0 && !fx_is_error(loss) ? fx_mul(loss, factor) : loss;
+    void *gradient = fx_is_error(loss) ? (void *)loss : fxi_gradient(scaled, model);
     const fx_status status = step(model, state, loss, outputs, gradient);
     if (status != FX_OK)
         return fx_error_array(status);
+    if (factor > 0 && with_gradient)
+        gradient = fx_fmap_with(unscaled, &factor, gradient);
     return fx_keep(with_gradient ? fx_named_tuple("outputs", outputs, "gradient", gradient)
                                  : outputs);
 }

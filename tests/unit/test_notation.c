@@ -543,6 +543,10 @@ static void optimisers(void **state)
          "MixedPrecision{Float32}(Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8))"},
         {"MixedPrecision(Float64, OptimiserChain(SignDecay(), Descent()), scale=1024)",
          "MixedPrecision{Float64}(OptimiserChain(SignDecay(0.001), Descent(0.1)); scale=1024.0)"},
+        {"MixedPrecision(Descent(); growth=2000)",
+         "MixedPrecision{Float32}(Descent(0.1); scale=65536.0, growth=2000)"},
+        {"MixedPrecision{Float32}(Descent(0.1); scale=65536.0, growth=2000)",
+         "MixedPrecision{Float32}(Descent(0.1); scale=65536.0, growth=2000)"},
     };
     static const char *const errors[][2] = {
         {"", "optimiser, column 1: expected an optimiser such as Adam(0.001), got the end"},
@@ -558,7 +562,7 @@ static void optimisers(void **state)
         {"MixedPrecision(Float16, Adam())",
          "optimiser, column 16: MixedPrecision computes in Float32 or Float64, got Float16"},
         {"MixedPrecision(Adam(), x=1)",
-         "optimiser, column 26: MixedPrecision takes a rule and scale=…, got 1"},
+         "optimiser, column 26: MixedPrecision takes a rule, scale=… and growth=…, got 1"},
         {"Descent(1; rho=2)", "optimiser, column 12: Descent has no option rho; it has eta"},
         {"Adam(beta=0.9)", "optimiser, column 11: Adam takes two numbers such as (0.9, 0.999) for "
                            "beta, got 0.9"},

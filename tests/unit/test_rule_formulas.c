@@ -326,6 +326,59 @@ static void small_steps_add_up(void **state)
     CHECK(mixed, (2), 0, 0.5, 0.5);
 }
 
+/* Two good updates double the factor, a bad one halves it and changes nothing else. */
+static void the_factor_of_the_loss_follows_the_gradients(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = twice(1, FX_DTYPE_BF16), *plain = twice(1, FX_DTYPE_F32);
+    fx_eval(fx_tuple(x, plain));
+    void *opt = fx_setup(fx_mixed_precision(fx_descent(0.25), .scale = 4, .growth = 2), x);
+    assert_true(fx_loss_scale(fx_setup(fx_descent(1), plain)) == 0);
+    static const struct {
+        double gradient, scale, value; /* of x after the update */
+    } rows[] = {{1, 4, 0.75},   {1, 8, 0.5}, {1, 8, 0.25}, {INFINITY, 4, 0.25},
+                {NAN, 2, 0.25}, {1, 2, 0},   {1, 4, -0.25}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FX_STEP;
+        const double g = rows[i].gradient * fx_loss_scale(opt);
+        assert_int_equal(fx_update(opt, x, twice(g, FX_DTYPE_BF16)),
+                         isfinite(rows[i].gradient) ? FX_OK : FX_STATUS_NONFINITE);
+        assert_true(fx_loss_scale(opt) == rows[i].scale);
+        CHECK(x, (2), 0, rows[i].value, rows[i].value);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* A part without a gradient has the factor of the others, a state has its own, and a checkpoint the
+ * factor with its count. */
+static void the_factor_belongs_to_a_state(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *model = fx_tuple(fx_ones(2), fx_ones(2));
+    fx_rule *rule = fx_mixed_precision(fx_adam(), .growth = 2);
+    void *a = fx_setup(rule, model), *b = fx_setup(rule, model);
+    fx_freeze(fx_child(a, 1));
+    double numbers[64];
+    for (int i = 0; i < 3; i++) {
+        FX_STEP;
+        assert_int_equal(fx_update(a, model, fx_tuple(fx_ones(2), fx_ones(2))), FX_OK);
+    }
+    assert_true(fx_loss_scale(a) == 131072 && fx_loss_scale(fx_child(a, 1)) == 131072);
+    assert_true(fx_loss_scale(b) == 65536);
+    const int64_t n = fxi_state_numbers(a, numbers, 64);
+    assert_int_equal(fxi_state_numbers_set(b, numbers, n), FX_OK);
+    assert_true(fx_loss_scale(b) == 131072);
+    fx_thaw(b);
+    FX_STEP;
+    assert_int_equal(fx_update(b, model, fx_tuple(fx_ones(2), fx_ones(2))), FX_OK);
+    assert_true(fx_loss_scale(b) == 262144); /* the fourth good update */
+    void *fixed = fx_setup(fx_mixed_precision(fx_adam(), .scale = 2), model);
+    assert_int_equal(fxi_state_numbers_set(fixed, numbers, n), FX_STATUS_ARGUMENT);
+    fx_error_take();
+}
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 static void refused(void *rule, const char *message)
@@ -343,6 +396,8 @@ static void wrong_rules(void **state)
     refused(fx_accum_grad(0), "AccumGrad: the number of gradients must be at least 1: n = 0.0");
     refused(fx_mixed_precision(fx_adam(), .scale = 0),
             "MixedPrecision: the factor of the loss must be positive: scale = 0.0");
+    refused(fx_mixed_precision(fx_adam(), .growth = -1),
+            "MixedPrecision: the number of updates cannot be negative: growth = -1.0");
     refused(fx_mixed_precision(fx_adam(), .type = FX_DTYPE_F16),
             "MixedPrecision: computes in Float32 or Float64, not in Float16");
     refused(fx_optimiser_chain(fx_adam(), NULL), "OptimiserChain: expects optimiser rules");
@@ -576,6 +631,8 @@ int main(void)
         cmocka_unit_test(printing_and_notation),
         cmocka_unit_test(files),
         cmocka_unit_test(small_steps_add_up),
+        cmocka_unit_test(the_factor_of_the_loss_follows_the_gradients),
+        cmocka_unit_test(the_factor_belongs_to_a_state),
         cmocka_unit_test(wrong_rules),
         cmocka_unit_test(adjusting),
         cmocka_unit_test(norms_that_are_not_finite),

@@ -301,6 +301,16 @@ static void gradients_that_are_not_finite(void **state)
     assert_int_equal(fx_train(infinite_gradient, w, one, opt, .epochs = 2), FX_OK);
     CHECK(w, (2), 0, 0, 0);
     assert_int_equal(fx_error_status(), FX_OK);
+    /* a factor that changes: fx_train multiplies the loss, and .clip_norm does not see it */
+    opt = fx_setup(fx_mixed_precision(fx_adam(), .growth = 1), w);
+    assert_int_equal(fx_train(infinite_gradient, w, one, opt, .epochs = 2, .clip_norm = 1), FX_OK);
+    assert_true(fx_loss_scale(opt) == 16384);
+    CHECK(w, (2), 0, 0, 0);
+    fx_array *v = fx_zeros(2);
+    opt = fx_setup(fx_mixed_precision(fx_descent(1), .growth = 1), v);
+    assert_int_equal(fx_train(sum_of, v, one, opt, .clip_norm = 1), FX_OK);
+    assert_true(fx_loss_scale(opt) == 131072);
+    CHECK(v, (2), 1e-6, -sqrt(0.5), -sqrt(0.5));
 }
 
 int main(void)

@@ -426,7 +426,7 @@ static void row_adjust(const tree *t)
     CHECK(fxi_leaf_of(weight_of(state, t->depth), &a));
     CHECK(fxi_leaf_of(fx_child(check_shared(state, t->depth), 1), &b) && a.rule == b.rule);
     CHECK(fx_adjust_eta(t->root, 0.25) != FX_OK && fails_with("must not be applied to a model"));
-    CHECK(fx_eta(t->root) == 0);
+    CHECK(fx_eta(t->root) == 0 && fx_loss_scale(t->root) == 0);
 }
 /* A leaf counts once: the norm of the gradient is that of its distinct arrays. */
 static void row_global_norm(const tree *t)
@@ -773,7 +773,7 @@ static const struct {
     {"fx_update_all", row_update_all},
     {"fxi_update fx_update_args", row_update_with_two},
     {"fx_updated", row_updated},
-    {"fx_adjust_eta fx_eta fxi_adjust", row_adjust},
+    {"fx_adjust_eta fx_eta fx_loss_scale fxi_adjust", row_adjust},
     {"fx_global_norm fxi_clip_global_norm", row_global_norm},
     {"fx_freeze fx_thaw", row_freeze},
     {"fxi_state_numbers fxi_state_numbers_set", row_state_numbers},
