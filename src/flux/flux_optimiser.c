@@ -176,11 +176,24 @@ static void *leaf_of(const matching *m, void *array)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* Rules of Flux.Optimise, and what they are called in Optimisers.jl. */
-static const struct {
-    const char *old, *rule;
-} old_rules[] = {{"Descent", "Descent"}, {"Momentum", "Momentum"}, {"Nesterov", "Nesterov"},
-                 {"RMSProp", "RMSProp"}, {"ADAM", "Adam"},         {"Adam", "Adam"}};
+/* Rules of Flux.Optimise: their names in Optimisers.jl, and the parts of their state
+ * (fxi_rule_state) where the order is another. */
+typedef struct old_rule {
+    const char *old, *rule, *state;
+} old_rule;
+static const old_rule old_rules[] = {
+    {"Descent", "Descent", NULL},     {"Momentum", "Momentum", NULL},
+    {"Nesterov", "Nesterov", NULL},   {"RMSProp", "RMSProp", NULL},
+    {"ADAM", "Adam", NULL},           {"Adam", "Adam", NULL},
+    {"RADAM", "RAdam", NULL},         {"RAdam", "RAdam", NULL},
+    {"AdaMax", "AdaMax", NULL},       {"OADAM", "OAdam", "zzzb"},
+    {"OAdam", "OAdam", "zzzb"},       {"ADAGrad", "AdaGrad", NULL},
+    {"AdaGrad", "AdaGrad", NULL},     {"ADADelta", "AdaDelta", NULL},
+    {"AdaDelta", "AdaDelta", NULL},   {"AMSGrad", "AMSGrad", NULL},
+    {"NADAM", "NAdam", NULL},         {"NAdam", "NAdam", NULL},
+    {"AdaBelief", "AdaBelief", NULL}, {"WeightDecay", "WeightDecay", NULL},
+    {"ClipValue", "ClipGrad", NULL},  {"ClipNorm", "ClipNorm", NULL},
+};
 
 /* The child with this name; NULL if there is none. */
 static void *child(const void *object, const char *name)
@@ -240,6 +253,13 @@ static fx_adjust_args arguments(void *node, bool *out_centred)
             *fields[i].second = two[1];
         }
     }
+    /* Flux.Optimise: WeightDecay(wd), ClipValue(thresh), ClipNorm(thresh), which never throws */
+    void *threshold = child(node, "thresh");
+    take_number(child(node, "wd"), &a.lambda);
+    take_number(threshold, &a.delta);
+    take_number(threshold, &a.omega);
+    if (threshold)
+        a.throws = 0;
     take_number(child(node, "centred"), &centred);
     *out_centred = centred != 0;
     return a;
@@ -255,7 +275,7 @@ typedef struct parts {
 } parts;
 
 /* ADAM followed by a WeightDecay is AdamW: Flux.Optimise has AdamW only in this form. A chain of
- * one rule is that rule. */
+ * one rule is that rule. Other chains stay as they are (old_chain). */
 static void open_chain(parts *p)
 {
     if (!is_named(p->rule, "Flux.Optimise.Optimiser"))
@@ -263,7 +283,10 @@ static void open_chain(parts *p)
     void *list = fx_child(p->rule, 0);
     const int64_t n = list && !fx_is_array(list) ? fx_count(list) : 0;
     void *last = n == 2 ? fx_child(list, 1) : NULL;
-    if (is_named(last, "Flux.Optimise.WeightDecay"))
+    void *first = n == 2 ? fx_child(list, 0) : NULL;
+    const bool adam =
+        is_named(first, "Flux.Optimise.ADAM") || is_named(first, "Flux.Optimise.Adam");
+    if (adam && is_named(last, "Flux.Optimise.WeightDecay"))
         p->decay = fx_child(last, 0);
     if (n != 1 && !p->decay)
         return;
@@ -321,18 +344,42 @@ static fx_rule *rule_of(void *node, fx_dtype copies, int depth)
     return fxi_rule_named(name, &a, centred);
 }
 
-static fx_rule *old_rule_of(const parts *p)
+static const old_rule *old_row(const void *node)
 {
-    const char *name = name_behind(p->rule, OLD), *rule = NULL;
-    bool centred;
+    const char *name = name_behind(node, OLD);
     for (size_t i = 0; name && i < sizeof old_rules / sizeof *old_rules; i++)
         if (strcmp(name, old_rules[i].old) == 0)
-            rule = old_rules[i].rule;
-    if (!rule || (p->decay && strcmp(rule, "Adam") != 0))
+            return &old_rules[i];
+    return NULL;
+}
+
+/* The rules of a chain of Flux.Optimise that has not been opened; NULL for another rule. */
+static void *old_chain(const void *rule)
+{
+    void *list = is_named(rule, "Flux.Optimise.Optimiser") ? fx_child(rule, 0) : NULL;
+    return list && !fx_is_array(list) ? list : NULL;
+}
+
+static fx_rule *old_rule_of(const parts *p)
+{
+    const old_rule *row = old_row(p->rule);
+    void *list = old_chain(p->rule), *rules[MOST_RULES];
+    bool centred;
+    const int64_t n = list ? fx_count(list) : 0;
+    for (int i = 0; n <= MOST_RULES && i < n; i++) {
+        const parts part = {.rule = fx_child(list, i)};
+        rules[i] =
+            old_chain(part.rule) ? no_rule(part.rule, " inside of another") : old_rule_of(&part);
+        if (fx_is_error(rules[i]))
+            return rules[i];
+    }
+    if (list && n <= MOST_RULES)
+        return fxi_optimiser_chain((int)n, rules);
+    if (!row || (p->decay && strcmp(row->rule, "Adam") != 0))
         return no_rule(p->rule, p->decay ? " with a WeightDecay after it" : "");
     fx_adjust_args a = arguments(p->rule, &centred);
     if (!p->decay)
-        return fxi_rule_named(rule, &a, false);
+        return fxi_rule_named(row->rule, &a, false);
     take_number(p->decay, &a.lambda);
     a.couple = 0;
     return fxi_rule_named("AdamW", &a, false);
@@ -344,6 +391,39 @@ static fx_rule *make_rule(const parts *p)
     void *copy = two ? fx_child(p->state, 0) : NULL;
     const bool wide = copy && fx_is_array(copy) && fx_eltype(copy) == FX_DTYPE_F64;
     return p->old ? old_rule_of(p) : rule_of(p->rule, wide ? FX_DTYPE_F64 : FX_DTYPE_F32, 0);
+}
+
+/* ---- dictionaries of Flux.Optimise ------------------------------------------------------------
+ */
+
+/* What a rule remembers of each array; NULL: it remembers nothing. */
+static void *dictionary(const void *rule)
+{
+    static const char *const names[] = {"state", "velocity", "acc"};
+    void *found = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && rule && !found; i++)
+        found = child(rule, names[i]);
+    return found;
+}
+
+/* The last rule of a chain that remembers something; another rule itself. */
+static const void *stateful(const void *rule)
+{
+    void *list = old_chain(rule);
+    const void *found = list ? NULL : rule;
+    for (int64_t i = 0; list && i < fx_count(list); i++)
+        if (dictionary(fx_child(list, i)))
+            found = fx_child(list, i);
+    return found;
+}
+
+static bool several_states(const void *rule)
+{
+    void *list = old_chain(rule);
+    int n = 0;
+    for (int64_t i = 0; list && i < fx_count(list); i++)
+        n += dictionary(fx_child(list, i)) != NULL;
+    return n > 1;
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -416,6 +496,27 @@ static bool take_state(matching *m, const fx_rule *rule, void *state, const void
     return true;
 }
 
+/* take_state for what Flux.Optimise stores: the state of the only rule of a chain that has one. */
+static bool take_old_state(matching *m, const fx_rule *rule, const parts *p, const void *x,
+                           taken *out)
+{
+    const fx_list *inner = fxi_rule_parts(rule);
+    const old_rule *row = old_row(stateful(p->rule));
+    const fx_rule *only = rule;
+    for (int64_t i = 0; inner && i < inner->n; i++)
+        if (*fxi_rule_state(inner->items[i]))
+            only = inner->items[i];
+    if (!row || !row->state)
+        return take_state(m, only, p->state, x, out);
+    const int64_t n = (int64_t)strlen(row->state);
+    bool good = !fx_is_array(p->state) && fx_count(p->state) == n;
+    if (!good)
+        unfit(m, "the state of %s does not have %lld parts", row->rule, (long long)n);
+    for (int64_t i = 0; i < n && good; i++)
+        good = take_part(m, row->state[i], fx_child(p->state, i), x, row->rule, out);
+    return good;
+}
+
 /* True if the library accepts the rule, whose numbers a file may choose, and the state has the form
  * that the rule needs. */
 static bool fits(matching *m, const parts *p, const void *x)
@@ -428,10 +529,13 @@ static bool fits(matching *m, const parts *p, const void *x)
     m->no_memory |= why.status == FX_STATUS_MEMORY;
     if (!fxi_is_rule(rule))
         return unfit(m, "%s", why.message);
+    if (p->old && several_states(p->rule))
+        return unfit(m, "a chain of Flux.Optimise has several rules with a state");
     if (p->old && !p->state) /* the array was never updated */
         return true;
     taken state = {.narrays = 0};
-    return take_state(m, rule, p->state, x, &state);
+    return p->old ? take_old_state(m, rule, p, x, &state)
+                  : take_state(m, rule, p->state, x, &state);
 }
 
 /* True if the key has the values of the model's array. Identity is not enough: a file that was
@@ -457,9 +561,7 @@ static bool match_old(matching *m, void *optimiser)
 {
     parts p = {.rule = optimiser};
     open_chain(&p);
-    void *dict = child(p.rule, "state");
-    dict = dict ? dict : child(p.rule, "velocity");
-    dict = dict ? dict : child(p.rule, "acc");
+    void *dict = dictionary(stateful(p.rule));
     void *keys = is_named(dict, "Dict") ? child(dict, "keys") : NULL;
     void *values = keys ? child(dict, "values") : NULL;
     bool good = true;
@@ -526,10 +628,13 @@ static fx_status fill_leaf(fx_array *x, fxi_leaf *out, void *user)
     out->nstates = fxi_rule_nstates(out->rule, fx_eltype(x));
     fxi_rule_init(out->rule, x, out->states, out->numbers);
     taken state = {.narrays = 0};
-    if (!p.state || !take_state(m, out->rule, p.state, x, &state))
-        return p.state ? failure(m) : FX_OK;
+    if (!p.state)
+        return FX_OK;
+    if (!(p.old ? take_old_state(m, out->rule, &p, x, &state)
+                : take_state(m, out->rule, p.state, x, &state)))
+        return failure(m);
     /* Flux's own Momentum keeps v with the opposite sign of Optimisers.jl's */
-    const bool negative = p.old && strcmp(fx_type_of(out->rule)->name, "Momentum") == 0;
+    const bool negative = p.old && is_named(stateful(p.rule), "Flux.Optimise.Momentum");
     const fx_dtype type = fxi_rule_state_type(out->rule, fx_eltype(x));
     for (int i = 0; i < state.narrays; i++)
         out->states[i] = as(x, state.arrays[i], type, negative);

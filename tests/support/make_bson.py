@@ -350,6 +350,20 @@ def rules():
 
     def nesterov(x, i):
         return -RHO ** 2 * M * (i + 1) + (1 + RHO) * ETA * GRADIENT
+    def radam_step(x, i):
+        most, power = 2 / (1 - B2) - 1, B2 ** (T + 1)
+        rho = most - 2 * (T + 1) * power / (1 - power)
+        m = (B1 * M * (i + 1) + (1 - B1) * GRADIENT) / (1 - B1 ** (T + 1))
+        v = (B2 * V * (i + 1) + (1 - B2) * GRADIENT ** 2) / (1 - power)
+        if rho <= 4:
+            return ETA * m
+        r = math.sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho))
+        return ETA * m * r / (math.sqrt(v) + 1e-8)
+
+    def adabelief_step(x, i):
+        m = B1 * M * (i + 1) + (1 - B1) * GRADIENT
+        s = B2 * V * (i + 1) + (1 - B2) * (GRADIENT - m) ** 2 + EPS
+        return ETA * m / (1 - B1 ** (T + 1)) / (math.sqrt(s / (1 - B2 ** (T + 1))) + EPS)
     return {
         "descent": ("new", st("Optimisers/Descent", [ETA]), lambda x: None, lambda x, i: ETA * GRADIENT),
         "momentum": ("new", st("Optimisers/Momentum", [ETA, RHO]), lambda x: like(x, M), velocity),
@@ -384,6 +398,35 @@ def rules():
         "old_adam_0.12": ("old", lambda d: st("Flux/Optimise/ADAM", [ETA, beta, d]), lambda x: moments(x, vector), coarse),
         "old_adam_0.13": ("old", lambda d: st("Flux/Optimise/Adam", [ETA, beta, EPS, d]), lambda x: moments(x, vector),
                           adam_step),
+        "old_radam": ("old", lambda d: st("Flux/Optimise/RADAM", [ETA, beta, d]),
+                      lambda x: tup(like(x, M), like(x, V), doubles, INT(T + 1)), radam_step),
+        "old_adamax": ("old", lambda d: st("Flux/Optimise/AdaMax", [ETA, beta, EPS, d]), lambda x: moments(x, vector),
+                       lambda x, i: ETA * (B1 * M * (i + 1) + (1 - B1) * GRADIENT) / (1 - B1 ** (T + 1)) /
+                       (max(B2 * V * (i + 1), GRADIENT) + EPS)),
+        # d = Adam's step; x -= 2d − what d was
+        "old_oadam": ("old", lambda d: st("Flux/Optimise/OADAM", [ETA, beta, EPS, d]),
+                      lambda x: tup(like(x, M), like(x, V), like(x, V), vector),
+                      lambda x, i: 2 * adam_step(x, i) - V * (i + 1)),
+        "old_adagrad": ("old", lambda d: st("Flux/Optimise/ADAGrad", [ETA, d]), lambda x: like(x, V),
+                        lambda x, i: ETA * GRADIENT / (math.sqrt(V * (i + 1) + GRADIENT ** 2) + 1e-8)),
+        "old_adadelta": ("old", lambda d: st("Flux/Optimise/AdaDelta", [RHO, EPS, d]),
+                         lambda x: tup(like(x, V), like(x, M)), lambda x, i: GRADIENT * math.sqrt(
+                             (M * (i + 1) + EPS) / (RHO * V * (i + 1) + (1 - RHO) * GRADIENT ** 2 + EPS))),
+        "old_amsgrad": ("old", lambda d: st("Flux/Optimise/AMSGrad", [ETA, beta, EPS, d]),
+                        lambda x: tup(like(x, M), like(x, V), like(x, 10 * V)),
+                        lambda x, i: ETA * (B1 * M * (i + 1) + (1 - B1) * GRADIENT) / (math.sqrt(max(
+                            10 * V * (i + 1), B2 * V * (i + 1) + (1 - B2) * GRADIENT ** 2)) + EPS)),
+        "old_nadam": ("old", lambda d: st("Flux/Optimise/NADAM", [ETA, beta, d]), lambda x: moments(x, doubles),
+                      lambda x, i: ETA * (B1 * (B1 * M * (i + 1) + (1 - B1) * GRADIENT) / (1 - B1 ** (T + 2)) +
+                                          (1 - B1) * GRADIENT / (1 - B1 ** (T + 1))) /
+                      (math.sqrt(B2 * (B2 * V * (i + 1) + (1 - B2) * GRADIENT ** 2) / (1 - B2 ** (T + 1))) + 1e-8)),
+        "old_adabelief": ("old", lambda d: st("Flux/Optimise/AdaBelief", [ETA, beta, EPS, d]),
+                          lambda x: moments(x, vector), adabelief_step),
+        # Δ is cut to 0.25, then λx is added
+        "old_chain": ("old", lambda d: st("Flux/Optimise/Optimiser", [[
+            st("Flux/Optimise/ClipValue", [0.25]), st("Flux/Optimise/WeightDecay", [DECAY]),
+            st("Flux/Optimise/Momentum", [ETA, RHO, d])]]), lambda x: like(x, -M),
+            lambda x, i: RHO * M * (i + 1) + ETA * (0.25 + DECAY * x)),
         "old_adamw": ("old", lambda d: st("Flux/Optimise/Optimiser", [[
             st("Flux/Optimise/ADAM", [ETA, beta, EPS, d]), st("Flux/Optimise/WeightDecay", [DECAY])]]),
             lambda x: moments(x, vector), lambda x, i: adam_step(x, i) + DECAY * x),
@@ -416,6 +459,12 @@ def optimisers(folder):
     write(folder, "unheard.bson", {"opt": named(weight=other), "twins": tup(other)})
     frozen = st("Optimisers/Leaf", [st("Optimisers/Descent", [ETA]), None, True])
     write(folder, "frozen.bson", {"opt": named(weight=frozen, bias=frozen, σ=tup())})
+    # rules of Flux.Optimise that Optimisers.jl has not, and more than one rule with a state
+    model = st("Flux/Dense", [array(W0[:4], [INT(2), INT(2)]), array(W0[4:]), IDENTITY])
+    for name, first in (("old_decay", st("Flux/Optimise/ExpDecay", [ETA, 0.1, INT(1000), 1e-4, iddict([], [])])),
+                        ("old_two", st("Flux/Optimise/RMSProp", [ETA, RHO, EPS, iddict([], [])]))):
+        write(folder, name + ".bson", {"model": model, "opt": st("Flux/Optimise/Optimiser", [[
+            first, st("Flux/Optimise/Momentum", [ETA, RHO, iddict([], [])])]])})
     # rules that no library would make
     model = st("Flux/Dense", [array(W0[:4], [INT(2), INT(2)]), array(W0[4:]), IDENTITY])
     negative = st("Optimisers/Leaf", [st("Optimisers/Descent", [-0.7]), None, False])

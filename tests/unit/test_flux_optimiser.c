@@ -188,6 +188,18 @@ static void a_rule_that_is_refused(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_IO);
 }
 
+static void chains_of_old_rules_that_do_not_fit(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *file = ok(fx_load(made_bson("old_decay.bson")));
+    wrong(fx_child_named(file, "opt"), fx_child_named(file, "model"),
+          "Flux.Optimise.ExpDecay is not a rule of this library");
+    file = ok(fx_load(made_bson("old_two.bson")));
+    wrong(fx_child_named(file, "opt"), fx_child_named(file, "model"),
+          "a chain of Flux.Optimise has several rules with a state");
+}
+
 static void frozen_stays(void **state)
 {
     (void)state;
@@ -305,6 +317,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit),
         cmocka_unit_test(a_rule_that_is_refused),
         cmocka_unit_test(an_old_one_for_another_model),
+        cmocka_unit_test(chains_of_old_rules_that_do_not_fit),
         cmocka_unit_test(frozen_stays),
         cmocka_unit_test(written_and_back),
         cmocka_unit_test(a_tied_leaf),
