@@ -27,9 +27,9 @@ FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS)
  *   y = v·α, (value features)×queries×batch…
  * A query whose keys are all masked gives NaN. α is computed only when it is read or evaluated. For
  * more than 512² queries times keys, y and its gradients are computed for 256 queries at a time, so
- * that memory grows linearly with the length; gradients compute the scores again. With .dropout all
- * scores are kept. FX_STATUS_SHAPE, FX_STATUS_ARGUMENT or FX_STATUS_DTYPE if the arrays do not fit.
- * NNlib.dot_product_attention; Vaswani et al., 2017; Rabe, Staats, 2021. */
+ * that memory grows linearly with the length; gradients compute the scores again. FX_STATUS_SHAPE,
+ * FX_STATUS_ARGUMENT or FX_STATUS_DTYPE if the arrays do not fit. NNlib.dot_product_attention;
+ * Vaswani et al., 2017; Rabe, Staats, 2021. */
 FX_API void *fxi_dot_product_attention(const fx_dot_product_attention_args *a);
 /* α alone. NNlib.dot_product_attention_scores. */
 FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *a);

@@ -127,7 +127,12 @@ typedef union fx_attr {
     } transfer;          /* TRANSFER */
     fx_conv_attr conv;
     fx_pool_attr pool;
-    const fx_custom_op *custom;
+    const fx_custom_op *custom; /* CUSTOM, OWN_GRADIENT */
+    struct {
+        const fx_custom_op *custom;
+        double number; /* for the gradient */
+        uint64_t stream[2];
+    } own; /* OWN_GRADIENT */
     fx_collective collective;
 } fx_attr;
 

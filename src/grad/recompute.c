@@ -103,8 +103,8 @@ static bool note_boundary(walk *w, fxi_node *n)
     return fxi_identity_put(&w->seen, n, n) && (is_inside(w, n) || constant || append(w, n));
 }
 
-static void recompute_gradient(const fx_custom_op *op, const bool *need, int n, fx_array *const *in,
-                               fx_array *gy, fx_array **gx);
+static void recompute_gradient(const fx_custom_op *op, const fxi_own_call *call, const bool *need,
+                               int n, fx_array *const *in, fx_array *gy, fx_array **gx);
 static const fxi_own_gradient_op recompute = {
     .op = {.fxi_size = sizeof(fx_custom_op), .name = "checkpointed"},
     .gradient = recompute_gradient};
@@ -117,7 +117,7 @@ static fx_array *over_boundary(const walk *w, fx_array *y)
     for (int32_t i = 0; i < w->n; i++)
         in[i] = fxi_array_of(w->list[i]);
     in[w->n] = y;
-    y = fxi_own_gradient(&recompute, w->n + 1, in);
+    y = fxi_own_gradient(&recompute, NULL, w->n + 1, in);
     fxi_free(in);
     return y;
 }
@@ -241,10 +241,10 @@ static fx_status swept(const bool *need, int n, fx_array *const *in, fx_array *g
     return s;
 }
 
-static void recompute_gradient(const fx_custom_op *op, const bool *need, int n, fx_array *const *in,
-                               fx_array *gy, fx_array **gx)
+static void recompute_gradient(const fx_custom_op *op, const fxi_own_call *call, const bool *need,
+                               int n, fx_array *const *in, fx_array *gy, fx_array **gx)
 {
-    (void)op;
+    (void)op, (void)call;
     fx_array **lists = fxi_calloc(4 * (size_t)n, sizeof *lists);
     fx_array **g = lists ? lists + 3 * (size_t)n : NULL;
     const fx_status s = lists ? swept(need, n, in, gy, lists, g) : no_memory();

@@ -4,7 +4,8 @@
  * Long sequences are computed for QUERIES queries at a time, so that no array has all scores. The
  * gradient computes the scores of a block again from q and k (Rabe, Staats, 2021). fxi_own_gradient
  * gives the result this gradient. Its rule is written with public operations, so it has a gradient
- * too, which then keeps all scores.
+ * too, which then keeps all scores. Dropout draws a stream of random numbers for each block, and
+ * the gradient draws them again.
  *
  * The gradients by q, and those by k and v, are two passes over the blocks. A plan computes nodes
  * in the order in which its outputs need them: with one pass for all three, the scores of every
@@ -17,8 +18,10 @@
 #include "own_gradient.h"
 #include "memory.h"
 #include "nn_layer.h"
+#include "random.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Queries of a block, and the largest number of queries times keys that is computed at once. */
 enum { QUERIES = 256, AT_ONCE = 512 * 512 };
@@ -31,6 +34,8 @@ enum { QUERIES = 256, AT_ONCE = 512 * 512 };
 typedef struct attention {
     fx_array *q, *k, *v, *bias, *mask;
     bool causal;
+    double dropout;
+    uint64_t stream[2]; /* of the first block; the counter of the others follows */
 } attention;
 
 /* The part of bias or mask for some queries. */
@@ -62,6 +67,20 @@ static fx_array *scores(const attention *a, int64_t from, int64_t to)
     return fx_softmax(x);
 }
 
+/* α with dropout, or the gradient by α before it: the mask is a function of the block. Equal to
+ * fx_dropout_apply with that mask. */
+static fx_array *dropped(const attention *a, fx_array *x, int64_t from)
+{
+    int64_t sizes[4];
+    const uint64_t stream[2] = {a->stream[0], a->stream[1] + (uint64_t)(from / QUERIES)};
+    if (a->dropout == 0)
+        return x;
+    for (int i = 0; i < 4; i++)
+        sizes[i] = fx_size(x, i);
+    fx_array *keep = fx_gt(fxi_rand_of(stream, 4, sizes), a->dropout);
+    return fx_where(keep, fx_mul(x, a->dropout < 1 ? 1 / (1 - a->dropout) : 0.0), 0);
+}
+
 static int64_t block_end(int64_t from, int64_t queries)
 {
     return queries - from > QUERIES ? from + QUERIES : queries;
@@ -70,6 +89,11 @@ static int64_t block_end(int64_t from, int64_t queries)
 static int64_t blocks_of(const fx_array *q)
 {
     return (fx_size(q, 1) + QUERIES - 1) / QUERIES;
+}
+
+static bool is_short(const attention *a)
+{
+    return fx_size(a->q, 1) * fx_size(a->k, 1) <= AT_ONCE;
 }
 
 /* Joins one array per block along the queries. */
@@ -89,25 +113,30 @@ static fx_array *over_blocks(const attention *a, fx_array *gy, block_fn f)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static fx_array *values_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
+static fx_array *scores_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
 {
     (void)gy;
-    return fx_batched_mul(a->v, scores(a, from, to));
+    return dropped(a, scores(a, from, to), from);
+}
+
+static fx_array *values_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
+{
+    return fx_batched_mul(a->v, scores_block(a, gy, from, to));
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy. */
-static fx_array *score_gradient(const attention *a, fx_array *gy, fx_array *alpha)
+/* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy, with dropout's mask. */
+static fx_array *score_gradient(const attention *a, fx_array *gy, fx_array *alpha, int64_t from)
 {
-    fx_array *d = fx_batched_mul(fx_permute(a->v, 1, 0, 2, 3), gy);
+    fx_array *d = dropped(a, fx_batched_mul(fx_permute(a->v, 1, 0, 2, 3), gy), from);
     fx_array *sum = fx_sum(fx_mul(alpha, d), .dims = FX_AXES(0));
     return fx_mul(alpha, fx_sub(d, sum));
 }
 
 static fx_array *query_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
 {
-    fx_array *d = score_gradient(a, fx_slice(gy, 1, from, to), scores(a, from, to));
+    fx_array *d = score_gradient(a, fx_slice(gy, 1, from, to), scores(a, from, to), from);
     return fx_batched_mul(a->k, d);
 }
 
@@ -115,9 +144,9 @@ static fx_array *query_block(const attention *a, fx_array *gy, int64_t from, int
 static fx_array *key_value_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
 {
     fx_array *alpha = scores(a, from, to), *g = fx_slice(gy, 1, from, to);
-    fx_array *d = score_gradient(a, g, alpha), *q = fx_slice(a->q, 1, from, to);
+    fx_array *d = score_gradient(a, g, alpha, from), *q = fx_slice(a->q, 1, from, to);
     return fx_concat(0, fx_batched_mul(q, fx_permute(d, 1, 0, 2, 3)),
-                     fx_batched_mul(g, fx_permute(alpha, 1, 0, 2, 3)));
+                     fx_batched_mul(g, fx_permute(dropped(a, alpha, from), 1, 0, 2, 3)));
 }
 
 /* x with the sizes of y, which has four axes. */
@@ -155,7 +184,7 @@ static fx_array *unbroadcast(fx_array *g, const fx_array *x)
 
 static fx_array *bias_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
 {
-    fx_array *d = score_gradient(a, fx_slice(gy, 1, from, to), scores(a, from, to));
+    fx_array *d = score_gradient(a, fx_slice(gy, 1, from, to), scores(a, from, to), from);
     return unbroadcast(d, a->bias);
 }
 
@@ -164,19 +193,21 @@ typedef struct shape_of_call {
     bool bias, mask, causal;
 } shape_of_call;
 
-static attention attention_of(const fx_custom_op *op, fx_array *const *in)
+static attention attention_of(const fx_custom_op *op, const fxi_own_call *call, fx_array *const *in)
 {
     const shape_of_call *s = op->user;
-    attention a = {.q = in[0], .k = in[1], .v = in[2], .causal = s->causal};
+    attention a = {
+        .q = in[0], .k = in[1], .v = in[2], .causal = s->causal, .dropout = call->number};
+    memcpy(a.stream, call->stream, sizeof a.stream);
     a.bias = s->bias ? in[3] : NULL;
     a.mask = s->mask ? in[3 + s->bias] : NULL;
     return a;
 }
 
-static void attention_gradient(const fx_custom_op *op, const bool *need, int n, fx_array *const *in,
-                               fx_array *gy, fx_array **gx)
+static void attention_gradient(const fx_custom_op *op, const fxi_own_call *call, const bool *need,
+                               int n, fx_array *const *in, fx_array *gy, fx_array **gx)
 {
-    const attention a = attention_of(op, in);
+    const attention a = attention_of(op, call, in);
     (void)need, (void)n;
     fx_array *both = key_value_gradient(&a, gy);
     const int64_t rows = fx_size(a.k, 0);
@@ -217,8 +248,10 @@ static fx_array *in_blocks(const attention *a)
     if (a->mask)
         in[n++] = a->mask;
     in[n++] = over_blocks(&still, NULL, values_block);
-    return fxi_own_gradient(&calls[(a->bias != NULL) + 2 * (a->mask != NULL) + 4 * a->causal], n,
-                            in);
+    fxi_own_call call = {.number = a->dropout};
+    memcpy(call.stream, a->stream, sizeof call.stream);
+    return fxi_own_gradient(&calls[(a->bias != NULL) + 2 * (a->mask != NULL) + 4 * a->causal],
+                            &call, n, in);
 }
 
 /* ---- checks and heads ------------------------------------------------------------------------ */
@@ -275,6 +308,17 @@ static bool broadcasts(const fx_array *x, const int64_t *full)
     return true;
 }
 
+/* A counter for every block of long scores. */
+static void draw_streams(attention *a)
+{
+    uint64_t stream[2];
+    if (a->dropout == 0 || is_short(a))
+        return;
+    fxi_random_next(a->stream);
+    for (int64_t i = 1; i < blocks_of(a->q); i++)
+        fxi_random_next(stream);
+}
+
 /* Fills in `out`; an error array, or NULL. */
 static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
 {
@@ -306,7 +350,9 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
                        .v = split(v, heads),
                        .bias = a->bias ? four_axes(a->bias) : NULL,
                        .mask = a->mask ? four_axes(a->mask) : NULL,
-                       .causal = a->causal};
+                       .causal = a->causal,
+                       .dropout = a->dropout};
+    draw_streams(out);
     if (out->bias && !broadcasts(out->bias, full))
         return fail(FX_STATUS_SHAPE, "bias must broadcast to keys×queries×heads×batch", a);
     if (out->mask && !broadcasts(out->mask, full))
@@ -340,11 +386,14 @@ static fx_array *joined(fx_array *y, const fx_array *q)
 
 /* ---- public functions ------------------------------------------------------------------------ */
 
-/* All scores as one array, with dropout. */
-static fx_array *all_scores(const attention *a, double dropout)
+/* All scores as one array, with dropout. Long ones are computed block by block, because they have
+ * the mask of the blocks. */
+static fx_array *all_scores(const attention *a)
 {
+    if (a->dropout > 0 && !is_short(a))
+        return over_blocks(a, NULL, scores_block);
     fx_array *alpha = scores(a, 0, fx_size(a->q, 1));
-    return dropout > 0 ? fx_dropout_apply(alpha, dropout) : alpha;
+    return a->dropout > 0 ? fx_dropout_apply(alpha, a->dropout) : alpha;
 }
 
 static fx_array *failed(void)
@@ -359,7 +408,7 @@ fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *
     FXI_SCOPE;
     attention a;
     fx_array *error = o_ok ? prepare(&o, &a) : failed();
-    return fx_keep(error ? error : public_scores(all_scores(&a, o.dropout), o.query));
+    return fx_keep(error ? error : public_scores(all_scores(&a), o.query));
 }
 
 void *fxi_dot_product_attention(const fx_dot_product_attention_args *given)
@@ -371,9 +420,8 @@ void *fxi_dot_product_attention(const fx_dot_product_attention_args *given)
     fx_array *error = o_ok ? prepare(&o, &a) : failed();
     if (error)
         return fx_keep(error);
-    fx_array *alpha = all_scores(&a, o.dropout);
-    const bool short_enough = fx_size(a.q, 1) * fx_size(a.k, 1) <= AT_ONCE;
-    fx_array *y = short_enough || o.dropout > 0 ? fx_batched_mul(a.v, alpha) : in_blocks(&a);
+    fx_array *alpha = all_scores(&a);
+    fx_array *y = is_short(&a) ? fx_batched_mul(a.v, alpha) : in_blocks(&a);
     return fx_keep(fx_tuple(joined(y, o.query), public_scores(alpha, o.query)));
 }
 

@@ -1,5 +1,6 @@
 /* creation.c: creates arrays from C memory, from numbers and from generators of random numbers. */
 #include "handle.h"
+#include "own_gradient.h"
 #include "pool.h"
 #include "primitives.h"
 #include "random.h"
@@ -153,6 +154,21 @@ fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n)
     return fx_add(fx_mul(i, step), start);
 }
 
+static fx_array *drawn(const uint64_t stream[2], fx_dtype dtype, int ndims, const int64_t *sizes)
+{
+    fx_attr a = {.words = {0}};
+    a.stream[0] = stream[0];
+    a.stream[1] = stream[1];
+    return fxi_array_take(
+        fxi_node_new(fxi_here(), FX_OP_RANDOM, dtype, ndims, sizes, NULL, &a, 0, NULL));
+}
+
+fx_array *fxi_rand_of(const uint64_t stream[2], int ndims, const int64_t *sizes)
+{
+    const fx_status s = fxi_check_sizes("rand", FX_DTYPE_F32, ndims, sizes);
+    return s == FX_OK ? drawn(stream, FX_DTYPE_F32, ndims, sizes) : fx_error_array(s);
+}
+
 fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes)
 {
     const fx_status s = fxi_check_sizes("rand", dtype, ndims, sizes);
@@ -163,11 +179,10 @@ fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes)
                 fx_dtype_name(dtype));
         return fx_error_array(FX_STATUS_DTYPE);
     }
-    fx_attr a = {.words = {0}};
-    fxi_random_next(a.stream);
+    uint64_t stream[2];
+    fxi_random_next(stream);
     const fx_dtype made = dtype == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
-    fx_array *x = fxi_array_take(
-        fxi_node_new(fxi_here(), FX_OP_RANDOM, made, ndims, sizes, NULL, &a, 0, NULL));
+    fx_array *x = drawn(stream, made, ndims, sizes);
     if (made == dtype)
         return x;
     /* the largest value below 1 of the narrow type: rounding must not reach 1 */

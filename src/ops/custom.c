@@ -3,6 +3,8 @@
 #include "memory.h"
 #include "operands.h"
 
+#include <string.h>
+
 fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
                     fx_dims out_sizes)
 {
@@ -38,7 +40,8 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
     return y;
 }
 
-fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, int n, fx_array *const *in)
+fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, const fxi_own_call *call, int n,
+                           fx_array *const *in)
 {
     fxi_node **nodes = fxi_malloc((size_t)n * sizeof *nodes);
     fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, op->op.name, "no memory");
@@ -47,7 +50,11 @@ fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, int n, fx_array *const
         nodes[i] = in[i]->node;
     }
     fx_attr a = {.words = {0}};
-    a.custom = &op->op;
+    a.own.custom = &op->op;
+    if (call) {
+        a.own.number = call->number;
+        memcpy(a.own.stream, call->stream, sizeof a.own.stream);
+    }
     const fxi_node *y = in[n - 1]->node;
     fx_array *result =
         s == FX_OK
@@ -58,10 +65,10 @@ fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, int n, fx_array *const
     return result;
 }
 
-static void pass_through(const fx_custom_op *op, const bool *need, int n, fx_array *const *in,
-                         fx_array *gy, fx_array **gx)
+static void pass_through(const fx_custom_op *op, const fxi_own_call *call, const bool *need, int n,
+                         fx_array *const *in, fx_array *gy, fx_array **gx)
 {
-    (void)op, (void)need, (void)in;
+    (void)op, (void)call, (void)need, (void)in;
     gx[n - 1] = gy;
 }
 
@@ -75,7 +82,7 @@ fx_array *fxi_after(int n, fx_array *const *first, fx_array *x)
     for (int i = 0; i < n; i++)
         in[i] = first[i];
     in[n] = x;
-    fx_array *y = fxi_own_gradient(&after, n + 1, in);
+    fx_array *y = fxi_own_gradient(&after, NULL, n + 1, in);
     fxi_free(in);
     return y;
 }
@@ -95,9 +102,13 @@ RULE(CUSTOM)
 
 RULE(OWN_GRADIENT)
 {
-    const fx_custom_op *op = a->node->attr.custom;
+    const fx_attr *attr = &a->node->attr;
+    const fx_custom_op *op = attr->own.custom;
+    fxi_own_call call = {.number = attr->own.number};
+    memcpy(call.stream, attr->own.stream, sizeof call.stream);
     for (int i = 0; i < a->node->nin; i++)
         if (fx_is_error(fxi_rule_in(a, i)))
             return;
-    ((const fxi_own_gradient_op *)op)->gradient(op, a->need, a->node->nin, a->in, a->gy, a->gx);
+    ((const fxi_own_gradient_op *)op)
+        ->gradient(op, &call, a->need, a->node->nin, a->in, a->gy, a->gx);
 }

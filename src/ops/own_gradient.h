@@ -6,20 +6,31 @@
 
 #include <cflux/ops.h>
 
+/* What a gradient needs to know of its call, beside the inputs. A plan does not depend on it. */
+typedef struct fxi_own_call {
+    double number;
+    uint64_t stream[2]; /* of random numbers that the gradient draws again */
+} fxi_own_call;
+
 /* `gradient` sets gx[i] from gy for each input with need[i], except the last one. in[n − 1] is the
  * result without the gradient. */
 typedef struct fxi_own_gradient_op {
     fx_custom_op op; /* name and user; the functions are not used */
-    void (*gradient)(const fx_custom_op *op, const bool *need, int n, fx_array *const *in,
-                     fx_array *gy, fx_array **gx);
+    void (*gradient)(const fx_custom_op *op, const fxi_own_call *call, const bool *need, int n,
+                     fx_array *const *in, fx_array *gy, fx_array **gx);
 } fxi_own_gradient_op;
 
 /* The value of in[n − 1], with another gradient: none flows to in[n − 1]. A plan computes the other
- * inputs, in their order, before the operations that only in[n − 1] needs. `op` is never freed. */
-fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, int n, fx_array *const *in);
+ * inputs, in their order, before the operations that only in[n − 1] needs. `op` is never freed.
+ * `call` is copied; NULL: zeros. */
+fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, const fxi_own_call *call, int n,
+                           fx_array *const *in);
 
 /* The value of x, with its gradient. A plan computes the n arrays of `first`, and then what only x
  * needs. Devices may differ. */
 fx_array *fxi_after(int n, fx_array *const *first, fx_array *x);
+
+/* Float32 numbers, uniform in [0, 1), of the stream (seed, counter) of fxi_random_next. */
+fx_array *fxi_rand_of(const uint64_t stream[2], int ndims, const int64_t *sizes);
 
 #endif

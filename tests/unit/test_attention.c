@@ -118,26 +118,61 @@ static void blocks_give_the_same_gradients(void **state)
     }
 }
 
+/* The mask of dropout, as α shows it, gives the same values and gradients as one product. */
+static void blocks_with_dropout(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { N = 600, F = 4 };
+    fx_array *x[3], *blocks[3], *whole[3];
+    fx_seed(5);
+    for (int i = 0; i < 3; i++)
+        x[i] = doubles(F, N);
+    fx_eval(fx_tuple(x[0], x[1], x[2]));
+    void *pair = fx_dot_product_attention(x[0], x[1], x[2], .dropout = 0.25, .causal = true);
+    fx_array *alpha = fx_child(pair, 1);
+    fx_eval(alpha);
+    fx_array *kept = fx_ne(fx_reshape(fx_stop_gradient(alpha), N, N), 0);
+    NEAR(fx_item(fx_sum(fx_cast(kept, FX_DTYPE_F64))) / (N * (N + 1) / 2), 0.75, 0.01);
+    fx_array *s = fx_dot_product_attention_scores(x[0], x[1], .causal = true);
+    fx_array *dropped = fx_where(kept, fx_div(fx_reshape(s, N, N), 0.75), 0);
+    same_arrays("α", fx_reshape(alpha, N, N), dropped);
+    fx_array *y = fx_matmul(x[2], dropped);
+    same_arrays("y", fx_child(pair, 0), y);
+    fx_array *w = fx_cos(fx_reshape(fx_range_dtype(FX_DTYPE_F64, 0, 1, F * N), F, N));
+    fx_gradient_of(fx_sum(fx_mul(fx_child(pair, 0), w)), x, 3, blocks);
+    fx_gradient_of(fx_sum(fx_mul(y, w)), x, 3, whole);
+    for (int i = 0; i < 3; i++)
+        same_arrays("gradient", blocks[i], whole[i]);
+    fx_array *other = fx_child(fx_dot_product_attention(x[0], x[1], x[2], .dropout = 0.25), 1);
+    const double same =
+        fx_item(fx_sum(fx_cast(fx_eq(fx_ne(other, 0), fx_reshape(kept, N, N, 1)), FX_DTYPE_F64)));
+    assert_true(same < 0.8 * N * N); /* another call has another mask */
+}
+
 /* Bytes of the largest value of a plan, and of its arena, as its text shows them. */
 static void memory_is_linear_in_the_length(void **state)
 {
     (void)state;
     static char text[2000000];
-    FX_SCOPE;
     enum { N = 4096, F = 64 };
-    fx_array *q = fx_randn(F, N), *k = fx_randn(F, N), *v = fx_randn(F, N), *g[3];
-    fx_eval(fx_tuple(q, k, v));
-    fx_array *y = fx_child(fx_dot_product_attention(q, k, v, .causal = true), 0);
-    fx_array *loss = fx_sum(fx_square(y));
-    assert_int_equal(fx_gradient_of(loss, (fx_array *const[]){q, k, v}, 3, g), FX_OK);
-    fx_plan_text(fx_tuple(loss, g[0], g[1], g[2]), text, sizeof text);
-    const char *at = strstr(text, " saved, ");
-    assert_non_null(at);
-    char *unit;
-    const double arena = strtod(at + strlen(" saved, "), &unit);
-    print_message("arena: %.1f%.4s\n", arena, unit);
-    assert_true(strncmp(unit, " MiB", 4) == 0 && arena < 32); /* 4096² scores: 64 MiB */
-    assert_null(strstr(text, "4096×4096"));
+    for (int with_dropout = 0; with_dropout < 2; with_dropout++) {
+        FX_SCOPE;
+        fx_array *q = fx_randn(F, N), *k = fx_randn(F, N), *v = fx_randn(F, N), *g[3];
+        fx_eval(fx_tuple(q, k, v));
+        fx_array *y = fx_child(
+            fx_dot_product_attention(q, k, v, .causal = true, .dropout = 0.1 * with_dropout), 0);
+        fx_array *loss = fx_sum(fx_square(y));
+        assert_int_equal(fx_gradient_of(loss, (fx_array *const[]){q, k, v}, 3, g), FX_OK);
+        fx_plan_text(fx_tuple(loss, g[0], g[1], g[2]), text, sizeof text);
+        const char *at = strstr(text, " saved, ");
+        assert_non_null(at);
+        char *unit;
+        const double arena = strtod(at + strlen(" saved, "), &unit);
+        print_message("arena: %.1f%.4s\n", arena, unit);
+        assert_true(strncmp(unit, " MiB", 4) == 0 && arena < 32); /* 4096² scores: 64 MiB */
+        assert_null(strstr(text, "4096×4096"));
+    }
 }
 
 /* ---- rotary embedding ------------------------------------------------------------------------ */
@@ -220,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(follows_the_formula),
         TEST(blocks_give_the_same_gradients),
+        TEST(blocks_with_dropout),
         TEST(memory_is_linear_in_the_length),
         TEST(rotary_embedding_rotates_pairs),
         TEST(layer_takes_one_to_four_inputs),
