@@ -575,6 +575,8 @@ static void rows(visit *v)
             softmax(v, FX_DTYPE_F32, axes, lengths[k], FAR);
             softmax(v, FX_DTYPE_F64, axes, lengths[k], DENSE);
         }
+    softmax(v, FX_DTYPE_F16, 1, 100, DENSE);
+    softmax(v, FX_DTYPE_BF16, 2, 10, DENSE);
 }
 
 /* ---- matrix products ------------------------------------------------------------------------- */
