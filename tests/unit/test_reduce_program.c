@@ -177,7 +177,8 @@ static double difference(const bits *a, const bits *b, fx_dtype dtype)
     double error = 0, scale = 0;
     assert_int_equal(a->used, b->used);
     for (size_t i = 0; i < a->used; i += 2) {
-        const double p = load_element(dtype, a->data + i), q = load_element(dtype, b->data + i);
+        const double p = load_element((int)dtype, a->data + i),
+                     q = load_element((int)dtype, b->data + i);
         error += (p - q) * (p - q);
         scale += q * q;
     }

@@ -17,7 +17,7 @@ bool fxi_cpu_flushes(void)
     if (now >= 0)
         return now;
     const char *text = getenv("FX_FLUSH_DENORMALS");
-    const int found = FXI_MODE_FLUSH && text && *text && strcmp(text, "0") != 0;
+    const int found = FXI_MODE_FLUSH != 0 && text && *text && strcmp(text, "0") != 0;
     /* A choice that the program has made in another thread meanwhile wins. */
     return __atomic_compare_exchange_n(&chosen, &now, found, false, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED)
@@ -27,6 +27,6 @@ bool fxi_cpu_flushes(void)
 
 bool fx_flush_denormals(bool on)
 {
-    __atomic_store_n(&chosen, on && FXI_MODE_FLUSH, __ATOMIC_RELAXED);
+    __atomic_store_n(&chosen, on && FXI_MODE_FLUSH != 0, __ATOMIC_RELAXED);
     return FXI_MODE_FLUSH != 0;
 }
