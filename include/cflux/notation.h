@@ -42,7 +42,7 @@ FX_API fx_rule *fx_parse_optimiser(const char *text);
  * "Warmup(0, 5, CosAnneal(0.001, 0, 45))", which is fx_schedule_warmup. The scope owns it. On
  * failure: an error object. */
 FX_API fx_schedule *fx_parse_schedule(const char *text);
-/* Returns a loss of nn.h by name, "mse" or "Flux.Losses.logitcrossentropy"; call it with
+/* Returns a loss of losses.h by name, "mse" or "Flux.Losses.logitcrossentropy"; call it with
  * fx_call_loss(formula, ŷ, y). If the name is unknown, records an error and returns a function that
  * returns error arrays. */
 typedef fx_array *(*fx_formula_fn)(const fx_loss_args *a);

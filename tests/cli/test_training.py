@@ -753,6 +753,8 @@ class Refusals(Training):
             ("-v", "0.999", ["--validation 0.999", "none for training"]),
             ("-v", "0.0001", ["none for validation"]),
             ("-l", "logitcrossentropi", ["did you mean logitcrossentropy?"]),
+            ("-l", "ctc_loss", ["needs a program in C", "sequences of labels"]),
+            ("-l", "siamese_contrastive_loss", ["needs a program in C", "two inputs"]),
             ("-l", "logitcrossentropy", ["price contains numbers such as"]),
             ("-o", "Adams(0.1)", ["optimiser, column 1", "Adams"]),
             ("--device", "abacus", ["abacus"]),

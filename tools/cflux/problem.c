@@ -73,7 +73,12 @@ int problem_loss(problem *p, const char *text)
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);
     if (!p->kind)
-        return fail(EXIT_BAD_INPUT, "this command does not support the loss %s", name);
+        return fail(EXIT_BAD_INPUT, "the loss %s needs a program in C: %s", name,
+                    strcmp(name, "ctc_loss") == 0
+                        ? "its targets are sequences of labels of different lengths, and the data "
+                          "of this command has one class, or numbers, for each observation"
+                        : "it compares two inputs of the model, and the data of this command has "
+                          "one for each observation");
     p->loss = p->kind->name;
     return EXIT_FINE;
 }
