@@ -78,3 +78,47 @@ fx_array *fxi_conv_input(void *self, int n, void *const *args, fx_array *weight,
         s = fxi_expect_size(self, x, nd - 2, channels);
     return s == FX_OK ? fxi_match_type(weight, x) : fx_error_array(s);
 }
+
+/* FX_SAME makes the output of a transposed convolution `stride` times as large as the input: Flux
+ * pads as for a convolution with a kernel of k − stride + 1 elements. A stride larger than the
+ * kernel would need negative padding. */
+static bool padded_kernel(const fx_type *type, const fxi_conv_options *o, const fx_dims *stride,
+                          fx_dims *kernel)
+{
+    *kernel = o->shape.kernel;
+    for (int64_t i = 0; i < kernel->n && o->shape.transposed; i++) {
+        kernel->v[i] -= stride->v[i] - 1;
+        if (o->pad->n == -1 && kernel->v[i] < 1)
+            return fxi_layer_fail(type,
+                                  "SamePad needs a stride that is not larger than the kernel, got "
+                                  "stride %" PRId64 " and kernel %" PRId64,
+                                  stride->v[i], o->shape.kernel.v[i]);
+    }
+    return true;
+}
+
+bool fxi_conv_build(const fx_type *type, fxi_conv_options *o, const fxi_conv_members *m)
+{
+    fxi_conv_shape *s = &o->shape;
+    fx_dims kernel;
+    if (!fxi_conv_shape_complete(type, s))
+        return false;
+    const int c = (int)s->kernel.n;
+    return fxi_spread_option(type, "stride", o->stride, c, 1, m->stride) &&
+           fxi_spread_option(type, "dilation", o->dilation, c, 1, m->dilation) &&
+           padded_kernel(type, o, m->stride, &kernel) &&
+           fxi_spread_padding(type, o->pad, &kernel, m->dilation, m->pad) &&
+           fxi_weight(type, m->weight, o->init, c + 2, s->sizes) &&
+           fxi_bias(type, m->bias, o->bias, *m->weight, s->out);
+}
+
+bool fxi_conv_recover(bool transposed, int64_t groups, fx_array *weight, fx_dims *out_kernel,
+                      int64_t *out_in, int64_t *out_out)
+{
+    fxi_conv_shape s = {.transposed = transposed, .groups = groups, .weight = weight};
+    const bool known = fxi_conv_shape_recover(&s);
+    *out_kernel = s.kernel;
+    *out_in = s.in;
+    *out_out = s.out;
+    return known;
+}

@@ -4,7 +4,7 @@
  * struct whose weight is kernel…×(out/in)×in. The same elements in the same order are the weight
  * kernel…×1×out of a Conv with `in` groups.
  */
-#include "nn_layer.h"
+#include "conv_shape.h"
 
 static void *make_conv(const fx_type *type, const void *options)
 {
@@ -35,20 +35,7 @@ static bool depthwise_from_flux(const fx_flux_source *source, void *options, voi
     return !fx_is_error(a->weight_array);
 }
 
-/* clang-format off */
-#define ROWS(M, O, F)                                                                              \
-    O(kernel, KERNEL, .positional = "a kernel such as (5, 5)", .least = 1, .required = true)            \
-    O(in, PAIR, .positional = "in => out", .least = 1, .required = true)                                \
-    M(act, SHARED, FX_FROM(act, FUNCTION), .positional = "a function", .flux = "σ")                     \
-    M(weight, CHILD, FX_FROM(weight_array, ARRAY), .flux = "weight")                               \
-    M(bias, CHILD, FX_FROM(bias_array, VECTOR), .flux = "bias")                                    \
-    M(pad, DIMS, FX_FROM(pad, PADDING), .names = "pad", .flux = "pad")                             \
-    M(stride, DIMS, FX_FROM(stride, NUMBERS), .names = "stride", .least = 1, .flux = "stride")     \
-    M(dilation, DIMS, FX_FROM(dilation, NUMBERS), .names = "dilation", .least = 1,                 \
-      .flux = "dilation")                                                                          \
-    O(bias, BIAS, FX_PRESENT(bias), .names = "bias")                                               \
-    O(init, INIT, .names = "init")
-/* clang-format on */
+#define ROWS(M, O, F) FXI_CONV_ROWS(M, O, FX_TORCH_LAYOUT_SAME, , )
 static const fx_flux_form forms[] = {{"σ weight bias stride pad dilation", NULL, 700, 1299}, {0}};
 FX_LAYER_TYPE(depthwiseconv, fx_conv_layer, fx_conv_args, FXI_CONV_ARGS, ROWS,
               (.name = "DepthwiseConv"), .make = make_conv, .flux = "Flux.DepthwiseConv",

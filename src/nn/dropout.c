@@ -52,15 +52,20 @@ static void *dropout_forward(void *self, int n, void *const *args)
     return fxi_is_active(l->active) && !fx_is_error(x) ? fxi_dropped(x, l->p, &l->dims) : x;
 }
 
+/* Checks the probability of a layer, and turns −0 into 0. */
+static bool check_probability(const fx_type *type, double *io_p)
+{
+    char text[FXI_NUMBER_TEXT];
+    if (!is_probability(*io_p))
+        return fxi_layer_fail(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(*io_p, text));
+    *io_p = *io_p == 0 ? 0.0 : *io_p;
+    return true;
+}
+
 static bool dropout_build(const fx_type *type, const void *options, void *self)
 {
-    fx_dropout_layer *l = self;
-    char text[FXI_NUMBER_TEXT];
     (void)options;
-    if (!is_probability(l->p))
-        return fxi_layer_fail(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(l->p, text));
-    l->p = l->p == 0 ? 0.0 : l->p; /* turns −0 into 0 */
-    return true;
+    return check_probability(type, &((fx_dropout_layer *)self)->p);
 }
 
 /* clang-format off */
@@ -108,13 +113,8 @@ static void *alphadropout_forward(void *self, int n, void *const *args)
 
 static bool alphadropout_build(const fx_type *type, const void *options, void *self)
 {
-    fx_alphadropout_layer *l = self;
-    char text[FXI_NUMBER_TEXT];
     (void)options;
-    if (!is_probability(l->p))
-        return fxi_layer_fail(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(l->p, text));
-    l->p = l->p == 0 ? 0.0 : l->p; /* turns −0 into 0 */
-    return true;
+    return check_probability(type, &((fx_alphadropout_layer *)self)->p);
 }
 
 /* clang-format off */

@@ -15,11 +15,9 @@ static void *layernorm_forward(void *self, int n, void *const *args)
     fx_array *x = fxi_layer_input(self, n, args);
     if (fx_is_error(x))
         return x;
-    for (int i = 0; i < (int)l->size.n; i++) {
-        const fx_status s = fxi_expect_size(self, x, i, l->size.v[i]);
-        if (s != FX_OK)
-            return fx_error_array(s);
-    }
+    const fx_status s = fxi_expect_sizes(self, x, &l->size);
+    if (s != FX_OK)
+        return fx_error_array(s);
     const fx_axes axes = FXI_AXES((1u << (unsigned)l->size.n) - 1);
     fx_array *y = fxi_normalised(x, axes, l->epsilon, l->flux);
     if (l->scale)
@@ -32,11 +30,8 @@ static bool layernorm_build(const fx_type *type, const void *options, void *self
     const fx_layernorm_args *a = options;
     fx_layernorm_layer *l = self;
     const int n = (int)l->size.n;
-    bool ok = n >= 1 && n <= FX_MAX_DIMS;
-    for (int i = 0; ok && i < n; i++)
-        ok = l->size.v[i] >= 1;
-    if (!ok)
-        return fxi_layer_fail(type, "takes 1 to %d positive sizes", FX_MAX_DIMS);
+    if (!fxi_positive_sizes(type, &l->size))
+        return false;
     if (l->flux != FXI_FLUX_14 && l->flux != FXI_FLUX_15 && l->flux != FXI_FLUX_16)
         return fxi_layer_fail(type, "expects .flux = 0.14, 0.15 or 0.16, got %g", l->flux);
     return !a->affine ||

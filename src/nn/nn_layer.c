@@ -71,6 +71,22 @@ fx_status fxi_expect_size(void *layer, fx_array *x, int axis, int64_t size)
     return fxi_layer_mismatch(layer, x, FX_STATUS_SHAPE, what);
 }
 
+fx_status fxi_expect_sizes(void *layer, fx_array *x, const fx_dims *sizes)
+{
+    fx_status status = FX_OK;
+    for (int i = 0; i < (int)sizes->n && status == FX_OK; i++)
+        status = fxi_expect_size(layer, x, i, sizes->v[i]);
+    return status;
+}
+
+bool fxi_positive_sizes(const fx_type *type, const fx_dims *sizes)
+{
+    bool ok = sizes->n >= 1 && sizes->n <= FX_MAX_DIMS;
+    for (int64_t i = 0; ok && i < sizes->n; i++)
+        ok = sizes->v[i] >= 1;
+    return ok || fxi_layer_fail(type, "takes 1 to %d positive sizes", FX_MAX_DIMS);
+}
+
 fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims)
 {
     if (fx_ndims(x) == ndims)

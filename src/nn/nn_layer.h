@@ -78,6 +78,10 @@ fx_status fxi_layer_mismatch(void *layer, fx_array *x, fx_status status, const c
 /* "layer L expects size(input, axis + 1) == size, but got S": Julia's axis in the text, as in Flux.
  */
 fx_status fxi_expect_size(void *layer, fx_array *x, int axis, int64_t size);
+/* The same for the first axes of x, one for each size. */
+fx_status fxi_expect_sizes(void *layer, fx_array *x, const fx_dims *sizes);
+/* False (recorded) unless the list has 1 to FX_MAX_DIMS sizes, all positive. */
+bool fxi_positive_sizes(const fx_type *type, const fx_dims *sizes);
 /* "layer L expects ndims(input) == ndims, but got S". */
 fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims);
 

@@ -8,11 +8,9 @@ static void *rmsnorm_forward(void *self, int n, void *const *args)
     fx_array *x = fxi_layer_input(self, n, args);
     if (fx_is_error(x))
         return fx_keep(x);
-    for (int i = 0; i < (int)l->size.n; i++) {
-        const fx_status s = fxi_expect_size(self, x, i, l->size.v[i]);
-        if (s != FX_OK)
-            return fx_error_array(s);
-    }
+    const fx_status s = fxi_expect_sizes(self, x, &l->size);
+    if (s != FX_OK)
+        return fx_error_array(s);
     const fx_axes axes = FXI_AXES((1u << (unsigned)l->size.n) - 1);
     fx_array *w = fxi_wide_enough(x), *square = fx_mean(fx_square(w), .dims = axes);
     fx_array *y = fx_div(w, fx_sqrt(fx_add(square, l->epsilon)));
@@ -28,11 +26,8 @@ static bool rmsnorm_build(const fx_type *type, const void *options, void *self)
     const fx_rmsnorm_args *a = options;
     fx_rmsnorm_layer *l = self;
     const int n = (int)l->size.n;
-    bool ok = n >= 1 && n <= FX_MAX_DIMS;
-    for (int i = 0; ok && i < n; i++)
-        ok = l->size.v[i] >= 1;
-    if (!ok)
-        return fxi_layer_fail(type, "takes 1 to %d positive sizes", FX_MAX_DIMS);
+    if (!fxi_positive_sizes(type, &l->size))
+        return false;
     return !a->affine || fxi_filled(&l->scale, 1, n, l->size.v);
 }
 

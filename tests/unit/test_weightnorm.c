@@ -1,24 +1,6 @@
 /* test_weightnorm.c: WeightNorm and its removal. Expected numbers are worked out by hand from the
  * formulas, sizes in bytes are Flux's. */
-#include "semantics_check.h"
-
-static void holds(fx_array *x, int64_t n, const double *want)
-{
-    if (fx_is_error(x))
-        fail_msg("%s", fx_error_take().message);
-    assert_int_equal(fx_length(x), n);
-    for (int64_t i = 0; i < n; i++)
-        check_value("element", i, fx_at(x, i), want[i], 1e-6, 1e-6);
-}
-#define HOLDS(x, ...)                                                                              \
-    holds((x), (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),                  \
-          (const double[]){__VA_ARGS__})
-
-static void refused(void *object, const char *message)
-{
-    assert_true(fx_is_error(object));
-    assert_string_equal(fx_error_take().message, message);
-}
+#include "layer_check.h"
 
 /* Rows (3, 4) of length 5 and (0, 2) of length 2. */
 static fx_dense_layer *dense(void)
