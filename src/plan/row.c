@@ -263,7 +263,7 @@ static void pass_on(search *s, int32_t id, int marks)
 
 /* One sweep against the order: adds the nodes that members are computed from. Returns whether a
  * node joined. */
-static bool take_makers(search *s)
+static bool take_operands(search *s)
 {
     bool joined = false;
     keep_members(s);
@@ -357,7 +357,7 @@ static void make_neighbours(search *s, int32_t *moved)
 {
     int32_t *order = s->out->order, n = 0;
     const int32_t number = s->out->n++;
-    take_makers(s); /* only sets marks: s->most is 0, so no node joins */
+    take_operands(s); /* only sets marks: s->most is 0, so no node joins */
     const int32_t first = s->first, last = s->last;
     for (int part = 0; part < 3; part++)
         for (int32_t at = first; at <= last; at++) {
@@ -391,7 +391,7 @@ static bool grow(search *s, int32_t seed, int32_t most)
     s->most = most;
     join(s, seed, FXI_ROW_REDUCE);
     take_users(s);
-    for (int round = 0; round < ROUNDS && take_makers(s); round++)
+    for (int round = 0; round < ROUNDS && take_operands(s); round++)
         take_users(s);
     return combines(s);
 }
