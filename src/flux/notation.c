@@ -312,6 +312,11 @@ static bool take_type(fxi_reader *r, fx_dtype *out)
                            fxi_reader_got(r, r->at, buf));
 }
 
+static bool is_whole(double x)
+{
+    return x > -1e15 && x < 1e15 && x == (double)(int64_t)x;
+}
+
 /* MixedPrecision(rule), MixedPrecision(Float32, rule), MixedPrecision{Float32}(rule), each with an
  * optional scale=… and growth=… behind. */
 static fx_rule *take_mixed(fxi_reader *r, const char *start)
@@ -341,7 +346,8 @@ static fx_rule *take_mixed(fxi_reader *r, const char *start)
     for (bool first = false; fxi_reader_next_item(r, first, ')');) {
         if (!fxi_reader_keyword(r, &name) ||
             !(fxi_span_is(name, "scale") || fxi_span_is(name, "growth")) ||
-            !fxi_reader_number(r, &number)) {
+            !fxi_reader_number(r, &number) ||
+            (fxi_span_is(name, "growth") && !is_whole(number.value))) {
             fxi_reader_fail(r, r->at, "MixedPrecision takes a rule, scale=… and growth=…, got %s",
                             fxi_reader_got(r, r->at, buf));
             return NULL;

@@ -563,6 +563,8 @@ static void optimisers(void **state)
          "optimiser, column 16: MixedPrecision computes in Float32 or Float64, got Float16"},
         {"MixedPrecision(Adam(), x=1)",
          "optimiser, column 26: MixedPrecision takes a rule, scale=… and growth=…, got 1"},
+        {"MixedPrecision(Adam(), growth=2.5)",
+         "optimiser, column 34: MixedPrecision takes a rule, scale=… and growth=…, got )"},
         {"Descent(1; rho=2)", "optimiser, column 12: Descent has no option rho; it has eta"},
         {"Adam(beta=0.9)", "optimiser, column 11: Adam takes two numbers such as (0.9, 0.999) for "
                            "beta, got 0.9"},
