@@ -21,7 +21,7 @@ install(TARGETS cflux_static EXPORT cflux-static-targets
 foreach(part cflux-targets cflux-static-targets)
     install(EXPORT ${part} NAMESPACE cflux:: DESTINATION ${CFLUX_CMAKE_DIR} COMPONENT dev)
 endforeach()
-install(TARGETS cflux_opencl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/cflux COMPONENT runtime)
+install(TARGETS ${CFLUX_GPU_PLUGINS} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/cflux COMPONENT runtime)
 if(TARGET cflux_onednn)
     install(TARGETS cflux_onednn LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/cflux COMPONENT onednn)
 endif()

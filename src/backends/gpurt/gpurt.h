@@ -1,0 +1,110 @@
+/* gpurt.h: shared by the files of the CUDA and AMDGPU plugins, which are compiled from one source
+ * (gpurt_api.h). Internal.
+ *
+ * A device has two streams. All work runs in order in the stream `work`. Long writes cross to the
+ * device in the stream `upload`, into memory of the backend, while earlier work still runs; a copy
+ * in `work` then puts them in their place (gpurt_upload.c). gpurt_cuda.c and gpurt_hip.c have what
+ * differs between the two drivers: choosing a device for the calling thread, describing a device,
+ * compiler options, copies between devices.
+ */
+#ifndef CFLUX_GPURT_H
+#define CFLUX_GPURT_H
+
+#include "gpu_device.h"
+#include "gpurt_api.h"
+
+typedef struct fxi_rt_ring fxi_rt_ring;
+
+enum { FXI_RT_DEVICES = 64 };
+
+typedef struct fxi_rt_device {
+    fxi_gpu_device gpu; /* first member: shared code casts between the two */
+    int id;             /* the driver's number of it */
+    fxi_rt_context context;
+    fxi_rt_stream work, upload;
+    char driver[64];       /* "12.8" */
+    char architecture[80]; /* "sm_90", "gfx90a:sramecc+:xnack-" */
+    char target[112];      /* the compiler's option for it */
+    bool intermediate;     /* the compiler makes PTX, which the driver compiles */
+    int64_t memory;
+    char cannot_compile[200]; /* why the compiler makes nothing for the device; "" if it does */
+    uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
+    fxi_rt_ring *ring;        /* protected by `staging` */
+    fxi_mutex staging;
+} fxi_rt_device;
+
+extern const fx_host *fxi_rt_host;
+extern fxi_gpu_driver fxi_rt_driver;
+extern char fxi_rtc_why[200]; /* why there is no compiler; "" if there is one */
+
+static inline fxi_rt_device *fxi_rt_of(const fx_device *device)
+{
+    return device->data;
+}
+
+/* Calls a function of the driver and records its error: status = FXI_RT_TRY(d, "write", StreamSync,
+ * (d->work)). */
+#define FXI_RT_TRY(d, operation, function, arguments)                                              \
+    fxi_gpu_check(&(d)->gpu, operation, fxi_rt_name.function, fxi_rt.function arguments)
+
+/* ---- what differs (gpurt_cuda.c, gpurt_hip.c) ------------------------------------------------ */
+
+extern const char fxi_rt_backend[];  /* "CUDA" */
+extern const char fxi_rt_hiders[];   /* the variables that hide devices, for messages */
+extern const char fxi_rt_compiler[]; /* "NVRTC" */
+/* Is one of these variables set? Returns its name, or NULL. */
+const char *fxi_rt_hider(void);
+/* Makes a device the one that the calling thread's calls mean. Every call of the backend begins
+ * with it, because a program or another library may have chosen another device. */
+int fxi_rt_select(const fxi_rt_device *d);
+/* Makes the device usable: d->id is set. Returns the driver's error. */
+int fxi_rt_begin(fxi_rt_device *d);
+/* Reads what only this driver reports: architecture, limits; the driver's version is known. */
+void fxi_rt_describe(fxi_rt_device *d, int version);
+/* The driver's major version, which the compiler's must not exceed; 0: any. */
+int fxi_rt_major(int version);
+/* Sets target and intermediate, or cannot_compile. The compiler is open. */
+void fxi_rt_choose_target(fxi_rt_device *d);
+/* Options after the target. */
+extern const char *const fxi_rt_options[];
+extern const int fxi_rt_noptions;
+/* The compiled form: allocated by host->alloc; NULL with the compiler's error. */
+void *fxi_rt_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error);
+const char *fxi_rt_error_name(int error);
+/* Lets a device read and write another's memory directly. */
+int fxi_rt_peer_enable(const fxi_rt_device *other);
+int fxi_rt_peer_copy(fxi_rt_device *to, void *address, const fxi_rt_device *from, void *source,
+                     size_t bytes);
+
+/* ---- devices (gpurt_devices.c) --------------------------------------------------------------- */
+
+/* Finds and opens the devices. Returns their number; 0 with the reason in `why`. */
+int fxi_rt_devices_open(char *why, size_t size);
+fxi_rt_device *fxi_rt_device_at(int id);
+int fxi_rt_device_count(void);
+
+/* ---- memory (gpurt_memory.c, gpurt_upload.c) ------------------------------------------------- */
+
+void *fxi_rt_alloc(fx_device *device, size_t bytes);
+void fxi_rt_free(fx_device *device, void *address);
+fx_status fxi_rt_write(fx_device *device, void *to, const void *from, size_t bytes);
+fx_status fxi_rt_read(fx_device *device, void *to, const void *from, size_t bytes);
+fx_status fxi_rt_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
+                      size_t bytes);
+fx_status fxi_rt_fill(fx_device *device, void *to, uint8_t value, size_t bytes);
+int64_t fxi_rt_available(fx_device *device);
+/* Queues a write through pinned memory, after which `from` may change. False: there is no pinned
+ * memory, and nothing was queued. The device is selected. */
+bool fxi_rt_upload(fxi_rt_device *d, void *to, const void *from, size_t bytes,
+                   fx_status *out_status);
+
+/* ---- programs (gpurt_program.c) -------------------------------------------------------------- */
+
+void *fxi_rt_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
+                     char **out_log);
+void *fxi_rt_binary(fxi_gpu_device *device, void *program, size_t *out_size);
+void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size);
+void *fxi_rt_function_of(fxi_gpu_device *device, void *program, const char *name, char *text,
+                         size_t size);
+
+#endif

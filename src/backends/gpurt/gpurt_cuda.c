@@ -1,0 +1,108 @@
+/* gpurt_cuda.c: what the CUDA plugin does in its own way; see gpurt.h. */
+#include "gpurt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const char fxi_rt_backend[] = "CUDA", fxi_rt_hiders[] = "CUDA_VISIBLE_DEVICES",
+           fxi_rt_compiler[] = "NVRTC";
+/* Products are not fused with sums, so that all backends round alike. */
+const char *const fxi_rt_options[] = {"--fmad=false"};
+const int fxi_rt_noptions = 1;
+
+const char *fxi_rt_hider(void)
+{
+    return getenv(fxi_rt_hiders) ? fxi_rt_hiders : NULL;
+}
+
+int fxi_rt_select(const fxi_rt_device *d)
+{
+    return fxi_rt.ContextSet(d->context);
+}
+
+/* The primary context, which other libraries in the process use too: memory and streams can be
+ * shared with them, and no second context costs device memory. */
+int fxi_rt_begin(fxi_rt_device *d)
+{
+    const int error = fxi_rt.ContextRetain(&d->context, d->id);
+    return error ? error : fxi_rt.ContextSet(d->context);
+}
+
+static int attribute(const fxi_rt_device *d, int which)
+{
+    int value = 0;
+    return fxi_rt.DeviceAttribute(&value, which, d->id) == 0 ? value : 0;
+}
+
+int fxi_rt_major(int version)
+{
+    return version / 1000;
+}
+
+void fxi_rt_describe(fxi_rt_device *d, int version)
+{
+    snprintf(d->driver, sizeof d->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    snprintf(d->architecture, sizeof d->architecture, "sm_%d%d", attribute(d, FXI_RT_MAJOR),
+             attribute(d, FXI_RT_MINOR));
+    d->gpu.limits.warp = 32;
+}
+
+/* The compiler makes machine code for the architectures that it lists. For a later one it makes
+ * PTX of the newest one that it knows; devices run PTX of every earlier architecture. */
+void fxi_rt_choose_target(fxi_rt_device *d)
+{
+    enum { MOST = 128 };
+    const int own = 10 * attribute(d, FXI_RT_MAJOR) + attribute(d, FXI_RT_MINOR);
+    int archs[MOST], n = 0, best = 0, least = 0;
+    if (fxi_rtc.ArchCount(&n) != 0 || n <= 0 || n > MOST || fxi_rtc.Archs(archs) != 0)
+        n = 0;
+    for (int k = 0; k < n; k++) {
+        best = archs[k] <= own && archs[k] > best ? archs[k] : best;
+        least = least == 0 || archs[k] < least ? archs[k] : least;
+    }
+    if (best == 0) {
+        int major = 0, minor = 0;
+        fxi_rtc.Version(&major, &minor);
+        snprintf(d->cannot_compile, sizeof d->cannot_compile,
+                 "NVRTC %d.%d compiles for sm_%d and later, and the device is %s; install an older "
+                 "NVRTC and set FX_NVRTC_LIBRARY to it",
+                 major, minor, least, d->architecture);
+        return;
+    }
+    d->intermediate = best != own;
+    snprintf(d->target, sizeof d->target, "--gpu-architecture=%s_%d",
+             d->intermediate ? "compute" : "sm", best);
+}
+
+void *fxi_rt_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error)
+{
+    *out_error = d->intermediate ? fxi_rtc.PTXSize(p, out_size) : fxi_rtc.CodeSize(p, out_size);
+    char *code = *out_error ? NULL : fxi_rt_host->alloc(*out_size);
+    if (code)
+        *out_error = d->intermediate ? fxi_rtc.PTX(p, code) : fxi_rtc.Code(p, code);
+    if (!code || !*out_error)
+        return code;
+    fxi_rt_host->free(code);
+    return NULL;
+}
+
+const char *fxi_rt_error_name(int error)
+{
+    static _Thread_local char number[32];
+    const char *name = NULL;
+    if (fxi_rt.ErrorName(error, &name) == 0 && name)
+        return name;
+    snprintf(number, sizeof number, "error %d", error);
+    return number;
+}
+
+int fxi_rt_peer_enable(const fxi_rt_device *other)
+{
+    return fxi_rt.PeerEnable(other->context, 0);
+}
+
+int fxi_rt_peer_copy(fxi_rt_device *to, void *address, const fxi_rt_device *from, void *source,
+                     size_t bytes)
+{
+    return fxi_rt.PeerCopy(address, to->context, source, from->context, bytes, to->work);
+}

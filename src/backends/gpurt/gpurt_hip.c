@@ -1,0 +1,145 @@
+/* gpurt_hip.c: what the AMDGPU plugin does in its own way; see gpurt.h. */
+#include "gpurt.h"
+
+#include "shared_library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char fxi_rt_backend[] = "AMDGPU",
+           fxi_rt_hiders[] = "HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES",
+           fxi_rt_compiler[] = "hipRTC";
+/* Products are not fused with sums, so that all backends round alike. */
+const char *const fxi_rt_options[] = {"-ffp-contract=off"};
+const int fxi_rt_noptions = 1;
+
+const char *fxi_rt_hider(void)
+{
+    static const char *const names[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                        "CUDA_VISIBLE_DEVICES"};
+    for (int k = 0; k < 3; k++)
+        if (getenv(names[k]))
+            return names[k];
+    return NULL;
+}
+
+int fxi_rt_select(const fxi_rt_device *d)
+{
+    return fxi_rt.DeviceSet(d->id);
+}
+
+int fxi_rt_begin(fxi_rt_device *d)
+{
+    return fxi_rt.DeviceSet(d->id);
+}
+
+/* Code objects of any version of hipRTC load as far as the driver knows their form, so there is no
+ * version to compare. */
+int fxi_rt_major(int version)
+{
+    (void)version;
+    return 0;
+}
+
+/* The architecture is a member of a struct that ROCm 6 has changed. The function with the number in
+ * its name fills the new struct; without that, the library is of ROCm 5. */
+void fxi_rt_describe(fxi_rt_device *d, int version)
+{
+    enum { NAME_IN_6 = 1160, NAME_IN_5 = 396, NAME_BYTES = 256, BYTES = 8192 };
+    char *properties = fxi_rt_host->alloc(BYTES);
+    int warp = 0;
+    snprintf(d->driver, sizeof d->driver, "ROCm %d.%d", version / 10000000, version / 100000 % 100);
+    /* Larger than any version of the struct. */
+    if (properties)
+        memset(properties, 0, BYTES);
+    if (properties && fxi_rt.Properties6 && fxi_rt.Properties6(properties, d->id) == 0)
+        snprintf(d->architecture, sizeof d->architecture, "%.79s", properties + NAME_IN_6);
+    else if (properties && fxi_rt.Properties5 && fxi_rt.Properties5(properties, d->id) == 0)
+        snprintf(d->architecture, sizeof d->architecture, "%.79s", properties + NAME_IN_5);
+    fxi_rt_host->free(properties);
+    fxi_rt.DeviceAttribute(&warp, FXI_RT_WARP, d->id);
+    d->gpu.limits.warp = warp == 32 ? 32 : 64;
+    /* A launch has fewer than 2³² work-items along an axis. */
+    d->gpu.limits.items = UINT32_MAX;
+}
+
+/* ---- the compiler ---------------------------------------------------------------------------- */
+
+/* hipRTC ends the process when it is asked for an architecture that its compiler, comgr, does not
+ * know. So comgr is asked first; without it nothing is known, and hipRTC is trusted. */
+static bool compiler_knows(const char *architecture)
+{
+    static const char *const files[] = {"libamd_comgr.so.3", "libamd_comgr.so.2"};
+    static const char prefix[] = "amdgcn-amd-amdhsa--";
+    int (*count)(size_t *) = NULL;
+    int (*name)(size_t, const char **) = NULL;
+    const size_t length = strcspn(architecture, ":");
+    char why[128];
+    void *library = NULL;
+    size_t n = 0;
+    for (int k = 0; k < 2 && !library; k++)
+        library = fxi_library_open(files[k], why, sizeof why);
+    if (library) {
+        *(void **)&count = fxi_library_symbol(library, "amd_comgr_get_isa_count");
+        *(void **)&name = fxi_library_symbol(library, "amd_comgr_get_isa_name");
+    }
+    if (!count || !name || count(&n) != 0)
+        return true;
+    for (size_t k = 0; k < n; k++) {
+        const char *isa = NULL;
+        if (name(k, &isa) == 0 && isa && strncmp(isa, prefix, sizeof prefix - 1) == 0 &&
+            strncmp(isa + sizeof prefix - 1, architecture, length) == 0 &&
+            (isa[sizeof prefix - 1 + length] == '\0' || isa[sizeof prefix - 1 + length] == ':'))
+            return true;
+    }
+    return false;
+}
+
+void fxi_rt_choose_target(fxi_rt_device *d)
+{
+    int major = 0, minor = 0;
+    fxi_rtc.Version(&major, &minor);
+    if (!*d->architecture)
+        snprintf(d->cannot_compile, sizeof d->cannot_compile,
+                 "the driver does not report the device's architecture");
+    else if (!compiler_knows(d->architecture))
+        snprintf(d->cannot_compile, sizeof d->cannot_compile,
+                 "hipRTC %d.%d does not know the architecture %s; install a ROCm that supports the "
+                 "device",
+                 major, minor, d->architecture);
+    else
+        snprintf(d->target, sizeof d->target, "--offload-arch=%s", d->architecture);
+}
+
+void *fxi_rt_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error)
+{
+    (void)d;
+    *out_error = fxi_rtc.CodeSize(p, out_size);
+    char *code = *out_error ? NULL : fxi_rt_host->alloc(*out_size);
+    if (code)
+        *out_error = fxi_rtc.Code(p, code);
+    if (!code || !*out_error)
+        return code;
+    fxi_rt_host->free(code);
+    return NULL;
+}
+
+const char *fxi_rt_error_name(int error)
+{
+    const char *name = fxi_rt.ErrorName(error);
+    return name ? name : "an unknown error";
+}
+
+/* ---- several devices ------------------------------------------------------------------------- */
+
+int fxi_rt_peer_enable(const fxi_rt_device *other)
+{
+    return fxi_rt.PeerEnable(other->id, 0);
+}
+
+int fxi_rt_peer_copy(fxi_rt_device *to, void *address, const fxi_rt_device *from, void *source,
+                     size_t bytes)
+{
+    return fxi_rt.PeerCopy(address, to->id, source, from->id, bytes, to->work);
+}

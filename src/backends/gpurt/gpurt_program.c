@@ -1,0 +1,186 @@
+/* gpurt_program.c: compiles kernels by NVRTC or hipRTC and loads them.
+ */
+#include "gpurt.h"
+
+#include "gpu_cache.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A program of the shared code (gpu_device.h). */
+typedef struct program {
+    fxi_rt_module module;
+    void *code; /* its compiled form, until `binary` takes it; NULL: none */
+    size_t size;
+} program;
+
+/* ---- the compiler ---------------------------------------------------------------------------- */
+
+/* Returns the compiler's log, or NULL. */
+static char *log_of(fxi_rtc_program p)
+{
+    size_t length = 0;
+    char *log = NULL;
+    if (fxi_rtc.LogSize(p, &length) == 0 && length > 1)
+        log = fxi_rt_host->alloc(length + 1);
+    if (!log)
+        return NULL;
+    log[length] = '\0';
+    if (fxi_rtc.Log(p, log) == 0)
+        return log;
+    fxi_rt_host->free(log);
+    return NULL;
+}
+
+/* The first error of the log, as one line. */
+static void say_error(const fxi_rt_device *d, int error, const char *log, char *text, size_t size)
+{
+    const char *what = log ? strstr(log, "error") : NULL;
+    snprintf(text, size, "%s (%s) cannot compile a kernel: %s%s%.120s", d->gpu.label, d->gpu.name,
+             fxi_rtc.ErrorString(error), what ? ": " : "", what ? what : "");
+    text[strcspn(text, "\n")] = '\0';
+}
+
+/* Compiles a text to code for the device. NULL with the reason in `text`. */
+static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_size, char *text,
+                     size_t size, char **out_log)
+{
+    enum { OPTIONS = 8 };
+    const char *options[OPTIONS] = {d->target};
+    int n = 1;
+    fxi_rtc_program p = NULL;
+    void *code = NULL;
+    for (int k = 0; k < fxi_rt_noptions && n < OPTIONS; k++)
+        options[n++] = fxi_rt_options[k];
+    int error = fxi_rtc.Create(&p, source, "cflux.cu", 0, NULL, NULL);
+    if (!error)
+        error = fxi_rtc.Compile(p, n, options);
+    if (!error)
+        code = fxi_rt_code(d, p, out_size, &error);
+    if (error) {
+        *out_log = p ? log_of(p) : NULL;
+        say_error(d, error, *out_log, text, size);
+    } else if (!code)
+        snprintf(text, size, "no memory for a kernel of %s", d->gpu.label);
+    if (p)
+        fxi_rtc.Destroy(&p);
+    return code;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static int load_module(fxi_rt_device *d, const void *code, fxi_rt_module *out)
+{
+    /* In every call: programs are compiled by threads of their own. */
+    const int error = fxi_rt_select(d);
+    return error ? error : fxi_rt.ModuleLoad(out, code);
+}
+
+static void say_unloadable(fxi_rt_device *d, int error, char *text, size_t size)
+{
+    if (error == FXI_RT_UNSUPPORTED_PTX || error == FXI_RT_NO_BINARY ||
+        error == FXI_RT_INVALID_IMAGE)
+        snprintf(
+            text, size,
+            "%s (%s): the driver (%s) does not load what %s compiles (%s); update the driver or "
+            "install an older %s",
+            d->gpu.label, d->gpu.name, d->driver, fxi_rt_compiler, fxi_rt_error_name(error),
+            fxi_rt_compiler);
+    else
+        fxi_gpu_why(&d->gpu, fxi_rt_name.ModuleLoad, error, text, size);
+}
+
+static program *new_program(void)
+{
+    program *p = fxi_rt_host->alloc(sizeof *p);
+    if (p)
+        *p = (program){.module = NULL};
+    return p;
+}
+
+/* Loads code as a program. NULL with the driver's error, 0: no memory. */
+static program *program_of(fxi_rt_device *d, const void *code, int *out_error)
+{
+    program *p = new_program();
+    *out_error = p ? load_module(d, code, &p->module) : 0;
+    if (!*out_error)
+        return p;
+    fxi_rt_host->free(p);
+    return NULL;
+}
+
+void *fxi_rt_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
+                     char **out_log)
+{
+    fxi_rt_device *d = (fxi_rt_device *)device;
+    size_t bytes = 0;
+    int error = 0;
+    if (*d->cannot_compile) {
+        snprintf(text, size, "%s (%s) cannot compile kernels: %s", device->label, device->name,
+                 d->cannot_compile);
+        return NULL;
+    }
+    void *code = code_of(d, source, &bytes, text, size, out_log);
+    if (!code)
+        return NULL;
+    program *p = program_of(d, code, &error);
+    if (error)
+        say_unloadable(d, error, text, size);
+    else if (!p)
+        snprintf(text, size, "no memory for a kernel of %s", device->label);
+    /* `binary` will ask for the code, if there is a cache to put it in. */
+    if (p && fxi_gpu_cache_on())
+        p->code = code, p->size = bytes;
+    else
+        fxi_rt_host->free(code);
+    return p;
+}
+
+void *fxi_rt_binary(fxi_gpu_device *device, void *made, size_t *out_size)
+{
+    program *p = made;
+    void *code = p->code;
+    (void)device;
+    p->code = NULL;
+    *out_size = p->size;
+    return code;
+}
+
+void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size)
+{
+    int error;
+    (void)size;
+    return program_of((fxi_rt_device *)device, bytes, &error);
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+/* Kernels have groups of a fixed size (gpu.h), for which a device may lack registers. Without an
+ * answer the kernel is assumed to fit. */
+static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, char *text,
+                 size_t size)
+{
+    int items = 0;
+    if (!fxi_rt.FunctionAttribute ||
+        fxi_rt.FunctionAttribute(&items, FXI_RT_FUNCTION_ITEMS, f) != 0 || items <= 0 ||
+        items >= FXI_GPU_GROUP)
+        return true;
+    snprintf(text, size, "%s (%s) runs %s in groups of at most %d work-items, but it needs %d",
+             d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP);
+    return false;
+}
+
+void *fxi_rt_function_of(fxi_gpu_device *device, void *made, const char *name, char *text,
+                         size_t size)
+{
+    fxi_rt_device *d = (fxi_rt_device *)device;
+    fxi_rt_function f = NULL;
+    int error = fxi_rt_select(d);
+    if (!error)
+        error = fxi_rt.ModuleFunction(&f, ((program *)made)->module, name);
+    if (error) {
+        fxi_gpu_why(device, fxi_rt_name.ModuleFunction, error, text, size);
+        return NULL;
+    }
+    return fits(d, f, name, text, size) ? f : NULL;
+}

@@ -1,0 +1,158 @@
+/* gpurt_upload.c: writes to a device through pinned memory, so that they do not wait for the work
+ * that is queued before them.
+ *
+ * A short write is copied to a ring of pinned memory and queued in the stream `work`.
+ *
+ * A long write is cut into pieces. Each piece has pinned memory on the host and memory of the
+ * backend on the device. It crosses in the stream `upload` at once, while the device still computes
+ * what is queued; the stream `work` waits for it and copies it to its place. So a loader's next
+ * batch crosses during a training step, and still takes effect in its turn.
+ *
+ * Events tell when the device has read a part of the ring or a piece, and both may be used again.
+ */
+#include "gpurt.h"
+
+#include <string.h>
+
+/* A half of the ring holds several short writes, so few of them wait for the device. Four pieces:
+ * two cross while two are copied to their places. */
+enum { HALVES = 2, HALF = 1 << 20, SHORT = HALF / 4, PIECES = 4, PIECE = 4 << 20 };
+
+/* Pinned memory, and the event after which it may be used again. */
+typedef struct place {
+    char *host;
+    void *device; /* of pieces */
+    fxi_rt_event free;
+    bool busy; /* `free` was recorded */
+} place;
+
+struct fxi_rt_ring {
+    place halves[HALVES], pieces[PIECES];
+    int half, piece;
+    size_t used; /* bytes of the half */
+    fxi_rt_event arrived;
+    bool no_halves, no_pieces; /* there is no memory for them */
+};
+
+/* ---- memory of its own ----------------------------------------------------------------------- */
+
+static bool open_place(place *p, size_t bytes, bool on_device)
+{
+    void *memory = NULL;
+    if (!p->host && fxi_rt.HostAlloc(&memory, bytes, FXI_RT_PORTABLE) == 0)
+        p->host = memory;
+    if (p->host && on_device && !p->device && fxi_rt.MemAlloc(&memory, bytes) == 0)
+        p->device = memory;
+    return p->host && (!on_device || p->device) &&
+           (p->free || fxi_rt.EventCreate(&p->free, FXI_RT_NO_TIMES) == 0);
+}
+
+/* Allocated at the first write; what was allocated before a failure is kept for the other kind. */
+static bool open_places(place *places, int n, size_t bytes, bool on_device)
+{
+    for (int k = 0; k < n; k++)
+        if (!open_place(&places[k], bytes, on_device))
+            return false;
+    return true;
+}
+
+static fxi_rt_ring *ring_of(fxi_rt_device *d)
+{
+    if (d->ring || !(d->ring = fxi_rt_host->alloc(sizeof *d->ring)))
+        return d->ring;
+    memset(d->ring, 0, sizeof *d->ring);
+    d->ring->no_halves = !open_places(d->ring->halves, HALVES, HALF, false);
+    return d->ring;
+}
+
+/* Small programs never get here, and save 32 MiB. */
+static bool open_pieces(fxi_rt_ring *r)
+{
+    if (r->arrived || r->no_pieces)
+        return !r->no_pieces;
+    r->no_pieces = !open_places(r->pieces, PIECES, PIECE, true) ||
+                   fxi_rt.EventCreate(&r->arrived, FXI_RT_NO_TIMES) != 0;
+    return !r->no_pieces;
+}
+
+/* Waits until the device has read what the memory contained. */
+static fx_status claim(fxi_rt_device *d, place *p)
+{
+    const bool busy = p->busy;
+    p->busy = false;
+    return busy ? FXI_RT_TRY(d, "write", EventSync, (p->free)) : FX_OK;
+}
+
+static fx_status release(fxi_rt_device *d, place *p)
+{
+    const fx_status status = FXI_RT_TRY(d, "write", EventRecord, (p->free, d->work));
+    p->busy = !status;
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static fx_status write_short(fxi_rt_device *d, fxi_rt_ring *r, void *to, const char *from,
+                             size_t bytes)
+{
+    fx_status status = FX_OK;
+    if (r->used + bytes > HALF) {
+        status = release(d, &r->halves[r->half]);
+        r->half = (r->half + 1) % HALVES;
+        r->used = 0;
+        if (!status)
+            status = claim(d, &r->halves[r->half]);
+    }
+    if (status)
+        return status;
+    char *here = r->halves[r->half].host + r->used;
+    memcpy(here, from, bytes);
+    r->used += (bytes + 63) / 64 * 64;
+    return FXI_RT_TRY(d, "write", WriteAsync, (to, here, bytes, d->work));
+}
+
+static fx_status write_piece(fxi_rt_device *d, fxi_rt_ring *r, char *to, const char *from,
+                             size_t bytes)
+{
+    place *p = &r->pieces[r->piece];
+    r->piece = (r->piece + 1) % PIECES;
+    fx_status status = claim(d, p);
+    if (status)
+        return status;
+    memcpy(p->host, from, bytes);
+    status = FXI_RT_TRY(d, "write", WriteAsync, (p->device, p->host, bytes, d->upload));
+    if (!status)
+        status = FXI_RT_TRY(d, "write", EventRecord, (r->arrived, d->upload));
+    if (!status)
+        status = FXI_RT_TRY(d, "write", StreamWait, (d->work, r->arrived, 0));
+    if (!status)
+        status = FXI_RT_TRY(d, "write", CopyAsync, (to, p->device, bytes, d->work));
+    return status ? status : release(d, p);
+}
+
+static fx_status write_long(fxi_rt_device *d, fxi_rt_ring *r, char *to, const char *from,
+                            size_t bytes)
+{
+    fx_status status = FX_OK;
+    for (size_t done = 0, n; done < bytes && !status; done += n) {
+        n = bytes - done < PIECE ? bytes - done : PIECE;
+        status = write_piece(d, r, to + done, from + done, n);
+    }
+    return status;
+}
+
+bool fxi_rt_upload(fxi_rt_device *d, void *to, const void *from, size_t bytes,
+                   fx_status *out_status)
+{
+    /* Not the device's lock: an error is judged by waiting for the device, and a hook may be
+     * called. */
+    fxi_mutex_lock(&d->staging);
+    fxi_rt_ring *r = ring_of(d);
+    const bool is_short = bytes <= SHORT;
+    const bool can = r && (is_short ? !r->no_halves : open_pieces(r));
+    if (can)
+        *out_status =
+            is_short ? write_short(d, r, to, from, bytes) : write_long(d, r, to, from, bytes);
+    fxi_mutex_unlock(&d->staging);
+    return can;
+}

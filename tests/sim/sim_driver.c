@@ -1,0 +1,530 @@
+/* sim_driver.c: the functions of the driver, one for each row of the plugins' table. Each begins
+ * by asking the script whether to fail, and takes the simulator's lock.
+ */
+#include "gpurt_api.h"
+#include "sim.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Every function has the name of the driver's, and the arguments that the plugins expect. */
+#define DECLARE(result, member, cuda, hip, need, arguments)                                        \
+    __attribute__((visibility("default")))                                                         \
+    result sim_##member arguments __asm__(FXI_RT_SYMBOL(cuda, hip));
+FXI_RT_FUNCTIONS(DECLARE)
+#define NAME(result, member, cuda, hip, need, arguments) const char *member;
+static const struct {
+    FXI_RT_FUNCTIONS(NAME)
+} names = {
+#undef NAME
+#define NAME(result, member, cuda, hip, need, arguments) FXI_RT_SYMBOL(cuda, hip),
+    FXI_RT_FUNCTIONS(NAME)};
+
+#ifdef FXI_AMDGPU
+enum { IS_AMD = 1, DEVICES = 2, VERSION = 60200000 };
+static const char *const hiders[] = {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"};
+#else
+enum { IS_AMD = 0, DEVICES = 3, VERSION = 13000 };
+static const char *const hiders[] = {"CUDA_VISIBLE_DEVICES"};
+#endif
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static sim_device devices[SIM_DEVICES_MOST];
+static int ndevices, numbers[SIM_DEVICES_MOST];
+static bool open;
+static _Thread_local sim_device *current;
+static bool reaches[SIM_DEVICES_MOST][SIM_DEVICES_MOST];
+
+/* ---- beginning and ending a call ------------------------------------------------------------- */
+
+/* Takes the lock. Returns the error with which the call fails at once. */
+static int begin(const char *function, bool needs_device)
+{
+    bool lost = false;
+    pthread_mutex_lock(&lock);
+    const int error = sim_script(function, &lost);
+    if (error && lost && current)
+        current->error = error;
+    if (error || !open)
+        return error ? error : SIM_NOT_INITIALIZED;
+    if (!needs_device)
+        return SIM_OK;
+    if (!current && IS_AMD)
+        current = &devices[0];
+    return current ? current->error : SIM_INVALID_CONTEXT;
+}
+
+static int end(int error)
+{
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+#define BEGIN(member)                                                                              \
+    int error = begin(names.member, true);                                                         \
+    if (error)                                                                                     \
+    return end(error)
+#define BEGIN_ANY(member)                                                                          \
+    int error = begin(names.member, false);                                                        \
+    if (error)                                                                                     \
+    return end(error)
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* Keeps the devices that a list of numbers leaves; the first number that is wrong ends it, as the
+ * drivers' documentation says. */
+static void hide(const char *list)
+{
+    int left[SIM_DEVICES_MOST], n = 0;
+    while (list && *list) {
+        char *rest;
+        const long k = strtol(list, &rest, 10);
+        if (rest == list || k < 0 || k >= ndevices || n == SIM_DEVICES_MOST)
+            break;
+        left[n++] = numbers[k];
+        list = rest + (*rest == ',');
+    }
+    memcpy(numbers, left, (size_t)n * sizeof *left);
+    ndevices = n;
+}
+
+int sim_Init(unsigned flags)
+{
+    bool lost;
+    pthread_mutex_lock(&lock);
+    const int error = sim_script(names.Init, &lost);
+    if (error || flags || open)
+        return end(error ? error : flags ? SIM_INVALID_VALUE : SIM_OK);
+    ndevices = (int)sim_setting("SIM_DEVICES", DEVICES);
+    for (int k = 0; k < ndevices; k++)
+        numbers[k] = k;
+    for (size_t k = 0; k < sizeof hiders / sizeof *hiders; k++)
+        if (getenv(hiders[k]))
+            hide(getenv(hiders[k]));
+    for (int k = 0; k < ndevices; k++) {
+        devices[k].id = k;
+        if (!sim_memory_open(&devices[k], (size_t)sim_setting("SIM_MEMORY", 1024) << 20))
+            return end(SIM_OUT_OF_MEMORY);
+    }
+    open = ndevices > 0;
+    return end(open ? SIM_OK : SIM_NO_DEVICE);
+}
+
+int sim_DriverVersion(int *out)
+{
+    *out = (int)sim_setting("SIM_VERSION", VERSION);
+    return SIM_OK;
+}
+
+int sim_DeviceCount(int *out)
+{
+    BEGIN_ANY(DeviceCount);
+    *out = ndevices;
+    return end(SIM_OK);
+}
+
+int sim_DeviceGet(int *out, int number)
+{
+    BEGIN_ANY(DeviceGet);
+    *out = number;
+    return end(number >= 0 && number < ndevices ? SIM_OK : SIM_INVALID_DEVICE);
+}
+
+int sim_DeviceName(char *out, int size, int device)
+{
+    BEGIN_ANY(DeviceName);
+    snprintf(out, (size_t)size, "Simulated %s %d", IS_AMD ? "AMD GPU" : "NVIDIA GPU",
+             numbers[device]);
+    return end(SIM_OK);
+}
+
+static const char *architecture(void)
+{
+    const char *text = getenv("SIM_ARCHITECTURE");
+    return text && *text ? text : IS_AMD ? "gfx90a" : "90";
+}
+
+int sim_DeviceAttribute(int *out, int which, int device)
+{
+    BEGIN_ANY(DeviceAttribute);
+    (void)device;
+    *out = which == FXI_RT_ITEMS_OF_GROUP                                 ? SIM_GROUP_MOST
+           : which == FXI_RT_GROUPS_X                                     ? INT32_MAX
+           : which == FXI_RT_GROUPS_X + 1 || which == FXI_RT_GROUPS_X + 2 ? UINT16_MAX
+           : which == FXI_RT_GROUP_MEMORY                                 ? SIM_SHARED_MOST
+           : which == FXI_RT_UNITS                                        ? 4
+           : which == FXI_RT_WARP ? (strncmp(architecture(), "gfx9", 4) == 0 ? 64 : 32)
+                                  : 0;
+#ifndef FXI_AMDGPU
+    if (which == FXI_RT_MAJOR)
+        *out = atoi(architecture()) / 10;
+    if (which == FXI_RT_MINOR)
+        *out = atoi(architecture()) % 10;
+#endif
+    return end(SIM_OK);
+}
+
+int sim_DeviceMemory(size_t *out, int device)
+{
+    BEGIN_ANY(DeviceMemory);
+    *out = devices[device].capacity;
+    return end(SIM_OK);
+}
+
+int sim_DeviceCanAccess(int *out, int device, int other)
+{
+    BEGIN_ANY(DeviceCanAccess);
+    *out = device != other;
+    return end(SIM_OK);
+}
+
+static int enable(const sim_device *other)
+{
+    if (other == current)
+        return SIM_INVALID_DEVICE;
+    const bool already = reaches[current->id][other->id];
+    reaches[current->id][other->id] = true;
+    return already ? SIM_PEER_ALREADY : SIM_OK;
+}
+
+static int copy_between(sim_device *to_device, void *to, sim_device *from_device, const void *from,
+                        size_t bytes, fxi_rt_stream stream)
+{
+    const sim_op op = {.kind = SIM_COPY,
+                       .to_device = to_device,
+                       .to = to,
+                       .from_device = from_device,
+                       .from = from,
+                       .bytes = bytes};
+    sim_stream *s = (sim_stream *)stream;
+    return s->device == current ? sim_queue(s, &op) : SIM_INVALID_HANDLE;
+}
+
+#ifdef FXI_AMDGPU
+int sim_DeviceSet(int device)
+{
+    BEGIN_ANY(DeviceSet);
+    if (device < 0 || device >= ndevices)
+        return end(SIM_INVALID_DEVICE);
+    current = &devices[device];
+    return end(SIM_OK);
+}
+
+const char *sim_ErrorName(int error)
+{
+    return error == SIM_OUT_OF_MEMORY     ? "hipErrorOutOfMemory"
+           : error == SIM_NO_DEVICE       ? "hipErrorNoDevice"
+           : error == SIM_INVALID_IMAGE   ? "hipErrorInvalidImage"
+           : error == SIM_ILLEGAL_ADDRESS ? "hipErrorIllegalAddress"
+           : error == SIM_LAUNCH_FAILED   ? "hipErrorLaunchFailure"
+                                          : "hipErrorUnknown";
+}
+
+int sim_PeerEnable(int other, unsigned flags)
+{
+    BEGIN(PeerEnable);
+    return end(flags ? SIM_INVALID_VALUE : enable(&devices[other]));
+}
+
+int sim_PeerCopy(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                 fxi_rt_stream stream)
+{
+    BEGIN(PeerCopy);
+    return end(copy_between(&devices[to_device], to, &devices[from_device], from, bytes, stream));
+}
+
+/* The architecture's name, where the struct of ROCm 6 has it, and that of ROCm 5. */
+int sim_Properties6(void *out, int device)
+{
+    BEGIN_ANY(Properties6);
+    (void)device;
+    strcpy((char *)out + 1160, architecture());
+    return end(SIM_OK);
+}
+
+int sim_Properties5(void *out, int device)
+{
+    BEGIN_ANY(Properties5);
+    (void)device;
+    strcpy((char *)out + 396, architecture());
+    return end(SIM_OK);
+}
+#else
+int sim_ContextRetain(fxi_rt_context *out, int device)
+{
+    BEGIN_ANY(ContextRetain);
+    *out = (fxi_rt_context)&devices[device];
+    return end(SIM_OK);
+}
+
+int sim_ContextSet(fxi_rt_context context)
+{
+    BEGIN_ANY(ContextSet);
+    current = (sim_device *)context;
+    return end(SIM_OK);
+}
+
+int sim_ErrorName(int error, const char **out)
+{
+    *out = error == SIM_OUT_OF_MEMORY     ? "CUDA_ERROR_OUT_OF_MEMORY"
+           : error == SIM_NO_DEVICE       ? "CUDA_ERROR_NO_DEVICE"
+           : error == SIM_INVALID_IMAGE   ? "CUDA_ERROR_INVALID_IMAGE"
+           : error == SIM_NO_BINARY       ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+           : error == SIM_UNSUPPORTED_PTX ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+           : error == SIM_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+           : error == SIM_LAUNCH_FAILED   ? "CUDA_ERROR_LAUNCH_FAILED"
+                                          : NULL;
+    return *out ? SIM_OK : SIM_INVALID_VALUE;
+}
+
+int sim_PeerEnable(fxi_rt_context other, unsigned flags)
+{
+    BEGIN(PeerEnable);
+    return end(flags ? SIM_INVALID_VALUE : enable((sim_device *)other));
+}
+
+int sim_PeerCopy(void *to, fxi_rt_context to_device, void *from, fxi_rt_context from_device,
+                 size_t bytes, fxi_rt_stream stream)
+{
+    BEGIN(PeerCopy);
+    return end(
+        copy_between((sim_device *)to_device, to, (sim_device *)from_device, from, bytes, stream));
+}
+#endif
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+int sim_MemAlloc(void **out, size_t bytes)
+{
+    BEGIN(MemAlloc);
+    return end(sim_memory_alloc(current, bytes, out));
+}
+
+int sim_MemFree(void *address)
+{
+    BEGIN(MemFree);
+    return end(sim_memory_free(current, address));
+}
+
+int sim_MemInfo(size_t *out_free, size_t *out_all)
+{
+    BEGIN(MemInfo);
+    *out_free = current->capacity - current->used;
+    *out_all = current->capacity;
+    return end(SIM_OK);
+}
+
+int sim_HostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    BEGIN(HostAlloc);
+    (void)flags;
+    return end(sim_pinned_alloc(bytes, out) ? SIM_OK : SIM_OUT_OF_MEMORY);
+}
+
+int sim_HostFree(void *address)
+{
+    BEGIN(HostFree);
+    return end(sim_pinned_free(address) ? SIM_OK : SIM_INVALID_VALUE);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static int queue(fxi_rt_stream stream, sim_op *op)
+{
+    sim_stream *s = (sim_stream *)stream;
+    if (s->device != current) {
+        sim_say("a stream of device %d is used while device %d is current", s->device->id,
+                current->id);
+        return SIM_INVALID_HANDLE;
+    }
+    return sim_queue(s, op);
+}
+
+/* Pageable memory is copied during the call, pinned memory when the work runs. */
+int sim_WriteAsync(void *to, const void *from, size_t bytes, fxi_rt_stream stream)
+{
+    BEGIN(WriteAsync);
+    sim_op op = {.kind = SIM_WRITE, .to_device = current, .to = to, .from = from, .bytes = bytes};
+    if (!sim_is_pinned(from)) {
+        op.copy = malloc(bytes);
+        if (!op.copy)
+            return end(SIM_OUT_OF_MEMORY);
+        memcpy(op.copy, from, bytes);
+    }
+    return end(queue(stream, &op));
+}
+
+int sim_ReadAsync(void *to, void *from, size_t bytes, fxi_rt_stream stream)
+{
+    BEGIN(ReadAsync);
+    sim_op op = {.kind = SIM_READ, .to = to, .from_device = current, .from = from, .bytes = bytes};
+    return end(queue(stream, &op));
+}
+
+int sim_CopyAsync(void *to, void *from, size_t bytes, fxi_rt_stream stream)
+{
+    BEGIN(CopyAsync);
+    sim_op op = {.kind = SIM_COPY,
+                 .to_device = current,
+                 .to = to,
+                 .from_device = current,
+                 .from = from,
+                 .bytes = bytes};
+    return end(queue(stream, &op));
+}
+
+int sim_FillAsync(void *to, unsigned char value, size_t bytes, fxi_rt_stream stream)
+{
+    BEGIN(FillAsync);
+    sim_op op = {.kind = SIM_FILL, .to_device = current, .to = to, .bytes = bytes, .value = value};
+    return end(queue(stream, &op));
+}
+
+/* ---- streams and events ---------------------------------------------------------------------- */
+
+int sim_StreamCreate(fxi_rt_stream *out, unsigned flags)
+{
+    BEGIN(StreamCreate);
+    (void)flags;
+    *out = (fxi_rt_stream)sim_stream_new(current);
+    return end(*out ? SIM_OK : SIM_OUT_OF_MEMORY);
+}
+
+int sim_StreamSync(fxi_rt_stream stream)
+{
+    BEGIN(StreamSync);
+    return end(sim_drain((sim_stream *)stream));
+}
+
+/* An event that was never recorded is complete. */
+int sim_StreamWait(fxi_rt_stream stream, fxi_rt_event event, unsigned flags)
+{
+    BEGIN(StreamWait);
+    sim_event *e = (sim_event *)event;
+    sim_op op = {.kind = SIM_WAIT, .point = e->point};
+    if (flags || !e->point)
+        return end(flags ? SIM_INVALID_VALUE : SIM_OK);
+    e->point->users++;
+    return end(queue(stream, &op));
+}
+
+int sim_EventCreate(fxi_rt_event *out, unsigned flags)
+{
+    BEGIN(EventCreate);
+    (void)flags;
+    sim_event *e = calloc(1, sizeof *e);
+    if (e)
+        e->device = current;
+    *out = (fxi_rt_event)e;
+    return end(e ? SIM_OK : SIM_OUT_OF_MEMORY);
+}
+
+int sim_EventRecord(fxi_rt_event event, fxi_rt_stream stream)
+{
+    BEGIN(EventRecord);
+    sim_event *e = (sim_event *)event;
+    sim_point *p = malloc(sizeof *p);
+    if (!p || e->device != current)
+        return end(p ? SIM_INVALID_HANDLE : SIM_OUT_OF_MEMORY);
+    *p = (sim_point){.stream = (sim_stream *)stream, .users = 2};
+    sim_point_release(e->point);
+    e->point = p;
+    sim_op op = {.kind = SIM_RECORD, .point = p};
+    return end(queue(stream, &op));
+}
+
+int sim_EventSync(fxi_rt_event event)
+{
+    BEGIN(EventSync);
+    return end(sim_event_wait((sim_event *)event));
+}
+
+int sim_EventDestroy(fxi_rt_event event)
+{
+    BEGIN(EventDestroy);
+    sim_point_release(((sim_event *)event)->point);
+    free(event);
+    return end(SIM_OK);
+}
+
+/* ---- programs and launches ------------------------------------------------------------------- */
+
+int sim_ModuleLoad(fxi_rt_module *out, const void *image)
+{
+    BEGIN(ModuleLoad);
+    return end(sim_module_load(current, image, (sim_module **)out));
+}
+
+int sim_ModuleFunction(fxi_rt_function *out, fxi_rt_module module, const char *name)
+{
+    BEGIN(ModuleFunction);
+    return end(sim_module_function((sim_module *)module, name, (sim_kernel **)out));
+}
+
+int sim_FunctionAttribute(int *out, int which, fxi_rt_function function)
+{
+    BEGIN(FunctionAttribute);
+    (void)function;
+    *out = SIM_GROUP_MOST;
+    return end(which == FXI_RT_FUNCTION_ITEMS ? SIM_OK : SIM_INVALID_VALUE);
+}
+
+/* Copies the arguments, as the driver does: the caller may change them after the call. */
+static int take_arguments(sim_launch *l, void **arguments)
+{
+    size_t used = 0;
+    int n = 0;
+    for (const int *size = l->kernel->sizes; *size; size++, n++) {
+        const size_t bytes = (size_t)abs(*size), align = bytes < 8 ? bytes : 8;
+        used = (used + align - 1) / align * align;
+        if (used + bytes > SIM_ARGUMENTS_MOST || n == 128) {
+            sim_say("%s has more than %d bytes of arguments", l->kernel->name, SIM_ARGUMENTS_MOST);
+            return SIM_INVALID_VALUE;
+        }
+        l->arguments[n] = memcpy(l->bytes + used, arguments[n], bytes);
+        used += bytes;
+        const void *address = *size < 0 ? *(void **)arguments[n] : NULL;
+        if (address && !sim_memory_at(current, address, 0, l->kernel->name))
+            return SIM_ILLEGAL_ADDRESS;
+    }
+    return SIM_OK;
+}
+
+static int check_launch(const sim_launch *l)
+{
+    const unsigned *g = l->groups, *n = l->items;
+    const bool fits = g[0] >= 1 && g[0] <= INT32_MAX && g[1] >= 1 && g[1] <= UINT16_MAX &&
+                      g[2] >= 1 && g[2] <= UINT16_MAX && n[0] >= 1 && n[1] >= 1 && n[2] >= 1 &&
+                      (uint64_t)n[0] * n[1] * n[2] <= SIM_GROUP_MOST &&
+                      l->kernel->shared_bytes <= SIM_SHARED_MOST &&
+                      (!IS_AMD || (uint64_t)g[0] * n[0] <= UINT32_MAX);
+    if (!fits)
+        sim_say("%s: %u×%u×%u groups of %u×%u×%u, %zu bytes of shared memory, are too many",
+                l->kernel->name, g[0], g[1], g[2], n[0], n[1], n[2], l->kernel->shared_bytes);
+    return !fits ? SIM_INVALID_VALUE : l->kernel->device != current ? SIM_INVALID_HANDLE : SIM_OK;
+}
+
+int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, unsigned x,
+               unsigned y, unsigned z, unsigned shared, fxi_rt_stream stream, void **arguments,
+               void **more)
+{
+    BEGIN(Launch);
+    sim_op op = {.kind = SIM_LAUNCH};
+    if (shared || more || !(op.launch = malloc(sizeof *op.launch)))
+        return end(SIM_INVALID_VALUE);
+    sim_launch *l = op.launch;
+    l->kernel = (sim_kernel *)function;
+    memcpy(l->groups, (unsigned[]){gx, gy, gz}, sizeof l->groups);
+    memcpy(l->items, (unsigned[]){x, y, z}, sizeof l->items);
+    error = check_launch(l);
+    if (!error)
+        error = take_arguments(l, arguments);
+    if (!error)
+        return end(queue(stream, &op));
+    free(l);
+    /* The driver does not look at addresses: the kernel fails, and the device is lost. */
+    if (error == SIM_ILLEGAL_ADDRESS)
+        current->error = error;
+    return end(error);
+}

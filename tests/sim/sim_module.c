@@ -1,0 +1,73 @@
+/* sim_module.c: programs that the simulated compiler made (sim_compiler.c): a text that names a
+ * shared library.
+ */
+#include "sim.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The number of an architecture: 90 of "sm_90" and "compute_90", hexadecimal of "gfx90a". */
+static long number(const char *architecture)
+{
+    const char *digits = strpbrk(architecture, "0123456789");
+    return digits ? strtol(digits, NULL, strncmp(architecture, "gfx", 3) == 0 ? 16 : 10) : 0;
+}
+
+/* Can the device run it? Machine code is for one architecture, PTX for it and all later ones. */
+static int fits(const char *form, const char *architecture, long version)
+{
+    const bool is_amd = strncmp(architecture, "gfx", 3) == 0;
+    const char *own = getenv("SIM_ARCHITECTURE");
+    own = own && *own ? own : is_amd ? "gfx90a" : "90";
+    if (!is_amd && version > (long)sim_setting("SIM_VERSION", 13000))
+        return SIM_UNSUPPORTED_PTX;
+    const bool fit = strcmp(form, "PTX") == 0 ? number(architecture) <= number(own)
+                                              : number(architecture) == number(own);
+    return fit ? SIM_OK : SIM_NO_BINARY;
+}
+
+int sim_module_load(sim_device *d, const char *image, sim_module **out)
+{
+    char form[16], architecture[80], path[600];
+    long version;
+    if (strncmp(image, "simulated ", 10) != 0 || sscanf(image, "simulated %15s %79s %ld\n%599[^\n]",
+                                                        form, architecture, &version, path) != 4)
+        return SIM_INVALID_IMAGE;
+    const int error = fits(form, architecture, version);
+    if (error)
+        return error;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    sim_module *m = library ? malloc(sizeof *m) : NULL;
+    if (!m)
+        return SIM_INVALID_IMAGE;
+    *m = (sim_module){.library = library, .device = d};
+    *out = m;
+    return SIM_OK;
+}
+
+int sim_module_function(const sim_module *m, const char *name, sim_kernel **out)
+{
+    char symbol[256];
+    const int *(*sizes)(void);
+    sim_kernel k = {.name = strdup(name), .device = m->device};
+    snprintf(symbol, sizeof symbol, "sim_enter_%s", name);
+    *(void **)&k.entry = dlsym(m->library, symbol);
+    snprintf(symbol, sizeof symbol, "sim_sizes_%s", name);
+    *(void **)&sizes = dlsym(m->library, symbol);
+    char *const *from = dlsym(m->library, "sim_shared_from"), *const *to = dlsym(m->library,
+                                                                                 "sim_shared_to");
+    if (!k.entry || !sizes || !from || !to || !(*out = malloc(sizeof **out))) {
+        free((char *)(uintptr_t)k.name);
+        return SIM_NOT_FOUND;
+    }
+    k.shared = *from;
+    k.shared_bytes = (size_t)(*to - *from);
+    k.positions = dlsym(m->library, "sim_positions");
+    k.calls = dlsym(m->library, "sim_functions");
+    k.warp = *(const int *)dlsym(m->library, "sim_warp");
+    k.sizes = sizes();
+    **out = k;
+    return SIM_OK;
+}

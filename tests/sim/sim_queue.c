@@ -1,0 +1,162 @@
+/* sim_queue.c: streams and events. Without SIM_DEFER work runs when it is queued. With it, work
+ * runs when something waits for it and not before, and a stream may then run ahead of others: what
+ * a program has not ordered happens in any order. One thread at a time works, under the simulator's
+ * lock.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PENDING_MOST = 2000 };
+
+static sim_stream *streams;
+static int pending;
+
+sim_stream *sim_stream_new(sim_device *d)
+{
+    sim_stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->device = d;
+    s->last = &s->first;
+    s->next = streams;
+    streams = s;
+    return s;
+}
+
+void sim_point_release(sim_point *p)
+{
+    if (p && --p->users == 0)
+        free(p);
+}
+
+/* ---- one piece of work ----------------------------------------------------------------------- */
+
+static int run_op(sim_op *o)
+{
+    char *to = NULL;
+    const char *from = NULL;
+    if (o->kind == SIM_LAUNCH)
+        return sim_run(o->launch);
+    if (o->kind == SIM_RECORD || o->kind == SIM_WAIT) {
+        o->point->reached |= o->kind == SIM_RECORD;
+        return SIM_OK;
+    }
+    to = o->to_device ? sim_memory_at(o->to_device, o->to, o->bytes, "the destination of a copy")
+                      : o->to;
+    from = o->from_device ? sim_memory_at(o->from_device, o->from, o->bytes, "the source of a copy")
+                          : (o->copy ? o->copy : o->from);
+    if (!to || (o->kind != SIM_FILL && !from))
+        return SIM_ILLEGAL_ADDRESS;
+    if (o->kind == SIM_FILL)
+        memset(to, o->value, o->bytes);
+    else
+        memmove(to, from, o->bytes);
+    return SIM_OK;
+}
+
+static void run_first(sim_stream *s)
+{
+    sim_op *o = s->first;
+    s->first = o->next;
+    if (!s->first)
+        s->last = &s->first;
+    pending--;
+    /* A lost device does nothing more, but what waits for it must not wait for ever. */
+    const int error = s->device->error && o->kind != SIM_RECORD ? SIM_OK : run_op(o);
+    if (error)
+        s->device->error = error;
+    sim_point_release(o->point);
+    free(o->launch);
+    free(o->copy);
+    free(o);
+}
+
+static bool is_blocked(const sim_stream *s)
+{
+    return s->first && s->first->kind == SIM_WAIT && !s->first->point->reached;
+}
+
+/* Runs the stream's first work, after that which it waits for. */
+static void advance(sim_stream *s)
+{
+    while (is_blocked(s))
+        advance(s->first->point->stream);
+    if (s->first)
+        run_first(s);
+}
+
+static void advance_another(void)
+{
+    int n = 0;
+    for (const sim_stream *s = streams; s; s = s->next)
+        n++;
+    int which = (int)sim_random((unsigned)n);
+    sim_stream *s = streams;
+    while (which-- > 0)
+        s = s->next;
+    if (s->first && !is_blocked(s))
+        run_first(s);
+}
+
+int sim_drain(sim_stream *s)
+{
+    while (s->first) {
+        if (sim_random(2))
+            advance_another();
+        advance(s);
+    }
+    return s->device->error;
+}
+
+int sim_event_wait(sim_event *e)
+{
+    while (e->point && !e->point->reached)
+        advance(e->point->stream);
+    return e->device->error;
+}
+
+int sim_queue(sim_stream *s, const sim_op *op)
+{
+    static int defers = -1;
+    if (defers < 0)
+        defers = (int)sim_setting("SIM_DEFER", 0);
+    sim_op *o = malloc(sizeof *o);
+    if (!o)
+        return SIM_OUT_OF_MEMORY;
+    *o = *op;
+    o->next = NULL;
+    *s->last = o;
+    s->last = &o->next;
+    pending++;
+    if (!defers)
+        return sim_drain(s);
+    while (pending > PENDING_MOST)
+        advance(s);
+    return SIM_OK;
+}
+
+static bool overlaps(const void *a, size_t n, const char *b, size_t m)
+{
+    return (const char *)a < b + m && b < (const char *)a + n;
+}
+
+static bool launch_uses(const sim_launch *l, const char *address, size_t bytes)
+{
+    for (int k = 0; l->kernel->sizes[k]; k++)
+        if (l->kernel->sizes[k] < 0 && overlaps(*(void **)l->arguments[k], 1, address, bytes))
+            return true;
+    return false;
+}
+
+bool sim_is_used(const sim_device *d, const char *address, size_t bytes)
+{
+    for (const sim_stream *s = streams; s; s = s->next)
+        for (const sim_op *o = s->first; o; o = o->next)
+            if ((o->to_device == d && overlaps(o->to, o->bytes, address, bytes)) ||
+                (o->from_device == d && overlaps(o->from, o->bytes, address, bytes)) ||
+                (o->launch && launch_uses(o->launch, address, bytes)))
+                return true;
+    return false;
+}

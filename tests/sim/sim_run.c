@@ -1,0 +1,308 @@
+/* sim_run.c: computes a launch on the CPU.
+ *
+ * Work-items run one after another. One that waits, at a barrier or to exchange values with its
+ * warp, keeps its stack, and another one continues on a stack of its own: a kernel without barriers
+ * needs one stack. The order of groups, and of work-items between two barriers, is random: what is
+ * right only in one order fails.
+ *
+ * This file is compiled without sanitizers, which do not follow the change of stacks.
+ */
+#include "sim.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+enum { STACK = 64 << 10 };
+
+void sim_say(const char *form, ...)
+{
+    va_list list;
+    va_start(list, form);
+    fputs("simulated driver: ", stderr);
+    vfprintf(stderr, form, list);
+    fputs("\n", stderr);
+    va_end(list);
+}
+
+unsigned sim_random(unsigned below)
+{
+    static uint64_t state;
+    if (state == 0)
+        state = (uint64_t)sim_setting("SIM_SEED", 1) * 2654435761u + 1;
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return below ? (unsigned)(state >> 33) % below : 0;
+}
+
+/* ---- stacks ---------------------------------------------------------------------------------- */
+
+#ifdef __x86_64__
+typedef void *stack_state;
+/* Stores the registers that a function must preserve, and continues where another stack stopped. */
+void sim_switch(stack_state *from, stack_state to);
+__asm__(".text\n.globl sim_switch\n.hidden sim_switch\nsim_switch:\n"
+        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+static void prepare_stack(stack_state *s, char *stack, void (*run)(void))
+{
+    uintptr_t *top = (uintptr_t *)(void *)(stack + STACK) - 2;
+    *top = (uintptr_t)run;
+    memset(top - 6, 0, 6 * sizeof *top);
+    *s = top - 6;
+}
+static void change(stack_state *from, stack_state *to)
+{
+    sim_switch(from, *to);
+}
+#else
+typedef ucontext_t stack_state;
+static void prepare_stack(stack_state *s, char *stack, void (*run)(void))
+{
+    getcontext(s);
+    s->uc_stack.ss_sp = stack;
+    s->uc_stack.ss_size = STACK;
+    s->uc_link = NULL;
+    makecontext(s, run, 0);
+}
+static void change(stack_state *from, stack_state *to)
+{
+    swapcontext(from, to);
+}
+#endif
+
+/* ---- a group --------------------------------------------------------------------------------- */
+
+typedef enum fiber_state { READY, AT_BARRIER, AT_EXCHANGE, ENDED } fiber_state;
+
+typedef struct fiber {
+    stack_state stack;
+    fiber_state state;
+    int item;
+    unsigned exchanges;
+} fiber;
+
+/* What runs now: one launch at a time in the process (sim_queue.c). */
+static struct {
+    sim_launch *launch;
+    int items, started, order, first, nfibers;
+    fiber fibers[SIM_GROUP_MOST];
+    char *stacks;
+    fiber *current;
+    stack_state scheduler;
+    char given[2][SIM_GROUP_MOST][16]; /* values of exchanges, alternately */
+} now;
+static __thread sigjmp_buf fault;
+static __thread volatile sig_atomic_t running;
+
+/* The next work-item of the group, in the launch's order; −1: all have begun. */
+static int next_item(void)
+{
+    if (now.started == now.items)
+        return -1;
+    return (int)(((unsigned)now.started++ * (unsigned)now.order + (unsigned)now.first) %
+                 (unsigned)now.items);
+}
+
+static void place(int item)
+{
+    unsigned *at = now.launch->kernel->positions;
+    const unsigned *n = now.launch->items;
+    at[0] = (unsigned)item % n[0];
+    at[1] = (unsigned)item / n[0] % n[1];
+    at[2] = (unsigned)item / n[0] / n[1];
+}
+
+static void fiber_main(void)
+{
+    fiber *self = now.current;
+    for (int item; (item = next_item()) >= 0;) {
+        self->item = item;
+        self->exchanges = 0;
+        place(item);
+        now.launch->kernel->entry(now.launch->arguments);
+    }
+    self->state = ENDED;
+    change(&self->stack, &now.scheduler);
+    abort(); /* an ended fiber is not continued */
+}
+
+static void hold(fiber_state state)
+{
+    fiber *self = now.current;
+    self->state = state;
+    change(&self->stack, &now.scheduler);
+    place(self->item);
+}
+
+static void barrier(void)
+{
+    hold(AT_BARRIER);
+}
+
+/* Two places in turn: when a work-item gives its next value, others may not have taken the last. */
+static void exchange(void *value, int bytes, int lane)
+{
+    fiber *self = now.current;
+    const int turn = self->exchanges++ & 1, warp = now.launch->kernel->warp;
+    memcpy(now.given[turn][self->item], value, (size_t)bytes);
+    hold(AT_EXCHANGE);
+    memcpy(value, now.given[turn][(self->item & ~(warp - 1)) | lane], (size_t)bytes);
+}
+
+static void run_fiber(fiber *f)
+{
+    now.current = f;
+    change(&now.scheduler, &f->stack);
+}
+
+/* Starts all work-items: as many fibers as work-items that wait. */
+static void start(void)
+{
+    while (now.started < now.items) {
+        fiber *f = &now.fibers[now.nfibers];
+        prepare_stack(&f->stack, now.stacks + (size_t)now.nfibers * STACK, fiber_main);
+        f->state = READY;
+        now.nfibers++;
+        run_fiber(f);
+    }
+}
+
+static int count(fiber_state state, int first, int last)
+{
+    int n = 0;
+    for (int k = 0; k < now.nfibers; k++)
+        n += now.fibers[k].state == state && now.fibers[k].item >= first &&
+             now.fibers[k].item < last;
+    return n;
+}
+
+static int release(fiber_state state, int first, int last)
+{
+    int n = 0;
+    for (int k = 0; k < now.nfibers; k++) {
+        fiber *f = &now.fibers[k];
+        if (f->state == state && f->item >= first && f->item < last)
+            f->state = READY, n++;
+    }
+    return n;
+}
+
+/* Work-items go on when all of their warp, or of the group, wait for the same. */
+static int release_all(void)
+{
+    const int warp = now.launch->kernel->warp;
+    int n = 0;
+    for (int k = 0; k < now.items; k += warp) {
+        const int last = k + warp < now.items ? k + warp : now.items;
+        if (count(AT_EXCHANGE, k, last) == last - k)
+            n += release(AT_EXCHANGE, k, last);
+    }
+    return count(AT_BARRIER, 0, now.items) == now.items ? release(AT_BARRIER, 0, now.items) : n;
+}
+
+/* Continues those that may, in an order of each round. */
+static void run_round(void)
+{
+    const int begin = (int)sim_random((unsigned)now.nfibers);
+    const bool back = sim_random(2);
+    for (int k = 0; k < now.nfibers; k++) {
+        const int j = (begin + (back ? now.nfibers - 1 - k : k)) % now.nfibers;
+        if (now.fibers[j].state == READY)
+            run_fiber(&now.fibers[j]);
+    }
+}
+
+static bool run_group(void)
+{
+    now.started = now.nfibers = 0;
+    /* What another group left there must not be used. */
+    memset(now.launch->kernel->shared, 0xff, now.launch->kernel->shared_bytes);
+    /* An odd step reaches all of a power of two; other numbers of items keep their order. */
+    now.order = (now.items & (now.items - 1)) ? 1 : (int)(2 * sim_random(512) + 1);
+    now.first = (int)sim_random((unsigned)now.items);
+    start();
+    while (count(ENDED, 0, now.items) < now.nfibers) {
+        if (release_all() == 0) {
+            sim_say("%s: some work-items wait at a barrier that others never reach",
+                    now.launch->kernel->name);
+            return false;
+        }
+        run_round();
+    }
+    return true;
+}
+
+/* ---- a launch -------------------------------------------------------------------------------- */
+
+/* An access to memory that is not shown: of another device, of the host, or freed. */
+static struct sigaction earlier[2];
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (running) {
+        sim_say("%s on device %d used the address %p, which is not its memory",
+                now.launch->kernel->name, now.launch->kernel->device->id, info->si_addr);
+        siglongjmp(fault, 1);
+    }
+    fprintf(stderr, "the host used the address %p, perhaps of a simulated device\n", info->si_addr);
+    sigaction(signal, &earlier[signal == SIGBUS], NULL);
+}
+
+static void catch_faults(void)
+{
+    static bool done;
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    if (done)
+        return;
+    sigaction(SIGSEGV, &action, &earlier[0]);
+    sigaction(SIGBUS, &action, &earlier[1]);
+    done = true;
+}
+
+static bool run_groups(sim_launch *l)
+{
+    unsigned *at = l->kernel->positions;
+    const uint64_t all = (uint64_t)l->groups[0] * l->groups[1] * l->groups[2];
+    const uint64_t first = sim_random((unsigned)(all < 1u << 30 ? all : 1u << 30));
+    memcpy(at + 6, l->items, 3 * sizeof *at);
+    memcpy(at + 9, l->groups, 3 * sizeof *at);
+    for (uint64_t k = 0; k < all; k++) {
+        const uint64_t g = (k + first) % all;
+        at[3] = (unsigned)(g % l->groups[0]);
+        at[4] = (unsigned)(g / l->groups[0] % l->groups[1]);
+        at[5] = (unsigned)(g / l->groups[0] / l->groups[1]);
+        if (!run_group())
+            return false;
+    }
+    return true;
+}
+
+int sim_run(sim_launch *l)
+{
+    static const sim_calls calls = {.barrier = barrier, .exchange = exchange};
+    volatile int error = SIM_ILLEGAL_ADDRESS;
+    sim_device *d = l->kernel->device;
+    catch_faults();
+    if (!now.stacks)
+        now.stacks = mmap(NULL, (size_t)SIM_GROUP_MOST * STACK, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    now.launch = l;
+    now.items = (int)(l->items[0] * l->items[1] * l->items[2]);
+    *l->kernel->calls = &calls;
+    sim_memory_show(d, true);
+    if (sigsetjmp(fault, 1) == 0) {
+        running = 1;
+        error = run_groups(l) ? SIM_OK : SIM_LAUNCH_FAILED;
+    }
+    running = 0;
+    sim_memory_show(d, false);
+    return error;
+}

@@ -1,0 +1,55 @@
+/* sim_script.c: failures that a test asks for, and settings. */
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 32 };
+static struct row {
+    char function[48];
+    long call, error;
+    bool lost;
+    long calls;
+} rows[ROWS];
+static int nrows = -1;
+
+/* Replaces the script; for tests, which find it by dlsym. NULL: that of SIM_FAIL. */
+__attribute__((visibility("default"))) void sim_set_script(const char *text);
+void sim_set_script(const char *text)
+{
+    text = text ? text : getenv("SIM_FAIL");
+    nrows = 0;
+    while (text && *text && nrows < ROWS) {
+        struct row *r = &rows[nrows];
+        memset(r, 0, sizeof *r);
+        const size_t n = strcspn(text, ",");
+        char item[128], last = ' ';
+        snprintf(item, sizeof item, "%.*s", (int)n, text);
+        if (sscanf(item, "%47[^@]@%ld=%ld%c", r->function, &r->call, &r->error, &last) >= 3) {
+            r->lost = last == '!';
+            nrows++;
+        }
+        text += n + (text[n] == ',');
+    }
+}
+
+int sim_script(const char *function, bool *out_lost)
+{
+    if (nrows < 0)
+        sim_set_script(NULL);
+    for (int k = 0; k < nrows; k++)
+        /* A call number of 0 means every call. */
+        if (strcmp(rows[k].function, function) == 0 &&
+            (rows[k].call == 0 || ++rows[k].calls == rows[k].call)) {
+            *out_lost = rows[k].lost;
+            return (int)rows[k].error;
+        }
+    return SIM_OK;
+}
+
+int64_t sim_setting(const char *name, int64_t usual)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoll(text, NULL, 10) : usual;
+}

@@ -1,0 +1,209 @@
+/* sim_shim.h: stands before a kernel's text, so that the host's C++ compiler takes CUDA and HIP.
+ * The names are those that NVRTC and hipRTC define without a header. No header is included, which
+ * would cost more than compiling the kernel. */
+struct sim_index {
+    unsigned x, y, z;
+};
+struct sim_calls {
+    void (*barrier)(void);
+    void (*exchange)(void *value, int bytes, int lane);
+};
+extern "C" {
+/* The first and last byte of the memory that groups share; the linker makes them. */
+extern char __start_sim_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_sim_shared[] __attribute__((weak, visibility("hidden")));
+__attribute__((visibility("default"))) char *sim_shared_from = __start_sim_shared;
+__attribute__((visibility("default"))) char *sim_shared_to = __stop_sim_shared;
+__attribute__((visibility("default"))) sim_index sim_positions[4];
+__attribute__((visibility("default"))) const sim_calls *sim_functions;
+}
+
+/* ---- CUDA ------------------------------------------------------------------------------------ */
+#define __global__
+#define __device__
+#define __shared__      static __attribute__((section("sim_shared")))
+#define shared          section("sim_shared") /* HIP: static __attribute__((shared)) */
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define threadIdx        (sim_positions[0])
+#define blockIdx         (sim_positions[1])
+#define blockDim         (sim_positions[2])
+#define gridDim          (sim_positions[3])
+#define __syncthreads()  (sim_functions->barrier())
+#define __syncwarp(mask) ((void)sim_exchange(0, sim_lane()))
+
+static inline int sim_lane()
+{
+    return (int)sim_positions[0].x & (SIM_WARP - 1);
+}
+template <class T> static inline T sim_exchange(T value, int lane)
+{
+    sim_functions->exchange(&value, (int)sizeof value, lane);
+    return value;
+}
+template <class T> static inline T __shfl_sync(unsigned, T value, int lane, int width = SIM_WARP)
+{
+    return sim_exchange(value, (sim_lane() & ~(width - 1)) | (lane & (width - 1)));
+}
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int mask, int = SIM_WARP)
+{
+    return sim_exchange(value, sim_lane() ^ mask);
+}
+template <class T>
+static inline T __shfl_down_sync(unsigned, T value, unsigned by, int width = SIM_WARP)
+{
+    const int from = sim_lane() + (int)by, end = (sim_lane() | (width - 1)) + 1;
+    return sim_exchange(value, from < end ? from : sim_lane());
+}
+template <class T>
+static inline T __shfl_up_sync(unsigned, T value, unsigned by, int width = SIM_WARP)
+{
+    const int from = sim_lane() - (int)by, first = sim_lane() & ~(width - 1);
+    return sim_exchange(value, from >= first ? from : sim_lane());
+}
+template <class To, class From> static inline To sim_bits(From x)
+{
+    static_assert(sizeof(To) == sizeof(From), "bits of another size");
+    To y;
+    __builtin_memcpy(&y, &x, sizeof y);
+    return y;
+}
+static inline unsigned __float_as_uint(float x)
+{
+    return sim_bits<unsigned>(x);
+}
+static inline float __uint_as_float(unsigned x)
+{
+    return sim_bits<float>(x);
+}
+static inline int __float_as_int(float x)
+{
+    return sim_bits<int>(x);
+}
+static inline float __int_as_float(int x)
+{
+    return sim_bits<float>(x);
+}
+static inline long long __double_as_longlong(double x)
+{
+    return sim_bits<long long>(x);
+}
+static inline double __longlong_as_double(long long x)
+{
+    return sim_bits<double>(x);
+}
+/* Work-items run one after another, so nothing comes between. */
+template <class T, class U> static inline T atomicCAS(T *p, U old, U fresh)
+{
+    const T was = *p;
+    if (was == (T)old)
+        *p = (T)fresh;
+    return was;
+}
+template <class T, class U> static inline T atomicAdd(T *p, U x)
+{
+    const T was = *p;
+    *p = (T)(was + (T)x);
+    return was;
+}
+
+#define SIM_FUNCTION(name)                                                                         \
+    extern "C" float name##f(float);                                                               \
+    extern "C" double name(double);                                                                \
+    extern "C" inline float __ocml_##name##_f32(float x)                                           \
+    {                                                                                              \
+        return __builtin_##name##f(x);                                                             \
+    }                                                                                              \
+    extern "C" inline double __ocml_##name##_f64(double x)                                         \
+    {                                                                                              \
+        return __builtin_##name(x);                                                                \
+    }
+SIM_FUNCTION(exp)
+SIM_FUNCTION(expm1)
+SIM_FUNCTION(log)
+SIM_FUNCTION(log1p)
+SIM_FUNCTION(sqrt)
+SIM_FUNCTION(sin)
+SIM_FUNCTION(cos)
+SIM_FUNCTION(tanh)
+SIM_FUNCTION(erf)
+SIM_FUNCTION(floor)
+SIM_FUNCTION(fabs)
+#define SIM_FUNCTION2(name)                                                                        \
+    extern "C" float name##f(float, float);                                                        \
+    extern "C" double name(double, double);                                                        \
+    extern "C" inline float __ocml_##name##_f32(float x, float y)                                  \
+    {                                                                                              \
+        return __builtin_##name##f(x, y);                                                          \
+    }                                                                                              \
+    extern "C" inline double __ocml_##name##_f64(double x, double y)                               \
+    {                                                                                              \
+        return __builtin_##name(x, y);                                                             \
+    }
+SIM_FUNCTION2(pow)
+SIM_FUNCTION2(atan2)
+SIM_FUNCTION2(fmod)
+static inline float sim_fma(float x, float y, float z)
+{
+    return __builtin_fmaf(x, y, z);
+}
+static inline double sim_fma(double x, double y, double z)
+{
+    return __builtin_fma(x, y, z);
+}
+#define fma  sim_fma
+#define fmaf sim_fma
+
+/* ---- HIP ------------------------------------------------------------------------------------- */
+#define __builtin_amdgcn_fence(order, scope) ((void)0)
+#define __builtin_amdgcn_s_barrier()         (sim_functions->barrier())
+#define __builtin_amdgcn_workitem_id_x()     (sim_positions[0].x)
+#define __builtin_amdgcn_workgroup_id_x()    (sim_positions[1].x)
+#define __builtin_amdgcn_workgroup_id_y()    (sim_positions[1].y)
+#define __builtin_amdgcn_workgroup_id_z()    (sim_positions[1].z)
+/* The lane is given in bytes. */
+#define __builtin_amdgcn_ds_bpermute(lane, x) sim_exchange((int)(x), ((lane) >> 2) & (SIM_WARP - 1))
+
+/* ---- what the simulator calls (sim_compiler.c adds SIM_KERNEL for each kernel) --------------- */
+template <class T> struct sim_size {
+    static const int value = (int)sizeof(T);
+};
+template <class T> struct sim_size<T *> {
+    static const int value = -(int)sizeof(T *);
+};
+template <int...> struct sim_numbers {
+};
+template <int n, int... rest> struct sim_count : sim_count<n - 1, n - 1, rest...> {
+};
+template <int... rest> struct sim_count<0, rest...> {
+    typedef sim_numbers<rest...> type;
+};
+template <class T> struct sim_plain {
+    typedef T type;
+};
+template <class T> struct sim_plain<const T> {
+    typedef T type;
+};
+template <class... A, int... k>
+static inline void sim_unpack(void (*f)(A...), void *const *a, sim_numbers<k...>)
+{
+    f(*(typename sim_plain<A>::type *)a[k]...);
+}
+template <class... A> static inline void sim_call(void (*f)(A...), void *const *a)
+{
+    sim_unpack(f, a, typename sim_count<(int)sizeof...(A)>::type());
+}
+template <class... A> static const int *sim_sizes_of(void (*)(A...))
+{
+    static const int sizes[] = {sim_size<A>::value..., 0};
+    return sizes;
+}
+#define SIM_KERNEL(name)                                                                           \
+    extern "C" __attribute__((visibility("default"))) void sim_enter_##name(void *const *a)        \
+    {                                                                                              \
+        sim_call(name, a);                                                                         \
+    }                                                                                              \
+    extern "C" __attribute__((visibility("default"))) const int *sim_sizes_##name(void)            \
+    {                                                                                              \
+        return sim_sizes_of(name);                                                                 \
+    }
