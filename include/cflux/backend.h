@@ -612,10 +612,10 @@ struct fx_backend {
     bool fuses; /* true: kernels accept elementwise steps with several instructions and outputs */
 
     /* -- opening -- */
-    /* Called once, first. Loads what the backend needs and returns the number of its devices; 0
-     * with the reason in `why` (a sentence without a full stop) if it does not work. Records no
-     * error. There is no `close`: a backend stays loaded until the process ends. NULL: always one
-     * device. */
+    /* Called once, first. Loads what the backend needs and returns the number of its devices. If
+     * it does not work, writes the reason (a sentence without a full stop) to `why`, which is empty
+     * before; devices that it returns then are listed, but not used. Records no error. There is no
+     * `close`: a backend stays loaded until the process ends. NULL: always one device. */
     int (*open)(const fx_host *host, char *why, size_t size);
     /* Sets device->info, and device->data if the backend uses it. Called once per device, before
      * its first use. NULL: no properties. */

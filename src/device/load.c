@@ -67,7 +67,8 @@ static const char *missing(const fx_backend *b)
     return NULL;
 }
 
-/* Opens and registers a backend. One without a device is registered with the reason. */
+/* Opens and registers a backend. One without a device, or whose devices cannot be used, is
+ * registered with the reason. */
 static const char *take(const fx_plugin_head *plugin, void *user)
 {
     (void)user;
@@ -80,7 +81,7 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     n = n < 0 ? 0 : n > FXI_DEVICES_MOST ? FXI_DEVICES_MOST : n;
     if (n == 0 && !*reason)
         snprintf(reason, sizeof reason, "it found no device");
-    fxi_backend_register(b, n, n ? "" : reason); /* failures are recorded */
+    fxi_backend_register(b, n, reason); /* failures are recorded */
     fxi_registered_plugin(b->head.name);
     return NULL;
 }

@@ -11,7 +11,7 @@ enum { FXI_BACKENDS_MOST = 32, FXI_DEVICES_MOST = 64 };
 typedef struct fxi_registered {
     const char *name;          /* "CUDA" */
     const fx_backend *backend; /* NULL: not loaded */
-    fx_device *const *devices; /* `count` devices; 0: loaded, but not functional */
+    fx_device *const *devices; /* `count` devices; not functional if 0, or if there is a `why` */
     int count;
     char why[FXI_PLUGIN_WHY]; /* why it is not loaded or not functional; "" if it works */
     bool plugin;              /* its devices cannot be used in the child of a fork (forked.h) */
@@ -31,7 +31,7 @@ static inline bool fxi_loaded(const fxi_registered *r)
 }
 static inline bool fxi_works(const fxi_registered *r)
 {
-    return fxi_loaded(r) && r->count > 0;
+    return fxi_loaded(r) && r->count > 0 && !*r->why;
 }
 
 /* The GPU that fx_gpu moves to. NULL: there is none; the reason is recorded under the name `op`. */
@@ -48,9 +48,9 @@ void fxi_registered_why(const char *name, const char *why, bool add);
 /* Marks a loaded backend: its devices refuse work in the child of a fork. */
 void fxi_registered_plugin(const char *name);
 
-/* Registers a backend with its devices. 0 devices: it is loaded but does not work, for the reason
- * `why`. A loaded backend of the same name is kept. Name and table must stay valid. Exported for
- * tests. */
+/* Registers a backend with its devices. With a reason `why` it is loaded but does not work: its
+ * devices, if there are any, are only listed. A loaded backend of the same name is kept. Name and
+ * table must stay valid. Exported for tests. */
 FX_API fx_status fxi_backend_register(const fx_backend *backend, int devices, const char *why);
 
 #endif

@@ -117,10 +117,12 @@ static bool build(program *p, const char *library, int warp)
     if (!write_source(p, text, warp))
         return false;
     const char *cxx = getenv("CXX");
-    snprintf(command, sizeof command,
-             "%s -std=c++17 -O1 -w -march=native -fPIC -shared -fno-exceptions -ffp-contract=off "
-             "-fvisibility=hidden -o %s %s > %s 2>&1",
-             cxx && *cxx ? cxx : "c++", fresh, text, log);
+    snprintf(
+        command, sizeof command,
+        "%s -std=c++17 -O1 -w -march=native -fPIC -shared -fno-exceptions -fno-strict-aliasing "
+        "-ffp-contract=off "
+        "-fvisibility=hidden -o %s %s > %s 2>&1",
+        cxx && *cxx ? cxx : "c++", fresh, text, log);
     const bool built = system(command) == 0 && rename(fresh, library) == 0;
     read_log(p, log);
     unlink(text);

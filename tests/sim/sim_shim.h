@@ -18,6 +18,13 @@ __attribute__((visibility("default"))) sim_index sim_positions[4];
 __attribute__((visibility("default"))) const sim_calls *sim_functions;
 }
 
+struct __attribute__((aligned(16), may_alias)) uint4 {
+    unsigned x, y, z, w;
+};
+struct __attribute__((aligned(8), may_alias)) uint2 {
+    unsigned x, y;
+};
+
 /* ---- CUDA ------------------------------------------------------------------------------------ */
 #define __global__
 #define __device__

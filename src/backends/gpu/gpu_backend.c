@@ -77,9 +77,12 @@ fx_status fxi_gpu_backend_write(fx_device *device, void *to, const void *from, s
 
 fx_status fxi_gpu_backend_read(fx_device *device, void *to, const void *from, size_t bytes)
 {
-    return fxi_gpu_enter_for(device, "read")
-               ? leave(driver_of(device)->read(device, to, from, bytes))
-               : FX_STATUS_DEVICE;
+    if (!fxi_gpu_enter_for(device, "read"))
+        return FX_STATUS_DEVICE;
+    const fx_status status = driver_of(device)->read(device, to, from, bytes);
+    if (!status)
+        fxi_gpu_waited(fxi_gpu_device_of(device));
+    return leave(status);
 }
 
 fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_device,
@@ -141,8 +144,11 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
     /* The launches of a step stay together: a kernel object holds its arguments until it is queued.
      */
     fxi_mutex_lock(&d->lock);
-    const fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
+    fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
     fxi_mutex_unlock(&d->lock);
+    if (!status && fxi_gpu_waits_for_steps())
+        status =
+            fxi_gpu_check(d, fx_op_name(step->op), d->driver->finish_call, d->driver->finish(d));
     /* Without the lock: the message may call a hook of the program. */
     fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
     return status;
@@ -170,6 +176,8 @@ static fx_status finish(fx_device *device)
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     const fx_status status =
         fxi_gpu_check(d, "synchronize", d->driver->finish_call, d->driver->finish(d));
+    if (!status)
+        fxi_gpu_waited(d);
     /* Errors that kernels found (an index out of range) are known only when the device has
      * finished. */
     return status ? status : fxi_gpu_device_found(device, "synchronize");

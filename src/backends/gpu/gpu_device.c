@@ -3,6 +3,8 @@
 #include "gpu_device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 fxi_gpu_counters fxi_gpu_counts;
 
@@ -15,10 +17,33 @@ void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+bool fxi_gpu_waits_for_steps(void)
+{
+    const char *text = getenv("FX_GPU_SYNC");
+    return text && *text && strcmp(text, "0") != 0;
+}
+
+/* "", " after the step exp", " after the steps exp to sum": kernels run after the call that queues
+ * them, so the driver's error does not tell which one failed. */
+static void say_steps(const fxi_gpu_device *d, char *text, size_t size)
+{
+    const char *first = __atomic_load_n(&d->first_step, __ATOMIC_RELAXED),
+               *last = __atomic_load_n(&d->last_step, __ATOMIC_RELAXED);
+    *text = '\0';
+    if (first && last && strcmp(first, last) != 0)
+        snprintf(text, size, " after the steps %.32s to %.32s (FX_GPU_SYNC=1 tells which)", first,
+                 last);
+    else if (first)
+        snprintf(text, size, " after the step %.32s", first);
+}
+
 void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size)
 {
-    snprintf(text, size, "%s (%s) failed: %s returned %s; arrays on it can no longer be read",
-             d->label, d->name, d->health.call, d->driver->error_name(fxi_gpu_lost(&d->health)));
+    char steps[128];
+    say_steps(d, steps, sizeof steps);
+    snprintf(text, size, "%s (%s) failed: %s returned %s%s; arrays on it can no longer be read",
+             d->label, d->name, d->health.call, d->driver->error_name(fxi_gpu_lost(&d->health)),
+             steps);
 }
 
 fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size)

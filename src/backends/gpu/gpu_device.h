@@ -77,6 +77,9 @@ struct fxi_gpu_device {
     int checks; /* atomic: work that may have written to `faults` is queued */
     fxi_gpu_health health;
     fxi_gpu_progress progress;
+    /* Names of the first and the last step since the device was last waited for, which an error
+     * then concerns; atomic. NULL: none. */
+    const char *first_step, *last_step;
 };
 
 /* Counters since the process began; atomic. `fx_backend.proc("counters")` is their address, and
@@ -109,6 +112,8 @@ void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+/* With FX_GPU_SYNC=1 the device is awaited after each step, whose name an error then has. */
+bool fxi_gpu_waits_for_steps(void);
 /* Writes the error of a call as a message and returns its status: FX_STATUS_MEMORY if device memory
  * is exhausted, else FX_STATUS_DEVICE. */
 fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size);
@@ -142,6 +147,14 @@ static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
     if (l->checks)
         __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
     fxi_gpu_count(&fxi_gpu_counts.launches);
+    if (!__atomic_load_n(&d->first_step, __ATOMIC_RELAXED))
+        __atomic_store_n(&d->first_step, l->operation, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->last_step, l->operation, __ATOMIC_RELAXED);
+}
+/* Called when everything queued has been computed without an error. */
+static inline void fxi_gpu_waited(fxi_gpu_device *d)
+{
+    __atomic_store_n(&d->first_step, NULL, __ATOMIC_RELAXED);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -175,13 +188,13 @@ fx_status fxi_gpu_backend_wait(fx_device *device, void *mark);
 void fxi_gpu_backend_unmark(fx_device *device, void *mark);
 void *fxi_gpu_backend_proc(const char *name);
 
-/* The plugin's table: FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open, info). */
-#define FXI_GPU_BACKEND(its_name, its_open, its_info)                                              \
+/* The plugin's table: FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open, info, part). */
+#define FXI_GPU_BACKEND(its_name, its_open, its_info, its_part)                                    \
     {                                                                                              \
         .head = FX_BACKEND_HEAD(its_name), .views = true, .fuses = true, .open = its_open,         \
-        .info = its_info, .alloc = fxi_gpu_backend_alloc, .free = fxi_gpu_backend_free,            \
-        .write = fxi_gpu_backend_write, .read = fxi_gpu_backend_read,                              \
-        .copy = fxi_gpu_backend_copy, .fill = fxi_gpu_backend_fill,                                \
+        .info = its_info, .part = its_part, .alloc = fxi_gpu_backend_alloc,                        \
+        .free = fxi_gpu_backend_free, .write = fxi_gpu_backend_write,                              \
+        .read = fxi_gpu_backend_read, .copy = fxi_gpu_backend_copy, .fill = fxi_gpu_backend_fill,  \
         .available = fxi_gpu_backend_available, .prepare = fxi_gpu_backend_prepare,                \
         .compile = fxi_gpu_backend_compile, .release = fxi_gpu_backend_release,                    \
         .run = fxi_gpu_backend_run, .plan_prepare = fxi_gpu_backend_plan_prepare,                  \

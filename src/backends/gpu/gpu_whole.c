@@ -27,7 +27,7 @@ typedef struct whole {
 /* One step that cannot be recorded makes the whole plan run step by step. */
 static bool can_record(const fx_device *device, const fx_plan *plan)
 {
-    bool can = fxi_gpu_device_of(device)->driver->record;
+    bool can = fxi_gpu_device_of(device)->driver->record && !fxi_gpu_waits_for_steps();
     for (int32_t i = 0; i < plan->nsteps && can; i++)
         can = fxi_gpu_captures(&plan->steps[i]);
     return can;

@@ -52,6 +52,7 @@ static inline fxi_rt_device *fxi_rt_of(const fx_device *device)
 extern const char fxi_rt_backend[];  /* "CUDA" */
 extern const char fxi_rt_hiders[];   /* the variables that hide devices, for messages */
 extern const char fxi_rt_compiler[]; /* "NVRTC" */
+extern const char fxi_rt_library[];  /* "cuDNN" */
 /* Is one of these variables set? Returns its name, or NULL. */
 const char *fxi_rt_hider(void);
 /* Makes a device the one that the calling thread's calls mean. Every call of the backend begins

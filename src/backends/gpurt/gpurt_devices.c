@@ -163,8 +163,7 @@ int fxi_rt_devices_open(char *why, size_t size)
     for (int k = 0; k < n && ndevices < FXI_RT_DEVICES; k++)
         open_number(k, version, why, size);
     if (ndevices > 0)
-        /* Devices are listed even if nothing can be compiled for the first one; the library says
-         * why they cannot be used. */
+        /* If nothing can be compiled for the first one, devices are listed and not used. */
         snprintf(why, size, "%s", devices[0].cannot_compile);
     return ndevices;
 }

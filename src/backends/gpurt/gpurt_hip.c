@@ -9,7 +9,7 @@
 
 const char fxi_rt_backend[] = "AMDGPU",
            fxi_rt_hiders[] = "HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES",
-           fxi_rt_compiler[] = "hipRTC";
+           fxi_rt_compiler[] = "hipRTC", fxi_rt_library[] = "MIOpen";
 /* Products are not fused with sums, so that all backends round alike. */
 const char *const fxi_rt_options[] = {"-ffp-contract=off"};
 const int fxi_rt_noptions = 1;

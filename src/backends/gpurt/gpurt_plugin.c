@@ -4,6 +4,7 @@
  */
 #include "gpurt.h"
 
+#include "c_text.h"
 #include "gpu_gate.h"
 
 #include <stdio.h>
@@ -54,8 +55,18 @@ static fx_status info(fx_device *device)
     return FX_OK;
 }
 
+/* Libraries of the vendor by which a program may ask for a fast backend. */
+static const char *part(const char *name)
+{
+    if (fxi_same_letters(name, fxi_rt_compiler))
+        return fxi_rtc_why;
+    if (fxi_same_letters(name, fxi_rt_library))
+        return "cflux has kernels of its own for what this library computes, and does not use it";
+    return NULL;
+}
+
 #ifdef FXI_AMDGPU
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info, part);
 #else
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("CUDA", open_backend, info);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("CUDA", open_backend, info, part);
 #endif

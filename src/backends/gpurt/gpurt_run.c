@@ -4,41 +4,34 @@
 #include "gpurt.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-
-/* With FX_GPU_SYNC=1 every launch is awaited, so that an error names its step. */
-static bool waits_for_each(void)
-{
-    const char *text = getenv("FX_GPU_SYNC");
-    return text && *text && *text != '0';
-}
 
 /* The caller holds the device's lock. */
 static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 {
     fxi_rt_device *d = fxi_rt_of(device);
-    void *arguments[FXI_GPU_BUFFERS + 1];
+    void *arguments[FXI_GPU_BUFFERS + 2];
+    int n = 0;
     /* Only a mistake in the shared code leads here: fxi_gpu_kernel checks the limit. */
     if (l->nbuffers > FXI_GPU_BUFFERS) {
         char text[64];
         snprintf(text, sizeof text, "a kernel of %d buffers", (int)l->nbuffers);
         return fxi_rt_host->fail(FX_STATUS_INTERNAL, l->operation, text);
     }
-    /* The driver reads the arguments during the call: addresses, then the parameters. */
-    for (int k = 0; k < l->nbuffers; k++)
-        arguments[k] = (void *)(uintptr_t)&l->buffers[k];
-    arguments[l->nbuffers] = (void *)(uintptr_t)l->params;
+    /* The driver reads the arguments during the call: addresses, a struct of addresses, then the
+     * parameters. */
+    while (n < l->nbuffers) {
+        arguments[n] = (void *)(uintptr_t)&l->buffers[n];
+        n++;
+    }
+    if (l->ntable > 0)
+        arguments[n++] = (void *)(uintptr_t)&l->buffers[l->nbuffers];
+    arguments[n] = (void *)(uintptr_t)l->params;
     int error = fxi_rt_select(d);
     if (!error)
         error = fxi_rt.Launch(l->kernel, l->groups[0], l->groups[1], l->groups[2],
                               (unsigned)l->group, 1, 1, 0, d->work, arguments, NULL);
-    const char *call = fxi_rt_name.Launch;
-    if (!error && waits_for_each()) {
-        call = fxi_rt_name.StreamSync;
-        error = fxi_rt.StreamSync(d->work);
-    }
     if (error)
-        return fxi_gpu_check(&d->gpu, l->operation, call, error);
+        return fxi_gpu_check(&d->gpu, l->operation, fxi_rt_name.Launch, error);
     fxi_gpu_launched(&d->gpu, l);
     return FX_OK;
 }

@@ -1,0 +1,365 @@
+/* test_gpurt.c: what the CUDA and AMDGPU backends say when something is wrong, and which devices go
+ * on; their cache, their forks and the order of their writes. They run on simulated drivers
+ * (tests/sim/sim.h). ctest: native timeout=300
+ *
+ * A backend is opened once in a process: every row runs in a child of its own, with its own
+ * environment.
+ */
+#include <cflux.h>
+
+#include "gpu_device.h"
+#include "own_child.h"
+#include "temp_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define SIM CFLUX_BUILD_DIR "/tests/sim"
+
+/* ---- what a child does: prints what it sees -------------------------------------------------- */
+
+static const char *backend = "CUDA";
+
+static void hear(int level, const char *text, void *user)
+{
+    (void)user;
+    printf("; %d: %s", level, text);
+}
+
+/* "3 devices: Simulated NVIDIA GPU 0, …" of those that can be used, or why there are none. */
+static void open_it(void)
+{
+    fx_use(backend);
+    const int n = fx_device_count(backend);
+    printf("%d devices:", n);
+    for (int k = 0; k < n; k++)
+        printf(" %s,", fx_device_model(fx_device_get(backend, k)));
+    if (n == 0)
+        printf(" %s", fx_why_not(backend));
+}
+
+/* The exponentials of three numbers on device k. */
+static void compute(int k)
+{
+    char name[32];
+    float back[3] = {0};
+    snprintf(name, sizeof name, "%s:%d", backend, k);
+    fx_array *y = fx_exp(fx_to(fx_device_get(backend, k), fx_vector(0, 0, 0)));
+    const bool ok = fx_read_into(y, back, sizeof back) == FX_OK && back[2] == 1;
+    const fx_error e = ok ? (fx_error){.message = ""} : fx_error_take();
+    printf("; %d %s %s", k, ok ? "runs" : fx_status_name(e.status), e.message);
+}
+
+static void open_only(void)
+{
+    open_it();
+}
+
+static void compute_both(void)
+{
+    open_it();
+    compute(0);
+    compute(1);
+    compute(0);
+}
+
+/* With the programs compiled and read from files so far. */
+static void count_programs(void)
+{
+    fx_use(backend);
+    compute(0);
+    const fxi_gpu_counters *n = fx_backend_proc(backend, "counters");
+    printf("; compiled %d, loaded %d", (int)n->compiled, (int)n->loaded);
+}
+
+/* A backend whose devices cannot be used: what is listed, and where models go. */
+static void list(void)
+{
+    fx_use(backend);
+    printf("functional %d, gpu %s, why: %s", fx_functional(backend),
+           fx_device_name(fx_gpu_device()), fx_why_not(backend));
+    fx_show(fx_devices(backend));
+    fx_device_get(backend, 0);
+    printf("; %s", fx_error_take().message);
+}
+
+static void parts(void)
+{
+    fx_use(backend);
+    const bool cuda = strcmp(backend, "CUDA") == 0;
+    printf("%d %d: %s", fx_functional(cuda ? "CUDA:nvrtc" : "AMDGPU:hiprtc"),
+           fx_functional(cuda ? "CUDA:cuDNN" : "AMDGPU:MIOpen"),
+           fx_why_not(cuda ? "CUDA:cuDNN" : "AMDGPU:MIOpen"));
+}
+
+static void copy(void)
+{
+    float back[3] = {0};
+    fx_use(backend);
+    fx_array *x = fx_exp(fx_to(fx_device_get(backend, 0), fx_vector(0, 0, 0)));
+    fx_array *y = fx_add(fx_to(fx_device_get(backend, 1), x), fx_scalar(1));
+    fx_read_into(y, back, sizeof back);
+    const fxi_gpu_counters *n = fx_backend_proc(backend, "counters");
+    printf("%g %g, direct %d", (double)back[0], (double)back[2], (int)n->direct);
+}
+
+/* The child of a process that has used the device. */
+static void fork_it(void)
+{
+    fx_use(backend);
+    compute(0);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        compute(0);
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    compute(0);
+}
+
+/* Writes to memory that earlier work, which is perhaps still queued, uses. Returns how many numbers
+ * are wrong. */
+static int64_t write_sizes(fx_device *device, int64_t n, int rounds)
+{
+    float *numbers = malloc((size_t)n * sizeof *numbers), *back = malloc((size_t)n * sizeof *back);
+    int64_t wrong = 0;
+    fx_array *sums[16] = {NULL};
+    for (int k = 0; k < rounds; k++) {
+        for (int64_t i = 0; i < n; i++)
+            numbers[i] = (float)((i + k) % 97);
+        fx_array *x = fx_to(device, fx_from(FX_DTYPE_F32, numbers, n));
+        sums[k] = fx_add(x, fx_scalar(1));
+        fx_eval(sums[k]);
+        /* The memory of x is free now, and the next x may get it. */
+        fx_release(x);
+    }
+    for (int k = 0; k < rounds; k++) {
+        fx_read_into(sums[k], back, (size_t)n * sizeof *back);
+        for (int64_t i = 0; i < n; i++)
+            wrong += back[i] != (float)((i + k) % 97 + 1);
+        fx_release(sums[k]);
+    }
+    free(numbers);
+    free(back);
+    return wrong;
+}
+
+static void write_many(void)
+{
+    fx_use(backend);
+    fx_device *device = fx_device_get(backend, 0);
+    int64_t wrong = 0;
+    static const int64_t sizes[] = {97, 50000, 70000, 3000000};
+    for (int k = 0; k < 4; k++)
+        wrong += write_sizes(device, sizes[k], sizes[k] > 100000 ? 3 : 12);
+    printf("%d numbers are wrong, %s", (int)wrong, fx_error_take().message);
+}
+
+static void out_of_memory(void)
+{
+    fx_use(backend);
+    fx_array *x = fx_to(fx_device_get(backend, 0), fx_ones(1000, 1000));
+    fx_eval(x);
+    const fx_error e = fx_error_take();
+    printf("%s %s", fx_status_name(e.status), e.message);
+    compute(1);
+}
+
+static const struct act {
+    const char *name;
+    void (*run)(void);
+} acts[] = {{"open", open_only}, {"compute", compute_both}, {"count", count_programs},
+            {"list", list},      {"parts", parts},          {"copy", copy},
+            {"fork", fork_it},   {"write", write_many},     {"memory", out_of_memory}};
+
+/* "amdgpu-open" is "open" with the other backend. */
+static int child(const char *name)
+{
+    if (strncmp(name, "amdgpu-", 7) == 0) {
+        backend = "AMDGPU";
+        name += 7;
+    }
+    fx_message_set_hook(hear, NULL);
+    for (size_t k = 0; k < sizeof acts / sizeof *acts; k++)
+        if (strcmp(acts[k].name, name) == 0)
+            acts[k].run();
+    return 0;
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+typedef struct row {
+    const char *environment, *act;
+    const char *says[4];
+} row;
+
+#define CUDA(k) "Simulated NVIDIA GPU " #k ","
+#define LOST    "CUDA:0 (Simulated NVIDIA GPU 0) failed: "
+
+static const row rows[] = {
+    {"", "compute", {"3 devices: " CUDA(0) " " CUDA(1) " " CUDA(2), "; 0 runs ; 1 runs ; 0 runs"}},
+    {"", "amdgpu-compute", {"2 devices: Simulated AMD GPU 0,", "; 0 runs ; 1 runs ; 0 runs"}},
+    {"", "parts", {"1 0: cflux has kernels of its own"}},
+    {"", "amdgpu-parts", {"1 0: cflux has kernels of its own"}},
+    {"", "copy", {"2 2, direct 1"}},
+    {"SIM_DEFER=1", "copy", {"2 2, direct 1"}},
+    {"SIM_DEFER=1", "amdgpu-copy", {"2 2, direct 1"}},
+    /* the variables that hide devices */
+    {"CUDA_VISIBLE_DEVICES=2,0", "compute", {"2 devices: " CUDA(2) " " CUDA(0), "0 runs ; 1 runs"}},
+    {"CUDA_VISIBLE_DEVICES=1,7,0", "open", {"1 devices: " CUDA(1)}},
+    {"CUDA_VISIBLE_DEVICES=-1", "open", {"0 devices: ", "CUDA_VISIBLE_DEVICES=-1 hides all"}},
+    {"CUDA_VISIBLE_DEVICES=", "open", {"0 devices: ", "CUDA_VISIBLE_DEVICES= hides all"}},
+    {"SIM_DEVICES=0", "open", {"0 devices: the driver reports no device"}},
+    {"HIP_VISIBLE_DEVICES=1", "amdgpu-open", {"1 devices: Simulated AMD GPU 1,"}},
+    {"ROCR_VISIBLE_DEVICES=1", "amdgpu-open", {"1 devices: Simulated AMD GPU 1,"}},
+    {"HIP_VISIBLE_DEVICES=-1", "amdgpu-open", {"HIP_VISIBLE_DEVICES=-1 hides all"}},
+    /* libraries */
+    {"FX_CUDA_LIBRARY=/none.so", "open", {"0 devices: /none.so, which FX_CUDA_LIBRARY names, can"}},
+    {"FX_CUDA_LIBRARY=" SIM "/libsim-old.so",
+     "open",
+     {"0 devices: ", "libsim-old.so has no function cuDriverGetVersion: it is too old or damaged"}},
+    {"FX_NVRTC_LIBRARY=/none.so",
+     "list",
+     {"functional 0, gpu CPU, why: /none.so, which FX_NVRTC_LIBRARY names, cannot be opened",
+      "CUDA device 2: Simulated", "Unavailable backend: CUDA: /none.so"}},
+    {"FX_HIPRTC_LIBRARY=" SIM "/libsim-old.so",
+     "amdgpu-list",
+     {"functional 0, gpu CPU, why: ", "libsim-old.so has no function hiprtcVersion"}},
+    /* versions and architectures */
+    {"FX_NVRTC_LIBRARY=" SIM "/libnvrtc.so.13 SIM_VERSION=12080",
+     "compute",
+     {"the driver (CUDA 12.8) does not load what NVRTC compiles (CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+      "); update the driver or install an older NVRTC"}},
+    {"SIM_ARCHITECTURE=60",
+     "list",
+     {"functional 0", "NVRTC 13.0 compiles for sm_75 and later, and the device is sm_60"}},
+    {"SIM_ARCHITECTURE=121", "compute", {"; 0 runs ; 1 runs"}},
+    {"SIM_ARCHITECTURE=gfx942",
+     "amdgpu-list",
+     {"functional 0", "hipRTC 9.0 does not know the architecture gfx942"}},
+    {"SIM_ARCHITECTURE=gfx1100", "amdgpu-compute", {"; 0 runs ; 1 runs"}},
+    /* a device that does not open, and failures of calls */
+    {"SIM_FAIL=cuStreamCreate@1=46",
+     "compute",
+     {"1: CUDA: Simulated NVIDIA GPU 0 is ignored: cuStreamCreate failed with error 46",
+      "2 devices: " CUDA(1), "; 0 runs ; 1 runs"}},
+    {"SIM_FAIL=cuInit@1=803", "open", {"0 devices: the driver was updated", "restart the machine"}},
+    {"SIM_FAIL=cuInit@1=34", "open", {"0 devices: the library found is the toolkit's stub"}},
+    {"SIM_FAIL=compile@1=6",
+     "compute",
+     {"; 0 FX_STATUS_DEVICE compile: CUDA:0 (Simulated NVIDIA GPU 0) cannot compile a kernel: "
+      "ERROR_COMPILATION",
+      "; 1 runs ; 0 runs"}},
+    {"SIM_FAIL=cuLaunchKernel@1=701",
+     "compute",
+     {"; 0 FX_STATUS_DEVICE exp: CUDA:0 (Simulated NVIDIA GPU 0): cuLaunchKernel failed with error "
+      "701",
+      "; 1 runs ; 0 runs"}},
+    {"SIM_FAIL=cuLaunchKernel@1=719!",
+     "compute",
+     {"; 0 FX_STATUS_DEVICE exp: " LOST "cuLaunchKernel returned CUDA_ERROR_LAUNCH_FAILED; arrays",
+      "; 1 runs ; 0 FX_STATUS_DEVICE", LOST "cuLaunchKernel returned CUDA_ERROR_LAUNCH_FAILED"}},
+    {"SIM_FAIL=cuMemcpyDtoHAsync_v2@1=700!",
+     "compute",
+     {"; 0 FX_STATUS_DEVICE read: " LOST
+      "cuMemcpyDtoHAsync_v2 returned CUDA_ERROR_ILLEGAL_ADDRESS after the step exp; arrays",
+      "; 1 runs"}},
+    {"FX_GPU_SYNC=1 SIM_FAIL=cuStreamSynchronize@1=700!",
+     "compute",
+     {"; 0 FX_STATUS_DEVICE exp: " LOST "cuStreamSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS",
+      "; 1 runs"}},
+    {"SIM_FAIL=hipModuleLaunchKernel@1=719!",
+     "amdgpu-compute",
+     {"AMDGPU:0 (Simulated AMD GPU 0) failed: hipModuleLaunchKernel returned hipErrorLaunchFailure",
+      "; 1 runs"}},
+    {"SIM_FAIL=cuMemAlloc_v2@1=2,cuMemAlloc_v2@2=2", "compute", {"; 1 runs ; 0 runs"}},
+    {"SIM_MEMORY=2", "memory", {"FX_STATUS_MEMORY", "; 1 runs"}},
+    /* without pinned memory */
+    {"SIM_FAIL=cuMemHostAlloc@0=2", "compute", {"; 0 runs ; 1 runs ; 0 runs"}},
+    {"SIM_FAIL=cuMemHostAlloc@0=2 SIM_DEFER=1", "write", {"0 numbers are wrong, "}},
+    /* the order of writes */
+    {"SIM_DEFER=1", "write", {"0 numbers are wrong, "}},
+    {"SIM_DEFER=1 SIM_SEED=2", "amdgpu-write", {"0 numbers are wrong, "}},
+    {"", "fork", {"; 0 runs ; 0 FX_STATUS_DEVICE", "; 0 runs"}}};
+
+static char heard[8192];
+
+static void run(const char *environment, const char *act)
+{
+    char all[2048];
+    snprintf(all, sizeof all,
+             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_BUILD_DIR
+             "/cache/sim FX_CACHE=off %s",
+             environment);
+    const int status = own_child(all, act, heard, sizeof heard);
+    if (status != 0)
+        fail_msg("with %s, %s ends with %d after: %s", environment, act, status, heard);
+}
+
+static void expect(const char *environment, const char *text)
+{
+    if (text && !strstr(heard, text))
+        fail_msg("with '%s': '%s', which lacks '%s'", environment, heard, text);
+}
+
+static void test_rows(void **unused)
+{
+    (void)unused;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        run(rows[k].environment, rows[k].act);
+        for (int i = 0; i < 4; i++)
+            expect(rows[k].environment, rows[k].says[i]);
+        /* The simulator found no misuse. */
+        if (strstr(heard, "simulated driver: "))
+            fail_msg("with '%s': '%s'", rows[k].environment, heard);
+    }
+}
+
+/* A file that is damaged is compiled anew, and so is one for another driver if it has PTX. */
+static void test_cache(void **unused)
+{
+    char environment[1024], damage[2048];
+    /* In the folder of temporary files, which is removed at the end. */
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s.cache", temp_text("kernels", ""));
+    (void)unused;
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(environment, sizeof environment, "FX_CACHE=100 XDG_CACHE_HOME=%s", folder);
+    run(environment, "count");
+    expect(environment, "; 0 runs ; compiled 1, loaded 0");
+    run(environment, "count");
+    expect(environment, "; 0 runs ; compiled 0, loaded 1");
+    snprintf(damage, sizeof damage,
+             "for f in %s/cflux/*; do printf x | dd of=$f bs=1 seek=90 "
+             "conv=notrunc 2>/dev/null; done",
+             folder);
+    assert_int_equal(system(damage), 0);
+    run(environment, "count");
+    expect(environment, "; 0 runs ; compiled 1, loaded 0");
+    snprintf(environment, sizeof environment,
+             "FX_CACHE=100 XDG_CACHE_HOME=%s SIM_ARCHITECTURE=121 SIM_VERSION=13000", folder);
+    run(environment, "count");
+    expect(environment, "compiled 1, loaded 0");
+    run(environment, "count");
+    expect(environment, "compiled 0, loaded 1");
+    snprintf(environment, sizeof environment,
+             "FX_CACHE=100 XDG_CACHE_HOME=%s SIM_ARCHITECTURE=121 SIM_VERSION=13020", folder);
+    run(environment, "count");
+    expect(environment, "compiled 1, loaded 0");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+                                              cmocka_unit_test(test_cache)};
+    return argc > 1 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
+}
