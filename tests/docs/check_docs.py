@@ -20,6 +20,7 @@ The info string of a block says what it is:
   ```toml file=NAME   writes that file into the page's project folder, for the blocks after it
 
 A page with a line `<!-- devices: stand-ins -->` is run with the tests' stand-in backends, one with
+`<!-- devices: simulated -->` with the plugins of GPUs and the simulated drivers of tests/sim, one with
 `<!-- devices: OpenCL -->` with the OpenCL plugin. Every page
 has a project folder of its own (CFLUX_PROJECT), empty at first.
 
@@ -209,6 +210,12 @@ def check_page(path, options, folder, counts):
     environment = dict(os.environ, CFLUX_PROJECT=project, FX_PLUGIN_PATH=project, FX_HANDLES="0")
     if "<!-- devices: stand-ins -->" in text:
         environment["FX_PLUGIN_PATH"] = os.path.join(options.build, "tests", "standin")
+    if "<!-- devices: simulated -->" in text:
+        environment["FX_PLUGIN_PATH"] = options.build
+        environment["FX_OPENCL_DEVICES"] = "portable"
+        environment["LD_LIBRARY_PATH"] = os.path.join(options.build, "tests", "sim")
+        environment["SIM_CACHE"] = os.path.join(options.build, "cache", "sim")
+        environment["FX_CACHE"] = "off"
     if "<!-- devices: OpenCL -->" in text:
         environment["FX_PLUGIN_PATH"] = options.build
         environment["FX_OPENCL_DEVICES"] = "portable"

@@ -164,6 +164,45 @@ static void write_many(void)
     printf("%d numbers are wrong, %s", (int)wrong, fx_error_take().message);
 }
 
+enum { LOSSES = 20 };
+
+/* The first losses of a small classifier, with convolution, pooling, dropout and Adam. */
+static void train(fx_device *device, double *losses)
+{
+    int64_t labels[16];
+    for (int k = 0; k < 16; k++)
+        labels[k] = k;
+    fx_seed(7);
+    fx_array *x = fx_to(device, fx_randn(12, 12, 1, 16));
+    fx_array *y = fx_to(device, fx_onehot(fx_from(FX_DTYPE_I64, labels, 16), 16));
+    void *model =
+        fx_to(device, fx_chain(fx_conv(FX_DIMS(3, 3), 1, 4, FX_RELU), fx_maxpool(FX_DIMS(2, 2)),
+                               FX_FLATTEN, fx_dropout(0.25), fx_dense(100, 16)));
+    void *optimiser = fx_setup(fx_adam(.eta = 0.01), model);
+    for (int k = 0; k < LOSSES; k++) {
+        FX_STEP;
+        fx_array *loss = fx_logitcrossentropy(fx_call(model, x), y);
+        fx_update(optimiser, model, fx_gradient(loss, model));
+        losses[k] = fx_item(loss);
+    }
+}
+
+static void compare_losses(void)
+{
+    double own[LOSSES] = {0}, cpu[LOSSES] = {0}, most = 0;
+    fx_use(backend);
+    train(fx_device_get(backend, 0), own);
+    train(fx_cpu_device(), cpu);
+    for (int k = 0; k < LOSSES; k++) {
+        const double apart = own[k] > cpu[k] ? own[k] - cpu[k] : cpu[k] - own[k];
+        most = apart > most ? apart : most;
+    }
+    const fxi_gpu_counters *n = fx_backend_proc(backend, "counters");
+    printf("losses %s, %s, %s%s", most < 1e-4 ? "agree" : "differ",
+           own[LOSSES - 1] < 0.8 * own[0] ? "fall" : "do not fall",
+           n->launches > 100 ? "launched" : "not launched", fx_error_take().message);
+}
+
 static void out_of_memory(void)
 {
     fx_use(backend);
@@ -177,9 +216,10 @@ static void out_of_memory(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"open", open_only}, {"compute", compute_both}, {"count", count_programs},
-            {"list", list},      {"parts", parts},          {"copy", copy},
-            {"fork", fork_it},   {"write", write_many},     {"memory", out_of_memory}};
+} acts[] = {{"open", open_only},      {"compute", compute_both}, {"count", count_programs},
+            {"list", list},           {"parts", parts},          {"copy", copy},
+            {"fork", fork_it},        {"write", write_many},     {"losses", compare_losses},
+            {"memory", out_of_memory}};
 
 /* "amdgpu-open" is "open" with the other backend. */
 static int child(const char *name)
@@ -289,6 +329,10 @@ static const row rows[] = {
     /* the order of writes */
     {"SIM_DEFER=1", "write", {"0 numbers are wrong, "}},
     {"SIM_DEFER=1 SIM_SEED=2", "amdgpu-write", {"0 numbers are wrong, "}},
+    /* training */
+    {"", "losses", {"losses agree, fall, launched"}},
+    {"SIM_DEFER=1", "losses", {"losses agree, fall, launched"}},
+    {"SIM_DEFER=1 SIM_SEED=3", "amdgpu-losses", {"losses agree, fall, launched"}},
     {"", "fork", {"; 0 runs ; 0 FX_STATUS_DEVICE", "; 0 runs"}}};
 
 static char heard[8192];

@@ -366,6 +366,22 @@ static void moving_to_the_gpu(void **state)
     assert_non_null(strstr(e.message, "AMDGPU:1"));
 }
 
+/* Devices of a backend that says why it does not work are listed and not used. */
+static void devices_that_are_only_listed(void **state)
+{
+    (void)state;
+    static fx_backend listed;
+    listed = fxi_cpu_backend;
+    listed.head.name = "Listed";
+    assert_int_equal(fxi_backend_register(&listed, 2, "it has no compiler"), FX_OK);
+    assert_false(fx_functional("Listed"));
+    assert_int_equal(fx_device_count("Listed"), 0);
+    assert_string_equal(fx_why_not("Listed"), "it has no compiler");
+    fx_device_get("Listed", 0);
+    assert_string_equal(fx_error_take().message,
+                        "device: Unavailable backend: Listed: it has no compiler.");
+}
+
 /* What a backend may register, and how many there may be. Fills the registry. */
 static void limits_of_the_registry(void **state)
 {
@@ -382,18 +398,20 @@ static void limits_of_the_registry(void **state)
             assert_int_equal(fxi_backend_register(&more[n], refused[i], NULL), FX_STATUS_ARGUMENT);
             fx_error_take();
         }
-        if (fxi_backend_register(&more[n], n % 2 ? 0 : FXI_DEVICES_MOST, "none") != FX_OK)
+        const char *why = n % 2 ? "none" : "";
+        if (fxi_backend_register(&more[n], n % 2 ? 0 : FXI_DEVICES_MOST, why) != FX_OK)
             break;
         assert_int_equal(fx_device_count(names[n]), n % 2 ? 0 : FXI_DEVICES_MOST);
-        assert_string_equal(fx_why_not(names[n]), "none");
+        assert_string_equal(fx_why_not(names[n]), why);
     }
-    assert_int_equal(n, FXI_BACKENDS_MOST - 6); /* six names are known from the start */
+    /* Six names are known from the start, and the test before this one adds "Listed". */
+    assert_int_equal(n, FXI_BACKENDS_MOST - 7);
     char wanted[640];
     snprintf(wanted, sizeof wanted, "use: %s cannot be registered: there are already %d backends",
              names[n], FXI_BACKENDS_MOST);
     assert_string_equal(fx_error_take().message, wanted);
     assert_null(fxi_registered_find(names[n]));
-    assert_int_equal(fx_device_count(names[n - 2]), FXI_DEVICES_MOST);
+    assert_int_equal(fx_device_count(names[(n - 1) / 2 * 2]), FXI_DEVICES_MOST);
     assert_int_equal(fxi_backend_register(NULL, 1, NULL), FX_STATUS_ARGUMENT);
     fx_error_take();
 }
@@ -408,6 +426,7 @@ int main(void)
         cmocka_unit_test(order_of_choice),
         cmocka_unit_test(devices_by_number),
         cmocka_unit_test(moving_to_the_gpu),
+        cmocka_unit_test(devices_that_are_only_listed),
         cmocka_unit_test(limits_of_the_registry),
     };
     snprintf(file, sizeof file, "%s", temp_text("LocalPreferences.toml", ""));

@@ -20,12 +20,12 @@
 /* Handles are pointers to types that only the driver knows. Each kind has a type of its own, so
  * that the compiler finds exchanged arguments. Device addresses are pointers in HIP and integers of
  * the same size in CUDA, which all 64-bit systems pass alike. */
-typedef struct fxi_rt_context *fxi_rt_context;
-typedef struct fxi_rt_stream *fxi_rt_stream;
-typedef struct fxi_rt_event *fxi_rt_event;
-typedef struct fxi_rt_module *fxi_rt_module;
-typedef struct fxi_rt_function *fxi_rt_function;
-typedef struct fxi_rtc_program *fxi_rtc_program;
+typedef struct fxi_rt_context_object *fxi_rt_context;
+typedef struct fxi_rt_stream_object *fxi_rt_stream;
+typedef struct fxi_rt_event_object *fxi_rt_event;
+typedef struct fxi_rt_module_object *fxi_rt_module;
+typedef struct fxi_rt_function_object *fxi_rt_function;
+typedef struct fxi_rtc_program_object *fxi_rtc_program;
 
 /* Values that are the same in both interfaces. */
 enum {
