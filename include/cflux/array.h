@@ -80,6 +80,22 @@ typedef struct fx_dims {
             0                                                                                      \
         }                                                                                          \
     }
+/* A list of up to 8 numbers: FX_FRACTIONS(0.7, 0.15). */
+typedef struct fx_fractions {
+    int64_t n;
+    double v[8];
+} fx_fractions;
+#define FXI_FRACTIONS_NONE                                                                         \
+    {                                                                                              \
+        0,                                                                                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+/* A list of 1 to 8 numbers, for options such as .at of fx_splitobs and .factors of fx_resize. */
+#define FX_FRACTIONS(...)                                                                          \
+    ((fx_fractions){(int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),             \
+                    {__VA_ARGS__}})
 
 /* Bits that do not stand for an axis: all axes; an axis below 0 or above 28. */
 typedef enum fxi_axis_bits { FXI_BIT_ALL = 1 << 30, FXI_BIT_OUTSIDE = 1 << 29 } fxi_axis_bits;

@@ -219,8 +219,8 @@ typedef enum fx_upsample_mode {
     FX_UPSAMPLE_MODE_TRILINEAR    /* the same for 3 */
 } fx_upsample_mode;
 /* Enlarges the spatial axes of x by factors or to sizes; exactly one of the two is given. x:
- * spatial…×channels×batch. With NEAREST, sizes must be multiples of those of x. Scales are whole
- * numbers; for other factors pass the sizes. Flux.Upsample. */
+ * spatial…×channels×batch. Scales are whole numbers; for other factors pass the sizes (with NEAREST
+ * Flux takes multiples only). Flux.Upsample. */
 typedef struct fx_upsample_layer {
     fx_object base;
     int64_t mode;        /* an fx_upsample_mode */

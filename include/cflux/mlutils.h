@@ -63,22 +63,6 @@ FX_API fx_loader *fx_eachobs(void *data);
 FX_API int64_t fx_batchsize(const void *loader);
 
 /* ---- splits ---------------------------------------------------------------------------------- */
-/* A list of up to 8 numbers: FX_FRACTIONS(0.7, 0.15). */
-typedef struct fx_fractions {
-    int64_t n;
-    double v[8];
-} fx_fractions;
-#define FXI_FRACTIONS_NONE                                                                         \
-    {                                                                                              \
-        0,                                                                                         \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
-/* A list of 1 to 8 fractions, or of counts, for the option .at. */
-#define FX_FRACTIONS(...)                                                                          \
-    ((fx_fractions){(int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),             \
-                    {__VA_ARGS__}})
 /* Options of fx_splitobs. */
 /* clang-format off */
 #define FXI_SPLITOBS_ARGS(F)                                                                       \

@@ -11,25 +11,30 @@ FXI_BEGIN_C
 
 /* How fx_resize computes elements between those of x. */
 typedef enum fx_resize_mode {
-    FX_RESIZE_MODE_NEAREST = 0, /* the nearest element; sizes are multiples of those of x */
-    FX_RESIZE_MODE_LINEAR       /* linear along each axis: bilinear, trilinear */
+    FX_RESIZE_MODE_NEAREST = 0, /* the nearest element */
+    FX_RESIZE_MODE_LINEAR,      /* linear along each axis: bilinear, trilinear */
+    FX_RESIZE_MODE_CUBIC        /* cubic along each axis: bicubic */
 } fx_resize_mode;
-/* Options of fx_resize; either scale or size is given. */
+/* Options of fx_resize; one of scale, size and factors is given. */
 /* clang-format off */
 #define FXI_RESIZE_ARGS(F)                                                                         \
     F(fx_array *, x, FXI_NULL)                                                                     \
     F(fx_resize_mode, mode, FX_RESIZE_MODE_NEAREST)                                                \
     F(fx_dims, scale, FXI_DIMS_NONE) /* factors, one per spatial axis, or one number for all */    \
     F(fx_dims, size, FXI_DIMS_NONE)  /* spatial sizes of the result, as scale */                   \
-    F(bool, align_corners, true)     /* LINEAR: true: the centres of the outer elements stay in place;  \
-                                        false: the outer edges do */
+    F(bool, align_corners, true)     /* true: the centres of the outer elements stay in place; false:   \
+                                        the outer edges do. NEAREST ignores it */                       \
+    F(fx_fractions, factors, FXI_FRACTIONS_NONE) /* as scale, for factors such as 1.5: the sizes are    \
+                                                    ⌊factor·n⌋ */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_resize_args, FXI_RESIZE_ARGS);
-/* Changes the spatial sizes of x from n to m. NEAREST: y[i] = x[⌊i·n/m⌋], m a multiple of n.
- * LINEAR: y[i] = (1−w)·x[⌊u⌋] + w·x[⌊u⌋+1] along each axis with w = u − ⌊u⌋, u = i·(n−1)/(m−1);
- * without align_corners u = (i+½)·n/m − ½, at least 0 and at most n−1. FX_STATUS_SHAPE if a size is
- * not a multiple. NNlib.upsample_nearest, upsample_linear, upsample_bilinear, upsample_trilinear.
- */
+/* Changes the spatial sizes of x from n to m. NEAREST: y[i] = x[⌊i·n/m⌋]. LINEAR: y[i] =
+ * (1−w)·x[⌊u⌋] + w·x[⌊u⌋+1] along each axis with w = u − ⌊u⌋, u = i·(n−1)/(m−1); without
+ * align_corners u = (i+½)·n/m − ½, at least 0 and at most n−1. CUBIC: with the same u, not bounded,
+ * the four elements around it weighted by Keys' kernel with a = −¾, and the outer elements repeated
+ * beyond the edges (PyTorch's bicubic, 1981). FX_STATUS_SHAPE if x has no elements along an axis
+ * and y has. NNlib.upsample_nearest (which takes multiples only), upsample_linear,
+ * upsample_bilinear, upsample_trilinear. */
 FX_API fx_array *fxi_resize(const fx_resize_args *a);
 #define fx_resize(...)                                                                             \
     FXI_CALL(fxi_resize(FXI_OPTIONS(fx_resize_args, FXI_RESIZE_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))

@@ -253,8 +253,8 @@ static void *join_level(joining *j, void *const *data, int depth);
 static void *join_tuples(joining *j, void *const *data, int depth)
 {
     const int count = (int)fx_count(data[0]);
-    void **items = fxi_calloc((size_t)count + 1, sizeof *items),
-         **same = fxi_calloc((size_t)j->n, sizeof *same);
+    void **items = fxi_calloc((size_t)count + 1, sizeof *items);
+    void **same = fxi_calloc((size_t)j->n, sizeof *same);
     const char **names = fxi_calloc((size_t)count + 1, sizeof *names);
     void *result = items && same && names ? NULL : fxi_obs_memory("batch");
     bool named = false;

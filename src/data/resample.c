@@ -332,56 +332,69 @@ static void deal(int64_t nparts, const int64_t sizes[PARTS], const int64_t *orde
     }
 }
 
+/* How the observations of a label are divided. */
+typedef struct label_parts {
+    int64_t left; /* not yet in a part */
+    int64_t sizes[PARTS];
+} label_parts;
+
 /* Divides a count among the labels in proportion to their sizes. Each label gets the whole number
- * below its share; those whose shares lose most by that get one observation more. `left` are the
- * observations that earlier parts left over: at least `count`. keys: scratch, one for each label.
- */
-static void share(int64_t count, int64_t n, const groups *g, keyed *keys, int64_t *left,
-                  int64_t (*sizes)[PARTS], int64_t part)
+ * below its share; those whose shares lose most by that get one observation more. At least `count`
+ * observations are left. keys: scratch, one for each label. */
+static void share(int64_t count, int64_t n, const groups *g, keyed *keys, label_parts *labels,
+                  int64_t part)
 {
     int64_t rest = count;
     for (int64_t k = 0; k < g->count; k++) {
         const double due = (double)count * (double)group_size(g, k) / (double)n;
-        const int64_t whole = (int64_t)floor(due);
-        sizes[k][part] = whole < left[k] ? whole : left[k];
-        left[k] -= sizes[k][part];
-        rest -= sizes[k][part];
+        const int64_t whole = (int64_t)floor(due), left = labels[k].left;
+        labels[k].sizes[part] = whole < left ? whole : left;
+        labels[k].left -= labels[k].sizes[part];
+        rest -= labels[k].sizes[part];
         keys[k] = (keyed){(int64_t)((floor(due) - due) * 0x1p52), k};
     }
     qsort(keys, (size_t)g->count, sizeof *keys, by_key);
-    for (int64_t i = 0; rest > 0; i = (i + 1) % g->count)
-        if (left[keys[i].index] > 0) {
-            sizes[keys[i].index][part]++;
-            left[keys[i].index]--;
-            rest--;
-        }
+    for (int64_t i = 0; rest > 0; i = (i + 1) % g->count) {
+        label_parts *label = &labels[keys[i].index];
+        if (label->left == 0)
+            continue;
+        label->sizes[part]++;
+        label->left--;
+        rest--;
+    }
+}
+
+/* A part that is a fraction of every label. */
+static void take_fraction(double fraction, const groups *g, label_parts *labels, int64_t part)
+{
+    for (int64_t k = 0; k < g->count; k++) {
+        const int64_t size = (int64_t)nearbyint(fraction * (double)group_size(g, k));
+        labels[k].sizes[part] = size < labels[k].left ? size : labels[k].left;
+        labels[k].left -= labels[k].sizes[part];
+    }
 }
 
 /* The sizes of the parts of each label. A fraction is one of the label's observations, a count one
  * of all n observations. */
-static fx_status label_sizes(const fx_fractions *at, int64_t n, const groups *g, keyed *keys,
-                             int64_t *left, int64_t (*sizes)[PARTS])
+static fx_status divide_labels(const fx_fractions *at, int64_t n, const groups *g, keyed *keys,
+                               label_parts *labels)
 {
-    int64_t total[PARTS], all = n; /* left over by the parts before */
+    int64_t total[PARTS], left = n;
     const fx_status status = part_sizes(at, n, total);
     for (int64_t k = 0; k < g->count; k++)
-        left[k] = group_size(g, k);
+        labels[k].left = group_size(g, k);
     for (int64_t i = 0; i < at->n && status == FX_OK; i++) {
-        if (at->v[i] >= 1 && total[i] > all)
+        if (at->v[i] >= 1 && total[i] > left)
             return too_few(n);
         if (at->v[i] >= 1)
-            share(total[i], n, g, keys, left, sizes, i);
+            share(total[i], n, g, keys, labels, i);
         else
-            for (int64_t k = 0; k < g->count; k++) {
-                const int64_t size = (int64_t)nearbyint(at->v[i] * (double)group_size(g, k));
-                sizes[k][i] = size < left[k] ? size : left[k];
-                left[k] -= sizes[k][i];
-            }
+            take_fraction(at->v[i], g, labels, i);
         for (int64_t k = 0; k < g->count; k++)
-            all -= sizes[k][i];
+            left -= labels[k].sizes[i];
     }
     for (int64_t k = 0; k < g->count; k++)
-        sizes[k][at->n] = left[k];
+        labels[k].sizes[at->n] = labels[k].left;
     return status;
 }
 
@@ -390,12 +403,10 @@ static fx_status label_sizes(const fx_fractions *at, int64_t n, const groups *g,
 static fx_status deal_groups(const fx_fractions *at, int64_t n, const int64_t *order,
                              const groups *g, indices out[PARTS], keyed *keys)
 {
-    int64_t *rank = fxi_calloc((size_t)n + 1, sizeof *rank),
-            *left = fxi_calloc((size_t)g->count + 1, sizeof *left),
-            (*sizes)[PARTS] = fxi_calloc((size_t)g->count + 1, sizeof *sizes);
-    fx_status status = rank && left && sizes
-                           ? label_sizes(at, n, g, keys, left, sizes)
-                           : fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
+    int64_t *rank = fxi_calloc((size_t)n + 1, sizeof *rank);
+    label_parts *labels = fxi_calloc((size_t)g->count + 1, sizeof *labels);
+    fx_status status = rank && labels ? divide_labels(at, n, g, keys, labels)
+                                      : fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
     for (int64_t i = 0; i < n && status == FX_OK; i++)
         rank[order[i]] = i;
     for (int64_t k = 0; k < g->count && status == FX_OK; k++) {
@@ -406,11 +417,10 @@ static fx_status deal_groups(const fx_fractions *at, int64_t n, const int64_t *o
         qsort(keys, (size_t)size, sizeof *keys, by_key);
         for (int64_t i = 0; i < size; i++)
             own[i] = keys[i].index;
-        deal(at->n + 1, sizes[k], own, out);
+        deal(at->n + 1, labels[k].sizes, own, out);
     }
     fxi_free(rank);
-    fxi_free(left);
-    fxi_free(sizes);
+    fxi_free(labels);
     return status;
 }
 

@@ -514,8 +514,8 @@ static int handle_count(const items *s)
 static fx_status commit(items *s, fx_array *ok, bool sinks)
 {
     const int n = handle_count(s);
-    fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles),
-             **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
+    fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles);
+    fx_array **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
     fx_status status = handles && values ? FX_OK : no_memory();
     int m = 0;
     for (int64_t i = 0; i < s->n && status == FX_OK; i++) {

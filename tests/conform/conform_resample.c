@@ -57,6 +57,9 @@ static const char *const resizes[] = {"nearest=3x2x4x2:0,1,6,6",
                                       "smaller=7x6x2x2:1,1,3,4",
                                       "edges=3x4x2x2:1,0,6,3",
                                       "trilinear=2x3x2x2x2:1,1,4,5,3",
+                                      "nearest7=5x4x2x1:0,1,7,3",
+                                      "cubic=5x2x2:2,1,9",
+                                      "bicubic=4x5x2x1:2,0,7,3",
                                       NULL};
 static const char *const shuffles[] = {"r2=3x2x8x2:2", "r3=2x9x2:3", "volume=2x1x2x8x1:2", NULL};
 static const char *const unfolds[] = {"2d=5x4x2x3:2,2,1,0,1,0", "padded=5x4x2x2:2,3,2,1,1,1",

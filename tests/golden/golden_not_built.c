@@ -10,7 +10,8 @@
 
 /* An RNN with relu is linear where y > 0: the recorded y fits other weights there, to 1e-15. */
 #define RECURRENT "the recorded results belong to other weights than the recorded ones"
-#define RESAMPLE  "resizing has no such form, as in NNlib"
+#define RESAMPLE                                                                                   \
+    "resizing has no such form: another kernel, roundings, or a scale that gives no whole size"
 #define RULE      "no such optimiser rule"
 #define SHAPES    "its result's size depends on data; shapes never do here"
 #define CONTROL   "control flow and containers are C's"

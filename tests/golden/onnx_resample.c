@@ -26,39 +26,66 @@ static bool resized(const onnx_node *n, fx_array *x, fx_dims *size)
     return whole;
 }
 
-/* True if every size is a multiple of x's (`multiples`), or at least 2. */
-static bool sizes_are(fx_array *x, const fx_dims *size, bool multiples)
+/* True if every size is at least 2. */
+static bool several(const fx_dims *size)
 {
     bool all = true;
     for (int i = 0; i < size->n; i++)
-        all = all && (multiples ? size->v[i] % fx_size(x, i) == 0 : size->v[i] > 1);
+        all = all && size->v[i] > 1;
     return all;
 }
 
-/* For whole factors every way to round half-pixel positions gives the same. With one result,
- * pytorch_half_pixel means another position. */
+/* The element of n that ONNX takes for element i of m. */
+static int64_t nearest_element(const char *at, const char *rounding, int64_t i, int64_t n,
+                               int64_t m)
+{
+    const double ratio = (double)n / (double)m, x = (double)i;
+    const double u = !strcmp(at, "align_corners") ? x * (double)(n - 1) / (double)(m - 1)
+                     : !strcmp(at, "asymmetric")  ? x * ratio
+                     : !strcmp(at, "half_pixel")  ? (x + 0.5) * ratio - 0.5
+                                                  : (x + 0.5) * ratio;
+    const double r = !strcmp(rounding, "floor")               ? floor(u)
+                     : !strcmp(rounding, "ceil")              ? ceil(u)
+                     : !strcmp(rounding, "round_prefer_ceil") ? floor(u + 0.5)
+                                                              : ceil(u - 0.5);
+    return r < 0 ? 0 : r > (double)(n - 1) ? n - 1 : (int64_t)r;
+}
+
+/* Does the form take the same elements as fx_resize, ⌊i·n/m⌋? */
+static bool same_elements(const char *at, const char *rounding, fx_array *x, const fx_dims *size)
+{
+    bool same = strcmp(at, "tf_crop_and_resize") != 0;
+    for (int axis = 0; axis < size->n; axis++)
+        for (int64_t i = 0, n = fx_size(x, axis), m = size->v[axis]; i < m; i++)
+            same = same && nearest_element(at, rounding, i, n, m) == i * n / m;
+    return same;
+}
+
+/* With one result, pytorch_half_pixel means another position. */
 static void op_resize(onnx_node *n)
 {
     fx_array *x = n->in[0];
     fx_dims size;
     const char *mode = onnx_text(n, "mode", "nearest"),
-               *at = onnx_text(n, "coordinate_transformation_mode", "half_pixel");
+               *at = onnx_text(n, "coordinate_transformation_mode", "half_pixel"),
+               *rounding = onnx_text(n, "nearest_mode", "round_prefer_floor");
     const bool corners = !strcmp(at, "align_corners"), half = !strcmp(at, "half_pixel"),
-               nearest = !strcmp(mode, "nearest"), whole = resized(n, x, &size);
-    onnx_text(n, "nearest_mode", "");
-    onnx_real(n, "cubic_coeff_a", 0);
-    onnx_int(n, "exclude_outside", 0);
+               nearest = !strcmp(mode, "nearest"), cubic = !strcmp(mode, "cubic"),
+               whole = resized(n, x, &size), inside = onnx_int(n, "exclude_outside", 0) == 0,
+               keys = onnx_real(n, "cubic_coeff_a", -0.75) == -0.75 && inside;
     onnx_real(n, "extrapolation_value", 0);
     const bool same =
-        nearest ? half && whole && sizes_are(x, &size, true)
-                : (half && whole) || (corners && whole) ||
-                      (!strcmp(at, "pytorch_half_pixel") && whole && sizes_are(x, &size, false));
-    if (!same || !strcmp(mode, "cubic")) {
+        nearest ? same_elements(at, rounding, x, &size)
+                : half || corners || (!strcmp(at, "pytorch_half_pixel") && several(&size));
+    if (!same || !whole || (cubic && !keys)) {
         n->variant = mode;
         return;
     }
-    n->out[0] = fx_resize(x, nearest ? FX_RESIZE_MODE_NEAREST : FX_RESIZE_MODE_LINEAR, .size = size,
-                          .align_corners = corners);
+    n->out[0] = fx_resize(x,
+                          nearest ? FX_RESIZE_MODE_NEAREST
+                          : cubic ? FX_RESIZE_MODE_CUBIC
+                                  : FX_RESIZE_MODE_LINEAR,
+                          .size = size, .align_corners = corners);
 }
 
 static void op_grid_sample(onnx_node *n)

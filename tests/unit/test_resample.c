@@ -58,6 +58,25 @@ static void interpolates(void **state)
           1e-7, 0, 0.5, 1, 1.5, 2);
 }
 
+/* Sizes that are no multiples, and factors that are not whole. */
+static void any_sizes(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    fx_array *x = COUNTING(4, 1, 1);
+    CHECK(fx_resize(x, .size = FX_DIMS(5)), (5, 1, 1), 0, 0, 0, 1, 2, 3); /* ⌊i·4/5⌋ */
+    CHECK(fx_resize(x, .size = FX_DIMS(3)), (3, 1, 1), 0, 0, 1, 2);       /* ⌊i·4/3⌋ */
+    CHECK(fx_resize(fx_cast(x, FX_DTYPE_U8), .factors = FX_FRACTIONS(1.5)), (6, 1, 1), 0, 0, 0, 1,
+          2, 2, 3);
+    CHECK(fx_resize(x, FX_RESIZE_MODE_LINEAR, .factors = FX_FRACTIONS(0.6)), (2, 1, 1), 0, 0, 3);
+    CHECK(fx_resize(x, FX_RESIZE_MODE_LINEAR, .factors = FX_FRACTIONS(1.9)), (7, 1, 1), 1e-6, 0,
+          0.5, 1, 1.5, 2, 2.5, 3);
+    assert_int_equal(fx_length(fx_resize(x, .factors = FX_FRACTIONS(0.1))), 0);
+    /* Keys' kernel halfway: −3/32, 19/32, 19/32, −3/32; the edges are repeated */
+    CHECK(fx_resize(x, FX_RESIZE_MODE_CUBIC, .size = FX_DIMS(7)), (7, 1, 1), 1e-6, 0,
+          (19 - 3 * 2) / 32.0, 1, 1.5, 2, (19 * 5 - 3 * (1 + 3)) / 32.0, 3);
+}
+
 static void refuses_sizes(void **state)
 {
     FX_SCOPE;
@@ -66,8 +85,16 @@ static void refuses_sizes(void **state)
     static const char *const one = "Either scale or size should be specified (but not both).";
     check_error(fx_resize(x, FX_RESIZE_MODE_LINEAR), FX_STATUS_ARGUMENT, one);
     check_error(fx_resize(x, .scale = FX_DIMS(2), .size = FX_DIMS(2)), FX_STATUS_ARGUMENT, one);
-    check_error(fx_resize(x, .size = FX_DIMS(5)), FX_STATUS_SHAPE,
-                "expected output size divisible by input size, got 5 for 3 elements");
+    check_error(fx_resize(x, .scale = FX_DIMS(2), .factors = FX_FRACTIONS(2)), FX_STATUS_ARGUMENT,
+                one);
+    check_error(fx_resize(x, .factors = FX_FRACTIONS(1.5, 2)), FX_STATUS_ARGUMENT,
+                "factors has 2 numbers for 1 spatial axes");
+    check_error(fx_resize(x, .factors = FX_FRACTIONS(-1.5)), FX_STATUS_ARGUMENT,
+                "factor of -1.5 is out of range");
+    check_error(fx_resize(x, .factors = FX_FRACTIONS((double)NAN)), FX_STATUS_ARGUMENT,
+                "factor of nan is out of range");
+    check_error(fx_resize(fx_zeros(0, 1, 1), .size = FX_DIMS(2)), FX_STATUS_SHAPE,
+                "axis 0 of x has no elements");
     check_error(fx_resize(x, .scale = FX_DIMS(0)), FX_STATUS_ARGUMENT,
                 "scale of 0 is out of range");
     check_error(fx_resize(x, .scale = FX_DIMS(2, 2)), FX_STATUS_ARGUMENT,
@@ -327,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeats_the_nearest),
         cmocka_unit_test(interpolates),
+        cmocka_unit_test(any_sizes),
         cmocka_unit_test(refuses_sizes),
         cmocka_unit_test(shuffles_pixels),
         cmocka_unit_test(takes_patches),
