@@ -65,13 +65,24 @@ static void open_network(bench_state *s)
     fx_eval(fx_tuple(s->x, s->y, s->model));
 }
 
-static void train(bench_state *s)
+static void train_in_scope(bench_state *s)
 {
-    FX_STEP;
     fx_array *out = fx_call(s->model, s->x);
     fx_array *loss = s->which->flag ? fx_logitcrossentropy(out, s->y) : fx_mse(out, s->y);
     fx_want(loss);
     fx_update(s->opt, s->model, fx_gradient(loss, s->model));
+}
+
+static void train(bench_state *s)
+{
+    FX_STEP;
+    train_in_scope(s);
+}
+
+static void record(bench_state *s)
+{
+    FX_RECORD;
+    train_in_scope(s);
 }
 
 static void forward(bench_state *s)
@@ -87,6 +98,12 @@ static void forward(bench_state *s)
      .model = net,                                                                                 \
      .flag = classes,                                                                              \
      .size = {__VA_ARGS__}},                                                                       \
+        {.name = "record/" label,                                                                  \
+         .setup = open_network,                                                                    \
+         .step = record,                                                                           \
+         .model = net,                                                                             \
+         .flag = classes,                                                                          \
+         .size = {__VA_ARGS__}},                                                                   \
     {                                                                                              \
         .name = "forward/" label, .setup = open_network, .step = forward, .model = net,            \
         .flag = classes, .size = {                                                                 \

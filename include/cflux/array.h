@@ -133,7 +133,13 @@ static inline fx_axes fx_axes_of(int n, const int64_t *axes)
 #define FXI_AXES(mask) ((fx_axes){mask})
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
-enum { FXI_SCOPE_INHERIT = 0, FXI_SCOPE_STEP = 1, FXI_SCOPE_TEST = 2, FXI_SCOPE_QUIET = 3 };
+enum {
+    FXI_SCOPE_INHERIT = 0,
+    FXI_SCOPE_STEP = 1,
+    FXI_SCOPE_TEST = 2,
+    FXI_SCOPE_QUIET = 3,
+    FXI_SCOPE_RECORD = 4
+};
 FX_API int fxi_scope_open(int mode, const char *file, int line);
 FX_API void fxi_scope_close(int depth);
 static inline void fxi_scope_end(const int *depth)
@@ -160,6 +166,18 @@ static inline void fxi_scope_end(const int *depth)
 #define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
 #define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
 #define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
+
+/* FX_RECORD; in place of FX_STEP; opens a training step that is recorded. The results are the same,
+ * and have the same bits. The first step at a line of the program is built as usual; in the next
+ * ones each call is compared with the same call of the step before. While operation, operands,
+ * attributes and sizes agree, the call returns its recorded result, and nothing is built; the
+ * update runs the recorded plan with the new data and numbers. From the first call that differs on,
+ * the step is built as usual, and recorded again. So control flow, other sizes, other data,
+ * learning rates and random numbers are allowed; a step that repeats is faster. Small models gain
+ * most. Each thread records for itself, and keeps the 8 locations that it used last. An FX_RECORD
+ * inside another one is an FX_STEP. Steps with collective operations, with moves between devices or
+ * with tied views of parameters are only built. fx_reclaim frees recordings. */
+#define FX_RECORD FXI_OPEN(FXI_SCOPE_RECORD)
 
 /* Returns true inside FX_STEP. Layers with different behaviour in training call it. */
 FX_API bool fx_training(void);

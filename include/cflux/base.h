@@ -196,6 +196,7 @@ typedef struct fx_counters {
                                  the reason for each */
     uint64_t transfers;       /* arrays copied from one device to another */
     uint64_t bytes_transferred; /* bytes of these arrays */
+    uint64_t repeated_evals;    /* of `evals`: repetitions of a recorded step's (FX_RECORD) */
     int64_t live_bytes;         /* bytes of array memory in use, all devices */
     int64_t peak_bytes;         /* maximum of live_bytes so far */
 } fx_counters;

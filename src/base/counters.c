@@ -39,6 +39,7 @@ fx_counters fx_stats(void)
     LOAD(donation_misses);
     LOAD(transfers);
     LOAD(bytes_transferred);
+    LOAD(repeated_evals);
     LOAD(live_bytes);
     LOAD(peak_bytes);
 #undef LOAD

@@ -5,6 +5,7 @@
 #include "elements.h"
 #include "evaluate.h"
 #include "run.h"
+#include "tape.h"
 
 #include <cflux/optim.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static void flush(fxi_context *c)
     fxi_scratch *s = fxi_scratch_of(c);
     int32_t n = 0;
     fxi_count_nodes_here();
+    fxi_tape_break(c);
     /* Counts again from 0: otherwise a flush that leaves nodes pending would be followed by another
      * at the next node. */
     fxi_pending_counted(c);
@@ -170,10 +172,12 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
         ok = fxi_root_push(s, m, guard->node, NULL);
     /* Without this walk nothing is known about the age of replaced values, so no node counts as
      * calm (sinks.c) any more. */
+    const int32_t given = *m;
     if (!sinks)
         fxi_keep_calm(c, 0);
     else if (ok)
         ok = fxi_sinks_push(c, s, m, n, handles);
+    s->nsinks = *m - given;
     return ok ? FX_OK : fxi_no_roots();
 }
 
@@ -192,11 +196,24 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
     int32_t m = 0;
     if (status == FX_OK)
         status = gather_roots(c, s, n, handles, values, guard, sinks, &m);
+    if (s)
+        s->repeats = false;
+    if (status == FX_OK && m > 0 && fxi_tape_repeats(c) &&
+        !(s->repeats = fxi_repeats_run(c, m, s->roots))) {
+        /* Only now the step's own sinks can be found. */
+        fxi_tape_leave(c);
+        m = 0;
+        status = gather_roots(c, s, n, handles, values, guard, sinks, &m);
+    }
     /* False if the failure was found before any step could run: then only staged state is dropped.
      */
     const bool launched = status == FX_OK && m > 0;
     if (launched)
         status = fxi_run_all(c, m, s->roots);
+    if (s)
+        s->repeats = false;
+    if (s)
+        s->nsinks = 0;
     if (status != FX_OK) {
         drop_promises(c, !launched);
         return status;

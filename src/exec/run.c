@@ -9,6 +9,7 @@
 #include "evaluate.h"
 #include "handle.h"
 #include "run.h"
+#include "tape.h"
 
 #include <string.h>
 
@@ -107,7 +108,7 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
     return FX_OK;
 }
 
-static fx_status run_plan(const fxi_binding *b)
+fx_status fxi_run_plan(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
     fx_run run = {.outputs = b->out, .streams = streams_of(b)};
@@ -171,7 +172,9 @@ static fx_status run_graph(fxi_scratch *s)
          * there, which would overwrite s->graph. */
         s->running = true;
         fxi_bind_values(&b);
-        status = run_plan(&b);
+        if (s->noting)
+            fxi_note_plan(fxi_here(), s, plan);
+        status = fxi_run_plan(&b);
         s->running = false;
     }
     if (status == FX_OK)
@@ -267,8 +270,18 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     /* An evaluation inside another one must leave the outer one marked as busy. */
     const bool nested = c->busy;
     c->busy = true;
-    fx_status status = several_devices(n, roots) ? build_graph(c, s, n, roots) : FX_OK;
-    for (int done = 0; done < n && status == FX_OK;) {
+    fx_status status = FX_OK;
+    int done = 0;
+    if (fxi_tape_repeats(c) && (s->repeats || fxi_repeats_run(c, n, roots))) {
+        status = fxi_repeat_run(c, s);
+        done = n;
+    } else {
+        fxi_tape_leave(c);
+        fxi_note_begin(c, s, n, roots);
+    }
+    if (done == 0 && several_devices(n, roots))
+        status = build_graph(c, s, n, roots);
+    while (done < n && status == FX_OK) {
         fx_device *d = roots[done].node->device;
         int m = done;
         /* Roots on this device, or on none, move to the front of the rest. */
@@ -284,6 +297,8 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
         status = run_update(c, s, m - done, roots + done);
         done = m;
     }
+    if (s->noting)
+        fxi_note_end(c, s, status);
     c->busy = nested;
     /* Collective operations are chained so that all processes call them in one order; an evaluated
      * one orders nothing any more. */

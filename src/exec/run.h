@@ -18,7 +18,10 @@ typedef struct fxi_scratch {
     bool running;             /* the steps of a plan are running; evaluating now is an error */
     const fxi_node **foreign; /* values of other threads to be replaced, by address */
     int32_t nforeign, foreign_capacity;
-    uint64_t oldest; /* least `seq` of the values to be replaced; 0: unknown */
+    uint64_t oldest;                 /* least `seq` of the values to be replaced; 0: unknown */
+    bool repeats;                    /* the roots are known to repeat the recorded evaluation */
+    int32_t nsinks;                  /* how many of the roots, the last ones, are sinks */
+    struct fxi_recorded_run *noting; /* the evaluation that is being noted (recorded_run.c) */
 } fxi_scratch;
 
 /* The memory and numbers of one run of a plan. */
@@ -73,6 +76,21 @@ fx_status fxi_run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *r
 /* ---- old_values.c ---------------------------------------------------------------------------- */
 /* Computes pending values that the roots replace. s->graph was not built because of them. */
 fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
+/* Runs the plan of a binding and counts what it did. On failure, values that were being replaced in
+ * place are marked as lost. */
+fx_status fxi_run_plan(const fxi_binding *b);
+
+/* ---- recorded_run.c -------------------------------------------------------------------------- */
+/* The open recorded step repeats. Do these roots repeat its next evaluation? They do not include
+ * sinks of the step. */
+bool fxi_repeats_run(fxi_context *c, int n, const fxi_root *roots);
+/* Runs the recorded plan of that evaluation. */
+fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s);
+/* Note an evaluation of the open recorded step: `begin` before its graph is built (it does nothing
+ * if no step is noted), `plan` before each plan runs, `end` afterwards. */
+void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
+void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan);
+void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status);
 
 /* ---- sinks.c --------------------------------------------------------------------------------- */
 /* The values that a pending result reads. LOST: one that an earlier update has replaced, so the

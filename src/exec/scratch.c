@@ -5,6 +5,7 @@
 #include "evaluate.h"
 #include "pool.h"
 #include "run.h"
+#include "tape.h"
 
 #include <cflux/device.h>
 
@@ -94,6 +95,7 @@ void fxi_scratch_free(fxi_context *c)
 void fxi_drain(void)
 {
     fxi_context *c = fxi_here();
+    fxi_tapes_free(c);
     fxi_scratch_free(c);
     if (c->npromises == 0) {
         fxi_free(c->promises);
@@ -110,6 +112,7 @@ void fxi_drain(void)
  * memory. */
 fx_status fxi_make_room(fx_device *device)
 {
+    fxi_tapes_free(fxi_here());
     reclaim_arenas(fxi_here()->scratch, device);
     /* Arenas go to the pool when they are released, so the pool is freed after them. */
     fxi_pool_reclaim(device);
@@ -121,6 +124,7 @@ fx_status fxi_make_room(fx_device *device)
 
 void fx_reclaim(void)
 {
+    fxi_tapes_free(fxi_here());
     reclaim_arenas(fxi_here()->scratch, NULL);
     fxi_plans_reclaim_idle();
     fxi_pools_reclaim();

@@ -12,6 +12,7 @@
 #include "gradient_rules.h"
 #include "primitives.h"
 #include "recompute.h"
+#include "tape.h"
 
 #include <cflux/grad.h>
 #include <stdlib.h>
@@ -454,7 +455,93 @@ fx_status fxi_pullback_to(fx_array *y, fx_array *gy, fx_array *const *x, int n,
     return pullback(y, gy, x, n, true, out_gradients);
 }
 
+/* ---- gradients of a recorded step ------------------------------------------------------------ */
+/* A sweep that repeats makes nothing: its calls follow from those that made the loss, if no literal
+ * has changed since, which a rule may look at. Rules of the program's own are called again. */
+
+typedef struct recorded_gradient {
+    fxi_event event;
+    int32_t evaluations; /* before it */
+    int32_t loss, n;
+    int32_t *of, *result; /* per array: its number on the tape, and the entry of its gradient */
+} recorded_gradient;
+
+static void recorded_free(fxi_event *e)
+{
+    recorded_gradient *r = (recorded_gradient *)e;
+    fxi_free(r->of);
+    fxi_free(r);
+}
+
+static const fxi_event_kind recorded_kind = {recorded_free};
+
+/* Notes a sweep that began at entry `first`. Without memory it is swept again. */
+static void note_gradient(fxi_context *c, int32_t first, fx_array *loss, fx_array *const *x, int n,
+                          fx_array *const *gradients)
+{
+    fxi_tape *t = c->tape;
+    if (t->impure || !fxi_tape_can_skip(t, first, true, 0))
+        return;
+    recorded_gradient *r = fxi_calloc(1, sizeof *r);
+    if (!r)
+        return;
+    r->event.kind = &recorded_kind;
+    r->evaluations = fxi_tape_evaluations(t);
+    r->n = n;
+    r->of = fxi_malloc((2 * (size_t)n + 1) * sizeof *r->of);
+    r->result = r->of + n;
+    bool ok = r->of && fxi_tape_find(t, loss->node, &r->loss) && r->loss >= 0;
+    for (int i = 0; i < n && ok; i++)
+        ok = gradients[i] && fxi_tape_find(t, x[i]->node, &r->of[i]) &&
+             fxi_tape_find(t, gradients[i]->node, &r->result[i]) && r->result[i] >= 0;
+    if (!ok) {
+        recorded_free(&r->event);
+        return;
+    }
+    fxi_tape_inside(t, first);
+    for (int i = 0; i < n; i++)
+        t->entries[r->result[i]].inside = false; /* the program has its handle */
+    fxi_tape_add(c, &r->event, first);
+}
+
+static bool repeat_gradient(fxi_context *c, fx_array *loss, fx_array *const *x, int n,
+                            fx_array **out)
+{
+    const fxi_tape *t = c->tape;
+    const recorded_gradient *r = (recorded_gradient *)fxi_tape_event(c, &recorded_kind);
+    if (!r || r->n != n || t->changed || r->evaluations != fxi_tape_evaluations(t) ||
+        fx_is_error(loss) || loss->node != fxi_tape_node(t, r->loss))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (fx_is_error(x[i]) || !fx_is_array(x[i]) || x[i]->node != fxi_tape_node(t, r->of[i]))
+            return false;
+    if (!fxi_tape_skip(c, r->event.end, 0, NULL))
+        return false;
+    loss->node->wanted = true;
+    for (int i = 0; i < n; i++)
+        out[i] = fxi_array_of(t->entries[r->result[i]].node);
+    return true;
+}
+
+static fx_status gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **out_gradients);
+
 fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **out_gradients)
+{
+    fxi_context *c = fxi_here();
+    if (fxi_tape_repeats(c) && repeat_gradient(c, loss, x, n, out_gradients)) {
+        bool made = true;
+        for (int i = 0; i < n; i++)
+            made &= !fx_is_error(out_gradients[i]);
+        return made ? FX_OK : FX_STATUS_MEMORY;
+    }
+    const int32_t first = fxi_tape_notes(c) ? c->tape->n : -1;
+    const fx_status status = gradient_of(loss, x, n, out_gradients);
+    if (first >= 0 && status == FX_OK && fxi_tape_notes(c))
+        note_gradient(c, first, loss, x, n, out_gradients);
+    return status;
+}
+
+static fx_status gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **out_gradients)
 {
     char t[FXI_SHAPE_TEXT];
     fx_array *one = NULL;

@@ -5,7 +5,7 @@
  * They hold only the viewed array, whose own history is cut as usual.
  */
 #include "ties.h"
-#include "context.h"
+#include "tape.h"
 
 bool fxi_is_view(const fx_array *x)
 {
@@ -24,6 +24,7 @@ static fxi_node *repeat(const fxi_node *const *chain, int depth, fxi_node *made)
         made = next;
         if (made)
             made->tied = true;
+        fxi_tape_break(fxi_here()); /* a tape keeps no history, which is the tie */
     }
     return made;
 }

@@ -16,10 +16,16 @@
 
 /* ---- literals -------------------------------------------------------------------------------- */
 
+bool fxi_literals_kept(const fxi_literals *l, const fx_rule *r, fx_dtype type,
+                       const double *numbers)
+{
+    return l->rule == r && l->type == type && memcmp(l->numbers, numbers, sizeof l->numbers) == 0;
+}
+
 void fxi_literals_begin(fxi_literals *l, const fx_rule *r, fx_dtype type, const double *numbers)
 {
     l->next = 0;
-    if (l->rule == r && l->type == type && memcmp(l->numbers, numbers, sizeof l->numbers) == 0)
+    if (fxi_literals_kept(l, r, type, numbers))
         return;
     l->rule = r;
     l->type = type;

@@ -47,6 +47,9 @@ typedef struct fxi_literals {
 } fxi_literals;
 /* Begins the literals of a parameter; keeps those of the previous one if they are the same. */
 void fxi_literals_begin(fxi_literals *l, const fx_rule *r, fx_dtype type, const double *numbers);
+/* Would fxi_literals_begin keep the literals? */
+bool fxi_literals_kept(const fxi_literals *l, const fx_rule *r, fx_dtype type,
+                       const double *numbers);
 /* The next literal as an array. Calls must have the same order for each parameter. */
 fx_array *fxi_literal(fxi_literals *l, double value);
 
@@ -74,6 +77,20 @@ typedef struct fxi_rule_info {
     const char *state;
     fxi_formula apply;
 } fxi_rule_info;
+
+struct fxi_context;
+/* One application of a rule, as a recorded step sees it (recorded_rule.c). `values` has 1 + nstates
+ * arrays: the new parameter and the new states, NULL where unchanged. */
+typedef struct fxi_rule_call {
+    const fx_rule *rule;
+    fx_array *x, *dx, *const *states, **values;
+    int nstates;
+} fxi_rule_call;
+/* Notes an application that began at entry `first` of the tape. `shared`: it made no literals of
+ * its own. */
+void fxi_note_rule(struct fxi_context *c, int32_t first, bool shared, const fxi_rule_call *call);
+/* Repeats the application that begins here, and fills in the values. False: this is another one. */
+bool fxi_repeat_rule(struct fxi_context *c, const fxi_rule_call *call);
 
 /* The row of a rule; NULL if the object is not a rule or is the error object of one. */
 const fxi_rule_info *fxi_rule_info_of(const fx_rule *r);

@@ -13,6 +13,7 @@
 #include "option_struct.h"
 #include "rules.h"
 #include "state_parts.h"
+#include "tape.h"
 #include "ties.h"
 #include "tuples.h"
 
@@ -450,6 +451,35 @@ static fx_status apply(item *it, fxi_literals *literals, fxi_checks *norms)
     return norms->no_memory ? no_memory() : FX_OK;
 }
 
+/* In a recorded step, parameters with the literals of the one before them repeat their part of the
+ * tape without making its calls (recorded_rule.c). */
+static fx_status apply_or_repeat(items *s, int64_t i, fxi_literals *literals, fxi_checks *norms)
+{
+    item *it = &s->all[i];
+    const leaf *l = it->leaf;
+    fxi_context *c = fxi_here();
+    const fxi_rule_call call = {.rule = l->rule,
+                                .x = it->x,
+                                .dx = it->gradient,
+                                .states = (fx_array *const *)l->states.items,
+                                .nstates = (int)l->states.n,
+                                .values = it->values};
+    const bool shared = i > 0 && fxi_literals_kept(literals, l->rule, fx_eltype(it->x), l->numbers);
+    if (shared && fxi_tape_repeats(c) && fxi_repeat_rule(c, &call)) {
+        memcpy(it->numbers, s->all[i - 1].numbers, sizeof it->numbers);
+        for (int k = 0; k <= call.nstates; k++)
+            if (it->values[k] && fx_is_error(it->values[k]))
+                return fx_array_status(it->values[k]);
+        return FX_OK;
+    }
+    const int32_t first = fxi_tape_notes(c) ? c->tape->n : -1;
+    const int64_t nnorms = norms->n;
+    const fx_status status = apply(it, literals, norms);
+    if (first >= 0 && status == FX_OK && fxi_tape_notes(c) && norms->n == nnorms)
+        fxi_note_rule(c, first, shared, &call);
+    return status;
+}
+
 /* Keeps the old values where `ok` is false. */
 static fx_status select_values(item *it, fx_array *ok)
 {
@@ -569,7 +599,7 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     fxi_literals c = {0};
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
-        s.status = apply(&s.all[i], &c, &norms);
+        s.status = apply_or_repeat(&s, i, &c, &norms);
     fx_array *ok = s.status == FX_OK ? all_finite(guard, &norms) : NULL;
     for (int64_t i = 0; ok && i < s.n && s.status == FX_OK; i++)
         s.status = select_values(&s.all[i], ok);

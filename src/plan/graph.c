@@ -356,9 +356,8 @@ static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
     return true;
 }
 
-/* Why a result may not take over this value's buffer; NULL if it may. It may only if no other
- * handle, view, pin or borrower can see the old contents. */
-static const char *not_donatable(const fxi_node *n, int64_t id)
+/* It may only if no other handle, view, pin or borrower can see the old contents. */
+const char *fxi_not_donatable(const fxi_node *n, int64_t id)
 {
     const fxi_buffer *b = n->data ? n->data->buffer : NULL;
     if (!b)
@@ -385,7 +384,7 @@ static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root
     if (!root->donor)
         return -1;
     const int64_t id = number_of(c, g, root->donor);
-    const char *why = not_donatable(root->donor, id);
+    const char *why = fxi_not_donatable(root->donor, id);
     if (!why)
         return id;
     fxi_count(&fxi_counters.donation_misses, 1);

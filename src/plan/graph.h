@@ -107,5 +107,8 @@ typedef struct fxi_root {
  * and FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
+/* Why a result may not take over the buffer of n, whose number in the graph is id (−1: none); NULL
+ * if it may. */
+const char *fxi_not_donatable(const fxi_node *n, int64_t id);
 
 #endif

@@ -15,6 +15,7 @@
 #include "error.h"
 #include "handle.h"
 #include "object.h"
+#include "tape.h"
 #include "this_process.h"
 #include "system_memory.h"
 #include "thread.h"
@@ -129,6 +130,7 @@ static void context_close(void *p)
     if (c->collective)
         fxi_node_release(c->collective);
     c->collective = NULL;
+    fxi_tapes_free(c);
     fxi_the_evaluator.thread_ends(c);
     fxi_count_nodes_here();
     thread_ends(c);
@@ -202,6 +204,8 @@ static void open_virtual(fxi_context *c, int mode)
 
 int fxi_scope_open(int mode, const char *file, int line)
 {
+    const bool recorded = mode == FXI_SCOPE_RECORD;
+    mode = recorded ? FXI_SCOPE_STEP : mode;
     fxi_context *c = fxi_here();
     const int depth = c->depth++;
     fxi_scope *parent = c->scope;
@@ -226,6 +230,8 @@ int fxi_scope_open(int mode, const char *file, int line)
     c->scope = s;
     if (file)
         fxi_error_where(file, line);
+    if (recorded)
+        fxi_tape_open(c, s);
     return depth;
 }
 
@@ -316,6 +322,8 @@ static void scope_pop(fxi_context *c)
     if (step) /* objects that fx_keep moved out are at the head of the parent's list */
         for (fx_object *o = s->parent->first; o && o != s->below; o = o->fxi_next)
             cut_array(c, o, s->seq);
+    if (c->tape && c->tape->scope == s)
+        fxi_tape_close(c);
     c->scope = s->parent;
     if (c->scope->file != s->file || c->scope->line != s->line)
         fxi_error_where(c->scope->file, c->scope->line);

@@ -10,6 +10,7 @@
 #include "object.h"
 #include "strided.h"
 
+typedef struct fxi_tape fxi_tape;
 typedef struct fxi_scope fxi_scope;
 struct fxi_scope {
     fx_object *first; /* its objects, the latest first */
@@ -43,7 +44,8 @@ typedef struct fxi_promise {
 
 enum { FXI_INLINE_SCOPES = 32 };
 
-typedef struct fxi_context {
+typedef struct fxi_context fxi_context;
+struct fxi_context {
     uint32_t id;    /* number of the thread, from 1; 0: not initialised */
     uint32_t mark;  /* number of the latest walk */
     uint32_t sweep; /* number of the latest reverse sweep */
@@ -73,10 +75,12 @@ typedef struct fxi_context {
     fxi_node *collective;
     fxi_promise *promises;
     int npromises, promise_capacity;
+    struct fxi_tape *tapes;      /* recorded steps, the latest first (tape.h) */
+    struct fxi_tape *tape;       /* the one of the open FX_RECORD; NULL: none */
     struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (scratch.c) */
     fxi_node *returned; /* dead nodes that other threads returned, with their history (atomic) */
     struct fxi_context *next_thread; /* list of the threads that are alive */
-} fxi_context;
+};
 
 /* Starts to count pending work again, after an evaluation. */
 static inline void fxi_pending_counted(fxi_context *c)
@@ -119,6 +123,10 @@ void fxi_node_release(fxi_node *n);
 void fxi_node_settle(fxi_node *n, fxi_data *data);
 /* Drops the inputs of an evaluated node, unless the node is a view that follows them (`tied`). */
 void fxi_node_cut(fxi_node *n);
+/* Makes a ghost with a value pending again. */
+void fxi_node_unsettle(fxi_node *n);
+/* Lists n as a sink if it is one. */
+void fxi_sink_check(fxi_context *c, fxi_node *n);
 /* Sets aside a sink that is older than every value that the update replaces. It cannot read any of
  * them, so later updates need not visit it. fxi_sinks_wake puts the resting sinks back if one of
  * them may read a value made at `oldest` or later. */

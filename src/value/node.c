@@ -12,6 +12,7 @@
 #include <cflux/backend.h>
 #include "counters.h"
 #include "pool.h"
+#include "tape.h"
 
 #include <string.h>
 
@@ -165,6 +166,12 @@ void fxi_sinks_wake(fxi_context *c, uint64_t oldest)
     c->resting_newest = 0;
 }
 
+void fxi_sink_check(fxi_context *c, fxi_node *n)
+{
+    if (!n->data && n->handles > 0 && n->consumers == 0 && !n->used && !n->next)
+        sink_add(c, n);
+}
+
 /* Input `in` has lost a pending consumer. If it has no other, it is a sink again. */
 static void consumer_gone(fxi_context *c, fxi_node *in)
 {
@@ -237,6 +244,11 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
         fxi_fail_sizes(fxi_ops[op].name, dtype, ndim, shape);
         return NULL;
     }
+    if (__builtin_expect(c->tape != NULL, 0)) {
+        fxi_node *again = fxi_tape_next(c, op, dtype, ndim, shape, device, attr, nin, in);
+        if (again)
+            return again;
+    }
     fxi_node *n = fxi_malloc(sizeof *n);
     fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;
     if (!n || (nin > 3 && !list)) {
@@ -269,6 +281,8 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     }
     c->created++;
     fxi_nodes_here++;
+    if (__builtin_expect(c->tape != NULL, 0))
+        fxi_tape_note(c, n);
     return n;
 }
 
@@ -310,6 +324,8 @@ static void bury(fxi_context *c, fxi_node *dying)
         drop_inputs(c, n, &dying);
         if (foreign)
             fxi_threads_unlock();
+        if (__builtin_expect(c->tape != NULL, 0))
+            fxi_tape_forget(c, n);
         node_free(n);
     }
 }
@@ -350,9 +366,23 @@ void fxi_node_cut(fxi_node *n)
 {
     if (n->tied)
         return;
+    if (n->ghost) { /* it holds no references to its inputs */
+        n->nin = 0;
+        return;
+    }
     fxi_node *dying = NULL;
     drop_inputs(fxi_here(), n, &dying);
     bury(fxi_here(), dying);
+}
+
+void fxi_node_unsettle(fxi_node *n)
+{
+    if (n->stale)
+        __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
+    n->stale = n->used = n->wanted = n->history_cut = false;
+    n->rebound = NULL;
+    fxi_data_free(n->data);
+    n->data = NULL;
 }
 
 /* ---- handles --------------------------------------------------------------------------------- */
@@ -393,7 +423,7 @@ static inline void hold(fx_array *x, fxi_node *n)
         __atomic_fetch_add(&n->handles, 1, __ATOMIC_RELAXED);
         return;
     }
-    if (n->handles++ == 0 && n->consumers == 0 && !n->used)
+    if (n->handles++ == 0 && n->consumers == 0 && !n->used && !n->ghost)
         sink_add(fxi_here(), n);
 }
 

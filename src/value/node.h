@@ -66,8 +66,10 @@ struct fxi_node {
     bool wanted; /* becomes an output of the plan that computes it, if it has a handle: a loss that
                     is read after the update which consumes it, or a collective operation */
     bool history_cut; /* its inputs were dropped when its training step closed */
-    bool used; /* an evaluated value was computed from it: not a result that nothing consumed */
-    bool tied; /* a view that follows its parent array: keeps its history (ties.c) */
+    bool used;    /* an evaluated value was computed from it: not a result that nothing consumed */
+    bool tied;    /* a view that follows its parent array: keeps its history (ties.c) */
+    bool ghost;   /* belongs to the tape of a recorded step (tape.h) */
+    int32_t tape; /* its entry on the tape of the step that made it, from 1; 0: none */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */
     uint32_t mark, id;        /* number of the planner's latest walk, and of the node in it */

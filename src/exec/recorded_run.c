@@ -1,0 +1,263 @@
+/* recorded_run.c: the evaluations of a recorded step (value/tape.h). While a step is noted, each
+ * evaluation keeps its graph and its plan. In a later step an evaluation of the same roots, at the
+ * same entry of the tape, runs that plan with the step's own leaves, literals and random streams.
+ *
+ * The key of the recorded graph would be the key of the new one if all of this is equal: the calls
+ * and the classes of leaves (which the tape compares), the roots, which recorded results have a
+ * handle (so which ones are sinks, or needed later), what may be overwritten in place, and the
+ * modes of the process. fxi_repeats_run compares them.
+ */
+#include "counters.h"
+#include "run.h"
+#include "tape.h"
+
+#include <cflux/device.h>
+#include <string.h>
+
+enum { NO_DONOR = INT32_MIN, UNKNOWN_DONOR };
+
+typedef struct recorded_root {
+    int32_t entry;
+    int32_t donor; /* an entry, ~leaf, NO_DONOR, or UNKNOWN_DONOR: a value that the step does not
+                      read */
+    bool denied;   /* its buffer may not be taken over */
+} recorded_root;
+
+typedef struct fxi_recorded_run {
+    fxi_event event;
+    recorded_root *roots;
+    int32_t nroots;  /* without sinks */
+    bool *alive;     /* per entry: it had a handle */
+    int32_t *seen;   /* the entries that are not inside a part, nseen of them */
+    bool *leaf;      /* per node of the graph */
+    int32_t *source; /* per node of the graph: its entry, or ~leaf */
+    int32_t *moving; /* nodes of the graph that differ from step to step: leaves, and results */
+    int32_t nseen, nmoving, version; /* version: of the tape, when `moving` was listed */
+    fxi_graph graph;
+    fxi_plan *plan;
+    int plans; /* how many plans the evaluation ran; only one can be repeated */
+    bool bad;
+} recorded_run;
+
+static void run_free(fxi_event *e)
+{
+    recorded_run *r = (recorded_run *)e;
+    fxi_free(r->roots);
+    fxi_free(r->alive);
+    fxi_free(r->seen);
+    fxi_free(r->moving);
+    fxi_free(r->leaf);
+    fxi_free(r->source);
+    fxi_graph_free(&r->graph);
+    if (r->plan)
+        fxi_plan_release(r->plan);
+    fxi_free(r);
+}
+
+static const fxi_event_kind run_kind = {run_free};
+
+/* ---- noting ---------------------------------------------------------------------------------- */
+
+static int32_t donor_number(const fxi_tape *t, const fxi_node *donor)
+{
+    int32_t i;
+    return !donor ? NO_DONOR : fxi_tape_find(t, donor, &i) ? i : UNKNOWN_DONOR;
+}
+
+static bool denied(const fxi_node *donor)
+{
+    return donor && fxi_not_donatable(donor, 0);
+}
+
+void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+{
+    if (!fxi_tape_notes(c))
+        return;
+    const fxi_tape *t = c->tape;
+    recorded_run *r = fxi_calloc(1, sizeof *r);
+    if (r) {
+        *r = (recorded_run){.event.kind = &run_kind, .nroots = n - s->nsinks};
+        r->roots = fxi_calloc((size_t)n + 1, sizeof *r->roots);
+        r->alive = fxi_calloc((size_t)t->n + 1, sizeof *r->alive);
+        r->seen = fxi_malloc(((size_t)t->n + 1) * sizeof *r->seen);
+    }
+    if (!r || !r->roots || !r->alive || !r->seen) {
+        if (r)
+            run_free(&r->event);
+        fxi_tape_break(c);
+        return;
+    }
+    for (int32_t i = 0; i < r->nroots; i++) {
+        recorded_root *root = &r->roots[i];
+        r->bad |= !fxi_tape_find(t, roots[i].node, &root->entry) || root->entry < 0;
+        root->donor = donor_number(t, roots[i].donor);
+        root->denied = denied(roots[i].donor);
+    }
+    for (int32_t i = 0; i < t->n; i++) {
+        r->alive[i] = t->entries[i].live && t->entries[i].live->handles > 0;
+        if (!t->entries[i].inside)
+            r->seen[r->nseen++] = i;
+    }
+    s->noting = r;
+}
+
+static void *copy(const void *from, size_t n, size_t size)
+{
+    void *to = fxi_malloc((n + 1) * size);
+    if (to && n > 0)
+        memcpy(to, from, n * size);
+    return to;
+}
+
+void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
+{
+    recorded_run *r = s->noting;
+    const fxi_graph *g = &s->graph;
+    if (r->plans++ > 0 || r->bad)
+        return;
+    const size_t n = (size_t)g->n, outputs = (size_t)g->noutputs;
+    fxi_graph *own = &r->graph;
+    *own = (fxi_graph){.eager = g->eager,
+                       .precision = g->precision,
+                       .device = g->device,
+                       .n = g->n,
+                       .nleaves = g->nleaves,
+                       .nconsts = g->nconsts,
+                       .nstreams = g->nstreams,
+                       .noutputs = g->noutputs};
+    own->nodes = copy(g->nodes, n, sizeof *g->nodes);
+    own->slot = copy(g->slot, n, sizeof *g->slot);
+    own->outputs = copy(g->outputs, outputs, sizeof *g->outputs);
+    r->source = fxi_malloc((n + 1) * sizeof *r->source);
+    r->leaf = fxi_malloc((n + 1) * sizeof *r->leaf);
+    r->moving = fxi_malloc((n + 1) * sizeof *r->moving);
+    r->version = c->tape->version - 1;
+    r->bad = !r->moving || !own->nodes || !own->slot || !own->outputs || !r->source || !r->leaf;
+    for (size_t i = 0; i < n && !r->bad; i++) {
+        r->bad = !fxi_tape_find(c->tape, g->nodes[i], &r->source[i]);
+        r->leaf[i] = g->nodes[i]->data != NULL;
+    }
+    __atomic_fetch_add(&plan->refs, 1, __ATOMIC_RELAXED);
+    r->plan = plan;
+}
+
+void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status)
+{
+    recorded_run *r = s->noting;
+    s->noting = NULL;
+    if (status == FX_OK && r->plans == 1 && !r->bad && fxi_tape_notes(c)) {
+        fxi_tape_add(c, &r->event, c->tape->n);
+        return;
+    }
+    run_free(&r->event);
+    fxi_tape_break(c);
+}
+
+/* ---- repeating ------------------------------------------------------------------------------- */
+
+/* The evaluation that the step has to repeat next; NULL: none. */
+static recorded_run *next_run(const fxi_context *c)
+{
+    const fxi_tape *t = c->tape;
+    fxi_event *e = t->ran ? t->ran->next : t->events;
+    while (e && e->kind != &run_kind)
+        e = e->next;
+    return e && e->first == t->pos ? (recorded_run *)e : NULL;
+}
+
+static bool same_roots(const fxi_tape *t, const recorded_run *r, int n, const fxi_root *roots)
+{
+    if (n != r->nroots)
+        return false;
+    for (int i = 0; i < n; i++) {
+        const recorded_root *root = &r->roots[i];
+        if (t->entries[root->entry].node != roots[i].node ||
+            denied(roots[i].donor) != root->denied ||
+            (root->donor > UNKNOWN_DONOR ? fxi_tape_node(t, root->donor) != roots[i].donor
+                                         : donor_number(t, roots[i].donor) != root->donor))
+            return false;
+    }
+    return true;
+}
+
+/* Have the same results a handle? What a skipped part made has none, and had none that matters. */
+static bool same_handles(const fxi_tape *t, const recorded_run *r)
+{
+    for (int32_t k = 0; k < r->nseen; k++)
+        if ((t->entries[r->seen[k]].node->handles > 0) != r->alive[r->seen[k]])
+            return false;
+    return true;
+}
+
+/* Puts this step's nodes into the recorded graph: all of them if the tape has new nodes, else those
+ * that differ from step to step. False: a value is lost. An entry is evaluated if and only if it
+ * was then, because the same evaluations came before. */
+static bool fill_graph(const fxi_tape *t, recorded_run *r)
+{
+    if (r->version != t->version) {
+        r->nmoving = 0;
+        for (int32_t i = 0; i < r->graph.n; i++) {
+            r->graph.nodes[i] = fxi_tape_node(t, r->source[i]);
+            if (r->source[i] < 0 || r->leaf[i] || t->entries[r->source[i]].moves)
+                r->moving[r->nmoving++] = i;
+        }
+        r->version = t->version;
+    }
+    for (int32_t k = 0; k < r->nmoving; k++) {
+        const int32_t i = r->moving[k];
+        fxi_node *n = fxi_tape_node(t, r->source[i]);
+        if (!n || (n->data && (n->stale || n->data->buffer->freed)))
+            return false;
+        r->graph.nodes[i] = n;
+    }
+    return true;
+}
+
+bool fxi_repeats_run(fxi_context *c, int n, const fxi_root *roots)
+{
+    recorded_run *r = next_run(c);
+    return r && r->graph.eager == fxi_eager() &&
+           r->graph.precision == (uint8_t)fx_matmul_precision() &&
+           same_roots(c->tape, r, n, roots) && same_handles(c->tape, r) && fill_graph(c->tape, r);
+}
+
+/* Gives the results to the ghosts. */
+static void hand_over(fxi_binding *b, const recorded_run *r)
+{
+    const fxi_plan *p = b->plan;
+    const fxi_graph *g = &r->graph;
+    for (int32_t i = 0; i < g->n; i++)
+        if (!r->leaf[i])
+            g->nodes[i]->used = true;
+    for (int32_t k = 0; k < p->noutputs; k++) {
+        fxi_node *n = g->nodes[g->outputs[k]];
+        const fxi_value *v = &p->values[p->results[k].value];
+        if (v->kind == FXI_VALUE_DONATED)
+            fxi_node_spoil(b->leaves[v->index]);
+        __atomic_store_n(&n->data, b->datas[k], __ATOMIC_RELEASE);
+        b->datas[k] = NULL;
+    }
+}
+
+fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
+{
+    recorded_run *r = next_run(c);
+    fxi_binding b = {.plan = r->plan};
+    fx_status status = fxi_binding_reserve(&b, s, &r->graph);
+    if (status == FX_OK) {
+        s->running = true;
+        fxi_bind_values(&b);
+        status = fxi_run_plan(&b);
+        s->running = false;
+    }
+    if (status == FX_OK) {
+        hand_over(&b, r);
+        fxi_count(&fxi_counters.plan_hits, 1);
+        fxi_count(&fxi_counters.repeated_evals, 1);
+        c->tape->ran = &r->event;
+    }
+    fxi_binding_free(&b, s);
+    if (status != FX_OK)
+        fxi_tape_leave(c);
+    return status;
+}

@@ -1,0 +1,422 @@
+/* Recorded steps (FX_RECORD): programs that change control flow, sizes, literals, handles and reads
+ * at random compute the same bits as with FX_STEP; what repeats is repeated, and not built.
+ * ctest: threads */
+#include "semantics_check.h"
+
+#include <cflux.h>
+#include <pthread.h>
+#include <string.h>
+
+/* ---- a program with choices ------------------------------------------------------------------ */
+
+enum { LOG = 4096, KEPT = 4 };
+
+typedef struct program {
+    uint64_t state;
+    int mode; /* FXI_SCOPE_STEP or FXI_SCOPE_RECORD */
+    int choice[16];
+    void *model, *second, *opt, *opt2;
+    fx_array *total, *kept[KEPT], *x, *y, *old;
+    double log[LOG];
+    int n;
+} program;
+
+static unsigned pick(program *p, unsigned n)
+{
+    p->state = p->state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(p->state >> 33) % n;
+}
+
+/* A choice that mostly stays as in the step before. */
+static int habit(program *p, int i, unsigned n, unsigned often)
+{
+    if (pick(p, often) == 0)
+        p->choice[i] = (int)pick(p, n);
+    return p->choice[i];
+}
+
+static void note(program *p, double v)
+{
+    if (p->n < LOG)
+        p->log[p->n++] = v;
+}
+
+static void note_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    (void)trainable;
+    program *p = user;
+    const float *v = fx_data(x);
+    for (int64_t i = 0; v && i < fx_length(x) && i < 6; i++)
+        note(p, v[i]);
+}
+
+static void note_error(program *p)
+{
+    const fx_error e = fx_error_take();
+    note(p, e.status);
+}
+
+static void open_program(program *p, uint64_t seed, int mode)
+{
+    memset(p, 0, sizeof *p);
+    p->state = seed;
+    p->mode = mode;
+    fx_seed(seed);
+    fx_set(&p->model, (void *)fx_chain(fx_dense(3, 8, FX_TANH), fx_batchnorm(8), fx_dropout(0.25),
+                                       fx_dense(8, 2)));
+    fx_set(&p->second, (void *)fx_dense(2, 2));
+    fx_set(&p->opt, fx_setup(fx_adam(.eta = 1e-2), p->model));
+    fx_set(&p->opt2, fx_setup(fx_momentum(.eta = 1e-2), p->second));
+    fx_set(&p->total, fx_zeros(1));
+    fx_set(&p->x, fx_randn(3, 6));
+    fx_set(&p->y, fx_randn(2, 6));
+    fx_eval(fx_tuple(p->x, p->y, p->total, p->model, p->second));
+}
+
+static void close_program(program *p)
+{
+    void *const all[] = {p->model, p->second, p->opt, p->opt2, p->total, p->x, p->y, p->old};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fx_release(all[i]);
+    for (int i = 0; i < KEPT; i++)
+        fx_release(p->kept[i]);
+}
+
+static fx_array *inner(program *p, fx_array *y, int kind)
+{
+    FX_SCOPE;
+    fx_array *a = fx_mul(y, 1 + kind % 2);
+    fx_array *b = fx_add(a, kind > 2 ? fx_square(y) : y);
+    if (kind == 4)
+        fx_set(&p->kept[0], a);
+    return fx_keep(b);
+}
+
+static void new_batch(program *p)
+{
+    const int kind = habit(p, 0, 6, 4), n = kind == 5 ? 4 : 6;
+    if (kind == 0)
+        return;
+    float x[3 * 6], y[2 * 6];
+    for (int i = 0; i < 3 * n; i++)
+        x[i] = (float)pick(p, 1000) / 500 - 1;
+    for (int i = 0; i < 2 * n; i++)
+        y[i] = (float)pick(p, 1000) / 500 - 1;
+    FX_SCOPE;
+    fx_set(&p->x, fx_from(FX_DTYPE_F32, x, 3, n));
+    fx_set(&p->y, fx_from(FX_DTYPE_F32, y, 2, n));
+}
+
+static void read_between(program *p, fx_array *loss, fx_array *out)
+{
+    const int kind = habit(p, 1, 8, 4);
+    if (kind == 1)
+        note(p, fx_item(loss));
+    if (kind == 2)
+        note(p, fx_item(fx_sum(out)));
+    if (kind == 3)
+        fx_eval(out);
+    if (kind == 4) {
+        fx_matmul(out, out); /* sizes that do not match */
+        note_error(p);
+    }
+    if (kind == 5)
+        fx_want(out);
+}
+
+static void keep_some(program *p, fx_array *loss, fx_array *out)
+{
+    const int kind = habit(p, 2, 8, 5);
+    if (kind == 1)
+        fx_set(&p->total, fx_add(p->total, fx_reshape(loss, 1)));
+    if (kind == 2)
+        fx_set(&p->kept[1], loss);
+    if (kind == 3)
+        fx_set(&p->kept[2], fx_mul(out, 3));
+    if (kind == 4) { /* outlives the step, pending, and depends on nothing that is replaced */
+        fx_release(p->old);
+        p->old = fx_retain(fx_add(p->x, 2));
+    }
+    if (kind == 5) { /* outlives the step, pending, and is lost with the update */
+        fx_release(p->old);
+        p->old = fx_retain(fx_neg(fx_square(out)));
+    }
+    if (kind == 6 && p->old) {
+        note(p, fx_item(fx_sum(p->old)));
+        note_error(p);
+    }
+}
+
+static void update(program *p, fx_array *loss, fx_array *out)
+{
+    const int kind = habit(p, 3, 8, 4);
+    void *g = fx_gradient(loss, p->model);
+    if (kind == 0)
+        return;
+    if (kind == 1) {
+        fx_array *of[] = {p->x}, *gx[1];
+        fx_gradient_of(loss, of, 1, gx);
+        fx_array *twice = fx_sum(fx_square(gx[0]));
+        fx_update(p->opt, p->model, fx_gradient(fx_add(loss, twice), p->model));
+    } else if (kind == 2) {
+        fx_array *other = fx_mean(fx_abs(fx_call(p->second, out)));
+        void *const states[] = {p->opt, p->opt2}, *const models[] = {p->model, p->second},
+                    *const gradients[] = {g, fx_gradient(other, p->second)};
+        fx_update_all(2, states, models, gradients);
+    } else if (kind == 3) {
+        fx_update(p->opt, p->model, g, .guard = loss);
+    } else {
+        fx_update(p->opt, p->model, g);
+    }
+    if (kind == 4) { /* another update in the same step */
+        fx_array *again = fx_mean(fx_square(fx_call(p->second, p->y)));
+        fx_update(p->opt2, p->second, fx_gradient(again, p->second));
+        note(p, fx_item(again));
+    }
+}
+
+static void step(program *p)
+{
+    new_batch(p);
+    FXI_OPEN(p->mode);
+    const int shape = habit(p, 4, 5, 6);
+    if (pick(p, 3) == 0)
+        fx_adjust_eta(p->opt, 1e-3 * (1 + pick(p, 9)));
+    fx_array *x = shape == 1 ? fx_mul(p->x, 0.5 + 0.1 * pick(p, 5)) : p->x;
+    fx_array *out = fx_call(p->model, x);
+    if (shape == 2)
+        out = inner(p, out, habit(p, 5, 5, 3));
+    if (shape == 3)
+        out = fx_add(out, fx_mul(fx_randn_like(out), 0.1));
+    fx_array *loss = fx_mse(out, shape == 4 ? out : p->y);
+    fx_array *unused = habit(p, 6, 2, 4) ? fx_maximum(out) : NULL;
+    if (habit(p, 7, 2, 5))
+        fx_want(loss);
+    read_between(p, loss, out);
+    keep_some(p, loss, out);
+    update(p, loss, out);
+    note(p, fx_item(loss));
+    if (unused)
+        note(p, fx_item(unused));
+    note_error(p);
+}
+
+static void run_program(program *p, uint64_t seed, int mode, int steps)
+{
+    FX_SCOPE;
+    fx_reclaim(); /* also the recordings of the program before */
+    open_program(p, seed, mode);
+    for (int i = 0; i < steps; i++) {
+        step(p);
+        if (pick(p, 3) == 0)
+            fx_visit(p->model, note_array, p);
+    }
+    fx_visit(p->model, note_array, p);
+    note(p, fx_item(p->total));
+    for (int i = 0; i < KEPT; i++)
+        if (p->kept[i])
+            note(p, fx_item(fx_sum(p->kept[i])));
+    note_error(p);
+    close_program(p);
+}
+
+enum { SEEDS = 60, STEPS = 24 };
+
+static void random_programs_compute_the_same_bits(void **state)
+{
+    (void)state;
+    static program a, b;
+    int64_t repeated = 0, notes = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        run_program(&a, seed, FXI_SCOPE_STEP, STEPS);
+        const fx_counters before = fx_stats();
+        run_program(&b, seed, FXI_SCOPE_RECORD, STEPS);
+        repeated += (int64_t)(fx_stats().repeated_evals - before.repeated_evals);
+        notes += a.n;
+        assert_int_equal(a.n, b.n);
+        for (int i = 0; i < a.n; i++)
+            if (memcmp(&a.log[i], &b.log[i], sizeof a.log[i]) != 0 &&
+                !(a.log[i] != a.log[i] && b.log[i] != b.log[i]))
+                fail_msg("seed %d: number %d of %d is %.9g, with FX_STEP %.9g", (int)seed, i, a.n,
+                         b.log[i], a.log[i]);
+    }
+    printf("%d evaluations repeated, %d numbers\n", (int)repeated, (int)notes);
+    assert_true(repeated > SEEDS * STEPS / 8);
+}
+
+/* ---- what repeats ---------------------------------------------------------------------------- */
+
+enum { BATCH = 8 };
+
+/* n steps of a small network with new data, learning rate and mask in each; returns the last loss.
+ */
+static double train(int mode, int n)
+{
+    FX_SCOPE;
+    fx_seed(5);
+    fx_chain_layer *model =
+        fx_chain(fx_dense(2, 6, FX_TANH), fx_batchnorm(6), fx_dropout(0.2), fx_dense(6, 1));
+    void *opt = fx_setup(fx_adam(.eta = 0.01), model);
+    double last = 0;
+    for (int i = 0; i < n; i++) {
+        FX_SCOPE;
+        fx_array *x = fx_randn(2, BATCH), *y = fx_sum(x, .dims = FX_AXES(0));
+        fx_eval(fx_tuple(x, y));
+        fx_adjust_eta(opt, 0.01 / (1 + i));
+        FXI_OPEN(mode);
+        fx_array *loss = fx_want(fx_mse(fx_call(model, x), y));
+        fx_update(opt, model, fx_gradient(loss, model));
+        last = fx_item(loss);
+    }
+    return last;
+}
+
+static void a_step_that_repeats_builds_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_chain_layer *model = fx_chain(fx_dense(2, 3, FX_TANH), fx_batchnorm(3), fx_dense(3, 2));
+    void *opt = fx_setup(fx_adam(.eta = 0.01), model);
+    fx_array *x = fx_randn(2, BATCH), *y = fx_randn(2, BATCH);
+    fx_eval(fx_tuple(x, y));
+    fx_counters before = fx_stats();
+    for (int i = 0; i < 23; i++) {
+        if (i == 3) /* the state of the optimiser is pending in the first step */
+            before = fx_stats();
+        FX_RECORD;
+        fx_array *loss = fx_want(fx_mse(fx_call(model, x), y));
+        fx_update(opt, model, fx_gradient(loss, model));
+        assert_true(isfinite(fx_item(loss)));
+    }
+    const fx_counters after = fx_stats();
+    assert_int_equal(after.nodes, before.nodes);
+    assert_int_equal(after.plans_built, before.plans_built);
+    assert_int_equal(after.evals - before.evals, 20);
+    assert_int_equal(after.repeated_evals - before.repeated_evals, 20);
+    assert_int_equal(after.donation_misses, before.donation_misses);
+}
+
+static void new_data_and_numbers_repeat(void **state)
+{
+    (void)state;
+    const double want = train(FXI_SCOPE_STEP, 12);
+    const fx_counters before = fx_stats();
+    assert_true(train(FXI_SCOPE_RECORD, 12) == want);
+    assert_int_equal(fx_stats().repeated_evals - before.repeated_evals, 10);
+}
+
+static void *train_here(void *user)
+{
+    *(double *)user = train(FXI_SCOPE_RECORD, 12);
+    return NULL;
+}
+
+static void each_thread_records_for_itself(void **state)
+{
+    (void)state;
+    enum { THREADS = 3 };
+    pthread_t thread[THREADS];
+    double got[THREADS];
+    const double want = train(FXI_SCOPE_STEP, 12);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, train_here, &got[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_true(got[i] == want);
+    }
+}
+
+/* a and b have one shape. They change places, and meet as one value. */
+static void operands_that_change_places(void **state)
+{
+    (void)state;
+    double got[2][12];
+    for (int recorded = 0; recorded < 2; recorded++) {
+        FX_SCOPE;
+        fx_seed(3);
+        fx_dense_layer *m = fx_dense(4, 4);
+        fx_array *a = fx_randn(4, 4), *b = fx_randn(4, 4);
+        void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+        fx_eval(fx_tuple(a, b, m));
+        for (int i = 0; i < 12; i++) {
+            FXI_OPEN(recorded ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
+            fx_array *l = i / 2 % 3 == 1 ? b : a, *r = i / 2 % 3 == 0 ? b : i / 2 % 3 == 1 ? a : l;
+            r = i > 9 ? m->weight : r;
+            fx_array *loss = fx_want(fx_mean(fx_square(fx_sub(fx_matmul(m->weight, l), r))));
+            fx_update(opt, m, fx_gradient(loss, m));
+            got[recorded][i] = fx_item(loss);
+        }
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
+static void kept_results_keep_their_values(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { STEPS_KEPT = 6 };
+    fx_dense_layer *m = fx_dense(3, 3);
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    fx_array *x = fx_randn(3, 4), *loss[STEPS_KEPT] = {NULL};
+    double seen[STEPS_KEPT];
+    fx_eval(x);
+    for (int i = 0; i < STEPS_KEPT; i++) {
+        FX_RECORD;
+        fx_array *l = fx_want(fx_mean(fx_square(fx_call(m, x))));
+        fx_update(opt, m, fx_gradient(l, m));
+        seen[i] = fx_item(l);
+        loss[i] = fx_retain(l);
+    }
+    fx_array *g = NULL;
+    for (int i = 0; i < STEPS_KEPT; i++) {
+        assert_true(fx_item(loss[i]) == seen[i]);
+        assert_true(i == 0 || seen[i] < seen[i - 1]);
+    }
+    /* They have no history, like those of other steps. */
+    assert_int_equal(fx_gradient_of(loss[STEPS_KEPT - 1], &m->weight, 1, &g), FX_STATUS_STATE);
+    fx_error_take();
+    for (int i = 0; i < STEPS_KEPT; i++)
+        fx_release(loss[i]);
+}
+
+static void checkpointed_parts_and_reclaims(void **state)
+{
+    (void)state;
+    double got[2];
+    for (int recorded = 0; recorded < 2; recorded++) {
+        FX_SCOPE;
+        fx_seed(9);
+        fx_chain_layer *first = fx_chain(fx_dense(3, 5, FX_TANH), fx_dropout(0.5));
+        fx_dense_layer *second = fx_dense(5, 1);
+        fx_chain_layer *m = fx_chain(first, second);
+        void *opt = fx_setup(fx_adam(.eta = 0.01), m);
+        fx_array *x = fx_randn(3, 4);
+        fx_eval(x);
+        for (int i = 0; i < 8; i++) {
+            FXI_OPEN(recorded ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
+            fx_array *out = fx_call(second, fx_checkpointed(first, x));
+            fx_array *loss = fx_want(fx_mean(fx_square(out)));
+            if (i == 4)
+                fx_reclaim();
+            fx_update(opt, m, fx_gradient(loss, m));
+            got[recorded] = fx_item(loss);
+        }
+        fx_reclaim();
+    }
+    assert_true(got[0] == got[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_programs_compute_the_same_bits),
+        cmocka_unit_test(a_step_that_repeats_builds_nothing),
+        cmocka_unit_test(new_data_and_numbers_repeat),
+        cmocka_unit_test(each_thread_records_for_itself),
+        cmocka_unit_test(operands_that_change_places),
+        cmocka_unit_test(kept_results_keep_their_values),
+        cmocka_unit_test(checkpointed_parts_and_reclaims),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
