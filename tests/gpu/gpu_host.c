@@ -57,6 +57,7 @@ typedef struct kernel {
     void (*entry)(void *const *arguments); /* buffers, then the parameters */
     uint32_t *item, *group;
     void (**barrier)(void);
+    uint32_t (**shuffle)(uint32_t v, uint32_t item);
     bool barriers;
 } kernel;
 static kernel kernels[KERNELS];
@@ -75,6 +76,7 @@ static void write_rest(char *text, size_t room, const char *name, const char *so
     size_t n = (size_t)snprintf(text, room,
                                 "%s\nuint32_t fx_host_item, fx_host_group[3];\n"
                                 "void (*fx_host_barrier)(void);\n"
+                                "uint32_t (*fx_host_shuffle)(uint32_t, uint32_t);\n"
                                 "void fx_entry(void *const *a);\n"
                                 "void fx_entry(void *const *a)\n{\n    %s(",
                                 source, name);
@@ -110,6 +112,7 @@ static bool build(kernel *k, const char *name, const char *source)
     k->item = dlsym(library, "fx_host_item");
     k->group = dlsym(library, "fx_host_group");
     k->barrier = dlsym(library, "fx_host_barrier");
+    k->shuffle = dlsym(library, "fx_host_shuffle");
     k->barriers = strstr(source, "FX_BARRIER;") != NULL;
     k->source = strdup(source);
     return true;
@@ -153,6 +156,19 @@ static void barrier(void)
     *group.kernel->item = (uint32_t)self;
 }
 
+/* What the work-items of the group have offered in this round and in the one before, and the round
+ * of each. All work-items of a group shuffle together, as the kernels do. */
+static uint32_t offered[2][FXI_GPU_GROUP];
+static int rounds[FXI_GPU_GROUP];
+
+static uint32_t shuffle(uint32_t v, uint32_t item)
+{
+    const int self = group.current, warp = gpu_host_limits.warp, now = rounds[self]++ % 2;
+    offered[now][self] = v;
+    barrier();
+    return offered[now][self / warp * warp + (int)item % warp];
+}
+
 static void start_items(int n)
 {
     for (int k = 0; k < n; k++) {
@@ -162,6 +178,7 @@ static void start_items(int n)
         group.items[k].uc_link = &group.scheduler;
         makecontext(&group.items[k], item_main, 0);
         group.done[k] = false;
+        rounds[k] = 0;
     }
 }
 
@@ -171,6 +188,7 @@ static void run_with_barriers(const kernel *k, int n)
 {
     start_items(n);
     *k->barrier = barrier;
+    *k->shuffle = shuffle;
     for (int round = 0, left = n; left > 0; round++) {
         const int before = left;
         for (int j = 0; j < n; j++) {

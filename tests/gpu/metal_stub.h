@@ -16,6 +16,7 @@ template <class T, class U> T as_type(U u)
     v.from = u;
     return v.to;
 }
+unsigned simd_shuffle(unsigned, unsigned short);
 enum class mem_flags { mem_none, mem_device, mem_threadgroup };
 void threadgroup_barrier(mem_flags);
 namespace precise

@@ -24,6 +24,9 @@ static const struct {
     {"elementwise.powi.bf16.2d.dense.dense", "fx_elementwise", VECTORS | ORDER, 64},
     {"elementwise.layout.f32.2d.dense.turned", "fx_elementwise", ORDER, 64},
     {"segments.20.shared", "fx_segments", VECTORS | ORDER, 64},
+    {"reduce.0.f32.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
+    {"reduce.1.bf16.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
+    {"rows.softmax.f32.2.1", "fx_rows", VECTORS | ORDER | SHUFFLES, 64},
 };
 enum { NAMED = sizeof named / sizeof *named };
 
@@ -39,7 +42,7 @@ static size_t last_of(const char *ptx, const char *mark, const char *other)
 
 static bool has_vectors(const char *ptx)
 {
-    return strstr(ptx, "ld.global.v") && strstr(ptx, "st.global.v");
+    return strstr(ptx, "ld.global.v") != NULL;
 }
 
 /* Is every load from global memory written before the first store? */

@@ -38,6 +38,7 @@
  *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
  *     FX_PACK(T, n, V, m) a union of n elements and m vectors (gpu_pack.c)
  *     FX_ADDRESS(x)       the low 32 bits of a pointer's address
+ *     fx_shuffle(v, item) the 32 bits v of another work-item of the warp, if FX_WARP is defined
  *     FX_UNROLL           before a loop that should be unrolled
  *     FX_MAD(x, y, z)     x·y + z of reals, rounded once where the device can
  *     FX_FN               before functions, between _begin and _kernel
@@ -115,6 +116,13 @@ struct fxi_gpu_builder {
     int64_t work_bytes; /* bytes of the step's work space so far */
 };
 
+/* The work-items that exchange values without a barrier (FX_WARP, fx_shuffle): 32 or 64; 0: none
+ * do. OpenCL 1.2 has no such function, and a CPU no such work-items. */
+static inline int32_t fxi_gpu_warp(const fxi_gpu_builder *b)
+{
+    const bool can = b->runtime->dialect != FXI_GPU_OPENCL && !b->limits->serial;
+    return can && b->limits->warp >= 32 ? b->limits->warp : 0;
+}
 /* Begins a source text. Functions may follow, then the kernel. */
 void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group);
 static inline void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)

@@ -69,6 +69,8 @@ int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype, int result)
     fxi_gpu_say_part(b, fxi_gpu_text_fold_begin);
     fxi_gpu_say_part(b, f->text);
     fxi_gpu_say_part(b, fxi_gpu_text_fold_end);
+    if (fxi_gpu_warp(b) > 0)
+        fxi_gpu_say_part(b, fxi_gpu_text_fold_from);
     /* An upper bound: fields of narrower types take less. */
     return f->fields * (int)sizeof(double);
 }
@@ -103,9 +105,10 @@ void fxi_gpu_say_lanes(fxi_gpu_builder *b, int first)
     fxi_gpu_say_part(b, fxi_gpu_text_lanes);
 }
 
-void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc)
+void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns)
 {
+    const bool warps = fxi_gpu_warp(b) > 0 && !columns;
     fxi_gpu_set_number(b, "n", n);
     fxi_gpu_set_number(b, "reg", acc);
-    fxi_gpu_say_part(b, fxi_gpu_text_tree);
+    fxi_gpu_say_part(b, warps ? fxi_gpu_text_tree_of_warps : fxi_gpu_text_tree);
 }

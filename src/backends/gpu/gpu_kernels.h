@@ -48,6 +48,8 @@ extern const char fxi_gpu_text_fold_index[];
 extern const char fxi_gpu_text_fold_end[];
 extern const char fxi_gpu_text_lanes[];
 extern const char fxi_gpu_text_tree[];
+extern const char fxi_gpu_text_fold_from[];
+extern const char fxi_gpu_text_tree_of_warps[];
 /* reduce.cl */
 extern const char fxi_gpu_text_reduce[];
 extern const char fxi_gpu_text_reduce_finish[];
@@ -55,7 +57,8 @@ extern const char fxi_gpu_text_reduce_finish[];
 extern const char fxi_gpu_text_scan[];
 /* row.cl */
 extern const char fxi_gpu_text_rows[];
-extern const char fxi_gpu_text_rows_elements[];
+extern const char fxi_gpu_text_rows_loads[];
+extern const char fxi_gpu_text_rows_program[];
 extern const char fxi_gpu_text_rows_reduced[];
 /* scatter.cl */
 extern const char fxi_gpu_text_scatter_clear[];

@@ -10,6 +10,8 @@
  */
 #include "gpu_text.h"
 
+#include <stdio.h>
+
 enum {
     OPERANDS = 32,
     TERMS = 16, /* terms of a lane, before the terms of a result are divided further */
@@ -34,6 +36,8 @@ typedef struct reduction {
     int64_t results, terms, pieces;
     fxi_gpu_lanes lanes;
     bool wide;
+    int elements;    /* terms that a lane loads at a time */
+    bool neighbours; /* they may be neighbours in memory */
     int64_t partial; /* offset of the pieces' accumulators in work space */
 } reduction;
 
@@ -61,9 +65,9 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
 {
     const int64_t busy = 4 * (int64_t)b->limits->units;
     r->lanes = (fxi_gpu_lanes){.lanes = 1, .columns = by_columns(r)};
-    /* Rows: at least four terms for each lane. */
+    /* Rows: at least four terms for each lane, and all that it loads at a time. */
     if (!r->lanes.columns)
-        r->lanes.lanes = fxi_gpu_power(r->terms / 4);
+        r->lanes.lanes = fxi_gpu_power(r->terms / (r->elements > 4 ? r->elements : 4));
     while (groups_of(r) < busy && r->lanes.lanes < FXI_GPU_GROUP &&
            r->terms / r->lanes.lanes > TERMS)
         r->lanes.lanes *= 2;
@@ -74,18 +78,74 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
     r->pieces = r->pieces < 1 ? 1 : r->pieces > PIECES ? PIECES : r->pieces;
 }
 
+/* The number of terms that a lane loads at a time, and whether they can be loaded as vectors: every
+ * operand is one value, or its terms are neighbours. */
+static void batch(const fxi_gpu_builder *b, reduction *r)
+{
+    int narrowest = 0, words = fx_step_program(b->step).n / 8;
+    r->neighbours = r->reduced.nd == 1;
+    for (int k = 0; k < r->nin; k++) {
+        const int size = fxi_gpu_types[r->in[k].dtype].size;
+        if (r->pattern[k] < 0)
+            continue;
+        r->neighbours &= r->reduced.stride[r->pattern[k]][0] == 1;
+        words += size > 4 ? size / 4 : 1;
+        narrowest = narrowest == 0 || size < narrowest ? size : narrowest;
+    }
+    r->elements = fxi_gpu_pack_elements(b, narrowest, words);
+    r->neighbours &= r->elements > 1;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
-/* Appends the text that adds term t to the accumulator. Operand k of the term is at offset
- * o<pattern of k>. */
+static fxi_gpu_pack pack_of(const reduction *r, int k, char name[16])
+{
+    snprintf(name, 16, "v%d", k);
+    return (fxi_gpu_pack){
+        .name = name, .type = &fxi_gpu_types[r->in[k].dtype], .elements = r->elements};
+}
+
+/* Appends, for each operand that is more than one value, its pack or the loading of it. */
+static void say_packs(fxi_gpu_builder *b, const reduction *r, bool loads)
+{
+    char name[16], at[48];
+    for (int k = 0; k < r->nin; k++) {
+        const fxi_gpu_pack p = pack_of(r, k, name);
+        snprintf(at, sizeof at, "x%d + k%d + base", k, r->pattern[k]);
+        if (r->pattern[k] >= 0 && loads)
+            fxi_gpu_say_pack_moved(b, &p, false, at);
+        else if (r->pattern[k] >= 0)
+            fxi_gpu_say_pack(b, &p);
+    }
+}
+
+/* Appends the test whether the first term is aligned in all operands. */
+static void say_near(fxi_gpu_builder *b, const reduction *r)
+{
+    char name[16];
+    int longest = 1;
+    const char *join = "((";
+    for (int k = 0; k < r->nin && r->neighbours; k++) {
+        const fxi_gpu_pack p = pack_of(r, k, name);
+        if (r->pattern[k] < 0)
+            continue;
+        longest = fxi_gpu_pack_bytes(&p) > longest ? fxi_gpu_pack_bytes(&p) : longest;
+        fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d + first)", join, k, r->pattern[k]);
+        join = " | ";
+    }
+    if (longest > 1)
+        fxi_gpu_say(b, ") & %du) == 0", longest - 1);
+    else
+        fxi_gpu_say(b, "0");
+}
+
+/* Appends the text that adds term t, element e of all packs, to the accumulator. */
 static void say_value(fxi_gpu_builder *b, const reduction *r)
 {
     for (int k = 0; k < r->nin; k++) {
         const fxi_gpu_type *t = &fxi_gpu_types[r->in[k].dtype];
-        fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, ", t->value, k, t->name, k);
-        if (r->pattern[k] < 0)
-            fxi_gpu_say(b, "0);\n");
-        else
-            fxi_gpu_say(b, "o%d);\n", r->pattern[k]);
+        const bool single = r->pattern[k] < 0;
+        fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(%c%d%s, %c);\n", t->value, k, t->name,
+                    single ? 'x' : 'v', k, single ? "" : ".e", single ? '0' : 'e');
     }
     const int result = fxi_gpu_say_program(b, r->nin);
     /* All indices are read and compared: the kernel has no list of the terms of a result. */
@@ -122,12 +182,24 @@ static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[r->in[k].dtype].stored, k);
     text = fxi_gpu_say_until(b, say_head(b, text), "kept");
     fxi_gpu_walk_say(b, &r->kept, WALKS, "o", "k", NULL);
+    fxi_gpu_set_number(b, "elements", r->elements);
+    text = fxi_gpu_say_until(b, text, "near");
+    say_near(b, r);
+    text = fxi_gpu_say_until(b, text, "packs");
+    say_packs(b, r, false);
+    text = fxi_gpu_say_until(b, text, "vector_loads");
+    if (r->neighbours)
+        say_packs(b, r, true);
     text = fxi_gpu_say_until(b, text, "reduced");
     fxi_gpu_walk_say(b, &r->reduced, WALKS + walks, "t", "o", "k");
+    text = fxi_gpu_say_until(b, text, "loads");
+    for (int k = 0; k < r->nin; k++)
+        if (r->pattern[k] >= 0)
+            fxi_gpu_say(b, "v%d.e[e] = x%d[o%d];\n", k, k, r->pattern[k]);
     text = fxi_gpu_say_until(b, text, "value");
     say_value(b, r);
     text = fxi_gpu_say_until(b, text, "tree");
-    fxi_gpu_say_tree(b, 0, 0);
+    fxi_gpu_say_tree(b, 0, 0, r->lanes.columns);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
@@ -169,7 +241,7 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     fxi_gpu_kernel(b, "fx_finish", 2, WALKS);
     const char *text = say_head(b, fxi_gpu_text_reduce_finish);
     text = fxi_gpu_say_until(b, text, "tree");
-    fxi_gpu_say_tree(b, 0, 0);
+    fxi_gpu_say_tree(b, 0, 0, true);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);
@@ -193,6 +265,7 @@ static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
     r->terms = fxi_gpu_walk_length(&r->reduced);
     if (r->results == 0)
         return;
+    batch(b, r);
     divide(b, r);
     /* The accumulators of the pieces are an array of their own. */
     r->wide |= fxi_gpu_wide(r->pieces * r->results);

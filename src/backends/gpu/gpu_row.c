@@ -1,12 +1,16 @@
 /* gpu_row.c: row steps: several passes over a row, whose elements are divided between some lanes of
  * a group.
  *
- * Each pass computes what it needs of the elements again from the operands, which the first pass
- * left in the device's caches: rows are short enough for that (planner rule 3). Only the
- * reductions' results are kept between passes. Every lane computes the values of the row.
+ * A row that is short enough is kept in registers: every lane loads its elements once, before the
+ * first pass, and what a later pass needs of an earlier one (the exponentials of a softmax) is
+ * computed once. For a longer row, each pass loads the operands and computes what it needs again;
+ * the operands are then in the device's caches, because rows are short enough for that (planner
+ * rule 3). Only the reductions' results are kept between its passes. Every lane computes the values
+ * of the row.
  */
 #include "gpu_text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -25,12 +29,18 @@ typedef struct rows {
     bool of_row[OPERANDS]; /* the same for all elements of a row */
     fxi_gpu_layout layout;
     fxi_gpu_walk outer, inner;
-    int64_t count, elements;
+    int64_t count, elements_of_row;
     int npasses, nfolds;
     struct {
         int kind, dtype, result;
     } folds[FOLDS]; /* the different kinds of reductions */
     bool wide;
+    int elements;    /* that a lane loads at a time; if it keeps them, all that it has */
+    bool neighbours; /* they may be neighbours in memory */
+    bool keeps;
+    bool kept[REGISTERS];          /* computed in one pass and needed in a later one */
+    uint8_t first_pass[REGISTERS]; /* 1 + the pass that computes a value of the elements */
+    int32_t lanes;
 } rows;
 
 static bool reduces(const fx_instr *i)
@@ -67,15 +77,15 @@ static int output_reg(const fx_step *s, int k)
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
-/* Appends the load of operand k at `<at><pattern>`. */
-static void say_load(fxi_gpu_builder *b, const rows *r, int k, const char *at)
+/* Appends the load of operand k, which is the same for all elements of a row. */
+static void say_load(fxi_gpu_builder *b, const rows *r, int k)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[r->step->in[k].dtype];
     fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, ", t->value, k, t->name, k);
     if (r->pattern[k] < 0)
         fxi_gpu_say(b, "0);\n");
     else
-        fxi_gpu_say(b, "%s%d);\n", at, r->pattern[k]);
+        fxi_gpu_say(b, "k%d);\n", r->pattern[k]);
 }
 
 /* Appends the instructions on values of the row that precede a pass. */
@@ -87,6 +97,15 @@ static void say_row_values(fxi_gpu_builder *b, const rows *r, int pass)
         /* Every lane computes them, so they need no exchange between lanes. */
         if (p->instr[k].row && !reduces(&p->instr[k]) && p->instr[k].pass == pass)
             fxi_gpu_say_instr(b, &p->instr[k], s->nin + k);
+}
+
+/* Does a pass compute instruction k for the elements? Not if an earlier pass has, whose result is
+ * kept. */
+static bool computes(const rows *r, int pass, const bool *needed, int k)
+{
+    const int reg = r->step->nin + k, first = r->first_pass[reg];
+    return needed[reg] && !fx_step_row(r->step)->program.instr[k].row &&
+           !(r->keeps && first > 0 && first <= pass);
 }
 
 /* Marks the registers that a pass needs of the elements: for its reductions and for the outputs
@@ -108,29 +127,125 @@ static bool mark_needed(const rows *r, int pass, bool *needed)
     }
     /* Backwards, because users come after the instructions that they need. */
     for (int k = p->n - 1; k >= 0; k--)
-        for (int i = 0; i < p->instr[k].nsrc && needed[s->nin + k] && !p->instr[k].row; i++)
+        for (int i = 0; i < p->instr[k].nsrc && computes(r, pass, needed, k); i++)
             needed[p->instr[k].src[i]] = true;
     return any;
 }
 
-static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *needed)
+/* Finds the pass that computes each value, and the values that later passes need. */
+static void plan_kept(rows *r)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    bool needed[REGISTERS];
+    r->keeps = true;
+    for (int pass = 0; pass < r->npasses; pass++) {
+        mark_needed(r, pass, needed);
+        for (int k = 0; k < p->n; k++) {
+            const int reg = r->step->nin + k;
+            if (!needed[reg] || p->instr[k].row)
+                continue;
+            r->kept[reg] |= r->first_pass[reg] > 0;
+            if (r->first_pass[reg] == 0)
+                r->first_pass[reg] = (uint8_t)(1 + pass);
+        }
+    }
+}
+
+/* ---- packs ----------------------------------------------------------------------------------- */
+/* Is operand k loaded for each element? */
+static bool has_pack(const rows *r, int k)
+{
+    return !r->of_row[k] && r->pattern[k] >= 0;
+}
+
+static fxi_gpu_pack pack_of(const rows *r, int k, char name[16])
+{
+    snprintf(name, 16, "v%d", k);
+    return (fxi_gpu_pack){
+        .name = name, .type = &fxi_gpu_types[r->step->in[k].dtype], .elements = r->elements};
+}
+
+/* Appends the packs of a batch of elements and their loading, of the operands that are needed. */
+static void say_loads(fxi_gpu_builder *b, const rows *r, const bool *needed)
+{
+    char name[16], at[48];
+    for (int k = 0; k < r->step->nin; k++) {
+        const fxi_gpu_pack p = pack_of(r, k, name);
+        if (needed[k] && has_pack(r, k))
+            fxi_gpu_say_pack(b, &p);
+    }
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_loads, "vector_loads");
+    for (int k = 0; k < r->step->nin && r->neighbours; k++) {
+        const fxi_gpu_pack p = pack_of(r, k, name);
+        snprintf(at, sizeof at, "x%d + k%d + base", k, r->pattern[k]);
+        if (needed[k] && has_pack(r, k))
+            fxi_gpu_say_pack_moved(b, &p, false, at);
+    }
+    text = fxi_gpu_say_until(b, text, "walk");
+    fxi_gpu_walk_say(b, &r->inner, WALKS + fxi_gpu_walk_params(&r->outer), "i", "o", "k");
+    text = fxi_gpu_say_until(b, text, "loads");
+    for (int k = 0; k < r->step->nin; k++)
+        if (needed[k] && has_pack(r, k))
+            fxi_gpu_say(b, "v%d.e[e] = x%d[o%d];\n", k, k, r->pattern[k]);
+    fxi_gpu_say_part(b, text);
+}
+
+/* Appends the test whether the row's first element is aligned in all operands and outputs. */
+static void say_near(fxi_gpu_builder *b, const rows *r)
+{
+    char name[16];
+    int longest = 1;
+    const char *join = "((";
+    for (int k = 0; k < r->step->nin && r->neighbours; k++) {
+        const fxi_gpu_pack p = pack_of(r, k, name);
+        if (!has_pack(r, k))
+            continue;
+        longest = fxi_gpu_pack_bytes(&p) > longest ? fxi_gpu_pack_bytes(&p) : longest;
+        fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d)", join, k, r->pattern[k]);
+        join = " | ";
+    }
+    if (longest > 1)
+        fxi_gpu_say(b, ") & %du) == 0", longest - 1);
+    else
+        fxi_gpu_say(b, "0");
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+/* Appends the values of element e that a pass begins with: operands, and what was kept. */
+static void say_begin(fxi_gpu_builder *b, const rows *r, int pass, const bool *needed)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_elements, "walk");
-    fxi_gpu_walk_say(b, &r->inner, WALKS + fxi_gpu_walk_params(&r->outer), "i", "o", "k");
-    text = fxi_gpu_say_until(b, text, "program");
-    for (int k = 0; k < s->nin; k++)
-        /* Values of the row were loaded once, before the passes. */
-        if (needed[k] && !r->of_row[k])
-            say_load(b, r, k, "o");
+    for (int k = 0; k < s->nin; k++) {
+        const fxi_gpu_type *t = &fxi_gpu_types[s->in[k].dtype];
+        if (needed[k] && has_pack(r, k))
+            fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(v%d.e, e);\n", t->value, k, t->name, k);
+    }
+    for (int k = 0; k < p->n; k++) {
+        const int reg = s->nin + k;
+        if (needed[reg] && r->kept[reg] && !computes(r, pass, needed, k))
+            fxi_gpu_say(b, "const %s r%d = h%d[e];\n", fxi_gpu_types[p->instr[k].dtype].value, reg,
+                        reg);
+    }
+}
+
+/* Appends the program of a pass for element e, number i of the row. */
+static void say_program(fxi_gpu_builder *b, rows *r, int pass, const bool *needed)
+{
+    const fx_step *s = r->step;
+    const fx_program *p = &fx_step_row(s)->program;
+    say_begin(b, r, pass, needed);
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
+        const int reg = s->nin + k;
         if (reduces(ins) && ins->pass == pass)
-            fxi_gpu_say(b, "a%d = fx_take%d(a%d, r%d, i);\n", s->nin + k, fold_of(r, ins),
-                        s->nin + k, ins->src[0]);
-        else if (needed[s->nin + k] && !ins->row)
-            fxi_gpu_say_instr(b, ins, s->nin + k);
+            fxi_gpu_say(b, "a%d = fx_take%d(a%d, r%d, i);\n", reg, fold_of(r, ins), reg,
+                        ins->src[0]);
+        else if (computes(r, pass, needed, k)) {
+            fxi_gpu_say_instr(b, ins, reg);
+            if (r->kept[reg])
+                fxi_gpu_say(b, "h%d[e] = r%d;\n", reg, reg);
+        }
     }
     for (int k = 0; k < outputs_of(s); k++) {
         const int reg = output_reg(s, k);
@@ -140,7 +255,20 @@ static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *need
             fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n",
                         fxi_gpu_types[ins->dtype].name, k, COUNT, reg);
     }
+}
+
+static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *needed)
+{
+    if (!r->keeps)
+        fxi_gpu_say(b, "for (fx_int base = start; base < count; base += lanes * %d) {\n",
+                    r->elements);
+    if (!r->keeps)
+        say_loads(b, r, needed);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_program, "program");
+    say_program(b, r, pass, needed);
     fxi_gpu_say_part(b, text);
+    if (!r->keeps)
+        fxi_gpu_say(b, "}\n");
 }
 
 /* Appends a pass. Reductions of one kind use the same local memory, one after the other. */
@@ -161,12 +289,12 @@ static void say_pass(fxi_gpu_builder *b, rows *r, int pass)
         const fx_instr *ins = &p->instr[k];
         if (!reduces(ins) || ins->pass != pass)
             continue;
-        const int fold = fold_of(r, ins), reg = s->nin + k;
+        const int reg = s->nin + k;
         const bool rounds = ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16;
         fxi_gpu_set(b, "prefix", rounds ? "t" : "r");
         fxi_gpu_set(b, "value", fxi_gpu_types[ins->dtype].value);
         const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_reduced, "tree");
-        fxi_gpu_say_tree(b, fold, reg);
+        fxi_gpu_say_tree(b, fold_of(r, ins), reg, false);
         fxi_gpu_say_part(b, text);
         /* As after every instruction (fxi_gpu_say_instr): fused and separate steps then give the
          * same bits. */
@@ -174,6 +302,22 @@ static void say_pass(fxi_gpu_builder *b, rows *r, int pass)
             fxi_gpu_say(b, "const fx_f32 r%d = fx_round_%s(t%d);\n", reg,
                         fxi_gpu_types[ins->dtype].name, reg);
     }
+}
+
+/* Appends what a kept row has in registers: operands, loaded before the first pass, and values. */
+static void say_kept(fxi_gpu_builder *b, const rows *r)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    bool all[REGISTERS];
+    if (!r->keeps)
+        return;
+    memset(all, true, sizeof all);
+    fxi_gpu_say(b, "const fx_int base = start;\n");
+    say_loads(b, r, all);
+    for (int k = 0; k < p->n; k++)
+        if (r->kept[r->step->nin + k])
+            fxi_gpu_say(b, "%s h%d[%d];\n", fxi_gpu_types[p->instr[k].dtype].value,
+                        r->step->nin + k, r->elements);
 }
 
 static void say_rows(fxi_gpu_builder *b, rows *r)
@@ -205,8 +349,13 @@ static void say_rows(fxi_gpu_builder *b, rows *r)
     fxi_gpu_walk_say(b, &r->outer, WALKS, "row", "k", NULL);
     text = fxi_gpu_say_until(b, text, "values_of_row");
     for (int k = 0; k < s->nin; k++)
-        if (r->of_row[k])
-            say_load(b, r, k, "k");
+        if (!has_pack(r, k))
+            say_load(b, r, k);
+    fxi_gpu_set_number(b, "elements", r->elements);
+    text = fxi_gpu_say_until(b, text, "near");
+    say_near(b, r);
+    text = fxi_gpu_say_until(b, text, "kept");
+    say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
     for (int pass = 0; pass < r->npasses; pass++)
         say_pass(b, r, pass);
@@ -246,7 +395,7 @@ static void set_patterns(rows *r)
     r->outer = fxi_gpu_walk_over(&r->layout, ~inner);
     r->inner = fxi_gpu_walk_over(&r->layout, inner);
     r->count = fxi_gpu_walk_length(&r->outer);
-    r->elements = fxi_gpu_walk_length(&r->inner);
+    r->elements_of_row = fxi_gpu_walk_length(&r->inner);
     r->wide = fxi_gpu_layout_wide(&r->layout);
 }
 
@@ -270,6 +419,41 @@ static bool list_folds(fxi_gpu_builder *b, rows *r)
     return fxi_gpu_known(b);
 }
 
+/* Decides how many elements a lane loads at a time, and whether it keeps them: at most WORDS
+ * registers for all elements of a lane. */
+static void divide(const fxi_gpu_builder *b, rows *r)
+{
+    enum { WORDS = 96 };
+    const fx_program *p = &fx_step_row(r->step)->program;
+    int narrowest = 0, operands = 0, kept = 0;
+    r->neighbours = r->inner.nd == 1;
+    for (int k = 0; k < r->step->nin; k++) {
+        const int size = fxi_gpu_types[r->step->in[k].dtype].size;
+        if (!has_pack(r, k))
+            continue;
+        r->neighbours &= r->inner.stride[r->pattern[k]][0] == 1;
+        operands += size > 4 ? size / 4 : 1;
+        narrowest = narrowest == 0 || size < narrowest ? size : narrowest;
+    }
+    plan_kept(r);
+    for (int k = 0; k < p->n; k++)
+        if (r->kept[r->step->nin + k])
+            kept += p->instr[k].dtype == FX_DTYPE_F64 || p->instr[k].dtype == FX_DTYPE_I64 ? 2 : 1;
+    r->elements = fxi_gpu_pack_elements(b, narrowest, operands);
+    r->neighbours &= r->elements > 1;
+    int64_t all = r->elements;
+    while (all * FXI_GPU_GROUP < r->elements_of_row)
+        all *= 2;
+    r->keeps = !b->limits->serial && all * (operands + kept) <= WORDS;
+    if (r->keeps)
+        r->elements = (int)all;
+    else
+        memset(r->kept, 0, sizeof r->kept);
+    /* All that a lane keeps or loads, at least about four elements; short rows share a group. */
+    const int64_t each = r->keeps || r->elements > 4 ? r->elements : 4;
+    r->lanes = fxi_gpu_power((r->elements_of_row + each - 1) / each);
+}
+
 void fxi_gpu_row(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
@@ -280,18 +464,18 @@ void fxi_gpu_row(fxi_gpu_builder *b)
         return;
     }
     set_patterns(&r);
-    if (r.count == 0 || r.elements == 0 || !list_folds(b, &r))
+    if (r.count == 0 || r.elements_of_row == 0 || !list_folds(b, &r))
         return;
+    divide(b, &r);
     say_rows(b, &r);
-    /* About four elements for each lane; short rows share a group. */
-    const fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power((r.elements + 3) / 4)};
+    const fxi_gpu_lanes lanes = {.lanes = r.lanes};
     fxi_gpu_call *c = fxi_gpu_add(b);
     for (int k = 0; k < s->nin; k++)
         fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
     for (int k = 0; k < outputs_of(s); k++)
         fxi_gpu_buffer(c, s->nin + k, FXI_GPU_OUT, k);
     fxi_gpu_param(c, ROWS, r.count);
-    fxi_gpu_param(c, COUNT, r.elements);
+    fxi_gpu_param(c, COUNT, r.elements_of_row);
     fxi_gpu_lanes_fill(lanes, c, LANES);
     fxi_gpu_walk_fill(&r.outer, c, WALKS);
     fxi_gpu_walk_fill(&r.inner, c, WALKS + fxi_gpu_walk_params(&r.outer));

@@ -158,6 +158,8 @@ void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
                 b->limits->f64 ? "#define FX_HAS_F64\n" : "",
                 b->limits->rounds_division ? "#define FX_DIVIDES\n" : "",
                 b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "");
+    if (fxi_gpu_warp(b) > 0)
+        fxi_gpu_say(b, "#define FX_WARP %d\n", (int)fxi_gpu_warp(b));
     for (int k = 0; k < 2 && preludes[dialect][k]; k++)
         fxi_gpu_say_part(b, preludes[dialect][k]);
     fxi_gpu_say_part(b, fxi_gpu_text_common);

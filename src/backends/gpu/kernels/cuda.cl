@@ -18,6 +18,7 @@ typedef fx_u32 fx_v4; typedef fx_u16 fx_v2; typedef fx_u8 fx_v1;
 typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define FX_LOCAL(T, s, n) __shared__ __attribute__((aligned(@vector@))) T s[n]
 #define FX_BARRIER __syncthreads()
+#define fx_shuffle(v, item) __shfl_sync(0xffffffffu, v, (item) & (FX_WARP - 1))
 #define FX_FN static __device__ __forceinline__
 #define FX_KERNEL extern "C" __global__ __launch_bounds__(FX_GROUP) void
 #define FX_ITEM ((fx_int)threadIdx.x)

@@ -81,7 +81,7 @@ const fx_int lane = P(@columns@) ? FX_ITEM >> (8 - P(@log@)) : FX_ITEM & (lanes 
 const fx_int slot = P(@columns@) ? FX_ITEM & (slots - 1) : FX_ITEM >> P(@log@);
 const fx_int own = slot + lane * slots;
 
-// Joins the lanes' accumulators.
+// Joins the lanes' accumulators: a becomes the whole in every work-item of the slot.
 //// tree
 s@n@[own] = a@reg@;
 FX_BARRIER;
@@ -89,4 +89,31 @@ for (fx_int half_of = lanes / 2; half_of > 0; half_of /= 2) {
     if (lane < half_of)
         s@n@[own] = fx_join@n@(s@n@[own], s@n@[own + half_of * slots]);
     FX_BARRIER;
+}
+a@reg@ = s@n@[slot];
+FX_BARRIER;
+
+// The accumulator of another work-item of the warp. FX_WARP work-items execute together, and
+// exchange 32 bits without a barrier.
+//// fold_from
+FX_FN fx_acc@n@ fx_from@n@(fx_acc@n@ a, fx_int item) {
+    union { fx_u32 w[(sizeof(fx_acc@n@) + 3) / 4]; fx_acc@n@ a; } p;
+    p.w[0] = 0; p.a = a;
+    FX_UNROLL for (int k = 0; k < (int)((sizeof(fx_acc@n@) + 3) / 4); k++) p.w[k] = fx_shuffle(p.w[k], item);
+    return p.a; }
+
+// The same as the tree for lanes that are neighbours: within warps first, whose results one array
+// of local memory passes on.
+//// tree_of_warps
+for (fx_int apart = (lanes < FX_WARP ? lanes : FX_WARP) / 2; apart > 0; apart /= 2)
+    a@reg@ = fx_join@n@(a@reg@, fx_from@n@(a@reg@, FX_ITEM + apart));
+if (lanes > FX_WARP) {
+    if (FX_ITEM % FX_WARP == 0) s@n@[FX_ITEM / FX_WARP] = a@reg@;
+    FX_BARRIER;
+    const fx_int warps = lanes / FX_WARP;
+    a@reg@ = s@n@[slot * warps];
+    for (fx_int w = 1; w < warps; w++) a@reg@ = fx_join@n@(a@reg@, s@n@[slot * warps + w]);
+    FX_BARRIER;
+} else {
+    a@reg@ = fx_from@n@(a@reg@, FX_ITEM & ~(lanes - 1));
 }

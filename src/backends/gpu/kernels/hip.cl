@@ -8,6 +8,8 @@ typedef fx_u32 fx_v8 __attribute__((vector_size(8), may_alias));
 // A barrier alone does not make writes to local memory visible: the fences do.
 #define FX_BARRIER (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), \
     __builtin_amdgcn_s_barrier(), __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
+#define fx_shuffle(v, item) \
+    ((fx_u32)__builtin_amdgcn_ds_bpermute(((item) & (FX_WARP - 1)) << 2, (fx_i32)(v)))
 #define FX_FN static FX_DEVICE inline
 #define FX_KERNEL extern "C" __attribute__((global)) \
     __attribute__((amdgpu_flat_work_group_size(FX_GROUP, FX_GROUP))) void

@@ -13,6 +13,8 @@ typedef fx_u16 fx_v2 __attribute__((may_alias)); typedef fx_u8 fx_v1;
 #define FX_ADDRESS(x) ((fx_u32)(uintptr_t)(x))
 extern uint32_t fx_host_item, fx_host_group[3];
 extern void (*fx_host_barrier)(void);
+extern fx_u32 (*fx_host_shuffle)(fx_u32 v, fx_u32 item);
+#define fx_shuffle(v, item) fx_host_shuffle(v, (fx_u32)((item) & (FX_WARP - 1)))
 #define FX_GLOBAL
 #define FX_SHARED
 // Groups run one after another, so one array serves all of them.

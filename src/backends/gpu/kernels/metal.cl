@@ -15,6 +15,7 @@ typedef ushort fx_v2; typedef uchar fx_v1;
 #define FX_LOCAL(T, s, n) threadgroup T s[n]
 #endif
 #define FX_BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
+#define fx_shuffle(v, item) simd_shuffle(v, (fx_u16)((item) & (FX_WARP - 1)))
 #define FX_FN static inline
 #define FX_KERNEL kernel void
 #define FX_B(k) device void *fx_b##k

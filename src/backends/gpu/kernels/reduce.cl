@@ -1,5 +1,7 @@
 // Reductions: see gpu_reduce.c. Some lanes of a group compute result o from the terms t.
 
+// A lane loads several terms before it takes them. They are neighbours, loaded as vectors, if the
+// terms are dense and aligned (near); else neighbouring lanes take neighbouring terms.
 //// reduce
 @operands@
 FX_USE(@nin@, @stored@, y)
@@ -13,19 +15,35 @@ if (o < P(@results@)) {
 // Groups along Y take pieces of the terms.
 const fx_int first = FX_GROUP_Y * P(@chunk@), all = P(@count@) - first;
 const fx_int last = first + (all < P(@chunk@) ? all : P(@chunk@));
-// Neighbouring lanes take neighbouring terms, so rows are read in whole lines of memory.
-for (fx_int t = first + lane; t < last; t += lanes) {
+const int near = @near@;
+const fx_int gap = near ? 1 : lanes;
+for (fx_int base = first + lane * (near ? @elements@ : 1); base < last; base += lanes * @elements@) {
+@packs@
+if (near && last - base >= @elements@) {
+@vector_loads@
+} else {
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+// A term that does not exist is loaded as the last one, and not taken.
+const fx_int t = base + e * gap < last ? base + e * gap : last - 1;
 @reduced@
+@loads@
+}
+}
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+const fx_int t = base + e * gap;
+if (t < last) {
 @value@
+}
+}
 }
 }
 // All work-items reach the tree, also those without a result: it has barriers.
 @tree@
 if (lane == 0 && o < P(@results@)) {
     if (P(@parts@) > 1)
-        partial[FX_GROUP_Y * P(@results@) + o] = s0[slot];
+        partial[FX_GROUP_Y * P(@results@) + o] = a0;
     else
-        FX_STORE_@name@(y, o, fx_done0(s0[slot]));
+        FX_STORE_@name@(y, o, fx_done0(a0));
 }
 
 // Joins the pieces of every result.
@@ -41,4 +59,4 @@ for (fx_int t = lane; t < P(@count@); t += lanes)
     a0 = fx_join0(a0, partial[t * P(@results@) + o]);
 }
 @tree@
-if (lane == 0 && o < P(@results@)) FX_STORE_@name@(y, o, fx_done0(s0[slot]));
+if (lane == 0 && o < P(@results@)) FX_STORE_@name@(y, o, fx_done0(a0));
