@@ -23,6 +23,10 @@ __device__ double __longlong_as_double(long long);
 __device__ unsigned atomicCAS(unsigned *, unsigned, unsigned);
 __device__ unsigned long long atomicCAS(unsigned long long *, unsigned long long,
                                         unsigned long long);
+__device__ float atomicAdd(float *, float);
+__device__ double atomicAdd(double *, double);
+__device__ unsigned atomicAdd(unsigned *, unsigned);
+__device__ unsigned long long atomicAdd(unsigned long long *, unsigned long long);
 #define STUB_FUNCTION(name)                                                                        \
     __device__ float name##f(float);                                                               \
     __device__ double name(double);

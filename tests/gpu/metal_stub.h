@@ -36,5 +36,6 @@ float fmod(float, float);
 typedef unsigned stub_atomic;
 #define atomic_uint          stub_atomic
 #define memory_order_relaxed 0
+unsigned atomic_fetch_add_explicit(__global stub_atomic *, unsigned, int);
 bool atomic_compare_exchange_weak_explicit(__global stub_atomic *, __private unsigned *, unsigned,
                                            int, int);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4 };
+enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4, ADDS = 8 };
 
 /* The first text of a step; `has` is what its PTX must have. */
 static const struct {
@@ -27,6 +27,11 @@ static const struct {
     {"reduce.0.f32.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
     {"reduce.1.bf16.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
     {"rows.softmax.f32.2.1", "fx_rows", VECTORS | ORDER | SHUFFLES, 64},
+    {"scatter.0.f32.0.atomic", "fx_scatter", ADDS, 64},
+    {"matmul.f32.2048", "fx_matmul", 0, 128},
+    {"matmul.f64.1024", "fx_matmul", 0, 128},
+    {"conv.forward.1d.type0", "fx_conv", 0, 128},
+    {"conv.weight.3d.type0", "fx_conv", 0, 128},
 };
 enum { NAMED = sizeof named / sizeof *named };
 
@@ -79,6 +84,7 @@ static int check(const gpu_text *t, int has, int registers)
     REQUIRE(!(has & ORDER) || in_order(ptx), "a load follows a store\n")
     REQUIRE(!(has & SHUFFLES) || strstr(ptx, "shfl.sync"), "no exchange within a warp\n")
     /* Functions of CUDA that clang does not know are not in its PTX. */
+    REQUIRE(!(has & ADDS) || !nvrtc || strstr(ptx, ".global.add."), "no atomic addition\n")
     REQUIRE(!nvrtc || gpu_ptxas(ptx, "90", &report), "not assembled\n")
     if (report) {
         const int used = reported(report, "Used %d", "registers"),

@@ -1,9 +1,10 @@
 /* gpu_scatter.c: scatter, as a reduction or with atomics: y[…, idx[i…], …] ⊕= src[…, i…, …].
  *
  * If output and indices are few, each element of the output searches the indices for its own
- * (gpu_reduce.c): the same bits in every run. Otherwise every element of src is added to its target
- * with compare and swap, in whatever order the elements arrive; sums of reals then differ in their
- * last bits from run to run. Elements of 8 and 16 bits are folded as 32-bit ones in work space and
+ * (gpu_reduce.c): the same bits in every run. Otherwise every element of src is folded into its
+ * target, in whatever order the elements arrive: sums by the device's atomic addition, where it has
+ * one for the type, anything else with compare and swap. Sums of reals then differ in their last
+ * bits from run to run. Elements of 8 and 16 bits are folded as 32-bit ones in work space and
  * rounded once. Devices without 64-bit atomics always search for 64-bit types.
  */
 #include "gpu_text.h"
@@ -50,7 +51,7 @@ static const char *const merges[4][2] = {
     [FX_REDUCE_PROD] = {"p * q", "(T)((U)p * (U)q)"},
 };
 
-/* Appends the function fx_fold, which changes an element with compare and swap. */
+/* Appends the function fx_fold, which changes an element atomically. */
 static void say_atomic(fxi_gpu_builder *b, int dtype)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[dtype];
@@ -62,6 +63,8 @@ static void say_atomic(fxi_gpu_builder *b, int dtype)
     fxi_gpu_set(b, "value", t->value);
     fxi_gpu_set(b, "wrapping", t->wrapping ? t->wrapping : t->value);
     fxi_gpu_set_number(b, "bits", bits);
+    fxi_gpu_set_number(b, "sums", fx_step_scatter(b->step)->fold == FX_REDUCE_SUM);
+    fxi_gpu_set(b, "added", t->math ? t->value_name : wide ? "u64" : "u32");
     fxi_gpu_set(b, "from_bits", in);
     fxi_gpu_set(b, "to_bits", out);
     fxi_gpu_set(b, "merged", merges[fx_step_scatter(b->step)->fold][!t->math]);

@@ -20,7 +20,14 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define FX_BARRIER __syncthreads()
 #define fx_shuffle(v, item) __shfl_sync(0xffffffffu, v, (item) & (FX_WARP - 1))
 #define FX_FN static __device__ __forceinline__
-#define FX_KERNEL extern "C" __global__ __launch_bounds__(FX_GROUP) void
+// Two groups share a unit, so a work-item has at most 128 registers; with 64-bit indices that would
+// spill.
+#ifdef FX_WIDE
+#define FX_TOGETHER 1
+#else
+#define FX_TOGETHER 2
+#endif
+#define FX_KERNEL extern "C" __global__ __launch_bounds__(FX_GROUP, FX_TOGETHER) void
 #define FX_ITEM ((fx_int)threadIdx.x)
 #define FX_GROUP_X ((fx_int)blockIdx.x)
 #define FX_GROUP_Y ((fx_int)blockIdx.y)
@@ -33,6 +40,11 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define fx_float(u) __uint_as_float(u)
 #define fx_bits64(x) ((fx_u64)__double_as_longlong(x))
 #define fx_double(u) __longlong_as_double((fx_i64)(u))
+// The sum of two Float32 numbers in global memory flushes subnormal ones to zero.
+#define FX_ADD_f32(p, v) atomicAdd((fx_f32 *)(p), v)
+#define FX_ADD_f64(p, v) atomicAdd((fx_f64 *)(p), v)
+#define FX_ADD_u32(p, v) atomicAdd(p, (fx_u32)(v))
+#define FX_ADD_u64(p, v) atomicAdd(p, (fx_u64)(v))
 #define fx_cas32(p, old, new) atomicCAS(p, old, new)
 #define fx_cas64(p, old, new) atomicCAS(p, old, new)
 // Inline assembly: __half is declared in a header, and texts are compiled without headers. Other

@@ -35,6 +35,10 @@ FX_FUNCTION2(pow) FX_FUNCTION2(atan2) FX_FUNCTION2(fmod)
 #define fx_float(u) __builtin_bit_cast(fx_f32, (fx_u32)(u))
 #define fx_bits64(x) __builtin_bit_cast(fx_u64, x)
 #define fx_double(u) __builtin_bit_cast(fx_f64, (fx_u64)(u))
+// Reals are exchanged: an atomic addition of reals needs a device and memory that this text does not
+// know.
+#define FX_ADD_u32(p, v) ((void)__atomic_fetch_add(p, (fx_u32)(v), __ATOMIC_RELAXED))
+#define FX_ADD_u64(p, v) ((void)__atomic_fetch_add(p, (fx_u64)(v), __ATOMIC_RELAXED))
 FX_FN fx_u32 fx_cas32(fx_u32 *p, fx_u32 o, fx_u32 n) { __atomic_compare_exchange_n(p, &o, n, \
     false, __ATOMIC_RELAXED, __ATOMIC_RELAXED); return o; }
 FX_FN fx_u64 fx_cas64(fx_u64 *p, fx_u64 o, fx_u64 n) { __atomic_compare_exchange_n(p, &o, n, \

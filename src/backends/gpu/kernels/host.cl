@@ -41,6 +41,10 @@ FX_FN fx_u32 fx_bits(fx_f32 x) { union { fx_f32 f; fx_u32 u; } v = {x}; return v
 FX_FN fx_f32 fx_float(fx_u32 x) { union { fx_u32 u; fx_f32 f; } v = {x}; return v.f; }
 FX_FN fx_u64 fx_bits64(fx_f64 x) { union { fx_f64 f; fx_u64 u; } v = {x}; return v.u; }
 FX_FN fx_f64 fx_double(fx_u64 x) { union { fx_u64 u; fx_f64 f; } v = {x}; return v.f; }
+#define FX_ADD_f32(p, v) (*(p) = fx_bits(fx_float(*(p)) + (v)))
+#define FX_ADD_f64(p, v) (*(p) = fx_bits64(fx_double(*(p)) + (v)))
+#define FX_ADD_u32(p, v) (*(p) += (fx_u32)(v))
+#define FX_ADD_u64(p, v) (*(p) += (fx_u64)(v))
 FX_FN fx_u32 fx_cas32(fx_u32 *p, fx_u32 o, fx_u32 n)
 { const fx_u32 was = *p; if (was == o) *p = n; return was; }
 FX_FN fx_u64 fx_cas64(fx_u64 *p, fx_u64 o, fx_u64 n)

@@ -39,6 +39,8 @@ static inline fx_f32 fx_own_fmod(fx_f32 x, fx_f32 y) { return precise::fmod(x, y
 static inline fx_f32 fx_own_atan2(fx_f32 y, fx_f32 x) { return precise::atan2(y, x); }
 #define fx_bits(x) as_type<fx_u32>(x)
 #define fx_float(u) as_type<fx_f32>((fx_u32)(u))
+#define FX_ADD_u32(p, v) ((void)atomic_fetch_add_explicit((device atomic_uint *)(p), (fx_u32)(v), \
+    memory_order_relaxed))
 // The weak exchange may fail without a reason, so it is repeated while the value is the old one.
 static inline fx_u32 fx_cas32(device fx_u32 *p, fx_u32 o, fx_u32 n) {
     fx_u32 e = o;

@@ -27,6 +27,7 @@ typedef ushort fx_v2; typedef uchar fx_v1;
 #define FX_MAD(x, y, z) fma(x, y, z)
 #define fx_bits(x) as_uint(x)
 #define fx_float(u) as_float(u)
+#define FX_ADD_u32(p, v) ((void)atomic_add((volatile __global uint *)(p), (uint)(v)))
 #define fx_cas32(p, old, new) atomic_cmpxchg((volatile __global uint *)(p), old, new)
 // Types and functions of 64 bits exist only where the device has them.
 #ifdef FX_HAS_F64
@@ -38,6 +39,7 @@ typedef double fx_f64;
 #endif
 #ifdef FX_HAS_ATOMIC64
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#define FX_ADD_u64(p, v) ((void)atom_add((volatile __global ulong *)(p), (ulong)(v)))
 #define fx_cas64(p, old, new) atom_cmpxchg((volatile __global ulong *)(p), old, new)
 #endif
 #define FX_HALF_IN

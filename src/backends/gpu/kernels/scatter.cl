@@ -9,10 +9,14 @@ if (i >= P(0)) return;
 FX_STORE_@name@(y, i, fx_done0(fx_none0()));
 }
 
-// Folds q into the value at `at`, by compare and swap of its bits.
+// Folds q into the value at `at`: a sum by the device's own atomic addition if it has one for the
+// type, anything else by compare and swap of the bits.
 //// scatter_fold
 #define T @value@
 #define U @wrapping@
+#if @sums@ && defined FX_ADD_@added@
+FX_FN void fx_fold(FX_GLOBAL fx_u@bits@ *at, T q) { FX_ADD_@added@(at, q); }
+#else
 FX_FN void fx_fold(FX_GLOBAL fx_u@bits@ *at, T q) {
     fx_u@bits@ was = *at;
     for (;;) {
@@ -22,6 +26,7 @@ FX_FN void fx_fold(FX_GLOBAL fx_u@bits@ *at, T q) {
         const fx_u@bits@ seen = now == was ? was : fx_cas@bits@(at, was, now);
         if (seen == was) return;
         was = seen; } }
+#endif
 #undef T
 #undef U
 
