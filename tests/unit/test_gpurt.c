@@ -161,7 +161,28 @@ static void write_many(void)
     static const int64_t sizes[] = {97, 50000, 70000, 3000000};
     for (int k = 0; k < 4; k++)
         wrong += write_sizes(device, sizes[k], sizes[k] > 100000 ? 3 : 12);
-    printf("%d numbers are wrong, %s", (int)wrong, fx_error_take().message);
+    printf("wrong numbers: %d. %s", (int)wrong, fx_error_take().message);
+}
+
+/* Steps of two devices in turn, and memory that is given back to the driver while it is in use. */
+static void take_turns(void)
+{
+    fx_use(backend);
+    fx_array *x[2], *y[2];
+    float back[3] = {0};
+    for (int k = 0; k < 2; k++)
+        fx_eval(x[k] = fx_exp(fx_to(fx_device_get(backend, k), fx_vector(0, 0, 0))));
+    for (int k = 0; k < 2; k++)
+        y[k] = fx_add(x[k], fx_scalar(k));
+    fx_eval(y[0]);
+    fx_eval(y[1]);
+    for (int k = 0; k < 2; k++) {
+        fx_release(x[k]);
+        fx_reclaim();
+        fx_read_into(y[k], back, sizeof back);
+        printf("%g ", (double)back[1]);
+    }
+    printf("in turn. %s", fx_error_take().message);
 }
 
 enum { LOSSES = 20 };
@@ -216,9 +237,11 @@ static void out_of_memory(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"open", open_only},      {"compute", compute_both}, {"count", count_programs},
-            {"list", list},           {"parts", parts},          {"copy", copy},
-            {"fork", fork_it},        {"write", write_many},     {"losses", compare_losses},
+} acts[] = {{"open", open_only},       {"compute", compute_both},
+            {"count", count_programs}, {"list", list},
+            {"parts", parts},          {"copy", copy},
+            {"fork", fork_it},         {"write", write_many},
+            {"turns", take_turns},     {"losses", compare_losses},
             {"memory", out_of_memory}};
 
 /* "amdgpu-open" is "open" with the other backend. */
@@ -325,10 +348,12 @@ static const row rows[] = {
     {"SIM_MEMORY=2", "memory", {"FX_STATUS_MEMORY", "; 1 runs"}},
     /* without pinned memory */
     {"SIM_FAIL=cuMemHostAlloc@0=2", "compute", {"; 0 runs ; 1 runs ; 0 runs"}},
-    {"SIM_FAIL=cuMemHostAlloc@0=2 SIM_DEFER=1", "write", {"0 numbers are wrong, "}},
+    {"SIM_FAIL=cuMemHostAlloc@0=2 SIM_DEFER=1", "write", {"wrong numbers: 0. "}},
     /* the order of writes */
-    {"SIM_DEFER=1", "write", {"0 numbers are wrong, "}},
-    {"SIM_DEFER=1 SIM_SEED=2", "amdgpu-write", {"0 numbers are wrong, "}},
+    {"SIM_DEFER=1", "write", {"wrong numbers: 0. "}},
+    {"SIM_DEFER=1 SIM_SEED=2", "amdgpu-write", {"wrong numbers: 0. "}},
+    {"SIM_DEFER=1", "turns", {"1 2 in turn. "}},
+    {"SIM_DEFER=1", "amdgpu-turns", {"1 2 in turn. "}},
     /* training */
     {"", "losses", {"losses agree, fall, launched"}},
     {"SIM_DEFER=1", "losses", {"losses agree, fall, launched"}},
