@@ -133,6 +133,7 @@ typedef struct fx_memory {
     int64_t total;  /* size of the memory; 0: unknown */
     int64_t limit;  /* fx_set_memory_limit; 0: no limit */
     int64_t peak;   /* maximum of `live` so far */
+    int64_t plans;  /* host memory of the cached plans for this device; not part of `live` */
 } fx_memory;
 FX_API void fxi_memory_status(fx_device *device, fx_memory *out);
 /* Returns the memory of a device (NULL: the CPU). */

@@ -8,6 +8,7 @@
  */
 #include "counters.h"
 #include "planning.h"
+#include "pool.h"
 #include "thread.h"
 
 #include <stdio.h>
@@ -111,6 +112,13 @@ static void link_newest(fxi_plan *p)
         cache.oldest = p;
 }
 
+/* Counts the memory of a plan that enters or leaves the cache. */
+static void count_bytes(const fxi_plan *p, int64_t bytes)
+{
+    cache.bytes += bytes;
+    __atomic_fetch_add(&fxi_pool_of(p->device)->plans, bytes, __ATOMIC_RELAXED);
+}
+
 /* Removes a plan from the cache. Runs that use it keep their references, so it is freed when the
  * last of them ends. */
 static void evict(fxi_plan *p)
@@ -122,7 +130,7 @@ static void evict(fxi_plan *p)
     *at = p->next;
     unlink_use(p);
     cache.count--;
-    cache.bytes -= p->bytes;
+    count_bytes(p, -p->bytes);
     fxi_plan_release(p);
 }
 
@@ -163,7 +171,7 @@ static void insert(fxi_plan *p)
     cache.bucket[p->hash % BUCKETS] = p;
     link_newest(p);
     cache.count++;
-    cache.bytes += p->bytes;
+    count_bytes(p, p->bytes);
 }
 
 fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)

@@ -120,7 +120,8 @@ void fxi_memory_figures(fx_device *d, fx_memory *out)
                        .free = fxi_device_free(d),
                        .total = total_of(d),
                        .limit = fxi_device_limit(d),
-                       .peak = __atomic_load_n(&p->peak, __ATOMIC_RELAXED)};
+                       .peak = __atomic_load_n(&p->peak, __ATOMIC_RELAXED),
+                       .plans = __atomic_load_n(&p->plans, __ATOMIC_RELAXED)};
 }
 
 bool fxi_device_has_room(fx_device *d, int64_t bytes, int64_t idle)

@@ -32,6 +32,7 @@ typedef struct fxi_pool {
     int64_t peak;          /* the most live bytes so far (atomic) */
     int64_t live;          /* bytes of the device's buffers (atomic) */
     int64_t limit;         /* the most live bytes allowed; 0: no limit (atomic) */
+    int64_t plans;         /* host memory of the cached plans for the device (atomic) */
     fxi_buffer *arrays;    /* buffers with a name */
     struct fxi_pool *next; /* the pool of another device */
 } fxi_pool;

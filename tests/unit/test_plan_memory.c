@@ -32,8 +32,10 @@ static void plans_stay_within_their_bytes(void **state)
     (void)state;
     fxi_drain();
     assert_true(fxi_plans_bytes() == 0);
+    assert_true(fx_memory_status(NULL).plans == 0);
     train_once(SHAPES + 1);
     const int64_t one = fxi_plans_bytes();
+    assert_true(fx_memory_status(NULL).plans == one);
     assert_true(one > 10000 && one < 1000000);
     const uint64_t evicted = fx_stats().plans_evicted;
     int64_t most = 0;
@@ -114,6 +116,36 @@ static void reclaiming_returns_memory_to_the_system(void **state)
 #endif
 }
 
+/* After a thousand shapes and a large temporary value, fx_reclaim leaves the live arrays. */
+static void resident_memory_is_that_of_live_arrays(void **state)
+{
+    (void)state;
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    enum { MANY = 1000, ELEMENTS = 1 << 20, MOST_KILOBYTES = 20 << 10 };
+    FX_SCOPE;
+    fx_reclaim();
+    const long before = resident_kilobytes();
+    fx_array *kept = fx_ones(ELEMENTS);
+    assert_int_equal(fx_eval(kept), FX_OK);
+    for (int64_t n = 1; n <= MANY; n++) {
+        FX_SCOPE;
+        fx_array *x = fx_rand(32, n), *y = fx_softmax(fx_matmul(fx_rand(64, 32), x));
+        assert_int_equal(fx_eval(fx_gradient(fx_sum(fx_square(y)), x)), FX_OK);
+    }
+    {
+        FX_SCOPE;
+        assert_int_equal(fx_eval(fx_cumsum(fx_concat(0, kept, kept, kept, kept, kept, kept), 0)),
+                         FX_OK);
+    }
+    const long full = resident_kilobytes();
+    fx_reclaim();
+    const long after = resident_kilobytes() - ELEMENTS * 4 / 1024;
+    if (full < before + MOST_KILOBYTES || after > before + MOST_KILOBYTES)
+        fail_msg("%ld KB, %ld KB before fx_reclaim, %ld KB after, without the array", before, full,
+                 after);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +153,7 @@ int main(void)
         TEST(bytes_are_counted),
         TEST(a_few_large_plans_stay),
         TEST(reclaiming_returns_memory_to_the_system),
+        TEST(resident_memory_is_that_of_live_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
