@@ -275,7 +275,7 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     if (fxi_tape_repeats(c) && (s->repeats || fxi_repeats_run(c, n, roots))) {
         status = fxi_repeat_run(c, s);
         done = n;
-    } else {
+    } else if (c->tape) {
         fxi_tape_leave(c);
         fxi_note_begin(c, s, n, roots);
     }

@@ -9,17 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int chosen = -1; /* atomic; −1: not decided yet */
+int fxi_cpu_flush_choice = -1;
 
-bool fxi_cpu_flushes(void)
+bool fxi_cpu_flush_decide(void)
 {
-    int now = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-    if (now >= 0)
-        return now;
+    int now = -1;
     const char *text = getenv("FX_FLUSH_DENORMALS");
     const int found = FXI_MODE_FLUSH != 0 && text && *text && strcmp(text, "0") != 0;
     /* A choice that the program has made in another thread meanwhile wins. */
-    return __atomic_compare_exchange_n(&chosen, &now, found, false, __ATOMIC_RELAXED,
+    return __atomic_compare_exchange_n(&fxi_cpu_flush_choice, &now, found, false, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED)
                ? found
                : now;
@@ -27,6 +25,6 @@ bool fxi_cpu_flushes(void)
 
 bool fx_flush_denormals(bool on)
 {
-    __atomic_store_n(&chosen, on && FXI_MODE_FLUSH != 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&fxi_cpu_flush_choice, on && FXI_MODE_FLUSH != 0, __ATOMIC_RELAXED);
     return FXI_MODE_FLUSH != 0;
 }

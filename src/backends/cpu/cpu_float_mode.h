@@ -47,7 +47,14 @@ static inline void fxi_float_mode_set(uint64_t mode)
 }
 #endif
 
+extern int fxi_cpu_flush_choice; /* atomic; −1: not decided yet */
+bool fxi_cpu_flush_decide(void);
+
 /* Is fx_flush_denormals on? */
-bool fxi_cpu_flushes(void);
+static inline bool fxi_cpu_flushes(void)
+{
+    const int now = __atomic_load_n(&fxi_cpu_flush_choice, __ATOMIC_RELAXED);
+    return now >= 0 ? now : fxi_cpu_flush_decide();
+}
 
 #endif
