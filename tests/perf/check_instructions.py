@@ -23,6 +23,8 @@ BASELINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instruction
 TOLERANCE = 0.03
 CASES = {  # name: steps in the shorter and the longer run
     "train/xor-2-3-bn-2-b64": (20, 60),
+    "record/xor-2-3-bn-2-b64": (20, 60),
+    "record/mlp-1-256-1-b16": (20, 60),
     "forward/mlp-1-256-1-b16": (20, 120),
     "chain/1e4-gradient": (10, 30),
 }
