@@ -297,6 +297,9 @@ static const row rows[] = {
     {"FX_HIPRTC_LIBRARY=" SIM "/libsim-old.so",
      "amdgpu-list",
      {"functional 0, gpu CPU, why: ", "libsim-old.so has no function hiprtcVersion"}},
+    {"LD_LIBRARY_PATH=" SIM "/damaged:" SIM,
+     "compute",
+     {"3 devices: " CUDA(0), "; 0 runs ; 1 runs"}},
     /* versions and architectures */
     {"FX_NVRTC_LIBRARY=" SIM "/libnvrtc.so.13 SIM_VERSION=12080",
      "compute",

@@ -152,8 +152,10 @@ bool fxi_rtc_open(int driver, char *why, size_t size)
         void *library = open_compiler(compilers[k].file, reason, sizeof reason);
         if (library && driver && compilers[k].major > driver)
             newer = compilers[k].file;
-        else if (take_compiler(library, compilers[k].file, why, size))
+        else if (take_compiler(library, compilers[k].file, why, size)) {
+            *why = '\0'; /* that of a damaged library before this one */
             return true;
+        }
     }
     if (newer)
         snprintf(why, size,
