@@ -15,7 +15,7 @@ enum { NAME = 4200 };
  * of memory. */
 static bool take_mark(char *path, fxi_torch_part *out)
 {
-    char *mark = strchr(path, '|'), *field = mark ? strchr(mark, '.') : NULL;
+    char *mark = strchr(path, FXI_TORCH_PART), *field = mark ? strchr(mark, '.') : NULL;
     *out = (fxi_torch_part){0};
     if (!field)
         return true;

@@ -11,6 +11,8 @@
 #include "entries.h"
 
 enum { FXI_TORCH_PARTS = 3 };
+/* The marks * and | of tables in the path of an array. */
+enum { FXI_TORCH_SUFFIX = '\1', FXI_TORCH_PART = '\2' };
 
 /* An array of the model that is part of another one in PyTorch. */
 typedef struct fxi_torch_part {

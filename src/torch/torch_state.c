@@ -15,13 +15,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The name of a member in PyTorch. The table of a layer's type may override it. */
+/* The name of a member in PyTorch. The table of a layer's type may override it. Its marks become
+ * control characters, because names that a program gives to children may contain * and |. */
 static const char *name_of(const fx_type *type, const fx_field *field)
 {
+    static _Thread_local char marked[128]; /* the caller copies it before the next call */
     const fx_layer *layer = fx_layer_of(type);
     const int i = layer ? fxi_row_named(layer, field->name) : -1;
     const char *name = i < 0 ? NULL : fxi_row(layer, i)->torch;
-    return name ? name : field->name;
+    if (!name || !strpbrk(name, "*|"))
+        return name ? name : field->name;
+    snprintf(marked, sizeof marked, "%s", name);
+    for (char *c = marked; *c; c++)
+        *c = *c == '*' ? FXI_TORCH_SUFFIX : *c == '|' ? FXI_TORCH_PART : *c;
+    return marked;
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
@@ -67,7 +74,7 @@ static bool is_named(const char *path, const char *name)
 static void with_suffix(char *path)
 {
     char suffix[32];
-    char *star = strchr(path, '*'), *dot = star ? strchr(star, '.') : NULL;
+    char *star = strchr(path, FXI_TORCH_SUFFIX), *dot = star ? strchr(star, '.') : NULL;
     if (!dot || (size_t)(dot - star) > sizeof suffix)
         return;
     snprintf(suffix, sizeof suffix, "%.*s", (int)(dot - star - 1), star + 1);

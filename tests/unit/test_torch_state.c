@@ -231,6 +231,21 @@ static void attention(void **state)
             "load_torch_state: in_proj_weight: 11 is not three times the size of a projection");
 }
 
+/* Names that a program gives may contain the characters that mark names in tables of layers. */
+static void marks_in_names(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const char *const names[] = {"a|x.weight", "a|y.weight", "u*v.weight"};
+    void *m = fx_named_tuple("a|x", fx_dense(2, 3, .bias = false), "a|y",
+                             fx_dense(2, 3, .bias = false), "u*v", fx_dense(2, 3, .bias = false));
+    void *dict = fx_torch_state(m);
+    assert_int_equal(fx_count(dict), 3);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(fx_child_name(dict, i), names[i]);
+    assert_int_equal(fx_load_torch_state(m, dict), FX_OK);
+}
+
 static void counts_may_be_missing_and_ties_stay(void **state)
 {
     (void)state;
@@ -266,6 +281,7 @@ int main(void)
         cmocka_unit_test(pytorch_takes_our_states),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(attention),
+        cmocka_unit_test(marks_in_names),
         cmocka_unit_test(counts_may_be_missing_and_ties_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
