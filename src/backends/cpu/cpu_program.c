@@ -6,8 +6,8 @@
  * generation, which would need a compiler where the program runs: in a prototype, a chain of
  * operations on 10,000 elements took 8.2 µs in tiles and 6.8 as one loop written by hand.
  *
- * Calls read and write numbered locations : operands, then tiles of scratch,
- * then outputs. A run is a table of these addresses. Dense operands and outputs advance from tile
+ * Calls read and write numbered locations: operands, then tiles of scratch, then
+ * outputs. A run is a table of these addresses. Dense operands and outputs advance from tile
  * to tile. Some loops read a scalar next to a vector; for other loops it is spread over a tile. An
  * operand that repeats after a short while (a bias) is laid out once, a tile longer than its
  * period; any other is gathered into a tile by a walk. A tile of results is used again after its
@@ -80,8 +80,7 @@ static bool half(int dtype)
     return fxi_cpu_is_half(dtype);
 }
 
-/* ---- making: registers and locations ------------------------------------------------------------
- */
+/* ---- making: registers and locations --------------------------------------------------------- */
 enum { NOWHERE = -1 };
 
 /* Where a register's value is: as a vector, and for scalars also as a single value. */
