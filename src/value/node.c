@@ -2,8 +2,8 @@
  *
  * The reference count of a pending node is used only by its own thread and is not atomic. A node
  * with data may be shared, so its count is atomic. A shared node may keep pending inputs of its
- * thread as history; the thread that releases the last reference therefore returns the node to its
- * own thread. Freeing is iterative: a chain of a million nodes must not overflow the stack.
+ * thread as history, and a tape of its thread may name it; the thread that releases the last
+ * reference therefore returns the node to its own thread. Freeing is iterative: a chain of a million nodes must not overflow the stack.
  *
  * A pending node with a live handle and no consumer is a sink. Each thread keeps all its sinks in a
  * list, so that an update finds results which the program may still read later.
@@ -318,7 +318,12 @@ static void bury(fxi_context *c, fxi_node *dying)
         fxi_node *n = dying;
         dying = n->next;
         n->next = NULL;
-        const bool foreign = n->owner != c->id && n->nin > 0;
+        /* A tape of its thread may still name it. */
+        const bool foreign = n->owner != c->id && (n->nin > 0 || n->tape > 0);
+        if (foreign && n->nin == 0) { /* its memory need not wait */
+            fxi_data_free(n->data);
+            n->data = NULL;
+        }
         if (foreign && fxi_send_home(n))
             continue;
         drop_inputs(c, n, &dying);

@@ -197,7 +197,7 @@ static void empty(fxi_tape *t)
 static void tape_free(fxi_tape *t)
 {
     empty(t);
-    void *const all[] = {t->entries, t->operands, t->leaf_uses, t->users, t->leaves};
+    void *const all[] = {t->entries, t->operands, t->leaf_uses, t->users, t->leaves, t->file};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
     fxi_identity_free(&t->numbers);
@@ -247,6 +247,7 @@ static bool note(fxi_tape *t, fxi_node *n)
     fxi_tape_entry *e = &t->entries[t->n];
     *e = (fxi_tape_entry){.node = ghost_of(n, n->nin),
                           .live = n,
+                          .device = n->device,
                           .nin = n->nin,
                           .operand = t->noperands,
                           .leaf_use = t->nleaf_uses};
@@ -276,6 +277,7 @@ void fxi_tape_forget(fxi_context *c, const fxi_node *n)
     if (t->mode == FXI_TAPE_NOTES && i >= 0 && i < t->n && t->entries[i].live == n) {
         t->entries[i].live = NULL;
         t->entries[i].node->weak = n->weak;
+        t->entries[i].node->device = n->device;
     }
 }
 
@@ -350,7 +352,7 @@ static bool same_call(fxi_tape *t, const fxi_tape_entry *e, fx_op op, fx_dtype d
 {
     static const fx_attr none;
     fxi_node *g = e->node;
-    if (g->op != op || g->dtype != dtype || g->ndim != ndim || g->device != device || e->nin != nin)
+    if (g->op != op || g->dtype != dtype || g->ndim != ndim || e->device != device || e->nin != nin)
         return false;
     for (int i = 0; i < ndim; i++)
         if (g->shape[i] != shape[i])
@@ -386,6 +388,7 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     if (attr)
         g->attr = *attr;
     g->weak = g->wanted = g->used = false;
+    g->device = device;
     g->seq = c->seq++;
     t->pos++;
     fxi_node_retain(g);
@@ -480,6 +483,19 @@ void fxi_tape_leave(fxi_context *c)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
+static fxi_tape *new_tape(const char *file)
+{
+    const size_t bytes = strlen(file) + 1;
+    fxi_tape *t = fxi_calloc(1, sizeof *t);
+    char *name = t ? fxi_malloc(bytes) : NULL;
+    if (!name) {
+        fxi_free(t);
+        return NULL;
+    }
+    t->file = memcpy(name, file, bytes);
+    return t;
+}
+
 static fxi_tape *tape_at(fxi_context *c, const fxi_scope *s)
 {
     fxi_tape **at = &c->tapes;
@@ -495,10 +511,9 @@ static fxi_tape *tape_at(fxi_context *c, const fxi_scope *s)
     if (t)
         *at = t->next;
     else
-        t = fxi_calloc(1, sizeof *t);
+        t = new_tape(s->file);
     if (!t)
         return NULL;
-    t->file = s->file;
     t->line = s->line;
     t->next = c->tapes;
     c->tapes = t;

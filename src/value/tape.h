@@ -21,14 +21,15 @@
 
 /* A recorded call. */
 typedef struct fxi_tape_entry {
-    fxi_node *node;   /* the ghost */
-    fxi_node *live;   /* while recording: the node that the step made; NULL: it has been freed */
-    int32_t nin;      /* number of operands */
-    int32_t operand;  /* its first one in `operands` */
-    int32_t leaf_use; /* the first one in `leaf_uses` of this entry or a later one */
-    int32_t user;     /* the first one in `users`: operands of later entries that are this entry */
-    bool inside;      /* made by a part that can be skipped (fxi_tape_skip) */
-    bool moves;       /* its node has been replaced when a step closed, and may be again */
+    fxi_node *node;    /* the ghost */
+    fxi_node *live;    /* while recording: the node that the step made; NULL: it has been freed */
+    fx_device *device; /* of the call; fx_zeros_like changes that of the node afterwards */
+    int32_t nin;       /* number of operands */
+    int32_t operand;   /* its first one in `operands` */
+    int32_t leaf_use;  /* the first one in `leaf_uses` of this entry or a later one */
+    int32_t user;      /* the first one in `users`: operands of later entries that are this entry */
+    bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
+    bool moves;        /* its node has been replaced when a step closed, and may be again */
 } fxi_tape_entry;
 
 /* A value that was made before the step, or outside of it, and is evaluated: parameters, batches.
@@ -65,7 +66,7 @@ typedef struct fxi_tape_place {
 
 struct fxi_tape {
     fxi_tape *next; /* in the thread's list, the most recently used one first */
-    const char *file;
+    char *file;     /* a copy: the library that has the line may be unloaded */
     int line;
     fxi_tape_mode mode;
     const fxi_scope *scope;   /* of the step in progress */

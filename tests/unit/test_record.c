@@ -407,6 +407,86 @@ static void checkpointed_parts_and_reclaims(void **state)
     assert_true(got[0] == got[1]);
 }
 
+/* One step at line 1 of the given file. Did its update repeat a recorded one? */
+static bool step_in(const char *file, fx_dense_layer *m, void *opt, fx_array *x)
+{
+    const uint64_t before = fx_stats().repeated_evals;
+    FXI_OPEN_AT(FXI_SCOPE_RECORD, file, 1);
+    fx_update(opt, m, fx_gradient(fx_mean(fx_square(fx_call(m, x))), m));
+    return fx_stats().repeated_evals > before;
+}
+
+/* A plugin that is unloaded takes the names of its files with it. */
+static void names_of_files_may_go_away(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char gone[] = "one.c";
+    fx_dense_layer *m = fx_dense(3, 3);
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    fx_array *x = fx_randn(3, 4);
+    fx_eval(x);
+    fx_reclaim();
+    for (int i = 0; i < 2; i++)
+        step_in(gone, m, opt, x);
+    memset(gone, 'x', sizeof gone - 1);
+    assert_true(step_in("one.c", m, opt, x));
+    fx_reclaim();
+}
+
+static fx_array *passed_on;
+
+static void *release_here(void *unused)
+{
+    (void)unused;
+    fx_release(passed_on);
+    return NULL;
+}
+
+/* The thread that frees a value of a step is not the one that records the step. */
+static void values_that_another_thread_frees(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = fx_dense(3, 3);
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    for (int i = 0; i < 4; i++) {
+        FX_RECORD;
+        {
+            FX_SCOPE;
+            fx_array *drawn = fx_rand(3, 4);
+            fx_eval(drawn); /* a value without operands */
+            passed_on = fx_retain(drawn);
+        }
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, release_here, NULL), 0);
+        pthread_join(thread, NULL);
+        fx_array *loss = fx_want(fx_mean(fx_square(fx_call(m, fx_randn(3, 4)))));
+        fx_update(opt, m, fx_gradient(loss, m));
+        assert_true(isfinite(fx_item(loss)));
+    }
+}
+
+/* fx_zeros_like gives its result the device of the other array. */
+static void zeros_like_an_array_of_a_device(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_int_equal(fx_use("ref"), FX_OK);
+    fx_device *ref = fx_device_find("ref");
+    fx_dense_layer *m = fx_to(ref, fx_dense(3, 3));
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    fx_array *x = fx_to(ref, fx_randn(3, 4));
+    const uint64_t before = fx_stats().repeated_evals;
+    for (int i = 0; i < 10; i++) {
+        FX_RECORD;
+        fx_array *y = fx_call(m, x);
+        fx_array *loss = fx_mean(fx_square(fx_add(y, fx_zeros_like(y))));
+        fx_update(opt, m, fx_gradient(loss, m));
+    }
+    assert_int_equal(fx_stats().repeated_evals - before, 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,6 +497,9 @@ int main(void)
         cmocka_unit_test(operands_that_change_places),
         cmocka_unit_test(kept_results_keep_their_values),
         cmocka_unit_test(checkpointed_parts_and_reclaims),
+        cmocka_unit_test(names_of_files_may_go_away),
+        cmocka_unit_test(values_that_another_thread_frees),
+        cmocka_unit_test(zeros_like_an_array_of_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
