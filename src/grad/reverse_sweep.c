@@ -504,17 +504,31 @@ static void note_gradient(fxi_context *c, int32_t first, fx_array *loss, fx_arra
     fxi_tape_add(c, &r->event, first);
 }
 
+static bool same_request(const fxi_tape *t, const recorded_gradient *r, const fx_array *loss,
+                         fx_array *const *x, int n)
+{
+    if (r->n != n || fx_is_error(loss) || loss->node != fxi_tape_node(t, r->loss))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (fx_is_error(x[i]) || !fx_is_array(x[i]) || x[i]->node != fxi_tape_node(t, r->of[i]))
+            return false;
+    return true;
+}
+
 static bool repeat_gradient(fxi_context *c, fx_array *loss, fx_array *const *x, int n,
                             fx_array **out)
 {
     const fxi_tape *t = c->tape;
     const recorded_gradient *r = (recorded_gradient *)fxi_tape_event(c, &recorded_kind);
-    if (!r || r->n != n || t->changed || r->evaluations != fxi_tape_evaluations(t) ||
-        fx_is_error(loss) || loss->node != fxi_tape_node(t, r->loss))
+    if (!r)
         return false;
-    for (int i = 0; i < n; i++)
-        if (fx_is_error(x[i]) || !fx_is_array(x[i]) || x[i]->node != fxi_tape_node(t, r->of[i]))
-            return false;
+    if (!same_request(t, r, loss, x, n)) {
+        /* Its calls may be the same, but the program gets handles of other entries. */
+        fxi_tape_leave(c);
+        return false;
+    }
+    if (t->changed || r->evaluations != fxi_tape_evaluations(t))
+        return false;
     if (!fxi_tape_skip(c, r->event.end, 0, NULL))
         return false;
     loss->node->wanted = true;

@@ -3,7 +3,8 @@
  * The reference count of a pending node is used only by its own thread and is not atomic. A node
  * with data may be shared, so its count is atomic. A shared node may keep pending inputs of its
  * thread as history, and a tape of its thread may name it; the thread that releases the last
- * reference therefore returns the node to its own thread. Freeing is iterative: a chain of a million nodes must not overflow the stack.
+ * reference therefore returns the node to its own thread. Freeing is iterative: a chain of a
+ * million nodes must not overflow the stack.
  *
  * A pending node with a live handle and no consumer is a sink. Each thread keeps all its sinks in a
  * list, so that an update finds results which the program may still read later.

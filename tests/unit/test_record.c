@@ -407,6 +407,34 @@ static void checkpointed_parts_and_reclaims(void **state)
     assert_true(got[0] == got[1]);
 }
 
+/* The sweep makes both gradients of atan2 although only one is asked for. The program gets the
+ * other one in the third step, and reads it after the update. */
+static void gradients_of_other_arrays(void **state)
+{
+    (void)state;
+    double got[2];
+    for (int recorded = 0; recorded < 2; recorded++) {
+        FX_SCOPE;
+        fx_seed(3);
+        fx_array *w = fx_rand(3, 4), *v = fx_rand(3, 4), *u = fx_rand(3, 4);
+        fx_eval(fx_tuple(w, v, u));
+        void *opt = fx_setup(fx_descent(.eta = 0.1), w);
+        for (int i = 0; i < 3; i++) {
+            FXI_OPEN(recorded ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
+            fx_array *loss = fx_sum(fx_mul(fx_atan2(w, v), u)), *of[] = {w, v}, *g[2], *kept = NULL;
+            {
+                FX_SCOPE;
+                assert_int_equal(fx_gradient_of(loss, of, i < 2 ? 1 : 2, g), FX_OK);
+                kept = i < 2 ? NULL : fx_keep(g[1]);
+            }
+            fx_update(opt, w, fx_gradient(loss, w));
+            if (kept)
+                got[recorded] = fx_item(fx_sum(kept));
+        }
+    }
+    assert_true(got[0] == got[1]);
+}
+
 /* One step at line 1 of the given file. Did its update repeat a recorded one? */
 static bool step_in(const char *file, fx_dense_layer *m, void *opt, fx_array *x)
 {
@@ -497,6 +525,7 @@ int main(void)
         cmocka_unit_test(operands_that_change_places),
         cmocka_unit_test(kept_results_keep_their_values),
         cmocka_unit_test(checkpointed_parts_and_reclaims),
+        cmocka_unit_test(gradients_of_other_arrays),
         cmocka_unit_test(names_of_files_may_go_away),
         cmocka_unit_test(values_that_another_thread_frees),
         cmocka_unit_test(zeros_like_an_array_of_a_device),
