@@ -15,7 +15,10 @@ struct __attribute__((aligned(8), may_alias)) uint2 {
 };
 extern __device__ const stub_index threadIdx, blockIdx;
 __device__ void __syncthreads();
-__device__ unsigned __shfl_sync(unsigned members, unsigned v, int lane);
+__device__ inline unsigned __shfl_sync(unsigned members, unsigned v, int lane)
+{
+    return (unsigned)__nvvm_shfl_sync_idx_i32(members, (int)v, lane, 31);
+}
 __device__ unsigned __float_as_uint(float);
 __device__ float __uint_as_float(unsigned);
 __device__ long long __double_as_longlong(double);

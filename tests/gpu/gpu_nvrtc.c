@@ -40,7 +40,10 @@ bool gpu_nvrtc_open(void)
 {
     static const char *const places[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12",
                                          "/usr/local/cuda/lib64/libnvrtc.so"};
+    const char *wanted = getenv("CFLUX_NVRTC"); /* "0": as on a machine without it */
     void *library = NULL;
+    if (wanted && strcmp(wanted, "0") == 0)
+        return false;
     for (int k = 0; k < COUNT(places) && !library; k++)
         library = dlopen(places[k], RTLD_NOW | RTLD_LOCAL);
     if (!library)

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4, ADDS = 8 };
+/* ORDER_OF_NVRTC: the order of the text is looked at only in NVRTC's output, because clang places
+ * the blocks of loops differently. */
+enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4, ADDS = 8, ORDER_OF_NVRTC = 16 };
 
 /* The first text of a step; `has` is what its PTX must have. */
 static const struct {
@@ -26,7 +28,7 @@ static const struct {
     {"segments.20.shared", "fx_segments", VECTORS | ORDER, 64},
     {"reduce.0.f32.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
     {"reduce.1.bf16.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
-    {"rows.softmax.f32.2.1", "fx_rows", VECTORS | ORDER | SHUFFLES, 64},
+    {"rows.softmax.f32.2.1", "fx_rows", VECTORS | ORDER_OF_NVRTC | SHUFFLES, 64},
     {"scatter.0.f32.0.atomic", "fx_scatter", ADDS, 64},
     {"matmul.f32.2048", "fx_matmul", 0, 128},
     {"matmul.f64.1024", "fx_matmul", 0, 128},
@@ -81,7 +83,8 @@ static int check(const gpu_text *t, int has, int registers)
         wrong++;                                                                                   \
     }
     REQUIRE(!(has & VECTORS) || !nvrtc || has_vectors(ptx), "no vectors\n")
-    REQUIRE(!(has & ORDER) || in_order(ptx), "a load follows a store\n")
+    const bool ordered = (has & ORDER) || ((has & ORDER_OF_NVRTC) && nvrtc);
+    REQUIRE(!ordered || in_order(ptx), "a load follows a store\n")
     REQUIRE(!(has & SHUFFLES) || strstr(ptx, "shfl.sync"), "no exchange within a warp\n")
     /* Functions of CUDA that clang does not know are not in its PTX. */
     REQUIRE(!(has & ADDS) || !nvrtc || strstr(ptx, ".global.add."), "no atomic addition\n")
