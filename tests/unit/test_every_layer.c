@@ -1,6 +1,6 @@
 /* test_every_layer.c: what holds for every layer, checked for every row of layer_cases.h: gradients
  * against central differences, printing and notation, files of Flux, state dictionaries, 16-bit
- * floats, errors, and equal results on every device. ctest: timeout=600 */
+ * floats, errors, and equal results on every device. ctest: timeout=1200 */
 #include "semantics_check.h"
 
 #include <stdlib.h>
