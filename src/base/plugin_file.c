@@ -59,6 +59,8 @@ static const char *listed_folders(void)
     return "";
 }
 
+const char *fxi_installed_plugins = CFLUX_PLUGIN_DIR;
+
 bool fxi_plugin_folders(bool (*visit)(const char *folder, void *user), void *user)
 {
     static const char anchor;
@@ -76,10 +78,10 @@ bool fxi_plugin_folders(bool (*visit)(const char *folder, void *user), void *use
         strcat(folder, "/cflux");
         if (visit(folder, user))
             return true;
-        if (strcmp(folder, CFLUX_PLUGIN_DIR) == 0)
+        if (strcmp(folder, fxi_installed_plugins) == 0)
             return false;
     }
-    return visit(CFLUX_PLUGIN_DIR, user);
+    return visit(fxi_installed_plugins, user);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

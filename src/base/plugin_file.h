@@ -32,6 +32,9 @@ typedef enum fxi_plugin_result {
 fxi_plugin_result fxi_plugin_find(const fxi_plugin_wish *wish, const fx_plugin_head **out_plugin,
                                   char *why, size_t size);
 
+/* The folder that plugins are installed in. Test programs replace it. */
+extern const char *fxi_installed_plugins;
+
 /* Calls visit for each folder that plugins are searched in, until it returns true: the folders of
  * FX_PLUGIN_PATH (separated by colons; ignored in programs with raised rights), the folder of the
  * library or of the program that it is linked into, its subfolder `cflux`, and the folder that
