@@ -44,11 +44,39 @@ static bool is_special(const char *path)
            !S_ISDIR(st.st_mode);
 }
 
+/* The first object is the program. A dynamic linker starts it unless it was linked with -static. */
+static int is_dynamic(struct dl_phdr_info *program, size_t size, void *found)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        *(bool *)found |= program->dlpi_phdr[i].p_type == PT_INTERP;
+    return 1;
+}
+
+/* In a static program glibc's dlopen brings a second C library, and thread-local variables of the
+ * opened library have no memory: its first use of one kills the process. */
+static bool is_static_program(void)
+{
+    bool dynamic = false;
+    dl_iterate_phdr(is_dynamic, &dynamic);
+    return !dynamic;
+}
+
+/* Why dlopen must not be called, or NULL. */
+static const char *refused(const char *path)
+{
+    return is_static_program()
+               ? "a program that is linked with -static cannot open shared libraries"
+           : is_special(path)   ? "it is not a regular file"
+           : is_cut_short(path) ? "the file is truncated"
+                                : NULL;
+}
+
 void *fxi_library_open(const char *path, char *why, size_t size)
 {
-    if (is_special(path) || is_cut_short(path)) {
-        snprintf(why, size,
-                 is_special(path) ? "it is not a regular file" : "the file is truncated");
+    const char *refusal = refused(path);
+    if (refusal) {
+        snprintf(why, size, "%s", refusal);
         return NULL;
     }
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
