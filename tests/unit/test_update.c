@@ -1,6 +1,6 @@
-/* Tests of src/optim/update.c: the numbers of a state, which parts of a model have a state, several
- * updates at once of which one fails, and fx_updated without memory. Expected values are the rules'
- * formulas.
+/* Tests of src/optim/update.c, setup.c, updated.c and state_walk.c: the numbers of a state, which
+ * parts of a model have a state, several updates at once of which one fails, and fx_updated without
+ * memory. Expected values are the rules' formulas.
  */
 #include "composite_check.h"
 #include "state_parts.h"

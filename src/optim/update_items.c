@@ -1,0 +1,153 @@
+/* update_items.c: collects what an update works on. */
+#include "error.h"
+#include "memory.h"
+#include "ties.h"
+#include "tuples.h"
+#include "update_items.h"
+
+#include <cflux/ops.h>
+#include <string.h>
+
+fx_status fxi_update_no_memory(void)
+{
+    return fx_fail(FX_STATUS_MEMORY, "update", "no memory");
+}
+
+/* A gradient must have the size of its parameter: broadcasting a smaller one would train silently
+ * on wrong values. */
+static fx_status check_gradient(const fx_array *x, const fx_array *g)
+{
+    char a[128], b[128];
+    bool same = fx_ndims(x) == fx_ndims(g);
+    for (int i = 0; i < fx_ndims(x) && same; i++)
+        same = fx_size(x, i) == fx_size(g, i);
+    if (same)
+        return FX_OK;
+    fx_summary((void *)(uintptr_t)g, a, sizeof a);
+    fx_summary((void *)(uintptr_t)x, b, sizeof b);
+    return fx_fail(FX_STATUS_SHAPE, "update", "the gradient is a %s, but its parameter is a %s", a,
+                   b);
+}
+
+static void add_item(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
+{
+    if (l->frozen || !g)
+        return;
+    if (fx_is_error(x) || fx_is_error(g)) {
+        s->status = fx_is_error(x) ? fx_array_status(x) : fx_array_status(g);
+        return;
+    }
+    s->status = check_gradient(x, g);
+    if (s->status != FX_OK)
+        return;
+    if (l->item >= 0) { /* a tied array: add this gradient to the earlier one */
+        fxi_item *it = &s->all[l->item];
+        if (it->gradient != g)
+            it->gradient = fx_add(it->gradient, g);
+        return;
+    }
+    if (!fxi_update_grow(&s->all, &s->capacity, s->n, sizeof *s->all)) {
+        s->status = fxi_update_no_memory();
+        return;
+    }
+    l->item = s->n;
+    s->all[s->n++] = (fxi_item){.leaf = l, .x = x, .gradient = g};
+}
+
+static fx_status mismatch(const char *what)
+{
+    return fx_fail(FX_STATUS_ARGUMENT, "update", "the %s does not have the model's structure",
+                   what);
+}
+
+static void note_view(fxi_items *s, fx_array *x)
+{
+    if (!fxi_is_view(x))
+        return;
+    if (fxi_update_grow(&s->views, &s->view_capacity, s->nviews, sizeof *s->views))
+        s->views[s->nviews++] = x;
+    else
+        s->status = fxi_update_no_memory();
+}
+
+/* Adds a leaf of the state with its array and gradient. An array without a gradient is only checked
+ * for being a view. */
+static void take_leaf(fxi_items *s, fxi_state_leaf *l, void *x, void *g)
+{
+    if (!g)
+        return;
+    if (!fx_is_array(x) || !fx_is_array(g))
+        s->status = mismatch(fx_is_array(x) ? "gradient" : "state");
+    else
+        add_item(s, l, x, g);
+}
+
+/* Visits corresponding positions of state, model and gradient. */
+static fx_walk collect(const fx_spot *at, void *user)
+{
+    fxi_items *s = user;
+    void *state = at->objects[0], *x = at->objects[1], *g = at->objects[2];
+    if (!state || !x)
+        return FX_WALK_PASS;
+    const int64_t n = fx_is_array(state) ? 0 : fx_count(state);
+    const bool is_leaf = fx_is(state, &fxi_leaf_type);
+    if (is_leaf)
+        take_leaf(s, state, x, g);
+    else if (fx_is_array(state))
+        s->status = mismatch("state");
+    else if (n > 0 && (fx_count(x) != n || (g && fx_count(g) != n)))
+        s->status = mismatch(fx_count(x) != n ? "state" : "gradient");
+    else if (fx_is_array(x))
+        note_view(s, x);
+    if (s->status != FX_OK)
+        return FX_WALK_STOP;
+    return is_leaf || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
+}
+
+void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
+{
+    if (fxi_rule_info_of(state)) {
+        s->status = fx_fail(FX_STATUS_ARGUMENT, "update",
+                            "Invalid input to `update`. fx_update(state, model, gradient) needs "
+                            "state = fx_setup(rule, model)");
+        return;
+    }
+    void *const all[] = {state, model, gradient};
+    static const char *const names[] = {"state", "model", "gradient"};
+    for (int i = 0; i < 3; i++) {
+        if (!all[i])
+            s->status = fx_fail(FX_STATUS_ARGUMENT, "update", "the %s is NULL", names[i]);
+        else if (fx_is_error(all[i]) && fx_is_array(all[i]))
+            s->status = fx_array_status(all[i]);
+        else if (fx_is_error(all[i]))
+            s->status = fx_error_status() != FX_OK ? fx_error_status()
+                                                   : fx_fail(FX_STATUS_ARGUMENT, "update",
+                                                             "the %s is an error object", names[i]);
+        if (s->status != FX_OK)
+            return;
+    }
+    if (fx_type_of(gradient) != fx_type_of(model)) {
+        s->status = mismatch("gradient");
+        return;
+    }
+    const fx_tree_walker how = {.op = "update", .trees = 3, .meet = collect, .user = s};
+    const fx_status status = fx_tree_walk(&how, all);
+    if (s->status == FX_OK)
+        s->status = status;
+}
+
+void fxi_items_done(fxi_items *s)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        s->all[i].leaf->item = -1;
+    fxi_free(s->all);
+    fxi_free(s->views);
+}
+
+int fxi_items_handles(const fxi_items *s)
+{
+    int n = (int)s->nviews;
+    for (int64_t i = 0; i < s->n; i++)
+        n += 1 + (int)s->all[i].leaf->states.n;
+    return n;
+}

@@ -1,0 +1,52 @@
+/* update_items.h: the optimiser's state for one array, and what an update works on. Internal to
+ * optim.
+ */
+#ifndef CFLUX_UPDATE_ITEMS_H
+#define CFLUX_UPDATE_ITEMS_H
+
+#include "rules.h"
+
+/* The optimiser's state for one array. */
+typedef struct fxi_state_leaf {
+    fx_object base;
+    fx_rule *rule;
+    fx_list states; /* the arrays of the state */
+    double numbers[FXI_RULE_NUMBERS];
+    bool frozen;
+    int64_t item; /* index in the update in progress; −1 between updates */
+} fxi_state_leaf;
+extern const fx_type fxi_leaf_type;
+fxi_state_leaf *fxi_leaf_new(const fxi_leaf *parts);
+
+typedef struct fxi_item {
+    fxi_state_leaf *leaf;
+    fx_array *x, *gradient;
+    /* the new array and its new states; NULL: unchanged */
+    fx_array *values[1 + FXI_RULE_STATES];
+    double numbers[FXI_RULE_NUMBERS];
+} fxi_item;
+
+typedef struct fxi_items {
+    fxi_item *all;
+    int64_t n, capacity;
+    fx_array **views; /* arrays that may be views of updated arrays */
+    int64_t nviews, view_capacity;
+    fx_status status;
+} fxi_items;
+/* Adds what an update of this state works on. */
+void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient);
+void fxi_items_done(fxi_items *s);
+/* The number of arrays that the update may change. */
+int fxi_items_handles(const fxi_items *s);
+/* Builds the new array and the new states of an item. */
+fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms);
+/* Records which norm made an update fail, unless the guard did. */
+void fxi_blame_norm(fx_array *guard, const fxi_checks *norms);
+/* After an update: the rules with the next factor of the loss (fxi_rule_rescaled). */
+fx_status fxi_states_rescale(int n, void *const *states, bool finite);
+
+fx_status fxi_update_no_memory(void);
+/* Grows *array by doubling so that it can hold n + 1 items. */
+bool fxi_update_grow(void *array, int64_t *capacity, int64_t n, size_t size);
+
+#endif
