@@ -5,13 +5,29 @@
 #ifndef SIGNATURES_H
 #define SIGNATURES_H
 
+#include "gpurt_api.h"
+
 #include <type_traits>
 
-/* Values of two enumerations. */
-constexpr bool same_number(int own, int theirs)
-{
-    return own == theirs;
-}
+/* Values of two enumerations; CUDA's and HIP's names. */
+#define SAME_NUMBERS(X)                                                                            \
+    X(FXI_RT_ITEMS_OF_GROUP, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK,                            \
+      hipDeviceAttributeMaxThreadsPerBlock)                                                        \
+    X(FXI_RT_GROUPS_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, hipDeviceAttributeMaxGridDimX)          \
+    X(FXI_RT_GROUP_MEMORY, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,                        \
+      hipDeviceAttributeMaxSharedMemoryPerBlock)                                                   \
+    X(FXI_RT_WARP, CU_DEVICE_ATTRIBUTE_WARP_SIZE, hipDeviceAttributeWarpSize)                      \
+    X(FXI_RT_UNITS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,                                      \
+      hipDeviceAttributeMultiprocessorCount)                                                       \
+    X(FXI_RT_FUNCTION_ITEMS, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,                              \
+      HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)                                                    \
+    X(FXI_RT_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY, hipErrorOutOfMemory)                         \
+    X(FXI_RT_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS, hipErrorIllegalAddress)                  \
+    X(FXI_RT_CONTEXT_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED, hipErrorContextIsDestroyed)       \
+    X(FXI_RT_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED, hipErrorLaunchFailure)                       \
+    X(FXI_RT_NON_BLOCKING, CU_STREAM_NON_BLOCKING, hipStreamNonBlocking)                           \
+    X(FXI_RT_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, hipHostMallocPortable)                            \
+    X(FXI_RT_NO_TIMES, CU_EVENT_DISABLE_TIMING, hipEventDisableTiming)
 
 template <class Own, class Theirs> struct same_argument {
     static constexpr bool own_pointer = std::is_pointer<Own>::value,
@@ -53,5 +69,19 @@ template <class R, class... A, class S, class... B> struct same_function<R(A...)
     };
     static constexpr bool value = same_argument<R, S>::value && all<list<A...>, list<B...>>::value;
 };
+
+/* The checks, after the vendor's headers. */
+#ifdef FXI_AMDGPU
+#define THEIRS(cuda, hip) hip
+#else
+#define THEIRS(cuda, hip) cuda
+#endif
+#define CHECK_NUMBER(own, cuda, hip) static_assert(int(own) == int(THEIRS(cuda, hip)), #own);
+#define CHECK_FUNCTION(result, member, cuda, hip, need, arguments)                                 \
+    static_assert(same_function<result arguments, decltype(THEIRS(cuda, hip))>::value, #member);
+#define CHECK_ALL                                                                                  \
+    FXI_RT_FUNCTIONS(CHECK_FUNCTION)                                                               \
+    FXI_RTC_FUNCTIONS(CHECK_FUNCTION)                                                              \
+    SAME_NUMBERS(CHECK_NUMBER)
 
 #endif

@@ -499,10 +499,23 @@ static int check_launch(const sim_launch *l)
                       (uint64_t)n[0] * n[1] * n[2] <= SIM_GROUP_MOST &&
                       l->kernel->shared_bytes <= SIM_SHARED_MOST &&
                       (!IS_AMD || (uint64_t)g[0] * n[0] <= UINT32_MAX);
-    if (!fits)
+    if (!fits) {
         sim_say("%s: %u×%u×%u groups of %u×%u×%u, %zu bytes of shared memory, are too many",
                 l->kernel->name, g[0], g[1], g[2], n[0], n[1], n[2], l->kernel->shared_bytes);
-    return !fits ? SIM_INVALID_VALUE : l->kernel->device != current ? SIM_INVALID_HANDLE : SIM_OK;
+        return SIM_INVALID_VALUE;
+    }
+    if (l->kernel->device == current)
+        return SIM_OK;
+    sim_say("%s of device %d is launched while device %d is current", l->kernel->name,
+            l->kernel->device->id, current->id);
+    return SIM_INVALID_HANDLE;
+}
+
+/* After a launch the thread has another device, or none, as if another library had selected it
+ * there: the plugins select a device at the beginning of every call. */
+static void select_another(void)
+{
+    current = !IS_AMD ? NULL : ndevices == 1 ? current : &devices[(current->id + 1) % ndevices];
 }
 
 int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, unsigned x,
@@ -520,11 +533,13 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
     error = check_launch(l);
     if (!error)
         error = take_arguments(l, arguments);
-    if (!error)
-        return end(queue(stream, &op));
-    free(l);
     /* The driver does not look at addresses: the kernel fails, and the device is lost. */
     if (error == SIM_ILLEGAL_ADDRESS)
         current->error = error;
+    if (error)
+        free(l);
+    else
+        error = queue(stream, &op);
+    select_another();
     return end(error);
 }

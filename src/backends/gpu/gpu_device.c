@@ -1,6 +1,7 @@
 /* gpu_device.c: the state of a device that all GPU backends share: error messages, limits and fault
  * words; see gpu_device.h. */
 #include "gpu_device.h"
+#include "gpu_gate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,4 +113,35 @@ fx_status fxi_gpu_device_found(fx_device *device, const char *operation)
         return status;
     status = fxi_gpu_fault_text(words, text, sizeof text);
     return fxi_gpu_host_of(d)->fail(status, operation, text);
+}
+
+/* ---- opening and ending ---------------------------------------------------------------------- */
+
+void fxi_gpu_quiesce(fxi_gpu_device *d)
+{
+    if (!fxi_gpu_lost(&d->health))
+        d->driver->finish(d);
+}
+
+int fxi_gpu_open(const fxi_gpu_opening *o, const fx_host *host, char *why, size_t size)
+{
+    fxi_gpu_guard guard;
+    o->driver->runtime.host = host;
+    /* Before any call that uses threads: plugins of a statically linked program have none. */
+    if (!o->load(why, size))
+        return 0;
+    /* Before the first call of a driver, so that the handler at exit covers all of them. */
+    if (!fxi_gpu_gate_open(o->quiesce)) {
+        snprintf(why, size, "out of host memory");
+        return 0;
+    }
+    if (fxi_gpu_enter()) {
+        snprintf(why, size, "the process is ending");
+        return 0;
+    }
+    fxi_gpu_guard_begin(&guard);
+    const int n = o->find(why, size);
+    fxi_gpu_guard_end(&guard);
+    fxi_gpu_leave();
+    return n;
 }

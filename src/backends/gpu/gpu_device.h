@@ -110,6 +110,39 @@ static inline const fx_host *fxi_gpu_host_of(const fxi_gpu_device *d)
 /* Initialises device number k, whose driver, name and limits are set. */
 void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k);
 
+/* How a backend is opened. */
+typedef struct fxi_gpu_opening {
+    fxi_gpu_driver *driver;
+    /* Loads the driver's library; false with the reason in `why`. */
+    bool (*load)(char *why, size_t size);
+    /* Opens the devices and returns their number; 0 with the reason in `why`. */
+    int (*find)(char *why, size_t size);
+    void (*quiesce)(void); /* calls fxi_gpu_quiesce for each device */
+} fxi_gpu_opening;
+/* Returns the number of devices; 0 with the reason in `why`. */
+int fxi_gpu_open(const fxi_gpu_opening *o, const fx_host *host, char *why, size_t size);
+/* Waits for a device because the process ends: drivers crash if their threads work while libraries
+ * are unloaded. A lost device, which may never answer, is not waited for. */
+void fxi_gpu_quiesce(fxi_gpu_device *d);
+
+/* Declares the functions of fxi_gpu_driver that are defined in other files than the table. */
+#define FXI_GPU_MEMORY_FUNCTIONS(prefix)                                                           \
+    void *prefix##_alloc(fx_device *device, size_t bytes);                                         \
+    void prefix##_free(fx_device *device, void *address);                                          \
+    fx_status prefix##_write(fx_device *device, void *to, const void *from, size_t bytes);         \
+    fx_status prefix##_read(fx_device *device, void *to, const void *from, size_t bytes);          \
+    fx_status prefix##_copy(fx_device *to_device, void *to, fx_device *from_device,                \
+                            const void *from, size_t bytes);                                       \
+    fx_status prefix##_fill(fx_device *device, void *to, uint8_t value, size_t bytes);             \
+    int64_t prefix##_available(fx_device *device)
+#define FXI_GPU_PROGRAM_FUNCTIONS(prefix)                                                          \
+    void *prefix##_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,    \
+                           char **out_log);                                                        \
+    void *prefix##_binary(fxi_gpu_device *device, void *program, size_t *out_size);                \
+    void *prefix##_load(fxi_gpu_device *device, const void *bytes, size_t size);                   \
+    void *prefix##_function_of(fxi_gpu_device *device, void *program, const char *name,            \
+                               char *text, size_t size)
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* With FX_GPU_SYNC=1 the device is awaited after each step, whose name an error then has. */

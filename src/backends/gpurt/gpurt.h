@@ -69,8 +69,12 @@ void fxi_rt_choose_target(fxi_rt_device *d);
 /* Options after the target. */
 extern const char *const fxi_rt_options[];
 extern const int fxi_rt_noptions;
-/* The compiled form: allocated by host->alloc; NULL with the compiler's error. */
-void *fxi_rt_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error);
+/* The compiler's functions for the form of code that the device loads. */
+typedef struct fxi_rt_form {
+    int (*size)(fxi_rtc_program, size_t *);
+    int (*code)(fxi_rtc_program, char *);
+} fxi_rt_form;
+fxi_rt_form fxi_rt_form_of(const fxi_rt_device *d);
 const char *fxi_rt_error_name(int error);
 /* Lets a device read and write another's memory directly. */
 int fxi_rt_peer_enable(const fxi_rt_device *other);
@@ -86,14 +90,7 @@ int fxi_rt_device_count(void);
 
 /* ---- memory (gpurt_memory.c, gpurt_upload.c) ------------------------------------------------- */
 
-void *fxi_rt_alloc(fx_device *device, size_t bytes);
-void fxi_rt_free(fx_device *device, void *address);
-fx_status fxi_rt_write(fx_device *device, void *to, const void *from, size_t bytes);
-fx_status fxi_rt_read(fx_device *device, void *to, const void *from, size_t bytes);
-fx_status fxi_rt_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
-                      size_t bytes);
-fx_status fxi_rt_fill(fx_device *device, void *to, uint8_t value, size_t bytes);
-int64_t fxi_rt_available(fx_device *device);
+FXI_GPU_MEMORY_FUNCTIONS(fxi_rt);
 /* Queues a write through pinned memory, after which `from` may change. False: there is no pinned
  * memory, and nothing was queued. The device is selected. */
 bool fxi_rt_upload(fxi_rt_device *d, void *to, const void *from, size_t bytes,
@@ -101,11 +98,6 @@ bool fxi_rt_upload(fxi_rt_device *d, void *to, const void *from, size_t bytes,
 
 /* ---- programs (gpurt_program.c) -------------------------------------------------------------- */
 
-void *fxi_rt_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
-                     char **out_log);
-void *fxi_rt_binary(fxi_gpu_device *device, void *program, size_t *out_size);
-void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size);
-void *fxi_rt_function_of(fxi_gpu_device *device, void *program, const char *name, char *text,
-                         size_t size);
+FXI_GPU_PROGRAM_FUNCTIONS(fxi_rt);
 
 #endif

@@ -74,16 +74,10 @@ void fxi_rt_choose_target(fxi_rt_device *d)
              d->intermediate ? "compute" : "sm", best);
 }
 
-void *fxi_rt_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error)
+fxi_rt_form fxi_rt_form_of(const fxi_rt_device *d)
 {
-    *out_error = d->intermediate ? fxi_rtc.PTXSize(p, out_size) : fxi_rtc.CodeSize(p, out_size);
-    char *code = *out_error ? NULL : fxi_rt_host->alloc(*out_size);
-    if (code)
-        *out_error = d->intermediate ? fxi_rtc.PTX(p, code) : fxi_rtc.Code(p, code);
-    if (!code || !*out_error)
-        return code;
-    fxi_rt_host->free(code);
-    return NULL;
+    return d->intermediate ? (fxi_rt_form){fxi_rtc.PTXSize, fxi_rtc.PTX}
+                           : (fxi_rt_form){fxi_rtc.CodeSize, fxi_rtc.Code};
 }
 
 const char *fxi_rt_error_name(int error)

@@ -112,17 +112,10 @@ void fxi_rt_choose_target(fxi_rt_device *d)
         snprintf(d->target, sizeof d->target, "--offload-arch=%s", d->architecture);
 }
 
-void *fxi_rt_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error)
+fxi_rt_form fxi_rt_form_of(const fxi_rt_device *d)
 {
     (void)d;
-    *out_error = fxi_rtc.CodeSize(p, out_size);
-    char *code = *out_error ? NULL : fxi_rt_host->alloc(*out_size);
-    if (code)
-        *out_error = fxi_rtc.Code(p, code);
-    if (!code || !*out_error)
-        return code;
-    fxi_rt_host->free(code);
-    return NULL;
+    return (fxi_rt_form){fxi_rtc.CodeSize, fxi_rtc.Code};
 }
 
 const char *fxi_rt_error_name(int error)

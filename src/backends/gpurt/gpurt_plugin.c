@@ -5,43 +5,23 @@
 #include "gpurt.h"
 
 #include "c_text.h"
-#include "gpu_gate.h"
 
 #include <stdio.h>
 
 const fx_host *fxi_rt_host;
 
-/* Called when the process ends: waits for the devices. A lost device may never answer. */
 static void quiesce(void)
 {
-    for (int k = 0; k < fxi_rt_device_count(); k++) {
-        fxi_rt_device *d = fxi_rt_device_at(k);
-        if (!fxi_gpu_lost(&d->gpu.health))
-            fxi_rt_driver.finish(d);
-    }
+    for (int k = 0; k < fxi_rt_device_count(); k++)
+        fxi_gpu_quiesce(&fxi_rt_device_at(k)->gpu);
 }
 
 static int open_backend(const fx_host *host, char *why, size_t size)
 {
-    fxi_gpu_guard guard;
-    fxi_rt_host = fxi_rt_driver.runtime.host = host;
-    /* Before any call that uses threads: plugins of a statically linked program have none. */
-    if (!fxi_rt_open(why, size))
-        return 0;
-    /* Before the first call of a driver, so that the handler at exit covers all of them. */
-    if (!fxi_gpu_gate_open(quiesce)) {
-        snprintf(why, size, "out of host memory");
-        return 0;
-    }
-    if (fxi_gpu_enter()) {
-        snprintf(why, size, "the process is ending");
-        return 0;
-    }
-    fxi_gpu_guard_begin(&guard);
-    const int n = fxi_rt_devices_open(why, size);
-    fxi_gpu_guard_end(&guard);
-    fxi_gpu_leave();
-    return n;
+    static const fxi_gpu_opening opening = {&fxi_rt_driver, fxi_rt_open, fxi_rt_devices_open,
+                                            quiesce};
+    fxi_rt_host = host;
+    return fxi_gpu_open(&opening, host, why, size);
 }
 
 static fx_status info(fx_device *device)

@@ -41,6 +41,20 @@ static void say_error(const fxi_rt_device *d, int error, const char *log, char *
     text[strcspn(text, "\n")] = '\0';
 }
 
+/* The compiled form of a program; NULL with the compiler's error, 0: no memory. */
+static void *take_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error)
+{
+    const fxi_rt_form form = fxi_rt_form_of(d);
+    *out_error = form.size(p, out_size);
+    char *code = *out_error ? NULL : fxi_rt_host->alloc(*out_size);
+    if (code)
+        *out_error = form.code(p, code);
+    if (!code || !*out_error)
+        return code;
+    fxi_rt_host->free(code);
+    return NULL;
+}
+
 /* Compiles a text to code for the device. NULL with the reason in `text`. */
 static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_size, char *text,
                      size_t size, char **out_log)
@@ -56,7 +70,7 @@ static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_siz
     if (!error)
         error = fxi_rtc.Compile(p, n, options);
     if (!error)
-        code = fxi_rt_code(d, p, out_size, &error);
+        code = take_code(d, p, out_size, &error);
     if (error) {
         *out_log = p ? log_of(p) : NULL;
         say_error(d, error, *out_log, text, size);

@@ -48,14 +48,7 @@ int fxi_opencl_device_count(void);
  * address of this backend. */
 bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset);
 
-void *fxi_opencl_alloc(fx_device *device, size_t bytes);
-void fxi_opencl_free(fx_device *device, void *address);
-fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t bytes);
-fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t bytes);
-fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
-                          size_t bytes);
-fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t bytes);
-int64_t fxi_opencl_available(fx_device *device);
+FXI_GPU_MEMORY_FUNCTIONS(fxi_opencl);
 
 /* ---- programs (opencl_program.c) ------------------------------------------------------------- */
 
@@ -67,12 +60,7 @@ typedef struct fxi_opencl_function {
 } fxi_opencl_function;
 
 const char *fxi_opencl_options(const fxi_opencl_device *d);
-void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
-                         char **out_log);
-void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size);
-void *fxi_opencl_load(fxi_gpu_device *device, const void *bytes, size_t size);
-void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *name, char *text,
-                             size_t size);
+FXI_GPU_PROGRAM_FUNCTIONS(fxi_opencl);
 
 /* ---- the driver (opencl_run.c) --------------------------------------------------------------- */
 

@@ -3,42 +3,22 @@
  */
 #include "opencl.h"
 
-#include "gpu_gate.h"
-
 #include <stdio.h>
 
 const fx_host *fxi_opencl_host;
 
-/* Called when the process ends: waits for the devices, because drivers crash if their threads work
- * while libraries are unloaded. A lost device may never answer. */
 static void quiesce(void)
 {
     for (int k = 0; k < fxi_opencl_device_count(); k++)
-        if (!fxi_gpu_lost(&fxi_opencl_device_at(k)->gpu.health))
-            fxi_cl.Finish(fxi_opencl_device_at(k)->queue);
+        fxi_gpu_quiesce(&fxi_opencl_device_at(k)->gpu);
 }
 
 static int open_backend(const fx_host *host, char *why, size_t size)
 {
-    fxi_gpu_guard guard;
-    fxi_opencl_host = fxi_opencl_driver.runtime.host = host;
-    /* Before any call that uses threads: plugins of a statically linked program have none. */
-    if (!fxi_cl_open(why, size))
-        return 0;
-    /* Before the first call of a driver, so that the handler at exit covers all of them. */
-    if (!fxi_gpu_gate_open(quiesce)) {
-        snprintf(why, size, "out of host memory");
-        return 0;
-    }
-    if (fxi_gpu_enter()) {
-        snprintf(why, size, "the process is ending");
-        return 0;
-    }
-    fxi_gpu_guard_begin(&guard);
-    const int n = fxi_opencl_devices_open(why, size);
-    fxi_gpu_guard_end(&guard);
-    fxi_gpu_leave();
-    return n;
+    static const fxi_gpu_opening opening = {&fxi_opencl_driver, fxi_cl_open,
+                                            fxi_opencl_devices_open, quiesce};
+    fxi_opencl_host = host;
+    return fxi_gpu_open(&opening, host, why, size);
 }
 
 static fx_status info(fx_device *device)
