@@ -1,0 +1,202 @@
+/* tape_steps.c: the tapes of a thread, and what happens to one when a step opens and closes. */
+#include "tape_parts.h"
+
+#include <string.h>
+
+/* Programs with more locations than this record the least recently used one again. */
+enum { MOST_TAPES = 8 };
+
+/* A step that changes each time costs more with a tape than without. After PATIENCE steps in a row
+ * that did not repeat, every second one is followed by some that are not noted: 2, 4 and so on, at
+ * most 2^MOST_REST. Every second one, because the first step after a rest meets an old tape. */
+enum { PATIENCE = 6, MOST_REST = 4 };
+
+static void empty(fxi_tape *t)
+{
+    fxi_tape_drop_leaves(t);
+    for (int32_t i = t->n - 1; i >= 0; i--)
+        fxi_ghost_free(t->entries[i].node);
+    fxi_events_free(t->events);
+    fxi_events_free(t->dropped);
+    t->events = t->latest = t->dropped = t->ran = NULL;
+    t->n = t->pos = t->noperands = t->nleaf_uses = t->nleaves = t->nusers = 0;
+    t->impure = t->changed = false;
+}
+
+static void tape_free(fxi_tape *t)
+{
+    empty(t);
+    void *const all[] = {t->entries, t->operands, t->leaf_uses, t->users, t->leaves, t->file};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fxi_free(all[i]);
+    fxi_identity_free(&t->numbers);
+    fxi_free(t);
+}
+
+static fxi_tape *new_tape(const char *file)
+{
+    const size_t bytes = strlen(file) + 1;
+    fxi_tape *t = fxi_calloc(1, sizeof *t);
+    char *name = t ? fxi_malloc(bytes) : NULL;
+    if (!name) {
+        fxi_free(t);
+        return NULL;
+    }
+    t->file = memcpy(name, file, bytes);
+    return t;
+}
+
+static fxi_tape *tape_at(fxi_context *c, const fxi_scope *s)
+{
+    fxi_tape **at = &c->tapes;
+    int n = 0;
+    while (*at && ((*at)->line != s->line || strcmp((*at)->file, s->file) != 0)) {
+        if (++n == MOST_TAPES && (*at)->next) {
+            tape_free((*at)->next);
+            (*at)->next = NULL;
+        }
+        at = &(*at)->next;
+    }
+    fxi_tape *t = *at;
+    if (t)
+        *at = t->next;
+    else
+        t = new_tape(s->file);
+    if (!t)
+        return NULL;
+    t->line = s->line;
+    t->next = c->tapes;
+    c->tapes = t;
+    return t;
+}
+
+void fxi_tape_open(fxi_context *c, const fxi_scope *s)
+{
+    if (c->tape || !s->file)
+        return; /* the inner one of two recorded steps is part of the outer one */
+    fxi_tape *t = tape_at(c, s);
+    if (!t || t->rest-- > 0)
+        return;
+    t->scope = s;
+    t->pos = 0;
+    t->ran = NULL;
+    t->changed = false;
+    t->mode = t->n > 0 ? FXI_TAPE_REPEATS : FXI_TAPE_NOTES;
+    c->tape = t;
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* Lists the operands of later entries that are entry i, for each i: if the node of an entry is
+ * replaced, they change with it. False: the allocation failed. */
+static bool list_users(fxi_tape *t)
+{
+    if (!fxi_grow(&t->users, &t->user_capacity, t->noperands + 1, sizeof *t->users))
+        return false;
+    int32_t *count = fxi_calloc((size_t)t->n + 1, sizeof *count);
+    if (!count)
+        return false;
+    for (int32_t k = 0; k < t->noperands; k++)
+        if (t->operands[k] >= 0)
+            count[t->operands[k]]++;
+    int32_t sum = 0;
+    for (int32_t i = 0; i < t->n; i++) {
+        t->entries[i].user = sum;
+        sum += count[i];
+        count[i] = t->entries[i].user;
+    }
+    for (int32_t i = 0; i < t->n; i++)
+        for (int32_t k = 0; k < t->entries[i].nin; k++) {
+            const int32_t from = t->operands[t->entries[i].operand + k];
+            if (from >= 0)
+                t->users[count[from]++] = (fxi_tape_place){i, k};
+        }
+    t->nusers = sum;
+    fxi_free(count);
+    return true;
+}
+
+/* A ghost with a value outlives the step: it becomes an ordinary node without history, and a new
+ * ghost takes its place on the tape. False: the allocation failed. */
+static bool part_with(fxi_tape *t, int32_t i)
+{
+    fxi_tape_entry *e = &t->entries[i];
+    fxi_node *old = e->node, *g = fxi_ghost_of(old, e->nin);
+    if (!g)
+        return false;
+    for (int32_t k = 0; k < e->nin; k++)
+        g->in[k] = old->in[k];
+    old->history_cut |= old->nin > 0;
+    old->nin = 0;
+    old->ghost = false;
+    e->node = g;
+    t->version += !e->moves;
+    e->moves = true;
+    const int32_t last = i + 1 < t->n ? t->entries[i + 1].user : t->nusers;
+    for (int32_t u = e->user; u < last; u++)
+        t->entries[t->users[u].entry].node->in[t->users[u].input] = g;
+    fxi_node_release(old);
+    return true;
+}
+
+/* Makes all ghosts pending again. False: one of them is a pending result that outlives the step, or
+ * an allocation failed. */
+static bool rewind_tape(fxi_tape *t)
+{
+    for (int32_t i = 0; i < t->pos; i++)
+        if (!t->entries[i].node->data && t->entries[i].node->refs > 1)
+            return false;
+    for (int32_t i = 0; i < t->pos; i++) {
+        fxi_node *g = t->entries[i].node;
+        g->used = false;
+        if (!g->data)
+            continue;
+        if (__atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 1)
+            g->nin = t->entries[i].nin, fxi_node_unsettle(g);
+        else if (!part_with(t, i))
+            return false;
+    }
+    return true;
+}
+
+static void end_noting(fxi_context *c, fxi_tape *t)
+{
+    for (int32_t i = 0; i < t->n; i++)
+        if (t->entries[i].live)
+            fxi_tape_forget(c, t->entries[i].live);
+    if (!list_users(t))
+        t->mode = FXI_TAPE_OFF;
+}
+
+void fxi_tape_close(fxi_context *c)
+{
+    fxi_tape *t = c->tape;
+    if (t->mode == FXI_TAPE_REPEATS && !rewind_tape(t))
+        fxi_tape_leave(c);
+    if (t->mode == FXI_TAPE_NOTES)
+        end_noting(c, t);
+    fxi_tape_drop_leaves(t);
+    fxi_events_free(t->dropped);
+    t->dropped = NULL;
+    t->failures = t->mode == FXI_TAPE_REPEATS ? 0 : t->failures + 1;
+    const int over = (t->failures - PATIENCE) / 2;
+    t->rest = over <= 0 || t->failures % 2 != 0 ? 0 : 1 << (over < MOST_REST ? over : MOST_REST);
+    if (t->mode == FXI_TAPE_OFF)
+        empty(t);
+    t->scope = NULL;
+    c->tape = NULL;
+}
+
+void fxi_tapes_free(fxi_context *c)
+{
+    fxi_tape **at = &c->tapes;
+    while (*at) {
+        fxi_tape *t = *at;
+        if (t == c->tape) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        tape_free(t);
+    }
+}
