@@ -46,6 +46,15 @@ static inline const void *address_of(const fx_array *x)
            x->node->data->offset * (int64_t)fx_dtype_size(fx_eltype(x));
 }
 
+/* n evaluations since `before`, and no new plan. Returns the counters now. */
+static inline fx_counters check_same_plans(const fx_counters *before, int n)
+{
+    const fx_counters after = fx_stats();
+    assert_int_equal(after.plans_built, before->plans_built);
+    assert_int_equal(after.evals - before->evals, n);
+    return after;
+}
+
 static inline int clean_start(void **state)
 {
     (void)state;
