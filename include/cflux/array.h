@@ -167,16 +167,20 @@ static inline void fxi_scope_end(const int *depth)
 #define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
 #define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
 
-/* FX_RECORD; in place of FX_STEP; opens a training step that is recorded. The results are the same,
- * and have the same bits. The first step at a line of the program is built as usual; in the next
- * ones each call is compared with the same call of the step before. While operation, operands,
- * attributes and sizes agree, the call returns its recorded result, and nothing is built; the
- * update runs the recorded plan with the new data and numbers. From the first call that differs on,
- * the step is built as usual, and recorded again. So control flow, other sizes, other data,
- * learning rates and random numbers are allowed; a step that repeats is faster. Small models gain
- * most. Each thread records for itself, and keeps the 8 locations that it used last. An FX_RECORD
- * inside another one is an FX_STEP. Steps with collective operations, with moves between devices or
- * with tied views of parameters are only built. fx_reclaim frees recordings. */
+/* FX_RECORD; in place of FX_STEP; opens a training step that is recorded: the first one at a line
+ * of the program is built as usual, and the next ones repeat it, which is faster. Small models gain
+ * most. The results have the same bits as with FX_STEP.
+ *
+ * Each call is compared with the call at the same position in the previous training step. If
+ * operation, operands, attributes and sizes are equal, the call returns its recorded result, and
+ * nothing is built; the update runs the recorded plan with the new data and numbers. From the first
+ * call that differs, the training step is built as usual and recorded again. Control flow, sizes,
+ * data, learning rates and random numbers may therefore change.
+ *
+ * Each thread has recordings of its own, for the 8 locations that it used most recently. An
+ * FX_RECORD inside another one is an FX_STEP. Training steps with collective operations, with moves
+ * between devices or with tied views of parameters are not recorded. fx_reclaim frees
+ * recordings. */
 #define FX_RECORD FXI_OPEN(FXI_SCOPE_RECORD)
 
 /* Returns true inside FX_STEP. Layers with different behaviour in training call it. */

@@ -190,13 +190,13 @@ typedef struct fx_counters {
     uint64_t allocations;     /* host memory blocks requested from the operating system */
     uint64_t evals;           /* plans run */
     uint64_t implicit_evals;  /* of those: started because pending results took too much memory,
-                                 without a  read or an update */
+                                 without a read or an update */
     uint64_t donations;       /* results written into the buffer of the value that they replace */
     uint64_t donation_misses; /* updated values that needed a new buffer; FX_TRACE=donation prints
                                  the reason for each */
     uint64_t transfers;       /* arrays copied from one device to another */
     uint64_t bytes_transferred; /* bytes of these arrays */
-    uint64_t repeated_evals;    /* of `evals`: repetitions of a recorded step's (FX_RECORD) */
+    uint64_t repeated_evals;    /* of `evals`: repeated from a recorded training step (FX_RECORD) */
     int64_t live_bytes;         /* bytes of array memory in use, all devices */
     int64_t peak_bytes;         /* maximum of live_bytes so far */
 } fx_counters;

@@ -82,7 +82,7 @@ FX_API fx_crosscor_layer *fxi_crosscor(const fx_crosscor_args *a);
         FXI_OPTIONS(fx_crosscor_args, FXI_CROSSCOR_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
 
 /* ---- ConvTranspose --------------------------------------------------------------------------- */
-/* y = act(Wᵀ ∗ x + b), the gradient of a convolution by its input as a layer
+/* y = act(Wᵀ ∗ x + b): the gradient of a convolution with respect to its input, as a layer
  * (fx_convolve_transposed). W: kernel…×out/groups×in, y: spatial…×out×batch. Size of y along a
  * spatial axis: (n−1)·stride + 1 + (k−1)·dilation − pads + outpad. With FX_SAME and dilation 1 it
  * is n·stride; a stride larger than k is FX_STATUS_ARGUMENT with FX_SAME. Flux.ConvTranspose;

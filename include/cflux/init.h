@@ -14,7 +14,7 @@
 
 FXI_BEGIN_C
 
-/* Value of options of fx_init: the initialiser's own default. */
+/* Value of an option of fx_init: use the initialiser's own default. */
 #define FX_OWN_DEFAULT __builtin_nan("")
 /* Options of fx_init, with the default that each initialiser has. An option that the initialiser
  * does not have is FX_STATUS_ARGUMENT. */
@@ -31,7 +31,7 @@ FXI_BEGIN_C
     F(double, hi, FX_OWN_DEFAULT)            /* largest value of fx_truncated_normal: 2 */         \
     F(double, sparsity, FX_OWN_DEFAULT)      /* of fx_sparse_init: part of each column that is 0;  \
                                                 no default */                                      \
-    F(fx_dims, shift, FXI_DIMS_NONE)         /* of fx_identity_init: places by which the result is \
+    F(fx_dims, shift, FXI_DIMS_NONE)         /* of fx_identity_init: by how much the result is     \
                                                 rotated along each axis; default: 0 */             \
     F(int64_t, seed, -1)                     /* −1: the thread's random stream (fx_seed);          \
                                                 otherwise the numbers depend on the seed alone */
@@ -52,8 +52,8 @@ FX_API void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out
  * normal numbers, with a positive diagonal of R. Computed by the call on the host, in rows·columns²
  * steps. Saxe and others, 2014. */
 FX_API fx_array *fx_orthogonal(int ndims, const int64_t *sizes);
-/* A matrix of normal numbers, σ = std, of which ⌈sparsity·rows⌉ at random places of each column are
- * 0. FX_STATUS_SHAPE for other than two axes. Needs fx_init with .sparsity. Martens, 2010. */
+/* A matrix of normal numbers, σ = std, in which ⌈sparsity·rows⌉ random elements of each column are
+ * 0. FX_STATUS_SHAPE unless it has two axes. Needs fx_init with .sparsity. Martens, 2010. */
 FX_API fx_array *fx_sparse_init(int ndims, const int64_t *sizes);
 /* gain at the diagonal of a matrix, or at the centre of a kernel k…×in×out where in = out, so that
  * a layer begins as the identity; a vector is 0. */

@@ -11,9 +11,8 @@
  *
  *   .safetensors   arrays by name, read by memory map; PyTorch and others read and write it
  *   .npy           one array in NumPy's format; loading returns the array, without a name
- *   .npz           arrays by name in NumPy's format; read with or without compression, written
- *                  without
- *   .bson          Flux models: layers with their settings (docs/bson.md)
+ *   .npz           arrays by name in NumPy's format; reads compressed files, writes uncompressed
+ * ones .bson          Flux models: layers with their settings (docs/bson.md)
  *
  * Shapes: an array of shape (a, b, c) in C order, as NumPy and PyTorch write it, is the array c×b×a
  * with the same bytes. Unsupported element types are widened: Int8, Int16 and UInt16 to Int32,

@@ -76,8 +76,8 @@ FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layer
  * μ and σ² are the mean and the variance Σ(x − μ)²/n of the batch, with n values per channel.
  * fx_update, or the end of the training step (of the scope outside of one, with .active), updates
  * the running statistics with momentum m: mean ← (1−m)·mean + m·μ, var ← (1−m)·var + m·σ²·n/(n−1).
- * In inference μ and σ² are the running
- * statistics. n = 1 in training is FX_STATUS_ARGUMENT. Flux.BatchNorm; Ioffe, Szegedy, 2015. */
+ * In inference μ and σ² are the running statistics. n = 1 in training is FX_STATUS_ARGUMENT.
+ * Flux.BatchNorm; Ioffe, Szegedy, 2015. */
 typedef struct fx_batchnorm_layer {
     fx_object base;
     fx_function *act;
@@ -160,8 +160,7 @@ FX_API fx_status fx_trainmode(void *model);
 FX_API fx_status fx_testmode(void *model);
 FX_API fx_status fx_automode(void *model);
 
-/* ---- functions ----------------------------------------------------------------------------------
- */
+/* ---- functions ------------------------------------------------------------------------------- */
 /* y = (x − μ)/√(σ² + eps) with mean μ and variance σ² (divided by n) over the given axes.
  * Flux.normalise. */
 FX_API fx_array *fx_normalise(fx_array *x, fx_axes dims, double eps);

@@ -152,15 +152,15 @@ FX_API fx_rule *fxi_clip_norm(const fx_clip_norm_args *a);
 /* Adds dx/n up and changes nothing until the n-th gradient; then dx′ is the mean of the n. Rules
  * after it in a chain see every n-th update only. */
 FX_API fx_rule *fxi_accum_grad(const fx_accum_grad_args *a);
-/* fx_optimiser_chain(a, b, …): each rule changes what the one before returns; the last one's result
- * is subtracted. An empty chain is fx_descent(1). Chains may be nested. FX_STATUS_ARGUMENT if one
- * of the rules is NULL or a MixedPrecision, if there are more than 32 rules, those of inner chains
- * included, or if they keep more than 15 arrays or 16 numbers together. */
+/* fx_optimiser_chain(a, b, …): each rule changes the result of the previous one; the result of the
+ * last one is subtracted. An empty chain is fx_descent(1). Chains may be nested. FX_STATUS_ARGUMENT
+ * if one of the rules is NULL or a MixedPrecision, if there are more than 32 rules, those of inner
+ * chains included, or if they keep more than 15 arrays or 16 numbers together. */
 FX_API fx_rule *fxi_optimiser_chain(int n, void *const *rules);
 /* For parameters of 16 bits: keeps a copy of each array in `type`, updates the copy by the rule,
  * and rounds it into the parameter. Arrays that have the type already get the plain rule. Multiply
  * the loss by `scale` so that small gradients do not vanish in Float16. With .growth the factor
- * changes: fx_train and fx_trainstep multiply the loss by it; in a loop of your own multiply by
+ * changes: fx_train and fx_trainstep multiply the loss by it; in a loop of your own, multiply it by
  * fx_loss_scale(state). Micikevicius and others, 2018. */
 FX_API fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *a);
 #define fx_optimiser_chain(...) fxi_optimiser_chain(FXI_OBJECTS(__VA_ARGS__))
@@ -238,9 +238,9 @@ FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if ther
  * .growth; 0 for any other state. fx_update and fx_update_all change it, fx_updated does not. */
 FX_API double fx_loss_scale(void *state);
 /* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. In a chain every
- * rule that has the number gets it. FX_STATUS_ARGUMENT, and no change, if eta is negative, if a
- * rule has no number of that name ("Descent(0.1) has no rho"; Optimisers.jl ignores it), or if
- * `state` is not from fx_setup. Optimisers.adjust!(state; …). */
+ * rule with an option of that name gets the value. FX_STATUS_ARGUMENT, and no change, if eta is
+ * negative, if no rule has an option of that name ("Descent(0.1) has no rho"; Optimisers.jl ignores
+ * it), or if `state` is not from fx_setup. Optimisers.adjust!(state; …). */
 FX_API fx_status fxi_adjust(void *state, const fx_adjust_args *given);
 /* fx_freeze: arrays of this state, or of this branch of it (fx_child, fx_child_named), are not
  * updated until fx_thaw. Optimisers.freeze!, thaw!. FX_STATUS_ARGUMENT if `state` is a model. */

@@ -100,8 +100,8 @@ typedef enum fx_grid_padding {
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_grid_sample_args, FXI_GRID_SAMPLE_ARGS);
 /* The values of x at the positions of a grid: the result is out…×channels×batch. grid[k, …] is the
- * position along axis k: −1 at its beginning, 1 at its end. The gradient by the grid is 0 with
- * .nearest. NNlib.grid_sample (whose corners are aligned); Jaderberg et al., 2015. */
+ * position along axis k: −1 at its beginning, 1 at its end. With .nearest the gradient with respect
+ * to the grid is 0. NNlib.grid_sample (whose corners are aligned); Jaderberg et al., 2015. */
 FX_API fx_array *fxi_grid_sample(const fx_grid_sample_args *a);
 #define fx_grid_sample(...)                                                                        \
     FXI_CALL(fxi_grid_sample(                                                                      \

@@ -4,7 +4,7 @@
  *     fx_schedule *s = fx_schedule_warmup(0, 5, fx_schedule_cosine(1e-3, 0, 45, false));
  *     fx_train(loss, model, data, opt, .epochs = 50, .schedule = s);
  *
- * In a loop of one's own: fx_adjust_eta(opt, fx_schedule_at(s, epoch)). */
+ * In a loop of your own, call fx_adjust_eta(opt, fx_schedule_at(s, epoch)). */
 #ifndef CFLUX_SCHEDULE_H
 #define CFLUX_SCHEDULE_H
 
@@ -38,13 +38,13 @@ FX_API fx_schedule *fx_schedule_triangle_exp(double a, double b, int64_t period,
 FX_API fx_schedule *fx_schedule_sin(double a, double b, int64_t period);
 FX_API fx_schedule *fx_schedule_sin_half(double a, double b, int64_t period);
 FX_API fx_schedule *fx_schedule_sin_exp(double a, double b, int64_t period, double decay);
-/* Rises linearly from `start` at step 0 to the first value of `then` at step `steps`, and goes on
- * with `then` from its beginning. */
+/* Rises linearly from `start` at step 0 to the first value of `then` at step `steps`. From there on
+ * the values are those of `then`, from its beginning. */
 FX_API fx_schedule *fx_schedule_warmup(double start, int64_t steps, fx_schedule *then);
-/* Each part for its number of steps, counted from its own 0; the last part goes on. At most 16
+/* Uses each part for its number of steps, counted from 0; the last part has no end. At most 16
  * parts. Sequence. */
 FX_API fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_t *steps);
-/* The part again and again, `period` steps each time. Loop. */
+/* Repeats the first `period` steps of the part. Loop. */
 FX_API fx_schedule *fx_schedule_loop(fx_schedule *part, int64_t period);
 /* Rises along a half cosine from `start` to `most` in the first ⌈share·steps⌉ steps, and falls
  * along another to `end` in the rest; `end` after them. FX_STATUS_ARGUMENT if share is not from 0
@@ -58,7 +58,7 @@ FX_API fx_schedule *fx_schedule_interpolator(fx_schedule *part, double rate);
 /* The part at k + offset − 1, so that it begins with its offset-th value, counted from 1. Shifted.
  */
 FX_API fx_schedule *fx_schedule_shifted(fx_schedule *part, int64_t offset);
-/* The kind of schedule that `kind` is, at step k, with numbers[0 … n−1] at step k as its numbers.
+/* At step k: a schedule of the kind of `kind` whose arguments are the values numbers[0 … n−1] at k.
  * `kind` is a schedule without parts, whose own numbers are not used. n counts the numbers of its
  * name in ParameterSchedulers.jl; those with a default may be missing. NaN at a step where its
  * period or number of steps is not positive. ComposedSchedule. */

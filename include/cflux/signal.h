@@ -51,7 +51,7 @@ FX_API void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse);
     F(fx_array *, window, FXI_NULL)    /* as in fx_stft */                                         \
     F(bool, center, true)              /* true: remove ⌊n_fft/2⌋ numbers at both ends */           \
     F(bool, normalized, false)         /* true: multiply by √n_fft */                              \
-    F(int64_t, length, 0)              /* length of the result; 0: what the frames cover */
+    F(int64_t, length, 0)              /* length of the result; 0: all that frames cover */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_stft_args, FXI_STFT_ARGS);
 FXI_OPTION_STRUCT(fx_istft_args, FXI_ISTFT_ARGS);

@@ -96,8 +96,8 @@ FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
  * of NaN or Inf is FX_STATUS_NONFINITE, "train: loss is NaN on batch 17 of epoch 2"; parameters and
  * state are those before that batch. The same holds for gradients that are not finite with
  * .clip_norm or fx_clip_norm; with fx_mixed_precision and a .scale or .growth their update is
- * skipped instead, and training goes on. With .growth the loss is multiplied by
- * fx_loss_scale(state), which the reported loss and .clip_norm do not see. Flux.train!. */
+ * skipped instead, and training continues. With .growth the loss is multiplied by
+ * fx_loss_scale(state), which the reported loss and .clip_norm do not include. Flux.train!. */
 FX_API fx_status fxi_train(const fx_train_args *a);
 #define fx_train(...)                                                                              \
     FXI_CALL(fxi_train(FXI_OPTIONS(fx_train_args, FXI_TRAIN_ARGS(FXI_DEFAULT).loss = __VA_ARGS__)))

@@ -94,7 +94,7 @@ enum { LINE = 64, VECTOR = 16 };
 #define LOW8  0, 2
 #define HIGH8 1, 3
 
-/* NAME: dst[i] = src[i·stride].  NAME_plane: dst[i + j·dj] = src[i·si + j]. */
+/* NAME: dst[i] = src[i·stride]. NAME_plane: dst[i + j·dj] = src[i·si + j]. */
 #define STRIDED(NAME, WORD, LOW, HIGH)                                                             \
     typedef WORD __attribute__((may_alias)) NAME##_word;                                           \
     typedef WORD NAME##_row __attribute__((vector_size(VECTOR)));                                  \

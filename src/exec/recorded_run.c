@@ -1,11 +1,12 @@
-/* recorded_run.c: the evaluations of a recorded step (value/tape.h). While a step is noted, each
- * evaluation keeps its graph and its plan. In a later step an evaluation of the same roots, at the
- * same entry of the tape, runs that plan with the step's own leaves, literals and random streams.
+/* recorded_run.c: the evaluations of a recorded training step (value/tape.h); "step" alone means a
+ * training step here. While a step is noted, each evaluation keeps its graph and its plan. In a
+ * later step an evaluation of the same roots, at the same entry of the tape, runs that plan with
+ * the step's own leaves, literals and random streams.
  *
- * The key of the recorded graph would be the key of the new one if all of this is equal: the calls
- * and the classes of leaves (which the tape compares), the roots, which recorded results have a
- * handle (so which ones are sinks, or needed later), what may be overwritten in place, and the
- * modes of the process. fxi_repeats_run compares them.
+ * The new graph has the key of the recorded one if all of these are equal: the calls and the
+ * classes of leaves (which the tape compares), the roots, the set of recorded results that have a
+ * handle (it determines the sinks, and the values that are needed later), the buffers that may be
+ * overwritten, and the modes of the process. fxi_repeats_run compares them.
  */
 #include "counters.h"
 #include "run.h"
@@ -20,7 +21,7 @@ typedef struct recorded_root {
     int32_t entry;
     int32_t donor; /* an entry, ~leaf, NO_DONOR, or UNKNOWN_DONOR: a value that the step does not
                       read */
-    bool denied;   /* its buffer may not be taken over */
+    bool denied;   /* its buffer must not be overwritten */
 } recorded_root;
 
 typedef struct fxi_recorded_run {
@@ -35,7 +36,7 @@ typedef struct fxi_recorded_run {
     int32_t nseen, nmoving, version; /* version: of the tape, when `moving` was listed */
     fxi_graph graph;
     fxi_plan *plan;
-    int plans; /* how many plans the evaluation ran; only one can be repeated */
+    int plans; /* number of plans that the evaluation ran; it can be repeated only if it is 1 */
     bool bad;
 } recorded_run;
 
@@ -155,7 +156,7 @@ void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status)
 
 /* ---- repeating ------------------------------------------------------------------------------- */
 
-/* The evaluation that the step has to repeat next; NULL: none. */
+/* Returns the evaluation that the step must repeat next; NULL: none. */
 static recorded_run *next_run(const fxi_context *c)
 {
     const fxi_tape *t = c->tape;
@@ -180,7 +181,8 @@ static bool same_roots(const fxi_tape *t, const recorded_run *r, int n, const fx
     return true;
 }
 
-/* Have the same results a handle? What a skipped part made has none, and had none that matters. */
+/* Returns true if the same results have a handle as in the recording. Entries of skipped parts are
+ * not compared: their results have no handles. */
 static bool same_handles(const fxi_tape *t, const recorded_run *r)
 {
     for (int32_t k = 0; k < r->nseen; k++)
@@ -189,9 +191,9 @@ static bool same_handles(const fxi_tape *t, const recorded_run *r)
     return true;
 }
 
-/* Puts this step's nodes into the recorded graph: all of them if the tape has new nodes, else those
- * that differ from step to step. False: a value is lost. An entry is evaluated if and only if it
- * was then, because the same evaluations came before. */
+/* Puts this step's nodes into the recorded graph: all of them if the tape has new nodes, otherwise
+ * those that differ from step to step. False: a value is lost. The same entries are evaluated as in
+ * the recording, because the same evaluations came before. */
 static bool fill_graph(const fxi_tape *t, recorded_run *r)
 {
     if (r->version != t->version) {

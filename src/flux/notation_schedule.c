@@ -132,24 +132,28 @@ static fx_schedule *take_loop(fxi_reader *r, const char *start)
     return part && take(r, ')', ")") ? made(r, fx_schedule_loop(part, period), start) : NULL;
 }
 
-/* schedule, rate */
-static fx_schedule *take_interpolator(fxi_reader *r, const char *start)
+/* "schedule, offset" of Shifted, "schedule, rate" of Interpolator */
+static fx_schedule *take_changed(fxi_reader *r, const char *start, bool shifted)
 {
-    double rate;
+    int64_t offset = 0;
+    double rate = 0;
     fx_schedule *part = take_schedule(r);
-    return part && take(r, ',', ",") && take_number(r, &rate) && take(r, ')', ")")
-               ? made(r, fx_schedule_interpolator(part, rate), start)
-               : NULL;
+    if (!part || !take(r, ',', ",") ||
+        !(shifted ? take_steps(r, &offset) : take_number(r, &rate)) || !take(r, ')', ")"))
+        return NULL;
+    return made(r,
+                shifted ? fx_schedule_shifted(part, offset) : fx_schedule_interpolator(part, rate),
+                start);
 }
 
-/* schedule, offset */
 static fx_schedule *take_shifted(fxi_reader *r, const char *start)
 {
-    int64_t offset;
-    fx_schedule *part = take_schedule(r);
-    return part && take(r, ',', ",") && take_steps(r, &offset) && take(r, ')', ")")
-               ? made(r, fx_schedule_shifted(part, offset), start)
-               : NULL;
+    return take_changed(r, start, true);
+}
+
+static fx_schedule *take_interpolator(fxi_reader *r, const char *start)
+{
+    return take_changed(r, start, false);
 }
 
 /* A schedule, or a number, which is constant. */

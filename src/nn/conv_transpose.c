@@ -1,4 +1,4 @@
-/* conv_transpose.c: ConvTranspose, the gradient of a convolution by its input as a layer. */
+/* conv_transpose.c: ConvTranspose, the gradient of a convolution with respect to its input. */
 #include "conv_shape.h"
 
 static void *convtranspose_forward(void *self, int n, void *const *args)

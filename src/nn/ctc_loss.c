@@ -2,12 +2,15 @@
  * raw scores, and the blank is the last class.
  *
  * The labels l₁ … l_L become the states blank, l₁, blank, …, l_L, blank. α[s, t] is the logarithm
- * of the probability of all paths that are in state s at time t: α[s, t] = log p(state s, t) + log
- * Σ exp α[r, t−1],  r ∈ {s, s−1, and s−2 if that is no repeat} and the loss is −log(exp α[S, T] +
- * exp α[S−1, T]). Everything stays in logarithms, so long inputs neither underflow nor overflow;
- * the gradient follows from the operations. IMPOSSIBLE takes the place of −∞, whose gradient would
- * be NaN. The labels are read when the loss is built: they choose the operations' indices, and must
- * be known to be checked.
+ * of the probability of all paths that are in state s at time t:
+ *
+ *     α[s, t] = log p(state s, t) + log Σ exp α[r, t−1] over r = s, s−1, and s−2 if its label
+ * differs
+ *
+ * The loss is −log(exp α[S, T] + exp α[S−1, T]). All values are logarithms, so long inputs neither
+ * underflow nor overflow; the gradient follows from the operations. IMPOSSIBLE replaces −∞, whose
+ * gradient would be NaN. The call reads the labels, because it checks them, and because they choose
+ * the operations' indices.
  */
 #include "error.h"
 #include "memory.h"

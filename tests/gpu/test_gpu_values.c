@@ -38,8 +38,8 @@ typedef struct buffer {
 } buffer;
 
 /* Allocates bytes that end at an unreadable page, or up to an alignment before it, with a margin
- * before them. Some operands span
- * more than the machine's memory; pages that are never touched take none. */
+ * before them. Some operands span more than the machine's memory; pages that are never touched take
+ * none. */
 static buffer make_buffer(size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE),

@@ -294,10 +294,9 @@ static void a_failure_leaves_the_old_values(void **state)
 
 /* ---- pending results that read what is replaced ---------------------------------------------- */
 
-/* `both` was on the way to the new value of p, and nothing needs it any more; the nodes between
- * have no handles and are gone. With p replaced it
- * cannot be computed, and reading it is an error. The next update of what it reads does without it.
- */
+/* `both` was needed for the new value of p, and nothing needs it any more; the nodes between have
+ * no handles and are gone. With p replaced it cannot be computed, and reading it is an error. The
+ * next update of what it reads does without it. */
 static void a_lost_intermediate_stops_no_update(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ enum { FXI_RT_DEVICES = 64 };
 
 typedef struct fxi_rt_device {
     fxi_gpu_device gpu; /* first member: shared code casts between the two */
-    int id;             /* the driver's number of it */
+    int id;             /* its number in the driver */
     fxi_rt_context context;
     fxi_rt_stream work, upload;
     char driver[64];       /* "12.8" */
@@ -53,16 +53,16 @@ extern const char fxi_rt_backend[];  /* "CUDA" */
 extern const char fxi_rt_hiders[];   /* the variables that hide devices, for messages */
 extern const char fxi_rt_compiler[]; /* "NVRTC" */
 extern const char fxi_rt_library[];  /* "cuDNN" */
-/* Is one of these variables set? Returns its name, or NULL. */
+/* Returns the name of one of these variables that is set, or NULL. */
 const char *fxi_rt_hider(void);
-/* Makes a device the one that the calling thread's calls mean. Every call of the backend begins
+/* Selects a device for the calling thread's calls of the driver. Every call of the backend begins
  * with it, because a program or another library may have chosen another device. */
 int fxi_rt_select(const fxi_rt_device *d);
 /* Makes the device usable: d->id is set. Returns the driver's error. */
 int fxi_rt_begin(fxi_rt_device *d);
 /* Reads what only this driver reports: architecture, limits; the driver's version is known. */
 void fxi_rt_describe(fxi_rt_device *d, int version);
-/* The driver's major version, which the compiler's must not exceed; 0: any. */
+/* Returns the highest major version of the compiler whose code the driver loads; 0: any. */
 int fxi_rt_major(int version);
 /* Sets target and intermediate, or cannot_compile. The compiler is open. */
 void fxi_rt_choose_target(fxi_rt_device *d);

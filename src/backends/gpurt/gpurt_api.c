@@ -75,8 +75,7 @@ static const char folder_in[] = "lib64";
 #endif
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* Fills the pointers. All at once, so that an old library is refused here and not at the first
- * call. */
+/* Fills all pointers, so that an old library is refused here and not at the first call. */
 static bool take(void *library, const char *file, const function *list, size_t n, char *why,
                  size_t size)
 {
@@ -93,7 +92,8 @@ static bool take(void *library, const char *file, const function *list, size_t n
 
 bool fxi_rt_open(char *why, size_t size)
 {
-    /* Ignored in programs with raised privileges: the file is code that the process runs. */
+    /* Programs with raised privileges ignore the variable, because the file is code that they would
+     * run. */
     const char *wanted = fxi_trusted_variable(driver_variable);
     const char *file = wanted && *wanted ? wanted : drivers[0];
     char reason[256];
@@ -110,8 +110,8 @@ bool fxi_rt_open(char *why, size_t size)
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* Opens a file by its name, which the system's loader searches, and then in the folders of the
- * toolkit. */
+/* Opens a library: the system's loader searches for it first, then the folders of the toolkit are
+ * tried. */
 static void *open_compiler(const char *file, char *reason, size_t size)
 {
     char path[1024];
@@ -134,7 +134,7 @@ static bool take_compiler(void *library, const char *file, char *why, size_t siz
     return library && take(library, file, of_compiler, COUNT(of_compiler), why, size);
 }
 
-/* A compiler of a later major version than the driver makes code that the driver does not load. */
+/* The driver does not load code of a compiler whose major version is later than the driver's. */
 bool fxi_rtc_open(int driver, char *why, size_t size)
 {
     const char *wanted = fxi_trusted_variable(compiler_variable);
@@ -153,7 +153,7 @@ bool fxi_rtc_open(int driver, char *why, size_t size)
         if (library && driver && compilers[k].major > driver)
             newer = compilers[k].file;
         else if (take_compiler(library, compilers[k].file, why, size)) {
-            *why = '\0'; /* that of a damaged library before this one */
+            *why = '\0'; /* an earlier library in the list was damaged, but this one works */
             return true;
         }
     }

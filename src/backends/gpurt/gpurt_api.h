@@ -5,10 +5,10 @@
  * for AMDGPU. Each row of the tables below is a member of a struct of function pointers, which
  * fxi_rt_open and fxi_rtc_open fill:
  *
- *     X(result, member, CUDA's name, HIP's name, NEEDED or OPTIONAL, arguments)
+ *    X(result, member, CUDA's name, HIP's name, NEEDED or OPTIONAL, arguments)
  *
  * A library without a needed function is refused; a pointer to an optional one may be NULL. CUDA's
- * names are those of the symbols: a header makes cuMemAlloc_v2 of cuMemAlloc, a library does not.
+ * names are names of symbols, such as cuMemAlloc_v2; only CUDA's header defines cuMemAlloc as that.
  */
 #ifndef CFLUX_GPURT_API_H
 #define CFLUX_GPURT_API_H
@@ -17,9 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Handles are pointers to types that only the driver knows. Each kind has a type of its own, so
- * that the compiler finds exchanged arguments. Device addresses are pointers in HIP and integers of
- * the same size in CUDA, which all 64-bit systems pass alike. */
+/* Handles are pointers to types that only the driver defines. Each kind has its own type, so that
+ * the compiler reports exchanged arguments. Device addresses are pointers in HIP and integers of
+ * the same size in CUDA; all 64-bit systems pass both in the same way. */
 typedef struct fxi_rt_context_object *fxi_rt_context;
 typedef struct fxi_rt_stream_object *fxi_rt_stream;
 typedef struct fxi_rt_event_object *fxi_rt_event;
@@ -196,7 +196,7 @@ extern const fxi_rt_names fxi_rt_name;
 
 /* Opens the driver and fills fxi_rt. False with the reason in `why`. */
 bool fxi_rt_open(char *why, size_t size);
-/* Opens the newest compiler that the driver can load code of, and fills fxi_rtc. `driver` is the
+/* Opens the newest compiler whose code the driver can load, and fills fxi_rtc. `driver` is the
  * driver's major version; 0: any compiler. False with the reason in `why`: then nothing can be
  * compiled. */
 bool fxi_rtc_open(int driver, char *why, size_t size);

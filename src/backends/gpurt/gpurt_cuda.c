@@ -1,4 +1,4 @@
-/* gpurt_cuda.c: what the CUDA plugin does in its own way; see gpurt.h. */
+/* gpurt_cuda.c: the functions of the CUDA plugin that differ from those of AMDGPU; see gpurt.h. */
 #include "gpurt.h"
 
 #include <stdio.h>
@@ -20,8 +20,8 @@ int fxi_rt_select(const fxi_rt_device *d)
     return fxi_rt.ContextSet(d->context);
 }
 
-/* The primary context, which other libraries in the process use too: memory and streams can be
- * shared with them, and no second context costs device memory. */
+/* Uses the primary context, as other libraries in the process do: memory and streams can be shared
+ * with them, and no second context takes device memory. */
 int fxi_rt_begin(fxi_rt_device *d)
 {
     const int error = fxi_rt.ContextRetain(&d->context, d->id);
@@ -47,8 +47,9 @@ void fxi_rt_describe(fxi_rt_device *d, int version)
     d->gpu.limits.warp = 32;
 }
 
-/* The compiler makes machine code for the architectures that it lists. For a later one it makes
- * PTX of the newest one that it knows; devices run PTX of every earlier architecture. */
+/* The compiler makes machine code for the architectures that it lists. For a device with a later
+ * architecture it makes PTX for the newest architecture that it lists; devices run PTX of every
+ * earlier architecture. */
 void fxi_rt_choose_target(fxi_rt_device *d)
 {
     enum { MOST = 128 };

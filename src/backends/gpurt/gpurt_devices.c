@@ -1,7 +1,8 @@
 /* gpurt_devices.c: finds, describes and opens the devices.
  *
- * The driver hides devices itself, as its variables say (CUDA_VISIBLE_DEVICES), and numbers the
- * rest from 0. A device that cannot be opened is ignored with a message, and the others are used.
+ * The driver itself hides devices according to its variables (CUDA_VISIBLE_DEVICES), and numbers
+ * the others from 0. A device that cannot be opened is ignored with a message, and the others are
+ * used.
  */
 #include "gpurt.h"
 
@@ -31,9 +32,9 @@ static int64_t attribute(const fxi_rt_device *d, int which)
     return fxi_rt.DeviceAttribute(&value, which, d->id) == 0 ? value : 0;
 }
 
-/* Everything on which compiled programs depend: part of the key of the cache on disk. PTX is
- * compiled by the driver, so its version counts only there, and machine code stays valid when the
- * driver is replaced. */
+/* Makes the text of everything that compiled programs depend on, a part of the key of the cache on
+ * disk. It contains the driver's version only if the code is PTX, which the driver compiles;
+ * machine code stays valid when the driver is replaced. */
 static void identify(fxi_rt_device *d)
 {
     char text[sizeof d->gpu.identity], options[64] = "";
@@ -58,7 +59,8 @@ static void describe(fxi_rt_device *d, int version)
     d->memory = (int64_t)memory;
     for (int k = 0; k < 3; k++) {
         groups[k] = attribute(d, FXI_RT_GROUPS_X + k);
-        /* AMD reports 2³¹ − 1 along all axes for some devices, and less is always right. */
+        /* AMD reports 2³¹ − 1 along all axes for some devices. A smaller limit is always correct.
+         */
         groups[k] = groups[k] <= 0 || (k > 0 && groups[k] > UINT16_MAX) ? UINT16_MAX : groups[k];
     }
     d->gpu.limits = (fxi_gpu_limits){FXI_GPU_USUAL_LIMITS,
@@ -115,7 +117,8 @@ static const char *open_device(fxi_rt_device *d, int *out_error)
     return call;
 }
 
-/* A message and not an error: the other devices are usable. The first reason is kept. */
+/* Sends a message instead of an error, because the other devices are usable. Keeps the first
+ * reason. */
 static void left_out(const fxi_rt_device *d, const char *call, int error, char *why, size_t size)
 {
     char text[320];
@@ -163,7 +166,7 @@ int fxi_rt_devices_open(char *why, size_t size)
     for (int k = 0; k < n && ndevices < FXI_RT_DEVICES; k++)
         open_number(k, version, why, size);
     if (ndevices > 0)
-        /* If nothing can be compiled for the first one, devices are listed and not used. */
+        /* If nothing can be compiled for the first device, the devices are listed but not used. */
         snprintf(why, size, "%s", devices[0].cannot_compile);
     return ndevices;
 }

@@ -1,4 +1,4 @@
-/* gpurt_hip.c: what the AMDGPU plugin does in its own way; see gpurt.h. */
+/* gpurt_hip.c: the functions of the AMDGPU plugin that differ from those of CUDA; see gpurt.h. */
 #include "gpurt.h"
 
 #include "shared_library.h"
@@ -34,16 +34,16 @@ int fxi_rt_begin(fxi_rt_device *d)
     return fxi_rt.DeviceSet(d->id);
 }
 
-/* Code objects of any version of hipRTC load as far as the driver knows their form, so there is no
- * version to compare. */
+/* There is no version to compare: a driver loads code objects of any version of hipRTC if it knows
+ * their format. */
 int fxi_rt_major(int version)
 {
     (void)version;
     return 0;
 }
 
-/* The architecture is a member of a struct that ROCm 6 has changed. The function with the number in
- * its name fills the new struct; without that, the library is of ROCm 5. */
+/* The architecture is a member of a struct that ROCm 6 changed. The function with a number in its
+ * name fills the new struct; a library without this function is that of ROCm 5. */
 void fxi_rt_describe(fxi_rt_device *d, int version)
 {
     enum { NAME_IN_6 = 1160, NAME_IN_5 = 396, NAME_BYTES = 256, BYTES = 8192 };
@@ -66,8 +66,9 @@ void fxi_rt_describe(fxi_rt_device *d, int version)
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* hipRTC ends the process when it is asked for an architecture that its compiler, comgr, does not
- * know. So comgr is asked first; without it nothing is known, and hipRTC is trusted. */
+/* hipRTC ends the process if it compiles for an architecture that its compiler, comgr, does not
+ * support. So this asks comgr first. If comgr cannot be opened, every architecture counts as
+ * supported. */
 static bool compiler_knows(const char *architecture)
 {
     static const char *const files[] = {"libamd_comgr.so.3", "libamd_comgr.so.2"};

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Handles a failed allocation. For lack of memory nothing is recorded, because the library frees
- * its caches and asks again. */
+/* Handles a failed allocation. If memory ran out, nothing is recorded, because the library frees
+ * its caches and retries. */
 static void refused(fxi_rt_device *d, const char *call, int error)
 {
     char text[320];
@@ -29,8 +29,8 @@ void *fxi_rt_alloc(fx_device *device, size_t bytes)
     return NULL;
 }
 
-/* Queued work may still use the memory. Drivers wait by themselves, but do not promise to. The
- * library keeps freed memory for reuse, so this is rare. */
+/* Waits, because queued work may still use the memory. Drivers wait too, but their documentation
+ * does not promise it. The library keeps freed memory for reuse, so this call is rare. */
 void fxi_rt_free(fx_device *device, void *address)
 {
     fxi_rt_device *d = fxi_rt_of(device);
@@ -96,8 +96,8 @@ fx_status fxi_rt_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
 
 /* ---- between devices ------------------------------------------------------------------------- */
 
-/* Asked once for each pair: afterwards the driver copies directly. Where devices have no connection
- * the driver's copy goes through the host by itself. */
+/* Requests direct copies once for each pair of devices. If two devices have no connection, the
+ * driver's copy goes through the host. */
 static void connect(fxi_rt_device *to, const fxi_rt_device *from)
 {
     const uint64_t bit = UINT64_C(1) << (from - fxi_rt_device_at(0));
@@ -105,7 +105,8 @@ static void connect(fxi_rt_device *to, const fxi_rt_device *from)
     if (__atomic_fetch_or(&to->peers, bit, __ATOMIC_ACQ_REL) & bit || !fxi_rt.PeerEnable ||
         !fxi_rt.DeviceCanAccess)
         return;
-    /* An error means that the copy is slower. FXI_RT_PEER_ALREADY: another library asked before. */
+    /* An error only makes the copy slower. FXI_RT_PEER_ALREADY: another library has made the same
+     * request. */
     if (fxi_rt.DeviceCanAccess(&can, to->id, from->id) == 0 && can)
         (void)fxi_rt_peer_enable(from);
 }

@@ -85,7 +85,7 @@ static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_siz
 
 static int load_module(fxi_rt_device *d, const void *code, fxi_rt_module *out)
 {
-    /* In every call: programs are compiled by threads of their own. */
+    /* Selected in every call, because threads of their own compile the programs. */
     const int error = fxi_rt_select(d);
     return error ? error : fxi_rt.ModuleLoad(out, code);
 }
@@ -169,8 +169,8 @@ void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Kernels have groups of a fixed size (gpu.h), for which a device may lack registers. Without an
- * answer the kernel is assumed to fit. */
+/* Kernels have groups of a fixed size (gpu.h), for which a device may have too few registers. If
+ * the driver does not answer, the kernel counts as fitting. */
 static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, char *text,
                  size_t size)
 {

@@ -11,7 +11,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     fxi_rt_device *d = fxi_rt_of(device);
     void *arguments[FXI_GPU_BUFFERS + 2];
     int n = 0;
-    /* Only a mistake in the shared code leads here: fxi_gpu_kernel checks the limit. */
+    /* This is a mistake in the shared code: fxi_gpu_kernel checks the limit. */
     if (l->nbuffers > FXI_GPU_BUFFERS) {
         char text[64];
         snprintf(text, sizeof text, "a kernel of %d buffers", (int)l->nbuffers);
@@ -38,7 +38,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Its error is judged by the caller (fxi_gpu_check), so it is returned unchanged. */
+/* Returns the driver's error unchanged: the caller (fxi_gpu_check) decides what it means. */
 static int finish(void *device)
 {
     fxi_rt_device *d = device;
@@ -46,7 +46,7 @@ static int finish(void *device)
     return error ? error : fxi_rt.StreamSync(d->work);
 }
 
-/* After these errors the context cannot be used any more, says the driver's documentation. */
+/* After these errors the context is unusable, according to the driver's documentation. */
 static fxi_gpu_error_kind kind_of(int error)
 {
     switch (error) {

@@ -1,21 +1,23 @@
 /* gpurt_upload.c: writes to a device through pinned memory, so that they do not wait for the work
  * that is queued before them.
  *
- * A short write is copied to a ring of pinned memory and queued in the stream `work`.
+ * A short write is copied to a ring buffer of pinned memory and queued in the stream `work`.
  *
- * A long write is cut into pieces. Each piece has pinned memory on the host and memory of the
- * backend on the device. It crosses in the stream `upload` at once, while the device still computes
- * what is queued; the stream `work` waits for it and copies it to its place. So a loader's next
- * batch crosses during a training step, and still takes effect in its turn.
+ * A long write is cut into pieces. Each piece uses pinned memory on the host and memory of the
+ * backend on the device. The stream `upload` copies it to the device immediately, while the device
+ * still computes queued work; the stream `work` waits for it and copies it to its final address. So
+ * a loader's next batch is copied during a training step, and later work still sees it in the order
+ * of the calls.
  *
- * Events tell when the device has read a part of the ring or a piece, and both may be used again.
+ * Events tell when the device has read a part of the ring buffer, or a piece, so that it may be
+ * used again.
  */
 #include "gpurt.h"
 
 #include <string.h>
 
 /* A half of the ring holds several short writes, so few of them wait for the device. Four pieces:
- * two cross while two are copied to their places. */
+ * two are copied to the device while two are copied to their final addresses. */
 enum { HALVES = 2, HALF = 1 << 20, SHORT = HALF / 4, PIECES = 4, PIECE = 4 << 20 };
 
 /* Pinned memory, and the event after which it may be used again. */
@@ -65,7 +67,7 @@ static fxi_rt_ring *ring_of(fxi_rt_device *d)
     return d->ring;
 }
 
-/* Small programs never get here, and save 32 MiB. */
+/* Allocated at the first long write, which small programs never make: they save 32 MiB. */
 static bool open_pieces(fxi_rt_ring *r)
 {
     if (r->arrived || r->no_pieces)
@@ -144,8 +146,8 @@ static fx_status write_long(fxi_rt_device *d, fxi_rt_ring *r, char *to, const ch
 bool fxi_rt_upload(fxi_rt_device *d, void *to, const void *from, size_t bytes,
                    fx_status *out_status)
 {
-    /* Not the device's lock: an error is judged by waiting for the device, and a hook may be
-     * called. */
+    /* This is not the device's lock, because handling an error waits for the device and may call a
+     * hook. */
     fxi_mutex_lock(&d->staging);
     fxi_rt_ring *r = ring_of(d);
     const bool is_short = bytes <= SHORT;

@@ -1,7 +1,9 @@
 /* ref_index.c: gather and scatter, from their definitions.
  *
- * gather:  y[a…, k…, b…] = x[a…, idx[k…], b…]
- * scatter: y[a…, i, b…] = reduction over all k… with idx[k…] = i of src[a…, k…, b…], in order of k…
+ *   gather    y[a…, k…, b…] = x[a…, idx[k…], b…]
+ *   scatter   y[a…, i, b…] = reduction of src[a…, k…, b…] over all k… with idx[k…] = i, in order of
+ * k…
+ *
  * Both check all indices first, even if another axis is empty. For every element of y, scatter
  * searches the whole of idx, so that each result is rounded once and its order is obvious.
  */
