@@ -1,4 +1,4 @@
-/* tape.c: notes the nodes of a step and compares the next step with them. See tape.h. */
+/* tape.c: notes the nodes of a training step and compares the next one with them. See tape.h. */
 #include "counters.h"
 #include "tape_parts.h"
 
@@ -69,8 +69,8 @@ static bool same_class(const fxi_tape_leaf *l, const fxi_node *n)
            memcmp(l->stride, d->stride, n->ndim * sizeof *l->stride) == 0;
 }
 
-/* Makes n leaf i of this step. Two leaves are never one node: their plan may write one of them
- * while it still reads the other. */
+/* Makes n leaf i of this training step. Two leaves are never the same node: the plan may write one
+ * of them while it still reads the other. */
 static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
 {
     if (!fxi_identity_put(&t->numbers, n, (void *)(intptr_t)(i + 1)))
@@ -248,8 +248,9 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Makes the ghosts up to the present one ordinary nodes: they hold their inputs and count as their
- * consumers. Those with a value keep what they have of their history. */
+/* Turns the ghosts up to the current position into ordinary nodes: they hold references to their
+ * inputs and count as their consumers. A ghost with a value keeps the inputs that it still lists,
+ * but is not their consumer. */
 static void make_real(fxi_context *c, fxi_tape *t)
 {
     for (int32_t i = 0; i < t->pos; i++) {
@@ -267,7 +268,8 @@ static void make_real(fxi_context *c, fxi_tape *t)
     fxi_nodes_here += (uint64_t)t->pos;
 }
 
-/* New ghosts for the entries that this step has repeated. False: the allocation failed. */
+/* Makes new ghosts for the entries that this training step has repeated. False: the allocation
+ * failed. */
 static bool renew_ghosts(fxi_tape *t)
 {
     bool ok = true;

@@ -7,12 +7,13 @@
 /* A pending copy of n that the tape owns, with room for its inputs. NULL: the allocation failed. */
 fxi_node *fxi_ghost_of(const fxi_node *n, int32_t nin);
 void fxi_ghost_free(fxi_node *g);
-/* Is n leaf i of this step? It becomes it if the leaf has not been met yet. */
+/* Returns true if n is leaf i of this training step. If the leaf has no node yet, n becomes its
+ * node. */
 bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n);
 void fxi_tape_drop_leaves(fxi_tape *t);
 void fxi_events_free(fxi_event *e);
-/* Drops the events that the present step has not reached. They are freed when it closes, because
- * their owners may be at work on them. */
+/* Drops the events that this training step has not reached. They are freed when it closes, because
+ * their owners may still use them. */
 void fxi_events_cut(fxi_tape *t);
 
 #endif

@@ -3,12 +3,14 @@
 
 #include <string.h>
 
-/* Programs with more locations than this record the least recently used one again. */
+/* Tapes of a thread. With more locations, the least recently used tape is freed, and its location
+ * is recorded again when it is used. */
 enum { MOST_TAPES = 8 };
 
-/* A step that changes each time costs more with a tape than without. After PATIENCE steps in a row
- * that did not repeat, every second one is followed by some that are not noted: 2, 4 and so on, at
- * most 2^MOST_REST. Every second one, because the first step after a rest meets an old tape. */
+/* A training step that changes each time takes longer with a tape than without. After PATIENCE
+ * training steps in a row that did not repeat, some are not noted: 2, then 4 and so on, at most
+ * 2^MOST_REST in a row. Two are noted between these pauses, because the first one after a pause is
+ * compared with an old tape. */
 enum { PATIENCE = 6, MOST_REST = 4 };
 
 static void empty(fxi_tape *t)
@@ -73,7 +75,7 @@ static fxi_tape *tape_at(fxi_context *c, const fxi_scope *s)
 void fxi_tape_open(fxi_context *c, const fxi_scope *s)
 {
     if (c->tape || !s->file)
-        return; /* the inner one of two recorded steps is part of the outer one */
+        return; /* of two nested recordings, the outer one records both */
     fxi_tape *t = tape_at(c, s);
     if (!t || t->rest-- > 0)
         return;
@@ -87,8 +89,8 @@ void fxi_tape_open(fxi_context *c, const fxi_scope *s)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* Lists the operands of later entries that are entry i, for each i: if the node of an entry is
- * replaced, they change with it. False: the allocation failed. */
+/* For each entry, lists the operands of later entries that refer to it: if the node of the entry is
+ * replaced, they must be changed too. False: the allocation failed. */
 static bool list_users(fxi_tape *t)
 {
     if (!fxi_grow(&t->users, &t->user_capacity, t->noperands + 1, sizeof *t->users))
@@ -116,8 +118,8 @@ static bool list_users(fxi_tape *t)
     return true;
 }
 
-/* A ghost with a value outlives the step: it becomes an ordinary node without history, and a new
- * ghost takes its place on the tape. False: the allocation failed. */
+/* A ghost with a value outlives the training step: it becomes an ordinary node without history, and
+ * a new ghost replaces it on the tape. False: the allocation failed. */
 static bool part_with(fxi_tape *t, int32_t i)
 {
     fxi_tape_entry *e = &t->entries[i];
@@ -139,8 +141,8 @@ static bool part_with(fxi_tape *t, int32_t i)
     return true;
 }
 
-/* Makes all ghosts pending again. False: one of them is a pending result that outlives the step, or
- * an allocation failed. */
+/* Makes all ghosts pending again. False: one of them is a pending result that outlives the training
+ * step, or an allocation failed. */
 static bool rewind_tape(fxi_tape *t)
 {
     for (int32_t i = 0; i < t->pos; i++)

@@ -127,10 +127,12 @@ int fxi_gpu_open(const fxi_gpu_opening *o, const fx_host *host, char *why, size_
 {
     fxi_gpu_guard guard;
     o->driver->runtime.host = host;
-    /* Before any call that uses threads: plugins of a statically linked program have none. */
+    /* This must come before any call that uses threads: plugins of a statically linked program have
+     * none. */
     if (!o->load(why, size))
         return 0;
-    /* Before the first call of a driver, so that the handler at exit covers all of them. */
+    /* This must come before the first call of a driver, so that the exit handler covers all calls.
+     */
     if (!fxi_gpu_gate_open(o->quiesce)) {
         snprintf(why, size, "out of host memory");
         return 0;

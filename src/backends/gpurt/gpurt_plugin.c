@@ -35,7 +35,7 @@ static fx_status info(fx_device *device)
     return FX_OK;
 }
 
-/* Libraries of the vendor by which a program may ask for a fast backend. */
+/* Names of the vendor's libraries with which a program may ask whether the backend is fast. */
 static const char *part(const char *name)
 {
     if (fxi_same_letters(name, fxi_rt_compiler))
