@@ -2,7 +2,7 @@
 """Builds the site from docs/ with mkdocs: BUILD/docs holds the pages, BUILD/site what came of them.
 
 The pages under docs/ are for a forge as they are. For the site
-  * links that leave docs/ lead to the pages that stand for their targets: the reference for headers,
+  * links that leave docs/ lead to the pages that replace their targets: the reference for headers,
     examples.md for example programs, contributing.md for CONTRIBUTING.md, index.md for README.md;
   * names of the library in code become links to the reference;
   * the marks of the tests after ``` are dropped;

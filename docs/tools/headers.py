@@ -5,10 +5,10 @@ sections, each a list of groups: a comment that stands alone on its lines, and t
 declarations and macros below it. A comment at the end of a line belongs to what is before it, and what a
 section's title says after a colon to what is directly below.
 
-FXI_OPTION_STRUCT(fx_x_args, FXI_X_ARGS) declares a struct whose members stand in the macro FXI_X_ARGS
+FXI_OPTION_STRUCT(fx_x_args, FXI_X_ARGS) declares a struct whose members are listed by the macro FXI_X_ARGS
 with their types and defaults; here it is the struct that a C compiler sees, with the defaults as comments.
 
-A macro fx_name(…) that calls a function fxi_name is that function's public face: it stands in the
+A macro fx_name(…) that calls a function fxi_name is that function's public form: it is in the
 reference where the function is declared, and has its comment besides its own.
 """
 import os

@@ -42,7 +42,7 @@ class Pages:
         return re.sub(r"\b(?:fx|FX)_\w+\b", link, html.escape(text, quote=False))
 
     def prose(self, comment):
-        """The paragraphs of a comment; indented lines stay as they are."""
+        """The paragraphs of a comment; indented lines are unchanged."""
         out, lines = [], comment.split("\n") + [""]
         paragraph, block = [], []
 
@@ -101,7 +101,7 @@ class Pages:
         return f"{head}{item.name}({self.parameters(item, parameters, struct, header)});  /* options: {struct} */"
 
     def parameters(self, item, parameters, struct, header):
-        """What stands for the dots of a macro with options: the struct's members from the first."""
+        """The text for the dots of a macro with options: the struct's members from the first."""
         body = item.text
         for name in re.findall(r"\b(?:FXI|fx)_\w+", body)[1:]:
             helper = next((i for g in header.groups() for i in g.items if i.name == name), None)

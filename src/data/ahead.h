@@ -12,7 +12,7 @@
 typedef struct fxi_ahead_spec {
     /* Makes item k; NULL on failure (recorded). */
     void *(*make)(void *user, int64_t k);
-    void (*drop)(void *thing); /* frees an item that nobody took */
+    void (*drop)(void *thing); /* frees an item that was never taken */
     void *user;                /* must outlive the queue */
     int64_t count;
     int threads; /* 0: each item is made when it is taken */
@@ -25,7 +25,7 @@ fxi_ahead *fxi_ahead_start(const fxi_ahead_spec *spec);
 /* Returns the next item, which the caller then owns; waits for the thread that makes it. An error
  * recorded while the item was made is recorded in the calling thread; then the result is NULL. */
 void *fxi_ahead_take(fxi_ahead *ahead);
-/* Stops and joins the threads and frees the items that nobody took. NULL is allowed. */
+/* Stops and joins the threads and frees the items that were never taken. NULL is allowed. */
 void fxi_ahead_stop(fxi_ahead *ahead);
 
 /* Handlers for a fork: freeze before it, thaw after it in the parent, alone after it in the child.

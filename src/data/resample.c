@@ -151,7 +151,7 @@ static fx_status group_labels(const char *op, fx_array *labels, groups *out)
 {
     *out = (groups){0};
     if (!labels || !fx_is_array(labels))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the labels are no array");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the labels are not an array");
     if (fx_is_error(labels))
         return fx_array_status(labels);
     if (!is_integer(fx_eltype(labels)))

@@ -1,6 +1,6 @@
 /* old_values.c: computes the values that an update replaces, if they are still pending.
  *
- * The state of an optimiser starts as zeros that nobody has computed, and so may the parameters of
+ * The state of an optimiser starts as zeros that are not computed yet, and so may the parameters of
  * a large layer. If the plan of the first training step computed them, it would be a plan of its
  * own: from the second step on they are leaves, whose memory the new values take over. So they are
  * computed before the graph of the update is built, and both steps have one plan.
@@ -64,7 +64,7 @@ static fx_status fill(fxi_node *n, fx_device *device)
 }
 
 /* The pending donors of the roots that the graph reads. Others are not needed: fx_load replaces
- * values that nobody has computed. A value without a device would be computed on the CPU, so it
+ * values that are not computed yet. A value without a device would be computed on the CPU, so it
  * stays part of a graph of another device. */
 static int list_pending(const fxi_context *c, const fxi_graph *g, int n, const fxi_root *roots,
                         fxi_root *out)

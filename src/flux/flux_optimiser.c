@@ -275,7 +275,7 @@ typedef struct parts {
 } parts;
 
 /* ADAM followed by a WeightDecay is AdamW: Flux.Optimise has AdamW only in this form. A chain of
- * one rule is that rule. Other chains stay as they are (old_chain). */
+ * one rule is that rule. Other chains are unchanged (old_chain). */
 static void open_chain(parts *p)
 {
     if (!is_named(p->rule, "Flux.Optimise.Optimiser"))

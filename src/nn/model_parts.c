@@ -11,7 +11,7 @@ fx_chain_layer *fx_chain_slice(fx_chain_layer *chain, int64_t from, int64_t to)
 {
     const fx_type *type = fxi_chain_type();
     if (!fx_is(chain, type) || chain == type->error) {
-        fxi_layer_fail(type, "a slice of %s", chain ? "something that is no chain" : "NULL");
+        fxi_layer_fail(type, "a slice of %s", chain ? "something that is not a chain" : "NULL");
         return fx_error_object(type);
     }
     const fx_list *l = &chain->layers;
@@ -29,7 +29,8 @@ void *fxi_activations(fx_chain_layer *chain, int n, void *const *args)
 {
     const fx_type *type = fxi_chain_type();
     if (!fx_is(chain, type) || chain == type->error)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "activations", "the model is no chain"));
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, "activations", "the model is not a chain"));
     FXI_SCOPE;
     const int64_t layers = chain->layers.n;
     void **y = fxi_calloc((size_t)layers + 1, sizeof *y);

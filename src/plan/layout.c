@@ -83,8 +83,8 @@ void fxi_permute_place(const fxi_node *n, fxi_place *at)
     last_strides(n->ndim, n->shape, at->stride);
 }
 
-/* The output becomes dense in the new order of axes; tensors of fewer axes (numbers) stay as they
- * are. */
+/* The output becomes dense in the new order of axes; tensors of fewer axes (numbers) are unchanged.
+ */
 void fxi_permute_axes(fx_step *s)
 {
     const int n = s->out.ndim;

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(FXI_PATH_MOST >= PATH_MAX, "realpath writes so much");
+_Static_assert(FXI_PATH_MOST >= PATH_MAX, "realpath writes up to PATH_MAX bytes");
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

@@ -84,6 +84,6 @@ void fxi_write_layers(fx_json *j, void *model, fx_array *batch)
     FX_SCOPE;
     const fx_error earlier = fxi_error_begin();
     write_all(j, model, batch);
-    fx_error_take(); /* a layer that fails is omitted from the log and is no error */
+    fx_error_take(); /* a layer that fails is omitted from the log, without an error */
     fxi_error_end(&earlier);
 }

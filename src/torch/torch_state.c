@@ -214,7 +214,7 @@ static bool is_added(const fxi_entries *own, const char *name)
     return false;
 }
 
-/* False (recorded) if the part of an added array that the layer has no place for is not 0. */
+/* False (recorded) if the part of an added array that the layer cannot store is not 0. */
 static bool may_be_added(fxi_entries *out, const fx_layer_row *row, const char *name, fx_array *x)
 {
     const int64_t n = fx_length(x);

@@ -37,7 +37,7 @@ static fx_status step(void *model, void *state, fx_array *loss, void *outputs, v
     fx_status status = FX_OK;
     fx_visit(outputs, want, &status);
     fx_visit(gradient, want, &status);
-    if (status != FX_OK) /* the model is left as it is */
+    if (status != FX_OK) /* the model is unchanged */
         return status;
     status = fx_update(state, model, gradient, .guard = loss);
     if (status != FX_STATUS_NONFINITE)

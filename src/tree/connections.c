@@ -12,7 +12,7 @@
 
 typedef fx_array *(*binary_fn)(fx_array *a, fx_array *b);
 
-/* False (recorded) if an argument is no array. */
+/* False (recorded) if an argument is not an array. */
 static bool are_arrays(const char *name, int n, void *const *args)
 {
     for (int i = 0; i < n; i++)

@@ -155,7 +155,7 @@ class OtherReaders(Models):
         self.assertEqual([float(x) for x in text.split(":")[1].split()], mean[1])
 
     def test_members_that_are_called_as_the_texts(self):
-        """Bytes that are no JSON object are an array like any other."""
+        """Bytes that are not a JSON object are an array like any other."""
         data = [ord(c) for c in "[1, 2]"]
         plain = f.npz({"x": ((1,), [1.0])})
         self.write("a.npz", plain)

@@ -519,7 +519,7 @@ class Stopping(Training):
         self.assertIn("█", ended.out)
         self.assertIn("interrupted after epoch", ended.out)
         step = self.check_stopped()
-        # It goes on from there, to be stopped again.
+        # It resumes from there, and is stopped again.
         again = self.terminal(*self.long(), until="epoch ", send="\x03")
         self.assertEqual(again.status, 130)
         self.assertRegex(again.out, rf", step {step}\s")
@@ -909,7 +909,7 @@ class Refusals(Training):
                                   ("line.csv", "moved.csv", "--validation of other data, 50 observations, CRC-32 ")):
             ended = self.refused("train", "-q", "-d", data, "-v", held, *rest, words="remove c and c.1")
             self.assertEqual(ended.err.count(f'"{words}'), 2, ended.err)
-        # The same data by another name are no other data, nor the same targets.
+        # The same data and targets under another name count as the same.
         self.write("x.npy", formats.npy((20, 1), [i / 20 for i in range(20)]))
         self.write("y.npy", formats.npy((20,), [i / 10 for i in range(20)]))
         arrays = ("train", "-q", "-d", "x.npy", "-m", "Dense(1 => 1)", "-c", "of_arrays", "--json", "-e")

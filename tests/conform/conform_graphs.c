@@ -6,9 +6,9 @@
  * and on shapes only, so the same graph is built on the device and on ref. Results that would grow
  * are passed through tanh, so that values stay near 1 and errors stay small. Float64 graphs are
  * compared closely; every fourth seed also runs in Float32, with a limit that allows the errors of
- * 40 nodes. Every fourth seed also runs in Float16 or BFloat16: there roundings of 40 nodes may
- * change a comparison, so ref is no measure. But every operation rounds its result, in one step
- * with others or alone, so the same device with one step for each node must give the same bits.
+ * 40 nodes. Every fourth seed also runs in Float16 or BFloat16: there the rounding of 40 nodes may
+ * change a comparison, so ref is not used. But every operation rounds its result, in one step with
+ * others or alone, so the same device with one step for each node must give the same bits.
  */
 #include "conform.h"
 #include "planning.h"

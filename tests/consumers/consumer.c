@@ -1,4 +1,4 @@
-/* consumer.c: a program of somebody else's, built in every way that they have. */
+/* consumer.c: a program that uses cflux, built in every way that users have. */
 #include <cflux.h>
 #include <string.h>
 

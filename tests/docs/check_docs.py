@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Compiles and runs every C and C++ block of README.md and docs/, so that no page promises what is not so.
+"""Compiles and runs every C and C++ block of README.md and docs/, so that every page is correct.
 
 The info string of a block says what it is:
 
   ```c                a whole program when it defines main; else statements, put into one
   ```c name=NAME      a program that the commands after it find under that name, too
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
-  ```c file=PATH      an excerpt: the text stands in that file of the tree, but for white space
+  ```c file=PATH      an excerpt: that file of the tree contains the text, apart from white space
   ```c plugin=NAME    a part of a plugin: all of the page's, in their order, are the file NAME.c
   ```c new=PATH       a file, or lines of a file, of a copy of the tree: follow_guide.py follows the page
   ```c insert=PATH
   ```cpp std=17       a C++ program as above, of that standard; without main, statements
-  ```sh run           commands, run in the page's own folder, where NAME.c lies and `data` is the tree's;
+  ```sh run           commands, run in the page's own folder, which contains NAME.c and the tree's `data`;
                       the installed `cflux` and library are found, and plugins that they make are by the programs
                       that follow
-  ```text output      directly after a C block or commands: what they print; … stands for anything
-  ```text log         after that: what it logs, on stderr
-  ```sh               commands that are shown, not run: what builds and installs
+  ```text output      directly after a C block or commands: their output; … matches any text
+  ```text log         after that: its messages on stderr
+  ```sh               commands that are shown, not run: they build and install
   ```toml file=NAME   writes that file into the page's project folder, for the blocks after it
 
 A page with a line `<!-- devices: stand-ins -->` is run with the tests' stand-in backends, one with
@@ -95,7 +95,7 @@ def matches(expected, actual):
 
 
 def contains(text, excerpt):
-    """Does `excerpt` stand in `text`? The amount of white space does not count, formatters change it."""
+    """Returns whether `text` contains `excerpt`. Formatters change white space, so it is not compared."""
     want = " ".join(excerpt.split())
     return bool(want) and want in " ".join(text.split())
 

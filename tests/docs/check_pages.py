@@ -4,7 +4,7 @@
   * A link leads to a file or folder of the tree, and its anchor to a heading of that page. (Links to
     elsewhere are not followed.)
   * A name fx_… or FX_… in code outside blocks is public, or a variable of the environment that the
-    sources read (`fx_…` with three dots stands for several).
+    sources read (`fx_…` with three dots means several names).
   * Every page is in the navigation of docs/mkdocs.yml, and that names no page that is not there.
 Usage: check_pages.py [root]
 """
@@ -90,7 +90,7 @@ def check_names(root, path, known, errors):
                 continue
             count += 1
             if m.group(0) not in known:
-                errors.append(f"{where}:{line_of(text, code.start())}: {m.group(0)} is no public name")
+                errors.append(f"{where}:{line_of(text, code.start())}: {m.group(0)} is not a public name")
     return count
 
 

@@ -94,7 +94,7 @@ def check_reference(site, errors):
     for path in files_of(os.path.join(site, "reference"), ".html"):
         anchors |= Page(read(os.path.join(site, "reference", path))).ids
     words = set(re.findall(r"\w+", read(os.path.join(site, "search", "search_index.json"))))
-    errors += [f"the reference has no place for {n}" for n in sorted(names - anchors)]
+    errors += [f"the reference has no anchor for {n}" for n in sorted(names - anchors)]
     errors += [f"the search does not know {n}" for n in sorted(names - words)]
     return len(names)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the plugin that stands in a page: its blocks `c plugin=NAME`, in their order.
+"""Writes the plugin of a page: its blocks `c plugin=NAME`, in their order.
 
 The build makes the tests' stand-in devices from it, so that the page and what is tested are one text.
 Usage: extract_plugin.py PAGE NAME OUTPUT

@@ -4,7 +4,7 @@
 The info string of a block says what is done with it:
 
   ```c new=PATH       writes the file PATH
-  ```c insert=PATH    adds the block to the file PATH: its first or its last line stands in the file
+  ```c insert=PATH    adds the block to the file PATH: the file contains its first or its last line
                       already, exactly once, and the others go after or before that line
 
 Then src/nn is compiled with the strict warnings as errors and takes the place of the same objects in a
@@ -50,7 +50,7 @@ def insert(text, addition):
         if lines.count(anchor) == 1:
             i = lines.index(anchor)
             return "\n".join(lines[:i] + before + [anchor] + after + lines[i + 1:])
-    raise ValueError(f"neither the first nor the last line stands in the file once:\n{added[0]}\n{added[-1]}")
+    raise ValueError(f"the file contains neither the first nor the last line exactly once:\n{added[0]}\n{added[-1]}")
 
 
 def follow(steps, root):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Follows a guide that changes many rooms of the library, in a copy of the tree that is built anew.
+"""Follows a guide that changes many folders of the library, in a copy of the tree that is built again.
 
 The edits and the number of places are those of follow_guide.py. Here the copy is configured, the
 targets of the page's line `<!-- build: TARGETS -->` are built with warnings as errors, and the

@@ -1,11 +1,11 @@
-/* test_bson_faults.c: every allocation and every system call failing in turn while what only BSON
- * has is loaded and saved: optimisers, states, layers of Flux, files of old versions. Whatever
- * fails: an error is recorded, nothing leaks, and the file is the old one or the new one, whole.
- * Models by themselves: test_files.c.
+/* test_bson_faults.c: makes every allocation and every system call fail in turn while objects that
+ * only BSON stores are loaded and saved: optimisers, states, layers of Flux, files of old versions.
+ * After each failure an error is recorded, nothing leaks, and the file is completely the old one or
+ * completely the new one. test_files.c tests models alone.
  *
  * Allocations fail in two ways: the library's own, through its hook, and every one of the process,
  * those of libbson and of libc included, through a malloc that this program defines. The latter
- * also fail from the k-th on: a machine whose memory is out has none a moment later either.
+ * also fail from the k-th on, as on a machine that stays out of memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
-/* test_device_failures.c: devices that fail: every allocation, launch and copy in turn, once and
- * for good, and a device that is lost at every call in turn, over a program that trains a small
- * convolutional network there. Whatever fails: a sentence names the device, nothing leaks, the
- * values are the old ones or say that they are lost, and training goes on on another device. The
- * devices are the tests' stand-ins: CUDA:1 and AMDGPU:2, or those of the backends that are named.
- * ctest: devices threads timeout=300 */
+/* test_device_failures.c: devices that fail while a program trains a small convolutional network:
+ * every allocation, launch and copy fails in turn, once or from then on, and the device is lost at
+ * every call in turn. After each failure a sentence names the device, nothing leaks, values are the
+ * old ones or reported as lost, and training continues on another device. The devices are the
+ * tests' stand-ins: CUDA:1 and AMDGPU:2, or those of the backends that the arguments name. ctest:
+ * devices threads timeout=300 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -4,9 +4,9 @@
  * This program replaces malloc and its kin by functions that can fail and that count bytes. (The
  * other fault tests fail allocations of cflux alone, in memory.h.) A thread that has just begun
  * builds a network, trains it, saves it in each format, loads it again and reads its output, while
- * allocation number k fails, or number k and every later one. It must end, each failure must be
- * recorded as a want of memory, a run without a record must give the right result, and the files
- * must be whole.
+ * allocation number k fails, or number k and every later one. The program must end. Each failure
+ * must be recorded with FX_STATUS_MEMORY, a run without a record must give the correct result, and
+ * the files must be complete.
  */
 #include <setjmp.h>
 #include <stdarg.h>

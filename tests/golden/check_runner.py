@@ -182,7 +182,7 @@ class Runner(unittest.TestCase):
         self.fails("lp_normalise: input w is not used", "torch/norm/norm3", change)
 
     def test_ragged_constant(self):
-        self.fails("a constant that is no array of numbers", "onnx/constant",
+        self.fails("a constant that is not an array of numbers", "onnx/constant",
                    lambda case: case["case.json"]["nodes"][0]["attrs"].update(value={"tensor": [[1, 2], [3]]}))
 
     def test_index(self):

@@ -6,8 +6,8 @@
  * NumPy array is our axis r−1−a.
  *
  * The result of a case is one of three: passed, failed (with a sentence), or not built: its
- * operator stands in the table of golden_not_built.c, with the reason. Anything else fails, so that
- * a new case never goes unnoticed.
+ * operator is in the table of golden_not_built.c, with the reason. Anything else fails, so that a
+ * new case never goes unnoticed.
  */
 #ifndef GOLDEN_H
 #define GOLDEN_H

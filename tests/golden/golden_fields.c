@@ -1,4 +1,4 @@
-/* golden_fields.c: reads the fields of a case's JSON, and finds those that nobody has read.
+/* golden_fields.c: reads the fields of a case's JSON, and finds those that were never read.
  *
  * A field that is not read might change the recorded numbers (a padding mode, a weight decay), so a
  * case with one is not understood, and fails. Reading a field as another kind of value than it

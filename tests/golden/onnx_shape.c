@@ -241,7 +241,7 @@ static void op_constant(onnx_node *n)
     k.data = gold_alloc((size_t)total * sizeof *k.data);
     read_constant(&k, at);
     if (k.ragged || k.count != total) {
-        n->variant = "a constant that is no array of numbers";
+        n->variant = "a constant that is not an array of numbers";
     } else {
         fx_array *x = fxi_from(FX_DTYPE_F64, k.data, k.ndims, k.sizes);
         n->out[0] = fx_cast(x, k.whole ? FX_DTYPE_I64 : FX_DTYPE_F32);

@@ -180,7 +180,7 @@ static void test_cuda(void **unused)
               COUNT(archs));
         return;
     }
-    print_message("skipped: there is no NVRTC; clang stands in\n");
+    print_message("skipped: there is no NVRTC; clang is used instead\n");
     if (!skip_clang())
         check(FXI_GPU_CUDA, "CUDA by clang", by_clang, arguments, COUNT(arguments));
 }

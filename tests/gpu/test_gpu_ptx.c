@@ -59,7 +59,7 @@ static bool in_order(const char *ptx)
     return store && last_of(ptx, "ld.global.", "ld.global.nc.") < (size_t)(store - ptx);
 }
 
-/* The number that stands before or behind a word of the assembler's report; −1: no such word. */
+/* Returns the number before or after a word of the assembler's report; −1: the word is missing. */
 static int reported(const char *report, const char *format, const char *word)
 {
     int n = -1;

@@ -20,7 +20,7 @@ from check_report import Reports, check, counts, document
 LEAST_CHECKED = 4000
 WIDTHS = (1280, 360)
 
-# Elements that end right of the window and do not lie in a box that scrolls.
+# Elements that end right of the window and are not inside a box that scrolls.
 TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.wide') || e.matches('.wide'))
     .filter(e => e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.outerHTML.slice(0, 80))"""
 

@@ -30,7 +30,7 @@ def check(good, what):
 
 
 def near(a, b, what):
-    """Equal to the six digits that a page has; None stands for what is no number."""
+    """Returns whether both are equal to the six digits that a page has; None means NaN."""
     if a is None or b is None or math.isnan(b):
         check(a is None and (b is None or math.isnan(b)), f"{what}: {a}, expected {b}")
     else:
@@ -200,8 +200,8 @@ def check_end(reports):
     first, second, third = made["samples"]
     check((first["guess"], first["score"], first["right"]) == ("cat", 1.5, False), "scores of two classes")
     check((second["guess"], second["score"], second["right"]) == ("dog", 0.75, True), "one score")
-    check(third["target"] == [1] and third["guess"] == [0.75], "a guess that is no class")
-    check(not any("chance" in s for s in made["samples"]), "scores are no probabilities")
+    check(third["target"] == [1] and third["guess"] == [0.75], "a guess that is not a class")
+    check(not any("chance" in s for s in made["samples"]), "scores are not probabilities")
 
 
 def check_size(reports):
@@ -212,7 +212,7 @@ def check_size(reports):
         page = reports.make(log)
         check(os.path.getsize(page) <= LARGEST, f"{os.path.getsize(page)} bytes for 10,000 lines of steps")
         print(f"10,000 lines of steps, each of {shared}, {epochs} epochs: {os.path.getsize(page)} bytes")
-    # Whatever stands in a log, its page stays a page.
+    # Any text in a log leaves the page valid.
     wild = logs.start(model="x" * 10**6, data={"classes": ["y" * 10**5] * 1000}, more=[[[[[[[1]]]]]]] * 1000)
     wild += logs.steps(3) + logs.end(confusion=[[1] * 300] * 300, samples=[logs.sample(i, 90, 3) for i in range(60)])
     page = reports.make(wild)
@@ -241,7 +241,7 @@ def check_nothing_breaks_out(reports):
 
 
 def check_broken(reports):
-    """Logs that are no whole logs give pages with warnings; files that are none are refused."""
+    """Incomplete logs give pages with warnings; files that are not logs are refused."""
     whole = logs.start() + logs.steps(30)
     for name, log, warning in [
             ("cut", whole + '{"event":"ste', "last line of the log is damaged"),

@@ -25,7 +25,7 @@ def start(**more):
 
 
 def steps(count, epochs=20, shared=1, seed=1):
-    """Lines of steps and epochs. shared: how many steps stand in one line."""
+    """Lines of training steps and epochs. shared: number of training steps per line."""
     stream, text, seconds, done = random.Random(seed), [], 0.0, 0
     per_epoch = max(1, count // epochs)
     for i in range(count):

@@ -1,4 +1,4 @@
-/* sim_shim.h: stands before a kernel's text, so that the host's C++ compiler takes CUDA and HIP.
+/* sim_shim.h: put before a kernel's text, so that the host's C++ compiler can compile CUDA and HIP.
  * The names are those that NVRTC and hipRTC define without a header. No header is included, which
  * would cost more than compiling the kernel. */
 struct sim_index {

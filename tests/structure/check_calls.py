@@ -54,7 +54,7 @@ def may_call(caller, callee, symbol):
         return True
     if caller in PLUGINS:
         return callee in ("backends/gpu", "platform")
-    # All backends use what lies in backends/ itself, but not each other.
+    # All backends use the files of backends/ itself, but not each other.
     return rank(callee) < rank(caller) or callee == caller.split("/")[0]
 
 

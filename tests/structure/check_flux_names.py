@@ -111,7 +111,7 @@ def check_package(package, table, symbols, errors):
     listed = [name for julia, _, _, _ in table for name in julia]
     for name in sorted(set(NAMES[package].split()) - set(listed)):
         errors.append(f"{package}: {name} has no row")
-    errors += [f"{package}: {name} is no name of {package}" for name in sorted(set(listed) - set(NAMES[package].split()))]
+    errors += [f"{package}: {name} is not a name of {package}" for name in sorted(set(listed) - set(NAMES[package].split()))]
     errors += [f"{package}: {name} has two rows" for name in sorted(set(listed)) if listed.count(name) > 1]
     for julia, c, cell, remark in table:
         errors += [f"{package}: {name}, for {julia[0]}, is not declared in a header" for name in c if name not in symbols]

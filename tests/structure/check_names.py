@@ -24,7 +24,7 @@ FAMILIES = {
     "fx_no_options": "the options of layers without any",
 }
 # Constants without the name of their enum: why.
-CONSTANTS = {"FX_OK": "a status that is no failure is written at every call"}
+CONSTANTS = {"FX_OK": "a status that does not report a failure is written at every call"}
 LEAST = {"structs of options": 25, "layers": 8, "constants": 100, "functions for macros": 80, "types of functions": 12}
 
 
@@ -42,7 +42,7 @@ def read_headers(root):
 
 
 def lines_of_macros(text):
-    """(what stands in macros, the rest)."""
+    """(the code of macros, the rest)."""
     macros = re.findall(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$", text)
     return "\n".join(macros), re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$", "", text)
 

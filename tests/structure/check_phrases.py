@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Refuses the phrases of phrases.txt, each with a better wording, where people read:
 
-  * README.md, CONTRIBUTING.md and the pages of docs/ (not docs/design), their code blocks included,
+  * README.md, CONTRIBUTING.md and the pages of docs/, their code blocks included,
   * the public headers and the examples,
-  * string literals of src/ and tools/: messages, help texts and the manual.
+  * comments and string literals of src/ and tools/: reasons, messages, help texts and the manual,
+  * comments of tests/ (its strings are also data of tests).
 Usage: check_phrases.py [root]
 """
 import os
@@ -11,9 +12,12 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LEAST_PHRASES, LEAST_FILES, LEAST_STRINGS = 40, 400, 3000
-# Comments and characters are matched so that their quotes do not begin a string.
-TOKEN = re.compile(r"/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\\n])*'|(?P<string>\"(?:\\.|[^\"\\\n])*\")", re.S)
+LEAST_PHRASES, LEAST_FILES, LEAST_TEXTS = 40, 700, 15000
+# Comments, characters and strings are matched together, so that quotes in one do not begin another.
+TOKEN = re.compile(r"(?P<comment>/\*.*?\*/|//[^\n]*)|'(?:\\.|[^'\\\n])*'|(?P<string>\"(?:\\.|[^\"\\\n])*\")", re.S)
+PYTHON = re.compile(r'(?P<comment>#[^\n]*|"""(?:\\.|[^\\])*?""")|(?P<string>"(?:\\.|[^"\\\n])*"|' + r"'(?:\\.|[^'\\\n])*')", re.S)
+# "is no longer" and similar comparisons are plain.
+COMPARED = "longer|more|less|fewer|better|worse|larger|smaller|faster|slower|later|earlier|higher|lower|different"
 
 
 def read(path):
@@ -39,32 +43,38 @@ GAP = re.compile(r"(?:\s|\\n|\*(?!/)|\")+")
 
 def pattern_of(phrases_):
     """One pattern for all phrases, in a text with single blanks. "There is no X" says that X is missing."""
-    one_word = {" ".join(r"\w+" if w == "…" else re.escape(w) for w in p.split()) for p in phrases_}
+    word = rf"(?!(?:{COMPARED})\b)[^\W\d_]+"
+    one_word = {" ".join(word if w == "…" else re.escape(w) for w in p.split()) for p in phrases_}
     return re.compile(r"\b(?<!there )(" + "|".join(sorted(one_word, key=len, reverse=True)) + r")\b")
 
 
-def strings(text):
-    """The file with everything but its string literals blanked: line numbers stay."""
+def texts(text, kinds, token=TOKEN):
+    """The file with everything but its comments, strings or both blanked: line numbers stay."""
     out, at, count = [], 0, 0
-    for m in TOKEN.finditer(text):
-        out.append(re.sub(r"\S", ";" if m["string"] else " ", text[at:m.start()]))
-        out.append(m[0] if m["string"] else re.sub(r"[^\n]", " ", m[0]))
-        count += bool(m["string"])
+    for m in token.finditer(text):
+        kept = m.lastgroup in kinds
+        out.append(re.sub(r"\S", ";" if kept else " ", text[at:m.start()]))
+        out.append(m[0] if kept else re.sub(r"[^\n]", " ", m[0]))
+        count += kept
         at = m.end()
     return "".join(out), count
 
 
+BOTH, COMMENTS = ("comment", "string"), ("comment",)
+
+
 def files(root):
-    """(path, are only its string literals read?)"""
-    yield os.path.join(root, "README.md"), False
-    yield os.path.join(root, "CONTRIBUTING.md"), False
-    for top, endings, only_strings in (("docs", (".md",), False), ("examples", (".c",), False),
-                                       ("include", (".h", ".hpp", ".def"), False), ("src", (".c", ".h"), True), ("tools", (".c", ".h"), True)):
+    """(path, kinds of text to read; None: the whole file)"""
+    yield os.path.join(root, "README.md"), None
+    yield os.path.join(root, "CONTRIBUTING.md"), None
+    for top, endings, kinds in (("docs", (".md",), None), ("examples", (".c",), None), ("include", (".h", ".hpp", ".def"), None),
+                                ("src", (".c", ".h", ".cl", ".def"), BOTH), ("tools", (".c", ".h", ".def"), BOTH),
+                                ("tests", (".c", ".h", ".cc", ".py"), COMMENTS)):
         for folder, dirs, names in os.walk(os.path.join(root, top)):
-            dirs[:] = sorted(d for d in dirs if not (top == "docs" and d == "design"))
+            dirs[:] = sorted(dirs)
             for name in sorted(names):
                 if name.endswith(endings):
-                    yield os.path.join(folder, name), only_strings
+                    yield os.path.join(folder, name), kinds
 
 
 def found_in(text, pattern):
@@ -72,7 +82,7 @@ def found_in(text, pattern):
     plain = GAP.sub(" ", text.lower())
     if not pattern.search(plain):
         return
-    # Once more with a mark where a line ends: it stands in a gap.
+    # Once more with a mark where a line ends; the mark is inside a gap.
     marked = GAP.sub(lambda m: " " + "\0" * m[0].count("\n"), text.lower())
     without, lines, line = [], [], 1
     for c in marked:
@@ -86,27 +96,27 @@ def found_in(text, pattern):
 
 
 def check(root, rows):
-    errors, nfiles, nstrings = [], 0, 0
+    errors, nfiles, ntexts = [], 0, 0
     pattern, better = pattern_of([p for p, _ in rows]), dict(rows)
-    for path, only_strings in files(root):
-        text, count = strings(read(path)) if only_strings else (read(path), 0)
-        nfiles, nstrings = nfiles + 1, nstrings + count
+    for path, kinds in files(root):
+        text, count = texts(read(path), kinds, PYTHON if path.endswith(".py") else TOKEN) if kinds else (read(path), 0)
+        nfiles, ntexts = nfiles + 1, ntexts + count
         for line, phrase in found_in(text, pattern):
             errors.append(f"{os.path.relpath(path, root)}:{line}: \"{phrase}\"; better: {better.get(phrase, 'name it')}")
-    return errors, nfiles, nstrings
+    return errors, nfiles, ntexts
 
 
 def main():
     root = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "..", ".."))
     rows = phrases(os.path.join(HERE, "phrases.txt"))
-    errors, nfiles, nstrings = check(root, rows)
+    errors, nfiles, ntexts = check(root, rows)
     for count, least, what in ((len(rows), LEAST_PHRASES, "phrases"), (nfiles, LEAST_FILES, "files"),
-                               (nstrings, LEAST_STRINGS, "strings")):
+                               (ntexts, LEAST_TEXTS, "comments and strings")):
         if count < least:
             errors.append(f"found {count} {what} only, expected at least {least}")
     for e in errors:
         print(e, file=sys.stderr)
-    print(f"{len(rows)} phrases, {nfiles} files, {nstrings} strings, {len(errors)} errors")
+    print(f"{len(rows)} phrases, {nfiles} files, {ntexts} comments and strings, {len(errors)} errors")
     return 1 if errors else 0
 
 

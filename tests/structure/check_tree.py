@@ -3,17 +3,17 @@
 
   * The direction of #includes between the folders of src/ (rooms): a room includes itself and the
     rooms before it in the list of CONTRIBUTING.md, and the rooms in PUBLIC_ONLY see nothing but
-    platform, base and the public headers. What deviates stands in EXCEPTIONS with its reason, and an exception that
+    platform, base and the public headers. EXCEPTIONS lists the deviations with their reasons, and an exception that
     is not needed fails. Calls have the same direction: see check_calls.py.
   * A tool uses the library through its public headers.
   * File names are unique over src, include, tests, examples and tools, so that #include "x.h" is one file.
   * What differs between systems is in src/platform: no other room includes a system's headers or
     uses its names.
   * The library does not print, exit, or take memory but through src/base/memory.h.
-  * Outside src/nn the library names no layer: what it must know stands in the layer's table.
+  * Outside src/nn the library names no layer: the layer's table has all that it must know.
   * A test program that starts itself again does it through own_child.h, which knows the emulator of
     a cross build, or is marked `native`.
-  * Every C file begins with a comment; no file names a place on somebody's machine.
+  * Every C file begins with a comment; no file names a path of one machine.
 
 Each check counts what it looked at: with nothing to look at, it fails.
 Usage: check_tree.py [root]
@@ -137,7 +137,7 @@ def may_include(source, target):
         return True
     if top in PUBLIC_ONLY or top not in ORDER or below not in ORDER:
         return False
-    # Two backends do not know each other; all know what lies in backends/ itself, and in gpu/.
+    # Two backends do not use each other; all use the files of backends/ itself, and of gpu/.
     if top == below:
         return target == "backends" or (target == "backends/gpu" and source != "backends")
     return ORDER.index(below) < ORDER.index(top)
@@ -152,7 +152,7 @@ def check_includes(root, errors, exceptions=None):
     for path in files:
         where, source = os.path.relpath(path, root), area(path, root)
         if source is None:
-            errors.append(f"{where}: files lie in a folder of src/, not in src/ itself")
+            errors.append(f"{where}: files belong in a folder of src/, not in src/ itself")
             continue
         if source.split("/")[0] not in ORDER:
             errors.append(f"{where}: folder {source} is not in the list of layers")
@@ -165,7 +165,7 @@ def check_includes(root, errors, exceptions=None):
             if name in public:
                 errors.append(f"{where}:{number}: public headers are included as <cflux/…>: {name}")
             elif name not in home:
-                errors.append(f"{where}:{number}: \"{name}\" is no file of src/")
+                errors.append(f"{where}:{number}: \"{name}\" is not a file of src/")
             elif may_include(source, home[name]):
                 continue
             elif (source, name) in exceptions:

@@ -192,7 +192,7 @@ class Raiser:
         elif name == "NamedTuple":
             need(tuple(v[0] for v in values) == params[1][1], "the values of a named tuple")
         else:
-            need(name in STRUCTS, name + " is no struct")
+            need(name in STRUCTS, name + " is not a struct")
             names, fields = STRUCTS[name]
             bound = dict(zip(names.split(), params))
             need(len(values) == len(fields), "%s has %d fields" % (name, len(fields)))

@@ -76,7 +76,7 @@ RELU, IDENTITY = fun("NNlib/#relu"), fun("Main/Base/#identity")
 
 
 class Refs:
-    """The list of what stands in a file once."""
+    """The list of objects that a file contains once."""
     def __init__(self):
         self.items = []
 
@@ -95,7 +95,7 @@ def write(folder, name, doc, refs=None):
 # ---- layouts: (entry, path of the type, [(field, value)…]) ----------------------------------------
 
 def a(k, n=3):
-    """An array nobody else has: k, k + 0.25, …"""
+    """A distinct array: k, k + 0.25, …"""
     return array([k + 0.25 * i for i in range(n)])
 
 
@@ -522,7 +522,7 @@ def closures(folder):
         "value": fix2,
         "chain": st("Flux/Chain", [tup(anonymous(call("size", X, INT(4)), call("reshape", X, COLON, ssa(1))),
                                        dotted("tanh", X), anonymous(call("softmax", X)))])})
-    # a chain that begins with something that is no layer: a node
+    # a chain that begins with something that is not a layer: a node
     write(folder, "first_is_no_layer.bson", {"model": st("Flux/Chain", [tup(a(1), DENSE)]),
                                              "list": st("Flux/Chain", [[a(1), DENSE]])})
     # reshapes that no array has: they stay nodes

@@ -167,7 +167,7 @@ static inline void drop_operand(operand *o)
     free(o->memory);
 }
 
-/* Lets o lie channels last: channels, the spatial axes, the batch. */
+/* Gives o the memory order of channels last: channels, the spatial axes, the batch. */
 static inline void lay_last(operand *o)
 {
     const int n = o->t.ndim;

@@ -317,7 +317,8 @@ static void rrelu_draws_slopes_in_training(void **state)
     assert_true(lo >= 0.125 && lo < 0.13 && hi <= 1.0 / 3 + 1e-7 && hi > 0.328);
     /* uniform: mean 11/48, standard deviation of the mean (5/24)/√12/√N = 0.00095 */
     check_value("mean slope", 0, -fx_item(fx_mean(y)), 11.0 / 48, 0, 5 * 0.00095);
-    assert_true(fx_item(fx_sum(fx_cast(fx_eq(y, z), FX_DTYPE_I32))) < 5); /* each call draws anew */
+    assert_true(fx_item(fx_sum(fx_cast(fx_eq(y, z), FX_DTYPE_I32))) <
+                5); /* each call draws new numbers */
     CHECK(fx_rrelu(fx_vector(2, 3)), (2), 0, 2, 3);
 }
 

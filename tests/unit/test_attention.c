@@ -195,7 +195,7 @@ static void rotary_embedding_rotates_pairs(void **state)
     FX_SCOPE;
     assert_true(fx_is_error(fx_rotary_embedding(fx_ones(3, 2))));
     expect_error(FX_STATUS_SHAPE, "expects an even number of features");
-    fx_array *whole = fx_full_dtype(FX_DTYPE_I32, 2, 4, 3); /* integers: sines are no integers */
+    fx_array *whole = fx_full_dtype(FX_DTYPE_I32, 2, 4, 3); /* integers: a sine is not an integer */
     same_arrays("y", fx_rotary_embedding(whole), fx_rotary_embedding(fx_cast(whole, FX_DTYPE_F32)));
 }
 

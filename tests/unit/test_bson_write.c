@@ -241,8 +241,8 @@ static void what_flux_has_not(void **state)
     fx_error_take();
 }
 
-/* A program's own type with the name and the fields of a rule is no rule, however many it has: it
- * is Main.Adam, not Optimisers.Adam, and refused when it has more fields than a struct may have. */
+/* A program's own type with the name and the fields of a rule is not a rule: it is written as
+ * Main.Adam, not Optimisers.Adam, and refused if it has more fields than a struct may have. */
 static void what_only_looks_like_a_rule(void **state)
 {
     enum { MANY = 400, NAMES = 5, COUNTS = 4 };

@@ -295,7 +295,7 @@ static void fresh_memory_and_guards_are_nan_in_every_type(void **state)
     said_nothing();
 }
 
-/* Results that look like memory nobody wrote are results. */
+/* Results with the pattern of uninitialised memory are accepted. */
 static void poison_may_be_a_result(void **state)
 {
     (void)state;
@@ -526,7 +526,8 @@ static void bytes_are_moved_inside_allocations(void **state)
     said_nothing();
 }
 
-/* What is held of released memory is bounded, and goes where memory is out. */
+/* The amount of released memory that is kept is bounded, and the kept memory is freed when memory
+ * runs out. */
 static void little_is_held(void **state)
 {
     (void)state;

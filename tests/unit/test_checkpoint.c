@@ -1,6 +1,6 @@
-/* test_checkpoint.c: training that is interrupted and goes on gives the same bits as training that
- * is not, on devices too; damaged files give way to the ones before; every system call and every
- * allocation failing in turn. */
+/* test_checkpoint.c: training that is interrupted and resumed gives the same bits as training
+ * without an interruption, on devices too; a damaged file is replaced by the previous one; every
+ * system call and every allocation fails in turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,7 +154,7 @@ static bits undisturbed(course *out_plan)
     return bits_of(t);
 }
 
-/* Files are removed, not cut short: arrays may lie in them. */
+/* Files are removed, not truncated, because arrays may be mapped to them. */
 static const char *fresh_path(void)
 {
     static const char *const names[] = {"run", "run.1", "run.2"};
@@ -322,7 +322,8 @@ static void older_files_go_on(void **state)
     }
 }
 
-/* A best epoch of which only the value is known cannot be given back: it is looked for anew. */
+/* If only the metric of the best epoch is known, its values cannot be restored, so the search for
+ * the best epoch starts again. */
 static void a_best_epoch_without_its_model(void **state)
 {
     (void)state;
@@ -638,7 +639,7 @@ static void failing_allocations(void **state)
     bool hit;
     fx_eval(t.model);
     const bits before = bits_of(t);
-    for (int i = 0; i < 2; i++) /* arrays come to lie in a file */
+    for (int i = 0; i < 2; i++) /* arrays are mapped to a file */
         assert_int_equal(save_and_load(t, path, &before, -1, &hit), FX_OK);
     fxi_drain();
     const int64_t live = fxi_live_allocations();

@@ -206,9 +206,9 @@ static void check_kinds(fx_device *device)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Three of different kinds are made in one order and read in another by each member; nobody reads
- * the second of rank 2, and rank 1 has forgotten its first. They run in the order in which they
- * were made. */
+/* Three of different kinds are made in one order and read in another by each member; the second of
+ * rank 2 is never read, and rank 1 has released its first. They run in the order in which they were
+ * made. */
 static void *read_in_any_order(void *argument)
 {
     member *m = argument;

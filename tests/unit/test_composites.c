@@ -300,7 +300,7 @@ static void intermediates_do_not_pile_up(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = fx_vector(1, 2), *y = fx_asinh(x);
-    /* y is the newest object of the scope, x the one before: nothing lies between */
+    /* y is the newest object of the scope, and x the one before it: no object is between them */
     assert_ptr_equal(((fx_object *)y)->fxi_next, x);
 }
 

@@ -211,7 +211,7 @@ static void many_channels(void **state)
             check_problem(&ps[k], kind, k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32);
 }
 
-/* Images of every length, also odd: what lies behind them in a scratch is aligned all the same. */
+/* Images of every length, also odd: the data after them in the scratch memory is aligned anyway. */
 static void images_of_odd_lengths(void **state)
 {
     (void)state;
@@ -404,7 +404,8 @@ static void plugin_problems(void **state)
     int ran = 0, all = 0;
     if (!plugin_there())
         return;
-    /* A window that reaches past the padding: a sum over scratch that nobody wrote, once. */
+    /* A window that reaches past the padding: this was once a sum over scratch memory that was
+     * never written. */
     const problem reach = {.ndim = 3,
                            .x = {2, 16, 1},
                            .w = {3, 16, 18},

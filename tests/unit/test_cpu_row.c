@@ -40,7 +40,7 @@ typedef enum arrangement {
     KINDS
 } arrangement;
 
-/* m×n elements between −3 and 3 that lie in memory in this way. */
+/* m×n elements between −3 and 3 with the given order in memory. */
 static fx_array *operand_of(fx_dtype t, arrangement how, int64_t m, int64_t n)
 {
     static uint64_t state = 1;

@@ -127,7 +127,7 @@ static void refusals(void **state)
     refuse("a,b\n1,2\n\n,4\n", "line 4, column 1: expected a number, found nothing");
     refuse("1,2\n3\n", "line 2: expected 2 columns as above, found 1");
     refuse("1,2\n3,4,5\n", "line 2: expected 2 columns as above, found at least 3");
-    refuse("1,2\nx,4\n", "line 2, column 1"); /* headers stand at the top only */
+    refuse("1,2\nx,4\n", "line 2, column 1"); /* headers are at the top only */
     refuse("1,2 3\n", "line 1, column 2: expected a number, found \"2 3\"");
     refuse("1,1e99\n", "column 2: expected a number that fits Float32");
     refuse("1,2.5mm\n", "found \"2.5mm\"");
@@ -145,7 +145,7 @@ static void refusals(void **state)
     expect_refusal(NULL, FX_STATUS_ARGUMENT, "NULL");
 }
 
-/* A remark above the table is no reason for its errors. */
+/* A remark above the table does not change the errors of the table. */
 static void remarks(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* The memory of devices that have their own (ctest: threads): what is freed is kept, up to a bound,
- * and found again; limits; the order of the steps when memory is out, what the error says, and that
- * nothing is lost. The device is the one of support/away with so many bytes and a log of its calls.
+/* test_device_memory.c: devices with memory of their own (ctest: threads). Freed memory is kept up
+ * to a bound and used again; limits; the order of attempts when memory runs out, the text of the
+ * error, and that no value is lost. The device is that of support/away, with a given number of
+ * bytes and a log of its calls.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -772,7 +773,7 @@ static void sizes_are_exact(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(limit_of_text(bad[i]), 0);
         if (warnings != (int)i + 1 || !strstr(warned, bad[i]))
-            fail_msg("\"%s\" is no size, but: %s", bad[i], warned);
+            fail_msg("\"%s\" is not a size, but: %s", bad[i], warned);
     }
     fx_message_set_hook(NULL, NULL);
 }

@@ -186,7 +186,7 @@ static void a_left_over_is_used_again(void **state)
 {
     (void)state;
     const char *path = temp_text("left.txt", "old");
-    temp_text("left.txt.tmp0", "a long text that somebody did not finish to write");
+    temp_text("left.txt.tmp0", "a long text that was not written completely");
     assert_int_equal(fxi_file_write("test", path, "new", 3), FX_OK);
     assert_file_is(path, "new");
     assert_alone(path);

@@ -269,7 +269,7 @@ static void written_and_back(void **state)
     }
 }
 
-/* A Leaf that stands for one array in two places is one again. */
+/* A Leaf of an array that has two paths is written once and read as one Leaf. */
 static void a_tied_leaf(void **state)
 {
     (void)state;

@@ -161,8 +161,8 @@ static void fields_of_every_kind(void **state)
     takes(FX_OK, NULL);
 }
 
-/* The list of trainable fields is made of whole words. It may begin anywhere: what stands before it
- * in memory is no part of it. */
+/* The list of trainable fields is made of whole words. It may begin at any address: bytes before it
+ * in memory are ignored. */
 static void trainable_is_a_list_of_words(void **state)
 {
     (void)state;
@@ -341,7 +341,8 @@ static void loadmodel_with_and_without_bias(void **state)
         fx_dense(2, 2, FX_IDENTITY, .weight_array = fx_ones(2, 2), .bias_array = fx_ones(2));
     fx_dense_layer *none =
         fx_dense(2, 2, FX_IDENTITY, .weight_array = fx_full(3.0, 2, 2), .bias = false);
-    assert_int_equal(fx_loadmodel(none, with), FX_STATUS_ARGUMENT); /* ones are no missing bias */
+    assert_int_equal(fx_loadmodel(none, with),
+                     FX_STATUS_ARGUMENT); /* an array of ones is not a missing bias */
     takes(FX_STATUS_ARGUMENT, "structures do not match");
     VALUES(none->weight, 3, 3, 3, 3);
     assert_int_equal(fx_loadmodel(with, none), FX_OK);
@@ -462,7 +463,7 @@ static bool all_of_it(void)
            fx_eval(fx_tuple(half, back)) == FX_OK;
 }
 
-/* In a thread of its own, whose memory goes with it. */
+/* Runs in a thread of its own, whose memory is freed with it. */
 static void *with_faults(void *user)
 {
     int *failures = user;

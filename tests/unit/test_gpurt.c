@@ -396,7 +396,7 @@ static void test_rows(void **unused)
     }
 }
 
-/* A file that is damaged is compiled anew, and so is one for another driver if it has PTX. */
+/* A damaged cached file is compiled again, and so is PTX that was made for another driver. */
 static void test_cache(void **unused)
 {
     char environment[1024], damage[2048];

@@ -230,7 +230,7 @@ static void of_a_model_is_a_model(void **state)
     assert_ptr_equal(fx_type_of(g), fx_type_of(m));
     CHECK(g->a, (2), 0, 2, 2);
     assert_null(g->index);                      /* integers have none */
-    assert_ptr_equal(g->constant, m->constant); /* what is no child is shared */
+    assert_ptr_equal(g->constant, m->constant); /* members that are not children are shared */
     fx_dense_layer *gd = fx_child(g->inner, 0);
     fx_batchnorm_layer *gn = fx_child(g->inner, 1);
     assert_ptr_equal(fx_type_of(g->inner), fx_type_of(m->inner));
@@ -499,7 +499,7 @@ static void a_forward_function_that_evaluates(void **state)
 
 /* ---- gradients of slices --------------------------------------------------------------------- */
 /* Pieces of x with weights, some overlapping, some leaving gaps, in any order, and x itself: the
- * gradient is the sum of the weights wherever a piece lies. */
+ * gradient is, at each position, the sum of the weights of the pieces that contain it. */
 static void slices_that_overlap_and_leave_gaps(void **state)
 {
     (void)state;

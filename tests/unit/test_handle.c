@@ -411,8 +411,8 @@ static void no_object_is_read(void **state)
     munmap(two, 2 * page);
 }
 
-/* What lies behind a short text may complete it to the address of any memory: only a descriptor
- * that is sound in every part makes an object. */
+/* The bytes after a short text may complete it to the address of any memory: only a descriptor that
+ * is valid in every part makes an object. */
 static void no_other_memory_is_a_type(void **state)
 {
     (void)state;

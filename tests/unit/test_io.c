@@ -116,7 +116,7 @@ static void layers_of_one_version_say_it(void **state)
     assert_string_equal(info.origin, "Flux 0.13 or later"); /* Dropout with a generator */
 }
 
-/* Status and message; what could be found out stands in the info. */
+/* Checks status and message; *info has the members that could be found out. */
 static void refused(const char *path, fx_status status, const char *format, const char *why)
 {
     fx_file_info info;

@@ -67,8 +67,8 @@ static int64_t size_of(const char *path)
     return st.st_size;
 }
 
-/* The marks lie where the header's length says that the data begin: arrays of larger elements come
- * first, and then those given first. */
+/* The marks are where the data begins according to the header's length. Arrays of larger elements
+ * come first, then the others in the order of the arguments. */
 static void assert_bytes(const char *path, int64_t before)
 {
     uint64_t header;

@@ -15,7 +15,7 @@ typedef struct Gate {
     fx_object base;
     fx_array *weight, *bias, *seen; /* seen: a state, one number */
     fx_function *act;
-    double rate, drift; /* drift: a member that is no option */
+    double rate, drift; /* drift: a member that is not an option */
     int64_t steps, active;
     fx_dims window, along;
     bool loud;
@@ -271,7 +271,7 @@ static void of_other_headers(void **state)
     fx_type old = *fxi_type_Gate();
     old.fxi_size = offsetof(fx_type, layer);
     old.describe = NULL;
-    old.layer = (const fx_layer *)(const void *)&old; /* what lies behind an older struct */
+    old.layer = (const fx_layer *)(const void *)&old; /* the bytes after an older struct */
     assert_null(fx_layer_of(&old));
     Gate *g = fxi_new(&old, gate(2, 3));
     assert_true(strncmp(summary(g), "Gate(", 5) == 0);

@@ -167,8 +167,8 @@ static int open_files(void)
     return n;
 }
 
-/* The longest name is found by its name and by fx_use_all; a longer one is no backend's name, so
- * its file is not opened. */
+/* The longest name is found by its name and by fx_use_all; a longer one cannot be a backend's name,
+ * so its file is not opened. */
 static void names_have_a_limit(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void all_of_them(void **state)
     assert_int_equal(fx_use_all(), FX_OK);
     assert_true(fx_functional("AMDGPU") && fx_functional("AMDGPU:MIOpen"));
     assert_int_equal(fx_device_count("AMDGPU"), 3);
-    assert_ptr_equal(fx_device_get("CUDA", 0), first); /* what is loaded stays as it is */
+    assert_ptr_equal(fx_device_get("CUDA", 0), first); /* a loaded backend is unchanged */
     assert_int_equal(fx_use("CUDA"), FX_OK);
     assert_ptr_equal(fx_device_get("CUDA", 0), first);
     assert_true(fx_item(fx_sum(x)) == 3);

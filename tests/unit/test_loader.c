@@ -433,7 +433,7 @@ static void summary(void **state)
     fx_summary(fx_dataloader(fx_named_tuple("x", make_x(4)), .batchsize = 4), text, sizeof text);
     assert_string_equal(text,
                         "1-element DataLoader(::@NamedTuple{x::Matrix{Float32}}, batchsize=4)");
-    fx_show_text(fx_dataloader(make_x(4)), text, sizeof text); /* its arrays are no parameters */
+    fx_show_text(fx_dataloader(make_x(4)), text, sizeof text); /* its arrays are not parameters */
     assert_string_equal(text, "4-element DataLoader(::Matrix{Float32})");
 }
 
@@ -652,7 +652,7 @@ static void moved_loader(void **state)
     assert_int_equal(fx_error_take().status, FX_OK);
 }
 
-/* Batches are freed when the next one is taken, also when somebody still holds them. */
+/* Batches are freed when the next one is taken, also if the program still holds them. */
 static void eager_iterator(void **state)
 {
     (void)state;

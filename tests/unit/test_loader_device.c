@@ -70,7 +70,8 @@ static fx_loader *anew(fx_loader *l)
     return fx_to(fx_cpu_device(), l);
 }
 
-/* Two passes of both, side by side; two's batches lie on `where`. Returns the batches compared. */
+/* Compares two passes of both loaders; the batches of `two` are on `where`. Returns the number of
+ * batches. */
 static int same_batches(fx_loader *one, fx_loader *two, fx_device *where)
 {
     int compared = 0;
@@ -252,7 +253,7 @@ static void memory_is_bounded(void **state)
     assert_int_equal(away.live, 0);
 }
 
-/* What somebody retains stays, and nothing else. */
+/* Retained objects remain, and no others. */
 static void a_batch_that_is_held_stays(void **state)
 {
     (void)state;
@@ -633,7 +634,7 @@ static void copies_and_allocations_that_fail(void **state)
     assert_int_equal(batches_until_error(FX_OK, 1), BATCHES);
 }
 
-/* Work that the device does not do: batches of data that lie there, functions of the user's. */
+/* Work that workers do not do: batches of data that is on the device, functions of the program. */
 static void steps_that_fail(void **state)
 {
     (void)state;

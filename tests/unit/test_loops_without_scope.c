@@ -1,9 +1,10 @@
-/* test_loops_without_scope.c: a loop that forgets its scope takes time in proportion to its steps,
- * and is told so once. ctest: native
+/* test_loops_without_scope.c: a loop without a scope takes time in proportion to its iterations,
+ * and causes one warning. ctest: native
  *
- * Work is counted, not timed: the nodes that updates look at in search of results to compute along
- * (fxi_context.visited). The warning is sent once in the life of a process, so each program runs in
- * one of its own. Programs that keep much in one scope for good reason must stay without a word.
+ * Work is counted, not timed: the nodes that updates visit in search of pending results to compute
+ * (fxi_context.visited). The warning is sent once per process, so each program runs in its own
+ * process. Programs that have a good reason to keep many objects in one scope must not cause a
+ * warning.
  */
 #include "semantics_check.h"
 
@@ -26,8 +27,8 @@ static void one_update(void *opt, void *m, fx_array *x)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* Nodes looked at by so many updates in one scope; in each iteration two results stay behind that
- * nobody reads, one of them of the model. */
+/* Returns the number of nodes that the updates visit in one scope. Each iteration leaves two
+ * results that are never read, one of them computed by the model. */
 static uint64_t visited_by(int updates)
 {
     FX_SCOPE;

@@ -30,8 +30,9 @@ static void refused(fx_array *x, fx_status status, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", e.message, words);
 }
 
-/* Class 0: 3 actual, 2 right, one taken for 2. Class 1: 2 actual, one right, one taken for 0.
- * Class 2: 1 actual, right. Class 3: none. */
+/* Class 0: 3 observations, 2 predicted correctly, one as class 2. Class 1: 2 observations, one
+ * predicted correctly, one as class 0. Class 2: 1 observation, predicted correctly. Class 3: none.
+ */
 static fx_array *example(void)
 {
     fx_array *actual = LABELS(FX_DTYPE_I64, 0, 0, 0, 1, 1, 2);

@@ -51,7 +51,7 @@ static void slices_keep_layers_and_names(void **state)
     refused(fx_chain_slice(c, 3, 2), "Chain: a chain of 4 layers has no layers from 3 to 1");
     refused(fx_chain_slice(NULL, 0, 0), "Chain: a slice of NULL");
     refused(fx_chain_slice((void *)fx_dense(1, 1), 0, 0),
-            "Chain: a slice of something that is no chain");
+            "Chain: a slice of something that is not a chain");
 }
 
 static void activations_are_all_results(void **state)
@@ -66,7 +66,7 @@ static void activations_are_all_results(void **state)
     assert_int_equal(fx_count(fx_activations(fx_chain(), x)), 0);
     all = fx_activations(fx_chain(fx_parallel(FX_ADD, FX_RELU, FX_RELU), FX_EXP), x, x);
     assert_true(fx_at(fx_child(all, 0), 0) == 2);
-    refused(fx_activations((void *)fx_dense(1, 1), x), "activations: the model is no chain");
+    refused(fx_activations((void *)fx_dense(1, 1), x), "activations: the model is not a chain");
 }
 
 static void modules_are_all_layers(void **state)

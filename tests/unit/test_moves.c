@@ -1,5 +1,6 @@
-/* Moves of whole objects: each array is copied once, what is there stays, types, and what is
- * printed of what lives on a device; arrays of two devices in one operation. */
+/* test_moves.c: moves of whole objects. Each array is copied once; arrays that are on the device
+ * already are not copied; element types; the printed form of objects on a device; arrays of two
+ * devices in one operation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

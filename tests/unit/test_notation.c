@@ -250,7 +250,7 @@ static void *random_model(int depth)
     for (int i = 0; i < n; i++) {
         items[i] = random_model(depth - 1);
         while (kind != 3 && kind != 4 && !fx_type_of(items[i])->forward)
-            items[i] = random_model(depth - 1); /* a tuple is no layer */
+            items[i] = random_model(depth - 1); /* a tuple is not a layer */
         names[i] = words[i];
     }
     const void *pairs[10];
@@ -452,7 +452,7 @@ static void depth_and_length_are_bounded(void **state)
     refused(text, "model, column 50002: more than 10000 layers");
 }
 
-/* The records of others stay, and a failure is one all the same. */
+/* The record of another failure remains, and the call still fails. */
 static void an_earlier_record_stays(void **state)
 {
     (void)state;

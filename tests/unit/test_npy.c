@@ -62,7 +62,7 @@ static int check_values(fx_array *x, const char *path, const cJSON *values)
     return i;
 }
 
-/* The index has NaN and Infinity, which are no JSON. */
+/* The index has NaN and Infinity, which are not valid JSON. */
 static void good_files(void **state)
 {
     (void)state;

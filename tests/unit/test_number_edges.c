@@ -1,7 +1,7 @@
 /* Numbers at the edges of their types, on every device that there is.
  *
  * rem and mod against libm's fmod and Julia's mod written out here; reductions of nothing; windows
- * of a convolution that lie in the padding; Bool arrays with literals against Julia's promotion.
+ * of a convolution that are in the padding; Bool arrays with literals against Julia's promotion.
  * Random numbers are bit patterns, so that every exponent occurs. ctest: timeout=600
  */
 #include "every_device.h"

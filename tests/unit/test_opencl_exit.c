@@ -155,8 +155,8 @@ static void main_ends_first(void)
     pthread_exit(NULL);
 }
 
-/* A handler of the program that was registered first runs last: the device refuses, and a device
- * that refuses must be no crash. */
+/* A handler of the program that was registered first runs last: the device refuses, which must not
+ * crash. */
 static void use_it_late(void)
 {
     fx_device *device = fx_device_get("OpenCL", 0);

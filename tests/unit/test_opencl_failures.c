@@ -470,7 +470,8 @@ static void make_old(const char *path)
     used_at(path, 1000);
 }
 
-/* Files of three starts are there; one is used, and then a file of a megabyte is in the way. */
+/* The cache has files of three starts; one of them is used, and then a file of a megabyte exceeds
+ * the limit. */
 static void the_bound_of_the_cache(void)
 {
     char filler[600];
@@ -534,7 +535,7 @@ static void the_cache(void **state)
     snprintf(folder, sizeof folder, "%s/cflux", cache);
     rmdir(folder);
     rmdir(cache);
-    /* A place that cannot be written to is no error. */
+    /* A folder that cannot be written to is not an error. */
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     in_child("", "", count_programs);
     expect("no place", "compiled 1, loaded 0, launched 1");

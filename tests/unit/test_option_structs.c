@@ -664,7 +664,7 @@ static void observe_update(const void *args, char *text)
 {
     FX_STEP;
     fx_update_args whole;
-    prepare_update(&whole); /* what an earlier call has updated is no good again */
+    prepare_update(&whole); /* the arrays that an earlier call has updated cannot be used again */
     memcpy((char *)(uintptr_t)args + sizeof(size_t), (char *)&whole + sizeof(size_t),
            3 * sizeof(void *));
     const fx_status status = fxi_update(args);
@@ -1097,7 +1097,7 @@ static void every_struct_honours_its_size(void **state)
     assert_true(n >= 25 && older >= 80 && zeros >= 40);
 }
 
-/* Members aligned to 8 bytes never lie in the padding of an older struct. */
+/* Members aligned to 8 bytes are never in the padding of an older struct. */
 static void members_are_aligned(void **state)
 {
     (void)state;

@@ -177,7 +177,7 @@ static void old_plans_are_evicted(void **state)
     assert_true(after.plans_evicted > before.plans_evicted);
     assert_true(after.plans_built - before.plans_built >= 600);
     {
-        FX_SCOPE; /* the newest stayed, the oldest went */
+        FX_SCOPE; /* the newest ones remained, the oldest ones were freed */
         const uint64_t built = fx_stats().plans_built;
         fx_item(fx_sum(fx_add(fx_ones(600), 1)));
         assert_int_equal(fx_stats().plans_built, built);
@@ -313,7 +313,7 @@ static void *run_chain(void *argument)
     return NULL;
 }
 
-/* As run_chain, but built without evaluating: nobody asks before the end. y ← y·w. */
+/* As run_chain, but nothing is evaluated before the end. y ← y·w. */
 static void *run_product(void *argument)
 {
     chain *c = argument;

@@ -464,7 +464,7 @@ static void work_space(void **state)
     d.steps[2].in_value[0] = 4; /* nothing is left there */
     expect_wrong(&d, "step 2 (cumsum) reads value 4 before a step has made it");
     working(&d, 0);
-    d.steps[1].in_value[0] = 0; /* a later step reads what lies there */
+    d.steps[1].in_value[0] = 0; /* a later step reads that memory */
     d.values[2].offset = 128;
     expect_sound(&d);
     add_operand(&d.steps[2], 1, 0, vector_of(FX_DTYPE_F32, 16, 1));

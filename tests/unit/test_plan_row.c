@@ -146,7 +146,7 @@ static void layer_norm_gradient(void **state)
         "  3  reduce sum(x3) → Float32 100×1\n");
 }
 
-/* ---- what is no row step --------------------------------------------------------------------- */
+/* ---- steps that are not row steps ------------------------------------------------------------ */
 
 /* What needs the softmax through a product cannot be in its step: that would be a cycle. */
 static void cycles_are_kept_out(void **state)

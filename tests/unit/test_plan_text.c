@@ -102,7 +102,7 @@ static void groups_with_a_step_in_between_stay_apart(void **state)
                                                "  3  sin sub(x0, 2) → Float32 4×4\n");
 }
 
-/* 1 / 20 is no step; the slots of its parts are before it. */
+/* 1 / 20 takes no step; the slots of its parts are before its own. */
 static void literals_are_computed_on_the_host(void **state)
 {
     (void)state;

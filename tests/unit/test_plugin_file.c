@@ -298,7 +298,7 @@ static void fx_use_takes_a_path(void **state)
     assert_string_equal(fx_why_not(STANDIN_FOLDER "/libcflux-cuda.so"), "");
     assert_int_equal(fx_device_count("CUDA"), 3);
     assert_int_equal(messages, 0);
-    /* A backend that nobody knew has its reason kept too. */
+    /* The reason of an unknown backend is kept too. */
     assert_int_equal(fx_use(HEADS "quartz/libcflux-quartz.so"), FX_STATUS_DEVICE);
     has(fx_why_not("Quartz"), "its structs have other sizes than this cflux's");
     has(fx_why_not(HEADS "quartz/libcflux-quartz.so"), "its structs have other sizes");
@@ -311,7 +311,7 @@ static void fx_use_takes_a_path(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* Nobody writes to the pipe: whoever opens it waits for ever. */
+/* Nothing writes to the pipe: opening it waits for ever. */
 static void a_pipe_is_not_opened(void **state)
 {
     (void)state;
@@ -401,7 +401,7 @@ static void the_list_shows_both_kinds(void **state)
                         "backend|CUDA||" FX_VERSION_STRING "|");
     assert_string_equal(listed_as("standin/libcflux-cuda-cudnn.so"),
                         "kernel library|cuDNN|CUDA|0.0.1|");
-    /* What nobody asked for is listed, and stays closed. */
+    /* A plugin that was not requested is listed and not loaded. */
     assert_string_equal(listed_as("listed/libcflux-metal.so"), "backend|metal|||not opened");
     assert_string_equal(listed_as("listed/libcflux-cpu-onednn.so"),
                         "kernel library|onednn|cpu||not opened");

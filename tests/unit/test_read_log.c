@@ -62,7 +62,7 @@ static void whole_logs_are_read(void **state)
     const fxi_log_step *s = record.steps;
     assert_true(s[0].step == 1 && s[0].loss == 4 && s[0].steps == 1 && isnan(s[0].each));
     assert_true(s[1].each == 0.25 && s[1].least == 2 && s[1].most == 2);
-    assert_true(isnan(s[2].each)); /* an epoch lies between */
+    assert_true(isnan(s[2].each)); /* an epoch is between them */
     assert_true(s[2].least == 0.5 && s[2].most == 2 && s[2].steps == 3);
     assert_true(s[3].each == 0.25);
     assert_int_equal(record.nepochs, 1);

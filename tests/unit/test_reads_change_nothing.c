@@ -263,7 +263,8 @@ static void sources(void **state)
     }
 }
 
-/* A model that nobody has trained or moved follows the data; one that was trained does not. */
+/* A model that was neither trained nor moved is copied to the device of the data; a trained one is
+ * not. */
 static void fresh_models_follow(void **state)
 {
     (void)state;

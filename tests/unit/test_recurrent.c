@@ -274,7 +274,7 @@ static void has_pytorch_names(void **state)
         assert_true(!names[i].columns || fx_size(x, 1) == names[i].columns);
     }
     assert_int_equal(fx_count(dictionary), 8);
-    /* PyTorch's two biases are added; the last third of a GRU's second one has no place */
+    /* PyTorch's two biases are added; the last third of a GRU's second one cannot be stored */
     fx_array *b = fx_range(0, 1, 6);
     void *with = fx_named_tuple("weight_ih", fx_ones(2, 6), "weight_hh", fx_ones(2, 6), "bias_ih",
                                 b, "bias_hh", fx_vector(1, 1, 1, 1, 0, 0));

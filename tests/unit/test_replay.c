@@ -45,7 +45,7 @@ typedef struct losses {
     double at[STEPS];
 } losses;
 
-/* Fresh batches, dropout and batch normalisation; everything else goes on where it was. */
+/* Fresh batches, dropout and batch normalisation; everything else keeps its values. */
 static losses train(fx_device *device)
 {
     FX_SCOPE;

@@ -58,7 +58,7 @@ static void interpolates(void **state)
           1e-7, 0, 0.5, 1, 1.5, 2);
 }
 
-/* Sizes that are no multiples, and factors that are not whole. */
+/* Sizes that are not multiples, and factors that are not whole. */
 static void any_sizes(void **state)
 {
     FX_SCOPE;

@@ -316,7 +316,7 @@ static void small_steps_add_up(void **state)
     CHECK(plain, (2), 0, 1, 1);
     CHECK(mixed, (2), 0, 0.75, 0.75);
     assert_int_equal(fx_eltype(mixed), FX_DTYPE_BF16);
-    /* a gradient that overflowed changes nothing, and is no error */
+    /* a gradient that overflowed changes nothing, and records no error */
     assert_int_equal(fx_update(b, mixed, twice((double)INFINITY, FX_DTYPE_BF16)),
                      FX_STATUS_NONFINITE);
     assert_int_equal(fx_error_status(), FX_OK);

@@ -234,7 +234,7 @@ static void slow_steps_have_a_line_each(void **state)
     release();
 }
 
-/* A loss that is no number is seen at once, and does not spoil a mean. */
+/* A loss that is NaN is written at once, and does not affect a mean. */
 static void a_loss_of_nan_has_its_own_line(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void count_message(int level, const char *said, void *user)
     snprintf(message, sizeof message, "%s", said);
 }
 
-/* The disk is full after every number of bytes: what is there are whole lines. */
+/* The disk is full after every number of bytes: the file contains only complete lines. */
 static void a_full_disk_leaves_whole_lines(void **state)
 {
     (void)state;
@@ -453,7 +453,7 @@ static void the_end_says_why(void **state)
     assert_non_null(strstr(fx_error_take().message, "/nowhere/run.jsonl"));
 }
 
-/* Training that goes on from a checkpoint adds to its log. */
+/* Training that resumes from a checkpoint appends to its log. */
 static void a_resumed_training_appends(void **state)
 {
     (void)state;

@@ -254,7 +254,7 @@ static void a_model_comes_back(void **state)
     void *below = fx_load_key(path, "model.layers.4");
     assert_int_equal(fx_count(below), 2);
     assert_string_equal(fx_child_name(below, 1), "bias");
-    /* Another model is refused, and stays as it is. */
+    /* Another model is refused and unchanged. */
     fx_dense_layer *dense = fx_dense(3, 2);
     const double before = fx_at(dense->weight, 0);
     assert_int_equal(fx_load_into(path, "model", dense), FX_STATUS_FORMAT);

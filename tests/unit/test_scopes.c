@@ -32,8 +32,8 @@ static int start_counting(void **state)
 
 /* ---- given back early ------------------------------------------------------------------------ */
 
-/* What is released without being retained was the scope's: it is gone at once, and what lies before
- * and behind it in the scope stays. */
+/* An object that is released without being retained belonged to the scope: it is freed at once, and
+ * its neighbours in the scope remain. */
 static void released_before_the_scope(void **state)
 {
     (void)state;

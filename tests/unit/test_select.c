@@ -99,7 +99,7 @@ static void nothing_is_loaded(void **state)
     fx_device_get("CUDA", 0);
     assert_non_null(strstr(fx_error_take().message, "Try loading it with fx_use(\"CUDA\")"));
     assert_int_equal(fx_use("CUDA"), FX_STATUS_DEVICE);
-    assert_int_equal(fx_error_take().status, FX_OK); /* that is no error */
+    assert_int_equal(fx_error_take().status, FX_OK); /* this does not record an error */
     assert_non_null(strstr(fx_why_not("CUDA"), WHY));
     static const char *const order[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU"};
     for (int i = 0; i < 5; i++)
@@ -185,7 +185,7 @@ static void preferences_that_cannot_be_followed(void **state)
     assert_int_equal(messages, 1);
     assert_true(fx_is_error(fx_gpu_strict(fx_ones(2))));
     assert_non_null(strstr(fx_error_take().message, "CUDA could not be loaded: " WHY));
-    prefer("[Flux]\ngpu_backend = \"Metal\"\n"); /* nobody has asked for it yet */
+    prefer("[Flux]\ngpu_backend = \"Metal\"\n"); /* it has not been requested yet */
     assert_string_equal(fx_device_name(fx_get_device()), "CPU");
     says(1, "Trying to use backend: Metal but it is not loaded.\nPlease call fx_use(\"Metal\") and "
             "this function again to respect the preferences backend.");

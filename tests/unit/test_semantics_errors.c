@@ -114,7 +114,7 @@ static void the_hook_sees_every_failure(void **state)
     fx_error_set_hook(hook, &hooked);
     fx_array *x = fx_add(fx_ones(2), fx_ones(3));
     assert_int_equal(hooked, 1);
-    fx_exp(x); /* passed on, not failed anew */
+    fx_exp(x); /* passed on, without a second failure */
     assert_int_equal(hooked, 1);
     fx_matmul(fx_ones(2, 5), fx_ones(4));
     assert_int_equal(hooked, 2);
@@ -348,7 +348,7 @@ static void type_tags_are_checked(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
     assert_true(fx_is_error(fx_fmap(fx_neg, (void *)NULL)));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
-    assert_int_equal(fx_adjust_eta(d, 0.1), FX_STATUS_ARGUMENT); /* a model is no state */
+    assert_int_equal(fx_adjust_eta(d, 0.1), FX_STATUS_ARGUMENT); /* a model is not a state */
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
     assert_int_equal(fx_adjust_eta(NULL, 0.1), FX_STATUS_ARGUMENT);
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);

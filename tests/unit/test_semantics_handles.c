@@ -85,7 +85,7 @@ static void p1_updated_leaves_its_arguments_valid(void **state)
     CHECK(m2->weight, (1, 2), 0, 1 - 9.75, 2 - 16.25);
     CHECK(m->weight, (1, 2), 0, 1, 2);
     CHECK(g->weight, (1, 2), 0, 39, 65);
-    /* the new pair goes on from there: v = 0.5·(39, 65)·0.25 + 0.25·g′ */
+    /* the new pair continues with its own state: v = 0.5·(39, 65)·0.25 + 0.25·g′ */
     void *second = fx_updated(fx_child(first, 0), m1, fx_gradient(small_loss(m1), m1));
     const double y1 = 3 * -8.75 + 5 * -14.25;
     CHECK(((fx_dense_layer *)fx_child(second, 1))->weight, (1, 2), 1e-6,
@@ -259,7 +259,7 @@ static void p4_consumed_intermediates_are_errors_when_read(void **state)
         expect_error(FX_STATUS_STATE, "fx_want");
     }
     SAME(fx_item(loss), 84.5);
-    CHECK(fx_call(m, small_input()), (1), 0, 3 * -8.75 + 5 * -14.25); /* anew it is fine */
+    CHECK(fx_call(m, small_input()), (1), 0, 3 * -8.75 + 5 * -14.25); /* a new call works */
 }
 
 static void p4_update_all_takes_several(void **state)
@@ -459,7 +459,7 @@ static void p6_two_results_of_one_network(void **state)
     assert_true(fx_stats().steps_run - start - first < LAYERS);
 }
 
-/* What nobody needs any more is not stored. */
+/* Values that nothing needs any more are not stored. */
 static void p6_what_nobody_needs_is_not_kept(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* test_semantics_memory.c: promise 15 of semantics.md: memory that belongs to others. It is read
- * when a value is evaluated, never written, never handed to a result; fx_data pins; C arrays keep
- * their bytes and turn their dimensions round. And the other side of in-place updates: nobody who
- * can still see an old value sees it change.
+/* test_semantics_memory.c: promise 15 of semantics.md: memory that belongs to the program. It is
+ * read when a value is evaluated, never written, and never used for a result; fx_data pins memory;
+ * C arrays keep their bytes and get their dimensions in reverse order. In-place updates: an old
+ * value that the program can still read does not change.
  */
 #include "evaluate.h"
 #include "semantics_check.h"
@@ -216,7 +216,7 @@ static void data_pins(void **state)
     fx_dense_layer *m = trained_once(&opt);
     const void *before = address_of(m->weight);
     train_once(opt, m);
-    assert_ptr_equal(address_of(m->weight), before); /* in place, nobody looks */
+    assert_ptr_equal(address_of(m->weight), before); /* in place: nothing else uses it */
     const float *p = fx_data(m->weight);
     assert_ptr_equal(p, before);
     SAME((double)p[0], 0.25);

@@ -83,8 +83,8 @@ static void check_that(bool holds, const char *what, int line)
 }
 #define CHECK(x) check_that((x), #x, __LINE__)
 
-/* The objects on the leftmost path, each of which must be its parent's other child too; the last
- * of them, which is no pair. */
+/* The objects on the leftmost path, each of which must be its parent's other child too; the last of
+ * them is not a pair. */
 static void *check_shared(void *x, int depth)
 {
     for (int i = 0; i < depth; i++) {
@@ -226,7 +226,7 @@ static void row_loadmodel(const tree *t)
 static void row_loadmodel_paths(const tree *t)
 {
     char name[ROOM] = "";
-    if (t->tuples) /* a tuple of arrays is not taken for paths there */
+    if (t->tuples) /* there, a tuple of arrays does not count as paths */
         return;
     for (int i = 0; i < t->depth; i++)
         strcat(name, "left.");
@@ -642,7 +642,8 @@ static int64_t key_obs(void *observation, void *user)
 {
     return observation == user;
 }
-/* The trees end in structs, which are no data: every call is refused, soon. */
+/* The trees end in structs, which are not data: every call is refused without visiting the whole
+ * tree. */
 static void row_mlutils(const tree *t)
 {
     fx_array *idx = fx_from(FX_DTYPE_I64, ((const int64_t[]){0}), 1);

@@ -196,7 +196,8 @@ static void errors_name_the_path(void **state)
             "at \"0.weight\"");
 }
 
-/* Fields go by their names: a tuple with the same number of arrays is no state of the layer. */
+/* Fields are matched by name: a tuple with the same number of arrays is not a state of the layer.
+ */
 static void names_must_agree(void **state)
 {
     (void)state;

@@ -151,7 +151,7 @@ static void many_texts(void **state)
         assert_true(codes[i] == (float)(i * 7919 % TEXTS));
 }
 
-/* RFC 4180: what stands in quotes goes on in the next line, and lines are counted all the same. */
+/* RFC 4180: a quoted field may continue on the next line, and lines are still counted. */
 static void line_breaks_in_quotes(void **state)
 {
     (void)state;

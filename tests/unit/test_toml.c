@@ -1,5 +1,6 @@
 /* One value of a TOML file: found in every form that TOML 1.0 has, changed without touching the
- * rest; what is no TOML is refused with its line. Expected results follow the specification. */
+ * rest; text that is not TOML is refused with its line. Expected results follow the specification.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -582,8 +582,8 @@ static void bar_on_a_terminal(void **state)
     assert_non_null(terminal);
     fx_dense_layer *m = zero_model();
     void *opt = fx_setup(fx_descent(.eta = 0.1), m);
-    /* 20 steps: what they can print at most fits the terminal's buffer, which nobody empties yet.
-     */
+    /* 20 steps: the most that they can print fits into the terminal's buffer, which is not emptied
+     * yet. */
     const double began = seconds_now();
     assert_int_equal(fx_train(squared_error, m, linear(4, -1, 0), opt, .epochs = 2,
                               .progress = true, .progress_to = terminal),

@@ -34,7 +34,7 @@ static void numbers_of_a_state(void **test)
     assert_int_equal(fxi_state_numbers_set(other, saved, n), FX_OK);
     assert_true(fx_eta(fx_child(other, 0)) == 0.125);
     assert_true(fx_eta(fx_child(other, 1)) == 0.5);
-    /* what lies before the numbers does not matter */
+    /* the bytes before the numbers are ignored */
     double twice[128];
     memcpy(twice, saved, (size_t)n * sizeof *saved);
     memcpy(twice + n / 2, saved, (size_t)n * sizeof *saved);
@@ -155,7 +155,8 @@ static void other_structures_are_refused(void **test)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* A rule that could not be made says why itself; anything else is no rule. */
+/* A rule that could not be made has recorded its reason; any other object is reported as not a
+ * rule. */
 static void setup_without_a_rule(void **test)
 {
     (void)test;

@@ -171,8 +171,8 @@ static void swapped_arguments(void **state)
     says(FX_STATUS_ARGUMENT, "checkpoint_load: argument 1 is an object");
 }
 
-/* Texts of every length up to 40, at every alignment, are taken for names, also under the address
- * sanitizer. */
+/* Texts of every length up to 40, at every alignment, are recognised as names, also under the
+ * address sanitizer. */
 static void names_of_all_lengths(void **state)
 {
     (void)state;

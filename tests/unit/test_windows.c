@@ -2,7 +2,8 @@
  * and pools: the sizes of results, counted out window by window, and what is refused. */
 #include "composite_check.h"
 
-/* The windows of k taps that lie inside an axis of n elements and its padding; −1: not even one. */
+/* Returns the number of windows of k elements inside an axis of n elements and its padding; −1:
+ * none. */
 static int64_t windows(int64_t n, int64_t k, int64_t stride, int64_t pad, int64_t dilation)
 {
     int64_t count = 0;

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(FILE_PATH_BYTES >= PATH_MAX, "realpath writes so much");
+_Static_assert(FILE_PATH_BYTES >= PATH_MAX, "realpath writes up to PATH_MAX bytes");
 
 double seconds_now(void)
 {

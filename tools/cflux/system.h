@@ -37,7 +37,7 @@ bool real_path(const char *path, char out[FILE_PATH_BYTES]);
 void each_file(const char *folder, void (*visit)(const char *name, void *user), void *user);
 
 /* Makes sure that everything written, or the file names in a folder, are on the disk. A file system
- * that does not support this for folders is no failure. */
+ * that does not support this for folders does not count as a failure. */
 bool sync_stream(FILE *f);
 bool sync_folder(const char *folder);
 

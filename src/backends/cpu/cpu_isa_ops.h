@@ -5,7 +5,7 @@
  * is defined once. Integers compute in their unsigned type W, so overflow wraps instead of being
  * undefined. A function that has a faster form than its expression is written here or in
  * cpu_isa_wide.h and listed below; no loop is made from its row then. NULL in the tables means that
- * the operation has no meaning for the type (the builders of operations never ask for it).
+ * the type does not support the operation (operations are never built with such a type).
  */
 
 /* ---- functions that have a loop of their own, by type ---------------------------------------- */

@@ -32,8 +32,8 @@ typedef struct fxi_program_spec {
 } fxi_program_spec;
 
 /* Makes a program. *out_program, usually a step's `ready`, is NULL unless FX_OK is returned.
- * Returns FX_STATUS_UNSUPPORTED if an instruction has no meaning for its type, FX_STATUS_INTERNAL
- * if there are too many registers. */
+ * Returns FX_STATUS_UNSUPPORTED if the type of an instruction does not support it,
+ * FX_STATUS_INTERNAL if there are too many registers. */
 fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program);
 void fxi_program_free(fxi_program *p);
 
@@ -52,7 +52,7 @@ typedef struct fxi_program_args {
 } fxi_program_args;
 
 void fxi_program_run(const fxi_program *p, const fxi_program_args *args);
-/* The same on several threads if that is faster. There must be no sink. */
+/* The same on several threads if that is faster. The program must not have a sink. */
 void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args);
 /* Nanoseconds that an element costs one thread, roughly (cpu_parallel.h). */
 double fxi_program_cost(const fxi_program *p);

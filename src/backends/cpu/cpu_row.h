@@ -74,7 +74,7 @@ typedef struct fxi_row_plan {
 } fxi_row_plan;
 
 /* Prepares a row step. *out_plan is NULL unless FX_OK is returned. Returns FX_STATUS_UNSUPPORTED if
- * an instruction has no meaning for its type. */
+ * the type of an instruction does not support it. */
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan);
 void fxi_row_plan_free(fxi_row_plan *p);
 

@@ -186,8 +186,8 @@ static inline const fxi_reducer *fxi_cpu_reducer(int64_t kind, int from, int to)
     return wide ? simd->sum_wide : &simd->reduce[kind][fxi_compute_type(from)];
 }
 
-/* The loop of an elementwise instruction over vectors; NULL if the operation has no meaning for the
- * type. */
+/* The loop of an elementwise instruction over vectors; NULL if the type does not support the
+ * operation. */
 fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins);
 /* A loop that takes one of the last two operands as a single number. `scalars`: bits of the
  * operands that are numbers. NULL if neither or both of the two are, or if the operation has no

@@ -1,7 +1,7 @@
 /* gpu_program.c: appends register programs to a kernel, one line for each instruction.
  *
  * Each operation is a row of op.def, with an expression for reals and one for integers; NULL means
- * that the operation has no meaning for the type. Integers compute in an unsigned type, so that
+ * that the type does not support the operation. Integers compute in an unsigned type, so that
  * overflow wraps. Float16 and BFloat16 are Float32 values that are rounded to 16 bits after every
  * instruction, as on the CPU.
  */
