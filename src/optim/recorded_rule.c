@@ -1,9 +1,9 @@
-/* recorded_rule.c: applications of rules in a recorded step (value/tape.h).
+/* recorded_rule.c: applications of rules in a recorded training step (value/tape.h).
  *
  * The first parameter of an optimiser computes the numbers of the rule on the host and makes its
- * literals. The following ones with the same numbers use these literals, so what they record
- * depends on their operands alone: if those repeat, the whole application does, and none of its
- * calls is made.
+ * literals. The next parameters with the same numbers use these literals, so the calls of their
+ * applications depend on their operands only: if the operands are the recorded ones, the
+ * application is repeated as a whole, without any call.
  */
 #include "rules.h"
 #include "state_parts.h"
@@ -54,8 +54,8 @@ void fxi_note_rule(fxi_context *c, int32_t first, bool shared, const fxi_rule_ca
     fxi_tape *t = c->tape;
     const int n = 2 + call->nstates;
     fxi_tape_inside(t, first);
-    /* What a composed rule does with a parameter may depend on more than the calls that the
-     * parameter before it made. */
+    /* The calls of a composed rule for a parameter may depend on more than the calls for the
+     * previous parameter. */
     if (!shared || n > OPERANDS || fxi_rule_parts(call->rule) ||
         !fxi_tape_can_skip(t, first, false, n))
         return;

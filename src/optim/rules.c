@@ -569,7 +569,7 @@ static const fx_field common[] = {NUMBER(eta),        NUMBER(rho),     NUMBER(be
                                   FIELD(couple, FLAG)};
 enum { COMMON = sizeof common / sizeof common[0] };
 
-/* Is f no field of r that only some rules have? */
+/* Returns false if f is a field that only some rules have and r is one of them. */
 static bool is_common(const fx_rule *r, const fx_field *f)
 {
     const size_t at = f->offset;

@@ -18,7 +18,8 @@ struct fx_rule {
     double eta, rho, beta1, beta2, epsilon, lambda; /* only those that the rule has are used */
     double ell1, ell2, gamma1, gamma2, delta, omega, p, scale;
     int64_t n;
-    int64_t growth, good; /* of MixedPrecision: see .growth; good updates since the latest change */
+    int64_t growth, good; /* of MixedPrecision: see .growth; updates with finite gradients since the
+                             latest change */
     fx_dtype type;        /* of MixedPrecision */
     bool couple, centred, throws;
     fx_list rules; /* of OptimiserChain; of MixedPrecision: one */

@@ -40,8 +40,8 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
     return norms->no_memory ? fxi_update_no_memory() : FX_OK;
 }
 
-/* In a recorded step, parameters with the literals of the one before them repeat their part of the
- * tape without making its calls (recorded_rule.c). */
+/* In a recorded training step, a parameter with the same literals as the previous one repeats its
+ * part of the tape without making the calls (recorded_rule.c). */
 static fx_status apply_or_repeat(fxi_items *s, int64_t i, fxi_literals *literals, fxi_checks *norms)
 {
     fxi_item *it = &s->all[i];

@@ -94,7 +94,7 @@ static inline fx_array *scalar32(double value)
 
 typedef fx_array *(*unary_fn)(fx_array *);
 
-/* Σ w·f(x) with fixed uneven weights: its gradient sees every element of f differently. */
+/* Σ w·f(x) with fixed uneven weights, so that every element of f has a different gradient. */
 static inline fx_array *weighted_sum(fx_array *y)
 {
     double w[CHECK_MOST];

@@ -1,5 +1,5 @@
-/* every_device.h: a group of tests on every device that there is: each instruction set of the CPU,
- * ref, and OpenCL where FX_PLUGIN_PATH says where its backend is. */
+/* every_device.h: runs a group of tests on every available device: each instruction set of the CPU,
+ * ref, and OpenCL if its backend is in FX_PLUGIN_PATH. */
 #ifndef CFLUX_TEST_EVERY_DEVICE_H
 #define CFLUX_TEST_EVERY_DEVICE_H
 

@@ -1,16 +1,16 @@
 /* fake_opencl.c: a libOpenCL for tests: one platform with a GPU and a CPU that keep memory and
- * compute nothing. The environment variable FAKE_OPENCL is a list of words that say what goes
- * wrong, always on the GPU alone where it can: no_icd, no_platform, no_device, old (1.1),
+ * compute nothing. The environment variable FAKE_OPENCL is a list of words, each of which causes a
+ * failure, only on the GPU where that is possible: no_icd, no_platform, no_device, old (1.1),
  * no_compiler, no_context, no_queue, no_build, no_launch, lost (the first launch ends the device),
- * faulted (the first launch is accepted, and then the device fails as NVIDIA's do after a kernel
- * that touched foreign memory: with another error in each function), hiccup (the first launch
- * fails, and waiting after it once), small_items (groups of 64 along an axis), small_groups (groups
- * of 64 for a kernel), small_local (kernels need more local memory than there is), rounds (divides
- * correctly rounded, when the compiler is told so), slow (compiling takes 0.6 s),
- * no_memory, copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
+ * faulted (the first launch is accepted, and then every function of the device fails with another
+ * error, as on NVIDIA's devices after an invalid access to memory), hiccup (the first launch and
+ * the next wait fail), small_items (groups of 64 along an axis), small_groups (groups of 64 for a
+ * kernel), small_local (kernels need more local memory than there is), rounds (division is
+ * correctly rounded if the compiler's option asks for it), slow (compiling takes 0.6 s), no_memory,
+ * copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
  * other_driver, meets (a compilation waits up to 20 s until another one has begun).
- * FAKE_OPENCL_REFUSES is a list of pieces of text, divided by '|': a program that contains one does
- * not compile, and the first of the list takes 0.3 s to find that out. */
+ * FAKE_OPENCL_REFUSES is a list of texts, separated by '|': a program that contains one of them
+ * does not compile. For the first text of the list this failure takes 0.3 s. */
 #include "opencl_api.h"
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ static void *give(cl_int *error, void *object, cl_int code)
     return object;
 }
 
-/* What a command on the queue gets before it is looked at. */
+/* The status of the queue's device, which every command returns first. */
 static cl_int state(cl_command_queue q)
 {
     return q->device != GPU ? CL_SUCCESS
@@ -154,7 +154,7 @@ cl_int clGetDeviceIDs(cl_platform_id p, cl_bitfield type, cl_uint most, cl_devic
     if (asked("no_device"))
         return CL_DEVICE_NOT_FOUND;
     *n = 0;
-    /* The CPU first: the plugin has to sort. */
+    /* The CPU comes first, so that the plugin must sort. */
     for (int k = DEVICES; k-- > 0;)
         if (!asked("two_platforms") || p->number == k)
             out[(*n)++] = &devices[k];

@@ -1,5 +1,5 @@
-/* layer_check.h: what tests of layers say about results: HOLDS(y, 1, 2) that y has these elements,
- * refused(object, message) that a constructor or a call failed with exactly this message. */
+/* layer_check.h: assertions for tests of layers. HOLDS(y, 1, 2): y has these elements.
+ * refused(object, message): a constructor or a call failed with exactly this message. */
 #ifndef CFLUX_TEST_LAYER_CHECK_H
 #define CFLUX_TEST_LAYER_CHECK_H
 

@@ -124,7 +124,7 @@ static void hear(int level, const char *text, void *user)
         strcat(strcat(said, text), "\n");
 }
 
-/* Updates a layer once after `spoil` did something to its weight; what was said about it. */
+/* Calls `spoil` for a layer's weight and updates the layer once; returns what FX_TRACE reported. */
 static void after(fx_array *(*spoil)(fx_array *weight), uint64_t misses, const char *why)
 {
     FX_SCOPE;

@@ -120,7 +120,8 @@ static fx_array *celu2(fx_array *x)
 
 static const double inf = (double)INFINITY, nan_ = (double)NAN;
 
-/* f, its definition, f(+Inf), f(−Inf); smooth: no kink (where central differences are asked). */
+/* f, its definition, f(+Inf), f(−Inf); smooth: f has no kink, so central differences also hold at
+ * 0. */
 static const struct activation {
     const char *name;
     unary_fn f;
@@ -212,7 +213,7 @@ static void gradients_match_central_differences(void **state)
         check_gradients("smooth at 0", smooth[k], (const double[]){0}, 1, &one, 2e-8);
 }
 
-/* Nothing overflows into 0·Inf on the branch that is not taken. */
+/* The branch that is not taken must not overflow and give 0·Inf. */
 static void gradients_are_finite_far_out(void **state)
 {
     (void)state;

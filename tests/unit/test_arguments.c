@@ -1,4 +1,4 @@
-/* test_arguments.c: arguments that make no sense are refused with a sentence, and nothing changes.
+/* test_arguments.c: invalid arguments are refused with a sentence, and change nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* test_augment.c: random flips, crops, shifts and noise, on every device.
  *
- * The images carry their positions: element (i, j, c, b) is 1000·b + 100·c + 10·j + i. So a result
- * says where each of its elements comes from. Many observations must show every possible choice.
+ * The images carry their positions: element (i, j, c, b) is 1000·b + 100·c + 10·j + i. So each
+ * element of a result shows its origin. Many observations must show every possible choice.
  */
 #include <setjmp.h>
 #include <stdarg.h>

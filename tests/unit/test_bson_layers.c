@@ -293,8 +293,8 @@ static void kinds_of_files(void **state)
 
 /* ---- damaged structure ----------------------------------------------------------------------- */
 
-/* Every field of every document left out, turned round, of another kind, too large, a reference to
- * itself: an error with its place, or objects that can be walked and printed. */
+/* Each field of each document is left out, reversed, of another kind, too large, or a reference to
+ * itself. The result is an error with its position, or objects that can be walked and printed. */
 static void changed_copies(const char *name, int at_least)
 {
     char good[1000], other[1010], line[100];
@@ -312,7 +312,7 @@ static void changed_copies(const char *name, int at_least)
         const char *path = temp_file("changed.bson", data + at, (size_t)length);
         at += (size_t)length;
         void *file = fx_load(path);
-        unlink(path); /* to write over a file waits for the disk */
+        unlink(path); /* overwriting a file would wait for the disk */
         const fx_error e = fx_error_take();
         assert_int_equal(fx_is_error(file), e.status != FX_OK);
         if (fx_is_error(file)) {
@@ -418,7 +418,7 @@ static void listen(int level, const char *text, void *user)
     snprintf(said, sizeof said, "%s", text);
 }
 
-/* What a layer with another formula prints, and where it can go. */
+/* The printed form of a layer with another formula, and the formats that can store it. */
 static void layernorm_of_other_versions_elsewhere(void **state)
 {
     (void)state;
@@ -439,7 +439,7 @@ static void layernorm_of_other_versions_elsewhere(void **state)
     assert_true(again->flux == 0.16 && again->epsilon == 0.0625);
     fx_array *x = fx_randn(3, 4), *difference = fx_sub(fx_call(l, x), fx_call(again, x));
     assert_true(fx_item(fx_maximum(fx_abs(difference))) < 1e-6);
-    /* PyTorch's is today's too, and its state has no ε: said, not kept silent */
+    /* PyTorch uses today's formula, and its state has no ε: a warning says so */
     static const struct {
         double flux;
         const char *words;

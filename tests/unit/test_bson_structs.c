@@ -158,7 +158,7 @@ static void the_same_document(void **state)
     python_bson("make_bson.py", "struct", path, NULL, line, sizeof line);
     assert_string_equal(line, "Main.Inner 2 Main.Unnamed 1\n");
     char text[100];
-    fx_summary(fx_load_key(path, "y"), text, sizeof text); /* never named: a node, as before */
+    fx_summary(fx_load_key(path, "y"), text, sizeof text); /* a type without a Julia name: a node */
     assert_string_equal(text, "Main.Unnamed(…)");
 }
 
@@ -195,7 +195,7 @@ static void what_does_not_fit(void **state)
     assert_int_equal(n, 12);
 }
 
-/* At most 64 structs in each other, however they are written. */
+/* At most 64 nested structs, in every form in which they can be written. */
 static void nesting_is_bounded(void **state)
 {
     static const char *const kinds[] = {"inside", "linked"};

@@ -1,8 +1,9 @@
 /* test_bson_write.c: BSON for Flux, written.
  *
- * The bytes of Flux itself are the expected ones where it writes nothing twice; everywhere else
- * tests/support/check_bson.py follows the rules by which Julia's BSON.jl raises a document, and
- * compares trees with references followed. It was tried on files of Flux and on damaged ones.
+ * If a file of Flux contains no object twice, its bytes are the expected ones. For other files
+ * tests/support/check_bson.py follows the rules by which BSON.jl builds objects from a document,
+ * and compares the trees after resolving references. The script was tested with files of Flux and
+ * with damaged ones.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,7 +206,7 @@ static void shared_weights_stay_shared(void **state)
     assert_true(fx_item(fx_all(fx_eq(a->weight, w))) == 1);
 }
 
-/* Wherever the model is, the file is the same: it needs no plugin to load. */
+/* The file is the same for a model on any device: loading it needs no plugin. */
 static void from_a_device(void **state)
 {
     (void)state;
@@ -360,8 +361,8 @@ static void arrays_of_bytes(void **state)
     }
 }
 
-/* Each object is the next one twice: 2^12 and 2^25 ways to the last. The file has each once, and so
- * has what is read again. */
+/* Each object contains the next one twice: 2^12 and 2^25 paths to the last one. The file, and the
+ * result of loading it, contain each object once. */
 static void shared_objects_are_written_once(void **state)
 {
     (void)state;
@@ -404,7 +405,7 @@ static void shared_objects_are_written_once(void **state)
     assert_true(atoi(line) >= 5);
 }
 
-/* An error, however deep: no walk over the objects ends in the stack's last page. */
+/* An error for any depth: no walk over the objects overflows the stack. */
 static void deep_objects_are_refused(void **state)
 {
     (void)state;

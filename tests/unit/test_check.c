@@ -1,7 +1,7 @@
-/* The checking wrapper: what a wrong backend or a wrong call does is found and said, and a right
- * one is let alone. The wrong backend is made here: it computes with the CPU's kernels, on memory
- * that the host may follow or, as "far", on memory that the library may not, and then does the one
- * thing of `sin`. ctest: threads */
+/* test_check.c: the checking wrapper reports mistakes of a backend or of a call, and does not
+ * disturb correct ones. The faulty backend is defined here: it computes with the CPU's kernels, on
+ * host memory or, as "far", on memory that the library cannot access, and makes the mistake that
+ * `sin` selects. ctest: threads */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,10 +26,10 @@ typedef enum sin_kind {
     NONE,
     WRITES_BEHIND,
     WRITES_BEFORE,
-    COPIES_BEHIND, /* what it reads there, guard to guard */
+    COPIES_BEHIND, /* its input, with the guards */
     WRITES_NOTHING,
     WRITES_ALL_BUT_ONE,
-    WRITES_MINUS_ONE, /* integers that look like poison, and are right */
+    WRITES_MINUS_ONE, /* correct integers with the pattern of uninitialised memory */
     READS_BEHIND,
     READS_BEFORE,
     READS_FRESH,
@@ -43,7 +43,7 @@ typedef enum sin_kind {
 } sin_kind;
 
 static sin_kind sin_of_it;
-static float *elsewhere;   /* memory that the step has nothing to do with */
+static float *elsewhere;   /* memory that is not an operand of the step */
 static int64_t work_of_it; /* bytes of work space that its steps need */
 static int runs;
 
@@ -162,7 +162,7 @@ static fx_device *checked(int is_far, int id)
     return fx_device_get(is_far ? "check:far" : "check:near", id);
 }
 
-/* The error is there and has this in it. */
+/* There is an error, and its message contains this text. */
 static void said(const char *part)
 {
     const fx_error e = fx_error_take();
@@ -341,7 +341,7 @@ static void writes_to_other_memory_are_found(void **state)
     }
 }
 
-/* What the library releases comes to the wrapper at once: nothing is cached before it. */
+/* The wrapper gets released memory at once: the library caches nothing for a checking device. */
 static void released_arrays_are_watched(void **state)
 {
     (void)state;

@@ -52,7 +52,7 @@ static void *noisy(void *pair, void *user)
     return fx_tuple(fx_add(x, fx_mul(0.1, fx_randn(6, fx_size(x, 1)))), fx_child(pair, 1));
 }
 
-/* The seed decides about everything but the observations. NULL: on the host. */
+/* The seed determines everything except the observations. NULL: on the host. */
 static training begin_on(fx_device *device, uint64_t seed)
 {
     fx_seed(99);
@@ -190,7 +190,7 @@ static void stopped_training_goes_on(void **state)
     }
 }
 
-/* The process goes without a word at 20 random steps; checkpoints are 1 to 7 steps apart. */
+/* The process is killed at 20 random training steps; checkpoints are 1 to 7 steps apart. */
 static void killed_training_goes_on(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void killed_training_goes_on(void **state)
         resumed += fx_checkpoint_exists(path);
         FX_SCOPE;
         course rest = {.stop_at = -1, .die_at = -1};
-        /* Where nothing was saved yet the same training begins again. */
+        /* If nothing was saved yet, the same training starts again. */
         training second = begin(fx_checkpoint_exists(path) ? 77 : 1);
         assert_int_equal(run(second, &rest, path, every), FX_OK);
         const bits got = bits_of(second);
@@ -254,7 +254,8 @@ static void best_epoch_is_kept(void **state)
     }
 }
 
-/* Wherever memory is wanting when it goes on, the best epoch is not silently another. */
+/* If any allocation fails when training resumes, there is an error: the best epoch does not
+ * silently become another one. */
 static void the_best_epoch_is_in_memory_or_an_error(void **state)
 {
     (void)state;
@@ -286,8 +287,8 @@ static void the_best_epoch_is_in_memory_or_an_error(void **state)
     assert_true(failed >= 100 && good >= 1);
 }
 
-/* Files of before the best epoch's number was kept have four numbers; others are none of fx_train.
- */
+/* Files from before the number of the best epoch was stored have four numbers. Files with another
+ * count were not written by fx_train. */
 static fx_flow note_start(const fx_progress *p)
 {
     *(fx_progress *)p->user = *p;
@@ -343,8 +344,8 @@ static void a_best_epoch_without_its_model(void **state)
     assert_true(isinf(at.best) && at.best_epoch == 0 && at.epoch == 2);
 }
 
-/* On a device whose memory the host cannot address: saved there, it goes on there or on the host.
- */
+/* On a device whose memory the host cannot access: training that was saved there resumes there or
+ * on the host. */
 static void training_on_a_device_goes_on(void **state)
 {
     (void)state;
@@ -387,7 +388,8 @@ static void finished_training_stays(void **state)
     assert_true(none.losses[STEPS] == 0); /* no step was taken */
 }
 
-/* Of two texts the first line that differs is named; who has no settings, then or now, goes on. */
+/* The error names the first line that differs. Training without settings, in the checkpoint or now,
+ * resumes. */
 static void other_settings_are_refused(void **state)
 {
     (void)state;
@@ -491,8 +493,8 @@ static void damaged_files_give_way(void **state)
     fx_message_set_hook(NULL, NULL);
 }
 
-/* Two files are kept, the newest is damaged, and training has fallen back to the one before: while
- * it saves again that one is the only good one, whatever fails. */
+/* Two files are kept, the newest is damaged, and training has resumed from the previous one. While
+ * it saves again, the previous one is the only intact file, and must survive every failure. */
 static void a_damaged_newest_is_not_kept(void **state)
 {
     (void)state;
@@ -525,7 +527,7 @@ static void a_damaged_newest_is_not_kept(void **state)
         assert_int_equal(step, status == FX_OK || folder ? 3 : 1);
     }
     assert_true(failed >= 8);
-    /* Nor does an older one move for a newest that is gone. */
+    /* If the newest file is missing, the older one is not renamed either. */
     unlink(path);
     assert_int_equal(save(t, path, 4, 3), FX_OK);
     assert_int_equal(load(t, before, &step), FX_OK);
@@ -553,7 +555,7 @@ static void another_model_changes_nothing(void **state)
     assert_int_equal(step, -1);
     assert_true(memcmp(before.values, bits_of(other).values, 100) == 0);
     assert_true(fx_loader_tell(other.data, NULL).seed == at.seed);
-    /* The weights alone are for anyone. */
+    /* Any program can load the weights alone. */
     fx_chain_layer *model = begin(3).model;
     assert_int_equal(fx_load_into(temp_text("x", ""), "model", model), FX_STATUS_FORMAT);
     fx_error_take();
@@ -603,8 +605,8 @@ static void failing_calls(void **state)
     assert_int_equal(passed, 1); /* a newest that cannot be opened is replaced */
 }
 
-/* Saves and loads with this allocation failing; one file or the other is whole then, and the model
- * what it was. *out_hit: was there such an allocation? */
+/* Saves and loads while the given allocation fails. Afterwards one of the files is intact, and the
+ * model is unchanged. *out_hit: whether there was such an allocation. */
 static fx_status save_and_load(training t, const char *path, const bits *before, int64_t fault,
                                bool *out_hit)
 {

@@ -50,7 +50,7 @@ static void *outer_forward(void *self, int n, void *const *args)
 }
 FX_LAYER(outer_layer, outer_forward, inside);
 
-/* Two updates; the model after them has the bits of everything: masks, gradients, statistics. */
+/* Makes two updates. The bits of the model then depend on masks, gradients and statistics. */
 static void *trained(way how, void *model)
 {
     void *opt = fx_setup(fx_adam(.eta = 1e-2), model);
@@ -187,7 +187,7 @@ static void results_that_are_tuples(void **state)
         NEAR(fx_at(g[1], i), fx_at(g[0], i), 1e-6);
 }
 
-/* Only wanted gradients are computed, and only what leads to them. */
+/* Only the requested gradients are computed, and only the nodes that they need. */
 static void frozen_parameters_cost_nothing(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
 /* test_collective.c: collective operations among threads of this process, each a member of a
  * communicator, on the CPU, on `ref` and on a device with memory of its own. ctest: threads devices
  *
- * The communicator is a meeting: all members lay down what they have, and when all are there each
- * computes its own result. Members that come with different operations are told so, as a real one
- * would hang. Expected values are computed by hand. Assertions that jump are the main thread's
- * only.
+ * The communicator waits until all members have stored their operands; then each member computes
+ * its own result. If the members call different operations, they get an error, where a real
+ * communicator would hang. Expected values are computed by hand. Only the main thread uses
+ * assertions, because they jump.
  */
 #include "evaluate.h"
 #include "semantics_check.h"
@@ -362,8 +362,8 @@ static void check_training(fx_device *device)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* Rank 1 comes with another operation: all refuse, with the name of the communicator and the rank;
- * what was there before is there still, and the next operation works. */
+/* Rank 1 calls another operation: all members fail, with the name of the communicator and the rank.
+ * Earlier values remain, and the next operation works. */
 static void *disagree(void *argument)
 {
     member *m = argument;
@@ -418,7 +418,7 @@ static void what_is_refused(void **state)
     expect_error(FX_STATUS_DTYPE, "Int32: expected floats");
 }
 
-/* A thread that ends with one of its operations pending leaves nothing behind. */
+/* A thread that ends while one of its operations is pending leaks nothing. */
 static void *make_and_go(void *argument)
 {
     FX_SCOPE;
@@ -457,7 +457,7 @@ static int64_t reads(const fx_device *device)
     return standin_of(device)->calls(fx_device_id(device), STANDIN_READ);
 }
 
-/* The library brings operands to the host, or the backend runs the step where they are. */
+/* The library copies operands to the host, or the backend runs the step on the device. */
 static void on_memory_of_its_own(void **state)
 {
     (void)state;

@@ -268,7 +268,8 @@ static void infinite_weights(void **state)
     drop_operand(&x), drop_operand(&w), drop_operand(&y);
 }
 
-/* Fails every allocation of one kind in turn; many channels take another way than few. */
+/* Fails every allocation of one kind in turn; many channels are computed in another way than few.
+ */
 static void fail_each(int kind, int32_t stride, int64_t channels)
 {
     problem p = plain_2d(28, 5, channels, channels, 1, 0);
@@ -309,7 +310,7 @@ static void failing_allocations(void **state)
 
 /* ---- through the plugin ---------------------------------------------------------------------- */
 
-/* Once: the CPU's own instruction sets are nothing to it. */
+/* The plugin is tested once, because the instruction set of our kernels does not change it. */
 static bool plugin_there(void)
 {
     if (strcmp(fxi_cpu_simd()->name, "base") != 0)
@@ -322,8 +323,8 @@ static bool plugin_there(void)
     return false;
 }
 
-/* Runs a step that the plugin may decline; true when it did not. Every allocation fails in turn
- * first, if `failing`. */
+/* Runs a step that the plugin may decline; returns false if it did. If `failing`, every allocation
+ * fails in turn first. */
 static bool run_plugin(fx_attr attr, const operand *a, const operand *b, operand *out,
                        const operand *bias, bool failing)
 {

@@ -75,7 +75,7 @@ static double ulps(float got, double want)
     return fabs(value - bound) / (exponent < -126 ? 0x1p-149 : ldexp(1, exponent - 23));
 }
 
-/* d = op(a[, b]) over n numbers through the backend's entrance. */
+/* d = op(a[, b]) over n numbers, computed by the backend. */
 static void apply(fx_op op, int64_t attr, const float *a, const float *b, float *d, int64_t n)
 {
     fx_tensor t[2] = {

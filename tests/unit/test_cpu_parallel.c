@@ -82,7 +82,7 @@ static int64_t milliseconds(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Waits until `want` parts have begun: they can only have with as many threads. */
+/* Waits until `want` parts have begun, which takes that many threads. */
 typedef struct meeting {
     int begun, want, met;
 } meeting;

@@ -1,7 +1,6 @@
-/* test_cpu_plugin.c: opening the kernel library of the CPU, with fakes (fake_plugin.c,
- * standin/head_plugin.c) of which each has something wrong: the right results come from the CPU's
- * own kernels then, and one message says what is the matter. And one with which all is well. ctest:
- * devices */
+/* test_cpu_plugin.c: opens the CPU's kernel library. Each fake plugin (fake_plugin.c,
+ * standin/head_plugin.c) has one fault: the CPU's own kernels then give the correct results, and
+ * one message names the fault. One fake has no fault. ctest: devices */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +23,7 @@ static void note(int level, const char *text, void *user)
     snprintf(messages + n, sizeof messages - n, "%s\n", text);
 }
 
-/* As a new process that finds this plugin. NULL: none in FX_PLUGIN_PATH. */
+/* Starts again, as a new process that finds this plugin. NULL: none in FX_PLUGIN_PATH. */
 static void begin(const char *variant, const char *wish)
 {
     char path[600];
@@ -132,7 +131,7 @@ static void one_can_do_without(void **state)
     assert_true(convolution() == 144);
 }
 
-/* A library is not opened for little: this one would complain. */
+/* Small steps do not open a library: opening this one would give a message. */
 static void small_steps_open_nothing(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* test_denormals.c: fx_flush_denormals: steps of the CPU flush on every thread, the mode of the
- * program's own thread stays, and a pool's thread computes in the mode of the thread that asks.
- * Expected values follow from IEEE 754: 2⁻¹³⁰ is a denormal Float32, 2⁻¹⁰³⁰ a denormal Float64.
+ * program's own thread does not change, and a thread of the pool computes in the mode of the
+ * calling thread. Expected values follow from IEEE 754: 2⁻¹³⁰ is a denormal Float32, 2⁻¹⁰³⁰ a
+ * denormal Float64.
  */
 #include "cpu_check.h"
 #include "cpu_float_mode.h"
@@ -90,7 +91,7 @@ static void note_mode(void *user, int64_t part)
         ;
 }
 
-/* A program that changes the mode of its thread itself gets one result, whoever computes it. */
+/* If a program changes the mode of its thread itself, all threads compute the same result. */
 static void parts_run_in_the_callers_mode(void **state)
 {
     (void)state;

@@ -148,7 +148,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Every test begins with nothing live and nothing kept, and must end so. */
+/* Every test begins without live or cached memory, and must end in the same way. */
 static int before_each(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static fx_array *there(fx_device *d, int64_t n)
     return x;
 }
 
-/* Of so many bytes, there and gone. */
+/* Allocates and frees this many bytes. */
 static void come_and_go(int64_t bytes)
 {
     FX_SCOPE;
@@ -215,7 +215,7 @@ static void freed_memory_is_found_again(void **state)
     assert_true(fx_item(fx_sum(a)) == MIB / 2 && fx_item(fx_sum(b)) == MIB / 2 + 2);
 }
 
-/* A training step finds everything again: from the third one on it allocates nothing. */
+/* A training step reuses all its memory: from the third one on it allocates nothing. */
 static void training_allocates_nothing(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void reclaimed_by_device(void **state)
     assert_true(fx_item(fx_sum(x)) == 2000 && fx_item(fx_sum(y)) == 2000);
 }
 
-/* What is kept counts against the limit, and makes room. */
+/* Cached memory counts against the limit, and is freed if it exceeds the limit. */
 static void the_limit_holds_for_all(void **state)
 {
     (void)state;
@@ -394,7 +394,7 @@ static void the_steps_come_in_order(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* Whatever allocation fails once is survived, with the same result. */
+/* If one allocation fails once, the result is the same. */
 static void one_failure_is_survived(void **state)
 {
     (void)state;
@@ -579,7 +579,7 @@ static void same_arrays(void *a, void *b)
     }
 }
 
-/* The step fails as a whole, and is the same step afterwards. */
+/* The training step fails as a whole, and gives the same result afterwards. */
 static void a_training_step_fails_as_a_whole(void **state)
 {
     (void)state;
@@ -615,7 +615,7 @@ static void a_training_step_fails_as_a_whole(void **state)
     same_arrays(far, model);
 }
 
-/* Where the pool has no host memory to note a block, the block goes back. */
+/* If the pool has no host memory to record a block, it returns the block to the device. */
 static void host_memory_runs_out(void **state)
 {
     (void)state;
@@ -716,7 +716,8 @@ static void the_environment_sets_limits(void **state)
     }
     assert_int_equal(fx_memory_status(fx_device_get("AMDGPU", 0)).cached, 800);
     assert_int_equal(fx_memory_status(fx_device_get("AMDGPU", 1)).cached, 0);
-    fx_set_memory_limit(fx_device_get("AMDGPU", 0), 0); /* the program has the last word */
+    fx_set_memory_limit(fx_device_get("AMDGPU", 0),
+                        0); /* the program's limit replaces that of the environment */
     assert_int_equal(fx_memory_status(fx_device_get("AMDGPU", 0)).limit, 0);
     unsetenv("FX_MEMORY_LIMIT");
     unsetenv("FX_MEMORY_CACHE");

@@ -1,6 +1,6 @@
 /* test_devices.c: several devices of two backends in one process, whose memory the host cannot
- * reach: what is trained there has the bits of what is trained on the CPU, values of generators go
- * wherever they are used, and a move copies each array once. ctest: devices threads */
+ * reach: training there gives the same bits as on the CPU, generated values move to the device that
+ * uses them, and a move copies each array once. ctest: devices threads */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,7 +90,7 @@ static void training_has_the_bits_of_the_cpu(void **state)
     }
 }
 
-/* The steps of one network come between those of the others. */
+/* The training steps of several networks alternate. */
 static void several_at_once_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -144,7 +144,8 @@ static void from_several_threads(void **state)
     }
 }
 
-/* What is made of generators has no device: it may be computed for one and used on another. */
+/* Values that are made only of generators have no device: they may be computed for one device and
+ * used on another. */
 static void values_of_generators_go_where_they_are_used(void **state)
 {
     (void)state;
@@ -224,8 +225,8 @@ static void listen(int level, const char *text, void *user)
     messages++;
 }
 
-/* Float64 narrows on the way. A pending array stays pending, as part of its graph; one with a value
- * moves when it is told to: its memory may be borrowed, and be something else later. */
+/* Float64 narrows on the way. A pending array stays pending, as part of its graph; an evaluated one
+ * is copied at once, because its memory may be borrowed and change later. */
 static void narrowing_moves_what_is_there(void **state)
 {
     (void)state;
@@ -245,7 +246,7 @@ static void narrowing_moves_what_is_there(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* cu is CUDA's, whatever the project prefers; gpu follows the preference. */
+/* fx_cu always uses CUDA; fx_gpu follows the project's preference. */
 static void cu_means_cuda(void **state)
 {
     (void)state;

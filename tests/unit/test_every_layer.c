@@ -264,7 +264,7 @@ static void same_model(const char *text, void *a, void *b, int n, fx_array *cons
         same_bits(text, outa[i], outb[i]);
 }
 
-/* A model whose states have moved in a training step. */
+/* A model whose states have changed in a training step. */
 static void *trained(const layer_case *c, fx_array **inputs, int *n)
 {
     void *model = shaken(c);

@@ -61,7 +61,7 @@ static void every_call_fails_in_turn(void **state)
             assert_non_null(strstr(error.message, path));
             assert_non_null(strstr(error.message, "offset "));
             assert_non_null(strstr(error.message, strerror(errors[e])));
-            /* What comes after the rename fails with the new text in place. */
+            /* If a call after the rename fails, the new text is in place. */
             const bool folder = strstr(error.message, "folder to the disk") != NULL;
             assert_file_is(path, folder ? "a new one" : "the old text");
             assert_non_null(strstr(error.message, folder ? "; the new file is in place but may not "
@@ -181,7 +181,7 @@ static void links_and_rights_stay(void **state)
     unlink(link);
 }
 
-/* What a killed process left is taken over. */
+/* A file that a killed process left is overwritten. */
 static void a_left_over_is_used_again(void **state)
 {
     (void)state;

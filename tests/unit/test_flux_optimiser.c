@@ -1,8 +1,7 @@
-/* test_flux_optimiser.c: optimisers of Flux's files go on as states of ours, and ours as theirs.
+/* test_flux_optimiser.c: optimisers from Flux's files continue as states of cflux, and the reverse.
  *
- * The files are put together by make_bson.py from the definitions of Flux.Optimise and
- * Optimisers.jl; it also computes, by the formulas of the library that a file is of, what one step
- * more gives.
+ * make_bson.py builds the files from the definitions of Flux.Optimise and Optimisers.jl. It also
+ * computes the result of one more update by the formulas of the library that a file belongs to.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -156,8 +155,8 @@ static void what_does_not_fit(void **state)
     assert_true(fx_at(kept, 2) == 1.5);
 }
 
-/* An old optimiser knows its arrays, not their places: those of another model were never updated,
- * and what comes is the first step of its rule. */
+/* An old optimiser stores its arrays without their paths. Arrays of another model were never
+ * updated, so the next update is the first one of its rule. */
 static void an_old_one_for_another_model(void **state)
 {
     (void)state;
@@ -171,7 +170,7 @@ static void an_old_one_for_another_model(void **state)
     assert_true(fabs(before - fx_at(model->weight, 3) - 0.05) < 1e-6);
 }
 
-/* The rule has a learning rate that no optimiser takes: the model beside it is as good as ever. */
+/* The rule has an invalid learning rate: the model in the same file still loads. */
 static void a_rule_that_is_refused(void **state)
 {
     (void)state;
@@ -182,7 +181,7 @@ static void a_rule_that_is_refused(void **state)
     assert_float_equal(fx_item(fx_sum(fx_call(model, fx_ones(2)))), 2.1, 1e-6); /* Σ W0 */
     wrong(fx_child_named(file, "opt"), model, "learning rate cannot be negative: eta = -0.7");
     wrong(fx_child_named(file, "old"), model, "learning rate cannot be negative: eta = -0.7");
-    /* an error of before stays the one that is told */
+    /* an earlier error stays the recorded one */
     fx_load("/nowhere/x.npy");
     ok(fx_load(made_bson("negative.bson")));
     assert_int_equal(fx_error_take().status, FX_STATUS_IO);

@@ -1,7 +1,7 @@
-/* test_forked.c: the child of a fork: devices of plugins that were opened before it fail with a
- * sentence, whatever is asked of them and whatever was queued; the CPU computes, on several threads
- * too, and the parent goes on. The stand-ins have a thread each (STANDIN_ASYNC), which is gone in
- * the child. ctest: devices threads native */
+/* test_forked.c: the child of a fork: every call for devices of plugins that were opened before it
+ * fails with a sentence, also if work was queued; the CPU computes, on several threads too, and the
+ * parent continues. Each stand-in has a thread (STANDIN_ASYNC), which does not exist in the child.
+ * ctest: devices threads native */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ enum { SECONDS_MOST = 60, SIZE = 400 };
 
 static const char *const names[] = {"CUDA:0", "AMDGPU:1", "check:CUDA:0"};
 
-/* In a child that ends by exit, so that all that the library frees at the end is freed: 0, or the
+/* Runs `act` in a child that calls exit, so that the library frees everything. Returns 0, or the
  * line of the first check that fails. */
 static int in_child(int (*act)(fx_device *device), fx_device *device)
 {

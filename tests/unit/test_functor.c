@@ -1,5 +1,5 @@
-/* Structures of one's own: what walks see, taking apart and rebuilding, vectors, states, loading,
- * precision, frozen states. */
+/* test_functor.c: structs of programs: walks, taking apart and rebuilding, vectors, states,
+ * loading, precision, frozen states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

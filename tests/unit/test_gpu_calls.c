@@ -154,7 +154,7 @@ static void what_the_library_does_not_take_is_a_kernel(void **state)
 
 /* ---- recordings ------------------------------------------------------------------------------ */
 
-/* Arrays come back to the addresses of those before, with other values, until one is kept. */
+/* New arrays get the addresses of earlier ones, with other values, until one array is kept. */
 static void run_ten_times(int64_t n)
 {
     FX_SCOPE;

@@ -1,5 +1,5 @@
-/* test_gpurt.c: what the CUDA and AMDGPU backends say when something is wrong, and which devices go
- * on; their cache, their forks and the order of their writes. They run on simulated drivers
+/* test_gpurt.c: the messages of the CUDA and AMDGPU backends for failures, and which devices remain
+ * usable; their cache, forks, and the order of their writes. They run on simulated drivers
  * (tests/sim/sim.h). ctest: native timeout=300
  *
  * A backend is opened once in a process: every row runs in a child of its own, with its own
@@ -70,7 +70,7 @@ static void compute_both(void)
     compute(0);
 }
 
-/* With the programs compiled and read from files so far. */
+/* Adds the numbers of programs that were compiled and read from files so far. */
 static void count_programs(void)
 {
     fx_use(backend);
@@ -164,7 +164,7 @@ static void write_many(void)
     printf("wrong numbers: %d. %s", (int)wrong, fx_error_take().message);
 }
 
-/* Steps of two devices in turn, and memory that is given back to the driver while it is in use. */
+/* Steps of two devices alternate, and memory is returned to the driver while it is in use. */
 static void take_turns(void)
 {
     fx_use(backend);

@@ -1,4 +1,4 @@
-/* test_gradient.c: what fx_gradient and its relatives promise beyond the rules of single
+/* test_gradient.c: the promises of fx_gradient and related functions, except the rules of single
  * operations, which the conformance runner checks. Expected values are derivatives written out by
  * hand.
  */
@@ -135,7 +135,8 @@ static void intermediate_values(void **state)
     CHECK(g[3], (), 0, 1);
 }
 
-/* The gradient has the type and the shape of what it is the gradient of, whatever it met. */
+/* The gradient has the type and the shape of the array that it belongs to, whatever operations are
+ * between. */
 static void types_and_shapes_fit(void **state)
 {
     (void)state;
@@ -319,7 +320,7 @@ static void losses_that_are_errors(void **state)
     fx_dense_layer *g = fx_gradient(loss, m);
     assert_ptr_equal(fx_type_of(g), fx_type_of(m));
     assert_int_equal(fx_array_status(g->weight), FX_STATUS_SHAPE);
-    assert_int_equal(fx_error_status(), FX_OK); /* recorded once, where it happened */
+    assert_int_equal(fx_error_status(), FX_OK); /* recorded once, by the call that failed */
     double value = 0;
     g = fx_withgradient(loss, m, &value);
     assert_true(isnan(value));
@@ -471,7 +472,7 @@ static void custom_operations(void **state)
     CHECK(gradient1(fx_sum(fx_mul(y, x)), x), (3), 0, 1, 8, -27);
 }
 
-/* A forward function that breaks its promise and evaluates arrays itself. */
+/* A forward function that evaluates arrays itself, which it must not. */
 static double own_sum;
 static fx_status evaluates(const fx_custom_op *op, int n, const fx_custom_operand *in,
                            const fx_custom_operand *out)
@@ -559,7 +560,8 @@ static void slices_along_several_axes(void **state)
     }
 }
 
-/* Every start, step and number of a slice of the middle axis: x gets what its copies have got. */
+/* Every start, step and number of a slice of the middle axis: the gradient of x is the sum of those
+ * of its copies. */
 static void slices_in_steps(void **state)
 {
     (void)state;
@@ -597,7 +599,7 @@ static void check_padded(fx_array *x, fx_array *gy, double rest)
 }
 
 /* Upstream gradients that are pads themselves, of zeros and of something else, pending, evaluated,
- * and kept from a step that has closed: what flows from slices does not replace what is around
+ * and kept from a step that has closed: the gradients of slices do not replace the numbers around
  * them. */
 static void upstream_gradients_that_are_pads(void **state)
 {

@@ -1,9 +1,9 @@
-/* test_handle.c: what a use of a freed object gets. ctest: native
+/* test_handle.c: the result of using a freed object. ctest: native
  *
  * Each mistake runs in a process of its own, once without records of handles and once with
  * FX_HANDLES=1. It must end in an error record, never in a crash, and with records the message
  * names the array, the line that made it and the line of the scope that freed it; these lines the
- * child prints itself, with __LINE__. Uses that are right must stay without an error in both.
+ * child prints itself, with __LINE__. Correct uses must record no error in both.
  */
 #include "evaluate.h"
 #include "semantics_check.h"
@@ -387,8 +387,8 @@ static void memory_is_used_again(void **state)
         assert_in_range(fx_stats().allocations - system, 0, 100);
 }
 
-/* Whoever asks whether there is an object may point anywhere: at texts whose first bytes look like
- * an address, at memory that may not be read, at its last bytes. */
+/* A pointer that is tested for being an object may point anywhere: at texts whose first bytes look
+ * like an address, at memory that must not be read, at the last bytes of readable memory. */
 static void no_object_is_read(void **state)
 {
     (void)state;

@@ -180,7 +180,8 @@ static long peak_kib(void)
     return kib;
 }
 
-/* 4 GB promised, 100 bytes there: no memory is reserved on the header's word. */
+/* The header declares 4 GB, the file has 100 bytes: no memory is allocated from the header alone.
+ */
 static void header_is_not_believed(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_io.c: what a file is, and texts as entries.
+/* test_io.c: finds out the format of a file; texts as entries.
  *
  * Which version of Flux wrote a recorded file follows from its date and from the types that its
  * index lists: TrackedArray of a package of its own is Flux 0.8 and 0.9, a Conv with groups 0.12.6.
@@ -137,7 +137,7 @@ static void what_is_no_file_of_these_is_refused(void **state)
             "offset");
 }
 
-/* What only has the extension of NumPy's files, or is cut off, is none. */
+/* A file that only has the extension of NumPy's files, or is cut off, is refused. */
 static void numpy_files_are_looked_at(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void long_texts_of_numpy_are_refused(void **state)
     assert_non_null(strstr(fx_error_take().message, "too long or not closed"));
 }
 
-/* What cannot be mapped is read, in as many pieces as it comes. */
+/* A file that cannot be mapped is read, in the pieces in which the system delivers it. */
 static void a_pipe_is_read(void **state)
 {
     (void)state;

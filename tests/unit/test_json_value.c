@@ -36,7 +36,7 @@ static fxi_json *read_text(const char *text)
     return read_bytes(text, strlen(text), true, &status);
 }
 
-/* Is a value what cJSON says? Counts what it compared. */
+/* Compares a value with cJSON's, and counts the comparisons. */
 static void compare(const fxi_json *a, const cJSON *b, int *io_count)
 {
     assert_true(fxi_json_is(a, FXI_JSON_NULL) == (bool)cJSON_IsNull(b));

@@ -1,8 +1,8 @@
 /* test_large_files.c: files of more than 2 GiB: safetensors and checkpoints there and back, BSON
  * refused before anything is written. ctest: full serial native timeout=300
  *
- * The array is a mapped file that is nearly all hole, so no memory is taken; what is written is as
- * large as it says. Without 6 GB of room in TMPDIR only the refusal is tested. */
+ * The array is mapped to a sparse file, so it takes no memory; the written files have the full
+ * size. Without 6 GB free in TMPDIR only the refusal is tested. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

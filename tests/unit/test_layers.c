@@ -40,7 +40,7 @@ static fx_array *numbers(fx_dtype dtype, int64_t from, int ndims, const int64_t 
         assert_int_equal(fx_error_status(), FX_OK);                                                \
     } while (0)
 
-/* A constructor failed with this text, and what is made with its result carries an error, not a
+/* A constructor failed with this text. Objects that are made from its result are errors, without a
  * crash. */
 static void check_refused(void *layer, const char *text)
 {
@@ -497,7 +497,7 @@ static void test_batchnorm_staging(void **state)
         fx_call(l, fx_reshape(fx_vector(1, 3), 1, 2));
         fx_call(l, fx_reshape(fx_vector(10, 20), 1, 2));
         fx_call(off, fx_reshape(fx_vector(1, 3), 1, 2));
-        fx_call(l, fx_zeros(1, 0)); /* an empty batch says nothing */
+        fx_call(l, fx_zeros(1, 0)); /* an empty batch does not change the statistics */
     }
     CHECK(l->mean, (1), 1e-6, 0.9 * (0.1 * 2) + 0.1 * 15);
     CHECK(l->var, (1), 1e-6, 0.9 * (0.9 + 0.1 * 2) + 0.1 * 50);

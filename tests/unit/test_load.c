@@ -1,5 +1,5 @@
-/* test_load.c: opening backends: what is said of one that is missing or broken, the stand-ins that
- * work, their parts, fx_use_all, and that none is ever unloaded. ctest: devices */
+/* test_load.c: opening backends: the reasons for one that is missing or broken, working stand-ins,
+ * their parts, fx_use_all, and that no backend is unloaded. ctest: devices */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

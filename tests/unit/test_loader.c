@@ -507,8 +507,8 @@ static void several_threads(void **state)
     }
 }
 
-/* With the n-th allocation failing, in whatever thread, a pass is whole or ends with an error, and
- * nothing is left behind. */
+/* If the n-th allocation fails, in any thread, a pass is complete or ends with an error, and
+ * nothing leaks. */
 static bool pass_with_fault(int64_t nth, int workers)
 {
     FX_SCOPE;

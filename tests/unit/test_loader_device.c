@@ -207,14 +207,14 @@ static void count_failure(const fx_error *e, void *unused)
     __atomic_add_fetch(&failures, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Workers fail while the batch is held; a loaded machine runs them late. */
+/* Workers fail while the batch is held; on a busy machine they run late. */
 static void wait_for_a_failure(void)
 {
     for (int i = 0; i < 3000 && __atomic_load_n(&failures, __ATOMIC_SEQ_CST) == 0; i++)
         usleep(10000);
 }
 
-/* A pass with room for so many batches on the device; the batches it got. */
+/* Runs a pass with memory for `room` batches on the device; returns the number of batches. */
 static int pass_within(int room, int workers, bool iterator)
 {
     FX_SCOPE;
@@ -460,7 +460,7 @@ static void functions_make_the_same_in_any_thread(void **state)
     fx_batch_end(&c);
 }
 
-/* The error of a function comes with the batch it belongs to, in the thread that asks. */
+/* The error of a function is recorded with its batch, in the thread that requests the batch. */
 static void functions_that_fail(void **state)
 {
     (void)state;

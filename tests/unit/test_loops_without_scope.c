@@ -53,8 +53,8 @@ static void work_is_linear(void **state)
     assert_in_range(many, 3 * few, 5 * few);
 }
 
-/* A result that rests since a model was updated is computed when another model's update replaces
- * what it reads. */
+/* A result that was pending when a model was updated is computed when another model's update
+ * replaces a value that it reads. */
 static void resting_results_are_found(void **state)
 {
     (void)state;

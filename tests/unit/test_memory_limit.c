@@ -1,5 +1,5 @@
-/* test_memory_limit.c: a limit of device memory: what is kept for speed goes first, then the
- * evaluation fails with the numbers, and nothing is lost. The same where the system refuses.
+/* test_memory_limit.c: a limit of device memory: caches are freed first, then the evaluation fails
+ * with the figures, and no value is lost. The same if the system refuses memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static void beyond_the_limit(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* The work space of an earlier evaluation, and plans that no one uses, make room. */
+/* The work space of an earlier evaluation, and unused plans, are freed. */
 static void what_is_kept_for_speed_goes_first(void **state)
 {
     (void)state;
@@ -133,8 +133,8 @@ static void reclaim_gives_back(void **state)
     assert_true(fx_at(x, 1) == 1);
 }
 
-/* Any one allocation of an evaluation fails: it is survived by giving back, or reported, and then
- * the next try has the result. */
+/* Each allocation of an evaluation fails in turn: freeing caches makes it succeed, or the failure
+ * is reported and the next attempt gives the result. */
 static void allocations_that_fail(void **state)
 {
     (void)state;

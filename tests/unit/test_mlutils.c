@@ -82,7 +82,7 @@ static fx_array *pairs(int64_t n)
     return fx_stack(0, fx_range(0, 1, n), fx_range(100, 1, n));
 }
 
-/* Every number below n once. */
+/* Asserts that x has every number below n once. */
 static void check_order(void *x, int64_t n, bool moved)
 {
     int64_t got[MOST];

@@ -158,8 +158,9 @@ static void no_device_is_the_cpu(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* What is made of literals belongs to no device, also after another array's evaluation computed it
- * on one and it was read back: it is computed wherever it is used, and gradients lead to it. */
+/* A value made only of literals belongs to no device, even after another array's evaluation
+ * computed it on one and it was read back: it is computed on the device that uses it, and has
+ * gradients. */
 static void what_belongs_nowhere_still_does(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* Models as text. What is printed comes back as the same structure: for random models of every
  * layer, in both forms of printing, with equal results once the parameters are the same. Texts that
- * people write give what Flux would print for them; each error is found at its place. */
+ * people write are printed as Flux would print them; each error names its position. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

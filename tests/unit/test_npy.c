@@ -297,7 +297,7 @@ static void texts_come_back(void **state)
         numpy_prints(python, path,
                      "__metadata__ uint8 (9,) [123, 34, 97, 34, 58, 34, 98, 34, 125]\n");
     }
-    /* An array may not take the place of the texts, nor a text be what no file can hold. */
+    /* An array must not have the name of the texts, and a text that no file can hold is refused. */
     assert_int_equal(fx_save(path, "__metadata__", fx_vector(1), "", texts), FX_STATUS_ARGUMENT);
     assert_non_null(strstr(fx_error_take().message, "two arrays would be called"));
     assert_int_equal(fx_save(path, "", fx_metadata("a", "\xFF")), FX_STATUS_ARGUMENT);

@@ -193,7 +193,8 @@ static void arrays_move_between_devices(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* A device may not compute before what it waits for is there, nor overwrite what still is to go. */
+/* A device must not compute before its inputs have arrived, nor overwrite data that is still to be
+ * copied. */
 static void copies_keep_the_order(void **state)
 {
     (void)state;
@@ -280,7 +281,7 @@ static void threads_share_a_device(void **state)
 /* ---- a second start -------------------------------------------------------------------------- */
 static const char *self;
 
-/* What a program of its own does: its counters are its status. */
+/* Runs as a separate process; the exit status contains its counters. */
 static int start(void)
 {
     fx_use("OpenCL");

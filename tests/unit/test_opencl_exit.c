@@ -55,7 +55,7 @@ static void all_devices(void)
 
 static int computed; /* atomic: results that threads have read */
 
-/* Never stops on its own. What it is told when the process ends is an error of the device. */
+/* Runs until the process ends. Its calls then fail with an error of the device. */
 static void *work_on(void *unused)
 {
     FX_SCOPE;
@@ -110,7 +110,7 @@ static void exit_in_a_thread(void)
     work_on(NULL);
 }
 
-/* One that has not, once a result is there (gpu_gate.h). */
+/* A thread that has not called the device ends the process after the first result (gpu_gate.h). */
 static void *exit_only(void *unused)
 {
     (void)unused;
@@ -125,8 +125,9 @@ static void exit_in_another_thread(void)
     work_on(NULL);
 }
 
-/* One that has not, at any moment, also while the driver is opened and while it compiles. What may
- * still fail is said in gpu_gate.h, so this one is not part of a run without ROUNDS. */
+/* A thread that has not called the device ends the process at any moment, also while the driver is
+ * opened and while it compiles. gpu_gate.h explains how this can fail, so this case runs only with
+ * ROUNDS. */
 static void *exit_soon(void *unused)
 {
     (void)unused;
@@ -207,7 +208,8 @@ static void opened_after(void)
     load_driver();
 }
 
-/* The child has no thread of the driver: it may not wait for them, and its calls are refused. */
+/* The driver's threads do not exist in the child: it must not wait for them, and its calls are
+ * refused. */
 static void a_child_exits(void)
 {
     int status = -1;

@@ -1,6 +1,6 @@
-/* test_opencl_failures.c: what the OpenCL backend says when something is wrong, which devices go
- * on, which are chosen, and what the cache of compiled kernels does with files that are not right.
- * It runs over a libOpenCL that fails as asked (fake_opencl.c). ctest: native
+/* test_opencl_failures.c: the messages of the OpenCL backend for failures, which devices remain
+ * usable, which are chosen, and how the cache of compiled kernels treats wrong files. It runs over
+ * a libOpenCL that fails as asked (fake_opencl.c). ctest: native
  *
  * A backend is opened once in a process: every row runs in a child, which writes a line of text.
  */
@@ -50,7 +50,7 @@ static void open_it(FILE *out)
         fprintf(out, " %s", fx_why_not("OpenCL"));
 }
 
-/* Does the device take and give back numbers? */
+/* Copies numbers to the device and back, and compares them. */
 static void move(FILE *out, const char *device)
 {
     fx_array *x = fx_to(fx_device_find(device), fx_vector(1, 2, 3));
@@ -183,7 +183,7 @@ static void mean_for_f32(FILE *out)
     say_error(out);
 }
 
-/* What a program gets that does not name a device. */
+/* The device of a program that does not name one. */
 static void choose(FILE *out)
 {
     fx_use("OpenCL");
@@ -686,7 +686,7 @@ static void whose_files_it_uses(void **state)
         expect(t->says, "compiled 2, loaded 0, launched 2");
         expect(t->says, t->says);
         assert_int_equal(said("1: kernel cache: "), 1);
-        if (t->file) { /* the process has put files of its own in their place */
+        if (t->file) { /* the process has replaced them with its own files */
             in_child("", "", count_and_hear);
             expect(t->says, "compiled 0, loaded 2, launched 2");
             assert_int_equal(each_file(made_for_the_user), 2);

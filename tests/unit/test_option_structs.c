@@ -1,12 +1,12 @@
 /* test_option_structs.c: every option struct of the public headers, by one table.
  *
- * A row has a struct, its members as the header lists them, and a function that calls what takes
- * the struct and writes what came of it. For each row:
- *   - a struct that ends at any of its members, as an older program passes it, gives what the
- *     defaults give. The memory ends there too, so that a sanitizer sees a read beyond.
- *   - a longer struct whose tail is zero gives the same; one with more in it is refused.
- *   - each member whose default is not zero can be set to zero, and something else comes of it.
- * tests/structure/check_options.py says that no struct and no function is missing here.
+ * A row has a struct, its members as the header lists them, and a function that makes the call with
+ * the struct and writes the result as text. For each row:
+ *   - A struct that ends at any of its members, as an older program passes it, gives the results of
+ *     the defaults. The memory ends there too, so that a sanitizer finds a read beyond it.
+ *   - A longer struct whose tail is zero gives the same results; any other tail is refused.
+ *   - Each member whose default is not zero can be set to zero, and gives another result.
+ * tests/structure/check_options.py checks that no struct and no function is missing here.
  */
 #include "run_log.h"
 #include "semantics_check.h"
@@ -870,7 +870,7 @@ static void observe_device(const void *args, char *text)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* A pointer that is NULL means what the member's comment says, and no zero. */
+/* For a pointer, NULL has the meaning in the member's comment and is not a zero. */
 #define IS_POINTER(x)                                                                              \
     _Generic((x), bool : 0, int : 0, int64_t : 0, uint64_t : 0, double : 0, char : 0,              \
              unsigned : 0, fx_dims : 0, fx_axes : 0, default : 1)
@@ -999,8 +999,8 @@ static int all_subjects(subject *out, member (*members)[MOST])
     return n;
 }
 
-/* Calls with the first `size` bytes of a struct, in memory of that size, and says what came of it.
- */
+/* Makes the call with the first `size` bytes of a struct, in memory of that size, and writes the
+ * result. */
 static void observe(const subject *s, const char *bytes, size_t size, char *text)
 {
     char *copy = malloc(size);

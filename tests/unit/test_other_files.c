@@ -1,5 +1,5 @@
-/* test_other_files.c: files of other programs get one explanation, whoever opens them, and a key
- * that a BSON document holds twice is an error that says where.
+/* test_other_files.c: files of other programs give the same explanation in every function, and a
+ * key that a BSON document contains twice is an error with its offset.
  */
 #include <setjmp.h>
 #include <stdarg.h>

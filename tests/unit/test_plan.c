@@ -106,8 +106,8 @@ static uint64_t plans_for(fx_array *x)
     return fx_stats().plans_built - built;
 }
 
-/* Structure is in the key: operation, type, sizes, layout of the data, attributes, device, what is
- * asked. */
+/* The key contains the structure: operation, type, sizes, layout of the data, attributes, device,
+ * results. */
 static void structure_misses(void **state)
 {
     (void)state;
@@ -347,7 +347,7 @@ static chain in_a_small_stack(void *(*body)(void *), int64_t adds)
     return c;
 }
 
-/* For five times the nodes. Linear work takes parts of a second, and a loaded machine makes one of
+/* For five times the nodes. Linear work takes less than a second, and a busy machine makes one of
  * the two times a few times longer. Quadratic work of 1 ns a pair of nodes takes at least 2.5 s and
  * 62 s for these sizes: it stays above the bound. */
 static void expect_linear(double little, double much)

@@ -1,7 +1,7 @@
 /* test_plan_check.c: the check of finished plans finds each kind of mistake in plans made by hand.
  *
- * Every test builds a plan that is right, lets the check pass it, makes one thing wrong and expects
- * the sentence that names it. Steps are never run.
+ * Every test builds a correct plan, which passes the check, makes one mistake in it, and expects
+ * the sentence that names the mistake. Steps are never run.
  */
 #include "semantics_check.h"
 
@@ -393,7 +393,7 @@ static void results(void **state)
     expect_wrong(&d, "result 0 reads value 3, over which step 3 (cumsum) has written value 4");
 }
 
-/* A plan of the library's own is right, and wrong when two of its steps change places. */
+/* A plan of the library passes, and fails when two of its steps are exchanged. */
 static void plans_are_checked(void **state)
 {
     (void)state;

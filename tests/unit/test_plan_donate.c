@@ -33,8 +33,8 @@ static int commit(int n, fx_array *const *handles, fx_array *const *values)
 
 /* ---- many elements --------------------------------------------------------------------------- */
 
-/* More than a kernel takes at a time: what is overwritten too early shows. Values are small
- * integers; sums stay exact in Float64. */
+/* More elements than a kernel processes at a time, so that a value that is overwritten too early
+ * gives a wrong result. Values are small integers; sums stay exact in Float64. */
 enum { MANY = 3000 };
 
 static double p_at(int i)

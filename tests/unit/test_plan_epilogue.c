@@ -1,6 +1,6 @@
-/* test_plan_epilogue.c: planner rule 4: what matrix products and convolutions take along, as plans
- * in text, and that the numbers are those of separate steps, bit for bit. The expected plans follow
- * from src/plan/epilogue.c, worked out by hand.
+/* test_plan_epilogue.c: planner rule 4: the epilogues of matrix products and convolutions, as plans
+ * in text. The results have the same bits as separate steps. The expected plans follow from
+ * src/plan/epilogue.c, worked out by hand.
  *
  * A backend that refuses epilogues is the CPU's with another `prepare`.
  */

@@ -25,7 +25,7 @@ static bool wants_last(fx_device *device, const fx_step *s)
     return w->shape[a->spatial + 1] >= 16;
 }
 
-/* It takes whatever it is asked to make ready. */
+/* Accepts every step. */
 static fx_status takes_all(fx_device *device, fx_step *s)
 {
     (void)device, (void)s;
@@ -114,7 +114,7 @@ static void operands_of_one_step_lie_alike(void **state)
            "  4  lt select(x0, x1, 3) → Float32 6×6×16×2\n");
 }
 
-/* Small ones stay dense, and so does everything where nothing asks. */
+/* Small convolutions stay dense, and so do all values if no step prefers channels last. */
 static void nothing_changes_without_a_wish(void **state)
 {
     (void)state;

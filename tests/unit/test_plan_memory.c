@@ -1,8 +1,8 @@
 /* test_plan_memory.c: cached plans keep a bounded amount of memory, and give it back. (ctest:
  * native)
  *
- * The bytes of a plan are counted while it is built; what the thread holds less after all plans are
- * dropped shows that the count is right.
+ * The bytes of a plan are counted while it is built. The memory that the thread frees when all
+ * plans are dropped must be equal to the count.
  */
 #include "evaluate.h"
 #include "semantics_check.h"

@@ -43,7 +43,7 @@ static void has(const char *text, const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, text);
 }
 
-/* From here on plugins are searched in these folders, and nothing has been said. */
+/* From here on plugins are searched in these folders, and no message has been sent. */
 static void look_in(const char *folders)
 {
     setenv("FX_PLUGIN_PATH", folders, 1);
@@ -152,7 +152,7 @@ static void what_is_rejected_says_why(void **state)
     assert_true(checked >= 17);
 }
 
-/* Those who ask get the same sentences. */
+/* fx_why_not and fx_plugins return the same sentences. */
 static void programs_are_told_the_same(void **state)
 {
     (void)state;

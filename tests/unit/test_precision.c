@@ -1,5 +1,5 @@
-/* test_precision.c: the allowed precision of products: what a backend is told, plans by precision,
- * the environment, and mistakes. ctest: devices native */
+/* test_precision.c: the allowed precision of products: the precision that a backend receives, plans
+ * by precision, the environment, and mistakes. ctest: devices native */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

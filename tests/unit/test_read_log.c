@@ -164,7 +164,7 @@ static void numbers_that_are_none_are_nan(void **state)
     fxi_log_release(&record);
 }
 
-/* What a killed run did after its checkpoint does not count, and time goes on. */
+/* Training steps that a killed run did after its checkpoint are dropped, and the time continues. */
 static void a_run_that_goes_on_replaces_what_was_lost(void **state)
 {
     (void)state;

@@ -183,7 +183,7 @@ static void a_view_is_read_as_far_as_it_spans(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* Nothing is handed on of a piece that could not be read. */
+/* A piece that could not be read is not passed on. */
 static void a_failed_read_hands_nothing_on(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* test_reads_change_nothing.c: what an array may meet does not depend on whether it was read
- * before.
+/* test_reads_change_nothing.c: which arrays can be combined does not depend on earlier reads.
  *
  * A net: random programs over arrays of literals, generators, data of the host and data of a device
  * (away.h). Each is run twice from the same seed, the second time with reads at random places.
@@ -233,7 +232,8 @@ static void random_programs(void **state)
 
 /* ---- single cases ---------------------------------------------------------------------------- */
 
-/* Of every kind of source: may it meet an array of the device? Before and after a read. */
+/* For every kind of source: whether it can be combined with an array of the device, before and
+ * after a read. */
 static void sources(void **state)
 {
     (void)state;

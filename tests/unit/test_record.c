@@ -1,6 +1,6 @@
-/* Recorded steps (FX_RECORD): programs that change control flow, sizes, literals, handles and reads
- * at random compute the same bits as with FX_STEP; what repeats is repeated, and not built.
- * ctest: threads */
+/* test_record.c: recorded training steps (FX_RECORD): programs that change control flow, sizes,
+ * literals, handles and reads at random compute the same bits as with FX_STEP; equal calls are
+ * repeated and not built. ctest: threads */
 #include "semantics_check.h"
 
 #include <cflux.h>
@@ -27,7 +27,7 @@ static unsigned pick(program *p, unsigned n)
     return (unsigned)(p->state >> 33) % n;
 }
 
-/* A choice that mostly stays as in the step before. */
+/* A choice that is mostly the same as in the previous training step. */
 static int habit(program *p, int i, unsigned n, unsigned often)
 {
     if (pick(p, often) == 0)

@@ -1,6 +1,6 @@
 /* test_recurrent.c: recurrent cells and layers against their formulas in double, in plain C, and
- * what test_every_layer.c does not see: states in and out, PyTorch's names, any cell in a
- * Recurrence, errors, and the number of steps of a plan. */
+ * properties that test_every_layer.c does not check: states as inputs and outputs, PyTorch's names,
+ * any cell in a Recurrence, errors, and the number of steps of a plan. */
 #include "semantics_check.h"
 
 #include "temp_file.h"

@@ -1,6 +1,6 @@
-/* test_ref_value.c: the oracle itself, where nothing else checks it: 16-bit conversions against the
- * library's conversions by bits (two methods that share nothing) and against constants of IEEE 754,
- * saturation, wrapping, integer powers, and the index errors. */
+/* test_ref_value.c: parts of the ref backend that no other test checks: 16-bit conversions against
+ * the library's conversions by bits (two methods that share nothing) and against constants of IEEE
+ * 754, saturation, wrapping, integer powers, and the index errors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

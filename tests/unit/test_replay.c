@@ -1,6 +1,6 @@
 /* test_replay.c: plans as a whole and marks, on the stand-in that has both and does its work as
- * late as it may (standin/replay.h). Training on digits with random steps gives the CPU's losses in
- * every bit, from captured plans; and where the stand-in forgets addresses, random streams or
+ * late as possible (standin/replay.h). Training on digits with random steps gives the CPU's losses
+ * in every bit, from captured plans; and where the stand-in forgets addresses, random streams or
  * marks, these tests notice. ctest: devices threads timeout=300 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,7 +88,7 @@ static void training_is_the_cpus_in_every_bit(void **state)
     assert_true(replayed >= STEPS - 4);
 }
 
-/* The same training would not pass with what a capture must not keep. */
+/* The same training fails if a capture keeps data that it must not keep. */
 static void stale_streams_are_noticed(void **state)
 {
     (void)state;
@@ -147,7 +147,8 @@ static double sum_of_ten(double factor)
     return fx_item(fx_sum(fx_exp(fx_mul(fx_to(d[0], fx_zeros(10)), factor))));
 }
 
-/* What plan_prepare answers: taken, step by step, or the evaluation fails with that. */
+/* The results of plan_prepare: the plan is accepted, runs step by step, or the evaluation fails
+ * with its error. */
 static void a_backend_may_refuse_a_plan(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* test_run_log.c: the log of a training run, written by the library and parsed by cJSON: every
- * member that was given is there, whole lines only, whatever stops the writing; and the log that
- * fx_train writes.
+ * member that was given is there, only complete lines, after any failure; and the log that fx_train
+ * writes.
  */
 #include "memory.h"
 #include "run_log.h"
@@ -340,7 +340,7 @@ static fx_array *squared_error(void *model, const fx_batch *b, void *user)
     return fx_mse(fx_call(model, b->x), b->y);
 }
 
-/* What fx_train says to a callback, to compare the log with. */
+/* The losses that fx_train passes to a callback, for comparison with the log. */
 static double losses[64];
 static int64_t stop_at; /* the training step after which a callback stops; 0: none */
 static fx_flow remember(const fx_progress *p)

@@ -1,8 +1,8 @@
-/* test_scopes.c: who owns what, and when it is given back (semantics 2 and 3).
+/* test_scopes.c: which scope owns an object, and when the object is freed (semantics 2 and 3).
  *
- * What a scope has released is seen from outside: an array over borrowed memory calls its release
- * function when the last value that reads it is gone. Live nodes and bytes are counted over a
- * thousand steps. Expected numbers of the recurrent cell are the same recursion in double.
+ * Releases are observed from outside: an array over borrowed memory calls its release function when
+ * the last value that reads it is freed. Live nodes and bytes are counted over a thousand steps.
+ * Expected numbers of the recurrent cell are the same recursion in double.
  */
 #include "semantics_check.h"
 
@@ -606,8 +606,8 @@ static void ten_thousand_scopes(void **state)
     SAME(fx_item(y), DEEP);
 }
 
-/* Opening cannot fail: without memory for the 33rd, its objects go to the nearest scope that is
- * there, and depth and mode are as they should be. */
+/* Opening cannot fail: if there is no memory for the 33rd scope, its objects belong to the nearest
+ * open scope, and depth and mode are correct. */
 static void open_without_memory(int levels)
 {
     FX_STEP;
@@ -681,7 +681,7 @@ static void modes_without_memory(void **state)
     assert_false(fx_training());
 }
 
-/* A value that is there, or that will never be, is not waited for. */
+/* A value that is evaluated already, or can never be evaluated, is not computed at the close. */
 static void only_what_is_pending_is_wanted(void **state)
 {
     (void)state;
@@ -699,7 +699,7 @@ static void only_what_is_pending_is_wanted(void **state)
 
 static fx_array *left_behind;
 
-/* A pending result that is older than all that the update replaces: it rests. */
+/* Leaves a pending result that is older than all values that the update replaces. */
 static void *leaves_a_result_at_rest(void *unused)
 {
     (void)unused;

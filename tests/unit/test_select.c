@@ -68,7 +68,7 @@ static const char *chosen(void)
     return fx_device_name(fx_get_device(.verbose = true));
 }
 
-/* What is said of a backend that was asked for and is not installed. */
+/* The reason for a backend that was requested and is not installed. */
 #define WHY "it is not installed: there is no libcflux-cuda"
 static void starts(const char *text, const char *with)
 {

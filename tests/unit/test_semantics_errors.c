@@ -1,6 +1,6 @@
 /* test_semantics_errors.c: promise 9 of semantics.md: errors poison values, not the program; the
- * first record sticks until it is taken; calls with an effect judge their own inputs only; whatever
- * fails returns the type that was expected, filled with error arrays.
+ * first record sticks until it is taken; calls with an effect fail only for errors in their own
+ * inputs; a call that fails returns an object of the expected type, filled with error arrays.
  */
 #include "semantics_check.h"
 
@@ -363,7 +363,7 @@ static void type_tags_are_checked(void **state)
 
 /* ---- kernels, devices ------------------------------------------------------------------------ */
 
-/* What is found only when the value is computed goes the same way. */
+/* Errors that are found only when the value is computed are reported in the same way. */
 static void errors_of_kernels(void **state)
 {
     (void)state;

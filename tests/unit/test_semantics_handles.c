@@ -1,7 +1,9 @@
 /* test_semantics_handles.c: promises 1, 2 and 4 to 8 of semantics.md: handles that updates rebind,
- * reads that store, what an update evaluates, layer state, work done once, guards, copies.
+ * reads that store, the values that an update evaluates, layer state, work done once, guards,
+ * copies.
  *
- * Plain gradient descent on small models is followed by hand; what ran is seen in the counters.
+ * Plain gradient descent on small models is computed by hand; the counters show which evaluations
+ * ran.
  */
 #include "evaluate.h"
 #include "semantics_check.h"
@@ -95,8 +97,8 @@ static void p1_updated_leaves_its_arguments_valid(void **state)
     CHECK(m->weight, (1, 2), 0, -8.75, -14.25);
 }
 
-/* What did not change is not shared either: thawing and updating the new pair leaves the old one.
- */
+/* Unchanged arrays are not shared either: thawing and updating the new pair does not change the old
+ * one. */
 static void p1_updated_shares_nothing(void **state)
 {
     (void)state;
@@ -332,7 +334,8 @@ static void p5_committed_by_any_update(void **state)
     assert_ptr_equal(bn->mean, mean);
 }
 
-/* What reads the old statistics comes along as well (4): they are replaced in place. */
+/* Pending results that read the old statistics are computed too (4), because these are replaced in
+ * place. */
 static void p5_readers_of_the_old_state_come_along(void **state)
 {
     (void)state;
@@ -689,8 +692,8 @@ static fx_status refuse(const fx_custom_op *op, int n, const fx_custom_operand *
     return FX_STATUS_ARGUMENT;
 }
 
-/* A kernel that fails although it comes after a value that is written in place: that value is an
- * error afterwards, or as it was; nothing in between. */
+/* If a kernel fails after a value has been written in place, that value is an error afterwards, or
+ * unchanged. */
 static void p7_what_was_overwritten_is_an_error(void **state)
 {
     (void)state;

@@ -112,7 +112,7 @@ static void p14_axes_are_sets(void **state)
     CHECK(fx_softmax(fx_zeros(2, 2), .dims = FX_ALL), (2, 2), 1e-7, 0.25, 0.25, 0.25, 0.25);
 }
 
-/* What an older program did not know of is not read: here it is garbage. */
+/* Members that an older program's struct does not have are not read: here they are garbage. */
 static void p14_the_size_limits_what_is_read(void **state)
 {
     (void)state;

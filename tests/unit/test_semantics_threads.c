@@ -395,8 +395,8 @@ static void p16_models_trained_side_by_side_are_as_alone(void **state)
     }
 }
 
-/* A model that another thread made is updated like one's own: what read it comes along (4), and a
- * gradient against what was replaced is an error (1). */
+/* A model that another thread made is updated like the thread's own models: pending results that
+ * read it are computed (4), and a gradient with respect to a replaced value is an error (1). */
 typedef struct apprentice {
     fx_dense_layer *model;
     bool updated, came_along, is_error;

@@ -1,5 +1,5 @@
-/* test_train.c: fx_train: it learns what can be computed by hand, stops where it must, leaves
- * parameters alone when a loss is not finite, and shows its progress.
+/* test_train.c: fx_train: it learns a solution that can be computed by hand, stops when it must,
+ * keeps the parameters if a loss is not finite, and shows its progress.
  *
  * The known solution is that of a noiseless linear problem, y = 2a − 3b + 1. Steps are compared
  * with gradient descent written out in C.

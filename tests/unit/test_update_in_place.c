@@ -1,7 +1,7 @@
 /* test_update_in_place.c: an update that writes into the buffers it replaces gives the bits of one
  * that cannot.
  *
- * A snapshot shares the values it was taken of, so a step that finds one held has to take new
+ * A snapshot shares the model's values, so a training step while a snapshot exists needs new
  * buffers. The same network is trained with and without snapshots of model and optimiser state, for
  * every rule, guarded and not; the counters show that the one run was in place and the other was
  * not. Steps, their order and their fusion are the planner's; whether a value was overwritten

@@ -1,5 +1,5 @@
-/* test_user_mistakes.c: what a program meets that saves, loads and batches a little wrongly: it
- * works as its words say, or the error says what to write instead. */
+/* test_user_mistakes.c: programs that save, load and batch with small mistakes. The call does what
+ * its arguments say, or the error says what to write instead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -199,7 +199,8 @@ static void names_of_all_lengths(void **state)
     assert_int_equal(taken, 510);
 }
 
-/* A layer that stands twice in a model is one layer after each format that holds models. */
+/* A layer that is twice in a model is still one layer after saving and loading in each format that
+ * holds models. */
 static void ties_through_bson(void **state)
 {
     (void)state;

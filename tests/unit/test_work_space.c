@@ -1,5 +1,5 @@
-/* test_work_space.c: memory that steps need besides their operands, and what a run writes to a
- * device before its first step. The stand-in devices need as much work space as they are told
+/* test_work_space.c: memory that steps need besides their operands, and the data that a run writes
+ * to a device before its first step. The stand-in devices need as much work space as they are told
  * (standin.h) and write over all of it. ctest: devices threads */
 #include <setjmp.h>
 #include <stdarg.h>

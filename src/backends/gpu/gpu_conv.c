@@ -1,7 +1,7 @@
 /* gpu_conv.c: convolution and its two gradients, of one to three spatial axes, as one kernel text.
  *
  * All three kinds are products of matrices one of which is gathered from an array with spatial axes
- * (the source: x, or gy for the gradient by x) and never stored in memory:
+ * (the source: x, or gy for the gradient of x) and never stored in memory:
  *     out[m, n] = Σ_k source[position(m) + position(k), plane(m) + plane(k)] · other[k, n]
  * Rows m and terms k are numbers of four digits, three along the spatial axes and one of channels
  * or of the batch; positions, planes and addresses are linear in the digits. The kinds differ in
