@@ -257,17 +257,18 @@ typedef struct fx_reduce_step {
 } fx_reduce_step;
 
 /* A row step (op REDUCE) computes on the rows of `space`: the elements along its first `row_axes`
- * axes, which are contiguous. Instructions are in the order of execution. With `row` false an
- * instruction has a value per element, with `row` true one value per row, which instructions on
- * elements use for all elements of the row. REDUCE computes a row value from element values and is
- * complete after pass number `pass` (from 0) over the row. Any other instruction on row values is
- * computed before that pass, or after all passes if `pass` is the number of passes. Outputs have
- * the shape of `space`, or this shape with rows reduced to size 1. */
+ * axes, which are contiguous, and along its last `outer_axes` axes. Instructions are in the order
+ * of execution. With `row` false an instruction has a value per element, with `row` true one value
+ * per row, which instructions on elements use for all elements of the row. REDUCE computes a row
+ * value from element values and is complete after pass number `pass` (from 0) over the row. Any
+ * other instruction on row values is computed before that pass, or after all passes if `pass` is
+ * the number of passes. Outputs have the shape of `space`, or this shape with rows reduced to
+ * size 1. */
 typedef struct fx_row_step {
     fx_program program;
     fx_more_outputs more;
     fx_tensor space;
-    int32_t row_axes;
+    int32_t row_axes, outer_axes;
     uint8_t out_reg; /* register of the output */
 } fx_row_step;
 

@@ -266,6 +266,24 @@ static bool wanted(const fxi_builder *b, int32_t id)
     return (n->op == FX_OP_CONV || lie) && b->how->channels_last(b->p->device, &s);
 }
 
+bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g)
+{
+    for (int32_t i = 0; i < g->n && how->channels_last; i++) {
+        const fxi_node *n = g->nodes[i];
+        if (n->data || n->op != FX_OP_CONV)
+            continue;
+        fx_tensor in[2];
+        for (int k = 0; k < 2; k++)
+            describe(&in[k], n->in[k], k != kernel_of(n));
+        fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = 2, .in = in};
+        const fxi_builder b = {.g = g};
+        set_channels_last(&b, &s, n);
+        describe(&s.out, n, kernel_of(n) != 2);
+        return how->channels_last(g->device, &s);
+    }
+    return false;
+}
+
 bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
 {
     const fxi_node *n = b->g->nodes[id];

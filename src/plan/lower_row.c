@@ -182,12 +182,21 @@ static bool make_program(const row_group *q, fx_program *p)
 static void set_space(fx_row_step *row, const fxi_node *reduction)
 {
     const fxi_node *x = reduction->in[0];
+    int kept = -1;
     /* The space is the full shape, and the row is its leading axes up to the last one that is
-     * reduced. Axes of size 1 behind it change nothing. */
+     * reduced before a kept one, and the axes behind the last kept one if they are reduced. Axes of
+     * size 1 change nothing. */
     fxi_set_space(&row->space, x);
-    for (int k = 0; k < x->ndim; k++)
-        if (x->shape[k] != reduction->shape[k])
+    row->row_axes = row->outer_axes = 0;
+    for (int k = 0; k < x->ndim; k++) {
+        const bool reduced = x->shape[k] != reduction->shape[k];
+        if (reduced && kept < 0)
             row->row_axes = k + 1;
+        else if (reduced)
+            row->outer_axes = x->ndim - 1 - kept;
+        else if (x->shape[k] != 1)
+            kept = k;
+    }
 }
 
 /* The main output is the last stored member of the whole shape, or the last stored one if all are

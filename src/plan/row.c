@@ -19,7 +19,7 @@
  * of the member. Measurements: docs/design/0007.
  */
 #include "row.h"
-#include "group.h"
+#include "build.h"
 
 #include <string.h>
 
@@ -40,6 +40,7 @@ enum { WINDOW = 512, ROUNDS = 4 };
 typedef struct search {
     const fxi_graph *g;
     const bool *literal; /* per node: it is in no step */
+    bool around;         /* rows may be around kept axes */
     fxi_rows *out;
     int32_t *at; /* per node: its position in the order */
     uint8_t *mark;
@@ -64,26 +65,41 @@ static bool reducible(int64_t kind)
            kind == FX_REDUCE_SQDEV;
 }
 
-/* Is n a reduction of rows that are contiguous and short enough for the cache? Reduced axes must
- * come before kept ones; axes of size 1 do not count. 16-bit elements count with the 4 bytes that
- * they have in registers. */
-static bool reduces_rows(const fxi_node *n)
+/* Is a row of `reduced` bytes, in pieces of `piece` elements, around `kept` kept elements? Pieces
+ * are long enough for vectors, rows are short enough for the second-level cache, and there are
+ * enough of them for several threads. */
+static bool fits_around(int64_t piece, int64_t kept, int64_t reduced)
+{
+    return piece >= FXI_ROW_PIECE && kept >= FXI_ROW_PIECE && reduced <= FXI_ROW_AROUND;
+}
+
+/* Is n a reduction of rows that are short enough for the cache? Reduced axes must come before kept
+ * ones, or, except for 16-bit elements, around them; axes of size 1 do not count. 16-bit elements
+ * count with the 4 bytes that they have in registers. */
+static bool reduces_rows(const search *s, const fxi_node *n)
 {
     if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold))
         return false;
     const fxi_node *x = n->in[0];
     const bool half = x->dtype == FX_DTYPE_F16 || x->dtype == FX_DTYPE_BF16;
-    int64_t row = half ? (int64_t)sizeof(float) : (int64_t)fx_dtype_size((fx_dtype)x->dtype);
-    bool kept = false;
+    const int64_t size = half ? (int64_t)sizeof(float) : (int64_t)fx_dtype_size((fx_dtype)x->dtype);
+    int64_t row = size, kept = 1, piece = 0;
     for (int k = 0; k < n->ndim; k++) {
         const bool reduced = FXI_AXIS_IN(n->attr.reduce.mask, k);
-        if (x->shape[k] != 1 && reduced && kept)
+        if (x->shape[k] == 1)
+            continue;
+        /* The first reduced axis behind a kept one: what was reduced before is a piece of a row. */
+        if (reduced && kept > 1 && !piece)
+            piece = row / size;
+        if (!reduced && piece)
             return false;
-        kept |= x->shape[k] != 1 && !reduced;
-        row *= reduced ? x->shape[k] : 1;
+        *(reduced ? &row : &kept) *= x->shape[k];
     }
+    if (piece && !(s->around && !half && fits_around(piece, kept, row)))
+        return false;
     /* An empty array has no rows to share, and a reduction over axes of size 1 changes nothing. */
-    return row <= FXI_ROW_BYTES && !fxi_same_shape(x, n) && fxi_length(x->ndim, x->shape) > 0;
+    return (piece || row <= FXI_ROW_BYTES) && !fxi_same_shape(x, n) &&
+           fxi_length(x->ndim, x->shape) > 0;
 }
 
 /* The role that node n would have in the row step that grows, from its operation and shape alone.
@@ -100,8 +116,8 @@ static fxi_row_kind kind_of(const search *s, int32_t id)
         return full || reduced ? FXI_ROW_ALIAS : FXI_ROW_NONE;
     if (n->op == FX_OP_EXPAND)
         return full && fxi_same_shape(n->in[0], s->reduced) ? FXI_ROW_ALIAS : FXI_ROW_NONE;
-    return reduced && reduces_rows(n) && fxi_same_shape(n->in[0], s->full) ? FXI_ROW_REDUCE
-                                                                           : FXI_ROW_NONE;
+    return reduced && reduces_rows(s, n) && fxi_same_shape(n->in[0], s->full) ? FXI_ROW_REDUCE
+                                                                              : FXI_ROW_NONE;
 }
 
 /* The union of the marks of the inputs of node id. */
@@ -351,6 +367,80 @@ static bool combines(const search *s)
     return false;
 }
 
+static bool full_member(const search *s, int32_t id)
+{
+    return (s->mark[id] & MEMBER) && s->out->kind[id] == FXI_ROW_FULL;
+}
+
+/* Is node id a product, or a view of one, that only one node reads? */
+static bool single_product(const search *s, int32_t id)
+{
+    const fxi_node *n = s->g->nodes[id];
+    for (; s->user[id + 1] - s->user[id] == 1 && !n->data && n->op == FX_OP_RESHAPE;
+         n = s->g->nodes[id])
+        id = fxi_graph_input(s->g, id, 0);
+    return s->user[id + 1] - s->user[id] == 1 && !n->data && s->g->output[id] < 0 &&
+           (n->op == FX_OP_MATMUL || (n->op == FX_OP_CONV && n->attr.conv.kind == FX_CONV_FORWARD));
+}
+
+/* Does member id add to a product? The step of the product can do that, and then stores the sum
+ * instead of the product (rule 4). Not if it adds what members compute: the product's step comes
+ * before this one. */
+static bool finishes_product(const search *s, int32_t id)
+{
+    if (!full_member(s, id) || s->g->nodes[id]->op != FX_OP_ADD)
+        return false;
+    const int32_t x = fxi_graph_input(s->g, id, 0), y = fxi_graph_input(s->g, id, 1);
+    return !(s->mark[behind(s, x)] & MEMBER) && !(s->mark[behind(s, y)] & MEMBER) &&
+           (single_product(s, x) || single_product(s, y));
+}
+
+/* Do only elementwise nodes of full size use member id, none of them a member? */
+static bool serves_later_groups(const search *s, int32_t id)
+{
+    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++) {
+        const fxi_node *n = s->g->nodes[s->user_of[k]];
+        if ((s->mark[s->user_of[k]] & MEMBER) || n->data ||
+            fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE || !fxi_same_shape(n, s->full))
+            return false;
+    }
+    return s->user[id] < s->user[id + 1] && s->g->output[id] < 0;
+}
+
+/* Can member id be computed again outside from what is in memory anyway? Values of rows cost little
+ * to store. */
+static bool made_of_stored(const search *s, int32_t id)
+{
+    for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
+        const int32_t i = fxi_graph_input(s->g, id, k);
+        if (full_member(s, i) && !needed_outside(s, i))
+            return false;
+    }
+    return true;
+}
+
+/* Removes members of full size that are better left to a step outside. Sums with a product belong
+ * to the step of the product. What only a later group reads, often the gradient's, is computed
+ * there: the difference from the mean from the values and the mean, instead of being stored as
+ * well. No member is computed from those that leave, or they from no member. */
+static void prune(search *s)
+{
+    int32_t stored = 0;
+    for (int32_t at = s->first; at <= s->last; at++)
+        if (finishes_product(s, s->out->order[at]))
+            leave(s, s->out->order[at]);
+    for (int32_t at = s->first; at <= s->last; at++)
+        stored += full_member(s, s->out->order[at]) && needed_outside(s, s->out->order[at]);
+    for (int32_t at = s->last; at >= s->first && stored > 1; at--) {
+        const int32_t id = s->out->order[at];
+        if (!full_member(s, id) || !needed_outside(s, id) || !serves_later_groups(s, id) ||
+            !made_of_stored(s, id))
+            continue;
+        leave(s, id);
+        stored--;
+    }
+}
+
 /* Changes the order of computation: first the nodes that lead to members, then the members, then
  * all others in between. Each part keeps its order, so inputs still come before consumers. */
 static void make_neighbours(search *s, int32_t *moved)
@@ -401,6 +491,9 @@ static void find_row(search *s, int32_t seed, int32_t *moved)
     /* If the step needs too many buffers, it is grown again with at most half the members. */
     for (int32_t most = FXI_ROW_MEMBERS; most >= 8; most /= 2) {
         if (!grow(s, seed, most))
+            return;
+        prune(s);
+        if (!combines(s))
             return;
         const int32_t outputs = count_outputs(s), inputs = count_inputs(s);
         if (outputs <= FXI_ROW_OUTPUTS && inputs <= FXI_ROW_INPUTS &&
@@ -483,7 +576,11 @@ static bool *find_seeds(const search *s)
 bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *literal, fxi_rows *out)
 {
     const size_t n = (size_t)g->n + 1;
-    search s = {.g = g, .literal = literal, .out = out, .buffers = how->buffers - 1};
+    search s = {.g = g,
+                .literal = literal,
+                .around = how->rows && !fxi_runs_channels_last(how, g),
+                .out = out,
+                .buffers = how->buffers - 1};
     int32_t *moved = fxi_malloc(n * sizeof *moved);
     s.at = fxi_malloc(n * sizeof *s.at);
     s.mark = fxi_calloc(n, 1);
@@ -502,7 +599,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
     /* Seeds are tried in the order of computation. A reduction that an earlier row step contains is
      * not a seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
-        if (out->row[i] < 0 && reduces_rows(g->nodes[i])) {
+        if (out->row[i] < 0 && reduces_rows(&s, g->nodes[i])) {
             /* Most graphs have no such reduction and need no tables. */
             ok = s.user || (find_users(&s) && (seeds = find_seeds(&s)));
             if (ok && seeds[i])

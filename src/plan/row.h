@@ -13,7 +13,9 @@ enum {
     FXI_ROW_INPUTS = 24,
     FXI_ROW_OUTPUTS = 8,
     FXI_ROW_PASSES = 6,
-    FXI_ROW_BYTES = 64 << 10 /* so that a row stays in the cache between passes */
+    FXI_ROW_BYTES = 64 << 10, /* so that a row stays in the cache between passes */
+    FXI_ROW_AROUND = 1 << 20, /* the same, for rows around kept axes: the second-level cache */
+    FXI_ROW_PIECE = 16        /* the least contiguous elements of such a row, and the fewest rows */
 };
 
 /* The role of a node for rows of shape x×y… that are reduced to 1×y…. */

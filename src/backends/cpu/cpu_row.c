@@ -157,11 +157,15 @@ static void begin_row(runner *r, int pass, const tile *t)
 }
 
 /* Repeated rows advance too, and begin_row sets them back at the start of each row. */
-static void move_on(runner *r, int n)
+static void move_on(runner *r, int n, int64_t skipped)
 {
     const fxi_row_plan *p = r->p;
-    for (int k = 0; k < p->nmovers; k++)
-        r->at[p->movers[k].to] += (int64_t)n * p->movers[k].size;
+    for (int k = 0; k < p->nmovers; k++) {
+        /* Between the pieces of a row, operands and outputs have those of other rows; scratch has
+         * nothing. */
+        const int64_t skip = p->movers[k].to < p->nin + p->nout ? skipped : 0;
+        r->at[p->movers[k].to] += (n + skip) * p->movers[k].size;
+    }
     for (int k = 0; k < p->ncolumns; k++)
         r->at[p->columns[k].to] += (int64_t)n * p->columns[k].size;
 }
@@ -177,17 +181,17 @@ static void run_elements(runner *r, int pass, int64_t rows)
     for (int k = 0; k < p->nmovers; k++)
         r->at[p->movers[k].to] = r->start[k];
     for (int64_t done = 0; done < total;) {
-        const int64_t left = p->tile_rows ? total - done : p->inner - done % p->inner;
+        const int64_t left = p->tile_rows ? total - done : p->piece - done % p->piece;
         tile t = {.first = done / p->inner, .rows = 1, .n = left < p->tile ? (int)left : p->tile};
         t.begins = done % p->inner == 0;
         /* A tile of whole rows begins and ends them. */
-        t.ends = p->tile_rows || t.n == left;
+        t.ends = p->tile_rows || (done + t.n) % p->inner == 0;
         if (p->tile_rows)
             t.rows = (int)(t.n / p->inner);
         if (t.begins)
             begin_row(r, pass, &t);
         run_calls(r, q->elements, q->last, &t);
-        move_on(r, t.n);
+        move_on(r, t.n, !p->tile_rows && t.n == left ? p->apart - p->piece : 0);
         done += t.n;
     }
 }

@@ -50,6 +50,9 @@ enum { FXI_ROW_PASSES_MOST = 8, FXI_ROW_LOCATIONS = 512 };
 
 typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row; number of rows */
+    int64_t piece;       /* contiguous elements of a row; less than `inner` if its rows are around
+                            kept axes, and then a block is one row */
+    int64_t apart;       /* elements from the start of one piece to that of the next */
     int64_t block;       /* rows of a block */
     int32_t tile;        /* elements of a tile at most */
     int32_t tile_rows;   /* whole rows of a tile; 0: a tile is a part of a row */

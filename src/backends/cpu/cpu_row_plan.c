@@ -160,6 +160,21 @@ static bool is_scalar(const fx_tensor *t)
     return true;
 }
 
+/* t with the axes behind the kept ones moved to before them, so that a row is its first axes. */
+static fx_tensor rows_first(const builder *m, const fx_tensor *t)
+{
+    const int lead = m->row->row_axes, outer = m->row->outer_axes, kept = t->ndim - lead - outer;
+    fx_tensor turned = *t;
+    if (t->ndim == 0)
+        return turned;
+    for (int k = 0; k < outer + kept; k++) {
+        const int from = lead + (k < outer ? kept + k : k - outer);
+        turned.shape[lead + k] = t->shape[from];
+        turned.stride[lead + k] = t->stride[from];
+    }
+    return turned;
+}
+
 /* The tensor of axes first … first+n−1 alone. */
 static fx_tensor axes_of(const fx_tensor *t, int first, int n)
 {
@@ -213,8 +228,8 @@ static void assign_column_operand(builder *m, int k, uint8_t size)
  * convert 16-bit elements. */
 static void assign_operand(builder *m, int k)
 {
-    const fx_tensor *t = &m->step->in[k];
-    const int axes = m->row->row_axes;
+    const fx_tensor *t = &m->step->in[k], turned = rows_first(m, t);
+    const int axes = m->row->row_axes + m->row->outer_axes;
     const uint8_t size = (uint8_t)fxi_cpu_size(t->dtype);
     m->regs[k].dtype = t->dtype;
     widen(m, t->dtype);
@@ -225,16 +240,17 @@ static void assign_operand(builder *m, int k)
         m->regs[k].one = half(t->dtype) ? load_operand(m, k, &one, FXI_ROW_ONE) : (int16_t)k;
         return;
     }
-    const fx_tensor inner = axes_of(t, 0, axes), outer = axes_of(t, axes, t->ndim - axes);
+    const fx_tensor inner = axes_of(&turned, 0, axes),
+                    outer = axes_of(&turned, axes, t->ndim - axes);
     if (is_scalar(&inner)) {
         assign_row_operand(m, k, &outer);
     } else if (half(t->dtype) ||
                !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
                  (fxi_is_dense(inner.ndim, inner.shape, inner.stride) && is_scalar(&outer)))) {
-        m->regs[k].elements = load_operand(m, k, t, FXI_ROW_ELEMENTS);
+        m->regs[k].elements = load_operand(m, k, &turned, FXI_ROW_ELEMENTS);
     } else if (fxi_is_dense(t->ndim, t->shape, t->stride)) {
         m->regs[k].elements = (int16_t)k;
-        m->p->offset[k] = m->p->inner * size;
+        m->p->offset[k] = m->p->piece * size;
         m->p->movers[m->p->nmovers++] = (fxi_row_link){(int16_t)k, (int16_t)k, size};
     } else {
         assign_column_operand(m, k, size);
@@ -546,7 +562,7 @@ static void assign_outputs(builder *m)
         const uint8_t size = (uint8_t)fxi_cpu_size(ins->dtype);
         if (out < 0)
             continue;
-        p->offset[out] = ins->row ? size : p->inner * size;
+        p->offset[out] = ins->row ? size : p->piece * size;
         if (!ins->row)
             p->movers[p->nmovers++] = (fxi_row_link){(int16_t)out, (int16_t)out, size};
     }
@@ -560,12 +576,13 @@ static void assign_outputs(builder *m)
 static int32_t part_of_row(const builder *m)
 {
     int64_t tile = FXI_TILE_MOST, tiles = m->p->nmovers;
+    const int64_t piece = m->p->piece;
     for (int k = m->p->nin + m->p->nout; k < m->p->nlocations; k++)
         tiles += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
     /* Never shorter than 256 elements: then calls would cost more than their elements. */
     while (tile > FXI_TILE && tile * tiles * (int64_t)m->width > TILE_BYTES)
         tile /= 2;
-    const int64_t parts = (m->p->inner + tile - 1) / tile, each = (m->p->inner + parts - 1) / parts;
+    const int64_t parts = (piece + tile - 1) / tile, each = (piece + parts - 1) / parts;
     return (int32_t)((each + 15) / 16 * 16);
 }
 
@@ -583,6 +600,8 @@ static void divide(builder *m)
     p->block = fit < BLOCK_ROWS ? fit : BLOCK_ROWS;
     /* A block is a whole number of tiles of rows, and at least one tile. */
     p->block = p->block < unit ? unit : p->block / unit * unit;
+    if (p->piece < p->inner)
+        p->block = 1;
     p->block = p->block < p->rows ? p->block : p->rows;
     /* A rough estimate: each call costs as much as four operations for each element. */
     p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
@@ -653,10 +672,14 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     fxi_row_plan *p = m.p = allocate(step);
     if (!p)
         return FX_STATUS_MEMORY;
-    p->inner = fxi_length(row->row_axes, row->space.shape);
-    p->rows = fxi_length(row->space.ndim - row->row_axes, row->space.shape + row->row_axes);
+    const int kept = row->space.ndim - row->row_axes - row->outer_axes;
+    p->piece = fxi_length(row->row_axes, row->space.shape);
+    p->rows = fxi_length(kept, row->space.shape + row->row_axes);
+    p->inner = p->piece * fxi_length(row->outer_axes, row->space.shape + row->row_axes + kept);
+    p->apart = p->piece < p->inner ? p->piece * p->rows : p->piece;
     /* Several rows share a tile only if at least two fit in it. */
-    p->tile_rows = p->inner <= FXI_TILE / 2 ? (int32_t)(FXI_TILE / p->inner) : 0;
+    p->tile_rows =
+        p->inner <= FXI_TILE / 2 && p->piece == p->inner ? (int32_t)(FXI_TILE / p->inner) : 0;
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (reg_location){
             NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};

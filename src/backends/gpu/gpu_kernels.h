@@ -59,7 +59,8 @@ extern const char fxi_gpu_text_scan[];
 extern const char fxi_gpu_text_rows[];
 extern const char fxi_gpu_text_rows_loads[];
 extern const char fxi_gpu_text_rows_program[];
-extern const char fxi_gpu_text_rows_reduced[];
+extern const char fxi_gpu_text_rows_piece[];
+extern const char fxi_gpu_text_rows_found[];
 /* scatter.cl */
 extern const char fxi_gpu_text_scatter_clear[];
 extern const char fxi_gpu_text_scatter_fold[];

@@ -6,51 +6,14 @@
  * computed once. For a longer row, each pass loads the operands and computes what it needs again;
  * the operands are then in the device's caches, because rows are short enough for that (planner
  * rule 3). Only the reductions' results are kept between its passes. Every lane computes the values
- * of the row.
+ * of the row. Rows that are cut into pieces have a launch for each pass: gpu_row_cut.c.
  */
-#include "gpu_text.h"
+#include "gpu_row.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    OPERANDS = 32,
-    REGISTERS = 256,
-    FOLDS = 8,
-    ROWS = 0,
-    COUNT,
-    LANES,
-    WALKS = LANES + FXI_GPU_LANE_PARAMS
-};
-
-typedef struct rows {
-    const fx_step *step;
-    int pattern[OPERANDS]; /* −1: a single value */
-    bool of_row[OPERANDS]; /* the same for all elements of a row */
-    fxi_gpu_layout layout;
-    fxi_gpu_walk outer, inner;
-    int64_t count, elements_of_row;
-    int npasses, nfolds;
-    struct {
-        int kind, dtype, result;
-    } folds[FOLDS]; /* the different kinds of reductions */
-    bool wide;
-    int elements;    /* that a lane loads at a time; if it keeps them, all that it has */
-    bool neighbours; /* they may be neighbours in memory */
-    bool keeps;
-    bool kept[REGISTERS];          /* computed in one pass and needed in a later one */
-    uint8_t first_pass[REGISTERS]; /* 1 + the pass that computes a value of the elements */
-    int32_t lanes;
-} rows;
-
-static bool reduces(const fx_instr *i)
-{
-    return i->op == FX_OP_REDUCE;
-}
-
-/* The number of an instruction's kind of accumulator, added to the list if it is new. Reductions of
- * one kind share a text and local memory. */
-static int fold_of(rows *r, const fx_instr *ins)
+int fxi_gpu_row_fold(fxi_gpu_rows *r, const fx_instr *ins)
 {
     const int kind = (int)ins->attr, dtype = ins->from, result = ins->dtype;
     int k = 0;
@@ -58,7 +21,7 @@ static int fold_of(rows *r, const fx_instr *ins)
            (r->folds[k].kind != kind || r->folds[k].dtype != dtype || r->folds[k].result != result))
         k++;
     /* A full list is noticed by list_folds. */
-    if (k == r->nfolds && k < FOLDS) {
+    if (k == r->nfolds && k < FXI_GPU_ROW_FOLDS) {
         r->folds[k].kind = kind;
         r->folds[k].dtype = dtype;
         r->folds[k].result = result;
@@ -67,10 +30,6 @@ static int fold_of(rows *r, const fx_instr *ins)
     return k;
 }
 
-static int outputs_of(const fx_step *s)
-{
-    return 1 + fx_step_row(s)->more.n;
-}
 static int output_reg(const fx_step *s, int k)
 {
     return k == 0 ? fx_step_row(s)->out_reg : fx_step_row(s)->more.reg[k - 1];
@@ -78,7 +37,7 @@ static int output_reg(const fx_step *s, int k)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 /* Appends the load of operand k, which is the same for all elements of a row. */
-static void say_load(fxi_gpu_builder *b, const rows *r, int k)
+static void say_load(fxi_gpu_builder *b, const fxi_gpu_rows *r, int k)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[r->step->in[k].dtype];
     fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, ", t->value, k, t->name, k);
@@ -88,20 +47,19 @@ static void say_load(fxi_gpu_builder *b, const rows *r, int k)
         fxi_gpu_say(b, "k%d);\n", r->pattern[k]);
 }
 
-/* Appends the instructions on values of the row that precede a pass. */
-static void say_row_values(fxi_gpu_builder *b, const rows *r, int pass)
+void fxi_gpu_say_row_values(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
     for (int k = 0; k < p->n; k++)
         /* Every lane computes them, so they need no exchange between lanes. */
-        if (p->instr[k].row && !reduces(&p->instr[k]) && p->instr[k].pass == pass)
+        if (p->instr[k].row && !fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass)
             fxi_gpu_say_instr(b, &p->instr[k], s->nin + k);
 }
 
 /* Does a pass compute instruction k for the elements? Not if an earlier pass has, whose result is
  * kept. */
-static bool computes(const rows *r, int pass, const bool *needed, int k)
+static bool computes(const fxi_gpu_rows *r, int pass, const bool *needed, int k)
 {
     const int reg = r->step->nin + k, first = r->first_pass[reg];
     return needed[reg] && !fx_step_row(r->step)->program.instr[k].row &&
@@ -110,16 +68,16 @@ static bool computes(const rows *r, int pass, const bool *needed, int k)
 
 /* Marks the registers that a pass needs of the elements: for its reductions and for the outputs
  * that it completes. */
-static bool mark_needed(const rows *r, int pass, bool *needed)
+static bool mark_needed(const fxi_gpu_rows *r, int pass, bool *needed)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
     bool any = false;
-    memset(needed, 0, REGISTERS * sizeof *needed);
+    memset(needed, 0, FXI_GPU_ROW_REGISTERS * sizeof *needed);
     for (int k = 0; k < p->n; k++)
-        if (reduces(&p->instr[k]) && p->instr[k].pass == pass)
+        if (fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass)
             any = needed[p->instr[k].src[0]] = true;
-    for (int k = 0; k < outputs_of(s); k++) {
+    for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
         const fx_instr *ins = &p->instr[output_reg(s, k) - s->nin];
         if (!ins->row && ins->pass == pass)
             /* An output is stored in the pass in which its instruction is computed. */
@@ -133,10 +91,10 @@ static bool mark_needed(const rows *r, int pass, bool *needed)
 }
 
 /* Finds the pass that computes each value, and the values that later passes need. */
-static void plan_kept(rows *r)
+static void plan_kept(fxi_gpu_rows *r)
 {
     const fx_program *p = &fx_step_row(r->step)->program;
-    bool needed[REGISTERS];
+    bool needed[FXI_GPU_ROW_REGISTERS];
     r->keeps = true;
     for (int pass = 0; pass < r->npasses; pass++) {
         mark_needed(r, pass, needed);
@@ -153,12 +111,12 @@ static void plan_kept(rows *r)
 
 /* ---- packs ----------------------------------------------------------------------------------- */
 /* Is operand k loaded for each element? */
-static bool has_pack(const rows *r, int k)
+static bool has_pack(const fxi_gpu_rows *r, int k)
 {
     return !r->of_row[k] && r->pattern[k] >= 0;
 }
 
-static fxi_gpu_pack pack_of(const rows *r, int k, char name[16])
+static fxi_gpu_pack pack_of(const fxi_gpu_rows *r, int k, char name[16])
 {
     snprintf(name, 16, "v%d", k);
     return (fxi_gpu_pack){
@@ -166,7 +124,7 @@ static fxi_gpu_pack pack_of(const rows *r, int k, char name[16])
 }
 
 /* Appends the packs of a batch of elements and their loading, of the operands that are needed. */
-static void say_loads(fxi_gpu_builder *b, const rows *r, const bool *needed)
+static void say_loads(fxi_gpu_builder *b, const fxi_gpu_rows *r, const bool *needed)
 {
     char name[16], at[48];
     for (int k = 0; k < r->step->nin; k++) {
@@ -182,7 +140,7 @@ static void say_loads(fxi_gpu_builder *b, const rows *r, const bool *needed)
             fxi_gpu_say_pack_moved(b, &p, false, at);
     }
     text = fxi_gpu_say_until(b, text, "walk");
-    fxi_gpu_walk_say(b, &r->inner, WALKS + fxi_gpu_walk_params(&r->outer), "i", "o", "k");
+    fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o", "k");
     text = fxi_gpu_say_until(b, text, "loads");
     for (int k = 0; k < r->step->nin; k++)
         if (needed[k] && has_pack(r, k))
@@ -191,7 +149,7 @@ static void say_loads(fxi_gpu_builder *b, const rows *r, const bool *needed)
 }
 
 /* Appends the test whether the row's first element is aligned in all operands and outputs. */
-static void say_near(fxi_gpu_builder *b, const rows *r)
+static void say_near(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 {
     char name[16];
     int longest = 1;
@@ -212,7 +170,7 @@ static void say_near(fxi_gpu_builder *b, const rows *r)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 /* Appends the values of element e that a pass begins with: operands, and what was kept. */
-static void say_begin(fxi_gpu_builder *b, const rows *r, int pass, const bool *needed)
+static void say_begin(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass, const bool *needed)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
@@ -230,16 +188,19 @@ static void say_begin(fxi_gpu_builder *b, const rows *r, int pass, const bool *n
 }
 
 /* Appends the program of a pass for element e, number i of the row. */
-static void say_program(fxi_gpu_builder *b, rows *r, int pass, const bool *needed)
+static void say_program(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bool *needed)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
+    if (r->out_pattern >= 0)
+        fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o",
+                         "k");
     say_begin(b, r, pass, needed);
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
         const int reg = s->nin + k;
-        if (reduces(ins) && ins->pass == pass)
-            fxi_gpu_say(b, "a%d = fx_take%d(a%d, r%d, i);\n", reg, fold_of(r, ins), reg,
+        if (fxi_gpu_reduces(ins) && ins->pass == pass)
+            fxi_gpu_say(b, "a%d = fx_take%d(a%d, r%d, i);\n", reg, fxi_gpu_row_fold(r, ins), reg,
                         ins->src[0]);
         else if (computes(r, pass, needed, k)) {
             fxi_gpu_say_instr(b, ins, reg);
@@ -247,17 +208,21 @@ static void say_program(fxi_gpu_builder *b, rows *r, int pass, const bool *neede
                 fxi_gpu_say(b, "h%d[e] = r%d;\n", reg, reg);
         }
     }
-    for (int k = 0; k < outputs_of(s); k++) {
+    for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
         const int reg = output_reg(s, k);
         const fx_instr *ins = &p->instr[reg - s->nin];
-        /* Outputs are dense, one row after the other. */
-        if (!ins->row && ins->pass == pass)
-            fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n",
-                        fxi_gpu_types[ins->dtype].name, k, COUNT, reg);
+        const char *type = fxi_gpu_types[ins->dtype].name;
+        if (ins->row || ins->pass != pass)
+            continue;
+        if (r->out_pattern >= 0)
+            fxi_gpu_say(b, "FX_STORE_%s(y%d, o%d, r%d);\n", type, k, r->out_pattern, reg);
+        else
+            fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n", type, k,
+                        FXI_GPU_ROW_LENGTH, reg);
     }
 }
 
-static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *needed)
+static void say_elements(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bool *needed)
 {
     if (!r->keeps)
         fxi_gpu_say(b, "for (fx_int base = start; base < count; base += lanes * %d) {\n",
@@ -271,44 +236,50 @@ static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *need
         fxi_gpu_say(b, "}\n");
 }
 
+void fxi_gpu_say_row_result(fxi_gpu_builder *b, fxi_gpu_rows *r, int k)
+{
+    const fx_instr *ins = &fx_step_row(r->step)->program.instr[k];
+    const int reg = r->step->nin + k, fold = fxi_gpu_row_fold(r, ins);
+    const char *name = fxi_gpu_types[ins->dtype].name, *value = fxi_gpu_types[ins->dtype].value;
+    /* Rounded as after every instruction (fxi_gpu_say_instr): fused and separate steps then give
+     * the same bits. */
+    if (ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16)
+        fxi_gpu_say(b, "const fx_f32 r%d = fx_round_%s(fx_done%d(a%d));\n", reg, name, fold, reg);
+    else
+        fxi_gpu_say(b, "const %s r%d = fx_done%d(a%d);\n", value, reg, fold, reg);
+}
+
 /* Appends a pass. Reductions of one kind use the same local memory, one after the other. */
-static void say_pass(fxi_gpu_builder *b, rows *r, int pass)
+static void say_pass(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
-    bool needed[REGISTERS];
+    bool needed[FXI_GPU_ROW_REGISTERS];
     const bool any = mark_needed(r, pass, needed);
-    say_row_values(b, r, pass);
+    fxi_gpu_say_row_values(b, r, pass);
     for (int k = 0; k < p->n; k++)
-        if (reduces(&p->instr[k]) && p->instr[k].pass == pass)
-            fxi_gpu_say(b, "fx_acc%d a%d = fx_none%d();\n", fold_of(r, &p->instr[k]), s->nin + k,
-                        fold_of(r, &p->instr[k]));
+        if (fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass)
+            fxi_gpu_say(b, "fx_acc%d a%d = fx_none%d();\n", fxi_gpu_row_fold(r, &p->instr[k]),
+                        s->nin + k, fxi_gpu_row_fold(r, &p->instr[k]));
     if (any)
         say_elements(b, r, pass, needed);
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
-        if (!reduces(ins) || ins->pass != pass)
+        if (!fxi_gpu_reduces(ins) || ins->pass != pass)
             continue;
-        const int reg = s->nin + k;
-        const bool rounds = ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16;
-        fxi_gpu_set(b, "prefix", rounds ? "t" : "r");
-        fxi_gpu_set(b, "value", fxi_gpu_types[ins->dtype].value);
-        const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_reduced, "tree");
-        fxi_gpu_say_tree(b, fold_of(r, ins), reg, false);
-        fxi_gpu_say_part(b, text);
-        /* As after every instruction (fxi_gpu_say_instr): fused and separate steps then give the
-         * same bits. */
-        if (rounds)
-            fxi_gpu_say(b, "const fx_f32 r%d = fx_round_%s(t%d);\n", reg,
-                        fxi_gpu_types[ins->dtype].name, reg);
+        fxi_gpu_say_tree(b, fxi_gpu_row_fold(r, ins), s->nin + k, false);
+        if (r->pieces > 0)
+            fxi_gpu_row_cut_leave(b, r, k);
+        else
+            fxi_gpu_say_row_result(b, r, k);
     }
 }
 
 /* Appends what a kept row has in registers: operands, loaded before the first pass, and values. */
-static void say_kept(fxi_gpu_builder *b, const rows *r)
+static void say_kept(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 {
     const fx_program *p = &fx_step_row(r->step)->program;
-    bool all[REGISTERS];
+    bool all[FXI_GPU_ROW_REGISTERS];
     if (!r->keeps)
         return;
     memset(all, true, sizeof all);
@@ -320,11 +291,27 @@ static void say_kept(fxi_gpu_builder *b, const rows *r)
                         r->step->nin + k, r->elements);
 }
 
-static void say_rows(fxi_gpu_builder *b, rows *r)
+/* Appends the values of the row that are outputs. */
+static void say_outputs_of_row(fxi_gpu_builder *b, const fxi_gpu_rows *r)
+{
+    const fx_step *s = r->step;
+    for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
+        const int reg = output_reg(s, k);
+        const fx_instr *ins = &fx_step_row(s)->program.instr[reg - s->nin];
+        if (ins->row)
+            fxi_gpu_say(b, "if (lane == 0 && count > 0%s) FX_STORE_%s(y%d, row, r%d);\n",
+                        r->pieces > 0 ? " && FX_GROUP_Y == 0" : "", fxi_gpu_types[ins->dtype].name,
+                        k, reg);
+    }
+}
+
+/* Appends the kernel of all passes, or of pass `only` if rows are cut. */
+static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
-    const int nout = outputs_of(s), outer = fxi_gpu_walk_params(&r->outer);
+    const int nout = fxi_gpu_row_outputs(s), outer = fxi_gpu_walk_params(&r->outer),
+              inner = fxi_gpu_walk_params(&r->inner);
     fxi_gpu_begin(b, r->wide);
     int64_t bytes = 0;
     for (int k = 0; k < r->nfolds; k++)
@@ -333,20 +320,24 @@ static void say_rows(fxi_gpu_builder *b, rows *r)
     if (b->limits->group_memory > 0 && FXI_GPU_GROUP * bytes > b->limits->group_memory)
         fxi_gpu_too_much(b, "%lld bytes of local memory in a group",
                          (long long)(FXI_GPU_GROUP * bytes));
-    fxi_gpu_kernel(b, "fx_rows", s->nin + nout, WALKS + outer + fxi_gpu_walk_params(&r->inner));
+    fxi_gpu_kernel(b, "fx_rows", s->nin + nout + fxi_gpu_row_cut_buffers(r, only),
+                   FXI_GPU_ROW_WALKS + outer + inner + fxi_gpu_row_cut_params(r));
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows, "operands");
     for (int k = 0; k < s->nin; k++)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[s->in[k].dtype].stored, k);
     for (int k = 0; k < nout; k++)
         fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", s->nin + k,
                     fxi_gpu_types[p->instr[output_reg(s, k) - s->nin].dtype].stored, k);
+    fxi_gpu_row_cut_uses(b, r, only);
     text = fxi_gpu_say_until(b, text, "local");
     for (int k = 0; k < r->nfolds; k++)
         fxi_gpu_say(b, "FX_LOCAL(fx_acc%d, s%d, FX_GROUP);\n", k, k);
     text = fxi_gpu_say_until(b, text, "lanes");
-    fxi_gpu_say_lanes(b, LANES);
+    fxi_gpu_say_lanes(b, FXI_GPU_ROW_LANES);
+    text = fxi_gpu_say_until(b, text, "range");
+    fxi_gpu_row_cut_range(b, r);
     text = fxi_gpu_say_until(b, text, "walk");
-    fxi_gpu_walk_say(b, &r->outer, WALKS, "row", "k", NULL);
+    fxi_gpu_walk_say(b, &r->outer, FXI_GPU_ROW_WALKS, "row", "k", NULL);
     text = fxi_gpu_say_until(b, text, "values_of_row");
     for (int k = 0; k < s->nin; k++)
         if (!has_pack(r, k))
@@ -357,26 +348,28 @@ static void say_rows(fxi_gpu_builder *b, rows *r)
     text = fxi_gpu_say_until(b, text, "kept");
     say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
-    for (int pass = 0; pass < r->npasses; pass++)
+    if (r->pieces > 0) {
+        fxi_gpu_row_cut_found(b, r, only);
+        say_pass(b, r, only);
+    }
+    for (int pass = 0; pass < r->npasses && r->pieces == 0; pass++)
         say_pass(b, r, pass);
     text = fxi_gpu_say_until(b, text, "outputs_of_row");
-    for (int k = 0; k < nout; k++) {
-        const int reg = output_reg(s, k);
-        const fx_instr *ins = &p->instr[reg - s->nin];
-        if (ins->row)
-            fxi_gpu_say(b, "if (lane == 0 && count > 0) FX_STORE_%s(y%d, row, r%d);\n",
-                        fxi_gpu_types[ins->dtype].name, k, reg);
-    }
+    /* The last pass of all knows the values of the row. */
+    if (r->pieces == 0 || only == r->npasses - 1)
+        say_outputs_of_row(b, r);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
-static void set_patterns(rows *r)
+static void set_patterns(fxi_gpu_rows *r)
 {
     const fx_step *s = r->step;
     const fx_row_step *own = fx_step_row(s);
-    const uint32_t inner = (1u << own->row_axes) - 1;
+    const uint32_t all = (1u << own->space.ndim) - 1,
+                   kept = (1u << (own->space.ndim - own->outer_axes)) - 1,
+                   inner = ((1u << own->row_axes) - 1) | (all & ~kept);
     r->layout.nd = own->space.ndim;
     for (int d = 0; d < own->space.ndim; d++)
         r->layout.shape[d] = own->space.shape[d];
@@ -392,6 +385,8 @@ static void set_patterns(rows *r)
         }
         r->pattern[k] = fxi_gpu_is_scalar(t) ? -1 : fxi_gpu_layout_add(&r->layout, strides);
     }
+    /* Outputs are dense; without axes behind the kept ones, one row after the other. */
+    r->out_pattern = own->outer_axes ? fxi_gpu_layout_add(&r->layout, own->space.stride) : -1;
     r->outer = fxi_gpu_walk_over(&r->layout, ~inner);
     r->inner = fxi_gpu_walk_over(&r->layout, inner);
     r->count = fxi_gpu_walk_length(&r->outer);
@@ -400,19 +395,19 @@ static void set_patterns(rows *r)
 }
 
 /* Before any text is built, because the types of accumulators are defined at its beginning. */
-static bool list_folds(fxi_gpu_builder *b, rows *r)
+static bool list_folds(fxi_gpu_builder *b, fxi_gpu_rows *r)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
         r->npasses = ins->pass >= r->npasses ? ins->pass + 1 : r->npasses;
-        if (!reduces(ins))
+        if (!fxi_gpu_reduces(ins))
             continue;
         if (!fxi_gpu_has_fold(b, (int)ins->attr, ins->from))
             return false;
-        if (fold_of(r, ins) == FOLDS) {
-            fxi_gpu_too_much(b, "more than %d kinds of reductions", (int)FOLDS);
+        if (fxi_gpu_row_fold(r, ins) == FXI_GPU_ROW_FOLDS) {
+            fxi_gpu_too_much(b, "more than %d kinds of reductions", (int)FXI_GPU_ROW_FOLDS);
             return false;
         }
     }
@@ -421,7 +416,7 @@ static bool list_folds(fxi_gpu_builder *b, rows *r)
 
 /* Decides how many elements a lane loads at a time, and whether it keeps them: at most WORDS
  * registers for all elements of a lane. */
-static void divide(const fxi_gpu_builder *b, rows *r)
+static void divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
 {
     enum { WORDS = 96 };
     const fx_program *p = &fx_step_row(r->step)->program;
@@ -444,40 +439,52 @@ static void divide(const fxi_gpu_builder *b, rows *r)
     int64_t all = r->elements;
     while (all * FXI_GPU_GROUP < r->elements_of_row)
         all *= 2;
-    r->keeps = !b->limits->serial && all * (operands + kept) <= WORDS;
+    r->keeps = r->pieces == 0 && !b->limits->serial && all * (operands + kept) <= WORDS;
     if (r->keeps)
         r->elements = (int)all;
     else
         memset(r->kept, 0, sizeof r->kept);
     /* All that a lane keeps or loads, at least about four elements; short rows share a group. */
     const int64_t each = r->keeps || r->elements > 4 ? r->elements : 4;
-    r->lanes = fxi_gpu_power((r->elements_of_row + each - 1) / each);
+    const int64_t elements = r->pieces > 0 ? r->piece : r->elements_of_row;
+    r->lanes = fxi_gpu_power((elements + each - 1) / each);
+}
+
+static void launch(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
+{
+    const fx_step *s = r->step;
+    const fxi_gpu_lanes lanes = {.lanes = r->lanes};
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    for (int k = 0; k < s->nin; k++)
+        fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
+    for (int k = 0; k < fxi_gpu_row_outputs(s); k++)
+        fxi_gpu_buffer(c, s->nin + k, FXI_GPU_OUT, k);
+    fxi_gpu_param(c, FXI_GPU_ROW_COUNT, r->count);
+    fxi_gpu_param(c, FXI_GPU_ROW_LENGTH, r->elements_of_row);
+    fxi_gpu_lanes_fill(lanes, c, FXI_GPU_ROW_LANES);
+    fxi_gpu_walk_fill(&r->outer, c, FXI_GPU_ROW_WALKS);
+    fxi_gpu_walk_fill(&r->inner, c, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer));
+    c->groups[0] = fxi_gpu_groups(r->count, FXI_GPU_GROUP / lanes.lanes);
+    fxi_gpu_row_cut_fill(r, c, pass);
 }
 
 void fxi_gpu_row(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const fx_program *p = &fx_step_row(s)->program;
-    rows r = {.step = s};
-    if (s->nin > OPERANDS || s->nin + p->n > REGISTERS) {
+    fxi_gpu_rows r = {.step = s};
+    if (s->nin > FXI_GPU_ROW_OPERANDS || s->nin + p->n > FXI_GPU_ROW_REGISTERS) {
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands, %d instructions", (int)s->nin, (int)p->n);
         return;
     }
     set_patterns(&r);
     if (r.count == 0 || r.elements_of_row == 0 || !list_folds(b, &r))
         return;
+    if (fx_step_row(s)->outer_axes > 0)
+        fxi_gpu_row_cut(b, &r);
     divide(b, &r);
-    say_rows(b, &r);
-    const fxi_gpu_lanes lanes = {.lanes = r.lanes};
-    fxi_gpu_call *c = fxi_gpu_add(b);
-    for (int k = 0; k < s->nin; k++)
-        fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
-    for (int k = 0; k < outputs_of(s); k++)
-        fxi_gpu_buffer(c, s->nin + k, FXI_GPU_OUT, k);
-    fxi_gpu_param(c, ROWS, r.count);
-    fxi_gpu_param(c, COUNT, r.elements_of_row);
-    fxi_gpu_lanes_fill(lanes, c, LANES);
-    fxi_gpu_walk_fill(&r.outer, c, WALKS);
-    fxi_gpu_walk_fill(&r.inner, c, WALKS + fxi_gpu_walk_params(&r.outer));
-    c->groups[0] = fxi_gpu_groups(r.count, FXI_GPU_GROUP / lanes.lanes);
+    for (int pass = 0; pass < (r.pieces > 0 ? r.npasses : 1); pass++) {
+        say_rows(b, &r, pass);
+        launch(b, &r, pass);
+    }
 }

@@ -9,11 +9,11 @@
 @local@
 @lanes@
 const fx_int line = FX_GROUP_X * slots + slot, row = line < P(0) ? line : 0;
-const fx_int count = line < P(0) ? P(1) : 0;
+@range@
 @walk@
 @values_of_row@
 const int near = @near@;
-const fx_int gap = near ? 1 : lanes, start = near ? lane * @elements@ : lane;
+const fx_int gap = near ? 1 : lanes, start = first + (near ? lane * @elements@ : lane);
 @kept@
 @passes@
 @outputs_of_row@
@@ -39,8 +39,12 @@ if (i < count) {
 }
 }
 
-// The result of accumulator a@reg@ at the end of a pass. Reductions of one kind use the same local
-// memory, one after the other. prefix: of the name of the result, which is rounded if it has 16 bits.
-//// rows_reduced
-@tree@
-const @value@ @prefix@@reg@ = fx_done@n@(a@reg@);
+// The elements of a piece of a row: from `first` to before `count`. Groups along Y take the pieces.
+//// rows_piece
+const fx_int first = FX_GROUP_Y * P(@piece@), rest = P(1) - first;
+const fx_int count = line < P(0) ? first + (rest < P(@piece@) ? rest : P(@piece@)) : 0;
+
+// The accumulator of all pieces of a row.
+//// rows_found
+fx_acc@n@ a@reg@ = fx_none@n@();
+for (fx_int i = 0; i < P(@pieces@); i++) a@reg@ = fx_join@n@(a@reg@, w@reg@[row * P(@pieces@) + i]);

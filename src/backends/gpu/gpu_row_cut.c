@@ -1,0 +1,121 @@
+/* gpu_row_cut.c: row steps whose rows are cut into pieces.
+ *
+ * Rows around kept axes (batch norm) are few and long: one group for each would leave the device
+ * idle. Such a row is cut into pieces, and every pass is a launch. A group leaves the accumulators
+ * of its piece in work space; the groups of later passes join those of all pieces before they
+ * compute the values of the row. The division depends on shapes and on the device alone, and so do
+ * the bits.
+ */
+#include "gpu_row.h"
+
+/* Elements of a lane at least, and pieces at most: every group of a later pass joins all of them.
+ */
+enum { LEAST = 4, PIECES = 64 };
+
+/* The number of the first parameter of pieces: elements of one, then how many there are. */
+static int piece_param(const fxi_gpu_rows *r)
+{
+    return FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer) + fxi_gpu_walk_params(&r->inner);
+}
+
+/* Is k a reduction that the launch of a pass leaves or finds in work space? */
+static bool in_work(const fxi_gpu_rows *r, int k, int pass)
+{
+    const fx_instr *ins = &fx_step_row(r->step)->program.instr[k];
+    return r->pieces > 0 && fxi_gpu_reduces(ins) && ins->pass <= pass;
+}
+
+void fxi_gpu_row_cut(fxi_gpu_builder *b, fxi_gpu_rows *r)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    /* About four groups for each unit of the device. */
+    const int64_t busy = 4 * (int64_t)b->limits->units,
+                  most = r->elements_of_row / (LEAST * FXI_GPU_GROUP);
+    int64_t n = (busy + r->count - 1) / r->count;
+    n = n < most ? n : most;
+    n = n < 1 ? 1 : n > PIECES ? PIECES : n;
+    r->piece = (r->elements_of_row + n - 1) / n;
+    /* Rounding up may leave fewer pieces; none of them is empty. */
+    r->pieces = (r->elements_of_row + r->piece - 1) / r->piece;
+    const int last = r->npasses - 1;
+    for (int k = 0; k < p->n; k++) {
+        if (!fxi_gpu_reduces(&p->instr[k]))
+            continue;
+        /* Reductions of the last pass are joined by one launch more. */
+        r->npasses = p->instr[k].pass == last ? last + 2 : r->npasses;
+        /* No accumulator has more than four fields of at most 8 bytes (gpu_fold.c). */
+        r->work[r->step->nin + k] = fxi_gpu_work(b, r->count * r->pieces * 4 * 8);
+    }
+}
+
+int fxi_gpu_row_cut_buffers(const fxi_gpu_rows *r, int pass)
+{
+    int n = 0;
+    for (int k = 0; k < fx_step_row(r->step)->program.n; k++)
+        n += in_work(r, k, pass);
+    return n;
+}
+
+int fxi_gpu_row_cut_params(const fxi_gpu_rows *r)
+{
+    return r->pieces > 0 ? 2 : 0;
+}
+
+void fxi_gpu_row_cut_uses(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
+{
+    const fx_step *s = r->step;
+    int at = s->nin + fxi_gpu_row_outputs(s);
+    for (int k = 0; k < fx_step_row(s)->program.n; k++)
+        if (in_work(r, k, pass))
+            fxi_gpu_say(b, "FX_USE(%d, fx_acc%d, w%d)\n", at++,
+                        fxi_gpu_row_fold(r, &fx_step_row(s)->program.instr[k]), s->nin + k);
+}
+
+void fxi_gpu_row_cut_range(fxi_gpu_builder *b, const fxi_gpu_rows *r)
+{
+    if (r->pieces == 0) {
+        fxi_gpu_say(b, "const fx_int first = 0, count = line < P(0) ? P(1) : 0;\n");
+        return;
+    }
+    /* Groups along Y take the pieces. */
+    fxi_gpu_set_number(b, "piece", piece_param(r));
+    fxi_gpu_say_part(b, fxi_gpu_text_rows_piece);
+}
+
+void fxi_gpu_row_cut_found(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    for (int earlier = 0; earlier < pass; earlier++) {
+        fxi_gpu_say_row_values(b, r, earlier);
+        for (int k = 0; k < p->n; k++) {
+            if (!fxi_gpu_reduces(&p->instr[k]) || p->instr[k].pass != earlier)
+                continue;
+            fxi_gpu_set_number(b, "n", fxi_gpu_row_fold(r, &p->instr[k]));
+            fxi_gpu_set_number(b, "reg", r->step->nin + k);
+            fxi_gpu_set_number(b, "pieces", piece_param(r) + 1);
+            fxi_gpu_say_part(b, fxi_gpu_text_rows_found);
+            fxi_gpu_say_row_result(b, r, k);
+        }
+    }
+}
+
+void fxi_gpu_row_cut_leave(fxi_gpu_builder *b, const fxi_gpu_rows *r, int k)
+{
+    const int reg = r->step->nin + k;
+    fxi_gpu_say(b, "if (lane == 0 && count > 0) w%d[row * P(%d) + FX_GROUP_Y] = a%d;\n", reg,
+                piece_param(r) + 1, reg);
+}
+
+void fxi_gpu_row_cut_fill(const fxi_gpu_rows *r, fxi_gpu_call *c, int pass)
+{
+    const fx_step *s = r->step;
+    int at = s->nin + fxi_gpu_row_outputs(s);
+    for (int k = 0; k < fx_step_row(s)->program.n; k++)
+        if (in_work(r, k, pass))
+            fxi_gpu_buffer(c, at++, FXI_GPU_WORK, r->work[s->nin + k]);
+    if (r->pieces == 0)
+        return;
+    fxi_gpu_param(c, piece_param(r), r->piece);
+    fxi_gpu_param(c, piece_param(r) + 1, r->pieces);
+    c->groups[1] = r->pieces;
+}

@@ -1,0 +1,172 @@
+/* test_rows_around.c: row steps whose rows are around kept axes, as those of batch norm: the values
+ * of the CPU and of OpenCL beside those of the reference device. Pieces of rows that are no whole
+ * vectors, several outputs, views, broadcast operands, and reductions of the last pass. ctest:
+ * timeout=400
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPERANDS = 4, RESULTS = 6, MOST = 1 << 18 };
+
+/* A computation on x, y of one shape W×H×C×N and on scale, bias of C elements. */
+typedef struct around {
+    const char *name;
+    int (*make)(fx_array *const in[OPERANDS], fx_array *out[RESULTS]);
+    int64_t size[4];
+    bool opencl; /* PoCL takes seconds to compile a kernel, so it gets a few cases only */
+} around;
+
+static fx_array *channels(fx_array *v)
+{
+    return fx_reshape(v, 1, 1, fx_length(v), 1);
+}
+
+static fx_array *mean(fx_array *x)
+{
+    return fx_mean(x, .dims = FX_AXES(0, 1, 3));
+}
+
+static fx_array *norm(fx_array *const in[])
+{
+    fx_array *m = mean(in[0]), *v = mean(fx_square(fx_sub(in[0], m)));
+    fx_array *unit = fx_div(fx_sub(in[0], m), fx_sqrt(fx_add(v, 1e-3)));
+    return fx_add(fx_mul(unit, channels(in[2])), channels(in[3]));
+}
+
+static int batch_norm(fx_array *const in[], fx_array *out[])
+{
+    out[0] = fx_relu(norm(in));
+    return 1;
+}
+
+/* The gradients by scale and bias are reductions of the same pass. */
+static int with_gradients(fx_array *const in[], fx_array *out[])
+{
+    fx_array *const of[] = {in[0], in[2], in[3]};
+    out[0] = fx_relu(norm(in));
+    assert_int_equal(fx_pullback(out[0], in[1], of, 3, out + 1), FX_OK);
+    return 4;
+}
+
+static int softmax(fx_array *const in[], fx_array *out[])
+{
+    out[0] = fx_softmax(fx_mul(in[0], in[1]), .dims = FX_AXES(0, 1, 3));
+    return 1;
+}
+
+/* A permuted operand, one that repeats with every row, and a reduction after the last elements. */
+static int views(fx_array *const in[], fx_array *out[])
+{
+    const int64_t w = fx_size(in[0], 0), h = fx_size(in[0], 1), n = fx_size(in[0], 3);
+    fx_array *turned = fx_permute(fx_reshape(in[1], h, w, fx_size(in[0], 2), n), 1, 0, 2, 3);
+    fx_array *every = fx_slice(in[1], 2, 0, 1);
+    fx_array *far =
+        fx_sub(fx_add(fx_mul(in[0], turned), every), fx_maximum(in[0], .dims = FX_AXES(0, 1, 3)));
+    out[0] = far;
+    out[1] = fx_sum(fx_exp(fx_div(far, 8)), .dims = FX_AXES(0, 1, 3));
+    out[2] = mean(in[0]);
+    return 3;
+}
+
+static const around cases[] = {
+    {"batch norm", batch_norm, {8, 8, 16, 4}, false},
+    {"gradients", with_gradients, {8, 8, 16, 4}, false},
+    {"odd gradients", with_gradients, {7, 5, 19, 3}, false},
+    {"long rows", with_gradients, {33, 31, 16, 7}, false},
+    {"softmax", softmax, {5, 7, 17, 3}, false},
+    {"views", views, {6, 5, 18, 3}, false},
+    {"long views", views, {33, 31, 16, 7}, true},
+    {"one image of two axes", views, {6, 6, 20, 2}, false},
+};
+
+static float *const_data(int64_t n, unsigned seed)
+{
+    float *p = malloc((size_t)n * sizeof *p);
+    assert_non_null(p);
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        p[i] = (float)(seed >> 8) / (float)(1 << 23) - 1;
+    }
+    return p;
+}
+
+/* Writes all results one after the other and returns how many numbers they have. `rows`: must the
+ * plan have a row step? */
+static int64_t results_on(const around *c, fx_device *device, bool rows, float *to)
+{
+    FX_SCOPE;
+    fx_array *in[OPERANDS], *out[RESULTS] = {NULL};
+    const int64_t all = c->size[0] * c->size[1] * c->size[2] * c->size[3];
+    for (int k = 0; k < OPERANDS; k++) {
+        float *from = const_data(all, (unsigned)k + 1);
+        in[k] = k < 2 ? fx_from(FX_DTYPE_F32, from, c->size[0], c->size[1], c->size[2], c->size[3])
+                      : fx_from(FX_DTYPE_F32, from, c->size[2]);
+        in[k] = fx_to(device, in[k]);
+        assert_int_equal(fx_eval(in[k]), FX_OK);
+        free(from);
+    }
+    const int n = c->make(in, out);
+    if (rows) {
+        char text[8192];
+        fx_plan_text(fxi_tuple(n, (void *const *)out), text, sizeof text);
+        if (!strstr(text, "row "))
+            fail_msg("%s: no row step in\n%s", c->name, text);
+    }
+    assert_int_equal(fx_eval(fxi_tuple(n, (void *const *)out)), FX_OK);
+    int64_t at = 0;
+    for (int k = 0; k < n; k++) {
+        const int64_t length = fx_length(out[k]);
+        assert_true(at + length <= MOST);
+        assert_int_equal(fx_read_into(out[k], to + at, (size_t)length * sizeof *to), FX_OK);
+        at += length;
+    }
+    return at;
+}
+
+static void compare(const around *c, fx_device *device, bool rows)
+{
+    static float want[MOST], got[MOST];
+    const int64_t n = results_on(c, fx_device_get("ref", 0), false, want);
+    assert_int_equal(results_on(c, device, rows, got), n);
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(got[i] - want[i]) <= 2e-5f * (1 + fabsf(want[i]))))
+            fail_msg("%s on %s: number %d is %g, not %g", c->name, fx_device_name(device), (int)i,
+                     (double)got[i], (double)want[i]);
+}
+
+static void the_cpu(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        compare(&cases[k], fx_cpu_device(), true);
+}
+
+static void opencl(void **state)
+{
+    (void)state;
+    if (fx_use("OpenCL") != FX_OK) {
+        printf("skipped: OpenCL: %s\n", fx_why_not("OpenCL"));
+        return;
+    }
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        if (cases[k].opencl)
+            compare(&cases[k], fx_device_get("OpenCL", 0), true);
+}
+
+int main(void)
+{
+    unsetenv("FX_EAGER");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cpu),
+        cmocka_unit_test(opencl),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
