@@ -263,7 +263,7 @@ typedef struct fx_reduce_step {
  * value from element values and is complete after pass number `pass` (from 0) over the row. Any
  * other instruction on row values is computed before that pass, or after all passes if `pass` is
  * the number of passes. Outputs have the shape of `space`, or this shape with rows reduced to
- * size 1. */
+ * size 1. The output of the last instruction on elements may have the memory of an operand. */
 typedef struct fx_row_step {
     fx_program program;
     fx_more_outputs more;

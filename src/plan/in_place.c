@@ -1,9 +1,13 @@
 /* in_place.c: may a step write an output over a value that it reads?
  *
- * Both users ask here: place.c for arena memory, donate.c for the buffers of replaced values. Only
- * elementwise steps may: they read element i of every operand before they write element i of an
+ * Both users ask here: place.c for arena memory, donate.c for the buffers of replaced values.
+ * Elementwise steps may: they read element i of every operand before they write element i of an
  * output. So each operand that is the value must begin where the output begins, and have the same
  * sizes, strides and element size.
+ *
+ * Row steps read their operands once for each pass, and in the order of the program within a pass.
+ * So they may do it with the output that the program computes last: nothing reads an element after
+ * that. A reduction reads elements too.
  *
  * Equal byte counts are not enough. Half of a Float32 array, widened to Float64, has as many bytes
  * as the whole array; writing element 1 of the output would overwrite element 2 of the array before
@@ -27,6 +31,28 @@ static bool coincides(const fxi_plan *p, const fx_step *s, int k, int32_t out)
            p->values[s->in_value[k]].bytes == p->values[out].bytes;
 }
 
+/* Is value `out` what the program of a row step computes last for each element? A reduction that
+ * comes last has values of rows, and is complete only at the end of a row. */
+static bool comes_last(const fx_step *s, int32_t out)
+{
+    const fx_row_step *row = fx_step_row(s);
+    int last = row->program.n - 1;
+    while (last >= 0 && row->program.instr[last].row && row->program.instr[last].op != FX_OP_REDUCE)
+        last--;
+    for (int32_t o = 0; o < fx_step_outputs(s) && last >= 0; o++)
+        if (fx_step_output(s, o) == out)
+            return (o == 0 ? row->out_reg : row->more.reg[o - 1]) == s->nin + last &&
+                   !row->program.instr[last].row;
+    return false;
+}
+
+static bool writes_in_place(const fxi_plan *p, const fx_step *s, int k, int32_t out)
+{
+    const bool follows =
+        s->cls == FX_CLASS_ELEMENTWISE || (s->cls == FX_CLASS_ROW && comes_last(s, out));
+    return out >= 0 && follows && coincides(p, s, k, out);
+}
+
 fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out)
 {
     /* A value can be several operands of a step. If one of these is read in another order, the
@@ -34,8 +60,6 @@ fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_
     fxi_reading how = FXI_READS_NOT;
     for (int k = 0; k < s->nin && how != FXI_READS_OTHERWISE; k++)
         if (s->in_value[k] == value)
-            how = out >= 0 && s->cls == FX_CLASS_ELEMENTWISE && coincides(p, s, k, out)
-                      ? FXI_READS_IN_PLACE
-                      : FXI_READS_OTHERWISE;
+            how = writes_in_place(p, s, k, out) ? FXI_READS_IN_PLACE : FXI_READS_OTHERWISE;
     return how;
 }

@@ -284,6 +284,18 @@ static int64_t start_of(const checking *c, int32_t v)
     return c->p->values[v].kind == FXI_VALUE_ARENA ? c->p->values[v].offset : 0;
 }
 
+/* Does row step s compute output o from elements, and read none of them afterwards? The program is
+ * in the order of execution, and each pass begins at the first element again. */
+static bool is_written_last(const fx_step *s, int32_t o)
+{
+    const fx_row_step *row = &s->as.row;
+    const int at = (o == 0 ? row->out_reg : row->more.reg[o - 1]) - s->nin;
+    for (int k = at + 1; k < row->program.n; k++)
+        if (!row->program.instr[k].row || row->program.instr[k].op == FX_OP_REDUCE)
+            return false;
+    return at >= 0 && !row->program.instr[at].row;
+}
+
 /* Is element i of operand k at the same byte as element i of an output that begins at `start` and
  * has `bytes` bytes? Segments of a foreach step have no shape, so there only the length counts. */
 static bool element_for_element(const checking *c, const fx_step *s, int k, int64_t start,
@@ -291,14 +303,15 @@ static bool element_for_element(const checking *c, const fx_step *s, int k, int6
 {
     const fx_tensor *t = &s->in[k];
     const int64_t at = start_of(c, s->in_value[k]) + s->in_offset[k] * size_of(t);
-    const bool elementwise = s->cls == FX_CLASS_ELEMENTWISE, foreach = s->cls == FX_CLASS_FOREACH;
-    if (!(elementwise || foreach) || at != start || fx_tensor_length(t) * size_of(t) != bytes)
+    const bool shaped = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_ROW;
+    if (!(shaped || s->cls == FX_CLASS_FOREACH) || at != start ||
+        fx_tensor_length(t) * size_of(t) != bytes)
         return false;
     int64_t run = 1; /* the stride that a dense tensor has on this axis */
     for (int a = 0; a < t->ndim; a++) {
         if (t->shape[a] != 1 && t->stride[a] != run)
             return false;
-        if (elementwise && (t->ndim != s->out.ndim || t->shape[a] != s->out.shape[a]))
+        if (shaped && (t->ndim != s->out.ndim || t->shape[a] != s->out.shape[a]))
             return false;
         run *= t->shape[a];
     }
@@ -321,7 +334,8 @@ static bool check_own_write(const checking *c, int32_t i, int k)
     const int32_t segments = fx_step_segments(s), per_segment = fx_step_outputs(s) / segments,
                   first = k / (s->nin / segments) * per_segment;
     for (int32_t o = first; o < first + per_segment; o++)
-        if (fx_step_output(s, o) == w && element_for_element(c, s, k, start, bytes))
+        if (fx_step_output(s, o) == w && (s->cls != FX_CLASS_ROW || is_written_last(s, o)) &&
+            element_for_element(c, s, k, start, bytes))
             return true;
     return wrong(c, "step %d (%s) writes value %d over value %d, which it reads in another order",
                  (int)i, name_of(c, i), (int)w, (int)v);

@@ -18,43 +18,15 @@
  * The level of a member is the number of passes over the row that must be complete before the pass
  * of the member. Measurements: docs/design/0007.
  */
-#include "row.h"
+#include "row_search.h"
 #include "build.h"
 
 #include <string.h>
-
-/* Marks of nodes during a search. */
-enum {
-    MEMBER = 1,
-    FEEDS = 2,  /* it is an input of a member */
-    LEAVES = 4, /* a path leads from it through a node outside to a member */
-    AFTER = 8,  /* outside, and computed from a member */
-    LISTED = 16 /* in search.marked */
-};
 
 /* Limits of a search. Nodes farther than WINDOW from the first reduction are not examined:
  * otherwise every reduction would sweep the whole graph, and the time would be quadratic. Sweeps
  * alternate at most ROUNDS times. */
 enum { WINDOW = 512, ROUNDS = 4 };
-
-typedef struct search {
-    const fxi_graph *g;
-    const bool *literal; /* per node: it is in no step */
-    bool around;         /* rows may be around kept axes */
-    fxi_rows *out;
-    int32_t *at; /* per node: its position in the order */
-    uint8_t *mark;
-    int32_t *marked, nmarked; /* nodes whose marks are cleared before the next search, which sees
-                                 only a small part of a large graph */
-    int32_t *user, *user_of;  /* users of node i: user_of[user[i]] … user_of[user[i + 1] − 1] */
-    const fxi_node *full, *reduced; /* nodes with the two shapes of the row step that grows */
-    int32_t first, last;            /* positions of the first and last member */
-    int32_t low, high;              /* positions that are examined: low … high − 1 */
-    int32_t nearest, farthest;      /* positions of the first and last node that can join: it is an
-                                       input or a user of a member. Sweeps end there. */
-    int32_t members, most;
-    int32_t buffers; /* inputs and outputs that a row step may have together */
-} search;
 
 /* ---- what fits ------------------------------------------------------------------------------- */
 
@@ -76,7 +48,7 @@ static bool fits_around(int64_t piece, int64_t kept, int64_t reduced)
 /* Is n a reduction of rows that are short enough for the cache? Reduced axes must come before kept
  * ones, or, except for 16-bit elements, around them; axes of size 1 do not count. 16-bit elements
  * count with the 4 bytes that they have in registers. */
-static bool reduces_rows(const search *s, const fxi_node *n)
+static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
 {
     if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold))
         return false;
@@ -104,7 +76,7 @@ static bool reduces_rows(const search *s, const fxi_node *n)
 
 /* The role that node n would have in the row step that grows, from its operation and shape alone.
  */
-static fxi_row_kind kind_of(const search *s, int32_t id)
+static fxi_row_kind kind_of(const fxi_row_search *s, int32_t id)
 {
     const fxi_node *n = s->g->nodes[id];
     if (n->data || s->literal[id])
@@ -121,7 +93,7 @@ static fxi_row_kind kind_of(const search *s, int32_t id)
 }
 
 /* The union of the marks of the inputs of node id. */
-static int input_marks(const search *s, int32_t id)
+static int input_marks(const fxi_row_search *s, int32_t id)
 {
     int marks = 0;
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++)
@@ -130,12 +102,12 @@ static int input_marks(const search *s, int32_t id)
 }
 
 /* A reduction is complete only at the end of its pass, so whatever reads it is one level later. */
-static int level_of(const search *s, int32_t id)
+static int level_of(const fxi_row_search *s, int32_t id)
 {
     int level = 0;
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
         const int32_t i = fxi_graph_input(s->g, id, k);
-        if (!(s->mark[i] & MEMBER))
+        if (!(s->mark[i] & FXI_ROW_MEMBER))
             continue;
         const int own = s->out->level[i] + (s->out->kind[i] == FXI_ROW_REDUCE);
         level = own > level ? own : level;
@@ -143,14 +115,7 @@ static int level_of(const search *s, int32_t id)
     return level;
 }
 
-static void set_mark(search *s, int32_t id, int marks)
-{
-    if (marks && !(s->mark[id] & LISTED))
-        s->marked[s->nmarked++] = id;
-    s->mark[id] |= (uint8_t)(marks ? marks | LISTED : 0);
-}
-
-static bool can_join(const search *s, int32_t id)
+static bool can_join(const fxi_row_search *s, int32_t id)
 {
     return s->out->row[id] < 0 && kind_of(s, id) != FXI_ROW_NONE;
 }
@@ -158,7 +123,7 @@ static bool can_join(const search *s, int32_t id)
 /* Node id becomes a member: its inputs and users may join next. Those outside the window are never
  * visited. Sweeps must not run up to them: values of the forward pass have users in the backward
  * pass, far away, and each of them would cost a sweep of the whole window. */
-static void widen(search *s, int32_t id)
+static void widen(fxi_row_search *s, int32_t id)
 {
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
         const int32_t i = fxi_graph_input(s->g, id, k), at = s->at[i];
@@ -175,28 +140,21 @@ static void widen(search *s, int32_t id)
     }
 }
 
-static void join(search *s, int32_t id, fxi_row_kind kind)
+static void join(fxi_row_search *s, int32_t id, fxi_row_kind kind)
 {
     widen(s, id);
-    set_mark(s, id, MEMBER);
+    fxi_row_set_mark(s, id, FXI_ROW_MEMBER);
     s->out->kind[id] = (uint8_t)kind;
     s->members++;
     s->first = s->at[id] < s->first ? s->at[id] : s->first;
     s->last = s->at[id] > s->last ? s->at[id] : s->last;
 }
 
-/* first and last are not narrowed: they only bound sweeps, and too wide a range costs only time. */
-static void leave(search *s, int32_t id)
-{
-    s->members--;
-    s->mark[id] &= (uint8_t)~MEMBER;
-}
-
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
 /* The position after the unit at `at`. A unit is moved as a whole: one node, or a row step found
  * earlier. */
-static int32_t unit_end(const search *s, int32_t at)
+static int32_t unit_end(const fxi_row_search *s, int32_t at)
 {
     const int32_t row = s->out->row[s->out->order[at]];
     int32_t end = at + 1;
@@ -206,7 +164,7 @@ static int32_t unit_end(const search *s, int32_t at)
 }
 
 /* The position of the first node of the unit that contains `at`. */
-static int32_t unit_start(const search *s, int32_t at)
+static int32_t unit_start(const fxi_row_search *s, int32_t at)
 {
     const int32_t row = s->out->row[s->out->order[at]];
     while (row >= 0 && at > 0 && s->out->row[s->out->order[at - 1]] == row)
@@ -214,28 +172,22 @@ static int32_t unit_start(const search *s, int32_t at)
     return at;
 }
 
-/* Clears the marks of the previous sweep. Membership is kept. */
-static void keep_members(search *s)
-{
-    for (int32_t i = 0; i < s->nmarked; i++)
-        s->mark[s->marked[i]] &= MEMBER | LISTED;
-}
-
 /* Visits one node in the order of computation. A user of members joins if it fits. A member leaves
  * if it no longer fits: a node outside may have come between it and another member. A node that
- * touches the step and stays outside is marked AFTER, so nothing computed from it can join. */
-static void visit_user(search *s, int32_t id)
+ * touches the step and stays outside is marked FXI_ROW_AFTER, so nothing computed from it can join.
+ */
+static void visit_user(fxi_row_search *s, int32_t id)
 {
-    const int inputs = input_marks(s, id), touched = inputs & (MEMBER | AFTER);
-    const bool was = s->mark[id] & MEMBER;
+    const int inputs = input_marks(s, id), touched = inputs & (FXI_ROW_MEMBER | FXI_ROW_AFTER);
+    const bool was = s->mark[id] & FXI_ROW_MEMBER;
     if (!was && !touched)
         return;
     const fxi_row_kind kind = kind_of(s, id);
-    bool fits = kind != FXI_ROW_NONE && !(inputs & AFTER);
+    bool fits = kind != FXI_ROW_NONE && !(inputs & FXI_ROW_AFTER);
     fits &= was || s->members < s->most;
     /* An alias only renames a register of this step. Behind a node outside it is an ordinary view.
      */
-    fits &= kind != FXI_ROW_ALIAS || (inputs & MEMBER);
+    fits &= kind != FXI_ROW_ALIAS || (inputs & FXI_ROW_MEMBER);
     /* A value of the row is computed before the pass of its level. Any other member is computed in
      * that pass, which must therefore exist. */
     const int level = level_of(s, id) + (kind == FXI_ROW_SCALAR ? 0 : 1);
@@ -243,46 +195,47 @@ static void visit_user(search *s, int32_t id)
     if (fits && !was)
         join(s, id, kind);
     else if (!fits && was)
-        leave(s, id);
+        fxi_row_leave(s, id);
     s->out->level[id] = (uint8_t)(fits ? level_of(s, id) : 0);
-    set_mark(s, id, !fits && touched ? AFTER : 0);
+    fxi_row_set_mark(s, id, !fits && touched ? FXI_ROW_AFTER : 0);
 }
 
 /* One sweep along the order. If a row step found earlier reads a value of this one, it is computed
  * after this one as a whole. So all its nodes are marked AFTER. */
-static void take_users(search *s)
+static void take_users(fxi_row_search *s)
 {
-    keep_members(s);
+    fxi_row_keep_members(s);
     for (int32_t at = s->first; at < s->high && at <= s->farthest;) {
         const int32_t stop = unit_end(s, at);
         int touched = 0;
         for (int32_t k = at; k < stop && s->out->row[s->out->order[at]] >= 0; k++)
-            touched |= input_marks(s, s->out->order[k]) & (MEMBER | AFTER);
+            touched |= input_marks(s, s->out->order[k]) & (FXI_ROW_MEMBER | FXI_ROW_AFTER);
         for (; at < stop; at++)
             if (s->out->row[s->out->order[at]] < 0)
                 visit_user(s, s->out->order[at]);
             else
-                set_mark(s, s->out->order[at], touched ? AFTER : 0);
+                fxi_row_set_mark(s, s->out->order[at], touched ? FXI_ROW_AFTER : 0);
     }
 }
 
 /* Passes the marks of node id to its inputs. Members feed their inputs. A node outside that leads
  * to a member makes its inputs lead there too, and those may not join. */
-static void pass_on(search *s, int32_t id, int marks)
+static void pass_on(fxi_row_search *s, int32_t id, int marks)
 {
-    if (!(marks & (MEMBER | FEEDS | LEAVES)))
+    if (!(marks & (FXI_ROW_MEMBER | FXI_ROW_FEEDS | FXI_ROW_LEAVES)))
         return;
-    set_mark(s, id, marks & MEMBER ? 0 : LEAVES);
+    fxi_row_set_mark(s, id, marks & FXI_ROW_MEMBER ? 0 : FXI_ROW_LEAVES);
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++)
-        set_mark(s, fxi_graph_input(s->g, id, k), marks & MEMBER ? FEEDS : LEAVES);
+        fxi_row_set_mark(s, fxi_graph_input(s->g, id, k),
+                         marks & FXI_ROW_MEMBER ? FXI_ROW_FEEDS : FXI_ROW_LEAVES);
 }
 
 /* One sweep against the order: adds the nodes that members are computed from. Returns whether a
  * node joined. */
-static bool take_operands(search *s)
+static bool take_operands(fxi_row_search *s)
 {
     bool joined = false;
-    keep_members(s);
+    fxi_row_keep_members(s);
     for (int32_t at = s->last; at >= s->low && (at >= s->nearest || at >= s->first);) {
         const int32_t start = unit_start(s, at);
         int marks = 0;
@@ -292,11 +245,11 @@ static bool take_operands(search *s)
             marks |= s->mark[s->out->order[k]];
         const int32_t id = s->out->order[at];
         /* The kind is tested last: most nodes that a sweep passes have no marks. */
-        if (s->out->row[id] < 0 && !(marks & (MEMBER | LEAVES)) && (marks & FEEDS) &&
-            s->members < s->most && can_join(s, id)) {
+        if (s->out->row[id] < 0 && !(marks & (FXI_ROW_MEMBER | FXI_ROW_LEAVES)) &&
+            (marks & FXI_ROW_FEEDS) && s->members < s->most && can_join(s, id)) {
             join(s, id, kind_of(s, id));
             joined = true;
-            marks |= MEMBER;
+            marks |= FXI_ROW_MEMBER;
         }
         for (; at >= start; at--)
             pass_on(s, s->out->order[at], marks);
@@ -306,144 +259,9 @@ static bool take_operands(search *s)
 
 /* ---- one row step ---------------------------------------------------------------------------- */
 
-/* The node whose value a member names: follows aliases, which have no memory. */
-static int32_t behind(const search *s, int32_t id)
-{
-    while ((s->mark[id] & MEMBER) && s->out->kind[id] == FXI_ROW_ALIAS)
-        id = fxi_graph_input(s->g, id, 0);
-    return id;
-}
-
-/* Is a member's value needed outside: by a node that is not a member, or as a result? */
-static bool needed_outside(const search *s, int32_t id)
-{
-    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++)
-        if (!(s->mark[s->user_of[k]] & MEMBER))
-            return true;
-    return s->g->output[id] >= 0;
-}
-
-/* Counts the members whose value is needed outside, and marks them FEEDS. The sweeps are finished,
- * so the mark is free for this meaning. */
-static int32_t count_outputs(search *s)
-{
-    int32_t n = 0;
-    keep_members(s);
-    for (int32_t at = s->first; at <= s->last; at++) {
-        const int32_t id = s->out->order[at];
-        if ((s->mark[id] & MEMBER) && needed_outside(s, id))
-            set_mark(s, behind(s, id), FEEDS);
-    }
-    for (int32_t at = s->first; at <= s->last; at++)
-        n += (s->mark[s->out->order[at]] & (MEMBER | FEEDS)) == (MEMBER | FEEDS);
-    return n;
-}
-
-/* Counts the operands of members that are outside. LEAVES marks those already counted. */
-static int32_t count_inputs(search *s)
-{
-    int32_t n = 0;
-    for (int32_t at = s->first; at <= s->last; at++) {
-        const int32_t id = s->out->order[at];
-        for (int k = 0; k < fxi_graph_inputs(s->g, id) && (s->mark[id] & MEMBER); k++) {
-            const int32_t i = fxi_graph_input(s->g, id, k);
-            n += !(s->mark[i] & (MEMBER | LEAVES));
-            set_mark(s, i, LEAVES);
-        }
-    }
-    return n;
-}
-
-/* Does a member use the result of a reduction of its row? Elements that do are read once instead of
- * twice. Values of the row that do (a mean's division) take no step of their own. If no member
- * does, the plain reduction of rule 2 computes the same with as many steps. */
-static bool combines(const search *s)
-{
-    for (int32_t at = s->first; at <= s->last; at++) {
-        const int32_t id = s->out->order[at];
-        if ((s->mark[id] & MEMBER) && s->out->level[id] > 0 && s->out->kind[id] != FXI_ROW_ALIAS)
-            return true;
-    }
-    return false;
-}
-
-static bool full_member(const search *s, int32_t id)
-{
-    return (s->mark[id] & MEMBER) && s->out->kind[id] == FXI_ROW_FULL;
-}
-
-/* Is node id a product, or a view of one, that only one node reads? */
-static bool single_product(const search *s, int32_t id)
-{
-    const fxi_node *n = s->g->nodes[id];
-    for (; s->user[id + 1] - s->user[id] == 1 && !n->data && n->op == FX_OP_RESHAPE;
-         n = s->g->nodes[id])
-        id = fxi_graph_input(s->g, id, 0);
-    return s->user[id + 1] - s->user[id] == 1 && !n->data && s->g->output[id] < 0 &&
-           (n->op == FX_OP_MATMUL || (n->op == FX_OP_CONV && n->attr.conv.kind == FX_CONV_FORWARD));
-}
-
-/* Does member id add to a product? The step of the product can do that, and then stores the sum
- * instead of the product (rule 4). Not if it adds what members compute: the product's step comes
- * before this one. */
-static bool finishes_product(const search *s, int32_t id)
-{
-    if (!full_member(s, id) || s->g->nodes[id]->op != FX_OP_ADD)
-        return false;
-    const int32_t x = fxi_graph_input(s->g, id, 0), y = fxi_graph_input(s->g, id, 1);
-    return !(s->mark[behind(s, x)] & MEMBER) && !(s->mark[behind(s, y)] & MEMBER) &&
-           (single_product(s, x) || single_product(s, y));
-}
-
-/* Do only elementwise nodes of full size use member id, none of them a member? */
-static bool serves_later_groups(const search *s, int32_t id)
-{
-    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++) {
-        const fxi_node *n = s->g->nodes[s->user_of[k]];
-        if ((s->mark[s->user_of[k]] & MEMBER) || n->data ||
-            fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE || !fxi_same_shape(n, s->full))
-            return false;
-    }
-    return s->user[id] < s->user[id + 1] && s->g->output[id] < 0;
-}
-
-/* Can member id be computed again outside from what is in memory anyway? Values of rows cost little
- * to store. */
-static bool made_of_stored(const search *s, int32_t id)
-{
-    for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
-        const int32_t i = fxi_graph_input(s->g, id, k);
-        if (full_member(s, i) && !needed_outside(s, i))
-            return false;
-    }
-    return true;
-}
-
-/* Removes members of full size that are better left to a step outside. Sums with a product belong
- * to the step of the product. What only a later group reads, often the gradient's, is computed
- * there: the difference from the mean from the values and the mean, instead of being stored as
- * well. No member is computed from those that leave, or they from no member. */
-static void prune(search *s)
-{
-    int32_t stored = 0;
-    for (int32_t at = s->first; at <= s->last; at++)
-        if (finishes_product(s, s->out->order[at]))
-            leave(s, s->out->order[at]);
-    for (int32_t at = s->first; at <= s->last; at++)
-        stored += full_member(s, s->out->order[at]) && needed_outside(s, s->out->order[at]);
-    for (int32_t at = s->last; at >= s->first && stored > 1; at--) {
-        const int32_t id = s->out->order[at];
-        if (!full_member(s, id) || !needed_outside(s, id) || !serves_later_groups(s, id) ||
-            !made_of_stored(s, id))
-            continue;
-        leave(s, id);
-        stored--;
-    }
-}
-
 /* Changes the order of computation: first the nodes that lead to members, then the members, then
  * all others in between. Each part keeps its order, so inputs still come before consumers. */
-static void make_neighbours(search *s, int32_t *moved)
+static void make_neighbours(fxi_row_search *s, int32_t *moved)
 {
     int32_t *order = s->out->order, n = 0;
     const int32_t number = s->out->n++;
@@ -452,21 +270,21 @@ static void make_neighbours(search *s, int32_t *moved)
     for (int part = 0; part < 3; part++)
         for (int32_t at = first; at <= last; at++) {
             const int mark = s->mark[order[at]];
-            const int own = mark & MEMBER ? 1 : mark & LEAVES ? 0 : 2;
+            const int own = mark & FXI_ROW_MEMBER ? 1 : mark & FXI_ROW_LEAVES ? 0 : 2;
             if (own == part)
                 moved[n++] = order[at];
         }
     for (int32_t k = 0; k < n; k++) {
         order[first + k] = moved[k];
         s->at[moved[k]] = first + k;
-        if (s->mark[moved[k]] & MEMBER)
+        if (s->mark[moved[k]] & FXI_ROW_MEMBER)
             s->out->row[moved[k]] = number;
     }
 }
 
 /* Grows a row step from the reduction `seed`, with at most `most` members. False: the step would
  * save nothing. */
-static bool grow(search *s, int32_t seed, int32_t most)
+static bool grow(fxi_row_search *s, int32_t seed, int32_t most)
 {
     for (int32_t i = 0; i < s->nmarked; i++)
         s->mark[s->marked[i]] = 0;
@@ -483,19 +301,19 @@ static bool grow(search *s, int32_t seed, int32_t most)
     take_users(s);
     for (int round = 0; round < ROUNDS && take_operands(s); round++)
         take_users(s);
-    return combines(s);
+    return fxi_row_combines(s);
 }
 
-static void find_row(search *s, int32_t seed, int32_t *moved)
+static void find_row(fxi_row_search *s, int32_t seed, int32_t *moved)
 {
     /* If the step needs too many buffers, it is grown again with at most half the members. */
     for (int32_t most = FXI_ROW_MEMBERS; most >= 8; most /= 2) {
         if (!grow(s, seed, most))
             return;
-        prune(s);
-        if (!combines(s))
+        fxi_row_prune(s);
+        if (!fxi_row_combines(s))
             return;
-        const int32_t outputs = count_outputs(s), inputs = count_inputs(s);
+        const int32_t outputs = fxi_row_count_outputs(s), inputs = fxi_row_count_inputs(s);
         if (outputs <= FXI_ROW_OUTPUTS && inputs <= FXI_ROW_INPUTS &&
             inputs + outputs <= s->buffers) {
             s->most = 0; /* no node joins any more */
@@ -520,7 +338,7 @@ void fxi_rows_free(fxi_rows *rows)
 }
 
 /* Lists the users of every node. */
-static bool find_users(search *s)
+static bool find_users(fxi_row_search *s)
 {
     const fxi_graph *g = s->g;
     int64_t reads = 0;
@@ -543,7 +361,7 @@ static bool find_users(search *s)
 
 /* Does elementwise node u compute its value from input k and literals alone, as the division of a
  * mean does? */
-static bool follows(const search *s, int32_t u, int k)
+static bool follows(const fxi_row_search *s, int32_t u, int k)
 {
     for (int i = 0; i < fxi_graph_inputs(s->g, u); i++)
         if (i != k && !s->literal[fxi_graph_input(s->g, u, i)])
@@ -555,7 +373,7 @@ static bool follows(const search *s, int32_t u, int k)
  * shape, and reductions that such an operation follows. A reduction that is not marked starts no
  * row step, although it may join one. Without this test each sum of a long total would collect its
  * neighbours, only to find that they combine nothing. */
-static bool *find_seeds(const search *s)
+static bool *find_seeds(const fxi_row_search *s)
 {
     const fxi_graph *g = s->g;
     bool *seeds = fxi_calloc((size_t)g->n + 1, sizeof *seeds);
@@ -576,11 +394,11 @@ static bool *find_seeds(const search *s)
 bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *literal, fxi_rows *out)
 {
     const size_t n = (size_t)g->n + 1;
-    search s = {.g = g,
-                .literal = literal,
-                .around = how->rows && !fxi_runs_channels_last(how, g),
-                .out = out,
-                .buffers = how->buffers - 1};
+    fxi_row_search s = {.g = g,
+                        .literal = literal,
+                        .around = how->rows && !fxi_runs_channels_last(how, g),
+                        .out = out,
+                        .buffers = how->buffers - 1};
     int32_t *moved = fxi_malloc(n * sizeof *moved);
     s.at = fxi_malloc(n * sizeof *s.at);
     s.mark = fxi_calloc(n, 1);

@@ -266,12 +266,58 @@ static void a_second_look_keeps_the_value(void **state)
     check_array("cumsum of x·reversed x", y, 64, want, 0, 0);
 }
 
+/* The columns of 8×7 numbers k, upside down: element r of column c is 8·c + 7 − r. */
+static fx_array *columns(void)
+{
+    fx_array *x = fx_reshape(fx_range(0, 1, 56), 8, 7),
+             *at = fx_range_dtype(FX_DTYPE_I64, 7, -1, 8);
+    assert_int_equal(fx_eval(fx_tuple(x, at)), FX_OK);
+    return fx_gather(x, at, 0);
+}
+
+/* A row step writes over its operand with what it computes last, whatever the number of passes: the
+ * distance of each column's elements from its maximum, then that divided by its sum. */
+static void a_row_step_writes_over_its_operand(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *g = columns(), *far = fx_sub(fx_maximum(g, .dims = FX_AXES(0)), g);
+    fx_array *y = fx_cumsum(fx_div(far, fx_sum(far, .dims = FX_AXES(0))), 1);
+    assert_int_equal(arena_bytes(y), 256);
+    double want[56];
+    for (int k = 0; k < 56; k++)
+        want[k] = (k / 8 + 1) * (k % 8) / 28.0;
+    check_array("columns in place", y, 56, want, 1e-6, 0);
+}
+
+/* An output that is complete before a reduction reads the operand again has memory of its own. */
+static void a_later_reading_keeps_the_operand(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *g = columns(), *far = fx_sub(fx_maximum(g, .dims = FX_AXES(0)), g);
+    fx_array *sums = fx_sum(fx_mul(far, g), .dims = FX_AXES(0));
+    fx_array *y = fx_concat(0, fx_cumsum(far, 1), sums);
+    double want[63];
+    for (int c = 0; c < 7; c++) {
+        want[9 * c + 8] = 0;
+        for (int r = 0; r < 8; r++) {
+            want[9 * c + r] = (c + 1) * r;
+            want[9 * c + 8] += r * (8.0 * c + 7 - r);
+        }
+    }
+    assert_true(arena_bytes(y) >= 2 * 256);
+    check_array("a reduction behind an output", y, 63, want, 1e-6, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(types_views_and_consumers, clean_start, clean_end),
         cmocka_unit_test_setup_teardown(an_equal_size_is_taken_over, clean_start, clean_end),
         cmocka_unit_test_setup_teardown(a_second_look_keeps_the_value, clean_start, clean_end),
+        cmocka_unit_test_setup_teardown(a_row_step_writes_over_its_operand, clean_start, clean_end),
+        cmocka_unit_test_setup_teardown(a_later_reading_keeps_the_operand, clean_start, clean_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

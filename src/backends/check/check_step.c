@@ -101,18 +101,32 @@ static fx_status find_strays(const call *c)
     return FX_OK;
 }
 
-/* May output k have the memory of input i? Only in elementwise and foreach steps, which read an
- * element before they write it, and only if both have exactly the same bytes. */
+/* May output k have the memory of an input? Elementwise and foreach steps read an element before
+ * they write it. A row step may do it with the output of its last instruction on elements: others
+ * are written while the step still reads. */
+static bool may_write_over(const fx_step *s, int32_t k)
+{
+    if (s->cls != FX_CLASS_ROW)
+        return s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH;
+    const fx_row_step *row = fx_step_row(s);
+    const int reg = k == 0 ? row->out_reg : row->more.reg[k - 1];
+    int latest = -1;
+    for (int j = 0; j < row->program.n; j++)
+        if (!row->program.instr[j].row || row->program.instr[j].op == FX_OP_REDUCE)
+            latest = j;
+    return latest >= 0 && reg == s->nin + latest && !row->program.instr[latest].row;
+}
+
+/* May output k have the memory of input i? Only if both have exactly the same bytes. */
 static bool may_share(const call *c, int32_t i, int32_t k)
 {
     const fx_step *s = c->step;
     const fx_tensor *t = &s->in[i], out = fxi_step_output_tensor(s, k);
     const fxi_span a = input(c, i), b = output(c, k);
-    const bool family = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH;
     const int32_t n = fx_step_segments(s);
     const bool own = i / (s->nin / n) == k / (fx_step_outputs(s) / n);
-    return family && own && a.low == b.low && a.high == b.high && size_of(t) == size_of(&out) &&
-           fxi_is_dense(t->ndim, t->shape, t->stride);
+    return may_write_over(s, k) && own && a.low == b.low && a.high == b.high &&
+           size_of(t) == size_of(&out) && fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
 /* Finds outputs that overlap operands. *shared is set if one has an operand's memory and may: its

@@ -140,7 +140,8 @@ static void say_loads(fxi_gpu_builder *b, const fxi_gpu_rows *r, const bool *nee
             fxi_gpu_say_pack_moved(b, &p, false, at);
     }
     text = fxi_gpu_say_until(b, text, "walk");
-    fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o", "k");
+    fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o",
+                     "k");
     text = fxi_gpu_say_until(b, text, "loads");
     for (int k = 0; k < r->step->nin; k++)
         if (needed[k] && has_pack(r, k))
@@ -217,8 +218,8 @@ static void say_program(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const boo
         if (r->out_pattern >= 0)
             fxi_gpu_say(b, "FX_STORE_%s(y%d, o%d, r%d);\n", type, k, r->out_pattern, reg);
         else
-            fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n", type, k,
-                        FXI_GPU_ROW_LENGTH, reg);
+            fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n", type, k, FXI_GPU_ROW_LENGTH,
+                        reg);
     }
 }
 

@@ -31,7 +31,7 @@ typedef struct fxi_gpu_rows {
     int elements;    /* that a lane loads at a time; if it keeps them, all that it has */
     bool neighbours; /* they may be neighbours in memory */
     bool keeps;
-    bool kept[FXI_GPU_ROW_REGISTERS]; /* computed in one pass and needed in a later one */
+    bool kept[FXI_GPU_ROW_REGISTERS];          /* computed in one pass and needed in a later one */
     uint8_t first_pass[FXI_GPU_ROW_REGISTERS]; /* 1 + the pass that computes a value of the
                                                   elements */
     int32_t lanes;

@@ -1,0 +1,75 @@
+/* row_search.h: the state of the search for one row step: row.c grows the step, row_trim.c judges
+ * what has grown.
+ */
+#ifndef CFLUX_ROW_SEARCH_H
+#define CFLUX_ROW_SEARCH_H
+
+#include "row.h"
+
+/* Marks of nodes during a search. */
+enum {
+    FXI_ROW_MEMBER = 1,
+    FXI_ROW_FEEDS = 2,  /* it is an input of a member */
+    FXI_ROW_LEAVES = 4, /* a path leads from it through a node outside to a member */
+    FXI_ROW_AFTER = 8,  /* outside, and computed from a member */
+    FXI_ROW_LISTED = 16 /* in fxi_row_search.marked */
+};
+
+typedef struct fxi_row_search {
+    const fxi_graph *g;
+    const bool *literal; /* per node: it is in no step */
+    bool around;         /* rows may be around kept axes */
+    fxi_rows *out;
+    int32_t *at; /* per node: its position in the order */
+    uint8_t *mark;
+    int32_t *marked, nmarked; /* nodes whose marks are cleared before the next search, which sees
+                                 only a small part of a large graph */
+    int32_t *user, *user_of;  /* users of node i: user_of[user[i]] … user_of[user[i + 1] − 1] */
+    const fxi_node *full, *reduced; /* nodes with the two shapes of the row step that grows */
+    int32_t first, last;            /* positions of the first and last member */
+    int32_t low, high;              /* positions that are examined: low … high − 1 */
+    int32_t nearest, farthest;      /* positions of the first and last node that can join: it is an
+                                       input or a user of a member. Sweeps end there. */
+    int32_t members, most;
+    int32_t buffers; /* inputs and outputs that a row step may have together */
+} fxi_row_search;
+
+static inline void fxi_row_set_mark(fxi_row_search *s, int32_t id, int marks)
+{
+    if (marks && !(s->mark[id] & FXI_ROW_LISTED))
+        s->marked[s->nmarked++] = id;
+    s->mark[id] |= (uint8_t)(marks ? marks | FXI_ROW_LISTED : 0);
+}
+
+/* Clears the marks of the previous sweep. Membership is kept. */
+static inline void fxi_row_keep_members(fxi_row_search *s)
+{
+    for (int32_t i = 0; i < s->nmarked; i++)
+        s->mark[s->marked[i]] &= FXI_ROW_MEMBER | FXI_ROW_LISTED;
+}
+
+/* first and last are not narrowed: they only bound sweeps, and too wide a range costs only time. */
+static inline void fxi_row_leave(fxi_row_search *s, int32_t id)
+{
+    s->members--;
+    s->mark[id] &= (uint8_t)~FXI_ROW_MEMBER;
+}
+
+/* ---- what has grown (row_trim.c) ---- */
+
+/* Counts the members whose value is needed outside, and marks them FXI_ROW_FEEDS. The sweeps are
+ * finished, so the mark is free for this meaning. */
+int32_t fxi_row_count_outputs(fxi_row_search *s);
+/* Counts the operands of members that are outside. FXI_ROW_LEAVES marks those already counted. */
+int32_t fxi_row_count_inputs(fxi_row_search *s);
+/* Does a member use the result of a reduction of its row? Elements that do are read once instead of
+ * twice. Values of the row that do (a mean's division) take no step of their own. If no member
+ * does, the plain reduction of rule 2 computes the same with as many steps. */
+bool fxi_row_combines(const fxi_row_search *s);
+/* Removes members of full size that are better left to a step outside. Sums with a product belong
+ * to the step of the product. What only a later group reads, often the gradient's, is computed
+ * there: the difference from the mean from the values and the mean, instead of being stored as
+ * well. No member is computed from those that leave, or they from no member. */
+void fxi_row_prune(fxi_row_search *s);
+
+#endif

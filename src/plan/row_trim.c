@@ -1,0 +1,131 @@
+/* row_trim.c: judges the members that a row step has grown to: what it stores and reads, whether it
+ * is worth a step, and which members are better left to steps outside.
+ */
+#include "row_search.h"
+
+/* The node whose value a member names: follows aliases, which have no memory. */
+static int32_t behind(const fxi_row_search *s, int32_t id)
+{
+    while ((s->mark[id] & FXI_ROW_MEMBER) && s->out->kind[id] == FXI_ROW_ALIAS)
+        id = fxi_graph_input(s->g, id, 0);
+    return id;
+}
+
+/* Is a member's value needed outside: by a node that is not a member, or as a result? */
+static bool needed_outside(const fxi_row_search *s, int32_t id)
+{
+    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++)
+        if (!(s->mark[s->user_of[k]] & FXI_ROW_MEMBER))
+            return true;
+    return s->g->output[id] >= 0;
+}
+
+int32_t fxi_row_count_outputs(fxi_row_search *s)
+{
+    int32_t n = 0;
+    fxi_row_keep_members(s);
+    for (int32_t at = s->first; at <= s->last; at++) {
+        const int32_t id = s->out->order[at];
+        if ((s->mark[id] & FXI_ROW_MEMBER) && needed_outside(s, id))
+            fxi_row_set_mark(s, behind(s, id), FXI_ROW_FEEDS);
+    }
+    for (int32_t at = s->first; at <= s->last; at++)
+        n += (s->mark[s->out->order[at]] & (FXI_ROW_MEMBER | FXI_ROW_FEEDS)) ==
+             (FXI_ROW_MEMBER | FXI_ROW_FEEDS);
+    return n;
+}
+
+int32_t fxi_row_count_inputs(fxi_row_search *s)
+{
+    int32_t n = 0;
+    for (int32_t at = s->first; at <= s->last; at++) {
+        const int32_t id = s->out->order[at];
+        for (int k = 0; k < fxi_graph_inputs(s->g, id) && (s->mark[id] & FXI_ROW_MEMBER); k++) {
+            const int32_t i = fxi_graph_input(s->g, id, k);
+            n += !(s->mark[i] & (FXI_ROW_MEMBER | FXI_ROW_LEAVES));
+            fxi_row_set_mark(s, i, FXI_ROW_LEAVES);
+        }
+    }
+    return n;
+}
+
+bool fxi_row_combines(const fxi_row_search *s)
+{
+    for (int32_t at = s->first; at <= s->last; at++) {
+        const int32_t id = s->out->order[at];
+        if ((s->mark[id] & FXI_ROW_MEMBER) && s->out->level[id] > 0 &&
+            s->out->kind[id] != FXI_ROW_ALIAS)
+            return true;
+    }
+    return false;
+}
+
+static bool full_member(const fxi_row_search *s, int32_t id)
+{
+    return (s->mark[id] & FXI_ROW_MEMBER) && s->out->kind[id] == FXI_ROW_FULL;
+}
+
+/* Is node id a product, or a view of one, that only one node reads? */
+static bool single_product(const fxi_row_search *s, int32_t id)
+{
+    const fxi_node *n = s->g->nodes[id];
+    for (; s->user[id + 1] - s->user[id] == 1 && !n->data && n->op == FX_OP_RESHAPE;
+         n = s->g->nodes[id])
+        id = fxi_graph_input(s->g, id, 0);
+    return s->user[id + 1] - s->user[id] == 1 && !n->data && s->g->output[id] < 0 &&
+           (n->op == FX_OP_MATMUL || (n->op == FX_OP_CONV && n->attr.conv.kind == FX_CONV_FORWARD));
+}
+
+/* Does member id add to a product? The step of the product can do that, and then stores the sum
+ * instead of the product (rule 4). Not if it adds what members compute: the product's step comes
+ * before this one. */
+static bool finishes_product(const fxi_row_search *s, int32_t id)
+{
+    if (!full_member(s, id) || s->g->nodes[id]->op != FX_OP_ADD)
+        return false;
+    const int32_t x = fxi_graph_input(s->g, id, 0), y = fxi_graph_input(s->g, id, 1);
+    return !(s->mark[behind(s, x)] & FXI_ROW_MEMBER) && !(s->mark[behind(s, y)] & FXI_ROW_MEMBER) &&
+           (single_product(s, x) || single_product(s, y));
+}
+
+/* Do only elementwise nodes of full size use member id, none of them a member? */
+static bool serves_later_groups(const fxi_row_search *s, int32_t id)
+{
+    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++) {
+        const fxi_node *n = s->g->nodes[s->user_of[k]];
+        if ((s->mark[s->user_of[k]] & FXI_ROW_MEMBER) || n->data ||
+            fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE || !fxi_same_shape(n, s->full))
+            return false;
+    }
+    return s->user[id] < s->user[id + 1] && s->g->output[id] < 0;
+}
+
+/* Can member id be computed again outside from what is in memory anyway? Values of rows cost little
+ * to store. */
+static bool made_of_stored(const fxi_row_search *s, int32_t id)
+{
+    for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
+        const int32_t i = fxi_graph_input(s->g, id, k);
+        if (full_member(s, i) && !needed_outside(s, i))
+            return false;
+    }
+    return true;
+}
+
+void fxi_row_prune(fxi_row_search *s)
+{
+    int32_t stored = 0;
+    for (int32_t at = s->first; at <= s->last; at++)
+        if (finishes_product(s, s->out->order[at]))
+            fxi_row_leave(s, s->out->order[at]);
+    for (int32_t at = s->first; at <= s->last; at++)
+        stored += full_member(s, s->out->order[at]) && needed_outside(s, s->out->order[at]);
+    for (int32_t at = s->last; at >= s->first && stored > 1; at--) {
+        const int32_t id = s->out->order[at];
+        if (!full_member(s, id) || !needed_outside(s, id) || !serves_later_groups(s, id) ||
+            !made_of_stored(s, id))
+            continue;
+        fxi_row_leave(s, id);
+        stored--;
+    }
+}
