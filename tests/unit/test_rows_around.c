@@ -1,5 +1,5 @@
 /* test_rows_around.c: row steps whose rows are around kept axes, as those of batch norm: the values
- * of the CPU and of OpenCL beside those of the reference device. Pieces of rows that are no whole
+ * of the CPU and of OpenCL beside those of the reference device. Pieces of rows that do not fill
  * vectors, several outputs, views, broadcast operands, and reductions of the last pass. ctest:
  * timeout=400
  */
