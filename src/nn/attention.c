@@ -7,7 +7,7 @@
  * too, which then keeps all scores. Dropout draws a stream of random numbers for each block, and
  * the gradient draws them again.
  *
- * The gradients by q, and those by k and v, are two passes over the blocks. A plan computes nodes
+ * The gradients of q, and those of k and v, are two passes over the blocks. A plan computes nodes
  * in the order in which its outputs need them: with one pass for all three, the scores of every
  * block would wait for the other gradient. A reshape between the sums over blocks keeps them from
  * becoming one step that waits for all blocks.
@@ -67,8 +67,8 @@ static fx_array *scores(const attention *a, int64_t from, int64_t to)
     return fx_softmax(x);
 }
 
-/* α with dropout, or the gradient by α before it: the mask is a function of the block. Equal to
- * fx_dropout_apply with that mask. */
+/* α with dropout, or the gradient of α before dropout: the mask is a function of the block. Equal
+ * to fx_dropout_apply with that mask. */
 static fx_array *dropped(const attention *a, fx_array *x, int64_t from)
 {
     int64_t sizes[4];

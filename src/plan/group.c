@@ -53,8 +53,8 @@ void fxi_groups_free(fxi_groups *groups)
     memset(groups, 0, sizeof *groups);
 }
 
-/* Only elementwise operations can be instructions of a program. What is made of literals alone is a
- * slot and needs none. */
+/* Only elementwise operations can be instructions of a program. A value that depends on literals
+ * only is a slot and needs no instruction. */
 static bool groupable(const grouping *s, int32_t i)
 {
     const fxi_node *n = s->g->nodes[i];

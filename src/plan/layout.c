@@ -218,7 +218,7 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
 /* ---- convolution and pooling ----------------------------------------------------------------- */
 
 /* The operand that is the kernel of a convolution, which keeps its layout: 1 (input 1); 2 (the
- * output) for the gradient by weights; −1 for pooling, which has no kernel. */
+ * output) for the gradient with respect to the weights; −1 for pooling, which has no kernel. */
 static int kernel_of(const fxi_node *n)
 {
     return n->op != FX_OP_CONV ? -1 : n->attr.conv.kind == FX_CONV_WEIGHT ? 2 : 1;
@@ -261,7 +261,7 @@ static bool wanted(const fxi_builder *b, int32_t id)
     }
     fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};
     set_channels_last(b, &s, n);
-    /* The gradient by weights is in the layout of the kernel. */
+    /* The gradient with respect to the weights is in the layout of the kernel. */
     describe(&s.out, n, kernel_of(n) != 2);
     return (n->op == FX_OP_CONV || lie) && b->how->channels_last(b->p->device, &s);
 }

@@ -1,4 +1,4 @@
-/* literal.c: planner rule 6: what is made of literals alone is computed on the host.
+/* literal.c: planner rule 6: values that depend on literals only are computed on the host.
  *
  * The gradient of a mean begins with 1, converted to Float64, divided by the number of elements and
  * converted back: a step for one number, which on a GPU is a launch. Such a number is a slot, like
