@@ -55,7 +55,7 @@ static void run_free(fxi_event *e)
     fxi_free(r);
 }
 
-static const fxi_event_kind run_kind = {run_free};
+static const fxi_event_kind run_kind = {run_free, false};
 
 /* ---- noting ---------------------------------------------------------------------------------- */
 

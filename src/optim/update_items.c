@@ -29,7 +29,7 @@ static fx_status check_gradient(const fx_array *x, const fx_array *g)
                    b);
 }
 
-static void add_item(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
+void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
 {
     if (l->frozen || !g)
         return;
@@ -79,7 +79,7 @@ static void take_leaf(fxi_items *s, fxi_state_leaf *l, void *x, void *g)
     if (!fx_is_array(x) || !fx_is_array(g))
         s->status = mismatch(fx_is_array(x) ? "gradient" : "state");
     else
-        add_item(s, l, x, g);
+        fxi_items_add(s, l, x, g);
 }
 
 /* Visits corresponding positions of state, model and gradient. */

@@ -36,6 +36,15 @@ typedef struct fxi_items {
 /* Adds what an update of this state works on. */
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient);
 void fxi_items_done(fxi_items *s);
+/* Adds an array with its gradient. */
+void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);
+/* Recorded steps (recorded_items.c). Notes what an update that began at entry `first` works on. */
+void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s, void *state,
+                    void *model, void *gradient);
+/* Gathers the same as in the recorded step. False: nothing is added, and the trees must be walked.
+ */
+bool fxi_repeat_items(const struct fxi_context *c, fxi_items *s, void *state, void *model,
+                      void *gradient);
 /* The number of arrays that the update may change. */
 int fxi_items_handles(const fxi_items *s);
 /* Builds the new array and the new states of an item. */

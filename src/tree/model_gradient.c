@@ -9,6 +9,7 @@
  */
 #include "context.h"
 #include "identity_map.h"
+#include "recorded_map.h"
 #include "ties.h"
 #include "walk.h"
 
@@ -86,17 +87,29 @@ static fx_array *gradient_or_none(fx_array *x, void *user)
     return fxi_identity_get(&w->map, x, &g) ? g : NULL;
 }
 
+static void *mapped(wanted *w, fx_array *loss, void *model)
+{
+    const fx_status walked = fxi_visit_tied(model, want, w);
+    if (w->status == FX_OK)
+        w->status = walked;
+    if (w->status == FX_OK)
+        sweep(w, loss);
+    return fx_fmap_with(gradient_or_none, w, model);
+}
+
 static void *gradient(fx_array *loss, void *model, bool evaluate)
 {
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "gradient", "the model is NULL"));
+    fxi_context *c = fxi_here();
+    const fxi_recorded_map *known = fxi_map_event(c, model);
+    const int32_t first = c->tape ? fxi_tape_at(c->tape) : 0;
     wanted w = {0};
-    const fx_status walked = fxi_visit_tied(model, want, &w);
-    if (w.status == FX_OK)
-        w.status = walked;
-    if (w.status == FX_OK)
-        sweep(&w, loss);
-    void *g = fx_fmap_with(gradient_or_none, &w, model);
+    void *g = known ? fxi_map_again(known, loss, &w.status) : mapped(&w, loss, model);
+    if (!g)
+        g = fx_fmap_with(gradient_or_none, &w, model);
+    if (!known && w.status == FX_OK && fxi_tape_notes(c))
+        fxi_note_map(c, first, model, &(fxi_map_result){w.n, w.arrays, w.gradients, g});
     if (evaluate && w.status == FX_OK) {
         void *both = fx_tuple(loss, g);
         if (fx_eval(both) != FX_OK)

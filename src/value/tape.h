@@ -48,6 +48,7 @@ typedef struct fxi_tape_leaf {
 typedef struct fxi_event fxi_event;
 typedef struct fxi_event_kind {
     void (*free)(fxi_event *e);
+    bool skips; /* its entries are not made again (fxi_tape_inside) */
 } fxi_event_kind;
 struct fxi_event {
     const fxi_event_kind *kind;

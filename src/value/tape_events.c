@@ -16,7 +16,7 @@ void fxi_events_cut(fxi_tape *t)
         next = e->next;
         const bool evaluation = e->first == e->end;
         const bool reached = evaluation ? t->ran && e->end <= t->ran->end : e->end <= t->pos;
-        for (int32_t i = e->first; !reached && i < e->end && i < t->pos; i++)
+        for (int32_t i = e->first; e->kind->skips && !reached && i < e->end && i < t->pos; i++)
             t->entries[i].inside = false; /* nothing skips them any more */
         fxi_event **to = reached ? kept ? &kept->next : &t->events : &t->dropped;
         e->next = reached ? NULL : t->dropped;

@@ -325,6 +325,95 @@ static void each_thread_records_for_itself(void **state)
     }
 }
 
+/* What a repeated step takes from the recorded one without a walk: the model's arrays, their
+ * gradients, and the leaves of the state. Each change is made before the numbered step. */
+enum { CHANGES = 40 };
+
+typedef struct changing {
+    fx_chain_layer *model;
+    fx_dense_layer *a, *b;
+    void *opt;
+    fx_array *spare;
+} changing;
+
+static void change_model(changing *w, int i)
+{
+    void **items = w->model->layers.items;
+    if (i == 6 || i == 9) { /* layers change places */
+        void *first = items[0];
+        items[0] = items[1];
+        items[1] = first;
+    } else if (i == 12) { /* another array of the same size */
+        fx_set(&w->b->weight, w->spare);
+    } else if (i == 15) { /* two layers share an array */
+        fx_set(&w->a->weight, w->b->weight);
+        fx_set(&w->opt, fx_setup(fx_adam(.eta = 0.01), w->model));
+    } else if (i == 18) { /* one layer twice */
+        fx_release(items[1]);
+        items[1] = fx_retain(items[0]);
+        fx_set(&w->opt, fx_setup(fx_adam(.eta = 0.01), w->model));
+    } else if (i == 30) {
+        fx_freeze(fx_child(w->opt, 0));
+    } else if (i == 33) {
+        fx_thaw(w->opt);
+    }
+}
+
+static void change_gradient(changing *w, int i, void *gradient)
+{
+    fx_chain_layer *g = gradient;
+    fx_dense_layer *first = g->layers.items[0], *second = g->layers.items[1];
+    (void)w;
+    if (i == 21 || i == 22) { /* gradients change places */
+        fx_array *weight = first->weight;
+        first->weight = second->weight;
+        second->weight = weight;
+    } else if (i == 25) {
+        fx_set(&first->bias, NULL);
+    } else if (i == 27) {
+        fx_set(&first->weight, fx_mul(first->weight, 2));
+    }
+}
+
+static int changing_steps(int mode, double *got)
+{
+    FX_SCOPE;
+    fx_seed(12);
+    changing w = {.a = fx_dense(4, 4, FX_TANH), .b = fx_dense(4, 4, FX_TANH)};
+    w.model = fx_chain(w.a, w.b);
+    w.spare = fx_randn(4, 4);
+    fx_array *x = fx_randn(4, BATCH);
+    fx_eval(fx_tuple(w.model, x, w.spare));
+    fx_set(&w.opt, fx_setup(fx_adam(.eta = 0.01), w.model));
+    int n = 0, repeated = 0;
+    for (int i = 0; i < CHANGES; i++) {
+        change_model(&w, i);
+        const uint64_t before = fx_stats().repeated_evals;
+        FXI_OPEN(mode);
+        fx_array *loss = fx_want(fx_mean(fx_square(fx_call(w.model, x))));
+        void *gradient = fx_gradient(loss, w.model);
+        change_gradient(&w, i, gradient);
+        fx_update(w.opt, w.model, gradient);
+        got[n++] = fx_item(loss);
+        got[n++] = fx_item(fx_sum(w.a->weight));
+        got[n++] = fx_item(fx_sum(w.b->bias));
+        repeated += fx_stats().repeated_evals > before;
+    }
+    fx_set(&w.opt, NULL);
+    return repeated;
+}
+
+static void models_gradients_and_states_that_change(void **state)
+{
+    (void)state;
+    double want[3 * CHANGES], got[3 * CHANGES];
+    assert_int_equal(changing_steps(FXI_SCOPE_STEP, want), 0);
+    assert_true(changing_steps(FXI_SCOPE_RECORD, got) > CHANGES / 4);
+    for (int i = 0; i < 3 * CHANGES; i++)
+        if (memcmp(&want[i], &got[i], sizeof *got) != 0)
+            fail_msg("step %d: %.9g, with FX_STEP %.9g", i / 3, got[i], want[i]);
+}
+
 /* a and b have one shape. They change places, and meet as one value. */
 static void operands_that_change_places(void **state)
 {
@@ -520,6 +609,7 @@ int main(void)
         cmocka_unit_test(a_step_that_repeats_builds_nothing),
         cmocka_unit_test(new_data_and_numbers_repeat),
         cmocka_unit_test(each_thread_records_for_itself),
+        cmocka_unit_test(models_gradients_and_states_that_change),
         cmocka_unit_test(operands_that_change_places),
         cmocka_unit_test(kept_results_keep_their_values),
         cmocka_unit_test(checkpointed_parts_and_reclaims),
