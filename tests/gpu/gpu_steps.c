@@ -582,13 +582,14 @@ static void rows(visit *v)
 /* ---- matrix products ------------------------------------------------------------------------- */
 /* 35×18 · 18×21, alone or in a batch of 2×3, along whose second axis operand b is repeated. The
  * epilogue adds a bias along the rows and applies relu. */
-static void product(visit *v, int dtype, int turns, bool batch, bool epilogue)
+static void product(visit *v, int dtype, int64_t k, int turns, bool batch, bool epilogue)
 {
-    const int64_t m = 35, n = 21, k = 18, nd = batch ? 4 : 2;
+    const int64_t m = 35, n = 21, nd = batch ? 4 : 2;
     const bool ta = turns & 1, tb = turns & 2;
     const int64_t a[] = {ta ? k : m, ta ? m : k, 2, 3}, b[] = {tb ? n : k, tb ? k : n, 2, 1},
                   out[] = {m, n, 2, 3};
-    gpu_case c = {.step = {.op = FX_OP_MATMUL, .cls = FX_CLASS_MATMUL, .nin = 2}, .scale = 1};
+    gpu_case c = {.step = {.op = FX_OP_MATMUL, .cls = FX_CLASS_MATMUL, .nin = 2},
+                  .scale = k > 500 ? 64 : 1};
     c.step.as.matmul.transpose_a = ta;
     c.step.as.matmul.transpose_b = tb;
     c.in[0] = dense(dtype, (int)nd, a);
@@ -602,8 +603,8 @@ static void product(visit *v, int dtype, int turns, bool batch, bool epilogue)
         add_instr(&c, FX_OP_ADD, dtype, dtype, 2, 0, 1, 0);
         add_instr(&c, FX_OP_RELU, dtype, dtype, 1, 2, 0, 0);
     }
-    snprintf(c.name, sizeof c.name, "matmul.%s.%d.%s.%s", type_names[dtype], turns,
-             batch ? "batch" : "one", epilogue ? "relu" : "plain");
+    snprintf(c.name, sizeof c.name, "matmul.%s.%d.%s.%s%s", type_names[dtype], turns,
+             batch ? "batch" : "one", epilogue ? "relu" : "plain", k > 500 ? ".long" : "");
     show(v, &c);
 }
 
@@ -626,13 +627,16 @@ static void products(visit *v)
         if (dtype == FX_DTYPE_BOOL)
             continue;
         for (int turns = 0; turns < 4; turns++)
-            product(v, dtype, turns, turns == 3, turns == 1 && full);
-        product(v, dtype, 0, true, full);
+            product(v, dtype, 18, turns, turns == 3, turns == 1 && full);
+        product(v, dtype, 18, 0, true, full);
+        /* An inner axis that is cut into slices. */
+        product(v, dtype, 700, 1, false, full);
     }
     for (int64_t n = 512; n <= 65536; n *= n < 4096 ? 2 : 16) {
         large_product(v, FX_DTYPE_F32, n);
         large_product(v, FX_DTYPE_F64, n);
     }
+    product(v, FX_DTYPE_F32, 1030, 2, true, true);
 }
 
 int gpu_visit(gpu_visitor visitor, void *user)

@@ -441,65 +441,11 @@ static void say_phases(fxi_gpu_builder *b, const char *phase, const char *param,
         fxi_gpu_say(b, " + %s%d * %s(%d)", phase, d, param, d);
 }
 
-/* ---- the epilogue ---------------------------------------------------------------------------- */
-
-/* The epilogue. Its operands are walked over the output. */
-typedef struct finish {
-    fxi_gpu_walk walk;
-    int operands, pattern[FXI_GPU_PATTERNS];
-} finish;
-
-/* Operands may be broadcast along any axis, so they are walked, like those of elementwise steps. */
-static finish finish_of(const fx_step *s)
-{
-    fxi_gpu_layout l = {.nd = s->out.ndim};
-    finish f = {.operands = s->nin - 2};
-    memcpy(l.shape, s->out.shape, sizeof l.shape);
-    for (int k = 0; k < f.operands; k++)
-        f.pattern[k] = fxi_gpu_layout_add(&l, s->in[2 + k].stride);
-    f.walk = fxi_gpu_walk_over(&l, UINT32_MAX);
-    return f;
-}
-
-static void use_operands(fxi_gpu_builder *b, const finish *f, int first)
-{
-    for (int k = 0; k < f->operands; k++)
-        fxi_gpu_say(b, "FX_USE(%d, const %s, e%d)\n", first + k,
-                    fxi_gpu_types[b->step->in[2 + k].dtype].stored, k);
-}
-
-static void set_operands(const finish *f, fxi_gpu_call *call, int first_buffer, int first_param)
-{
-    for (int k = 0; k < f->operands; k++)
-        fxi_gpu_buffer(call, first_buffer + k, FXI_GPU_IN, 2 + k);
-    fxi_gpu_walk_fill(&f->walk, call, first_param);
-}
-
-/* Appends the storing of element i of the output. The sum is rounded to the output's type first, as
- * if the epilogue were steps of their own, so that fusion does not change a bit. */
-static void say_finish(fxi_gpu_builder *b, const finish *f, const char *sum, int first_param)
-{
-    const fx_step *s = b->step;
-    const fxi_gpu_type *t = &fxi_gpu_types[s->out.dtype];
-    /* Without an epilogue the store rounds. */
-    const bool rounds = t->size == 2 && fx_step_has_epilogue(s);
-    fxi_gpu_say(b, "const %s r0 = %s%s(%s);\n", t->value, rounds ? "fx_round_" : "",
-                rounds ? t->name : "", sum);
-    fxi_gpu_walk_say(b, &f->walk, first_param, "i", "o", NULL);
-    for (int k = 0; k < f->operands; k++) {
-        const fxi_gpu_type *from = &fxi_gpu_types[s->in[2 + k].dtype];
-        fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(e%d, o%d);\n", from->value, 1 + k, from->name, k,
-                    f->pattern[k]);
-    }
-    const int result = fxi_gpu_say_program(b, 1 + f->operands);
-    fxi_gpu_say(b, "FX_STORE_%s(y, i, r%d);\n", t->name, result);
-}
-
 /* ---- the step -------------------------------------------------------------------------------- */
 
 /* Sums are variables with names of their own and not an array, so that they are registers. */
-static void say_row_out(fxi_gpu_builder *b, const contraction *c, const finish *f, bool sliced,
-                        int row)
+static void say_row_out(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
+                        bool sliced, int row)
 {
     fxi_gpu_set_number(b, "r", row);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_conv_out, "phases");
@@ -513,14 +459,14 @@ static void say_row_out(fxi_gpu_builder *b, const contraction *c, const finish *
         if (sliced)
             fxi_gpu_say(b, "y[i] = %s;\n", sum);
         else
-            say_finish(b, f, sum, PARAM_COUNT);
+            fxi_gpu_finish_say(b, f, sum, PARAM_COUNT);
         fxi_gpu_say(b, "}\n");
     }
     fxi_gpu_say_part(b, text);
 }
 
 /* Adds the product: into the output, or as slices of sums into work space. */
-static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const finish *f,
+static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
                                  bool sliced)
 {
     const fxi_gpu_type *t = c->type;
@@ -533,7 +479,7 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     say_parameters(b);
     text = fxi_gpu_say_until(b, text, "operands");
     if (!sliced)
-        use_operands(b, f, 3);
+        fxi_gpu_finish_use(b, f, 3);
     text = fxi_gpu_say_until(b, text, "axes");
     say_numbered(b, c->phased ? fxi_gpu_text_conv_axis_of_phase : fxi_gpu_text_conv_axis, "d", 3);
     text = fxi_gpu_say_until(b, text, "rows");
@@ -560,29 +506,6 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     return call;
 }
 
-/* Only here is a sum complete, so this kernel applies the epilogue. */
-static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, int64_t work)
-{
-    fxi_gpu_begin(b, c->wide);
-    fxi_gpu_kernel(b, "fx_conv_sum", 2 + f->operands, 2 + fxi_gpu_walk_params(&f->walk));
-    fxi_gpu_set(b, "value", c->type->value);
-    fxi_gpu_set(b, "stored", c->type->stored);
-    fxi_gpu_set_number(b, "columns", b->limits->warp);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_conv_sum, "operands");
-    use_operands(b, f, 2);
-    text = fxi_gpu_say_until(b, text, "finish");
-    say_finish(b, f, "sum", 2);
-    fxi_gpu_say_part(b, text);
-    fxi_gpu_end(b);
-    fxi_gpu_call *call = fxi_gpu_add(b);
-    fxi_gpu_buffer(call, 0, FXI_GPU_WORK, work);
-    fxi_gpu_buffer(call, 1, FXI_GPU_OUT, 0);
-    fxi_gpu_param(call, 0, c->length);
-    fxi_gpu_param(call, 1, c->v[SLICES] * c->lanes);
-    set_operands(f, call, 2, 2);
-    call->groups[0] = fxi_gpu_groups(c->length, b->limits->warp);
-}
-
 void fxi_gpu_conv(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
@@ -596,7 +519,7 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
     if (fx_tensor_length(&s->out) == 0 || !fxi_gpu_known(b))
         return;
     const contraction c = contraction_of(s, b->limits);
-    const finish f = finish_of(s);
+    const fxi_gpu_finish f = fxi_gpu_finish_of(s);
     const bool sliced = c.v[SLICES] * c.lanes > 1;
     int64_t groups = c.v[ROW_TILES] * c.v[COLUMN_TILES] * c.v[SLICES] * c.groups;
     for (int d = 0; d < 3 && c.phased; d++)
@@ -604,13 +527,12 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
     fxi_gpu_call *call = add_product(b, &c, &f, sliced);
     call->groups[0] = groups;
     if (!sliced) {
-        set_operands(&f, call, 3, PARAM_COUNT);
+        fxi_gpu_finish_set(&f, call, 3, PARAM_COUNT);
         return;
     }
-    /* Slices hold sums, which are Float32 for 16-bit types. */
-    const size_t size = c.type->size == 8 ? 8 : 4;
-    const int64_t bytes = c.length * c.v[SLICES] * c.lanes * (int64_t)size,
-                  work = fxi_gpu_work(b, bytes);
+    const fxi_gpu_slices slices = {
+        .sum = c.type->value, .n = c.v[SLICES] * c.lanes, .length = c.length, .wide = c.wide};
+    const int64_t work = fxi_gpu_slices_work(b, &slices);
     fxi_gpu_buffer(call, 2, FXI_GPU_WORK, work);
-    add_sum(b, &c, &f, work);
+    fxi_gpu_slices_add(b, &slices, &f, work);
 }

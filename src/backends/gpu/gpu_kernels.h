@@ -68,6 +68,11 @@ extern const char fxi_gpu_text_scatter[];
 extern const char fxi_gpu_text_scatter_narrow[];
 /* matmul.cl */
 extern const char fxi_gpu_text_matmul[];
+extern const char fxi_gpu_text_matmul_serial[];
+extern const char fxi_gpu_text_matmul_tiles[];
+extern const char fxi_gpu_text_matmul_end[];
+/* slices.cl */
+extern const char fxi_gpu_text_slices[];
 /* conv.cl */
 extern const char fxi_gpu_text_conv[];
 extern const char fxi_gpu_text_conv_axis[];
@@ -75,7 +80,6 @@ extern const char fxi_gpu_text_conv_axis_of_phase[];
 extern const char fxi_gpu_text_conv_row[];
 extern const char fxi_gpu_text_conv_term[];
 extern const char fxi_gpu_text_conv_out[];
-extern const char fxi_gpu_text_conv_sum[];
 /* pool.cl */
 extern const char fxi_gpu_text_pool_definitions[];
 extern const char fxi_gpu_text_pool_max[];

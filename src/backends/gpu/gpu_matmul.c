@@ -9,12 +9,15 @@
  * On GPUs 16×16 work-items have one such block each. A CPU runs the work-items of a group one after
  * another, so there a group is a single work-item with MT·NT blocks: local memory is then the
  * cache, and the block's registers are vectors. The tile is the largest with which there are enough
- * groups to keep all units busy.
+ * groups to keep all units busy. If the output has too few tiles but its sums have many terms,
+ * these are cut into slices (gpu_slices.c).
  *
  * 16-bit floats are added in Float32, and integers modulo their width. The sum is rounded to the
  * output's type before the epilogue's first instruction, as if the product were a step of its own.
  */
 #include "gpu_text.h"
+
+#include <stdlib.h>
 
 typedef struct tile {
     int tx, ty; /* work-items */
@@ -48,6 +51,7 @@ typedef struct product {
     fxi_gpu_walk batch;
     tile tile;
     int64_t tiles_m, tiles_n, batches;
+    int64_t slices, slice; /* slices of the inner axis, and the length of one */
 } product;
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -95,6 +99,25 @@ static int64_t tiles_of(product *p, const tile *t)
     return p->tiles_m * p->tiles_n * p->batches;
 }
 
+/* The limits of slices. A second kernel is not worth saving a few steps along a short inner axis,
+ * and a slice of that many terms costs less to store than its operands to load. */
+enum { CUT_LEAST = 512, SLICE_LEAST = 128, SLICE_STEP = 32, SLICED_MOST = 1 << 26 };
+
+/* Slices until the device is busy, if that can be; each a multiple of all BK. */
+static void cut(product *p, int64_t tiles, const fxi_gpu_limits *limits)
+{
+    const int64_t want = ceil_div(limits->units, tiles),
+                  most = SLICED_MOST / fx_tensor_length(&p->step->out),
+                  longest = p->k / SLICE_LEAST;
+    int64_t slices = want < longest ? want : longest;
+    slices = slices < most ? slices : most;
+    if (limits->serial || p->k < CUT_LEAST || slices < 2)
+        slices = 1;
+    p->slice = ceil_div(ceil_div(p->k, slices), SLICE_STEP) * SLICE_STEP;
+    /* Rounding up may leave fewer slices. A product without terms has one group a tile too. */
+    p->slices = p->k > 0 ? ceil_div(p->k, p->slice) : 1;
+}
+
 /* A large tile reads each operand less often, but gives fewer groups; an idle unit costs more than
  * the extra reads. */
 static void choose_tile(product *p, const fxi_gpu_limits *limits)
@@ -103,9 +126,12 @@ static void choose_tile(product *p, const fxi_gpu_limits *limits)
     const bool long_elements = p->type->size == 8;
     if (long_elements && !limits->serial)
         t++; /* the largest tile needs too many registers */
-    while (tiles_of(p, t) < limits->units && t[1].tx > 0)
-        t++;
-    tiles_of(p, t);
+    for (;; t++) {
+        const int64_t tiles = tiles_of(p, t);
+        cut(p, tiles, limits);
+        if (tiles * p->slices >= limits->units || t[1].tx == 0)
+            break;
+    }
     p->tile = *t;
     /* 8-byte elements: half as many, so the tile takes the same local memory and registers. */
     if (long_elements) {
@@ -117,17 +143,27 @@ static void choose_tile(product *p, const fxi_gpu_limits *limits)
     }
 }
 
+/* The distance to an element of a tile and a step that begin at the operand's end. */
+static int64_t beyond(int64_t row_stride, int64_t inner_stride)
+{
+    enum { TILE_MOST = 128 };
+    return TILE_MOST * llabs(row_stride) + 2 * SLICE_STEP * llabs(inner_stride);
+}
+
 /* Is an operand, the output or the inner axis too large for 32-bit indices? */
 static bool is_wide(const product *p)
 {
     const fx_step *s = p->step;
-    bool wide = fxi_gpu_wide(fx_tensor_length(&s->out)) || fxi_gpu_wide(p->k);
+    bool wide = fxi_gpu_wide(fx_tensor_length(&s->out) * p->slices) || fxi_gpu_wide(p->k);
     for (int i = 0; i < s->nin; i++) {
         const fx_tensor *t = &s->in[i];
         /* The distance from the first element to the last one that the operand reaches. */
         int64_t far = 0;
         for (int d = 0; d < t->ndim; d++)
             far += (t->shape[d] - 1) * (t->stride[d] < 0 ? -t->stride[d] : t->stride[d]);
+        /* A work-item computes addresses beyond the operand, which it does not read. */
+        if (i < 2)
+            far += i == 0 ? beyond(p->am, p->ak) : beyond(p->bn, p->bk);
         wide |= fxi_gpu_wide(far);
     }
     return wide;
@@ -136,10 +172,29 @@ static bool is_wide(const product *p)
 /* ---- the text -------------------------------------------------------------------------------- */
 
 /* Parameters. Two for each operand of the epilogue and those of the batch follow. */
-enum { ROWS, COLUMNS, INNER, A_ROW, A_INNER, B_INNER, B_COLUMN, TILES_M, TILES_N, OPERANDS };
+enum {
+    ROWS,
+    COLUMNS,
+    INNER,
+    A_ROW,
+    A_INNER,
+    B_INNER,
+    B_COLUMN,
+    TILES_M,
+    TILES_N,
+    BATCHES,
+    SLICE,
+    OPERANDS
+};
 static int first_of_batch(const product *p)
 {
-    return OPERANDS + 2 * p->operands;
+    return OPERANDS + (p->slices > 1 ? 0 : 2 * p->operands);
+}
+
+/* Integers are summed in an unsigned type, so that overflow wraps; U8 in one of 32 bits. */
+static const char *sum_type(const product *p)
+{
+    return p->type->wrapping ? p->type->wrapping : p->type->value;
 }
 
 static void set_constants(fxi_gpu_builder *b, const product *p)
@@ -153,12 +208,11 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
     fxi_gpu_set_number(b, "mt", t->mt);
     fxi_gpu_set_number(b, "nt", t->nt);
     fxi_gpu_set_number(b, "bk", t->bk);
-    fxi_gpu_set(b, "unroll", t->mt * t->nt > 1 ? "" : " FX_UNROLL");
-    /* Integers are summed in an unsigned type, so that overflow wraps. */
-    fxi_gpu_set(b, "sum", type->wrapping ? type->wrapping : type->value);
+    fxi_gpu_set(b, "sum", sum_type(p));
     fxi_gpu_set(b, "mad", type->math ? "FX_MAD(x, y, z)" : "(SUM)((x) * (y) + (z))");
     fxi_gpu_set(b, "name", type->name);
     fxi_gpu_set(b, "stored", type->stored);
+    fxi_gpu_set(b, "out", p->slices > 1 ? sum_type(p) : type->stored);
     fxi_gpu_set_number(b, "of_a", p->pattern[0]);
     fxi_gpu_set_number(b, "of_b", p->pattern[1]);
 }
@@ -168,9 +222,13 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
 static void say_result(fxi_gpu_builder *b, const product *p)
 {
     const fxi_gpu_type *type = p->type;
+    if (p->slices > 1) {
+        fxi_gpu_say(b, "c[(zs * COLUMNS + n) * ROWS + m] = total;\n");
+        return;
+    }
     /* 16-bit products are rounded before the epilogue reads them. */
     const bool narrow = type->math && type->size == 2;
-    fxi_gpu_say(b, "const %s r0 = %s%s%s(sum[t][y][x]);\n", type->value, narrow ? "fx_round_" : "(",
+    fxi_gpu_say(b, "const %s r0 = %s%s%s(total);\n", type->value, narrow ? "fx_round_" : "(",
                 narrow ? type->name : type->value, narrow ? "" : ")");
     for (int i = 0; i < p->operands; i++)
         fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, o%d + m * P(%d) + n * P(%d));\n",
@@ -182,42 +240,51 @@ static void say_result(fxi_gpu_builder *b, const product *p)
 
 static void say_kernel(fxi_gpu_builder *b, const product *p)
 {
+    const int operands = p->slices > 1 ? 0 : p->operands;
     fxi_gpu_begin_groups(b, is_wide(p), p->tile.tx * p->tile.ty);
-    fxi_gpu_kernel(b, "fx_matmul", 3 + p->operands,
+    fxi_gpu_kernel(b, "fx_matmul", 3 + operands,
                    first_of_batch(p) + fxi_gpu_walk_params(&p->batch));
     set_constants(b, p);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_matmul, "operands");
-    for (int k = 0; k < p->operands; k++)
+    for (int k = 0; k < operands; k++)
         fxi_gpu_say(b, "    FX_USE(%d, const %s, x%d)\n", 3 + k, p->type->stored, 1 + k);
     text = fxi_gpu_say_until(b, text, "batch");
     fxi_gpu_walk_say(b, &p->batch, first_of_batch(p), "z", "o", NULL);
-    text = fxi_gpu_say_until(b, text, "result");
+    fxi_gpu_say_part(b, text);
+    text = fxi_gpu_say_until(
+        b, b->limits->serial ? fxi_gpu_text_matmul_serial : fxi_gpu_text_matmul_tiles, "result");
     say_result(b, p);
     fxi_gpu_say_part(b, text);
+    fxi_gpu_say_part(b, fxi_gpu_text_matmul_end);
     fxi_gpu_end(b);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-static void add_launch(fxi_gpu_builder *b, const product *p)
+static fxi_gpu_call *add_launch(fxi_gpu_builder *b, const product *p)
 {
-    const fx_step *s = p->step;
     fxi_gpu_call *c = fxi_gpu_add(b);
-    const int64_t params[OPERANDS] = {p->m,  p->n,  p->k,       p->am,     p->ak,
-                                      p->bk, p->bn, p->tiles_m, p->tiles_n};
+    const int64_t params[OPERANDS] = {p->m,  p->n,       p->k,       p->am,      p->ak,   p->bk,
+                                      p->bn, p->tiles_m, p->tiles_n, p->batches, p->slice};
     for (int k = 0; k < OPERANDS; k++)
         fxi_gpu_param(c, k, params[k]);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
     fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
     fxi_gpu_buffer(c, 2, FXI_GPU_OUT, 0);
+    fxi_gpu_walk_fill(&p->batch, c, first_of_batch(p));
+    /* All groups along the first axis: many devices allow only 65535 groups along the others. */
+    c->groups[0] = p->tiles_m * p->tiles_n * p->batches * p->slices;
+    return c;
+}
+
+static void set_operands(fxi_gpu_call *c, const product *p)
+{
+    const fx_step *s = p->step;
     for (int i = 0; i < p->operands; i++) {
         fxi_gpu_buffer(c, 3 + i, FXI_GPU_IN, 2 + i);
         fxi_gpu_param(c, OPERANDS + 2 * i, fxi_gpu_stride(&s->in[2 + i], 0));
         fxi_gpu_param(c, OPERANDS + 2 * i + 1, fxi_gpu_stride(&s->in[2 + i], 1));
     }
-    fxi_gpu_walk_fill(&p->batch, c, first_of_batch(p));
-    /* All groups along the first axis: many devices allow only 65535 groups along the others. */
-    c->groups[0] = p->tiles_m * p->tiles_n * p->batches;
 }
 
 void fxi_gpu_matmul(fxi_gpu_builder *b)
@@ -232,5 +299,17 @@ void fxi_gpu_matmul(fxi_gpu_builder *b)
     product p = product_of(s);
     choose_tile(&p, b->limits);
     say_kernel(b, &p);
-    add_launch(b, &p);
+    fxi_gpu_call *call = add_launch(b, &p);
+    if (p.slices == 1) {
+        set_operands(call, &p);
+        return;
+    }
+    const fxi_gpu_finish f = fxi_gpu_finish_of(s);
+    const fxi_gpu_slices slices = {.sum = sum_type(&p),
+                                   .n = p.slices,
+                                   .length = fx_tensor_length(&s->out),
+                                   .wide = is_wide(&p)};
+    const int64_t work = fxi_gpu_slices_work(b, &slices);
+    fxi_gpu_buffer(call, 2, FXI_GPU_WORK, work);
+    fxi_gpu_slices_add(b, &slices, &f, work);
 }

@@ -146,6 +146,35 @@ void fxi_gpu_say_lanes(fxi_gpu_builder *b, int first);
  * FX_GROUP accumulators. `columns`: the lanes of a result may be other than neighbours. */
 void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns);
 
+/* ---- the end of products (gpu_slices.c) ------------------------------------------------------ */
+/* The epilogue, whose operands are walked over the output. */
+typedef struct fxi_gpu_finish {
+    fxi_gpu_walk walk;
+    int operands, pattern[FXI_GPU_PATTERNS];
+} fxi_gpu_finish;
+fxi_gpu_finish fxi_gpu_finish_of(const fx_step *s);
+/* Appends the declarations e0 … of its operands, which are buffers from `first` on. */
+void fxi_gpu_finish_use(fxi_gpu_builder *b, const fxi_gpu_finish *f, int first);
+/* Sets its buffers and its parameters, which are those of the walk. */
+void fxi_gpu_finish_set(const fxi_gpu_finish *f, fxi_gpu_call *call, int first_buffer,
+                        int first_param);
+/* Appends the storing of element i of the output y, whose sum is complete. */
+void fxi_gpu_finish_say(fxi_gpu_builder *b, const fxi_gpu_finish *f, const char *sum,
+                        int first_param);
+
+/* n sums of each of `length` elements, of the type `sum`: slice s of element i is number
+ * s·length + i. */
+typedef struct fxi_gpu_slices {
+    const char *sum;
+    int64_t n, length;
+    bool wide;
+} fxi_gpu_slices;
+/* Adds their work space. */
+int64_t fxi_gpu_slices_work(fxi_gpu_builder *b, const fxi_gpu_slices *s);
+/* Adds the kernel that adds them into the output. */
+void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_gpu_finish *f,
+                        int64_t work);
+
 /* ---- kinds of steps -------------------------------------------------------------------------- */
 void fxi_gpu_elementwise(fxi_gpu_builder *b);
 void fxi_gpu_foreach(fxi_gpu_builder *b);
