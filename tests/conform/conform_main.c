@@ -281,5 +281,8 @@ int main(int argc, char **argv)
         return cf_perf(&o) ? 1 : 0;
     if (only && strcmp(only, "support") == 0)
         return cf_support(&o);
-    return run_tables(&o, only);
+    const int failed = run_tables(&o, only);
+    /* At the end of the process, plans leave what a vendor's library made for them. */
+    fx_reclaim();
+    return failed;
 }

@@ -130,8 +130,22 @@ typedef enum sim_kind {
     SIM_FILL,
     SIM_LAUNCH,
     SIM_RECORD,
-    SIM_WAIT
+    SIM_WAIT,
+    SIM_CALL
 } sim_kind;
+
+/* A call of a simulated library, which allocates it. When it runs, `at` are the places of the bytes
+ * that it uses. */
+enum { SIM_USES = 5 };
+typedef struct sim_call {
+    const char *name;
+    void (*run)(struct sim_call *c);
+    struct {
+        const void *address; /* NULL: none */
+        size_t bytes;
+    } uses[SIM_USES];
+    char *at[SIM_USES];
+} sim_call;
 
 /* A point in a stream that an event was recorded at. */
 typedef struct sim_point {
@@ -150,6 +164,7 @@ typedef struct sim_op {
     unsigned char value;
     sim_point *point;
     sim_launch *launch;
+    sim_call *call;
     char *copy; /* of pageable memory */
 } sim_op;
 
@@ -173,6 +188,12 @@ void sim_point_release(sim_point *p);
 int sim_event_wait(sim_event *e);
 /* Does queued work use these bytes? */
 bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
+
+/* For simulated libraries, which find them in the driver's library (sim_driver.c): the number of
+ * the calling thread's device, −1 if it has none; queues a call, which must be of that device, and
+ * takes it over. */
+int sim_current_device(void);
+int sim_queue_call(void *stream, sim_call *call);
 
 /* ---- scripts (sim_script.c) ------------------------------------------------------------------ */
 

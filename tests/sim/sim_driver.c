@@ -543,3 +543,21 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
     select_another();
     return end(error);
 }
+
+/* ---- for simulated libraries ----------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) int sim_current_device(void)
+{
+    return current ? current->id : -1;
+}
+
+__attribute__((visibility("default"))) int sim_queue_call(void *stream, sim_call *call)
+{
+    int error = begin("sim_queue_call", true);
+    sim_op op = {.kind = SIM_CALL, .to_device = current, .call = call};
+    if (!error)
+        error = queue(stream, &op);
+    else
+        free(call);
+    return end(error);
+}

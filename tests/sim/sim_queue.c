@@ -33,12 +33,24 @@ void sim_point_release(sim_point *p)
 
 /* ---- one piece of work ----------------------------------------------------------------------- */
 
+static int run_call(sim_device *d, sim_call *c)
+{
+    for (int k = 0; k < SIM_USES; k++)
+        if (c->uses[k].address &&
+            !(c->at[k] = sim_memory_at(d, c->uses[k].address, c->uses[k].bytes, c->name)))
+            return SIM_ILLEGAL_ADDRESS;
+    c->run(c);
+    return SIM_OK;
+}
+
 static int run_op(sim_op *o)
 {
     char *to = NULL;
     const char *from = NULL;
     if (o->kind == SIM_LAUNCH)
         return sim_run(o->launch);
+    if (o->kind == SIM_CALL)
+        return run_call(o->to_device, o->call);
     if (o->kind == SIM_RECORD || o->kind == SIM_WAIT) {
         o->point->reached |= o->kind == SIM_RECORD;
         return SIM_OK;
@@ -69,6 +81,7 @@ static void run_first(sim_stream *s)
         s->device->error = error;
     sim_point_release(o->point);
     free(o->launch);
+    free(o->call);
     free(o->copy);
     free(o);
 }
@@ -150,13 +163,22 @@ static bool launch_uses(const sim_launch *l, const char *address, size_t bytes)
     return false;
 }
 
+static bool call_uses(const sim_call *c, const char *address, size_t bytes)
+{
+    for (int k = 0; k < SIM_USES; k++)
+        if (c->uses[k].address && overlaps(c->uses[k].address, c->uses[k].bytes, address, bytes))
+            return true;
+    return false;
+}
+
 bool sim_is_used(const sim_device *d, const char *address, size_t bytes)
 {
     for (const sim_stream *s = streams; s; s = s->next)
         for (const sim_op *o = s->first; o; o = o->next)
             if ((o->to_device == d && overlaps(o->to, o->bytes, address, bytes)) ||
                 (o->from_device == d && overlaps(o->from, o->bytes, address, bytes)) ||
-                (o->launch && launch_uses(o->launch, address, bytes)))
+                (o->launch && launch_uses(o->launch, address, bytes)) ||
+                (o->call && o->to_device == d && call_uses(o->call, address, bytes)))
                 return true;
     return false;
 }

@@ -370,7 +370,7 @@ static void run(const char *environment, const char *act)
     char all[2048];
     snprintf(all, sizeof all,
              "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_BUILD_DIR
-             "/cache/sim FX_CACHE=off %s",
+             "/cache/sim FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_ROCBLAS_LIBRARY=off %s",
              environment);
     const int status = own_child(all, act, heard, sizeof heard);
     if (status != 0)

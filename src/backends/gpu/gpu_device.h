@@ -85,10 +85,11 @@ struct fxi_gpu_device {
 /* Counters since the process began; atomic. `fx_backend.proc("counters")` is their address, and
  * proc("launches") that of the first, as in all backends that count launches. */
 typedef struct fxi_gpu_counters {
-    uint64_t launches; /* kernels handed to a queue */
+    uint64_t launches; /* kernels, and calls of a library, handed to a queue */
     uint64_t compiled; /* programs made from source */
     uint64_t loaded;   /* programs made from the files of the cache */
     uint64_t direct;   /* copies from device to device, without the host */
+    uint64_t calls;    /* launches that were calls of a vendor's library */
 } fxi_gpu_counters;
 extern fxi_gpu_counters fxi_gpu_counts;
 

@@ -29,6 +29,8 @@ typedef struct fxi_rt_device {
     int64_t memory;
     char cannot_compile[200]; /* why the compiler makes nothing for the device; "" if it does */
     uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
+    void *blas;               /* handle of the library of products (gpurt_blas.h); NULL: none yet */
+    bool no_blas;             /* none could be made */
     fxi_rt_ring *ring;        /* protected by `staging` */
     fxi_mutex staging;
 } fxi_rt_device;

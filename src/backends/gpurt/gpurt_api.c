@@ -14,21 +14,15 @@
 fxi_rt_api fxi_rt;
 fxi_rtc_api fxi_rtc;
 
-typedef struct function {
-    const char *name;
-    void **to;
-    bool needed;
-} function;
-
 enum { OPTIONAL, NEEDED };
 /* Names and pointers come from one list, so that none can be forgotten. */
-static const function of_driver[] = {
+static const fxi_rt_entry of_driver[] = {
 #define ENTRY(result, member, cuda, hip, need, arguments)                                          \
     {FXI_RT_SYMBOL(cuda, hip), (void **)&fxi_rt.member, need},
     FXI_RT_FUNCTIONS(ENTRY)
 #undef ENTRY
 };
-static const function of_compiler[] = {
+static const fxi_rt_entry of_compiler[] = {
 #define ENTRY(result, member, cuda, hip, need, arguments)                                          \
     {FXI_RT_SYMBOL(cuda, hip), (void **)&fxi_rtc.member, need},
     FXI_RTC_FUNCTIONS(ENTRY)
@@ -76,7 +70,7 @@ static const char folder_in[] = "lib64";
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 /* Fills all pointers, so that an old library is refused here and not at the first call. */
-static bool take(void *library, const char *file, const function *list, size_t n, char *why,
+bool fxi_rt_take(void *library, const char *file, const fxi_rt_entry *list, size_t n, char *why,
                  size_t size)
 {
     for (size_t k = 0; k < n; k++) {
@@ -105,14 +99,12 @@ bool fxi_rt_open(char *why, size_t size)
                  reason);
     else if (!library)
         snprintf(why, size, "%s: there is no %s; %s", no_driver, drivers[0], install_driver);
-    return library && take(library, file, of_driver, COUNT(of_driver), why, size);
+    return library && fxi_rt_take(library, file, of_driver, COUNT(of_driver), why, size);
 }
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* Opens a library: the system's loader searches for it first, then the folders of the toolkit are
- * tried. */
-static void *open_compiler(const char *file, char *reason, size_t size)
+void *fxi_rt_open_file(const char *file, char *reason, size_t size)
 {
     char path[1024];
     void *library = fxi_library_open(file, reason, size);
@@ -131,7 +123,7 @@ static void *open_compiler(const char *file, char *reason, size_t size)
 
 static bool take_compiler(void *library, const char *file, char *why, size_t size)
 {
-    return library && take(library, file, of_compiler, COUNT(of_compiler), why, size);
+    return library && fxi_rt_take(library, file, of_compiler, COUNT(of_compiler), why, size);
 }
 
 /* The driver does not load code of a compiler whose major version is later than the driver's. */
@@ -149,7 +141,7 @@ bool fxi_rtc_open(int driver, char *why, size_t size)
     }
     const char *newer = NULL;
     for (size_t k = 0; k < COUNT(compilers); k++) {
-        void *library = open_compiler(compilers[k].file, reason, sizeof reason);
+        void *library = fxi_rt_open_file(compilers[k].file, reason, sizeof reason);
         if (library && driver && compilers[k].major > driver)
             newer = compilers[k].file;
         else if (take_compiler(library, compilers[k].file, why, size)) {

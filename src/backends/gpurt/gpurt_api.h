@@ -194,6 +194,18 @@ extern const fxi_rt_names fxi_rt_name;
 #undef FXI_RT_NAME
 #undef FXI_RT_MEMBER
 
+/* A function of a library, and the pointer to it. */
+typedef struct fxi_rt_entry {
+    const char *name;
+    void **to;
+    bool needed;
+} fxi_rt_entry;
+/* Fills the pointers of a list. False with the reason if a needed function is missing. */
+bool fxi_rt_take(void *library, const char *file, const fxi_rt_entry *list, size_t n, char *why,
+                 size_t size);
+/* Opens a library: the system's loader searches for it first, then the folders of the toolkit are
+ * tried. NULL with the reason. */
+void *fxi_rt_open_file(const char *file, char *reason, size_t size);
 /* Opens the driver and fills fxi_rt. False with the reason in `why`. */
 bool fxi_rt_open(char *why, size_t size);
 /* Opens the newest compiler whose code the driver can load, and fills fxi_rtc. `driver` is the

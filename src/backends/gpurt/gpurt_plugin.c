@@ -5,6 +5,7 @@
 #include "gpurt.h"
 
 #include "c_text.h"
+#include "gpurt_blas.h"
 
 #include <stdio.h>
 
@@ -42,7 +43,7 @@ static const char *part(const char *name)
         return fxi_rtc_why;
     if (fxi_same_letters(name, fxi_rt_library))
         return "cflux has kernels of its own for what this library computes, and does not use it";
-    return NULL;
+    return fxi_rt_blas_part(name);
 }
 
 #ifdef FXI_AMDGPU

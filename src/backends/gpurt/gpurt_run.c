@@ -3,6 +3,8 @@
  */
 #include "gpurt.h"
 
+#include "gpurt_blas.h"
+
 #include <stdio.h>
 
 /* The caller holds the device's lock. */
@@ -121,7 +123,7 @@ static fx_status wait_for_mark(fx_device *device, void *mark)
 #endif
 
 fxi_gpu_driver fxi_rt_driver = {.kind = KIND,
-                                .runtime = FXI_GPU_RUNTIME(DIALECT, launch, NULL),
+                                .runtime = FXI_GPU_RUNTIME(DIALECT, launch, fxi_rt_library_step),
                                 .compile = fxi_rt_compile,
                                 .binary = fxi_rt_binary,
                                 .load = fxi_rt_load,

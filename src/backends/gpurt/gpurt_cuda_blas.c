@@ -1,0 +1,227 @@
+/* gpurt_cuda_blas.c: matrix products by cuBLASLt; see gpurt_blas.h.
+ *
+ * A step has descriptors and two algorithms, which the library's heuristic chooses once, in
+ * `prepare`: one for addresses that are multiples of 16 bytes, and one for any. A view may begin at
+ * any element, so which of them runs is known with the addresses.
+ */
+#include "gpurt_blas.h"
+#include "gpurt_cublaslt.h"
+
+#include <stdio.h>
+
+const char *const fxi_rt_blas_names[2] = {"cuBLASLt", "cuBLAS"};
+const char fxi_rt_blas_variable[] = "FX_CUBLASLT_LIBRARY";
+const char fxi_rt_blas_install[] =
+    "install NVIDIA's package libcublas or the CUDA toolkit, or set FX_CUBLASLT_LIBRARY=off";
+const fxi_rt_blas_file fxi_rt_blas_files[] = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}};
+const int fxi_rt_blas_nfiles = sizeof fxi_rt_blas_files / sizeof *fxi_rt_blas_files;
+
+static struct {
+#define MEMBER(result, member, symbol, need, arguments) result(*member) arguments;
+    FXI_LT_FUNCTIONS(MEMBER)
+#undef MEMBER
+} lt;
+enum { OPTIONAL, NEEDED };
+const fxi_rt_entry fxi_rt_blas_entries[] = {
+#define ENTRY(result, member, symbol, need, arguments) {#symbol, (void **)&lt.member, need},
+    FXI_LT_FUNCTIONS(ENTRY)
+#undef ENTRY
+};
+const int fxi_rt_blas_nentries = sizeof fxi_rt_blas_entries / sizeof *fxi_rt_blas_entries;
+
+/* A library runs with its own and every later driver. */
+bool fxi_rt_blas_suits(int major, int driver)
+{
+    return major <= driver / 1000;
+}
+
+void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
+{
+    fxi_lt_handle handle = NULL;
+    const int error = lt.Create(&handle);
+    if (!error)
+        return handle;
+    snprintf(why, size, "cublasLtCreate failed with %s on %s", lt.StatusName(error), d->gpu.label);
+    return NULL;
+}
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+enum { ALIGNED, ANY, ALGORITHMS };
+enum { ALIGNMENT = 16 }; /* of the widest loads */
+/* Work space that the library may ask for; what it gets is what its algorithm needs. 32 MiB is what
+ * NVIDIA recommends for the largest devices. */
+static const uint64_t most_work = 32 << 20;
+
+typedef struct product {
+    fxi_lt_desc desc;
+    fxi_lt_layout a, b, c;
+    fxi_lt_algorithm algorithm[ALGORITHMS];
+    size_t work; /* bytes, for both */
+    bool bias, f64;
+} product;
+
+static const struct {
+    int element, sum;
+    size_t size;
+} types[FX_DTYPE_COUNT] = {[FX_DTYPE_F32] = {FXI_LT_R_32F, FXI_LT_COMPUTE_32F, 4},
+                           [FX_DTYPE_F64] = {FXI_LT_R_64F, FXI_LT_COMPUTE_64F, 8},
+                           [FX_DTYPE_F16] = {FXI_LT_R_16F, FXI_LT_COMPUTE_32F, 2},
+                           [FX_DTYPE_BF16] = {FXI_LT_R_16BF, FXI_LT_COMPUTE_32F, 2}};
+
+static void release(fx_device *device, void *state)
+{
+    product *p = state;
+    (void)device;
+    if (p->desc)
+        lt.DescDestroy(p->desc);
+    if (p->a)
+        lt.LayoutDestroy(p->a);
+    if (p->b)
+        lt.LayoutDestroy(p->b);
+    if (p->c)
+        lt.LayoutDestroy(p->c);
+    fxi_rt_host->free(p);
+}
+
+/* Each function returns the library's error, as its own do. */
+static int describe_product(product *p, const fxi_rt_product *of)
+{
+    const int transposed = FXI_LT_OP_T, bias = FXI_LT_EPILOGUE_BIAS;
+    const int sum =
+        of->may_tf32 && of->dtype == FX_DTYPE_F32 ? FXI_LT_COMPUTE_TF32 : types[of->dtype].sum;
+    int error = lt.DescCreate(&p->desc, sum, p->f64 ? FXI_LT_R_64F : FXI_LT_R_32F);
+    if (!error && of->transpose_a)
+        error = lt.DescSet(p->desc, FXI_LT_DESC_TRANSPOSE_A, &transposed, sizeof transposed);
+    if (!error && of->transpose_b)
+        error = lt.DescSet(p->desc, FXI_LT_DESC_TRANSPOSE_B, &transposed, sizeof transposed);
+    if (!error && of->bias)
+        error = lt.DescSet(p->desc, FXI_LT_DESC_EPILOGUE, &bias, sizeof bias);
+    return error;
+}
+
+/* A matrix in memory, before it is transposed. */
+static int describe_matrix(fxi_lt_layout *out, const fxi_rt_product *of, bool transposed,
+                           int64_t rows, int64_t columns, int64_t ld, int64_t step)
+{
+    const int32_t batches = (int32_t)of->batches;
+    int error =
+        lt.LayoutCreate(out, types[of->dtype].element, (uint64_t)(transposed ? columns : rows),
+                        (uint64_t)(transposed ? rows : columns), ld);
+    if (!error && batches > 1)
+        error = lt.LayoutSet(*out, FXI_LT_LAYOUT_BATCHES, &batches, sizeof batches);
+    if (!error && batches > 1)
+        error = lt.LayoutSet(*out, FXI_LT_LAYOUT_BATCH_STRIDE, &step, sizeof step);
+    return error;
+}
+
+static int describe(product *p, const fxi_rt_product *of)
+{
+    int error = describe_product(p, of);
+    if (!error)
+        error = describe_matrix(&p->a, of, of->transpose_a, of->m, of->k, of->lda, of->step_a);
+    if (!error)
+        error = describe_matrix(&p->b, of, of->transpose_b, of->k, of->n, of->ldb, of->step_b);
+    if (!error)
+        error = describe_matrix(&p->c, of, false, of->m, of->n, of->m, of->step_c);
+    return error;
+}
+
+/* Partial sums are added in the type of sums, never as 16-bit numbers: a sum is rounded once. */
+static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
+{
+    const uint32_t reductions = FXI_LT_REDUCTION_COMPUTE_TYPE;
+    fxi_lt_wish wish = NULL;
+    fxi_lt_found found;
+    int n = 0, error = lt.WishCreate(&wish);
+    if (!error)
+        error = lt.WishSet(wish, FXI_LT_WISH_WORK, &most_work, sizeof most_work);
+    if (!error)
+        error = lt.WishSet(wish, FXI_LT_WISH_REDUCTIONS, &reductions, sizeof reductions);
+    for (int k = 0; k < 4 && !error; k++)
+        error = lt.WishSet(wish, FXI_LT_WISH_ALIGNMENT_A + k, &alignment, sizeof alignment);
+    if (!error)
+        error = lt.Heuristic(d->blas, p->desc, p->a, p->b, p->c, p->c, wish, 1, &found, &n);
+    if (!error && n < 1)
+        error = FXI_LT_NOT_SUPPORTED;
+    if (!error)
+        error = found.status;
+    if (!error) {
+        p->algorithm[which] = found.algorithm;
+        p->work = found.work > p->work ? found.work : p->work;
+    }
+    if (wish)
+        lt.WishDestroy(wish);
+    return error;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Buffers of the call; the last two are there if they are needed. */
+enum { A, B, C, BIAS };
+
+static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+{
+    static const float one = 1, zero = 0;
+    static const double one64 = 1, zero64 = 0;
+    fxi_rt_device *d = fxi_rt_of(device);
+    product *p = state;
+    const uintptr_t all = (uintptr_t)buffers[A] | (uintptr_t)buffers[B] | (uintptr_t)buffers[C];
+    const fx_status status = fxi_rt_blas_enter(d, operation);
+    if (status)
+        return status;
+    int error = p->bias ? lt.DescSet(p->desc, FXI_LT_DESC_BIAS, &buffers[BIAS], sizeof(void *)) : 0;
+    if (error)
+        return fxi_rt_blas_fail(d, operation, "cublasLtMatmulDescSetAttribute",
+                                lt.StatusName(error));
+    error = lt.Matmul(d->blas, p->desc, p->f64 ? (const void *)&one64 : &one, buffers[A], p->a,
+                      buffers[B], p->b, p->f64 ? (const void *)&zero64 : &zero, buffers[C], p->c,
+                      buffers[C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
+                      p->work ? buffers[BIAS + p->bias] : NULL, p->work, d->work);
+    return error ? fxi_rt_blas_fail(d, operation, "cublasLtMatmul", lt.StatusName(error)) : FX_OK;
+}
+
+/* With its work space given, the library only queues work. */
+static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = true};
+
+static void add(fxi_gpu_builder *b, product *p)
+{
+    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, BIAS + p->bias + (p->work > 0));
+    fxi_gpu_buffer(c, A, FXI_GPU_IN, 0);
+    fxi_gpu_buffer(c, B, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(c, C, FXI_GPU_OUT, 0);
+    if (p->bias)
+        fxi_gpu_buffer(c, BIAS, FXI_GPU_IN, 2);
+    if (p->work > 0)
+        fxi_gpu_buffer(c, BIAS + p->bias, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)p->work));
+}
+
+bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
+{
+    fxi_rt_device *d = fxi_rt_of(b->device);
+    if (of->batches > INT32_MAX || fxi_rt_select(d) != 0)
+        return false;
+    product *p = fxi_rt_host->alloc(sizeof *p);
+    if (!p) {
+        fxi_gpu_no_memory(b);
+        return true;
+    }
+    *p = (product){.bias = of->bias, .f64 = of->dtype == FX_DTYPE_F64};
+    int error = describe(p, of);
+    if (!error)
+        error = choose(d, p, ALIGNED, ALIGNMENT);
+    if (!error)
+        error = choose(d, p, ANY, (uint32_t)types[of->dtype].size);
+    if (!error) {
+        add(b, p);
+        return true;
+    }
+    /* An answer, and no failure: this device has no algorithm for it. */
+    if (error != FXI_LT_NOT_SUPPORTED) {
+        char why[160];
+        snprintf(why, sizeof why, "cuBLASLt cannot prepare a product (%s)", lt.StatusName(error));
+        fxi_rt_blas_warn(why);
+    }
+    release(b->device, p);
+    return false;
+}

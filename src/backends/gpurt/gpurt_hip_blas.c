@@ -1,0 +1,157 @@
+/* gpurt_hip_blas.c: matrix products by rocBLAS; see gpurt_blas.h.
+ *
+ * rocBLAS chooses its kernel in each call, by sizes and types. What `prepare` learns is the work
+ * space that the call needs, from the library's size query, so that it is in the plan's arena.
+ */
+#include "gpurt_blas.h"
+#include "gpurt_rocblas.h"
+
+#include <stdio.h>
+
+const char *const fxi_rt_blas_names[2] = {"rocBLAS", "rocBLAS"};
+const char fxi_rt_blas_variable[] = "FX_ROCBLAS_LIBRARY";
+const char fxi_rt_blas_install[] = "install ROCm's package rocblas, or set FX_ROCBLAS_LIBRARY=off";
+const fxi_rt_blas_file fxi_rt_blas_files[] = {
+    {"librocblas.so.5", 7}, {"librocblas.so.4", 6}, {"librocblas.so.3", 5}, {"librocblas.so.0", 5}};
+const int fxi_rt_blas_nfiles = sizeof fxi_rt_blas_files / sizeof *fxi_rt_blas_files;
+
+static struct {
+#define MEMBER(result, member, symbol, need, arguments) result(*member) arguments;
+    FXI_ROC_FUNCTIONS(MEMBER)
+#undef MEMBER
+} roc;
+enum { OPTIONAL, NEEDED };
+const fxi_rt_entry fxi_rt_blas_entries[] = {
+#define ENTRY(result, member, symbol, need, arguments) {#symbol, (void **)&roc.member, need},
+    FXI_ROC_FUNCTIONS(ENTRY)
+#undef ENTRY
+};
+const int fxi_rt_blas_nentries = sizeof fxi_rt_blas_entries / sizeof *fxi_rt_blas_entries;
+
+/* It is linked with the driver's library of its own ROCm: another would be a second driver. */
+bool fxi_rt_blas_suits(int major, int driver)
+{
+    return major == driver / 10000000;
+}
+
+/* Atomic sums would be added in another order in each run, and in 16 bits. */
+void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
+{
+    enum { NOT_ALLOWED = 0 };
+    fxi_roc_handle handle = NULL;
+    const char *call = "rocblas_create_handle";
+    int error = roc.Create(&handle);
+    if (!error) {
+        call = "rocblas_set_stream";
+        error = roc.SetStream(handle, d->work);
+    }
+    if (!error) {
+        call = "rocblas_set_atomics_mode";
+        error = roc.SetAtomics(handle, NOT_ALLOWED);
+    }
+    if (!error)
+        return handle;
+    snprintf(why, size, "%s failed with %s on %s", call, roc.StatusName(error), d->gpu.label);
+    return NULL;
+}
+
+typedef struct product {
+    fxi_rt_product of;
+    size_t work; /* bytes; 0: the call needs none */
+} product;
+
+enum { A, B, C, WORK };
+
+static int gemm(fxi_rt_device *d, const fxi_rt_product *p, void *const *buffers)
+{
+    static const float one = 1, zero = 0;
+    static const double one64 = 1, zero64 = 0;
+    static const int types[FX_DTYPE_COUNT] = {[FX_DTYPE_F32] = FXI_ROC_F32,
+                                              [FX_DTYPE_F64] = FXI_ROC_F64,
+                                              [FX_DTYPE_F16] = FXI_ROC_F16,
+                                              [FX_DTYPE_BF16] = FXI_ROC_BF16};
+    const int type = types[p->dtype];
+    const bool f64 = p->dtype == FX_DTYPE_F64;
+    return roc.Gemm(d->blas, p->transpose_a ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE,
+                    p->transpose_b ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE, (int32_t)p->m, (int32_t)p->n,
+                    (int32_t)p->k, f64 ? (const void *)&one64 : &one, buffers[A], type,
+                    (int32_t)p->lda, p->step_a, buffers[B], type, (int32_t)p->ldb, p->step_b,
+                    f64 ? (const void *)&zero64 : &zero, buffers[C], type, (int32_t)p->m, p->step_c,
+                    buffers[C], type, (int32_t)p->m, p->step_c, (int32_t)p->batches,
+                    f64 ? FXI_ROC_F64 : FXI_ROC_F32, 0, 0, 0);
+}
+
+static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+{
+    fxi_rt_device *d = fxi_rt_of(device);
+    const product *p = state;
+    const fx_status status = fxi_rt_blas_enter(d, operation);
+    if (status)
+        return status;
+    int error = p->work ? roc.SetWork(d->blas, buffers[WORK], p->work) : 0;
+    if (error)
+        return fxi_rt_blas_fail(d, operation, "rocblas_set_workspace", roc.StatusName(error));
+    error = gemm(d, &p->of, buffers);
+    return error && error != FXI_ROC_DEGRADED
+               ? fxi_rt_blas_fail(d, operation, "rocblas_gemm_strided_batched_ex",
+                                  roc.StatusName(error))
+               : FX_OK;
+}
+
+static void release(fx_device *device, void *state)
+{
+    (void)device;
+    fxi_rt_host->free(state);
+}
+
+/* Not recorded: the library may load a kernel in the first call of a size. */
+static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = false};
+
+/* Between start and stop, the library answers with sizes instead of computing. */
+static int query(fxi_rt_device *d, product *p)
+{
+    void *const none[WORK] = {NULL};
+    fxi_mutex_lock(&d->gpu.lock);
+    int error = roc.StartQuery(d->blas);
+    if (!error) {
+        const int answer = gemm(d, &p->of, none);
+        error = roc.StopQuery(d->blas, &p->work);
+        if (!error && answer != FXI_ROC_SIZE_INCREASED && answer != FXI_ROC_SIZE_UNCHANGED)
+            error = answer;
+    }
+    fxi_mutex_unlock(&d->gpu.lock);
+    return error;
+}
+
+bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
+{
+    fxi_rt_device *d = fxi_rt_of(b->device);
+    const int64_t sizes[] = {of->m, of->n, of->k, of->lda, of->ldb, of->batches};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        if (sizes[k] > INT32_MAX)
+            return false;
+    if (of->bias) {
+        fxi_gpu_too_much(b, "rocBLAS adds no bias");
+        return true;
+    }
+    product *p = fxi_rt_select(d) == 0 ? fxi_rt_host->alloc(sizeof *p) : NULL;
+    if (!p)
+        return false;
+    *p = (product){.of = *of};
+    const int error = query(d, p);
+    if (error) {
+        char why[160];
+        snprintf(why, sizeof why, "rocBLAS cannot prepare a product (%s)", roc.StatusName(error));
+        if (error != FXI_ROC_NOT_IMPLEMENTED)
+            fxi_rt_blas_warn(why);
+        release(b->device, p);
+        return false;
+    }
+    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, WORK + (p->work > 0));
+    fxi_gpu_buffer(c, A, FXI_GPU_IN, 0);
+    fxi_gpu_buffer(c, B, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(c, C, FXI_GPU_OUT, 0);
+    if (p->work > 0)
+        fxi_gpu_buffer(c, WORK, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)p->work));
+    return true;
+}

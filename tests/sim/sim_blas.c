@@ -1,0 +1,148 @@
+/* sim_blas.c: see sim_blas.h. */
+#include "sim_blas.h"
+
+#include "half.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t sim_type_size(sim_type t)
+{
+    return t == SIM_F64 ? 8 : t == SIM_F32 ? 4 : 2;
+}
+
+static double load(const char *bytes, sim_type t, int64_t i)
+{
+    uint16_t half;
+    float f;
+    double d;
+    const char *at = bytes + i * (int64_t)sim_type_size(t);
+    if (t == SIM_F64)
+        return memcpy(&d, at, sizeof d), d;
+    if (t == SIM_F32)
+        return memcpy(&f, at, sizeof f), f;
+    memcpy(&half, at, sizeof half);
+    return t == SIM_F16 ? fxi_f16_to_f32(half) : fxi_bf16_to_f32(half);
+}
+
+static void store(char *bytes, sim_type t, int64_t i, double v)
+{
+    char *at = bytes + i * (int64_t)sim_type_size(t);
+    const float f = (float)v;
+    const uint16_t half = t == SIM_F16 ? fxi_f32_to_f16(f) : fxi_f32_to_bf16(f);
+    if (t == SIM_F64)
+        memcpy(at, &v, sizeof v);
+    else if (t == SIM_F32)
+        memcpy(at, &f, sizeof f);
+    else
+        memcpy(at, &half, sizeof half);
+}
+
+/* To the nearest of 11 significant bits. */
+static double to_tf32(double v)
+{
+    const float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if ((bits & 0x7f800000) != 0x7f800000)
+        bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
+    float rounded;
+    memcpy(&rounded, &bits, sizeof rounded);
+    return rounded;
+}
+
+static double element(const sim_product *p, const sim_matrix *x, const char *bytes, int64_t batch,
+                      int64_t row, int64_t column)
+{
+    const int64_t i = x->transposed ? column : row, j = x->transposed ? row : column;
+    const double v = load(bytes, p->type, batch * x->step + i + j * x->ld);
+    return p->tf32 ? to_tf32(v) : v;
+}
+
+/* The sum of terms from `from` to `to`, in Float32 or Float64. */
+static double sum(const sim_product *p, int64_t z, int64_t i, int64_t j, int64_t from, int64_t to)
+{
+    double wide = 0;
+    float s = 0;
+    for (int64_t l = from; l < to; l++) {
+        const double term =
+            element(p, &p->a, p->call.at[0], z, i, l) * element(p, &p->b, p->call.at[1], z, l, j);
+        wide += term;
+        s += (float)term;
+    }
+    return p->type == SIM_F64 ? wide : (double)s;
+}
+
+/* With work space, the second half of each sum waits there. */
+static void run(sim_call *c)
+{
+    const sim_product *p = (const sim_product *)(const void *)c;
+    const int64_t half = p->work ? p->k / 2 : p->k;
+    const sim_type wide = p->type == SIM_F64 ? SIM_F64 : SIM_F32;
+    for (int64_t r = 0; p->work && r < p->m * p->n * p->batches; r++)
+        store(c->at[4], wide, r, sum(p, r / p->m / p->n, r % p->m, r / p->m % p->n, half, p->k));
+    for (int64_t r = 0; r < p->m * p->n * p->batches; r++) {
+        const int64_t z = r / p->m / p->n, i = r % p->m, j = r / p->m % p->n;
+        double v = sum(p, z, i, j, 0, half);
+        if (p->work)
+            v = wide == SIM_F32 ? (double)((float)v + (float)load(c->at[4], wide, r))
+                                : v + load(c->at[4], wide, r);
+        v *= p->alpha;
+        if (p->bias)
+            v += load(c->at[3], p->type, i);
+        store(c->at[2], p->type, z * p->c.step + i + j * p->c.ld, v);
+    }
+}
+
+size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t batches)
+{
+    return k >= 16 * m * n * batches || k > 300
+               ? (size_t)(m * n * batches) * (type == SIM_F64 ? 8 : 4)
+               : 0;
+}
+
+static size_t bytes_of(const sim_product *p, const sim_matrix *x)
+{
+    return (size_t)((p->batches - 1) * x->step + (x->columns - 1) * x->ld + x->rows) *
+           sim_type_size(p->type);
+}
+
+/* The driver is loaded, without being visible to libraries opened after it. */
+static void *of_driver(const char *driver, const char *name)
+{
+    void *library = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
+    return library ? dlsym(library, name) : NULL;
+}
+
+int sim_product_device(const char *driver)
+{
+    int (*device)(void);
+    *(void **)&device = of_driver(driver, "sim_current_device");
+    return device ? device() : -1;
+}
+
+int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
+                      void *work, void *stream)
+{
+    int (*queue)(void *, sim_call *);
+    *(void **)&queue = of_driver(driver, "sim_queue_call");
+    sim_product *copy = queue ? malloc(sizeof *copy) : NULL;
+    if (!copy)
+        return -1;
+    *copy = *p;
+    const struct {
+        const void *address;
+        size_t bytes;
+    } uses[SIM_USES] = {{p->a.address, bytes_of(p, &p->a)},
+                        {p->b.address, bytes_of(p, &p->b)},
+                        {p->c.address, bytes_of(p, &p->c)},
+                        {p->bias ? bias : NULL, (size_t)p->m * sim_type_size(p->type)},
+                        {p->work ? work : NULL, p->work}};
+    copy->call = (sim_call){.name = name, .run = run};
+    for (int k = 0; k < SIM_USES; k++) {
+        copy->call.uses[k].address = uses[k].address;
+        copy->call.uses[k].bytes = uses[k].bytes;
+    }
+    return queue(stream, &copy->call);
+}

@@ -1,0 +1,37 @@
+/* sim_blas.h: what the simulated cuBLASLt and rocBLAS share: a product as plain loops. */
+#ifndef SIM_BLAS_H
+#define SIM_BLAS_H
+
+#include "sim.h"
+
+typedef enum sim_type { SIM_F32, SIM_F64, SIM_F16, SIM_BF16, SIM_TYPES } sim_type;
+size_t sim_type_size(sim_type t);
+
+/* A matrix, column by column, in batches. */
+typedef struct sim_matrix {
+    const void *address;
+    bool transposed;
+    int64_t rows, columns, ld, step; /* in memory, before it is transposed */
+} sim_matrix;
+
+typedef struct sim_product {
+    sim_call call; /* first: the queue frees it */
+    sim_type type;
+    bool tf32;                /* factors are rounded to TensorFloat-32 */
+    int64_t m, n, k, batches; /* C is m×n */
+    sim_matrix a, b, c;
+    bool bias;
+    double alpha;
+    size_t work; /* bytes that it needs; with some, sums are cut in two halves */
+} sim_product;
+
+/* Bytes of work space that the simulated libraries ask for: for long sums of few results. */
+size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t batches);
+/* Queues a copy of the product; `bias` and `work` may be NULL. Returns the driver's error, −1: the
+ * simulated driver is not loaded. */
+int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
+                      void *work, void *stream);
+/* The calling thread's device; −1: none. */
+int sim_product_device(const char *driver);
+
+#endif
