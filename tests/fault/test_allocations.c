@@ -1,7 +1,7 @@
-/* test_allocations.c: every allocation failing in turn, over a program that builds a small
- * convolutional network, differentiates, trains, reads, prints and frees. Whatever fails: an error
- * is recorded, the program goes on to its end, nothing leaks, and the next run without faults gives
- * the right result.
+/* test_allocations.c: makes every allocation fail in turn in a program that builds a small
+ * convolutional network, differentiates, trains, reads, prints and frees. After each failure an
+ * error is recorded, the program runs to its end, nothing leaks, and the next run without faults
+ * gives the correct result.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,8 +54,8 @@ static double plain_program(fx_device *device)
     return last;
 }
 
-/* Recorded steps: the first one is noted, two repeat it, the fourth leaves the tape in the middle,
- * and the last one repeats that. The gradient of the third outlives its step. */
+/* Recorded training steps: the first one is noted, two repeat it, the fourth differs in the middle,
+ * and the last one repeats the fourth. The gradient of the third outlives its step. */
 static double recorded_program(fx_device *device)
 {
     FX_SCOPE;
@@ -82,7 +82,8 @@ static double recorded_program(fx_device *device)
     return last;
 }
 
-/* Losses whose gradients need memory of each kind that the sweep takes, and their derivatives. */
+/* Losses whose gradients need each kind of memory that the sweep allocates, and their derivatives.
+ */
 static fx_array *two_contributions(fx_array *x)
 {
     return fx_sum(fx_add(fx_mul(x, x), fx_sin(x)));
@@ -164,7 +165,7 @@ static void gradients_fail(void **state)
     }
 }
 
-/* Nothing of the program is left: a checking wrapper holds what was released. */
+/* Frees everything that the program left: a checking wrapper keeps released memory. */
 static void clear(fx_device *device)
 {
     fxi_drain();
@@ -201,7 +202,7 @@ static void fail_in_turn(fx_device *device, double (*program)(fx_device *), int 
             fail_msg("fault %lld is reported as %s: %s", (long long)n, fx_status_name(e.status),
                      e.message);
         else
-            assert_float_equal(got, right, 0.0); /* survived: then nothing may differ */
+            assert_float_equal(got, right, 0.0); /* no failure: the result must be the same */
     }
     printf("%lld fault points, %lld reported, the others survived with the same result\n",
            (long long)points, (long long)reported);
@@ -223,7 +224,7 @@ static void every_allocation_of_recorded_steps_fails_in_turn(void **state)
     fail_in_turn(fx_cpu_device(), recorded_program, 500);
 }
 
-/* Nor is anything wrong with memory then. */
+/* Memory accesses are correct then, too. */
 static void every_allocation_of_a_checked_device_fails_in_turn(void **state)
 {
     (void)state;

@@ -99,7 +99,7 @@ int posix_memalign(void **p, size_t alignment, size_t n)
 
 /* ---- what is done ---------------------------------------------------------------------------- */
 
-/* Returns false when the call said that it failed. */
+/* Returns false if the call reported a failure. */
 typedef bool (*job)(void);
 
 static bool load(void)
@@ -115,9 +115,9 @@ static bool load_optimiser(void)
     return !fx_is_error(state);
 }
 
-/* Every kind of thing that is written: an array twice, an optimiser, a state, names. */
+/* One object of every kind that is written: an array twice, an optimiser, a state, names. */
 static void *model, *opt, *state_of_it;
-static double epoch; /* what is saved changes with it */
+static double epoch; /* makes each saved file different */
 
 static void make_what_is_saved(void)
 {
@@ -155,8 +155,8 @@ static int64_t live(void)
     return fxi_live_allocations();
 }
 
-/* The bytes that are there before a fault, and those that a call leaves which ends well: of
- * loading, the same. */
+/* The bytes of the file before a fault, and after a call that succeeds; loading does not change
+ * them. */
 static char *old_file, *new_file;
 static size_t old_bytes, new_bytes;
 
@@ -178,7 +178,7 @@ static void prepare(job what)
 
 static void put_old_file(void)
 {
-    unlink(path); /* to write over a file waits for the disk */
+    unlink(path); /* overwriting a file would wait for the disk */
     temp_file(strrchr(path, '/') + 1, old_file, old_bytes);
 }
 
@@ -222,7 +222,8 @@ static void allocations(job what, int at_least)
 }
 
 #ifdef OWN_MALLOC
-/* Every allocation of the process, with the caches of the library emptied before. */
+/* Makes every allocation of the process fail in turn, after the library's caches have been freed.
+ */
 static void all_of_the_process(job what, bool on, int at_least)
 {
     prepare(what);

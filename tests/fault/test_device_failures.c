@@ -50,8 +50,8 @@ static fx_status train(const network *n, double *loss_out)
     return s;
 }
 
-/* Builds, moves, trains, predicts and brings the prediction home, by way of a neighbour; its sum,
- * or NaN. */
+/* Builds, moves, trains, predicts, and copies the prediction to the host through another device.
+ * Returns its sum, or NaN. */
 static double program(fx_device *device)
 {
     FX_SCOPE;
@@ -78,7 +78,7 @@ static void forget(void)
     script->lose(BAD, -1);
 }
 
-/* Nothing is kept for speed, and nothing is queued. */
+/* Frees all caches and waits for all queued work. */
 static void settle(void)
 {
     fxi_drain();
@@ -91,7 +91,7 @@ typedef struct tally {
     int64_t points, reported, blocks, allocations;
 } tally;
 
-/* One run, told to fail. False: it ended before. */
+/* One run with a failure at the given point. False: the run ended before that point. */
 static bool one_point(tally *t, double right)
 {
     const double got = program(bad);
@@ -104,7 +104,7 @@ static bool one_point(tally *t, double right)
                  (long long)(script->blocks(BAD) - t->blocks),
                  (long long)(fxi_live_allocations() - t->allocations), e.message);
     if (e.status == FX_OK)
-        assert_float_equal(got, right, 0.0); /* survived: then nothing may differ */
+        assert_float_equal(got, right, 0.0); /* no failure: the result must be the same */
     else if (!hit || !strstr(e.message, bad->name) ||
              (e.status != FX_STATUS_DEVICE && e.status != FX_STATUS_MEMORY))
         fail_msg("point %lld is reported as %s: %s", (long long)t->points, fx_status_name(e.status),
@@ -191,8 +191,8 @@ static values values_of(void *model)
     return all;
 }
 
-/* Every launch of an update fails in turn: parameters and state are as they were, or reading them
- * says that they were replaced; never half an update. */
+/* Every launch of an update fails in turn: parameters and state are unchanged, or reading them is
+ * an error that says that they were replaced; never half an update. */
 static void a_model_is_as_it_was_or_says_so(void **state)
 {
     (void)state;
@@ -231,7 +231,8 @@ static void a_model_is_as_it_was_or_says_so(void **state)
     assert_true(points >= 15 && unchanged >= 10);
 }
 
-/* A model on a device that is lost cannot be read; all others go on, and so does a copy of it. */
+/* A model on a lost device cannot be read. All other models, and a copy of it on another device,
+ * remain usable. */
 static void a_lost_device_leaves_the_others(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* test_files.c: every allocation failing in turn while a model is saved and loaded, in each format,
- * on the host and on a device. What is reported as done is done, whole; what is not has an error of
- * its own, and leaves the model and the file as they were; nothing leaks. */
+/* test_files.c: makes every allocation fail in turn while a model is saved and loaded, in each
+ * format, on the host and on a device. A call that reports success has done everything. A call that
+ * fails records its own error and leaves model and file unchanged. Nothing leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,7 +145,7 @@ static int save_and_load(int f, fx_device *device, int64_t fault, bool *out_hit)
 
     const elements got = elements_of(other), *in_file = saved == FX_OK ? &first : &second;
     assert_memory_equal(got.v, loaded == FX_OK ? in_file->v : own.v, same);
-    assert_int_equal(formats[f].load(path, other), FX_OK); /* the file is whole in any case */
+    assert_int_equal(formats[f].load(path, other), FX_OK); /* the file is complete in any case */
     const elements again = elements_of(other);
     assert_memory_equal(again.v, in_file->v, same);
     return (saved != FX_OK) + (loaded != FX_OK);

@@ -1,12 +1,12 @@
-/* test_heap.c: the heap as the C library gives it, for all code in the process: cflux, zlib,
- * libbson and the C library itself. ctest: native timeout=240
+/* test_heap.c: failures and size of the heap for all code in the process: cflux, zlib, libbson and
+ * the C library itself. ctest: native timeout=240
  *
- * This program replaces malloc and its kin by functions that can fail and that count bytes. (The
- * other fault tests fail allocations of cflux alone, in memory.h.) A thread that has just begun
- * builds a network, trains it, saves it in each format, loads it again and reads its output, while
- * allocation number k fails, or number k and every later one. The program must end. Each failure
- * must be recorded with FX_STATUS_MEMORY, a run without a record must give the correct result, and
- * the files must be complete.
+ * This program replaces malloc and related functions by functions that can fail and that count
+ * bytes. (The other fault tests fail allocations of cflux alone, in memory.h.) A thread that has
+ * just begun builds a network, trains it, saves it in each format, loads it again and reads its
+ * output, while allocation number k fails, or number k and every later one. The program must end.
+ * Each failure must be recorded with FX_STATUS_MEMORY, a run without a record must give the correct
+ * result, and the files must be complete.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,7 +135,8 @@ EXPORTED void free(void *p)
 }
 #endif
 
-/* What is tested is memory; bringing every file to the disk would take most of the time. */
+/* Does nothing: this test is about memory, and flushing every file to the disk would take most of
+ * the time. */
 __attribute__((visibility("default"))) int fsync(int fd);
 int fsync(int fd)
 {
@@ -177,7 +178,7 @@ static void *small_model(void)
     return fx_chain(fx_dense(4, 3, FX_TANH), fx_batchnorm(3), fx_dense(3, 2));
 }
 
-/* A number that depends on all that was done. */
+/* Returns a number that depends on all results of the program. */
 static double program(int format)
 {
     FX_SCOPE;
@@ -319,8 +320,8 @@ static void *without_memory(void *arg)
     return NULL;
 }
 
-/* Many threads begin while there is no memory for their contexts, and none ends before all are
- * told. */
+/* Many threads begin while there is no memory for their contexts, and none ends before all have got
+ * their errors. */
 static void threads_begin_without_memory(void **state)
 {
     (void)state;
@@ -410,7 +411,8 @@ static void archives_unpack_within_the_limit(void **state)
     check_bomb(path, bytes, FX_STATUS_MEMORY, "at most 8388608");
     path = temp_zip("many.npz", many, MEMBERS, &bytes);
     check_bomb(path, bytes, FX_STATUS_MEMORY, "at most 8388608");
-    /* It gives more than it declares; it declares more than deflate can give. */
+    /* The first member unpacks to more than it declares; the second declares more than deflate can
+     * produce. */
     path = temp_zip("more.npz", &(zip_member){"x.npy", large, large_size, MIB}, 1, &bytes);
     check_bomb(path, bytes, FX_STATUS_FORMAT, "cannot be unpacked");
     path = temp_zip("less.npz", &(zip_member){"x.npy", small, small_size, 1u << 31}, 1, &bytes);

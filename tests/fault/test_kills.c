@@ -1,7 +1,7 @@
-/* test_kills.c: processes that are killed while they save: what they leave always loads, and is one
- * of the states that were saved. ctest: full timeout=600
+/* test_kills.c: processes that are killed while they save: the files that they leave always load,
+ * and contain one of the saved states. ctest: full timeout=600
  *
- * test_kills [N]: N kills, 1000 unless told. */
+ * test_kills [N]: N kills (default: 1000). */
 #include <cflux.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static fx_status save(const char *path, int64_t step)
                               .keep = 1 + (int)(step % 3));
 }
 
-/* The state that the files give; −1 when there is none, or a mixture. */
+/* Returns the state that the files contain; −1: none, or a mixture of states. */
 static int64_t load(const char *path)
 {
     FX_SCOPE;
@@ -38,7 +38,7 @@ static int64_t load(const char *path)
     return c.step;
 }
 
-/* Tells `saved` about each. */
+/* Calls `saved` after each save. */
 static void save_for_ever(const char *path, int64_t step, int saved)
 {
     while (save(path, ++step) == FX_OK && write(saved, "", 1) == 1)
@@ -47,8 +47,8 @@ static void save_for_ever(const char *path, int64_t step, int saved)
     _exit(1);
 }
 
-/* Kills at a random moment after the child was started, or after its first save. True when the
- * child was killed while it was well. */
+/* Kills at a random moment after the child was started, or after its first save. True if the child
+ * had not failed before it was killed. */
 static bool kill_one(const char *path, int64_t from, bool after_a_save)
 {
     int saved[2];

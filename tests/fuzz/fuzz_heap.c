@@ -1,7 +1,7 @@
-/* fuzz_heap.c: how much heap the process holds, the libraries it uses included.
+/* fuzz_heap.c: the heap memory of the process, including the libraries that it uses.
  *
- * Under a sanitizer through its hooks; otherwise this program's own malloc and its kin, which count
- * and hand on to glibc's.
+ * With a sanitizer, its hooks count. Otherwise this program has its own malloc and related
+ * functions, which count and call glibc's.
  */
 #include "fuzz_target.h"
 

@@ -1,4 +1,4 @@
-/* fuzz_one.c: one input through one reader, and the bounds it must keep.
+/* fuzz_one.c: passes one input to one reader, and checks the bounds for it.
  *
  * Files are a piece of memory with a name (memfd), so that nothing is written to a disk; the name
  * is a link with the extension that the reader looks at. Time is processor time, which other
@@ -21,7 +21,7 @@
 enum { LONGEST = 1 << 16, SLACK = 16 << 20, PATH_BYTES = 512 };
 static const fuzz_target *running;
 static size_t input_size;
-static size_t reading_peak; /* of the heap, before what was read was shown; 0: not there yet */
+static size_t reading_peak; /* of the heap, before the result was printed; 0: not reached yet */
 static char folder[PATH_BYTES / 2], path[PATH_BYTES];
 static int file = -1;
 
@@ -113,8 +113,8 @@ static void write_file(const unsigned char *data, size_t n)
     }
 }
 
-/* What a gzip file holds. Arrays of wider elements and their text are made of it: three times as
- * much again. */
+/* The unpacked size of a gzip file, plus three times as much for arrays of wider elements and their
+ * text. */
 static size_t measured_by(const fuzz_target *target, const unsigned char *data, size_t n)
 {
     static unsigned char out[1 << 16];
@@ -141,7 +141,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Is the heap counted at all, that of libraries included (zlib takes its state)? */
+/* Checks that the heap is counted, including that of libraries (zlib allocates its state). */
 static void check_heap(void)
 {
     static bool checked;

@@ -1,9 +1,9 @@
-/* fuzz_replay.c: the readers fed by a program for any compiler.
+/* fuzz_replay.c: fuzzes the readers, with any compiler.
  *
- *     fuzz_runner TARGET [--rounds N | --seconds N] [--seed N] [FILE or FOLDER]…
+ *   fuzz_runner TARGET [--rounds N | --seconds N] [--seed N] [FILE or FOLDER]…
  *
- * Every seed is read, then seeds changed at random: the same ones for the same --seed. The input
- * that ends the program is left in TARGET.input in the current folder.
+ * Reads every seed, then seeds with random changes, the same ones for the same --seed. If an input
+ * ends the program, it is written to TARGET.input in the current folder.
  */
 #include "fuzz_target.h"
 
@@ -97,7 +97,7 @@ static void put_number(unsigned char *at, size_t room)
         at[big_endian ? width - 1 - i : i] = (unsigned char)((uint64_t)v >> 8 * i);
 }
 
-/* Takes `cut` bytes out at `at` and puts `n` others there. */
+/* Replaces `cut` bytes at `at` by `n` others. */
 static size_t replace(unsigned char *data, size_t size, size_t room, size_t at, size_t cut,
                       const unsigned char *with, size_t n)
 {
@@ -146,7 +146,7 @@ static void run_input(const unsigned char *data, size_t n)
     fuzz_one(target, data, n);
 }
 
-/* Only what a signal handler may do. */
+/* Calls only functions that a signal handler may call. */
 static void keep_input(int signal_number)
 {
     char name[64] = "";

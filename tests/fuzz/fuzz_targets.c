@@ -12,9 +12,9 @@
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* What can be read can be printed, and comes back the same. A few letters describe gigabytes: a
- * model whose values do not fit into the limit of the row is shown without them, and there may be
- * room for one model and not for two. */
+/* A model that was read can be printed, and the printed text gives the same model. A short text can
+ * describe gigabytes: a model whose values exceed the limit of the row is printed without them, and
+ * the limit may allow one model but not two. */
 static void read_notation(const char *text, size_t n)
 {
     static char shown[1 << 20], again[1 << 20];
@@ -34,7 +34,7 @@ static void read_notation(const char *text, size_t n)
     fuzz_expect(strcmp(shown, again) == 0, "what is printed comes back as something else");
 }
 
-/* What is set is found, and the rest is still TOML. */
+/* A value that was set is found again, and the rest is still TOML. */
 static void read_toml(const char *text, size_t n)
 {
     char value[64];
@@ -77,7 +77,7 @@ LOADER(csv)
 LOADER(table)
 LOADER(idx)
 
-/* What can be loaded is a file of a known format; a checkpoint is one with the right sum only. */
+/* A file that loads has a known format; a checkpoint also has a correct checksum. */
 static void *load_any(const char *path)
 {
     fx_file_info info;
@@ -89,7 +89,8 @@ static void *load_any(const char *path)
     return object;
 }
 
-/* Damage stops at the sum, so that it is made right again: what is behind it is to be read. */
+/* Corrects the checksum after the input was damaged, so that the reader behind the check is tested.
+ */
 static void mend_sum(const char *path)
 {
     static unsigned char bytes[1 << 20];
@@ -105,7 +106,7 @@ static void mend_sum(const char *path)
     fclose(f);
 }
 
-/* Into what was saved in the seeds. Nothing changes unless all of it is there. */
+/* Loads into the objects that the seeds contain. Nothing changes unless the file is complete. */
 static void *load_checkpoint(const char *path)
 {
     fx_chain_layer *model = fx_chain(fx_dense(2, 3, FX_RELU), fx_batchnorm(3), fx_dense(3, 1));

@@ -29,7 +29,7 @@ typedef struct gold_tensor {
     int64_t *whole;
 } gold_tensor;
 
-void *gold_alloc(size_t bytes); /* zeroed; ends the program when there is no memory */
+void *gold_alloc(size_t bytes); /* zeroed; ends the program if there is no memory */
 /* False, with the reason in why, when the file cannot be read. */
 bool gold_npy_read(const char *path, gold_tensor *out, char *why, size_t capacity);
 /* The .npy file that a case describes as {"file", "dtype", "shape"} and, in lists, "name". The
@@ -54,7 +54,7 @@ struct gold_case {
 void gold_fail(gold_case *c, const char *format, ...) FXI_PRINTF(2, 3);
 /* True, and the case is marked, when `op` (or op/variant) is in the table of what is not built. */
 bool gold_not_built(gold_case *c, const char *op, const char *variant);
-/* Fails the case when the thread holds an error record. */
+/* Fails the case if the thread has an error record. */
 void gold_check_record(gold_case *c);
 
 typedef enum gold_kind {
@@ -66,7 +66,7 @@ typedef enum gold_precision { GOLD_F64, GOLD_F32, GOLD_F16 } gold_precision;
 typedef struct gold_rule {
     gold_kind kind;
     gold_precision precision;
-    fx_dtype dtype; /* what the result must have; FX_DTYPE_COUNT: any floating-point type */
+    fx_dtype dtype; /* type of the result; FX_DTYPE_COUNT: any floating-point type */
 } gold_rule;
 /* Compares shape, element type and every value; what: "output y" or "gradient x". */
 void gold_compare(gold_case *c, const char *what, const gold_tensor *want, fx_array *got,

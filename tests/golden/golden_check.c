@@ -1,4 +1,4 @@
-/* golden_check.c: is the result the recorded one?
+/* golden_check.c: compares results with the recorded ones.
  *
  * Shapes and element types must agree, integers exactly. Floats pass one of two tests: every
  * element within a relative and an absolute bound, or, for contractions, a normalised mean square

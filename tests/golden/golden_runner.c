@@ -1,15 +1,15 @@
 /* golden_runner.c: runs recorded cases against cflux.
  *
- *     golden_runner                               everything that is recorded
- *     golden_runner onnx torch/conv               groups and parts of them
- *     golden_runner onnx/node__gemm_all_attributes     one case; its name is its rerun command
- *     golden_runner -v …                          names every case
+ *    golden_runner                               everything that is recorded
+ *    golden_runner onnx torch/conv               groups and parts of them
+ *    golden_runner onnx/node__gemm_all_attributes     one case; its name is its rerun command
+ *    golden_runner -v …                          names every case
  *
  * The data is the folder $CFLUX_DATA with onnx/, torch/ and flux/ in it; any folder of the same
  * layout will do. Without CFLUX_DATA the run says what it skipped and passes; where it is set, a
- * missing index is a failure, and so is a folder of a case that the index does not list.
- * When the data is the full set, fewer cases than the project promises is a failure, so that a case
- * cannot get lost quietly. The last line is "N passed, N failed, N skipped".
+ * missing index is a failure, and so is a folder of a case that the index does not list. If the
+ * data is the full set, fewer cases than expected are a failure, so that no case is lost unnoticed.
+ * The last line is "N passed, N failed, N skipped".
  */
 #include "golden.h"
 

@@ -1,10 +1,10 @@
-/* nnlib_case.c: the literal answer tables of NNlib's own tests of convolution and pooling.
+/* nnlib_case.c: the tables of expected results in NNlib's own tests of convolution and pooling.
  *
- * x and w are 1, 2, 3, … in column-major order, so nothing is reversed here. A table is named after
- * what it holds and how: y, dx or dw; _stride, _pad, _dil, _flip, _nostride. The upstream gradient
- * of dx and dw is y itself. NNlib's conv is a true convolution (`.flipped = false`), _flip is not.
- * Every convolution is computed in both ways, the other one with its kernel turned round; the
- * answers, and the gradient that comes back through the turn, must be the same.
+ * x and w are 1, 2, 3, … in column-major order, so nothing is reversed here. The name of a table
+ * gives its content and its options: y, dx or dw; _stride, _pad, _dil, _flip, _nostride. The
+ * upstream gradient of dx and dw is y itself. NNlib's conv is a true convolution (`.flipped =
+ * false`), _flip is not. Every convolution is computed in both ways, the other one with its kernel
+ * reversed; the results, and the gradient through the reversal, must be the same.
  */
 #include "golden.h"
 

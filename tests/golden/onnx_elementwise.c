@@ -1,8 +1,8 @@
 /* onnx_elementwise.c: ONNX operators that work element by element, as cflux expressions.
  *
  * Most are one row of the table: the cflux function itself. Broadcasting is the library's. Before
- * opset 7, Add and its kin named the axis at which the second argument starts; such an argument
- * gets axes of size 1 appended (in NumPy's order) and then broadcasts as usual.
+ * opset 7, Add and similar operators named the axis at which the second argument starts; such an
+ * argument gets axes of size 1 appended (in NumPy's order) and then broadcasts as usual.
  */
 #include "onnx_case.h"
 

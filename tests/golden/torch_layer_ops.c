@@ -279,7 +279,7 @@ static void op_attention(torch_node *t)
     torch_out(t, "attn", fx_child(pair, 1));
 }
 
-/* The gradients by the layer's own weights, transposed into PyTorch's layout. */
+/* The gradients with respect to the layer's own weights, transposed into PyTorch's layout. */
 static void attention_gradients(torch_node *t, const fx_multiheadattention_layer *l, void *pair)
 {
     fx_array *x[TORCH_MAX_ARRAYS], *g[TORCH_MAX_ARRAYS] = {NULL};

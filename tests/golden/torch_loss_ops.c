@@ -1,4 +1,4 @@
-/* torch_loss_ops.c: recorded losses, mean or sum, with the gradient by the prediction.
+/* torch_loss_ops.c: recorded losses, mean or sum, with the gradient with respect to the prediction.
  *
  * The recorded ε is Float32's in both precisions, so it is always passed.
  */

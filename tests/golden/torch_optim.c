@@ -21,7 +21,7 @@ static double beta_of(const torch_node *t, int i)
     return item ? item->valuedouble : 0;
 }
 
-/* How a trajectory differs from the plain one of its rule. */
+/* The differences of a trajectory from the plain one of its rule. */
 typedef struct course {
     double square; /* PyTorch's weight decay as part of the loss: ½λ|w|² gives the gradient λw */
     bool from_zero; /* the state begins with zeros instead of the rule's own values */
@@ -38,7 +38,7 @@ static fx_status step(const torch_node *t, void *state, fx_array *w, course p)
     return fx_update(state, w, fx_gradient(loss, w));
 }
 
-/* Switches of PyTorch that say how it computes, or that are off. */
+/* Reads options of PyTorch that only select an implementation, or that are off. */
 static void read_switches(torch_node *t)
 {
     static const char *const off[] = {"amsgrad",        "maximize", "capturable",

@@ -1,7 +1,7 @@
-/* test_gpu_ptx.c: reads the PTX of named texts, which must have what makes them fast: vectors,
- * loads before stores, exchange within a warp, products of matrices; and the assembler's report: no
- * spilled registers. NVRTC compiles them if it is installed, otherwise clang does, which chooses
- * vectors for itself and does not assemble.
+/* test_gpu_ptx.c: reads the PTX of named texts and checks the properties that make them fast:
+ * vectors, loads before stores, exchange within a warp, products of matrices. The assembler's
+ * report must show no spilled registers. NVRTC compiles them if it is installed, otherwise clang
+ * does, which chooses vectors for itself and does not assemble.
  *
  * ctest: timeout=300 */
 #include "gpu_nvrtc.h"
@@ -38,7 +38,7 @@ static const struct {
 enum { NAMED = sizeof named / sizeof *named };
 
 /* ---- reading PTX ----------------------------------------------------------------------------- */
-/* The position behind the last appearance of either mark; 0 if there is none. */
+/* Returns the position after the last occurrence of either mark; 0 if there is none. */
 static size_t last_of(const char *ptx, const char *mark, const char *other)
 {
     size_t last = 0;
