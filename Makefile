@@ -1,8 +1,8 @@
-# The front door: the same commands by hand and in CI. The work is done by CMake and CTest.
+# The usual commands, for developers and for CI. CMake and CTest do the work.
 #
 # demo and test install what is missing (scripts/setup). Recorded test data is in CFLUX_DATA (default:
-# ../shared/data). Without the default folder the tests say what they skipped and pass; a folder that
-# was named must be there and complete.
+# ../shared/data). If the default folder is missing, the tests print what they skipped and pass; a folder that
+# CFLUX_DATA names must exist and be complete.
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 ROOT        := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
@@ -53,7 +53,7 @@ setup-demo:
 setup-test:
 	@$(ROOT)/scripts/setup test
 
-# A configured tree is taken as it is, so that `make demo` after `make test` rebuilds nothing.
+# A configured tree keeps its configuration, so that `make demo` after `make test` rebuilds nothing.
 $(BUILD)/Makefile:
 	@$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=OFF
 
@@ -76,12 +76,12 @@ test-all: setup-test
 	$(MAKE) clang asan tsan arm
 	$(MAKE) fuzz-and-packages
 
-# Damaged input has a minute for each reader, whatever else runs; installations mostly use one core.
+# Each reader gets damaged input for a minute, whatever else runs; installations mostly use one core.
 fuzz-and-packages: fuzz-build
 	@status=0; $(MAKE) deb-check debian-roots >$(BUILD)/debian.log 2>&1 & packages=$$!; \
 	    $(MAKE) fuzz-minute || status=1; wait $$packages || status=1; cat $(BUILD)/debian.log; exit $$status
 
-# Texts of kernels, given to compilers of GPUs: the same texts whatever compiles the library.
+# Compiles the texts of GPU kernels. They are the same for every compiler of the library.
 NO_COMPILERS = -E '^gpu/gpu_compile$$'
 
 clang: setup-test
@@ -99,7 +99,7 @@ tsan: setup-test
 	$(COMPILE) $(BUILD)/tsan -j $(JOBS)
 	$(ROOT)/scripts/tsan $(ROOT)/scripts/suite $(BUILD)/tsan -j $(JOBS) -L threads
 
-# Every reader with damaged input: guided by coverage where clang has libFuzzer, else at random.
+# Runs every reader with damaged input: guided by coverage if clang has libFuzzer, otherwise at random.
 FUZZ      = $(if $(shell $(ROOT)/scripts/has-libfuzzer && echo yes), \
                 $(CLANG) -DCFLUX_SANITIZE=fuzzer-no-link$(comma)address$(comma)undefined, \
                 $(GCC) -DCFLUX_SANITIZE=address$(comma)undefined)

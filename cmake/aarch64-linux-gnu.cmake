@@ -1,4 +1,4 @@
-# A 64-bit ARM build on another machine, its programs run by qemu: what `make arm` configures with.
+# The toolchain file of `make arm`: a 64-bit ARM build on another machine, whose programs qemu runs.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

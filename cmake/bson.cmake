@@ -1,10 +1,10 @@
-# bson.cmake: where libbson is, under the names that its versions have.
+# bson.cmake: finds libbson, under the names of its versions.
 #
 #   BSON_INCLUDE, BSON_LIBRARY   the folder of bson/bson.h, and the library that the build links
 #   BSON_STATIC_NAMES            the libraries that a program needs which links libcflux.a; names, no paths
 #   BSON_STATIC_FLAGS            the same as linker options, for cflux.pc
 #
-# Its pkg-config files know: libbson-1.0 (until 1.30) or bson2 (from 2.0), and of the static library
+# Its pkg-config files are libbson-1.0 (until 1.30) or bson2 (from 2.0), and for the static library
 # libbson-static-1.0 or bson2-static. Distributions without a static library get the shared one's name.
 # BSON_INCLUDE and BSON_LIBRARY may be given instead.
 find_package(PkgConfig QUIET)

@@ -1,4 +1,4 @@
-# c_bytes(TEXT OUT): the text as the members of an array of char, since strings of C may not be long.
+# c_bytes(TEXT OUT): the text as the members of an array of char, because the length of strings in C is limited.
 function(c_bytes text out)
     string(HEX "${text}" bytes)
     string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")

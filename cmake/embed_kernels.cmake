@@ -1,5 +1,5 @@
 # Makes OUT, a C file with the texts of kernels that gpu_kernels.h declares, from the files of FROM:
-# prelude.cl says what they look like. Run as: cmake -DFROM=folder -DOUT=file -P …
+# prelude.cl explains their form. Run as: cmake -DFROM=folder -DOUT=file -P …
 include(${CMAKE_CURRENT_LIST_DIR}/embed.cmake)
 string(ASCII 1 mark)
 set(code "/* Made from src/backends/gpu/kernels/: see embed_kernels.cmake. */\n#include \"gpu_kernels.h\"\n")
@@ -9,7 +9,7 @@ foreach(file IN LISTS files)
     string(REGEX REPLACE "\n//// ([a-z0-9_]+)" "\n${mark}\\1" text "\n${text}${mark}")
     string(REGEX REPLACE "\n *//[^\n${mark}]*" "" text "${text}")
     string(REGEX REPLACE "\n\n+" "\n" text "${text}")
-    # What is left is: mark, name, newline, lines; the last mark has nothing behind it.
+    # The rest is: mark, name, newline, lines; nothing follows the last mark.
     string(FIND "${text}" "${mark}" at)
     math(EXPR at "${at} + 1")
     string(SUBSTRING "${text}" ${at} -1 text)

@@ -31,7 +31,7 @@ install(FILES ${PROJECT_BINARY_DIR}/cflux.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}
 install(FILES ${PROJECT_BINARY_DIR}/cflux-config.cmake ${PROJECT_BINARY_DIR}/cflux-config-version.cmake
     DESTINATION ${CFLUX_CMAKE_DIR} COMPONENT dev)
 
-# Each package brings the licence along.
+# Each package contains the licence.
 foreach(part IN ITEMS runtime:libcflux${CFLUX_SOVERSION} dev:libcflux-dev onednn:libcflux-onednn tools:cflux)
     string(REPLACE ":" ";" part ${part})
     list(GET part 1 package)
