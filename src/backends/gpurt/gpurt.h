@@ -1,11 +1,11 @@
 /* gpurt.h: shared by the files of the CUDA and AMDGPU plugins, which are compiled from one source
  * (gpurt_api.h). Internal.
  *
- * A device has two streams. All work runs in order in the stream `work`. Long writes cross to the
- * device in the stream `upload`, into memory of the backend, while earlier work still runs; a copy
- * in `work` then puts them in their place (gpurt_upload.c). gpurt_cuda.c and gpurt_hip.c have what
- * differs between the two drivers: choosing a device for the calling thread, describing a device,
- * compiler options, copies between devices.
+ * A device has two streams. All work runs in order in the stream `work`. The stream `upload` copies
+ * long writes to memory of the backend on the device while earlier work still runs; a copy in
+ * `work` then moves them to their final addresses (gpurt_upload.c). gpurt_cuda.c and gpurt_hip.c
+ * have the code that differs between the two drivers: choosing a device for the calling thread,
+ * describing a device, compiler options, copies between devices.
  */
 #ifndef CFLUX_GPURT_H
 #define CFLUX_GPURT_H

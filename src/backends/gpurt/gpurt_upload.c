@@ -21,15 +21,15 @@
 enum { HALVES = 2, HALF = 1 << 20, SHORT = HALF / 4, PIECES = 4, PIECE = 4 << 20 };
 
 /* Pinned memory, and the event after which it may be used again. */
-typedef struct place {
+typedef struct staging_buffer {
     char *host;
     void *device; /* of pieces */
     fxi_rt_event free;
     bool busy; /* `free` was recorded */
-} place;
+} staging_buffer;
 
 struct fxi_rt_ring {
-    place halves[HALVES], pieces[PIECES];
+    staging_buffer halves[HALVES], pieces[PIECES];
     int half, piece;
     size_t used; /* bytes of the half */
     fxi_rt_event arrived;
@@ -38,7 +38,7 @@ struct fxi_rt_ring {
 
 /* ---- memory of its own ----------------------------------------------------------------------- */
 
-static bool open_place(place *p, size_t bytes, bool on_device)
+static bool open_staging(staging_buffer *p, size_t bytes, bool on_device)
 {
     void *memory = NULL;
     if (!p->host && fxi_rt.HostAlloc(&memory, bytes, FXI_RT_PORTABLE) == 0)
@@ -50,10 +50,10 @@ static bool open_place(place *p, size_t bytes, bool on_device)
 }
 
 /* Allocated at the first write; what was allocated before a failure is kept for the other kind. */
-static bool open_places(place *places, int n, size_t bytes, bool on_device)
+static bool open_all(staging_buffer *list, int n, size_t bytes, bool on_device)
 {
     for (int k = 0; k < n; k++)
-        if (!open_place(&places[k], bytes, on_device))
+        if (!open_staging(&list[k], bytes, on_device))
             return false;
     return true;
 }
@@ -63,7 +63,7 @@ static fxi_rt_ring *ring_of(fxi_rt_device *d)
     if (d->ring || !(d->ring = fxi_rt_host->alloc(sizeof *d->ring)))
         return d->ring;
     memset(d->ring, 0, sizeof *d->ring);
-    d->ring->no_halves = !open_places(d->ring->halves, HALVES, HALF, false);
+    d->ring->no_halves = !open_all(d->ring->halves, HALVES, HALF, false);
     return d->ring;
 }
 
@@ -72,20 +72,20 @@ static bool open_pieces(fxi_rt_ring *r)
 {
     if (r->arrived || r->no_pieces)
         return !r->no_pieces;
-    r->no_pieces = !open_places(r->pieces, PIECES, PIECE, true) ||
+    r->no_pieces = !open_all(r->pieces, PIECES, PIECE, true) ||
                    fxi_rt.EventCreate(&r->arrived, FXI_RT_NO_TIMES) != 0;
     return !r->no_pieces;
 }
 
 /* Waits until the device has read what the memory contained. */
-static fx_status claim(fxi_rt_device *d, place *p)
+static fx_status claim(fxi_rt_device *d, staging_buffer *p)
 {
     const bool busy = p->busy;
     p->busy = false;
     return busy ? FXI_RT_TRY(d, "write", EventSync, (p->free)) : FX_OK;
 }
 
-static fx_status release(fxi_rt_device *d, place *p)
+static fx_status release(fxi_rt_device *d, staging_buffer *p)
 {
     const fx_status status = FXI_RT_TRY(d, "write", EventRecord, (p->free, d->work));
     p->busy = !status;
@@ -116,7 +116,7 @@ static fx_status write_short(fxi_rt_device *d, fxi_rt_ring *r, void *to, const c
 static fx_status write_piece(fxi_rt_device *d, fxi_rt_ring *r, char *to, const char *from,
                              size_t bytes)
 {
-    place *p = &r->pieces[r->piece];
+    staging_buffer *p = &r->pieces[r->piece];
     r->piece = (r->piece + 1) % PIECES;
     fx_status status = claim(d, p);
     if (status)
