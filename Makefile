@@ -20,7 +20,7 @@ export CFLUX_DATA
 endif
 
 CONFIGURE = cmake -S $(ROOT) -G "Unix Makefiles" -Wno-dev --log-level=NOTICE --no-warn-unused-cli \
-                -DCFLUX_POCL_CACHE=$(abspath $(BUILD))/cache/pocl
+                -DCFLUX_POCL_CACHE=$(abspath $(BUILD))/cache/pocl -DCFLUX_SIM_CACHE=$(abspath $(BUILD))/cache/sim
 COMPILE   = cmake --build
 GCC       = -DCMAKE_C_COMPILER=gcc -DCMAKE_CXX_COMPILER=g++
 CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++

@@ -77,6 +77,7 @@ void sim_memory_show(sim_device *d, bool shown);
 bool sim_pinned_alloc(size_t bytes, void **out);
 bool sim_pinned_free(const void *address);
 bool sim_is_pinned(const void *address);
+int sim_pinned_count(void);
 
 /* ---- kernels (sim_module.c) ------------------------------------------------------------------ */
 

@@ -15,6 +15,14 @@
     result sim_##member arguments __asm__(FXI_RT_SYMBOL(cuda, hip));
 FXI_RTC_FUNCTIONS(DECLARE)
 
+#define NAME(result, member, cuda, hip, need, arguments) const char *member;
+static const struct {
+    FXI_RTC_FUNCTIONS(NAME)
+} names = {
+#undef NAME
+#define NAME(result, member, cuda, hip, need, arguments) FXI_RT_SYMBOL(cuda, hip),
+    FXI_RTC_FUNCTIONS(NAME)};
+
 enum { CREATION = 1, COMPILATION = 6, OPTION = 5, LOG = 1 << 14 };
 #ifdef FXI_AMDGPU
 enum { MAJOR = 9, MINOR = 0 };
@@ -45,12 +53,12 @@ const char *sim_ErrorString(int error)
 }
 
 int sim_Create(fxi_rtc_program *out, const char *source, const char *name, int nheaders,
-               const char *const *headers, const char *const *names)
+               const char *const *headers, const char *const *files)
 {
     program *p = calloc(1, sizeof *p);
     bool lost;
-    (void)name, (void)nheaders, (void)headers, (void)names;
-    const int error = sim_script("create", &lost);
+    (void)name, (void)nheaders, (void)headers, (void)files;
+    const int error = sim_script(names.Create, &lost);
     if (!p || error || !(p->source = strdup(source))) {
         free(p);
         return error ? error : CREATION;
@@ -154,7 +162,7 @@ int sim_Compile(fxi_rtc_program it, int n, const char *const *options)
     program *p = (program *)it;
     char library[400];
     bool lost;
-    int error = sim_script("compile", &lost), major, minor;
+    int error = sim_script(names.Compile, &lost), major, minor;
     const char *architecture = target(n, options);
     if (!architecture || error) {
         snprintf(p->log, LOG, "error: invalid value of %s", option);
@@ -172,28 +180,36 @@ int sim_Compile(fxi_rtc_program it, int n, const char *const *options)
     return 0;
 }
 
+/* Gives the size of a text, or the text, unless the script says that the function fails. */
+static int give(const char *function, const char *text, size_t *out_size, char *out)
+{
+    bool lost;
+    const int error = sim_script(function, &lost);
+    if (!error && out_size)
+        *out_size = strlen(text) + 1;
+    if (!error && out)
+        strcpy(out, text);
+    return error;
+}
+
 int sim_LogSize(fxi_rtc_program p, size_t *out)
 {
-    *out = strlen(((program *)p)->log) + 1;
-    return 0;
+    return give(names.LogSize, ((program *)p)->log, out, NULL);
 }
 
 int sim_Log(fxi_rtc_program p, char *out)
 {
-    strcpy(out, ((program *)p)->log);
-    return 0;
+    return give(names.Log, ((program *)p)->log, NULL, out);
 }
 
 int sim_CodeSize(fxi_rtc_program p, size_t *out)
 {
-    *out = strlen(((program *)p)->code) + 1;
-    return 0;
+    return give(names.CodeSize, ((program *)p)->code, out, NULL);
 }
 
 int sim_Code(fxi_rtc_program p, char *out)
 {
-    strcpy(out, ((program *)p)->code);
-    return 0;
+    return give(names.Code, ((program *)p)->code, NULL, out);
 }
 
 int sim_Destroy(fxi_rtc_program *p)
@@ -207,18 +223,19 @@ int sim_Destroy(fxi_rtc_program *p)
 #ifndef FXI_AMDGPU
 int sim_PTXSize(fxi_rtc_program p, size_t *out)
 {
-    return sim_CodeSize(p, out);
+    return give(names.PTXSize, ((program *)p)->code, out, NULL);
 }
 
 int sim_PTX(fxi_rtc_program p, char *out)
 {
-    return sim_Code(p, out);
+    return give(names.PTX, ((program *)p)->code, NULL, out);
 }
 
 int sim_ArchCount(int *out)
 {
+    bool lost;
     *out = (int)(sizeof archs / sizeof *archs);
-    return 0;
+    return sim_script(names.ArchCount, &lost);
 }
 
 int sim_Archs(int *out)

@@ -9,9 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every function has the name of the driver's, and the arguments that the plugins expect. */
+/* Every function has the name of the driver's, and the arguments that the plugins expect. With
+ * SIM_LEAST the library has only those that the plugins need. */
+#define SEEN_NEEDED "default"
+#ifdef SIM_LEAST
+#define SEEN_OPTIONAL "hidden"
+#else
+#define SEEN_OPTIONAL "default"
+#endif
 #define DECLARE(result, member, cuda, hip, need, arguments)                                        \
-    __attribute__((visibility("default")))                                                         \
+    __attribute__((visibility(SEEN_##need)))                                                       \
     result sim_##member arguments __asm__(FXI_RT_SYMBOL(cuda, hip));
 FXI_RT_FUNCTIONS(DECLARE)
 #define NAME(result, member, cuda, hip, need, arguments) const char *member;
@@ -45,7 +52,7 @@ static int begin(const char *function, bool needs_device)
     bool lost = false;
     pthread_mutex_lock(&lock);
     const int error = sim_script(function, &lost);
-    if (error && lost && current)
+    if (error && lost && needs_device && current)
         current->error = error;
     if (error || !open)
         return error ? error : SIM_NOT_INITIALIZED;
@@ -69,6 +76,21 @@ static int end(int error)
     int error = begin(names.member, false);                                                        \
     if (error)                                                                                     \
     return end(error)
+
+static int nevents;
+/* Prints how much lives in the driver: blocks of memory, of pinned memory, and events; for tests,
+ * which find it by dlsym. */
+__attribute__((visibility("default"))) void sim_print_live(void);
+void sim_print_live(void)
+{
+    int blocks = 0;
+    pthread_mutex_lock(&lock);
+    for (int k = 0; k < ndevices; k++)
+        for (const sim_block *b = devices[k].blocks; b; b = b->next)
+            blocks++;
+    printf("live %d %d %d ", blocks, sim_pinned_count(), nevents);
+    pthread_mutex_unlock(&lock);
+}
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -113,8 +135,9 @@ int sim_Init(unsigned flags)
 
 int sim_DriverVersion(int *out)
 {
+    bool lost;
     *out = (int)sim_setting("SIM_VERSION", VERSION);
-    return SIM_OK;
+    return sim_script(names.DriverVersion, &lost);
 }
 
 int sim_DeviceCount(int *out)
@@ -416,6 +439,7 @@ int sim_EventCreate(fxi_rt_event *out, unsigned flags)
     sim_event *e = calloc(1, sizeof *e);
     if (e)
         e->device = current;
+    nevents += e != NULL;
     *out = (fxi_rt_event)e;
     return end(e ? SIM_OK : SIM_OUT_OF_MEMORY);
 }
@@ -445,6 +469,7 @@ int sim_EventDestroy(fxi_rt_event event)
     BEGIN(EventDestroy);
     sim_point_release(((sim_event *)event)->point);
     free(event);
+    nevents--;
     return end(SIM_OK);
 }
 

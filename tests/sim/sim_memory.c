@@ -168,3 +168,11 @@ bool sim_is_pinned(const void *address)
             return true;
     return false;
 }
+
+int sim_pinned_count(void)
+{
+    int n = 0;
+    for (const pinned *p = all; p; p = p->next)
+        n++;
+    return n;
+}

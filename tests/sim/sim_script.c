@@ -1,6 +1,7 @@
 /* sim_script.c: failures that a test asks for, and settings. */
 #include "sim.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,33 @@ void sim_set_script(const char *text)
     }
 }
 
-int sim_script(const char *function, bool *out_lost)
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+/* Calls of each function since the process began. */
+enum { FUNCTIONS = 64 };
+static struct {
+    const char *function;
+    long calls;
+} counts[FUNCTIONS];
+
+static void count(const char *function)
+{
+    int k = 0;
+    while (k < FUNCTIONS - 1 && counts[k].function && strcmp(counts[k].function, function) != 0)
+        k++;
+    counts[k].function = function;
+    counts[k].calls++;
+}
+
+/* Prints "cuMemAlloc_v2 12 " for every function that was called; for tests, as above. */
+__attribute__((visibility("default"))) void sim_print_calls(void);
+void sim_print_calls(void)
+{
+    for (int k = 0; k < FUNCTIONS && counts[k].function; k++)
+        printf("%s %ld ", counts[k].function, counts[k].calls);
+}
+
+static int next_error(const char *function, bool *out_lost)
 {
     if (nrows < 0)
         sim_set_script(NULL);
@@ -46,6 +73,16 @@ int sim_script(const char *function, bool *out_lost)
             return (int)rows[k].error;
         }
     return SIM_OK;
+}
+
+int sim_script(const char *function, bool *out_lost)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    count(function);
+    const int error = next_error(function, out_lost);
+    pthread_mutex_unlock(&lock);
+    return error;
 }
 
 int64_t sim_setting(const char *name, int64_t usual)

@@ -305,9 +305,22 @@ static const row rows[] = {
      "compute",
      {"the driver (CUDA 12.8) does not load what NVRTC compiles (CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
       "); update the driver or install an older NVRTC"}},
+    /* every NVRTC found is newer than the driver */
+    {"SIM_VERSION=10020",
+     "list",
+     {"functional 0", "the driver is older than NVRTC (libnvrtc.so.1",
+      "it supports version 10; update the driver or install NVRTC 10"}},
     {"SIM_ARCHITECTURE=60",
      "list",
      {"functional 0", "NVRTC 13.0 compiles for sm_75 and later, and the device is sm_60"}},
+    {"SIM_FAIL=nvrtcGetNumSupportedArchs@0=1",
+     "list",
+     {"functional 0", "NVRTC 13.0 does not say for which architectures it compiles"}},
+    /* drivers without the functions that are not needed */
+    {"FX_CUDA_LIBRARY=" SIM "/libcuda-least.so", "copy", {"2 2, direct 0"}},
+    {"FX_HIP_LIBRARY=" SIM "/libamdhip64-least.so",
+     "amdgpu-list",
+     {"functional 0", "the driver does not report the device's architecture"}},
     {"SIM_ARCHITECTURE=121", "compute", {"; 0 runs ; 1 runs"}},
     {"SIM_ARCHITECTURE=gfx942",
      "amdgpu-list",
@@ -320,7 +333,7 @@ static const row rows[] = {
       "2 devices: " CUDA(1), "; 0 runs ; 1 runs"}},
     {"SIM_FAIL=cuInit@1=803", "open", {"0 devices: the driver was updated", "restart the machine"}},
     {"SIM_FAIL=cuInit@1=34", "open", {"0 devices: the library found is the toolkit's stub"}},
-    {"SIM_FAIL=compile@1=6",
+    {"SIM_FAIL=nvrtcCompileProgram@1=6",
      "compute",
      {"; 0 FX_STATUS_DEVICE compile: CUDA:0 (Simulated NVIDIA GPU 0) cannot compile a kernel: "
       "ERROR_COMPILATION",
@@ -361,7 +374,14 @@ static const row rows[] = {
     {"", "losses", {"losses agree, fall, launched"}},
     {"SIM_DEFER=1", "losses", {"losses agree, fall, launched"}},
     {"SIM_DEFER=1 SIM_SEED=3", "amdgpu-losses", {"losses agree, fall, launched"}},
-    {"", "fork", {"; 0 runs ; 0 FX_STATUS_DEVICE", "; 0 runs"}}};
+    {"", "fork", {"; 0 runs ; 0 FX_STATUS_DEVICE", "; 0 runs"}},
+    {"", "amdgpu-fork", {"; 0 runs ; 0 FX_STATUS_DEVICE", "; 0 runs"}},
+    {"FX_GPU_SYNC=1 SIM_FAIL=hipStreamSynchronize@1=700!",
+     "amdgpu-compute",
+     {"; 0 FX_STATUS_DEVICE exp: AMDGPU:0 (Simulated AMD GPU 0) failed: hipStreamSynchronize "
+      "returned hipErrorIllegalAddress",
+      "; 1 runs"}},
+    {"SIM_MEMORY=2", "amdgpu-memory", {"FX_STATUS_MEMORY", "; 1 runs"}}};
 
 static char heard[8192];
 
@@ -369,8 +389,9 @@ static void run(const char *environment, const char *act)
 {
     char all[2048];
     snprintf(all, sizeof all,
-             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_BUILD_DIR
-             "/cache/sim FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_ROCBLAS_LIBRARY=off %s",
+             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
+             " SIM_CACHE=${SIM_CACHE:-" CFLUX_BUILD_DIR
+             "/cache/sim} FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_ROCBLAS_LIBRARY=off %s",
              environment);
     const int status = own_child(all, act, heard, sizeof heard);
     if (status != 0)

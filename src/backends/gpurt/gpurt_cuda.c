@@ -61,9 +61,14 @@ void fxi_rt_choose_target(fxi_rt_device *d)
         best = archs[k] <= own && archs[k] > best ? archs[k] : best;
         least = least == 0 || archs[k] < least ? archs[k] : least;
     }
+    int major = 0, minor = 0;
+    fxi_rtc.Version(&major, &minor);
+    if (n == 0) {
+        snprintf(d->cannot_compile, sizeof d->cannot_compile,
+                 "NVRTC %d.%d does not say for which architectures it compiles", major, minor);
+        return;
+    }
     if (best == 0) {
-        int major = 0, minor = 0;
-        fxi_rtc.Version(&major, &minor);
         snprintf(d->cannot_compile, sizeof d->cannot_compile,
                  "NVRTC %d.%d compiles for sm_%d and later, and the device is %s; install an older "
                  "NVRTC and set FX_NVRTC_LIBRARY to it",
