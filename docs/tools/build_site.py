@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Builds the site from docs/ with mkdocs: BUILD/docs holds the pages, BUILD/site what came of them.
+"""Builds the site from docs/ with mkdocs: BUILD/docs has the pages for mkdocs, BUILD/site has the site.
 
-The pages under docs/ are for a forge as they are. For the site
+A forge can show the pages under docs/ without changes. For the site
   * links that leave docs/ lead to the pages that replace their targets: the reference for headers,
     examples.md for example programs, contributing.md for CONTRIBUTING.md, index.md for README.md;
   * names of the library in code become links to the reference;

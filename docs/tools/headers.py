@@ -1,4 +1,4 @@
-"""What the public headers declare, with the comments that belong to it: for the reference and its check.
+"""Reads the declarations of the public headers with their comments, for the reference and its check.
 
 A header is read as a C compiler sees it: the branches for C++, and FXI_CXX(…), are left out. What remains is a list of
 sections, each a list of groups: a comment that stands alone on its lines, and the unbroken run of

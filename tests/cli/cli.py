@@ -1,4 +1,4 @@
-"""cli.py: the command line as its tests run it: alone, and in a terminal of its own.
+"""cli.py: runs the command line for its tests, with pipes and in a terminal.
 
 A test file defines classes over Cli and ends with cli.main(LEAST), which fails when fewer tests than
 that ran. Usage of every such file: test_X.py PROGRAM [unittest's arguments]
@@ -24,7 +24,7 @@ program = ""
 
 
 class Ended:
-    """What a run left: its exit status (−N: ended by signal N), and what it printed where."""
+    """The result of a run: its exit status (−N: ended by signal N) and its output."""
 
     def __init__(self, status, out, err):
         self.status, self.out, self.err = status, out, err
@@ -46,7 +46,7 @@ class Cli(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
-        """Every test has an empty folder of its own, which is the current one of what it runs."""
+        """Every test, and every program that it runs, has an empty current folder of its own."""
         self.folder = tempfile.mkdtemp(prefix="cflux-cli-")
         self.addCleanup(shutil.rmtree, self.folder)
 
@@ -86,8 +86,8 @@ class Cli(unittest.TestCase):
         return {path: self.read(path) for path in paths}
 
     def refused(self, *arguments, words, status=2, out=False, **more):
-        """Bad input: one line on stderr with these words, the status, no output (`out`: there may be
-        some), and the folder is as it was."""
+        """Checks the result of bad input: one line on stderr with these words, the status, no output
+        (`out`: output is allowed), and an unchanged folder."""
         before = self.contents()
         ended = self.run_cli(*arguments, **more)
         self.assertEqual(ended.status, status, (arguments, ended.out, ended.err))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""cflux train, eval and predict: what they compute is computed again here, from the files that go in and the
-files that come out; stops, kills, full disks and bad requests. Usage: test_training.py PROGRAM"""
+"""cflux train, eval and predict: computes their results again, from the input files and the output files; stops,
+kills, full disks and bad requests. Usage: test_training.py PROGRAM"""
 import csv
 import gzip
 import io

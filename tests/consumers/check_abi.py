@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/abi-check finds what breaks programs, and lets pass what does not: on libraries of a few lines.
+"""Tests that scripts/abi-check reports changes that break programs, and accepts others, on libraries of a few lines.
 
 The tree keeps one description of the library's interface, which names as its SONAME what its file is called.
 """

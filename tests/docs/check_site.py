@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the site (docs/tools/build_site.py) and looks at what came of it.
+"""Builds the site (docs/tools/build_site.py) and checks it.
 
   * mkdocs has no warning.
   * Every link inside the site, its fragment included, leads somewhere; every name of the reference has

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The runner of recorded cases passes over nothing: given small data folders of this test's own making, it
-computes what they hold, and fails where a case holds something that it does not understand.
+"""Tests that the runner of recorded cases ignores nothing: with small data folders that this test writes, it
+computes all cases, and fails if a case contains something that it does not understand.
 
 Usage: check_runner.py RUNNER. The expected numbers are worked out here, in Python's own arithmetic.
 """
