@@ -1,5 +1,6 @@
-/* recorded_items.c: what an update works on, in a recorded step (value/tape.h). If the state, the
- * model and its gradient are as they were, it is the same arrays, and none of the three is walked.
+/* recorded_items.c: the arrays of an update in a recorded training step (value/tape.h). If the
+ * state, the model and its gradient are unchanged, the arrays are the recorded ones, and none of
+ * the three trees is walked.
  */
 #include "memory.h"
 #include "recorded_map.h"

@@ -1,4 +1,4 @@
-/* update_items.c: collects what an update works on. */
+/* update_items.c: collects the arrays of an update. */
 #include "error.h"
 #include "memory.h"
 #include "ties.h"

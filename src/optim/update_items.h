@@ -1,4 +1,4 @@
-/* update_items.h: the optimiser's state for one array, and what an update works on. Internal to
+/* update_items.h: the optimiser's state for one array, and the arrays of an update. Internal to
  * optim.
  */
 #ifndef CFLUX_UPDATE_ITEMS_H
@@ -33,7 +33,7 @@ typedef struct fxi_items {
     int64_t nviews, view_capacity;
     fx_status status;
 } fxi_items;
-/* Adds what an update of this state works on. */
+/* Adds the arrays of an update of this state. */
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient);
 void fxi_items_done(fxi_items *s);
 /* Adds an array with its gradient. */

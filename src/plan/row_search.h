@@ -1,5 +1,5 @@
-/* row_search.h: the state of the search for one row step: row.c grows the step, row_trim.c judges
- * what has grown.
+/* row_search.h: the state of the search for one row step: row.c adds members, row_trim.c removes
+ * some or rejects the step.
  */
 #ifndef CFLUX_ROW_SEARCH_H
 #define CFLUX_ROW_SEARCH_H
@@ -67,9 +67,9 @@ int32_t fxi_row_count_inputs(fxi_row_search *s);
  * does, the plain reduction of rule 2 computes the same with as many steps. */
 bool fxi_row_combines(const fxi_row_search *s);
 /* Removes members of full size that are better left to a step outside. Sums with a product belong
- * to the step of the product. What only a later group reads, often the gradient's, is computed
- * there: the difference from the mean from the values and the mean, instead of being stored as
- * well. No member is computed from those that leave, or they from no member. */
+ * to the step of the product. A value that only a later group reads, often that of the gradient, is
+ * computed there instead of being stored: for example the difference from the mean, from the values
+ * and the mean. Either no member reads a removed node, or the removed node reads no member. */
 void fxi_row_prune(fxi_row_search *s);
 
 #endif

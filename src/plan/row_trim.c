@@ -1,5 +1,5 @@
-/* row_trim.c: judges the members that a row step has grown to: what it stores and reads, whether it
- * is worth a step, and which members are better left to steps outside.
+/* row_trim.c: examines the members of a row step that has been found: counts its operands and
+ * outputs, decides whether the step is made, and removes members that other steps compute better.
  */
 #include "row_search.h"
 

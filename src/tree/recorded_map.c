@@ -6,7 +6,7 @@
 #include <cflux/grad.h>
 #include <string.h>
 
-/* What becomes of a child: the gradient of a trained array, the copy of an object, or one of these.
+/* The result for a child: the gradient of a trained array, the copy of an object, or one of these.
  */
 enum { NOTHING = -1, ITSELF = -2 };
 
@@ -126,7 +126,7 @@ const fxi_recorded_map *fxi_map_event(const fxi_context *c, void *model)
     return r && r->model == model && fxi_tree_same(&r->tree) ? r : NULL;
 }
 
-/* What a child of a noted object has become. */
+/* Returns the result for a child of a noted object. */
 static void *became(const fxi_recorded_map *r, int32_t to, void *child)
 {
     return to == ITSELF ? child : to == NOTHING ? NULL : r->results[to];
@@ -175,7 +175,7 @@ void *fxi_map_again(const fxi_recorded_map *r, fx_array *loss, fx_status *out_st
 
 /* ---- the object that was made ---------------------------------------------------------------- */
 
-/* Does y hold what the children of x became? */
+/* Returns true if y contains the results for the children of x. */
 static bool holds(const fxi_recorded_map *r, const void *x, const void *y, int32_t at)
 {
     const fx_type *type = fx_type_of(x);

@@ -1,4 +1,5 @@
-/* same_tree.c: notes what walks read of an object, and compares it. See same_tree.h. */
+/* same_tree.c: notes the words that walks read of an object, and compares them later. See
+ * same_tree.h. */
 #include "same_tree.h"
 #include "memory.h"
 #include "object_types.h"

@@ -1,4 +1,5 @@
-/* tape_events.c: what is recorded between two calls, and the parts of a tape that are skipped. */
+/* tape_events.c: events that are recorded between two calls, and the parts of a tape that are
+ * skipped. */
 #include "tape_parts.h"
 
 void fxi_events_free(fxi_event *e)

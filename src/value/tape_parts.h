@@ -1,4 +1,4 @@
-/* tape_parts.h: what the files tape*.c share. Internal to them. */
+/* tape_parts.h: shared by the files tape*.c. Internal to them. */
 #ifndef CFLUX_TAPE_PARTS_H
 #define CFLUX_TAPE_PARTS_H
 

@@ -1,4 +1,5 @@
-/* tape_steps.c: the tapes of a thread, and what happens to one when a step opens and closes. */
+/* tape_steps.c: the tapes of a thread, and the changes of a tape when a training step opens and
+ * closes. */
 #include "tape_parts.h"
 
 #include <string.h>

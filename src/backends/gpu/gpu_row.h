@@ -1,4 +1,4 @@
-/* gpu_row.h: what the files that make row steps share: gpu_row.c, and gpu_row_cut.c for rows that
+/* gpu_row.h: shared by the files that make row steps: gpu_row.c, and gpu_row_cut.c for rows that
  * are cut into pieces. Internal.
  */
 #ifndef CFLUX_GPU_ROW_H
@@ -67,8 +67,8 @@ int fxi_gpu_row_cut_params(const fxi_gpu_rows *r);
 void fxi_gpu_row_cut_uses(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass);
 /* Appends first and count, the range of a group's elements. */
 void fxi_gpu_row_cut_range(fxi_gpu_builder *b, const fxi_gpu_rows *r);
-/* Appends what the launch of a pass needs of earlier ones: the results of their reductions, joined
- * from all pieces, and the values of the row up to here. */
+/* Appends the values that the launch of a pass needs from earlier passes: the results of their
+ * reductions, joined from all pieces, and the values of the row so far. */
 void fxi_gpu_row_cut_found(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass);
 /* Appends the store of the accumulator of instruction k, of one piece. */
 void fxi_gpu_row_cut_leave(fxi_gpu_builder *b, const fxi_gpu_rows *r, int k);

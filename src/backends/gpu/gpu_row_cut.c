@@ -3,8 +3,8 @@
  * Rows around kept axes (batch norm) are few and long: one group for each would leave the device
  * idle. Such a row is cut into pieces, and every pass is a launch. A group leaves the accumulators
  * of its piece in work space; the groups of later passes join those of all pieces before they
- * compute the values of the row. The division depends on shapes and on the device alone, and so do
- * the bits.
+ * compute the values of the row. The division, and so the bits of the result, depend only on shapes
+ * and on the device.
  */
 #include "gpu_row.h"
 
@@ -41,7 +41,7 @@ void fxi_gpu_row_cut(fxi_gpu_builder *b, fxi_gpu_rows *r)
     for (int k = 0; k < p->n; k++) {
         if (!fxi_gpu_reduces(&p->instr[k]))
             continue;
-        /* Reductions of the last pass are joined by one launch more. */
+        /* One additional launch joins the reductions of the last pass. */
         r->npasses = p->instr[k].pass == last ? last + 2 : r->npasses;
         /* No accumulator has more than four fields of at most 8 bytes (gpu_fold.c). */
         r->work[r->step->nin + k] = fxi_gpu_work(b, r->count * r->pieces * 4 * 8);
@@ -77,7 +77,7 @@ void fxi_gpu_row_cut_range(fxi_gpu_builder *b, const fxi_gpu_rows *r)
         fxi_gpu_say(b, "const fx_int first = 0, count = line < P(0) ? P(1) : 0;\n");
         return;
     }
-    /* Groups along Y take the pieces. */
+    /* The pieces of a row are the groups along Y. */
     fxi_gpu_set_number(b, "piece", piece_param(r));
     fxi_gpu_say_part(b, fxi_gpu_text_rows_piece);
 }

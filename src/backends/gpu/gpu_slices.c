@@ -3,7 +3,7 @@
  *
  * If a product has too few tiles to keep the device busy, its terms are cut into slices. Each slice
  * has sums of its own in work space, and a second kernel adds them, always in the same order: no
- * atomics, and the same bits in every run. Only there a sum is complete, so that kernel applies the
+ * atomics, and the same bits in every run. Sums are complete only in that kernel, so it applies the
  * epilogue. Sums of 16-bit floats are Float32.
  */
 #include "gpu_text.h"

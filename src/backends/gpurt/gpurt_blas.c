@@ -1,5 +1,5 @@
-/* gpurt_blas.c: opens the vendor's library of matrix products, and reads steps as products that it
- * knows; see gpurt_blas.h.
+/* gpurt_blas.c: opens the vendor's library of matrix products, and describes steps as products that
+ * the library computes; see gpurt_blas.h.
  */
 #include "gpurt_blas.h"
 
@@ -47,7 +47,7 @@ static bool take_one_of(int driver)
         if (library && !fxi_rt_blas_suits(f->major, driver))
             newer = f->file;
         else if (take(library, f->file)) {
-            *why_not = '\0'; /* that of a damaged library before this one */
+            *why_not = '\0'; /* an earlier library in the list was damaged, but this one works */
             return true;
         }
     }
@@ -73,7 +73,7 @@ static void open_once(void)
     }
     if (strcmp(wanted, "off") == 0) {
         snprintf(why_not, sizeof why_not, "%s=off", fxi_rt_blas_variable);
-        /* As asked for, so nothing is said. */
+        /* The user asked for this, so there is no warning. */
         __atomic_store_n(&warned, 1, __ATOMIC_RELAXED);
         return;
     }
@@ -137,7 +137,8 @@ static int64_t batch_stride(const fx_tensor *t, int axis)
     return axis < t->ndim ? fxi_gpu_stride(t, axis) : 0;
 }
 
-/* Libraries have one axis of batches: those of the step must lie one behind the other. */
+/* Libraries have one axis of batches: the batches of the step must follow each other at a constant
+ * distance. */
 static bool read_batches(const fx_step *s, fxi_rt_product *p)
 {
     p->batches = 1;
@@ -162,9 +163,9 @@ static bool read_batches(const fx_step *s, fxi_rt_product *p)
     return p->step_a >= 0 && p->step_b >= 0;
 }
 
-/* A bias is the only end of a step that a library computes with our bits. cuBLASLt's ReLU makes 0
- * of NaN, and both libraries round a 16-bit product once, after the bias, where steps round twice.
- */
+/* A bias is the only epilogue that a library computes with the same bits as we do. cuBLASLt's ReLU
+ * makes 0 of NaN, and both libraries round a 16-bit product once, after the bias, where steps round
+ * twice. */
 static bool read_end(const fx_step *s, fxi_rt_product *p)
 {
     const fx_program end = fx_step_program(s);
@@ -203,7 +204,8 @@ bool fxi_rt_library_step(fxi_gpu_builder *b)
         return false;
     if (read_end(b->step, &p))
         return fxi_rt_blas_product(b, &p);
-    /* The planner makes two steps of it: the library's product is worth more than one launch. */
+    /* The planner makes two steps of it: the library's product saves more time than the second
+     * launch costs. */
     fxi_gpu_too_much(b, "an end that %s does not compute", fxi_rt_blas_names[0]);
     return true;
 }

@@ -1,10 +1,10 @@
 /* gpurt_blas.h: matrix products by the vendor's library: cuBLASLt or rocBLAS. Internal.
  *
- * The library is opened when the first product is prepared, not with the driver: cuBLASLt takes a
- * second when its file is not in memory. gpurt_blas.c opens it and reads a step as a product that
- * both libraries know; gpurt_cuda_blas.c and gpurt_hip_blas.c have the tables of functions and the
- * calls. A step that a library does not take, and every product when there is no library, is
- * computed by cflux's own kernels. docs/design/0050.
+ * The library is opened when the first product is prepared, not with the driver: opening cuBLASLt
+ * takes a second if its file is not in the page cache. gpurt_blas.c opens it and describes a step
+ * as a product that both libraries can compute; gpurt_cuda_blas.c and gpurt_hip_blas.c have the
+ * tables of functions and the calls. If the library does not support a step, or if there is no
+ * library, cflux's own kernels compute it. docs/design/0050.
  */
 #ifndef CFLUX_GPURT_BLAS_H
 #define CFLUX_GPURT_BLAS_H
@@ -32,7 +32,7 @@ void fxi_rt_blas_warn(const char *why);
 /* Fails with the library's error in a call, after which the device may be lost. */
 fx_status fxi_rt_blas_fail(fxi_rt_device *d, const char *operation, const char *call,
                            const char *error);
-/* Begins a call: makes the device the thread's, and counts a launch. */
+/* Begins a call: selects the device for the thread, and counts a launch. */
 fx_status fxi_rt_blas_enter(fxi_rt_device *d, const char *operation);
 
 /* ---- what differs (gpurt_cuda_blas.c, gpurt_hip_blas.c) -------------------------------------- */

@@ -1,8 +1,8 @@
 /* gpurt_cuda_blas.c: matrix products by cuBLASLt; see gpurt_blas.h.
  *
  * A step has descriptors and two algorithms, which the library's heuristic chooses once, in
- * `prepare`: one for addresses that are multiples of 16 bytes, and one for any. A view may begin at
- * any element, so which of them runs is known with the addresses.
+ * `prepare`: one for addresses that are multiples of 16 bytes, and one for all others. A view may
+ * begin at any element, so the run chooses between them by the addresses.
  */
 #include "gpurt_blas.h"
 #include "gpurt_cublaslt.h"
@@ -29,7 +29,7 @@ const fxi_rt_entry fxi_rt_blas_entries[] = {
 };
 const int fxi_rt_blas_nentries = sizeof fxi_rt_blas_entries / sizeof *fxi_rt_blas_entries;
 
-/* A library runs with its own and every later driver. */
+/* A library works with the driver of its own version and with every later driver. */
 bool fxi_rt_blas_suits(int major, int driver)
 {
     return major <= driver / 1000;
@@ -49,8 +49,8 @@ void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
 
 enum { ALIGNED, ANY, ALGORITHMS };
 enum { ALIGNMENT = 16 }; /* of the widest loads */
-/* Work space that the library may ask for; what it gets is what its algorithm needs. 32 MiB is what
- * NVIDIA recommends for the largest devices. */
+/* The most work space that an algorithm may need; the step reserves only as much as the chosen one
+ * needs. NVIDIA recommends 32 MiB for the largest devices. */
 static const uint64_t most_work = 32 << 20;
 
 typedef struct product {
@@ -216,7 +216,7 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
         add(b, p);
         return true;
     }
-    /* An answer, and no failure: this device has no algorithm for it. */
+    /* NOT_SUPPORTED is not a failure: the device has no algorithm for this product. */
     if (error != FXI_LT_NOT_SUPPORTED) {
         char why[160];
         snprintf(why, sizeof why, "cuBLASLt cannot prepare a product (%s)", lt.StatusName(error));

@@ -1,7 +1,7 @@
 /* gpurt_hip_blas.c: matrix products by rocBLAS; see gpurt_blas.h.
  *
- * rocBLAS chooses its kernel in each call, by sizes and types. What `prepare` learns is the work
- * space that the call needs, from the library's size query, so that it is in the plan's arena.
+ * rocBLAS chooses its kernel in each call, by sizes and types. `prepare` asks the library for the
+ * work space that the call needs, so that it is in the plan's arena.
  */
 #include "gpurt_blas.h"
 #include "gpurt_rocblas.h"
@@ -28,13 +28,14 @@ const fxi_rt_entry fxi_rt_blas_entries[] = {
 };
 const int fxi_rt_blas_nentries = sizeof fxi_rt_blas_entries / sizeof *fxi_rt_blas_entries;
 
-/* It is linked with the driver's library of its own ROCm: another would be a second driver. */
+/* rocBLAS is linked with the driver's library of its own version of ROCm. One of another version
+ * would load a second driver. */
 bool fxi_rt_blas_suits(int major, int driver)
 {
     return major == driver / 10000000;
 }
 
-/* Atomic sums would be added in another order in each run, and in 16 bits. */
+/* Without atomics: they would add sums in another order in each run, and in 16 bits. */
 void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
 {
     enum { NOT_ALLOWED = 0 };
