@@ -16,6 +16,7 @@
  * 2017; Su et al., 2021 (rotary embedding).
  */
 #include "own_gradient.h"
+#include "primitives.h"
 #include "memory.h"
 #include "nn_layer.h"
 #include "random.h"
@@ -44,13 +45,12 @@ static fx_array *part(fx_array *x, int64_t from, int64_t to)
     return !x || fx_size(x, 1) == 1 ? x : fx_slice(x, 1, from, to);
 }
 
-/* keys×1 ≤ 1×queries */
+/* keys×1 ≤ 1×queries. Both are views of one array of indices, which is one step of a plan. */
 static fx_array *causal_part(int64_t keys, int64_t from, int64_t to)
 {
-    fx_array *key = fx_range_dtype(FX_DTYPE_I32, 0, 1, keys);
-    fx_array *query =
-        fx_reshape(fx_range_dtype(FX_DTYPE_I32, (double)from, 1, to - from), 1, to - from);
-    return fx_le(key, query);
+    fx_array *index = fxi_iota(FX_DTYPE_I32, 0, 1, &(int64_t){keys > to ? keys : to});
+    return fx_le(fx_slice(index, 0, 0, keys),
+                 fx_reshape(fx_slice(index, 0, from, to), 1, to - from));
 }
 
 /* The scores α of queries from … to−1: keys×queries×heads×batch. */
@@ -345,7 +345,8 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
         return fail(FX_STATUS_ARGUMENT, "dropout must be from 0 to 1", a);
     const int64_t full[] = {fx_size(a->key, 1), fx_size(a->query, 1), heads, batch_of(a->query)};
     const double scale = 1 / sqrt((double)(fx_size(a->query, 0) / heads));
-    *out = (attention){.q = fx_mul(split(a->query, heads), scale),
+    /* Scaled before it is split: its gradient then needs no copy in the order of the query. */
+    *out = (attention){.q = split(fx_mul(a->query, scale), heads),
                        .k = split(a->key, heads),
                        .v = split(v, heads),
                        .bias = a->bias ? four_axes(a->bias) : NULL,

@@ -124,6 +124,9 @@ void fxi_permute_axes(fx_step *s);
 /* The strides of an output of a step that fxi_permute_step has rewritten. */
 void fxi_permute_place(const fxi_node *n, fxi_place *at);
 
+/* Moves products and reductions to where their operands exist, if that frees memory (early.c). */
+bool fxi_run_early(fxi_plan *p);
+
 /* Merges steps of one program over different tensors (planner rule 5). */
 bool fxi_merge_foreach(fxi_plan *p);
 

@@ -264,9 +264,11 @@ static bool lower(fxi_builder *b)
 static fx_status build(fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
-    /* Donation fixes the order of the steps; merging needs that order. Steps are prepared when they
+    /* Donation fixes the order of the steps, after the last rule that moves any; merging needs that
+     * order. Steps are prepared when they
      * are final, and only then is their work space known, so memory is placed last. */
-    if (!lower(b) || !fxi_donate(b) || (b->how->fuses && !fxi_merge_foreach(p)))
+    if (!lower(b) || (b->how->fuses && !fxi_run_early(p)) || !fxi_donate(b) ||
+        (b->how->fuses && !fxi_merge_foreach(p)))
         return FX_STATUS_MEMORY;
     fx_status status = prepare(b, out_refused);
     if (status == FX_OK)

@@ -1,0 +1,166 @@
+/* early.c: products and reductions run as soon as their operands exist, if that frees memory.
+ *
+ * Steps come in the order in which a walk of the graph finishes their nodes. After a gradient has
+ * been taken, the gradients by weights come last of all, so the activations and all their gradients
+ * wait for them. A gradient by a weight is small: computed directly after the step that makes its
+ * operand, it ends the life of two large values.
+ *
+ * Only steps whose outputs are smaller than what they read are moved: products, convolutions and
+ * reductions. The bits do not depend on the order.
+ */
+#include "build.h"
+
+#include <string.h>
+
+/* Values that more steps read are not examined: the time stays linear. */
+enum { READERS = 32 };
+
+typedef struct moving {
+    const fxi_plan *p;
+    int32_t *made; /* per value: the step that computes it; −1: none */
+    int32_t *first; /* per value v: its readers are reader[first[v]] … reader[first[v + 1] − 1] */
+    int32_t *reader;
+    int32_t *after; /* per step: it runs directly behind this one; its own number if it stays */
+} moving;
+
+static bool use_of_values(moving *m)
+{
+    const fxi_plan *p = m->p;
+    const size_t n = (size_t)p->nvalues;
+    int32_t reads = 0;
+    for (int32_t i = 0; i < p->nsteps; i++)
+        reads += p->steps[i].nin;
+    m->made = fxi_malloc((n + 1) * sizeof *m->made);
+    m->first = fxi_calloc(n + 2, sizeof *m->first);
+    m->reader = fxi_malloc(((size_t)reads + 1) * sizeof *m->reader);
+    m->after = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *m->after);
+    if (!m->made || !m->first || !m->reader || !m->after)
+        return false;
+    memset(m->made, -1, n * sizeof *m->made);
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        m->after[i] = i;
+        for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
+            m->made[fx_step_output(&p->steps[i], k)] = i;
+        /* Counted two entries further on, because filling advances each start to its end. */
+        for (int k = 0; k < p->steps[i].nin; k++)
+            m->first[p->steps[i].in_value[k] + 2]++;
+    }
+    for (size_t v = 2; v < n + 2; v++)
+        m->first[v] += m->first[v - 1];
+    for (int32_t i = 0; i < p->nsteps; i++)
+        for (int k = 0; k < p->steps[i].nin; k++)
+            m->reader[m->first[p->steps[i].in_value[k] + 1]++] = i;
+    return true;
+}
+
+/* The latest step that makes an operand of step i, or behind which such a step runs; −1: all
+ * operands exist before the plan. */
+static int32_t latest_maker(const moving *m, int32_t i)
+{
+    const fx_step *s = &m->p->steps[i];
+    int32_t latest = -1;
+    for (int k = 0; k < s->nin; k++) {
+        const int32_t by = m->made[s->in_value[k]];
+        latest = by >= 0 && m->after[by] > latest ? m->after[by] : latest;
+    }
+    return latest;
+}
+
+/* How many steps earlier value v ends if its reader i moves behind step `to`; 0 if another step
+ * reads it later. */
+static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
+{
+    int32_t end = to;
+    if (m->p->values[v].kind != FXI_VALUE_ARENA || m->first[v + 1] - m->first[v] > READERS)
+        return 0;
+    for (int32_t r = m->first[v]; r < m->first[v + 1]; r++)
+        if (m->reader[r] != i)
+            end = m->after[m->reader[r]] > end ? m->after[m->reader[r]] : end;
+    return end < i ? i - end : 0;
+}
+
+/* The change of the sum of all bytes over all steps if step i moves behind step `to`. Its outputs
+ * are kept for longer, its operands perhaps not as long. */
+static int64_t gain(const moving *m, int32_t i, int32_t to)
+{
+    const fx_step *s = &m->p->steps[i];
+    int64_t sum = 0;
+    for (int k = 0; k < s->nin; k++) {
+        bool again = false;
+        for (int j = 0; j < k; j++)
+            again |= s->in_value[j] == s->in_value[k];
+        if (!again)
+            sum += m->p->values[s->in_value[k]].bytes * steps_saved(m, s->in_value[k], i, to);
+    }
+    for (int32_t k = 0; k < fx_step_outputs(s); k++)
+        if (m->p->values[fx_step_output(s, k)].kind == FXI_VALUE_ARENA)
+            sum -= m->p->values[fx_step_output(s, k)].bytes * (i - to);
+    return sum;
+}
+
+/* From the last step to the first: when the last reader of a value has moved, the one before it is
+ * the last. */
+static bool choose(moving *m)
+{
+    bool any = false;
+    for (int32_t i = m->p->nsteps - 1; i >= 0; i--) {
+        const uint8_t cls = m->p->steps[i].cls;
+        const int32_t to = latest_maker(m, i);
+        if ((cls != FX_CLASS_MATMUL && cls != FX_CLASS_CONV && cls != FX_CLASS_REDUCE) || to < 0 ||
+            to >= i - 1 || gain(m, i, to) <= 0)
+            continue;
+        m->after[i] = to;
+        any = true;
+    }
+    return any;
+}
+
+/* Writes the steps in their new order: each step that stays, then those that come behind it. A step
+ * that has moved may be the maker of another, which then comes behind the same step as it. */
+static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordered)
+{
+    const int32_t n = m->p->nsteps;
+    int32_t at = 0;
+    memset(head, -1, (size_t)n * sizeof *head);
+    for (int32_t i = 0; i < n; i++)
+        if (m->after[i] != i)
+            m->after[i] = latest_maker(m, i);
+    /* The lists are filled from their ends, so they are in the old order. */
+    for (int32_t i = n - 1; i >= 0; i--) {
+        if (m->after[i] == i)
+            continue;
+        next[i] = head[m->after[i]];
+        head[m->after[i]] = i;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (m->after[i] != i)
+            continue;
+        ordered[at++] = m->p->steps[i];
+        for (int32_t k = head[i]; k >= 0; k = next[k])
+            ordered[at++] = m->p->steps[k];
+    }
+}
+
+bool fxi_run_early(fxi_plan *p)
+{
+    moving m = {.p = p};
+    bool ok = use_of_values(&m);
+    if (ok && choose(&m)) {
+        const size_t n = (size_t)p->nsteps + 1;
+        int32_t *next = fxi_malloc(n * sizeof *next), *head = fxi_malloc(n * sizeof *head);
+        fx_step *ordered = fxi_malloc(n * sizeof *ordered);
+        ok = next && head && ordered;
+        if (ok) {
+            order_steps(&m, next, head, ordered);
+            memcpy(p->steps, ordered, (size_t)p->nsteps * sizeof *ordered);
+        }
+        fxi_free(next);
+        fxi_free(head);
+        fxi_free(ordered);
+    }
+    fxi_free(m.made);
+    fxi_free(m.first);
+    fxi_free(m.reader);
+    fxi_free(m.after);
+    return ok;
+}
