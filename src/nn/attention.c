@@ -16,7 +16,6 @@
  * 2017; Su et al., 2021 (rotary embedding).
  */
 #include "own_gradient.h"
-#include "primitives.h"
 #include "memory.h"
 #include "nn_layer.h"
 #include "random.h"

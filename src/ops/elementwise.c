@@ -218,12 +218,23 @@ RULE(SUB)
         a->gx[1] = fx_neg(G);
 }
 
+/* Factor i; the difference from a broadcast value (x − μ of a norm) is computed again. x is often
+ * in memory for another gradient, so the forward pass need not store the difference as well. */
+static fx_array *factor(const fxi_rule_args *a, int i)
+{
+    const fxi_node *n = a->node->in[i];
+    if (n->data || n->op != FX_OP_SUB || n->in[0]->op == FX_OP_EXPAND ||
+        n->in[1]->op != FX_OP_EXPAND)
+        return fxi_rule_in(a, i);
+    return fx_sub(fxi_array_of(n->in[0]), fxi_array_of(n->in[1]));
+}
+
 RULE(MUL)
 {
     if (a->need[0])
-        a->gx[0] = fx_mul(G, Y);
+        a->gx[0] = fx_mul(G, factor(a, 1));
     if (a->need[1])
-        a->gx[1] = fx_mul(G, X);
+        a->gx[1] = fx_mul(G, factor(a, 0));
 }
 
 RULE(DIV)

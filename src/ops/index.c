@@ -9,6 +9,7 @@
 #include "composites.h"
 #include "memory.h"
 #include "operands.h"
+#include "own_gradient.h"
 #include "primitives.h"
 
 #include <string.h>

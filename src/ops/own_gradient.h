@@ -33,4 +33,7 @@ fx_array *fxi_after(int n, fx_array *const *first, fx_array *x);
 /* Float32 numbers, uniform in [0, 1), of the stream (seed, counter) of fxi_random_next. */
 fx_array *fxi_rand_of(const uint64_t stream[2], int ndims, const int64_t *sizes);
 
+/* Each element is its index along `axis`. */
+fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *sizes);
+
 #endif

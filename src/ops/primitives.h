@@ -36,8 +36,6 @@ fx_array *fxi_sum_wide(fx_array *x, unsigned mask, const char *op);
 fx_array *fxi_mean_over(fx_array *x, unsigned mask, const char *op);
 /* Like fxi_reduce, but the max or min of an empty axis is the neutral element: for any and all. */
 fx_array *fxi_reduce_logical(fx_reduce kind, fx_array *x, unsigned mask, const char *op);
-/* Each element is its index along `axis`. */
-fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *sizes);
 fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, int axis, int64_t n);
 fx_array *fxi_pool_mean_primitive(const fx_pool_args *a);
 

@@ -5,6 +5,7 @@
  * mirror or wrap are slices of the array joined to it. Triangles are selected by a comparison of
  * two index vectors, so elements outside the triangle are 0 even if x is NaN there.
  */
+#include "own_gradient.h"
 #include "composites.h"
 #include "memory.h"
 

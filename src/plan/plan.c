@@ -265,8 +265,8 @@ static fx_status build(fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
     /* Donation fixes the order of the steps, after the last rule that moves any; merging needs that
-     * order. Steps are prepared when they
-     * are final, and only then is their work space known, so memory is placed last. */
+     * order. Steps are prepared when they are final, and only then is their work space known, so
+     * memory is placed last. */
     if (!lower(b) || (b->how->fuses && !fxi_run_early(p)) || !fxi_donate(b) ||
         (b->how->fuses && !fxi_merge_foreach(p)))
         return FX_STATUS_MEMORY;
