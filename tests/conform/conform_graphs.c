@@ -8,7 +8,9 @@
  * compared closely; every fourth seed also runs in Float32, with a limit that allows the errors of
  * 40 nodes. Every fourth seed also runs in Float16 or BFloat16: there the rounding of 40 nodes may
  * change a comparison, so ref is not used. But every operation rounds its result, in one step with
- * others or alone, so the same device with one step for each node must give the same bits.
+ * others or alone, so the same device with one step for each node must give the same bits. Every
+ * fourth seed also runs three times in a recorded step, with other data each time, which must give
+ * the bits of steps that are built.
  */
 #include "conform.h"
 #include "planning.h"
@@ -267,13 +269,17 @@ static fx_array *leaf(graph *g, fx_dtype dtype, int k)
     return x;
 }
 
-/* Makes the graph of a seed. Its last nodes are summed into the loss, which is returned. */
-static fx_array *grow(graph *g, uint64_t seed, fx_dtype dtype, fx_device *device)
+static void begin(graph *g, uint64_t seed, fx_dtype dtype, fx_device *device)
 {
     g->state = seed * 0x9E3779B97F4A7C15u + 1;
     g->device = device;
     for (g->n = 0; g->n < LEAVES; g->n++)
         g->node[g->n] = leaf(g, dtype, g->n);
+}
+
+/* Makes the graph on its leaves. Its last nodes are summed into the loss, which is returned. */
+static fx_array *grow(graph *g)
+{
     const int target = 10 + below(g, MOST - 10 + 1);
     for (int tries = 0; g->n < target && tries < 8 * MOST; tries++) {
         fx_array *y = operations[below(g, (int)(sizeof operations / sizeof *operations))](g);
@@ -292,17 +298,48 @@ static fx_array *grow(graph *g, uint64_t seed, fx_dtype dtype, fx_device *device
 /* Results: the loss, the last node, the gradient of every leaf. */
 enum { RESULTS = 2 + LEAVES };
 
+static bool run_on_leaves(graph *g, cf_result *r)
+{
+    fx_array *gradient[LEAVES];
+    fx_array *loss = grow(g);
+    if (fx_is_error(loss) || fx_gradient_of(loss, g->node, LEAVES, gradient) != FX_OK)
+        return false;
+    bool ok = cf_read(loss, &r[0]) && cf_read(g->node[g->n - 1], &r[1]);
+    for (int k = 0; k < LEAVES && ok; k++)
+        ok = cf_read(gradient[k], &r[2 + k]);
+    return ok;
+}
+
 static bool run_graph(uint64_t seed, fx_dtype dtype, fx_device *device, cf_result *r)
 {
     FX_SCOPE;
     graph g;
-    fx_array *gradient[LEAVES];
-    fx_array *loss = grow(&g, seed, dtype, device);
-    if (fx_is_error(loss) || fx_gradient_of(loss, g.node, LEAVES, gradient) != FX_OK)
-        return false;
-    bool ok = cf_read(loss, &r[0]) && cf_read(g.node[g.n - 1], &r[1]);
-    for (int k = 0; k < LEAVES && ok; k++)
-        ok = cf_read(gradient[k], &r[2 + k]);
+    begin(&g, seed, dtype, device);
+    return run_on_leaves(&g, r);
+}
+
+static void free_results(cf_result *r)
+{
+    for (int k = 0; k < RESULTS; k++)
+        cf_free_result(&r[k]);
+}
+
+/* Three training steps with other data each; the results are those of the last one. */
+static bool run_steps(uint64_t seed, fx_dtype dtype, fx_device *device, int mode, cf_result *r)
+{
+    bool ok = true;
+    for (int k = 0; k < 3 && ok; k++) {
+        FX_SCOPE;
+        graph g;
+        begin(&g, seed, dtype, device);
+        for (int i = 0; i < LEAVES; i++) {
+            g.node[i] = fx_mul(g.node[i], 1 - 0.25 * k);
+            ok = ok && fx_eval(g.node[i]) == FX_OK;
+        }
+        free_results(r);
+        FXI_OPEN(mode);
+        ok = ok && run_on_leaves(&g, r);
+    }
     return ok;
 }
 
@@ -348,11 +385,25 @@ static cf_outcome compare_graph(const cf_options *o, uint64_t seed, fx_dtype dty
         snprintf(why, size, "%s: %s", names[k], text);
         outcome = CF_FAIL;
     }
-    for (int k = 0; k < RESULTS; k++) {
-        cf_free_result(&got[k]);
-        cf_free_result(&want[k]);
-    }
+    free_results(got);
+    free_results(want);
     return outcome;
+}
+
+/* Two ways to compute the same bits. `how`: their names. */
+static cf_outcome compare_bits(const cf_result *a, const cf_result *b, const char *const how[2],
+                               char *why, size_t size)
+{
+    for (int k = 0; k < RESULTS; k++)
+        for (int64_t i = 0; i < a[k].n; i++) {
+            const double x = a[k].real[i], y = b[k].real[i];
+            if (x == y || (isnan(x) && isnan(y)))
+                continue;
+            snprintf(why, size, "result %d, element %lld: %.9g in %s, %.9g in %s", k, (long long)i,
+                     x, how[0], y, how[1]);
+            return CF_FAIL;
+        }
+    return CF_PASS;
 }
 
 /* Fused and separate steps, bit by bit. */
@@ -366,20 +417,32 @@ static cf_outcome compare_modes(const cf_options *o, uint64_t seed, fx_dtype dty
     fxi_eager_set(true);
     ran = ran && run_graph(seed, dtype, o->device, single);
     fxi_eager_set(eager);
-    cf_outcome outcome = ran ? CF_PASS : cf_error_outcome(why, size);
-    for (int k = 0; k < RESULTS && outcome == CF_PASS; k++)
-        for (int64_t i = 0; i < fused[k].n && outcome == CF_PASS; i++) {
-            const double a = fused[k].real[i], b = single[k].real[i];
-            if (a == b || (isnan(a) && isnan(b)))
-                continue;
-            snprintf(why, size, "result %d, element %lld: %.9g in fused steps, %.9g in single ones",
-                     k, (long long)i, a, b);
-            outcome = CF_FAIL;
-        }
-    for (int k = 0; k < RESULTS; k++) {
-        cf_free_result(&fused[k]);
-        cf_free_result(&single[k]);
+    static const char *const how[] = {"fused steps", "single ones"};
+    const cf_outcome outcome =
+        ran ? compare_bits(fused, single, how, why, size) : cf_error_outcome(why, size);
+    free_results(fused);
+    free_results(single);
+    return outcome;
+}
+
+/* A recorded step and one that is built, bit by bit. The last two recorded steps must repeat. */
+static cf_outcome compare_recorded(const cf_options *o, uint64_t seed, fx_dtype dtype, char *why,
+                                   size_t size)
+{
+    static const char *const how[] = {"a recorded step", "one that is built"};
+    cf_result built[RESULTS] = {0}, recorded[RESULTS] = {0};
+    const uint64_t before = fx_stats().repeated_evals;
+    const bool ran = run_steps(seed, dtype, o->device, FXI_SCOPE_STEP, built) &&
+                     run_steps(seed, dtype, o->device, FXI_SCOPE_RECORD, recorded);
+    const int repeated = (int)(fx_stats().repeated_evals - before);
+    cf_outcome outcome =
+        ran ? compare_bits(recorded, built, how, why, size) : cf_error_outcome(why, size);
+    if (outcome == CF_PASS && repeated < 2) {
+        snprintf(why, size, "%d evaluations were repeated, expected at least 2", repeated);
+        outcome = CF_FAIL;
     }
+    free_results(built);
+    free_results(recorded);
     return outcome;
 }
 
@@ -390,6 +453,8 @@ void cf_random_graphs(const cf_options *o, cf_tally *t)
         const bool mine = cf_my_turn(o);
         const fx_dtype half = seed % 8 == 0 ? FX_DTYPE_BF16 : FX_DTYPE_F16;
         const fx_dtype types[] = {FX_DTYPE_F64, FX_DTYPE_F32, half};
+        static const fx_dtype recorded[] = {FX_DTYPE_F16, FX_DTYPE_F32, FX_DTYPE_BF16,
+                                            FX_DTYPE_F64};
         /* A sample is for devices that compile: there each node of a graph costs a kernel. */
         const int every = o->sample > 1 ? 40 : 4, n = seed % every == 0 ? 3 : seed % 4 == 0 ? 2 : 1;
         for (int k = 0; k < n; k++) {
@@ -402,5 +467,11 @@ void cf_random_graphs(const cf_options *o, cf_tally *t)
                 o, (uint64_t)seed, types[k], why, sizeof why);
             cf_count(o, t, name, outcome, why);
         }
+        char name[CF_NAME], why[512] = "";
+        const fx_dtype type = recorded[seed / every % 4];
+        snprintf(name, sizeof name, "conform/recorded.%s.seed%d@%s", cf_type_names[type], seed,
+                 o->device_name);
+        if (seed % every == 0 && mine && cf_selected(o, name))
+            cf_count(o, t, name, compare_recorded(o, (uint64_t)seed, type, why, sizeof why), why);
     }
 }
