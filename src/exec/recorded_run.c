@@ -9,6 +9,7 @@
  * overwritten, and the modes of the process. fxi_repeats_run compares them.
  */
 #include "counters.h"
+#include "planning.h"
 #include "run.h"
 #include "tape.h"
 
@@ -257,6 +258,9 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
         fxi_count(&fxi_counters.plan_hits, 1);
         fxi_count(&fxi_counters.repeated_evals, 1);
         c->tape->ran = &r->event;
+        if (fxi_traced("repeat"))
+            fx_message(0, "repeat: evaluation at call %d of the step at %s:%d", (int)r->event.first,
+                       c->tape->file, c->tape->line);
     }
     fxi_binding_free(&b, s);
     if (status != FX_OK)

@@ -3,7 +3,7 @@
  * Each training step is equivalent to this loop:
  *
  *   for (fx_batch b = {0}; fx_next(data, &b);) {
- *       FX_STEP;
+ *       FX_RECORD;
  *       fx_array *loss = fn(model, &b, user);
  *       fx_update(state, model, fx_gradient(loss, model), .guard = loss);
  *   }
@@ -84,7 +84,7 @@ static bool out_of_patience(const training *t)
 
 static fx_status train_step(const fx_train_args *a, const fx_batch *batch, double *out_loss)
 {
-    FX_STEP;
+    FX_RECORD; /* an FX_STEP that repeats the one before if it can */
     *out_loss = NAN;
     fx_array *loss = a->loss(a->model, batch, a->user);
     if (!loss)

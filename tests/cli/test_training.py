@@ -169,6 +169,14 @@ class Learning(Training):
         self.assertIn(b"<html", self.read("d.html"))
         self.assertLess(len(self.read("d.html")), 300_000)
 
+    def test_training_steps_are_repeated(self):
+        """Five epochs of four batches; the first two steps of the training are built."""
+        self.table("line.csv", self.line(80), "a,b,y")
+        ended = self.fine("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "5", "-b", "20",
+                          FX_TRACE="repeat")
+        self.assertGreaterEqual(ended.err.count("repeat: evaluation"), 18)
+        self.assertIn("train.c:", ended.err)
+
     def test_same_seed_same_bits(self):
         files = []
         for name, seed in (("a", 3), ("b", 3), ("c", 4)):

@@ -53,6 +53,21 @@ static fx_dense_layer *zero_model(void)
     return fx_dense(2, 1, .init = fx_zeros_init);
 }
 
+/* Three epochs of ten batches. The first two steps of the training differ, because the state of
+ * the optimiser is pending in the first one. */
+static void training_steps_are_repeated(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = zero_model();
+    const fx_counters before = fx_stats();
+    assert_int_equal(
+        fx_train(squared_error, m, linear(4, -1, 0), fx_setup(fx_adam(), m), .epochs = 3), FX_OK);
+    const fx_counters after = fx_stats();
+    assert_int_equal(after.evals - before.evals, 30);
+    assert_in_range(after.repeated_evals - before.repeated_evals, 28, 29);
+}
+
 static void finds_the_solution(void **state)
 {
     (void)state;
@@ -613,6 +628,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_solution),
+        cmocka_unit_test(training_steps_are_repeated),
         cmocka_unit_test(steps_are_descent),
         cmocka_unit_test(nonfinite_losses),
         cmocka_unit_test(nonfinite_in_a_later_epoch),
