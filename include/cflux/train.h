@@ -8,7 +8,8 @@
 
 FXI_BEGIN_C
 
-/* Returns the loss of a model on a batch, a one-element array. Called inside FX_STEP. */
+/* Returns the loss of a model on a batch, a one-element array. Called inside FX_RECORD, an FX_STEP
+ * that repeats the one before if it makes the same calls. */
 typedef fx_array *(*fx_loss_fn)(void *model, const fx_batch *batch, void *user);
 
 /* State of the training, passed to callbacks. */
