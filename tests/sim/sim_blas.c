@@ -12,7 +12,7 @@ size_t sim_type_size(sim_type t)
     return t == SIM_F64 ? 8 : t == SIM_F32 ? 4 : 2;
 }
 
-static double load(const char *bytes, sim_type t, int64_t i)
+double sim_load(const char *bytes, sim_type t, int64_t i)
 {
     uint16_t half;
     float f;
@@ -26,7 +26,7 @@ static double load(const char *bytes, sim_type t, int64_t i)
     return t == SIM_F16 ? fxi_f16_to_f32(half) : fxi_bf16_to_f32(half);
 }
 
-static void store(char *bytes, sim_type t, int64_t i, double v)
+void sim_store(char *bytes, sim_type t, int64_t i, double v)
 {
     char *at = bytes + i * (int64_t)sim_type_size(t);
     const float f = (float)v;
@@ -40,7 +40,7 @@ static void store(char *bytes, sim_type t, int64_t i, double v)
 }
 
 /* To the nearest of 11 significant bits. */
-static double to_tf32(double v)
+double sim_to_tf32(double v)
 {
     const float f = (float)v;
     uint32_t bits;
@@ -56,8 +56,8 @@ static double element(const sim_product *p, const sim_matrix *x, const char *byt
                       int64_t row, int64_t column)
 {
     const int64_t i = x->transposed ? column : row, j = x->transposed ? row : column;
-    const double v = load(bytes, p->type, batch * x->step + i + j * x->ld);
-    return p->tf32 ? to_tf32(v) : v;
+    const double v = sim_load(bytes, p->type, batch * x->step + i + j * x->ld);
+    return p->tf32 ? sim_to_tf32(v) : v;
 }
 
 /* The sum of terms from `from` to `to`, in Float32 or Float64. */
@@ -81,17 +81,18 @@ static void run(sim_call *c)
     const int64_t half = p->work ? p->k / 2 : p->k;
     const sim_type wide = p->type == SIM_F64 ? SIM_F64 : SIM_F32;
     for (int64_t r = 0; p->work && r < p->m * p->n * p->batches; r++)
-        store(c->at[4], wide, r, sum(p, r / p->m / p->n, r % p->m, r / p->m % p->n, half, p->k));
+        sim_store(c->at[4], wide, r,
+                  sum(p, r / p->m / p->n, r % p->m, r / p->m % p->n, half, p->k));
     for (int64_t r = 0; r < p->m * p->n * p->batches; r++) {
         const int64_t z = r / p->m / p->n, i = r % p->m, j = r / p->m % p->n;
         double v = sum(p, z, i, j, 0, half);
         if (p->work)
-            v = wide == SIM_F32 ? (double)((float)v + (float)load(c->at[4], wide, r))
-                                : v + load(c->at[4], wide, r);
+            v = wide == SIM_F32 ? (double)((float)v + (float)sim_load(c->at[4], wide, r))
+                                : v + sim_load(c->at[4], wide, r);
         v *= p->alpha;
         if (p->bias)
-            v += load(c->at[3], p->type, i);
-        store(c->at[2], p->type, z * p->c.step + i + j * p->c.ld, v);
+            v += sim_load(c->at[3], p->type, i);
+        sim_store(c->at[2], p->type, z * p->c.step + i + j * p->c.ld, v);
     }
 }
 
@@ -122,12 +123,20 @@ int sim_product_device(const char *driver)
     return device ? device() : -1;
 }
 
-int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
-                      void *work, void *stream)
+int sim_call_queue(const char *driver, sim_call *call, void *stream)
 {
     int (*queue)(void *, sim_call *);
     *(void **)&queue = of_driver(driver, "sim_queue_call");
-    sim_product *copy = queue ? malloc(sizeof *copy) : NULL;
+    if (queue)
+        return queue(stream, call);
+    free(call);
+    return -1;
+}
+
+int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
+                      void *work, void *stream)
+{
+    sim_product *copy = malloc(sizeof *copy);
     if (!copy)
         return -1;
     *copy = *p;
@@ -144,5 +153,5 @@ int sim_product_queue(const char *driver, const char *name, const sim_product *p
         copy->call.uses[k].address = uses[k].address;
         copy->call.uses[k].bytes = uses[k].bytes;
     }
-    return queue(stream, &copy->call);
+    return sim_call_queue(driver, &copy->call, stream);
 }

@@ -6,6 +6,9 @@
 
 typedef enum sim_type { SIM_F32, SIM_F64, SIM_F16, SIM_BF16, SIM_TYPES } sim_type;
 size_t sim_type_size(sim_type t);
+double sim_load(const char *bytes, sim_type t, int64_t i);
+void sim_store(char *bytes, sim_type t, int64_t i, double v);
+double sim_to_tf32(double v);
 
 /* A matrix, column by column, in batches. */
 typedef struct sim_matrix {
@@ -31,6 +34,8 @@ size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t 
  * simulated driver is not loaded. */
 int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
                       void *work, void *stream);
+/* Queues a call, which it takes over. */
+int sim_call_queue(const char *driver, sim_call *call, void *stream);
 /* The calling thread's device; −1: none. */
 int sim_product_device(const char *driver);
 

@@ -1,5 +1,5 @@
-/* test_cublaslt_signatures.cpp: the CUDA plugin calls cuBLASLt as its header says. The check
- * happens when this file is compiled, where the header is installed. ctest: native */
+/* test_cublaslt_signatures.cpp: the CUDA plugin calls cuBLASLt and cuDNN as their headers say. The
+ * check happens when this file is compiled, where the headers are installed. ctest: native */
 #include <cstddef>
 #include <cstdio>
 
@@ -44,7 +44,38 @@ static const char found[] = "the header of cuBLASLt agrees";
 static const char found[] = "skipped: the header of cuBLASLt is not installed";
 #endif
 
+#if __has_include(<cudnn.h>)
+#include "../sim/signatures.h"
+#include "gpurt_cudnn.h"
+
+#define CUDNN_NO_DEPRECATED_WARNINGS
+#include <cudnn.h>
+
+#define SAME_DNN(result, member, symbol, need, arguments)                                          \
+    static_assert(same_function<result arguments, decltype(symbol)>::value, #symbol);
+FXI_DNN_FUNCTIONS(SAME_DNN)
+#define CHECK_DNN(own, theirs) static_assert(int(own) == int(theirs), #own);
+CHECK_DNN(FXI_DNN_PARTS_DIFFER, CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)
+CHECK_DNN(FXI_DNN_NOT_SUPPORTED, CUDNN_STATUS_NOT_SUPPORTED)
+CHECK_DNN(FXI_DNN_FLOAT, CUDNN_DATA_FLOAT)
+CHECK_DNN(FXI_DNN_DOUBLE, CUDNN_DATA_DOUBLE)
+CHECK_DNN(FXI_DNN_HALF, CUDNN_DATA_HALF)
+CHECK_DNN(FXI_DNN_BFLOAT16, CUDNN_DATA_BFLOAT16)
+CHECK_DNN(FXI_DNN_DEFAULT_MATH, CUDNN_DEFAULT_MATH)
+CHECK_DNN(FXI_DNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH)
+CHECK_DNN(FXI_DNN_FMA_MATH, CUDNN_FMA_MATH)
+CHECK_DNN(FXI_DNN_NCHW, CUDNN_TENSOR_NCHW)
+CHECK_DNN(FXI_DNN_CONVOLUTION, CUDNN_CONVOLUTION)
+CHECK_DNN(FXI_DNN_CROSS_CORRELATION, CUDNN_CROSS_CORRELATION)
+CHECK_DNN(FXI_DNN_FORWARD_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+CHECK_DNN(FXI_DNN_DATA_1, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1)
+CHECK_DNN(FXI_DNN_WEIGHT_1, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1)
+static const char found_dnn[] = "the header of cuDNN agrees";
+#else
+static const char found_dnn[] = "skipped: the header of cuDNN is not installed";
+#endif
+
 int main()
 {
-    return std::puts(found) < 0;
+    return std::puts(found) < 0 || std::puts(found_dnn) < 0;
 }

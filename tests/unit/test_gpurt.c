@@ -271,7 +271,7 @@ typedef struct row {
 static const row rows[] = {
     {"", "compute", {"3 devices: " CUDA(0) " " CUDA(1) " " CUDA(2), "; 0 runs ; 1 runs ; 0 runs"}},
     {"", "amdgpu-compute", {"2 devices: Simulated AMD GPU 0,", "; 0 runs ; 1 runs ; 0 runs"}},
-    {"", "parts", {"1 0: cflux has kernels of its own"}},
+    {"", "parts", {"1 0: FX_CUDNN_LIBRARY=off"}},
     {"", "amdgpu-parts", {"1 0: cflux has kernels of its own"}},
     {"", "copy", {"2 2, direct 1"}},
     {"SIM_DEFER=1", "copy", {"2 2, direct 1"}},
@@ -391,7 +391,8 @@ static void run(const char *environment, const char *act)
     snprintf(all, sizeof all,
              "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
              " SIM_CACHE=${SIM_CACHE:-" CFLUX_BUILD_DIR
-             "/cache/sim} FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_ROCBLAS_LIBRARY=off %s",
+             "/cache/sim} FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
+             "FX_ROCBLAS_LIBRARY=off %s",
              environment);
     const int status = own_child(all, act, heard, sizeof heard);
     if (status != 0)

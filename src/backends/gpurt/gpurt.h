@@ -17,6 +17,12 @@ typedef struct fxi_rt_ring fxi_rt_ring;
 
 enum { FXI_RT_DEVICES = 64 };
 
+/* A device's handle of a vendor's library (gpurt_library.h). */
+typedef struct fxi_rt_library_handle {
+    void *object; /* NULL: none yet */
+    bool refused; /* none could be made */
+} fxi_rt_library_handle;
+
 typedef struct fxi_rt_device {
     fxi_gpu_device gpu; /* first member: shared code casts between the two */
     int id;             /* its number in the driver */
@@ -29,9 +35,8 @@ typedef struct fxi_rt_device {
     int64_t memory;
     char cannot_compile[200]; /* why the compiler makes nothing for the device; "" if it does */
     uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
-    void *blas;               /* handle of the library of products (gpurt_blas.h); NULL: none yet */
-    bool no_blas;             /* none could be made */
-    fxi_rt_ring *ring;        /* protected by `staging` */
+    fxi_rt_library_handle blas, dnn; /* of products; of convolutions */
+    fxi_rt_ring *ring;               /* protected by `staging` */
     fxi_mutex staging;
 } fxi_rt_device;
 
@@ -54,7 +59,6 @@ static inline fxi_rt_device *fxi_rt_of(const fx_device *device)
 extern const char fxi_rt_backend[];  /* "CUDA" */
 extern const char fxi_rt_hiders[];   /* the variables that hide devices, for messages */
 extern const char fxi_rt_compiler[]; /* "NVRTC" */
-extern const char fxi_rt_library[];  /* "cuDNN" */
 /* Returns the name of one of these variables that is set, or NULL. */
 const char *fxi_rt_hider(void);
 /* Selects a device for the calling thread's calls of the driver. Every call of the backend begins

@@ -1,120 +1,8 @@
-/* gpurt_blas.c: opens the vendor's library of matrix products, and describes steps as products that
- * the library computes; see gpurt_blas.h.
+/* gpurt_blas.c: describes steps as products that the vendor's library computes; see gpurt_blas.h.
  */
 #include "gpurt_blas.h"
 
-#include "c_text.h"
 #include "gpu_text.h"
-#include "shared_library.h"
-#include "this_process.h"
-
-#include <stdio.h>
-#include <string.h>
-
-/* ---- opening --------------------------------------------------------------------------------- */
-
-static fxi_once opened = FXI_ONCE_INIT;
-static char why_not[320]; /* "" if the library works */
-static int warned;
-static fxi_mutex handles = FXI_MUTEX_INIT;
-
-void fxi_rt_blas_warn(const char *why)
-{
-    char text[640];
-    if (__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED))
-        return;
-    snprintf(text, sizeof text,
-             "%s: %s; cflux's own kernels compute these matrix products, which takes longer, most "
-             "of all for 16-bit numbers",
-             fxi_rt_backend, why);
-    fxi_rt_host->message(1, text);
-}
-
-static bool take(void *library, const char *file)
-{
-    return library && fxi_rt_take(library, file, fxi_rt_blas_entries, (size_t)fxi_rt_blas_nentries,
-                                  why_not, sizeof why_not);
-}
-
-/* A library for another version of the driver would load a second driver, or refuse this one. */
-static bool take_one_of(int driver)
-{
-    char reason[256];
-    const char *newer = NULL;
-    for (int k = 0; k < fxi_rt_blas_nfiles; k++) {
-        const fxi_rt_blas_file *f = &fxi_rt_blas_files[k];
-        void *library = fxi_rt_open_file(f->file, reason, sizeof reason);
-        if (library && !fxi_rt_blas_suits(f->major, driver))
-            newer = f->file;
-        else if (take(library, f->file)) {
-            *why_not = '\0'; /* an earlier library in the list was damaged, but this one works */
-            return true;
-        }
-    }
-    if (newer)
-        snprintf(why_not, sizeof why_not, "%s is not for this driver, of version %d", newer,
-                 driver);
-    else if (!*why_not)
-        snprintf(why_not, sizeof why_not,
-                 "%s, which multiplies matrices, is not installed: there is no %s; %s",
-                 fxi_rt_blas_names[0], fxi_rt_blas_files[0].file, fxi_rt_blas_install);
-    return false;
-}
-
-static void open_once(void)
-{
-    const char *wanted = fxi_trusted_variable(fxi_rt_blas_variable);
-    char reason[160];
-    int driver = 0;
-    fxi_rt.DriverVersion(&driver);
-    if (!wanted || !*wanted) {
-        take_one_of(driver);
-        return;
-    }
-    if (strcmp(wanted, "off") == 0) {
-        snprintf(why_not, sizeof why_not, "%s=off", fxi_rt_blas_variable);
-        /* The user asked for this, so there is no warning. */
-        __atomic_store_n(&warned, 1, __ATOMIC_RELAXED);
-        return;
-    }
-    void *library = fxi_library_open(wanted, reason, sizeof reason);
-    if (!library)
-        snprintf(why_not, sizeof why_not, "%.80s, which %s names, cannot be opened: %.100s", wanted,
-                 fxi_rt_blas_variable, reason);
-    take(library, wanted);
-}
-
-const char *fxi_rt_blas_part(const char *name)
-{
-    if (!fxi_same_letters(name, fxi_rt_blas_names[0]) &&
-        !fxi_same_letters(name, fxi_rt_blas_names[1]))
-        return NULL;
-    fxi_call_once(&opened, open_once);
-    return why_not;
-}
-
-/* The library's handle for a device, made on first use and kept until the process ends. */
-static bool has_handle(fxi_rt_device *d)
-{
-    char why[200];
-    fxi_call_once(&opened, open_once);
-    if (*why_not) {
-        fxi_rt_blas_warn(why_not);
-        return false;
-    }
-    fxi_mutex_lock(&handles);
-    if (!d->blas && !d->no_blas && fxi_rt_select(d) == 0) {
-        d->blas = fxi_rt_blas_begin(d, why, sizeof why);
-        d->no_blas = !d->blas;
-        if (d->no_blas)
-            fxi_rt_blas_warn(why);
-    }
-    const bool has = d->blas != NULL;
-    fxi_mutex_unlock(&handles);
-    return has;
-}
-
-/* ---- reading a step -------------------------------------------------------------------------- */
 
 /* One factor, op(X), of rows×columns: its columns or its rows must be dense. */
 static bool read_factor(const fx_tensor *t, bool transposed, bool *out_transpose, int64_t *out_ld)
@@ -196,39 +84,16 @@ static bool read_product(const fx_step *s, fxi_rt_product *p)
            read_batches(s, p);
 }
 
-bool fxi_rt_library_step(fxi_gpu_builder *b)
+bool fxi_rt_blas_step(fxi_gpu_builder *b)
 {
+    fxi_rt_device *d = fxi_rt_of(b->device);
     fxi_rt_product p;
-    if (b->step->cls != FX_CLASS_MATMUL || !read_product(b->step, &p) ||
-        !has_handle(fxi_rt_of(b->device)))
+    if (!read_product(b->step, &p) || !fxi_rt_library_has(&fxi_rt_blas, d, &d->blas))
         return false;
     if (read_end(b->step, &p))
         return fxi_rt_blas_product(b, &p);
     /* The planner makes two steps of it: the library's product saves more time than the second
      * launch costs. */
-    fxi_gpu_too_much(b, "an end that %s does not compute", fxi_rt_blas_names[0]);
+    fxi_gpu_too_much(b, "an end that %s does not compute", fxi_rt_blas.names[0]);
     return true;
-}
-
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-fx_status fxi_rt_blas_fail(fxi_rt_device *d, const char *operation, const char *call,
-                           const char *error)
-{
-    char text[320];
-    snprintf(text, sizeof text, "%s (%s): %s failed with %s", d->gpu.label, d->gpu.name, call,
-             error ? error : "an unknown error");
-    return fxi_rt_host->fail(FX_STATUS_DEVICE, operation, text);
-}
-
-fx_status fxi_rt_blas_enter(fxi_rt_device *d, const char *operation)
-{
-    const fxi_gpu_launch launch = {.operation = operation};
-    const fx_status status =
-        fxi_gpu_check(&d->gpu, operation, "selecting the device", fxi_rt_select(d));
-    if (!status) {
-        fxi_gpu_launched(&d->gpu, &launch);
-        fxi_gpu_count(&fxi_gpu_counts.calls);
-    }
-    return status;
 }

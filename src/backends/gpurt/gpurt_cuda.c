@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 const char fxi_rt_backend[] = "CUDA", fxi_rt_hiders[] = "CUDA_VISIBLE_DEVICES",
-           fxi_rt_compiler[] = "NVRTC", fxi_rt_library[] = "cuDNN";
+           fxi_rt_compiler[] = "NVRTC";
 /* Products are not fused with sums, so that all backends round alike. */
 const char *const fxi_rt_options[] = {"--fmad=false"};
 const int fxi_rt_noptions = 1;

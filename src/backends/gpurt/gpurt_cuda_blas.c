@@ -9,33 +9,25 @@
 
 #include <stdio.h>
 
-const char *const fxi_rt_blas_names[2] = {"cuBLASLt", "cuBLAS"};
-const char fxi_rt_blas_variable[] = "FX_CUBLASLT_LIBRARY";
-const char fxi_rt_blas_install[] =
-    "install NVIDIA's package libcublas or the CUDA toolkit, or set FX_CUBLASLT_LIBRARY=off";
-const fxi_rt_blas_file fxi_rt_blas_files[] = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}};
-const int fxi_rt_blas_nfiles = sizeof fxi_rt_blas_files / sizeof *fxi_rt_blas_files;
-
 static struct {
 #define MEMBER(result, member, symbol, need, arguments) result(*member) arguments;
     FXI_LT_FUNCTIONS(MEMBER)
 #undef MEMBER
 } lt;
 enum { OPTIONAL, NEEDED };
-const fxi_rt_entry fxi_rt_blas_entries[] = {
+static const fxi_rt_entry entries[] = {
 #define ENTRY(result, member, symbol, need, arguments) {#symbol, (void **)&lt.member, need},
     FXI_LT_FUNCTIONS(ENTRY)
 #undef ENTRY
 };
-const int fxi_rt_blas_nentries = sizeof fxi_rt_blas_entries / sizeof *fxi_rt_blas_entries;
 
 /* A library works with the driver of its own version and with every later driver. */
-bool fxi_rt_blas_suits(int major, int driver)
+static bool suits(int major, int driver)
 {
     return major <= driver / 1000;
 }
 
-void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
+static void *begin(fxi_rt_device *d, char *why, size_t size)
 {
     fxi_lt_handle handle = NULL;
     const int error = lt.Create(&handle);
@@ -44,6 +36,21 @@ void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
     snprintf(why, size, "cublasLtCreate failed with %s on %s", lt.StatusName(error), d->gpu.label);
     return NULL;
 }
+
+fxi_rt_library fxi_rt_blas = {
+    .names = {"cuBLASLt", "cuBLAS"},
+    .variable = "FX_CUBLASLT_LIBRARY",
+    .install = "install NVIDIA's package libcublas or the CUDA toolkit, or set "
+               "FX_CUBLASLT_LIBRARY=off",
+    .files = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}},
+    .what = "multiplies matrices",
+    .slower = "cflux's own kernels compute these matrix products, which takes longer, most of all "
+              "for 16-bit numbers",
+    .suits = suits,
+    .entries = entries,
+    .nentries = sizeof entries / sizeof *entries,
+    .begin = begin,
+    .lock = FXI_MUTEX_INIT};
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
@@ -141,7 +148,7 @@ static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
     for (int k = 0; k < 4 && !error; k++)
         error = lt.WishSet(wish, FXI_LT_WISH_ALIGNMENT_A + k, &alignment, sizeof alignment);
     if (!error)
-        error = lt.Heuristic(d->blas, p->desc, p->a, p->b, p->c, p->c, wish, 1, &found, &n);
+        error = lt.Heuristic(d->blas.object, p->desc, p->a, p->b, p->c, p->c, wish, 1, &found, &n);
     if (!error && n < 1)
         error = FXI_LT_NOT_SUPPORTED;
     if (!error)
@@ -167,18 +174,19 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
     fxi_rt_device *d = fxi_rt_of(device);
     product *p = state;
     const uintptr_t all = (uintptr_t)buffers[A] | (uintptr_t)buffers[B] | (uintptr_t)buffers[C];
-    const fx_status status = fxi_rt_blas_enter(d, operation);
+    const fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
         return status;
     int error = p->bias ? lt.DescSet(p->desc, FXI_LT_DESC_BIAS, &buffers[BIAS], sizeof(void *)) : 0;
     if (error)
-        return fxi_rt_blas_fail(d, operation, "cublasLtMatmulDescSetAttribute",
-                                lt.StatusName(error));
-    error = lt.Matmul(d->blas, p->desc, p->f64 ? (const void *)&one64 : &one, buffers[A], p->a,
-                      buffers[B], p->b, p->f64 ? (const void *)&zero64 : &zero, buffers[C], p->c,
-                      buffers[C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
+        return fxi_rt_library_fail(d, operation, "cublasLtMatmulDescSetAttribute",
+                                   lt.StatusName(error));
+    error = lt.Matmul(d->blas.object, p->desc, p->f64 ? (const void *)&one64 : &one, buffers[A],
+                      p->a, buffers[B], p->b, p->f64 ? (const void *)&zero64 : &zero, buffers[C],
+                      p->c, buffers[C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
                       p->work ? buffers[BIAS + p->bias] : NULL, p->work, d->work);
-    return error ? fxi_rt_blas_fail(d, operation, "cublasLtMatmul", lt.StatusName(error)) : FX_OK;
+    return error ? fxi_rt_library_fail(d, operation, "cublasLtMatmul", lt.StatusName(error))
+                 : FX_OK;
 }
 
 /* With its work space given, the library only queues work. */
@@ -220,7 +228,7 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
     if (error != FXI_LT_NOT_SUPPORTED) {
         char why[160];
         snprintf(why, sizeof why, "cuBLASLt cannot prepare a product (%s)", lt.StatusName(error));
-        fxi_rt_blas_warn(why);
+        fxi_rt_library_warn(&fxi_rt_blas, why);
     }
     release(b->device, p);
     return false;

@@ -1,6 +1,8 @@
 /* gpurt_hip.c: the functions of the AMDGPU plugin that differ from those of CUDA; see gpurt.h. */
 #include "gpurt.h"
 
+#include "c_text.h"
+#include "gpurt_dnn.h"
 #include "shared_library.h"
 
 #include <stdio.h>
@@ -9,7 +11,7 @@
 
 const char fxi_rt_backend[] = "AMDGPU",
            fxi_rt_hiders[] = "HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES",
-           fxi_rt_compiler[] = "hipRTC", fxi_rt_library[] = "MIOpen";
+           fxi_rt_compiler[] = "hipRTC";
 /* Products are not fused with sums, so that all backends round alike. */
 const char *const fxi_rt_options[] = {"-ffp-contract=off"};
 const int fxi_rt_noptions = 1;
@@ -136,4 +138,19 @@ int fxi_rt_peer_copy(fxi_rt_device *to, void *address, const fxi_rt_device *from
                      size_t bytes)
 {
     return fxi_rt.PeerCopy(address, to->id, source, from->id, bytes, to->work);
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+bool fxi_rt_dnn_step(fxi_gpu_builder *b)
+{
+    (void)b;
+    return false;
+}
+
+const char *fxi_rt_dnn_part(const char *name)
+{
+    return fxi_same_letters(name, "MIOpen") ? "cflux has kernels of its own for what this library "
+                                              "computes, and does not use it"
+                                            : NULL;
 }

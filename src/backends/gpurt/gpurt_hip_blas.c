@@ -8,35 +8,27 @@
 
 #include <stdio.h>
 
-const char *const fxi_rt_blas_names[2] = {"rocBLAS", "rocBLAS"};
-const char fxi_rt_blas_variable[] = "FX_ROCBLAS_LIBRARY";
-const char fxi_rt_blas_install[] = "install ROCm's package rocblas, or set FX_ROCBLAS_LIBRARY=off";
-const fxi_rt_blas_file fxi_rt_blas_files[] = {
-    {"librocblas.so.5", 7}, {"librocblas.so.4", 6}, {"librocblas.so.3", 5}, {"librocblas.so.0", 5}};
-const int fxi_rt_blas_nfiles = sizeof fxi_rt_blas_files / sizeof *fxi_rt_blas_files;
-
 static struct {
 #define MEMBER(result, member, symbol, need, arguments) result(*member) arguments;
     FXI_ROC_FUNCTIONS(MEMBER)
 #undef MEMBER
 } roc;
 enum { OPTIONAL, NEEDED };
-const fxi_rt_entry fxi_rt_blas_entries[] = {
+static const fxi_rt_entry entries[] = {
 #define ENTRY(result, member, symbol, need, arguments) {#symbol, (void **)&roc.member, need},
     FXI_ROC_FUNCTIONS(ENTRY)
 #undef ENTRY
 };
-const int fxi_rt_blas_nentries = sizeof fxi_rt_blas_entries / sizeof *fxi_rt_blas_entries;
 
 /* rocBLAS is linked with the driver's library of its own version of ROCm. One of another version
  * would load a second driver. */
-bool fxi_rt_blas_suits(int major, int driver)
+static bool suits(int major, int driver)
 {
     return major == driver / 10000000;
 }
 
 /* Without atomics: they would add sums in another order in each run, and in 16 bits. */
-void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
+static void *begin(fxi_rt_device *d, char *why, size_t size)
 {
     enum { NOT_ALLOWED = 0 };
     fxi_roc_handle handle = NULL;
@@ -56,6 +48,23 @@ void *fxi_rt_blas_begin(fxi_rt_device *d, char *why, size_t size)
     return NULL;
 }
 
+fxi_rt_library fxi_rt_blas = {
+    .names = {"rocBLAS"},
+    .variable = "FX_ROCBLAS_LIBRARY",
+    .install = "install ROCm's package rocblas, or set FX_ROCBLAS_LIBRARY=off",
+    .files = {{"librocblas.so.5", 7},
+              {"librocblas.so.4", 6},
+              {"librocblas.so.3", 5},
+              {"librocblas.so.0", 5}},
+    .what = "multiplies matrices",
+    .slower = "cflux's own kernels compute these matrix products, which takes longer, most of all "
+              "for 16-bit numbers",
+    .suits = suits,
+    .entries = entries,
+    .nentries = sizeof entries / sizeof *entries,
+    .begin = begin,
+    .lock = FXI_MUTEX_INIT};
+
 typedef struct product {
     fxi_rt_product of;
     size_t work; /* bytes; 0: the call needs none */
@@ -73,7 +82,7 @@ static int gemm(fxi_rt_device *d, const fxi_rt_product *p, void *const *buffers)
                                               [FX_DTYPE_BF16] = FXI_ROC_BF16};
     const int type = types[p->dtype];
     const bool f64 = p->dtype == FX_DTYPE_F64;
-    return roc.Gemm(d->blas, p->transpose_a ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE,
+    return roc.Gemm(d->blas.object, p->transpose_a ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE,
                     p->transpose_b ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE, (int32_t)p->m, (int32_t)p->n,
                     (int32_t)p->k, f64 ? (const void *)&one64 : &one, buffers[A], type,
                     (int32_t)p->lda, p->step_a, buffers[B], type, (int32_t)p->ldb, p->step_b,
@@ -86,16 +95,16 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
 {
     fxi_rt_device *d = fxi_rt_of(device);
     const product *p = state;
-    const fx_status status = fxi_rt_blas_enter(d, operation);
+    const fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
         return status;
-    int error = p->work ? roc.SetWork(d->blas, buffers[WORK], p->work) : 0;
+    int error = p->work ? roc.SetWork(d->blas.object, buffers[WORK], p->work) : 0;
     if (error)
-        return fxi_rt_blas_fail(d, operation, "rocblas_set_workspace", roc.StatusName(error));
+        return fxi_rt_library_fail(d, operation, "rocblas_set_workspace", roc.StatusName(error));
     error = gemm(d, &p->of, buffers);
     return error && error != FXI_ROC_DEGRADED
-               ? fxi_rt_blas_fail(d, operation, "rocblas_gemm_strided_batched_ex",
-                                  roc.StatusName(error))
+               ? fxi_rt_library_fail(d, operation, "rocblas_gemm_strided_batched_ex",
+                                     roc.StatusName(error))
                : FX_OK;
 }
 
@@ -113,10 +122,10 @@ static int query(fxi_rt_device *d, product *p)
 {
     void *const none[WORK] = {NULL};
     fxi_mutex_lock(&d->gpu.lock);
-    int error = roc.StartQuery(d->blas);
+    int error = roc.StartQuery(d->blas.object);
     if (!error) {
         const int answer = gemm(d, &p->of, none);
-        error = roc.StopQuery(d->blas, &p->work);
+        error = roc.StopQuery(d->blas.object, &p->work);
         if (!error && answer != FXI_ROC_SIZE_INCREASED && answer != FXI_ROC_SIZE_UNCHANGED)
             error = answer;
     }
@@ -144,7 +153,7 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
         char why[160];
         snprintf(why, sizeof why, "rocBLAS cannot prepare a product (%s)", roc.StatusName(error));
         if (error != FXI_ROC_NOT_IMPLEMENTED)
-            fxi_rt_blas_warn(why);
+            fxi_rt_library_warn(&fxi_rt_blas, why);
         release(b->device, p);
         return false;
     }

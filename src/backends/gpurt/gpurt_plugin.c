@@ -6,6 +6,7 @@
 
 #include "c_text.h"
 #include "gpurt_blas.h"
+#include "gpurt_dnn.h"
 
 #include <stdio.h>
 
@@ -41,9 +42,8 @@ static const char *part(const char *name)
 {
     if (fxi_same_letters(name, fxi_rt_compiler))
         return fxi_rtc_why;
-    if (fxi_same_letters(name, fxi_rt_library))
-        return "cflux has kernels of its own for what this library computes, and does not use it";
-    return fxi_rt_blas_part(name);
+    const char *why = fxi_rt_library_part(&fxi_rt_blas, name);
+    return why ? why : fxi_rt_dnn_part(name);
 }
 
 #ifdef FXI_AMDGPU

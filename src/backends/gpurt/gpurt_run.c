@@ -4,6 +4,7 @@
 #include "gpurt.h"
 
 #include "gpurt_blas.h"
+#include "gpurt_dnn.h"
 
 #include <stdio.h>
 
@@ -122,8 +123,15 @@ static fx_status wait_for_mark(fx_device *device, void *mark)
 #define WAIT    "cuStreamSynchronize"
 #endif
 
+/* Libraries of the vendor compute products and convolutions where they can. */
+static bool library(fxi_gpu_builder *b)
+{
+    return b->step->cls == FX_CLASS_MATMUL ? fxi_rt_blas_step(b)
+                                           : b->step->cls == FX_CLASS_CONV && fxi_rt_dnn_step(b);
+}
+
 fxi_gpu_driver fxi_rt_driver = {.kind = KIND,
-                                .runtime = FXI_GPU_RUNTIME(DIALECT, launch, fxi_rt_library_step),
+                                .runtime = FXI_GPU_RUNTIME(DIALECT, launch, library),
                                 .compile = fxi_rt_compile,
                                 .binary = fxi_rt_binary,
                                 .load = fxi_rt_load,

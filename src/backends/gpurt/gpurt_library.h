@@ -1,0 +1,54 @@
+/* gpurt_library.h: opens a library of the vendor beside the driver: cuBLASLt, rocBLAS, cuDNN.
+ * Internal.
+ *
+ * A library is opened when the first step that it would compute is prepared, not with the driver,
+ * because opening one can take a second. If it cannot be used, one warning says why, and cflux's
+ * own kernels compute such steps. docs/design/0050.
+ */
+#ifndef CFLUX_GPURT_LIBRARY_H
+#define CFLUX_GPURT_LIBRARY_H
+
+#include "gpurt.h"
+
+typedef struct fxi_rt_library_file {
+    const char *file;
+    int major; /* the driver's major version that it needs */
+} fxi_rt_library_file;
+
+enum { FXI_RT_FILES = 4 };
+typedef struct fxi_rt_library {
+    const char *names[2]; /* "cuBLASLt", and a name by which a program may ask too; NULL: none */
+    const char *what;     /* what it does: "multiplies matrices" */
+    const char *slower;   /* what its absence costs */
+    const char *variable; /* names another file, or is "off" */
+    const char *install;  /* what to install */
+    fxi_rt_library_file files[FXI_RT_FILES];
+    /* Does a file for this major version work with a driver of that version? */
+    bool (*suits)(int major, int driver);
+    const fxi_rt_entry *entries;
+    size_t nentries;
+    /* Makes the handle of a selected device. NULL with the call and its error in `why`. */
+    void *(*begin)(fxi_rt_device *d, char *why, size_t size);
+    /* -- set by these functions; `lock` is initialised -- */
+    fxi_mutex lock;
+    bool opened;
+    char why[320]; /* "" if it can be used */
+    int warned;    /* atomic */
+} fxi_rt_library;
+
+/* Opens the library, once. Returns "", or why it cannot be used. */
+const char *fxi_rt_library_why(fxi_rt_library *l);
+/* For fx_functional: fxi_rt_library_why, or NULL if it is not a name of the library. */
+const char *fxi_rt_library_part(fxi_rt_library *l, const char *name);
+/* Warns once in the process that cflux's kernels compute what the library would, and why. */
+void fxi_rt_library_warn(fxi_rt_library *l, const char *why);
+/* Has the device a handle in *handle? It is made by the first call, and kept until the process
+ * ends. */
+bool fxi_rt_library_has(fxi_rt_library *l, fxi_rt_device *d, fxi_rt_library_handle *handle);
+/* Fails with the library's error in a call, after which the device may be lost. */
+fx_status fxi_rt_library_fail(fxi_rt_device *d, const char *operation, const char *call,
+                              const char *error);
+/* Begins a call: selects the device for the thread, and counts a launch. */
+fx_status fxi_rt_library_enter(fxi_rt_device *d, const char *operation);
+
+#endif

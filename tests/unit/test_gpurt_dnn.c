@@ -1,0 +1,182 @@
+/* test_gpurt_dnn.c: convolutions by cuDNN, and without it, on a simulated driver and library
+ * (tests/sim/sim.h). That they are right is the conformance suite's (conform/cuda_blas). ctest:
+ * native timeout=300
+ *
+ * A library is opened once in a process: every row runs in a child of its own, with its own
+ * environment.
+ */
+#include <cflux.h>
+
+#include "gpu_device.h"
+#include "own_child.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define SIM CFLUX_BUILD_DIR "/tests/sim"
+
+/* ---- what a child does: prints what it sees -------------------------------------------------- */
+
+static void hear(int level, const char *text, void *user)
+{
+    (void)user;
+    printf("; %d: %s; ", level, text);
+}
+
+static uint64_t calls(void)
+{
+    return ((const fxi_gpu_counters *)fx_backend_proc("CUDA", "counters"))->calls;
+}
+
+static fx_device *gpu(void)
+{
+    return fx_device_get("CUDA", 0);
+}
+
+/* The sum of a layer's gradients on a device, and how many library calls they took. */
+static double train(fx_device *device, int64_t pad, fx_function *act)
+{
+    const uint64_t before = calls();
+    double sum = 0;
+    fx_seed(3);
+    FX_STEP;
+    void *layer = fx_to(device, fx_conv(FX_DIMS(3, 3), 2, 4, act, .pad = FX_DIMS(pad, pad)));
+    fx_array *x = fx_to(device, fx_randn(6, 5, 2, 3));
+    fx_array *y = fx_call(layer, x);
+    fx_array *loss = fx_sum(fx_mul(y, y));
+    fx_conv_layer *g = fx_gradient(loss, layer);
+    sum = fx_item(fx_sum(fx_abs(g->weight))) + fx_item(loss);
+    printf("%d calls, ", (int)(calls() - before));
+    return sum;
+}
+
+static void compare(int64_t pad, fx_function *act)
+{
+    const double own = train(gpu(), pad, act), cpu = train(fx_cpu_device(), pad, act);
+    printf("%s; ", fabs(own - cpu) < 1e-4 * fabs(cpu) ? "as on the CPU" : "other");
+}
+
+static void layers(void)
+{
+    compare(0, FX_IDENTITY);
+    compare(1, FX_IDENTITY);
+    compare(1, FX_RELU);
+    printf("%s", fx_error_take().message);
+}
+
+static void convolve(void)
+{
+    float back[4] = {0};
+    for (int k = 0; k < 2; k++) {
+        fx_conv_layer *c =
+            fx_to(gpu(), fx_conv(FX_DIMS(2, 2), 1, 1, .init = fx_ones_init, .bias = false));
+        fx_array *x = fx_to(gpu(), fx_ones(3, 3, 1, 1));
+        const bool ok = fx_read_into(fx_call(c, x), back, sizeof back) == FX_OK && back[3] == 4;
+        const fx_error e = ok ? (fx_error){.message = ""} : fx_error_take();
+        printf("; %s %s, %d calls", ok ? "right" : fx_status_name(e.status), e.message,
+               (int)calls());
+    }
+}
+
+static void parts(void)
+{
+    printf("%d, why: %s", fx_functional("CUDA:cuDNN"), fx_why_not("CUDA:cuDNN"));
+}
+
+static const struct act {
+    const char *name;
+    void (*run)(void);
+} acts[] = {{"layers", layers}, {"convolve", convolve}, {"parts", parts}};
+
+static int child(const char *name)
+{
+    fx_message_set_hook(hear, NULL);
+    fx_use("CUDA");
+    for (size_t k = 0; k < sizeof acts / sizeof *acts; k++)
+        if (strcmp(acts[k].name, name) == 0)
+            acts[k].run();
+    /* At the end of the process, plans leave what a library made for them. */
+    fx_reclaim();
+    return 0;
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+#define SLOWER  "cflux's own kernels compute these convolutions"
+#define KERNELS "; right , 0 calls; right , 0 calls"
+
+static const struct row {
+    const char *environment, *act;
+    const char *says[3];
+    const char *not_says;
+} rows[] = {
+    /* forward and the gradient of the weights, which has kernels of cflux's own with padding */
+    {"",
+     "layers",
+     {"2 calls, 0 calls, as on the CPU; 1 calls, 0 calls, as on the CPU; 1 calls, 0 calls, as on "
+      "the CPU; "},
+     SLOWER},
+    {"SIM_DEFER=1", "layers", {"2 calls, 0 calls, as on the CPU; 1 calls, 0 calls, as on"}, SLOWER},
+    {"FX_CUDNN_LIBRARY=off", "layers", {"0 calls, 0 calls, as on the CPU; "}, SLOWER},
+    {"", "convolve", {"; right , 1 calls; right , 2 calls"}, SLOWER},
+    {"", "parts", {"1, why: "}, "off"},
+    {"FX_CUDNN_LIBRARY=off", "parts", {"0, why: FX_CUDNN_LIBRARY=off"}, NULL},
+    {"FX_CUDNN_LIBRARY=" SIM "/libsim-old.so",
+     "convolve",
+     {"libsim-old.so has no function cudnnGetErrorString: it is too old", SLOWER, KERNELS},
+     NULL},
+    {"SIM_FAIL=cudnnCreate@1=1002",
+     "convolve",
+     {"those found are of different versions: keep one version in LD_LIBRARY_PATH", SLOWER,
+      KERNELS},
+     NULL},
+    {"SIM_FAIL=cudnnCreate@1=1001",
+     "convolve",
+     {"cuDNN cannot be used on CUDA:0 (CUDNN_STATUS_NOT_INITIALIZED)", SLOWER, KERNELS},
+     NULL},
+    {"SIM_FAIL=cudnnGetConvolutionForwardWorkspaceSize@0=4000",
+     "convolve",
+     {"cuDNN cannot prepare a convolution (CUDNN_STATUS_INTERNAL_ERROR)", SLOWER, KERNELS},
+     NULL},
+    {"SIM_FAIL=cudnnGetConvolutionForwardWorkspaceSize@0=3000", "convolve", {KERNELS}, SLOWER},
+    {"SIM_FAIL=cudnnConvolutionForward@1=5000",
+     "convolve",
+     {"FX_STATUS_DEVICE conv: CUDA:0 (Simulated NVIDIA GPU 0): cudnnConvolutionForward failed with "
+      "CUDNN_STATUS_EXECUTION_FAILED, 1 calls; right , 2 calls"},
+     SLOWER}};
+
+static char heard[8192];
+
+static void test_rows(void **unused)
+{
+    (void)unused;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const struct row *r = &rows[k];
+        char all[2048];
+        snprintf(all, sizeof all,
+                 "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
+                 " SIM_CACHE=" CFLUX_BUILD_DIR "/cache/sim FX_CACHE=off %s",
+                 r->environment);
+        const int status = own_child(all, r->act, heard, sizeof heard);
+        if (status != 0)
+            fail_msg("with '%s', %s ends with %d after: %s", r->environment, r->act, status, heard);
+        for (int i = 0; i < 3; i++)
+            if (r->says[i] && !strstr(heard, r->says[i]))
+                fail_msg("with '%s', %s: '%s', which lacks '%s'", r->environment, r->act, heard,
+                         r->says[i]);
+        /* The simulator found no misuse. */
+        if (strstr(heard, "simulated driver: ") || (r->not_says && strstr(heard, r->not_says)))
+            fail_msg("with '%s', %s: '%s'", r->environment, r->act, heard);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    return argc > 1 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
+}
