@@ -315,7 +315,7 @@ static const char *no_gpu(char *text, size_t size)
     else if (refused(r))
         snprintf(text, size, "%s could not be loaded: %s", r->name, r->why);
     else if (!fxi_loaded(r))
-        snprintf(text, size, "%s, the preferred backend, is not loaded: %s", r->name, r->why);
+        snprintf(text, size, "%s, the preferred backend, cannot be used: %s", r->name, r->why);
     else
         snprintf(text, size, "%s is not functional: %s", r->name, r->why);
     return text;

@@ -93,6 +93,7 @@ typedef struct fiber {
 static struct {
     sim_launch *launch;
     int items, started, order, first, nfibers;
+    int ahead; /* first work-item of the warp that runs ahead; −1: none */
     fiber fibers[SIM_GROUP_MOST];
     char *stacks;
     fiber *current;
@@ -208,16 +209,34 @@ static int release_all(void)
     return count(AT_BARRIER, 0, now.items) == now.items ? release(AT_BARRIER, 0, now.items) : n;
 }
 
-/* Continues those that may, in an order of each round. */
-static void run_round(void)
+/* Continues the work-items from `from` to before `to` that may continue, in a random order. */
+static bool run_ready(int from, int to)
 {
     const int begin = (int)sim_random((unsigned)now.nfibers);
     const bool back = sim_random(2);
+    bool any = false;
     for (int k = 0; k < now.nfibers; k++) {
-        const int j = (begin + (back ? now.nfibers - 1 - k : k)) % now.nfibers;
-        if (now.fibers[j].state == READY)
-            run_fiber(&now.fibers[j]);
+        fiber *f = &now.fibers[(begin + (back ? now.nfibers - 1 - k : k)) % now.nfibers];
+        if (f->state == READY && f->item >= from && f->item < to) {
+            run_fiber(f);
+            any = true;
+        }
     }
+    return any;
+}
+
+/* In half of the groups one warp runs ahead, up to a barrier or its end, as warps do on a device:
+ * without it all warps would exchange values at the same pace. */
+static void run_round(void)
+{
+    if (now.ahead < 0 || !run_ready(now.ahead, now.ahead + now.launch->kernel->warp))
+        run_ready(0, now.items);
+}
+
+static void choose_ahead(void)
+{
+    const int warp = now.launch->kernel->warp, warps = (now.items + warp - 1) / warp;
+    now.ahead = warps > 1 && sim_random(2) ? (int)sim_random((unsigned)warps) * warp : -1;
 }
 
 static bool run_group(void)
@@ -228,9 +247,10 @@ static bool run_group(void)
     /* An odd step reaches all of a power of two; other numbers of items keep their order. */
     now.order = (now.items & (now.items - 1)) ? 1 : (int)(2 * sim_random(512) + 1);
     now.first = (int)sim_random((unsigned)now.items);
+    choose_ahead();
     start();
     while (count(ENDED, 0, now.items) < now.nfibers) {
-        if (release_all() == 0) {
+        if (release_all() == 0 && count(READY, 0, now.items) == 0) {
             sim_say("%s: some work-items wait at a barrier that others never reach",
                     now.launch->kernel->name);
             return false;

@@ -192,7 +192,7 @@ static void preferences_that_cannot_be_followed(void **state)
     assert_true(fx_is_error(fx_gpu_strict(fx_ones(2))));
     assert_non_null(
         strstr(fx_error_take().message,
-               "Metal, the preferred backend, is not loaded: it is not loaded: fx_use"));
+               "Metal, the preferred backend, cannot be used: it is not loaded: fx_use"));
     prefer("[Flux]\ngpu_backend = \"Abacus\"\n");
     assert_string_equal(fx_device_name(fx_get_device()), "CPU");
     says(1, "`gpu_backend` preference is set to Abacus, which is not allowed.\nDefaulting to "
