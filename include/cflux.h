@@ -19,6 +19,7 @@
 #include <cflux/json_out.h>
 #include <cflux/report.h>
 #include <cflux/train.h>
+#include <cflux/dist.h>
 #include <cflux/io.h>
 #include <cflux/notation.h>
 #include <cflux/device.h>

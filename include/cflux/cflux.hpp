@@ -1236,7 +1236,16 @@ inline fx_status fx_report(const char *log, const char *page)
 
 /* ---- train.h --------------------------------------------------------------------------------- */
 #undef fx_train
+#undef fx_dist_init
 
+inline fx_status fx_dist_init(const fx_dist_init_args &a)
+{
+    return fxi_dist_init(fxi_sized<fx_dist_init_args>(a));
+}
+inline fx_status fx_dist_init(fx_dist_kind kind)
+{
+    return fx_dist_init(fx_dist_init_args().with_kind(kind));
+}
 inline fx_status fx_train(const fx_train_args &a)
 {
     return fxi_train(fxi_sized<fx_train_args>(a));

@@ -1,10 +1,10 @@
 /* cflux/plugin.h: the head of every plugin. Only authors of plugins need this header.
  *
- * A plugin is a shared library that cflux loads while a program runs. There are two kinds. A
+ * A plugin is a shared library that cflux loads while a program runs. There are three kinds. A
  * backend, libcflux-NAME.so, provides devices (cflux/backend.h). A kernel library,
- * libcflux-SERVES-NAME.so, computes some steps for the backend SERVES with a vendor's library. File
- * names are in lower case, and names of backends contain no hyphen, so the file name alone
- * determines the kind.
+ * libcflux-SERVES-NAME.so, computes some steps for the backend SERVES with a vendor's library. A
+ * transport, libcflux-mpi-NAME.so, moves data between processes (cflux/dist.h). File names are in
+ * lower case, and names of backends contain no hyphen, so the file name alone determines the kind.
  *
  * Every plugin exports one object, `fx_plugin`. It begins with an fx_plugin_head, followed by the
  * function table of its kind. cflux and the plugin share structs, so cflux accepts a plugin only if
@@ -18,8 +18,9 @@ FXI_BEGIN_C
 
 /* Kind of a plugin: the type of the table after the head. */
 typedef enum fx_plugin_kind {
-    FX_PLUGIN_BACKEND = 1,       /* an fx_backend */
-    FX_PLUGIN_KERNEL_LIBRARY = 2 /* a table that the backend defines */
+    FX_PLUGIN_BACKEND = 1,        /* an fx_backend */
+    FX_PLUGIN_KERNEL_LIBRARY = 2, /* a table that the backend defines */
+    FX_PLUGIN_TRANSPORT = 3       /* a table that src/dist defines */
 } fx_plugin_kind;
 
 /* Version of the plugin interface, and number of entries of fx_plugin_head.sizes. */

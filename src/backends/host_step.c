@@ -34,7 +34,7 @@ fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *o
 {
     const fx_communicator *c = fx_step_collective(step)->what.communicator;
     (void)run;
-    char why[200] = "";
+    char why[500] = "";
     const fx_status status = c->run(c, step, in[0], out, why, sizeof why);
     if (status == FX_OK)
         return FX_OK;

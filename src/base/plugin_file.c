@@ -29,7 +29,7 @@ static const struct {
                       {"fxi_plugin_table", FX_PLUGIN_KERNEL_LIBRARY}};
 enum { FORMER = sizeof former_symbols / sizeof former_symbols[0] };
 
-static const char *const kinds[] = {"plugin", "backend", "kernel library"};
+static const char *const kinds[] = {"plugin", "backend", "kernel library", "transport"};
 
 const char *fxi_plugin_kind_text(uint32_t kind)
 {
@@ -109,6 +109,8 @@ bool fxi_plugin_name_of(const char *file, fxi_plugin_name *out)
     snprintf(text, sizeof text, "%.*s", (int)(n - prefix - suffix), file + prefix);
     char *hyphen = strchr(text, '-');
     *out = (fxi_plugin_name){.kind = hyphen ? FX_PLUGIN_KERNEL_LIBRARY : FX_PLUGIN_BACKEND};
+    if (hyphen && hyphen - text == 3 && fxi_same_first_letters(text, "mpi", 3))
+        out->kind = FX_PLUGIN_TRANSPORT;
     snprintf(out->name, sizeof out->name, "%s", hyphen ? hyphen + 1 : text);
     snprintf(out->serves, sizeof out->serves, "%.*s", hyphen ? (int)(hyphen - text) : 0, text);
     return *out->name && (!hyphen || *out->serves);

@@ -117,6 +117,43 @@ static void describe_view(const void *self, fx_text *text)
 DERIVED(view, "ObsView", describe_view, DATA,
         {"indices", offsetof(view, indices), FX_FIELD_CHILD, false});
 
+/* The part of one process. It differs from a view in what it prints. */
+typedef view shard;
+
+/* DistributedDataContainer(data, [1, 2, 3]), numbered from 1 as in Julia; a long list has its ends
+ * only. */
+static void describe_shard(const void *self, fx_text *text)
+{
+    enum { SHOWN = 20 };
+    const view *v = self;
+    const int64_t n = count_view(&v->of, 0);
+    int64_t ends[2] = {0};
+    char after[40 + 12 * SHOWN] = ", [";
+    size_t at = strlen(after);
+    FXI_SCOPE;
+    for (int64_t i = 0; i < n; i++) {
+        if (n > SHOWN && i >= 2 && i < n - 2)
+            continue;
+        fx_read_as(fx_slice(v->indices, 0, i, i + 1), FX_DTYPE_I64, ends, 1);
+        at += (size_t)snprintf(after + at, sizeof after - at, "%s%s%lld", i ? ", " : "",
+                               n > SHOWN && i == n - 2 ? "…, " : "", (long long)ends[0] + 1);
+    }
+    snprintf(after + at, sizeof after - at, "])");
+    describe_inner(self, text, "Flux.DistributedUtils.DistributedDataContainer(", after);
+}
+
+DERIVED(shard, "DistributedDataContainer", describe_shard, DATA,
+        {"indices", offsetof(view, indices), FX_FIELD_CHILD, false});
+
+void *fxi_obs_shard(void *data, int64_t first, int64_t last)
+{
+    const view init = {.of = {.kind = &view_kind, .data = data},
+                       .indices = fx_range_dtype(FX_DTYPE_I64, (double)first, 1, last - first)};
+    if (fx_eval(init.indices) != FX_OK)
+        return fx_error_array(fx_array_status(init.indices));
+    return fxi_new(&shard_type, &init);
+}
+
 void *fxi_obs_view(void *data, int64_t n, const int64_t *indices)
 {
     const view init = {.of = {.kind = &view_kind, .data = data},
@@ -347,7 +384,8 @@ void *fxi_joinobs(int n, void *const *data)
 
 fxi_derived *fxi_derived_of(void *data)
 {
-    static const fx_type *const types[] = {&mapped_type, &view_type, &windows_type, &joined_type};
+    static const fx_type *const types[] = {&mapped_type, &view_type, &shard_type, &windows_type,
+                                           &joined_type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (data && fx_is(data, types[i]) && data != types[i]->error)
             return data;
@@ -357,7 +395,9 @@ fxi_derived *fxi_derived_of(void *data)
 /* Functions and views do not change which arrays hold the observations. */
 static fxi_derived *around(void *data)
 {
-    return fx_is(data, &mapped_type) || fx_is(data, &view_type) ? fxi_derived_of(data) : NULL;
+    return fx_is(data, &mapped_type) || fx_is(data, &view_type) || fx_is(data, &shard_type)
+               ? fxi_derived_of(data)
+               : NULL;
 }
 
 void *fxi_obs_base(void *data)

@@ -72,6 +72,8 @@ void *fxi_obs_joined(int n, void *const *data, bool along_final);
 int64_t fxi_batchview_size(const void *x);
 /* A view of n indices, which are in range. */
 void *fxi_obs_view(void *data, int64_t n, const int64_t *indices);
+/* A view of observations first ≤ i < last, which prints as Flux's DistributedDataContainer. */
+void *fxi_obs_shard(void *data, int64_t first, int64_t last);
 /* An error array with a recorded error. */
 void *fxi_obs_memory(const char *op);
 

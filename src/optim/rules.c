@@ -73,7 +73,8 @@ static const fx_field mixed_fields[] = {FIELD(rules, LIST), NUMBER(scale), FIELD
 #define ALL_RULES(RULE)                                                                            \
     RULES_OF_OPTIONS(RULE)                                                                         \
     RULE(CHAIN, optimiser_chain, "OptimiserChain", chain_fields, "", FXI_NO_ARGS)                  \
-    RULE(MIXED, mixed_precision, "MixedPrecision", mixed_fields, "", FXI_NO_ARGS)
+    RULE(MIXED, mixed_precision, "MixedPrecision", mixed_fields, "", FXI_NO_ARGS)                  \
+    RULE(SHARED, optimiser_chain, "DistributedOptimizer", chain_fields, "", FXI_NO_ARGS)
 
 #define NAMED(NAME, function, text, fields, state, MEMBERS) NAME,
 enum { ALL_RULES(NAMED) RULES };
@@ -143,7 +144,7 @@ bool fxi_rule_is_mixed(const fx_rule *r, fx_dtype *out_type)
 const fx_list *fxi_rule_parts(const fx_rule *r)
 {
     const row *w = row_of(r);
-    return w == &rows[CHAIN] || w == &rows[MIXED] ? &r->rules : NULL;
+    return w == &rows[CHAIN] || w == &rows[MIXED] || w == &rows[SHARED] ? &r->rules : NULL;
 }
 
 /* ---- fields ------------------------------------------------------------------------------- */
@@ -403,10 +404,12 @@ static bool fits_inside(const row *w, const fx_rule *inner)
             fx_fail(FX_STATUS_ARGUMENT, w->type.name, "expects optimiser rules");
         return false;
     }
-    if (fxi_rule_is_mixed(inner, &type))
+    const bool shared = row_of(inner) == &rows[SHARED] && w != &rows[MIXED];
+    if (shared || fxi_rule_is_mixed(inner, &type))
         fx_fail(FX_STATUS_ARGUMENT, w->type.name,
-                "MixedPrecision cannot be inside of another rule, it must be the outermost one");
-    return !fxi_rule_is_mixed(inner, &type);
+                "%s cannot be inside of another rule, it must be the outermost one",
+                row_of(inner)->type.name);
+    return !shared && !fxi_rule_is_mixed(inner, &type);
 }
 
 /* The number of rules, those inside of others included. It is limited so that a rule that contains
@@ -460,6 +463,30 @@ fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *given)
                           .scale = a.growth > 0 && a.scale == 1 ? 65536 : a.scale,
                           .growth = a.growth};
     return make(w, &init);
+}
+
+fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule)
+{
+    const row *w = &rows[SHARED];
+    fx_dtype type;
+    const bool mixed = fxi_rule_info_of(rule) && fxi_rule_is_mixed(rule, &type);
+    fx_rule *inner = mixed ? rule->rules.items[0] : rule;
+    if (!among || !fits_inside(w, inner))
+        return fx_error_object(&w->type);
+    const fx_rule init = {.rules = {1, (void *[]){inner}, NULL}, .among = among};
+    fx_rule *made = make(w, &init);
+    if (!mixed || fx_is_error(made))
+        return made;
+    fx_rule around = *rule;
+    around.rules = (fx_list){1, (void *[]){made}, NULL};
+    return make(&rows[MIXED], &around);
+}
+
+const fx_communicator *fxi_rule_among(const fx_rule *r)
+{
+    if (row_of(r) == &rows[MIXED])
+        r = r->rules.items[0];
+    return row_of(r) == &rows[SHARED] && r->among->size > 1 ? r->among : NULL;
 }
 
 fx_rule *fxi_rule_rescaled(const fx_rule *r, bool finite)

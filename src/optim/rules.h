@@ -13,6 +13,8 @@
 
 #include "state_parts.h"
 
+#include <cflux/backend.h>
+
 struct fx_rule {
     fx_object base;
     double eta, rho, beta1, beta2, epsilon, lambda; /* only those that the rule has are used */
@@ -22,7 +24,8 @@ struct fx_rule {
                              latest change */
     fx_dtype type;        /* of MixedPrecision */
     bool couple, centred, throws;
-    fx_list rules; /* of OptimiserChain; of MixedPrecision: one */
+    fx_list rules; /* of OptimiserChain; of MixedPrecision and DistributedOptimizer: one */
+    const fx_communicator *among; /* of DistributedOptimizer: whose gradients are averaged */
 };
 
 /* A norm that must be finite, or the update fails. */
@@ -116,6 +119,12 @@ fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers);
 /* The number by which a norm divides magnitudes before it raises them to a power: the largest of
  * them where that is needed, else 1. 0-d, as `largest`. */
 fx_array *fxi_norm_scale(fx_array *largest);
+
+/* The rule, applied to the mean of the gradients of all members (DistributedOptimizer). Around the
+ * inner rule of a MixedPrecision, which must be the outermost one. */
+fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule);
+/* The members whose gradients the rule averages; NULL: none but this one. */
+const fx_communicator *fxi_rule_among(const fx_rule *r);
 
 /* Formulas: rule_formulas.c. */
 fx_array *fxi_apply_descent(fxi_step *s);

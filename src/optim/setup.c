@@ -5,6 +5,7 @@
  */
 #include "error.h"
 #include "julia_number.h"
+#include "launcher.h"
 #include "memory.h"
 #include "update_items.h"
 #include "tuples.h"
@@ -243,8 +244,10 @@ void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
 
 void *fx_setup(fx_rule *rule, void *model)
 {
-    if (fxi_rule_info_of(rule))
+    if (fxi_rule_info_of(rule)) {
+        fxi_launcher_warn();
         return fxi_setup_with(model, fresh_leaf, rule);
+    }
     return fx_error_array(
         fx_is_error(rule) && fx_error_status() != FX_OK
             ? fx_error_status()

@@ -177,6 +177,8 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     const bool known = n == 1 && fxi_repeat_items(here, &s, states[0], models[0], gradients[0]);
     for (int i = 0; i < n && !known && s.status == FX_OK; i++)
         fxi_items_gather(&s, states[i], models[i], gradients[i]);
+    if (s.status == FX_OK)
+        s.status = fxi_items_average(&s, &guard);
     fxi_literals c = {0};
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)

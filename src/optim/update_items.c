@@ -74,6 +74,9 @@ static void note_view(fxi_items *s, fx_array *x)
  * for being a view. */
 static void take_leaf(fxi_items *s, fxi_state_leaf *l, void *x, void *g)
 {
+    /* All members must average the same arrays, so one that this member did not use has zeros. */
+    if (!g && !l->frozen && l->item < 0 && fx_is_array(x) && fxi_rule_among(l->rule))
+        g = fx_zeros_like(x);
     if (!g)
         return;
     if (!fx_is_array(x) || !fx_is_array(g))

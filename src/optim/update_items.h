@@ -35,6 +35,10 @@ typedef struct fxi_items {
 } fxi_items;
 /* Adds the arrays of an update of this state. */
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient);
+/* Replaces the gradients of distributed rules by their means over all members (average.c).
+ * *io_guard becomes a number that is finite only if the guards of all members are; NULL stays NULL.
+ */
+fx_status fxi_items_average(fxi_items *s, fx_array **io_guard);
 void fxi_items_done(fxi_items *s);
 /* Adds an array with its gradient. */
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);

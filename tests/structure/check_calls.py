@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from check_tree import ORDER, area  # noqa: E402
 
 UPWARD = {"fxi_the_evaluator": {"value", "ops"}}  # symbol: the rooms that may use it
-PLUGINS = {"backends/opencl", "backends/onednn", "backends/gpurt"}
+PLUGINS = {"backends/opencl", "backends/onednn", "backends/gpurt", "dist/mpi"}
 LEAST_OBJECTS, LEAST_CALLS = 150, 2000
 
 

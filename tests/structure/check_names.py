@@ -24,7 +24,8 @@ FAMILIES = {
     "fx_no_options": "the options of layers without any",
 }
 # Constants without the name of their enum: why.
-CONSTANTS = {"FX_OK": "a status that does not report a failure is written at every call"}
+CONSTANTS = {"FX_OK": "a status that does not report a failure is written at every call",
+             "FX_MPI": "the names of transports are written as in Flux", "FX_NCCL": "as FX_MPI"}
 LEAST = {"structs of options": 25, "layers": 8, "constants": 100, "functions for macros": 80, "types of functions": 12}
 
 

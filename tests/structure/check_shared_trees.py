@@ -25,7 +25,9 @@ NO_TREE = {
         "fxi_from fxi_borrow fxi_from_c fx_read_into fx_read_as fx_error_set_hook "
         "fx_message_set_hook fx_plugins fx_connection_new",
     "the object holds texts only": "fxi_metadata fx_metadata_text fx_metadata_key",
-    "the data is arrays in one tuple: see the row of fx_num_obs": "fx_mapobs_with",
+    "the data is arrays in one tuple: see the row of fx_num_obs": "fx_mapobs_with fx_dist_data fx_dist_data_ceil",
+    "with one member x itself comes back; the walks of more are those of fx_visit and fxi_state_numbers":
+        "fx_dist_synchronize fx_dist_model",
 }
 
 

@@ -49,7 +49,7 @@ ORDER = rooms(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..
 # needs of clocks and signals is not in them everywhere.
 EVERYWHERE = re.compile(r"(?:ctype|errno|float|inttypes|limits|math|std(?:arg|bool|def|int|io|lib)|string)\.h"
                         r"|(?:imm|emm)intrin\.h|arm_neon\.h|sanitizer/\w+\.h"
-                        r"|zlib\.h|bson/bson\.h|dnnl\.h|cflux/\w+\.(?:h|def)")
+                        r"|zlib\.h|bson/bson\.h|dnnl\.h|mpi\.h|cflux/\w+\.(?:h|def)")
 SYSTEM_INCLUDE = re.compile(r"(?m)^\s*#\s*include\s+<([^>]+)>")
 # The command line asks the system in one file. Widths of characters and the names of options are in
 # libraries of their own where the system has none.

@@ -1,0 +1,49 @@
+/* launcher.c: reads the environment variables that launchers of MPI set. */
+#include "launcher.h"
+
+#include "this_process.h"
+
+#include <cflux/base.h>
+#include <stdlib.h>
+
+static const fxi_launcher launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI", "openmpi"},
+    {"PMI_SIZE", "PMI_SIZE", "MPICH", "mpich"},
+    {"PMIX_RANK", "SLURM_NTASKS", "PMIx", "openmpi"}, /* srun --mpi=pmix */
+};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
+static bool joined, warned;
+
+const fxi_launcher *fxi_launcher_of_process(int *out_size)
+{
+    for (int i = 0; i < LAUNCHERS; i++) {
+        const char *set = fxi_trusted_variable(launchers[i].variable);
+        if (!set || !*set)
+            continue;
+        const char *size = fxi_trusted_variable(launchers[i].size);
+        *out_size = size ? atoi(size) : 1;
+        *out_size = *out_size > 1 ? *out_size : 1;
+        return &launchers[i];
+    }
+    *out_size = 1;
+    return NULL;
+}
+
+void fxi_launcher_joined(void)
+{
+    __atomic_store_n(&joined, true, __ATOMIC_RELAXED);
+}
+
+void fxi_launcher_warn(void)
+{
+    int n;
+    if (__atomic_load_n(&joined, __ATOMIC_RELAXED))
+        return;
+    const fxi_launcher *l = fxi_launcher_of_process(&n);
+    if (!l || n < 2 || __atomic_test_and_set(&warned, __ATOMIC_RELAXED))
+        return;
+    fx_message(1,
+               "This is one of %d processes that %s's launcher started, but fx_dist_init was not "
+               "called: each of them trains a model of its own",
+               n, l->mpi);
+}

@@ -1,0 +1,100 @@
+/* collectives.c: collective operations on arrays, and the optimiser over them. */
+#include "dist_group.h"
+
+#include "error.h"
+#include "evaluate.h"
+#include "memory.h"
+#include "primitives.h"
+#include "rules.h"
+
+fx_status fxi_dist_check(const char *op, const fx_dist *d, int root)
+{
+    if (!d)
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "the group is NULL. Call fx_dist_init first, then fx_dist_backend");
+    if (root < 0 || root >= d->group.size)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "root %d of %d members", root, (int)d->group.size);
+    return FX_OK;
+}
+
+static bool known(fx_reduce fold)
+{
+    return fold == FX_REDUCE_SUM || fold == FX_REDUCE_MAX || fold == FX_REDUCE_MIN ||
+           fold == FX_REDUCE_PROD || fold == FX_REDUCE_MEAN;
+}
+
+/* Also a group of one gets the node's checks, and then x itself. */
+static fx_array *collective(const char *op, fx_dist *d, fx_array *x, fx_collective_kind kind,
+                            fx_reduce fold, int root)
+{
+    fx_status status = fxi_dist_check(op, d, root);
+    if (status == FX_OK)
+        status = fxi_check_array(op, x);
+    if (status == FX_OK && !known(fold))
+        status = fx_fail(FX_STATUS_ARGUMENT, op, "the fold must be sum, mean, max, min or prod");
+    if (status != FX_OK)
+        return fx_error_array(status);
+    if (d->group.size == 1)
+        return x;
+    return fxi_collective(
+        &(const fx_collective){
+            .communicator = &d->communicator, .kind = kind, .fold = fold, .root = root},
+        x);
+}
+
+fx_array *fx_dist_bcast(fx_dist *d, fx_array *x, int root)
+{
+    return collective("bcast", d, x, FX_COLLECTIVE_BROADCAST, FX_REDUCE_SUM, root);
+}
+
+fx_array *fx_dist_allreduce(fx_dist *d, fx_array *x, fx_reduce fold)
+{
+    return collective("allreduce", d, x, FX_COLLECTIVE_ALL_REDUCE, fold, 0);
+}
+
+fx_array *fx_dist_reduce(fx_dist *d, fx_array *x, fx_reduce fold, int root)
+{
+    return collective("reduce", d, x, FX_COLLECTIVE_REDUCE, fold, root);
+}
+
+/* One broadcast of each member: whoever gathers does it seldom. */
+fx_array *fx_dist_gather(fx_dist *d, fx_array *x)
+{
+    fx_status status = fxi_dist_check("gather", d, 0);
+    if (status == FX_OK)
+        status = fxi_check_array("gather", x);
+    if (status == FX_OK && fx_ndims(x) >= FX_MAX_DIMS)
+        status = fx_fail(FX_STATUS_SHAPE, "gather", "of an array of %d axes", fx_ndims(x));
+    fx_array **all = status == FX_OK ? fxi_malloc((size_t)d->group.size * sizeof *all) : NULL;
+    if (status == FX_OK && !all)
+        status = fx_fail(FX_STATUS_MEMORY, "gather", "no memory");
+    if (status != FX_OK)
+        return fx_error_array(status);
+    int64_t sizes[FX_MAX_DIMS];
+    const int n = fx_ndims(x);
+    for (int i = 0; i < n; i++)
+        sizes[i] = fx_size(x, i);
+    sizes[n] = 1;
+    fx_array *one = fxi_reshape(x, n + 1, sizes);
+    for (int i = 0; i < d->group.size; i++)
+        all[i] = fx_dist_bcast(d, one, i);
+    fx_array *y = fxi_concat(n, d->group.size, all);
+    fxi_free(all);
+    return y;
+}
+
+fx_status fx_dist_barrier(fx_dist *d)
+{
+    FXI_SCOPE;
+    const fx_status status = fxi_dist_check("barrier", d, 0);
+    return status != FX_OK ? status : fx_eval(fx_dist_allreduce(d, fx_zeros(1), FX_REDUCE_SUM));
+}
+
+/* ---- the optimiser --------------------------------------------------------------------------- */
+
+fx_rule *fx_dist_optimiser(fx_dist *d, fx_rule *rule)
+{
+    if (fxi_dist_check("dist_optimiser", d, 0) != FX_OK)
+        return fxi_rule_shared(NULL, NULL);
+    return fxi_rule_shared(&d->communicator, rule);
+}

@@ -1,0 +1,152 @@
+/* init.c: joins the group of this process.
+ *
+ * The environment of the launcher says which MPI the processes have in common. A plugin for another
+ * one would work, with one process in every group, and each would train alone without a word: so
+ * the size of the group is compared with the launcher's.
+ */
+#include "dist_group.h"
+
+#include "clock.h"
+#include "error.h"
+#include "launcher.h"
+#include "memory.h"
+#include "option_struct.h"
+#include "plugin_file.h"
+#include "this_process.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static fxi_mutex joining = FXI_MUTEX_INIT;
+static fx_dist the_group;
+static bool ready; /* has `the_group` been joined? */
+
+/* ---- the plugin ------------------------------------------------------------------------------ */
+
+typedef struct joint {
+    const void *communicator;
+    const fxi_transport *transport;
+    fxi_transport_group group;
+    char why[FXI_PLUGIN_WHY];
+} joint;
+
+static const char *take(const fx_plugin_head *plugin, void *user)
+{
+    joint *j = user;
+    const fxi_transport *t = (const fxi_transport *)plugin;
+    if (!t->open || !t->run)
+        return "its table must have open and run";
+    static const fxi_transport_host host = {
+        .alloc = fxi_malloc, .sleep = fxi_sleep_milliseconds, .process = fxi_process_id};
+    const char *why = t->open(&host, j->communicator, &j->group);
+    if (!why)
+        j->transport = t;
+    return why;
+}
+
+static bool open_plugin(const char *name, joint *j)
+{
+    static const uint32_t sizes[] = FXI_TRANSPORT_SIZES_HERE;
+    const fxi_plugin_wish wish = {.kind = FX_PLUGIN_TRANSPORT,
+                                  .name = name,
+                                  .serves = "MPI",
+                                  .sizes = sizes,
+                                  .take = take,
+                                  .user = j};
+    const fx_plugin_head *plugin;
+    return fxi_plugin_find(&wish, &plugin, j->why, sizeof j->why) == FXI_PLUGIN_TAKEN;
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+static fx_status check(const fx_dist_init_args *a)
+{
+    if (a->kind == FX_NCCL)
+        return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
+                       "NCCL is not there yet: FX_MPI copies arrays of GPUs over the host");
+    if (a->kind != FX_MPI)
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init", "unknown kind %d", (int)a->kind);
+    if (!(a->time_limit > 0))
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
+                       "the time limit must be positive, got %g seconds", a->time_limit);
+    if (a->library && strcmp(a->library, "openmpi") != 0 && strcmp(a->library, "mpich") != 0)
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
+                       "the library is \"openmpi\" or \"mpich\", got \"%s\"", a->library);
+    return FX_OK;
+}
+
+/* The launcher's processes are not in one group: another MPI's plugin, or its libraries. */
+static fx_status other_mpi(const joint *j, const fxi_launcher *l, int n)
+{
+    return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
+                   "%s's launcher started %d processes, but %s sees %d: use the launcher of the "
+                   "same MPI, or .library = \"%s\"",
+                   l->mpi, n, j->group.library, (int)j->group.size, l->plugin);
+}
+
+static fx_status join(const fx_dist_init_args *a)
+{
+    int n;
+    const fxi_launcher *l = fxi_launcher_of_process(&n);
+    joint j = {.communicator = a->communicator,
+               .group = {.size = 1, .local_size = 1, .library = "no MPI"}};
+    const char *name = a->library ? a->library : l ? l->plugin : NULL;
+    if (a->communicator && !name)
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
+                       "the program's communicator needs .library: \"openmpi\" or \"mpich\"");
+    if (name && (a->library || a->communicator || n > 1)) {
+        if (!open_plugin(name, &j))
+            return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init", "the transport %s: %s", name, j.why);
+        if (l && !a->communicator && j.group.size != n)
+            return other_mpi(&j, l, n);
+    }
+    fxi_dist_begin(&the_group, j.transport, &j.group, a->time_limit);
+    fxi_launcher_joined();
+    return FX_OK;
+}
+
+fx_status fxi_dist_init(const fx_dist_init_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_dist_init_args, FXI_DIST_INIT_ARGS, a, "dist_init", given);
+    fx_status status = a_ok ? check(&a) : FX_STATUS_ARGUMENT;
+    if (status != FX_OK)
+        return status;
+    fxi_mutex_lock(&joining);
+    status = ready ? FX_OK : join(&a);
+    ready = ready || status == FX_OK;
+    fxi_mutex_unlock(&joining);
+    return status;
+}
+
+bool fx_dist_initialized(fx_dist_kind kind)
+{
+    fxi_mutex_lock(&joining);
+    const bool is = kind == FX_MPI && ready;
+    fxi_mutex_unlock(&joining);
+    return is;
+}
+
+fx_dist *fx_dist_backend(fx_dist_kind kind)
+{
+    if (fx_dist_initialized(kind))
+        return &the_group;
+    const char *name = kind == FX_NCCL ? "NCCL" : "MPI";
+    fx_fail(FX_STATUS_ARGUMENT, "dist_backend",
+            "Backend `%s` is not initialized. Call fx_dist_init(FX_%s) first", name, name);
+    return NULL;
+}
+
+int fx_dist_rank(const fx_dist *d)
+{
+    return d ? d->group.rank : 0;
+}
+
+int fx_dist_local_rank(const fx_dist *d)
+{
+    return d ? d->group.local_rank : 0;
+}
+
+int fx_dist_total_workers(const fx_dist *d)
+{
+    return d ? d->group.size : 1;
+}

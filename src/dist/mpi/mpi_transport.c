@@ -1,0 +1,309 @@
+/* mpi_transport.c: the transport over MPI. It is compiled once for each MPI, with CFLUX_MPI_NAME
+ * its name, because Open MPI and MPICH have different headers.
+ *
+ * Every operation is a nonblocking one with a loop of tests, so that it can be given up. A
+ * reduction for all is one to rank 0 and a broadcast from there: MPI does not promise that all
+ * ranks get the same bits from an all-reduce.
+ *
+ * Half the time limit into an operation a rank tells the others that it waits. At the limit those
+ * from which no such word came are named. In the usual case nothing is sent.
+ */
+#include "transport.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NOTICE = 20,
+    CHUNK = 1 << 27
+}; /* tag of a notice; elements of one call, whose count is int */
+
+static struct {
+    MPI_Comm comm, notices; /* ours */
+    int rank, size;
+    int level;   /* thread level of MPI */
+    bool ours;   /* did the plugin initialise MPI? */
+    bool broken; /* after a failure MPI is not finalised, which would wait for the others */
+    const fxi_transport_host *host;
+    long process;  /* of the process that joined: a child of it must not finalise */
+    int64_t *sent; /* by rank: the number in the notice to it */
+    MPI_Request *sending;
+    char *waits; /* by rank: did it tell that it waits in this operation? */
+} mpi;
+
+static const char *fail(char *why, size_t size, const char *what, int code)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n;
+    MPI_Error_string(code, text, &n);
+    snprintf(why, size, "%s failed: %s", what, text);
+    return why;
+}
+
+/* ---- notices --------------------------------------------------------------------------------- */
+
+static void tell_all(int64_t number)
+{
+    for (int r = 0; r < mpi.size; r++) {
+        int gone = 1;
+        if (r == mpi.rank)
+            continue;
+        if (mpi.sending[r] != MPI_REQUEST_NULL)
+            MPI_Test(&mpi.sending[r], &gone, MPI_STATUS_IGNORE);
+        if (!gone)
+            continue;
+        mpi.sent[r] = number;
+        MPI_Isend(&mpi.sent[r], 1, MPI_INT64_T, r, NOTICE, mpi.notices, &mpi.sending[r]);
+    }
+}
+
+/* Receives what has arrived; words about earlier operations are dropped. */
+static void hear_all(int64_t number)
+{
+    int some = 1;
+    while (some) {
+        MPI_Status from;
+        int64_t its;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, NOTICE, mpi.notices, &some, &from) != MPI_SUCCESS || !some)
+            return;
+        MPI_Recv(&its, 1, MPI_INT64_T, from.MPI_SOURCE, NOTICE, mpi.notices, MPI_STATUS_IGNORE);
+        if (its == number)
+            mpi.waits[from.MPI_SOURCE] = 1;
+    }
+}
+
+/* "no word from rank 1, 3 within 60 s" */
+static void name_missing(const fxi_transport_call *c, char *why, size_t size)
+{
+    int n = 0, missing = 0;
+    for (int r = 0; r < mpi.size; r++)
+        if (r != mpi.rank && !mpi.waits[r] && n >= 0 && (size_t)n < size)
+            n += snprintf(why + n, size - (size_t)n, "%s%d",
+                          missing++ ? ", " : "no word from rank ", r);
+    if (missing == 0)
+        n = snprintf(why, size, "all ranks wait, but it did not end");
+    if (n >= 0 && (size_t)n < size)
+        snprintf(why + n, size - (size_t)n, " within %g s", c->limit);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static fx_status wait_for(MPI_Request *request, const fxi_transport_call *c, char *why, size_t size)
+{
+    const double begin = MPI_Wtime();
+    bool told = false;
+    memset(mpi.waits, 0, (size_t)mpi.size);
+    for (;;) {
+        int is_done = 0;
+        const int code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+        const double waited = MPI_Wtime() - begin;
+        if (code != MPI_SUCCESS) {
+            fail(why, size, "MPI", code);
+            return FX_STATUS_IO;
+        }
+        if (is_done)
+            return FX_OK;
+        if (!told && waited > c->limit / 2) {
+            tell_all(c->number);
+            told = true;
+        }
+        if (waited > c->limit) {
+            hear_all(c->number);
+            name_missing(c, why, size);
+            return FX_STATUS_IO;
+        }
+        if (waited > 0.002) /* a short operation is not worth a sleep */
+            mpi.host->sleep(1);
+    }
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static MPI_Datatype type_of(int64_t dtype)
+{
+    switch (dtype) {
+    case FX_DTYPE_F32:
+        return MPI_FLOAT;
+    case FX_DTYPE_F64:
+        return MPI_DOUBLE;
+    case FX_DTYPE_I32:
+        return MPI_INT32_T;
+    case FX_DTYPE_I64:
+        return MPI_INT64_T;
+    case FX_DTYPE_F16:
+    case FX_DTYPE_BF16:
+        return MPI_UINT16_T; /* moved, not folded */
+    default:
+        return MPI_UINT8_T;
+    }
+}
+
+static MPI_Op op_of(int64_t fold)
+{
+    return fold == FX_REDUCE_MAX    ? MPI_MAX
+           : fold == FX_REDUCE_MIN  ? MPI_MIN
+           : fold == FX_REDUCE_PROD ? MPI_PROD
+                                    : MPI_SUM;
+}
+
+/* Begins one operation of MPI on n elements. */
+static int begin(const fxi_transport_call *c, int64_t kind, const void *in, void *out, int n,
+                 MPI_Request *request)
+{
+    const MPI_Datatype type = type_of(c->dtype);
+    const int root = kind == c->kind && kind != FX_COLLECTIVE_ALL_REDUCE ? (int)c->root : 0;
+    if (kind == FXI_COLLECTIVE_GATHER)
+        return MPI_Iallgather(in, n, type, out, n, type, mpi.comm, request);
+    if (kind == FX_COLLECTIVE_BROADCAST)
+        return MPI_Ibcast(out, n, type, root, mpi.comm, request);
+    return MPI_Ireduce(in, out, n, type, op_of(c->fold), root, mpi.comm, request);
+}
+
+static fx_status one(const fxi_transport_call *c, int64_t kind, const void *in, void *out, int n,
+                     char *why, size_t size)
+{
+    MPI_Request request;
+    const int code = begin(c, kind, in, out, n, &request);
+    if (code == MPI_SUCCESS)
+        return wait_for(&request, c, why, size);
+    fail(why, size, "MPI", code);
+    return FX_STATUS_IO;
+}
+
+/* One part of the elements, which fits into the counts of MPI. */
+static fx_status part(const fxi_transport_call *c, const void *in, void *out, int n, size_t bytes,
+                      char *why, size_t size)
+{
+    if (c->kind == FX_COLLECTIVE_BROADCAST && c->root == mpi.rank)
+        memcpy(out, in, bytes);
+    if (c->kind != FX_COLLECTIVE_ALL_REDUCE)
+        return one(c, c->kind, in, out, n, why, size);
+    const fx_status status = one(c, FX_COLLECTIVE_REDUCE, in, out, n, why, size);
+    return status == FX_OK ? one(c, FX_COLLECTIVE_BROADCAST, in, out, n, why, size) : status;
+}
+
+/* With a low thread level only the thread that initialised MPI may call it. */
+static bool thread_may(char *why, size_t size)
+{
+    int is_main = 1;
+    if (mpi.level < MPI_THREAD_SERIALIZED)
+        MPI_Is_thread_main(&is_main);
+    if (!is_main)
+        snprintf(why, size,
+                 "the program initialised MPI with a thread level below MPI_THREAD_SERIALIZED, and "
+                 "this is not the thread that did");
+    return is_main != 0;
+}
+
+static fx_status run(const fxi_transport_group *group, const fxi_transport_call *c, char *why,
+                     size_t size)
+{
+    (void)group;
+    int width = 1;
+    if (!thread_may(why, size))
+        return FX_STATUS_STATE;
+    MPI_Type_size(type_of(c->dtype), &width);
+    fx_status status = FX_OK;
+    if (c->kind == FXI_COLLECTIVE_GATHER && c->count > CHUNK) {
+        snprintf(why, size, "of more than %d bytes", (int)CHUNK);
+        return FX_STATUS_UNSUPPORTED;
+    }
+    for (int64_t at = 0; at < c->count && status == FX_OK; at += CHUNK) {
+        const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
+        status = part(c, (const char *)c->in + skip, (char *)c->out + skip, (int)n,
+                      (size_t)(n * width), why, size);
+    }
+    mpi.broken = mpi.broken || status != FX_OK;
+    return status;
+}
+
+/* ---- joining and leaving --------------------------------------------------------------------- */
+
+/* When the program ends. A rank that ends early would wait here for ever, so the others must come
+ * first. */
+static void leave(void)
+{
+    int finalized = 1;
+    char why[200];
+    if (mpi.broken || mpi.host->process() != mpi.process ||
+        MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
+        return;
+    const fxi_transport_call last = {.limit = 10, .number = INT64_MAX};
+    MPI_Request request;
+    if (MPI_Ibarrier(mpi.comm, &request) == MPI_SUCCESS &&
+        wait_for(&request, &last, why, sizeof why) == FX_OK)
+        MPI_Finalize();
+}
+
+static const char *initialise(void)
+{
+    static char why[300];
+    int already = 0, over = 0;
+    MPI_Initialized(&already);
+    MPI_Finalized(&over);
+    if (over)
+        return "the program has finalised MPI";
+    if (already) {
+        MPI_Query_thread(&mpi.level);
+        return NULL;
+    }
+    const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &mpi.level);
+    mpi.ours = code == MPI_SUCCESS;
+    return mpi.ours ? NULL : fail(why, sizeof why, "MPI_Init_thread", code);
+}
+
+static void describe(fxi_transport_group *g)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0, local_rank = 0, local_size = 1;
+    MPI_Comm local;
+    MPI_Get_library_version(text, &n);
+    snprintf(g->library, sizeof g->library, "%.*s", (int)strcspn(text, ",\n"), text);
+    for (char *c = g->library; *c; c++)
+        if (*c == '\t')
+            *c = ' ';
+    if (MPI_Comm_split_type(mpi.comm, MPI_COMM_TYPE_SHARED, mpi.rank, MPI_INFO_NULL, &local) ==
+        MPI_SUCCESS) {
+        MPI_Comm_rank(local, &local_rank);
+        MPI_Comm_size(local, &local_size);
+        MPI_Comm_free(&local);
+    }
+    g->rank = mpi.rank;
+    g->size = mpi.size;
+    g->local_rank = local_rank;
+    g->local_size = local_size;
+}
+
+static const char *join(const fxi_transport_host *host, const void *communicator,
+                        fxi_transport_group *out)
+{
+    mpi.host = host;
+    const char *why = initialise();
+    if (why)
+        return why;
+    const MPI_Comm from = communicator ? *(const MPI_Comm *)communicator : MPI_COMM_WORLD;
+    if (MPI_Comm_dup(from, &mpi.comm) != MPI_SUCCESS ||
+        MPI_Comm_dup(from, &mpi.notices) != MPI_SUCCESS)
+        return "MPI_Comm_dup failed";
+    MPI_Comm_set_errhandler(mpi.comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(mpi.notices, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(mpi.comm, &mpi.rank);
+    MPI_Comm_size(mpi.comm, &mpi.size);
+    mpi.sent = mpi.host->alloc((size_t)mpi.size * sizeof *mpi.sent);
+    mpi.sending = mpi.host->alloc((size_t)mpi.size * sizeof(MPI_Request));
+    mpi.waits = mpi.host->alloc((size_t)mpi.size);
+    if (!mpi.sent || !mpi.sending || !mpi.waits)
+        return "no memory";
+    for (int r = 0; r < mpi.size; r++)
+        mpi.sending[r] = MPI_REQUEST_NULL;
+    mpi.process = mpi.host->process();
+    if (mpi.ours)
+        atexit(leave);
+    describe(out);
+    return NULL;
+}
+
+FX_PLUGIN_EXPORT(fxi_transport) = {
+    .head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "MPI"), .open = join, .run = run};

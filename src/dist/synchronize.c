@@ -1,0 +1,232 @@
+/* synchronize.c: gives all members the values of one, after a comparison of what they have.
+ *
+ * The comparison goes first because values of other arrays of the same sizes would be accepted: two
+ * programs with the layers in another order would train, on nonsense. One small operation is enough
+ * where all agree. Only where they do not, the members look for the first difference.
+ */
+#include "dist_group.h"
+
+#include "error.h"
+#include "evaluate.h"
+#include "memory.h"
+#include "state_parts.h"
+#include "ties.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = 200 };
+
+typedef struct arrays {
+    fx_array **items, **values;
+    int64_t *hashes;
+    char (*texts)[TEXT]; /* "layers.0.weight, 3×2 Matrix{Float32}" */
+    int64_t n, capacity;
+    bool no_memory;
+} arrays;
+
+/* ---- what this member has -------------------------------------------------------------------- */
+
+static bool grow(arrays *a)
+{
+    if (a->n < a->capacity)
+        return true;
+    const size_t n = a->capacity ? 2 * (size_t)a->capacity : 64;
+    fx_array **items = fxi_realloc(a->items, n * sizeof *items);
+    a->items = items ? items : a->items;
+    fx_array **values = fxi_realloc(a->values, n * sizeof *values);
+    a->values = values ? values : a->values;
+    int64_t *hashes = fxi_realloc(a->hashes, n * sizeof *hashes);
+    a->hashes = hashes ? hashes : a->hashes;
+    char(*texts)[TEXT] = fxi_realloc(a->texts, n * sizeof *texts);
+    a->texts = texts ? texts : a->texts;
+    if (items && values && hashes && texts)
+        a->capacity = (int64_t)n;
+    return items && values && hashes && texts;
+}
+
+static void note(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)trainable;
+    arrays *a = user;
+    char summary[100];
+    if (a->no_memory || !grow(a)) {
+        a->no_memory = true;
+        return;
+    }
+    fx_summary(x, summary, sizeof summary);
+    char *text = a->texts[a->n];
+    memset(text, 0, TEXT);
+    snprintf(text, TEXT, "%s, %s", *path ? path : "an array", summary);
+    uint64_t hash = 14695981039346656037u;
+    for (const char *c = *path ? path : "x"; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    for (const char *c = summary; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    a->hashes[a->n] = (int64_t)(hash >> 2);
+    a->items[a->n++] = x;
+}
+
+static void done(arrays *a)
+{
+    fxi_free(a->items);
+    fxi_free(a->values);
+    fxi_free(a->hashes);
+    fxi_free(a->texts);
+}
+
+/* ---- the comparison -------------------------------------------------------------------------- */
+
+/* Replaces n numbers by those of `root`, or by the maxima over all members (root −1). */
+static fx_status exchange(fx_dist *d, fx_dtype type, void *io, int64_t n, int root)
+{
+    FXI_SCOPE;
+    fx_array *x = fxi_from(type, io, 1, &n);
+    fx_array *y = root < 0 ? fx_dist_allreduce(d, x, FX_REDUCE_MAX) : fx_dist_bcast(d, x, root);
+    return fx_read_as(y, type, io, n);
+}
+
+/* The index of the first array that is not as that of `root`; n: none. */
+static fx_status first_difference(fx_dist *d, const arrays *a, int root, int64_t n, int64_t *out)
+{
+    int64_t theirs = a->n;
+    fx_status status = exchange(d, FX_DTYPE_I64, &theirs, 1, root);
+    int64_t *hashes = fxi_calloc((size_t)(status == FX_OK ? theirs : 0) + 1, sizeof *hashes);
+    if (!hashes)
+        return fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory");
+    for (int64_t i = 0; i < theirs && i < a->n; i++)
+        hashes[i] = a->hashes[i];
+    if (status == FX_OK && theirs > 0)
+        status = exchange(d, FX_DTYPE_I64, hashes, theirs, root);
+    int64_t i = 0;
+    while (i < theirs && i < a->n && hashes[i] == a->hashes[i])
+        i++;
+    *out = i == theirs && i == a->n ? n : i;
+    fxi_free(hashes);
+    return status;
+}
+
+static void text_of(const arrays *a, int64_t i, char text[TEXT])
+{
+    memset(text, 0, TEXT);
+    snprintf(text, TEXT, "%s", i < a->n ? a->texts[i] : "no such array");
+}
+
+/* Records the same sentence on all members. */
+static fx_status blame(fx_dist *d, const arrays *a, int root)
+{
+    char theirs[TEXT], ours[TEXT];
+    int64_t at = 0, found[2]; /* the rank that is named and its array, as negatives: a maximum */
+    fx_status status = first_difference(d, a, root, INT64_MAX, &at);
+    found[0] = at == INT64_MAX ? -INT64_MAX : -(int64_t)d->group.rank;
+    if (status == FX_OK)
+        status = exchange(d, FX_DTYPE_I64, found, 1, -1);
+    const int other = status == FX_OK ? (int)-found[0] : 0;
+    if (status == FX_OK)
+        status = exchange(d, FX_DTYPE_I64, &at, 1, other);
+    text_of(a, at, theirs);
+    text_of(a, at, ours);
+    if (status == FX_OK)
+        status = exchange(d, FX_DTYPE_U8, theirs, TEXT, other);
+    if (status == FX_OK)
+        status = exchange(d, FX_DTYPE_U8, ours, TEXT, root);
+    if (status != FX_OK)
+        return status;
+    return fx_fail(FX_STATUS_ARGUMENT, "synchronize",
+                   "the members differ: array %lld of rank %d is %s, that of rank %d is %s",
+                   (long long)at + 1, other, theirs, root, ours);
+}
+
+static fx_status compare(fx_dist *d, const arrays *a, int root)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (int64_t i = 0; i < a->n; i++)
+        hash = (hash ^ (uint64_t)a->hashes[i]) * 1099511628211u;
+    const int64_t all = (int64_t)(hash >> 2);
+    int64_t extremes[] = {all, -all};
+    const fx_status status = exchange(d, FX_DTYPE_I64, extremes, 2, -1);
+    if (status != FX_OK)
+        return status;
+    return extremes[0] == -extremes[1] ? FX_OK : blame(d, a, root);
+}
+
+/* ---- the values ------------------------------------------------------------------------------ */
+
+/* The same view of a new value; NULL if no array before it is what x views. */
+static fx_array *view_of_new(const arrays *a, int64_t i)
+{
+    fx_array *y = NULL;
+    for (int64_t k = 0; k < a->n && !y; k++)
+        if (k != i && a->values[k])
+            y = fxi_view_again(a->items[i], a->items[k], a->values[k]);
+    return y;
+}
+
+static fx_status send_arrays(fx_dist *d, const arrays *a, int root)
+{
+    FXI_SCOPE;
+    for (int64_t i = 0; i < a->n; i++)
+        a->values[i] = fxi_is_view(a->items[i]) ? NULL : fx_dist_bcast(d, a->items[i], root);
+    for (int64_t i = 0; i < a->n; i++)
+        if (!a->values[i])
+            a->values[i] = view_of_new(a, i);
+    for (int64_t i = 0; i < a->n; i++) {
+        if (!a->values[i])
+            a->values[i] = fx_dist_bcast(d, a->items[i], root);
+        if (fx_is_error(a->values[i]))
+            return fx_array_status(a->values[i]);
+    }
+    return fxi_commit((int)a->n, a->items, a->values, NULL, false);
+}
+
+/* The numbers of an optimiser state: powers of β, counts, learning rates. */
+static fx_status send_numbers(fx_dist *d, void *x, int root)
+{
+    const int64_t n = fx_is_array(x) ? 0 : fxi_state_numbers(x, NULL, 0);
+    if (n <= 0)
+        return n == -2 ? fx_error_status() : FX_OK;
+    double *numbers = fxi_malloc((size_t)n * sizeof *numbers);
+    if (!numbers)
+        return fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory");
+    fxi_state_numbers(x, numbers, n);
+    fx_status status = exchange(d, FX_DTYPE_F64, numbers, n, root);
+    if (status == FX_OK)
+        status = fxi_state_numbers_set(x, numbers, n);
+    fxi_free(numbers);
+    return status;
+}
+
+void *fx_dist_model(void *model)
+{
+    return model;
+}
+
+void *fx_dist_synchronize(fx_dist *d, void *x, int root)
+{
+    fx_status status = fxi_dist_check("synchronize", d, root);
+    if (status == FX_OK && !x)
+        status = fx_fail(FX_STATUS_ARGUMENT, "synchronize", "of NULL");
+    if (status != FX_OK)
+        return fx_error_array(status);
+    if (d->group.size == 1 || fx_is_error(x))
+        return x;
+    arrays a = {0};
+    fx_visit(x, note, &a);
+    status = a.no_memory ? fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory") : FX_OK;
+    if (status == FX_OK)
+        status = compare(d, &a, root);
+    if (status == FX_OK && a.n > 0)
+        status = send_arrays(d, &a, root);
+    if (status == FX_OK)
+        status = send_numbers(d, x, root);
+    done(&a);
+    return status == FX_OK ? x : fx_error_array(status);
+}
+
+double fx_dist_synchronize_number(fx_dist *d, double x, int root)
+{
+    double y = x;
+    if (fxi_dist_check("synchronize", d, root) != FX_OK || d->group.size == 1)
+        return x;
+    return exchange(d, FX_DTYPE_F64, &y, 1, root) == FX_OK ? y : x;
+}

@@ -1,0 +1,70 @@
+/* transport.h: the interface between src/dist and a transport, a plugin that moves data between
+ * processes (libcflux-mpi-openmpi.so). Internal.
+ *
+ * A transport knows nothing of arrays, plans and errors: it gets buffers that stay valid until the
+ * process ends, and returns a status and a sentence. It calls no function of the library.
+ */
+#ifndef CFLUX_TRANSPORT_H
+#define CFLUX_TRANSPORT_H
+
+#include <cflux/backend.h>
+
+/* One more kind of collective operation: out has the elements of all members, in their order. */
+enum { FXI_COLLECTIVE_GATHER = FX_COLLECTIVE_BROADCAST + 1 };
+
+/* One collective operation. */
+typedef struct fxi_transport_call {
+    int64_t kind;   /* fx_collective_kind, or FXI_COLLECTIVE_GATHER */
+    int64_t fold;   /* FX_REDUCE_SUM, MAX, MIN or PROD; all members must get the same bits */
+    int64_t root;   /* a member; not for ALL_REDUCE and GATHER */
+    int64_t dtype;  /* fx_dtype; neither Float16 nor BFloat16 where there is a fold */
+    int64_t count;  /* elements of `in` */
+    int64_t number; /* from 1, increasing, the same for all members */
+    double limit;   /* seconds after which the others are given up */
+    const void *in;
+    void *out; /* as large as `in`, or for GATHER as the `in` of all members; does not overlap it */
+} fxi_transport_call;
+
+/* What a transport joined. */
+typedef struct fxi_transport_group {
+    int32_t rank, size;             /* among all processes */
+    int32_t local_rank, local_size; /* among those of this machine */
+    char library[120];              /* "Open MPI v4.1.4" */
+    void *data;                     /* the transport's own */
+} fxi_transport_group;
+
+/* Functions of the library that a transport may call. */
+typedef struct fxi_transport_host {
+    void *(*alloc)(size_t bytes); /* never freed; NULL if memory is exhausted */
+    void (*sleep)(int milliseconds);
+    long (*process)(void); /* the number of the calling process: a child has another one */
+} fxi_transport_host;
+
+/* The structs of this file, for the comparison of sizes. */
+typedef struct fxi_transport_structs {
+    fxi_transport_call call;
+    fxi_transport_group group;
+    fxi_transport_host host;
+} fxi_transport_structs;
+
+/* The table of functions. */
+typedef struct fxi_transport {
+    fx_plugin_head head; /* FXI_TRANSPORT_HEAD("OpenMPI", "MPI") */
+    /* Joins the group, once. `communicator`: the program's own (an MPI_Comm *), or NULL for all
+     * processes of the launcher. NULL on success, else why not. */
+    const char *(*open)(const fxi_transport_host *host, const void *communicator,
+                        fxi_transport_group *out_group);
+    /* Runs an operation. On failure it writes a sentence without a full stop to `why`, and the
+     * group is not used any more. */
+    fx_status (*run)(const fxi_transport_group *group, const fxi_transport_call *call, char *why,
+                     size_t size);
+} fxi_transport;
+
+#define FXI_TRANSPORT_SIZES_HERE FX_PLUGIN_SIZES_HERE(fxi_transport, fxi_transport_structs)
+#define FXI_TRANSPORT_HEAD(its_name, interface)                                                    \
+    {                                                                                              \
+        .abi = FX_PLUGIN_ABI, .kind = FX_PLUGIN_TRANSPORT, .sizes = FXI_TRANSPORT_SIZES_HERE,      \
+        .version = FX_VERSION_STRING, .name = (its_name), .serves = (interface)                    \
+    }
+
+#endif

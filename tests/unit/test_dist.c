@@ -1,0 +1,456 @@
+/* test_dist.c: groups of processes, with threads of this process as members and a transport that
+ * meets in memory. ctest: threads
+ *
+ * Real transports are tested by tests/dist. Here the transport has a script: the operation with a
+ * given number fails, as one does whose time limit has passed. Expected values are those of one
+ * member that has all the data, or are computed by hand. Assertions that jump are the main
+ * thread's only.
+ */
+#include "dist_group.h"
+#include "semantics_check.h"
+
+#include <cflux/mlutils.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MEMBERS = 3, STEPS = 100 };
+
+/* ---- the transport --------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t all;
+    int here, round;
+    const fxi_transport_call *calls[MEMBERS];
+    int64_t fails_at, made; /* number of the operation that fails; operations so far */
+} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
+
+/* The caller holds the lock. */
+static void wait_for_all(void)
+{
+    const int round = room.round;
+    if (++room.here == MEMBERS) {
+        room.here = 0;
+        room.round++;
+        pthread_cond_broadcast(&room.all);
+    }
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    while (room.round == round)
+        if (pthread_cond_timedwait(&room.all, &room.lock, &until) != 0)
+            abort(); /* a member did not come: a defect, which would otherwise hang */
+}
+
+#define FOLD(T)                                                                                    \
+    do {                                                                                           \
+        T v = ((const T *)room.calls[0]->in)[i];                                                   \
+        for (int k = 1; k < MEMBERS; k++) {                                                        \
+            const T x = ((const T *)room.calls[k]->in)[i];                                         \
+            v = c->fold == FX_REDUCE_MAX    ? (x > v ? x : v)                                      \
+                : c->fold == FX_REDUCE_MIN  ? (x < v ? x : v)                                      \
+                : c->fold == FX_REDUCE_PROD ? (T)(v * x)                                           \
+                                            : (T)(v + x);                                          \
+        }                                                                                          \
+        ((T *)c->out)[i] = v;                                                                      \
+    } while (0)
+
+static void fold(const fxi_transport_call *c, int64_t i)
+{
+    if (c->dtype == FX_DTYPE_F64)
+        FOLD(double);
+    else if (c->dtype == FX_DTYPE_I64)
+        FOLD(int64_t);
+    else if (c->dtype == FX_DTYPE_I32)
+        FOLD(int32_t);
+    else
+        FOLD(float);
+}
+
+static void move(const fxi_transport_call *c)
+{
+    const size_t bytes = (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype);
+    for (int k = 0; k < MEMBERS && c->kind == FXI_COLLECTIVE_GATHER; k++)
+        memcpy((char *)c->out + (size_t)k * bytes, room.calls[k]->in, bytes);
+    if (c->kind == FX_COLLECTIVE_BROADCAST)
+        memcpy(c->out, room.calls[c->root]->in, bytes);
+    for (int64_t i = 0; i < c->count && c->kind <= FX_COLLECTIVE_REDUCE; i++)
+        fold(c, i);
+}
+
+static fx_status meet(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
+                      size_t size)
+{
+    pthread_mutex_lock(&room.lock);
+    room.calls[g->rank] = c;
+    wait_for_all();
+    const bool fails = c->number == room.fails_at;
+    room.made += g->rank == 0;
+    if (!fails)
+        move(c);
+    wait_for_all();
+    pthread_mutex_unlock(&room.lock);
+    if (fails)
+        snprintf(why, size, "no word from rank 1 within %g s", c->limit);
+    return fails ? FX_STATUS_IO : FX_OK;
+}
+
+static const fxi_transport transport = {.run = meet};
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+typedef struct member {
+    fx_dist d;
+    double got[64];
+    int n;
+    fx_status status;
+    char message[500];
+} member;
+
+static void begin(fx_dist *d, int rank, int size, const fxi_transport *t)
+{
+    const fxi_transport_group g = {
+        .rank = rank, .size = size, .local_rank = rank, .local_size = size, .library = "a meeting"};
+    fxi_dist_begin(d, t, &g, 2);
+}
+
+static member members[MEMBERS];
+static void run_members(void *(*body)(void *))
+{
+    pthread_t threads[MEMBERS];
+    room.made = 0;
+    for (int k = 0; k < MEMBERS; k++) {
+        members[k] = (member){.n = 0};
+        begin(&members[k].d, k, MEMBERS, &transport);
+        assert_int_equal(pthread_create(&threads[k], NULL, body, &members[k]), 0);
+    }
+    for (int k = 0; k < MEMBERS; k++) {
+        pthread_join(threads[k], NULL);
+        fxi_dist_end(&members[k].d);
+    }
+    room.fails_at = 0;
+}
+
+static void take_error(member *m)
+{
+    const fx_error e = fx_error_take();
+    m->status = e.status;
+    snprintf(m->message, sizeof m->message, "%s", e.message);
+}
+
+static void read_out(member *m, fx_array *y)
+{
+    const int64_t n = fx_length(y);
+    if (fx_read_as(y, FX_DTYPE_F64, m->got + m->n, n) == FX_OK)
+        m->n += (int)n;
+    else
+        take_error(m);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static void *each_operation(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    const double r = fx_dist_rank(&m->d);
+    fx_array *x = fx_vector(1 + r, 10 * (r - 1));
+    read_out(m, fx_dist_allreduce(&m->d, x, FX_REDUCE_SUM));
+    read_out(m, fx_dist_allreduce(&m->d, x, FX_REDUCE_MEAN));
+    read_out(m, fx_dist_allreduce(&m->d, x, FX_REDUCE_MAX));
+    read_out(m, fx_dist_allreduce(&m->d, x, FX_REDUCE_MIN));
+    read_out(m, fx_dist_allreduce(&m->d, x, FX_REDUCE_PROD));
+    read_out(m, fx_dist_reduce(&m->d, x, FX_REDUCE_SUM, 2));
+    read_out(m, fx_dist_bcast(&m->d, x, 1));
+    read_out(m, fx_dist_gather(&m->d, x));
+    read_out(m, fx_dist_allreduce(&m->d, fx_cast(x, FX_DTYPE_F16), FX_REDUCE_MEAN));
+    read_out(m, fx_dist_allreduce(&m->d, fx_cast(x, FX_DTYPE_I32), FX_REDUCE_SUM));
+    read_out(m, fx_dist_bcast(&m->d, fx_zeros(0), 0));
+    m->got[m->n++] = fx_dist_synchronize_number(&m->d, r + 0.5, 2);
+    if (fx_dist_barrier(&m->d) != FX_OK)
+        take_error(m);
+    return NULL;
+}
+
+static void operations_give_what_they_say(void **state)
+{
+    (void)state;
+    run_members(each_operation);
+    const double want[] = {6, 0, 2,   0, 3, 10, 1,  -10, 6, 0, 0, 0,  2,
+                           0, 1, -10, 2, 0, 3,  10, 2,   0, 6, 0, 2.5};
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_int_equal(members[k].n, COUNT(want));
+        for (int i = 0; i < COUNT(want); i++)
+            if (i != 10 || k != 2)
+                assert_true(members[k].got[i] == want[i]);
+        assert_true(members[k].got[10] == (k == 2 ? 6 : 0));
+    }
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static void *model_of(int seed)
+{
+    fx_seed((uint64_t)seed);
+    return fx_f64(fx_chain(fx_dense(2, 5, FX_TANH), fx_dense(5, 1)));
+}
+
+static void data_of(fx_array **x, fx_array **y)
+{
+    double xs[24], ys[12];
+    for (int i = 0; i < 24; i++)
+        xs[i] = (i * 7 % 24) / 12.0 - 1;
+    for (int i = 0; i < 12; i++)
+        ys[i] = xs[2 * i] * xs[2 * i + 1];
+    *x = fx_from(FX_DTYPE_F64, xs, 2, 12);
+    *y = fx_from(FX_DTYPE_F64, ys, 1, 12);
+}
+
+/* Trains on this member's part, and leaves the parameters. */
+static void train(fx_dist *d, member *m, int seed)
+{
+    FX_SCOPE;
+    fx_array *x, *y;
+    data_of(&x, &y);
+    void *part = fx_getobs(fx_dist_data(d, fx_tuple(x, y)));
+    fx_chain_layer *model = fx_dist_synchronize(d, fx_dist_model(model_of(seed)), 0);
+    void *opt = fx_dist_synchronize(d, fx_setup(fx_dist_optimiser(d, fx_adam(0.01)), model), 0);
+    for (int i = 0; i < STEPS; i++) {
+        FX_STEP;
+        fx_array *loss = fx_mse(fx_call(model, fx_child(part, 0)), fx_child(part, 1));
+        if (fx_update(opt, model, fx_gradient(loss, model)) != FX_OK)
+            break;
+    }
+    if (fx_error_status() != FX_OK)
+        take_error(m);
+    read_out(m, fx_destructure(model));
+}
+
+static void *trains(void *argument)
+{
+    member *m = argument;
+    train(&m->d, m, 10 + fx_dist_rank(&m->d));
+    return NULL;
+}
+
+static void members_train_as_one(void **state)
+{
+    (void)state;
+    static member serial;
+    begin(&serial.d, 0, 1, NULL);
+    train(&serial.d, &serial, 10);
+    run_members(trains);
+    assert_int_equal(serial.n, 21);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_int_equal(members[k].n, serial.n);
+        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
+        for (int i = 0; i < serial.n; i++)
+            assert_true(fabs(members[k].got[i] - serial.got[i]) <= 1e-12);
+    }
+    /* A bucket and its comparison a step, not one for each of the four arrays; the rest is the
+     * start: comparisons, arrays of the model and of the state, numbers. */
+    assert_true(room.made <= 2 * STEPS + 40);
+    fxi_dist_end(&serial.d);
+}
+
+/* One member's loss is not finite, and one has no gradient of the second layer. */
+static void *guards(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    const int rank = fx_dist_rank(&m->d);
+    fx_dense_layer *a = fx_dense(0, 0, .weight_array = fx_ones(1, 1), .bias = false),
+                   *b = fx_dense(0, 0, .weight_array = fx_ones(1, 1), .bias = false);
+    void *model = fx_tuple(a, b);
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, fx_descent(0.3)), model);
+    for (int i = 0; i < 2; i++) {
+        fx_array *loss = fx_sum(rank == 1 ? a->weight : fx_mul(a->weight, b->weight));
+        fx_array *guard = fx_scalar(rank == 1 && i == 0 ? NAN : 1);
+        m->got[m->n++] = fx_update(opt, model, fx_gradient(loss, model), .guard = guard);
+        read_out(m, a->weight);
+    }
+    read_out(m, b->weight);
+    return NULL;
+}
+
+static void guards_hold_for_all(void **state)
+{
+    (void)state;
+    run_members(guards);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_int_equal(members[k].n, 5);
+        assert_true(members[k].got[0] == FX_STATUS_NONFINITE && members[k].got[1] == 1);
+        assert_true(members[k].got[2] == FX_OK);
+        assert_true(fabs(members[k].got[3] - 0.7) < 1e-6 && fabs(members[k].got[4] - 0.8) < 1e-6);
+    }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void *other_models(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    const int64_t n = fx_dist_rank(&m->d) == 1 ? 4 : 3;
+    fx_chain_layer *model = fx_chain(fx_dense(2, 5), fx_dense(5, n));
+    fx_dist_synchronize(&m->d, model, 0);
+    take_error(m);
+    fx_dist_barrier(&m->d); /* all are still together */
+    m->got[m->n++] = fx_error_take().status;
+    return NULL;
+}
+
+static void *other_sizes(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    fx_eval(fx_dist_allreduce(&m->d, fx_zeros(3, 2 + (fx_dist_rank(&m->d) == 2)), FX_REDUCE_SUM));
+    take_error(m);
+    return NULL;
+}
+
+static void *too_late(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    fx_eval(fx_dist_allreduce(&m->d, fx_zeros(3, 2), FX_REDUCE_SUM));
+    take_error(m);
+    m->got[m->n++] = m->status;
+    fx_dist_barrier(&m->d);
+    take_error(m);
+    return NULL;
+}
+
+static void expect(const char *want)
+{
+    for (int k = 0; k < MEMBERS; k++)
+        if (!strstr(members[k].message, want))
+            fail_msg("rank %d: %s\ninstead of %s", k, members[k].message, want);
+}
+
+static void differences_are_named_on_all_members(void **state)
+{
+    (void)state;
+    run_members(other_models);
+    expect("array 3 of rank 1 is layers.1.weight, 4×5 Matrix{Float32}, that of rank 0 is "
+           "layers.1.weight, 3×5 Matrix{Float32}");
+    assert_true(members[0].got[0] == FX_OK && members[2].got[0] == FX_OK);
+    run_members(other_sizes);
+    expect("rank 2 calls all_reduce (sum) of 3×3 Float32, but rank 0 all_reduce (sum) of 3×2 "
+           "Float32");
+}
+
+static void a_failure_ends_the_group(void **state)
+{
+    (void)state;
+    room.fails_at = 2;
+    run_members(too_late);
+    expect("an earlier operation failed: no word from rank 1 within 2 s");
+    assert_true(members[0].got[0] == FX_STATUS_IO);
+}
+
+static void arguments_are_checked(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_ones(2);
+    assert_true(fx_is_error(fx_dist_bcast(NULL, x, 0)));
+    assert_non_null(strstr(fx_error_take().message, "Call fx_dist_init first"));
+    assert_null(fx_dist_backend(FX_MPI));
+    assert_non_null(strstr(fx_error_take().message, "Backend `MPI` is not initialized"));
+    assert_int_equal(fx_dist_init(FX_NCCL), FX_STATUS_UNSUPPORTED);
+    fx_error_take();
+    assert_int_equal(fx_dist_init(FX_MPI, .time_limit = -1), FX_STATUS_ARGUMENT);
+    fx_error_take();
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    assert_int_equal(fx_dist_init(FX_MPI), FX_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(fx_error_take().message, "there is no libcflux-mpi-openmpi.so in"));
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    assert_false(fx_dist_initialized(FX_MPI));
+}
+
+/* ---- one member, and parts of data ----------------------------------------------------------- */
+
+static void a_group_of_one_is_free(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_int_equal(fx_dist_init(FX_MPI), FX_OK);
+    fx_dist *d = fx_dist_backend(FX_MPI);
+    assert_true(d && fx_dist_initialized(FX_MPI) && !fx_dist_initialized(FX_NCCL));
+    assert_true(fx_dist_total_workers(d) == 1 && fx_dist_rank(d) == 0 &&
+                fx_dist_local_rank(d) == 0);
+    fx_array *x = fx_vector(1, 2);
+    assert_ptr_equal(fx_dist_allreduce(d, x, FX_REDUCE_MEAN), x);
+    assert_ptr_equal(fx_dist_bcast(d, x, 0), x);
+    assert_ptr_equal(fx_dist_reduce(d, x, FX_REDUCE_MAX, 0), x);
+    assert_int_equal(fx_length(fx_dist_gather(d, x)), 2);
+    assert_int_equal(fx_dist_barrier(d), FX_OK);
+    assert_true(fx_is_error(fx_dist_bcast(d, x, 1)));
+    assert_non_null(strstr(fx_error_take().message, "root 1 of 1 members"));
+    char text[200];
+    fx_show_text(fx_dist_optimiser(d, fx_adam(0.1)), text, sizeof text);
+    assert_string_equal(text,
+                        "DistributedOptimizer(Adam(eta=0.1, beta=(0.9, 0.999), epsilon=1.0e-8))");
+    fx_show_text(fx_dist_optimiser(d, fx_mixed_precision(fx_adam(0.1))), text, sizeof text);
+    assert_string_equal(text, "MixedPrecision{Float32}(DistributedOptimizer(Adam(eta=0.1, "
+                              "beta=(0.9, 0.999), epsilon=1.0e-8)))");
+    fx_summary(fx_dist_data(d, fx_ones(2, 3)), text, sizeof text);
+    assert_string_equal(text, "Flux.DistributedUtils.DistributedDataContainer(2×3 Matrix{Float32}, "
+                              "[1, 2, 3])");
+    assert_true(fx_is_error(fx_optimiser_chain(fx_dist_optimiser(d, fx_adam()), fx_descent())));
+    assert_non_null(strstr(fx_error_take().message, "it must be the outermost one"));
+}
+
+static void check_parts(int n, int w, bool ceil)
+{
+    FX_SCOPE;
+    fx_array *data = fx_range_dtype(FX_DTYPE_I32, 0, 1, n);
+    int64_t next = 0, least = n, most = 0;
+    for (int r = 0; r < w; r++) {
+        FX_SCOPE;
+        fx_dist d;
+        int32_t got[201];
+        begin(&d, r, w, NULL);
+        fx_array *part = fx_getobs(ceil ? fx_dist_data_ceil(&d, data) : fx_dist_data(&d, data));
+        const int64_t k = fx_length(part);
+        assert_int_equal(fx_read_as(part, FX_DTYPE_I32, got, k), FX_OK);
+        for (int64_t i = 0; i < k; i++, next++)
+            assert_int_equal(got[i], next);
+        const int64_t whole = (n + w - 1) / w, rest = n - r * whole;
+        assert_true(!ceil || k == (rest < 0 ? 0 : rest < whole ? rest : whole));
+        least = k < least ? k : least;
+        most = k > most ? k : most;
+        fxi_dist_end(&d);
+    }
+    assert_int_equal(next, n);
+    assert_true(ceil || most - least <= 1);
+}
+
+static void parts_are_complete_disjoint_and_even(void **state)
+{
+    (void)state;
+    for (int n = 0; n <= 200; n++)
+        for (int w = 1; w <= 16; w++) {
+            check_parts(n, w, false);
+            if (n < 12 || n % 50 == 0)
+                check_parts(n, w, true);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(a_group_of_one_is_free),
+        cmocka_unit_test(parts_are_complete_disjoint_and_even),
+        cmocka_unit_test(operations_give_what_they_say),
+        cmocka_unit_test(members_train_as_one),
+        cmocka_unit_test(guards_hold_for_all),
+        cmocka_unit_test(differences_are_named_on_all_members),
+        cmocka_unit_test(a_failure_ends_the_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
