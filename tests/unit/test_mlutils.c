@@ -127,7 +127,7 @@ static void views(void **state)
     refused(fx_obsview(x, LABELS(1, 10)), FX_STATUS_ARGUMENT, "index 10 is out of range");
     refused(fx_obsview(x, LABELS(-1)), FX_STATUS_ARGUMENT, "index -1");
     refused(fx_obsview(x, fx_vector(1)), FX_STATUS_DTYPE, "Float32");
-    refused(fx_obsview(x, NULL), FX_STATUS_ARGUMENT, "no array");
+    refused(fx_obsview(x, NULL), FX_STATUS_ARGUMENT, "not an array");
     is_size(fx_obsdim(fx_zeros(3, 4, 5), 0), 3, 4, 5, 3);
     refused(fx_obsdim(x, 1), FX_STATUS_ARGUMENT, "no axis 1");
 }
