@@ -25,6 +25,41 @@ const char *gpu_clang(void)
     return runs("clang-15") ? "clang-15" : runs("clang") ? "clang" : NULL;
 }
 
+/* The contents of a file, or NULL; the caller frees them. */
+static char *contents(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *text = NULL;
+    size_t n = 0;
+    if (!f)
+        return NULL;
+    if (getdelim(&text, &n, '\0', f) < 0) {
+        free(text);
+        text = NULL;
+    }
+    fclose(f);
+    return text;
+}
+
+const char *gpu_clang_new(void)
+{
+    return runs("clang-19") ? "clang-19" : NULL;
+}
+
+char *gpu_hip_assembly(const char *compiler, const char *text, const char *arch)
+{
+    char line[2048], out[512];
+    const char *path = temp_text("kernels.hip", text);
+    snprintf(out, sizeof out, "%s.s", path);
+    snprintf(line, sizeof line,
+             "%s -x hip -nogpuinc -nogpulib --cuda-device-only --offload-arch=%s -O2 "
+             "-ffp-contract=off -S -o %s %s",
+             compiler, arch, out, path);
+    char *assembly = system(line) == 0 ? contents(out) : NULL;
+    remove(out);
+    return assembly;
+}
+
 static struct {
     int (*create)(void **program, const char *text, const char *name, int headers,
                   const char *const *sources, const char *const *names);
@@ -69,22 +104,6 @@ static const char *ptxas(void)
 bool gpu_ptxas_works(void)
 {
     return ptxas() != NULL;
-}
-
-/* The contents of a file, or NULL; the caller frees them. */
-static char *contents(const char *path)
-{
-    FILE *f = fopen(path, "r");
-    char *text = NULL;
-    size_t n = 0;
-    if (!f)
-        return NULL;
-    if (getdelim(&text, &n, '\0', f) < 0) {
-        free(text);
-        text = NULL;
-    }
-    fclose(f);
-    return text;
 }
 
 bool gpu_ptxas(const char *ptx, const char *arch, char **out_report)

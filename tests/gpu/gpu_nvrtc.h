@@ -18,4 +18,10 @@ char *gpu_clang_ptx(const char *text);
  * registers and spills, or NULL; the caller frees it. */
 bool gpu_ptxas(const char *ptx, const char *arch, char **out_report);
 
+/* A clang that knows the newer devices of AMD; NULL if there is none. */
+const char *gpu_clang_new(void);
+/* The machine code of a HIP text as assembly, which the caller frees; NULL if it does not compile.
+ */
+char *gpu_hip_assembly(const char *compiler, const char *text, const char *arch);
+
 #endif

@@ -379,6 +379,24 @@ static void gathers(visit *v)
         }
 }
 
+/* Rows that are moved as vectors: along the second axis, out of a longer one, as embeddings are. */
+static void gathers_of_rows(visit *v)
+{
+    static const int dtypes[] = {FX_DTYPE_F32, FX_DTYPE_BF16, FX_DTYPE_U8, FX_DTYPE_F64};
+    static const int64_t x[] = {32, 7, 2}, idx[] = {5}, out[] = {32, 5, 2};
+    for (int k = 0; k < 4; k++) {
+        gpu_case c = {.step = {.op = FX_OP_GATHER, .cls = FX_CLASS_GATHER, .nin = 2},
+                      .exact = true,
+                      .index_size = x[1]};
+        c.step.as.gather.axis = 1;
+        c.in[0] = dense(dtypes[k], 3, x);
+        c.in[1] = dense(FX_DTYPE_I64, 1, idx);
+        c.step.out = dense(dtypes[k], 3, out);
+        snprintf(c.name, sizeof c.name, "gather.rows.%s", type_names[dtypes[k]]);
+        show(v, &c);
+    }
+}
+
 static void scatter(visit *v, int kind, int dtype, int axis, bool large)
 {
     static const int64_t idx[] = {4, 3}, many[] = {500, 5};
@@ -636,6 +654,10 @@ static void products(visit *v)
         large_product(v, FX_DTYPE_F32, n);
         large_product(v, FX_DTYPE_F64, n);
     }
+    for (int64_t n = 512; n <= 2048; n *= 2) {
+        large_product(v, FX_DTYPE_F16, n);
+        large_product(v, FX_DTYPE_BF16, n);
+    }
     product(v, FX_DTYPE_F32, 1030, 2, true, true);
 }
 
@@ -649,6 +671,7 @@ int gpu_visit(gpu_visitor visitor, void *user)
     moves(&v);
     joins(&v);
     gathers(&v);
+    gathers_of_rows(&v);
     scatters(&v);
     reductions(&v);
     program_reductions(&v);

@@ -66,13 +66,25 @@ void gpu_texts_render_for(fxi_gpu_dialect dialect, const fxi_gpu_limits *its)
     gpu_visit(prepare, NULL);
 }
 
-void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
+static fxi_gpu_limits usual_limits(fxi_gpu_dialect dialect)
 {
     const bool metal = dialect == FXI_GPU_METAL;
-    const fxi_gpu_limits its = {FXI_GPU_USUAL_LIMITS, .units = 100,
-                                .param_bytes = 1024,  .buffers = metal ? 30 : FXI_GPU_BUFFERS,
-                                .serial = serial,     .f64 = !metal,
-                                .atomic64 = !metal};
+    return (fxi_gpu_limits){FXI_GPU_USUAL_LIMITS, .units = 100,
+                            .param_bytes = 1024,  .buffers = metal ? 30 : FXI_GPU_BUFFERS,
+                            .f64 = !metal,        .atomic64 = !metal};
+}
+
+void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
+{
+    fxi_gpu_limits its = usual_limits(dialect);
+    its.serial = serial;
+    gpu_texts_render_for(dialect, &its);
+}
+
+void gpu_texts_render_for_warp(fxi_gpu_dialect dialect, int warp)
+{
+    fxi_gpu_limits its = usual_limits(dialect);
+    its.warp = warp;
     gpu_texts_render_for(dialect, &its);
 }
 

@@ -20,9 +20,11 @@ enum { BATCH = 48, LEAST = 350 };
 
 static bool taken[GPU_TEXTS_MOST]; /* is in a batch */
 
+static int warp = 32; /* of the device */
+
 static void collect(fxi_gpu_dialect dialect)
 {
-    gpu_texts_render(dialect, false);
+    gpu_texts_render_for_warp(dialect, warp);
     memset(taken, 0, sizeof taken);
     assert_true(gpu_texts_count >= LEAST && gpu_texts_steps >= gpu_texts_count);
 }
@@ -85,14 +87,24 @@ static int next_batch(char **out_text)
 /* ---- compilers ------------------------------------------------------------------------------- */
 typedef bool (*compiler)(const char *text, const char *arguments);
 
-static bool by_clang(const char *text, const char *arguments)
+static bool by(const char *clang, const char *text, const char *arguments)
 {
     char line[2048];
     const char *path = temp_text("kernels.txt", text);
     snprintf(line, sizeof line,
              "%s %s -O1 -Wall -Wextra -pedantic -Werror -Wno-unused -Wno-gnu-anonymous-struct %s",
-             gpu_clang(), arguments, path);
+             clang, arguments, path);
     return system(line) == 0;
+}
+
+static bool by_clang(const char *text, const char *arguments)
+{
+    return by(gpu_clang(), text, arguments);
+}
+
+static bool by_new_clang(const char *text, const char *arguments)
+{
+    return by(gpu_clang_new(), text, arguments);
 }
 
 /* Compiles all texts of a dialect, once with each list of arguments. */
@@ -136,16 +148,28 @@ static void test_opencl(void **unused)
         check(FXI_GPU_OPENCL, "OpenCL C", by_clang, arguments, COUNT(arguments));
 }
 
+#define HIP(arch)                                                                                  \
+    "-x hip -nogpuinc -nogpulib --cuda-device-only --offload-arch=" arch " -ffp-contract=off -S "  \
+    "-o /dev/null"
+
+/* Wavefronts have 64 work-items on the devices for computing, and 32 on those for games. */
 static void test_hip(void **unused)
 {
-    static const char *const arguments[] = {
-        "-x hip -nogpuinc -nogpulib --cuda-device-only --offload-arch=gfx90a -ffp-contract=off -S "
-        "-o /dev/null",
-        "-x hip -nogpuinc -nogpulib --cuda-device-only --offload-arch=gfx1030 -ffp-contract=off -S "
-        "-o /dev/null"};
+    static const char *const of_64[] = {HIP("gfx90a")}, *const of_32[] = {HIP("gfx1030")},
+                             *const new_64[] = {HIP("gfx942")}, *const new_32[] = {HIP("gfx1100")};
     (void)unused;
-    if (!skip_clang())
-        check(FXI_GPU_HIP, "HIP", by_clang, arguments, COUNT(arguments));
+    if (skip_clang())
+        return;
+    check(FXI_GPU_HIP, "HIP", by_clang, of_32, 1);
+    if (gpu_clang_new())
+        check(FXI_GPU_HIP, "HIP for gfx1100", by_new_clang, new_32, 1);
+    warp = 64;
+    check(FXI_GPU_HIP, "HIP of 64", by_clang, of_64, 1);
+    if (gpu_clang_new())
+        check(FXI_GPU_HIP, "HIP for gfx942", by_new_clang, new_64, 1);
+    else
+        print_message("skipped: there is no clang-19 for gfx942 and gfx1100\n");
+    warp = 32;
 }
 
 static void test_metal(void **unused)
@@ -170,7 +194,7 @@ static bool by_nvrtc(const char *text, const char *arch)
 
 static void test_cuda(void **unused)
 {
-    static const char *const archs[] = {"75", "90"};
+    static const char *const archs[] = {"75", "80", "90"};
     static const char *const arguments[] = {
         "-x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_75 "
         "-Wno-unknown-cuda-version -S -o /dev/null -include " STUBS "cuda_shim.h"};

@@ -15,7 +15,7 @@
 
 /* ORDER_OF_NVRTC: the order of the text is looked at only in NVRTC's output, because clang places
  * the blocks of loops differently. */
-enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4, ADDS = 8, ORDER_OF_NVRTC = 16 };
+enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4, ADDS = 8, ORDER_OF_NVRTC = 16, MATRICES = 32 };
 
 /* The first text of a step; `has` is what its PTX must have. */
 static const struct {
@@ -32,6 +32,10 @@ static const struct {
     {"scatter.0.f32.0.atomic", "fx_scatter", ADDS, 64},
     {"matmul.f32.2048", "fx_matmul", 0, 128},
     {"matmul.f64.1024", "fx_matmul", 0, 128},
+    {"matmul.f16.2048", "fx_matmul", MATRICES | VECTORS, 128},
+    {"matmul.bf16.512", "fx_matmul", MATRICES | VECTORS, 128},
+    {"gather.rows.f32", "fx_gather", VECTORS | ORDER, 64},
+    {"gather.rows.bf16", "fx_gather", VECTORS | ORDER, 64},
     {"conv.forward.1d.type0", "fx_conv", 0, 128},
     {"conv.weight.3d.type0", "fx_conv", 0, 128},
 };
@@ -59,26 +63,31 @@ static bool in_order(const char *ptx)
     return store && last_of(ptx, "ld.global.", "ld.global.nc.") < (size_t)(store - ptx);
 }
 
-/* Returns the number before or after a word of the assembler's report; −1: the word is missing. */
+/* The number before or after a word of the assembler's report, the greatest of all lines; −1: the
+ * word is missing. */
 static int reported(const char *report, const char *format, const char *word)
 {
-    int n = -1;
-    for (const char *at = report; at && (at = strstr(at, word)) != NULL; at++)
-        for (const char *from = at; from > report && n < 0 && from[-1] != '\n'; from--)
-            if (sscanf(from, format, &n) != 1)
-                n = -1;
-    return n;
+    int most = -1;
+    for (const char *at = report; (at = strstr(at, word)) != NULL; at++) {
+        const char *from = at;
+        int n;
+        while (from > report && from[-1] != '\n' && from[-1] != ',' && from[-1] != ':')
+            from--;
+        if (sscanf(from + strspn(from, " "), format, &n) == 1 && n > most)
+            most = n;
+    }
+    return most;
 }
 
-static int check(const gpu_text *t, int has, int registers)
+static int check(const gpu_text *t, int has, int registers, int spills, const char *arch)
 {
     const bool nvrtc = gpu_nvrtc_open();
-    char *report = NULL, *ptx = nvrtc ? gpu_nvrtc_ptx(t->source, "90") : gpu_clang_ptx(t->source);
+    char *report = NULL, *ptx = nvrtc ? gpu_nvrtc_ptx(t->source, arch) : gpu_clang_ptx(t->source);
     int wrong = 0;
     assert_non_null(ptx);
 #define REQUIRE(what, ...)                                                                         \
     if (!(what)) {                                                                                 \
-        print_message("%s: %s: ", t->step, t->name);                                               \
+        print_message("%s: %s, sm_%s: ", t->step, t->name, arch);                                  \
         print_message(__VA_ARGS__);                                                                \
         wrong++;                                                                                   \
     }
@@ -87,13 +96,15 @@ static int check(const gpu_text *t, int has, int registers)
     REQUIRE(!ordered || in_order(ptx), "a load follows a store\n")
     REQUIRE(!(has & SHUFFLES) || strstr(ptx, "shfl.sync"), "no exchange within a warp\n")
     /* Functions of CUDA that clang does not know are not in its PTX. */
+    REQUIRE(!(has & MATRICES) || !nvrtc || strstr(ptx, "mma.sync.aligned.m16n8k16"),
+            "no products of matrices\n")
     REQUIRE(!(has & ADDS) || !nvrtc || strstr(ptx, ".global.add."), "no atomic addition\n")
-    REQUIRE(!nvrtc || gpu_ptxas(ptx, "90", &report), "not assembled\n")
+    REQUIRE(!nvrtc || gpu_ptxas(ptx, arch, &report), "not assembled\n")
     if (report) {
         const int used = reported(report, "Used %d", "registers"),
                   spilled = reported(report, "%d bytes spill stores", "spill stores");
         REQUIRE(used > 0 && used <= registers, "%d registers\n", used)
-        REQUIRE(spilled == 0, "%d bytes of spilled registers\n", spilled)
+        REQUIRE(spilled >= 0 && spilled <= spills, "%d bytes of spilled registers\n", spilled)
     }
 #undef REQUIRE
     free(report);
@@ -120,13 +131,96 @@ static void test_named(void **unused)
     }
     gpu_texts_render(FXI_GPU_CUDA, false);
     for (int k = 0; k < NAMED; k++)
-        wrong += check(find(named[k].step, named[k].kernel), named[k].has, named[k].registers);
+        wrong +=
+            check(find(named[k].step, named[k].kernel), named[k].has, named[k].registers, 0, "90");
     gpu_texts_free();
+    assert_int_equal(wrong, 0);
+}
+
+/* Every text of a product and a convolution, for devices with and without instructions for
+ * matrices. Kernels with 64-bit indices keep a unit for themselves. */
+static void test_products(void **unused)
+{
+    static const char *const archs[] = {"75", "90"};
+    int wrong = 0, compiled = 0;
+    (void)unused;
+    if (!gpu_nvrtc_open() || !gpu_ptxas_works()) {
+        print_message("skipped: there is no NVRTC with ptxas\n");
+        return;
+    }
+    gpu_texts_render(FXI_GPU_CUDA, false);
+    for (int k = 0; k < gpu_texts_count; k++) {
+        const gpu_text *t = &gpu_texts[k];
+        const bool wide = strstr(t->source, "#define FX_WIDE") != NULL;
+        if (strcmp(t->name, "fx_matmul") != 0 && strcmp(t->name, "fx_conv") != 0)
+            continue;
+        compiled++;
+        /* Convolutions of several rows keep some addresses in memory (0048). */
+        const int spills = strcmp(t->name, "fx_conv") == 0 ? 128 : 0;
+        for (int a = 0; a < (int)(sizeof archs / sizeof *archs); a++)
+            wrong += check(t, 0, wide ? 255 : 128, spills, archs[a]);
+    }
+    print_message("%d products and convolutions\n", compiled);
+    gpu_texts_free();
+    assert_true(compiled > 40);
+    assert_int_equal(wrong, 0);
+}
+
+/* AMD's instructions for matrices, as clang writes them. gfx90a has none for Float16 that keeps
+ * subnormal numbers. */
+static int check_amd(const char *compiler, const char *arch, const char *step, const char *mark)
+{
+    int wrong = 0;
+    char *text = gpu_hip_assembly(compiler, find(step, "fx_matmul")->source, arch);
+    assert_non_null(text);
+    const char *spills = strstr(text, ".vgpr_spill_count:");
+    if (!strstr(text, mark)) {
+        print_message("%s for %s: no %s\n", step, arch, mark);
+        wrong++;
+    }
+    if (!spills || strtol(spills + strlen(".vgpr_spill_count:"), NULL, 10) != 0) {
+        print_message("%s for %s: spilled registers\n", step, arch);
+        wrong++;
+    }
+    free(text);
+    return wrong;
+}
+
+static void test_amd(void **unused)
+{
+    static const struct {
+        const char *arch, *step, *mark;
+        int warp;
+        bool newer; /* needs a newer clang */
+    } cases[] = {
+        {"gfx90a", "matmul.bf16.2048", "v_mfma_f32_16x16x16bf16_1k", 64, false},
+        {"gfx90a", "matmul.f16.2048", "fma", 64, false},
+        {"gfx942", "matmul.bf16.2048", "v_mfma_f32_16x16x16_bf16", 64, true},
+        {"gfx942", "matmul.f16.512", "v_mfma_f32_16x16x16_f16", 64, true},
+        {"gfx1030", "matmul.bf16.512", "fma", 32, false},
+        {"gfx1100", "matmul.bf16.2048", "v_wmma_f32_16x16x16_bf16", 32, true},
+        {"gfx1100", "matmul.f16.512", "v_wmma_f32_16x16x16_f16", 32, true},
+    };
+    int wrong = 0, skipped = 0;
+    (void)unused;
+    for (int k = 0; k < (int)(sizeof cases / sizeof *cases); k++) {
+        const char *compiler = cases[k].newer ? gpu_clang_new() : gpu_clang();
+        if (!compiler) {
+            skipped++;
+            continue;
+        }
+        gpu_texts_render_for_warp(FXI_GPU_HIP, cases[k].warp);
+        wrong += check_amd(compiler, cases[k].arch, cases[k].step, cases[k].mark);
+        gpu_texts_free();
+    }
+    if (skipped)
+        print_message("skipped: no clang-19 (or clang) for %d of AMD's texts\n", skipped);
     assert_int_equal(wrong, 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_named),
+                                       cmocka_unit_test(test_products), cmocka_unit_test(test_amd)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

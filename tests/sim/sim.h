@@ -114,6 +114,7 @@ typedef struct sim_calls {
     void (*barrier)(void);
     /* Gives `value` to the warp and returns, in it, that of another work-item's. */
     void (*exchange)(void *value, int bytes, int lane);
+    const void *(*share)(const void *value, int bytes);
 } sim_calls;
 
 /* Runs a launch to its end; returns an error that stays. The device's addresses are shown. */

@@ -26,7 +26,7 @@ static const struct {
 enum { CREATION = 1, COMPILATION = 6, OPTION = 5, LOG = 1 << 14 };
 #ifdef FXI_AMDGPU
 enum { MAJOR = 9, MINOR = 0 };
-static const char option[] = "--offload-arch=", *const archs[] = {"gfx90a", "gfx1100"};
+static const char option[] = "--offload-arch=", *const archs[] = {"gfx90a", "gfx942", "gfx1100"};
 #else
 enum { MAJOR = 13, MINOR = 0 };
 static const char option[] = "--gpu-architecture=";
@@ -89,11 +89,25 @@ static void write_kernels(FILE *f, const char *source)
                 at + sizeof word - 1);
 }
 
-static bool write_source(const program *p, const char *path, int warp)
+/* What a compiler for the architecture defines, for texts that ask for its instructions. */
+static void write_architecture(FILE *f, const char *architecture)
+{
+#ifdef FXI_AMDGPU
+    fprintf(f, "#define SIM_AMD 1\n#define __%.*s__ 1\n", (int)strcspn(architecture, ":"),
+            architecture);
+    if (strncmp(architecture, "gfx11", 5) == 0)
+        fprintf(f, "#define __GFX11__ 1\n");
+#else
+    fprintf(f, "#define SIM_ARCH %d\n", atoi(strchr(architecture, '_') + 1));
+#endif
+}
+
+static bool write_source(const program *p, const char *path, const char *architecture, int warp)
 {
     FILE *f = fopen(path, "w");
     if (!f)
         return false;
+    write_architecture(f, architecture);
     fprintf(f,
             "#define SIM_WARP %d\n#include \"%s\"\n"
             "extern \"C\" {\nextern __attribute__((visibility(\"default\"))) const int sim_warp;\n"
@@ -113,7 +127,7 @@ static void read_log(program *p, const char *path)
 }
 
 /* The library appears under its name when it is complete: other processes may make the same one. */
-static bool build(program *p, const char *library, int warp)
+static bool build(program *p, const char *library, const char *architecture, int warp)
 {
     static int count;
     char fresh[512], command[3200];
@@ -122,7 +136,7 @@ static bool build(program *p, const char *library, int warp)
     char text[540], log[540];
     snprintf(text, sizeof text, "%s.cpp", fresh);
     snprintf(log, sizeof log, "%s.log", fresh);
-    if (!write_source(p, text, warp))
+    if (!write_source(p, text, architecture, warp))
         return false;
     const char *cxx = getenv("CXX");
     snprintf(
@@ -169,9 +183,10 @@ int sim_Compile(fxi_rtc_program it, int n, const char *const *options)
         return error ? error : OPTION;
     }
     const int warp = strncmp(architecture, "gfx9", 4) == 0 ? 64 : 32;
-    snprintf(library, sizeof library, "%s/sim-%016llx-%d.so", cache(),
-             (unsigned long long)hash(p->source, hash(SIM_STAMP, 1469598103934665603u)), warp);
-    if (access(library, R_OK) != 0 && !build(p, library, warp))
+    snprintf(library, sizeof library, "%s/sim-%016llx-%.*s.so", cache(),
+             (unsigned long long)hash(p->source, hash(SIM_STAMP, 1469598103934665603u)),
+             (int)strcspn(architecture, ":"), architecture);
+    if (access(library, R_OK) != 0 && !build(p, library, architecture, warp))
         return COMPILATION;
     sim_Version(&major, &minor);
     snprintf(p->code, sizeof p->code, "simulated %s %s %d\n%s\n",

@@ -20,7 +20,7 @@
 #include <ucontext.h>
 #endif
 
-enum { STACK = 64 << 10 };
+enum { STACK = 64 << 10, SIM_GIVEN_MOST = 64 };
 
 void sim_say(const char *form, ...)
 {
@@ -98,7 +98,8 @@ static struct {
     char *stacks;
     fiber *current;
     stack_state scheduler;
-    char given[2][SIM_GROUP_MOST][16]; /* values of exchanges, alternately */
+    /* Values of exchanges, alternately: `bytes` for each work-item. */
+    char given[2][SIM_GROUP_MOST * SIM_GIVEN_MOST] __attribute__((aligned(16)));
 } now;
 static __thread sigjmp_buf fault;
 static __thread volatile sig_atomic_t running;
@@ -148,14 +149,23 @@ static void barrier(void)
     hold(AT_BARRIER);
 }
 
-/* Two places in turn: when a work-item gives its next value, others may not have taken the last. */
-static void exchange(void *value, int bytes, int lane)
+/* The values that the work-items of the warp give. Two places in turn: when a work-item gives its
+ * next value, others may not have taken the last. A warp's bytes begin where no other's do. */
+static const void *share(const void *value, int bytes)
 {
     fiber *self = now.current;
-    const int turn = self->exchanges++ & 1, warp = now.launch->kernel->warp;
-    memcpy(now.given[turn][self->item], value, (size_t)bytes);
+    const int turn = self->exchanges++ & 1, warp = now.launch->kernel->warp,
+              first = self->item & ~(warp - 1);
+    char *all = &now.given[turn][(size_t)first * SIM_GIVEN_MOST];
+    memcpy(all + (size_t)(self->item - first) * (size_t)bytes, value, (size_t)bytes);
     hold(AT_EXCHANGE);
-    memcpy(value, now.given[turn][(self->item & ~(warp - 1)) | lane], (size_t)bytes);
+    return all;
+}
+
+static void exchange(void *value, int bytes, int lane)
+{
+    const char *all = share(value, bytes);
+    memcpy(value, all + (size_t)lane * (size_t)bytes, (size_t)bytes);
 }
 
 static void run_fiber(fiber *f)
@@ -307,7 +317,7 @@ static bool run_groups(sim_launch *l)
 
 int sim_run(sim_launch *l)
 {
-    static const sim_calls calls = {.barrier = barrier, .exchange = exchange};
+    static const sim_calls calls = {.barrier = barrier, .exchange = exchange, .share = share};
     volatile int error = SIM_ILLEGAL_ADDRESS;
     sim_device *d = l->kernel->device;
     catch_faults();

@@ -7,6 +7,7 @@ struct sim_index {
 struct sim_calls {
     void (*barrier)(void);
     void (*exchange)(void *value, int bytes, int lane);
+    const void *(*share)(const void *value, int bytes);
 };
 extern "C" {
 /* The first and last byte of the memory that groups share; the linker makes them. */
@@ -170,6 +171,92 @@ static inline double sim_fma(double x, double y, double z)
 #define __builtin_amdgcn_workgroup_id_z()    (sim_positions[1].z)
 /* The lane is given in bytes. */
 #define __builtin_amdgcn_ds_bpermute(lane, x) sim_exchange((int)(x), ((lane) >> 2) & (SIM_WARP - 1))
+
+/* ---- products of small matrices -------------------------------------------------------------- */
+/* c += a · b by all work-items of a warp. Each gives its parts of a and b; `where` of a layout says
+ * which work-item has which element, in the words of the vendor's manual. */
+struct sim_place {
+    int lane, element;
+};
+static inline float sim_wide(_Float16 x)
+{
+    return (float)x;
+}
+static inline float sim_wide(short x) /* bf16 */
+{
+    return sim_bits<float>((unsigned)(unsigned short)x << 16);
+}
+template <class L, class T> static inline void sim_cell(float *c, const void *a, const void *b)
+{
+    struct parts {
+        T a[L::parts_a], b[L::parts_b];
+    } own;
+    __builtin_memcpy(own.a, a, sizeof own.a);
+    __builtin_memcpy(own.b, b, sizeof own.b);
+    const parts *all = (const parts *)sim_functions->share(&own, (int)sizeof own);
+    for (int i = 0; i < L::sums; i++) {
+        const int row = L::row(sim_lane(), i), column = L::column(sim_lane(), i);
+        for (int k = 0; k < 16; k++) {
+            const sim_place x = L::a(row, k), y = L::b(k, column);
+            c[i] += sim_wide(all[x.lane].a[x.element]) * sim_wide(all[y.lane].b[y.element]);
+        }
+    }
+}
+/* PTX ISA, mma.m16n8k16: groupID = lane >> 2, threadID_in_group = lane % 4. An element ai of A has
+ * the row groupID for i < 2 and 4 ≤ i < 6, else groupID + 8, and the column threadID_in_group · 2 +
+ * (i & 1), for i ≥ 4 plus 8. bi: row threadID_in_group · 2 + (i & 1), for i ≥ 2 plus 8; column
+ * groupID. ci: row groupID, for i ≥ 2 plus 8; column threadID_in_group · 2 + (i & 1). */
+struct sim_m16n8k16 {
+    static const int parts_a = 8, parts_b = 4, sums = 4;
+    static sim_place a(int row, int k)
+    {
+        return {row % 8 * 4 + k % 8 / 2, k % 2 + row / 8 * 2 + k / 8 * 4};
+    }
+    static sim_place b(int k, int column) { return {column * 4 + k % 8 / 2, k % 2 + k / 8 * 2}; }
+    static int row(int lane, int i) { return (lane >> 2) + (i < 2 ? 0 : 8); }
+    static int column(int lane, int i) { return lane % 4 * 2 + (i & 1); }
+};
+#if SIM_ARCH >= 80 && !defined SIM_AMD
+typedef _Float16 sim_f16;
+typedef short sim_bf16;
+#define FX_MMA(type, c, a, b) sim_cell<sim_m16n8k16, sim_##type>(c, a, b)
+#endif
+
+/* AMD CDNA3 ISA, v_mfma_f32_16x16x16_f16 and _bf16: A[i][k] has item k % 4 of lane i + 16 · (k /
+ * 4), B[k][j] item k % 4 of lane j + 16 · (k / 4), D[i][j] item i % 4 of lane j + 16 · (i / 4). */
+struct sim_mfma {
+    static const int parts_a = 4, parts_b = 4, sums = 4;
+    static sim_place a(int row, int k) { return {row + 16 * (k / 4), k % 4}; }
+    static sim_place b(int k, int column) { return {column + 16 * (k / 4), k % 4}; }
+    static int row(int lane, int i) { return 4 * (lane / 16) + i; }
+    static int column(int lane, int) { return lane % 16; }
+};
+/* AMD RDNA3 ISA, v_wmma_f32_16x16x16_f16 and _bf16 of 32 lanes: lane l and lane l + 16 both have
+ * row l of A and column l of B. Of D, item i of lanes 0–15 is in row 2 · i, of lanes 16–31 in row
+ * 2 · i + 1, and the column is l % 16. The upper lanes' parts are those that are read, so that they
+ * must be there too. */
+struct sim_wmma {
+    static const int parts_a = 16, parts_b = 16, sums = 8;
+    static sim_place a(int row, int k) { return {row + 16 * (k & 1), k}; }
+    static sim_place b(int k, int column) { return {column + 16 * (k & 1), k}; }
+    static int row(int lane, int i) { return 2 * i + lane / 16; }
+    static int column(int lane, int) { return lane % 16; }
+};
+template <class L, class T, class V, class C> static inline C sim_cells(V a, V b, C c)
+{
+    float sums[L::sums];
+    static_assert(sizeof sums == sizeof c, "sums of another number");
+    __builtin_memcpy(sums, &c, sizeof sums);
+    sim_cell<L, T>(sums, &a, &b);
+    __builtin_memcpy(&c, sums, sizeof sums);
+    return c;
+}
+#define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, x, y, z)                                    \
+    sim_cells<sim_mfma, _Float16>(a, b, c)
+#define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, x, y, z)                                \
+    sim_cells<sim_mfma, short>(a, b, c)
+#define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c)  sim_cells<sim_wmma, _Float16>(a, b, c)
+#define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c) sim_cells<sim_wmma, short>(a, b, c)
 
 /* ---- what the simulator calls (sim_compiler.c adds SIM_KERNEL for each kernel) --------------- */
 template <class T> struct sim_size {

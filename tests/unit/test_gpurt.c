@@ -322,9 +322,9 @@ static const row rows[] = {
      "amdgpu-list",
      {"functional 0", "the driver does not report the device's architecture"}},
     {"SIM_ARCHITECTURE=121", "compute", {"; 0 runs ; 1 runs"}},
-    {"SIM_ARCHITECTURE=gfx942",
+    {"SIM_ARCHITECTURE=gfx1201",
      "amdgpu-list",
-     {"functional 0", "hipRTC 9.0 does not know the architecture gfx942"}},
+     {"functional 0", "hipRTC 9.0 does not know the architecture gfx1201"}},
     {"SIM_ARCHITECTURE=gfx1100", "amdgpu-compute", {"; 0 runs ; 1 runs"}},
     /* a device that does not open, and failures of calls */
     {"SIM_FAIL=cuStreamCreate@1=46",

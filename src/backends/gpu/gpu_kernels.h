@@ -33,6 +33,7 @@ extern const char fxi_gpu_text_random[];
 /* gather.cl */
 extern const char fxi_gpu_text_check_indices[];
 extern const char fxi_gpu_text_gather[];
+extern const char fxi_gpu_text_gather_vectors[];
 /* copy.cl */
 extern const char fxi_gpu_text_copy[];
 extern const char fxi_gpu_text_transpose[];
@@ -71,6 +72,9 @@ extern const char fxi_gpu_text_matmul[];
 extern const char fxi_gpu_text_matmul_serial[];
 extern const char fxi_gpu_text_matmul_tiles[];
 extern const char fxi_gpu_text_matmul_end[];
+/* matrix.cl */
+extern const char fxi_gpu_text_matrix[];
+extern const char fxi_gpu_text_matrix_end[];
 /* slices.cl */
 extern const char fxi_gpu_text_slices[];
 /* conv.cl */

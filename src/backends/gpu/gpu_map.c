@@ -1,5 +1,5 @@
 /* gpu_map.c: kernels with one value for every element of the output: elementwise programs,
- * generators, and gather.
+ * and generators.
  *
  * An operand is one value, or has the output's layout and is read at the element's own index, or is
  * walked (gpu_walk.c). A work-item computes several elements. It loads all of them before it stores
@@ -377,91 +377,4 @@ void fxi_gpu_generate(fxi_gpu_builder *b)
         uniform(b, n);
     else
         iota(b, n);
-}
-
-/* ---- gather ---------------------------------------------------------------------------------- */
-/* Checks every index in a launch of its own; out-of-range ones go to the fault words. A gather
- * gives zeros for them. */
-void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
-{
-    const fx_tensor *t = &b->step->in[1];
-    const int64_t n = fx_tensor_length(t);
-    fxi_gpu_layout l = {.nd = t->ndim};
-    for (int d = 0; d < t->ndim; d++)
-        l.shape[d] = t->shape[d];
-    fxi_gpu_layout_add(&l, t->stride);
-    const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
-    if (t->dtype != FX_DTYPE_I32 && t->dtype != FX_DTYPE_I64)
-        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "indices of element type %s",
-                     fxi_gpu_types[t->dtype].name);
-    if (n == 0)
-        return;
-    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l) || fxi_gpu_wide(size));
-    fxi_gpu_kernel(b, "fx_check", 2, 4 + fxi_gpu_walk_params(&w));
-    fxi_gpu_set(b, "index", fxi_gpu_types[t->dtype].stored);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_check_indices, "walk");
-    fxi_gpu_walk_say(b, &w, 4, "i", "o", NULL);
-    fxi_gpu_say_part(b, text);
-    fxi_gpu_end(b);
-    fxi_gpu_call *c = fxi_gpu_add_each(b, n);
-    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 1);
-    fxi_gpu_buffer(c, 1, FXI_GPU_FAULT, 0);
-    fxi_gpu_param(c, 1, size);
-    fxi_gpu_param(c, 2, axis);
-    fxi_gpu_param(c, 3, 1 + b->step->op);
-    fxi_gpu_walk_fill(&w, c, 4);
-}
-
-/* The strides of x without its axis, and those of idx, over the output: x's axes before, idx's
- * axes, x's axes after. */
-void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_tensor *idx,
-                          const fx_tensor *x, int axis)
-{
-    int64_t sx[FX_MAX_DIMS] = {0}, si[FX_MAX_DIMS] = {0};
-    *l = (fxi_gpu_layout){.nd = outer->ndim};
-    for (int d = 0; d < outer->ndim; d++) {
-        const bool index = d >= axis && d < axis + idx->ndim;
-        l->shape[d] = outer->shape[d];
-        si[d] = index ? idx->stride[d - axis] : 0;
-        sx[d] = index ? 0 : x->stride[d < axis ? d : d - idx->ndim + 1];
-    }
-    fxi_gpu_layout_add(l, sx);
-    if (fxi_gpu_layout_add(l, si) ==
-        0) { /* both have only zeros, but the caller expects two patterns */
-        for (int d = 0; d < l->nd; d++)
-            l->stride[1][d] = 0;
-        l->npatterns = 2;
-    }
-}
-
-void fxi_gpu_gather(fxi_gpu_builder *b)
-{
-    const fx_step *s = b->step;
-    const fx_tensor *x = &s->in[0], *idx = &s->in[1];
-    const int axis = fx_step_gather(s)->axis;
-    const int64_t n = fx_tensor_length(&s->out);
-    fxi_gpu_layout l;
-    /* Queued before the gather, which does not wait for the answer: the error is reported by the
-     * next call that waits. */
-    fxi_gpu_check_indices(b, axis, x->shape[axis]);
-    if (n == 0)
-        return;
-    fxi_gpu_index_layout(&l, &s->out, idx, x, axis);
-    const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
-    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l) || fxi_gpu_wide(x->shape[axis]) ||
-                         fxi_gpu_wide(fxi_gpu_reach(x->ndim, x->shape, x->stride)));
-    fxi_gpu_kernel(b, "fx_gather", 3, 3 + fxi_gpu_walk_params(&w));
-    fxi_gpu_set(b, "stored", fxi_gpu_types[x->dtype].stored);
-    fxi_gpu_set(b, "index", fxi_gpu_types[idx->dtype].stored);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_gather, "walk");
-    fxi_gpu_walk_say(b, &w, 3, "i", "o", NULL);
-    fxi_gpu_say_part(b, text);
-    fxi_gpu_end(b);
-    fxi_gpu_call *c = fxi_gpu_add_each(b, n);
-    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
-    fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
-    fxi_gpu_buffer(c, 2, FXI_GPU_OUT, 0);
-    fxi_gpu_param(c, 1, x->shape[axis]);
-    fxi_gpu_param(c, 2, fxi_gpu_stride(x, axis));
-    fxi_gpu_walk_fill(&w, c, 3);
 }

@@ -118,10 +118,18 @@ static void cut(product *p, int64_t tiles, const fxi_gpu_limits *limits)
     p->slices = p->k > 0 ? ceil_div(p->k, p->slice) : 1;
 }
 
+/* May the device have instructions for products of matrices of the type? The text asks its compiler
+ * (matrix.cl), because only that knows. */
+static bool has_cells(const fxi_gpu_builder *b, const fxi_gpu_type *t)
+{
+    return t->math && t->size == 2 && fxi_gpu_warp(b) > 0;
+}
+
 /* A large tile reads each operand less often, but gives fewer groups; an idle unit costs more than
  * the extra reads. */
-static void choose_tile(product *p, const fxi_gpu_limits *limits)
+static void choose_tile(product *p, const fxi_gpu_builder *b)
 {
+    const fxi_gpu_limits *limits = b->limits;
     const tile *t = limits->serial ? serial_tiles : parallel_tiles;
     const bool long_elements = p->type->size == 8;
     if (long_elements && !limits->serial)
@@ -131,6 +139,8 @@ static void choose_tile(product *p, const fxi_gpu_limits *limits)
         cut(p, tiles, limits);
         if (tiles * p->slices >= limits->units || t[1].tx == 0)
             break;
+        if (has_cells(b, p->type) && t[1].rm == 1)
+            break; /* less than a cell for each warp */
     }
     p->tile = *t;
     /* 8-byte elements: half as many, so the tile takes the same local memory and registers. */
@@ -238,6 +248,13 @@ static void say_result(fxi_gpu_builder *b, const product *p)
     fxi_gpu_say(b, "FX_STORE_%s(c, (z * COLUMNS + n) * ROWS + m, r%d);\n", type->name, result);
 }
 
+static void say_sums(fxi_gpu_builder *b, const product *p, const char *text)
+{
+    text = fxi_gpu_say_until(b, text, "result");
+    say_result(b, p);
+    fxi_gpu_say_part(b, text);
+}
+
 static void say_kernel(fxi_gpu_builder *b, const product *p)
 {
     const int operands = p->slices > 1 ? 0 : p->operands;
@@ -251,10 +268,12 @@ static void say_kernel(fxi_gpu_builder *b, const product *p)
     text = fxi_gpu_say_until(b, text, "batch");
     fxi_gpu_walk_say(b, &p->batch, first_of_batch(p), "z", "o", NULL);
     fxi_gpu_say_part(b, text);
-    text = fxi_gpu_say_until(
-        b, b->limits->serial ? fxi_gpu_text_matmul_serial : fxi_gpu_text_matmul_tiles, "result");
-    say_result(b, p);
-    fxi_gpu_say_part(b, text);
+    const bool cells = has_cells(b, p->type);
+    if (cells)
+        say_sums(b, p, fxi_gpu_text_matrix);
+    say_sums(b, p, b->limits->serial ? fxi_gpu_text_matmul_serial : fxi_gpu_text_matmul_tiles);
+    if (cells)
+        fxi_gpu_say_part(b, fxi_gpu_text_matrix_end);
     fxi_gpu_say_part(b, fxi_gpu_text_matmul_end);
     fxi_gpu_end(b);
 }
@@ -297,7 +316,7 @@ void fxi_gpu_matmul(fxi_gpu_builder *b)
     if (fx_tensor_length(&s->out) == 0)
         return;
     product p = product_of(s);
-    choose_tile(&p, b->limits);
+    choose_tile(&p, b);
     say_kernel(b, &p);
     fxi_gpu_call *call = add_launch(b, &p);
     if (p.slices == 1) {

@@ -113,7 +113,7 @@ void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
 /* Adds a dense copy of operand k to work space; returns its offset. */
 int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k);
 
-/* ---- indices (gpu_map.c) --------------------------------------------------------------------- */
+/* ---- indices (gpu_gather.c) ------------------------------------------------------------------ */
 /* Adds a launch that checks the indices (operand 1) for an axis of that size. */
 void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size);
 /* Makes a layout over x's axes with `axis` replaced by those of idx. Pattern 0: x without the axis;

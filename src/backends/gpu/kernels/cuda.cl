@@ -56,3 +56,28 @@ FX_FN fx_f32 fx_f16_in(fx_u16 h)
 FX_FN fx_u16 fx_f16_out(fx_f32 x)
 { fx_u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 #endif
+// Cells of 16 rows, 8 columns and 16 terms by all work-items of a warp: see matrix.cl. The parts of a
+// work-item are those of mma.m16n8k16 in the manual of PTX. Other compilers of this text define
+// FX_MMA as a function.
+#if !defined FX_MMA && defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+#define FX_MMA(type, c, a, b) asm("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 " \
+    "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+    : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]) \
+    : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
+#endif
+#ifdef FX_MMA
+#define FX_CELL_f16
+#define FX_CELL_bf16
+#define FX_CELL_COLUMNS 8
+#define FX_CELL_SUMS 4
+typedef struct { fx_u32 v[4]; } fx_cell_a;
+typedef struct { fx_u32 v[2]; } fx_cell_b;
+typedef struct { fx_f32 v[4]; } fx_cell_c;
+#define FX_CELL_ROW(lane, i) ((lane) / 4 + (i) / 2 * 8)
+#define FX_CELL_COLUMN(lane, i) ((lane) % 4 * 2 + (i) % 2)
+#define FX_CELL_A(p, s, words, lane) { const fx_u32 *at = (s) + (lane) / 4 * (words) + (lane) % 4; \
+    (p).v[0] = at[0]; (p).v[1] = at[8 * (words)]; (p).v[2] = at[4]; (p).v[3] = at[8 * (words) + 4]; }
+#define FX_CELL_B(p, s, words, lane) { const fx_u32 *at = (s) + (lane) / 4 * (words) + (lane) % 4; \
+    (p).v[0] = at[0]; (p).v[1] = at[4]; }
+#define FX_CELL(type, c, a, b) FX_MMA(type, (c).v, (a).v, (b).v)
+#endif

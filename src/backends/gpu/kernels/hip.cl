@@ -46,3 +46,45 @@ FX_FN fx_u64 fx_cas64(fx_u64 *p, fx_u64 o, fx_u64 n) { __atomic_compare_exchange
 #define FX_HALF_IN
 FX_FN fx_f32 fx_f16_in(fx_u16 h) { return (fx_f32)__builtin_bit_cast(_Float16, h); }
 FX_FN fx_u16 fx_f16_out(fx_f32 x) { return __builtin_bit_cast(fx_u16, (_Float16)x); }
+// Cells of 16 rows, 16 columns and 16 terms by all work-items of a wavefront: see matrix.cl. The
+// parts of a work-item are those of AMD's manuals of instruction sets. gfx90a takes subnormal 16-bit
+// numbers as zeros there, which matters for Float16 only, so it computes these without.
+#if FX_WARP == 64 && (defined __gfx90a__ || defined __gfx940__ || defined __gfx941__ || \
+    defined __gfx942__ || defined __gfx950__)
+#define FX_CELL_bf16
+#ifndef __gfx90a__
+#define FX_CELL_f16
+#endif
+#define FX_CELL_SUMS 4
+typedef short fx_cell_bf16 __attribute__((vector_size(8)));
+typedef _Float16 fx_cell_f16 __attribute__((vector_size(8)));
+typedef fx_v8 fx_cell_a;
+typedef fx_f32 fx_cell_sums __attribute__((vector_size(16)));
+#define FX_CELL_ROW(lane, i) ((lane) / 16 * 4 + (i))
+#define FX_CELL_A(p, s, words, lane) \
+    { p = *(const fx_cell_a *)((s) + (lane) % 16 * (words) + (lane) / 16 * 2); }
+#define fx_cell_call_f16(a, b, c) __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0)
+#define fx_cell_call_bf16(a, b, c) __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0)
+#elif FX_WARP == 32 && defined __GFX11__
+#define FX_CELL_bf16
+#define FX_CELL_f16
+#define FX_CELL_SUMS 8
+typedef short fx_cell_bf16 __attribute__((vector_size(32)));
+typedef _Float16 fx_cell_f16 __attribute__((vector_size(32)));
+typedef struct { fx_v16 v[2]; } fx_cell_a;
+typedef fx_f32 fx_cell_sums __attribute__((vector_size(32)));
+#define FX_CELL_ROW(lane, i) ((i) * 2 + (lane) / 16)
+#define FX_CELL_A(p, s, words, lane) \
+    { const fx_v16 *at = (const fx_v16 *)((s) + (lane) % 16 * (words)); p.v[0] = at[0]; p.v[1] = at[1]; }
+#define fx_cell_call_f16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c)
+#define fx_cell_call_bf16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c)
+#endif
+#ifdef FX_CELL_bf16
+#define FX_CELL_COLUMNS 16
+typedef fx_cell_a fx_cell_b;
+typedef struct { fx_cell_sums v; } fx_cell_c;
+#define FX_CELL_COLUMN(lane, i) ((lane) % 16)
+#define FX_CELL_B(p, s, words, lane) FX_CELL_A(p, s, words, lane)
+#define FX_CELL(type, c, a, b) (c).v = fx_cell_call_##type( \
+    __builtin_bit_cast(fx_cell_##type, a), __builtin_bit_cast(fx_cell_##type, b), (c).v)
+#endif
