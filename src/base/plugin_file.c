@@ -194,9 +194,10 @@ static bool fits(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why
         snprintf(why, size, "it is a %s, not a %s", fxi_plugin_kind_text(p->kind),
                  fxi_plugin_kind_text(wish->kind));
     else if (memcmp(p->sizes, wish->sizes, sizeof p->sizes) != 0)
-        snprintf(why, size,
-                 "its structs have other sizes than this cflux's: rebuild it with the headers of "
-                 "this cflux");
+        snprintf(
+            why, size,
+            "the sizes of its structs differ from this cflux's: rebuild it with the headers of "
+            "this cflux");
     else if (!p->name || !*p->name || strlen(p->name) >= FXI_PLUGIN_NAME)
         snprintf(why, size, "it has no name");
     else if (!fxi_same_letters(p->name, wish->name))

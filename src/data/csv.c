@@ -12,27 +12,27 @@
 #include <string.h>
 
 static const char *const OP = "read_csv";
-enum { FIRST_ROOM = 256 };
+enum { FIRST_CAPACITY = 256 };
 
 typedef struct csv_reader {
     fxi_lines lines;
     float *values;
-    size_t count, room;
+    size_t count, capacity;
     int64_t columns; /* 0 before the first row */
 } csv_reader;
 
 static bool push(csv_reader *r, float value)
 {
-    if (r->count == r->room) {
-        size_t bytes, room = r->room ? r->room + r->room / 2 : FIRST_ROOM;
-        float *values = fxi_mul_size(room, sizeof *values, &bytes) &&
+    if (r->count == r->capacity) {
+        size_t bytes, capacity = r->capacity ? r->capacity + r->capacity / 2 : FIRST_CAPACITY;
+        float *values = fxi_mul_size(capacity, sizeof *values, &bytes) &&
                                 fxi_data_file_room(&r->lines.file, bytes) == FX_OK
                             ? fxi_realloc(r->values, bytes)
                             : NULL;
         if (!values)
             return false;
         r->values = values;
-        r->room = room;
+        r->capacity = capacity;
     }
     r->values[r->count++] = value;
     return true;

@@ -55,9 +55,9 @@ typedef struct table {
     column *columns;
     int32_t ncolumns, column_capacity;
     float *values;
-    int64_t rows, room; /* rows read; capacity of `values` in rows */
-    int64_t first;      /* line number of the first row */
-    whole_line held;    /* the first line while the second is read; afterwards the second */
+    int64_t rows, capacity; /* rows read; capacity of `values` in rows */
+    int64_t first;          /* line number of the first row */
+    whole_line held;        /* the first line while the second is read; afterwards the second */
 } table;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -390,7 +390,7 @@ static label *label_of(column *c, fxi_field f)
 /* Begins a Float64 copy of the column, from its first row. */
 static bool begin_wide(table *t, int32_t i)
 {
-    double *wide = fxi_malloc((size_t)t->room * sizeof *wide);
+    double *wide = fxi_malloc((size_t)t->capacity * sizeof *wide);
     for (int64_t k = 0; wide && k < t->rows; k++)
         wide[k] = (double)t->values[k * t->ncolumns + i];
     t->columns[i].wide = wide;
@@ -441,10 +441,11 @@ static bool make_room(table *t)
 {
     enum { FIRST = 4096 }; /* values, or one row */
     size_t values, bytes;
-    const int64_t room = t->room ? t->room + (t->room + 1) / 2 : 1 + FIRST / t->ncolumns;
-    if (t->rows < t->room)
+    const int64_t capacity =
+        t->capacity ? t->capacity + (t->capacity + 1) / 2 : 1 + FIRST / t->ncolumns;
+    if (t->rows < t->capacity)
         return true;
-    float *grown = fxi_mul_size((size_t)room, (size_t)t->ncolumns, &values) &&
+    float *grown = fxi_mul_size((size_t)capacity, (size_t)t->ncolumns, &values) &&
                            fxi_mul_size(values, sizeof *grown, &bytes) &&
                            fxi_data_file_room(&t->lines.file, bytes) == FX_OK
                        ? fxi_realloc(t->values, bytes)
@@ -454,12 +455,12 @@ static bool make_room(table *t)
     t->values = grown;
     for (int32_t i = 0; i < t->ncolumns; i++) {
         double *wide = t->columns[i].wide;
-        wide = wide ? fxi_realloc(wide, (size_t)room * sizeof *wide) : NULL;
+        wide = wide ? fxi_realloc(wide, (size_t)capacity * sizeof *wide) : NULL;
         if (t->columns[i].wide && !wide)
             return false;
         t->columns[i].wide = wide;
     }
-    t->room = room;
+    t->capacity = capacity;
     return true;
 }
 

@@ -124,7 +124,7 @@ static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *
             memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 ||
             a->dtype != b->dtype)
             return fx_fail(FX_STATUS_SHAPE, "update",
-                           "the new value has another size or type than the old one");
+                           "the new value must have the size and type of the old one");
     }
     return FX_OK;
 }

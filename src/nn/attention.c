@@ -331,12 +331,12 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
     const int64_t heads = a->nheads;
     if (fx_ndims(a->query) < 2 || fx_ndims(a->key) != fx_ndims(a->query) ||
         fx_ndims(v) != fx_ndims(a->query))
-        return fail(FX_STATUS_SHAPE, "expects arrays of 2 or more axes, equally many", a);
+        return fail(FX_STATUS_SHAPE, "expects arrays with the same number of axes, at least 2", a);
     if (fx_size(a->query, 0) != fx_size(a->key, 0) || fx_size(a->key, 1) != fx_size(v, 1) ||
         batch_of(a->query) != batch_of(a->key) || batch_of(a->key) != batch_of(v))
         return fail(FX_STATUS_SHAPE,
-                    "query and key need the same features, key and value the same length, all the "
-                    "same batch",
+                    "query and key need the same features, key and value the same length, and all "
+                    "three the same batch sizes",
                     a);
     if (heads < 1 || fx_size(a->query, 0) % heads || fx_size(v, 0) % heads)
         return fail(FX_STATUS_ARGUMENT, "the number of heads must divide the features", a);

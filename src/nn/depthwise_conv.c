@@ -10,7 +10,7 @@ static void *make_conv(const fx_type *type, const void *options)
 {
     fx_conv_args a = *(const fx_conv_args *)options;
     if (a.groups != 1) {
-        fxi_layer_fail(type, "the number of groups is that of the input channels");
+        fxi_layer_fail(type, "groups cannot be set: there is one group for each input channel");
         return fx_error_object(fxi_conv_type());
     }
     a.groups = a.in;

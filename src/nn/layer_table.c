@@ -139,7 +139,7 @@ void *fx_layer_make(const fx_type *type, const void *given)
     const fx_layer *layer = fx_layer_of(type);
     if (!layer || layer->build_list) {
         fx_fail(FX_STATUS_ARGUMENT, type ? type->name : "layer_make",
-                "the type has no options to make a layer from");
+                "layers of this type cannot be made from an option struct");
         return fx_error_object(type);
     }
     FXI_SCOPE;
@@ -218,7 +218,7 @@ bool fx_layer_options(const void *self, void *options)
 
 static fxi_mutex lock = FXI_MUTEX_INIT;
 static const fx_type **registered;
-static int32_t nregistered, room;
+static int32_t nregistered, capacity;
 
 #define LAYER(id) fxi_##id##_type,
 static const fx_type *(*const library[])(void) = {
@@ -260,7 +260,7 @@ fx_status fx_register_layer(const fx_type *type)
                            "there is already another type named %s", type->name);
     }
     fxi_mutex_lock(&lock);
-    const bool grown = fxi_grow(&registered, &room, nregistered + 1, sizeof *registered);
+    const bool grown = fxi_grow(&registered, &capacity, nregistered + 1, sizeof *registered);
     if (grown)
         registered[nregistered++] = type;
     fxi_mutex_unlock(&lock);

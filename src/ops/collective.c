@@ -31,8 +31,8 @@ static fx_status check(const fx_collective *w, const fx_array *x)
         return fx_fail(FX_STATUS_ARGUMENT, op,
                        "a communicator needs its size, a run function and a rank within it");
     if (w->kind != FX_COLLECTIVE_ALL_REDUCE && (w->root < 0 || w->root >= c->size))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "root %lld of %d members", (long long)w->root,
-                       (int)c->size);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the root is %lld, expected a rank below %d",
+                       (long long)w->root, (int)c->size);
     const fx_status status = fxi_check_operand(op, x);
     if (status != FX_OK || w->kind == FX_COLLECTIVE_BROADCAST)
         return status;

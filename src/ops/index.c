@@ -110,8 +110,10 @@ fx_status fxi_check_labels(const char *op, const fx_array *labels, int64_t nclas
         return fx_fail(FX_STATUS_DTYPE, op, "labels must be integers, got %s",
                        fx_dtype_name(fx_eltype(labels)));
     if (nclasses < 0 || fx_ndims(labels) == FX_MAX_DIMS)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%lld classes of labels with %d axes",
-                       (long long)nclasses, fx_ndims(labels));
+        return fx_fail(
+            FX_STATUS_ARGUMENT, op,
+            "expects nclasses ≥ 0 and labels of fewer than %d axes, got %lld and %d axes",
+            FX_MAX_DIMS, (long long)nclasses, fx_ndims(labels));
     return FX_OK;
 }
 

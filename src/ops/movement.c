@@ -147,8 +147,8 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
                           __builtin_add_overflow(start, reach, &last);
     if (n < 0 || overflow || (n > 0 && (start < 0 || start >= size || last < 0 || last >= size))) {
         fx_fail(FX_STATUS_ARGUMENT, "slice",
-                "%lld elements from %lld in steps of %lld are outside axis %d of %s", (long long)n,
-                (long long)start, (long long)step, axis,
+                "%lld elements from index %lld in steps of %lld are outside axis %d of %s",
+                (long long)n, (long long)start, (long long)step, axis,
                 fxi_shape_text(x->node->ndim, x->node->shape, t));
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
@@ -190,7 +190,8 @@ static fx_status pad_counts(const fx_array *x, int axis, int64_t before, int64_t
                     !__builtin_add_overflow(size, before, &total) &&
                     !__builtin_add_overflow(total, after, &total) && total >= 0;
     if (!ok)
-        return fx_fail(FX_STATUS_ARGUMENT, "pad", "%lld before and %lld after axis %d of %s",
+        return fx_fail(FX_STATUS_ARGUMENT, "pad",
+                       "cannot add %lld elements before and %lld after axis %d of %s",
                        (long long)before, (long long)after, axis,
                        fxi_shape_text(x->node->ndim, x->node->shape, t));
     *out_size = total;

@@ -188,7 +188,7 @@ fx_status fxi_common_shape(const char *op, const fxi_operand *o, int n, int *out
 fx_status fxi_check_axis(const char *op, const fx_array *x, int axis)
 {
     if (axis < 0 || axis >= x->node->ndim)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of an array with %d axes", axis,
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes", axis,
                        x->node->ndim);
     return FX_OK;
 }

@@ -253,8 +253,9 @@ fx_array *fxi_repeat(fx_array *x, int ndims, const int64_t *counts)
     if (fx_is_error(x))
         return fxi_pass_error("repeat", x);
     if (ndims < 0 || ndims > FX_MAX_DIMS)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "repeat", "%d counts; at most %d axes",
-                                      ndims, FX_MAX_DIMS));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "repeat",
+                                      "got %d counts, one for each axis; the maximum is %d", ndims,
+                                      FX_MAX_DIMS));
     FXI_SCOPE;
     int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i < ndims; i++)

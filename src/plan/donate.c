@@ -91,7 +91,7 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
     if (fxi_reads(p, &p->steps[m], leaf, v) == FXI_READS_OTHERWISE)
         return "the step that makes the new value reads the old one out of order";
     if (d->results[v] > 1 || d->results[leaf] > 0)
-        return "the old or the new value is another result too";
+        return "the old or the new value is also another result";
     /* The step may move to the end only if no step reads any of its outputs. */
     bool last = true;
     for (int32_t i = 0; i < fx_step_outputs(&p->steps[m]) && last; i++)

@@ -273,10 +273,10 @@ static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
     /* Pending values are made where they are needed, and a root has no consumer. */
     if (!n->data || top == g->stack)
         return false;
-    fx_device *place = n->data->buffer->device;
+    fx_device *buffer_device = n->data->buffer->device;
     if (!top->device && !g->device)
-        g->device = place;
-    return place != (top->device ? top->device : g->device) && top[-1].node->owner == c->id;
+        g->device = buffer_device;
+    return buffer_device != (top->device ? top->device : g->device) && top[-1].node->owner == c->id;
 }
 
 /* The input of a TRANSFER is wanted where it is; any other input on the device of its consumer. */

@@ -185,8 +185,9 @@ static fx_status failed_with(const fxi_plan *p, const fx_step *s, fx_status stat
     *out_refused = status == FX_STATUS_UNSUPPORTED && fx_step_is_fused(s);
     return *out_refused || status == FX_STATUS_MEMORY
                ? status
-               : fx_fail(status, fxi_ops[s->op].name, "%s has no kernel for it that makes %s",
-                         p->device->name, fx_dtype_name((fx_dtype)s->out.dtype));
+               : fx_fail(status, fxi_ops[s->op].name,
+                         "%s has no kernel for this operation with a result of %s", p->device->name,
+                         fx_dtype_name((fx_dtype)s->out.dtype));
 }
 
 /* Prepares all steps. Steps with an epilogue were prepared by fxi_settle_epilogues; those that

@@ -52,14 +52,14 @@ static double finite_member(const fxi_json *event, const char *name)
 }
 
 /* Makes space for one more item at the end of an array; NULL if out of memory. */
-static void *one_more(reader *in, void *array, size_t n, size_t *room, size_t size)
+static void *one_more(reader *in, void *array, size_t n, size_t *capacity, size_t size)
 {
-    if (n < *room)
+    if (n < *capacity)
         return array;
-    const size_t wanted = *room ? 2 * *room : 256;
+    const size_t wanted = *capacity ? 2 * *capacity : 256;
     void *grown = fxi_realloc(array, wanted * size);
     if (grown)
-        *room = wanted;
+        *capacity = wanted;
     in->no_memory |= !grown;
     return grown;
 }
@@ -299,7 +299,7 @@ static void warn_of_lines(reader *in)
     if (in->broken > 0)
         fx_message(1, "%s: line %ld is not an event of a log%s", in->name, in->first_broken,
                    in->broken == 1 ? "; it is ignored"
-                                   : ", and neither are others; they are ignored");
+                                   : "; this line and others like it are ignored");
     if (in->unknown > 0)
         add_warning(in, "Unknown events were ignored: %d, the first is \"%s\".", in->unknown,
                     in->unknown_name);

@@ -27,7 +27,7 @@ typedef struct row_set {
     int width;         /* objects in a row */
     void **rows;       /* all rows, `width` pointers each */
     unsigned char *is; /* state bits: OPEN, FRUITFUL */
-    int32_t n, room;
+    int32_t n, capacity;
     int32_t *slots; /* hash table of row + 1; 0: empty */
     size_t nslots;  /* a power of two, at least twice n */
     /* Small trees need no allocation. */
@@ -42,7 +42,7 @@ static void row_set_init(row_set *s, int width)
     s->n = 0;
     s->rows = s->first_rows;
     s->is = s->first_is;
-    s->room = FIRST_ROWS / width;
+    s->capacity = FIRST_ROWS / width;
     s->slots = s->first_slots;
     s->nslots = FIRST_SLOTS;
     memset(s->first_slots, 0, sizeof s->first_slots);
@@ -95,9 +95,9 @@ static void row_set_free(row_set *s)
 
 static bool more_rows(row_set *s)
 {
-    const size_t bytes = (size_t)s->width * sizeof *s->rows, room = 2 * (size_t)s->room + 1;
-    void **rows = room < INT32_MAX ? fxi_malloc(room * bytes) : NULL;
-    unsigned char *is = fxi_malloc(room);
+    const size_t bytes = (size_t)s->width * sizeof *s->rows, capacity = 2 * (size_t)s->capacity + 1;
+    void **rows = capacity < INT32_MAX ? fxi_malloc(capacity * bytes) : NULL;
+    unsigned char *is = fxi_malloc(capacity);
     if (!rows || !is) {
         fxi_free(rows);
         fxi_free(is);
@@ -111,7 +111,7 @@ static bool more_rows(row_set *s)
     }
     s->rows = rows;
     s->is = is;
-    s->room = (int32_t)room;
+    s->capacity = (int32_t)capacity;
     return true;
 }
 
@@ -125,7 +125,7 @@ static int32_t row_number(row_set *s, void *const *row, bool *out_new)
     const size_t i = slot_of(s, row);
     if (s->slots[i])
         return s->slots[i] - 1;
-    if (s->n == s->room && !more_rows(s))
+    if (s->n == s->capacity && !more_rows(s))
         return -1;
     memcpy(s->rows + (size_t)s->n * (size_t)s->width, row, bytes);
     s->is[s->n] = 0;

@@ -206,7 +206,7 @@ typedef struct visiting {
     fxi_visit_tied_fn tied; /* called instead of `visit`, with the array that x is a view of */
     void *user;
     char *path;
-    int32_t room;
+    int32_t capacity;
     ties ties;
     fxi_identity_map trained; /* arrays that optimisers see on some path */
     bool trained_known, failed;
@@ -252,10 +252,10 @@ static bool trained_elsewhere(visiting *v, const fx_array *x)
 
 static const char *path_of(visiting *v, const fx_spot *at)
 {
-    const size_t n = fx_spot_path(at, NULL, v->path, (size_t)v->room);
-    if (n >= (size_t)v->room && !fxi_grow(&v->path, &v->room, (int32_t)n + 1, 1))
+    const size_t n = fx_spot_path(at, NULL, v->path, (size_t)v->capacity);
+    if (n >= (size_t)v->capacity && !fxi_grow(&v->path, &v->capacity, (int32_t)n + 1, 1))
         return no_memory(v) ? "" : NULL;
-    fx_spot_path(at, NULL, v->path, (size_t)v->room);
+    fx_spot_path(at, NULL, v->path, (size_t)v->capacity);
     return v->path;
 }
 

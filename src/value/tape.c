@@ -47,7 +47,7 @@ static fxi_tape_leaf class_of(const fxi_node *n)
     const uintptr_t at =
         (uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * fx_dtype_size((fx_dtype)n->dtype);
     fxi_tape_leaf l = {.device = n->device,
-                       .place = d->buffer->device,
+                       .buffer_device = d->buffer->device,
                        .dtype = n->dtype,
                        .ndim = n->ndim,
                        .borrowed = d->buffer->borrowed,
@@ -63,7 +63,7 @@ static bool same_class(const fxi_tape_leaf *l, const fxi_node *n)
     const uintptr_t at =
         (uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * fx_dtype_size((fx_dtype)n->dtype);
     return l->dtype == n->dtype && l->ndim == n->ndim && l->device == n->device &&
-           l->place == d->buffer->device && l->borrowed == d->buffer->borrowed &&
+           l->buffer_device == d->buffer->device && l->borrowed == d->buffer->borrowed &&
            l->unaligned == (at % 64 != 0) &&
            memcmp(l->shape, n->shape, n->ndim * sizeof *l->shape) == 0 &&
            memcmp(l->stride, d->stride, n->ndim * sizeof *l->stride) == 0;

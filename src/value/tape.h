@@ -37,7 +37,7 @@ typedef struct fxi_tape_entry {
  * may depend on the fields before `shape`. */
 typedef struct fxi_tape_leaf {
     fxi_node *node; /* in the current step, retained; NULL: not used yet */
-    fx_device *device, *place;
+    fx_device *device, *buffer_device;
     uint8_t dtype, ndim;
     bool borrowed, unaligned;
     int64_t shape[FX_MAX_DIMS], stride[FX_MAX_DIMS];

@@ -90,7 +90,7 @@ static void what_is_wrong_is_said_once(void **state)
         {"plugins/fails_open", "it does not feel like it"},
         {"heads/other_abi", "it was built for kernel library ABI "},
         {"heads/former", "it was built for kernel library ABI 2"},
-        {"heads/other_sizes", "its structs have other sizes than this cflux's"}};
+        {"heads/other_sizes", "the sizes of its structs differ from this cflux's"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         begin(wrong[i][0], "all");
         assert_true(product(5) == 6);

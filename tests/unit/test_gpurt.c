@@ -272,7 +272,7 @@ static const row rows[] = {
     {"", "compute", {"3 devices: " CUDA(0) " " CUDA(1) " " CUDA(2), "; 0 runs ; 1 runs ; 0 runs"}},
     {"", "amdgpu-compute", {"2 devices: Simulated AMD GPU 0,", "; 0 runs ; 1 runs ; 0 runs"}},
     {"", "parts", {"1 0: FX_CUDNN_LIBRARY=off"}},
-    {"", "amdgpu-parts", {"1 0: cflux has kernels of its own"}},
+    {"", "amdgpu-parts", {"1 0: cflux does not use this library"}},
     {"", "copy", {"2 2, direct 1"}},
     {"SIM_DEFER=1", "copy", {"2 2, direct 1"}},
     {"SIM_DEFER=1", "amdgpu-copy", {"2 2, direct 1"}},
@@ -303,7 +303,7 @@ static const row rows[] = {
     /* versions and architectures */
     {"FX_NVRTC_LIBRARY=" SIM "/libnvrtc.so.13 SIM_VERSION=12080",
      "compute",
-     {"the driver (CUDA 12.8) does not load what NVRTC compiles (CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+     {"the driver (CUDA 12.8) cannot load the code of NVRTC (CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
       "); update the driver or install an older NVRTC"}},
     /* every NVRTC found is newer than the driver */
     {"SIM_VERSION=10020",
@@ -315,7 +315,7 @@ static const row rows[] = {
      {"functional 0", "NVRTC 13.0 compiles for sm_75 and later, and the device is sm_60"}},
     {"SIM_FAIL=nvrtcGetNumSupportedArchs@0=1",
      "list",
-     {"functional 0", "NVRTC 13.0 does not say for which architectures it compiles"}},
+     {"functional 0", "NVRTC 13.0 does not report the architectures that it supports"}},
     /* drivers without the functions that are not needed */
     {"FX_CUDA_LIBRARY=" SIM "/libcuda-least.so", "copy", {"2 2, direct 0"}},
     {"FX_HIP_LIBRARY=" SIM "/libamdhip64-least.so",

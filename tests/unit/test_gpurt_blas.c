@@ -343,7 +343,7 @@ static const row rows[] = {
      NULL},
     {"SIM_VERSION=70100000",
      "amdgpu-multiply",
-     {"librocblas.so.4 is not for this driver, of version 7", SLOWER, KERNELS},
+     {"librocblas.so.4 does not work with this driver, version 7", SLOWER, KERNELS},
      NULL},
     /* failures of calls */
     {"SIM_FAIL=cublasLtCreate@1=1",

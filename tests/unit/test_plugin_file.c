@@ -112,7 +112,7 @@ static const struct row {
     {"other_abi", "it was built for %k ABI %b, but this cflux has ABI %a: rebuild it", false},
     {"former", "it was built for %k ABI 2, but this cflux has ABI %a: rebuild it", false},
     {"other_kind", "it is a %o, not a %k", false},
-    {"other_sizes", "its structs have other sizes than this cflux's: rebuild it", false},
+    {"other_sizes", "the sizes of its structs differ from this cflux's: rebuild it", false},
     {"no_symbol", "it does not export fx_plugin", false},
     {"no_name", "it has no name", false},
     {"wrong_name", "it identifies itself as the %k Quartz", false},
@@ -300,8 +300,8 @@ static void fx_use_takes_a_path(void **state)
     assert_int_equal(messages, 0);
     /* The reason of an unknown backend is kept too. */
     assert_int_equal(fx_use(HEADS "quartz/libcflux-quartz.so"), FX_STATUS_DEVICE);
-    has(fx_why_not("Quartz"), "its structs have other sizes than this cflux's");
-    has(fx_why_not(HEADS "quartz/libcflux-quartz.so"), "its structs have other sizes");
+    has(fx_why_not("Quartz"), "the sizes of its structs differ from this cflux's");
+    has(fx_why_not(HEADS "quartz/libcflux-quartz.so"), "the sizes of its structs differ");
     assert_int_equal(messages, 1);
     assert_int_equal(fx_use("./libcflux-nothing.so"), FX_STATUS_DEVICE);
     assert_string_equal(fx_why_not("./libcflux-nothing.so"),

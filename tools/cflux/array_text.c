@@ -91,13 +91,13 @@ static const char *read_head(const char *text, fx_dtype *out_type, int *out_n, i
 }
 
 /* The number of elements; −1 if the text is too short for them. */
-static int64_t count_of(int n, const int64_t *sizes, size_t room)
+static int64_t count_of(int n, const int64_t *sizes, size_t limit)
 {
     int64_t count = 1;
     for (int k = 0; k < n; k++)
         if (__builtin_mul_overflow(count, sizes[k], &count))
             return -1;
-    return count <= (int64_t)room ? count : -1;
+    return count <= (int64_t)limit ? count : -1;
 }
 
 static bool read_elements(const char *text, fx_dtype t, int64_t n, void *values)

@@ -34,7 +34,7 @@ typedef struct array_row {
 typedef struct report {
     input_file file;
     array_row *rows;
-    int64_t n, room;
+    int64_t n, capacity;
     int64_t parameters, array_bytes;
     char **warnings;
     int64_t nwarnings, warnings_room;
@@ -43,13 +43,13 @@ typedef struct report {
     fx_status status;
 } report;
 
-static bool grow(void **items, int64_t n, int64_t *room, size_t size)
+static bool grow(void **items, int64_t n, int64_t *capacity, size_t size)
 {
-    if (n < *room)
+    if (n < *capacity)
         return true;
-    void *more = realloc(*items, (size_t)(2 * *room + 16) * size);
+    void *more = realloc(*items, (size_t)(2 * *capacity + 16) * size);
     *items = more ? more : *items;
-    *room = more ? 2 * *room + 16 : *room;
+    *capacity = more ? 2 * *capacity + 16 : *capacity;
     return more;
 }
 
@@ -79,7 +79,7 @@ static void add_array(fx_array *x, const char *path, bool trainable, void *user)
     report *r = user;
     (void)trainable;
     char *copy = strdup(path);
-    if (!copy || !grow((void **)&r->rows, r->n, &r->room, sizeof *r->rows)) {
+    if (!copy || !grow((void **)&r->rows, r->n, &r->capacity, sizeof *r->rows)) {
         free(copy);
         no_memory(r);
         return;

@@ -67,7 +67,7 @@ static bool same_settings(void *a, void *b, char *what, size_t size)
 
 typedef struct path_list {
     char *text;
-    size_t n, room;
+    size_t n, capacity;
     bool failed;
 } path_list;
 
@@ -78,12 +78,12 @@ static void put_path(path_list *l, const char *path, const fx_array *x)
     for (int k = 0; k < fx_ndims(x); k++)
         n += (size_t)snprintf(line + n, sizeof line - n, " %lld", (long long)fx_size(x, k));
     line[n++] = '\n';
-    if (l->n + n + 1 > l->room) {
-        const size_t room = 2 * l->room + sizeof line;
-        char *more = realloc(l->text, room);
+    if (l->n + n + 1 > l->capacity) {
+        const size_t capacity = 2 * l->capacity + sizeof line;
+        char *more = realloc(l->text, capacity);
         l->failed = l->failed || !more;
         l->text = more ? more : l->text;
-        l->room = more ? room : l->room;
+        l->capacity = more ? capacity : l->capacity;
     }
     if (!l->failed) {
         memcpy(l->text + l->n, line, n);

@@ -7,13 +7,13 @@
 void pairs_add_part(name_pairs *p, const char *name, size_t length, const void *object)
 {
     char *copy = strndup(name, length);
-    if (p->n + 2 > p->room) {
-        const int room = 2 * p->room + 16;
-        const void **more = realloc(p->items, (size_t)room * sizeof *more);
+    if (p->n + 2 > p->capacity) {
+        const int capacity = 2 * p->capacity + 16;
+        const void **more = realloc(p->items, (size_t)capacity * sizeof *more);
         p->items = more ? more : p->items;
-        p->room = more ? room : p->room;
+        p->capacity = more ? capacity : p->capacity;
     }
-    if (!copy || p->n + 2 > p->room) {
+    if (!copy || p->n + 2 > p->capacity) {
         free(copy);
         p->failed = true;
         return;

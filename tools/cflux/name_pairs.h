@@ -8,7 +8,7 @@
 
 typedef struct name_pairs {
     const void **items; /* name (a copy), object, name, object, … */
-    int n, room;        /* number of items, two per pair; capacity */
+    int n, capacity;    /* number of items, two per pair; capacity */
     bool failed;        /* out of memory */
 } name_pairs;
 

@@ -6,22 +6,22 @@
 static size_t place_of(const object_set *set, const void *object)
 {
     const uint64_t hash = (uint64_t)(uintptr_t)object * 0x9E3779B97F4A7C15u; /* Knuth, 6.4 */
-    size_t i = (size_t)(hash >> 32) & (set->room - 1);
+    size_t i = (size_t)(hash >> 32) & (set->capacity - 1);
     while (set->objects[i] && set->objects[i] != object)
-        i = (i + 1) & (set->room - 1);
+        i = (i + 1) & (set->capacity - 1);
     return i;
 }
 
 bool object_set_has(const object_set *set, const void *object)
 {
-    return set->room && set->objects[place_of(set, object)];
+    return set->capacity && set->objects[place_of(set, object)];
 }
 
 static bool grow(object_set *set)
 {
-    object_set more = {.room = set->room ? 2 * set->room : 64};
-    more.objects = calloc(more.room, sizeof *more.objects);
-    for (size_t i = 0; more.objects && i < set->room; i++)
+    object_set more = {.capacity = set->capacity ? 2 * set->capacity : 64};
+    more.objects = calloc(more.capacity, sizeof *more.objects);
+    for (size_t i = 0; more.objects && i < set->capacity; i++)
         if (set->objects[i])
             object_set_add(&more, set->objects[i]);
     if (!more.objects)
@@ -33,7 +33,7 @@ static bool grow(object_set *set)
 
 bool object_set_add(object_set *set, const void *object)
 {
-    if (2 * (set->n + 1) > set->room && !grow(set))
+    if (2 * (set->n + 1) > set->capacity && !grow(set))
         return false;
     const size_t i = place_of(set, object);
     set->n += !set->objects[i];

@@ -7,7 +7,7 @@
 
 typedef struct object_set {
     const void **objects; /* at least half of them are NULL */
-    size_t n, room;       /* room: capacity, 0 or a power of two */
+    size_t n, capacity;   /* capacity: 0 or a power of two */
 } object_set;
 
 bool object_set_has(const object_set *set, const void *object);

@@ -339,7 +339,7 @@ void options_manual(const command *const *commands, int n, FILE *to)
         ".TP\n1\nFailure while running: a failed write, a device error, a loss that is NaN.\n"
         ".TP\n2\nBad input: options, notation, columns, shapes, or missing or invalid files. "
         "Nothing was written.\n"
-        ".TP\n130, 143\nStopped by SIGINT, by SIGTERM.\n"
+        ".TP\n130, 143\nStopped by SIGINT (130) or SIGTERM (143).\n"
         ".SH ENVIRONMENT\n"
         ".TP\nCFLUX_PROJECT\nThe folder of LocalPreferences.toml (default: the current folder).\n"
         ".TP\nFX_PLUGIN_PATH\nFolders in which to search for plugins first, separated by colons.\n"

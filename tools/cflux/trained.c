@@ -75,8 +75,8 @@ int trained_try(const char *path, const trained *t, const problem *p)
         return EXIT_FINE;
     const fx_error e = fx_error_take();
     return saved ? fail(EXIT_BAD_INPUT,
-                        "--save %s: the file could not be read back (%s); another format may "
-                        "do",
+                        "--save %s: the file could not be read back (%s); try another "
+                        "format",
                         path, failure_sentence(&e))
                  : fail(EXIT_BAD_INPUT, "--save %s: %s", path, failure_sentence(&e));
 }

@@ -214,11 +214,12 @@ static void build(fxi_gpu_builder *b)
 static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
 {
     if (c->cut)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel of 32-bit indices for a larger array");
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL,
+                     "a parameter of a kernel with 32-bit indices does not fit in 32 bits");
     for (int k = 0; k < 3; k++) {
         const int64_t items = k == 0 ? c->group : 1;
         if (c->groups[k] < 1)
-            fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch of no groups");
+            fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch without work-groups");
         if (c->groups[k] > b->limits->groups[k] ||
             (b->limits->items > 0 && c->groups[k] > b->limits->items / items))
             fxi_gpu_too_much(b,

@@ -94,6 +94,6 @@ bool fxi_rt_blas_step(fxi_gpu_builder *b)
         return fxi_rt_blas_product(b, &p);
     /* The planner makes two steps of it: the library's product saves more time than the second
      * launch costs. */
-    fxi_gpu_too_much(b, "an end that %s does not compute", fxi_rt_blas.names[0]);
+    fxi_gpu_too_much(b, "an epilogue that %s does not compute", fxi_rt_blas.names[0]);
     return true;
 }

@@ -65,7 +65,7 @@ void fxi_rt_choose_target(fxi_rt_device *d)
     fxi_rtc.Version(&major, &minor);
     if (n == 0) {
         snprintf(d->cannot_compile, sizeof d->cannot_compile,
-                 "NVRTC %d.%d does not say for which architectures it compiles", major, minor);
+                 "NVRTC %d.%d does not report the architectures that it supports", major, minor);
         return;
     }
     if (best == 0) {

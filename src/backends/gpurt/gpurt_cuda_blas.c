@@ -44,8 +44,8 @@ fxi_rt_library fxi_rt_blas = {
                "FX_CUBLASLT_LIBRARY=off",
     .files = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}},
     .what = "multiplies matrices",
-    .slower = "cflux's own kernels compute these matrix products, which takes longer, most of all "
-              "for 16-bit numbers",
+    .slower = "cflux's own kernels compute these matrix products, which is slower, most of all "
+              "for 16-bit floats",
     .suits = suits,
     .entries = entries,
     .nentries = sizeof entries / sizeof *entries,

@@ -51,7 +51,7 @@ static void *begin(fxi_rt_device *d, char *why, size_t size)
 static fxi_rt_library library = {
     .names = {"cuDNN"},
     .what = "computes convolutions",
-    .slower = "cflux's own kernels compute these convolutions, which takes longer",
+    .slower = "cflux's own kernels compute these convolutions, which is slower",
     .variable = "FX_CUDNN_LIBRARY",
     .install = "install NVIDIA's cuDNN 9, or set FX_CUDNN_LIBRARY=off",
     .files = {{"libcudnn.so.9", 12}},
@@ -283,7 +283,7 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
     if (!takes(b->step) || !fxi_rt_library_has(&library, d, &d->dnn))
         return false;
     if (fx_step_has_epilogue(b->step)) {
-        fxi_gpu_too_much(b, "an end that cuDNN does not compute");
+        fxi_gpu_too_much(b, "an epilogue that cuDNN does not compute");
         return true;
     }
     conv *c = fxi_rt_select(d) == 0 ? fxi_rt_host->alloc(sizeof *c) : NULL;

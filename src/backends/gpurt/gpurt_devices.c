@@ -88,16 +88,17 @@ static void say_none(int error, const char *call, char *why, size_t size)
     const char *hider = fxi_rt_hider();
     if (error == FXI_RT_STUB_LIBRARY)
         snprintf(why, size,
-                 "the library found is the toolkit's stub and not a driver: remove its "
+                 "the library found is the toolkit's stub, not a driver: remove its "
                  "folder from LD_LIBRARY_PATH");
     else if (error == FXI_RT_DRIVER_MISMATCH)
         snprintf(why, size,
-                 "the driver was updated and its part in the kernel was not: restart the "
+                 "the driver was updated, but its kernel module was not: restart the "
                  "machine");
     else if (error && error != FXI_RT_NO_DEVICE)
         snprintf(why, size, "%s failed with %s", call, fxi_rt_error_name(error));
     else if (hider)
-        snprintf(why, size, "the driver reports no device: %s=%.60s hides all, or there is none",
+        snprintf(why, size,
+                 "the driver reports no device: %s=%.60s hides all devices, or there are none",
                  hider, getenv(hider));
     else
         snprintf(why, size, "the driver reports no device");

@@ -150,7 +150,7 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
 
 const char *fxi_rt_dnn_part(const char *name)
 {
-    return fxi_same_letters(name, "MIOpen") ? "cflux has kernels of its own for what this library "
-                                              "computes, and does not use it"
+    return fxi_same_letters(name, "MIOpen") ? "cflux does not use this library: it computes "
+                                              "these operations with its own kernels"
                                             : NULL;
 }

@@ -57,8 +57,8 @@ fxi_rt_library fxi_rt_blas = {
               {"librocblas.so.3", 5},
               {"librocblas.so.0", 5}},
     .what = "multiplies matrices",
-    .slower = "cflux's own kernels compute these matrix products, which takes longer, most of all "
-              "for 16-bit numbers",
+    .slower = "cflux's own kernels compute these matrix products, which is slower, most of all "
+              "for 16-bit floats",
     .suits = suits,
     .entries = entries,
     .nentries = sizeof entries / sizeof *entries,
@@ -141,7 +141,7 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
         if (sizes[k] > INT32_MAX)
             return false;
     if (of->bias) {
-        fxi_gpu_too_much(b, "rocBLAS adds no bias");
+        fxi_gpu_too_much(b, "rocBLAS cannot add a bias");
         return true;
     }
     product *p = fxi_rt_select(d) == 0 ? fxi_rt_host->alloc(sizeof *p) : NULL;

@@ -94,12 +94,11 @@ static void say_unloadable(fxi_rt_device *d, int error, char *text, size_t size)
 {
     if (error == FXI_RT_UNSUPPORTED_PTX || error == FXI_RT_NO_BINARY ||
         error == FXI_RT_INVALID_IMAGE)
-        snprintf(
-            text, size,
-            "%s (%s): the driver (%s) does not load what %s compiles (%s); update the driver or "
-            "install an older %s",
-            d->gpu.label, d->gpu.name, d->driver, fxi_rt_compiler, fxi_rt_error_name(error),
-            fxi_rt_compiler);
+        snprintf(text, size,
+                 "%s (%s): the driver (%s) cannot load the code of %s (%s); update the driver or "
+                 "install an older %s",
+                 d->gpu.label, d->gpu.name, d->driver, fxi_rt_compiler, fxi_rt_error_name(error),
+                 fxi_rt_compiler);
     else
         fxi_gpu_why(&d->gpu, fxi_rt_name.ModuleLoad, error, text, size);
 }
