@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which structs of a description may grow, and whether they did nothing else: a part of scripts/abi-check.
+"""Finds the structs that may grow, and checks that they changed in no other way: a part of scripts/abi-check.
 
 A struct whose first member is fxi_size, the size that a program knows, may get members at its end. abidiff can
 ignore that, but ignores then every other change of such a struct too. So this script writes abidiff's suppressions

@@ -41,8 +41,8 @@ static fx_status open_source(fxi_source *s, fx_array *leaf, bool where_it_was)
     return s->bytes || fx_length(x) == 0 ? FX_OK : fx_error_status();
 }
 
-/* Makes an explicit list of positions if batches must not share memory with the data but would be
- * slices: gathering by positions copies. */
+/* A batch of consecutive observations is a slice, which shares memory with the data. If it must
+ * not, makes a list of positions: gathering by positions copies. */
 static fx_status open_order(fxi_collation *c)
 {
     bool slices = false;

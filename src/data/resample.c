@@ -338,9 +338,9 @@ typedef struct label_parts {
     int64_t sizes[PARTS];
 } label_parts;
 
-/* Divides a count among the labels in proportion to their sizes. Each label gets the whole number
- * below its share; those whose shares lose most by that get one observation more. At least `count`
- * observations are left. keys: scratch, one for each label. */
+/* Divides a count among the labels in proportion to their sizes. Each label gets its share rounded
+ * down; the labels with the largest remainders get one observation more. Requires that at least
+ * `count` observations are left. keys: scratch, one for each label. */
 static void share(int64_t count, int64_t n, const groups *g, keyed *keys, label_parts *labels,
                   int64_t part)
 {

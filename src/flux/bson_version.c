@@ -95,9 +95,8 @@ static void flux_text(fxi_flux_range r, char *text, size_t size)
         snprintf(text, size, "Flux %s or earlier", until);
 }
 
-/* Damage that only this guess notices must not refuse the file, because loading may never read that
- * part. So the status is restored.
- */
+/* Loading may never read the damaged part, so damage that is found here must not make loading fail:
+ * the status is restored. */
 static void guess(versions *v, fxi_bson root)
 {
     const fx_error earlier = fxi_error_begin();

@@ -427,7 +427,7 @@ static bool take_attention(fxi_reader *r, call *c, fx_dims *out)
     return true;
 }
 
-/* A layer is called with the input of the layer around it, a connection with others. */
+/* A layer gets the input of the layer around it; a connection gets other inputs. */
 static bool take_callable(fxi_reader *r, const call *c, void **out)
 {
     void *input = r->input;

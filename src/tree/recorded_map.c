@@ -201,7 +201,7 @@ static bool holds(const fxi_recorded_map *r, const void *x, const void *y, int32
     return true;
 }
 
-/* Parents come before their children here, so what is read exists: `gradient` holds it. */
+/* Compares parents before their children, so every object that is read is held by `gradient`. */
 static bool holds_all(const fxi_recorded_map *r, const void *gradient)
 {
     if (r->results[r->n + r->tree.nobjects - 1] != gradient)
@@ -212,7 +212,7 @@ static bool holds_all(const fxi_recorded_map *r, const void *gradient)
     return true;
 }
 
-/* The map of this tape whose result was `gradient`, as far as its address tells. */
+/* The map of this tape whose result was `gradient`, compared by address only. */
 static const fxi_recorded_map *map_to(const fxi_context *c, const void *model, const void *gradient)
 {
     for (const fxi_event *e = c->tape->events; e; e = e->next) {

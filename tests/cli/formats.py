@@ -1,5 +1,5 @@
-"""formats.py: small writers and readers of file formats, by their descriptions and with the standard
-library alone: what the tests of the command line compare it with."""
+"""formats.py: small writers and readers of file formats, with which the tests check the files of the
+command line. They follow the descriptions of the formats and use only the standard library."""
 import gzip
 import io
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command line as a whole: help, usage, what bad options get, devices, preferences, bench, the manual
+"""The command line as a whole: help, usage, errors for bad options, devices, preferences, bench, the manual
 page and the completion. Usage: test_common.py PROGRAM"""
 import os
 import re

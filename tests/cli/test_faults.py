@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every call that writes a file of the command line fails in turn: the file is the old one or the new one, whole,
-and the message says which. Usage: test_faults.py PROGRAM"""
+"""Every call with which the command line writes a file fails in turn: afterwards the file is complete, the old one or
+the new one, and the message says which. Usage: test_faults.py PROGRAM"""
 import errno
 import os
 import shutil

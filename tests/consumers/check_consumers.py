@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An installed cflux, used as other people's projects use libraries.
+"""Uses an installed cflux as other projects use a library.
 
 Installs a build folder into a temporary prefix, moves that elsewhere (nothing may depend on where it
 was), and builds and runs consumer.c and consumer_cxx.cpp there: by pkg-config, shared and static, as C

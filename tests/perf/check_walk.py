@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the files that a reader meets who follows an array from fx_matmul to the kernel.
+"""Counts the files that a reader must open to follow an array from fx_matmul to the kernel.
 
 The measure: the .c files of src/ that define a function which a warm call executes between entering
 fx_matmul or fx_eval and leaving it. The case is the product of a 2×3 and a 3×64 matrix, evaluated on
@@ -12,8 +12,8 @@ Files of SERVICES (memory, errors, the life of arrays and the facts about them) 
 of the library, whatever it computes, and have a bound of their own.
 
 Every file on the walk is a row of KNOWN with what the reader learns there. A file that is not in the
-table, a row that is not on the walk any more, or more rows than MOST_WALK is a failure: a new hop
-takes a decision, and a bound that is not kept up says nothing.
+table, a row that is not on the walk any more, or more rows than MOST_WALK is a failure: a developer decides
+whether a new file is justified, and keeps the bound tight.
 
 Usage: check_walk.py --runner build/bench/bench_runner --build build
 """

@@ -1,5 +1,5 @@
-"""Logs of training runs for the tests of reports, made up as docs/log.md describes them. The numbers are
-those of a fixed stream, so that a failure comes back."""
+"""Logs of training runs for the tests of reports, made up as docs/log.md describes them. The numbers come from a
+fixed random stream, so that a failure can be repeated."""
 import json
 import math
 import random

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Functions of src/ call in one direction, and plugins use nothing of the library.
 
-A symbol that an object file of one room uses must be defined in the same room or in a room before it
+A symbol that an object file of one folder uses must be defined in the same folder or in one before it
 (the order is that of check_tree.py). UPWARD lists the symbols that may be used from below. A plugin
 (PLUGINS) gets what it needs through struct fx_host: it uses symbols of its own folder, of
 backends/gpu and of platform only, whose files are compiled into it.
@@ -17,7 +17,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from check_tree import ORDER, area  # noqa: E402
 
-UPWARD = {"fxi_the_evaluator": {"value", "ops"}}  # symbol: the rooms that may use it
+UPWARD = {"fxi_the_evaluator": {"value", "ops"}}  # symbol: the folders that may use it
 PLUGINS = {"backends/opencl", "backends/onednn", "backends/gpurt", "dist/mpi"}
 LEAST_OBJECTS, LEAST_CALLS = 150, 2000
 

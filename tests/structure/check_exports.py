@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""The shared library exports what the headers declare, nothing else, and needs nothing unexpected.
+"""The shared library exports exactly the names that the headers declare, and needs only known libraries.
 
-  * Every function or object that a public header declares FX_API is defined in the library: a
-    declaration without a definition would be found by a user's linker only.
+  * Every function or object that a public header declares FX_API is defined in the library: otherwise only a user's linker would find the missing definition.
   * Every exported symbol begins with fx_ or fxi_.
   * Its dynamic dependencies are libc, libm, zlib, libbson and what the compiler itself adds.
   * Every thread-local variable has the initial-exec model (CMakeLists.txt says why), and no two have the same address.

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Every public name of the headers has a comment that says what it is.
+"""Every public name of the headers has a comment that documents it.
 
 Public are functions and types fx_…, macros fx_… and FX_…, and constants FX_…. A name is documented by a
-comment directly above it, at the end of its line, or above the unbroken group of declarations in which it
-stands; a constant also by the comment of its enum; a macro also by that of the function that it calls.
+comment directly above it, at the end of its line, or above the unbroken group of declarations to which it belongs; a constant also by the comment of its enum; a macro also by that of the function that it calls.
 The reference of the site is made of the same comments (docs/tools/reference.py).
 Usage: check_reference.py [root]
 """

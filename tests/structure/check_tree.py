@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Checks of the source tree that no compiler makes.
 
-  * The direction of #includes between the folders of src/ (rooms): a room includes itself and the
-    rooms before it in the list of CONTRIBUTING.md, and the rooms in PUBLIC_ONLY see nothing but
+  * The direction of #includes between the folders of src/: a folder includes itself and the folders
+    before it in the list of CONTRIBUTING.md, and the folders in PUBLIC_ONLY include only
     platform, base and the public headers. EXCEPTIONS lists the deviations with their reasons, and an exception that
     is not needed fails. Calls have the same direction: see check_calls.py.
   * A tool uses the library through its public headers.
   * File names are unique over src, include, tests, examples and tools, so that #include "x.h" is one file.
-  * What differs between systems is in src/platform: no other room includes a system's headers or
+  * Code that differs between systems is in src/platform: no other folder includes a system's headers or
     uses its names.
-  * The library does not print, exit, or take memory but through src/base/memory.h.
-  * Outside src/nn the library names no layer: the layer's table has all that it must know.
-  * A test program that starts itself again does it through own_child.h, which knows the emulator of
+  * The library does not print, exit, or allocate memory except through src/base/memory.h.
+  * Outside src/nn the library names no layer: the layer's table tells it everything.
+  * A test program that starts itself again uses own_child.h, which knows the emulator of
     a cross build, or is marked `native`.
   * Every C file begins with a comment; no file names a path of one machine.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The checkers find what they are for: each is given a small tree with one known fault in it."""
+"""Every checker finds the mistakes that it exists for: each is given a small tree with one known fault in it."""
 import contextlib
 import io
 import os

@@ -1,5 +1,5 @@
-"""A page in headless Chromium, driven over its debugging pipe: what scripts of the tests need to look at
-pages as a reader sees them. No package is needed beside the browser.
+"""A page in headless Chromium, driven over its debugging pipe, for tests that look at pages as a reader sees them.
+No package is needed beside the browser.
 
     with Browser() as browser:                 # Missing is raised where there is none
         page = browser.open("file:///…", width=360, dark=True)

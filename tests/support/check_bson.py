@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""check_bson.py: would Julia's BSON.load raise the objects of this file?
+"""check_bson.py: checks that Julia's BSON.load could make the objects of a file.
 
 The rules of BSON.jl are followed over the document that an independent library (python3-bson) reads:
 a datatype must name a type that exists, with as many parameters as it has; a struct must have as many
 values as its type has fields, and every value must be of the field's type, which follows from the
-parameters (BSON.jl converts each value to it); arrays must have the bytes that their sizes ask for;
-references must lead somewhere. No Julia runs here.
+parameters (BSON.jl converts each value to it); arrays must have as many bytes as their
+sizes require; references must refer to an object. Julia is not needed.
 
     check_bson.py load FILE      raises every entry, prints how many structs and arrays there were
     check_bson.py same A B       the two files say the same when references are followed

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what a safetensors file holds, an entry a line, from the description of the format alone:
-standard library only. Fails where the file is not as described."""
+"""Prints the entries of a safetensors file, one a line. Follows the description of the format, with the
+standard library only, and fails if the file differs from it."""
 import json
 import struct
 import sys

@@ -2,10 +2,9 @@
 """torch_state.py: PyTorch's side of the tests of its state dicts.
 
     torch_state.py record FOLDER   writes FOLDER/torch-NAME.safetensors for every model below, after a
-                                   little training: "state.…" is state_dict(), "x" an input, "y" what
-                                   the model makes of it
+                                   little training: "state.…" is state_dict(), "x" an input, "y" the output of the model
     torch_state.py check FILE NAME the file, written by cflux, has a state for that model: loaded with
-                                   strict=True, it must make "y" of "x"; prints the largest difference
+                                   strict=True, it must compute "y" from "x"; prints the largest difference
     torch_state.py                 succeeds where PyTorch can be imported
 
 Files are written and read here by the description of safetensors, with the standard library.
