@@ -215,11 +215,13 @@ fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const v
         status = agree(d, &h, reason, sizeof reason);
         if (status == FX_OK)
             status = transfer(d, &h, n, in, out, reason, sizeof reason);
+        /* The others are in an operation, and the next one of this member would meet that one. */
+        d->broken = d->broken || status == FX_STATUS_MEMORY;
         describe(&h, what, sizeof what);
         snprintf(why, size, "%s, operation %lld: %s", what, (long long)d->number,
                  *reason ? reason : fx_status_name(status));
         if (d->broken)
-            snprintf(d->why, sizeof d->why, "%s", reason);
+            snprintf(d->why, sizeof d->why, "%s", *reason ? reason : fx_status_name(status));
     }
     fxi_mutex_unlock(&d->lock);
     return status;

@@ -14,9 +14,10 @@ enum { FXI_COLLECTIVE_GATHER = FX_COLLECTIVE_BROADCAST + 1 };
 
 /* One collective operation. */
 typedef struct fxi_transport_call {
-    int64_t kind;   /* fx_collective_kind, or FXI_COLLECTIVE_GATHER */
-    int64_t fold;   /* FX_REDUCE_SUM, MAX, MIN or PROD; all members must get the same bits */
-    int64_t root;   /* a member; not for ALL_REDUCE and GATHER */
+    int64_t kind; /* fx_collective_kind, or FXI_COLLECTIVE_GATHER */
+    int64_t fold; /* FX_REDUCE_SUM, MAX, MIN or PROD; all members must get the same bits. NaN in one
+                   member gives NaN */
+    int64_t root; /* a member; not for ALL_REDUCE and GATHER */
     int64_t dtype;  /* fx_dtype; neither Float16 nor BFloat16 where there is a fold */
     int64_t count;  /* elements of `in` */
     int64_t number; /* from 1, increasing, the same for all members */

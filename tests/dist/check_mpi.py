@@ -2,6 +2,7 @@
 """examples/distributed with 1, 2 and 4 processes of each MPI that is installed prints the losses of one process.
 
 The 1,000 observations are divided evenly, so the mean of the parts' losses is the loss of the whole, up to rounding.
+Then tests/dist/mpi_cases.c shows what two processes say when something goes wrong.
 Without an MPI and its plugin a line says so, and the check passes.
 Usage: check_mpi.py build-folder
 """
@@ -22,6 +23,50 @@ def losses(command, build):
     return [float(x) for x in re.findall(r"loss ([0-9.]+)", run.stdout)]
 
 
+LIBRARIES = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
+# By case: lines that must be printed (a part of each), and whether the processes succeed.
+CASES = {
+    "busy_at_end": (["0 saved: ok", "1 saved: ok"], True),
+    "one_ends": (["no word from rank 1 within 3 s"], False),
+    "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
+    "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
+    "finalise_first": (["the program has finalised MPI"], True),
+}
+
+
+def started(launcher, options, build, case, before=()):
+    command = [launcher, *options, "-n", "2", *before, os.path.join(build, "tests", "mpi_cases"), case]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
+
+
+def check(what, process, lines, succeeds):
+    out = process.communicate(timeout=60)[0]
+    for line in lines:
+        if line not in out:
+            sys.exit(f"{what}: not printed: {line}\n{out}")
+    # What a launcher returns after one that ended without MPI_Finalize differs between them.
+    if succeeds and process.returncode != 0:
+        sys.exit(f"{what}: status {process.returncode}\n{out}")
+    if "a number" in out or "error occurred in MPI" in out:
+        sys.exit(f"{what}: {out}")
+    print(f"{what}: as expected")
+
+
+def check_cases(name, launcher, options, build, other):
+    slow = started(launcher, options, build, "busy_at_end")  # 11 s: beside the others
+    try:
+        for case, (lines, succeeds) in CASES.items():
+            if case != "busy_at_end":
+                check(f"{name}, {case}", started(launcher, options, build, case), lines, succeeds)
+        if other:
+            run = started(launcher, options, build, "none", ("env", "LD_PRELOAD=" + LIBRARIES[other]))
+            check(f"{name}, a program with {other}", run, ["the program uses another MPI"], False)
+        check(f"{name}, busy_at_end", slow, *CASES["busy_at_end"])
+    finally:
+        slow.kill()
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     want = losses([], build)
@@ -38,6 +83,8 @@ def main():
             if len(got) != len(want) or worst > 3e-6:
                 sys.exit(f"{name}, {n} processes: {got} instead of {want}")
             print(f"{name}, {n} processes: within {worst:.1e}")
+        other = next(key for key in LIBRARIES if key != name)
+        check_cases(name, launcher, options, build, other if shutil.which(f"mpirun.{other}") else None)
 
 
 main()

@@ -351,6 +351,35 @@ static void a_failure_ends_the_group(void **state)
     assert_true(members[0].got[0] == FX_STATUS_IO);
 }
 
+/* As if the other member had the same. */
+static fx_status alone(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
+                       size_t size)
+{
+    (void)g, (void)why, (void)size;
+    memcpy(c->out, c->in, (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype));
+    return FX_OK;
+}
+
+/* The others wait in the operation, so a later one of this member must not meet them there. */
+static void memory_that_is_short_ends_the_group(void **state)
+{
+    (void)state;
+    static const fxi_transport same = {.run = alone};
+    fx_dist d;
+    begin(&d, 0, 2, &same);
+    fx_step step = {.out = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {(int64_t)1 << 60}}};
+    step.as.collective.what = (fx_collective){
+        .communicator = &d.communicator, .kind = FX_COLLECTIVE_ALL_REDUCE, .fold = FX_REDUCE_SUM};
+    char why[FXI_DIST_WHY] = "";
+    float x = 1, y = 0;
+    assert_int_equal(fxi_dist_run(&d.communicator, &step, &x, &y, why, sizeof why),
+                     FX_STATUS_MEMORY);
+    step.out.shape[0] = 1;
+    assert_int_equal(fxi_dist_run(&d.communicator, &step, &x, &y, why, sizeof why), FX_STATUS_IO);
+    assert_non_null(strstr(why, "an earlier operation failed"));
+    fxi_dist_end(&d);
+}
+
 static void arguments_are_checked(void **state)
 {
     (void)state;
@@ -443,6 +472,7 @@ static void parts_are_complete_disjoint_and_even(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_is_short_ends_the_group),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(a_group_of_one_is_free),
         cmocka_unit_test(parts_are_complete_disjoint_and_even),

@@ -19,9 +19,11 @@ enum {
     NOTICE = 20,
     CHUNK = 1 << 27
 }; /* tag of a notice; elements of one call, whose count is int */
+static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
     MPI_Comm comm, notices; /* ours */
+    MPI_Op max[2], min[2];  /* of Float32, of Float64 */
     int rank, size;
     int level;   /* thread level of MPI */
     bool ours;   /* did the plugin initialise MPI? */
@@ -59,18 +61,22 @@ static void tell_all(int64_t number)
     }
 }
 
-/* Receives what has arrived; words about earlier operations are dropped. */
-static void hear_all(int64_t number)
+/* Receives what has arrived; words about earlier operations are dropped. Does a rank say `number`?
+ */
+static bool hear_all(int64_t number)
 {
-    int some = 1;
-    while (some) {
+    bool heard = false;
+    for (;;) {
+        int some = 0;
         MPI_Status from;
-        int64_t its;
+        int64_t its = 0;
         if (MPI_Iprobe(MPI_ANY_SOURCE, NOTICE, mpi.notices, &some, &from) != MPI_SUCCESS || !some)
-            return;
+            return heard;
         MPI_Recv(&its, 1, MPI_INT64_T, from.MPI_SOURCE, NOTICE, mpi.notices, MPI_STATUS_IGNORE);
-        if (its == number)
-            mpi.waits[from.MPI_SOURCE] = 1;
+        if (its != number)
+            continue;
+        mpi.waits[from.MPI_SOURCE] = 1;
+        heard = true;
     }
 }
 
@@ -140,10 +146,35 @@ static MPI_Datatype type_of(int64_t dtype)
     }
 }
 
-static MPI_Op op_of(int64_t fold)
+/* Extremes of floats, NaN if a member has NaN: with MPI's own it depends on the member. */
+#define EXTREME(name, type, sign)                                                                  \
+    static void name(void *in, void *io, int *n, MPI_Datatype *unused)                             \
+    {                                                                                              \
+        const type *x = in;                                                                        \
+        type *y = io;                                                                              \
+        (void)unused;                                                                              \
+        for (int i = 0; i < *n; i++)                                                               \
+            y[i] = x[i] sign y[i] || x[i] != x[i] ? x[i] : y[i];                                   \
+    }
+EXTREME(max_f32, float, >)
+EXTREME(max_f64, double, >)
+EXTREME(min_f32, float, <)
+EXTREME(min_f64, double, <)
+
+static bool make_extremes(void)
 {
-    return fold == FX_REDUCE_MAX    ? MPI_MAX
-           : fold == FX_REDUCE_MIN  ? MPI_MIN
+    return MPI_Op_create(max_f32, 1, &mpi.max[0]) == MPI_SUCCESS &&
+           MPI_Op_create(max_f64, 1, &mpi.max[1]) == MPI_SUCCESS &&
+           MPI_Op_create(min_f32, 1, &mpi.min[0]) == MPI_SUCCESS &&
+           MPI_Op_create(min_f64, 1, &mpi.min[1]) == MPI_SUCCESS;
+}
+
+static MPI_Op op_of(int64_t fold, int64_t dtype)
+{
+    const bool is_float = dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64;
+    const int wide = dtype == FX_DTYPE_F64;
+    return fold == FX_REDUCE_MAX    ? is_float ? mpi.max[wide] : MPI_MAX
+           : fold == FX_REDUCE_MIN  ? is_float ? mpi.min[wide] : MPI_MIN
            : fold == FX_REDUCE_PROD ? MPI_PROD
                                     : MPI_SUM;
 }
@@ -158,7 +189,7 @@ static int begin(const fxi_transport_call *c, int64_t kind, const void *in, void
         return MPI_Iallgather(in, n, type, out, n, type, mpi.comm, request);
     if (kind == FX_COLLECTIVE_BROADCAST)
         return MPI_Ibcast(out, n, type, root, mpi.comm, request);
-    return MPI_Ireduce(in, out, n, type, op_of(c->fold), root, mpi.comm, request);
+    return MPI_Ireduce(in, out, n, type, op_of(c->fold, c->dtype), root, mpi.comm, request);
 }
 
 static fx_status one(const fxi_transport_call *c, int64_t kind, const void *in, void *out, int n,
@@ -184,10 +215,19 @@ static fx_status part(const fxi_transport_call *c, const void *in, void *out, in
     return status == FX_OK ? one(c, FX_COLLECTIVE_BROADCAST, in, out, n, why, size) : status;
 }
 
-/* With a low thread level only the thread that initialised MPI may call it. */
-static bool thread_may(char *why, size_t size)
+/* May the caller use MPI? With a low thread level only the thread that initialised it may. */
+static bool may_call(char *why, size_t size)
 {
-    int is_main = 1;
+    int is_main = 1, over = 0;
+    if (mpi.host->process() != mpi.process) {
+        snprintf(why, size, "this process is a child (fork) of the one that joined the group");
+        return false;
+    }
+    MPI_Finalized(&over);
+    if (over) {
+        snprintf(why, size, "the program has finalised MPI");
+        return false;
+    }
     if (mpi.level < MPI_THREAD_SERIALIZED)
         MPI_Is_thread_main(&is_main);
     if (!is_main)
@@ -202,7 +242,7 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
 {
     (void)group;
     int width = 1;
-    if (!thread_may(why, size))
+    if (!may_call(why, size))
         return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
     fx_status status = FX_OK;
@@ -221,20 +261,68 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
-/* When the program ends. A rank that ends early would wait here for ever, so the others must come
- * first. */
+/* Waits until all ranks leave. False if one has failed and will not. */
+static bool all_leave(void)
+{
+    MPI_Request request;
+    int is_done = 0;
+    if (MPI_Ibarrier(mpi.notices, &request) != MPI_SUCCESS)
+        return false;
+    for (;;) {
+        if (MPI_Test(&request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return false;
+        if (is_done)
+            return true;
+        if (hear_all(ends))
+            return false;
+        mpi.host->sleep(1);
+    }
+}
+
+/* When the program ends. A process that ends without MPI_Finalize makes the launcher kill the
+ * others, which may still compute or save for a long time: so a rank waits for them without a
+ * limit. A rank that failed does not finalise, which would wait for ever, and tells it to those
+ * that wait here. They do so in another communicator than the operations of those that failed. */
 static void leave(void)
 {
     int finalized = 1;
-    char why[200];
-    if (mpi.broken || mpi.host->process() != mpi.process ||
-        MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
+    if (mpi.host->process() != mpi.process || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
         return;
-    const fxi_transport_call last = {.limit = 10, .number = INT64_MAX};
-    MPI_Request request;
-    if (MPI_Ibarrier(mpi.comm, &request) == MPI_SUCCESS &&
-        wait_for(&request, &last, why, sizeof why) == FX_OK)
+    if (mpi.broken)
+        tell_all(ends);
+    else if (all_leave())
         MPI_Finalize();
+}
+
+/* The name and version of the library that answers, up to a comma or the end of the line. */
+static void read_library(char *out, size_t size)
+{
+    char text[8193] = ""; /* MPICH's largest; Open MPI's is 256 */
+    int n = 0;
+    MPI_Get_library_version(text, &n);
+    snprintf(out, size, "%.*s", (int)strcspn(text, ",\n"), text);
+    for (char *c = out; *c; c++)
+        if (*c == '\t')
+            *c = ' ';
+}
+
+/* In a program that is linked with another MPI the plugin's calls reach that one, whose handles
+ * have other types. */
+static const char *wrong_library(void)
+{
+    static char why[300];
+    char library[120];
+#ifdef OPEN_MPI
+    const bool want = true;
+#else
+    const bool want = false;
+#endif
+    read_library(library, sizeof library);
+    if ((strncmp(library, "Open MPI", 8) == 0) == want)
+        return NULL;
+    snprintf(why, sizeof why,
+             "the program uses another MPI, %s: start it with the launcher of that one", library);
+    return why;
 }
 
 static const char *initialise(void)
@@ -256,14 +344,9 @@ static const char *initialise(void)
 
 static void describe(fxi_transport_group *g)
 {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int n = 0, local_rank = 0, local_size = 1;
+    int local_rank = 0, local_size = 1;
     MPI_Comm local;
-    MPI_Get_library_version(text, &n);
-    snprintf(g->library, sizeof g->library, "%.*s", (int)strcspn(text, ",\n"), text);
-    for (char *c = g->library; *c; c++)
-        if (*c == '\t')
-            *c = ' ';
+    read_library(g->library, sizeof g->library);
     if (MPI_Comm_split_type(mpi.comm, MPI_COMM_TYPE_SHARED, mpi.rank, MPI_INFO_NULL, &local) ==
         MPI_SUCCESS) {
         MPI_Comm_rank(local, &local_rank);
@@ -280,7 +363,9 @@ static const char *join(const fxi_transport_host *host, const void *communicator
                         fxi_transport_group *out)
 {
     mpi.host = host;
-    const char *why = initialise();
+    const char *why = wrong_library();
+    if (!why)
+        why = initialise();
     if (why)
         return why;
     const MPI_Comm from = communicator ? *(const MPI_Comm *)communicator : MPI_COMM_WORLD;
@@ -298,9 +383,14 @@ static const char *join(const fxi_transport_host *host, const void *communicator
         return "no memory";
     for (int r = 0; r < mpi.size; r++)
         mpi.sending[r] = MPI_REQUEST_NULL;
+    if (!make_extremes())
+        return "MPI_Op_create failed";
     mpi.process = mpi.host->process();
-    if (mpi.ours)
+    if (mpi.ours) {
+        /* Open MPI reports failures of nonblocking operations here. */
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         atexit(leave);
+    }
     describe(out);
     return NULL;
 }
