@@ -5,8 +5,10 @@
 #include "gpurt_cudnn.h"
 #include "sim_blas.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DECLARE(result, member, symbol, need, arguments)                                           \
     __attribute__((visibility("default"))) result sim_##member arguments __asm__(#symbol);
@@ -16,7 +18,7 @@ enum { NOT_INITIALIZED = 1001, BAD_PARAM = 2000, INTERNAL_ERROR = 4000, EXECUTIO
 enum { AXES = 5, SPACE = 3, WORK_BYTES = 192 };
 
 struct fxi_dnn_handle_object {
-    int device;
+    int device, users; /* users: calls under way, atomic */
     fxi_rt_stream stream;
 };
 struct fxi_dnn_tensor_object {
@@ -271,12 +273,29 @@ static void run(sim_call *c)
     free(sums);
 }
 
+/* cuDNN's handles are for one thread at a time. SIM_SLOW: the call takes 20 ms. */
+static int ask(fxi_dnn_handle h, size_t *out)
+{
+    if (!h)
+        return BAD_PARAM;
+    if (__atomic_fetch_add(&h->users, 1, __ATOMIC_ACQ_REL) > 0)
+        fprintf(stderr, "simulated driver: two threads use one handle of cuDNN\n");
+    if (getenv("SIM_SLOW"))
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    __atomic_fetch_sub(&h->users, 1, __ATOMIC_ACQ_REL);
+    *out = WORK_BYTES;
+    return FXI_DNN_OK;
+}
+
 static int compute(fxi_dnn_handle h, conv_kind kind, const char *name, const double scales[2],
                    fxi_dnn_tensor x, const void *px, fxi_dnn_filter w, const void *pw,
                    fxi_dnn_conv c, fxi_dnn_tensor y, const void *py, int algorithm, void *work,
                    size_t bytes)
 {
-    const int error = check(x, w, c, y, algorithm);
+    size_t none;
+    int error = check(x, w, c, y, algorithm);
+    if (!error)
+        error = ask(h, &none);
     if (error)
         return error;
     if (scales[0] != 1 || scales[1] != 0 || !work || bytes < WORK_BYTES ||
@@ -310,24 +329,24 @@ int sim_ForwardWork(fxi_dnn_handle h, fxi_dnn_tensor x, fxi_dnn_filter w, fxi_dn
                     fxi_dnn_tensor y, int algorithm, size_t *out)
 {
     BEGIN(cudnnGetConvolutionForwardWorkspaceSize);
-    *out = WORK_BYTES;
-    return h ? check(x, w, c, y, algorithm) : BAD_PARAM;
+    const int error = ask(h, out);
+    return error ? error : check(x, w, c, y, algorithm);
 }
 
 int sim_DataWork(fxi_dnn_handle h, fxi_dnn_filter w, fxi_dnn_tensor y, fxi_dnn_conv c,
                  fxi_dnn_tensor x, int algorithm, size_t *out)
 {
     BEGIN(cudnnGetConvolutionBackwardDataWorkspaceSize);
-    *out = WORK_BYTES;
-    return h ? check(x, w, c, y, algorithm) : BAD_PARAM;
+    const int error = ask(h, out);
+    return error ? error : check(x, w, c, y, algorithm);
 }
 
 int sim_WeightWork(fxi_dnn_handle h, fxi_dnn_tensor x, fxi_dnn_tensor y, fxi_dnn_conv c,
                    fxi_dnn_filter w, int algorithm, size_t *out)
 {
     BEGIN(cudnnGetConvolutionBackwardFilterWorkspaceSize);
-    *out = WORK_BYTES;
-    return h ? check(x, w, c, y, algorithm) : BAD_PARAM;
+    const int error = ask(h, out);
+    return error ? error : check(x, w, c, y, algorithm);
 }
 
 int sim_Forward(fxi_dnn_handle h, const void *alpha, fxi_dnn_tensor x, const void *px,

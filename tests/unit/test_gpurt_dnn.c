@@ -11,6 +11,7 @@
 #include "own_child.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -88,10 +89,34 @@ static void parts(void)
     printf("%d, why: %s", fx_functional("CUDA:cuDNN"), fx_why_not("CUDA:cuDNN"));
 }
 
+/* Convolutions of other sizes than the other thread's. */
+static void *convolve_sizes(void *first)
+{
+    for (int64_t n = *(const int64_t *)first; n < 16; n += 2) {
+        FX_STEP;
+        void *c = fx_to(gpu(), fx_conv(FX_DIMS(2, 2), 1, 1));
+        fx_eval(fx_call(c, fx_to(gpu(), fx_ones(n, n, 1, 1))));
+    }
+    printf("%s", fx_error_take().message);
+    return NULL;
+}
+
+static void threads(void)
+{
+    int64_t even = 4, odd = 5;
+    pthread_t other;
+    gpu();
+    if (pthread_create(&other, NULL, convolve_sizes, &even) != 0)
+        return;
+    convolve_sizes(&odd);
+    pthread_join(other, NULL);
+    printf("%d calls", (int)calls());
+}
+
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"layers", layers}, {"convolve", convolve}, {"parts", parts}};
+} acts[] = {{"layers", layers}, {"convolve", convolve}, {"parts", parts}, {"threads", threads}};
 
 static int child(const char *name)
 {
@@ -124,6 +149,7 @@ static const struct row {
     {"SIM_DEFER=1", "layers", {"2 calls, 0 calls, as on the CPU; 1 calls, 0 calls, as on"}, SLOWER},
     {"FX_CUDNN_LIBRARY=off", "layers", {"0 calls, 0 calls, as on the CPU; "}, SLOWER},
     {"", "convolve", {"; right , 1 calls; right , 2 calls"}, SLOWER},
+    {"SIM_SLOW=1", "threads", {"12 calls"}, SLOWER},
     {"", "parts", {"1, why: "}, "off"},
     {"FX_CUDNN_LIBRARY=off", "parts", {"0, why: FX_CUDNN_LIBRARY=off"}, NULL},
     {"FX_CUDNN_LIBRARY=" SIM "/libsim-old.so",

@@ -173,7 +173,7 @@ static int describe(conv *c, const fx_step *s)
     return error ? error : describe_conv(c, s);
 }
 
-static int ask_work(fxi_dnn_handle h, conv *c)
+static int ask(fxi_dnn_handle h, conv *c)
 {
     switch (c->kind) {
     case FX_CONV_FORWARD:
@@ -184,6 +184,15 @@ static int ask_work(fxi_dnn_handle h, conv *c)
     default:
         return dnn.WeightWork(h, c->x, c->y, c->conv, c->w, FXI_DNN_WEIGHT_1, &c->work);
     }
+}
+
+/* The handle is for one thread at a time, and another one may run a step. */
+static int ask_work(fxi_rt_device *d, conv *c)
+{
+    fxi_mutex_lock(&d->gpu.lock);
+    const int error = ask(d->dnn.object, c);
+    fxi_mutex_unlock(&d->gpu.lock);
+    return error;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -293,7 +302,7 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
         (conv){.kind = fx_step_conv(b->step)->attr.kind, .f64 = b->step->out.dtype == FX_DTYPE_F64};
     int error = describe(c, b->step);
     if (!error)
-        error = ask_work(d->dnn.object, c);
+        error = ask_work(d, c);
     if (!error) {
         add(b, c);
         return true;
