@@ -367,7 +367,8 @@ static void memory_that_is_short_ends_the_group(void **state)
     static const fxi_transport same = {.run = alone};
     fx_dist d;
     begin(&d, 0, 2, &same);
-    fx_step step = {.out = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {(int64_t)1 << 60}}};
+    fx_step step = {.cls = FX_CLASS_COLLECTIVE,
+                    .out = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {(int64_t)1 << 60}}};
     step.as.collective.what = (fx_collective){
         .communicator = &d.communicator, .kind = FX_COLLECTIVE_ALL_REDUCE, .fold = FX_REDUCE_SUM};
     char why[FXI_DIST_WHY] = "";
