@@ -34,8 +34,8 @@ static const struct {
     {"matmul.f64.1024", "fx_matmul", 0, 128},
     {"matmul.f16.2048", "fx_matmul", MATRICES | VECTORS, 128},
     {"matmul.bf16.512", "fx_matmul", MATRICES | VECTORS, 128},
-    {"gather.rows.f32", "fx_gather", VECTORS | ORDER, 64},
-    {"gather.rows.bf16", "fx_gather", VECTORS | ORDER, 64},
+    {"gather.rows.f32", "fx_gather", VECTORS | ORDER_OF_NVRTC, 64},
+    {"gather.rows.bf16", "fx_gather", VECTORS | ORDER_OF_NVRTC, 64},
     {"conv.forward.1d.type0", "fx_conv", 0, 128},
     {"conv.weight.3d.type0", "fx_conv", 0, 128},
 };
