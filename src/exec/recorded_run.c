@@ -193,8 +193,9 @@ static bool same_handles(const fxi_tape *t, const recorded_run *r)
 }
 
 /* Puts this step's nodes into the recorded graph: all of them if the tape has new nodes, otherwise
- * those that differ from step to step. False: a value is lost. The same entries are evaluated as in
- * the recording, because the same evaluations came before. */
+ * those that differ from step to step. False: a value is lost, or not the same nodes have values as
+ * in the recording: old_values.c computes a pending value that an update replaces, but only while
+ * the step is built. */
 static bool fill_graph(const fxi_tape *t, recorded_run *r)
 {
     if (r->version != t->version) {
@@ -209,7 +210,8 @@ static bool fill_graph(const fxi_tape *t, recorded_run *r)
     for (int32_t k = 0; k < r->nmoving; k++) {
         const int32_t i = r->moving[k];
         fxi_node *n = fxi_tape_node(t, r->source[i]);
-        if (!n || (n->data && (n->stale || n->data->buffer->freed)))
+        if (!n || r->leaf[i] != (n->data != NULL) ||
+            (n->data && (n->stale || n->data->buffer->freed)))
             return false;
         r->graph.nodes[i] = n;
     }

@@ -414,6 +414,37 @@ static void models_gradients_and_states_that_change(void **state)
             fail_msg("step %d: %.9g, with FX_STEP %.9g", i / 3, got[i], want[i]);
 }
 
+enum { REPLACED = 6 };
+
+/* The update of a recorded step computes a new bias that is still pending, and then replaces it. */
+static void replacing_steps(int mode, double got[])
+{
+    FX_SCOPE;
+    fx_seed(5);
+    fx_dense_layer *model = fx_dense(4, 8);
+    fx_array *x = fx_randn(4, BATCH);
+    fx_eval(fx_tuple(model, x));
+    void *opt = fx_setup(fx_adam(.eta = 0.01), model);
+    for (int i = 0; i < REPLACED; i++) {
+        FXI_OPEN(mode);
+        fx_array *loss = fx_want(fx_mean(fx_square(fx_call(model, x))));
+        void *gradient = fx_gradient(loss, model);
+        fx_set(&model->bias, fx_zeros(8));
+        assert_int_equal(fx_update(opt, model, gradient, .guard = loss), FX_OK);
+        got[2 * i] = fx_item(loss);
+        got[2 * i + 1] = fx_item(fx_sum(model->bias));
+    }
+}
+
+static void parameters_replaced_by_pending_values(void **state)
+{
+    (void)state;
+    double want[2 * REPLACED], got[2 * REPLACED];
+    replacing_steps(FXI_SCOPE_STEP, want);
+    replacing_steps(FXI_SCOPE_RECORD, got);
+    assert_memory_equal(want, got, sizeof want);
+}
+
 /* a and b have one shape. They change places, and meet as one value. */
 static void operands_that_change_places(void **state)
 {
@@ -610,6 +641,7 @@ int main(void)
         cmocka_unit_test(new_data_and_numbers_repeat),
         cmocka_unit_test(each_thread_records_for_itself),
         cmocka_unit_test(models_gradients_and_states_that_change),
+        cmocka_unit_test(parameters_replaced_by_pending_values),
         cmocka_unit_test(operands_that_change_places),
         cmocka_unit_test(kept_results_keep_their_values),
         cmocka_unit_test(checkpointed_parts_and_reclaims),
