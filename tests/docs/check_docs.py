@@ -214,7 +214,7 @@ def check_page(path, options, folder, counts):
         environment["FX_PLUGIN_PATH"] = options.build
         environment["FX_OPENCL_DEVICES"] = "portable"
         environment["LD_LIBRARY_PATH"] = os.path.join(options.build, "tests", "sim")
-        environment["SIM_CACHE"] = os.path.join(options.build, "cache", "sim")
+        environment["SIM_CACHE"] = options.sim_cache
         environment["FX_CACHE"] = "off"
     if "<!-- devices: OpenCL -->" in text:
         environment["FX_PLUGIN_PATH"] = options.build
@@ -260,6 +260,7 @@ def check_page(path, options, folder, counts):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
+    parser.add_argument("--sim-cache", default="", help="where kernels of simulated devices are kept")
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--cxx", default="", help="default: blocks of C++ are skipped")
     parser.add_argument("--flags", default="")

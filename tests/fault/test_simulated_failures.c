@@ -146,9 +146,8 @@ static void run(const char *environment, const vendor *v)
 {
     char text[2048];
     snprintf(text, sizeof text,
-             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
-             " SIM_CACHE=${SIM_CACHE:-" CFLUX_BUILD_DIR
-             "/cache/sim} FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
+             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
+             " FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
              "FX_ROCBLAS_LIBRARY=off FX_THREADS=1 %s",
              environment);
     const int status = own_child(text, v->backend, heard, sizeof heard);

@@ -389,9 +389,8 @@ static void run(const char *environment, const char *act)
 {
     char all[2048];
     snprintf(all, sizeof all,
-             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
-             " SIM_CACHE=${SIM_CACHE:-" CFLUX_BUILD_DIR
-             "/cache/sim} FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
+             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
+             " FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
              "FX_ROCBLAS_LIBRARY=off %s",
              environment);
     const int status = own_child(all, act, heard, sizeof heard);

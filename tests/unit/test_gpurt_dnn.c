@@ -186,7 +186,7 @@ static void test_rows(void **unused)
         char all[2048];
         snprintf(all, sizeof all,
                  "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
-                 " SIM_CACHE=" CFLUX_BUILD_DIR "/cache/sim FX_CACHE=off %s",
+                 " SIM_CACHE=" CFLUX_SIM_CACHE " FX_CACHE=off %s",
                  r->environment);
         const int status = own_child(all, r->act, heard, sizeof heard);
         if (status != 0)

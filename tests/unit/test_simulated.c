@@ -153,9 +153,8 @@ static void run(const char *environment)
 {
     char all[2048], heard[8192];
     snprintf(all, sizeof all,
-             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
-             " SIM_CACHE=${SIM_CACHE:-" CFLUX_BUILD_DIR
-             "/cache/sim} FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
+             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
+             " FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
              "FX_ROCBLAS_LIBRARY=off %s",
              environment);
     const int status = own_child(all, "child", heard, sizeof heard);
