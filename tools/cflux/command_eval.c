@@ -1,7 +1,8 @@
 /* command_eval.c: cflux eval: measures a saved model on data. */
-#include "clean_text.h"
+#include "class_scores.h"
 #include "failure.h"
 #include <cflux/json_out.h>
+#include "model_check.h"
 #include "options.h"
 #include "trained.h"
 #include <stdlib.h>
@@ -44,27 +45,16 @@ static void print_json(const char *path, const char *data, const problem *p, con
             fx_json_close(&j);
         }
         fx_json_close(&j);
+        put_class_scores(&j, p, s);
     }
     fx_json_end(&j);
-}
-
-/* Prints a class name, made safe for a terminal and right-aligned in a column. Returns its width.
- */
-static int put_name(FILE *to, const problem *p, int64_t i, int width)
-{
-    char text[1000];
-    clean_text(class_name(p, i), text, sizeof text);
-    const int columns = put_clean(NULL, text, 0);
-    if (to)
-        fprintf(to, "%*s%s", width > columns ? width - columns : 0, "", text);
-    return columns;
 }
 
 static int width_of(const problem *p, const scores *s)
 {
     int width = 3;
     for (int64_t i = 0; i < p->nclasses; i++) {
-        const int n = put_name(NULL, p, i, 0);
+        const int n = put_class_name(NULL, p, i, 0);
         width = n > width ? n : width;
     }
     for (int64_t i = 0; i < p->nclasses * p->nclasses; i++) {
@@ -80,11 +70,11 @@ static void print_confusion(const problem *p, const scores *s)
     printf("\nrows: actual, columns: predicted\n%*s ", width, "");
     for (int64_t k = 0; k < p->nclasses; k++) {
         putchar(' ');
-        put_name(stdout, p, k, width);
+        put_class_name(stdout, p, k, width);
     }
     for (int64_t i = 0; i < p->nclasses; i++) {
         putchar('\n');
-        put_name(stdout, p, i, width);
+        put_class_name(stdout, p, i, width);
         putchar(' ');
         for (int64_t k = 0; k < p->nclasses; k++) {
             const int64_t count = s->counts[i * p->nclasses + k];
@@ -103,6 +93,7 @@ static void print_scores(const char *path, const char *data, const problem *p, c
            (long long)s->n);
     if (p->nclasses <= 40)
         print_confusion(p, s);
+    print_class_scores(p, s);
 }
 
 /* Flux's files store neither loss nor classes; then the data determine them. */
@@ -127,7 +118,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d, fx_arra
         status = problem_targets(p, d, y);
     if (status == EXIT_FINE)
         d->x = problem_scaled(p, d->x);
-    return status == EXIT_FINE ? problem_check(p, t->model, d->path, d->x, *y) : status;
+    return status == EXIT_FINE ? model_check(p, t->model, d->path, d->x, *y) : status;
 }
 
 static int run_eval(int n, char **operands)
@@ -149,9 +140,13 @@ static int run_eval(int n, char **operands)
                       : fail(EXIT_FAILED, "no memory for the counts of %lld classes",
                              (long long)p.nclasses);
     if (status == EXIT_FINE)
+        model_check_ending(&p, t.model);
+    if (status == EXIT_FINE)
         status = problem_scores(&p, fx_to(p.device, t.model), d.x, y, &s);
     if (status == EXIT_FINE)
         (as_json ? print_json : print_scores)(operands[0], d.path, &p, &s);
+    if (status == EXIT_FINE)
+        warn_of_unpredicted(&p, &s);
     free(s.counts);
     return status;
 }
@@ -163,8 +158,10 @@ const command command_eval = {
     .least = 1,
     .most = -1,
     .about =
-        "Prints the loss and, for classes, the accuracy and the confusion matrix, which counts the "
-        "observations by actual and predicted class.",
+        "Prints the loss and, for classes, the accuracy, the confusion matrix, which counts the "
+        "observations by actual and predicted class, and the precision, recall and F1 score of "
+        "each "
+        "class.",
     .options = options,
     .run = run_eval,
 };

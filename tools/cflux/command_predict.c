@@ -1,5 +1,6 @@
 /* command_predict.c: cflux predict: applies a saved model to data. */
 #include "failure.h"
+#include "model_check.h"
 #include "options.h"
 #include "output_paths.h"
 #include "text_file.h"
@@ -191,7 +192,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
     if (status != EXIT_FINE)
         return status;
     d->x = problem_scaled(p, d->x);
-    return problem_check(p, t->model, d->path, d->x, NULL);
+    return model_check(p, t->model, d->path, d->x, NULL);
 }
 
 /* Checks the operands: the model and further data files. */

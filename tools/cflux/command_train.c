@@ -4,11 +4,13 @@
  * the model's sizes, output paths. fx_train does the training; this file prepares it, reports on
  * it, and writes the results.
  */
+#include "class_scores.h"
 #include "clean_text.h"
 #include "data_sum.h"
 #include "failure.h"
 #include "held_out.h"
 #include <cflux/json_out.h>
+#include "model_check.h"
 #include "options.h"
 #include "output_paths.h"
 #include <cflux/report.h>
@@ -26,7 +28,7 @@
 static data_request request;
 static const char *model_text, *loss_text, *optimiser_text = "Adam()", *device_text = "cpu";
 static const char *save_path, *validation_text, *checkpoint_path, *log_path, *report_path;
-static const char *normalise_text = "auto", *schedule_text;
+static const char *normalise_text = "auto", *schedule_text, *weights_text;
 static double clip_norm;
 static bool schedule_steps;
 static int64_t epochs = 10, batchsize = 32, seed, patience = FX_NEVER, checkpoint_every;
@@ -48,6 +50,11 @@ static option_row options[] = {
      0, 0},
     {"regression", 0, OPTION_FLAG, &as_numbers, NULL,
      "The target's values are numbers, even if they look like classes", 0, 0},
+    {"class-weights", 0, OPTION_TEXT, &weights_text, "balanced|NUMBERS",
+     "The factor of each class in the loss of training and validation: a number for each class, "
+     "such as 1,5, or balanced: each class counts as much as the others together (default: 1 for "
+     "each). cflux eval prints the loss without factors",
+     0, 0},
     {"optimiser", 'o', OPTION_TEXT, &optimiser_text, "RULE",
      "The optimiser in Flux's notation (default: Adam())", 0, 0},
     {"schedule", 0, OPTION_TEXT, &schedule_text, "SCHEDULE",
@@ -224,6 +231,9 @@ static int prepare_data(run *r)
         status = split(r, y);
     if (status != EXIT_FINE)
         return status;
+    status = class_weights(&r->p, weights_text, r->y);
+    if (status != EXIT_FINE)
+        return status;
     scale(r);
     r->ntrain = fx_size(r->x, fx_ndims(r->x) - 1);
     r->nvalidation = r->vx ? fx_size(r->vx, fx_ndims(r->vx) - 1) : 0;
@@ -268,9 +278,11 @@ static int prepare_model(run *r)
     void *model = fx_parse_model(model_text);
     if (fx_is_error(model))
         return fail_library(EXIT_BAD_INPUT);
-    int status = problem_check(&r->p, model, r->data.path, r->x, r->y);
-    if (status == EXIT_FINE)
+    int status = model_check(&r->p, model, r->data.path, r->x, r->y);
+    if (status == EXIT_FINE) {
+        model_check_ending(&r->p, model);
         status = check_last_batch(r);
+    }
     r->t.model = model;
     describe_trained(r);
     if (status == EXIT_FINE && save_path)
@@ -326,6 +338,8 @@ static void put_settings(const run *r, FILE *to)
     fprintf(to, "--data of %lld observations of %s, CRC-32 %08x\n", (long long)r->data.n, sizes,
             data_sum(&r->data));
     fprintf(to, "--target %s: %s\n", name_of_target(&r->data), target);
+    if (weights_text)
+        fprintf(to, "--class-weights %s\n", weights_text);
     fprintf(to, "--loss %s\n--seed %lld\n", r->p.loss, (long long)seed);
     if (validation_share(&share))
         fprintf(to, "--validation %.9g\n", share);
@@ -551,6 +565,8 @@ static void print_json(const run *r, const char *why, const scores *last)
     }
     if (last->n > 0 && r->p.classes)
         fx_json_number(&j, "accuracy", accuracy_of(last));
+    if (last->n > 0 && r->p.classes)
+        fx_json_number(&j, "mean_f1", mean_f1(&r->p, last));
     fx_json_text(&j, "saved", save_path);
     fx_json_text(&j, "report", report_path);
     fx_json_end(&j);
@@ -571,8 +587,8 @@ static void print_result(const run *r, const char *why, const scores *last)
     if (last->n > 0)
         printf("%s: loss %.6g", r->vx ? "validation" : "training", last->loss);
     if (last->n > 0 && r->p.classes)
-        printf(", accuracy %.2f %% (%lld of %lld)", 100 * accuracy_of(last), (long long)last->right,
-               (long long)last->n);
+        printf(", accuracy %.2f %% (%lld of %lld), mean F1 %.4f", 100 * accuracy_of(last),
+               (long long)last->right, (long long)last->n, mean_f1(&r->p, last));
     printf(last->n > 0 ? "\n" : "");
     if (save_path)
         printf("saved %s\n", save_path);
@@ -625,6 +641,8 @@ static int finish(run *r)
     log_end(r, status == EXIT_FINE ? why : "error", NULL, &last);
     if (status == EXIT_FINE)
         print_result(r, why, &last);
+    if (status == EXIT_FINE)
+        warn_of_unpredicted(&r->p, &last);
     free(last.counts);
     return status != EXIT_FINE ? status : signal ? 128 + signal : EXIT_FINE;
 }

@@ -12,40 +12,23 @@
 
 enum { CLASSES_AT_MOST = 1000, BATCH = 256, NUMBER_BYTES = 32 };
 
-typedef enum outputs {
-    SCORES,        /* numbers that are not probabilities */
-    PROBABILITIES, /* the outputs are probabilities */
-    LOGITS         /* softmax or sigmoid turns them into probabilities */
-} outputs;
-
-/* threshold: with a single output, values above it mean the second of two classes. */
-struct loss_kind {
-    const char *name;
-    task means;  /* kind of targets by default; TASK_BY_DATA if the loss allows both */
-    bool binary; /* one output is enough for two classes */
-    bool signs;  /* targets are −1 and 1, not 0 and 1 */
-    bool shares; /* targets may also be numbers from 0 to 1 */
-    outputs outputs;
-    double threshold;
-};
-
 static const loss_kind kinds[] = {
-    {"logitcrossentropy", TASK_CLASSES, false, false, false, LOGITS, 0},
-    {"crossentropy", TASK_CLASSES, false, false, false, PROBABILITIES, 0},
-    {"logitbinarycrossentropy", TASK_CLASSES, true, false, true, LOGITS, 0},
-    {"binarycrossentropy", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5},
-    {"hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0},
-    {"squared_hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0},
-    {"kldivergence", TASK_CLASSES, false, false, false, PROBABILITIES, 0},
-    {"focal_loss", TASK_CLASSES, false, false, false, PROBABILITIES, 0},
-    {"binary_focal_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5},
-    {"dice_coeff_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5},
-    {"tversky_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5},
-    {"mse", TASK_NUMBERS, true, false, false, SCORES, 0.5},
-    {"mae", TASK_NUMBERS, true, false, false, SCORES, 0.5},
-    {"msle", TASK_NUMBERS, true, false, false, SCORES, 0.5},
-    {"huber_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5},
-    {"poisson_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5},
+    {"logitcrossentropy", TASK_CLASSES, false, false, false, LOGITS, 0, false},
+    {"crossentropy", TASK_CLASSES, false, false, false, PROBABILITIES, 0, false},
+    {"logitbinarycrossentropy", TASK_CLASSES, true, false, true, LOGITS, 0, false},
+    {"binarycrossentropy", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, false},
+    {"hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0, false},
+    {"squared_hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0, false},
+    {"kldivergence", TASK_CLASSES, false, false, false, PROBABILITIES, 0, false},
+    {"focal_loss", TASK_CLASSES, false, false, false, PROBABILITIES, 0, false},
+    {"binary_focal_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, false},
+    {"dice_coeff_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, true},
+    {"tversky_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, true},
+    {"mse", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
+    {"mae", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
+    {"msle", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
+    {"huber_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
+    {"poisson_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -406,14 +389,18 @@ static fx_array *target_of(const problem *p, fx_array *y)
     return p->kind->signs ? fx_sub(fx_mul(2, fx_cast(truth, FX_DTYPE_F32)), 1) : truth;
 }
 
-static fx_array *loss_of(const problem *p, fx_array *output, fx_array *y)
+fx_array *problem_output_loss(const problem *p, fx_array *output, fx_array *y)
 {
-    return fx_call_loss(p->formula, output, target_of(p, y));
+    if (!p->weights)
+        return fx_call_loss(p->formula, output, target_of(p, y));
+    fx_array *each = fx_call_loss(p->formula, output, target_of(p, y), .none = true);
+    fx_array *factors = fx_reshape(fx_gather(p->weights, y, 0), 1, fx_length(y));
+    return fx_mean(fx_mul(each, factors));
 }
 
 fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y)
 {
-    return loss_of(p, fx_call(model, x), y);
+    return problem_output_loss(p, fx_call(model, x), y);
 }
 
 fx_array *problem_guesses(const problem *p, fx_array *output)
@@ -436,133 +423,6 @@ fx_array *problem_probabilities(const problem *p, fx_array *output)
         return logits ? fx_softmax(output) : output;
     fx_array *second = logits ? fx_sigmoid(output) : output;
     return fx_concat(0, fx_sub(1, second), second);
-}
-
-/* ---- check of the model ---------------------------------------------------------------------- */
-
-static bool is_layer(const void *layer, const char *name)
-{
-    return strcmp(fx_type_of(layer)->name, name) == 0;
-}
-
-/* Suggests a layer that would accept x instead; "" if there is no suggestion. */
-static void suggest(void *layer, const fx_array *x, char *text, size_t size)
-{
-    const int rank = fx_ndims(x) - 1;
-    const int64_t each = fx_length(x);
-    *text = 0;
-    if (is_layer(layer, "Dense")) {
-        const fx_dense_layer *dense = layer;
-        const int64_t in = fx_size(dense->weight, 1), out = fx_size(dense->weight, 0);
-        if (rank > 1 && in == each)
-            snprintf(text, size, "; put Flux.flatten before it");
-        else
-            snprintf(text, size, "; use %sDense(%lld => %lld)", rank > 1 ? "Flux.flatten, " : "",
-                     (long long)each, (long long)out);
-    } else if (is_layer(layer, "Conv")) {
-        const fx_conv_layer *conv = layer;
-        const int axes = fx_ndims(conv->weight) - 2;
-        const int64_t in = fx_size(conv->weight, axes) * conv->groups;
-        if (rank != axes + 1)
-            snprintf(text, size, "; it expects %d sizes and channels: give them with --shape",
-                     axes);
-        else if (fx_size(x, axes) != in)
-            snprintf(text, size, "; use %lld => … channels", (long long)fx_size(x, axes));
-    }
-}
-
-static int refuse_layer(void *layer, int64_t number, const char *data, const fx_array *x)
-{
-    char what[200], got[100], hint[600];
-    const fx_error e = fx_error_take();
-    fx_summary(layer, what, sizeof what);
-    describe_sizes(x, true, got, sizeof got);
-    suggest(layer, x, hint, sizeof hint);
-    if (!*hint)
-        snprintf(hint, sizeof hint, " (%s)", failure_sentence(&e));
-    return number == 1 ? fail(EXIT_BAD_INPUT, "layer 1, %s, does not take observations of %s, %s%s",
-                              what, data, got, hint)
-                       : fail(EXIT_BAD_INPUT, "layer %lld, %s, does not take %s%s",
-                              (long long)number, what, got, hint);
-}
-
-/* Passes one observation through the layers of a chain; NULL on failure (printed). */
-static fx_array *through_layers(void *model, const char *data, fx_array *x)
-{
-    const bool chain = is_layer(model, "Chain");
-    const int64_t n = chain ? fx_count(model) : 1;
-    for (int64_t i = 0; i < n; i++) {
-        void *layer = chain ? fx_child(model, i) : model;
-        fx_array *y = fx_call(layer, x);
-        if (fx_is_error(y)) {
-            refuse_layer(layer, i + 1, data, x);
-            return NULL;
-        }
-        x = y;
-    }
-    return x;
-}
-
-static int check_outputs(problem *p, const char *data, const fx_array *output)
-{
-    const int64_t each = fx_length(output);
-    char sizes[100];
-    describe_sizes(output, true, sizes, sizeof sizes);
-    const bool one = p->classes && p->nclasses == 2 && each == 1;
-    if (one && !p->kind) /* the loss determines the threshold for the second class */
-        return fail(EXIT_BAD_INPUT, "the model has one output for two classes, and its file "
-                                    "contains no loss; give it with --loss");
-    p->single = one && p->kind->binary;
-    if (!p->classes || p->single || (fx_ndims(output) == 2 && each == p->nclasses))
-        return EXIT_FINE;
-    return fail(EXIT_BAD_INPUT,
-                "the model's output for an observation is %s, but %s has %lld classes: use a last "
-                "layer with %lld outputs",
-                sizes, data, (long long)p->nclasses, (long long)p->nclasses);
-}
-
-static int check_loss(const problem *p, const char *data, fx_array *output, fx_array *y)
-{
-    char have[100], want[100];
-    const bool numbers = p->kind->means != TASK_CLASSES || p->kind->shares;
-    if (!p->classes && !numbers && fx_length(y) == 1)
-        return fail(EXIT_BAD_INPUT,
-                    "the loss %s is for classes, but the target in %s is a number: use --loss mse "
-                    "to learn numbers",
-                    p->loss, data);
-    fx_array *loss = loss_of(p, output, y);
-    const bool alike = fx_length(output) == fx_length(y) && fx_ndims(output) == fx_ndims(y);
-    if (!fx_is_error(loss) && (p->classes || alike))
-        return EXIT_FINE;
-    if (p->classes)
-        return fail_library(EXIT_BAD_INPUT);
-    fx_error_take();
-    describe_sizes(output, true, have, sizeof have);
-    describe_sizes(y, true, want, sizeof want);
-    return fail(EXIT_BAD_INPUT,
-                "the model's output for an observation is %s, but its target in %s is %s: use %s",
-                have, data, want,
-                fx_ndims(output) > fx_ndims(y)
-                    ? "Flux.flatten and a last layer with as many outputs"
-                    : "a last layer with as many outputs");
-}
-
-static fx_array *first_observation(fx_array *x)
-{
-    return fx_slice(x, fx_ndims(x) - 1, 0, 1);
-}
-
-int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_array *y)
-{
-    FX_TEST;
-    if (!fx_type_of(model)->forward)
-        return fail(EXIT_BAD_INPUT, "a %s is not a model: it cannot be called",
-                    fx_type_of(model)->name);
-    fx_array *output = through_layers(model, data, first_observation(x));
-    if (!output)
-        return EXIT_BAD_INPUT;
-    const int status = check_outputs(p, data, output);
-    return status == EXIT_FINE && y ? check_loss(p, data, output, first_observation(y)) : status;
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */
@@ -595,7 +455,7 @@ static int score_batch(const problem *p, void *model, const fx_batch *b, guesses
 {
     FX_TEST;
     double loss;
-    fx_array *output = fx_call(model, b->x), *mean = loss_of(p, output, b->y);
+    fx_array *output = fx_call(model, b->x), *mean = problem_output_loss(p, output, b->y);
     fx_array *guess = p->classes ? problem_guesses(p, output) : NULL;
     if (fx_eval(guess ? fx_tuple(mean, guess) : mean) != FX_OK ||
         fx_item_get(mean, &loss) != FX_OK ||

@@ -5,7 +5,25 @@
 
 #include "dataset.h"
 
-typedef struct loss_kind loss_kind;
+typedef enum task { TASK_BY_DATA = 0, TASK_CLASSES, TASK_NUMBERS } task;
+
+typedef enum output_kind {
+    SCORES,        /* numbers that are not probabilities */
+    PROBABILITIES, /* the outputs are probabilities */
+    LOGITS         /* softmax or sigmoid turns them into probabilities */
+} output_kind;
+
+/* threshold: with a single output, values above it mean the second of two classes. */
+typedef struct loss_kind {
+    const char *name;
+    task means;  /* kind of targets by default; TASK_BY_DATA if the loss allows both */
+    bool binary; /* one output is enough for two classes */
+    bool signs;  /* targets are −1 and 1, not 0 and 1 */
+    bool shares; /* targets may also be numbers from 0 to 1 */
+    output_kind outputs;
+    double threshold;
+    bool whole; /* one value for all observations together: classes cannot be weighted */
+} loss_kind;
 
 typedef struct problem {
     const char *loss; /* name without a module */
@@ -13,13 +31,12 @@ typedef struct problem {
     fx_formula_fn formula;
     void *classes; /* a named tuple of names and numbers; NULL: the targets are numbers */
     int64_t nclasses;
+    fx_array *weights;    /* factors of the classes in the loss, Float32; NULL: all are 1 */
     bool single;          /* two classes, and the model has one output */
     fx_array *mean, *std; /* of the training features, with the shape of an observation (size 1
                              along axes that share a scale); NULL: features are not scaled */
     fx_device *device;
 } problem;
-
-typedef enum task { TASK_BY_DATA = 0, TASK_CLASSES, TASK_NUMBERS } task;
 
 /* Functions that return an int return EXIT_FINE or the exit status of a failure (printed). */
 
@@ -37,10 +54,9 @@ int problem_targets(const problem *p, const dataset *d, fx_array **out);
 void problem_scale(problem *p, fx_array *x, bool channels);
 fx_array *problem_scaled(const problem *p, fx_array *x);
 
-/* Checks that the model accepts these observations and returns outputs that the loss accepts, with
- * one observation. A failure names the layer. Sets p->single. y NULL: targets are unknown. */
-int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_array *y);
-
+/* The loss of the model's outputs, the mean over the observations: Σ w[yᵢ]·lᵢ / n with the weights
+ * of classes. */
+fx_array *problem_output_loss(const problem *p, fx_array *output, fx_array *y);
 /* The loss of a batch, for training. */
 fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y);
 /* True if the outputs of a model trained with this loss are probabilities, of classes or as numbers
