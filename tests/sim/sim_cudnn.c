@@ -201,44 +201,55 @@ static int64_t length(const int *size, int n)
     return all;
 }
 
-/* Calls `term` for each pair of an element of x and one of y that a weight joins. */
-static void each_term(const conv *v,
-                      void (*term)(const conv *v, double *sums, int64_t x, int64_t w, int64_t y),
-                      double *sums)
+/* The next place of an array, the last axis first; false after the last one. */
+static bool next_place(int64_t *place, const int *size, int n)
 {
-    const int64_t nw = length(v->w.size, v->w.n), ny = length(v->y.size, v->y.n);
-    int64_t w[AXES], y[AXES], space[SPACE];
-    for (int64_t i = 0; i < nw; i++) {
-        digits(i, v->w.size, v->w.n, w);
-        for (int64_t j = 0; j < ny; j++) {
-            digits(j, v->y.size, v->y.n, y);
-            bool inside = y[1] == w[0];
-            for (int k = 0; inside && k < v->c.n; k++) {
-                const int64_t tap = v->c.mode == FXI_DNN_CROSS_CORRELATION
-                                        ? w[k + 2]
-                                        : v->w.size[k + 2] - 1 - w[k + 2];
-                space[k] = y[k + 2] * v->c.stride[k] - v->c.pad[k] + tap * v->c.dilation[k];
-                inside = space[k] >= 0 && space[k] < v->x.size[k + 2];
-            }
-            const int64_t plane = w[1] + w[0] / (v->w.size[0] / v->c.groups) * v->w.size[1];
-            if (inside)
-                term(v, sums, at(&v->x, y[0], plane, space), i, at(&v->y, y[0], y[1], y + 2));
-        }
+    for (int k = n - 1; k >= 0; k--) {
+        if (++place[k] < size[k])
+            return true;
+        place[k] = 0;
     }
+    return false;
 }
 
-static void add_term(const conv *v, double *sums, int64_t x, int64_t w, int64_t y)
+/* The place in x that a weight joins with a place in y; false: it is outside. */
+static bool joined(const conv *v, const int64_t *w, const int64_t *y, int64_t *out_space)
 {
-    const int64_t place[] = {x, w, y};
-    const bool tf32 = v->type == SIM_F32 && v->c.math == FXI_DNN_DEFAULT_MATH;
-    const int out = v->kind == FORWARD ? 2 : v->kind == DATA ? 0 : 1;
-    double product = 1;
-    for (int k = 0; k < 3; k++)
-        if (k != out) {
-            const double factor = sim_load(v->call.at[k], v->type, place[k]);
-            product *= tf32 ? sim_to_tf32(factor) : factor;
-        }
-    sums[place[out]] += product;
+    bool inside = true;
+    for (int k = 0; k < v->c.n; k++) {
+        const int64_t tap =
+            v->c.mode == FXI_DNN_CROSS_CORRELATION ? w[k + 2] : v->w.size[k + 2] - 1 - w[k + 2];
+        out_space[k] = y[k + 2] * v->c.stride[k] - v->c.pad[k] + tap * v->c.dilation[k];
+        inside = inside && out_space[k] >= 0 && out_space[k] < v->x.size[k + 2];
+    }
+    return inside;
+}
+
+/* x, w and y as doubles: the two factors of every term, and the sums. A weight joins only one
+ * channel of y, so the places are counted without that axis. */
+static void add_terms(const conv *v, double *const wide[3])
+{
+    const int64_t nw = length(v->w.size, v->w.n);
+    int64_t w[AXES], y[AXES] = {0}, space[SPACE];
+    int places[AXES];
+    memcpy(places, v->y.size, sizeof places);
+    places[1] = 1;
+    for (int64_t i = 0; i < nw; i++) {
+        digits(i, v->w.size, v->w.n, w);
+        const int64_t plane = w[1] + w[0] / (v->w.size[0] / v->c.groups) * v->w.size[1];
+        do {
+            if (!joined(v, w, y, space))
+                continue;
+            double *x_at = wide[0] + at(&v->x, y[0], plane, space), *w_at = wide[1] + i,
+                   *y_at = wide[2] + at(&v->y, y[0], w[0], y + 2);
+            if (v->kind == FORWARD)
+                *y_at += *x_at * *w_at;
+            else if (v->kind == DATA)
+                *x_at += *y_at * *w_at;
+            else
+                *w_at += *x_at * *y_at;
+        } while (next_place(y, places, v->y.n));
+    }
 }
 
 static size_t reach(const struct fxi_dnn_tensor_object *t)
@@ -249,28 +260,49 @@ static size_t reach(const struct fxi_dnn_tensor_object *t)
     return (size_t)far;
 }
 
+/* The elements of a factor, once for all its terms; zeros for the sums. */
+static double *widen(const conv *v, int which, bool is_out)
+{
+    const int64_t n = (int64_t)(v->call.uses[which].bytes / sim_type_size(v->type));
+    const bool tf32 = v->type == SIM_F32 && v->c.math == FXI_DNN_DEFAULT_MATH;
+    double *wide = calloc((size_t)n, sizeof *wide);
+    for (int64_t i = 0; wide && !is_out && i < n; i++) {
+        const double factor = sim_load(v->call.at[which], v->type, i);
+        wide[i] = tf32 ? sim_to_tf32(factor) : factor;
+    }
+    return wide;
+}
+
+static void store_sums(const conv *v, int out, const double *sums)
+{
+    if (v->kind == WEIGHT) {
+        for (int64_t i = 0; i < length(v->w.size, v->w.n); i++)
+            sim_store(v->call.at[1], v->type, i, sums[i]);
+        return;
+    }
+    const struct fxi_dnn_tensor_object *t = v->kind == FORWARD ? &v->y : &v->x;
+    int64_t place[AXES] = {0};
+    do {
+        const int64_t to = at(t, place[0], place[1], place + 2);
+        sim_store(v->call.at[out], v->type, to, sums[to]);
+    } while (next_place(place, t->size, t->n));
+}
+
 /* Sums are wider than the real ones', which tolerances allow. */
 static void run(sim_call *c)
 {
     const conv *v = (const conv *)(const void *)c;
     const int out = v->kind == FORWARD ? 2 : v->kind == DATA ? 0 : 1;
-    const size_t n = c->uses[out].bytes / sim_type_size(v->type);
-    double *sums = calloc(n, sizeof *sums);
+    double *wide[3];
     memset(c->at[3], 0xff, WORK_BYTES);
-    each_term(v, add_term, sums);
-    if (v->kind == WEIGHT)
-        for (size_t i = 0; i < n; i++)
-            sim_store(c->at[1], v->type, (int64_t)i, sums[i]);
-    else {
-        const struct fxi_dnn_tensor_object *t = v->kind == FORWARD ? &v->y : &v->x;
-        int64_t place[AXES] = {0};
-        for (int64_t i = 0; i < length(t->size, t->n); i++) {
-            digits(i, t->size, t->n, place);
-            const int64_t to = at(t, place[0], place[1], place + 2);
-            sim_store(c->at[out], v->type, to, sums[to]);
-        }
+    for (int k = 0; k < 3; k++)
+        wide[k] = widen(v, k, k == out);
+    if (wide[0] && wide[1] && wide[2]) {
+        add_terms(v, wide);
+        store_sums(v, out, wide[out]);
     }
-    free(sums);
+    for (int k = 0; k < 3; k++)
+        free(wide[k]);
 }
 
 /* cuDNN's handles are for one thread at a time. SIM_SLOW: the call takes 20 ms. */
