@@ -278,6 +278,46 @@ class Learning(Training):
             self.assertEqual(measured["accuracy"], right / 100)
             self.assertGreaterEqual(right / 100, least)
 
+    def arrays(self, path):
+        """The arrays of a model, by name, from its safetensors form."""
+        self.fine("convert", path, path + ".safetensors")
+        return formats.read_safetensors(self.read(path + ".safetensors"))[1]
+
+    def test_weights_of_a_saved_model(self):
+        """Arrays that fit are copied, frozen layers stay, and the scale is that of the saved model."""
+        self.table("old.csv", [(i % 7, i % 11, i % 5, (i % 7) * 2 + i % 11) for i in range(77)], "a,b,c,y")
+        self.table("new.csv", [(i % 5 + 100, i % 3, i % 7, i % 5 - i % 3) for i in range(60)], "a,b,c,y")
+        self.fine("train", "-d", "old.csv", "-m", "Chain(Dense(3 => 4, tanh), BatchNorm(4), Dense(4 => 1))",
+                  "--regression", "-e", 5, "-q", "-S", "old.bson")
+        new = ["train", "-d", "new.csv", "--regression", "--init", "old.bson", "-q", "-m",
+               "Chain(Dense(3 => 4, tanh), BatchNorm(4), Dense(4 => 2, relu), Dense(2 => 1))"]
+        ended = self.fine(*[v for v in new if v != "-q"], "--freeze", 1, "-e", 3, "-S", "new.bson", "-c", "c")
+        self.assertIn("--init old.bson: 6 of 10 arrays copied\n", ended.err)
+        self.assertIn("not copied: layers.2.weight, a 2×4 Matrix{Float32}; the file has a 1×4 Matrix{Float32}",
+                      ended.err)
+        self.assertIn("not copied: layers.3.bias, a 1-element Vector{Float32}; the file has none", ended.err)
+        old, made = self.arrays("old.bson"), self.arrays("new.bson")
+        for name in ("model.layers.0.weight", "model.layers.0.bias", "mean", "std"):
+            self.assertEqual(old[name], made[name], name)
+        self.assertNotEqual(old["model.layers.1.beta"], made["model.layers.1.beta"])
+        self.fine(*new, "--freeze", 1, "-e", 6, "-S", "resumed.bson", "-c", "c")
+        self.fine(*new, "--freeze", 1, "-e", 6, "-S", "whole.bson")
+        self.assertEqual(self.read("resumed.bson"), self.read("whole.bson"))
+        self.fine(*new, "-e", 1, "--normalise", "features", "-S", "own.bson")
+        self.assertNotEqual(old["mean"], self.arrays("own.bson")["mean"])
+
+    def test_weights_that_cannot_be_copied(self):
+        self.table("line.csv", [(i, i + 0.5) for i in range(20)], "x,y")
+        self.fine("train", "-d", "line.csv", "-m", "Dense(1 => 1)", "-q", "-e", 1, "-S", "m.bson")
+        model = ["train", "-d", "line.csv", "-m"]
+        self.refused(*model, "Chain(Dense(1 => 2), Dense(2 => 1))", "--init", "m.bson",
+                     words="--init m.bson: no array of its model has the path and sizes")
+        self.refused(*model, "Dense(1 => 1)", "--init", "none.bson", words="none.bson")
+        self.refused(*model, "Dense(1 => 1)", "--init", "line.csv", words="line.csv")
+        self.refused(*model, "Dense(1 => 1)", "--init", "m.bson", "-S", "m.bson", words="m.bson")
+        self.refused(*model, "Dense(1 => 1)", "--freeze", 1, words="leaves nothing to train")
+        self.refused(*model, "Dense(1 => 1)", "--freeze", -1, words="--freeze")
+
     def rare(self, shift=2.5):
         """A file with 40 rare observations, whose features are shifted, and 760 common ones."""
         draw = random.Random(5)
@@ -1273,4 +1313,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(58)
+    cli.main(60)

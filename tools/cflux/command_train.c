@@ -9,6 +9,7 @@
 #include "data_sum.h"
 #include "failure.h"
 #include "held_out.h"
+#include "initial_weights.h"
 #include <cflux/json_out.h>
 #include "model_check.h"
 #include "options.h"
@@ -28,9 +29,10 @@
 static data_request request;
 static const char *model_text, *loss_text, *optimiser_text = "Adam()", *device_text = "cpu";
 static const char *save_path, *validation_text, *checkpoint_path, *log_path, *report_path;
-static const char *normalise_text = "auto", *schedule_text, *weights_text;
+static const char *normalise_text = "auto", *schedule_text, *weights_text, *init_path;
 static double clip_norm;
 static bool schedule_steps;
+static int64_t frozen_layers;
 static int64_t epochs = 10, batchsize = 32, seed, patience = FX_NEVER, checkpoint_every;
 static bool as_classes, as_numbers, quiet, as_json, drop_partial;
 
@@ -41,6 +43,12 @@ static option_row options[] = {
     DATA_OPTIONS(request),
     {"model", 'm', OPTION_TEXT, &model_text, "NOTATION",
      "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},
+    {"init", 0, OPTION_TEXT, &init_path, "FILE",
+     "Start from the weights of a saved model: copies each array that has the same path and sizes "
+     "in both models, and scales the inputs as that model does (default: random weights)",
+     0, 0},
+    {"freeze", 0, OPTION_INTEGER, &frozen_layers, "N",
+     "Do not train the first N layers (default: 0)", 0, 1e6},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
     {"classes", 0, OPTION_FLAG, &as_classes, NULL,
@@ -113,6 +121,7 @@ typedef struct run {
     problem p;
     dataset data, other; /* other: the data of --validation FILE */
     trained t;
+    initial_model init;
     fx_array *x, *y, *vx, *vy; /* training and validation parts, scaled; vx NULL: no validation */
     int64_t ntrain, nvalidation;
     void *state;
@@ -211,7 +220,12 @@ static void scale(run *r)
     const bool images = fx_ndims(r->x) == 4, by_data = strcmp(normalise_text, "auto") == 0;
     if (strcmp(normalise_text, "none") == 0)
         return;
-    problem_scale(&r->p, r->x, by_data ? images : strcmp(normalise_text, "channels") == 0);
+    if (by_data && initial_scale_fits(&r->init, r->x)) {
+        r->p.mean = r->init.mean;
+        r->p.std = r->init.std;
+    } else {
+        problem_scale(&r->p, r->x, by_data ? images : strcmp(normalise_text, "channels") == 0);
+    }
     r->x = problem_scaled(&r->p, r->x);
     r->vx = r->vx ? problem_scaled(&r->p, r->vx) : NULL;
 }
@@ -283,6 +297,8 @@ static int prepare_model(run *r)
         model_check_ending(&r->p, model);
         status = check_last_batch(r);
     }
+    if (status == EXIT_FINE && init_path)
+        status = initial_copy(&r->init, model, !quiet, &model);
     r->t.model = model;
     describe_trained(r);
     if (status == EXIT_FINE && save_path)
@@ -293,6 +309,8 @@ static int prepare_model(run *r)
         if (schedule_text) /* refuses a negative rate, or a rule without one, before training */
             fx_adjust_eta(r->state, fx_schedule_at(fx_parse_schedule(schedule_text), 0));
     }
+    if (status == EXIT_FINE && frozen_layers > 0)
+        status = freeze_layers(r->state, model, frozen_layers);
     return status == EXIT_FINE && fx_error_status() != FX_OK ? fail_library(EXIT_BAD_INPUT)
                                                              : status;
 }
@@ -353,6 +371,10 @@ static void put_settings(const run *r, FILE *to)
         put_notation(to, "--schedule", fx_parse_schedule(schedule_text));
         fprintf(to, "%s--schedule-steps\n", schedule_steps ? "" : "no ");
     }
+    if (frozen_layers > 0)
+        fprintf(to, "--freeze %lld\n", (long long)frozen_layers);
+    if (init_path)
+        fprintf(to, "--init of weights, CRC-32 %08x\n", model_sum(r->t.model));
     if (clip_norm > 0)
         fprintf(to, "--clip-norm %.9g\n", clip_norm);
     put_notation(to, "--model", r->t.model);
@@ -378,6 +400,8 @@ static int check_files(void)
                                    {log_path, "--log"},
                                    {report_path, "--report"}};
     int status = check_outputs(outputs, 4, &validation_text, 1);
+    if (status == EXIT_FINE)
+        status = check_outputs(outputs, 4, &init_path, 1);
     if (status == EXIT_FINE)
         status = check_outputs(outputs, 4, request.data.items, request.data.n);
     if (status == EXIT_FINE)
@@ -669,6 +693,8 @@ static int prepare(run *r)
         return fail_library(EXIT_BAD_INPUT);
     fx_seed((uint64_t)seed);
     status = check_files();
+    if (status == EXIT_FINE && init_path)
+        status = initial_load(init_path, &r->init);
     if (status == EXIT_FINE)
         status = prepare_data(r);
     if (status == EXIT_FINE)

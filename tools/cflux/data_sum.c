@@ -1,4 +1,4 @@
-/* data_sum.c: computes a checksum of data: see data_sum.h. */
+/* data_sum.c: computes checksums of data and models: see data_sum.h. */
 #include "data_sum.h"
 #include <string.h>
 #include <zlib.h>
@@ -25,5 +25,21 @@ uint32_t data_sum(const dataset *d)
         const char *name = fx_child_name(d->labels, i);
         sum = add_bytes(sum, name, strlen(name) + 1);
     }
+    return sum;
+}
+
+static void add_weights(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    (void)trainable;
+    uint32_t *sum = user;
+    *sum = add_array(*sum, fx_cpu(x), FX_DTYPE_F64);
+}
+
+uint32_t model_sum(void *model)
+{
+    FX_SCOPE;
+    uint32_t sum = 0;
+    fx_visit(model, add_weights, &sum);
     return sum;
 }
