@@ -21,7 +21,8 @@
 
 enum { ARRAYS = 50, ROWS = 1000, COLUMNS = 2500, ROUNDS = 9, MIB = 1 << 20 };
 static const size_t ARRAY_BYTES = sizeof(float) * ROWS * COLUMNS; /* 10 MB */
-static const char NO_ROOM[] = "the disk has no room for files of 500 MB; TMPDIR says which disk";
+static const char NO_DISK_SPACE[] =
+    "the disk has no room for files of 500 MB; TMPDIR says which disk";
 
 typedef struct files {
     char folder[PATH_MAX - 40], saved[PATH_MAX], copy[PATH_MAX];
@@ -31,7 +32,7 @@ typedef struct files {
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
-static bool has_room(const char *folder)
+static bool has_disk_space(const char *folder)
 {
     struct statvfs disk;
     const double needed = 4.0 * ARRAYS * (double)ARRAY_BYTES; /* new files beside old ones */
@@ -59,7 +60,7 @@ static fx_status open_files(files *f)
     const char *base = getenv("TMPDIR");
     base = base && *base ? base : "/tmp";
     *f = (files){.model = NULL};
-    if (!has_room(base))
+    if (!has_disk_space(base))
         return FX_STATUS_UNSUPPORTED;
     snprintf(f->folder, sizeof f->folder, "%s/cflux-bench-XXXXXX", base);
     if (!mkdtemp(f->folder))
@@ -179,7 +180,7 @@ static bool measure(const bench_case *c, bench_row *out)
     files f;
     const fx_status opened = open_files(&f);
     if (opened == FX_STATUS_UNSUPPORTED)
-        out->skipped = NO_ROOM;
+        out->skipped = NO_DISK_SPACE;
     const bool good = opened == FX_OK && measure_rounds(&f, (what)c->flag, out);
     close_files(&f);
     return good || out->skipped;

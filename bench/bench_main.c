@@ -128,7 +128,7 @@ void bench_close(bench_state *s)
                           (void **)&s->g, (void **)&s->w, (void **)&s->b};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fx_set(all[i], NULL);
-    fxi_drain(); /* each case starts with the same state of the process */
+    fxi_reclaim_all(); /* each case starts with the same state of the process */
 }
 
 /* Returns the number of failures: 0 or 1. */

@@ -221,9 +221,9 @@ def chain_gradient(n, script):
     return gradient(scripted_chain(x) if script else lambda: chain(1.3, x, 0.2), [x], torch.ones(n))
 
 
-def chains(maker, n):
-    yield "eager", lambda: maker(n, False)
-    yield "script", lambda: maker(n, True)
+def chains(build, n):
+    yield "eager", lambda: build(n, False)
+    yield "script", lambda: build(n, True)
 
 
 def rows_1000(f):

@@ -14,6 +14,6 @@ const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *d
 int64_t fxi_check_work_guard(const fx_backend *backend);
 /* Verifies and frees the released memory that a checking backend holds for the device. For
  * tests. */
-void fxi_check_drain(fx_device *device);
+void fxi_check_reclaim(fx_device *device);
 
 #endif

@@ -349,9 +349,9 @@ static size_t cache_limit(void)
     return (size_t)half > CACHE_BYTES ? (size_t)half : CACHE_BYTES;
 }
 
-/* Makes room for one more block of a class by returning blocks of other classes, the largest first.
- * Otherwise blocks of sizes that are no longer used would fill the cache. */
-static bool make_room(cache *c, const list *wanted)
+/* Frees blocks of other classes, the largest first, until the limit permits one more block of this
+ * class. Otherwise blocks of sizes that are no longer used would fill the cache. */
+static bool reclaim_others(cache *c, const list *wanted)
 {
     const size_t bytes = wanted->bytes, limit = cache_limit();
     for (int k = CLASSES - 1; k >= 0 && bytes <= limit; k--)
@@ -410,7 +410,7 @@ static inline void push(cache *c, list *l, header *h)
 static void put_away(cache *c, header *h)
 {
     list *l = CACHING && c && h->offset <= ALIGNED ? &c->lists[h->list] : NULL;
-    if (l && (c->bytes + l->bytes <= CACHE_BYTES || make_room(c, l)))
+    if (l && (c->bytes + l->bytes <= CACHE_BYTES || reclaim_others(c, l)))
         push(c, l, h);
     else
         free_block(h);

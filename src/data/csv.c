@@ -26,7 +26,7 @@ static bool push(csv_reader *r, float value)
     if (r->count == r->capacity) {
         size_t bytes, capacity = r->capacity ? r->capacity + r->capacity / 2 : FIRST_CAPACITY;
         float *values = fxi_mul_size(capacity, sizeof *values, &bytes) &&
-                                fxi_data_file_room(&r->lines.file, bytes) == FX_OK
+                                fxi_data_file_check_memory(&r->lines.file, bytes) == FX_OK
                             ? fxi_realloc(r->values, bytes)
                             : NULL;
         if (!values)

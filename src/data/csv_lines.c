@@ -39,8 +39,9 @@ static bool append(fxi_lines *lines, const char *text, size_t n)
         capacity *= 2;
     char *line = lines->line;
     if (capacity > lines->capacity)
-        line = fxi_data_file_room(&lines->file, capacity) == FX_OK ? fxi_realloc(line, capacity)
-                                                                   : NULL;
+        line = fxi_data_file_check_memory(&lines->file, capacity) == FX_OK
+                   ? fxi_realloc(line, capacity)
+                   : NULL;
     if (!line)
         return false;
     lines->line = line;

@@ -72,7 +72,7 @@ int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n)
     return (int64_t)done;
 }
 
-fx_status fxi_data_file_room(const fxi_data_file *file, size_t bytes)
+fx_status fxi_data_file_check_memory(const fxi_data_file *file, size_t bytes)
 {
     enum { FEW = 1 << 16, MANY = 64 << 20 }; /* the query takes longer than filling FEW bytes */
     if (bytes <= FEW)

@@ -28,7 +28,7 @@ int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n);
  * (recorded) if they exceed the limit of fx_set_memory_limit for the CPU device, or without a limit
  * the free memory. Needed because a small gzip file may unpack to any size, and Linux kills
  * processes that use more memory than exists. */
-fx_status fxi_data_file_room(const fxi_data_file *file, size_t bytes);
+fx_status fxi_data_file_check_memory(const fxi_data_file *file, size_t bytes);
 void fxi_data_file_close(fxi_data_file *file);
 /* " (the gzip stream is truncated)" or "", for messages about short files. */
 const char *fxi_data_file_cut_note(const fxi_data_file *file);

@@ -167,7 +167,7 @@ static fx_status read_pieces(fxi_data_file *file, int64_t bytes, pieces *p)
     fx_status status = FX_OK;
     while (status == FX_OK && left > 0) {
         const size_t want = (size_t)(left < size ? left : size);
-        if (fxi_data_file_room(file, want + (size_t)(bytes - left)) != FX_OK)
+        if (fxi_data_file_check_memory(file, want + (size_t)(bytes - left)) != FX_OK)
             return FX_STATUS_MEMORY;
         unsigned char *data = p->n < MAX_PIECES ? fxi_malloc(want) : NULL;
         if (!data)
@@ -197,7 +197,7 @@ static fx_status check_end(fxi_data_file *file)
 static fx_array *to_array(const fxi_data_file *file, const idx_header *h, const pieces *p)
 {
     const size_t element = fx_dtype_size(h->type->dtype);
-    if (fxi_data_file_room(file, (size_t)h->array_bytes) != FX_OK)
+    if (fxi_data_file_check_memory(file, (size_t)h->array_bytes) != FX_OK)
         return fx_error_array(FX_STATUS_MEMORY);
     unsigned char *data = fxi_lend_alloc((size_t)h->array_bytes);
     if (!data)

@@ -333,7 +333,7 @@ static bool is_called(void *items, int64_t i, const char *name)
 
 /* The index of the array with this name. If no array has it: the first that does not have the other
  * name and is not `taken`. */
-static int64_t place_of(void *items, const char *name, const char *other, int64_t taken)
+static int64_t index_of(void *items, const char *name, const char *other, int64_t taken)
 {
     int64_t first = -1;
     const int64_t n = fx_is_array(items) ? 1 : fx_count(items);
@@ -664,7 +664,7 @@ static bool next_batch(running *r, fx_batch *batch)
         return false;
     fxi_hand_out(items);
     fxi_obs_each(items, hand_out, NULL);
-    const int64_t x = place_of(items, "x", "y", -1), y = place_of(items, "y", "x", x);
+    const int64_t x = index_of(items, "x", "y", -1), y = index_of(items, "y", "x", x);
     *batch = (fx_batch){.x = x < 0 ? NULL : array_of(items, x),
                         .y = y < 0 ? NULL : array_of(items, y),
                         .items = items,

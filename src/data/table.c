@@ -261,7 +261,7 @@ static int by_text(const void *a, const void *b)
     return order ? order : (n > m) - (n < m);
 }
 
-static int by_text_and_place(const void *a, const void *b)
+static int by_text_and_index(const void *a, const void *b)
 {
     const fxi_field *x = *(const fxi_field *const *)a, *y = *(const fxi_field *const *)b;
     const int order = by_text(a, b);
@@ -289,7 +289,7 @@ static bool name_columns(table *t)
     for (int32_t i = 0; memory && i < t->nfields; i++)
         sorted[i] = &t->fields[i];
     if (memory)
-        qsort((void *)sorted, (size_t)t->nfields, sizeof *sorted, by_text_and_place);
+        qsort((void *)sorted, (size_t)t->nfields, sizeof *sorted, by_text_and_index);
     for (int32_t i = 0; memory && i < t->nfields; i++) {
         const fxi_field f = *sorted[i];
         const bool again = i > 0 && by_text(&sorted[i - 1], &sorted[i]) == 0;
@@ -437,7 +437,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
     return FX_OK;
 }
 
-static bool make_room(table *t)
+static bool grow(table *t)
 {
     enum { FIRST = 4096 }; /* values, or one row */
     size_t values, bytes;
@@ -447,7 +447,7 @@ static bool make_room(table *t)
         return true;
     float *grown = fxi_mul_size((size_t)capacity, (size_t)t->ncolumns, &values) &&
                            fxi_mul_size(values, sizeof *grown, &bytes) &&
-                           fxi_data_file_room(&t->lines.file, bytes) == FX_OK
+                           fxi_data_file_check_memory(&t->lines.file, bytes) == FX_OK
                        ? fxi_realloc(t->values, bytes)
                        : NULL;
     if (!grown)
@@ -476,7 +476,7 @@ static fx_status read_row(table *t)
         t->first = t->lines.number;
     for (int32_t i = 0; i < t->ncolumns && t->rows == 0; i++)
         t->columns[i].text = !is_number(t->fields[i]);
-    if (!make_room(t))
+    if (!grow(t))
         return fxi_lines_out_of_memory(&t->lines);
     fx_status status = FX_OK;
     for (int32_t i = 0; i < t->ncolumns && status == FX_OK; i++)

@@ -136,16 +136,16 @@ static void wrap(const char *name)
 
 /* ---- by name --------------------------------------------------------------------------------- */
 
-const char *fxi_backend_of(const char *name, fxi_plugin_name *room)
+const char *fxi_backend_of(const char *name, fxi_plugin_name *storage)
 {
-    const bool path = name && strchr(name, '/') && fxi_plugin_name_of(name, room);
-    return path && room->kind == FX_PLUGIN_BACKEND ? room->name : name;
+    const bool path = name && strchr(name, '/') && fxi_plugin_name_of(name, storage);
+    return path && storage->kind == FX_PLUGIN_BACKEND ? storage->name : name;
 }
 
 void fxi_backend_load(const char *name)
 {
-    fxi_plugin_name room;
-    const char *short_name = fxi_backend_of(name, &room), *inner = fxi_checked_name(short_name);
+    fxi_plugin_name storage;
+    const char *short_name = fxi_backend_of(name, &storage), *inner = fxi_checked_name(short_name);
     const char *path = short_name != name ? name : NULL, *own = inner ? inner : short_name;
     if (!name || !*own || strlen(short_name) >= FXI_PLUGIN_NAME || strpbrk(own, "/:. -"))
         return;

@@ -9,9 +9,9 @@
  * the reason; no error is recorded. A name with a slash is the path of the plugin's file.
  * "check:NAME" loads NAME and registers the wrapper around it. */
 void fxi_backend_load(const char *name);
-/* The name of the backend in a plugin's file: "…/libcflux-cuda.so" → "cuda" (in `room`). Any other
- * text is returned unchanged. */
-const char *fxi_backend_of(const char *name, fxi_plugin_name *room);
+/* The name of the backend in a plugin's file: "…/libcflux-cuda.so" → "cuda" (in `storage`). Any
+ * other text is returned unchanged. */
+const char *fxi_backend_of(const char *name, fxi_plugin_name *storage);
 /* The backend that a wrapper wraps: "check:CUDA" → "CUDA". NULL if the name is not that of a
  * wrapper. */
 const char *fxi_checked_name(const char *name);

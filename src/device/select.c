@@ -61,8 +61,8 @@ static const char *why_no_check(const char *inner)
 
 const char *fx_why_not(const char *name)
 {
-    fxi_plugin_name room;
-    name = fxi_backend_of(name, &room);
+    fxi_plugin_name storage;
+    name = fxi_backend_of(name, &storage);
     const char *part, *inner = fxi_checked_name(name);
     const fxi_registered *r = split(name, &part);
     if (!r && inner)
@@ -78,8 +78,8 @@ const char *fx_why_not(const char *name)
 bool fx_functional(const char *name)
 {
     const char *part;
-    fxi_plugin_name room;
-    const fxi_registered *r = split(fxi_backend_of(name, &room), &part);
+    fxi_plugin_name storage;
+    const fxi_registered *r = split(fxi_backend_of(name, &storage), &part);
     return fxi_works(r) && (!part || !*fx_why_not(name));
 }
 
@@ -263,7 +263,7 @@ const char *fx_device_name(const fx_device *device)
  * the device of the array that it meets, or on the CPU. */
 fx_device *fx_array_device(const fx_array *x)
 {
-    fx_device *device = fxi_has_node(x) ? fxi_node_place(x->node) : NULL;
+    fx_device *device = fxi_has_node(x) ? fxi_node_device(x->node) : NULL;
     return device ? device : fx_cpu_device();
 }
 

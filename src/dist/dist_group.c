@@ -73,7 +73,7 @@ static fx_status call(fx_dist *d, fxi_transport_call *c, char *why, size_t size)
     return status;
 }
 
-static bool room(void **buffer, size_t *have, size_t want)
+static bool reserve(void **buffer, size_t *have, size_t want)
 {
     if (want <= *have)
         return true;
@@ -89,8 +89,8 @@ static bool room(void **buffer, size_t *have, size_t want)
 static fx_status blame(fx_dist *d, const header *mine, char *why, size_t size)
 {
     const size_t bytes = sizeof *mine;
-    if (!room(&d->in, &d->in_bytes, bytes) ||
-        !room(&d->out, &d->out_bytes, bytes * (size_t)d->group.size))
+    if (!reserve(&d->in, &d->in_bytes, bytes) ||
+        !reserve(&d->out, &d->out_bytes, bytes * (size_t)d->group.size))
         return FX_STATUS_MEMORY;
     memcpy(d->in, mine, bytes);
     fxi_transport_call c = {.kind = FXI_COLLECTIVE_GATHER,
@@ -115,7 +115,7 @@ static fx_status blame(fx_dist *d, const header *mine, char *why, size_t size)
 /* Do all members run this operation? */
 static fx_status agree(fx_dist *d, const header *mine, char *why, size_t size)
 {
-    if (!room(&d->in, &d->in_bytes, 16) || !room(&d->out, &d->out_bytes, 16))
+    if (!reserve(&d->in, &d->in_bytes, 16) || !reserve(&d->out, &d->out_bytes, 16))
         return FX_STATUS_MEMORY;
     const int64_t hash = hash_of(mine), both[] = {hash, -hash};
     memcpy(d->in, both, sizeof both);
@@ -171,7 +171,7 @@ static fx_status transfer(fx_dist *d, const header *h, int64_t n, const void *in
     const bool folds = h->kind != FX_COLLECTIVE_BROADCAST, wide = folds && is_half(h->dtype);
     const int64_t dtype = wide ? FX_DTYPE_F32 : h->dtype;
     const size_t bytes = (size_t)n * fx_dtype_size((fx_dtype)dtype);
-    if (!room(&d->in, &d->in_bytes, bytes + 1) || !room(&d->out, &d->out_bytes, bytes + 1))
+    if (!reserve(&d->in, &d->in_bytes, bytes + 1) || !reserve(&d->out, &d->out_bytes, bytes + 1))
         return FX_STATUS_MEMORY;
     if (wide)
         widen(h->dtype, in, d->in, n);

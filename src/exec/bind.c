@@ -181,7 +181,7 @@ static int64_t reserve_if_it_fits(fxi_binding *b, fxi_scratch *s, const fxi_grap
     /* 0 for host memory without a limit: the system cannot tell in advance how much it will grant.
      */
     const int64_t need = fxi_device_is_bounded(p->device) ? p->arena_bytes + result_bytes(p) : 0;
-    return need && !fxi_device_has_room(p->device, need, idle) ? need : reserve(b, s, g);
+    return need && !fxi_device_fits(p->device, need, idle) ? need : reserve(b, s, g);
 }
 
 static fx_status no_memory(const fxi_plan *p, int64_t missing)
@@ -210,7 +210,7 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
         /* What was allocated is freed first: it may be the memory that is missing. */
         fxi_binding_free(b, s);
         *b = (fxi_binding){.plan = p};
-        const fx_status status = fxi_make_room(p->device);
+        const fx_status status = fxi_reclaim_for(p->device);
         if (status != FX_OK)
             return status;
         missing = reserve_if_it_fits(b, s, g);

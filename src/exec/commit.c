@@ -107,7 +107,7 @@ static void flush(fxi_context *c)
  */
 const fxi_evaluator fxi_the_evaluator = {.flush = flush,
                                          .promises_due = promises_due,
-                                         .make_room = fxi_make_room,
+                                         .reclaim = fxi_reclaim_for,
                                          .thread_ends = fxi_scratch_free};
 
 /* ---- updates --------------------------------------------------------------------------------- */

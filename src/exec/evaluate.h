@@ -16,11 +16,11 @@ fx_status fxi_evaluate_array(fx_array *x);
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks);
 /* Frees caches after an allocation on `device` has failed: see fxi_evaluator. */
-fx_status fxi_make_room(fx_device *device);
+fx_status fxi_reclaim_for(fx_device *device);
 /* Frees the memory that the evaluator of a thread keeps. */
 void fxi_scratch_free(fxi_context *c);
 /* Frees all caches: the scratch and cached memory of the calling thread, and all plans. For tests
  * that count allocations. */
-void fxi_drain(void);
+void fxi_reclaim_all(void);
 
 #endif

@@ -92,7 +92,7 @@ void fxi_scratch_free(fxi_context *c)
 }
 
 /* Tests count allocations, so the list of promises is freed too; one that is in use stays. */
-void fxi_drain(void)
+void fxi_reclaim_all(void)
 {
     fxi_context *c = fxi_here();
     fxi_tapes_free(c);
@@ -110,7 +110,7 @@ void fxi_drain(void)
 /* Frees caches, then waits for the device, which may still use memory that was freed; then drops
  * idle plans. If the device reports a failure of earlier work, that is the error, not the lack of
  * memory. */
-fx_status fxi_make_room(fx_device *device)
+fx_status fxi_reclaim_for(fx_device *device)
 {
     fxi_tapes_free(fxi_here());
     reclaim_arenas(fxi_here()->scratch, device);

@@ -113,7 +113,7 @@ static bool unique(fxi_julia *j, const fxi_bson_list *list, fxi_bson where)
         return false;
     }
     if (twice >= 0)
-        fxi_bytes_fail(j->b, fxi_bson_place(j, where),
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, where),
                        "a dictionary contains the key \"%.60s\" twice", list->names[twice]);
     return twice < 0;
 }
@@ -137,7 +137,7 @@ void *fxi_bson_dictionary(fxi_julia *j, fxi_bson v, int depth)
     series keys, values;
     fxi_julia_struct_name(j, v, type);
     if (!series_of(j, first, &keys) || !series_of(j, second, &values) || keys.n != values.n) {
-        fxi_bytes_fail(j->b, fxi_bson_place(j, v),
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, v),
                        "a %s whose keys and values are not two lists of equal length", type);
         return NULL;
     }

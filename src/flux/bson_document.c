@@ -125,22 +125,22 @@ typedef struct checker {
 /* ---- keys, each once ------------------------------------------------------------------------- */
 
 /* A key and its offset `at` in the file. */
-typedef struct key_place {
+typedef struct key_offset {
     const char *key;
     size_t at;
-} key_place;
+} key_offset;
 
 static int by_key(const void *a, const void *b)
 {
-    const key_place *x = a, *y = b;
+    const key_offset *x = a, *y = b;
     const int order = strcmp(x->key, y->key);
     return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
 /* Refuses duplicates among the sorted keys; reports the first one in the file. */
-static bool each_once(fxi_bytes *b, const key_place *keys, int64_t n)
+static bool each_once(fxi_bytes *b, const key_offset *keys, int64_t n)
 {
-    const key_place *twice = NULL;
+    const key_offset *twice = NULL;
     for (int64_t i = 1; i < n; i++)
         if (strcmp(keys[i].key, keys[i - 1].key) == 0 && (!twice || keys[i].at < twice->at))
             twice = &keys[i];
@@ -154,7 +154,7 @@ static bool each_once(fxi_bytes *b, const key_place *keys, int64_t n)
 static bool unique_keys(checker *c, const uint8_t *data, size_t size)
 {
     enum { FEW = 16 };
-    key_place few[FEW], *keys = few;
+    key_offset few[FEW], *keys = few;
     const fxi_bson document = {FXI_BSON_DOCUMENT, (uint32_t)size, {.bytes = data}};
     const int64_t n = fxi_bson_count(document);
     if (n > FEW)
@@ -167,7 +167,7 @@ static bool unique_keys(checker *c, const uint8_t *data, size_t size)
     fxi_bson_items items = fxi_bson_items_of(document);
     fxi_bson v;
     for (int64_t i = 0; fxi_bson_next(&items, &v); i++)
-        keys[i] = (key_place){items.key, (size_t)((const unsigned char *)items.key - c->b->data)};
+        keys[i] = (key_offset){items.key, (size_t)((const unsigned char *)items.key - c->b->data)};
     qsort(keys, (size_t)n, sizeof *keys, by_key);
     const bool good = each_once(c->b, keys, n);
     if (keys != few)
@@ -187,14 +187,14 @@ static bool enter(checker *c, const uint8_t *data, size_t size)
     return false;
 }
 
-static size_t place(const checker *c, const bson_iter_t *iter, uint32_t offset)
+static size_t offset_of(const checker *c, const bson_iter_t *iter, uint32_t offset)
 {
     return (size_t)(iter->raw - c->b->data) + offset;
 }
 
 static bool check_value(checker *c, const bson_iter_t *iter)
 {
-    const size_t at = place(c, iter, bson_iter_offset((bson_iter_t *)(uintptr_t)iter));
+    const size_t at = offset_of(c, iter, bson_iter_offset((bson_iter_t *)(uintptr_t)iter));
     const char *key = bson_iter_key(iter);
     const fxi_bson v = value_of(iter);
     if (!bson_utf8_validate(key, strlen(key), false))
@@ -213,8 +213,8 @@ static bool check(checker *c)
 {
     while (c->depth > 0) {
         bson_iter_t *iter = &c->stack[c->depth - 1].iter;
-        const size_t at =
-            place(c, iter, 0); /* saved now: after an error libbson no longer knows the position */
+        const size_t at = offset_of(
+            c, iter, 0); /* saved now: after an error libbson no longer knows the position */
         if (bson_iter_next(iter)) {
             if (!check_value(c, iter))
                 return false;

@@ -10,6 +10,7 @@
 #include "bson_version.h"
 #include "flux_rows.h"
 #include "memory.h"
+#include "object_types.h"
 
 #include <cflux/nn.h>
 #include <string.h>
@@ -413,14 +414,6 @@ static void *container(fields *f)
     return made;
 }
 
-static bool same_sizes(fx_array *a, fx_array *b)
-{
-    bool same = fx_ndims(a) == fx_ndims(b);
-    for (int i = 0; i < fx_ndims(a) && same; i++)
-        same = fx_size(a, i) == fx_size(b, i);
-    return same;
-}
-
 /* Replaces a child that the constructor made by the child from the file; false if the constructor
  * made none, or one of other sizes. */
 static bool put_child(const fx_layer_row *row, fields *f, void *made)
@@ -428,7 +421,7 @@ static bool put_child(const fx_layer_row *row, fields *f, void *made)
     void *child = *fxi_child_slot(row, f->self), **slot = fxi_child_slot(row, made);
     if (!child || !*slot)
         return !child == !*slot;
-    if (!same_sizes(child, *slot))
+    if (!fxi_same_sizes(child, *slot))
         return false;
     fxi_set(slot, child);
     return true;

@@ -20,7 +20,7 @@
 
 enum { MOST_NAMES = 1000 };
 
-size_t fxi_bson_place(const fxi_julia *j, fxi_bson v)
+size_t fxi_bson_offset(const fxi_julia *j, fxi_bson v)
 {
     const bool in_file = v.kind == FXI_BSON_DOCUMENT || v.kind == FXI_BSON_ARRAY ||
                          v.kind == FXI_BSON_STRING || v.kind == FXI_BSON_BINARY;
@@ -135,10 +135,10 @@ void *fxi_bson_elements(fxi_julia *j, const fxi_file_type *type, fxi_bson data, 
     for (int64_t i = 0; i < size->n; i++) /* the table of types expects the slowest axis first */
         sizes[i] = (uint64_t)size->v[size->n - 1 - i];
     fxi_bytes part =
-        fxi_bytes_part(j->b, fxi_bson_place(j, data), data.size, "the elements of an array");
+        fxi_bytes_part(j->b, fxi_bson_offset(j, data), data.size, "the elements of an array");
     size_t bytes = 0;
     if (!fxi_file_type_bytes(type, (int)size->n, sizes, &bytes) || bytes != data.size) {
-        fxi_bytes_fail(j->b, fxi_bson_place(j, data),
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, data),
                        "an array whose size does not match its %u bytes", (unsigned)data.size);
         return NULL;
     }
@@ -168,7 +168,7 @@ static void *array(fxi_julia *j, fxi_bson v, int depth)
     for (int64_t i = 0; i < size.n; i++)
         good = good && size.v[i] >= 0;
     if (!good || (data.kind != FXI_BSON_BINARY && data.kind != FXI_BSON_ARRAY)) {
-        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "an array without valid size or data");
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, v), "an array without valid size or data");
         return NULL;
     }
     const fxi_file_type *type = fxi_julia_elements(j, fxi_bson_get(v, "type"));
@@ -218,7 +218,7 @@ static void *pairs(fxi_julia *j, const char *type, fxi_bson keys, fxi_bson value
     while (j->b->status == FX_OK && fxi_bson_next(&ks, &k)) {
         const char *name = fxi_bson_key_text(j, k);
         if (!name || !fxi_bson_next(&vs, &v))
-            fxi_bytes_fail(j->b, fxi_bson_place(j, keys),
+            fxi_bytes_fail(j->b, fxi_bson_offset(j, keys),
                            name ? "%s has more names than values" : "an invalid name in a %s",
                            type);
         else
@@ -251,7 +251,7 @@ static void *parameters(fxi_julia *j, fxi_bson v, int depth)
         list = fxi_julia_value(j, fxi_bson_at(fxi_julia_get(j, list, "data"), 0));
     if (list.kind == FXI_BSON_ARRAY)
         return tuple_of(j, list, depth);
-    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "a list of parameters that contains no list");
+    fxi_bytes_fail(j->b, fxi_bson_offset(j, v), "a list of parameters that contains no list");
     return NULL;
 }
 
@@ -279,7 +279,7 @@ static bool on_a_gpu(fxi_julia *j, fxi_bson v, const char *type)
     for (size_t i = 0; dot && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(dot + 1, names[i]) == 0)
             return fxi_bytes_fail(
-                       j->b, fxi_bson_place(j, v),
+                       j->b, fxi_bson_offset(j, v),
                        "saved from a GPU: a %s holds a pointer into the memory of that "
                        "device, the weights are not in the file; save cpu(model) in Julia",
                        type) != FX_OK;
@@ -292,7 +292,7 @@ static void *structure(fxi_julia *j, fxi_bson v, int depth)
     fxi_julia_struct_name(j, v, type);
     const fxi_bson data = fxi_julia_get(j, v, "data");
     if (!type[0] || data.kind == FXI_BSON_NOTHING) {
-        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "a struct without a type or without data");
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, v), "a struct without a type or without data");
         return NULL;
     }
     if (on_a_gpu(j, v, type))
@@ -357,7 +357,7 @@ static void *document(fxi_julia *j, fxi_bson v, int depth)
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
         if (fxi_bson_is(tag, tags[i].tag))
             return tags[i].make(j, v, depth);
-    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "BSON.jl has no tag \"%.40s\"",
+    fxi_bytes_fail(j->b, fxi_bson_offset(j, v), "BSON.jl has no tag \"%.40s\"",
                    tag.kind == FXI_BSON_STRING ? tag.u.text : "");
     return NULL;
 }
@@ -403,11 +403,12 @@ void *fxi_bson_object(fxi_julia *j, fxi_bson v, int depth)
     if (j->b->status != FX_OK)
         return NULL;
     if (depth > FXI_IO_MAX_DEPTH)
-        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "objects nested deeper than %d",
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, v), "objects nested deeper than %d",
                        FXI_IO_MAX_DEPTH);
     else if (k < 0 && ++j->objects > j->max_objects)
-        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "more than %lld objects, too many for %zu bytes",
-                       (long long)j->max_objects, j->b->size);
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, v),
+                       "more than %lld objects, too many for %zu bytes", (long long)j->max_objects,
+                       j->b->size);
     if (j->b->status != FX_OK)
         return NULL;
     void *object = k >= 0 ? referenced(j, k, depth) : value(j, v, depth);

@@ -29,7 +29,7 @@ void fxi_bson_list_free(fxi_bson_list *list);
 bool fxi_bson_list_push(fxi_julia *j, fxi_bson_list *list, const char *name, void *object);
 
 /* The file offset of a value, for messages. */
-size_t fxi_bson_place(const fxi_julia *j, fxi_bson v);
+size_t fxi_bson_offset(const fxi_julia *j, fxi_bson v);
 /* An array of these sizes with the bytes of `data`; NULL on failure (recorded). */
 void *fxi_bson_elements(fxi_julia *j, const fxi_file_type *type, fxi_bson data,
                         const fx_dims *size);

@@ -119,7 +119,7 @@ static bool add(matching *m, void *array, void *leaf)
     return !m->no_memory || unfit(m, "no memory");
 }
 
-static fx_walk match_place(const fx_spot *at, void *user)
+static fx_walk match_spot(const fx_spot *at, void *user)
 {
     matching *m = user;
     void *tree = at->objects[0], *x = at->objects[1];
@@ -145,7 +145,7 @@ static fx_walk match_place(const fx_spot *at, void *user)
 static bool match(matching *m, void *tree, void *x)
 {
     void *const both[] = {tree, x};
-    const fx_tree_walker how = {.op = OP, .trees = 2, .meet = match_place, .user = m};
+    const fx_tree_walker how = {.op = OP, .trees = 2, .meet = match_spot, .user = m};
     const fx_status status = fx_tree_walk(&how, both);
     m->status = m->status == FX_OK ? status : m->status;
     m->no_memory |= m->status == FX_STATUS_MEMORY;

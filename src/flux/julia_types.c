@@ -299,7 +299,7 @@ static void *filled(fxi_julia *j, const own_type *t, fxi_bson v, int depth, char
         const fx_field *f = &t->type->fields[i];
         const bool good = read_field(j, t, i, field, depth, init + f->offset);
         if (!good && j->b->status == FX_OK)
-            fxi_bytes_fail(j->b, fxi_bson_place(j, v),
+            fxi_bytes_fail(j->b, fxi_bson_offset(j, v),
                            "the field %s of a %s has another type than in the program's %s",
                            f->name, t->name, t->type->name);
         if (j->b->status != FX_OK)
@@ -335,7 +335,7 @@ void *fxi_own_struct(fxi_julia *j, const char *type, fxi_bson v, int depth)
     const fxi_bson data = fxi_julia_get(j, v, "data");
     const int64_t n = data.kind == FXI_BSON_ARRAY ? fxi_bson_count(data) : -1;
     if (n != t.type->nfields) {
-        fxi_bytes_fail(j->b, fxi_bson_place(j, v),
+        fxi_bytes_fail(j->b, fxi_bson_offset(j, v),
                        "a %s has %lld fields in the file, but %d in the program's %s", type,
                        (long long)n, t.type->nfields, t.type->name);
         return NULL;

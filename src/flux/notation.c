@@ -24,7 +24,7 @@ enum { MAX_DEPTH = 64, MAX_LAYERS = 10000 };
 typedef struct list {
     void **items;
     char **names;
-    int32_t n, room_items, room_names;
+    int32_t n, item_capacity, name_capacity;
     bool named, comma;
     const fxi_form *form; /* the container; NULL: a tuple */
     int leading;          /* items before the list of layers; −1: a tuple */
@@ -43,8 +43,9 @@ static bool append(fxi_reader *r, list *l, fxi_span name, void *object)
 {
     const size_t n = (size_t)(name.to - name.from);
     char *copy = n ? fxi_calloc(n + 1, 1) : NULL;
-    const bool ok = (copy || !n) && fxi_grow(&l->items, &l->room_items, l->n + 1, sizeof(void *)) &&
-                    fxi_grow(&l->names, &l->room_names, l->n + 1, sizeof(char *));
+    const bool ok = (copy || !n) &&
+                    fxi_grow(&l->items, &l->item_capacity, l->n + 1, sizeof(void *)) &&
+                    fxi_grow(&l->names, &l->name_capacity, l->n + 1, sizeof(char *));
     if (!ok) {
         fxi_free(copy);
         return fxi_reader_no_memory(r, r->at);

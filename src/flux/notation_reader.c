@@ -18,7 +18,7 @@ static bool continues(char c) /* true for a continuation byte of UTF-8 */
 }
 
 /* "model, column 14"; includes the line if the text has several. */
-static void place_name(const fxi_reader *r, const char *at, char *dst, size_t capacity)
+static void location_text(const fxi_reader *r, const char *at, char *dst, size_t capacity)
 {
     int line = 1, column = 1;
     for (const char *c = r->text; c < at; c++) {
@@ -36,7 +36,7 @@ static bool record(fxi_reader *r, const char *at, fx_status status, const char *
     char op[64];
     if (r->status != FX_OK)
         return false;
-    place_name(r, at, op, sizeof op);
+    location_text(r, at, op, sizeof op);
     r->status = fx_fail(status, op, "%s", message);
     return false;
 }

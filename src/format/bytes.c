@@ -136,7 +136,7 @@ void fxi_file_release(fxi_file *file)
 /* Checks that `bytes` more can be allocated, `unpacked` included. Linux grants allocations beyond
  * free memory and kills the process later when it writes to them, so large sizes are compared with
  * the free memory first. */
-static fx_status check_room(const char *op, const char *path, int64_t bytes, int64_t all)
+static fx_status check_memory(const char *op, const char *path, int64_t bytes, int64_t all)
 {
     enum { SMALL = 64 << 20, MIB_SHIFT = 20 };
     /* Asked once for each MiB, because a query takes longer than unpacking a small array. */
@@ -166,7 +166,7 @@ fxi_file *fxi_file_in_memory(const char *op, const char *path, size_t size,
     }
     const int64_t all = __atomic_add_fetch(&unpacked, (int64_t)size, __ATOMIC_RELAXED);
     *file = (fxi_file){.refs = 1, .size = size, .counted = true};
-    if (check_room(op, path, (int64_t)size, all) == FX_OK) {
+    if (check_memory(op, path, (int64_t)size, all) == FX_OK) {
         file->data = *out_data = fxi_malloc(size + 1);
         if (!file->data)
             fx_fail(FX_STATUS_MEMORY, op, "%s: no memory for %zu bytes", path, size);

@@ -15,8 +15,8 @@ void fxi_json_bytes(fx_json *j, const char *s, size_t n)
         fwrite(s, 1, n, j->to);
         return;
     }
-    const size_t room = (size_t)(INT32_MAX - 1 - j->n);
-    if (j->failed || n > room || !fxi_grow(&j->text, &j->capacity, j->n + (int32_t)n + 1, 1)) {
+    const size_t available = (size_t)(INT32_MAX - 1 - j->n);
+    if (j->failed || n > available || !fxi_grow(&j->text, &j->capacity, j->n + (int32_t)n + 1, 1)) {
         j->failed = true;
         return;
     }

@@ -112,8 +112,8 @@ static unsigned read_field(fxi_bytes *h, const char *key, const fxi_file_type **
 
 /* The array that a header entry describes, from its bytes in the data; NULL on failure (recorded).
  */
-static fx_array *place(reading *r, const fxi_file_type *type, int ndims, const uint64_t *sizes,
-                       const span *s)
+static fx_array *entry_array(reading *r, const fxi_file_type *type, int ndims,
+                             const uint64_t *sizes, const span *s)
 {
     size_t bytes;
     if (s->begin > s->end || s->end > r->data.size) {
@@ -164,7 +164,7 @@ static void read_tensor(reading *r, const char *name, size_t at)
                        !(has & HAS_TYPE)    ? "dtype"
                        : !(has & HAS_SHAPE) ? "shape"
                                             : "data_offsets");
-    fx_array *x = h->status == FX_OK ? place(r, type, ndims, sizes, &s) : NULL;
+    fx_array *x = h->status == FX_OK ? entry_array(r, type, ndims, sizes, &s) : NULL;
     if (!x)
         return;
     if (!fxi_grow(&r->spans, &r->capacity, r->n + 1, sizeof *r->spans))
@@ -231,7 +231,7 @@ static void check_cover(reading *r)
                                           (unsigned long long)(r->data.size - at));
 }
 
-static int by_name_then_place(const void *a, const void *b)
+static int by_name_then_offset(const void *a, const void *b)
 {
     const span *x = a, *y = b;
     const int order = strcmp(x->name, y->name);
@@ -243,7 +243,7 @@ static void check_names(reading *r)
     for (int32_t i = 0; i < r->n; i++)
         r->spans[i].name = r->entries.items[r->spans[i].entry].name;
     if (r->n)
-        qsort(r->spans, (size_t)r->n, sizeof *r->spans, by_name_then_place);
+        qsort(r->spans, (size_t)r->n, sizeof *r->spans, by_name_then_offset);
     for (int32_t i = 1; i < r->n && r->header.status == FX_OK; i++) {
         const char *name = r->spans[i].name;
         if (strcmp(r->spans[i - 1].name, name) == 0)
@@ -296,18 +296,18 @@ typedef struct planned {
     const fxi_entry *entry;
     const fxi_file_type *type;
     size_t begin, end;
-    int32_t place; /* position in the caller's list */
+    int32_t index; /* in the caller's list */
 } planned;
 
 static int by_element_size(const void *a, const void *b)
 {
     const planned *x = a, *y = b;
-    return x->type->size != y->type->size ? y->type->size - x->type->size : x->place - y->place;
+    return x->type->size != y->type->size ? y->type->size - x->type->size : x->index - y->index;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_index(const void *a, const void *b)
 {
-    return ((const planned *)a)->place - ((const planned *)b)->place;
+    return ((const planned *)a)->index - ((const planned *)b)->index;
 }
 
 /* Assigns each array its offsets in the file. Returns the arrays in the order of their bytes. */
@@ -318,7 +318,7 @@ static planned *plan(const fxi_entries *e, size_t *out_end)
     for (int32_t i = 0; p && i < e->n; i++)
         p[i] = (planned){.entry = &e->items[i],
                          .type = fxi_file_type_of(fx_eltype(e->items[i].array)),
-                         .place = i};
+                         .index = i};
     if (p)
         qsort(p, (size_t)e->n, sizeof *p, by_element_size);
     for (int32_t i = 0; p && i < e->n; i++) {
@@ -330,7 +330,7 @@ static planned *plan(const fxi_entries *e, size_t *out_end)
     return p;
 }
 
-static void put_place(fx_json *out, size_t begin, size_t end)
+static void put_offsets(fx_json *out, size_t begin, size_t end)
 {
     fx_json_open(out, "data_offsets", '[');
     fx_json_integer(out, NULL, (int64_t)begin);
@@ -348,7 +348,7 @@ static void put_entry(fx_json *out, const planned *p)
     for (int k = fx_ndims(x) - 1; k >= 0; k--)
         fx_json_integer(out, NULL, fx_size(x, k));
     fx_json_close(out);
-    put_place(out, p->begin, p->end);
+    put_offsets(out, p->begin, p->end);
 }
 
 static void put_sum(fx_json *out, size_t end)
@@ -358,7 +358,7 @@ static void put_sum(fx_json *out, size_t end)
     fx_json_open(out, "shape", '[');
     fx_json_integer(out, NULL, FXI_SUM_BYTES);
     fx_json_close(out);
-    put_place(out, end, end + FXI_SUM_BYTES);
+    put_offsets(out, end, end + FXI_SUM_BYTES);
 }
 
 /* Writes the padded text of the header. `p` is in the order of the caller's list. */
@@ -405,7 +405,7 @@ fx_status fxi_safetensors_write(fxi_file_out *out, fxi_entries *e, const void *m
     if (!p)
         return fx_fail(FX_STATUS_MEMORY, e->op, "no memory for a list of %d arrays", (int)e->n);
     fx_json header = {0};
-    qsort(p, (size_t)e->n, sizeof *p, by_place);
+    qsort(p, (size_t)e->n, sizeof *p, by_index);
     fx_status status = put_header(&header, e, p, metadata, sum, end);
     qsort(p, (size_t)e->n, sizeof *p, by_element_size);
     if (status == FX_OK)

@@ -62,7 +62,7 @@ static void loading_free(loading *l)
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* Formats ` at "layers.0.bias"`; empty at the top level. */
-static const char *place(const loading *l, char text[PATH + 8])
+static const char *location(const loading *l, char text[PATH + 8])
 {
     text[0] = 0;
     if (l->path[0])
@@ -79,7 +79,7 @@ static fx_status no_match(const loading *l, const void *dst, const void *src)
     fx_summary((void *)(uintptr_t)dst, b, sizeof b);
     return fx_fail(FX_STATUS_ARGUMENT, "loadmodel",
                    "Tried to load %s into %s%s but the structures do not match.",
-                   src ? a : "nothing", dst ? b : "nothing", place(l, at));
+                   src ? a : "nothing", dst ? b : "nothing", location(l, at));
 }
 
 static void size_text(const fx_array *x, char *text, size_t capacity)
@@ -96,7 +96,7 @@ static fx_status untied(const loading *l)
     char at[PATH + 8];
     return fx_fail(FX_STATUS_ARGUMENT, "loadmodel",
                    "Encountered tied destination parameters with untied and mismatched sources%s.",
-                   place(l, at));
+                   location(l, at));
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -108,13 +108,6 @@ static bool all_zero(fx_array *x)
 static bool same_values(fx_array *a, fx_array *b) /* requires equal sizes */
 {
     return fx_item(fx_all(fx_eq(a, b))) != 0;
-}
-static bool same_sizes(const fx_array *a, const fx_array *b)
-{
-    bool same = fx_ndims(a) == fx_ndims(b);
-    for (int k = 0; k < fx_ndims(a) && same; k++)
-        same = fx_size(a, k) == fx_size(b, k);
-    return same;
 }
 
 static fx_status add_pair(arrays *to, arrays *from, fx_array *dst, fx_array *src)
@@ -130,11 +123,11 @@ static fx_status load_array(loading *l, fx_array *dst, fx_array *src)
     void *first;
     if (l->dry)
         return FX_OK;
-    if (!same_sizes(dst, src)) {
+    if (!fxi_same_sizes(dst, src)) {
         size_text(src, a, sizeof a);
         size_text(dst, b, sizeof b);
         return fx_fail(FX_STATUS_SHAPE, "loadmodel",
-                       "Tried to load size (%s) array into size (%s)%s", a, b, place(l, at));
+                       "Tried to load size (%s) array into size (%s)%s", a, b, location(l, at));
     }
     if (fxi_identity_get(&l->source, dst, &first))
         return first == src || same_values(first, src) ? FX_OK : untied(l);

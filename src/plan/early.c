@@ -55,7 +55,7 @@ static bool use_of_values(moving *m)
 
 /* The latest step that makes an operand of step i, or behind which such a step runs; −1: all
  * operands exist before the plan. */
-static int32_t latest_maker(const moving *m, int32_t i)
+static int32_t latest_producer(const moving *m, int32_t i)
 {
     const fx_step *s = &m->p->steps[i];
     int32_t latest = -1;
@@ -105,7 +105,7 @@ static bool choose(moving *m)
     bool any = false;
     for (int32_t i = m->p->nsteps - 1; i >= 0; i--) {
         const uint8_t cls = m->p->steps[i].cls;
-        const int32_t to = latest_maker(m, i);
+        const int32_t to = latest_producer(m, i);
         if ((cls != FX_CLASS_MATMUL && cls != FX_CLASS_CONV && cls != FX_CLASS_REDUCE) || to < 0 ||
             to >= i - 1 || gain(m, i, to) <= 0)
             continue;
@@ -124,7 +124,7 @@ static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordere
     memset(head, -1, (size_t)n * sizeof *head);
     for (int32_t i = 0; i < n; i++)
         if (m->after[i] != i)
-            m->after[i] = latest_maker(m, i);
+            m->after[i] = latest_producer(m, i);
     /* The lists are filled from their ends, so they are in the old order. */
     for (int32_t i = n - 1; i >= 0; i--) {
         if (m->after[i] == i)

@@ -101,7 +101,7 @@ static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
 
 /* Extends the key by up to `words` words. This runs once a node in every evaluation, so the common
  * case is one comparison. */
-static bool key_room(fxi_graph *g, uint32_t words)
+static bool reserve_key(fxi_graph *g, uint32_t words)
 {
     int32_t capacity = (int32_t)g->key_capacity;
     if (__builtin_expect(g->nkey + words <= g->key_capacity, 1))
@@ -153,7 +153,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
     const bool leaf = n->data != NULL;
     const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
     /* Room for the longest record: sizes, and strides if the node is a strided leaf. */
-    if (!key_room(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
+    if (!reserve_key(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
         return false;
     uint64_t *w = g->key + g->nkey;
     const uint64_t flags = leaf ? leaf_flags(n) : 0;
@@ -170,7 +170,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
     return true;
 }
 
-static bool node_room(fxi_graph *g)
+static bool reserve_node(fxi_graph *g)
 {
     const int32_t need = g->n + 1;
     if (need <= g->node_capacity)
@@ -191,7 +191,7 @@ static bool node_room(fxi_graph *g)
 /* Gives n, whose inputs all have numbers, the next number and writes its record. */
 static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
 {
-    if (!node_room(g) || !give_number(c, g, n, (uint32_t)g->n))
+    if (!reserve_node(g) || !give_number(c, g, n, (uint32_t)g->n))
         return FX_STATUS_MEMORY;
     const int32_t id = g->n++;
     g->nodes[id] = n;
@@ -283,7 +283,7 @@ static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
 static frame frame_of(const frame *consumer, fxi_node *n)
 {
     const fxi_node *to = consumer->node;
-    fx_device *device = to->op == FX_OP_TRANSFER ? fxi_node_place(n)
+    fx_device *device = to->op == FX_OP_TRANSFER ? fxi_node_device(n)
                         : to->device             ? to->device
                                                  : consumer->device;
     return (frame){n, device, 0};
@@ -459,7 +459,8 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
         g->device = g->device ? g->device : fx_cpu_device();
         s = FX_STATUS_UNSUPPORTED;
     }
-    if (s == FX_OK && !(collect_outputs(c, g, n, roots) && key_room(g, (uint32_t)g->noutputs + 1)))
+    if (s == FX_OK &&
+        !(collect_outputs(c, g, n, roots) && reserve_key(g, (uint32_t)g->noutputs + 1)))
         s = FX_STATUS_MEMORY;
     /* The other failures have been recorded where they were found. */
     if (s == FX_STATUS_MEMORY)

@@ -14,11 +14,11 @@ static const char *const OP = "report";
 
 typedef struct reader {
     fxi_log_record *record;
-    size_t room_steps, room_epochs; /* capacities of the arrays */
-    fxi_json *event;                /* event of the current line; NULL once the record owns it */
-    double before;                  /* seconds of all earlier runs */
-    double last_seconds;            /* of the latest event of this run */
-    bool same_stretch; /* the previous line of steps belongs to the same run and epoch */
+    size_t step_capacity, epoch_capacity; /* of the arrays in the record */
+    fxi_json *event;     /* event of the current line; NULL once the record owns it */
+    double before;       /* seconds of all earlier runs */
+    double last_seconds; /* of the latest event of this run */
+    bool same_stretch;   /* the previous line of steps belongs to the same run and epoch */
     int events, broken, unknown;
     long line, first_broken, last_broken;
     char unknown_name[40];
@@ -128,7 +128,7 @@ static bool take_step(reader *in, fxi_json *event)
     s.steps = s.steps >= 1 ? s.steps : 1;
     s.least = isnan(s.least) ? s.loss : s.least;
     s.most = isnan(s.most) ? s.loss : s.most;
-    fxi_log_step *grown = one_more(in, r->steps, r->nsteps, &in->room_steps, sizeof *grown);
+    fxi_log_step *grown = one_more(in, r->steps, r->nsteps, &in->step_capacity, sizeof *grown);
     if (!grown)
         return true;
     r->steps = grown;
@@ -143,7 +143,7 @@ static bool take_step(reader *in, fxi_json *event)
 }
 
 /* The index of a metric in the record; −1 if the record is full. */
-static int metric_place(reader *in, const char *name)
+static int metric_index(reader *in, const char *name)
 {
     static const char *const others[] = {"epoch", "step", "seconds"};
     fxi_log_record *r = in->record;
@@ -176,12 +176,12 @@ static bool take_epoch(reader *in, fxi_json *event)
     for (int i = 0; i < FXI_LOG_METRICS; i++)
         e.metrics[i] = NAN;
     for (const fxi_json *item = event->child; item; item = item->next) {
-        const int place = fxi_json_is(item, FXI_JSON_NUMBER) ? metric_place(in, item->name) : -1;
-        if (place >= 0 && isfinite(item->number))
-            e.metrics[place] = item->number;
+        const int metric = fxi_json_is(item, FXI_JSON_NUMBER) ? metric_index(in, item->name) : -1;
+        if (metric >= 0 && isfinite(item->number))
+            e.metrics[metric] = item->number;
     }
     in->same_stretch = false;
-    fxi_log_epoch *grown = one_more(in, r->epochs, r->nepochs, &in->room_epochs, sizeof *grown);
+    fxi_log_epoch *grown = one_more(in, r->epochs, r->nepochs, &in->epoch_capacity, sizeof *grown);
     if (!grown)
         return true;
     r->epochs = grown;

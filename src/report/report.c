@@ -370,8 +370,9 @@ static bool write_document(fx_json *j, const fxi_log_record *run, const char *na
  * script element, which "</script" would end; so every "<" is written as a JSON escape. */
 static void write_page(fx_json *to, const char *document)
 {
-    const char *page = (const char *)fxi_report_page, *hole = strstr(page, FXI_REPORT_HOLE);
-    fxi_json_bytes(to, page, (size_t)(hole - page));
+    const char *page = (const char *)fxi_report_page,
+               *placeholder = strstr(page, FXI_REPORT_PLACEHOLDER);
+    fxi_json_bytes(to, page, (size_t)(placeholder - page));
     for (const char *c = document; *c;) {
         const size_t n = strcspn(c, "<");
         fxi_json_bytes(to, c, n);
@@ -380,7 +381,7 @@ static void write_page(fx_json *to, const char *document)
             fxi_json_raw(to, "\\u003c");
         c += *c == '<';
     }
-    fxi_json_raw(to, hole + strlen(FXI_REPORT_HOLE));
+    fxi_json_raw(to, placeholder + strlen(FXI_REPORT_PLACEHOLDER));
 }
 
 static fx_status make_page(FILE *log, const char *name, fx_json *page)

@@ -4,7 +4,7 @@
 #define CFLUX_REPORT_PAGE_H
 
 /* Placeholder for the JSON document; occurs once in the page. */
-#define FXI_REPORT_HOLE "{{document}}"
+#define FXI_REPORT_PLACEHOLDER "{{document}}"
 extern const unsigned char fxi_report_page[];
 
 #endif

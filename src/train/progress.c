@@ -62,32 +62,32 @@ static void fill_parts(part_text parts[PARTS], const fxi_meter *meter, const fx_
 }
 
 /* Removes parts until the line fits; returns its width in columns. */
-static int fit(part_text parts[PARTS], int room)
+static int fit(part_text parts[PARTS], int available)
 {
     static const int dispensable[] = {RATE, LEFT, PERCENT};
     int columns = 0;
     for (int i = 0; i < PARTS; i++)
         columns += fxi_text_columns(parts[i]);
-    for (size_t i = 0; i < sizeof dispensable / sizeof *dispensable && columns > room; i++) {
+    for (size_t i = 0; i < sizeof dispensable / sizeof *dispensable && columns > available; i++) {
         columns -= fxi_text_columns(parts[dispensable[i]]);
         *parts[dispensable[i]] = 0;
     }
     return columns;
 }
 
-/* Prints as much of the text as fits; *io_room: columns left. */
-static void put_cut(FILE *out, const char *text, int *io_room)
+/* Prints as much of the text as fits; *io_available: columns left. */
+static void put_cut(FILE *out, const char *text, int *io_available)
 {
     while (*text) {
         size_t bytes;
         const int columns = fxi_character_columns(text, &bytes);
-        if (columns > *io_room) {
-            *io_room = 0;
+        if (columns > *io_available) {
+            *io_available = 0;
             return;
         }
         fwrite(text, 1, bytes, out);
         text += bytes;
-        *io_room -= columns;
+        *io_available -= columns;
     }
 }
 
@@ -95,20 +95,20 @@ static void put_cut(FILE *out, const char *text, int *io_room)
 static void draw(fxi_meter *meter, const fx_progress *p, const char *note)
 {
     part_text parts[PARTS];
-    int room = columns_of(meter->out) - 1;
+    int available = columns_of(meter->out) - 1;
     fill_parts(parts, meter, p, note);
-    const int free_columns = room - fit(parts, room) - 1;
+    const int free_columns = available - fit(parts, available) - 1;
     const int cells = free_columns < LEAST_CELLS ? 0
                       : free_columns < BAR_CELLS ? free_columns
                                                  : BAR_CELLS;
     const int filled = (int)(cells * p->batch / (p->batches ? p->batches : 1));
     fputc('\r', meter->out);
-    put_cut(meter->out, parts[HEAD], &room);
+    put_cut(meter->out, parts[HEAD], &available);
     for (int i = 0; i < cells; i++)
         fputs(i < filled ? i ? "█" : " █" : i ? "·" : " ·", meter->out);
-    room -= cells ? cells + 1 : 0;
+    available -= cells ? cells + 1 : 0;
     for (int i = PERCENT; i < PARTS; i++)
-        put_cut(meter->out, parts[i], &room);
+        put_cut(meter->out, parts[i], &available);
     fputs("\033[K", meter->out);
     fflush(meter->out);
     meter->line_open = true;

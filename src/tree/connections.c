@@ -35,13 +35,10 @@ static fx_array *fold(const char *name, binary_fn f, int n, void *const *args)
     return fx_keep(y);
 }
 
-static bool same_shape(const char *name, fx_array *a, fx_array *b)
+static bool check_sizes(const char *name, fx_array *a, fx_array *b)
 {
-    bool same = fx_ndims(a) == fx_ndims(b);
-    for (int i = 0; i < fx_ndims(a) && same; i++)
-        same = fx_size(a, i) == fx_size(b, i);
     char x[100], y[100];
-    if (same || fx_is_error(a) || fx_is_error(b))
+    if (fxi_same_sizes(a, b) || fx_is_error(a) || fx_is_error(b))
         return true;
     fx_summary(a, x, sizeof x);
     fx_summary(b, y, sizeof y);
@@ -51,12 +48,12 @@ static bool same_shape(const char *name, fx_array *a, fx_array *b)
 
 static fx_array *add(fx_array *a, fx_array *b)
 {
-    return same_shape("+", a, b) ? fx_add(a, b) : fx_error_array(FX_STATUS_SHAPE);
+    return check_sizes("+", a, b) ? fx_add(a, b) : fx_error_array(FX_STATUS_SHAPE);
 }
 
 static fx_array *sub(fx_array *a, fx_array *b)
 {
-    return same_shape("-", a, b) ? fx_sub(a, b) : fx_error_array(FX_STATUS_SHAPE);
+    return check_sizes("-", a, b) ? fx_sub(a, b) : fx_error_array(FX_STATUS_SHAPE);
 }
 
 static fx_array *mul(fx_array *a, fx_array *b)

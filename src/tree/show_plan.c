@@ -27,7 +27,7 @@ static void add_shape(fx_text *t, const fx_tensor *x, bool in_memory_order)
 }
 
 /* The step that computes a value, counted from 1; 0 for a value evaluated before. */
-static int maker_of(const fxi_plan *p, int32_t value)
+static int producer_of(const fxi_plan *p, int32_t value)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
         for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
@@ -46,7 +46,7 @@ static void add_input(fx_text *t, const fxi_plan *p, const fx_step *s, int i)
     else if (v->kind == FXI_VALUE_SLOT)
         fx_text_add(t, "c%d", (int)v->index);
     else
-        fx_text_add(t, "%d", maker_of(p, s->in_value[i]));
+        fx_text_add(t, "%d", producer_of(p, s->in_value[i]));
     if (v->kind != FXI_VALUE_SLOT &&
         !(s->in_offset[i] == 0 && fxi_is_dense(x->ndim, x->shape, x->stride)))
         fx_text_add(t, "′"); /* seen through a view */

@@ -176,7 +176,7 @@ static int32_t row_to_meet(walking *w, const fx_spot *at)
     return -1;
 }
 
-static void walk_place(walking *w, const fx_spot *at);
+static void walk_spot(walking *w, const fx_spot *at);
 
 /* Item k of a field. The object may have another type than the one of the first tree; NULL if it
  * has no matching child. */
@@ -202,7 +202,7 @@ static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int
         at.child = child + k;
         for (int t = 0; t < w->met.width; t++)
             row[t] = child_at(parent->objects[t], type, f, k, at.child);
-        walk_place(w, &at);
+        walk_spot(w, &at);
     }
 }
 
@@ -220,7 +220,7 @@ static void walk_children(walking *w, const fx_spot *at)
     }
 }
 
-static void walk_place(walking *w, const fx_spot *at)
+static void walk_spot(walking *w, const fx_spot *at)
 {
     const int32_t row = row_to_meet(w, at);
     if (row < 0)
@@ -251,7 +251,7 @@ fx_status fx_tree_walk(const fx_tree_walker *how, void *const *trees)
         return fx_fail(FX_STATUS_ARGUMENT, how->op, "takes at most %d trees", MOST_TREES);
     row_set_init(&w.met, how->trees ? how->trees : 1);
     const fx_spot top = {.objects = trees};
-    walk_place(&w, &top);
+    walk_spot(&w, &top);
     row_set_free(&w.met);
     return w.status;
 }

@@ -3,6 +3,7 @@
  */
 #include "context.h"
 #include "handle.h"
+#include "object_types.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,14 @@ int64_t fx_size(const fx_array *x, int axis)
     if (!fxi_has_node(x))
         return 0;
     return axis >= 0 && axis < x->node->ndim ? x->node->shape[axis] : 1;
+}
+
+bool fxi_same_sizes(const fx_array *a, const fx_array *b)
+{
+    bool same = fx_ndims(a) == fx_ndims(b);
+    for (int i = 0; i < fx_ndims(a) && same; i++)
+        same = fx_size(a, i) == fx_size(b, i);
+    return same;
 }
 
 int64_t fx_length(const fx_array *x)

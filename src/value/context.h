@@ -138,7 +138,7 @@ static inline bool fxi_node_usable(const fxi_context *c, const fxi_node *n)
     return n->data || n->owner == c->id;
 }
 /* The device that holds the value, or must compute it; NULL: any. */
-static inline fx_device *fxi_node_place(const fxi_node *n)
+static inline fx_device *fxi_node_device(const fxi_node *n)
 {
     return n->data ? n->data->buffer->device : n->device;
 }
@@ -215,7 +215,7 @@ typedef struct fxi_evaluator {
     /* Called after a failed allocation: frees caches, waits for the device (memory may be in use
      * until then), and drops plans that no run uses. Returns an error that the device reports about
      * earlier work. */
-    fx_status (*make_room)(fx_device *device);
+    fx_status (*reclaim)(fx_device *device);
     /* Frees the memory that the evaluator keeps for a thread. */
     void (*thread_ends)(fxi_context *c);
 } fxi_evaluator;

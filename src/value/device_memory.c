@@ -19,14 +19,14 @@
 static int64_t size_of_text(const char *s, const char *end)
 {
     static const char prefixes[] = "KMGTP";
-    double value = 0, unit = 1, place = 1;
+    double value = 0, unit = 1, fraction = 1;
     const char *digits = s;
     for (bool point = false; s < end && ((*s >= '0' && *s <= '9') || (*s == '.' && !point)); s++) {
         point |= *s == '.';
         if (*s != '.')
             value = 10 * value + (*s - '0');
         if (point && *s != '.')
-            place *= 10;
+            fraction *= 10;
     }
     if (s == digits || s[-1] == '.')
         return -1;
@@ -40,7 +40,7 @@ static int64_t size_of_text(const char *s, const char *end)
             unit *= binary ? 1024 : 1000;
     }
     s += s < end && (*s == 'B' || *s == 'b');
-    const double bytes = value * unit / place; /* any other order makes "8.19kB" 8189 */
+    const double bytes = value * unit / fraction; /* any other order makes "8.19kB" 8189 */
     return s == end && bytes < 0x1p62 ? (int64_t)bytes : -1;
 }
 
@@ -124,7 +124,7 @@ void fxi_memory_figures(fx_device *d, fx_memory *out)
                        .plans = __atomic_load_n(&p->plans, __ATOMIC_RELAXED)};
 }
 
-bool fxi_device_has_room(fx_device *d, int64_t bytes, int64_t idle)
+bool fxi_device_fits(fx_device *d, int64_t bytes, int64_t idle)
 {
     const int64_t limit = fxi_device_limit(d);
     if (limit > 0 && bytes > limit - fxi_device_live(d) + idle)

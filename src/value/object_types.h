@@ -27,6 +27,8 @@ static inline bool fxi_is_array(const void *object)
 {
     return object && ((const fx_object *)object)->type == &fxi_array_type;
 }
+/* Do two arrays have the same sizes? An error array counts as one without axes. */
+bool fxi_same_sizes(const fx_array *a, const fx_array *b);
 
 /* The number of children that the object has in the field. */
 static inline int64_t fxi_field_children(const void *object, const fx_field *field)

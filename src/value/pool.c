@@ -152,9 +152,9 @@ static void *take_fresh(fx_device *d, fxi_pool *p, size_t bytes)
 {
     const int64_t limit = load(&p->limit);
     if (limit > 0 && load(&p->live) + load(&p->cached) > limit) {
-        const int64_t room = limit - load(&p->live);
+        const int64_t available = limit - load(&p->live);
         fxi_mutex_lock(&p->lock);
-        shrink(p, room > 0 ? room : 0);
+        shrink(p, available > 0 ? available : 0);
         fxi_mutex_unlock(&p->lock);
     }
     return d->backend->alloc(d, bytes);

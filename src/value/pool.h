@@ -104,7 +104,7 @@ static inline bool fxi_device_is_bounded(const fx_device *device)
 void fxi_memory_figures(fx_device *device, fx_memory *out);
 /* Can `bytes` bytes be allocated, if kept blocks and `idle` further bytes are freed? The device is
  * asked only if the kept blocks are not enough. Unknown counts as yes. */
-bool fxi_device_has_room(fx_device *device, int64_t bytes, int64_t idle);
+bool fxi_device_fits(fx_device *device, int64_t bytes, int64_t idle);
 /* Records that an allocation of `bytes` bytes failed, with the figures of the device, `more` (the
  * rest of a sentence, or "") and the largest arrays. */
 fx_status fxi_no_memory(const char *op, fx_device *device, int64_t bytes, const char *more);

@@ -150,7 +150,7 @@ static bool note_operand(fxi_tape *t, fxi_tape_entry *e, int32_t k, fxi_node *in
     }
     if (!fxi_grow(&t->leaf_uses, &t->leaf_use_capacity, t->nleaf_uses + 1, sizeof *t->leaf_uses))
         return false;
-    t->leaf_uses[t->nleaf_uses++] = (fxi_tape_place){t->n, k};
+    t->leaf_uses[t->nleaf_uses++] = (fxi_tape_use){t->n, k};
     return true;
 }
 

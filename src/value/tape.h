@@ -62,9 +62,9 @@ typedef enum fxi_tape_mode {
     FXI_TAPE_REPEATS, /* the step has repeated the tape so far */
 } fxi_tape_mode;
 
-typedef struct fxi_tape_place {
+typedef struct fxi_tape_use {
     int32_t entry, input;
-} fxi_tape_place;
+} fxi_tape_use;
 
 struct fxi_tape {
     fxi_tape *next; /* in the thread's list, the most recently used one first */
@@ -81,7 +81,7 @@ struct fxi_tape {
     fxi_tape_entry *entries;
     int32_t *operands; /* an entry, or ~i for leaf i */
     int32_t noperands, operand_capacity;
-    fxi_tape_place *leaf_uses, *users;
+    fxi_tape_use *leaf_uses, *users;
     int32_t nleaf_uses, leaf_use_capacity, nusers, user_capacity;
     fxi_tape_leaf *leaves;
     int32_t nleaves, leaf_capacity, nbound;

@@ -97,7 +97,7 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
     const int32_t first = t->entries[t->pos].leaf_use;
     int32_t most = t->nbound - 1;
     for (int32_t u = first; u < last; u++) {
-        const fxi_tape_place *p = &t->leaf_uses[u];
+        const fxi_tape_use *p = &t->leaf_uses[u];
         const int32_t leaf = ~t->operands[t->entries[p->entry].operand + p->input];
         most = leaf > most ? leaf : most;
     }
@@ -107,7 +107,7 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
         if (!fxi_tape_is_leaf(t, t->nbound, fresh[i]))
             return false;
     for (int32_t u = first; u < last; u++) {
-        const fxi_tape_place *p = &t->leaf_uses[u];
+        const fxi_tape_use *p = &t->leaf_uses[u];
         const fxi_tape_entry *e = &t->entries[p->entry];
         e->node->in[p->input] = t->leaves[~t->operands[e->operand + p->input]].node;
     }

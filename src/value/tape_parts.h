@@ -4,7 +4,8 @@
 
 #include "tape.h"
 
-/* A pending copy of n that the tape owns, with room for its inputs. NULL: the allocation failed. */
+/* A pending copy of n that the tape owns, with memory for its inputs. NULL: the allocation failed.
+ */
 fxi_node *fxi_ghost_of(const fxi_node *n, int32_t nin);
 void fxi_ghost_free(fxi_node *g);
 /* Returns true if n is leaf i of this training step. If the leaf has no node yet, n becomes its

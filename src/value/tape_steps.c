@@ -112,7 +112,7 @@ static bool list_users(fxi_tape *t)
         for (int32_t k = 0; k < t->entries[i].nin; k++) {
             const int32_t from = t->operands[t->entries[i].operand + k];
             if (from >= 0)
-                t->users[count[from]++] = (fxi_tape_place){i, k};
+                t->users[count[from]++] = (fxi_tape_use){i, k};
         }
     t->nusers = sum;
     fxi_free(count);

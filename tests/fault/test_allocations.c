@@ -168,9 +168,9 @@ static void gradients_fail(void **state)
 /* Frees everything that the program left: a checking wrapper keeps released memory. */
 static void clear(fx_device *device)
 {
-    fxi_drain();
+    fxi_reclaim_all();
     if (device != fx_cpu_device())
-        fxi_check_drain(device);
+        fxi_check_reclaim(device);
 }
 
 static void fail_in_turn(fx_device *device, double (*program)(fx_device *), int at_least)

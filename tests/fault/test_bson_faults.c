@@ -151,7 +151,7 @@ static bool run(job what)
 
 static int64_t live(void)
 {
-    fxi_drain();
+    fxi_reclaim_all();
     return fxi_live_allocations();
 }
 

@@ -81,7 +81,7 @@ static void forget(void)
 /* Frees all caches and waits for all queued work. */
 static void settle(void)
 {
-    fxi_drain();
+    fxi_reclaim_all();
     assert_int_equal(fx_synchronize(bad), FX_OK);
     assert_int_equal(fx_synchronize(other), FX_OK);
     assert_int_equal(fx_synchronize(neighbour), FX_OK);

@@ -157,11 +157,11 @@ static void fail_in_turn(fx_device *device)
         int64_t failed = 0, k = 0;
         bool hit;
         save_and_load(f, device, INT64_MAX, &hit);
-        fxi_drain();
+        fxi_reclaim_all();
         const int64_t live = fxi_live_allocations();
         for (hit = true; hit; k++) {
             failed += save_and_load(f, device, k, &hit);
-            fxi_drain();
+            fxi_reclaim_all();
             if (fxi_live_allocations() != live)
                 fail_msg("%s: fault %lld leaks %lld allocations", formats[f].name, (long long)k,
                          (long long)(fxi_live_allocations() - live));

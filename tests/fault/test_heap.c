@@ -254,7 +254,7 @@ static int each(int format, bool ever)
     assert_int_equal(right.error.status, FX_OK);
     assert_true(isfinite(right.result));
     int reported = 0, survived = 0;
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t live = fxi_live_allocations();
     for (long k = 0;; k++) {
         const attempt a = attempted(format, k, ever);
@@ -270,7 +270,7 @@ static int each(int format, bool ever)
         check_file(&a);
         reported += failed;
         survived += !failed;
-        fxi_drain();
+        fxi_reclaim_all();
         if (fxi_live_allocations() != live)
             fail_msg("%s, failure %ld leaves %lld allocations", names[format], k,
                      (long long)(fxi_live_allocations() - live));

@@ -124,7 +124,7 @@ static int child(const char *name)
         report("other", last, last);
     report("again", first, first);
     report("again", first, first);
-    fxi_drain();
+    fxi_reclaim_all();
     fx_reclaim();
     printf("; ");
     call_simulated(v->driver, "sim_print_live");

@@ -63,13 +63,13 @@ static void add_path(const char *path)
         return;
     }
     FILE *f = fopen(path, "rb");
-    const size_t room = info.st_size < MOST_BYTES ? (size_t)info.st_size : MOST_BYTES;
-    unsigned char *data = malloc(room + 1);
+    const size_t capacity = info.st_size < MOST_BYTES ? (size_t)info.st_size : MOST_BYTES;
+    unsigned char *data = malloc(capacity + 1);
     if (!f || !data || nseeds == MOST_SEEDS) {
         perror(path);
         exit(2);
     }
-    seeds[nseeds++] = (seed){data, fread(data, 1, room, f)};
+    seeds[nseeds++] = (seed){data, fread(data, 1, capacity, f)};
     fclose(f);
 }
 
@@ -85,7 +85,7 @@ static size_t below(size_t n) /* xorshift64* (Marsaglia, 2003; Vigna, 2016) */
     return n ? (size_t)((random_state * 0x2545F4914F6CDD1Du) >> 11) % n : 0;
 }
 
-static void put_number(unsigned char *at, size_t room)
+static void put_number(unsigned char *at, size_t capacity)
 {
     static const int64_t values[] = {
         0,     1,     -1,        2,         127,        128,       255,       256,     32767,
@@ -93,22 +93,22 @@ static void put_number(unsigned char *at, size_t room)
     const int64_t v = values[below(sizeof values / sizeof *values)];
     const size_t width = (size_t)1 << below(4);
     const bool big_endian = below(2);
-    for (size_t i = 0; i < width && width <= room; i++)
+    for (size_t i = 0; i < width && width <= capacity; i++)
         at[big_endian ? width - 1 - i : i] = (unsigned char)((uint64_t)v >> 8 * i);
 }
 
 /* Replaces `cut` bytes at `at` by `n` others. */
-static size_t replace(unsigned char *data, size_t size, size_t room, size_t at, size_t cut,
+static size_t replace(unsigned char *data, size_t size, size_t capacity, size_t at, size_t cut,
                       const unsigned char *with, size_t n)
 {
-    if (size - cut + n > room)
+    if (size - cut + n > capacity)
         return size;
     memmove(data + at + n, data + at + cut, size - at - cut);
     memcpy(data + at, with, n);
     return size - cut + n;
 }
 
-static size_t change(unsigned char *data, size_t size, size_t room)
+static size_t change(unsigned char *data, size_t size, size_t capacity)
 {
     unsigned char piece[64];
     const size_t at = below(size + 1), rest = size - at, cut = below(rest < 64 ? rest + 1 : 64);
@@ -123,17 +123,17 @@ static size_t change(unsigned char *data, size_t size, size_t room)
         put_number(data + at, rest);
         return size;
     case 2: /* less */
-        return replace(data, size, room, at, cut, piece, 0);
+        return replace(data, size, capacity, at, cut, piece, 0);
     case 3: /* the same again */
         memcpy(piece, data + at, cut);
-        return replace(data, size, room, below(size + 1), 0, piece, cut);
+        return replace(data, size, capacity, below(size + 1), 0, piece, cut);
     case 4: /* a piece of another seed */
         from = below(other->n + 1);
         n = below(other->n - from < 64 ? other->n - from + 1 : 64);
-        return replace(data, size, room, at, below(2) ? cut : 0, other->data + from, n);
+        return replace(data, size, capacity, at, below(2) ? cut : 0, other->data + from, n);
     default:
         piece[0] = (unsigned char)below(256);
-        return replace(data, size, room, at, 0, piece, 1);
+        return replace(data, size, capacity, at, 0, piece, 1);
     }
 }
 
@@ -161,16 +161,16 @@ static void keep_input(int signal_number)
 
 static int64_t run_changed(int64_t rounds, double limit)
 {
-    const size_t room = fuzz_longest(target);
-    unsigned char *data = malloc(room);
+    const size_t capacity = fuzz_longest(target);
+    unsigned char *data = malloc(capacity);
     const time_t start = time(NULL);
     int64_t n = 0;
     while (data && (limit > 0 ? difftime(time(NULL), start) < limit : n < rounds)) {
         const seed *s = &seeds[below((size_t)nseeds)];
-        size_t size = s->n < room ? s->n : room;
+        size_t size = s->n < capacity ? s->n : capacity;
         memcpy(data, s->data, size);
         for (size_t edits = 1 + below(EDITS); edits > 0; edits--)
-            size = change(data, size, room);
+            size = change(data, size, capacity);
         run_input(data, size);
         n++;
     }

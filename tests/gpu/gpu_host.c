@@ -69,11 +69,11 @@ bool gpu_host_works(void)
 
 /* Appends to the source the variables that the kernel expects, and fx_entry, which calls the kernel
  * with a list of arguments. */
-static void write_rest(char *text, size_t room, const char *name, const char *source)
+static void write_rest(char *text, size_t capacity, const char *name, const char *source)
 {
     int buffers = 0;
     char mark[32];
-    size_t n = (size_t)snprintf(text, room,
+    size_t n = (size_t)snprintf(text, capacity,
                                 "%s\nuint32_t fx_host_item, fx_host_group[3];\n"
                                 "void (*fx_host_barrier)(void);\n"
                                 "uint32_t (*fx_host_shuffle)(uint32_t, uint32_t);\n"
@@ -82,20 +82,20 @@ static void write_rest(char *text, size_t room, const char *name, const char *so
                                 source, name);
     for (snprintf(mark, sizeof mark, "FX_B(0), "); strstr(source, mark);
          snprintf(mark, sizeof mark, "FX_B(%d), ", ++buffers))
-        n += (size_t)snprintf(text + n, room - n, "a[%d], ", buffers);
+        n += (size_t)snprintf(text + n, capacity - n, "a[%d], ", buffers);
     if (strstr(source, "FX_TABLE, "))
-        n += (size_t)snprintf(text + n, room - n, "(const fx_table *)a[%d], ", buffers++);
-    snprintf(text + n, room - n, "(const fx_params *)a[%d]);\n}\n", buffers);
+        n += (size_t)snprintf(text + n, capacity - n, "(const fx_table *)a[%d], ", buffers++);
+    snprintf(text + n, capacity - n, "(const fx_params *)a[%d]);\n}\n", buffers);
 }
 
 static bool build(kernel *k, const char *name, const char *source)
 {
     char object[512], command[2048];
-    const size_t room = strlen(source) + 4096;
-    char *text = malloc(room);
+    const size_t capacity = strlen(source) + 4096;
+    char *text = malloc(capacity);
     if (!text)
         return false;
-    write_rest(text, room, name, source);
+    write_rest(text, capacity, name, source);
     const char *path = temp_text("kernel.c", text);
     free(text);
     /* dlopen needs another name for each library. */

@@ -94,7 +94,7 @@ static void test_no_value(void **unused)
     expect("a placeholder without a value: typ");
 }
 
-static void test_no_hole(void **unused)
+static void test_no_placeholder(void **unused)
 {
     (void)unused;
     fxi_gpu_set(&b, "walker", "");
@@ -143,7 +143,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(test_values),  TEST(test_lines),      TEST(test_blanks),   TEST(test_no_value),
-        TEST(test_no_hole), TEST(test_not_closed), TEST(test_too_many), TEST(test_begin)};
+        TEST(test_values),         TEST(test_lines),      TEST(test_blanks),   TEST(test_no_value),
+        TEST(test_no_placeholder), TEST(test_not_closed), TEST(test_too_many), TEST(test_begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,13 +132,13 @@ class Mutants(unittest.TestCase):
 class Judged(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as scratch_folder:
             for path, text in TREE.items():
                 os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
                 with open(os.path.join(root, path), "w", encoding="utf-8") as f:
                     f.write(text)
             subprocess.run(["git", "-C", root, "init", "-q"], check=True)
-            command = [os.path.join(ROOT, "scripts/mutate"), "src/toy", "100", "1", "--tree", root, "--scratch", place]
+            command = [os.path.join(ROOT, "scripts/mutate"), "src/toy", "100", "1", "--tree", root, "--scratch", scratch_folder]
             run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
             cls.none = subprocess.run([*command, "--tests", "^unit/broken$"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                       text=True, check=False).stdout

@@ -105,7 +105,7 @@ def figure(page, number):
     return {k: v == "true" if k == "log" else float(v) for k, v in frame.items()}, paths
 
 
-def place(frame, x, y):
+def pixel(frame, x, y):
     """Where a point belongs, by the frame's own account of its bounds."""
     scale = math.log10 if frame["log"] else float
     across = (x - frame["first"]) / (frame["final"] - frame["first"])
@@ -118,7 +118,7 @@ def check_path(path, frame, xs, ys, what):
     points = [(x, y) for x, y in zip(xs, ys) if y is not None and (y > 0 or not frame["log"])]
     check(len(found) == len(points) > 0, f"{what}: {len(found)} points, expected {len(points)}")
     for (x, y), got in zip(points, found):
-        want = place(frame, x, y)
+        want = pixel(frame, x, y)
         check(abs(got[0] - want[0]) < 0.01 and abs(got[1] - want[1]) < 0.01, f"{what} at {x}, {y}: {got}, expected {want}")
 
 
@@ -160,7 +160,7 @@ def check_pointing(browser, path):
     said = "document.querySelector('output').textContent"
     at = page.value("(r => [r.left, r.top])(document.querySelector('svg').getBoundingClientRect())")
     for i in (0, 7, len(steps["step"]) // 2, len(steps["step"]) - 1):
-        x, y = place(frame, steps["step"][i], steps["loss"][i])
+        x, y = pixel(frame, steps["step"][i], steps["loss"][i])
         page.move(at[0] + x, at[1] + y)
         words = page.value(said)
         check(words.startswith(f"step {steps['step'][i]} · epoch {steps['epoch'][i]} · "), words)

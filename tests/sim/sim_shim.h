@@ -175,7 +175,7 @@ static inline double sim_fma(double x, double y, double z)
 /* ---- products of small matrices -------------------------------------------------------------- */
 /* c += a · b by all work-items of a warp. Each gives its parts of a and b; `where` of a layout says
  * which work-item has which element, in the words of the vendor's manual. */
-struct sim_place {
+struct sim_owner {
     int lane, element;
 };
 static inline float sim_wide(_Float16 x)
@@ -197,7 +197,7 @@ template <class L, class T> static inline void sim_cell(float *c, const void *a,
     for (int i = 0; i < L::sums; i++) {
         const int row = L::row(sim_lane(), i), column = L::column(sim_lane(), i);
         for (int k = 0; k < 16; k++) {
-            const sim_place x = L::a(row, k), y = L::b(k, column);
+            const sim_owner x = L::a(row, k), y = L::b(k, column);
             c[i] += sim_wide(all[x.lane].a[x.element]) * sim_wide(all[y.lane].b[y.element]);
         }
     }
@@ -208,11 +208,11 @@ template <class L, class T> static inline void sim_cell(float *c, const void *a,
  * groupID. ci: row groupID, for i ≥ 2 plus 8; column threadID_in_group · 2 + (i & 1). */
 struct sim_m16n8k16 {
     static const int parts_a = 8, parts_b = 4, sums = 4;
-    static sim_place a(int row, int k)
+    static sim_owner a(int row, int k)
     {
         return {row % 8 * 4 + k % 8 / 2, k % 2 + row / 8 * 2 + k / 8 * 4};
     }
-    static sim_place b(int k, int column) { return {column * 4 + k % 8 / 2, k % 2 + k / 8 * 2}; }
+    static sim_owner b(int k, int column) { return {column * 4 + k % 8 / 2, k % 2 + k / 8 * 2}; }
     static int row(int lane, int i) { return (lane >> 2) + (i < 2 ? 0 : 8); }
     static int column(int lane, int i) { return lane % 4 * 2 + (i & 1); }
 };
@@ -226,8 +226,8 @@ typedef short sim_bf16;
  * 4), B[k][j] item k % 4 of lane j + 16 · (k / 4), D[i][j] item i % 4 of lane j + 16 · (i / 4). */
 struct sim_mfma {
     static const int parts_a = 4, parts_b = 4, sums = 4;
-    static sim_place a(int row, int k) { return {row + 16 * (k / 4), k % 4}; }
-    static sim_place b(int k, int column) { return {column + 16 * (k / 4), k % 4}; }
+    static sim_owner a(int row, int k) { return {row + 16 * (k / 4), k % 4}; }
+    static sim_owner b(int k, int column) { return {column + 16 * (k / 4), k % 4}; }
     static int row(int lane, int i) { return 4 * (lane / 16) + i; }
     static int column(int lane, int) { return lane % 16; }
 };
@@ -237,8 +237,8 @@ struct sim_mfma {
  * must be there too. */
 struct sim_wmma {
     static const int parts_a = 16, parts_b = 16, sums = 8;
-    static sim_place a(int row, int k) { return {row + 16 * (k & 1), k}; }
-    static sim_place b(int k, int column) { return {column + 16 * (k & 1), k}; }
+    static sim_owner a(int row, int k) { return {row + 16 * (k & 1), k}; }
+    static sim_owner b(int k, int column) { return {column + 16 * (k & 1), k}; }
     static int row(int lane, int i) { return 2 * i + lane / 16; }
     static int column(int lane, int) { return lane % 16; }
 };

@@ -51,7 +51,7 @@ def readelf(flag, library):
 
 def thread_local_errors(relocations):
     """From the output of readelf -r."""
-    errors, places = [], set()
+    errors, addresses = [], set()
     for line in relocations.splitlines():
         kind = re.search(r"R_\w*_(?:TPOFF|TPREL|DTPMOD|DTPOFF|DTPREL|TLSDESC|TLS_\w+)\d*", line)
         if not kind:
@@ -61,12 +61,12 @@ def thread_local_errors(relocations):
             continue
         # A symbol's value and an addend, or an addend alone.
         words = line[line.index(kind[0]) + len(kind[0]):].split()
-        place = int(words[0], 16) + (int(words[-1], 16) if "+" in words else 0)
-        if "<null>" in words or place in places:
+        address = int(words[0], 16) + (int(words[-1], 16) if "+" in words else 0)
+        if "<null>" in words or address in addresses:
             errors.append(f"a thread-local variable at the address of another: {line.strip()}")
-        places.add(place)
-    if len(places) < LEAST_THREAD_LOCAL:
-        errors.append(f"found {len(places)} thread-local variables only, expected at least {LEAST_THREAD_LOCAL}")
+        addresses.add(address)
+    if len(addresses) < LEAST_THREAD_LOCAL:
+        errors.append(f"found {len(addresses)} thread-local variables only, expected at least {LEAST_THREAD_LOCAL}")
     return errors
 
 

@@ -26,7 +26,7 @@ static bool read_fails(void *(*read)(const char *path), const char *path, int64_
 
 static int64_t live(void)
 {
-    fxi_drain();
+    fxi_reclaim_all();
     return fxi_live_allocations();
 }
 

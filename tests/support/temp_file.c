@@ -13,7 +13,7 @@ enum { MOST_FILES = 256, PATH_BYTES = 512 };
 static char folder[PATH_BYTES];
 static char *paths[MOST_FILES];
 static int npaths;
-static pid_t maker; /* process that made the folder: children of a fork do not remove it */
+static pid_t owner; /* process that made the folder: children of a fork do not remove it */
 
 static void give_up(const char *what)
 {
@@ -33,7 +33,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 /* Runs at the end of the program. Also removes files that other code wrote there. */
 static void remove_all(void)
 {
-    if (getpid() == maker)
+    if (getpid() == owner)
         nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -44,7 +44,7 @@ static const char *remember(const char *name)
         snprintf(folder, sizeof folder, "%s/cflux-XXXXXX", base && *base ? base : P_tmpdir);
         if (!mkdtemp(folder))
             give_up(folder);
-        maker = getpid();
+        owner = getpid();
         if (atexit(remove_all) != 0)
             give_up("atexit");
     }

@@ -9,14 +9,14 @@
 
 typedef struct bytes {
     unsigned char *data;
-    size_t n, room;
+    size_t n, capacity;
 } bytes;
 
 static void add(bytes *b, const void *data, size_t n)
 {
-    if (b->n + n > b->room) {
-        b->room = 2 * (b->n + n);
-        b->data = realloc(b->data, b->room);
+    if (b->n + n > b->capacity) {
+        b->capacity = 2 * (b->n + n);
+        b->data = realloc(b->data, b->capacity);
         assert(b->data);
     }
     memcpy(b->data + b->n, data, n);
@@ -29,19 +29,19 @@ static void put(bytes *b, uint64_t value, int n)
         add(b, &(unsigned char){(unsigned char)(value >> 8 * i)}, 1);
 }
 
-static size_t deflated(const zip_member *m, unsigned char *to, size_t room)
+static size_t deflated(const zip_member *m, unsigned char *to, size_t capacity)
 {
     z_stream z = {.next_in = (unsigned char *)(uintptr_t)m->data,
                   .avail_in = (uInt)m->size,
                   .next_out = to,
-                  .avail_out = (uInt)room};
+                  .avail_out = (uInt)capacity};
     int code = deflateInit2(&z, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
     assert(code == Z_OK);
     code = deflate(&z, Z_FINISH);
     assert(code == Z_STREAM_END);
     deflateEnd(&z);
     (void)code;
-    return room - z.avail_out;
+    return capacity - z.avail_out;
 }
 
 /* Writes the fields that a member's header shares with its directory entry. */
@@ -63,10 +63,10 @@ const char *temp_zip(const char *name, const zip_member *members, int n, size_t 
     bytes file = {0}, directory = {0};
     for (int i = 0; i < n; i++) {
         const zip_member *m = &members[i];
-        const size_t room = m->size + m->size / 100 + 1000, at = file.n;
-        unsigned char *packed = malloc(room);
+        const size_t capacity = m->size + m->size / 100 + 1000, at = file.n;
+        unsigned char *packed = malloc(capacity);
         assert(packed);
-        const size_t size = deflated(m, packed, room);
+        const size_t size = deflated(m, packed, capacity);
         put(&file, 0x04034b50, 4);
         put_common(&file, m, size);
         add(&file, m->name, strlen(m->name));

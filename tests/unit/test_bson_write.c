@@ -303,7 +303,7 @@ static void texts_that_are_no_utf8(void **state)
     const struct {
         const char *name;
         void *object;
-        const char *place;
+        const char *location;
     } cases[] = {
         {"t", fx_string("caf\xE9"),
          "the text at \"t\" in the entry \"t\" is not UTF-8 at its byte 4"},
@@ -315,7 +315,7 @@ static void texts_that_are_no_utf8(void **state)
     for (int i = 0; i < 5; i++) {
         assert_int_equal(fx_save(path, cases[i].name, cases[i].object), FX_STATUS_ARGUMENT);
         const fx_error e = fx_error_take();
-        if (!strstr(e.message, cases[i].place))
+        if (!strstr(e.message, cases[i].location))
             fail_msg("%s", e.message);
         assert_file_is(path, "old");
     }

@@ -240,7 +240,7 @@ static void defects_of_kernels_are_found(void **state)
                      fx_device_name(checked(is_far, 1)));
             eight(checked(is_far, 1), cases[i].kind);
             said(sentence);
-            fxi_drain();
+            fxi_reclaim_all();
             fx_error_take(); /* a guard that the step damaged */
             assert_float_equal(eight(checked(is_far, 1), NONE), exp(1), 1e-6);
             said_nothing();
@@ -322,7 +322,7 @@ static void writes_to_other_memory_are_found(void **state)
         assert_int_equal(fx_synchronize(d), FX_STATUS_INTERNAL);
         said("byte 12 of an allocation of 32 bytes that was freed 1 step ago, after exp was "
              "written");
-        fxi_check_drain(d); /* it leaves, and says so */
+        fxi_check_reclaim(d); /* it leaves, and says so */
         said("byte 12 of an allocation of 32 bytes that was freed");
         assert_int_equal(fx_synchronize(d), FX_OK);
         float *theirs = other->backend->alloc(other, 4);
@@ -336,7 +336,7 @@ static void writes_to_other_memory_are_found(void **state)
         said("an allocation of 4 bytes that was freed 0 steps ago, after exp is freed twice");
         other->backend->free(other, theirs + 1);
         said("is freed, but no allocation starts there");
-        fxi_check_drain(other);
+        fxi_check_reclaim(other);
         said_nothing();
     }
 }
@@ -351,7 +351,7 @@ static void released_arrays_are_watched(void **state)
         assert_float_equal(eight(d, WRITES_RELEASED), exp(1), 1e-6);
         assert_int_equal(fx_synchronize(d), FX_STATUS_INTERNAL);
         said("byte 12 of an allocation of 32 bytes that was freed");
-        fxi_check_drain(d);
+        fxi_check_reclaim(d);
         said("byte 12 of an allocation of 32 bytes that was freed");
     }
 }
@@ -362,7 +362,7 @@ static void work_space_is_watched(void **state)
     (void)state;
     char sentence[200];
     work_of_it = 40;
-    fxi_drain(); /* the plans without work space */
+    fxi_reclaim_all(); /* the plans without work space */
     for (int is_far = 0; is_far < 2; is_far++) {
         fx_device *d = checked(is_far, 0);
         assert_float_equal(eight(d, NONE), exp(1), 1e-6);
@@ -377,7 +377,7 @@ static void work_space_is_watched(void **state)
         said_nothing();
     }
     work_of_it = 0;
-    fxi_drain();
+    fxi_reclaim_all();
 }
 
 /* ---- what callers do ------------------------------------------------------------------------- */
@@ -533,7 +533,7 @@ static void little_is_held(void **state)
     (void)state;
     fx_device *d = checked(0, 0);
     const fx_backend *b = d->backend;
-    fxi_check_drain(d);
+    fxi_check_reclaim(d);
     const int64_t before = fxi_live_allocations();
     for (int i = 0; i < 20000; i++)
         b->free(d, b->alloc(d, 8));
@@ -582,9 +582,9 @@ static void training_finds_nothing(void **state)
         said_nothing();
         for (int k = 0; k < 10; k++)
             assert_float_equal(got[k], want[k], (float)(1e-5 * fabs(want[k])));
-        fxi_drain();
+        fxi_reclaim_all();
         assert_int_equal(fx_synchronize(devices[i]), FX_OK);
-        fxi_check_drain(devices[i]);
+        fxi_check_reclaim(devices[i]);
         said_nothing();
     }
 }
@@ -605,7 +605,7 @@ static void *compute(void *device)
     }
     if (!ok || fx_error_print(stderr))
         __atomic_add_fetch(&wrong_threads, 1, __ATOMIC_RELAXED);
-    fxi_drain();
+    fxi_reclaim_all();
     return NULL;
 }
 

@@ -643,11 +643,11 @@ static void failing_allocations(void **state)
     const bits before = bits_of(t);
     for (int i = 0; i < 2; i++) /* arrays are mapped to a file */
         assert_int_equal(save_and_load(t, path, &before, -1, &hit), FX_OK);
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t live = fxi_live_allocations();
     for (hit = true; hit; k++) {
         failed += save_and_load(t, path, &before, k, &hit) != FX_OK;
-        fxi_drain();
+        fxi_reclaim_all();
         if (fxi_live_allocations() != live)
             fail_msg("fault %lld leaks %lld allocations", (long long)k,
                      (long long)(fxi_live_allocations() - live));

@@ -25,30 +25,30 @@ typedef struct meeting {
     const fx_step *steps[MEMBERS];
     const void *in[MEMBERS];
 } meeting;
-static meeting room = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
+static meeting call = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
 
 /* The caller holds the lock. */
 static void wait_for_all(void)
 {
-    const int round = room.round;
-    if (++room.here == MEMBERS) {
-        room.here = 0;
-        room.round++;
-        pthread_cond_broadcast(&room.all);
+    const int round = call.round;
+    if (++call.here == MEMBERS) {
+        call.here = 0;
+        call.round++;
+        pthread_cond_broadcast(&call.all);
     }
-    while (room.round == round)
-        pthread_cond_wait(&room.all, &room.lock);
+    while (call.round == round)
+        pthread_cond_wait(&call.all, &call.lock);
 }
 
 static bool alike(void)
 {
-    const fx_collective_step *first = fx_step_collective(room.steps[0]);
+    const fx_collective_step *first = fx_step_collective(call.steps[0]);
     bool same = true;
     for (int k = 1; k < MEMBERS; k++) {
-        const fx_collective_step *c = fx_step_collective(room.steps[k]);
+        const fx_collective_step *c = fx_step_collective(call.steps[k]);
         same = same && c->what.kind == first->what.kind && c->what.fold == first->what.fold &&
-               room.steps[k]->out.dtype == room.steps[0]->out.dtype &&
-               fx_tensor_length(&room.steps[k]->out) == fx_tensor_length(&room.steps[0]->out);
+               call.steps[k]->out.dtype == call.steps[0]->out.dtype &&
+               fx_tensor_length(&call.steps[k]->out) == fx_tensor_length(&call.steps[0]->out);
     }
     return same;
 }
@@ -68,9 +68,9 @@ static void put(const fx_step *s, void *x, int64_t i, double value)
 
 static double folded(const fx_collective *w, const fx_step *s, int64_t i)
 {
-    double v = element(s, room.in[0], i);
+    double v = element(s, call.in[0], i);
     for (int k = 1; k < MEMBERS; k++) {
-        const double x = element(s, room.in[k], i);
+        const double x = element(s, call.in[k], i);
         v = w->fold == FX_REDUCE_MAX ? (x > v ? x : v) : v + x;
     }
     return w->fold == FX_REDUCE_MEAN ? v / MEMBERS : v;
@@ -80,19 +80,19 @@ static fx_status meet(const fx_communicator *self, const fx_step *step, const vo
                       char *why, size_t size)
 {
     const fx_collective *w = &fx_step_collective(step)->what;
-    pthread_mutex_lock(&room.lock);
-    room.steps[self->rank] = step;
-    room.in[self->rank] = in;
+    pthread_mutex_lock(&call.lock);
+    call.steps[self->rank] = step;
+    call.in[self->rank] = in;
     wait_for_all();
     const bool good = alike();
     for (int64_t i = 0; good && i < fx_tensor_length(&step->out); i++)
         put(step, out, i,
-            w->kind == FX_COLLECTIVE_BROADCAST ? element(step, room.in[w->root], i)
+            w->kind == FX_COLLECTIVE_BROADCAST ? element(step, call.in[w->root], i)
             : w->kind == FX_COLLECTIVE_REDUCE && self->rank != w->root ? 0
                                                                        : folded(w, step, i));
-    room.refusals += !good;
+    call.refusals += !good;
     wait_for_all();
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&call.lock);
     if (!good)
         snprintf(why, size, "the members came with different operations");
     return good ? FX_OK : FX_STATUS_STATE;
@@ -201,7 +201,7 @@ static void check_kinds(fx_device *device)
             SAME(m[r].got[6][i], 111 * (i + 1));
         }
     }
-    assert_int_equal(room.refusals, 0);
+    assert_int_equal(call.refusals, 0);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ static void check_order(fx_device *device)
             SAME(m[r].got[2][i], (i + 1) * largest);
         }
     }
-    assert_int_equal(room.refusals, 0);
+    assert_int_equal(call.refusals, 0);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -296,7 +296,7 @@ static void check_gradients_of(fx_device *device)
             SAME(m[r].got[4][i], 2 * own_part);
         }
     }
-    assert_int_equal(room.refusals, 0);
+    assert_int_equal(call.refusals, 0);
 }
 
 /* Training on a third of the batch each, with the mean of the gradients, is training on the batch.
@@ -357,7 +357,7 @@ static void check_training(fx_device *device)
         for (int i = 0; i < LENGTH + 2; i++)
             NEAR(m[r].got[i / LENGTH][i % LENGTH], want[i], 1e-5);
     }
-    assert_int_equal(room.refusals, 0);
+    assert_int_equal(call.refusals, 0);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -395,8 +395,8 @@ static void check_failure(fx_device *device)
         for (int i = 0; i < LENGTH; i++)
             SAME(m[r].got[0][i], factors[r] * (i + 1));
     }
-    assert_int_equal(room.refusals, MEMBERS);
-    room.refusals = 0;
+    assert_int_equal(call.refusals, MEMBERS);
+    call.refusals = 0;
 }
 
 static void what_is_refused(void **state)
@@ -469,13 +469,13 @@ static void on_memory_of_its_own(void **state)
     const int64_t by_library = reads(device) - before;
     check_device(device);
     s->collectives(true);
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t again = reads(device);
     run_members(each_kind, m, device);
     assert_int_equal(by_library - (reads(device) - again), 7 * MEMBERS);
     check_device(device);
     s->collectives(false);
-    fxi_drain();
+    fxi_reclaim_all();
 }
 
 int main(void)

@@ -127,7 +127,7 @@ static void every_length(void **state)
     static const int64_t lengths[] = {2,   3,   10,  15,  16,  17,   63,   100,  128, 129,
                                       255, 256, 257, 300, 768, 1024, 1025, 3000, 8192};
     static const int64_t rows[] = {1, 2, 25, 26, 64, 65, 129};
-    fxi_drain(); /* plans of another instruction set */
+    fxi_reclaim_all(); /* plans of another instruction set */
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
             FX_SCOPE;
@@ -148,7 +148,7 @@ static void every_layout_and_type(void **state)
     (void)state;
     static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
     static const int64_t sizes[][2] = {{2, 67}, {10, 64}, {100, 70}, {300, 5}, {2500, 3}};
-    fxi_drain();
+    fxi_reclaim_all();
     for (int how = 0; how < KINDS; how++)
         for (int k = 0; k < 4; k++)
             for (int i = 0; i < 5; i++) {
@@ -169,7 +169,7 @@ static void several_operands_and_outputs(void **state)
 {
     (void)state;
     static const int64_t sizes[][2] = {{3, 50}, {20, 30}, {130, 40}, {2000, 7}};
-    fxi_drain();
+    fxi_reclaim_all();
     for (int how = 0; how < KINDS; how++)
         for (int i = 0; i < 4; i++) {
             FX_SCOPE;
@@ -204,7 +204,7 @@ static void integers(void **state)
 {
     (void)state;
     static const int64_t sizes[][2] = {{2, 40}, {30, 20}, {200, 9}, {1500, 3}};
-    fxi_drain();
+    fxi_reclaim_all();
     for (int i = 0; i < 4; i++) {
         FX_SCOPE;
         const int64_t m = sizes[i][0], n = sizes[i][1];
@@ -235,7 +235,7 @@ static void not_finite(void **state)
 {
     (void)state;
     static const int64_t lengths[] = {3, 20, 150, 1100};
-    fxi_drain();
+    fxi_reclaim_all();
     for (int i = 0; i < 4; i++) {
         FX_SCOPE;
         const int64_t m = lengths[i], n = 5, dims[] = {m, n};
@@ -283,7 +283,7 @@ static void large_and_on_threads(void **state)
 {
     (void)state;
     const int before = fx_num_threads();
-    fxi_drain();
+    fxi_reclaim_all();
     FX_SCOPE;
     fx_array *x = operand_of(FX_DTYPE_F32, PLAIN, 1000, 2200), *y[2];
     for (int k = 0; k < 2; k++) {

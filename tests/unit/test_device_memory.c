@@ -156,7 +156,7 @@ static int before_each(void **state)
     fx_set_memory_cache(d0, -1);
     capacity = 1 << 30;
     sync_fails = false;
-    fxi_drain();
+    fxi_reclaim_all();
     assert_int_equal(fxi_device_live(d0), 0);
     assert_int_equal(used[0], 0);
     assert_int_equal(fx_error_status(), FX_OK);
@@ -378,7 +378,7 @@ static void the_steps_come_in_order(void **state)
         capacity = 1 << 30;
         assert_true(fx_item(fx_sum(y)) == MIB);
     }
-    fxi_drain();
+    fxi_reclaim_all();
     {
         FX_SCOPE;
         fx_eval(fx_tanh(x));
@@ -404,7 +404,7 @@ static void one_failure_is_survived(void **state)
     int failures = 0;
     for (int n = 1; away_alloc_fails == 0; n++) {
         FX_SCOPE;
-        fxi_drain();
+        fxi_reclaim_all();
         away_alloc_fails = n;
         fx_array *y = fx_cpu(fx_softmax(fx_matmul(fx_tanh(fx_to(d0, w)), fx_to(d0, x))));
         assert_int_equal(fx_eval(y), FX_OK);
@@ -591,7 +591,7 @@ static void a_training_step_fails_as_a_whole(void **state)
     int failed = 0, done = 0;
     fx_eval(far);
     for (int64_t room = 0; done == 0 && room < 400; room++) {
-        fxi_drain();
+        fxi_reclaim_all();
         fx_set_memory_limit(d0, fxi_device_live(d0) + room * 4096);
         FX_STEP;
         fx_array *loss = loss_of(far, d0);
@@ -621,7 +621,7 @@ static void host_memory_runs_out(void **state)
     (void)state;
     int failed = 0;
     for (int64_t n = 0; n < 60; n++) {
-        fxi_drain();
+        fxi_reclaim_all();
         const int64_t live = fxi_live_allocations();
         fxi_fault_set(n);
         {
@@ -630,7 +630,7 @@ static void host_memory_runs_out(void **state)
         }
         fxi_fault_set(-1);
         assert_int_equal(used[0], fx_memory_status(d0).cached);
-        fxi_drain();
+        fxi_reclaim_all();
         assert_int_equal(used[0], 0);
         assert_int_equal(fxi_live_allocations(), live);
         fx_error_take();

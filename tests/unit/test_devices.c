@@ -123,7 +123,7 @@ static void *train_there(void *user)
 {
     job *j = user;
     j->ok = trained(j->device, &j->got);
-    fxi_drain();
+    fxi_reclaim_all();
     return NULL;
 }
 

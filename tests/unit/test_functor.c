@@ -483,14 +483,14 @@ static void *with_faults(void *user)
 static void every_allocation_fails(void **state)
 {
     (void)state;
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t live = fxi_live_allocations();
     int failures = 0;
     pthread_t t;
     void *complete;
     assert_int_equal(pthread_create(&t, NULL, with_faults, &failures), 0);
     pthread_join(t, &complete);
-    fxi_drain();
+    fxi_reclaim_all();
     assert_non_null(complete);
     assert_true(failures >= 100);
     assert_int_equal(fxi_live_allocations(), live);

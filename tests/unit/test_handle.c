@@ -372,7 +372,7 @@ static void memory_is_used_again(void **state)
     }
     assert_true(fx_is_error(x) && fx_is_error(y));
     expect_error(FX_STATUS_STATE, "was freed");
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t live = fxi_live_allocations();
     uint64_t system = 0;
     for (int i = 0; i < 1000000; i++) {
@@ -381,7 +381,7 @@ static void memory_is_used_again(void **state)
             system = fx_stats().allocations;
         fx_scalar(i);
     }
-    fxi_drain();
+    fxi_reclaim_all();
     assert_int_equal(fxi_live_allocations(), live);
     if (!fxi_handles_recorded)
         assert_in_range(fx_stats().allocations - system, 0, 100);

@@ -33,7 +33,7 @@ static const struct {
              {(int64_t)ROWS * COLUMNS - 1, 4.5f}};
 enum { MARKS = sizeof marks / sizeof *marks };
 
-static bool has_room(const char *path)
+static bool has_disk_space(const char *path)
 {
     struct statvfs disk;
     char folder[600];
@@ -101,7 +101,7 @@ static void large_files_come_back(void **state)
     (void)state;
     FX_SCOPE;
     const char *path = temp_text("large.safetensors", "");
-    if (!has_room(path)) {
+    if (!has_disk_space(path)) {
         printf("skipped: files of more than 2 GiB (less than 6 GB of room)\n");
         return;
     }

@@ -339,7 +339,7 @@ static void data_that_is_there_already(void **state)
         same_bits(fx_child(there, 0), fx_child(data, 0)); /* no iterator has freed the data */
         same_bits(fx_child(there, 1), fx_child(data, 1));
     }
-    fxi_drain();
+    fxi_reclaim_all();
     assert_int_equal(away.live, 0);
 }
 
@@ -679,11 +679,11 @@ static void each_allocation_fails(void **state)
     (void)state;
     for (int parallel = 0; parallel < 2; parallel++) {
         pass_with_fault(INT64_MAX, parallel);
-        fxi_drain();
+        fxi_reclaim_all();
         const int64_t live = fxi_live_allocations();
         int64_t nth = 0;
         while (pass_with_fault(nth, parallel)) {
-            fxi_drain();
+            fxi_reclaim_all();
             assert_int_equal(fxi_live_allocations(), live);
             assert_int_equal(away.live, 0);
             assert_in_range(++nth, 1, 100000);
@@ -748,7 +748,7 @@ static void options_that_exclude_each_other(void **state)
 static int nothing_is_left(void **state)
 {
     (void)state;
-    fxi_drain();
+    fxi_reclaim_all();
     return away.live == 0 && live_bytes() == 0 ? 0 : -1;
 }
 

@@ -195,9 +195,9 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-static void told_once_with_the_place(void **state)
+static void told_once_with_the_location(void **state)
 {
-    char out[4096], place[300];
+    char out[4096], location[300];
     (void)state;
     for (int i = 0; i < PROGRAMS; i++) {
         const struct program *p = &programs[i];
@@ -211,9 +211,9 @@ static void told_once_with_the_place(void **state)
         if (!p->warned)
             continue;
         assert_non_null(strstr(out, p->warned));
-        snprintf(place, sizeof place, "%s:%d", __FILE__, line);
-        if (!strstr(out, place))
-            fail_msg("%s: %s is not in %s", p->name, place, out);
+        snprintf(location, sizeof location, "%s:%d", __FILE__, line);
+        if (!strstr(out, location))
+            fail_msg("%s: %s is not in %s", p->name, location, out);
     }
 }
 
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(work_is_linear),
         TEST(resting_results_are_found),
-        TEST(told_once_with_the_place),
+        TEST(told_once_with_the_location),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

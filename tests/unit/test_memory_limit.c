@@ -39,7 +39,7 @@ static int64_t live(void)
 static void live_bytes_are_counted(void **state)
 {
     (void)state;
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t before = live();
     {
         FX_SCOPE;
@@ -53,7 +53,7 @@ static void beyond_the_limit(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     fx_array *x = ones(), *y = fx_add(x, 1);
     fx_set_memory_limit(fx_cpu_device(), live() + BYTES - 1);
     assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
@@ -75,7 +75,7 @@ static void what_is_kept_for_speed_goes_first(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     fx_array *x = ones();
     const int64_t before = live();
     assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);
@@ -99,10 +99,10 @@ static void copies_of_16_bits_count(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     fx_array *x = fx_cast(ones(), FX_DTYPE_F16), *y = fx_cumsum(x, 0);
     assert_int_equal(fx_eval(x), FX_OK);
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t before = live(), need = 2 * BYTES + 128; /* of two copies, and 64 more each */
     fx_set_memory_limit(fx_cpu_device(), before + need + BYTES / 2 - 1);
     assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
@@ -122,7 +122,7 @@ static void reclaim_gives_back(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     fx_array *x = ones();
     const int64_t before = live();
     fx_eval(needs_an_arena(x));
@@ -141,7 +141,7 @@ static void allocations_that_fail(void **state)
     int survived = 0, reported = 0;
     for (int64_t n = 0;; n++) {
         FX_SCOPE;
-        fxi_drain();
+        fxi_reclaim_all();
         fx_array *x = fx_full(2, 8, 8), *y = fx_mul(fx_matmul(x, x), 3);
         fxi_fault_set(n);
         const fx_status status = fx_eval(y);
@@ -166,7 +166,7 @@ static void the_cache_follows_use(void **state)
     (void)state;
     enum { MIB = 1 << 20, OLD = 8 };
     void *old[OLD];
-    fxi_drain();
+    fxi_reclaim_all();
     for (int k = 0; k < OLD; k++)
         assert_non_null(old[k] = fxi_aligned(64, 8 * MIB));
     for (int k = 0; k < OLD; k++)
@@ -181,7 +181,7 @@ static void the_cache_follows_use(void **state)
     assert_int_equal(fx_stats().allocations, before);
     fxi_free(fxi_aligned(64, 100 * MIB)); /* more than the cache may hold */
     assert_int_equal(fxi_memory_cached(), 64 * MIB);
-    fxi_drain();
+    fxi_reclaim_all();
 }
 
 int main(void)

@@ -494,7 +494,7 @@ static void without_memory(void **state)
     int failures = 0;
     parsed(text);
     for (int64_t nth = 0;; nth++) {
-        fxi_drain();
+        fxi_reclaim_all();
         const int64_t live = fxi_live_allocations();
         bool reached;
         {
@@ -508,7 +508,7 @@ static void without_memory(void **state)
                 fail_msg("allocation %d: %s", (int)nth, e.message);
             failures += bad;
         }
-        fxi_drain();
+        fxi_reclaim_all();
         assert_int_equal(fxi_live_allocations(), live);
         if (!reached)
             break;

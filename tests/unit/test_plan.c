@@ -167,7 +167,7 @@ static void old_plans_are_evicted(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     const fx_counters before = fx_stats();
     for (int64_t n = 1; n <= 600; n++) {
         FX_SCOPE;

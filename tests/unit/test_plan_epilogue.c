@@ -217,12 +217,12 @@ static void a_backend_refuses(void **state)
     fx_backend refusing = *own;
     refusing.prepare = prepare_at_most;
     for (most = 0; most < 3; most++) {
-        fxi_drain();
+        fxi_reclaim_all();
         cpu->backend = &refusing;
         fx_array *y = fx_tanh(fx_add(fx_add(fx_matmul(W, x), fx_matmul(U, h)), b));
         expect(y, plans[most]);
         same_bits(y, want);
-        fxi_drain();
+        fxi_reclaim_all();
         cpu->backend = own;
     }
 }
@@ -253,7 +253,7 @@ static void a_compiler_refuses(void **state)
     fx_backend refusing = *own;
     refusing.compile = compile_no_fused;
     compilations = 0;
-    fxi_drain();
+    fxi_reclaim_all();
     cpu->backend = &refusing;
     answer = FX_STATUS_DEVICE;
     fx_array *y = fx_tanh(fx_add(fx_matmul(W, x), b));
@@ -265,7 +265,7 @@ static void a_compiler_refuses(void **state)
               "  3  tanh(2) → Float32 8×4\n");
     same_bits(fx_tanh(fx_add(fx_matmul(W, x), b)), want);
     assert_true(compilations > 0);
-    fxi_drain();
+    fxi_reclaim_all();
     cpu->backend = own;
 }
 

@@ -30,7 +30,7 @@ static void train_once(int64_t h)
 static void plans_stay_within_their_bytes(void **state)
 {
     (void)state;
-    fxi_drain();
+    fxi_reclaim_all();
     assert_true(fxi_plans_bytes() == 0);
     assert_true(fx_memory_status(NULL).plans == 0);
     train_once(SHAPES + 1);
@@ -54,7 +54,7 @@ static void plans_stay_within_their_bytes(void **state)
 static void bytes_are_counted(void **state)
 {
     (void)state;
-    fxi_drain();
+    fxi_reclaim_all();
     for (int64_t h = 1; h <= 20; h++)
         train_once(h);
     const int64_t plans = fxi_plans_bytes(), held = fxi_memory_held_here();
@@ -69,7 +69,7 @@ static void bytes_are_counted(void **state)
 static void a_few_large_plans_stay(void **state)
 {
     (void)state;
-    fxi_drain();
+    fxi_reclaim_all();
     uint64_t built = 0;
     for (int round = 0; round < 2; round++) {
         built = fx_stats().plans_built;
@@ -84,7 +84,7 @@ static void a_few_large_plans_stay(void **state)
     if (fxi_plans_bytes() <= BOUND)
         fail_msg("%lld bytes of plans show nothing", (long long)fxi_plans_bytes());
     assert_int_equal(fx_stats().plans_built, built);
-    fxi_drain();
+    fxi_reclaim_all();
 }
 
 static long resident_kilobytes(void)

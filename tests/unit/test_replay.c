@@ -111,7 +111,7 @@ static int wrong_results(void)
     enum { RESULTS = 4, SIZE = 8 };
     int wrong = 0;
     fx_array *x[RESULTS], *y[RESULTS];
-    fxi_drain();
+    fxi_reclaim_all();
     for (int k = 0; k < RESULTS; k++) {
         x[k] = fx_randn(SIZE, SIZE);
         y[k] = square_and_one(fx_to(d[0], x[k]));
@@ -143,7 +143,7 @@ static void stale_addresses_are_noticed(void **state)
 static double sum_of_ten(double factor)
 {
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     return fx_item(fx_sum(fx_exp(fx_mul(fx_to(d[0], fx_zeros(10)), factor))));
 }
 
@@ -211,7 +211,7 @@ static void plans_are_released(void **state)
     (void)state;
     train(d[1]);
     assert_true(count(REPLAY_PLANS) > 0);
-    fxi_drain();
+    fxi_reclaim_all();
     for (int k = 0; k < 3; k++)
         assert_int_equal(fx_synchronize(d[k]), FX_OK);
     assert_int_equal(count(REPLAY_PLANS), 0);

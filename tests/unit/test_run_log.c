@@ -285,11 +285,11 @@ static void a_full_disk_leaves_whole_lines(void **state)
     signal(SIGXFSZ, SIG_IGN);
     int whole = 0;
     fx_message_set_hook(count_message, NULL);
-    for (rlim_t room = 0; room < 400; room += 7) {
+    for (rlim_t limit = 0; limit < 400; limit += 7) {
         const char *path = temp_text("full.jsonl", "");
         fx_run_log *log = fx_run_log_open(path, false);
         assert_non_null(log);
-        setrlimit(RLIMIT_FSIZE, &(struct rlimit){room, was.rlim_max});
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){limit, was.rlim_max});
         fx_status failed = FX_OK;
         for (int i = 1; i <= 20 && !failed; i++)
             failed = fx_run_log_step(log, i, 1, 0.5, i);

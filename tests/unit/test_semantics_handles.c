@@ -613,7 +613,7 @@ static void p7_no_memory_changes_nothing(void **state)
         fx_array *x = net_input(0);
         fx_eval(fx_tuple(x, opt));
         read_bits(m, &before);
-        fxi_drain();
+        fxi_reclaim_all();
         const fx_status status = update_with_fault(opt, m, x, n, &past);
         read_bits(m, n < 0 ? &want : &after);
         if (n >= 0 && status != FX_OK) {

@@ -98,7 +98,7 @@ static void released_at_once_when_refused(void **state)
     assert_int_equal(releases, 1);
     for (int64_t n = 0;; n++) {
         FX_SCOPE;
-        fxi_drain();
+        fxi_reclaim_all();
         releases = 0;
         fxi_fault_set(n);
         fx_array *x = fx_borrow(FX_DTYPE_F32, a, count_release, a, 4);

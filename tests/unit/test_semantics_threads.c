@@ -529,7 +529,7 @@ static void p16_evaluated_arrays_are_handed_over(void **state)
 {
     (void)state;
     queue q = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t live = fxi_live_allocations();
     pthread_t producer, consumer;
     assert_int_equal(pthread_create(&producer, NULL, produce, &q), 0);
@@ -538,7 +538,7 @@ static void p16_evaluated_arrays_are_handed_over(void **state)
     pthread_join(consumer, NULL);
     assert_int_equal(q.wrong, 0);
     assert_int_equal(q.got, ITEMS);
-    fxi_drain();
+    fxi_reclaim_all();
     assert_int_equal(fxi_live_allocations(), live); /* and nothing was lost on the way */
 }
 
@@ -562,7 +562,7 @@ static void p16_pending_arrays_end_with_their_thread(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t live = fxi_live_allocations();
     fx_array *x[MANY] = {NULL};
     run_threads(MANY, make_pending_and_end, x, sizeof x[0]);
@@ -570,7 +570,7 @@ static void p16_pending_arrays_end_with_their_thread(void **state)
     expect_error(FX_STATUS_STATE, "pending in another thread");
     for (int i = 0; i < MANY; i++)
         fx_release(x[i]);
-    fxi_drain();
+    fxi_reclaim_all();
     assert_int_equal(fxi_live_allocations(), live);
 }
 
@@ -578,7 +578,7 @@ static void p16_arrays_outlive_their_thread(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fxi_drain();
+    fxi_reclaim_all();
     const int64_t live = fxi_live_allocations();
     fx_array *x = NULL;
     run_threads(1, make_and_end, &x, sizeof x);
@@ -590,7 +590,7 @@ static void p16_arrays_outlive_their_thread(void **state)
         CHECK(fx_add(fx_ones(2), 1), (2), 0, 2, 2);
     }
     fxi_scope_close(0);
-    fxi_drain();
+    fxi_reclaim_all();
     assert_int_equal(fxi_live_allocations(), live);
 }
 

@@ -41,7 +41,7 @@ static fx_array *ones(void)
 /* Two steps with 3 MiB of work space each, of which the product reads the sum: 4 MiB in all. */
 static fx_array *needs_work(fx_array *x)
 {
-    fxi_drain();
+    fxi_reclaim_all();
     script->work(d->id, 3 * MIB);
     return fx_matmul(fx_cumsum(x, 0), x);
 }

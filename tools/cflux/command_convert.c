@@ -118,16 +118,16 @@ static bool holds_arrays(void *object)
 /* Replaces the entry by a model; all other entries stay. */
 static int make_model(input_file *in)
 {
-    const int64_t place = model_file_place(in->entries, holds_arrays), n = fx_count(in->entries);
-    if (place < 0) {
+    const int64_t index = model_file_index(in->entries, holds_arrays), n = fx_count(in->entries);
+    if (index < 0) {
         in->entries = model_file_load(in->path, notation);
         return fx_is_error(in->entries) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
     }
-    void *model = model_of_object(fx_child(in->entries, place));
+    void *model = model_of_object(fx_child(in->entries, index));
     name_pairs all = {0};
     for (int64_t i = 0; model && i < n; i++)
-        pairs_add(&all, i == place ? "model" : fx_child_name(in->entries, i),
-                  i == place ? model : fx_child(in->entries, i));
+        pairs_add(&all, i == index ? "model" : fx_child_name(in->entries, i),
+                  i == index ? model : fx_child(in->entries, i));
     if (all.failed)
         memory_error();
     else

@@ -37,7 +37,7 @@ typedef struct report {
     int64_t n, capacity;
     int64_t parameters, array_bytes;
     char **warnings;
-    int64_t nwarnings, warnings_room;
+    int64_t nwarnings, warning_capacity;
     object_set looked_at; /* objects already checked for warnings */
     bool formula_said;    /* the note about LayerNorm's formula was printed */
     fx_status status;
@@ -66,7 +66,8 @@ static void add_warning(report *r, const char *format, ...)
     va_start(args, format);
     const int n = vasprintf(&text, format, args);
     va_end(args);
-    if (n < 0 || !grow((void **)&r->warnings, r->nwarnings, &r->warnings_room, sizeof *r->warnings))
+    if (n < 0 ||
+        !grow((void **)&r->warnings, r->nwarnings, &r->warning_capacity, sizeof *r->warnings))
         no_memory(r);
     else
         r->warnings[r->nwarnings++] = text;

@@ -120,9 +120,9 @@ static int no_column(const char *path, const char *wanted, void *columns)
 static int64_t find_column(const sorted_name *names, int64_t n, const char *wanted)
 {
     char *end;
-    const int64_t place = place_of_name(names, n, wanted);
-    if (place >= 0)
-        return place;
+    const int64_t index = index_of_name(names, n, wanted);
+    if (index >= 0)
+        return index;
     const long long number = strtoll(wanted, &end, 10);
     return end != wanted && !*end && number >= 1 && number <= n ? number - 1 : -1;
 }
@@ -146,12 +146,12 @@ static int choose_target(const data_request *r, void *columns, const sorted_name
 static int text_feature(const data_request *r, void *table, int64_t i)
 {
     void *columns = fx_child_named(table, "columns");
-    fx_array *place = fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
+    fx_array *column = fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
     return fail(
         EXIT_BAD_INPUT,
         "%s: line %.0f: column \"%s\" contains text, such as \"%s\": features must be numbers",
         r->path, fx_item(fx_child_named(table, "line")), fx_child_name(columns, i),
-        first_text(place, fx_child(columns, i)));
+        first_text(column, fx_child(columns, i)));
 }
 
 /* Selects the feature columns: all but the target, or those that the model names. */

@@ -54,15 +54,15 @@ static void *merge_labels(void *a, void *b)
 static fx_array *renumber(fx_array *y, void *labels, void *all)
 {
     const int64_t n = fx_count(labels);
-    float *places = calloc((size_t)n + 1, sizeof *places);
-    for (int64_t i = 0, k = 0; places && i < n; i++) {
+    float *indices = calloc((size_t)n + 1, sizeof *indices);
+    for (int64_t i = 0, k = 0; indices && i < n; i++) {
         while (k < fx_count(all) && strcmp(fx_child_name(all, k), fx_child_name(labels, i)) != 0)
             k++;
-        places[i] = (float)k;
+        indices[i] = (float)k;
     }
-    y = !places ? memory_error()
-                : fx_gather(fx_from(FX_DTYPE_F32, places, n), fx_cast(y, FX_DTYPE_I64), 0);
-    free(places);
+    y = !indices ? memory_error()
+                 : fx_gather(fx_from(FX_DTYPE_F32, indices, n), fx_cast(y, FX_DTYPE_I64), 0);
+    free(indices);
     return y;
 }
 

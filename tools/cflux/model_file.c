@@ -80,7 +80,7 @@ void *model_file_entry(void *entries, const char *name)
     return NULL;
 }
 
-int64_t model_file_place(void *entries, bool (*is_model)(void *object))
+int64_t model_file_index(void *entries, bool (*is_model)(void *object))
 {
     int64_t found = -1, n = 0;
     for (int64_t i = 0; i < fx_count(entries); i++) {
@@ -417,7 +417,7 @@ static bool has_layers(void *object)
 
 static fx_status save_arrays(saving *s, void *entries)
 {
-    const int64_t model = s->form.pytorch ? model_file_place(entries, has_layers) : -1;
+    const int64_t model = s->form.pytorch ? model_file_index(entries, has_layers) : -1;
     s->holds_texts = !s->form.arrays && !ends_with(s->path, ".npy");
     if (s->form.pytorch && model < 0)
         return fx_fail(FX_STATUS_ARGUMENT, "save",

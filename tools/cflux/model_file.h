@@ -52,6 +52,6 @@ fx_status model_file_save(const char *path, void *entries, const model_file_form
 void *model_file_entry(void *entries, const char *name);
 /* The position of the entry that is_model accepts: the one named "model", or the only one. −1 if
  * there is none, or several. */
-int64_t model_file_place(void *entries, bool (*is_model)(void *object));
+int64_t model_file_index(void *entries, bool (*is_model)(void *object));
 
 #endif

@@ -127,12 +127,12 @@ static void *model_of(const char *path, void *file, bool *used, const char *name
 }
 
 /* The value of a name that is a number from 0 to n − 1 in its usual form; otherwise −1. */
-static int place_of(const char *name, int n)
+static int index_of(const char *name, int n)
 {
     char number[24];
-    const long place = strtol(name, NULL, 10);
-    snprintf(number, sizeof number, "%ld", place);
-    return place >= 0 && place < n && strcmp(number, name) == 0 ? (int)place : -1;
+    const long index = strtol(name, NULL, 10);
+    snprintf(number, sizeof number, "%ld", index);
+    return index >= 0 && index < n && strcmp(number, name) == 0 ? (int)index : -1;
 }
 
 /* A tuple if the names are 0, 1, …, in any order; otherwise a named tuple. */
@@ -140,17 +140,17 @@ static void *tuple_of(const name_pairs *p)
 {
     const int n = p->n / 2;
     void **things = calloc((size_t)n + 1, sizeof *things);
-    int placed = 0;
+    int found = 0;
     for (int i = 0; things && i < n; i++) {
-        const int place = place_of(p->items[2 * i], n);
-        if (place < 0 || things[place])
+        const int index = index_of(p->items[2 * i], n);
+        if (index < 0 || things[index])
             break;
-        things[place] = (void *)(uintptr_t)p->items[2 * i + 1];
-        placed++;
+        things[index] = (void *)(uintptr_t)p->items[2 * i + 1];
+        found++;
     }
-    void *tuple = !things       ? memory_error()
-                  : placed == n ? fxi_tuple(n, things)
-                                : fxi_named_pairs(p->n, p->items);
+    void *tuple = !things      ? memory_error()
+                  : found == n ? fxi_tuple(n, things)
+                               : fxi_named_pairs(p->n, p->items);
     free(things);
     return tuple;
 }

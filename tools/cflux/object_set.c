@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static size_t place_of(const object_set *set, const void *object)
+static size_t index_of(const object_set *set, const void *object)
 {
     const uint64_t hash = (uint64_t)(uintptr_t)object * 0x9E3779B97F4A7C15u; /* Knuth, 6.4 */
     size_t i = (size_t)(hash >> 32) & (set->capacity - 1);
@@ -14,7 +14,7 @@ static size_t place_of(const object_set *set, const void *object)
 
 bool object_set_has(const object_set *set, const void *object)
 {
-    return set->capacity && set->objects[place_of(set, object)];
+    return set->capacity && set->objects[index_of(set, object)];
 }
 
 static bool grow(object_set *set)
@@ -35,7 +35,7 @@ bool object_set_add(object_set *set, const void *object)
 {
     if (2 * (set->n + 1) > set->capacity && !grow(set))
         return false;
-    const size_t i = place_of(set, object);
+    const size_t i = index_of(set, object);
     set->n += !set->objects[i];
     set->objects[i] = object;
     return true;

@@ -30,7 +30,7 @@ static bool resolve(const char *path, char out[FILE_PATH_BYTES])
 
 /* Checks that an output can be written. Devices and pipes such as /dev/null are written in place.
  * Other files are made beside the existing one and replace it; behind a link, beside its target. */
-static int check_place(const output_path *o)
+static int check_path(const output_path *o)
 {
     char whole[FILE_PATH_BYTES], folder[FILE_PATH_BYTES];
     const path_kind kind = kind_of_path(o->path);
@@ -68,7 +68,7 @@ int check_outputs(const output_path *outputs, int n, const char *const *inputs, 
     int status = EXIT_FINE;
     for (int i = 0; i < n && status == EXIT_FINE; i++) {
         const output_path *o = &outputs[i];
-        status = o->path ? check_place(o) : EXIT_FINE;
+        status = o->path ? check_path(o) : EXIT_FINE;
         for (int k = 0; k < i && status == EXIT_FINE; k++)
             if (is_same_file(o->path, outputs[k].path))
                 status = fail(EXIT_BAD_INPUT, "%s and %s are the same file, %s", outputs[k].name,

@@ -281,7 +281,7 @@ static int number_classes(const problem *p, const dataset *d, const sorted_name 
         const char *text = d->labels ? fx_child_name(d->labels, (int64_t)values[i]) : name;
         if (values[i] != last) {
             print_number(name, values[i]);
-            number = place_of_name(classes, p->nclasses, text);
+            number = index_of_name(classes, p->nclasses, text);
             last = values[i];
         }
         if (number < 0)

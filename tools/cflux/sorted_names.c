@@ -20,9 +20,9 @@ sorted_name *sorted_names(void *tuple)
     return names;
 }
 
-int64_t place_of_name(const sorted_name *names, int64_t n, const char *wanted)
+int64_t index_of_name(const sorted_name *names, int64_t n, const char *wanted)
 {
     const sorted_name key = {.text = wanted};
     const sorted_name *found = bsearch(&key, names, (size_t)n, sizeof key, by_text);
-    return found ? found->place : -1;
+    return found ? found->index : -1;
 }

@@ -7,13 +7,13 @@
 /* A name, owned by the tuple, and the position of its object in the tuple. */
 typedef struct sorted_name {
     const char *text;
-    int64_t place;
+    int64_t index;
 } sorted_name;
 
 /* One entry per object of the tuple; the caller frees the list. NULL if out of memory. */
 sorted_name *sorted_names(void *tuple);
 
 /* The position in the tuple, among n names; −1 if there is no such name. */
-int64_t place_of_name(const sorted_name *names, int64_t n, const char *wanted);
+int64_t index_of_name(const sorted_name *names, int64_t n, const char *wanted);
 
 #endif

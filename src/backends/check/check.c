@@ -171,12 +171,12 @@ int64_t fxi_check_work_guard(const fx_backend *backend)
 
 const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *devices, int count)
 {
-    const size_t room = sizeof "check:" + strlen(inner->head.name);
-    fxi_checker *c = fxi_calloc(1, sizeof *c + room);
+    const size_t name_bytes = sizeof "check:" + strlen(inner->head.name);
+    fxi_checker *c = fxi_calloc(1, sizeof *c + name_bytes);
     if (!c)
         return NULL;
     char *name = (char *)(c + 1);
-    snprintf(name, room, "check:%s", inner->head.name);
+    snprintf(name, name_bytes, "check:%s", inner->head.name);
     const char *wish = getenv("FX_CHECK");
     c->table = table_over(inner, name);
     c->inner = inner;

@@ -375,7 +375,7 @@ void fxi_check_free(fx_device *device, void *ptr)
     fxi_check_report(device, why);
 }
 
-void fxi_check_drain(fx_device *device)
+void fxi_check_reclaim(fx_device *device)
 {
     fxi_checker *c = fxi_checker_of(device);
     char why[FXI_CHECK_TEXT] = "";

@@ -245,17 +245,6 @@ static bool plain(const fx_tensor *t)
     return ok && far <= INT32_MAX && t->stride[0] >= 0;
 }
 
-static bool is_dense(const fx_tensor *t)
-{
-    int64_t n = 1;
-    bool dense = true;
-    for (int k = 0; k < t->ndim; k++) {
-        dense = dense && (t->shape[k] == 1 || t->stride[k] == n);
-        n *= t->shape[k];
-    }
-    return dense;
-}
-
 /* cuDNN pads both ends alike and computes the size of y itself. In the gradient of the weights it
  * multiplies the padding's zeros by gy, and cflux promises that an infinite gy does not show there:
  * only without padding. */
@@ -266,7 +255,7 @@ static bool takes(const fx_step *s)
                     *y = operand(s, places[a->kind].y);
     bool ok = types[s->out.dtype].sum == FXI_DNN_DOUBLE || s->out.dtype == FX_DTYPE_F32 ||
               s->out.dtype == FX_DTYPE_F16 || s->out.dtype == FX_DTYPE_BF16;
-    ok = ok && plain(x) && plain(y) && plain(w) && is_dense(w);
+    ok = ok && plain(x) && plain(y) && plain(w) && fxi_is_dense(w->ndim, w->shape, w->stride);
     for (int k = 0; k < a->spatial; k++) {
         const int64_t over =
             x->shape[k] + 2 * (int64_t)a->before[k] - (w->shape[k] - 1) * a->dilation[k] - 1;

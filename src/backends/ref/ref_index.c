@@ -53,16 +53,16 @@ static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const 
 {
     const fx_tensor *src = &s->in[0], *idx = &s->in[1];
     const int kind = fx_step_scatter(s)->fold, axis = fx_step_scatter(s)->axis;
-    int64_t at[FX_MAX_DIMS], place[FX_MAX_DIMS];
+    int64_t at[FX_MAX_DIMS], position[FX_MAX_DIMS];
     fxi_ref_value y = fxi_ref_reduce_start(kind, src->dtype);
     const int64_t n = fxi_ref_length(idx);
     for (int64_t j = 0; j < n; j++) {
-        fxi_ref_unravel(j, idx->ndim, idx->shape, place);
-        if (fxi_ref_get(idx->dtype, in[1], fxi_ref_offset(idx, place)).integer != index[axis])
+        fxi_ref_unravel(j, idx->ndim, idx->shape, position);
+        if (fxi_ref_get(idx->dtype, in[1], fxi_ref_offset(idx, position)).integer != index[axis])
             continue;
         for (int k = 0; k < src->ndim; k++)
             at[k] = k < axis               ? index[k]
-                    : k < axis + idx->ndim ? place[k - axis]
+                    : k < axis + idx->ndim ? position[k - axis]
                                            : index[k + 1 - idx->ndim];
         const fxi_ref_value x = fxi_ref_get(src->dtype, in[0], fxi_ref_offset(src, at));
         y = fxi_ref_reduce_next(kind, src->dtype, y, x);
