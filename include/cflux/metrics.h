@@ -21,21 +21,21 @@ FX_API fx_array *fx_confusion(fx_array *predicted, fx_array *actual, int64_t ncl
 /* The share of equal labels, from 0 to 1: a 0-d Float32 array; NaN without labels. */
 FX_API fx_array *fx_accuracy(fx_array *predicted, fx_array *actual);
 /* How the scores of classes become one score. */
-typedef enum fx_average {
-    FX_AVERAGE_NONE = 0, /* one score per class: a vector of nclasses */
-    FX_AVERAGE_MACRO,    /* the mean of the classes' scores */
-    FX_AVERAGE_MICRO,    /* the score of the sums of tp, fp and fn over all classes */
-    FX_AVERAGE_WEIGHTED  /* the mean of the classes' scores, weighted by their number of actual
+typedef enum fx_averaging {
+    FX_AVERAGING_NONE = 0, /* one score per class: a vector of nclasses */
+    FX_AVERAGING_MACRO,    /* the mean of the classes' scores */
+    FX_AVERAGING_MICRO,    /* the score of the sums of tp, fp and fn over all classes */
+    FX_AVERAGING_WEIGHTED  /* the mean of the classes' scores, weighted by their number of actual
                             observations */
-} fx_average;
+} fx_averaging;
 /* Scores of a confusion matrix from fx_confusion: Float32, from 0 to 1; 0 where the divisor is 0.
  *   precision  tp/(tp + fp)
  *   recall     tp/(tp + fn)
  *   f1         2·tp/(2·tp + fp + fn)
  * FX_STATUS_SHAPE if the matrix is not square; FX_STATUS_ARGUMENT for another `average`. */
-FX_API fx_array *fx_precision_score(fx_array *confusion, fx_average average);
-FX_API fx_array *fx_recall_score(fx_array *confusion, fx_average average);
-FX_API fx_array *fx_f1_score(fx_array *confusion, fx_average average);
+FX_API fx_array *fx_precision_score(fx_array *confusion, fx_averaging average);
+FX_API fx_array *fx_recall_score(fx_array *confusion, fx_averaging average);
+FX_API fx_array *fx_f1_score(fx_array *confusion, fx_averaging average);
 
 FXI_END_C
 #endif

@@ -257,6 +257,17 @@ FX_API void *fxi_clip_global_norm(void *gradient, double most);
 #define fx_clip_global_norm(gradient, most)                                                        \
     ((__typeof__(gradient))fxi_clip_global_norm((gradient), (most)))
 
+/* fx_average(n, gradients): the mean of the gradients of n models of the same structure, 1 to 8,
+ * each on a device of its own. Replaces gradients[0 … n−1] by n equal objects, each on the devices
+ * of the one that it replaces; then update each model with its own. Also for losses (arrays), and
+ * for tuples of a loss and a gradient. The arrays are copied between the devices and added there,
+ * in the order of the gradients, so all models get the same bits, in every run; 16-bit numbers are
+ * added in Float32. Computes the gradients, together with the arrays of fx_want. The results do not
+ * remember how they were computed. On failure `gradients` is not changed. FX_STATUS_SHAPE or
+ * FX_STATUS_ARGUMENT names the first parameter that differs, its sizes and its devices, and
+ * FX_STATUS_DTYPE an array that is not floating-point. */
+FX_API fx_status fx_average(int n, void **gradients);
+
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */
 /* clang-format off */
 #define FXI_UPDATE_ARGS(F)                                                                         \

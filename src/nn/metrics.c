@@ -87,14 +87,14 @@ static fx_array *share(fx_array *right, fx_array *all, int k)
 }
 
 /* tp over the counts of predicted observations, of actual ones, or twice tp over both. */
-static fx_array *score(const char *op, fx_array *c, fx_average average, unsigned divisors)
+static fx_array *score(const char *op, fx_array *c, fx_averaging average, unsigned divisors)
 {
     fx_status status = check_array(op, "counts", c);
     if (status == FX_OK && (fx_ndims(c) != 2 || fx_size(c, 0) != fx_size(c, 1)))
         status = fx_fail(FX_STATUS_SHAPE, op, "expected a square confusion matrix");
-    if (status == FX_OK && (unsigned)average > FX_AVERAGE_WEIGHTED)
-        status = fx_fail(FX_STATUS_ARGUMENT, op, "average is %d, expected an FX_AVERAGE_ constant",
-                         (int)average);
+    if (status == FX_OK && (unsigned)average > FX_AVERAGING_WEIGHTED)
+        status = fx_fail(FX_STATUS_ARGUMENT, op,
+                         "average is %d, expected an FX_AVERAGING_ constant", (int)average);
     if (status != FX_OK)
         return fx_error_array(status);
     FXI_SCOPE;
@@ -106,27 +106,27 @@ static fx_array *score(const char *op, fx_array *c, fx_average average, unsigned
                     : divisors == ACTUAL  ? actual
                                           : fx_add(predicted, actual);
     const int k = divisors == (PREDICTED | ACTUAL) ? 2 : 1;
-    if (average == FX_AVERAGE_MICRO)
+    if (average == FX_AVERAGING_MICRO)
         return fx_keep(share(fx_sum(right), fx_sum(all), k));
     fx_array *each = share(right, all, k);
-    if (average == FX_AVERAGE_MACRO)
+    if (average == FX_AVERAGING_MACRO)
         each = fx_mean(each);
-    else if (average == FX_AVERAGE_WEIGHTED)
+    else if (average == FX_AVERAGING_WEIGHTED)
         each = fx_div(fx_sum(fx_mul(each, actual)), fx_max(fx_sum(actual), 1));
     return fx_keep(each);
 }
 
-fx_array *fx_precision_score(fx_array *confusion, fx_average average)
+fx_array *fx_precision_score(fx_array *confusion, fx_averaging average)
 {
     return score("precision_score", confusion, average, PREDICTED);
 }
 
-fx_array *fx_recall_score(fx_array *confusion, fx_average average)
+fx_array *fx_recall_score(fx_array *confusion, fx_averaging average)
 {
     return score("recall_score", confusion, average, ACTUAL);
 }
 
-fx_array *fx_f1_score(fx_array *confusion, fx_average average)
+fx_array *fx_f1_score(fx_array *confusion, fx_averaging average)
 {
     return score("f1_score", confusion, average, PREDICTED | ACTUAL);
 }

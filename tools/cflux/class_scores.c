@@ -11,7 +11,7 @@
 
 typedef struct score_kind {
     const char *name;
-    fx_array *(*of)(fx_array *confusion, fx_average average);
+    fx_array *(*of)(fx_array *confusion, fx_averaging average);
 } score_kind;
 
 static const score_kind score_kinds[] = {
@@ -29,7 +29,7 @@ static fx_array *matrix_of(const problem *p, const scores *s)
 static bool scores_of(const problem *p, const scores *s, const score_kind *kind, double *out)
 {
     FX_SCOPE;
-    fx_array *each = kind->of(matrix_of(p, s), FX_AVERAGE_NONE);
+    fx_array *each = kind->of(matrix_of(p, s), FX_AVERAGING_NONE);
     const bool fine = fx_read_as(each, FX_DTYPE_F64, out, p->nclasses) == FX_OK;
     if (!fine)
         fx_error_take();
