@@ -345,6 +345,34 @@ class Learning(Training):
         row = "{:.4f}  {:.4f}  {:.4f}".format(*(want[k][1] for k in ("precision", "recall", "f1")))
         self.assertRegex(text, f"rare +{row} +40\n")
 
+    def test_scores_of_numbers(self):
+        """MAE, RMSE and R² from predictions and targets, with one target and, in an array, with two."""
+        draw = random.Random(9)
+        x = [[draw.gauss(0, 1) for _ in range(3)] for _ in range(300)]
+        y = [[a + 2 * b + draw.gauss(0, 0.3) + 100, b - c] for a, b, c in x]
+        self.table("n.csv", [(*row, one) for row, (one, _) in zip(x, y)], "a,b,c,y")
+        self.write("x.npy", formats.npy((300, 3), [v for row in x for v in row]))
+        self.write("y.npy", formats.npy((300, 2), [v for row in y for v in row]))
+        for data, out, k in ((["-d", "n.csv"], 1, 1), (["-d", "x.npy", "-t", "y.npy"], 2, 2)):
+            ended = self.fine("train", *data, "-m", f"Dense(3 => {out})", "--regression", "-e", 4, "-q", "--json",
+                              "-o", "Adam(0.5)", "-S", "m.bson").json()
+            measured = self.fine("eval", "m.bson", *data, "--json").json()
+            lines = self.fine("predict", "m.bson", *data).out.splitlines()[-300:]
+            pairs = [list(zip(map(float, line.split(",")), row)) for line, row in zip(lines, y)]
+            errors = [[p - v for p, v in row] for row in pairs]
+            r2 = []
+            for i in range(k):
+                target = [row[i] for row in y]
+                mean = sum(target) / 300
+                r2.append(1 - sum(e[i] ** 2 for e in errors) / sum((v - mean) ** 2 for v in target))
+            flat = [e for row in errors for e in row]
+            want = {"mae": sum(map(abs, flat)) / len(flat), "r2": sum(r2) / k,
+                    "rmse": math.sqrt(sum(e * e for e in flat) / len(flat))}
+            for name, value in want.items():
+                self.assertAlmostEqual(measured[name] / value, 1, places=4, msg=name)
+            self.assertEqual([ended[name] for name in ("mae", "r2")], [measured[name] for name in ("mae", "r2")])
+            self.assertIn(f"MAE {measured['mae']:.6g}, RMSE", self.fine("eval", "m.bson", *data).out)
+
     def test_weights_of_classes(self):
         """The rare class is found only with weights; the printed loss is the weighted mean."""
         self.rare(shift=0)
@@ -1313,4 +1341,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(60)
+    cli.main(61)

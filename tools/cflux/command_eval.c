@@ -31,6 +31,11 @@ static void print_json(const char *path, const char *data, const problem *p, con
     fx_json_integer(&j, "observations", s->n);
     fx_json_text(&j, "loss_function", p->loss);
     fx_json_number(&j, "loss", s->loss);
+    if (!p->classes) {
+        fx_json_number(&j, "mae", s->numbers.mae);
+        fx_json_number(&j, "rmse", s->numbers.rmse);
+        fx_json_number(&j, "r2", s->numbers.r2);
+    }
     if (p->classes) {
         fx_json_number(&j, "accuracy", accuracy_of(s));
         fx_json_open(&j, "classes", '[');
@@ -87,8 +92,10 @@ static void print_confusion(const problem *p, const scores *s)
 static void print_scores(const char *path, const char *data, const problem *p, const scores *s)
 {
     printf("%s on %s: %lld observations\n%s %.6g\n", path, data, (long long)s->n, p->loss, s->loss);
-    if (!p->classes)
+    if (!p->classes) {
+        printf("MAE %.6g, RMSE %.6g, R² %.6g\n", s->numbers.mae, s->numbers.rmse, s->numbers.r2);
         return;
+    }
     printf("accuracy %.2f %% (%lld of %lld)\n", 100 * accuracy_of(s), (long long)s->right,
            (long long)s->n);
     if (p->nclasses <= 40)
@@ -161,7 +168,8 @@ const command command_eval = {
         "Prints the loss and, for classes, the accuracy, the confusion matrix, which counts the "
         "observations by actual and predicted class, and the precision, recall and F1 score of "
         "each "
-        "class.",
+        "class. For numbers it prints the mean absolute error (MAE), the root of the mean squared "
+        "error (RMSE) and the coefficient of determination (R²).",
     .options = options,
     .run = run_eval,
 };

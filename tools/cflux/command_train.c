@@ -591,6 +591,10 @@ static void print_json(const run *r, const char *why, const scores *last)
         fx_json_number(&j, "accuracy", accuracy_of(last));
     if (last->n > 0 && r->p.classes)
         fx_json_number(&j, "mean_f1", mean_f1(&r->p, last));
+    if (last->n > 0 && !r->p.classes) {
+        fx_json_number(&j, "mae", last->numbers.mae);
+        fx_json_number(&j, "r2", last->numbers.r2);
+    }
     fx_json_text(&j, "saved", save_path);
     fx_json_text(&j, "report", report_path);
     fx_json_end(&j);
@@ -613,6 +617,8 @@ static void print_result(const run *r, const char *why, const scores *last)
     if (last->n > 0 && r->p.classes)
         printf(", accuracy %.2f %% (%lld of %lld), mean F1 %.4f", 100 * accuracy_of(last),
                (long long)last->right, (long long)last->n, mean_f1(&r->p, last));
+    if (last->n > 0 && !r->p.classes)
+        printf(", MAE %.6g, R² %.6g", last->numbers.mae, last->numbers.r2);
     printf(last->n > 0 ? "\n" : "");
     if (save_path)
         printf("saved %s\n", save_path);

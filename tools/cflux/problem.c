@@ -450,8 +450,15 @@ static int count_guesses(const problem *p, guesses *g, fx_array *truths, scores 
     return EXIT_FINE;
 }
 
-/* Adds the loss of a batch, and its guesses if there are classes. */
-static int score_batch(const problem *p, void *model, const fx_batch *b, guesses *g, scores *out)
+/* Predictions of numbers as cflux predict writes them. */
+static fx_array *numbers_of(const problem *p, fx_array *output)
+{
+    return problem_has_probabilities(p) ? problem_probabilities(p, output) : output;
+}
+
+/* Adds the loss of a batch, and its guesses if there are classes, else its errors. */
+static int score_batch(const problem *p, void *model, const fx_batch *b, guesses *g,
+                       number_sums *sums, scores *out)
 {
     FX_TEST;
     double loss;
@@ -460,6 +467,8 @@ static int score_batch(const problem *p, void *model, const fx_batch *b, guesses
     if (fx_eval(guess ? fx_tuple(mean, guess) : mean) != FX_OK ||
         fx_item_get(mean, &loss) != FX_OK ||
         (guess && fx_read_as(guess, FX_DTYPE_I64, g->v + g->n, b->size) != FX_OK))
+        return fail_library(EXIT_FAILED);
+    if (!guess && number_sums_add(sums, numbers_of(p, output), b->y) != FX_OK)
         return fail_library(EXIT_FAILED);
     g->n += guess ? b->size : 0;
     out->loss += loss * (double)b->size;
@@ -478,8 +487,11 @@ int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scor
     fx_batch b = {0};
     *out = (scores){.counts = out->counts};
     g.n = 0;
+    number_sums sums = {.n = 0};
+    if (!p->classes && number_sums_begin(&sums, y) != FX_OK)
+        status = fail_library(EXIT_FAILED);
     while (status == EXIT_FINE && fx_next(batches, &b)) {
-        status = score_batch(p, model, &b, &g, out);
+        status = score_batch(p, model, &b, &g, &sums, out);
         if (status == EXIT_FINE && (g.n == most || (g.n > 0 && out->n == n)))
             status = count_guesses(p, &g, y, out);
     }
@@ -487,6 +499,8 @@ int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scor
     if (status == EXIT_FINE && fx_error_status() != FX_OK)
         status = fail_library(EXIT_FAILED);
     out->loss = out->n ? out->loss / (double)out->n : NAN;
+    out->numbers = number_sums_scores(&sums);
+    number_sums_free(&sums);
     return status;
 }
 

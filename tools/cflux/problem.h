@@ -4,6 +4,7 @@
 #define CFLUX_TOOL_PROBLEM_H
 
 #include "dataset.h"
+#include "number_scores.h"
 
 typedef enum task { TASK_BY_DATA = 0, TASK_CLASSES, TASK_NUMBERS } task;
 
@@ -73,6 +74,7 @@ typedef struct scores {
     int64_t right;   /* correct guesses; 0 without classes */
     int64_t *counts; /* nclasses × nclasses, indexed [truth * nclasses + guess], or NULL; counts are
                         added */
+    number_scores numbers; /* of targets that are numbers */
 } scores;
 /* Runs the model over all observations in batches, in inference mode. */
 int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scores *out);
