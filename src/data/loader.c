@@ -445,7 +445,8 @@ static void *settle(void *items)
     return fx_is_error(items) ? NULL : items;
 }
 
-/* Observations of the snapshot as the option .collate says. */
+/* Selects the observations of batch k from the snapshot and combines them as the option .collate
+ * requests. */
 static void *select_batch(const running *r, int64_t k)
 {
     const fx_loader *l = r->loader;

@@ -23,7 +23,7 @@ static bool known(fx_reduce fold)
            fold == FX_REDUCE_PROD || fold == FX_REDUCE_MEAN;
 }
 
-/* Also a group of one gets the node's checks, and then x itself. */
+/* A group of one member also gets the checks; the result is then x itself. */
 static fx_array *collective(const char *op, fx_dist *d, fx_array *x, fx_collective_kind kind,
                             fx_reduce fold, int root)
 {
@@ -57,7 +57,8 @@ fx_array *fx_dist_reduce(fx_dist *d, fx_array *x, fx_reduce fold, int root)
     return collective("reduce", d, x, FX_COLLECTIVE_REDUCE, fold, root);
 }
 
-/* One broadcast of each member: whoever gathers does it seldom. */
+/* Broadcasts the array of each member in turn. A single gather operation would be faster, but
+ * programs gather rarely. */
 fx_array *fx_dist_gather(fx_dist *d, fx_array *x)
 {
     fx_status status = fxi_dist_check("gather", d, 0);

@@ -1,7 +1,8 @@
 /* dist_group.c: runs collective operations of plans by a transport.
  *
- * Before the data of an operation the members exchange what it is. That costs one small operation,
- * and turns what would be a hang, or a sum of unrelated numbers, into a sentence. The operands are
+ * Before an operation the members compare its description: kind, element type, sizes, root. This
+ * costs one small operation. Without it, members that call different operations would wait for ever
+ * or add unrelated numbers; with it they get an error that names the difference. The operands are
  * copied to buffers of the group, which a transport may write to even after the time limit.
  */
 #include "dist_group.h"
@@ -30,7 +31,7 @@ static header header_of(const fx_step *step)
     return h;
 }
 
-/* Positive, so that its negative is a number too. */
+/* Positive, because the members also exchange the negative, which must not overflow. */
 static int64_t hash_of(const header *h)
 {
     const unsigned char *p = (const unsigned char *)h;
@@ -215,7 +216,8 @@ fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const v
         status = agree(d, &h, reason, sizeof reason);
         if (status == FX_OK)
             status = transfer(d, &h, n, in, out, reason, sizeof reason);
-        /* The others are in an operation, and the next one of this member would meet that one. */
+        /* The other members wait in this operation. The next operation of this member would be
+         * matched with it, so the group cannot be used any more. */
         d->broken = d->broken || status == FX_STATUS_MEMORY;
         describe(&h, what, sizeof what);
         snprintf(why, size, "%s, operation %lld: %s", what, (long long)d->number,

@@ -10,11 +10,11 @@
 enum { FXI_DIST_WHY = 400 };
 
 struct fx_dist {
-    fx_communicator communicator; /* of the nodes; its `user` is the group */
+    fx_communicator communicator; /* the one that nodes refer to; its `user` is this group */
     const fxi_transport *transport;
     fxi_transport_group group;
     double limit;
-    fxi_mutex lock; /* for what follows: one operation at a time */
+    fxi_mutex lock; /* protects the members below: one operation runs at a time */
     int64_t number; /* operations so far */
     bool broken;    /* an operation failed: members may wait for each other in different ones */
     char why[FXI_DIST_WHY];
@@ -26,7 +26,7 @@ struct fx_dist {
 /* Fills in a group that a transport has joined; transport NULL: a group of one. */
 void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transport_group *group,
                     double limit);
-/* Frees what a group that is not used any more keeps. For tests. */
+/* Frees the buffers of a group that is no longer used. For tests. */
 void fxi_dist_end(fx_dist *d);
 /* The function of the communicator (fx_communicator.run). */
 fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,

@@ -1,8 +1,9 @@
 /* init.c: joins the group of this process.
  *
- * The environment of the launcher says which MPI the processes have in common. A plugin for another
- * one would work, with one process in every group, and each would train alone without a word: so
- * the size of the group is compared with the launcher's.
+ * The launcher's environment variables tell which MPI started the processes. A plugin for another
+ * MPI would load without an error, but put every process into a group of its own, and each process
+ * would train alone. So the size of the group is compared with the number of processes that the
+ * launcher started.
  */
 #include "dist_group.h"
 
@@ -75,7 +76,8 @@ static fx_status check(const fx_dist_init_args *a)
     return FX_OK;
 }
 
-/* The launcher's processes are not in one group: another MPI's plugin, or its libraries. */
+/* The error if the launcher's processes are not in one group, because the plugin or the MPI library
+ * belongs to another MPI. */
 static fx_status other_mpi(const joint *j, const fxi_launcher *l, int n)
 {
     return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",

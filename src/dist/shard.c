@@ -1,4 +1,4 @@
-/* shard.c: the part of the data of each member. */
+/* shard.c: divides data among the members of a group. */
 #include "dist_group.h"
 #include "observations.h"
 

@@ -1,8 +1,9 @@
 /* synchronize.c: gives all members the values of one, after a comparison of what they have.
  *
- * The comparison goes first because values of other arrays of the same sizes would be accepted: two
- * programs with the layers in another order would train, on nonsense. One small operation is enough
- * where all agree. Only where they do not, the members look for the first difference.
+ * The comparison comes first, because values for other arrays of the same sizes would be accepted:
+ * if two programs had their layers in different orders, they would train with wrong parameters. One
+ * small operation compares a hash. Only if the hashes differ do the members search for the first
+ * array that differs.
  */
 #include "dist_group.h"
 
@@ -86,7 +87,8 @@ static fx_status exchange(fx_dist *d, fx_dtype type, void *io, int64_t n, int ro
     return fx_read_as(y, type, io, n);
 }
 
-/* The index of the first array that is not as that of `root`; n: none. */
+/* Finds the first array that differs from the array of `root` with the same index; n if none does.
+ */
 static fx_status first_difference(fx_dist *d, const arrays *a, int root, int64_t n, int64_t *out)
 {
     int64_t theirs = a->n;
@@ -112,11 +114,11 @@ static void text_of(const arrays *a, int64_t i, char text[TEXT])
     snprintf(text, TEXT, "%s", i < a->n ? a->texts[i] : "no such array");
 }
 
-/* Records the same sentence on all members. */
+/* Finds and reports the first difference. All members get the same message. */
 static fx_status blame(fx_dist *d, const arrays *a, int root)
 {
     char theirs[TEXT], ours[TEXT];
-    int64_t at = 0, found[2]; /* the rank that is named and its array, as negatives: a maximum */
+    int64_t at = 0, found[2]; /* minus the lowest rank that differs: the exchange takes maxima */
     fx_status status = first_difference(d, a, root, INT64_MAX, &at);
     found[0] = at == INT64_MAX ? -INT64_MAX : -(int64_t)d->group.rank;
     if (status == FX_OK)
@@ -152,7 +154,8 @@ static fx_status compare(fx_dist *d, const arrays *a, int root)
 
 /* ---- the values ------------------------------------------------------------------------------ */
 
-/* The same view of a new value; NULL if no array before it is what x views. */
+/* Makes the view of a new value that array i is of an old one; NULL if array i views no other array
+ * of the list. */
 static fx_array *view_of_new(const arrays *a, int64_t i)
 {
     fx_array *y = NULL;
@@ -179,7 +182,7 @@ static fx_status send_arrays(fx_dist *d, const arrays *a, int root)
     return fxi_commit((int)a->n, a->items, a->values, NULL, false);
 }
 
-/* The numbers of an optimiser state: powers of β, counts, learning rates. */
+/* Sends the numbers of an optimiser state: powers of β, counts, learning rates. */
 static fx_status send_numbers(fx_dist *d, void *x, int root)
 {
     const int64_t n = fx_is_array(x) ? 0 : fxi_state_numbers(x, NULL, 0);

@@ -1,15 +1,17 @@
 /* transport.h: the interface between src/dist and a transport, a plugin that moves data between
  * processes (libcflux-mpi-openmpi.so). Internal.
  *
- * A transport knows nothing of arrays, plans and errors: it gets buffers that stay valid until the
- * process ends, and returns a status and a sentence. It calls no function of the library.
+ * A transport knows nothing of arrays, plans and error records: it gets buffers that stay valid
+ * until the process ends, and returns a status and a message. Of the library it calls only the
+ * functions of fxi_transport_host.
  */
 #ifndef CFLUX_TRANSPORT_H
 #define CFLUX_TRANSPORT_H
 
 #include <cflux/backend.h>
 
-/* One more kind of collective operation: out has the elements of all members, in their order. */
+/* A kind of collective operation that only transports have: `out` gets the elements of all members,
+ * in the order of their ranks. */
 enum { FXI_COLLECTIVE_GATHER = FX_COLLECTIVE_BROADCAST + 1 };
 
 /* One collective operation. */
@@ -17,21 +19,22 @@ typedef struct fxi_transport_call {
     int64_t kind; /* fx_collective_kind, or FXI_COLLECTIVE_GATHER */
     int64_t fold; /* FX_REDUCE_SUM, MAX, MIN or PROD; all members must get the same bits. NaN in one
                    member gives NaN */
-    int64_t root; /* a member; not for ALL_REDUCE and GATHER */
-    int64_t dtype;  /* fx_dtype; neither Float16 nor BFloat16 where there is a fold */
+    int64_t root; /* a rank; ignored by ALL_REDUCE and GATHER */
+    int64_t dtype;  /* fx_dtype; a reduction never has Float16 or BFloat16 */
     int64_t count;  /* elements of `in` */
-    int64_t number; /* from 1, increasing, the same for all members */
-    double limit;   /* seconds after which the others are given up */
+    int64_t number; /* number of the operation, from 1 on; equal in all members */
+    double limit;   /* seconds to wait for the other members */
     const void *in;
-    void *out; /* as large as `in`, or for GATHER as the `in` of all members; does not overlap it */
+    void *out; /* as large as `in`; for GATHER as large as `in` times the number of members; never
+                  overlaps `in` */
 } fxi_transport_call;
 
-/* What a transport joined. */
+/* The group that a transport joined. */
 typedef struct fxi_transport_group {
     int32_t rank, size;             /* among all processes */
     int32_t local_rank, local_size; /* among those of this machine */
     char library[120];              /* "Open MPI v4.1.4" */
-    void *data;                     /* the transport's own */
+    void *data;                     /* private to the transport */
 } fxi_transport_group;
 
 /* Functions of the library that a transport may call. */
@@ -41,7 +44,7 @@ typedef struct fxi_transport_host {
     long (*process)(void); /* the number of the calling process: a child has another one */
 } fxi_transport_host;
 
-/* The structs of this file, for the comparison of sizes. */
+/* The structs of this file, whose sizes are compared when a plugin is loaded. */
 typedef struct fxi_transport_structs {
     fxi_transport_call call;
     fxi_transport_group group;
@@ -51,8 +54,8 @@ typedef struct fxi_transport_structs {
 /* The table of functions. */
 typedef struct fxi_transport {
     fx_plugin_head head; /* FXI_TRANSPORT_HEAD("OpenMPI", "MPI") */
-    /* Joins the group, once. `communicator`: the program's own (an MPI_Comm *), or NULL for all
-     * processes of the launcher. NULL on success, else why not. */
+    /* Joins the group; called once. `communicator`: the program's own (an MPI_Comm *), or NULL for
+     * all processes of the launcher. Returns NULL on success, otherwise the reason as a text. */
     const char *(*open)(const fxi_transport_host *host, const void *communicator,
                         fxi_transport_group *out_group);
     /* Runs an operation. On failure it writes a sentence without a full stop to `why`, and the

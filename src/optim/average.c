@@ -1,9 +1,10 @@
 /* average.c: the mean of gradients over the members of a communicator, before a rule sees them.
  *
- * Gradients are joined to buckets, vectors of one element type on one device, because a collective
- * operation costs about as much for a small array as for 100 KB. The buckets are the same for all
- * members: they follow the order of the state, and an array without a gradient has zeros
- * (update_items.c). Everything here records nodes, so the means are part of the plan of the update.
+ * Gradients are joined into buckets, vectors of one element type on one device, because a
+ * collective operation costs about as much for a small array as for 100 KB. The buckets are the
+ * same for all members: they follow the order of the state, and an array without a gradient has
+ * zeros (update_items.c). Everything here records nodes, so the means are part of the plan of the
+ * update.
  */
 #include "memory.h"
 #include "primitives.h"
@@ -11,7 +12,7 @@
 
 #include <math.h>
 
-/* Larger ones gain nothing in calls, and need twice their size as work space. */
+/* Larger buckets save hardly any calls, and each needs twice its size as work space. */
 enum { BUCKET_BYTES = 25 << 20 };
 
 /* Items first ≤ i < last that have gradients of one type, on one device, for one communicator. */
@@ -71,7 +72,8 @@ static bool belongs(const bucket *b, const fxi_item *it)
            b->device == fx_array_device(g) && b->among == fxi_rule_among(it->leaf->rule);
 }
 
-/* 0 if the guard is finite, else NaN, which the mean over all members then is too. */
+/* 0 if the guard is finite, otherwise NaN. The mean over all members is NaN if the flag of one
+ * member is. */
 static fx_array *flag_of(fx_array *guard)
 {
     return fx_where(fx_all(fx_isfinite(fx_want(guard))), fx_scalar(0), fx_scalar(NAN));

@@ -93,7 +93,8 @@ typedef struct fxi_rule_call {
 /* Notes an application that began at entry `first` of the tape. `shared`: it made no literals of
  * its own. */
 void fxi_note_rule(struct fxi_context *c, int32_t first, bool shared, const fxi_rule_call *call);
-/* Repeats the application that begins here, and fills in the values. False: this is another one. */
+/* Repeats the recorded application that begins here, and fills in the values. False: the
+ * application differs from the recorded one. */
 bool fxi_repeat_rule(struct fxi_context *c, const fxi_rule_call *call);
 
 /* The row of a rule; NULL if the object is not a rule or is the error object of one. */
@@ -120,10 +121,10 @@ fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers);
  * them where that is needed, else 1. 0-d, as `largest`. */
 fx_array *fxi_norm_scale(fx_array *largest);
 
-/* The rule, applied to the mean of the gradients of all members (DistributedOptimizer). Around the
- * inner rule of a MixedPrecision, which must be the outermost one. */
+/* Makes a DistributedOptimizer: a rule that is applied to the mean of the gradients of all members.
+ * A MixedPrecision must stay the outermost rule, so there its inner rule is wrapped. */
 fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule);
-/* The members whose gradients the rule averages; NULL: none but this one. */
+/* The communicator over whose members the rule averages gradients; NULL: the rule averages none. */
 const fx_communicator *fxi_rule_among(const fx_rule *r);
 
 /* Formulas: rule_formulas.c. */

@@ -42,7 +42,8 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard);
 void fxi_items_done(fxi_items *s);
 /* Adds an array with its gradient. */
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);
-/* Recorded steps (recorded_items.c). Notes what an update that began at entry `first` works on. */
+/* Recorded steps (recorded_items.c). Notes the items of an update that began at entry `first` of
+ * the tape. */
 void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s, void *state,
                     void *model, void *gradient);
 /* Gathers the same as in the recorded step. False: nothing is added, and the trees must be walked.

@@ -9,8 +9,8 @@
  * 40 nodes. Every fourth seed also runs in Float16 or BFloat16: there the rounding of 40 nodes may
  * change a comparison, so ref is not used. But every operation rounds its result, in one step with
  * others or alone, so the same device with one step for each node must give the same bits. Every
- * fourth seed also runs three times in a recorded step, with other data each time, which must give
- * the bits of steps that are built.
+ * fourth seed also runs three recorded training steps, with other data each time, which must give
+ * the same bits as training steps that are not recorded.
  */
 #include "conform.h"
 #include "planning.h"
@@ -425,7 +425,8 @@ static cf_outcome compare_modes(const cf_options *o, uint64_t seed, fx_dtype dty
     return outcome;
 }
 
-/* A recorded step and one that is built, bit by bit. The last two recorded steps must repeat. */
+/* Compares recorded training steps with ones that are not recorded, bit by bit. The last two
+ * recorded ones must repeat the first. */
 static cf_outcome compare_recorded(const cf_options *o, uint64_t seed, fx_dtype dtype, char *why,
                                    size_t size)
 {

@@ -39,7 +39,7 @@ template <class Own, class Theirs> struct same_argument {
 template <> struct same_argument<void, void> {
     static constexpr bool value = true;
 };
-/* What a pointer points to, if both say so. */
+/* Pointers must point to the same type, if both sides declare one. */
 template <class Own, class Theirs> struct same_argument<Own *, Theirs *> {
     static constexpr bool handle = std::is_void<Own>::value || std::is_void<Theirs>::value ||
                                    std::is_class<Own>::value || std::is_class<Theirs>::value;
@@ -57,7 +57,7 @@ template <class R, class... A, class S, class... B> struct same_function<R(A...)
     template <class...> struct list {
     };
     template <class, class> struct all {
-        static constexpr bool value = false; /* another number of arguments */
+        static constexpr bool value = false; /* the numbers of arguments differ */
     };
     template <class T> struct all<list<>, T> {
         static constexpr bool value = std::is_same<T, list<>>::value;

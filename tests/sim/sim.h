@@ -1,7 +1,7 @@
 /* sim.h: a simulated driver: libraries with the functions of NVIDIA's or AMD's driver that the
- * plugins use, and of NVRTC or hipRTC (src/backends/gpurt/gpurt_api.h). The plugins do not know of
- * it. Kernels are compiled, as they are delivered, by the host's C++ compiler behind sim_shim.h,
- * and computed on the CPU. docs/design/0047 describes what it checks.
+ * plugins use, and of NVRTC or hipRTC (src/backends/gpurt/gpurt_api.h). The plugins are not
+ * changed for it. The host's C++ compiler compiles the unchanged text of a kernel after sim_shim.h,
+ * and the CPU runs it. docs/design/0047 describes what the simulator checks.
  *
  * Environment:
  *   SIM_DEVICES=3         number of devices
@@ -9,10 +9,10 @@
  *   SIM_MEMORY=1024       MiB of a device
  *   SIM_VERSION=13000     the driver's version
  *   SIM_DEFER=1           queued work runs only when something waits for it
- *   SIM_SEED=1            of every order that is not determined
- *   SIM_FAIL=name@3=2,…   the third call of a function fails with error 2; "=719!": and the device
- *                         is lost from then on
- *   SIM_CACHE=folder      compiled kernels, by content
+ *   SIM_SEED=1            seed of the random choices wherever the driver promises no order
+ *   SIM_FAIL=name@3=2,…   the third call of a function fails with error 2; "=719!": with error 719,
+ *                         and the device is lost from then on
+ *   SIM_CACHE=folder      where compiled kernels are kept, named by their content
  */
 #ifndef SIM_H
 #define SIM_H
@@ -52,14 +52,15 @@ typedef struct sim_stream sim_stream;
 
 typedef struct sim_block {
     struct sim_block *next;  /* by address */
-    size_t at, bytes, whole; /* whole: with the gap behind it */
+    size_t at, bytes, whole; /* bytes: as requested; whole: with the gap after the block */
 } sim_block;
 
 struct sim_device {
     int id;
-    int error; /* sticky: every later call fails with it; 0: the device works */
-    /* One file, mapped twice: device addresses, which nothing may touch unless the device's kernels
-     * run, and where the simulator itself reads and writes the same bytes. */
+    int error; /* every later call fails with this error; 0: the device works */
+    /* One file, mapped twice: `addresses` are the device's addresses, which cannot be accessed
+     * except while its kernels run; at `bytes` the simulator itself reads and writes the same
+     * memory. */
     char *addresses, *bytes;
     size_t capacity, used, next, high;
     sim_block *blocks;
@@ -70,9 +71,10 @@ int sim_memory_alloc(sim_device *d, size_t bytes, void **out);
 int sim_memory_free(sim_device *d, const void *address);
 /* Are these bytes within one allocation? */
 bool sim_memory_has(const sim_device *d, const void *address, size_t bytes);
-/* Where the simulator finds them; NULL with a sentence if they are not the device's. */
+/* The simulator's own address of these bytes; NULL, after a printed message, if they are not memory
+ * of the device. */
 char *sim_memory_at(sim_device *d, const void *address, size_t bytes, const char *what);
-/* May the device's addresses be used? */
+/* Permits (true) or forbids access to the device's addresses. */
 void sim_memory_show(sim_device *d, bool shown);
 bool sim_pinned_alloc(size_t bytes, void **out);
 bool sim_pinned_free(const void *address);
@@ -83,11 +85,12 @@ int sim_pinned_count(void);
 
 typedef struct sim_kernel {
     const char *name;
-    const int *sizes; /* of the arguments, ends with 0; negative: a pointer */
+    const int *sizes; /* bytes of each argument, ending with 0; negative: a pointer */
     void (*entry)(void *const *arguments);
     char *shared; /* the group's memory */
     size_t shared_bytes;
-    unsigned *positions; /* of the item, of the group, items of a group, groups: 3 numbers each */
+    unsigned *positions; /* four triples: position of the work-item, of the group, work-items of a
+                            group, groups */
     const struct sim_calls **calls;
     sim_device *device;
     int warp;
@@ -112,15 +115,17 @@ int sim_module_function(const sim_module *m, const char *name, sim_kernel **out)
 /* Functions that kernels call (sim_shim.h has the same struct). */
 typedef struct sim_calls {
     void (*barrier)(void);
-    /* Gives `value` to the warp and returns, in it, that of another work-item's. */
+    /* Exchanges values within a warp: `value` is replaced by the value of the work-item number
+     * `lane`. */
     void (*exchange)(void *value, int bytes, int lane);
     const void *(*share)(const void *value, int bytes);
 } sim_calls;
 
-/* Runs a launch to its end; returns an error that stays. The device's addresses are shown. */
+/* Runs a launch to its end. The caller has permitted access to the device's addresses. Returns 0,
+ * or the error that the device has from then on. */
 int sim_run(sim_launch *l);
 unsigned sim_random(unsigned below);
-/* Prints a sentence about a mistake in the host's code or in a kernel. */
+/* Prints a message about a mistake in the host's code or in a kernel. */
 void sim_say(const char *form, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- work (sim_queue.c) ---------------------------------------------------------------------- */
@@ -136,8 +141,8 @@ typedef enum sim_kind {
     SIM_CALL
 } sim_kind;
 
-/* A call of a simulated library, which allocates it. When it runs, `at` are the places of the bytes
- * that it uses. */
+/* A call of a simulated library, allocated by that library. While it runs, at[k] is the simulator's
+ * address of uses[k]. */
 enum { SIM_USES = 5 };
 typedef struct sim_call {
     const char *name;
@@ -167,7 +172,7 @@ typedef struct sim_op {
     sim_point *point;
     sim_launch *launch;
     sim_call *call;
-    char *copy; /* of pageable memory */
+    char *copy; /* copy of the source, if that is pageable memory */
 } sim_op;
 
 struct sim_stream {
@@ -183,7 +188,7 @@ typedef struct sim_event {
 
 /* The caller holds the simulator's lock. */
 sim_stream *sim_stream_new(sim_device *d);
-/* Takes *op over. */
+/* Adds work to a stream; takes over what *op points to. */
 int sim_queue(sim_stream *s, const sim_op *op);
 int sim_drain(sim_stream *s);
 void sim_point_release(sim_point *p);
@@ -191,9 +196,9 @@ int sim_event_wait(sim_event *e);
 /* Does queued work use these bytes? */
 bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
 
-/* For simulated libraries, which find them in the driver's library (sim_driver.c): the number of
- * the calling thread's device, −1 if it has none; queues a call, which must be of that device, and
- * takes it over. */
+/* For simulated libraries, which find these functions in the driver's library (sim_driver.c). The
+ * first returns the number of the calling thread's device, −1 if it has none. The second queues a
+ * call for that device and takes the call over. */
 int sim_current_device(void);
 int sim_queue_call(void *stream, sim_call *call);
 

@@ -39,7 +39,7 @@ void sim_store(char *bytes, sim_type t, int64_t i, double v)
         memcpy(at, &half, sizeof half);
 }
 
-/* To the nearest of 11 significant bits. */
+/* Rounds to 11 significant bits, to nearest. */
 double sim_to_tf32(double v)
 {
     const float f = (float)v;
@@ -74,7 +74,8 @@ static double sum(const sim_product *p, int64_t z, int64_t i, int64_t j, int64_t
     return p->type == SIM_F64 ? wide : (double)s;
 }
 
-/* With work space, the second half of each sum waits there. */
+/* With work space, the second half of the terms is summed there first, as a library does that
+ * splits sums. */
 static void run(sim_call *c)
 {
     const sim_product *p = (const sim_product *)(const void *)c;
@@ -109,7 +110,8 @@ static size_t bytes_of(const sim_product *p, const sim_matrix *x)
            sim_type_size(p->type);
 }
 
-/* The driver is loaded, without being visible to libraries opened after it. */
+/* Finds a function of the simulated driver, which is loaded but not visible to libraries that were
+ * opened later. */
 static void *of_driver(const char *driver, const char *name)
 {
     void *library = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);

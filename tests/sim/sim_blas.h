@@ -14,7 +14,7 @@ double sim_to_tf32(double v);
 typedef struct sim_matrix {
     const void *address;
     bool transposed;
-    int64_t rows, columns, ld, step; /* in memory, before it is transposed */
+    int64_t rows, columns, ld, step; /* as stored in memory, before transposing */
 } sim_matrix;
 
 typedef struct sim_product {
@@ -25,13 +25,14 @@ typedef struct sim_product {
     sim_matrix a, b, c;
     bool bias;
     double alpha;
-    size_t work; /* bytes that it needs; with some, sums are cut in two halves */
+    size_t work; /* bytes of work space; if above 0, sums are computed in two halves */
 } sim_product;
 
-/* Bytes of work space that the simulated libraries ask for: for long sums of few results. */
+/* The bytes of work space that the simulated libraries request: above 0 for few results with long
+ * sums. */
 size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t batches);
-/* Queues a copy of the product; `bias` and `work` may be NULL. Returns the driver's error, −1: the
- * simulated driver is not loaded. */
+/* Queues a copy of the product; `bias` and `work` may be NULL. Returns the driver's error; −1 if
+ * the simulated driver is not loaded. */
 int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
                       void *work, void *stream);
 /* Queues a call, which it takes over. */

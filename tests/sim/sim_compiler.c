@@ -1,5 +1,6 @@
-/* sim_compiler.c: the functions of NVRTC and hipRTC. The host's C++ compiler makes a shared library
- * of a text. "Machine code" is a text with its path. Libraries stay in SIM_CACHE, by content.
+/* sim_compiler.c: the functions of NVRTC and hipRTC. The host's C++ compiler compiles a kernel's
+ * text to a shared library. The "machine code" that a plugin gets is a text with the path of this
+ * library. Libraries are kept in SIM_CACHE, named by their content.
  */
 #include "gpurt_api.h"
 #include "sim.h"
@@ -80,7 +81,8 @@ static const char *cache(void)
     return folder && *folder ? folder : "/tmp";
 }
 
-/* Names the kernels of the text for the simulator: each follows the word that begins a kernel. */
+/* Writes a list of the text's kernels for the simulator. A kernel's name follows the word that
+ * begins a kernel. */
 static void write_kernels(FILE *f, const char *source)
 {
     static const char word[] = "\nFX_KERNEL ";
@@ -89,7 +91,8 @@ static void write_kernels(FILE *f, const char *source)
                 at + sizeof word - 1);
 }
 
-/* What a compiler for the architecture defines, for texts that ask for its instructions. */
+/* Writes the macros that a compiler for this architecture defines, because texts test them to find
+ * special instructions. */
 static void write_architecture(FILE *f, const char *architecture)
 {
 #ifdef FXI_AMDGPU
@@ -126,7 +129,8 @@ static void read_log(program *p, const char *path)
         fclose(f);
 }
 
-/* The library appears under its name when it is complete: other processes may make the same one. */
+/* The library is renamed when it is complete, because other processes may build the same one at the
+ * same time. */
 static bool build(program *p, const char *library, const char *architecture, int warp)
 {
     static int count;
@@ -152,7 +156,7 @@ static bool build(program *p, const char *library, const char *architecture, int
     return built;
 }
 
-/* The architecture of the options, which the compiler must know. */
+/* Returns the architecture that the options name; the compiler must support it. */
 static const char *target(int n, const char *const *options)
 {
     const char *found = NULL;
@@ -195,7 +199,7 @@ int sim_Compile(fxi_rtc_program it, int n, const char *const *options)
     return 0;
 }
 
-/* Gives the size of a text, or the text, unless the script says that the function fails. */
+/* Returns the size of a text, or the text, unless the script makes the function fail. */
 static int give(const char *function, const char *text, size_t *out_size, char *out)
 {
     bool lost;

@@ -1,7 +1,7 @@
-/* sim_cublaslt.c: the functions of cuBLASLt that the CUDA plugin uses. It refuses what the real one
- * refuses: types that do not fit together, matrices whose columns overlap, other reductions than
- * asked for, addresses that an algorithm does not take, work space that is too small; BFloat16
- * before sm_80.
+/* sim_cublaslt.c: the functions of cuBLASLt that the CUDA plugin uses. It refuses what cuBLASLt
+ * refuses: combinations of types that are not supported, matrices whose columns overlap, an
+ * algorithm with another kind of reduction than requested, addresses that are not aligned as an
+ * algorithm requires, too little work space, and BFloat16 before sm_80.
  */
 #include "gpurt_cublaslt.h"
 #include "sim_blas.h"
@@ -32,7 +32,7 @@ struct fxi_lt_wish_object {
     uint64_t work;
     uint32_t reductions, alignment[4];
 };
-/* What an algorithm of the heuristic says of itself. */
+/* The members of an algorithm that the heuristic returns. */
 enum { MARK, WORK, ALIGNMENT };
 static const uint64_t mark = 0x73696d756c617465;
 
@@ -180,7 +180,7 @@ static sim_type type_of(int type)
                                    : SIM_TYPES;
 }
 
-/* Types of elements, sums and factors of the sum that go together. */
+/* Is the combination of the types of elements, sums and factors supported? */
 static bool fit(const struct fxi_lt_desc_object *d, int type)
 {
     const bool f64 = type == FXI_LT_R_64F;
@@ -201,7 +201,7 @@ static sim_matrix matrix_of(const struct fxi_lt_layout_object *l, bool transpose
                         .step = l->step};
 }
 
-/* Describes the product; an error if the descriptors do not go together. */
+/* Describes the product; returns an error if the descriptors contradict each other. */
 static int product_of(sim_product *p, const struct fxi_lt_desc_object *d, fxi_lt_layout a,
                       fxi_lt_layout b, fxi_lt_layout c, fxi_lt_layout out)
 {

@@ -1,6 +1,5 @@
 /* sim_cudnn.c: the functions of cuDNN that the CUDA plugin uses: convolutions as plain loops over
- * any strides. It refuses other algorithms, sizes that do not go together and too little work
- * space.
+ * any strides. It refuses other algorithms, sizes that do not match, and too little work space.
  */
 #include "gpurt_cudnn.h"
 #include "sim_blas.h"
@@ -18,7 +17,7 @@ enum { NOT_INITIALIZED = 1001, BAD_PARAM = 2000, INTERNAL_ERROR = 4000, EXECUTIO
 enum { AXES = 5, SPACE = 3, WORK_BYTES = 192 };
 
 struct fxi_dnn_handle_object {
-    int device, users; /* users: calls under way, atomic */
+    int device, users; /* users: calls in progress; atomic */
     fxi_rt_stream stream;
 };
 struct fxi_dnn_tensor_object {
@@ -175,7 +174,7 @@ static int check(const struct fxi_dnn_tensor_object *x, const struct fxi_dnn_fil
     return algorithm == 1 && type_of(x->type) < SIM_TYPES ? FXI_DNN_OK : FXI_DNN_NOT_SUPPORTED;
 }
 
-/* Position in memory of batch b, channel p and a place in space. */
+/* The index in memory of the element of batch b and channel p at the coordinates `space`. */
 static int64_t at(const struct fxi_dnn_tensor_object *t, int64_t b, int64_t p, const int64_t *space)
 {
     int64_t i = b * t->stride[0] + p * t->stride[1];
@@ -184,7 +183,7 @@ static int64_t at(const struct fxi_dnn_tensor_object *t, int64_t b, int64_t p, c
     return i;
 }
 
-/* Takes the digits of i apart, the last axis first. */
+/* Computes the coordinates of element i; the last axis varies fastest. */
 static void digits(int64_t i, const int *size, int n, int64_t *out)
 {
     for (int k = n - 1; k >= 0; k--) {
@@ -201,7 +200,7 @@ static int64_t length(const int *size, int n)
     return all;
 }
 
-/* The next place of an array, the last axis first; false after the last one. */
+/* Moves to the next coordinates; the last axis varies fastest. False after the final element. */
 static bool next_place(int64_t *place, const int *size, int n)
 {
     for (int k = n - 1; k >= 0; k--) {
@@ -212,7 +211,8 @@ static bool next_place(int64_t *place, const int *size, int n)
     return false;
 }
 
-/* The place in x that a weight joins with a place in y; false: it is outside. */
+/* The coordinates in x of the element that a weight multiplies for an element of y; false if they
+ * are outside x. */
 static bool joined(const conv *v, const int64_t *w, const int64_t *y, int64_t *out_space)
 {
     bool inside = true;
@@ -225,8 +225,8 @@ static bool joined(const conv *v, const int64_t *w, const int64_t *y, int64_t *o
     return inside;
 }
 
-/* x, w and y as doubles: the two factors of every term, and the sums. A weight joins only one
- * channel of y, so the places are counted without that axis. */
+/* Adds all terms. `wide` has x, w and y as doubles: two of them are factors, the third has the
+ * sums. A weight belongs to one channel of y, so the loop over y leaves out that axis. */
 static void add_terms(const conv *v, double *const wide[3])
 {
     const int64_t nw = length(v->w.size, v->w.n);
@@ -260,7 +260,7 @@ static size_t reach(const struct fxi_dnn_tensor_object *t)
     return (size_t)far;
 }
 
-/* The elements of a factor, once for all its terms; zeros for the sums. */
+/* The elements of a factor as doubles, converted once for all terms; zeros for the sums. */
 static double *widen(const conv *v, int which, bool is_out)
 {
     const int64_t n = (int64_t)(v->call.uses[which].bytes / sim_type_size(v->type));
@@ -288,7 +288,8 @@ static void store_sums(const conv *v, int out, const double *sums)
     } while (next_place(place, t->size, t->n));
 }
 
-/* Sums are wider than the real ones', which tolerances allow. */
+/* Sums are doubles, so they are more exact than cuDNN's; the tolerances of tests permit the
+ * difference. */
 static void run(sim_call *c)
 {
     const conv *v = (const conv *)(const void *)c;
@@ -305,7 +306,8 @@ static void run(sim_call *c)
         free(wide[k]);
 }
 
-/* cuDNN's handles are for one thread at a time. SIM_SLOW: the call takes 20 ms. */
+/* Only one thread at a time may use a handle of cuDNN. With SIM_SLOW the call takes 20 ms, so that
+ * two threads meet. */
 static int ask(fxi_dnn_handle h, size_t *out)
 {
     if (!h)

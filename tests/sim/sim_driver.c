@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every function has the name of the driver's, and the arguments that the plugins expect. With
- * SIM_LEAST the library has only those that the plugins need. */
+/* Every function has the name of the driver's function and the arguments that the plugins pass.
+ * With SIM_LEAST the library exports only the functions that the plugins need. */
 #define SEEN_NEEDED "default"
 #ifdef SIM_LEAST
 #define SEEN_OPTIONAL "hidden"
@@ -78,8 +78,8 @@ static int end(int error)
     return end(error)
 
 static int nevents;
-/* Prints how much lives in the driver: blocks of memory, of pinned memory, and events; for tests,
- * which find it by dlsym. */
+/* Prints the numbers of live objects: blocks of device memory, of pinned memory, and events. Tests
+ * find this function by dlsym. */
 __attribute__((visibility("default"))) void sim_print_live(void);
 void sim_print_live(void)
 {
@@ -94,7 +94,7 @@ void sim_print_live(void)
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Keeps the devices that a list of numbers leaves; the first number that is wrong ends it, as the
+/* Keeps only the devices in a list of numbers. The first invalid number ends the list, as the
  * drivers' documentation says. */
 static void hide(const char *list)
 {
@@ -257,7 +257,8 @@ int sim_PeerCopy(void *to, int to_device, const void *from, int from_device, siz
     return end(copy_between(&devices[to_device], to, &devices[from_device], from, bytes, stream));
 }
 
-/* The architecture's name, where the struct of ROCm 6 has it, and that of ROCm 5. */
+/* Writes the architecture's name at its offset in the struct of ROCm 6; the next function at that
+ * of ROCm 5. */
 int sim_Properties6(void *out, int device)
 {
     BEGIN_ANY(Properties6);
@@ -536,8 +537,8 @@ static int check_launch(const sim_launch *l)
     return SIM_INVALID_HANDLE;
 }
 
-/* After a launch the thread has another device, or none, as if another library had selected it
- * there: the plugins select a device at the beginning of every call. */
+/* Selects another device, or none, for the thread after a launch, as another library in the process
+ * might do. The plugins must therefore select their device at the beginning of every call. */
 static void select_another(void)
 {
     current = !IS_AMD ? NULL : ndevices == 1 ? current : &devices[(current->id + 1) % ndevices];
@@ -558,7 +559,8 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
     error = check_launch(l);
     if (!error)
         error = take_arguments(l, arguments);
-    /* The driver does not look at addresses: the kernel fails, and the device is lost. */
+    /* A driver does not check addresses before a launch: the kernel fails, and the device is lost.
+     */
     if (error == SIM_ILLEGAL_ADDRESS)
         current->error = error;
     if (error)

@@ -1,6 +1,6 @@
-/* sim_memory.c: memory of simulated devices. Nothing may touch a device's addresses while its
- * kernels do not run: a kernel of another device, or the host, faults. Memory that was not written
- * is NaN, freed memory has another pattern, and is reused as late as possible.
+/* sim_memory.c: memory of simulated devices. A device's addresses are accessible only while its
+ * kernels run: an access by a kernel of another device, or by the host, faults. New memory is
+ * filled with NaN. Freed memory is filled with another pattern and reused as late as possible.
  */
 #include "sim.h"
 
@@ -24,7 +24,8 @@ bool sim_memory_open(sim_device *d, size_t capacity)
     return d->addresses != MAP_FAILED && d->bytes != MAP_FAILED;
 }
 
-/* The first gap that is large enough, from `from` on. Returns the link where the block belongs. */
+/* Finds the first gap from `from` on that is large enough. Returns the link at which the new block
+ * is inserted. */
 static sim_block **gap(sim_device *d, size_t from, size_t bytes, size_t *out_at)
 {
     sim_block **link = &d->blocks;
@@ -65,7 +66,7 @@ int sim_memory_alloc(sim_device *d, size_t bytes, void **out)
     return SIM_OK;
 }
 
-/* A kernel that writes behind its memory writes to the gap. */
+/* Reports a kernel that wrote beyond the end of a block: it changed the gap. */
 static void check_gap(const sim_device *d, const sim_block *b)
 {
     for (size_t k = b->at + b->bytes; k < b->at + b->whole; k++)

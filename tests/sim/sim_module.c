@@ -1,4 +1,4 @@
-/* sim_module.c: programs that the simulated compiler made (sim_compiler.c): a text that names a
+/* sim_module.c: loads the programs of the simulated compiler (sim_compiler.c): texts that name a
  * shared library.
  */
 #include "sim.h"
@@ -15,7 +15,8 @@ static long number(const char *architecture)
     return digits ? strtol(digits, NULL, strncmp(architecture, "gfx", 3) == 0 ? 16 : 10) : 0;
 }
 
-/* Can the device run it? Machine code is for one architecture, PTX for it and all later ones. */
+/* Can the device run the program? Machine code is for one architecture, PTX for an architecture and
+ * all later ones. */
 static int fits(const char *form, const char *architecture, long version)
 {
     const bool is_amd = strncmp(architecture, "gfx", 3) == 0;

@@ -1,7 +1,7 @@
-/* sim_queue.c: streams and events. Without SIM_DEFER work runs when it is queued. With it, work
- * runs when something waits for it and not before, and a stream may then run ahead of others: what
- * a program has not ordered happens in any order. One thread at a time works, under the simulator's
- * lock.
+/* sim_queue.c: streams and events. By default work runs when it is queued. With SIM_DEFER work runs
+ * only when something waits for it, and one stream may run ahead of others, so work without an
+ * order runs in a random order. Only one thread at a time runs work, because it holds the
+ * simulator's lock.
  */
 #include "sim.h"
 
@@ -75,7 +75,7 @@ static void run_first(sim_stream *s)
     if (!s->first)
         s->last = &s->first;
     pending--;
-    /* A lost device does nothing more, but what waits for it must not wait for ever. */
+    /* A lost device runs nothing, but events are still recorded, so that nothing waits for ever. */
     const int error = s->device->error && o->kind != SIM_RECORD ? SIM_OK : run_op(o);
     if (error)
         s->device->error = error;
@@ -91,7 +91,7 @@ static bool is_blocked(const sim_stream *s)
     return s->first && s->first->kind == SIM_WAIT && !s->first->point->reached;
 }
 
-/* Runs the stream's first work, after that which it waits for. */
+/* Runs the stream's first work, after the work of other streams that it waits for. */
 static void advance(sim_stream *s)
 {
     while (is_blocked(s))

@@ -1,6 +1,6 @@
-/* sim_rocblas.c: the functions of rocBLAS that the AMDGPU plugin uses. It refuses what the real one
- * refuses, and fails where the real one would take memory of its own: the plugin gives it work
- * space.
+/* sim_rocblas.c: the functions of rocBLAS that the AMDGPU plugin uses. It refuses what rocBLAS
+ * refuses, and fails where rocBLAS would allocate memory itself, because the plugin must give it
+ * enough work space.
  */
 #include "gpurt_rocblas.h"
 #include "sim_blas.h"
@@ -119,10 +119,10 @@ static sim_matrix matrix_of(const void *address, int operation, int64_t rows, in
                         .step = step};
 }
 
-/* An answer to a query, or queues the product. */
+/* Answers a query of the work space, or queues the product. */
 static int ask_or_run(fxi_roc_handle h, sim_product *p)
 {
-    /* Sums of 16-bit numbers are kept as Float32 there. */
+    /* The work space holds the sums of 16-bit numbers as Float32. */
     p->work =
         sim_type_size(p->type) == 2 ? sim_product_work(p->type, p->m, p->n, p->k, p->batches) : 0;
     if (h->asks) {

@@ -1,9 +1,9 @@
 /* sim_run.c: computes a launch on the CPU.
  *
- * Work-items run one after another. One that waits, at a barrier or to exchange values with its
- * warp, keeps its stack, and another one continues on a stack of its own: a kernel without barriers
- * needs one stack. The order of groups, and of work-items between two barriers, is random: what is
- * right only in one order fails.
+ * Work-items run one after another. A work-item that waits, at a barrier or for an exchange with
+ * its warp, keeps its stack, and another work-item runs on another stack; so a kernel without
+ * barriers needs one stack. The order of groups, and of work-items between two barriers, is random,
+ * so that a kernel which is right only in one order fails.
  *
  * This file is compiled without sanitizers, which do not follow the change of stacks.
  */
@@ -89,7 +89,7 @@ typedef struct fiber {
     unsigned exchanges;
 } fiber;
 
-/* What runs now: one launch at a time in the process (sim_queue.c). */
+/* The launch in progress; the process runs one at a time (sim_queue.c). */
 static struct {
     sim_launch *launch;
     int items, started, order, first, nfibers;
@@ -133,7 +133,7 @@ static void fiber_main(void)
     }
     self->state = ENDED;
     change(&self->stack, &now.scheduler);
-    abort(); /* an ended fiber is not continued */
+    abort(); /* never reached: an ended fiber does not run again */
 }
 
 static void hold(fiber_state state)
@@ -149,8 +149,9 @@ static void barrier(void)
     hold(AT_BARRIER);
 }
 
-/* The values that the work-items of the warp give. Two places in turn: when a work-item gives its
- * next value, others may not have taken the last. A warp's bytes begin where no other's do. */
+/* Stores the value of a work-item and returns the values of all work-items of its warp, when all
+ * are stored. Two arrays are used alternately, because a work-item may store its next value before
+ * others have read the previous one. Each warp has its own part of the arrays. */
 static const void *share(const void *value, int bytes)
 {
     fiber *self = now.current;
@@ -174,7 +175,7 @@ static void run_fiber(fiber *f)
     change(&now.scheduler, &f->stack);
 }
 
-/* Starts all work-items: as many fibers as work-items that wait. */
+/* Starts all work-items. A new fiber is made only if all earlier ones wait in a work-item. */
 static void start(void)
 {
     while (now.started < now.items) {
@@ -206,7 +207,8 @@ static int release(fiber_state state, int first, int last)
     return n;
 }
 
-/* Work-items go on when all of their warp, or of the group, wait for the same. */
+/* Lets work-items continue whose warp waits as a whole for an exchange, or whose group waits as a
+ * whole at a barrier. Returns how many. */
 static int release_all(void)
 {
     const int warp = now.launch->kernel->warp;
@@ -235,8 +237,9 @@ static bool run_ready(int from, int to)
     return any;
 }
 
-/* In half of the groups one warp runs ahead, up to a barrier or its end, as warps do on a device:
- * without it all warps would exchange values at the same pace. */
+/* In half of the groups one warp runs ahead, up to a barrier or its end, as warps do on a device.
+ * Otherwise all warps would make their exchanges at the same time, and a missing barrier could stay
+ * unnoticed. */
 static void run_round(void)
 {
     if (now.ahead < 0 || !run_ready(now.ahead, now.ahead + now.launch->kernel->warp))
@@ -252,9 +255,10 @@ static void choose_ahead(void)
 static bool run_group(void)
 {
     now.started = now.nfibers = 0;
-    /* What another group left there must not be used. */
+    /* A group must not use what an earlier group left in local memory. */
     memset(now.launch->kernel->shared, 0xff, now.launch->kernel->shared_bytes);
-    /* An odd step reaches all of a power of two; other numbers of items keep their order. */
+    /* If the number of work-items is a power of two, any odd step visits all of them; for other
+     * numbers the step is 1. */
     now.order = (now.items & (now.items - 1)) ? 1 : (int)(2 * sim_random(512) + 1);
     now.first = (int)sim_random((unsigned)now.items);
     choose_ahead();
@@ -272,7 +276,8 @@ static bool run_group(void)
 
 /* ---- a launch -------------------------------------------------------------------------------- */
 
-/* An access to memory that is not shown: of another device, of the host, or freed. */
+/* Handles an access to memory that the kernel may not use: of another device, of the host, or
+ * freed. */
 static struct sigaction earlier[2];
 static void on_fault(int signal, siginfo_t *info, void *context)
 {

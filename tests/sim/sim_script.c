@@ -1,4 +1,4 @@
-/* sim_script.c: failures that a test asks for, and settings. */
+/* sim_script.c: failures that a test requests, and settings from the environment. */
 #include "sim.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static struct row {
 } rows[ROWS];
 static int nrows = -1;
 
-/* Replaces the script; for tests, which find it by dlsym. NULL: that of SIM_FAIL. */
+/* Replaces the script; NULL restores the one of SIM_FAIL. Tests find this function by dlsym. */
 __attribute__((visibility("default"))) void sim_set_script(const char *text);
 void sim_set_script(const char *text)
 {

@@ -100,7 +100,7 @@ static inline double __longlong_as_double(long long x)
 {
     return sim_bits<double>(x);
 }
-/* Work-items run one after another, so nothing comes between. */
+/* Work-items run one after another, so plain loads and stores are atomic. */
 template <class T, class U> static inline T atomicCAS(T *p, U old, U fresh)
 {
     const T was = *p;
@@ -173,8 +173,9 @@ static inline double sim_fma(double x, double y, double z)
 #define __builtin_amdgcn_ds_bpermute(lane, x) sim_exchange((int)(x), ((lane) >> 2) & (SIM_WARP - 1))
 
 /* ---- products of small matrices -------------------------------------------------------------- */
-/* c += a · b by all work-items of a warp. Each gives its parts of a and b; `where` of a layout says
- * which work-item has which element, in the words of the vendor's manual. */
+/* c += a · b by all work-items of a warp. Each gives its parts of a and b. The functions a and b of
+ * a layout return which work-item has an element, and as which of its items, as the vendor's manual
+ * describes it. */
 struct sim_owner {
     int lane, element;
 };
@@ -232,9 +233,9 @@ struct sim_mfma {
     static int column(int lane, int) { return lane % 16; }
 };
 /* AMD RDNA3 ISA, v_wmma_f32_16x16x16_f16 and _bf16 of 32 lanes: lane l and lane l + 16 both have
- * row l of A and column l of B. Of D, item i of lanes 0–15 is in row 2 · i, of lanes 16–31 in row
- * 2 · i + 1, and the column is l % 16. The upper lanes' parts are those that are read, so that they
- * must be there too. */
+ * row l of A and column l of B. Of D, item i of lanes 0–15 is in row 2 · i, of lanes 16–31 in row 2
+ * · i + 1, and the column is l % 16. The simulator reads the parts of the upper lanes, so that a
+ * kernel which fills only the lower lanes fails. */
 struct sim_wmma {
     static const int parts_a = 16, parts_b = 16, sums = 8;
     static sim_owner a(int row, int k) { return {row + 16 * (k & 1), k}; }

@@ -32,7 +32,7 @@ static int64_t live(void)
 
 void each_allocation_of(void *(*read)(const char *path), const char *path, int at_least)
 {
-    assert_false(read_fails(read, path, -1)); /* makes the allocations that stay */
+    assert_false(read_fails(read, path, -1)); /* allocates what remains: caches */
     const int64_t before = live();
     int failures = 0;
     while (read_fails(read, path, failures)) {

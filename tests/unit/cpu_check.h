@@ -196,7 +196,7 @@ static inline fx_status run_once(fx_step *step, const void *const *in, void *out
     run->work = step->work_bytes ? aligned_alloc(64, (size_t)step->work_bytes) : NULL;
     if (run->work)
         memset(run->work, 0xFF, (size_t)step->work_bytes); /* NaN */
-    if (!status || status == FX_STATUS_UNSUPPORTED)        /* running says why */
+    if (!status || status == FX_STATUS_UNSUPPORTED)        /* the error shows when the step runs */
         status = fxi_cpu_run_step(step, in, out, run);
     free(run->work);
     run->work = NULL;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 static fx_device *device; /* of the tests that run now */
-static bool slow;         /* it compiles a kernel for each expression */
+static bool slow;         /* the device compiles a kernel for each expression */
 
 /* Random bits, the same in every run. */
 static uint64_t random_state = 88172645463325252u;
@@ -22,7 +22,8 @@ static inline uint64_t next_random(void)
     return random_state;
 }
 
-/* run: the group, under this name. Returns how many tests failed. */
+/* Calls `run`, which runs the group under the given name, for each device. Returns the number of
+ * failed tests. */
 static int run_on_every_device(int (*run)(const char *name))
 {
     static const char *const names[] = {"base", "avx2", "avx512"};

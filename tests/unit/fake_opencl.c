@@ -41,9 +41,10 @@ struct fxi_cl_mem {
     char bytes[];
 };
 struct fxi_cl_program {
-    int kernels; /* not 0: made of a binary that is right, or of source */
+    int kernels; /* number of kernels; 0: the program has not been compiled, or its binary is
+                    damaged */
     int from_source;
-    char refused[64]; /* the piece of text for which it does not compile */
+    char refused[64]; /* the text that makes the compilation fail */
 };
 struct fxi_cl_kernel {
     int unused;
@@ -76,7 +77,7 @@ static void *give(cl_int *error, void *object, cl_int code)
     return object;
 }
 
-/* The status of the queue's device, which every command returns first. */
+/* The status of the queue's device; every command first returns it if it is an error. */
 static cl_int state(cl_command_queue q)
 {
     return q->device != GPU ? CL_SUCCESS
@@ -85,7 +86,7 @@ static cl_int state(cl_command_queue q)
                             : CL_SUCCESS;
 }
 
-/* Events that live, and waits of one queue for another, both since the beginning. */
+/* Live events, and the number of times that one queue has waited for another. */
 EXPORT int fake_events(void);
 EXPORT int fake_waits(void);
 int fake_events(void)

@@ -1,5 +1,6 @@
-/* layer_cases.h: one or more rows for every layer of the library: the layer in Flux's notation and
- * its inputs. test_every_layer.c runs every check over every row, and fails if a layer has none. */
+/* layer_cases.h: rows of at least one test case for every layer of the library: the layer in Flux's
+ * notation and its inputs. test_every_layer.c runs every check over every row, and fails if a layer
+ * has none. */
 #ifndef CFLUX_TEST_LAYER_CASES_H
 #define CFLUX_TEST_LAYER_CASES_H
 

@@ -14,7 +14,7 @@
 
 /* |got − want| ≤ tolerance·(1 + |want|), in double (cmocka's comparison is in float). */
 #define NEAR(got, want, tolerance) check_value(#got, 0, (got), (want), (tolerance), (tolerance))
-/* Equal, NaN to NaN. */
+/* Equal; NaN equals NaN. */
 #define SAME(got, want) NEAR(got, want, 0)
 
 static inline fx_array *scalar64(double value)

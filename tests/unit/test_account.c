@@ -42,7 +42,8 @@ static void a_chain_saves_its_intermediates(void **state)
     FX_SCOPE;
     fx_array *x = leaf(30, 40); /* 1200 elements, 4800 bytes */
     const counted c = run(fx_tanh(fx_add(fx_mul(x, 1.3), 0.2)));
-    /* alone: mul and add read 4800 + 8 or 4 and write 4800, tanh reads and writes 4800 */
+    /* as separate steps: mul and add read 4800 + 8 or 4 and write 4800, tanh reads and writes 4800
+     */
     if (fuses()) {
         assert_int_equal(c.steps, 1);
         assert_int_equal(c.fused, 1);

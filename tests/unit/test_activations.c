@@ -1,6 +1,6 @@
-/* Tests of src/ops/activations.c: values against libm in long double over ±1e4, NaN and
- * infinities as NNlib has them, first and second gradients against central differences, gradients
- * at kinks, element types, the two modes of rrelu.
+/* Tests of src/ops/activations.c: values against libm in long double over ±1e4, NaN and infinities
+ * as in NNlib, first and second gradients against central differences, gradients at kinks, element
+ * types, the two modes of rrelu.
  */
 #include "composite_check.h"
 

@@ -1,4 +1,4 @@
-/* test_arguments.c: invalid arguments are refused with a sentence, and change nothing.
+/* test_arguments.c: invalid arguments are refused with a message and change nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>

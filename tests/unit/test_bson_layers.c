@@ -1,8 +1,7 @@
 /* test_bson_layers.c: layers as every version of Flux laid them out, whole files of unusual kinds,
  * and damaged structure.
  *
- * No recorded file has these: make_bson.py puts them together from the definitions of the structs
- * and says what is where.
+ * No recorded file contains these: make_bson.py builds them from the definitions of the structs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +30,7 @@ static void *ok(void *object)
 
 /* ---- layers the library has not -------------------------------------------------------------- */
 
-/* "cell/Wh/#0": by the name of a child, or by its number. */
+/* Follows a path such as "cell/Wh/#0": names of children, or their numbers. */
 static void *at_path(void *object, const char *path)
 {
     char text[200];
@@ -312,7 +311,7 @@ static void changed_copies(const char *name, int at_least)
         const char *path = temp_file("changed.bson", data + at, (size_t)length);
         at += (size_t)length;
         void *file = fx_load(path);
-        unlink(path); /* overwriting a file would wait for the disk */
+        unlink(path); /* a new file is faster than overwriting one, which waits for the disk */
         const fx_error e = fx_error_take();
         assert_int_equal(fx_is_error(file), e.status != FX_OK);
         if (fx_is_error(file)) {

@@ -1,8 +1,8 @@
-/* test_bson_read.c: models that other people saved with Flux, read.
+/* test_bson_read.c: reads models that other people saved with Flux.
  *
  * Expected values come from an independent reader (structure/), from Float64 arithmetic (forward/)
  * and from the accuracy of a network on the MNIST test set; the files, good and bad, of other BSON
- * libraries come with what those say of them.
+ * libraries come with the results of those libraries.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static bool matches(fx_array *x, const cJSON *row)
            fabs(sum - expected) <= 1e-9 * (1 + fabs(expected));
 }
 
-/* Gradients of the Tracker era are in the files and not in a model. */
+/* Files of Flux's versions with Tracker also contain gradients; a model does not get them. */
 static bool is_gradient(const char *path)
 {
     const size_t n = strlen(path);
@@ -173,7 +173,7 @@ static void layers_are_ours(void **state)
 
 /* ---- what they compute ----------------------------------------------------------------------- */
 
-/* A recorded Float32 array; C order, so its sizes are ours the other way round. */
+/* A recorded Float32 array in C order, so its sizes are the reverse of ours. */
 static fx_array *recorded_npy(const char *path)
 {
     unsigned char head[10];

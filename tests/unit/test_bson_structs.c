@@ -75,7 +75,7 @@ static Encoder *encoder(void)
                   .layers = {.n = 2, .items = layers});
 }
 
-/* Names both types, once for all tests. */
+/* Registers the names of both types, once for all tests. */
 static int name_types(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void written_and_read(void **state)
     const Inner *g = fx_child(back, 1);
     check_numbers(f);
     assert_true(fx_item(fx_all(fx_eq(e->weight, f->weight))) == 1);
-    assert_ptr_equal(g, fx_child(back, 2)); /* what was shared is shared */
+    assert_ptr_equal(g, fx_child(back, 2)); /* the shared object is shared after loading, too */
     assert_ptr_equal(g->x, f->weight);
     fx_array *x = fx_randn(3, 2);
     void *chain = fx_load_key(path, "chain");

@@ -1,4 +1,4 @@
-/* test_bson_write.c: BSON for Flux, written.
+/* test_bson_write.c: writes BSON files for Flux.
  *
  * If a file of Flux contains no object twice, its bytes are the expected ones. For other files
  * tests/support/check_bson.py follows the rules by which BSON.jl builds objects from a document,
@@ -57,7 +57,7 @@ static void save_again(const char *from, const char *to)
         fail_msg("%s", fx_error_take().message);
 }
 
-/* Returns how many bytes each of the two has. */
+/* Returns the number of bytes of both files. */
 static size_t assert_same_bytes(const char *a, const char *b)
 {
     size_t n, m;
@@ -290,11 +290,12 @@ static void what_only_looks_like_a_rule(void **state)
         fx_summary(fx_load_key(own, "rule"), summary, sizeof summary);
         assert_string_equal(summary, wanted);
     }
-    assert_int_equal(fx_save(path, "rule", fx_adam()), FX_OK); /* the library's own is one */
+    assert_int_equal(fx_save(path, "rule", fx_adam()),
+                     FX_OK); /* the library's own Adam is a rule */
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* Latin-1 in texts, names and entries: no reader of BSON would take the file. */
+/* Latin-1 in texts, names and entries: no reader of BSON would accept the file. */
 static void texts_that_are_no_utf8(void **state)
 {
     (void)state;
@@ -394,7 +395,7 @@ static void shared_objects_are_written_once(void **state)
     }
     assert_int_equal(levels, 25);
     assert_true(fx_item(fx_sum(t)) == 2);
-    /* a few levels, and BSON.jl's rules */
+    /* with a few levels check_bson.py can judge the file by BSON.jl's rules */
     layers = fx_dense(2, 2);
     for (int i = 0; i < 3; i++)
         layers = fx_chain(layers, layers);

@@ -26,7 +26,7 @@ typedef enum sin_kind {
     NONE,
     WRITES_BEHIND,
     WRITES_BEFORE,
-    COPIES_BEHIND, /* its input, with the guards */
+    COPIES_BEHIND, /* copies its input together with the guards */
     WRITES_NOTHING,
     WRITES_ALL_BUT_ONE,
     WRITES_MINUS_ONE, /* correct integers with the pattern of uninitialised memory */
@@ -162,7 +162,7 @@ static fx_device *checked(int is_far, int id)
     return fx_device_get(is_far ? "check:far" : "check:near", id);
 }
 
-/* There is an error, and its message contains this text. */
+/* Asserts that an error is recorded whose message contains this text. */
 static void said(const char *part)
 {
     const fx_error e = fx_error_take();
@@ -241,7 +241,7 @@ static void defects_of_kernels_are_found(void **state)
             eight(checked(is_far, 1), cases[i].kind);
             said(sentence);
             fxi_reclaim_all();
-            fx_error_take(); /* a guard that the step damaged */
+            fx_error_take(); /* the step has damaged a guard, which is reported here */
             assert_float_equal(eight(checked(is_far, 1), NONE), exp(1), 1e-6);
             said_nothing();
         }
@@ -305,7 +305,7 @@ static void poison_may_be_a_result(void **state)
     sin_of_it = WRITES_MINUS_ONE;
     assert_int_equal(fx_eval(fx_neg(x)), FX_OK);
     sin_of_it = NONE;
-    assert_int_equal(runs, 2); /* one more time, to see */
+    assert_int_equal(runs, 2); /* the step ran once more, so that the pattern can be compared */
     said_nothing();
 }
 
@@ -322,11 +322,11 @@ static void writes_to_other_memory_are_found(void **state)
         assert_int_equal(fx_synchronize(d), FX_STATUS_INTERNAL);
         said("byte 12 of an allocation of 32 bytes that was freed 1 step ago, after exp was "
              "written");
-        fxi_check_reclaim(d); /* it leaves, and says so */
+        fxi_check_reclaim(d); /* frees the held memory, and reports the damage */
         said("byte 12 of an allocation of 32 bytes that was freed");
         assert_int_equal(fx_synchronize(d), FX_OK);
         float *theirs = other->backend->alloc(other, 4);
-        elsewhere = theirs; /* 12 bytes on: behind the other device's */
+        elsewhere = theirs; /* 12 bytes further: after the other device's memory */
         eight(d, WRITES_ELSEWHERE);
         assert_int_equal(fx_synchronize(other), FX_STATUS_INTERNAL);
         said("byte 12 of an allocation of 4 bytes was written");
@@ -341,7 +341,8 @@ static void writes_to_other_memory_are_found(void **state)
     }
 }
 
-/* The wrapper gets released memory at once: the library caches nothing for a checking device. */
+/* Released memory reaches the wrapper at once, because the library caches nothing for a checking
+ * device. */
 static void released_arrays_are_watched(void **state)
 {
     (void)state;
@@ -362,7 +363,7 @@ static void work_space_is_watched(void **state)
     (void)state;
     char sentence[200];
     work_of_it = 40;
-    fxi_reclaim_all(); /* the plans without work space */
+    fxi_reclaim_all(); /* frees plans that were made without work space */
     for (int is_far = 0; is_far < 2; is_far++) {
         fx_device *d = checked(is_far, 0);
         assert_float_equal(eight(d, NONE), exp(1), 1e-6);
@@ -538,7 +539,7 @@ static void little_is_held(void **state)
     for (int i = 0; i < 20000; i++)
         b->free(d, b->alloc(d, 8));
     assert_in_range(fxi_live_allocations() - before, 1000, 10000);
-    b->free(d, b->alloc(d, 100 << 20)); /* more than may be held */
+    b->free(d, b->alloc(d, 100 << 20)); /* more than the wrapper may hold */
     assert_in_range(fxi_live_allocations() - before, 0, 2);
     b->free(d, b->alloc(d, 8));
     assert_null(b->alloc(d, SIZE_MAX / 2));

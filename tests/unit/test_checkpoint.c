@@ -179,7 +179,8 @@ static void stopped_training_goes_on(void **state)
         course part = {.stop_at = step, .die_at = -1}, rest = {.stop_at = -1, .die_at = -1};
         training first = begin(1);
         assert_int_equal(run(first, &part, path, 1000), FX_OK);
-        training second = begin(1000 + (uint64_t)step); /* other weights, orders, numbers */
+        training second =
+            begin(1000 + (uint64_t)step); /* begins with other weights, orders and random numbers */
         fx_rand_u64();
         assert_int_equal(run(second, &rest, path, 1000), FX_OK);
         const bits got = bits_of(second);
@@ -214,7 +215,7 @@ static void killed_training_goes_on(void **state)
         resumed += fx_checkpoint_exists(path);
         FX_SCOPE;
         course rest = {.stop_at = -1, .die_at = -1};
-        /* If nothing was saved yet, the same training starts again. */
+        /* If nothing has been saved, the same training begins again. */
         training second = begin(fx_checkpoint_exists(path) ? 77 : 1);
         assert_int_equal(run(second, &rest, path, every), FX_OK);
         const bits got = bits_of(second);
@@ -395,7 +396,7 @@ static void other_settings_are_refused(void **state)
     (void)state;
     FX_SCOPE;
     static const struct {
-        const char *then, *now, *words; /* words NULL: goes on */
+        const char *then, *now, *words; /* words NULL: training resumes */
     } cases[] = {
         {"seed 1\nlr 2\n", "seed 1\nlr 2\n", NULL},
         {"seed 1\nlr 2\n", NULL, NULL},
@@ -602,7 +603,7 @@ static void failing_calls(void **state)
     }
     assert_int_equal(step, 3);
     assert_true(failed >= 10);
-    assert_int_equal(passed, 1); /* a newest that cannot be opened is replaced */
+    assert_int_equal(passed, 1); /* a newest file that cannot be opened is replaced */
 }
 
 /* Saves and loads while the given allocation fails. Afterwards one of the files is intact, and the

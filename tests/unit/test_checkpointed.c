@@ -137,8 +137,8 @@ static void arena_grows_with_the_root_of_the_depth(void **state)
     assert_true(steps[CHECKPOINTED] <= steps[PLAIN] + 36 + 12);
 }
 
-/* A parameter that is used inside and outside, and twice inside; a result that is a tuple; a second
- * gradient; a gradient when the layer has been released. */
+/* Four cases: a parameter that is used inside and outside, and twice inside; a result that is a
+ * tuple; a second gradient; a gradient that is taken after the layer has been released. */
 static void shared_parameters_and_second_gradients(void **state)
 {
     (void)state;

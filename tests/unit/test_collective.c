@@ -4,7 +4,7 @@
  * The communicator waits until all members have stored their operands; then each member computes
  * its own result. If the members call different operations, they get an error, where a real
  * communicator would hang. Expected values are computed by hand. Only the main thread uses
- * assertions, because they jump.
+ * assertions, because a failed one jumps out of the test.
  */
 #include "evaluate.h"
 #include "semantics_check.h"
@@ -206,9 +206,9 @@ static void check_kinds(fx_device *device)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Three of different kinds are made in one order and read in another by each member; the second of
- * rank 2 is never read, and rank 1 has released its first. They run in the order in which they were
- * made. */
+/* Each member makes three operations of different kinds in the same order and reads them in another
+ * order. Rank 2 never reads its second one, and rank 1 has released its first. All run in the order
+ * in which they were made. */
 static void *read_in_any_order(void *argument)
 {
     member *m = argument;

@@ -300,7 +300,8 @@ static void intermediates_do_not_pile_up(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = fx_vector(1, 2), *y = fx_asinh(x);
-    /* y is the newest object of the scope, and x the one before it: no object is between them */
+    /* y is the newest object of the scope and x the second newest, so the call made no object
+     * besides y */
     assert_ptr_equal(((fx_object *)y)->fxi_next, x);
 }
 

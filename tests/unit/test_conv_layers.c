@@ -42,7 +42,7 @@ static fx_array *line(fx_array *v, int64_t channels)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* y[i] = x[i]·w[0] + x[i+1]·w[1]; Conv turns the kernel round. */
+/* y[i] = x[i]·w[0] + x[i+1]·w[1]; Conv reverses the kernel. */
 static void cross_correlates(void **state)
 {
     FX_SCOPE;
@@ -57,8 +57,8 @@ static void cross_correlates(void **state)
     VALUES(fx_call(fx_crosscor(FX_DIMS(2), .weight_array = w, .dilation = FX_DIMS(2)), x), 13);
 }
 
-/* Each x adds x·w, with the kernel turned round, to the outputs that begin at its position times
- * the stride: the gradient of a convolution that turns its kernel round. */
+/* Each element of x adds x·w, with the kernel reversed, to the outputs from its position times the
+ * stride on. This is the gradient of a convolution that reverses its kernel. */
 static void transposes(void **state)
 {
     FX_SCOPE;
@@ -129,7 +129,8 @@ static void pools_the_whole_or_a_size(void **state)
     SIZE(fx_call(fx_adaptivemeanpool(FX_DIMS(2, 3, 1)), fx_ones(5, 3, 4, 2, 1)), 2, 3, 1, 2, 1);
 }
 
-/* √(3² + 4²) and (1 + 8 + 27)^(1/3); the sign does not count. A window of zeros has gradient 0. */
+/* √(3² + 4²) and (1 + 8 + 27)^(1/3); the signs of the elements do not matter. A window of zeros has
+ * gradient 0. */
 static void pools_norms(void **state)
 {
     FX_SCOPE;
@@ -254,7 +255,7 @@ static void of_every_version_are_read(void **state)
     assert_int_equal(fx_error_take().status, FX_OK);
 }
 
-/* PyTorch's Conv2d is CrossCor as it is; ConvTranspose2d has the kernel of Flux turned round. */
+/* PyTorch's Conv2d is CrossCor; the kernel of its ConvTranspose2d is Flux's reversed. */
 static void have_state_dictionaries(void **state)
 {
     FX_SCOPE;

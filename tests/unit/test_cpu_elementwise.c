@@ -298,7 +298,8 @@ static void casts_saturate_and_wrap(void **state)
     assert_true(cast_one(FX_DTYPE_I32, FX_DTYPE_F32, 16777217) == 16777216);
     assert_true(cast_one(FX_DTYPE_BOOL, FX_DTYPE_F16, 1) == 1);
     assert_true(cast_one(FX_DTYPE_I32, FX_DTYPE_F16, 70000) == INFINITY);
-    /* Just above the middle of two Float16 (1 + 2⁻¹¹): Float32 in between would lose the 2⁻⁴⁰. */
+    /* Just above the middle of two Float16 (1 + 2⁻¹¹): a detour through Float32 would lose the
+     * 2⁻⁴⁰. */
     assert_true(cast_one(FX_DTYPE_F64, FX_DTYPE_F16, 1 + 0x1p-11 + 0x1p-40) == 1 + 0x1p-10);
     assert_true(cast_one(FX_DTYPE_F64, FX_DTYPE_F16, 1 + 0x1p-11) == 1);
     assert_true(cast_one(FX_DTYPE_F64, FX_DTYPE_BF16, 1 + 0x1p-8 + 0x1p-50) == 1 + 0x1p-7);

@@ -1,5 +1,5 @@
 /* Functions of numbers on the CPU: how far they are from the exact value over all of Float32, what
- * they give for special values, and that a number's result never depends on its place.
+ * they give for special values, and that a result never depends on the position of its element.
  *
  * The exact value is libm's in double, whose error is below 2⁻²⁷ of a Float32's last place. A
  * sample takes every 509th bit pattern (emulated: every 8191st), so that every exponent is met with

@@ -237,7 +237,7 @@ static void signals_are_for_the_programs_threads(void **state)
     assert_int_equal(sigismember(&mask, SIGINT), 0);
 }
 
-/* The sanitizer refuses threads in the child of a program that has some. */
+/* The thread sanitizer refuses to start threads in the child of a program with threads. */
 #if !defined(__SANITIZE_THREAD__)
 static void a_child_starts_threads_of_its_own(void **state)
 {
@@ -303,7 +303,7 @@ static void a_child_has_nothing_of_a_job_in_progress(void **state)
     if (child == 0) {
         int wrong = 0;
         s.go = true;
-        fx_set_num_threads(40); /* the first ones run before the last ones are there */
+        fx_set_num_threads(40); /* the first threads run before the last ones have started */
         for (int round = 0; round < 20; round++) {
             int runs[40] = {0};
             meeting m = {.want = 3};

@@ -23,7 +23,8 @@ static void note(int level, const char *text, void *user)
     snprintf(messages + n, sizeof messages - n, "%s\n", text);
 }
 
-/* Starts again, as a new process that finds this plugin. NULL: none in FX_PLUGIN_PATH. */
+/* Resets the search for plugins, as in a new process that finds this plugin. NULL: FX_PLUGIN_PATH
+ * has none. */
 static void begin(const char *variant, const char *wish)
 {
     char path[600];
@@ -44,7 +45,7 @@ static int end(void **state)
 {
     (void)state;
     fx_message_set_hook(NULL, NULL);
-    fxi_plans_reclaim(); /* steps go back to the plugin that made them */
+    fxi_plans_reclaim(); /* the plugin that prepared steps releases them */
     return 0;
 }
 
@@ -117,9 +118,9 @@ static void a_good_one_computes(void **state)
 {
     (void)state;
     begin("plugins/works", "all");
-    assert_true(product(5) == 43); /* its product, and our own addition of what it does not take */
+    assert_true(product(5) == 43); /* the plugin's product 42, and the addition by our own kernel */
     assert_string_equal(fxi_cpu_plugin_name(false), "oneDNN");
-    assert_true(convolution() == 144); /* which it declines */
+    assert_true(convolution() == 144); /* the plugin declines convolutions */
     assert_string_equal(messages, "");
 }
 

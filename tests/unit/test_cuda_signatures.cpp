@@ -9,7 +9,7 @@
 #include <nvrtc.h>
 
 CHECK_ALL
-/* What is wrong is found. */
+/* The comparison finds wrong declarations. */
 static_assert(!same_function<int(void **, int), decltype(cuMemAlloc_v2)>::value, "a size");
 static_assert(!same_function<int(void **), decltype(cuMemAlloc_v2)>::value, "an argument");
 static_assert(!same_function<int(int *, size_t), decltype(cuMemAlloc_v2)>::value, "a pointer");

@@ -33,7 +33,7 @@ static void environment_is_read_at_first_use(void **state)
     used = true;
 }
 
-/* In a function of its own, so that the compiler computes nothing before. */
+/* A separate function, so that the compiler cannot compute the value earlier. */
 static float half_of(volatile float x)
 {
     return x * 0.5f;

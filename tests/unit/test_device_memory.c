@@ -35,7 +35,7 @@ static struct {
     int64_t bytes;
 } blocks[BLOCKS];
 static int64_t used[4], capacity; /* bytes of each device; the most that each has */
-static char calls[LOG];           /* a letter each */
+static char calls[LOG];           /* one letter for each call */
 static int ncalls;
 static bool sync_fails;
 
@@ -63,7 +63,7 @@ static int count(char letter)
     return n;
 }
 
-/* A: memory, x: refused. */
+/* Logs A for an allocation, x for a refused one. */
 static void *traced_alloc(fx_device *device, size_t bytes)
 {
     pthread_mutex_lock(&lock);
@@ -199,7 +199,7 @@ static void freed_memory_is_found_again(void **state)
     assert_int_equal(fx_memory_status(d0).cached, 2 * MIB + MIB / 2 + 256);
     assert_int_equal(count('f'), 0);
     come_and_go(800);
-    come_and_go(796); /* small ones are of their very size */
+    come_and_go(796); /* small blocks are reused only for exactly their size */
     assert_int_equal(count('A'), 5);
     fx_reclaim();
     come_and_go(MIB / 2);
@@ -207,7 +207,8 @@ static void freed_memory_is_found_again(void **state)
     come_and_go(MIB + 256);
     forget_calls();
     FX_SCOPE;
-    fx_array *a = there(d0, MIB / 4), *b = there(d0, MIB / 4 + 1); /* each its own */
+    fx_array *a = there(d0, MIB / 4),
+             *b = there(d0, MIB / 4 + 1); /* different sizes: none reuses another block */
     assert_int_equal(count('A'), 0);
     assert_int_equal(fx_memory_status(d0).cached, MIB / 2);
     assert_int_equal(fx_memory_status(d0).live, 2 * MIB + 256);
@@ -500,7 +501,9 @@ static void the_error_names_those_that_are_left(void **state)
         FX_SCOPE;
         const int64_t i = roll(MOST);
         capacity = 1 << 30;
-        sizes[i] = sizes[i] ? 0 : FIRST + MOST * roll(200) + i; /* each its own */
+        sizes[i] = sizes[i] ? 0
+                            : FIRST + MOST * roll(200) +
+                                  i; /* different sizes: none reuses another block */
         fx_set(&arrays[i], sizes[i] ? there(d0, sizes[i]) : NULL);
         fx_reclaim_device(d0);
         capacity = used[0];

@@ -262,7 +262,7 @@ static void cu_means_cuda(void **state)
     assert_ptr_equal(fx_array_device(((fx_dense_layer *)fx_cu(fx_dense(2, 3)))->bias), d[1]);
     assert_int_equal(fx_eltype(fx_cu(fx_full_dtype(FX_DTYPE_F64, 1, 2))), FX_DTYPE_F32);
     assert_int_equal(fx_error_status(), FX_OK);
-    assert_int_equal(messages, 0); /* everything went where the project wants it */
+    assert_int_equal(messages, 0); /* all moves went to the device of the project's preference */
     fx_message_set_hook(NULL, NULL);
 }
 

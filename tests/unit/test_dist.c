@@ -2,9 +2,9 @@
  * meets in memory. ctest: threads
  *
  * Real transports are tested by tests/dist. Here the transport has a script: the operation with a
- * given number fails, as one does whose time limit has passed. Expected values are those of one
- * member that has all the data, or are computed by hand. Assertions that jump are the main
- * thread's only.
+ * given number fails, as at the time limit. Expected values are those of one member that has all
+ * the data, or are computed by hand. Only the main thread uses assertions, because a failed one
+ * jumps out of the test.
  */
 #include "dist_group.h"
 #include "semantics_check.h"
@@ -39,7 +39,8 @@ static void wait_for_all(void)
     until.tv_sec += 60;
     while (room.round == round)
         if (pthread_cond_timedwait(&room.all, &room.lock, &until) != 0)
-            abort(); /* a member did not come: a defect, which would otherwise hang */
+            abort(); /* a member did not take part, which is a defect; without abort the test would
+                        hang */
 }
 
 #define FOLD(T)                                                                                    \
@@ -249,8 +250,9 @@ static void members_train_as_one(void **state)
         for (int i = 0; i < serial.n; i++)
             assert_true(fabs(members[k].got[i] - serial.got[i]) <= 1e-12);
     }
-    /* A bucket and its comparison a step, not one for each of the four arrays; the rest is the
-     * start: comparisons, arrays of the model and of the state, numbers. */
+    /* A training step runs one operation for the bucket and one comparison, not one for each of the
+     * four arrays. The other operations belong to the start: comparisons, arrays of the model and
+     * of the state, numbers. */
     assert_true(room.made <= 2 * STEPS + 40);
     fxi_dist_end(&serial.d);
 }
@@ -297,7 +299,7 @@ static void *other_models(void *argument)
     fx_chain_layer *model = fx_chain(fx_dense(2, 5), fx_dense(5, n));
     fx_dist_synchronize(&m->d, model, 0);
     take_error(m);
-    fx_dist_barrier(&m->d); /* all are still together */
+    fx_dist_barrier(&m->d); /* all members still run the same operations */
     m->got[m->n++] = fx_error_take().status;
     return NULL;
 }
@@ -351,7 +353,7 @@ static void a_failure_ends_the_group(void **state)
     assert_true(members[0].got[0] == FX_STATUS_IO);
 }
 
-/* As if the other member had the same. */
+/* Gives the result that two equal members would get. */
 static fx_status alone(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
                        size_t size)
 {
@@ -360,7 +362,8 @@ static fx_status alone(const fxi_transport_group *g, const fxi_transport_call *c
     return FX_OK;
 }
 
-/* The others wait in the operation, so a later one of this member must not meet them there. */
+/* The other members wait in the failed operation, so a later operation of this member must not be
+ * matched with it. */
 static void memory_that_is_short_ends_the_group(void **state)
 {
     (void)state;

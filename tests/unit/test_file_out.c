@@ -45,7 +45,7 @@ static void every_call_fails_in_turn(void **state)
             fxi_file_fault_set(-1, 0);
             assert_alone(path);
             const fx_error error = fx_error_take();
-            if (seen <= k) { /* the fault did not happen any more */
+            if (seen <= k) { /* there was no call with this number */
                 assert_int_equal(status, FX_OK);
                 assert_file_is(path, "a new one");
                 break;
@@ -118,13 +118,14 @@ static unsigned char at_offset(size_t i)
     return (unsigned char)(i * 7 + (i >> 12) * 13 + (i >> 20));
 }
 
-/* A file of several pieces, from writes of all sizes, with interruptions: nothing is lost, no room
- * on the disk is kept that the file does not need, and the sum is zlib's. */
+/* A file of several pieces, from writes of all sizes, with interruptions: nothing is lost, the file
+ * occupies no more of the disk than it needs, and the checksum is zlib's. */
 static void large_files_are_written_in_pieces(void **state)
 {
     (void)state;
     enum { BYTES = 9000001 };
-    static const size_t sizes[] = {5000000, 1, 3999990, 10}; /* the first goes over a piece's end */
+    static const size_t sizes[] = {5000000, 1, 3999990,
+                                   10}; /* the first write crosses the end of a piece */
     static const int errors[] = {EINTR, FXI_FILE_SHORT, ENOSPC};
     unsigned char *data = malloc(BYTES);
     for (size_t i = 0; i < BYTES; i++)
@@ -181,7 +182,7 @@ static void links_and_rights_stay(void **state)
     unlink(link);
 }
 
-/* A file that a killed process left is overwritten. */
+/* A temporary file that a killed process has left is overwritten. */
 static void a_left_over_is_used_again(void **state)
 {
     (void)state;

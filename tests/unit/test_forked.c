@@ -31,7 +31,7 @@ static int in_child(int (*act)(fx_device *device), fx_device *device)
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(SECONDS_MOST); /* one that waits for ever is a failure too */
+        alarm(SECONDS_MOST); /* a child that waits for ever is a failure too */
         exit(act(device));
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -58,27 +58,27 @@ static bool refused(const fx_device *device)
     return e.status == FX_STATUS_DEVICE && strstr(e.message, want);
 }
 
-/* What the parent has on the device. */
+/* Arrays of the parent that are on the device. */
 static fx_array *kept, *pending;
 
 static int nothing_reaches_the_device(fx_device *device)
 {
     fx_array *x = fx_rand(3, 4);
     CHECK(fx_eval(x) == FX_OK);
-    fx_eval(fx_array_to(device, x)); /* to it */
+    fx_eval(fx_array_to(device, x)); /* to the device */
     CHECK(refused(device));
-    fx_eval(fx_array_to(fx_cpu_device(), kept)); /* from it */
+    fx_eval(fx_array_to(fx_cpu_device(), kept)); /* from the device */
     CHECK(refused(device));
     fx_data(kept);
     CHECK(refused(device));
     CHECK(fx_eval(fx_cumsum(kept, 0)) != FX_OK); /* a new plan */
     CHECK(refused(device));
-    CHECK(fx_eval(pending) != FX_OK); /* one that is in the cache */
+    CHECK(fx_eval(pending) != FX_OK); /* a plan that is in the cache */
     CHECK(refused(device));
     CHECK(fx_synchronize(device) != FX_OK);
     CHECK(refused(device));
     fx_eval(fx_tanh(x));
-    CHECK(fx_error_status() == FX_OK); /* the CPU is as before */
+    CHECK(fx_error_status() == FX_OK); /* the CPU still works */
     return 0;
 }
 
@@ -130,7 +130,8 @@ static void the_cpu_computes(void **state)
     (void)state;
     FX_SCOPE;
     assert_int_equal(fx_set_num_threads(3), FX_OK);
-    assert_true(sum_of_product() == (double)SIZE * SIZE * SIZE); /* there are workers */
+    assert_true(sum_of_product() ==
+                (double)SIZE * SIZE * SIZE); /* the pool has started its threads */
     assert_int_equal(in_child(computes, NULL), 0);
     assert_int_equal(in_child(has_a_child, NULL), 0);
     assert_true(sum_of_product() == (double)SIZE * SIZE * SIZE);

@@ -108,7 +108,7 @@ static void a_struct_without_children_passes(void **state)
     assert_ptr_equal(fx_to(fx_cpu_device(), b), b);
     assert_int_equal(fx_parameter_count(b), 0);
     assert_int_equal(fx_count(fx_trainables(b)), 0);
-    void *chain = fx_tuple(b, fx_ones(3)); /* inside others as well */
+    void *chain = fx_tuple(b, fx_ones(3)); /* inside other objects as well */
     void *mapped = fx_fmap(twice, chain);
     assert_ptr_not_equal(mapped, chain);
     assert_ptr_equal(fx_child(mapped, 0), b);
@@ -150,7 +150,7 @@ static void fields_of_every_kind(void **state)
                         "Vector{Float32}, tanh, 0.5, 0.1f0, 7, 8, true, (3, 4), \"a \\\"b\\\"\")");
     Kitchen *m = fx_fmap(twice, k);
     assert_ptr_not_equal(m, k);
-    assert_ptr_equal(m->act, FX_TANH); /* functions, numbers and strings stay */
+    assert_ptr_equal(m->act, FX_TANH); /* functions, numbers and strings are unchanged */
     assert_ptr_equal(m->label, k->label);
     assert_int_equal(m->hidden, 11);
     assert_int_equal(m->heads, 8);
@@ -200,7 +200,7 @@ static void trainable_restricts_optimisers_only(void **state)
     Scaled *s = fx_new(Scaled, .weight = fx_full(2.0, 3), .fixed = fx_ones(4), .norm = 12);
     assert_int_equal(fx_parameter_count(s), 3);
     assert_int_equal(fx_count(fx_trainables(s)), 1);
-    Scaled *m = fx_fmap(twice, s); /* a map sees both */
+    Scaled *m = fx_fmap(twice, s); /* the map visits both fields */
     VALUES(m->weight, 4, 4, 4);
     VALUES(m->fixed, 2, 2, 2, 2);
     assert_true(m->norm == 48 && s->norm == 12);
@@ -232,7 +232,7 @@ static void functor_and_rebuild(void **state)
     fx_array *w = fx_ones(3, 2), *b = fx_zeros(3);
     fx_dense_layer *e = fx_rebuild(d, fx_named_tuple("weight", w, "bias", b));
     assert_ptr_equal(e->weight, w);
-    assert_ptr_equal(e->bias, b); /* also where there was none */
+    assert_ptr_equal(e->bias, b); /* also where the original had no bias */
     assert_ptr_equal(e->act, FX_RELU);
     assert_null(d->bias);
     Kitchen *k = kitchen();
@@ -321,7 +321,7 @@ static void state_and_loadmodel(void **state)
     assert_int_equal(fx_loadmodel(dst, s), FX_OK);
     assert_true(fx_item(fx_all(fx_eq(fx_call(src, x), fx_call(dst, x)))) == 1);
     assert_ptr_equal(((fx_dense_layer *)fx_child(dst, 0))->weight, handle);
-    assert_int_equal(fx_loadmodel(dst, src), FX_OK); /* a model serves as well */
+    assert_int_equal(fx_loadmodel(dst, src), FX_OK); /* the source may also be a model */
     /* Training the copy does not touch the source. */
     const double before = fx_item(fx_sum(((fx_dense_layer *)fx_child(src, 0))->weight));
     void *opt = fx_setup(fx_descent(.eta = 0.5), dst);
@@ -476,7 +476,7 @@ static void *with_faults(void *user)
         fx_error_take();
 
         if (!reached)
-            return ok ? user : NULL; /* no allocation failed, so nothing may have */
+            return ok ? user : NULL; /* if no allocation failed, the result must be complete */
     }
 }
 

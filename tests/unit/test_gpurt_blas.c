@@ -41,7 +41,7 @@ static fx_device *gpu(void)
     return fx_device_get(backend, 0);
 }
 
-/* Numbers of which sums have rounding errors. */
+/* Numbers whose sums have rounding errors. */
 static fx_array *some(fx_dtype dtype, int64_t rows, int64_t columns, int64_t batches)
 {
     return fx_cast(fx_randn(rows, columns, batches), dtype);
@@ -217,7 +217,7 @@ static void integers(void)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* One product, and what it says. */
+/* Computes one product and prints the messages. */
 static void multiply(void)
 {
     float back[4] = {0};

@@ -1,6 +1,6 @@
 /* test_gpurt_dnn.c: convolutions by cuDNN, and without it, on a simulated driver and library
- * (tests/sim/sim.h). That they are right is the conformance suite's (conform/cuda_blas). ctest:
- * native timeout=300
+ * (tests/sim/sim.h). The conformance suite tests the values (conform/cuda_blas). ctest: native
+ * timeout=300
  *
  * A library is opened once in a process: every row runs in a child of its own, with its own
  * environment.

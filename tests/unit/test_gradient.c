@@ -66,7 +66,7 @@ static void stop_gradient_is_a_constant(void **state)
     CHECK(gradient1(fx_sum(fx_mul(x, fx_stop_gradient(x))), x), (3), 0, 1, 2, 3);
     CHECK(gradient1(fx_sum(fx_stop_gradient(fx_square(x))), x), (3), 0, 0, 0, 0);
     CHECK(fx_stop_gradient(x), (3), 0, 1, 2, 3);
-    fx_array *s = fx_stop_gradient(x); /* itself it is an array like others */
+    fx_array *s = fx_stop_gradient(x); /* the stopped array itself is like any other array */
     CHECK(gradient1(fx_sum(fx_square(s)), s), (3), 0, 2, 4, 6);
 }
 
@@ -117,7 +117,7 @@ static void integers_get_none(void **state)
     assert_null(g[0]);
     CHECK(g[1], (2), 0, 0, 2);
     assert_null(g[2]);
-    /* nothing flows through a round trip over integers */
+    /* a conversion to integers and back has no gradient */
     fx_array *y = fx_cast(fx_cast(x, FX_DTYPE_I32), FX_DTYPE_F32);
     CHECK(gradient1(fx_sum(fx_mul(y, x)), x), (2), 0, 1, 2);
 }
@@ -242,7 +242,7 @@ static void of_a_model_is_a_model(void **state)
     assert_null(gn->mean);             /* not trained */
     assert_null(gn->var);
     assert_ptr_equal(gd->act, dense->act);
-    fx_error_take(); /* one value per channel is refused in training; not what this is about */
+    fx_error_take(); /* training refuses one value per channel, which this test does not examine */
 }
 
 static void of_tuples_and_arrays(void **state)
@@ -616,7 +616,7 @@ static void upstream_gradients_that_are_pads(void **state)
                     fx_eval(gy);
                 check_padded(x, gy, rest);
             }
-            for (int i = 0; i < 100; i++) /* may take the memory of what went with the step */
+            for (int i = 0; i < 100; i++) /* may reuse memory that was freed with the step */
                 fx_pad(fx_add(fx_vector(1, 1), 1), 0, 1, 1, 0);
             check_padded(x, gy, rest);
         }
@@ -639,7 +639,7 @@ static void upstream_gradients_that_are_negations(void **state)
             assert_int_equal(fx_pullback(fx_add(x, fx_ones(2, 3)), gy, &x, 1, &g), FX_OK);
             CHECK(g, (2), 0, -15, -21);
         }
-        for (int i = 0; i < 100; i++) /* may take the memory of what went with the step */
+        for (int i = 0; i < 100; i++) /* may reuse memory that was freed with the step */
             fx_neg(fx_mul(fx_ones(2, 3), fx_vector(1, 1)));
         assert_int_equal(fx_pullback(fx_add(x, fx_ones(2, 3)), gy, &x, 1, &g), FX_OK);
         CHECK(g, (2), 0, -15, -21);

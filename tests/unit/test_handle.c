@@ -156,7 +156,7 @@ static void set_without_null(void)
     fx_array *acc;
     memcpy(&acc, &rubbish, sizeof acc);
     fx_set(&acc, fx_zeros());
-    if (fx_item(acc) != 0) /* the new value is there */
+    if (fx_item(acc) != 0) /* reads the new value */
         abort();
     fx_set(&acc, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_idx.c: IDX files: every element type, plain and gzip, and every way to be wrong.
+/* test_idx.c: IDX files: every element type, plain and gzip, and every kind of damage.
  *
  * Files are made here byte by byte from the format's description; recorded good and bad files, and
  * MNIST itself with the label counts its authors give, are read when CFLUX_DATA has them.
@@ -23,8 +23,7 @@ typedef struct sample {
     int code;
     fx_dtype dtype;
     size_t bytes;
-    unsigned char one[8],
-        minus_two[8]; /* big-endian; for the unsigned type 254 takes the place of −2 */
+    unsigned char one[8], minus_two[8]; /* big-endian; the unsigned type has 254 instead of −2 */
     double second;
 } sample;
 

@@ -238,7 +238,7 @@ static void test_seeds_and_fans(void **state)
         const uint64_t next = fx_rand_u64();
         fx_seed(3);
         check_read("seed", fx_init(all[i], FX_DIMS(4, 3), .seed = 5), a, 12);
-        assert_true(fx_rand_u64() == next); /* the thread's stream goes on as if nothing happened */
+        assert_true(fx_rand_u64() == next); /* the thread's stream is unchanged */
         fx_seed(4);
         check_read("seed", fx_init(all[i], FX_DIMS(4, 3), .seed = 5), b, 12);
         check_read("seed", fx_init(all[i], FX_DIMS(4, 3), .seed = 6), c, 12);

@@ -1,4 +1,4 @@
-/* test_io.c: finds out the format of a file; texts as entries.
+/* test_io.c: detects the format of a file; texts as entries.
  *
  * Which version of Flux wrote a recorded file follows from its date and from the types that its
  * index lists: TrackedArray of a package of its own is Flux 0.8 and 0.9, a Conv with groups 0.12.6.
@@ -58,7 +58,7 @@ static void every_format_is_named(void **state)
     assert_string_equal(fx_metadata_text(header, "notation.model"), "Dense(3 => 2)");
 }
 
-/* Keys are found whatever their order and number; of equal ones the first. */
+/* Keys are found whatever their order and number; of equal keys the first counts. */
 static void metadata_by_key(void **state)
 {
     (void)state;

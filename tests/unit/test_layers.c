@@ -142,7 +142,7 @@ static void test_dense_errors(void **state)
     const fx_error first = fx_error_take();
     assert_int_equal(first.status, FX_STATUS_SHAPE);
     assert_int_equal(fx_array_status(fx_call(l, bad)),
-                     FX_STATUS_SHAPE); /* passed on without a second record */
+                     FX_STATUS_SHAPE); /* the error is passed on and not recorded again */
     assert_int_equal(fx_error_status(), FX_OK);
     check_dims("and goes on", fx_call(l, fx_ones(10, 2)), 2, (const int64_t[]){5, 2});
 }

@@ -54,7 +54,7 @@ static void a_missing_one_is_not_installed(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
     has(fx_why_not("Metal"),
         "it is not installed: there is no libcflux-metal.so in " CFLUX_BUILD_DIR "/nowhere, ");
-    assert_int_equal(messages, 0); /* that is not worth a message */
+    assert_int_equal(messages, 0); /* this causes no message */
     assert_int_equal(fx_device_count("Metal"), 0);
     assert_int_equal(fx_use("Nothing"), FX_STATUS_DEVICE);
     has(fx_why_not("Nothing"), "there is no backend of that name; known are CUDA");
@@ -65,7 +65,8 @@ static void a_missing_one_is_not_installed(void **state)
     }
 }
 
-/* Each is refused with its reason, which is logged too, and the next one is tried afresh. */
+/* Each plugin is refused with its own reason, which is also sent as a message; the next attempt
+ * opens the file again. */
 static void a_broken_one_says_what_is_wrong(void **state)
 {
     (void)state;
@@ -94,7 +95,7 @@ static void a_broken_one_says_what_is_wrong(void **state)
     }
 }
 
-/* The first part of a plugin that is whole. */
+/* Writes the first bytes of a complete plugin to a file. */
 static void a_truncated_file_does_not_open(void **state)
 {
     (void)state;
@@ -204,7 +205,7 @@ static void the_stand_ins_work(void **state)
     (void)state;
     assert_false(fx_functional("CUDA:cuDNN"));
     look_in(STANDIN_FOLDER);
-    assert_int_equal(fx_use("cuda"), FX_OK); /* in any case */
+    assert_int_equal(fx_use("cuda"), FX_OK); /* the case of letters does not matter */
     assert_true(fx_functional("CUDA"));
     assert_string_equal(fx_why_not("CUDA"), "");
     assert_int_equal(fx_device_count("CUDA"), 3);

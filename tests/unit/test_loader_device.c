@@ -246,7 +246,8 @@ static void memory_is_bounded(void **state)
         assert_int_equal(pass_within(3, FX_WORKERS_AUTO, iterator), BATCHES);
         assert_int_equal(pass_within(5, 2, iterator), BATCHES);
         assert_int_equal(fx_error_take().status, FX_OK);
-        assert_true(pass_within(1, FX_WORKERS_AUTO, iterator) < BATCHES); /* told, not survived */
+        assert_true(pass_within(1, FX_WORKERS_AUTO, iterator) <
+                    BATCHES); /* the lack of memory is reported */
         assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
     }
     fx_error_set_hook(NULL, NULL);
@@ -299,7 +300,8 @@ static void a_batch_that_is_kept_stays(void **state)
             for (int i = 0; i < BATCHES; i++) {
                 same_bits(x[i], fx_slice(fx_child(data, 0), 1, i * BATCH, (i + 1) * BATCH));
                 if (i < 2)
-                    assert_ptr_equal(fx_keep(x[i]), x[i]); /* on to the next scope */
+                    assert_ptr_equal(fx_keep(x[i]),
+                                     x[i]); /* hands the array to the next outer scope */
             }
             same_bits(fx_child(first, 1), fx_slice(fx_child(data, 1), 0, 0, BATCH));
         }
@@ -506,7 +508,7 @@ static void stopped_in_the_middle(void **state)
                               .parallel = true, .workers = 1 + way % 2, .device = device);
             fx_batch b = {0};
             if (way == 0)
-                leave_by_break(l); /* the loader goes while its worker is at work */
+                leave_by_break(l); /* the loader is freed while its worker is busy */
             for (int i = 0; way == 1 && i < 3; i++)
                 assert_true(fx_next(l, &b));
             if (way == 1) {
@@ -609,7 +611,7 @@ static int batches_until_error(fx_status expected, int workers)
     if (batches < BATCHES) {
         assert_int_equal(e.status, expected);
         assert_non_null(strstr(e.file, "test_loader_device.c"));
-        fx_batch again = {0}; /* the loader is as good as before */
+        fx_batch again = {0}; /* the loader still works */
         assert_true(fx_next(l, &again));
         fx_batch_end(&again);
     }

@@ -462,7 +462,7 @@ static void test_element_types(void **state)
     assert_int_equal(fx_eltype(l), FX_DTYPE_F32);
     check_value("integer prediction", 0, fx_item(l), 4.0 / 3, 1e-6, 0);
     check_value("trailing axes of size 1", 0, fx_item(fx_mse(fx_ones(3), fx_zeros(3, 1))), 1, 0, 0);
-    assert_true(isnan(fx_item(fx_mse(fx_zeros(0), fx_zeros(0))))); /* the mean of nothing */
+    assert_true(isnan(fx_item(fx_mse(fx_zeros(0), fx_zeros(0))))); /* the mean of no elements */
     check_value("sum of nothing", 0, fx_item(fx_mse(fx_zeros(0), fx_zeros(0), .sum = true)), 0, 0,
                 0);
     assert_int_equal(fx_error_status(), FX_OK);

@@ -62,9 +62,9 @@ static void beyond_the_limit(void **state)
     snprintf(want, sizeof want, "no memory for %d bytes on CPU (%lld bytes live of at most %lld",
              (int)BYTES, (long long)live(), (long long)live() + BYTES - 1);
     assert_non_null(strstr(e.message, want));
-    assert_true(fx_at(x, 0) == 1); /* what was there is there */
+    assert_true(fx_at(x, 0) == 1); /* existing values are unchanged */
     fx_set_memory_limit(fx_cpu_device(), live() + BYTES);
-    assert_int_equal(fx_eval(y), FX_OK); /* the same array, now that there is room */
+    assert_int_equal(fx_eval(y), FX_OK); /* the same array, after memory was freed */
     fx_set_memory_limit(fx_cpu_device(), 0);
     assert_true(fx_at(y, 3) == 2);
     assert_int_equal(fx_error_status(), FX_OK);
@@ -88,7 +88,8 @@ static void what_is_kept_for_speed_goes_first(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
     assert_true(live() - before < BYTES + 100); /* y and the number */
     assert_true(fx_stats().plans_evicted > evicted);
-    assert_int_equal(fx_eval(needs_an_arena(x)), FX_STATUS_MEMORY); /* y is in its way now */
+    assert_int_equal(fx_eval(needs_an_arena(x)),
+                     FX_STATUS_MEMORY); /* y now occupies the memory that the arena needs */
     fx_error_take();
     fx_set_memory_limit(fx_cpu_device(), 0);
     assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);

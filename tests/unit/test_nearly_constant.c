@@ -1,5 +1,5 @@
 /* Means, variances and normalisations of numbers that are equal, or differ in their last bits, on
- * every device that there is.
+ * every available device.
  *
  * The bounds are those of exact arithmetic: the mean of n equal numbers is that number, their
  * variance 0, and a normalised value is at most sqrt(n) in size. Values, offsets, lengths and

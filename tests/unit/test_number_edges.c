@@ -1,4 +1,4 @@
-/* Numbers at the edges of their types, on every device that there is.
+/* Numbers at the limits of their types, on every available device.
  *
  * rem and mod against libm's fmod and Julia's mod written out here; reductions of nothing; windows
  * of a convolution that are in the padding; Bool arrays with literals against Julia's promotion.
@@ -61,8 +61,8 @@ static void put_bits(void *p, int i, fx_dtype t, uint64_t bits)
            size); /* little-endian, as all that cflux runs on */
 }
 
-/* Pairs of any bits; every second one with exponents so near that the quotient is no more than a
- * few digits; the first ones are all pairs of special values. */
+/* Pairs of random bits. The first pairs are all combinations of special values; in every second
+ * pair the exponents are so close that the quotient has only a few digits. */
 static void make_pairs(int k, void *a, void *b)
 {
     static const double special[] = {

@@ -294,7 +294,7 @@ static pid_t start(int way, const char *folder)
     const pid_t child = fork();
     if (child == 0) {
         setenv("POCL_CACHE_DIR", folder, 1);
-        alarm(SECONDS_MOST); /* one that never ends is a failure too */
+        alarm(SECONDS_MOST); /* a process that never ends is a failure too */
         execl(self, self, "--end", number, (char *)NULL);
         _exit(89);
     }

@@ -216,7 +216,7 @@ static void count_programs(FILE *out)
             (int)n->launches);
 }
 
-/* The same, of two programs, with what is said to the user. */
+/* The same for two programs, with the messages to the user. */
 static void count_and_hear(FILE *out)
 {
     fx_message_set_hook(hear, out);
@@ -277,12 +277,12 @@ typedef struct row {
 static const row rows[] = {
     {"", "", move_both, {BOTH, "opencl:0 moves", "opencl:1 moves"}},
     {"", "", compute_both, {"opencl:0 runs; opencl:1 runs"}},
-    /* nothing there */
+    /* no driver, platform or device */
     {"no_icd", "", open_it, {"0 devices", "no OpenCL platform is installed"}},
     {"no_platform", "", open_it, {"0 devices", "no OpenCL platform is installed"}},
     {"no_device", "", open_it, {"0 devices", "platforms have no device"}},
     {"old two_platforms", "gpu", open_it, {"0 devices", "matches none of the 1 devices"}},
-    /* one device is not fit; the other goes on */
+    /* one device cannot be used; the other one is */
     {"old", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
     {"no_compiler", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
     {"no_queue", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
@@ -369,7 +369,7 @@ static const row rows[] = {
     {"", "gpu,fake", open_it, {BOTH}},
     {"", "none", open_it, {"0 devices", "FX_OPENCL_DEVICES=none matches none of the 2 devices"}},
     {"", "", choose, {"device OpenCL:0, gpu OpenCL:0"}},
-    {"", "cpu", choose, {"device CPU, gpu CPU"}}, /* only when asked for */
+    {"", "cpu", choose, {"device CPU, gpu CPU"}}, /* used only if requested */
     {"", "7,nobody", open_it, {"0 devices", "FX_OPENCL_DEVICES=7,nobody"}},
 };
 
@@ -566,7 +566,7 @@ static void a_line_while_kernels_compile(void **state)
     assert_in_range(said("compiling"), 1, 3);
     in_child("slow", "", compile_four); /* they come from the cache */
     assert_string_equal(heard, "");
-    in_child("", "cpu", compile_four); /* in no time */
+    in_child("", "cpu", compile_four); /* too fast for a message */
     assert_string_equal(heard, "");
     each_file(erase);
 }

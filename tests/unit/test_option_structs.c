@@ -47,7 +47,7 @@ static void add(char *text, const char *format, ...)
     va_end(arguments);
 }
 
-/* What an object is, and what was recorded. */
+/* Writes the printed form of an object and the recorded error. */
 static void add_object(char *text, void *object)
 {
     char shown[600];

@@ -12,7 +12,7 @@
 
 enum { MOST = 8 };
 
-/* A plan with room for a few steps and values. */
+/* A plan with memory for a few steps and values. */
 typedef struct draft {
     fxi_plan p;
     fxi_value values[MOST];
@@ -277,7 +277,7 @@ static void donated_buffers(void **state)
     d.steps[1].in_offset[0] = 15;
     expect_wrong(&d, "step 1 (neg) writes value 1 over value 0, which it reads in another order");
     donation(&d);
-    d.results[1].value = 0; /* the old value is a result, too */
+    d.results[1].value = 0; /* the old value is also a result */
     expect_wrong(&d, "result 1 reads value 0, over which step 1 (neg) has written value 1");
     donation(&d);
     d.values[1].index = 1;
@@ -461,7 +461,7 @@ static void work_space(void **state)
     expect_wrong(working(&d, 64), "step 1 (cast) writes value 2 over its work space, value 4");
     expect_wrong(working(&d, 960), "value 4 is at bytes 960 to 1059 of an arena of 1024");
     working(&d, 128);
-    d.steps[2].in_value[0] = 4; /* nothing is left there */
+    d.steps[2].in_value[0] = 4; /* the value there has been overwritten */
     expect_wrong(&d, "step 2 (cumsum) reads value 4 before a step has made it");
     working(&d, 0);
     d.steps[1].in_value[0] = 0; /* a later step reads that memory */

@@ -203,8 +203,8 @@ static double tripled(int i)
     return 3 * q_and_p_backwards(i);
 }
 
-/* The new value of q is made on the way to another result, in a step that comes after the one that
- * makes the new value of p, though q is committed first. */
+/* A step that computes another result also makes the new value of q. This step comes after the one
+ * that makes the new value of p, although q is committed first. */
 static void committed_first_but_computed_last(void **state)
 {
     (void)state;
@@ -218,8 +218,7 @@ static void committed_first_but_computed_last(void **state)
     expect_each("other", other, tripled);
 }
 
-/* One step makes the new value on the way to another result, for which it reads the old one again.
- */
+/* One step makes the new value and then another result, for which it reads the old value again. */
 static void a_further_output_is_in_place(void **state)
 {
     (void)state;
@@ -296,7 +295,7 @@ static void a_failure_leaves_the_old_values(void **state)
 
 /* `both` was needed for the new value of p, and nothing needs it any more; the nodes between have
  * no handles and are gone. With p replaced it cannot be computed, and reading it is an error. The
- * next update of what it reads does without it. */
+ * next update of its operands ignores it. */
 static void a_lost_intermediate_stops_no_update(void **state)
 {
     (void)state;
@@ -311,7 +310,8 @@ static void a_lost_intermediate_stops_no_update(void **state)
     expect_error(FX_STATUS_STATE, "replaced");
 }
 
-/* Nor does it stop the evaluation that too many pending nodes bring about. */
+/* Such a result does not stop the evaluation that begins when too many nodes are pending, either.
+ */
 static void a_lost_intermediate_stops_no_flush(void **state)
 {
     (void)state;

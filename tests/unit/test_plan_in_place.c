@@ -1,5 +1,5 @@
-/* test_plan_in_place.c: a step writes over what it reads only where both have each element at the
- * same place.
+/* test_plan_in_place.c: a step may overwrite its operand only if both have every element at the
+ * same address.
  *
  * A table of element types × views × consumers: a value that an opaque step made is read in part
  * or in another order, converted to another type and consumed. The numbers are small integers, so
@@ -83,7 +83,8 @@ enum { VIEWS = sizeof views / sizeof *views };
 typedef struct consumer {
     const char *name;
     fx_array *(*apply)(fx_array *w);
-    int (*expect)(const double *w, int rows, int columns, double *out); /* how many elements */
+    int (*expect)(const double *w, int rows, int columns,
+                  double *out); /* returns the number of elements */
     bool no_bool;
 } consumer;
 

@@ -1,8 +1,8 @@
-/* test_plan_place.c: the arena reuses what is free: the smallest gap that holds a value, and gaps
- * that meet are one.
+/* test_plan_place.c: the arena reuses freed memory: a value gets the smallest gap that holds it,
+ * and neighbouring gaps are merged.
  *
- * Plans are made by hand: each step makes one value; which earlier values it reads says when those
- * die. Steps are never run.
+ * Plans are made by hand. Each step makes one value; an earlier value dies at the last step that
+ * reads it. Steps are never run.
  */
 #include "semantics_check.h"
 
@@ -26,8 +26,8 @@ static void begin(draft *d)
     d->p.steps = d->steps;
 }
 
-/* A step, no elementwise one, that makes a value of so many bytes and is the last to read two
- * others (-1: none). */
+/* Adds a step (not an elementwise one) that makes a value of this many bytes and is the last to
+ * read two others (−1: none). */
 static int32_t make(draft *d, int64_t bytes, int32_t reads, int32_t reads_too)
 {
     const int32_t k = d->p.nsteps++;

@@ -148,7 +148,8 @@ static void layer_norm_gradient(void **state)
 
 /* ---- steps that are not row steps ------------------------------------------------------------ */
 
-/* What needs the softmax through a product cannot be in its step: that would be a cycle. */
+/* A value that depends on the softmax through a product cannot be in the softmax's step: the plan
+ * would have a cycle. */
 static void cycles_are_kept_out(void **state)
 {
     (void)state;
@@ -216,8 +217,8 @@ static void members_leave_for_other_steps(void **state)
            "  5  sub mul mul(1, 2′, 4, x3) → Float32 16×4\n");
 }
 
-/* A reduction that nothing is combined with is left to rule 2; the division of a mean is not a step
- * of its own. */
+/* Rule 2 takes a reduction whose result is not combined with the elements; the division of a mean
+ * is not a step of its own. */
 static void a_reduction_alone_is_none(void **state)
 {
     (void)state;

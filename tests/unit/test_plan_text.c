@@ -112,7 +112,7 @@ static void literals_are_computed_on_the_host(void **state)
     expect(fx_mul(x, wide), "  1  mul(x0, c4) → Float32 4×5\n");
     fx_array *y = fx_mul(fx_ones(4, 5), wide);
     assert_float_equal(fx_item(fx_sum(y)), 1, 1e-6);
-    /* an integer is not computed there */
+    /* integers are not computed on the host */
     fx_array *three = fx_add(fx_cast(fx_ones(1, 1), FX_DTYPE_I64), 2);
     assert_int_equal(fx_item(three), 3);
     /* the result may be all that a program asks for */
@@ -126,7 +126,8 @@ static void a_reduction_takes_its_producers(void **state)
     fx_array *x = leaf(4, 5), *y = leaf(4, 5);
     expect(fx_sum(fx_square(fx_sub(x, y))), "  1  reduce sum of sub powi(x0, x1) → Float32 1×1\n");
     expect(fx_maximum(fx_exp(x), .dims = FX_AXES(1)), "  1  reduce max of exp(x0) → Float32 4×1\n");
-    /* kept, reduced, kept: tiles in memory order would need accumulators all over; two steps */
+    /* kept, reduced and kept axes: tiles in memory order would need accumulators for all results,
+     * so this is two steps */
     fx_array *z = fx_rand(2, 3, 4);
     fx_eval(z);
     expect(fx_sum(fx_exp(z), .dims = FX_AXES(1)), "  1  exp(x0) → Float32 2×3×4\n"

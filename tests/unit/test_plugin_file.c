@@ -25,7 +25,7 @@
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
-static char said[8000]; /* a line for each message */
+static char said[8000]; /* one line for each message */
 static int messages;
 
 static void listen(int level, const char *text, void *user)

@@ -38,7 +38,8 @@ static int64_t length(const view *v)
     return n;
 }
 
-/* The view with these axes of v, of each from `first` in steps of `step`. */
+/* The view of v with these axes; along each axis it has the elements from `first` on in steps of
+ * `step`. */
 static void take(view *v, const int64_t *perm, const int64_t *first, const int64_t *step,
                  const int64_t *shape)
 {
@@ -183,7 +184,7 @@ static void a_view_is_read_as_far_as_it_spans(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* A piece that could not be read is not passed on. */
+/* If a piece could not be read, the function is not called for it. */
 static void a_failed_read_hands_nothing_on(void **state)
 {
     (void)state;
@@ -200,7 +201,7 @@ static void a_failed_read_hands_nothing_on(void **state)
     assert_ptr_equal(end, (char *)(room + 10));
 }
 
-/* A dense copy that there is no memory for is an error, and the next try makes it. */
+/* If there is no memory for a dense copy, the read fails; the next attempt makes the copy. */
 static void data_without_memory(void **state)
 {
     (void)state;

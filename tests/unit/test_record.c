@@ -1,6 +1,6 @@
 /* test_record.c: recorded training steps (FX_RECORD): programs that change control flow, sizes,
- * literals, handles and reads at random compute the same bits as with FX_STEP; equal calls are
- * repeated and not built. ctest: threads */
+ * literals, handles and reads at random compute the same bits as with FX_STEP; equal calls repeat
+ * the recording and build no nodes. ctest: threads */
 #include "semantics_check.h"
 
 #include <cflux.h>
@@ -205,7 +205,7 @@ static void step(program *p)
 static void run_program(program *p, uint64_t seed, int mode, int steps)
 {
     FX_SCOPE;
-    fx_reclaim(); /* also the recordings of the program before */
+    fx_reclaim(); /* also frees the recordings of the previous program */
     open_program(p, seed, mode);
     for (int i = 0; i < steps; i++) {
         step(p);
@@ -249,8 +249,8 @@ static void random_programs_compute_the_same_bits(void **state)
 
 enum { BATCH = 8 };
 
-/* n steps of a small network with new data, learning rate and mask in each; returns the last loss.
- */
+/* Runs n training steps of a small network, with new data, learning rate and mask in each. Returns
+ * the final loss. */
 static double train(int mode, int n)
 {
     FX_SCOPE;
@@ -491,7 +491,7 @@ static void kept_results_keep_their_values(void **state)
         assert_true(fx_item(loss[i]) == seen[i]);
         assert_true(i == 0 || seen[i] < seen[i - 1]);
     }
-    /* They have no history, like those of other steps. */
+    /* Results of a recorded step have no history after it, like those of other steps. */
     assert_int_equal(fx_gradient_of(loss[STEPS_KEPT - 1], &m->weight, 1, &g), FX_STATUS_STATE);
     fx_error_take();
     for (int i = 0; i < STEPS_KEPT; i++)

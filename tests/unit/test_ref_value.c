@@ -1,5 +1,5 @@
 /* test_ref_value.c: parts of the ref backend that no other test checks: 16-bit conversions against
- * the library's conversions by bits (two methods that share nothing) and against constants of IEEE
+ * the library's conversions by bits (two methods that share no code) and against constants of IEEE
  * 754, saturation, wrapping, integer powers, and the index errors. */
 #include <math.h>
 #include <setjmp.h>

@@ -181,8 +181,8 @@ static fx_status add_three(const fx_custom_op *op, int n, const fx_custom_operan
     return FX_OK;
 }
 
-/* A plan with a step that the library runs itself is one of steps; so are all with FX_EAGER, and
- * those of check:Replay. */
+/* A plan runs step by step if the library runs one of its steps itself, with FX_EAGER, and on
+ * check:Replay. */
 static void other_plans_run_step_by_step(void **state)
 {
     (void)state;
@@ -243,8 +243,8 @@ static void threads_share_plans(void **state)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* An array of `first` goes to and fro between devices and grows there, and is overwritten where it
- * was: how many of its elements are right in the end. */
+/* Moves an array that begins as `first` back and forth between devices, changes it on each, and
+ * overwrites the old copy. Returns how many elements are correct at the end. */
 static int right_after_a_journey(float first)
 {
     FX_SCOPE;
@@ -256,7 +256,7 @@ static int right_after_a_journey(float first)
         FX_SCOPE;
         fx_array *y = fx_to(d[1 + k % 2], x);
         assert_int_equal(fx_eval(y), FX_OK);
-        fx_set(&x, fx_mul(x, 1000)); /* not before the copy has gone */
+        fx_set(&x, fx_mul(x, 1000)); /* only after the copy has been read */
         fx_eval(x);
         fx_set(&x, fx_to(d[0], fx_add(y, 1)));
         fx_eval(x);
@@ -274,7 +274,8 @@ static void copies_keep_the_order(void **state)
     const standin *s = standin_of(d[0]);
     const int64_t reads = s->calls(0, STANDIN_READ), marks = s->calls(0, STANDIN_MARK);
     assert_int_equal(right_after_a_journey(1), 100);
-    assert_int_equal(s->calls(0, STANDIN_READ), reads + 1); /* nothing went by way of the host */
+    assert_int_equal(s->calls(0, STANDIN_READ),
+                     reads + 1); /* no data was copied through the host */
     assert_int_equal(s->calls(0, STANDIN_MARK), marks + 20);
     there->stale(REPLAY_STALE_MARKS);
     assert_true(right_after_a_journey(2) < 100);

@@ -6,7 +6,7 @@
 
 #include <cflux.h>
 
-/* 0, 1, 2, … in these sizes. */
+/* An array of these sizes with 0, 1, 2, … . */
 static fx_array *counting(int n, const int64_t *sizes)
 {
     int64_t count = 1;

@@ -98,8 +98,8 @@ static float *const_data(int64_t n, unsigned seed)
     return p;
 }
 
-/* Writes all results one after the other and returns how many numbers they have. `rows`: must the
- * plan have a row step? */
+/* Writes all results one after the other and returns how many numbers they have. `rows`: the plan
+ * must have a row step. */
 static int64_t results_on(const around *c, fx_device *device, bool rows, float *to)
 {
     FX_SCOPE;

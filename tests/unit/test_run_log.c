@@ -194,8 +194,8 @@ static void long_runs_have_fewer_lines(void **state)
     release();
 }
 
-/* Epochs of a second are in the file when they are told, right behind the line of a step; short
- * ones wait. */
+/* An epoch of a second is written at once, directly after the line of a training step; lines of
+ * short epochs are collected. */
 static void slow_epochs_are_written_at_once(void **state)
 {
     (void)state;
@@ -295,7 +295,8 @@ static void a_full_disk_leaves_whole_lines(void **state)
             failed = fx_run_log_step(log, i, 1, 0.5, i);
         setrlimit(RLIMIT_FSIZE, &was);
         assert_int_equal(failed, FX_STATUS_IO);
-        assert_int_equal(fx_run_log_step(log, 21, 1, 0.5, 21), FX_STATUS_IO); /* it stays so */
+        assert_int_equal(fx_run_log_step(log, 21, 1, 0.5, 21),
+                         FX_STATUS_IO); /* later calls return the first failure */
         assert_int_equal(fx_error_status(), FX_OK);
         assert_int_equal(fx_run_log_close(log), FX_STATUS_IO);
         const fx_error e = fx_error_take();
@@ -462,7 +463,7 @@ static void a_resumed_training_appends(void **state)
     const char *path = temp_text("resumed.jsonl", "old\n");
     const char *checkpoint = temp_text("resumed.safetensors", "");
     remove(checkpoint);
-    char before[300], after[300]; /* temp_text's names may be gone with the next */
+    char before[300], after[300]; /* a later call of temp_text may overwrite the name */
     snprintf(before, sizeof before, "%s", path);
     snprintf(after, sizeof after, "%s", checkpoint);
     stop_at = 4;

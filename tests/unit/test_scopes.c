@@ -265,7 +265,7 @@ static void keep_leaves_others_in_place(void **state)
         fx_array *x = tracked();
         {
             FX_SCOPE;
-            assert_ptr_equal(fx_keep(x), x); /* of an outer scope: stays put */
+            assert_ptr_equal(fx_keep(x), x); /* owned by an outer scope: unchanged */
         }
         assert_int_equal(released, 0);
         CHECK(x, (4), 0, 1, 2, 3, 4);
@@ -462,7 +462,7 @@ static void recurrent_state_stays_bounded(void **state)
             assert_int_equal(fx_update(opt, m, fx_gradient(loss, m)), FX_OK);
         }
         step_by_hand(&w, &u, &h, x, 0.05);
-        assert_int_equal(m->state->node->nin, 0); /* cut */
+        assert_int_equal(m->state->node->nin, 0); /* without history */
         if (k == 9) {
             bytes = fx_stats().live_bytes;
             live = fxi_live_allocations();

@@ -301,7 +301,7 @@ static void p4_update_all_is_all_or_nothing(void **state)
     fx_error_take();
     CHECK(a->weight, (1, 2), 0, 1, 2);
     CHECK(b->weight, (1, 2), 0, 1, 2);
-    assert_int_equal(fx_update(oa, a, ga), FX_OK); /* and nothing is broken */
+    assert_int_equal(fx_update(oa, a, ga), FX_OK); /* the next update works */
     CHECK(a->weight, (1, 2), 0, -8.75, -14.25);
 }
 
@@ -424,7 +424,7 @@ static void p5_stage_and_staged(void **state)
     assert_ptr_equal(fx_staged(count), count);
 }
 
-/* Layers that turn a vector by a place, so that every one is a step of its own. */
+/* Layers that rotate a vector by one position, so that each is a step of its own. */
 enum { LAYERS = 20 };
 
 static fx_array *turn(void)
@@ -470,7 +470,7 @@ static void p6_what_nobody_needs_is_not_kept(void **state)
     fx_array *h = fx_tanh(fx_ones(8)), *a = fx_exp(h);
     {
         FX_SCOPE;
-        fx_sin(h); /* gone before it was needed */
+        fx_sin(h); /* released before anything needs it */
     }
     fx_eval(a);
     assert_false(fx_is_evaluated(h));
@@ -492,7 +492,7 @@ static void p6_reading_first_costs_a_second_pass(void **state)
         fx_array *g = gradient1(loss, x);
         fx_eval(fx_tuple(loss, g));
         steps[first] = fx_stats().steps_run - start;
-        CHECK(g, (3), 1e-6, 0.2, 0.4, 0.6); /* turning changes no lengths */
+        CHECK(g, (3), 1e-6, 0.2, 0.4, 0.6); /* a rotation does not change the length */
     }
     assert_true(steps[1] >= steps[0] + LAYERS);
 }
@@ -583,7 +583,8 @@ static void p7_a_guard_keeps_everything(void **state)
     }
 }
 
-/* One update of m with the n-th allocation failing; *past tells that there were fewer. */
+/* One update of m in which the n-th allocation fails; *past is set if the update makes fewer
+ * allocations. */
 static fx_status update_with_fault(void *opt, Net *m, fx_array *x, int64_t n, bool *past)
 {
     FX_STEP;
@@ -742,7 +743,7 @@ static void p8_moving_evaluated_models_is_immediate(void **state)
     FX_SCOPE;
     fx_device *ref = fx_device_get("ref", 0);
     fx_dense_layer *m = small_model();
-    assert_ptr_equal(fx_to(fx_cpu_device(), m), m); /* there already */
+    assert_ptr_equal(fx_to(fx_cpu_device(), m), m); /* already on the device */
     fx_dense_layer *moved = fx_to(ref, m);
     assert_ptr_not_equal(moved, m);
     assert_true(fx_is_evaluated(moved->weight));

@@ -2,8 +2,8 @@
  *
  * Threads read one model at the same time, read snapshots while another thread updates, train
  * models of their own, hand arrays over. Numbers are compared bit by bit with the same work done
- * alone; races are the thread sanitizer's to find. Assertions that jump are the main thread's only:
- * the others count what went wrong.
+ * alone; the thread sanitizer finds races. Only the main thread uses assertions, because a failed
+ * one jumps out of the test; other threads count failures.
  */
 #include "evaluate.h"
 #include "semantics_check.h"
@@ -338,7 +338,7 @@ static void p16_snapshots_while_another_updates(void **state)
     pthread_join(updater, NULL);
     assert_int_equal(s.wrong, 0);
     assert_true(s.readings >= 3);
-    assert_true(is_of_one_step(s.snapshot, 300)); /* its thread is gone, the snapshot is not */
+    assert_true(is_of_one_step(s.snapshot, 300)); /* valid after its thread ended */
     fx_set(&s.snapshot, NULL);
 }
 
@@ -539,7 +539,7 @@ static void p16_evaluated_arrays_are_handed_over(void **state)
     assert_int_equal(q.wrong, 0);
     assert_int_equal(q.got, ITEMS);
     fxi_reclaim_all();
-    assert_int_equal(fxi_live_allocations(), live); /* and nothing was lost on the way */
+    assert_int_equal(fxi_live_allocations(), live); /* no allocation leaked */
 }
 
 static void *make_and_end(void *argument)

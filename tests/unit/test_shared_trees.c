@@ -727,7 +727,7 @@ static void row_run_log(const tree *t)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* What runs, and the functions and option structs of the headers that it covers. */
+/* A row: a function, and the functions and option structs of the headers that it covers. */
 static const struct {
     const char *covers;
     void (*run)(const tree *t);
@@ -804,7 +804,7 @@ static const struct {
 };
 enum { NROWS = sizeof rows / sizeof rows[0] };
 
-/* Runs a row in a process of its own: "" when all is well, else what went wrong. */
+/* Runs a row in a process of its own. Returns "" on success, else the reason for the failure. */
 static const char *outcome(size_t row, int depth, bool tuples, char text[ROOM])
 {
     const char *const kind = tuples ? "tuples" : "structs";

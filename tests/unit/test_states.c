@@ -1,4 +1,4 @@
-/* test_states.c: states of models, made here or read from files, go into models.
+/* test_states.c: loads states of models, made here or read from files, into models.
  *
  * The expected values are the arrays of the model that the state was made of. */
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Dense copies of strided memory: every element at its place, nothing written beside it, and the
- * parts of a copy together are the copy. */
+/* Dense copies of strided memory: every element has its position, no other byte is written, and the
+ * parts of a copy together give the whole copy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

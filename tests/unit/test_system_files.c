@@ -1,5 +1,5 @@
-/* test_system_files.c: files of the system: how they are opened, what is said of them, and their
- * names. */
+/* test_system_files.c: files of the system: how they are opened, the facts that the system reports,
+ * and their names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,7 +112,7 @@ static void one_descriptor_has_the_lock(void **state)
     assert_false(fxi_os_lock(second));
     const int copy = fxi_os_duplicate(first);
     assert_int_equal(fxi_os_close(first), 0);
-    assert_false(fxi_os_lock(second)); /* the copy holds it */
+    assert_false(fxi_os_lock(second)); /* the duplicated descriptor holds the lock */
     assert_int_equal(fxi_os_close(copy), 0);
     assert_true(fxi_os_lock(second));
     assert_int_equal(fxi_os_close(second), 0);

@@ -127,7 +127,7 @@ static void texts(void **state)
     check("k\nab\nabc\nb\nabc\n", 4, prefixes, "k: ab=1 abc=2 b=1");
 }
 
-/* Every text comes twice, in an order that is not the alphabet's. */
+/* Every text occurs twice, not in alphabetical order. */
 static void many_texts(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@ static void at_end(void *number)
     fxi_mutex_unlock(&lock);
 }
 
-/* Waits for its turn and gives it on. */
+/* Waits until the turn has the thread's number and increases it. */
 static void *take_turn(void *number)
 {
     const int mine = *(int *)number;
@@ -66,7 +66,7 @@ static void *blocked_signals(void *out)
     return NULL;
 }
 
-/* And the mask of the thread that starts it is as before. */
+/* The signal mask of the starting thread is unchanged. */
 static void a_thread_gets_no_signals(void **state)
 {
     (void)state;

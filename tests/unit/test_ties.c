@@ -35,7 +35,7 @@ static bool same(fx_array *a, fx_array *b)
     return fx_item(fx_all(fx_eq(fx_cpu(a), fx_cpu(b)))) == 1;
 }
 
-/* Is the one the transpose of the other, and still tied to it? */
+/* Is `back` the transpose of `w`, and still tied to it? */
 static void is_tied(const Tied *m)
 {
     assert_true(same(m->back, fx_transpose(m->w)));
@@ -233,7 +233,7 @@ static void states_have_one_leaf(void **state)
     is_tied(n);
     is_tied(m);
     assert_false(same(n->w, m->w));
-    /* frozen: nothing follows because nothing moves */
+    /* frozen: the array does not change, so its view does not either */
     Tied *before = fx_snapshot(m);
     assert_int_equal(fx_freeze(opt), FX_OK);
     assert_int_equal(fx_update(opt, m, g), FX_OK);
@@ -242,7 +242,8 @@ static void states_have_one_leaf(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* A gradient that the user has put together: the view follows though its own slot is empty. */
+/* A gradient that the program has put together: the view follows the array although the view's own
+ * gradient is NULL. */
 static void views_follow_without_a_gradient(void **state)
 {
     (void)state;

@@ -138,7 +138,7 @@ static void changed_in_place(void **state)
         assert_non_null(text);
         assert_string_equal(text, cases[i][1]);
         assert_int_equal(length, strlen(text));
-        assert_string_equal(get(text, &error), "CUDA"); /* and it reads back */
+        assert_string_equal(get(text, &error), "CUDA"); /* the changed file has the new value */
         fxi_free(text);
     }
     assert_true(n >= 11);
@@ -148,7 +148,7 @@ static void changed_in_place(void **state)
     assert_int_equal(error.line, 1);
 }
 
-/* Any bytes whatever: an answer, and no access outside the text (sanitizers watch). */
+/* Random bytes give a result, and sanitizers find no access outside the text. */
 static void any_bytes(void **state)
 {
     (void)state;

@@ -402,7 +402,7 @@ static void plain_progress(void **state)
     fx_dense_layer *m = zero_model();
     void *opt = fx_setup(fx_descent(.eta = 0.1), m);
     fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 2, .progress_to = out);
-    assert_int_equal(ftell(out), 0); /* not asked for */
+    assert_int_equal(ftell(out), 0); /* progress was not requested */
     log_book l = {0};
     fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 3, .progress = true,
              .progress_to = out, .on_batch = log_batch, .epoch_note = note_step, .user = &l);

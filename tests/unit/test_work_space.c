@@ -62,7 +62,7 @@ static void a_plan_that_does_not_fit_fails_first(void **state)
     assert_int_equal(script->calls(d->id, STANDIN_LAUNCH), launches);
     assert_int_equal(fx_memory_status(d).live, live);
     fx_set_memory_limit(d, live + 5 * MIB);
-    assert_int_equal(fx_eval(y), FX_OK); /* the same array, now that there is room */
+    assert_int_equal(fx_eval(y), FX_OK); /* the same array, after memory was freed */
     assert_int_equal(fx_memory_status(d).live, live + 5 * MIB);
     fx_set_memory_limit(d, 0);
     script->work(d->id, 100);

@@ -190,7 +190,7 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
         done++;
     }
     for (; done < q->batch; done++)
-        /* No group has a number as large, so no group chooses an unused segment. */
+        /* No group has so large a number, so no group chooses an unused segment. */
         fxi_gpu_param(c, q->batch + done, INT32_MAX);
     c->groups[0] = groups;
     return g;

@@ -123,8 +123,8 @@ bool fxi_gpu_gate_open(void (*quiesce)(void))
 
 const char *fxi_gpu_enter(void)
 {
-    /* A nested call is part of the outer one, which has passed the gate. Refusing it now would fail
-     * a call half way. */
+    /* A nested call is part of the outer one, which has passed the gate. Refusing the nested call
+     * would fail the outer one half way. */
     if (depth > 0) {
         depth++;
         return NULL;

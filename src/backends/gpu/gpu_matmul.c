@@ -103,7 +103,8 @@ static int64_t tiles_of(product *p, const tile *t)
  * and a slice of that many terms costs less to store than its operands to load. */
 enum { CUT_LEAST = 512, SLICE_LEAST = 128, SLICE_STEP = 32, SLICED_MOST = 1 << 26 };
 
-/* Slices until the device is busy, if that can be; each a multiple of all BK. */
+/* Cuts the inner axis into slices until the device is busy, if the axis is long enough. The length
+ * of a slice is a multiple of the BK of every tile. */
 static void cut(product *p, int64_t tiles, const fxi_gpu_limits *limits)
 {
     const int64_t want = ceil_div(limits->units, tiles),

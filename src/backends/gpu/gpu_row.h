@@ -28,15 +28,15 @@ typedef struct fxi_gpu_rows {
         int kind, dtype, result;
     } folds[FXI_GPU_ROW_FOLDS]; /* the different kinds of reductions */
     bool wide;
-    int elements;    /* that a lane loads at a time; if it keeps them, all that it has */
+    int elements;    /* that a lane loads at a time; all elements of the lane if it keeps them */
     bool neighbours; /* they may be neighbours in memory */
     bool keeps;
     bool kept[FXI_GPU_ROW_REGISTERS];          /* computed in one pass and needed in a later one */
     uint8_t first_pass[FXI_GPU_ROW_REGISTERS]; /* 1 + the pass that computes a value of the
                                                   elements */
     int32_t lanes;
-    /* Of rows that are cut: pieces of a row, 0 if it is whole; elements of a piece; and by register
-     * of a reduction, where its accumulators are in work space. */
+    /* For rows that are cut: the pieces of a row (0: rows are whole), the elements of a piece, and
+     * for the register of each reduction the offset of its accumulators in work space. */
     int64_t pieces, piece, work[FXI_GPU_ROW_REGISTERS];
 } fxi_gpu_rows;
 
@@ -60,7 +60,8 @@ void fxi_gpu_say_row_result(fxi_gpu_builder *b, fxi_gpu_rows *r, int k);
 /* ---- rows that are cut (gpu_row_cut.c) ------------------------------------------------------- */
 /* Decides how a row is cut, and reserves work space for the accumulators. */
 void fxi_gpu_row_cut(fxi_gpu_builder *b, fxi_gpu_rows *r);
-/* How many buffers of work space the launch of a pass has, and parameters: 0 for whole rows. */
+/* The numbers of buffers of work space and of parameters that the launch of a pass adds; 0 for
+ * whole rows. */
 int fxi_gpu_row_cut_buffers(const fxi_gpu_rows *r, int pass);
 int fxi_gpu_row_cut_params(const fxi_gpu_rows *r);
 /* Appends the definitions of these buffers, which come after the operands and outputs. */

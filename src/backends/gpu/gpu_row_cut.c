@@ -8,11 +8,11 @@
  */
 #include "gpu_row.h"
 
-/* Elements of a lane at least, and pieces at most: every group of a later pass joins all of them.
- */
+/* The fewest elements of a lane, and the most pieces of a row: every group of a later pass joins
+ * all pieces. */
 enum { LEAST = 4, PIECES = 64 };
 
-/* The number of the first parameter of pieces: elements of one, then how many there are. */
+/* The number of the first of two parameters: the elements of a piece, and the number of pieces. */
 static int piece_param(const fxi_gpu_rows *r)
 {
     return FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer) + fxi_gpu_walk_params(&r->inner);

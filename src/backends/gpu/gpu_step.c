@@ -172,7 +172,7 @@ int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes)
 
 /* ---- prepare and release --------------------------------------------------------------------- */
 /* Calls of libraries whose states stay until the process ends, because the gate is closed. The list
- * lets tools that search for leaks see that these are none. */
+ * keeps them reachable, so that tools do not report them as leaks. */
 static fxi_gpu_call *kept;
 
 static void keep(fxi_gpu_call *c)

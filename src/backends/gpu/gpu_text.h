@@ -141,9 +141,10 @@ int32_t fxi_gpu_power(int64_t n);
 void fxi_gpu_lanes_fill(fxi_gpu_lanes l, fxi_gpu_call *c, int first);
 /* Appends fx_ints lanes, slots (results of a group), lane, slot, own (slot + lane·slots). */
 void fxi_gpu_say_lanes(fxi_gpu_builder *b, int first);
-/* Appends the joining of the lanes' accumulators a<acc>, of type fx_acc<n>: afterwards a<acc> is
- * the whole in each of them. All work-items of the group take part. s<n> is local memory of
- * FX_GROUP accumulators. `columns`: the lanes of a result may be other than neighbours. */
+/* Appends the joining of the lanes' accumulators a<acc>, of type fx_acc<n>: afterwards a<acc> of
+ * each lane is the accumulator of all lanes. All work-items of the group take part. s<n> is local
+ * memory of FX_GROUP accumulators. `columns`: the lanes of a result may be other than neighbours.
+ */
 void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns);
 
 /* ---- the end of products (gpu_slices.c) ------------------------------------------------------ */

@@ -19,8 +19,8 @@ enum { FXI_RT_DEVICES = 64 };
 
 /* A device's handle of a vendor's library (gpurt_library.h). */
 typedef struct fxi_rt_library_handle {
-    void *object; /* NULL: none yet */
-    bool refused; /* none could be made */
+    void *object; /* NULL: not made yet */
+    bool refused; /* the library could not make one */
 } fxi_rt_library_handle;
 
 typedef struct fxi_rt_device {
@@ -35,7 +35,7 @@ typedef struct fxi_rt_device {
     int64_t memory;
     char cannot_compile[200]; /* why the compiler makes nothing for the device; "" if it does */
     uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
-    fxi_rt_library_handle blas, dnn; /* of products; of convolutions */
+    fxi_rt_library_handle blas, dnn; /* for products; for convolutions */
     fxi_rt_ring *ring;               /* protected by `staging` */
     fxi_mutex staging;
 } fxi_rt_device;

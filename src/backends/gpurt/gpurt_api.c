@@ -35,7 +35,7 @@ const fxi_rt_names fxi_rt_name = {
 };
 
 #ifdef FXI_AMDGPU
-/* The newest first: code of an older compiler runs, but not the reverse. */
+/* The newest version first: a driver runs code of older compilers, but not of newer ones. */
 static const char driver_variable[] = "FX_HIP_LIBRARY", compiler_variable[] = "FX_HIPRTC_LIBRARY";
 static const char *const drivers[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
 static const struct {

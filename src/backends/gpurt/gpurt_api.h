@@ -5,10 +5,11 @@
  * for AMDGPU. Each row of the tables below is a member of a struct of function pointers, which
  * fxi_rt_open and fxi_rtc_open fill:
  *
- *    X(result, member, CUDA's name, HIP's name, NEEDED or OPTIONAL, arguments)
+ *   X(result, member, CUDA's name, HIP's name, NEEDED or OPTIONAL, arguments)
  *
  * A library without a needed function is refused; a pointer to an optional one may be NULL. CUDA's
- * names are names of symbols, such as cuMemAlloc_v2; only CUDA's header defines cuMemAlloc as that.
+ * names are those of symbols, such as cuMemAlloc_v2: the name cuMemAlloc is a macro of CUDA's
+ * header.
  */
 #ifndef CFLUX_GPURT_API_H
 #define CFLUX_GPURT_API_H

@@ -43,7 +43,7 @@ static bool read_batches(const fx_step *s, fxi_rt_product *p)
         p->batches *= s->out.shape[d];
     }
     if (p->batches > 1 && p->step_a == 0 && !p->transpose_b && p->step_b == p->ldb * p->n) {
-        /* The same first factor for all: one product with more columns. */
+        /* All batches have the same first factor, so they are one product with more columns. */
         p->n *= p->batches;
         p->batches = 1;
         p->step_b = 0;
@@ -92,8 +92,8 @@ bool fxi_rt_blas_step(fxi_gpu_builder *b)
         return false;
     if (read_end(b->step, &p))
         return fxi_rt_blas_product(b, &p);
-    /* The planner makes two steps of it: the library's product saves more time than the second
-     * launch costs. */
+    /* The planner then makes the epilogue a step of its own: the library's product saves more time
+     * than the second launch costs. */
     fxi_gpu_too_much(b, "an epilogue that %s does not compute", fxi_rt_blas.names[0]);
     return true;
 }

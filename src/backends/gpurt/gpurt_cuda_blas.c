@@ -64,7 +64,7 @@ typedef struct product {
     fxi_lt_desc desc;
     fxi_lt_layout a, b, c;
     fxi_lt_algorithm algorithm[ALGORITHMS];
-    size_t work; /* bytes, for both */
+    size_t work; /* bytes: the larger need of the two */
     bool bias, f64;
 } product;
 
@@ -164,7 +164,7 @@ static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Buffers of the call; the last two are there if they are needed. */
+/* The buffers of the call. BIAS and work space follow only if they are needed. */
 enum { A, B, C, BIAS };
 
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
@@ -189,7 +189,8 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
                  : FX_OK;
 }
 
-/* With its work space given, the library only queues work. */
+/* The library gets its work space from the plan, so a call only queues work and a driver can record
+ * it. */
 static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = true};
 
 static void add(fxi_gpu_builder *b, product *p)

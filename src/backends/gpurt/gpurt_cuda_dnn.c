@@ -24,7 +24,8 @@ static const fxi_rt_entry entries[] = {
 #undef ENTRY
 };
 
-/* One file name serves several versions of CUDA; cudnnCreate says if it is the wrong one. */
+/* Libraries for several versions of CUDA have the same file name; cudnnCreate fails if it is the
+ * wrong library. */
 static bool suits(int major, int driver)
 {
     return major <= driver / 1000;
@@ -92,7 +93,7 @@ static void release(fx_device *device, void *state)
     fxi_rt_host->free(c);
 }
 
-/* x, w and y among the operands; −1: the output. */
+/* The numbers of the operands that are x, w and y; −1: the output. */
 static const struct {
     int x, w, y;
 } places[] = {
@@ -103,7 +104,7 @@ static const fx_tensor *operand(const fx_step *s, int k)
     return k < 0 ? &s->out : &s->in[k];
 }
 
-/* cuDNN has at least two axes of space: one of size 1 is put before a single one. */
+/* cuDNN needs at least two spatial axes: a single one gets an axis of size 1 before it. */
 enum { MOST_AXES = 5 };
 static int reversed(const fx_tensor *t, bool strides, int *out)
 {
@@ -186,7 +187,7 @@ static int ask(fxi_dnn_handle h, conv *c)
     }
 }
 
-/* The handle is for one thread at a time, and another one may run a step. */
+/* Only one thread at a time may use the handle, and another thread may be running a step. */
 static int ask_work(fxi_rt_device *d, conv *c)
 {
     fxi_mutex_lock(&d->gpu.lock);
@@ -233,7 +234,7 @@ static const fxi_gpu_routine routine = {.run = run, .release = release, .capture
 
 /* ---- which steps ----------------------------------------------------------------------------- */
 
-/* Positive distances, and numbers that fit cuDNN's. */
+/* Are all strides positive, and sizes and distances small enough for cuDNN's 32-bit numbers? */
 static bool plain(const fx_tensor *t)
 {
     int64_t far = 1;
@@ -245,9 +246,10 @@ static bool plain(const fx_tensor *t)
     return ok && far <= INT32_MAX && t->stride[0] >= 0;
 }
 
-/* cuDNN pads both ends alike and computes the size of y itself. In the gradient of the weights it
- * multiplies the padding's zeros by gy, and cflux promises that an infinite gy does not show there:
- * only without padding. */
+/* cuDNN pads both ends by the same number and computes the size of y itself, so other steps are
+ * refused. In the gradient of the weights it multiplies the zeros of the padding by gy, which gives
+ * NaN if gy is infinite; cflux promises not to use these terms, so that gradient is taken only
+ * without padding. */
 static bool takes(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;

@@ -17,8 +17,9 @@ typedef struct fxi_rt_library_file {
 
 enum { FXI_RT_FILES = 4 };
 typedef struct fxi_rt_library {
-    const char *names[2]; /* "cuBLASLt", and a name by which a program may ask too; NULL: none */
-    const char *what;     /* what it does: "multiplies matrices" */
+    const char
+        *names[2];    /* "cuBLASLt", and another name by which programs may ask for it (or NULL) */
+    const char *what; /* what it does: "multiplies matrices" */
     const char *slower;   /* what its absence costs */
     const char *variable; /* names another file, or is "off" */
     const char *install;  /* what to install */
@@ -42,8 +43,8 @@ const char *fxi_rt_library_why(fxi_rt_library *l);
 const char *fxi_rt_library_part(fxi_rt_library *l, const char *name);
 /* Warns once in the process that cflux's kernels compute what the library would, and why. */
 void fxi_rt_library_warn(fxi_rt_library *l, const char *why);
-/* Has the device a handle in *handle? It is made by the first call, and kept until the process
- * ends. */
+/* Makes the device's handle if *handle has none yet; it is kept until the process ends. False if
+ * the library cannot be used. */
 bool fxi_rt_library_has(fxi_rt_library *l, fxi_rt_device *d, fxi_rt_library_handle *handle);
 /* Fails with the library's error in a call, after which the device may be lost. */
 fx_status fxi_rt_library_fail(fxi_rt_device *d, const char *operation, const char *call,

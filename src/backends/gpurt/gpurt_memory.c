@@ -20,7 +20,7 @@ void *fxi_rt_alloc(fx_device *device, size_t bytes)
     fxi_rt_device *d = fxi_rt_of(device);
     void *address = NULL;
     int error = fxi_rt_select(d);
-    /* The driver has no memory of 0 bytes, but an empty array needs an address too. */
+    /* The driver cannot allocate 0 bytes, but an empty array needs an address too. */
     if (!error)
         error = fxi_rt.MemAlloc(&address, bytes ? bytes : 1);
     if (!error)

@@ -65,7 +65,7 @@ static fxi_gpu_error_kind kind_of(int error)
     default:
         break;
     }
-    /* From an assertion to an unspecified failure of a launch: a kernel failed. */
+    /* Errors from "assertion failed" to "unspecified launch failure" mean that a kernel failed. */
     return error == FXI_RT_ILLEGAL_ADDRESS ||
                    (error > FXI_RT_CONTEXT_DESTROYED && error <= FXI_RT_LAUNCH_FAILED)
                ? FXI_GPU_ERROR_LOSS

@@ -1,12 +1,13 @@
 /* mpi_transport.c: the transport over MPI. It is compiled once for each MPI, with CFLUX_MPI_NAME
  * its name, because Open MPI and MPICH have different headers.
  *
- * Every operation is a nonblocking one with a loop of tests, so that it can be given up. A
- * reduction for all is one to rank 0 and a broadcast from there: MPI does not promise that all
- * ranks get the same bits from an all-reduce.
+ * Every operation is nonblocking and is tested in a loop, so that it can be abandoned at the time
+ * limit. ALL_REDUCE is a reduction to rank 0 and a broadcast from rank 0, because MPI does not
+ * promise that all ranks get the same bits from its own all-reduce.
  *
- * Half the time limit into an operation a rank tells the others that it waits. At the limit those
- * from which no such word came are named. In the usual case nothing is sent.
+ * When half the time limit has passed, a rank notifies the other ranks that it is waiting in this
+ * operation. At the limit the error names the ranks that sent no notice. Operations that finish
+ * earlier send no notices.
  */
 #include "transport.h"
 
@@ -15,24 +16,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NOTICE = 20,
-    CHUNK = 1 << 27
-}; /* tag of a notice; elements of one call, whose count is int */
+enum { NOTICE = 20 };                  /* tag of a notice */
+enum { CHUNK = 1 << 27 };              /* most elements of a call of MPI, whose count is an int */
 static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
-    MPI_Comm comm, notices; /* ours */
-    MPI_Op max[2], min[2];  /* of Float32, of Float64 */
+    MPI_Comm comm, notices; /* made by the plugin: of operations, of notices */
+    MPI_Op max[2], min[2];  /* [0]: of Float32, [1]: of Float64 */
     int rank, size;
     int level;   /* thread level of MPI */
-    bool ours;   /* did the plugin initialise MPI? */
-    bool broken; /* after a failure MPI is not finalised, which would wait for the others */
+    bool ours;   /* the plugin initialised MPI, not the program */
+    bool broken; /* an operation failed; MPI_Finalize would wait for the other ranks, so it is not
+                    called */
     const fxi_transport_host *host;
-    long process;  /* of the process that joined: a child of it must not finalise */
+    long process;  /* process that joined; a forked child must not call MPI_Finalize */
     int64_t *sent; /* by rank: the number in the notice to it */
     MPI_Request *sending;
-    char *waits; /* by rank: did it tell that it waits in this operation? */
+    char *waits; /* by rank: has it sent a notice that it waits in this operation? */
 } mpi;
 
 static const char *fail(char *why, size_t size, const char *what, int code)
@@ -61,8 +61,8 @@ static void tell_all(int64_t number)
     }
 }
 
-/* Receives what has arrived; words about earlier operations are dropped. Does a rank say `number`?
- */
+/* Receives all notices that have arrived and ignores those about earlier operations. Returns
+ * whether one is about operation `number`. */
 static bool hear_all(int64_t number)
 {
     bool heard = false;
@@ -146,7 +146,8 @@ static MPI_Datatype type_of(int64_t dtype)
     }
 }
 
-/* Extremes of floats, NaN if a member has NaN: with MPI's own it depends on the member. */
+/* Maxima and minima of floats that are NaN if a member has NaN. With MPI's own operations the
+ * result depends on which member has it. */
 #define EXTREME(name, type, sign)                                                                  \
     static void name(void *in, void *io, int *n, MPI_Datatype *unused)                             \
     {                                                                                              \
@@ -203,7 +204,7 @@ static fx_status one(const fxi_transport_call *c, int64_t kind, const void *in, 
     return FX_STATUS_IO;
 }
 
-/* One part of the elements, which fits into the counts of MPI. */
+/* Runs an operation on part of the elements, because counts of MPI are ints. */
 static fx_status part(const fxi_transport_call *c, const void *in, void *out, int n, size_t bytes,
                       char *why, size_t size)
 {
@@ -215,7 +216,8 @@ static fx_status part(const fxi_transport_call *c, const void *in, void *out, in
     return status == FX_OK ? one(c, FX_COLLECTIVE_BROADCAST, in, out, n, why, size) : status;
 }
 
-/* May the caller use MPI? With a low thread level only the thread that initialised it may. */
+/* May the calling thread use MPI? Below MPI_THREAD_SERIALIZED only the thread that initialised MPI
+ * may. */
 static bool may_call(char *why, size_t size)
 {
     int is_main = 1, over = 0;
@@ -261,7 +263,7 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
-/* Waits until all ranks leave. False if one has failed and will not. */
+/* Waits until all ranks end. False if a rank has failed, so that waiting has no end. */
 static bool all_leave(void)
 {
     MPI_Request request;
@@ -279,10 +281,11 @@ static bool all_leave(void)
     }
 }
 
-/* When the program ends. A process that ends without MPI_Finalize makes the launcher kill the
- * others, which may still compute or save for a long time: so a rank waits for them without a
- * limit. A rank that failed does not finalise, which would wait for ever, and tells it to those
- * that wait here. They do so in another communicator than the operations of those that failed. */
+/* Runs when the program ends. If a process ends without MPI_Finalize, the launcher kills the other
+ * processes, which may still compute or save for a long time; so a rank waits for all others
+ * without a time limit. A rank that failed does not call MPI_Finalize, which would wait for ever;
+ * it notifies the ranks that wait here. Notices have a communicator of their own, which failed
+ * operations cannot disturb. */
 static void leave(void)
 {
     int finalized = 1;
@@ -294,7 +297,7 @@ static void leave(void)
         MPI_Finalize();
 }
 
-/* The name and version of the library that answers, up to a comma or the end of the line. */
+/* Reads the name and version of the library that answers, up to a comma or the end of the line. */
 static void read_library(char *out, size_t size)
 {
     char text[8193] = ""; /* MPICH's largest; Open MPI's is 256 */
@@ -306,8 +309,8 @@ static void read_library(char *out, size_t size)
             *c = ' ';
 }
 
-/* In a program that is linked with another MPI the plugin's calls reach that one, whose handles
- * have other types. */
+/* If the program is linked with another MPI, the plugin's calls reach that library, whose handles
+ * have other types. Returns NULL, or the message for this case. */
 static const char *wrong_library(void)
 {
     static char why[300];
