@@ -97,7 +97,8 @@ typedef struct fx_fractions {
     ((fx_fractions){(int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),             \
                     {__VA_ARGS__}})
 
-/* Bits that do not stand for an axis: all axes; an axis below 0 or above 28. */
+/* Two bits with other meanings than an axis: all axes are in the set; an axis outside 0 … 28 was
+ * requested. */
 typedef enum fxi_axis_bits { FXI_BIT_ALL = 1 << 30, FXI_BIT_OUTSIDE = 1 << 29 } fxi_axis_bits;
 /* A set of axes: FX_AXES(0, 2) has the first and the third axis, FX_ALL has all. The bits are
  * private. A plain number does not compile as a set (.dims = 2). */
@@ -156,8 +157,8 @@ static inline void fxi_scope_end(const int *depth)
 #define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_QUIET, NULL, 0)
 
 /* Open a scope that ends with the enclosing C block. Write one as the first statement of a {}
- * block. It closes on every exit, including break and return; after a longjmp past it, it closes
- * together with the enclosing scope.
+ * block. The scope closes on every exit from the block, including break and return. If a longjmp
+ * leaves the block, the scope closes together with the enclosing one.
  *   FX_SCOPE;   keeps the mode of the enclosing scope
  *   FX_STEP;    a training step: dropout is active, batch norm uses the statistics of the batch
  *               and updates the running ones
@@ -167,9 +168,10 @@ static inline void fxi_scope_end(const int *depth)
 #define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
 #define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
 
-/* FX_RECORD; in place of FX_STEP; opens a training step that is recorded: the first one at a line
- * of the program is built as usual, and the next ones repeat it, which is faster. Small models gain
- * most. The results have the same bits as with FX_STEP.
+/* Write FX_RECORD; in place of FX_STEP; to record a training step and repeat it, which is faster,
+ * above all for small models. The first training step at a line of the program is built as usual
+ * and recorded. The next training steps at this line repeat the recording. The results have the
+ * same bits as with FX_STEP.
  *
  * Each call is compared with the call at the same position in the previous training step. If
  * operation, operands, attributes and sizes are equal, the call returns its recorded result, and
@@ -177,9 +179,9 @@ static inline void fxi_scope_end(const int *depth)
  * call that differs, the training step is built as usual and recorded again. Control flow, sizes,
  * data, learning rates and random numbers may therefore change.
  *
- * Each thread has recordings of its own, for the 8 locations that it used most recently. An
- * FX_RECORD inside another one is an FX_STEP. Training steps with collective operations, with moves
- * between devices or with tied views of parameters are not recorded. fx_reclaim frees
+ * Each thread keeps its own recordings, for the 8 locations that it used most recently. An
+ * FX_RECORD inside another FX_RECORD acts as FX_STEP. Training steps with collective operations,
+ * with moves between devices or with tied views of parameters are not recorded. fx_reclaim frees
  * recordings. */
 #define FX_RECORD FXI_OPEN(FXI_SCOPE_RECORD)
 
@@ -261,9 +263,9 @@ FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
 /* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
+FX_API fx_array *fxi_vector(int64_t n, const double *values); /* see fx_vector */
 /* fx_from(dtype, data, 3, 4): copies Π sizes elements of type dtype from C memory, column-major.
  * FX_STATUS_ARGUMENT if data is NULL and the array is not empty. */
-FX_API fx_array *fxi_vector(int64_t n, const double *values); /* see fx_vector */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *sizes);
 /* fx_borrow(dtype, data, release, user, 3, 4): an array that reads C memory in place. The memory
  * must stay valid and unchanged until release(data, user) is called, which is when the last value
@@ -354,7 +356,7 @@ FX_API fx_array *fx_onecold(fx_array *y);
 /* Computes every array of an object (an array, model, tuple, …) in one plan. Returns the first
  * failure (that of an error array in the object too); FX_STATUS_ARGUMENT for NULL. */
 FX_API fx_status fx_eval(void *object);
-/* Requests that the next fx_update, or the end of the training step, also computes x, so that a
+/* Requests x: the next fx_update, or the end of the training step, also computes it, so that a
  * later read needs no second run. Returns x; ignores NULL and error arrays. */
 FX_API fx_array *fx_want(fx_array *x);
 /* Value of a one-element array as a double. On failure: NaN and an error record. */
@@ -373,9 +375,9 @@ FX_API fx_status fx_read_into(fx_array *x, void *dst, size_t bytes);
  * elements, otherwise FX_STATUS_SHAPE. */
 FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count);
 /* Computes x and returns a pointer to its dense elements in host memory, NULL on failure. Do not
- * free or write it; it is valid while the value exists, which is until all arrays that use it are
- * released or rebound. The value's buffer is not reused for updates afterwards. Values on other
- * devices and views that are not dense are copied once. */
+ * free the memory or write to it. The pointer is valid until all arrays that use the value are
+ * released or rebound. Later updates do not reuse the value's buffer. Values on other devices and
+ * views that are not dense are copied once. */
 FX_API const void *fx_data(fx_array *x);
 /* Gives dst a copy of src's values, converted to dst's element type, on dst's device.
  * FX_STATUS_SHAPE if the sizes differ; dst is unchanged on failure. dst's handle is rebound to the

@@ -25,11 +25,12 @@ FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS)
 /* fx_dot_product_attention(q, k, v, …) returns the tuple (y, α), for every head:
  *   α = softmax(kᵀ·q/√(features/nheads) + bias), over the keys; −Inf where the mask is false
  *   y = v·α, (value features)×queries×batch…
- * A query whose keys are all masked gives NaN. α is computed only when it is read or evaluated. For
- * more than 512² queries times keys, y and its gradients are computed for 256 queries at a time, so
- * that memory grows linearly with the length; gradients compute the scores again. FX_STATUS_SHAPE,
- * FX_STATUS_ARGUMENT or FX_STATUS_DTYPE if the arrays do not fit. NNlib.dot_product_attention;
- * Vaswani et al., 2017; Rabe, Staats, 2021. */
+ * A query whose keys are all masked gives NaN. α is computed only when it is read or evaluated. If
+ * queries × keys exceeds 512², y and its gradients are computed for 256 queries at a time, so that
+ * memory grows linearly with the length; gradients compute the scores again. FX_STATUS_SHAPE if the
+ * sizes of the arrays do not match; FX_STATUS_ARGUMENT if nheads does not divide the features, or
+ * dropout is not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool.
+ * NNlib.dot_product_attention; Vaswani et al., 2017; Rabe, Staats, 2021. */
 FX_API void *fxi_dot_product_attention(const fx_dot_product_attention_args *a);
 /* α alone. NNlib.dot_product_attention_scores. */
 FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *a);
@@ -40,8 +41,8 @@ FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention
 #define fx_dot_product_attention_scores(...)                                                       \
     FXI_ATTENTION(fxi_dot_product_attention_scores, __VA_ARGS__)
 
-/* A Bool n×n matrix with true where key ≤ query, n the size of x along the axis (the length: 1).
- * NNlib.make_causal_mask. */
+/* A Bool n×n matrix with true where key ≤ query. n is the size of x along the axis; axis 1 counts
+ * the positions. NNlib.make_causal_mask. */
 FX_API fx_array *fx_make_causal_mask(fx_array *x, int axis);
 
 /* ---- MultiHeadAttention ---------------------------------------------------------------------- */
@@ -59,8 +60,9 @@ typedef struct fx_multiheadattention_layer {
 } fx_multiheadattention_layer;
 /* clang-format off */
 #define FXI_MULTIHEADATTENTION_ARGS(F)                                                             \
-    F(fx_dims, dims, FXI_DIMS_NONE)        /* FX_DIMS(n): all sizes n; (in, qkv, out); (in, qk, v, \
-                                              out); or (q, k, v, qk, v, out) */                    \
+    F(fx_dims, dims, FXI_DIMS_NONE)        /* six sizes: q, k, v; the projections qk and v; out.   \
+                                              Short forms: (in, qk, v, out), (in, qkv, out), (n):  \
+                                              n for all */                                         \
     F(int64_t, nheads, 8)                  /* number of heads; divides qk and v */                 \
     F(int, bias, false)                    /* true: the projections have biases */                 \
     F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of the projections */                    \
@@ -99,15 +101,15 @@ FX_API void *fxi_attend(const fx_attend_args *a);
 /* clang-format off */
 #define FXI_ROTARY_EMBEDDING_ARGS(F)                                                               \
     F(fx_array *, x, FXI_NULL)  /* features×length×…, an even number of features */                \
-    F(double, base, 10000)      /* of the angles */                                                \
+    F(double, base, 10000)      /* in the formula of θ */                                          \
     F(int64_t, offset, 0)       /* position of the first column */                                 \
     F(bool, halves, false)      /* true: pairs (i, i + features/2) instead of (2i, 2i + 1) */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_rotary_embedding_args, FXI_ROTARY_EMBEDDING_ARGS);
-/* Rotates each pair of features (a, b) of position p by the angle θ = p·base^(−2i/features), i the
- * number of the pair: (a·cos θ − b·sin θ, a·sin θ + b·cos θ). The shape of x; integers become
- * Float32. FX_STATUS_SHAPE for an odd number of features. Su et al., 2021; .halves is the order of
- * GPT-NeoX. */
+/* Rotates pair i of features (a, b) at position p by the angle θ = p·base^(−2i/features): (a·cos θ
+ * − b·sin θ, a·sin θ + b·cos θ). The result has the shape of x; integers become Float32.
+ * FX_STATUS_SHAPE for an odd number of features, fewer than two axes, or a base that is not
+ * positive. Su et al., 2021; .halves is the order of GPT-NeoX. */
 FX_API fx_array *fxi_rotary_embedding(const fx_rotary_embedding_args *a);
 #define fx_rotary_embedding(...)                                                                   \
     FXI_CALL(fxi_rotary_embedding(FXI_OPTIONS(                                                     \

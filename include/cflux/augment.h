@@ -2,9 +2,10 @@
  *
  * x: spatial…×channels×batch with 1 to 3 spatial axes (width×height×channels×batch for images).
  * Each observation of a batch is changed independently; all its channels in the same way. Outside
- * of training (FX_STEP) the result is x itself, or the centre for fx_random_crop, unless .always is
- * set; set it in functions of fx_mapobs, which workers call outside of training. The numbers come
- * from the thread's random stream, or from .seed. Results are differentiable.
+ * of training (FX_STEP) the result is x itself, or the centre for fx_random_crop. With .always the
+ * functions also change images outside of training: set it in functions of fx_mapobs, because
+ * workers are never in training mode. The numbers come from the thread's random stream, or from
+ * .seed. Results are differentiable.
  *
  * Errors: FX_STATUS_SHAPE if x does not have 3 to 5 axes; FX_STATUS_ARGUMENT for NULL and for an
  * option out of range. */
@@ -16,7 +17,7 @@
 
 FXI_BEGIN_C
 
-/* Options of the functions below; each uses those that its formula names. */
+/* Options of the functions below. Each function uses the options that its comment names. */
 /* clang-format off */
 #define FXI_AUGMENT_ARGS(F)                                                                        \
     F(fx_array *, x, FXI_NULL)          /* the images */                                           \

@@ -28,23 +28,23 @@ typedef enum fx_op {
 
 /* How the planner treats an operation, and which kind of step it becomes. */
 typedef enum fx_class {
-    FX_CLASS_LEAF, /* values and literals: no step */
-    FX_CLASS_ELEMENTWISE,
-    FX_CLASS_GENERATOR,
-    FX_CLASS_MOVEMENT,
-    FX_CLASS_TRANSFER, /* moves between devices: no step */
-    FX_CLASS_COPY,
-    FX_CLASS_REDUCE,
-    FX_CLASS_ROW, /* fuses several operations; no single opcode describes it (plan/row.c) */
-    FX_CLASS_SCAN,
-    FX_CLASS_GATHER,
-    FX_CLASS_SCATTER,
-    FX_CLASS_MATMUL,
-    FX_CLASS_CONV,
-    FX_CLASS_POOL,
-    FX_CLASS_CUSTOM,
-    FX_CLASS_COLLECTIVE,
-    FX_CLASS_FOREACH /* steps only: one elementwise program over several lists of tensors */
+    FX_CLASS_LEAF,        /* values and literals: no step */
+    FX_CLASS_ELEMENTWISE, /* one result per element; may fuse several operations */
+    FX_CLASS_GENERATOR,   /* IOTA, RANDOM: values without inputs */
+    FX_CLASS_MOVEMENT,    /* the same elements in another order or shape; often a view, no step */
+    FX_CLASS_TRANSFER,    /* moves between devices: no step */
+    FX_CLASS_COPY,        /* PAD, CONCAT */
+    FX_CLASS_REDUCE,      /* sums, maxima, … along axes */
+    FX_CLASS_ROW,         /* fuses several operations; no single opcode describes it (plan/row.c) */
+    FX_CLASS_SCAN,        /* CUMSUM */
+    FX_CLASS_GATHER,      /* slices at indices */
+    FX_CLASS_SCATTER,     /* combines slices with equal indices */
+    FX_CLASS_MATMUL,      /* matrix products */
+    FX_CLASS_CONV,        /* convolutions and their gradients */
+    FX_CLASS_POOL,        /* pooling and its gradients */
+    FX_CLASS_CUSTOM,      /* fx_custom */
+    FX_CLASS_COLLECTIVE,  /* exchanges between processes or devices */
+    FX_CLASS_FOREACH      /* steps only: one elementwise program over several lists of tensors */
 } fx_class;
 
 /* What a collective step computes from the x of all members of a communicator. */

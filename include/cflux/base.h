@@ -35,9 +35,9 @@
 
 /* ---- C and C++ ------------------------------------------------------------------------------- */
 /* A C++ program includes <cflux.h>, which also includes <cflux/cflux.hpp>. There, functions and
- * overloads replace the call macros of the other headers (fx_add, fx_dense, …). A C++ program that
- * includes one of the other headers alone gets its types and functions, and no usable call macros.
- * Code in these headers that only a C++ compiler reads is in this section. */
+ * overloads replace the call macros of the other headers (fx_add, fx_dense, …). If a C++ program
+ * includes only one of the other headers, it gets the types and functions, but the call macros do
+ * not compile. This section contains the code that differs between C and C++. */
 #ifdef __cplusplus
 #define FXI_BEGIN_C  extern "C" {
 #define FXI_END_C    }
@@ -76,9 +76,9 @@ extern FX_API _Thread_local const char *fxi_call_site;
 #define FXI_TEXT_(x) #x
 #define FXI_TEXT(x)  FXI_TEXT_(x)
 #define FXI_HERE     fxi_pass(__FILE__ ":" FXI_TEXT(__LINE__))
-static inline void fxi_pass(const char *place)
+static inline void fxi_pass(const char *location)
 {
-    fxi_call_site = place;
+    fxi_call_site = location;
 }
 #endif
 #endif
@@ -94,9 +94,10 @@ static inline void fxi_pass(const char *place)
  * In C++20: fx_dense({.in = 10, .out = 5, .bias = false}). In C++11 to C++17:
  * fx_dense(fx_dense_args().with_in(10).with_out(5).with_bias(false)). */
 #define FXI_DEFAULT(type, name, value) .name = value,
-/* A call with options. It allows a value to replace a default, and makes two mistakes compile
- * errors with every compiler setting: a number where a struct is expected (.dims = 3 instead of
- * FX_AXES(3)), and a pointer where a number is expected (.bias = array instead of .bias_array). */
+/* Makes a call with options. The pragmas allow a value to replace a default. They also make two
+ * mistakes compile errors, whatever the compiler's settings: a number where a struct is expected
+ * (.dims = 3 instead of FX_AXES(3)), and a pointer where a number is expected (.bias = array
+ * instead of .bias_array). */
 #define FXI_CALL(...)                                                                              \
     __extension__({                                                                                \
         FXI_HERE;                                                                                  \
@@ -204,9 +205,10 @@ typedef struct fx_counters {
  * atomically. */
 FX_API fx_counters fx_stats(void);
 
-/* Restarts the calling thread's random stream with `seed`. Afterwards the program computes the same
- * bits on the same machine, without the oneDNN plugin also for any number of CPU threads. Default:
- * seed 0, and a separate stream for each thread, numbered by first use. */
+/* Restarts the calling thread's random stream with `seed`. With the same seed, a program computes
+ * the same bits each time that it runs on the same machine. Without the oneDNN plugin the bits do
+ * not depend on the number of CPU threads either. Default: seed 0, and a separate stream for each
+ * thread, numbered by first use. */
 FX_API void fx_seed(uint64_t seed);
 
 /* Returns 64 random bits of the calling thread's stream, for host code that must be reproducible
@@ -216,7 +218,7 @@ FX_API uint64_t fx_rand_u64(void);
 /* Sets how many threads the CPU backend uses, including the calling thread, for the whole process.
  * 1: no other threads; 0: the default, which is the environment variable FX_NUM_THREADS, otherwise
  * the number of cores that the process may use (CPU affinity and cgroup quota). Numbers above 255
- * count as 255. Without the oneDNN plugin, results are bit-identical for any number. Threads are
+ * count as 255. Without the oneDNN plugin, the results have the same bits for every n. Threads are
  * created when a step is first large enough to benefit; small steps run on the calling thread. If
  * several threads evaluate at the same time, one of them uses the other cores and the rest compute
  * alone. May be called at any time from any thread. Errors: FX_STATUS_ARGUMENT if n is negative. */

@@ -11,10 +11,12 @@
 FXI_BEGIN_C
 
 /* ---- Parallel -------------------------------------------------------------------------------- */
-/* fx_parallel(connection, a, b, …): with one input x, connection(a(x), b(x), …); with as many
- * inputs as layers, connection(a(x₁), b(x₂), …); one layer is called with each of several inputs. A
- * tuple as the only input stands for its items. FX_STATUS_ARGUMENT for another number of inputs,
- * without a connection or a layer, for a child that cannot be called, two equal names, and the
+/* fx_parallel(connection, a, b, …):
+ *   one input x           connection(a(x), b(x), …)
+ *   one input per layer   connection(a(x₁), b(x₂), …)
+ *   one layer, n inputs   connection(a(x₁), a(x₂), …)
+ * If the only input is a tuple, its items are the inputs. FX_STATUS_ARGUMENT for another number of
+ * inputs, a missing connection, no layers, a child that cannot be called, two equal names, and the
  * names "connection" and "layers". Flux.Parallel. */
 typedef struct fx_parallel_layer {
     fx_object base;
@@ -31,8 +33,8 @@ FX_API fx_parallel_layer *fxi_parallel_pairs(void *connection, int n,
 
 /* ---- PairwiseFusion -------------------------------------------------------------------------- */
 /* fx_pairwisefusion(connection, a, b, …): y₁ = a(x₁), y₂ = b(connection(y₁, x₂)), …; returns the
- * tuple (y₁, y₂, …). Takes one input, which is used for every x, or as many inputs as layers; a
- * tuple stands for its items. Errors as for Parallel. Flux.PairwiseFusion. */
+ * tuple (y₁, y₂, …). Takes one input, which is used for every x, or one input per layer; if the
+ * only input is a tuple, its items are the inputs. Errors as for Parallel. Flux.PairwiseFusion. */
 typedef struct fx_pairwisefusion_layer {
     fx_object base;
     void *connection;
@@ -100,7 +102,7 @@ FX_API fx_scale_layer *fxi_scale(const fx_scale_args *a);
 
 /* ---- Bilinear -------------------------------------------------------------------------------- */
 /* y[i] = act(xᵀ·W[i,:,:]·z + b[i]) for x: in1×…, z: in2×…, W: out×in1×in2, y: out×…. With one input
- * array, z = x; a tuple (x, z) stands for two inputs. Flux.Bilinear. */
+ * array, z = x; a tuple (x, z) counts as two inputs. Flux.Bilinear. */
 typedef struct fx_bilinear_layer {
     fx_object base;
     fx_array *weight, *bias; /* bias is NULL with .bias = false */
@@ -154,7 +156,7 @@ FX_API fx_embedding_layer *fxi_embedding(const fx_embedding_args *a);
  *   data, at             two vectors of integers: bag b is data[at[b]] … data[at[b+1]−1], the last
  *                        one ends with data; y is out×bags. `at` is read when the layer is called
  *   Bool, in×k, in×k×…   one-hot columns instead of integers
- * A tuple (data, at) stands for two inputs. Integers count from 0, as in Embedding.
+ * A tuple (data, at) counts as two inputs. Integers count from 0, as in Embedding.
  * FX_STATUS_ARGUMENT for a single integer (0-d), and for an `at` that does not begin with 0, is not
  * increasing, or has an element that is not an index of data. Flux.EmbeddingBag. */
 typedef struct fx_embeddingbag_layer {
@@ -177,10 +179,10 @@ FX_API fx_embeddingbag_layer *fxi_embeddingbag(const fx_embeddingbag_args *a);
         FXI_OPTIONS(fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
 /* ---- WeightNorm ------------------------------------------------------------------------------ */
-/* Calls `layer` with v, its array `which`, replaced by g·v/√(Σv² + ε). The sum is along `dims`; ε
- * is the machine epsilon of v's type. v and g are trained. A new layer has g = √(Σv²) + ε.
- * FX_STATUS_ARGUMENT if v is evaluated and contains only zeros, because it then has no direction.
- * Flux.WeightNorm; Salimans, Kingma, 2016. */
+/* Calls `layer` after replacing one of its arrays, v, by g·v/√(Σv² + ε). `which` is the name of v
+ * in the layer. The sum is along `dims`; ε is the machine epsilon of v's type. v and g are trained.
+ * A new layer has g = √(Σv²) + ε. FX_STATUS_ARGUMENT if v is evaluated and contains only zeros,
+ * because it then has no direction. Flux.WeightNorm; Salimans, Kingma, 2016. */
 typedef struct fx_weightnorm_layer {
     fx_object base;
     void *layer;
@@ -199,8 +201,8 @@ FX_API fx_weightnorm_layer *fxi_weightnorm(const fx_weightnorm_args *a);
 #define fx_weightnorm(...)                                                                         \
     FXI_CALL(fxi_weightnorm(                                                                       \
         FXI_OPTIONS(fx_weightnorm_args, FXI_WEIGHTNORM_ARGS(FXI_DEFAULT).layer = __VA_ARGS__)))
-/* A copy of a model in which every WeightNorm is replaced by its layer with the array that it
- * computes now; other arrays are shared. Flux.remove_weight_norms. */
+/* A copy of a model without WeightNorm: each WeightNorm is replaced by its layer, which gets the
+ * current value of g·v/√(Σv² + ε). Other arrays are shared. Flux.remove_weight_norms. */
 FX_API void *fx_remove_weight_norms(void *model);
 
 /* ---- parts of models ------------------------------------------------------------------------- */

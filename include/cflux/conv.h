@@ -24,7 +24,7 @@ static inline fx_dims fxi_same_pad(void)
  * (k−1)·dilation − 1)/stride⌋ + 1 with the size n of x and k of the kernel. Flux.Conv. */
 typedef struct fx_conv_layer {
     fx_object base;
-    fx_array *weight, *bias;
+    fx_array *weight, *bias; /* bias is NULL with .bias = false */
     fx_function *act;
     fx_dims stride, pad, dilation; /* one per spatial axis; pad may hold (before, after) per axis */
     int64_t groups;
@@ -190,8 +190,9 @@ FX_API fx_adaptivemeanpool_layer *fxi_adaptivemeanpool(const fx_adaptivemeanpool
         fx_adaptivemeanpool_args, FXI_ADAPTIVEMAXPOOL_ARGS(FXI_DEFAULT).out = __VA_ARGS__)))
 
 /* ---- LPNormPool ------------------------------------------------------------------------------ */
-/* y = (Σ|x|^p)^(1/p) over every window (fx_pool_lpnorm). x: spatial…×channels×batch. Flux has the
- * function NNlib.lpnormpool only, so BSON cannot store the layer; PyTorch's LPPool1d to LPPool3d.
+/* y = (Σ|x|^p)^(1/p) over every window (fx_pool_lpnorm). x: spatial…×channels×batch. Flux has only
+ * the function NNlib.lpnormpool, not a layer, so BSON cannot store this layer. In PyTorch: LPPool1d
+ * to LPPool3d.
  */
 typedef struct fx_lpnormpool_layer {
     fx_object base;
@@ -219,8 +220,8 @@ typedef enum fx_upsample_mode {
     FX_UPSAMPLE_MODE_TRILINEAR    /* the same for 3 */
 } fx_upsample_mode;
 /* Enlarges the spatial axes of x by factors or to sizes; exactly one of the two is given. x:
- * spatial…×channels×batch. Scales are whole numbers; for other factors pass the sizes (with NEAREST
- * Flux takes multiples only). Flux.Upsample. */
+ * spatial…×channels×batch. Scales are whole numbers; for other factors pass the sizes. With
+ * NEAREST, Flux accepts only sizes that are multiples of those of x. Flux.Upsample. */
 typedef struct fx_upsample_layer {
     fx_object base;
     int64_t mode;        /* an fx_upsample_mode */

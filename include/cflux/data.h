@@ -74,9 +74,10 @@ typedef void *(*fx_obs_fn)(void *observations, void *user);
  * if the program retained them, and reading them afterwards is an error. Batches must then be
  * arrays or tuples of arrays.
  *
- * Workers are threads that prepare up to two batches each before they are used. FX_WORKERS_AUTO is
- * 1 if batches are copied from the host to a device with its own memory, so that the next batch is
- * copied during the training step, or if .parallel is set; otherwise 0.
+ * Workers are threads; each prepares up to two batches ahead of use. FX_WORKERS_AUTO is 1 if
+ * .parallel is set. It is also 1 if data without functions (fx_mapobs) are copied from the host to
+ * a device with its own memory: the next batch is then copied during the training step. Otherwise
+ * it is 0.
  *
  * With .parallel the workers call the functions of fx_mapobs, several at the same time. These
  * functions must use evaluated arrays only, and need a lock to change shared data. Otherwise they

@@ -7,10 +7,10 @@
  * the environment disables it.
  *
  * fx_use("check:CPU") provides devices "check:CPU:0", … that compute as the backend CPU does and
- * check memory accesses: accesses outside of live allocations, writes beyond the end or after
- * release, and outputs that are not written are FX_STATUS_INTERNAL; new memory reads as NaN. With
- * FX_CHECK=all in the environment all memory is checked after each step; fx_synchronize checks it
- * once (docs/guide/checking-memory.md). */
+ * find invalid memory accesses. These are FX_STATUS_INTERNAL: accesses outside of live allocations,
+ * writes beyond the end of an allocation or after its release, and outputs that a step does not
+ * write. New memory contains NaN. With FX_CHECK=all in the environment all memory is checked after
+ * each step; fx_synchronize checks it once (docs/guide/checking-memory.md). */
 #ifndef CFLUX_DEVICE_H
 #define CFLUX_DEVICE_H
 
@@ -28,12 +28,13 @@ FX_API fx_status fx_use_all(void); /* loads every installed backend; always FX_O
 FX_API const char *fx_why_not(const char *backend);
 FX_API bool fx_functional(const char *backend); /* true if it is loaded and works */
 
-/* A plugin file: a backend, or a kernel library that computes some steps for a backend. */
+/* A plugin file: a backend, a kernel library that computes some steps for a backend, or a transport
+ * that moves data between processes. */
 typedef struct fx_plugin_info {
     const char *file;    /* path of the file */
-    const char *kind;    /* "backend" or "kernel library" */
+    const char *kind;    /* "backend", "kernel library" or "transport" */
     const char *name;    /* "OpenCL", "oneDNN"; in lower case until the plugin is loaded */
-    const char *serves;  /* the backend that uses a kernel library, "CPU"; "" for a backend */
+    const char *serves;  /* kernel library: its backend, "CPU"; transport: "MPI"; backend: "" */
     const char *version; /* version of cflux that it was compiled with; "" until it is loaded */
     const char *why;     /* why it is not used; "" if it is used; NULL if it was not loaded yet */
 } fx_plugin_info;
@@ -69,12 +70,12 @@ FXI_OPTION_STRUCT(fx_get_device_args, FXI_GET_DEVICE_ARGS);
  * a warning); else the first of CUDA, AMDGPU, Metal, OpenCL that is loaded, works and is not a CPU;
  * otherwise the CPU. */
 FX_API fx_device *fxi_get_device(const fx_get_device_args *opts);
-/* A device by backend name and id, from 0. If there is none, FX_STATUS_DEVICE is recorded and the
- * CPU returned. */
+/* A device by backend name and id, from 0. If the device does not exist, records FX_STATUS_DEVICE
+ * and returns the CPU. */
 FX_API fx_device *fx_device_get(const char *backend, int id);
 FX_API fx_device *fx_cpu_device(void); /* the CPU */
 /* A device by name: "cuda:0", "CPU", "opencl" (its first device), upper or lower case. Loads the
- * backend if needed. If there is none, as for fx_device_get. */
+ * backend if needed. If the device does not exist, does the same as fx_device_get. */
 FX_API fx_device *fx_device_find(const char *name);
 FX_API const char *fx_device_name(const fx_device *device); /* "CPU" (also for NULL), "CUDA:0" */
 FX_API int fx_device_id(const fx_device *device);           /* its id, from 0; 0 for NULL */
@@ -84,8 +85,8 @@ FX_API const char *fx_device_model(const fx_device *device);
  * and records, an error that the device reported since the previous call. FX_OK for the CPU
  * (NULL). */
 FX_API fx_status fx_synchronize(fx_device *device);
-/* Escape hatch for backend-specific extensions: a function or object of a backend by name; NULL if
- * the backend is not loaded or has none with this name. */
+/* For backend-specific extensions: returns a function or object of a backend by name; NULL if the
+ * backend is not loaded or has none with this name. */
 FX_API void *fx_backend_proc(const char *backend, const char *name);
 /* Returns the number of devices of a backend; 0 if it is not loaded or does not work. */
 FX_API int fx_device_count(const char *backend);
@@ -96,8 +97,8 @@ FX_API int fx_device_count(const char *backend);
 FX_API void *fx_devices(const char *backend);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
-/* Freed memory of arrays is cached for reuse: for a device with its own memory in a pool per
- * device, for the CPU per thread.
+/* Freed memory of arrays is cached for reuse. Each device with its own memory has a pool; on the
+ * CPU each thread has a cache.
  *
  * If an allocation fails, the library frees its caches, waits for the device, drops plans that are
  * not in use, and tries once more. Then it fails with FX_STATUS_MEMORY; the message says how much

@@ -1,8 +1,7 @@
 /* cflux/grad.h: reverse-mode gradients.
  *
  * Gradients consist of the same graph nodes as other results, so they can be differentiated again.
- * Compute the gradient before you read the loss: after a read the forward pass runs a second
- * time. */
+ * Call fx_gradient before you read the loss: after a read the forward pass runs a second time. */
 #ifndef CFLUX_GRAD_H
 #define CFLUX_GRAD_H
 
@@ -34,7 +33,7 @@ FX_API fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n,
                                 fx_array **out_gradients);
 
 /* Vector–Jacobian product: stores d Σ(y·gy) / d x[i] in out_gradients[0 … n−1]. y may have any
- * shape; gy has the shape of y, otherwise FX_STATUS_SHAPE. The rest as for fx_gradient_of. */
+ * shape; gy has the shape of y, otherwise FX_STATUS_SHAPE. Otherwise like fx_gradient_of. */
 FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
                              fx_array **out_gradients);
 

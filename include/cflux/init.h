@@ -1,5 +1,5 @@
-/* cflux/init.h: initialisers with options, and those beyond the list of nn.h. Names, defaults and
- * formulas are those of Flux 0.16.
+/* cflux/init.h: initialisers with options, and initialisers that nn.h does not list. Names,
+ * defaults and formulas are those of Flux 0.16.
  *
  * An initialiser is a function of sizes, for the option .init of layers. fx_init calls one with
  * options:
@@ -37,8 +37,8 @@ FXI_BEGIN_C
                                                 otherwise the numbers depend on the seed alone */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_init_args, FXI_INIT_ARGS);
-/* fx_init(fx_truncated_normal, FX_DIMS(3, 4), .std = 0.02): the initialiser with these options, or
- * any other function of sizes with a .seed. The scope owns the result. */
+/* fx_init(fx_truncated_normal, FX_DIMS(3, 4), .std = 0.02): calls an initialiser with options. Any
+ * other function of sizes can be called with .seed only. The scope owns the result. */
 FX_API fx_array *fxi_init(const fx_init_args *a);
 #define fx_init(...)                                                                               \
     FXI_CALL(fxi_init(FXI_OPTIONS(fx_init_args, FXI_INIT_ARGS(FXI_DEFAULT).init = __VA_ARGS__)))
@@ -49,14 +49,15 @@ FX_API void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out
 
 /* gain·Q with orthonormal columns, or orthonormal rows if there are fewer rows. The rows are all
  * axes but the final one, the columns the final axis. Q is from the QR decomposition of a matrix of
- * normal numbers, with a positive diagonal of R. Computed by the call on the host, in rows·columns²
- * steps. Saxe and others, 2014. */
+ * normal numbers, with a positive diagonal of R. The call computes Q on the host, with about
+ * rows·columns² operations. Saxe et al., 2014. */
 FX_API fx_array *fx_orthogonal(int ndims, const int64_t *sizes);
 /* A matrix of normal numbers, σ = std, in which ⌈sparsity·rows⌉ random elements of each column are
  * 0. FX_STATUS_SHAPE unless it has two axes. Needs fx_init with .sparsity. Martens, 2010. */
 FX_API fx_array *fx_sparse_init(int ndims, const int64_t *sizes);
-/* gain at the diagonal of a matrix, or at the centre of a kernel k…×in×out where in = out, so that
- * a layer begins as the identity; a vector is 0. */
+/* A layer with this weight begins as the identity times gain: a matrix has gain on its diagonal,
+ * and a kernel k…×in×out has gain at its centre where the indices of in and out are equal. All
+ * other elements are 0, and so is a vector. */
 FX_API fx_array *fx_identity_init(int ndims, const int64_t *sizes);
 
 FXI_END_C

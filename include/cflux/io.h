@@ -1,18 +1,18 @@
 /* cflux/io.h: saves and loads models and arrays, and exchanges them with other programs.
  *
- * Saving writes a new file beside the old one, flushes it to disk, and then renames it. If a step
- * before the rename fails, the old file is unchanged. If only the last step fails, which makes the
- * new name survive a power failure, the new file is in place. The message says which file is in
- * place. Files are untrusted: loading checks everything, runs no code from a file and opens no
- * other file. FX_STATUS_FORMAT: a damaged file, or one of another format, with format, path, offset
- * and reason. FX_STATUS_IO: the operating system reported an error.
+ * Saving writes a new file beside the old one, flushes it to disk, and then renames it. If anything
+ * fails before the rename, the old file is unchanged. A last system call then makes the new name
+ * survive a power failure; if only that call fails, the new file is in place. The message says
+ * which file is in place. Files are untrusted: loading checks everything, runs no code from a file
+ * and opens no other file. FX_STATUS_FORMAT: a damaged file, or one of another format, with format,
+ * path, offset and reason. FX_STATUS_IO: the operating system reported an error.
  *
  * Formats. Saving chooses by extension, loading by content, then by extension:
  *
  *   .safetensors   arrays by name, read by memory map; PyTorch and others read and write it
  *   .npy           one array in NumPy's format; loading returns the array, without a name
- *   .npz           arrays by name in NumPy's format; reads compressed files, writes uncompressed
- * ones .bson          Flux models: layers with their settings (docs/bson.md)
+ *   .npz           arrays by name in NumPy's format; compressed files are read, never written
+ *   .bson          Flux models: layers with their settings (docs/bson.md)
  *
  * Shapes: an array of shape (a, b, c) in C order, as NumPy and PyTorch write it, is the array c×b×a
  * with the same bytes. Unsupported element types are widened: Int8, Int16 and UInt16 to Int32,
@@ -41,8 +41,8 @@ FXI_BEGIN_C
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads a file as a named tuple (.npy: the array), which the scope owns; an error array on failure.
- * Arrays read by memory map use the bytes of the file until they are released: a program that
- * changes the file in place changes them. */
+ * Arrays that are read by memory map use the bytes of the file until they are released: if another
+ * program changes the file in place, their values change. */
 FX_API void *fx_load(const char *path);
 
 /* Selects the version of Flux, e.g. "0.14" or "0.16.10", whose formulas are used for layers of BSON
@@ -105,11 +105,12 @@ FX_API const char *fx_string_text(const void *object);
  * order. A name without modules is written with module Main and read with every module; NULL: the C
  * type's name.
  *
- * `object` is an example: in each field, a file must have an object of the same type as the
- * example, or nothing; where the example has NULL, it must have nothing. Another example of the
- * same type adds its fields. Applies to the whole process; may be called from every thread.
- * FX_STATUS_ARGUMENT if the object is not a struct of the program or the name is not a Julia name;
- * FX_STATUS_UNSUPPORTED for more than 32 fields. */
+ * `object` is an example of the struct. If a field of the example contains an object, the file must
+ * have an object of the same type there, or nothing. If a field is NULL, the file must have nothing
+ * there. To accept more types in a field, call the function again with another example. Applies to
+ * the whole process; may be called from every thread. FX_STATUS_ARGUMENT if the object is not a
+ * struct of the program or the name is not a Julia name; FX_STATUS_UNSUPPORTED for more than 32
+ * fields. */
 FX_API fx_status fx_julia_name(const void *object, const char *name);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
@@ -160,13 +161,15 @@ FX_API bool fx_checkpoint_exists(const char *path);
 FX_API void *fx_flux_state(void *model);
 
 /* The state of a model as PyTorch's state_dict(): a named tuple "0.weight", "0.bias",
- * "1.running_mean", …, in PyTorch's layout. A Chain uses the positions or names of its layers.
- * BatchNorm has weight, bias, running_mean, running_var and num_batches_tracked (always 0),
- * LayerNorm weight and bias, MultiHeadAttention in_proj_weight and in_proj_bias where its sizes are
- * those of PyTorch's, other objects their own fields. Weights of Dense are transposed and
- * kernels of Conv flipped (PyTorch does not flip kernels); these are copies, the others the model's
- * arrays. Save it without a name, fx_save("m.safetensors", "", fx_torch_state(m)), to load it in
- * PyTorch with load_state_dict. */
+ * "1.running_mean", …, in PyTorch's layout. A Chain uses the positions or names of its layers. The
+ * names of the arrays:
+ *   BatchNorm            weight, bias, running_mean, running_var, num_batches_tracked (always 0)
+ *   LayerNorm            weight, bias
+ *   MultiHeadAttention   in_proj_weight, in_proj_bias, if PyTorch allows its sizes
+ *   other objects        their own fields
+ * Weights of Dense are transposed and kernels of Conv flipped (PyTorch does not flip kernels).
+ * These arrays are copies; all others are the model's own arrays. Save it without a name,
+ * fx_save("m.safetensors", "", fx_torch_state(m)), to load it in PyTorch with load_state_dict. */
 FX_API void *fx_torch_state(void *model);
 /* Copies a state in PyTorch's layout into a model: fx_load_torch_state(m,
  * fx_load("m.safetensors")). Layers must have the same positions as in PyTorch, where activations

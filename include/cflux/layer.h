@@ -106,7 +106,7 @@ typedef struct fx_flux_source {
     int newest;    /* newest version of Flux that may have written the file: 1610 */
 } fx_flux_source;
 
-/* What the layers of a container are called with. */
+/* The inputs of a container's layers. */
 typedef enum fx_layer_flow {
     FX_LAYER_FLOW_SHARED = 0, /* the input of the container, or its item of a tuple */
     FX_LAYER_FLOW_CHAIN,      /* the result of the layer before */
@@ -152,7 +152,7 @@ typedef struct fx_layer {
     /* Makes a layer of another type from the options, instead of `build`: Flux's DepthwiseConv is a
      * function that makes a Conv. No object has this type then. May be NULL. */
     void *(*make)(const fx_type *type, const void *options);
-    fx_layer_flow flow; /* of a container: what its layers are called with */
+    fx_layer_flow flow; /* of a container: the inputs of its layers */
 } fx_layer;
 
 /* Returns the layer table of a type; NULL if it has none. */

@@ -30,9 +30,9 @@ FXI_BEGIN_C
     F(double, smooth, 1)             /* s of fx_dice_coeff_loss */                                 \
     F(double, beta, 0.7)             /* β of fx_tversky_loss, in [0, 1] */                         \
     F(double, margin, 1)             /* m ≥ 0 of fx_siamese_contrastive_loss */                    \
-    F(fx_array *, weights, FXI_NULL) /* one factor for each class: multiplies the terms of that    \
-                                        class in crossentropy, logitcrossentropy and focal_loss;   \
-                                        the mean is over all observations */
+    F(fx_array *, weights, FXI_NULL) /* crossentropy, logitcrossentropy and focal_loss: a factor   \
+                                        for each class, which multiplies its terms. The mean still \
+                                        divides by the number of observations */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_loss_args, FXI_LOSS_ARGS);
 /* The formulas are per element, with e = ŷ − y; Σ is over .dims (default: axis 0, the classes). The
@@ -57,19 +57,19 @@ FX_API fx_array *fxi_focal_loss(const fx_loss_args *a);
 FX_API fx_array *fxi_binary_focal_loss(const fx_loss_args *a);
 /* (1−y)·ŷ² + y·max(0, m−ŷ)², ŷ a distance; y = 1: the two inputs differ */
 FX_API fx_array *fxi_siamese_contrastive_loss(const fx_loss_args *a);
-/* Two losses of the whole arrays, 0-d: 1 − (2·Σ y·ŷ + s) / (Σ y² + Σ ŷ² + s), and 1 − (Σ y·ŷ + 1) /
- * (Σ y·ŷ + (1−β)·(1−y)·ŷ + β·y·(1−ŷ) + 1). A larger β weighs false negatives more, as Flux's
- * documentation says; the code of Flux 0.16 exchanges β and 1−β: pass 1−β to get its result.
- */
+/* 1 − (2·Σ y·ŷ + s) / (Σ y² + Σ ŷ² + s), 0-d: the sums are over all elements. */
 FX_API fx_array *fxi_dice_coeff_loss(const fx_loss_args *a);
+/* 1 − (Σ y·ŷ + 1) / (Σ(y·ŷ + (1−β)·(1−y)·ŷ + β·y·(1−ŷ)) + 1), 0-d: the sums are over all elements.
+ * A larger β weighs false negatives more, as Flux's documentation says. The code of Flux 0.16
+ * exchanges β and 1−β: pass 1−β to get its result. */
 FX_API fx_array *fxi_tversky_loss(const fx_loss_args *a);
 /* Connectionist temporal classification. ŷ: raw scores, classes×times or classes×times×batch; the
  * last class is the blank. y: labels from 0 as integers, a vector or length×batch; a negative label
  * ends a shorter sequence. One value for each sequence; Inf if there are too few time steps for
  * the labels. The labels are read (evaluated) by the call. NNlib.ctc_loss. */
 FX_API fx_array *fxi_ctc_loss(const fx_loss_args *a);
-/* y·(1−α) + α/n for the n classes along `dims`, α/2 if `dims` has no axis (two classes); 0 < α < 1.
- * Integer and Bool targets become Float32. Flux.label_smoothing. */
+/* y·(1−α) + α/n for the n classes along `dims`. An empty `dims` means two classes, n = 2. Integer
+ * and Bool targets become Float32. FX_STATUS_ARGUMENT unless 0 < α < 1. Flux.label_smoothing. */
 FX_API fx_array *fx_label_smoothing(fx_array *y, double alpha, fx_axes dims);
 
 /* Calls a loss through a pointer, e.g. from fx_parse_loss: fx_call_loss(formula, ŷ, y, .sum =

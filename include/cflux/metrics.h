@@ -18,7 +18,7 @@ FXI_BEGIN_C
  * were predicted as p. Reads the smallest and the largest label to check them. Matrices of several
  * batches may be added. FX_STATUS_ARGUMENT if nclasses is below 1. */
 FX_API fx_array *fx_confusion(fx_array *predicted, fx_array *actual, int64_t nclasses);
-/* The share of equal labels, from 0 to 1: a 0-d Float32 array; NaN without labels. */
+/* The share of equal labels, from 0 to 1: a 0-d Float32 array; NaN if there are no labels. */
 FX_API fx_array *fx_accuracy(fx_array *predicted, fx_array *actual);
 /* How the scores of classes become one score. */
 typedef enum fx_averaging {

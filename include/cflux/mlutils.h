@@ -122,8 +122,8 @@ FX_API void *fx_unbatch(void *data);
  * with a further axis of size N. Shorter sequences are filled with `pad` at the end.
  * MLUtils.batch_sequence. */
 FX_API fx_array *fx_batch_sequence(void *sequences, double pad);
-/* The same as a tuple with one array per time step, each with the sequences along its final axis.
- * MLUtils.batchseq. */
+/* fx_batch_sequence with another result: a tuple with one array per time step, each with the
+ * sequences along its final axis. MLUtils.batchseq. */
 FX_API void *fx_batchseq(void *sequences, double pad);
 /* The slices of x along an axis as a tuple, without that axis. MLUtils.unstack. */
 FX_API void *fx_unstack(fx_array *x, int axis);
@@ -156,10 +156,10 @@ FX_API fx_array *fx_rescale(fx_array *x, fx_axes dims, double eps);
  * elements the first; NaN counts as largest. Reads x to find the indices (Int64); the values are
  * differentiable. FX_STATUS_ARGUMENT if k is below 0 or above the axis' size. MLUtils.topk. */
 FX_API void *fx_topk(fx_array *x, int64_t k, int axis);
-/* For each column j of v, searches the sorted column j of a (both matrices, a: n×B, v: m×B): first
- * is the number of elements below v[i, j], which is the first index with a ≥ v, n if there is none;
- * last is the last index with a ≤ v, −1 if there is none. Int64, m×B.
- * MLUtils.batched_searchsortedfirst, batched_searchsortedlast. */
+/* Search for v[i, j] in column j of a, which is sorted; a: n×B, v: m×B, result: m×B, Int64. The
+ * first function returns the first index with a ≥ v, n if there is none; the second function the
+ * last index with a ≤ v, −1 if there is none. MLUtils.batched_searchsortedfirst,
+ * batched_searchsortedlast. */
 FX_API fx_array *fx_batched_searchsortedfirst(fx_array *a, fx_array *v);
 FX_API fx_array *fx_batched_searchsortedlast(fx_array *a, fx_array *v);
 

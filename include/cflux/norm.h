@@ -13,9 +13,9 @@ FXI_BEGIN_C
 /* ---- InstanceNorm ---------------------------------------------------------------------------- */
 /* y = act(γ·(x − μ)/√(σ² + ε) + β) with the mean μ and variance σ² of each channel of each
  * observation. x: spatial…×channels×batch with at least one spatial axis. With .track_stats = true,
- * running statistics move towards the mean over the batch, as those of BatchNorm, and replace μ and
- * σ² in inference. If a channel of an observation has only one number, training is
- * FX_STATUS_ARGUMENT. Flux.InstanceNorm; Ulyanov et al., 2016. */
+ * the layer updates running statistics from the means over the batch, as BatchNorm does, and uses
+ * them for μ and σ² in inference. A call in training is FX_STATUS_ARGUMENT if a channel of an
+ * observation has only one number. Flux.InstanceNorm; Ulyanov et al., 2016. */
 typedef fx_batchnorm_layer fx_instancenorm_layer;
 /* clang-format off */
 #define FXI_INSTANCENORM_ARGS(F)                                                                   \

@@ -23,28 +23,29 @@ FXI_BEGIN_C
  * number out of range, more than 2^40 parameters, 10000 layers, or 64 nested parentheses. Errors of
  * layer constructors are passed on. */
 FX_API void *fx_parse_model(const char *text);
-/* fx_parse_model for inputs of the given sizes: a size `_` of a layer becomes the size of its input
- * along the axis before the last for convolutions, BatchNorm, InstanceNorm and GroupNorm, and along
- * the first axis for all other layers:
+/* fx_parse_model for an input of the given sizes. Each size `_` in the text is replaced by a size
+ * of the layer's input: the size along the axis before the last for convolutions, BatchNorm,
+ * InstanceNorm and GroupNorm, and along the first axis for all other layers.
  *
  *     fx_autosize("Chain(Conv((3, 3), _ => 5), Flux.flatten, Dense(_ => 10))",
  *                 FX_DIMS(9, 9, 1, 32))
  *
- * fx_parse_model reads the same from "@autosize (9, 9, 1, 32) Chain(…)". `_` is an error in layers
- * of a PairwiseFusion after the first, whose inputs are results of its connection.
+ * fx_parse_model reads the same from "@autosize (9, 9, 1, 32) Chain(…)". In a PairwiseFusion only
+ * the first layer may contain `_`, because the inputs of the others are results of the connection.
  * Flux.@autosize. */
 FX_API void *fx_autosize(const char *text, fx_dims size);
 /* Makes an optimiser rule (optim.h) from a text: "Adam(0.001)", "AdamW(eta=0.001, beta=(0.9,
- * 0.999), lambda=0.01)". The scope owns it. On failure: an error object. */
+ * 0.999), lambda=0.01)". The scope owns it. On failure: an error object, and an error record as for
+ * fx_parse_model. */
 FX_API fx_rule *fx_parse_optimiser(const char *text);
 /* Makes a schedule (schedule.h) from a text in the names of ParameterSchedulers.jl, with steps that
  * count from 0: "Step(0.1, 0.5, 10)", "Sequence(Exp(0.1, 0.9) => 10, Constant(0.01) => 5)", and
  * "Warmup(0, 5, CosAnneal(0.001, 0, 45))", which is fx_schedule_warmup. The scope owns it. On
- * failure: an error object. */
+ * failure: an error object, and an error record as for fx_parse_model. */
 FX_API fx_schedule *fx_parse_schedule(const char *text);
 /* Returns a loss of losses.h by name, "mse" or "Flux.Losses.logitcrossentropy"; call it with
- * fx_call_loss(formula, ŷ, y). If the name is unknown, records an error and returns a function that
- * returns error arrays. */
+ * fx_call_loss(formula, ŷ, y). If the name is unknown, records FX_STATUS_FORMAT and returns a
+ * function that returns error arrays. */
 typedef fx_array *(*fx_formula_fn)(const fx_loss_args *a);
 FX_API fx_formula_fn fx_parse_loss(const char *text);
 

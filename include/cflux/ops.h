@@ -206,14 +206,14 @@ FX_API fx_array *fx_softshrink_lambda(fx_array *x, double lambda); /* softshrink
 FX_API fx_array *fx_trelu(fx_array *x);                            /* x > 1 ? x : 0 */
 FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);        /* x > θ ? x : 0 */
 
-/* a·σ(b), where a is the first and b the second half of x along an axis of even size. Dauphin et
- * al., 2017; NNlib.glu. */
+/* a·σ(b), where a is the first and b the second half of x along an axis. FX_STATUS_SHAPE if the
+ * size of the axis is odd. Dauphin et al., 2017; NNlib.glu. */
 FX_API fx_array *fx_glu(fx_array *x, int axis);
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 /* How a reduction, or fx_scatter, combines numbers into one. */
 typedef enum fx_reduce {
-    FX_REDUCE_SUM = 0, /* a step may give the sum of Float32 numbers as Float64 */
+    FX_REDUCE_SUM = 0, /* in a backend's step, the result for Float32 may be Float64 */
     FX_REDUCE_MAX,
     FX_REDUCE_MIN,
     FX_REDUCE_PROD,
@@ -244,12 +244,12 @@ FXI_OPTION_STRUCT(fx_softmax_args, FXI_SOFTMAX_ARGS);
 /* fx_sum(x) reduces all axes and gives a 0-d array. fx_sum(x, .dims = FX_AXES(0, 2)) reduces these
  * axes to size 1, as Julia's dims; .drop = true removes them. n is the number of elements per
  * result. Sums and products of integers and Bool are Int64, means of integers Float64 and of Bool
- * Float32. The mean of no elements is NaN, the maximum of none FX_STATUS_SHAPE. */
+ * Float32. The mean of an empty array is NaN; its maximum and minimum are FX_STATUS_SHAPE. */
 FX_API fx_array *fxi_sum(const fx_reduce_args *a);  /* Σx */
 FX_API fx_array *fxi_prod(const fx_reduce_args *a); /* Πx */
 FX_API fx_array *fxi_mean(const fx_reduce_args *a); /* Σx / n */
-/* The part of the mean that is lost when fx_mean rounds it to its element type, so that x − mean(x)
- * − mean_rest(x) is centred even if the elements differ only in their last bits. 0 if all elements
+/* The rounding error of fx_mean: the exact mean minus its value in the element type. x − mean(x) −
+ * mean_rest(x) has mean 0 even if the elements differ only in their last bits. 0 if all elements
  * are equal; a constant for gradients. */
 FX_API fx_array *fxi_mean_rest(const fx_reduce_args *a);
 FX_API fx_array *fxi_var(const fx_var_args *a);         /* Σ(x − mean(x))² / (n − 1) */
@@ -319,8 +319,8 @@ typedef enum fx_precision {
 /* Allows backends to use less precision for everything that the process evaluates from now on.
  * Default: the environment variable FX_MATMUL_PRECISION (highest, high or medium), otherwise
  * FX_PRECISION_HIGHEST. The CPU backend, oneDNN and OpenCL always compute with the highest. May be
- * called at any time from any thread. Errors: FX_STATUS_ARGUMENT if it is none of the three
- * values. */
+ * called at any time from any thread. Errors: FX_STATUS_ARGUMENT if `precision` is not one of the
+ * three values. */
 FX_API fx_status fx_set_matmul_precision(fx_precision precision);
 FX_API fx_precision fx_matmul_precision(void); /* the precision in use */
 
@@ -452,8 +452,9 @@ FX_API fx_array *fxi_convolve_transposed(const fx_convolve_args *a);
 FXI_OPTION_STRUCT(fx_pool_args, FXI_POOL_ARGS);
 FX_API fx_array *fxi_pool_max(const fx_pool_args *a);  /* largest element; ignores padding */
 FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* Σx / window size, as NNlib */
-/* (Σ|x|^p)^(1/p), NNlib.lpnormpool (which takes x^p: the same for x ≥ 0 and for even p). The
- * gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless 0 < p < ∞. */
+/* (Σ|x|^p)^(1/p). NNlib.lpnormpool, which computes x^p instead of |x|^p: the results are equal for
+ * x ≥ 0 and for even p. The gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless 0 < p <
+ * ∞. */
 FX_API fx_array *fxi_pool_lpnorm(const fx_pool_args *a);
 
 #define FXI_CONV(f, ...)                                                                           \
@@ -470,26 +471,26 @@ FX_API fx_array *fxi_pool_lpnorm(const fx_pool_args *a);
 /* ---- custom operations ----------------------------------------------------------------------- */
 /* An operand that `forward` receives: dense and column-major in host memory. */
 typedef struct fx_custom_operand {
-    fx_dtype dtype;
-    int ndims;
-    const int64_t *sizes;
-    void *data; /* read-only for inputs */
+    fx_dtype dtype;       /* element type */
+    int ndims;            /* number of axes */
+    const int64_t *sizes; /* ndims sizes */
+    void *data;           /* the elements; read-only for inputs */
 } fx_custom_operand;
 
 /* A custom operation. `forward` computes `out` from n inputs on the host; it may return
- * FX_STATUS_DTYPE for unsupported element types. It must not call cflux; evaluating an array there
- * is an error. `gradient` builds, with cflux operations, the gradient of each input from the
- * upstream gradient gy and stores it in gx[k]; inputs whose gx[k] stays NULL get no gradient.
+ * FX_STATUS_DTYPE for unsupported element types. It must not call cflux: evaluating an array inside
+ * `forward` is an error. `gradient` builds, with cflux operations, the gradient of each input from
+ * the upstream gradient gy and stores it in gx[k]; inputs whose gx[k] stays NULL get no gradient.
  * `gradient` itself is NULL if the operation has none. The struct must outlive all arrays made with
  * it. */
 typedef struct fx_custom_op {
-    size_t fxi_size; /* sizeof(fx_custom_op) */
-    const char *name;
+    size_t fxi_size;  /* sizeof(fx_custom_op) */
+    const char *name; /* for errors; NULL: "custom" */
     fx_status (*forward)(const struct fx_custom_op *op, int n, const fx_custom_operand *in,
                          const fx_custom_operand *out);
     void (*gradient)(const struct fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
                      fx_array *gy, fx_array **gx);
-    void *user;
+    void *user; /* for the program; cflux does not use it */
 } fx_custom_op;
 /* Returns the result of `op` on n arrays, of the given element type and sizes. `forward` runs on
  * the host when the value is needed. FX_STATUS_ARGUMENT if op or op->forward is NULL, op->fxi_size

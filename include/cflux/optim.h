@@ -82,12 +82,12 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 #define FXI_MIXED_PRECISION_ARGS(F)                                                                \
     F(fx_rule *, rule, FXI_NULL)       /* the rule; no MixedPrecision */                           \
     F(fx_dtype, type, FX_DTYPE_F32)    /* type that the rule computes in: Float32 or Float64 */    \
-    F(double, scale, 1) /* factor of the loss: gradients are divided by it in `type`; with another \
-                           factor than 1, gradients that are not finite make the update return     \
-                           FX_STATUS_NONFINITE without an error record and without a change */     \
-    F(int64_t, growth, 0) /* 0: the factor is fixed. n: it begins with 2¹⁶, or `scale` if that is  \
-                             not 1; an update whose gradients are not finite halves it, and n      \
-                             other ones in a row double it */
+    F(double, scale, 1) /* factor of the loss: gradients are divided by it in `type`. If it is not \
+                           1, an update with gradients that are not finite changes nothing and     \
+                           returns FX_STATUS_NONFINITE without an error record */                  \
+    F(int64_t, growth, 0) /* 0: the factor is fixed. n > 0: the factor begins with `scale` (2¹⁶ if \
+                             that is 1), is halved by an update whose gradients are not finite,    \
+                             and is doubled by n other updates in a row */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_descent_args, FXI_DESCENT_ARGS);
 FXI_OPTION_STRUCT(fx_momentum_args, FXI_MOMENTUM_ARGS);
@@ -149,8 +149,8 @@ FX_API fx_rule *fxi_clip_grad(const fx_clip_grad_args *a);       /* dx′ = clam
  * .throws, an update whose gradient has a norm that is not finite changes nothing and is
  * FX_STATUS_NONFINITE: "gradient has 2.0-norm NaN, for array 3×2 Matrix{Float32}". */
 FX_API fx_rule *fxi_clip_norm(const fx_clip_norm_args *a);
-/* Adds dx/n up and changes nothing until the n-th gradient; then dx′ is the mean of the n. Rules
- * after it in a chain see every n-th update only. */
+/* Adds up dx/n and changes nothing until the n-th gradient; then dx′ is the mean of the n
+ * gradients. Later rules of a chain run only in every n-th update. */
 FX_API fx_rule *fxi_accum_grad(const fx_accum_grad_args *a);
 /* fx_optimiser_chain(a, b, …): each rule changes the result of the previous one; the result of the
  * last one is subtracted. An empty chain is fx_descent(1). Chains may be nested. FX_STATUS_ARGUMENT

@@ -34,7 +34,7 @@ typedef struct fx_plugin_head {
     uint32_t sizes[FX_PLUGIN_SIZES]; /* sizes of the shared structs in bytes */
     const char *version; /* version of cflux that it was compiled with, FX_VERSION_STRING */
     const char *name;    /* name: "CUDA", "oneDNN" */
-    const char *serves;  /* the backend that uses a kernel library, "CPU"; NULL for a backend */
+    const char *serves;  /* kernel library: its backend, "CPU"; transport: "MPI"; backend: NULL */
 } fx_plugin_head;
 
 /* Defines the object that a plugin exports: FX_PLUGIN_EXPORT(fx_backend) = {…}; */

@@ -8,17 +8,19 @@
  * A recurrent layer applies its cell to every time step of x: in×len, or in×len×batch, and returns
  * out×len, or out×len×batch. fx_call(layer, x, state) starts with this state. With .return_state =
  * true it returns the tuple (y, last state). The products of Wi with all time steps are one matrix
- * product. The layer keeps no state between calls: the layers of Flux until 0.14 did (reset!).
+ * product. The layer keeps no state between calls, unlike the layers of Flux until 0.14, which had
+ * reset!.
  *
- * Errors of calls: FX_STATUS_SHAPE for inputs and states of another size, and for no time steps.
+ * Errors of calls: FX_STATUS_SHAPE for inputs and states of another size, and for a sequence
+ * without time steps.
  *
- * Files. Flux until 0.14 stored Recur(cell, state): it becomes an RNN, LSTM, GRU or GRUv3. Its
- * trained initial state is read into h0 and c0 if it is not all 0; Flux since 0.15 cannot store
- * one, so saving such a layer as BSON is an error. PyTorch's names are weight_ih, weight_hh and
- * bias_ih, in layers with the suffix _l0; the gates have the same order. PyTorch adds a second
- * vector, bias_hh: it is written as 0, and added to the bias when it is read. A GRU of PyTorch
- * multiplies the last third of bias_hh by the reset gate, so that this third must be 0. PyTorch has
- * no GRUv3. */
+ * Files. A Recur(cell, state) of Flux until 0.14 becomes an RNN, LSTM, GRU or GRUv3. Its trained
+ * initial state is read into h0 and c0, unless it is all 0. Flux since 0.15 cannot store an initial
+ * state, so saving a layer with h0 or c0 as BSON is an error. PyTorch's names are weight_ih,
+ * weight_hh and bias_ih, in layers with the suffix _l0; the gates have the same order. PyTorch adds
+ * a second vector, bias_hh: it is written as 0, and added to the bias when it is read. A GRU of
+ * PyTorch multiplies the last third of bias_hh by the reset gate, so that this third must be 0.
+ * PyTorch has no GRUv3. */
 #ifndef CFLUX_RECURRENT_H
 #define CFLUX_RECURRENT_H
 

@@ -30,10 +30,10 @@ typedef enum fx_resize_mode {
 FXI_OPTION_STRUCT(fx_resize_args, FXI_RESIZE_ARGS);
 /* Changes the spatial sizes of x from n to m. NEAREST: y[i] = x[⌊i·n/m⌋]. LINEAR: y[i] =
  * (1−w)·x[⌊u⌋] + w·x[⌊u⌋+1] along each axis with w = u − ⌊u⌋, u = i·(n−1)/(m−1); without
- * align_corners u = (i+½)·n/m − ½, at least 0 and at most n−1. CUBIC: with the same u, not bounded,
- * the four elements around it weighted by Keys' kernel with a = −¾, and the outer elements repeated
- * beyond the edges (PyTorch's bicubic, 1981). FX_STATUS_SHAPE if x has no elements along an axis
- * and y has. NNlib.upsample_nearest (which takes multiples only), upsample_linear,
+ * align_corners u = (i+½)·n/m − ½, at least 0 and at most n−1. CUBIC: u is as for LINEAR, but not
+ * bounded; y[i] is the sum of the four elements around u, weighted by Keys' kernel with a = −¾.
+ * Beyond the edges the outer elements are repeated. Keys, 1981; PyTorch's bicubic. FX_STATUS_SHAPE
+ * if n = 0 and m > 0. NNlib.upsample_nearest (which takes multiples only), upsample_linear,
  * upsample_bilinear, upsample_trilinear. */
 FX_API fx_array *fxi_resize(const fx_resize_args *a);
 #define fx_resize(...)                                                                             \

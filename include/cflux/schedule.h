@@ -16,9 +16,9 @@ FXI_BEGIN_C
 typedef struct fx_schedule fx_schedule; /* opaque: a function of the step; owned by the scope */
 /* The value at step k; a negative k counts as 0. NaN and an error record if s is not a schedule. */
 FX_API double fx_schedule_at(const fx_schedule *s, int64_t k);
-/* Numbers that are not finite, and sizes and periods that are not positive, are FX_STATUS_ARGUMENT;
- * the result is then an error object. */
-FX_API fx_schedule *fx_schedule_constant(double value);
+/* Constructors. They return an error object, with FX_STATUS_ARGUMENT, for numbers that are not
+ * finite, and for sizes and periods that are not positive. */
+FX_API fx_schedule *fx_schedule_constant(double value); /* `value` at every step. Constant. */
 /* start·decay^⌊k/size⌋. Step. */
 FX_API fx_schedule *fx_schedule_step(double start, double decay, int64_t size);
 FX_API fx_schedule *fx_schedule_exp(double start, double decay); /* start·decay^k. Exp. */
@@ -29,9 +29,13 @@ FX_API fx_schedule *fx_schedule_poly(double start, double degree, int64_t steps)
 /* With m = min(a, b) and d = |a − b|: m + d·½(1 + cos(π·k/period)). With `restart` k is taken
  * modulo the period, else the cosine continues. CosAnneal. */
 FX_API fx_schedule *fx_schedule_cosine(double a, double b, int64_t period, bool restart);
-/* m + d·f·tri(k), where tri rises from 0 to 1 and falls back within the period. f = 1 for Triangle;
- * fx_schedule_triangle_half: halved in every period (TriangleDecay2); fx_schedule_triangle_exp:
- * decay^k (TriangleExp). The functions with _sin_ have |sin(π·k/period)| instead of tri. */
+/* m + d·f·tri(k), with tri(k) = 1 − |1 − 2·(k mod period)/period|, which rises from 0 to 1 and
+ * falls back to 0 within a period. The factor f:
+ *   fx_schedule_triangle        1. Triangle.
+ *   fx_schedule_triangle_half   ½^⌊k/period⌋. TriangleDecay2.
+ *   fx_schedule_triangle_exp    decay^k. TriangleExp.
+ * fx_schedule_sin, _sin_half and _sin_exp have |sin(π·k/period)| instead of tri(k). Sin, SinDecay2,
+ * SinExp. */
 FX_API fx_schedule *fx_schedule_triangle(double a, double b, int64_t period);
 FX_API fx_schedule *fx_schedule_triangle_half(double a, double b, int64_t period);
 FX_API fx_schedule *fx_schedule_triangle_exp(double a, double b, int64_t period, double decay);
@@ -41,7 +45,7 @@ FX_API fx_schedule *fx_schedule_sin_exp(double a, double b, int64_t period, doub
 /* Rises linearly from `start` at step 0 to the first value of `then` at step `steps`. From there on
  * the values are those of `then`, from its beginning. */
 FX_API fx_schedule *fx_schedule_warmup(double start, int64_t steps, fx_schedule *then);
-/* Uses each part for its number of steps, counted from 0; the last part has no end. At most 16
+/* Uses part i for steps[i] steps, counted from 0; the last part continues without end. At most 16
  * parts. Sequence. */
 FX_API fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_t *steps);
 /* Repeats the first `period` steps of the part. Loop. */
@@ -58,20 +62,22 @@ FX_API fx_schedule *fx_schedule_interpolator(fx_schedule *part, double rate);
 /* The part at k + offset − 1, so that it begins with its offset-th value, counted from 1. Shifted.
  */
 FX_API fx_schedule *fx_schedule_shifted(fx_schedule *part, int64_t offset);
-/* At step k: a schedule of the kind of `kind` whose arguments are the values numbers[0 … n−1] at k.
- * `kind` is a schedule without parts, whose own numbers are not used. n counts the numbers of its
- * name in ParameterSchedulers.jl; those with a default may be missing. NaN at a step where its
- * period or number of steps is not positive. ComposedSchedule. */
+/* A schedule whose arguments are schedules too. At step k it has the value of a schedule of the
+ * same kind as `kind`, whose arguments are the values of numbers[0 … n−1] at k. `kind` must not
+ * contain other schedules; its own arguments are not used. The arguments have the order of
+ * ParameterSchedulers.jl; arguments with a default may be missing. NaN at a step where the period
+ * or the number of steps is not positive. ComposedSchedule. */
 FX_API fx_schedule *fx_schedule_composed(fx_schedule *kind, int n, fx_schedule *const *numbers);
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 /* Counts how often a condition was true in a row. Initialise it with one of the functions below. */
 typedef struct fx_trigger {
     int64_t wait, count; /* true after `wait` times in a row; times so far */
-    double score;        /* best or previous score; first Inf */
+    double score;        /* best or previous score; initially Inf */
     double least;        /* smaller differences of scores do not count */
 } fx_trigger;
-FX_API fx_trigger fx_patience(int64_t wait); /* for fx_patience_over */
+/* True if the condition was true in `wait` calls in a row, including this one. Flux.patience. */
+FX_API fx_trigger fx_patience(int64_t wait);
 FX_API bool fx_patience_over(fx_trigger *t, bool condition);
 /* True if the score has not been at least `least` below the best one for `wait` calls in a row.
  * Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if (fx_stop_early(&t, loss)). */
@@ -81,8 +87,8 @@ FX_API bool fx_stop_early(fx_trigger *t, double score);
  * Flux.plateau, whose default for `least` is 1e-6. */
 FX_API fx_trigger fx_plateau(int64_t wait, double least);
 FX_API bool fx_on_plateau(fx_trigger *t, double score);
-/* fx_throttle_pass is true at most once in `seconds`, the first time at once, with `leading` false
- * only after that time. Flux.throttle without trailing calls, which need a timer. */
+/* fx_throttle_pass returns true at most once in `seconds` seconds. The first call starts the clock
+ * and returns `leading`. Flux.throttle without trailing calls, which need a timer. */
 typedef struct fx_throttle {
     double seconds, next; /* time of the clock at which it is true again; 0: not called yet */
     bool leading;

@@ -25,8 +25,8 @@ FX_API fx_array *fx_hamming_window(int64_t n, bool periodic, double alpha, doubl
 FX_API fx_array *fx_blackman_window(int64_t n, bool periodic);
 
 /* The discrete Fourier transform along an axis: X[k] = Σ_j x[j]·e^(−2πi·jk/n), a tuple of real and
- * imaginary part with the shape of re. im is the imaginary part of x; NULL: 0. `inverse`: with +2πi
- * and divided by n. */
+ * imaginary part with the shape of re. im is the imaginary part of x (NULL: zeros). With `inverse`
+ * the exponent is +2πi·jk/n, and the sum is divided by n. */
 FX_API void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse);
 
 /* Options of fx_stft and fx_spectrogram. */
@@ -35,7 +35,7 @@ FX_API void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse);
     F(fx_array *, x, FXI_NULL)         /* the signal: time×… */                                    \
     F(int64_t, n_fft, 0)               /* numbers per frame */                                     \
     F(int64_t, hop_length, 0)          /* distance of frames; 0: ⌊n_fft/4⌋ */                      \
-    F(fx_array *, window, FXI_NULL)    /* a vector of at most n_fft; a shorter one has zeros at    \
+    F(fx_array *, window, FXI_NULL)    /* a vector of at most n_fft, which is padded with zeros at \
                                           both ends; NULL: ones */                                 \
     F(bool, center, true)              /* true: reflect ⌊n_fft/2⌋ numbers at both ends of x, so    \
                                           that frame t is centred at t·hop_length */               \

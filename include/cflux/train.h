@@ -8,8 +8,9 @@
 
 FXI_BEGIN_C
 
-/* Returns the loss of a model on a batch, a one-element array. Called inside FX_RECORD, an FX_STEP
- * that repeats the one before if it makes the same calls. */
+/* Returns the loss of a model on a batch, a one-element array. fx_train calls it inside FX_RECORD
+ * (array.h): a training step that makes the same calls as the previous one repeats its
+ * recording. */
 typedef fx_array *(*fx_loss_fn)(void *model, const fx_batch *batch, void *user);
 
 /* State of the training, passed to callbacks. */
@@ -95,9 +96,9 @@ FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
  * error, whose status is returned. FX_STATUS_ARGUMENT if the loss, model, loader or state is NULL,
  * or a number is out of range; FX_STATUS_FORMAT if .checkpoint was not written by fx_train. A loss
  * of NaN or Inf is FX_STATUS_NONFINITE, "train: loss is NaN on batch 17 of epoch 2"; parameters and
- * state are those before that batch. The same holds for gradients that are not finite with
- * .clip_norm or fx_clip_norm; with fx_mixed_precision and a .scale or .growth their update is
- * skipped instead, and training continues. With .growth the loss is multiplied by
+ * state are those before that batch. With .clip_norm or fx_clip_norm, gradients that are not finite
+ * end training in the same way. With fx_mixed_precision and a .scale or .growth, training skips the
+ * update of these gradients and continues. With .growth the loss is multiplied by
  * fx_loss_scale(state), which the reported loss and .clip_norm do not include. Flux.train!. */
 FX_API fx_status fxi_train(const fx_train_args *a);
 #define fx_train(...)                                                                              \

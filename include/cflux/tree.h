@@ -395,9 +395,8 @@ typedef struct fx_tree_walker {
     bool trained_only; /* skip fields that optimisers ignore */
     void *user;
 } fx_tree_walker;
-/* Walks over trees. FX_OK also if `meet` or `leave` ended the walk. FX_STATUS_MEMORY without
- * memory, FX_STATUS_ARGUMENT for objects that are nested more than 1000 deep or contain
- * themselves. */
+/* Walks over trees. FX_OK also if `meet` or `leave` ended the walk. FX_STATUS_MEMORY if memory runs
+ * out; FX_STATUS_ARGUMENT for objects that are nested more than 1000 deep or contain themselves. */
 FX_API fx_status fx_tree_walk(const fx_tree_walker *walker, void *const *trees);
 /* Returns true for objects that walks enter; false for NULL, arrays, functions and leaves. */
 FX_API bool fx_has_children(const void *object);
@@ -462,8 +461,8 @@ FX_API void *fxi_call(void *model, int n, void *const *args);
  * gradients are the same: dropout repeats its mask, and running statistics are updated once. Calls
  * may be nested, and parameters may be shared. Checkpoint the parts of a deep model, not the whole:
  * √n parts of a chain of n layers need the least memory. If the result is a tuple, each array of it
- * that reaches the loss computes the model again. fx_gradient finds no gradient by an array that
- * the model computes and stores inside. Errors and result as for fx_call. Zygote.checkpointed. */
+ * that reaches the loss computes the model again. An array that the model computes and stores in
+ * itself gets no gradient. Errors and result as for fx_call. Zygote.checkpointed. */
 FX_API void *fxi_checkpointed(void *model, int n, void *const *args);
 #define fx_checkpointed(model, ...)                                                                \
     ((fx_array *)fxi_checkpointed((model), FXI_OBJECTS(__VA_ARGS__)))

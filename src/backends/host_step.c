@@ -25,8 +25,8 @@ fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, 
     fxi_free(inputs);
     (void)run;
     if (status != FX_OK && fx_error_status() == FX_OK)
-        fx_fail(status, fx_op_name(step->op), "%s: its function returned %s", op->name,
-                fx_status_name(status));
+        fx_fail(status, fx_op_name(step->op), "%s: its function returned %s",
+                op->name ? op->name : "custom", fx_status_name(status));
     return status;
 }
 

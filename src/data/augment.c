@@ -230,7 +230,8 @@ fx_array *fx_imrotate(fx_array *x, double theta, bool nearest)
                          "the images have %d axes, expected two spatial axes, channels, batch",
                          fx_ndims(x));
     if (status == FX_OK && !isfinite(theta))
-        status = fx_fail(FX_STATUS_ARGUMENT, "imrotate", "the angle is %g", theta);
+        status = fx_fail(FX_STATUS_ARGUMENT, "imrotate",
+                         "the angle is %g, expected a finite number", theta);
     if (status != FX_OK)
         return fx_error_array(status);
     if (fx_length(x) == 0) /* fx_grid_sample takes no images without elements */

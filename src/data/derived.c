@@ -369,7 +369,8 @@ DERIVED(joined, "JoinedData", describe_joined, DATA);
 void *fxi_joinobs(int n, void *const *data)
 {
     if (n < 1)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "joinobs", "no data sets"));
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, "joinobs", "needs at least one data set"));
     for (int i = 0; i < n; i++) {
         int64_t count;
         const fx_status status = fxi_obs_check("joinobs", data[i], &count);

@@ -695,7 +695,7 @@ fx_loader_position fx_loader_tell(const fx_loader *l, const fx_batch *batch)
 fx_status fx_loader_seek(fx_loader *l, fx_loader_position to)
 {
     if (!l || !fx_is(l, &loader_type) || l == &error_loader)
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "not a DataLoader");
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "expects a DataLoader");
     if (to.batch < 0 || to.batch > fx_loader_length(l))
         return fx_fail(FX_STATUS_ARGUMENT, OP, "there is no batch %lld: a pass has %lld batches",
                        (long long)to.batch, (long long)fx_loader_length(l));
@@ -716,7 +716,7 @@ bool fx_next(fx_loader *loader, fx_batch *batch)
         return false;
     }
     if (!fx_is(loader, &loader_type)) {
-        fx_fail(FX_STATUS_ARGUMENT, OP, "not a DataLoader");
+        fx_fail(FX_STATUS_ARGUMENT, OP, "expects a DataLoader");
         return false;
     }
     running *r = batch->fxi_pass ? resume_pass(loader, batch) : start_pass(loader, batch);

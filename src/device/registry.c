@@ -239,7 +239,9 @@ static fx_status add_backend(const fx_backend *backend, int devices, const char 
 fx_status fxi_backend_register(const fx_backend *backend, int devices, const char *why)
 {
     if (!backend || !backend->head.name || devices < 0 || devices > FXI_DEVICES_MOST)
-        return fx_fail(FX_STATUS_ARGUMENT, "use", "a backend with %d devices", devices);
+        return fx_fail(FX_STATUS_ARGUMENT, "use",
+                       "a backend needs a name and 0 to %d devices, got %d", FXI_DEVICES_MOST,
+                       devices);
     fxi_mutex_lock(&lock);
     const fx_status status = add_backend(backend, devices, why);
     fxi_mutex_unlock(&lock);

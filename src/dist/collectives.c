@@ -13,7 +13,8 @@ fx_status fxi_dist_check(const char *op, const fx_dist *d, int root)
         return fx_fail(FX_STATUS_ARGUMENT, op,
                        "the group is NULL. Call fx_dist_init first, then fx_dist_backend");
     if (root < 0 || root >= d->group.size)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "root %d of %d members", root, (int)d->group.size);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the root is %d, expected a rank below %d", root,
+                       (int)d->group.size);
     return FX_OK;
 }
 
@@ -31,7 +32,8 @@ static fx_array *collective(const char *op, fx_dist *d, fx_array *x, fx_collecti
     if (status == FX_OK)
         status = fxi_check_array(op, x);
     if (status == FX_OK && !known(fold))
-        status = fx_fail(FX_STATUS_ARGUMENT, op, "the fold must be sum, mean, max, min or prod");
+        status =
+            fx_fail(FX_STATUS_ARGUMENT, op, "the reduction must be sum, mean, max, min or prod");
     if (status != FX_OK)
         return fx_error_array(status);
     if (d->group.size == 1)
@@ -65,7 +67,8 @@ fx_array *fx_dist_gather(fx_dist *d, fx_array *x)
     if (status == FX_OK)
         status = fxi_check_array("gather", x);
     if (status == FX_OK && fx_ndims(x) >= FX_MAX_DIMS)
-        status = fx_fail(FX_STATUS_SHAPE, "gather", "of an array of %d axes", fx_ndims(x));
+        status = fx_fail(FX_STATUS_SHAPE, "gather", "the array has %d axes, expected fewer than %d",
+                         fx_ndims(x), FX_MAX_DIMS);
     fx_array **all = status == FX_OK ? fxi_malloc((size_t)d->group.size * sizeof *all) : NULL;
     if (status == FX_OK && !all)
         status = fx_fail(FX_STATUS_MEMORY, "gather", "no memory");

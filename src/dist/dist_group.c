@@ -109,7 +109,7 @@ static fx_status blame(fx_dist *d, const header *mine, char *why, size_t size)
     char a[120], b[120];
     describe(&all[other], a, sizeof a);
     describe(&all[0], b, sizeof b);
-    snprintf(why, size, "rank %d calls %s, but rank 0 %s", other, a, b);
+    snprintf(why, size, "rank %d calls %s, but rank 0 calls %s", other, a, b);
     return FX_STATUS_ARGUMENT;
 }
 

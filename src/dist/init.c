@@ -63,8 +63,9 @@ static bool open_plugin(const char *name, joint *j)
 static fx_status check(const fx_dist_init_args *a)
 {
     if (a->kind == FX_NCCL)
-        return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
-                       "NCCL is not there yet: FX_MPI copies arrays of GPUs over the host");
+        return fx_fail(
+            FX_STATUS_UNSUPPORTED, "dist_init",
+            "NCCL is not supported yet; FX_MPI copies arrays of GPUs through host memory");
     if (a->kind != FX_MPI)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init", "unknown kind %d", (int)a->kind);
     if (!(a->time_limit > 0))

@@ -135,7 +135,7 @@ static fx_status blame(fx_dist *d, const arrays *a, int root)
     if (status != FX_OK)
         return status;
     return fx_fail(FX_STATUS_ARGUMENT, "synchronize",
-                   "the members differ: array %lld of rank %d is %s, that of rank %d is %s",
+                   "the members differ: array %lld on rank %d is %s, but on rank %d it is %s",
                    (long long)at + 1, other, theirs, root, ours);
 }
 
@@ -208,7 +208,7 @@ void *fx_dist_synchronize(fx_dist *d, void *x, int root)
 {
     fx_status status = fxi_dist_check("synchronize", d, root);
     if (status == FX_OK && !x)
-        status = fx_fail(FX_STATUS_ARGUMENT, "synchronize", "of NULL");
+        status = fx_fail(FX_STATUS_ARGUMENT, "synchronize", "the object is NULL");
     if (status != FX_OK)
         return fx_error_array(status);
     if (d->group.size == 1 || fx_is_error(x))

@@ -11,7 +11,8 @@ fx_chain_layer *fx_chain_slice(fx_chain_layer *chain, int64_t from, int64_t to)
 {
     const fx_type *type = fxi_chain_type();
     if (!fx_is(chain, type) || chain == type->error) {
-        fxi_layer_fail(type, "a slice of %s", chain ? "something that is not a chain" : "NULL");
+        fxi_layer_fail(type, "expects a chain to slice, got %s",
+                       chain ? "an object that is not a chain" : "NULL");
         return fx_error_object(type);
     }
     const fx_list *l = &chain->layers;

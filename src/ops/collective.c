@@ -38,7 +38,7 @@ static fx_status check(const fx_collective *w, const fx_array *x)
         return status;
     const fx_dtype type = fx_eltype(x);
     return type == FX_DTYPE_BOOL || (w->fold == FX_REDUCE_MEAN && !fxi_is_float((int)type))
-               ? fx_fail(FX_STATUS_DTYPE, op, "of %s: expected %s", fx_dtype_name(type),
+               ? fx_fail(FX_STATUS_DTYPE, op, "the array is %s, expected %s", fx_dtype_name(type),
                          w->fold == FX_REDUCE_MEAN ? "floats" : "numbers")
                : FX_OK;
 }

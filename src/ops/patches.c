@@ -160,7 +160,8 @@ static fx_array *fold(const fx_fold_args *a)
                     p.spatial);
     for (int i = 0; i < p.spatial && s == FX_OK; i++)
         if (a->size.v[i] < 0)
-            s = fx_fail(FX_STATUS_SHAPE, "fold", "a size of %lld", (long long)a->size.v[i]);
+            s = fx_fail(FX_STATUS_SHAPE, "fold", "size %lld of axis %d is negative",
+                        (long long)a->size.v[i], i);
     if (s == FX_OK)
         s = read_options("fold", &shared, &p);
     if (s == FX_OK)

@@ -29,7 +29,8 @@ static fx_status check_axis(const char *op, const fx_array *x, int axis)
     if (fx_is_error(x))
         return fxi_operand_status(op, x);
     if (axis < 0 || axis >= fx_ndims(x))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of a %d-d array", axis, fx_ndims(x));
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes", axis,
+                       fx_ndims(x));
     return FX_OK;
 }
 
@@ -43,9 +44,10 @@ bool fxi_axes_of(const char *op, const fx_array *x, fx_axes axes, unsigned *out_
     if (axes.bits == 0)
         fx_fail(FX_STATUS_ARGUMENT, op, "the set of axes is empty (FX_ALL means all axes)");
     else if (beyond & FXI_BIT_OUTSIDE)
-        fx_fail(FX_STATUS_ARGUMENT, op, "an axis below 0 or above 28");
+        fx_fail(FX_STATUS_ARGUMENT, op, "an axis in the set is below 0 or above 28");
     else if (beyond)
-        fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of a %d-d array", __builtin_ctz(beyond), n);
+        fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes",
+                __builtin_ctz(beyond), n);
     return axes.bits != 0 && !beyond;
 }
 
@@ -234,7 +236,8 @@ static fx_array *tile(const char *op, fx_array *x, int axis, int64_t count, bool
     const int64_t n = fx_size(x, axis);
     const int rank = fx_ndims(x);
     if (count < 0)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op, "a count of %lld", (long long)count));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
+                                      "the count is %lld, expected at least 0", (long long)count));
     copy_sizes(x, sizes);
     for (int i = 0; i < rank; i++)
         if (i != axis)

@@ -292,8 +292,8 @@ static fx_status check(const fxi_planner *how, const fxi_plan *p)
     char why[200] = "no memory to check it";
     const fx_status status = how->checks ? fxi_plan_check(p, why, sizeof why) : FX_OK;
     return status == FX_OK ? FX_OK
-                           : fx_fail(status, "plan", "of %d nodes on %s: %s", (int)p->nnodes,
-                                     p->device->name, why);
+                           : fx_fail(status, "plan", "a graph of %d nodes on %s: %s",
+                                     (int)p->nnodes, p->device->name, why);
 }
 
 /* Builds a plan with the rules in `how`. *out_refused: the backend does not take a fused step,

@@ -44,7 +44,7 @@ static void note_handle(fx_array *x, const char *path, bool trainable, void *use
     if (fx_is_error(x) || fxi_identity_get(&t->handles, x->node, &first) ||
         fxi_identity_put(&t->handles, x->node, x))
         return;
-    fx_fail(FX_STATUS_MEMORY, "walk", "no memory to remember what arrays there are");
+    fx_fail(FX_STATUS_MEMORY, "walk", "no memory to remember the visited arrays");
     t->failed = true;
 }
 

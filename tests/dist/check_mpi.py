@@ -27,7 +27,7 @@ LIBRARIES = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 # By case: lines that must be printed (a part of each), and whether the processes succeed.
 CASES = {
     "busy_at_end": (["0 saved: ok", "1 saved: ok"], True),
-    "one_ends": (["no word from rank 1 within 3 s"], False),
+    "one_ends": (["no answer from rank 1 within 3 s"], False),
     "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
     "finalise_first": (["the program has finalised MPI"], True),

@@ -92,7 +92,7 @@ static fx_status meet(const fxi_transport_group *g, const fxi_transport_call *c,
     wait_for_all();
     pthread_mutex_unlock(&room.lock);
     if (fails)
-        snprintf(why, size, "no word from rank 1 within %g s", c->limit);
+        snprintf(why, size, "no answer from rank 1 within %g s", c->limit);
     return fails ? FX_STATUS_IO : FX_OK;
 }
 
@@ -336,11 +336,11 @@ static void differences_are_named_on_all_members(void **state)
 {
     (void)state;
     run_members(other_models);
-    expect("array 3 of rank 1 is layers.1.weight, 4×5 Matrix{Float32}, that of rank 0 is "
+    expect("array 3 on rank 1 is layers.1.weight, 4×5 Matrix{Float32}, but on rank 0 it is "
            "layers.1.weight, 3×5 Matrix{Float32}");
     assert_true(members[0].got[0] == FX_OK && members[2].got[0] == FX_OK);
     run_members(other_sizes);
-    expect("rank 2 calls all_reduce (sum) of 3×3 Float32, but rank 0 all_reduce (sum) of 3×2 "
+    expect("rank 2 calls all_reduce (sum) of 3×3 Float32, but rank 0 calls all_reduce (sum) of 3×2 "
            "Float32");
 }
 
@@ -349,7 +349,7 @@ static void a_failure_ends_the_group(void **state)
     (void)state;
     room.fails_at = 2;
     run_members(too_late);
-    expect("an earlier operation failed: no word from rank 1 within 2 s");
+    expect("an earlier operation failed: no answer from rank 1 within 2 s");
     assert_true(members[0].got[0] == FX_STATUS_IO);
 }
 
@@ -422,7 +422,7 @@ static void a_group_of_one_is_free(void **state)
     assert_int_equal(fx_length(fx_dist_gather(d, x)), 2);
     assert_int_equal(fx_dist_barrier(d), FX_OK);
     assert_true(fx_is_error(fx_dist_bcast(d, x, 1)));
-    assert_non_null(strstr(fx_error_take().message, "root 1 of 1 members"));
+    assert_non_null(strstr(fx_error_take().message, "the root is 1, expected a rank below 1"));
     char text[200];
     fx_show_text(fx_dist_optimiser(d, fx_adam(0.1)), text, sizeof text);
     assert_string_equal(text,

@@ -49,9 +49,9 @@ static void slices_keep_layers_and_names(void **state)
     refused(fx_chain_slice(c, 2, 5), "Chain: a chain of 4 layers has no layers from 2 to 4");
     refused(fx_chain_slice(c, -1, 2), "Chain: a chain of 4 layers has no layers from -1 to 1");
     refused(fx_chain_slice(c, 3, 2), "Chain: a chain of 4 layers has no layers from 3 to 1");
-    refused(fx_chain_slice(NULL, 0, 0), "Chain: a slice of NULL");
+    refused(fx_chain_slice(NULL, 0, 0), "Chain: expects a chain to slice, got NULL");
     refused(fx_chain_slice((void *)fx_dense(1, 1), 0, 0),
-            "Chain: a slice of something that is not a chain");
+            "Chain: expects a chain to slice, got an object that is not a chain");
 }
 
 static void activations_are_all_results(void **state)

@@ -123,7 +123,8 @@ static void shuffles_pixels(void **state)
     check_error(fx_pixel_shuffle(fx_ones(2, 2, 6, 1), 2), FX_STATUS_SHAPE,
                 "expected channel dimension to be divisible by r^d = 4, where d=2 is the number of "
                 "spatial dimensions. Given r=2, input size(x) = 2×2×6×1");
-    check_error(fx_pixel_shuffle(fx_ones(2, 2, 6, 1), 0), FX_STATUS_ARGUMENT, "a factor of 0");
+    check_error(fx_pixel_shuffle(fx_ones(2, 2, 6, 1), 0), FX_STATUS_ARGUMENT,
+                "the factor is 0, expected at least 1");
     check_error(fx_pixel_shuffle(fx_ones(2, 2), 1), FX_STATUS_SHAPE, "takes 1 to 3 spatial axes");
 }
 

@@ -80,16 +80,16 @@ static bool hear_all(int64_t number)
     }
 }
 
-/* "no word from rank 1, 3 within 60 s" */
+/* "no answer from rank 1, 3 within 60 s" */
 static void name_missing(const fxi_transport_call *c, char *why, size_t size)
 {
     int n = 0, missing = 0;
     for (int r = 0; r < mpi.size; r++)
         if (r != mpi.rank && !mpi.waits[r] && n >= 0 && (size_t)n < size)
             n += snprintf(why + n, size - (size_t)n, "%s%d",
-                          missing++ ? ", " : "no word from rank ", r);
+                          missing++ ? ", " : "no answer from rank ", r);
     if (missing == 0)
-        n = snprintf(why, size, "all ranks wait, but it did not end");
+        n = snprintf(why, size, "all ranks wait, but the operation did not end");
     if (n >= 0 && (size_t)n < size)
         snprintf(why + n, size - (size_t)n, " within %g s", c->limit);
 }
@@ -249,7 +249,7 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
     MPI_Type_size(type_of(c->dtype), &width);
     fx_status status = FX_OK;
     if (c->kind == FXI_COLLECTIVE_GATHER && c->count > CHUNK) {
-        snprintf(why, size, "of more than %d bytes", (int)CHUNK);
+        snprintf(why, size, "cannot gather more than %d bytes", (int)CHUNK);
         return FX_STATUS_UNSUPPORTED;
     }
     for (int64_t at = 0; at < c->count && status == FX_OK; at += CHUNK) {
