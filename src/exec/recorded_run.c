@@ -9,6 +9,7 @@
  * overwritten, and the modes of the process. fxi_repeats_run compares them.
  */
 #include "counters.h"
+#include "elements.h"
 #include "planning.h"
 #include "run.h"
 #include "tape.h"
@@ -25,6 +26,13 @@ typedef struct recorded_root {
     bool denied;   /* its buffer must not be overwritten */
 } recorded_root;
 
+/* A leaf of the graph that the evaluation made: the copy of a value without a device, which had
+ * been computed on another device than this graph. */
+typedef struct recorded_copy {
+    int32_t at;     /* in the graph */
+    fxi_node *node; /* while the evaluation is repeated */
+} recorded_copy;
+
 typedef struct fxi_recorded_run {
     fxi_event event;
     recorded_root *roots;
@@ -35,6 +43,8 @@ typedef struct fxi_recorded_run {
     int32_t *source; /* per node of the graph: its entry, or ~leaf */
     int32_t *moving; /* nodes of the graph that differ from step to step: leaves, and results */
     int32_t nseen, nmoving, version; /* version: of the tape, when `moving` was listed */
+    recorded_copy *copies;
+    int32_t ncopies, copy_capacity;
     fxi_graph graph;
     fxi_plan *plan;
     int plans; /* number of plans that the evaluation ran; it can be repeated only if it is 1 */
@@ -50,6 +60,7 @@ static void run_free(fxi_event *e)
     fxi_free(r->moving);
     fxi_free(r->leaf);
     fxi_free(r->source);
+    fxi_free(r->copies);
     fxi_graph_free(&r->graph);
     if (r->plan)
         fxi_plan_release(r->plan);
@@ -103,6 +114,21 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
     s->noting = r;
 }
 
+/* Notes how node i of the graph is found in a later step. */
+static bool note_node(const fxi_tape *t, recorded_run *r, int32_t i)
+{
+    const fxi_node *n = r->graph.nodes[i];
+    r->leaf[i] = n->data != NULL;
+    if (!fxi_tape_find(t, n, &r->source[i]))
+        return false;
+    if (n->tape != FXI_TAPE_COPY)
+        return true;
+    if (!fxi_grow(&r->copies, &r->copy_capacity, r->ncopies + 1, sizeof *r->copies))
+        return false;
+    r->copies[r->ncopies++] = (recorded_copy){.at = i};
+    return true;
+}
+
 static void *copy(const void *from, size_t n, size_t size)
 {
     void *to = fxi_malloc((n + 1) * size);
@@ -135,10 +161,8 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
     r->moving = fxi_malloc((n + 1) * sizeof *r->moving);
     r->version = c->tape->version - 1;
     r->bad = !r->moving || !own->nodes || !own->slot || !own->outputs || !r->source || !r->leaf;
-    for (size_t i = 0; i < n && !r->bad; i++) {
-        r->bad = !fxi_tape_find(c->tape, g->nodes[i], &r->source[i]);
-        r->leaf[i] = g->nodes[i]->data != NULL;
-    }
+    for (int32_t i = 0; i < g->n && !r->bad; i++)
+        r->bad = !note_node(c->tape, r, i);
     __atomic_fetch_add(&plan->refs, 1, __ATOMIC_RELAXED);
     r->plan = plan;
 }
@@ -226,6 +250,39 @@ bool fxi_repeats_run(fxi_context *c, int n, const fxi_root *roots)
            same_roots(c->tape, r, n, roots) && same_handles(c->tape, r) && fill_graph(c->tape, r);
 }
 
+/* Copies the values that the recorded evaluation copied. */
+static fx_status make_copies(fxi_context *c, recorded_run *r)
+{
+    fx_device *device = r->graph.device;
+    fx_status status = FX_OK;
+    for (int32_t k = 0; k < r->ncopies && status == FX_OK; k++) {
+        recorded_copy *copy = &r->copies[k];
+        fxi_node *n = r->graph.nodes[copy->at];
+        fxi_data *data = fxi_moved("to", n, device, &status);
+        if (!data)
+            break;
+        copy->node =
+            fxi_node_new(c, FX_OP_LEAF, (fx_dtype)n->dtype, n->ndim, n->shape, NULL, NULL, 0, NULL);
+        if (copy->node) {
+            fxi_node_settle(copy->node, data);
+            r->graph.nodes[copy->at] = copy->node;
+        } else {
+            fxi_data_free(data);
+            status = FX_STATUS_MEMORY;
+        }
+    }
+    return status;
+}
+
+static void drop_copies(recorded_run *r)
+{
+    for (int32_t k = 0; k < r->ncopies; k++)
+        if (r->copies[k].node) {
+            fxi_node_release(r->copies[k].node);
+            r->copies[k].node = NULL;
+        }
+}
+
 /* Gives the results to the ghosts. */
 static void hand_over(fxi_binding *b, const recorded_run *r)
 {
@@ -248,7 +305,9 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
 {
     recorded_run *r = next_run(c);
     fxi_binding b = {.plan = r->plan};
-    fx_status status = fxi_binding_reserve(&b, s, &r->graph);
+    fx_status status = make_copies(c, r);
+    if (status == FX_OK)
+        status = fxi_binding_reserve(&b, s, &r->graph);
     if (status == FX_OK) {
         s->running = true;
         fxi_bind_values(&b);
@@ -265,6 +324,7 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
                        c->tape->file, c->tape->line);
     }
     fxi_binding_free(&b, s);
+    drop_copies(r);
     if (status != FX_OK)
         fxi_tape_leave(c);
     return status;

@@ -69,7 +69,8 @@ struct fxi_node {
     bool used;    /* an evaluated value was computed from it: not a result that nothing consumed */
     bool tied;    /* a view that follows its parent array: keeps its history (ties.c) */
     bool ghost;   /* belongs to the tape of a recorded step (tape.h) */
-    int32_t tape; /* its entry on the tape of the step that made it, from 1; 0: none */
+    int32_t tape; /* its entry on the tape of the step that made it, from 1; 0: none; or
+                     FXI_TAPE_COPY */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */
     uint32_t mark, id;        /* number of the planner's latest walk, and of the node in it */

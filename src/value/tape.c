@@ -106,6 +106,8 @@ void fxi_tape_drop_leaves(fxi_tape *t)
 
 bool fxi_tape_find(const fxi_tape *t, const fxi_node *n, int32_t *out)
 {
+    if (n->tape == FXI_TAPE_COPY && n->nin == 1)
+        n = n->in[0];
     const int32_t i = n->tape - 1;
     void *leaf;
     *out = i;
@@ -181,7 +183,11 @@ static bool note(fxi_tape *t, fxi_node *n)
 void fxi_tape_note(fxi_context *c, fxi_node *n)
 {
     fxi_tape *t = c->tape;
-    if (t->mode == FXI_TAPE_NOTES && n->op != FX_OP_LEAF && !note(t, n))
+    if (t->mode != FXI_TAPE_NOTES || n->op == FX_OP_LEAF)
+        return;
+    if (n->op == FX_OP_TRANSFER && n->attr.transfer.unasked)
+        n->tape = FXI_TAPE_COPY;
+    else if (!note(t, n))
         fxi_tape_break(c);
 }
 

@@ -20,6 +20,10 @@
 #include "context.h"
 #include "identity_map.h"
 
+/* In the field `tape` of a node: an evaluation made it, as a copy of its input for the device that
+ * needs the value (bring in plan/graph.c). The program did not call for it, so it has no entry. */
+enum { FXI_TAPE_COPY = -1 };
+
 /* A recorded call. */
 typedef struct fxi_tape_entry {
     fxi_node *node;    /* the ghost */
@@ -122,7 +126,8 @@ void fxi_tape_leave(fxi_context *c);
 /* Ends the recording: the rest of the step is built without notes, and the tape is emptied. */
 void fxi_tape_break(fxi_context *c);
 
-/* Stores the number of the entry that made n, or ~i if n is leaf i. False: n is neither. */
+/* Stores the number of the entry that made n, or ~i if n is leaf i; for a copy, that of the value
+ * which was copied. False: n is none of these. */
 bool fxi_tape_find(const fxi_tape *t, const fxi_node *n, int32_t *out);
 /* Returns the node that an entry or leaf number has in the current step. */
 static inline fxi_node *fxi_tape_node(const fxi_tape *t, int32_t i)

@@ -633,6 +633,32 @@ static void zeros_like_an_array_of_a_device(void **state)
     assert_int_equal(fx_stats().repeated_evals - before, 9);
 }
 
+/* A value of literals is computed on the CPU, and then met by arrays of another device: the
+ * evaluation there copies it, in a repeated step too. */
+static void literals_that_meet_two_devices(void **state)
+{
+    (void)state;
+    enum { MEETINGS = 5 };
+    double got[2][MEETINGS];
+    for (int recorded = 0; recorded < 2; recorded++) {
+        FX_SCOPE;
+        fx_seed(3);
+        fx_array *x = fx_to(fx_device_get("ref", 0), fx_randn(4));
+        for (int i = 0; i < MEETINGS; i++) {
+            const uint64_t before = fx_stats().repeated_evals;
+            {
+                FXI_OPEN(recorded ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
+                fx_array *number = fx_mul(fx_full(i + 1, 4), 0.5);
+                fx_array *once = fx_mul(number, x), *twice = fx_add(once, number);
+                got[recorded][i] = fx_item(fx_sum(number));
+                got[recorded][i] += 100 * fx_item(fx_sum(fx_square(twice)));
+            }
+            assert_int_equal(fx_stats().repeated_evals - before, recorded && i > 0 ? 2 : 0);
+        }
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -649,6 +675,7 @@ int main(void)
         cmocka_unit_test(names_of_files_may_go_away),
         cmocka_unit_test(values_that_another_thread_frees),
         cmocka_unit_test(zeros_like_an_array_of_a_device),
+        cmocka_unit_test(literals_that_meet_two_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
