@@ -1,7 +1,7 @@
 # bson.cmake: finds libbson, under the names of its versions.
 #
 #   BSON_INCLUDE, BSON_LIBRARY   the folder of bson/bson.h, and the library that the build links
-#   BSON_STATIC_NAMES            the libraries that a program needs which links libcflux.a; names, no paths
+#   BSON_STATIC_NAMES            names (not paths) of the libraries that a program linked with libcflux.a needs
 #   BSON_STATIC_FLAGS            the same as linker options, for cflux.pc
 #
 # Its pkg-config files are libbson-1.0 (until 1.30) or bson2 (from 2.0), and for the static library

@@ -2,7 +2,7 @@
 """Finds the structs that may grow, and checks that they changed in no other way: a part of scripts/abi-check.
 
 A struct whose first member is fxi_size, the size that a program knows, may get members at its end. abidiff can
-ignore that, but ignores then every other change of such a struct too. So this script writes abidiff's suppressions
+ignore that, but then also ignores every other change of these structs. So this script writes abidiff's suppressions
 and checks itself that the new struct has all the old members, at the same places and of the same types.
 Usage: abi_growth.py OLD.abi NEW.abi SUPPRESSIONS
 """

@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-/* Makers and readers of values are counted once: searching all steps for each result would make
- * planning quadratic in the number of layers. Steps have the numbers that they have before
- * order_steps. */
+/* The steps that compute and read each value are listed once: searching all steps for each result
+ * would make planning quadratic in the number of layers. Steps have the numbers that they have
+ * before order_steps. */
 typedef struct donation {
     bool *last;     /* per step: it runs after all others, because it overwrites what they read */
     int32_t *taken; /* per leaf value: 1 + the step that overwrites it; 0: none */
@@ -114,9 +114,9 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 }
 
 /* Writes the steps in a new order: those that overwrite nothing first. If a kernel among them fails
- * (an index out of range, no memory), all old values are intact. Then the steps that overwrite and
- * are read by others, with the steps that read their results. Last those that were moved to the
- * end. */
+ * (an index out of range, no memory), all old values are intact. Second come the steps that
+ * overwrite values and whose results are read, with their readers. The steps that were moved to the
+ * end come last. */
 static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
 {
     int32_t n = 0;

@@ -53,8 +53,8 @@ static bool use_of_values(moving *m)
     return true;
 }
 
-/* The latest step that makes an operand of step i, or behind which such a step runs; −1: all
- * operands exist before the plan. */
+/* The latest step that computes an operand of step i, or after which a moved step that computes one
+ * runs; −1: all operands exist before the plan. */
 static int32_t latest_producer(const moving *m, int32_t i)
 {
     const fx_step *s = &m->p->steps[i];
@@ -116,7 +116,8 @@ static bool choose(moving *m)
 }
 
 /* Writes the steps in their new order: each step that stays, then those that come behind it. A step
- * that has moved may be the maker of another, which then comes behind the same step as it. */
+ * that has moved may compute an operand of another moved step, which then comes behind the same
+ * step. */
 static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordered)
 {
     const int32_t n = m->p->nsteps;

@@ -152,7 +152,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
     /* An evaluated node is a leaf, whatever operation made it. */
     const bool leaf = n->data != NULL;
     const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
-    /* Room for the longest record: sizes, and strides if the node is a strided leaf. */
+    /* Reserves the longest record: sizes, and strides if the node is a strided leaf. */
     if (!reserve_key(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
         return false;
     uint64_t *w = g->key + g->nkey;

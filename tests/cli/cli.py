@@ -75,7 +75,7 @@ class Cli(unittest.TestCase):
         return Ended(p.returncode, p.stdout, p.stderr)
 
     def fine(self, *arguments, **more):
-        """Runs it; it must succeed."""
+        """Runs the program, which must succeed."""
         ended = self.run_cli(*arguments, **more)
         self.assertEqual(ended.status, 0, ended.err)
         return ended

@@ -60,7 +60,7 @@ class Help(cli.Cli):
         self.refused("convert", "one", words=["too few", "IN OUT"])
 
     def test_options_that_are_given_twice(self):
-        """Each option of each command: it adds to what was given before, and its help says so, or it is refused."""
+        """An option that is given twice either adds to the first, as its help states, or is refused."""
         listed = re.findall(r"(?m)^  (\w+) +\S", self.fine("help").out.split("Commands:")[1])
         refused = added = flags = 0
         for command in listed:
@@ -113,7 +113,7 @@ class Devices(cli.Cli):
     def test_plugins_of_both_kinds(self):
         folder = os.path.join(os.path.dirname(os.path.abspath(cli.program)), "..", "..", "tests", "standin")
         told = self.fine("devices", "--json", FX_PLUGIN_PATH=folder).json()
-        # The folders beside the program have plugins of the same names, which come later.
+        # The folders beside the program contain plugins of the same names, but are searched later.
         here = [p for p in told["plugins"] if os.path.samefile(os.path.dirname(p["file"]), folder)]
         plugins = {os.path.basename(p["file"]): p for p in here}
         cuda, cudnn = plugins["libcflux-cuda.so"], plugins["libcflux-cuda-cudnn.so"]
@@ -201,13 +201,13 @@ class Bench(cli.Cli):
             self.rows("--model", "Chain(Flux.flatten, Dense(128 => 1))", "--input", sizes, "--batchsize", "2")
 
     def test_a_row_that_fails_midway_is_left_out(self):
-        """No machine has the memory for what is between these layers."""
+        """The activations between these layers exceed the memory of any machine."""
         large = ("bench", "--device", "cpu", "--model", "Chain(Dense(1 => 4000000), Dense(4000000 => 1))", "--input",
                  "1", "--batchsize", "10000000", "--seconds", "0.01")
         for ended in (self.run_cli(*large, "--json"), self.run_cli(*large)):
             self.assertEqual(ended.status, 2)
             self.assertIn("no memory for 1600", ended.err)
-            self.assertIn("10000000", ended.out)  # the head was printed
+            self.assertIn("10000000", ended.out)  # the header was printed
             self.assertNotIn("forward", ended.out)
 
     def test_what_does_not_fit(self):

@@ -8,7 +8,7 @@ import math
 import cli
 import formats as f
 
-# What a whole file of `cflux train` can be: extension and options.
+# The formats that can store everything of a file of `cflux train`: extension and options.
 FORMS = {"bson": (".bson", ()), "safetensors": (".safetensors", ()), "npz": (".npz", ()),
          "pytorch": (".safetensors", ("--pytorch",)), "pytorch-npz": (".npz", ("--pytorch",))}
 ENTRIES = {"model", "about", "shape", "columns", "classes", "mean", "std"}
@@ -40,14 +40,14 @@ class Models(cli.Cli):
         return self.fine("inspect", "--json", "--stats", path).json()
 
     def results(self, path, data):
-        """All that depends on the model and on what its file says of the data."""
+        """All results that depend on the model and on the description of the data in its file."""
         more = ("-P",) if data != "line.csv" else ()
         measured = self.fine("eval", path, "-d", data, "--json").json()
         return (self.fine("predict", path, "-d", data, *more).out,
                 {k: measured[k] for k in measured if k not in ("seconds", "model", "observations_per_second")})
 
     def convert(self, source, name, form, *more):
-        """The path of the new file. What was printed is what another command finds in it."""
+        """Converts and returns the path of the new file. Checks that the printed contents are those that inspect prints."""
         extension, options = FORMS[form]
         path = name + extension
         ended = self.fine("convert", source, path, *options, *more)
@@ -101,7 +101,7 @@ class RoundTrips(Models):
         self.every_pair(2)
 
     def test_other_types_and_odd_numbers(self):
-        """Beside PyTorch's names an array is a text: each of its bits comes back."""
+        """In a file with PyTorch's names other arrays are stored as texts, without losing a bit."""
         real = [0.1, -0.0, 1 / 3, 1e-45, 3.4028234663852886e38, 5e-324]
         arrays = {"d": ((3, 2), real, "d"), "f": ((6,), [f.float32(x) for x in real[:5]] + [-1.5], "f"),
                   "q": ((2,), [2 ** 63 - 1, -2 ** 63], "q"), "u": ((1, 3, 1), [0, 7, 255], "B"),
@@ -133,7 +133,7 @@ class RoundTrips(Models):
 
 class OtherReaders(Models):
     def test_names_in_the_files(self):
-        """PyTorch takes a file that holds the arrays of its model and no others; NumPy reads the texts."""
+        """PyTorch requires a file with exactly the arrays of its model; NumPy reads the texts."""
         data, notation, more = self.MODELS[0]
         self.train(data, notation, *more)
         self.convert("m.bson", "t", "pytorch")
@@ -155,7 +155,7 @@ class OtherReaders(Models):
         self.assertEqual([float(x) for x in text.split(":")[1].split()], mean[1])
 
     def test_members_that_are_called_as_the_texts(self):
-        """Bytes that are not a JSON object are an array like any other."""
+        """A member with the name of the texts that is not a JSON object is an ordinary array."""
         data = [ord(c) for c in "[1, 2]"]
         plain = f.npz({"x": ((1,), [1.0])})
         self.write("a.npz", plain)
@@ -194,7 +194,7 @@ class Losses(Models):
             self.assertIn(f'"{name}"', ended.err)
         self.assertNotIn('"mean"', ended.err)
         self.assertIn("model.layers.0.weight, ", ended.out)
-        # The scale of the inputs is numbers: it stays with the model that is made of them.
+        # The scale of the inputs is stored as arrays, so a model that is made from the arrays keeps it.
         ended = self.fine("convert", "a.npz", "b.bson", "-m", notation)
         self.assertEqual(set(ended.out.split(" bytes: ")[1].strip().split(", ")), {"model", "shape", "mean", "std"})
         out = self.fine("predict", "b.bson", "-d", data, "-l", "logitcrossentropy").out

@@ -16,7 +16,7 @@ NEW, OLD = "the new file is in place but may not survive a power failure", " is 
 
 
 class Faults(cli.Cli):
-    """What the C library itself calls for a FILE cannot be replaced: of those writers fewer calls fail."""
+    """The system calls that the C library makes for a FILE cannot be replaced, so fewer calls of these writers fail."""
 
     def setUp(self):
         super().setUp()

@@ -20,7 +20,7 @@ WEIGHT, BIAS = [0.5 * i - 2 for i in range(6)], [0.25, -0.75, 1.5]  # 3×2, 3
 SECOND, LAST = [1.0, -2.0, 3.0, 0.5, 0.125, 4.0], [7.0, -7.0]      # 2×3, 2
 NOTATION = "Chain(Dense(2 => 3, relu), Dense(3 => 2))"
 PATHS = ["model.layers.0.weight", "model.layers.0.bias", "model.layers.1.weight", "model.layers.1.bias"]
-# The arrays as C order sees them: sizes turned round, the same values.
+# The arrays in C order: reversed sizes, the same values.
 ARRAYS = dict(zip(PATHS, [((2, 3), WEIGHT), ((3,), BIAS), ((3, 2), SECOND), ((2,), LAST)]))
 
 
@@ -171,13 +171,13 @@ class Inspect(cli.Cli):
             entry = told["entries"][0]["notation"]
             self.assertTrue(notation in entry if notation else "flux" not in entry, entry)
         self.refused("inspect", new, "--flux-version", "sixteen", words="sixteen")
-        # what BSON cannot say is refused; safetensors keep it in their notation
+        # settings that BSON cannot store are refused; safetensors files store them in the notation
         self.refused("convert", old, self.path("again.bson"), words="σ + ε")
         self.fine("convert", old, "--only", "a", self.path("a.safetensors"))
         self.assertIn("flux=0.14", json.dumps(self.inspect(self.path("a.safetensors"))["entries"]))
 
     def test_shared_references_are_shown_once(self):
-        """30 pairs, each of the next one twice: 2^30 ways to the last. Lines are in proportion to objects."""
+        """30 pairs, each of which contains the next one twice: 2^30 paths to the last. The output grows with the objects."""
         pair = lambda k: {"tag": "tuple", "data": [{"tag": "backref", "ref": k}] * 2}
         path = self.write("shared.bson", f.bson({"a": {"tag": "backref", "ref": 1},
                                                  "_backrefs": [pair(k + 2) for k in range(30)] + [{"tag": "tuple", "data": []}]}))
@@ -189,7 +189,7 @@ class Inspect(cli.Cli):
         self.assertLess(len(json.dumps(told)), 1000000)
 
     def test_shared_references_are_converted_once(self):
-        """40 objects with 2^40 ways to an array: BSON holds them, files of arrays name every way and refuse."""
+        """40 objects with 2^40 paths to an array: BSON stores them; files of arrays would need 2^40 names."""
         array = {"tag": "array", "type": {"tag": "datatype", "params": [], "name": ["Core", "Float32"]}, "size": [2],
                  "data": bytes(8)}
         pair = lambda k: {"tag": "tuple", "data": [{"tag": "backref", "ref": k}] * 2}
@@ -205,7 +205,7 @@ class Inspect(cli.Cli):
             self.assertLess(time.monotonic() - begun, 20)
 
     def test_files_of_other_programs(self):
-        """What fx_load says of them, inspect and convert say too."""
+        """inspect and convert print the message of fx_load."""
         zipped = b"PK\3\4" + bytes(22) + b"%c\0\0\0%s" + b"x" * 8
         others = {
             "m.bson": (b"7JL\x0e\4\0\0\0\1", "Julia's Serialization"),
@@ -230,7 +230,7 @@ class Inspect(cli.Cli):
         self.assertGreaterEqual(told, 12)
 
     def test_damaged_files_are_refused_or_read(self):
-        """Bytes changed, cut and repeated at random: never a crash, never more than a line."""
+        """Bytes are changed, cut and repeated at random: there is never a crash, and never more than one line of error."""
         dice = random.Random(7)
         self.write("m.bson", flux_file())
         self.fine("convert", "m.bson", "m.safetensors")
@@ -264,7 +264,7 @@ class Inspect(cli.Cli):
         self.refused("inspect", "m.ckpt", words=["checkpoint", "CRC-32"], out=True)
 
     def test_parameters_are_those_of_layers(self):
-        """Not the scale of the inputs, nor what an optimiser keeps."""
+        """The scale of the inputs and the state of an optimiser do not count as parameters."""
         adam = f.julia_struct(["Optimisers", "Adam"], 0.001, f.julia_tuple(0.9, 0.999), 1e-8)
         leaf = f.julia_struct(["Optimisers", "Leaf"], adam, f.julia_tuple(
             f.julia_array([3], [1, 2, 3]), f.julia_array([3], [1, 2, 3]), f.julia_tuple(0.9, 0.999)), False)
@@ -352,7 +352,7 @@ class Convert(cli.Cli):
         self.assertEqual([(c["name"], c["text"]) for c in entries["classes"]], [("", name) for name in names])
         self.fine("convert", "s.safetensors", "n.npz", "--only", "parts", "--arrays")
         self.assertEqual(f.read_npz(self.read("n.npz")), {f"parts.{k}": ((1,), [float(k)]) for k in range(12)})
-        # One that is missing: these are names.
+        # If a number is missing, the numbers are names.
         del texts["text.classes.3"]
         self.write("s.safetensors", f.safetensors(arrays, texts))
         entries = self.fine("inspect", "--json", "s.safetensors").json()["entries"]
@@ -390,7 +390,7 @@ class Convert(cli.Cli):
         self.assertEqual(f.read_npz(self.read("e.npz")), {"model.weight": ((2, 1), weight)})
 
     def test_pytorch(self):
-        """There a weight is out×in, in C order: the rows of ours."""
+        """PyTorch's weight is out×in in C order, so it has the rows of ours."""
         self.fine("convert", "m.bson", "torch.safetensors", "--pytorch")
         texts, arrays = f.read_safetensors(self.read("torch.safetensors"))
         rows = [WEIGHT[3 * k + i] for i in range(3) for k in range(2)]

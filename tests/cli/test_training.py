@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""cflux train, eval and predict: computes their results again, from the input files and the output files; stops,
-kills, full disks and bad requests. Usage: test_training.py PROGRAM"""
+"""cflux train, eval and predict: computes their results again from the input and output files, and tests stopped and
+killed runs, full disks and bad requests. Usage: test_training.py PROGRAM"""
 import csv
 import gzip
 import io
@@ -29,7 +29,7 @@ def digits():
 
 
 def numbers(item):
-    """Of a log, where one number stands without brackets."""
+    """The numbers of a member of a log, in which a single number has no brackets."""
     return item if isinstance(item, list) else [item]
 
 
@@ -38,7 +38,7 @@ def rows_of(text):
 
 
 def events(text, kind=None):
-    """The lines of a log; each must be whole."""
+    """The parsed lines of a log, each of which must be complete."""
     lines = [json.loads(line) for line in text.decode().splitlines()]
     return [e for e in lines if kind in (None, e["event"])]
 
@@ -87,7 +87,7 @@ class Training(cli.Cli):
 
 class Learning(Training):
     def test_several_files(self):
-        """Data in two files, with columns and labels in another order, is the data of one."""
+        """Two files with different orders of columns and labels give the same results as one file."""
         r = random.Random(5)
         def rows(kinds):
             return [(k, r.uniform(0, 1) + 2 * len(k), r.uniform(3, 4)) for k in kinds]
@@ -164,13 +164,13 @@ class Learning(Training):
         self.assertEqual([layer["parameters"] for layer in last["layers"]], [2080, 330])
         originals = {tuple(row[:64]): int(row[64]) for row in digits()}
         self.assertEqual(len(last["samples"]), 12)
-        for sample in last["samples"]: # as they are in the file, not as they were scaled
+        for sample in last["samples"]: # unscaled, as in the file
             self.assertEqual(originals[tuple(round(v, 3) for v in sample["input"])], sample["target"])
         self.assertIn(b"<html", self.read("d.html"))
         self.assertLess(len(self.read("d.html")), 300_000)
 
     def test_training_steps_are_repeated(self):
-        """Five epochs of four batches; the first two steps of the training are built."""
+        """Five epochs of four batches: the first two training steps are built, the others repeat a recording."""
         self.table("line.csv", self.line(80), "a,b,y")
         ended = self.fine("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "5", "-b", "20",
                           FX_TRACE="repeat")
@@ -201,7 +201,7 @@ class Learning(Training):
             self.near(mean[k], statistics.fmean(columns[k]))
             self.near(std[k], statistics.stdev(columns[k]))
         weight, bias = arrays["model.weight"][1], arrays["model.bias"][1][0]
-        # On inputs as they are in the file the line is the one that made them.
+        # For unscaled inputs the weights are those of the line that made the data.
         self.near(weight[0] / std[0], 2, 1e-3)
         self.near(weight[1] / std[1], -3, 1e-3)
         predicted = rows_of(self.fine("predict", "m.safetensors", "-d", "line.csv").out)
@@ -216,7 +216,7 @@ class Learning(Training):
         self.assertNotIn("accuracy", measured)
 
     def test_the_scale_of_very_large_and_small_numbers(self):
-        """Their squares are not in Float32's range; what never varies is only moved."""
+        """The squares of the numbers exceed Float32's range; the scale of a constant column is 1."""
         scales = (1e20, 1e-30, 3e37, 1e-39)
         rows = [(*(f"{float(b) * s:.9e}" for s in scales), "0.1", y) for _, b, y in self.line()]
         self.table("wide.csv", rows, "a,b,c,d,e,y")
@@ -227,7 +227,7 @@ class Learning(Training):
             self.assertLess(abs(arrays["mean"][1][k] / statistics.fmean(columns[k]) - 1), 1e-6, k)
             self.assertLess(abs(arrays["std"][1][k] / statistics.stdev(columns[k]) - 1), 1e-6, k)
         self.assertEqual((arrays["mean"][1][4], arrays["std"][1][4]), (columns[4][0], 1))
-        # What goes into the model has mean 0 and deviation 1.
+        # The model's inputs have mean 0 and standard deviation 1.
         weight, bias = arrays["model.weight"][1], arrays["model.bias"][1][0]
         scaled = [[(v - arrays["mean"][1][k]) / arrays["std"][1][k] for v in columns[k]] for k in range(5)]
         predicted = rows_of(self.fine("predict", "m.safetensors", "-d", "wide.csv").out)[1:]
@@ -251,7 +251,7 @@ class Learning(Training):
         self.assertEqual({r[0] for r in first[1:]}, {"cat", "bird", "big, wild"})
         chances = rows_of(self.fine("predict", "m.bson", "-d", "animals.csv", "-P").out)
         self.assertEqual(chances[0], ["big, wild", "bird", "cat"])
-        # Other orders of columns, and no target, are the same observations.
+        # Files with another order of columns, or without the target, give the same predictions.
         self.animals("other.csv", ("weight", "kind", "legs"))
         self.animals("bare.csv", ("weight", "legs"))
         for name in ("other.csv", "bare.csv"):
@@ -284,7 +284,7 @@ class Learning(Training):
         return formats.read_safetensors(self.read(path + ".safetensors"))[1]
 
     def test_weights_of_a_saved_model(self):
-        """Arrays that fit are copied, frozen layers stay, and the scale is that of the saved model."""
+        """Matching arrays are copied, frozen layers do not change, and the scale is that of the saved model."""
         self.table("old.csv", [(i % 7, i % 11, i % 5, (i % 7) * 2 + i % 11) for i in range(77)], "a,b,c,y")
         self.table("new.csv", [(i % 5 + 100, i % 3, i % 7, i % 5 - i % 3) for i in range(60)], "a,b,c,y")
         self.fine("train", "-d", "old.csv", "-m", "Chain(Dense(3 => 4, tanh), BatchNorm(4), Dense(4 => 1))",
@@ -346,7 +346,7 @@ class Learning(Training):
         self.assertRegex(text, f"rare +{row} +40\n")
 
     def test_scores_of_numbers(self):
-        """MAE, RMSE and R² from predictions and targets, with one target and, in an array, with two."""
+        """MAE, RMSE and R² from predictions and targets: one target in a table, two in an array."""
         draw = random.Random(9)
         x = [[draw.gauss(0, 1) for _ in range(3)] for _ in range(300)]
         y = [[a + 2 * b + draw.gauss(0, 0.3) + 100, b - c] for a, b, c in x]
@@ -423,7 +423,7 @@ class Learning(Training):
             self.assertNotIn("ends in", self.fine(*trained, other).err)
 
     def test_targets_between_two_classes(self):
-        """The losses of two classes learn probabilities, too."""
+        """The losses for two classes also accept probabilities as targets."""
         truth = [1 / (1 + math.exp(-x / 10)) for x in range(-50, 50)]
         self.table("soft.csv", [(x, f"{t:.6f}") for x, t in zip(range(-50, 50), truth)], "x,y")
         for loss, end in (("logitbinarycrossentropy", ""), ("binarycrossentropy", ", sigmoid")):
@@ -446,7 +446,7 @@ class Learning(Training):
                          words=[loss, "takes targets from 0 to 1", "observation 2 is 1.25"])
 
     def test_scores_are_no_probabilities(self):
-        """The samples of a log after a loss of margins."""
+        """The samples in the log of a run with a hinge loss, whose outputs are not probabilities."""
         self.animals()
         self.table("two.csv", [(x / 50 - 1, "no yes".split()[x > 40]) for x in range(100)], "x,answer")
         for data, model, outputs in (("animals.csv", "Dense(2 => 3)", 3), ("two.csv", "Dense(1 => 1)", 1)):
@@ -461,7 +461,7 @@ class Learning(Training):
                            for k in range(outputs)]
                 scores = numbers(s["scores"])
                 for a, b in zip(scores, by_hand, strict=True):
-                    self.assertLess(abs(a - b), 2e-3) # the log rounds
+                    self.assertLess(abs(a - b), 2e-3) # the log has rounded numbers
                 self.assertEqual(s["guess"], scores.index(max(scores)) if outputs > 1 else int(scores[0] > 0))
                 self.assertNotIn("output", s)
             self.assertEqual(self.read("r.html").count(b'"score":'), 12)
@@ -521,7 +521,7 @@ class Learning(Training):
         self.assertEqual(len(rows_of(self.fine("predict", "m.bson", "-d", "x.npy").out)), 201)
 
     def test_targets_of_a_row_each(self):
-        """An array of n × 1 is one of n: classes or numbers by the same rules."""
+        """Targets of size n × 1 are treated like targets of size n."""
         self.write("x.npy", formats.npy((60, 1), [i / 60 for i in range(60)]))
         self.write("half.npy", formats.npy((60, 1), [i / 2 for i in range(60)]))
         request = ("train", "-d", "x.npy", "-e", "2", "--json", "-t")
@@ -550,7 +550,7 @@ class Learning(Training):
         self.refused("eval", "m.bson", "-d", "x.npy", words="x.npy contains no targets: give their file with --target FILE")
 
     def classes_of(self, *data):
-        """The names, and that every observation is found in its own."""
+        """Trains, checks that every observation is classified correctly, and returns the names of the classes."""
         self.fine("train", "-q", *data, "-m", "Chain(Dense(1 => 8, tanh), Dense(8 => 3))", "-e", "150", "-o",
                   "Adam(0.05)", "--classes", "-S", "m.bson")
         measured = self.fine("eval", "m.bson", *data, "--json").json()
@@ -568,7 +568,7 @@ class Learning(Training):
             self.write("x.npy", formats.npy((30, 1), [float(row[0]) for row in rows]))
             self.write("y.npy", formats.npy((30,), [int(row[1]) for row in rows], "q"))
             self.assertEqual(self.classes_of("-d", "x.npy", "-t", "y.npy"), names)
-        # One of two files has small numbers only.
+        # Only the second of two files has large numbers.
         self.table("a.csv", [row for row in rows if row[1] != "1"] * 2, "x,day")
         self.table("b.csv", [(10 + i / 10, "1234567891") for i in range(10)] * 2, "x,day")
         self.assertEqual(self.classes_of("-d", "a.csv", "b.csv"), ["-1", "0", "1234567891"])
@@ -618,7 +618,7 @@ class Learning(Training):
 
 
 class Terminal(Training):
-    """The line of progress fits the terminal; what is longer would be repeated down the screen."""
+    """The line of progress fits the terminal; a longer line would be printed again at each update."""
 
     def lines(self, out):
         parts = re.split("\r|\n", out)
@@ -673,7 +673,7 @@ class Stopping(Training):
         self.assertIn("█", ended.out)
         self.assertIn("interrupted after epoch", ended.out)
         step = self.check_stopped()
-        # It resumes from there, and is stopped again.
+        # The run resumes from the checkpoint and is stopped again.
         again = self.terminal(*self.long(), until="epoch ", send="\x03")
         self.assertEqual(again.status, 130)
         self.assertRegex(again.out, rf", step {step}\s")
@@ -689,7 +689,7 @@ class Stopping(Training):
         self.check_stopped()
 
     def test_the_second_signal_ends_it(self):
-        # A step of this one takes long.
+        # A training step of this network takes long.
         p = self.start("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 4000, tanh), Dense(4000 => 10))", "-b",
                        "1797", "-e", "1000", "-S", "m.bson", "-L", "l")
         self.wait_for("l", b'"step"')
@@ -711,7 +711,7 @@ class Stopping(Training):
         self.assertEqual(self.run_to(6, "part.bson", "-p", "50", "-c", "c", "-L", "l"), whole)
         starts = events(self.read("l"), "start")
         self.assertEqual([s.get("resumed_at_step") for s in starts], [None, 90])
-        # Nothing is left to do.
+        # All epochs are done.
         self.assertEqual(self.run_to(6, "part.bson", "-p", "50", "-c", "c"), whole)
 
     def test_killed(self):
@@ -773,7 +773,7 @@ class Stopping(Training):
 
 class Validation(Training):
     def test_the_target_is_found_by_its_name(self):
-        """In a file of its own to measure on, with other columns in another order."""
+        """A file for validation may have further columns and another order of columns."""
         rows = self.line()
         self.table("line.csv", rows, "a,b,price")
         self.table("other.csv", [(p, b, a, 1000000) for a, b, p in rows], "price,b,a,z")
@@ -783,7 +783,7 @@ class Validation(Training):
 
 
     def held_out(self, counts, share, seed):
-        """The observations kept from training, by number, and how many there are of each class."""
+        """The numbers of the observations that are held out for validation, and their count for each class."""
         kinds = [k for k, count in enumerate(counts) for _ in range(count)]
         self.table("kinds.csv", [(i, f"kind{k}") for i, k in enumerate(kinds)], "x,y")
         self.fine("train", "-q", "-d", "kinds.csv", "-m", f"Dense(1 => {len(counts)})", "-e", "1", "-v", share, "-s", seed,
@@ -803,14 +803,14 @@ class Validation(Training):
             drawn.append(held)
         self.assertEqual(drawn[0], drawn[2])
         self.assertNotEqual(drawn[0], drawn[1])
-        # What cannot be shared out: the nearest counts, and a class of one stays to be learned.
+        # If a class cannot be divided exactly, the nearest count is taken; a single observation is used for training.
         cases = [((7, 7, 6), "0.5", [[4, 3, 3], [3, 4, 3]]), ((57, 1, 1, 1), "0.7", [[42, 0, 0, 0]]), ((1, 1), "0.5", [[1, 0], [0, 1]])]
         for counts, share, expected in cases:
             for seed in ("3", "4"):
                 self.assertIn(self.held_out(counts, share, seed)[1], expected)
 
     def test_targets_in_files_of_their_own(self):
-        """Each file of data goes with one of --target; the numbers are those of one table."""
+        """Each data file has one file of --target; the results are those of a single table."""
         rows = self.line(90)
         parts = {"a": rows[:40], "b": rows[40:60], "v": rows[60:]}
         for name, part in parts.items():
@@ -851,7 +851,7 @@ class Validation(Training):
         self.refused(*request, *files, "-L", "yb.npy", words="--log yb.npy is also an input file")
 
     def test_a_folder_brings_its_labels(self):
-        """And --target is that of the file beside it."""
+        """A folder given with --data contains its labels; with --target, the file beside it is used."""
         os.mkdir(self.path("tiny"))
         for part in ("train", "t10k"):
             self.write(f"tiny/{part}-images-idx3-ubyte", formats.idx((20, 2, 2), [i % 7 for i in range(80)]))
@@ -1044,16 +1044,16 @@ class Refusals(Training):
                 self.refused("train", "-q", *flat, "-S", "m.bson", "-L", "l", words=[*words, "remove c and c.1"])
         self.assertGreaterEqual(len(cases), 9)
         flat = [part for pair in first.items() for part in pair]
-        # Spaces and what is so without a word make no other training.
+        # Spaces, and options that equal the defaults, do not make it another training run.
         again = self.fine("train", "-q", *flat, "-e", "2", "-o", "Adam( 0.001 )", "-l", "Flux.mse", "--json").json()
         self.assertEqual(again["epochs"], 2)
         self.assertIsInstance(again["loss"], float)
-        # Nothing was left to do: there is no loss to tell.
+        # All epochs were done, so there is no loss to print.
         again = self.fine("train", "-q", *flat, "-e", "2", "--json").json()
         self.assertEqual((again["epochs"], again["loss"]), (2, None))
 
     def test_a_checkpoint_of_other_data(self):
-        """Of the same size: what the numbers and labels are decides."""
+        """Other data of the same size is refused: the numbers and labels are compared."""
         self.table("held.csv", self.line(50), "a,b,price")
         self.table("moved.csv", [(a, b, float(y) + 1) for a, b, y in self.line(50)], "a,b,price")
         self.table("noisy.csv", self.line(200, 1.0), "a,b,price")
@@ -1089,7 +1089,7 @@ class Refusals(Training):
         self.write("two.npz", formats.npz(two))
         wide = ("train", "-q", "-d", "two.npz", "-m", "Dense(2 => 2)")
         self.refused(*wide, "--classes", words=["--classes", "2 targets per observation"])
-        # Of several labels at once each is a number.
+        # If an observation has several labels, each label is a number.
         self.fine(*wide, "-l", "logitbinarycrossentropy", "-e", "1")
 
     def test_probabilities_of_losses_without(self):
@@ -1120,7 +1120,7 @@ class Refusals(Training):
         self.refused("predict", "m.bson", "-d", "line.csv", "--out", "x.txt", words=".csv or .npy")
         self.refused("predict", "m.bson", "-d", "line.csv", "--out", "no/x.csv", words="--out no/x.csv: there is no folder no")
         self.refused("predict", "m.bson", "-d", "line.csv", "--out", ".", words="--out .: is a folder, not a file")
-        # A folder is looked for before the data are.
+        # The output folder is checked before the data is read.
         self.refused("predict", "m.bson", "-d", "lines.csv", "--out", "no/x.npy", words="there is no folder no")
         self.refused("predict", "m.bson", "-d", "line.csv", "-P", words="no classes")
         self.write("a.npz", formats.npz({"x": ((3, 2), [0.0] * 6)}))
@@ -1132,7 +1132,7 @@ class Refusals(Training):
 
 class SeveralFiles(Training):
     def test_data_given_twice_is_more_data(self):
-        """As with operands, in the order in which they are given."""
+        """Data given by several options is joined in their order, like several files of one option."""
         rows = self.line()
         self.table("line.csv", rows, "a,b,price")
         for name, part in (("a.csv", rows[:70]), ("b.csv", rows[70:150]), ("c.csv", rows[150:])):
@@ -1167,7 +1167,7 @@ class SeveralFiles(Training):
 
 
 class Inputs(Training):
-    """What is read is not written over."""
+    """An output must not overwrite an input."""
 
     def test_predict(self):
         self.table("line.csv", self.line(), "a,b,price")
@@ -1211,7 +1211,7 @@ class Inputs(Training):
 
 
 class OtherFiles(Training):
-    """Files that others wrote, or that say less than those of cflux."""
+    """Files of other programs, and files with less information than those of cflux."""
 
     LAYER = formats.dense(1, 2, [1.0, -1.0], [0.5])
 
@@ -1223,7 +1223,7 @@ class OtherFiles(Training):
         self.assertEqual(guesses.split(), ["prediction", "yes", "no"])
 
     def test_a_class_called_na(self):
-        """Of data to measure on, texts are names of classes."""
+        """In data for measuring, texts are names of classes."""
         self.write("f.bson", formats.bson({"model": formats.dense(3, 2, [1.0, 0, -1, 0, 1.0, -1], [0.0, 0, 0])}))
         self.table("x.csv", [(-2, -1, "NA"), (2, 1, 1), (1, 2, 2), (5, 1, 2)], "a,b,kind")
         measured = self.fine("eval", "f.bson", "-d", "x.csv", "-l", "logitcrossentropy", "--json").json()
@@ -1242,7 +1242,7 @@ class OtherFiles(Training):
             {"shape": array([1], [2])},
             {"shape": numbers(0)},
             {"shape": numbers(-2, -1)},
-            {"shape": numbers(2 ** 62, 4)},  # 2^64, which would be 0
+            {"shape": numbers(2 ** 62, 4)},  # 2^64 elements, which overflows to 0
             {"columns": array([2], [1, 2])},
             {"columns": formats.julia_tuple(1.0, 2.0)},
             {"columns": "a"},
@@ -1264,7 +1264,7 @@ class OtherFiles(Training):
 
 class Wide(Training):
     def test_more_columns_than_a_bson_file_may_name(self):
-        """What could not be read back is found before training; the other format holds it."""
+        """A model that could not be read back is refused before training; the other format can store it."""
         columns = 30000
         self.table("wide.csv", [[(7 * r + 3 * i) % 11 for i in range(columns)] + [r] for r in range(4)],
                    ",".join([f"gene{i}" for i in range(columns)] + ["y"]))
@@ -1277,7 +1277,7 @@ class Wide(Training):
 
 class Memory(Training):
     def test_each_allocation_that_fails(self):
-        """Of the program's own: it says so and leaves no model, or does without."""
+        """Each allocation of the command line fails: it reports the error and leaves no model, or works without the memory."""
         shim, source = self.path("failing.so"), os.path.join(cli.ROOT, "tests", "cli", "failing_calloc.c")
         compiler = shutil.which("cc")
         if not compiler or subprocess.run([compiler, "-shared", "-fPIC", "-O1", source, "-o", shim, "-ldl"],
@@ -1318,7 +1318,7 @@ class Memory(Training):
 
 class Flux(Training):
     def test_a_network_of_flux_on_mnist(self):
-        """Trained in Julia, where pixels are numbers from 0 to 1."""
+        """A network that was trained in Julia, where pixels are numbers from 0 to 1."""
         model = cli.recorded("flux-bson/ShuhuaGao__model-zoo__runs.model__d7598e3.bson")
         data = cli.recorded("mnist")
         if model and data:
@@ -1328,7 +1328,7 @@ class Flux(Training):
             self.assertLess(measured["loss"], 0.1)
 
     def test_a_model_of_flux(self):
-        """No scale, no names: data as they are."""
+        """A file without scale and names: the data is used unscaled."""
         layer = formats.dense(3, 2, [1.0, 0, -1, 0, 1.0, -1], [0.0, 0, 0])
         self.write("f.bson", formats.bson({"model": formats.chain(layer)}))
         self.table("d.csv", [(2, 1, 0), (1, 2, 1), (-1, -2, 2), (5, 1, 1)], "a,b,c")

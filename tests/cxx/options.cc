@@ -37,7 +37,7 @@ template <class T> std::false_type shows_size(...);
     members++;                                                                                     \
     CHECK(reinterpret_cast<const char *>(&sized.options().name) - start ==                         \
           static_cast<std::ptrdiff_t>(offsetof(c_form, name)));
-/* The struct of C, and whether the library gets its size and its members in their places. */
+/* The struct of C, and whether the library gets its size and the members at their offsets. */
 #define ROW(T, MEMBERS)                                                                            \
     {                                                                                              \
         struct c_form {                                                                            \

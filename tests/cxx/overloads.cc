@@ -485,7 +485,7 @@ fx_array *loss(void *model, const fx_batch *b, void *user)
     return fx_mse(fx_call(model, b->x), b->y);
 }
 
-/* A line through noiseless points is found again, by hand and by fx_train. */
+/* Recovers the line through noiseless points, with a loop written by hand and with fx_train. */
 void training()
 {
     FX_SCOPE;
@@ -515,7 +515,7 @@ void training()
     CHECK(std::fabs(fx_item(second->weight) - 2) < 0.05);
 }
 
-/* Errors: named, both shapes, and the program goes on. */
+/* An error names the operation and both shapes, and the program continues. */
 void errors()
 {
     FX_SCOPE;

@@ -93,7 +93,7 @@ static double two_contributions_derivative(double x)
     return 2 * x + cos(x);
 }
 
-enum { PARTS = 10 }; /* more inputs than the sweep has room for on the stack */
+enum { PARTS = 10 }; /* more inputs than the sweep keeps on the stack */
 
 static fx_array *many_inputs(fx_array *x)
 {
@@ -136,7 +136,7 @@ static void gradients_fail(void **state)
     static const struct {
         fx_array *(*loss)(fx_array *x);
         double (*derivative)(double x);
-        int at_least; /* so many allocations */
+        int at_least; /* the fewest allocations */
     } kinds[] = {{two_contributions, two_contributions_derivative, 6},
                  {many_inputs, many_inputs_derivative, 20},
                  {slices, slices_derivative, 20},
@@ -194,7 +194,7 @@ static void fail_in_turn(fx_device *device, double (*program)(fx_device *), int 
             fail_msg("fault %lld leaks %lld allocations (%s)", (long long)n,
                      (long long)(fxi_live_allocations() - before), e.message);
         if (seen <= n)
-            break; /* ran past the last allocation */
+            break; /* the run made fewer allocations */
         points++;
         if (e.status == FX_STATUS_MEMORY)
             reported++;
@@ -240,7 +240,7 @@ typedef struct apprentice {
     int64_t fault;
     double weights, bias; /* sums from before the update, read after it */
     fx_status updated, read;
-    bool ended; /* fewer allocations than that */
+    bool ended; /* the run ended before the chosen allocation */
 } apprentice;
 
 static void *train_the_model_of_another(void *argument)

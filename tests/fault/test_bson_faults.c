@@ -4,8 +4,9 @@
  * completely the new one. test_files.c tests models alone.
  *
  * Allocations fail in two ways: the library's own, through its hook, and every one of the process,
- * those of libbson and of libc included, through a malloc that this program defines. The latter
- * also fail from the k-th on, as on a machine that stays out of memory.
+ * those of libbson and of libc included, through a malloc that this program defines. With this
+ * malloc, either the k-th allocation fails or the k-th and all later ones, as on a machine that
+ * remains out of memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +44,7 @@ static char path[1000];
 
 #ifdef OWN_MALLOC
 static long fail_at = -1, allocations_seen;
-static bool fail_on; /* from fail_at on */
+static bool fail_on; /* also every allocation after fail_at fails */
 
 static bool fails(void)
 {

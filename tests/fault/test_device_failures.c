@@ -222,7 +222,7 @@ static void a_model_is_as_it_was_or_says_so(void **state)
                                     (size_t)before.length[k] * sizeof(float));
         unchanged += after.lost == 0;
         marked += after.lost > 0;
-        const fx_status again = train(&n, &loss); /* goes on exactly where nothing was lost */
+        const fx_status again = train(&n, &loss); /* continues exactly if no value was lost */
         assert_int_equal(again == FX_OK, after.lost == 0);
         fx_error_take();
     }

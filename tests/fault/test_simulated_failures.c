@@ -33,7 +33,7 @@ static const vendor vendors[] = {{"CUDA", "libcuda.so.1", "libnvrtc.so.13", 2},
 
 /* ---- the child ------------------------------------------------------------------------------- */
 
-/* A function that a simulated library has for tests. */
+/* Finds a function of a simulated library that exists for tests. */
 static void call_simulated(const char *library, const char *name)
 {
     void *it = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
@@ -54,7 +54,7 @@ static void clear_script(const char *library)
         set("");
 }
 
-/* Two training steps, a write in pieces, and a copy to a neighbour and home. */
+/* Two training steps, a write in pieces, and a copy to another device and back. */
 static double train(fx_device *device, fx_device *neighbour)
 {
     FX_SCOPE;
@@ -189,12 +189,13 @@ static bool names(const vendor *v, int k)
     return strstr(first_error(), label) != NULL;
 }
 
-/* One point: judges what was heard. Returns true if the program reported an error. */
+/* Runs one point and checks the child's output. Returns true if the program reported an error. */
 static bool judge(const char *point, const vendor *v, const healthy *usual, bool lost)
 {
     if (says("; none: "))
         return true; /* the reason is checked by unit/gpurt */
-    /* Found when the device was opened: it says so ever after, and the others compile. */
+    /* The failure was found when the device was opened: later calls report it, and other devices
+     * compile. */
     if (says(") cannot compile kernels: ") && says(" runs;"))
         return true;
     const bool failed = !says("; first runs"), neighbour = failed && names(v, 1);
@@ -202,11 +203,11 @@ static bool judge(const char *point, const vendor *v, const healthy *usual, bool
         fail_msg("with %s the error does not name the device: %s", point, heard);
     if (says(neighbour ? "; again fails" : "; other fails"))
         fail_msg("with %s the other device does not go on: %s", point, heard);
-    /* A lost device says so ever after. */
+    /* Every later call for a lost device fails. */
     if ((lost && failed) !=
         says(neighbour ? "; other fails: FX_STATUS_DEVICE" : "; again fails: FX_STATUS_DEVICE"))
         fail_msg("with %s: %s", point, heard);
-    /* What the driver itself refuses to free stays. */
+    /* Memory that the driver itself refuses to free remains allocated. */
     const int stays = strstr(point, "Destroy") || strstr(point, "Free");
     const healthy now = live();
     if (!lost && (now.blocks > usual->blocks + stays || now.pinned > usual->pinned + stays ||

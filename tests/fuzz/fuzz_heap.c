@@ -84,7 +84,7 @@ EXPORTED void *realloc(void *p, size_t n)
     const long long old = p ? (long long)malloc_usable_size(p) : 0;
     void *q = __libc_realloc(p, n);
     if (q || !n) {
-        counted(q); /* both are there while the bytes are copied */
+        counted(q); /* both blocks are allocated while the bytes are copied */
         count(-old);
     }
     return q;

@@ -17,11 +17,12 @@ enum { FUZZ_SEED_FOLDERS = 4 };
 
 typedef struct fuzz_target {
     const char *name; /* its seeds are in corpus/NAME/ */
-    /* One of them: what reads a file, given under a path with the extension, or a text. */
+    /* Exactly one is set: the function that reads a file, whose path has the extension, or a text.
+     */
     void *(*load)(const char *path);
     void (*read)(const char *text, size_t n); /* terminated; n without the terminator */
     const char *extension;
-    const char *seeds[FUZZ_SEED_FOLDERS]; /* more of them, in CFLUX_DATA */
+    const char *seeds[FUZZ_SEED_FOLDERS]; /* further folders of seeds, in CFLUX_DATA */
     bool gzip;            /* reads compressed files: the bound of the heap counts unpacked bytes */
     size_t longest;       /* input; default 64 KiB */
     size_t heap_per_byte; /* that a reader may take; default 2 */

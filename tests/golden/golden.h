@@ -39,7 +39,7 @@ void gold_tensor_free(gold_tensor *t);
 /* The array with t's values; real_dtype replaces Float32 and Float64 (FX_DTYPE_COUNT: as recorded).
  */
 fx_array *gold_array(const gold_tensor *t, fx_dtype real_dtype);
-cJSON *gold_json_read(const char *path); /* NULL when it is not there or not JSON */
+cJSON *gold_json_read(const char *path); /* NULL if it does not exist or is not JSON */
 
 /* ---- one case -------------------------------------------------------------------------------- */
 struct gold_case {
@@ -81,7 +81,7 @@ const cJSON *gold_list(const cJSON *object, const char *name);
 double gold_number(const cJSON *object, const char *name, double otherwise);
 bool gold_flag(const cJSON *object, const char *name);
 const char *gold_text(const cJSON *object, const char *name, const char *otherwise);
-void gold_unread(const cJSON *object); /* takes the marks away */
+void gold_unread(const cJSON *object); /* removes the marks */
 /* Fails the case if the object has a field without a mark; what: "attributes", in the message. */
 void gold_check_read(gold_case *c, const cJSON *object, const char *what);
 

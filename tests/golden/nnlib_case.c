@@ -3,8 +3,8 @@
  * x and w are 1, 2, 3, … in column-major order, so nothing is reversed here. The name of a table
  * gives its content and its options: y, dx or dw; _stride, _pad, _dil, _flip, _nostride. The
  * upstream gradient of dx and dw is y itself. NNlib's conv is a true convolution (`.flipped =
- * false`), _flip is not. Every convolution is computed in both ways, the other one with its kernel
- * reversed; the results, and the gradient through the reversal, must be the same.
+ * false`), _flip is not. Every convolution is also computed as the other kind, with its kernel
+ * reversed; the results, and the gradients, must be the same.
  */
 #include "golden.h"
 
@@ -16,7 +16,7 @@ typedef struct table {
     const cJSON *rank;
     int nd;
     char target[16], form[16]; /* "dx", "stride" */
-    bool turned;               /* conv: computed the other way round */
+    bool turned;               /* conv: computed with the reversed kernel */
     fx_dtype real;
 } table;
 

@@ -183,7 +183,7 @@ static void op_where(onnx_node *n)
 static void op_dropout(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    onnx_ignore(n, "seed"); /* of numbers that inference does not draw */
+    onnx_ignore(n, "seed"); /* inference draws no random numbers */
     onnx_ignore(n, "is_test");
     const bool training = n->nin > 2 && n->in[2] && fx_item(n->in[2]) != 0;
     const double ratio = n->nin > 1 && n->in[1] ? fx_item(n->in[1]) : onnx_real(n, "ratio", 0.5);

@@ -38,7 +38,7 @@ static void op_topk(onnx_node *n)
     n->out[1] = fx_child(both, 1);
 }
 
-/* What meets in one place, and how it joins what was there. */
+/* How values with the same index are combined with each other and with the old value. */
 static const struct joining {
     const char *name;
     fx_reduce reduction;

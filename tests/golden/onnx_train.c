@@ -1,6 +1,6 @@
 /* onnx_train.c: ONNX's training operators, written out from their formulas.
  *
- * They are not cflux's optimisers (those run on recorded trajectories, see torch_optim.c); here the
+ * They are not cflux's optimisers (torch_optim.c tests these on recorded trajectories); here the
  * formulas exercise the operations. Arguments: learning rate R, step T, then all X, all G, all V
  * and, for Adam, all H; outputs in the same order without G.
  */

@@ -88,7 +88,7 @@ static fx_dims all_pads(const window *w)
     return d;
 }
 
-/* The weights say the size of the kernel, and the attribute the same. */
+/* The size of the kernel is that of the weights; the attribute repeats it. */
 static fx_dims kernel_of(onnx_node *n)
 {
     const fx_array *w = n->in[1];

@@ -194,7 +194,7 @@ static void op_conv(torch_node *t)
     torch_out(t, "y", with_bias(t, y));
 }
 
-/* The layer is a true convolution: it gets the kernel turned round. */
+/* The layer is a true convolution, so it gets the reversed kernel. */
 static void op_conv_layer(torch_node *t)
 {
     fx_array *x = x_of(t), *w = torch_in(t, "w"), *b = torch_in(t, "b");

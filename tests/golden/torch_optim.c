@@ -2,7 +2,7 @@
  *
  * loss = ½·wᵀAw − bᵀw over 20 steps; row k of the recorded trajectory is w after k steps. The model
  * is a plain array, driven as in any training loop: fx_setup, then loss, gradient, fx_update in a
- * step. PyTorch's rules that are the same as one of ours by other names are mapped to it.
+ * step. PyTorch's rules that equal one of ours under another name are mapped to it.
  */
 #include "torch_case.h"
 

@@ -1,8 +1,8 @@
 /* test_gpu_compile.c: every kernel text of the steps in gpu_steps.h compiles in every dialect.
  * clang compiles OpenCL C 1.2, HIP for two generations of devices, and Metal as C++ for OpenCL
  * (metal_stub.h). NVRTC and ptxas compile CUDA if they are installed, otherwise clang does.
- * Warnings are errors. Many kernels with the same prelude are compiled together; macros give each
- * its own names.
+ * Warnings are errors. Many kernels with the same prelude are compiled together; macros give them
+ * different names.
  *
  * ctest: native timeout=900 */
 #include "gpu_nvrtc.h"

@@ -26,7 +26,8 @@ import time
 
 LIBRARY = "libcflux-whole.so"
 PROGRAM = re.compile(r"^test_|_runner$|^standins$")
-# The programs in C but OpenCL's and the GPUs' compilers, and of conformance and recorded cases one run of each.
+# The test programs in C except those of OpenCL and of GPU compilers, and one run each of the conformance cases
+# and of the recorded cases.
 KINDS = re.compile(r"^(unit|fault|report|fuzz)/|^gpu/gpu_values$|^conform/(quick|devices_queued)$|^golden/recorded$")
 LEFT_OUT = re.compile(r"opencl")
 GIB = 1 << 30

@@ -33,7 +33,7 @@ from check_calls import objects, symbols  # noqa: E402
 
 CASE = "matmul/2x64x3"
 FEW, MANY = 3000, 3100  # the memory of a thread's last 256 freed objects waits before it is used again
-# Rooms that only serve.
+# Folders that only provide services.
 SERVICES = {"platform", "base", "value"}
 MOST_WALK, MOST_SERVICES = 15, 9
 KNOWN = {

@@ -73,8 +73,8 @@ def check(files, root):
     for source, (_, names) in files.items():
         for symbol in names & UPWARD.keys():
             used[symbol].add(area(os.path.join(root, source), root))
-    errors += [f"UPWARD: {s} is not used from {room}: remove it" for s, rooms in UPWARD.items()
-               for room in sorted(rooms - used[s])]
+    errors += [f"UPWARD: {s} is not used from {folder}: remove it" for s, folders in UPWARD.items()
+               for folder in sorted(folders - used[s])]
     return errors, calls
 
 

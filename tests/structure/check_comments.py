@@ -2,7 +2,7 @@
 """The comments of C files are wrapped without gaps:
 
   * A comment whose text has one gap of two blanks between words: an edit left it. Tables have more than one gap.
-  * A line that ends early although the next word fits: an edit left it. Only lines with much room count, and no
+  * A line that ends early although the next word fits: an edit left it. Only lines with much free space count, and no
     line that ends a sentence or a list, is indented further, or has columns.
 Usage: check_comments.py [root]
 """

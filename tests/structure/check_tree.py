@@ -31,17 +31,17 @@ EXCEPTIONS = {
     ("nn", "check_arguments.h"): "fx_chain checks its arguments as fx_tuple does",
 }
 
-def rooms(root):
-    """The rooms of src/ in the order that CONTRIBUTING.md gives: a table with a row for each room."""
+def folders_in_order(root):
+    """The folders of src/ in the order of CONTRIBUTING.md, whose table has a row for each of them."""
     path = os.path.join(root, "CONTRIBUTING.md")
     with open(path, encoding="utf-8") as f:
         names = re.findall(r"(?m)^\| `src/(\w+)/` \|", f.read())
     if len(names) < 10:
-        raise SystemExit(f"{path}: its table has {len(names)} rooms, expected at least 10")
+        raise SystemExit(f"{path}: its table has {len(names)} folders, expected at least 10")
     return names
 
 
-ORDER = rooms(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+ORDER = folders_in_order(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
 # What src/ includes of others: ISO C, the instructions of processors, and the libraries that are
 # linked. Every other header, such as <pthread.h>, <unistd.h> or <sys/stat.h>, belongs to a kind of

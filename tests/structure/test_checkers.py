@@ -173,7 +173,7 @@ class Tree(Scratch):
         return check_calls.check({source: (set(d.split()), set(u.split())) for source, (d, u) in files.items()},
                                  self.root)
 
-    def test_calls_between_rooms(self):
+    def test_calls_between_folders(self):
         good = {"src/base/a.c": ("low", "strlen"), "src/plan/b.c": ("middle", "low"),
                 "src/value/n.c": ("node", "low fxi_the_evaluator"), "src/ops/o.c": ("", "fxi_the_evaluator"),
                 "src/exec/c.c": ("high fxi_the_evaluator", "middle low"),

@@ -188,7 +188,7 @@ static void a_move_copies_each_array_once(void **state)
     assert_int_equal(standin_of(d[1])->bytes(0, STANDIN_WRITE) - bytes, 2 * (25 + 5) * 4);
     assert_ptr_equal(fx_to(d[1], there), there);
     assert_int_equal(transfers(d[1], STANDIN_WRITE) - writes, 4);
-    void *next = fx_to(d[2], there); /* from device to device, not by way of the host */
+    void *next = fx_to(d[2], there); /* from device to device, not through the host */
     assert_int_equal(transfers(d[2], STANDIN_COPY) - copies, 4);
     fx_cpu(next);
     assert_int_equal(transfers(d[2], STANDIN_READ) - reads, 4);

@@ -706,7 +706,7 @@ static double rest_of_pass(fx_loader *l, fx_batch *b)
     return fx_error_status() == FX_OK ? sum : -1;
 }
 
-/* The child has no workers and goes on without them; so does the parent with its own. */
+/* The child has no workers and continues without them; the parent continues with its workers. */
 static void a_fork_in_the_middle(void **state)
 {
     (void)state;

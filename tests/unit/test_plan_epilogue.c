@@ -109,7 +109,7 @@ static void others_read_the_product(void **state)
     fx_array *p = fx_matmul(W, x);
     expect(fx_tuple(fx_add(p, b), p), "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
                                       "  2  add(1, x2′) → Float32 8×4\n");
-    /* a bias along the columns, and a product seen turned round */
+    /* a bias along the columns, and a transposed view of a product */
     expect(fx_add(fx_matmul(W, x), row), "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
                                          "  2  add(1, x2′) → Float32 8×4\n");
     expect(fx_tanh(fx_transpose(fx_matmul(W, x))),

@@ -296,7 +296,7 @@ static void gradients_that_are_not_finite(void **state)
                      FX_STATUS_NONFINITE);
     assert_string_equal(fx_error_take().message,
                         "ClipNorm: gradient has 2.0-norm Inf, for array 2-element Vector{Float32}");
-    /* with a factor of the loss, the update is skipped and training goes on */
+    /* with a factor of the loss, the update is skipped and training continues */
     void *opt = fx_setup(fx_mixed_precision(fx_adam(), .scale = 2), w);
     assert_int_equal(fx_train(infinite_gradient, w, one, opt, .epochs = 2), FX_OK);
     CHECK(w, (2), 0, 0, 0);

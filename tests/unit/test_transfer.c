@@ -39,7 +39,8 @@ static void programs_run_there(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* loss = Σ (w2·to(d1, tanh(w1·x)))², w1 on d0, w2 on d1: gradients live where their parameters do.
+/* loss = Σ (w2·to(d1, tanh(w1·x)))², w1 on d0, w2 on d1: a gradient is on the device of its
+ * parameter.
  */
 static fx_array *two_stages(fx_array *w1, fx_array *w2, fx_array *x)
 {
@@ -64,7 +65,7 @@ static void gradients_flow_through_moves(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* Σ (a·b)² on device k of arrays that live elsewhere; their gradients live where they do. */
+/* Σ (a·b)² on device k of arrays on other devices; their gradients are on the arrays' devices. */
 static void gradients_reach_what_was_copied(void **state)
 {
     (void)state;
@@ -90,7 +91,8 @@ static void gradients_reach_what_was_copied(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* Inside a step a model that moves is still the model; outside it is another one. */
+/* Inside a training step gradients flow back through a copy of a model; outside, the copy is
+ * independent. */
 static void gradients_reach_a_model_that_was_copied(void **state)
 {
     (void)state;
@@ -113,7 +115,7 @@ static void gradients_reach_a_model_that_was_copied(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* A model that moves outside a step does not keep the memory it left. */
+/* A copy of a model that is made outside a training step does not keep the original's memory. */
 static void what_a_model_left_is_free(void **state)
 {
     (void)state;
@@ -208,7 +210,7 @@ static void failures_are_told(void **state)
     same_bits(fx_mul(x, 2), fx_vector(2, 4, 6));
 }
 
-/* In no plan, but where the array is made. */
+/* Not in a plan, but in the call that makes the array. */
 static void a_device_without_float64_says_so(void **state)
 {
     (void)state;

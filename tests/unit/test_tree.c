@@ -279,7 +279,7 @@ static void calls_that_fail(void **state)
     takes_status(FX_STATUS_ARGUMENT);
     assert_true(fx_is_error(fx_function_new("none", NULL)));
     takes_status(FX_STATUS_ARGUMENT);
-    /* errors that came in go out without another record */
+    /* errors in arguments are returned without another record */
     assert_int_equal(fx_array_status(fx_call(FX_RELU, fx_error_array(FX_STATUS_SHAPE))),
                      FX_STATUS_SHAPE);
     assert_int_equal(fx_array_status(fx_call(fx_error_array(FX_STATUS_DTYPE), x)), FX_STATUS_DTYPE);
@@ -406,7 +406,7 @@ static void frozen_on_one_path(void **state)
     assert_ptr_equal(((Average *)fx_child(updated, 0))->inside->left, fx_child(updated, 1));
 }
 
-/* An object that holds itself is an error of every walk; none goes round in it. */
+/* Every walk reports an object that contains itself, and ends. */
 static void cycles_are_errors(void **state)
 {
     (void)state;
@@ -555,7 +555,7 @@ static void *with_faults(void *user)
         *failures += !ok;
         fx_error_take();
         if (!reached)
-            return ok ? user : NULL; /* no allocation failed, so nothing may have */
+            return ok ? user : NULL; /* if no allocation failed, the result must be complete */
     }
 }
 
@@ -620,7 +620,7 @@ static void maps_of_several_trees(void **state)
     assert_int_equal(calls, 1);
     assert_ptr_equal(fx_child(kept, 0), shared);
     assert_ptr_equal(fx_child(kept, 1), FX_RELU);
-    /* nothing in the first tree stays nothing */
+    /* an absent child of the first tree stays absent */
     kept = fx_fmap2(first_plus_second, fx_tuple(NULL, shared), fx_tuple(fx_ones(1), fx_ones(1)));
     assert_int_equal(calls, 2);
     assert_null(fx_child(kept, 0));

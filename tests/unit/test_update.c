@@ -123,7 +123,7 @@ static void numbers_of_tied_arrays(void **test)
     assert_true(fx_eta(fx_child(fx_child(state, 0), 1)) == 0.25 && second.frozen);
 }
 
-/* Trees that do not fit together are refused, and nothing is updated. */
+/* Trees of different structures are refused, and nothing is updated. */
 static void other_structures_are_refused(void **test)
 {
     (void)test;
@@ -186,7 +186,7 @@ static void structs_have_no_state(void **test)
     assert_true(fx_eta(fx_child(state, 1)) == 1);
 }
 
-/* Where the gradient has nothing, the parameter stays. */
+/* A parameter without a gradient is unchanged. */
 static void parts_without_gradient(void **test)
 {
     (void)test;

@@ -3,10 +3,10 @@
  *
  * A snapshot shares the model's values, so a training step while a snapshot exists needs new
  * buffers. The same network is trained with and without snapshots of model and optimiser state, for
- * every rule, guarded and not; the counters show that the one run was in place and the other was
- * not. Steps, their order and their fusion are the planner's; whether a value was overwritten
- * before its last reader shows in the numbers only, and in networks as small as this one first in
- * the optimiser's step, hence the many small elements of the convolution.
+ * every rule, guarded and not; the counters show that one run was in place and the other was not.
+ * The planner decides steps, their order and their fusion; only the numbers show whether a value
+ * was overwritten before its last reader. In a network as small as this one, the optimiser's step
+ * shows it first, so the convolution has many small elements.
  */
 #include <cflux.h>
 

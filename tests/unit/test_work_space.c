@@ -1,6 +1,6 @@
 /* test_work_space.c: memory that steps need besides their operands, and the data that a run writes
- * to a device before its first step. The stand-in devices need as much work space as they are told
- * (standin.h) and write over all of it. ctest: devices threads */
+ * to a device before its first step. The stand-in devices request as much work space as the test
+ * sets (standin.h) and overwrite all of it. ctest: devices threads */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -33,7 +33,7 @@
         for (; i + LANES <= n; i += LANES)                                                         \
             for (int j = 0; j < LANES; j++)                                                        \
                 l[j] = NAME##_op(l[j], (A)x[(i + j) * stride]);                                    \
-        /* The remaining elements go to the first lanes, as if the row went on. */                 \
+        /* The remaining elements go to the first lanes, as if the row continued. */               \
         for (int j = 0; i < n; i++, j++)                                                           \
             l[j] = NAME##_op(l[j], (A)x[i * stride]);                                              \
         for (int w = LANES / 2; w; w /= 2)                                                         \

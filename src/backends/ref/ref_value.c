@@ -93,7 +93,7 @@ fxi_ref_value fxi_ref_number(int dtype, int64_t x)
 {
     if (!fxi_ref_is_real(dtype))
         return (fxi_ref_value){.integer = fxi_ref_wrap(dtype, x)};
-    /* Directly to float: by way of double a large integer would be rounded twice. */
+    /* Directly to float: through double a large integer would be rounded twice. */
     if (dtype == FX_DTYPE_F32)
         return (fxi_ref_value){.real = (double)(float)x};
     return (fxi_ref_value){.real = fxi_ref_round(dtype, (double)x)};

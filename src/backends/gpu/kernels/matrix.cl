@@ -1,25 +1,25 @@
 // Products of 16-bit floats with the instructions that devices have for products of small matrices:
 // see gpu_matmul.c. A dialect may define
 //     FX_CELL_f16, FX_CELL_bf16   if there are such instructions for the type
-//     FX_CELL_COLUMNS             a cell has so many columns, 16 rows and 16 terms
+//     FX_CELL_COLUMNS             the number of columns of a cell; it has 16 rows and 16 terms
 //     fx_cell_a, fx_cell_b, fx_cell_c          the parts of a work-item, in registers
 //     FX_CELL_A(p, s, words, lane)             loads p from 16 rows of `words` words in local memory
 //     FX_CELL_B(p, s, words, lane)             the same for columns; a word has two terms
 //     FX_CELL(type, c, a, b)                   c += a * b; all work-items of the warp take part
 //     FX_CELL_SUMS, FX_CELL_ROW(lane, i), FX_CELL_COLUMN(lane, i)    the elements c.v[i]
-// They stand between matmul and matmul_tiles, which computes the same tile without.
+// This text is between matmul and matmul_tiles, which computes the same tile without these instructions.
 //// matrix
 #ifdef FX_CELL_@name@
 // Each warp computes CM·CN cells: half of the tile's rows, and its share of the columns, of which a
-// small tile may have none for the last warps. Both parts of the operands are in local memory as they are, with neighbouring terms in one word; four more
-// words a row spread them over the banks.
+// small tile may have none for the last warps. Local memory holds both operands as 16-bit numbers, with
+// neighbouring terms in one word; four more words in a row spread the rows over the banks.
 #define SHARES (FX_GROUP / FX_WARP / 2 < BN / FX_CELL_COLUMNS ? FX_GROUP / FX_WARP / 2 : BN / FX_CELL_COLUMNS)
 #define CM (BM / 32)
 #define CN (BN / SHARES / FX_CELL_COLUMNS)
 #define DEPTH 32
 #define WORDS (DEPTH / 2 + 4)
-// A work-item copies eight neighbouring terms of a row at a time, as a vector where the operand has
-// them so.
+// A work-item copies eight neighbouring terms of a row at a time, as a vector if they are
+// neighbours and aligned in the operand.
 #define UNITS(rows) ((rows) * DEPTH / 8)
 #define START(x, o, first, rows, row_stride, k_stride) \
     const fx_i32 x##_whole = k_stride == 1 && row_stride % 8 == 0 && FX_ADDRESS(x + o) % 16 == 0; \
