@@ -5,7 +5,7 @@
 #   BSON_STATIC_FLAGS            the same as linker options, for cflux.pc
 #
 # Its pkg-config files are libbson-1.0 (until 1.30) or bson2 (from 2.0), and for the static library
-# libbson-static-1.0 or bson2-static. Distributions without a static library get the shared one's name.
+# libbson-static-1.0 or bson2-static. Where a distribution has no static library, BSON_STATIC_NAMES names the shared one.
 # BSON_INCLUDE and BSON_LIBRARY may be given instead.
 find_package(PkgConfig QUIET)
 if(PKG_CONFIG_FOUND)

@@ -1,4 +1,4 @@
-/* collectives.c: collective operations on arrays, and the optimiser over them. */
+/* collectives.c: collective operations on arrays, and the optimiser that averages gradients. */
 #include "dist_group.h"
 
 #include "error.h"

@@ -1,10 +1,10 @@
 /* average_devices.c: fx_average, the mean of the gradients of several models, each on a device of
  * its own.
  *
- * Arrays travel in buckets, vectors of one element type, because a copy between devices costs about
- * as much for a small array as for 100 KB. Bucket b is added up on the device of gradient b mod n,
- * in the order of the gradients: all devices work, and all get the same bits, in every run.
- * Everything is queued on the devices; the host does not wait for them.
+ * Arrays are joined into buckets, vectors of one element type, because a copy between devices takes
+ * about as long for a small array as for 100 KB. Bucket b is added up on the device of gradient b
+ * mod n, in the order of the gradients: so all devices share the work, and all get the same bits in
+ * every run. Everything is queued on the devices; the host does not wait for them.
  */
 #include "error.h"
 #include "evaluate.h"
@@ -17,7 +17,7 @@
 #include <cflux/optim.h>
 
 enum {
-    MOST_GRADIENTS = 8, /* as many as a walk takes */
+    MOST_GRADIENTS = 8, /* the limit of fx_tree_walk */
     BUCKET_BYTES = 25 << 20,
     LEAST_BUCKET = 256 << 10 /* a smaller bucket takes the time of one copy anyway */
 };
@@ -41,7 +41,7 @@ typedef struct averages {
     bucket *buckets;
     int32_t nbuckets, bucket_capacity;
     fxi_identity_map row_of; /* array of a gradient → number of its row, from 1 */
-    fxi_node **nodes;        /* what is evaluated together */
+    fxi_node **nodes;        /* the nodes that are evaluated together */
     int32_t nnodes, node_capacity;
     int64_t bytes;                      /* of one gradient */
     fx_device *devices[MOST_GRADIENTS]; /* the first device of each gradient; NULL: none */
@@ -229,9 +229,8 @@ static void evaluate(averages *a)
     a->nnodes = 0;
 }
 
-/* Everything that was asked for is computed in the same plan as the gradients, because it shares
- * the forward pass with them: the losses (fx_want) and the statistics of layers, which the update
- * makes valid. */
+/* Promised values are computed in the same plan as the gradients, because they share the forward
+ * pass: the losses (fx_want) and the statistics of layers, which the update commits. */
 static void compute_gradients(averages *a)
 {
     const fxi_context *c = fxi_here();
@@ -261,9 +260,9 @@ static fx_array *mean_of(const averages *a, const bucket *b, fx_device *device)
     return narrow ? fx_cast(mean, type) : mean;
 }
 
-/* All sums are queued before the means leave, so no device waits for the mean of another one before
- * it adds up its own buckets. The means have no history: it would hold the memory of all copies
- * until the scope ends. */
+/* All sums are queued before any mean is copied, so no device waits for the mean of another device
+ * before it adds up its own buckets. The means have no history: it would hold the memory of all
+ * copies until the scope ends. */
 static void average(averages *a)
 {
     for (int32_t i = 0; i < a->nbuckets && a->status == FX_OK; i++) {

@@ -102,9 +102,10 @@ class Cli(unittest.TestCase):
 
     def terminal(self, *arguments, columns=80, until=None, send=None, resize=None, then=None, **environment):
         """Runs it in a terminal of its own. When it has printed `until`, it is sent `send`: text as if it
-        was typed ("\\x03" is Ctrl-C), or the number of a signal; before that the terminal gets `resize` columns,
-        and the program prints `then`, where they are given. `out` is all that it printed, without what was typed:
-        the terminal does not echo, as a "^C" in the middle of a line would be counted as the program's text."""
+        was typed ("\\x03" is Ctrl-C), or the number of a signal. With `resize`, the terminal first gets
+        that many columns, and `send` is sent when the program has printed `then`. `out` is all that it printed. It
+        does not contain what was typed: the terminal does not echo, because a "^C" in the middle of a line would be
+        counted as the program's text."""
         import fcntl
         import termios
 

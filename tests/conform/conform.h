@@ -152,7 +152,7 @@ typedef struct cf_options {
     int sample;        /* N: the first case of a row runs, and every N-th after it */
     int shard, shards; /* this process runs part `shard` (from 0) of `shards` parts */
     int64_t graphs;    /* number of graphs of mixed types; 0: the default of the run */
-    uint64_t seed;     /* of the first of them */
+    uint64_t seed;     /* seed of the first random graph */
     const char *const *filters;
     int nfilters;
 } cf_options;

@@ -193,7 +193,7 @@ static double program(int format)
     }
     save_and_load(format, model, state, other);
     double sum = fx_item(fx_sum(fx_call(other, x))) + fx_item(fx_sum(weight_of(other)));
-    if (format == NPZ) { /* what zlib unpacks */
+    if (format == NPZ) { /* loads data that zlib unpacks */
         sum +=
             fx_item(fx_sum(fx_f64(fx_child(fx_load("tests/fuzz/corpus/npz/npz-deflated.npz"), 0))));
         sum += fx_item(fx_sum(fx_read_csv(table)));
@@ -312,8 +312,8 @@ static pthread_barrier_t together;
 static void *without_memory(void *arg)
 {
     fx_error *e = arg;
-    pthread_barrier_wait(&together); /* all threads are there */
-    pthread_barrier_wait(&together); /* the heap is out */
+    pthread_barrier_wait(&together); /* all threads have started */
+    pthread_barrier_wait(&together); /* every allocation fails from now on */
     program(SAFETENSORS);
     *e = fx_error_take();
     pthread_barrier_wait(&together); /* all have ended their programs */
@@ -424,7 +424,7 @@ static void archives_unpack_within_the_limit(void **state)
     path = temp_zip("one.npz", &(zip_member){"x.npy", large, large_size, 0}, 1, &bytes);
     const long long most = peak_of_loading(path, &e);
     assert_int_equal(e.status, FX_OK);
-    assert_true(SANITIZED || most > 64 * MIB); /* the counter counts */
+    assert_true(SANITIZED || most > 64 * MIB); /* proves that the counter works */
     free(large);
     free(small);
 }

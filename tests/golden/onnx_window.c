@@ -117,8 +117,8 @@ static void op_conv(onnx_node *n)
                                         .flipped = true));
 }
 
-/* output_shape and SAME fix the size; what is missing becomes output padding, what is too much is
- * cut. */
+/* With output_shape or SAME the size of the result is given: a smaller result gets output padding,
+ * a larger one is cut. */
 static void fix_size(const onnx_node *n, const fx_array *x, window *w, fx_dims *outpad)
 {
     int64_t want[FX_MAX_DIMS];

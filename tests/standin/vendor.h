@@ -10,7 +10,7 @@
 /* Counters, and settings of tests. The plugin's function vendor_control_of returns it. */
 typedef struct vendor_control {
     int made, freed;        /* states of library calls */
-    int calls, kernels;     /* that ran */
+    int calls, kernels;     /* calls and kernels that ran */
     int recorded, replayed; /* recordings */
     int recordings;         /* live recordings */
     int refuse_from;        /* the step with state number n, from 1, fails; 0: none fails */

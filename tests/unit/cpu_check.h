@@ -186,7 +186,7 @@ typedef struct bench {
     const void *ptr[8];
     fx_run run;
     fx_status status;
-    fx_error error; /* what was recorded */
+    fx_error error; /* the recorded error */
 } bench;
 
 /* Makes a step ready, runs it once and releases it. */

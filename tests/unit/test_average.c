@@ -1,5 +1,5 @@
 /* test_average.c: fx_average, the mean of gradients of models on several devices: values against
- * sums by hand, bits on all devices, buckets, ties, 16-bit numbers, what is missing, errors. With
+ * sums by hand, bits on all devices, buckets, ties, 16-bit numbers, missing gradients, errors. With
  * an argument the devices are those of the plugin of that name. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -163,7 +163,7 @@ static void every_closure_and_back(void **state)
     void *back = fx_load(path);
     for (int i = 0; i < CLOSURES; i++)
         check(back, i, x);
-    char *first = file_bytes(path, &n); /* and the numbers kept their types */
+    char *first = file_bytes(path, &n); /* the numbers also have their types */
     save_all(path, back);
     char *second = file_bytes(path, &m);
     assert_int_equal(n, m);

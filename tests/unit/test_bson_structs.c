@@ -158,7 +158,8 @@ static void the_same_document(void **state)
     python_bson("make_bson.py", "struct", path, NULL, line, sizeof line);
     assert_string_equal(line, "Main.Inner 2 Main.Unnamed 1\n");
     char text[100];
-    fx_summary(fx_load_key(path, "y"), text, sizeof text); /* a type without a Julia name: a node */
+    /* A type without a Julia name becomes a node. */
+    fx_summary(fx_load_key(path, "y"), text, sizeof text);
     assert_string_equal(text, "Main.Unnamed(…)");
 }
 

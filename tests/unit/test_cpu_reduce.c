@@ -385,7 +385,7 @@ static void failing_allocations(void **state)
             assert_string_equal(b.error.message, status ? "reduce: out of memory" : "");
             assert_int_equal(fxi_live_allocations(), live);
         }
-        assert_true(failed > 1); /* and the last try was right */
+        assert_true(failed > 1); /* the last attempt gave the correct result */
         drop_operand(&x), drop_operand(&out);
     }
 }

@@ -192,7 +192,7 @@ static void freed_memory_is_found_again(void **state)
     come_and_go(MIB);
     come_and_go(MIB - MIB / 16); /* an array of about that size */
     assert_int_equal(count('A'), 1);
-    come_and_go(MIB / 2); /* one that would waste half of it */
+    come_and_go(MIB / 2); /* an array that would waste half of the block */
     assert_int_equal(count('A'), 2);
     come_and_go(MIB + 256);
     assert_int_equal(count('A'), 3);
@@ -251,7 +251,7 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(fx_memory_status(d0).cached > 2 * MIB);
     assert_int_equal(fx_memory_status(d0).cached, used[0]);
     assert_true(count('f') >= 6);
-    come_and_go(3 * MIB); /* what was freed last stays */
+    come_and_go(3 * MIB); /* the block that was freed last is kept */
     forget_calls();
     come_and_go(3 * MIB);
     assert_string_equal(calls, "");
@@ -389,7 +389,7 @@ static void the_steps_come_in_order(void **state)
     forget_calls();
     fx_array *y = product(product(x)); /* work space and a result, a MiB each */
     assert_int_equal(fx_eval(y), FX_OK);
-    assert_string_equal(calls, "xffspAARR"); /* the first of what is kept was found */
+    assert_string_equal(calls, "xffspAARR"); /* the first kept block was found */
     capacity = 1 << 30;
     assert_true(fx_item(fx_sum(y)) == 0x1p45);
     assert_int_equal(fx_error_status(), FX_OK);
@@ -711,7 +711,8 @@ static void the_environment_sets_limits(void **state)
     assert_string_equal(
         warned,
         "FX_MEMORY_LIMIT: \"lots\" is not a size such as 8GiB; it is ignored for AMDGPU:2.");
-    assert_int_equal(fx_memory_status(NULL).limit, 0); /* was in use before */
+    /* The device was used before the variable was set. */
+    assert_int_equal(fx_memory_status(NULL).limit, 0);
     FX_SCOPE;
     for (int i = 0; i < 2; i++) {
         FX_SCOPE;

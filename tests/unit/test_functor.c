@@ -42,7 +42,7 @@ typedef struct Kitchen {
     bool on;
     fx_dims size;
     const char *label;
-    int hidden; /* not named: shared with the original */
+    int hidden; /* not in the list of children: a copy shares it with the original */
 } Kitchen;
 FX_FUNCTOR(Kitchen, layers, w, act, rate, gain, count, heads, on, size, label);
 

@@ -378,7 +378,7 @@ static const row rows[] = {
      {"FX_STATUS_DEVICE matmul: AMDGPU:0 (Simulated AMD GPU 0): rocblas_gemm_strided_batched_ex "
       "failed with rocblas_status_internal_error, 1 calls; right , 2 calls"},
      SLOWER},
-    /* a device too old for BFloat16: an answer of the library, not a failure */
+    /* the device is too old for BFloat16: the library declines, which is not a failure */
     {"SIM_ARCHITECTURE=75 OF_BF16=1", "multiply", {KERNELS}, SLOWER},
     {"SIM_ARCHITECTURE=80 OF_BF16=1", "multiply", {"; right , 1 calls; right , 2 calls"}, SLOWER}};
 

@@ -255,7 +255,7 @@ static void of_tuples_and_arrays(void **state)
     CHECK((fx_array *)fx_child_named(g, "x"), (2), 0, 3, 4);
     CHECK((fx_array *)fx_child(fx_child_named(g, "rest"), 0), (2), 0, 1, 2);
     CHECK((fx_array *)fx_child(fx_child_named(g, "rest"), 1), (1), 0, 0);
-    fx_array *gx = fx_gradient(fx_sum(fx_square(x)), x); /* an array as the model */
+    fx_array *gx = fx_gradient(fx_sum(fx_square(x)), x); /* the model is an array */
     CHECK(gx, (2), 0, 2, 4);
 }
 
@@ -400,12 +400,13 @@ static void after_the_step(void **state)
         fx_eval(evaluated);
     }
     check_error(gradient1(loss, x), FX_STATUS_STATE, "gradient: ");
-    CHECK(gradient1(loss, loss), (), 0, 1); /* of itself: that needs no history */
+    /* The gradient with respect to itself needs no history. */
+    CHECK(gradient1(loss, loss), (), 0, 1);
     fx_array *g[2];
     assert_int_equal(fx_gradient_of(loss, (fx_array *[]){x, loss}, 2, g), FX_OK);
     CHECK(g[0], (2), 0, 0, 0);
     CHECK(g[1], (), 0, 1);
-    /* as part of a new loss it is the constant that it is documented to be */
+    /* in a new loss it is a constant, as documented */
     CHECK(gradient1(fx_sum(fx_mul(evaluated, x)), x), (2), 0, 1, 4);
 }
 

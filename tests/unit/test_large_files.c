@@ -121,8 +121,7 @@ static void large_files_come_back(void **state)
     path = temp_text("large-run.safetensors", "");
     assert_int_equal(fx_checkpoint_save(path, (void *)(uintptr_t)m, .step = 9, .keep = 1), FX_OK);
     assert_true(size_of(path) > LEAST);
-    fx_dense_layer *other =
-        dense_of(fx_full(1, ROWS, COLUMNS)); /* not computed before it is gone */
+    fx_dense_layer *other = dense_of(fx_full(1, ROWS, COLUMNS)); /* freed before it is computed */
     fx_checkpoint_args c = {.fxi_size = sizeof c, .model = other};
     assert_int_equal(fx_checkpoint_load(path, &c), FX_OK);
     assert_int_equal(c.step, 9);

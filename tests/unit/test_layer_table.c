@@ -296,7 +296,7 @@ static void of_other_headers(void **state)
     gate_options given = o;
     given.in = 3, given.out = 2, given.rate = 0.125;
     assert_string_equal(summary(fx_layer_make(&newer, &given)), "Gate(3 => 2, rate=0.125)");
-    given.fxi_size = offsetof(gate_options, window); /* and an older program's options */
+    given.fxi_size = offsetof(gate_options, window); /* the options of an older program */
     given.bias = false;
     assert_string_equal(summary(fx_layer_make(&newer, &given)), "Gate(3 => 2, rate=0.125)");
 }

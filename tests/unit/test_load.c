@@ -85,7 +85,7 @@ static void a_broken_one_says_what_is_wrong(void **state)
         assert_false(fx_functional("Metal"));
         has(fx_why_not("Metal"), wrong[i][1]);
         has(fx_why_not("Metal"), "libcflux-metal.so is ignored: ");
-        has(fx_why_not("Metal"), wrong[i][0]); /* which file */
+        has(fx_why_not("Metal"), wrong[i][0]); /* the message names the file */
         assert_int_equal(messages, 1);
         assert_int_equal(strncmp(said, fx_why_not("Metal"), strlen(said)), 0);
         fx_device_get("Metal", 0);

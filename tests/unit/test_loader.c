@@ -271,7 +271,7 @@ static void abandoned_passes(void **state)
             fx_batch_end(&ended);
             assert_null(ended.x);
             assert_null(ended.fxi_pass);
-            fx_batch_end(&ended); /* again: nothing */
+            fx_batch_end(&ended); /* a second call does nothing */
             expect_threads(threads);
 
             fx_batch b = {0}; /* a zeroed batch starts over */
@@ -670,7 +670,8 @@ static void eager_iterator(void **state)
             const fx_error e = fx_error_take();
             assert_int_equal(e.status, FX_STATUS_STATE);
             assert_non_null(strstr(e.message, "freed when its iterator"));
-            assert_true(fx_at(kept, 0) == 100.0 * (double)first); /* a copy of its own stays */
+            /* A copy that the program made remains. */
+            assert_true(fx_at(kept, 0) == 100.0 * (double)first);
             assert_int_equal(fx_eval(pending), FX_STATUS_STATE);
             assert_int_equal(fx_error_take().status, FX_STATUS_STATE);
             assert_null(fx_data(held));

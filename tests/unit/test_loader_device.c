@@ -453,7 +453,7 @@ static void functions_make_the_same_in_any_thread(void **state)
             assert_int_equal(same_batches(anew(plain), there, device), 12);
             assert_true(fx_rand_u64() == next); /* the thread's own stream has not moved */
         }
-    fx_batch b = {0}, c = {0}; /* and it is random: passes differ */
+    fx_batch b = {0}, c = {0}; /* passes differ, because the function draws random numbers */
     fx_loader *l = fx_dataloader(data, .batchsize = OBS, .seed = 3);
     assert_true(fx_next(l, &b));
     assert_true(fx_next(l, &c));

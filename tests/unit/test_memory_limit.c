@@ -104,7 +104,8 @@ static void copies_of_16_bits_count(void **state)
     fx_array *x = fx_cast(ones(), FX_DTYPE_F16), *y = fx_cumsum(x, 0);
     assert_int_equal(fx_eval(x), FX_OK);
     fxi_reclaim_all();
-    const int64_t before = live(), need = 2 * BYTES + 128; /* of two copies, and 64 more each */
+    /* Two copies, with 64 bytes more for each. */
+    const int64_t before = live(), need = 2 * BYTES + 128;
     fx_set_memory_limit(fx_cpu_device(), before + need + BYTES / 2 - 1);
     assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
     const fx_error e = fx_error_take();
@@ -172,7 +173,7 @@ static void the_cache_follows_use(void **state)
         assert_non_null(old[k] = fxi_aligned(64, 8 * MIB));
     for (int k = 0; k < OLD; k++)
         fxi_free(old[k]);
-    if (fxi_memory_cached() == 0) /* nothing is, under a sanitizer */
+    if (fxi_memory_cached() == 0) /* with a sanitizer nothing is cached */
         return;
     assert_int_equal(fxi_memory_cached(), 64 * MIB);
     fxi_free(fxi_aligned(64, 32 * MIB));

@@ -126,7 +126,7 @@ static void every_array_is_copied_once(void **state)
     assert_int_equal(fx_count(both), 2);
 }
 
-/* On the CPU, what is made of literals alone is there already when it has been computed there. */
+/* A value made of literals alone is on the CPU: it is computed there and is not moved. */
 static void generators_move_once(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void states_and_loaders_print(void **state)
              "0.999))),\n  bias = %s3-element CUDA:0 Vector{Float32}, 3-element CUDA:0 "
              "Vector{Float32}, (0.9, 0.999)), frozen = true),\n) ",
              leaf, leaf);
-    prints(opt, expected); /* which evaluates the zeros, where the model is */
+    prints(opt, expected); /* printing evaluates the zeros on the model's device */
     fx_dense_layer *g = fx_to(d[0], fx_dense(2, 3));
     assert_int_equal(fx_update(opt, m, g), FX_OK);
     assert_ptr_equal(fx_to(d[0], opt), opt);

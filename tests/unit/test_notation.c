@@ -123,7 +123,7 @@ static fx_function *random_act(void)
 #define ADDRESS(NAME, name) &fxi_function_##name,
     static fx_function *const all[] = {FXI_FUNCTIONS(ADDRESS)};
 #undef ADDRESS
-    return below(2) ? all[below(27)] : NULL; /* what comes after exp is not elementwise */
+    return below(2) ? all[below(27)] : NULL; /* the functions after exp are not elementwise */
 }
 
 static fx_dims random_dims(int64_t n, int64_t least, int64_t most)
@@ -443,7 +443,7 @@ static void depth_and_length_are_bounded(void **state)
     for (int i = 0; i < 63; i++)
         strcat(text, ")");
     round_trip(parsed(text));
-    for (size_t i = 0; i + 1 < sizeof text; i++) /* no deeper than it goes */
+    for (size_t i = 0; i + 1 < sizeof text; i++) /* up to the deepest nesting */
         text[i] = '(';
     refused(text, "model, column 65: nested deeper than 64");
     end = stpcpy(text, "Chain(");

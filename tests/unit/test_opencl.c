@@ -64,7 +64,7 @@ static void an_update_is_few_launches(void **state)
     assert_int_equal(fx_update(opt, model, g), FX_OK);
     const uint64_t launches = counters()->launches - before;
     print_message("%d launches update %d arrays\n", (int)launches, 2 * LAYERS);
-    assert_in_range(launches, 1, LAYERS - 2); /* those of the powers of beta included */
+    assert_in_range(launches, 1, LAYERS - 2); /* includes the launches for the powers of beta */
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static void arrays_move_between_devices(void **state)
     for (int k = 0; k < DEVICES; k++)
         for (int l = 0; l < DEVICES; l++)
             same_bits(fx_to(d[l], fx_to(d[k], x)), x);
-    /* what is not dense, and single elements */
+    /* arrays that are not dense, and single elements */
     same_bits(fx_to(d[1], fx_slice(fx_to(d[0], x), 0, 10, 20)), fx_slice(x, 0, 10, 20));
     assert_int_equal(fx_error_status(), FX_OK);
 }

@@ -149,7 +149,7 @@ static void the_first_failure_of_the_plan_is_reported(void **state)
     assert_string_equal(e.message, "compile: OpenCL:0 (Fake GPU) cannot compile a kernel: "
                                    "CL_BUILD_PROGRAM_FAILURE: error: the fake compiler is tired of "
                                    "FX_F32(sin)");
-    assert_int_equal(fx_eval(six_maps(FX_DTYPE_BF16)), FX_OK); /* it is tried again */
+    assert_int_equal(fx_eval(six_maps(FX_DTYPE_BF16)), FX_OK); /* the program is compiled again */
 }
 
 /* Whatever cannot be allocated, by whichever thread: an error or a plan, and nothing leaks. */

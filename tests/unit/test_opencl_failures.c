@@ -282,7 +282,7 @@ static const row rows[] = {
     {"no_platform", "", open_it, {"0 devices", "no OpenCL platform is installed"}},
     {"no_device", "", open_it, {"0 devices", "platforms have no device"}},
     {"old two_platforms", "gpu", open_it, {"0 devices", "matches none of the 1 devices"}},
-    /* one device cannot be used; the other one is */
+    /* one device cannot be used; the other device is used */
     {"old", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
     {"no_compiler", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
     {"no_queue", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
@@ -616,8 +616,8 @@ static void folder_is_a_file(void)
 }
 
 typedef struct trust {
-    void (*file)(const char *path); /* what happens to every file, */
-    void (*folder)(void);           /* or to the folder */
+    void (*file)(const char *path); /* damages each file */
+    void (*folder)(void);           /* or changes the folder */
     const char *says;
     bool needs_root;
 } trust;

@@ -209,7 +209,7 @@ static void counters_count(void **state)
     assert_true(after.live_bytes >= before.live_bytes + 64 * 4);
     assert_true(after.peak_bytes >= after.live_bytes);
     fx_eval(y);
-    assert_int_equal(fx_stats().evals, after.evals); /* nothing to do */
+    assert_int_equal(fx_stats().evals, after.evals); /* all values exist already */
     before = fx_stats();
     {
         FX_SCOPE;
@@ -376,7 +376,7 @@ static void a_million_nodes_with_gradients(void **state)
     SAME(little.value, 2);
     SAME(little.gradient, 2 * (NODES / 20 + 1.0));
     const chain much =
-        in_a_small_stack(run_product, NODES / 4); /* and as many gradient nodes and more */
+        in_a_small_stack(run_product, NODES / 4); /* the gradient has at least as many nodes */
     SAME(much.value, 2);
     SAME(much.gradient, 2 * (NODES / 4 + 1.0));
     expect_linear(little.seconds, much.seconds);
@@ -530,8 +530,8 @@ static void the_trace_says_why(void **state)
     assert_non_null(strstr(text, " steps"));
     assert_non_null(strstr(text, "bytes of arena"));
     assert_non_null(strstr(text, "plan miss: "));
-    assert_non_null(strstr(text, "2×5"));    /* what it is */
-    assert_non_null(strstr(text, ", was ")); /* and what it was */
+    assert_non_null(strstr(text, "2×5"));    /* the sizes of the new graph */
+    assert_non_null(strstr(text, ", was ")); /* the sizes of the earlier graph */
     assert_non_null(strstr(text, "2×3"));
     char *second = strstr(text, "--\n");
     assert_non_null(second);
@@ -571,11 +571,11 @@ static int run_differences(void)
     {
         FX_SCOPE;
         fx_array *x = leaf(fx_ones(2, 3)), *a, *b, *c;
-        *traced = 0; /* what making it says */
+        *traced = 0; /* the trace of the new plan */
         fx_eval(links(x, LINKS));
         for (int k = 0; k < LINKS; k++) {
             fx_eval(links(x, k));
-            fx_eval(links(x, LINKS)); /* a hit: the newest plan again */
+            fx_eval(links(x, LINKS)); /* a hit, so this plan is the newest again */
         }
         for (int axis = 0; axis < 2; axis++)
             fx_eval(fx_cumsum(fx_cumsum(fx_cumsum(x, 0), axis), 0));

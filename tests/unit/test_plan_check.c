@@ -170,15 +170,15 @@ static void another_order_is_overwritten(void **state)
     d.steps[1].cls = FX_CLASS_SCAN;
     expect_wrong(&d, "step 1 (cumsum) writes value 2 over value 1");
     chain(&d);
-    d.values[1].bytes = 128; /* begins a little before what it reads */
+    d.values[1].bytes = 128; /* the output begins a few bytes before the operand */
     d.steps[0].out = d.steps[0].in[0] = vector_of(FX_DTYPE_F32, 32, 1);
     d.values[0].bytes = 128;
     d.values[2].offset = 64;
     d.steps[1].in_offset[0] = 8;
     expect_wrong(&d, "step 1 (cast) writes value 2 over value 1");
-    d.steps[1].in_offset[0] = 16; /* exactly what it reads */
+    d.steps[1].in_offset[0] = 16; /* the same bytes that the step reads */
     expect_sound(&d);
-    d.steps[1].in_offset[0] = 0; /* what it does not read */
+    d.steps[1].in_offset[0] = 0; /* overlaps only bytes that the step does not read */
     expect_sound(&d);
 }
 
@@ -242,7 +242,8 @@ static void outputs_of_a_step_overlap(void **state)
     d.values[4].offset = 64;
     expect_wrong(&d, "step 1 (cast) writes value 4 over value 2, another output of it");
     d.values[4].offset = 128;
-    d.program[0].dtype = FX_DTYPE_I64; /* of the instruction behind the further output */
+    /* The type of the instruction that computes the further output. */
+    d.program[0].dtype = FX_DTYPE_I64;
     expect_wrong(&d, "step 1 (cast) writes 128 bytes to value 4, which has 64");
 }
 

@@ -191,7 +191,7 @@ static fx_status prepare_at_most(fx_device *device, fx_step *s)
 {
     if (s->cls == FX_CLASS_ELEMENTWISE || fx_step_program(s).n <= most)
         return fxi_cpu_backend.prepare(device, s);
-    s->work_bytes = INT64_C(1) << 50; /* not of the step that it accepts in the end */
+    s->work_bytes = INT64_C(1) << 50; /* not the work space of the step that is finally accepted */
     return FX_STATUS_UNSUPPORTED;
 }
 
@@ -227,7 +227,7 @@ static void a_backend_refuses(void **state)
     }
 }
 
-static int compilations; /* that succeeded */
+static int compilations; /* number of successful compilations */
 static fx_status answer; /* of `compile`, for the last step */
 static fx_status compile_no_fused(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step)
 {

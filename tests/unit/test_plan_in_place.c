@@ -11,7 +11,7 @@
 
 enum { N = 8 };
 
-/* Element k of a view is element at[k] of the eight that it looks at. */
+/* Element k of a view is element at[k] of its eight elements. */
 typedef struct view {
     const char *name;
     fx_array *(*look)(fx_array *x);
@@ -121,7 +121,8 @@ static int expect_running(const double *w, int rows, int columns, double *out)
             out[c * rows + r] = w[c * rows + r] + (r ? out[c * rows + r - 1] : 0);
     return rows * columns;
 }
-static fx_array *largest_of_row(fx_array *w) /* a row program: a reduction and what reads it */
+/* A row program: a reduction and the operation that reads its result. */
+static fx_array *largest_of_row(fx_array *w)
 {
     return fx_cumsum(fx_cast(fx_eq(w, fx_maximum(w, .dims = FX_AXES(0))), FX_DTYPE_F32), 0);
 }

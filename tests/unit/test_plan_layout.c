@@ -81,12 +81,12 @@ static void a_convolution_and_what_follows_it(void **state)
     FX_SCOPE;
     fx_array *x = image(8, 8, 4, 2), *w = image(3, 3, 4, 16);
     fx_array *y = fx_convolve(x, w);
-    /* in by a copy; the result of the plan is column-major again */
+    /* a copy makes the input channels last; the result of the plan is column-major again */
     expect(fx_exp(y), "  1  copy(x0′) → Float32 8×8×4×2 channels last\n"
                       "  2  conv forward(1′, x1) → Float32 6×6×16×2 channels last, 0.0829 MFLOP\n"
                       "  3  exp(2) → Float32 6×6×16×2 channels last\n"
                       "  4  copy(3′) → Float32 6×6×16×2\n");
-    /* what is left after a sum over positions and images is one axis: no order, no copy */
+    /* a sum over positions and images leaves one axis, which has one order, so there is no copy */
     expect(fx_sum(fx_exp(fx_convolve(x, w)), .dims = FX_AXES(0, 1, 3)),
            "  1  copy(x0′) → Float32 8×8×4×2 channels last\n"
            "  2  conv forward(1′, x1) → Float32 6×6×16×2 channels last, 0.0829 MFLOP\n"

@@ -134,11 +134,11 @@ static void keep_some(program *p, fx_array *loss, fx_array *out)
         fx_set(&p->kept[1], loss);
     if (kind == 3)
         fx_set(&p->kept[2], fx_mul(out, 3));
-    if (kind == 4) { /* outlives the step, pending, and depends on nothing that is replaced */
+    if (kind == 4) { /* pending after the step, and independent of all replaced values */
         fx_release(p->old);
         p->old = fx_retain(fx_add(p->x, 2));
     }
-    if (kind == 5) { /* outlives the step, pending, and is lost with the update */
+    if (kind == 5) { /* pending after the step, and lost by the update */
         fx_release(p->old);
         p->old = fx_retain(fx_neg(fx_square(out)));
     }
@@ -445,7 +445,7 @@ static void parameters_replaced_by_pending_values(void **state)
     assert_memory_equal(want, got, sizeof want);
 }
 
-/* a and b have one shape. They change places, and meet as one value. */
+/* a and b have one shape. They are exchanged, and in some steps both are the same value. */
 static void operands_that_change_places(void **state)
 {
     (void)state;

@@ -301,7 +301,8 @@ static void gradients_that_are_not_finite(void **state)
     assert_int_equal(fx_train(infinite_gradient, w, one, opt, .epochs = 2), FX_OK);
     CHECK(w, (2), 0, 0, 0);
     assert_int_equal(fx_error_status(), FX_OK);
-    /* a factor that changes: fx_train multiplies the loss, and .clip_norm does not see it */
+    /* a factor that changes: fx_train multiplies the loss by it, and .clip_norm uses the gradient
+     * without it */
     opt = fx_setup(fx_mixed_precision(fx_adam(), .growth = 1), w);
     assert_int_equal(fx_train(infinite_gradient, w, one, opt, .epochs = 2, .clip_norm = 1), FX_OK);
     assert_true(fx_loss_scale(opt) == 16384);

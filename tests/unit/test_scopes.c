@@ -204,9 +204,9 @@ static void try_to_jump(void)
     tracked();
     if (setjmp(back) == 0)
         jump_out(40);
-    assert_int_equal(released, 0); /* nothing has closed yet */
+    assert_int_equal(released, 0); /* no scope has closed yet */
     {
-        FX_TEST; /* and scopes work as if nothing had happened */
+        FX_TEST; /* scopes still work */
         tracked();
         assert_false(fx_training());
     }
@@ -341,11 +341,11 @@ static void set_stores_and_replaces(void **state)
     assert_int_equal(released, 0);
     {
         FX_SCOPE;
-        fx_set(&slot,
-               fx_add(tracked(), 1)); /* the old one goes, the new one is computed at the close */
+        /* The old value is freed; the new one is computed when the scope closes. */
+        fx_set(&slot, fx_add(tracked(), 1));
         assert_int_equal(released, 0 + 1);
     }
-    assert_int_equal(released, 2); /* nothing reads it any more: the value is a constant */
+    assert_int_equal(released, 2); /* the value is a constant now, so nothing reads the array */
     assert_true(fx_is_evaluated(slot));
     CHECK(slot, (4), 0, 2, 3, 4, 5);
     fx_set(&slot, NULL);
@@ -523,7 +523,7 @@ static void reads_do_not_cut_the_close_of_the_step_does(void **state)
         CHECK(g, (4), 0, 2, 4, 6, 8);
     }
     assert_int_equal(y->node->nin, 0);
-    assert_int_equal(released, 1); /* what it was made of is gone */
+    assert_int_equal(released, 1); /* the operands of the value have been freed */
     CHECK(y, (4), 0, 1, 4, 9, 16);
     fx_release(y);
 }
@@ -541,7 +541,7 @@ static void what_keep_moved_out_is_cut_too(void **state)
     }
     assert_int_equal(released, 1);
     assert_int_equal(y->node->nin, 0);
-    CHECK(z, (4), 0, 2, 5, 10, 17); /* still pending then, computed from y */
+    CHECK(z, (4), 0, 2, 5, 10, 17); /* was still pending, and is computed from y */
 }
 
 /* Only the step that holds it cuts: neither an inner FX_SCOPE nor an inner FX_TEST, whose results
@@ -734,7 +734,7 @@ static void what_rests_outlives_its_thread(void **state)
 static void *in_the_root_scope(void *unused)
 {
     (void)unused;
-    tracked(); /* no scope of the thread's own: the root's */
+    tracked(); /* the thread has opened no scope, so the root scope owns it */
     fx_array *x = tracked();
     fx_error_array(FX_STATUS_SHAPE);
     return fx_eval(fx_add(x, 1)) == FX_OK && released == 0 ? &released : NULL;

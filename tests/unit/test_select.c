@@ -207,7 +207,7 @@ static void preferences_that_cannot_be_followed(void **state)
     assert_int_equal(fx_gpu_backend_set("CUDA"), FX_STATUS_FORMAT);
     const fx_error e = fx_error_take();
     assert_non_null(strstr(e.message, "line 2"));
-    assert_file_is(file, "[Flux]\ngpu_backend = CUDA\n"); /* left as it is */
+    assert_file_is(file, "[Flux]\ngpu_backend = CUDA\n"); /* the file is unchanged */
 }
 
 /* ---- setting it ------------------------------------------------------------------------------ */
@@ -224,7 +224,7 @@ static void setting_the_preference(void **state)
     struct stat st;
     assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0640);
-    fxi_preferences_reset(); /* a restart */
+    fxi_preferences_reset(); /* as after a restart */
     assert_string_equal(fx_gpu_backend(), "AMDGPU");
     assert_int_equal(fx_gpu_backend_set("AMDGPU"), FX_OK);
     says(0, "GPU backend is already set to: AMDGPU.\nNo need to do anything else.");
@@ -236,7 +236,7 @@ static void setting_the_preference(void **state)
                                       "(\"CUDA\", \"AMDGPU\", \"Metal\", \"OpenCL\", \"CPU\")."));
     assert_int_equal(fx_gpu_backend_set(NULL), FX_STATUS_ARGUMENT);
     fx_error_take();
-    prefer(NULL); /* no file: one is made */
+    prefer(NULL); /* without a file, the call makes one */
     assert_int_equal(fx_gpu_backend_set("Metal"), FX_OK);
     assert_file_is(file, "[Flux]\ngpu_backend = \"Metal\"\n");
     char other[300];
@@ -266,7 +266,7 @@ static void order_of_choice(void **state)
     assert_string_equal(chosen(), "Metal:0");
     says(0, "Using backend: Metal.");
     add_fake(1, "CUDA", 0, "the driver is too old");
-    assert_string_equal(chosen(), "Metal:0"); /* CUDA is there and does not work */
+    assert_string_equal(chosen(), "Metal:0"); /* CUDA is installed but does not work */
     assert_string_equal(fx_why_not("CUDA"), "the driver is too old");
     assert_false(fx_functional("CUDA"));
     add_fake(2, "AMDGPU", 3, NULL);
@@ -285,7 +285,7 @@ static void order_of_choice(void **state)
     says(1, "Backend: CUDA from the set preferences is not functional: the driver is too old.\n"
             "Defaulting to automatic device selection.");
     messages = 0;
-    assert_string_equal(fx_device_name(fx_gpu_device()), "AMDGPU:0"); /* as well */
+    assert_string_equal(fx_device_name(fx_gpu_device()), "AMDGPU:0"); /* this name works as well */
     assert_int_equal(messages, 1);
     assert_string_equal(fx_device_name(fx_array_device(fx_gpu(fx_ones(2)))), "AMDGPU:0");
     assert_int_equal(messages, 1); /* once */

@@ -93,7 +93,7 @@ static void p1_updated_leaves_its_arguments_valid(void **state)
     CHECK(((fx_dense_layer *)fx_child(second, 1))->weight, (1, 2), 1e-6,
           -8.75 - (0.5 * 9.75 + 0.25 * y1 * 3), -14.25 - (0.5 * 16.25 + 0.25 * y1 * 5));
     CHECK(m1->weight, (1, 2), 0, -8.75, -14.25);
-    update_once(opt, m); /* and so does the old one in place */
+    update_once(opt, m); /* the old pair continues too, in place */
     CHECK(m->weight, (1, 2), 0, -8.75, -14.25);
 }
 
@@ -182,15 +182,15 @@ static void p4_one_plan_loss_and_sinks(void **state)
     assert_true(fx_is_evaluated(user_of_wanted));
     assert_true(fx_is_evaluated(unapplied->weight)); /* a gradient tree not yet applied */
     assert_false(fx_is_evaluated(independent));
-    assert_false(fx_is_evaluated(gf->weight)); /* of a model that this update leaves alone */
+    assert_false(fx_is_evaluated(gf->weight)); /* its model is not the one updated */
     SAME(fx_item(loss), 84.5);
     SAME(fx_item(accuracy), 1);
     NEAR(fx_item(norm), sqrt(5), 1e-6);
     CHECK(slot, (1), 0, 26);
     NEAR(fx_item(wanted), exp(-13), 1e-6);
-    CHECK(unapplied->weight, (1, 2), 0, 6, 6); /* of the old weights, (1, 2)·1 = 3 */
+    CHECK(unapplied->weight, (1, 2), 0, 6, 6); /* computed from the old weights: (1, 2)·1 = 3 */
     assert_int_equal(fx_stats().evals, before.evals + 1);
-    /* and it can be applied now */
+    /* the gradient tree can still be applied */
     assert_int_equal(fx_update(opt, m, unapplied), FX_OK);
     CHECK(m->weight, (1, 2), 0, -8.75 - 1.5, -14.25 - 1.5);
     CHECK(gf->weight, (1, 2), 0, 2, 4);
@@ -256,7 +256,7 @@ static void p4_consumed_intermediates_are_errors_when_read(void **state)
     if (!fx_is_evaluated(y)) {
         assert_true(isnan(fx_item(y)));
         expect_error(FX_STATUS_STATE, "fx_want");
-        fx_array *after = fx_add(y, 1); /* and passes it on */
+        fx_array *after = fx_add(y, 1); /* the error is passed on */
         assert_int_equal(fx_eval(after), FX_STATUS_STATE);
         expect_error(FX_STATUS_STATE, "fx_want");
     }
@@ -279,7 +279,8 @@ static void p4_update_all_takes_several(void **state)
                       (void *[]){fx_gradient(fx_sum(la), a), fx_gradient(fx_sum(lb), b)}),
         FX_OK);
     assert_int_equal(fx_stats().evals, evals + 1);
-    CHECK(a->weight, (1, 2), 0, 1 - 0.25 * 3 * 3, 2 - 0.25 * 3 * 5); /* both with the old values */
+    /* Both are computed from the old values. */
+    CHECK(a->weight, (1, 2), 0, 1 - 0.25 * 3 * 3, 2 - 0.25 * 3 * 5);
     CHECK(b->weight, (1, 2), 0, 0.5, 1.5);
 }
 
@@ -324,8 +325,8 @@ static void p5_committed_by_any_update(void **state)
     {
         FX_STEP;
         fx_call(bn, norm_input());
-        SAME(fx_item(bn->mean), 0); /* staged, not assigned */
-        update_once(opt, other);    /* of a model that has nothing to do with it */
+        SAME(fx_item(bn->mean), 0); /* staged, not yet assigned */
+        update_once(opt, other);    /* an update of an unrelated model */
         assert_true(fx_is_evaluated(bn->mean));
         NEAR(fx_item(bn->mean), 0.2, 1e-7);
         NEAR(fx_item(bn->var), 0.9 + 0.8, 1e-6);

@@ -35,7 +35,7 @@ static void read_when_evaluated(void **state)
     CHECK(late, (4), 0, 70, 20, 30, 40);
 }
 
-/* Also what could be a mere view of it. */
+/* Also results that could be views of it. */
 static void views_are_read_when_evaluated(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void released_at_once_when_refused(void **state)
         if (past)
             break;
     }
-    /* not where such numbers can be */
+    /* the address must not be suitable for these numbers */
     check_error(fx_borrow(FX_DTYPE_F32, (char *)a + 1, count_release, (char *)a + 1, 2),
                 FX_STATUS_ARGUMENT, "borrow: ");
 }
@@ -224,7 +224,7 @@ static void data_pins(void **state)
     {
         FX_STEP;
         fx_array *loss = fx_mul(0.5, fx_sum(fx_square(m->weight)));
-        fx_array *alive = fx_stop_gradient(m->weight); /* the value lives on in this pending view */
+        fx_array *alive = fx_stop_gradient(m->weight); /* this pending view keeps the value */
         assert_int_equal(fx_update(opt, m, fx_gradient(loss, m), .sinks = false), FX_OK);
         assert_ptr_not_equal(address_of(m->weight), p);
         SAME((double)p[0], 0.25);
@@ -248,7 +248,7 @@ static void data_is_dense(void **state)
     static const float want_t[] = {1, 4, 2, 5, 3, 6}, want_s[] = {2, 3, 5, 6};
     assert_memory_equal(p, want_t, sizeof want_t);
     assert_memory_equal(q, want_s, sizeof want_s);
-    assert_ptr_equal(fx_data(t), p); /* the same, as long as the value lives */
+    assert_ptr_equal(fx_data(t), p); /* the same address while the value exists */
     assert_ptr_equal(fx_data(s), q);
 }
 

@@ -222,7 +222,7 @@ static void p10_conversions_saturate(void **state)
     SAME(fx_at(fx_cast(fx_vector(NAN, 0.1f, -0.0f), FX_DTYPE_BOOL), 0), 1);
     SAME(fx_at(fx_cast(fx_vector(NAN, 0.1f, -0.0f), FX_DTYPE_BOOL), 1), 1);
     SAME(fx_at(fx_cast(fx_vector(NAN, 0.1f, -0.0f), FX_DTYPE_BOOL), 2), 0);
-    /* and literals that an integer array cannot hold */
+    /* the same for literals that an integer array cannot hold */
     SAME(fx_at(fx_full_dtype(FX_DTYPE_U8, 1e9, 1), 0), 255);
     SAME(fx_at(fx_full_dtype(FX_DTYPE_I32, NAN, 1), 0), 0);
 }
@@ -298,7 +298,7 @@ static double sign_of(fx_array *x)
     return signbit(v) ? -1 : 1;
 }
 
-/* Nothing is folded on what a number is: −0.0 shows it. */
+/* No operation is simplified because of a literal's value, as −0.0 shows. */
 static void p11_nothing_is_folded(void **state)
 {
     (void)state;
@@ -399,7 +399,7 @@ static void p12_streams_are_named(void **state)
         fxi_random_name(42, name);
         named[name] = fx_rand_dtype(FX_DTYPE_F64, 64);
     }
-    fx_seed(42); /* the thread's own is the first again */
+    fx_seed(42); /* the thread's default stream continues with its first number */
     fx_array *own = fx_rand_dtype(FX_DTYPE_F64, 64);
     check_different(named[0], named[1]);
     check_different(named[1], named[2]);

@@ -57,7 +57,7 @@ static void p14_zero_is_a_value(void **state)
         CHECK(m->weight, (1, 2), 1e-6, 1 - 0.5 * k, 1 + 0.5 * k);
     }
     assert_int_equal(fx_adjust(adam, .beta1 = 0.75), FX_OK);
-    SAME(fx_eta(adam), 0.5); /* what is not named stays */
+    SAME(fx_eta(adam), 0.5); /* options that are not given are unchanged */
     assert_int_equal(fx_adjust(adam, .eta = 0), FX_OK);
     SAME(fx_eta(adam), 0);
     check_error(fx_call(fx_dense(2, 2), fx_sum(three_axes(), .dims = FX_AXES(7))),
@@ -147,7 +147,8 @@ static void p17_batches(void **state)
     FX_SCOPE;
     fx_array *x = fx_reshape(fx_range(0, 1, 10), 1, 10), *y = fx_neg(x);
     fx_loader *loader = fx_dataloader(fx_tuple(x, y), .batchsize = 4);
-    for (int pass = 0; pass < 2; pass++) { /* a zeroed batch starts a pass, exhaustion ends it */
+    /* A zeroed batch starts a pass; the last batch ends it. */
+    for (int pass = 0; pass < 2; pass++) {
         int n = 0;
         for (fx_batch b = {0}; fx_next(loader, &b); n++) {
             FX_STEP;
@@ -166,7 +167,7 @@ static void p17_batches(void **state)
         SAME(fx_at(b.x, 0), 4);
         fx_batch_end(&b);
         assert_null(b.x);
-        fx_batch_end(&b); /* again, or never begun: nothing */
+        fx_batch_end(&b); /* does nothing after the end, or if no pass was begun */
         if (k == 2)
             live = fxi_live_allocations();
     }

@@ -148,7 +148,8 @@ static void p16_a_pending_array_is_refused(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_array *pending = fx_mul(fx_ones(1, 2), 2); /* the caller's: only fx_eval computes it */
+    /* Belongs to the caller, so only fx_eval computes it. */
+    fx_array *pending = fx_mul(fx_ones(1, 2), 2);
     taker t = {.x = fx_sum(fx_ones(3)), .model = fx_dense(2, 1, .weight_array = pending)};
     run_threads(1, take_pending, &t, sizeof t);
     assert_int_equal(t.in_operation, FX_STATUS_STATE);
@@ -158,10 +159,10 @@ static void p16_a_pending_array_is_refused(void **state)
     assert_int_equal(t.in_call, FX_STATUS_STATE);
     assert_int_equal(t.in_eval, FX_STATUS_STATE);
     assert_int_equal(t.in_gradient, FX_STATUS_STATE);
-    assert_int_equal(fx_error_status(), FX_OK); /* their errors, not ours */
+    assert_int_equal(fx_error_status(), FX_OK); /* the errors belong to the other threads */
     assert_false(fx_is_evaluated(t.x));
     fx_eval(t.model);
-    SAME(fx_item(t.x), 3); /* and evaluated they may cross */
+    SAME(fx_item(t.x), 3); /* evaluated arrays may be used by another thread */
     t = (taker){.x = t.x, .model = t.model};
     run_threads(1, take_pending, &t, sizeof t);
     assert_int_equal(t.in_operation, FX_OK);
@@ -432,7 +433,8 @@ static void p16_the_model_of_another_thread(void **state)
     assert_true(a.came_along);
     SAME(a.norm, 18);
     assert_true(a.is_error);
-    SAME(fx_item(fx_sum(a.model->weight)), 9); /* and its own thread sees the new values */
+    /* The thread that made the model sees the new values. */
+    SAME(fx_item(fx_sum(a.model->weight)), 9);
 }
 
 /* More shapes than the plan cache holds: plans are dropped while others run them. */

@@ -329,11 +329,11 @@ static void states_have_values(void **state)
           "()),)");
     shows(fx_flux_state(d),
           "(weight = Float32[0.5 2.0; -1.0 1.0f-7], bias = Float32[0.0, 0.0], σ = ())");
-    /* names that Julia would not read as such */
+    /* names that are not identifiers in Julia */
     shows(fx_named_tuple("0.weight", fx_ones(1), "σ²", fx_scalar(2)),
           "(var\"0.weight\" = Float32[1.0], σ² = 2.0f0)");
     shows(fx_tuple(fx_tuple(), NULL, fx_tuple(fx_ones(1))), "((), nothing, (Float32[1.0],))");
-    /* the one-line form of messages keeps to sizes, and evaluates nothing */
+    /* the one-line form in messages has only sizes, and evaluates nothing */
     char line[200];
     fx_array *pending = fx_add(fx_ones(2), 1);
     fx_summary(fx_tuple(pending), line, sizeof line);
@@ -341,7 +341,7 @@ static void states_have_values(void **state)
     assert_false(fx_is_evaluated(pending));
 }
 
-/* Each object is the next one twice: 2^levels ways to the last. */
+/* Each object contains the next one twice: 2^levels paths to the last. */
 static void *twice(void *x, int levels, void *(*make)(void *x))
 {
     for (int i = 0; i < levels; i++)
@@ -386,7 +386,7 @@ static void shared_objects_are_shown_once(void **state)
         const size_t brief = fx_summary(x, NULL, 0);
         assert_true(brief < 20000000);
     }
-    /* what is shared in a model of ordinary size is written out each time, as Flux does */
+    /* in a model of ordinary size shared objects are printed each time, as in Flux */
     fx_dense_layer *d = fx_dense(2, 2);
     contains(fx_chain(fx_chain(d, FX_RELU), fx_chain(d, FX_RELU)),
              "Chain(\n"

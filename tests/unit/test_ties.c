@@ -89,7 +89,7 @@ static void maps_keep_the_tie(void **state)
     is_tied(fx_snapshot(m));
     assert_true(fx_is_evaluated(fx_snapshot(m)->back)); /* for readers in other threads */
     assert_ptr_equal(fx_f32(m), m);
-    Tied *other = fx_fmap(column_sums, m); /* of other sizes: each for itself */
+    Tied *other = fx_fmap(column_sums, m); /* the sizes change, so each array is mapped by itself */
     assert_int_equal(fx_length(other->w), 3);
     assert_int_equal(fx_length(other->back), 2);
     assert_int_equal(fx_length(fx_destructure(m)), 6);
@@ -179,7 +179,7 @@ static void trains_as_one(fx_device *device, bool steps)
         is_tied(m);
         assert_true(same(m->w, fx_child(one, 0)));
     }
-    Tied *moved = fx_to(d[1], m); /* still */
+    Tied *moved = fx_to(d[1], m); /* the copies are tied, too */
     is_tied(moved);
     assert_int_equal(fx_error_status(), FX_OK);
 }

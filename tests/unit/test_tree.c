@@ -606,7 +606,7 @@ static void maps_of_several_trees(void **state)
     void *w = fx_fmap_n(sum_of_three, &three, 3, trees);
     assert_int_equal(three, 2);
     assert_true(fx_item(fx_sum(fx_child_named(w, "a"))) == 12);
-    /* a tie of the first tree is mapped once, with what was beside it first */
+    /* an array that is tied in the first tree is mapped once, with its first partner */
     fx_array *shared = fx_ones(1);
     calls = 0;
     void *tied =
@@ -614,7 +614,7 @@ static void maps_of_several_trees(void **state)
     assert_int_equal(calls, 1);
     assert_ptr_equal(fx_child(tied, 0), fx_child(tied, 1));
     assert_true(fx_item(fx_sum(fx_child(tied, 0))) == 2);
-    /* nothing beside an array, as in a gradient */
+    /* an array without a partner, as in a gradient */
     calls = 0;
     void *kept = fx_fmap2(first_plus_second, fx_tuple(shared, FX_RELU), fx_tuple(NULL, NULL));
     assert_int_equal(calls, 1);

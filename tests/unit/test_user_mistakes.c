@@ -1,5 +1,5 @@
-/* test_user_mistakes.c: programs that save, load and batch with small mistakes. The call does what
- * its arguments say, or the error says what to write instead. */
+/* test_user_mistakes.c: programs that save, load and batch with small mistakes. Either the call
+ * does what its arguments say, or its error says what to write instead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static void objects_that_hold_themselves(void **state)
         Link *own = fx_new(Link, .next = NULL), *a = fx_new(Link, .next = own),
              *b = fx_new(Link, .next = a);
         own->next = own;
-        a->next = b; /* which holds a */
+        a->next = b; /* b holds a */
         assert_int_equal(fx_parameter_count(own), 0);
         says(FX_STATUS_ARGUMENT, "a Link holds itself");
     }
@@ -188,7 +188,7 @@ static void names_of_all_lengths(void **state)
         }
     assert_int_equal(taken, 320);
     taken = 0;
-    for (int c = 1; c < 256; c++) { /* of one byte: small addresses */
+    for (int c = 1; c < 256; c++) { /* texts of one byte look like small addresses */
         char *text = calloc(1, 8);
         text[0] = (char)c;
         taken += !fx_is_error(fx_named_tuple(text, FX_RELU));

@@ -25,7 +25,7 @@ static fx_array *matrix_of(const problem *p, const scores *s)
 }
 
 /* Fills in one score for each class. If out of memory, clears the error and returns false: the
- * table is then left out.  */
+ * table is then omitted. */
 static bool scores_of(const problem *p, const scores *s, const score_kind *kind, double *out)
 {
     FX_SCOPE;
@@ -44,8 +44,8 @@ static double mean_of(const double *values, int64_t n)
     return sum / (double)n;
 }
 
-/* All scores of all classes, one kind after the other; the caller frees them. NULL if out of memory
- * out. */
+/* All scores of all classes, one kind after the other; the caller frees them. NULL if out of
+ * memory. */
 static double *all_scores(const problem *p, const scores *s)
 {
     double *values = calloc((size_t)(p->nclasses * SCORE_KINDS) + 1, sizeof *values);

@@ -263,7 +263,7 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
-/* Waits until all ranks end. False if a rank has failed, so that waiting has no end. */
+/* Waits until all ranks end. False if a rank has failed, because it would never take part. */
 static bool all_leave(void)
 {
     MPI_Request request;
