@@ -35,14 +35,22 @@ FX_API fx_array *fx_read_csv(const char *path);
  * repeated becomes "#3", the column's number from 1 ("#3.1" if another column has that name).
  * Without a header the names are "1", "2", …. A column is a text column if the field in its first
  * row is not a number. Texts are UTF-8. Fields may be quoted ("a, b", "say ""yes""") and then
- * contain line breaks (RFC 4180). Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or
+ * contain line breaks (RFC 4180).
+ *
+ * With .missing, an empty field and the words NA, N/A, #N/A, NaN, nan, null, NULL, None, ? and -
+ * are missing values: NaN in `values` and in `wide`, and in no label's number of rows. A column is
+ * then a text column if its first field that is not missing is not a number. Without .missing they
+ * are texts, or an error in a column of numbers.
+ *
+ * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or
  * a negative .skip; FX_STATUS_FORMAT with line and column; if the first line has no comma, the
  * message also names the ';' or tabs that it contains. */
 /* clang-format off */
 #define FXI_READ_TABLE_ARGS(F)                                                                     \
     F(const char *, path, FXI_NULL) /* the file */                                                 \
     F(char, separator, ',')         /* one of , ; | tab, or a space for any number of blanks */    \
-    F(int64_t, skip, 0)             /* lines to skip at the top */
+    F(int64_t, skip, 0)             /* lines to skip at the top */                                 \
+    F(bool, missing, false)         /* true: missing values become NaN */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_read_table_args, FXI_READ_TABLE_ARGS);
 FX_API void *fxi_read_table(const fx_read_table_args *a);

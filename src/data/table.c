@@ -13,6 +13,7 @@
 #include "utf8.h"
 
 #include <cflux/data.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,12 +31,12 @@ typedef struct label {
 
 typedef struct column {
     char *name;
-    bool text;
-    label *labels;  /* in the order of appearance; at the end in alphabetical order */
-    int32_t n;      /* number of labels */
-    int32_t *slots; /* hash table of labels: code + 1, 0: free; at most half full */
-    int32_t nslots; /* a power of two */
-    double *wide;   /* the column in Float64, if it holds a number that Float32 would round */
+    bool text, known; /* known: a field decided whether it is a text column */
+    label *labels;    /* in the order of appearance; at the end in alphabetical order */
+    int32_t n;        /* number of labels */
+    int32_t *slots;   /* hash table of labels: code + 1, 0: free; at most half full */
+    int32_t nslots;   /* a power of two */
+    double *wide;     /* the column in Float64, if it holds a number that Float32 would round */
 } column;
 
 /* A line and its fields. */
@@ -50,6 +51,7 @@ typedef struct whole_line {
 typedef struct table {
     fxi_lines lines;
     char separator;
+    bool missing;      /* missing values become NaN */
     fxi_field *fields; /* of the line */
     int32_t nfields, field_capacity;
     column *columns;
@@ -185,7 +187,8 @@ static int compare_field(fxi_field f, const char *text)
 
 static bool is_missing(fxi_field f)
 {
-    static const char *const words[] = {"", "NA", "N/A", "#N/A", "null", "NULL", "None", "?", "-"};
+    static const char *const words[] = {"",     "NA",  "N/A", "#N/A", "null", "NULL",
+                                        "None", "NaN", "nan", "?",    "-"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (compare_field(f, words[i]) == 0)
             return true;
@@ -417,8 +420,20 @@ static fx_status read_field(table *t, int32_t i, float *out)
     column *c = &t->columns[i];
     const fxi_field f = t->fields[i];
     bool too_large;
+    if (t->missing && is_missing(f)) {
+        *out = NAN;
+        if (c->wide)
+            c->wide[t->rows] = NAN;
+        return FX_OK;
+    }
+    if (!c->known) {
+        c->known = true;
+        c->text = !is_number(f);
+    }
     if (!c->text && !fxi_field_number(f, out, &too_large))
-        return fxi_field_fail(&t->lines, i + 1, f, "a number");
+        return fxi_field_fail(&t->lines, i + 1, f,
+                              is_missing(f) ? "a number, or .missing = true for missing values"
+                                            : "a number");
     if (!c->text && too_large)
         return fxi_field_fail(&t->lines, i + 1, f, "a number that fits Float32");
     if (!c->text)
@@ -474,8 +489,6 @@ static fx_status read_row(table *t)
         return bad_line(t, expected, found);
     if (t->rows == 0)
         t->first = t->lines.number;
-    for (int32_t i = 0; i < t->ncolumns && t->rows == 0; i++)
-        t->columns[i].text = !is_number(t->fields[i]);
     if (!grow(t))
         return fxi_lines_out_of_memory(&t->lines);
     fx_status status = FX_OK;
@@ -548,7 +561,7 @@ static bool sort_codes(table *t, int32_t i)
         order[c->labels[k].code] = (float)k;
     for (int64_t row = 0; order && row < t->rows; row++) {
         float *value = t->values + row * t->ncolumns + i;
-        *value = order[(int32_t)*value];
+        *value = isnan(*value) ? *value : order[(int32_t)*value];
     }
     fxi_free(order);
     return order != NULL;
@@ -648,7 +661,7 @@ void *fxi_read_table(const fx_read_table_args *given)
     FXI_TAKE_OPTIONS(fx_read_table_args, FXI_READ_TABLE_ARGS, a, OP, given);
     if (!a_ok)
         return fx_error_array(FX_STATUS_ARGUMENT);
-    table t = {.separator = a.separator};
+    table t = {.separator = a.separator, .missing = a.missing};
     if (!t.separator || !strchr(",;|\t ", t.separator) || a.skip < 0)
         return fx_error_array(fx_fail(
             FX_STATUS_ARGUMENT, OP,

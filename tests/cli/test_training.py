@@ -373,6 +373,63 @@ class Learning(Training):
             self.assertEqual([ended[name] for name in ("mae", "r2")], [measured[name] for name in ("mae", "r2")])
             self.assertIn(f"MAE {measured['mae']:.6g}, RMSE", self.fine("eval", "m.bson", *data).out)
 
+    def test_columns_of_text(self):
+        """A text column is one feature for each text; the model's file knows them, whatever the file's order."""
+        draw = random.Random(4)
+        colours, levels = ("red", "blue", "deep = green"), {"red": 1, "blue": -2, "deep = green": 5}
+        rows = [(draw.choice(colours), draw.gauss(0, 1)) for _ in range(200)]
+        self.write("t.csv", "colour,n,y\n" + "".join(f"{c},{n:.5f},{levels[c] + 3 * n:.5f}\n" for c, n in rows))
+        self.fine("train", "-d", "t.csv", "-m", "Dense(4 => 1)", "--regression", "-e", 60, "-o", "Adam(0.05)",
+                  "-q", "-S", "m.bson")
+        self.assertIn('"colour=deep = green"', self.fine("inspect", "m.bson").out)
+        self.assertGreater(self.fine("eval", "m.bson", "-d", "t.csv", "--json").json()["r2"], 0.999)
+        self.write("p.csv", "n,colour\n0.5,blue\n0.5,red\n")
+        values = [float(v) for v in self.fine("predict", "m.bson", "-d", "p.csv").out.splitlines()[1:]]
+        for value, want in zip(values, (-0.5, 2.5)):
+            self.assertAlmostEqual(value, want, delta=0.1)
+        for text, words in (("n,colour\n1,pink\n", 'column "colour" contains "pink", which the training data do not'),
+                            ("n,colour\n1,7\n", 'column "colour" contains numbers: expected texts such as "blue"'),
+                            ("n,colour\nx,red\n", 'column "n" contains text, such as "x": expected numbers'),
+                            ("n,shade\n1,red\n", 'no column "colour=blue"')):
+            self.write("bad.csv", text)
+            self.refused("predict", "m.bson", "-d", "bad.csv", words=words)
+
+    def test_missing_values(self):
+        """The mean and the median of the training part replace missing values, in predictions too."""
+        rows = [(i % 10, (i * 7) % 13, (i % 10) + 0.5 * ((i * 7) % 13)) for i in range(130)]
+        cells = [[str(v) for v in row] for row in rows]
+        for i in range(0, 130, 13):
+            cells[i][i % 2] = ("NA", "", "?")[i % 3]
+        cells[5][2] = "NA"
+        self.write("g.csv", "a,b,y\n" + "".join(",".join(row) + "\n" for row in cells))
+        base = ["-d", "g.csv", "-m", "Dense(2 => 1)", "--regression", "-e", 40, "-o", "Adam(0.1)", "-q"]
+        self.refused("train", *base, words=["g.csv: line 7, column 3", "cflux train --missing for missing values", '"NA"'])
+        self.write("p.csv", "a,b\nNA,3\n4,\n4,3\n")
+        known = [[float(row[k]) for row, full in zip(cells, rows) if row[k] not in ("NA", "", "?") and
+                  row[2] != "NA"] for k in (0, 1)]
+        for method, of in (("mean", statistics.fmean), ("median", statistics.median)):
+            ended = self.fine("train", *base, "--missing", method, "-S", "m.bson")
+            self.assertIn("1 of 130 observations are left out", ended.err)
+            fill = [of(k) for k in known]
+            for got, want in zip(self.arrays("m.bson")["fill"][1], fill):
+                self.assertAlmostEqual(got, want, places=5)
+            self.write("q.csv", f"a,b\n{fill[0]:.9g},3\n4,{fill[1]:.9g}\n4,3\n")
+            self.assertEqual(self.fine("predict", "m.bson", "-d", "p.csv").out,
+                             self.fine("predict", "m.bson", "-d", "q.csv").out)
+            self.assertEqual(self.fine("eval", "m.bson", "-d", "g.csv", "--json").json()["observations"], 129)
+        ended = self.fine("train", *base, "--missing", "drop", "-S", "d.bson")
+        self.assertIn("11 of 130 observations are left out", ended.err)
+        whole = [row for row in cells if not {"NA", "", "?"} & set(row)]
+        self.write("w.csv", "a,b,y\n" + "".join(",".join(row) + "\n" for row in whole))
+        self.fine("train", *["w.csv" if v == "g.csv" else v for v in base], "-S", "w.bson")
+        self.assertEqual(self.arrays("d.bson"), self.arrays("w.bson"))
+        self.refused("predict", "d.bson", "-d", "p.csv", words="p.csv")
+        self.write("n.csv", "a,b,y\n1,NA,2\n2,NA,3\n")
+        self.refused("train", "-d", "n.csv", "-m", "Dense(2 => 1)", "--regression", "--missing", "mean",
+                     words='column "b" has no value')
+        self.refused("train", "-d", "n.csv", "-m", "Dense(2 => 1)", "--regression", "--missing", "drop",
+                     words="every observation has a missing value")
+
     def test_weights_of_classes(self):
         """The rare class is found only with weights; the printed loss is the weighted mean."""
         self.rare(shift=0)
@@ -966,10 +1023,10 @@ class Refusals(Training):
             self.assertIn("CSV", self.fine("inspect", name).out)
 
     def test_data(self):
-        self.write("text.csv", "a,b,y\n1,red,2\n2,blue,3\n")
-        self.bad("-d", "text.csv", words=['line 2: column "b" contains text', '"red"', "must be numbers"])
         self.write("missing.csv", "\na,b,y\n\n1,NA,2\n2,4,3\n")
-        self.bad("-d", "missing.csv", words=['line 4: column "b" contains text, such as "NA"'])
+        self.bad("-d", "missing.csv", words=['column "b" contains numbers and text, such as "NA"', "--missing"])
+        self.table("names.csv", [(i, f"name{i}", i) for i in range(101)], "a,b,y")
+        self.bad("-d", "names.csv", words=['column "b" has 101 different texts, such as "name0"', "at most 100"])
         self.write("missing.csv", "a,b,y\n1,2,NA\n2,4,3\n")
         self.refused("train", "-d", "missing.csv", "-m", "Dense(2 => 1)", "--regression",
                      words=['missing.csv: line 2: y is "NA" here but a number elsewhere'])
@@ -1341,4 +1398,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(61)
+    cli.main(63)

@@ -125,7 +125,7 @@ def run(block, command, options, **how):
     try:
         ran = subprocess.run(command, text=True, capture_output=True, timeout=SECONDS * (8 if options.flags else 1), **how)
     except subprocess.TimeoutExpired:
-        return "is not closed"
+        return f"took more than {SECONDS * (8 if options.flags else 1)} seconds"
     unexpected = block.log is None and re.search(r"\berror\b", ran.stderr, re.I)
     if ran.returncode or unexpected:
         return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"

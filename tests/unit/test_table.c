@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <cflux.h>
+#include <math.h>
 #include <string.h>
 
 #include "each_allocation.h"
@@ -80,6 +81,39 @@ static void headers_with_numbers(void **state)
     check("1,NA\n4,5\n", 2, missing, "1:; 2: 5=1 NA=1");
     static const float one[] = {1, 0};
     check("1,x\n", 1, one, "1:; 2: x=1");
+}
+
+static void check_missing(const char *text, int64_t rows, const float *expected,
+                          const char *columns)
+{
+    FX_SCOPE;
+    check_result(fx_read_table(temp_text("m.csv", text), .missing = true), rows, expected, columns);
+}
+
+/* The first field that is not missing decides whether a column holds texts. */
+static void missing_values(void **state)
+{
+    (void)state;
+    static const float two[] = {1, NAN, NAN, 4.5f};
+    check_missing("a,b\n1,NA\n,4.5\n", 2, two, "a:; b:");
+    check_missing("1,?\n-,4.5\n", 2, two, "1:; 2:");
+    check_missing("a,b\n1,\"\"\nNone,4.5\n", 2, two, "a:; b:");
+    check_missing("a,b\n1,nan\n#N/A,4.5\n", 2, two, "a:; b:");
+    static const float texts[] = {NAN, 1, 1, NAN, NAN, 3, 0, 4};
+    check_missing("kind,n\nNA,1\nred,null\n,3\nblue,4\n", 4, texts, "kind: blue=1 red=1; n:");
+    static const float none[] = {NAN, 1, NAN, 2};
+    check_missing("a,b\nN/A,1\nNULL,2\n", 2, none, "a:; b:");
+    FX_SCOPE;
+    void *table = fx_read_table(temp_text("w.csv", "day\n20230001\nNA\n1\n"), .missing = true);
+    const double *wide = fx_data(fx_child_named(fx_child_named(table, "wide"), "day"));
+    assert_true(wide && wide[0] == 20230001 && isnan(wide[1]) && wide[2] == 1);
+    assert_true(
+        fx_is_error(fx_read_table(temp_text("t.csv", "a,b\nNA,1\n3,2\nred,3\n"), .missing = true)));
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "line 4, column 1: expected a number, found \"red\""));
+    assert_true(fx_is_error(fx_read_table(temp_text("t.csv", "a,b\n1,1\nNA,2\n"))));
+    assert_non_null(strstr(fx_error_take().message, "line 3, column 1: expected a number, or "
+                                                    ".missing = true for missing values, found"));
 }
 
 static void check_wide(const char *text, int64_t n, const double *expected, double line)
@@ -218,7 +252,9 @@ static void refusals(void **state)
 {
     (void)state;
     refuse("a,b\n1,2\n3,x\n", "line 3, column 2: expected a number, found \"x\"");
-    refuse("a,b\n1,2\n3,\n", "line 3, column 2: expected a number, found nothing");
+    refuse("a,b\n1,2\n3,\n",
+           "line 3, column 2: expected a number, or .missing = true for missing values, found "
+           "nothing");
     refuse("a,b\n1,x\n3,\n", "line 3, column 2: expected a text, found nothing");
     refuse("a,b\n1,2\n3\n", "line 3: expected 2 columns as above, found 1");
     refuse("1,x\n1\n", "line 2: expected 2 columns as above, found 1");
@@ -279,6 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_numbers),
         cmocka_unit_test(headers_with_numbers),
+        cmocka_unit_test(missing_values),
         cmocka_unit_test(numbers_that_float32_rounds),
         cmocka_unit_test(texts),
         cmocka_unit_test(many_texts),

@@ -8,7 +8,6 @@
 #include "clean_text.h"
 #include "data_sum.h"
 #include "failure.h"
-#include "held_out.h"
 #include "initial_weights.h"
 #include <cflux/json_out.h>
 #include "model_check.h"
@@ -18,6 +17,7 @@
 #include "run_record.h"
 #include "system.h"
 #include "trained.h"
+#include "training_data.h"
 #include "tree_text.h"
 #include "write_report.h"
 #include <math.h>
@@ -26,21 +26,21 @@
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static data_request request;
+static data_options data = {.normalise = "auto", .missing = "error"};
 static const char *model_text, *loss_text, *optimiser_text = "Adam()", *device_text = "cpu";
-static const char *save_path, *validation_text, *checkpoint_path, *log_path, *report_path;
-static const char *normalise_text = "auto", *schedule_text, *weights_text, *init_path;
+static const char *save_path, *checkpoint_path, *log_path, *report_path;
+static const char *schedule_text, *init_path;
 static double clip_norm;
 static bool schedule_steps;
 static int64_t frozen_layers;
 static int64_t epochs = 10, batchsize = 32, seed, patience = FX_NEVER, checkpoint_every;
-static bool as_classes, as_numbers, quiet, as_json, drop_partial;
+static bool quiet, as_json, drop_partial;
 
 static option_row options[] = {
-    OPTION_DATA(request,
+    OPTION_DATA(data.request,
                 "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, or a "
                 "folder of IDX files such as MNIST's; - reads CSV from standard input"),
-    DATA_OPTIONS(request),
+    DATA_OPTIONS(data.request),
     {"model", 'm', OPTION_TEXT, &model_text, "NOTATION",
      "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},
     {"init", 0, OPTION_TEXT, &init_path, "FILE",
@@ -51,14 +51,14 @@ static option_row options[] = {
      "Do not train the first N layers (default: 0)", 0, 1e6},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
-    {"classes", 0, OPTION_FLAG, &as_classes, NULL,
+    {"classes", 0, OPTION_FLAG, &data.classes, NULL,
      "The target's values are classes (default: for text, and with a loss for classes; without "
      "--loss also for whole numbers with at most two distinct values, or ten or more occurrences "
      "per value on average)",
      0, 0},
-    {"regression", 0, OPTION_FLAG, &as_numbers, NULL,
+    {"regression", 0, OPTION_FLAG, &data.numbers, NULL,
      "The target's values are numbers, even if they look like classes", 0, 0},
-    {"class-weights", 0, OPTION_TEXT, &weights_text, "balanced|NUMBERS",
+    {"class-weights", 0, OPTION_TEXT, &data.weights, "balanced|NUMBERS",
      "The factor of each class in the loss of training and validation: a number for each class, "
      "such as 1,5, or balanced: each class counts as much as the others together (default: 1 for "
      "each). cflux eval prints the loss without factors",
@@ -79,15 +79,20 @@ static option_row options[] = {
      "Observations in a training step (default: 32)", 1, 1e12},
     {"drop-partial", 0, OPTION_FLAG, &drop_partial, NULL,
      "Leave out the last batch of an epoch if it is smaller", 0, 0},
-    {"validation", 'v', OPTION_TEXT, &validation_text, "SHARE|FILE|FOLDER",
+    {"validation", 'v', OPTION_TEXT, &data.validation, "SHARE|FILE|FOLDER",
      "Data for validation, not used for training: a share of the data (of each class) such as 0.2, "
      "drawn at random with --seed, or other files; in a folder of IDX files, the test part "
      "(default: none)",
      0, 0},
-    {"normalise", 0, OPTION_CHOICE, &normalise_text, "auto|features|channels|none",
+    {"normalise", 0, OPTION_CHOICE, &data.normalise, "auto|features|channels|none",
      "Shift and scale the inputs to mean 0 and standard deviation 1 over the training data: each "
      "feature, or each channel of images. The mean and deviation are saved with the model. auto: "
      "channels if an observation has three sizes, else features (default: auto)",
+     0, 0},
+    {"missing", 0, OPTION_CHOICE, &data.missing, "error|mean|median|drop",
+     "What to do with missing values: refuse them, replace them by the mean or the median of the "
+     "feature in the training data (also in eval and predict), or leave the observation out. "
+     "Observations without a target are left out unless it is error (default: error)",
      0, 0},
     OPTION_DEVICE(&device_text),
     {"seed", 's', OPTION_INTEGER, &seed, "N",
@@ -119,11 +124,9 @@ static option_row options[] = {
 
 typedef struct run {
     problem p;
-    dataset data, other; /* other: the data of --validation FILE */
+    training_data d;
     trained t;
     initial_model init;
-    fx_array *x, *y, *vx, *vy; /* training and validation parts, scaled; vx NULL: no validation */
-    int64_t ntrain, nvalidation;
     void *state;
     char *settings; /* see put_settings */
     fx_run_log *log;
@@ -139,133 +142,17 @@ static int need(const char *value, const char *name)
     return value ? EXIT_FINE : fail(EXIT_BAD_INPUT, "--%s is missing", name);
 }
 
-/* ---- the data -------------------------------------------------------------------------------- */
-
-/* True if the argument is a number, which is a share; other arguments are data files. */
-static bool validation_share(double *out)
-{
-    char *end;
-    *out = validation_text ? strtod(validation_text, &end) : 0;
-    return !validation_text || (end != validation_text && !*end);
-}
-
-static int check_validation(void)
-{
-    double share;
-    return !validation_share(&share) || (share >= 0 && share < 1)
-               ? EXIT_FINE
-               : fail(EXIT_BAD_INPUT,
-                      "--validation takes a share from 0 to less than 1, such as 0.2, or a file, "
-                      "got \"%s\"",
-                      validation_text);
-}
-
-static int read_data(run *r)
-{
-    double share;
-    const bool shared = validation_share(&share);
-    const int files = dataset_files(&request);
-    data_request other = request;
-    other.path = validation_text;
-    other.first = files;
-    other.more = 0;
-    other.test = true;
-    request.files = other.files = files + (shared ? 0 : dataset_files(&other));
-    int status = dataset_read(&request, &r->data);
-    if (status != EXIT_FINE || shared)
-        return status;
-    other.columns = r->data.columns;
-    other.column = strcmp(r->data.kind, "csv") == 0 ? r->data.target : NULL;
-    status = dataset_read(&other, &r->other);
-    if (status == EXIT_FINE &&
-        fx_length(r->other.x) / r->other.n != fx_length(r->data.x) / r->data.n)
-        status = fail(EXIT_BAD_INPUT, "%s has %lld numbers for an observation, %s has %lld",
-                      r->other.path, (long long)(fx_length(r->other.x) / r->other.n), r->data.path,
-                      (long long)(fx_length(r->data.x) / r->data.n));
-    return status;
-}
-
-static int split(run *r, fx_array *y)
-{
-    double share;
-    if (!validation_share(&share)) {
-        r->x = r->data.x;
-        r->y = y;
-        r->vx = r->other.x;
-        return problem_targets(&r->p, &r->other, &r->vy);
-    }
-    const int64_t n = r->data.n, kept = (int64_t)(share * (double)n + 0.5);
-    if (kept >= n || (share > 0 && kept == 0))
-        return fail(EXIT_BAD_INPUT, "--validation %s of %lld observations leaves %s",
-                    validation_text, (long long)n,
-                    kept == 0 ? "none for validation" : "none for training");
-    if (kept == 0) {
-        r->x = r->data.x;
-        r->y = y;
-        return EXIT_FINE;
-    }
-    void *all = fx_tuple(r->data.x, y);
-    fx_array *order = held_out_first(&r->p, y, n, kept);
-    void *part = fx_get_obs(all, fx_slice(order, 0, kept, n));
-    void *held = fx_get_obs(all, fx_slice(order, 0, 0, kept));
-    r->x = fx_child(part, 0);
-    r->y = fx_child(part, 1);
-    r->vx = fx_child(held, 0);
-    r->vy = fx_child(held, 1);
-    return EXIT_FINE;
-}
-
-static void scale(run *r)
-{
-    const bool images = fx_ndims(r->x) == 4, by_data = strcmp(normalise_text, "auto") == 0;
-    if (strcmp(normalise_text, "none") == 0)
-        return;
-    if (by_data && initial_scale_fits(&r->init, r->x)) {
-        r->p.mean = r->init.mean;
-        r->p.std = r->init.std;
-    } else {
-        problem_scale(&r->p, r->x, by_data ? images : strcmp(normalise_text, "channels") == 0);
-    }
-    r->x = problem_scaled(&r->p, r->x);
-    r->vx = r->vx ? problem_scaled(&r->p, r->vx) : NULL;
-}
-
-static int prepare_data(run *r)
-{
-    const task asked = as_classes ? TASK_CLASSES : as_numbers ? TASK_NUMBERS : TASK_BY_DATA;
-    fx_array *y = NULL;
-    int status = read_data(r);
-    if (status == EXIT_FINE && asked != TASK_CLASSES)
-        status = problem_check_texts(&r->data);
-    if (status == EXIT_FINE)
-        status = problem_classes(&r->p, &r->data, asked);
-    if (status == EXIT_FINE)
-        status = problem_targets(&r->p, &r->data, &y);
-    if (status == EXIT_FINE)
-        status = split(r, y);
-    if (status != EXIT_FINE)
-        return status;
-    status = class_weights(&r->p, weights_text, r->y);
-    if (status != EXIT_FINE)
-        return status;
-    scale(r);
-    r->ntrain = fx_size(r->x, fx_ndims(r->x) - 1);
-    r->nvalidation = r->vx ? fx_size(r->vx, fx_ndims(r->vx) - 1) : 0;
-    void *all = r->vx ? fx_tuple(r->x, r->y, r->vx, r->vy) : fx_tuple(r->x, r->y);
-    return fx_eval(all) == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
-}
-
 /* ---- the model ------------------------------------------------------------------------------- */
 
 static void describe_trained(run *r)
 {
     int64_t sizes[FX_MAX_DIMS];
-    const int n = fx_ndims(r->data.x) - 1;
+    const int n = fx_ndims(r->d.data.x) - 1;
     for (int i = 0; i < n; i++)
-        sizes[i] = fx_size(r->data.x, i);
-    r->t.kind = r->data.kind;
-    r->t.target = r->data.target;
-    r->t.columns = r->data.columns;
+        sizes[i] = fx_size(r->d.data.x, i);
+    r->t.kind = r->d.data.kind;
+    r->t.target = r->d.data.target;
+    r->t.columns = r->d.data.columns;
     r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);
 }
 
@@ -274,11 +161,11 @@ static void describe_trained(run *r)
 static int check_last_batch(const run *r)
 {
     FX_STEP;
-    const bool alone = r->ntrain % batchsize == 1 || batchsize == 1 || r->ntrain == 1;
+    const bool alone = r->d.ntrain % batchsize == 1 || batchsize == 1 || r->d.ntrain == 1;
     if (!alone || (drop_partial && batchsize > 1))
         return EXIT_FINE;
     void *probe = fx_parse_model(model_text); /* a copy: a training step changes it */
-    if (!fx_is_error(fx_call(probe, fx_slice(r->x, fx_ndims(r->x) - 1, 0, 1))))
+    if (!fx_is_error(fx_call(probe, fx_slice(r->d.x, fx_ndims(r->d.x) - 1, 0, 1))))
         return EXIT_FINE;
     const fx_error e = fx_error_take();
     return fail(EXIT_BAD_INPUT,
@@ -292,7 +179,7 @@ static int prepare_model(run *r)
     void *model = fx_parse_model(model_text);
     if (fx_is_error(model))
         return fail_library(EXIT_BAD_INPUT);
-    int status = model_check(&r->p, model, r->data.path, r->x, r->y);
+    int status = model_check(&r->p, model, r->d.data.path, r->d.x, r->d.y);
     if (status == EXIT_FINE) {
         model_check_ending(&r->p, model);
         status = check_last_batch(r);
@@ -351,21 +238,23 @@ static void put_settings(const run *r, FILE *to)
 {
     char sizes[100], target[CLASSES_TEXT];
     double share;
-    describe_sizes(r->data.x, true, sizes, sizeof sizes);
+    describe_sizes(r->d.data.x, true, sizes, sizeof sizes);
     describe_target(&r->p, target, sizeof target);
-    fprintf(to, "--data of %lld observations of %s, CRC-32 %08x\n", (long long)r->data.n, sizes,
-            data_sum(&r->data));
-    fprintf(to, "--target %s: %s\n", name_of_target(&r->data), target);
-    if (weights_text)
-        fprintf(to, "--class-weights %s\n", weights_text);
+    fprintf(to, "--data of %lld observations of %s, CRC-32 %08x\n", (long long)r->d.data.n, sizes,
+            data_sum(&r->d.data));
+    fprintf(to, "--target %s: %s\n", name_of_target(&r->d.data), target);
+    if (data.weights)
+        fprintf(to, "--class-weights %s\n", data.weights);
     fprintf(to, "--loss %s\n--seed %lld\n", r->p.loss, (long long)seed);
-    if (validation_share(&share))
+    if (training_share(&data, &share))
         fprintf(to, "--validation %.9g\n", share);
     else
         fprintf(to, "--validation of other data, %lld observations, CRC-32 %08x\n",
-                (long long)r->other.n, data_sum(&r->other));
+                (long long)r->d.other.n, data_sum(&r->d.other));
     fprintf(to, "--batchsize %lld\n%s\n--normalise %s\n", (long long)batchsize,
-            drop_partial ? "--drop-partial" : "no --drop-partial", normalise_text);
+            drop_partial ? "--drop-partial" : "no --drop-partial", data.normalise);
+    if (strcmp(data.missing, "error") != 0)
+        fprintf(to, "--missing %s\n", data.missing);
     put_notation(to, "--optimiser", fx_parse_optimiser(optimiser_text));
     if (schedule_text) {
         put_notation(to, "--schedule", fx_parse_schedule(schedule_text));
@@ -399,16 +288,16 @@ static int check_files(void)
                                    {checkpoint_path, "--checkpoint"},
                                    {log_path, "--log"},
                                    {report_path, "--report"}};
-    int status = check_outputs(outputs, 4, &validation_text, 1);
+    int status = check_outputs(outputs, 4, &data.validation, 1);
     if (status == EXIT_FINE)
         status = check_outputs(outputs, 4, &init_path, 1);
     if (status == EXIT_FINE)
-        status = check_outputs(outputs, 4, request.data.items, request.data.n);
+        status = check_outputs(outputs, 4, data.request.data.items, data.request.data.n);
     if (status == EXIT_FINE)
-        status = check_outputs(outputs, 4, request.targets.items, request.targets.n);
+        status = check_outputs(outputs, 4, data.request.targets.items, data.request.targets.n);
     if (status == EXIT_FINE)
-        status = check_outputs(outputs, 4, (const char *const *)request.operands,
-                               request.more - request.data.n + 1);
+        status = check_outputs(outputs, 4, (const char *const *)data.request.operands,
+                               data.request.more - data.request.data.n + 1);
     if (status == EXIT_FINE && checkpoint_every && !checkpoint_path)
         status = fail(EXIT_BAD_INPUT, "--checkpoint-every needs --checkpoint FILE");
     return status;
@@ -458,10 +347,10 @@ static fx_flow on_start(const fx_progress *now)
         return r->status == EXIT_FINE ? FX_FLOW_CONTINUE : FX_FLOW_STOP;
     const char **names = class_names(&r->p);
     fx_run_log_start(r->log, .model = model_text, .loss = r->p.loss, .optimiser = optimiser_text,
-                     .device = fx_device_name(r->p.device), .data_path = r->data.path,
-                     .data_kind = r->data.kind, .target = r->data.target,
-                     .observations = r->ntrain + r->nvalidation, .train = r->ntrain,
-                     .validation = r->nvalidation, .classes = names, .nclasses = r->p.nclasses,
+                     .device = fx_device_name(r->p.device), .data_path = r->d.data.path,
+                     .data_kind = r->d.data.kind, .target = r->d.data.target,
+                     .observations = r->d.ntrain + r->d.nvalidation, .train = r->d.ntrain,
+                     .validation = r->d.nvalidation, .classes = names, .nclasses = r->p.nclasses,
                      .seed = seed, .epochs = epochs, .batchsize = batchsize,
                      .parameters = fx_parameter_count(now->model), .resumed_at_step = now->step);
     free(names);
@@ -484,9 +373,9 @@ static fx_flow on_epoch(const fx_progress *now)
     r->epoch = now->epoch;
     r->best_epoch = now->best_epoch;
     r->loss = now->mean_loss;
-    if (r->vx)
-        r->status = problem_scores(&r->p, now->model, r->vx, r->vy, &r->validation);
-    const bool measured = r->vx != NULL;
+    if (r->d.vx)
+        r->status = problem_scores(&r->p, now->model, r->d.vx, r->d.vy, &r->validation);
+    const bool measured = r->d.vx != NULL;
     fx_run_log_epoch(r->log, .epoch = now->epoch, .step = now->step, .loss = now->mean_loss,
                      .validation_loss = measured ? r->validation.loss : NAN,
                      .accuracy = measured && r->p.classes ? accuracy_of(&r->validation) : NAN,
@@ -504,7 +393,7 @@ static double validation_loss(void *model, void *user)
 static void epoch_note(const fx_progress *now, char *text, size_t capacity)
 {
     const run *r = now->user;
-    if (!r->vx)
+    if (!r->d.vx)
         return;
     const int n = snprintf(text, capacity, "validation %.4g", r->validation.loss);
     if (r->p.classes && n > 0 && (size_t)n < capacity)
@@ -519,10 +408,10 @@ static void announce(const run *r)
     char sizes[100], classes[CLASSES_TEXT];
     if (quiet)
         return;
-    describe_sizes(r->data.x, true, sizes, sizeof sizes);
-    fprintf(stderr, "%s: %lld observations of %s", r->data.path, (long long)r->ntrain, sizes);
-    if (r->vx)
-        fprintf(stderr, ", %lld for validation", (long long)r->nvalidation);
+    describe_sizes(r->d.data.x, true, sizes, sizeof sizes);
+    fprintf(stderr, "%s: %lld observations of %s", r->d.data.path, (long long)r->d.ntrain, sizes);
+    if (r->d.vx)
+        fprintf(stderr, ", %lld for validation", (long long)r->d.nvalidation);
     describe_target(&r->p, classes, sizeof classes);
     fprintf(stderr, "; %s; loss %s\n", classes, r->p.loss);
     fx_show_to(stderr, r->t.model);
@@ -531,17 +420,17 @@ static void announce(const run *r)
 static fx_status train(run *r)
 {
     fx_loader *batches = fx_dataloader(
-        fx_tuple(r->x, r->y), .batchsize = batchsize < r->ntrain ? batchsize : r->ntrain,
+        fx_tuple(r->d.x, r->d.y), .batchsize = batchsize < r->d.ntrain ? batchsize : r->d.ntrain,
         .shuffle = true, .partial = !drop_partial, .device = r->p.device);
     interrupt_begin();
-    const fx_status status =
-        fx_train(batch_loss, r->t.model, batches, r->state, .epochs = epochs, .progress = !quiet,
-                 .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch,
-                 .epoch_note = epoch_note, .patience = patience, .keep_best = patience != FX_NEVER,
-                 .metric = r->vx ? validation_loss : NULL, .user = r, .checkpoint = checkpoint_path,
-                 .checkpoint_every = checkpoint_every, .settings = r->settings,
-                 .schedule = schedule_text ? fx_parse_schedule(schedule_text) : NULL,
-                 .schedule_steps = schedule_steps, .clip_norm = clip_norm);
+    const fx_status status = fx_train(
+        batch_loss, r->t.model, batches, r->state, .epochs = epochs, .progress = !quiet,
+        .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch, .epoch_note = epoch_note,
+        .patience = patience, .keep_best = patience != FX_NEVER,
+        .metric = r->d.vx ? validation_loss : NULL, .user = r, .checkpoint = checkpoint_path,
+        .checkpoint_every = checkpoint_every, .settings = r->settings,
+        .schedule = schedule_text ? fx_parse_schedule(schedule_text) : NULL,
+        .schedule_steps = schedule_steps, .clip_norm = clip_norm);
     return status;
 }
 
@@ -556,14 +445,14 @@ static void log_end(run *r, const char *why, const char *message, const scores *
 {
     FX_SCOPE;
     run_record record = {.nsamples = 0};
-    fx_array *x = r->vx ? r->vx : r->x, *batch = NULL;
+    fx_array *x = r->d.vx ? r->d.vx : r->d.x, *batch = NULL;
     if (!r->log)
         return;
     const char **names = last->n > 0 ? class_names(&r->p) : NULL;
     if (last->n > 0) {
         batch = fx_to(r->p.device,
                       fx_slice(x, fx_ndims(x) - 1, 0, last->n < batchsize ? last->n : batchsize));
-        record_fill(&record, &r->p, r->t.model, x, r->vx ? r->vy : r->y);
+        record_fill(&record, &r->p, r->t.model, x, r->d.vx ? r->d.vy : r->d.y);
     }
     fx_run_log_end(r->log, .why = why, .message = message, .step = r->step, .seconds = r->seconds,
                    .confusion = last->counts, .classes = names, .nclasses = r->p.nclasses,
@@ -583,7 +472,7 @@ static void print_json(const run *r, const char *why, const scores *last)
     fx_json_number(&j, "seconds", r->seconds);
     fx_json_number(&j, "loss", r->loss);
     if (last->n > 0) {
-        fx_json_text(&j, "measured_on", r->vx ? "validation" : "training");
+        fx_json_text(&j, "measured_on", r->d.vx ? "validation" : "training");
         fx_json_integer(&j, "observations", last->n);
         fx_json_number(&j, "measured_loss", last->loss);
     }
@@ -613,7 +502,7 @@ static void print_result(const run *r, const char *why, const scores *last)
         printf("; best epoch %lld", (long long)r->best_epoch);
     printf("\n");
     if (last->n > 0)
-        printf("%s: loss %.6g", r->vx ? "validation" : "training", last->loss);
+        printf("%s: loss %.6g", r->d.vx ? "validation" : "training", last->loss);
     if (last->n > 0 && r->p.classes)
         printf(", accuracy %.2f %% (%lld of %lld), mean F1 %.4f", 100 * accuracy_of(last),
                (long long)last->right, (long long)last->n, mean_f1(&r->p, last));
@@ -665,8 +554,8 @@ static int finish(run *r)
     if (status == EXIT_FINE && !signal) {
         last.counts =
             r->p.classes ? calloc((size_t)(r->p.nclasses * r->p.nclasses), sizeof(int64_t)) : NULL;
-        status =
-            problem_scores(&r->p, r->t.model, r->vx ? r->vx : r->x, r->vx ? r->vy : r->y, &last);
+        status = problem_scores(&r->p, r->t.model, r->d.vx ? r->d.vx : r->d.x,
+                                r->d.vx ? r->d.vy : r->d.y, &last);
     }
     log_end(r, status == EXIT_FINE ? why : "error", NULL, &last);
     if (status == EXIT_FINE)
@@ -679,13 +568,13 @@ static int finish(run *r)
 
 static int prepare(run *r)
 {
-    int status = need(request.path, "data");
+    int status = need(data.request.path, "data");
     if (status == EXIT_FINE)
         status = need(model_text, "model");
-    if (status == EXIT_FINE && as_classes && as_numbers)
+    if (status == EXIT_FINE && data.classes && data.numbers)
         status = fail(EXIT_BAD_INPUT, "--classes and --regression exclude each other");
     if (status == EXIT_FINE)
-        status = check_validation();
+        status = training_share_check(&data);
     if (status == EXIT_FINE)
         status = problem_loss(&r->p, loss_text);
     if (status != EXIT_FINE)
@@ -702,7 +591,7 @@ static int prepare(run *r)
     if (status == EXIT_FINE && init_path)
         status = initial_load(init_path, &r->init);
     if (status == EXIT_FINE)
-        status = prepare_data(r);
+        status = training_data_prepare(&data, &r->p, &r->init, &r->d);
     if (status == EXIT_FINE)
         status = prepare_model(r);
     return status == EXIT_FINE && checkpoint_path ? prepare_settings(r) : status;
@@ -712,7 +601,7 @@ static int run_train(int n, char **operands)
 {
     FX_SCOPE;
     static run r;
-    dataset_inputs(&request, n, operands);
+    dataset_inputs(&data.request, n, operands);
     int status = prepare(&r);
     if (status != EXIT_FINE)
         return status;

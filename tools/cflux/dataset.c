@@ -3,9 +3,10 @@
 #include "dataset.h"
 #include "dataset_join.h"
 #include "failure.h"
+#include "table_features.h"
 #include "input_file.h"
+#include "missing.h"
 #include "model_file.h"
-#include "nearest.h"
 #include "sorted_names.h"
 #include "system.h"
 #include "text_parts.h"
@@ -13,8 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { NAMES_AT_MOST = 4096 };
 
 void describe_sizes(const fx_array *x, bool observation, char *text, size_t size)
 {
@@ -50,14 +49,14 @@ static int check_counts(const dataset *d)
 }
 
 /* Refuses NaN and infinity, which would make every weight NaN. */
-static int check_finite(const dataset *d, fx_array *x, const char *what)
+static int check_finite(const dataset *d, fx_array *x, const char *what, bool allow_nan)
 {
     if (fx_eltype(x) != FX_DTYPE_F32 && fx_eltype(x) != FX_DTYPE_F64)
         return EXIT_FINE;
     const float *values = fx_data(fx_cast(x, FX_DTYPE_F32));
     const int64_t each = fx_length(x) / d->n;
     for (int64_t i = 0; values && i < fx_length(x); i++)
-        if (!isfinite(values[i]))
+        if (!isfinite(values[i]) && !(allow_nan && isnan(values[i])))
             return fail(EXIT_BAD_INPUT, "%s: %s %lld of observation %lld is %s", d->path, what,
                         (long long)(i % each) + 1, (long long)(i / each) + 1,
                         isnan(values[i]) ? "NaN" : "infinite");
@@ -96,37 +95,6 @@ const char *first_text(fx_array *y, void *labels)
 
 /* ---- CSV ------------------------------------------------------------------------------------- */
 
-static int no_column(const char *path, const char *wanted, void *columns)
-{
-    const char *names[NAMES_AT_MOST];
-    int n = 0;
-    char *end;
-    strtoll(wanted, &end, 10);
-    if (end != wanted && !*end)
-        return fail(EXIT_BAD_INPUT, "%s has no column \"%s\": columns are numbered from 1 to %lld",
-                    path, wanted, (long long)fx_count(columns));
-    for (; n < fx_count(columns) && n < NAMES_AT_MOST; n++)
-        names[n] = fx_child_name(columns, n);
-    const char *near = nearest(wanted, names, n);
-    if (near)
-        return fail(EXIT_BAD_INPUT, "%s has no column \"%s\"; did you mean \"%s\"?", path, wanted,
-                    near);
-    return fail(EXIT_BAD_INPUT, "%s has no column \"%s\"; it has %lld, from \"%s\" to \"%s\"", path,
-                wanted, (long long)fx_count(columns), fx_child_name(columns, 0),
-                fx_child_name(columns, fx_count(columns) - 1));
-}
-
-/* Finds a column by name, then by number from 1; −1 if there is none. */
-static int64_t find_column(const sorted_name *names, int64_t n, const char *wanted)
-{
-    char *end;
-    const int64_t index = index_of_name(names, n, wanted);
-    if (index >= 0)
-        return index;
-    const long long number = strtoll(wanted, &end, 10);
-    return end != wanted && !*end && number >= 1 && number <= n ? number - 1 : -1;
-}
-
 /* The index of the target column, −1 for none. */
 static int choose_target(const data_request *r, void *columns, const sorted_name *names,
                          int64_t *out)
@@ -142,55 +110,6 @@ static int choose_target(const data_request *r, void *columns, const sorted_name
     return *out < 0 ? no_column(r->path, wanted, columns) : EXIT_FINE;
 }
 
-/* Reports a text column used as a feature. The text in its first row made it one. */
-static int text_feature(const data_request *r, void *table, int64_t i)
-{
-    void *columns = fx_child_named(table, "columns");
-    fx_array *column = fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
-    return fail(
-        EXIT_BAD_INPUT,
-        "%s: line %.0f: column \"%s\" contains text, such as \"%s\": features must be numbers",
-        r->path, fx_item(fx_child_named(table, "line")), fx_child_name(columns, i),
-        first_text(column, fx_child(columns, i)));
-}
-
-/* Selects the feature columns: all but the target, or those that the model names. */
-static int choose_features(const data_request *r, void *table, const sorted_name *names,
-                           int64_t target, int64_t *list, int64_t *n)
-{
-    void *columns = fx_child_named(table, "columns");
-    const int64_t all = fx_count(columns), wanted = r->columns ? fx_count(r->columns) : all;
-    *n = 0;
-    for (int64_t i = 0; i < wanted; i++) {
-        const char *name = r->columns ? fx_string_text(fx_child(r->columns, i)) : NULL;
-        const int64_t column = name ? find_column(names, all, name) : i;
-        if (column < 0)
-            return no_column(r->path, name, columns);
-        if (column == target)
-            continue;
-        if (fx_count(fx_child(columns, column)) > 0)
-            return text_feature(r, table, column);
-        list[(*n)++] = column;
-    }
-    return *n ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s has no columns but the target", r->path);
-}
-
-/* True if the columns have real names, not "1", "2", …. */
-static bool are_named(void *columns)
-{
-    return fx_count(columns) > 0 && strcmp(fx_child_name(columns, 0), "1") != 0;
-}
-
-static void *names_of(void *columns, const int64_t *list, int64_t n)
-{
-    void **texts = calloc((size_t)n + 1, sizeof *texts);
-    for (int64_t i = 0; texts && i < n; i++)
-        texts[i] = fx_string(fx_child_name(columns, list[i]));
-    void *names = texts ? fxi_tuple((int)n, texts) : memory_error();
-    free(texts);
-    return names;
-}
-
 /* Prefers the Float64 copy of a column with numbers that Float32 would round. */
 static fx_array *target_column(void *table, int64_t i)
 {
@@ -202,18 +121,11 @@ static fx_array *target_column(void *table, int64_t i)
 static int take_columns(const data_request *r, dataset *d, void *table)
 {
     void *columns = fx_child_named(table, "columns");
-    int64_t target = -1, n = 0, *list = calloc((size_t)fx_count(columns) + 1, sizeof *list);
+    int64_t target = -1;
     sorted_name *names = sorted_names(columns);
-    int status =
-        list && names ? choose_target(r, columns, names, &target) : fail(EXIT_FAILED, "no memory");
+    int status = names ? choose_target(r, columns, names, &target) : fail(EXIT_FAILED, "no memory");
     if (status == EXIT_FINE)
-        status = choose_features(r, table, names, target, list, &n);
-    if (status == EXIT_FINE) {
-        d->x = fx_gather(fx_child_named(table, "values"), fx_from(FX_DTYPE_I64, list, n), 0);
-        d->columns = are_named(columns) ? names_of(columns, list, n) : NULL;
-        if (d->columns && fx_is_error(d->columns))
-            status = fail_library(EXIT_FAILED);
-    }
+        status = read_features(r, table, names, target, d);
     if (status == EXIT_FINE && target >= 0) {
         d->y = target_column(table, target);
         d->target = fx_child_name(columns, target);
@@ -221,7 +133,6 @@ static int take_columns(const data_request *r, dataset *d, void *table)
         d->line = (int64_t)fx_item(fx_child_named(table, "line"));
     }
     free(names);
-    free(list);
     return status;
 }
 
@@ -262,7 +173,8 @@ static int read_csv(const data_request *r, dataset *d)
     int status = separator_of(r, &separator);
     if (status != EXIT_FINE)
         return status;
-    void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip);
+    void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip,
+                                .missing = r->missing != MISSING_REFUSED);
     if (fx_is_error(table))
         return fail_table(EXIT_BAD_INPUT, "");
     d->kind = "csv";
@@ -455,12 +367,16 @@ static int read_one(const data_request *r, dataset *out)
     out->x = as_features(out->x);
     out->n = observations_of(out->x);
     status = check_counts(out);
+    if (r->missing != MISSING_REFUSED && r->unlabelled)
+        out->y = NULL; /* each observation gets a prediction, with a target or not */
+    else if (status == EXIT_FINE && r->missing != MISSING_REFUSED)
+        status = missing_drop(r, out);
     if (status == EXIT_FINE)
         status = give_shape(r, out);
     if (status == EXIT_FINE)
-        status = check_finite(out, out->x, "feature");
+        status = check_finite(out, out->x, "feature", r->missing == MISSING_KEPT);
     if (status == EXIT_FINE && out->y && !out->labels)
-        status = check_finite(out, out->y, "target");
+        status = check_finite(out, out->y, "target", false);
     return status;
 }
 

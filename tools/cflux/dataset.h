@@ -7,6 +7,13 @@
 
 #include <cflux.h>
 
+/* What happens to missing values. */
+typedef enum missing_values {
+    MISSING_REFUSED = 0, /* they are an error */
+    MISSING_KEPT,        /* missing features are NaN; observations without a target are dropped */
+    MISSING_DROPPED      /* observations with a missing feature are dropped too */
+} missing_values;
+
 /* What to read. Zeroed members mean the default. */
 typedef struct data_request {
     text_list data;        /* the values of --data; see dataset_inputs */
@@ -27,7 +34,8 @@ typedef struct data_request {
     int64_t features; /* number of features that the model needs; 0: unknown */
     bool test;        /* use the test part if a folder or file has two */
     bool unlabelled;  /* targets may be missing */
-    bool no_target;   /* no target: every column is a feature */
+    missing_values missing;
+    bool no_target; /* no target: every column is a feature */
 } data_request;
 
 /* The option --data with the help text about files. */

@@ -57,13 +57,20 @@ int fail_library(int status)
 
 const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size)
 {
-    static const char advice[] = "call fx_read_table with .separator = ";
-    const char *sentence = failure_sentence(e), *at = strstr(sentence, advice);
-    if (!at)
-        return sentence;
-    snprintf(text, size, "%.*suse %s--separator %s", (int)(at - sentence), sentence, whose,
-             at + strlen(advice));
-    return text;
+    static const struct {
+        const char *library, *option, *command;
+    } advice[] = {{"call fx_read_table with .separator = ", "--separator ", "use "},
+                  {".missing = true", "--missing", "cflux train "}};
+    const char *sentence = failure_sentence(e);
+    for (size_t i = 0; i < sizeof advice / sizeof advice[0]; i++) {
+        const char *at = strstr(sentence, advice[i].library);
+        if (!at)
+            continue;
+        snprintf(text, size, "%.*s%s%s%s%s", (int)(at - sentence), sentence, advice[i].command,
+                 i == 0 ? whose : "", advice[i].option, at + strlen(advice[i].library));
+        return text;
+    }
+    return sentence;
 }
 
 int fail_table(int status, const char *whose)

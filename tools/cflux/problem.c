@@ -373,6 +373,8 @@ void problem_scale(problem *p, fx_array *x, bool channels)
 
 fx_array *problem_scaled(const problem *p, fx_array *x)
 {
+    if (p->fill)
+        x = fx_where(fx_isnan(x), fx_unsqueeze(p->fill, fx_ndims(p->fill)), x);
     if (!p->mean)
         return x;
     return fx_cast(fx_div(fx_sub(in_float64(x), p->mean), p->std), FX_DTYPE_F32);

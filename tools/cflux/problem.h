@@ -32,6 +32,7 @@ typedef struct problem {
     fx_formula_fn formula;
     void *classes; /* a named tuple of names and numbers; NULL: the targets are numbers */
     int64_t nclasses;
+    fx_array *fill;       /* replaces the missing values of each feature; NULL: none is missing */
     fx_array *weights;    /* factors of the classes in the loss, Float32; NULL: all are 1 */
     bool single;          /* two classes, and the model has one output */
     fx_array *mean, *std; /* of the training features, with the shape of an observation (size 1
@@ -53,6 +54,7 @@ int problem_targets(const problem *p, const dataset *d, fx_array **out);
 /* Sets mean and std from the features of the training part: per feature, or per channel (the axis
  * before the last). */
 void problem_scale(problem *p, fx_array *x, bool channels);
+/* Replaces missing values, then scales. */
 fx_array *problem_scaled(const problem *p, fx_array *x);
 
 /* The loss of the model's outputs, the mean over the observations: Σ w[yᵢ]·lᵢ / n with the weights

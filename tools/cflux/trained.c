@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES = 7 };
+enum { ENTRIES = 8 };
 
 typedef struct entry_list {
     const void *pairs[2 * ENTRIES];
@@ -53,6 +53,7 @@ fx_status trained_save(const char *path, const trained *t, const problem *p)
     add_if(&e, "classes", p->classes ? texts_of_classes(p) : NULL);
     add_if(&e, "mean", p->mean);
     add_if(&e, "std", p->std);
+    add_if(&e, "fill", p->fill);
     return model_file_save(path, fxi_named_pairs(e.n, e.pairs), NULL, NULL);
 }
 
@@ -158,7 +159,8 @@ static bool is_ours(const trained *t, const problem *p, const void *classes)
     return (!t->shape || sizes_of(t->shape, sizes) > 0) &&
            (!t->columns || are_texts(t->columns, 1)) && (!classes || are_texts(classes, 2)) &&
            !p->mean == !p->std && (!p->mean || is_scale(p->mean, t->shape, sizes)) &&
-           (!p->std || is_scale(p->std, t->shape, sizes));
+           (!p->std || is_scale(p->std, t->shape, sizes)) &&
+           (!p->fill || is_scale(p->fill, t->shape, sizes));
 }
 
 int trained_load(const char *path, trained *t, problem *p)
@@ -177,6 +179,8 @@ int trained_load(const char *path, trained *t, problem *p)
     t->columns = model_file_entry(entries, "columns");
     p->mean = model_file_entry(entries, "mean");
     p->std = model_file_entry(entries, "std");
+    p->fill = model_file_entry(entries, "fill");
+    t->fills = p->fill != NULL;
     const bool ours = is_ours(t, p, classes);
     if (ours && classes) {
         p->classes = classes_of(classes);
@@ -190,6 +194,7 @@ int trained_load(const char *path, trained *t, problem *p)
 void trained_request(const trained *t, data_request *r)
 {
     r->columns = t->columns;
+    r->missing = t->fills ? MISSING_KEPT : MISSING_REFUSED;
     r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];
     r->features = t->shape ? sizes_of(t->shape, sizes) : 0;

@@ -7,6 +7,7 @@
  *     columns   names of the features, texts
  *     classes   names of the classes, texts
  *     mean, std of the features, shaped like an observation
+ *     fill      replaces missing values of the features, shaped like an observation
  *
  * Only the model is required; a file written by Flux has nothing else. */
 #ifndef CFLUX_TOOL_TRAINED_H
@@ -19,6 +20,7 @@ typedef struct trained {
     const char *kind, *target; /* NULL: not stored */
     fx_array *shape;
     void *columns;
+    bool fills; /* missing values are replaced */
 } trained;
 
 fx_status trained_save(const char *path, const trained *t, const problem *p);

@@ -1,0 +1,135 @@
+/* training_data.c: see training_data.h. */
+#include "training_data.h"
+#include "class_scores.h"
+#include "failure.h"
+#include "held_out.h"
+#include "missing.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* True if the argument is a number, which is a share; other arguments are data files. */
+bool training_share(const data_options *o, double *out)
+{
+    char *end;
+    *out = o->validation ? strtod(o->validation, &end) : 0;
+    return !o->validation || (end != o->validation && !*end);
+}
+
+int training_share_check(const data_options *o)
+{
+    double share;
+    return !training_share(o, &share) || (share >= 0 && share < 1)
+               ? EXIT_FINE
+               : fail(EXIT_BAD_INPUT,
+                      "--validation takes a share from 0 to less than 1, such as 0.2, or a file, "
+                      "got \"%s\"",
+                      o->validation);
+}
+
+static bool fills_missing(const data_options *o)
+{
+    return strcmp(o->missing, "mean") == 0 || strcmp(o->missing, "median") == 0;
+}
+
+static int read_data(data_options *o, training_data *d)
+{
+    double share;
+    const bool shared = training_share(o, &share);
+    const int files = dataset_files(&o->request);
+    data_request other = o->request;
+    other.path = o->validation;
+    other.first = files;
+    other.more = 0;
+    other.test = true;
+    o->request.missing = fills_missing(o)                  ? MISSING_KEPT
+                         : strcmp(o->missing, "drop") == 0 ? MISSING_DROPPED
+                                                           : MISSING_REFUSED;
+    other.missing = o->request.missing;
+    o->request.files = other.files = files + (shared ? 0 : dataset_files(&other));
+    int status = dataset_read(&o->request, &d->data);
+    if (status != EXIT_FINE || shared)
+        return status;
+    other.columns = d->data.columns;
+    other.column = strcmp(d->data.kind, "csv") == 0 ? d->data.target : NULL;
+    status = dataset_read(&other, &d->other);
+    if (status == EXIT_FINE &&
+        fx_length(d->other.x) / d->other.n != fx_length(d->data.x) / d->data.n)
+        status = fail(EXIT_BAD_INPUT, "%s has %lld numbers for an observation, %s has %lld",
+                      d->other.path, (long long)(fx_length(d->other.x) / d->other.n), d->data.path,
+                      (long long)(fx_length(d->data.x) / d->data.n));
+    return status;
+}
+
+static int split(const data_options *o, const problem *p, training_data *d, fx_array *y)
+{
+    double share;
+    if (!training_share(o, &share)) {
+        d->x = d->data.x;
+        d->y = y;
+        d->vx = d->other.x;
+        return problem_targets(p, &d->other, &d->vy);
+    }
+    const int64_t n = d->data.n, kept = (int64_t)(share * (double)n + 0.5);
+    if (kept >= n || (share > 0 && kept == 0))
+        return fail(EXIT_BAD_INPUT, "--validation %s of %lld observations leaves %s", o->validation,
+                    (long long)n, kept == 0 ? "none for validation" : "none for training");
+    if (kept == 0) {
+        d->x = d->data.x;
+        d->y = y;
+        return EXIT_FINE;
+    }
+    void *all = fx_tuple(d->data.x, y);
+    fx_array *order = held_out_first(p, y, n, kept);
+    void *part = fx_get_obs(all, fx_slice(order, 0, kept, n));
+    void *held = fx_get_obs(all, fx_slice(order, 0, 0, kept));
+    d->x = fx_child(part, 0);
+    d->y = fx_child(part, 1);
+    d->vx = fx_child(held, 0);
+    d->vy = fx_child(held, 1);
+    return EXIT_FINE;
+}
+
+static void scale(const data_options *o, problem *p, const initial_model *init, training_data *d)
+{
+    const bool images = fx_ndims(d->x) == 4, by_data = strcmp(o->normalise, "auto") == 0;
+    d->x = problem_scaled(p, d->x);
+    d->vx = d->vx ? problem_scaled(p, d->vx) : NULL;
+    if (strcmp(o->normalise, "none") == 0)
+        return;
+    if (by_data && initial_scale_fits(init, d->x)) {
+        p->mean = init->mean;
+        p->std = init->std;
+    } else {
+        problem_scale(p, d->x, by_data ? images : strcmp(o->normalise, "channels") == 0);
+    }
+    d->x = problem_scaled(p, d->x);
+    d->vx = d->vx ? problem_scaled(p, d->vx) : NULL;
+}
+
+int training_data_prepare(data_options *o, problem *p, const initial_model *init, training_data *d)
+{
+    const task asked = o->classes ? TASK_CLASSES : o->numbers ? TASK_NUMBERS : TASK_BY_DATA;
+    fx_array *y = NULL;
+    int status = read_data(o, d);
+    if (status == EXIT_FINE && asked != TASK_CLASSES)
+        status = problem_check_texts(&d->data);
+    if (status == EXIT_FINE)
+        status = problem_classes(p, &d->data, asked);
+    if (status == EXIT_FINE)
+        status = problem_targets(p, &d->data, &y);
+    if (status == EXIT_FINE)
+        status = split(o, p, d, y);
+    if (status != EXIT_FINE)
+        return status;
+    if (fills_missing(o))
+        status = missing_fill(o->missing, d->x, d->data.columns, &p->fill);
+    if (status == EXIT_FINE)
+        status = class_weights(p, o->weights, d->y);
+    if (status != EXIT_FINE)
+        return status;
+    scale(o, p, init, d);
+    d->ntrain = fx_size(d->x, fx_ndims(d->x) - 1);
+    d->nvalidation = d->vx ? fx_size(d->vx, fx_ndims(d->vx) - 1) : 0;
+    void *all = d->vx ? fx_tuple(d->x, d->y, d->vx, d->vy) : fx_tuple(d->x, d->y);
+    return fx_eval(all) == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
+}
