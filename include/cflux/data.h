@@ -42,9 +42,9 @@ FX_API fx_array *fx_read_csv(const char *path);
  * then a text column if its first field that is not missing is not a number. Without .missing they
  * are texts, or an error in a column of numbers.
  *
- * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or
- * a negative .skip; FX_STATUS_FORMAT with line and column; if the first line has no comma, the
- * message also names the ';' or tabs that it contains. */
+ * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or a negative .skip;
+ * FX_STATUS_FORMAT with line and column; if the first line has no comma, the message also names the
+ * ';' or tabs that it contains. */
 /* clang-format off */
 #define FXI_READ_TABLE_ARGS(F)                                                                     \
     F(const char *, path, FXI_NULL) /* the file */                                                 \
