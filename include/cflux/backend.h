@@ -44,7 +44,7 @@ typedef enum fx_class {
     FX_CLASS_POOL,        /* pooling and its gradients */
     FX_CLASS_CUSTOM,      /* fx_custom */
     FX_CLASS_COLLECTIVE,  /* exchanges between processes or devices */
-    FX_CLASS_FOREACH      /* steps only: one elementwise program over several lists of tensors */
+    FX_CLASS_FOREACH /* steps only: one elementwise program, or reduction, of several tensors */
 } fx_class;
 
 /* What a collective step computes from the x of all members of a communicator. */
@@ -220,12 +220,18 @@ typedef struct fx_segment {
 /* Runs an elementwise program once per segment. The inputs of segment s begin at index
  * s·nin/nsegments. Each is either dense with the segment's length or a single value, and the choice
  * is the same in all segments. The step's `out` and additional outputs are those of the last
- * segment. */
+ * segment.
+ *
+ * If `each` is not NULL, the segments are independent reductions instead (op REDUCE): each[s] is a
+ * complete reduce step, whose inputs and output are those of segment s. Fold, program, element
+ * types and number of inputs are the same in all segments; shapes and strides are not. Only
+ * backends with device memory of their own (`write`) receive such steps. */
 typedef struct fx_foreach_step {
-    fx_program program;
+    fx_program program; /* of all segments; that of the reductions, if there are any */
     fx_more_outputs more;
     fx_segment *segments;
     int32_t nsegments;
+    struct fx_step *each; /* nsegments reduce steps; NULL: the program is elementwise */
 } fx_foreach_step;
 
 /* IOTA and RANDOM: values without inputs. */

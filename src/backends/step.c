@@ -63,6 +63,8 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
 {
     const fx_more_outputs *more = fx_step_more(step);
     const int32_t segments = fx_step_segments(step), which = k % (1 + more->n);
+    if (step->cls == FX_CLASS_FOREACH && fx_step_foreach(step)->each)
+        return fx_step_foreach(step)->each[k].out;
     fx_tensor t = step->out;
     if (step->cls == FX_CLASS_FOREACH) {
         t.ndim = 1;

@@ -30,9 +30,9 @@ int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s)
 
 int32_t fxi_step_nodes(const fx_step *s)
 {
-    const bool all = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH ||
-                     s->cls == FX_CLASS_ROW; /* other classes are one node, and their program holds
-                                                the nodes fused before or after it */
+    /* Other classes are one node, and their program holds the nodes fused before or after it. */
+    const bool all = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_ROW ||
+                     (s->cls == FX_CLASS_FOREACH && !fx_step_foreach(s)->each);
     return fx_step_segments(s) * (!all + fx_step_program(s).n);
 }
 

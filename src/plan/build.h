@@ -129,6 +129,12 @@ bool fxi_run_early(fxi_plan *p);
 
 /* Merges steps of one program over different tensors (planner rule 5). */
 bool fxi_merge_foreach(fxi_plan *p);
+/* Merges small reductions with equal programs (foreach_reduce.c). After fxi_merge_foreach. */
+bool fxi_merge_reductions(fxi_plan *p);
+/* The step that overwrites each leaf; nsteps if none does. NULL if the allocation fails. */
+int32_t *fxi_overwriters(const fxi_plan *p);
+/* Slots of literals may differ: they are operands. */
+bool fxi_same_instructions(const fx_program *p, const fx_program *q);
 
 /* Lets outputs take over the buffers of the values they replace, and orders the steps for it. */
 bool fxi_donate(fxi_builder *b);

@@ -71,20 +71,28 @@ static bool same_kind(const fx_step *a, const fx_step *b, int k)
     return single(&a->out) || single(&b->out) || whole(a, k) == whole(b, k);
 }
 
+bool fxi_same_instructions(const fx_program *p, const fx_program *q)
+{
+    if (p->n != q->n)
+        return false;
+    for (int k = 0; k < p->n; k++) {
+        const fx_instr *x = &p->instr[k], *y = &q->instr[k];
+        if (x->op != y->op || x->dtype != y->dtype || x->from != y->from || x->nsrc != y->nsrc ||
+            x->attr != y->attr || memcmp(x->src, y->src, x->nsrc) != 0)
+            return false;
+    }
+    return true;
+}
+
 /* Equal instructions, and equal further outputs. Slots of literals may differ: they are operands.
  */
 static bool same_program(const fx_step *a, const fx_step *b)
 {
     const fx_elementwise_step *p = fx_step_elementwise(a), *q = fx_step_elementwise(b);
-    if (a->nin != b->nin || p->program.n != q->program.n || p->more.n != q->more.n ||
-        memcmp(p->more.reg, q->more.reg, (size_t)p->more.n) != 0)
+    if (a->nin != b->nin || p->more.n != q->more.n ||
+        memcmp(p->more.reg, q->more.reg, (size_t)p->more.n) != 0 ||
+        !fxi_same_instructions(&p->program, &q->program))
         return false;
-    for (int k = 0; k < p->program.n; k++) {
-        const fx_instr *x = &p->program.instr[k], *y = &q->program.instr[k];
-        if (x->op != y->op || x->dtype != y->dtype || x->from != y->from || x->nsrc != y->nsrc ||
-            x->attr != y->attr || memcmp(x->src, y->src, x->nsrc) != 0)
-            return false;
-    }
     for (int k = 0; k < a->nin; k++)
         if (!same_kind(a, b, k))
             return false;
@@ -103,7 +111,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     fx_step merged = p->steps[j], *f = &merged;
     f->cls = FX_CLASS_FOREACH;
     f->nin = n * nin;
-    f->as.foreach = (fx_foreach_step){each->program, each->more, segments, n};
+    f->as.foreach = (fx_foreach_step){each->program, each->more, segments, n, NULL};
     /* One list for all segments: the operands of segment t start at t · nin. */
     f->in = fxi_malloc((size_t)f->nin * sizeof *f->in);
     f->in_value = fxi_malloc((size_t)f->nin * sizeof *f->in_value);
@@ -156,9 +164,13 @@ static bool merge_all(fxi_plan *p, const member *m)
     return true;
 }
 
-/* The step that overwrites each leaf; nsteps if none does. NULL if the allocation fails. */
-static int32_t *find_overwriters(const fxi_plan *p, int32_t nleaves)
+int32_t *fxi_overwriters(const fxi_plan *p)
 {
+    int32_t nleaves = 0;
+    for (int32_t v = 0; v < p->nvalues; v++)
+        if ((p->values[v].kind == FXI_VALUE_LEAF || p->values[v].kind == FXI_VALUE_DONATED) &&
+            p->values[v].index >= nleaves)
+            nleaves = p->values[v].index + 1;
     int32_t *by = fxi_malloc(((size_t)nleaves + 1) * sizeof *by);
     for (int32_t l = 0; by && l < nleaves; l++)
         by[l] = p->nsteps;
@@ -193,13 +205,8 @@ static void note_member(const fxi_plan *p, const bool *read, const int32_t *by, 
 
 static bool find_members(const fxi_plan *p, member *m)
 {
-    int32_t nleaves = 0;
-    for (int32_t v = 0; v < p->nvalues; v++)
-        if ((p->values[v].kind == FXI_VALUE_LEAF || p->values[v].kind == FXI_VALUE_DONATED) &&
-            p->values[v].index >= nleaves)
-            nleaves = p->values[v].index + 1;
     bool *read = fxi_calloc((size_t)p->nvalues + 1, sizeof *read);
-    int32_t *by = find_overwriters(p, nleaves);
+    int32_t *by = fxi_overwriters(p);
     const bool ok = read && by;
     for (int32_t i = 0; i < p->nsteps && ok; i++)
         for (int k = 0; k < p->steps[i].nin; k++)

@@ -67,8 +67,14 @@ void fxi_step_free(fx_step *s)
     fxi_free(s->in_value);
     fxi_free(s->in_offset);
     fxi_free(fx_step_program(s).instr);
-    if (s->cls == FX_CLASS_FOREACH)
-        fxi_free(s->as.foreach.segments);
+    if (s->cls != FX_CLASS_FOREACH)
+        return;
+    /* The operands of the reductions are in the lists above, and the program of the last one is
+     * that of the step. */
+    for (int32_t k = 0; s->as.foreach.each && k + 1 < s->as.foreach.nsegments; k++)
+        fxi_free(s->as.foreach.each[k].as.reduce.program.instr);
+    fxi_free(s->as.foreach.each);
+    fxi_free(s->as.foreach.segments);
 }
 
 void fxi_set_input(fx_step *s, int i, const fxi_node *n, const fxi_place *at)

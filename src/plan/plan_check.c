@@ -304,8 +304,8 @@ static bool element_for_element(const checking *c, const fx_step *s, int k, int6
     const fx_tensor *t = &s->in[k];
     const int64_t at = start_of(c, s->in_value[k]) + s->in_offset[k] * size_of(t);
     const bool shaped = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_ROW;
-    if (!(shaped || s->cls == FX_CLASS_FOREACH) || at != start ||
-        fx_tensor_length(t) * size_of(t) != bytes)
+    const bool segments = s->cls == FX_CLASS_FOREACH && !fx_step_foreach(s)->each;
+    if (!(shaped || segments) || at != start || fx_tensor_length(t) * size_of(t) != bytes)
         return false;
     int64_t run = 1; /* the stride that a dense tensor has on this axis */
     for (int a = 0; a < t->ndim; a++) {

@@ -94,7 +94,9 @@ static void add_work(fx_text *t, const fx_step *s)
         break;
     case FX_CLASS_FOREACH:
         fx_text_add(t, "foreach of %d: ", (int)fx_step_segments(s));
-        add_program(t, "", &p);
+        if (fx_step_foreach(s)->each)
+            fx_text_add(t, "reduce %s", reductions[fx_step_reduce(fx_step_foreach(s)->each)->fold]);
+        add_program(t, fx_step_foreach(s)->each ? " of " : "", &p);
         break;
     case FX_CLASS_ELEMENTWISE:
         add_program(t, "", &p);

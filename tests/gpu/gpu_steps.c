@@ -39,6 +39,13 @@ static void show(visit *v, gpu_case *c)
     c->step.in_offset = c->in_offset;
     if (c->ninstr)
         *program_of(&c->step) = (fx_program){c->program, c->ninstr};
+    for (int g = 0; c->each[0].nin && g < c->step.as.foreach.nsegments; g++) {
+        fx_step *e = &c->each[g];
+        e->in = c->in + g * e->nin;
+        e->in_value = c->in_value + g * e->nin;
+        e->in_offset = c->in_offset + g * e->nin;
+        e->as.reduce.program = c->step.as.foreach.program;
+    }
     v->visit(v->user, c);
     v->count++;
 }
@@ -511,6 +518,48 @@ static void program_reductions(visit *v)
         }
 }
 
+/* Several reductions that are one step: bias gradients of several sizes, with other reduced axes
+ * among them, one that is too large to share a launch, and one without results. */
+static void several_reductions(visit *v, int count, int dtype, bool program)
+{
+    static const int64_t shapes[][2] = {{37, 41}, {256, 30}, {5, 9000}, {64, 64}, {1, 7}, {0, 4}};
+    static const uint32_t masks[] = {2, 2, 1, 2, 2, 2};
+    gpu_case c = {.step = {.op = FX_OP_REDUCE, .cls = FX_CLASS_FOREACH}};
+    const int nin = program ? 2 : 1;
+    c.step.nin = nin * count;
+    c.step.as.foreach =
+        (fx_foreach_step){.segments = c.segments, .nsegments = count, .each = c.each};
+    for (int g = 0; g < count; g++) {
+        const int64_t *shape = shapes[g % 6];
+        fx_step *e = &c.each[g];
+        *e = (fx_step){.op = FX_OP_REDUCE, .cls = FX_CLASS_REDUCE, .nin = nin};
+        e->as.reduce.fold = FX_REDUCE_SUM;
+        e->as.reduce.mask = masks[g % 6];
+        e->as.reduce.space = dense(dtype, 2, shape);
+        for (int k = 0; k < nin; k++) {
+            c.in[g * nin + k] = laid(dtype, 2, shape, g % 4 == 3 ? TURNED : DENSE);
+            c.in_value[g * nin + k] = g * nin + k;
+        }
+        e->out = c.step.out = reduced(dtype, 2, shape, masks[g % 6]);
+        c.segments[g].length = fx_tensor_length(&e->out);
+    }
+    if (program)
+        add_instr(&c, FX_OP_MUL, dtype, dtype, 2, 0, 1, 0);
+    snprintf(c.name, sizeof c.name, "reduce.several.%d.%s%s", count, type_names[dtype],
+             program ? ".program" : "");
+    show(v, &c);
+}
+
+static void all_several_reductions(visit *v)
+{
+    several_reductions(v, 2, FX_DTYPE_F32, false);
+    several_reductions(v, 5, FX_DTYPE_F32, true);
+    several_reductions(v, GPU_SEGMENTS, FX_DTYPE_F32, false);
+    several_reductions(v, 6, FX_DTYPE_F64, false);
+    several_reductions(v, 8, FX_DTYPE_BF16, false);
+    several_reductions(v, 3, FX_DTYPE_I32, true);
+}
+
 static void scans(visit *v)
 {
     static const int64_t line[] = {3000}, lines[] = {5, 900};
@@ -675,6 +724,7 @@ int gpu_visit(gpu_visitor visitor, void *user)
     scatters(&v);
     reductions(&v);
     program_reductions(&v);
+    all_several_reductions(&v);
     scans(&v);
     rows(&v);
     products(&v);

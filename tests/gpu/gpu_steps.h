@@ -15,11 +15,12 @@ typedef struct gpu_case {
     fx_instr program[GPU_INSTRUCTIONS];
     int32_t ninstr;
     fx_segment segments[GPU_SEGMENTS];
-    int64_t index_size; /* > 0: operand 1 holds indices below it */
-    bool specials;      /* operands hold NaN, infinities and both zeros, too */
-    bool too_large;     /* too large to run; only the text is tested */
-    double scale;       /* sums: errors may be relative to this size, as terms cancel each other */
-    bool exact;         /* results must have the same bits as on the CPU */
+    fx_step each[GPU_SEGMENTS]; /* reductions that are one step */
+    int64_t index_size;         /* > 0: operand 1 holds indices below it */
+    bool specials;              /* operands hold NaN, infinities and both zeros, too */
+    bool too_large;             /* too large to run; only the text is tested */
+    double scale; /* sums: errors may be relative to this size, as terms cancel each other */
+    bool exact;   /* results must have the same bits as on the CPU */
 } gpu_case;
 
 typedef void (*gpu_visitor)(void *user, const gpu_case *c);

@@ -106,8 +106,10 @@ static fx_status find_strays(const call *c)
  * are written while the step still reads. */
 static bool may_write_over(const fx_step *s, int32_t k)
 {
+    if (s->cls == FX_CLASS_FOREACH)
+        return !fx_step_foreach(s)->each;
     if (s->cls != FX_CLASS_ROW)
-        return s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH;
+        return s->cls == FX_CLASS_ELEMENTWISE;
     const fx_row_step *row = fx_step_row(s);
     const int reg = k == 0 ? row->out_reg : row->more.reg[k - 1];
     int latest = -1;

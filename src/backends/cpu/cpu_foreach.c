@@ -1,20 +1,71 @@
 /* cpu_foreach.c: runs one program over many segments, such as an optimiser over all parameters of a
- * model.
+ * model; and several reductions that are one step.
  *
  * On one thread the segments run one after another. For several threads the elements of all
  * segments are divided into pieces of one size, counted through the segments, so that threads share
  * even a model with one very large parameter.
+ *
+ * Reductions run one after another, each as it would as a step of its own, so that merging changes
+ * no bit. The planner makes such steps only for devices, which may run them here.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"
 #include "cpu_simd.h"
+#include "memory.h"
 
 /* Elements. Whole tiles, as in cpu_program.c. */
 enum { PIECE = 16 * FXI_TILE };
 
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+/* What each reduction has prepared is in a list of the step's own: the reductions of a plan may be
+ * prepared by another backend too. The work space serves one after another. */
+static fx_status prepare_reductions(fx_step *step)
+{
+    const fx_foreach_step *f = fx_step_foreach(step);
+    void **ready = fxi_calloc((size_t)f->nsegments, sizeof *ready);
+    fx_status status = ready ? FX_OK : fxi_cpu_no_memory(step);
+    step->ready = ready;
+    for (int32_t k = 0; k < f->nsegments && !status; k++) {
+        fx_step one = f->each[k];
+        status = fxi_cpu_prepare_step(&one);
+        ready[k] = one.ready;
+        step->work_bytes = one.work_bytes > step->work_bytes ? one.work_bytes : step->work_bytes;
+    }
+    if (status)
+        fxi_cpu_release_step(step);
+    return status;
+}
+
+static void release_reductions(fx_step *step)
+{
+    void **ready = step->ready;
+    for (int32_t k = 0; k < fx_step_foreach(step)->nsegments; k++) {
+        fx_step one = fx_step_foreach(step)->each[k];
+        one.ready = ready[k];
+        fxi_cpu_release_step(&one);
+    }
+    fxi_free(ready);
+}
+
+static fx_status run_reductions(const fx_step *step, const void *const *in, fx_run *run)
+{
+    const fx_foreach_step *f = fx_step_foreach(step);
+    void *const *ready = step->ready;
+    fx_status status = FX_OK;
+    for (int32_t k = 0; k < f->nsegments && !status; k++) {
+        fx_step one = f->each[k];
+        one.ready = ready[k];
+        status = fxi_cpu_run_step(&one, in + k * one.nin, run->outputs[k], run);
+    }
+    return status;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
 /* The program is made for the longest segment. In a segment of one element, dense operands and
  * scalars have the same layout, so a program made for it could read an array as one value. */
-fx_status fxi_cpu_foreach_prepare(fx_step *step)
+static fx_status prepare_program(fx_step *step)
 {
     const fx_foreach_step *f = fx_step_foreach(step);
     const int nin = step->nin / f->nsegments;
@@ -31,6 +82,19 @@ fx_status fxi_cpu_foreach_prepare(fx_step *step)
     for (int k = 0; k < f->more.n; k++)
         spec.out[1 + k] = f->more.reg[k];
     return fxi_program_make(&spec, &step->ready);
+}
+
+fx_status fxi_cpu_foreach_prepare(fx_step *step)
+{
+    return fx_step_foreach(step)->each ? prepare_reductions(step) : prepare_program(step);
+}
+
+void fxi_cpu_foreach_release(fx_step *step)
+{
+    if (fx_step_foreach(step)->each)
+        release_reductions(step);
+    else
+        fxi_cpu_program_release(step);
 }
 
 typedef struct job {
@@ -81,6 +145,8 @@ fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out,
     if (!step->ready)
         return fxi_cpu_no_dtype(step, step->out.dtype);
     const fx_foreach_step *f = fx_step_foreach(step);
+    if (f->each)
+        return run_reductions(step, in, run);
     job j = {.step = step, .own = f, .in = in, .out = run->outputs};
     int64_t length = 0;
     for (int32_t s = 0; s < f->nsegments; s++) {

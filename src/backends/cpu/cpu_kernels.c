@@ -104,14 +104,15 @@ static const struct {
     [FX_CLASS_MATMUL] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
     [FX_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
     [FX_CLASS_CUSTOM] = {NULL, NULL},
-    [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_program_release},
+    [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_foreach_release},
 };
 
 /* Is the step computed with Float32 copies of its 16-bit operands and of its output? Row steps and
- * reductions of a program are not: they convert a block of rows or a tile at a time themselves. */
+ * reductions of a program are not: they convert a block of rows or a tile at a time themselves.
+ * Several reductions decide it one by one. */
 static bool is_widened(const fx_step *step)
 {
-    if (step->cls == FX_CLASS_ROW ||
+    if (step->cls == FX_CLASS_ROW || step->cls == FX_CLASS_FOREACH ||
         (step->cls == FX_CLASS_REDUCE && fx_step_reduce(step)->program.n > 0))
         return false;
     return kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype);

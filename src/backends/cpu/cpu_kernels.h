@@ -14,6 +14,7 @@
 fx_status fxi_cpu_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_elementwise_prepare(fx_step *step);
 fx_status fxi_cpu_foreach_prepare(fx_step *step);
+void fxi_cpu_foreach_release(fx_step *step);
 fx_status fxi_cpu_reduce_prepare(fx_step *step);
 fx_status fxi_cpu_epilogue_prepare(fx_step *step);
 void fxi_cpu_program_release(fx_step *step);

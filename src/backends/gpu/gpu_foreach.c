@@ -81,8 +81,7 @@ static int batch_of(const fxi_gpu_builder *b, const segments *q)
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
-/* Appends the choice of the segment on which a group works: "g == 0 ? name0 : …". */
-static void say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each)
+void fxi_gpu_say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each)
 {
     for (int g = 0; g < batch; g++) {
         if (g < batch - 1)
@@ -112,7 +111,7 @@ static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
         fxi_gpu_say(b, "(%s%s *)FX_ENTRY(g * %d + %d)", is_const, type, own_buffers(q),
                     q->buffer[k]);
     else
-        say_choice(b, batch, "b%d", first, each);
+        fxi_gpu_say_choice(b, batch, "b%d", first, each);
     fxi_gpu_say(b, ";\n");
 }
 
@@ -133,9 +132,9 @@ static const char *say_segment(fxi_gpu_builder *b, const segments *q)
          * segment. */
         fxi_gpu_say(b, " + (FX_GROUP_X >= P(%d))", q->batch + g);
     text = fxi_gpu_say_until(b, text, "length");
-    say_choice(b, q->batch, "P(%d)", 0, 1);
+    fxi_gpu_say_choice(b, q->batch, "P(%d)", 0, 1);
     text = fxi_gpu_say_until(b, text, "first");
-    say_choice(b, q->batch, "P(%d)", q->batch, 1);
+    fxi_gpu_say_choice(b, q->batch, "P(%d)", q->batch, 1);
     return fxi_gpu_say_until(b, text, "operands");
 }
 
@@ -202,6 +201,10 @@ void fxi_gpu_foreach(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const fx_foreach_step *f = fx_step_foreach(s);
+    if (f->each) {
+        fxi_gpu_reductions(b);
+        return;
+    }
     const int nin = s->nin / f->nsegments;
     int32_t longest = 0, last = -1;
     for (int32_t g = 0; g < f->nsegments; g++) {

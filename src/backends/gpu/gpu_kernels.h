@@ -54,6 +54,7 @@ extern const char fxi_gpu_text_tree_of_warps[];
 /* reduce.cl */
 extern const char fxi_gpu_text_reduce[];
 extern const char fxi_gpu_text_reduce_finish[];
+extern const char fxi_gpu_text_reductions[];
 /* scan.cl */
 extern const char fxi_gpu_text_scan[];
 /* row.cl */

@@ -1,5 +1,5 @@
-/* gpu_reduce.c: reductions over any axes, of a tensor or of a program's values; and scatter as a
- * reduction.
+/* gpu_reduce.c: reductions over any axes, of a tensor or of a program's values; several of them in
+ * one launch; and scatter as a reduction.
  *
  * Some lanes of a group compute one result: its terms are divided between them, and their
  * accumulators are joined in a tree. This one kernel serves rows, columns and whole arrays.
@@ -7,12 +7,17 @@
  * neighbouring results. If results are so few that the device would be idle, their terms are cut
  * into pieces: each group leaves an accumulator in work space, and a second kernel joins these. The
  * division depends on shapes and on the device alone, and so do the bits.
+ *
+ * Reductions that are one step (foreach) share a launch if they have the same text and one piece
+ * each. A group finds its reduction by its number, and then works as in a launch of that one alone.
  */
 #include "gpu_text.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
+    SEGMENTS = 16, /* reductions of a launch without a table, at most */
     OPERANDS = 32,
     TERMS = 16, /* terms of a lane, before the terms of a result are divided further */
     PIECES = 1024,
@@ -27,6 +32,8 @@ enum {
 
 typedef struct reduction {
     const fx_tensor *in;
+    const fx_tensor *out;
+    int32_t segment;      /* its number in the step */
     int nin, kind, dtype; /* dtype: type of the reduced values */
     bool matches;         /* scatter: only terms whose index (operand 1) is the result's own */
     int pattern[OPERANDS];
@@ -167,19 +174,20 @@ static const char *say_head(fxi_gpu_builder *b, const char *text)
     return text;
 }
 
-static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
+/* The parameters of a reduction. */
+static int params_of(const reduction *r)
+{
+    return WALKS + fxi_gpu_walk_params(&r->kept) + fxi_gpu_walk_params(&r->reduced);
+}
+
+/* Appends the body of a kernel whose operands have been declared. `group`: the number of the group
+ * among those of the reduction. */
+static void say_body(fxi_gpu_builder *b, const reduction *r, const char *text, const char *group)
 {
     const int walks = fxi_gpu_walk_params(&r->kept);
-    fxi_gpu_begin(b, r->wide);
-    *bytes = fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
-    fxi_gpu_kernel(b, "fx_reduce", r->nin + 2, WALKS + walks + fxi_gpu_walk_params(&r->reduced));
-    fxi_gpu_set_number(b, "nin", r->nin);
-    fxi_gpu_set_number(b, "partial", r->nin + 1);
     fxi_gpu_set_number(b, "chunk", CHUNK);
     fxi_gpu_set_number(b, "parts", PARTS);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
-    for (int k = 0; k < r->nin; k++)
-        fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[r->in[k].dtype].stored, k);
+    fxi_gpu_set(b, "group", group);
     text = fxi_gpu_say_until(b, say_head(b, text), "kept");
     fxi_gpu_walk_say(b, &r->kept, WALKS, "o", "k", NULL);
     fxi_gpu_set_number(b, "elements", r->elements);
@@ -204,14 +212,40 @@ static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
     fxi_gpu_end(b);
 }
 
+static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
+{
+    fxi_gpu_begin(b, r->wide);
+    *bytes = fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
+    fxi_gpu_kernel(b, "fx_reduce", r->nin + 2, params_of(r));
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
+    for (int k = 0; k < r->nin; k++)
+        fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[r->in[k].dtype].stored, k);
+    fxi_gpu_say(b, "FX_USE(%d, %s, y)\nFX_USE(%d, fx_acc0, partial)\n", r->nin,
+                fxi_gpu_types[b->step->out.dtype].stored, r->nin + 1);
+    say_body(b, r, text, "FX_GROUP_X");
+}
+
+/* Sets the parameters of a reduction from `first` on. */
+static void fill(const reduction *r, int64_t chunk, fxi_gpu_call *c, int first)
+{
+    const int walks = first + WALKS;
+    fxi_gpu_param(c, first + RESULTS, r->results);
+    fxi_gpu_param(c, first + COUNT, r->terms);
+    fxi_gpu_param(c, first + PARTS, r->pieces);
+    fxi_gpu_param(c, first + CHUNK, chunk);
+    fxi_gpu_lanes_fill(r->lanes, c, first + LANES);
+    fxi_gpu_walk_fill(&r->kept, c, walks);
+    fxi_gpu_walk_fill(&r->reduced, c, walks + fxi_gpu_walk_params(&r->kept));
+}
+
 static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
 {
     fxi_gpu_call *c = fxi_gpu_add(b);
     for (int k = 0; k < r->nin; k++)
-        fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
-    fxi_gpu_buffer(c, r->nin, FXI_GPU_OUT, 0);
+        fxi_gpu_buffer(c, k, FXI_GPU_IN, r->segment * r->nin + k);
+    fxi_gpu_buffer(c, r->nin, FXI_GPU_OUT, r->segment);
     /* Never written if there is one piece, but every buffer of a kernel needs an address. */
-    fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_OUT, 0);
+    fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_OUT, r->segment);
     if (r->pieces > 1) {
         r->partial = fxi_gpu_work(b, r->pieces * r->results * bytes);
         fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_WORK, r->partial);
@@ -219,13 +253,7 @@ static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
     const int64_t chunk = (r->terms + r->pieces - 1) / r->pieces;
     /* Rounding up the terms of a piece may leave fewer pieces than were asked for. */
     r->pieces = chunk > 0 ? (r->terms + chunk - 1) / chunk : 1;
-    fxi_gpu_param(c, RESULTS, r->results);
-    fxi_gpu_param(c, COUNT, r->terms);
-    fxi_gpu_param(c, PARTS, r->pieces);
-    fxi_gpu_param(c, CHUNK, chunk);
-    fxi_gpu_lanes_fill(r->lanes, c, LANES);
-    fxi_gpu_walk_fill(&r->kept, c, WALKS);
-    fxi_gpu_walk_fill(&r->reduced, c, WALKS + fxi_gpu_walk_params(&r->kept));
+    fill(r, chunk, c, 0);
     c->groups[0] = groups_of(r);
     c->groups[1] = r->pieces;
 }
@@ -246,29 +274,30 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_buffer(c, 0, FXI_GPU_WORK, r->partial);
-    fxi_gpu_buffer(c, 1, FXI_GPU_OUT, 0);
+    fxi_gpu_buffer(c, 1, FXI_GPU_OUT, r->segment);
     fxi_gpu_param(c, RESULTS, r->results);
     fxi_gpu_param(c, COUNT, r->pieces);
     fxi_gpu_lanes_fill(lanes, c, LANES);
     c->groups[0] = fxi_gpu_groups(r->results, slots);
 }
 
-/* Adds the reduction. `axes`: the axes of the layout that are reduced. */
-static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
+/* Divides the reduction. `axes`: the axes of the layout that are reduced. */
+static void settle(const fxi_gpu_builder *b, reduction *r, uint32_t axes)
 {
-    int bytes;
-    if (!fxi_gpu_has_fold(b, r->kind, r->dtype) || !fxi_gpu_known(b))
-        return;
     r->kept = fxi_gpu_walk_over(&r->layout, ~axes);
     r->reduced = fxi_gpu_walk_over(&r->layout, axes);
-    r->results = fx_tensor_length(&b->step->out);
+    r->results = fx_tensor_length(r->out);
     r->terms = fxi_gpu_walk_length(&r->reduced);
-    if (r->results == 0)
-        return;
     batch(b, r);
     divide(b, r);
     /* The accumulators of the pieces are an array of their own. */
     r->wide |= fxi_gpu_wide(r->pieces * r->results);
+}
+
+/* Adds a reduction in a launch of its own. */
+static void reduce(fxi_gpu_builder *b, reduction *r)
+{
+    int bytes;
     say_reduction(b, r, &bytes);
     add_reduction(b, r, bytes);
     if (r->pieces > 1)
@@ -276,26 +305,171 @@ static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
 }
 
 /* ---- reduce ---------------------------------------------------------------------------------- */
-void fxi_gpu_reduce(fxi_gpu_builder *b)
+/* Describes reduction `segment` of the step: the reduce step s. */
+static void describe(const fxi_gpu_builder *b, const fx_step *s, int32_t segment, reduction *r)
 {
-    const fx_step *s = b->step;
     const fx_reduce_step *own = fx_step_reduce(s);
     const fx_program *p = &own->program;
     const fx_tensor *space = p->n ? &own->space : &s->in[0];
-    reduction r = {.in = s->in, .nin = s->nin, .kind = own->fold};
+    *r = (reduction){
+        .in = s->in, .out = &s->out, .segment = segment, .nin = s->nin, .kind = own->fold};
+    r->dtype = p->n ? p->instr[p->n - 1].dtype : s->in[0].dtype;
+    r->layout.nd = space->ndim;
+    for (int d = 0; d < space->ndim; d++)
+        r->layout.shape[d] = space->shape[d];
+    for (int k = 0; k < s->nin; k++)
+        r->pattern[k] =
+            fxi_gpu_is_scalar(&s->in[k]) ? -1 : fxi_gpu_layout_add(&r->layout, s->in[k].stride);
+    r->wide = fxi_gpu_layout_wide(&r->layout);
+    settle(b, r, own->mask);
+}
+
+/* Has the device the kernel of this step's reductions, s among them? If not, records it. */
+static bool can_reduce(fxi_gpu_builder *b, const fx_step *s)
+{
+    const fx_program p = fx_step_program(s);
     if (s->nin > OPERANDS) {
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands", (int)s->nin);
+        return false;
+    }
+    return fxi_gpu_has_fold(b, fx_step_reduce(s)->fold,
+                            p.n ? p.instr[p.n - 1].dtype : s->in[0].dtype) &&
+           fxi_gpu_known(b);
+}
+
+void fxi_gpu_reduce(fxi_gpu_builder *b)
+{
+    reduction r;
+    if (!can_reduce(b, b->step) || fx_tensor_length(&b->step->out) == 0)
+        return;
+    describe(b, b->step, 0, &r);
+    reduce(b, &r);
+}
+
+/* ---- several reductions ---------------------------------------------------------------------- */
+/* Have both reductions the same text, with other parameters? */
+static bool same_text(const reduction *a, const reduction *b)
+{
+    bool same = !a->wide && !b->wide && a->pieces == 1 && b->pieces == 1 &&
+                a->elements == b->elements && a->neighbours == b->neighbours &&
+                a->lanes.columns == b->lanes.columns &&
+                a->layout.npatterns == b->layout.npatterns &&
+                fxi_gpu_walk_params(&a->kept) == fxi_gpu_walk_params(&b->kept) &&
+                fxi_gpu_walk_params(&a->reduced) == fxi_gpu_walk_params(&b->reduced);
+    for (int k = 0; k < a->nin && same; k++)
+        same = a->pattern[k] == b->pattern[k];
+    return same;
+}
+
+/* The most reductions like r in a launch: as many as its arguments can hold. */
+static int most_of(const fxi_gpu_builder *b, const reduction *r, bool table)
+{
+    /* OpenCL passes an offset with each address. */
+    const int address = (int)sizeof(int64_t) * (table ? 1 : 2), own = r->nin + 1,
+              params = params_of(r) + 1,
+              bytes = b->limits->param_bytes / (own * address + params * (int)sizeof(int32_t));
+    int most = table ? FXI_GPU_TABLE / own : b->limits->buffers / own;
+    most = table || most < SEGMENTS ? most : SEGMENTS;
+    most = most < FXI_GPU_PARAMS / params ? most : FXI_GPU_PARAMS / params;
+    return most < bytes ? most : bytes;
+}
+
+/* Appends the kernel of `count` reductions like r. */
+static void say_reductions(fxi_gpu_builder *b, const reduction *r, int count, bool table)
+{
+    const int own = r->nin + 1;
+    fxi_gpu_begin(b, false);
+    fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
+    fxi_gpu_kernel_with_table(b, "fx_reductions", count * own, table ? count * own : 0,
+                              count * (1 + params_of(r)));
+    fxi_gpu_set_number(b, "batch", count);
+    fxi_gpu_set_number(b, "params", params_of(r));
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_reductions, "later_reductions");
+    for (int g = 1; g < count; g++)
+        fxi_gpu_say(b, " + (FX_GROUP_X >= P(%d))", g);
+    fxi_gpu_say_part(b, text);
+    for (int k = 0; k < own; k++) {
+        const bool in = k < r->nin;
+        const char *is_const = in ? "const " : "",
+                   *type = fxi_gpu_types[in ? r->in[k].dtype : b->step->out.dtype].stored;
+        char name[16];
+        snprintf(name, sizeof name, in ? "x%d" : "y", k);
+        for (int g = 0; g < count && !table; g++)
+            fxi_gpu_say(b, "FX_USE(%d, %s%s, b%d)\n", k + g * own, is_const, type, k + g * own);
+        fxi_gpu_say(b, "FX_GLOBAL %s%s *%s = ", is_const, type, name);
+        if (table)
+            fxi_gpu_say(b, "(%s%s *)FX_ENTRY(g * %d + %d)", is_const, type, own, k);
+        else
+            fxi_gpu_say_choice(b, count, "b%d", k, own);
+        fxi_gpu_say(b, ";\n");
+    }
+    /* Each reduction has one piece, so this is not used. */
+    fxi_gpu_say(b, "FX_GLOBAL fx_acc0 *partial = (FX_GLOBAL fx_acc0 *)y;\n");
+    fxi_gpu_say(b, "#undef P\n#define P(k) (fx_p%sv[from + (k)])\n",
+                b->runtime->dialect == FXI_GPU_HOST ? "->" : ".");
+    text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
+    say_body(b, r, text, "group");
+}
+
+/* Adds a launch of reduction `first` and of those that can share it; marks them as done. */
+static void add_reductions(fxi_gpu_builder *b, int32_t first, bool *done)
+{
+    const fx_foreach_step *f = fx_step_foreach(b->step);
+    const bool table = fxi_gpu_reads_addresses(b);
+    reduction r, other;
+    describe(b, &f->each[first], first, &r);
+    int32_t chosen[FXI_GPU_TABLE], n = 0;
+    const int most = r.results > 0 ? most_of(b, &r, table) : 0;
+    for (int32_t g = first; g < f->nsegments && n < most; g++) {
+        if (!done[g])
+            describe(b, &f->each[g], g, &other);
+        if (!done[g] && same_text(&r, &other))
+            chosen[n++] = g;
+    }
+    done[first] = true;
+    if (n < 2) {
+        if (r.results > 0)
+            reduce(b, &r);
         return;
     }
-    r.dtype = p->n ? p->instr[p->n - 1].dtype : s->in[0].dtype;
-    r.layout.nd = space->ndim;
-    for (int d = 0; d < space->ndim; d++)
-        r.layout.shape[d] = space->shape[d];
-    for (int k = 0; k < s->nin; k++)
-        r.pattern[k] =
-            fxi_gpu_is_scalar(&s->in[k]) ? -1 : fxi_gpu_layout_add(&r.layout, s->in[k].stride);
-    r.wide = fxi_gpu_layout_wide(&r.layout);
-    reduce(b, &r, own->mask);
+    /* Each number needs a kernel of its own, so only few numbers are used. */
+    int count = 2;
+    while (count < n)
+        count *= 2;
+    count = count < most ? count : most;
+    say_reductions(b, &r, count, table);
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    int64_t groups = 0;
+    for (int k = 0; k < count; k++) {
+        /* No group has a number as large, so no group chooses an unused reduction. */
+        fxi_gpu_param(c, k, k < n ? groups : INT32_MAX);
+        if (k >= n)
+            continue;
+        describe(b, &f->each[chosen[k]], chosen[k], &other);
+        fill(&other, other.terms, c, count + k * params_of(&r));
+        for (int i = 0; i < r.nin; i++)
+            fxi_gpu_buffer(c, k * (r.nin + 1) + i, FXI_GPU_IN, chosen[k] * r.nin + i);
+        fxi_gpu_buffer(c, k * (r.nin + 1) + r.nin, FXI_GPU_OUT, chosen[k]);
+        groups += groups_of(&other);
+        done[chosen[k]] = true;
+    }
+    c->groups[0] = groups;
+}
+
+void fxi_gpu_reductions(fxi_gpu_builder *b)
+{
+    const fx_foreach_step *f = fx_step_foreach(b->step);
+    const fx_host *host = b->runtime->host;
+    bool *done = host->alloc((size_t)f->nsegments);
+    if (!done) {
+        fxi_gpu_no_memory(b);
+        return;
+    }
+    memset(done, 0, (size_t)f->nsegments);
+    for (int32_t g = 0; g < f->nsegments && can_reduce(b, &f->each[g]) && !b->status; g++)
+        if (!done[g])
+            add_reductions(b, g, done);
+    host->free(done);
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
@@ -308,7 +482,8 @@ void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
     const int axis = fx_step_scatter(s)->axis, n = out->ndim;
     int64_t from_src[FXI_GPU_AXES] = {0}, from_idx[FXI_GPU_AXES] = {0},
             coordinate[FXI_GPU_AXES] = {0};
-    reduction r = {.in = s->in, .nin = 2, .kind = fx_step_scatter(s)->fold, .matches = true};
+    reduction r = {
+        .in = s->in, .out = &s->out, .nin = 2, .kind = fx_step_scatter(s)->fold, .matches = true};
     r.dtype = src->dtype;
     r.layout.nd = n + idx->ndim;
     for (int d = 0; d < n; d++) {
@@ -327,5 +502,8 @@ void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
     r.pattern[1] = fxi_gpu_layout_add(&r.layout, from_idx);
     r.coordinate = fxi_gpu_layout_add(&r.layout, coordinate);
     r.wide = fxi_gpu_layout_wide(&r.layout);
-    reduce(b, &r, ~0u << n);
+    if (!fxi_gpu_has_fold(b, r.kind, r.dtype) || !fxi_gpu_known(b) || fx_tensor_length(out) == 0)
+        return;
+    settle(b, &r, ~0u << n);
+    reduce(b, &r);
 }

@@ -34,6 +34,10 @@ int fxi_gpu_say_program(fxi_gpu_builder *b, int first);
 /* Does every instruction of the step have a meaning for its type? If not, records it. */
 bool fxi_gpu_known(fxi_gpu_builder *b);
 
+/* Appends the choice of the segment g on which a group works, out of `batch`: "g == 0 ? name0 : …".
+ * `format` takes the number first + g · each. */
+void fxi_gpu_say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each);
+
 /* ---- several elements of a work-item (gpu_pack.c) -------------------------------------------- */
 /* Elements of one operand that a work-item loads or stores together. */
 typedef struct fxi_gpu_pack {
@@ -187,6 +191,8 @@ void fxi_gpu_scatter(fxi_gpu_builder *b);
 /* The scatter as a reduction: an element of the output searches all indices. */
 void fxi_gpu_scatter_by_output(fxi_gpu_builder *b);
 void fxi_gpu_reduce(fxi_gpu_builder *b);
+/* A foreach step whose segments are reductions. */
+void fxi_gpu_reductions(fxi_gpu_builder *b);
 void fxi_gpu_scan(fxi_gpu_builder *b);
 void fxi_gpu_row(fxi_gpu_builder *b);
 void fxi_gpu_matmul(fxi_gpu_builder *b);

@@ -4,11 +4,9 @@
 // terms are dense and aligned (near); else neighbouring lanes take neighbouring terms.
 //// reduce
 @operands@
-FX_USE(@nin@, @stored@, y)
-FX_USE(@partial@, fx_acc0, partial)
 FX_LOCAL(fx_acc0, s0, FX_GROUP);
 @lanes@
-const fx_int o = FX_GROUP_X * slots + slot;
+const fx_int o = @group@ * slots + slot;
 fx_acc0 a0 = fx_none0();
 if (o < P(@results@)) {
 @kept@
@@ -60,3 +58,10 @@ for (fx_int t = lane; t < P(@count@); t += lanes)
 }
 @tree@
 if (lane == 0 && o < P(@results@)) FX_STORE_@name@(y, o, fx_done0(a0));
+
+// One of several reductions of a launch: reduction g, the first of whose groups is parameter g. Its
+// other parameters follow those of the reductions before it, from `from` on; P is then defined
+// again, so that the text of a reduction serves here too.
+//// reductions
+const fx_int g = 0@later_reductions@;
+const fx_int from = @batch@ + g * @params@, group = FX_GROUP_X - P(g);

@@ -1,0 +1,238 @@
+/* test_plan_launches.c: the steps of a training step with Adam on a device, of four networks. Each
+ * is a launch, or a few if its kernel has stages. Plans are made for a stand-in device and not run,
+ * so the test runs everywhere. And small reductions that become one step. ctest: devices
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "same_bits.h"
+#include "standin.h"
+
+static fx_device *device;
+
+static int setup(void **state)
+{
+    (void)state;
+    standin_path();
+    unsetenv("FX_EAGER");
+    assert_int_equal(fx_use("CUDA"), FX_OK);
+    device = fx_device_get("CUDA", 0);
+    return 0;
+}
+
+static fx_array *leaf(int64_t m, int64_t n)
+{
+    fx_array *x = fx_to(device, fx_rand(m, n));
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+
+/* ---- networks -------------------------------------------------------------------------------- */
+
+static void *digits(void)
+{
+    return fx_chain(fx_dense(784, 256, FX_RELU), fx_dense(256, 10));
+}
+static void *lenet(void)
+{
+    return fx_chain(fx_conv(FX_DIMS(5, 5), 1, 6, FX_RELU), fx_maxpool(FX_DIMS(2, 2)),
+                    fx_conv(FX_DIMS(5, 5), 6, 16, FX_RELU), fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN,
+                    fx_dense(256, 120, FX_RELU), fx_dense(120, 84, FX_RELU), fx_dense(84, 10));
+}
+static fx_chain_layer *convolutions(int64_t in, int64_t out)
+{
+    return fx_chain(fx_conv(FX_DIMS(3, 3), in, out, .pad = FX_DIMS(1, 1)),
+                    fx_batchnorm(out, FX_RELU),
+                    fx_conv(FX_DIMS(3, 3), out, out, .pad = FX_DIMS(1, 1)),
+                    fx_batchnorm(out, FX_RELU), fx_maxpool(FX_DIMS(2, 2)));
+}
+static void *vgg(void)
+{
+    return fx_chain(convolutions(3, 32), convolutions(32, 64), convolutions(64, 128), FX_FLATTEN,
+                    fx_dense(2048, 256, FX_RELU), fx_dense(256, 10));
+}
+
+/* A block of a transformer: x + attention(norm(x)), then x + feedforward(norm(x)). */
+typedef struct Block {
+    fx_object base;
+    void *norm1;
+    fx_multiheadattention_layer *attention;
+    void *norm2, *feedforward;
+} Block;
+static void *block_forward(void *self, int n, void *const *args)
+{
+    const Block *b = self;
+    fx_array *x = args[0];
+    (void)n;
+    x = fx_add(x, fx_child(fx_attend(b->attention, fx_call(b->norm1, x), .causal = true), 0));
+    return fx_add(x, fx_call(b->feedforward, fx_call(b->norm2, x)));
+}
+FX_LAYER(Block, block_forward, norm1, attention, norm2, feedforward);
+static void *transformer(void)
+{
+    enum { WIDTH = 256 };
+    return fx_new(Block, .norm1 = fx_layernorm(FX_DIMS(WIDTH)),
+                  .attention = fx_multiheadattention(FX_DIMS(WIDTH), .nheads = 4, .bias = true),
+                  .norm2 = fx_layernorm(FX_DIMS(WIDTH)),
+                  .feedforward =
+                      fx_chain(fx_dense(WIDTH, 4 * WIDTH, FX_GELU), fx_dense(4 * WIDTH, WIDTH)));
+}
+
+/* `steps` include the one of Adam, which updates all parameters. */
+static const struct network {
+    const char *name;
+    void *(*make)(void);
+    int64_t x[4];
+    int ndims;
+    bool classes; /* the loss is a cross-entropy; else mean squared errors */
+    int steps;
+} networks[] = {
+    {"784-256-10, B = 64", digits, {784, 64}, 2, true, 10},
+    {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26},
+    {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46},
+    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 46},
+};
+
+static int64_t count(const struct network *n)
+{
+    enum { CLASSES = 10 };
+    void *m = fx_to(device, n->make());
+    assert_int_equal(fx_trainmode(m), FX_OK);
+    fx_array *x = fx_to(device, fxi_rand(FX_DTYPE_F32, n->ndims, n->x));
+    fx_array *y = fx_to(device, fx_zeros(CLASSES, n->x[n->ndims - 1]));
+    assert_int_equal(fx_eval(fx_tuple(m, x, y)), FX_OK);
+    fx_array *out = fx_call(m, x);
+    fx_array *loss = n->classes ? fx_logitcrossentropy(out, y) : fx_mse(out, x);
+    static char text[1 << 16];
+    fx_plan_text(fx_tuple(loss, fx_gradient(loss, m)), text, sizeof text);
+    const char *in = strstr(text, " nodes in ");
+    if (!in)
+        fail_msg("no counts in\n%.200s", text);
+    if (getenv("SHOW_PLANS"))
+        printf("%s\n%s\n", n->name, text);
+    return strtol(in + strlen(" nodes in "), NULL, 10) + 1;
+}
+
+static void training_is_few_steps(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof networks / sizeof *networks; k++) {
+        FX_SCOPE;
+        const int64_t steps = count(&networks[k]);
+        printf("%s: %d steps\n", networks[k].name, (int)steps);
+        if (steps > networks[k].steps)
+            fail_msg("%s: %d steps, more than %d", networks[k].name, (int)steps, networks[k].steps);
+    }
+}
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+/* The step lines of the plan of x. */
+static void expect(void *x, const char *steps)
+{
+    char text[4096];
+    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
+    const char *first = strchr(text, '\n');
+    assert_non_null(first);
+    assert_string_equal(first + 1, steps);
+}
+
+static void small_reductions_are_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *a = leaf(4, 5), *b = leaf(3, 7);
+    expect(fx_tuple(fx_sum(a, .dims = FX_AXES(1)), fx_sum(b, .dims = FX_AXES(0)), fx_sum(b)),
+           "  1  foreach of 3: reduce sum(x0; x1; x1) → Float32 4, 7, 1\n");
+    /* Programs, folds and types differ. */
+    expect(fx_tuple(fx_sum(a, .dims = FX_AXES(1)), fx_maximum(b, .dims = FX_AXES(1)),
+                    fx_sum(fx_mul(b, b), .dims = FX_AXES(1)),
+                    fx_sum(fx_cast(a, FX_DTYPE_F64), .dims = FX_AXES(1))),
+           "  1  reduce sum(x0) → Float32 4×1\n"
+           "  2  reduce max(x1) → Float32 3×1\n"
+           "  3  reduce sum of mul(x1) → Float32 3×1\n"
+           "  4  reduce sum of cast(x0) → Float64 4×1\n");
+    /* On the CPU, a step costs less than operands that are kept. */
+    fx_array *c = fx_cpu(a), *d = fx_cpu(b);
+    assert_int_equal(fx_eval(fx_tuple(c, d)), FX_OK);
+    expect(fx_tuple(fx_sum(c, .dims = FX_AXES(1)), fx_sum(d, .dims = FX_AXES(0))),
+           "  1  reduce sum(x0) → Float32 4×1\n"
+           "  2  reduce sum(x1) → Float32 1×7\n");
+}
+
+/* A reduction waits for later ones only until its result is read. */
+static void a_reduction_comes_before_its_reader(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *a = leaf(4, 5), *w = leaf(6, 4);
+    fx_array *p = fx_matmul(w, fx_sum(a, .dims = FX_AXES(1)));
+    expect(fx_sum(fx_matmul(p, fx_transpose(p)), .dims = FX_AXES(1)),
+           "  1  reduce sum(x1) → Float32 4×1\n"
+           "  2  matmul(x0, 1) → Float32 6×1, 4.8e-05 MFLOP\n"
+           "  3  matmul(2, 2) → Float32 6×6, 7.2e-05 MFLOP\n"
+           "  4  reduce sum(3) → Float32 6×1\n");
+}
+
+/* An update overwrites the operand of a reduction: that reduction comes before it, and is not
+ * merged with a later one. */
+static void a_reduction_comes_before_an_update(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *m = fx_to(device, fx_chain(fx_dense(4, 3), fx_dense(3, 2)));
+    fx_array *x = leaf(4, 9);
+    assert_int_equal(fx_eval(m), FX_OK);
+    void *same = fx_cpu(m);
+    fx_array *there = fx_cpu(x);
+    void *models[] = {m, same};
+    fx_array *xs[] = {x, there}, *norms[2];
+    for (int k = 0; k < 2; k++) {
+        void *opt = fx_setup(fx_adam(.eta = 0.1), models[k]);
+        for (int i = 0; i < 3; i++) {
+            fx_array *loss = fx_sum(fx_square(fx_call(models[k], xs[k])));
+            assert_int_equal(fx_update(opt, models[k], fx_gradient(loss, models[k])), FX_OK);
+        }
+        norms[k] = fx_call(models[k], xs[k]);
+    }
+    same_bits(fx_cpu(norms[0]), norms[1]);
+}
+
+/* 16-bit elements are converted in work space on the device that the stand-ins use. */
+static void results_are_those_of_single_steps(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_BF16, FX_DTYPE_I32};
+    for (int t = 0; t < 4; t++) {
+        fx_array *there[3], *here[3];
+        for (int k = 0; k < 3; k++) {
+            fx_array *x = fx_cast(fx_mul(fx_rand(40, 30 + k), 9), types[t]);
+            assert_int_equal(fx_eval(x), FX_OK);
+            here[k] = fx_sum(x, .dims = FX_AXES(k % 2));
+            there[k] = fx_sum(fx_to(device, x), .dims = FX_AXES(k % 2));
+        }
+        assert_int_equal(fx_eval(fx_tuple(there[0], there[1], there[2])), FX_OK);
+        for (int k = 0; k < 3; k++)
+            same_bits(fx_cpu(there[k]), here[k]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_is_few_steps),
+        cmocka_unit_test(small_reductions_are_one_step),
+        cmocka_unit_test(a_reduction_comes_before_its_reader),
+        cmocka_unit_test(a_reduction_comes_before_an_update),
+        cmocka_unit_test(results_are_those_of_single_steps),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
