@@ -212,9 +212,9 @@ FX_API void fxi_set(void *target, void *object);
 
 /* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value.
  * The next update within the training step, or the end of the step, computes it and rebinds the
- * handle; outside of a training step the end of the scope does. If that fails, `state` keeps its
- * value. fx_staged returns the value staged so far, or `state` if there is none. fx_stage ignores
- * NULL and error arrays. */
+ * handle; outside of a training step the end of the scope does. If the computation fails, `state`
+ * keeps its value. fx_staged returns the value staged so far, or `state` if there is none. fx_stage
+ * ignores NULL and error arrays. */
 FX_API void fx_stage(fx_array *state, fx_array *value);
 FX_API fx_array *fx_staged(fx_array *state);
 
@@ -231,9 +231,9 @@ FX_API int fx_ndims(const fx_array *x);
 FX_API int64_t fx_size(const fx_array *x, int axis);
 FX_API int64_t fx_length(const fx_array *x);  /* number of elements, 0 for an error array */
 FX_API fx_dtype fx_eltype(const fx_array *x); /* element type, FX_DTYPE_F32 for an error array */
-/* Device that holds or will compute the value. A value made only of numbers (fx_zeros, fx_rand, …)
- * belongs to no device until it is combined with an array on a device; the CPU is returned for it,
- * and for an error array. */
+/* Device that holds or will compute the value. Values made only of numbers (fx_zeros, fx_rand, …)
+ * belong to no device until they are combined with an array on a device. For these values, and for
+ * error arrays, the result is the CPU. */
 FX_API fx_device *fx_array_device(const fx_array *x);
 FX_API bool fx_is_error(const void *object); /* true for an error object and for NULL */
 /* Status of the error in an error array, otherwise FX_OK. */
@@ -267,11 +267,11 @@ FX_API fx_array *fxi_vector(int64_t n, const double *values); /* see fx_vector *
 /* fx_from(dtype, data, 3, 4): copies Π sizes elements of type dtype from C memory, column-major.
  * FX_STATUS_ARGUMENT if data is NULL and the array is not empty. */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *sizes);
-/* fx_borrow(dtype, data, release, user, 3, 4): an array that reads C memory in place. The memory
- * must stay valid and unchanged until release(data, user) is called, which is when the last value
- * that reads it is freed; release may be NULL. cflux never writes to the memory. FX_STATUS_ARGUMENT
- * if data is NULL (and the array is not empty) or not aligned for dtype. If the call fails, release
- * is called immediately. */
+/* fx_borrow(dtype, data, release, user, 3, 4): an array that reads C memory in place. When the last
+ * value that reads the memory is freed, cflux calls release(data, user), which may be NULL. Until
+ * then the memory must stay valid and unchanged. cflux never writes to it. FX_STATUS_ARGUMENT if
+ * data is NULL (and the array is not empty) or not aligned for dtype. If the call fails, release is
+ * called immediately. */
 typedef void (*fx_release_fn)(void *data, void *user);
 FX_API fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user,
                             int ndims, const int64_t *sizes);

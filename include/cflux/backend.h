@@ -142,7 +142,7 @@ typedef union fx_attr {
  * elements; the addresses that a kernel receives include view offsets. The output is always dense
  * (column-major), except for conv and pool steps with channels_last. Inputs of elementwise, reduce,
  * scan, gather, scatter, matmul, concat and pad steps may have any strides, including 0 and
- * negative ones; inputs of conv, pool and custom steps are dense. Only elementwise and foreach
+ * negative ones; inputs of conv, pool and custom steps are dense. Only elementwise, foreach and row
  * steps may have an output in the memory of an input, which then has the same strides.
  *
  * A backend without `views` receives movement operations as steps, and dense operands. A backend

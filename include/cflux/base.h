@@ -155,9 +155,9 @@ FX_API fx_status fx_error_status(void);
 FX_API int fx_error_print(FILE *out);
 
 /* Reports a failure with the message "op: formatted text" and returns `status`. The text becomes
- * the thread's error record unless it has one already; the error hook is called in both cases. A
- * message that does not fit in fx_error is cut off. `status` must not be FX_OK. For code that
- * extends cflux (custom operations, layers, bindings). */
+ * the thread's error record, unless the thread has one already. The error hook is called in both
+ * cases. A message that does not fit in fx_error is cut off. `status` must not be FX_OK. For code
+ * that extends cflux (custom operations, layers, bindings). */
 FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     FXI_PRINTF(3, 4);
 
@@ -225,14 +225,14 @@ FX_API uint64_t fx_rand_u64(void);
 FX_API fx_status fx_set_num_threads(int n);
 FX_API int fx_num_threads(void); /* the number of threads in use */
 
-/* Sets whether the CPU backend flushes denormal numbers to zero, for the whole process: numbers
- * closer to 0 than 2⁻¹²⁶ (Float32, BFloat16) or 2⁻¹⁰²² (Float64), as operands and as results.
- * Calculating with them takes up to a hundred times as long, which slows down deep networks whose
- * gradients vanish. Denormal Float16 numbers are kept. Only steps of the CPU backend flush, on
- * every thread that takes part: the mode of the program's own threads does not change. Takes effect
- * with the next step. Default: the environment variable FX_FLUSH_DENORMALS (1: on), otherwise off.
- * Returns whether the processor can flush (x86-64 and 64-bit ARM can); if not, the call has no
- * effect. Like torch.set_flush_denormal. May be called at any time from any thread. */
+/* Sets whether the CPU backend flushes denormal numbers to zero, in operands and in results, for
+ * the whole process. Denormal numbers are closer to 0 than 2⁻¹²⁶ (Float32, BFloat16) or 2⁻¹⁰²²
+ * (Float64). Calculating with them takes up to a hundred times as long, which slows down deep
+ * networks whose gradients vanish. Denormal Float16 numbers are kept. Only steps of the CPU backend
+ * flush, on every thread that takes part: the mode of the program's own threads does not change.
+ * Takes effect with the next step. Default: the environment variable FX_FLUSH_DENORMALS (1: on),
+ * otherwise off. Returns whether the processor can flush (x86-64 and 64-bit ARM can); if not, the
+ * call has no effect. Like torch.set_flush_denormal. May be called at any time from any thread. */
 FX_API bool fx_flush_denormals(bool on);
 
 /* Version of the linked library, e.g. "0.2.0". Static storage. */

@@ -27,7 +27,7 @@ FX_API fx_array *fx_read_csv(const char *path);
  *             for a text column its distinct texts (labels) in alphabetical order, each with its
  *             number of rows (Int64)
  *   wide      a named tuple of the columns with numbers above 2^24 that Float32 would round, as
- *             Float64 vectors; their other numbers have the precision of Float32
+ *             Float64 vectors; numbers up to 2^24 in these columns are rounded to Float32
  *   line      the line of the first row in the file, from 1 (Int64)
  *
  * The first line is a header if none of its fields is a number, or if every field that is neither a

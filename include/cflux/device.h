@@ -51,8 +51,8 @@ FX_API const char *const *fx_supported_devices(void);
 
 /* Returns the preferred backend, "" if none: the value of gpu_backend in LocalPreferences.toml, in
  * the folder of the environment variable CFLUX_PROJECT (default: the current folder). As in Flux,
- * the value is read from the table [MLDataDevices] (Flux 0.14.23 and later), or if it is not there
- * from [Flux]. The file is read once. */
+ * the value is read from the table [MLDataDevices] (Flux 0.14.23 and later), or if that table has
+ * no value, from [Flux]. The file is read once. */
 FX_API const char *fx_gpu_backend(void);
 /* Writes the preference to LocalPreferences.toml, in the table where it was found (default:
  * [Flux]); the rest of the file is not changed. It takes effect at the next start of the program.
@@ -101,16 +101,16 @@ FX_API void *fx_devices(const char *backend);
  * CPU each thread has a cache.
  *
  * If an allocation fails, the library frees its caches, waits for the device, drops plans that are
- * not in use, and tries once more. Then it fails with FX_STATUS_MEMORY; the message says how much
- * was requested, how much is live, cached and free, and which arrays are the largest. Arrays and
- * models are unchanged, and the program can continue. An evaluation knows its memory use in
- * advance: if it cannot fit, nothing is run or allocated.
+ * not in use, and tries once more. If that fails too, the call fails with FX_STATUS_MEMORY; the
+ * message says how much was requested, how much is live, cached and free, and which arrays are the
+ * largest. Arrays and models are unchanged, and the program can continue. An evaluation knows its
+ * memory use in advance: if it cannot fit, nothing is run or allocated.
  *
  * Environment variables FX_MEMORY_LIMIT and FX_MEMORY_CACHE set the two limits below when a device
  * is first used: "8GiB" (every device with its own memory), or a list without spaces,
  * "CUDA=8GiB,CUDA:1=500MB,CPU=2GiB". Malformed sizes are ignored with a warning.
  *
- * In the functions below NULL stands for the CPU. */
+ * In the functions below NULL means the CPU. */
 
 /* Limits the bytes of arrays and work space on a device, including cached memory if the device has
  * its own memory. 0: no limit (default). Memory in use is not affected. */

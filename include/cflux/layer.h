@@ -30,8 +30,8 @@ typedef enum fx_option_kind {
     FX_OPTION_PADDING, /* fx_dims: 2, (2, 2) or SamePad() */
     FX_OPTION_AXES,    /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
     FX_OPTION_FUNCTION,   /* fx_function *; NULL: identity */
-    FX_OPTION_BIAS,       /* int, true or false; in Flux's files false stands for an absent child */
-    FX_OPTION_FLAG,       /* bool; in Flux's files `nothing` stands for an absent child */
+    FX_OPTION_BIAS,       /* int, true or false; in Flux's files an absent child is false */
+    FX_OPTION_FLAG,       /* bool; in Flux's files an absent child is `nothing` */
     FX_OPTION_ACTIVE,     /* fx_active: true, false, nothing; the layer's member is an int64_t */
     FX_OPTION_INIT,       /* fx_init_fn, written by its name */
     FX_OPTION_VECTOR,     /* fx_array * with one axis; not in the notation */

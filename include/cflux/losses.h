@@ -51,7 +51,7 @@ FX_API fx_array *fxi_kldivergence(const fx_loss_args *a);       /* Σ y·log(y) 
 FX_API fx_array *fxi_poisson_loss(const fx_loss_args *a);       /* ŷ − y·log ŷ */
 FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);         /* max(0, 1 − ŷ·y), y = ±1 */
 FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − ŷ·y)², y = ±1 */
-/* −Σ y·(1−p)^γ·log p, p = ŷ + ε; Lin and others, 2017 */
+/* −Σ y·(1−p)^γ·log p, p = ŷ + ε; Lin et al., 2017 */
 FX_API fx_array *fxi_focal_loss(const fx_loss_args *a);
 /* −(1−p)^γ·log p, p = y·(ŷ+ε) + (1−y)·(1−ŷ−ε) */
 FX_API fx_array *fxi_binary_focal_loss(const fx_loss_args *a);

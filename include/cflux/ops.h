@@ -179,7 +179,7 @@ FX_API fx_array *fx_hardsigmoid(fx_array *x); /* clamp((x+3)/6, 0, 1) */
 FX_API fx_array *fx_logsigmoid(fx_array *x);  /* −softplus(−x) */
 FX_API fx_array *fx_tanh(fx_array *x);        /* (e^x − e^−x)/(e^x + e^−x) */
 FX_API fx_array *fx_hardtanh(fx_array *x);    /* clamp(x, −1, 1) */
-FX_API fx_array *fx_relu(fx_array *x);        /* max(0, x); NaN stays */
+FX_API fx_array *fx_relu(fx_array *x);        /* max(0, x); NaN gives NaN */
 FX_API fx_array *fx_relu6(fx_array *x);       /* clamp(x, 0, 6) */
 FX_API fx_array *fx_leakyrelu(fx_array *x);   /* max(0.01·x, x) */
 FX_API fx_array *fx_leakyrelu_slope(fx_array *x, double slope); /* x > 0 ? x : slope·x */
@@ -365,8 +365,8 @@ FX_API fx_array *fx_pad_symmetric(fx_array *x, int axis, int64_t before, int64_t
 FX_API fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before, int64_t after);
 FX_API fx_array *fx_pad_circular(fx_array *x, int axis, int64_t before, int64_t after);
 /* fx_repeat(x, counts…): tiles the whole array counts[i] times along axis i. Counts beyond the axes
- * of x add axes; axes without a count stay. A negative count is FX_STATUS_ARGUMENT. Julia's
- * repeat(x, counts...). */
+ * of x add axes; axes without a count are not repeated. A negative count is FX_STATUS_ARGUMENT.
+ * Julia's repeat(x, counts...). */
 FX_API fx_array *fxi_repeat(fx_array *x, int ndims, const int64_t *counts);
 /* Repeats each element `count` times along an axis. Julia's repeat(x; inner). */
 FX_API fx_array *fx_repeat_inner(fx_array *x, int axis, int64_t count);

@@ -117,9 +117,9 @@ FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 FX_API fx_rule *fxi_descent(const fx_descent_args *a);   /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v */
 FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
-/* Each element has a step s, first η. s ← min(ℓ₂s, Γ₂) if dx has the sign of the previous gradient
- * g, max(ℓ₁s, Γ₁) if it has the other sign; g ← dx, or 0 after a change of sign; dx′ = s·sign(g).
- * Riedmiller, Braun, 1993. */
+/* Each element has a step s, initially η. s ← min(ℓ₂s, Γ₂) if dx has the sign of the previous
+ * gradient g, max(ℓ₁s, Γ₁) if it has the other sign; g ← dx, or 0 after a change of sign; dx′ =
+ * s·sign(g). Riedmiller, Braun, 1993. */
 FX_API fx_rule *fxi_rprop(const fx_rprop_args *a);
 /* q ← ρq + (1−ρ)dx²; dx′ = η·dx / (√q + ε). Centred: l ← ρl + (1−ρ)dx, and √(q − l²). Hinton. */
 FX_API fx_rule *fxi_rmsprop(const fx_rmsprop_args *a);
@@ -129,17 +129,17 @@ FX_API fx_rule *fxi_adamax(const fx_adamax_args *a); /* u ← max(β₂u, |dx|);
 /* dx′ = η(β₁m/(1−β₁·β₁ᵗ) + (1−β₁)dx/(1−β₁ᵗ)) / (√(β₂v/(1−β₂ᵗ)) + ε). Dozat, 2016. */
 FX_API fx_rule *fxi_nadam(const fx_nadam_args *a);
 /* With ρ∞ = 2/(1−β₂) − 1 and ρ = ρ∞ − 2t·β₂ᵗ/(1−β₂ᵗ): dx′ = η·a·r where ρ > 4, with r² =
- * (ρ−4)(ρ−2)ρ∞ / ((ρ∞−4)(ρ∞−2)ρ), else dx′ = η·m̂. Liu and others, 2020. */
+ * (ρ−4)(ρ−2)ρ∞ / ((ρ∞−4)(ρ∞−2)ρ), else dx′ = η·m̂. Liu et al., 2020. */
 FX_API fx_rule *fxi_radam(const fx_radam_args *a);
 /* v̄ ← max(v̄, v); dx′ = η·m / (√v̄ + ε). m, v and v̄ begin with ε. Reddi, Kale, Kumar, 2018. */
 FX_API fx_rule *fxi_amsgrad(const fx_amsgrad_args *a);
 FX_API fx_rule *fxi_oadam(const fx_oadam_args *a); /* d ← η·a; dx′ = 2d − previous d; for GANs */
-/* s ← β₂s + (1−β₂)(dx−m)² + ε; dx′ = η·m̂ / (√(s/(1−β₂ᵗ)) + ε). Zhuang and others, 2020. */
+/* s ← β₂s + (1−β₂)(dx−m)² + ε; dx′ = η·m̂ / (√(s/(1−β₂ᵗ)) + ε). Zhuang et al., 2020. */
 FX_API fx_rule *fxi_adabelief(const fx_adabelief_args *a);
 FX_API fx_rule *fxi_adagrad(const fx_adagrad_args *a); /* s ← s + dx²; dx′ = η·dx / (√s + ε) */
 /* s ← ρs + (1−ρ)dx²; dx′ = dx·√(d + ε) / √(s + ε); d ← ρd + (1−ρ)dx′². Zeiler, 2012. */
 FX_API fx_rule *fxi_adadelta(const fx_adadelta_args *a);
-/* dx′ = η·sign(β₁m + (1−β₁)dx); m ← β₂m + (1−β₂)dx. Chen and others, 2023. */
+/* dx′ = η·sign(β₁m + (1−β₁)dx); m ← β₂m + (1−β₂)dx. Chen et al., 2023. */
 FX_API fx_rule *fxi_lion(const fx_lion_args *a);
 /* Rules that change a gradient, for the front of an fx_optimiser_chain. */
 FX_API fx_rule *fxi_weight_decay(const fx_weight_decay_args *a); /* dx′ = dx + λx (L2) */
@@ -161,7 +161,7 @@ FX_API fx_rule *fxi_optimiser_chain(int n, void *const *rules);
  * and rounds it into the parameter. Arrays that have the type already get the plain rule. Multiply
  * the loss by `scale` so that small gradients do not vanish in Float16. With .growth the factor
  * changes: fx_train and fx_trainstep multiply the loss by it; in a loop of your own, multiply it by
- * fx_loss_scale(state). Micikevicius and others, 2018. */
+ * fx_loss_scale(state). Micikevicius et al., 2018. */
 FX_API fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *a);
 #define fx_optimiser_chain(...) fxi_optimiser_chain(FXI_OBJECTS(__VA_ARGS__))
 
@@ -257,15 +257,15 @@ FX_API void *fxi_clip_global_norm(void *gradient, double most);
 #define fx_clip_global_norm(gradient, most)                                                        \
     ((__typeof__(gradient))fxi_clip_global_norm((gradient), (most)))
 
-/* fx_average(n, gradients): the mean of the gradients of n models of the same structure, 1 to 8,
- * each on a device of its own. Replaces gradients[0 … n−1] by n equal objects, each on the devices
- * of the one that it replaces; then update each model with its own. Also for losses (arrays), and
- * for tuples of a loss and a gradient. The arrays are copied between the devices and added there,
- * in the order of the gradients, so all models get the same bits, in every run; 16-bit numbers are
- * added in Float32. Computes the gradients, together with the arrays of fx_want. The results do not
- * remember how they were computed. On failure `gradients` is not changed. FX_STATUS_SHAPE or
- * FX_STATUS_ARGUMENT names the first parameter that differs, its sizes and its devices, and
- * FX_STATUS_DTYPE an array that is not floating-point. */
+/* fx_average(n, gradients): averages the gradients of n models of the same structure, one per
+ * device, 1 ≤ n ≤ 8. gradients[i] becomes (Σₖ gradients[k])/n on the devices of the old
+ * gradients[i]; then update model i with gradients[i]. The gradients may also be losses (arrays),
+ * or tuples of a loss and a gradient. The sums are computed on the devices, in the order of the
+ * gradients, so all models get the same bits, in every run; 16-bit numbers are added in Float32.
+ * The call computes the gradients and the arrays of fx_want; the results are constants for later
+ * gradients. On failure `gradients` is not changed. FX_STATUS_SHAPE and FX_STATUS_ARGUMENT name the
+ * first parameter that differs, with its sizes and devices; FX_STATUS_DTYPE names an array that is
+ * not floating-point. */
 FX_API fx_status fx_average(int n, void **gradients);
 
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */

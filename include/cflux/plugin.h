@@ -6,9 +6,9 @@
  * transport, libcflux-mpi-NAME.so, moves data between processes (cflux/dist.h). File names are in
  * lower case, and names of backends contain no hyphen, so the file name alone determines the kind.
  *
- * Every plugin exports one object, `fx_plugin`. It begins with an fx_plugin_head, followed by the
- * function table of its kind. cflux and the plugin share structs, so cflux accepts a plugin only if
- * the ABI number and the sizes of all shared structs are equal to its own. */
+ * Every plugin exports one object, `fx_plugin`. It begins with an fx_plugin_head; the table of
+ * functions for its kind of plugin follows. cflux and the plugin share structs, so cflux accepts a
+ * plugin only if the ABI number and the sizes of all shared structs are equal to its own. */
 #ifndef CFLUX_PLUGIN_H
 #define CFLUX_PLUGIN_H
 

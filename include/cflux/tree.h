@@ -404,11 +404,12 @@ FX_API bool fx_has_children(const void *object);
  * `naming` returns the name of a field, "" for none; NULL: the field's own name. */
 typedef const char *(*fx_naming_fn)(const fx_type *type, const fx_field *field);
 FX_API size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity);
-/* A `naming` that gives paths of names as in fx_child_name, and of numbers: "0.weight". */
+/* A `naming` for paths such as "0.weight": a child's name as in fx_child_name, or its index if it
+ * has no name. */
 FX_API const char *fx_naming_children(const fx_type *type, const fx_field *field);
 /* Calls visit for every distinct array of x, depth first in field order; `path` is
- * "layers.0.weight". A view of another array of x is not trainable: it follows that array. A walk
- * that fails (fx_tree_walk) ends early and leaves an error record. */
+ * "layers.0.weight". A view of another array of x is not trainable, because it changes with that
+ * array. A walk that fails (fx_tree_walk) ends early and leaves an error record. */
 typedef void (*fx_visit_fn)(fx_array *x, const char *path, bool trainable, void *user);
 FX_API void fx_visit(void *x, fx_visit_fn visit, void *user);
 /* Returns the distinct trainable arrays of a model (floating-point, not frozen) as a tuple, in the
@@ -428,10 +429,10 @@ FX_API void *fxi_restructure(void *model, fx_array *flat);
 FX_API void *fx_state(void *model);
 /* Copies every array of src into dst's arrays; their handles stay valid and keep their element
  * types. src is a model of the same structure, or a state from fx_state, fx_flux_state or Flux,
- * built or loaded. A missing bias gives zeros. A tuple of arrays is copied into the trainable
- * arrays in order (Flux.loadparams!). If structures (FX_STATUS_ARGUMENT) or sizes (FX_STATUS_SHAPE)
- * differ, dst is unchanged, and the error names the first difference: "Tried to load size (a) array
- * into size (b) at "layers.0.bias"". Flux.loadmodel!. */
+ * built or loaded. If src has no bias where dst has one, dst gets zeros. A tuple of arrays is
+ * copied into the trainable arrays in order (Flux.loadparams!). If structures (FX_STATUS_ARGUMENT)
+ * or sizes (FX_STATUS_SHAPE) differ, dst is unchanged, and the error names the first difference:
+ * "Tried to load size (a) array into size (b) at "layers.0.bias"". Flux.loadmodel!. */
 FX_API fx_status fx_loadmodel(void *dst, void *src);
 /* fx_f16(x), fx_bf16(x), fx_f32(x), fx_f64(x): a copy of a model with floating-point arrays of
  * another type. Integer and Bool arrays are not converted; arrays of BatchNorm, InstanceNorm and
@@ -456,13 +457,14 @@ FX_API void *fxi_snapshot(void *model);
 FX_API void *fxi_call(void *model, int n, void *const *args);
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
 
-/* fx_checkpointed(model, x, …): fx_call(model, x, …) that trades time for memory. A plan keeps only
- * the inputs for the gradient, and computes the model a second time in the backward pass. Value and
- * gradients are the same: dropout repeats its mask, and running statistics are updated once. Calls
- * may be nested, and parameters may be shared. Checkpoint the parts of a deep model, not the whole:
- * √n parts of a chain of n layers need the least memory. If the result is a tuple, each array of it
- * that reaches the loss computes the model again. An array that the model computes and stores in
- * itself gets no gradient. Errors and result as for fx_call. Zygote.checkpointed. */
+/* fx_checkpointed(model, x, …): fx_call(model, x, …) that needs less memory and more time. A plan
+ * keeps only the inputs for the gradient, and computes the model a second time in the backward
+ * pass. Value and gradients are the same: dropout repeats its mask, and running statistics are
+ * updated once. Calls may be nested, and parameters may be shared. Checkpoint the parts of a deep
+ * model, not the whole: √n parts of a chain of n layers need the least memory. If the result is a
+ * tuple, each array of it that reaches the loss computes the model again. An array that the model
+ * computes and stores in itself gets no gradient. Errors and result as for fx_call.
+ * Zygote.checkpointed. */
 FX_API void *fxi_checkpointed(void *model, int n, void *const *args);
 #define fx_checkpointed(model, ...)                                                                \
     ((fx_array *)fxi_checkpointed((model), FXI_OBJECTS(__VA_ARGS__)))

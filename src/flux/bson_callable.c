@@ -189,7 +189,7 @@ static bool add_size(fxi_julia *j, fx_dims *dims, fxi_bson v, bool axis)
     return true;
 }
 
-/* Adds the size that Returns(n), Returns(:) or Fix2(size, k) stands for. */
+/* Adds the size that Returns(n), Returns(:) or Fix2(size, k) computes. */
 static bool add_function(fxi_julia *j, fx_dims *dims, fxi_bson v)
 {
     fxi_bson f[FXI_JULIA_FIELDS];

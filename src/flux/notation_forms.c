@@ -239,7 +239,7 @@ static bool expect(fxi_reader *r, const call *c, char next)
     return fxi_reader_take(r, next) || mismatch(r, c);
 }
 
-/* The size of the layer's input that an open size `_` stands for: its channels. */
+/* The size of the layer's input that replaces an open size `_`: its channels. */
 static bool open_size(fxi_reader *r, const call *c, int64_t *out)
 {
     const fx_option_kind k = c->current->kind;

@@ -26,7 +26,7 @@ static fx_status no_memory(void)
 /* ---- walks ----------------------------------------------------------------------------------- */
 
 /* A walk from a result to the nodes of its boundary, inputs before consumers. `seen` maps a node to
- * the node that stands for it, in a walk that copies; to itself in one that collects. */
+ * its copy in a walk that copies, and to itself in a walk that collects. */
 typedef struct walk {
     fxi_identity_map seen;
     struct frame {

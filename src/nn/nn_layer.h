@@ -60,7 +60,8 @@ void *fxi_container(const fx_type *type, int n, const char *const *names, void *
 void *fxi_container_of(const fx_type *type, int n, void *const *items);
 void *fxi_container_pairs(const fx_type *type, void *connection, int n,
                           const void *const *names_and_items);
-/* The inputs of a layer that takes several: a tuple as the only input stands for its items. */
+/* The inputs of a layer that takes several: if the only input is a tuple, its items are the inputs.
+ */
 typedef struct fxi_inputs {
     int n;
     void *const *items;

@@ -305,8 +305,8 @@ static fx_status check_istft(const fx_istft_args *a, framing *out)
     return status;
 }
 
-/* n_fft×(frames·…): the inverse transforms. A row other than the first, and the last if n_fft is
- * even, also stands for its conjugate. */
+/* n_fft×(frames·…): the inverse transforms. Each row also counts as its conjugate, except
+ * the first row, and the last one if n_fft is even. */
 static fx_array *frames_of(const fx_istft_args *a)
 {
     const int64_t n = a->n_fft, rows = n / 2 + 1;

@@ -139,7 +139,7 @@ static fx_walk add_row(averages *a, const fx_spot *at)
         char text[200];
         described(r->given[0], text, sizeof text);
         fail(a, fx_fail(FX_STATUS_DTYPE, "average",
-                        "of %s: its elements are not floating-point numbers", text));
+                        "%s: the elements are not floating-point numbers", text));
     }
     return a->status == FX_OK ? FX_WALK_TAKE : FX_WALK_STOP;
 }

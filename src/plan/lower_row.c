@@ -259,8 +259,8 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     fx_step *s = fxi_add_step(b, FX_OP_REDUCE, q.noperands, NULL);
     if (!s)
         return false;
-    /* A row step has no single operation. REDUCE stands for it in messages, because every row step
-     * has one. */
+    /* A row step has no single operation. Messages name it REDUCE, because every row step has a
+     * reduction. */
     s->cls = FX_CLASS_ROW;
     for (int i = 0; i < q.noperands; i++) {
         /* The copies exist by now, so this call adds no step and cannot fail. */

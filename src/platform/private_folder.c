@@ -52,8 +52,8 @@ static void make_folders(const char *path)
     mkdir(above, 0700);
 }
 
-/* The last part of the path may not be a link: whoever can place a link there chooses the files
- * that are written and removed. */
+/* The last part of the path may not be a link: a user who can make a link there chooses the
+ * files that are written and removed. */
 int fxi_private_folder_open(const char *path, bool make, char why[FXI_PRIVATE_WHY])
 {
     struct stat st;

@@ -1,6 +1,6 @@
 /* private_folder.h: a folder whose files only this user can change. Internal.
  *
- * Whoever can write to a folder of compiled kernels, or to a file in it, chooses the code that a
+ * A user who can write to a folder of compiled kernels, or to a file in it, chooses the code that a
  * process runs. So the folder and its files must belong to the user, be writable by no other user,
  * and not be links. Files are named relative to the open folder, so later changes of its path have
  * no effect. A folder is a number; −1: none. `why` is the reason why a folder or file that exists

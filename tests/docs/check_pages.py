@@ -5,7 +5,7 @@
     elsewhere are not followed.)
   * A name fx_… or FX_… in code outside blocks is public, or a variable of the environment that the
     sources read (`fx_…` with three dots means several names).
-  * Every page is in the navigation of docs/mkdocs.yml, and that names no page that is not there.
+  * Every page is in the navigation of docs/mkdocs.yml, and that names no missing page.
 Usage: check_pages.py [root]
 """
 import os
@@ -101,7 +101,7 @@ def check_navigation(root, errors):
     there = {os.path.relpath(p, os.path.join(root, "docs")) for p in markdown_pages(root)}
     there = {p for p in there if not p.startswith(("design/", ".."))}
     errors += [f"docs/{p} is not in the navigation of docs/mkdocs.yml" for p in sorted(there - listed)]
-    errors += [f"docs/mkdocs.yml names {p}, which is not there" for p in sorted(listed - there - made)]
+    errors += [f"docs/mkdocs.yml names {p}, which does not exist" for p in sorted(listed - there - made)]
     return len(there)
 
 

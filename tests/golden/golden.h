@@ -92,8 +92,8 @@ void gold_record(gold_run *run, const gold_case *c);
 const char *gold_data(const gold_run *run); /* the data folder */
 /* Every folder below `group` that holds a case.json and is not among the n names is a failure. */
 void gold_unlisted(gold_run *run, const char *group, int n, const char *const *names);
-/* A JSON file of the data folder that lists cases; NULL when it is not there. One that is there but
- * broken is a failure of its own. */
+/* A JSON file of the data folder that lists cases; NULL when it is missing. A damaged file is a
+ * failure of its own. */
 cJSON *gold_index(gold_run *run, const char *path);
 
 void onnx_run_all(gold_run *run);

@@ -222,7 +222,7 @@ static bool node_inputs(gold_case *c, const environment *e, const cJSON *json, o
         }
         fx_array *x = env_get(e, item->valuestring);
         if (!x && *item->valuestring) {
-            gold_fail(c, "%s: its input %s is not there", n->op, item->valuestring);
+            gold_fail(c, "%s: its input %s is missing", n->op, item->valuestring);
             return false;
         }
         n->in[n->nin++] = x;

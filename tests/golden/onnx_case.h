@@ -42,7 +42,7 @@ void onnx_ignore(const onnx_node *n, const char *attr);
 int64_t onnx_int(const onnx_node *n, const char *attr, int64_t otherwise);
 double onnx_real(const onnx_node *n, const char *attr, double otherwise);
 const char *onnx_text(const onnx_node *n, const char *attr, const char *otherwise);
-/* A list of integers; −1 when the attribute is not there. */
+/* A list of integers; −1 when the attribute is missing. */
 int onnx_ints(const onnx_node *n, const char *attr, int max, int64_t *out);
 /* The values of an integer array that decides shapes, such as Reshape's second input. */
 int onnx_read_ints(fx_array *x, int max, int64_t *out);

@@ -139,7 +139,7 @@ def check(root):
 
 
 def take(text, name, symbol):
-    """The page with a row of its own for a name that was not there yet."""
+    """The page with a row of its own for a name that it did not have."""
     lines = []
     for line in text.split("\n"):
         if line.startswith("| `") and "| not yet |" in line and f"`{name}`" in line:

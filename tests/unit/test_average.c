@@ -250,7 +250,7 @@ static void bad_arguments_are_refused(void **state)
     refused(FX_STATUS_ARGUMENT, "average: gradient 2 is NULL");
     assert_int_equal(fx_average(2, whole), FX_STATUS_DTYPE);
     refused(FX_STATUS_DTYPE,
-            "2-element CUDA:0 Vector{Int64}: its elements are not floating-point numbers");
+            "2-element CUDA:0 Vector{Int64}: the elements are not floating-point numbers");
     assert_int_equal(fx_average(2, tied), FX_STATUS_ARGUMENT);
     refused(FX_STATUS_ARGUMENT, "average: gradient 1 has one array in several positions");
     fx_array *wrong = fx_add(fx_ones(2), fx_ones(3));

@@ -410,7 +410,7 @@ typedef struct augmentation {
     pthread_t caller;
     int calls, elsewhere; /* atomic */
     int fails_at;         /* the call that gives nothing; 0: none */
-    bool by_file;         /* … but the contents of a file that is not there */
+    bool by_file;         /* … but the contents of a file that does not exist */
     int microseconds;
 } augmentation;
 

@@ -24,7 +24,7 @@ static const char *data_file(const char *rest)
     snprintf(full, sizeof full, "formats/%s", rest);
     const char *path = recorded_path(full);
     if (!path)
-        fail_msg("%s is not there", full);
+        fail_msg("%s is missing", full);
     return path;
 }
 

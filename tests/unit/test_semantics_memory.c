@@ -288,7 +288,7 @@ static void c_arrays_turn_their_dimensions_round(void **state)
 
 /* ---- in place, unseen ------------------------------------------------------------------------ */
 
-/* Whoever still holds an old value, or a view of it, keeps seeing it. */
+/* A handle of an old value, or of a view of it, keeps its value. */
 static void old_values_stay_as_they_were(void **state)
 {
     (void)state;

@@ -48,20 +48,21 @@ static option_row options[] = {
      "in both models, and scales the inputs as that model does (default: random weights)",
      0, 0},
     {"freeze", 0, OPTION_INTEGER, &frozen_layers, "N",
-     "Do not train the first N layers (default: 0)", 0, 1e6},
+     "Do not train the first N layers of the Chain (default: 0)", 0, 1e6},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
     {"classes", 0, OPTION_FLAG, &data.classes, NULL,
      "The target's values are classes (default: for text, and with a loss for classes; without "
-     "--loss also for whole numbers with at most two distinct values, or ten or more occurrences "
+     "--loss also for integers with at most two distinct values, or ten or more occurrences "
      "per value on average)",
      0, 0},
     {"regression", 0, OPTION_FLAG, &data.numbers, NULL,
      "The target's values are numbers, even if they look like classes", 0, 0},
     {"class-weights", 0, OPTION_TEXT, &data.weights, "balanced|NUMBERS",
      "The factor of each class in the loss of training and validation: a number for each class, "
-     "such as 1,5, or balanced: each class counts as much as the others together (default: 1 for "
-     "each). cflux eval prints the loss without factors",
+     "such as 1,5, or balanced: all classes have the same total weight (default: 1 for each). "
+     "cflux "
+     "eval prints the loss without factors",
      0, 0},
     {"optimiser", 'o', OPTION_TEXT, &optimiser_text, "RULE",
      "The optimiser in Flux's notation (default: Adam())", 0, 0},
@@ -71,8 +72,8 @@ static option_row options[] = {
      0, 0},
     {"schedule-steps", 0, OPTION_FLAG, &schedule_steps, NULL,
      "The schedule counts training steps instead of epochs", 0, 0},
-    {"clip-norm", 0, OPTION_NUMBER, &clip_norm, "LENGTH",
-     "Scale the gradient of the whole model down to this length (default: no limit)", 0, 1e30},
+    {"clip-norm", 0, OPTION_NUMBER, &clip_norm, "NORM",
+     "Scale the gradient of the whole model down to this norm (default: no limit)", 0, 1e30},
     {"epochs", 'e', OPTION_INTEGER, &epochs, "N", "Number of passes over the data (default: 10)", 1,
      1e12},
     {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N",

@@ -55,8 +55,8 @@ typedef struct data_request {
      "COLUMN|FILE",                                                                                \
      "The target: a column of a CSV file by name or by number from 1 (default: the last), an "     \
      "entry of an npz file (default: y), or a separate file for an npy or IDX file; may be given " \
-     "several times: once per data file, in the same order (cflux train: then once per "           \
-     "validation file)",                                                                           \
+     "several times: once per data file, in the same order. In cflux train, the targets of "       \
+     "validation files come last",                                                                 \
      0,                                                                                            \
      0},                                                                                           \
         {"shape",     0,                                                                           \
