@@ -118,7 +118,8 @@ static void text_of(const arrays *a, int64_t i, char text[TEXT])
 static fx_status blame(fx_dist *d, const arrays *a, int root)
 {
     char theirs[TEXT], ours[TEXT];
-    int64_t at = 0, found[2]; /* minus the lowest rank that differs: the exchange takes maxima */
+    int64_t at = 0, found[2]; /* the negative of the lowest rank that differs, because the exchange
+                                 takes maxima */
     fx_status status = first_difference(d, a, root, INT64_MAX, &at);
     found[0] = at == INT64_MAX ? -INT64_MAX : -(int64_t)d->group.rank;
     if (status == FX_OK)

@@ -26,8 +26,8 @@ typedef struct recorded_root {
     bool denied;   /* its buffer must not be overwritten */
 } recorded_root;
 
-/* A leaf of the graph that the evaluation made: the copy of a value without a device, which had
- * been computed on another device than this graph. */
+/* A leaf of the graph that the evaluation made: the copy of a value that belongs to no device and
+ * had been computed on another device than this graph's. */
 typedef struct recorded_copy {
     int32_t at;     /* in the graph */
     fxi_node *node; /* while the evaluation is repeated */

@@ -253,7 +253,7 @@ static fx_array *indexed(graph *g)
 }
 
 typedef fx_array *(*operation)(graph *g);
-/* Repeated entries are weights. */
+/* An operation that occurs several times is chosen more often. */
 static const operation operations[] = {
     unary, unary, unary,     binary,    binary,      binary,      scalar_forms, product, view,
     view,  view,  reduction, reduction, row_pattern, row_pattern, joined,       indexed};

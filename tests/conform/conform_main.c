@@ -282,7 +282,8 @@ int main(int argc, char **argv)
     if (only && strcmp(only, "support") == 0)
         return cf_support(&o);
     const int failed = run_tables(&o, only);
-    /* At the end of the process, plans leave what a vendor's library made for them. */
+    /* Frees the plans: at the end of the process, what a vendor's library made for them would not
+     * be freed. */
     fx_reclaim();
     return failed;
 }

@@ -48,7 +48,8 @@ fx_array *cfm_tame(fx_array *x)
     return fx_eltype(x) == FX_DTYPE_U8 ? fx_min(x, 8) : fx_clamp(x, -8, 8);
 }
 
-/* Sums of many, or products of several, of these stay small enough for any type. */
+/* Limits x to integers between −most and most, so that sums of many of them, and products of
+ * several, are exact in every type. */
 static fx_array *tiny(fx_array *x, int most)
 {
     if (is_bool(x))
@@ -56,7 +57,7 @@ static fx_array *tiny(fx_array *x, int most)
     return fx_eltype(x) == FX_DTYPE_U8 ? fx_min(x, most) : fx_clamp(x, -most, most);
 }
 
-/* Sums of n of these stay small enough. */
+/* Limits x so that sums of n elements are exact in every type. */
 static fx_array *summable(fx_array *x, int64_t n)
 {
     return n * 8 <= 240 ? x : tiny(x, (int)(240 / n));
@@ -349,7 +350,7 @@ static fx_array *indexed(cfm_graph *g)
 
 /* ---- growing --------------------------------------------------------------------------------- */
 
-/* Repeated entries are weights. */
+/* An operation that occurs several times is chosen more often. */
 static const struct {
     const char *name;
     fx_array *(*make)(cfm_graph *g);

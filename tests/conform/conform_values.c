@@ -238,7 +238,7 @@ void cf_free_values(cf_values *v)
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
-/* The 16 bits of a number that the type represents, of NaN or of an infinity. */
+/* The 16 bits of NaN, of an infinity, or of a number that the type represents exactly. */
 static uint16_t bits16(double x, int fraction, int bias)
 {
     const int sign = signbit(x) ? 0x8000 : 0, top = (2 * bias + 1) << fraction;
@@ -310,8 +310,8 @@ static int64_t storage_position(const cf_values *v, int64_t i)
     return at;
 }
 
-/* Fills the storage with NaN (integers: 77, Bool: true). Those between the elements must not be
- * read. */
+/* Fills the storage with NaN (integers: 77, Bool: true), because what is between the elements must
+ * not be read. */
 static void poison(const cf_values *v, void *p, int64_t total)
 {
     for (int64_t i = 0; i < total; i++)

@@ -633,7 +633,7 @@ static void zeros_like_an_array_of_a_device(void **state)
     assert_int_equal(fx_stats().repeated_evals - before, 9);
 }
 
-/* A value of literals is computed on the CPU, and then met by arrays of another device: the
+/* A value of literals is computed on the CPU and then combined with arrays of another device: the
  * evaluation there copies it, in a repeated step too. */
 static void literals_that_meet_two_devices(void **state)
 {

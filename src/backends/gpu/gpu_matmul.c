@@ -154,7 +154,8 @@ static void choose_tile(product *p, const fxi_gpu_builder *b)
     }
 }
 
-/* The distance to an element of a tile and a step that begin at the operand's end. */
+/* How far behind the operand's end a work-item may compute addresses, because a tile and the next
+ * steps along the inner axis may begin there. */
 static int64_t beyond(int64_t row_stride, int64_t inner_stride)
 {
     enum { TILE_MOST = 128 };

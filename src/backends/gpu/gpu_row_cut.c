@@ -8,8 +8,8 @@
  */
 #include "gpu_row.h"
 
-/* The fewest elements of a lane, and the most pieces of a row: every group of a later pass joins
- * all pieces. */
+/* The fewest elements of a lane, and the most pieces of a row, because every group of a later pass
+ * joins all pieces. */
 enum { LEAST = 4, PIECES = 64 };
 
 /* The number of the first of two parameters: the elements of a piece, and the number of pieces. */

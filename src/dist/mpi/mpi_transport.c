@@ -21,7 +21,7 @@ enum { CHUNK = 1 << 27 };              /* most elements of a call of MPI, whose 
 static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
-    MPI_Comm comm, notices; /* made by the plugin: of operations, of notices */
+    MPI_Comm comm, notices; /* made by the plugin, for operations and for notices */
     MPI_Op max[2], min[2];  /* [0]: of Float32, [1]: of Float64 */
     int rank, size;
     int level;   /* thread level of MPI */

@@ -30,7 +30,7 @@
 #define BATCHES P(9)
 #define SLICE P(10)
     const fx_int m0 = FX_GROUP_X % TILES_M * BM, n0 = FX_GROUP_X / TILES_M % TILES_N * BN;
-// A slice of the terms of a batch: zs numbers both, slices last.
+// zs is the number of the group's batch and slice of the terms: batches count first.
     const fx_int zs = FX_GROUP_X / TILES_M / TILES_N, z = zs % BATCHES, from = zs / BATCHES * SLICE;
     const fx_int to = INNER - from < SLICE ? INNER : from + SLICE;
     @batch@
@@ -65,7 +65,7 @@
         FX_BARRIER;
         for (fx_int t = 0; t < MT * NT; t++) {
             const fx_int m = t / NT * TX * RM + tm, n = t % NT * TY * RN + tn;
-            // Blocks outside the output. No barrier is inside this loop, so they may be skipped.
+            // Blocks outside the output are skipped. They may be, because this loop has no barrier.
             if (m0 + m >= ROWS || n0 + n >= COLUMNS) continue;
             // A copy with constant indices, which compilers keep in registers.
             SUM r[RN][RM];
@@ -130,7 +130,7 @@
     for (fx_int turn = 0; at < to; turn = 1 - turn) {
         PUT(as, a, BM)
         PUT(bs, b, BN)
-        // Both tiles are complete before any work-item reads them, and all have read the others.
+        // Both tiles are complete, and all work-items have read the previous two.
         FX_BARRIER;
         at += BK;
         if (at < to) {
