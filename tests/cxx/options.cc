@@ -186,7 +186,7 @@ fx_array *loss(void *m, const fx_batch *b, void *)
     return fx_mse(fx_call(m, b->x), b->y);
 }
 
-/* A struct that is filled member by member carries its size: training and loading work. */
+/* A struct that is filled member by member contains its size: training and loading work. */
 void training()
 {
     FX_SCOPE;

@@ -207,7 +207,7 @@ typedef struct attempt {
     int format;
     long at;
     bool ever;
-    double result; /* out, as what follows */
+    double result; /* this and the members below are set by the attempt */
     long seen;
     fx_error error;
 } attempt;

@@ -90,7 +90,7 @@ static void compare_whole(gold_case *c, const char *what, const gold_tensor *wan
 }
 
 typedef struct bounds {
-    double relative, absolute, square; /* square 0: no second chance */
+    double relative, absolute, square; /* square 0: there is no second test */
 } bounds;
 
 static bounds choose_bounds(const gold_tensor *want, gold_rule rule)

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* An RNN with relu is linear where y > 0: the recorded y fits other weights there, to 1e-15. */
+/* The recorded weights of the RNN with relu do not give the recorded y. An RNN with relu is linear
+ * where y > 0, and other weights give this y there, to 1e-15. */
 #define RECURRENT "the recorded results belong to other weights than the recorded ones"
 #define RESAMPLE                                                                                   \
     "resizing has no such form: another kernel, roundings, or a scale that gives no whole size"

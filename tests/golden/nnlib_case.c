@@ -137,7 +137,7 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names;
 }
 
-/* Numbers in the tables are the p of norms, the rest are answers. */
+/* A number in a table is the p of a norm; everything else is an expected result. */
 static void understand(gold_case *c, const table *t, const cJSON *entry)
 {
     static const char *const kinds[] = {"conv", "maxpool", "meanpool", "lpnormpool", NULL};

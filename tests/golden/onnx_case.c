@@ -319,7 +319,7 @@ static void run_once(gold_case *c, const char *folder, const cJSON *json, fx_dty
     gold_check_record(c);
 }
 
-/* Cases whose recorded values were computed with an attribute that the node does not carry. */
+/* Cases whose recorded values were computed with an attribute that the node does not have. */
 static const struct amendment {
     const char *name, *attr;
     double value;

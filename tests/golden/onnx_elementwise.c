@@ -12,7 +12,7 @@
 static void legacy_axis(onnx_node *n)
 {
     int64_t sizes[FX_MAX_DIMS];
-    onnx_ignore(n, "broadcast"); /* 0 and equal sizes, or 1: the sizes say which */
+    onnx_ignore(n, "broadcast"); /* 0 if the sizes are equal, else 1 */
     if (!onnx_has(n, "axis") || n->nin < 2)
         return;
     const int rank = fx_ndims(n->in[1]), start = (int)onnx_int(n, "axis", 0),

@@ -37,7 +37,7 @@ static bool is_zero(fx_array *x)
     return fx_item(fx_any(fx_ne(x, 0))) == 0;
 }
 
-/* Sequences of full length, and no initial state but zeros, are what the cases have. */
+/* The cases have sequences of full length and initial states of zeros only. */
 static bool others_are_default(const onnx_node *n)
 {
     for (int i = 5; i < n->nin; i++)
@@ -88,7 +88,8 @@ static void op_lstm(onnx_node *n)
         finish(n, fx_lstm(fx_size(n->in[0], 0), out, .return_state = true), 4 * out, order, 4);
 }
 
-/* With a bias of the recurrence in the last gate only linear_before_reset = 0 is one of Flux's. */
+/* Flux's GRU multiplies no bias by its reset gate, so a bias of the recurrence in the last gate is
+ * possible with linear_before_reset = 0 only. */
 static void op_gru(onnx_node *n)
 {
     static const int order[] = {1, 0, 2};

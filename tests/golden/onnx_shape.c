@@ -201,7 +201,7 @@ static void op_pad(onnx_node *n)
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
-/* Numbers in lists in lists, the outermost the first NumPy axis. */
+/* Numbers in nested lists; the outermost list is the first NumPy axis. */
 typedef struct constant {
     int ndims;
     int64_t sizes[FX_MAX_DIMS]; /* ours */
@@ -324,7 +324,7 @@ static void op_gemm(onnx_node *n)
     a = onnx_int(n, "transA", 0) ? fx_transpose(a) : a;
     b = onnx_int(n, "transB", 0) ? fx_transpose(b) : b;
     fx_array *y = fx_mul(onnx_real(n, "alpha", 1), fx_matmul(b, a));
-    onnx_ignore(n, "broadcast"); /* the sizes say it */
+    onnx_ignore(n, "broadcast"); /* the sizes show whether it is set */
     if (n->nin > 2 && n->in[2])
         y = fx_add(y, fx_mul(onnx_real(n, "beta", 1), n->in[2]));
     n->out[0] = y;

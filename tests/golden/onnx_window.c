@@ -155,7 +155,7 @@ static void op_averagepool(onnx_node *n)
     const int nd = fx_ndims(x) - 2;
     const bool count_pad = onnx_int(n, "count_include_pad", 0) != 0;
     window w = read_window(n, x, spatial(n, "kernel_shape", nd, 1));
-    if (count_pad && w.more) { /* padding asked for counts, padding from ceil_mode does not */
+    if (count_pad && w.more) { /* the mean counts requested padding, but not that of ceil_mode */
         for (int i = 0; i < nd; i++) {
             x = fx_pad(x, i, w.pad.v[2 * i], w.pad.v[2 * i + 1], 0);
             w.pad.v[2 * i] = w.pad.v[2 * i + 1] = 0;
@@ -249,7 +249,8 @@ static void op_maxpool(onnx_node *n)
         n->out[1] = positions(n, &w, n->out[0]);
 }
 
-/* Indices count in the array that MaxPool would have seen; a larger output_shape pads after it. */
+/* Indices are positions in the array that MaxPool would have read; a larger output_shape adds
+ * padding after it. */
 static void op_maxunpool(onnx_node *n)
 {
     fx_array *x = n->in[0];

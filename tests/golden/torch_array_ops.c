@@ -316,7 +316,7 @@ static void op_adaptive_mean(torch_node *t)
     torch_out(t, "y", fx_call(fx_adaptivemeanpool(out), x_of(t)));
 }
 
-/* Recorded of |x| + 0.1, so that no root of 0 is differentiated. */
+/* Recorded for |x| + 0.1, so that no root of 0 is differentiated. */
 static void op_lpnormpool(torch_node *t)
 {
     fx_array *x = fx_add(fx_abs(x_of(t)), 0.1);
