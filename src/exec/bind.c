@@ -27,27 +27,31 @@ void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
             fxi_buffer_release(b->buffers[i]);
     for (int32_t i = 0; b->datas && i < b->plan->noutputs; i++)
         fxi_data_free(b->datas[i]);
-    void *const all[] = {b->buffers, b->datas, b->base, b->in, b->out, b->constants, b->leaves};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        fxi_free(all[i]);
+    fxi_free(b->lists);
 }
 
 static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
-    /* One entry more than needed, because an allocation of 0 bytes may return NULL. */
-    b->buffers = fxi_calloc((size_t)p->nbuffers + 1, sizeof *b->buffers);
-    b->datas = fxi_calloc((size_t)p->noutputs + 1, sizeof *b->datas);
-    b->base = fxi_calloc((size_t)p->nvalues + 1, sizeof *b->base);
-    b->in = fxi_calloc((size_t)p->max_inputs + 1, sizeof *b->in);
-    b->out = fxi_calloc((size_t)p->max_outputs + 1, sizeof *b->out);
-    b->constants = fxi_calloc((size_t)fxi_plan_slots_bytes(p) / 8 + 1, sizeof *b->constants);
-    b->leaves = fxi_calloc((size_t)(g->nleaves + g->nconsts) + 1, sizeof *b->leaves);
-    /* Streams follow the literals in one block, because devices with memory of their own get both
-     * in one write. */
-    if (b->constants)
-        b->streams = (uint64_t(*)[2])(b->constants + p->nslots);
-    return b->buffers && b->datas && b->base && b->in && b->out && b->constants && b->leaves;
+    const size_t constants = (size_t)fxi_plan_slots_bytes(p) / 8, buffers = (size_t)p->nbuffers,
+                 datas = (size_t)p->noutputs, base = (size_t)p->nvalues, in = (size_t)p->max_inputs,
+                 out = (size_t)p->max_outputs, leaves = (size_t)(g->nleaves + g->nconsts);
+    _Static_assert(sizeof(uint64_t) >= sizeof(void *), "a word holds an address");
+    uint64_t *at =
+        fxi_calloc(constants + buffers + datas + base + in + out + leaves + 1, sizeof *at);
+    if (!at)
+        return false;
+    b->lists = b->constants = at;
+    /* Streams follow the literals, because devices with memory of their own get both in one
+     * write. */
+    b->streams = (uint64_t(*)[2])(b->constants + p->nslots);
+    b->buffers = (void *)(at += constants);
+    b->datas = (void *)(at += buffers);
+    b->base = (void *)(at += datas);
+    b->in = (void *)(at += base);
+    b->out = (void *)(at += in);
+    b->leaves = (void *)(at + out);
+    return true;
 }
 
 /* A constant that was made as a 0-d array is first rounded to the type of that array, as if the
@@ -88,7 +92,8 @@ static void compute_slot(const fxi_slot *s, const fxi_slot *slots, uint64_t *con
 static void bind_inputs(fxi_binding *b, const fxi_graph *g)
 {
     fxi_node **consts = b->leaves + g->nleaves;
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t k = 0; k < (b->inputs ? b->ninputs : g->n); k++) {
+        const int32_t i = b->inputs ? b->inputs[k] : k;
         fxi_node *n = g->nodes[i];
         if (n->data)
             b->leaves[g->slot[i]] = n;
@@ -209,7 +214,7 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
     if (missing) {
         /* What was allocated is freed first: it may be the memory that is missing. */
         fxi_binding_free(b, s);
-        *b = (fxi_binding){.plan = p};
+        *b = (fxi_binding){.plan = p, .inputs = b->inputs, .ninputs = b->ninputs};
         const fx_status status = fxi_reclaim_for(p->device);
         if (status != FX_OK)
             return status;

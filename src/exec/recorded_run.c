@@ -42,7 +42,8 @@ typedef struct fxi_recorded_run {
     bool *leaf;      /* per node of the graph */
     int32_t *source; /* per node of the graph: its entry, or ~leaf */
     int32_t *moving; /* nodes of the graph that differ from step to step: leaves, and results */
-    int32_t nseen, nmoving, version; /* version: of the tape, when `moving` was listed */
+    int32_t *inputs; /* nodes of the graph that are leaves, literals and random streams */
+    int32_t nseen, nmoving, ninputs, version; /* version: of the tape, when `moving` was listed */
     recorded_copy *copies;
     int32_t ncopies, copy_capacity;
     fxi_graph graph;
@@ -58,6 +59,7 @@ static void run_free(fxi_event *e)
     fxi_free(r->alive);
     fxi_free(r->seen);
     fxi_free(r->moving);
+    fxi_free(r->inputs);
     fxi_free(r->leaf);
     fxi_free(r->source);
     fxi_free(r->copies);
@@ -119,6 +121,8 @@ static bool note_node(const fxi_tape *t, recorded_run *r, int32_t i)
 {
     const fxi_node *n = r->graph.nodes[i];
     r->leaf[i] = n->data != NULL;
+    if (r->leaf[i] || n->op == FX_OP_CONST || n->op == FX_OP_RANDOM)
+        r->inputs[r->ninputs++] = i;
     if (!fxi_tape_find(t, n, &r->source[i]))
         return false;
     if (n->tape != FXI_TAPE_COPY)
@@ -159,8 +163,10 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
     r->source = fxi_malloc((n + 1) * sizeof *r->source);
     r->leaf = fxi_malloc((n + 1) * sizeof *r->leaf);
     r->moving = fxi_malloc((n + 1) * sizeof *r->moving);
+    r->inputs = fxi_malloc((n + 1) * sizeof *r->inputs);
     r->version = c->tape->version - 1;
-    r->bad = !r->moving || !own->nodes || !own->slot || !own->outputs || !r->source || !r->leaf;
+    r->bad = !r->moving || !r->inputs || !own->nodes || !own->slot || !own->outputs || !r->source ||
+             !r->leaf;
     for (int32_t i = 0; i < g->n && !r->bad; i++)
         r->bad = !note_node(c->tape, r, i);
     __atomic_fetch_add(&plan->refs, 1, __ATOMIC_RELAXED);
@@ -284,7 +290,7 @@ static void drop_copies(recorded_run *r)
 }
 
 /* Gives the results to the ghosts. */
-static void hand_over(fxi_binding *b, const recorded_run *r)
+static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
 {
     const fxi_plan *p = b->plan;
     const fxi_graph *g = &r->graph;
@@ -298,13 +304,14 @@ static void hand_over(fxi_binding *b, const recorded_run *r)
             fxi_node_spoil(b->leaves[v->index]);
         __atomic_store_n(&n->data, b->datas[k], __ATOMIC_RELEASE);
         b->datas[k] = NULL;
+        fxi_tape_settled(t, n);
     }
 }
 
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
 {
     recorded_run *r = next_run(c);
-    fxi_binding b = {.plan = r->plan};
+    fxi_binding b = {.plan = r->plan, .inputs = r->inputs, .ninputs = r->ninputs};
     fx_status status = make_copies(c, r);
     if (status == FX_OK)
         status = fxi_binding_reserve(&b, s, &r->graph);
@@ -315,7 +322,7 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
         s->running = false;
     }
     if (status == FX_OK) {
-        hand_over(&b, r);
+        hand_over(c->tape, &b, r);
         fxi_count(&fxi_counters.plan_hits, 1);
         fxi_count(&fxi_counters.repeated_evals, 1);
         c->tape->ran = &r->event;

@@ -36,6 +36,10 @@ typedef struct fxi_binding {
     uint64_t *constants;    /* per slot: the literal, in the type of the slot */
     uint64_t (*streams)[2]; /* seeds and counters, in the same block as the constants */
     fxi_node **leaves;
+    void *lists;           /* the one allocation that holds all lists above */
+    const int32_t *inputs; /* the leaves, literals and streams among the nodes of the graph; NULL:
+                              they are searched */
+    int32_t ninputs;
 } fxi_binding;
 
 /* The evaluator of the calling thread, created on first use. NULL: the allocation failed

@@ -234,6 +234,12 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
 {
     if (__builtin_expect(__atomic_load_n(&c->returned, __ATOMIC_RELAXED) != NULL, 0))
         fxi_take_back(c);
+    /* Before the checks below, which a recorded call has passed. */
+    if (__builtin_expect(c->tape != NULL, 0)) {
+        fxi_node *again = fxi_tape_next(c, op, dtype, ndim, shape, device, attr, nin, in);
+        if (again)
+            return again;
+    }
     if (__builtin_expect(dtype == FX_DTYPE_F64 && device && device->info.no_f64, 0)) {
         fx_fail(FX_STATUS_UNSUPPORTED, fxi_ops[op].name,
                 "%s has no Float64: convert with fx_f32 or fx_cast, or move with fx_gpu, which "
@@ -244,11 +250,6 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     if (__builtin_expect(!fxi_sizes_fit(dtype, ndim, shape), 0)) {
         fxi_fail_sizes(fxi_ops[op].name, dtype, ndim, shape);
         return NULL;
-    }
-    if (__builtin_expect(c->tape != NULL, 0)) {
-        fxi_node *again = fxi_tape_next(c, op, dtype, ndim, shape, device, attr, nin, in);
-        if (again)
-            return again;
     }
     fxi_node *n = fxi_malloc(sizeof *n);
     fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;

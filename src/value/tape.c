@@ -153,6 +153,7 @@ static bool note_operand(fxi_tape *t, fxi_tape_entry *e, int32_t k, fxi_node *in
     if (!fxi_grow(&t->leaf_uses, &t->leaf_use_capacity, t->nleaf_uses + 1, sizeof *t->leaf_uses))
         return false;
     t->leaf_uses[t->nleaf_uses++] = (fxi_tape_use){t->n, k};
+    e->reads_leaf = true;
     return true;
 }
 
@@ -218,7 +219,21 @@ static bool same_call(fxi_tape *t, const fxi_tape_entry *e, fx_op op, fx_dtype d
     for (int i = 0; i < fxi_ops[op].attr_words; i++)
         if (g->attr.words[i] != attr->words[i])
             return false;
-    t->changed |= op == FX_OP_CONST && !e->inside && memcmp(&g->attr, attr, sizeof *attr) != 0;
+    if (op == FX_OP_CONST && !e->inside && !t->changed)
+        t->changed = memcmp(&g->attr.literal, &attr->literal, sizeof attr->literal) != 0;
+    return true;
+}
+
+/* A ghost lists the nodes of the entries that it reads, so only leaves are looked up. */
+static bool same_operands(fxi_tape *t, const fxi_tape_entry *e, int nin, fxi_node *const *in)
+{
+    fxi_node **was = e->node->in;
+    for (int k = 0; k < nin; k++) {
+        const int32_t from = e->reads_leaf ? t->operands[e->operand + k] : 0;
+        if (from < 0 ? !fxi_tape_is_leaf(t, ~from, in[k]) : was[k] != in[k])
+            return false;
+        was[k] = in[k];
+    }
     return true;
 }
 
@@ -229,18 +244,12 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     if (t->mode != FXI_TAPE_REPEATS || op == FX_OP_LEAF)
         return NULL;
     fxi_tape_entry *e = &t->entries[t->pos];
-    bool same = t->pos < t->n && same_call(t, e, op, dtype, ndim, shape, device, attr, nin);
-    for (int k = 0; k < nin && same; k++) {
-        const int32_t from = t->operands[e->operand + k];
-        same = from >= 0 ? t->entries[from].node == in[k] : fxi_tape_is_leaf(t, ~from, in[k]);
-    }
-    if (!same) {
+    if (t->pos >= t->n || !same_call(t, e, op, dtype, ndim, shape, device, attr, nin) ||
+        !same_operands(t, e, nin, in)) {
         fxi_tape_leave(c);
         return NULL;
     }
     fxi_node *g = e->node;
-    for (int k = 0; k < nin; k++)
-        g->in[k] = in[k];
     /* Literals and random streams are not compared: the plan takes them as inputs. */
     if (attr)
         g->attr = *attr;

@@ -33,6 +33,7 @@ typedef struct fxi_tape_entry {
     int32_t operand;   /* its first one in `operands` */
     int32_t leaf_use;  /* the first one in `leaf_uses` of this entry or a later one */
     int32_t user;      /* the first one in `users`: operands of later entries that are this entry */
+    bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
     bool moves;        /* its node has been replaced when a step closed, and may be again */
 } fxi_tape_entry;
@@ -92,7 +93,9 @@ struct fxi_tape {
     fxi_identity_map numbers;   /* node → leaf number + 1, in the current step */
     fxi_event *events, *latest; /* in the order in which they began */
     fxi_event *dropped;         /* freed when the step closes */
-    fxi_event *ran; /* REPEATS: the latest evaluation that this step has repeated; NULL: none */
+    fxi_event *ran;   /* REPEATS: the latest evaluation that this step has repeated; NULL: none */
+    int32_t *settled; /* REPEATS: the entries that have got a value; the list has room for all */
+    int32_t nsettled, settled_capacity;
 };
 
 /* A step opens or closes with a scope. `open` cannot fail: if there is no memory for a tape, the
@@ -138,6 +141,12 @@ static inline fxi_node *fxi_tape_node(const fxi_tape *t, int32_t i)
 static inline int32_t fxi_tape_at(const fxi_tape *t)
 {
     return t->mode == FXI_TAPE_REPEATS ? t->pos : t->n;
+}
+
+/* While repeating: the ghost n has got its value. */
+static inline void fxi_tape_settled(fxi_tape *t, const fxi_node *n)
+{
+    t->settled[t->nsettled++] = n->tape - 1;
 }
 
 /* Adds an event that began at entry `first` and ends here. The tape owns it from now on. */

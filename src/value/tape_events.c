@@ -111,7 +111,10 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
         const fxi_tape_entry *e = &t->entries[p->entry];
         e->node->in[p->input] = t->leaves[~t->operands[e->operand + p->input]].node;
     }
-    for (; t->pos < end; t->pos++)
-        t->entries[t->pos].node->seq = c->seq++;
+    for (; t->pos < end; t->pos++) {
+        fxi_node *g = t->entries[t->pos].node;
+        g->seq = c->seq++;
+        g->used = false;
+    }
     return true;
 }

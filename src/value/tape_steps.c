@@ -29,7 +29,8 @@ static void empty(fxi_tape *t)
 static void tape_free(fxi_tape *t)
 {
     empty(t);
-    void *const all[] = {t->entries, t->operands, t->leaf_uses, t->users, t->leaves, t->file};
+    void *const all[] = {t->entries, t->operands, t->leaf_uses, t->users,
+                         t->settled, t->leaves,   t->file};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
     fxi_identity_free(&t->numbers);
@@ -84,6 +85,7 @@ void fxi_tape_open(fxi_context *c, const fxi_scope *s)
     t->pos = 0;
     t->ran = NULL;
     t->changed = false;
+    t->nsettled = 0;
     t->mode = t->n > 0 ? FXI_TAPE_REPEATS : FXI_TAPE_NOTES;
     c->tape = t;
 }
@@ -147,13 +149,11 @@ static bool part_with(fxi_tape *t, int32_t i)
 static bool rewind_tape(fxi_tape *t)
 {
     for (int32_t i = 0; i < t->pos; i++)
-        if (!t->entries[i].node->data && t->entries[i].node->refs > 1)
+        if (t->entries[i].node->refs > 1 && !t->entries[i].node->data)
             return false;
-    for (int32_t i = 0; i < t->pos; i++) {
+    while (t->nsettled > 0) {
+        const int32_t i = t->settled[--t->nsettled];
         fxi_node *g = t->entries[i].node;
-        g->used = false;
-        if (!g->data)
-            continue;
         if (__atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 1)
             g->nin = t->entries[i].nin, fxi_node_unsettle(g);
         else if (!part_with(t, i))
@@ -167,7 +167,7 @@ static void end_noting(fxi_context *c, fxi_tape *t)
     for (int32_t i = 0; i < t->n; i++)
         if (t->entries[i].live)
             fxi_tape_forget(c, t->entries[i].live);
-    if (!list_users(t))
+    if (!list_users(t) || !fxi_grow(&t->settled, &t->settled_capacity, t->n, sizeof *t->settled))
         t->mode = FXI_TAPE_OFF;
 }
 
