@@ -85,6 +85,29 @@ static void record(bench_state *s)
     train_in_scope(s);
 }
 
+/* Two models that one update changes; layers of the first one are frozen. */
+static void open_pair(bench_state *s)
+{
+    const bench_case *c = s->which;
+    fx_set(&s->x, fxi_randn(FX_DTYPE_F32, 2, c->size));
+    fx_set(&s->y, fx_square(s->x));
+    fx_set(&s->model, (void *)fx_tuple(c->model(), fx_dense(2, 2)));
+    void *first = fx_setup(fx_adam(.eta = 1e-4), fx_child(s->model, 0));
+    fx_freeze(fx_child(fx_child(first, 0), 0));
+    fx_set(&s->opt, (void *)fx_tuple(first, fx_setup(fx_adam(.eta = 1e-4), fx_child(s->model, 1))));
+    fx_eval(fx_tuple(s->x, s->y, s->model));
+}
+
+static void record_pair(bench_state *s)
+{
+    FX_RECORD;
+    void *const states[] = {fx_child(s->opt, 0), fx_child(s->opt, 1)};
+    void *const models[] = {fx_child(s->model, 0), fx_child(s->model, 1)};
+    fx_array *loss = fx_want(fx_mse(fx_call(models[1], fx_call(models[0], s->x)), s->y));
+    void *const gradients[] = {fx_gradient(loss, models[0]), fx_gradient(loss, models[1])};
+    fx_update_all(2, states, models, gradients);
+}
+
 static void forward(bench_state *s)
 {
     FX_TEST;
@@ -118,6 +141,11 @@ const bench_case bench_networks[] = {
     NETWORK(digit_net, "mlp-784-256-10-b1024", 10, 784, 1024),
     NETWORK(lenet, "lenet-b64", 10, 28, 28, 1, 64),
     NETWORK(vgg, "vgg-bn-b64", 10, 32, 32, 3, 64),
+    {.name = "record/two-models-b16",
+     .setup = open_pair,
+     .step = record_pair,
+     .model = xor_net,
+     .size = {2, 16}},
     {.name = NULL},
 };
 

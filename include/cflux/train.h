@@ -107,7 +107,7 @@ FX_API fx_status fxi_train(const fx_train_args *a);
 /* Returns the loss of a model on a batch, or a tuple whose first item is the loss; the other items
  * are auxiliary outputs: arrays, or tuples of arrays. */
 typedef void *(*fx_outputs_fn)(void *model, const fx_batch *batch, void *user);
-/* One training step, for a loop of your own: calls loss(model, batch, user) in FX_STEP, computes
+/* One training step, for a loop of your own: calls loss(model, batch, user) in FX_RECORD, computes
  * the gradient, and updates the model. Returns what `loss` returned, evaluated in the plan of the
  * update; the scope of the caller owns it. `batch` is passed on and may be NULL.
  *

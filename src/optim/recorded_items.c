@@ -1,6 +1,6 @@
 /* recorded_items.c: the arrays of an update in a recorded training step (value/tape.h). If the
- * state, the model and its gradient are unchanged, the arrays are the recorded ones, and none of
- * the three trees is walked.
+ * states, the models and their gradients are unchanged, the arrays are the recorded ones, and none
+ * of the trees is walked.
  */
 #include "memory.h"
 #include "recorded_map.h"
@@ -11,35 +11,82 @@ typedef struct known_item {
     fxi_state_leaf *leaf;
     fx_array *x;
     int32_t gradient; /* its number in the recorded gradient of the model */
+    int of;           /* number of the model */
 } known_item;
+
+typedef struct known_tree {
+    fxi_tree_record state;
+    void *root;
+    fxi_map_result map; /* the gradient, while it is repeated */
+} known_tree;
+
+/* A frozen leaf has no item. Whether leaves are frozen is compared, because it is no pointer, which
+ * fxi_tree_same would compare. */
+typedef struct known_leaf {
+    fxi_state_leaf *leaf;
+    bool frozen;
+} known_leaf;
 
 typedef struct recorded_items {
     fxi_event event;
-    fxi_tree_record state;
-    void *root;
+    int ntrees;
+    known_tree *trees;
+    known_leaf *leaves;
+    int32_t nleaves, leaf_capacity;
     int64_t n;
     known_item all[];
 } recorded_items;
 
 static void recorded_free(fxi_event *e)
 {
-    fxi_tree_record_free(&((recorded_items *)e)->state);
-    fxi_free(e);
+    recorded_items *r = (recorded_items *)e;
+    for (int i = 0; r->trees && i < r->ntrees; i++)
+        fxi_tree_record_free(&r->trees[i].state);
+    fxi_free(r->trees);
+    fxi_free(r->leaves);
+    fxi_free(r);
 }
 
 static const fxi_event_kind items_kind = {recorded_free, false};
 
-/* A frozen leaf has no item, and a walk has to see when it is thawed. */
-static bool every_leaf_is_item(const recorded_items *r)
+/* Lists the leaves of a state. False: the allocation failed. */
+static bool note_leaves(recorded_items *r, const fxi_tree_record *state)
 {
-    int64_t leaves = 0;
-    for (int32_t i = 0; i < r->state.nobjects; i++)
-        leaves += fx_is(r->state.objects[i], &fxi_leaf_type);
-    return leaves == r->n;
+    for (int32_t i = 0; i < state->nobjects; i++) {
+        fxi_state_leaf *l = state->objects[i];
+        if (!fx_is(l, &fxi_leaf_type))
+            continue;
+        if (!fxi_grow(&r->leaves, &r->leaf_capacity, r->nleaves + 1, sizeof *r->leaves))
+            return false;
+        r->leaves[r->nleaves++] = (known_leaf){l, l->frozen};
+    }
+    return true;
 }
 
-void fxi_note_items(fxi_context *c, int32_t first, const fxi_items *s, void *state, void *model,
-                    void *gradient)
+/* A leaf without an item for another reason than being frozen is not repeated. */
+static bool every_leaf_is_item(const recorded_items *r)
+{
+    int64_t active = 0;
+    for (int32_t i = 0; i < r->nleaves; i++)
+        active += !r->leaves[i].frozen;
+    return active == r->n;
+}
+
+static bool note_trees(recorded_items *r, const fxi_update_trees *trees)
+{
+    r->trees = fxi_calloc((size_t)trees->n + 1, sizeof *r->trees);
+    r->ntrees = trees->n;
+    for (int i = 0; r->trees && i < trees->n; i++) {
+        known_tree *k = &r->trees[i];
+        k->root = trees->states[i];
+        if (!fxi_tree_note(&k->state, k->root) || !note_leaves(r, &k->state))
+            return false;
+    }
+    return r->trees && every_leaf_is_item(r);
+}
+
+void fxi_note_items(fxi_context *c, int32_t first, const fxi_items *s,
+                    const fxi_update_trees *trees)
 {
     if (first == c->tape->n || s->nviews > 0)
         return;
@@ -47,14 +94,14 @@ void fxi_note_items(fxi_context *c, int32_t first, const fxi_items *s, void *sta
     if (!r)
         return;
     r->event.kind = &items_kind;
-    r->root = state;
     r->n = s->n;
-    bool ok = fxi_tree_note(&r->state, state) && every_leaf_is_item(r);
+    bool ok = note_trees(r, trees);
     for (int64_t i = 0; i < s->n && ok; i++) {
         const fxi_item *it = &s->all[i];
-        r->all[i] =
-            (known_item){it->leaf, it->x, fxi_map_find(c, model, gradient, it->x, it->gradient)};
-        ok = r->all[i].gradient >= 0;
+        const int32_t gradient =
+            fxi_map_find(c, trees->models[it->of], trees->gradients[it->of], it->x, it->gradient);
+        r->all[i] = (known_item){it->leaf, it->x, gradient, it->of};
+        ok = gradient >= 0;
     }
     if (ok)
         fxi_tape_add(c, &r->event, first);
@@ -62,20 +109,39 @@ void fxi_note_items(fxi_context *c, int32_t first, const fxi_items *s, void *sta
         recorded_free(&r->event);
 }
 
-bool fxi_repeat_items(const fxi_context *c, fxi_items *s, void *state, void *model, void *gradient)
+/* Are the states, models and gradients those of the recorded update, all of them unchanged? */
+static bool same_trees(const fxi_context *c, recorded_items *r, const fxi_update_trees *trees)
 {
-    const recorded_items *r =
-        fxi_tape_repeats(c) ? (recorded_items *)fxi_tape_event(c, &items_kind) : NULL;
-    if (!r || r->root != state || !fxi_tree_same(&r->state))
+    if (r->ntrees != trees->n)
         return false;
-    fxi_map_result m;
-    if (!fxi_map_read(c, model, gradient, &m))
-        return false;
-    /* Only after the comparison with m is it known that x exists. */
-    for (int64_t i = 0; i < r->n; i++)
-        if (r->all[i].gradient >= m.n || m.trained[r->all[i].gradient] != r->all[i].x)
+    for (int i = 0; i < r->ntrees; i++) {
+        known_tree *k = &r->trees[i];
+        if (k->root != trees->states[i] || !fxi_tree_same(&k->state) ||
+            !fxi_map_read(c, trees->models[i], trees->gradients[i], &k->map))
             return false;
-    for (int64_t i = 0; i < r->n && s->status == FX_OK; i++)
-        fxi_items_add(s, r->all[i].leaf, r->all[i].x, m.gradients[r->all[i].gradient]);
+    }
+    for (int32_t i = 0; i < r->nleaves; i++)
+        if (r->leaves[i].leaf->frozen != r->leaves[i].frozen)
+            return false;
+    /* Only after the comparison with the map is it known that x exists. */
+    for (int64_t i = 0; i < r->n; i++) {
+        const known_item *k = &r->all[i];
+        const fxi_map_result *m = &r->trees[k->of].map;
+        if (k->gradient >= m->n || m->trained[k->gradient] != k->x)
+            return false;
+    }
+    return true;
+}
+
+bool fxi_repeat_items(const fxi_context *c, fxi_items *s, const fxi_update_trees *trees)
+{
+    recorded_items *r =
+        fxi_tape_repeats(c) ? (recorded_items *)fxi_tape_event(c, &items_kind) : NULL;
+    if (!r || !same_trees(c, r, trees))
+        return false;
+    for (int64_t i = 0; i < r->n && s->status == FX_OK; i++) {
+        const known_item *k = &r->all[i];
+        fxi_items_add(s, k->leaf, k->x, r->trees[k->of].map.gradients[k->gradient]);
+    }
     return true;
 }

@@ -174,17 +174,20 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     fxi_items s = {0};
     fxi_context *here = fxi_here();
     const int32_t first = here->tape ? fxi_tape_at(here->tape) : 0;
-    const bool known = n == 1 && fxi_repeat_items(here, &s, states[0], models[0], gradients[0]);
-    for (int i = 0; i < n && !known && s.status == FX_OK; i++)
+    const fxi_update_trees trees = {n, states, models, gradients};
+    const bool known = fxi_repeat_items(here, &s, &trees);
+    for (int i = 0; i < n && !known && s.status == FX_OK; i++) {
+        s.of = i;
         fxi_items_gather(&s, states[i], models[i], gradients[i]);
+    }
     if (s.status == FX_OK)
         s.status = fxi_items_average(&s, &guard);
     fxi_literals c = {0};
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
         s.status = apply_or_repeat(&s, i, &c, &norms);
-    if (n == 1 && !known && s.status == FX_OK && fxi_tape_notes(here))
-        fxi_note_items(here, first, &s, states[0], models[0], gradients[0]);
+    if (!known && s.status == FX_OK && fxi_tape_notes(here))
+        fxi_note_items(here, first, &s, &trees);
     fx_array *ok = s.status == FX_OK ? all_finite(guard, &norms) : NULL;
     for (int64_t i = 0; ok && i < s.n && s.status == FX_OK; i++)
         s.status = select_values(&s.all[i], ok);

@@ -51,7 +51,7 @@ void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
         return;
     }
     l->item = s->n;
-    s->all[s->n++] = (fxi_item){.leaf = l, .x = x, .gradient = g};
+    s->all[s->n++] = (fxi_item){.leaf = l, .x = x, .gradient = g, .of = s->of};
 }
 
 static fx_status mismatch(const char *what)

@@ -21,6 +21,7 @@ fxi_state_leaf *fxi_leaf_new(const fxi_leaf *parts);
 typedef struct fxi_item {
     fxi_state_leaf *leaf;
     fx_array *x, *gradient;
+    int of; /* its state's number among those of the update */
     /* the new array and its new states; NULL: unchanged */
     fx_array *values[1 + FXI_RULE_STATES];
     double numbers[FXI_RULE_NUMBERS];
@@ -31,8 +32,14 @@ typedef struct fxi_items {
     int64_t n, capacity;
     fx_array **views; /* arrays that may be views of updated arrays */
     int64_t nviews, view_capacity;
+    int of; /* the number of the state that is gathered */
     fx_status status;
 } fxi_items;
+/* The trees of an update, n of each. */
+typedef struct fxi_update_trees {
+    int n;
+    void *const *states, *const *models, *const *gradients;
+} fxi_update_trees;
 /* Adds the arrays of an update of this state. */
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient);
 /* Replaces the gradients of distributed rules by their means over all members (average.c).
@@ -44,12 +51,11 @@ void fxi_items_done(fxi_items *s);
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);
 /* Recorded steps (recorded_items.c). Notes the items of an update that began at entry `first` of
  * the tape. */
-void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s, void *state,
-                    void *model, void *gradient);
+void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s,
+                    const fxi_update_trees *trees);
 /* Gathers the same as in the recorded step. False: nothing is added, and the trees must be walked.
  */
-bool fxi_repeat_items(const struct fxi_context *c, fxi_items *s, void *state, void *model,
-                      void *gradient);
+bool fxi_repeat_items(const struct fxi_context *c, fxi_items *s, const fxi_update_trees *trees);
 /* The number of arrays that the update may change. */
 int fxi_items_handles(const fxi_items *s);
 /* Builds the new array and the new states of an item. */

@@ -61,7 +61,7 @@ static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void
                                       !f       ? "function"
                                       : !model ? "model"
                                                : "state"));
-    FX_STEP;
+    FX_RECORD; /* an FX_STEP that repeats the one before if it can */
     void *outputs = f(model, batch, user);
     fx_array *loss = loss_in(outputs);
     double factor = fx_loss_scale(state); /* 0: the loss is not scaled */

@@ -25,6 +25,7 @@ CASES = {  # name: steps in the shorter and the longer run
     "train/xor-2-3-bn-2-b64": (20, 60),
     "record/xor-2-3-bn-2-b64": (20, 60),
     "record/mlp-1-256-1-b16": (20, 60),
+    "record/two-models-b16": (20, 60),
     "record/mlp-784-256-10-b64": (4, 8),
     "forward/mlp-1-256-1-b16": (20, 120),
     "chain/1e4-gradient": (10, 30),

@@ -414,6 +414,89 @@ static void models_gradients_and_states_that_change(void **state)
             fail_msg("step %d: %.9g, with FX_STEP %.9g", i / 3, got[i], want[i]);
 }
 
+/* Two models that one update changes. Their states are frozen, thawed and exchanged. */
+enum { TOGETHER = 30 };
+
+static int steps_of_two(int mode, double *got)
+{
+    FX_SCOPE;
+    fx_seed(13);
+    void *models[] = {fx_dense(3, 3, FX_TANH), fx_chain(fx_dense(3, 3), fx_dense(3, 2))};
+    void *const rule = fx_adam(.eta = 0.01);
+    void *states[] = {fx_setup(rule, models[0]), fx_setup(rule, models[1])};
+    fx_array *x = fx_randn(3, BATCH);
+    fx_eval(fx_tuple(models[0], models[1], x));
+    int repeated = 0;
+    for (int i = 0; i < TOGETHER; i++) {
+        if (i == 6)
+            fx_freeze(fx_child(states[1], 0));
+        if (i == 12)
+            fx_freeze(states[0]);
+        if (i == 18)
+            fx_thaw(states[0]);
+        const int first = i > 23 && i % 2; /* the order of the trees changes in each step */
+        const uint64_t before = fx_stats().repeated_evals;
+        FXI_OPEN(mode);
+        fx_array *y = fx_call(models[0], x), *loss = fx_mean(fx_square(fx_call(models[1], y)));
+        fx_want(loss);
+        void *gradients[] = {fx_gradient(loss, models[0]), fx_gradient(loss, models[1])};
+        assert_int_equal(fx_update_all(2, (void *[]){states[first], states[1 - first]},
+                                       (void *[]){models[first], models[1 - first]},
+                                       (void *[]){gradients[first], gradients[1 - first]}),
+                         FX_OK);
+        got[2 * i] = fx_item(loss);
+        got[2 * i + 1] = fx_item(fx_sum(((fx_dense_layer *)models[0])->weight));
+        repeated += fx_stats().repeated_evals > before;
+    }
+    return repeated;
+}
+
+static void models_that_are_updated_together(void **state)
+{
+    (void)state;
+    double want[2 * TOGETHER], got[2 * TOGETHER];
+    assert_int_equal(steps_of_two(FXI_SCOPE_STEP, want), 0);
+    assert_true(steps_of_two(FXI_SCOPE_RECORD, got) > TOGETHER / 2);
+    assert_memory_equal(want, got, sizeof want);
+}
+
+static void *loss_of_batch(void *model, const fx_batch *batch, void *user)
+{
+    (void)batch;
+    return fx_mean(fx_square(fx_call(model, user)));
+}
+
+/* fx_trainstep records, and its results outlive the step. */
+static void steps_of_trainstep(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(14);
+    fx_dense_layer *m = fx_dense(3, 2, FX_TANH);
+    fx_seed(14);
+    fx_dense_layer *n = fx_dense(3, 2, FX_TANH);
+    void *opt = fx_setup(fx_adam(.eta = 0.01), m), *opt2 = fx_setup(fx_adam(.eta = 0.01), n);
+    fx_array *x = fx_randn(3, BATCH), *loss[2][6];
+    const fx_batch batch = {0};
+    fx_eval(fx_tuple(m, n, x));
+    const uint64_t before = fx_stats().repeated_evals;
+    for (int i = 0; i < 6; i++) {
+        void *both = i % 2 ? fx_trainstep_withgradient(loss_of_batch, m, &batch, opt, x)
+                           : fx_trainstep(loss_of_batch, m, &batch, opt, x);
+        loss[0][i] = i % 2 ? fx_child(both, 0) : both;
+    }
+    assert_int_equal(fx_stats().repeated_evals - before,
+                     4); /* the state was pending in the first */
+    for (int i = 0; i < 6; i++) {
+        FX_STEP;
+        fx_array *l = fx_want(loss_of_batch(n, NULL, x));
+        fx_update(opt2, n, fx_gradient(l, n), .guard = l);
+        loss[1][i] = fx_keep(l);
+    }
+    for (int i = 0; i < 6; i++)
+        assert_true(fx_item(loss[0][i]) == fx_item(loss[1][i]));
+}
+
 enum { REPLACED = 6 };
 
 /* The update of a recorded step computes a new bias that is still pending, and then replaces it. */
@@ -667,6 +750,8 @@ int main(void)
         cmocka_unit_test(new_data_and_numbers_repeat),
         cmocka_unit_test(each_thread_records_for_itself),
         cmocka_unit_test(models_gradients_and_states_that_change),
+        cmocka_unit_test(models_that_are_updated_together),
+        cmocka_unit_test(steps_of_trainstep),
         cmocka_unit_test(parameters_replaced_by_pending_values),
         cmocka_unit_test(operands_that_change_places),
         cmocka_unit_test(kept_results_keep_their_values),
