@@ -37,10 +37,12 @@ static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
                  datas = (size_t)p->noutputs, base = (size_t)p->nvalues, in = (size_t)p->max_inputs,
                  out = (size_t)p->max_outputs, leaves = (size_t)(g->nleaves + g->nconsts);
     _Static_assert(sizeof(uint64_t) >= sizeof(void *), "a word holds an address");
-    uint64_t *at =
-        fxi_calloc(constants + buffers + datas + base + in + out + leaves + 1, sizeof *at);
+    /* The lists that are freed entry by entry come first, and are zero until they are filled. */
+    const size_t zero = constants + buffers + datas;
+    uint64_t *at = fxi_malloc((zero + base + in + out + leaves + 1) * sizeof *at);
     if (!at)
         return false;
+    memset(at, 0, zero * sizeof *at);
     b->lists = b->constants = at;
     /* Streams follow the literals, because devices with memory of their own get both in one
      * write. */
