@@ -20,8 +20,8 @@ typedef struct known_tree {
     fxi_map_result map; /* the gradient, while it is repeated */
 } known_tree;
 
-/* A frozen leaf has no item. Whether leaves are frozen is compared, because it is no pointer, which
- * fxi_tree_same would compare. */
+/* A frozen leaf has no item. The flag is compared here, because fxi_tree_same compares only types
+ * and children. */
 typedef struct known_leaf {
     fxi_state_leaf *leaf;
     bool frozen;

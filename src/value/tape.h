@@ -94,7 +94,7 @@ struct fxi_tape {
     fxi_event *events, *latest; /* in the order in which they began */
     fxi_event *dropped;         /* freed when the step closes */
     fxi_event *ran;   /* REPEATS: the latest evaluation that this step has repeated; NULL: none */
-    int32_t *settled; /* REPEATS: the entries that have got a value; the list has room for all */
+    int32_t *settled; /* REPEATS: the entries that have got a value; it can hold all of them */
     int32_t nsettled, settled_capacity;
 };
 
