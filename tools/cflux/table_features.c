@@ -170,7 +170,8 @@ static int64_t split_name(const sorted_name *names, int64_t n, const char *wante
     return column;
 }
 
-/* Adds the feature that the model calls `wanted`. A text that the file does not have is nowhere. */
+/* Adds the feature that the model calls `wanted`. If it belongs to a text that the file does not
+ * have, it is 0 in every observation that has a text. */
 static int add_wanted(feature_list *l, const data_request *r, void *columns,
                       const sorted_name *names, int64_t target, const char *wanted)
 {
@@ -198,7 +199,7 @@ static int add_wanted(feature_list *l, const data_request *r, void *columns,
                : fail(EXIT_FAILED, "no memory for the features of %s", r->path);
 }
 
-/* Refuses a text of a column that none of the model's features stands for. */
+/* Refuses a text for which the model has no feature. */
 static int check_texts(const feature_list *l, const data_request *r, void *columns)
 {
     for (int64_t i = 0; i < l->n; i++) {

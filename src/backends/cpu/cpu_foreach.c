@@ -18,8 +18,9 @@ enum { PIECE = 16 * FXI_TILE };
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* What each reduction has prepared is in a list of the step's own: the reductions of a plan may be
- * prepared by another backend too. The work space serves one after another. */
+/* The result of preparing each reduction is in a list that belongs to this backend and not in
+ * `each`: another backend may prepare the same step too. All reductions use one work space, one
+ * after another. */
 static fx_status prepare_reductions(fx_step *step)
 {
     const fx_foreach_step *f = fx_step_foreach(step);

@@ -324,7 +324,8 @@ static void describe(const fxi_gpu_builder *b, const fx_step *s, int32_t segment
     settle(b, r, own->mask);
 }
 
-/* Has the device the kernel of this step's reductions, s among them? If not, records it. */
+/* Can a kernel compute the reduce step s, which may be one of several that are one step? If not,
+ * records it. */
 static bool can_reduce(fxi_gpu_builder *b, const fx_step *s)
 {
     const fx_program p = fx_step_program(s);
@@ -347,7 +348,7 @@ void fxi_gpu_reduce(fxi_gpu_builder *b)
 }
 
 /* ---- several reductions ---------------------------------------------------------------------- */
-/* Have both reductions the same text, with other parameters? */
+/* Do both reductions have the same text, so that they differ in parameters only? */
 static bool same_text(const reduction *a, const reduction *b)
 {
     bool same = !a->wide && !b->wide && a->pieces == 1 && b->pieces == 1 &&
