@@ -157,6 +157,9 @@ int gpu_visit_windows(gpu_visitor visit, void *user)
     static const row large[] = {
         {"wide", 2, {70000, 40000}, {2, 2}, 1, 1, 1, 1, 2, 0, 0, 1, 0},
         {"busy", 2, {600, 600}, {3, 3}, 3, 9, 1, 2, 2, 1, 1, 1, 0},
+        /* the largest tile: four rows of sixteen columns for a work-item */
+        {"layer", 2, {56, 56}, {3, 3}, 64, 64, 1, 32, 1, 1, 1, 1, 0},
+        {"halved", 2, {112, 112}, {3, 3}, 64, 64, 1, 32, 2, 1, 1, 1, 1},
     };
     static const uint8_t reals[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
     int n = 0;
@@ -174,10 +177,11 @@ int gpu_visit_windows(gpu_visitor visit, void *user)
         n += pool(visit, user, &rows[4], FX_POOL_MAX, dtype);
         n += pool(visit, user, &rows[4], FX_POOL_MAX_PICK, dtype);
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 4; k++) {
         for (int kind = 0; kind <= FX_CONV_WEIGHT; kind++)
             n += conv(visit, user, &large[k], kind, FX_DTYPE_F32, NO_EPILOGUE);
-        for (int kind = 0; kind <= FX_POOL_MAX_PICK; kind++)
+        n += conv(visit, user, &large[k], FX_CONV_FORWARD, FX_DTYPE_BF16, BIAS);
+        for (int kind = 0; k < 2 && kind <= FX_POOL_MAX_PICK; kind++)
             n += pool(visit, user, &large[k], kind, FX_DTYPE_F32);
     }
     return n;

@@ -33,6 +33,7 @@ FX_USE(2, @out@, y)
     const fx_int rows = rows0 * rows1 * rows2 * LAST_ROWS;
     const fx_int terms = taps0 * taps1 * taps2 * LAST_TERMS;
     const fx_int length = terms > 0 ? LENGTH : 0;
+    const fx_int to = n0 * OUT_COLUMN + rest * OUT_GROUP + (slice + LANE) * OUT_SLICE@phases@;
     @rows@
     const fx_int o = OTHER_START + rest * OTHER_GROUP + n0 * OTHER_COLUMN@taps@;
 
@@ -83,7 +84,8 @@ FX_USE(2, @out@, y)
         ? (TAPS(@d@) - tap@d@ + EVERY(@d@) - 1) / EVERY(@d@) : 0;
     const fx_int from@d@ = (FROM(@d@) + phase@d@ - tap@d@ * DILATION(@d@)) / STRIDE(@d@);
 
-// One of the rows.
+// One of the rows: its position in the source, and in the output, −1 if there is no such row. The
+// digits of m are not needed later: with sixteen sums a row they would not fit in registers.
 //// conv_row
     const fx_int m@r@ = m + @r@ * ITEMS;
     fx_int m@r@_3 = m@r@ < rows ? m@r@ : 0;
@@ -94,6 +96,8 @@ FX_USE(2, @out@, y)
         p@r@_2 = from2 + m@r@_2 * ROW_STEP(2);
     const fx_int p@r@ = p@r@_0 + SIZE(0) * (p@r@_1 + SIZE(1) * p@r@_2) + m@r@_3 * SOURCE_ROW
         + rest * SOURCE_GROUP;
+    const fx_int to@r@ = m@r@ < rows ? to + m@r@_0 * OUT(0) + m@r@_1 * OUT(1) + m@r@_2 * OUT(2)
+        + m@r@_3 * OUT_ROW : -1;
 
 // A term's element of the source for one row, in TERM.
 //// conv_term
@@ -104,8 +108,6 @@ FX_USE(2, @out@, y)
 
 // Stores one row of sums.
 //// conv_out
-    if (m@r@ < rows) {
-        const fx_int first = m@r@_0 * OUT(0) + m@r@_1 * OUT(1) + m@r@_2 * OUT(2) + m@r@_3 * OUT_ROW
-            + n0 * OUT_COLUMN + rest * OUT_GROUP + (slice + LANE) * OUT_SLICE@phases@;
+    if (to@r@ >= 0) {
     @columns@
     }

@@ -35,6 +35,7 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define FX_F32(name) name##f
 #define FX_F64(f) f
 #define FX_UNROLL _Pragma("unroll")
+#define FX_LOOP _Pragma("unroll 1")
 #define FX_MAD(x, y, z) fma(x, y, z)
 #define fx_bits(x) __float_as_uint(x)
 #define fx_float(u) __uint_as_float(u)

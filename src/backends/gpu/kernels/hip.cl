@@ -19,6 +19,7 @@ typedef fx_u32 fx_v8 __attribute__((vector_size(8), may_alias));
 #define FX_GROUP_Z ((fx_int)__builtin_amdgcn_workgroup_id_z())
 #define FX_F32(f) __ocml_##f##_f32
 #define FX_UNROLL _Pragma("unroll")
+#define FX_LOOP _Pragma("unroll 1")
 FX_FN fx_f32 fx_mad(fx_f32 x, fx_f32 y, fx_f32 z) { return __builtin_fmaf(x, y, z); }
 FX_FN fx_f64 fx_mad(fx_f64 x, fx_f64 y, fx_f64 z) { return __builtin_fma(x, y, z); }
 #define FX_MAD(x, y, z) fx_mad(x, y, z)

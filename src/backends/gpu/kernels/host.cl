@@ -35,6 +35,7 @@ extern fx_u32 (*fx_host_shuffle)(fx_u32 v, fx_u32 item);
 #define FX_F32(name) name##f
 #define FX_F64(f) f
 #define FX_UNROLL
+#define FX_LOOP
 #define FX_MAD(x, y, z) ((x) * (y) + (z))
 #define FX_FMA(x, y, z) fmaf(x, y, z)
 FX_FN fx_u32 fx_bits(fx_f32 x) { union { fx_f32 f; fx_u32 u; } v = {x}; return v.u; }

@@ -29,6 +29,7 @@ typedef ushort fx_v2; typedef uchar fx_v1;
 #define FX_GROUP_Z ((fx_int)fx_g.z)
 #define FX_F32(f) fx_own_##f
 #define FX_UNROLL _Pragma("unroll")
+#define FX_LOOP _Pragma("unroll 1")
 #define FX_MAD(x, y, z) fma(x, y, z)
 #define FX_FUNCTION(f) \
     static inline fx_f32 fx_own_##f(fx_f32 x) { return precise::f(x); }

@@ -24,6 +24,7 @@ typedef ushort fx_v2; typedef uchar fx_v1;
 #define FX_GROUP_Z ((fx_int)get_group_id(2))
 #define FX_F32(f) f
 #define FX_UNROLL _Pragma("unroll")
+#define FX_LOOP _Pragma("unroll 1")
 #define FX_MAD(x, y, z) fma(x, y, z)
 #define fx_bits(x) as_uint(x)
 #define fx_float(u) as_float(u)

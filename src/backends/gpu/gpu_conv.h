@@ -1,0 +1,64 @@
+/* gpu_conv.h: a convolution as a product of matrices (gpu_conv.c): its numbers, which are
+ * parameters of the text, and its tiles (gpu_conv_kinds.c). */
+#ifndef FXI_GPU_CONV_H
+#define FXI_GPU_CONV_H
+
+#include "gpu_text.h"
+
+/* Terms of a round: their factors are in local memory. */
+enum { FXI_GPU_CONV_DEPTH = 16 };
+
+/* Parameters of the text: one for each spatial axis, and single ones. */
+#define AXIS_PARAMS(X)                                                                             \
+    X(ROWS)      /* digits of m, of all phases together */                                         \
+    X(TAPS)      /* digits of k, of all phases together */                                         \
+    X(FROM)      /* position of the first row's first term; DATA: padding before */                \
+    X(ROW_STEP)  /* position of m */                                                               \
+    X(TERM_STEP) /* position of k */                                                               \
+    X(SIZE)      /* of the source */                                                               \
+    X(OTHER)     /* k in `other` */                                                                \
+    X(OUT)       /* m in the output */                                                             \
+    X(PHASES)    /* number of phases; this and the following are used only with phases */          \
+    X(STRIDE)                                                                                      \
+    X(DILATION)                                                                                    \
+    X(EVERY)     /* distance of the taps of a phase */                                             \
+    X(OTHER_TAP) /* one tap in `other` */                                                          \
+    X(OUT_PHASE) /* one phase in the output */
+#define PARAMS(X)                                                                                  \
+    X(ROW_TILES)                                                                                   \
+    X(COLUMN_TILES)                                                                                \
+    X(SLICES) /* groups that share the terms */                                                    \
+    X(LENGTH) /* of a slice, of which a group has one a lane: a multiple of DEPTH */               \
+    X(COLUMNS)                                                                                     \
+    X(LAST_ROWS)   /* the fourth digits */                                                         \
+    X(LAST_TERMS)  /* … of k */                                                                  \
+    X(SOURCE_ROW)  /* of m's fourth digit in the source */                                         \
+    X(SOURCE_TERM) /* of k's */                                                                    \
+    X(SOURCE_GROUP)                                                                                \
+    X(OTHER_START)                                                                                 \
+    X(OTHER_TERM)                                                                                  \
+    X(OTHER_COLUMN)                                                                                \
+    X(OTHER_GROUP)                                                                                 \
+    X(OUT_ROW)                                                                                     \
+    X(OUT_COLUMN)                                                                                  \
+    X(OUT_GROUP)                                                                                   \
+    X(OUT_SLICE)
+#define NUMBER(name) name,
+enum { AXIS_PARAMS(NUMBER) AXIS_PARAM_COUNT };
+enum { AXES_END = 3 * AXIS_PARAM_COUNT - 1, PARAMS(NUMBER) PARAM_COUNT };
+
+typedef struct fxi_gpu_contraction {
+    const fx_step *step;
+    const fxi_gpu_type *type;
+    int64_t v[PARAM_COUNT];
+    int64_t rows, terms, groups; /* counts of the largest phase */
+    int64_t length;              /* elements of the output */
+    bool phased;
+    int items, lanes; /* work-items of a group, along rows and slices */
+    int each, width;  /* rows and columns of a work-item */
+    bool wide;
+} fxi_gpu_contraction;
+
+fxi_gpu_contraction fxi_gpu_contraction_of(const fx_step *s, const fxi_gpu_limits *limits);
+
+#endif
