@@ -632,6 +632,24 @@ static void softmax(visit *v, int dtype, int row_axes, int64_t n, layout how)
     show(v, &c);
 }
 
+/* The sums of a row and of its squares: one after the other they use the same local memory. */
+static void two_sums(visit *v, int dtype, int64_t n)
+{
+    gpu_case c;
+    begin_rows(&c, "two_sums", dtype, 1, n, 9);
+    const fx_tensor *space = &c.step.as.row.space;
+    c.step.nin = 1;
+    c.in[0] = dense(dtype, space->ndim, space->shape);
+    row_instr(&c, FX_OP_MUL, dtype, 2, 0, 0, false, 0, 0);               /* 1 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 0, 0, true, 0, FX_REDUCE_SUM); /* 2 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 1, 0, true, 0, FX_REDUCE_SUM); /* 3 */
+    row_instr(&c, FX_OP_MUL, dtype, 2, 0, 2, false, 1, 0);               /* 4 */
+    row_instr(&c, FX_OP_ADD, dtype, 2, 4, 3, false, 1, 0);               /* 5 */
+    c.step.out = dense(dtype, space->ndim, space->shape);
+    c.step.as.row.out_reg = 5;
+    show(v, &c);
+}
+
 static void rows(visit *v)
 {
     static const int64_t lengths[] = {1, 3, 10, 100, 1000, 3001};
@@ -642,6 +660,8 @@ static void rows(visit *v)
             softmax(v, FX_DTYPE_F32, axes, lengths[k], FAR);
             softmax(v, FX_DTYPE_F64, axes, lengths[k], DENSE);
         }
+    two_sums(v, FX_DTYPE_F32, 1000);
+    two_sums(v, FX_DTYPE_F64, 3001);
     softmax(v, FX_DTYPE_F16, 1, 100, DENSE);
     softmax(v, FX_DTYPE_BF16, 2, 10, DENSE);
 }

@@ -338,7 +338,7 @@ static void test_widths(void **unused)
     } widths[] = {{64, 32}, {8, 8}};
     static const char *const kinds[] = {
         "move.f32",        "conv.weight.3d.type0", "conv.forward.channels",
-        "reduce.0.f32.1d", "reduce.program.f32",   "rows.softmax.f32"};
+        "reduce.0.f32.1d", "reduce.program.f32",   "rows.softmax.f32",    "rows.two_sums"};
     const fxi_gpu_limits usual = gpu_host_limits;
     tally t = {.only = NULL};
     (void)unused;

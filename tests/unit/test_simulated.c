@@ -90,9 +90,17 @@ static void train_on(fx_device *device, const double *right)
         printf("by %g\n", d);
 }
 
+/* x, of mean 0, divided by its length: two sums, the second of which uses the memory of the first
+ * while other warps may still read it. */
+static fx_array *unit_length(fx_array *x)
+{
+    fx_array *centred = fx_sub(x, fx_mul(fx_sum(x, .dims = FX_AXES(0)), 1.0 / 2100));
+    return fx_div(centred, fx_sqrt(fx_sum(fx_mul(centred, centred), .dims = FX_AXES(0))));
+}
+
 /* Kernels whose groups share memory several times: tiles that are transposed, sums along an axis
- * that is longer than a group, and long rows with two reductions. Without any one of their barriers
- * a result differs. */
+ * that is longer than a group, and long rows with two reductions, of two kinds and of one. Without
+ * any one of their barriers a result differs. */
 static double group_work(fx_device *device, int k)
 {
     FX_SCOPE;
@@ -101,6 +109,7 @@ static double group_work(fx_device *device, int k)
     x = fx_to(device, k == 0 ? x : fx_reshape(x, 2100, 5));
     fx_array *y = k == 0   ? fx_transpose(x)
                   : k == 1 ? fx_cumsum(x, 0)
+                  : k == 2 ? unit_length(x)
                            : fx_softmax(fx_mul(x, 9), .dims = FX_AXES(0));
     y = fx_cpu(fx_reshape(y, 150 * 70));
     return fx_item(fx_sum(fx_mul(y, weights)));
@@ -108,7 +117,7 @@ static double group_work(fx_device *device, int k)
 
 static void compare_groups(fx_device *device)
 {
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 4; k++)
         for (int times = 0; times < 3; times++) {
             const double own = group_work(device, k), right = group_work(fx_cpu_device(), k);
             if (!(fabs(own - right) < 1e-4 * fabs(right)))

@@ -105,10 +105,11 @@ void fxi_gpu_say_lanes(fxi_gpu_builder *b, int first)
     fxi_gpu_say_part(b, fxi_gpu_text_lanes);
 }
 
-void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns)
+void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns, bool again)
 {
     const bool warps = fxi_gpu_warp(b) > 0 && !columns;
     fxi_gpu_set_number(b, "n", n);
     fxi_gpu_set_number(b, "reg", acc);
+    fxi_gpu_set(b, "again", again ? "FX_BARRIER;" : "");
     fxi_gpu_say_part(b, warps ? fxi_gpu_text_tree_of_warps : fxi_gpu_text_tree);
 }

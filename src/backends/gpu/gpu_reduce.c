@@ -207,7 +207,7 @@ static void say_body(fxi_gpu_builder *b, const reduction *r, const char *text, c
     text = fxi_gpu_say_until(b, text, "value");
     say_value(b, r);
     text = fxi_gpu_say_until(b, text, "tree");
-    fxi_gpu_say_tree(b, 0, 0, r->lanes.columns);
+    fxi_gpu_say_tree(b, 0, 0, r->lanes.columns, false);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
@@ -269,7 +269,7 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     fxi_gpu_kernel(b, "fx_finish", 2, WALKS);
     const char *text = say_head(b, fxi_gpu_text_reduce_finish);
     text = fxi_gpu_say_until(b, text, "tree");
-    fxi_gpu_say_tree(b, 0, 0, true);
+    fxi_gpu_say_tree(b, 0, 0, true, false);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);

@@ -268,7 +268,9 @@ static void say_pass(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
         const fx_instr *ins = &p->instr[k];
         if (!fxi_gpu_reduces(ins) || ins->pass != pass)
             continue;
-        fxi_gpu_say_tree(b, fxi_gpu_row_fold(r, ins), s->nin + k, false);
+        const int fold = fxi_gpu_row_fold(r, ins);
+        fxi_gpu_say_tree(b, fold, s->nin + k, false, fold == r->last_fold);
+        r->last_fold = fold;
         if (r->pieces > 0)
             fxi_gpu_row_cut_leave(b, r, k);
         else
@@ -349,6 +351,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     text = fxi_gpu_say_until(b, text, "kept");
     say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
+    r->last_fold = -1;
     if (r->pieces > 0) {
         fxi_gpu_row_cut_found(b, r, only);
         say_pass(b, r, only);

@@ -147,9 +147,9 @@ void fxi_gpu_lanes_fill(fxi_gpu_lanes l, fxi_gpu_call *c, int first);
 void fxi_gpu_say_lanes(fxi_gpu_builder *b, int first);
 /* Appends the joining of the lanes' accumulators a<acc>, of type fx_acc<n>: afterwards a<acc> of
  * each lane is the accumulator of all lanes. All work-items of the group take part. s<n> is local
- * memory of FX_GROUP accumulators. `columns`: the lanes of a result may be other than neighbours.
- */
-void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns);
+ * memory of FX_GROUP accumulators. `columns`: the lanes of a result may be other than neighbours;
+ * `again`: the tree before it in the kernel used the same s<n>. */
+void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns, bool again);
 
 /* ---- the end of products (gpu_slices.c) ------------------------------------------------------ */
 /* The epilogue, whose operands are walked over the output. */

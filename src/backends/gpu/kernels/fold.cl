@@ -81,8 +81,10 @@ const fx_int lane = P(@columns@) ? FX_ITEM >> (8 - P(@log@)) : FX_ITEM & (lanes 
 const fx_int slot = P(@columns@) ? FX_ITEM & (slots - 1) : FX_ITEM >> P(@log@);
 const fx_int own = slot + lane * slots;
 
-// Joins the lanes' accumulators: a becomes the whole in every work-item of the slot.
+// Joins the lanes' accumulators: a becomes the whole in every work-item of the slot. @again@ is a
+// barrier if the tree before used the same array: others may not have read its result yet.
 //// tree
+@again@
 s@n@[own] = a@reg@;
 FX_BARRIER;
 for (fx_int half_of = lanes / 2; half_of > 0; half_of /= 2) {
@@ -91,7 +93,6 @@ for (fx_int half_of = lanes / 2; half_of > 0; half_of /= 2) {
     FX_BARRIER;
 }
 a@reg@ = s@n@[slot];
-FX_BARRIER;
 
 // The accumulator of another work-item of the warp. FX_WARP work-items execute together, and
 // exchange 32 bits without a barrier.
@@ -108,12 +109,12 @@ FX_FN fx_acc@n@ fx_from@n@(fx_acc@n@ a, fx_int item) {
 for (fx_int apart = (lanes < FX_WARP ? lanes : FX_WARP) / 2; apart > 0; apart /= 2)
     a@reg@ = fx_join@n@(a@reg@, fx_from@n@(a@reg@, FX_ITEM + apart));
 if (lanes > FX_WARP) {
+    @again@
     if (FX_ITEM % FX_WARP == 0) s@n@[FX_ITEM / FX_WARP] = a@reg@;
     FX_BARRIER;
     const fx_int warps = lanes / FX_WARP;
     a@reg@ = s@n@[slot * warps];
     for (fx_int w = 1; w < warps; w++) a@reg@ = fx_join@n@(a@reg@, s@n@[slot * warps + w]);
-    FX_BARRIER;
 } else {
     a@reg@ = fx_from@n@(a@reg@, FX_ITEM & ~(lanes - 1));
 }
