@@ -149,10 +149,11 @@ typedef struct cf_options {
     fx_device *device;
     const char *device_name;
     bool full, verbose;
-    int sample;        /* N: the first case of a row runs, and every N-th after it */
-    int shard, shards; /* this process runs part `shard` (from 0) of `shards` parts */
-    int64_t graphs;    /* number of graphs of mixed types; 0: the default of the run */
-    uint64_t seed;     /* seed of the first random graph */
+    int sample;           /* N: one of the first N cases of a row runs, and every N-th after it */
+    uint64_t sample_seed; /* chooses which of the first; 0: the first */
+    int shard, shards;    /* this process runs part `shard` (from 0) of `shards` parts */
+    int64_t graphs;       /* number of graphs of mixed types; 0: the default of the run */
+    uint64_t seed;        /* seed of the first random graph */
     const char *const *filters;
     int nfilters;
 } cf_options;

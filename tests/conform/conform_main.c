@@ -7,8 +7,8 @@
  * compares the bits that several numbers of threads give. A filter is a part of a name, or a full
  * name with its device, which is then the device under test. The default run has every operation,
  * type, mode and variant, but not every combination. --full runs all combinations, --sample every
- * N-th case of a row, --shard the k-th part (from 1) of n. --graphs is the number of random graphs
- * of `mixed`, --seed the seed of the first.
+ * N-th case of a row (CFLUX_SEED: from which on), --shard the k-th part (from 1) of n. --graphs is
+ * the number of random graphs of `mixed`, --seed the seed of the first.
  *
  * A run fails if a case fails, if a case that a backend declared as missing passes, if no kernel
  * ran (or, where the backend counts them, none was launched on its device), if fewer cases ran than
@@ -131,23 +131,39 @@ static void run_case(const cf_options *o, const mode *m, cf_case *c, cf_tally *t
     cf_count(o, t, name, outcome, why);
 }
 
-static void run_row(const cf_options *o, const mode *m, const cf_row *row, cf_tally *t)
+/* Runs each `sample`-th case of a row, from case number `from` on; −1: runs none. Returns the
+ * number of its cases. */
+static int walk_row(const cf_options *o, const mode *m, const cf_row *row, int from, cf_tally *t)
 {
     int nth = 0;
     const unsigned types = m->run == cf_run_types ? CF_ALL : row->types;
     for (int type = 0; type < FX_DTYPE_COUNT; type++) {
-        const bool mine = (types & 1u << type) && cf_my_turn(o);
+        const bool mine = from >= 0 && (types & 1u << type) && cf_my_turn(o);
         for (int s = 0; row->shapes[s] && (types & 1u << type); s++)
             for (int v = 0; v < CF_VARIANTS; v++) {
                 cf_case c = {.row = row, .dtype = (fx_dtype)type, .variant = (cf_variant)v};
                 if (!cf_parse_shape(row->shapes[s], &c.shape) || c.shape.nin != row->nin) {
                     cf_count(o, t, row->shapes[s], CF_FAIL, "malformed shape in the table");
-                    return;
+                    return 0;
                 }
-                if (chosen(o, m, &c, s) && nth++ % o->sample == 0 && mine)
+                if (chosen(o, m, &c, s) && nth++ % o->sample == from && mine)
                     run_case(o, m, &c, t);
             }
     }
+    return nth;
+}
+
+/* A sample has at least one case of each row: the first with seed 0, else one that the seed and the
+ * row's name choose. */
+static void run_row(const cf_options *o, const mode *m, const cf_row *row, cf_tally *t)
+{
+    uint64_t from = o->sample_seed;
+    for (const char *c = row->name; from != 0 && *c; c++)
+        from = (from ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    const int cases = from != 0 ? walk_row(o, m, row, -1, t) : 1,
+              first = o->sample < cases ? o->sample : cases;
+    if (first > 0)
+        walk_row(o, m, row, (int)((from >> 20) % (uint64_t)first), t);
 }
 
 static cf_tally run_mode(const cf_options *o, const mode *m)
@@ -190,6 +206,9 @@ static int run_tables(const cf_options *o, const char *only)
 {
     int passed = 0, failed = 0;
     bool table = false; /* a mode over the table ran: only such modes count kernels */
+    if (o->sample > 1)
+        printf("every %d-th case of a row, CFLUX_SEED=%llu\n", o->sample,
+               (unsigned long long)o->sample_seed);
     for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
         if (!wanted(only, &modes[k]))
             continue;
@@ -220,7 +239,7 @@ static int usage(void)
             "                      [--full] [--sample N] [--shard K/N] [--graphs N] [--seed "
             "FIRST] [-v]\n"
             "                      [filter...]\n"
-            "  --sample N     every N-th case\n"
+            "  --sample N     every N-th case; the environment's CFLUX_SEED chooses the first\n"
             "  --shard K/N    the K-th part of N\n"
             "  --graphs N     random graphs of mode mixed (default: 300, with --full 1000)\n"
             "  --seed FIRST   seed of the first of them (default: 0)\n"
@@ -240,7 +259,11 @@ static bool shard(cf_options *o, const char *text)
 
 int main(int argc, char **argv)
 {
-    cf_options o = {.device_name = "CPU", .sample = 1, .shards = 1};
+    const char *seed = getenv("CFLUX_SEED");
+    cf_options o = {.device_name = "CPU",
+                    .sample = 1,
+                    .shards = 1,
+                    .sample_seed = seed ? strtoull(seed, NULL, 10) : 0};
     const char *only = NULL;
     const char *filters[64];
     for (int k = 1; k < argc; k++) {

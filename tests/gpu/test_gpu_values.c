@@ -337,8 +337,8 @@ static void test_widths(void **unused)
         int32_t warp, vector_bytes;
     } widths[] = {{64, 32}, {8, 8}};
     static const char *const kinds[] = {
-        "move.f32",        "conv.weight.3d.type0", "conv.forward.channels",
-        "reduce.0.f32.1d", "reduce.program.f32",   "rows.softmax.f32",    "rows.two_sums"};
+        "move.f32",           "conv.weight.3d.type0", "conv.forward.channels", "reduce.0.f32.1d",
+        "reduce.program.f32", "rows.softmax.f32",     "rows.two_sums"};
     const fxi_gpu_limits usual = gpu_host_limits;
     tally t = {.only = NULL};
     (void)unused;

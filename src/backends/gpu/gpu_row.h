@@ -27,7 +27,7 @@ typedef struct fxi_gpu_rows {
     struct {
         int kind, dtype, result;
     } folds[FXI_GPU_ROW_FOLDS]; /* the different kinds of reductions */
-    int last_fold; /* of the tree that was appended last; −1: none in this kernel */
+    int last_fold;              /* of the tree that was appended last; −1: none in this kernel */
     bool wide;
     int elements;    /* that a lane loads at a time; all elements of the lane if it keeps them */
     bool neighbours; /* they may be neighbours in memory */
