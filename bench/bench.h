@@ -46,7 +46,7 @@ struct bench_case {
 
 /* Tables of cases, each ended by a case without a name. */
 extern const bench_case bench_networks[], bench_arrays[], bench_products[], bench_overheads[],
-    bench_loaders[], bench_files[], bench_devices[];
+    bench_loaders[], bench_files[], bench_devices[], bench_gpu[], bench_gpu_networks[];
 
 /* The network with this name. */
 const bench_case *bench_network(const char *name);
@@ -57,6 +57,12 @@ const bench_case *bench_blas_open(const char *library);
 extern double bench_seconds;      /* time to spend on each case */
 extern const char *bench_program; /* the path of this executable */
 extern const char *bench_device;  /* device requested with --device; NULL: none */
+
+extern bool bench_tiny; /* --tiny: sizes of a test (bench_gpu.c) */
+
+/* Evaluations queued on the device one after the other; a size of a case, smaller with --tiny. */
+bool bench_measure_queued(const bench_case *c, bench_row *out);
+int64_t bench_size(int64_t n);
 
 double bench_now(void); /* seconds, monotonic */
 /* Samples the time of one call of step. */
@@ -71,8 +77,11 @@ void bench_close(bench_state *s);
 /* Runs in the child process of startup/first-prediction: prints the time of the first prediction
  * and the peak of resident memory in KiB. */
 int bench_first_prediction(void);
-/* Starts this program again, on the device. Returns the seconds to its first prediction and its
- * memory in MiB. */
-bool bench_start_child(double *seconds, double *mib);
+/* The same for the first training step of the digit demo's network, on random images. */
+int bench_first_step(void);
+/* Starts this program again, on the device, with one of the two options above. Returns the seconds
+ * to what it prints and its memory in MiB. */
+bool bench_start_child(const char *option, double *seconds, double *mib);
+int bench_print_start(double value);
 
 #endif

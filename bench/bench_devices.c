@@ -213,7 +213,7 @@ static bool measure_second_start(const bench_case *c, bench_row *out)
 {
     double value[SAMPLES], seconds, mib;
     for (int k = -1; k < SAMPLES; k++) {
-        if (!bench_start_child(&seconds, &mib))
+        if (!bench_start_child("--first-prediction", &seconds, &mib))
             return fx_fail(FX_STATUS_IO, c->name, "the child did not answer"), false;
         value[k < 0 ? 0 : k] = 1e3 * seconds;
     }

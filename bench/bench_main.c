@@ -7,6 +7,7 @@
  *                             bench/run.py can alternate with the measurements of a peer
  *   bench_runner --blas LIBRARY …       measures the products of a BLAS library, as a peer
  *   bench_runner --device opencl:0 device/       measures a device (bench_devices.c)
+ *   bench_runner --device cuda:0 [--tiny] gpu/   the cases of large GPUs (bench_gpu.c)
  *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
  *
  * By default the program loads the oneDNN plugin of the build folder, if it was built; with
@@ -24,9 +25,10 @@
 #include <time.h>
 
 static const bench_case no_cases; /* cases of a device, if one is named */
-static const bench_case *tables[] = {bench_networks, bench_arrays, bench_products, bench_overheads,
-                                     bench_loaders,  bench_files,  &no_cases};
-enum { TABLES = sizeof tables / sizeof tables[0] };
+static const bench_case *tables[] = {bench_networks,  bench_arrays,  bench_products,
+                                     bench_overheads, bench_loaders, bench_files,
+                                     &no_cases,       &no_cases,     &no_cases};
+enum { TABLES = sizeof tables / sizeof tables[0], OF_DEVICES = TABLES - 3 };
 static const char *program = "cflux";
 static bool is_peer;
 static int threads = 1;
@@ -74,6 +76,8 @@ static void print_header(const char *commit)
     print_text("cpu", cpu);
     print_text("isa", fxi_cpu_simd()->name);
     print_text("date", date);
+    if (bench_device)
+        print_text("device", fx_device_model(fx_device_find(bench_device)));
     printf("}\n");
     fflush(stdout);
 }
@@ -239,10 +243,11 @@ int main(int argc, char **argv)
     bench_program = argv[0];
     setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 0);
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
-        if (strcmp(argv[i], "--first-prediction") == 0 && i + 1 < argc)
-            bench_device = argv[i + 1];
-        if (strcmp(argv[i], "--first-prediction") == 0)
-            return bench_first_prediction();
+        if (strncmp(argv[i], "--first-", 8) == 0) {
+            bench_device = i + 1 < argc ? argv[i + 1] : NULL;
+            return strcmp(argv[i], "--first-step") == 0 ? bench_first_step()
+                                                        : bench_first_prediction();
+        }
         if (strcmp(argv[i], "--list") == 0)
             return list();
         if (strcmp(argv[i], "--count") == 0 && i + 2 < argc)
@@ -255,7 +260,11 @@ int main(int argc, char **argv)
             bench_seconds = atof(argv[++i]);
         } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
             bench_device = argv[++i];
-            tables[TABLES - 1] = bench_devices;
+            tables[OF_DEVICES] = bench_devices;
+            tables[OF_DEVICES + 1] = bench_gpu;
+            tables[OF_DEVICES + 2] = bench_gpu_networks;
+        } else if (strcmp(argv[i], "--tiny") == 0) {
+            bench_tiny = true;
         } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             threads = atoi(argv[++i]);
         } else if (strcmp(argv[i], "--blas") == 0 && i + 1 < argc) {

@@ -138,15 +138,20 @@ int bench_first_prediction(void)
     fx_chain_layer *model =
         fx_to(device, fx_chain(fx_dense(784, 64, FX_RELU), fx_dense(64, 10), FX_SOFTMAX));
     const double p = fx_at(fx_call(model, fx_to(device, fx_ones(784, 1))), 0);
-    printf("%.9f %.0f %g\n", bench_now(), peak_kib(), p);
+    return bench_print_start(p);
+}
+
+int bench_print_start(double value)
+{
+    printf("%.9f %.0f %g\n", bench_now(), peak_kib(), value);
     return fx_error_print(stderr);
 }
 
-bool bench_start_child(double *seconds, double *mib)
+bool bench_start_child(const char *option, double *seconds, double *mib)
 {
     int ends[2], status = 1;
     pid_t child;
-    char *argv[] = {(char *)bench_program, "--first-prediction", (char *)bench_device, NULL};
+    char *argv[] = {(char *)bench_program, (char *)option, (char *)bench_device, NULL};
     char text[200] = "";
     posix_spawn_file_actions_t actions;
     if (pipe(ends) != 0)
@@ -176,7 +181,7 @@ static bool measure_start(const bench_case *c, bench_row *out)
     enum { RUNS = 15 };
     double value[RUNS], seconds, mib;
     for (int i = 0; i < RUNS; i++) {
-        if (!bench_start_child(&seconds, &mib))
+        if (!bench_start_child("--first-prediction", &seconds, &mib))
             return fx_fail(FX_STATUS_IO, c->name, "the child did not answer"), false;
         value[i] = c->flag ? mib : 1e6 * seconds;
     }

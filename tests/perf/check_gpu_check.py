@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""scripts/gpu-check on simulated devices: what a machine with a GPU needs is packed; a run that is cut short goes on
+from what it wrote; a failure is told; the report has every case of the table.
+
+  check_gpu_check.py BUILD DEVICE OPENCL|none [PART of a unit's name …]
+"""
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+from gpu_cases import CASES  # noqa: E402
+
+BUILD, DEVICE, OPENCL, PARTS = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+
+
+def call(folder, *args, expected=0):
+    command = [sys.executable, os.path.join(ROOT, "scripts/gpu-check"), *args, "--build", BUILD, "--pack", folder,
+               "--out", folder, "--device", DEVICE, "--opencl", "" if OPENCL == "none" else OPENCL, "--tiny"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != expected:
+        sys.exit(f"{' '.join(args)}: exit status {done.returncode}, not {expected}\n{done.stdout}")
+    return done.stdout
+
+
+def state(folder):
+    with open(os.path.join(folder, "gpu-check.json"), encoding="utf-8") as f:
+        return json.load(f)["units"]
+
+
+with tempfile.TemporaryDirectory() as folder:
+    call(folder, "pack", "--data", "")
+    # No time at all: everything is left; exit status 3 asks for another call.
+    call(folder, "run", "--minutes", "0.001", *PARTS, expected=3)
+    before = state(folder)
+    print(call(folder, "run", "--minutes", "8", *PARTS))
+    after = state(folder)
+    if len(after) <= len(before):
+        sys.exit("the second call did nothing")
+    ran = [name for name, unit in after.items() if unit["status"] == "passed"]
+    wrong = [name for name, unit in after.items() if unit["status"] not in ("passed", "skipped")]
+    if wrong or len(ran) < 5:
+        sys.exit(f"{wrong} failed, {len(ran)} passed")
+    # A third call finds nothing to do, and --again runs a unit again.
+    if "passed" in call(folder, "run", *PARTS).replace("0 left", ""):
+        sys.exit("a unit that was done ran again")
+    if "conformance/1-of-1: passed" not in call(folder, "run", "--again", "conformance/1-of-1", *PARTS):
+        sys.exit("--again ran nothing")
+    # A library that fails is told.
+    os.remove(os.path.join(folder, "bin/conform_runner"))
+    with open(os.path.join(folder, "bin/conform_runner"), "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\necho broken; exit 1\n")
+    os.chmod(os.path.join(folder, "bin/conform_runner"), 0o755)
+    if "broken" not in call(folder, "run", "--again", "conformance/1-of-1", "conformance/1-of-1", expected=1):
+        sys.exit("a failure is not told")
+    printed = call(folder, "report")
+    results = glob.glob(os.path.join(folder, "*-gpu-*.json"))
+    with open(results[0], encoding="utf-8") as f:
+        result = json.load(f)
+    for key in ("date", "commit", "device", "driver", "table", "units"):
+        if key not in result:
+            sys.exit(f"the report lacks {key}")
+    if [line["case"] for line in result["table"]] != list(CASES):
+        sys.exit("the report lacks cases")
+    measured = [line["case"] for line in result["table"] if line["cflux"]]
+    print(f"{len(ran)} units ran: {', '.join(ran)}\n{len(measured)} of {len(CASES)} cases measured")
+    if not measured or "not measured" not in printed:
+        sys.exit(printed)
+
+# The programs measure what the table lists, and the peer too, as far as it can be asked without PyTorch.
+listed = subprocess.run([os.path.join(BUILD, "bench/bench_runner"), "--device", DEVICE, "--list"], stdout=subprocess.PIPE,
+                        text=True, check=True).stdout.split()
+known = [name for name in listed if name.startswith("gpu/")]
+if sorted(known) != sorted(CASES):
+    sys.exit(f"bench_runner and gpu_cases.py differ: {sorted(set(known) ^ set(CASES))}")
+compile(open(os.path.join(ROOT, "bench/peer_torch_gpu.py"), encoding="utf-8").read(), "peer_torch_gpu.py", "exec")
