@@ -238,8 +238,12 @@ static void add_terms(const conv *v, double *const wide[3])
         digits(i, v->w.size, v->w.n, w);
         const int64_t plane = w[1] + w[0] / (v->w.size[0] / v->c.groups) * v->w.size[1];
         do {
-            if (!joined(v, w, y, space))
+            if (!joined(v, w, y, space)) {
+                /* The real one multiplies the padding's zeros by gy. */
+                if (v->kind == WEIGHT)
+                    wide[1][i] += 0 * wide[2][at(&v->y, y[0], w[0], y + 2)];
                 continue;
+            }
             double *x_at = wide[0] + at(&v->x, y[0], plane, space), *w_at = wide[1] + i,
                    *y_at = wide[2] + at(&v->y, y[0], w[0], y + 2);
             if (v->kind == FORWARD)

@@ -55,6 +55,9 @@ extern const char fxi_gpu_text_tree_of_warps[];
 extern const char fxi_gpu_text_reduce[];
 extern const char fxi_gpu_text_reduce_finish[];
 extern const char fxi_gpu_text_reductions[];
+/* repair.cl */
+extern const char fxi_gpu_text_repair_look[];
+extern const char fxi_gpu_text_repair_weights[];
 /* scan.cl */
 extern const char fxi_gpu_text_scan[];
 /* row.cl */

@@ -180,6 +180,12 @@ int64_t fxi_gpu_slices_work(fxi_gpu_builder *b, const fxi_gpu_slices *s);
 void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_gpu_finish *f,
                         int64_t work);
 
+/* ---- after a library (gpu_repair.c) ---------------------------------------------------------- */
+/* For a gradient of weights with padding that a library computes: adds, after its call, kernels
+ * that compute it again if gy (operand 1) has an infinite number or NaN. */
+void fxi_gpu_repair(fxi_gpu_builder *b);
+bool fxi_gpu_can_repair(const fx_step *s); /* false if gy has gaps */
+
 /* ---- kinds of steps -------------------------------------------------------------------------- */
 void fxi_gpu_elementwise(fxi_gpu_builder *b);
 void fxi_gpu_foreach(fxi_gpu_builder *b);

@@ -246,10 +246,25 @@ static bool plain(const fx_tensor *t)
     return ok && far <= INT32_MAX && t->stride[0] >= 0;
 }
 
+static bool is_padded(const fx_step *s)
+{
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    bool padded = false;
+    for (int k = 0; k < a->spatial; k++)
+        padded |= a->before[k] > 0;
+    return padded;
+}
+
+/* In the gradient of the weights cuDNN multiplies the zeros of the padding by gy, which gives NaN if
+ * gy is infinite; cflux promises not to use these terms, so kernels after the call look for such
+ * numbers and then compute the weights again. */
+static bool must_repair(const fx_step *s)
+{
+    return fx_step_conv(s)->attr.kind == FX_CONV_WEIGHT && is_padded(s);
+}
+
 /* cuDNN pads both ends by the same number and computes the size of y itself, so other steps are
- * refused. In the gradient of the weights it multiplies the zeros of the padding by gy, which gives
- * NaN if gy is infinite; cflux promises not to use these terms, so that gradient is taken only
- * without padding. */
+ * refused. */
 static bool takes(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
@@ -261,10 +276,9 @@ static bool takes(const fx_step *s)
     for (int k = 0; k < a->spatial; k++) {
         const int64_t over =
             x->shape[k] + 2 * (int64_t)a->before[k] - (w->shape[k] - 1) * a->dilation[k] - 1;
-        ok = ok && over >= 0 && over / a->stride[k] + 1 == y->shape[k] &&
-             (a->kind != FX_CONV_WEIGHT || a->before[k] == 0);
+        ok = ok && over >= 0 && over / a->stride[k] + 1 == y->shape[k];
     }
-    return ok;
+    return ok && (!must_repair(s) || fxi_gpu_can_repair(s));
 }
 
 static void add(fxi_gpu_builder *b, conv *c)
@@ -275,6 +289,8 @@ static void add(fxi_gpu_builder *b, conv *c)
     fxi_gpu_buffer(call, OUT, FXI_GPU_OUT, 0);
     if (c->work > 0)
         fxi_gpu_buffer(call, WORK, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)c->work));
+    if (must_repair(b->step))
+        fxi_gpu_repair(b);
 }
 
 bool fxi_rt_dnn_step(fxi_gpu_builder *b)

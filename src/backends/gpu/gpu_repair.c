@@ -1,0 +1,126 @@
+/* gpu_repair.c: the gradient of a convolution's weights by a library that multiplies the padding.
+ *
+ * The interface of backends promises that gy at a position of the padding does not show in the
+ * gradient of the weights. A library that multiplies the padding's zeros by gy keeps this promise
+ * unless gy is infinite or NaN there. So one kernel looks for such numbers in gy, which costs one
+ * read of it, and another one computes all weights again if there are any: slowly, but then
+ * training has failed already. Otherwise its groups end at once. The host does not wait.
+ */
+#include "gpu_text.h"
+
+enum { MOST_GROUPS = 256, EACH = 16 };
+
+/* Parameters of the second kernel. */
+#define AXIS_PARAMS(X) X(TAPS) X(XS) X(YS) X(STRIDE)
+#define NUMBER(name)   name,
+enum { WEIGHTS, GROUPS, APART, CHANNELS, OUTS, BATCHES, FIRST_PARAM };
+static const char *const names[] = {"WEIGHTS", "GROUPS", "APART", "CHANNELS", "OUTS", "BATCHES"};
+enum { AXIS_PARAMS(NUMBER) AXES };
+enum { ORIGIN = FIRST_PARAM + 3 * AXES, STEP = ORIGIN + 3, XSTEP = STEP + 3, YSTEP = XSTEP + 5 };
+enum { PARAMS = YSTEP + 5 };
+#define NAME(name) #name,
+static const char *const axis_names[] = {AXIS_PARAMS(NAME)};
+
+static void set_type(fxi_gpu_builder *b, const fxi_gpu_type *t)
+{
+    fxi_gpu_set(b, "stored", t->stored);
+    fxi_gpu_set(b, "value", t->value);
+    fxi_gpu_set(b, "name", t->name);
+}
+
+static int64_t groups_for(int64_t n)
+{
+    const int64_t groups = fxi_gpu_groups(n, (int64_t)FXI_GPU_GROUP * EACH);
+    return groups < MOST_GROUPS ? groups : MOST_GROUPS;
+}
+
+static void look(fxi_gpu_builder *b, int64_t n, int64_t groups, bool wide, int64_t work)
+{
+    fxi_gpu_begin(b, wide);
+    fxi_gpu_kernel(b, "fx_repair_look", 2, 2);
+    set_type(b, &fxi_gpu_types[b->step->out.dtype]);
+    fxi_gpu_say_part(b, fxi_gpu_text_repair_look);
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(c, 1, FXI_GPU_WORK, work);
+    fxi_gpu_param(c, 0, n);
+    fxi_gpu_param(c, 1, groups * FXI_GPU_GROUP);
+    c->groups[0] = groups;
+}
+
+static void say_weights(fxi_gpu_builder *b, bool wide)
+{
+    fxi_gpu_begin(b, wide);
+    fxi_gpu_kernel(b, "fx_repair_weights", 4, PARAMS);
+    set_type(b, &fxi_gpu_types[b->step->out.dtype]);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_repair_weights, "parameters");
+    for (int k = 0; k < FIRST_PARAM; k++)
+        fxi_gpu_say(b, "#define %s P(%d)\n", names[k], k);
+    for (int a = 0; a < AXES; a++)
+        fxi_gpu_say(b, "#define %s(d) P(%d + (d))\n", axis_names[a], FIRST_PARAM + 3 * a);
+    /* The position in x, at position 0 of y, of tap k: a flipped kernel counts them backwards. */
+    fxi_gpu_say(b, "#define FIRST(d, k) (P(%d + (d)) + (k) * P(%d + (d)))\n", ORIGIN, STEP);
+    fxi_gpu_say(b, "#define XSTEP(d) P(%d + (d))\n#define YSTEP(d) P(%d + (d))\n", XSTEP, YSTEP);
+    fxi_gpu_say_part(b, text);
+    fxi_gpu_end(b);
+}
+
+/* The strides of the axes of space, of which there are always three, of channels and of batches. */
+static void set_steps(fxi_gpu_call *c, int first, const fx_tensor *t, int spatial)
+{
+    for (int d = 0; d < 3; d++)
+        fxi_gpu_param(c, first + d, d < spatial ? fxi_gpu_stride(t, d) : 0);
+    fxi_gpu_param(c, first + 3, fxi_gpu_stride(t, spatial));
+    fxi_gpu_param(c, first + 4, fxi_gpu_stride(t, spatial + 1));
+}
+
+static void set_axis(fxi_gpu_call *c, const fx_step *s, int d)
+{
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    const bool there = d < a->spatial;
+    const int64_t taps = there ? s->out.shape[d] : 1, dilation = there ? a->dilation[d] : 1;
+    const int64_t before = there ? a->before[d] : 0;
+    fxi_gpu_param(c, FIRST_PARAM + 3 * TAPS + d, taps);
+    fxi_gpu_param(c, FIRST_PARAM + 3 * XS + d, there ? s->in[0].shape[d] : 1);
+    fxi_gpu_param(c, FIRST_PARAM + 3 * YS + d, there ? s->in[1].shape[d] : 1);
+    fxi_gpu_param(c, FIRST_PARAM + 3 * STRIDE + d, there ? a->stride[d] : 1);
+    fxi_gpu_param(c, ORIGIN + d, (a->flipped ? 0 : (taps - 1) * dilation) - before);
+    fxi_gpu_param(c, STEP + d, a->flipped ? dilation : -dilation);
+}
+
+bool fxi_gpu_can_repair(const fx_step *s)
+{
+    const fx_tensor *y = &s->in[1];
+    return fxi_gpu_reach(y->ndim, y->shape, y->stride) + 1 == fx_tensor_length(y);
+}
+
+void fxi_gpu_repair(fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
+    const int n = fx_step_conv(s)->attr.spatial;
+    const int64_t length = fx_tensor_length(&s->in[1]), groups = groups_for(length);
+    const int64_t weights = fx_tensor_length(&s->out), each = groups_for(weights * EACH);
+    const bool wide = fxi_gpu_wide(length + MOST_GROUPS * FXI_GPU_GROUP) ||
+                      fxi_gpu_wide(fxi_gpu_reach(s->in[0].ndim, s->in[0].shape, s->in[0].stride)) ||
+                      fxi_gpu_wide(weights + MOST_GROUPS * FXI_GPU_GROUP);
+    const int64_t work = fxi_gpu_work(b, groups * 4);
+    look(b, length, groups, wide, work);
+    say_weights(b, wide);
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
+    fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(c, 2, FXI_GPU_OUT, 0);
+    fxi_gpu_buffer(c, 3, FXI_GPU_WORK, work);
+    fxi_gpu_param(c, WEIGHTS, weights);
+    fxi_gpu_param(c, GROUPS, groups);
+    fxi_gpu_param(c, APART, each * FXI_GPU_GROUP);
+    fxi_gpu_param(c, CHANNELS, s->out.shape[n]);
+    fxi_gpu_param(c, OUTS, s->out.shape[n + 1] / fx_step_conv(s)->attr.groups);
+    fxi_gpu_param(c, BATCHES, s->in[0].shape[n + 1]);
+    for (int d = 0; d < 3; d++)
+        set_axis(c, s, d);
+    set_steps(c, XSTEP, &s->in[0], n);
+    set_steps(c, YSTEP, &s->in[1], n);
+    c->groups[0] = each;
+}
