@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
     # No time at all: everything is left; exit status 3 asks for another call.
     call(folder, "run", "--minutes", "0.001", *PARTS, expected=3)
     before = state(folder)
-    print(call(folder, "run", "--minutes", "8", *PARTS))
+    print(call(folder, "run", "--minutes", "18", *PARTS))
     after = state(folder)
     if len(after) <= len(before):
         sys.exit("the second call did nothing")

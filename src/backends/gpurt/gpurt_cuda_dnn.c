@@ -255,8 +255,8 @@ static bool is_padded(const fx_step *s)
     return padded;
 }
 
-/* In the gradient of the weights cuDNN multiplies the zeros of the padding by gy, which gives NaN if
- * gy is infinite; cflux promises not to use these terms, so kernels after the call look for such
+/* In the gradient of the weights cuDNN multiplies the zeros of the padding by gy, which gives NaN
+ * if gy is infinite; cflux promises not to use these terms, so kernels after the call look for such
  * numbers and then compute the weights again. */
 static bool must_repair(const fx_step *s)
 {
