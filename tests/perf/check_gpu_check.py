@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check on simulated devices: what a machine with a GPU needs is packed; a run that is cut short goes on
+"""scripts/gpu-check on simulated devices: what a machine with a GPU needs is packed; a run that is cut short resumes
 from what it wrote; a failure is told; the report has every case of the table.
 
   check_gpu_check.py BUILD DEVICE OPENCL|none [PART of a unit's name …]

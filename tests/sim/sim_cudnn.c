@@ -239,7 +239,7 @@ static void add_terms(const conv *v, double *const wide[3])
         const int64_t plane = w[1] + w[0] / (v->w.size[0] / v->c.groups) * v->w.size[1];
         do {
             if (!joined(v, w, y, space)) {
-                /* The real one multiplies the padding's zeros by gy. */
+                /* cuDNN multiplies the padding's zeros by gy. */
                 if (v->kind == WEIGHT)
                     wide[1][i] += 0 * wide[2][at(&v->y, y[0], w[0], y + 2)];
                 continue;
