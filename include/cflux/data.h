@@ -38,9 +38,9 @@ FX_API fx_array *fx_read_csv(const char *path);
  * contain line breaks (RFC 4180).
  *
  * With .missing, an empty field and the words NA, N/A, #N/A, NaN, nan, null, NULL, None, ? and -
- * are missing values: NaN in `values` and in `wide`, and in no label's number of rows. A column is
- * then a text column if its first field that is not missing is not a number. Without .missing they
- * are texts, or an error in a column of numbers.
+ * are missing values. They are NaN in `values` and in `wide`, and are not counted as rows of a
+ * label. A column is then a text column if its first field that is not missing is not a number.
+ * Without .missing they are texts, or an error in a column of numbers.
  *
  * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or a negative .skip;
  * FX_STATUS_FORMAT with line and column; if the first line has no comma, the message also names the

@@ -93,7 +93,7 @@ static option_row options[] = {
     {"missing", 0, OPTION_CHOICE, &data.missing, "error|mean|median|drop",
      "What to do with missing values: refuse them, replace them by the mean or the median of the "
      "feature in the training data (also in eval and predict), or leave the observation out. "
-     "Observations without a target are left out unless it is error (default: error)",
+     "Observations without a target are refused with error, else left out (default: error)",
      0, 0},
     OPTION_DEVICE(&device_text),
     {"seed", 's', OPTION_INTEGER, &seed, "N",
