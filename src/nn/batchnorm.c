@@ -117,6 +117,20 @@ static fx_status batchnorm_check(fx_batchnorm_layer *l, batch *b)
     return FX_OK;
 }
 
+/* Stages both statistics or none. */
+static fx_status stage(const fx_batchnorm_layer *l, const batch *b)
+{
+    fx_array *before = fx_retain(fx_staged(l->mean));
+    fx_status s = fx_is_error(b->next_var) ? fx_array_status(b->next_var) : FX_OK;
+    s = s == FX_OK ? fx_stage(l->mean, b->next_mean) : s;
+    const bool one = s == FX_OK;
+    s = s == FX_OK ? fx_stage(l->var, b->next_var) : s;
+    if (one && s != FX_OK)
+        fx_stage(l->mean, before);
+    fx_release(before);
+    return s;
+}
+
 static void *normed(fx_batchnorm_layer *l, bool instance, int n, void *const *args)
 {
     fx_array *x = fxi_layer_input(l, n, args);
@@ -128,11 +142,9 @@ static void *normed(fx_batchnorm_layer *l, bool instance, int n, void *const *ar
     if (s != FX_OK)
         return fx_error_array(s);
     fx_array *y = batchnorm_apply(l, &b, fx_eltype(x));
-    if (b.next_mean && !fx_is_error(y)) {
-        fx_stage(l->mean, b.next_mean);
-        fx_stage(l->var, b.next_var);
-    }
-    return y;
+    const fx_status staged = b.next_mean && !fx_is_error(y) ? stage(l, &b) : FX_OK;
+    /* A training step whose statistics are lost fails as a whole. */
+    return staged == FX_OK ? y : fx_error_array(staged);
 }
 
 static void *batchnorm_forward(void *self, int n, void *const *args)

@@ -559,12 +559,14 @@ void fxi_promise_drop(fxi_context *c, int i)
 
 fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value)
 {
-    for (int i = 0; slot && i < c->npromises; i++)
-        if (c->promises[i].slot == slot) {
-            fxi_promise_drop(c, i);
-            break;
-        }
-    if (c->npromises == c->promise_capacity) {
+    int32_t earlier = -1;
+    for (int i = 0; slot && i < c->npromises && earlier < 0; i++)
+        if (c->promises[i].slot == slot)
+            earlier = i;
+    /* A promise that replaces another needs no memory, so it cannot fail after that is dropped. */
+    if (earlier >= 0)
+        fxi_promise_drop(c, earlier);
+    else if (c->npromises == c->promise_capacity) {
         const int capacity = c->promise_capacity ? 2 * c->promise_capacity : 16;
         fxi_promise *grown = fxi_realloc(c->promises, (size_t)capacity * sizeof *grown);
         if (!grown)
@@ -603,11 +605,13 @@ fx_array *fx_want(fx_array *x)
     return x;
 }
 
-void fx_stage(fx_array *state, fx_array *value)
+fx_status fx_stage(fx_array *state, fx_array *value)
 {
-    if (fx_is_error(state) || fx_is_error(value) || fxi_here()->unstaged)
-        return;
-    fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, state, value);
+    if (fxi_here()->unstaged)
+        return FX_OK;
+    if (fx_is_error(state) || fx_is_error(value))
+        return fx_array_status(fx_is_error(state) ? state : value);
+    return fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, state, value);
 }
 
 fx_array *fx_staged(fx_array *state)

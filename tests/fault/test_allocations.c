@@ -165,6 +165,52 @@ static void gradients_fail(void **state)
     }
 }
 
+static double norm_of(fx_array *x)
+{
+    FX_SCOPE;
+    return fx_item(fx_sum(fx_square(x)));
+}
+
+/* Statistics of a batch norm move with the parameters or not at all, whatever allocation of the
+ * training step fails. */
+static void statistics_move_with_the_parameters(void **state)
+{
+    (void)state;
+    int failed = 0, done = 0;
+    for (int64_t n = 0; n < 4000 && done == 0; n++) {
+        FX_SCOPE;
+        fx_seed(7);
+        fx_batchnorm_layer *norm = fx_batchnorm(2);
+        fx_dense_layer *dense = fx_dense(2, 3);
+        void *model = fx_chain(norm, dense), *opt = fx_setup(fx_momentum(.eta = 0.5), model);
+        assert_int_equal(fx_trainmode(model), FX_OK);
+        fx_array *x = fx_add(fx_rand(2, 6), 3);
+        assert_int_equal(fx_eval(fx_tuple(model, x)), FX_OK);
+        const double mean = norm_of(norm->mean), var = norm_of(norm->var),
+                     weight = norm_of(dense->weight);
+        fx_status status;
+        {
+            FX_STEP;
+            fxi_fault_set(n);
+            fx_array *loss = fx_sum(fx_square(fx_call(model, x)));
+            status = fx_update(opt, model, fx_gradient(loss, model));
+            fxi_fault_set(-1);
+        }
+        fx_error_take();
+        assert_true(status == FX_OK || status == FX_STATUS_MEMORY);
+        const bool moved = norm_of(dense->weight) != weight;
+        if (moved != (status == FX_OK) || (norm_of(norm->mean) != mean) != moved ||
+            (norm_of(norm->var) != var) != moved)
+            fail_msg("fault %d: %s, but weight %d, mean %d, variance %d moved", (int)n,
+                     fx_status_name(status), moved, norm_of(norm->mean) != mean,
+                     norm_of(norm->var) != var);
+        failed += status != FX_OK;
+        done += status == FX_OK && fxi_fault_seen() <= n;
+    }
+    printf("%d of the allocations of a training step fail it as a whole\n", failed);
+    assert_true(failed > 50 && done == 1);
+}
+
 /* Frees everything that the program left: a checking wrapper keeps released memory. */
 static void clear(fx_device *device)
 {
@@ -290,7 +336,9 @@ int main(void)
 {
     fx_message_set_hook(NULL, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_fail), cmocka_unit_test(every_allocation_fails_in_turn),
+        cmocka_unit_test(gradients_fail),
+        cmocka_unit_test(statistics_move_with_the_parameters),
+        cmocka_unit_test(every_allocation_fails_in_turn),
         cmocka_unit_test(an_update_in_another_thread_fails),
         cmocka_unit_test(every_allocation_of_recorded_steps_fails_in_turn),
         cmocka_unit_test(every_allocation_of_a_checked_device_fails_in_turn)};
