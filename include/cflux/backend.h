@@ -298,7 +298,7 @@ typedef struct fx_scatter_step {
 /* The matrix product of in[0] and in[1]. The epilogue is a program on each element of the product
  * before it is stored: register 0 is the product, registers 1 … nin−2 are the inputs from in[2], in
  * the output's shape (stride 0: broadcast). Each instruction uses the result of the previous one
- * and is ADD of an input, RELU, TANH or SIGMOID. */
+ * and is ADD of an input, MUL by an input that is one number, RELU, TANH or SIGMOID. */
 typedef struct fx_matmul_step {
     bool transpose_a, transpose_b; /* swap the first two axes */
     uint8_t precision;             /* fx_precision: allowed for products of Float32 */

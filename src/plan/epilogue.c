@@ -5,10 +5,11 @@
  * A pure function of the list of steps, after all other fusion. An elementwise step E reads the
  * product of step M, which no other step reads. A chain of instructions leads from the product to
  * the first value that E stores: additions (of a bias along the output channels, of a tensor of the
- * same shape or of a number) and functions that libraries know. M then computes and stores the
- * value at the end of the chain instead of the product. M moves to E's position in the list, where
- * all operands exist. If E computes more, the rest of E reads that value. If several products meet
- * in E, the last one is chosen; the others are operands of its epilogue.
+ * same shape or of a number), multiplications by a number, as the scale of attention, and functions
+ * that libraries know. M then computes and stores the value at the end of the chain instead of the
+ * product. M moves to E's position in the list, where all operands exist. If E computes more, the
+ * rest of E reads that value. If several products meet in E, the last one is chosen; the others are
+ * operands of its epilogue.
  *
  * The chain becomes M's register program. If the backend refuses it, the backend is asked again
  * without the last instruction, and so on; the removed instructions become a step of their own. An
@@ -97,6 +98,16 @@ static int output_of(const fx_step *e, int r)
     return r == e->nin + own->program.n - 1 ? -1 : -2;
 }
 
+/* Products with tensors stay in elementwise steps: most are parts of longer gradients, which would
+ * be torn apart. */
+static bool is_number(const fx_tensor *t)
+{
+    for (int k = 0; k < t->ndim; k++)
+        if (t->shape[k] != 1 && t->stride[k] != 0)
+            return false;
+    return true;
+}
+
 /* May instruction k of E, which reads register r, be in M's epilogue? All types must equal the type
  * of the product: the kernels of epilogues do not convert. */
 static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *out_operand)
@@ -108,10 +119,11 @@ static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *
         return false;
     if (ends_in(ins->op))
         return true;
-    if (ins->op != FX_OP_ADD)
+    if (ins->op != FX_OP_ADD && ins->op != FX_OP_MUL)
         return false;
     *out_operand = ins->src[0] == r ? ins->src[1] : ins->src[0];
-    return *out_operand < e->nin && translate(m, e, *out_operand, &t);
+    return *out_operand < e->nin && translate(m, e, *out_operand, &t) &&
+           (ins->op == FX_OP_ADD || is_number(&e->in[*out_operand]));
 }
 
 /* Follows the product through E up to a value that is stored. `most`: the number of operands that M

@@ -117,6 +117,19 @@ static void others_read_the_product(void **state)
            "  2  tanh(1′) → Float32 4×8\n");
 }
 
+/* Attention scales the query behind its bias. A product with a tensor stays a step. */
+static void a_scale(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = RAND(8, 6), *x = RAND(6, 4), *b = RAND(8), *y = RAND(8, 4);
+    fx_array *z = fx_mul(fx_add(fx_matmul(W, x), b), 0.125);
+    expect(z, "  1  matmul then add mul(x0, x1, x2′, c0) → Float32 8×4, 0.000384 MFLOP\n");
+    same_bits(z, fx_mul(leaf(fx_add(leaf(fx_matmul(W, x)), b)), 0.125));
+    expect(fx_mul(fx_matmul(W, x), y), "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+                                       "  2  mul(1, x2) → Float32 8×4\n");
+}
+
 /* The first layer's activation is stored, its pre-activation is not: tanh's gradient is a function
  * of the output. */
 static void a_training_step(void **state)
@@ -292,6 +305,7 @@ int main(void)
         TEST(products_meet),
         TEST(a_value_that_is_stored_ends_the_chain),
         TEST(others_read_the_product),
+        TEST(a_scale),
         TEST(a_training_step),
         TEST(convolution),
         TEST(convolutions_of_all_sizes),
