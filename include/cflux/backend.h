@@ -232,6 +232,9 @@ typedef struct fx_foreach_step {
     fx_segment *segments;
     int32_t nsegments;
     struct fx_step *each; /* nsegments reduce steps; NULL: the program is elementwise */
+    /* Output k has the memory of input over[k] − 1 of its segment, in every segment, so that one
+     * argument of a kernel serves both. 0: not known. */
+    uint8_t over[1 + FX_MORE_OUTPUTS];
 } fx_foreach_step;
 
 /* IOTA and RANDOM: values without inputs. */

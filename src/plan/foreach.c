@@ -101,6 +101,26 @@ static bool same_program(const fx_step *a, const fx_step *b)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
+/* 1 + the input that output o takes over in every segment; 0: none. An input that is taken over
+ * begins where the output begins (in_place.c). */
+static uint8_t written_over(const fxi_plan *p, const fx_step *f, int32_t o)
+{
+    const fx_foreach_step *own = &f->as.foreach;
+    const int32_t nin = f->nin / own->nsegments;
+    for (int32_t k = 0; k < nin && k < UINT8_MAX; k++) {
+        bool all = true;
+        for (int32_t g = 0; g < own->nsegments && all; g++) {
+            const fxi_value *to = &p->values[own->segments[g].value[o]],
+                            *from = &p->values[f->in_value[g * nin + k]];
+            all = to->kind == FXI_VALUE_DONATED && from->kind == FXI_VALUE_LEAF &&
+                  to->index == from->index && f->in_offset[g * nin + k] == 0;
+        }
+        if (all)
+            return (uint8_t)(k + 1);
+    }
+    return 0;
+}
+
 /* Replaces step j by a foreach step over all members of its group, first to last. The program of
  * step j serves all. */
 static bool merge(fxi_plan *p, const member *m, int32_t j)
@@ -111,7 +131,8 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     fx_step merged = p->steps[j], *f = &merged;
     f->cls = FX_CLASS_FOREACH;
     f->nin = n * nin;
-    f->as.foreach = (fx_foreach_step){each->program, each->more, segments, n, NULL};
+    f->as.foreach = (fx_foreach_step){
+        .program = each->program, .more = each->more, .segments = segments, .nsegments = n};
     /* One list for all segments: the operands of segment t start at t · nin. */
     f->in = fxi_malloc((size_t)f->nin * sizeof *f->in);
     f->in_value = fxi_malloc((size_t)f->nin * sizeof *f->in_value);
@@ -139,6 +160,8 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     fxi_free(p->steps[j].in);
     fxi_free(p->steps[j].in_value);
     fxi_free(p->steps[j].in_offset);
+    for (int32_t o = 0; o <= each->more.n; o++)
+        f->as.foreach.over[o] = written_over(p, f, o);
     p->steps[j] = merged;
     p->max_inputs = f->nin > p->max_inputs ? f->nin : p->max_inputs;
     const int32_t outputs = fx_step_outputs(f);

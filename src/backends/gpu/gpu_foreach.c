@@ -19,6 +19,7 @@ typedef struct segments {
     fxi_gpu_map p; /* the program, made for the longest segment */
     int operands;  /* inputs and outputs of one segment */
     int nshared;   /* buffers that all segments share; they come before those of segment 0, 1 … */
+    int own;       /* buffers of each segment */
     int batch;     /* segments of a launch */
     bool table;
     int buffer[ADDRESSES]; /* the index of an operand's buffer: among the shared ones, or among its
@@ -37,20 +38,27 @@ static bool same_in_all(const fx_step *s, int nin, int k)
     return true;
 }
 
+/* The input whose memory operand k, an output, has in every segment; −1: none, or k is an input. */
+static int written_over(const fx_step *s, const segments *q, int k)
+{
+    return k < q->p.nin ? -1 : fx_step_foreach(s)->over[k - q->p.nin] - 1;
+}
+
+/* What is written over an input needs no buffer of its own: an update of parameters then takes four
+ * addresses instead of seven, and a launch holds more segments. */
 static void number_buffers(const fx_step *s, segments *q)
 {
-    int own = 0;
     for (int k = 0; k < q->operands; k++) {
         q->shared[k] =
             k < q->p.nin && q->p.pattern[k] == FXI_GPU_SINGLE && same_in_all(s, q->p.nin, k);
-        q->buffer[k] = q->shared[k] ? q->nshared++ : own++;
+        q->buffer[k] = written_over(s, q, k) >= 0 ? -1 : q->shared[k] ? q->nshared++ : q->own++;
     }
 }
 
 /* The number of buffers that every segment has for itself. */
 static int own_buffers(const segments *q)
 {
-    return q->operands - q->nshared;
+    return q->own;
 }
 
 static int buffer_of(const segments *q, int g, int k)
@@ -102,6 +110,12 @@ static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
     const int first = buffer_of(q, 0, k), each = q->shared[k] ? 0 : own_buffers(q),
               batch = q->shared[k] ? 1 : q->batch;
     const bool entry = q->table && !q->shared[k];
+    const int over = written_over(b->step, q, k);
+    if (over >= 0) {
+        fxi_gpu_say(b, "FX_GLOBAL %s *y%d = (FX_GLOBAL %s *)x%d;\n", type, k - q->p.nin, type,
+                    over);
+        return;
+    }
     for (int g = 0; g < batch && !entry; g++)
         fxi_gpu_say(b, "FX_USE(%d, %s%s, b%d)\n", first + g * each, is_const, type,
                     first + g * each);
@@ -140,7 +154,7 @@ static const char *say_segment(fxi_gpu_builder *b, const segments *q)
 
 static void say_segments(fxi_gpu_builder *b, const segments *q)
 {
-    const int buffers = buffer_of(q, q->batch - 1, q->operands - 1) + 1;
+    const int buffers = q->nshared + q->batch * own_buffers(q);
     if (!fxi_gpu_known(b))
         return;
     fxi_gpu_begin(b, q->p.wide);
@@ -183,8 +197,9 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
         fxi_gpu_param(c, done, n);
         fxi_gpu_param(c, q->batch + done, groups);
         for (int k = 0; k < q->operands; k++)
-            fxi_gpu_buffer(c, buffer_of(q, done, k), k < nin ? FXI_GPU_IN : FXI_GPU_OUT,
-                           k < nin ? g * nin + k : g * q->p.nout + k - nin);
+            if (q->buffer[k] >= 0)
+                fxi_gpu_buffer(c, buffer_of(q, done, k), k < nin ? FXI_GPU_IN : FXI_GPU_OUT,
+                               k < nin ? g * nin + k : g * q->p.nout + k - nin);
         groups += fxi_gpu_groups(n, each);
         done++;
     }
