@@ -46,8 +46,8 @@ static bool fits_around(int64_t piece, int64_t kept, int64_t reduced)
 }
 
 /* Is n a reduction of rows that are short enough for the cache? Reduced axes must come before kept
- * ones, or, except for 16-bit elements, around them; axes of size 1 do not count. 16-bit elements
- * count with the 4 bytes that they have in registers. */
+ * ones, or around them; axes of size 1 do not count. 16-bit elements count with the 4 bytes that
+ * they have in registers. */
 static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
 {
     if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold))
@@ -67,7 +67,7 @@ static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
             return false;
         *(reduced ? &row : &kept) *= x->shape[k];
     }
-    if (piece && !(s->around && !half && fits_around(piece, kept, row)))
+    if (piece && !(s->around && fits_around(piece, kept, row)))
         return false;
     /* An empty array has no rows to share, and a reduction over axes of size 1 changes nothing. */
     return (piece || row <= FXI_ROW_BYTES) && !fxi_same_shape(x, n) &&

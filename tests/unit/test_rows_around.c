@@ -22,6 +22,8 @@ typedef struct around {
     int (*make)(fx_array *const in[OPERANDS], fx_array *out[RESULTS]);
     int64_t size[4];
     bool opencl; /* PoCL takes seconds to compile a kernel, so it gets a few cases only */
+    fx_dtype dtype;
+    float precision; /* relative; 0: that of Float32 */
 } around;
 
 static fx_array *channels(fx_array *v)
@@ -77,14 +79,18 @@ static int views(fx_array *const in[], fx_array *out[])
 }
 
 static const around cases[] = {
-    {"batch norm", batch_norm, {8, 8, 16, 4}, false},
-    {"gradients", with_gradients, {8, 8, 16, 4}, false},
-    {"odd gradients", with_gradients, {7, 5, 19, 3}, false},
-    {"long rows", with_gradients, {33, 31, 16, 7}, false},
-    {"softmax", softmax, {5, 7, 17, 3}, false},
-    {"views", views, {6, 5, 18, 3}, false},
-    {"long views", views, {33, 31, 16, 7}, true},
-    {"one image of two axes", views, {6, 6, 20, 2}, false},
+    {"batch norm", batch_norm, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
+    {"gradients", with_gradients, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
+    {"odd gradients", with_gradients, {7, 5, 19, 3}, false, FX_DTYPE_F32, 0},
+    {"long rows", with_gradients, {33, 31, 16, 7}, false, FX_DTYPE_F32, 0},
+    {"softmax", softmax, {5, 7, 17, 3}, false, FX_DTYPE_F32, 0},
+    {"views", views, {6, 5, 18, 3}, false, FX_DTYPE_F32, 0},
+    {"long views", views, {33, 31, 16, 7}, true, FX_DTYPE_F32, 0},
+    {"one image of two axes", views, {6, 6, 20, 2}, false, FX_DTYPE_F32, 0},
+    /* Operands and results are converted; each operation rounds to 16 bits. */
+    {"BFloat16", softmax, {5, 7, 17, 3}, false, FX_DTYPE_BF16, 0.02f},
+    {"Float16", batch_norm, {8, 8, 16, 4}, false, FX_DTYPE_F16, 0.01f},
+    {"views of Float16", views, {33, 31, 16, 7}, false, FX_DTYPE_F16, 0.01f},
 };
 
 static float *const_data(int64_t n, unsigned seed)
@@ -109,7 +115,7 @@ static int64_t results_on(const around *c, fx_device *device, bool rows, float *
         float *from = const_data(all, (unsigned)k + 1);
         in[k] = k < 2 ? fx_from(FX_DTYPE_F32, from, c->size[0], c->size[1], c->size[2], c->size[3])
                       : fx_from(FX_DTYPE_F32, from, c->size[2]);
-        in[k] = fx_to(device, in[k]);
+        in[k] = fx_to(device, fx_cast(in[k], c->dtype));
         assert_int_equal(fx_eval(in[k]), FX_OK);
         free(from);
     }
@@ -125,7 +131,9 @@ static int64_t results_on(const around *c, fx_device *device, bool rows, float *
     for (int k = 0; k < n; k++) {
         const int64_t length = fx_length(out[k]);
         assert_true(at + length <= MOST);
-        assert_int_equal(fx_read_into(out[k], to + at, (size_t)length * sizeof *to), FX_OK);
+        assert_int_equal(
+            fx_read_into(fx_cast(out[k], FX_DTYPE_F32), to + at, (size_t)length * sizeof *to),
+            FX_OK);
         at += length;
     }
     return at;
@@ -136,8 +144,9 @@ static void compare(const around *c, fx_device *device, bool rows)
     static float want[MOST], got[MOST];
     const int64_t n = results_on(c, fx_device_get("ref", 0), false, want);
     assert_int_equal(results_on(c, device, rows, got), n);
+    const float precision = c->precision > 0 ? c->precision : 2e-5f;
     for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(got[i] - want[i]) <= 2e-5f * (1 + fabsf(want[i]))))
+        if (!(fabsf(got[i] - want[i]) <= precision * (1 + fabsf(want[i]))))
             fail_msg("%s on %s: number %d is %g, not %g", c->name, fx_device_name(device), (int)i,
                      (double)got[i], (double)want[i]);
 }
