@@ -527,6 +527,9 @@ typedef struct fx_run {
     /* RANDOM: seed and counter of each stream, UInt64, in device memory, as literals are. NULL if
      * the plan has none. */
     const uint64_t (*streams)[2];
+    /* Set by `plan_run`, 0 before: the number of recordings (graphs of CUDA and HIP) that the run
+     * made, replayed and freed because their addresses became invalid. */
+    int32_t captured, replayed, invalidated;
 } fx_run;
 
 /* The participants in collective operations: processes, or devices. Each member must call the same
@@ -545,13 +548,33 @@ struct fx_communicator {
                      char *why, size_t size);
 };
 
-/* The steps of a plan in order, for backends that run a plan in one call. */
+/* What the memory of a plan's value is. */
+typedef enum fx_plan_memory {
+    FX_PLAN_MEMORY_ARENA,  /* the run's temporary memory: literals, values between steps, work space
+                            */
+    FX_PLAN_MEMORY_LEAF,   /* an array that exists; the plan only reads it, unless another value
+                       REPLACES   it at the same address */
+    FX_PLAN_MEMORY_RESULT, /* a new array */
+    FX_PLAN_MEMORY_REPLACES /* a new array in the memory of a leaf */
+} fx_plan_memory;
+
+/* A value of a plan. */
+typedef struct fx_plan_value {
+    uint8_t memory; /* fx_plan_memory */
+    int64_t bytes;  /* from its address on; 0: empty, or not known, because it is a leaf that is not
+                       dense */
+} fx_plan_value;
+
+/* The steps of a plan in order, for backends that run a plan in one call. A plan that contains
+ * steps which the library runs itself is offered in parts, with the steps between these; the values
+ * are then those of the whole plan. */
 typedef struct fx_plan {
     const fx_step *steps;
     int32_t nsteps;
-    int32_t nvalues;  /* number of values, i.e. of addresses per run */
-    int32_t nstreams; /* number of streams (seed and counter) */
-    void *ready;      /* set by fx_backend.plan_prepare */
+    int32_t nvalues;             /* number of values, i.e. of addresses per run */
+    int32_t nstreams;            /* number of streams (seed and counter) */
+    const fx_plan_value *values; /* nvalues of them */
+    void *ready;                 /* set by fx_backend.plan_prepare */
 } fx_plan;
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -691,8 +714,8 @@ struct fx_backend {
     /* -- a plan as a whole; all three NULL: plans run step by step -- */
     /* Prepares a new plan, whose steps `prepare` has prepared, in plan->ready. Called once, before
      * its first run. FX_STATUS_UNSUPPORTED, not recorded: the plan runs step by step. Any other
-     * failure fails the evaluation. Not called for plans with steps that the library runs itself,
-     * nor with FX_EAGER in the environment. */
+     * failure fails the evaluation. A plan with steps that the library runs itself is offered in
+     * parts of at least two steps. Not called with FX_EAGER in the environment. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
     /* Runs all steps. values[v] is the address of value v in this run (work space is a value too),
      * and fx_step_input_at returns the address of an input of a step; run->streams is as for `run`.
@@ -743,7 +766,7 @@ struct fx_backend {
             sizeof(fx_gather_step), sizeof(fx_scatter_step), sizeof(fx_matmul_step),               \
             sizeof(fx_conv_step), sizeof(fx_pool_step), sizeof(fx_custom_step),                    \
             sizeof(fx_collective_step), sizeof(fx_communicator), sizeof(fx_foreach_step),          \
-            sizeof(fx_plan)                                                                        \
+            sizeof(fx_plan), sizeof(fx_plan_value)                                                 \
     }
 /* The head of a backend: `.head = FX_BACKEND_HEAD("CUDA")`. */
 #define FX_BACKEND_HEAD(backend_name)                                                              \

@@ -198,8 +198,11 @@ typedef struct fx_counters {
     uint64_t transfers;       /* arrays copied from one device to another */
     uint64_t bytes_transferred; /* bytes of these arrays */
     uint64_t repeated_evals;    /* of `evals`: repeated from a recorded training step (FX_RECORD) */
-    int64_t live_bytes;         /* bytes of array memory in use, all devices */
-    int64_t peak_bytes;         /* maximum of live_bytes so far */
+    /* Recordings of plans on CUDA and AMDGPU devices (graphs): made, replayed with one call instead
+     * of one for each kernel, and freed because their addresses had become invalid. */
+    uint64_t graphs_captured, graphs_replayed, graphs_invalidated;
+    int64_t live_bytes; /* bytes of array memory in use, all devices */
+    int64_t peak_bytes; /* maximum of live_bytes so far */
 } fx_counters;
 /* Returns the counters. Other threads may change them at any time; each counter is read
  * atomically. */

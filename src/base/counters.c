@@ -40,6 +40,9 @@ fx_counters fx_stats(void)
     LOAD(transfers);
     LOAD(bytes_transferred);
     LOAD(repeated_evals);
+    LOAD(graphs_captured);
+    LOAD(graphs_replayed);
+    LOAD(graphs_invalidated);
     LOAD(live_bytes);
     LOAD(peak_bytes);
 #undef LOAD

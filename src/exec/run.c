@@ -73,22 +73,27 @@ static fx_status failed_at(const fxi_binding *b, int32_t i, fx_status status)
     return kernel_failed(&b->plan->steps[i < 0 ? 0 : i], status);
 }
 
-/* Runs the whole plan in one call. A backend that does not say which step failed may have begun all
- * of them, so all values replaced in place are lost. */
-static fx_status run_whole(const fxi_binding *b, fx_run *run)
+/* Runs a part of the plan in one call. A backend that does not say which step failed may have begun
+ * all of them, so all values replaced in place are lost. */
+static fx_status run_part(const fxi_binding *b, const fxi_part *part, fx_run *run)
 {
     const fxi_plan *p = b->plan;
     /* A backend that knows the failed step overwrites this number. */
-    int32_t step = p->nsteps - 1;
+    int32_t step = part->whole.nsteps - 1;
+    run->captured = run->replayed = run->invalidated = 0;
     const fx_status status =
-        p->device->backend->plan_run(p->device, &p->whole, b->base, run, &step);
-    return status == FX_OK ? FX_OK : failed_at(b, step, status);
+        p->device->backend->plan_run(p->device, &part->whole, b->base, run, &step);
+    fxi_count(&fxi_counters.graphs_captured, (uint64_t)run->captured);
+    fxi_count(&fxi_counters.graphs_replayed, (uint64_t)run->replayed);
+    fxi_count(&fxi_counters.graphs_invalidated, (uint64_t)run->invalidated);
+    return status == FX_OK ? FX_OK : failed_at(b, part->first + step, status);
 }
 
-static fx_status run_steps(const fxi_binding *b, fx_run *run)
+/* Runs the steps from `first` on, up to `end`. */
+static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_run *run)
 {
     const fxi_plan *p = b->plan;
-    for (int32_t i = 0; i < p->nsteps; i++) {
+    for (int32_t i = first; i < end; i++) {
         const fx_step *s = &p->steps[i];
         for (int k = 0; k < s->nin; k++)
             b->in[k] = fx_step_input_at(s, k, b->base);
@@ -101,6 +106,7 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
          * more. */
         for (int32_t k = 0; s->cls == FX_CLASS_FOREACH && k < fx_step_outputs(s); k++)
             b->out[k] = b->base[fx_step_output(s, k)];
+        run->outputs = b->out;
         const fx_status status = run_step(b, s, run);
         if (status != FX_OK)
             return failed_at(b, i, status);
@@ -108,13 +114,29 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
     return FX_OK;
 }
 
+/* Parts that the backend has taken, and the steps between them. */
+static fx_status run_all_steps(const fxi_binding *b, fx_run *run)
+{
+    const fxi_plan *p = b->plan;
+    fx_status status = FX_OK;
+    int32_t done = 0;
+    for (int32_t k = 0; k < p->nparts && status == FX_OK; k++) {
+        const fxi_part *part = &p->parts[k];
+        status = run_steps(b, done, part->first, run);
+        if (status == FX_OK)
+            status = run_part(b, part, run);
+        done = part->first + part->whole.nsteps;
+    }
+    return status == FX_OK ? run_steps(b, done, p->nsteps, run) : status;
+}
+
 fx_status fxi_run_plan(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
-    fx_run run = {.outputs = b->out, .streams = streams_of(b)};
+    fx_run run = {.streams = streams_of(b)};
     fx_status status = write_slots(b);
     if (status == FX_OK)
-        status = p->plan_release ? run_whole(b, &run) : run_steps(b, &run);
+        status = run_all_steps(b, &run);
     if (status != FX_OK)
         return status;
     /* Asks a backend that collects commands to start them now, while the host builds the next

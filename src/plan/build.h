@@ -26,7 +26,6 @@ typedef struct fxi_builder {
     int32_t *last; /* per node: the value of its channels-last copy, or −1; a copy is made once,
                       however many steps need it */
     bool views;
-    bool by_steps; /* the plan is not offered to the backend as a whole */
 } fxi_builder;
 
 static inline int64_t fxi_node_bytes(const fxi_node *n)
@@ -89,6 +88,8 @@ bool fxi_lower(fxi_builder *b, int32_t id);
 /* Frees the memory of a step, but not what the backend made ready. */
 void fxi_step_free(fx_step *s);
 
+/* Offers all steps, or parts of them, to `plan_prepare` (parts.c). Failures are recorded. */
+fx_status fxi_offer_parts(const fxi_planner *how, fxi_plan *p);
 /* Moves elementwise steps that finish a matrix product or a forward convolution into that step
  * (epilogue.c). */
 bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p);

@@ -44,6 +44,8 @@ static bool place_leaf(fxi_builder *b, int32_t id)
     const int32_t v = fxi_add_value(b->p, FXI_VALUE_LEAF, b->g->slot[id], fxi_node_bytes(n));
     b->places[id] = (fxi_place){.value = v, .dense = -1};
     memcpy(b->places[id].stride, n->data->stride, sizeof b->places[id].stride);
+    if (v >= 0)
+        b->p->values[v].strided = !fxi_is_dense(n->ndim, n->shape, n->data->stride);
     return v >= 0;
 }
 
@@ -198,9 +200,7 @@ static fx_status prepare(fxi_builder *b, bool *out_refused)
     fxi_plan *p = b->p;
     for (int32_t i = 0; i < p->nsteps; i++) {
         fx_step *s = &p->steps[i];
-        const bool away = fxi_runs_away(p->device, s);
-        b->by_steps |= away;
-        if (!b->how->prepare || s->ready || away)
+        if (!b->how->prepare || s->ready || fxi_runs_away(p->device, s))
             continue;
         const fx_status status = fxi_prepare_step(b->how, p, s);
         if (status != FX_OK)
@@ -218,23 +218,6 @@ static fx_status compile(const fxi_builder *b, bool *out_refused)
                                  ? b->how->compile(p->device, p->steps, p->nsteps, &k)
                                  : FX_OK;
     return status == FX_OK ? FX_OK : failed_with(p, &p->steps[k], status, out_refused);
-}
-
-/* Offers the plan to the backend as a whole, to be replayed with one call for all steps. Not if the
- * library runs a step itself: the backend could not call it between its own steps. */
-static fx_status prepare_whole(const fxi_builder *b)
-{
-    fxi_plan *p = b->p;
-    if (!b->how->plan_prepare || b->by_steps || p->nsteps == 0)
-        return FX_OK;
-    p->whole = (fx_plan){
-        .steps = p->steps, .nsteps = p->nsteps, .nvalues = p->nvalues, .nstreams = p->nstreams};
-    const fx_status status = b->how->plan_prepare(p->device, &p->whole);
-    /* A backend keeps nothing of a plan that it refuses, so only then is there something to
-     * release. */
-    if (status == FX_OK)
-        p->plan_release = b->how->plan_release;
-    return status == FX_STATUS_UNSUPPORTED ? FX_OK : status;
 }
 
 /* Makes the steps from the nodes. False if an allocation fails. */
@@ -324,7 +307,7 @@ static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan
     else if (status == FX_STATUS_MEMORY)
         fx_fail(status, "plan", "no memory for a plan of %d nodes", (int)g->n);
     if (status == FX_OK)
-        status = prepare_whole(&b);
+        status = fxi_offer_parts(how, p);
     if (status == FX_OK) {
         *out_plan = p;
         p->bytes = fxi_memory_held_here() - before;
@@ -351,15 +334,15 @@ fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **
 /* What the backend prepared of the whole plan may refer to steps, so it is released before them. */
 void fxi_plan_free(fxi_plan *p)
 {
-    if (p->plan_release)
-        p->plan_release(p->device, &p->whole);
+    for (int32_t k = 0; k < p->nparts; k++)
+        p->plan_release(p->device, &p->parts[k].whole);
     for (int32_t i = 0; i < p->nsteps; i++) {
         if (p->steps[i].ready)
             p->release(p->device, &p->steps[i]);
         fxi_step_free(&p->steps[i]);
     }
-    void *const all[] = {p->steps,        p->values, p->slots,  p->results,
-                         p->buffer_bytes, p->key,    p->record, p};
+    void *const all[] = {p->steps, p->values, p->slots, p->results, p->buffer_bytes,
+                         p->key,   p->record, p->parts, p->shown,   p};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
 }

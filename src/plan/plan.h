@@ -28,6 +28,7 @@ typedef struct fxi_value {
     int64_t offset;      /* bytes */
     int64_t bytes;
     bool channels_last; /* the order of its elements in memory: see layout.c */
+    bool strided;       /* a leaf that is not dense: it extends over more than `bytes` */
 } fxi_value;
 
 /* A number that each run writes: a literal in the type in which it is needed, or a number that only
@@ -45,6 +46,12 @@ typedef struct fxi_result {
     int64_t offset; /* elements */
     int64_t stride[FX_MAX_DIMS];
 } fxi_result;
+
+/* Consecutive steps that the backend runs in one call. Other steps run one by one. */
+typedef struct fxi_part {
+    fx_plan whole;
+    int32_t first; /* the number of its first step */
+} fxi_part;
 
 typedef struct fxi_plan fxi_plan;
 struct fxi_plan {
@@ -79,8 +86,10 @@ struct fxi_plan {
     int64_t bytes; /* host memory that the plan keeps, including what the backend prepared */
     /* The backend's function. NULL: steps have no `ready`. */
     void (*release)(fx_device *device, fx_step *step);
-    fx_plan whole; /* the plan as a whole, as the backend sees it, if `plan_release` is set */
-    /* The backend's function. NULL: the plan runs step by step. */
+    fxi_part *parts; /* those that the backend has taken, in the order of the steps */
+    int32_t nparts;
+    fx_plan_value *shown; /* the values as the backend sees them; NULL: the plan was not offered */
+    /* The backend's function for parts. NULL: the plan has none. */
     void (*plan_release)(fx_device *device, fx_plan *plan);
     fxi_plan *next;          /* in its bucket of the cache */
     fxi_plan *newer, *older; /* in the order of use */

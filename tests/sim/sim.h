@@ -46,6 +46,8 @@ enum {
 };
 
 typedef struct sim_device sim_device;
+typedef struct sim_graph sim_graph;
+typedef struct sim_capture sim_capture;
 typedef struct sim_stream sim_stream;
 
 /* ---- memory (sim_memory.c) ------------------------------------------------------------------- */
@@ -138,7 +140,8 @@ typedef enum sim_kind {
     SIM_LAUNCH,
     SIM_RECORD,
     SIM_WAIT,
-    SIM_CALL
+    SIM_CALL,
+    SIM_GRAPH
 } sim_kind;
 
 /* A call of a simulated library, allocated by that library. While it runs, at[k] is the simulator's
@@ -172,18 +175,29 @@ typedef struct sim_op {
     sim_point *point;
     sim_launch *launch;
     sim_call *call;
+    sim_graph *graph;
     char *copy; /* copy of the source, if that is pageable memory */
 } sim_op;
+
+/* Nodes of a capture (sim_graph.c) behind which the next one comes. */
+enum { SIM_TAILS = 32 };
+typedef struct sim_tails {
+    int n, nodes[SIM_TAILS];
+} sim_tails;
 
 struct sim_stream {
     struct sim_stream *next;
     sim_device *device;
     sim_op *first, **last;
+    int capture; /* the number of the capture that it belongs to; 0: none */
+    sim_tails tails;
 };
 
 typedef struct sim_event {
     sim_device *device;
     sim_point *point;
+    int capture; /* recorded in it last; 0: in none */
+    sim_tails tails;
 } sim_event;
 
 /* The caller holds the simulator's lock. */
@@ -193,6 +207,11 @@ int sim_queue(sim_stream *s, const sim_op *op);
 int sim_drain(sim_stream *s);
 void sim_point_release(sim_point *p);
 int sim_event_wait(sim_event *e);
+/* Runs one piece of work; returns an error that stays. */
+int sim_run_op(sim_op *o);
+bool sim_op_uses(const sim_op *o, const sim_device *d, const char *address, size_t bytes);
+/* Ends the capture of all streams that belong to it. */
+void sim_streams_uncaptured(int capture);
 /* Does queued work use these bytes? */
 bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
 
@@ -201,6 +220,39 @@ bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
  * call for that device and takes the call over. */
 int sim_current_device(void);
 int sim_queue_call(void *stream, sim_call *call);
+/* 1: the stream is captured. */
+int sim_is_capturing(const void *stream);
+
+/* ---- beginning and ending a call (sim_driver.c) ---------------------------------------------- */
+
+/* Takes the lock. Returns the error with which the call fails at once. */
+int sim_begin(const char *function, bool needs_device);
+/* Releases the lock and returns the error. */
+int sim_end(int error);
+/* The calling thread's device; NULL: none. */
+sim_device *sim_current(void);
+/* Selects another device, or none, for the thread after a launch, as another library in the process
+ * might do. The plugins must therefore select their device at the beginning of every call. */
+void sim_select_another(void);
+
+/* ---- captures and graphs (sim_graph.c) ------------------------------------------------------- */
+
+/* The following functions return the error with which a call fails because of a capture, which then
+ * fails too; 0: none. One of this thread forbids the call; the stream, or the event, belongs to
+ * one. */
+int sim_capture_forbids(const char *function);
+int sim_capture_stream(const sim_stream *s, const char *function);
+int sim_capture_event(const sim_event *e, const char *function);
+/* Capture work of a captured stream, a record of an event there, and a wait for an event that was
+ * recorded in a capture. */
+int sim_capture_op(sim_stream *s, const sim_op *op);
+int sim_capture_record(sim_stream *s, sim_event *e);
+int sim_capture_wait(sim_stream *s, const sim_event *e);
+int sim_graph_run(sim_graph *g);
+/* A graph that was queued has run. */
+void sim_graph_ran(sim_graph *g);
+bool sim_graph_uses(const sim_graph *g, const sim_device *d, const char *address, size_t bytes);
+int sim_graphs_live(void);
 
 /* ---- scripts (sim_script.c) ------------------------------------------------------------------ */
 

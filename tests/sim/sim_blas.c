@@ -125,6 +125,13 @@ int sim_product_device(const char *driver)
     return device ? device() : -1;
 }
 
+bool sim_stream_captured(const char *driver, const void *stream)
+{
+    int (*captured)(const void *);
+    *(void **)&captured = of_driver(driver, "sim_is_capturing");
+    return captured && captured(stream);
+}
+
 int sim_call_queue(const char *driver, sim_call *call, void *stream)
 {
     int (*queue)(void *, sim_call *);

@@ -37,6 +37,8 @@ int sim_product_queue(const char *driver, const char *name, const sim_product *p
                       void *work, void *stream);
 /* Queues a call, which it takes over. */
 int sim_call_queue(const char *driver, sim_call *call, void *stream);
+/* Is the stream captured? */
+bool sim_stream_captured(const char *driver, const void *stream);
 /* The calling thread's device; −1: none. */
 int sim_product_device(const char *driver);
 

@@ -1,33 +1,10 @@
-/* sim_driver.c: the functions of the driver, one for each row of the plugins' table. Each begins
- * by asking the script whether to fail, and takes the simulator's lock.
- */
-#include "gpurt_api.h"
-#include "sim.h"
+/* sim_driver.c: the functions of the driver (sim_functions.h), but those of graphs. */
+#include "sim_functions.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Every function has the name of the driver's function and the arguments that the plugins pass.
- * With SIM_LEAST the library exports only the functions that the plugins need. */
-#define SEEN_NEEDED "default"
-#ifdef SIM_LEAST
-#define SEEN_OPTIONAL "hidden"
-#else
-#define SEEN_OPTIONAL "default"
-#endif
-#define DECLARE(result, member, cuda, hip, need, arguments)                                        \
-    __attribute__((visibility(SEEN_##need)))                                                       \
-    result sim_##member arguments __asm__(FXI_RT_SYMBOL(cuda, hip));
-FXI_RT_FUNCTIONS(DECLARE)
-#define NAME(result, member, cuda, hip, need, arguments) const char *member;
-static const struct {
-    FXI_RT_FUNCTIONS(NAME)
-} names = {
-#undef NAME
-#define NAME(result, member, cuda, hip, need, arguments) FXI_RT_SYMBOL(cuda, hip),
-    FXI_RT_FUNCTIONS(NAME)};
 
 #ifdef FXI_AMDGPU
 enum { IS_AMD = 1, DEVICES = 2, VERSION = 60200000 };
@@ -46,8 +23,7 @@ static bool reaches[SIM_DEVICES_MOST][SIM_DEVICES_MOST];
 
 /* ---- beginning and ending a call ------------------------------------------------------------- */
 
-/* Takes the lock. Returns the error with which the call fails at once. */
-static int begin(const char *function, bool needs_device)
+int sim_begin(const char *function, bool needs_device)
 {
     bool lost = false;
     pthread_mutex_lock(&lock);
@@ -63,23 +39,25 @@ static int begin(const char *function, bool needs_device)
     return current ? current->error : SIM_INVALID_CONTEXT;
 }
 
-static int end(int error)
+int sim_end(int error)
 {
     pthread_mutex_unlock(&lock);
     return error;
 }
-#define BEGIN(member)                                                                              \
-    int error = begin(names.member, true);                                                         \
-    if (error)                                                                                     \
-    return end(error)
-#define BEGIN_ANY(member)                                                                          \
-    int error = begin(names.member, false);                                                        \
-    if (error)                                                                                     \
-    return end(error)
+
+sim_device *sim_current(void)
+{
+    return current;
+}
+
+void sim_select_another(void)
+{
+    current = !IS_AMD ? NULL : ndevices == 1 ? current : &devices[(current->id + 1) % ndevices];
+}
 
 static int nevents;
-/* Prints the numbers of live objects: blocks of device memory, of pinned memory, and events. Tests
- * find this function by dlsym. */
+/* Prints the numbers of live objects: blocks of device memory, of pinned memory, events, and
+ * graphs. Tests find this function by dlsym. */
 __attribute__((visibility("default"))) void sim_print_live(void);
 void sim_print_live(void)
 {
@@ -88,7 +66,7 @@ void sim_print_live(void)
     for (int k = 0; k < ndevices; k++)
         for (const sim_block *b = devices[k].blocks; b; b = b->next)
             blocks++;
-    printf("live %d %d %d ", blocks, sim_pinned_count(), nevents);
+    printf("live %d %d %d %d ", blocks, sim_pinned_count(), nevents, sim_graphs_live());
     pthread_mutex_unlock(&lock);
 }
 
@@ -117,7 +95,7 @@ int sim_Init(unsigned flags)
     pthread_mutex_lock(&lock);
     const int error = sim_script(names.Init, &lost);
     if (error || flags || open)
-        return end(error ? error : flags ? SIM_INVALID_VALUE : SIM_OK);
+        return sim_end(error ? error : flags ? SIM_INVALID_VALUE : SIM_OK);
     ndevices = (int)sim_setting("SIM_DEVICES", DEVICES);
     for (int k = 0; k < ndevices; k++)
         numbers[k] = k;
@@ -127,10 +105,10 @@ int sim_Init(unsigned flags)
     for (int k = 0; k < ndevices; k++) {
         devices[k].id = k;
         if (!sim_memory_open(&devices[k], (size_t)sim_setting("SIM_MEMORY", 1024) << 20))
-            return end(SIM_OUT_OF_MEMORY);
+            return sim_end(SIM_OUT_OF_MEMORY);
     }
     open = ndevices > 0;
-    return end(open ? SIM_OK : SIM_NO_DEVICE);
+    return sim_end(open ? SIM_OK : SIM_NO_DEVICE);
 }
 
 int sim_DriverVersion(int *out)
@@ -144,14 +122,14 @@ int sim_DeviceCount(int *out)
 {
     BEGIN_ANY(DeviceCount);
     *out = ndevices;
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 int sim_DeviceGet(int *out, int number)
 {
     BEGIN_ANY(DeviceGet);
     *out = number;
-    return end(number >= 0 && number < ndevices ? SIM_OK : SIM_INVALID_DEVICE);
+    return sim_end(number >= 0 && number < ndevices ? SIM_OK : SIM_INVALID_DEVICE);
 }
 
 int sim_DeviceName(char *out, int size, int device)
@@ -159,7 +137,7 @@ int sim_DeviceName(char *out, int size, int device)
     BEGIN_ANY(DeviceName);
     snprintf(out, (size_t)size, "Simulated %s %d", IS_AMD ? "AMD GPU" : "NVIDIA GPU",
              numbers[device]);
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 static const char *architecture(void)
@@ -185,21 +163,21 @@ int sim_DeviceAttribute(int *out, int which, int device)
     if (which == FXI_RT_MINOR)
         *out = atoi(architecture()) % 10;
 #endif
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 int sim_DeviceMemory(size_t *out, int device)
 {
     BEGIN_ANY(DeviceMemory);
     *out = devices[device].capacity;
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 int sim_DeviceCanAccess(int *out, int device, int other)
 {
     BEGIN_ANY(DeviceCanAccess);
     *out = device != other;
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 static int enable(const sim_device *other)
@@ -229,9 +207,9 @@ int sim_DeviceSet(int device)
 {
     BEGIN_ANY(DeviceSet);
     if (device < 0 || device >= ndevices)
-        return end(SIM_INVALID_DEVICE);
+        return sim_end(SIM_INVALID_DEVICE);
     current = &devices[device];
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 const char *sim_ErrorName(int error)
@@ -247,14 +225,15 @@ const char *sim_ErrorName(int error)
 int sim_PeerEnable(int other, unsigned flags)
 {
     BEGIN(PeerEnable);
-    return end(flags ? SIM_INVALID_VALUE : enable(&devices[other]));
+    return sim_end(flags ? SIM_INVALID_VALUE : enable(&devices[other]));
 }
 
 int sim_PeerCopy(void *to, int to_device, const void *from, int from_device, size_t bytes,
                  fxi_rt_stream stream)
 {
     BEGIN(PeerCopy);
-    return end(copy_between(&devices[to_device], to, &devices[from_device], from, bytes, stream));
+    return sim_end(
+        copy_between(&devices[to_device], to, &devices[from_device], from, bytes, stream));
 }
 
 /* Writes the architecture's name at its offset in the struct of ROCm 6; the next function at that
@@ -264,7 +243,7 @@ int sim_Properties6(void *out, int device)
     BEGIN_ANY(Properties6);
     (void)device;
     strcpy((char *)out + 1160, architecture());
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 int sim_Properties5(void *out, int device)
@@ -272,21 +251,21 @@ int sim_Properties5(void *out, int device)
     BEGIN_ANY(Properties5);
     (void)device;
     strcpy((char *)out + 396, architecture());
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 #else
 int sim_ContextRetain(fxi_rt_context *out, int device)
 {
     BEGIN_ANY(ContextRetain);
     *out = (fxi_rt_context)&devices[device];
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 int sim_ContextSet(fxi_rt_context context)
 {
     BEGIN_ANY(ContextSet);
     current = (sim_device *)context;
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 int sim_ErrorName(int error, const char **out)
@@ -305,14 +284,14 @@ int sim_ErrorName(int error, const char **out)
 int sim_PeerEnable(fxi_rt_context other, unsigned flags)
 {
     BEGIN(PeerEnable);
-    return end(flags ? SIM_INVALID_VALUE : enable((sim_device *)other));
+    return sim_end(flags ? SIM_INVALID_VALUE : enable((sim_device *)other));
 }
 
 int sim_PeerCopy(void *to, fxi_rt_context to_device, void *from, fxi_rt_context from_device,
                  size_t bytes, fxi_rt_stream stream)
 {
     BEGIN(PeerCopy);
-    return end(
+    return sim_end(
         copy_between((sim_device *)to_device, to, (sim_device *)from_device, from, bytes, stream));
 }
 #endif
@@ -321,14 +300,14 @@ int sim_PeerCopy(void *to, fxi_rt_context to_device, void *from, fxi_rt_context 
 
 int sim_MemAlloc(void **out, size_t bytes)
 {
-    BEGIN(MemAlloc);
-    return end(sim_memory_alloc(current, bytes, out));
+    BEGIN_UNCAPTURED(MemAlloc);
+    return sim_end(sim_memory_alloc(current, bytes, out));
 }
 
 int sim_MemFree(void *address)
 {
-    BEGIN(MemFree);
-    return end(sim_memory_free(current, address));
+    BEGIN_UNCAPTURED(MemFree);
+    return sim_end(sim_memory_free(current, address));
 }
 
 int sim_MemInfo(size_t *out_free, size_t *out_all)
@@ -336,20 +315,20 @@ int sim_MemInfo(size_t *out_free, size_t *out_all)
     BEGIN(MemInfo);
     *out_free = current->capacity - current->used;
     *out_all = current->capacity;
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 int sim_HostAlloc(void **out, size_t bytes, unsigned flags)
 {
-    BEGIN(HostAlloc);
+    BEGIN_UNCAPTURED(HostAlloc);
     (void)flags;
-    return end(sim_pinned_alloc(bytes, out) ? SIM_OK : SIM_OUT_OF_MEMORY);
+    return sim_end(sim_pinned_alloc(bytes, out) ? SIM_OK : SIM_OUT_OF_MEMORY);
 }
 
 int sim_HostFree(void *address)
 {
-    BEGIN(HostFree);
-    return end(sim_pinned_free(address) ? SIM_OK : SIM_INVALID_VALUE);
+    BEGIN_UNCAPTURED(HostFree);
+    return sim_end(sim_pinned_free(address) ? SIM_OK : SIM_INVALID_VALUE);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -373,17 +352,17 @@ int sim_WriteAsync(void *to, const void *from, size_t bytes, fxi_rt_stream strea
     if (!sim_is_pinned(from)) {
         op.copy = malloc(bytes);
         if (!op.copy)
-            return end(SIM_OUT_OF_MEMORY);
+            return sim_end(SIM_OUT_OF_MEMORY);
         memcpy(op.copy, from, bytes);
     }
-    return end(queue(stream, &op));
+    return sim_end(queue(stream, &op));
 }
 
 int sim_ReadAsync(void *to, void *from, size_t bytes, fxi_rt_stream stream)
 {
     BEGIN(ReadAsync);
     sim_op op = {.kind = SIM_READ, .to = to, .from_device = current, .from = from, .bytes = bytes};
-    return end(queue(stream, &op));
+    return sim_end(queue(stream, &op));
 }
 
 int sim_CopyAsync(void *to, void *from, size_t bytes, fxi_rt_stream stream)
@@ -395,14 +374,14 @@ int sim_CopyAsync(void *to, void *from, size_t bytes, fxi_rt_stream stream)
                  .from_device = current,
                  .from = from,
                  .bytes = bytes};
-    return end(queue(stream, &op));
+    return sim_end(queue(stream, &op));
 }
 
 int sim_FillAsync(void *to, unsigned char value, size_t bytes, fxi_rt_stream stream)
 {
     BEGIN(FillAsync);
     sim_op op = {.kind = SIM_FILL, .to_device = current, .to = to, .bytes = bytes, .value = value};
-    return end(queue(stream, &op));
+    return sim_end(queue(stream, &op));
 }
 
 /* ---- streams and events ---------------------------------------------------------------------- */
@@ -412,13 +391,14 @@ int sim_StreamCreate(fxi_rt_stream *out, unsigned flags)
     BEGIN(StreamCreate);
     (void)flags;
     *out = (fxi_rt_stream)sim_stream_new(current);
-    return end(*out ? SIM_OK : SIM_OUT_OF_MEMORY);
+    return sim_end(*out ? SIM_OK : SIM_OUT_OF_MEMORY);
 }
 
 int sim_StreamSync(fxi_rt_stream stream)
 {
     BEGIN(StreamSync);
-    return end(sim_drain((sim_stream *)stream));
+    error = sim_capture_stream((sim_stream *)stream, names.StreamSync);
+    return sim_end(error ? error : sim_drain((sim_stream *)stream));
 }
 
 /* An event that was never recorded is complete. */
@@ -426,11 +406,14 @@ int sim_StreamWait(fxi_rt_stream stream, fxi_rt_event event, unsigned flags)
 {
     BEGIN(StreamWait);
     sim_event *e = (sim_event *)event;
+    sim_stream *s = (sim_stream *)stream;
+    if (e->capture || (s->capture && e->point))
+        return sim_end(sim_capture_wait(s, e));
     sim_op op = {.kind = SIM_WAIT, .point = e->point};
     if (flags || !e->point)
-        return end(flags ? SIM_INVALID_VALUE : SIM_OK);
+        return sim_end(flags ? SIM_INVALID_VALUE : SIM_OK);
     e->point->users++;
-    return end(queue(stream, &op));
+    return sim_end(queue(stream, &op));
 }
 
 int sim_EventCreate(fxi_rt_event *out, unsigned flags)
@@ -442,27 +425,31 @@ int sim_EventCreate(fxi_rt_event *out, unsigned flags)
         e->device = current;
     nevents += e != NULL;
     *out = (fxi_rt_event)e;
-    return end(e ? SIM_OK : SIM_OUT_OF_MEMORY);
+    return sim_end(e ? SIM_OK : SIM_OUT_OF_MEMORY);
 }
 
 int sim_EventRecord(fxi_rt_event event, fxi_rt_stream stream)
 {
     BEGIN(EventRecord);
     sim_event *e = (sim_event *)event;
+    if (((sim_stream *)stream)->capture)
+        return sim_end(sim_capture_record((sim_stream *)stream, e));
+    e->capture = 0;
     sim_point *p = malloc(sizeof *p);
     if (!p || e->device != current)
-        return end(p ? SIM_INVALID_HANDLE : SIM_OUT_OF_MEMORY);
+        return sim_end(p ? SIM_INVALID_HANDLE : SIM_OUT_OF_MEMORY);
     *p = (sim_point){.stream = (sim_stream *)stream, .users = 2};
     sim_point_release(e->point);
     e->point = p;
     sim_op op = {.kind = SIM_RECORD, .point = p};
-    return end(queue(stream, &op));
+    return sim_end(queue(stream, &op));
 }
 
 int sim_EventSync(fxi_rt_event event)
 {
     BEGIN(EventSync);
-    return end(sim_event_wait((sim_event *)event));
+    error = sim_capture_event((sim_event *)event, names.EventSync);
+    return sim_end(error ? error : sim_event_wait((sim_event *)event));
 }
 
 int sim_EventDestroy(fxi_rt_event event)
@@ -471,21 +458,21 @@ int sim_EventDestroy(fxi_rt_event event)
     sim_point_release(((sim_event *)event)->point);
     free(event);
     nevents--;
-    return end(SIM_OK);
+    return sim_end(SIM_OK);
 }
 
 /* ---- programs and launches ------------------------------------------------------------------- */
 
 int sim_ModuleLoad(fxi_rt_module *out, const void *image)
 {
-    BEGIN(ModuleLoad);
-    return end(sim_module_load(current, image, (sim_module **)out));
+    BEGIN_UNCAPTURED(ModuleLoad);
+    return sim_end(sim_module_load(current, image, (sim_module **)out));
 }
 
 int sim_ModuleFunction(fxi_rt_function *out, fxi_rt_module module, const char *name)
 {
     BEGIN(ModuleFunction);
-    return end(sim_module_function((sim_module *)module, name, (sim_kernel **)out));
+    return sim_end(sim_module_function((sim_module *)module, name, (sim_kernel **)out));
 }
 
 int sim_FunctionAttribute(int *out, int which, fxi_rt_function function)
@@ -493,7 +480,7 @@ int sim_FunctionAttribute(int *out, int which, fxi_rt_function function)
     BEGIN(FunctionAttribute);
     (void)function;
     *out = SIM_GROUP_MOST;
-    return end(which == FXI_RT_FUNCTION_ITEMS ? SIM_OK : SIM_INVALID_VALUE);
+    return sim_end(which == FXI_RT_FUNCTION_ITEMS ? SIM_OK : SIM_INVALID_VALUE);
 }
 
 /* Copies the arguments, as the driver does: the caller may change them after the call. */
@@ -537,13 +524,6 @@ static int check_launch(const sim_launch *l)
     return SIM_INVALID_HANDLE;
 }
 
-/* Selects another device, or none, for the thread after a launch, as another library in the process
- * might do. The plugins must therefore select their device at the beginning of every call. */
-static void select_another(void)
-{
-    current = !IS_AMD ? NULL : ndevices == 1 ? current : &devices[(current->id + 1) % ndevices];
-}
-
 int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, unsigned x,
                unsigned y, unsigned z, unsigned shared, fxi_rt_stream stream, void **arguments,
                void **more)
@@ -551,7 +531,7 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
     BEGIN(Launch);
     sim_op op = {.kind = SIM_LAUNCH};
     if (shared || more || !(op.launch = malloc(sizeof *op.launch)))
-        return end(SIM_INVALID_VALUE);
+        return sim_end(SIM_INVALID_VALUE);
     sim_launch *l = op.launch;
     l->kernel = (sim_kernel *)function;
     memcpy(l->groups, (unsigned[]){gx, gy, gz}, sizeof l->groups);
@@ -567,8 +547,8 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
         free(l);
     else
         error = queue(stream, &op);
-    select_another();
-    return end(error);
+    sim_select_another();
+    return sim_end(error);
 }
 
 /* ---- for simulated libraries ----------------------------------------------------------------- */
@@ -580,11 +560,11 @@ __attribute__((visibility("default"))) int sim_current_device(void)
 
 __attribute__((visibility("default"))) int sim_queue_call(void *stream, sim_call *call)
 {
-    int error = begin("sim_queue_call", true);
+    int error = sim_begin("sim_queue_call", true);
     sim_op op = {.kind = SIM_CALL, .to_device = current, .call = call};
     if (!error)
         error = queue(stream, &op);
     else
         free(call);
-    return end(error);
+    return sim_end(error);
 }

@@ -43,7 +43,7 @@ static int run_call(sim_device *d, sim_call *c)
     return SIM_OK;
 }
 
-static int run_op(sim_op *o)
+int sim_run_op(sim_op *o)
 {
     char *to = NULL;
     const char *from = NULL;
@@ -51,6 +51,8 @@ static int run_op(sim_op *o)
         return sim_run(o->launch);
     if (o->kind == SIM_CALL)
         return run_call(o->to_device, o->call);
+    if (o->kind == SIM_GRAPH)
+        return sim_graph_run(o->graph);
     if (o->kind == SIM_RECORD || o->kind == SIM_WAIT) {
         o->point->reached |= o->kind == SIM_RECORD;
         return SIM_OK;
@@ -76,10 +78,12 @@ static void run_first(sim_stream *s)
         s->last = &s->first;
     pending--;
     /* A lost device runs nothing, but events are still recorded, so that nothing waits for ever. */
-    const int error = s->device->error && o->kind != SIM_RECORD ? SIM_OK : run_op(o);
+    const int error = s->device->error && o->kind != SIM_RECORD ? SIM_OK : sim_run_op(o);
     if (error)
         s->device->error = error;
     sim_point_release(o->point);
+    if (o->graph)
+        sim_graph_ran(o->graph);
     free(o->launch);
     free(o->call);
     free(o->copy);
@@ -135,6 +139,8 @@ int sim_queue(sim_stream *s, const sim_op *op)
     static int defers = -1;
     if (defers < 0)
         defers = (int)sim_setting("SIM_DEFER", 0);
+    if (s->capture)
+        return sim_capture_op(s, op);
     sim_op *o = malloc(sizeof *o);
     if (!o)
         return SIM_OUT_OF_MEMORY;
@@ -171,14 +177,29 @@ static bool call_uses(const sim_call *c, const char *address, size_t bytes)
     return false;
 }
 
+bool sim_op_uses(const sim_op *o, const sim_device *d, const char *address, size_t bytes)
+{
+    return (o->to_device == d && overlaps(o->to, o->bytes, address, bytes)) ||
+           (o->from_device == d && overlaps(o->from, o->bytes, address, bytes)) ||
+           (o->launch && launch_uses(o->launch, address, bytes)) ||
+           (o->call && o->to_device == d && call_uses(o->call, address, bytes)) ||
+           (o->graph && sim_graph_uses(o->graph, d, address, bytes));
+}
+
 bool sim_is_used(const sim_device *d, const char *address, size_t bytes)
 {
     for (const sim_stream *s = streams; s; s = s->next)
         for (const sim_op *o = s->first; o; o = o->next)
-            if ((o->to_device == d && overlaps(o->to, o->bytes, address, bytes)) ||
-                (o->from_device == d && overlaps(o->from, o->bytes, address, bytes)) ||
-                (o->launch && launch_uses(o->launch, address, bytes)) ||
-                (o->call && o->to_device == d && call_uses(o->call, address, bytes)))
+            if (sim_op_uses(o, d, address, bytes))
                 return true;
     return false;
+}
+
+void sim_streams_uncaptured(int capture)
+{
+    for (sim_stream *s = streams; s; s = s->next)
+        if (s->capture == capture) {
+            s->capture = 0;
+            s->tails.n = 0;
+        }
 }

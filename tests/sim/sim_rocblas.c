@@ -119,6 +119,31 @@ static sim_matrix matrix_of(const void *address, int operation, int64_t rows, in
                         .step = step};
 }
 
+/* The first call of a size loads a kernel, which a capture cannot contain. Returns false if it
+ * would have to. */
+static bool has_kernel(const sim_product *p, const void *stream)
+{
+    enum { KERNELS = 256 };
+    static struct {
+        int64_t m, n, k;
+        int type;
+    } kernels[KERNELS];
+    static int n;
+    for (int i = 0; i < n; i++)
+        if (kernels[i].m == p->m && kernels[i].n == p->n && kernels[i].k == p->k &&
+            kernels[i].type == (int)p->type)
+            return true;
+    if (sim_stream_captured(DRIVER, stream))
+        return false;
+    if (n < KERNELS) {
+        kernels[n].m = p->m;
+        kernels[n].n = p->n;
+        kernels[n].k = p->k;
+        kernels[n++].type = (int)p->type;
+    }
+    return true;
+}
+
 /* Answers a query of the work space, or queues the product. */
 static int ask_or_run(fxi_roc_handle h, sim_product *p)
 {
@@ -134,6 +159,8 @@ static int ask_or_run(fxi_roc_handle h, sim_product *p)
         return INVALID_POINTER;
     if (p->work > h->bytes || h->atomics)
         return MEMORY_ERROR;
+    if (!has_kernel(p, h->stream))
+        return INTERNAL_ERROR;
     return sim_product_queue(DRIVER, "rocblas_gemm_strided_batched_ex", p, NULL, h->work, h->stream)
                ? INTERNAL_ERROR
                : FXI_ROC_OK;

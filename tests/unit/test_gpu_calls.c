@@ -172,7 +172,9 @@ static void a_plan_is_recorded_and_replayed(void **state)
     run_ten_times(11);
     assert_in_range(control->recorded, 2, 8);
     assert_in_range(control->replayed, 1, 9);
-    assert_int_equal(control->recordings, 1);
+    /* One for the addresses before that array was kept, one for those after. */
+    assert_in_range(control->recordings, 2, 4);
+    assert_int_equal(control->recordings, control->recorded);
 }
 
 static void a_call_can_refuse_to_be_recorded(void **state)

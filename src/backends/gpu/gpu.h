@@ -142,6 +142,14 @@ void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_device *device, fx_step 
  * `faults`? */
 bool fxi_gpu_captures(const fx_step *step);
 bool fxi_gpu_checks(const fx_step *step);
+/* The number of launches of a prepared step; *out_library of them are calls of a library. */
+int32_t fxi_gpu_count_launches(const fx_step *step, int32_t *out_library);
+static inline bool fxi_gpu_calls_library(const fx_step *step)
+{
+    int32_t library;
+    fxi_gpu_count_launches(step, &library);
+    return library > 0;
+}
 /* Queues the launches of a prepared step. They pass data on in its work space, which no other run
  * uses. The caller holds a lock of the device, because OpenCL stores a kernel's arguments in the
  * kernel until it is queued. */

@@ -65,6 +65,8 @@ void fxi_gpu_backend_free(fx_device *device, void *address)
     if (fxi_gpu_enter())
         return;
     driver_of(device)->free(device, address);
+    /* Recordings may contain the address (gpu_whole.c). */
+    fxi_gpu_count(&fxi_gpu_device_of(device)->freed);
     fxi_gpu_leave();
 }
 

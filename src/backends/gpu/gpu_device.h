@@ -61,9 +61,18 @@ typedef struct fxi_gpu_driver {
     fx_status (*replay)(fx_device *device, void *recording);
     /* Frees a recording, which the device may still be running; also on a lost device. */
     void (*drop)(fx_device *device, void *recording);
+    /* Lanes of a recording, which the device may run at the same time; NULL, all three: there is
+     * one. Work is recorded in the lane that was selected last, at first in lane 0. */
+    fx_status (*lane)(fx_device *device, int32_t lane);
+    /* Gives a number to the point that the lane has reached. */
+    fx_status (*point)(fx_device *device, int32_t number);
+    /* What is recorded in this lane from now on comes after that point. */
+    fx_status (*after)(fx_device *device, int32_t number);
     fxi_gpu_error_kind (*error_kind)(int error);
     const char *(*error_name)(int error);
 } fxi_gpu_driver;
+
+enum { FXI_GPU_LANES = 4 };
 
 struct fxi_gpu_device {
     const fxi_gpu_driver *driver;
@@ -74,7 +83,8 @@ struct fxi_gpu_device {
     /* Protects the arguments of kernels until they are queued, and the members below. */
     fxi_mutex lock;
     void *faults;
-    int checks; /* atomic: work that may have written to `faults` is queued */
+    int checks;     /* atomic: work that may have written to `faults` is queued */
+    uint64_t freed; /* atomic: how often memory was given back to the driver */
     fxi_gpu_health health;
     fxi_gpu_progress progress;
     /* Names of the first and the last step since the device was last waited for, which an error
@@ -90,6 +100,8 @@ typedef struct fxi_gpu_counters {
     uint64_t loaded;   /* programs made from the files of the cache */
     uint64_t direct;   /* copies from device to device, without the host */
     uint64_t calls;    /* launches that were calls of a vendor's library */
+    uint64_t captured, replayed, invalidated; /* recordings of plans: made, replayed, freed because
+                                                 their addresses had become invalid */
 } fxi_gpu_counters;
 extern fxi_gpu_counters fxi_gpu_counts;
 
@@ -184,6 +196,16 @@ static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
     if (!__atomic_load_n(&d->first_step, __ATOMIC_RELAXED))
         __atomic_store_n(&d->first_step, l->operation, __ATOMIC_RELAXED);
     __atomic_store_n(&d->last_step, l->operation, __ATOMIC_RELAXED);
+}
+/* Called instead for launches that a recording contains. `first` and `last` are operations. */
+static inline void fxi_gpu_replayed(fxi_gpu_device *d, const char *first, const char *last,
+                                    bool checks)
+{
+    if (checks)
+        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
+    if (!__atomic_load_n(&d->first_step, __ATOMIC_RELAXED))
+        __atomic_store_n(&d->first_step, first, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->last_step, last, __ATOMIC_RELAXED);
 }
 /* Called when everything queued has been computed without an error. */
 static inline void fxi_gpu_waited(fxi_gpu_device *d)

@@ -357,6 +357,15 @@ bool fxi_gpu_captures(const fx_step *step)
     return all;
 }
 
+int32_t fxi_gpu_count_launches(const fx_step *step, int32_t *out_library)
+{
+    int32_t n = 0;
+    *out_library = 0;
+    for (const fxi_gpu_call *c = calls_of(step); c; c = c->next, n++)
+        *out_library += c->routine != NULL;
+    return n;
+}
+
 bool fxi_gpu_checks(const fx_step *step)
 {
     bool any = false;

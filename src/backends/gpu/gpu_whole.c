@@ -1,180 +1,334 @@
-/* gpu_whole.c: plans that a driver records once and then replays with one call, called graphs by
- * CUDA and HIP: fx_backend.plan_prepare, plan_run and plan_release.
+/* gpu_whole.c: plans that a driver records and then replays with one call, called graphs by CUDA
+ * and HIP: fx_backend.plan_prepare, plan_run and plan_release.
  *
- * A recording contains the addresses of one run. A run with the addresses of the previous run is
- * recorded; later runs with these addresses are replayed. A run with other addresses launches step
- * by step, because recording costs more than that. Training has the same addresses from its second
- * training step on. If the driver cannot record a plan, the plan is launched step by step from then
- * on.
+ * A recording contains the addresses of one run, and is replayed for runs with the same addresses.
+ * The first run of a plan is launched step by step: kernels are loaded then, and libraries choose
+ * theirs. From the second run on a plan gets a recording for each new set of addresses, up to four.
+ * Then the arrays whose addresses change are copied to memory of the plan (gpu_stage.c), or, if
+ * that does not pay, the run is launched step by step. If the driver cannot record a plan, it is
+ * launched from then on.
  */
-#include "gpu_device.h"
+#include "gpu_whole.h"
 #include "gpu_gate.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-typedef struct whole {
-    void *recording; /* NULL: nothing is recorded */
-    bool refused;    /* the driver has failed to record it */
-    bool checks;     /* a kernel may write to the fault words */
-    bool known;      /* the members below are those of the previous run */
-    const void *streams;
-    void **values;
-    void **in, **out; /* space for the addresses of one step */
-} whole;
+enum {
+    /* A recording that so many runs did not use is replaced by a new one. */
+    IDLE_RUNS = 32,
+    /* A part with fewer launches is launched. */
+    LEAST_LAUNCHES = 2
+};
 
 /* ---- prepare and release --------------------------------------------------------------------- */
 
-/* One step that cannot be recorded makes the whole plan run step by step. */
-static bool can_record(const fx_device *device, const fx_plan *plan)
+static bool graphs_are_off(void)
 {
-    bool can = fxi_gpu_device_of(device)->driver->record && !fxi_gpu_waits_for_steps();
-    for (int32_t i = 0; i < plan->nsteps && can; i++)
-        can = fxi_gpu_captures(&plan->steps[i]);
-    return can;
+    const char *text = getenv("FX_GPU_GRAPHS");
+    return text && strcmp(text, "0") == 0;
 }
 
-static whole *new_whole(const fx_host *host, const fx_plan *plan)
+/* Divides the plan where a step cannot be recorded. Without `parts` it only counts them. */
+static int32_t divide(const fx_plan *plan, fxi_gpu_part *parts)
 {
-    size_t nin = 0, nout = 0;
-    bool checks = false;
+    int32_t n = 0;
+    fxi_gpu_part part = {0};
     for (int32_t i = 0; i < plan->nsteps; i++) {
         const fx_step *s = &plan->steps[i];
-        const size_t inputs = (size_t)s->nin, outputs = (size_t)fx_step_outputs(s);
+        const bool captures = fxi_gpu_captures(s);
+        int32_t library;
+        if (i > part.first && captures != part.recorded) {
+            if (parts)
+                parts[n] = part;
+            n++;
+            part = (fxi_gpu_part){.first = i};
+        }
+        part.recorded = captures;
+        part.end = i + 1;
+        part.launches += fxi_gpu_count_launches(s, &library);
+        part.library += library;
+        part.checks |= fxi_gpu_checks(s);
+    }
+    if (parts)
+        parts[n] = part;
+    return n + 1;
+}
+
+static bool worth_recording(const fx_device *device, const fx_plan *plan)
+{
+    bool any = false;
+    for (int32_t i = 0; i < plan->nsteps; i++)
+        any |= fxi_gpu_captures(&plan->steps[i]);
+    return any && fxi_gpu_device_of(device)->driver->record && !fxi_gpu_waits_for_steps() &&
+           !graphs_are_off();
+}
+
+/* One allocation for all lists, so a run allocates nothing. Pointers first, for their alignment. */
+static fxi_gpu_whole *new_whole(const fx_host *host, const fx_plan *plan)
+{
+    size_t nin = 0, nout = 0;
+    for (int32_t i = 0; i < plan->nsteps; i++) {
+        const size_t inputs = (size_t)plan->steps[i].nin,
+                     outputs = (size_t)fx_step_outputs(&plan->steps[i]);
         nin = inputs > nin ? inputs : nin;
         nout = outputs > nout ? outputs : nout;
-        checks |= fxi_gpu_checks(s);
     }
-    /* One allocation for all lists, so a run allocates nothing. */
-    const size_t addresses = (size_t)plan->nvalues + nin + nout;
-    whole *w = host->alloc(sizeof *w + addresses * sizeof(void *));
+    const int32_t nparts = divide(plan, NULL);
+    const size_t values = (size_t)plan->nvalues, parts = (size_t)nparts;
+    const size_t pointers = FXI_GPU_RECORDINGS * (values + parts) + nin + nout;
+    const size_t bytes =
+        sizeof(fxi_gpu_whole) + pointers * sizeof(void *) + parts * sizeof(fxi_gpu_part);
+    fxi_gpu_whole *w = host->alloc(bytes);
     if (!w)
         return NULL;
-    *w = (whole){.checks = checks, .values = (void **)(w + 1)};
-    w->in = w->values + plan->nvalues;
-    w->out = w->in + nin;
+    memset(w, 0, bytes);
+    void **at = (void **)(w + 1);
+    for (int k = 0; k < FXI_GPU_RECORDINGS; k++) {
+        w->recordings[k] = (fxi_gpu_recording){.values = at, .graphs = at + values};
+        at += values + parts;
+    }
+    w->in = at;
+    w->out = at + nin;
+    w->parts = (fxi_gpu_part *)(void *)(at + nin + nout);
+    w->nparts = divide(plan, w->parts);
+    w->arena = -1;
+    for (int32_t v = plan->nvalues - 1; v >= 0; v--)
+        w->arena = plan->values[v].memory == FX_PLAN_MEMORY_ARENA ? v : w->arena;
     return w;
+}
+
+/* Parts that are too short are launched with the steps around them. */
+static void count_launches(fxi_gpu_whole *w)
+{
+    for (int32_t k = 0; k < w->nparts; k++) {
+        fxi_gpu_part *p = &w->parts[k];
+        p->recorded &= p->launches >= LEAST_LAUNCHES;
+        w->launches += p->recorded ? p->launches : 0;
+    }
 }
 
 /* Nothing is recorded here: the addresses are known only when the plan runs. */
 fx_status fxi_gpu_backend_plan_prepare(fx_device *device, fx_plan *plan)
 {
     const fx_host *host = fxi_gpu_host_of(fxi_gpu_device_of(device));
-    if (!can_record(device, plan))
+    if (!worth_recording(device, plan))
         return FX_STATUS_UNSUPPORTED;
-    plan->ready = new_whole(host, plan);
-    return plan->ready ? FX_OK : host->fail(FX_STATUS_MEMORY, "plan", "out of host memory");
+    fxi_gpu_whole *w = new_whole(host, plan);
+    if (!w)
+        return host->fail(FX_STATUS_MEMORY, "plan", "out of host memory");
+    count_launches(w);
+    if (w->launches == 0) {
+        host->free(w);
+        return FX_STATUS_UNSUPPORTED;
+    }
+    plan->ready = w;
+    return FX_OK;
 }
 
-static void drop(fx_device *device, whole *w)
-{
-    if (w->recording)
-        fxi_gpu_device_of(device)->driver->drop(device, w->recording);
-    w->recording = NULL;
-}
-
-/* If the process is ending, the recording is freed with it. */
+/* If the process is ending, recordings and device memory are freed with it. */
 void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan)
 {
-    if (!fxi_gpu_enter()) {
-        drop(device, plan->ready);
+    fxi_gpu_whole *w = plan->ready;
+    const fx_host *host = fxi_gpu_host_of(fxi_gpu_device_of(device));
+    const bool may = !fxi_gpu_enter();
+    for (int32_t k = 0; k < w->nrecordings && may; k++)
+        fxi_gpu_drop(device, w, &w->recordings[k]);
+    fxi_gpu_stage_free(may ? device : NULL, w, &w->stage, host);
+    if (may)
         fxi_gpu_leave();
-    }
-    fxi_gpu_host_of(fxi_gpu_device_of(device))->free(plan->ready);
+    host->free(w);
     plan->ready = NULL;
+}
+
+/* ---- recordings ------------------------------------------------------------------------------ */
+
+/* Addresses in the arena all change together; those of leaves and results one by one. */
+static bool same_addresses(const fx_plan *plan, const fxi_gpu_recording *r, void *const *values,
+                           const fx_run *run)
+{
+    return r->streams == run->streams &&
+           memcmp(r->values, values, (size_t)plan->nvalues * sizeof *values) == 0;
+}
+
+static fxi_gpu_recording *find(const fx_plan *plan, void *const *values, const fx_run *run)
+{
+    fxi_gpu_whole *w = plan->ready;
+    for (int32_t k = 0; k < w->nrecordings; k++)
+        if (same_addresses(plan, &w->recordings[k], values, run))
+            return &w->recordings[k];
+    return NULL;
+}
+
+/* Frees recording k; the last one takes its place. */
+static void forget(fx_device *device, fxi_gpu_whole *w, int32_t k, fx_run *run)
+{
+    fxi_gpu_recording *r = &w->recordings[k], *last = &w->recordings[--w->nrecordings];
+    w->useless += !r->replayed;
+    w->refused |= w->useless >= FXI_GPU_USELESS;
+    fxi_gpu_drop(device, w, r);
+    const fxi_gpu_recording empty = *r;
+    *r = *last;
+    *last = empty;
+    run->invalidated++;
+    fxi_gpu_count(&fxi_gpu_counts.invalidated);
+}
+
+/* Memory was given back to the driver since the previous run, perhaps memory that a recording uses.
+ * The addresses of this run exist, so a recording with the same ones remains valid. */
+static void forget_freed(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run)
+{
+    fxi_gpu_whole *w = plan->ready;
+    const uint64_t freed = __atomic_load_n(&fxi_gpu_device_of(device)->freed, __ATOMIC_RELAXED);
+    if (w->freed == freed)
+        return;
+    w->freed = freed;
+    for (int32_t k = w->nrecordings - 1; k >= 0; k--)
+        if (!same_addresses(plan, &w->recordings[k], values, run))
+            forget(device, w, k, run);
+}
+
+/* Another arena: the thread's arena has grown, or another thread runs the plan. */
+static bool other_arena(const fxi_gpu_whole *w, const fxi_gpu_recording *r, void *const *values)
+{
+    return w->arena >= 0 && r->values[w->arena] != values[w->arena];
+}
+
+/* Returns the recording that may be replaced: one with another arena, or one that was not used for
+ * long, whichever was used least recently; −1: none. */
+static int32_t replaceable(const fxi_gpu_whole *w, void *const *values)
+{
+    int32_t oldest = -1;
+    for (int32_t k = 0; k < w->nrecordings; k++) {
+        const fxi_gpu_recording *r = &w->recordings[k];
+        if ((other_arena(w, r, values) || w->runs - r->used > IDLE_RUNS) &&
+            (oldest < 0 || r->used < w->recordings[oldest].used))
+            oldest = k;
+    }
+    return oldest;
+}
+
+/* Records the plan with the addresses of this run. NULL: it has four recordings already, or the
+ * driver cannot record it. */
+static fxi_gpu_recording *record(fx_device *device, const fx_plan *plan, void *const *values,
+                                 fx_run *run)
+{
+    fxi_gpu_whole *w = plan->ready;
+    if (w->nrecordings == FXI_GPU_RECORDINGS) {
+        const int32_t old = replaceable(w, values);
+        if (old < 0)
+            return NULL;
+        forget(device, w, old, run);
+    }
+    fxi_gpu_recording *r = &w->recordings[w->nrecordings];
+    if (w->refused)
+        return NULL;
+    r->streams = run->streams;
+    r->replayed = false;
+    memcpy(r->values, values, (size_t)plan->nvalues * sizeof *values);
+    w->refused = !fxi_gpu_record(device, plan, values, run, r);
+    w->nrecordings += !w->refused;
+    return w->refused ? NULL : r;
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-/* What run_steps in src/exec/run.c does for plans that run step by step. */
-static fx_status launch_step(fx_device *device, const fx_step *s, const whole *w,
-                             void *const *values, fx_run *run)
-{
-    const fx_more_outputs *more = fx_step_more(s);
-    for (int32_t k = 0; k < s->nin; k++)
-        w->in[k] = (void *)(uintptr_t)fx_step_input_at(s, k, values);
-    for (int32_t k = 0; k < fx_step_outputs(s); k++)
-        w->out[k] = values[fx_step_output(s, k)];
-    for (int32_t k = 0; s->cls != FX_CLASS_FOREACH && k < more->n; k++)
-        run->more[k] = values[more->value[k]];
-    run->outputs = w->out;
-    run->work = s->work_bytes > 0 ? values[s->work_value] : NULL;
-    return fxi_gpu_run(&fxi_gpu_device_of(device)->driver->runtime, device, s,
-                       (const void *const *)w->in, w->out[0], run);
-}
-
-static fx_status launch_steps(fx_device *device, const fx_plan *plan, void *const *values,
-                              fx_run *run, int32_t *out_step)
-{
-    for (int32_t i = 0; i < plan->nsteps; i++) {
-        const fx_status status = launch_step(device, &plan->steps[i], plan->ready, values, run);
-        if (status != FX_OK) {
-            /* Steps behind i have not been launched, so their values are intact. */
-            *out_step = i;
-            return status;
-        }
-    }
-    return FX_OK;
-}
-
-static void record(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run)
-{
-    const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
-    whole *w = plan->ready;
-    int32_t step;
-    const fx_host *host = driver->runtime.host;
-    /* An error that the program has not read yet must survive a failed recording. */
-    const fx_error earlier = host->error_take();
-    w->refused = driver->record(device) != FX_OK;
-    if (!w->refused) {
-        const bool launched = launch_steps(device, plan, values, run, &step) == FX_OK;
-        /* A recording that was begun must be ended, also after a failed launch. */
-        w->refused = driver->recorded(device, &w->recording) != FX_OK || !launched;
-        if (w->refused)
-            drop(device, w);
-    }
-    /* Errors of recording are dropped, because the plan then runs step by step. */
-    host->error_take();
-    host->error_put(&earlier);
-}
-
-/* A recording contains addresses, so it is valid only for a run in which all of them are equal. */
-static bool same_addresses(const fx_plan *plan, void *const *values, const fx_run *run)
-{
-    const whole *w = plan->ready;
-    return w->known && w->streams == run->streams &&
-           memcmp(w->values, values, (size_t)plan->nvalues * sizeof *values) == 0;
-}
-
-/* The recording contains the previous addresses, so it is freed. */
-static void remember_addresses(fx_device *device, const fx_plan *plan, void *const *values,
-                               const fx_run *run)
-{
-    whole *w = plan->ready;
-    drop(device, w);
-    w->known = true;
-    w->streams = run->streams;
-    memcpy(w->values, values, (size_t)plan->nvalues * sizeof *values);
-}
-
-static fx_status replay(fx_device *device, const whole *w)
+/* The driver may need device memory for a graph's first replay. If there is none, the part is
+ * launched, and nothing more is recorded. */
+static fx_status replay_part(fx_device *device, const fx_plan *plan, const fxi_gpu_part *part,
+                             void *graph, void *const *values, fx_run *run, int32_t *out_step)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
-    /* Replayed kernels set no flag by themselves. */
-    if (w->checks)
-        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
-    return d->driver->replay(device, w->recording);
+    fxi_gpu_replayed(d, fx_op_name(plan->steps[part->first].op),
+                     fx_op_name(plan->steps[part->end - 1].op), part->checks);
+    const fx_status status = d->driver->replay(device, graph);
+    if (status != FX_STATUS_MEMORY) {
+        /* Nothing of this part was queued. */
+        *out_step = part->first - 1;
+        return status;
+    }
+    const fx_error e = fxi_gpu_host_of(d)->error_take();
+    /* An earlier error that the program has not read yet stays. */
+    if (e.status != FX_STATUS_MEMORY)
+        fxi_gpu_host_of(d)->error_put(&e);
+    ((fxi_gpu_whole *)plan->ready)->refused = true;
+    return fxi_gpu_launch_part(device, plan, part, values, run, out_step);
+}
+
+/* Launches that were counted when they were recorded are not counted again by the first replay. */
+static void count_replay(const fxi_gpu_part *part, fx_run *run, bool fresh)
+{
+    if (fresh)
+        return;
+    run->replayed++;
+    fxi_gpu_count(&fxi_gpu_counts.replayed);
+    __atomic_fetch_add(&fxi_gpu_counts.launches, (uint64_t)part->launches, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&fxi_gpu_counts.calls, (uint64_t)part->library, __ATOMIC_RELAXED);
+}
+
+/* Replays a recording, `fresh` if this run has made it. Parts without a graph are launched. */
+static fx_status play(fx_device *device, const fx_plan *plan, fxi_gpu_recording *r,
+                      void *const *values, fx_run *run, bool fresh, int32_t *out_step)
+{
+    fxi_gpu_whole *w = plan->ready;
+    fx_status status = FX_OK;
+    r->used = w->runs;
+    r->replayed |= !fresh;
+    for (int32_t k = 0; k < w->nparts && !status; k++) {
+        const fxi_gpu_part *part = &w->parts[k];
+        if (!r->graphs[k])
+            status = fxi_gpu_launch_part(device, plan, part, values, run, out_step);
+        else
+            status = replay_part(device, plan, part, r->graphs[k], values, run, out_step);
+        if (!status && r->graphs[k])
+            count_replay(part, run, fresh);
+    }
+    return status;
+}
+
+static fx_status launch_all(fx_device *device, const fx_plan *plan, void *const *values,
+                            fx_run *run, int32_t *out_step)
+{
+    const fxi_gpu_part all = {.end = plan->nsteps};
+    return fxi_gpu_launch_part(device, plan, &all, values, run, out_step);
+}
+
+static fx_status play_stage(fx_device *device, const fx_plan *plan, void *const *values,
+                            fx_run *run, int32_t *out_step)
+{
+    fxi_gpu_whole *w = plan->ready;
+    fxi_gpu_stage *s = &w->stage;
+    const bool fresh = run->captured > 0;
+    fx_status status = fxi_gpu_stage_copy(device, s, values, false);
+    /* What is replaced is changed only when it is copied back. */
+    if (status)
+        *out_step = -1;
+    else
+        status = play(device, plan, &s->made, s->values, run, fresh, out_step);
+    return status ? status : fxi_gpu_stage_copy(device, s, values, true);
 }
 
 /* The caller holds the device's lock, which orders the runs of several threads. */
 static fx_status run_plan(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step)
 {
-    whole *w = plan->ready;
-    if (!same_addresses(plan, values, run))
-        remember_addresses(device, plan, values, run);
-    else if (!w->recording && !w->refused)
-        record(device, plan, values, run);
-    return w->recording ? replay(device, w) : launch_steps(device, plan, values, run, out_step);
+    fxi_gpu_whole *w = plan->ready;
+    w->runs++;
+    forget_freed(device, plan, values, run);
+    fxi_gpu_recording *r = find(plan, values, run);
+    if (r)
+        return play(device, plan, r, values, run, false, out_step);
+    if (w->runs == 1)
+        return launch_all(device, plan, values, run, out_step);
+    r = record(device, plan, values, run);
+    if (r) {
+        run->captured++;
+        fxi_gpu_count(&fxi_gpu_counts.captured);
+        return play(device, plan, r, values, run, true, out_step);
+    }
+    return fxi_gpu_stage_for(device, plan, values, run)
+               ? play_stage(device, plan, values, run, out_step)
+               : launch_all(device, plan, values, run, out_step);
 }
 
 fx_status fxi_gpu_backend_plan_run(fx_device *device, const fx_plan *plan, void *const *values,

@@ -14,6 +14,7 @@
 #include "gpurt_api.h"
 
 typedef struct fxi_rt_ring fxi_rt_ring;
+typedef struct fxi_rt_recorder fxi_rt_recorder;
 
 enum { FXI_RT_DEVICES = 64 };
 
@@ -21,6 +22,8 @@ enum { FXI_RT_DEVICES = 64 };
 typedef struct fxi_rt_library_handle {
     void *object; /* NULL: not made yet */
     bool refused; /* the library could not make one */
+    /* fxi_rt_library.follow */
+    int (*follow)(void *object, fxi_rt_stream stream);
 } fxi_rt_library_handle;
 
 typedef struct fxi_rt_device {
@@ -28,10 +31,14 @@ typedef struct fxi_rt_device {
     int id;             /* its number in the driver */
     fxi_rt_context context;
     fxi_rt_stream work, upload;
-    char driver[64];       /* "12.8" */
-    char architecture[80]; /* "sm_90", "gfx90a:sramecc+:xnack-" */
-    char target[112];      /* the compiler's option for it */
-    bool intermediate;     /* the compiler makes PTX, which the driver compiles */
+    /* The stream of launches and library calls: `work`, or one that records. Protected by the
+     * device's lock. */
+    fxi_rt_stream launches;
+    fxi_rt_recorder *recorder; /* NULL: nothing was recorded yet */
+    char driver[64];           /* "12.8" */
+    char architecture[80];     /* "sm_90", "gfx90a:sramecc+:xnack-" */
+    char target[112];          /* the compiler's option for it */
+    bool intermediate;         /* the compiler makes PTX, which the driver compiles */
     int64_t memory;
     char cannot_compile[200]; /* why the compiler makes nothing for the device; "" if it does */
     uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
@@ -101,6 +108,11 @@ FXI_GPU_MEMORY_FUNCTIONS(fxi_rt);
  * memory, and nothing was queued. The device is selected. */
 bool fxi_rt_upload(fxi_rt_device *d, void *to, const void *from, size_t bytes,
                    fx_status *out_status);
+
+/* ---- recordings (gpurt_graph.c) -------------------------------------------------------------- */
+
+/* Sets the functions of recordings in fxi_rt_driver, if the driver has graphs. */
+void fxi_rt_find_graphs(void);
 
 /* ---- programs (gpurt_program.c) -------------------------------------------------------------- */
 

@@ -26,6 +26,8 @@ typedef struct fxi_rt_stream_object *fxi_rt_stream;
 typedef struct fxi_rt_event_object *fxi_rt_event;
 typedef struct fxi_rt_module_object *fxi_rt_module;
 typedef struct fxi_rt_function_object *fxi_rt_function;
+typedef struct fxi_rt_graph_object *fxi_rt_graph;
+typedef struct fxi_rt_exec_object *fxi_rt_exec; /* a graph that can be launched */
 typedef struct fxi_rtc_program_object *fxi_rtc_program;
 
 /* Values that are the same in both interfaces. */
@@ -51,6 +53,7 @@ enum {
     FXI_RT_NON_BLOCKING = 1,   /* a stream that does not wait for the default one */
     FXI_RT_PORTABLE = 1,       /* pinned memory that all devices can use */
     FXI_RT_NO_TIMES = 2,       /* an event without times, which is faster */
+    FXI_RT_THREAD_LOCAL = 1,   /* a capture that only forbids calls of its own thread */
     FXI_RT_FUNCTION_ITEMS = 0, /* attribute of a function: most work-items of a group */
 };
 
@@ -111,6 +114,15 @@ enum {
     X(int, EventRecord, cuEventRecord, hipEventRecord, NEEDED, (fxi_rt_event, fxi_rt_stream))      \
     X(int, EventSync, cuEventSynchronize, hipEventSynchronize, NEEDED, (fxi_rt_event))             \
     X(int, EventDestroy, cuEventDestroy_v2, hipEventDestroy, NEEDED, (fxi_rt_event))               \
+    X(int, CaptureBegin, cuStreamBeginCapture_v2, hipStreamBeginCapture, OPTIONAL,                 \
+      (fxi_rt_stream, int))                                                                        \
+    X(int, CaptureEnd, cuStreamEndCapture, hipStreamEndCapture, OPTIONAL,                          \
+      (fxi_rt_stream, fxi_rt_graph *))                                                             \
+    X(int, GraphInstantiate, cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags, OPTIONAL,  \
+      (fxi_rt_exec *, fxi_rt_graph, unsigned long long))                                           \
+    X(int, GraphLaunch, cuGraphLaunch, hipGraphLaunch, OPTIONAL, (fxi_rt_exec, fxi_rt_stream))     \
+    X(int, GraphDestroy, cuGraphDestroy, hipGraphDestroy, OPTIONAL, (fxi_rt_graph))                \
+    X(int, ExecDestroy, cuGraphExecDestroy, hipGraphExecDestroy, OPTIONAL, (fxi_rt_exec))          \
     X(int, ModuleLoad, cuModuleLoadData, hipModuleLoadData, NEEDED,                                \
       (fxi_rt_module *, const void *))                                                             \
     X(int, ModuleFunction, cuModuleGetFunction, hipModuleGetFunction, NEEDED,                      \

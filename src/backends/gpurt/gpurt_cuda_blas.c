@@ -184,7 +184,7 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
     error = lt.Matmul(d->blas.object, p->desc, p->f64 ? (const void *)&one64 : &one, buffers[A],
                       p->a, buffers[B], p->b, p->f64 ? (const void *)&zero64 : &zero, buffers[C],
                       p->c, buffers[C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
-                      p->work ? buffers[BIAS + p->bias] : NULL, p->work, d->work);
+                      p->work ? buffers[BIAS + p->bias] : NULL, p->work, d->launches);
     return error ? fxi_rt_library_fail(d, operation, "cublasLtMatmul", lt.StatusName(error))
                  : FX_OK;
 }

@@ -49,6 +49,11 @@ static void *begin(fxi_rt_device *d, char *why, size_t size)
     return NULL;
 }
 
+static int follow(void *handle, fxi_rt_stream stream)
+{
+    return dnn.SetStream(handle, stream);
+}
+
 static fxi_rt_library library = {
     .names = {"cuDNN"},
     .what = "computes convolutions",
@@ -57,6 +62,7 @@ static fxi_rt_library library = {
     .install = "install NVIDIA's cuDNN 9, or set FX_CUDNN_LIBRARY=off",
     .files = {{"libcudnn.so.9", 12}},
     .suits = suits,
+    .follow = follow,
     .entries = entries,
     .nentries = sizeof entries / sizeof *entries,
     .begin = begin,

@@ -115,6 +115,7 @@ static const char *open_device(fxi_rt_device *d, int *out_error)
     }
     if (!*out_error)
         *out_error = fxi_rt.StreamCreate(&d->upload, FXI_RT_NON_BLOCKING);
+    d->launches = d->work;
     return call;
 }
 
@@ -163,6 +164,7 @@ int fxi_rt_devices_open(char *why, size_t size)
         return 0;
     }
     fxi_rt.DriverVersion(&version);
+    fxi_rt_find_graphs();
     fxi_rtc_open(fxi_rt_major(version), fxi_rtc_why, sizeof fxi_rtc_why);
     for (int k = 0; k < n && ndevices < FXI_RT_DEVICES; k++)
         open_number(k, version, why, size);

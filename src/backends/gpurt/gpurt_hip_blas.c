@@ -49,6 +49,11 @@ static void *begin(fxi_rt_device *d, char *why, size_t size)
     return NULL;
 }
 
+static int follow(void *handle, fxi_rt_stream stream)
+{
+    return roc.SetStream(handle, stream);
+}
+
 fxi_rt_library fxi_rt_blas = {
     .names = {"rocBLAS"},
     .variable = "FX_ROCBLAS_LIBRARY",
@@ -61,6 +66,7 @@ fxi_rt_library fxi_rt_blas = {
     .slower = "cflux's own kernels compute these matrix products, which is slower, most of all "
               "for 16-bit floats",
     .suits = suits,
+    .follow = follow,
     .entries = entries,
     .nentries = sizeof entries / sizeof *entries,
     .begin = begin,
@@ -115,8 +121,9 @@ static void release(fx_device *device, void *state)
     fxi_rt_host->free(state);
 }
 
-/* Not recorded: the library may load a kernel in the first call of a size. */
-static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = false};
+/* The library may load a kernel in the first call of a size, which a recording cannot contain. The
+ * first run of a plan is never recorded. */
+static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = true};
 
 /* Between start and stop, the library answers with sizes instead of computing. */
 static int query(fxi_rt_device *d, product *p)

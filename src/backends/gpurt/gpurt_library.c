@@ -97,6 +97,7 @@ bool fxi_rt_library_has(fxi_rt_library *l, fxi_rt_device *d, fxi_rt_library_hand
     }
     fxi_mutex_lock(&l->lock);
     if (!handle->object && !handle->refused && fxi_rt_select(d) == 0) {
+        handle->follow = l->follow;
         handle->object = l->begin(d, why, sizeof why);
         handle->refused = !handle->object;
         if (handle->refused)

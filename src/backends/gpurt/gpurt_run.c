@@ -32,7 +32,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     int error = fxi_rt_select(d);
     if (!error)
         error = fxi_rt.Launch(l->kernel, l->groups[0], l->groups[1], l->groups[2],
-                              (unsigned)l->group, 1, 1, 0, d->work, arguments, NULL);
+                              (unsigned)l->group, 1, 1, 0, d->launches, arguments, NULL);
     if (error)
         return fxi_gpu_check(&d->gpu, l->operation, fxi_rt_name.Launch, error);
     fxi_gpu_launched(&d->gpu, l);

@@ -1,0 +1,303 @@
+/* gpu_graph.c: records the steps of a plan as graphs of a driver. Steps that need nothing of each
+ * other are recorded in different lanes, which the device may compute at the same time: a lane is a
+ * list of launches in order, and a launch can come after a point of another lane.
+ *
+ * Which steps need each other is found from the addresses of the run: one writes bytes that the
+ * other reads or writes. So the reuse of the arena's bytes counts too.
+ */
+#include "gpu_whole.h"
+
+#include <string.h>
+
+enum { NONE = -1 };
+/* Every step is compared with those before it, so longer plans have one lane. */
+enum { BRANCHED_MOST = 4096 };
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+/* What run_steps in src/exec/run.c does for plans that run step by step. */
+static fx_status launch_step(fx_device *device, const fx_step *s, const fxi_gpu_whole *w,
+                             void *const *values, fx_run *run)
+{
+    const fx_more_outputs *more = fx_step_more(s);
+    for (int32_t k = 0; k < s->nin; k++)
+        w->in[k] = (void *)(uintptr_t)fx_step_input_at(s, k, values);
+    for (int32_t k = 0; k < fx_step_outputs(s); k++)
+        w->out[k] = values[fx_step_output(s, k)];
+    for (int32_t k = 0; s->cls != FX_CLASS_FOREACH && k < more->n; k++)
+        run->more[k] = values[more->value[k]];
+    run->outputs = w->out;
+    run->work = s->work_bytes > 0 ? values[s->work_value] : NULL;
+    return fxi_gpu_run(&fxi_gpu_device_of(device)->driver->runtime, device, s,
+                       (const void *const *)w->in, w->out[0], run);
+}
+
+fx_status fxi_gpu_launch_part(fx_device *device, const fx_plan *plan, const fxi_gpu_part *part,
+                              void *const *values, fx_run *run, int32_t *out_step)
+{
+    for (int32_t i = part->first; i < part->end; i++) {
+        const fx_status status = launch_step(device, &plan->steps[i], plan->ready, values, run);
+        if (status != FX_OK) {
+            /* Steps behind i have not been launched, so their values are intact. */
+            *out_step = i;
+            return status;
+        }
+    }
+    return FX_OK;
+}
+
+/* ---- which steps need each other ------------------------------------------------------------- */
+
+/* A step in the schedule. Steps are numbered from the part's first one. */
+typedef struct entry {
+    int32_t lane;
+    int32_t point; /* the number of the point behind it; NONE: no step waits for it */
+    int32_t after[FXI_GPU_LANES]; /* per lane: the step behind which it comes; NONE */
+    int32_t seen[FXI_GPU_LANES];  /* per lane: the last step that has ended when this one has */
+} entry;
+
+typedef struct schedule {
+    const fx_plan *plan;
+    const fxi_gpu_part *part;
+    void *const *values;
+    entry *entries;
+    int32_t n;
+    int32_t tail[FXI_GPU_LANES]; /* the lane's last step */
+    int32_t npoints;
+    bool lanes; /* there is more than one */
+} schedule;
+
+typedef struct range {
+    const char *from, *end;
+} range;
+
+static range range_of(const schedule *s, int32_t value)
+{
+    const char *at = s->values[value];
+    /* A leaf of unknown size is only read, and no other value is written into the same array. One
+     * that is replaced begins where its replacement does. */
+    const int64_t bytes = s->plan->values[value].bytes;
+    return (range){at, at + (bytes > 0 ? bytes : 1)};
+}
+
+static bool overlap(range a, range b)
+{
+    return a.from < b.end && b.from < a.end;
+}
+
+/* Does step a write what step b reads or writes? */
+static bool writes_for(const schedule *s, const fx_step *a, const fx_step *b)
+{
+    const int32_t outputs = fx_step_outputs(a), others = fx_step_outputs(b);
+    for (int32_t i = 0; i <= outputs; i++) {
+        /* The work space is the last output. */
+        if (i == outputs && a->work_bytes <= 0)
+            break;
+        const range r = range_of(s, i < outputs ? fx_step_output(a, i) : a->work_value);
+        for (int32_t k = 0; k < b->nin; k++)
+            if (overlap(r, range_of(s, b->in_value[k])))
+                return true;
+        for (int32_t k = 0; k < others; k++)
+            if (overlap(r, range_of(s, fx_step_output(b, k))))
+                return true;
+        if (b->work_bytes > 0 && overlap(r, range_of(s, b->work_value)))
+            return true;
+    }
+    return false;
+}
+
+static const fx_step *step_at(const schedule *s, int32_t i)
+{
+    return &s->plan->steps[s->part->first + i];
+}
+
+static bool need_order(const schedule *s, int32_t a, int32_t b)
+{
+    return writes_for(s, step_at(s, a), step_at(s, b)) ||
+           writes_for(s, step_at(s, b), step_at(s, a));
+}
+
+static void reach(int32_t *all, const int32_t *more)
+{
+    for (int l = 0; l < FXI_GPU_LANES; l++)
+        all[l] = more[l] > all[l] ? more[l] : all[l];
+}
+
+/* Finds the steps behind which step i must come: `need` are the latest ones in their lanes, `past`
+ * are all that have ended then. Steps that are known to be past are not compared. */
+static void find_needs(const schedule *s, int32_t i, int32_t *need, int32_t *past)
+{
+    for (int l = 0; l < FXI_GPU_LANES; l++)
+        need[l] = past[l] = NONE;
+    for (int32_t j = i - 1; j >= 0; j--) {
+        const entry *e = &s->entries[j];
+        if (past[e->lane] >= j || !need_order(s, j, i))
+            continue;
+        need[e->lane] = j;
+        reach(past, e->seen);
+    }
+}
+
+/* The lane whose last step is past and the latest: there step i waits for nothing that it does not
+ * need. If there is none, the lane of the last step that it needs. */
+static int32_t choose_lane(const schedule *s, const fx_step *step, const int32_t *past)
+{
+    int32_t best = NONE, needed = 0;
+    /* Handles of libraries have one stream. */
+    if (!s->lanes || fxi_gpu_calls_library(step))
+        return 0;
+    for (int32_t l = 0; l < FXI_GPU_LANES; l++) {
+        if (past[l] >= s->tail[l] && (best == NONE || s->tail[l] > s->tail[best]))
+            best = l;
+        needed = past[l] > past[needed] ? l : needed;
+    }
+    return best != NONE ? best : needed;
+}
+
+/* Is it known already, from the step's lane or from another of its needs, that `need` has ended? */
+static bool is_implied(const schedule *s, int32_t lane, const int32_t *need, int32_t l)
+{
+    bool known = s->tail[lane] != NONE && s->entries[s->tail[lane]].seen[l] >= need[l];
+    for (int32_t k = 0; k < FXI_GPU_LANES; k++)
+        known |= k != l && need[k] != NONE && s->entries[need[k]].seen[l] >= need[l];
+    return known;
+}
+
+static void schedule_step(schedule *s, int32_t i)
+{
+    int32_t need[FXI_GPU_LANES], past[FXI_GPU_LANES];
+    entry *e = &s->entries[i];
+    find_needs(s, i, need, past);
+    *e = (entry){.lane = choose_lane(s, step_at(s, i), past), .point = NONE};
+    for (int32_t l = 0; l < FXI_GPU_LANES; l++) {
+        const bool waits = need[l] != NONE && l != e->lane && !is_implied(s, e->lane, need, l);
+        e->after[l] = waits ? need[l] : NONE;
+        if (waits && s->entries[need[l]].point == NONE)
+            s->entries[need[l]].point = s->npoints++;
+    }
+    memcpy(e->seen, past, sizeof past);
+    if (s->tail[e->lane] != NONE)
+        reach(e->seen, s->entries[s->tail[e->lane]].seen);
+    e->seen[e->lane] = i;
+    s->tail[e->lane] = i;
+}
+
+/* False: no memory for it. */
+static bool make_schedule(schedule *s, const fx_host *host)
+{
+    s->entries = host->alloc((size_t)s->n * sizeof *s->entries);
+    if (!s->entries)
+        return false;
+    for (int l = 0; l < FXI_GPU_LANES; l++)
+        s->tail[l] = NONE;
+    s->npoints = 1; /* 0: where the recording begins */
+    for (int32_t i = 0; i < s->n; i++)
+        schedule_step(s, i);
+    /* The recording ends in lane 0, which must come after all others. */
+    const entry *end = &s->entries[s->tail[0]];
+    for (int l = 1; l < FXI_GPU_LANES; l++)
+        if (s->tail[l] != NONE && end->seen[l] < s->tail[l] && s->entries[s->tail[l]].point == NONE)
+            s->entries[s->tail[l]].point = s->npoints++;
+    return true;
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+/* Brings the driver to the lane of step i, behind the steps that it needs. */
+static fx_status enter_step(fx_device *device, const schedule *s, const entry *e, bool first)
+{
+    const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
+    bool waits = false;
+    fx_status status = driver->lane(device, e->lane);
+    for (int l = 0; l < FXI_GPU_LANES && !status; l++)
+        if (e->after[l] != NONE) {
+            waits = true;
+            status = driver->after(device, s->entries[e->after[l]].point);
+        }
+    /* A lane belongs to the recording only from its first wait for another one. */
+    return !status && first && e->lane > 0 && !waits ? driver->after(device, 0) : status;
+}
+
+static fx_status join_lanes(fx_device *device, const schedule *s)
+{
+    const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
+    const entry *end = &s->entries[s->tail[0]];
+    fx_status status = driver->lane(device, 0);
+    for (int l = 1; l < FXI_GPU_LANES && !status; l++)
+        if (s->tail[l] != NONE && end->seen[l] < s->tail[l])
+            status = driver->after(device, s->entries[s->tail[l]].point);
+    return status;
+}
+
+static fx_status launch_lanes(fx_device *device, const schedule *s, fx_run *run)
+{
+    const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
+    bool used[FXI_GPU_LANES] = {false};
+    fx_status status = driver->point(device, 0);
+    for (int32_t i = 0; i < s->n && !status; i++) {
+        const entry *e = &s->entries[i];
+        status = enter_step(device, s, e, !used[e->lane]);
+        used[e->lane] = true;
+        if (!status)
+            status = launch_step(device, step_at(s, i), s->plan->ready, s->values, run);
+        if (!status && e->point != NONE)
+            status = driver->point(device, e->point);
+    }
+    return status ? status : join_lanes(device, s);
+}
+
+static fx_status launch_recorded(fx_device *device, const fx_plan *plan, const fxi_gpu_part *part,
+                                 void *const *values, fx_run *run)
+{
+    const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
+    schedule s = {.plan = plan,
+                  .part = part,
+                  .values = values,
+                  .n = part->end - part->first,
+                  .lanes = driver->lane != NULL};
+    int32_t step;
+    if (!s.lanes || s.n > BRANCHED_MOST || !make_schedule(&s, driver->runtime.host))
+        return fxi_gpu_launch_part(device, plan, part, values, run, &step);
+    const fx_status status = launch_lanes(device, &s, run);
+    driver->runtime.host->free(s.entries);
+    return status;
+}
+
+static bool record_part(fx_device *device, const fx_plan *plan, const fxi_gpu_part *part,
+                        void *const *values, fx_run *run, void **out_graph)
+{
+    const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
+    if (driver->record(device) != FX_OK)
+        return false;
+    const bool launched = launch_recorded(device, plan, part, values, run) == FX_OK;
+    /* A recording that was begun must be ended, also after a failed launch. */
+    return driver->recorded(device, out_graph) == FX_OK && launched;
+}
+
+bool fxi_gpu_record(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
+                    fxi_gpu_recording *out)
+{
+    const fxi_gpu_whole *w = plan->ready;
+    const fx_host *host = fxi_gpu_host_of(fxi_gpu_device_of(device));
+    /* An error that the program has not read yet must survive a failed recording. */
+    const fx_error earlier = host->error_take();
+    bool done = true;
+    for (int32_t k = 0; k < w->nparts && done; k++)
+        done = !w->parts[k].recorded ||
+               record_part(device, plan, &w->parts[k], values, run, &out->graphs[k]);
+    if (!done)
+        fxi_gpu_drop(device, w, out);
+    /* Errors of recording are dropped, because the plan then runs step by step. */
+    host->error_take();
+    host->error_put(&earlier);
+    return done;
+}
+
+void fxi_gpu_drop(fx_device *device, const fxi_gpu_whole *w, fxi_gpu_recording *r)
+{
+    for (int32_t k = 0; k < w->nparts; k++) {
+        if (r->graphs[k])
+            fxi_gpu_device_of(device)->driver->drop(device, r->graphs[k]);
+        r->graphs[k] = NULL;
+    }
+}

@@ -1,0 +1,338 @@
+/* test_graphs.c: plans that are recorded as graphs and replayed, on simulated devices of NVIDIA and
+ * AMD (tests/sim/sim.h). A child computes with graphs and prints the bits of its results, which
+ * must be those of a child with FX_GPU_GRAPHS=0. The simulated driver computes a graph in a random
+ * order that its dependencies allow. ctest: native timeout=300
+ */
+#include <cflux.h>
+
+#include "own_child.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "evaluate.h"
+
+#define SIM CFLUX_BUILD_DIR "/tests/sim"
+
+/* ---- the child ------------------------------------------------------------------------------- */
+
+static fx_device *device;
+
+/* Prints a number that depends on every bit of an array. */
+static void show(const char *what, fx_array *x)
+{
+    uint64_t sum = 14695981039346656037u;
+    fx_array *host = fx_cpu(x);
+    const float *values = fx_data(host);
+    for (int64_t k = 0; values && k < fx_length(host); k++) {
+        uint32_t bits;
+        memcpy(&bits, &values[k], sizeof bits);
+        sum = (sum ^ bits) * 1099511628211u;
+    }
+    printf("%s %016llx\n", what, (unsigned long long)sum);
+}
+
+/* Batches of five addresses in turn, a handle of the last loss, another learning rate and seed for
+ * every training step, and an arena that grows in between. */
+static void train(void)
+{
+    enum { STEPS = 24, BATCHES = 5 };
+    fx_array *x[BATCHES], *y[BATCHES], *last = NULL;
+    fx_seed(1);
+    void *model =
+        fx_to(device, fx_chain(fx_dense(6, 12, FX_TANH), fx_dropout(0.3), fx_dense(12, 3)));
+    void *optimiser = fx_setup(fx_adam(.eta = 0.01), model);
+    for (int k = 0; k < BATCHES; k++) {
+        x[k] = fx_to(device, fx_randn(6, 7));
+        y[k] = fx_to(device, fx_onehotbatch(fx_mod(fx_range_dtype(FX_DTYPE_I32, k, 1, 7), 3), 3));
+        fx_eval(fx_tuple(x[k], y[k]));
+    }
+    for (int k = 0; k < STEPS; k++) {
+        FX_STEP;
+        fx_seed((uint64_t)(100 + k));
+        fx_adjust(optimiser, 0.01 / (1 + k));
+        const int b = k % BATCHES;
+        fx_array *loss = fx_logitcrossentropy(fx_call(model, x[b]), y[b]);
+        fx_update(optimiser, model, fx_gradient(loss, model));
+        fx_eval(loss);
+        if (last)
+            show("the last loss", last);
+        fx_release(last);
+        last = fx_retain(loss);
+        if (k == 12) {
+            fx_array *large = fx_to(device, fx_rand(60, 3));
+            show("large", fx_softmax(fx_matmul(large, fx_transpose(large)), .dims = FX_AXES(0)));
+        }
+    }
+    show("the last loss", last);
+    fx_release(last);
+    show("weights", fx_destructure(model));
+}
+
+/* Steps that need nothing of each other, and values that share bytes of the arena. */
+static fx_array *branch(fx_array *x, int k)
+{
+    fx_array *a = fx_matmul(x, fx_transpose(x));
+    a = fx_softmax(k % 2 ? a : fx_transpose(a), .dims = FX_AXES(0));
+    return fx_sum(fx_matmul(a, x), .dims = FX_AXES(k % 3 ? 1 : 0));
+}
+
+static void branches(void)
+{
+    for (int k = 0; k < 5; k++) {
+        FX_SCOPE;
+        fx_seed((uint64_t)k);
+        fx_array *x = fx_to(device, fx_randn(9, 9)), *sum = fx_zeros(1);
+        for (int i = 0; i < 6; i++)
+            sum = fx_add(sum, fx_sum(branch(fx_mul(x, 1 + i), i)));
+        show("branches", sum);
+        /* Each sum needs work space, the same bytes one after the other. */
+        fx_array *y = fx_to(device, fx_rand(20000)), *sums[6];
+        for (int i = 0; i < 6; i++)
+            sums[i] = fx_sum(fx_reshape(fx_slice(y, 0, 2000 * i, 2000 * i + 9000), 9000));
+        show("sums", fx_stack(0, sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]));
+    }
+}
+
+/* A graph of random operations, of few kinds, so that few kernels are compiled. */
+static uint64_t state;
+static int some(int n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((state >> 33) % (unsigned)n);
+}
+
+static fx_array *operation(fx_array *a, fx_array *b)
+{
+    switch (some(6)) {
+    case 0:
+        return fx_add(a, b);
+    case 1:
+        return fx_mul(fx_tanh(a), b);
+    case 2:
+        return fx_matmul(a, b);
+    case 3:
+        return fx_transpose(a);
+    case 4:
+        return fx_softmax(a, .dims = FX_AXES(0));
+    default:
+        return fx_sub(a, fx_mean(b, .dims = FX_AXES(1)));
+    }
+}
+
+/* Every graph is computed in seven training steps, with values that are replaced in place. */
+static void random_graphs(void)
+{
+    enum { GRAPHS = 4, NODES = 14, STEPS = 7 };
+    for (int g = 0; g < GRAPHS; g++) {
+        fx_seed((uint64_t)g);
+        fx_array *kept = fx_retain(fx_to(device, fx_randn(5, 5)));
+        for (int k = 0; k < STEPS; k++) {
+            FX_SCOPE;
+            fx_array *nodes[NODES] = {kept, fx_to(device, fx_randn(5, 5))};
+            state = (uint64_t)g + 77;
+            for (int i = 2; i < NODES; i++)
+                nodes[i] = operation(nodes[some(i)], nodes[some(i)]);
+            fx_array *sum = fx_sum(fx_add(nodes[NODES - 1], nodes[NODES - 3]));
+            fx_set(&kept, fx_add(fx_mul(nodes[NODES - 2], 0.5), kept));
+            show("random", sum);
+            show("kept", kept);
+        }
+        fx_release(kept);
+    }
+}
+
+static fx_status add_three(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                           const fx_custom_operand *out)
+{
+    (void)op, (void)n;
+    for (int i = 0; i < 25; i++)
+        ((float *)out->data)[i] = ((const float *)in->data)[i] + 3;
+    return FX_OK;
+}
+
+/* The library runs the custom step between two graphs. */
+static void divided(void)
+{
+    static const fx_custom_op op = {
+        .fxi_size = sizeof op, .name = "add_three", .forward = add_three};
+    for (int k = 0; k < 4; k++) {
+        FX_SCOPE;
+        fx_seed((uint64_t)k);
+        fx_array *x = fx_to(device, fx_randn(5, 5));
+        x = fx_matmul(fx_softmax(fx_matmul(x, x), .dims = FX_AXES(0)), x);
+        x = fx_custom(&op, 1, &x, FX_DTYPE_F32, FX_DIMS(5, 5));
+        show("divided", fx_sum(fx_matmul(fx_softmax(x, .dims = FX_AXES(0)), x)));
+    }
+}
+
+static void count(const char *what)
+{
+    static fx_counters before;
+    const fx_counters now = fx_stats();
+    printf("; %s: %d captured, %d replayed, %d invalidated\n", what,
+           (int)(now.graphs_captured - before.graphs_captured),
+           (int)(now.graphs_replayed - before.graphs_replayed),
+           (int)(now.graphs_invalidated - before.graphs_invalidated));
+    before = now;
+}
+
+static int child(const char *what)
+{
+    const char *backend = strncmp(what, "AMDGPU", 6) == 0 ? "AMDGPU" : "CUDA";
+    fx_message_set_hook(NULL, NULL);
+    fx_use(backend);
+    device = fx_device_get(backend, 0);
+    train();
+    count("training");
+    if (!strstr(what, "short")) {
+        branches();
+        count("branches");
+        random_graphs();
+        count("random");
+        divided();
+        count("divided");
+        fx_reclaim();
+        branches();
+        count("after reclaiming");
+    }
+    fxi_reclaim_all();
+    const fx_error e = fx_error_take();
+    if (e.status)
+        printf("; %s %s\n", fx_status_name(e.status), e.message);
+    return 0;
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+static const char *const vendors[] = {"CUDA", "AMDGPU"};
+
+static char heard[32768];
+
+static void run(const char *environment, const char *what)
+{
+    char all[2048];
+    snprintf(all, sizeof all,
+             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
+             " FX_CACHE=off %s",
+             environment);
+    const int status = own_child(all, what, heard, sizeof heard);
+    if (status || strstr(heard, "simulated driver: "))
+        fail_msg("%s with %s ends with %d: %s", what, environment, status, heard);
+}
+
+/* The lines that do not begin with a semicolon: results. */
+static void results(char *out, size_t size)
+{
+    size_t n = 0;
+    *out = '\0';
+    for (const char *at = heard; *at;) {
+        const size_t length = strcspn(at, "\n");
+        if (*at != ';' && n + length + 2 < size)
+            n += (size_t)snprintf(out + n, size - n, "%.*s\n", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+}
+
+static void same_results(const char *right, const char *environment)
+{
+    static char got[sizeof heard];
+    results(got, sizeof got);
+    if (strcmp(got, right) != 0)
+        fail_msg("with %s: other results: %s", environment, heard);
+}
+
+static void expect(const char *what, int captured, int replayed, int invalidated)
+{
+    int c, r, i;
+    char begin[64];
+    snprintf(begin, sizeof begin, "; %s: ", what);
+    const char *at = strstr(heard, begin);
+    if (!at || sscanf(at + strlen(begin), "%d captured, %d replayed, %d inv", &c, &r, &i) != 3 ||
+        c < captured || r < replayed || i < invalidated)
+        fail_msg("%s: at least %d, %d and %d expected: %s", what, captured, replayed, invalidated,
+                 heard);
+}
+
+#define ALONE "FX_CUBLASLT_LIBRARY=off FX_ROCBLAS_LIBRARY=off "
+
+static char right[2][sizeof heard];
+
+static void replays_have_the_same_bits(void **unused)
+{
+    static const char *const ways[] = {ALONE "FX_THREADS=1", ALONE "SIM_DEFER=1 SIM_SEED=3"};
+    (void)unused;
+    for (int v = 0; v < 2; v++) {
+        run(ALONE "FX_GPU_GRAPHS=0", vendors[v]);
+        results(right[v], sizeof right[v]);
+        assert_non_null(strstr(heard, "; training: 0 captured, 0 replayed, 0 invalidated"));
+        assert_null(strstr(heard, "FX_STATUS"));
+        for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+            run(ways[k], vendors[v]);
+            same_results(right[v], ways[k]);
+            expect("training", 5, 8, 1);
+            expect("branches", 1, 3, 0);
+            expect("random", 4, 4, 0);
+            expect("divided", 2, 4, 0);
+            expect("after reclaiming", 1, 3, 0);
+        }
+    }
+}
+
+/* Calls of cuBLASLt and rocBLAS in a graph. */
+static void libraries_are_recorded(void **unused)
+{
+    static char own[sizeof heard];
+    (void)unused;
+    for (int v = 0; v < 2; v++) {
+        run("FX_GPU_GRAPHS=0", vendors[v]);
+        results(own, sizeof own);
+        run("SIM_DEFER=1", vendors[v]);
+        same_results(own, "libraries");
+        expect("training", 5, 8, 1);
+        expect("branches", 1, 3, 0);
+    }
+}
+
+/* Every call of a capture fails: then the plan is launched. */
+static void failures_of_captures(void **unused)
+{
+    static const char *const calls[][2] = {
+        {"cuStreamBeginCapture_v2", "hipStreamBeginCapture"},
+        {"cuStreamEndCapture", "hipStreamEndCapture"},
+        {"cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"},
+        {"cuGraphLaunch", "hipGraphLaunch"},
+        {"cuGraphDestroy", "hipGraphDestroy"},
+        {"cuGraphExecDestroy", "hipGraphExecDestroy"}};
+    char short_right[sizeof right[0]], what[32], environment[160];
+    (void)unused;
+    for (int v = 0; v < 2; v++) {
+        snprintf(what, sizeof what, "%s short", vendors[v]);
+        run(ALONE "FX_GPU_GRAPHS=0", what);
+        results(short_right, sizeof short_right);
+        for (size_t k = 0; k < sizeof calls / sizeof *calls; k++)
+            for (int call = 1; call <= 2; call++) {
+                /* 2: out of memory. */
+                snprintf(environment, sizeof environment, ALONE "SIM_FAIL=%s@%d=2", calls[k][v],
+                         call);
+                run(environment, what);
+                same_results(short_right, environment);
+                assert_null(strstr(heard, "FX_STATUS"));
+            }
+        snprintf(environment, sizeof environment, ALONE "SIM_FAIL=%s@1=999", calls[3][v]);
+        run(environment, what);
+        assert_non_null(strstr(heard, v == 0 ? "cuGraphLaunch failed" : "hipGraphLaunch failed"));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(replays_have_the_same_bits),
+                                              cmocka_unit_test(libraries_are_recorded),
+                                              cmocka_unit_test(failures_of_captures)};
+    return argc > 1 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
+}
