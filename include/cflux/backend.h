@@ -532,6 +532,16 @@ typedef struct fx_run {
     int32_t captured, replayed, invalidated;
 } fx_run;
 
+/* Where a device's backend queues work, for a communicator that works on device memory. */
+typedef struct fx_device_queue {
+    const char *backend; /* "CUDA", "AMDGPU" */
+    void *stream;        /* the driver's: a CUstream or hipStream_t. The calling thread has selected
+                            its device */
+    const void *data;    /* private to the backend */
+    /* Has everything queued so far ended? 0: yes; 1: not yet; -1: the device failed. */
+    int (*pending)(const struct fx_device_queue *self);
+} fx_device_queue;
+
 /* The participants in collective operations: processes, or devices. Each member must call the same
  * operations in the same order, on arrays of the same element type and shape. A communicator must
  * outlive the plans that use it; usually it is static. */
@@ -546,6 +556,16 @@ struct fx_communicator {
      * returns a status; the library records it with name, rank and size. */
     fx_status (*run)(const fx_communicator *self, const fx_step *step, const void *in, void *out,
                      char *why, size_t size);
+    /* Tells the other members that this one cannot continue, and why: an error of its own came
+     * before an operation for which they wait. That operation fails on all of them. NULL: they
+     * wait. */
+    void (*refuse)(const fx_communicator *self, fx_status status, const char *why);
+    /* Does run_on run this step on devices of a backend? The same answer on all members. NULL:
+     * never; the library then copies operands to the host and back. */
+    bool (*takes)(const fx_communicator *self, const char *backend, const fx_step *step);
+    /* `run` on operands in device memory, after all work that is queued. It may wait for it. */
+    fx_status (*run_on)(const fx_communicator *self, const fx_device_queue *queue,
+                        const fx_step *step, const void *in, void *out, char *why, size_t size);
 };
 
 /* What the memory of a plan's value is. */
@@ -766,7 +786,7 @@ struct fx_backend {
             sizeof(fx_gather_step), sizeof(fx_scatter_step), sizeof(fx_matmul_step),               \
             sizeof(fx_conv_step), sizeof(fx_pool_step), sizeof(fx_custom_step),                    \
             sizeof(fx_collective_step), sizeof(fx_communicator), sizeof(fx_foreach_step),          \
-            sizeof(fx_plan), sizeof(fx_plan_value)                                                 \
+            sizeof(fx_plan), sizeof(fx_plan_value), sizeof(fx_device_queue)                        \
     }
 /* The head of a backend: `.head = FX_BACKEND_HEAD("CUDA")`. */
 #define FX_BACKEND_HEAD(backend_name)                                                              \

@@ -12,7 +12,9 @@
  * within the time limit, the call fails on the others with FX_STATUS_IO, and so do all later calls.
  *
  * Functions that return arrays record an operation, which runs when its value is read. They accept
- * arrays of all devices; GPU memory is copied to the host and back. */
+ * arrays of all devices. With FX_MPI, GPU memory is copied to the host and back. With FX_NCCL,
+ * sums, means, products and broadcasts stay on the GPUs, one for each process. What NCCL does not
+ * compute as the host does (16-bit floats, maxima and minima of floats) is copied. */
 #ifndef CFLUX_DIST_H
 #define CFLUX_DIST_H
 
@@ -25,7 +27,7 @@ typedef struct fx_dist fx_dist; /* opaque: a group of processes; never freed */
 /* The library that moves the data. MPI is used through a plugin, which fx_dist_init loads. */
 typedef enum fx_dist_kind {
     FX_MPI = 1, /* Open MPI or MPICH; moves host memory */
-    FX_NCCL     /* moves memory of NVIDIA GPUs; not supported yet: FX_STATUS_UNSUPPORTED */
+    FX_NCCL     /* moves also memory of GPUs, with NCCL or RCCL; host memory with MPI */
 } fx_dist_kind;
 
 /* Options of fx_dist_init. */
@@ -40,8 +42,9 @@ typedef enum fx_dist_kind {
 FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
 /* Joins the group: fx_dist_init(FX_MPI), or fx_dist_init(FX_MPI, .time_limit = 10). If the program
  * has not initialised MPI, the call does, and MPI is finalised when the program ends. After a
- * success, further calls do nothing. FX_STATUS_UNSUPPORTED if the plugin for the launcher's MPI is
- * not installed or cannot be used; FX_STATUS_ARGUMENT if an option is out of range.
+ * success, further calls do nothing, except FX_NCCL after FX_MPI. FX_STATUS_UNSUPPORTED if the
+ * plugin for the launcher's MPI is not installed or cannot be used, or on all members if a member
+ * has neither NCCL nor RCCL; FX_STATUS_ARGUMENT if an option is out of range.
  * DistributedUtils.initialize. */
 FX_API fx_status fxi_dist_init(const fx_dist_init_args *a);
 #define fx_dist_init(...)                                                                          \

@@ -96,6 +96,13 @@ static bool file_name(const fxi_plugin_wish *wish, char *out, size_t size)
     return n > 0 && (size_t)n < size;
 }
 
+/* The transports are in the library's sources, so their names are known. */
+static bool is_transport(const char *text)
+{
+    return fxi_same_first_letters(text, "mpi-", 4) || fxi_same_letters(text, "nccl") ||
+           fxi_same_letters(text, "rccl");
+}
+
 bool fxi_plugin_name_of(const char *file, fxi_plugin_name *out)
 {
     const char *slash = strrchr(file, '/');
@@ -109,7 +116,7 @@ bool fxi_plugin_name_of(const char *file, fxi_plugin_name *out)
     snprintf(text, sizeof text, "%.*s", (int)(n - prefix - suffix), file + prefix);
     char *hyphen = strchr(text, '-');
     *out = (fxi_plugin_name){.kind = hyphen ? FX_PLUGIN_KERNEL_LIBRARY : FX_PLUGIN_BACKEND};
-    if (hyphen && hyphen - text == 3 && fxi_same_first_letters(text, "mpi", 3))
+    if (is_transport(text))
         out->kind = FX_PLUGIN_TRANSPORT;
     snprintf(out->name, sizeof out->name, "%s", hyphen ? hyphen + 1 : text);
     snprintf(out->serves, sizeof out->serves, "%.*s", hyphen ? (int)(hyphen - text) : 0, text);

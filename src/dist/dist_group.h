@@ -7,7 +7,10 @@
 
 #include <cflux/dist.h>
 
-enum { FXI_DIST_WHY = 400 };
+enum { FXI_DIST_WHY = 500, FXI_DIST_WORD = 300 };
+
+/* The plugins that move memory of devices. */
+enum { FXI_DIST_DEVICES = 2 };
 
 struct fx_dist {
     fx_communicator communicator; /* the one that nodes refer to; its `user` is this group */
@@ -18,9 +21,15 @@ struct fx_dist {
     int64_t number; /* operations so far */
     bool broken;    /* an operation failed: members may wait for each other in different ones */
     char why[FXI_DIST_WHY];
-    /* Operands and results. After a failure the transport may still write to them. */
-    void *in, *out;
+    /* What a transport may write to after a failure: it stays. */
+    void *in, *out, *words;
     size_t in_bytes, out_bytes;
+    int64_t vote[3], votes[3];
+    /* Of fx_dist_init(FX_NCCL); NULL: not asked for, or no such library. */
+    const fxi_device_transport *devices[FXI_DIST_DEVICES];
+    const fxi_device_transport *connected; /* that of `connection` */
+    void *connection;                      /* with one device of each member; NULL: none yet */
+    void *stream;                          /* of that device */
 };
 
 /* Fills in a group that a transport has joined; transport NULL: a group of one. */
@@ -28,10 +37,57 @@ void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transp
                     double limit);
 /* Frees the buffers of a group that is no longer used. For tests. */
 void fxi_dist_end(fx_dist *d);
-/* The function of the communicator (fx_communicator.run). */
-fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
-                       char *why, size_t size);
 /* FX_OK for a group of this process; else the error is recorded. */
 fx_status fxi_dist_check(const char *op, const fx_dist *d, int root);
+
+/* ---- operations (dist_group.c) --------------------------------------------------------------- */
+
+/* What an operation is: the same on all members. */
+typedef struct fxi_dist_header {
+    int64_t kind, fold, root, dtype, ndim, shape[FX_MAX_DIMS];
+    int64_t device; /* 1: in device memory */
+} fxi_dist_header;
+
+/* An operation of this member. */
+typedef struct fxi_dist_move {
+    const fxi_dist_header *what;
+    int64_t n; /* elements */
+    const void *in;
+    void *out;
+    const fx_device_queue *queue; /* NULL: in host memory */
+    /* Gets ready, before the members agree. If it fails, all members refuse with its reason. */
+    fx_status (*ready)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
+    fx_status (*move)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
+} fxi_dist_move;
+/* Makes the buffers at least so large. */
+fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size);
+fx_status fxi_dist_operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
+/* The functions of the communicator (fx_communicator). */
+fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
+                       char *why, size_t size);
+void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *reason);
+
+/* ---- what the members tell each other (dist_agree.c) ----------------------------------------- */
+
+fxi_dist_header fxi_dist_header_of(const fx_step *step);
+void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size);
+/* Runs an operation of the transport. After a failure the group is broken. */
+fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t size);
+/* FX_OK if all members run the operation and none refuses; else the same status and sentence on
+ * all. */
+fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
+                         const char *reason, char *why, size_t size);
+/* The failure of the first member that has one, on all members. */
+fx_status fxi_dist_share(fx_dist *d, fx_status mine, const char *reason, char *why, size_t size);
+/* The bytes of fx_dist.words. */
+size_t fxi_dist_words_bytes(int size);
+
+/* ---- in device memory (dist_device.c) -------------------------------------------------------- */
+
+/* Opens the libraries for devices, on all members the same ones. */
+fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size);
+bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step);
+fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
+                          const fx_step *step, const void *in, void *out, char *why, size_t size);
 
 #endif

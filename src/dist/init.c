@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "option_struct.h"
 #include "plugin_file.h"
+#include "shared_library.h"
 #include "this_process.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@
 
 static fxi_mutex joining = FXI_MUTEX_INIT;
 static fx_dist the_group;
-static bool ready; /* has `the_group` been joined? */
+static bool ready[FX_NCCL + 1]; /* by kind: has fx_dist_init succeeded? */
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
 
@@ -37,8 +38,12 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     const fxi_transport *t = (const fxi_transport *)plugin;
     if (!t->open || !t->run)
         return "its table must have open and run";
-    static const fxi_transport_host host = {
-        .alloc = fxi_malloc, .sleep = fxi_sleep_milliseconds, .process = fxi_process_id};
+    static const fxi_transport_host host = {.alloc = fxi_malloc,
+                                            .sleep = fxi_sleep_milliseconds,
+                                            .process = fxi_process_id,
+                                            .library = fxi_library_open,
+                                            .symbol = fxi_library_symbol,
+                                            .variable = fxi_trusted_variable};
     const char *why = t->open(&host, j->communicator, &j->group);
     if (!why)
         j->transport = t;
@@ -62,11 +67,7 @@ static bool open_plugin(const char *name, joint *j)
 
 static fx_status check(const fx_dist_init_args *a)
 {
-    if (a->kind == FX_NCCL)
-        return fx_fail(
-            FX_STATUS_UNSUPPORTED, "dist_init",
-            "NCCL is not supported yet; FX_MPI copies arrays of GPUs through host memory");
-    if (a->kind != FX_MPI)
+    if (a->kind != FX_MPI && a->kind != FX_NCCL)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init", "unknown kind %d", (int)a->kind);
     if (!(a->time_limit > 0))
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
@@ -108,6 +109,15 @@ static fx_status join(const fx_dist_init_args *a)
     return FX_OK;
 }
 
+/* Host arrays go over MPI also then. A group of one moves nothing, and needs no library. */
+static fx_status join_devices(void)
+{
+    char why[FXI_DIST_WHY] = "";
+    const fx_status status =
+        the_group.group.size > 1 ? fxi_dist_open_devices(&the_group, why, sizeof why) : FX_OK;
+    return status == FX_OK ? FX_OK : fx_fail(status, "dist_init", "NCCL and RCCL: %s", why);
+}
+
 fx_status fxi_dist_init(const fx_dist_init_args *given)
 {
     FXI_TAKE_OPTIONS(fx_dist_init_args, FXI_DIST_INIT_ARGS, a, "dist_init", given);
@@ -115,8 +125,12 @@ fx_status fxi_dist_init(const fx_dist_init_args *given)
     if (status != FX_OK)
         return status;
     fxi_mutex_lock(&joining);
-    status = ready ? FX_OK : join(&a);
-    ready = ready || status == FX_OK;
+    status = ready[FX_MPI] ? FX_OK : join(&a);
+    ready[FX_MPI] = ready[FX_MPI] || status == FX_OK;
+    if (status == FX_OK && a.kind == FX_NCCL && !ready[FX_NCCL]) {
+        status = join_devices();
+        ready[FX_NCCL] = status == FX_OK;
+    }
     fxi_mutex_unlock(&joining);
     return status;
 }
@@ -124,7 +138,7 @@ fx_status fxi_dist_init(const fx_dist_init_args *given)
 bool fx_dist_initialized(fx_dist_kind kind)
 {
     fxi_mutex_lock(&joining);
-    const bool is = kind == FX_MPI && ready;
+    const bool is = (kind == FX_MPI || kind == FX_NCCL) && ready[kind];
     fxi_mutex_unlock(&joining);
     return is;
 }

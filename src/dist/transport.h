@@ -42,13 +42,24 @@ typedef struct fxi_transport_host {
     void *(*alloc)(size_t bytes); /* never freed; NULL if memory is exhausted */
     void (*sleep)(int milliseconds);
     long (*process)(void); /* the number of the calling process: a child has another one */
+    void *(*library)(const char *file, char *why,
+                     size_t size);                    /* opens one; NULL with the reason */
+    void *(*symbol)(void *library, const char *name); /* NULL if it has none */
+    const char *(*variable)(const char *name); /* of the environment; NULL in programs with raised
+                                                  rights */
 } fxi_transport_host;
+
+/* What one member makes, and all others need to meet it: an ncclUniqueId. */
+typedef struct fxi_device_id {
+    char bytes[128];
+} fxi_device_id;
 
 /* The structs of this file, whose sizes are compared when a plugin is loaded. */
 typedef struct fxi_transport_structs {
     fxi_transport_call call;
     fxi_transport_group group;
     fxi_transport_host host;
+    fxi_device_id id;
 } fxi_transport_structs;
 
 /* The table of functions. */
@@ -63,6 +74,42 @@ typedef struct fxi_transport {
     fx_status (*run)(const fxi_transport_group *group, const fxi_transport_call *call, char *why,
                      size_t size);
 } fxi_transport;
+
+/* How far a connection is. */
+typedef enum fxi_device_state {
+    FXI_DEVICE_READY, /* takes the next call */
+    FXI_DEVICE_BUSY,  /* still begins the previous one: ask again */
+    FXI_DEVICE_FAILED
+} fxi_device_state;
+
+/* The table of a transport that moves memory of devices (libcflux-nccl.so), among the members of a
+ * group that another transport has joined. No function waits. All are called by one thread at a
+ * time, which has selected the device. */
+typedef struct fxi_device_transport {
+    fx_plugin_head head; /* FXI_DEVICE_TRANSPORT_HEAD("NCCL") */
+    /* Opens the vendor's library, once. NULL on success, else why not. */
+    const char *(*open)(const fxi_transport_host *host);
+    /* Called by one member. NULL on success, else why not. */
+    const char *(*new_id)(fxi_device_id *out);
+    /* Begins a connection of all members, with the calling thread's device. NULL on success. */
+    const char *(*join)(const fxi_device_id *id, int rank, int size, void **out_connection);
+    /* FAILED with a sentence in `why`. */
+    fxi_device_state (*state)(void *connection, char *why, size_t size);
+    /* Queues ALL_REDUCE or BROADCAST in a stream; `in` and `out` are in device memory. `fold` may
+     * be MEAN. Afterwards `state` is asked until it is READY. */
+    fx_status (*run)(void *connection, const fxi_transport_call *call, void *stream, char *why,
+                     size_t size);
+    /* Ends what is queued, and frees the connection. */
+    void (*abandon)(void *connection);
+} fxi_device_transport;
+
+#define FXI_DEVICE_TRANSPORT_SIZES_HERE                                                            \
+    FX_PLUGIN_SIZES_HERE(fxi_device_transport, fxi_transport_structs)
+#define FXI_DEVICE_TRANSPORT_HEAD(its_name)                                                        \
+    {                                                                                              \
+        .abi = FX_PLUGIN_ABI, .kind = FX_PLUGIN_TRANSPORT,                                         \
+        .sizes = FXI_DEVICE_TRANSPORT_SIZES_HERE, .version = FX_VERSION_STRING, .name = (its_name) \
+    }
 
 #define FXI_TRANSPORT_SIZES_HERE FX_PLUGIN_SIZES_HERE(fxi_transport, fxi_transport_structs)
 #define FXI_TRANSPORT_HEAD(its_name, interface)                                                    \

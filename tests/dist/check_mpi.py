@@ -34,10 +34,21 @@ CASES = {
 }
 
 
-def started(launcher, options, build, case, before=()):
-    command = [launcher, *options, "-n", "2", *before, os.path.join(build, "tests", "mpi_cases"), case]
+# On simulated GPUs and a simulated NCCL: by case and number of processes.
+GPU_CASES = {
+    ("gpu_sums", 1): ["0 sum: 1 1", "0 mean: 1 1", "0 last: 1 1", "0 half: 1 1"],
+    ("gpu_sums", 2): ["0 sum: 3 2", "1 mean: 1.5 1", "0 last: 2 1", "1 most: 2 1", "0 half: 3 2"],
+    ("gpu_sums", 4): ["0 sum: 10 4", "3 mean: 2.5 1", "0 last: 4 1", "2 most: 4 1", "1 half: 10 4"],
+    ("gpu_mixed", 2): ["rank 1 calls all_reduce (sum) of 2 Float32, but rank 0 calls all_reduce (sum) of 2 Float32 in a GPU's memory"],
+    ("gpu_same", 2): ["cannot continue: NCCL failed: invalid usage: Duplicate GPU detected"],
+    ("gpu_trains", 2): ["0 trained: ok", "0 parameters: same", "1 parameters: same"],
+}
+
+
+def started(launcher, options, build, case, before=(), n=2, more=None):
+    command = [launcher, *options, "-n", str(n), *before, os.path.join(build, "tests", "mpi_cases"), case]
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
+                            env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build, **(more or {})))
 
 
 def check(what, process, lines, succeeds):
@@ -67,6 +78,14 @@ def check_cases(name, launcher, options, build, other):
         slow.kill()
 
 
+def check_gpus(name, launcher, options, build):
+    sim = os.path.join(build, "tests", "sim")
+    more = {"LD_LIBRARY_PATH": sim, "SIM_DEVICES": "4", "FX_CACHE": "off",
+            "SIM_CACHE": os.environ.get("SIM_CACHE", "")}
+    for (case, n), lines in GPU_CASES.items():
+        check(f"{name}, {case}, {n} processes", started(launcher, options, build, case, (), n, more), lines, True)
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     want = losses([], build)
@@ -85,6 +104,7 @@ def main():
             print(f"{name}, {n} processes: within {worst:.1e}")
         other = next(key for key in LIBRARIES if key != name)
         check_cases(name, launcher, options, build, other if shutil.which(f"mpirun.{other}") else None)
+        check_gpus(name, launcher, options, build)
 
 
 main()

@@ -87,6 +87,83 @@ static void finalise_first(fx_dist *d)
     say_error("barrier");
 }
 
+/* ---- on GPUs, by NCCL ------------------------------------------------------------------------ */
+
+/* Joins by NCCL, and returns GPU k. */
+static fx_device *join_gpu(int k)
+{
+    fx_use("CUDA");
+    if (fx_dist_init(FX_NCCL) == FX_OK)
+        return fx_device_get("CUDA", k);
+    say_error("NCCL");
+    exit(0);
+}
+
+static void say_values(const char *what, fx_array *y)
+{
+    float got[8];
+    char text[100] = "";
+    if (fx_read_as(y, FX_DTYPE_F32, got, fx_length(y)) != FX_OK) {
+        say_error(what);
+        return;
+    }
+    for (int64_t i = 0; i < fx_length(y); i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%g ", (double)got[i]);
+    say(what, text);
+}
+
+static void gpu_sums(fx_dist *d)
+{
+    fx_array *x = fx_to(join_gpu(fx_dist_local_rank(d)), fx_vector(rank + 1, 1));
+    say_values("sum", fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+    say_values("mean", fx_dist_allreduce(d, x, FX_REDUCE_MEAN));
+    say_values("last", fx_dist_bcast(d, x, fx_dist_total_workers(d) - 1));
+    say_values("most", fx_dist_allreduce(d, x, FX_REDUCE_MAX)); /* by the host */
+    say_values("half", fx_dist_allreduce(d, fx_cast(x, FX_DTYPE_F16), FX_REDUCE_SUM));
+}
+
+static void gpu_mixed(fx_dist *d)
+{
+    fx_device *gpu = join_gpu(rank);
+    fx_array *x = fx_vector(1, 2);
+    say_values("sum", fx_dist_allreduce(d, rank == 0 ? fx_to(gpu, x) : x, FX_REDUCE_SUM));
+}
+
+static void gpu_same(fx_dist *d)
+{
+    say_values("sum", fx_dist_allreduce(d, fx_to(join_gpu(0), fx_vector(1, 2)), FX_REDUCE_SUM));
+}
+
+/* Five updates on this rank's data, and the parameters. */
+static fx_array *trained(fx_dist *d, fx_device *device)
+{
+    double weights[] = {0.5, -0.25, 0.125};
+    fx_array *w = fx_from(FX_DTYPE_F64, weights, 3), *x = fx_vector(rank + 1, 0.5, 2);
+    w = fx_to(device, fx_cast(w, FX_DTYPE_F32));
+    x = fx_to(device, x);
+    fx_dense_layer *one = fx_dense(0, 0, .weight_array = fx_reshape(w, 1, 3), .bias = false);
+    void *opt = fx_setup(fx_dist_optimiser(d, fx_descent(0.125)), one);
+    for (int i = 0; i < 5; i++)
+        if (fx_update(opt, one, fx_gradient(fx_sum(fx_square(fx_call(one, x))), one)) != FX_OK)
+            say_error("update");
+    return one->weight;
+}
+
+/* By NCCL as over MPI: the numbers are exact at first, and then agree to rounding. */
+static void gpu_trains(fx_dist *d)
+{
+    float a[3], b[3];
+    fx_device *gpu = join_gpu(fx_dist_local_rank(d));
+    fx_read_as(trained(d, gpu), FX_DTYPE_F32, a, 3);
+    fx_read_as(trained(d, fx_device_get("CPU", 0)), FX_DTYPE_F32, b, 3);
+    say_error("trained");
+    bool same = true;
+    for (int i = 0; i < 3; i++)
+        same = same && (a[i] - b[i]) <= 1e-4f * (b[i] < 0 ? -b[i] : b[i]) &&
+               (b[i] - a[i]) <= 1e-4f * (b[i] < 0 ? -b[i] : b[i]);
+    say("parameters", same ? "same" : "other");
+}
+
 static const struct {
     const char *name;
     void (*run)(fx_dist *d);
@@ -94,7 +171,11 @@ static const struct {
              {"one_ends", one_ends},
              {"fork_one", fork_one},
              {"folds_of_nan", folds_of_nan},
-             {"finalise_first", finalise_first}};
+             {"finalise_first", finalise_first},
+             {"gpu_sums", gpu_sums},
+             {"gpu_mixed", gpu_mixed},
+             {"gpu_same", gpu_same},
+             {"gpu_trains", gpu_trains}};
 
 int main(int argc, char **argv)
 {

@@ -40,6 +40,7 @@ enum {
     SIM_UNSUPPORTED_PTX = 222,
     SIM_INVALID_HANDLE = 400,
     SIM_NOT_FOUND = 500,
+    SIM_NOT_READY = 600,
     SIM_ILLEGAL_ADDRESS = 700,
     SIM_PEER_ALREADY = 704,
     SIM_LAUNCH_FAILED = 719
@@ -205,6 +206,8 @@ sim_stream *sim_stream_new(sim_device *d);
 /* Adds work to a stream; takes over what *op points to. */
 int sim_queue(sim_stream *s, const sim_op *op);
 int sim_drain(sim_stream *s);
+/* SIM_NOT_READY while there is work. */
+int sim_poll(sim_stream *s);
 void sim_point_release(sim_point *p);
 int sim_event_wait(sim_event *e);
 /* Runs one piece of work; returns an error that stays. */

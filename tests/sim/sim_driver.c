@@ -401,6 +401,12 @@ int sim_StreamSync(fxi_rt_stream stream)
     return sim_end(error ? error : sim_drain((sim_stream *)stream));
 }
 
+int sim_StreamQuery(fxi_rt_stream stream)
+{
+    BEGIN(StreamQuery);
+    return end(sim_poll((sim_stream *)stream));
+}
+
 /* An event that was never recorded is complete. */
 int sim_StreamWait(fxi_rt_stream stream, fxi_rt_event event, unsigned flags)
 {

@@ -127,6 +127,13 @@ int sim_drain(sim_stream *s)
     return s->device->error;
 }
 
+/* Each question lets the stream do one piece of its work. */
+int sim_poll(sim_stream *s)
+{
+    advance(s);
+    return s->device->error ? s->device->error : s->first ? SIM_NOT_READY : SIM_OK;
+}
+
 int sim_event_wait(sim_event *e)
 {
     while (e->point && !e->point->reached)

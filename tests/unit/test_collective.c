@@ -415,7 +415,7 @@ static void what_is_refused(void **state)
     expect_error(FX_STATUS_DTYPE, "Bool");
     fx_array *whole = fx_cast(fx_ones(2), FX_DTYPE_I32);
     assert_true(fx_is_error(collective(0, FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_MEAN, 0, whole)));
-    expect_error(FX_STATUS_DTYPE, "Int32: expected floats");
+    expect_error(FX_STATUS_DTYPE, "Int32, expected floats");
 }
 
 /* A thread that ends while one of its operations is pending leaks nothing. */

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* By class; NULL for classes that no GPU runs (leaves, transfers) or that the library runs itself
- * (custom, collective steps). */
+/* By class; NULL for classes without kernels: leaves, transfers, custom steps, which the library
+ * runs itself, and collective steps, which NCCL runs if the library does not. */
 static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_ELEMENTWISE] = fxi_gpu_elementwise,
     [FX_CLASS_GENERATOR] = fxi_gpu_generate,
@@ -216,11 +216,13 @@ static void build(fxi_gpu_builder *b)
     const fx_step *s = b->step;
     if (has_f64(s) && !b->limits->f64)
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s has no Float64", b->device->name);
+    /* A vendor library has precedence where it takes the step. */
+    else if (b->runtime->library && b->runtime->library(b))
+        return;
     else if (s->cls >= sizeof kinds / sizeof *kinds || !kinds[s->cls])
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s does not support this operation",
                      b->device->name);
-    /* A vendor library has precedence where it takes the step. */
-    else if (!b->runtime->library || !b->runtime->library(b))
+    else
         kinds[s->cls](b);
 }
 

@@ -113,6 +113,12 @@ bool fxi_rt_upload(fxi_rt_device *d, void *to, const void *from, size_t bytes,
 
 /* Sets the functions of recordings in fxi_rt_driver, if the driver has graphs. */
 void fxi_rt_find_graphs(void);
+/* ---- collective steps (gpurt_collective.c) --------------------------------------------------- */
+
+/* Does the step's communicator work on memory of these devices? fx_backend.collective. */
+bool fxi_rt_takes(fx_device *device, const fx_step *step);
+/* Adds the call of the communicator for such a step. */
+bool fxi_rt_collective(struct fxi_gpu_builder *b);
 
 /* ---- programs (gpurt_program.c) -------------------------------------------------------------- */
 

@@ -107,6 +107,7 @@ enum {
     X(int, StreamCreate, cuStreamCreate, hipStreamCreateWithFlags, NEEDED,                         \
       (fxi_rt_stream *, unsigned))                                                                 \
     X(int, StreamSync, cuStreamSynchronize, hipStreamSynchronize, NEEDED, (fxi_rt_stream))         \
+    X(int, StreamQuery, cuStreamQuery, hipStreamQuery, NEEDED, (fxi_rt_stream))                    \
     X(int, StreamWait, cuStreamWaitEvent, hipStreamWaitEvent, NEEDED,                              \
       (fxi_rt_stream, fxi_rt_event, unsigned))                                                     \
     X(int, EventCreate, cuEventCreate, hipEventCreateWithFlags, NEEDED,                            \

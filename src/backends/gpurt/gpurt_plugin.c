@@ -47,7 +47,7 @@ static const char *part(const char *name)
 }
 
 #ifdef FXI_AMDGPU
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info, part);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info, part, fxi_rt_takes);
 #else
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("CUDA", open_backend, info, part);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("CUDA", open_backend, info, part, fxi_rt_takes);
 #endif

@@ -126,8 +126,14 @@ static fx_status wait_for_mark(fx_device *device, void *mark)
 /* Libraries of the vendor compute products and convolutions where they can. */
 static bool library(fxi_gpu_builder *b)
 {
-    return b->step->cls == FX_CLASS_MATMUL ? fxi_rt_blas_step(b)
-                                           : b->step->cls == FX_CLASS_CONV && fxi_rt_dnn_step(b);
+    switch (b->step->cls) {
+    case FX_CLASS_MATMUL:
+        return fxi_rt_blas_step(b);
+    case FX_CLASS_CONV:
+        return fxi_rt_dnn_step(b);
+    default:
+        return b->step->cls == FX_CLASS_COLLECTIVE && fxi_rt_collective(b);
+    }
 }
 
 fxi_gpu_driver fxi_rt_driver = {.kind = KIND,

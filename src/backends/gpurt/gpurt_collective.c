@@ -1,0 +1,70 @@
+/* gpurt_collective.c: collective steps whose communicator works on device memory, by NCCL or RCCL.
+ *
+ * The backend knows neither: it passes its stream to the communicator, which queues there and waits
+ * until the operation has ended, because only a waiting host can give up on members that are gone.
+ */
+#include "gpurt.h"
+
+#include "gpu_build.h"
+#include "gpurt_library.h"
+
+#include <stdio.h>
+
+bool fxi_rt_takes(fx_device *device, const fx_step *step)
+{
+    const fx_communicator *c = fx_step_collective(step)->what.communicator;
+    (void)device;
+    return c->takes && c->run_on && fx_tensor_length(&step->out) > 0 &&
+           c->takes(c, fxi_rt_backend, step);
+}
+
+/* An error of the device is reported by its next call that waits, with its name. */
+static int pending(const fx_device_queue *queue)
+{
+    const fxi_rt_device *d = queue->data;
+    const int error = fxi_rt_select(d) ? -1 : fxi_rt.StreamQuery(d->work);
+    return error == 0 ? 0 : error == FXI_RT_NOT_READY ? 1 : -1;
+}
+
+static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+{
+    fxi_rt_device *d = fxi_rt_of(device);
+    const fx_step *step = state;
+    const fx_communicator *c = fx_step_collective(step)->what.communicator;
+    const fx_device_queue queue = {
+        .backend = fxi_rt_backend, .stream = d->work, .data = d, .pending = pending};
+    char why[500] = "", text[700];
+    fx_status status = fxi_rt_library_enter(d, operation);
+    if (status)
+        return status;
+    status = c->run_on(c, &queue, step, buffers[0], buffers[1], why, sizeof why);
+    if (!status)
+        return FX_OK;
+    snprintf(text, sizeof text, "%s, rank %d of %d: %s", c->name, (int)c->rank, (int)c->size, why);
+    return fxi_rt_host->fail(status, operation, text);
+}
+
+static void release(fx_device *device, void *state)
+{
+    (void)device;
+    fxi_rt_host->free(state);
+}
+
+/* It waits, so no recording may contain it. */
+static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = false};
+
+bool fxi_rt_collective(fxi_gpu_builder *b)
+{
+    fx_step *copy = fxi_rt_host->alloc(sizeof *copy);
+    if (!copy) {
+        fxi_gpu_no_memory(b);
+        return true;
+    }
+    /* The planner may move its steps, and a run needs only what the members exchange. */
+    *copy = (fx_step){.op = b->step->op, .cls = b->step->cls, .out = b->step->out};
+    copy->as.collective = b->step->as.collective;
+    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, copy, 2);
+    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
+    fxi_gpu_buffer(c, 1, FXI_GPU_OUT, 0);
+    return true;
+}

@@ -1,0 +1,160 @@
+/* dist_agree.c: what the members tell each other before the data of an operation moves.
+ *
+ * It costs one small operation, and turns what would be a hang, or a sum of unrelated numbers, into
+ * a sentence. A member that cannot continue (no memory, an error of its own) comes all the same and
+ * says so: otherwise the others would wait for it until the time limit.
+ */
+#include "dist_group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what an operation is -------------------------------------------------------------------- */
+
+fxi_dist_header fxi_dist_header_of(const fx_step *step)
+{
+    const fx_collective *w = &fx_step_collective(step)->what;
+    fxi_dist_header h = {.kind = w->kind, .dtype = step->out.dtype, .ndim = step->out.ndim};
+    h.device = fx_step_collective(step)->by_backend;
+    h.fold = w->kind == FX_COLLECTIVE_BROADCAST ? 0 : w->fold;
+    h.root = w->kind == FX_COLLECTIVE_ALL_REDUCE ? 0 : w->root;
+    for (int i = 0; i < step->out.ndim; i++)
+        h.shape[i] = step->out.shape[i];
+    return h;
+}
+
+/* Positive, because the members also exchange the negative, which must not overflow. */
+static int64_t hash_of(const fxi_dist_header *h)
+{
+    const unsigned char *p = (const unsigned char *)h;
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < sizeof *h; i++)
+        hash = (hash ^ p[i]) * 1099511628211u;
+    return (int64_t)(hash >> 2);
+}
+
+/* "all_reduce (mean) of 3×2 Float32", "… by NCCL" */
+void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
+{
+    static const char *const kinds[] = {"all_reduce", "reduce", "broadcast"};
+    static const char *const folds[FX_REDUCE_COUNT] = {[FX_REDUCE_SUM] = " (sum)",
+                                                       [FX_REDUCE_MAX] = " (max)",
+                                                       [FX_REDUCE_MIN] = " (min)",
+                                                       [FX_REDUCE_PROD] = " (prod)",
+                                                       [FX_REDUCE_MEAN] = " (mean)"};
+    int n = snprintf(text, size, "%s%s of ", kinds[h->kind],
+                     h->kind == FX_COLLECTIVE_BROADCAST || !folds[h->fold] ? "" : folds[h->fold]);
+    for (int64_t i = 0; i < h->ndim && n > 0 && (size_t)n < size; i++)
+        n += snprintf(text + n, size - (size_t)n, "%s%lld", i ? "×" : "", (long long)h->shape[i]);
+    if (n > 0 && (size_t)n < size)
+        snprintf(text + n, size - (size_t)n, "%s%s%s", h->ndim ? " " : "",
+                 fx_dtype_name((fx_dtype)h->dtype), h->device ? " in a GPU's memory" : "");
+}
+
+/* ---- operations of the transport ------------------------------------------------------------- */
+
+fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t size)
+{
+    c->limit = d->limit;
+    c->number = ++d->number;
+    const fx_status status = d->transport->run(&d->group, c, why, size);
+    if (status == FX_OK)
+        return FX_OK;
+    if (!*why)
+        snprintf(why, size, "%s", fx_status_name(status));
+    d->broken = true;
+    return status;
+}
+
+/* What a member tells the others where not all can continue. */
+typedef struct word {
+    fxi_dist_header what;
+    int64_t refuses; /* an fx_status; FX_OK: it could continue */
+    char why[FXI_DIST_WORD];
+} word;
+
+static void say_refusal(const word *w, int rank, char *why, size_t size)
+{
+    const char *reason = *w->why ? w->why : fx_status_name((fx_status)w->refuses);
+    snprintf(why, size, "rank %d cannot continue: %s", rank, reason);
+}
+
+static void say_difference(const word *all, int other, char *why, size_t size)
+{
+    char a[120], b[120];
+    fxi_dist_describe(&all[other].what, a, sizeof a);
+    fxi_dist_describe(&all[0].what, b, sizeof b);
+    snprintf(why, size, "rank %d calls %s, but rank 0 calls %s", other, a, b);
+}
+
+/* The first member that refuses, else the first whose operation is not that of rank 0; the same one
+ * everywhere. */
+static fx_status blame(const fx_dist *d, const word *all, char *why, size_t size)
+{
+    int at = 0;
+    while (at < d->group.size && all[at].refuses == FX_OK)
+        at++;
+    if (at < d->group.size) {
+        say_refusal(&all[at], at, why, size);
+        return (fx_status)all[at].refuses;
+    }
+    at = 1;
+    while (at < d->group.size && memcmp(&all[at].what, &all[0].what, sizeof all[at].what) == 0)
+        at++;
+    if (at == d->group.size)
+        return FX_OK;
+    say_difference(all, at, why, size);
+    return FX_STATUS_ARGUMENT;
+}
+
+/* All members exchange their words; d->words keeps them. */
+static fx_status exchange(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
+                          const char *reason, char *why, size_t size)
+{
+    word *w = d->words;
+    memset(w, 0, sizeof *w);
+    w->what = *mine;
+    w->refuses = refusal;
+    snprintf(w->why, sizeof w->why, "%s", reason ? reason : "");
+    fxi_transport_call c = {.kind = FXI_COLLECTIVE_GATHER,
+                            .dtype = FX_DTYPE_U8,
+                            .count = (int64_t)sizeof *w,
+                            .in = w,
+                            .out = w + 1};
+    const fx_status status = fxi_dist_call(d, &c, why, size);
+    return status == FX_OK ? blame(d, w + 1, why, size) : status;
+}
+
+fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
+                         const char *reason, char *why, size_t size)
+{
+    /* In the usual case three numbers are enough: the largest hash, the negative of the smallest,
+     * and whether one of them refuses. */
+    const int64_t hash = hash_of(mine);
+    d->vote[0] = hash;
+    d->vote[1] = -hash;
+    d->vote[2] = refusal != FX_OK;
+    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
+                            .fold = FX_REDUCE_MAX,
+                            .dtype = FX_DTYPE_I64,
+                            .count = 3,
+                            .in = d->vote,
+                            .out = d->votes};
+    const fx_status status = fxi_dist_call(d, &c, why, size);
+    if (status != FX_OK)
+        return status;
+    if (d->votes[0] == -d->votes[1] && d->votes[2] == 0)
+        return FX_OK;
+    return exchange(d, mine, refusal, reason, why, size);
+}
+
+fx_status fxi_dist_share(fx_dist *d, fx_status mine, const char *reason, char *why, size_t size)
+{
+    static const fxi_dist_header none;
+    return fxi_dist_agree(d, &none, mine, reason, why, size);
+}
+
+size_t fxi_dist_words_bytes(int size)
+{
+    return sizeof(word) * ((size_t)size + 1);
+}

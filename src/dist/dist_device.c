@@ -1,0 +1,266 @@
+/* dist_device.c: operations on arrays of GPUs by NCCL or RCCL.
+ *
+ * The group has been joined by MPI, over which the members agree on every operation, so that a
+ * member that is missing or runs another one is named before the GPU begins. The host then waits
+ * until the GPU has ended: nothing else could give up on a connection whose other end is gone.
+ */
+#include "dist_group.h"
+
+#include "c_text.h"
+#include "clock.h"
+#include "error.h"
+#include "memory.h"
+#include "plugin_file.h"
+#include "shared_library.h"
+#include "this_process.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Each library moves memory of one backend's devices. */
+static const struct {
+    const char *plugin, *backend;
+} libraries[FXI_DIST_DEVICES] = {{"nccl", "CUDA"}, {"rccl", "AMDGPU"}};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static const char *take(const fx_plugin_head *plugin, void *user)
+{
+    static const fxi_transport_host host = {.alloc = fxi_malloc,
+                                            .sleep = fxi_sleep_milliseconds,
+                                            .process = fxi_process_id,
+                                            .library = fxi_library_open,
+                                            .symbol = fxi_library_symbol,
+                                            .variable = fxi_trusted_variable};
+    const fxi_device_transport **out = user, *t = (const fxi_device_transport *)plugin;
+    if (!t->open || !t->new_id || !t->join || !t->state || !t->run || !t->abandon)
+        return "its table must be complete";
+    const char *why = t->open(&host);
+    if (!why)
+        *out = t;
+    return why;
+}
+
+/* Bit k: this member has opened libraries[k]. */
+static int64_t open_own(fx_dist *d, char *why, size_t size)
+{
+    static const uint32_t sizes[] = FXI_DEVICE_TRANSPORT_SIZES_HERE;
+    int64_t opened = 0;
+    int n = 0;
+    for (int k = 0; k < FXI_DIST_DEVICES; k++) {
+        char reason[FXI_PLUGIN_WHY];
+        const fx_plugin_head *plugin;
+        const fxi_plugin_wish wish = {.kind = FX_PLUGIN_TRANSPORT,
+                                      .name = libraries[k].plugin,
+                                      .sizes = sizes,
+                                      .take = take,
+                                      .user = &d->devices[k]};
+        if (fxi_plugin_find(&wish, &plugin, reason, sizeof reason) == FXI_PLUGIN_TAKEN)
+            opened |= (int64_t)1 << k;
+        else if (n >= 0 && (size_t)n < size)
+            n += snprintf(why + n, size - (size_t)n, "%s%.130s", n ? "; " : "", reason);
+    }
+    return opened;
+}
+
+fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
+{
+    char reason[FXI_DIST_WORD] = "";
+    const int64_t opened = open_own(d, reason, sizeof reason);
+    fx_status status = fxi_dist_share(d, opened ? FX_OK : FX_STATUS_UNSUPPORTED, reason, why, size);
+    if (status != FX_OK)
+        return status;
+    /* Bits that a member lacks: the members must take the same steps. */
+    d->vote[0] = opened & 1 ? 0 : 1;
+    d->vote[1] = opened & 2 ? 0 : 1;
+    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
+                            .fold = FX_REDUCE_MAX,
+                            .dtype = FX_DTYPE_I64,
+                            .count = 2,
+                            .in = d->vote,
+                            .out = d->votes};
+    status = fxi_dist_call(d, &c, why, size);
+    for (int k = 0; k < FXI_DIST_DEVICES; k++)
+        if (status != FX_OK || d->votes[k])
+            d->devices[k] = NULL;
+    if (status == FX_OK && !d->devices[0] && !d->devices[1]) {
+        snprintf(why, size, "no library is there on all members: some have NCCL, some have RCCL");
+        status = FX_STATUS_UNSUPPORTED;
+    }
+    return status;
+}
+
+/* ---- which steps ----------------------------------------------------------------------------- */
+
+static const fxi_device_transport *library_for(const fx_dist *d, const char *backend)
+{
+    for (int k = 0; k < FXI_DIST_DEVICES; k++)
+        if (fxi_same_letters(libraries[k].backend, backend))
+            return d->devices[k];
+    return NULL;
+}
+
+/* Only what the library computes as the host does: it adds 16-bit floats in 16 bits, and its
+ * extremes of floats lose NaN. A reduction to one member is rare. */
+bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step)
+{
+    const fx_dist *d = self->user;
+    const fx_collective *w = &fx_step_collective(step)->what;
+    const int type = step->out.dtype;
+    const bool floats = type == FX_DTYPE_F32 || type == FX_DTYPE_F64,
+               whole = type == FX_DTYPE_I32 || type == FX_DTYPE_I64;
+    if (!library_for(d, backend) || w->kind == FX_COLLECTIVE_REDUCE)
+        return false;
+    return w->kind == FX_COLLECTIVE_BROADCAST ||
+           (w->fold == FX_REDUCE_MAX || w->fold == FX_REDUCE_MIN ? whole : whole || floats);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Without a limit: the other members' limits count from the moment when this one comes. */
+static fx_status wait_for_own_work(const fxi_dist_move *m, char *why, size_t size)
+{
+    int pending;
+    const double begin = fxi_clock();
+    while ((pending = m->queue->pending(m->queue)) == 1)
+        if (fxi_clock() - begin > 0.001) /* a short step is not worth a sleep */
+            fxi_sleep_milliseconds(1);
+    if (pending == 0)
+        return FX_OK;
+    snprintf(why, size, "its GPU failed");
+    return FX_STATUS_DEVICE;
+}
+
+/* Waits until the connection takes calls and, with a queue, until that is empty. On failure the
+ * connection is gone. */
+static fx_status wait_for_all(fx_dist *d, const fx_device_queue *queue, char *why, size_t size)
+{
+    const double begin = fxi_clock();
+    for (;;) {
+        const fxi_device_state state = d->connected->state(d->connection, why, size);
+        const int pending = state == FXI_DEVICE_READY && queue ? queue->pending(queue) : 0;
+        if (state == FXI_DEVICE_READY && pending == 0)
+            return FX_OK;
+        const double waited = fxi_clock() - begin;
+        if (pending < 0)
+            snprintf(why, size, "the GPU failed");
+        else if (state != FXI_DEVICE_FAILED && waited > d->limit)
+            snprintf(why, size,
+                     "all ranks came, but %s did not end within %g s: a GPU, a link or a process "
+                     "has stopped",
+                     d->connected->head.name, d->limit);
+        else if (state != FXI_DEVICE_FAILED) {
+            if (waited > 0.002)
+                fxi_sleep_milliseconds(1);
+            continue;
+        }
+        d->connected->abandon(d->connection);
+        d->connection = NULL;
+        return FX_STATUS_IO;
+    }
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+static fx_status new_id(fx_dist *d, const fxi_device_transport *t, fxi_device_id *id, char *why,
+                        size_t size)
+{
+    const char *failed = d->group.rank == 0 ? t->new_id(id) : NULL;
+    return fxi_dist_share(d, failed ? FX_STATUS_UNSUPPORTED : FX_OK, failed, why, size);
+}
+
+/* The one of rank 0, for all. */
+static fx_status send_id(fx_dist *d, fxi_device_id *id, char *why, size_t size)
+{
+    memcpy(d->in, id, sizeof *id);
+    fxi_transport_call c = {.kind = FX_COLLECTIVE_BROADCAST,
+                            .dtype = FX_DTYPE_U8,
+                            .count = (int64_t)sizeof *id,
+                            .in = d->in,
+                            .out = d->out};
+    const fx_status status = fxi_dist_call(d, &c, why, size);
+    memcpy(id, d->out, sizeof *id);
+    return status;
+}
+
+/* All members connect, or all fail with the first one's reason. */
+static fx_status connect(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    const fxi_device_transport *t = library_for(d, m->queue->backend);
+    char reason[FXI_DIST_WORD] = "";
+    fxi_device_id id = {{0}};
+    fx_status status = new_id(d, t, &id, why, size);
+    if (status == FX_OK)
+        status = send_id(d, &id, why, size);
+    if (status != FX_OK)
+        return status;
+    const char *failed = t->join(&id, d->group.rank, d->group.size, &d->connection);
+    d->connected = t;
+    d->stream = m->queue->stream;
+    fx_status own = failed ? FX_STATUS_UNSUPPORTED : FX_OK;
+    snprintf(reason, sizeof reason, "%s", failed ? failed : "");
+    if (failed)
+        d->connection = NULL;
+    else if (wait_for_all(d, NULL, reason, sizeof reason) != FX_OK)
+        own = FX_STATUS_UNSUPPORTED;
+    status = fxi_dist_share(d, own, reason, why, size);
+    if (status != FX_OK && d->connection) {
+        t->abandon(d->connection);
+        d->connection = NULL;
+    }
+    return status;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    const fx_status status = fxi_dist_buffers(d, sizeof(fxi_device_id), why, size);
+    if (status != FX_OK)
+        return status;
+    if (d->connection && d->stream != m->queue->stream) {
+        snprintf(why, size, "an array is on another GPU than before: a process has one GPU");
+        return FX_STATUS_ARGUMENT;
+    }
+    return wait_for_own_work(m, why, size);
+}
+
+static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    fx_status status = d->connection ? FX_OK : connect(d, m, why, size);
+    if (status != FX_OK)
+        return status;
+    const fxi_transport_call c = {.kind = m->what->kind,
+                                  .fold = m->what->fold,
+                                  .root = m->what->root,
+                                  .dtype = m->what->dtype,
+                                  .count = m->n,
+                                  .number = d->number,
+                                  .limit = d->limit,
+                                  .in = m->in,
+                                  .out = m->out};
+    status = d->connected->run(d->connection, &c, m->queue->stream, why, size);
+    if (status == FX_OK)
+        status = wait_for_all(d, m->queue, why, size);
+    if (status != FX_OK && d->connection) {
+        d->connected->abandon(d->connection);
+        d->connection = NULL;
+    }
+    d->broken = d->broken || status != FX_OK; /* the others may still wait in it */
+    return status;
+}
+
+fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
+                          const fx_step *step, const void *in, void *out, char *why, size_t size)
+{
+    fx_dist *d = (fx_dist *)(uintptr_t)self->user;
+    const fxi_dist_header h = fxi_dist_header_of(step);
+    const fxi_dist_move m = {.what = &h,
+                             .n = fx_tensor_length(&step->out),
+                             .in = in,
+                             .out = out,
+                             .queue = queue,
+                             .ready = ready,
+                             .move = move};
+    return fxi_dist_operate(d, &m, why, size);
+}

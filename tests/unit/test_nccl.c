@@ -1,0 +1,214 @@
+/* test_nccl.c: operations on arrays of GPUs by NCCL and RCCL, and what is said when they fail. They
+ * run on simulated drivers and libraries (tests/sim/sim_nccl.c). ctest: native timeout=300
+ *
+ * The other member of the group is not there: it has the same arrays. Real groups of processes are
+ * tested by tests/dist. A library is opened once in a process, so every row runs in a child.
+ */
+#include "dist_group.h"
+#include "own_child.h"
+
+#include <cflux.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define SIM CFLUX_BUILD_DIR "/tests/sim"
+
+/* ---- what a child does ----------------------------------------------------------------------- */
+
+static int host_calls; /* that moved Float32 */
+
+/* MPI's part, for two members that have the same. */
+static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
+                        size_t size)
+{
+    const size_t bytes = (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype);
+    const bool adds =
+        c->kind == FX_COLLECTIVE_ALL_REDUCE && c->dtype == FX_DTYPE_F32 && c->fold == FX_REDUCE_SUM;
+    (void)g, (void)why, (void)size;
+    memcpy(c->out, c->in, bytes);
+    if (c->kind == FXI_COLLECTIVE_GATHER)
+        memcpy((char *)c->out + bytes, c->in, bytes);
+    for (int64_t i = 0; adds && i < c->count; i++)
+        ((float *)c->out)[i] *= 2;
+    host_calls += c->dtype == FX_DTYPE_F32;
+    return FX_OK;
+}
+
+static fx_dist group;
+
+static void show(fx_array *y)
+{
+    float got[8];
+    if (fx_read_as(y, FX_DTYPE_F32, got, fx_length(y)) == FX_OK) {
+        for (int64_t i = 0; i < fx_length(y); i++)
+            printf("%g ", (double)got[i]);
+        printf("; ");
+    }
+    const fx_error e = fx_error_take();
+    if (e.status != FX_OK)
+        printf("%s: %s; ", fx_status_name(e.status), e.message);
+}
+
+static fx_array *on(int k, fx_dtype type)
+{
+    const char *backend = getenv("OF_BACKEND");
+    backend = backend ? backend : "CUDA";
+    fx_use(backend);
+    return fx_to(fx_device_get(backend, k), fx_cast(fx_vector(1, 2, 3), type));
+}
+
+static void reduce(fx_dtype type, fx_reduce fold)
+{
+    show(fx_dist_allreduce(&group, on(0, type), fold));
+}
+
+static void act(const char *what)
+{
+    const struct {
+        const char *name;
+        fx_dtype type;
+        fx_reduce fold;
+    } rows[] = {{"mean", FX_DTYPE_F32, FX_REDUCE_MEAN},      {"sum", FX_DTYPE_F32, FX_REDUCE_SUM},
+                {"product", FX_DTYPE_F32, FX_REDUCE_PROD},   {"wide", FX_DTYPE_F64, FX_REDUCE_SUM},
+                {"most", FX_DTYPE_I32, FX_REDUCE_MAX},       {"whole", FX_DTYPE_I64, FX_REDUCE_SUM},
+                {"float most", FX_DTYPE_F32, FX_REDUCE_MAX}, {"half", FX_DTYPE_F16, FX_REDUCE_SUM}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        if (strcmp(what, rows[k].name) == 0)
+            reduce(rows[k].type, rows[k].fold);
+    if (strcmp(what, "send") == 0)
+        show(fx_dist_bcast(&group, on(0, FX_DTYPE_F32), 1));
+    for (int k = 0; k < 2 && strcmp(what, "twice") == 0; k++)
+        reduce(FX_DTYPE_F32, FX_REDUCE_SUM);
+    for (int k = 0; k < 2 && strcmp(what, "two devices") == 0; k++)
+        show(fx_dist_allreduce(&group, on(k, FX_DTYPE_F32), FX_REDUCE_SUM));
+}
+
+static int child(const char *what)
+{
+    FX_SCOPE;
+    static const fxi_transport transport = {.run = mirror};
+    const fxi_transport_group two = {
+        .rank = 0, .size = 2, .local_rank = 0, .local_size = 2, .library = "a mirror"};
+    char why[FXI_DIST_WHY] = "";
+    fxi_dist_begin(&group, &transport, &two, 0.3);
+    const fx_status status = fxi_dist_open_devices(&group, why, sizeof why);
+    if (status != FX_OK)
+        printf("%s: %s; ", fx_status_name(status), why);
+    else
+        act(what);
+    printf("%d by the host\n", host_calls);
+    return 0;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+typedef struct row {
+    const char *environment, *act, *says[3];
+} row;
+#define FAIL      "SIM_FAIL="
+#define ONLY_NCCL "FX_RCCL_LIBRARY=/nowhere.so "
+
+static const row rows[] = {
+    /* what it computes, and what it leaves to the host */
+    {"", "mean", {"1 2 3 ; 0 by the host"}},
+    {"", "sum", {"2 4 6 ; 0 by the host"}},
+    {"", "product", {"1 4 9 ; 0 by the host"}},
+    {"", "wide", {"2 4 6 ; 0 by"}},
+    {"", "most", {"1 2 3 ; 0 by"}},
+    {"", "whole", {"2 4 6 ; 0 by"}},
+    {"", "send", {"1 2 3 ; 0 by"}},
+    {"", "float most", {"1 2 3 ; 1 by"}},
+    {"", "half", {"2 4 6 ; 1 by"}},
+    {"", "twice", {"2 4 6 ; 2 4 6 ; 0 by"}},
+    {"OF_BACKEND=AMDGPU", "mean", {"1 2 3 ; 0 by the host"}},
+    {"SIM_DEFER=1", "twice", {"2 4 6 ; 2 4 6 ; 0 by"}},
+    {"SIM_NCCL_SLOW=5", "twice", {"2 4 6 ; 2 4 6 ; 0 by"}},
+    /* one of the two libraries */
+    {"FX_RCCL_LIBRARY=/nowhere.so", "sum", {"2 4 6 ; 0 by"}},
+    {"FX_NCCL_LIBRARY=/nowhere.so", "sum", {"2 4 6 ; 1 by"}},
+    /* no library, no plugin */
+    {"FX_RCCL_LIBRARY=/none.so FX_NCCL_LIBRARY=/nowhere.so",
+     "sum",
+     {"rank 0 cannot continue", "FX_NCCL_LIBRARY names, cannot be opened",
+      "FX_RCCL_LIBRARY names"}},
+    {"FX_PLUGIN_PATH=/nowhere", "sum", {"there is no libcflux-nccl.so", "libcflux-rccl.so"}},
+    /* an old, a damaged, a failing library */
+    {ONLY_NCCL "FX_NCCL_LIBRARY=" SIM "/libsim-old.so", "sum", {"has no function ncclGetVersion"}},
+    {ONLY_NCCL "SIM_NCCL_VERSION=21304", "sum", {"is version 2.13: NCCL 2.14 is needed"}},
+    {ONLY_NCCL "SIM_NCCL_VERSION=2708", "sum", {"is version 2.7: NCCL 2.14 is needed"}},
+    {ONLY_NCCL FAIL "ncclGetVersion@1=3", "sum", {"ncclGetVersion failed: internal error"}},
+    /* beginning a connection: a sentence, and the next operation tries again */
+    {FAIL "ncclGetUniqueId@1=2",
+     "twice",
+     {"ncclGetUniqueId failed: unhandled system error: as the script says", "; 2 4 6 ; 0 by"}},
+    {FAIL "ncclCommInitRankConfig@1=1",
+     "twice",
+     {"rank 0 cannot continue: ncclCommInitRankConfig failed: unhandled cuda error", "; 2 4 6 ; "}},
+    {FAIL "ncclCommInitRankConfig@1=5", "twice", {"failed: invalid usage", "; 2 4 6 ; 0 by"}},
+    {FAIL "ncclCommInitRankConfig@0=4", "twice", {"failed: invalid argument"}},
+    {FAIL "async@1=2 SIM_NCCL_SAYS=1",
+     "twice",
+     {"NCCL failed: unhandled system error", "aborted; ", "; 2 4 6 ; 0 by"}},
+    {FAIL "async@1=6", "twice", {"NCCL failed: remote process exited", "; 2 4 6 ; 0 by"}},
+    {FAIL "ncclCommGetAsyncError@1=4", "twice", {"ncclCommGetAsyncError failed: invalid argument"}},
+    {"SIM_NCCL_SLOW=1000000 SIM_NCCL_SAYS=1",
+     "sum",
+     {"aborted; ", "all ranks came, but NCCL did not end within 0.3 s"}},
+    /* an operation: the group is over */
+    {FAIL "ncclAllReduce@1=1",
+     "twice",
+     {"ncclAllReduce failed: unhandled cuda error", "an earlier operation failed: ncclAllReduce"}},
+    {FAIL "ncclAllReduce@1=2", "twice", {"ncclAllReduce failed: unhandled system error"}},
+    {FAIL "ncclAllReduce@2=5", "twice", {"2 4 6 ; ", "ncclAllReduce failed: invalid usage"}},
+    {FAIL "ncclBroadcast@1=3", "send", {"ncclBroadcast failed: internal error"}},
+    {FAIL "async@2=6 SIM_NCCL_SAYS=1",
+     "twice",
+     {"aborted; ", "all_reduce (sum) of 3 Float32 in a GPU's memory, operation",
+      "an earlier operation failed: NCCL failed: remote process"}},
+    {FAIL "async@2=1,ncclCommAbort@1=1", "twice", {"NCCL failed: unhandled cuda error"}},
+    {FAIL "ncclCommGetAsyncError@2=3", "twice", {"ncclCommGetAsyncError failed: internal error"}},
+    {"SIM_NCCL_HANGS=1000000 SIM_NCCL_SAYS=1",
+     "twice",
+     {"aborted; ", "a GPU, a link or a process has stopped", "an earlier operation failed"}},
+    {FAIL "async@2=99", "sum", {"NCCL failed: unknown result code"}},
+    /* the device itself */
+    {FAIL "cuStreamQuery@1=719!", "sum", {"rank 0 cannot continue: its GPU failed"}},
+    {FAIL "cuStreamQuery@2=719!", "sum", {"the GPU failed"}},
+    {"", "two devices", {"2 4 6 ; ", "an array is on another GPU than before"}},
+};
+
+static char heard[8192];
+
+static void test_rows(void **unused)
+{
+    (void)unused;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const row *r = &rows[k];
+        char all[2048];
+        snprintf(all, sizeof all,
+                 "export LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
+                 " FX_CACHE=off SIM_NCCL_ALONE=1 %s;",
+                 r->environment);
+        const int status = own_child(all, r->act, heard, sizeof heard);
+        if (status != 0)
+            fail_msg("with '%s', %s ends with %d after: %s", r->environment, r->act, status, heard);
+        for (int i = 0; i < 3; i++)
+            if (r->says[i] && !strstr(heard, r->says[i]))
+                fail_msg("with '%s', %s: '%s', which lacks '%s'", r->environment, r->act, heard,
+                         r->says[i]);
+        if (strstr(heard, "simulated driver: ")) /* a misuse */
+            fail_msg("with '%s', %s: %s", r->environment, r->act, heard);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return child(argv[1]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
