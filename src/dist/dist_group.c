@@ -115,6 +115,16 @@ static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t 
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
+/* For cflux launch, which says what a rank that died did last. A line replaces a longer one. */
+static void note_progress(fx_dist *d, const char *what)
+{
+    if (!d->progress)
+        return;
+    rewind(d->progress);
+    fprintf(d->progress, "%lld, %s\n", (long long)d->number, what);
+    fflush(d->progress);
+}
+
 static fx_status operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     char reason[FXI_DIST_WORD] = "";
@@ -131,8 +141,10 @@ fx_status fxi_dist_operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t
     if (d->broken) {
         snprintf(why, size, "an earlier operation failed: %s", d->why);
     } else {
-        status = operate(d, m, reason, sizeof reason);
         fxi_dist_describe(m->what, what, sizeof what);
+        note_progress(d, what);
+        status = operate(d, m, reason, sizeof reason);
+        d->told = status != FX_OK;
         snprintf(why, size, "%s, operation %lld: %s", what, (long long)d->number,
                  *reason ? reason : fx_status_name(status));
         if (d->broken)
@@ -162,10 +174,12 @@ void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *
     static const fxi_dist_header none;
     char why[FXI_DIST_WHY] = "";
     fxi_mutex_lock(&d->lock);
-    if (!d->broken)
+    /* After an operation that failed the others do not wait. */
+    if (!d->broken && !d->told)
         fxi_dist_agree(d, &none, status, reason, why, sizeof why);
     if (d->broken && !*d->why)
         snprintf(d->why, sizeof d->why, "%s", why);
+    d->told = false;
     fxi_mutex_unlock(&d->lock);
 }
 

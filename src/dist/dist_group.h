@@ -6,6 +6,7 @@
 #include "transport.h"
 
 #include <cflux/dist.h>
+#include <stdio.h>
 
 enum { FXI_DIST_WHY = 500, FXI_DIST_WORD = 300 };
 
@@ -25,6 +26,8 @@ struct fx_dist {
     void *in, *out, *words;
     size_t in_bytes, out_bytes;
     int64_t vote[3], votes[3];
+    bool told;      /* the latest operation failed, on all members with the same sentence */
+    FILE *progress; /* where each operation is noted; NULL: nowhere */
     /* Of fx_dist_init(FX_NCCL); NULL: not asked for, or no such library. */
     const fxi_device_transport *devices[FXI_DIST_DEVICES];
     const fxi_device_transport *connected; /* that of `connection` */

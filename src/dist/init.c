@@ -105,6 +105,8 @@ static fx_status join(const fx_dist_init_args *a)
             return other_mpi(&j, l, n);
     }
     fxi_dist_begin(&the_group, j.transport, &j.group, a->time_limit);
+    const char *progress = fxi_trusted_variable("FX_DIST_PROGRESS");
+    the_group.progress = progress && *progress ? fopen(progress, "w") : NULL;
     fxi_launcher_joined();
     return FX_OK;
 }

@@ -21,15 +21,42 @@ typedef struct bucket {
     fx_device *device;
     fx_dtype type;
     int64_t bytes, n;
+    double weight; /* of this member; negative: all have the same */
     fxi_item **items;
 } bucket;
 
-static fx_array *mean_over(const fx_communicator *among, fx_array *x)
+static fx_array *over_all(const fx_communicator *among, fx_reduce fold, fx_array *x)
 {
     return fxi_collective(&(const fx_collective){.communicator = among,
                                                  .kind = FX_COLLECTIVE_ALL_REDUCE,
-                                                 .fold = FX_REDUCE_MEAN},
+                                                 .fold = fold},
                           x);
+}
+
+/* 16-bit floats are added, and multiplied by a weight, as Float32. */
+static fx_dtype sum_type(const bucket *b)
+{
+    return b->type == FX_DTYPE_F16 || b->type == FX_DTYPE_BF16 ? FX_DTYPE_F32 : b->type;
+}
+
+/* What a gradient contributes. Those of no observations may be NaN, the mean of nothing. */
+static fx_array *weighted(const bucket *b, fx_array *g)
+{
+    fx_array *v = fx_vec(fx_cast(g, sum_type(b)));
+    return b->weight < 0    ? v
+           : b->weight == 0 ? fx_to(b->device, fx_zeros_like(v))
+                            : fx_mul(v, b->weight);
+}
+
+/* The mean over all members. With weights the sum of them is the vector's last element. */
+static fx_array *mean_of(const bucket *b, fx_array *v)
+{
+    if (b->weight < 0)
+        return over_all(b->among, FX_REDUCE_MEAN, v);
+    fx_array *sum = over_all(b->among, FX_REDUCE_SUM, v);
+    const int64_t n = fx_length(sum);
+    /* Without any observation the mean is 0. */
+    return fx_div(sum, fx_max(fx_slice(sum, 0, n - 1, n), 1e-30));
 }
 
 /* The elements from *io_at on of a vector, with the sizes of x. */
@@ -46,19 +73,21 @@ static fx_array *part_like(fx_array *vector, const fx_array *x, int64_t *io_at)
 /* Averages a bucket and empties it. The guard of the update travels as one more element. */
 static fx_status send(bucket *b, fx_array **io_flag)
 {
-    fx_array **parts = fxi_malloc(((size_t)b->n + 1) * sizeof(fx_array *));
+    fx_array **parts = fxi_malloc(((size_t)b->n + 2) * sizeof(fx_array *));
     if (!parts)
         return fxi_update_no_memory();
     int n = 0;
     for (int64_t i = 0; i < b->n; i++)
-        parts[n++] = fx_vec(b->items[i]->gradient);
+        parts[n++] = weighted(b, b->items[i]->gradient);
     if (*io_flag)
-        parts[n++] = fx_vec(fx_cast(fx_array_to(b->device, *io_flag), b->type));
-    fx_array *mean = mean_over(b->among, fxi_concat(0, n, parts));
+        parts[n++] = fx_vec(fx_cast(fx_array_to(b->device, *io_flag), sum_type(b)));
+    if (b->weight >= 0)
+        parts[n++] = fx_array_to(b->device, fx_full_dtype(sum_type(b), b->weight, 1));
+    fx_array *mean = mean_of(b, fxi_concat(0, n, parts));
     fxi_free(parts);
     int64_t at = 0;
     for (int64_t i = 0; i < b->n; i++)
-        b->items[i]->gradient = part_like(mean, b->items[i]->gradient, &at);
+        b->items[i]->gradient = fx_cast(part_like(mean, b->items[i]->gradient, &at), b->type);
     if (*io_flag)
         *io_flag = fx_slice(mean, 0, at, at + 1);
     b->n = b->bytes = 0;
@@ -87,12 +116,22 @@ static int64_t next_distributed(const fxi_items *s, int64_t i)
     return i;
 }
 
-fx_status fxi_items_average(fxi_items *s, fx_array **io_guard)
+/* Gradients of no observations are not used: fxi_update passes any arrays of the right sizes. */
+static void drop_undistributed(fxi_items *s)
 {
+    for (int64_t i = 0; i < s->n; i++)
+        if (!fxi_rule_among(s->all[i].leaf->rule))
+            s->all[i].gradient = fx_zeros_like(s->all[i].gradient);
+}
+
+fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observations)
+{
+    if (observations == 0)
+        drop_undistributed(s);
     int64_t i = next_distributed(s, 0);
     if (i == s->n)
         return FX_OK;
-    bucket b = {.items = fxi_malloc((size_t)s->n * sizeof *b.items)};
+    bucket b = {.weight = observations, .items = fxi_malloc((size_t)s->n * sizeof *b.items)};
     fx_array *flag = *io_guard ? flag_of(*io_guard) : NULL, *sent = NULL;
     fx_status status = b.items ? FX_OK : fxi_update_no_memory();
     for (; i < s->n && status == FX_OK; i = next_distributed(s, i + 1)) {

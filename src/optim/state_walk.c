@@ -1,4 +1,5 @@
 /* state_walk.c: visits the leaves of an optimiser state, to change or to list their numbers. */
+#include "context.h"
 #include "error.h"
 #include "memory.h"
 #include "option_struct.h"
@@ -179,6 +180,33 @@ fx_status fxi_states_rescale(int n, void *const *states, bool finite)
         r.status = r.status == FX_OK ? status : r.status;
     }
     return r.status;
+}
+
+/* ---- members that wait ----------------------------------------------------------------------- */
+
+static void find_among(fxi_state_leaf *l, void *user)
+{
+    const fx_communicator **among = user;
+    *among = *among ? *among : fxi_rule_among(l->rule);
+}
+
+void fxi_states_refuse(int n, void *const *states, fx_status status)
+{
+    const fx_communicator *among = NULL;
+    /* The walk may record errors of its own, of a state that is none. */
+    const fx_error own = fxi_error_begin();
+    for (int i = 0; i < n && !among; i++)
+        each_leaf("update", states[i], find_among, &among);
+    fxi_error_end(&own);
+    if (!among)
+        return;
+    if (among->refuse)
+        among->refuse(among, status, own.message);
+    /* All members have answered this operation, so later ones do not wait for it. */
+    fxi_context *here = fxi_here();
+    if (here->collective)
+        fxi_node_release(here->collective);
+    here->collective = NULL;
 }
 
 static void take_loss_scale(fxi_state_leaf *l, void *user)

@@ -168,7 +168,7 @@ static bool overflowed(const fxi_checks *norms)
 }
 
 static fx_status update(int n, void *const *states, void *const *models, void *const *gradients,
-                        fx_array *guard, bool sinks)
+                        fx_array *guard, double observations, bool sinks)
 {
     FXI_SCOPE;
     fxi_items s = {0};
@@ -176,12 +176,14 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     const int32_t first = here->tape ? fxi_tape_at(here->tape) : 0;
     const fxi_update_trees trees = {n, states, models, gradients};
     const bool known = fxi_repeat_items(here, &s, &trees);
+    if (isnan(observations) || isinf(observations))
+        s.status = fx_fail(FX_STATUS_ARGUMENT, "update", "%g observations", observations);
     for (int i = 0; i < n && !known && s.status == FX_OK; i++) {
         s.of = i;
         fxi_items_gather(&s, states[i], models[i], gradients[i]);
     }
     if (s.status == FX_OK)
-        s.status = fxi_items_average(&s, &guard);
+        s.status = fxi_items_average(&s, &guard, observations);
     fxi_literals c = {0};
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
@@ -201,8 +203,10 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
              fxi_states_rescale(n, states, false) != FX_OK)
         s.status = FX_STATUS_MEMORY;
     fxi_free(norms.all);
-    if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE)
+    if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE) {
+        fxi_states_refuse(n, states, s.status);
         fxi_commit(0, NULL, NULL, fx_error_array(s.status), false); /* drops staged state */
+    }
     fxi_items_done(&s);
     return s.status;
 }
@@ -210,10 +214,14 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
 fx_status fxi_update(const fx_update_args *given)
 {
     FXI_TAKE_OPTIONS(fx_update_args, FXI_UPDATE_ARGS, a, "update", given);
-    return a_ok ? update(1, &a.state, &a.model, &a.gradient, a.guard, a.sinks) : FX_STATUS_ARGUMENT;
+    /* Without observations the gradient is not used: that of each array may be the array itself. */
+    if (a_ok && a.observations == 0 && !a.gradient)
+        a.gradient = a.model;
+    return a_ok ? update(1, &a.state, &a.model, &a.gradient, a.guard, a.observations, a.sinks)
+                : FX_STATUS_ARGUMENT;
 }
 
 fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients)
 {
-    return update(n, states, models, gradients, NULL, true);
+    return update(n, states, models, gradients, NULL, -1, true);
 }

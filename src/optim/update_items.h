@@ -42,10 +42,14 @@ typedef struct fxi_update_trees {
 } fxi_update_trees;
 /* Adds the arrays of an update of this state. */
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient);
-/* Replaces the gradients of distributed rules by their means over all members (average.c).
+/* Replaces the gradients of distributed rules by their means over all members (average.c), each
+ * with the weight of its number of observations; negative: with the same weight.
  * *io_guard becomes a number that is finite only if the guards of all members are; NULL stays NULL.
  */
-fx_status fxi_items_average(fxi_items *s, fx_array **io_guard);
+fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observations);
+/* After a failure of an update: the other members of distributed rules, which wait for this one,
+ * get its reason (state_walk.c). */
+void fxi_states_refuse(int n, void *const *states, fx_status status);
 void fxi_items_done(fxi_items *s);
 /* Adds an array with its gradient. */
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);

@@ -96,7 +96,7 @@ void *fx_updated(void *state, void *model, void *gradient)
     fxi_items_gather(&s, state, model, gradient);
     fx_array *no_guard = NULL;
     if (s.status == FX_OK)
-        s.status = fxi_items_average(&s, &no_guard);
+        s.status = fxi_items_average(&s, &no_guard, -1);
     fxi_literals c = {0};
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)

@@ -10,7 +10,7 @@ import unittest
 
 import cli
 
-COMMANDS = ["train", "eval", "predict", "inspect", "convert", "report", "bench", "devices", "backend"]
+COMMANDS = ["train", "eval", "predict", "inspect", "convert", "report", "launch", "bench", "devices", "backend"]
 NETWORK = "Chain(Dense(4 => 8, relu), Dense(8 => 3))"
 
 
@@ -46,6 +46,18 @@ class Help(cli.Cli):
         self.refused("inspect", "--stat5", "x", words=["--stat5", "did you mean --stats?"])
         self.refused("inspect", "-Z", "x", words=["-Z", "cflux help inspect"])
         self.refused("help", "trian", words="did you mean train?")
+
+    def test_launch(self):
+        self.refused("launch", words=["too few operands", "PROGRAM"])
+        self.refused("launch", "-n", "0", "x", words=["--processes", '"0"'])
+        self.refused("launch", "--launcher", "nowhere", "x", words="there is no program nowhere")
+        ended = self.run_cli("launch", "--each", "false", "--json")
+        self.assertEqual(ended.status, 1)
+        self.assertRegex(ended.err, r"^cflux launch: rank 0 on \S+ ended with status 1\n$")
+        ended = self.run_cli("launch", "--each", "./nowhere")
+        self.assertEqual(ended.status, 127)
+        self.assertIn("could not start ./nowhere", ended.err)
+        self.assertEqual(self.fine("launch", "--each", "echo", "-n", "3").out, "3")
 
     def test_values_of_options(self):
         self.refused("bench", "--seconds", "x", words=["--seconds", '"x"'])

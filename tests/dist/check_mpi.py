@@ -31,6 +31,7 @@ CASES = {
     "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
     "finalise_first": (["the program has finalised MPI"], True),
+    "never_joins": (["but fx_dist_init was not called: each of them trains a model of its own"], True),
 }
 
 
@@ -45,8 +46,8 @@ GPU_CASES = {
 }
 
 
-def started(launcher, options, build, case, before=(), n=2, more=None):
-    command = [launcher, *options, "-n", str(n), *before, os.path.join(build, "tests", "mpi_cases"), case]
+def started(launcher, options, build, case, before=(), n=2, more=None, after=()):
+    command = [launcher, *options, "-n", str(n), *before, os.path.join(build, "tests", "mpi_cases"), case, *after]
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build, **(more or {})))
 
@@ -71,6 +72,10 @@ def check_cases(name, launcher, options, build, other):
             if case != "busy_at_end":
                 check(f"{name}, {case}", started(launcher, options, build, case), lines, succeeds)
         if other:
+            # Each process is alone in the other MPI, which says nothing of it.
+            run = started(launcher, options, build, "none", (), 2, None, [other])
+            check(f"{name}, the plugin of {other}", run,
+                  [f"launcher started 2 processes, but", f'use the launcher of the same MPI, or .library = "{name}"'], False)
             run = started(launcher, options, build, "none", ("env", "LD_PRELOAD=" + LIBRARIES[other]))
             check(f"{name}, a program with {other}", run, ["the program uses another MPI"], False)
         check(f"{name}, busy_at_end", slow, *CASES["busy_at_end"])

@@ -5,7 +5,7 @@
  * are not the device's.
  *
  *   SIM_NCCL_VERSION=22703
- *   SIM_NCCL_ALONE=1     the other members are not there: each has the same operands
+ *   SIM_NCCL_ALONE=1     the other members are missing: each has the same operands
  *   SIM_FAIL=…           sim.h; "async@2=1": the second question for the state finds error 1
  *   SIM_NCCL_SLOW=3      so many questions find a call in progress
  *   SIM_NCCL_HANGS=1000  the same, for operations only
@@ -50,7 +50,10 @@ struct fxi_nccl_comm_object {
     meeting *with; /* NULL: SIM_NCCL_ALONE */
     int slow;      /* questions that find the previous call in progress */
     int error;     /* found while an operation ran */
+    struct fxi_nccl_comm_object *next;
 };
+/* All of them: an aborted one stays, because queued work may still use it. */
+static fxi_nccl_comm all_comms;
 
 static char last[200];
 
@@ -179,8 +182,9 @@ int sim_Join(fxi_nccl_comm *out, int size, fxi_nccl_id id, int rank, fxi_nccl_co
     *c = (struct fxi_nccl_comm_object){.rank = rank,
                                        .size = size,
                                        .device = current_device(),
-                                       .slow = (int)sim_setting("SIM_NCCL_SLOW", 0)};
-    *out = c;
+                                       .slow = (int)sim_setting("SIM_NCCL_SLOW", 0),
+                                       .next = all_comms};
+    *out = all_comms = c;
     if (!sim_setting("SIM_NCCL_ALONE", 0))
         c->error = enter(c, id.bytes);
     return FXI_NCCL_IN_PROGRESS;
@@ -198,7 +202,6 @@ int sim_State(fxi_nccl_comm c, int *out)
     return 0;
 }
 
-/* Queued work may still use it, so its memory stays. */
 int sim_Abort(fxi_nccl_comm c)
 {
     c->gone = 1;

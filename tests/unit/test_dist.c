@@ -257,6 +257,83 @@ static void members_train_as_one(void **state)
     fxi_dist_end(&serial.d);
 }
 
+/* ---- parts of different sizes ---------------------------------------------------------------- */
+
+/* Member 0 has 5 of the 12 observations, member 1 none, member 2 the other 7. */
+static void *weighs(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    static const int ends[] = {0, 5, 5, 12};
+    const int r = fx_dist_rank(&m->d), first = ends[r], last = ends[r + 1];
+    fx_array *x, *y;
+    data_of(&x, &y);
+    void *model = model_of(10), *opt = fx_setup(fx_dist_optimiser(&m->d, fx_adam(0.01)), model);
+    for (int i = 0; i < STEPS; i++) {
+        FX_STEP;
+        void *g = NULL;
+        if (last > first)
+            g = fx_gradient(
+                fx_mse(fx_call(model, fx_slice(x, 1, first, last)), fx_slice(y, 1, first, last)),
+                model);
+        if (fx_update(opt, model, g, .observations = last - first) != FX_OK)
+            break;
+    }
+    take_error(m);
+    read_out(m, fx_destructure(model));
+    return NULL;
+}
+
+static void uneven_parts_train_as_one(void **state)
+{
+    (void)state;
+    static member serial;
+    begin(&serial.d, 0, 1, NULL);
+    train(&serial.d, &serial, 10);
+    run_members(weighs);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
+        for (int i = 0; i < serial.n; i++)
+            assert_true(fabs(members[k].got[i] - serial.got[i]) <= 1e-12);
+    }
+    fxi_dist_end(&serial.d);
+}
+
+/* Half floats are multiplied by their weights as Float32, which holds 300 · 300. */
+static void *weighs_halves(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    fx_dense_layer *a = fx_f16(fx_dense(0, 0, .weight_array = fx_zeros(1, 1), .bias = false));
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, fx_descent(1)), a);
+    const double g = fx_dist_rank(&m->d) == 1 ? 300 : 0;
+    m->got[m->n++] = fx_update(opt, a, fx_gradient(fx_mul(fx_sum(a->weight), g), a),
+                               .observations = g > 0 ? 300 : 100);
+    take_error(m);
+    read_out(m, a->weight);
+    m->got[m->n++] = fx_update(opt, a, NULL, .observations = NAN);
+    fx_error_take();
+    fx_update(opt, a, NULL, .observations = 0); /* on all members: nothing changes */
+    read_out(m, a->weight);
+    void *alone = fx_setup(fx_descent(1), a);
+    fx_update(alone, a, NULL, .observations = 0);
+    read_out(m, a->weight);
+    return NULL;
+}
+
+static void weights_are_not_lost_in_halves(void **state)
+{
+    (void)state;
+    run_members(weighs_halves);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_true(members[k].got[0] == FX_OK && members[k].got[1] == -180);
+        assert_true(members[k].got[2] == FX_STATUS_ARGUMENT);
+        assert_true(members[k].got[3] == -180 && members[k].got[4] == -180);
+    }
+}
+
 /* One member's loss is not finite, and one has no gradient of the second layer. */
 static void *guards(void *argument)
 {
@@ -311,6 +388,54 @@ static void *other_sizes(void *argument)
     fx_eval(fx_dist_allreduce(&m->d, fx_zeros(3, 2 + (fx_dist_rank(&m->d) == 2)), FX_REDUCE_SUM));
     take_error(m);
     return NULL;
+}
+
+static fx_status gives_up(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                          const fx_custom_operand *out)
+{
+    (void)op, (void)n, (void)in, (void)out;
+    return FX_STATUS_FORMAT;
+}
+
+/* Before the evaluation (member 1: its gradient is an error) and in it (member 2). */
+static void *refuses(void *argument)
+{
+    member *m = argument;
+    static const fx_custom_op broken = {
+        .fxi_size = sizeof(fx_custom_op), .name = "broken", .forward = gives_up};
+    FX_SCOPE;
+    const int rank = fx_dist_rank(&m->d);
+    fx_dense_layer *a = fx_dense(0, 0, .weight_array = fx_ones(1, 1), .bias = false);
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, fx_descent(0.25)), a);
+    for (int i = 0; i < 3; i++) {
+        FX_STEP; /* the next update would compute this one's results again */
+        fx_array *w = a->weight, *x = fx_ones(1, 1);
+        if (rank == 1 && i == 0)
+            x = fx_ones(2, 3); /* does not fit */
+        if (rank == 2 && i == 1)
+            x = fx_custom(&broken, 1, &x, FX_DTYPE_F32, FX_DIMS(1, 1));
+        m->got[m->n++] = fx_update(opt, a, fx_gradient(fx_sum(fx_matmul(x, w)), a));
+        const fx_error e = fx_error_take();
+        snprintf(m->message + strlen(m->message), sizeof m->message - strlen(m->message), "%.200s|",
+                 e.message);
+    }
+    read_out(m, a->weight);
+    return NULL;
+}
+
+static void a_member_that_cannot_go_on_is_named(void **state)
+{
+    (void)state;
+    run_members(refuses);
+    for (int k = 0; k < MEMBERS; k++) {
+        const member *m = &members[k];
+        /* The same status everywhere, and the third update runs. */
+        assert_true(m->got[0] == FX_STATUS_SHAPE && m->got[1] == FX_STATUS_FORMAT);
+        assert_true(m->got[2] == FX_OK && m->got[3] == 0.75);
+        assert_true(k == 1 || strstr(m->message, "rank 1 cannot continue: "));
+        assert_non_null(strstr(m->message, "broken: its function returned"));
+        assert_true(k == 2 || strstr(m->message, "rank 2 cannot continue: "));
+    }
 }
 
 static void *too_late(void *argument)
@@ -490,6 +615,9 @@ int main(void)
         cmocka_unit_test(operations_give_what_they_say),
         cmocka_unit_test(members_train_as_one),
         cmocka_unit_test(guards_hold_for_all),
+        cmocka_unit_test(uneven_parts_train_as_one),
+        cmocka_unit_test(weights_are_not_lost_in_halves),
+        cmocka_unit_test(a_member_that_cannot_go_on_is_named),
         cmocka_unit_test(differences_are_named_on_all_members),
         cmocka_unit_test(a_failure_ends_the_group),
     };

@@ -149,6 +149,8 @@ static const option_row *row_of(const command *c, int value)
 static void fill_getopt(const command *c, struct option *longs, char *shorts)
 {
     const int n = count_rows(c);
+    if (c->operands_end_options)
+        *shorts++ = '+';
     *shorts++ = ':';
     for (int i = 0; i < n; i++) {
         const option_row *row = &c->options[i];
@@ -178,7 +180,7 @@ static int check_operands(const command *c, int n, char **operands)
 int options_read(const command *c, int argc, char **argv, int *n, char ***operands)
 {
     struct option longs[OPTIONS_AT_MOST + 2];
-    char shorts[2 * OPTIONS_AT_MOST + 3];
+    char shorts[2 * OPTIONS_AT_MOST + 4];
     const char *given[OPTIONS_AT_MOST] = {NULL}; /* value of each option given so far */
     fill_getopt(c, longs, shorts);
     opterr = 0;

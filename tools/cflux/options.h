@@ -40,6 +40,7 @@ typedef struct command {
     int least, most;            /* number of operands; most −1: no limit */
     const char *about;          /* paragraphs for help and manual, separated by line ends */
     option_row *options;        /* NULL: only --help */
+    bool operands_end_options;  /* true: what follows the first operand are operands too */
     int (*run)(int n, char **operands); /* returns the exit status */
 } command;
 

@@ -6,8 +6,11 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -139,4 +142,130 @@ bool sync_folder(const char *folder)
         close(fd);
     errno = why;
     return done;
+}
+
+/* ---- other programs -------------------------------------------------------------------------- */
+
+bool own_path(char out[FILE_PATH_BYTES])
+{
+    const ssize_t n = readlink("/proc/self/exe", out, FILE_PATH_BYTES - 1);
+    out[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
+void host_name(char *text, size_t size)
+{
+    if (gethostname(text, size) != 0)
+        snprintf(text, size, "an unknown machine");
+    text[size - 1] = 0;
+}
+
+const char *signal_name(int number)
+{
+    return strsignal(number);
+}
+
+void set_variable(const char *name, const char *value)
+{
+    setenv(name, value, 1);
+}
+
+bool temporary_file(const char *name, char out[FILE_PATH_BYTES])
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(out, FILE_PATH_BYTES, "%.3000s/%s-XXXXXX", folder && *folder ? folder : "/tmp", name);
+    const int fd = mkstemp(out);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+bool find_program(const char *name, char out[FILE_PATH_BYTES])
+{
+    if (strchr(name, '/')) {
+        snprintf(out, FILE_PATH_BYTES, "%s", name);
+        return access(out, X_OK) == 0;
+    }
+    for (const char *folder = getenv("PATH"); folder && *folder;) {
+        const int n = (int)strcspn(folder, ":");
+        snprintf(out, FILE_PATH_BYTES, "%.*s/%s", n, folder, name);
+        if (n > 0 && access(out, X_OK) == 0)
+            return true;
+        folder += n + (folder[n] == ':');
+    }
+    return false;
+}
+
+static volatile sig_atomic_t running, passed;
+
+static void pass_on(int number)
+{
+    passed = 1;
+    if (running > 0)
+        kill((pid_t)running, number);
+}
+
+bool passed_on(void)
+{
+    return passed != 0;
+}
+
+static int wait_for(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return EXIT_NOT_STARTED;
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int run_program(char **words)
+{
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = pass_on}, old[3];
+    sigemptyset(&action.sa_mask);
+    fflush(NULL);
+    for (int i = 0; i < 3; i++)
+        sigaction(all[i], &action, &old[i]);
+    const pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 3; i++)
+            sigaction(all[i], &old[i], NULL);
+#ifdef PR_SET_PDEATHSIG
+        /* A launcher that kills this process would leave a stopped child behind. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+        execvp(words[0], words);
+        _exit(EXIT_NOT_STARTED);
+    }
+    running = (sig_atomic_t)child;
+    if (passed && child > 0) /* a signal came before the number of the child was known */
+        kill(child, SIGTERM);
+    const int status = child > 0 ? wait_for(child) : EXIT_NOT_STARTED;
+    running = 0;
+    for (int i = 0; i < 3; i++)
+        sigaction(all[i], &old[i], NULL);
+    return status;
+}
+
+bool read_program(char **words, char *text, size_t size)
+{
+    int ends[2];
+    size_t got = 0;
+    if (pipe(ends) != 0)
+        return false;
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        execvp(words[0], words);
+        _exit(EXIT_NOT_STARTED);
+    }
+    close(ends[1]);
+    for (ssize_t n = 1; n > 0 && got + 1 < size; got += n > 0 ? (size_t)n : 0)
+        n = read(ends[0], text + got, size - 1 - got);
+    text[got] = 0;
+    close(ends[0]);
+    return child > 0 && wait_for(child) == 0;
 }

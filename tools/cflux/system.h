@@ -41,6 +41,25 @@ void each_file(const char *folder, void (*visit)(const char *name, void *user), 
 bool sync_stream(FILE *f);
 bool sync_folder(const char *folder);
 
+/* ---- other programs ---- */
+
+enum { EXIT_NOT_STARTED = 127 }; /* the status of a program that could not be started */
+/* Runs a program (words end with NULL) that shares the standard streams, and passes SIGINT, SIGTERM
+ * and SIGHUP on to it. Returns its exit status, or −signal. */
+int run_program(char **words);
+/* Has such a signal come? */
+bool passed_on(void);
+/* The beginning of what a program prints. False if it fails. */
+bool read_program(char **words, char *text, size_t size);
+/* The path of a program, by the folders of PATH. */
+bool find_program(const char *name, char out[FILE_PATH_BYTES]);
+bool own_path(char out[FILE_PATH_BYTES]);
+void host_name(char *text, size_t size);
+const char *signal_name(int number);
+void set_variable(const char *name, const char *value);
+/* Makes an empty file whose name begins so. */
+bool temporary_file(const char *name, char out[FILE_PATH_BYTES]);
+
 /* True if the first n bytes are equal, ignoring case. */
 bool same_letters(const char *a, const char *b, size_t n);
 

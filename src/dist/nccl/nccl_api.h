@@ -18,7 +18,7 @@ typedef struct fxi_nccl_id {
 } fxi_nccl_id;
 
 /* The members that the configuration had in version 2.14. A later library takes the others from its
- * own defaults, because `size` and `version` say that they are not there. */
+ * own defaults, because `size` and `version` say that they are missing. */
 typedef struct fxi_nccl_config {
     size_t size;
     unsigned magic, version;

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Training by several processes of each MPI that is installed gives the parameters of one process.
+
+train_cases.c trains for 100 updates, with parts of the data that are even, or uneven with a rank that has none. The ranks
+must end with the same bits, and with the serial run's numbers: Float64 to 1e-12, Float32 to 1e-6 of the largest parameter.
+Then a rank is stopped: the others name it. With `cflux launch` a rank is killed, and the run that starts again from the
+checkpoint ends with the bits of an undisturbed one.
+Without an MPI and its plugin a line says so, and the check passes.
+Usage: check_training.py build-folder
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", FX_NUM_THREADS="1")
+BOUND = {"f64": 1e-12, "f32": 1e-6}
+
+
+def run(build, command, status=0):
+    done = subprocess.run(command, text=True, capture_output=True, timeout=100, env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
+    if status is not None and done.returncode != status:
+        sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def bits(text, n):
+    """The parameters' texts; all n ranks must have the same."""
+    found = dict(re.findall(r"(?m)^(\d+): (-?0x\S+(?: \S+)*)$", text))
+    if sorted(found) != sorted(str(k) for k in range(n)) or len(set(found.values())) != 1:
+        sys.exit(f"{n} ranks with the same bits were expected:\n{text}")
+    return found["0"]
+
+
+def numbers(text):
+    return [float.fromhex(x) for x in text.split()]
+
+
+def check_numbers(what, got, want, bound):
+    scale = max(abs(x) for x in want)
+    worst = max(abs(a - b) for a, b in zip(got, want)) / scale
+    if len(got) != len(want) or len(want) != 21 or not worst <= bound:
+        sys.exit(f"{what}: {worst:.1e} from the serial run, at most {bound:.0e}")
+    print(f"{what}: same bits on all ranks, {worst:.1e} from the serial run")
+
+
+def check_parameters(name, start, program, build, serial):
+    for n, dtype, kind in [(2, "f64", "even"), (3, "f64", "even"), (4, "f64", "uneven"), (2, "f32", "even"),
+                           (3, "f32", "uneven"), (4, "f32", "even")]:
+        got = bits(run(build, [*start, "-n", str(n), program, dtype, kind]), n)
+        check_numbers(f"{name}, {n} processes, {dtype}, {kind}", numbers(got), serial[dtype], BOUND[dtype])
+
+
+def check_stop(name, start, program, build, folder):
+    out = run(build, [*start, "-n", "2", program, "f32", "even", os.path.join(folder, "stop"), "stop"], None)
+    if "no answer from rank 1 within 3 s" not in out:
+        sys.exit(f"{name}: a rank that stops is not named:\n{out}")
+    print(f"{name}: a rank that stops is named")
+
+
+def check_restart(name, mpirun, build, folder):
+    program, cflux = os.path.join(build, "tests", "train_cases"), os.path.join(build, "tools", "cflux", "cflux")
+    launch = [cflux, "launch", "--launcher", mpirun, "-n", "2"]
+    whole = bits(run(build, [*launch, program, "f32", "even"]), 2)
+    died = run(build, [*launch, program, "f32", "even", os.path.join(folder, "dies"), "kill"], None)
+    again = run(build, [*launch, "--max-restarts", "2", program, "f32", "even", os.path.join(folder, "again"), "kill"])
+    sentence = re.compile(r"(?m)^cflux launch: rank 1 on \S+ was killed by signal 9 \(Killed\); its last operation was "
+                          r"\d+, all_reduce \(mean\) of 21 Float32$")
+    if not sentence.search(died) or not sentence.search(again) or "all 2 processes again (1 of 2)" not in again:
+        sys.exit(f"{name}: a rank that dies is not named:\n{died}\n{again}")
+    if bits(again, 2) != whole:
+        sys.exit(f"{name}: the run that started again has other bits:\n{again}")
+    print(f"{name}: a rank that dies is named, and the run that starts again has the same bits")
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    program = os.path.join(build, "tests", "train_cases")
+    serial = {dtype: numbers(bits(run(build, [program, dtype, "even"]), 1)) for dtype in BOUND}
+    for name, options in (("openmpi", ["--oversubscribe"]), ("mpich", [])):
+        mpirun = shutil.which(f"mpirun.{name}")
+        if not mpirun or not os.path.exists(os.path.join(build, f"libcflux-mpi-{name}.so")):
+            print(f"{name}: not installed, or its plugin was not built: skipped")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            check_parameters(name, [mpirun, *options], program, build, serial)
+            check_stop(name, [mpirun, *options], program, build, folder)
+            check_restart(name, f"mpirun.{name}", build, folder)
+
+
+main()

@@ -1,0 +1,125 @@
+/* train_cases.c: training by several processes, for check_training.py and check_launch.py.
+ *
+ *   train_cases TYPE KIND [CHECKPOINT DEATH]
+ *
+ * TYPE: f32 or f64. KIND: even, all ranks have as many observations of each batch; uneven, they do
+ * not, and some have none. Each rank prints the bits of its parameters after 100 updates. With
+ * CHECKPOINT rank 0 saves every tenth update there, and training resumes from it. DEATH: rank 1
+ * kills (kill) or stops (stop) itself at update 57, in the first of several starts.
+ */
+#include <cflux.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 100, OBSERVATIONS = 12, EVERY = 10, DIES_AT = 57 };
+
+static fx_dtype type;
+static fx_dist *dist;
+
+static void data_of(fx_array **x, fx_array **y)
+{
+    double xs[2 * OBSERVATIONS], ys[OBSERVATIONS];
+    for (int i = 0; i < 2 * OBSERVATIONS; i++)
+        xs[i] = (i * 7 % 24) / 12.0 - 1;
+    for (int i = 0; i < OBSERVATIONS; i++)
+        ys[i] = xs[2 * i] * xs[2 * i + 1];
+    *x = fx_cast(fx_from(FX_DTYPE_F64, xs, 2, OBSERVATIONS), type);
+    *y = fx_cast(fx_from(FX_DTYPE_F64, ys, 1, OBSERVATIONS), type);
+}
+
+/* This rank's columns first … last−1. Uneven: 5 for rank 0, 7 for the last one, none in between. */
+static void part(bool uneven, int *first, int *last)
+{
+    const int n = fx_dist_total_workers(dist), r = fx_dist_rank(dist);
+    *first = OBSERVATIONS * r / n;
+    *last = OBSERVATIONS * (r + 1) / n;
+    if (uneven && n > 1) {
+        *first = r == 0 ? 0 : 5;
+        *last = r == 0 ? 5 : r == n - 1 ? OBSERVATIONS : 5;
+    }
+}
+
+static fx_status step(void *opt, void *model, fx_array *x, fx_array *y, bool uneven)
+{
+    FX_STEP;
+    int first, last;
+    part(uneven, &first, &last);
+    if (first == last)
+        return fx_update(opt, model, NULL, .observations = 0);
+    fx_array *loss =
+        fx_mse(fx_call(model, fx_slice(x, 1, first, last)), fx_slice(y, 1, first, last));
+    void *g = fx_gradient(loss, model);
+    return uneven ? fx_update(opt, model, g, .observations = last - first)
+                  : fx_update(opt, model, g);
+}
+
+static void die(const char *how)
+{
+    const char *again = getenv("CFLUX_RESTART");
+    if (fx_dist_rank(dist) == 1 && (!again || strcmp(again, "0") == 0))
+        raise(strcmp(how, "stop") == 0 ? SIGSTOP : SIGKILL);
+}
+
+static void print_bits(void *model)
+{
+    double all[64];
+    fx_array *p = fx_destructure(model);
+    const int64_t n = fx_length(p);
+    if (fx_read_as(p, FX_DTYPE_F64, all, n) != FX_OK)
+        return;
+    /* In one call, because the launchers forward what the ranks print in pieces. */
+    char text[64 * 30];
+    int at = snprintf(text, sizeof text, "%d:", fx_dist_rank(dist));
+    for (int64_t i = 0; i < n; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, " %a", all[i]);
+    for (int r = 0; r < fx_dist_rank(dist); r++)
+        fx_dist_barrier(dist);
+    printf("%s\n", text);
+    fflush(stdout);
+    for (int r = fx_dist_rank(dist); r < fx_dist_total_workers(dist); r++)
+        fx_dist_barrier(dist);
+}
+
+static fx_status train(bool uneven, const char *checkpoint, const char *death)
+{
+    FX_SCOPE;
+    fx_array *x, *y;
+    fx_seed(7);
+    data_of(&x, &y);
+    void *model = fx_chain(fx_dense(2, 5, FX_TANH), fx_dense(5, 1));
+    model = type == FX_DTYPE_F64 ? fx_f64(model) : model;
+    void *opt = fx_setup(fx_dist_optimiser(dist, fx_adam(0.01)), model);
+    fx_checkpoint_args saved = {.model = model, .state = opt};
+    if (checkpoint && fx_checkpoint_exists(checkpoint) &&
+        fx_checkpoint_load(checkpoint, &saved) != FX_OK)
+        return FX_STATUS_IO;
+    model = fx_dist_synchronize(dist, model, 0);
+    opt = fx_dist_synchronize(dist, opt, 0);
+    for (int64_t k = saved.step; k < STEPS; k++) {
+        if (death && k == DIES_AT)
+            die(death);
+        const fx_status status = step(opt, model, x, y, uneven);
+        if (status != FX_OK)
+            return status;
+        if (checkpoint && fx_dist_rank(dist) == 0 && (k + 1) % EVERY == 0 &&
+            fx_checkpoint_save(checkpoint, model, .state = opt, .step = k + 1) != FX_OK)
+            return FX_STATUS_IO;
+    }
+    print_bits(model);
+    return FX_OK;
+}
+
+int main(int argc, char **argv)
+{
+    type = argc > 1 && strcmp(argv[1], "f64") == 0 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+    fx_status status = fx_dist_init(FX_MPI, .time_limit = 3);
+    dist = status == FX_OK ? fx_dist_backend(FX_MPI) : NULL;
+    if (dist)
+        status = train(argc > 2 && strcmp(argv[2], "uneven") == 0, argc > 3 ? argv[3] : NULL,
+                       argc > 4 ? argv[4] : NULL);
+    const fx_error e = fx_error_take();
+    if (status != FX_OK)
+        printf("%d: %s\n", fx_dist_rank(dist), e.message);
+    return status != FX_OK;
+}

@@ -1,0 +1,247 @@
+/* command_launch.c: cflux launch: starts a program several times, for distributed training.
+ *
+ * Slurm's srun or an MPI's mpirun starts the processes. Each of them is `cflux launch --each`,
+ * which starts the program and says how it ended: the launchers kill the others when one process
+ * dies, and their messages name a node and a signal, not the rank and what it did last.
+ */
+#include "failure.h"
+#include "options.h"
+#include "system.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t processes = 1, restarts;
+static const char *hosts, *with;
+static bool each;
+
+static option_row options[] = {
+    {"processes", 'n', OPTION_INTEGER, &processes, "N", "The number of processes (default: 1)", 1,
+     1e6},
+    {"hosts", 0, OPTION_TEXT, &hosts, "LIST",
+     "The machines, such as a,b (default: those of the Slurm job, else this one)", 0, 0},
+    {"max-restarts", 0, OPTION_INTEGER, &restarts, "K",
+     "How often to start all processes again after one has failed (default: 0)", 0, 1e6},
+    {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
+     "srun, or an mpirun (default: srun in a job of Slurm, else the mpirun whose plugin is there)",
+     0, 0},
+    {"each", 0, OPTION_FLAG, &each, NULL,
+     "Start one process and say how it ended; cflux launch starts its processes with it", 0, 0},
+    OPTIONS_END,
+};
+
+/* ---- one process (--each) -------------------------------------------------------------------- */
+
+/* By the variables of the launchers, in the order in which a process may have inherited them. */
+static const char *rank_of_process(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                            "SLURM_PROCID"};
+    const char *rank = NULL;
+    for (size_t k = 0; !rank && k < sizeof variables / sizeof *variables; k++)
+        rank = getenv(variables[k]);
+    return rank ? rank : "0";
+}
+
+/* ", in operation 128 (all_reduce (mean) of 100 Float32)": what the library noted last. */
+static void read_progress(const char *path, char *text, size_t size)
+{
+    char line[300] = "";
+    FILE *f = fopen(path, "r");
+    if (f && fgets(line, sizeof line, f))
+        line[strcspn(line, "\n")] = 0;
+    if (f)
+        fclose(f);
+    snprintf(text, size, "%s%s", *line ? "; its last operation was " : "", line);
+}
+
+static int run_each(char **program)
+{
+    char path[FILE_PATH_BYTES], host[256], last[400], how[100];
+    if (!temporary_file("cflux-rank", path))
+        return fail(EXIT_FAILED, "no temporary file: the progress of a rank is noted there");
+    set_variable("FX_DIST_PROGRESS", path);
+    const int status = run_program(program);
+    read_progress(path, last, sizeof last);
+    remove(path);
+    /* A signal that was passed on: the launcher ends this process because another one died. */
+    if (status == 0 || passed_on())
+        return status < 0 ? 128 - status : status;
+    if (status < 0)
+        snprintf(how, sizeof how, "was killed by signal %d (%s)", -status, signal_name(-status));
+    else if (status == EXIT_NOT_STARTED)
+        snprintf(how, sizeof how, "could not start %.60s", program[0]);
+    else
+        snprintf(how, sizeof how, "ended with status %d", status);
+    host_name(host, sizeof host);
+    fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
+    return status < 0 ? 128 - status : status;
+}
+
+/* ---- the launcher ---------------------------------------------------------------------------- */
+
+typedef enum flavour { SRUN, OPEN_MPI, MPICH } flavour;
+static const struct {
+    const char *program, *plugin, *hosts;
+    flavour is;
+} launchers[] = {{"srun", NULL, "--nodelist", SRUN},
+                 {"mpirun.openmpi", "openmpi", "--host", OPEN_MPI},
+                 {"mpirun.mpich", "mpich", "-hosts", MPICH},
+                 {"mpiexec.hydra", "mpich", "-hosts", MPICH},
+                 {"mpirun", NULL, "--host", OPEN_MPI}};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
+
+typedef struct plugins {
+    bool openmpi, mpich;
+} plugins;
+
+static void see_plugin(const fx_plugin_info *plugin, void *user)
+{
+    plugins *p = user;
+    p->openmpi |= strcmp(plugin->name, "openmpi") == 0;
+    p->mpich |= strcmp(plugin->name, "mpich") == 0;
+}
+
+static bool has_plugin(const char *name)
+{
+    plugins p = {false, false};
+    fx_plugins(see_plugin, &p);
+    return strcmp(name, "openmpi") == 0 ? p.openmpi : p.mpich;
+}
+
+/* An mpirun without a name of its own says whose it is. */
+static flavour flavour_of(int which, const char *path)
+{
+    char text[400] = "";
+    if (strcmp(launchers[which].program, "mpirun") != 0)
+        return launchers[which].is;
+    read_program((char *[]){(char *)(uintptr_t)path, "--version", NULL}, text, sizeof text);
+    return strstr(text, "Open MPI") || strstr(text, "OpenRTE") ? OPEN_MPI : MPICH;
+}
+
+static bool is_wanted(int which)
+{
+    if (with)
+        return strcmp(with, launchers[which].program) == 0;
+    /* srun outside a job would ask for one. */
+    return launchers[which].is == SRUN
+               ? getenv("SLURM_JOB_ID") != NULL
+               : !launchers[which].plugin || has_plugin(launchers[which].plugin);
+}
+
+static int find_launcher(char path[FILE_PATH_BYTES], flavour *out)
+{
+    for (int k = 0; k < LAUNCHERS; k++)
+        if (is_wanted(k) && find_program(launchers[k].program, path)) {
+            *out = flavour_of(k, path);
+            return k;
+        }
+    if (with && find_program(with, path)) {
+        *out = flavour_of(LAUNCHERS - 1, path);
+        return LAUNCHERS - 1;
+    }
+    return -1;
+}
+
+static int no_launcher(void)
+{
+    return with ? fail(EXIT_BAD_INPUT, "there is no program %s", with)
+                : fail(EXIT_BAD_INPUT,
+                       "neither an mpirun nor, in a job of Slurm, srun is there: install an MPI "
+                       "(Debian: openmpi-bin or mpich) and its plugin of cflux");
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+enum { ARGUMENTS = 24 };
+typedef struct line {
+    char *words[ARGUMENTS + 1];
+    int n;
+} line;
+
+static void say(line *l, const char *word)
+{
+    if (l->n < ARGUMENTS)
+        l->words[l->n++] = (char *)(uintptr_t)word;
+}
+
+/* "2", kept while the command runs. */
+static const char *number_text(void)
+{
+    static char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)processes);
+    return text;
+}
+
+static void begin_line(line *l, int which, flavour is, const char *launcher)
+{
+    say(l, launcher);
+    say(l, "-n");
+    say(l, number_text());
+    if (is == SRUN)
+        say(l, "--kill-on-bad-exit=1");
+    if (is == OPEN_MPI && !hosts)
+        say(l, "--oversubscribe");
+    if (hosts) {
+        say(l, is == MPICH ? "-hosts" : launchers[which].hosts);
+        say(l, hosts);
+    }
+}
+
+static int once(int which, flavour is, const char *launcher, const char *own, int n, char **program)
+{
+    line l = {.n = 0};
+    begin_line(&l, which, is, launcher);
+    say(&l, own);
+    say(&l, "launch");
+    say(&l, "--each");
+    say(&l, "--");
+    char **all = calloc((size_t)(l.n + n) + 1, sizeof *all);
+    if (!all)
+        return fail_library(EXIT_FAILED);
+    memcpy(all, l.words, (size_t)l.n * sizeof *all);
+    memcpy(all + l.n, program, (size_t)n * sizeof *all);
+    const int status = run_program(all);
+    free(all);
+    return status < 0 ? 128 - status : status;
+}
+
+static int run_launch(int n, char **program)
+{
+    char launcher[FILE_PATH_BYTES], own[FILE_PATH_BYTES], number[32];
+    flavour is = OPEN_MPI;
+    if (each)
+        return run_each(program);
+    const int which = find_launcher(launcher, &is);
+    if (which < 0)
+        return no_launcher();
+    if (!own_path(own))
+        return fail(EXIT_FAILED, "the path of cflux itself is not known");
+    for (int64_t k = 0;; k++) {
+        snprintf(number, sizeof number, "%lld", (long long)k);
+        set_variable("CFLUX_RESTART", number);
+        const int status = once(which, is, launcher, own, n, program);
+        if (status == 0 || status == EXIT_NOT_STARTED || k == restarts || passed_on())
+            return status;
+        fprintf(stderr, "cflux launch: starts all %lld processes again (%lld of %lld)\n",
+                (long long)processes, (long long)k + 1, (long long)restarts);
+    }
+}
+
+const command command_launch = {
+    .name = "launch",
+    .summary = "Start a program in several processes, for distributed training",
+    .operands = "PROGRAM [ARGUMENT]…",
+    .least = 1,
+    .most = -1,
+    .about =
+        "Uses srun in a job of Slurm, else the mpirun of the MPI whose plugin is installed. When a "
+        "process fails, one line says its rank, its machine, how it ended and its last operation, "
+        "and all processes end. With --max-restarts they are then started again: the program "
+        "continues from its checkpoint, as cflux train --checkpoint does; the variable "
+        "CFLUX_RESTART "
+        "has the number of the restart.\n"
+        "Options after PROGRAM are those of the program.",
+    .options = options,
+    .operands_end_options = true,
+    .run = run_launch,
+};
