@@ -570,10 +570,10 @@ struct fx_communicator {
 
 /* What the memory of a plan's value is. */
 typedef enum fx_plan_memory {
-    FX_PLAN_MEMORY_ARENA,  /* the run's temporary memory: literals, values between steps, work space
-                            */
-    FX_PLAN_MEMORY_LEAF,   /* an array that exists; the plan only reads it, unless another value
-                       REPLACES   it at the same address */
+    FX_PLAN_MEMORY_ARENA,  /* temporary memory of the run: literals, values between steps, work
+                              space */
+    FX_PLAN_MEMORY_LEAF,   /* an existing array, which the plan reads. Its memory may become that of
+                              a value of kind FX_PLAN_MEMORY_REPLACES */
     FX_PLAN_MEMORY_RESULT, /* a new array */
     FX_PLAN_MEMORY_REPLACES /* a new array in the memory of a leaf */
 } fx_plan_memory;
