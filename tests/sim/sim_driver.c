@@ -404,7 +404,8 @@ int sim_StreamSync(fxi_rt_stream stream)
 int sim_StreamQuery(fxi_rt_stream stream)
 {
     BEGIN(StreamQuery);
-    return end(sim_poll((sim_stream *)stream));
+    error = sim_capture_stream((sim_stream *)stream, names.StreamQuery);
+    return sim_end(error ? error : sim_poll((sim_stream *)stream));
 }
 
 /* An event that was never recorded is complete. */
