@@ -44,8 +44,8 @@ static void rename_all(FILE *f, int number, bool undo)
                     number);
 }
 
-/* Undefines the macros that a body defines. A step of several reductions defines P, the parameters,
- * anew; the texts after it need that of the prelude. */
+/* Undefines the macros that a body defines. A step of several reductions defines its own P, the
+ * parameters; the texts after it need that of the prelude. */
 static void undefine(FILE *f, const char *prelude, const char *body)
 {
     static const char mark[] = "\n#define ", parameters[] = "\n#define P(";

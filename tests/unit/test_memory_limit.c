@@ -158,7 +158,7 @@ static void allocations_that_fail(void **state)
         if (past)
             break;
     }
-    assert_true(survived >= 8);
+    assert_true(survived >= 4); /* the lists of a run are one allocation */
     assert_true(reported >= 8);
 }
 
