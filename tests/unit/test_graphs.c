@@ -155,18 +155,45 @@ static fx_status add_three(const fx_custom_op *op, int n, const fx_custom_operan
     return FX_OK;
 }
 
+static const fx_custom_op three = {
+    .fxi_size = sizeof three, .name = "add_three", .forward = add_three};
+
 /* The library runs the custom step between two graphs. */
 static void divided(void)
 {
-    static const fx_custom_op op = {
-        .fxi_size = sizeof op, .name = "add_three", .forward = add_three};
     for (int k = 0; k < 4; k++) {
         FX_SCOPE;
         fx_seed((uint64_t)k);
         fx_array *x = fx_to(device, fx_randn(5, 5));
         x = fx_matmul(fx_softmax(fx_matmul(x, x), .dims = FX_AXES(0)), x);
-        x = fx_custom(&op, 1, &x, FX_DTYPE_F32, FX_DIMS(5, 5));
+        x = fx_custom(&three, 1, &x, FX_DTYPE_F32, FX_DIMS(5, 5));
         show("divided", fx_sum(fx_matmul(fx_softmax(x, .dims = FX_AXES(0)), x)));
+    }
+}
+
+static fx_array *deep(fx_array *x)
+{
+    for (int k = 0; k < 6; k++)
+        x = fx_matmul(fx_softmax(x, .dims = FX_AXES(0)), x);
+    return x;
+}
+
+/* Results of both parts have handles, so their addresses change from run to run: the first part's
+ * must stay as they are while the second part copies its own. */
+static void results_of_parts(void)
+{
+    enum { RUNS = 9 };
+    fx_array *first[RUNS], *second[RUNS];
+    for (int k = 0; k < RUNS; k++) {
+        fx_seed((uint64_t)k);
+        first[k] = deep(fx_to(device, fx_randn(5, 5)));
+        fx_array *x = fx_custom(&three, 1, &first[k], FX_DTYPE_F32, FX_DIMS(5, 5));
+        second[k] = fx_matmul(deep(x), first[k]);
+        fx_eval(fx_tuple(first[k], second[k]));
+    }
+    for (int k = 0; k < RUNS; k++) {
+        show("first part", first[k]);
+        show("second part", second[k]);
     }
 }
 
@@ -196,6 +223,8 @@ static int child(const char *what)
         count("random");
         divided();
         count("divided");
+        results_of_parts();
+        count("results of parts");
         fx_reclaim();
         branches();
         count("after reclaiming");
@@ -278,6 +307,7 @@ static void replays_have_the_same_bits(void **unused)
             expect("branches", 1, 3, 0);
             expect("random", 4, 4, 0);
             expect("divided", 2, 4, 0);
+            expect("results of parts", 10, 6, 0);
             expect("after reclaiming", 1, 3, 0);
         }
     }

@@ -9,7 +9,7 @@
 
 /* Larger arrays take longer to copy than their launches take on the host. */
 #define STAGE_BYTES_MOST ((int64_t)4 << 20)
-enum { ALIGN = 256, FIXED = -1 };
+enum { ALIGN = 256, FIXED = -1, UNUSED = -2 };
 
 /* ---- which values ---------------------------------------------------------------------------- */
 
@@ -31,16 +31,34 @@ static int32_t leaf_of(const fx_plan *plan, int32_t v, void *const *values)
     return FIXED;
 }
 
+/* A result that the steps only read was computed by another part of the plan. */
 static void add_region(fxi_gpu_stage *s, const fx_plan *plan, int32_t v, int64_t *bytes)
 {
     const fx_plan_value *value = &plan->values[v];
+    const fxi_gpu_whole *w = plan->ready;
+    const bool result = value->memory == FX_PLAN_MEMORY_RESULT;
     s->region_of[v] = s->nregions;
     s->regions[s->nregions++] = (fxi_gpu_region){.value = v,
                                                  .at = *bytes,
                                                  .bytes = value->bytes,
-                                                 .in = value->memory == FX_PLAN_MEMORY_LEAF,
-                                                 .out = value->memory == FX_PLAN_MEMORY_RESULT};
+                                                 .in = !result || !w->uses[v].written,
+                                                 .out = result && w->uses[v].written};
     *bytes += (value->bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Gives a value that replaces a leaf the leaf's region. False: there is none. */
+static bool share_region(fxi_gpu_stage *s, const fx_plan *plan, int32_t v, void *const *values,
+                         int64_t *bytes)
+{
+    const fxi_gpu_whole *w = plan->ready;
+    const int32_t leaf = leaf_of(plan, v, values);
+    if (leaf == FIXED || s->region_of[leaf] == FIXED || plan->values[leaf].bytes <= 0)
+        return false;
+    if (s->region_of[leaf] == UNUSED)
+        add_region(s, plan, leaf, bytes);
+    s->region_of[v] = s->region_of[leaf];
+    s->regions[s->region_of[v]].out |= w->uses[v].written;
+    return true;
 }
 
 /* Finds the regions; returns their bytes, −1: the arrays cannot be copied. Leaves come before the
@@ -48,26 +66,23 @@ static void add_region(fxi_gpu_stage *s, const fx_plan *plan, int32_t v, int64_t
 static int64_t find_regions(fxi_gpu_stage *s, const fx_plan *plan, const bool *changing,
                             void *const *values)
 {
+    const fxi_gpu_whole *w = plan->ready;
     int64_t bytes = 0;
     for (int32_t v = 0; v < plan->nvalues; v++) {
         const uint8_t memory = plan->values[v].memory;
-        s->region_of[v] = FIXED;
-        if (!changing[v] || memory == FX_PLAN_MEMORY_REPLACES)
+        s->region_of[v] = !changing[v] ? FIXED : UNUSED;
+        if (!changing[v] || !fxi_gpu_is_used(&w->uses[v]) || memory == FX_PLAN_MEMORY_REPLACES)
             continue;
         /* Another arena is another recording's; the size of a strided leaf is not known. */
         if (memory == FX_PLAN_MEMORY_ARENA || plan->values[v].bytes <= 0)
             return -1;
         add_region(s, plan, v, &bytes);
     }
-    for (int32_t v = 0; v < plan->nvalues; v++) {
-        if (!changing[v] || plan->values[v].memory != FX_PLAN_MEMORY_REPLACES)
-            continue;
-        const int32_t leaf = leaf_of(plan, v, values);
-        if (leaf == FIXED || s->region_of[leaf] == FIXED)
+    for (int32_t v = 0; v < plan->nvalues; v++)
+        if (changing[v] && fxi_gpu_is_used(&w->uses[v]) &&
+            plan->values[v].memory == FX_PLAN_MEMORY_REPLACES &&
+            !share_region(s, plan, v, values, &bytes))
             return -1;
-        s->region_of[v] = s->region_of[leaf];
-        s->regions[s->region_of[v]].out = true;
-    }
     return bytes;
 }
 
@@ -129,7 +144,7 @@ static bool make_stage(fx_device *device, const fx_plan *plan, void *const *valu
         return false;
     for (int32_t v = 0; v < plan->nvalues; v++) {
         const int32_t r = s->region_of[v];
-        s->values[v] = r == FIXED ? values[v] : s->memory + s->regions[r].at;
+        s->values[v] = r < 0 ? values[v] : s->memory + s->regions[r].at;
         s->made.values[v] = values[v];
     }
     s->made.streams = run->streams;

@@ -64,6 +64,19 @@ static bool worth_recording(const fx_device *device, const fx_plan *plan)
            !graphs_are_off();
 }
 
+static void note_uses(const fx_plan *plan, fxi_gpu_use *uses)
+{
+    for (int32_t i = 0; i < plan->nsteps; i++) {
+        const fx_step *s = &plan->steps[i];
+        for (int32_t k = 0; k < s->nin; k++)
+            uses[s->in_value[k]].read = true;
+        for (int32_t k = 0; k < fx_step_outputs(s); k++)
+            uses[fx_step_output(s, k)].written = true;
+        if (s->work_bytes > 0)
+            uses[s->work_value].written = true;
+    }
+}
+
 /* One allocation for all lists, so a run allocates nothing. Pointers first, for their alignment. */
 static fxi_gpu_whole *new_whole(const fx_host *host, const fx_plan *plan)
 {
@@ -77,8 +90,8 @@ static fxi_gpu_whole *new_whole(const fx_host *host, const fx_plan *plan)
     const int32_t nparts = divide(plan, NULL);
     const size_t values = (size_t)plan->nvalues, parts = (size_t)nparts;
     const size_t pointers = FXI_GPU_RECORDINGS * (values + parts) + nin + nout;
-    const size_t bytes =
-        sizeof(fxi_gpu_whole) + pointers * sizeof(void *) + parts * sizeof(fxi_gpu_part);
+    const size_t bytes = sizeof(fxi_gpu_whole) + pointers * sizeof(void *) +
+                         parts * sizeof(fxi_gpu_part) + values * sizeof(fxi_gpu_use);
     fxi_gpu_whole *w = host->alloc(bytes);
     if (!w)
         return NULL;
@@ -92,6 +105,8 @@ static fxi_gpu_whole *new_whole(const fx_host *host, const fx_plan *plan)
     w->out = at + nin;
     w->parts = (fxi_gpu_part *)(void *)(at + nin + nout);
     w->nparts = divide(plan, w->parts);
+    w->uses = (fxi_gpu_use *)(w->parts + nparts);
+    note_uses(plan, w->uses);
     w->arena = -1;
     for (int32_t v = plan->nvalues - 1; v >= 0; v--)
         w->arena = plan->values[v].memory == FX_PLAN_MEMORY_ARENA ? v : w->arena;
@@ -147,8 +162,11 @@ void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan)
 static bool same_addresses(const fx_plan *plan, const fxi_gpu_recording *r, void *const *values,
                            const fx_run *run)
 {
-    return r->streams == run->streams &&
-           memcmp(r->values, values, (size_t)plan->nvalues * sizeof *values) == 0;
+    const fxi_gpu_whole *w = plan->ready;
+    bool same = r->streams == run->streams;
+    for (int32_t v = 0; v < plan->nvalues && same; v++)
+        same = r->values[v] == values[v] || !fxi_gpu_is_used(&w->uses[v]);
+    return same;
 }
 
 static fxi_gpu_recording *find(const fx_plan *plan, void *const *values, const fx_run *run)

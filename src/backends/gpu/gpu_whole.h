@@ -36,8 +36,8 @@ typedef struct fxi_gpu_stage {
     char *memory; /* of the device; NULL: nothing is staged */
     fxi_gpu_region *regions;
     int32_t nregions;
-    int32_t *region_of;     /* per value; −1: its address does not change */
-    void **values;          /* the addresses with which the recording was made */
+    int32_t *region_of; /* per value; −1: its address does not change; −2: no step uses it */
+    void **values;      /* the addresses with which the recording was made */
     fxi_gpu_recording made; /* `values` of it: addresses to compare */
     bool refused;
 } fxi_gpu_stage;
@@ -49,15 +49,27 @@ enum {
     FXI_GPU_USELESS = 8
 };
 
+/* What the steps do with a value. A plan that is a part of a larger one has values that only steps
+ * of the other parts use: their addresses do not matter here. */
+typedef struct fxi_gpu_use {
+    bool read, written;
+} fxi_gpu_use;
+
+static inline bool fxi_gpu_is_used(const fxi_gpu_use *u)
+{
+    return u->read || u->written;
+}
+
 /* fx_plan.ready */
 typedef struct fxi_gpu_whole {
     fxi_gpu_part *parts;
     int32_t nparts, launches;
-    int32_t arena;   /* a value in the run's temporary memory; −1: there is none */
-    uint64_t runs;   /* begun so far */
-    uint64_t freed;  /* fxi_gpu_device.freed when that was compared last */
-    bool refused;    /* nothing more is recorded */
-    int32_t useless; /* recordings that were freed without having been replayed */
+    fxi_gpu_use *uses; /* per value */
+    int32_t arena;     /* a value in the run's temporary memory; −1: there is none */
+    uint64_t runs;     /* begun so far */
+    uint64_t freed;    /* fxi_gpu_device.freed when that was compared last */
+    bool refused;      /* nothing more is recorded */
+    int32_t useless;   /* recordings that were freed without having been replayed */
     fxi_gpu_recording recordings[FXI_GPU_RECORDINGS];
     int32_t nrecordings;
     fxi_gpu_stage stage;
