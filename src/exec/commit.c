@@ -178,6 +178,7 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     else if (ok)
         ok = fxi_sinks_push(c, s, m, n, handles);
     s->nsinks = *m - given;
+    s->takes_sinks = sinks;
     return ok ? FX_OK : fxi_no_roots();
 }
 
@@ -199,7 +200,7 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
     if (s)
         s->repeats = false;
     if (status == FX_OK && m > 0 && fxi_tape_repeats(c) &&
-        !(s->repeats = fxi_repeats_run(c, m, s->roots))) {
+        !(s->repeats = fxi_repeats_run(c, s, m, s->roots))) {
         /* Only now the step's own sinks can be found. */
         fxi_tape_leave(c);
         m = 0;
@@ -210,10 +211,10 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
     const bool launched = status == FX_OK && m > 0;
     if (launched)
         status = fxi_run_all(c, m, s->roots);
-    if (s)
-        s->repeats = false;
-    if (s)
+    if (s) {
+        s->repeats = s->takes_sinks = false;
         s->nsinks = 0;
+    }
     if (status != FX_OK) {
         drop_promises(c, !launched);
         return status;

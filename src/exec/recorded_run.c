@@ -5,8 +5,9 @@
  *
  * The new graph has the key of the recorded one if all of these are equal: the calls and the
  * classes of leaves (which the tape compares), the roots, the set of recorded results that have a
- * handle (it determines the sinks, and the values that are needed later), the buffers that may be
- * overwritten, and the modes of the process. fxi_repeats_run compares them.
+ * handle (it determines the sinks, and the values that are needed later), whether sinks are
+ * computed, the buffers that may be overwritten, and the modes of the process. fxi_repeats_run
+ * compares them.
  */
 #include "counters.h"
 #include "elements.h"
@@ -37,6 +38,7 @@ typedef struct fxi_recorded_run {
     fxi_event event;
     recorded_root *roots;
     int32_t nroots;  /* without sinks */
+    bool sinks;      /* an update that computed the sinks of the step */
     bool *alive;     /* per entry: it had a handle */
     int32_t *seen;   /* the entries that are not inside a part, nseen of them */
     bool *leaf;      /* per node of the graph */
@@ -91,7 +93,8 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
     const fxi_tape *t = c->tape;
     recorded_run *r = fxi_calloc(1, sizeof *r);
     if (r) {
-        *r = (recorded_run){.event.kind = &run_kind, .nroots = n - s->nsinks};
+        *r = (recorded_run){
+            .event.kind = &run_kind, .nroots = n - s->nsinks, .sinks = s->takes_sinks};
         r->roots = fxi_calloc((size_t)n + 1, sizeof *r->roots);
         r->alive = fxi_calloc((size_t)t->n + 1, sizeof *r->alive);
         r->seen = fxi_malloc(((size_t)t->n + 1) * sizeof *r->seen);
@@ -248,10 +251,10 @@ static bool fill_graph(const fxi_tape *t, recorded_run *r)
     return true;
 }
 
-bool fxi_repeats_run(fxi_context *c, int n, const fxi_root *roots)
+bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root *roots)
 {
     recorded_run *r = next_run(c);
-    return r && r->graph.eager == fxi_eager() &&
+    return r && r->sinks == s->takes_sinks && r->graph.eager == fxi_eager() &&
            r->graph.precision == (uint8_t)fx_matmul_precision() &&
            same_roots(c->tape, r, n, roots) && same_handles(c->tape, r) && fill_graph(c->tape, r);
 }

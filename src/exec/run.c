@@ -294,7 +294,7 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     c->busy = true;
     fx_status status = FX_OK;
     int done = 0;
-    if (fxi_tape_repeats(c) && (s->repeats || fxi_repeats_run(c, n, roots))) {
+    if (fxi_tape_repeats(c) && (s->repeats || fxi_repeats_run(c, s, n, roots))) {
         status = fxi_repeat_run(c, s);
         done = n;
     } else if (c->tape) {

@@ -20,6 +20,7 @@ typedef struct fxi_scratch {
     int32_t nforeign, foreign_capacity;
     uint64_t oldest;                 /* least `seq` of the values to be replaced; 0: unknown */
     bool repeats;                    /* the roots are known to repeat the recorded evaluation */
+    bool takes_sinks;                /* an update runs that computes sinks */
     int32_t nsinks;                  /* how many of the roots, the last ones, are sinks */
     struct fxi_recorded_run *noting; /* the evaluation that is being noted (recorded_run.c) */
 } fxi_scratch;
@@ -87,7 +88,7 @@ fx_status fxi_run_plan(const fxi_binding *b);
 /* ---- recorded_run.c -------------------------------------------------------------------------- */
 /* The open recorded step repeats. Do these roots repeat its next evaluation? They do not include
  * sinks of the step. */
-bool fxi_repeats_run(fxi_context *c, int n, const fxi_root *roots);
+bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root *roots);
 /* Runs the recorded plan of that evaluation. */
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s);
 /* Note an evaluation of the open recorded step: `begin` before its graph is built (it does nothing

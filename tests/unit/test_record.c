@@ -742,6 +742,37 @@ static void literals_that_meet_two_devices(void **state)
     assert_memory_equal(got[0], got[1], sizeof got[0]);
 }
 
+/* Without .sinks an update does not compute the pending result, which may be lost then. */
+static void sinks_of_some_steps(void **state)
+{
+    static const bool sinks[] = {false, false, true, true, true, false, true};
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = fx_dense(4, 3);
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    fx_array *x = fx_ones(4, 2);
+    fx_eval(x);
+    for (size_t i = 0; i < sizeof sinks / sizeof *sinks; i++) {
+        FX_SCOPE;
+        fx_array *kept;
+        double right;
+        {
+            FX_SCOPE;
+            right = 2 * fx_item(fx_sum(fx_call(m, x)));
+        }
+        {
+            FX_RECORD;
+            fx_array *y = fx_call(m, x);
+            kept = fx_retain(fx_mul(y, 2));
+            fx_update(opt, m, fx_gradient(fx_sum(y), m), .sinks = sinks[i]);
+        }
+        const double sum = fx_item(fx_sum(kept));
+        const fx_status status = fx_error_take().status;
+        assert_true(!sinks[i] || (status == FX_OK && fabs(sum - right) < 1e-4));
+        fx_release(kept);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -761,6 +792,7 @@ int main(void)
         cmocka_unit_test(values_that_another_thread_frees),
         cmocka_unit_test(zeros_like_an_array_of_a_device),
         cmocka_unit_test(literals_that_meet_two_devices),
+        cmocka_unit_test(sinks_of_some_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
