@@ -303,6 +303,10 @@ class Learning(Training):
         self.fine(*new, "--freeze", 1, "-e", 6, "-S", "resumed.bson", "-c", "c")
         self.fine(*new, "--freeze", 1, "-e", 6, "-S", "whole.bson")
         self.assertEqual(self.read("resumed.bson"), self.read("whole.bson"))
+        self.assertNotIn("warning", ended.err)
+        self.write("turned.csv", re.sub("^[^\n]*", "c,a,b,y", self.read("new.csv").decode(), count=1))
+        ended = self.fine(*["turned.csv" if v == "new.csv" else v for v in new], "-e", 1)
+        self.assertRegex(ended.err, 'warning: --init old.bson: input 1 is "c", but it was "\\w+" when')
         self.fine(*new, "-e", 1, "--normalise", "features", "-S", "own.bson")
         self.assertNotEqual(old["mean"], self.arrays("own.bson")["mean"])
 
@@ -316,6 +320,7 @@ class Learning(Training):
         self.refused(*model, "Dense(1 => 1)", "--init", "line.csv", words="line.csv")
         self.refused(*model, "Dense(1 => 1)", "--init", "m.bson", "-S", "m.bson", words="m.bson")
         self.refused(*model, "Dense(1 => 1)", "--freeze", 1, words="leaves nothing to train")
+        self.refused(*model, "Chain(Dense(1 => 1), tanh)", "--freeze", 1, words="leaves nothing to train")
         self.refused(*model, "Dense(1 => 1)", "--freeze", -1, words="--freeze")
 
     def rare(self, shift=2.5):
@@ -393,6 +398,26 @@ class Learning(Training):
                             ("n,shade\n1,red\n", 'no column "colour=blue"')):
             self.write("bad.csv", text)
             self.refused("predict", "m.bson", "-d", "bad.csv", words=words)
+        for text, words in (("c,c=red,y\nred,1,2\nblue,2,3\n", ['feature "c=red" of column "c"', 'column "c=red"']),
+                            ("c,c=d,y\n1,red,2\n2,blue,3\n", ['feature "c=d=blue" of column "c=d"', 'column "c"'])):
+            self.write("bad.csv", text)
+            self.refused("train", "-d", "bad.csv", "-m", "Dense(3 => 1)", "--regression", words=words)
+
+    def test_text_column_without_texts(self):
+        """In a file of predictions, of validation or of more data all texts of a column may be missing."""
+        self.write("t.csv", "c,n,y\n" + "".join(f"{c},{n},{n + (c == 'red')}\n" for n in range(20)
+                                                for c in ("red", "blue", "blue", "")))
+        base = ["train", "-d", "t.csv", "-m", "Dense(3 => 1)", "--regression", "-q", "-e", 2, "--missing", "mean"]
+        self.fine(*base, "-S", "m.bson")
+        self.write("one.csv", "c,n\n,4\nNA,5\n")
+        self.write("two.csv", "c,n\n,4\n,5\nred,1\n")
+        one, two = (self.fine("predict", "m.bson", "-d", f"{name}.csv").out for name in ("one", "two"))
+        self.assertEqual(one.splitlines(), two.splitlines()[:3])
+        self.write("v.csv", "c,n,y\n,4,2\nNA,5,3\n")
+        self.fine(*base, "-v", "v.csv")
+        self.fine(*base, "-d", "v.csv")
+        self.write("bad.csv", "c,n\n,4\n7,5\n")
+        self.refused("predict", "m.bson", "-d", "bad.csv", words='column "c" contains numbers')
 
     def test_missing_values(self):
         """The mean and the median of the training part replace missing values, in predictions too."""
@@ -461,6 +486,7 @@ class Learning(Training):
                 ("even", [], '--class-weights takes "balanced", or a number of at least 0 for each class'),
                 ("1,-2", [], "--class-weights takes"), ("1,", [], "--class-weights takes"),
                 ("1,nan", [], "--class-weights takes"), ("1,inf", [], "--class-weights takes"),
+                ("1,1e39", [], "--class-weights takes"), ("0,0", [], "no class with a factor above 0"),
                 ("balanced", ["-l", "dice_coeff_loss"], "--class-weights does not work with dice_coeff_loss"),
                 ("balanced", ["-d", "line.csv", "-m", "Dense(1 => 1)"], "--class-weights needs classes")):
             options = {"-d": "rare.csv", "-m": "Dense(2 => 2)", "--class-weights": weights,
@@ -1094,12 +1120,16 @@ class Refusals(Training):
             ("-d", "long.csv", ["--data of 200 observations", "--data of 210 observations"]),
             ("-m", "Chain(Dense(2 => 3, relu), Dense(3 => 1))", ["tanh", "relu"]),
             ("--normalise", "none", ["--normalise auto", "--normalise none"]),
+            ("--missing", "drop", ['written without "--missing drop", but this training has it']),
         ]
         for option, value, words in cases:
             with self.subTest(option=option, value=value):
                 flat = [part for pair in {**first, option: value}.items() for part in pair]
                 self.refused("train", "-q", *flat, "-S", "m.bson", "-L", "l", words=[*words, "remove c and c.1"])
-        self.assertGreaterEqual(len(cases), 9)
+        self.assertGreaterEqual(len(cases), 10)
+        clipped = ["train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-c", "d"]
+        self.fine(*clipped, "-e", 1, "--clip-norm", 1)
+        self.refused(*clipped, words='written with "--clip-norm 1", but this training does not have it')
         flat = [part for pair in first.items() for part in pair]
         # Spaces, and options that equal the defaults, do not make it another training run.
         again = self.fine("train", "-q", *flat, "-e", "2", "-o", "Adam( 0.001 )", "-l", "Flux.mse", "--json").json()

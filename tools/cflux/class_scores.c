@@ -3,6 +3,7 @@
 #include "clean_text.h"
 #include "failure.h"
 #include <cflux/metrics.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,14 +164,15 @@ static bool balanced(const problem *p, fx_array *y, float *weights)
     return fine;
 }
 
-/* Reads numbers separated by commas. Returns how many, or −1 if one is not a number ≥ 0. */
+/* Reads numbers separated by commas. Returns how many, or −1 if one is not a number ≥ 0 that fits
+ * Float32. */
 static int64_t read_weights(const char *text, float *weights, int64_t most)
 {
     int64_t n = 0;
     for (const char *at = text;; at++) {
         char *end;
         const double w = strtod(at, &end);
-        if (end == at || (*end && *end != ',') || !(w >= 0) || isinf(w))
+        if (end == at || (*end && *end != ',') || !(w >= 0 && w <= FLT_MAX))
             return -1;
         if (n < most)
             weights[n] = (float)w;
@@ -194,7 +196,10 @@ static int fill_weights(const problem *p, const char *text, fx_array *y, float *
     if (n != p->nclasses)
         return fail(EXIT_BAD_INPUT, "--class-weights has %lld numbers for %lld classes",
                     (long long)n, (long long)p->nclasses);
-    return EXIT_FINE;
+    for (int64_t i = 0; i < n; i++)
+        if (weights[i] > 0)
+            return EXIT_FINE;
+    return fail(EXIT_BAD_INPUT, "--class-weights %s has no class with a factor above 0", text);
 }
 
 int class_weights(problem *p, const char *text, fx_array *y)

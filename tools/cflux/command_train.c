@@ -187,6 +187,8 @@ static int prepare_model(run *r)
     }
     if (status == EXIT_FINE && init_path)
         status = initial_copy(&r->init, model, !quiet, &model);
+    if (status == EXIT_FINE && init_path)
+        initial_check_columns(&r->init, r->d.data.columns);
     r->t.model = model;
     describe_trained(r);
     if (status == EXIT_FINE && save_path)

@@ -136,8 +136,26 @@ int initial_load(const char *path, initial_model *out)
     problem p = {.kind = NULL};
     const int status = trained_load(path, &t, &p);
     if (status == EXIT_FINE)
-        *out = (initial_model){path, t.model, p.mean, p.std};
+        *out = (initial_model){path, t.model, p.mean, p.std, t.columns};
     return status;
+}
+
+void initial_check_columns(const initial_model *from, const void *columns)
+{
+    const int64_t n = from->columns && columns ? fx_count(columns) : 0;
+    if (n == 0 || n != fx_count(from->columns))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        const char *now = fx_string_text(fx_child(columns, i));
+        const char *then = fx_string_text(fx_child(from->columns, i));
+        if (strcmp(now, then) != 0) {
+            warn(
+                "--init %s: input %lld is \"%s\", but it was \"%s\" when the file was trained: its "
+                "weights and scale are used for another feature",
+                from->path, (long long)i + 1, now, then);
+            return;
+        }
+    }
 }
 
 bool initial_scale_fits(const initial_model *from, const fx_array *x)
@@ -157,6 +175,13 @@ int freeze_layers(void *state, const void *model, int64_t n)
         return fail(EXIT_BAD_INPUT,
                     "--freeze %lld leaves nothing to train: the model has %lld layer%s",
                     (long long)n, (long long)layers, layers == 1 ? "" : "s");
+    int64_t parameters = 0;
+    for (int64_t i = n; i < layers; i++)
+        parameters += fx_parameter_count(fx_child(model, i));
+    if (parameters == 0)
+        return fail(EXIT_BAD_INPUT,
+                    "--freeze %lld leaves nothing to train: the layers behind have no parameters",
+                    (long long)n);
     for (int64_t i = 0; i < n; i++)
         if (fx_freeze(fx_child(state, i)) != FX_OK)
             return fail_library(EXIT_BAD_INPUT);

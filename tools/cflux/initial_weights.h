@@ -9,6 +9,7 @@ typedef struct initial_model {
     const char *path; /* NULL: none */
     void *model;
     fx_array *mean, *std; /* the scale of its inputs; NULL: unknown */
+    void *columns;        /* the names of its inputs, texts; NULL: unknown */
 } initial_model;
 
 /* Functions return EXIT_FINE, or the exit status of a failure (printed). */
@@ -18,6 +19,8 @@ int initial_load(const char *path, initial_model *out);
 
 /* True if the scale of the file fits observations like those of x. */
 bool initial_scale_fits(const initial_model *from, const fx_array *x);
+/* Warns if the features have other names than those that the model was trained on. */
+void initial_check_columns(const initial_model *from, const void *columns);
 
 /* Copies each array that has the same path and sizes in both models, in the element type of
  * `model`, and returns the new model in *out. Prints to stderr which arrays were not copied, if

@@ -91,6 +91,21 @@ static const char *first_text_of(void *labels)
     return fx_child_name(labels, k);
 }
 
+/* Splits "color=red" into a column of the file and a text. Returns the column, −1 if there is none;
+ * a column name may contain '=' too. */
+static int64_t split_name(const sorted_name *names, int64_t n, const char *wanted,
+                          const char **out_text)
+{
+    int64_t column = -1;
+    for (const char *at = strchr(wanted, '='); at && column < 0; at = strchr(at + 1, '=')) {
+        char *name = strndup(wanted, (size_t)(at - wanted));
+        column = name ? find_column(names, n, name) : -1;
+        free(name);
+        *out_text = at + 1;
+    }
+    return column;
+}
+
 /* The name "color=red"; the caller frees it. */
 static char *joined_name(const char *column, const char *text)
 {
@@ -104,7 +119,24 @@ static char *joined_name(const char *column, const char *text)
     return name;
 }
 
-static int add_texts(feature_list *l, const char *path, void *columns, int64_t column)
+/* Refuses a name that eval and predict would take for another feature. */
+static int check_name(const char *path, void *columns, const sorted_name *names, int64_t column,
+                      const char *name)
+{
+    const char *text;
+    int64_t found = find_column(names, fx_count(columns), name);
+    if (found < 0)
+        found = split_name(names, fx_count(columns), name, &text);
+    if (found == column)
+        return EXIT_FINE;
+    return fail(EXIT_BAD_INPUT,
+                "%s: the feature \"%s\" of column \"%s\" has a name like that of column \"%s\": "
+                "rename one of the columns",
+                path, name, fx_child_name(columns, column), fx_child_name(columns, found));
+}
+
+static int add_texts(feature_list *l, const char *path, void *columns, const sorted_name *names,
+                     int64_t column)
 {
     void *labels = fx_child(columns, column);
     const char *of = fx_child_name(columns, column);
@@ -121,24 +153,27 @@ static int add_texts(feature_list *l, const char *path, void *columns, int64_t c
                     "%s: column \"%s\" contains numbers and text, such as \"%s\"; --missing mean, "
                     "median or drop is for missing values",
                     path, of, first_text_of(labels));
-    for (int64_t k = 0; k < fx_count(labels); k++) {
+    int status = EXIT_FINE;
+    for (int64_t k = 0; status == EXIT_FINE && k < fx_count(labels); k++) {
         char *name = joined_name(of, fx_child_name(labels, k));
-        const bool added = name && add_feature(l, column, (float)k, name);
+        if (!name || !add_feature(l, column, (float)k, name))
+            status = fail(EXIT_FAILED, "no memory for the features of %s", path);
+        else
+            status = check_name(path, columns, names, column, name);
         free(name);
-        if (!added)
-            return fail(EXIT_FAILED, "no memory for the features of %s", path);
     }
-    return EXIT_FINE;
+    return status;
 }
 
-static int all_features(feature_list *l, const data_request *r, void *columns, int64_t target)
+static int all_features(feature_list *l, const data_request *r, void *columns,
+                        const sorted_name *names, int64_t target)
 {
     int status = EXIT_FINE;
     for (int64_t i = 0; status == EXIT_FINE && i < fx_count(columns); i++) {
         if (i == target)
             continue;
         if (fx_count(fx_child(columns, i)) > 0)
-            status = add_texts(l, r->path, columns, i);
+            status = add_texts(l, r->path, columns, names, i);
         else if (!add_feature(l, i, NAN, fx_child_name(columns, i)))
             status = fail(EXIT_FAILED, "no memory for the features of %s", r->path);
     }
@@ -155,27 +190,24 @@ static int64_t label_index(void *labels, const char *text)
     return -1;
 }
 
-/* Splits "color=red" into a column of the file and a text. Returns the column, −1 if there is none;
- * a column name may contain '=' too. */
-static int64_t split_name(const sorted_name *names, int64_t n, const char *wanted,
-                          const char **out_text)
+/* False if all values of the column are missing: it may then be a column of texts. */
+static bool has_numbers(void *table, int64_t column)
 {
-    int64_t column = -1;
-    for (const char *at = strchr(wanted, '='); at && column < 0; at = strchr(at + 1, '=')) {
-        char *name = strndup(wanted, (size_t)(at - wanted));
-        column = name ? find_column(names, n, name) : -1;
-        free(name);
-        *out_text = at + 1;
-    }
-    return column;
+    fx_array *x = fx_slice(fx_child_named(table, "values"), 0, column, column + 1);
+    const float *values = fx_data(x);
+    int64_t i = 0;
+    while (values && i < fx_length(x) && isnan(values[i]))
+        i++;
+    return !values || i < fx_length(x);
 }
 
 /* Adds the feature that the model calls `wanted`. If it belongs to a text that the file does not
  * have, it is 0 in every observation that has a text. */
-static int add_wanted(feature_list *l, const data_request *r, void *columns,
-                      const sorted_name *names, int64_t target, const char *wanted)
+static int add_wanted(feature_list *l, const data_request *r, void *table, const sorted_name *names,
+                      int64_t target, const char *wanted)
 {
     const char *text = NULL;
+    void *columns = fx_child_named(table, "columns");
     const int64_t n = fx_count(columns);
     int64_t column = find_column(names, n, wanted);
     if (column < 0)
@@ -189,7 +221,7 @@ static int add_wanted(feature_list *l, const data_request *r, void *columns,
         return fail(EXIT_BAD_INPUT,
                     "%s: column \"%s\" contains text, such as \"%s\": expected numbers", r->path,
                     wanted, fx_child_name(labels, 0));
-    if (text && fx_count(labels) == 0)
+    if (text && fx_count(labels) == 0 && has_numbers(table, column))
         return fail(EXIT_BAD_INPUT,
                     "%s: column \"%s\" contains numbers: expected texts such as \"%s\"", r->path,
                     fx_child_name(columns, column), text);
@@ -220,13 +252,13 @@ static int check_texts(const feature_list *l, const data_request *r, void *colum
     return EXIT_FINE;
 }
 
-static int wanted_features(feature_list *l, const data_request *r, void *columns,
+static int wanted_features(feature_list *l, const data_request *r, void *table,
                            const sorted_name *names, int64_t target)
 {
     int status = EXIT_FINE;
     for (int64_t i = 0; status == EXIT_FINE && i < fx_count(r->columns); i++)
-        status = add_wanted(l, r, columns, names, target, fx_string_text(fx_child(r->columns, i)));
-    return status == EXIT_FINE ? check_texts(l, r, columns) : status;
+        status = add_wanted(l, r, table, names, target, fx_string_text(fx_child(r->columns, i)));
+    return status == EXIT_FINE ? check_texts(l, r, fx_child_named(table, "columns")) : status;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -247,8 +279,8 @@ int read_features(const data_request *r, void *table, const sorted_name *names, 
 {
     void *columns = fx_child_named(table, "columns");
     feature_list l = {.n = 0};
-    int status = r->columns ? wanted_features(&l, r, columns, names, target)
-                            : all_features(&l, r, columns, target);
+    int status = r->columns ? wanted_features(&l, r, table, names, target)
+                            : all_features(&l, r, columns, names, target);
     if (status == EXIT_FINE && l.n == 0)
         status = fail(EXIT_BAD_INPUT, "%s has no columns but the target", r->path);
     if (status == EXIT_FINE) {
