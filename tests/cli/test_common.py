@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 import cli
@@ -58,6 +59,47 @@ class Help(cli.Cli):
         self.assertEqual(ended.status, 127)
         self.assertIn("could not start ./nowhere", ended.err)
         self.assertEqual(self.fine("launch", "--each", "echo", "-n", "3").out, "3")
+
+    def launcher(self, path, version, rest="echo launcher: $@"):
+        """A program in the place of an mpirun or srun: it prints its arguments."""
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        self.write(path, f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "{version}"; exit; }}\n{rest}\n')
+        os.chmod(self.path(path), 0o755)
+        return self.path(path)
+
+    def test_launchers(self):
+        """The name of a launcher decides on its options, also behind a folder."""
+        for path, version, words in (
+                ("a b/srun", "slurm 22.05", "-n 2 --kill-on-bad-exit=1 --nodelist m,n "),
+                ("a b/mpirun", "mpirun (Open MPI) 4.1.4", "-n 2 -x CFLUX_RESTART --host m,n "),
+                ("a b/mpirun", "HYDRA build details:", "-n 2 -hosts m,n "),
+                ("a b/mpirun.openmpi", "", "-n 2 -x CFLUX_RESTART --host m,n ")):
+            launcher = self.launcher(path, version)
+            ended = self.fine("launch", "-n", 2, "--hosts", "m,n", "--launcher", launcher, "prog", "a  b")
+            self.assertIn("launcher: " + words, ended.out)
+            self.assertTrue(ended.out.rstrip().endswith("launch --each -- prog a b"), ended.out)
+            colon = ["launch", "--launcher", launcher, "prog", ":", "x"]
+            if path.endswith("srun"):
+                self.fine(*colon)
+            else:
+                self.refused(*colon, words='the argument ":" separates programs')
+
+    def test_killed_launch(self):
+        """A launcher ends its processes after SIGTERM, not after SIGKILL."""
+        launcher = self.launcher("mpirun", "Open MPI", "trap 'echo ended > ended; exit' TERM\n"
+                                 "echo started > started\nwhile :; do sleep 0.05; done")
+        run = subprocess.Popen([cli.program, "launch", "--launcher", launcher, "prog"], cwd=self.folder,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.wait_for("started")
+        run.kill()
+        run.wait()
+        self.wait_for("ended")
+
+    def wait_for(self, name):
+        end = time.monotonic() + cli.SECONDS
+        while not os.path.exists(self.path(name)) and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertTrue(os.path.exists(self.path(name)), name)
 
     def test_values_of_options(self):
         self.refused("bench", "--seconds", "x", words=["--seconds", '"x"'])

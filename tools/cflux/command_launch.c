@@ -7,6 +7,7 @@
 #include "failure.h"
 #include "options.h"
 #include "system.h"
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +61,8 @@ static int run_each(char **program)
     if (!temporary_file("cflux-rank", path))
         return fail(EXIT_FAILED, "no temporary file: the progress of a rank is noted there");
     set_variable("FX_DIST_PROGRESS", path);
-    const int status = run_program(program);
+    /* A stopped program would not notice a gentler signal. */
+    const int status = run_program(program, SIGKILL);
     read_progress(path, last, sizeof last);
     remove(path);
     /* A signal that was passed on: the launcher ends this process because another one died. */
@@ -118,10 +120,16 @@ static flavour flavour_of(int which, const char *path)
     return strstr(text, "Open MPI") || strstr(text, "OpenRTE") ? OPEN_MPI : MPICH;
 }
 
+static const char *name_in(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 static bool is_wanted(int which)
 {
     if (with)
-        return strcmp(with, launchers[which].program) == 0;
+        return strcmp(name_in(with), launchers[which].program) == 0;
     /* srun outside a job would ask for one. */
     return launchers[which].is == SRUN
                ? getenv("SLURM_JOB_ID") != NULL
@@ -131,7 +139,7 @@ static bool is_wanted(int which)
 static int find_launcher(char path[FILE_PATH_BYTES], flavour *out)
 {
     for (int k = 0; k < LAUNCHERS; k++)
-        if (is_wanted(k) && find_program(launchers[k].program, path)) {
+        if (is_wanted(k) && find_program(with ? with : launchers[k].program, path)) {
             *out = flavour_of(k, path);
             return k;
         }
@@ -181,6 +189,10 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
         say(l, "--kill-on-bad-exit=1");
     if (is == OPEN_MPI && !hosts)
         say(l, "--oversubscribe");
+    if (is == OPEN_MPI) { /* other machines get no other variables of this one */
+        say(l, "-x");
+        say(l, "CFLUX_RESTART");
+    }
     if (hosts) {
         say(l, is == MPICH ? "-hosts" : launchers[which].hosts);
         say(l, hosts);
@@ -200,9 +212,21 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
         return fail_library(EXIT_FAILED);
     memcpy(all, l.words, (size_t)l.n * sizeof *all);
     memcpy(all + l.n, program, (size_t)n * sizeof *all);
-    const int status = run_program(all);
+    /* SIGTERM: a launcher that is killed does not end its processes. */
+    const int status = run_program(all, SIGTERM);
     free(all);
     return status < 0 ? 128 - status : status;
+}
+
+/* mpirun would start what follows it as another program. */
+static int check_arguments(flavour is, int n, char **program)
+{
+    for (int k = 0; is != SRUN && k < n; k++)
+        if (strcmp(program[k], ":") == 0)
+            return fail(EXIT_BAD_INPUT,
+                        "the argument \":\" separates programs for mpirun: start the program in a "
+                        "script that has this argument");
+    return EXIT_FINE;
 }
 
 static int run_launch(int n, char **program)
@@ -214,6 +238,8 @@ static int run_launch(int n, char **program)
     const int which = find_launcher(launcher, &is);
     if (which < 0)
         return no_launcher();
+    if (check_arguments(is, n, program) != EXIT_FINE)
+        return EXIT_BAD_INPUT;
     if (!own_path(own))
         return fail(EXIT_FAILED, "the path of cflux itself is not known");
     for (int64_t k = 0;; k++) {

@@ -219,7 +219,7 @@ static int wait_for(pid_t child)
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program(char **words)
+int run_program(char **words, int at_death)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = pass_on}, old[3];
@@ -232,8 +232,7 @@ int run_program(char **words)
         for (int i = 0; i < 3; i++)
             sigaction(all[i], &old[i], NULL);
 #ifdef PR_SET_PDEATHSIG
-        /* A launcher that kills this process would leave a stopped child behind. */
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_PDEATHSIG, at_death);
 #endif
         execvp(words[0], words);
         _exit(EXIT_NOT_STARTED);
