@@ -238,15 +238,36 @@ static fx_status save_after_epoch(training *t)
     return ends || due(t) ? save(t, NULL) : FX_OK;
 }
 
-/* Reports the first line in which two texts differ. */
+static bool has_line(const char *text, const char *line, size_t n)
+{
+    bool found = false;
+    while (*text && !found) {
+        const size_t m = strcspn(text, "\n");
+        found = m == n && strncmp(text, line, n) == 0;
+        text += m + (text[m] == '\n');
+    }
+    return found;
+}
+
+/* Reports the first line in which two texts differ: two lines, or one that only one of them has. */
 static fx_status compare_settings(const char *path, const char *then, const char *now)
 {
     while (strcmp(then, now) != 0) {
         const size_t n = strcspn(then, "\n"), m = strcspn(now, "\n");
-        if (n != m || strncmp(then, now, n) != 0)
+        const int a = n < SHOWN ? (int)n : SHOWN, b = m < SHOWN ? (int)m : SHOWN;
+        const bool same = n == m && strncmp(then, now, n) == 0;
+        if (!same && has_line(now, then, n))
             return fx_fail(FX_STATUS_ARGUMENT, OP,
-                           "%s was written with \"%.*s\", but this training has \"%.*s\"", path,
-                           n < SHOWN ? (int)n : SHOWN, then, m < SHOWN ? (int)m : SHOWN, now);
+                           "%s was written without \"%.*s\", but this training has it", path, b,
+                           now);
+        if (!same && has_line(then, now, m))
+            return fx_fail(FX_STATUS_ARGUMENT, OP,
+                           "%s was written with \"%.*s\", but this training does not have it", path,
+                           a, then);
+        if (!same)
+            return fx_fail(FX_STATUS_ARGUMENT, OP,
+                           "%s was written with \"%.*s\", but this training has \"%.*s\"", path, a,
+                           then, b, now);
         then += n + (then[n] == '\n');
         now += m + (now[m] == '\n');
     }
