@@ -19,8 +19,8 @@ BUILD, DEVICE, OPENCL, PARTS = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4
 
 
 def call(folder, *args, expected=0):
-    command = [sys.executable, os.path.join(ROOT, "scripts/gpu-check"), *args, "--build", BUILD, "--pack", folder,
-               "--out", folder, "--device", DEVICE, "--opencl", "" if OPENCL == "none" else OPENCL, "--tiny"]
+    command = [sys.executable, os.path.join(ROOT, "scripts/gpu-check"), "--build", BUILD, "--pack", folder,
+               "--out", folder, "--device", DEVICE, "--opencl", "" if OPENCL == "none" else OPENCL, "--tiny", *args]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != expected:
         sys.exit(f"{' '.join(args)}: exit status {done.returncode}, not {expected}\n{done.stdout}")
@@ -50,6 +50,20 @@ with tempfile.TemporaryDirectory() as folder:
         sys.exit("a unit that was done ran again")
     if "conformance/1-of-1: passed" not in call(folder, "run", "--again", "conformance/1-of-1", *PARTS):
         sys.exit("--again ran nothing")
+    # Results of other sizes or another device do not count as those of this run.
+    for what, words in ((["run", "--device", "cuda:7"], "--device"),
+                        (["run", "nothing"], "no unit's name holds nothing")):
+        if words not in call(folder, *what, expected=1):
+            sys.exit(f"{what}: not refused in words")
+    kept = os.path.join(folder, "other.json")
+    with open(kept, "w", encoding="utf-8") as f:
+        json.dump({"tiny": False, "device": DEVICE, "units": {"build": {"status": "passed"}}}, f)
+    if "--tiny False" not in call(folder, "run", "--state", kept, expected=1):
+        sys.exit("results of full sizes count as those of tiny ones")
+    with open(kept, "w", encoding="utf-8") as f:
+        f.write('{"units": {')
+    if "is not a state" not in call(folder, "run", "--state", kept, expected=1):
+        sys.exit("half a state is not told")
     # A library that fails is told.
     os.remove(os.path.join(folder, "bin/conform_runner"))
     with open(os.path.join(folder, "bin/conform_runner"), "w", encoding="utf-8") as f:
