@@ -176,7 +176,7 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     const int32_t first = here->tape ? fxi_tape_at(here->tape) : 0;
     const fxi_update_trees trees = {n, states, models, gradients};
     const bool known = fxi_repeat_items(here, &s, &trees);
-    if (isnan(observations) || isinf(observations))
+    if (!isfinite(observations) || (observations < 0 && observations != -1))
         s.status = fx_fail(FX_STATUS_ARGUMENT, "update", "%g observations", observations);
     for (int i = 0; i < n && !known && s.status == FX_OK; i++) {
         s.of = i;

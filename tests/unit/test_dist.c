@@ -319,6 +319,8 @@ static void *weighs_halves(void *argument)
     void *alone = fx_setup(fx_descent(1), a);
     fx_update(alone, a, NULL, .observations = 0);
     read_out(m, a->weight);
+    m->got[m->n++] = fx_update(opt, a, fx_gradient(fx_sum(a->weight), a), .observations = -3);
+    fx_error_take();
     return NULL;
 }
 
@@ -331,6 +333,7 @@ static void weights_are_not_lost_in_halves(void **state)
         assert_true(members[k].got[0] == FX_OK && members[k].got[1] == -180);
         assert_true(members[k].got[2] == FX_STATUS_ARGUMENT);
         assert_true(members[k].got[3] == -180 && members[k].got[4] == -180);
+        assert_true(members[k].got[5] == FX_STATUS_ARGUMENT);
     }
 }
 
