@@ -395,6 +395,7 @@ class Learning(Training):
         for text, words in (("n,colour\n1,pink\n", 'column "colour" contains "pink", which the training data do not'),
                             ("n,colour\n1,7\n", 'column "colour" contains numbers: expected texts such as "blue"'),
                             ("n,colour\nx,red\n", 'column "n" contains text, such as "x": expected numbers'),
+                            ("n,colour\nx,red\n2,red\n", 'column "n" contains text, such as "x": expected numbers'),
                             ("n,shade\n1,red\n", 'no column "colour=blue"')):
             self.write("bad.csv", text)
             self.refused("predict", "m.bson", "-d", "bad.csv", words=words)

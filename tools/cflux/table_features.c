@@ -220,7 +220,7 @@ static int add_wanted(feature_list *l, const data_request *r, void *table, const
     if (!text && fx_count(labels) > 0)
         return fail(EXIT_BAD_INPUT,
                     "%s: column \"%s\" contains text, such as \"%s\": expected numbers", r->path,
-                    wanted, fx_child_name(labels, 0));
+                    wanted, first_text_of(labels));
     if (text && fx_count(labels) == 0 && has_numbers(table, column))
         return fail(EXIT_BAD_INPUT,
                     "%s: column \"%s\" contains numbers: expected texts such as \"%s\"", r->path,
