@@ -52,6 +52,7 @@ class Help(cli.Cli):
         self.refused("launch", words=["too few operands", "PROGRAM"])
         self.refused("launch", "-n", "0", "x", words=["--processes", '"0"'])
         self.refused("launch", "--launcher", "nowhere", "x", words="there is no program nowhere")
+        self.refused("launch", "--launcher", self.folder, "x", words="there is no program /")
         ended = self.run_cli("launch", "--each", "false", "--json")
         self.assertEqual(ended.status, 1)
         self.assertRegex(ended.err, r"^cflux launch: rank 0 on \S+ ended with status 1\n$")

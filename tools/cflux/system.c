@@ -180,16 +180,21 @@ bool temporary_file(const char *name, char out[FILE_PATH_BYTES])
     return fd >= 0;
 }
 
+static bool is_program(const char *path)
+{
+    return kind_of_path(path) == PATH_FILE && access(path, X_OK) == 0;
+}
+
 bool find_program(const char *name, char out[FILE_PATH_BYTES])
 {
     if (strchr(name, '/')) {
         snprintf(out, FILE_PATH_BYTES, "%s", name);
-        return access(out, X_OK) == 0;
+        return is_program(out);
     }
     for (const char *folder = getenv("PATH"); folder && *folder;) {
         const int n = (int)strcspn(folder, ":");
         snprintf(out, FILE_PATH_BYTES, "%.*s/%s", n, folder, name);
-        if (n > 0 && access(out, X_OK) == 0)
+        if (n > 0 && is_program(out))
             return true;
         folder += n + (folder[n] == ':');
     }
