@@ -450,6 +450,10 @@ class Learning(Training):
         self.fine("train", *["w.csv" if v == "g.csv" else v for v in base], "-S", "w.bson")
         self.assertEqual(self.arrays("d.bson"), self.arrays("w.bson"))
         self.refused("predict", "d.bson", "-d", "p.csv", words="p.csv")
+        self.write("x.npy", formats.npy((3, 1), [math.nan, 2, math.inf]))
+        self.write("y.npy", formats.npy((3, 1), [1, 2, 3]))
+        self.refused("train", "-d", "x.npy", "--target", "y.npy", "-m", "Dense(1 => 1)", "--missing", "drop",
+                     words="x.npy: feature 1 of observation 3 is infinite")
         self.write("n.csv", "a,b,y\n1,NA,2\n2,NA,3\n")
         self.refused("train", "-d", "n.csv", "-m", "Dense(2 => 1)", "--regression", "--missing", "mean",
                      words='column "b" has no value')

@@ -369,7 +369,9 @@ static int read_one(const data_request *r, dataset *out)
     status = check_counts(out);
     if (r->missing != MISSING_REFUSED && r->unlabelled)
         out->y = NULL; /* each observation gets a prediction, with a target or not */
-    else if (status == EXIT_FINE && r->missing != MISSING_REFUSED)
+    if (status == EXIT_FINE && r->missing != MISSING_REFUSED) /* while rows have their numbers */
+        status = check_finite(out, out->x, "feature", true);
+    if (status == EXIT_FINE && !r->unlabelled && r->missing != MISSING_REFUSED)
         status = missing_drop(r, out);
     if (status == EXIT_FINE)
         status = give_shape(r, out);
