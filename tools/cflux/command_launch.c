@@ -7,7 +7,6 @@
 #include "failure.h"
 #include "options.h"
 #include "system.h"
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +61,7 @@ static int run_each(char **program)
         return fail(EXIT_FAILED, "no temporary file: the progress of a rank is noted there");
     set_variable("FX_DIST_PROGRESS", path);
     /* A stopped program would not notice a gentler signal. */
-    const int status = run_program(program, SIGKILL);
+    const int status = run_program(program, true);
     read_progress(path, last, sizeof last);
     remove(path);
     /* A signal that was passed on: the launcher ends this process because another one died. */
@@ -213,7 +212,7 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
     memcpy(all, l.words, (size_t)l.n * sizeof *all);
     memcpy(all + l.n, program, (size_t)n * sizeof *all);
     /* SIGTERM: a launcher that is killed does not end its processes. */
-    const int status = run_program(all, SIGTERM);
+    const int status = run_program(all, false);
     free(all);
     return status < 0 ? 128 - status : status;
 }

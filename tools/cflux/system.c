@@ -224,7 +224,7 @@ static int wait_for(pid_t child)
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program(char **words, int at_death)
+int run_program(char **words, bool killed)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = pass_on}, old[3];
@@ -237,7 +237,7 @@ int run_program(char **words, int at_death)
         for (int i = 0; i < 3; i++)
             sigaction(all[i], &old[i], NULL);
 #ifdef PR_SET_PDEATHSIG
-        prctl(PR_SET_PDEATHSIG, at_death);
+        prctl(PR_SET_PDEATHSIG, killed ? SIGKILL : SIGTERM);
 #endif
         execvp(words[0], words);
         _exit(EXIT_NOT_STARTED);

@@ -45,9 +45,9 @@ bool sync_folder(const char *folder);
 
 enum { EXIT_NOT_STARTED = 127 }; /* the status of a program that could not be started */
 /* Runs a program (words end with NULL) that shares the standard streams, and passes SIGINT, SIGTERM
- * and SIGHUP on to it. If this process is killed, the program gets the signal at_death (on Linux).
- * Returns its exit status, or −signal. */
-int run_program(char **words, int at_death);
+ * and SIGHUP on to it. If this process is killed, the program gets SIGTERM, or SIGKILL if `killed`
+ * (on Linux). Returns its exit status, or −signal. */
+int run_program(char **words, bool killed);
 /* Has such a signal come? */
 bool passed_on(void);
 /* The beginning of what a program prints. False if it fails. */
