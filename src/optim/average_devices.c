@@ -135,7 +135,7 @@ static fx_walk add_row(averages *a, const fx_spot *at)
         r->given[k] = x;
         a->devices[k] = a->devices[k] ? a->devices[k] : x->node->device;
     }
-    if (!fxi_is_float(fx_eltype(r->given[0]))) {
+    if (!fxi_is_float((int)fx_eltype(r->given[0]))) {
         char text[200];
         described(r->given[0], text, sizeof text);
         fail(a, fx_fail(FX_STATUS_DTYPE, "average",

@@ -31,6 +31,7 @@ typedef struct node {
 } node;
 
 struct sim_graph {
+    sim_graph *next; /* all graphs: the driver has those that a program never destroys */
     int refs, queued;
     sim_device *device;
     node *nodes;
@@ -47,6 +48,7 @@ struct sim_capture {
 };
 
 static sim_capture *captures;
+static sim_graph *graphs;
 static int latest, live;
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -60,6 +62,10 @@ static void release(sim_graph *g)
         free(g->nodes[k].op.call);
         free(g->nodes[k].op.copy);
     }
+    sim_graph **link = &graphs;
+    while (*link != g)
+        link = &(*link)->next;
+    *link = g->next;
     free(g->nodes);
     free(g);
     live--;
@@ -268,7 +274,8 @@ int sim_CaptureBegin(fxi_rt_stream stream, int mode)
         free(g);
         return sim_end(SIM_OUT_OF_MEMORY);
     }
-    *g = (sim_graph){.refs = 1, .device = s->device};
+    *g = (sim_graph){.next = graphs, .refs = 1, .device = s->device};
+    graphs = g;
     *c = (sim_capture){.next = captures,
                        .id = ++latest,
                        .mode = mode,

@@ -179,7 +179,7 @@ static fx_array *deep(fx_array *x)
 }
 
 /* Results of both parts have handles, so their addresses change from run to run: the first part's
- * must stay as they are while the second part copies its own. */
+ * must be unchanged while the second part copies its own. */
 static void results_of_parts(void)
 {
     enum { RUNS = 9 };
