@@ -1,8 +1,9 @@
 /* dist_agree.c: what the members tell each other before the data of an operation moves.
  *
- * It costs one small operation, and turns what would be a hang, or a sum of unrelated numbers, into
- * a sentence. A member that cannot continue (no memory, an error of its own) comes all the same and
- * says so: otherwise the others would wait for it until the time limit.
+ * This costs one small operation. Without it, different operations would hang, or add unrelated
+ * numbers; with it they fail with a message. A member that cannot continue (no memory, an error of
+ * its own) takes part too and gives its reason: otherwise the others would wait for it until the
+ * time limit.
  */
 #include "dist_group.h"
 
@@ -66,7 +67,7 @@ fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t siz
     return status;
 }
 
-/* What a member tells the others where not all can continue. */
+/* The message of a member to the others, if the operations differ or a member refuses. */
 typedef struct word {
     fxi_dist_header what;
     int64_t refuses; /* an fx_status; FX_OK: it could continue */
@@ -87,8 +88,8 @@ static void say_difference(const word *all, int other, char *why, size_t size)
     snprintf(why, size, "rank %d calls %s, but rank 0 calls %s", other, a, b);
 }
 
-/* The first member that refuses, else the first whose operation is not that of rank 0; the same one
- * everywhere. */
+/* Reports the first member that refuses, else the first whose operation differs from that of rank
+ * 0. All members report the same one. FX_OK: all agree. */
 static fx_status blame(const fx_dist *d, const word *all, char *why, size_t size)
 {
     int at = 0;

@@ -1,8 +1,9 @@
 /* dist_device.c: operations on arrays of GPUs by NCCL or RCCL.
  *
- * The group has been joined by MPI, over which the members agree on every operation, so that a
- * member that is missing or runs another one is named before the GPU begins. The host then waits
- * until the GPU has ended: nothing else could give up on a connection whose other end is gone.
+ * The group has been joined by MPI, over which the members agree on every operation, so a member
+ * that is missing or runs another operation is named before the GPU begins. The host then waits
+ * until the GPU has ended, because only a waiting host can give up on a connection whose other end
+ * is gone.
  */
 #include "dist_group.h"
 
@@ -70,7 +71,8 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
     fx_status status = fxi_dist_share(d, opened ? FX_OK : FX_STATUS_UNSUPPORTED, reason, why, size);
     if (status != FX_OK)
         return status;
-    /* Bits that a member lacks: the members must take the same steps. */
+    /* 1 for a library that this member lacks. A library is used only if no member lacks it, because
+     * all members must send the same steps to it. */
     d->vote[0] = opened & 1 ? 0 : 1;
     d->vote[1] = opened & 2 ? 0 : 1;
     fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
@@ -100,8 +102,9 @@ static const fxi_device_transport *library_for(const fx_dist *d, const char *bac
     return NULL;
 }
 
-/* Only what the library computes as the host does: it adds 16-bit floats in 16 bits, and its
- * extremes of floats lose NaN. A reduction to one member is rare. */
+/* Takes a step only if the library computes it as the host does. It adds 16-bit floats in 16 bits,
+ * and its extremes of floats lose NaN. A reduction to one member is left to the host because it is
+ * rare. */
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step)
 {
     const fx_dist *d = self->user;
@@ -117,7 +120,8 @@ bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_s
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Without a limit: the other members' limits count from the moment when this one comes. */
+/* Waits for earlier work of this GPU, without a time limit: that work is not a part of the
+ * operation. */
 static fx_status wait_for_own_work(const fxi_dist_move *m, char *why, size_t size)
 {
     int pending;
@@ -169,7 +173,7 @@ static fx_status new_id(fx_dist *d, const fxi_device_transport *t, fxi_device_id
     return fxi_dist_share(d, failed ? FX_STATUS_UNSUPPORTED : FX_OK, failed, why, size);
 }
 
-/* The one of rank 0, for all. */
+/* Sends the id of rank 0 to all members. */
 static fx_status send_id(fx_dist *d, fxi_device_id *id, char *why, size_t size)
 {
     memcpy(d->in, id, sizeof *id);
@@ -246,7 +250,7 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
         d->connected->abandon(d->connection);
         d->connection = NULL;
     }
-    d->broken = d->broken || status != FX_OK; /* the others may still wait in it */
+    d->broken = d->broken || status != FX_OK; /* other members may still wait in this operation */
     return status;
 }
 

@@ -76,7 +76,7 @@ fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size)
     return FX_STATUS_MEMORY;
 }
 
-/* Before the members agree, so that one without memory can say so. */
+/* Called before the members agree, so that a member without memory can refuse. */
 static fx_status get_buffers(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     return fxi_dist_buffers(d, wire_bytes(m) + 1, why, size);
@@ -115,7 +115,8 @@ static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t 
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* For cflux launch, which says what a rank that died did last. A line replaces a longer one. */
+/* Notes the operation for cflux launch, which prints the last operation of a rank that died. A
+ * longer old line is not cleared: its rest stays behind the line break. */
 static void note_progress(fx_dist *d, const char *what)
 {
     if (!d->progress)
@@ -174,7 +175,7 @@ void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *
     static const fxi_dist_header none;
     char why[FXI_DIST_WHY] = "";
     fxi_mutex_lock(&d->lock);
-    /* After an operation that failed the others do not wait. */
+    /* After an operation that failed on all members, the others do not wait for this one. */
     if (!d->broken && !d->told)
         fxi_dist_agree(d, &none, status, reason, why, sizeof why);
     if (d->broken && !*d->why)

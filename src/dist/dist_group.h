@@ -22,15 +22,15 @@ struct fx_dist {
     int64_t number; /* operations so far */
     bool broken;    /* an operation failed: members may wait for each other in different ones */
     char why[FXI_DIST_WHY];
-    /* What a transport may write to after a failure: it stays. */
+    /* Buffers. A transport may write to them after a failure, so they are never freed. */
     void *in, *out, *words;
     size_t in_bytes, out_bytes;
     int64_t vote[3], votes[3];
     bool told;      /* the latest operation failed, on all members with the same sentence */
     FILE *progress; /* where each operation is noted; NULL: nowhere */
-    /* Of fx_dist_init(FX_NCCL); NULL: not asked for, or no such library. */
+    /* Libraries of fx_dist_init(FX_NCCL); NULL: not requested, or not on all members. */
     const fxi_device_transport *devices[FXI_DIST_DEVICES];
-    const fxi_device_transport *connected; /* that of `connection` */
+    const fxi_device_transport *connected; /* the library of `connection` */
     void *connection;                      /* with one device of each member; NULL: none yet */
     void *stream;                          /* of that device */
 };
@@ -45,24 +45,25 @@ fx_status fxi_dist_check(const char *op, const fx_dist *d, int root);
 
 /* ---- operations (dist_group.c) --------------------------------------------------------------- */
 
-/* What an operation is: the same on all members. */
+/* The description of an operation. It must be equal on all members. */
 typedef struct fxi_dist_header {
     int64_t kind, fold, root, dtype, ndim, shape[FX_MAX_DIMS];
     int64_t device; /* 1: in device memory */
 } fxi_dist_header;
 
-/* An operation of this member. */
+/* This member's part of an operation. */
 typedef struct fxi_dist_move {
     const fxi_dist_header *what;
     int64_t n; /* elements */
     const void *in;
     void *out;
     const fx_device_queue *queue; /* NULL: in host memory */
-    /* Gets ready, before the members agree. If it fails, all members refuse with its reason. */
+    /* Called before the members agree: allocates buffers, or waits for earlier work of the GPU. If
+     * it fails, all members refuse with its reason. */
     fx_status (*ready)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
     fx_status (*move)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
 } fxi_dist_move;
-/* Makes the buffers at least so large. */
+/* Grows the buffers to at least `bytes`. */
 fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size);
 fx_status fxi_dist_operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 /* The functions of the communicator (fx_communicator). */

@@ -111,7 +111,8 @@ static fx_status join(const fx_dist_init_args *a)
     return FX_OK;
 }
 
-/* Host arrays go over MPI also then. A group of one moves nothing, and needs no library. */
+/* Opens NCCL and RCCL. Host arrays still move over MPI. A group of one moves nothing, and needs no
+ * library. */
 static fx_status join_devices(void)
 {
     char why[FXI_DIST_WHY] = "";

@@ -49,7 +49,7 @@ typedef struct fxi_transport_host {
                                                   rights */
 } fxi_transport_host;
 
-/* What one member makes, and all others need to meet it: an ncclUniqueId. */
+/* One member makes this id, and all members join a connection with it: an ncclUniqueId. */
 typedef struct fxi_device_id {
     char bytes[128];
 } fxi_device_id;
@@ -93,7 +93,7 @@ typedef struct fxi_device_transport {
     const char *(*new_id)(fxi_device_id *out);
     /* Begins a connection of all members, with the calling thread's device. NULL on success. */
     const char *(*join)(const fxi_device_id *id, int rank, int size, void **out_connection);
-    /* FAILED with a sentence in `why`. */
+    /* The state of the connection. If it is FAILED, `why` says the reason. */
     fxi_device_state (*state)(void *connection, char *why, size_t size);
     /* Queues ALL_REDUCE or BROADCAST in a stream; `in` and `out` are in device memory. `fold` may
      * be MEAN. Afterwards `state` is asked until it is READY. */

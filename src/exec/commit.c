@@ -201,7 +201,7 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
         s->repeats = false;
     if (status == FX_OK && m > 0 && fxi_tape_repeats(c) &&
         !(s->repeats = fxi_repeats_run(c, s, m, s->roots))) {
-        /* Only now the step's own sinks can be found. */
+        /* The step's own sinks can be found only after this call. */
         fxi_tape_leave(c);
         m = 0;
         status = gather_roots(c, s, n, handles, values, guard, sinks, &m);

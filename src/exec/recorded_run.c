@@ -38,13 +38,13 @@ typedef struct fxi_recorded_run {
     fxi_event event;
     recorded_root *roots;
     int32_t nroots;  /* without sinks */
-    bool sinks;      /* an update that computed the sinks of the step */
+    bool sinks;      /* the evaluation belongs to an update that computed the sinks of the step */
     bool *alive;     /* per entry: it had a handle */
     int32_t *seen;   /* the entries that are not inside a part, nseen of them */
     bool *leaf;      /* per node of the graph */
     int32_t *source; /* per node of the graph: its entry, or ~leaf */
     int32_t *moving; /* nodes of the graph that differ from step to step: leaves, and results */
-    int32_t *inputs; /* nodes of the graph that are leaves, literals and random streams */
+    int32_t *inputs; /* nodes of the graph that are leaves, literals or random streams */
     int32_t nseen, nmoving, ninputs, version; /* version: of the tape, when `moving` was listed */
     recorded_copy *copies;
     int32_t ncopies, copy_capacity;

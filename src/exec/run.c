@@ -114,7 +114,7 @@ static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_
     return FX_OK;
 }
 
-/* Parts that the backend has taken, and the steps between them. */
+/* Runs the parts that the backend has taken, and the steps between them one by one. */
 static fx_status run_all_steps(const fxi_binding *b, fx_run *run)
 {
     const fxi_plan *p = b->plan;

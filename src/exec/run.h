@@ -38,8 +38,8 @@ typedef struct fxi_binding {
     uint64_t (*streams)[2]; /* seeds and counters, in the same block as the constants */
     fxi_node **leaves;
     void *lists;           /* the one allocation that holds all lists above */
-    const int32_t *inputs; /* the leaves, literals and streams among the nodes of the graph; NULL:
-                              they are searched */
+    const int32_t *inputs; /* the nodes of the graph that are leaves, literals or streams; NULL: all
+                              nodes are searched for them */
     int32_t ninputs;
 } fxi_binding;
 

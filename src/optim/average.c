@@ -39,7 +39,8 @@ static fx_dtype sum_type(const bucket *b)
     return b->type == FX_DTYPE_F16 || b->type == FX_DTYPE_BF16 ? FX_DTYPE_F32 : b->type;
 }
 
-/* What a gradient contributes. Those of no observations may be NaN, the mean of nothing. */
+/* The term of a gradient in the sum. The gradient of no observations may be NaN, so its term is
+ * zeros. */
 static fx_array *weighted(const bucket *b, fx_array *g)
 {
     fx_array *v = fx_vec(fx_cast(g, sum_type(b)));
@@ -48,7 +49,8 @@ static fx_array *weighted(const bucket *b, fx_array *g)
                             : fx_mul(v, b->weight);
 }
 
-/* The mean over all members. With weights the sum of them is the vector's last element. */
+/* The mean over all members. If there are weights, the last element of the sum is the sum of the
+ * weights. */
 static fx_array *mean_of(const bucket *b, fx_array *v)
 {
     if (b->weight < 0)
@@ -116,7 +118,8 @@ static int64_t next_distributed(const fxi_items *s, int64_t i)
     return i;
 }
 
-/* Gradients of no observations are not used: fxi_update passes any arrays of the right sizes. */
+/* Without observations, gradients that no distributed rule averages become zeros: fxi_update may
+ * have passed the model in their place. */
 static void drop_undistributed(fxi_items *s)
 {
     for (int64_t i = 0; i < s->n; i++)

@@ -193,7 +193,7 @@ static void find_among(fxi_state_leaf *l, void *user)
 void fxi_states_refuse(int n, void *const *states, fx_status status)
 {
     const fx_communicator *among = NULL;
-    /* The walk may record errors of its own, of a state that is none. */
+    /* The walk records an error if an argument is not a state; that error is dropped. */
     const fx_error own = fxi_error_begin();
     for (int i = 0; i < n && !among; i++)
         each_leaf("update", states[i], find_among, &among);

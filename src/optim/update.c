@@ -214,7 +214,7 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
 fx_status fxi_update(const fx_update_args *given)
 {
     FXI_TAKE_OPTIONS(fx_update_args, FXI_UPDATE_ARGS, a, "update", given);
-    /* Without observations the gradient is not used: that of each array may be the array itself. */
+    /* With .observations = 0 no gradient is used, so the model itself is passed as its gradient. */
     if (a_ok && a.observations == 0 && !a.gradient)
         a.gradient = a.model;
     return a_ok ? update(1, &a.state, &a.model, &a.gradient, a.guard, a.observations, a.sinks)

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Values that more steps read are not examined: the time stays linear. */
+/* A value with more readers is not examined, so that the time stays linear. */
 enum { READERS = 32 };
 
 typedef struct moving {
@@ -66,8 +66,8 @@ static int32_t latest_producer(const moving *m, int32_t i)
     return latest;
 }
 
-/* How many steps earlier value v ends if its reader i moves behind step `to`; 0 if another step
- * reads it later. */
+/* By how many steps the life of value v gets shorter if its reader i moves behind step `to`; 0 if
+ * another step reads v as late. */
 static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
 {
     int32_t end = to;
@@ -79,8 +79,8 @@ static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
     return end < i ? i - end : 0;
 }
 
-/* The change of the sum of all bytes over all steps if step i moves behind step `to`. Its outputs
- * are kept for longer, its operands perhaps not as long. */
+/* The decrease of the sum, over all steps, of the bytes that are kept, if step i moves behind step
+ * `to`. Its outputs are kept for longer, its operands perhaps not as long. */
 static int64_t gain(const moving *m, int32_t i, int32_t to)
 {
     const fx_step *s = &m->p->steps[i];

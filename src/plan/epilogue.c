@@ -5,7 +5,7 @@
  * A pure function of the list of steps, after all other fusion. An elementwise step E reads the
  * product of step M, which no other step reads. A chain of instructions leads from the product to
  * the first value that E stores: additions (of a bias along the output channels, of a tensor of the
- * same shape or of a number), multiplications by a number, as the scale of attention, and functions
+ * same shape or of a number), multiplications by a number (the scale of attention), and functions
  * that libraries know. M then computes and stores the value at the end of the chain instead of the
  * product. M moves to E's position in the list, where all operands exist. If E computes more, the
  * rest of E reads that value. If several products meet in E, the last one is chosen; the others are

@@ -1,4 +1,4 @@
-/* foreach_reduce.c: planner rule 6: merges small reductions of one program into one step.
+/* foreach_reduce.c: planner rule 7: merges small reductions of one program into one step.
  *
  * A training step has a reduction for each bias, and two for each norm. On a device every step is a
  * launch, which takes longer than a small reduction itself. So reductions with equal folds,
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    MEMBER_BYTES = 4 << 20, /* operands of a reduction */
+    MEMBER_BYTES = 4 << 20, /* most bytes of the operands of a reduction */
     MEMBERS = 32,           /* of a step, at most */
     NEAREST = 8             /* groups that are compared with each reduction */
 };
@@ -38,7 +38,8 @@ static int64_t operand_bytes(const fx_step *s)
     return bytes;
 }
 
-/* A result that takes over an old value is left alone: the other members may read that value. */
+/* A reduction whose result overwrites an old value is not merged: the other members may read that
+ * value. */
 static bool is_small(const fxi_plan *p, const fx_step *s)
 {
     return s->cls == FX_CLASS_REDUCE && fx_tensor_length(&s->out) > 0 &&

@@ -393,8 +393,8 @@ static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root
     return -1;
 }
 
-/* Is a value pending that a root replaces, and that the graph reads? The caller computes it first
- * and builds the graph again (old_values.c), with that value as a leaf. */
+/* Does the graph read a pending value that a root replaces? The caller computes it first and builds
+ * the graph again (old_values.c), with that value as a leaf. */
 static bool must_wait(const fxi_context *c, const fxi_graph *g, int n, const fxi_root *roots)
 {
     for (int i = 0; i < n && g->patient; i++)

@@ -82,7 +82,7 @@ static inline int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i)
     return (int32_t)(g->key[g->record[id] + 1 + (uint32_t)i / 2] >> (i % 2 ? 32 : 0));
 }
 
-static inline int fxi_graph_inputs(const fxi_graph *g, int32_t id) /* how many */
+static inline int fxi_graph_inputs(const fxi_graph *g, int32_t id) /* their number */
 {
     return g->nodes[id]->data ? 0 : g->nodes[id]->nin;
 }

@@ -69,8 +69,8 @@ void fxi_step_free(fx_step *s)
     fxi_free(fx_step_program(s).instr);
     if (s->cls != FX_CLASS_FOREACH)
         return;
-    /* The operands of the reductions are in the lists above, and the program of the last one is
-     * that of the step. */
+    /* The lists above hold the operands of the reductions, and the last reduction shares its
+     * program with the step, so only the other programs are freed here. */
     for (int32_t k = 0; s->as.foreach.each && k + 1 < s->as.foreach.nsegments; k++)
         fxi_free(s->as.foreach.each[k].as.reduce.program.instr);
     fxi_free(s->as.foreach.each);

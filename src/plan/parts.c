@@ -4,7 +4,7 @@
  */
 #include "build.h"
 
-/* One step is no faster as a whole. */
+/* A part of one step would be no faster than the step itself. */
 enum { LEAST_STEPS = 2 };
 
 static fx_plan_memory memory_of(const fxi_value *v)
@@ -15,7 +15,7 @@ static fx_plan_memory memory_of(const fxi_value *v)
                                           : FX_PLAN_MEMORY_ARENA;
 }
 
-/* False: no memory. */
+/* Fills in the values that the backend sees. False if the allocation fails. */
 static bool show_values(fxi_plan *p)
 {
     p->shown = fxi_calloc((size_t)p->nvalues + 1, sizeof *p->shown);
@@ -27,7 +27,8 @@ static bool show_values(fxi_plan *p)
     return p->shown;
 }
 
-/* The step behind those from `i` on that the backend could run as a whole. */
+/* The end of the part that begins at step i: the first step that the library runs itself, or the
+ * end of the plan. */
 static int32_t end_of_part(const fxi_plan *p, int32_t i)
 {
     while (i < p->nsteps && !fxi_runs_away(p->device, &p->steps[i]))
@@ -45,8 +46,8 @@ static fx_status offer(const fxi_planner *how, fxi_plan *p, int32_t first, int32
                                  .values = p->shown},
                        .first = first};
     const fx_status status = how->plan_prepare(p->device, &part->whole);
-    /* A backend keeps nothing of a plan that it refuses, so only then is there something to
-     * release. */
+    /* Only a part that the backend has taken needs plan_release: it keeps nothing of a plan that it
+     * refuses. */
     p->nparts += status == FX_OK;
     return status == FX_STATUS_UNSUPPORTED ? FX_OK : status;
 }
@@ -54,7 +55,7 @@ static fx_status offer(const fxi_planner *how, fxi_plan *p, int32_t first, int32
 fx_status fxi_offer_parts(const fxi_planner *how, fxi_plan *p)
 {
     int32_t most = 0;
-    /* Without this, planning for the CPU would look at every step for nothing. */
+    /* The CPU has no plan_prepare, and its plans need no walk over the steps. */
     if (!how->plan_prepare)
         return FX_OK;
     for (int32_t i = 0, end; i < p->nsteps; i = end + 1) {
@@ -70,7 +71,7 @@ fx_status fxi_offer_parts(const fxi_planner *how, fxi_plan *p)
     fx_status status = FX_OK;
     for (int32_t i = 0, end; i < p->nsteps && status == FX_OK; i = end + 1) {
         end = end_of_part(p, i);
-        /* A plan of one step has nothing between its steps, and is offered as it is. */
+        /* A plan of one step is offered too: no step of the library divides it. */
         if (end - i >= LEAST_STEPS || end - i == p->nsteps)
             status = offer(how, p, i, end);
     }

@@ -249,9 +249,9 @@ static fx_status build(fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
     /* Donation fixes the order of the steps, after the last rule that moves any; merging needs that
-     * order. Reductions are merged where a step is a launch: on the CPU a step costs less than
-     * operands that are kept for longer. Steps are prepared when they are final, and only then is
-     * their work space known, so memory is placed last. */
+     * order. Reductions are merged only on devices where a step is a launch: on the CPU, merging
+     * would save less than it costs to keep the operands for longer. Steps are prepared when they
+     * are final, and only then is their work space known, so memory is placed last. */
     if (!lower(b) || (b->how->fuses && !fxi_run_early(p)) || !fxi_donate(b) ||
         (b->how->fuses && !fxi_merge_foreach(p)) ||
         (b->how->fuses && b->how->own_memory && !fxi_merge_reductions(p)))

@@ -14,8 +14,8 @@ typedef struct fxi_planner {
                    them */
     bool rows;  /* with `fuses`: row steps as well */
     int32_t buffers; /* the most buffers that a step may have (fx_step_buffers) */
-    bool own_memory; /* the device is not the host: literals have to be written to its memory, and
-                        each step is at least one launch */
+    bool own_memory; /* the device has memory of its own: literals are written to it, and each step
+                        is at least one launch */
     bool checks;     /* the plan is checked (fxi_plan_check) */
     /* Extra bytes behind the work space of each step, which no step may write. */
     int64_t work_guard;

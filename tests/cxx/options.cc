@@ -37,7 +37,8 @@ template <class T> std::false_type shows_size(...);
     members++;                                                                                     \
     CHECK(reinterpret_cast<const char *>(&sized.options().name) - start ==                         \
           static_cast<std::ptrdiff_t>(offsetof(c_form, name)));
-/* The struct of C, and whether the library gets its size and the members at their offsets. */
+/* Does C++ fill the same struct as C: does the library get its size, and the members at their
+ * offsets? */
 #define ROW(T, MEMBERS)                                                                            \
     {                                                                                              \
         struct c_form {                                                                            \

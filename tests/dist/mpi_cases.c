@@ -149,7 +149,7 @@ static fx_array *trained(fx_dist *d, fx_device *device)
     return one->weight;
 }
 
-/* By NCCL as over MPI: the numbers are exact at first, and then agree to rounding. */
+/* Training over NCCL gives the parameters that training over MPI gives, to rounding. */
 static void gpu_trains(fx_dist *d)
 {
     float a[3], b[3];

@@ -2,10 +2,11 @@
  *
  *   train_cases TYPE KIND [CHECKPOINT DEATH]
  *
- * TYPE: f32 or f64. KIND: even, all ranks have as many observations of each batch; uneven, they do
- * not, and some have none. Each rank prints the bits of its parameters after 100 updates. With
- * CHECKPOINT rank 0 saves every tenth update there, and training resumes from it. DEATH: rank 1
- * kills (kill) or stops (stop) itself at update 57, in the first of several starts.
+ * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch) or uneven
+ * (they do not, and some have none). Each rank prints the bits of its parameters after 100 updates.
+ * With CHECKPOINT, rank 0 saves the state in that file after every tenth update, and training
+ * resumes from it. DEATH: rank 1 kills (kill) or stops (stop) itself at update 57, in the first of
+ * several starts.
  */
 #include <cflux.h>
 #include <signal.h>
@@ -68,7 +69,8 @@ static void print_bits(void *model)
     const int64_t n = fx_length(p);
     if (fx_read_as(p, FX_DTYPE_F64, all, n) != FX_OK)
         return;
-    /* In one call, because the launchers forward what the ranks print in pieces. */
+    /* The line is printed in one call, because launchers forward the output of the ranks in
+     * pieces. */
     char text[64 * 30];
     int at = snprintf(text, sizeof text, "%d:", fx_dist_rank(dist));
     for (int64_t i = 0; i < n; i++)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check on simulated devices: what a machine with a GPU needs is packed; a run that is cut short resumes
-from what it wrote; a failure is told; the report has every case of the table.
+"""scripts/gpu-check on simulated devices: `pack` copies all files that a machine with a GPU needs; an
+interrupted run continues from its file; a failure is reported; the report has every case of the table.
 
   check_gpu_check.py BUILD DEVICE OPENCL|none [PART of a unit's name …]
 """
@@ -34,7 +34,7 @@ def state(folder):
 
 with tempfile.TemporaryDirectory() as folder:
     call(folder, "pack", "--data", "")
-    # No time at all: everything is left; exit status 3 asks for another call.
+    # With almost no time every unit remains; exit status 3 requests another call.
     call(folder, "run", "--minutes", "0.001", *PARTS, expected=3)
     before = state(folder)
     print(call(folder, "run", "--minutes", "18", *PARTS))
@@ -64,7 +64,7 @@ with tempfile.TemporaryDirectory() as folder:
         f.write('{"units": {')
     if "is not a state" not in call(folder, "run", "--state", kept, expected=1):
         sys.exit("half a state is not told")
-    # A library that fails is told.
+    # A library that fails is reported.
     os.remove(os.path.join(folder, "bin/conform_runner"))
     with open(os.path.join(folder, "bin/conform_runner"), "w", encoding="utf-8") as f:
         f.write("#!/bin/sh\necho broken; exit 1\n")
@@ -85,7 +85,7 @@ with tempfile.TemporaryDirectory() as folder:
     if not measured or "not measured" not in printed:
         sys.exit(printed)
 
-# The programs measure what the table lists, and the peer too, as far as it can be asked without PyTorch.
+# bench_runner has exactly the cases of the table. The peer needs PyTorch, so its script is only compiled here.
 listed = subprocess.run([os.path.join(BUILD, "bench/bench_runner"), "--device", DEVICE, "--list"], stdout=subprocess.PIPE,
                         text=True, check=True).stdout.split()
 known = [name for name in listed if name.startswith("gpu/")]

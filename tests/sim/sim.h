@@ -197,7 +197,7 @@ struct sim_stream {
 typedef struct sim_event {
     sim_device *device;
     sim_point *point;
-    int capture; /* recorded in it last; 0: in none */
+    int capture; /* the capture in which it was recorded last; 0: none */
     sim_tails tails;
 } sim_event;
 
@@ -206,7 +206,8 @@ sim_stream *sim_stream_new(sim_device *d);
 /* Adds work to a stream; takes over what *op points to. */
 int sim_queue(sim_stream *s, const sim_op *op);
 int sim_drain(sim_stream *s);
-/* SIM_NOT_READY while there is work. */
+/* Does one piece of the stream's work. SIM_NOT_READY if work remains, SIM_OK if none does, else the
+ * error of the device. */
 int sim_poll(sim_stream *s);
 void sim_point_release(sim_point *p);
 int sim_event_wait(sim_event *e);
@@ -240,9 +241,9 @@ void sim_select_another(void);
 
 /* ---- captures and graphs (sim_graph.c) ------------------------------------------------------- */
 
-/* The following functions return the error with which a call fails because of a capture, which then
- * fails too; 0: none. One of this thread forbids the call; the stream, or the event, belongs to
- * one. */
+/* The following functions return the error of a call that a capture forbids, and the capture then
+ * fails too; 0: the call is allowed. They look for a capture of this thread, of the stream, or of
+ * the event. */
 int sim_capture_forbids(const char *function);
 int sim_capture_stream(const sim_stream *s, const char *function);
 int sim_capture_event(const sim_event *e, const char *function);

@@ -301,7 +301,8 @@ static int end_error(const sim_capture *c, const sim_stream *s)
 
 int sim_CaptureEnd(fxi_rt_stream stream, fxi_rt_graph *out)
 {
-    /* A capture ends in any case: a failure of the script, or of the device, gives no graph. */
+    /* The capture ends even if the script or the device makes this call fail; then there is no
+     * graph. */
     int error = sim_begin(names.CaptureEnd, true);
     sim_stream *s = (sim_stream *)stream;
     sim_capture *c = capture_of(s->capture);
@@ -356,7 +357,7 @@ int sim_GraphDestroy(fxi_rt_graph graph)
     return sim_end(SIM_OK);
 }
 
-/* NVIDIA's documentation allows it for a graph that is running. */
+/* NVIDIA's documentation allows this call while the graph runs; AMD's does not say. */
 int sim_ExecDestroy(fxi_rt_exec exec)
 {
     BEGIN(ExecDestroy);

@@ -1,13 +1,13 @@
 /* sim_nccl.c: the functions of NCCL, or RCCL, that the transport calls (src/dist/nccl/nccl_api.h),
- * over simulated devices. Members are processes of one machine, which meet in a file that all of
- * them map. It refuses what the real library refuses: other members, two members with one device,
- * a call before the previous one has begun, operations that differ between members, addresses that
- * are not the device's.
+ * over simulated devices. Members are processes of one machine, which exchange data in a file that
+ * all of them map. It refuses what the real library refuses: other members, two members with one
+ * device, a call before the previous one has begun, operations that differ between members,
+ * addresses that are not the device's.
  *
  *   SIM_NCCL_VERSION=22703
  *   SIM_NCCL_ALONE=1     the other members are missing: each has the same operands
  *   SIM_FAIL=…           sim.h; "async@2=1": the second question for the state finds error 1
- *   SIM_NCCL_SLOW=3      so many questions find a call in progress
+ *   SIM_NCCL_SLOW=3      after a call, three questions for the state find it in progress
  *   SIM_NCCL_HANGS=1000  the same, for operations only
  *   SIM_NCCL_SAYS=1      prints when a connection is aborted
  */
@@ -52,7 +52,7 @@ struct fxi_nccl_comm_object {
     int error;     /* found while an operation ran */
     struct fxi_nccl_comm_object *next;
 };
-/* All of them: an aborted one stays, because queued work may still use it. */
+/* All connections. An aborted one is not freed, because queued work may still use it. */
 static fxi_nccl_comm all_comms;
 
 static char last[200];
@@ -85,7 +85,7 @@ static int current_device(void)
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-/* False: another member did not come. */
+/* Waits for all members. False if one of them did not call this within PATIENCE seconds. */
 static bool meet(const fxi_nccl_comm c)
 {
     meeting *r = c->with;
@@ -129,7 +129,7 @@ const char *sim_LastError(fxi_nccl_comm comm)
     return last;
 }
 
-/* The name of a file, which the one who makes the id creates. */
+/* The id is the name of a file. The member that makes the id also creates the file. */
 int sim_NewId(fxi_nccl_id *out)
 {
     const char *folder = getenv("TMPDIR");
@@ -252,7 +252,8 @@ static void fold(const char *const *in, int size, char *out, size_t n, int type,
         FOLD_AS(int64_t)
 }
 
-/* One part of the elements: everybody stores its own, and computes all. */
+/* Computes one part of the elements: each member stores its operand, then each computes the result
+ * from all operands. */
 static bool exchange(operation *o, const char *in, char *out, size_t n)
 {
     fxi_nccl_comm c = o->comm;

@@ -127,7 +127,7 @@ int sim_drain(sim_stream *s)
     return s->device->error;
 }
 
-/* Each question lets the stream do one piece of its work. */
+/* Each call does one piece of the stream's work, so that a loop that only asks comes to an end. */
 int sim_poll(sim_stream *s)
 {
     advance(s);

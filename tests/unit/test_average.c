@@ -110,7 +110,7 @@ static void large_gradients_are_divided_among_the_devices(void **state)
 
 typedef struct two_layers {
     fx_object base;
-    fx_dense_layer *a, *b, *again; /* again: a */
+    fx_dense_layer *a, *b, *again; /* `again` is the same layer as `a` */
     fx_array *unused;
 } two_layers;
 FX_FUNCTOR(two_layers, a, b, again, unused);

@@ -314,7 +314,7 @@ static void *weighs_halves(void *argument)
     read_out(m, a->weight);
     m->got[m->n++] = fx_update(opt, a, NULL, .observations = NAN);
     fx_error_take();
-    fx_update(opt, a, NULL, .observations = 0); /* on all members: nothing changes */
+    fx_update(opt, a, NULL, .observations = 0); /* no member has observations, so nothing changes */
     read_out(m, a->weight);
     void *alone = fx_setup(fx_descent(1), a);
     fx_update(alone, a, NULL, .observations = 0);
@@ -400,7 +400,8 @@ static fx_status gives_up(const fx_custom_op *op, int n, const fx_custom_operand
     return FX_STATUS_FORMAT;
 }
 
-/* Before the evaluation (member 1: its gradient is an error) and in it (member 2). */
+/* The update of member 1 fails before the evaluation, because its gradient is an error; that of
+ * member 2 in the evaluation. */
 static void *refuses(void *argument)
 {
     member *m = argument;
@@ -432,7 +433,7 @@ static void a_member_that_cannot_go_on_is_named(void **state)
     run_members(refuses);
     for (int k = 0; k < MEMBERS; k++) {
         const member *m = &members[k];
-        /* The same status everywhere, and the third update runs. */
+        /* All members get the same status, and the third update succeeds. */
         assert_true(m->got[0] == FX_STATUS_SHAPE && m->got[1] == FX_STATUS_FORMAT);
         assert_true(m->got[2] == FX_OK && m->got[3] == 0.75);
         assert_true(k == 1 || strstr(m->message, "rank 1 cannot continue: "));
@@ -493,7 +494,8 @@ static fx_status alone(const fxi_transport_group *g, const fxi_transport_call *c
     return FX_OK;
 }
 
-/* The others wait in the operation: they are told, and the group continues. */
+/* A member without memory for an operation tells the others, which wait in it, and the group
+ * continues. */
 static void memory_that_is_short_is_told_to_all(void **state)
 {
     (void)state;

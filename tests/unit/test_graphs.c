@@ -73,7 +73,7 @@ static void train(void)
     show("weights", fx_destructure(model));
 }
 
-/* Steps that need nothing of each other, and values that share bytes of the arena. */
+/* Steps that do not depend on each other, and values that share bytes of the arena. */
 static fx_array *branch(fx_array *x, int k)
 {
     fx_array *a = fx_matmul(x, fx_transpose(x));
@@ -90,7 +90,7 @@ static void branches(void)
         for (int i = 0; i < 6; i++)
             sum = fx_add(sum, fx_sum(branch(fx_mul(x, 1 + i), i)));
         show("branches", sum);
-        /* Each sum needs work space, the same bytes one after the other. */
+        /* Each sum needs work space: all sums get the same bytes, one after the other. */
         fx_array *y = fx_to(device, fx_rand(20000)), *sums[6];
         for (int i = 0; i < 6; i++)
             sums[i] = fx_sum(fx_reshape(fx_slice(y, 0, 2000 * i, 2000 * i + 9000), 9000));
@@ -179,7 +179,7 @@ static fx_array *deep(fx_array *x)
 }
 
 /* Results of both parts have handles, so their addresses change from run to run: the first part's
- * must be unchanged while the second part copies its own. */
+ * must not change while the second part copies its own. */
 static void results_of_parts(void)
 {
     enum { RUNS = 9 };

@@ -19,9 +19,9 @@
 
 /* ---- what a child does ----------------------------------------------------------------------- */
 
-static int host_calls; /* that moved Float32 */
+static int host_calls; /* calls of the host's transport that moved Float32 */
 
-/* MPI's part, for two members that have the same. */
+/* The host's transport, as MPI would work for two members with equal operands. */
 static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
                         size_t size)
 {
@@ -113,7 +113,7 @@ typedef struct row {
 #define ONLY_NCCL "FX_RCCL_LIBRARY=/nowhere.so "
 
 static const row rows[] = {
-    /* what it computes, and what it leaves to the host */
+    /* steps that the library computes, and steps that it leaves to the host */
     {"", "mean", {"1 2 3 ; 0 by the host"}},
     {"", "sum", {"2 4 6 ; 0 by the host"}},
     {"", "product", {"1 4 9 ; 0 by the host"}},
@@ -127,7 +127,7 @@ static const row rows[] = {
     {"OF_BACKEND=AMDGPU", "mean", {"1 2 3 ; 0 by the host"}},
     {"SIM_DEFER=1", "twice", {"2 4 6 ; 2 4 6 ; 0 by"}},
     {"SIM_NCCL_SLOW=5", "twice", {"2 4 6 ; 2 4 6 ; 0 by"}},
-    /* one of the two libraries */
+    /* only one of the two libraries opens */
     {"FX_RCCL_LIBRARY=/nowhere.so", "sum", {"2 4 6 ; 0 by"}},
     {"FX_NCCL_LIBRARY=/nowhere.so", "sum", {"2 4 6 ; 1 by"}},
     /* no library, no plugin */

@@ -1,5 +1,5 @@
-/* test_nccl_signatures.cpp: the transport calls NCCL as its header says. The check happens when
- * this file is compiled, where the header is installed, with CUDA's. ctest: native */
+/* test_nccl_signatures.cpp: the transport calls NCCL as its header says. The compiler does the
+ * check, if the headers of NCCL and CUDA are installed. ctest: native */
 #include <cstddef>
 #include <cstdio>
 

@@ -1,6 +1,6 @@
 /* test_plan_launches.c: the steps of a training step with Adam on a device, of four networks. Each
  * is a launch, or a few if its kernel has stages. Plans are made for a stand-in device and not run,
- * so the test runs everywhere. And small reductions that become one step. ctest: devices
+ * so the test runs everywhere. It also tests that small reductions become one step. ctest: devices
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -151,7 +151,7 @@ static void small_reductions_are_one_step(void **state)
     fx_array *a = leaf(4, 5), *b = leaf(3, 7);
     expect(fx_tuple(fx_sum(a, .dims = FX_AXES(1)), fx_sum(b, .dims = FX_AXES(0)), fx_sum(b)),
            "  1  foreach of 3: reduce sum(x0; x1; x1) → Float32 4, 7, 1\n");
-    /* Programs, folds and types differ. */
+    /* Reductions with different programs, folds or types are not merged. */
     expect(fx_tuple(fx_sum(a, .dims = FX_AXES(1)), fx_maximum(b, .dims = FX_AXES(1)),
                     fx_sum(fx_mul(b, b), .dims = FX_AXES(1)),
                     fx_sum(fx_cast(a, FX_DTYPE_F64), .dims = FX_AXES(1))),
@@ -159,7 +159,8 @@ static void small_reductions_are_one_step(void **state)
            "  2  reduce max(x1) → Float32 3×1\n"
            "  3  reduce sum of mul(x1) → Float32 3×1\n"
            "  4  reduce sum of cast(x0) → Float64 4×1\n");
-    /* On the CPU, a step costs less than operands that are kept. */
+    /* On the CPU, reductions are not merged: a step costs less than keeping the operands for
+     * longer. */
     fx_array *c = fx_cpu(a), *d = fx_cpu(b);
     assert_int_equal(fx_eval(fx_tuple(c, d)), FX_OK);
     expect(fx_tuple(fx_sum(c, .dims = FX_AXES(1)), fx_sum(d, .dims = FX_AXES(0))),

@@ -31,7 +31,8 @@ static option_row options[] = {
 
 /* ---- one process (--each) -------------------------------------------------------------------- */
 
-/* By the variables of the launchers, in the order in which a process may have inherited them. */
+/* Reads the variables of the launchers. Those of an mpirun come first, because a process in a job
+ * of Slurm has inherited SLURM_PROCID too. */
 static const char *rank_of_process(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
@@ -42,7 +43,8 @@ static const char *rank_of_process(void)
     return rank ? rank : "0";
 }
 
-/* ", in operation 128 (all_reduce (mean) of 100 Float32)": what the library noted last. */
+/* Writes "; its last operation was 128, all_reduce (mean) of 100 Float32": the operation that the
+ * library noted last. "" if it noted none. */
 static void read_progress(const char *path, char *text, size_t size)
 {
     char line[300] = "";
@@ -60,11 +62,12 @@ static int run_each(char **program)
     if (!temporary_file("cflux-rank", path))
         return fail(EXIT_FAILED, "no temporary file: the progress of a rank is noted there");
     set_variable("FX_DIST_PROGRESS", path);
-    /* A stopped program would not notice a gentler signal. */
+    /* `true`: the program gets SIGKILL, because a stopped program does not handle SIGTERM. */
     const int status = run_program(program, true);
     read_progress(path, last, sizeof last);
     remove(path);
-    /* A signal that was passed on: the launcher ends this process because another one died. */
+    /* After a signal that was passed on nothing is printed: the launcher ends this process because
+     * another one died. */
     if (status == 0 || passed_on())
         return status < 0 ? 128 - status : status;
     if (status < 0)
@@ -109,7 +112,8 @@ static bool has_plugin(const char *name)
     return strcmp(name, "openmpi") == 0 ? p.openmpi : p.mpich;
 }
 
-/* An mpirun without a name of its own says whose it is. */
+/* A launcher that is only named "mpirun" is asked for its version, to learn which MPI it belongs
+ * to. */
 static flavour flavour_of(int which, const char *path)
 {
     char text[400] = "";
@@ -129,7 +133,7 @@ static bool is_wanted(int which)
 {
     if (with)
         return strcmp(name_in(with), launchers[which].program) == 0;
-    /* srun outside a job would ask for one. */
+    /* Outside a job, srun would request one, so it is the default only in a job. */
     return launchers[which].is == SRUN
                ? getenv("SLURM_JOB_ID") != NULL
                : !launchers[which].plugin || has_plugin(launchers[which].plugin);
@@ -188,7 +192,7 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
         say(l, "--kill-on-bad-exit=1");
     if (is == OPEN_MPI && !hosts)
         say(l, "--oversubscribe");
-    if (is == OPEN_MPI) { /* other machines get no other variables of this one */
+    if (is == OPEN_MPI) { /* mpirun passes no other variable to other machines */
         say(l, "-x");
         say(l, "CFLUX_RESTART");
     }
@@ -211,13 +215,13 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
         return fail_library(EXIT_FAILED);
     memcpy(all, l.words, (size_t)l.n * sizeof *all);
     memcpy(all + l.n, program, (size_t)n * sizeof *all);
-    /* SIGTERM: a launcher that is killed does not end its processes. */
+    /* `false`: the launcher gets SIGTERM, because after SIGKILL it could not end its processes. */
     const int status = run_program(all, false);
     free(all);
     return status < 0 ? 128 - status : status;
 }
 
-/* mpirun would start what follows it as another program. */
+/* Refuses the argument ":", because mpirun starts the words behind it as another program. */
 static int check_arguments(flavour is, int n, char **program)
 {
     for (int k = 0; is != SRUN && k < n; k++)

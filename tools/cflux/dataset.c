@@ -368,8 +368,10 @@ static int read_one(const data_request *r, dataset *out)
     out->n = observations_of(out->x);
     status = check_counts(out);
     if (r->missing != MISSING_REFUSED && r->unlabelled)
-        out->y = NULL; /* each observation gets a prediction, with a target or not */
-    if (status == EXIT_FINE && r->missing != MISSING_REFUSED) /* while rows have their numbers */
+        out->y = NULL; /* every observation gets a prediction, also one without a target */
+    if (status == EXIT_FINE && r->missing != MISSING_REFUSED) /* before rows are dropped, so the
+                                                                 message has the row's number in the
+                                                                 file */
         status = check_finite(out, out->x, "feature", true);
     if (status == EXIT_FINE && !r->unlabelled && r->missing != MISSING_REFUSED)
         status = missing_drop(r, out);

@@ -23,7 +23,8 @@ typedef struct array_list {
 
 static void add_array(fx_array *x, const char *path, bool trainable, void *user)
 {
-    (void)trainable; /* the running statistics of a BatchNorm are not, and belong to the layer */
+    (void)trainable; /* ignored: the statistics of a BatchNorm are not trainable, but they are
+                        copied too */
     array_list *l = user;
     if (l->n == l->capacity) {
         const int64_t more = l->capacity ? 2 * l->capacity : 32;

@@ -48,17 +48,18 @@ enum { EXIT_NOT_STARTED = 127 }; /* the status of a program that could not be st
  * and SIGHUP on to it. If this process is killed, the program gets SIGTERM, or SIGKILL if `killed`
  * (on Linux). Returns its exit status, or −signal. */
 int run_program(char **words, bool killed);
-/* Has such a signal come? */
+/* Has run_program received one of these signals, to pass it on? */
 bool passed_on(void);
-/* The beginning of what a program prints. False if it fails. */
+/* Runs a program and reads the beginning of its output. False if the program fails. */
 bool read_program(char **words, char *text, size_t size);
-/* The path of a program, by the folders of PATH. */
+/* Finds a program in the folders of PATH; a name with '/' is a path already. False if there is
+ * none. */
 bool find_program(const char *name, char out[FILE_PATH_BYTES]);
 bool own_path(char out[FILE_PATH_BYTES]);
 void host_name(char *text, size_t size);
 const char *signal_name(int number);
 void set_variable(const char *name, const char *value);
-/* Makes an empty file whose name begins so. */
+/* Creates an empty file in TMPDIR or /tmp, whose name begins with `name`. */
 bool temporary_file(const char *name, char out[FILE_PATH_BYTES]);
 
 /* True if the first n bytes are equal, ignoring case. */

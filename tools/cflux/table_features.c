@@ -52,7 +52,7 @@ typedef struct feature_list {
     float *codes;     /* the number of its text in the column; NaN: the column has numbers */
     void **names;     /* texts */
     int64_t n, capacity;
-    bool texts; /* a feature belongs to a text */
+    bool texts; /* there is a feature that belongs to a text */
 } feature_list;
 
 static bool add_feature(feature_list *l, int64_t column, float code, const char *name)

@@ -37,7 +37,8 @@ static fx_status read_indices(const fx_step *step, const void *in, int axis, int
         memcpy(&v, small + k, sizeof v);
         idx[k] = v;
     }
-    /* All indices before the first write, so a wrong one leaves the output untouched. */
+    /* All indices are checked before the first write, so a wrong index leaves the output
+     * unchanged. */
     for (int64_t k = 0; k < count; k++)
         if (idx[k] < 0 || idx[k] >= n) {
             const long long bad = idx[k];

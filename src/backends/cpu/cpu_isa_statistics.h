@@ -22,8 +22,7 @@ static void rdev_init(void *acc, int64_t n)
     memset(acc, 0, (size_t)(1 + 3 * n) * sizeof(double));
 }
 
-/* Σ(x − mean)². Never below 0, where rounding would give that, and Inf if only the squares
- * overflow. */
+/* Σ(x − mean)². 0 if rounding gives less, and Inf if only the squares overflow. */
 static inline double deviation_square(const deviations *d, int64_t i)
 {
     const double s = d->sum[i], q = d->square[i], v = q - s * (s / *d->terms);

@@ -133,8 +133,8 @@ static int64_t take_from(uint64_t *range, int me, bool front)
     return front ? from_of(r) : to_of(left);
 }
 
-/* The own range first; then those of the others, each thread in another order, so that they do not
- * all try the same range. */
+/* Takes a part from this thread's range, else from the range of another thread. Each thread visits
+ * the others in its own order, so that they do not all try the same range. */
 static int64_t take(int me)
 {
     int64_t part = take_from(&pool.seats[me].range, me, true);

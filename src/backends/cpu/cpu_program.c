@@ -566,7 +566,8 @@ typedef struct runner {
     char *scratch;
     char *at[MAX_LOCATIONS];
     moving moving[FXI_PROGRAM_OUTPUTS];  /* outputs that are computed directly in their memory */
-    uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* the others that are stored at all, from tiles */
+    uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* other outputs that have memory: they are copied from
+                                            tiles */
     int nmoving, ncopied;
 } runner;
 
@@ -661,7 +662,7 @@ static void load_operands(runner *r, fxi_walk *walks, int64_t at, int n)
     }
 }
 
-/* While the tile is still in the first-level cache. */
+/* Copies outputs from their tiles to memory, while the tiles are in the first-level cache. */
 static void copy_outputs(const runner *r, int64_t at, int n)
 {
     for (int k = 0; k < r->ncopied; k++) {

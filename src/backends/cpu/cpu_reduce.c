@@ -125,8 +125,8 @@ static bool by_columns(const reduction *r)
            (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
 }
 
-/* Divides the work: by items, and by terms too if there are fewer than FEW items. Enough pieces for
- * a few threads even if there is a single result, as for the sum of an array. */
+/* Divides the work: by items, and by terms too if there are fewer than FEW items. So even a single
+ * result, such as the sum of an array, has enough pieces for a few threads. */
 static void divide(reduction *r)
 {
     enum { FEW = 16 };

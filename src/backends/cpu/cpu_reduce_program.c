@@ -17,7 +17,7 @@
 #include "memory.h"
 
 enum {
-    FEW = 16,  /* fewer items of results than this are divided by terms */
+    FEW = 16,  /* if there are fewer items of results, their terms are divided */
     RUN = 1024 /* elements that repay starting the program once more */
 };
 
@@ -34,7 +34,7 @@ typedef struct reduction {
     char *acc;             /* [piece][result] */
 } reduction;
 
-/* Where the tiles of one run go. */
+/* The accumulators to which the tiles of one run are added. */
 typedef struct tiles {
     const reduction *r;
     char *acc; /* of result 0 */

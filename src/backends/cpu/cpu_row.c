@@ -161,8 +161,8 @@ static void move_on(runner *r, int n, int64_t skipped)
 {
     const fxi_row_plan *p = r->p;
     for (int k = 0; k < p->nmovers; k++) {
-        /* Between the pieces of a row, operands and outputs have those of other rows; scratch has
-         * nothing. */
+        /* In operands and outputs, pieces of other rows are between the pieces of a row; in scratch
+         * the pieces of a row are neighbours. */
         const int64_t skip = p->movers[k].to < p->nin + p->nout ? skipped : 0;
         r->at[p->movers[k].to] += (n + skip) * p->movers[k].size;
     }

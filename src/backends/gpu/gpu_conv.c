@@ -103,8 +103,9 @@ static void say_sums(fxi_gpu_builder *b, const contraction *c)
     fxi_gpu_say(b, "}\n");
 }
 
-/* All terms of a round at once, or a few in a loop: compilers load what all of them read before
- * they add the first, and with several rows that takes more registers than there are. */
+/* Adds all terms of a round without a loop, or a few in each pass of a loop: compilers load the
+ * factors of all unrolled terms before they add the first term, and for several rows these factors
+ * need more registers than a work-item has. */
 static void say_terms(fxi_gpu_builder *b, const contraction *c)
 {
     const int together = c->each == 1 ? DEPTH : c->each * c->width < 64 ? 4 : 2;

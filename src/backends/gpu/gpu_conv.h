@@ -27,13 +27,13 @@ enum { FXI_GPU_CONV_DEPTH = 16 };
 #define PARAMS(X)                                                                                  \
     X(ROW_TILES)                                                                                   \
     X(COLUMN_TILES)                                                                                \
-    X(SLICES) /* groups that share the terms */                                                    \
-    X(LENGTH) /* of a slice, of which a group has one a lane: a multiple of DEPTH */               \
+    X(SLICES) /* groups between which the terms of a result are divided */                         \
+    X(LENGTH) /* terms of a slice, a multiple of DEPTH; each lane of a group has a slice */        \
     X(COLUMNS)                                                                                     \
-    X(LAST_ROWS)   /* the fourth digits */                                                         \
-    X(LAST_TERMS)  /* … of k */                                                                  \
-    X(SOURCE_ROW)  /* of m's fourth digit in the source */                                         \
-    X(SOURCE_TERM) /* of k's */                                                                    \
+    X(LAST_ROWS)   /* size of the fourth digit of m */                                             \
+    X(LAST_TERMS)  /* size of the fourth digit of k */                                             \
+    X(SOURCE_ROW)  /* step of m's fourth digit in the source */                                    \
+    X(SOURCE_TERM) /* step of k's fourth digit there */                                            \
     X(SOURCE_GROUP)                                                                                \
     X(OTHER_START)                                                                                 \
     X(OTHER_TERM)                                                                                  \

@@ -61,12 +61,13 @@ typedef struct fxi_gpu_driver {
     fx_status (*replay)(fx_device *device, void *recording);
     /* Frees a recording, which the device may still be running; also on a lost device. */
     void (*drop)(fx_device *device, void *recording);
-    /* Lanes of a recording, which the device may run at the same time; NULL, all three: there is
-     * one. Work is recorded in the lane that was selected last, at first in lane 0. */
+    /* Selects a lane of the recording: the device may run lanes at the same time. Work is recorded
+     * in the selected lane, at first lane 0. This function and the next two are NULL together:
+     * there is one lane. */
     fx_status (*lane)(fx_device *device, int32_t lane);
     /* Gives a number to the point that the lane has reached. */
     fx_status (*point)(fx_device *device, int32_t number);
-    /* What is recorded in this lane from now on comes after that point. */
+    /* Work that is recorded in this lane from now on runs after that point. */
     fx_status (*after)(fx_device *device, int32_t number);
     fxi_gpu_error_kind (*error_kind)(int error);
     const char *(*error_name)(int error);

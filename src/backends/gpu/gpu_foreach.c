@@ -44,8 +44,8 @@ static int written_over(const fx_step *s, const segments *q, int k)
     return k < q->p.nin ? -1 : fx_step_foreach(s)->over[k - q->p.nin] - 1;
 }
 
-/* What is written over an input needs no buffer of its own: an update of parameters then takes four
- * addresses instead of seven, and a launch holds more segments. */
+/* An output that is written over an input needs no buffer of its own: a parameter of Adam then
+ * takes four addresses instead of seven, and a launch holds more segments. */
 static void number_buffers(const fx_step *s, segments *q)
 {
     for (int k = 0; k < q->operands; k++) {
@@ -204,7 +204,7 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
         done++;
     }
     for (; done < q->batch; done++)
-        /* No group has so large a number, so no group chooses an unused segment. */
+        /* No group number is so large, so no group chooses an unused segment. */
         fxi_gpu_param(c, q->batch + done, INT32_MAX);
     c->groups[0] = groups;
     return g;

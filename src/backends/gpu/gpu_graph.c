@@ -1,9 +1,10 @@
-/* gpu_graph.c: records the steps of a plan as graphs of a driver. Steps that need nothing of each
- * other are recorded in different lanes, which the device may compute at the same time: a lane is a
- * list of launches in order, and a launch can come after a point of another lane.
+/* gpu_graph.c: records the steps of a plan as graphs of a driver. Steps that do not depend on each
+ * other are recorded in different lanes, which the device may run at the same time. A lane is an
+ * ordered list of launches, and a launch can wait for a point of another lane.
  *
- * Which steps need each other is found from the addresses of the run: one writes bytes that the
- * other reads or writes. So the reuse of the arena's bytes counts too.
+ * Two steps must keep their order if one writes bytes that the other reads or writes, by the
+ * addresses of the run. So steps that use the same bytes of the arena for different values keep
+ * their order too.
  */
 #include "gpu_whole.h"
 
@@ -52,8 +53,9 @@ fx_status fxi_gpu_launch_part(fx_device *device, const fx_plan *plan, const fxi_
 typedef struct entry {
     int32_t lane;
     int32_t point; /* the number of the point behind it; NONE: no step waits for it */
-    int32_t after[FXI_GPU_LANES]; /* per lane: the step behind which it comes; NONE */
-    int32_t seen[FXI_GPU_LANES];  /* per lane: the last step that has ended when this one has */
+    int32_t after[FXI_GPU_LANES]; /* per lane: the step that it waits for, or NONE */
+    int32_t seen[FXI_GPU_LANES];  /* per lane: the latest step that must have ended when this step
+                                     ends */
 } entry;
 
 typedef struct schedule {
@@ -64,7 +66,7 @@ typedef struct schedule {
     int32_t n;
     int32_t tail[FXI_GPU_LANES]; /* the lane's last step */
     int32_t npoints;
-    bool lanes; /* there is more than one */
+    bool lanes; /* the driver has lanes */
 } schedule;
 
 typedef struct range {
@@ -74,8 +76,8 @@ typedef struct range {
 static range range_of(const schedule *s, int32_t value)
 {
     const char *at = s->values[value];
-    /* A leaf of unknown size is only read, and no other value is written into the same array. One
-     * that is replaced begins where its replacement does. */
+    /* A leaf of unknown size counts as one byte. That is enough: no step writes a part of its
+     * array, and a value that replaces the leaf begins at the same address. */
     const int64_t bytes = s->plan->values[value].bytes;
     return (range){at, at + (bytes > 0 ? bytes : 1)};
 }
@@ -123,8 +125,9 @@ static void reach(int32_t *all, const int32_t *more)
         all[l] = more[l] > all[l] ? more[l] : all[l];
 }
 
-/* Finds the steps behind which step i must come: `need` are the latest ones in their lanes, `past`
- * are all that have ended then. Steps that are known to be past are not compared. */
+/* Finds the steps that step i must wait for. need: per lane, the latest of them. past: per lane,
+ * the latest step that has ended when all steps in `need` have. Steps up to `past` are not
+ * compared. */
 static void find_needs(const schedule *s, int32_t i, int32_t *need, int32_t *past)
 {
     for (int l = 0; l < FXI_GPU_LANES; l++)
@@ -138,8 +141,9 @@ static void find_needs(const schedule *s, int32_t i, int32_t *need, int32_t *pas
     }
 }
 
-/* The lane whose last step is past and the latest: there step i waits for nothing that it does not
- * need. If there is none, the lane of the last step that it needs. */
+/* Prefers a lane whose last step is in `past`, because step i then waits only for steps that it
+ * needs; of several, the lane with the latest step. If there is none, the lane of the latest step
+ * that it needs. */
 static int32_t choose_lane(const schedule *s, const fx_step *step, const int32_t *past)
 {
     int32_t best = NONE, needed = 0;
@@ -154,7 +158,8 @@ static int32_t choose_lane(const schedule *s, const fx_step *step, const int32_t
     return best != NONE ? best : needed;
 }
 
-/* Is it known already, from the step's lane or from another of its needs, that `need` has ended? */
+/* Has need[l] ended in any case, because the previous step of this lane or another step in `need`
+ * has waited for it? */
 static bool is_implied(const schedule *s, int32_t lane, const int32_t *need, int32_t l)
 {
     bool known = s->tail[lane] != NONE && s->entries[s->tail[lane]].seen[l] >= need[l];
@@ -203,7 +208,7 @@ static bool make_schedule(schedule *s, const fx_host *host)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-/* Brings the driver to the lane of step i, behind the steps that it needs. */
+/* Selects the lane of the step, and makes the lane wait for the steps that it needs. */
 static fx_status enter_step(fx_device *device, const schedule *s, const entry *e, bool first)
 {
     const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;

@@ -433,7 +433,8 @@ static void add_reductions(fxi_gpu_builder *b, int32_t first, bool *done)
             reduce(b, &r);
         return;
     }
-    /* Each number needs a kernel of its own, so only few numbers are used. */
+    /* Each count needs a kernel of its own, so only powers of two and the largest count are
+     * used. */
     int count = 2;
     while (count < n)
         count *= 2;
@@ -442,7 +443,7 @@ static void add_reductions(fxi_gpu_builder *b, int32_t first, bool *done)
     fxi_gpu_call *c = fxi_gpu_add(b);
     int64_t groups = 0;
     for (int k = 0; k < count; k++) {
-        /* No group has a number as large, so no group chooses an unused reduction. */
+        /* No group number is so large, so no group chooses an unused reduction. */
         fxi_gpu_param(c, k, k < n ? groups : INT32_MAX);
         if (k >= n)
             continue;

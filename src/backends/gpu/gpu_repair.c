@@ -1,10 +1,10 @@
 /* gpu_repair.c: the gradient of a convolution's weights by a library that multiplies the padding.
  *
- * The interface of backends promises that gy at a position of the padding does not show in the
- * gradient of the weights. A library that multiplies the padding's zeros by gy keeps this promise
- * unless gy is infinite or NaN there. So one kernel looks for such numbers in gy, which costs one
- * read of it, and another one computes all weights again if there are any: slowly, but then
- * training has failed already. Otherwise its groups end at once. The host does not wait.
+ * The interface of backends promises that terms whose x is in the padding add nothing to the
+ * gradient of the weights. A library that multiplies the padding's zeros by gy breaks this promise
+ * if gy is infinite or NaN. So one kernel looks for such numbers in gy, which costs one read of gy.
+ * If there are any, a second kernel computes all weights again: slowly, but then training has
+ * failed already. Otherwise the groups of the second kernel end at once. The host does not wait.
  */
 #include "gpu_text.h"
 

@@ -1,7 +1,7 @@
-/* gpu_stage.c: runs of a plan whose addresses no recording has, when it has all its recordings.
- * Arrays whose addresses change, such as the batches of a loader, are copied into memory of the
- * plan, the stage, for which there is one more recording. Results are copied from there to their
- * own memory, so no result is in memory that a later run overwrites.
+/* gpu_stage.c: runs a plan with addresses that no recording has, when no more recordings may be
+ * made. Arrays whose addresses change, such as the batches of a loader, are copied into memory of
+ * the plan, the stage, for which there is one more recording. Results are copied from there to
+ * their own memory, so no result is in memory that a later run overwrites.
  */
 #include "gpu_whole.h"
 
@@ -13,7 +13,8 @@ enum { ALIGN = 256, FIXED = -1, UNUSED = -2 };
 
 /* ---- which values ---------------------------------------------------------------------------- */
 
-/* Did the value's address change between this run and a recording? */
+/* Does the value's address differ between this run and any recording, or did it when the stage was
+ * made? */
 static bool changes(const fxi_gpu_whole *w, int32_t v, void *const *values)
 {
     for (int32_t k = 0; k < w->nrecordings; k++)
@@ -31,7 +32,8 @@ static int32_t leaf_of(const fx_plan *plan, int32_t v, void *const *values)
     return FIXED;
 }
 
-/* A result that the steps only read was computed by another part of the plan. */
+/* A result that is not written here was computed by another part of the plan, so it is only copied
+ * in. */
 static void add_region(fxi_gpu_stage *s, const fx_plan *plan, int32_t v, int64_t *bytes)
 {
     const fx_plan_value *value = &plan->values[v];
@@ -73,7 +75,8 @@ static int64_t find_regions(fxi_gpu_stage *s, const fx_plan *plan, const bool *c
         s->region_of[v] = !changing[v] ? FIXED : UNUSED;
         if (!changing[v] || !fxi_gpu_is_used(&w->uses[v]) || memory == FX_PLAN_MEMORY_REPLACES)
             continue;
-        /* Another arena is another recording's; the size of a strided leaf is not known. */
+        /* Values in the arena are not copied: a run with another arena gets its own recording. The
+         * size of a strided leaf is unknown. */
         if (memory == FX_PLAN_MEMORY_ARENA || plan->values[v].bytes <= 0)
             return -1;
         add_region(s, plan, v, &bytes);

@@ -216,7 +216,7 @@ static void build(fxi_gpu_builder *b)
     const fx_step *s = b->step;
     if (has_f64(s) && !b->limits->f64)
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s has no Float64", b->device->name);
-    /* A vendor library has precedence where it takes the step. */
+    /* If the vendor library can compute the step, it does. */
     else if (b->runtime->library && b->runtime->library(b))
         return;
     else if (s->cls >= sizeof kinds / sizeof *kinds || !kinds[s->cls])

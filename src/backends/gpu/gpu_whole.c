@@ -17,7 +17,7 @@
 enum {
     /* A recording that so many runs did not use is replaced by a new one. */
     IDLE_RUNS = 32,
-    /* A part with fewer launches is launched. */
+    /* A part with fewer launches gets no graph. */
     LEAST_LAUNCHES = 2
 };
 
@@ -158,7 +158,7 @@ void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan)
 
 /* ---- recordings ------------------------------------------------------------------------------ */
 
-/* Addresses in the arena all change together; those of leaves and results one by one. */
+/* Has the recording the address of each value that the steps use, and of the random streams? */
 static bool same_addresses(const fx_plan *plan, const fxi_gpu_recording *r, void *const *values,
                            const fx_run *run)
 {
@@ -226,8 +226,8 @@ static int32_t replaceable(const fxi_gpu_whole *w, void *const *values)
     return oldest;
 }
 
-/* Records the plan with the addresses of this run. NULL: it has four recordings already, or the
- * driver cannot record it. */
+/* Records the plan with the addresses of this run. NULL: none of its four recordings may be
+ * replaced, recording has been given up, or the driver cannot record it. */
 static fxi_gpu_recording *record(fx_device *device, const fx_plan *plan, void *const *values,
                                  fx_run *run)
 {
@@ -318,7 +318,8 @@ static fx_status play_stage(fx_device *device, const fx_plan *plan, void *const 
     fxi_gpu_stage *s = &w->stage;
     const bool fresh = run->captured > 0;
     fx_status status = fxi_gpu_stage_copy(device, s, values, false);
-    /* What is replaced is changed only when it is copied back. */
+    /* If this copy fails, no step has begun: a replaced value changes only when it is copied
+     * back. */
     if (status)
         *out_step = -1;
     else

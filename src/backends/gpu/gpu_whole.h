@@ -1,6 +1,6 @@
-/* gpu_whole.h: what the files share that run plans as a whole: which recordings there are
- * (gpu_whole.c), how one is made (gpu_graph.c), and runs with addresses that no recording has
- * (gpu_stage.c). Internal. docs/design/0052 gives the reasons.
+/* gpu_whole.h: declarations of the files that run plans as a whole: gpu_whole.c keeps the
+ * recordings, gpu_graph.c makes one, gpu_stage.c runs plans with addresses that no recording has.
+ * Internal. docs/design/0052 gives the reasons.
  */
 #ifndef CFLUX_GPU_WHOLE_H
 #define CFLUX_GPU_WHOLE_H
@@ -22,30 +22,30 @@ typedef struct fxi_gpu_recording {
     void **values;       /* the addresses, per value */
     const void *streams; /* the address of the random streams */
     uint64_t used;       /* the number of the run that used it last */
-    bool replayed;       /* also after the run that made it */
+    bool replayed;       /* a later run than the one that made it has replayed it */
 } fxi_gpu_recording;
 
 /* Memory of the plan into which values with changing addresses are copied (gpu_stage.c). */
 typedef struct fxi_gpu_region {
     int32_t value;
     int64_t at, bytes; /* in that memory */
-    bool in, out;      /* copied before, after the run */
+    bool in, out;      /* copied before the run, after the run */
 } fxi_gpu_region;
 
 typedef struct fxi_gpu_stage {
-    char *memory; /* of the device; NULL: nothing is staged */
+    char *memory; /* device memory; NULL: nothing is staged */
     fxi_gpu_region *regions;
     int32_t nregions;
     int32_t *region_of; /* per value; −1: its address does not change; −2: no step uses it */
     void **values;      /* the addresses with which the recording was made */
-    fxi_gpu_recording made; /* `values` of it: addresses to compare */
+    fxi_gpu_recording made; /* made.values: addresses to compare */
     bool refused;
 } fxi_gpu_stage;
 
 enum {
     FXI_GPU_RECORDINGS = 4,
-    /* After so many recordings that were freed without a replay a plan gets no more: recording
-     * costs more than launching. */
+    /* A plan that has had so many recordings freed without a replay gets no more: recording costs
+     * more than launching. */
     FXI_GPU_USELESS = 8
 };
 

@@ -53,7 +53,7 @@ enum {
     FXI_RT_NON_BLOCKING = 1,   /* a stream that does not wait for the default one */
     FXI_RT_PORTABLE = 1,       /* pinned memory that all devices can use */
     FXI_RT_NO_TIMES = 2,       /* an event without times, which is faster */
-    FXI_RT_THREAD_LOCAL = 1,   /* a capture that only forbids calls of its own thread */
+    FXI_RT_THREAD_LOCAL = 1,   /* a capture that forbids calls in its own thread only */
     FXI_RT_FUNCTION_ITEMS = 0, /* attribute of a function: most work-items of a group */
 };
 

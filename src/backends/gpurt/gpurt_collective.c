@@ -1,7 +1,8 @@
 /* gpurt_collective.c: collective steps whose communicator works on device memory, by NCCL or RCCL.
  *
- * The backend knows neither: it passes its stream to the communicator, which queues there and waits
- * until the operation has ended, because only a waiting host can give up on members that are gone.
+ * The backend calls neither library: it passes its stream to the communicator, which queues the
+ * operation there and waits until it has ended, because only a waiting host can give up on members
+ * that are gone.
  */
 #include "gpurt.h"
 
@@ -18,7 +19,7 @@ bool fxi_rt_takes(fx_device *device, const fx_step *step)
            c->takes(c, fxi_rt_backend, step);
 }
 
-/* An error of the device is reported by its next call that waits, with its name. */
+/* The next call that waits for the device reports its error, with the name of the error. */
 static int pending(const fx_device_queue *queue)
 {
     const fxi_rt_device *d = queue->data;
@@ -50,7 +51,7 @@ static void release(fx_device *device, void *state)
     fxi_rt_host->free(state);
 }
 
-/* It waits, so no recording may contain it. */
+/* The call waits for the device, so no recording may contain it. */
 static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = false};
 
 bool fxi_rt_collective(fxi_gpu_builder *b)

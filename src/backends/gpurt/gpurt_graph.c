@@ -15,7 +15,7 @@ struct fxi_rt_recorder {
     int32_t npoints;
 };
 
-/* Handles of libraries have one stream, lane 0 during a recording. */
+/* A library's handle has one stream. During a recording this is lane 0. */
 static int follow(fxi_rt_device *d, fxi_rt_stream stream)
 {
     const fxi_rt_library_handle *handles[] = {&d->blas, &d->dnn};
@@ -53,7 +53,8 @@ static fx_status record(fx_device *device)
     if (status)
         return status;
     d->launches = d->recorder->lanes[0];
-    /* An error shows at the end: the recording then lacks the library's work. */
+    /* Without this call the recording would lack the library's work. On failure it is ended and
+     * dropped. */
     if (follow(d, d->launches) == 0)
         return FX_OK;
     fxi_rt_graph graph = NULL;
@@ -73,7 +74,7 @@ static fx_status recorded(fx_device *device, void **out_recording)
     fx_status status = fxi_gpu_check(&d->gpu, "record", "selecting the device", fxi_rt_select(d));
     if (follow(d, d->work) != 0 && !status)
         status = FX_STATUS_DEVICE;
-    /* Also after an error: the stream must not continue to record. */
+    /* The capture is ended after an error too, because the stream must not continue to record. */
     const fx_status ended = FXI_RT_TRY(d, "record", CaptureEnd, (d->recorder->lanes[0], &graph));
     status = status ? status : ended;
     if (!status)

@@ -27,7 +27,8 @@ static bool suits(int major, int driver)
     return major == driver / 10000000;
 }
 
-/* Atomics are switched off: they would add sums in a different order in each run, and in 16 bits.
+/* Atomics are switched off: with them the order of a sum differs between runs, and 16-bit sums are
+ * rounded at each addition.
  */
 static void *begin(fxi_rt_device *d, char *why, size_t size)
 {

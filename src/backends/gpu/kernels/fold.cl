@@ -81,8 +81,9 @@ const fx_int lane = P(@columns@) ? FX_ITEM >> (8 - P(@log@)) : FX_ITEM & (lanes 
 const fx_int slot = P(@columns@) ? FX_ITEM & (slots - 1) : FX_ITEM >> P(@log@);
 const fx_int own = slot + lane * slots;
 
-// Joins the lanes' accumulators: a becomes the whole in every work-item of the slot. @again@ is a
-// barrier if the tree before used the same array: others may not have read its result yet.
+// Joins the lanes' accumulators: `a` of every work-item of the slot becomes the accumulator of all
+// lanes. @again@ is a barrier if the previous tree used the same array, because other work-items may
+// not have read its result yet.
 //// tree
 @again@
 s@n@[own] = a@reg@;

@@ -30,7 +30,7 @@
 #define BATCHES P(9)
 #define SLICE P(10)
     const fx_int m0 = FX_GROUP_X % TILES_M * BM, n0 = FX_GROUP_X / TILES_M % TILES_N * BN;
-// zs is the number of the group's batch and slice of the terms: batches count first.
+// zs numbers the pairs of a batch and a slice of the terms; the batch changes faster.
     const fx_int zs = FX_GROUP_X / TILES_M / TILES_N, z = zs % BATCHES, from = zs / BATCHES * SLICE;
     const fx_int to = INNER - from < SLICE ? INNER : from + SLICE;
     @batch@
@@ -65,7 +65,7 @@
         FX_BARRIER;
         for (fx_int t = 0; t < MT * NT; t++) {
             const fx_int m = t / NT * TX * RM + tm, n = t % NT * TY * RN + tn;
-            // Blocks outside the output are skipped. They may be, because this loop has no barrier.
+            // Blocks outside the output are skipped. This is allowed because the loop has no barrier.
             if (m0 + m >= ROWS || n0 + n >= COLUMNS) continue;
             // A copy with constant indices, which compilers keep in registers.
             SUM r[RN][RM];

@@ -59,9 +59,9 @@ for (fx_int t = lane; t < P(@count@); t += lanes)
 @tree@
 if (lane == 0 && o < P(@results@)) FX_STORE_@name@(y, o, fx_done0(a0));
 
-// One of several reductions of a launch: reduction g, the first of whose groups is parameter g. Its
-// other parameters follow those of the reductions before it, from `from` on; P is then defined
-// again, so that the text of a reduction serves here too.
+// Computes one of several reductions of a launch: reduction g, whose first group is parameter g. Its
+// other parameters begin at parameter `from`, behind those of the earlier reductions. P is defined
+// again with this offset, so that the text of a single reduction is used here too.
 //// reductions
 const fx_int g = 0@later_reductions@;
 const fx_int from = @batch@ + g * @params@, group = FX_GROUP_X - P(g);

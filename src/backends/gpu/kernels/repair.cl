@@ -1,6 +1,6 @@
 // The gradient of a convolution's weights after a library has computed it: see gpu_repair.c.
 
-// odd[g]: does group g find an infinite number or a NaN in y? P(0) elements, P(1) apart.
+// odd[g]: 1 if group g finds an infinite number or NaN in y. P(0): elements of y; P(1): work-items.
 //// repair_look
 FX_USE(0, const @stored@, y)
 FX_USE(1, fx_i32, odd)
@@ -17,7 +17,7 @@ FX_LOCAL(fx_i32, found, FX_GROUP);
         odd[FX_GROUP_X] = own;
     }
 
-// If one was found: every weight again, without the terms of the padding.
+// If one was found, computes every weight again, without the terms of the padding.
 //// repair_weights
 @parameters@
 FX_USE(0, const @stored@, x)
