@@ -35,7 +35,7 @@ CASES = {
 }
 
 
-# On simulated GPUs and a simulated NCCL: by case and number of processes.
+# Expected lines by case and number of processes, on simulated GPUs with a simulated NCCL.
 GPU_CASES = {
     ("gpu_sums", 1): ["0 sum: 1 1", "0 mean: 1 1", "0 last: 1 1", "0 half: 1 1"],
     ("gpu_sums", 2): ["0 sum: 3 2", "1 mean: 1.5 1", "0 last: 2 1", "1 most: 2 1", "0 half: 3 2"],
@@ -72,7 +72,7 @@ def check_cases(name, launcher, options, build, other):
             if case != "busy_at_end":
                 check(f"{name}, {case}", started(launcher, options, build, case), lines, succeeds)
         if other:
-            # Each process is alone in the other MPI, which says nothing of it.
+            # An MPI that did not start the processes puts each of them into a group of its own, without a message.
             run = started(launcher, options, build, "none", (), 2, None, [other])
             check(f"{name}, the plugin of {other}", run,
                   [f"launcher started 2 processes, but", f'use the launcher of the same MPI, or .library = "{name}"'], False)

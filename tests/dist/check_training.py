@@ -27,7 +27,7 @@ def run(build, command, status=0):
 
 
 def bits(text, n):
-    """The parameters' texts; all n ranks must have the same."""
+    """Returns the printed parameters, which must be equal on all n ranks."""
     found = dict(re.findall(r"(?m)^(\d+): (-?0x\S+(?: \S+)*)$", text))
     if sorted(found) != sorted(str(k) for k in range(n)) or len(set(found.values())) != 1:
         sys.exit(f"{n} ranks with the same bits were expected:\n{text}")

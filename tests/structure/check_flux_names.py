@@ -139,7 +139,7 @@ def check(root):
 
 
 def take(text, name, symbol):
-    """The page with a row of its own for a name that it did not have."""
+    """Returns the page with a new row for `name`, which was among the names that are "not yet" supported."""
     lines = []
     for line in text.split("\n"):
         if line.startswith("| `") and "| not yet |" in line and f"`{name}`" in line:

@@ -5,8 +5,9 @@
  * segments are divided into pieces of one size, counted through the segments, so that threads share
  * even a model with one very large parameter.
  *
- * Reductions run one after another, each as it would as a step of its own, so that merging changes
- * no bit. The planner makes such steps only for devices, which may run them here.
+ * Reductions run one after another, each in the same way as a step of its own, so that merging
+ * changes no bit. The planner merges reductions only for devices with memory of their own; such a
+ * device may run the step with these kernels.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"

@@ -9,8 +9,8 @@
  * it is used so rarely that a copy would take longer (docs/design/0005).
  *
  * Each element is a sum over k in order, in blocks whose size depends on k alone, whatever the path
- * and the sizes of the rest: results do not depend on how a batch or C is divided. For this reason
- * no path computes dot products along k in vectors, although that would be faster for a transposed
+ * and the other sizes are: results do not depend on how a batch or C is divided. For this reason no
+ * path computes dot products along k in vectors, although that would be faster for a transposed
  * matrix times a vector.
  *
  * 16-bit operands become Float32 as they are packed, and a part's C is rounded when its sums are

@@ -9,11 +9,11 @@
  *   FXI_FUSED                     defined where FXI_FMA… rounds once
  *   FXI_MASK_…, FXI_PART_…, …     optional: masks and choices as instructions of the processor (see
  *                                 cpu_isa_math.h, cpu_isa_gemm.h)
- * Everything in here is static but the table: of an inline function with external linkage the
- * linker keeps one copy, and that could be one with AVX-512 on a machine without. Mathematical
- * functions (cpu_isa_math.h, cpu_isa_wide.h) and the matrix product (cpu_isa_gemm.h) are written
- * with vector types. Plain loops are left to the compiler; FXI_IVDEP tells it that no element
- * depends on an earlier one, even where the output is an input's memory.
+ * Everything here except the table is static: the linker keeps one copy of an inline function with
+ * external linkage, and that copy could use AVX-512 on a machine without it. Mathematical functions
+ * (cpu_isa_math.h, cpu_isa_wide.h) and the matrix product (cpu_isa_gemm.h) are written with vector
+ * types. Plain loops are left to the compiler; FXI_IVDEP tells it that no element depends on an
+ * earlier one, even where the output is an input's memory.
  */
 #include "cpu_simd.h"
 #include "cpu_convert.h"

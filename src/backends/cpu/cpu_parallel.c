@@ -5,7 +5,7 @@
  * Adam over 200,000 elements: 139 µs, with parts from one counter 215). A range is one atomic word.
  * Its owner takes parts from the front; a thread without parts takes them from the ends of others'
  * ranges. A part is taken by a compare-and-swap, which succeeds only while the job still has that
- * part, and then the caller is still waiting. So a thread that was asleep or preempted in between
+ * part, so the caller is still waiting for it. So a thread that was asleep or preempted in between
  * does no harm, and the caller waits for parts that were begun, never for a thread that the system
  * has not scheduled.
  *

@@ -17,8 +17,9 @@
  * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
  * loading and storing them are calls like all others.
  *
- * An output is computed directly in its memory. Only when that is the memory of an operand that a
- * later instruction still reads, it is written to a tile and copied when the tile is done.
+ * An output is computed directly in its memory, with three exceptions: 16-bit outputs, outputs that
+ * bypass the caches, and outputs over an operand that a later instruction still reads. These are
+ * computed in a tile and stored when the tile is done.
  */
 #include "cpu_program.h"
 #include "cpu_parallel.h"
