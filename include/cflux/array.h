@@ -156,7 +156,7 @@ static inline void fxi_scope_end(const int *depth)
  * caller's scope, and requests by fx_set, fx_want and fx_stage move to the caller's scope. */
 #define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_QUIET, NULL, 0)
 
-/* Open a scope that ends with the enclosing C block. Write one as the first statement of a {}
+/* Open a scope that ends with the enclosing C block. Write the macro as the first statement of a {}
  * block. The scope closes on every exit from the block, including break and return. If a longjmp
  * leaves the block, the scope closes together with the enclosing one.
  *   FX_SCOPE;   keeps the mode of the enclosing scope
@@ -216,9 +216,9 @@ FX_API void fxi_set(void *target, void *object);
  * keeps its value. fx_staged returns the value staged so far, or `state` if there is none.
  *
  * fx_stage returns FX_OK if the request was made, or if there is nothing to do because the call
- * computes only shapes. Otherwise nothing changes: the status of an error array, or
- * FX_STATUS_MEMORY. A layer should then return an error array (fx_error_array), so that the update
- * fails too and no parameter moves without its state. */
+ * computes only shapes. Otherwise it changes nothing and returns the status of the error array
+ * among its arguments, or FX_STATUS_MEMORY. A layer should then return an error array
+ * (fx_error_array), so that the update fails too and no parameter moves without its state. */
 FX_API fx_status fx_stage(fx_array *state, fx_array *value);
 FX_API fx_array *fx_staged(fx_array *state);
 
@@ -253,16 +253,16 @@ FX_API bool fx_is_evaluated(const fx_array *x);
     (FXI_HERE, (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1),                  \
         (const int64_t[]){0, __VA_ARGS__} + 1
 
-/* fx_full(value, 3, 4): all elements equal to `value`; fx_zeros: 0; fx_ones: 1. Float32, or the
- * given element type, to which `value` is converted as by fx_cast. Memory is allocated when the
- * value is needed. */
+/* fx_full(value, 3, 4): all elements equal to `value`; fx_zeros: 0; fx_ones: 1. They are Float32;
+ * fx_full_dtype has the given element type, to which it converts `value` as fx_cast does. Memory is
+ * allocated when the value is needed. */
 FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *sizes);
 /* Zeros with the shape, element type and device of x. */
 FX_API fx_array *fx_zeros_like(const fx_array *x);
-/* fx_rand(3, 4): uniform in [0, 1). fx_randn(3, 4): standard normal (Box and Muller, 1958).
- * Float32, or the given Float32, Float64, Float16 or BFloat16; other types are FX_STATUS_DTYPE.
- * Philox4x32-10 (Salmon et al., 2011) with the thread's stream (fx_seed); every call uses a new
- * counter. All backends give the same numbers. */
+/* fx_rand(3, 4): uniform in [0, 1). fx_randn(3, 4): standard normal (Box and Muller, 1958). They
+ * are Float32; fx_rand_dtype and fx_randn_dtype take Float32, Float64, Float16 or BFloat16, and
+ * other types are FX_STATUS_DTYPE. Philox4x32-10 (Salmon et al., 2011) with the thread's stream
+ * (fx_seed); every call uses a new counter. All backends give the same numbers. */
 FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
 /* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated. */

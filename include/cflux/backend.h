@@ -556,9 +556,8 @@ struct fx_communicator {
      * returns a status; the library records it with name, rank and size. */
     fx_status (*run)(const fx_communicator *self, const fx_step *step, const void *in, void *out,
                      char *why, size_t size);
-    /* Tells the other members that this one cannot continue, and why: an error of its own came
-     * before an operation for which they wait. That operation fails on all of them. NULL: they
-     * wait. */
+    /* Tells the other members that this member failed before an operation for which they wait, and
+     * why. That operation fails on all members. NULL: the other members are not told. */
     void (*refuse)(const fx_communicator *self, fx_status status, const char *why);
     /* Does run_on run this step on devices of a backend? The same answer on all members. NULL:
      * never; the library then copies operands to the host and back. */
@@ -632,9 +631,9 @@ typedef struct fx_host {
     void (*free)(void *ptr);
     /* Records an error and returns its status. */
     fx_status (*fail)(fx_status status, const char *operation, const char *text);
-    /* Returns the calling thread's error and clears it (fx_error_take); makes an error the calling
-     * thread's unless it has one. For backends that work in threads of their own, or recover from a
-     * failure that has been recorded. */
+    /* error_take returns the calling thread's error record and clears it (fx_error_take). error_put
+     * stores an error as the calling thread's record, unless the thread has a record. For backends
+     * that work in threads of their own, or recover from a failure that has been recorded. */
     fx_error (*error_take)(void);
     void (*error_put)(const fx_error *error);
     /* Sends a message (fx_message): level 0 info, 1 warning. */

@@ -122,7 +122,7 @@ FX_API fx_convtranspose_layer *fxi_convtranspose(const fx_convtranspose_args *a)
 /* ---- DepthwiseConv --------------------------------------------------------------------------- */
 /* A Conv with one group per input channel: each channel of x gives out/in channels of y. `in` must
  * divide `out`, and `in` is required with .weight_array too. The options are those of fx_conv;
- * .groups must not be set. Flux.DepthwiseConv, which is a function there too. */
+ * .groups must not be set. In Flux, DepthwiseConv is also a function that makes a Conv. */
 typedef fx_conv_layer fx_depthwiseconv_layer;
 typedef fx_conv_args fx_depthwiseconv_args;
 FX_API fx_depthwiseconv_layer *fxi_depthwiseconv(const fx_depthwiseconv_args *a);
@@ -219,7 +219,7 @@ typedef enum fx_upsample_mode {
     FX_UPSAMPLE_MODE_BILINEAR,    /* linear, for 2 spatial axes; corners stay in place */
     FX_UPSAMPLE_MODE_TRILINEAR    /* the same for 3 */
 } fx_upsample_mode;
-/* Enlarges the spatial axes of x by factors or to sizes; exactly one of the two is given. x:
+/* Enlarges the spatial axes of x by factors or to sizes; set exactly one of .scale and .size. x:
  * spatial…×channels×batch. Scales are whole numbers; for other factors pass the sizes. With
  * NEAREST, Flux accepts only sizes that are multiples of those of x. Flux.Upsample. */
 typedef struct fx_upsample_layer {

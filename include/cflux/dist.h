@@ -13,8 +13,9 @@
  *
  * Functions that return arrays record an operation, which runs when its value is read. They accept
  * arrays of all devices. With FX_MPI, GPU memory is copied to the host and back. With FX_NCCL,
- * sums, means, products and broadcasts stay on the GPUs, one for each process. What NCCL does not
- * compute as the host does (16-bit floats, maxima and minima of floats) is copied. */
+ * sums, means, products and broadcasts stay on the GPUs, one for each process. 16-bit floats, and
+ * maxima and minima of floats, are copied to the host and back, because NCCL computes them
+ * differently. fx_dist_reduce also copies its arrays. */
 #ifndef CFLUX_DIST_H
 #define CFLUX_DIST_H
 
@@ -88,8 +89,8 @@ FX_API void *fx_dist_data_ceil(fx_dist *d, void *data);
  * and FX_STATUS_ARGUMENT names a member and its first array that differs. Returns x, or an error
  * array. DistributedUtils.synchronize!!. */
 FX_API void *fx_dist_synchronize(fx_dist *d, void *x, int root);
-/* Returns x of `root`. If d is NULL or the call fails, records the error and returns this member's
- * x. */
+/* Returns the x that `root` passed. If d is NULL or the call fails, records the error and returns
+ * this member's x. */
 FX_API double fx_dist_synchronize_number(fx_dist *d, double x, int root);
 /* Returns the model itself. For programs from Flux, which marks a model with
  * FluxDistributedModel. */

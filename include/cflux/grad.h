@@ -18,8 +18,8 @@ FXI_BEGIN_C
  *
  * Errors: FX_STATUS_SHAPE if the loss does not have one element; FX_STATUS_DTYPE if it is not
  * floating-point; FX_STATUS_ARGUMENT for NULL; FX_STATUS_STATE if the loss was built before the
- * parameters were last updated. The result is then of the model's type, filled with error
- * arrays. */
+ * parameters were last updated. If an error occurs, the result has the model's type and contains
+ * error arrays. */
 FX_API void *fxi_gradient(fx_array *loss, void *model);
 #define fx_gradient(loss, model) (FXI_HERE, (__typeof__(model))fxi_gradient((loss), (model)))
 

@@ -43,8 +43,8 @@ FX_API fx_array *fxi_init(const fx_init_args *a);
 #define fx_init(...)                                                                               \
     FXI_CALL(fxi_init(FXI_OPTIONS(fx_init_args, FXI_INIT_ARGS(FXI_DEFAULT).init = __VA_ARGS__)))
 
-/* Fans: (1, n) for a vector of n, (in, out) for an out×in weight, Πk times each for a kernel
- * k…×in×out. Flux.nfan. */
+/* Stores fan_in and fan_out: (1, n) for a vector of n numbers, (in, out) for an out×in weight,
+ * (Πk·in, Πk·out) for a kernel k…×in×out. Flux.nfan. */
 FX_API void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out_out);
 
 /* gain·Q with orthonormal columns, or orthonormal rows if there are fewer rows. The rows are all
@@ -57,7 +57,7 @@ FX_API fx_array *fx_orthogonal(int ndims, const int64_t *sizes);
 FX_API fx_array *fx_sparse_init(int ndims, const int64_t *sizes);
 /* A layer with this weight begins as the identity times gain: a matrix has gain on its diagonal,
  * and a kernel k…×in×out has gain at its centre where the indices of in and out are equal. All
- * other elements are 0, and so is a vector. */
+ * other elements are 0, and all elements of a vector are 0. */
 FX_API fx_array *fx_identity_init(int ndims, const int64_t *sizes);
 
 FXI_END_C

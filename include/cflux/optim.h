@@ -282,7 +282,7 @@ FX_API fx_status fx_average(int n, void **gradients);
     F(double, observations, -1)    /* with fx_dist_optimiser: the number of observations of which  \
                                       the gradient is the mean, which is its weight in the mean    \
                                       over all members; 0: none, and the gradient is not used.     \
-                                      All members give it, or none: then all weigh the same */
+                                      Set it on all members, or on none for equal weights */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
 /* Applies one update: computes new parameters and state in one plan, together with the arrays of

@@ -15,7 +15,7 @@ typedef enum fx_resize_mode {
     FX_RESIZE_MODE_LINEAR,      /* linear along each axis: bilinear, trilinear */
     FX_RESIZE_MODE_CUBIC        /* cubic along each axis: bicubic */
 } fx_resize_mode;
-/* Options of fx_resize; one of scale, size and factors is given. */
+/* Options of fx_resize. Set exactly one of scale, size and factors. */
 /* clang-format off */
 #define FXI_RESIZE_ARGS(F)                                                                         \
     F(fx_array *, x, FXI_NULL)                                                                     \
@@ -76,9 +76,10 @@ FX_API fx_array *fxi_unfold(const fx_unfold_args *a);
     F(bool, flipped, false)            /* as in fx_unfold */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_fold_args, FXI_FOLD_ARGS);
-/* Adds the patches of fx_unfold at their positions: its gradient as an operation. The result is
- * size…×channels×batch; where patches overlap it holds sums. FX_STATUS_SHAPE if the number of
- * rows is not that of the windows, or Π kernel does not divide the columns. NNlib.fold. */
+/* Adds the patches of fx_unfold at their positions: the gradient of fx_unfold as an operation. The
+ * result is size…×channels×batch; where patches overlap it holds sums. FX_STATUS_SHAPE if the
+ * number of rows is not that of the windows, or Π kernel does not divide the columns.
+ * NNlib.fold. */
 FX_API fx_array *fxi_fold(const fx_fold_args *a);
 #define fx_fold(...)                                                                               \
     FXI_CALL(fxi_fold(FXI_OPTIONS(fx_fold_args, FXI_FOLD_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))

@@ -181,8 +181,8 @@ FX_API bool fx_is_array(const void *object); /* true for arrays and error arrays
     FXI_DESCRIBED_(T, FXI_FIELDS_(T, __VA_ARGS__), sizeof(fx_type), #T, sizeof(T), fields,         \
                    fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL, NULL, NULL)
 
-/* Define the type of a program's struct, whose first member is fx_object base. Write one after the
- * struct, at file level, with up to 32 fields:
+/* Define the type of a program's struct, whose first member is fx_object base. Write the macro
+ * after the struct, at file level, with up to 32 fields:
  *   FX_FUNCTOR(T, fields…)         the listed fields are its children (@functor T): arrays,
  *                                  objects, and lists of them (fx_list). Numbers, flags, strings
  *                                  and functions are copied. Fields that are not listed are shared
