@@ -4,6 +4,7 @@
  * Adam; the loss is computed too. Forward rows run under FX_TEST. Batches are fixed random arrays
  * already in memory, so loading data is not measured.
  */
+#include "../tests/support/networks.h"
 #include "bench.h"
 
 #include <string.h>
@@ -11,38 +12,6 @@
 static fx_chain_layer *xor_net(void)
 {
     return fx_chain(fx_dense(2, 3, FX_TANH), fx_batchnorm(3), fx_dense(3, 2));
-}
-
-static fx_chain_layer *curve_net(void)
-{
-    return fx_chain(fx_dense(1, 256, FX_TANH), fx_dense(256, 1));
-}
-
-static fx_chain_layer *digit_net(void)
-{
-    return fx_chain(fx_dense(784, 256, FX_RELU), fx_dense(256, 10));
-}
-
-static fx_chain_layer *lenet(void)
-{
-    return fx_chain(fx_conv(FX_DIMS(5, 5), 1, 6, FX_RELU), fx_maxpool(FX_DIMS(2, 2)),
-                    fx_conv(FX_DIMS(5, 5), 6, 16, FX_RELU), fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN,
-                    fx_dense(256, 120, FX_RELU), fx_dense(120, 84, FX_RELU), fx_dense(84, 10));
-}
-
-/* Two convolutions, each followed by batch normalisation, and a pool. */
-static fx_chain_layer *vgg_block(int64_t in, int64_t out)
-{
-    return fx_chain(fx_conv(FX_DIMS(3, 3), in, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU),
-                    fx_conv(FX_DIMS(3, 3), out, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU), fx_maxpool(FX_DIMS(2, 2)));
-}
-
-static fx_chain_layer *vgg(void)
-{
-    return fx_chain(vgg_block(3, 32), vgg_block(32, 64), vgg_block(64, 128), FX_FLATTEN,
-                    fx_dense(2048, 256, FX_RELU), fx_dense(256, 10));
 }
 
 /* size: that of the input; unused sizes are 0. flag: number of classes, or 0 for a regression. */

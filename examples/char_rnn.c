@@ -58,7 +58,7 @@ static int draw(fx_array *logits, int n)
     return i;
 }
 
-/* Prints `length` characters, each drawn from the network's forecast after those before it. */
+/* Prints `length` characters, each drawn from the network's forecast for the next one. */
 static void write_text(void *model, const alphabet *a, int length)
 {
     const fx_recurrent_layer *lstm = fx_child(model, 1);
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%lld characters, %d distinct ones\n", (long long)fx_length(text), letters.size);
-    /* Pieces of LENGTH characters, and as their targets the characters one further on. */
+    /* Pieces of LENGTH characters; the target of each character is the next one. */
     fx_array *x = fx_reshape(fx_slice(text, 0, 0, pieces * LENGTH), LENGTH, pieces);
     fx_array *y = fx_reshape(fx_slice(text, 0, 1, pieces * LENGTH + 1), LENGTH, pieces);
 

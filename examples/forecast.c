@@ -14,7 +14,8 @@
 enum { LENGTH = 61, TRAIN = 200, TEST = 100, START = 10 };
 #define NOISE 0.5
 
-/* LENGTH×n values: n series, each after 100 steps without the influence of its start. */
+/* LENGTH×n values: n series. The first 100 values of each, which depend on its start, are left
+ * out. */
 static fx_array *simulate(int64_t n)
 {
     float *x = malloc(sizeof(float) * (size_t)(LENGTH * n));

@@ -1,5 +1,5 @@
 /* gpt2.c: GPT-2 in its smallest size, 124,439,808 parameters, with random values: states the memory
- * that a training step needs, and makes two steps in Float32 and two in BFloat16.
+ * that a training step needs, and makes two training steps in Float32 and two in BFloat16.
  *
  *   gpt2 [TOKENS]
  *

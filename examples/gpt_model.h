@@ -18,7 +18,8 @@ typedef struct Block {
     void *norm2, *feedforward;
 } Block;
 
-/* x + attention(norm(x)), then x + feedforward(norm(x)); a position sees those before it only. */
+/* x + attention(norm(x)), then x + feedforward(norm(x)); a position sees itself and earlier ones.
+ */
 static void *block_forward(void *self, int n, void *const *args)
 {
     const Block *b = self;
@@ -29,7 +30,7 @@ static void *block_forward(void *self, int n, void *const *args)
 }
 FX_LAYER(Block, block_forward, norm1, attention, norm2, feedforward);
 
-static void *block(const sizes *s)
+static inline void *block(const sizes *s)
 {
     return fx_new(
         Block, .norm1 = fx_layernorm(FX_DIMS(s->width)),
@@ -46,7 +47,8 @@ typedef struct Gpt {
     void *norm;
 } Gpt;
 
-/* Tokens T×B become scores V×T×B of the next token. The embedding of tokens serves twice. */
+/* Tokens T×B become scores V×T×B of the next token. The matrix that embeds tokens also computes the
+ * scores. */
 static void *gpt_forward(void *self, int n, void *const *args)
 {
     const Gpt *m = self;
@@ -67,7 +69,7 @@ static fx_array *small_normal(int ndims, const int64_t *dims)
     return fx_mul(0.02, fxi_randn(FX_DTYPE_F32, ndims, dims));
 }
 
-static Gpt *gpt(const sizes *s)
+static inline Gpt *gpt(const sizes *s)
 {
     void *blocks[MOST_BLOCKS];
     for (int64_t i = 0; i < s->blocks && i < MOST_BLOCKS; i++)
@@ -79,7 +81,7 @@ static Gpt *gpt(const sizes *s)
 }
 
 /* The cross-entropy of the tokens 1, 2, … of each column, forecast from those before them. */
-static fx_array *loss_of(void *model, fx_array *tokens, int64_t vocabulary)
+static inline fx_array *loss_of(void *model, fx_array *tokens, int64_t vocabulary)
 {
     const int64_t t = fx_size(tokens, 0) - 1;
     fx_array *next = fx_slice(tokens, 0, 1, t + 1);

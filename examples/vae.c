@@ -24,7 +24,7 @@ static fx_array *latent_mean(const Autoencoder *m, fx_array *hidden)
     return fx_call(m->mean, hidden);
 }
 
-/* The images that an image's mean in the latent plane decodes to, as logits. */
+/* Decodes the mean of each image in the latent plane; returns the logits of its pixels. */
 static void *reconstruct(void *self, int n, void *const *args)
 {
     const Autoencoder *m = self;

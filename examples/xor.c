@@ -37,7 +37,7 @@ int main(void)
         if (epoch == EPOCHS * 3 / 4) /* smaller steps at the end make the result stable */
             fx_adjust_eta(opt, 1e-3);
         for (fx_batch b = {0}; fx_next(loader, &b);) {
-            FX_RECORD; /* a step; one that repeats the calls of the one before is not built */
+            FX_RECORD; /* a training step; repeats the recorded one if it makes the same calls */
             fx_array *loss = fx_logitcrossentropy(fx_call(model, b.x), b.y);
             fx_update(opt, model, fx_gradient(loss, model));
         }

@@ -21,6 +21,7 @@
 #include <cflux/train.h>
 #include <cflux/dist.h>
 #include <cflux/io.h>
+#include <cflux/predict.h>
 #include <cflux/notation.h>
 #include <cflux/device.h>
 

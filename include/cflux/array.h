@@ -211,14 +211,14 @@ FX_API void fxi_set(void *target, void *object);
 #define fx_set(target, x) (((void)sizeof(*(target) = (x))), FXI_HERE, fxi_set((target), (x)))
 
 /* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value.
- * The next update within the training step, or the end of the step, computes it and rebinds the
+ * The next update within the training step, or the end of that step, computes it and rebinds the
  * handle; outside of a training step the end of the scope does. If the computation fails, `state`
  * keeps its value. fx_staged returns the value staged so far, or `state` if there is none.
  *
  * fx_stage returns FX_OK if the request was made, or if there is nothing to do because the call
  * computes only shapes. Otherwise it changes nothing and returns the status of the error array
  * among its arguments, or FX_STATUS_MEMORY. A layer should then return an error array
- * (fx_error_array), so that the update fails too and no parameter moves without its state. */
+ * (fx_error_array), so that the update fails too and no parameter changes without its state. */
 FX_API fx_status fx_stage(fx_array *state, fx_array *value);
 FX_API fx_array *fx_staged(fx_array *state);
 

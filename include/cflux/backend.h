@@ -233,7 +233,7 @@ typedef struct fx_foreach_step {
     int32_t nsegments;
     struct fx_step *each; /* nsegments reduce steps; NULL: the program is elementwise */
     /* Output k has the memory of input over[k] − 1 of its segment, in every segment, so that one
-     * argument of a kernel serves both. 0: not known. */
+     * argument of a kernel serves both. 0: unknown. */
     uint8_t over[1 + FX_MORE_OUTPUTS];
 } fx_foreach_step;
 
@@ -301,7 +301,9 @@ typedef struct fx_scatter_step {
 /* The matrix product of in[0] and in[1]. The epilogue is a program on each element of the product
  * before it is stored: register 0 is the product, registers 1 … nin−2 are the inputs from in[2], in
  * the output's shape (stride 0: broadcast). Each instruction uses the result of the previous one
- * and is ADD of an input, MUL by an input that is one number, RELU, TANH or SIGMOID. */
+ * and is ADD of an input, MUL by an input that is one number, RELU, TANH or SIGMOID. The output of
+ * a batch may have its axes in another order in memory, without gaps, with one of the matrix axes
+ * first. The inputs of its epilogue then have the same strides or are numbers. */
 typedef struct fx_matmul_step {
     bool transpose_a, transpose_b; /* swap the first two axes */
     uint8_t precision;             /* fx_precision: allowed for products of Float32 */
@@ -538,7 +540,7 @@ typedef struct fx_device_queue {
     void *stream;        /* the driver's: a CUstream or hipStream_t. The calling thread has selected
                             its device */
     const void *data;    /* private to the backend */
-    /* Has everything queued so far ended? 0: yes; 1: not yet; -1: the device failed. */
+    /* Returns 0 if all queued work has ended, 1 if not, −1 if the device failed. */
     int (*pending)(const struct fx_device_queue *self);
 } fx_device_queue;
 
@@ -559,15 +561,15 @@ struct fx_communicator {
     /* Tells the other members that this member failed before an operation for which they wait, and
      * why. That operation fails on all members. NULL: the other members are not told. */
     void (*refuse)(const fx_communicator *self, fx_status status, const char *why);
-    /* Does run_on run this step on devices of a backend? The same answer on all members. NULL:
+    /* Returns true if run_on runs this step on devices of a backend; equal on all members. NULL:
      * never; the library then copies operands to the host and back. */
     bool (*takes)(const fx_communicator *self, const char *backend, const fx_step *step);
-    /* `run` on operands in device memory, after all work that is queued. It may wait for it. */
+    /* As `run`, for operands in device memory. Runs after all queued work, and may wait for it. */
     fx_status (*run_on)(const fx_communicator *self, const fx_device_queue *queue,
                         const fx_step *step, const void *in, void *out, char *why, size_t size);
 };
 
-/* What the memory of a plan's value is. */
+/* Kind of memory of a plan's value. */
 typedef enum fx_plan_memory {
     FX_PLAN_MEMORY_ARENA,  /* temporary memory of the run: literals, values between steps, work
                               space */
@@ -580,7 +582,7 @@ typedef enum fx_plan_memory {
 /* A value of a plan. */
 typedef struct fx_plan_value {
     uint8_t memory; /* fx_plan_memory */
-    int64_t bytes;  /* from its address on; 0: empty, or not known, because it is a leaf that is not
+    int64_t bytes;  /* from its address on; 0: empty, or unknown because it is a leaf that is not
                        dense */
 } fx_plan_value;
 
@@ -624,6 +626,26 @@ struct fx_device {
 
 /* ---- functions of the library for backends --------------------------------------------------- */
 
+/* Names the compiled form of a program: everything on which the code depends besides cflux's
+ * version. No text is NULL. */
+typedef struct fx_kernel_key {
+    const char *backend;  /* "cuda" */
+    const char *target;   /* the devices that can load the code: "sm_90" */
+    const char *compiler; /* "NVRTC 13.0" */
+    const char *options;  /* the compiler's options besides the target */
+    const char *source;
+} fx_kernel_key;
+
+/* Code from a pack of kernels (fx_kernels_add), valid until the process ends. A pack comes from
+ * another machine: a backend checks whether the device can load the code. */
+typedef struct fx_packed_kernel {
+    const char *target, *compiler; /* fx_kernel_key */
+    const void *code;              /* followed by at least one zero byte */
+    size_t size;
+} fx_packed_kernel;
+/* Returns true to end the search. */
+typedef bool (*fx_packed_fn)(const fx_packed_kernel *kernel, void *user);
+
 /* Functions of the library for backends, passed to `open`; valid until the process ends. */
 typedef struct fx_host {
     const char *version;          /* version of the library */
@@ -648,6 +670,16 @@ typedef struct fx_host {
     const fx_plugin_head *(*kernel_library)(const char *serves, const char *name,
                                             const uint32_t sizes[FX_PLUGIN_SIZES], char *why,
                                             size_t size);
+    /* Compiled kernels on disk. These functions may be called by any thread, and record no error.
+     * kernels_cached returns true if kernels are kept on disk (FX_CACHE). kernel_load returns the
+     * bytes stored with this key, in memory of `alloc`; NULL if there are none. */
+    bool (*kernels_cached)(void);
+    void *(*kernel_load)(const fx_kernel_key *key, size_t *out_size);
+    void (*kernel_store)(const fx_kernel_key *key, const void *bytes, size_t size);
+    /* Calls `take` for the code of this program in each pack of kernels, for any target and
+     * compiler, until it returns true; returns whether it did. key->source == NULL: for all
+     * programs of the backend. key->target and key->compiler are ignored. */
+    bool (*kernel_packed)(const fx_kernel_key *key, fx_packed_fn take, void *user);
 } fx_host;
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -666,8 +698,8 @@ struct fx_backend {
     /* -- opening -- */
     /* Called once, first. Loads what the backend needs and returns the number of its devices. If
      * it does not work, writes the reason (a sentence without a full stop) to `why`, which is empty
-     * before; devices that it returns then are listed, but not used. Records no error. There is no
-     * `close`: a backend stays loaded until the process ends. NULL: always one device. */
+     * before; if it still returns devices, they are listed but not used. Records no error. There is
+     * no `close`: a backend stays loaded until the process ends. NULL: always one device. */
     int (*open)(const fx_host *host, char *why, size_t size);
     /* Sets device->info, and device->data if the backend uses it. Called once per device, before
      * its first use. NULL: no properties. */
@@ -713,9 +745,10 @@ struct fx_backend {
     /* Prepares a step of a new plan: stores the bytes of work space in step->work_bytes, and
      * everything that can be decided once (kernels, tiles, primitives of a library) in step->ready.
      * Several threads may use step->ready at the same time; `release` frees it.
-     * FX_STATUS_UNSUPPORTED, not recorded, for a step of several operations (fx_step_is_fused): the
-     * planner asks again with a shorter epilogue or with other steps. Any other failure is
-     * recorded, and the plan fails before a step has run. NULL: nothing to prepare. */
+     * FX_STATUS_UNSUPPORTED, not recorded, for a step of several operations (fx_step_is_fused), or
+     * for a matrix product whose output is not dense: the planner asks again with a shorter
+     * epilogue or with other steps. Any other failure is recorded, and the plan fails before a step
+     * has run. NULL: nothing to prepare. */
     fx_status (*prepare)(fx_device *device, fx_step *step);
     /* Completes the preparation of all steps of a new plan together, so that a backend can compile
      * their kernels at the same time. Called once, after `prepare` of every step and before the

@@ -30,8 +30,9 @@ FX_API fx_array *fx_read_csv(const char *path);
  *             Float64 vectors; numbers up to 2^24 in these columns are rounded to Float32
  *   line      the line of the first row in the file, from 1 (Int64)
  *
- * The first line is a header if none of its fields is a number, or if every field that is neither a
- * number nor a missing value (e.g. NA) has a number below it. A column name that is empty or
+ * The first line is a header if none of its fields is a number. It is also a header if it has no
+ * missing value (e.g. NA), below each of its texts is a number (with .missing: or a missing
+ * value), and below at least one text is a number. A column name that is empty or
  * repeated becomes "#3", the column's number from 1 ("#3.1" if another column has that name).
  * Without a header the names are "1", "2", …. A column is a text column if the field in its first
  * row is not a number. Texts are UTF-8. Fields may be quoted ("a, b", "say ""yes""") and then
@@ -40,7 +41,8 @@ FX_API fx_array *fx_read_csv(const char *path);
  * With .missing, an empty field and the words NA, N/A, #N/A, NaN, nan, null, NULL, None, ? and -
  * are missing values. They are NaN in `values` and in `wide`, and are not counted as rows of a
  * label. A column is then a text column if its first field that is not missing is not a number.
- * Without .missing they are texts, or an error in a column of numbers.
+ * In the column .text only an empty field is missing. Without .missing these words are texts, and
+ * an error in a column of numbers.
  *
  * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or a negative .skip;
  * FX_STATUS_FORMAT with line and column; if the first line has no comma, the message also names the
@@ -50,7 +52,9 @@ FX_API fx_array *fx_read_csv(const char *path);
     F(const char *, path, FXI_NULL) /* the file */                                                 \
     F(char, separator, ',')         /* one of , ; | tab, or a space for any number of blanks */    \
     F(int64_t, skip, 0)             /* lines to skip at the top */                                 \
-    F(bool, missing, false)         /* true: missing values become NaN */
+    F(bool, missing, false)         /* true: missing values become NaN */                          \
+    F(const char *, text, FXI_NULL) /* a column, by name or by number from 1, that is a text */    \
+                                    /* column even if it holds numbers, e.g. 007; NULL: none */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_read_table_args, FXI_READ_TABLE_ARGS);
 FX_API void *fxi_read_table(const fx_read_table_args *a);
@@ -142,6 +146,7 @@ typedef struct fx_batch {
     void *items;
     int64_t index;  /* index of the batch in the pass, from 0 */
     int64_t size;   /* number of observations */
+    int64_t total;  /* number of observations of the whole batch (fx_loader_part); else `size` */
     void *fxi_pass; /* private */
 } fx_batch;
 /* Stores the next batch in *batch. Returns false at the end of the pass, and after a failure (with
@@ -150,6 +155,13 @@ typedef struct fx_batch {
 FX_API bool fx_next(fx_loader *loader, fx_batch *batch);
 FX_API void fx_batch_end(fx_batch *batch);                /* ends a pass early */
 FX_API int64_t fx_loader_length(const fx_loader *loader); /* batches per pass; 0 for NULL */
+/* A loader that returns part number `part` (from 0) of every batch of `loader`. The loaders of all
+ * parts have equally many batches, in the order of `loader`, and the parts of a batch are disjoint,
+ * complete, and differ in size by at most one. A batch with fewer observations than parts is not
+ * divided: each part is the whole batch. Functions of fx_mapobs draw other random numbers in each
+ * part; in part 0 those of `loader`. Errors: FX_STATUS_ARGUMENT if the loader is not a DataLoader
+ * or is already a part, and for a number out of range. */
+FX_API fx_loader *fx_loader_part(fx_loader *loader, int part, int parts);
 /* Position of a loader: the order (that of pass number `pass` for this seed), and how many batches
  * of this pass have been returned. A loader of the same data and batch size that is set to a
  * position returns the same batches from there on.

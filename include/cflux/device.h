@@ -96,6 +96,35 @@ FX_API int fx_device_count(const char *backend);
  * reason. */
 FX_API void *fx_devices(const char *backend);
 
+/* ---- compiled kernels ------------------------------------------------------------------------ */
+/* GPU backends compile kernels when a program first needs them, and cache them on disk. A pack is
+ * one file with compiled kernels, for machines that have a device and its driver, but no compiler
+ * (docs/gpu.md). Packs serve CUDA, AMDGPU and OpenCL; they are searched before the cache and before
+ * a compiler is opened. A pack contains code that devices run: use only packs that you trust. */
+
+/* Adds a pack, until the process ends. Call it before fx_use: a backend decides when it is loaded
+ * whether its devices can be used without a compiler. The environment variable CFLUX_KERNELS does
+ * the same; it names files, separated by colons, and a file that cannot be used is ignored with a
+ * warning. FX_STATUS_IO; FX_STATUS_FORMAT if the file is not a pack, is damaged, or was packed by
+ * another version of cflux. */
+FX_API fx_status fx_kernels_add(const char *path);
+/* Writes a pack with all cached kernels that this version of cflux compiled. On failure an existing
+ * file is unchanged. FX_STATUS_STATE if the cache has no such kernels; FX_STATUS_IO. */
+FX_API fx_status fx_kernels_pack(const char *path);
+
+/* Compiled kernels of the same kind. */
+typedef struct fx_kernels_info {
+    const char *backend;  /* "cuda", "amdgpu", "opencl" */
+    const char *target;   /* "sm_90"; "compute_90" for PTX; "gfx90a"; OpenCL: device and driver */
+    const char *compiler; /* "NVRTC 13.0" */
+    int64_t count;        /* programs: usually one for each kernel */
+    int64_t bytes;        /* of their code */
+} fx_kernels_info;
+typedef void (*fx_kernels_fn)(const fx_kernels_info *kernels, void *user);
+/* Calls visit for each kind of kernels in a pack, or in the cache if path is NULL, sorted by
+ * backend, target, compiler. `kernels` is valid during the call. Fails as fx_kernels_add does. */
+FX_API fx_status fx_kernels_list(const char *path, fx_kernels_fn visit, void *user);
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 /* Freed memory of arrays is cached for reuse. Each device with its own memory has a pool; on the
  * CPU each thread has a cache.

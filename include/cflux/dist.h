@@ -19,6 +19,7 @@
 #ifndef CFLUX_DIST_H
 #define CFLUX_DIST_H
 
+#include <cflux/data.h>
 #include <cflux/ops.h>
 #include <cflux/optim.h>
 
@@ -28,7 +29,7 @@ typedef struct fx_dist fx_dist; /* opaque: a group of processes; never freed */
 /* The library that moves the data. MPI is used through a plugin, which fx_dist_init loads. */
 typedef enum fx_dist_kind {
     FX_MPI = 1, /* Open MPI or MPICH; moves host memory */
-    FX_NCCL     /* moves also memory of GPUs, with NCCL or RCCL; host memory with MPI */
+    FX_NCCL     /* moves GPU memory with NCCL or RCCL, and host memory with MPI */
 } fx_dist_kind;
 
 /* Options of fx_dist_init. */
@@ -38,10 +39,16 @@ typedef enum fx_dist_kind {
     F(double, time_limit, 60)              /* seconds that an operation waits for other members */ \
     F(const void *, communicator, FXI_NULL) /* address of an MPI_Comm of the program, which has    \
                                                initialised MPI; NULL: MPI_COMM_WORLD */            \
-    F(const char *, library, FXI_NULL)      /* "openmpi" or "mpich"; NULL: the launcher's library */
+    F(const char *, library, FXI_NULL)      /* "openmpi" or "mpich"; NULL: the launcher's library */ \
+    F(bool, fixed_order, false)             /* true: see below */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
-/* Joins the group: fx_dist_init(FX_MPI), or fx_dist_init(FX_MPI, .time_limit = 10). If the program
+/* With .fixed_order, sums, means and products combine the members' elements in the order
+ * of their ranks, so a run with the same number of members repeats its bits on any network and any
+ * MPI. Each member then receives the arrays of all others: with n members, (n−1)·S bytes instead of
+ * about 2·S for an array of S bytes. Arrays of GPUs go through host memory.
+ *
+ * Joins the group: fx_dist_init(FX_MPI), or fx_dist_init(FX_MPI, .time_limit = 10). If the program
  * has not initialised MPI, the call does, and MPI is finalised when the program ends. After a
  * success, further calls do nothing, except FX_NCCL after FX_MPI. FX_STATUS_UNSUPPORTED if the
  * plugin for the launcher's MPI is not installed or cannot be used, or on all members if a member
@@ -83,6 +90,11 @@ FX_API void *fx_dist_data(fx_dist *d, void *data);
  * parts can be smaller or empty; Flux throws a BoundsError for an empty part. */
 FX_API void *fx_dist_data_ceil(fx_dist *d, void *data);
 
+/* This member's part of every batch of `loader` (fx_loader_part), in the order of rank 0. So
+ * `loader` has the data of all members, its batch size is that of all members together, and all
+ * members get equally many batches. Returns an error object if a check of fx_loader_part fails. */
+FX_API fx_loader *fx_dist_loader(fx_dist *d, fx_loader *loader);
+
 /* Copies the values of `root` to all members: the arrays of x (a model, an optimiser state, a
  * tuple), and the numbers of an optimiser state. The handles stay valid. First the members compare
  * the names, sizes, element types and order of their arrays. If they differ, nothing is changed,
@@ -95,6 +107,27 @@ FX_API double fx_dist_synchronize_number(fx_dist *d, double x, int root);
 /* Returns the model itself. For programs from Flux, which marks a model with
  * FluxDistributedModel. */
 FX_API void *fx_dist_model(void *model);
+
+/* The mean over all members of every floating-point array in x (an array, a gradient, a tuple), as
+ * an object like x. It records few operations, each for up to 25 MB. Other arrays are unchanged.
+ * With one member: x itself. Errors: FX_STATUS_ARGUMENT if d or x is NULL; an error object if x
+ * contains an error or memory is exhausted. */
+FX_API void *fx_dist_average(fx_dist *d, void *x);
+/* Tells the other members that this one cannot continue: their next operation, or the one in which
+ * they wait, fails with `status` and "rank 2 cannot continue: " and the message of this member's
+ * error record. Without this call they would wait until the time limit. Waits until they have it.
+ * Does nothing with one member, or after an operation that failed on all members. */
+FX_API void fx_dist_refuse(fx_dist *d, fx_status status);
+
+/* From here on, BatchNorm and InstanceNorm layers that are called in training mode in this thread
+ * take their statistics over the batches of all members of d, as if these were one batch; with NULL
+ * over those of this process, as before the first call. All members must call the same layers in
+ * the same order. Each call of a BatchNorm then costs two small operations, and two in the
+ * gradient. If the batches differ in size, multiply the loss of a member by its number of
+ * observations times the number of members divided by the number of all observations, and update
+ * without .observations. fx_train with .dist does both. Returns the previous group. SyncBatchNorm
+ * of PyTorch. */
+FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
 
 /* A rule whose updates use the mean of the gradients of all members: fx_setup(fx_dist_optimiser(d,
  * fx_adam()), model). If the members have equally large batches, this is the gradient of one batch

@@ -85,15 +85,15 @@ typedef struct fx_layer_row {
     bool shown;              /* printed also if it has its default value */
     const char *torch_added; /* name of an array of the same size whose sum with this one is the
                                 member: written as 0, added on load */
-    int torch_zero;    /* k > 0: the last k-th of that array must be 0; the load fails otherwise */
-    const char *words; /* names of the values of a WORD, separated by spaces */
+    int torch_zero;          /* k > 0: the final 1/k of that array must be 0, else the load fails */
+    const char *words;       /* names of the values of a WORD, separated by spaces */
 } fx_layer_row;
 
 /* The layer's struct in a range of versions of Flux. An array of forms ends with {0}. */
 typedef struct fx_flux_form {
     const char *fields; /* field names in order: "weight bias σ" */
     const char *params; /* type parameters: field names, #name for the length of a tuple, #name+2
-                           for that length and 2, =name for the value of a flag, :name for a WORD;
+                           for that length plus 2, =name for the value of a flag, :name for a WORD;
                            NULL: this form is read, not written */
     int since, until;   /* first and last version of Flux: 1206 is 0.12.6; 0: no limit */
 } fx_flux_form;
@@ -109,7 +109,7 @@ typedef struct fx_flux_source {
 /* The inputs of a container's layers. */
 typedef enum fx_layer_flow {
     FX_LAYER_FLOW_SHARED = 0, /* the input of the container, or its item of a tuple */
-    FX_LAYER_FLOW_CHAIN,      /* the result of the layer before */
+    FX_LAYER_FLOW_CHAIN,      /* the result of the previous layer */
     FX_LAYER_FLOW_FIRST       /* the first one: the input of the container; the others: results of a
                            connection */
 } fx_layer_flow;

@@ -80,7 +80,7 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 #define FXI_ACCUM_GRAD_ARGS(F)                                                                     \
     F(int64_t, n, 1) /* number of gradients of one update, at least 1 */
 #define FXI_MIXED_PRECISION_ARGS(F)                                                                \
-    F(fx_rule *, rule, FXI_NULL)       /* the rule; no MixedPrecision */                           \
+    F(fx_rule *, rule, FXI_NULL)       /* the rule; must not be a MixedPrecision */                \
     F(fx_dtype, type, FX_DTYPE_F32)    /* type that the rule computes in: Float32 or Float64 */    \
     F(double, scale, 1) /* factor of the loss: gradients are divided by it in `type`. If it is not \
                            1, an update with gradients that are not finite changes nothing and     \

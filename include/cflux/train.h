@@ -3,6 +3,7 @@
 #define CFLUX_TRAIN_H
 
 #include <cflux/data.h>
+#include <cflux/dist.h>
 #include <cflux/optim.h>
 #include <cflux/schedule.h>
 
@@ -54,6 +55,16 @@ typedef double (*fx_metric_fn)(void *model, void *user);
  * are equal, or it has none; otherwise FX_STATUS_ARGUMENT names the first line that differs, and
  * model and state have the checkpoint's values.
  *
+ * .dist: a group of processes (cflux/dist.h) that train one model: all of them call fx_train with
+ * the same options. Each gets its part of every batch of the loader (fx_dist_loader), so the batch
+ * size is that of all processes together, and the parameters are those of one process, up to
+ * rounding, if the loss is a mean over the observations. Gradients are averaged before .clip_norm;
+ * the rule of `state` need not be a fx_dist_optimiser. Losses, and the decisions of .patience and
+ * .keep_best, are the same on all members. Rank 0 shows progress and writes the log and the
+ * checkpoint, which all read. A callback that stops one member stops all of them, after one more
+ * training step. Random numbers of layers (dropout) are different in each member. If a member
+ * fails, all fail, with its reason.
+ *
  * .log: a file for the log of the run (cflux/report.h): start, training steps, epochs with their
  * .metric, and end. Training that resumes from a checkpoint appends to the file. A failed write
  * does not stop training; fx_train returns FX_STATUS_IO at the end. */
@@ -88,7 +99,8 @@ typedef double (*fx_metric_fn)(void *model, void *user);
     F(fx_schedule *, schedule, FXI_NULL)  /* learning rate of each epoch; NULL: that of `state` */ \
     F(bool, schedule_steps, false)        /* true: .schedule counts updates, not epochs */         \
     F(double, clip_norm, 0)               /* largest norm of all gradients together                \
-                                             (fx_clip_global_norm); 0: no limit */
+                                             (fx_clip_global_norm); 0: no limit */               \
+    F(fx_dist *, dist, FXI_NULL)          /* processes that train together; NULL: this one */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
 /* fx_train(loss, model, loader, state, .epochs = 10, .progress = true): for every batch computes

@@ -360,8 +360,8 @@ FX_API void *fxi_fmap2(fx_map2_fn f, void *x, void *y);
 #define fx_fmap2(f, x, y)  ((__typeof__(x))fxi_fmap2((f), (x), (y)))
 #define fx_mapleaves(f, x) fx_fmap((f), (x)) /* the older name of fx_fmap */
 /* fx_functor returns the children of an object as a named tuple (items of lists included; a tuple
- * if they have no names, an empty one for arrays, functions and leaves). fx_rebuild returns an
- * object like x with these children. The scope owns both. Another number of children is
+ * if they have no names, an empty one for arrays, functions and leaves). fx_rebuild returns a copy
+ * of x with these children. The scope owns both. Another number of children is
  * FX_STATUS_ARGUMENT. Functors.functor. */
 FX_API void *fx_functor(void *x);
 FX_API void *fxi_rebuild(void *x, void *children);

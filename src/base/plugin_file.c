@@ -177,7 +177,8 @@ static void other_abi(fx_plugin_kind kind, uint32_t abi, char *why, size_t size)
              fxi_plugin_kind_text(kind), (unsigned)abi, (int)FX_PLUGIN_ABI);
 }
 
-/* The head of an open library; NULL if it is not a plugin, or one of an earlier version. */
+/* The head of an open library. NULL, with the reason in `why`: it is not a plugin, or a plugin of
+ * an earlier version. */
 static const fx_plugin_head *head_of(void *library, char *why, size_t size)
 {
     const fx_plugin_head *head = fxi_library_symbol(library, symbol);

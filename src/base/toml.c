@@ -22,7 +22,7 @@ typedef struct scanner {
     char path[PATH];
     size_t length; /* of the path so far */
     const char *table, *key;
-    size_t header;     /* just after the line of [table]; 0: there is none */
+    size_t header;     /* just after the line of [table]; 0: none */
     span value;        /* of table.key */
     int value_line;    /* where it is */
     span inline_table; /* table = { … } with its braces */

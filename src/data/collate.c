@@ -15,10 +15,24 @@ bool fxi_own_memory(const fx_device *device)
     return device->backend->read != NULL;
 }
 
-int64_t fxi_collation_size(const fxi_collation *c, int64_t k)
+int64_t fxi_collation_total(const fxi_collation *c, int64_t k)
 {
     const int64_t left = c->n - k * c->batchsize;
     return left < c->batchsize ? left : c->batchsize;
+}
+
+int64_t fxi_collation_size(const fxi_collation *c, int64_t k)
+{
+    const int64_t n = fxi_collation_total(c, k);
+    return n < c->parts ? n : n / c->parts + (c->part < n % c->parts);
+}
+
+int64_t fxi_collation_start(const fxi_collation *c, int64_t k)
+{
+    const int64_t n = fxi_collation_total(c, k), rest = n % c->parts;
+    const int64_t before =
+        n < c->parts ? 0 : c->part * (n / c->parts) + (c->part < rest ? c->part : rest);
+    return k * c->batchsize + before;
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */
@@ -188,7 +202,7 @@ static void *collate_leaf(void *leaf, void *user)
 
 void *fxi_collate(const fxi_collation *c, int64_t k)
 {
-    batch b = {.c = c, .start = k * c->batchsize, .count = fxi_collation_size(c, k)};
+    batch b = {.c = c, .start = fxi_collation_start(c, k), .count = fxi_collation_size(c, k)};
     void *items = fxi_obs_map(c->data, collate_leaf, &b);
     return fx_is_error(items) ? NULL : items;
 }

@@ -2,7 +2,7 @@
  *
  * Works on a snapshot of the data from the start of a pass, so several threads may collate at the
  * same time, and later changes of the program's arrays have no effect. Batch k holds the
- * observations order[k·batchsize …].
+ * observations order[k·batchsize …], or a part of them.
  */
 #ifndef CFLUX_COLLATE_H
 #define CFLUX_COLLATE_H
@@ -25,6 +25,7 @@ typedef struct fxi_collation {
     int64_t n, batchsize; /* of a pass; views may have more or fewer than the data */
     int64_t data_n;       /* expected number of observations in the data */
     int64_t *order;       /* NULL: in order; owned by this struct, from memory.h */
+    int64_t part, parts;  /* which part of each batch is wanted, of how many; parts ≥ 1 */
     bool own;             /* batches must not share memory with the data */
 } fxi_collation;
 
@@ -33,8 +34,12 @@ typedef struct fxi_collation {
 fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was);
 void fxi_collation_close(fxi_collation *c);
 
-/* Number of observations in batch k. */
+/* Number of observations in batch k, over all parts. */
+int64_t fxi_collation_total(const fxi_collation *c, int64_t k);
+/* The observations of the wanted part: their number, and the index of the first in the order. A
+ * batch with fewer observations than parts is not divided: each part is the whole batch. */
 int64_t fxi_collation_size(const fxi_collation *c, int64_t k);
+int64_t fxi_collation_start(const fxi_collation *c, int64_t k);
 /* Batch k, possibly pending, in the structure of the data; owned by the scope. NULL on failure
  * (recorded). */
 void *fxi_collate(const fxi_collation *c, int64_t k);

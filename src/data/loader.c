@@ -65,7 +65,8 @@ struct fx_loader {
     fx_object base;
     void *data;
     int64_t n, batchsize, workers;
-    int64_t base_n; /* observations of the arrays below functions and views */
+    int part, parts; /* of fx_loader_part; parts ≥ 1 */
+    int64_t base_n;  /* observations of the arrays below functions and views */
     bool shuffle, drop_partial, parallel;
     bool single;    /* one observation at a time, without the final axis; batchsize is 1 */
     bool derived;   /* batches are selected, not collated */
@@ -132,6 +133,8 @@ static void describe(const void *self, fx_text *text)
         fx_text_add(text, ", batchsize=%lld", l->single ? -1LL : (long long)l->batchsize);
     if (l->drop_partial)
         fx_text_add(text, ", partial=false");
+    if (l->parts > 1)
+        fx_text_add(text, ", part=%d, parts=%d", l->part, l->parts);
     if (l->collate != FX_COLLATE_OBS && !l->collate_with)
         fx_text_add(text, ", collate=%s", l->collate == FX_COLLATE_BATCH ? "true" : "false");
     if (l->buffer)
@@ -237,6 +240,7 @@ fx_loader *fxi_dataloader(const fx_dataloader_args *given)
                             .batchsize = batchsize_of(a.batchsize, info.n),
                             .single = a.batchsize < 0,
                             .workers = a.workers,
+                            .parts = 1,
                             .shuffle = a.shuffle,
                             .drop_partial = !a.partial,
                             .parallel = a.parallel,
@@ -279,6 +283,27 @@ fx_loader *fx_cu_iterator(fx_loader *loader)
     eager.each = NULL;
     eager.eager = true;
     return fxi_new(&loader_type, &eager);
+}
+
+fx_loader *fx_loader_part(fx_loader *loader, int part, int parts)
+{
+    static const char name[] = "loader_part";
+    const bool good = fx_is(loader, &loader_type) && loader != &error_loader;
+    if (!good)
+        fx_fail(FX_STATUS_ARGUMENT, name, "takes a DataLoader");
+    else if (loader->parts > 1)
+        fx_fail(FX_STATUS_ARGUMENT, name, "the loader is already part %d of %d", loader->part,
+                loader->parts);
+    else if (part < 0 || part >= parts)
+        fx_fail(FX_STATUS_ARGUMENT, name, "part %d of %d, expected a part from 0 to %d", part,
+                parts, parts - 1);
+    else {
+        fx_loader divided = *loader;
+        divided.part = part;
+        divided.parts = parts;
+        return fxi_new(&loader_type, &divided);
+    }
+    return fx_error_object(&loader_type);
 }
 
 int64_t fx_loader_length(const fx_loader *l)
@@ -451,7 +476,7 @@ static void *select_batch(const running *r, int64_t k)
 {
     const fx_loader *l = r->loader;
     const fxi_collation *c = &r->collation;
-    const int64_t size = fxi_collation_size(c, k), start = k * c->batchsize;
+    const int64_t size = fxi_collation_size(c, k), start = fxi_collation_start(c, k);
     int64_t *asked = fxi_calloc((size_t)size + 1, sizeof *asked);
     void **list = fxi_calloc((size_t)size + 1, sizeof *list), *items;
     for (int64_t i = 0; asked && i < size; i++)
@@ -476,12 +501,18 @@ static void *select_batch(const running *r, int64_t k)
     return items;
 }
 
+/* The key of the random numbers of a batch. Other parts of the batch have other numbers. */
+static uint64_t key_of_batch(const running *r, int64_t k)
+{
+    const fx_loader *l = r->loader;
+    const uint64_t key = fxi_mix(fxi_mix(fxi_mix(l->seed) + r->pass) + (uint64_t)k);
+    return l->part ? fxi_mix(key + (uint64_t)l->part) : key;
+}
+
 /* select_batch with the random numbers of this batch. */
 static void *selected(const running *r, int64_t k)
 {
-    const fx_loader *l = r->loader;
-    const fxi_random_state before =
-        fxi_random_enter(fxi_mix(fxi_mix(fxi_mix(l->seed) + r->pass) + (uint64_t)k));
+    const fxi_random_state before = fxi_random_enter(key_of_batch(r, k));
     void *items = select_batch(r, k);
     fxi_random_leave(before);
     if (!items && fx_error_status() == FX_OK)
@@ -506,10 +537,8 @@ static void *gathered(const running *r, int64_t k)
 
 static void *apply_functions(const running *r, int64_t k, void *items)
 {
-    const fx_loader *l = r->loader;
-    const uint64_t key = fxi_mix(fxi_mix(fxi_mix(l->seed) + r->pass) + (uint64_t)k);
-    const fxi_random_state before = fxi_random_enter(key);
-    items = fxi_obs_apply(l->data, items);
+    const fxi_random_state before = fxi_random_enter(key_of_batch(r, k));
+    items = fxi_obs_apply(r->loader->data, items);
     fxi_random_leave(before);
     return settle(items);
 }
@@ -608,8 +637,12 @@ static fx_status prepare(running *r)
     r->pass = l->passes;
     r->first = r->next_batch = l->first;
     r->late = l->functions && !l->parallel;
-    r->collation =
-        (fxi_collation){.n = l->n, .batchsize = l->batchsize, .own = l->eager, .data_n = l->base_n};
+    r->collation = (fxi_collation){.n = l->n,
+                                   .batchsize = l->batchsize,
+                                   .part = l->part,
+                                   .parts = l->parts,
+                                   .own = l->eager,
+                                   .data_n = l->base_n};
     fx_status status = prepare_order(r);
     if (status == FX_OK)
         status = prepare_data(r);
@@ -671,6 +704,7 @@ static bool next_batch(running *r, fx_batch *batch)
                         .items = items,
                         .index = k,
                         .size = fxi_collation_size(&r->collation, k),
+                        .total = fxi_collation_total(&r->collation, k),
                         .fxi_pass = r};
     r->items = items;
     link_pass(r);

@@ -52,6 +52,8 @@ typedef struct table {
     fxi_lines lines;
     char separator;
     bool missing;      /* missing values become NaN */
+    const char *named; /* name or number of a column that is a text column in any case; or NULL */
+    int32_t text;      /* index of that column; −1: none */
     fxi_field *fields; /* of the line */
     int32_t nfields, field_capacity;
     column *columns;
@@ -223,14 +225,20 @@ static void swap_rows(table *t)
     t->held = now;
 }
 
-/* True if every text of the current row is above a number of the held row, so that the current row
- * is a header. */
+/* True if the current row is a header: every text is above a number of the held row, or above a
+ * missing value, and at least one is above a number. */
 static bool stands_above_numbers(const table *t)
 {
-    for (int32_t i = 0; i < t->nfields && t->nfields == t->held.nfields; i++)
-        if (!is_number(t->fields[i]) && !is_number(t->held.fields[i]))
+    bool above = false;
+    for (int32_t i = 0; i < t->nfields && t->nfields == t->held.nfields; i++) {
+        const bool number = is_number(t->held.fields[i]);
+        if (is_number(t->fields[i]))
+            continue;
+        if (!number && !(t->missing && is_missing(t->held.fields[i])))
             return false;
-    return t->nfields == t->held.nfields;
+        above = above || number;
+    }
+    return above;
 }
 
 static bool is_text(fxi_field f)
@@ -317,6 +325,17 @@ static bool number_columns(table *t)
     return memory;
 }
 
+/* The column that the caller named, −1 if there is none. A name precedes a number. */
+static int32_t named_column(const table *t)
+{
+    char *end;
+    for (int32_t i = 0; t->named && i < t->ncolumns; i++)
+        if (strcmp(t->columns[i].name, t->named) == 0)
+            return i;
+    const long long number = t->named ? strtoll(t->named, &end, 10) : 0;
+    return number >= 1 && number <= t->ncolumns && !*end ? (int32_t)number - 1 : -1;
+}
+
 static fx_status make_columns(table *t, bool header)
 {
     if (!fxi_grow(&t->columns, &t->column_capacity, t->nfields, sizeof *t->columns))
@@ -326,7 +345,12 @@ static fx_status make_columns(table *t, bool header)
     for (int32_t i = 0; i < t->ncolumns && header; i++)
         if (!is_text(t->fields[i]))
             return bad_text(t, i);
-    return (header ? name_columns : number_columns)(t) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
+    if (!(header ? name_columns : number_columns)(t))
+        return fxi_lines_out_of_memory(&t->lines);
+    t->text = named_column(t);
+    if (t->text >= 0)
+        t->columns[t->text].text = t->columns[t->text].known = true;
+    return FX_OK;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -420,7 +444,8 @@ static fx_status read_field(table *t, int32_t i, float *out)
     column *c = &t->columns[i];
     const fxi_field f = t->fields[i];
     bool too_large;
-    if (t->missing && is_missing(f)) {
+    /* Names of observations, such as the country NA, are not missing values. */
+    if (t->missing && is_missing(f) && (i != t->text || f.start == f.stop)) {
         *out = NAN;
         if (c->wide)
             c->wide[t->rows] = NAN;
@@ -479,14 +504,23 @@ static bool grow(table *t)
     return true;
 }
 
+/* If the lines before this one have fewer columns, they may be remarks above the table. */
+static fx_status bad_count(const table *t)
+{
+    char found[100], expected[48];
+    const int n = snprintf(found, sizeof found, "%d", (int)t->nfields);
+    if (t->rows <= 1 && t->nfields > t->ncolumns && !*t->lines.hint)
+        snprintf(found + n, sizeof found - (size_t)n,
+                 "; to begin the table here, call fx_read_table with .skip = %lld",
+                 (long long)t->lines.number - 1);
+    snprintf(expected, sizeof expected, "%d columns as above", (int)t->ncolumns);
+    return bad_line(t, expected, found);
+}
+
 static fx_status read_row(table *t)
 {
-    char found[32];
-    snprintf(found, sizeof found, "%d", (int)t->nfields);
-    char expected[48];
-    snprintf(expected, sizeof expected, "%d columns as above", (int)t->ncolumns);
     if (t->nfields != t->ncolumns)
-        return bad_line(t, expected, found);
+        return bad_count(t);
     if (t->rows == 0)
         t->first = t->lines.number;
     if (!grow(t))
@@ -661,7 +695,7 @@ void *fxi_read_table(const fx_read_table_args *given)
     FXI_TAKE_OPTIONS(fx_read_table_args, FXI_READ_TABLE_ARGS, a, OP, given);
     if (!a_ok)
         return fx_error_array(FX_STATUS_ARGUMENT);
-    table t = {.separator = a.separator, .missing = a.missing};
+    table t = {.separator = a.separator, .missing = a.missing, .named = a.text};
     if (!t.separator || !strchr(",;|\t ", t.separator) || a.skip < 0)
         return fx_error_array(fx_fail(
             FX_STATUS_ARGUMENT, OP,

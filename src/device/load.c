@@ -6,6 +6,8 @@
 #include "backends.h"
 #include "c_text.h"
 #include "error.h"
+#include "kernel_cache.h"
+#include "kernel_pack.h"
 #include "memory.h"
 #include "plugin_file.h"
 #include "thread.h"
@@ -41,7 +43,11 @@ static const fx_host host = {.version = FX_VERSION_STRING,
                              .error_put = fxi_error_carry,
                              .message = host_message,
                              .cpu = &fxi_cpu_backend,
-                             .kernel_library = host_kernel_library};
+                             .kernel_library = host_kernel_library,
+                             .kernels_cached = fxi_kernels_cached,
+                             .kernel_load = fxi_kernel_load,
+                             .kernel_store = fxi_kernel_store,
+                             .kernel_packed = fxi_kernel_packed};
 
 /* ---- a plugin -------------------------------------------------------------------------------- */
 
@@ -76,7 +82,8 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     const char *lack = missing(b);
     if (lack)
         return lack;
-    char reason[200] = "";
+    char reason[400] = "";
+    fxi_kernel_packs_from_environment();
     int n = b->open ? b->open(&host, reason, sizeof reason) : 1;
     n = n < 0 ? 0 : n > FXI_DEVICES_MOST ? FXI_DEVICES_MOST : n;
     if (n == 0 && !*reason)
@@ -84,6 +91,17 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     fxi_backend_register(b, n, reason); /* failures are recorded */
     fxi_registered_plugin(b->head.name);
     return NULL;
+}
+
+/* Printed before the reason if the plugin cannot be installed on this system, else "". */
+static const char *needs_system(const char *name)
+{
+#ifndef __APPLE__
+    if (fxi_same_letters(name, "Metal"))
+        return "it is part of macOS; ";
+#endif
+    (void)name;
+    return "";
 }
 
 /* path: the only file to try, or NULL. */
@@ -95,8 +113,12 @@ static void load(const char *name, const char *path)
     const fx_plugin_head *plugin;
     char why[FXI_PLUGIN_WHY];
     const fxi_plugin_result result = fxi_plugin_find(&wish, &plugin, why, sizeof why);
-    if (result != FXI_PLUGIN_TAKEN)
-        fxi_registered_why(name, why, path || result == FXI_PLUGIN_REJECTED);
+    if (result == FXI_PLUGIN_TAKEN)
+        return;
+    const bool found = path || result == FXI_PLUGIN_REJECTED;
+    char told[FXI_PLUGIN_WHY + 32];
+    snprintf(told, sizeof told, "%s%s", found ? "" : needs_system(name), why);
+    fxi_registered_why(name, told, found);
 }
 
 /* ---- wrappers -------------------------------------------------------------------------------- */

@@ -1,8 +1,11 @@
-/* collectives.c: collective operations on arrays, and the optimiser that averages gradients. */
+/* collectives.c: collective operations on arrays and objects, and the optimiser that averages
+ * gradients. */
 #include "dist_group.h"
 
+#include "context.h"
 #include "error.h"
 #include "evaluate.h"
+#include "divided_batch.h"
 #include "memory.h"
 #include "primitives.h"
 #include "rules.h"
@@ -24,6 +27,25 @@ static bool known(fx_reduce fold)
            fold == FX_REDUCE_PROD || fold == FX_REDUCE_MEAN;
 }
 
+/* Removes the order between the previous operation and the next one. */
+static void forget_previous(void)
+{
+    fxi_context *here = fxi_here();
+    if (here->collective)
+        fxi_node_release(here->collective);
+    here->collective = NULL;
+}
+
+/* The next operation must not first repeat a previous one that failed on all members. */
+static void forget_failed(fx_dist *d)
+{
+    fxi_mutex_lock(&d->lock);
+    const bool failed = d->told;
+    fxi_mutex_unlock(&d->lock);
+    if (failed)
+        forget_previous();
+}
+
 /* A group of one member also gets the checks; the result is then x itself. */
 static fx_array *collective(const char *op, fx_dist *d, fx_array *x, fx_collective_kind kind,
                             fx_reduce fold, int root)
@@ -38,6 +60,7 @@ static fx_array *collective(const char *op, fx_dist *d, fx_array *x, fx_collecti
         return fx_error_array(status);
     if (d->group.size == 1)
         return x;
+    forget_failed(d);
     return fxi_collective(
         &(const fx_collective){
             .communicator = &d->communicator, .kind = kind, .fold = fold, .root = root},
@@ -92,6 +115,81 @@ fx_status fx_dist_barrier(fx_dist *d)
     FXI_SCOPE;
     const fx_status status = fxi_dist_check("barrier", d, 0);
     return status != FX_OK ? status : fx_eval(fx_dist_allreduce(d, fx_zeros(1), FX_REDUCE_SUM));
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+/* The floating-point arrays of an object, in the order of its walk. */
+typedef struct listed {
+    fx_array **items;
+    int64_t n, capacity, at;
+    bool no_memory;
+} listed;
+
+static fx_array *list_array(fx_array *x, void *user)
+{
+    listed *l = user;
+    if (!fxi_is_float((int)fx_eltype(x)))
+        return x;
+    if (l->n == l->capacity) {
+        const int64_t more = l->capacity ? 2 * l->capacity : 64;
+        fx_array **items = fxi_realloc(l->items, (size_t)more * sizeof *items);
+        l->no_memory = l->no_memory || !items;
+        if (!items)
+            return x;
+        l->items = items;
+        l->capacity = more;
+    }
+    l->items[l->n++] = x;
+    return x;
+}
+
+/* The second walk visits the same arrays in the same order. */
+static fx_array *take_array(fx_array *x, void *user)
+{
+    listed *l = user;
+    return fxi_is_float((int)fx_eltype(x)) ? l->items[l->at++] : x;
+}
+
+void *fx_dist_average(fx_dist *d, void *x)
+{
+    fx_status status = fxi_dist_check("dist_average", d, 0);
+    if (status == FX_OK && !x)
+        status = fx_fail(FX_STATUS_ARGUMENT, "dist_average", "the object is NULL");
+    if (status != FX_OK)
+        return fx_error_array(status);
+    if (d->group.size == 1 || fx_is_error(x))
+        return x;
+    forget_failed(d);
+    listed l = {.n = 0};
+    void *walked = fx_fmap_with(list_array, &l, x);
+    if (l.no_memory)
+        status = fx_fail(FX_STATUS_MEMORY, "dist_average", "no memory");
+    if (status == FX_OK && !fx_is_error(walked))
+        status = fxi_average_arrays(&d->communicator, l.n, l.items);
+    void *mean = status != FX_OK       ? fx_error_array(status)
+                 : fx_is_error(walked) ? walked
+                                       : fx_fmap_with(take_array, &l, x);
+    fxi_free((void *)l.items);
+    return mean;
+}
+
+void fx_dist_refuse(fx_dist *d, fx_status status)
+{
+    if (!d || d->group.size == 1 || status == FX_OK)
+        return;
+    const fx_error own = fxi_error_begin();
+    fxi_dist_refuse(&d->communicator, status, own.message);
+    fxi_error_end(&own);
+    forget_previous();
+}
+
+/* ---- batch statistics ------------------------------------------------------------------------ */
+
+fx_dist *fx_dist_sync_norms(fx_dist *d)
+{
+    const fx_communicator *before = fxi_members_set(d ? &d->communicator : NULL);
+    return before ? (fx_dist *)(uintptr_t)before->user : NULL;
 }
 
 /* ---- the optimiser --------------------------------------------------------------------------- */

@@ -10,10 +10,7 @@
 #include "c_text.h"
 #include "clock.h"
 #include "error.h"
-#include "memory.h"
 #include "plugin_file.h"
-#include "shared_library.h"
-#include "this_process.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,16 +24,10 @@ static const struct {
 
 static const char *take(const fx_plugin_head *plugin, void *user)
 {
-    static const fxi_transport_host host = {.alloc = fxi_malloc,
-                                            .sleep = fxi_sleep_milliseconds,
-                                            .process = fxi_process_id,
-                                            .library = fxi_library_open,
-                                            .symbol = fxi_library_symbol,
-                                            .variable = fxi_trusted_variable};
     const fxi_device_transport **out = user, *t = (const fxi_device_transport *)plugin;
     if (!t->open || !t->new_id || !t->join || !t->state || !t->run || !t->abandon)
-        return "its table must be complete";
-    const char *why = t->open(&host);
+        return "its table must have open, new_id, join, state, run and abandon";
+    const char *why = t->open(&fxi_dist_host);
     if (!why)
         *out = t;
     return why;
@@ -86,7 +77,7 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
         if (status != FX_OK || d->votes[k])
             d->devices[k] = NULL;
     if (status == FX_OK && !d->devices[0] && !d->devices[1]) {
-        snprintf(why, size, "no library is there on all members: some have NCCL, some have RCCL");
+        snprintf(why, size, "no library is usable on all members: some have NCCL, some have RCCL");
         status = FX_STATUS_UNSUPPORTED;
     }
     return status;
@@ -112,10 +103,18 @@ bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_s
     const int type = step->out.dtype;
     const bool floats = type == FX_DTYPE_F32 || type == FX_DTYPE_F64,
                whole = type == FX_DTYPE_I32 || type == FX_DTYPE_I64;
-    if (!library_for(d, backend) || w->kind == FX_COLLECTIVE_REDUCE)
+    if (d->fixed_order || !library_for(d, backend) || w->kind == FX_COLLECTIVE_REDUCE)
         return false;
     return w->kind == FX_COLLECTIVE_BROADCAST ||
            (w->fold == FX_REDUCE_MAX || w->fold == FX_REDUCE_MIN ? whole : whole || floats);
+}
+
+/* After a failure: destroying a connection whose other end is gone could block forever. */
+static void abandon(fx_dist *d)
+{
+    if (d->connection)
+        d->connected->abandon(d->connection);
+    d->connection = NULL;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -149,17 +148,17 @@ static fx_status wait_for_all(fx_dist *d, const fx_device_queue *queue, char *wh
         if (pending < 0)
             snprintf(why, size, "the GPU failed");
         else if (state != FXI_DEVICE_FAILED && waited > d->limit)
-            snprintf(why, size,
-                     "all ranks came, but %s did not end within %g s: a GPU, a link or a process "
-                     "has stopped",
-                     d->connected->head.name, d->limit);
+            snprintf(
+                why, size,
+                "all ranks called the operation, but %s did not complete it within %g s: a GPU, a "
+                "link or a process has stopped",
+                d->connected->head.name, d->limit);
         else if (state != FXI_DEVICE_FAILED) {
             if (waited > 0.002)
                 fxi_sleep_milliseconds(1);
             continue;
         }
-        d->connected->abandon(d->connection);
-        d->connection = NULL;
+        abandon(d);
         return FX_STATUS_IO;
     }
 }
@@ -208,10 +207,8 @@ static fx_status connect(fx_dist *d, const fxi_dist_move *m, char *why, size_t s
     else if (wait_for_all(d, NULL, reason, sizeof reason) != FX_OK)
         own = FX_STATUS_UNSUPPORTED;
     status = fxi_dist_share(d, own, reason, why, size);
-    if (status != FX_OK && d->connection) {
-        t->abandon(d->connection);
-        d->connection = NULL;
-    }
+    if (status != FX_OK)
+        abandon(d);
     return status;
 }
 
@@ -223,7 +220,8 @@ static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t siz
     if (status != FX_OK)
         return status;
     if (d->connection && d->stream != m->queue->stream) {
-        snprintf(why, size, "an array is on another GPU than before: a process has one GPU");
+        snprintf(why, size,
+                 "this array is on another GPU than the first one: a process can use one GPU");
         return FX_STATUS_ARGUMENT;
     }
     return wait_for_own_work(m, why, size);
@@ -246,10 +244,8 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
     status = d->connected->run(d->connection, &c, m->queue->stream, why, size);
     if (status == FX_OK)
         status = wait_for_all(d, m->queue, why, size);
-    if (status != FX_OK && d->connection) {
-        d->connected->abandon(d->connection);
-        d->connection = NULL;
-    }
+    if (status != FX_OK)
+        abandon(d);
     d->broken = d->broken || status != FX_OK; /* other members may still wait in this operation */
     return status;
 }
@@ -257,14 +253,6 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
 fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
                           const fx_step *step, const void *in, void *out, char *why, size_t size)
 {
-    fx_dist *d = (fx_dist *)(uintptr_t)self->user;
-    const fxi_dist_header h = fxi_dist_header_of(step);
-    const fxi_dist_move m = {.what = &h,
-                             .n = fx_tensor_length(&step->out),
-                             .in = in,
-                             .out = out,
-                             .queue = queue,
-                             .ready = ready,
-                             .move = move};
-    return fxi_dist_operate(d, &m, why, size);
+    const fxi_dist_move how = {.in = in, .out = out, .queue = queue, .ready = ready, .move = move};
+    return fxi_dist_step(self, step, how, why, size);
 }

@@ -5,12 +5,22 @@
  */
 #include "dist_group.h"
 
+#include "clock.h"
 #include "error.h"
 #include "half.h"
 #include "memory.h"
+#include "shared_library.h"
+#include "this_process.h"
 
 #include <stdio.h>
 #include <string.h>
+
+const fxi_transport_host fxi_dist_host = {.alloc = fxi_malloc,
+                                          .sleep = fxi_sleep_milliseconds,
+                                          .process = fxi_process_id,
+                                          .library = fxi_library_open,
+                                          .symbol = fxi_library_symbol,
+                                          .variable = fxi_trusted_variable};
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -41,6 +51,32 @@ static void divide(int64_t dtype, void *x, int64_t n, int size)
             ((double *)x)[i] /= size;
         else
             ((float *)x)[i] /= (float)size;
+}
+
+/* Folds the n elements of `size` members, one member after the other, into out. Maxima and minima
+ * do not depend on the order and stay with the transport. */
+#define FOLD_TYPE(T)                                                                               \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        T v = ((const T *)all)[i];                                                                 \
+        for (int64_t k = 1; k < size; k++) {                                                       \
+            const T x = ((const T *)all)[k * n + i];                                               \
+            v = (T)(product ? v * x : v + x);                                                      \
+        }                                                                                          \
+        ((T *)out)[i] = v;                                                                         \
+    }
+static void fold_in_order(int64_t dtype, const void *all, void *out, int64_t n, int size,
+                          bool product)
+{
+    if (dtype == FX_DTYPE_F64)
+        FOLD_TYPE(double)
+    else if (dtype == FX_DTYPE_F32)
+        FOLD_TYPE(float)
+    else if (dtype == FX_DTYPE_I64)
+        FOLD_TYPE(uint64_t) /* wraps around, as MPI's sum does */
+    else if (dtype == FX_DTYPE_I32)
+        FOLD_TYPE(uint32_t)
+    else
+        FOLD_TYPE(uint8_t)
 }
 
 /* ---- in host memory -------------------------------------------------------------------------- */
@@ -76,10 +112,40 @@ fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size)
     return FX_STATUS_MEMORY;
 }
 
+/* In a fixed order, elements are gathered in parts, because all members' are held at once. */
+enum { PART = 1 << 20 };
+
 /* Called before the members agree, so that a member without memory can refuse. */
 static fx_status get_buffers(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
-    return fxi_dist_buffers(d, wire_bytes(m) + 1, why, size);
+    const size_t bytes = wire_bytes(m), width = m->n ? bytes / (size_t)m->n : 0;
+    const size_t part = width * (size_t)(m->n < PART ? m->n : PART);
+    const size_t gathered = m->what->fixed ? part * (size_t)d->group.size : 0;
+    return fxi_dist_buffers(d, (gathered > bytes ? gathered : bytes) + 1, why, size);
+}
+
+/* Every member gets the operands of all, and replaces its own operand by their fold. */
+static fx_status gather_and_fold(fx_dist *d, const fxi_transport_call *reduction, char *why,
+                                 size_t size)
+{
+    const int64_t n = reduction->count;
+    const size_t width = fx_dtype_size((fx_dtype)reduction->dtype);
+    for (int64_t at = 0; at < n; at += PART) {
+        const int64_t part = n - at < PART ? n - at : PART;
+        char *mine = (char *)d->in + (size_t)at * width;
+        fxi_transport_call c = {.kind = FXI_COLLECTIVE_GATHER,
+                                .dtype = FX_DTYPE_U8,
+                                .count = part * (int64_t)width,
+                                .in = mine,
+                                .out = d->out};
+        const fx_status status = fxi_dist_call(d, &c, why, size);
+        if (status != FX_OK)
+            return status;
+        fold_in_order(reduction->dtype, d->out, mine, part, d->group.size,
+                      reduction->fold == FX_REDUCE_PROD);
+    }
+    memcpy(d->out, d->in, (size_t)n * width);
+    return FX_OK;
 }
 
 static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
@@ -99,7 +165,9 @@ static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t 
                             .count = m->n,
                             .in = d->in,
                             .out = d->out};
-    const fx_status status = m->n ? fxi_dist_call(d, &c, why, size) : FX_OK;
+    const fx_status status = m->n == 0  ? FX_OK
+                             : h->fixed ? gather_and_fold(d, &c, why, size)
+                                        : fxi_dist_call(d, &c, why, size);
     if (status != FX_OK)
         return status;
     if (h->kind == FX_COLLECTIVE_REDUCE && h->root != d->group.rank)
@@ -115,14 +183,14 @@ static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t 
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Notes the operation for cflux launch, which prints the last operation of a rank that died. A
- * longer old line is not cleared: its rest stays behind the line break. */
+/* Notes the operation that begins, for cflux launch, which prints the last operation of a rank that
+ * died. If the previous line was longer, its end stays in the file after the line break. */
 static void note_progress(fx_dist *d, const char *what)
 {
     if (!d->progress)
         return;
     rewind(d->progress);
-    fprintf(d->progress, "%lld, %s\n", (long long)d->number, what);
+    fprintf(d->progress, "%lld, %s\n", (long long)d->number + 1, what);
     fflush(d->progress);
 }
 
@@ -134,7 +202,7 @@ static fx_status operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t s
     return status == FX_OK ? m->move(d, m, why, size) : status;
 }
 
-fx_status fxi_dist_operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+static fx_status run_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     char reason[FXI_DIST_WHY] = "", what[120];
     fxi_mutex_lock(&d->lock);
@@ -155,18 +223,23 @@ fx_status fxi_dist_operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t
     return status;
 }
 
+fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_dist_move how,
+                        char *why, size_t size)
+{
+    fx_dist *d = (fx_dist *)(uintptr_t)self->user;
+    fxi_dist_header h = fxi_dist_header_of(step);
+    h.fixed = d->fixed_order && h.kind != FX_COLLECTIVE_BROADCAST && h.fold != FX_REDUCE_MAX &&
+              h.fold != FX_REDUCE_MIN;
+    how.what = &h;
+    how.n = fx_tensor_length(&step->out);
+    return run_operation(d, &how, why, size);
+}
+
 fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
                        char *why, size_t size)
 {
-    fx_dist *d = (fx_dist *)(uintptr_t)self->user;
-    const fxi_dist_header h = fxi_dist_header_of(step);
-    const fxi_dist_move m = {.what = &h,
-                             .n = fx_tensor_length(&step->out),
-                             .in = in,
-                             .out = out,
-                             .ready = get_buffers,
-                             .move = transfer};
-    return fxi_dist_operate(d, &m, why, size);
+    const fxi_dist_move how = {.in = in, .out = out, .ready = get_buffers, .move = transfer};
+    return fxi_dist_step(self, step, how, why, size);
 }
 
 void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *reason)

@@ -18,9 +18,10 @@ struct fx_dist {
     const fxi_transport *transport;
     fxi_transport_group group;
     double limit;
-    fxi_mutex lock; /* protects the members below: one operation runs at a time */
-    int64_t number; /* operations so far */
-    bool broken;    /* an operation failed: members may wait for each other in different ones */
+    bool fixed_order; /* the option of fx_dist_init */
+    fxi_mutex lock;   /* protects the members below: one operation runs at a time */
+    int64_t number;   /* operations so far */
+    bool broken;      /* an operation failed: members may wait in different operations */
     char why[FXI_DIST_WHY];
     /* Buffers. A transport may write to them after a failure, so they are never freed. */
     void *in, *out, *words;
@@ -49,6 +50,7 @@ fx_status fxi_dist_check(const char *op, const fx_dist *d, int root);
 typedef struct fxi_dist_header {
     int64_t kind, fold, root, dtype, ndim, shape[FX_MAX_DIMS];
     int64_t device; /* 1: in device memory */
+    int64_t fixed;  /* 1: in the order of ranks */
 } fxi_dist_header;
 
 /* This member's part of an operation. */
@@ -63,9 +65,13 @@ typedef struct fxi_dist_move {
     fx_status (*ready)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
     fx_status (*move)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
 } fxi_dist_move;
+/* Runs the collective operation of a step; `how` has the functions, the operands and the queue. */
+fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_dist_move how,
+                        char *why, size_t size);
+/* What a plugin gets from the library. */
+extern const fxi_transport_host fxi_dist_host;
 /* Grows the buffers to at least `bytes`. */
 fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size);
-fx_status fxi_dist_operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 /* The functions of the communicator (fx_communicator). */
 fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
                        char *why, size_t size);

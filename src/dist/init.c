@@ -7,13 +7,10 @@
  */
 #include "dist_group.h"
 
-#include "clock.h"
 #include "error.h"
 #include "launcher.h"
-#include "memory.h"
 #include "option_struct.h"
 #include "plugin_file.h"
-#include "shared_library.h"
 #include "this_process.h"
 
 #include <stdio.h>
@@ -38,13 +35,7 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     const fxi_transport *t = (const fxi_transport *)plugin;
     if (!t->open || !t->run)
         return "its table must have open and run";
-    static const fxi_transport_host host = {.alloc = fxi_malloc,
-                                            .sleep = fxi_sleep_milliseconds,
-                                            .process = fxi_process_id,
-                                            .library = fxi_library_open,
-                                            .symbol = fxi_library_symbol,
-                                            .variable = fxi_trusted_variable};
-    const char *why = t->open(&host, j->communicator, &j->group);
+    const char *why = t->open(&fxi_dist_host, j->communicator, &j->group);
     if (!why)
         j->transport = t;
     return why;
@@ -105,6 +96,7 @@ static fx_status join(const fx_dist_init_args *a)
             return other_mpi(&j, l, n);
     }
     fxi_dist_begin(&the_group, j.transport, &j.group, a->time_limit);
+    the_group.fixed_order = a->fixed_order;
     const char *progress = fxi_trusted_variable("FX_DIST_PROGRESS");
     the_group.progress = progress && *progress ? fopen(progress, "w") : NULL;
     fxi_launcher_joined();

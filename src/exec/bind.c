@@ -234,7 +234,7 @@ void fxi_bind_values(fxi_binding *b)
     for (int32_t i = 0; i < p->nvalues; i++) {
         const fxi_value *v = &p->values[i];
         /* A donated value starts where its leaf starts: donors are dense and have offset 0
-         * (not_donatable in graph.c). */
+         * (fxi_not_donatable in graph.c). */
         if (v->kind == FXI_VALUE_LEAF || v->kind == FXI_VALUE_DONATED) {
             const fxi_node *n = b->leaves[v->index];
             b->base[i] = (char *)n->data->buffer->ptr +

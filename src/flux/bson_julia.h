@@ -1,9 +1,9 @@
 /* bson_julia.h: decodes what BSON.jl writes for Julia values: references, type names, tuples of
  * numbers. Internal.
  *
- * BSON.jl writes every value as a document with a `tag`. A value that occurs more than once is
- * stored in the list `_backrefs` and referenced from there. No code of a file runs, and no type or
- * function is looked up by name: names are only compared with a fixed list.
+ * BSON.jl writes a value for which BSON has no type as a document with a `tag`. A value that occurs
+ * more than once is stored in the list `_backrefs` and referenced from there. No code of a file
+ * runs, and no type or function is looked up by name: names are only compared with a fixed list.
  */
 #ifndef CFLUX_BSON_JULIA_H
 #define CFLUX_BSON_JULIA_H

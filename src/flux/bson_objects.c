@@ -14,6 +14,7 @@
 #include "flux_optimiser.h"
 #include "julia_types.h"
 #include "memory.h"
+#include "tuples.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,13 +60,6 @@ void fxi_bson_list_free(fxi_bson_list *list)
     *list = (fxi_bson_list){0};
 }
 
-static int by_name(const void *a, const void *b)
-{
-    const char *const *const *x = a, *const *const *y = b;
-    const int order = strcmp(**x, **y);
-    return order ? order : (*x > *y) - (*x < *y);
-}
-
 bool fxi_bson_list_unique(const fxi_bson_list *list, int32_t *out_twice)
 {
     const char *const **sorted = fxi_calloc((size_t)list->n + 1, sizeof *sorted);
@@ -74,7 +68,7 @@ bool fxi_bson_list_unique(const fxi_bson_list *list, int32_t *out_twice)
         return false;
     for (int32_t i = 0; i < list->n; i++)
         sorted[i] = (const char *const *)&list->names[i];
-    qsort((void *)sorted, (size_t)list->n, sizeof *sorted, by_name);
+    qsort((void *)sorted, (size_t)list->n, sizeof *sorted, fxi_by_name);
     for (int32_t i = 1; i < list->n && *out_twice < 0; i++)
         if (strcmp(*sorted[i - 1], *sorted[i]) == 0)
             *out_twice = (int32_t)(sorted[i] - (const char *const *)list->names);

@@ -488,7 +488,7 @@ static bool take_state(matching *m, const fx_rule *rule, void *state, const void
     if (alone && (n == 1 || !list)) /* Flux.Optimise keeps one array for RMSProp */
         return take_part(m, *form, state, x, name, out);
     if (n > 0 && (!list || fx_count(state) != n))
-        return unfit(m, "the state of %s does not have %lld form", name, (long long)n);
+        return unfit(m, "the state of %s does not have %lld parts", name, (long long)n);
     for (int64_t i = 0; i < n; i++)
         if (inner ? !take_state(m, inner->items[i], fx_child(state, i), x, out)
                   : !take_part(m, form[i], fx_child(state, i), x, name, out))

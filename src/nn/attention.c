@@ -187,7 +187,7 @@ static fx_array *bias_block(const attention *a, fx_array *gy, int64_t from, int6
     return unbroadcast(d, a->bias);
 }
 
-/* in: q, k, v, bias and mask as far as `user` says, and the value. */
+/* in: q, k, v, then bias and mask if the call has them, then the value. */
 typedef struct shape_of_call {
     bool bias, mask, causal;
 } shape_of_call;

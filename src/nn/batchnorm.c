@@ -6,6 +6,10 @@
  *
  * Mean and variance are two independent reductions. FX_REDUCE_SQDEV keeps the digits of the
  * variance of a batch far from zero, and its gradient omits the contribution of x − μ, which is 0.
+ * If a batch is divided among processes (divided_batch.h), its statistics are those of all parts:
+ * one sum over the members for the mean and the number of values, and one for the squares of the
+ * differences from it. The gradient passes through both.
+ *
  * 16-bit inputs are normalised in Float32. Running statistics are staged, not assigned: the update
  * of the training step, or its end, computes and commits them (after an error they are dropped),
  * and they are not part of the gradient. Two calls in one training step stage on top of each other;
@@ -13,6 +17,8 @@
  * NaN, and a NaN would stay in them forever. Sources: Ioffe, Szegedy, 2015; Ulyanov et al., 2016.
  */
 #include "nn_layer.h"
+
+#include "divided_batch.h"
 
 #include <inttypes.h>
 
@@ -34,6 +40,21 @@ static fx_array *along_channels(const batch *b, fx_array *v)
     return fxi_reshape(v, b->ndims, sizes);
 }
 
+/* The elements first ≤ i < last of a vector, with the sizes of x. */
+static fx_array *shaped(fx_array *v, int64_t first, int64_t last, const fx_array *x)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(x); i++)
+        sizes[i] = fx_size(x, i);
+    return fxi_reshape(fx_slice(v, 0, first, last), fx_ndims(x), sizes);
+}
+
+/* A one-element vector of the type of x, on its device. */
+static fx_array *number_like(const fx_array *x, double value)
+{
+    return fx_to(fx_array_device(x), fx_full_dtype(fx_eltype(x), value, 1));
+}
+
 /* (1−m)·old + m·factor·new, as a constant in the element type of `old`. */
 static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, double factor)
 {
@@ -47,7 +68,38 @@ static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, do
 /* The mean over the observations of statistics per observation. */
 static fx_array *per_channel(const batch *b, fx_array *x)
 {
-    return b->instance ? fx_mean(x, .dims = FX_AXES(b->ndims - 1)) : x;
+    if (!b->instance || !fxi_members())
+        return b->instance ? fx_mean(x, .dims = FX_AXES(b->ndims - 1)) : x;
+    fx_array *sum = fx_stop_gradient(fx_sum(x, .dims = FX_AXES(b->ndims - 1)));
+    const int64_t c = fx_length(sum);
+    fx_array *n = number_like(x, (double)fx_size(x, b->ndims - 1));
+    fx_array *all = fxi_over_members(fx_concat(0, fx_vec(sum), n));
+    return fx_div(fx_slice(all, 0, 0, c), fx_slice(all, 0, c, c + 1));
+}
+
+/* The moments of a batch that is divided among processes. The variance takes the mean as a
+ * constant, because its derivative by the mean is 0. */
+static void moments_of_all(const fx_batchnorm_layer *l, batch *b, fx_axes axes, fx_array **centred,
+                           fx_array **rest, fx_array **variance)
+{
+    fx_array *sum = fx_sum(b->x, .dims = axes), *n = number_like(b->x, (double)b->per_channel);
+    const int64_t c = fx_length(sum);
+    fx_array *first = fxi_over_members(fx_concat(0, fx_vec(sum), n));
+    fx_array *total = fx_stop_gradient(fx_slice(first, 0, c, c + 1));
+    fx_array *mean = shaped(fx_div(first, total), 0, c, sum);
+    fx_array *apart = fx_sub(b->x, fx_stop_gradient(mean));
+    fx_array *squares = fx_sum(fx_mul(apart, apart), .dims = axes);
+    fx_array *error = fx_stop_gradient(fx_sum(apart, .dims = axes));
+    fx_array *second =
+        fx_div(fxi_over_members(fx_concat(0, fx_vec(squares), fx_vec(error))), total);
+    *centred = fx_sub(b->x, mean);
+    *rest = fx_stop_gradient(shaped(second, c, 2 * c, sum));
+    *variance = fx_sub(shaped(second, 0, c, sum), fx_mul(*rest, *rest));
+    if (!l->mean)
+        return;
+    fx_array *corrected = fx_div(fx_mul(*variance, total), fx_sub(total, 1));
+    b->next_mean = fx_keep(moved(l->mean, l->momentum, mean, 1));
+    b->next_var = fx_keep(moved(l->var, l->momentum, corrected, 1));
 }
 
 /* Computes x − μ and σ², from the batch or from the running statistics. *rest is the rounding error
@@ -63,6 +115,10 @@ static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, f
     }
     const unsigned all = (1u << (unsigned)b->ndims) - 1, channel = 1u << (unsigned)b->channel_axis;
     const fx_axes axes = FXI_AXES(b->instance ? channel - 1 : all & ~channel);
+    if (!b->instance && b->training && fxi_members()) {
+        moments_of_all(l, b, axes, centred, rest, variance);
+        return;
+    }
     fx_array *mean = fx_mean(b->x, .dims = axes);
     *centred = fx_sub(b->x, mean);
     *rest = fx_mean_rest(b->x, .dims = axes);
@@ -111,7 +167,7 @@ static fx_status batchnorm_check(fx_batchnorm_layer *l, batch *b)
     const int64_t observations = fx_size(b->x, b->ndims - 1);
     if (b->instance)
         b->per_channel = observations ? b->per_channel / observations : 0;
-    if (b->training && b->per_channel == 1)
+    if (b->training && b->per_channel == 1 && (b->instance || !fxi_members()))
         return fxi_layer_mismatch(l, b->x, FX_STATUS_ARGUMENT,
                                   "more than one value per channel in training");
     return FX_OK;

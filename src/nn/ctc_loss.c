@@ -56,9 +56,10 @@ static fx_status check_shapes(const fx_loss_args *a, sequences *q)
         return fx_fail(FX_STATUS_ARGUMENT, NAME, "expects labels as integers, got %s",
                        fx_dtype_name(type));
     if (fx_ndims(a->target) > nd - 1 || fx_size(a->target, 1) != q->count || q->times < 1)
-        return fx_fail(FX_STATUS_SHAPE, NAME,
-                       "expects labels of length×batch for %lld sequences of at least one time",
-                       (long long)q->count);
+        return fx_fail(
+            FX_STATUS_SHAPE, NAME,
+            "expects labels of length×batch for %lld sequences of at least one time step",
+            (long long)q->count);
     return FX_OK;
 }
 
@@ -104,7 +105,7 @@ static fx_array *state_scores(const fx_loss_args *a, const sequences *q)
     fx_array *x = a->pred;
     const bool narrow = fx_eltype(x) == FX_DTYPE_F16 || fx_eltype(x) == FX_DTYPE_BF16;
     x = fx_reshape(narrow ? fx_cast(x, FX_DTYPE_F32) : x, q->classes, q->times, q->count);
-    /* a score of −Inf is as impossible as a state can be, and has no NaN as its gradient */
+    /* −Inf becomes IMPOSSIBLE, because the gradient of −Inf would be NaN */
     fx_array *log_p = fx_permute(fx_max(fx_logsoftmax(x), IMPOSSIBLE), 0, 2, 1);
     fx_array *rows = fx_reshape(log_p, q->classes * q->count, q->times);
     fx_array *index = fx_from(FX_DTYPE_I64, q->index, q->states * q->count);
@@ -136,7 +137,7 @@ static fx_array *mask(const fx_loss_args *a, const sequences *q, const float *va
     return fx_to(fx_array_device(a->pred), fx_cast(x, type));
 }
 
-/* The loss of each sequence. A sequence that is too long for its times has no path: Inf. */
+/* The loss of each sequence; Inf if it has too few times for a path with all labels. */
 static fx_array *losses_of(const fx_loss_args *a, const sequences *q)
 {
     fx_array *scores = state_scores(a, q);

@@ -156,7 +156,7 @@ static const char *wrong_offsets(const int64_t *at, int64_t bags, int64_t n)
     return NULL;
 }
 
-/* The number of its bag for every element of data. */
+/* For every element of data, the number of its bag. */
 static fx_array *bags_of(const int64_t *at, int64_t bags, int64_t n)
 {
     int64_t *bag = fxi_calloc((size_t)n + 1, sizeof *bag);

@@ -32,11 +32,8 @@ static void *globalmeanpool_forward(void *self, int n, void *const *args)
     fx_array *x = global_input(self, n, args);
     if (fx_is_error(x))
         return x;
-    const fx_dtype t = fx_eltype(x);
-    const bool real =
-        t == FX_DTYPE_F16 || t == FX_DTYPE_BF16 || t == FX_DTYPE_F32 || t == FX_DTYPE_F64;
     FXI_SCOPE;
-    return fx_keep(fx_mean(real ? x : fx_cast(x, FX_DTYPE_F32),
+    return fx_keep(fx_mean(fxi_is_floating(fx_eltype(x)) ? x : fx_cast(x, FX_DTYPE_F32),
                            .dims = FXI_AXES((1u << (unsigned)(fx_ndims(x) - 2)) - 1u)));
 }
 

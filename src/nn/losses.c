@@ -107,11 +107,6 @@ static fx_status check_weights(const char *name, const fx_loss_args *a, bool cla
 
 /* ---- preparation ------------------------------------------------------------------------ */
 
-static bool is_float(fx_dtype t)
-{
-    return t == FX_DTYPE_F32 || t == FX_DTYPE_F64 || t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
-}
-
 static double machine_epsilon(fx_dtype t)
 {
     return t == FX_DTYPE_F64    ? DBL_EPSILON
@@ -155,10 +150,10 @@ static terms prepare(const fx_loss_args *a, smoothing how)
                .smooth = a->smooth,
                .beta = a->beta,
                .margin = a->margin};
-    if (!is_float(fx_eltype(t.pred)))
-        t.pred =
-            fx_cast(t.pred, is_float(fx_eltype(t.target)) ? fx_eltype(t.target) : FX_DTYPE_F32);
-    if (!is_float(fx_eltype(t.target)))
+    if (!fxi_is_floating(fx_eltype(t.pred)))
+        t.pred = fx_cast(t.pred,
+                         fxi_is_floating(fx_eltype(t.target)) ? fx_eltype(t.target) : FX_DTYPE_F32);
+    if (!fxi_is_floating(fx_eltype(t.target)))
         t.target = fx_cast(t.target, fx_eltype(t.pred));
     t.eps = a->eps == FX_EPS ? machine_epsilon(fx_eltype(t.pred)) : a->eps;
     if ((how == SMOOTH_CLASSES || how == SMOOTH_BINARY) && a->smoothing > 0)
@@ -250,7 +245,7 @@ static fx_array *squared_hinge(const terms *t)
     return fx_square(hinge(t));
 }
 
-/* (1−p)^γ. p may be 1 + ε: below 0 a power with a fraction would be NaN, where Flux throws. */
+/* (1−p)^γ. p may be 1 + ε, and a fractional power of a negative number is NaN (Flux throws). */
 static fx_array *focus(const terms *t, fx_array *p)
 {
     fx_array *rest = fx_sub(1, p);
@@ -321,6 +316,6 @@ fx_array *fx_label_smoothing(fx_array *y, double alpha, fx_axes dims)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "label_smoothing",
                                       "alpha must be between 0 and 1, got %g", alpha));
     FXI_SCOPE;
-    y = is_float(fx_eltype(y)) ? y : fx_cast(y, FX_DTYPE_F32);
+    y = fxi_is_floating(fx_eltype(y)) ? y : fx_cast(y, FX_DTYPE_F32);
     return fx_keep(smoothed(y, alpha, dims.bits ? classes(y, dims) : 2));
 }

@@ -96,9 +96,9 @@ fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims)
     return fxi_layer_mismatch(layer, x, FX_STATUS_SHAPE, what);
 }
 
-static bool is_float(fx_dtype t)
+bool fxi_is_floating(fx_dtype t)
 {
-    return t != FX_DTYPE_BOOL && t != FX_DTYPE_U8 && t != FX_DTYPE_I32 && t != FX_DTYPE_I64;
+    return t == FX_DTYPE_F32 || t == FX_DTYPE_F64 || fxi_is_half(t);
 }
 
 fx_array *fxi_match_type(fx_array *parameter, fx_array *x)
@@ -107,7 +107,7 @@ fx_array *fxi_match_type(fx_array *parameter, fx_array *x)
     if (fx_is_error(parameter))
         return fx_error_array(fx_array_status(parameter));
     const fx_dtype want = fx_eltype(parameter), got = fx_eltype(x);
-    if (want == got || !is_float(want))
+    if (want == got || !fxi_is_floating(want))
         return x;
     const bool wide = want == FX_DTYPE_F32 && got == FX_DTYPE_F64;
     const bool half = want == FX_DTYPE_F16 && got == FX_DTYPE_F32;

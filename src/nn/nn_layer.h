@@ -135,7 +135,8 @@ fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux);
 /* Converts x to an element type in which means and squares are safe: Float32 for 16-bit floats and
  * integers. */
 fx_array *fxi_wide_enough(fx_array *x);
-bool fxi_is_half(fx_dtype type);
+bool fxi_is_half(fx_dtype type);     /* Float16, BFloat16 */
+bool fxi_is_floating(fx_dtype type); /* these, Float32, Float64 */
 
 /* Sets each element of x to 0 with probability p and the others to x/(1−p). The mask varies along
  * dims (none: all).

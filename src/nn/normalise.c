@@ -10,14 +10,10 @@ bool fxi_is_half(fx_dtype t)
     return t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
 }
 
-static bool is_integer(fx_dtype t)
-{
-    return t == FX_DTYPE_BOOL || t == FX_DTYPE_U8 || t == FX_DTYPE_I32 || t == FX_DTYPE_I64;
-}
-
 fx_array *fxi_wide_enough(fx_array *x)
 {
-    return fxi_is_half(fx_eltype(x)) || is_integer(fx_eltype(x)) ? fx_cast(x, FX_DTYPE_F32) : x;
+    const fx_dtype t = fx_eltype(x);
+    return fxi_is_half(t) || !fxi_is_floating(t) ? fx_cast(x, FX_DTYPE_F32) : x;
 }
 
 fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux)

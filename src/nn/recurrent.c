@@ -152,14 +152,7 @@ void *fx_initialstates(void *layer)
 
 /* ---- construction ---------------------------------------------------------------------------- */
 
-static bool callable(const void *object)
-{
-    const fx_type *type = object ? fx_type_of(object) : NULL;
-    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
-}
-
-/* A given cell must have the type, and the sizes if they are not 0; otherwise `made` is the cell.
- */
+/* Uses `made` as the cell if none was given. Checks type and sizes of the cell; size 0: any. */
 static bool take_cell(const fx_type *type, const fx_type *wanted, fx_recurrent_layer *l, void *made,
                       int64_t in, int64_t out)
 {
@@ -216,7 +209,7 @@ static bool recurrence_build(const fx_type *type, const void *options, void *sel
     fx_recurrent_layer *l = self;
     char got[200] = "NULL";
     (void)options;
-    if (callable(l->cell))
+    if (fxi_is_callable(l->cell))
         return true;
     if (l->cell)
         fx_summary(l->cell, got, sizeof got);
@@ -254,7 +247,7 @@ static int64_t no_bytes(const void *self)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Several types were a Recur: the cell tells which. */
+/* In old files several types are a Recur, and the type of the cell says which. */
 #define FROM_FLUX(id, options)                                                                     \
     static bool id##_from_flux(const fx_flux_source *source, void *read, void *self)               \
     {                                                                                              \

@@ -33,6 +33,9 @@ static inline fx_array *fxi_rule_out(const fxi_rule_args *a)
     return *a->out ? *a->out : (*a->out = fxi_array_of(a->node));
 }
 
+/* y reshaped to the sizes of x; y itself if x is an error array. */
+fx_array *fxi_reshaped_like(fx_array *y, const fx_array *x);
+
 #define RULE(NAME) void fxi_gradient_##NAME(const fxi_rule_args *a)
 #define X          fxi_rule_in(a, 0)
 #define Y          fxi_rule_in(a, 1)

@@ -90,12 +90,6 @@ fx_array *fx_batched_mul(fx_array *a, fx_array *b)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* y reshaped to the sizes of x. */
-static fx_array *like(fx_array *y, const fx_array *x)
-{
-    return fx_is_error(x) ? y : fxi_reshape(y, x->node->ndim, x->node->shape);
-}
-
 /* Sums g over the batch axes along which x was broadcast. */
 static fx_array *unbroadcast(fx_array *g, const fx_array *x)
 {
@@ -105,7 +99,7 @@ static fx_array *unbroadcast(fx_array *g, const fx_array *x)
     for (int i = 2; i < fx_ndims(g); i++)
         if (fx_size(g, i) != fx_size(x, i))
             mask |= FXI_AXIS_BIT(i);
-    return like(fxi_reduce(FX_REDUCE_SUM, g, mask, "sum"), x);
+    return fxi_reshaped_like(fxi_reduce(FX_REDUCE_SUM, g, mask, "sum"), x);
 }
 
 RULE(MATMUL)

@@ -301,15 +301,14 @@ fx_array *fxi_concat(int axis, int n, fx_array *const *x)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* y reshaped to the sizes of x. */
-static fx_array *like(fx_array *y, const fx_array *x)
+fx_array *fxi_reshaped_like(fx_array *y, const fx_array *x)
 {
     return fx_is_error(x) ? y : fxi_reshape(y, x->node->ndim, x->node->shape);
 }
 
 RULE(RESHAPE)
 {
-    a->gx[0] = like(G, X);
+    a->gx[0] = fxi_reshaped_like(G, X);
 }
 
 RULE(PERMUTE)
@@ -367,7 +366,7 @@ RULE(SLICE)
     }
     g = fx_pad(fx_reshape(g, inner, 1, n, outer), 1, 0, step - 1, 0);
     g = fx_pad(fx_reshape(g, inner, step * n, outer), 1, start, size - start - step * n, 0);
-    a->gx[0] = like(g, X);
+    a->gx[0] = fxi_reshaped_like(g, X);
 }
 
 RULE(PAD)

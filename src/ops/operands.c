@@ -58,8 +58,6 @@ static bool holds(fx_dtype type, int64_t value)
                                   : true;
 }
 
-/* Is one of the operands from `first` on an integer literal that the integer type cannot represent?
- */
 bool fxi_any_beyond(const fxi_operand *o, int first, int n, fx_dtype type)
 {
     for (int i = first; i < n; i++)
@@ -68,8 +66,6 @@ bool fxi_any_beyond(const fxi_operand *o, int first, int n, fx_dtype type)
     return false;
 }
 
-/* The common element type of the operands from `first` on: Julia's promotion; literals do not
- * widen. */
 fx_dtype fxi_common_type(const fxi_operand *o, int first, int n)
 {
     int type = -1;
@@ -118,8 +114,7 @@ bool fxi_operand_convert(fxi_operand *o, fx_dtype dtype)
     return o->node != NULL;
 }
 
-/* Reshapes the operand to `ndim` axes (1s at the end) and expands it to `shape`. The caller has
- * checked that it broadcasts. */
+/* The caller has checked that the operand broadcasts. */
 bool fxi_operand_stretch(fxi_operand *o, int ndim, const int64_t *shape)
 {
     fxi_node *n = o->node;
@@ -158,7 +153,6 @@ fx_status fxi_common_device(const char *op, const fxi_operand *o, int n, fx_devi
     return FX_OK;
 }
 
-/* Julia's broadcasting: axis k of every operand has the same size or 1. */
 fx_status fxi_common_shape(const char *op, const fxi_operand *o, int n, int *out_ndim, int64_t *out)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];

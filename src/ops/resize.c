@@ -186,7 +186,7 @@ fx_array *fx_pixel_shuffle(fx_array *x, int64_t r)
     int64_t group = 1;
     for (int i = 0; i < d && s == FX_OK; i++)
         if (!fxi_mul_i64(group, r, &group))
-            s = fx_fail(FX_STATUS_ARGUMENT, op, "the factor is %lld, expected at least 1",
+            s = fx_fail(FX_STATUS_ARGUMENT, op, "the factor is %lld, which is too large",
                         (long long)r);
     if (s == FX_OK && fx_size(x, d) % group != 0)
         s = fx_fail(FX_STATUS_SHAPE, op,

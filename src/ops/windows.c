@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-/* One value for each spatial axis from an option; a single value is for all axes. */
 fx_status fxi_spread(const char *op, const char *what, const fx_dims *d, int spatial, int64_t least,
                      int32_t *out)
 {
@@ -23,7 +22,6 @@ fx_status fxi_spread(const char *op, const char *what, const fx_dims *d, int spa
     return FX_OK;
 }
 
-/* Padding: one number, one per axis, or (before, after) per axis. */
 fx_status fxi_spread_pad(const char *op, const fx_dims *d, int spatial, int32_t *before,
                          int32_t *after)
 {
@@ -42,8 +40,6 @@ fx_status fxi_spread_pad(const char *op, const fx_dims *d, int spatial, int32_t 
     return FX_OK;
 }
 
-/* floor((n + before + after − dilation·(k−1) − 1)/stride) + 1; negative if the window does not fit.
- */
 int64_t fxi_window_count(int64_t n, int64_t k, int32_t stride, int32_t before, int32_t after,
                          int32_t dilation)
 {

@@ -1,4 +1,5 @@
-/* average.c: the mean of gradients over the members of a communicator, before a rule sees them.
+/* average.c: the mean of gradients over the members of a communicator: of an update before a rule
+ * sees them, and of an object's arrays (fxi_average_arrays).
  *
  * Gradients are joined into buckets, vectors of one element type on one device, because a
  * collective operation costs about as much for a small array as for 100 KB. The buckets are the
@@ -15,14 +16,14 @@
 /* Larger buckets save hardly any calls, and each needs twice its size as work space. */
 enum { BUCKET_BYTES = 25 << 20 };
 
-/* Items first ≤ i < last that have gradients of one type, on one device, for one communicator. */
+/* Arrays of one type, on one device, for one communicator; each is replaced by its mean. */
 typedef struct bucket {
     const fx_communicator *among;
     fx_device *device;
     fx_dtype type;
     int64_t bytes, n;
     double weight; /* of this member; negative: all have the same */
-    fxi_item **items;
+    fx_array ***arrays;
 } bucket;
 
 static fx_array *over_all(const fx_communicator *among, fx_reduce fold, fx_array *x)
@@ -80,7 +81,7 @@ static fx_status send(bucket *b, fx_array **io_flag)
         return fxi_update_no_memory();
     int n = 0;
     for (int64_t i = 0; i < b->n; i++)
-        parts[n++] = weighted(b, b->items[i]->gradient);
+        parts[n++] = weighted(b, *b->arrays[i]);
     if (*io_flag)
         parts[n++] = fx_vec(fx_cast(fx_array_to(b->device, *io_flag), sum_type(b)));
     if (b->weight >= 0)
@@ -89,18 +90,37 @@ static fx_status send(bucket *b, fx_array **io_flag)
     fxi_free(parts);
     int64_t at = 0;
     for (int64_t i = 0; i < b->n; i++)
-        b->items[i]->gradient = fx_cast(part_like(mean, b->items[i]->gradient, &at), b->type);
+        *b->arrays[i] = fx_cast(part_like(mean, *b->arrays[i], &at), b->type);
     if (*io_flag)
         *io_flag = fx_slice(mean, 0, at, at + 1);
     b->n = b->bytes = 0;
     return fx_is_error(mean) ? fx_array_status(mean) : FX_OK;
 }
 
-static bool belongs(const bucket *b, const fxi_item *it)
+static bool belongs(const bucket *b, const fx_array *g, const fx_communicator *among)
 {
-    const fx_array *g = it->gradient;
     return b->n > 0 && b->bytes < BUCKET_BYTES && b->type == fx_eltype(g) &&
-           b->device == fx_array_device(g) && b->among == fxi_rule_among(it->leaf->rule);
+           b->device == fx_array_device(g) && b->among == among;
+}
+
+/* Puts an array into the bucket; sends the bucket first if the array does not belong to it. The
+ * flag is sent with the first bucket: *out_sent is then its mean, and *io_flag NULL. */
+static fx_status put(bucket *b, fx_array **array, const fx_communicator *among, fx_array **io_flag,
+                     fx_array **out_sent)
+{
+    if (b->n > 0 && !belongs(b, *array, among)) {
+        const fx_status status = send(b, io_flag);
+        *out_sent = *out_sent ? *out_sent : *io_flag;
+        *io_flag = NULL;
+        if (status != FX_OK)
+            return status;
+    }
+    b->among = among;
+    b->device = fx_array_device(*array);
+    b->type = fx_eltype(*array);
+    b->bytes += fx_length(*array) * (int64_t)fx_dtype_size(b->type);
+    b->arrays[b->n++] = array;
+    return FX_OK;
 }
 
 /* 0 if the guard is finite, otherwise NaN. The mean over all members is NaN if the flag of one
@@ -134,27 +154,29 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
     int64_t i = next_distributed(s, 0);
     if (i == s->n)
         return FX_OK;
-    bucket b = {.weight = observations, .items = fxi_malloc((size_t)s->n * sizeof *b.items)};
+    bucket b = {.weight = observations, .arrays = fxi_malloc((size_t)s->n * sizeof *b.arrays)};
     fx_array *flag = *io_guard ? flag_of(*io_guard) : NULL, *sent = NULL;
-    fx_status status = b.items ? FX_OK : fxi_update_no_memory();
-    for (; i < s->n && status == FX_OK; i = next_distributed(s, i + 1)) {
-        fxi_item *it = &s->all[i];
-        if (b.n > 0 && !belongs(&b, it)) {
-            status = send(&b, &flag);
-            sent = sent ? sent : flag;
-            flag = NULL;
-        }
-        b.among = fxi_rule_among(it->leaf->rule);
-        b.device = fx_array_device(it->gradient);
-        b.type = fx_eltype(it->gradient);
-        b.bytes += fx_length(it->gradient) * (int64_t)fx_dtype_size(b.type);
-        b.items[b.n++] = it;
-    }
+    fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
+    for (; i < s->n && status == FX_OK; i = next_distributed(s, i + 1))
+        status = put(&b, &s->all[i].gradient, fxi_rule_among(s->all[i].leaf->rule), &flag, &sent);
     if (status == FX_OK)
         status = send(&b, &flag);
     sent = sent ? sent : flag;
     if (*io_guard && status == FX_OK)
         *io_guard = sent;
-    fxi_free(b.items);
+    fxi_free(b.arrays);
+    return status;
+}
+
+fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays)
+{
+    bucket b = {.weight = -1, .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
+    fx_array *flag = NULL, *sent = NULL;
+    fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
+    for (int64_t i = 0; i < n && status == FX_OK; i++)
+        status = put(&b, &io_arrays[i], among, &flag, &sent);
+    if (status == FX_OK && b.n > 0)
+        status = send(&b, &flag);
+    fxi_free(b.arrays);
     return status;
 }

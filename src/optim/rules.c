@@ -42,7 +42,7 @@ static const fx_field clip_grad_fields[] = {NUMBER(delta)};
 static const fx_field clip_norm_fields[] = {NUMBER(omega), NUMBER(p), FIELD(throws, FLAG)};
 static const fx_field accum_grad_fields[] = {FIELD(n, INTEGER)};
 static const fx_field chain_fields[] = {FIELD(rules, LIST)};
-/* The last two are those of .growth, which a fixed factor does not have in a checkpoint. */
+/* The last two belong to .growth; a checkpoint with a fixed factor lacks them. */
 static const fx_field mixed_fields[] = {FIELD(rules, LIST), NUMBER(scale), FIELD(growth, INTEGER),
                                         FIELD(good, INTEGER)};
 
@@ -379,7 +379,7 @@ static fx_rule *make(const row *w, const fx_rule *init)
     if (w == &rows[MIXED] && !(init->scale > 0 && isfinite(init->scale)))
         return refused(w, "the factor of the loss must be positive: scale", init->scale);
     if (w == &rows[CLIP_NORM] && isnan(init->p))
-        return refused(w, "the norm needs a number: p", init->p);
+        return refused(w, "the exponent of the norm must be a number: p", init->p);
     if (w == &rows[MIXED] && init->growth < 0)
         return refused(w, "the number of updates cannot be negative: growth", (double)init->growth);
     return fxi_new(&w->type, init);
@@ -596,7 +596,8 @@ static const fx_field common[] = {NUMBER(eta),        NUMBER(rho),     NUMBER(be
                                   FIELD(couple, FLAG)};
 enum { COMMON = sizeof common / sizeof common[0] };
 
-/* Returns false if f is a field that only some rules have and r is one of them. */
+/* True if f is not one of the numbers that only some rules have: f is common, holds the rules, or
+ * belongs to .growth, and r does not use .growth. */
 static bool is_common(const fx_rule *r, const fx_field *f)
 {
     const size_t at = f->offset;

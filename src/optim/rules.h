@@ -126,6 +126,8 @@ fx_array *fxi_norm_scale(fx_array *largest);
 fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule);
 /* The communicator over whose members the rule averages gradients; NULL: the rule averages none. */
 const fx_communicator *fxi_rule_among(const fx_rule *r);
+/* Replaces n arrays of floats by their means over all members, in buckets (average.c). */
+fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays);
 
 /* Formulas: rule_formulas.c. */
 fx_array *fxi_apply_descent(fxi_step *s);

@@ -182,6 +182,21 @@ fx_status fxi_states_rescale(int n, void *const *states, bool finite)
     return r.status;
 }
 
+static void take_loss_scale(fxi_state_leaf *l, void *user)
+{
+    double *scale = user;
+    *scale = l->rule->growth > 0 ? l->rule->scale : *scale;
+}
+
+double fx_loss_scale(void *state)
+{
+    double scale = 0;
+    fx_status unused;
+    leaves all = {.f = take_loss_scale, .user = &scale, .most = 1};
+    walk_leaves(&all, state, &unused);
+    return scale;
+}
+
 /* ---- members that wait ----------------------------------------------------------------------- */
 
 static void find_among(fxi_state_leaf *l, void *user)
@@ -207,21 +222,6 @@ void fxi_states_refuse(int n, void *const *states, fx_status status)
     if (here->collective)
         fxi_node_release(here->collective);
     here->collective = NULL;
-}
-
-static void take_loss_scale(fxi_state_leaf *l, void *user)
-{
-    double *scale = user;
-    *scale = l->rule->growth > 0 ? l->rule->scale : *scale;
-}
-
-double fx_loss_scale(void *state)
-{
-    double scale = 0;
-    fx_status unused;
-    leaves all = {.f = take_loss_scale, .user = &scale, .most = 1};
-    walk_leaves(&all, state, &unused);
-    return scale;
 }
 
 /* ---- a state's numbers ----------------------------------------------------------------------- */

@@ -23,8 +23,10 @@ typedef struct fxi_builder {
     fxi_plan *p;
     fxi_place *places; /* per node */
     fxi_groups groups;
-    int32_t *last; /* per node: the value of its channels-last copy, or −1; a copy is made once,
-                      however many steps need it */
+    int32_t *order; /* per product: the permutation whose order of axes it stores, or −1; NULL: all
+                       products are column-major */
+    int32_t *last;  /* per node: the value of its channels-last copy, or −1; a copy is made once,
+                       however many steps need it */
     bool views;
 } fxi_builder;
 
@@ -124,6 +126,16 @@ void fxi_permute_step(fxi_builder *b, fx_step *s);
 void fxi_permute_axes(fx_step *s);
 /* The strides of an output of a step that fxi_permute_step has rewritten. */
 void fxi_permute_place(const fxi_node *n, fxi_place *at);
+
+/* Decides which products store their axes in another order (product_order.c): fills in b->order. */
+bool fxi_order_products(fxi_builder *b);
+/* Gives the latest step, the product of node id, the strides of the order decided for it. */
+void fxi_reorder_product(fxi_builder *b, int32_t id, fx_step *s);
+/* Does a product store its axes in another order? */
+static inline bool fxi_is_reordered(const fx_step *s)
+{
+    return s->cls == FX_CLASS_MATMUL && !fxi_is_dense(s->out.ndim, s->out.shape, s->out.stride);
+}
 
 /* Moves products and reductions to where their operands exist, if that frees memory (early.c). */
 bool fxi_run_early(fxi_plan *p);

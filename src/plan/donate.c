@@ -6,48 +6,27 @@
  * plan, behind the steps that read them.
  */
 #include "build.h"
+#include "uses.h"
 
 #include <string.h>
 
-/* The steps that compute and read each value are listed once: searching all steps for each result
- * would make planning quadratic in the number of layers. Steps have the numbers that they have
- * before order_steps. */
+/* Steps have the numbers that they have before order_steps. */
 typedef struct donation {
-    bool *last;     /* per step: it runs after all others, because it overwrites what they read */
-    int32_t *taken; /* per leaf value: 1 + the step that overwrites it; 0: none */
-    bool *late;     /* per value: its step overwrites a leaf, or reads a late value */
-    int32_t *made;  /* per value: the step that computes it; −1: none */
-    int32_t *first; /* per value v: its readers are reader[first[v]] … reader[first[v + 1] − 1] */
-    int32_t *reader;
+    bool *last;       /* per step: it runs after all others, because it overwrites what they read */
+    int32_t *taken;   /* per leaf value: 1 + the step that overwrites it; 0: none */
+    bool *late;       /* per value: its step overwrites a leaf, or reads a late value */
     int32_t *results; /* per value: number of the plan's results that are in it */
+    fxi_uses uses;
 } donation;
 
-static bool use_of_values(const fxi_plan *p, donation *d)
+static bool start(const fxi_plan *p, donation *d)
 {
-    const size_t n = (size_t)p->nvalues;
-    int32_t reads = 0;
-    for (int32_t i = 0; i < p->nsteps; i++)
-        reads += p->steps[i].nin;
-    d->made = fxi_malloc((n + 1) * sizeof *d->made);
-    d->first = fxi_calloc(n + 2, sizeof *d->first);
-    d->reader = fxi_malloc(((size_t)reads + 1) * sizeof *d->reader);
-    d->results = fxi_calloc(n + 1, sizeof *d->results);
-    if (!d->made || !d->first || !d->reader || !d->results)
+    d->last = fxi_calloc((size_t)p->nsteps + 1, sizeof *d->last);
+    d->taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d->taken);
+    d->late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d->late);
+    d->results = fxi_calloc((size_t)p->nvalues + 1, sizeof *d->results);
+    if (!fxi_uses_list(p, &d->uses) || !d->last || !d->taken || !d->late || !d->results)
         return false;
-    memset(d->made, -1, n * sizeof *d->made);
-    for (int32_t i = 0; i < p->nsteps; i++) {
-        for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
-            d->made[fx_step_output(&p->steps[i], k)] = i;
-        /* Counted two entries further on, because filling advances each start to its end
-         * (list_consumers in group.c does the same). */
-        for (int k = 0; k < p->steps[i].nin; k++)
-            d->first[p->steps[i].in_value[k] + 2]++;
-    }
-    for (size_t v = 2; v < n + 2; v++)
-        d->first[v] += d->first[v - 1];
-    for (int32_t i = 0; i < p->nsteps; i++)
-        for (int k = 0; k < p->steps[i].nin; k++)
-            d->reader[d->first[p->steps[i].in_value[k] + 1]++] = i;
     for (int32_t k = 0; k < p->noutputs; k++)
         d->results[p->results[k].value]++;
     return true;
@@ -56,8 +35,8 @@ static bool use_of_values(const fxi_plan *p, donation *d)
 /* Does a step other than m read value v? */
 static bool read_elsewhere(const donation *d, int32_t v, int32_t m)
 {
-    for (int32_t r = d->first[v]; r < d->first[v + 1]; r++)
-        if (d->reader[r] != m)
+    for (int32_t r = d->uses.first[v]; r < d->uses.first[v + 1]; r++)
+        if (d->uses.reader[r] != m)
             return true;
     return false;
 }
@@ -66,8 +45,8 @@ static bool read_elsewhere(const donation *d, int32_t v, int32_t m)
  * count, and all steps after m unless m itself moves to the end. */
 static bool read_later(const donation *d, int32_t leaf, int32_t m, bool last)
 {
-    for (int32_t r = d->first[leaf]; r < d->first[leaf + 1]; r++) {
-        const int32_t i = d->reader[r];
+    for (int32_t r = d->uses.first[leaf]; r < d->uses.first[leaf + 1]; r++) {
+        const int32_t i = d->uses.reader[r];
         if (i != m && (d->last[i] || (!last && i > m)))
             return true;
     }
@@ -80,7 +59,8 @@ static bool read_later(const donation *d, int32_t leaf, int32_t m, bool last)
 static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 {
     fxi_plan *p = b->p;
-    const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = d->made[v];
+    const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value,
+                  m = d->uses.made[v];
     if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF)
         return "no step makes the new value";
     /* FX_TRACE=donation shows these reasons to users. */
@@ -155,11 +135,9 @@ bool fxi_donate(fxi_builder *b)
     /* Plans without donors are the most frequent. They keep their order. */
     if (!any)
         return true;
-    donation d = {.last = fxi_calloc((size_t)p->nsteps + 1, sizeof *d.last),
-                  .taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.taken),
-                  .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
+    donation d = {0};
     fx_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
-    const bool ok = d.last && d.taken && d.late && ordered && use_of_values(p, &d);
+    const bool ok = start(p, &d) && ordered;
     /* In the order of the results, because an accepted donation can prevent later ones. */
     for (int32_t k = 0; k < p->noutputs && ok; k++) {
         if (b->g->donors[k] < 0)
@@ -177,10 +155,8 @@ bool fxi_donate(fxi_builder *b)
     fxi_free(d.last);
     fxi_free(d.taken);
     fxi_free(d.late);
-    fxi_free(d.made);
-    fxi_free(d.first);
-    fxi_free(d.reader);
     fxi_free(d.results);
+    fxi_uses_free(&d.uses);
     fxi_free(ordered);
     return ok;
 }

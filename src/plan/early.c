@@ -9,6 +9,7 @@
  * reductions. The bits do not depend on the order.
  */
 #include "build.h"
+#include "uses.h"
 
 #include <string.h>
 
@@ -17,40 +18,16 @@ enum { READERS = 32 };
 
 typedef struct moving {
     const fxi_plan *p;
-    int32_t *made; /* per value: the step that computes it; −1: none */
-    int32_t *first; /* per value v: its readers are reader[first[v]] … reader[first[v + 1] − 1] */
-    int32_t *reader;
+    fxi_uses uses;
     int32_t *after; /* per step: it runs directly behind this one; its own number if it stays */
 } moving;
 
-static bool use_of_values(moving *m)
+static bool start(moving *m)
 {
-    const fxi_plan *p = m->p;
-    const size_t n = (size_t)p->nvalues;
-    int32_t reads = 0;
-    for (int32_t i = 0; i < p->nsteps; i++)
-        reads += p->steps[i].nin;
-    m->made = fxi_malloc((n + 1) * sizeof *m->made);
-    m->first = fxi_calloc(n + 2, sizeof *m->first);
-    m->reader = fxi_malloc(((size_t)reads + 1) * sizeof *m->reader);
-    m->after = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *m->after);
-    if (!m->made || !m->first || !m->reader || !m->after)
-        return false;
-    memset(m->made, -1, n * sizeof *m->made);
-    for (int32_t i = 0; i < p->nsteps; i++) {
+    m->after = fxi_malloc(((size_t)m->p->nsteps + 1) * sizeof *m->after);
+    for (int32_t i = 0; m->after && i < m->p->nsteps; i++)
         m->after[i] = i;
-        for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
-            m->made[fx_step_output(&p->steps[i], k)] = i;
-        /* Counted two entries further on, because filling advances each start to its end. */
-        for (int k = 0; k < p->steps[i].nin; k++)
-            m->first[p->steps[i].in_value[k] + 2]++;
-    }
-    for (size_t v = 2; v < n + 2; v++)
-        m->first[v] += m->first[v - 1];
-    for (int32_t i = 0; i < p->nsteps; i++)
-        for (int k = 0; k < p->steps[i].nin; k++)
-            m->reader[m->first[p->steps[i].in_value[k] + 1]++] = i;
-    return true;
+    return fxi_uses_list(m->p, &m->uses) && m->after;
 }
 
 /* The latest step that computes an operand of step i, or after which a moved step that computes one
@@ -60,7 +37,7 @@ static int32_t latest_producer(const moving *m, int32_t i)
     const fx_step *s = &m->p->steps[i];
     int32_t latest = -1;
     for (int k = 0; k < s->nin; k++) {
-        const int32_t by = m->made[s->in_value[k]];
+        const int32_t by = m->uses.made[s->in_value[k]];
         latest = by >= 0 && m->after[by] > latest ? m->after[by] : latest;
     }
     return latest;
@@ -71,11 +48,12 @@ static int32_t latest_producer(const moving *m, int32_t i)
 static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
 {
     int32_t end = to;
-    if (m->p->values[v].kind != FXI_VALUE_ARENA || m->first[v + 1] - m->first[v] > READERS)
+    if (m->p->values[v].kind != FXI_VALUE_ARENA ||
+        m->uses.first[v + 1] - m->uses.first[v] > READERS)
         return 0;
-    for (int32_t r = m->first[v]; r < m->first[v + 1]; r++)
-        if (m->reader[r] != i)
-            end = m->after[m->reader[r]] > end ? m->after[m->reader[r]] : end;
+    for (int32_t r = m->uses.first[v]; r < m->uses.first[v + 1]; r++)
+        if (m->uses.reader[r] != i)
+            end = m->after[m->uses.reader[r]] > end ? m->after[m->uses.reader[r]] : end;
     return end < i ? i - end : 0;
 }
 
@@ -145,7 +123,7 @@ static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordere
 bool fxi_run_early(fxi_plan *p)
 {
     moving m = {.p = p};
-    bool ok = use_of_values(&m);
+    bool ok = start(&m);
     if (ok && choose(&m)) {
         const size_t n = (size_t)p->nsteps + 1;
         int32_t *next = fxi_malloc(n * sizeof *next), *head = fxi_malloc(n * sizeof *head);
@@ -159,9 +137,7 @@ bool fxi_run_early(fxi_plan *p)
         fxi_free(head);
         fxi_free(ordered);
     }
-    fxi_free(m.made);
-    fxi_free(m.first);
-    fxi_free(m.reader);
     fxi_free(m.after);
+    fxi_uses_free(&m.uses);
     return ok;
 }

@@ -45,10 +45,20 @@ static int channel_axis(const fx_step *m)
     return m->op == FX_OP_MATMUL ? 0 : m->out.ndim - 2;
 }
 
+/* Is the tensor one number for all elements? */
+static bool is_number(const fx_tensor *t)
+{
+    for (int k = 0; k < t->ndim; k++)
+        if (t->shape[k] != 1 && t->stride[k] != 0)
+            return false;
+    return true;
+}
+
 /* Describes an operand of E as an operand of M. M's output may have another shape with the same
  * elements, or its axes in another order (channels last). An operand is translated if it is a dense
  * tensor of all elements, a number, or one value for each channel. False otherwise: kernels have no
- * loops for other broadcasts. */
+ * loops for other broadcasts. If M stores its axes in another order (product_order.c), E reads them
+ * in that order, in which there is no axis of channels. */
 static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor *out)
 {
     const fx_tensor *t = &e->in[operand];
@@ -59,6 +69,8 @@ static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor
     if (t->ndim > 0 && fxi_is_dense(t->ndim, t->shape, t->stride))
         return t->dtype == m->out.dtype;
     memset(out->stride, 0, sizeof out->stride);
+    if (fxi_is_reordered(m))
+        return t->dtype == m->out.dtype && is_number(t);
     for (int k = 0; k < t->ndim; k++)
         if (k != axis && t->shape[k] != 1 && t->stride[k] != 0)
             return false;
@@ -98,18 +110,9 @@ static int output_of(const fx_step *e, int r)
     return r == e->nin + own->program.n - 1 ? -1 : -2;
 }
 
-/* Products with tensors stay in elementwise steps: most are parts of longer gradients, which would
- * be torn apart. */
-static bool is_number(const fx_tensor *t)
-{
-    for (int k = 0; k < t->ndim; k++)
-        if (t->shape[k] != 1 && t->stride[k] != 0)
-            return false;
-    return true;
-}
-
 /* May instruction k of E, which reads register r, be in M's epilogue? All types must equal the type
- * of the product: the kernels of epilogues do not convert. */
+ * of the product: the kernels of epilogues do not convert. Products with tensors stay in
+ * elementwise steps: most are parts of longer gradients, which would be torn apart. */
 static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *out_operand)
 {
     const fx_instr *ins = &fx_step_elementwise(e)->program.instr[k];
@@ -395,6 +398,22 @@ static void trim(fx_step *s, int32_t n)
     p->n = n;
 }
 
+/* Makes a dense tensor of all elements, or a number, one axis. */
+static void one_axis(fx_tensor *t)
+{
+    const fx_tensor old = *t;
+    *t = (fx_tensor){.dtype = old.dtype, .ndim = 1, .shape = {fx_tensor_length(&old)}};
+    t->stride[0] = !is_number(&old);
+}
+
+/* Lets an elementwise step whose tensors all have one order of axes run over them as one axis. */
+static void run_over_memory(fx_step *e)
+{
+    one_axis(&e->out);
+    for (int k = 0; k < e->nin; k++)
+        one_axis(&e->in[k]);
+}
+
 /* Makes instructions n … of `whole` a step of their own after step i. The new step writes the old
  * output; step i writes a new arena value. */
 static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_instr *program,
@@ -436,7 +455,9 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
         }
     }
     p->values[v].channels_last = p->values[e->out_value].channels_last;
-    /* The new step reads memory in the order in which the convolution writes it. */
+    /* The new step reads memory in the order in which M writes it. */
+    if (fxi_is_reordered(m))
+        run_over_memory(e);
     if (m->cls == FX_CLASS_CONV && fx_step_conv(m)->channels_last)
         fxi_permute_axes(e);
     return true;

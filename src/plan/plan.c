@@ -184,7 +184,7 @@ fx_status fxi_prepare_step(const fxi_planner *how, const fxi_plan *p, fx_step *s
 static fx_status failed_with(const fxi_plan *p, const fx_step *s, fx_status status,
                              bool *out_refused)
 {
-    *out_refused = status == FX_STATUS_UNSUPPORTED && fx_step_is_fused(s);
+    *out_refused = status == FX_STATUS_UNSUPPORTED && (fx_step_is_fused(s) || fxi_is_reordered(s));
     return *out_refused || status == FX_STATUS_MEMORY
                ? status
                : fx_fail(status, fxi_ops[s->op].name,
@@ -229,7 +229,7 @@ static bool lower(fxi_builder *b)
     p->results = fxi_calloc((size_t)g->noutputs + 1, sizeof *p->results);
     b->last = fxi_malloc(((size_t)g->n + 1) * sizeof *b->last);
     if (!b->places || !b->last || !p->results || !keep_key(p, g) ||
-        !fxi_group(b->how, g, &b->groups))
+        !fxi_group(b->how, g, &b->groups) || !fxi_order_products(b))
         return false;
     memset(b->last, -1, (size_t)g->n * sizeof *b->last);
     p->noutputs = g->noutputs;
@@ -301,6 +301,7 @@ static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan
     fx_status status = p ? build(&b, out_refused) : FX_STATUS_MEMORY;
     fxi_free(b.places);
     fxi_free(b.last);
+    fxi_free(b.order);
     fxi_groups_free(&b.groups);
     if (status == FX_OK)
         status = check(how, p);

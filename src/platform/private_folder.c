@@ -130,22 +130,22 @@ static DIR *open_again(int folder)
     return dir;
 }
 
-int fxi_private_folder_list(int folder, fxi_private_file *out, int most)
+void fxi_private_folder_each(int folder, bool (*visit)(const fxi_private_file *file, void *user),
+                             void *user)
 {
-    int n = 0;
     struct stat st;
+    bool more = true;
     DIR *dir = open_again(folder);
-    for (struct dirent *e; dir && n < most && (e = readdir(dir)) != NULL;) {
-        fxi_private_file *f = &out[n];
-        if (strlen(e->d_name) >= sizeof f->name ||
+    for (struct dirent *e; dir && more && (e = readdir(dir)) != NULL;) {
+        fxi_private_file f;
+        if (strlen(e->d_name) >= sizeof f.name ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
-        strcpy(f->name, e->d_name);
-        f->bytes = st.st_size;
-        f->used = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-        n++;
+        strcpy(f.name, e->d_name);
+        f.bytes = st.st_size;
+        f.used = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        more = visit(&f, user);
     }
     if (dir)
         closedir(dir);
-    return n;
 }

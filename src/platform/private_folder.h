@@ -39,8 +39,9 @@ typedef struct fxi_private_file {
     int64_t used; /* nanoseconds since a fixed moment */
 } fxi_private_file;
 
-/* Lists at most `most` regular files of the folder, in no order; longer names are left out. Returns
- * their number. */
-int fxi_private_folder_list(int folder, fxi_private_file *out, int most);
+/* Calls visit for each regular file of the folder, in no order, until it returns false; longer
+ * names are left out. visit neither creates nor removes files. */
+void fxi_private_folder_each(int folder, bool (*visit)(const fxi_private_file *file, void *user),
+                             void *user);
 
 #endif

@@ -20,6 +20,7 @@
 #include "memory.h"
 #include "option_struct.h"
 #include "progress.h"
+#include "train_dist.h"
 #include "train_log.h"
 
 #include <cflux/grad.h>
@@ -45,6 +46,7 @@ typedef struct training {
     bool resumed;    /* the epoch continues from a checkpoint in its middle */
     bool unshown;    /* the latest epoch printed no line */
     bool stop;
+    fxi_together together;
 } training;
 
 static fx_status check_args(const fx_train_args *a)
@@ -82,17 +84,28 @@ static bool out_of_patience(const training *t)
     return t->a.patience != FX_NEVER && t->waited > 0 && t->waited >= t->a.patience;
 }
 
-static fx_status train_step(const fx_train_args *a, const fx_batch *batch, double *out_loss)
+static fx_array *loss_of(const training *t, const fx_batch *batch)
+{
+    const fx_train_args *a = &t->a;
+    const fxi_outside before = fxi_together_enter(&t->together, batch, t->p.step);
+    fx_array *loss = a->loss(a->model, batch, a->user);
+    fxi_together_leave(&t->together, before);
+    return loss ? fxi_together_share(&t->together, batch, loss) : NULL;
+}
+
+/* *out_stop: a member asked to stop. */
+static fx_status train_step(const training *t, const fx_batch *batch, double *out_loss,
+                            bool *out_stop)
 {
     FX_RECORD; /* an FX_STEP that repeats the one before if it can */
+    const fx_train_args *a = &t->a;
     *out_loss = NAN;
-    fx_array *loss = a->loss(a->model, batch, a->user);
+    fx_array *loss = loss_of(t, batch);
     if (!loss)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function returned NULL");
-    fx_want(loss);
     const double factor = fx_loss_scale(a->state); /* 0: the loss is not scaled */
     void *gradient = fx_gradient(factor > 0 ? fx_mul(loss, factor) : loss, a->model);
-    fx_array *guard = loss;
+    fx_array *wish = fxi_together_average(&t->together, &loss, &gradient), *guard = fx_want(loss);
     if (a->clip_norm > 0) {
         guard = fx_add(loss, fx_mul(0, fx_global_norm(gradient))); /* NaN if either is not finite */
         gradient = fxi_clip_global_norm(gradient, a->clip_norm * (factor > 0 ? factor : 1));
@@ -101,6 +114,7 @@ static fx_status train_step(const fx_train_args *a, const fx_batch *batch, doubl
     if (status != FX_OK && status != FX_STATUS_NONFINITE)
         return status;
     const fx_status read = fx_item_get(loss, out_loss);
+    *out_stop = wish && fx_item(wish) > 0;
     return status != FX_OK ? status : read;
 }
 
@@ -197,6 +211,9 @@ static int add_pair(const void **pairs, int n, const char *name, const void *obj
  * numbers that fx_train needs to continue are stored as metrics of the file. */
 static fx_status save(training *t, const fx_batch *batch)
 {
+    t->saved = t->p.step;
+    if (!fxi_together_writes(&t->together))
+        return FX_OK;
     FXI_SCOPE;
     const double own[NMETRICS] = {[LOSS_SUM] = t->loss_sum,
                                   [BEST] = t->p.best,
@@ -212,7 +229,6 @@ static fx_status save(training *t, const fx_batch *batch)
     if (text && *text)
         n = add_pair(pairs, n, SETTINGS, fx_from(FX_DTYPE_U8, text, (int64_t)strlen(text)));
     void *metrics = fxi_named_pairs(n, pairs);
-    t->saved = t->p.step;
     return fx_checkpoint_save(t->a.checkpoint, t->a.model, .state = t->a.state, .data = t->a.data,
                               .batch = batch, .epoch = t->p.epoch - (batch != NULL),
                               .step = t->p.step, .metrics = metrics, .keep = t->a.checkpoint_keep);
@@ -358,10 +374,11 @@ static fx_status set_rate(const training *t, int64_t k)
 static fx_status run_batch(training *t, const fx_batch *batch)
 {
     fx_progress *p = &t->p;
+    bool stop = false;
     p->batch = batch->index + 1;
     fx_status status = t->a.schedule && t->a.schedule_steps ? set_rate(t, p->step) : FX_OK;
     if (status == FX_OK)
-        status = train_step(&t->a, batch, &p->loss);
+        status = train_step(t, batch, &p->loss, &stop);
     if (status == FX_STATUS_NONFINITE && isfinite(p->loss))
         status = judge_gradient(t);
     else if (status == FX_STATUS_NONFINITE)
@@ -378,7 +395,7 @@ static fx_status run_batch(training *t, const fx_batch *batch)
     p->seconds = fxi_clock() - t->began;
     fxi_meter_batch(&t->meter, p);
     fx_run_log_step(t->log, p->step, p->epoch, p->loss, p->seconds);
-    t->stop = call_back(t, t->a.on_batch);
+    t->stop = fxi_together_stops(&t->together, call_back(t, t->a.on_batch), stop);
     return save_in_epoch(t, batch);
 }
 
@@ -402,7 +419,10 @@ static fx_status run_batches(training *t)
 static fx_status judge(training *t)
 {
     FX_SCOPE;
-    const double value = t->a.metric ? t->a.metric(t->a.model, t->a.user) : t->p.mean_loss;
+    double value = t->a.metric ? t->a.metric(t->a.model, t->a.user) : t->p.mean_loss;
+    const fx_status status = fxi_together_number(&t->together, &value);
+    if (status != FX_OK)
+        return status;
     const bool better = value < t->p.best;
     t->metric = t->a.metric ? value : NAN;
     t->p.best = better ? value : t->p.best;
@@ -438,6 +458,9 @@ static fx_status run_epoch(training *t)
         return status;
     t->p.seconds = fxi_clock() - t->began;
     t->stop = call_back(t, t->a.on_epoch);
+    status = fxi_together_any(&t->together, &t->stop);
+    if (status != FX_OK)
+        return status;
     show_epoch(t, fxi_meter_due(&t->meter, &t->p));
     if (t->a.patience != FX_NEVER || t->a.keep_best)
         status = judge(t);
@@ -474,10 +497,12 @@ static fx_status close_log(training *t, fx_status status)
 fx_status fxi_train(const fx_train_args *given)
 {
     FXI_TAKE_OPTIONS(fx_train_args, FXI_TRAIN_ARGS, a, OP, given);
-    training t = {.began = fxi_clock(), .metric = NAN, .a = a};
+    training t = {.began = fxi_clock(), .metric = NAN, .a = a, .together = {.d = a.dist}};
     fx_status status = a_ok ? check_args(&a) : FX_STATUS_ARGUMENT;
+    if (status == FX_OK)
+        status = fxi_together_begin(&t.together, &t.a);
     if (status != FX_OK)
-        return status;
+        return fxi_together_end(&t.together, status);
     t.p = (fx_progress){.epochs = t.a.epochs,
                         .batches = fx_loader_length(t.a.data),
                         .loss = NAN,
@@ -487,11 +512,15 @@ fx_status fxi_train(const fx_train_args *given)
                         .user = t.a.user};
     fxi_meter_open(&t.meter, !t.a.progress ? NULL : t.a.progress_to ? t.a.progress_to : stderr);
     status = resume(&t);
+    if (status == FX_OK)
+        status = fxi_together_start(&t.together, &t.a, &t.p);
     t.meter.steps_before = t.p.step;
     if (status == FX_OK)
         status = open_log(&t); /* not before: a checkpoint that does not fit leaves it unchanged */
-    if (status == FX_OK && call_back(&t, t.a.on_start))
-        t.stop = true;
+    if (status == FX_OK) {
+        t.stop = call_back(&t, t.a.on_start) || t.stop;
+        status = fxi_together_any(&t.together, &t.stop);
+    }
     while (status == FX_OK && !t.stop && t.p.epoch < t.p.epochs) {
         t.p.epoch++;
         status = run_epoch(&t);
@@ -502,5 +531,5 @@ fx_status fxi_train(const fx_train_args *given)
     if (status == FX_OK && t.kept)
         status = fx_loadmodel(t.a.model, t.kept);
     fx_release(t.kept);
-    return close_log(&t, status);
+    return close_log(&t, fxi_together_end(&t.together, status));
 }

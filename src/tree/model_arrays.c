@@ -101,7 +101,7 @@ static fx_status check_vector(const arrays *a, const fx_array *flat)
     return fx_fail(FX_STATUS_SHAPE, "restructure",
                    "Rebuild expected a vector of length %lld, got %lld%s", (long long)n,
                    (long long)fx_length(flat),
-                   fx_ndims(flat) == 1 ? "" : " whose number of axes is not 1");
+                   fx_ndims(flat) == 1 ? "" : " in an array that is not a vector");
 }
 
 void *fxi_restructure(void *model, fx_array *flat)

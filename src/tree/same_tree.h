@@ -33,7 +33,7 @@ typedef struct fxi_tree_record {
 } fxi_tree_record;
 
 /* Fills in an empty record. False: it has views of arrays, error objects or more levels than a
- * model has, or the allocation failed; the record must be freed then, too. */
+ * model may have, or the allocation failed; the record must be freed then, too. */
 bool fxi_tree_note(fxi_tree_record *r, void *root);
 /* Would walks over the noted object find the same? */
 bool fxi_tree_same(const fxi_tree_record *r);

@@ -42,7 +42,7 @@ void *fxi_tuple(int n, void *const *items)
     return make("tuple", n, NULL, items);
 }
 
-static int by_name(const void *a, const void *b)
+int fxi_by_name(const void *a, const void *b)
 {
     const char *const *const *x = a, *const *const *y = b;
     const int order = strcmp(**x, **y);
@@ -63,7 +63,7 @@ static int bad_name(int n, const char *const *names)
     for (int i = 0; i < n; i++)
         sorted[i] = &names[i];
     if (n > 0)
-        qsort((void *)sorted, (size_t)n, sizeof *sorted, by_name);
+        qsort((void *)sorted, (size_t)n, sizeof *sorted, fxi_by_name);
     for (int i = 1; i < n && bad < 0; i++)
         if (strcmp(*sorted[i - 1], *sorted[i]) == 0)
             bad = (int)(sorted[i] - names);

@@ -12,6 +12,9 @@ void *fxi_child_or_null(const void *object, int64_t i);
 /* Makes `value` child i of an object that nothing else references yet. */
 void fxi_child_set(void *object, int64_t i, void *value);
 
+/* Compares two pointers into a list of names, for qsort: by text, equal names by position. */
+int fxi_by_name(const void *a, const void *b);
+
 /* Builds tuples in the shape of x: each object with children becomes a tuple, named if its children
  * have names, and `leaf` replaces everything else, NULL included. Shared objects stay shared. */
 void *fxi_mirror(const char *op, void *x, void *(*leaf)(void *x, void *user), void *user);

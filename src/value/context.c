@@ -153,11 +153,11 @@ __attribute__((destructor)) static void close_at_exit(void)
     fxi_handle_report();
 }
 
-/* How much may be pending before a thread evaluates by itself. A plan takes time and memory in
- * proportion to its nodes, so no number of nodes is too large as such, and a training step that is
- * cut in two computes much of it twice. Only memory sets a bound: a pending node with its part of
- * the plan takes about NODE bytes, and a sixteenth of the memory may be used for that. A loop that
- * reads nothing also keeps the arrays alive that its results are computed from: a quarter. */
+/* How much may be pending before a thread evaluates by itself. A training step that is cut in two
+ * computes much of it twice, so the bounds follow from the memory of the machine: a pending node
+ * with its part of the plan takes about NODE bytes, and a sixteenth of the memory may be used for
+ * that, for at least LEAST and at most MOST nodes. Pending nodes also keep
+ * alive the arrays that they are computed from; these may use a quarter of the memory. */
 static void set_pending_bounds(fxi_context *c)
 {
     enum { NODE = 2048, LEAST = 20000, MOST = 500000 };

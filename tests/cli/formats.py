@@ -26,6 +26,43 @@ def float32(x):
     return struct.unpack("<f", packed("f", [x]))[0]
 
 
+# ---- packs of kernels --------------------------------------------------------------------------------
+
+def hash64(data, seed):
+    ones = (1 << 64) - 1
+    h = 0xcbf29ce484222325 ^ seed
+    for byte in data:
+        h = (h ^ byte) * 0x100000001b3 & ones
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9 & ones
+    h = (h ^ h >> 27) * 0x94d049bb133111eb & ones
+    return h ^ h >> 31
+
+
+def kernel_pack(version, kernels):
+    """kernels: (backend, target, compiler, options, source, code) each. The format is in kernel_pack.h."""
+    items = []
+    for backend, target, compiler, options, source, code in kernels:
+        key = [0, 1]
+        for text in (backend, options, source):
+            key = [hash64(text.encode() + b"\0", k) for k in key]
+        items.append((key, [backend, target, compiler], code))
+    items.sort()
+    index, texts, codes = b"", b"", b""
+    first = 64 + 48 * len(items)
+    length = sum(len(t) + 1 for _, names, _ in items for t in names)
+    length = (first + length + 16 & ~15) - first if items else 0
+    for key, names, code in items:
+        at = []
+        for text in names:
+            at.append(first + len(texts))
+            texts += text.encode() + b"\0"
+        index += struct.pack("<4Q4I", *key, first + length + len(codes), len(code), *at, 0)
+        codes += code.ljust(len(code) + 16 & ~15, b"\0")
+    body = index + texts.ljust(length, b"\0") + codes
+    head = b"cfluxkrn" + struct.pack("<IIQQ24s", 1, len(items), 64 + len(body), length, version.encode())
+    return head + struct.pack("<Q", hash64(body, hash64(head, 0))) + body
+
+
 # ---- NumPy -------------------------------------------------------------------------------------------
 
 def npy(shape, values, code="f", fortran=False):

@@ -2,6 +2,7 @@
 """The command line as a whole: help, usage, errors for bad options, devices, preferences, bench, the manual
 page and the completion. Usage: test_common.py PROGRAM"""
 import os
+import pty
 import re
 import shutil
 import signal
@@ -10,8 +11,10 @@ import time
 import unittest
 
 import cli
+import formats
 
-COMMANDS = ["train", "eval", "predict", "inspect", "convert", "report", "launch", "bench", "devices", "backend"]
+COMMANDS = ["train", "eval", "predict", "inspect", "convert", "report", "launch", "bench", "devices", "backend",
+            "kernels"]
 NETWORK = "Chain(Dense(4 => 8, relu), Dense(8 => 3))"
 
 
@@ -48,6 +51,32 @@ class Help(cli.Cli):
         self.refused("inspect", "-Z", "x", words=["-Z", "cflux help inspect"])
         self.refused("help", "trian", words="did you mean train?")
 
+    def test_kernels(self):
+        """A cache is packed by unit/kernel_packs; this pack is written by formats.py."""
+        version = self.fine("--version").out.split()[1]
+        cuda, text = ["cuda", "sm_90", "NVRTC 13.0", "--fmad=false"], "source"
+        data = formats.kernel_pack(version, [
+            (*cuda, text, b"one"), (*cuda, text + "s", b"two, longer than sixteen"),
+            ("amdgpu", "gfx90a", "hipRTC 7.0", "-ffp-contract=off", text, b"ELF")])
+        pack = self.write("good.pack", data)
+        empty = {"XDG_CACHE_HOME": self.folder}
+        self.assertRegex(self.fine("kernels", **empty).out, r"^no kernels of cflux \S+ in the cache\n$")
+        lines = self.fine("kernels", "list", pack).out.split("\n")
+        self.assertEqual(lines[0].split(), ["BACKEND", "KERNELS", "BYTES", "ARCHITECTURE,", "COMPILER"])
+        self.assertIn(["cuda", "2", "27", "sm_90,", "NVRTC", "13.0"], [line.split() for line in lines])
+        told = self.fine("kernels", "list", pack, "--json").json()
+        self.assertEqual((told["file"], told["count"], told["bytes"]), (pack, 3, 30))
+        self.assertEqual([k["backend"] for k in told["kernels"]], ["amdgpu", "cuda"])
+        self.write("half", data[:200])
+        self.refused("kernels", "list", "half", words="half: it has 200 bytes instead of")
+        self.refused("kernels", "list", "half", "--json", words="the file is incomplete or damaged")
+        self.refused("kernels", "pick", words='unknown action "pick"; known are list, pack')
+        self.refused("kernels", "pack", words="the name of the pack is missing")
+        ended = self.run_cli("kernels", "pack", "new", **empty)
+        self.assertEqual((ended.status, ended.out), (1, ""))
+        self.assertRegex(ended.err, r"^cflux kernels: the cache has no kernels of cflux \S+: run the program")
+        self.assertFalse(os.path.exists(self.path("new")))
+
     def test_launch(self):
         self.refused("launch", words=["too few operands", "PROGRAM"])
         self.refused("launch", "-n", "0", "x", words=["--processes", '"0"'])
@@ -60,6 +89,11 @@ class Help(cli.Cli):
         self.assertEqual(ended.status, 127)
         self.assertIn("could not start ./nowhere", ended.err)
         self.assertEqual(self.fine("launch", "--each", "echo", "-n", "3").out, "3")
+        # A program that uses the lowest numbers of files for its own file keeps that file.
+        ended = self.run_cli("launch", "--each", "sh", "-c",
+                             "exec 3>kept; exec 4>&3 5>&3 6>&3 7>&3 8>&3 9>&3; echo 5, sum > $FX_DIST_PROGRESS; exit 6")
+        self.assertIn("ended with status 6; its last operation was 5, sum\n", ended.err)
+        self.assertEqual(os.path.getsize(self.path("kept")), 0)
 
     def launcher(self, path, version, rest="echo launcher: $@"):
         """A program in the place of an mpirun or srun: it prints its arguments."""
@@ -96,6 +130,25 @@ class Help(cli.Cli):
         run.wait()
         self.wait_for("ended")
 
+    def test_interrupted_launch(self):
+        """Ctrl-C reaches the launcher once: a second one would make mpirun kill the processes."""
+        launcher = self.launcher("mpirun", "Open MPI", "trap 'echo x >> caught' INT\n"
+                                 "echo $PPID > parent\nwhile [ ! -e done ]; do sleep 0.05; done")
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execv(cli.program, [cli.program, "launch", "--launcher", launcher, "prog"])
+        self.wait_for("parent")
+        os.kill(pid, signal.SIGSTOP)  # so that the launcher has handled the first one before a second
+        os.write(terminal, b"\x03")
+        self.wait_for("caught")
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.3)
+        self.write("done", "")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+        os.close(terminal)
+        self.assertEqual(self.read("caught"), b"x\n")
+
     def wait_for(self, name):
         end = time.monotonic() + cli.SECONDS
         while not os.path.exists(self.path(name)) and time.monotonic() < end:
@@ -109,6 +162,8 @@ class Help(cli.Cli):
         self.refused("bench", "--batchsize", "1.5", words=["--batchsize", "whole number", '"1.5"'])
         self.refused("bench", "--batchsize", "99999999999999999999", words="--batchsize")
         self.refused("bench", "--batchsize", words=["--batchsize needs a value", "N"])
+        self.refused("bench", "nothing", words='did you mean allreduce?')
+        self.refused("bench", "allreduce", words="one process moves no data")
         self.refused("bench", "-b", words="--batchsize needs a value")
         self.refused("devices", "--json=1", words="--json takes no value")
         self.refused("devices", "more", words=['"more"', "usage: cflux devices"])
@@ -330,4 +385,4 @@ class Terminal(cli.Cli):
 
 
 if __name__ == "__main__":
-    cli.main(22)
+    cli.main(23)

@@ -136,8 +136,9 @@ class Learning(Training):
         self.assertEqual(measured["confusion"], counts)
         # The loss, from probabilities.
         chances = rows_of(self.fine("predict", "d.bson", "--data", cli.DIGITS, "--probabilities").out)
-        self.assertEqual(chances[0], [f"class_{i}" for i in range(10)])
-        chances = [[float(v) for v in row] for row in chances[1:]]
+        self.assertEqual(chances[0], ["prediction", *(f"class_{i}" for i in range(10))])
+        self.assertEqual([int(row[0]) for row in chances[1:]], guesses)
+        chances = [[float(v) for v in row[1:]] for row in chances[1:]]
         self.near(measured["loss"], statistics.fmean(-math.log(c[t]) for c, t in zip(chances, truth)), 1e-4)
         for c, g in zip(chances, guesses):
             self.near(sum(c), 1)
@@ -250,7 +251,8 @@ class Learning(Training):
         self.assertGreater(sum(r[0] == t for r, t in zip(first[1:], truth)), 110)
         self.assertEqual({r[0] for r in first[1:]}, {"cat", "bird", "big, wild"})
         chances = rows_of(self.fine("predict", "m.bson", "-d", "animals.csv", "-P").out)
-        self.assertEqual(chances[0], ["big, wild", "bird", "cat"])
+        self.assertEqual(chances[0], ["kind", "big, wild", "bird", "cat"])
+        self.assertEqual([row[:1] for row in chances], first)
         # Files with another order of columns, or without the target, give the same predictions.
         self.animals("other.csv", ("weight", "kind", "legs"))
         self.animals("bare.csv", ("weight", "legs"))
@@ -315,12 +317,13 @@ class Learning(Training):
         self.fine("train", "-d", "line.csv", "-m", "Dense(1 => 1)", "-q", "-e", 1, "-S", "m.bson")
         model = ["train", "-d", "line.csv", "-m"]
         self.refused(*model, "Chain(Dense(1 => 2), Dense(2 => 1))", "--init", "m.bson",
-                     words="--init m.bson: no array of its model has the path and sizes")
+                     words="--init m.bson: no array of the saved model has the path and sizes")
         self.refused(*model, "Dense(1 => 1)", "--init", "none.bson", words="none.bson")
         self.refused(*model, "Dense(1 => 1)", "--init", "line.csv", words="line.csv")
         self.refused(*model, "Dense(1 => 1)", "--init", "m.bson", "-S", "m.bson", words="m.bson")
         self.refused(*model, "Dense(1 => 1)", "--freeze", 1, words="leaves nothing to train")
-        self.refused(*model, "Chain(Dense(1 => 1), tanh)", "--freeze", 1, words="leaves nothing to train")
+        self.refused(*model, "Chain(Dense(1 => 1), tanh)", "--freeze", 1,
+                     words="leaves nothing to train: the remaining layers have no parameters")
         self.refused(*model, "Dense(1 => 1)", "--freeze", -1, words="--freeze")
 
     def rare(self, shift=2.5):
@@ -375,8 +378,206 @@ class Learning(Training):
                     "rmse": math.sqrt(sum(e * e for e in flat) / len(flat))}
             for name, value in want.items():
                 self.assertAlmostEqual(measured[name] / value, 1, places=4, msg=name)
-            self.assertEqual([ended[name] for name in ("mae", "r2")], [measured[name] for name in ("mae", "r2")])
+            self.assertEqual([ended[name] for name in want], [measured[name] for name in want])
             self.assertIn(f"MAE {measured['mae']:.6g}, RMSE", self.fine("eval", "m.bson", *data).out)
+
+    def test_a_constant_target(self):
+        """R² is undefined: a word in text, null in JSON."""
+        self.table("c.csv", [(i, 5) for i in range(20)], "a,y")
+        train = ["train", "-d", "c.csv", "-m", "Dense(1 => 1)", "--regression", "-e", 1, "-q", "-S", "m.bson"]
+        for request in (train, ["eval", "m.bson", "-d", "c.csv"]):
+            self.assertRegex(self.fine(*request).out, r"(training: loss \S+, |\n)MAE \S+, RMSE \S+, R² undefined\n")
+            self.assertIsNone(self.fine(*request, "--json").json()["r2"])
+
+    def test_tables_without_names(self):
+        """Lines from standard input have no names: columns are those of training, in their order."""
+        draw = random.Random(6)
+        rows = [(draw.choice(("red", "blue=2", "blue=1")), i % 7, draw.choice("xy")) for i in range(60)]
+        self.table("t.csv", rows, "colour,n,kind")
+        self.fine("train", "-d", "t.csv", "-m", "Dense(4 => 2)", "-e", 2, "-q", "-S", "m.bson")
+        want = self.fine("predict", "m.bson", "-d", "t.csv", "-P").out
+        bare = "".join(f"{c},{n}\n" for c, n, _ in rows)
+        for more in ([], ["-d", "-"]):
+            self.assertEqual(self.fine("predict", "m.bson", "-P", *more, stdin=bare).out, want)
+        whole = "".join(f"{k},{c},{n}\n" for c, n, k in rows)
+        self.assertEqual(self.fine("predict", "m.bson", "-P", "-t", 1, stdin=whole).out, want)
+        for text, words in (("red,1,2\n", "do not match those of the training data"),
+                            ("1,red\n", "do not match"), ("1\n", "do not match"),
+                            ("red,1\ngreen,2\n", 'observation 2: column "1" contains "green"')):
+            self.refused("predict", "m.bson", stdin=text, words=words)
+
+    def test_names_of_observations(self):
+        """The column --id is not a feature; predict copies its texts, also in several files."""
+        rows = [(f"00{i}", i % 7, "xy"[i % 2]) for i in range(40)]
+        self.table("t.csv", rows, "code,n,kind")
+        self.table("u.csv", [(b, a) for a, b, _ in rows[:5]], "n,code")
+        self.write("v.csv", '"a,b",3\nb,4\n')
+        self.fine("train", "-d", "t.csv", "--id", "code", "-m", "Dense(1 => 2)", "-e", 1, "-q", "-S", "m.bson")
+        self.assertEqual(self.fine("eval", "m.bson", "-d", "t.csv", "--id", 1, "--json").json()["observations"], 40)
+        out = rows_of(self.fine("predict", "m.bson", "-d", "t.csv", "u.csv", "--id", "code").out)
+        self.assertEqual(out[0], ["code", "kind"])
+        self.assertEqual([r[0] for r in out[1:]], [f"00{i}" for i in [*range(40), *range(5)]])
+        self.assertEqual(out[41:], out[1:6])
+        out = rows_of(self.fine("predict", "m.bson", "-d", "v.csv", "--id", 1, "-P").out)
+        self.assertEqual([r[0] for r in out], ["id", "a,b", "b"])
+        self.assertEqual(out[0], ["id", "kind", "x", "y"])
+        self.refused("predict", "m.bson", "-d", "t.csv", "--id", "cod", words='no column "cod"; did you mean "code"?')
+        self.refused("predict", "m.bson", "-d", "t.csv", "--id", "n", words='column "n" is a feature of the model')
+        self.refused("eval", "m.bson", "-d", "t.csv", "--id", "kind", words="both --id and the target")
+        self.write("w.csv", "code,n\nx,1\n,2\n")
+        self.refused("predict", "m.bson", "-d", "w.csv", "--id", "code", words="w.csv: line 3, column 1")
+        self.write("c.csv", "code,n,y\nNA,1,2\n-,,3\nNULL,3,NA\nFR,4,5\n")
+        self.fine("train", "-d", "c.csv", "--id", "code", "-m", "Dense(1 => 1)", "--regression", "--missing", "mean", "-e",
+                  1, "-q", "-S", "c.bson")
+        out = rows_of(self.fine("predict", "c.bson", "-d", "c.csv", "--id", "code").out)
+        self.assertEqual([r[0] for r in out], ["code", "NA", "-", "NULL", "FR"])
+        self.write("w.csv", "code,n\nx,1\n,2\n")
+        self.refused("predict", "c.bson", "-d", "w.csv", "--id", "code", words="w.csv: observation 2 has no name")
+        self.write("x.npy", formats.npy((2, 1), [1, 2]))
+        self.refused("predict", "m.bson", "-d", "x.npy", "--id", "code", words="not a CSV file")
+
+    def test_inputs_with_the_answer(self):
+        """A copy of the target, in other units or as text, is a warning; a feature that only helps is none."""
+        draw = random.Random(8)
+        rows = [(draw.gauss(0, 1), v := draw.gauss(0, 1), f"{1.8 * v + 32:.6f}", v + draw.gauss(0, 0.01)) for _ in range(60)]
+        self.table("n.csv", [(a, f, near, v) for a, v, f, near in rows], "a,fahrenheit,near,y")
+        ended = self.fine("train", "-d", "n.csv", "-m", "Dense(3 => 1)", "--regression", "-e", 1, "-q")
+        self.assertEqual(re.findall('feature "(.*?)" has correlation 1 with the target "y"', ended.err), ["fahrenheit"])
+        kinds = [draw.choice("abc") for _ in range(60)]
+        self.table("k.csv", [(" xyz".index(chr(ord(k) + 23)), k == "a", k) for k in kinds], "code,is_a,kind")
+        self.write("k.csv", self.read("k.csv").replace(b"True", b"1").replace(b"False", b"0"))
+        ended = self.fine("train", "-d", "k.csv", "-m", "Dense(2 => 3)", "-e", 1, "-q")
+        self.assertEqual(re.findall('feature "(.*?)" tells each class of the target "kind"', ended.err), ["code"])
+
+    def test_tables_of_other_programs(self):
+        """Remarks above a table, blanks between numbers, entries of npz files, and a type that changes far down."""
+        self.write("r.csv", "exported 2024\na,b,y\n" + "1,2,3\n2,3,4\n" * 5)
+        base = ["-m", "Dense(2 => 1)", "--regression", "-e", 1, "-q"]
+        self.refused("train", "-d", "r.csv", *base, words=["r.csv: line 2", "use --skip 1"])
+        self.fine("train", "-d", "r.csv", "--skip", 1, *base)
+        self.write("s.txt", "a b y\n" + "1 2 3\n2 3 4\n" * 5)
+        self.refused("train", "-d", "s.txt", *base, words=["blanks between numbers", "--separator space"])
+        self.fine("train", "-d", "s.txt", "--separator", "space", *base)
+        self.write("e.npz", formats.npz({"inputs": ((3, 2), [1.0, 2, 3, 4, 5, 7]), "out": ((3,), [1.0, 2, 3])}))
+        self.fine("train", "-d", "e.npz", "--entry", "inputs", "-t", "out", *base)
+        self.refused("train", "-d", "e.npz", "--entry", "x", "-t", "out", *base, words="e.npz has no array x; it has inputs")
+        self.refused("train", "-d", "r.csv", "--entry", "x", *base, words="not an npz file")
+        self.write("long.csv", "a,b,y\n" + "1,2,3\n" * 79998 + "1,two,3\n")
+        self.refused("train", "-d", "long.csv", *base, words=["long.csv: line 80000, column 2", '"two"'])
+
+    def test_images_stored_the_other_way(self):
+        """The network sees images with width and height swapped: it is sensitive to the order of pixels."""
+        draw = random.Random(3)
+        images = [[[draw.random() for _ in range(3)] for _ in range(2)] for _ in range(30)]
+        self.write("x.npy", formats.npy((30, 2, 3), [v for i in images for row in i for v in row]))
+        self.write("t.npy", formats.npy((30, 3, 2), [i[a][b] for i in images for b in range(3) for a in range(2)]))
+        self.write("y.npy", formats.npy((30,), [i[0][2] - i[1][0] for i in images]))
+        base = ["-t", "y.npy", "-m", "Chain(flatten, Dense(6 => 1))", "--regression", "-e", 3, "-q", "-S"]
+        self.fine("train", "-d", "x.npy", *base, "x.bson")
+        self.fine("train", "-d", "t.npy", "--transpose", *base, "t.bson")
+        self.assertEqual(self.read("x.bson"), self.read("t.bson"))
+        self.assertEqual(self.fine("predict", "x.bson", "-d", "x.npy").out,
+                         self.fine("predict", "x.bson", "-d", "t.npy", "--transpose").out)
+        self.refused("predict", "x.bson", "-d", "y.npy", "--transpose", words="--transpose")
+        # Messages name the column of the file. p1 is the answer, or missing everywhere.
+        pixels = [[draw.random() for _ in range(12)] for _ in range(25)]
+        self.table("p.csv", [[*p, 3 * p[1]] for p in pixels], ",".join([*(f"p{i}" for i in range(12)), "y"]))
+        self.table("m.csv", [[p[0], "", *p[2:], p[3] + p[4]] for p in pixels], ",".join([*(f"p{i}" for i in range(12)), "y"]))
+        base = ["--shape", "2x3x2", "-m", "Chain(flatten, Dense(12 => 1))", "--regression", "-e", 1, "-q", "--transpose"]
+        self.assertIn('feature "p1" has correlation 1', self.fine("train", "-d", "p.csv", *base).err)
+        self.refused("train", "-d", "m.csv", "--missing", "mean", *base, words='column "p1" has no value')
+
+    def test_folds_and_seeds(self):
+        """Each run of a sweep is the run with its seed; a fold is not seen in training, and each row is in one."""
+        self.table("n.csv", self.line(61, 0.2), "a,b,y")
+        base = ["train", "-d", "n.csv", "-m", "Dense(2 => 1)", "--regression", "-e", 3, "-q", "-o", "Adam(0.1)"]
+        told = self.fine(*base, "--seeds", 3, "--seed", 5, "-v", 0.25, "--json").json()
+        self.assertEqual([r["seed"] for r in told["runs"]], [5, 6, 7])
+        for run in told["runs"]:
+            alone = self.fine(*base, "--seed", run["seed"], "-v", 0.25, "--json").json()
+            self.assertEqual(run["scores"], {"loss": alone["measured_loss"], **{k: alone[k] for k in ("mae", "rmse", "r2")}})
+        losses = [r["scores"]["loss"] for r in told["runs"]]
+        self.assertAlmostEqual(told["mean"]["loss"], statistics.fmean(losses), places=12)
+        self.assertAlmostEqual(told["std"]["loss"], statistics.stdev(losses), places=12)
+        self.assertRegex(self.fine(*base, "--folds", 2).out, r"fold 2 of 2: loss .*\nmean ± .* of 2 runs: loss .* ± ")
+        # Without information the untrained network gives 0, so the loss of a fold of one row is that row's square.
+        self.table("z.csv", [(0, 0, i / 64) for i in range(60)], "a,b,y")
+        zero = ["train", "-d", "z.csv", "-m", "Dense(2 => 1)", "--regression", "-e", 1, "-q", "-o", "Descent(0)"]
+        told = self.fine(*zero, "--folds", 60, "--json", "--normalise", "none").json()
+        self.assertIsNone(told["mean"]["r2"])
+        self.assertRegex(self.fine(*zero, "--folds", 60).out, r"RMSE \S+, R² undefined\nmean .*, R² undefined\n$")
+        self.assertEqual(sorted(r["scores"]["loss"] for r in told["runs"]), [(i / 64) ** 2 for i in range(60)])
+        self.table("c.csv", [(i, "ab"[i % 10 == 0]) for i in range(60)], "x,kind")
+        told = self.fine("train", "-d", "c.csv", "-m", "Dense(1 => 2)", "-e", 40, "-q", "--folds", 3, "--json").json()
+        self.assertEqual([r["fold"] for r in told["runs"]], [1, 2, 3])
+        for run in told["runs"]:  # two of the six rows of b are in each fold of 20
+            self.assertAlmostEqual(run["scores"]["accuracy"] * 20, round(run["scores"]["accuracy"] * 20), places=9)
+        for option in ("--save", "--log", "--report", "--checkpoint"):
+            self.refused(*base, "--seeds", 2, option, "m.bson", words=f"{option} is for one model")
+        self.refused(*base, "--folds", 2, "-v", 0.2, words="exclude each other")
+        self.refused(*base, "--folds", 62, words="only 61 observations")
+        for share, what in ((0, "training"), (0.5, "validation")):
+            self.assertEqual(self.fine(*base, "--seeds", 2, "-v", share, "--json").json()["measured_on"], what)
+
+    def test_sweeps_that_end_early(self):
+        """A signal or bad input: the JSON has the runs so far; without a run there is none."""
+        self.table("n.csv", self.line(600), "a,b,y")
+        base = ["train", "-d", "n.csv", "--regression", "-q", "--json"]
+        self.refused(*base, "-m", "Dense(3 => 1)", "--folds", 2, words="use Dense(2 => 1)")
+        process = self.start(*base, "-m", "Dense(2 => 1)", "-e", "5", "--seeds", "1000000", bufsize=0)
+        first = process.stdout.read(500)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=cli.SECONDS)
+        self.assertEqual((process.returncode, err), (128 + signal.SIGINT, b""))
+        told = json.loads(first + out)
+        self.assertEqual([r["seed"] for r in told["runs"]], [*range(len(told["runs"]))])
+        self.assertNotIn("mean", told)
+
+    def test_names_of_several_targets(self):
+        """Names with commas and quotes are quoted in the saved model and in the header; instead of a number it is prediction_1."""
+        names = ['say "x"', "a, b", " blank", "two\nlines"]
+        quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+        self.table("t.csv", [(i, i % 3, i % 4, i % 5, i % 2) for i in range(20)], ",".join(["x", *quoted]))
+        base = ["-m", "Dense(1 => 4)", "--regression", "-e", 1, "-q", "-S", "m.bson"]
+        for targets in ("2,3,4,5", ",".join(quoted)):
+            self.fine("train", "-d", "t.csv", "-t", targets, *base)
+            self.assertEqual(rows_of(self.fine("predict", "m.bson", "-d", "t.csv").out)[0], names)
+            self.assertEqual(self.fine("eval", "m.bson", "-d", "t.csv", "--json").json()["observations"], 20)
+        self.write("u.csv", "red,1,2,3\nblue,2,3,5\nred,3,4,4\n")
+        for targets, outputs, header in (("3,4", 2, ["prediction_1", "prediction_2"]), ("4", 1, ["prediction"])):
+            model = f"Dense({5 - outputs} => {outputs})"
+            self.fine("train", "-d", "u.csv", "-t", targets, "-m", model, "--regression", "-e", 1, "-q", "-S", "u.bson")
+            out = rows_of(self.fine("predict", "u.bson", "-d", "u.csv").out)
+            self.assertEqual((out[0], len(out)), (header, 4))
+        # The four columns of u.csv are one more than the inputs of this model, which also has four: blue, red and two.
+        self.assertEqual(self.fine("predict", "u.bson", stdin="red,1,2\n").out, "prediction\n" + out[1][0] + "\n")
+
+    def test_several_targets(self):
+        """--target a,b: a network with two outputs; eval averages the R² of both, predict names both."""
+        draw = random.Random(12)
+        x = [(draw.gauss(0, 1), draw.gauss(0, 1)) for _ in range(120)]
+        rows = [(b - 2 * a + draw.gauss(0, 0.2), a, 3 * b + draw.gauss(0, 0.1), b) for a, b in x]
+        self.table("t.csv", rows, "u,a,v,b")
+        base = ["-m", "Dense(2 => 2)", "-e", 80, "-q", "-o", "Adam(0.05)", "-S", "m.bson"]
+        self.fine("train", "-d", "t.csv", "-t", "v,u", *base)
+        out = rows_of(self.fine("predict", "m.bson", "-d", "t.csv").out)
+        self.assertEqual(out[0], ["v", "u"])
+        r2 = []
+        for column, target in ((0, 2), (1, 0)):
+            y = [row[target] for row in rows]
+            errors = [float(p[column]) - v for p, v in zip(out[1:], y)]
+            r2.append(1 - sum(e * e for e in errors) / sum((v - statistics.fmean(y)) ** 2 for v in y))
+        self.assertGreater(min(r2), 0.9)
+        measured = self.fine("eval", "m.bson", "-d", "t.csv", "--json").json()
+        self.assertAlmostEqual(measured["r2"], statistics.fmean(r2), places=5)
+        self.table("x.csv", x, "a,b")
+        self.assertEqual(rows_of(self.fine("predict", "m.bson", "-d", "x.csv").out), out)
+        self.refused("eval", "m.bson", "-d", "x.csv", words='no column "v"')
+        for targets, words in (("v,v", 'names column "v" twice'), ("v,w", 'no column "w"')):
+            self.refused("train", "-d", "t.csv", "-t", targets, *base, words=words)
+        self.table("k.csv", [(1, 2, "x"), (2, 3, "y")], "a,b,k")
+        self.refused("train", "-d", "k.csv", "-v", "k.csv", "-t", "b,a", "-t", "b", *base, words="k.csv has 1 target for an observation, k.csv has 2")
+        self.refused("train", "-d", "k.csv", "-t", "b,k", *base, words='column "k" contains text: several targets')
 
     def test_columns_of_text(self):
         """A text column is one feature for each text; the model's file knows them, whatever the file's order."""
@@ -392,10 +593,10 @@ class Learning(Training):
         values = [float(v) for v in self.fine("predict", "m.bson", "-d", "p.csv").out.splitlines()[1:]]
         for value, want in zip(values, (-0.5, 2.5)):
             self.assertAlmostEqual(value, want, delta=0.1)
-        for text, words in (("n,colour\n1,pink\n", 'column "colour" contains "pink", which the training data do not'),
+        for text, words in (("n,colour\n1,pink\n", 'column "colour" contains "pink", which the first training file does not'),
                             ("n,colour\n1,7\n", 'column "colour" contains numbers: expected texts such as "blue"'),
-                            ("n,colour\nx,red\n", 'column "n" contains text, such as "x": expected numbers'),
-                            ("n,colour\nx,red\n2,red\n", 'column "n" contains text, such as "x": expected numbers'),
+                            ("n,colour\nx,red\n", 'bad.csv: line 2, column 1: expected a number for "n", found "x"'),
+                            ("n,colour\nx,red\n2,red\n", 'bad.csv: line 2, column 1: expected a number for "n", found "x"'),
                             ("n,shade\n1,red\n", 'no column "colour=blue"')):
             self.write("bad.csv", text)
             self.refused("predict", "m.bson", "-d", "bad.csv", words=words)
@@ -449,7 +650,14 @@ class Learning(Training):
         self.write("w.csv", "a,b,y\n" + "".join(",".join(row) + "\n" for row in whole))
         self.fine("train", *["w.csv" if v == "g.csv" else v for v in base], "-S", "w.bson")
         self.assertEqual(self.arrays("d.bson"), self.arrays("w.bson"))
-        self.refused("predict", "d.bson", "-d", "p.csv", words="p.csv")
+        self.refused("predict", "d.bson", "-d", "p.csv", words=["p.csv: line 3, column 2", "found nothing"])
+        self.write("p.csv", "a,b\nNA,3\n4,3\n")
+        self.refused("predict", "d.bson", "-d", "p.csv",
+                     words='p.csv: line 2, column 1: expected a number for "a", found "NA"')
+        self.write("k.csv", "a,kind\n1,x\n2,y\nNA,z\n3,x\n4,y\n")
+        self.fine("train", "-d", "k.csv", "-m", "Dense(1 => 2)", "-e", 1, "-q", "--missing", "drop", "-S", "k.bson")
+        self.write("l.csv", "a,kind\n1,x\n")
+        self.assertEqual(self.fine("predict", "k.bson", "-d", "l.csv", "-P").out.splitlines()[0], "kind,x,y")
         self.write("x.npy", formats.npy((3, 1), [math.nan, 2, math.inf]))
         self.write("y.npy", formats.npy((3, 1), [1, 2, 3]))
         self.refused("train", "-d", "x.npy", "--target", "y.npy", "-m", "Dense(1 => 1)", "--missing", "drop",
@@ -776,11 +984,25 @@ class Stopping(Training):
         self.assertEqual(p.returncode, 143)
         self.check_stopped()
 
-    def test_the_second_signal_ends_it(self):
-        # A training step of this network takes long.
+    def long_steps(self):
+        """A training step of this network takes long."""
         p = self.start("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 4000, tanh), Dense(4000 => 10))", "-b",
                        "1797", "-e", "1000", "-S", "m.bson", "-L", "l")
         self.wait_for("l", b'"step"')
+        return p
+
+    def test_a_signal_that_comes_twice(self):
+        """A launcher and the program between it and this one may both pass on a Ctrl-C."""
+        p = self.long_steps()
+        p.send_signal(signal.SIGINT)
+        time.sleep(0.003)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=cli.SECONDS)
+        self.assertEqual(p.returncode, 130)
+        self.check_stopped()
+
+    def test_the_second_signal_ends_it(self):
+        p = self.long_steps()
         p.send_signal(signal.SIGINT)
         p.send_signal(signal.SIGTERM)
         p.communicate(timeout=cli.SECONDS)
@@ -982,7 +1204,7 @@ class Refusals(Training):
             ("--schedule", "Constant(-1)", ["the learning rate cannot be negative"]),
             ("-m", "Dense(3 => 1)", ["layer 1, Dense(3 => 1)", "line.csv, 2", "use Dense(2 => 1)"]),
             ("-m", "Chain(Dense(2 => 5), Dense(4 => 1))",
-             ["layer 2, Dense(4 => 1)", "does not take 5", "use Dense(5 => 1)"]),
+             ["layer 2, Dense(4 => 1)", "does not accept an input of size 5", "use Dense(5 => 1)"]),
             ("-m", "Dense(2 => 4)", ["output for an observation is 4", "is 1"]),
             ("-m", "Conv((3, 3), 1 => 2)", ["layer 1, Conv((3, 3), 1 => 2)", "--shape"]),
             ("-t", "prize", ['no column "prize"', 'did you mean "price"?']),
@@ -1057,7 +1279,7 @@ class Refusals(Training):
         self.write("missing.csv", "\na,b,y\n\n1,NA,2\n2,4,3\n")
         self.bad("-d", "missing.csv", words=['column "b" contains numbers and text, such as "NA"', "--missing"])
         self.table("names.csv", [(i, f"name{i}", i) for i in range(101)], "a,b,y")
-        self.bad("-d", "names.csv", words=['column "b" has 101 different texts, such as "name0"', "at most 100"])
+        self.bad("-d", "names.csv", words=['column "b" has 101 different texts, such as "name0"', "a column of text can have at most 100"])
         self.write("missing.csv", "a,b,y\n1,2,NA\n2,4,3\n")
         self.refused("train", "-d", "missing.csv", "-m", "Dense(2 => 1)", "--regression",
                      words=['missing.csv: line 2: y is "NA" here but a number elsewhere'])
@@ -1433,4 +1655,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(63)
+    cli.main(73)

@@ -193,6 +193,8 @@ typedef struct cf_declaration {
     bool xfail; /* true: gives a wrong result; false: fails with FX_STATUS_UNSUPPORTED */
 } cf_declaration;
 const cf_declaration *cf_declared(const char *device, const char *name);
+/* Has the device no Float64, and is this message the refusal for that reason? */
+bool cf_lacks_f64(const fx_device *device, const char *why);
 
 /* Can the two arrays be broadcast together? (conform_graphs.c) */
 bool cf_broadcasts(fx_array *a, fx_array *b);

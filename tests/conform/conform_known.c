@@ -3,8 +3,13 @@
  * `unsupported`: the backend refuses the case with FX_STATUS_UNSUPPORTED, for the reason given.
  * `xfail`: the case fails, for the reason given. A case that passes although it is declared counts
  * as a failure, so that a row is removed as soon as its cause is removed.
+ *
+ * A device without Float64 (fx_device_info.no_f64) needs no rows for that: a refusal that names
+ * Float64 counts as unsupported.
  */
 #include "conform.h"
+
+#include <cflux/backend.h>
 
 #include <string.h>
 
@@ -19,4 +24,9 @@ const cf_declaration *cf_declared(const char *device, const char *name)
         if (strcmp(d->device, device) == 0 && strstr(name, d->pattern))
             return d;
     return NULL;
+}
+
+bool cf_lacks_f64(const fx_device *device, const char *why)
+{
+    return device->info.no_f64 && strstr(why, "Float64") != NULL;
 }

@@ -71,6 +71,8 @@ void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome out
     const cf_declaration *d = cf_declared(o->device_name, name);
     if (outcome == CF_SKIP) {
         t->skipped++;
+    } else if (outcome == CF_UNSUPPORTED && cf_lacks_f64(o->device, why)) {
+        t->unsupported++;
     } else if (d && outcome == (d->xfail ? CF_FAIL : CF_UNSUPPORTED)) {
         *(d->xfail ? &t->xfail : &t->unsupported) += 1;
     } else if (outcome == CF_PASS && !d) {

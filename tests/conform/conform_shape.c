@@ -198,17 +198,10 @@ static const char *const triangles[] = {
 static const char *const chains[] = {"5x7", "+9x8", NULL};
 static const char *const copies[] = {"5x7", NULL};
 /* Parameters: size along the axis, axis. */
-static const char *const gathers[] = {"columns=5x7 4:7,1",
-                                      "rows=5x7 4:5,0",
-                                      "vector=17 9:17,0",
-                                      "matrix=5x7 2x3:7,1",
-                                      "scalar=5x7 s:7,1",
-                                      "none=5x7 0:7,1",
-                                      "middle=3x4x5 6:4,1",
-                                      "empty=0x5 3:5,1",
-                                      "deep=3x4x5 2x2:3,0",
-                                      "+many=7x5 257:5,1",
-                                      NULL};
+static const char *const gathers[] = {
+    "columns=5x7 4:7,1",  "rows=5x7 4:5,0",       "vector=17 9:17,0",   "matrix=5x7 2x3:7,1",
+    "scalar=5x7 s:7,1",   "none=5x7 0:7,1",       "middle=3x4x5 6:4,1", "empty=0x5 3:5,1",
+    "deep=3x4x5 2x2:3,0", "vectors=32x7x2 5:7,1", "+many=7x5 257:5,1",  NULL};
 static const char *const element_gathers[] = {"rows=5x7 3x7:5,0", "columns=5x7 5x2:7,1",
                                               "vector=17 9:17,0", "axis1=3x4x5 3x2x5:4,1",
                                               "none=5x7 0x7:5,0", NULL};
@@ -216,7 +209,7 @@ static const char *const element_gathers[] = {"rows=5x7 3x7:5,0", "columns=5x7 5
     {                                                                                              \
         "columns=5x4 4:7,1," k, "rows=4x5 4:3,0," k, "vector=9 9:4,0," k,                          \
             "matrix=5x2x3 2x3:4,1," k, "deep=2x3x5 2x3:4,0," k, "none=5x0 0:3,1," k,               \
-            "middle=3x6x5 6:4,1," k, "+many=7x257 257:5,1," k, NULL                                \
+            "middle=3x6x5 6:4,1," k, "vectors=16x600 600:600,1," k, "+many=7x257 257:5,1," k, NULL \
     }
 static const char *const scatter_sum[] = SCATTERS("0"), *const scatter_max[] = SCATTERS("1"),
                          *const scatter_min[] = SCATTERS("2"),

@@ -1,4 +1,4 @@
-/* train_cases.c: training by several processes, for check_training.py and check_launch.py.
+/* train_cases.c: training by several processes, for check_training.py.
  *
  *   train_cases TYPE KIND [CHECKPOINT DEATH]
  *

@@ -106,7 +106,8 @@ class Copy:
         more = [f"-I{os.path.join(tests, d)}" for d in ("unit", "support")]
         support = sorted(glob.glob(os.path.join(tests, "support", "*.c")))
         # Paths of data are those of the tree that was configured.
-        more += [f'-DCFLUX_SOURCE_DATA_DIR="{self.options.root}/data"', f'-DCFLUX_BUILD_DIR="{self.root}"']
+        more += [f'-DCFLUX_SOURCE_DATA_DIR="{self.options.root}/data"', f'-DCFLUX_BUILD_DIR="{self.root}"',
+                 f'-DCFLUX_SIM_CACHE="{self.root}"']
         return run([self.options.cc] + FLAGS + more + self.include + [os.path.join(self.root, source)] + support +
                    [self.library] + shlex.split(self.options.libs) + ["-o", program], self.root) or run([program], self.root)
 

@@ -148,7 +148,7 @@ static void run(const char *environment, const vendor *v)
     snprintf(text, sizeof text,
              "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
              " FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
-             "FX_ROCBLAS_LIBRARY=off FX_THREADS=1 %s",
+             "FX_ROCBLAS_LIBRARY=off FX_MIOPEN_LIBRARY=off FX_THREADS=1 %s",
              environment);
     const int status = own_child(text, v->backend, heard, sizeof heard);
     if (status)

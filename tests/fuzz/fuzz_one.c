@@ -141,7 +141,9 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Checks that the heap is counted, including that of libraries (zlib allocates its state). */
+/* Checks that the heap is counted, including that of libraries (zlib allocates its state). At least
+ * half of the block must be counted: a thread of libFuzzer may free memory at the same time.
+ */
 static void check_heap(void)
 {
     static bool checked;
@@ -152,7 +154,7 @@ static void check_heap(void)
     fuzz_heap_begin();
     void *volatile block = malloc(1 << 20);
     free(block);
-    fuzz_expect(fuzz_heap_peak() >= 1 << 20, "the heap is not counted");
+    fuzz_expect(fuzz_heap_peak() >= 1 << 19, "the heap is not counted");
     fuzz_heap_begin();
     fuzz_expect(inflateInit2(&z, MAX_WBITS) == Z_OK && fuzz_heap_peak() > 1 << 12,
                 "the heap of libraries is not counted");

@@ -60,7 +60,7 @@ void gold_check_record(gold_case *c);
 typedef enum gold_kind {
     GOLD_POINTWISE,  /* every element by itself */
     GOLD_SINGLE,     /* the same, but recorded to single precision only */
-    GOLD_CONTRACTION /* long sums: the normalised mean square error may speak for it */
+    GOLD_CONTRACTION /* long sums: a small normalised mean square error is enough */
 } gold_kind;
 typedef enum gold_precision { GOLD_F64, GOLD_F32, GOLD_F16 } gold_precision;
 typedef struct gold_rule {

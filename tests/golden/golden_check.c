@@ -2,7 +2,7 @@
  *
  * Shapes and element types must agree, integers exactly. Floats pass one of two tests: every
  * element within a relative and an absolute bound, or, for contractions, a normalised mean square
- * error. The bounds are the house's: Float64 1e-12 relative; Float32 1.3e-6 relative plus 1e-5
+ * error. The bounds: Float64 1e-12 relative; Float32 1.3e-6 relative plus 1e-5
  * absolute, or an error of 1e-11. In Float64 the bound is taken relative to the array's largest
  * finite element as well as to the element itself for contractions only, where cancellation is part
  * of the operation. NaN equals NaN and an infinity equals itself.

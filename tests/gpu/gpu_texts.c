@@ -71,7 +71,8 @@ static fxi_gpu_limits usual_limits(fxi_gpu_dialect dialect)
     const bool metal = dialect == FXI_GPU_METAL;
     return (fxi_gpu_limits){FXI_GPU_USUAL_LIMITS, .units = 100,
                             .param_bytes = 1024,  .buffers = metal ? 30 : FXI_GPU_BUFFERS,
-                            .f64 = !metal,        .atomic64 = !metal};
+                            .f64 = !metal,        .atomic64 = !metal,
+                            .atomic_f32 = metal};
 }
 
 void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)

@@ -2,10 +2,13 @@
  * address spaces of kernels. The kernels have never been compiled by Metal's own compiler. */
 #define FX_METAL_STUB
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
-#define device            __global
-#define threadgroup       __local
-#define constant          __constant const
-#define kernel            /* kernels of OpenCL may not take references */
+#define device      __global
+#define threadgroup __local
+#define constant    __constant const
+/* Functions in place of kernels: kernels of OpenCL may not take references. */
+#define kernel
+#define max_total_threads_per_threadgroup(n)
+#define alignas(n)
 #define FX_LOCAL(T, s, n) __local T *s = (__local T *)0
 template <class T, class U> T as_type(U u)
 {
@@ -37,5 +40,10 @@ typedef unsigned stub_atomic;
 #define atomic_uint          stub_atomic
 #define memory_order_relaxed 0
 unsigned atomic_fetch_add_explicit(__global stub_atomic *, unsigned, int);
+struct stub_atomic_float {
+    float value;
+};
+#define atomic_float stub_atomic_float
+float atomic_fetch_add_explicit(__global stub_atomic_float *, float, int);
 bool atomic_compare_exchange_weak_explicit(__global stub_atomic *, __private unsigned *, unsigned,
                                            int, int);

@@ -44,18 +44,14 @@ static void rename_all(FILE *f, int number, bool undo)
                     number);
 }
 
-/* Undefines the macros that a body defines. A step of several reductions defines its own P, the
- * parameters; the texts after it need that of the prelude. */
-static void undefine(FILE *f, const char *prelude, const char *body)
+/* Undefines the macros that a body defines. */
+static void undefine(FILE *f, const char *body)
 {
-    static const char mark[] = "\n#define ", parameters[] = "\n#define P(";
+    static const char mark[] = "\n#define ";
     for (const char *p = body; (p = strstr(p, mark)) != NULL;) {
         p += sizeof mark - 1;
         fprintf(f, "#undef %.*s\n", (int)strcspn(p, "( \n"), p);
     }
-    const char *first = strstr(prelude, parameters);
-    if (first && first < body && strstr(body, parameters))
-        fprintf(f, "%.*s\n", (int)strcspn(first + 1, "\n"), first + 1);
 }
 
 /* Joins the next texts that share a prelude in *out_text, which the caller frees. Returns their
@@ -78,7 +74,7 @@ static int next_batch(char **out_text)
         rename_all(f, n, false);
         fprintf(f, "#define %s %s_%d\n", t->name, t->name, n);
         fputs(t->source + prelude, f);
-        undefine(f, t->source, t->source + prelude);
+        undefine(f, t->source + prelude);
         rename_all(f, n, true);
         fprintf(f, "#undef %s\n", t->name);
         taken[k] = true;

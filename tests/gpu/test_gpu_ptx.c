@@ -15,7 +15,16 @@
 
 /* ORDER_OF_NVRTC: the order of the text is looked at only in NVRTC's output, because clang places
  * the blocks of loops differently. */
-enum { VECTORS = 1, ORDER = 2, SHUFFLES = 4, ADDS = 8, ORDER_OF_NVRTC = 16, MATRICES = 32 };
+enum {
+    VECTORS = 1,
+    ORDER = 2,
+    SHUFFLES = 4,
+    ADDS = 8,
+    ORDER_OF_NVRTC = 16,
+    MATRICES = 32,
+    HALF_MATRICES = 64,
+    NO_MATRICES = 128
+};
 
 /* The first text of a step; `has` is what its PTX must have. */
 static const struct {
@@ -30,6 +39,8 @@ static const struct {
     {"reduce.1.bf16.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
     {"rows.softmax.f32.2.1", "fx_rows", VECTORS | ORDER_OF_NVRTC | SHUFFLES, 64},
     {"scatter.0.f32.0.atomic", "fx_scatter", ADDS, 64},
+    {"scatter.rows.0.f32", "fx_scatter", VECTORS | ORDER_OF_NVRTC | ADDS, 64},
+    {"scatter.rows.0.bf16", "fx_scatter", VECTORS | ORDER_OF_NVRTC | ADDS, 64},
     {"matmul.f32.2048", "fx_matmul", 0, 128},
     {"matmul.f64.1024", "fx_matmul", 0, 128},
     {"matmul.f16.2048", "fx_matmul", MATRICES | VECTORS, 128},
@@ -60,10 +71,15 @@ static bool has_vectors(const char *ptx)
     return strstr(ptx, "ld.global.v") != NULL;
 }
 
-/* Is every load from global memory written before the first store? */
+/* Is every load from global memory written before the first store or atomic operation? */
 static bool in_order(const char *ptx)
 {
-    const char *store = strstr(ptx, "st.global.");
+    static const char *const stores[] = {"st.global.", "red.global.", "atom.global."};
+    const char *store = NULL;
+    for (int k = 0; k < 3; k++) {
+        const char *at = strstr(ptx, stores[k]);
+        store = at && (!store || at < store) ? at : store;
+    }
     return store && last_of(ptx, "ld.global.", "ld.global.nc.") < (size_t)(store - ptx);
 }
 
@@ -102,6 +118,9 @@ static int check(const gpu_text *t, int has, int registers, const char *arch)
     /* Functions of CUDA that clang does not know are not in its PTX. */
     REQUIRE(!(has & MATRICES) || !nvrtc || strstr(ptx, "mma.sync.aligned.m16n8k16"),
             "no products of matrices\n")
+    REQUIRE(!(has & HALF_MATRICES) || strstr(ptx, "mma.sync.aligned.m16n8k8"),
+            "no products of matrices of 8 terms\n")
+    REQUIRE(!(has & NO_MATRICES) || !strstr(ptx, "mma.sync"), "products of matrices\n")
     REQUIRE(!(has & ADDS) || !nvrtc || strstr(ptx, ".global.add."), "no atomic addition\n")
     REQUIRE(!nvrtc || gpu_ptxas(ptx, arch, &report), "not assembled\n")
     if (report) {
@@ -137,6 +156,13 @@ static void test_named(void **unused)
     for (int k = 0; k < NAMED; k++)
         wrong +=
             check(find(named[k].step, named[k].kernel), named[k].has, named[k].registers, "90");
+    /* The oldest architecture has products of matrices for Float16 only. */
+    if (gpu_nvrtc_open())
+        for (int k = 0; k < NAMED; k++)
+            if (named[k].has & MATRICES)
+                wrong +=
+                    check(find(named[k].step, named[k].kernel),
+                          strstr(named[k].step, ".f16.") ? HALF_MATRICES : NO_MATRICES, 128, "75");
     gpu_texts_free();
     assert_int_equal(wrong, 0);
 }

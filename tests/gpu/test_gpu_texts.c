@@ -8,7 +8,7 @@
  *     test_gpu_texts --renew           accepts the present texts and lists the changes
  */
 #include "gpu_texts.h"
-#include "gpu_cache.h"
+#include "hash.h"
 #include "gpu_text.h"
 
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static bool has(const list *l, const char *line)
 static void add(const char *bytes, size_t size, const char *name, const char *step)
 {
     char hash[20];
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fxi_gpu_hash(bytes, size, 0));
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fxi_hash(bytes, size, 0));
     for (int k = 0; k < now.n; k++)
         if (strncmp(now.line[k], hash, 16) == 0)
             return;

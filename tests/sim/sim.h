@@ -8,7 +8,8 @@
  *   SIM_ARCHITECTURE=90   of all devices: 75, gfx90a, …
  *   SIM_MEMORY=1024       MiB of a device
  *   SIM_VERSION=13000     the driver's version
- *   SIM_DEFER=1           queued work runs only when something waits for it
+ *   SIM_DEFER=1           queued work runs only when something waits for it, and the streams
+ *                         proceed in any order that events allow
  *   SIM_SEED=1            seed of the random choices wherever the driver promises no order
  *   SIM_FAIL=name@3=2,…   the third call of a function fails with error 2; "=719!": with error 719,
  *                         and the device is lost from then on
@@ -177,7 +178,8 @@ typedef struct sim_op {
     sim_launch *launch;
     sim_call *call;
     sim_graph *graph;
-    char *copy; /* copy of the source, if that is pageable memory */
+    char *copy;     /* copy of the source, if that is pageable memory */
+    size_t skipped; /* bytes of it that earlier parts have read */
 } sim_op;
 
 /* Nodes of a capture (sim_graph.c) behind which the next one comes. */

@@ -1,15 +1,14 @@
 /* sim_compiler.c: the functions of NVRTC and hipRTC. The host's C++ compiler compiles a kernel's
- * text to a shared library. The "machine code" that a plugin gets is a text with the path of this
- * library. Libraries are kept in SIM_CACHE, named by their content.
+ * text to a shared library (sim_build.c). The "machine code" that a plugin gets is a text with the
+ * path of this library.
  */
 #include "gpurt_api.h"
 #include "sim.h"
+#include "sim_build.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define DECLARE(result, member, cuda, hip, need, arguments)                                        \
     __attribute__((visibility("default")))                                                         \
@@ -68,92 +67,17 @@ int sim_Create(fxi_rtc_program *out, const char *source, const char *name, int n
     return 0;
 }
 
-static uint64_t hash(const char *text, uint64_t h)
-{
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return h ^ h >> 29;
-}
-
-static const char *cache(void)
-{
-    const char *folder = getenv("SIM_CACHE");
-    return folder && *folder ? folder : "/tmp";
-}
-
-/* Writes a list of the text's kernels for the simulator. A kernel's name follows the word that
- * begins a kernel. */
-static void write_kernels(FILE *f, const char *source)
-{
-    static const char word[] = "\nFX_KERNEL ";
-    for (const char *at = source; (at = strstr(at, word)) != NULL; at += sizeof word - 1)
-        fprintf(f, "SIM_KERNEL(%.*s)\n", (int)strcspn(at + sizeof word - 1, "("),
-                at + sizeof word - 1);
-}
-
 /* Writes the macros that a compiler for this architecture defines, because texts test them to find
  * special instructions. */
-static void write_architecture(FILE *f, const char *architecture)
+static void say_macros(const char *architecture, char *text, size_t size)
 {
 #ifdef FXI_AMDGPU
-    fprintf(f, "#define SIM_AMD 1\n#define __%.*s__ 1\n", (int)strcspn(architecture, ":"),
-            architecture);
-    if (strncmp(architecture, "gfx11", 5) == 0)
-        fprintf(f, "#define __GFX11__ 1\n");
+    snprintf(text, size, "#define SIM_AMD 1\n#define __%.*s__ 1\n%s",
+             (int)strcspn(architecture, ":"), architecture,
+             strncmp(architecture, "gfx11", 5) == 0 ? "#define __GFX11__ 1\n" : "");
 #else
-    fprintf(f, "#define SIM_ARCH %d\n", atoi(strchr(architecture, '_') + 1));
+    snprintf(text, size, "#define SIM_ARCH %d\n", atoi(strchr(architecture, '_') + 1));
 #endif
-}
-
-static bool write_source(const program *p, const char *path, const char *architecture, int warp)
-{
-    FILE *f = fopen(path, "w");
-    if (!f)
-        return false;
-    write_architecture(f, architecture);
-    fprintf(f,
-            "#define SIM_WARP %d\n#include \"%s\"\n"
-            "extern \"C\" {\nextern __attribute__((visibility(\"default\"))) const int sim_warp;\n"
-            "const int sim_warp = %d;\n}\n#line 1 \"kernel\"\n%s\n",
-            warp, SIM_SHIM, warp, p->source);
-    write_kernels(f, p->source);
-    return fclose(f) == 0;
-}
-
-static void read_log(program *p, const char *path)
-{
-    FILE *f = fopen(path, "r");
-    const size_t n = f ? fread(p->log, 1, LOG - 1, f) : 0;
-    p->log[n] = '\0';
-    if (f)
-        fclose(f);
-}
-
-/* The library is renamed when it is complete, because other processes may build the same one at the
- * same time. */
-static bool build(program *p, const char *library, const char *architecture, int warp)
-{
-    static int count;
-    char fresh[512], command[3200];
-    snprintf(fresh, sizeof fresh, "%s.%ld.%d", library, (long)getpid(),
-             __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED));
-    char text[540], log[540];
-    snprintf(text, sizeof text, "%s.cpp", fresh);
-    snprintf(log, sizeof log, "%s.log", fresh);
-    if (!write_source(p, text, architecture, warp))
-        return false;
-    const char *cxx = getenv("CXX");
-    snprintf(
-        command, sizeof command,
-        "%s -std=c++17 -O1 -w -march=native -fPIC -shared -fno-exceptions -fno-strict-aliasing "
-        "-ffp-contract=off "
-        "-fvisibility=hidden -o %s %s > %s 2>&1",
-        cxx && *cxx ? cxx : "c++", fresh, text, log);
-    const bool built = system(command) == 0 && rename(fresh, library) == 0;
-    read_log(p, log);
-    unlink(text);
-    unlink(log);
-    return built;
 }
 
 /* Returns the architecture that the options name; the compiler must support it. */
@@ -186,11 +110,15 @@ int sim_Compile(fxi_rtc_program it, int n, const char *const *options)
         snprintf(p->log, LOG, "error: invalid value of %s", option);
         return error ? error : OPTION;
     }
-    const int warp = strncmp(architecture, "gfx9", 4) == 0 ? 64 : 32;
-    snprintf(library, sizeof library, "%s/sim-%016llx-%.*s.so", cache(),
-             (unsigned long long)hash(p->source, hash(SIM_STAMP, 1469598103934665603u)),
-             (int)strcspn(architecture, ":"), architecture);
-    if (access(library, R_OK) != 0 && !build(p, library, architecture, warp))
+    char macros[160], target_name[40];
+    say_macros(architecture, macros, sizeof macros);
+    snprintf(target_name, sizeof target_name, "%.*s", (int)strcspn(architecture, ":"),
+             architecture);
+    const sim_text text = {.source = p->source,
+                           .macros = macros,
+                           .target = target_name,
+                           .warp = strncmp(architecture, "gfx9", 4) == 0 ? 64 : 32};
+    if (!sim_build(&text, library, sizeof library, p->log, LOG))
         return COMPILATION;
     sim_Version(&major, &minor);
     snprintf(p->code, sizeof p->code, "simulated %s %s %d\n%s\n",

@@ -15,8 +15,8 @@ static long number(const char *architecture)
     return digits ? strtol(digits, NULL, strncmp(architecture, "gfx", 3) == 0 ? 16 : 10) : 0;
 }
 
-/* Can the device run the program? Machine code is for one architecture, PTX for an architecture and
- * all later ones. */
+/* Can the device run the program? Machine code is for one architecture, NVIDIA's also for later
+ * ones of the same major version; PTX is for an architecture and all later ones. */
 static int fits(const char *form, const char *architecture, long version)
 {
     const bool is_amd = strncmp(architecture, "gfx", 3) == 0;
@@ -24,8 +24,11 @@ static int fits(const char *form, const char *architecture, long version)
     own = own && *own ? own : is_amd ? "gfx90a" : "90";
     if (!is_amd && version > (long)sim_setting("SIM_VERSION", 13000))
         return SIM_UNSUPPORTED_PTX;
-    const bool fit = strcmp(form, "PTX") == 0 ? number(architecture) <= number(own)
-                                              : number(architecture) == number(own);
+    const bool later = number(architecture) <= number(own),
+               major = number(architecture) / 10 == number(own) / 10;
+    const bool fit = strcmp(form, "PTX") == 0 ? later
+                     : is_amd                 ? number(architecture) == number(own)
+                                              : later && major;
     return fit ? SIM_OK : SIM_NO_BINARY;
 }
 

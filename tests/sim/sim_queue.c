@@ -1,7 +1,8 @@
 /* sim_queue.c: streams and events. By default work runs when it is queued. With SIM_DEFER work runs
- * only when something waits for it, and one stream may run ahead of others, so work without an
- * order runs in a random order. Only one thread at a time runs work, because it holds the
- * simulator's lock.
+ * only when something waits for it, and every stream proceeds by itself, as if it were a thread: in
+ * any order with the others that events allow. A stream may be far behind or far ahead of another,
+ * and a long copy is divided. One thread at a time runs work, because it holds the simulator's
+ * lock, and the seed decides the order, so a failure can be repeated.
  */
 #include "sim.h"
 
@@ -9,6 +10,7 @@
 #include <string.h>
 
 enum { PENDING_MOST = 2000 };
+enum { PART = 16 << 10 }; /* the smallest part of a copy, in bytes */
 
 static sim_stream *streams;
 static int pending;
@@ -60,7 +62,7 @@ int sim_run_op(sim_op *o)
     to = o->to_device ? sim_memory_at(o->to_device, o->to, o->bytes, "the destination of a copy")
                       : o->to;
     from = o->from_device ? sim_memory_at(o->from_device, o->from, o->bytes, "the source of a copy")
-                          : (o->copy ? o->copy : o->from);
+                          : (o->copy ? o->copy + o->skipped : o->from);
     if (!to || (o->kind != SIM_FILL && !from))
         return SIM_ILLEGAL_ADDRESS;
     if (o->kind == SIM_FILL)
@@ -70,9 +72,29 @@ int sim_run_op(sim_op *o)
     return SIM_OK;
 }
 
+/* A long copy may run in parts, between which other streams run, as a copy engine and a kernel do
+ * at the same time. True: a part has run, and o is the rest. */
+static bool run_part(sim_op *o)
+{
+    const bool copies = o->kind == SIM_COPY || o->kind == SIM_WRITE || o->kind == SIM_READ;
+    if (!copies || o->bytes < 2 * PART || sim_random(2))
+        return false;
+    sim_op part = *o;
+    part.bytes = PART * (1 + sim_random((unsigned)(o->bytes / PART - 1)));
+    if (sim_run_op(&part))
+        return false; /* the whole copy fails too */
+    o->bytes -= part.bytes;
+    o->to = (char *)o->to + part.bytes;
+    o->from = (const char *)o->from + part.bytes;
+    o->skipped += o->copy ? part.bytes : 0;
+    return true;
+}
+
 static void run_first(sim_stream *s)
 {
     sim_op *o = s->first;
+    if (!s->device->error && run_part(o))
+        return;
     s->first = o->next;
     if (!s->first)
         s->last = &s->first;
@@ -104,40 +126,58 @@ static void advance(sim_stream *s)
         run_first(s);
 }
 
-static void advance_another(void)
+/* Runs one piece of work of a stream other than s, chosen at random among those that can continue.
+ * False: there is none. */
+static bool advance_another(const sim_stream *s)
 {
     int n = 0;
-    for (const sim_stream *s = streams; s; s = s->next)
-        n++;
+    for (const sim_stream *o = streams; o; o = o->next)
+        n += o != s && o->first && !is_blocked(o);
+    if (n == 0)
+        return false;
     int which = (int)sim_random((unsigned)n);
-    sim_stream *s = streams;
-    while (which-- > 0)
-        s = s->next;
-    if (s->first && !is_blocked(s))
-        run_first(s);
+    for (sim_stream *o = streams; o; o = o->next)
+        if (o != s && o->first && !is_blocked(o) && which-- == 0) {
+            run_first(o);
+            return true;
+        }
+    return false;
+}
+
+/* How the other streams proceed while the host waits for one: not at all, as far as they can before
+ * it, or in turn with it at random. Each wait chooses again. */
+enum { BEHIND, AHEAD, MIXED, ORDERS };
+
+/* Runs work until the point is reached; NULL: until the stream is empty. */
+static void run_until(sim_stream *s, const sim_point *point)
+{
+    const unsigned order = sim_random(ORDERS);
+    while (point ? !point->reached : s->first != NULL) {
+        const bool other = order == AHEAD || (order == MIXED && sim_random(2));
+        if (!other || !advance_another(s))
+            advance(s);
+    }
 }
 
 int sim_drain(sim_stream *s)
 {
-    while (s->first) {
-        if (sim_random(2))
-            advance_another();
-        advance(s);
-    }
+    run_until(s, NULL);
     return s->device->error;
 }
 
 /* Each call does one piece of the stream's work, so that a loop that only asks comes to an end. */
 int sim_poll(sim_stream *s)
 {
+    if (sim_random(2))
+        advance_another(s);
     advance(s);
     return s->device->error ? s->device->error : s->first ? SIM_NOT_READY : SIM_OK;
 }
 
 int sim_event_wait(sim_event *e)
 {
-    while (e->point && !e->point->reached)
-        advance(e->point->stream);
+    if (e->point)
+        run_until(e->point->stream, e->point);
     return e->device->error;
 }
 

@@ -197,7 +197,7 @@ template <class L, class T> static inline void sim_cell(float *c, const void *a,
     const parts *all = (const parts *)sim_functions->share(&own, (int)sizeof own);
     for (int i = 0; i < L::sums; i++) {
         const int row = L::row(sim_lane(), i), column = L::column(sim_lane(), i);
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < L::terms; k++) {
             const sim_owner x = L::a(row, k), y = L::b(k, column);
             c[i] += sim_wide(all[x.lane].a[x.element]) * sim_wide(all[y.lane].b[y.element]);
         }
@@ -208,7 +208,7 @@ template <class L, class T> static inline void sim_cell(float *c, const void *a,
  * (i & 1), for i ≥ 4 plus 8. bi: row threadID_in_group · 2 + (i & 1), for i ≥ 2 plus 8; column
  * groupID. ci: row groupID, for i ≥ 2 plus 8; column threadID_in_group · 2 + (i & 1). */
 struct sim_m16n8k16 {
-    static const int parts_a = 8, parts_b = 4, sums = 4;
+    static const int terms = 16, parts_a = 8, parts_b = 4, sums = 4;
     static sim_owner a(int row, int k)
     {
         return {row % 8 * 4 + k % 8 / 2, k % 2 + row / 8 * 2 + k / 8 * 4};
@@ -217,16 +217,30 @@ struct sim_m16n8k16 {
     static int row(int lane, int i) { return (lane >> 2) + (i < 2 ? 0 : 8); }
     static int column(int lane, int i) { return lane % 4 * 2 + (i & 1); }
 };
-#if SIM_ARCH >= 80 && !defined SIM_AMD
+/* PTX ISA, mma.m16n8k8 of 16-bit numbers: ai has the row groupID for i < 2, else groupID + 8, and
+ * the column threadID_in_group · 2 + (i & 1). bi: row threadID_in_group · 2 + i; column groupID.
+ * ci: as above. */
+struct sim_m16n8k8 {
+    static const int terms = 8, parts_a = 4, parts_b = 2, sums = 4;
+    static sim_owner a(int row, int k) { return {row % 8 * 4 + k / 2, k % 2 + row / 8 * 2}; }
+    static sim_owner b(int k, int column) { return {column * 4 + k / 2, k % 2}; }
+    static int row(int lane, int i) { return (lane >> 2) + (i < 2 ? 0 : 8); }
+    static int column(int lane, int i) { return lane % 4 * 2 + (i & 1); }
+};
+#ifndef SIM_AMD
 typedef _Float16 sim_f16;
 typedef short sim_bf16;
+#if SIM_ARCH >= 80
 #define FX_MMA(type, c, a, b) sim_cell<sim_m16n8k16, sim_##type>(c, a, b)
+#elif SIM_ARCH == 75
+#define FX_MMA_HALF(c, a, b) sim_cell<sim_m16n8k8, sim_f16>(c, a, b)
+#endif
 #endif
 
 /* AMD CDNA3 ISA, v_mfma_f32_16x16x16_f16 and _bf16: A[i][k] has item k % 4 of lane i + 16 · (k /
  * 4), B[k][j] item k % 4 of lane j + 16 · (k / 4), D[i][j] item i % 4 of lane j + 16 · (i / 4). */
 struct sim_mfma {
-    static const int parts_a = 4, parts_b = 4, sums = 4;
+    static const int terms = 16, parts_a = 4, parts_b = 4, sums = 4;
     static sim_owner a(int row, int k) { return {row + 16 * (k / 4), k % 4}; }
     static sim_owner b(int k, int column) { return {column + 16 * (k / 4), k % 4}; }
     static int row(int lane, int i) { return 4 * (lane / 16) + i; }
@@ -237,7 +251,7 @@ struct sim_mfma {
  * · i + 1, and the column is l % 16. The simulator reads the parts of the upper lanes, so that a
  * kernel which fills only the lower lanes fails. */
 struct sim_wmma {
-    static const int parts_a = 16, parts_b = 16, sums = 8;
+    static const int terms = 16, parts_a = 16, parts_b = 16, sums = 8;
     static sim_owner a(int row, int k) { return {row + 16 * (k & 1), k}; }
     static sim_owner b(int k, int column) { return {column + 16 * (k & 1), k}; }
     static int row(int lane, int i) { return 2 * i + lane / 16; }

@@ -335,7 +335,7 @@ static int open_backend(const fx_host *host, char *why, size_t size)
     the_device =
         (fxi_gpu_device){.driver = &driver,
                          .name = "Vendor device",
-                         .identity = "vendor",
+                         .target = "vendor",
                          .limits = {FXI_GPU_USUAL_LIMITS, .units = 3, .param_bytes = 1024,
                                     .buffers = FXI_GPU_BUFFERS, .f64 = true, .atomic64 = true}};
     fxi_gpu_device_open(&the_device, "Vendor", 0);

@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from check_tree import ORDER, area  # noqa: E402
 
 UPWARD = {"fxi_the_evaluator": {"value", "ops"}}  # symbol: the folders that may use it
-PLUGINS = {"backends/opencl", "backends/onednn", "backends/gpurt", "dist/mpi", "dist/nccl"}
+PLUGINS = {"backends/opencl", "backends/onednn", "backends/gpurt", "backends/metal", "dist/mpi", "dist/nccl"}
 LEAST_OBJECTS, LEAST_CALLS = 150, 2000
 
 

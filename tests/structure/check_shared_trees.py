@@ -18,16 +18,17 @@ NO_TREE = {
         "fx_named_tuple_from",
     "looks at the heads of the objects alone":
         "fx_layer_options fx_layer_describe "
-        "fx_type_of fx_is fx_is_array fx_child_name fx_child_named fx_has_children",
+        "fx_type_of fx_is fx_is_array fx_child_name fx_child_named fx_has_children fx_class_name "
+        "fx_predicted_classes fx_predicted_probabilities fx_table_columns fx_table_features fx_table_fits",
     "is given an option struct, whose objects it keeps": "fx_layer_make",
     "is what the rows are made of": "fx_tree_walk",
     "the pointer is memory, a callback's argument or an address":
         "fxi_from fxi_borrow fxi_from_c fx_read_into fx_read_as fx_error_set_hook "
-        "fx_message_set_hook fx_plugins fx_connection_new",
+        "fx_message_set_hook fx_plugins fx_kernels_list fx_connection_new",
     "the object holds texts only": "fxi_metadata fx_metadata_text fx_metadata_key",
     "the data is arrays in one tuple: see the row of fx_num_obs": "fx_mapobs_with fx_dist_data fx_dist_data_ceil",
     "with one member x itself comes back; the walks of more are those of fx_visit and fxi_state_numbers":
-        "fx_dist_synchronize fx_dist_model",
+        "fx_dist_synchronize fx_dist_model fx_dist_average",
 }
 
 

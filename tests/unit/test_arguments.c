@@ -9,14 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static void refused(const void *result, fx_status status, const char *part)
-{
-    assert_true(fx_is_error(result));
-    const fx_error e = fx_error_take();
-    assert_int_equal(e.status, status);
-    if (!strstr(e.message, part))
-        fail_msg("\"%s\" does not say \"%s\"", e.message, part);
-}
+#include "refused.h"
 
 static void padding_that_makes_no_size(void **state)
 {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "every_device.h"
+#include "refused.h"
 
 enum { W = 5, H = 4, C = 2, N = 64 };
 
@@ -43,15 +44,6 @@ static const float *read(fx_array *x, int64_t w, int64_t h)
     if (fx_read_into(x, v, (size_t)(w * h * C * N) * sizeof *v) != FX_OK)
         fail_msg("%s", fx_error_take().message);
     return v;
-}
-
-static void refused(fx_array *x, fx_status status, const char *words)
-{
-    assert_true(fx_is_error(x));
-    const fx_error e = fx_error_take();
-    assert_int_equal(e.status, status);
-    if (!strstr(e.message, words))
-        fail_msg("\"%s\" does not say \"%s\"", e.message, words);
 }
 
 static bool same(fx_array *a, fx_array *b)

@@ -28,7 +28,7 @@ static void *ok(void *object)
     return object;
 }
 
-/* ---- layers the library has not -------------------------------------------------------------- */
+/* ---- layers that the library lacks ----------------------------------------------------------- */
 
 /* Follows a path such as "cell/Wh/#0": names of children, or their numbers. */
 static void *at_path(void *object, const char *path)

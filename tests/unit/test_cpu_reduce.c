@@ -362,6 +362,9 @@ static void cumulative_sums(void **state)
                     check_cumsum(dtype, DENSE, axis, from_end, SHAPE(3, 0, 2));
                 }
                 check_cumsum(dtype, (layout)l, 1, from_end, SHAPE(300, 4));
+                /* Vectors along the axis and a rest; sums of few inner elements in registers. */
+                for (int64_t inner = 1; inner <= 5; inner++)
+                    check_cumsum(dtype, (layout)l, 1, from_end, SHAPE(inner, 37, 2));
             }
 }
 

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "refused.h"
+
 static void about(fx_array *x, int64_t n, const double *want)
 {
     double got[64];
@@ -26,15 +28,6 @@ static void about(fx_array *x, int64_t n, const double *want)
 static fx_array *vector(double a, double b, double c)
 {
     return fx_from(FX_DTYPE_F64, ((const double[]){a, b, c}), 3);
-}
-
-static void refused(void *x, fx_status status, const char *words)
-{
-    assert_true(fx_is_error(x));
-    const fx_error e = fx_error_take();
-    assert_int_equal(e.status, status);
-    if (!strstr(e.message, words))
-        fail_msg("\"%s\" does not say \"%s\"", e.message, words);
 }
 
 /* y = (x0·x1, x2²): J = [x1 x0 0; 0 0 2·x2]. */

@@ -8,7 +8,7 @@
 #include <cflux.h>
 
 #include "gpu_device.h"
-#include "own_child.h"
+#include "simulated_rows.h"
 #include "temp_file.h"
 
 #include <setjmp.h>
@@ -110,6 +110,34 @@ static void copy(void)
     fx_read_into(y, back, sizeof back);
     const fxi_gpu_counters *n = fx_backend_proc(backend, "counters");
     printf("%g %g, direct %d", (double)back[0], (double)back[2], (int)n->direct);
+}
+
+/* Copies between devices whose queues are not empty: each waits for the source's earlier work. The
+ * source then computes another array, for which it may use the same memory. */
+static void copies(void)
+{
+    enum { ROUNDS = 24, N = 64 };
+    float back[N];
+    int wrong = 0;
+    fx_use(backend);
+    fx_device *from = fx_device_get(backend, 0), *to = fx_device_get(backend, 1);
+    fx_array *ones = fx_to(from, fx_ones(N));
+    for (int k = 0; k < ROUNDS; k++) {
+        fx_array *x = fx_mul(ones, fx_scalar(k)), *copy = fx_to(to, x);
+        fx_array *y = fx_add(copy, fx_scalar(1));
+        fx_eval(y);
+        fx_release(x);
+        fx_release(copy);
+        fx_array *next = fx_mul(ones, fx_scalar(-1));
+        fx_eval(next);
+        fx_read_into(y, back, sizeof back);
+        for (int i = 0; i < N; i++)
+            wrong += back[i] != (float)(k + 1);
+        fx_release(y);
+        fx_release(next);
+    }
+    const fxi_gpu_counters *n = fx_backend_proc(backend, "counters");
+    printf("wrong numbers: %d, direct %d. %s", wrong, (int)n->direct, fx_error_take().message);
 }
 
 /* The child of a process that has used the device. */
@@ -239,12 +267,10 @@ static void out_of_memory(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"open", open_only},       {"compute", compute_both},
-            {"count", count_programs}, {"list", list},
-            {"parts", parts},          {"copy", copy},
-            {"fork", fork_it},         {"write", write_many},
-            {"turns", take_turns},     {"losses", compare_losses},
-            {"memory", out_of_memory}};
+} acts[] = {{"open", open_only},   {"compute", compute_both},  {"count", count_programs},
+            {"list", list},        {"parts", parts},           {"copy", copy},
+            {"fork", fork_it},     {"write", write_many},      {"copies", copies},
+            {"turns", take_turns}, {"losses", compare_losses}, {"memory", out_of_memory}};
 
 /* "amdgpu-open" is "open" with the other backend. */
 static int child(const char *name)
@@ -262,21 +288,18 @@ static int child(const char *name)
 
 /* ---- the parent ------------------------------------------------------------------------------ */
 
-typedef struct row {
-    const char *environment, *act;
-    const char *says[4];
-} row;
-
 #define CUDA(k) "Simulated NVIDIA GPU " #k ","
 #define LOST    "CUDA:0 (Simulated NVIDIA GPU 0) failed: "
 
-static const row rows[] = {
+static const simulated_row rows[] = {
     {"", "compute", {"3 devices: " CUDA(0) " " CUDA(1) " " CUDA(2), "; 0 runs ; 1 runs ; 0 runs"}},
     {"", "amdgpu-compute", {"2 devices: Simulated AMD GPU 0,", "; 0 runs ; 1 runs ; 0 runs"}},
     {"", "parts", {"1 0: FX_CUDNN_LIBRARY=off"}},
-    {"", "amdgpu-parts", {"1 0: cflux does not use this library"}},
+    {"", "amdgpu-parts", {"1 0: FX_MIOPEN_LIBRARY=off"}},
     {"", "copy", {"2 2, direct 1"}},
     {"SIM_DEFER=1", "copy", {"2 2, direct 1"}},
+    {"SIM_DEFER=1", "copies", {"wrong numbers: 0, direct 24. "}},
+    {"SIM_DEFER=1", "amdgpu-copies", {"wrong numbers: 0, direct 24. "}},
     {"SIM_DEFER=1", "amdgpu-copy", {"2 2, direct 1"}},
     /* the variables that hide devices */
     {"CUDA_VISIBLE_DEVICES=2,0", "compute", {"2 devices: " CUDA(2) " " CUDA(0), "0 runs ; 1 runs"}},
@@ -385,38 +408,13 @@ static const row rows[] = {
       "; 1 runs"}},
     {"SIM_MEMORY=2", "amdgpu-memory", {"FX_STATUS_MEMORY", "; 1 runs"}}};
 
-static char heard[8192];
-
-static void run(const char *environment, const char *act)
-{
-    char all[2048];
-    snprintf(all, sizeof all,
-             "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
-             " FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
-             "FX_ROCBLAS_LIBRARY=off %s",
-             environment);
-    const int status = own_child(all, act, heard, sizeof heard);
-    if (status != 0)
-        fail_msg("with %s, %s ends with %d after: %s", environment, act, status, heard);
-}
-
-static void expect(const char *environment, const char *text)
-{
-    if (text && !strstr(heard, text))
-        fail_msg("with '%s': '%s', which lacks '%s'", environment, heard, text);
-}
+#define NO_LIBRARIES                                                                               \
+    "FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off FX_ROCBLAS_LIBRARY=off FX_MIOPEN_LIBRARY=off"
 
 static void test_rows(void **unused)
 {
     (void)unused;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        run(rows[k].environment, rows[k].act);
-        for (int i = 0; i < 4; i++)
-            expect(rows[k].environment, rows[k].says[i]);
-        /* The simulator found no misuse. */
-        if (strstr(heard, "simulated driver: "))
-            fail_msg("with '%s': '%s'", rows[k].environment, heard);
-    }
+    simulated_rows(NO_LIBRARIES, rows, sizeof rows / sizeof *rows);
 }
 
 /* A damaged cached file is compiled again, and so is PTX that was made for another driver. */
@@ -429,27 +427,27 @@ static void test_cache(void **unused)
     (void)unused;
     assert_int_equal(mkdir(folder, 0700), 0);
     snprintf(environment, sizeof environment, "FX_CACHE=100 XDG_CACHE_HOME=%s", folder);
-    run(environment, "count");
-    expect(environment, "; 0 runs ; compiled 1, loaded 0");
-    run(environment, "count");
-    expect(environment, "; 0 runs ; compiled 0, loaded 1");
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "; 0 runs ; compiled 1, loaded 0");
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "; 0 runs ; compiled 0, loaded 1");
     snprintf(damage, sizeof damage,
              "for f in %s/cflux/*; do printf x | dd of=$f bs=1 seek=90 "
              "conv=notrunc 2>/dev/null; done",
              folder);
     assert_int_equal(system(damage), 0);
-    run(environment, "count");
-    expect(environment, "; 0 runs ; compiled 1, loaded 0");
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "; 0 runs ; compiled 1, loaded 0");
     snprintf(environment, sizeof environment,
              "FX_CACHE=100 XDG_CACHE_HOME=%s SIM_ARCHITECTURE=121 SIM_VERSION=13000", folder);
-    run(environment, "count");
-    expect(environment, "compiled 1, loaded 0");
-    run(environment, "count");
-    expect(environment, "compiled 0, loaded 1");
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "compiled 1, loaded 0");
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "compiled 0, loaded 1");
     snprintf(environment, sizeof environment,
              "FX_CACHE=100 XDG_CACHE_HOME=%s SIM_ARCHITECTURE=121 SIM_VERSION=13020", folder);
-    run(environment, "count");
-    expect(environment, "compiled 1, loaded 0");
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "compiled 1, loaded 0");
 }
 
 int main(int argc, char **argv)

@@ -7,7 +7,7 @@
 #include <cflux.h>
 
 #include "gpu_device.h"
-#include "own_child.h"
+#include "simulated_rows.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -289,122 +289,87 @@ static int child(const char *name)
 
 /* ---- the parent ------------------------------------------------------------------------------ */
 
-typedef struct row {
-    const char *environment, *act;
-    const char *says[4];
-    const char *not_says;
-} row;
-
 #define SLOWER  "cflux's own kernels compute these matrix products"
 #define KERNELS "; right , 0 calls; right , 0 calls"
 
-static const row rows[] = {
-    {"", "all", {"0 wrong, all by the library. "}, SLOWER},
-    {"", "amdgpu-all", {"0 wrong, all by the library. "}, SLOWER},
-    {"SIM_DEFER=1", "all", {"0 wrong, all by the library. "}, NULL},
-    {"SIM_DEFER=1", "amdgpu-all", {"0 wrong, all by the library. "}, NULL},
-    {"FX_CUBLASLT_LIBRARY=off", "all", {"0 wrong, none by the library. "}, SLOWER},
-    {"FX_ROCBLAS_LIBRARY=off", "amdgpu-all", {"0 wrong, none by the library. "}, SLOWER},
+static const simulated_row rows[] = {
+    {"", "all", {"0 wrong, all by the library. ", "!" SLOWER}},
+    {"", "amdgpu-all", {"0 wrong, all by the library. ", "!" SLOWER}},
+    {"SIM_DEFER=1", "all", {"0 wrong, all by the library. "}},
+    {"SIM_DEFER=1", "amdgpu-all", {"0 wrong, all by the library. "}},
+    {"FX_CUBLASLT_LIBRARY=off", "all", {"0 wrong, none by the library. ", "!" SLOWER}},
+    {"FX_ROCBLAS_LIBRARY=off", "amdgpu-all", {"0 wrong, none by the library. ", "!" SLOWER}},
     /* NaN goes through a ReLU, and 16-bit sums are rounded before the bias, as without a library */
     {"",
      "ends",
      {"bias: 1 launches, 1 calls; 13 NaN; ", "relu: 2 launches, 1 calls; 13 NaN; ",
-      "sum: 2 launches, 1 calls; 4; ", "rounded to 256. "},
-     NULL},
+      "sum: 2 launches, 1 calls; 4; ", "rounded to 256. "}},
     {"",
      "amdgpu-ends",
      {"bias: 2 launches, 1 calls; 13 NaN; ", "relu: 2 launches, 1 calls; 13 NaN; ",
-      "sum: 2 launches, 1 calls; 4; ", "rounded to 256. "},
-     NULL},
+      "sum: 2 launches, 1 calls; 4; ", "rounded to 256. "}},
     {"FX_CUBLASLT_LIBRARY=off",
      "ends",
      {"bias: 1 launches, 0 calls; 13 NaN; ", "relu: 1 launches, 0 calls; 13 NaN; ",
-      "sum: 1 launches, 0 calls; 4; ", "rounded to 256. "},
-     NULL},
-    {"", "precision", {"highest near, high is rounded. "}, NULL},
-    {"", "amdgpu-precision", {"highest near, high is as near. "}, NULL},
-    {"", "integers", {"7 22, 0 calls. "}, SLOWER},
-    {"", "late", {"after exp: closed; right , 1 calls; right , 2 calls; after matmul: open"}, NULL},
-    {"", "amdgpu-late", {"after exp: closed; right ", "after matmul: open"}, NULL},
-    {"", "parts", {"1, why: ; 0, why: the backend has no part of that name"}, NULL},
-    {"", "amdgpu-parts", {"1, why: ; 0, why: the backend has no part of that name"}, NULL},
-    {"FX_CUBLASLT_LIBRARY=off", "parts", {"0, why: FX_CUBLASLT_LIBRARY=off; "}, NULL},
+      "sum: 1 launches, 0 calls; 4; ", "rounded to 256. "}},
+    {"", "precision", {"highest near, high is rounded. "}},
+    {"", "amdgpu-precision", {"highest near, high is as near. "}},
+    {"", "integers", {"7 22, 0 calls. ", "!" SLOWER}},
+    {"", "late", {"after exp: closed; right , 1 calls; right , 2 calls; after matmul: open"}},
+    {"", "amdgpu-late", {"after exp: closed; right ", "after matmul: open"}},
+    {"", "parts", {"1, why: ; 0, why: the backend has no part of that name"}},
+    {"", "amdgpu-parts", {"1, why: ; 0, why: the backend has no part of that name"}},
+    {"FX_CUBLASLT_LIBRARY=off", "parts", {"0, why: FX_CUBLASLT_LIBRARY=off; "}},
     /* no library, or one that cannot be used */
     {"FX_CUBLASLT_LIBRARY=/none.so",
      "multiply",
-     {"; 1: CUDA: /none.so, which FX_CUBLASLT_LIBRARY names, cannot be opened", SLOWER, KERNELS},
-     NULL},
+     {"; 1: CUDA: /none.so, which FX_CUBLASLT_LIBRARY names, cannot be opened", SLOWER, KERNELS}},
     {"FX_CUBLASLT_LIBRARY=" SIM "/libsim-old.so",
      "multiply",
      {"libsim-old.so has no function cublasLtGetVersion: it is too old or damaged", SLOWER,
-      KERNELS},
-     NULL},
+      KERNELS}},
     {"FX_ROCBLAS_LIBRARY=" SIM "/libsim-old.so",
      "amdgpu-multiply",
-     {"libsim-old.so has no function rocblas_status_to_string", SLOWER, KERNELS},
-     NULL},
+     {"libsim-old.so has no function rocblas_status_to_string", SLOWER, KERNELS}},
     {"SIM_VERSION=70100000",
      "amdgpu-multiply",
-     {"librocblas.so.4 does not work with this driver, version 7", SLOWER, KERNELS},
-     NULL},
+     {"librocblas.so.4 does not work with this driver, version 7", SLOWER, KERNELS}},
     /* failures of calls */
     {"SIM_FAIL=cublasLtCreate@1=1",
      "multiply",
-     {"cublasLtCreate failed with CUBLAS_STATUS_NOT_INITIALIZED on CUDA:0", SLOWER, KERNELS},
-     NULL},
+     {"cublasLtCreate failed with CUBLAS_STATUS_NOT_INITIALIZED on CUDA:0", SLOWER, KERNELS}},
     {"SIM_FAIL=rocblas_create_handle@1=6",
      "amdgpu-multiply",
-     {"rocblas_create_handle failed with rocblas_status_internal_error on AMDGPU:0", KERNELS},
-     NULL},
+     {"rocblas_create_handle failed with rocblas_status_internal_error on AMDGPU:0", KERNELS}},
     {"SIM_FAIL=cublasLtMatmulAlgoGetHeuristic@0=14",
      "multiply",
-     {"cuBLASLt cannot prepare a product (CUBLAS_STATUS_INTERNAL_ERROR)", SLOWER, KERNELS},
-     NULL},
+     {"cuBLASLt cannot prepare a product (CUBLAS_STATUS_INTERNAL_ERROR)", SLOWER, KERNELS}},
     {"SIM_FAIL=cublasLtMatrixLayoutCreate@2=3",
      "multiply",
-     {"cuBLASLt cannot prepare a product (CUBLAS_STATUS_ALLOC_FAILED)", "; right , 0 calls"},
-     NULL},
+     {"cuBLASLt cannot prepare a product (CUBLAS_STATUS_ALLOC_FAILED)", "; right , 0 calls"}},
     {"SIM_FAIL=rocblas_start_device_memory_size_query@0=6",
      "amdgpu-multiply",
-     {"rocBLAS cannot prepare a product (rocblas_status_internal_error)", KERNELS},
-     NULL},
+     {"rocBLAS cannot prepare a product (rocblas_status_internal_error)", KERNELS}},
     {"SIM_FAIL=cublasLtMatmul@1=13",
      "multiply",
      {"FX_STATUS_DEVICE matmul: CUDA:0 (Simulated NVIDIA GPU 0): cublasLtMatmul failed with "
-      "CUBLAS_STATUS_EXECUTION_FAILED, 1 calls; right , 2 calls"},
-     SLOWER},
+      "CUBLAS_STATUS_EXECUTION_FAILED, 1 calls; right , 2 calls",
+      "!" SLOWER}},
     {"SIM_FAIL=rocblas_gemm_strided_batched_ex@2=6",
      "amdgpu-multiply",
      {"FX_STATUS_DEVICE matmul: AMDGPU:0 (Simulated AMD GPU 0): rocblas_gemm_strided_batched_ex "
-      "failed with rocblas_status_internal_error, 1 calls; right , 2 calls"},
-     SLOWER},
+      "failed with rocblas_status_internal_error, 1 calls; right , 2 calls",
+      "!" SLOWER}},
     /* the device is too old for BFloat16: the library declines, which is not a failure */
-    {"SIM_ARCHITECTURE=75 OF_BF16=1", "multiply", {KERNELS}, SLOWER},
-    {"SIM_ARCHITECTURE=80 OF_BF16=1", "multiply", {"; right , 1 calls; right , 2 calls"}, SLOWER}};
-
-static char heard[8192];
+    {"SIM_ARCHITECTURE=75 OF_BF16=1", "multiply", {KERNELS, "!" SLOWER}},
+    {"SIM_ARCHITECTURE=80 OF_BF16=1",
+     "multiply",
+     {"; right , 1 calls; right , 2 calls", "!" SLOWER}}};
 
 static void test_rows(void **unused)
 {
     (void)unused;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const row *r = &rows[k];
-        char all[2048];
-        snprintf(all, sizeof all,
-                 "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
-                 " SIM_CACHE=" CFLUX_SIM_CACHE " FX_CACHE=off %s",
-                 r->environment);
-        const int status = own_child(all, r->act, heard, sizeof heard);
-        if (status != 0)
-            fail_msg("with '%s', %s ends with %d after: %s", r->environment, r->act, status, heard);
-        for (int i = 0; i < 4; i++)
-            if (r->says[i] && !strstr(heard, r->says[i]))
-                fail_msg("with '%s', %s: '%s', which lacks '%s'", r->environment, r->act, heard,
-                         r->says[i]);
-        /* The simulator found no misuse. */
-        if (strstr(heard, "simulated driver: ") || (r->not_says && strstr(heard, r->not_says)))
-            fail_msg("with '%s', %s: '%s'", r->environment, r->act, heard);
-    }
+    simulated_rows("", rows, sizeof rows / sizeof *rows);
 }
 
 int main(int argc, char **argv)

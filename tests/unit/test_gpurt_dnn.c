@@ -1,6 +1,6 @@
-/* test_gpurt_dnn.c: convolutions by cuDNN, and without it, on a simulated driver and library
- * (tests/sim/sim.h). The conformance suite tests the values (conform/cuda_blas). ctest: native
- * timeout=300
+/* test_gpurt_dnn.c: convolutions by cuDNN and MIOpen, and without them, on simulated drivers and
+ * libraries (tests/sim/sim.h). The conformance suite tests the values (conform/cuda_blas,
+ * conform/amdgpu_blas). ctest: native timeout=300
  *
  * A library is opened once in a process: every row runs in a child of its own, with its own
  * environment.
@@ -8,7 +8,7 @@
 #include <cflux.h>
 
 #include "gpu_device.h"
-#include "own_child.h"
+#include "simulated_rows.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -31,14 +31,16 @@ static void hear(int level, const char *text, void *user)
         printf("; %d: %s; ", level, text);
 }
 
+static const char *backend = "CUDA", *part = "CUDA:cuDNN";
+
 static uint64_t calls(void)
 {
-    return ((const fxi_gpu_counters *)fx_backend_proc("CUDA", "counters"))->calls;
+    return ((const fxi_gpu_counters *)fx_backend_proc(backend, "counters"))->calls;
 }
 
 static fx_device *gpu(void)
 {
-    return fx_device_get("CUDA", 0);
+    return fx_device_get(backend, 0);
 }
 
 /* The sum of a layer's gradients on a device, and how many library calls they took. */
@@ -109,6 +111,42 @@ static void promise(void)
     printf("%s, %d calls", fx_error_take().message, (int)calls());
 }
 
+/* A convolution or cross-correlation with its gradients, whose kernel is not symmetric. */
+static bool same_as_cpu(bool flipped, int64_t width, int64_t height, fx_dtype dtype)
+{
+    enum { MOST = 1000 };
+    float all[2][MOST];
+    int64_t n = 0;
+    for (int k = 0; k < 2; k++) {
+        fx_device *device = k ? fx_cpu_device() : gpu();
+        fx_seed(8);
+        fx_array *x = fx_to(device, fx_cast(fx_randn(6, 5, 2, 3), dtype));
+        fx_array *w = fx_to(device, fx_cast(fx_randn(width, height, 2, 4), dtype)), *g[2];
+        fx_array *y = fx_convolve(x, w, .flipped = flipped);
+        fx_array *const of[] = {x, w};
+        fx_pullback(y, fx_mul(y, 0.1), of, 2, g);
+        fx_array *const parts[] = {y, g[0], g[1]};
+        n = 0;
+        for (int i = 0; i < 3 && n + fx_length(parts[i]) <= MOST; n += fx_length(parts[i++]))
+            fx_read_as(parts[i], FX_DTYPE_F32, all[k] + n, fx_length(parts[i]));
+    }
+    bool same = n > fx_length(fx_zeros(6, 5, 2, 3));
+    for (int64_t i = 0; i < n && same; i++)
+        same = fabsf(all[0][i] - all[1][i]) < 1e-3f * (1 + fabsf(all[1][i]));
+    return same;
+}
+
+static void windows(void)
+{
+    static const int64_t sizes[][2] = {{3, 2}, {1, 2}, {1, 1}};
+    for (int k = 0; k < 3; k++)
+        printf("%d%d%d%d ", same_as_cpu(false, sizes[k][0], sizes[k][1], FX_DTYPE_F32),
+               same_as_cpu(true, sizes[k][0], sizes[k][1], FX_DTYPE_F32),
+               same_as_cpu(false, sizes[k][0], sizes[k][1], FX_DTYPE_F32),
+               same_as_cpu(false, sizes[k][0], sizes[k][1], FX_DTYPE_F64));
+    printf("%s, %d calls", fx_error_take().message, (int)calls());
+}
+
 static void convolve(void)
 {
     float back[4] = {0};
@@ -125,7 +163,7 @@ static void convolve(void)
 
 static void parts(void)
 {
-    printf("%d, why: %s", fx_functional("CUDA:cuDNN"), fx_why_not("CUDA:cuDNN"));
+    printf("%d, why: %s", fx_functional(part), fx_why_not(part));
 }
 
 /* Convolutions of other sizes than the other thread's. */
@@ -155,16 +193,18 @@ static void threads(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"layers", layers},
-            {"promise", promise},
-            {"convolve", convolve},
-            {"parts", parts},
-            {"threads", threads}};
+} acts[] = {{"layers", layers},     {"promise", promise}, {"windows", windows},
+            {"convolve", convolve}, {"parts", parts},     {"threads", threads}};
 
 static int child(const char *name)
 {
+    if (strncmp(name, "amdgpu-", 7) == 0) {
+        backend = "AMDGPU";
+        part = "AMDGPU:MIOpen";
+        name += 7;
+    }
     fx_message_set_hook(hear, NULL);
-    fx_use("CUDA");
+    fx_use(backend);
     for (size_t k = 0; k < sizeof acts / sizeof *acts; k++)
         if (strcmp(acts[k].name, name) == 0)
             acts[k].run();
@@ -178,72 +218,81 @@ static int child(const char *name)
 #define SLOWER  "cflux's own kernels compute these convolutions"
 #define KERNELS "; right , 0 calls; right , 0 calls"
 
-static const struct row {
-    const char *environment, *act;
-    const char *says[3];
-    const char *not_says;
-} rows[] = {
+static const simulated_row rows[] = {
     /* forward and the gradient of the weights, with padding too */
     {"",
      "layers",
      {"2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on "
-      "the CPU; "},
-     SLOWER},
-    {"SIM_DEFER=1", "layers", {"2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on"}, SLOWER},
-    {"", "promise", {"111 111 111 111 , "}, SLOWER},
-    {"FX_CUDNN_LIBRARY=off", "promise", {"111 111 111 111 , 0 calls"}, SLOWER},
-    {"FX_CUDNN_LIBRARY=off", "layers", {"0 calls, 0 calls, as on the CPU; "}, SLOWER},
-    {"", "convolve", {"; right , 1 calls; right , 2 calls"}, SLOWER},
-    {"SIM_SLOW=1", "threads", {"12 calls"}, SLOWER},
-    {"", "parts", {"1, why: "}, "off"},
-    {"FX_CUDNN_LIBRARY=off", "parts", {"0, why: FX_CUDNN_LIBRARY=off"}, NULL},
+      "the CPU; ",
+      "!" SLOWER}},
+    {"SIM_DEFER=1",
+     "layers",
+     {"2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on", "!" SLOWER}},
+    {"", "promise", {"111 111 111 111 , ", "!" SLOWER}},
+    {"FX_CUDNN_LIBRARY=off", "promise", {"111 111 111 111 , 0 calls", "!" SLOWER}},
+    {"FX_CUDNN_LIBRARY=off", "layers", {"0 calls, 0 calls, as on the CPU; ", "!" SLOWER}},
+    {"", "convolve", {"; right , 1 calls; right , 2 calls", "!" SLOWER}},
+    {"SIM_SLOW=1", "threads", {"12 calls", "!" SLOWER}},
+    {"", "parts", {"1, why: ", "!off"}},
+    {"FX_CUDNN_LIBRARY=off", "parts", {"0, why: FX_CUDNN_LIBRARY=off"}},
     {"FX_CUDNN_LIBRARY=" SIM "/libsim-old.so",
      "convolve",
-     {"libsim-old.so has no function cudnnGetErrorString: it is too old", SLOWER, KERNELS},
-     NULL},
+     {"libsim-old.so has no function cudnnGetErrorString: it is too old", SLOWER, KERNELS}},
     {"SIM_FAIL=cudnnCreate@1=1002",
      "convolve",
      {"those found are of different versions: keep one version in LD_LIBRARY_PATH", SLOWER,
-      KERNELS},
-     NULL},
+      KERNELS}},
     {"SIM_FAIL=cudnnCreate@1=1001",
      "convolve",
-     {"cuDNN cannot be used on CUDA:0 (CUDNN_STATUS_NOT_INITIALIZED)", SLOWER, KERNELS},
-     NULL},
+     {"cuDNN cannot be used on CUDA:0 (CUDNN_STATUS_NOT_INITIALIZED)", SLOWER, KERNELS}},
     {"SIM_FAIL=cudnnGetConvolutionForwardWorkspaceSize@0=4000",
      "convolve",
-     {"cuDNN cannot prepare a convolution (CUDNN_STATUS_INTERNAL_ERROR)", SLOWER, KERNELS},
-     NULL},
-    {"SIM_FAIL=cudnnGetConvolutionForwardWorkspaceSize@0=3000", "convolve", {KERNELS}, SLOWER},
+     {"cuDNN cannot prepare a convolution (CUDNN_STATUS_INTERNAL_ERROR)", SLOWER, KERNELS}},
+    {"SIM_FAIL=cudnnGetConvolutionForwardWorkspaceSize@0=3000", "convolve", {KERNELS, "!" SLOWER}},
     {"SIM_FAIL=cudnnConvolutionForward@1=5000",
      "convolve",
      {"FX_STATUS_DEVICE conv: CUDA:0 (Simulated NVIDIA GPU 0): cudnnConvolutionForward failed with "
-      "CUDNN_STATUS_EXECUTION_FAILED, 1 calls; right , 2 calls"},
-     SLOWER}};
-
-static char heard[8192];
+      "CUDNN_STATUS_EXECUTION_FAILED, 1 calls; right , 2 calls",
+      "!" SLOWER}},
+    /* MIOpen: the kernel of a convolution is turned around by a copy */
+    {"",
+     "amdgpu-layers",
+     {"2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on "
+      "the CPU; ",
+      "!" SLOWER}},
+    {"SIM_DEFER=1", "amdgpu-layers", {"2 calls, 0 calls, as on the CPU; 2 calls, 0", "!" SLOWER}},
+    /* MIOpen has no solution for Float64 */
+    {"", "amdgpu-windows", {"1111 1111 1111 , 27 calls", "!" SLOWER}},
+    {"FX_MIOPEN_LIBRARY=off", "amdgpu-windows", {"1111 1111 1111 , 0 calls", "!" SLOWER}},
+    {"", "windows", {"1111 1111 1111 , 36 calls", "!" SLOWER}},
+    {"", "amdgpu-promise", {"111 111 111 111 , ", "!" SLOWER}},
+    {"", "amdgpu-convolve", {"; right , 1 calls; right , 2 calls", "!" SLOWER}},
+    {"", "amdgpu-parts", {"1, why: ", "!off"}},
+    {"FX_MIOPEN_LIBRARY=off", "amdgpu-parts", {"0, why: FX_MIOPEN_LIBRARY=off"}},
+    {"FX_MIOPEN_LIBRARY=off", "amdgpu-convolve", {KERNELS, "!" SLOWER}},
+    {"FX_MIOPEN_LIBRARY=" SIM "/libsim-old.so",
+     "amdgpu-convolve",
+     {"libsim-old.so has no function miopenGetErrorString: it is too old", SLOWER, KERNELS}},
+    {"SIM_FAIL=miopenCreateWithStream@1=1",
+     "amdgpu-convolve",
+     {"MIOpen cannot be used on AMDGPU:0 (miopenStatusNotInitialized)", SLOWER, KERNELS}},
+    {"SIM_FAIL=miopenConvolutionForwardGetSolution@0=7",
+     "amdgpu-convolve",
+     {"MIOpen cannot prepare a convolution (miopenStatusUnknownError)", SLOWER, KERNELS}},
+    {"SIM_FAIL=miopenConvolutionForwardCompileSolution@0=7",
+     "amdgpu-convolve",
+     {"MIOpen cannot prepare a convolution (miopenStatusUnknownError)", SLOWER, KERNELS}},
+    {"SIM_FAIL=miopenConvolutionForwardGetSolution@0=8", "amdgpu-convolve", {KERNELS, "!" SLOWER}},
+    {"SIM_FAIL=miopenConvolutionForwardImmediate@1=7",
+     "amdgpu-convolve",
+     {"FX_STATUS_DEVICE conv: AMDGPU:0 (Simulated AMD GPU 0): miopenConvolutionForwardImmediate "
+      "failed with miopenStatusUnknownError, 1 calls; right , 2 calls",
+      "!" SLOWER}}};
 
 static void test_rows(void **unused)
 {
     (void)unused;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const struct row *r = &rows[k];
-        char all[2048];
-        snprintf(all, sizeof all,
-                 "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
-                 " SIM_CACHE=" CFLUX_SIM_CACHE " FX_CACHE=off %s",
-                 r->environment);
-        const int status = own_child(all, r->act, heard, sizeof heard);
-        if (status != 0)
-            fail_msg("with '%s', %s ends with %d after: %s", r->environment, r->act, status, heard);
-        for (int i = 0; i < 3; i++)
-            if (r->says[i] && !strstr(heard, r->says[i]))
-                fail_msg("with '%s', %s: '%s', which lacks '%s'", r->environment, r->act, heard,
-                         r->says[i]);
-        /* The simulator found no misuse. */
-        if (strstr(heard, "simulated driver: ") || (r->not_says && strstr(heard, r->not_says)))
-            fail_msg("with '%s', %s: '%s'", r->environment, r->act, heard);
-    }
+    simulated_rows("", rows, sizeof rows / sizeof *rows);
 }
 
 int main(int argc, char **argv)

@@ -339,7 +339,7 @@ static void expect_rebound(fx_array *loss, fx_dense_layer *m)
     expect_error(FX_STATUS_STATE, "gradient: ");
 }
 
-/* Promise 1: a gradient against a handle that was rebound after the loss was built is an error,
+/* A gradient against a handle that was rebound after the loss was built is an error,
  * never zeros: whether the loss was read before, was computed by the update, or is still pending,
  * and after its step has closed as well. */
 static void against_rebound_handles(void **state)

@@ -90,11 +90,14 @@ static void branches(void)
         for (int i = 0; i < 6; i++)
             sum = fx_add(sum, fx_sum(branch(fx_mul(x, 1 + i), i)));
         show("branches", sum);
-        /* Each sum needs work space: all sums get the same bytes, one after the other. */
-        fx_array *y = fx_to(device, fx_rand(20000)), *sums[6];
+        /* Each product is cut along its inner axis and has the slices' sums in work space: all
+         * products get the same bytes, one after the other. */
+        fx_array *a = fx_to(device, fx_randn(16, 1100)), *b = fx_to(device, fx_randn(1100, 8));
+        fx_array *products[6];
         for (int i = 0; i < 6; i++)
-            sums[i] = fx_sum(fx_reshape(fx_slice(y, 0, 2000 * i, 2000 * i + 9000), 9000));
-        show("sums", fx_stack(0, sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]));
+            products[i] = fx_matmul(fx_slice(a, 0, i, i + 8), b);
+        show("products", fx_stack(0, products[0], products[1], products[2], products[3],
+                                  products[4], products[5]));
     }
 }
 

@@ -52,8 +52,8 @@ static void a_missing_one_is_not_installed(void **state)
     look_in(CFLUX_BUILD_DIR "/nowhere");
     assert_int_equal(fx_use("Metal"), FX_STATUS_DEVICE);
     assert_int_equal(fx_error_status(), FX_OK);
-    has(fx_why_not("Metal"),
-        "it is not installed: there is no libcflux-metal.so in " CFLUX_BUILD_DIR "/nowhere, ");
+    has(fx_why_not("Metal"), "it is part of macOS; it is not installed: there is no "
+                             "libcflux-metal.so in " CFLUX_BUILD_DIR "/nowhere, ");
     assert_int_equal(messages, 0); /* this causes no message */
     assert_int_equal(fx_device_count("Metal"), 0);
     assert_int_equal(fx_use("Nothing"), FX_STATUS_DEVICE);

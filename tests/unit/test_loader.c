@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "memory.h"
+#include "thread_count.h"
 
 enum { ROWS = 3, MOST = 64 };
 typedef enum form { ARRAY, TUPLE, NAMED } form;
@@ -227,26 +228,6 @@ static void shuffle_is_uniform(void **state)
     }
     assert_true(chi_first < 20.5);
     assert_true(chi_last < 20.5);
-}
-
-static int64_t threads_now(void)
-{
-    long n = -1;
-    char line[256];
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        sscanf(line, "Threads: %ld", &n);
-    if (f)
-        fclose(f);
-    return n;
-}
-
-/* A joined thread may still be listed for a moment. */
-static void expect_threads(int64_t n)
-{
-    for (int i = 0; i < 3000 && threads_now() > n; i++) /* a loaded machine ends them late */
-        usleep(10000);
-    assert_true(threads_now() <= n);
 }
 
 static void leave_by_break(fx_loader *loader)
@@ -652,6 +633,51 @@ static void moved_loader(void **state)
     assert_int_equal(fx_error_take().status, FX_OK);
 }
 
+/* The parts of each batch, one after the other, are the batch. A batch with fewer observations than
+ * parts is in each of them. */
+static void check_part_of_loaders(int64_t n, int64_t batchsize, int parts, bool shuffle)
+{
+    FX_SCOPE;
+    void *data = make_data(TUPLE, n);
+    fx_loader *whole = fx_dataloader(data, .batchsize = batchsize, .shuffle = shuffle, .seed = 5),
+              *part[8];
+    fx_batch all = {0}, one[8] = {{0}};
+    for (int k = 0; k < parts; k++)
+        part[k] = fx_loader_part(whole, k, parts);
+    while (fx_next(whole, &all)) {
+        int64_t ids[MOST], mine[MOST], at = 0;
+        check_batch(TUPLE, &all, ids);
+        for (int k = 0; k < parts; k++) {
+            assert_true(fx_next(part[k], &one[k]));
+            check_batch(TUPLE, &one[k], mine);
+            assert_int_equal(one[k].total, all.size);
+            assert_true(one[k].size == all.size / parts || one[k].size == all.size / parts + 1 ||
+                        all.size < parts);
+            at = all.size < parts ? 0 : at;
+            assert_memory_equal(mine, ids + at, (size_t)one[k].size * sizeof *mine);
+            at += one[k].size;
+        }
+        assert_int_equal(at, all.size);
+    }
+    for (int k = 0; k < parts; k++)
+        assert_false(fx_next(part[k], &one[k]));
+}
+
+static void parts_of_batches(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= 20; n++)
+        for (int parts = 1; parts <= 8; parts++)
+            for (int64_t batchsize = 1; batchsize <= n; batchsize += 3)
+                check_part_of_loaders(n, batchsize, parts, n % 2);
+    FX_SCOPE;
+    fx_loader *l = fx_dataloader(make_data(TUPLE, 9), .batchsize = 4);
+    expect_error(fx_loader_part(l, 2, 2), FX_STATUS_ARGUMENT, "part 2 of 2");
+    expect_error(fx_loader_part(fx_loader_part(l, 0, 2), 0, 2), FX_STATUS_ARGUMENT,
+                 "already part 0 of 2");
+    expect_error(fx_loader_part(NULL, 0, 2), FX_STATUS_ARGUMENT, "takes a DataLoader");
+}
+
 /* Batches are freed when the next one is taken, also if the program still holds them. */
 static void eager_iterator(void **state)
 {
@@ -696,6 +722,7 @@ static void eager_iterator(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_of_batches),
         cmocka_unit_test(eager_iterator),
         cmocka_unit_test(mapped_data),
         cmocka_unit_test(batches_have_no_past),

@@ -23,6 +23,7 @@
 #include "option_struct.h"
 #include "pool.h"
 #include "same_bits.h"
+#include "thread_count.h"
 
 enum { ROWS = 6, OBS = 40, BATCH = 8, BATCHES = OBS / BATCH };
 /* One batch of X (Float32) and Y (Int64) in bytes. */
@@ -96,26 +97,6 @@ static int same_batches(fx_loader *one, fx_loader *two, fx_device *where)
     }
     assert_int_equal(fx_error_status(), FX_OK);
     return compared;
-}
-
-static int64_t threads_now(void)
-{
-    long n = -1;
-    char line[256];
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        sscanf(line, "Threads: %ld", &n);
-    if (f)
-        fclose(f);
-    return n;
-}
-
-/* A joined thread may still be listed for a moment. */
-static void expect_threads(int64_t n)
-{
-    for (int i = 0; i < 3000 && threads_now() > n; i++) /* a loaded machine ends them late */
-        usleep(10000);
-    assert_true(threads_now() <= n);
 }
 
 /* ---- the same batches ------------------------------------------------------------------------ */
@@ -214,20 +195,20 @@ static void wait_for_a_failure(void)
         usleep(10000);
 }
 
-/* Runs a pass with memory for `room` batches on the device; returns the number of batches. */
-static int pass_within(int room, int workers, bool iterator)
+/* Runs a pass with memory for `most` batches on the device; returns the number of batches. */
+static int pass_within(int most, int workers, bool iterator)
 {
     FX_SCOPE;
     fx_loader *l = fx_dataloader(make_data(), .batchsize = BATCH, .workers = workers);
     l = iterator ? fx_cu_iterator(l) : fx_to(device, l);
-    fx_set_memory_limit(device, room * (int64_t)BATCH_BYTES);
+    fx_set_memory_limit(device, most * (int64_t)BATCH_BYTES);
     int batches = 0;
     for (fx_batch b = {0}; fx_next(l, &b);) {
-        if (workers != 0 && room == 1)
+        if (workers != 0 && most == 1)
             wait_for_a_failure();
         else
             usleep(2000); /* for workers to do all they may, if they are run */
-        assert_true(live_bytes() <= room * (int64_t)BATCH_BYTES);
+        assert_true(live_bytes() <= most * (int64_t)BATCH_BYTES);
         assert_true(live_bytes() >= BATCH_BYTES);
         batches++;
     }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "every_device.h"
+#include "refused.h"
 
 static fx_array *on_device(fx_dtype type, int n, const int64_t *v)
 {
@@ -20,15 +21,6 @@ static fx_array *on_device(fx_dtype type, int n, const int64_t *v)
 #define LABELS(type, ...)                                                                          \
     on_device(type, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),               \
               (const int64_t[]){__VA_ARGS__})
-
-static void refused(fx_array *x, fx_status status, const char *words)
-{
-    assert_true(fx_is_error(x));
-    const fx_error e = fx_error_take();
-    assert_int_equal(e.status, status);
-    if (!strstr(e.message, words))
-        fail_msg("\"%s\" does not say \"%s\"", e.message, words);
-}
 
 /* Class 0: 3 observations, 2 predicted correctly, one as class 2. Class 1: 2 observations, one
  * predicted correctly, one as class 0. Class 2: 1 observation, predicted correctly. Class 3: none.

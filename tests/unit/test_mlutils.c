@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "refused.h"
+
 enum { MOST = 64 };
 
 #define INTS(...)                                                                                  \
@@ -45,14 +47,6 @@ static void is_size(fx_array *x, int ndims, int64_t a, int64_t b, int64_t c)
     assert_int_equal(fx_size(x, 0), a);
     assert_int_equal(fx_size(x, 1), b);
     assert_int_equal(fx_size(x, 2), c);
-}
-
-static void refused(void *x, fx_status status, const char *words)
-{
-    assert_true(fx_is_error(x));
-    const fx_error e = fx_error_take();
-    if (e.status != status || !strstr(e.message, words))
-        fail_msg("\"%s\" does not say \"%s\"", e.message, words);
 }
 
 static fx_array *numbers(int64_t n)

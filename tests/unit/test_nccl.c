@@ -5,7 +5,7 @@
  * tested by tests/dist. A library is opened once in a process, so every row runs in a child.
  */
 #include "dist_group.h"
-#include "own_child.h"
+#include "simulated_rows.h"
 
 #include <cflux.h>
 #include <math.h>
@@ -106,13 +106,10 @@ static int child(const char *what)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef struct row {
-    const char *environment, *act, *says[3];
-} row;
 #define FAIL      "SIM_FAIL="
 #define ONLY_NCCL "FX_RCCL_LIBRARY=/nowhere.so "
 
-static const row rows[] = {
+static const simulated_row rows[] = {
     /* steps that the library computes, and steps that it leaves to the host */
     {"", "mean", {"1 2 3 ; 0 by the host"}},
     {"", "sum", {"2 4 6 ; 0 by the host"}},
@@ -157,7 +154,7 @@ static const row rows[] = {
     {FAIL "ncclCommGetAsyncError@1=4", "twice", {"ncclCommGetAsyncError failed: invalid argument"}},
     {"SIM_NCCL_SLOW=1000000 SIM_NCCL_SAYS=1",
      "sum",
-     {"aborted; ", "all ranks came, but NCCL did not end within 0.3 s"}},
+     {"aborted; ", "all ranks called the operation, but NCCL did not complete it within 0.3 s"}},
     /* an operation: the group is over */
     {FAIL "ncclAllReduce@1=1",
      "twice",
@@ -178,31 +175,13 @@ static const row rows[] = {
     /* the device itself */
     {FAIL "cuStreamQuery@1=719!", "sum", {"rank 0 cannot continue: its GPU failed"}},
     {FAIL "cuStreamQuery@2=719!", "sum", {"the GPU failed"}},
-    {"", "two devices", {"2 4 6 ; ", "an array is on another GPU than before"}},
+    {"", "two devices", {"2 4 6 ; ", "this array is on another GPU than the first one"}},
 };
-
-static char heard[8192];
 
 static void test_rows(void **unused)
 {
     (void)unused;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        const row *r = &rows[k];
-        char all[2048];
-        snprintf(all, sizeof all,
-                 "export LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR
-                 " FX_CACHE=off SIM_NCCL_ALONE=1 %s;",
-                 r->environment);
-        const int status = own_child(all, r->act, heard, sizeof heard);
-        if (status != 0)
-            fail_msg("with '%s', %s ends with %d after: %s", r->environment, r->act, status, heard);
-        for (int i = 0; i < 3; i++)
-            if (r->says[i] && !strstr(heard, r->says[i]))
-                fail_msg("with '%s', %s: '%s', which lacks '%s'", r->environment, r->act, heard,
-                         r->says[i]);
-        if (strstr(heard, "simulated driver: ")) /* a misuse */
-            fail_msg("with '%s', %s: %s", r->environment, r->act, heard);
-    }
+    simulated_rows("SIM_NCCL_ALONE=1", rows, sizeof rows / sizeof *rows);
 }
 
 int main(int argc, char **argv)

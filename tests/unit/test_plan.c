@@ -382,7 +382,7 @@ static void a_million_nodes_with_gradients(void **state)
     expect_linear(little.seconds, much.seconds);
 }
 
-/* The bound evaluates, but does not cut history (2). */
+/* The bound evaluates, but does not cut history. */
 static void the_bound_does_not_cut(void **state)
 {
     (void)state;

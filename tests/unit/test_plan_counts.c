@@ -11,32 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static fx_chain_layer *block(int64_t in, int64_t out)
+#include "networks.h"
+
+static fx_chain_layer *attention(void)
 {
-    return fx_chain(fx_conv(FX_DIMS(3, 3), in, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU),
-                    fx_conv(FX_DIMS(3, 3), out, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU), fx_maxpool(FX_DIMS(2, 2)));
-}
-static void *vgg(void)
-{
-    return fx_chain(block(3, 32), block(32, 64), block(64, 128), FX_FLATTEN,
-                    fx_dense(2048, 256, FX_RELU), fx_dense(256, 10));
-}
-static void *lenet(void)
-{
-    return fx_chain(fx_conv(FX_DIMS(5, 5), 1, 6, FX_RELU), fx_maxpool(FX_DIMS(2, 2)),
-                    fx_conv(FX_DIMS(5, 5), 6, 16, FX_RELU), fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN,
-                    fx_dense(256, 120, FX_RELU), fx_dense(120, 84, FX_RELU), fx_dense(84, 10));
-}
-static void *attention(void)
-{
-    return fx_multiheadattention(FX_DIMS(256), .nheads = 4, .bias = true);
+    return (fx_chain_layer *)fx_multiheadattention(FX_DIMS(256), .nheads = 4, .bias = true);
 }
 
 static const struct network {
     const char *name;
-    void *(*make)(void);
+    fx_chain_layer *(*make)(void);
     int64_t x[4];
     int ndims;
     bool causal; /* attention */

@@ -11,6 +11,7 @@
 
 #include "backends.h"
 #include "plan.h"
+#include "plan_steps.h"
 
 static fx_array *leaf(fx_array *x)
 {
@@ -18,19 +19,6 @@ static fx_array *leaf(fx_array *x)
     return x;
 }
 #define RAND(...) leaf(fx_sub(fx_rand(__VA_ARGS__), 0.5F))
-
-static const char *plan_of(void *x)
-{
-    static char text[8192];
-    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
-    const char *first = strchr(text, '\n');
-    assert_non_null(first);
-    return first + 1;
-}
-static void expect(void *x, const char *steps)
-{
-    assert_string_equal(plan_of(x), steps);
-}
 
 static void same_bits(fx_array *got, fx_array *want)
 {
@@ -161,7 +149,7 @@ static void convolution(void **state)
     same_bits(fx_call(l, x), fx_relu(leaf(fx_add(z, fx_reshape(l->bias, 1, 1, 4, 1)))));
 }
 
-/* Whole images, blocks of large ones, slices of channels, groups, three axes, unfolded windows. */
+/* Whole images, blocks of large ones, slices of channels, groups, three axes, one axis. */
 static void convolutions_of_all_sizes(void **state)
 {
     (void)state;

@@ -14,21 +14,12 @@
 #include <string.h>
 
 #include "plan.h"
+#include "plan_steps.h"
 
 static fx_array *leaf(fx_array *x)
 {
     assert_int_equal(fx_eval(x), FX_OK);
     return x;
-}
-
-/* The step lines of the plan of x. */
-static void expect(void *x, const char *steps)
-{
-    char text[4096];
-    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
-    const char *first = strchr(text, '\n');
-    assert_non_null(first);
-    assert_string_equal(first + 1, steps);
 }
 
 static void one_program_over_several_tensors(void **state)

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../examples/gpt_model.h"
+#include "networks.h"
+#include "plan_steps.h"
 #include "same_bits.h"
 #include "standin.h"
 
@@ -36,68 +39,25 @@ static fx_array *leaf(int64_t m, int64_t n)
 
 /* ---- networks -------------------------------------------------------------------------------- */
 
-static void *digits(void)
+static fx_chain_layer *transformer(void)
 {
-    return fx_chain(fx_dense(784, 256, FX_RELU), fx_dense(256, 10));
-}
-static void *lenet(void)
-{
-    return fx_chain(fx_conv(FX_DIMS(5, 5), 1, 6, FX_RELU), fx_maxpool(FX_DIMS(2, 2)),
-                    fx_conv(FX_DIMS(5, 5), 6, 16, FX_RELU), fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN,
-                    fx_dense(256, 120, FX_RELU), fx_dense(120, 84, FX_RELU), fx_dense(84, 10));
-}
-static fx_chain_layer *convolutions(int64_t in, int64_t out)
-{
-    return fx_chain(fx_conv(FX_DIMS(3, 3), in, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU),
-                    fx_conv(FX_DIMS(3, 3), out, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU), fx_maxpool(FX_DIMS(2, 2)));
-}
-static void *vgg(void)
-{
-    return fx_chain(convolutions(3, 32), convolutions(32, 64), convolutions(64, 128), FX_FLATTEN,
-                    fx_dense(2048, 256, FX_RELU), fx_dense(256, 10));
-}
-
-/* A block of a transformer: x + attention(norm(x)), then x + feedforward(norm(x)). */
-typedef struct Block {
-    fx_object base;
-    void *norm1;
-    fx_multiheadattention_layer *attention;
-    void *norm2, *feedforward;
-} Block;
-static void *block_forward(void *self, int n, void *const *args)
-{
-    const Block *b = self;
-    fx_array *x = args[0];
-    (void)n;
-    x = fx_add(x, fx_child(fx_attend(b->attention, fx_call(b->norm1, x), .causal = true), 0));
-    return fx_add(x, fx_call(b->feedforward, fx_call(b->norm2, x)));
-}
-FX_LAYER(Block, block_forward, norm1, attention, norm2, feedforward);
-static void *transformer(void)
-{
-    enum { WIDTH = 256 };
-    return fx_new(Block, .norm1 = fx_layernorm(FX_DIMS(WIDTH)),
-                  .attention = fx_multiheadattention(FX_DIMS(WIDTH), .nheads = 4, .bias = true),
-                  .norm2 = fx_layernorm(FX_DIMS(WIDTH)),
-                  .feedforward =
-                      fx_chain(fx_dense(WIDTH, 4 * WIDTH, FX_GELU), fx_dense(4 * WIDTH, WIDTH)));
+    const sizes s = {.width = 256, .heads = 4};
+    return (fx_chain_layer *)block(&s);
 }
 
 /* `steps` include the one of Adam, which updates all parameters. */
 static const struct network {
     const char *name;
-    void *(*make)(void);
+    fx_chain_layer *(*make)(void);
     int64_t x[4];
     int ndims;
     bool classes; /* the loss is a cross-entropy; else mean squared errors */
     int steps;
 } networks[] = {
-    {"784-256-10, B = 64", digits, {784, 64}, 2, true, 10},
+    {"784-256-10, B = 64", digit_net, {784, 64}, 2, true, 10},
     {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26},
     {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46},
-    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 45},
+    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 40},
 };
 
 static int64_t count(const struct network *n)
@@ -133,16 +93,6 @@ static void training_is_few_steps(void **state)
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
-
-/* The step lines of the plan of x. */
-static void expect(void *x, const char *steps)
-{
-    char text[4096];
-    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
-    const char *first = strchr(text, '\n');
-    assert_non_null(first);
-    assert_string_equal(first + 1, steps);
-}
 
 static void small_reductions_are_one_step(void **state)
 {

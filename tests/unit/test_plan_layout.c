@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backends.h"
+#include "networks.h"
 #include "plan.h"
 
 static bool wants_last(fx_device *device, const fx_step *s)
@@ -147,7 +148,7 @@ static char *training_plan(void *model, fx_array *x)
 }
 
 /* The second convolution has 16 output channels, the first has 6. */
-static void lenet(void **state)
+static void small_lenet(void **state)
 {
     (void)state;
     FX_STEP;
@@ -182,21 +183,12 @@ static void lenet(void **state)
         " 22  reduce sum(c4) → Float32 10×1\n");
 }
 
-/* Two convolutions, each followed by batch normalisation, and a pool. */
-static fx_chain_layer *block(int64_t in, int64_t out)
-{
-    return fx_chain(fx_conv(FX_DIMS(3, 3), in, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU),
-                    fx_conv(FX_DIMS(3, 3), out, out, .pad = FX_DIMS(1, 1)),
-                    fx_batchnorm(out, FX_RELU), fx_maxpool(FX_DIMS(2, 2)));
-}
-
 /* Images come in, activations leave before the dense layer, and their gradient comes back. */
 static void vgg_has_three_copies(void **state)
 {
     (void)state;
     FX_STEP;
-    void *model = fx_chain(block(3, 32), block(32, 64), FX_FLATTEN, fx_dense(256, 10));
+    void *model = fx_chain(vgg_block(3, 32), vgg_block(32, 64), FX_FLATTEN, fx_dense(256, 10));
     const char *text = training_plan(model, image(8, 8, 3, 4));
     assert_int_equal(count(text, "copy(", ""), 3);
     assert_int_equal(count(text, "copy(", "channels last"), 2);
@@ -224,7 +216,7 @@ int main(void)
         cmocka_unit_test(operands_of_one_step_lie_alike),
         cmocka_unit_test(nothing_changes_without_a_wish),
         cmocka_unit_test(row_steps_are_dense),
-        cmocka_unit_test(lenet),
+        cmocka_unit_test(small_lenet),
         cmocka_unit_test(vgg_has_three_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,26 +12,13 @@
 #include <string.h>
 
 #include "plan.h"
+#include "plan_steps.h"
 
 static fx_array *leaf(int64_t m, int64_t n)
 {
     fx_array *x = fx_rand(m, n);
     assert_int_equal(fx_eval(x), FX_OK);
     return x;
-}
-
-/* The step lines of the plan of x, without the first line. */
-static const char *plan_of(void *x)
-{
-    static char text[8192];
-    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
-    const char *first = strchr(text, '\n');
-    assert_non_null(first);
-    return first + 1;
-}
-static void expect(void *x, const char *steps)
-{
-    assert_string_equal(plan_of(x), steps);
 }
 
 /* A loss and its gradient by x, in one plan. */

@@ -13,22 +13,13 @@
 
 #include "own_child.h"
 #include "plan.h"
+#include "plan_steps.h"
 
 static fx_array *leaf(int64_t m, int64_t n)
 {
     fx_array *x = fx_rand(m, n);
     assert_int_equal(fx_eval(x), FX_OK);
     return x;
-}
-
-/* The step lines of the plan of x, without the first line. */
-static void expect(void *x, const char *steps)
-{
-    char text[4096];
-    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
-    const char *first = strchr(text, '\n');
-    assert_non_null(first);
-    assert_string_equal(first + 1, steps);
 }
 
 static void chain_is_one_step(void **state)

@@ -125,6 +125,8 @@ static void shuffles_pixels(void **state)
                 "spatial dimensions. Given r=2, input size(x) = 2×2×6×1");
     check_error(fx_pixel_shuffle(fx_ones(2, 2, 6, 1), 0), FX_STATUS_ARGUMENT,
                 "the factor is 0, expected at least 1");
+    check_error(fx_pixel_shuffle(fx_ones(2, 2, 6, 1), (int64_t)1 << 32), FX_STATUS_ARGUMENT,
+                "the factor is 4294967296, which is too large");
     check_error(fx_pixel_shuffle(fx_ones(2, 2), 1), FX_STATUS_SHAPE, "takes 1 to 3 spatial axes");
 }
 

@@ -79,6 +79,23 @@ static fx_run_log *open_new(const char **out_path)
     return log;
 }
 
+/* Dense(2 => 3, tanh) and Dense(3 => 2), called with 32 observations. */
+static void check_layers(const cJSON *table)
+{
+    assert_int_equal(cJSON_GetArraySize(table), 2);
+    static const char *const notation[] = {"Dense(2 => 3, tanh)", "Dense(3 => 2)"};
+    static const double outputs[] = {3, 2}, parameters[] = {9, 8};
+    for (int i = 0; i < 2; i++) {
+        const cJSON *layer = cJSON_GetArrayItem(table, i), *sizes = member(layer, "output");
+        assert_string_equal(text(layer, "layer"), notation[i]);
+        assert_true(cJSON_GetArrayItem(sizes, 0)->valuedouble == outputs[i]);
+        assert_true(cJSON_GetArrayItem(sizes, 1)->valuedouble == 32);
+        assert_true(number(layer, "parameters") == parameters[i]);
+        assert_true(number(layer, "bytes") == 4 * parameters[i]); /* of Float32 */
+        assert_true(number(layer, "seconds") > 0 && number(layer, "seconds") < 10);
+    }
+}
+
 static void every_member_is_written(void **state)
 {
     (void)state;
@@ -132,19 +149,7 @@ static void every_member_is_written(void **state)
     const cJSON *scored = cJSON_GetArrayItem(member(end, "samples"), 1);
     assert_true(cJSON_GetArrayItem(member(scored, "scores"), 1)->valuedouble == 0.875);
     assert_true(number(scored, "guess") == 1 && !member(scored, "output"));
-    const cJSON *table = member(end, "layers");
-    assert_int_equal(cJSON_GetArraySize(table), 2);
-    static const char *const notation[] = {"Dense(2 => 3, tanh)", "Dense(3 => 2)"};
-    static const double outputs[] = {3, 2}, parameters[] = {9, 8};
-    for (int i = 0; i < 2; i++) {
-        const cJSON *layer = cJSON_GetArrayItem(table, i), *sizes = member(layer, "output");
-        assert_string_equal(text(layer, "layer"), notation[i]);
-        assert_true(cJSON_GetArrayItem(sizes, 0)->valuedouble == outputs[i]);
-        assert_true(cJSON_GetArrayItem(sizes, 1)->valuedouble == 32);
-        assert_true(number(layer, "parameters") == parameters[i]);
-        assert_true(number(layer, "bytes") == 4 * parameters[i]); /* of Float32 */
-        assert_true(number(layer, "seconds") > 0 && number(layer, "seconds") < 10);
-    }
+    check_layers(member(end, "layers"));
     release();
 }
 

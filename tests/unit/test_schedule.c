@@ -4,6 +4,8 @@
 
 #include <cflux.h>
 
+#include "refused.h"
+
 static void follows(fx_schedule *s, int n, const double *want)
 {
     char text[300], again[300];
@@ -95,60 +97,59 @@ static void texts_of_schedules_of_schedules(void **state)
     }
 }
 
-static void refused(void *s, const char *message)
-{
-    assert_true(fx_is_error(s));
-    assert_string_equal(fx_error_take().message, message);
-}
-
 static void wrong_schedules(void **state)
 {
     (void)state;
     FX_SCOPE;
-    refused(fx_schedule_step(1, 0.5, 0), "Step: the number of steps must be positive, got 0");
-    refused(fx_schedule_exp((double)NAN, 1), "Exp: expects finite numbers, got nan");
-    refused(fx_schedule_loop(NULL, 3), "Loop: expects schedules");
-    refused(fx_schedule_onecycle(0, 1, 0, 0, 0.5),
-            "OneCycle: the number of steps must be positive, got 0");
-    refused(fx_schedule_onecycle(5, 1, 0, 0, 1.5),
-            "OneCycle: the share of the rise must be from 0 to 1, got 1.5");
+    refused_exactly(fx_schedule_step(1, 0.5, 0),
+                    "Step: the number of steps must be positive, got 0");
+    refused_exactly(fx_schedule_exp((double)NAN, 1), "Exp: expects finite numbers, got nan");
+    refused_exactly(fx_schedule_loop(NULL, 3), "Loop: expects schedules");
+    refused_exactly(fx_schedule_onecycle(0, 1, 0, 0, 0.5),
+                    "OneCycle: the number of steps must be positive, got 0");
+    refused_exactly(fx_schedule_onecycle(5, 1, 0, 0, 1.5),
+                    "OneCycle: the share of the rise must be from 0 to 1, got 1.5");
     fx_schedule *one = fx_schedule_constant(1);
-    refused(fx_schedule_shifted(one, 0), "Shifted: the offset must be positive, got 0");
-    refused(fx_schedule_interpolator(one, -1), "Interpolator: the rate must be positive, got -1");
-    refused(fx_schedule_composed(NULL, 1, &one), "ComposedSchedule: expects schedules");
-    refused(fx_schedule_composed(one, 2, (fx_schedule *const[]){one, one}),
-            "ComposedSchedule: Constant has no 2 numbers");
-    refused(fx_schedule_composed(fx_schedule_shifted(one, 1), 1, &one),
-            "ComposedSchedule: Shifted has no 1 numbers");
-    refused(fx_parse_schedule("OneCycle(5)"),
-            "schedule, column 1: OneCycle takes 2 numbers, got 1");
-    refused(fx_parse_schedule("OneCycle(5, 1, start = 1)"),
-            "schedule, column 16: OneCycle takes numbers in order, without names");
-    refused(fx_schedule_sequence(0, NULL, NULL), "Sequence: has 1 to 16 parts, got 0");
+    refused_exactly(fx_schedule_shifted(one, 0), "Shifted: the offset must be positive, got 0");
+    refused_exactly(fx_schedule_interpolator(one, -1),
+                    "Interpolator: the rate must be positive, got -1");
+    refused_exactly(fx_schedule_composed(NULL, 1, &one), "ComposedSchedule: expects schedules");
+    refused_exactly(fx_schedule_composed(one, 2, (fx_schedule *const[]){one, one}),
+                    "ComposedSchedule: Constant has no 2 numbers");
+    refused_exactly(fx_schedule_composed(fx_schedule_shifted(one, 1), 1, &one),
+                    "ComposedSchedule: Shifted has no 1 numbers");
+    refused_exactly(fx_parse_schedule("OneCycle(5)"),
+                    "schedule, column 1: OneCycle takes 2 numbers, got 1");
+    refused_exactly(fx_parse_schedule("OneCycle(5, 1, start = 1)"),
+                    "schedule, column 16: OneCycle takes numbers in order, without names");
+    refused_exactly(fx_schedule_sequence(0, NULL, NULL), "Sequence: has 1 to 16 parts, got 0");
     fx_schedule *twice = fx_schedule_constant(1);
     for (int i = 0; i < 60 && !fx_is_error(twice); i++)
         twice =
             fx_schedule_sequence(2, (fx_schedule *const[]){twice, twice}, (const int64_t[]){1, 1});
-    refused(twice, "Sequence: contains more than 64 schedules");
-    refused(fx_parse_schedule("Stop(1)"),
-            "schedule, column 1: there is no schedule Stop; there are Constant, Step, Exp, Inv, "
-            "Poly, CosAnneal, Triangle, TriangleDecay2, TriangleExp, Sin, SinDecay2, SinExp, "
-            "OneCycle, Warmup, Sequence, Loop, Interpolator, Shifted, ComposedSchedule");
-    refused(fx_parse_schedule("Step(1, 2)"), "schedule, column 1: Step takes 3 numbers, got 2");
-    refused(fx_parse_schedule("Loop(1.5, Exp(1, 1))"),
-            "schedule, column 9: expected a number of steps, got ,");
-    refused(fx_parse_schedule("Sequence(Exp(1, 1), 2)"), "schedule, column 19: expected =>, got ,");
-    refused(fx_parse_schedule("3"),
-            "schedule, column 1: expected a schedule such as Step(0.1, 0.5, 10), got 3");
-    refused(fx_parse_schedule(NULL), "schedule: the text is NULL");
+    refused_exactly(twice, "Sequence: contains more than 64 schedules");
+    refused_exactly(
+        fx_parse_schedule("Stop(1)"),
+        "schedule, column 1: there is no schedule Stop; there are Constant, Step, Exp, Inv, "
+        "Poly, CosAnneal, Triangle, TriangleDecay2, TriangleExp, Sin, SinDecay2, SinExp, "
+        "OneCycle, Warmup, Sequence, Loop, Interpolator, Shifted, ComposedSchedule");
+    refused_exactly(fx_parse_schedule("Step(1, 2)"),
+                    "schedule, column 1: Step takes 3 numbers, got 2");
+    refused_exactly(fx_parse_schedule("Loop(1.5, Exp(1, 1))"),
+                    "schedule, column 9: expected a number of steps, got ,");
+    refused_exactly(fx_parse_schedule("Sequence(Exp(1, 1), 2)"),
+                    "schedule, column 19: expected =>, got ,");
+    refused_exactly(fx_parse_schedule("3"),
+                    "schedule, column 1: expected a schedule such as Step(0.1, 0.5, 10), got 3");
+    refused_exactly(fx_parse_schedule(NULL), "schedule: the text is NULL");
     assert_true(isnan(fx_schedule_at(NULL, 1)));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
-    refused(fx_parse_schedule("CosAnneal(1, 0, 2, true, 7)"),
-            "schedule, column 1: CosAnneal takes 3 numbers, got 5");
-    refused(fx_parse_schedule("SinExp(1, 0, 2, 3, 4, 5, 6)"),
-            "schedule, column 1: SinExp takes 4 numbers, got 7");
-    refused(fx_parse_schedule("Exp(decay = 0.9, start = 0.1)"),
-            "schedule, column 5: Exp takes numbers in order, without names");
+    refused_exactly(fx_parse_schedule("CosAnneal(1, 0, 2, true, 7)"),
+                    "schedule, column 1: CosAnneal takes 3 numbers, got 5");
+    refused_exactly(fx_parse_schedule("SinExp(1, 0, 2, 3, 4, 5, 6)"),
+                    "schedule, column 1: SinExp takes 4 numbers, got 7");
+    refused_exactly(fx_parse_schedule("Exp(decay = 0.9, start = 0.1)"),
+                    "schedule, column 5: Exp takes numbers in order, without names");
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2; restart=false)"), 2) == 0);
     assert_true(fx_schedule_at(fx_parse_schedule("CosAnneal(1, 0, 2)"), 2) == 1);
     assert_true(fx_is_error(fx_parse_schedule("CosAnneal(1, 0, 2, true, 5)")));

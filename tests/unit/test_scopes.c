@@ -1,4 +1,4 @@
-/* test_scopes.c: which scope owns an object, and when the object is freed (semantics 2 and 3).
+/* test_scopes.c: which scope owns an object, and when the object is freed.
  *
  * Releases are observed from outside: an array over borrowed memory calls its release function when
  * the last value that reads it is freed. Live nodes and bytes are counted over a thousand steps.
@@ -57,7 +57,7 @@ static void released_before_the_scope(void **state)
     assert_int_equal(released, 2);
 }
 
-/* ---- modes (3) ------------------------------------------------------------------------------- */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 static void modes_nest_either_way(void **state)
 {
@@ -139,7 +139,7 @@ static void new_threads_infer(void **state)
     assert_true(fx_training());
 }
 
-/* ---- ways out of a block (3) ----------------------------------------------------------------- */
+/* ---- ways out of a block --------------------------------------------------------------------- */
 
 static int leave_by_return(int early)
 {
@@ -229,7 +229,7 @@ static void longjmp_recovers(void **state)
     assert_int_equal(released, 44);
 }
 
-/* ---- fx_keep (2) ----------------------------------------------------------------------------- */
+/* ---- fx_keep --------------------------------------------------------------------------------- */
 
 static fx_array *deep(fx_array *x, int levels)
 {
@@ -328,7 +328,7 @@ static void assignment_owns_nothing(void **state)
     assert_int_equal(released, 2);
 }
 
-/* ---- fx_set (2) ------------------------------------------------------------------------------ */
+/* ---- fx_set ---------------------------------------------------------------------------------- */
 
 static void set_stores_and_replaces(void **state)
 {
@@ -506,7 +506,7 @@ static void running_totals_stay_bounded(void **state)
     fx_set(&total, NULL);
 }
 
-/* ---- history (2) ----------------------------------------------------------------------------- */
+/* ---- history --------------------------------------------------------------------------------- */
 
 static void reads_do_not_cut_the_close_of_the_step_does(void **state)
 {
@@ -582,7 +582,7 @@ static void a_step_cuts_only_its_own(void **state)
     CHECK(g, (3), 0, 2, 4, 6);
 }
 
-/* ---- many, and no memory (3) ----------------------------------------------------------------- */
+/* ---- many, and no memory --------------------------------------------------------------------- */
 
 enum { DEEP = 10000 };
 

@@ -105,9 +105,15 @@ static void nothing_is_loaded(void **state)
     for (int i = 0; i < 5; i++)
         assert_string_equal(fx_supported_devices()[i], order[i]);
     assert_null(fx_supported_devices()[5]);
+}
+
+/* After a failed fx_use all advice repeats the reason. */
+static void advice_repeats_the_reason(void **state)
+{
+    (void)state;
+    FX_SCOPE;
     messages = 0;
     fx_array *x = fx_ones(2);
-    /* after a failed fx_use all advice repeats the reason */
     assert_ptr_equal(fx_gpu(x), x);
     assert_ptr_equal(fx_gpu(x), x);
     assert_int_equal(messages, 1); /* once */
@@ -420,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_loaded),
+        cmocka_unit_test(advice_repeats_the_reason),
         cmocka_unit_test(the_table_of_later_versions),
         cmocka_unit_test(preferences_that_cannot_be_followed),
         cmocka_unit_test(setting_the_preference),

@@ -1,4 +1,4 @@
-// test_semantics_cxx.cpp: promises 3, 14 and 17 of semantics.md as C++17 sees them: guard objects
+// test_semantics_cxx.cpp: scopes, options and batches as C++17 sees them: guard objects
 // close scopes on every way out, an exception included; no option macro is defined, overloads and
 // option structs take their place; a zero batch is fx_batch b{}.
 #include <csetjmp>

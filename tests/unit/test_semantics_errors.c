@@ -1,6 +1,6 @@
-/* test_semantics_errors.c: promise 9 of semantics.md: errors poison values, not the program; the
- * first record sticks until it is taken; calls with an effect fail only for errors in their own
- * inputs; a call that fails returns an object of the expected type, filled with error arrays.
+/* test_semantics_errors.c: errors poison values, not the program; the first record sticks until it
+ * is taken; calls with an effect fail only for errors in their own inputs; a call that fails
+ * returns an object of the expected type, filled with error arrays.
  */
 #include "semantics_check.h"
 

@@ -1,6 +1,5 @@
-/* test_semantics_handles.c: promises 1, 2 and 4 to 8 of semantics.md: handles that updates rebind,
- * reads that store, the values that an update evaluates, layer state, work done once, guards,
- * copies.
+/* test_semantics_handles.c: handles that updates rebind, reads that store, the values that an
+ * update evaluates, layer state, work done once, guards, copies.
  *
  * Plain gradient descent on small models is computed by hand; the counters show which evaluations
  * ran.
@@ -44,7 +43,7 @@ static void *fail_nothing(void *opt)
     return opt;
 }
 
-/* ---- 1: handles ------------------------------------------------------------------------------ */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 static void p1_handles_stay_and_see_the_new_value(void **state)
 {
@@ -119,7 +118,7 @@ static void p1_updated_shares_nothing(void **state)
     CHECK(b, (2), 0, 3, 4);
 }
 
-/* ---- 2: reads -------------------------------------------------------------------------------- */
+/* ---- reads ----------------------------------------------------------------------------------- */
 
 static void p2_reads_store_and_keep_history(void **state)
 {
@@ -153,7 +152,7 @@ static void p2_reads_store_and_keep_history(void **state)
     fclose(out);
 }
 
-/* ---- 4: what an update evaluates ------------------------------------------------------------- */
+/* ---- what an update evaluates ---------------------------------------------------------------- */
 
 static void p4_one_plan_loss_and_sinks(void **state)
 {
@@ -306,7 +305,7 @@ static void p4_update_all_is_all_or_nothing(void **state)
     CHECK(a->weight, (1, 2), 0, -8.75, -14.25);
 }
 
-/* ---- 5: layer state -------------------------------------------------------------------------- */
+/* ---- layer state ----------------------------------------------------------------------------- */
 
 /* Batch norm over one channel, fed (0, 4): mean 2, var 4, corrected 8; momentum 0.1. */
 static fx_array *norm_input(void)
@@ -335,7 +334,7 @@ static void p5_committed_by_any_update(void **state)
     assert_ptr_equal(bn->mean, mean);
 }
 
-/* Pending results that read the old statistics are computed too (4), because these are replaced in
+/* Pending results that read the old statistics are computed too, because these are replaced in
  * place. */
 static void p5_readers_of_the_old_state_come_along(void **state)
 {
@@ -446,7 +445,7 @@ static double layers_by_hand(int power)
     return (double)(float)(pow(0.1f, power) + pow(0.2f, power) + pow(0.3f, power));
 }
 
-/* ---- 6: work is done once -------------------------------------------------------------------- */
+/* ---- work is done once ----------------------------------------------------------------------- */
 
 static void p6_two_results_of_one_network(void **state)
 {
@@ -498,7 +497,7 @@ static void p6_reading_first_costs_a_second_pass(void **state)
     assert_true(steps[1] >= steps[0] + LAYERS);
 }
 
-/* ---- 7: guards, memory, failures after launch ------------------------------------------------ */
+/* ---- guards, memory, failures after launch --------------------------------------------------- */
 
 typedef struct Net {
     fx_object base;
@@ -719,7 +718,7 @@ static void p7_what_was_overwritten_is_an_error(void **state)
     CHECK(b, (2), 0, 3, 4);
 }
 
-/* ---- 8: copies ------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static void p8_copy_into_refills(void **state)
 {

@@ -1,7 +1,7 @@
-/* test_semantics_memory.c: promise 15 of semantics.md: memory that belongs to the program. It is
- * read when a value is evaluated, never written, and never used for a result; fx_data pins memory;
- * C arrays keep their bytes and get their dimensions in reverse order. In-place updates: an old
- * value that the program can still read does not change.
+/* test_semantics_memory.c: memory that belongs to the program. It is read when a value is
+ * evaluated, never written, and never used for a result; fx_data pins memory; C arrays keep their
+ * bytes and get their dimensions in reverse order. In-place updates: an old value that the program
+ * can still read does not change.
  */
 #include "evaluate.h"
 #include "semantics_check.h"

@@ -1,6 +1,5 @@
-/* test_semantics_numbers.c: promises 10 to 13 of semantics.md: weak literals and promotion, what
- * integers and conversions do at their limits, NaN, ties, literals as slots of a plan, random
- * streams, arrays without elements.
+/* test_semantics_numbers.c: weak literals and promotion, what integers and conversions do at their
+ * limits, NaN, ties, literals as slots of a plan, random streams, arrays without elements.
  *
  * Expected types are Julia's promote_type written down; expected numbers are C's own, or exact.
  */
@@ -34,7 +33,7 @@ static int64_t exact(fx_array *x, int64_t i)
     fxi_from(FX_DTYPE_U8, (const uint8_t[]){__VA_ARGS__}, 1,                                       \
              &(const int64_t){(int64_t)(sizeof((const uint8_t[]){__VA_ARGS__}))})
 
-/* ---- 10: types ------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 /* promote_type of Julia; Float16 with BFloat16, which Julia does not define, gives Float32. */
 static const uint8_t promoted[8][8] = {[F32] = {F32, F64, F32, F32, F32, F32, F32, F32},
@@ -255,7 +254,7 @@ static void p10_nan_and_ties(void **state)
     CHECK(gradient1(fx_maximum(x), x), (4), 1e-7, 1 / 3.0, 1 / 3.0, 1 / 3.0, 0);
 }
 
-/* ---- 11: literals are slots ------------------------------------------------------------------ */
+/* ---- literals are slots ---------------------------------------------------------------------- */
 
 static void p11_numbers_are_not_in_the_key(void **state)
 {
@@ -321,7 +320,7 @@ static void p11_nothing_is_folded(void **state)
     assert_true(isnan(fx_at(fx_div(nan, nan), 0)));
 }
 
-/* ---- 12: random numbers ---------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 
 static void check_different(fx_array *x, fx_array *y)
 {
@@ -425,7 +424,7 @@ static void p12_slots_follow_the_node(void **state)
     SAME(fx_item(fx_maximum(fx_abs(fx_sub(fx_sub(a, b), d[0])))), 0);
 }
 
-/* ---- 13: nothing ----------------------------------------------------------------------------- */
+/* ---- nothing --------------------------------------------------------------------------------- */
 
 static void p13_no_elements(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_semantics_options.c: promises 14 and 17 of semantics.md as C sees them: option structs that
+/* test_semantics_options.c: options and batches as C sees them: option structs that
  * begin with their size, zero as a value, Flux's spellings, sets of axes; and batches. How it looks
  * from C++ is in test_semantics_cxx.cpp.
  */
@@ -139,7 +139,7 @@ static void p14_the_size_limits_what_is_read(void **state)
     assert_int_equal(fx_loader_length(fxi_dataloader(&l)), 5);
 }
 
-/* ---- 17: batches ----------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static void p17_batches(void **state)
 {

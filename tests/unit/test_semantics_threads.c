@@ -1,4 +1,4 @@
-/* test_semantics_threads.c: promise 16 of semantics.md. ctest: threads
+/* test_semantics_threads.c: what several threads may do at the same time. ctest: threads
  *
  * Threads read one model at the same time, read snapshots while another thread updates, train
  * models of their own, hand arrays over. Numbers are compared bit by bit with the same work done
@@ -220,7 +220,7 @@ static void *train_new_model(void *argument)
     return NULL;
 }
 
-/* Semantics 16: parameters of a new model count as evaluated. */
+/* Parameters of a new model count as evaluated. */
 static void p16_a_new_model_may_be_used_by_other_threads(void **state)
 {
     (void)state;
@@ -397,7 +397,7 @@ static void p16_models_trained_side_by_side_are_as_alone(void **state)
 }
 
 /* A model that another thread made is updated like the thread's own models: pending results that
- * read it are computed (4), and a gradient with respect to a replaced value is an error (1). */
+ * read it are computed, and a gradient with respect to a replaced value is an error. */
 typedef struct apprentice {
     fx_dense_layer *model;
     bool updated, came_along, is_error;

@@ -354,6 +354,15 @@ static void row_call(const tree *t)
     CHECK(fx_parameter_count(c) == 9 && fx_parameter_count(fx_chain_of("a", c)) == 9);
     CHECK(t->tuples ? fx_is_error(fx_call(t->root, x)) : fx_call(t->root, x) == x);
 }
+static void row_predict(const tree *t)
+{
+    void *layer = fx_new(Layer, .inside = t->root);
+    void *p = fx_predictor("a file", fx_named_tuple("model", layer, "other", t->root));
+    fx_array *y = fx_predict(p, fx_ones(2, 3));
+    CHECK(fx_size(y, 1) == 3 && fx_item(fx_sum(y)) == 6);
+    y = fx_predict_csv(p, temp_text("p.csv", "1,2\n"));
+    CHECK(fx_size(y, 0) == 2 && fx_item(fx_sum(y)) == 3);
+}
 
 /* ---- optim.h --------------------------------------------------------------------------------- */
 
@@ -758,6 +767,7 @@ static const struct {
     {"fxi_to fxi_gpu fxi_cpu fx_device_of", row_moves},
     {"fxi_gpu_strict fxi_cu", row_strict_moves},
     {"fxi_call fxi_checkpointed fxi_chain fxi_chain_pairs", row_call},
+    {"fx_predictor fx_predict fx_predict_csv", row_predict},
     {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
      "fx_maxout_from fxi_skipconnection fx_skipconnection_args",
      row_containers},

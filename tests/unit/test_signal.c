@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "every_device.h"
+#include "refused.h"
 
 static const double PI_ = 3.14159265358979323846;
 
@@ -31,15 +32,6 @@ static void near_to(fx_array *x, int64_t n, const double *want, double tolerance
 #define NEAR(x, ...)                                                                               \
     near_to((x), (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),                \
             (const double[]){__VA_ARGS__}, 1e-6)
-
-static void refused(void *x, fx_status status, const char *words)
-{
-    assert_true(fx_is_error(x));
-    const fx_error e = fx_error_take();
-    assert_int_equal(e.status, status);
-    if (!strstr(e.message, words))
-        fail_msg("\"%s\" does not say \"%s\"", e.message, words);
-}
 
 static double wave(int64_t i)
 {

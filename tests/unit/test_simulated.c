@@ -164,7 +164,7 @@ static void run(const char *environment)
     snprintf(all, sizeof all,
              "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
              " FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
-             "FX_ROCBLAS_LIBRARY=off %s",
+             "FX_ROCBLAS_LIBRARY=off FX_MIOPEN_LIBRARY=off %s",
              environment);
     const int status = own_child(all, "child", heard, sizeof heard);
     assert_int_equal(status, 0);

@@ -101,6 +101,19 @@ static void missing_values(void **state)
     check_missing("a,b\n1,nan\n#N/A,4.5\n", 2, two, "a:; b:");
     static const float texts[] = {NAN, 1, 1, NAN, NAN, 3, 0, 4};
     check_missing("kind,n\nNA,1\nred,null\n,3\nblue,4\n", 4, texts, "kind: blue=1 red=1; n:");
+    static const float below[] = {NAN, 5, 3, 1, 6, 4};
+    check_missing("a,2020,y\nNA,5,3\n1,6,4\n", 2, below, "a:; 2020:; y:");
+    static const float lone[] = {0, 1, NAN, 2};
+    check_missing("red,1\nNA,2\n", 2, lone, "1: red=1; 2:");
+    static const float named[] = {1, 5, 0, 6, 0, 7};
+    check_result(fx_read_table(temp_text("i.csv", "id,n\n007,5\n0,6\n0,7\n"), .text = "id"), 3,
+                 named, "id: 0=2 007=1; n:");
+    check_result(fx_read_table(temp_text("i.csv", "007,5\n0,6\n0,7\n"), .text = "1"), 3, named,
+                 "1: 0=2 007=1; 2:");
+    static const float country[] = {1, 5, 0, NAN, NAN, 7};
+    check_result(
+        fx_read_table(temp_text("i.csv", "id,n\nNA,5\n-,NA\n,7\n"), .text = "id", .missing = true),
+        3, country, "id: -=1 NA=1; n:");
     static const float none[] = {NAN, 1, NAN, 2};
     check_missing("a,b\nN/A,1\nNULL,2\n", 2, none, "a:; b:");
     FX_SCOPE;
@@ -289,6 +302,12 @@ static void refusals(void **state)
 static void hints(void **state)
 {
     (void)state;
+    refuse("made 2024-01-02\na,b,y\n1,2,3\n",
+           "line 2: expected 1 columns as above, found 3; to begin the "
+           "table here, call fx_read_table with .skip = 1");
+    refuse("2024\n\na,b,y\n1,2,3\n",
+           "line 3: expected 1 columns as above, found 3; to begin the table "
+           "here, call fx_read_table with .skip = 2");
     refuse("a;b\n1,5;2,5\n",
            "found 3; the first line has ';' and no ',': call fx_read_table with .separator = ';'");
     refuse("\na\tb\n", "has tabs and no ',': call fx_read_table with .separator = '\\t'");

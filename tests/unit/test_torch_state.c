@@ -181,7 +181,6 @@ static void what_does_not_fit_is_named(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_IO);
 }
 
-/* States of PyTorch before 0.4.1 have no count; a tied weight has both its names. */
 /* MultiHeadAttention: one array for three layers where PyTorch has one, and back with the same
  * bits.
  */
@@ -246,6 +245,7 @@ static void marks_in_names(void **state)
     assert_int_equal(fx_load_torch_state(m, dict), FX_OK);
 }
 
+/* States of PyTorch before 0.4.1 have no count; a tied weight has both its names. */
 static void counts_may_be_missing_and_ties_stay(void **state)
 {
     (void)state;

@@ -47,6 +47,14 @@ fx_status array_stats_of(fx_array *x, array_stats *out)
     return status;
 }
 
+double mean_of(const double *values, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += values[i];
+    return sum / (double)n;
+}
+
 int compare_numbers(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;

@@ -14,6 +14,8 @@ typedef struct array_stats {
 /* FX_STATUS_MEMORY, or the status of reading the array (recorded). */
 fx_status array_stats_of(fx_array *x, array_stats *out);
 
+double mean_of(const double *values, int64_t n);
+
 /* Orders doubles, for qsort. */
 int compare_numbers(const void *a, const void *b);
 

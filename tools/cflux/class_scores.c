@@ -1,5 +1,6 @@
 /* class_scores.c: scores and weights of classes: see class_scores.h. */
 #include "class_scores.h"
+#include "array_stats.h"
 #include "clean_text.h"
 #include "failure.h"
 #include <cflux/metrics.h>
@@ -35,14 +36,6 @@ static bool scores_of(const problem *p, const scores *s, const score_kind *kind,
     if (!fine)
         fx_error_take();
     return fine;
-}
-
-static double mean_of(const double *values, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += values[i];
-    return sum / (double)n;
 }
 
 /* All scores of all classes, one kind after the other; the caller frees them. NULL if out of
@@ -92,15 +85,21 @@ int put_class_name(FILE *to, const problem *p, int64_t i, int width)
     return columns;
 }
 
+int class_name_width(const problem *p, int least)
+{
+    int width = least;
+    for (int64_t i = 0; i < p->nclasses; i++) {
+        const int columns = put_class_name(NULL, p, i, 0);
+        width = columns > width ? columns : width;
+    }
+    return width;
+}
+
 void print_class_scores(const problem *p, const scores *s)
 {
     const int64_t n = p->nclasses;
     double *values = all_scores(p, s);
-    int width = 4;
-    for (int64_t i = 0; i < n; i++) {
-        const int columns = put_class_name(NULL, p, i, 0);
-        width = columns > width ? columns : width;
-    }
+    const int width = class_name_width(p, 4);
     if (!values)
         return;
     printf("\n%*s  precision  recall     F1  observations\n", width, "");

@@ -11,6 +11,8 @@ double mean_f1(const problem *p, const scores *s);
 /* Prints a class name, made safe for a terminal and right-aligned in a column; to NULL: only
  * measures it. Returns its width. */
 int put_class_name(FILE *to, const problem *p, int64_t i, int width);
+/* The width of the widest class name, at least `least`. */
+int class_name_width(const problem *p, int least);
 /* Prints a table: a row for each class and a row of means. Nothing if out of memory. */
 void print_class_scores(const problem *p, const scores *s);
 /* Members "precision", "recall" and "f1": a number for each class, and "mean_f1". */

@@ -5,6 +5,7 @@
  * only once (plans, kernels of a device) is done before the timing.
  */
 #include "array_stats.h"
+#include "bench_allreduce.h"
 #include "failure.h"
 #include <cflux/json_out.h>
 #include "options.h"
@@ -241,8 +242,11 @@ static int bench_all(fx_json *j, fx_device *device)
 
 static int run_bench(int n, char **operands)
 {
-    (void)n;
-    (void)operands;
+    if (n > 0 && strcmp(operands[0], "allreduce") != 0)
+        return fail(EXIT_BAD_INPUT, "there is no measurement \"%s\"; did you mean allreduce?",
+                    operands[0]);
+    if (n > 0)
+        return bench_allreduce(seconds, as_json);
     fx_json j = {.to = stdout};
     if (!*device_name)
         fx_use_all();
@@ -259,10 +263,12 @@ static int run_bench(int n, char **operands)
 const command command_bench = {
     .name = "bench",
     .summary = "Measure how fast models compute on this machine",
-    .operands = "",
+    .operands = "[allreduce]",
+    .most = 1,
     .about = "Times memory, a matrix product and networks: predictions, and training steps with "
              "Adam, with the data in memory. Each time is the median of 11 samples. With --model "
-             "it times only that model.",
+             "it times only that model. With allreduce it times sums over the processes that cflux "
+             "launch or mpirun started, and prints the bus bandwidth.",
     .options = options,
     .run = run_bench,
 };

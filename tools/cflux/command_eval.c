@@ -32,9 +32,7 @@ static void print_json(const char *path, const char *data, const problem *p, con
     fx_json_text(&j, "loss_function", p->loss);
     fx_json_number(&j, "loss", s->loss);
     if (!p->classes) {
-        fx_json_number(&j, "mae", s->numbers.mae);
-        fx_json_number(&j, "rmse", s->numbers.rmse);
-        fx_json_number(&j, "r2", s->numbers.r2);
+        put_number_scores(&j, &s->numbers);
     }
     if (p->classes) {
         fx_json_number(&j, "accuracy", accuracy_of(s));
@@ -57,11 +55,7 @@ static void print_json(const char *path, const char *data, const problem *p, con
 
 static int width_of(const problem *p, const scores *s)
 {
-    int width = 3;
-    for (int64_t i = 0; i < p->nclasses; i++) {
-        const int n = put_class_name(NULL, p, i, 0);
-        width = n > width ? n : width;
-    }
+    int width = class_name_width(p, 3);
     for (int64_t i = 0; i < p->nclasses * p->nclasses; i++) {
         const int n = snprintf(NULL, 0, "%lld", (long long)s->counts[i]);
         width = n > width ? n : width;
@@ -93,7 +87,8 @@ static void print_scores(const char *path, const char *data, const problem *p, c
 {
     printf("%s on %s: %lld observations\n%s %.6g\n", path, data, (long long)s->n, p->loss, s->loss);
     if (!p->classes) {
-        printf("MAE %.6g, RMSE %.6g, R² %.6g\n", s->numbers.mae, s->numbers.rmse, s->numbers.r2);
+        print_number_scores(&s->numbers);
+        printf("\n");
         return;
     }
     printf("accuracy %.2f %% (%lld of %lld)\n", 100 * accuracy_of(s), (long long)s->right,
@@ -114,7 +109,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d, fx_arra
         status = trained_load(path, t, p);
     if (status != EXIT_FINE)
         return status;
-    trained_request(t, &request);
+    trained_request(t, p, &request);
     request.test = strcmp(part, "test") == 0;
     status = dataset_read(&request, d);
     if (status == EXIT_FINE)
@@ -167,8 +162,8 @@ const command command_eval = {
     .about =
         "Prints the loss and, for classes, the accuracy, the confusion matrix, which counts the "
         "observations by actual and predicted class, and the precision, recall and F1 score of "
-        "each "
-        "class. For numbers it prints the mean absolute error (MAE), the root of the mean squared "
+        "each class. For numbers it prints the mean absolute error (MAE), the root of the mean "
+        "squared "
         "error (RMSE) and the coefficient of determination (R²).",
     .options = options,
     .run = run_eval,

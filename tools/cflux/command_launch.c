@@ -22,7 +22,8 @@ static option_row options[] = {
     {"max-restarts", 0, OPTION_INTEGER, &restarts, "K",
      "How often to start all processes again after one has failed (default: 0)", 0, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
-     "srun, or an mpirun (default: srun in a job of Slurm, else the mpirun whose plugin is there)",
+     "srun, or an mpirun (default: srun in a job of Slurm, else the mpirun whose plugin is "
+     "installed)",
      0, 0},
     {"each", 0, OPTION_FLAG, &each, NULL,
      "Start one process and say how it ended; cflux launch starts its processes with it", 0, 0},
@@ -45,27 +46,26 @@ static const char *rank_of_process(void)
 
 /* Writes "; its last operation was 128, all_reduce (mean) of 100 Float32": the operation that the
  * library noted last. "" if it noted none. */
-static void read_progress(const char *path, char *text, size_t size)
+static void read_progress(FILE *f, char *text, size_t size)
 {
     char line[300] = "";
-    FILE *f = fopen(path, "r");
-    if (f && fgets(line, sizeof line, f))
+    rewind(f);
+    if (fgets(line, sizeof line, f))
         line[strcspn(line, "\n")] = 0;
-    if (f)
-        fclose(f);
     snprintf(text, size, "%s%s", *line ? "; its last operation was " : "", line);
 }
 
 static int run_each(char **program)
 {
     char path[FILE_PATH_BYTES], host[256], last[400], how[100];
-    if (!temporary_file("cflux-rank", path))
-        return fail(EXIT_FAILED, "no temporary file: the progress of a rank is noted there");
+    FILE *progress = nameless_file(path);
+    if (!progress)
+        return fail(EXIT_FAILED, "cannot create a temporary file for the progress of a rank");
     set_variable("FX_DIST_PROGRESS", path);
     /* `true`: the program gets SIGKILL, because a stopped program does not handle SIGTERM. */
     const int status = run_program(program, true);
-    read_progress(path, last, sizeof last);
-    remove(path);
+    read_progress(progress, last, sizeof last);
+    fclose(progress);
     /* After a signal that was passed on nothing is printed: the launcher ends this process because
      * another one died. */
     if (status == 0 || passed_on())
@@ -155,10 +155,11 @@ static int find_launcher(char path[FILE_PATH_BYTES], flavour *out)
 
 static int no_launcher(void)
 {
-    return with ? fail(EXIT_BAD_INPUT, "there is no program %s", with)
-                : fail(EXIT_BAD_INPUT,
-                       "neither an mpirun nor, in a job of Slurm, srun is there: install an MPI "
-                       "(Debian: openmpi-bin or mpich) and its plugin of cflux");
+    return with
+               ? fail(EXIT_BAD_INPUT, "there is no program %s", with)
+               : fail(EXIT_BAD_INPUT,
+                      "found no launcher (mpirun, or srun in a Slurm job): install an MPI (Debian: "
+                      "openmpi-bin or mpich) and its plugin of cflux");
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -218,6 +219,9 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
     /* `false`: the launcher gets SIGTERM, because after SIGKILL it could not end its processes. */
     const int status = run_program(all, false);
     free(all);
+    /* Open MPI's launcher has status 1 after a signal, MPICH's that of the signal. */
+    if (passed_on() && status != 0)
+        return 128 + passed_on();
     return status < 0 ? 128 - status : status;
 }
 
@@ -267,8 +271,7 @@ const command command_launch = {
         "process fails, one line says its rank, its machine, how it ended and its last operation, "
         "and all processes end. With --max-restarts they are then started again: the program "
         "continues from its checkpoint, as cflux train --checkpoint does; the variable "
-        "CFLUX_RESTART "
-        "has the number of the restart.\n"
+        "CFLUX_RESTART has the number of the restart.\n"
         "Options after PROGRAM are those of the program.",
     .options = options,
     .operands_end_options = true,

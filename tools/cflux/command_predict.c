@@ -1,8 +1,10 @@
 /* command_predict.c: cflux predict: applies a saved model to data. */
+#include "csv_text.h"
 #include "failure.h"
 #include "model_check.h"
 #include "options.h"
 #include "output_paths.h"
+#include "system.h"
 #include "text_file.h"
 #include "text_parts.h"
 #include "trained.h"
@@ -16,7 +18,8 @@ static const char *device_text = "cpu", *part = "test", *out_path, *loss_text;
 static bool probabilities;
 
 static option_row options[] = {
-    OPTION_DATA(request, "The observations, as in cflux train; their targets are ignored"),
+    OPTION_DATA(request, "The observations, as in cflux train; their targets are ignored (default: "
+                         "CSV from standard input)"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
@@ -24,7 +27,8 @@ static option_row options[] = {
      "has classes as numbers from 0, or a row for each observation",
      0, 0},
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
-     "Write the probability of each class instead of the name of the likeliest class", 0, 0},
+     "Write the probability of each class after its name; an .npy file then has only probabilities",
+     0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss of training, for a MODEL that does not contain it. It decides how outputs become "
      "probabilities",
@@ -34,11 +38,22 @@ static option_row options[] = {
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
+static bool wants_npy(void)
+{
+    return out_path && ends_with(out_path, ".npy");
+}
+
+/* Classes as numbers, in CSV with their probabilities below, or the numbers. */
 static fx_array *result_of(const problem *p, fx_array *output)
 {
-    if (probabilities)
-        return problem_probabilities(p, output);
-    return p->classes ? problem_guesses(p, output) : output;
+    fx_array *chances = probabilities ? problem_probabilities(p, output) : NULL;
+    if (!p->classes || (chances && wants_npy()))
+        return chances ? chances : output;
+    fx_array *guess = problem_guesses(p, output);
+    return chances
+               ? fx_concat(0, fx_reshape(fx_cast(guess, fx_eltype(chances)), 1, fx_length(guess)),
+                           chances)
+               : guess;
 }
 
 /* The outputs for all batches, with observations along the final axis; NULL on failure (printed).
@@ -68,22 +83,6 @@ static fx_array *predict(const problem *p, void *model, fx_array *x)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Writes a text as a CSV field, in quotes if needed. */
-static void put_text(FILE *to, const char *text)
-{
-    if (!strpbrk(text, ",\"\r\n") && *text != ' ') {
-        fputs(text, to);
-        return;
-    }
-    fputc('"', to);
-    for (; *text; text++) {
-        if (*text == '"')
-            fputc('"', to);
-        fputc(*text, to);
-    }
-    fputc('"', to);
-}
-
 /* Turns "7" into "class_7", because programs would read a header of numbers as a
  * row of data. */
 static void put_class(FILE *to, const char *name)
@@ -92,30 +91,81 @@ static void put_class(FILE *to, const char *name)
     strtod(name, &end);
     if (*name && !*end)
         fputs("class_", to);
-    put_text(to, name);
+    put_csv_text(to, name);
 }
 
-static void put_header(FILE *to, const problem *p, const trained *t, int64_t columns)
+/* Writes the names of several targets, with numbers instead of those that are numbers. False if the
+ * list has another number of names. */
+static bool put_names(FILE *to, const char *list, int64_t columns)
 {
-    const char *name = t->target && t->columns ? t->target : "prediction";
-    for (int64_t k = 0; k < columns; k++) {
+    int64_t n = 0;
+    for (const char *at = list; *at; n++) {
+        char *name = next_csv_text(&at);
+        if (!name)
+            return false;
+        free(name);
+    }
+    for (int64_t k = 0; n == columns && k < n; k++) {
+        char *name = next_csv_text(&list);
         if (k)
             fputc(',', to);
-        if (p->classes && probabilities)
-            put_class(to, class_name(p, k));
+        if (!name || is_number_text(name))
+            fprintf(to, "prediction_%lld", (long long)k + 1);
         else
-            put_text(to, name);
-        if (columns > 1 && !p->classes)
-            fprintf(to, "_%lld", (long long)k + 1);
+            put_csv_text(to, name);
+        free(name);
+    }
+    return n == columns;
+}
+
+/* A name that is a number is not written, because programs would read a header of numbers as a row
+ * of data. */
+static void put_header(FILE *to, const problem *p, const trained *t, const dataset *d,
+                       int64_t columns)
+{
+    const bool named = t->target && t->columns;
+    if (d->ids) {
+        put_csv_text(to, is_number_text(d->id_name) ? "id" : d->id_name);
+        fputc(',', to);
+    }
+    if (!p->classes && columns > 1) {
+        const bool written = named && put_names(to, t->target, columns);
+        for (int64_t k = 0; !written && k < columns; k++)
+            fprintf(to, "%sprediction_%lld", k ? "," : "", (long long)k + 1);
+    } else {
+        put_csv_text(to, named && !is_number_text(t->target) ? t->target : "prediction");
+        for (int64_t k = 1; k < columns; k++) {
+            fputc(',', to);
+            put_class(to, class_name(p, k - 1));
+        }
     }
     fputc('\n', to);
 }
 
-static int write_csv(const problem *p, const trained *t, fx_array *result, int64_t n)
+/* Writes the line of an observation. */
+static void put_line(FILE *to, const problem *p, const char *id, const double *values,
+                     int64_t columns)
+{
+    if (id) {
+        put_csv_text(to, id);
+        fputc(',', to);
+    }
+    for (int64_t k = 0; k < columns; k++) {
+        if (p->classes && k == 0)
+            put_csv_text(to, class_name(p, (int64_t)values[k]));
+        else
+            fprintf(to, "%.9g", values[k]);
+        fputc(k + 1 < columns ? ',' : '\n', to);
+    }
+}
+
+static int write_csv(const problem *p, const trained *t, const dataset *d, fx_array *result)
 {
     text_file f;
-    const bool names = p->classes && !probabilities;
-    const int64_t columns = fx_length(result) / n;
+    const int64_t n = d->n, columns = fx_length(result) / n;
+    const float *ids = d->ids ? fx_data(d->id) : NULL;
+    if (d->ids && !ids)
+        return fail_library(EXIT_FAILED);
     double *values = calloc((size_t)fx_length(result) + 1, sizeof *values);
     if (!values || fx_read_as(result, FX_DTYPE_F64, values, fx_length(result)) != FX_OK) {
         free(values);
@@ -123,29 +173,20 @@ static int write_csv(const problem *p, const trained *t, fx_array *result, int64
     }
     int status = text_file_open(&f, out_path);
     if (status == EXIT_FINE) {
-        put_header(f.to, p, t, columns);
-        for (int64_t i = 0; i < n * columns; i++) {
-            if (names)
-                put_text(f.to, class_name(p, (int64_t)values[i]));
-            else
-                fprintf(f.to, "%.9g", values[i]);
-            fputc((i + 1) % columns ? ',' : '\n', f.to);
-        }
+        put_header(f.to, p, t, d, columns);
+        for (int64_t i = 0; i < n; i++)
+            put_line(f.to, p, ids ? fx_child_name(d->ids, (int64_t)ids[i]) : NULL,
+                     values + i * columns, columns);
         status = text_file_close(&f, status);
     }
     free(values);
     return status;
 }
 
-static bool wants_npy(void)
-{
-    return out_path && ends_with(out_path, ".npy");
-}
-
-static int write_result(const problem *p, const trained *t, fx_array *result, int64_t n)
+static int write_result(const problem *p, const trained *t, const dataset *d, fx_array *result)
 {
     if (!wants_npy())
-        return write_csv(p, t, result, n);
+        return write_csv(p, t, d, result);
     return fx_save(out_path, "predictions", result) == FX_OK ? EXIT_FINE
                                                              : fail_library(EXIT_FAILED);
 }
@@ -182,7 +223,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
         status = check_options(p);
     if (status != EXIT_FINE)
         return status;
-    trained_request(t, &request);
+    trained_request(t, p, &request);
     request.test = strcmp(part, "test") == 0;
     request.unlabelled = true;
     request.no_target = !request.column && request.targets.n == 0 && !t->shape;
@@ -209,6 +250,8 @@ static int check_files(int n, char **operands)
 static int run_predict(int n, char **operands)
 {
     FX_SCOPE;
+    if (request.data.n == 0 && n == 1 && !is_own_terminal("/dev/stdin"))
+        request.data.items[request.data.n++] = "-";
     dataset_inputs(&request, n - 1, operands + 1);
     trained t;
     problem p = {0};
@@ -221,7 +264,7 @@ static int run_predict(int n, char **operands)
     if (status != EXIT_FINE)
         return status;
     fx_array *result = predict(&p, fx_to(p.device, t.model), d.x);
-    return result ? write_result(&p, &t, result, d.n) : EXIT_FAILED;
+    return result ? write_result(&p, &t, &d, result) : EXIT_FAILED;
 }
 
 const command command_predict = {
@@ -232,7 +275,9 @@ const command command_predict = {
     .most = -1,
     .about =
         "Writes one line for each observation: the name of its class, or the predicted numbers. "
-        "The inputs are scaled as in training.",
+        "The inputs are scaled as in training. Columns are found by their names; a CSV file "
+        "without "
+        "names must have the columns of the training data in their order.",
     .options = options,
     .run = run_predict,
 };

@@ -2,12 +2,11 @@
  * this file chooses files and columns and reports problems in one sentence. */
 #include "dataset.h"
 #include "dataset_join.h"
+#include "dataset_table.h"
 #include "failure.h"
-#include "table_features.h"
 #include "input_file.h"
 #include "missing.h"
 #include "model_file.h"
-#include "sorted_names.h"
 #include "system.h"
 #include "text_parts.h"
 #include <errno.h>
@@ -88,98 +87,38 @@ static int give_shape(const data_request *r, dataset *d)
     return EXIT_FINE;
 }
 
+/* Swaps the first two axes of each observation. */
+static int transpose(const data_request *r, dataset *d)
+{
+    int64_t axes[FX_MAX_DIMS] = {1, 0};
+    const int n = fx_ndims(d->x);
+    if (!r->transpose)
+        return EXIT_FINE;
+    if (n < 3)
+        return fail(
+            EXIT_BAD_INPUT,
+            "--transpose: an observation of %s has one size, and an image has at least two: "
+            "give them with --shape",
+            d->path);
+    for (int i = 2; i < n; i++)
+        axes[i] = i;
+    d->x = fxi_permute(d->x, n, axes);
+    d->transposed = true;
+    return fx_eval(d->x) == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
+}
+
+const char *dataset_column(const dataset *d, int64_t k)
+{
+    if (d->transposed) { /* columns are in the order of the file */
+        const int64_t n = fx_size(d->x, 0), m = fx_size(d->x, 1), image = k / (n * m);
+        k = image * n * m + k % n * m + k / n % m;
+    }
+    return d->columns ? fx_string_text(fx_child(d->columns, k)) : NULL;
+}
+
 const char *first_text(fx_array *y, void *labels)
 {
     return fx_child_name(labels, (int64_t)fx_item(fx_slice(fx_vec(y), 0, 0, 1)));
-}
-
-/* ---- CSV ------------------------------------------------------------------------------------- */
-
-/* The index of the target column, −1 for none. */
-static int choose_target(const data_request *r, void *columns, const sorted_name *names,
-                         int64_t *out)
-{
-    const int64_t n = fx_count(columns);
-    *out = -1;
-    if (r->no_target || (r->unlabelled && r->features == n))
-        return EXIT_FINE;
-    const char *wanted = r->target ? r->target : r->column;
-    *out = wanted ? find_column(names, n, wanted) : n - 1;
-    if (*out < 0 && r->unlabelled && r->columns)
-        return EXIT_FINE; /* the features are found by name instead */
-    return *out < 0 ? no_column(r->path, wanted, columns) : EXIT_FINE;
-}
-
-/* Prefers the Float64 copy of a column with numbers that Float32 would round. */
-static fx_array *target_column(void *table, int64_t i)
-{
-    const char *name = fx_child_name(fx_child_named(table, "columns"), i);
-    fx_array *wide = model_file_entry(fx_child_named(table, "wide"), name);
-    return wide ? wide : fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
-}
-
-static int take_columns(const data_request *r, dataset *d, void *table)
-{
-    void *columns = fx_child_named(table, "columns");
-    int64_t target = -1;
-    sorted_name *names = sorted_names(columns);
-    int status = names ? choose_target(r, columns, names, &target) : fail(EXIT_FAILED, "no memory");
-    if (status == EXIT_FINE)
-        status = read_features(r, table, names, target, d);
-    if (status == EXIT_FINE && target >= 0) {
-        d->y = target_column(table, target);
-        d->target = fx_child_name(columns, target);
-        d->labels = fx_count(fx_child(columns, target)) > 0 ? fx_child(columns, target) : NULL;
-        d->line = (int64_t)fx_item(fx_child_named(table, "line"));
-    }
-    free(names);
-    return status;
-}
-
-static int separator_of(const data_request *r, char *out)
-{
-    static const char *const names[] = {",", ";", "|", "tab", "space", "\\t"};
-    static const char characters[] = ",;|\t \t";
-    *out = ',';
-    if (!r->separator)
-        return EXIT_FINE;
-    for (int i = 0; characters[i]; i++)
-        if (strcmp(r->separator, names[i]) == 0 ||
-            (r->separator[0] == characters[i] && !r->separator[1])) {
-            *out = characters[i];
-            return EXIT_FINE;
-        }
-    return fail(EXIT_BAD_INPUT, "--separator takes one of , ; | tab space, got \"%s\"",
-                r->separator);
-}
-
-/* A single text column usually means that the file uses another separator. */
-static int check_separator(const data_request *r, void *columns)
-{
-    if (r->separator || fx_count(columns) != 1 || fx_count(fx_child(columns, 0)) == 0)
-        return EXIT_FINE;
-    const char *text = fx_child_name(are_named(columns) ? columns : fx_child(columns, 0), 0);
-    const char *other = strpbrk(text, ";\t");
-    return other
-               ? fail(EXIT_BAD_INPUT,
-                      "%s has one column, \"%s\", with no ',' but with %s: use --separator %s",
-                      r->path, text, *other == ';' ? "';'" : "tabs", *other == ';' ? "';'" : "tab")
-               : EXIT_FINE;
-}
-
-static int read_csv(const data_request *r, dataset *d)
-{
-    char separator;
-    int status = separator_of(r, &separator);
-    if (status != EXIT_FINE)
-        return status;
-    void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip,
-                                .missing = r->missing != MISSING_REFUSED);
-    if (fx_is_error(table))
-        return fail_table(EXIT_BAD_INPUT, "");
-    d->kind = "csv";
-    status = check_separator(r, fx_child_named(table, "columns"));
-    return status == EXIT_FINE ? take_columns(r, d, table) : status;
 }
 
 /* ---- targets in files of their own ----------------------------------------------------------- */
@@ -301,9 +240,10 @@ static int read_npz(const data_request *r, dataset *d)
     if (fx_is_error(file))
         return fail_library(EXIT_BAD_INPUT);
     d->kind = "npz";
-    d->x = first_of(file, r->test ? test[0] : train[0], &name);
+    const char *const entry[] = {r->entry, NULL};
+    d->x = first_of(file, r->entry ? entry : r->test ? test[0] : train[0], &name);
     if (!d->x)
-        return no_entry(r->path, "x", file);
+        return no_entry(r->path, r->entry ? r->entry : "x", file);
     if (r->no_target)
         return EXIT_FINE;
     d->y = first_of(file, r->target ? given : r->test ? test[1] : train[1], &d->target);
@@ -345,10 +285,17 @@ static int read_any(const data_request *r, dataset *d)
     const path_kind kind = kind_of_path(r->path);
     if (kind == PATH_ABSENT)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
+    if (r->entry && (kind == PATH_FOLDER || !ends_with(r->path, ".npz")))
+        return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
+    if (kind == PATH_FOLDER && r->id)
+        return fail(EXIT_BAD_INPUT, "--id: %s is a folder and has no columns", r->path);
     if (kind == PATH_FOLDER)
         return read_folder(r, d);
     if (!input_file_ends(r->path) || (r->target && !input_file_ends(r->target)))
         return fail_library(EXIT_BAD_INPUT);
+    if (r->id && (ends_with(r->path, ".npz") || ends_with(r->path, ".npy") ||
+                  input_file_is_called_idx(r->path)))
+        return fail(EXIT_BAD_INPUT, "--id: %s is not a CSV file and has no columns", r->path);
     if (ends_with(r->path, ".npz"))
         return read_npz(r, d);
     if (ends_with(r->path, ".npy"))
@@ -367,18 +314,19 @@ static int read_one(const data_request *r, dataset *out)
     out->x = as_features(out->x);
     out->n = observations_of(out->x);
     status = check_counts(out);
-    if (r->missing != MISSING_REFUSED && r->unlabelled)
-        out->y = NULL; /* every observation gets a prediction, also one without a target */
-    if (status == EXIT_FINE && r->missing != MISSING_REFUSED) /* before rows are dropped, so the
-                                                                 message has the row's number in the
-                                                                 file */
-        status = check_finite(out, out->x, "feature", true);
+    if (r->unlabelled) { /* every observation gets a prediction, also one without a target */
+        out->y = NULL;
+        out->labels = NULL;
+    }
+    if (status == EXIT_FINE) /* before rows are dropped: the message has the row's number in the
+                                file */
+        status = check_finite(out, out->x, "feature", r->missing != MISSING_REFUSED);
     if (status == EXIT_FINE && !r->unlabelled && r->missing != MISSING_REFUSED)
         status = missing_drop(r, out);
     if (status == EXIT_FINE)
         status = give_shape(r, out);
     if (status == EXIT_FINE)
-        status = check_finite(out, out->x, "feature", r->missing == MISSING_KEPT);
+        status = transpose(r, out);
     if (status == EXIT_FINE && out->y && !out->labels)
         status = check_finite(out, out->y, "target", false);
     return status;
@@ -406,7 +354,7 @@ int dataset_files(const data_request *r)
 }
 
 /* Selects the target of `path`: the next one if each file has its own. */
-static void take_target(data_request *r)
+static void next_target(data_request *r)
 {
     const bool has = r->targets.n > 0 && !is_folder(r->path);
     r->target = !has ? NULL : r->targets.items[r->targets.n == 1 ? 0 : r->first++];
@@ -421,14 +369,14 @@ int dataset_read(const data_request *r, dataset *out)
         return fail(EXIT_BAD_INPUT, "--target is given %d times for %d %s of data", r->targets.n,
                     files, files == 1 ? "file" : "files");
     one.files = files;
-    take_target(&one);
+    next_target(&one);
     if (r->more == 0)
         return read_one(&one, out);
     dataset *parts = calloc((size_t)r->more + 1, sizeof *parts);
     int status = parts ? read_one(&one, &parts[0]) : fail(EXIT_FAILED, "no memory");
     for (int i = 1; i <= r->more && status == EXIT_FINE; i++) {
         one.path = further_file(r, i - 1);
-        take_target(&one);
+        next_target(&one);
         one.columns = one.columns ? one.columns : parts[0].columns;
         status = read_one(&one, &parts[i]);
     }

@@ -26,6 +26,8 @@ typedef struct data_request {
                               need targets; 0: those of this request */
     const char *column;    /* column for CSV files without --target; NULL: the last one */
     const char *target;    /* of the file being read; set by dataset_read */
+    const char *id;        /* column of names of the observations, never a feature; or NULL */
+    const char *entry;     /* entry of npz files with the observations; NULL: x, X, … */
     const char *shape;     /* size of an observation, "8x8x1" */
     const char *separator; /* of CSV files: one character, or "tab" or "space" */
     int64_t skip;          /* lines to skip at the top of CSV files */
@@ -35,6 +37,7 @@ typedef struct data_request {
     bool test;        /* use the test part if a folder or file has two */
     bool unlabelled;  /* targets may be missing */
     missing_values missing;
+    bool transpose; /* swap the first two axes of each observation */
     bool no_target; /* no target: every column is a feature */
 } data_request;
 
@@ -53,12 +56,39 @@ typedef struct data_request {
      OPTION_TEXTS,                                                                                 \
      &(request).targets,                                                                           \
      "COLUMN|FILE",                                                                                \
-     "The target: a column of a CSV file by name or by number from 1 (default: the last), an "     \
+     "The target: a column of a CSV file by name or by number from 1 (default: the last), or "     \
+     "several, a,b; an "                                                                           \
      "entry of an npz file (default: y), or a separate file for an npy or IDX file; may be given " \
      "several times: once per data file, in the same order. In cflux train, the targets of "       \
      "validation files come last",                                                                 \
      0,                                                                                            \
      0},                                                                                           \
+        {"id",                                                                                     \
+         0,                                                                                        \
+         OPTION_TEXT,                                                                              \
+         &(request).id,                                                                            \
+         "COLUMN",                                                                                 \
+         "A column of a CSV file, by name or by number from 1, that names the "                    \
+         "observations and is not a feature; cflux predict writes it first",                       \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"entry",                                                                                  \
+         0,                                                                                        \
+         OPTION_TEXT,                                                                              \
+         &(request).entry,                                                                         \
+         "NAME",                                                                                   \
+         "The entry of an npz file that has the observations (default: x, X, x_train or x_test)",  \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"transpose",                                                                              \
+         0,                                                                                        \
+         OPTION_FLAG,                                                                              \
+         &(request).transpose,                                                                     \
+         NULL,                                                                                     \
+         "Swap the first two sizes of each observation, for images stored the other way; give it " \
+         "to train, eval and predict",                                                             \
+         0,                                                                                        \
+         0},                                                                                       \
         {"shape",     0,                                                                           \
          OPTION_TEXT, &(request).shape,                                                            \
          "SIZES",     "The sizes of an observation, such as 28x28x1: width, height, channels",     \
@@ -88,6 +118,10 @@ typedef struct dataset {
     const char *target; /* name of the target; NULL: no target */
     void *labels;  /* texts of y, which then holds positions in this named tuple; NULL: numbers */
     void *columns; /* names of the features, a tuple of texts; NULL: no names */
+    fx_array *id;  /* positions in `ids`, a named tuple of the names of observations; NULL: none */
+    void *ids;
+    const char *id_name; /* name of their column */
+    bool transposed;     /* the first two axes of x are swapped */
 } dataset;
 
 /* Fills in path, operands and more from --data and then the n operands. path is NULL if --data is
@@ -102,6 +136,9 @@ int dataset_read(const data_request *r, dataset *out);
 
 /* The text of the first target. The targets are positions in `labels`. */
 const char *first_text(fx_array *y, void *labels);
+
+/* The name of the column of feature k of x, counted from 0; NULL without names. */
+const char *dataset_column(const dataset *d, int64_t k);
 
 /* The sizes of an observation as text: "8×8×1". */
 void describe_sizes(const fx_array *x, bool observation, char *text, size_t size);

@@ -74,6 +74,11 @@ static fx_array *features_of(const dataset *d, void *labels)
     return d->x;
 }
 
+static fx_array *ids_of(const dataset *d, void *labels)
+{
+    return renumber(d->id, d->ids, labels);
+}
+
 static fx_array *targets_of(const dataset *d, void *labels)
 {
     return labels ? renumber(d->y, d->labels, labels) : d->y;
@@ -109,14 +114,17 @@ int dataset_join(const dataset *parts, int n, dataset *out)
         out->n += parts[i].n;
         if (out->labels)
             out->labels = merge_labels(out->labels, parts[i].labels);
-        if (out->labels && fx_is_error(out->labels))
+        if (out->ids)
+            out->ids = merge_labels(out->ids, parts[i].ids);
+        if ((out->labels && fx_is_error(out->labels)) || (out->ids && fx_is_error(out->ids)))
             return fail_library(EXIT_FAILED);
     }
     out->x = joined(parts, n, NULL, features_of);
     if (out->y)
         out->y = joined(parts, n, out->labels, targets_of);
-    if (!out->x || (parts[0].y && !out->y))
+    if (out->id)
+        out->id = joined(parts, n, out->ids, ids_of);
+    if (!out->x || (parts[0].y && !out->y) || (parts[0].id && !out->id))
         return fail(EXIT_FAILED, "no memory");
-    return fx_is_error(out->x) || (out->y && fx_is_error(out->y)) ? fail_library(EXIT_BAD_INPUT)
-                                                                  : EXIT_FINE;
+    return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_BAD_INPUT);
 }

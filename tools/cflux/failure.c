@@ -7,6 +7,8 @@
 #include <string.h>
 
 static const char *command = "";
+static bool silent, holding;
+static char held[4096];
 
 void failure_command(const char *name)
 {
@@ -24,8 +26,40 @@ static void print_line(const char *kind, const char *text)
         n--;
     flat[n] = 0;
     clean_text(flat, line, sizeof line);
+    if (holding && !*kind) {
+        if (!*held)
+            snprintf(held, sizeof held, "%s", line);
+        return;
+    }
+    if (silent)
+        return;
     fflush(stdout); /* so that earlier output appears first */
     fprintf(stderr, "cflux%s%s: %s%s\n", *command ? " " : "", command, kind, line);
+}
+
+void failure_hold(void)
+{
+    holding = true;
+}
+
+void failure_drop(void)
+{
+    holding = false;
+    *held = 0;
+}
+
+void failure_release(void)
+{
+    char text[sizeof held];
+    snprintf(text, sizeof text, "%s", held);
+    failure_drop();
+    if (*text)
+        print_line("", text);
+}
+
+void failure_silence(bool on)
+{
+    silent = on;
 }
 
 int fail(int status, const char *format, ...)
@@ -59,15 +93,17 @@ const char *table_sentence(const fx_error *e, const char *whose, char *text, siz
 {
     static const struct {
         const char *library, *option, *command;
-    } advice[] = {{"call fx_read_table with .separator = ", "--separator ", "use "},
-                  {".missing = true", "--missing", "cflux train "}};
+        bool whose; /* the option is one of several commands */
+    } advice[] = {{"call fx_read_table with .separator = ", "--separator ", "use ", true},
+                  {"call fx_read_table with .skip = ", "--skip ", "use ", true},
+                  {".missing = true", "--missing", "cflux train ", false}};
     const char *sentence = failure_sentence(e);
     for (size_t i = 0; i < sizeof advice / sizeof advice[0]; i++) {
         const char *at = strstr(sentence, advice[i].library);
         if (!at)
             continue;
         snprintf(text, size, "%.*s%s%s%s%s", (int)(at - sentence), sentence, advice[i].command,
-                 i == 0 ? whose : "", advice[i].option, at + strlen(advice[i].library));
+                 advice[i].whose ? whose : "", advice[i].option, at + strlen(advice[i].library));
         return text;
     }
     return sentence;

@@ -31,6 +31,13 @@ int fail_table(int status, const char *whose);
 /* The sentence that fail_table prints; uses `text` if it differs from the record's. */
 const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size);
 
+/* For several processes that run one command (members.h). From hold on, the first failure is kept
+ * and not printed; release prints it, drop discards it. From silence on nothing is printed. */
+void failure_hold(void);
+void failure_release(void);
+void failure_drop(void);
+void failure_silence(bool on);
+
 /* Records an out-of-memory error and returns an error object. */
 void *memory_error(void);
 

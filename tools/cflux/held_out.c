@@ -90,3 +90,43 @@ fx_array *held_out_first(const problem *p, fx_array *y, int64_t n, int64_t kept)
     free(all);
     return result;
 }
+
+/* The fold of each observation: the observations of the first class are dealt to the folds, then
+ * those of the next. */
+static void deal(const division *d, int64_t folds, const int64_t *drawn, int64_t *fold_of)
+{
+    int64_t next = 0;
+    for (int64_t i = 0; i < d->n; i++)
+        d->counts[d->class_of[i]]++;
+    for (int64_t c = 0; c < d->nclasses; c++) {
+        d->quotas[c] = next;
+        next += d->counts[c];
+    }
+    for (int64_t i = 0; i < d->n; i++)
+        fold_of[drawn[i]] = d->quotas[d->class_of[drawn[i]]]++ % folds;
+}
+
+fx_array *held_out_fold(const problem *p, fx_array *y, int64_t n, fold f, int64_t *out_kept)
+{
+    const int64_t nclasses = p->classes ? p->nclasses : 1;
+    int64_t *all = calloc((size_t)(4 * n + 2 * nclasses), sizeof *all);
+    if (!all)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, "split", "out of memory"));
+    division d = {n, 0, nclasses, all, all + n, all + n + nclasses, all + n + 2 * nclasses};
+    int64_t *drawn = d.order + n, *fold_of = drawn + n, at = 0;
+    const bool read = read_classes(&d, p, y);
+    if (read) {
+        draw_order(drawn, n);
+        deal(&d, f.n, drawn, fold_of);
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (fold_of[drawn[i]] == f.i)
+            d.order[at++] = drawn[i];
+    *out_kept = at;
+    for (int64_t i = 0; i < n; i++)
+        if (fold_of[drawn[i]] != f.i)
+            d.order[at++] = drawn[i];
+    fx_array *result = read ? fx_from(FX_DTYPE_I64, d.order, n) : fx_error_array(FX_STATUS_MEMORY);
+    free(all);
+    return result;
+}

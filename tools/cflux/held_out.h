@@ -10,4 +10,14 @@
  * array if out of memory. */
 fx_array *held_out_first(const problem *p, fx_array *y, int64_t n, int64_t kept);
 
+/* One of n parts of the data, which is used for validation while the others are trained on. */
+typedef struct fold {
+    int64_t n, i; /* number of parts (0: no folds); number of this part, from 0 */
+} fold;
+
+/* The indices of all n observations in random order, those of the fold first; *out_kept counts
+ * them. Every observation is in one fold, and each class is spread evenly over the folds. The same
+ * random state gives the same folds. */
+fx_array *held_out_fold(const problem *p, fx_array *y, int64_t n, fold f, int64_t *out_kept);
+
 #endif

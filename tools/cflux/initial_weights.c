@@ -1,10 +1,8 @@
 /* initial_weights.c: see initial_weights.h. */
 #include "initial_weights.h"
 #include "failure.h"
-#include "input_file.h"
 #include "model_file.h"
 #include "trained.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,14 +45,6 @@ static void free_list(array_list *l)
     for (int64_t i = 0; i < l->n; i++)
         free(l->items[i].path);
     free(l->items);
-}
-
-static bool same_sizes(const fx_array *a, const fx_array *b)
-{
-    bool same = fx_ndims(a) == fx_ndims(b);
-    for (int k = 0; same && k < fx_ndims(a); k++)
-        same = fx_size(a, k) == fx_size(b, k);
-    return same;
 }
 
 static int64_t find_path(const array_list *l, const char *path)
@@ -118,9 +108,10 @@ int initial_copy(const initial_model *f, void *model, bool announced, void **out
         status = fail(EXIT_FAILED, "--init %s: out of memory", f->path);
     const int64_t matched = status == EXIT_FINE ? match(&to, &from) : 0;
     if (status == EXIT_FINE && matched == 0)
-        status = fail(EXIT_BAD_INPUT,
-                      "--init %s: no array of its model has the path and sizes of one in --model",
-                      f->path);
+        status = fail(
+            EXIT_BAD_INPUT,
+            "--init %s: no array of the saved model has the path and sizes of an array of --model",
+            f->path);
     if (status == EXIT_FINE) {
         *out = fx_fmap_with(replaced, &to, model);
         if (announced)
@@ -180,9 +171,10 @@ int freeze_layers(void *state, const void *model, int64_t n)
     for (int64_t i = n; i < layers; i++)
         parameters += fx_parameter_count(fx_child(model, i));
     if (parameters == 0)
-        return fail(EXIT_BAD_INPUT,
-                    "--freeze %lld leaves nothing to train: the layers behind have no parameters",
-                    (long long)n);
+        return fail(
+            EXIT_BAD_INPUT,
+            "--freeze %lld leaves nothing to train: the remaining layers have no parameters",
+            (long long)n);
     for (int64_t i = 0; i < n; i++)
         if (fx_freeze(fx_child(state, i)) != FX_OK)
             return fail_library(EXIT_BAD_INPUT);

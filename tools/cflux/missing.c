@@ -1,5 +1,6 @@
 /* missing.c: see missing.h. */
 #include "missing.h"
+#include "array_stats.h"
 #include "failure.h"
 #include <math.h>
 #include <stdlib.h>
@@ -56,25 +57,11 @@ int missing_drop(const data_request *r, dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The mean of two middle values if n is even, as in NumPy. */
 static double median(double *values, int64_t n)
 {
-    qsort(values, (size_t)n, sizeof *values, by_value);
+    qsort(values, (size_t)n, sizeof *values, compare_numbers);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-static double mean(const double *values, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += values[i];
-    return sum / (double)n;
 }
 
 /* The replacements of all features; −1, or the first feature that has no value. */
@@ -88,12 +75,13 @@ static int64_t compute(const char *method, const float *x, int64_t each, int64_t
                 column[known++] = (double)x[i * each + k];
         if (known == 0)
             return k;
-        out[k] = (float)(strcmp(method, "mean") == 0 ? mean(column, known) : median(column, known));
+        out[k] =
+            (float)(strcmp(method, "mean") == 0 ? mean_of(column, known) : median(column, known));
     }
     return -1;
 }
 
-int missing_fill(const char *method, fx_array *x, void *columns, fx_array **out)
+int missing_fill(const char *method, fx_array *x, const dataset *d, fx_array **out)
 {
     int64_t sizes[FX_MAX_DIMS];
     const int dims = fx_ndims(x) - 1;
@@ -113,9 +101,9 @@ int missing_fill(const char *method, fx_array *x, void *columns, fx_array **out)
     *out = fxi_from(FX_DTYPE_F32, fills, dims, sizes);
     free(column);
     free(fills);
-    if (empty >= 0 && columns)
+    if (empty >= 0 && d->columns)
         return fail(EXIT_BAD_INPUT, "column \"%s\" has no value in the training data",
-                    fx_string_text(fx_child(columns, empty)));
+                    dataset_column(d, empty));
     if (empty >= 0)
         return fail(EXIT_BAD_INPUT, "feature %lld has no value in the training data",
                     (long long)empty + 1);

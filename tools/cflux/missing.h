@@ -10,8 +10,8 @@
 int missing_drop(const data_request *r, dataset *d);
 
 /* Computes the value that replaces a missing one of each feature: the mean or the median (`method`)
- * of the feature's values in x. Returns it in *out, Float32 with the shape of an observation. A
- * failure if a feature has no value. columns: the names of the features, or NULL. */
-int missing_fill(const char *method, fx_array *x, void *columns, fx_array **out);
+ * of the feature's values in x, which is a part of the data d. Returns it in *out, Float32 with the
+ * shape of an observation. A failure if a feature has no value. */
+int missing_fill(const char *method, fx_array *x, const dataset *d, fx_array **out);
 
 #endif

@@ -43,10 +43,11 @@ static int refuse_layer(void *layer, int64_t number, const char *data, const fx_
     suggest(layer, x, hint, sizeof hint);
     if (!*hint)
         snprintf(hint, sizeof hint, " (%s)", failure_sentence(&e));
-    return number == 1 ? fail(EXIT_BAD_INPUT, "layer 1, %s, does not take observations of %s, %s%s",
-                              what, data, got, hint)
-                       : fail(EXIT_BAD_INPUT, "layer %lld, %s, does not take %s%s",
-                              (long long)number, what, got, hint);
+    return number == 1
+               ? fail(EXIT_BAD_INPUT, "layer 1, %s, does not accept the observations of %s, %s%s",
+                      what, data, got, hint)
+               : fail(EXIT_BAD_INPUT, "layer %lld, %s, does not accept an input of size %s%s",
+                      (long long)number, what, got, hint);
 }
 
 /* Passes one observation through the layers of a chain; NULL on failure (printed). */
@@ -152,7 +153,6 @@ void model_check_ending(const problem *p, const void *model)
     for (size_t i = 0; last && i < sizeof twice / sizeof twice[0]; i++)
         if (strcmp(last->name, twice[i].function) == 0 && strcmp(p->loss, twice[i].loss) == 0)
             warn("the model ends in %s, and the loss %s applies it again: remove it from the "
-                 "model, or "
-                 "use --loss %s",
+                 "model, or use --loss %s",
                  last->name, p->loss, twice[i].instead);
 }

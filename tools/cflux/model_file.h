@@ -48,6 +48,8 @@ typedef struct model_file_form {
 fx_status model_file_save(const char *path, void *entries, const model_file_form *form,
                           losses *out_lost);
 
+/* True if both arrays have the same shape. */
+bool same_sizes(const fx_array *a, const fx_array *b);
 /* The entry with this name; NULL if there is none. */
 void *model_file_entry(void *entries, const char *name);
 /* The position of the entry that is_model accepts: the one named "model", or the only one. −1 if

@@ -49,7 +49,7 @@ static int64_t find_name(void *file, const char *name, int64_t n)
     return -1;
 }
 
-static bool same_sizes(const fx_array *a, const fx_array *b)
+bool same_sizes(const fx_array *a, const fx_array *b)
 {
     bool same = fx_ndims(a) == fx_ndims(b);
     for (int k = 0; k < fx_ndims(a) && same; k++)

@@ -73,3 +73,16 @@ void number_sums_free(number_sums *s)
     free(s->errors);
     free(s->spread);
 }
+
+void print_number_scores(const number_scores *s)
+{
+    printf("MAE %.6g, RMSE %.6g, R² ", s->mae, s->rmse);
+    isnan(s->r2) ? printf("undefined") : printf("%.6g", s->r2);
+}
+
+void put_number_scores(fx_json *j, const number_scores *s)
+{
+    fx_json_number(j, "mae", s->mae);
+    fx_json_number(j, "rmse", s->rmse);
+    fx_json_number(j, "r2", s->r2);
+}

@@ -3,6 +3,7 @@
 #define CFLUX_TOOL_NUMBER_SCORES_H
 
 #include <cflux.h>
+#include <cflux/json_out.h>
 
 /* The sums of errors so far, in Float64. */
 typedef struct number_sums {
@@ -26,5 +27,10 @@ fx_status number_sums_begin(number_sums *s, fx_array *y);
 fx_status number_sums_add(number_sums *s, fx_array *predicted, fx_array *y);
 number_scores number_sums_scores(const number_sums *s);
 void number_sums_free(number_sums *s);
+
+/* Prints "MAE 1.2, RMSE 1.5, R² 0.9", without a line end. */
+void print_number_scores(const number_scores *s);
+/* Members "mae", "rmse" and "r2"; null if undefined. */
+void put_number_scores(fx_json *j, const number_scores *s);
 
 #endif

@@ -6,6 +6,7 @@
 #include "failure.h"
 #include "nearest.h"
 #include "sorted_names.h"
+#include "text_parts.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +14,22 @@
 enum { CLASSES_AT_MOST = 1000, BATCH = 256, NUMBER_BYTES = 32 };
 
 static const loss_kind kinds[] = {
-    {"logitcrossentropy", TASK_CLASSES, false, false, false, LOGITS, 0, false},
-    {"crossentropy", TASK_CLASSES, false, false, false, PROBABILITIES, 0, false},
-    {"logitbinarycrossentropy", TASK_CLASSES, true, false, true, LOGITS, 0, false},
-    {"binarycrossentropy", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, false},
-    {"hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0, false},
-    {"squared_hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0, false},
-    {"kldivergence", TASK_CLASSES, false, false, false, PROBABILITIES, 0, false},
-    {"focal_loss", TASK_CLASSES, false, false, false, PROBABILITIES, 0, false},
-    {"binary_focal_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, false},
-    {"dice_coeff_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, true},
-    {"tversky_loss", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5, true},
-    {"mse", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
-    {"mae", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
-    {"msle", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
-    {"huber_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
-    {"poisson_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5, false},
+    {"logitcrossentropy", TASK_CLASSES, false, false, false, false},
+    {"crossentropy", TASK_CLASSES, false, false, false, false},
+    {"logitbinarycrossentropy", TASK_CLASSES, true, false, true, false},
+    {"binarycrossentropy", TASK_CLASSES, true, false, true, false},
+    {"hinge_loss", TASK_CLASSES, true, true, false, false},
+    {"squared_hinge_loss", TASK_CLASSES, true, true, false, false},
+    {"kldivergence", TASK_CLASSES, false, false, false, false},
+    {"focal_loss", TASK_CLASSES, false, false, false, false},
+    {"binary_focal_loss", TASK_CLASSES, true, false, true, false},
+    {"dice_coeff_loss", TASK_CLASSES, true, false, true, true},
+    {"tversky_loss", TASK_CLASSES, true, false, true, true},
+    {"mse", TASK_NUMBERS, true, false, false, false},
+    {"mae", TASK_NUMBERS, true, false, false, false},
+    {"msle", TASK_NUMBERS, true, false, false, false},
+    {"huber_loss", TASK_NUMBERS, true, false, false, false},
+    {"poisson_loss", TASK_NUMBERS, true, false, false, false},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -139,14 +140,21 @@ static void *classes_of_numbers(const double *values, int64_t n)
     return tuple;
 }
 
-static void *classes_of_labels(void *labels)
+/* The texts of the targets, without those whose rows were all left out because of missing values.
+ */
+static void *classes_of_labels(const dataset *d)
 {
-    const int64_t n = fx_count(labels);
-    const char **names = calloc((size_t)n + 1, sizeof *names);
-    for (int64_t i = 0; names && i < n; i++)
-        names[i] = fx_child_name(labels, i);
-    void *tuple = names ? class_tuple(names, n) : memory_error();
+    int64_t n, used = 0, labels = fx_count(d->labels);
+    double *values = values_of(d, &n);
+    const char **names = calloc((size_t)labels + 1, sizeof *names);
+    for (int64_t i = 0; values && names && i < n; i++)
+        names[(int64_t)values[i]] = fx_child_name(d->labels, (int64_t)values[i]);
+    for (int64_t i = 0; names && i < labels; i++)
+        if (names[i])
+            names[used++] = names[i];
+    void *tuple = values && names ? class_tuple(names, used) : memory_error();
     free(names);
+    free(values);
     return tuple;
 }
 
@@ -156,9 +164,11 @@ static int take_classes(problem *p, const dataset *d, void *classes)
         return fail_library(EXIT_FAILED);
     p->classes = classes;
     p->nclasses = fx_count(classes);
-    return p->nclasses >= 2 ? EXIT_FINE
-                            : fail(EXIT_BAD_INPUT, "%s: every target is \"%s\": classes need two",
-                                   d->path, class_name(p, 0));
+    return p->nclasses >= 2
+               ? EXIT_FINE
+               : fail(EXIT_BAD_INPUT,
+                      "%s: every target is \"%s\", but a model for classes needs at least two",
+                      d->path, class_name(p, 0));
 }
 
 /* By default, whole numbers are classes if they have at most two distinct values, or each occurs
@@ -196,13 +206,6 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
     return status;
 }
 
-static bool is_number(const char *text)
-{
-    char *end;
-    strtod(text, &end);
-    return end != text && !*end;
-}
-
 /* A text in the first row, such as NA, makes the whole column text. If all later rows are numbers,
  * the text marks a missing value, unless the user said that the values are names. */
 int problem_check_texts(const dataset *d)
@@ -213,8 +216,8 @@ int problem_check_texts(const dataset *d)
     const int64_t n = fx_count(d->labels);
     int64_t numbers = 0;
     for (int64_t i = 0; i < n; i++)
-        numbers += is_number(fx_child_name(d->labels, i));
-    return numbers > 0 && numbers == n - 1 && !is_number(first)
+        numbers += is_number_text(fx_child_name(d->labels, i));
+    return numbers > 0 && numbers == n - 1 && !is_number_text(first)
                ? fail(EXIT_BAD_INPUT,
                       "%s: line %lld: %s is \"%s\" here but a number elsewhere: missing values "
                       "cannot be learned; --classes treats every text as a class",
@@ -252,7 +255,7 @@ int problem_classes(problem *p, const dataset *d, task asked)
                     "%s: %s has %lld distinct texts; the maximum number of classes is %d", d->path,
                     d->target, (long long)fx_count(d->labels), CLASSES_AT_MOST);
     if (d->labels)
-        status = take_classes(p, d, classes_of_labels(d->labels));
+        status = take_classes(p, d, classes_of_labels(d));
     else if (asked != TASK_NUMBERS && !several)
         status = classes_from_numbers(p, d, asked, by_loss);
     return status == EXIT_FINE ? default_loss(p) : status;
@@ -300,8 +303,9 @@ static int class_targets(const problem *p, const dataset *d, fx_array **out)
                  : numbers && classes ? EXIT_FINE
                                       : fail(EXIT_FAILED, "no memory");
     if (status == EXIT_FINE && n != d->n)
-        status = fail(EXIT_BAD_INPUT, "%s has %lld targets for %lld observations: classes need one",
-                      d->path, (long long)n, (long long)d->n);
+        status =
+            fail(EXIT_BAD_INPUT, "%s has %lld targets for %lld observations: a class is one target",
+                 d->path, (long long)n, (long long)d->n);
     if (status == EXIT_FINE)
         status = number_classes(p, d, classes, values, numbers, n);
     if (status == EXIT_FINE)
@@ -371,10 +375,14 @@ void problem_scale(problem *p, fx_array *x, bool channels)
     fx_eval(fx_tuple(p->mean, p->std));
 }
 
+fx_array *problem_filled(const problem *p, fx_array *x)
+{
+    return p->fill ? fx_where(fx_isnan(x), fx_unsqueeze(p->fill, fx_ndims(p->fill)), x) : x;
+}
+
 fx_array *problem_scaled(const problem *p, fx_array *x)
 {
-    if (p->fill)
-        x = fx_where(fx_isnan(x), fx_unsqueeze(p->fill, fx_ndims(p->fill)), x);
+    x = problem_filled(p, x);
     if (!p->mean)
         return x;
     return fx_cast(fx_div(fx_sub(in_float64(x), p->mean), p->std), FX_DTYPE_F32);
@@ -407,24 +415,19 @@ fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_arra
 
 fx_array *problem_guesses(const problem *p, fx_array *output)
 {
-    return p->single ? fx_vec(fx_cast(fx_gt(output, p->kind->threshold), FX_DTYPE_I64))
-                     : fx_onecold(output);
+    return fx_output_classes(p->loss, p->nclasses, output);
 }
 
 bool problem_has_probabilities(const problem *p)
 {
-    return p->classes ? p->kind->outputs != SCORES : p->kind->shares;
+    return p->classes ? fx_loss_output(p->loss) != FX_OUTPUT_SCORES : p->kind->shares;
 }
 
 fx_array *problem_probabilities(const problem *p, fx_array *output)
 {
-    const bool logits = p->kind->outputs == LOGITS;
-    if (!p->classes)
-        return logits ? fx_sigmoid(output) : output;
-    if (!p->single)
-        return logits ? fx_softmax(output) : output;
-    fx_array *second = logits ? fx_sigmoid(output) : output;
-    return fx_concat(0, fx_sub(1, second), second);
+    if (p->classes)
+        return fx_output_probabilities(p->loss, p->nclasses, output);
+    return fx_loss_output(p->loss) == FX_OUTPUT_LOGITS ? fx_sigmoid(output) : output;
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */
@@ -452,7 +455,8 @@ static int count_guesses(const problem *p, guesses *g, fx_array *truths, scores 
     return EXIT_FINE;
 }
 
-/* Predictions of numbers as cflux predict writes them. */
+/* Predicted numbers on the scale of the targets: after a logit loss the probabilities, which cflux
+ * predict writes only with --probabilities. */
 static fx_array *numbers_of(const problem *p, fx_array *output)
 {
     return problem_has_probabilities(p) ? problem_probabilities(p, output) : output;

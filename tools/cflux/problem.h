@@ -8,22 +8,13 @@
 
 typedef enum task { TASK_BY_DATA = 0, TASK_CLASSES, TASK_NUMBERS } task;
 
-typedef enum output_kind {
-    SCORES,        /* numbers that are not probabilities */
-    PROBABILITIES, /* the outputs are probabilities */
-    LOGITS         /* softmax or sigmoid turns them into probabilities */
-} output_kind;
-
-/* threshold: with a single output, values above it mean the second of two classes. */
 typedef struct loss_kind {
     const char *name;
     task means;  /* kind of targets by default; TASK_BY_DATA if the loss allows both */
     bool binary; /* one output is enough for two classes */
     bool signs;  /* targets are −1 and 1, not 0 and 1 */
     bool shares; /* targets may also be numbers from 0 to 1 */
-    output_kind outputs;
-    double threshold;
-    bool whole; /* one value for all observations together: classes cannot be weighted */
+    bool whole;  /* one value for all observations together: classes cannot be weighted */
 } loss_kind;
 
 typedef struct problem {
@@ -54,6 +45,8 @@ int problem_targets(const problem *p, const dataset *d, fx_array **out);
 /* Sets mean and std from the features of the training part: per feature, or per channel (the axis
  * before the last). */
 void problem_scale(problem *p, fx_array *x, bool channels);
+/* Replaces missing values. */
+fx_array *problem_filled(const problem *p, fx_array *x);
 /* Replaces missing values, then scales. */
 fx_array *problem_scaled(const problem *p, fx_array *x);
 

@@ -39,15 +39,25 @@ static volatile sig_atomic_t caught;
 static struct sigaction before[2];
 static const int signals[2] = {SIGINT, SIGTERM};
 
+/* A launcher and what it starts may both pass on one Ctrl-C, so an equal signal that follows at
+ * once is the same one. */
+static const double SAME_SECONDS = 0.25;
+static double caught_at;
+
 /* Both signals may have arrived before this handler runs for one of them. */
 static void note(int number)
 {
-    const bool second = caught != 0;
-    caught = number;
-    for (int i = 0; i < 2; i++) /* from now on each signal ends the program */
+    const double now = seconds_now();
+    if (caught == number && now - caught_at < SAME_SECONDS)
+        return;
+    if (!caught) {
+        caught_at = now;
+        caught = number;
+        return;
+    }
+    for (int i = 0; i < 2; i++)
         signal(signals[i], SIG_DFL);
-    if (second)
-        raise(number);
+    raise(number);
 }
 
 void interrupt_begin(void)
@@ -170,14 +180,21 @@ void set_variable(const char *name, const char *value)
     setenv(name, value, 1);
 }
 
-bool temporary_file(const char *name, char out[FILE_PATH_BYTES])
+FILE *nameless_file(char out_path[FILE_PATH_BYTES])
 {
     const char *folder = getenv("TMPDIR");
-    snprintf(out, FILE_PATH_BYTES, "%.3000s/%s-XXXXXX", folder && *folder ? folder : "/tmp", name);
-    const int fd = mkstemp(out);
-    if (fd >= 0)
+    snprintf(out_path, FILE_PATH_BYTES, "%.3000s/cflux-XXXXXX",
+             folder && *folder ? folder : "/tmp");
+    const int fd = mkstemp(out_path);
+    if (fd < 0)
+        return NULL;
+    remove(out_path);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    snprintf(out_path, FILE_PATH_BYTES, "/proc/%ld/fd/%d", process_number(), fd);
+    FILE *f = fdopen(fd, "r+");
+    if (!f)
         close(fd);
-    return fd >= 0;
+    return f;
 }
 
 static bool is_program(const char *path)
@@ -203,16 +220,18 @@ bool find_program(const char *name, char out[FILE_PATH_BYTES])
 
 static volatile sig_atomic_t running, passed;
 
-static void pass_on(int number)
+/* A signal of the terminal reaches the other program too: it is in the group of this one. */
+static void pass_on(int number, siginfo_t *from, void *unused)
 {
-    passed = 1;
-    if (running > 0)
+    (void)unused;
+    passed = number;
+    if (running > 0 && from->si_code <= 0)
         kill((pid_t)running, number);
 }
 
-bool passed_on(void)
+int passed_on(void)
 {
-    return passed != 0;
+    return passed;
 }
 
 static int wait_for(pid_t child)
@@ -227,7 +246,7 @@ static int wait_for(pid_t child)
 int run_program(char **words, bool killed)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = pass_on}, old[3];
+    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO}, old[3];
     sigemptyset(&action.sa_mask);
     fflush(NULL);
     for (int i = 0; i < 3; i++)

@@ -45,11 +45,12 @@ bool sync_folder(const char *folder);
 
 enum { EXIT_NOT_STARTED = 127 }; /* the status of a program that could not be started */
 /* Runs a program (words end with NULL) that shares the standard streams, and passes SIGINT, SIGTERM
- * and SIGHUP on to it. If this process is killed, the program gets SIGTERM, or SIGKILL if `killed`
- * (on Linux). Returns its exit status, or −signal. */
+ * and SIGHUP on to it, except those of the terminal, which reach both. If this process is killed,
+ * the program gets SIGTERM, or SIGKILL if `killed` (on Linux). Returns its exit status, or −signal.
+ */
 int run_program(char **words, bool killed);
-/* Has run_program received one of these signals, to pass it on? */
-bool passed_on(void);
+/* The signal that run_program has received and passed on; 0: none. */
+int passed_on(void);
 /* Runs a program and reads the beginning of its output. False if the program fails. */
 bool read_program(char **words, char *text, size_t size);
 /* Finds a program in the folders of PATH; a name with '/' is a path already. False if there is
@@ -59,8 +60,11 @@ bool own_path(char out[FILE_PATH_BYTES]);
 void host_name(char *text, size_t size);
 const char *signal_name(int number);
 void set_variable(const char *name, const char *value);
-/* Creates an empty file in TMPDIR or /tmp, whose name begins with `name`. */
-bool temporary_file(const char *name, char out[FILE_PATH_BYTES]);
+/* Opens an empty file that is in no folder, so nothing is left of it when the last process that has
+ * it open ends. Other programs can open it by the path while this process has it open. The path
+ * names this process: the same number of a file in another process can be any file, which the
+ * program would overwrite. Without /proc no program can open it. NULL on failure. */
+FILE *nameless_file(char out_path[FILE_PATH_BYTES]);
 
 /* True if the first n bytes are equal, ignoring case. */
 bool same_letters(const char *a, const char *b, size_t n);

@@ -1,4 +1,4 @@
-/* text_parts.c: ends of texts, and sizes as text: see text_parts.h. */
+/* text_parts.c: ends of texts, numbers and sizes as text: see text_parts.h. */
 #include "text_parts.h"
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,13 @@ bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+bool is_number_text(const char *text)
+{
+    char *end;
+    strtod(text, &end);
+    return end != text && !*end;
 }
 
 /* The length of a separator between two sizes; 0 if there is none here. */

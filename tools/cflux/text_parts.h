@@ -1,10 +1,13 @@
-/* text_parts.h: checks how a text ends, and parses sizes. */
+/* text_parts.h: checks how a text ends, and whether it is a number, and parses sizes. */
 #ifndef CFLUX_TOOL_TEXT_PARTS_H
 #define CFLUX_TOOL_TEXT_PARTS_H
 
 #include <cflux.h>
 
 bool ends_with(const char *text, const char *end);
+
+/* True if the whole text is a number. */
+bool is_number_text(const char *text);
 
 /* Parses "28x28x1", separated by x, ×, a comma or *, into `sizes`, which keeps space for one more.
  * Returns their number, 0 if the text is not a list of sizes. */

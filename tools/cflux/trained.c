@@ -4,7 +4,6 @@
 #include "input_file.h"
 #include "model_file.h"
 #include "system.h"
-#include "tree_text.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,33 +101,6 @@ static void *classes_of(void *texts)
     return tuple;
 }
 
-static bool is_model(void *object)
-{
-    return object && !fx_is_array(object) && fx_type_of(object)->forward;
-}
-
-/* The entry "model", or the only one that can be called. */
-static void *find_model(void *entries)
-{
-    void *model = model_file_entry(entries, "model");
-    int found = 0;
-    for (int64_t i = 0; !is_model(model) && i < fx_count(entries); i++)
-        found += is_model(fx_child(entries, i));
-    for (int64_t i = 0; found == 1 && i < fx_count(entries); i++)
-        if (is_model(fx_child(entries, i)))
-            model = fx_child(entries, i);
-    return is_model(model) ? model : NULL;
-}
-
-/* True if the object has at least this many texts. */
-static bool are_texts(const void *object, int64_t least)
-{
-    bool good = tree_kind_of(object) == TREE_TUPLE && fx_count(object) >= least;
-    for (int64_t i = 0; good && i < fx_count(object); i++)
-        good = fx_string_text(fx_child(object, i));
-    return good;
-}
-
 /* Reads the sizes of an observation. Returns its number of elements; 0 if it is not a list of
  * sizes. */
 static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
@@ -143,34 +115,12 @@ static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
     return each;
 }
 
-/* True if the array fits observations of these sizes (any sizes if `shape` is unknown). */
-static bool is_scale(const fx_array *x, const fx_array *shape, const int64_t *sizes)
-{
-    bool good = fx_is_array(x) && (!shape || fx_ndims(x) == fx_length(shape));
-    for (int k = 0; good && shape && k < fx_ndims(x); k++)
-        good = fx_size(x, k) == 1 || fx_size(x, k) == sizes[k];
-    return good;
-}
-
-/* True if every entry is missing or has the type that its name requires. */
-static bool is_ours(const trained *t, const problem *p, const void *classes)
-{
-    int64_t sizes[FX_MAX_DIMS] = {0};
-    return (!t->shape || sizes_of(t->shape, sizes) > 0) &&
-           (!t->columns || are_texts(t->columns, 1)) && (!classes || are_texts(classes, 2)) &&
-           !p->mean == !p->std && (!p->mean || is_scale(p->mean, t->shape, sizes)) &&
-           (!p->std || is_scale(p->std, t->shape, sizes)) &&
-           (!p->fill || is_scale(p->fill, t->shape, sizes));
-}
-
 int trained_load(const char *path, trained *t, problem *p)
 {
-    void *entries = input_file_ends(path) ? model_file_load(path, NULL) : NULL;
+    void *entries = input_file_ends(path) ? fx_predictor(path, model_file_load(path, NULL)) : NULL;
     if (!entries || fx_is_error(entries))
         return fail_library(EXIT_BAD_INPUT);
-    *t = (trained){.model = find_model(entries)};
-    if (!t->model)
-        return fail(EXIT_BAD_INPUT, "%s contains no model: cflux inspect shows its content", path);
+    *t = (trained){.model = model_file_entry(entries, "model")};
     void *about = model_file_entry(entries, "about");
     void *classes = model_file_entry(entries, "classes");
     t->kind = text_in(about, "kind");
@@ -180,21 +130,19 @@ int trained_load(const char *path, trained *t, problem *p)
     p->mean = model_file_entry(entries, "mean");
     p->std = model_file_entry(entries, "std");
     p->fill = model_file_entry(entries, "fill");
-    t->fills = p->fill != NULL;
-    const bool ours = is_ours(t, p, classes);
-    if (ours && classes) {
+    if (classes) {
         p->classes = classes_of(classes);
         p->nclasses = fx_count(p->classes);
     }
-    if (!ours || fx_error_status() != FX_OK)
+    if (fx_error_status() != FX_OK)
         return fail(EXIT_BAD_INPUT, "%s: its description of the data is invalid", path);
     return p->kind ? EXIT_FINE : problem_loss(p, text_in(about, "loss"));
 }
 
-void trained_request(const trained *t, data_request *r)
+void trained_request(const trained *t, const problem *p, data_request *r)
 {
     r->columns = t->columns;
-    r->missing = t->fills ? MISSING_KEPT : MISSING_REFUSED;
+    r->missing = p->fill ? MISSING_KEPT : MISSING_REFUSED;
     r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];
     r->features = t->shape ? sizes_of(t->shape, sizes) : 0;

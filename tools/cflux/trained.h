@@ -20,7 +20,6 @@ typedef struct trained {
     const char *kind, *target; /* NULL: not stored */
     fx_array *shape;
     void *columns;
-    bool fills; /* missing values are replaced */
 } trained;
 
 fx_status trained_save(const char *path, const trained *t, const problem *p);
@@ -29,8 +28,9 @@ fx_status trained_save(const char *path, const trained *t, const problem *p);
 int trained_try(const char *path, const trained *t, const problem *p);
 /* Fills in t and p (without a loss formula if the file stores no loss). */
 int trained_load(const char *path, trained *t, problem *p);
-/* Sets the columns and the number of features that the model needs. */
-void trained_request(const trained *t, data_request *r);
+/* Sets the columns and the number of features that the model needs, and whether they may be
+ * missing. */
+void trained_request(const trained *t, const problem *p, data_request *r);
 /* Gives the observations the sizes that the model was trained on. */
 int trained_shape(const char *path, const trained *t, dataset *d);
 

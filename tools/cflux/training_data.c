@@ -31,6 +31,14 @@ static bool fills_missing(const data_options *o)
     return strcmp(o->missing, "mean") == 0 || strcmp(o->missing, "median") == 0;
 }
 
+static int check_targets(const dataset *data, const dataset *other)
+{
+    const int64_t n = fx_length(data->y) / data->n, m = fx_length(other->y) / other->n;
+    return n == m ? EXIT_FINE
+                  : fail(EXIT_BAD_INPUT, "%s has %lld target%s for an observation, %s has %lld",
+                         other->path, (long long)m, m == 1 ? "" : "s", data->path, (long long)n);
+}
+
 static int read_data(data_options *o, training_data *d)
 {
     double share;
@@ -57,12 +65,30 @@ static int read_data(data_options *o, training_data *d)
         status = fail(EXIT_BAD_INPUT, "%s has %lld numbers for an observation, %s has %lld",
                       d->other.path, (long long)(fx_length(d->other.x) / d->other.n), d->data.path,
                       (long long)(fx_length(d->data.x) / d->data.n));
-    return status;
+    return status == EXIT_FINE ? check_targets(&d->data, &d->other) : status;
 }
 
-static int split(const data_options *o, const problem *p, training_data *d, fx_array *y)
+/* Divides the data: the first `kept` observations of the order are for validation. */
+static void take_parts(training_data *d, fx_array *y, fx_array *order, int64_t kept)
+{
+    void *all = fx_tuple(d->data.x, y);
+    void *part = fx_get_obs(all, fx_slice(order, 0, kept, d->data.n));
+    void *held = fx_get_obs(all, fx_slice(order, 0, 0, kept));
+    d->x = fx_child(part, 0);
+    d->y = fx_child(part, 1);
+    d->vx = fx_child(held, 0);
+    d->vy = fx_child(held, 1);
+}
+
+static int split(const data_options *o, const problem *p, fold f, training_data *d, fx_array *y)
 {
     double share;
+    if (f.n > 0) {
+        int64_t first;
+        fx_array *folded = held_out_fold(p, y, d->data.n, f, &first);
+        take_parts(d, y, folded, first);
+        return EXIT_FINE;
+    }
     if (!training_share(o, &share)) {
         d->x = d->data.x;
         d->y = y;
@@ -78,51 +104,45 @@ static int split(const data_options *o, const problem *p, training_data *d, fx_a
         d->y = y;
         return EXIT_FINE;
     }
-    void *all = fx_tuple(d->data.x, y);
-    fx_array *order = held_out_first(p, y, n, kept);
-    void *part = fx_get_obs(all, fx_slice(order, 0, kept, n));
-    void *held = fx_get_obs(all, fx_slice(order, 0, 0, kept));
-    d->x = fx_child(part, 0);
-    d->y = fx_child(part, 1);
-    d->vx = fx_child(held, 0);
-    d->vy = fx_child(held, 1);
+    take_parts(d, y, held_out_first(p, y, n, kept), kept);
     return EXIT_FINE;
 }
 
 static void scale(const data_options *o, problem *p, const initial_model *init, training_data *d)
 {
     const bool images = fx_ndims(d->x) == 4, by_data = strcmp(o->normalise, "auto") == 0;
-    d->x = problem_scaled(p, d->x);
-    d->vx = d->vx ? problem_scaled(p, d->vx) : NULL;
-    if (strcmp(o->normalise, "none") == 0)
-        return;
     if (by_data && initial_scale_fits(init, d->x)) {
         p->mean = init->mean;
         p->std = init->std;
-    } else {
-        problem_scale(p, d->x, by_data ? images : strcmp(o->normalise, "channels") == 0);
+    } else if (strcmp(o->normalise, "none") != 0) {
+        problem_scale(p, problem_filled(p, d->x),
+                      by_data ? images : strcmp(o->normalise, "channels") == 0);
     }
     d->x = problem_scaled(p, d->x);
     d->vx = d->vx ? problem_scaled(p, d->vx) : NULL;
 }
 
-int training_data_prepare(data_options *o, problem *p, const initial_model *init, training_data *d)
+int training_data_read(data_options *o, problem *p, training_data *d)
 {
     const task asked = o->classes ? TASK_CLASSES : o->numbers ? TASK_NUMBERS : TASK_BY_DATA;
-    fx_array *y = NULL;
     int status = read_data(o, d);
     if (status == EXIT_FINE && asked != TASK_CLASSES)
         status = problem_check_texts(&d->data);
     if (status == EXIT_FINE)
         status = problem_classes(p, &d->data, asked);
     if (status == EXIT_FINE)
-        status = problem_targets(p, &d->data, &y);
-    if (status == EXIT_FINE)
-        status = split(o, p, d, y);
+        status = problem_targets(p, &d->data, &d->targets);
+    return status;
+}
+
+int training_data_divide(const data_options *o, problem *p, const initial_model *init, fold f,
+                         training_data *d)
+{
+    int status = split(o, p, f, d, d->targets);
     if (status != EXIT_FINE)
         return status;
     if (fills_missing(o))
-        status = missing_fill(o->missing, d->x, d->data.columns, &p->fill);
+        status = missing_fill(o->missing, d->x, &d->data, &p->fill);
     if (status == EXIT_FINE)
         status = class_weights(p, o->weights, d->y);
     if (status != EXIT_FINE)

@@ -3,6 +3,7 @@
 #ifndef CFLUX_TOOL_TRAINING_DATA_H
 #define CFLUX_TOOL_TRAINING_DATA_H
 
+#include "held_out.h"
 #include "initial_weights.h"
 #include "problem.h"
 
@@ -17,6 +18,7 @@ typedef struct data_options {
 
 typedef struct training_data {
     dataset data, other;       /* other: the data of --validation FILE */
+    fx_array *targets;         /* of all data but `other` */
     fx_array *x, *y, *vx, *vy; /* training and validation parts, scaled; vx NULL: no validation */
     int64_t ntrain, nvalidation;
 } training_data;
@@ -28,8 +30,12 @@ bool training_share(const data_options *o, double *out);
 
 /* Checks a share. */
 int training_share_check(const data_options *o);
-/* Reads the data, and completes the problem: its classes and their weights, the replacements of
- * missing values, and the scale (that of `init` if it fits and none is requested). */
-int training_data_prepare(data_options *o, problem *p, const initial_model *init, training_data *d);
+/* Reads the data, and finds the classes of the problem. */
+int training_data_read(data_options *o, problem *p, training_data *d);
+/* Divides the data, by folds if f.n > 0, and completes the problem: the weights of classes, the
+ * replacements of missing values, and the scale (that of `init` if it fits and none is requested).
+ */
+int training_data_divide(const data_options *o, problem *p, const initial_model *init, fold f,
+                         training_data *d);
 
 #endif

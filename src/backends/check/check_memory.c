@@ -160,7 +160,7 @@ static void take_out(fxi_checker *c, const fxi_check_block *b)
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
-/* "an allocation of 64 bytes that was released 3 steps ago, after relu" */
+/* "an allocation of 64 bytes that was freed 3 steps ago, after relu" */
 static void describe(const fxi_checker *c, const fxi_check_block *b, char *text, size_t size)
 {
     const int n = snprintf(text, size, "an allocation of %zu bytes", b->bytes);

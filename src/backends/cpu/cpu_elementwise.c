@@ -6,6 +6,7 @@
  * operand is in the cache already, so it is stored as usual.
  */
 #include "cpu_program.h"
+#include "strided.h"
 #include <string.h>
 
 /* Outputs of at least this many bytes bypass the caches. */
@@ -57,6 +58,16 @@ fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *
 }
 
 /* ---- epilogues of contractions --------------------------------------------------------------- */
+/* An operand of the epilogue of a product that stores its axes in another order. The operand has
+ * the same order or is one number, so the epilogue runs over memory as if it were one axis. */
+static fx_tensor one_axis(const fx_tensor *t, int64_t length)
+{
+    int64_t reach = 0;
+    for (int d = 0; d < t->ndim; d++)
+        reach += t->shape[d] == 1 ? 0 : t->stride[d];
+    return (fx_tensor){.dtype = t->dtype, .ndim = 1, .shape = {length}, .stride = {reach != 0}};
+}
+
 /* Only Float32 and Float64: those products are stored exactly as they are computed. A 16-bit
  * product is computed in Float32 and would be rounded once less than without fusion, so results
  * would depend on whether the planner fused. */
@@ -72,6 +83,10 @@ fx_status fxi_cpu_epilogue_prepare(fx_step *step)
      * epilogue does not read. */
     for (int k = 0; k < nin; k++)
         in[k] = k ? step->in[k + 1] : step->out;
+    if (step->cls == FX_CLASS_MATMUL &&
+        !fxi_is_dense(step->out.ndim, step->out.shape, step->out.stride))
+        for (int k = 0; k < nin; k++)
+            in[k] = one_axis(&in[k], fx_tensor_length(&step->out));
     const fx_program epilogue = fx_step_program(step);
     const fxi_program_spec spec = {.program = epilogue,
                                    .nin = nin,

@@ -34,6 +34,8 @@
 #include "cpu_isa_conv.h"
 #include "cpu_isa_pool.h"
 #include "cpu_isa_pool_last.h"
+#include "cpu_isa_random.h"
+#include "cpu_isa_scan.h"
 
 const fxi_simd FXI_ISA_NAME = {
     .name = FXI_ISA_LABEL,
@@ -53,4 +55,6 @@ const fxi_simd FXI_ISA_NAME = {
     .conv = tile_conv,
     .pool = tile_pool,
     .pool_last = tile_pool_last,
+    .random = &tile_random,
+    .scan = tile_scan,
 };

@@ -14,6 +14,7 @@
 #define FXI_FUSED
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
+#define FXI_MUL_LOW(a, b)     ((vl)vmull_u32(vmovn_u64((uint64x2_t)(a)), vmovn_u64((uint64x2_t)(b))))
 #else
 /* Two roundings for vectors and for single numbers alike, so that the ends of arrays give the same
  * bits. */
@@ -28,5 +29,6 @@
 #define FXI_MAX_F32(a, b) ((vf)_mm_max_ps((__m128)(a), (__m128)(b)))
 #define FXI_MIN_F64(a, b) ((vd)_mm_min_pd((__m128d)(a), (__m128d)(b)))
 #define FXI_MAX_F64(a, b) ((vd)_mm_max_pd((__m128d)(a), (__m128d)(b)))
+#define FXI_MUL_LOW(a, b) ((vl)_mm_mul_epu32((__m128i)(a), (__m128i)(b)))
 #endif
 #include "cpu_isa.h"

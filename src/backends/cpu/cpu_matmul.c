@@ -7,20 +7,21 @@
 #include <string.h>
 
 /* ---- integers -------------------------------------------------------------------------------- */
-/* Unsigned arithmetic, so that overflow wraps instead of being undefined. C is dense. The inner
- * loop runs down a column of A and C, which are usually neighbours in memory. */
+/* Unsigned arithmetic, so that overflow wraps instead of being undefined. The inner loop runs down
+ * a column of A and C, which are usually neighbours in memory. */
 #define INTEGER_GEMM(NAME, U)                                                                      \
     static void NAME(const fxi_gemm *g)                                                            \
     {                                                                                              \
-        memset(g->c, 0, (size_t)(g->m * g->n) * sizeof(U));                                        \
-        for (int64_t j = 0; j < g->n; j++)                                                         \
+        for (int64_t j = 0; j < g->n; j++) {                                                       \
+            memset((U *)g->c + j * g->csc, 0, (size_t)g->m * sizeof(U));                           \
             for (int64_t p = 0; p < g->k; p++) {                                                   \
                 const U *a = (const U *)g->a + p * g->csa;                                         \
                 const U b = ((const U *)g->b)[p * g->rsb + j * g->csb];                            \
-                U *c = (U *)g->c + j * g->m;                                                       \
+                U *c = (U *)g->c + j * g->csc;                                                     \
                 for (int64_t i = 0; i < g->m; i++)                                                 \
                     c[i] = (U)(c[i] + a[i * g->rsa] * b);                                          \
             }                                                                                      \
+        }                                                                                          \
     }
 INTEGER_GEMM(gemm_i32, uint32_t)
 INTEGER_GEMM(gemm_i64, uint64_t)
@@ -42,19 +43,31 @@ static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
     return w;
 }
 
-/* A transposed operand only exchanges its strides; the product packs it or reads it in place. */
+/* A transposed operand only exchanges its strides; the product packs it or reads it in place. If
+ * the columns of C are its neighbours in memory, Cᵀ = Bᵀ·Aᵀ is computed, which has the same bits.
+ */
 static fxi_gemm product_of(const fx_step *step)
 {
     const fx_tensor *a = &step->in[0], *b = &step->in[1];
     const int ta = fx_step_matmul(step)->transpose_a, tb = fx_step_matmul(step)->transpose_b;
-    return (fxi_gemm){.m = step->out.shape[0],
-                      .n = step->out.shape[1],
-                      .k = a->shape[!ta],
-                      .rsa = a->stride[ta],
-                      .csa = a->stride[!ta],
-                      .rsb = b->stride[tb],
-                      .csb = b->stride[!tb],
-                      .csc = step->out.shape[0]};
+    const int64_t *c = step->out.stride;
+    const fxi_gemm g = {.m = step->out.shape[0],
+                        .n = step->out.shape[1],
+                        .k = a->shape[!ta],
+                        .rsa = a->stride[ta],
+                        .csa = a->stride[!ta],
+                        .rsb = b->stride[tb],
+                        .csb = b->stride[!tb],
+                        .csc = c[1]};
+    return c[0] == 1 ? g
+                     : (fxi_gemm){.m = g.n,
+                                  .n = g.m,
+                                  .k = g.k,
+                                  .rsa = g.csb,
+                                  .csa = g.rsb,
+                                  .rsb = g.csa,
+                                  .csb = g.rsa,
+                                  .csc = c[0]};
 }
 
 /* The products of a batch, which threads share. */
@@ -62,29 +75,30 @@ typedef struct batch {
     fxi_gemm g; /* the first product */
     int dtype;
     int64_t n, parts;
-    fxi_walk a, b;
+    fxi_walk a, b, c;
 } batch;
 
 /* The walks give each product's operands, so an operand that the batch repeats is never copied. */
 static void run_range(const batch *p, int64_t from, int64_t to, void *memory)
 {
     const size_t size = fxi_cpu_size(p->dtype);
-    fxi_walk a = p->a, b = p->b;
+    fxi_walk a = p->a, b = p->b, c = p->c;
     /* A thread's range may begin anywhere in the batch. */
     fxi_walk_seek(&a, from);
     fxi_walk_seek(&b, from);
+    fxi_walk_seek(&c, from);
     for (int64_t k = from; k < to; k++) {
         fxi_gemm g = p->g;
         g.a = fxi_at(g.a, a.offset, size);
         g.b = fxi_at(g.b, b.offset, size);
-        /* The output is dense, so its products follow each other. */
-        g.c = fxi_at_out(g.c, k * g.m * g.n, size);
+        g.c = fxi_at_out(g.c, c.offset, size);
         if (integer_gemm[p->dtype])
             integer_gemm[p->dtype](&g);
         else
             fxi_cpu_gemm_alone(p->dtype, &g, memory);
         fxi_walk_next(&a);
         fxi_walk_next(&b);
+        fxi_walk_next(&c);
     }
 }
 
@@ -116,13 +130,15 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
     const int dtype = step->out.dtype;
     if (dtype == FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, dtype);
+    const bool swapped = step->out.stride[0] != 1;
     batch p = {.g = product_of(step),
                .dtype = dtype,
                .n = fxi_length(step->out.ndim - 2, step->out.shape + 2),
-               .a = batch_walk(&step->out, &step->in[0]),
-               .b = batch_walk(&step->out, &step->in[1])};
-    p.g.a = in[0];
-    p.g.b = in[1];
+               .a = batch_walk(&step->out, &step->in[swapped]),
+               .b = batch_walk(&step->out, &step->in[!swapped]),
+               .c = batch_walk(&step->out, &step->out)};
+    p.g.a = in[swapped];
+    p.g.b = in[!swapped];
     p.g.c = out;
     /* No element to compute. A product without terms (k = 0) still writes zeros. */
     if (p.n == 0 || p.g.m == 0 || p.g.n == 0)

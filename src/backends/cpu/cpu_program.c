@@ -102,15 +102,6 @@ typedef struct builder {
     bool busy[MAX_SLOTS];
 } builder;
 
-/* True if all elements are one value: every axis has size 1 or is repeated. */
-static bool is_scalar(const fx_tensor *t)
-{
-    for (int d = 0; d < t->ndim; d++)
-        if (t->shape[d] != 1 && t->stride[d] != 0)
-            return false;
-    return true;
-}
-
 static size_t register_size(int dtype)
 {
     return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
@@ -224,7 +215,7 @@ static void assign_operand(builder *m, int k)
     reg_location *r = &m->regs[k];
     const fxi_tile_fn widen = half(t->dtype) ? m->simd->load[t->dtype == FX_DTYPE_BF16] : NULL;
     r->dtype = t->dtype;
-    if (is_scalar(t) && m->spec->length != 1) {
+    if (fxi_cpu_is_scalar(t) && m->spec->length != 1) {
         r->scalar = (int16_t)k;
         if (widen) {
             r->scalar = (int16_t)slot_location(m, take_slots(m, 1));
@@ -233,7 +224,7 @@ static void assign_operand(builder *m, int k)
         return;
     }
     int location = k;
-    if (is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
+    if (fxi_cpu_is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
         m->p->moving[m->p->nmoving++] = (moving){(uint8_t)k, (uint8_t)fxi_cpu_size(t->dtype)};
     else
         location = add_load(m, k);
@@ -442,7 +433,7 @@ static double cost_of(const fxi_program_spec *s)
     double bytes = 0, loops = 0;
     for (int k = 0; k < s->nin; k++)
         /* A scalar is read once and stays in the cache. */
-        bytes += is_scalar(&s->in[k]) ? 0 : (double)fxi_cpu_size(s->in[k].dtype);
+        bytes += fxi_cpu_is_scalar(&s->in[k]) ? 0 : (double)fxi_cpu_size(s->in[k].dtype);
     for (int k = 0; k < s->nout; k++)
         bytes += (double)fxi_cpu_size(s->program.instr[s->out[k] - s->nin].dtype);
     for (int k = 0; k < s->program.n; k++)

@@ -205,39 +205,12 @@ fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, 
 }
 
 /* ---- cumulative sums ------------------------------------------------------------------------- */
-/* Running sums in place over inner × n: acc[i] is the sum so far of element i of the inner axis, in
- * double for Float32. A tile of the inner axis at a time, so that memory is read in order. */
-#define SCAN(NAME, T, A)                                                                           \
-    static void NAME(void *data, int64_t inner, int64_t n, bool from_end)                          \
-    {                                                                                              \
-        A acc[FXI_TILE];                                                                           \
-        for (int64_t i0 = 0; i0 < inner; i0 += FXI_TILE) {                                         \
-            const int64_t w = inner - i0 < FXI_TILE ? inner - i0 : FXI_TILE;                       \
-            memset(acc, 0, sizeof acc);                                                            \
-            for (int64_t k = 0; k < n; k++) {                                                      \
-                T *row = (T *)data + i0 + (from_end ? n - 1 - k : k) * inner;                      \
-                for (int64_t i = 0; i < w; i++) {                                                  \
-                    acc[i] = (A)(acc[i] + (A)row[i]);                                              \
-                    row[i] = (T)acc[i];                                                            \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
-SCAN(scan_f32, float, double)
-SCAN(scan_f64, double, double)
-/* In the unsigned type, overflow wraps instead of being undefined. */
-SCAN(scan_i32, int32_t, uint32_t)
-SCAN(scan_i64, int64_t, uint64_t)
-SCAN(scan_u8, uint8_t, uint8_t)
-
 /* Only whole scans are shared by threads: each element of a scan needs the previous sum. */
-typedef void (*scan_fn)(void *p, int64_t inner, int64_t n, bool reverse);
 typedef struct scans {
-    scan_fn scan;
-    char *p;
-    int64_t inner, n, count, parts; /* count: of scans */
+    fxi_scan one; /* the first */
+    void (*scan)(const fxi_scan *s);
+    int64_t count, parts; /* count: of scans */
     size_t size;
-    bool reverse;
 } scans;
 
 static void scan_part(void *user, int64_t part)
@@ -245,32 +218,36 @@ static void scan_part(void *user, int64_t part)
     const scans *s = user;
     int64_t from, to;
     fxi_cpu_range(s->count, s->parts, part, &from, &to);
-    for (int64_t k = from; k < to; k++)
-        s->scan(fxi_at_out(s->p, k * s->inner * s->n, s->size), s->inner, s->n, s->reverse);
+    for (int64_t k = from; k < to; k++) {
+        fxi_scan one = s->one;
+        one.x = fxi_at(one.x, k * one.inner * one.n, s->size);
+        one.y = fxi_at_out(one.y, k * one.inner * one.n, s->size);
+        s->scan(&one);
+    }
 }
 
 fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
-    static const scan_fn by_type[FXI_C_COUNT] = {scan_f32, scan_f64, scan_i32,
-                                                 scan_i64, scan_u8,  NULL};
     const fx_tensor *t = &step->out;
     const int axis = fx_step_scan(step)->axis;
     const int64_t length = fx_tensor_length(t);
     /* Bool has no scan. 16-bit floats are converted around this kernel (cpu_kernels.c). */
     if (t->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, t->dtype);
-    /* A dense copy first: the sums then run in place, whatever strides the input has. */
-    const fx_status status = fxi_cpu_copy(&step->in[0], in[0], out);
+    /* A dense copy first, whatever strides the input has: the sums then run in place. */
+    const bool dense = fxi_is_dense(step->in[0].ndim, step->in[0].shape, step->in[0].stride);
+    const fx_status status = dense ? FX_OK : fxi_cpu_copy(&step->in[0], in[0], out);
     if (status || length == 0)
         return status;
-    scans s = {.scan = by_type[t->dtype],
-               .p = out,
-               .inner = fxi_length(axis, t->shape),
-               .n = t->shape[axis],
-               .size = fxi_cpu_size(t->dtype),
-               .reverse = fx_step_scan(step)->reverse};
-    s.count = length / (s.inner * s.n);
+    scans s = {.one = {.x = dense ? in[0] : out,
+                       .y = out,
+                       .inner = fxi_length(axis, t->shape),
+                       .n = t->shape[axis],
+                       .from_end = fx_step_scan(step)->reverse},
+               .scan = fxi_cpu_simd()->scan[t->dtype],
+               .size = fxi_cpu_size(t->dtype)};
+    s.count = length / (s.one.inner * s.one.n);
     /* About a nanosecond for each element, because every sum waits for the previous one. */
     s.parts = fxi_cpu_parts(s.count, (double)length);
     fxi_cpu_parallel(s.parts, scan_part, &s);

@@ -152,14 +152,6 @@ static void find_last_uses(builder *m)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static bool is_scalar(const fx_tensor *t)
-{
-    for (int d = 0; d < t->ndim; d++)
-        if (t->shape[d] != 1 && t->stride[d] != 0)
-            return false;
-    return true;
-}
-
 /* t with the axes behind the kept ones moved to before them, so that a row is its first axes. */
 static fx_tensor rows_first(const builder *m, const fx_tensor *t)
 {
@@ -233,7 +225,7 @@ static void assign_operand(builder *m, int k)
     const uint8_t size = (uint8_t)fxi_cpu_size(t->dtype);
     m->regs[k].dtype = t->dtype;
     widen(m, t->dtype);
-    if (is_scalar(t)) {
+    if (fxi_cpu_is_scalar(t)) {
         m->regs[k].row = true;
         /* A 16-bit number is loaded, because it must be converted. */
         const fx_tensor one = {.dtype = t->dtype};
@@ -242,11 +234,11 @@ static void assign_operand(builder *m, int k)
     }
     const fx_tensor inner = axes_of(&turned, 0, axes),
                     outer = axes_of(&turned, axes, t->ndim - axes);
-    if (is_scalar(&inner)) {
+    if (fxi_cpu_is_scalar(&inner)) {
         assign_row_operand(m, k, &outer);
-    } else if (half(t->dtype) ||
-               !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
-                 (fxi_is_dense(inner.ndim, inner.shape, inner.stride) && is_scalar(&outer)))) {
+    } else if (half(t->dtype) || !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
+                                   (fxi_is_dense(inner.ndim, inner.shape, inner.stride) &&
+                                    fxi_cpu_is_scalar(&outer)))) {
         m->regs[k].elements = load_operand(m, k, &turned, FXI_ROW_ELEMENTS);
     } else if (fxi_is_dense(t->ndim, t->shape, t->stride)) {
         m->regs[k].elements = (int16_t)k;

@@ -152,6 +152,23 @@ typedef struct fxi_pool_window {
     float *y, *v;
 } fxi_pool_window;
 
+/* Uniform random numbers in [0, 1) from the words of Philox (philox.h) from a block on: element i
+ * is word i mod 4 of block i / 4, or two words for a Float64. f32 uses the upper `bits` bits of a
+ * word, at most 24. */
+typedef struct fxi_random_core {
+    void (*f32)(const uint64_t stream[2], uint64_t block, int64_t n, int bits, float *out);
+    void (*f64)(const uint64_t stream[2], uint64_t block, int64_t n, double *out);
+} fxi_random_core;
+
+/* Running sums along an axis of n elements, with `inner` elements of the inner axes between
+ * neighbours; both arrays are dense, and y may be x. */
+typedef struct fxi_scan {
+    const void *x;
+    void *y;
+    int64_t inner, n;
+    bool from_end;
+} fxi_scan;
+
 typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
@@ -174,6 +191,8 @@ typedef struct fxi_simd {
     const fxi_conv_core *conv;       /* [0] Float32, [1] Float64 */
     const fxi_pool_core *pool;       /* [type] */
     void (*const *pool_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
+    const fxi_random_core *random;
+    void (*const *scan)(const fxi_scan *s); /* [type]; NULL for Bool */
 } fxi_simd;
 
 const fxi_simd *fxi_cpu_simd(void);

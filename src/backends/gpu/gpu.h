@@ -29,7 +29,7 @@ typedef enum fxi_gpu_dialect {
     FXI_GPU_OPENCL, /* C 1.2 with no extension but fp64 and 64-bit atomics, where used */
     FXI_GPU_CUDA,   /* NVRTC, no headers, --fmad=false */
     FXI_GPU_HIP,    /* hipRTC or clang, no headers, -ffp-contract=off */
-    FXI_GPU_METAL,  /* 2.0, fast math off */
+    FXI_GPU_METAL,  /* 3.0, fast math off */
     FXI_GPU_HOST,   /* C11: for tests */
     FXI_GPU_DIALECTS
 } fxi_gpu_dialect;
@@ -55,6 +55,8 @@ typedef struct fxi_gpu_limits {
     bool rounds_division; /* Float32 division is correctly rounded */
     bool f64;             /* Float64 works */
     bool atomic64;        /* compare and swap of 64 bits in global memory works */
+    bool atomic_f32;      /* Metal: addition of Float32 in global memory works; CUDA and HIP always
+                             have it */
 } fxi_gpu_limits;
 
 /* Members for a device that does not report them: `{FXI_GPU_USUAL_LIMITS, .units = …}`. */
@@ -64,11 +66,12 @@ typedef struct fxi_gpu_limits {
 /* One kernel call. A kernel's arguments are, in this order:
  *   nbuffers pointers to global memory
  *   if ntable > 0, one struct of ntable pointers, by value; never in OpenCL C and Metal
- *   one struct of param_bytes bytes, by value (Metal: constant &)
+ *   one struct of param_bytes bytes, by value
  *   OpenCL only: one struct of nbuffers 64-bit integers, by value: the offset in bytes that the
- *   kernel adds to each pointer, since a cl_mem has no addresses inside. Other runtimes pass
- *   addresses.
- * The struct has no padding, so params can be passed unchanged. */
+ *   kernel adds to each pointer, since a cl_mem has no addresses inside.
+ * Metal has one argument for both, a `constant &` to the offsets with the parameters behind them:
+ * at most 31 buffers are bound. CUDA and HIP pass addresses and have no offsets.
+ * The struct of parameters has no padding, so params can be passed unchanged. */
 typedef struct fxi_gpu_launch {
     const char *operation; /* of the step, for errors */
     void *kernel;          /* a kernel that `compile` made */

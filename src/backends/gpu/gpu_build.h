@@ -108,6 +108,9 @@ struct fxi_gpu_builder {
     const char *name;
     int32_t nbuffers, nparams, ntable;
     bool wide;
+    /* The text before a parameter's number: "from + " if the text is for several reductions of one
+     * launch (`from` is a variable of the kernel), otherwise "". */
+    const char *own;
     int32_t group; /* work-items of a group of the current kernel */
     void *kernel;  /* the kernel of the latest complete text */
     fxi_gpu_call *first, **last;

@@ -1,5 +1,5 @@
 /* gpu_compile.c: compiles kernels from text once for a device, keeps them in memory, and on disk
- * for later processes.
+ * for later processes. A pack of kernels (fx_host.kernel_packed) is asked first.
  *
  * Preparing a step only names its kernels (fxi_gpu_device_kernel). When all steps of a plan are
  * prepared, several threads compile the missing programs, in the order of the plan. Then the
@@ -12,9 +12,9 @@
  * on sizes, so there are few.
  */
 #include "cores.h"
-#include "gpu_cache.h"
 #include "gpu_device.h"
 #include "gpu_gate.h"
+#include "hash.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static struct {
 
 /* Why a program or a function of it could not be made. */
 typedef struct failure {
-    char text[320];
+    char text[460];
     char *log; /* the compiler's log, or NULL; freed by host->free */
 } failure;
 
@@ -69,26 +69,52 @@ static fx_status report(const fxi_gpu_device *d, failure *why)
 
 /* ---- making a program ------------------------------------------------------------------------ */
 
-/* The key of a compiled program: cflux's version, the device's identity and the text. Freed by
- * host->free. */
-static char *key_of(const fxi_gpu_device *d, const char *source)
+static fx_kernel_key key_of(const fxi_gpu_device *d, const char *source)
 {
-    static const char form[] = "cflux %s\n%s\n%s";
-    const fx_host *host = fxi_gpu_host_of(d);
-    const int n = snprintf(NULL, 0, form, host->version, d->identity, source);
-    char *key = n > 0 ? host->alloc((size_t)n + 1) : NULL;
-    if (key)
-        snprintf(key, (size_t)n + 1, form, host->version, d->identity, source);
-    return key;
+    return (fx_kernel_key){d->driver->kind, d->target, d->compiler, d->options, source};
+}
+
+/* A search of the packs for code of one rank; the best rank is searched first. */
+typedef struct search {
+    fxi_gpu_device *device;
+    int rank;
+    void *made;
+} search;
+
+static int rank_of(const fxi_gpu_device *d, const fx_packed_kernel *k)
+{
+    return d->driver->rank                     ? d->driver->rank(d, k)
+           : strcmp(k->target, d->target) == 0 ? FXI_GPU_RANKS
+                                               : 0;
+}
+
+/* Code that the driver rejects is skipped. */
+static bool try_packed(const fx_packed_kernel *k, void *user)
+{
+    search *s = user;
+    if (rank_of(s->device, k) == s->rank)
+        s->made = s->device->driver->load(s->device, k->code, k->size);
+    return s->made;
+}
+
+static void *from_packs(fxi_gpu_device *d, const char *source)
+{
+    const fx_kernel_key key = key_of(d, source);
+    search s = {.device = d, .rank = FXI_GPU_RANKS};
+    while (s.rank > 0 && !fxi_gpu_host_of(d)->kernel_packed(&key, try_packed, &s))
+        s.rank--;
+    if (s.made)
+        fxi_gpu_count(&fxi_gpu_counts.packed);
+    return s.made;
 }
 
 /* A file that the driver rejects is not an error: the program is compiled again, and the new file
  * replaces it. */
-static void *from_disk(fxi_gpu_device *d, const char *key)
+static void *from_disk(fxi_gpu_device *d, const fx_kernel_key *key)
 {
     const fxi_gpu_driver *driver = d->driver;
     size_t size = 0;
-    void *bytes = fxi_gpu_cache_load(fxi_gpu_host_of(d), driver->kind, key, &size);
+    void *bytes = fxi_gpu_host_of(d)->kernel_load(key, &size);
     void *made = bytes ? driver->load(d, bytes, size) : NULL;
     fxi_gpu_host_of(d)->free(bytes);
     if (made)
@@ -96,7 +122,7 @@ static void *from_disk(fxi_gpu_device *d, const char *key)
     return made;
 }
 
-static void to_disk(fxi_gpu_device *d, const char *key, void *made)
+static void to_disk(fxi_gpu_device *d, const fx_kernel_key *key, void *made)
 {
     const fxi_gpu_driver *driver = d->driver;
     size_t size = 0;
@@ -105,7 +131,7 @@ static void to_disk(fxi_gpu_device *d, const char *key, void *made)
     void *bytes = driver->binary(d, made, &size);
     fxi_gpu_guard_end(&guard);
     if (bytes)
-        fxi_gpu_cache_store(fxi_gpu_host_of(d), driver->kind, key, bytes, size);
+        fxi_gpu_host_of(d)->kernel_store(key, bytes, size);
     fxi_gpu_host_of(d)->free(bytes);
 }
 
@@ -124,17 +150,35 @@ static void *compile(fxi_gpu_device *d, const char *source, failure *why)
     return made;
 }
 
-static void *make(fxi_gpu_device *d, const char *source, failure *why)
+/* `name` is a kernel of the text, for the message. */
+static void say_missing(const fxi_gpu_device *d, const char *name, const char *lack, failure *why)
 {
-    /* Without a key (cache off, or no memory) the program is compiled and not kept on disk. */
-    char *key = fxi_gpu_cache_on() ? key_of(d, source) : NULL;
-    void *made = key ? from_disk(d, key) : NULL;
+    snprintf(
+        why->text, sizeof why->text,
+        "%s has no compiler and no code for the kernel %s in a pack of kernels for %.40s: run "
+        "the same program and then `cflux kernels pack FILE` on a machine with a compiler, and "
+        "set CFLUX_KERNELS to that file here (%s)",
+        d->label, name, d->target, lack);
+}
+
+static void *make(fxi_gpu_device *d, const char *source, const char *name, failure *why)
+{
+    const fx_host *host = fxi_gpu_host_of(d);
+    void *made = from_packs(d, source);
+    if (made)
+        return made;
+    const char *lack = d->driver->ready ? d->driver->ready(d) : "";
+    if (*lack) {
+        say_missing(d, name, lack, why);
+        return NULL;
+    }
+    const fx_kernel_key key = key_of(d, source);
+    made = host->kernels_cached() ? from_disk(d, &key) : NULL;
     if (!made) {
         made = compile(d, source, why);
-        if (made && key)
-            to_disk(d, key, made);
+        if (made && host->kernels_cached())
+            to_disk(d, &key, made);
     }
-    fxi_gpu_host_of(d)->free(key);
     return made;
 }
 
@@ -144,7 +188,7 @@ static void *make(fxi_gpu_device *d, const char *source, failure *why)
 static program *entry_of(fxi_gpu_device *d, const char *source)
 {
     const size_t n = strlen(source) + 1;
-    const uint64_t hash = fxi_gpu_hash(source, n - 1, (uint64_t)(uintptr_t)d);
+    const uint64_t hash = fxi_hash(source, n - 1, (uint64_t)(uintptr_t)d);
     program **bucket = &programs.buckets[hash % BUCKETS], *p = *bucket;
     /* Texts are compared as a whole, because different texts can have equal hashes. */
     while (p && (p->hash != hash || p->device != d || strcmp(p->source, source) != 0))
@@ -205,8 +249,9 @@ static bool make_program(fxi_gpu_device *d, program *p, failure *why)
     if (p->made)
         return true;
     p->making = true;
+    const char *name = p->functions->name;
     fxi_mutex_unlock(&programs.lock);
-    void *made = make(d, p->source, why);
+    void *made = make(d, p->source, name, why);
     fxi_mutex_lock(&programs.lock);
     p->made = made;
     p->making = false;

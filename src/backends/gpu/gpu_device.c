@@ -53,11 +53,16 @@ fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text
     /* Waits for the device to find out whether the error stays. */
     const fxi_gpu_verdict v =
         fxi_gpu_judge(&d->health, call, error, driver->error_kind(error), driver->finish, d);
-    if (v == FXI_GPU_LOST)
+    if (v == FXI_GPU_LOST) {
         fxi_gpu_say_lost(d, text, size);
-    else
-        snprintf(text, size, "%s (%s): %s failed with %s", d->label, d->name, call,
-                 driver->error_name(error));
+    } else {
+        char steps[128] = "";
+        /* Work that was queued earlier failed, and not this call. */
+        if (strcmp(call, driver->finish_call) == 0)
+            say_steps(d, steps, sizeof steps);
+        snprintf(text, size, "%s (%s): %s failed with %s%s", d->label, d->name, call,
+                 driver->error_name(error), steps);
+    }
     return v == FXI_GPU_NO_MEMORY ? FX_STATUS_MEMORY : FX_STATUS_DEVICE;
 }
 

@@ -23,8 +23,14 @@ typedef struct fxi_gpu_device fxi_gpu_device;
  * do the same as those. None is called after the process has begun to end (gpu_gate.h); for a lost
  * device only `free`, `unmark`, `drop`, `available` and `submit` are. */
 typedef struct fxi_gpu_driver {
-    const char *kind;        /* begins the names of its files in the cache: "opencl" */
+    const char *kind;        /* fx_kernel_key.backend: "opencl" */
     fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME(…); its host is set when the plugin is opened */
+    /* How well the code of a pack suits the device: from FXI_GPU_RANKS for code made for it, to 1;
+     * 0 if the device cannot load it. NULL: code for d->target suits. */
+    int (*rank)(const fxi_gpu_device *d, const fx_packed_kernel *kernel);
+    /* Opens the compiler, and sets d->target and d->compiler. Returns "", or why nothing
+     * can be compiled for the device. Called by several threads. NULL: always ready. */
+    const char *(*ready)(fxi_gpu_device *d);
     /* Compiles a source text. On failure NULL with a message, and with the compiler's log in
      * *out_log, allocated by host->alloc, if there is one. Called by several threads, some of which
      * the program does not know: it records nothing and calls no hook. */
@@ -73,13 +79,14 @@ typedef struct fxi_gpu_driver {
     const char *(*error_name)(int error);
 } fxi_gpu_driver;
 
-enum { FXI_GPU_LANES = 4 };
+enum { FXI_GPU_LANES = 4, FXI_GPU_RANKS = 3 };
 
 struct fxi_gpu_device {
     const fxi_gpu_driver *driver;
     char name[128], label[24]; /* "OpenCL:0" */
-    char identity[512]; /* everything on which a compiled program depends besides its text: device,
-                           driver, options */
+    /* Members of fx_kernel_key: what a compiled program depends on besides its text. `ready` sets
+     * target and compiler. */
+    char target[512], compiler[96], options[128];
     fxi_gpu_limits limits;
     /* Protects the arguments of kernels until they are queued, and the members below. */
     fxi_mutex lock;
@@ -103,6 +110,7 @@ typedef struct fxi_gpu_counters {
     uint64_t calls;    /* launches that were calls of a vendor's library */
     uint64_t captured, replayed, invalidated; /* recordings of plans: made, replayed, freed because
                                                  their addresses had become invalid */
+    uint64_t packed; /* programs made from packs of kernels (fx_kernels_add) */
 } fxi_gpu_counters;
 extern fxi_gpu_counters fxi_gpu_counts;
 

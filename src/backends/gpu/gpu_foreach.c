@@ -55,15 +55,9 @@ static void number_buffers(const fx_step *s, segments *q)
     }
 }
 
-/* The number of buffers that every segment has for itself. */
-static int own_buffers(const segments *q)
-{
-    return q->own;
-}
-
 static int buffer_of(const segments *q, int g, int k)
 {
-    return q->buffer[k] + (q->shared[k] ? 0 : q->nshared + g * own_buffers(q));
+    return q->buffer[k] + (q->shared[k] ? 0 : q->nshared + g * q->own);
 }
 
 static int least(int a, int b)
@@ -76,8 +70,7 @@ static int least(int a, int b)
 static int batch_of(const fxi_gpu_builder *b, const segments *q)
 {
     /* OpenCL passes an offset with each address. */
-    const int address = (int)sizeof(int64_t), own = own_buffers(q),
-              params = 2 * (q->p.wide ? 8 : 4),
+    const int address = (int)sizeof(int64_t), own = q->own, params = 2 * (q->p.wide ? 8 : 4),
               bytes = b->limits->param_bytes - q->nshared * 2 * address;
     int most = q->table ? least(FXI_GPU_TABLE / own, FXI_GPU_PARAMS / 2)
                         : least((b->limits->buffers - q->nshared) / own, SEGMENTS),
@@ -107,7 +100,7 @@ static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
     const char *is_const = in ? "const " : "",
                *type = in ? fxi_gpu_types[q->p.in[k].dtype].stored
                           : fxi_gpu_map_type(b->step, &q->p, k - q->p.nin)->stored;
-    const int first = buffer_of(q, 0, k), each = q->shared[k] ? 0 : own_buffers(q),
+    const int first = buffer_of(q, 0, k), each = q->shared[k] ? 0 : q->own,
               batch = q->shared[k] ? 1 : q->batch;
     const bool entry = q->table && !q->shared[k];
     const int over = written_over(b->step, q, k);
@@ -122,8 +115,7 @@ static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
     fxi_gpu_say(b, "FX_GLOBAL %s%s *%c%d = ", is_const, type, in ? 'x' : 'y',
                 in ? k : k - q->p.nin);
     if (entry)
-        fxi_gpu_say(b, "(%s%s *)FX_ENTRY(g * %d + %d)", is_const, type, own_buffers(q),
-                    q->buffer[k]);
+        fxi_gpu_say(b, "(%s%s *)FX_ENTRY(g * %d + %d)", is_const, type, q->own, q->buffer[k]);
     else
         fxi_gpu_say_choice(b, batch, "b%d", first, each);
     fxi_gpu_say(b, ";\n");
@@ -154,7 +146,7 @@ static const char *say_segment(fxi_gpu_builder *b, const segments *q)
 
 static void say_segments(fxi_gpu_builder *b, const segments *q)
 {
-    const int buffers = q->nshared + q->batch * own_buffers(q);
+    const int buffers = q->nshared + q->batch * q->own;
     if (!fxi_gpu_known(b))
         return;
     fxi_gpu_begin(b, q->p.wide);

@@ -55,23 +55,28 @@ void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_te
     }
 }
 
-/* Elements of a vector, if the operand's rows along its first axis, which the gather does not
- * change, can be moved as vectors; else 1. Whether the addresses are aligned shows when the kernel
- * runs. Then the layout and the stride are changed to count vectors. */
-static int vectors_of(const fxi_gpu_builder *b, fxi_gpu_layout *l, int64_t *stride)
+/* The number of the indices' pattern in the layout of fxi_gpu_index_layout. */
+enum { INDEX_PATTERN = 1 };
+
+int fxi_gpu_index_vectors(const fxi_gpu_builder *b, fxi_gpu_layout *l, int dtype, int axis,
+                          int64_t *stride)
 {
     enum { BYTES = 16 };
-    const int64_t n = BYTES / (int64_t)fxi_gpu_size(b->step->out.dtype);
-    bool dense = !b->limits->serial && fx_step_gather(b->step)->axis > 0 && n > 1 &&
-                 l->stride[0][0] == 1 && l->shape[0] % n == 0 && *stride % n == 0;
-    for (int d = 1; d < l->nd; d++)
-        dense &= l->shape[d] == 1 || l->stride[0][d] % n == 0;
+    const int64_t n = BYTES / (int64_t)fxi_gpu_size(dtype);
+    bool dense =
+        !b->limits->serial && axis > 0 && n > 1 && l->shape[0] % n == 0 && *stride % n == 0;
+    for (int k = 0; k < l->npatterns; k++) {
+        dense &= l->stride[k][0] == (k != INDEX_PATTERN);
+        for (int d = 1; d < l->nd && k != INDEX_PATTERN; d++)
+            dense &= l->shape[d] == 1 || l->stride[k][d] % n == 0;
+    }
     if (!dense)
         return 1;
     l->shape[0] /= n;
     *stride /= n;
-    for (int d = 1; d < l->nd; d++)
-        l->stride[0][d] /= n;
+    for (int k = 0; k < l->npatterns; k++)
+        for (int d = 1; d < l->nd && k != INDEX_PATTERN; d++)
+            l->stride[k][d] /= n;
     return (int)n;
 }
 
@@ -90,7 +95,7 @@ void fxi_gpu_gather(fxi_gpu_builder *b)
         return;
     fxi_gpu_index_layout(&l, &s->out, idx, x, axis);
     const bool wide = fxi_gpu_layout_wide(&l);
-    const int vector = vectors_of(b, &l, &stride);
+    const int vector = fxi_gpu_index_vectors(b, &l, x->dtype, axis, &stride);
     const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
     fxi_gpu_begin(b, wide || fxi_gpu_wide(x->shape[axis]) ||
                          fxi_gpu_wide(fxi_gpu_reach(x->ndim, x->shape, x->stride)));

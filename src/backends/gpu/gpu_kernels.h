@@ -70,6 +70,7 @@ extern const char fxi_gpu_text_rows_found[];
 extern const char fxi_gpu_text_scatter_clear[];
 extern const char fxi_gpu_text_scatter_fold[];
 extern const char fxi_gpu_text_scatter[];
+extern const char fxi_gpu_text_scatter_vectors[];
 extern const char fxi_gpu_text_scatter_narrow[];
 /* matmul.cl */
 extern const char fxi_gpu_text_matmul[];
@@ -81,6 +82,8 @@ extern const char fxi_gpu_text_matrix[];
 extern const char fxi_gpu_text_matrix_end[];
 /* slices.cl */
 extern const char fxi_gpu_text_slices[];
+/* turn.cl */
+extern const char fxi_gpu_text_turn[];
 /* conv.cl */
 extern const char fxi_gpu_text_conv[];
 extern const char fxi_gpu_text_conv_axis[];

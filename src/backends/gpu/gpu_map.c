@@ -30,7 +30,7 @@ static void set_patterns(fxi_gpu_map *p, const fx_tensor *space)
     p->wide = fxi_gpu_layout_wide(&p->layout);
 }
 
-/* Do the kernel's arguments need more bytes than the device has? */
+/* Do the kernel's arguments need more bytes than the device allows? */
 static bool too_many(const fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
     const int buffers = (p->nin + p->nout) * (int)(2 * sizeof(int64_t)),

@@ -48,6 +48,7 @@ typedef struct product {
     int64_t m, n, k, am, ak, bk, bn;
     int operands;                  /* of the epilogue */
     int pattern[FXI_GPU_PATTERNS]; /* the pattern of each input over the batch */
+    int out;                       /* the pattern of the output over the batch; −1: it is dense */
     fxi_gpu_walk batch;
     tile tile;
     int64_t tiles_m, tiles_n, batches;
@@ -69,6 +70,7 @@ static void walk_batch(product *p, const fx_step *s)
             strides[d - 2] = t->shape[d] != 1 ? t->stride[d] : 0;
         p->pattern[i] = fxi_gpu_layout_add(&l, strides);
     }
+    p->out = fxi_gpu_is_ordered(&s->out) ? fxi_gpu_layout_add(&l, s->out.stride + 2) : -1;
     p->batch = fxi_gpu_walk_over(&l, UINT32_MAX);
     p->batches = fxi_gpu_walk_length(&p->batch);
 }
@@ -183,7 +185,8 @@ static bool is_wide(const product *p)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Parameters. Two for each operand of the epilogue and those of the batch follow. */
+/* Parameters. Two for each operand of the epilogue, two for an output in another order, and those
+ * of the batch follow. */
 enum {
     ROWS,
     COLUMNS,
@@ -198,9 +201,13 @@ enum {
     SLICE,
     OPERANDS
 };
-static int first_of_batch(const product *p)
+static int strides_of_output(const product *p)
 {
     return OPERANDS + (p->slices > 1 ? 0 : 2 * p->operands);
+}
+static int first_of_batch(const product *p)
+{
+    return strides_of_output(p) + (p->slices > 1 || p->out < 0 ? 0 : 2);
 }
 
 /* Integers are summed in an unsigned type, so that overflow wraps; U8 in one of 32 bits. */
@@ -247,7 +254,12 @@ static void say_result(fxi_gpu_builder *b, const product *p)
                     type->value, 1 + i, type->name, 1 + i, p->pattern[2 + i], OPERANDS + 2 * i,
                     OPERANDS + 2 * i + 1);
     const int result = fxi_gpu_say_program(b, 1 + p->operands);
-    fxi_gpu_say(b, "FX_STORE_%s(c, (z * COLUMNS + n) * ROWS + m, r%d);\n", type->name, result);
+    const int at = strides_of_output(p);
+    if (p->out < 0)
+        fxi_gpu_say(b, "FX_STORE_%s(c, (z * COLUMNS + n) * ROWS + m, r%d);\n", type->name, result);
+    else
+        fxi_gpu_say(b, "FX_STORE_%s(c, o%d + m * P(%d) + n * P(%d), r%d);\n", type->name, p->out,
+                    at, at + 1, result);
 }
 
 static void say_sums(fxi_gpu_builder *b, const product *p, const char *text)
@@ -306,6 +318,8 @@ static void set_operands(fxi_gpu_call *c, const product *p)
         fxi_gpu_param(c, OPERANDS + 2 * i, fxi_gpu_stride(&s->in[2 + i], 0));
         fxi_gpu_param(c, OPERANDS + 2 * i + 1, fxi_gpu_stride(&s->in[2 + i], 1));
     }
+    for (int d = 0; d < 2 && p->out >= 0; d++)
+        fxi_gpu_param(c, strides_of_output(p) + d, s->out.stride[d]);
 }
 
 void fxi_gpu_matmul(fxi_gpu_builder *b)

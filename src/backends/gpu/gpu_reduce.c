@@ -48,6 +48,15 @@ typedef struct reduction {
     int64_t partial; /* offset of the pieces' accumulators in work space */
 } reduction;
 
+static fxi_gpu_packs packs_of(const reduction *r)
+{
+    return (fxi_gpu_packs){.in = r->in,
+                           .n = r->nin,
+                           .pattern = r->pattern,
+                           .elements = r->elements,
+                           .neighbours = r->neighbours};
+}
+
 /* ---- how it is divided ----------------------------------------------------------------------- */
 /* Columns if neighbouring results are closer together in memory than neighbouring terms. */
 static bool by_columns(const reduction *r)
@@ -85,66 +94,7 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
     r->pieces = r->pieces < 1 ? 1 : r->pieces > PIECES ? PIECES : r->pieces;
 }
 
-/* The number of terms that a lane loads at a time, and whether they can be loaded as vectors: every
- * operand is one value, or its terms are neighbours. */
-static void batch(const fxi_gpu_builder *b, reduction *r)
-{
-    int narrowest = 0, words = fx_step_program(b->step).n / 8;
-    r->neighbours = r->reduced.nd == 1;
-    for (int k = 0; k < r->nin; k++) {
-        const int size = fxi_gpu_types[r->in[k].dtype].size;
-        if (r->pattern[k] < 0)
-            continue;
-        r->neighbours &= r->reduced.stride[r->pattern[k]][0] == 1;
-        words += size > 4 ? size / 4 : 1;
-        narrowest = narrowest == 0 || size < narrowest ? size : narrowest;
-    }
-    r->elements = fxi_gpu_pack_elements(b, narrowest, words);
-    r->neighbours &= r->elements > 1;
-}
-
 /* ---- text ------------------------------------------------------------------------------------ */
-static fxi_gpu_pack pack_of(const reduction *r, int k, char name[16])
-{
-    snprintf(name, 16, "v%d", k);
-    return (fxi_gpu_pack){
-        .name = name, .type = &fxi_gpu_types[r->in[k].dtype], .elements = r->elements};
-}
-
-/* Appends, for each operand that is more than one value, its pack or the loading of it. */
-static void say_packs(fxi_gpu_builder *b, const reduction *r, bool loads)
-{
-    char name[16], at[48];
-    for (int k = 0; k < r->nin; k++) {
-        const fxi_gpu_pack p = pack_of(r, k, name);
-        snprintf(at, sizeof at, "x%d + k%d + base", k, r->pattern[k]);
-        if (r->pattern[k] >= 0 && loads)
-            fxi_gpu_say_pack_moved(b, &p, false, at);
-        else if (r->pattern[k] >= 0)
-            fxi_gpu_say_pack(b, &p);
-    }
-}
-
-/* Appends the test whether the first term is aligned in all operands. */
-static void say_near(fxi_gpu_builder *b, const reduction *r)
-{
-    char name[16];
-    int longest = 1;
-    const char *join = "((";
-    for (int k = 0; k < r->nin && r->neighbours; k++) {
-        const fxi_gpu_pack p = pack_of(r, k, name);
-        if (r->pattern[k] < 0)
-            continue;
-        longest = fxi_gpu_pack_bytes(&p) > longest ? fxi_gpu_pack_bytes(&p) : longest;
-        fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d + first)", join, k, r->pattern[k]);
-        join = " | ";
-    }
-    if (longest > 1)
-        fxi_gpu_say(b, ") & %du) == 0", longest - 1);
-    else
-        fxi_gpu_say(b, "0");
-}
-
 /* Appends the text that adds term t, element e of all packs, to the accumulator. */
 static void say_value(fxi_gpu_builder *b, const reduction *r)
 {
@@ -185,6 +135,7 @@ static int params_of(const reduction *r)
 static void say_body(fxi_gpu_builder *b, const reduction *r, const char *text, const char *group)
 {
     const int walks = fxi_gpu_walk_params(&r->kept);
+    const fxi_gpu_packs packs = packs_of(r);
     fxi_gpu_set_number(b, "chunk", CHUNK);
     fxi_gpu_set_number(b, "parts", PARTS);
     fxi_gpu_set(b, "group", group);
@@ -192,18 +143,15 @@ static void say_body(fxi_gpu_builder *b, const reduction *r, const char *text, c
     fxi_gpu_walk_say(b, &r->kept, WALKS, "o", "k", NULL);
     fxi_gpu_set_number(b, "elements", r->elements);
     text = fxi_gpu_say_until(b, text, "near");
-    say_near(b, r);
+    fxi_gpu_say_near(b, &packs, "first");
     text = fxi_gpu_say_until(b, text, "packs");
-    say_packs(b, r, false);
+    fxi_gpu_say_packs(b, &packs, NULL);
     text = fxi_gpu_say_until(b, text, "vector_loads");
-    if (r->neighbours)
-        say_packs(b, r, true);
+    fxi_gpu_say_vector_loads(b, &packs, NULL);
     text = fxi_gpu_say_until(b, text, "reduced");
     fxi_gpu_walk_say(b, &r->reduced, WALKS + walks, "t", "o", "k");
     text = fxi_gpu_say_until(b, text, "loads");
-    for (int k = 0; k < r->nin; k++)
-        if (r->pattern[k] >= 0)
-            fxi_gpu_say(b, "v%d.e[e] = x%d[o%d];\n", k, k, r->pattern[k]);
+    fxi_gpu_say_element_loads(b, &packs, NULL);
     text = fxi_gpu_say_until(b, text, "value");
     say_value(b, r);
     text = fxi_gpu_say_until(b, text, "tree");
@@ -218,8 +166,7 @@ static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
     *bytes = fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
     fxi_gpu_kernel(b, "fx_reduce", r->nin + 2, params_of(r));
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
-    for (int k = 0; k < r->nin; k++)
-        fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[r->in[k].dtype].stored, k);
+    fxi_gpu_say_operands(b, r->in, r->nin);
     fxi_gpu_say(b, "FX_USE(%d, %s, y)\nFX_USE(%d, fx_acc0, partial)\n", r->nin,
                 fxi_gpu_types[b->step->out.dtype].stored, r->nin + 1);
     say_body(b, r, text, "FX_GROUP_X");
@@ -288,7 +235,10 @@ static void settle(const fxi_gpu_builder *b, reduction *r, uint32_t axes)
     r->reduced = fxi_gpu_walk_over(&r->layout, axes);
     r->results = fx_tensor_length(r->out);
     r->terms = fxi_gpu_walk_length(&r->reduced);
-    batch(b, r);
+    fxi_gpu_packs packs = packs_of(r);
+    fxi_gpu_packs_divide(b, &packs, &r->reduced, fx_step_program(b->step).n / 8);
+    r->elements = packs.elements;
+    r->neighbours = packs.neighbours;
     divide(b, r);
     /* The accumulators of the pieces are an array of their own. */
     r->wide |= fxi_gpu_wide(r->pieces * r->results);
@@ -406,8 +356,8 @@ static void say_reductions(fxi_gpu_builder *b, const reduction *r, int count, bo
     }
     /* Each reduction has one piece, so this is not used. */
     fxi_gpu_say(b, "FX_GLOBAL fx_acc0 *partial = (FX_GLOBAL fx_acc0 *)y;\n");
-    fxi_gpu_say(b, "#undef P\n#define P(k) (fx_p%sv[from + (k)])\n",
-                b->runtime->dialect == FXI_GPU_HOST ? "->" : ".");
+    b->own = "from + ";
+    fxi_gpu_set(b, "own", b->own);
     text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
     say_body(b, r, text, "group");
 }

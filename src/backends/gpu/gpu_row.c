@@ -10,7 +10,6 @@
  */
 #include "gpu_row.h"
 
-#include <stdio.h>
 #include <string.h>
 
 int fxi_gpu_row_fold(fxi_gpu_rows *r, const fx_instr *ins)
@@ -113,60 +112,31 @@ static void plan_kept(fxi_gpu_rows *r)
 /* Is operand k loaded for each element? */
 static bool has_pack(const fxi_gpu_rows *r, int k)
 {
-    return !r->of_row[k] && r->pattern[k] >= 0;
+    return r->loaded[k] >= 0;
 }
 
-static fxi_gpu_pack pack_of(const fxi_gpu_rows *r, int k, char name[16])
+static fxi_gpu_packs packs_of(const fxi_gpu_rows *r)
 {
-    snprintf(name, 16, "v%d", k);
-    return (fxi_gpu_pack){
-        .name = name, .type = &fxi_gpu_types[r->step->in[k].dtype], .elements = r->elements};
+    return (fxi_gpu_packs){.in = r->step->in,
+                           .n = r->step->nin,
+                           .pattern = r->loaded,
+                           .elements = r->elements,
+                           .neighbours = r->neighbours};
 }
 
 /* Appends the packs of a batch of elements and their loading, of the operands that are needed. */
 static void say_loads(fxi_gpu_builder *b, const fxi_gpu_rows *r, const bool *needed)
 {
-    char name[16], at[48];
-    for (int k = 0; k < r->step->nin; k++) {
-        const fxi_gpu_pack p = pack_of(r, k, name);
-        if (needed[k] && has_pack(r, k))
-            fxi_gpu_say_pack(b, &p);
-    }
+    const fxi_gpu_packs packs = packs_of(r);
+    fxi_gpu_say_packs(b, &packs, needed);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_loads, "vector_loads");
-    for (int k = 0; k < r->step->nin && r->neighbours; k++) {
-        const fxi_gpu_pack p = pack_of(r, k, name);
-        snprintf(at, sizeof at, "x%d + k%d + base", k, r->pattern[k]);
-        if (needed[k] && has_pack(r, k))
-            fxi_gpu_say_pack_moved(b, &p, false, at);
-    }
+    fxi_gpu_say_vector_loads(b, &packs, needed);
     text = fxi_gpu_say_until(b, text, "walk");
     fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o",
                      "k");
     text = fxi_gpu_say_until(b, text, "loads");
-    for (int k = 0; k < r->step->nin; k++)
-        if (needed[k] && has_pack(r, k))
-            fxi_gpu_say(b, "v%d.e[e] = x%d[o%d];\n", k, k, r->pattern[k]);
+    fxi_gpu_say_element_loads(b, &packs, needed);
     fxi_gpu_say_part(b, text);
-}
-
-/* Appends the test whether the row's first element is aligned in all operands and outputs. */
-static void say_near(fxi_gpu_builder *b, const fxi_gpu_rows *r)
-{
-    char name[16];
-    int longest = 1;
-    const char *join = "((";
-    for (int k = 0; k < r->step->nin && r->neighbours; k++) {
-        const fxi_gpu_pack p = pack_of(r, k, name);
-        if (!has_pack(r, k))
-            continue;
-        longest = fxi_gpu_pack_bytes(&p) > longest ? fxi_gpu_pack_bytes(&p) : longest;
-        fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d)", join, k, r->pattern[k]);
-        join = " | ";
-    }
-    if (longest > 1)
-        fxi_gpu_say(b, ") & %du) == 0", longest - 1);
-    else
-        fxi_gpu_say(b, "0");
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -326,8 +296,8 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     fxi_gpu_kernel(b, "fx_rows", s->nin + nout + fxi_gpu_row_cut_buffers(r, only),
                    FXI_GPU_ROW_WALKS + outer + inner + fxi_gpu_row_cut_params(r));
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows, "operands");
-    for (int k = 0; k < s->nin; k++)
-        fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[s->in[k].dtype].stored, k);
+    const fxi_gpu_packs packs = packs_of(r);
+    fxi_gpu_say_operands(b, s->in, s->nin);
     for (int k = 0; k < nout; k++)
         fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", s->nin + k,
                     fxi_gpu_types[p->instr[output_reg(s, k) - s->nin].dtype].stored, k);
@@ -347,7 +317,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
             say_load(b, r, k);
     fxi_gpu_set_number(b, "elements", r->elements);
     text = fxi_gpu_say_until(b, text, "near");
-    say_near(b, r);
+    fxi_gpu_say_near(b, &packs, NULL);
     text = fxi_gpu_say_until(b, text, "kept");
     say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
@@ -388,6 +358,7 @@ static void set_patterns(fxi_gpu_rows *r)
             r->of_row[k] &= !(inner >> d & 1) || strides[d] == 0;
         }
         r->pattern[k] = fxi_gpu_is_scalar(t) ? -1 : fxi_gpu_layout_add(&r->layout, strides);
+        r->loaded[k] = r->of_row[k] ? -1 : r->pattern[k];
     }
     /* Outputs are dense; without axes behind the kept ones, one row after the other. */
     r->out_pattern = own->outer_axes ? fxi_gpu_layout_add(&r->layout, own->space.stride) : -1;
@@ -424,22 +395,15 @@ static void divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
 {
     enum { WORDS = 96 };
     const fx_program *p = &fx_step_row(r->step)->program;
-    int narrowest = 0, operands = 0, kept = 0;
-    r->neighbours = r->inner.nd == 1;
-    for (int k = 0; k < r->step->nin; k++) {
-        const int size = fxi_gpu_types[r->step->in[k].dtype].size;
-        if (!has_pack(r, k))
-            continue;
-        r->neighbours &= r->inner.stride[r->pattern[k]][0] == 1;
-        operands += size > 4 ? size / 4 : 1;
-        narrowest = narrowest == 0 || size < narrowest ? size : narrowest;
-    }
+    int kept = 0;
+    fxi_gpu_packs packs = packs_of(r);
+    const int operands = fxi_gpu_packs_divide(b, &packs, &r->inner, 0);
+    r->neighbours = packs.neighbours;
     plan_kept(r);
     for (int k = 0; k < p->n; k++)
         if (r->kept[r->step->nin + k])
             kept += p->instr[k].dtype == FX_DTYPE_F64 || p->instr[k].dtype == FX_DTYPE_I64 ? 2 : 1;
-    r->elements = fxi_gpu_pack_elements(b, narrowest, operands);
-    r->neighbours &= r->elements > 1;
+    r->elements = packs.elements;
     int64_t all = r->elements;
     while (all * FXI_GPU_GROUP < r->elements_of_row)
         all *= 2;

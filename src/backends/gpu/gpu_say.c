@@ -154,10 +154,13 @@ void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
     /* Placeholders that every text may have. */
     fxi_gpu_set_number(b, "each", fxi_gpu_each(b));
     fxi_gpu_set_number(b, "vector", b->limits->vector_bytes);
-    fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
+    b->own = "";
+    fxi_gpu_set(b, "own", b->own);
+    fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
                 b->limits->f64 ? "#define FX_HAS_F64\n" : "",
                 b->limits->rounds_division ? "#define FX_DIVIDES\n" : "",
-                b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "");
+                b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "",
+                b->limits->atomic_f32 ? "#define FX_HAS_ATOMIC_F32\n" : "");
     if (fxi_gpu_warp(b) > 0)
         fxi_gpu_say(b, "#define FX_WARP %d\n", (int)fxi_gpu_warp(b));
     for (int k = 0; k < 2 && preludes[dialect][k]; k++)

@@ -71,7 +71,8 @@ static void say_atomic(fxi_gpu_builder *b, int dtype)
     fxi_gpu_say_part(b, fxi_gpu_text_scatter_fold);
 }
 
-/* Parameters: elements of src, size of the axis, the output's stride along it, the walk. */
+/* Parameters: elements of src, size of the axis, the output's stride along it, the walk; elements
+ * and strides are counted in vectors if src is read as vectors. */
 static void scatter(fxi_gpu_builder *b, const target *t)
 {
     const fx_step *s = b->step;
@@ -88,26 +89,31 @@ static void scatter(fxi_gpu_builder *b, const target *t)
     fxi_gpu_index_layout(&l, src, idx, &y, axis);
     /* src is walked too: it may have any strides. */
     const int from = fxi_gpu_layout_add(&l, src->stride);
-    const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
+    const bool wide = t->wide || fxi_gpu_layout_wide(&l);
+    int64_t stride = dense[axis];
     if (n == 0)
         return;
-    fxi_gpu_begin(b, t->wide || fxi_gpu_layout_wide(&l));
+    const int vector = fxi_gpu_index_vectors(b, &l, src->dtype, axis, &stride);
+    const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
+    fxi_gpu_begin(b, wide);
     say_atomic(b, t->dtype);
     fxi_gpu_kernel(b, "fx_scatter", 3, 3 + fxi_gpu_walk_params(&w));
     fxi_gpu_set(b, "stored", type->stored);
     fxi_gpu_set(b, "name", type->name);
     fxi_gpu_set(b, "index", fxi_gpu_types[idx->dtype].stored);
     fxi_gpu_set_number(b, "from", from);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_scatter, "walk");
+    fxi_gpu_set_number(b, "elements", vector);
+    const char *text = fxi_gpu_say_until(
+        b, vector > 1 ? fxi_gpu_text_scatter_vectors : fxi_gpu_text_scatter, "walk");
     fxi_gpu_walk_say(b, &w, 3, "i", "o", NULL);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
-    fxi_gpu_call *c = fxi_gpu_add_each(b, n);
+    fxi_gpu_call *c = fxi_gpu_add_each(b, n / vector);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
     fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
     fxi_gpu_buffer(c, 2, (fxi_gpu_role)t->buffer.role, t->buffer.k);
     fxi_gpu_param(c, 1, out->shape[axis]);
-    fxi_gpu_param(c, 2, dense[axis]);
+    fxi_gpu_param(c, 2, stride);
     fxi_gpu_walk_fill(&w, c, 3);
 }
 

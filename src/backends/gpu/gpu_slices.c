@@ -14,10 +14,13 @@
 fxi_gpu_finish fxi_gpu_finish_of(const fx_step *s)
 {
     fxi_gpu_layout l = {.nd = s->out.ndim};
-    fxi_gpu_finish f = {.operands = s->nin - 2};
+    const bool ordered = s->cls == FX_CLASS_MATMUL && fxi_gpu_is_ordered(&s->out);
+    fxi_gpu_finish f = {.operands = s->nin - 2, .out = -1};
     memcpy(l.shape, s->out.shape, sizeof l.shape);
     for (int k = 0; k < f.operands; k++)
         f.pattern[k] = fxi_gpu_layout_add(&l, s->in[2 + k].stride);
+    if (ordered)
+        f.out = fxi_gpu_layout_add(&l, s->out.stride);
     f.walk = fxi_gpu_walk_over(&l, UINT32_MAX);
     return f;
 }
@@ -55,7 +58,10 @@ void fxi_gpu_finish_say(fxi_gpu_builder *b, const fxi_gpu_finish *f, const char 
                     f->pattern[k]);
     }
     const int result = fxi_gpu_say_program(b, 1 + f->operands);
-    fxi_gpu_say(b, "FX_STORE_%s(y, i, r%d);\n", t->name, result);
+    if (f->out < 0)
+        fxi_gpu_say(b, "FX_STORE_%s(y, i, r%d);\n", t->name, result);
+    else
+        fxi_gpu_say(b, "FX_STORE_%s(y, o%d, r%d);\n", t->name, f->out, result);
 }
 
 int64_t fxi_gpu_slices_work(fxi_gpu_builder *b, const fxi_gpu_slices *s)

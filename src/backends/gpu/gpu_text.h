@@ -99,6 +99,11 @@ static inline int64_t fxi_gpu_stride(const fx_tensor *t, int axis)
 {
     return t->shape[axis] == 1 ? 0 : t->stride[axis];
 }
+/* Does a product store its axes in another order? */
+static inline bool fxi_gpu_is_ordered(const fx_tensor *out)
+{
+    return !fxi_is_dense(out->ndim, out->shape, out->stride);
+}
 /* The distance between the first and the last element of a tensor in memory, whatever the strides'
  * signs. */
 int64_t fxi_gpu_reach(int nd, const int64_t *shape, const int64_t *stride);
@@ -124,6 +129,36 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size);
  * 1: idx. `shape` has the sizes of this space. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *shape, const fx_tensor *idx,
                           const fx_tensor *x, int axis);
+/* Elements of a vector if a gather or scatter can move its rows as vectors: those along the first
+ * axis, which the indices do not replace, are dense in every operand, and all other distances are
+ * multiples of a vector. Else 1. Whether the addresses are aligned shows when the kernel runs. Then
+ * the layout and the stride along the indices' axis are changed to count vectors; the pattern of
+ * the indices stays. */
+int fxi_gpu_index_vectors(const fxi_gpu_builder *b, fxi_gpu_layout *l, int dtype, int axis,
+                          int64_t *stride);
+
+/* ---- operands of lanes (gpu_packs.c) --------------------------------------------------------- */
+/* The operands x0, x1, … of a kernel whose lanes load several elements before they use the first:
+ * reductions and rows. Operand k is loaded as the pack v<k>. */
+typedef struct fxi_gpu_packs {
+    const fx_tensor *in;
+    int n;
+    const int *pattern; /* of each operand; below 0: it is not loaded for each element */
+    int elements;       /* that a lane loads at a time */
+    bool neighbours;    /* they may be neighbours in memory, and so be loaded as vectors */
+} fxi_gpu_packs;
+/* Sets elements and neighbours for a walk over the elements of a lane. `words`: 32-bit registers
+ * for each element beside the operands' own. Returns the registers of the operands. */
+int fxi_gpu_packs_divide(const fxi_gpu_builder *b, fxi_gpu_packs *p, const fxi_gpu_walk *elements,
+                         int words);
+/* Append the uses of the operands; the packs; their loading as vectors, from the element `base` on,
+ * or one element each (e) from the offsets o0, o1, …; and the test whether the element `from`
+ * (NULL: the first one) is aligned in all operands. `needed`: which operands; NULL: all. */
+void fxi_gpu_say_operands(fxi_gpu_builder *b, const fx_tensor *in, int n);
+void fxi_gpu_say_packs(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed);
+void fxi_gpu_say_vector_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed);
+void fxi_gpu_say_element_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed);
+void fxi_gpu_say_near(fxi_gpu_builder *b, const fxi_gpu_packs *p, const char *from);
 
 /* ---- accumulators (gpu_fold.c) --------------------------------------------------------------- */
 /* Is there a fold of this kind and type? If not, records it. */
@@ -156,6 +191,7 @@ void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns, bool aga
 typedef struct fxi_gpu_finish {
     fxi_gpu_walk walk;
     int operands, pattern[FXI_GPU_PATTERNS];
+    int out; /* pattern of the output; −1: it is dense */
 } fxi_gpu_finish;
 fxi_gpu_finish fxi_gpu_finish_of(const fx_step *s);
 /* Appends the declarations e0 … of its operands, which are buffers from `first` on. */
@@ -185,6 +221,13 @@ void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_g
  * that compute it again if gy (operand 1) has an infinite number or NaN. */
 void fxi_gpu_repair(fxi_gpu_builder *b);
 bool fxi_gpu_can_repair(const fx_step *s); /* false if gy has gaps */
+
+/* ---- around a library (gpu_turn.c) ------------------------------------------------------------
+ */
+/* Adds a kernel that writes each window of the weights in the opposite order: of `length` elements
+ * of the output's type. */
+void fxi_gpu_turn(fxi_gpu_builder *b, fxi_gpu_buffer_ref from, fxi_gpu_buffer_ref to,
+                  int64_t length, int64_t window);
 
 /* ---- kinds of steps -------------------------------------------------------------------------- */
 void fxi_gpu_elementwise(fxi_gpu_builder *b);

@@ -145,17 +145,17 @@ void fxi_gpu_walk_say(fxi_gpu_builder *b, const fxi_gpu_walk *w, int first, cons
      * divided by the size of the next axis. */
     fxi_gpu_say(b, "const fx_int %s_q0 = %s;\n", name, index);
     for (int d = 0; d < n - 1; d++) {
-        fxi_gpu_say(b, "const fx_int %s_q%d = FX_DIV(%s_q%d, %d);\n", name, d + 1, name, d,
-                    first + 3 * d);
-        fxi_gpu_say(b, "const fx_int %s_c%d = %s_q%d - %s_q%d * P(%d);\n", name, d, name, d, name,
-                    d + 1, first + 3 * d);
+        fxi_gpu_say(b, "const fx_int %s_q%d = FX_DIV(%s_q%d, %s%d);\n", name, d + 1, name, d,
+                    b->own, first + 3 * d);
+        fxi_gpu_say(b, "const fx_int %s_c%d = %s_q%d - %s_q%d * P(%s%d);\n", name, d, name, d, name,
+                    d + 1, b->own, first + 3 * d);
     }
     for (int p = 0; p < w->npatterns; p++) {
         fxi_gpu_say(b, "const fx_int %s%d = ", name, p);
         if (base)
             fxi_gpu_say(b, "%s%d + ", base, p);
         for (int d = 0; d < n - 1; d++)
-            fxi_gpu_say(b, "%s_c%d * P(%d) + ", name, d, strides + p * n + d);
-        fxi_gpu_say(b, "%s_q%d * P(%d);\n", name, n - 1, strides + p * n + n - 1);
+            fxi_gpu_say(b, "%s_c%d * P(%s%d) + ", name, d, b->own, strides + p * n + d);
+        fxi_gpu_say(b, "%s_q%d * P(%s%d);\n", name, n - 1, b->own, strides + p * n + n - 1);
     }
 }

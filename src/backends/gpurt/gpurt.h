@@ -37,10 +37,11 @@ typedef struct fxi_rt_device {
     fxi_rt_recorder *recorder; /* NULL: nothing was recorded yet */
     char driver[64];           /* "12.8" */
     char architecture[80];     /* "sm_90", "gfx90a:sramecc+:xnack-" */
-    char target[112];          /* the compiler's option for it */
+    char option[112];          /* the compiler's option for it; a text "--NAME=TARGET" */
     bool intermediate;         /* the compiler makes PTX, which the driver compiles */
     int64_t memory;
-    char cannot_compile[200]; /* why the compiler makes nothing for the device; "" if it does */
+    bool ready;               /* the compiler was looked for (fxi_rt_ready) */
+    char cannot_compile[320]; /* why the compiler makes nothing for the device; "" if it does */
     uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
     fxi_rt_library_handle blas, dnn; /* for products; for convolutions */
     fxi_rt_ring *ring;               /* protected by `staging` */
@@ -49,7 +50,8 @@ typedef struct fxi_rt_device {
 
 extern const fx_host *fxi_rt_host;
 extern fxi_gpu_driver fxi_rt_driver;
-extern char fxi_rtc_why[200]; /* why there is no compiler; "" if there is one */
+/* Opens the compiler once. Returns "", or why there is none. */
+const char *fxi_rt_compiler_why(void);
 
 static inline fxi_rt_device *fxi_rt_of(const fx_device *device)
 {
@@ -77,7 +79,10 @@ int fxi_rt_begin(fxi_rt_device *d);
 void fxi_rt_describe(fxi_rt_device *d, int version);
 /* Returns the highest major version of the compiler whose code the driver loads; 0: any. */
 int fxi_rt_major(int version);
-/* Sets target and intermediate, or cannot_compile. The compiler is open. */
+/* fxi_gpu_driver.rank. newest: the highest major version of the compiler whose code the driver
+ * loads; 0: any. */
+int fxi_rt_rank_of(const fxi_rt_device *d, const fx_packed_kernel *kernel, int newest);
+/* Sets option and intermediate, or cannot_compile. The compiler is open. */
 void fxi_rt_choose_target(fxi_rt_device *d);
 /* Options after the target. */
 extern const char *const fxi_rt_options[];
@@ -98,6 +103,9 @@ int fxi_rt_peer_copy(fxi_rt_device *to, void *address, const fxi_rt_device *from
 
 /* Finds and opens the devices. Returns their number; 0 with the reason in `why`. */
 int fxi_rt_devices_open(char *why, size_t size);
+/* fxi_gpu_driver.rank and .ready */
+int fxi_rt_rank(const fxi_gpu_device *device, const fx_packed_kernel *kernel);
+const char *fxi_rt_ready(fxi_gpu_device *device);
 fxi_rt_device *fxi_rt_device_at(int id);
 int fxi_rt_device_count(void);
 

@@ -78,7 +78,7 @@ static bool read_product(const fx_step *s, fxi_rt_product *p)
                           .k = s->in[0].shape[!what->transpose_a]};
     return (dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64 || dtype == FX_DTYPE_F16 ||
             dtype == FX_DTYPE_BF16) &&
-           p->k > 0 && fx_tensor_length(&s->out) > 0 &&
+           p->k > 0 && fx_tensor_length(&s->out) > 0 && !fxi_gpu_is_ordered(&s->out) &&
            read_factor(&s->in[0], what->transpose_a, &p->transpose_a, &p->lda) &&
            read_factor(&s->in[1], what->transpose_b, &p->transpose_b, &p->ldb) &&
            read_batches(s, p);

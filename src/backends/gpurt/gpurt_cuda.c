@@ -76,8 +76,22 @@ void fxi_rt_choose_target(fxi_rt_device *d)
         return;
     }
     d->intermediate = best != own;
-    snprintf(d->target, sizeof d->target, "--gpu-architecture=%s_%d",
+    snprintf(d->option, sizeof d->option, "--gpu-architecture=%s_%d",
              d->intermediate ? "compute" : "sm", best);
+}
+
+/* Machine code runs on its own architecture and on later ones of the same major version, PTX on its
+ * own and all later ones. The driver takes PTX as a text that ends with a zero byte. */
+int fxi_rt_rank_of(const fxi_rt_device *d, const fx_packed_kernel *k, int newest)
+{
+    int own = 0, made = 0, compiler = 0;
+    sscanf(d->architecture, "sm_%d", &own);
+    if (sscanf(k->compiler, "NVRTC %d", &compiler) == 1 && newest && compiler > newest)
+        return 0;
+    if (sscanf(k->target, "sm_%d", &made) == 1)
+        return made == own ? FXI_GPU_RANKS : made / 10 == own / 10 && made < own ? 2 : 0;
+    return sscanf(k->target, "compute_%d", &made) == 1 && made <= own &&
+           ((const char *)k->code)[k->size - 1] == '\0';
 }
 
 fxi_rt_form fxi_rt_form_of(const fxi_rt_device *d)

@@ -12,7 +12,13 @@
 
 static fxi_rt_device devices[FXI_RT_DEVICES];
 static int ndevices;
-char fxi_rtc_why[200];
+static int driver_version;
+/* Protects what is set when the compiler is opened: `compiler`, and the devices' members for it. */
+static fxi_mutex compiler_lock = FXI_MUTEX_INIT;
+static struct {
+    bool opened;
+    char why[200];
+} compiler;
 
 fxi_rt_device *fxi_rt_device_at(int id)
 {
@@ -24,36 +30,110 @@ int fxi_rt_device_count(void)
     return ndevices;
 }
 
-/* ---- describing ------------------------------------------------------------------------------ */
-
 static int64_t attribute(const fxi_rt_device *d, int which)
 {
     int value = 0;
     return fxi_rt.DeviceAttribute(&value, which, d->id) == 0 ? value : 0;
 }
 
-/* Makes the text of everything that compiled programs depend on, a part of the key of the cache on
- * disk. It contains the driver's version only if the code is PTX, which the driver compiles;
- * machine code stays valid when the driver is replaced. */
+/* ---- the compiler ---------------------------------------------------------------------------- */
+
+/* The caller holds the lock. */
+static const char *open_compiler(void)
+{
+    if (!compiler.opened)
+        fxi_rtc_open(fxi_rt_major(driver_version), compiler.why, sizeof compiler.why);
+    compiler.opened = true;
+    return compiler.why;
+}
+
+const char *fxi_rt_compiler_why(void)
+{
+    fxi_mutex_lock(&compiler_lock);
+    const char *why = open_compiler();
+    fxi_mutex_unlock(&compiler_lock);
+    return why;
+}
+
+/* Sets the rest of the key of compiled programs. It contains the driver's version only if the code
+ * is PTX, which the driver compiles; machine code stays valid when the driver is replaced. */
 static void identify(fxi_rt_device *d)
 {
-    char text[sizeof d->gpu.identity], options[64] = "";
     int major = 0, minor = 0;
-    if (!*fxi_rtc_why)
-        fxi_rtc.Version(&major, &minor);
-    for (int k = 0; k < fxi_rt_noptions; k++) {
-        strncat(options, " ", sizeof options - strlen(options) - 1);
-        strncat(options, fxi_rt_options[k], sizeof options - strlen(options) - 1);
-    }
-    snprintf(text, sizeof text, "%s %d.%d\n%s\n%s%s\n%s", fxi_rt_compiler, major, minor,
-             d->architecture, d->target, options, d->intermediate ? d->driver : "");
-    memcpy(d->gpu.identity, text, sizeof text);
+    fxi_gpu_device *g = &d->gpu;
+    fxi_rtc.Version(&major, &minor);
+    snprintf(g->target, sizeof g->target, "%s", strchr(d->option, '=') + 1);
+    snprintf(g->compiler, sizeof g->compiler, "%s %d.%d%s%s", fxi_rt_compiler, major, minor,
+             d->intermediate ? ", " : "", d->intermediate ? d->driver : "");
 }
+
+static bool is_any(const fx_packed_kernel *kernel, void *user)
+{
+    (void)kernel, (void)user;
+    return true;
+}
+
+/* Says how packs could help, or why those at hand do not. */
+static void say_packs(fxi_rt_device *d)
+{
+    const size_t n = strlen(d->cannot_compile);
+    const fx_kernel_key any = {.backend = fxi_rt_driver.kind};
+    if (fxi_rt_host->kernel_packed(&any, is_any, NULL))
+        snprintf(d->cannot_compile + n, sizeof d->cannot_compile - n,
+                 "; no pack of kernels has code for %.40s that the driver (%s) loads",
+                 d->architecture, d->driver);
+    else
+        snprintf(d->cannot_compile + n, sizeof d->cannot_compile - n,
+                 "; or set CFLUX_KERNELS to a pack of kernels (docs/gpu.md)");
+}
+
+const char *fxi_rt_ready(fxi_gpu_device *device)
+{
+    fxi_rt_device *d = (fxi_rt_device *)device;
+    fxi_mutex_lock(&compiler_lock);
+    if (!d->ready) {
+        const char *why = open_compiler();
+        if (*why)
+            snprintf(d->cannot_compile, sizeof d->cannot_compile, "%s", why);
+        else
+            fxi_rt_choose_target(d);
+        if (!*d->cannot_compile)
+            identify(d);
+    }
+    d->ready = true;
+    fxi_mutex_unlock(&compiler_lock);
+    return d->cannot_compile;
+}
+
+int fxi_rt_rank(const fxi_gpu_device *device, const fx_packed_kernel *kernel)
+{
+    return fxi_rt_rank_of((const fxi_rt_device *)device, kernel, fxi_rt_major(driver_version));
+}
+
+static bool suits(const fx_packed_kernel *kernel, void *user)
+{
+    return fxi_rt_rank(user, kernel) > 0;
+}
+
+/* A device with code in a pack is usable, and its compiler is looked for when the code of a kernel
+ * is missing. Otherwise the compiler is needed now. */
+static const char *decide(fxi_rt_device *d)
+{
+    const fx_kernel_key any = {.backend = fxi_rt_driver.kind};
+    if (fxi_rt_host->kernel_packed(&any, suits, &d->gpu))
+        return "";
+    if (*fxi_rt_ready(&d->gpu))
+        say_packs(d);
+    return d->cannot_compile;
+}
+
+/* ---- describing ------------------------------------------------------------------------------ */
 
 static void describe(fxi_rt_device *d, int version)
 {
     size_t memory = 0;
     int64_t groups[3];
+    char *options = d->gpu.options;
     fxi_rt.DeviceName(d->gpu.name, (int)sizeof d->gpu.name - 1, d->id);
     fxi_rt.DeviceMemory(&memory, d->id);
     d->memory = (int64_t)memory;
@@ -73,11 +153,10 @@ static void describe(fxi_rt_device *d, int version)
                                      .atomic64 = true};
     memcpy(d->gpu.limits.groups, groups, sizeof groups);
     fxi_rt_describe(d, version);
-    if (*fxi_rtc_why)
-        snprintf(d->cannot_compile, sizeof d->cannot_compile, "%s", fxi_rtc_why);
-    else
-        fxi_rt_choose_target(d);
-    identify(d);
+    memcpy(d->gpu.target, d->architecture, sizeof d->architecture);
+    for (int k = 0; k < fxi_rt_noptions; k++)
+        snprintf(options + strlen(options), sizeof d->gpu.options - strlen(options), "%s%s",
+                 k ? " " : "", fxi_rt_options[k]);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -151,7 +230,7 @@ static void open_number(int k, int version, char *why, size_t size)
 
 int fxi_rt_devices_open(char *why, size_t size)
 {
-    int n = 0, version = 0;
+    int n = 0;
     const char *call = fxi_rt_name.Init;
     int error = fxi_rt.Init(0);
     *why = '\0';
@@ -163,13 +242,13 @@ int fxi_rt_devices_open(char *why, size_t size)
         say_none(error, call, why, size);
         return 0;
     }
-    fxi_rt.DriverVersion(&version);
+    fxi_rt.DriverVersion(&driver_version);
     fxi_rt_find_graphs();
-    fxi_rtc_open(fxi_rt_major(version), fxi_rtc_why, sizeof fxi_rtc_why);
     for (int k = 0; k < n && ndevices < FXI_RT_DEVICES; k++)
-        open_number(k, version, why, size);
+        open_number(k, driver_version, why, size);
     if (ndevices > 0)
-        /* If nothing can be compiled for the first device, the devices are listed but not used. */
-        snprintf(why, size, "%s", devices[0].cannot_compile);
+        /* If the first device has neither compiler nor pack, the devices are listed but not used.
+         */
+        snprintf(why, size, "%s", decide(&devices[0]));
     return ndevices;
 }

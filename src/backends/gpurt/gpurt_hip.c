@@ -1,8 +1,6 @@
 /* gpurt_hip.c: the functions of the AMDGPU plugin that differ from those of CUDA; see gpurt.h. */
 #include "gpurt.h"
 
-#include "c_text.h"
-#include "gpurt_dnn.h"
 #include "shared_library.h"
 
 #include <stdio.h>
@@ -112,7 +110,14 @@ void fxi_rt_choose_target(fxi_rt_device *d)
                  "device",
                  major, minor, d->architecture);
     else
-        snprintf(d->target, sizeof d->target, "--offload-arch=%s", d->architecture);
+        snprintf(d->option, sizeof d->option, "--offload-arch=%s", d->architecture);
+}
+
+/* A code object is made for an architecture with its features. */
+int fxi_rt_rank_of(const fxi_rt_device *d, const fx_packed_kernel *k, int newest)
+{
+    (void)newest;
+    return *d->architecture && strcmp(k->target, d->architecture) == 0 ? FXI_GPU_RANKS : 0;
 }
 
 fxi_rt_form fxi_rt_form_of(const fxi_rt_device *d)
@@ -138,19 +143,4 @@ int fxi_rt_peer_copy(fxi_rt_device *to, void *address, const fxi_rt_device *from
                      size_t bytes)
 {
     return fxi_rt.PeerCopy(address, to->id, source, from->id, bytes, to->work);
-}
-
-/* ---- convolutions ---------------------------------------------------------------------------- */
-
-bool fxi_rt_dnn_step(fxi_gpu_builder *b)
-{
-    (void)b;
-    return false;
-}
-
-const char *fxi_rt_dnn_part(const char *name)
-{
-    return fxi_same_letters(name, "MIOpen") ? "cflux does not use this library: it computes "
-                                              "these operations with its own kernels"
-                                            : NULL;
 }

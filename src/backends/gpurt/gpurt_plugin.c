@@ -41,7 +41,7 @@ static fx_status info(fx_device *device)
 static const char *part(const char *name)
 {
     if (fxi_same_letters(name, fxi_rt_compiler))
-        return fxi_rtc_why;
+        return fxi_rt_compiler_why();
     const char *why = fxi_rt_library_part(&fxi_rt_blas, name);
     return why ? why : fxi_rt_dnn_part(name);
 }

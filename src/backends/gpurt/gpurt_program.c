@@ -2,8 +2,6 @@
  */
 #include "gpurt.h"
 
-#include "gpu_cache.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -60,7 +58,7 @@ static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_siz
                      size_t size, char **out_log)
 {
     enum { OPTIONS = 8 };
-    const char *options[OPTIONS] = {d->target};
+    const char *options[OPTIONS] = {d->option};
     int n = 1;
     fxi_rtc_program p = NULL;
     void *code = NULL;
@@ -128,11 +126,6 @@ void *fxi_rt_compile(fxi_gpu_device *device, const char *source, char *text, siz
     fxi_rt_device *d = (fxi_rt_device *)device;
     size_t bytes = 0;
     int error = 0;
-    if (*d->cannot_compile) {
-        snprintf(text, size, "%s (%s) cannot compile kernels: %s", device->label, device->name,
-                 d->cannot_compile);
-        return NULL;
-    }
     void *code = code_of(d, source, &bytes, text, size, out_log);
     if (!code)
         return NULL;
@@ -142,7 +135,7 @@ void *fxi_rt_compile(fxi_gpu_device *device, const char *source, char *text, siz
     else if (!p)
         snprintf(text, size, "no memory for a kernel of %s", device->label);
     /* `binary` will ask for the code, if there is a cache to put it in. */
-    if (p && fxi_gpu_cache_on())
+    if (p && fxi_rt_host->kernels_cached())
         p->code = code, p->size = bytes;
     else
         fxi_rt_host->free(code);

@@ -138,6 +138,8 @@ static bool library(fxi_gpu_builder *b)
 
 fxi_gpu_driver fxi_rt_driver = {.kind = KIND,
                                 .runtime = FXI_GPU_RUNTIME(DIALECT, launch, library),
+                                .rank = fxi_rt_rank,
+                                .ready = fxi_rt_ready,
                                 .compile = fxi_rt_compile,
                                 .binary = fxi_rt_binary,
                                 .load = fxi_rt_load,

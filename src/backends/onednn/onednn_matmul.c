@@ -5,6 +5,7 @@
  * the last batch axis or else the longer side, into parts of one size and a shorter last one.
  */
 #include "onednn.h"
+#include "strided.h"
 #include <string.h>
 
 enum { SOURCE, WEIGHTS, RESULT, BIAS, OPERANDS };
@@ -65,7 +66,8 @@ static bool describe(product *p, const fx_step *s)
     /* A row for oneDNN is our axis 1, or axis 0 of a transposed operand. */
     const int row[] = {!tb, !ta, 1}, column[] = {tb, ta, 0};
     p->n = s->out.ndim;
-    bool ok = p->n <= DNNL_MAX_NDIMS && fxi_onednn_epilogue(s, 0);
+    bool ok = p->n <= DNNL_MAX_NDIMS && fxi_onednn_epilogue(s, 0) &&
+              fxi_is_dense(p->n, s->out.shape, s->out.stride);
     for (int i = 0; i < BIAS && ok; i++) {
         operand *o = &p->o[i];
         for (int d = 2; d < p->n; d++) {

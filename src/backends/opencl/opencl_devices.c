@@ -115,13 +115,15 @@ static int64_t largest_launch(cl_device_id id)
                                                                             : INT64_MAX;
 }
 
-/* Everything on which compiled programs depend: part of the key of the cache on disk. */
+/* What compiled programs depend on: parts of the key of the cache on disk, and of packs. */
 static void identify(fxi_opencl_device *d)
 {
-    char text[sizeof d->gpu.identity];
-    snprintf(text, sizeof text, "%s\n%s\n%s\n%s\n%s", d->platform_name, d->gpu.name, d->driver,
-             d->version, fxi_opencl_options(d));
-    memcpy(d->gpu.identity, text, sizeof text);
+    char text[sizeof d->gpu.target];
+    snprintf(text, sizeof text, "%s, %s, %s, %s", d->platform_name, d->gpu.name, d->driver,
+             d->version);
+    memcpy(d->gpu.target, text, sizeof text);
+    snprintf(d->gpu.compiler, sizeof d->gpu.compiler, "the driver");
+    snprintf(d->gpu.options, sizeof d->gpu.options, "%s", fxi_opencl_options(d));
 }
 
 /* The key of the cache is made last, because it contains the other texts. */

@@ -1,100 +1,20 @@
-/* opencl_memory.c: the memory of OpenCL devices, with addresses to which the library can add
- * offsets.
- *
- * OpenCL 1.2 has buffer objects and no addresses. An address of this backend is a number: the upper
- * 24 bits are the number of a slot in a table, from 1 on, so that no address is NULL; the lower 40
- * are the byte in the slot's buffer. So the buffer of an address is found by one look into the
- * table, without a lock. Host memory may have the same address: an address means something only
- * together with its device. Slots are allocated in blocks that are never moved or freed. A slot is
- * written before its address is returned to the library, and again only after it has been freed.
+/* opencl_memory.c: the memory of OpenCL devices. OpenCL 1.2 has buffer objects and no addresses;
+ * gpu_slots.c makes addresses for them.
  *
  * Short writes are copied to a ring of host memory first, so that they need not wait for the work
  * that is queued before them.
  */
 #include "opencl.h"
 
+#include "gpu_slots.h"
+
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(sizeof(void *) == 8, "addresses have 64 bits");
-
-/* 40 bits are 1 TiB, more than a buffer can have; the table's 2²³ slots fit in the other 24 bits.
- */
-enum { OFFSET_BITS = 40, BLOCK_BITS = 12, BLOCK = 1 << BLOCK_BITS, BLOCKS = 1 << 11 };
-
-typedef struct slot {
-    cl_mem mem;    /* atomic; NULL: not in use */
-    uint32_t next; /* the next free slot's number plus one; 0: none */
-} slot;
-
-static struct {
-    fxi_mutex lock;       /* held to allocate or free a slot */
-    slot *blocks[BLOCKS]; /* atomic */
-    uint32_t used, free;  /* slots used so far; number of the first freed slot plus one, or 0 */
-} table = {.lock = FXI_MUTEX_INIT};
-
-static slot *slot_at(uint64_t number)
-{
-    /* A number beyond the table comes from an address that is not ours. */
-    slot *block = number >> BLOCK_BITS < BLOCKS
-                      ? __atomic_load_n(&table.blocks[number >> BLOCK_BITS], __ATOMIC_ACQUIRE)
-                      : NULL;
-    return block ? &block[number & (BLOCK - 1)] : NULL;
-}
-
 bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset)
 {
-    const uint64_t a = (uint64_t)(uintptr_t)address, number = (a >> OFFSET_BITS) - 1;
-    const slot *s = slot_at(number);
-    *out = s ? __atomic_load_n(&s->mem, __ATOMIC_ACQUIRE) : NULL;
-    /* The lower bits are the byte in the buffer, so the library can add offsets to an address. */
-    *out_offset = a & ((UINT64_C(1) << OFFSET_BITS) - 1);
+    *out = fxi_gpu_slot_find(address, out_offset);
     return *out != NULL;
-}
-
-static bool more_slots(void)
-{
-    const uint32_t block = table.used >> BLOCK_BITS;
-    slot *fresh = block < BLOCKS ? fxi_opencl_host->alloc(BLOCK * sizeof *fresh) : NULL;
-    if (!fresh)
-        return false;
-    /* The block is complete before its address is published, because readers take no lock. */
-    memset(fresh, 0, BLOCK * sizeof *fresh);
-    __atomic_store_n(&table.blocks[block], fresh, __ATOMIC_RELEASE);
-    return true;
-}
-
-/* Allocates a slot for a buffer and returns its address; NULL if no slot is left. */
-static void *take_slot(cl_mem mem)
-{
-    fxi_mutex_lock(&table.lock);
-    uint32_t number = table.free;
-    /* Freed slots first: the table then grows only with the buffers that exist at once. */
-    if (number)
-        table.free = slot_at(number - 1)->next;
-    else if ((table.used & (BLOCK - 1)) != 0 || more_slots())
-        number = ++table.used;
-    if (number)
-        __atomic_store_n(&slot_at(number - 1)->mem, mem, __ATOMIC_RELEASE);
-    fxi_mutex_unlock(&table.lock);
-    return (void *)(uintptr_t)((uint64_t)number << OFFSET_BITS);
-}
-
-static cl_mem give_slot(const void *address)
-{
-    const uint32_t number = (uint32_t)((uint64_t)(uintptr_t)address >> OFFSET_BITS);
-    slot *s = number ? slot_at(number - 1) : NULL;
-    if (!s)
-        return NULL;
-    fxi_mutex_lock(&table.lock);
-    /* A second free of the same address finds NULL and does nothing. */
-    const cl_mem mem = __atomic_exchange_n(&s->mem, NULL, __ATOMIC_ACQ_REL);
-    if (mem) {
-        s->next = table.free;
-        table.free = number;
-    }
-    fxi_mutex_unlock(&table.lock);
-    return mem;
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -118,7 +38,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
     cl_int error = CL_SUCCESS;
-    if (bytes > (uint64_t)d->largest || bytes >> OFFSET_BITS)
+    if (bytes > (uint64_t)d->largest || bytes >= FXI_GPU_SLOT_BYTES)
         return NULL;
     /* OpenCL has no buffers of 0 bytes, but an empty array needs an address too. */
     cl_mem mem =
@@ -127,7 +47,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
         refused(d, error);
         return NULL;
     }
-    void *address = take_slot(mem);
+    void *address = fxi_gpu_slot_take(fxi_opencl_host, mem);
     /* The table is full, or host memory is: the caller sees a lack of memory. */
     if (!address)
         fxi_cl.ReleaseMemObject(mem);
@@ -138,7 +58,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
 void fxi_opencl_free(fx_device *device, void *address)
 {
     (void)device;
-    cl_mem mem = give_slot(address);
+    cl_mem mem = fxi_gpu_slot_give(address);
     if (mem)
         fxi_cl.ReleaseMemObject(mem);
 }

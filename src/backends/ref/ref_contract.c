@@ -31,7 +31,7 @@ fx_status fxi_ref_matmul(const fx_step *s, const void *const *in, void *out, fx_
             const fxi_ref_value q = fxi_ref_get(b->dtype, in[1], fxi_ref_offset(b, ib));
             y = fxi_ref_sum2(a->dtype, y, fxi_ref_product2(a->dtype, p, q));
         }
-        fxi_ref_put(s->out.dtype, out, i, y);
+        fxi_ref_put(s->out.dtype, out, fxi_ref_offset(&s->out, index), y);
     }
     return FX_OK;
 }

@@ -324,7 +324,7 @@ static const char *wrong_library(void)
     if ((strncmp(library, "Open MPI", 8) == 0) == want)
         return NULL;
     snprintf(why, sizeof why,
-             "the program uses another MPI, %s: start it with the launcher of that one", library);
+             "the program uses another MPI, %s: start it with the launcher of that MPI", library);
     return why;
 }
 

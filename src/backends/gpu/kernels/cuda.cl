@@ -58,17 +58,28 @@ FX_FN fx_u16 fx_f16_out(fx_f32 x)
 { fx_u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 #endif
 // Cells of 16 rows, 8 columns and 16 terms by all work-items of a warp: see matrix.cl. The parts of a
-// work-item are those of mma.m16n8k16 in the manual of PTX. Other compilers of this text define
-// FX_MMA as a function.
+// work-item are those of mma.m16n8k16 in the manual of PTX. sm_75 has only mma.m16n8k8, for Float16;
+// its parts are the first or the second half of those, so two of them compute a cell. Other compilers
+// of this text define FX_MMA, or FX_MMA_HALF, as a function.
 #if !defined FX_MMA && defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
 #define FX_MMA(type, c, a, b) asm("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 " \
     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
     : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]) \
     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
+#elif !defined FX_MMA_HALF && defined __CUDA_ARCH__ && __CUDA_ARCH__ == 750
+#define FX_MMA_HALF(c, a, b) asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 " \
+    "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};" \
+    : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]) \
+    : "r"((a)[0]), "r"((a)[1]), "r"((b)[0]))
+#endif
+#ifdef FX_MMA_HALF
+#define FX_MMA(type, c, a, b) { FX_MMA_HALF(c, a, b); FX_MMA_HALF(c, (a) + 2, (b) + 1); }
 #endif
 #ifdef FX_MMA
 #define FX_CELL_f16
+#ifndef FX_MMA_HALF
 #define FX_CELL_bf16
+#endif
 #define FX_CELL_COLUMNS 8
 #define FX_CELL_SUMS 4
 typedef struct { fx_u32 v[4]; } fx_cell_a;

@@ -76,9 +76,9 @@ FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (fx_i64)a.i; }
 
 // Divides the work-items of a group: `lanes` of them, a power of two, compute the result of a slot.
 //// lanes
-const fx_int lanes = P(@lanes@), slots = FX_GROUP >> P(@log@);
-const fx_int lane = P(@columns@) ? FX_ITEM >> (8 - P(@log@)) : FX_ITEM & (lanes - 1);
-const fx_int slot = P(@columns@) ? FX_ITEM & (slots - 1) : FX_ITEM >> P(@log@);
+const fx_int lanes = P(@own@@lanes@), slots = FX_GROUP >> P(@own@@log@);
+const fx_int lane = P(@own@@columns@) ? FX_ITEM >> (8 - P(@own@@log@)) : FX_ITEM & (lanes - 1);
+const fx_int slot = P(@own@@columns@) ? FX_ITEM & (slots - 1) : FX_ITEM >> P(@own@@log@);
 const fx_int own = slot + lane * slots;
 
 // Joins the lanes' accumulators: `a` of every work-item of the slot becomes the accumulator of all

@@ -1,8 +1,15 @@
-// Metal 2.0: see prelude.cl. There is no Float64; erf, expm1 and log1p are our own, further down.
+// Metal 3.0: see prelude.cl. There is no Float64; erf, expm1 and log1p are our own, further down.
+//
+// A kernel has at most 31 buffers, so offsets and parameters share one. Offsets are not passed when
+// a buffer is bound, because those must be multiples of 4 or more, and a view may begin at any
+// byte. The compiler may give a kernel so many registers that a group cannot have FX_GROUP
+// work-items, unless the kernel names that number.
 //// metal
 #ifndef FX_METAL_STUB
 #include <metal_stdlib>
 using namespace metal;
+// As in OpenCL C: results are those of the expressions in op.def.
+#pragma METAL fp contract(off)
 #endif
 typedef float fx_f32; typedef int fx_i32; typedef long fx_i64; typedef uchar fx_u8;
 typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;
@@ -12,16 +19,19 @@ typedef ushort fx_v2; typedef uchar fx_v1;
 #define FX_GLOBAL device
 #define FX_SHARED threadgroup
 #ifndef FX_LOCAL
-#define FX_LOCAL(T, s, n) threadgroup T s[n]
+#define FX_LOCAL(T, s, n) alignas(@vector@) threadgroup T s[n]
 #endif
 #define FX_BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
 #define fx_shuffle(v, item) simd_shuffle(v, (fx_u16)((item) & (FX_WARP - 1)))
 #define FX_FN static inline
-#define FX_KERNEL kernel void
-#define FX_B(k) device void *fx_b##k
-#define FX_ARGS constant fx_params &fx_p, uint3 fx_g [[threadgroup_position_in_grid]], \
+#define FX_KERNEL [[kernel, max_total_threads_per_threadgroup(FX_GROUP)]] void
+#define FX_B(k) device uchar *fx_b##k
+template <class O, class P> struct fx_both { O offset; P value; };
+#define FX_ARGS constant fx_both<fx_offsets, fx_params> &fx_all, uint3 fx_g [[threadgroup_position_in_grid]], \
     uint fx_t [[thread_index_in_threadgroup]]
-#define FX_USE(k, T, x) device T *x = (device T *)fx_b##k;
+#define fx_p fx_all.value
+#define fx_o fx_all.offset
+#define FX_USE(k, T, x) device T *x = (device T *)(fx_b##k + fx_o.v[k]);
 #define P(k) (fx_p.v[k])
 #define FX_ITEM ((fx_int)fx_t)
 #define FX_GROUP_X ((fx_int)fx_g.x)
@@ -42,6 +52,10 @@ static inline fx_f32 fx_own_atan2(fx_f32 y, fx_f32 x) { return precise::atan2(y,
 #define fx_float(u) as_type<fx_f32>((fx_u32)(u))
 #define FX_ADD_u32(p, v) ((void)atomic_fetch_add_explicit((device atomic_uint *)(p), (fx_u32)(v), \
     memory_order_relaxed))
+#ifdef FX_HAS_ATOMIC_F32
+#define FX_ADD_f32(p, v) ((void)atomic_fetch_add_explicit((device atomic_float *)(p), (fx_f32)(v), \
+    memory_order_relaxed))
+#endif
 // The weak exchange may fail without a reason, so it is repeated while the value is the old one.
 static inline fx_u32 fx_cas32(device fx_u32 *p, fx_u32 o, fx_u32 n) {
     fx_u32 e = o;

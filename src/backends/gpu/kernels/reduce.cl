@@ -8,11 +8,11 @@ FX_LOCAL(fx_acc0, s0, FX_GROUP);
 @lanes@
 const fx_int o = @group@ * slots + slot;
 fx_acc0 a0 = fx_none0();
-if (o < P(@results@)) {
+if (o < P(@own@@results@)) {
 @kept@
 // Groups along Y take pieces of the terms.
-const fx_int first = FX_GROUP_Y * P(@chunk@), all = P(@count@) - first;
-const fx_int last = first + (all < P(@chunk@) ? all : P(@chunk@));
+const fx_int first = FX_GROUP_Y * P(@own@@chunk@), all = P(@own@@count@) - first;
+const fx_int last = first + (all < P(@own@@chunk@) ? all : P(@own@@chunk@));
 const int near = @near@;
 const fx_int gap = near ? 1 : lanes;
 for (fx_int base = first + lane * (near ? @elements@ : 1); base < last; base += lanes * @elements@) {
@@ -37,9 +37,9 @@ if (t < last) {
 }
 // All work-items reach the tree, also those without a result: it has barriers.
 @tree@
-if (lane == 0 && o < P(@results@)) {
-    if (P(@parts@) > 1)
-        partial[FX_GROUP_Y * P(@results@) + o] = a0;
+if (lane == 0 && o < P(@own@@results@)) {
+    if (P(@own@@parts@) > 1)
+        partial[FX_GROUP_Y * P(@own@@results@) + o] = a0;
     else
         FX_STORE_@name@(y, o, fx_done0(a0));
 }
@@ -52,16 +52,16 @@ FX_LOCAL(fx_acc0, s0, FX_GROUP);
 @lanes@
 const fx_int o = FX_GROUP_X * slots + slot;
 fx_acc0 a0 = fx_none0();
-if (o < P(@results@)) {
-for (fx_int t = lane; t < P(@count@); t += lanes)
-    a0 = fx_join0(a0, partial[t * P(@results@) + o]);
+if (o < P(@own@@results@)) {
+for (fx_int t = lane; t < P(@own@@count@); t += lanes)
+    a0 = fx_join0(a0, partial[t * P(@own@@results@) + o]);
 }
 @tree@
-if (lane == 0 && o < P(@results@)) FX_STORE_@name@(y, o, fx_done0(a0));
+if (lane == 0 && o < P(@own@@results@)) FX_STORE_@name@(y, o, fx_done0(a0));
 
 // Computes one of several reductions of a launch: reduction g, whose first group is parameter g. Its
-// other parameters begin at parameter `from`, behind those of the earlier reductions. P is defined
-// again with this offset, so that the text of a single reduction is used here too.
+// other parameters begin at parameter `from`, behind those of the earlier reductions; in the text of
+// a single reduction, which follows here, @own@ is empty.
 //// reductions
 const fx_int g = 0@later_reductions@;
 const fx_int from = @batch@ + g * @params@, group = FX_GROUP_X - P(g);

@@ -43,6 +43,33 @@ if (v >= 0 && v < P(1))
     fx_fold(y + o0 + (fx_int)v * P(2), (@value@)FX_LOAD_@name@(x, o@from@));
 }
 
+// Rows of vectors: i, the walk's strides and P(2) count vectors. A work-item loads all of its vectors
+// and their indices before it folds the first element: no load waits for an atomic operation.
+//// scatter_vectors
+FX_USE(0, const @stored@, x)
+FX_USE(1, const @index@, idx)
+FX_USE(2, fx_u@bits@, y)
+const fx_i32 whole = FX_ADDRESS(x) % 16 == 0;
+FX_PACK(@stored@, @elements@, fx_v16, 1) part[@each@];
+fx_int to[@each@];
+FX_UNROLL for (fx_int each = 0; each < @each@; each++) {
+const fx_int i = (FX_GROUP_X * @each@ + each) * FX_GROUP + FX_ITEM;
+to[each] = -1;
+if (i >= P(0)) continue;
+@walk@
+const fx_i64 v = idx[o1];
+if (v < 0 || v >= P(1)) continue;
+to[each] = (o0 + (fx_int)v * P(2)) * @elements@;
+const FX_GLOBAL @stored@ *at = x + o@from@ * @elements@;
+if (whole) part[each].v[0] = *(const FX_GLOBAL fx_v16 *)at;
+else FX_UNROLL for (fx_int q = 0; q < @elements@; q++) part[each].e[q] = at[q];
+}
+FX_UNROLL for (fx_int each = 0; each < @each@; each++) {
+if (to[each] < 0) continue;
+FX_UNROLL for (fx_int q = 0; q < @elements@; q++)
+    fx_fold(y + to[each] + q, (@value@)FX_LOAD_@name@(part[each].e, q));
+}
+
 // Rounds the elements in work space to the shorter type of the output.
 //// scatter_narrow
 FX_USE(0, const @from@, x)

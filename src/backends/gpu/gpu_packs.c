@@ -1,0 +1,90 @@
+/* gpu_packs.c: the operands of reductions and rows, whose lanes load several elements at a time;
+ * see gpu_text.h. */
+#include "gpu_text.h"
+
+#include <stdio.h>
+
+/* Is operand k loaded for each element? */
+static bool is_loaded(const fxi_gpu_packs *p, int k, const bool *needed)
+{
+    return p->pattern[k] >= 0 && (!needed || needed[k]);
+}
+
+static fxi_gpu_pack pack_of(const fxi_gpu_packs *p, int k, char name[16])
+{
+    snprintf(name, 16, "v%d", k);
+    return (fxi_gpu_pack){
+        .name = name, .type = &fxi_gpu_types[p->in[k].dtype], .elements = p->elements};
+}
+
+int fxi_gpu_packs_divide(const fxi_gpu_builder *b, fxi_gpu_packs *p, const fxi_gpu_walk *elements,
+                         int words)
+{
+    int narrowest = 0, own = 0;
+    p->neighbours = elements->nd == 1;
+    for (int k = 0; k < p->n; k++) {
+        const int size = fxi_gpu_types[p->in[k].dtype].size;
+        if (!is_loaded(p, k, NULL))
+            continue;
+        p->neighbours &= elements->stride[p->pattern[k]][0] == 1;
+        own += size > 4 ? size / 4 : 1;
+        narrowest = narrowest == 0 || size < narrowest ? size : narrowest;
+    }
+    p->elements = fxi_gpu_pack_elements(b, narrowest, words + own);
+    p->neighbours &= p->elements > 1;
+    return own;
+}
+
+void fxi_gpu_say_operands(fxi_gpu_builder *b, const fx_tensor *in, int n)
+{
+    for (int k = 0; k < n; k++)
+        fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[in[k].dtype].stored, k);
+}
+
+void fxi_gpu_say_packs(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed)
+{
+    char name[16];
+    for (int k = 0; k < p->n; k++) {
+        const fxi_gpu_pack pack = pack_of(p, k, name);
+        if (is_loaded(p, k, needed))
+            fxi_gpu_say_pack(b, &pack);
+    }
+}
+
+void fxi_gpu_say_vector_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed)
+{
+    char name[16], at[48];
+    for (int k = 0; k < p->n && p->neighbours; k++) {
+        const fxi_gpu_pack pack = pack_of(p, k, name);
+        snprintf(at, sizeof at, "x%d + k%d + base", k, p->pattern[k]);
+        if (is_loaded(p, k, needed))
+            fxi_gpu_say_pack_moved(b, &pack, false, at);
+    }
+}
+
+void fxi_gpu_say_element_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed)
+{
+    for (int k = 0; k < p->n; k++)
+        if (is_loaded(p, k, needed))
+            fxi_gpu_say(b, "v%d.e[e] = x%d[o%d];\n", k, k, p->pattern[k]);
+}
+
+void fxi_gpu_say_near(fxi_gpu_builder *b, const fxi_gpu_packs *p, const char *from)
+{
+    char name[16];
+    int longest = 1;
+    const char *join = "((";
+    for (int k = 0; k < p->n && p->neighbours; k++) {
+        const fxi_gpu_pack pack = pack_of(p, k, name);
+        if (!is_loaded(p, k, NULL))
+            continue;
+        longest = fxi_gpu_pack_bytes(&pack) > longest ? fxi_gpu_pack_bytes(&pack) : longest;
+        fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d%s%s)", join, k, p->pattern[k], from ? " + " : "",
+                    from ? from : "");
+        join = " | ";
+    }
+    if (longest > 1)
+        fxi_gpu_say(b, ") & %du) == 0", longest - 1);
+    else
+        fxi_gpu_say(b, "0");
+}

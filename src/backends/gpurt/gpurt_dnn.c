@@ -1,0 +1,235 @@
+/* gpurt_dnn.c: which convolutions and gradients the vendor's library computes, and their calls; see
+ * gpurt_dnn.h. docs/design/0050.
+ */
+#include "gpurt_dnn.h"
+
+#include "gpu_text.h"
+
+#include <stdio.h>
+
+const char *fxi_rt_dnn_part(const char *name)
+{
+    return fxi_rt_library_part(fxi_rt_dnn.library, name);
+}
+
+/* ---- describing ------------------------------------------------------------------------------ */
+
+/* The numbers of the operands that are x, w and y; −1: the output. */
+static const struct {
+    int x, w, y;
+} places[] = {
+    [FX_CONV_FORWARD] = {0, 1, -1}, [FX_CONV_DATA] = {-1, 1, 0}, [FX_CONV_WEIGHT] = {0, -1, 1}};
+
+static const fx_tensor *operand(const fx_step *s, int k)
+{
+    return k < 0 ? &s->out : &s->in[k];
+}
+
+/* The axes in reverse order. The libraries need at least two axes of space: a single one gets an
+ * axis of size 1 before it. */
+static fxi_rt_shape reversed(const fx_tensor *t)
+{
+    const int more = t->ndim == 3;
+    fxi_rt_shape r = {.n = t->ndim + more};
+    for (int k = 0; k < t->ndim; k++) {
+        const int from = t->ndim - 1 - k, to = k < 2 ? k : k + more;
+        r.size[to] = (int)t->shape[from];
+        r.stride[to] = (int)t->stride[from];
+    }
+    if (more) {
+        r.size[2] = 1;
+        r.stride[2] = (int)(t->shape[0] * t->stride[0]);
+    }
+    return r;
+}
+
+static fxi_rt_conv_about about_of(const fx_step *s)
+{
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    const int n = a->spatial, more = n == 1;
+    fxi_rt_conv_about o = {.x = reversed(operand(s, places[a->kind].x)),
+                           .w = reversed(operand(s, places[a->kind].w)),
+                           .y = reversed(operand(s, places[a->kind].y)),
+                           .dtype = s->out.dtype,
+                           .space = n + more,
+                           .stride = {1, 1, 1},
+                           .dilation = {1, 1, 1},
+                           .groups = a->groups,
+                           .flips = !a->flipped && !fxi_rt_dnn.needs_flip,
+                           .tf32 = s->out.dtype == FX_DTYPE_F32 &&
+                                   fx_step_conv(s)->precision != FX_PRECISION_HIGHEST};
+    for (int k = 0; k < n; k++) {
+        o.pad[k + more] = a->before[n - 1 - k];
+        o.stride[k + more] = a->stride[n - 1 - k];
+        o.dilation[k + more] = a->dilation[n - 1 - k];
+    }
+    return o;
+}
+
+/* Only one thread at a time may use the handle, and another thread may be running a step. */
+static int choose(fxi_rt_device *d, fxi_rt_conv *c)
+{
+    fxi_mutex_lock(&d->gpu.lock);
+    const int error = fxi_rt_dnn.choose(d, c);
+    fxi_mutex_unlock(&d->gpu.lock);
+    return error;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+enum { FIRST, SECOND, OUT, WORK };
+
+static void release(fx_device *device, void *state)
+{
+    (void)device;
+    fxi_rt_dnn.release(state);
+    fxi_rt_host->free(state);
+}
+
+static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+{
+    fxi_rt_device *d = fxi_rt_of(device);
+    const fxi_rt_conv *c = state;
+    const fxi_rt_conv_at at = {buffers[FIRST], buffers[SECOND], buffers[OUT],
+                               c->work ? buffers[WORK] : NULL};
+    const char *call = "";
+    const fx_status status = fxi_rt_library_enter(d, operation);
+    if (status)
+        return status;
+    const int error = fxi_rt_dnn.run(d, c, &at, &call);
+    return error ? fxi_rt_library_fail(d, operation, call, fxi_rt_dnn.error_name(error)) : FX_OK;
+}
+
+static const fxi_gpu_routine routine = {.run = run, .release = release, .captures = true};
+
+/* ---- which steps ----------------------------------------------------------------------------- */
+
+/* Are all strides positive, and sizes and distances small enough for 32-bit numbers? */
+static bool plain(const fx_tensor *t)
+{
+    int64_t far = 1;
+    bool ok = fx_tensor_length(t) > 0 && fx_tensor_length(t) <= INT32_MAX;
+    for (int k = 0; k < t->ndim; k++) {
+        ok = ok && t->shape[k] <= INT32_MAX && (t->shape[k] == 1 || t->stride[k] > 0);
+        far += (t->shape[k] - 1) * (ok ? t->stride[k] : 0);
+    }
+    return ok && far <= INT32_MAX && t->stride[0] >= 0;
+}
+
+static bool is_dense(const fx_tensor *t)
+{
+    return fxi_is_dense(t->ndim, t->shape, t->stride);
+}
+
+static bool is_padded(const fx_step *s)
+{
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    bool padded = false;
+    for (int k = 0; k < a->spatial; k++)
+        padded |= a->before[k] > 0;
+    return padded;
+}
+
+/* In the gradient of the weights a library multiplies the zeros of the padding by gy, which gives
+ * NaN if gy is infinite; cflux promises not to use these terms, so kernels after the call look for
+ * such numbers and then compute the weights again. */
+static bool must_repair(const fx_step *s)
+{
+    return fx_step_conv(s)->attr.kind == FX_CONV_WEIGHT && is_padded(s);
+}
+
+/* A library pads both ends by the same number and computes the size of y itself, so other steps are
+ * refused. */
+static bool takes(const fx_step *s)
+{
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    const fx_tensor *x = operand(s, places[a->kind].x), *w = operand(s, places[a->kind].w),
+                    *y = operand(s, places[a->kind].y);
+    const int type = s->out.dtype;
+    bool ok = type == FX_DTYPE_F64 || type == FX_DTYPE_F32 || type == FX_DTYPE_F16 ||
+              type == FX_DTYPE_BF16;
+    ok = ok && plain(x) && plain(y) && plain(w) && is_dense(w);
+    ok = ok && (!fxi_rt_dnn.needs_dense || (is_dense(x) && is_dense(y)));
+    for (int k = 0; k < a->spatial; k++) {
+        const int64_t over =
+            x->shape[k] + 2 * (int64_t)a->before[k] - (w->shape[k] - 1) * a->dilation[k] - 1;
+        ok = ok && over >= 0 && over / a->stride[k] + 1 == y->shape[k];
+    }
+    return ok && (!must_repair(s) || fxi_gpu_can_repair(s));
+}
+
+/* The number of elements of a window, which are neighbours, if the kernel must be turned around; 0
+ * if not. */
+static int64_t turned(const fx_step *s)
+{
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    const fx_tensor *w = operand(s, places[a->kind].w);
+    int64_t window = 1;
+    for (int k = 0; k < a->spatial; k++)
+        window *= w->shape[k];
+    return fxi_rt_dnn.needs_flip && !a->flipped && window > 1 ? window : 0;
+}
+
+/* ---- adding ---------------------------------------------------------------------------------- */
+
+/* The buffer of w that the call uses: the step's own, or a copy that is turned around. A gradient
+ * of the weights is turned around after the call. */
+static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
+{
+    const fx_step *s = b->step;
+    const int64_t window = turned(s);
+    const fx_tensor *w = operand(s, places[c->kind].w);
+    const int64_t length = fx_tensor_length(w);
+    const int64_t copy = window ? fxi_gpu_work(b, length * (int64_t)fxi_gpu_size(w->dtype)) : 0;
+    const fxi_gpu_buffer_ref turned_w = {copy, FXI_GPU_WORK};
+    if (window && c->kind != FX_CONV_WEIGHT)
+        fxi_gpu_turn(b, (fxi_gpu_buffer_ref){1, FXI_GPU_IN}, turned_w, length, window);
+    fxi_gpu_call *call = fxi_gpu_add_routine(b, &routine, c, WORK + (c->work > 0));
+    fxi_gpu_buffer(call, FIRST, FXI_GPU_IN, 0);
+    fxi_gpu_buffer(call, SECOND, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(call, OUT, FXI_GPU_OUT, 0);
+    if (window)
+        fxi_gpu_buffer(call, c->kind == FX_CONV_WEIGHT ? OUT : SECOND, FXI_GPU_WORK, copy);
+    if (c->work > 0)
+        fxi_gpu_buffer(call, WORK, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)c->work));
+    if (window && c->kind == FX_CONV_WEIGHT)
+        fxi_gpu_turn(b, turned_w, (fxi_gpu_buffer_ref){0, FXI_GPU_OUT}, length, window);
+    if (must_repair(s))
+        fxi_gpu_repair(b);
+}
+
+static void say_unprepared(int error)
+{
+    char why[160];
+    snprintf(why, sizeof why, "%s cannot prepare a convolution (%s)", fxi_rt_dnn.library->names[0],
+             fxi_rt_dnn.error_name(error));
+    fxi_rt_library_warn(fxi_rt_dnn.library, why);
+}
+
+bool fxi_rt_dnn_step(fxi_gpu_builder *b)
+{
+    fxi_rt_device *d = fxi_rt_of(b->device);
+    if (!takes(b->step) || !fxi_rt_library_has(fxi_rt_dnn.library, d, &d->dnn))
+        return false;
+    if (fx_step_has_epilogue(b->step)) {
+        fxi_gpu_too_much(b, "an epilogue that the library does not compute");
+        return true;
+    }
+    fxi_rt_conv *c = fxi_rt_select(d) == 0 ? fxi_rt_host->alloc(sizeof *c) : NULL;
+    if (!c)
+        return false;
+    *c = (fxi_rt_conv){.kind = fx_step_conv(b->step)->attr.kind,
+                       .f64 = b->step->out.dtype == FX_DTYPE_F64};
+    const fxi_rt_conv_about about = about_of(b->step);
+    int error = fxi_rt_dnn.describe(c, &about);
+    if (!error)
+        error = choose(d, c);
+    if (!error) {
+        add(b, c);
+        return true;
+    }
+    if (!fxi_rt_dnn.unsupported(error))
+        say_unprepared(error);
+    release(b->device, c);
+    return false;
+}

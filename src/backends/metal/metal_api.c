@@ -1,0 +1,120 @@
+/* metal_api.c: opens Metal and the Objective-C runtime, and names Metal's errors; see metal_api.h.
+ */
+#include "metal_api.h"
+#include "shared_library.h"
+#include "this_process.h"
+
+#include <stdio.h>
+
+fxi_mtl_api fxi_mtl;
+
+typedef struct entry {
+    const char *name;
+    void **to;
+} entry;
+
+/* Names and pointers come from one list, so that none can be forgotten. */
+static const entry functions[] = {
+#define ENTRY(name, result, symbol, arguments) {#symbol, (void **)&fxi_mtl.name},
+    FXI_OBJC_FUNCTIONS(ENTRY)
+#undef ENTRY
+};
+static const struct {
+    const char *name;
+    fxi_sel *to;
+} selectors[] = {
+#define ENTRY(name, result, selector, arguments) {selector, &fxi_mtl.sel.name},
+    FXI_MTL_MESSAGES(ENTRY)
+#undef ENTRY
+};
+static const struct {
+    const char *name;
+    fxi_id *to;
+} classes[] = {
+#define ENTRY(name) {#name, &fxi_mtl.class.name},
+    FXI_MTL_CLASSES(ENTRY)
+#undef ENTRY
+};
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+/* Without CoreGraphics in the process, Metal finds no device in programs for the terminal. */
+enum { FILES = 3 };
+#ifdef __APPLE__
+static const char *const files[FILES] = {
+    "/usr/lib/libobjc.A.dylib", "/System/Library/Frameworks/Metal.framework/Metal",
+    "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"};
+#else
+static const char *const files[FILES] = {NULL};
+#endif
+
+/* A function may be in any of the files. */
+static bool find_functions(void *const *libraries, const char *file, char *why, size_t size)
+{
+    for (size_t k = 0; k < COUNT(functions); k++) {
+        *functions[k].to = NULL;
+        for (int i = 0; i < FILES && !*functions[k].to; i++)
+            if (libraries[i])
+                *functions[k].to = fxi_library_symbol(libraries[i], functions[k].name);
+        if (!*functions[k].to) {
+            snprintf(why, size, "%s has no %s", file, functions[k].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool find_classes(char *why, size_t size)
+{
+    for (size_t k = 0; k < COUNT(selectors); k++)
+        *selectors[k].to = fxi_mtl.selector(selectors[k].name);
+    for (size_t k = 0; k < COUNT(classes); k++)
+        if (!(*classes[k].to = fxi_mtl.class_of(classes[k].name))) {
+            snprintf(why, size, "the system has no class %s", classes[k].name);
+            return false;
+        }
+    return true;
+}
+
+bool fxi_mtl_open(char *why, size_t size)
+{
+    /* Ignored in programs with raised privileges: the file is code that the process runs. */
+    const char *wanted = fxi_trusted_variable("FX_METAL_LIBRARY");
+    const char *const other[FILES] = {wanted};
+    const char *const *chosen = wanted && *wanted ? other : files;
+    void *libraries[FILES] = {NULL};
+    char reason[256];
+    if (!chosen[0]) {
+        snprintf(why, size, "Metal is macOS's; this system has other backends");
+        return false;
+    }
+    for (int k = 0; k < FILES && chosen[k]; k++)
+        if (!(libraries[k] = fxi_library_open(chosen[k], reason, sizeof reason))) {
+            snprintf(why, size, "%s cannot be opened: %s", chosen[k], reason);
+            return false;
+        }
+    return find_functions(libraries, chosen[0], why, size) && find_classes(why, size);
+}
+
+/* MTLCommandBufferError. Users search for these names, so messages contain them. */
+const char *fxi_mtl_error_name(int error)
+{
+    static const char *const names[] = {[1] = "Internal",
+                                        [FXI_MTL_TIMEOUT] = "Timeout",
+                                        [FXI_MTL_PAGE_FAULT] = "PageFault",
+                                        [FXI_MTL_ACCESS_REVOKED] = "AccessRevoked",
+                                        [7] = "NotPermitted",
+                                        [FXI_MTL_OUT_OF_MEMORY] = "OutOfMemory",
+                                        [9] = "InvalidResource",
+                                        [10] = "Memoryless",
+                                        [FXI_MTL_DEVICE_REMOVED] = "DeviceRemoved",
+                                        [12] = "StackOverflow"};
+    /* Valid until the next call in the same thread. */
+    static _Thread_local char text[64];
+    if (error == FXI_MTL_NO_COMMAND)
+        return "no command buffer";
+    if (error > 0 && (size_t)error < COUNT(names) && names[error])
+        snprintf(text, sizeof text, "MTLCommandBufferError%s", names[error]);
+    else
+        snprintf(text, sizeof text, "Metal error %d", error);
+    return text;
+}

@@ -1,0 +1,361 @@
+/* predictor.c: predictions of models that the command line saved: see predict.h. */
+#include <cflux/data.h>
+#include <cflux/device.h>
+#include <cflux/io.h>
+#include <cflux/nn.h>
+#include <cflux/ops.h>
+#include <cflux/predict.h>
+#include <string.h>
+
+#include "memory.h"
+
+enum { BATCH = 256, TARGETS_AT_MOST = 64, NAME_BYTES = 400 };
+static const char *const OP = "predict";
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static bool is_tuple(const void *object)
+{
+    const fx_type *type = object && !fx_is_array(object) ? fx_type_of(object) : NULL;
+    return type && (type->flags & FX_TYPE_TUPLE);
+}
+
+static bool is_model(const void *object)
+{
+    return object && !fx_is_array(object) && fx_type_of(object)->forward;
+}
+
+/* NULL if there is no such entry. */
+static void *entry(const void *entries, const char *name)
+{
+    for (int64_t i = 0; is_tuple(entries) && i < fx_count(entries); i++)
+        if (strcmp(fx_child_name(entries, i), name) == 0)
+            return fx_child(entries, i);
+    return NULL;
+}
+
+static const char *text_about(const void *predictor, const char *name)
+{
+    const void *text = entry(entry(predictor, "about"), name);
+    return text ? fx_string_text(text) : NULL;
+}
+
+/* The entry "model", or the only one that can be called. */
+static void *find_model(void *entries)
+{
+    void *model = entry(entries, "model"), *other = NULL;
+    int found = 0;
+    for (int64_t i = 0; is_tuple(entries) && i < fx_count(entries); i++)
+        if (is_model(fx_child(entries, i))) {
+            other = fx_child(entries, i);
+            found++;
+        }
+    model = is_model(model) ? model : found == 1 ? other : NULL;
+    return model;
+}
+
+/* True if the object is a tuple of at least this many texts. */
+static bool are_texts(const void *object, int64_t least)
+{
+    bool good = is_tuple(object) && fx_count(object) >= least;
+    for (int64_t i = 0; good && i < fx_count(object); i++)
+        good = fx_string_text(fx_child(object, i)) != NULL;
+    return good;
+}
+
+/* Reads the sizes of an observation. Returns its number of elements; 0 if it is not a list of
+ * sizes. */
+static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
+{
+    const int64_t n = fx_is_array(shape) && fx_ndims(shape) == 1 ? fx_length(shape) : 0;
+    int64_t each = n > 0 && n < FX_MAX_DIMS && fx_eltype(shape) == FX_DTYPE_I64;
+    if (each && fx_read_as(shape, FX_DTYPE_I64, sizes, n) != FX_OK)
+        each = 0;
+    for (int64_t i = 0; each && i < n; i++)
+        if (sizes[i] < 1 || __builtin_mul_overflow(each, sizes[i], &each))
+            each = 0;
+    return each;
+}
+
+/* True if the array fits observations of these sizes (any sizes if `shape` is unknown). */
+static bool is_scale(const fx_array *x, const fx_array *shape, const int64_t *sizes)
+{
+    bool good = fx_is_array(x) && (!shape || fx_ndims(x) == fx_length(shape));
+    for (int k = 0; good && shape && k < fx_ndims(x); k++)
+        good = fx_size(x, k) == 1 || fx_size(x, k) == sizes[k];
+    return good;
+}
+
+/* True if every entry is missing or has the type that its name requires. */
+static bool is_valid(const void *entries)
+{
+    static const char *const scales[] = {"mean", "std", "fill"};
+    int64_t sizes[FX_MAX_DIMS] = {0};
+    fx_array *shape = entry(entries, "shape");
+    void *columns = entry(entries, "columns"), *classes = entry(entries, "classes");
+    bool good = (!shape || sizes_of(shape, sizes) > 0) && (!columns || are_texts(columns, 1)) &&
+                (!classes || are_texts(classes, 2)) &&
+                !entry(entries, "mean") == !entry(entries, "std");
+    for (int i = 0; good && i < 3; i++)
+        good = !entry(entries, scales[i]) || is_scale(entry(entries, scales[i]), shape, sizes);
+    return good;
+}
+
+void *fx_predictor(const char *path, void *entries)
+{
+    static const char *const all[] = {"model",   "about", "shape", "columns",
+                                      "classes", "mean",  "std",   "fill"};
+    enum { ENTRIES = sizeof all / sizeof all[0] };
+    const char *names[ENTRIES];
+    void *items[ENTRIES], *model = find_model(entries);
+    int n = 0;
+    path = path ? path : "the file";
+    if (entries && fx_is_error(entries))
+        return fx_error_array(fx_error_status());
+    if (!model)
+        return fx_error_array(fx_fail(FX_STATUS_FORMAT, OP,
+                                      "%s contains no model: cflux inspect shows its content, and "
+                                      "cflux convert makes a .bson file of a .safetensors file",
+                                      path));
+    if (!is_valid(entries))
+        return fx_error_array(
+            fx_fail(FX_STATUS_FORMAT, OP, "%s: its description of the data is invalid", path));
+    for (int i = 0; i < ENTRIES; i++) {
+        void *item = i == 0 ? model : entry(entries, all[i]);
+        if (item) {
+            names[n] = all[i];
+            items[n++] = item;
+        }
+    }
+    return fx_named_tuple_from(n, names, items);
+}
+
+void *fx_load_predictor(const char *path)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_predictor(path, fx_load(path)));
+}
+
+/* ---- prediction ------------------------------------------------------------------------------ */
+
+static fx_array *not_a_predictor(void)
+{
+    return fx_error_array(
+        fx_fail(FX_STATUS_ARGUMENT, OP, "expected what fx_load_predictor returns"));
+}
+
+/* Gives the observations the sizes that the model was trained on. */
+static fx_array *shaped(void *predictor, fx_array *x)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    fx_array *shape = entry(predictor, "shape");
+    const int last = fx_ndims(x) - 1;
+    const int64_t n = last > 0 ? fx_size(x, last) : 0;
+    if (n == 0)
+        return fx_error_array(fx_fail(
+            FX_STATUS_SHAPE, OP, "expected observations along the final axis of x, found none"));
+    const int64_t each = shape ? sizes_of(shape, sizes) : 0;
+    if (!shape)
+        return x;
+    if (each != fx_length(x) / n)
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, OP,
+                                      "the model takes %lld numbers per observation, got %lld",
+                                      (long long)each, (long long)(fx_length(x) / n)));
+    const int ndims = (int)fx_length(shape);
+    sizes[ndims] = n;
+    return fxi_reshape(x, ndims + 1, sizes);
+}
+
+/* Replaces missing values, then scales: in Float64, as in training. */
+static fx_array *scaled(void *predictor, fx_array *x)
+{
+    fx_array *fill = entry(predictor, "fill"), *mean = entry(predictor, "mean");
+    if (fill) {
+        fill = fx_cpu(fill);
+        x = fx_where(fx_isnan(x), fx_unsqueeze(fill, fx_ndims(fill)), x);
+    }
+    if (!mean)
+        return x;
+    fx_array *std = fx_cpu((fx_array *)entry(predictor, "std"));
+    return fx_cast(fx_div(fx_sub(fx_cast(x, FX_DTYPE_F64), fx_cpu(mean)), std), FX_DTYPE_F32);
+}
+
+/* The outputs for one batch, evaluated, on the CPU; the scope of the caller owns them. */
+static fx_array *predict_batch(void *predictor, fx_device *device, fx_array *x)
+{
+    FXI_SCOPE;
+    fx_array *y = fx_cpu(fx_call(entry(predictor, "model"), fx_to(device, scaled(predictor, x))));
+    const fx_status status = fx_eval(y);
+    return fx_keep(status == FX_OK ? y : fx_error_array(status));
+}
+
+static fx_array *predict_batches(void *predictor, fx_array *x)
+{
+    const int last = fx_ndims(x) - 1;
+    const int64_t n = fx_size(x, last), batches = (n + BATCH - 1) / BATCH;
+    fx_device *device = fx_device_of(entry(predictor, "model"));
+    fx_array **parts = fxi_calloc((size_t)batches, sizeof *parts);
+    fx_status status =
+        parts ? FX_OK : fx_fail(FX_STATUS_MEMORY, OP, "no memory for the predictions");
+    for (int64_t i = 0; status == FX_OK && i < batches; i++) {
+        const int64_t end = (i + 1) * BATCH < n ? (i + 1) * BATCH : n;
+        parts[i] = predict_batch(predictor, device ? device : fx_cpu_device(),
+                                 fx_slice(x, last, i * BATCH, end));
+        status = fx_is_error(parts[i]) ? fx_array_status(parts[i]) : FX_OK;
+    }
+    fx_array *all =
+        status == FX_OK ? fxi_concat(fx_ndims(parts[0]) - 1, (int)batches, parts) : NULL;
+    if (all)
+        status = fx_eval(all);
+    fxi_free(parts);
+    return status == FX_OK ? all : fx_error_array(status);
+}
+
+fx_array *fx_predict(void *predictor, fx_array *x)
+{
+    FX_TEST;
+    if (!is_model(entry(predictor, "model")))
+        return not_a_predictor();
+    if (!fx_is_array(x) || fx_is_error(x))
+        return fx_is_array(x)
+                   ? x
+                   : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "x must be an array"));
+    x = shaped(predictor, fx_cpu(fx_cast(x, FX_DTYPE_F32)));
+    return fx_is_error(x) ? x : fx_keep(predict_batches(predictor, x));
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* Copies the next name of a list such as `height,"a, b"`. Returns the rest of the list. */
+static const char *next_name(const char *list, char name[NAME_BYTES])
+{
+    bool quoted = false;
+    size_t n = 0;
+    for (; *list && (quoted || *list != ','); list++) {
+        const bool doubled = quoted && list[0] == '"' && list[1] == '"';
+        if (*list == '"' && !doubled) {
+            quoted = !quoted;
+            continue;
+        }
+        list += doubled;
+        if (n + 1 < NAME_BYTES)
+            name[n++] = *list;
+    }
+    name[n] = 0;
+    return list + (*list == ',');
+}
+
+/* The positions of the target columns `height,"a, b"` in a table; NULL if it lacks one. */
+static fx_array *target_columns(void *table, const char *target)
+{
+    void *names[TARGETS_AT_MOST] = {fx_string(target)};
+    char name[NAME_BYTES];
+    fx_array *found = fx_table_columns(table, fxi_tuple(1, names));
+    int n = 0;
+    if (fx_is_error(found) || fx_item(found) >= 0)
+        return found;
+    while (*target && n < TARGETS_AT_MOST) {
+        target = next_name(target, name);
+        names[n++] = fx_string(name);
+    }
+    found = fx_table_columns(table, fxi_tuple(n, names));
+    return fx_is_error(found) || fx_item(fx_minimum(found)) >= 0 ? found : NULL;
+}
+
+/* The columns of a table of numbers for a predictor that has no names: all, or all but the targets
+ * (the last column, if the predictor does not say which) if that many are needed. A new array: the
+ * table owns its own. */
+static fx_array *numbers_of(void *predictor, void *table, const char *path)
+{
+    int64_t sizes[FX_MAX_DIMS], n = 0;
+    fx_array *values = fx_child_named(table, "values"), *shape = entry(predictor, "shape");
+    const int64_t columns = fx_size(values, 0), last = columns - 1;
+    const int64_t each = shape ? sizes_of(shape, sizes) : columns;
+    const char *kind = text_about(predictor, "kind"), *target = text_about(predictor, "target");
+    fx_array *targets = each == columns ? NULL
+                        : kind && target && strcmp(kind, "csv") == 0
+                            ? target_columns(table, target)
+                            : fx_from(FX_DTYPE_I64, &last, 1);
+    const int64_t *skip = targets ? fx_data(targets) : NULL;
+    const int64_t nskip = skip ? fx_length(targets) : 0;
+    int64_t *kept = fxi_calloc((size_t)columns, sizeof *kept);
+    for (int64_t i = 0; kept && i < columns; i++) {
+        bool is_target = false;
+        for (int64_t k = 0; !is_target && k < nskip; k++)
+            is_target = skip[k] == i;
+        if (!is_target)
+            kept[n++] = i;
+    }
+    fx_status status = kept ? FX_OK : fx_fail(FX_STATUS_MEMORY, OP, "no memory for the columns");
+    if (status == FX_OK && n != each)
+        status = fx_fail(FX_STATUS_FORMAT, OP,
+                         "%s has %lld columns, but the model takes %lld numbers per observation",
+                         path, (long long)columns, (long long)each);
+    values = status == FX_OK ? fx_gather(values, fx_from(FX_DTYPE_I64, kept, n), 0)
+                             : fx_error_array(status);
+    fxi_free(kept);
+    return values;
+}
+
+/* The features of a table in the form that the predictor needs. */
+static fx_array *features_of(void *predictor, void *table, const char *path)
+{
+    void *features = entry(predictor, "columns"), *columns = fx_child_named(table, "columns");
+    const bool named = strcmp(fx_child_name(columns, 0), "1") != 0;
+    const int64_t n = fx_count(columns);
+    if (features) {
+        const char *target = text_about(predictor, "target");
+        const bool has_target = !named && target && !fx_table_fits(table, features, NULL);
+        return fx_table_features(table, features, has_target ? target_columns(table, target) : NULL,
+                                 path);
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (fx_count(fx_child(columns, i)) > 0)
+            return fx_error_array(fx_fail(
+                FX_STATUS_FORMAT, OP, "%s: line %lld, column %lld: expected a number, found \"%s\"",
+                path, (long long)fx_item(fx_child_named(table, "line")), (long long)i + 1,
+                fx_child_name(fx_child(columns, i), 0)));
+    return numbers_of(predictor, table, path);
+}
+
+fx_array *fx_predict_csv(void *predictor, const char *path)
+{
+    FXI_SCOPE;
+    if (!is_model(entry(predictor, "model")))
+        return not_a_predictor();
+    void *table = fx_read_table(path, .missing = entry(predictor, "fill") != NULL);
+    if (fx_is_error(table))
+        return fx_error_array(fx_error_status());
+    return fx_keep(fx_predict(predictor, features_of(predictor, table, path)));
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+const char *fx_class_name(const void *predictor, int64_t k)
+{
+    const void *classes = entry(predictor, "classes");
+    return classes && k >= 0 && k < fx_count(classes) ? fx_string_text(fx_child(classes, k)) : NULL;
+}
+
+/* The number of classes; 0 (recorded) if the predictor has none. */
+static int64_t classes_of(void *predictor)
+{
+    const void *classes = entry(predictor, "classes");
+    if (!classes)
+        fx_fail(FX_STATUS_ARGUMENT, OP, "the predictor has no classes");
+    return classes ? fx_count(classes) : 0;
+}
+
+fx_array *fx_predicted_classes(void *predictor, fx_array *y)
+{
+    const int64_t n = classes_of(predictor);
+    return n ? fx_output_classes(text_about(predictor, "loss"), n, y)
+             : fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+fx_array *fx_predicted_probabilities(void *predictor, fx_array *y)
+{
+    const int64_t n = classes_of(predictor);
+    return n ? fx_output_probabilities(text_about(predictor, "loss"), n, y)
+             : fx_error_array(FX_STATUS_ARGUMENT);
+}

@@ -1,0 +1,189 @@
+/* train_dist.c: see train_dist.h.
+ *
+ * All members must make the same updates, so everything that decides whether a training step is
+ * made comes from rank 0, or from all: the loss is the mean over the members, a callback that stops
+ * one member stops all, and the metric is that of rank 0. The mean loss and the wish to stop travel
+ * in the first bucket of the gradients, so they cost no operation of their own. For this reason a
+ * stop takes effect one training step later than in one process.
+ */
+#include "train_dist.h"
+#include "error.h"
+
+#include <cflux/device.h>
+#include <cflux/io.h>
+#include <math.h>
+
+static const char *const OP = "train";
+
+static bool alone(const fxi_together *g)
+{
+    return fx_dist_total_workers(g->d) < 2;
+}
+
+bool fxi_together_writes(const fxi_together *g)
+{
+    return fx_dist_rank(g->d) == 0;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+typedef struct number {
+    const char *name;
+    double value;
+} number;
+enum { NUMBERS = 16 };
+
+/* Fails on all members if a number of one of them differs from that of rank 0. */
+static fx_status compare(const fxi_together *g, int n, const number *mine)
+{
+    FX_SCOPE;
+    double values[NUMBERS], theirs[NUMBERS];
+    for (int i = 0; i < n; i++)
+        values[i] = mine[i].value;
+    fx_array *first = fx_dist_bcast(g->d, fx_from(FX_DTYPE_F64, values, n), 0);
+    const fx_status status = fx_read_as(first, FX_DTYPE_F64, theirs, n);
+    if (status != FX_OK)
+        return status;
+    for (int i = 0; i < n; i++)
+        if (values[i] != theirs[i] && !(isnan(values[i]) && isnan(theirs[i])))
+            return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is %.9g on rank %d, but %.9g on rank 0",
+                           mine[i].name, values[i], fx_dist_rank(g->d), theirs[i]);
+    return FX_OK;
+}
+
+fx_status fxi_together_begin(fxi_together *g, fx_train_args *io)
+{
+    if (alone(g))
+        return FX_OK;
+    const number options[] = {
+        {"the number of epochs", (double)io->epochs},
+        {"the number of batches", (double)fx_loader_length(io->data)},
+        {"patience", (double)io->patience},
+        {"keep_best", io->keep_best},
+        {"clip_norm", io->clip_norm},
+        {"checkpoint_every", (double)io->checkpoint_every},
+        {"the number of schedules", io->schedule != NULL},
+        {"schedule_steps", io->schedule_steps},
+        {"the number of existing checkpoints (all members read that of rank 0: its folder must be "
+         "shared)",
+         io->checkpoint && fx_checkpoint_exists(io->checkpoint)},
+    };
+    const fx_status status = compare(g, sizeof options / sizeof *options, options);
+    if (status != FX_OK)
+        return status;
+    io->data = fx_dist_loader(g->d, io->data);
+    if (!fxi_together_writes(g)) {
+        io->progress = false;
+        io->log = NULL;
+    }
+    return fx_is_error(io->data) ? fx_error_status() : FX_OK;
+}
+
+fx_status fxi_together_start(fxi_together *g, const fx_train_args *a, const fx_progress *p)
+{
+    if (alone(g))
+        return FX_OK;
+    const fx_loader_position at = fx_loader_tell(a->data, NULL);
+    const number places[] = {{"the epoch", (double)p->epoch},
+                             {"the training step", (double)p->step},
+                             {"the batch", (double)p->batch},
+                             {"the best epoch", (double)p->best_epoch},
+                             {"the pass of the data", (double)at.pass}};
+    const fx_status status = compare(g, sizeof places / sizeof *places, places);
+    if (status != FX_OK)
+        return status;
+    if (fx_is_error(fx_dist_synchronize(g->d, a->model, 0)) ||
+        fx_is_error(fx_dist_synchronize(g->d, a->state, 0)))
+        return fx_error_status();
+    FX_SCOPE;
+    int64_t seed = (int64_t)fxi_random_now().seed;
+    const fx_status got =
+        fx_read_as(fx_dist_bcast(g->d, fx_from(FX_DTYPE_I64, &seed, 1), 0), FX_DTYPE_I64, &seed, 1);
+    g->key = (uint64_t)seed;
+    return got;
+}
+
+/* ---- a training step ------------------------------------------------------------------------- */
+
+fx_array *fxi_together_share(const fxi_together *g, const fx_batch *batch, fx_array *loss)
+{
+    const int64_t n = fx_dist_total_workers(g->d);
+    /* A batch that is not divided is the same on all members. */
+    const bool divided = batch->total >= n;
+    return !alone(g) && divided && n * batch->size != batch->total
+               ? fx_mul(loss, (double)(n * batch->size) / (double)batch->total)
+               : loss;
+}
+
+fx_array *fxi_together_average(const fxi_together *g, fx_array **io_loss, void **io_gradient)
+{
+    if (alone(g))
+        return NULL;
+    fx_array *wish = fx_to(fx_array_device(*io_loss),
+                           fx_full_dtype(fx_eltype(*io_loss), g->stopping ? 1 : 0, 1));
+    void *mean = fx_dist_average(g->d, fx_tuple(*io_loss, wish, *io_gradient));
+    if (fx_is_error(mean)) {
+        *io_loss = *io_gradient = mean;
+        return mean;
+    }
+    *io_loss = fx_child(mean, 0);
+    *io_gradient = fx_child(mean, 2);
+    return fx_want(fx_child(mean, 1));
+}
+
+bool fxi_together_stops(fxi_together *g, bool asked, bool told)
+{
+    g->stopping = g->stopping || asked;
+    return alone(g) ? asked : told;
+}
+
+fx_status fxi_together_any(const fxi_together *g, bool *io_stop)
+{
+    if (alone(g))
+        return FX_OK;
+    FX_SCOPE;
+    double any = 0;
+    fx_array *wish = fx_scalar(*io_stop || g->stopping ? 1 : 0);
+    const fx_status status = fx_item_get(fx_dist_allreduce(g->d, wish, FX_REDUCE_MAX), &any);
+    *io_stop = any > 0;
+    return status;
+}
+
+fx_status fxi_together_number(const fxi_together *g, double *io_x)
+{
+    if (alone(g))
+        return FX_OK;
+    FX_SCOPE;
+    return fx_read_as(fx_dist_bcast(g->d, fx_from(FX_DTYPE_F64, io_x, 1), 0), FX_DTYPE_F64, io_x,
+                      1);
+}
+
+fx_status fxi_together_end(const fxi_together *g, fx_status status)
+{
+    if (alone(g))
+        return status;
+    if (status == FX_OK)
+        return fx_dist_barrier(g->d);
+    fx_dist_refuse(g->d, status);
+    return status;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+fxi_outside fxi_together_enter(const fxi_together *g, const fx_batch *batch, int64_t step)
+{
+    if (alone(g))
+        return (fxi_outside){.group = NULL};
+    const int n = fx_dist_total_workers(g->d);
+    const uint64_t call = (uint64_t)step * (uint64_t)n + (uint64_t)fx_dist_rank(g->d) + 1;
+    return (fxi_outside){.random = fxi_random_enter(g->key + call * 0x9E3779B97F4A7C15u),
+                         .group = fx_dist_sync_norms(batch->total < n ? NULL : g->d)};
+}
+
+void fxi_together_leave(const fxi_together *g, fxi_outside before)
+{
+    if (alone(g))
+        return;
+    fxi_random_leave(before.random);
+    fx_dist_sync_norms(before.group);
+}

@@ -1,0 +1,54 @@
+/* train_dist.h: fx_train with several processes (its option .dist). Internal to src/train.
+ *
+ * Every function works without a group too, and then changes nothing.
+ */
+#ifndef CFLUX_TRAIN_DIST_H
+#define CFLUX_TRAIN_DIST_H
+
+#include "random.h"
+
+#include <cflux/dist.h>
+#include <cflux/train.h>
+
+typedef struct fxi_together {
+    fx_dist *d;    /* NULL: one process */
+    uint64_t key;  /* of the members' random numbers */
+    bool stopping; /* a callback of this member asked to stop */
+} fxi_together;
+
+/* Compares the options of all members, gives `io->data` the part of this member, and leaves output
+ * to rank 0. */
+fx_status fxi_together_begin(fxi_together *g, fx_train_args *io);
+/* Call it after a checkpoint, if there is one, was loaded. Compares the members' progress, and
+ * gives all of them the model, the state and the random stream of rank 0. */
+fx_status fxi_together_start(fxi_together *g, const fx_train_args *a, const fx_progress *p);
+/* True for the member that writes files and shows progress. */
+bool fxi_together_writes(const fxi_together *g);
+
+/* The loss of this member's part, so that the mean over all members is the loss of the batch. */
+fx_array *fxi_together_share(const fxi_together *g, const fx_batch *batch, fx_array *loss);
+/* Replaces loss and gradient by their means over all members. Returns a number that is positive if
+ * a member asked to stop; NULL without a group. */
+fx_array *fxi_together_average(const fxi_together *g, fx_array **io_loss, void **io_gradient);
+/* Returns true if this training step is the final one. `asked`: a callback of this member has asked
+ * to stop; `told`: fxi_together_average has reported that a member asked earlier. */
+bool fxi_together_stops(fxi_together *g, bool asked, bool told);
+/* *io_stop becomes true if a member asks to stop. All members call it. */
+fx_status fxi_together_any(const fxi_together *g, bool *io_stop);
+/* *io_x becomes the number of rank 0. */
+fx_status fxi_together_number(const fxi_together *g, double *io_x);
+/* The end of the training, with the status of this member. If a member has failed, all fail, also
+ * after the final training step, and the others learn the reason. */
+fx_status fxi_together_end(const fxi_together *g, fx_status status);
+
+/* The state of the thread before fxi_together_enter, which fxi_together_leave restores. */
+typedef struct fxi_outside {
+    fxi_random_state random;
+    fx_dist *group;
+} fxi_outside;
+/* Between the two calls, random numbers are this member's own, and the same in every run with the
+ * same seed and number of members; statistics of a batch are those of all its parts. */
+fxi_outside fxi_together_enter(const fxi_together *g, const fx_batch *batch, int64_t step);
+void fxi_together_leave(const fxi_together *g, fxi_outside before);
+
+#endif

@@ -1,0 +1,48 @@
+/* predict_cases.c: predicts as `cflux predict --probabilities` does, with the calls of a C program:
+ * predict_cases MODEL FILE, where FILE is a CSV, npy or IDX file. Prints a line for each
+ * observation: the name of its class and the probabilities, or the numbers. The exit status is 2
+ * on failure, with the message on stderr. */
+#include <cflux.h>
+#include <stdlib.h>
+#include <string.h>
+
+static fx_array *predict(void *predictor, const char *path)
+{
+    if (strstr(path, ".npy"))
+        return fx_predict(predictor, fx_load(path));
+    if (strstr(path, "idx"))
+        return fx_predict(predictor, fx_div(fx_cast(fx_read_idx(path), FX_DTYPE_F32), 255));
+    return fx_predict_csv(predictor, path);
+}
+
+static int print(void *predictor, fx_array *y)
+{
+    const bool named = fx_class_name(predictor, 0) != NULL;
+    fx_array *classes = named ? fx_predicted_classes(predictor, y) : NULL;
+    y = named ? fx_predicted_probabilities(predictor, y) : y;
+    const float *values = fx_data(y);
+    const int64_t *guesses = named ? fx_data(classes) : NULL;
+    if (!values || (named && !guesses))
+        return 2;
+    for (int64_t i = 0; i < fx_size(y, 1); i++) {
+        if (named)
+            printf("%s,", fx_class_name(predictor, guesses[i]));
+        for (int64_t k = 0; k < fx_size(y, 0); k++)
+            printf("%s%.9g", k ? "," : "", (double)values[i * fx_size(y, 0) + k]);
+        puts("");
+    }
+    return 0;
+}
+
+int main(int n, char **arguments)
+{
+    FX_SCOPE;
+    if (n != 3)
+        return 1;
+    void *predictor = fx_load_predictor(arguments[1]);
+    const int status =
+        fx_is_error(predictor) ? 2 : print(predictor, predict(predictor, arguments[2]));
+    if (status)
+        fprintf(stderr, "%s\n", fx_error_take().message);
+    return status;
+}

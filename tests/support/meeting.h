@@ -1,0 +1,154 @@
+/* meeting.h: groups whose members are threads of a test program, with a transport that meets in
+ * memory.
+ *
+ * The transport has a script: the operation with a given number fails, as at the time limit. Only
+ * the main thread uses assertions, because a failed one jumps out of the test.
+ */
+#ifndef CFLUX_TEST_MEETING_H
+#define CFLUX_TEST_MEETING_H
+
+#include "dist_group.h"
+#include "semantics_check.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MEMBERS = 3 };
+
+/* ---- the transport --------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t all;
+    int here, round;
+    const fxi_transport_call *calls[MEMBERS];
+    int64_t fails_at, made; /* number of the operation that fails; operations so far */
+    bool no_sums;           /* sums and products give zeros */
+} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
+
+/* The caller holds the lock. */
+static void wait_for_all(void)
+{
+    const int round = room.round;
+    if (++room.here == MEMBERS) {
+        room.here = 0;
+        room.round++;
+        pthread_cond_broadcast(&room.all);
+    }
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    while (room.round == round)
+        if (pthread_cond_timedwait(&room.all, &room.lock, &until) != 0)
+            abort(); /* a member did not take part, which is a defect; without abort the test would
+                        hang */
+}
+
+#define FOLD(T)                                                                                    \
+    do {                                                                                           \
+        T v = ((const T *)room.calls[0]->in)[i];                                                   \
+        for (int k = 1; k < MEMBERS; k++) {                                                        \
+            const T x = ((const T *)room.calls[k]->in)[i];                                         \
+            v = c->fold == FX_REDUCE_MAX    ? (x > v ? x : v)                                      \
+                : c->fold == FX_REDUCE_MIN  ? (x < v ? x : v)                                      \
+                : c->fold == FX_REDUCE_PROD ? (T)(v * x)                                           \
+                                            : (T)(v + x);                                          \
+        }                                                                                          \
+        ((T *)c->out)[i] = v;                                                                      \
+    } while (0)
+
+static void fold(const fxi_transport_call *c, int64_t i)
+{
+    if (c->dtype == FX_DTYPE_F64)
+        FOLD(double);
+    else if (c->dtype == FX_DTYPE_I64)
+        FOLD(int64_t);
+    else if (c->dtype == FX_DTYPE_I32)
+        FOLD(int32_t);
+    else
+        FOLD(float);
+}
+
+static void move(const fxi_transport_call *c)
+{
+    const size_t bytes = (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype);
+    for (int k = 0; k < MEMBERS && c->kind == FXI_COLLECTIVE_GATHER; k++)
+        memcpy((char *)c->out + (size_t)k * bytes, room.calls[k]->in, bytes);
+    if (c->kind == FX_COLLECTIVE_BROADCAST)
+        memcpy(c->out, room.calls[c->root]->in, bytes);
+    for (int64_t i = 0; i < c->count && c->kind <= FX_COLLECTIVE_REDUCE; i++)
+        fold(c, i);
+    if (room.no_sums && c->kind <= FX_COLLECTIVE_REDUCE && c->fold != FX_REDUCE_MAX)
+        memset(c->out, 0, bytes);
+}
+
+static fx_status meet(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
+                      size_t size)
+{
+    pthread_mutex_lock(&room.lock);
+    room.calls[g->rank] = c;
+    wait_for_all();
+    const bool fails = c->number == room.fails_at;
+    room.made += g->rank == 0;
+    if (!fails)
+        move(c);
+    wait_for_all();
+    pthread_mutex_unlock(&room.lock);
+    if (fails)
+        snprintf(why, size, "no answer from rank 1 within %g s", c->limit);
+    return fails ? FX_STATUS_IO : FX_OK;
+}
+
+static const fxi_transport transport = {.run = meet};
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+typedef struct member {
+    fx_dist d;
+    double got[64];
+    int n;
+    fx_status status;
+    char message[500];
+} member;
+
+static void begin(fx_dist *d, int rank, int size, const fxi_transport *t)
+{
+    const fxi_transport_group g = {
+        .rank = rank, .size = size, .local_rank = rank, .local_size = size, .library = "a meeting"};
+    fxi_dist_begin(d, t, &g, 2);
+}
+
+static member members[MEMBERS];
+static void run_members(void *(*body)(void *))
+{
+    pthread_t threads[MEMBERS];
+    room.made = 0;
+    for (int k = 0; k < MEMBERS; k++) {
+        members[k] = (member){.n = 0};
+        begin(&members[k].d, k, MEMBERS, &transport);
+        assert_int_equal(pthread_create(&threads[k], NULL, body, &members[k]), 0);
+    }
+    for (int k = 0; k < MEMBERS; k++) {
+        pthread_join(threads[k], NULL);
+        fxi_dist_end(&members[k].d);
+    }
+    room.fails_at = 0;
+}
+
+static void take_error(member *m)
+{
+    const fx_error e = fx_error_take();
+    m->status = e.status;
+    snprintf(m->message, sizeof m->message, "%s", e.message);
+}
+
+static void read_out(member *m, fx_array *y)
+{
+    const int64_t n = fx_length(y);
+    if (fx_read_as(y, FX_DTYPE_F64, m->got + m->n, n) == FX_OK)
+        m->n += (int)n;
+    else
+        take_error(m);
+}
+
+#endif

@@ -1,0 +1,224 @@
+/* test_predictor.c: predictors made by hand, whose predictions are computed by hand: scale, missing
+ * values, classes, probabilities, and one clear error for each wrong argument. That the files of
+ * the command line give its predictions is tested in cli/test_predictor.py.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <math.h>
+#include <string.h>
+
+#include "temp_file.h"
+
+static fx_array *numbers(int64_t n, const float *values)
+{
+    return fx_from(FX_DTYPE_F32, values, n);
+}
+
+/* Dense(2 => 1): 3·a + 5·b + 1. */
+static void *sum_model(void)
+{
+    fx_dense_layer *m = fx_dense(2, 1);
+    const float weight[] = {3, 5}, bias[] = {1};
+    fx_set(&m->weight, fx_from(FX_DTYPE_F32, weight, 1, 2));
+    fx_set(&m->bias, numbers(1, bias));
+    return m;
+}
+
+static void *texts(int n, const char *const *all)
+{
+    void *items[4];
+    for (int i = 0; i < n; i++)
+        items[i] = fx_string(all[i]);
+    return fxi_tuple(n, items);
+}
+
+/* The file of a model of a and b with means 1 and 2, deviations 2 and 4, and fills 1 and 6. */
+static const char *saved(const char *loss)
+{
+    static const char *const columns[] = {"a", "b"}, *const classes[] = {"low", "high"};
+    static const float means[] = {1, 2}, stds[] = {2, 4}, fills[] = {1, 6};
+    const int64_t sizes[] = {2};
+    const char *path = temp_text("p.bson", "");
+    void *about =
+        fx_named_tuple("loss", fx_string(loss), "kind", fx_string("csv"), "target", fx_string("y"));
+    assert_int_equal(fx_save(path, "model", sum_model(), "about", about, "shape",
+                             fx_from(FX_DTYPE_I64, sizes, 1), "columns", texts(2, columns),
+                             "classes", texts(2, classes), "mean", numbers(2, means), "std",
+                             numbers(2, stds), "fill", numbers(2, fills)),
+                     FX_OK);
+    return path;
+}
+
+static void check_values(fx_array *x, int n, const float *expected)
+{
+    const float *values = fx_data(x);
+    if (!values)
+        fail_msg("%s", fx_error_take().message);
+    assert_int_equal(fx_length(x), n);
+    for (int i = 0; i < n; i++)
+        assert_float_equal(values[i], expected[i], 1e-6);
+}
+
+static void check_error(const void *result, fx_status status, const char *words)
+{
+    assert_true(fx_is_error(result));
+    const fx_error e = fx_error_take();
+    if (e.status != status || !strstr(e.message, words))
+        fail_msg("expected %d \"%s\", got %d \"%s\"", (int)status, words, (int)e.status, e.message);
+}
+
+/* (3, NaN) is scaled to (1, 1): 3 + 5 + 1; (1, −2) to (0, −1): −5 + 1. */
+static void scale_and_fill(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    static const float x[] = {3, NAN, 1, -2}, expected[] = {9, -4};
+    void *p = fx_load_predictor(saved("logitbinarycrossentropy"));
+    fx_array *y = fx_predict(p, fx_from(FX_DTYPE_F32, x, 2, 2));
+    check_values(y, 2, expected);
+    assert_int_equal(fx_size(y, 0), 1);
+    check_values(fx_predict_csv(p, temp_text("x.csv", "b,c,a\nNA,0,3\n-2,0,1\n")), 2, expected);
+    check_values(fx_predict_csv(p, temp_text("y.csv", "3,?\n1,-2\n")), 2, expected);
+}
+
+static void classes_and_probabilities(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    static const float x[] = {3, 6, 1, -2};
+    const float second[] = {1 / (1 + expf(-9)), 1 / (1 + expf(4))};
+    const float both[] = {1 - second[0], second[0], 1 - second[1], second[1]};
+    void *p = fx_load_predictor(saved("logitbinarycrossentropy"));
+    fx_array *y = fx_predict(p, fx_from(FX_DTYPE_F32, x, 2, 2));
+    const int64_t *guesses = fx_data(fx_predicted_classes(p, y));
+    assert_non_null(guesses);
+    assert_string_equal(fx_class_name(p, guesses[0]), "high");
+    assert_string_equal(fx_class_name(p, guesses[1]), "low");
+    assert_null(fx_class_name(p, 2));
+    assert_null(fx_class_name(p, -1));
+    check_values(fx_predicted_probabilities(p, y), 4, both);
+    /* The threshold of outputs that are not logits is 0.5, of hinge losses 0. */
+    static const float near[] = {0.4f, 0.6f};
+    fx_array *outputs = fx_from(FX_DTYPE_F32, near, 1, 2);
+    guesses = fx_data(fx_output_classes("binarycrossentropy", 2, outputs));
+    assert_true(guesses[0] == 0 && guesses[1] == 1);
+    guesses = fx_data(fx_output_classes("hinge_loss", 2, outputs));
+    assert_true(guesses[0] == 1 && guesses[1] == 1);
+    static const float expected[] = {0.6f, 0.4f, 0.4f, 0.6f};
+    check_values(fx_output_probabilities("binarycrossentropy", 2, outputs), 4, expected);
+    const float soft[] = {1 / (1 + expf(0.2f)), 1 / (1 + expf(-0.2f))};
+    check_values(fx_output_probabilities("logitcrossentropy", 2, fx_reshape(outputs, 2, 1)), 2,
+                 soft);
+}
+
+/* More observations than a batch; a model of Flux alone has no description and is only called. */
+static void many_observations(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    enum { N = 600 };
+    float x[2 * N], expected[N];
+    for (int i = 0; i < N; i++) {
+        x[2 * i] = (float)i;
+        x[2 * i + 1] = (float)(i % 7);
+        expected[i] = 3 * x[2 * i] + 5 * x[2 * i + 1] + 1;
+    }
+    const char *path = temp_text("only.bson", "");
+    assert_int_equal(fx_save(path, "net", sum_model()), FX_OK);
+    void *p = fx_load_predictor(path);
+    fx_array *y = fx_predict(p, fx_from(FX_DTYPE_F32, x, 2, N));
+    check_values(y, N, expected);
+    check_error(fx_predicted_classes(p, y), FX_STATUS_ARGUMENT, "has no classes");
+    check_error(fx_predicted_probabilities(p, y), FX_STATUS_ARGUMENT, "has no classes");
+}
+
+static void features_of_tables(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    static const char *const wanted[] = {"c=red", "c=blue", "n"}, *const lost[] = {"n", "m", "2",
+                                                                                   "c=x"};
+    static const float expected[] = {0, 1, 7, 1, 0, 8, NAN, NAN, 9};
+    void *table = fx_read_table(temp_text("t.csv", "n,c\n7,blue\n8,red\n9,\n"), .missing = true);
+    fx_array *x = fx_table_features(table, texts(3, wanted), NULL, "t.csv");
+    const float *values = fx_data(x);
+    assert_non_null(values);
+    for (int i = 0; i < 9; i++)
+        assert_true(values[i] == expected[i] || (isnan(values[i]) && isnan(expected[i])));
+    const int64_t *columns = fx_data(fx_table_columns(table, texts(4, lost)));
+    assert_non_null(columns);
+    assert_true(columns[0] == 0 && columns[1] == -1 && columns[2] == 1 && columns[3] == 1);
+    static const char *const ordered[] = {"n", "c=blue", "c=red"};
+    assert_true(fx_table_fits(table, texts(3, ordered), NULL));
+    assert_false(fx_table_fits(table, texts(1, ordered), NULL));
+    assert_false(fx_table_fits(table, texts(3, wanted), NULL));
+    static const float n[] = {7, 8, 9};
+    const int64_t second = 1;
+    assert_true(fx_table_fits(table, texts(1, ordered), fx_from(FX_DTYPE_I64, &second, 1)));
+    check_values(
+        fx_table_features(table, texts(3, wanted), fx_from(FX_DTYPE_I64, &second, 1), NULL), 3, n);
+    check_error(fx_table_features(table, texts(2, lost), NULL, NULL), FX_STATUS_FORMAT,
+                "the table has no column \"m\"");
+    check_error(fx_table_features(table, texts(2, wanted + 1), NULL, "t.csv"), FX_STATUS_FORMAT,
+                "t.csv: observation 2: column \"c\" contains \"red\"");
+    check_error(fx_table_features(table, texts(3, wanted), x, NULL), FX_STATUS_ARGUMENT, "Int64");
+    check_error(fx_table_features(x, texts(3, wanted), NULL, NULL), FX_STATUS_ARGUMENT,
+                "fx_read_table");
+    check_error(fx_table_columns(table, table), FX_STATUS_ARGUMENT, "a tuple of texts");
+}
+
+static void wrong_arguments(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    static const float x[6] = {0};
+    void *p = fx_load_predictor(saved("mse"));
+    fx_array *three = fx_from(FX_DTYPE_F32, x, 3, 2), *two = fx_from(FX_DTYPE_F32, x, 2, 3);
+    check_error(fx_predict(p, three), FX_STATUS_SHAPE, "takes 2 numbers per observation, got 3");
+    check_error(fx_predict(p, numbers(2, x)), FX_STATUS_SHAPE, "final axis");
+    check_error(fx_predict(p, p), FX_STATUS_ARGUMENT, "x must be an array");
+    check_error(fx_predict(two, two), FX_STATUS_ARGUMENT, "fx_load_predictor");
+    check_error(fx_predict_csv(two, "x.csv"), FX_STATUS_ARGUMENT, "fx_load_predictor");
+    check_error(fx_predicted_probabilities(p, fx_predict(p, two)), FX_STATUS_ARGUMENT,
+                "trained with mse are not probabilities");
+    check_error(fx_predicted_classes(p, three), FX_STATUS_SHAPE, "2 classes");
+    check_error(fx_output_classes("logitcrossentropy", 2, numbers(2, x)), FX_STATUS_SHAPE,
+                "0 rows");
+    assert_int_equal(fx_loss_output("unknown"), FX_OUTPUT_SCORES);
+}
+
+static void wrong_files(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    static const float mean[] = {1, 2};
+    void *m = sum_model();
+    fx_array *scale = numbers(2, mean);
+    check_error(fx_load_predictor("/nowhere/m.bson"), FX_STATUS_IO, "/nowhere/m.bson");
+    check_error(fx_predictor("m.npz", fx_named_tuple("x", scale)), FX_STATUS_FORMAT,
+                "m.npz contains no model");
+    check_error(fx_predictor("m.bson", fx_named_tuple("a", m, "b", sum_model())), FX_STATUS_FORMAT,
+                "contains no model");
+    check_error(fx_predictor("m.bson", fx_named_tuple("model", m, "mean", scale)), FX_STATUS_FORMAT,
+                "description of the data is invalid");
+    check_error(fx_predictor("m.bson", fx_named_tuple("model", m, "classes", scale)),
+                FX_STATUS_FORMAT, "invalid");
+    check_error(fx_predictor("m.bson", fx_named_tuple("model", m, "shape", scale)),
+                FX_STATUS_FORMAT, "invalid");
+    assert_int_equal(fx_count(fx_predictor(NULL, fx_named_tuple("net", m, "other", scale))), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scale_and_fill),    cmocka_unit_test(classes_and_probabilities),
+        cmocka_unit_test(many_observations), cmocka_unit_test(features_of_tables),
+        cmocka_unit_test(wrong_arguments),   cmocka_unit_test(wrong_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,65 @@
+/* train_model.c: prepares the model of cflux train: see train_run.h. */
+#include "failure.h"
+#include "model_check.h"
+#include "train_run.h"
+
+static void describe_trained(train_run *r)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    const int n = fx_ndims(r->d.data.x) - 1;
+    for (int i = 0; i < n; i++)
+        sizes[i] = fx_size(r->d.data.x, i);
+    r->t.kind = r->d.data.kind;
+    r->t.target = r->d.data.target;
+    r->t.columns = r->d.data.columns;
+    r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);
+}
+
+/* BatchNorm needs more than one observation in a batch, and the final batch of an epoch may have
+ * only one. Checked now, because otherwise the run would fail at the end of its first epoch. */
+static int check_last_batch(const train_run *r)
+{
+    FX_STEP;
+    const bool alone =
+        r->d.ntrain % r->o->batchsize == 1 || r->o->batchsize == 1 || r->d.ntrain == 1;
+    if (!alone || (r->o->drop_partial && r->o->batchsize > 1))
+        return EXIT_FINE;
+    void *probe = fx_parse_model(r->o->model); /* a copy: a training step changes it */
+    if (!fx_is_error(fx_call(probe, fx_slice(r->d.x, fx_ndims(r->d.x) - 1, 0, 1))))
+        return EXIT_FINE;
+    const fx_error e = fx_error_take();
+    return fail(EXIT_BAD_INPUT,
+                "the last batch of an epoch has one observation: %s; --drop-partial "
+                "leaves it out",
+                failure_sentence(&e));
+}
+
+int train_model(train_run *r)
+{
+    void *model = fx_parse_model(r->o->model);
+    if (fx_is_error(model))
+        return fail_library(EXIT_BAD_INPUT);
+    int status = model_check(&r->p, model, r->d.data.path, r->d.x, r->d.y);
+    if (status == EXIT_FINE) {
+        model_check_ending(&r->p, model);
+        status = check_last_batch(r);
+    }
+    if (status == EXIT_FINE && r->o->init)
+        status = initial_copy(&r->init, model, !r->o->quiet, &model);
+    if (status == EXIT_FINE && r->o->init)
+        initial_check_columns(&r->init, r->d.data.columns);
+    r->t.model = model;
+    describe_trained(r);
+    if (status == EXIT_FINE && r->o->save)
+        status = trained_try(r->o->save, &r->t, &r->p);
+    if (status == EXIT_FINE) {
+        r->t.model = fx_to(r->p.device, model);
+        r->state = fx_setup(fx_parse_optimiser(r->o->optimiser), r->t.model);
+        if (r->o->schedule) /* refuses a negative rate, or a rule without one, before training */
+            fx_adjust_eta(r->state, fx_schedule_at(fx_parse_schedule(r->o->schedule), 0));
+    }
+    if (status == EXIT_FINE && r->o->frozen_layers > 0)
+        status = freeze_layers(r->state, model, r->o->frozen_layers);
+    return status == EXIT_FINE && fx_error_status() != FX_OK ? fail_library(EXIT_BAD_INPUT)
+                                                             : status;
+}
