@@ -1,7 +1,7 @@
 /* test_simulated_failures.c: every function of the drivers and compilers of NVIDIA and AMD fails at
  * one of its calls, once, or loses the device there, while a network is trained on a simulated
  * device (tests/sim/sim.h). Whatever fails: no crash, no leak, a sentence that names the device,
- * and another device computes. The address sanitizer finds leaks of the host. ctest: native
+ * and another device computes. The address sanitizer finds leaks of the host. ctest: simulated
  * timeout=300
  *
  * A backend is opened once in a process, so every point is a child of its own. Without an argument

@@ -12,7 +12,7 @@
   * The library does not print, exit, or allocate memory except through src/base/memory.h.
   * Outside src/nn the library names no layer: the layer's table tells it everything.
   * A test program that starts itself again uses own_child.h, which knows the emulator of
-    a cross build, or is marked `native`.
+    a cross build, or is marked `native`. One on simulated drivers is marked `simulated`.
   * Every C file begins with a comment; no file names a path of one machine.
 
 Each check counts what it looked at: with nothing to look at, it fails.
@@ -226,6 +226,22 @@ def check_own_children(root, errors):
     return count
 
 
+SIMULATED = re.compile(r'\bSIM_[A-Z]+\b|"simulated_rows\.h"|tests/sim/')
+
+
+def check_simulated(root, errors):
+    count = 0
+    for path in walk(root, ["tests/unit", "tests/fault"]):
+        text = read(path)
+        if not path.endswith((".c", ".cpp")) or not SIMULATED.search(text):
+            continue
+        count += 1
+        if not re.search(r"ctest:[\sa-z0-9=*]*\bsimulated\b", text):
+            errors.append(f"{os.path.relpath(path, root)}: uses simulated drivers, which a cross build does not have: "
+                          "write 'ctest: simulated' into its first comment")
+    return count
+
+
 def check_names(root, errors):
     seen, count = {}, 0
     for path in walk(root, ["src", "include", "tests", "examples", "tools"]):
@@ -335,6 +351,7 @@ CHECKS = [  # name, function, what it must at least have looked at
     ("machine paths", check_places, 60),
     ("names of layers", check_layers, 60),
     ("programs that start themselves", check_own_children, 100),
+    ("programs on simulated drivers", check_simulated, 8),
 ]
 
 

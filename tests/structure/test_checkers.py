@@ -113,6 +113,15 @@ class Tree(Scratch):
             self.assertEqual(check_tree.check_own_children(self.root, self.errors), 1)
             self.assertEqual(len(self.errors), wrong, text)
 
+    def test_programs_on_simulated_drivers(self):
+        row = 'run("SIM_DEVICES=0");\n'
+        for text, wrong in ((row, 1), ("/* a.c ctest: native */\n" + row, 1), ("/* a.c ctest: threads\n * simulated */\n" + row, 0),
+                            ("int sim;\n", 0)):
+            self.put("tests/unit/test_a.c", text)
+            self.errors = []
+            check_tree.check_simulated(self.root, self.errors)
+            self.assertEqual(len(self.errors), wrong, text)
+
     def test_systems_differ_in_one_room(self):
         self.put("src/platform/a.c", "/* */\n#include <dlfcn.h>\n#include <sys/stat.h>\nint f = fileno(x);\n")
         self.put("src/base/b.c", "/* fileno(x) */\n#include <stdio.h>\n#include <zlib.h>\nint f = a.fileno(x);\n")

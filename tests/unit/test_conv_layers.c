@@ -1,6 +1,6 @@
 /* test_conv_layers.c: CrossCor, ConvTranspose, DepthwiseConv, and the global, adaptive and norm
  * pools: numbers by hand, printing, the notation, files of Flux's versions, state dictionaries,
- * refusals. ctest: quick
+ * refusals.
  */
 #include "semantics_check.h"
 

@@ -1,6 +1,6 @@
 /* test_gpurt.c: the messages of the CUDA and AMDGPU backends for failures, and which devices remain
  * usable; their cache, forks, and the order of their writes. They run on simulated drivers
- * (tests/sim/sim.h). ctest: native timeout=300
+ * (tests/sim/sim.h). ctest: simulated timeout=300
  *
  * A backend is opened once in a process: every row runs in a child of its own, with its own
  * environment.

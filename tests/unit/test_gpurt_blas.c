@@ -1,5 +1,5 @@
 /* test_gpurt_blas.c: matrix products by cuBLASLt and rocBLAS, and without them. They run on
- * simulated drivers and libraries (tests/sim/sim.h). ctest: native timeout=300
+ * simulated drivers and libraries (tests/sim/sim.h). ctest: simulated timeout=300
  *
  * A library is opened once in a process: every row runs in a child of its own, with its own
  * environment.

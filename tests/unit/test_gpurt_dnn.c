@@ -1,6 +1,6 @@
 /* test_gpurt_dnn.c: convolutions by cuDNN and MIOpen, and without them, on simulated drivers and
  * libraries (tests/sim/sim.h). The conformance suite tests the values (conform/cuda_blas,
- * conform/amdgpu_blas). ctest: native timeout=300
+ * conform/amdgpu_blas). ctest: simulated timeout=300
  *
  * A library is opened once in a process: every row runs in a child of its own, with its own
  * environment.

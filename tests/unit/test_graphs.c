@@ -1,7 +1,7 @@
 /* test_graphs.c: plans that are recorded as graphs and replayed, on simulated devices of NVIDIA and
  * AMD (tests/sim/sim.h). A child computes with graphs and prints the bits of its results, which
  * must be those of a child with FX_GPU_GRAPHS=0. The simulated driver computes a graph in a random
- * order that its dependencies allow. ctest: native timeout=300
+ * order that its dependencies allow. ctest: simulated timeout=300
  */
 #include <cflux.h>
 

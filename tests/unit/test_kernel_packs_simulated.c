@@ -1,6 +1,6 @@
 /* test_kernel_packs_simulated.c: what was trained and packed on one simulated machine runs on
  * another that has a driver but no compiler (tests/sim/sim.h), with the same losses in every bit;
- * and the message for each pack that cannot be used. 4 s. ctest: native timeout=120
+ * and the message for each pack that cannot be used. 4 s. ctest: simulated timeout=120
  *
  * Each machine is a child process with its own environment. FX_NVRTC_LIBRARY and FX_HIPRTC_LIBRARY
  * name no file there, so that an installed compiler is not found either.

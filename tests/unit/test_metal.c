@@ -1,6 +1,7 @@
 /* test_metal.c: the Metal plugin with a simulated Objective-C runtime and a simulated Metal
  * (tests/sim/sim_objc.h), in processes of their own: how it is refused, what errors say, and that
  * its objects are freed. A process that makes a mistake with objects ends with status 70.
+ * ctest: simulated
  */
 #include <cflux.h>
 
@@ -78,7 +79,12 @@ static int run_steps(int steps)
 {
     FX_SCOPE;
     long (*live)(void);
-    *(void **)&live = dlsym(dlopen(FAKE, RTLD_NOW), "sim_live_objects");
+    void *library = dlopen(FAKE, RTLD_NOW);
+    if (!library) {
+        printf("%s\n", dlerror());
+        return 1;
+    }
+    *(void **)&live = dlsym(library, "sim_live_objects");
     fx_array *w = numbers(64);
     long early = 0;
     double sum = 0;

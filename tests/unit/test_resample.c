@@ -1,6 +1,5 @@
 /* test_resample.c: resizing, pixel shuffle, unfold, fold, grid sampling: numbers by hand, gradients
  * of first and second order against central differences, unfold against convolution, refusals.
- * ctest: quick
  */
 #include "composite_check.h"
 

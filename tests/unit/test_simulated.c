@@ -1,7 +1,7 @@
 /* test_simulated.c: the digits' network on every simulated device, NVIDIA's with warps of 32 and
  * AMD's with 64: the first 20 losses are those of the CPU, in deferred mode too. Then the model
  * moves from each device to the next one, also to the other vendor's, and predicts the same.
- * ctest: native timeout=300
+ * ctest: simulated timeout=300
  */
 #include <cflux.h>
 #include <cflux/backend.h>
