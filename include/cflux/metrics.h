@@ -23,10 +23,10 @@ FX_API fx_array *fx_accuracy(fx_array *predicted, fx_array *actual);
 /* How the scores of classes become one score. */
 typedef enum fx_averaging {
     FX_AVERAGING_NONE = 0, /* one score per class: a vector of nclasses */
-    FX_AVERAGING_MACRO,    /* the mean of the classes' scores */
-    FX_AVERAGING_MICRO,    /* the score of the sums of tp, fp and fn over all classes */
-    FX_AVERAGING_WEIGHTED  /* the mean of the classes' scores, weighted by their number of actual
-                            observations */
+    FX_AVERAGING_MACRO, /* the mean of the scores of all classes that occur: actual or predicted */
+    FX_AVERAGING_MICRO, /* the score of the sums of tp, fp and fn over all classes */
+    FX_AVERAGING_WEIGHTED /* the mean of the classes' scores, weighted by their number of actual
+                           observations */
 } fx_averaging;
 /* Scores of a confusion matrix from fx_confusion: Float32, from 0 to 1; 0 where the divisor is 0.
  *   precision  tp/(tp + fp)

@@ -180,6 +180,7 @@ static void look_for_hint(fxi_lines *lines, char separator)
         const char *text;
     } hints[] = {
         {';', "; the first line has ';' and no ',': call fx_read_table with .separator = ';'"},
+        {'|', "; the first line has '|' and no ',': call fx_read_table with .separator = '|'"},
         {'\t', "; the first line has tabs and no ',': call fx_read_table with .separator = '\\t'"}};
     const fxi_field all = fxi_field_trim(lines->line, lines->line + lines->length);
     const bool parted = separator != ',' || holds(&all, ',');

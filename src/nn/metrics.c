@@ -109,9 +109,10 @@ static fx_array *score(const char *op, fx_array *c, fx_averaging average, unsign
     if (average == FX_AVERAGING_MICRO)
         return fx_keep(share(fx_sum(right), fx_sum(all), k));
     fx_array *each = share(right, all, k);
-    if (average == FX_AVERAGING_MACRO)
-        each = fx_mean(each);
-    else if (average == FX_AVERAGING_WEIGHTED)
+    if (average == FX_AVERAGING_MACRO) {
+        fx_array *seen = fx_gt(fx_add(predicted, actual), 0);
+        each = fx_div(fx_sum(each), fx_max(fx_sum(fx_cast(seen, fx_eltype(each))), 1));
+    } else if (average == FX_AVERAGING_WEIGHTED)
         each = fx_div(fx_sum(fx_mul(each, actual)), fx_max(fx_sum(actual), 1));
     return fx_keep(each);
 }

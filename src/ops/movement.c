@@ -70,8 +70,9 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes)
     const fxi_node *n = x->node;
     int64_t shape[FX_MAX_DIMS];
     if (!infer(fxi_length(n->ndim, n->shape), ndims, sizes, shape)) {
-        fx_fail(FX_STATUS_SHAPE, "reshape", "%s does not fit into %s",
-                fxi_shape_text(n->ndim, n->shape, a), fxi_shape_text(ndims, sizes, b));
+        fx_fail(FX_STATUS_SHAPE, "reshape", "%s (%lld elements) does not fit into %s",
+                fxi_shape_text(n->ndim, n->shape, a), (long long)fxi_length(n->ndim, n->shape),
+                fxi_shape_text(ndims, sizes, b));
         return fx_error_array(FX_STATUS_SHAPE);
     }
     if (ndims == n->ndim && memcmp(shape, n->shape, (size_t)ndims * sizeof *shape) == 0)

@@ -515,7 +515,7 @@ class Learning(Training):
         for option in ("--save", "--log", "--report", "--checkpoint"):
             self.refused(*base, "--seeds", 2, option, "m.bson", words=f"{option} is for one model")
         self.refused(*base, "--folds", 2, "-v", 0.2, words="exclude each other")
-        self.refused(*base, "--folds", 62, words="only 61 observations")
+        self.refused(*base, "--folds", 62, words="the data has 61")
         for share, what in ((0, "training"), (0.5, "validation")):
             self.assertEqual(self.fine(*base, "--seeds", 2, "-v", share, "--json").json()["measured_on"], what)
 
@@ -1251,7 +1251,7 @@ class Refusals(Training):
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--classes", "--regression", words="exclude")
 
     def test_separators(self):
-        for name, between, option in (("semicolons.csv", ";", "';'"), ("tabs.csv", "\t", "tab")):
+        for name, between, option in (("semicolons.csv", ";", "';'"), ("bars.csv", "|", "'|'"), ("tabs.csv", "\t", "tab")):
             rows = [(between.join(row),) for row in self.line()]
             for header in (between.join("aby"), "1" + between + "2" + between + "3"):
                 self.table(name, rows, header)
@@ -1259,7 +1259,7 @@ class Refusals(Training):
                     self.bad("-d", name, *more, words=[name, f"use --separator {option}"])
             self.fine("train", "-q", "-d", name, "-m", "Dense(2 => 1)", "-e", "1", "--separator", option.strip("'"))
             self.table(name, [(row[0].replace(".", ","),) for row in rows], between.join("aby"))
-            shown = option if between == ";" else "'\\t'"
+            shown = option if between != "\t" else "'\\t'"
             self.bad("-d", name, words=["line 2: expected 1 columns", f"no ',': use --separator {shown}"])
             for command in (["inspect", name], ["convert", name, "x.npz", "--arrays"]):
                 self.refused(*command, out=True, words=f"no ',': use cflux train --separator {shown}\n")

@@ -101,7 +101,7 @@ static void shapes(void **state)
     }
     for (int64_t i = 0; i < COUNT(unfit); i++)
         check_error(fxi_reshape(x, unfit[i].n, unfit[i].sizes), FX_STATUS_SHAPE,
-                    "reshape: 2×3 does not fit into");
+                    "reshape: 2×3 (6 elements) does not fit into");
     const int64_t ones[9] = {1, 1, 1, 1, 1, 1, 1, 2, 3};
     check_error(fxi_reshape(x, 9, ones), FX_STATUS_ARGUMENT, "9 dimensions; the maximum is 8");
     check_error(fxi_reshape(x, -1, ones), FX_STATUS_ARGUMENT, "-1 dimensions");

@@ -26,25 +26,28 @@ static fx_array *matrix_of(const problem *p, const scores *s)
     return fx_transpose(fx_from(FX_DTYPE_I64, s->counts, p->nclasses, p->nclasses));
 }
 
-/* Fills in one score for each class. If out of memory, clears the error and returns false: the
- * table is then omitted. */
+/* Fills in one score for each class, and then their mean. If out of memory, clears the error and
+ * returns false: the table is then omitted. */
 static bool scores_of(const problem *p, const scores *s, const score_kind *kind, double *out)
 {
     FX_SCOPE;
-    fx_array *each = kind->of(matrix_of(p, s), FX_AVERAGING_NONE);
-    const bool fine = fx_read_as(each, FX_DTYPE_F64, out, p->nclasses) == FX_OK;
+    fx_array *counts = matrix_of(p, s);
+    fx_array *each = kind->of(counts, FX_AVERAGING_NONE);
+    const bool fine = fx_read_as(each, FX_DTYPE_F64, out, p->nclasses) == FX_OK &&
+                      fx_read_as(kind->of(counts, FX_AVERAGING_MACRO), FX_DTYPE_F64,
+                                 out + p->nclasses, 1) == FX_OK;
     if (!fine)
         fx_error_take();
     return fine;
 }
 
-/* All scores of all classes, one kind after the other; the caller frees them. NULL if out of
- * memory. */
+/* The scores of all classes and their mean, one kind after the other; the caller frees them. NULL
+ * if out of memory. */
 static double *all_scores(const problem *p, const scores *s)
 {
-    double *values = calloc((size_t)(p->nclasses * SCORE_KINDS) + 1, sizeof *values);
+    double *values = calloc((size_t)((p->nclasses + 1) * SCORE_KINDS), sizeof *values);
     for (int k = 0; values && k < SCORE_KINDS; k++)
-        if (!scores_of(p, s, &score_kinds[k], values + k * p->nclasses)) {
+        if (!scores_of(p, s, &score_kinds[k], values + k * (p->nclasses + 1))) {
             free(values);
             return NULL;
         }
@@ -54,7 +57,7 @@ static double *all_scores(const problem *p, const scores *s)
 double mean_f1(const problem *p, const scores *s)
 {
     double *values = p->classes && s->counts ? all_scores(p, s) : NULL;
-    const double mean = values ? mean_of(values + 2 * p->nclasses, p->nclasses) : NAN;
+    const double mean = values ? values[SCORE_KINDS * (p->nclasses + 1) - 1] : NAN;
     free(values);
     return mean;
 }
@@ -103,13 +106,15 @@ void print_class_scores(const problem *p, const scores *s)
     if (!values)
         return;
     printf("\n%*s  precision  recall     F1  observations\n", width, "");
-    for (int64_t i = 0; i < n; i++) {
-        put_class_name(stdout, p, i, width);
-        printf("  %9.4f  %6.4f  %6.4f %12lld\n", values[i], values[n + i], values[2 * n + i],
-               (long long)row_sum(p, s, i));
+    for (int64_t i = 0; i <= n; i++) {
+        if (i < n)
+            put_class_name(stdout, p, i, width);
+        else
+            printf("%*s", width, "mean");
+        for (int k = 0; k < SCORE_KINDS; k++)
+            printf("  %*.4f", k == 0 ? 9 : 6, values[k * (n + 1) + i]);
+        printf(" %12lld\n", (long long)(i < n ? row_sum(p, s, i) : s->n));
     }
-    printf("%*s  %9.4f  %6.4f  %6.4f %12lld\n", width, "mean", mean_of(values, n),
-           mean_of(values + n, n), mean_of(values + 2 * n, n), (long long)s->n);
     free(values);
 }
 
@@ -120,11 +125,11 @@ void put_class_scores(fx_json *j, const problem *p, const scores *s)
     for (int k = 0; values && k < SCORE_KINDS; k++) {
         fx_json_open(j, score_kinds[k].name, '[');
         for (int64_t i = 0; i < n; i++)
-            fx_json_number(j, NULL, values[k * n + i]);
+            fx_json_number(j, NULL, values[k * (n + 1) + i]);
         fx_json_close(j);
     }
     if (values)
-        fx_json_number(j, "mean_f1", mean_of(values + 2 * n, n));
+        fx_json_number(j, "mean_f1", values[SCORE_KINDS * (n + 1) - 1]);
     free(values);
 }
 

@@ -194,19 +194,21 @@ static int check_separator(const data_request *r, void *columns)
     if (r->separator || fx_count(columns) != 1 || fx_count(fx_child(columns, 0)) == 0)
         return EXIT_FINE;
     const char *text = fx_child_name(are_named(columns) ? columns : fx_child(columns, 0), 0);
-    const char *other = strpbrk(text, ";\t");
+    const char *other = strpbrk(text, ";|\t");
     const bool blanks = !other && are_numbers(fx_child_name(fx_child(columns, 0), 0));
     if (!other && !blanks)
         return EXIT_FINE;
+    const char quoted[] = {'\'', blanks ? ' ' : *other, '\'', 0};
+    const bool tabs = !blanks && *other == '\t';
     return fail(EXIT_BAD_INPUT,
                 "%s has one column, \"%s\", with no ',' but with %s: use --separator %s", r->path,
                 text,
-                blanks          ? "blanks between numbers"
-                : *other == ';' ? "';'"
-                                : "tabs",
-                blanks          ? "space"
-                : *other == ';' ? "';'"
-                                : "tab");
+                blanks ? "blanks between numbers"
+                : tabs ? "tabs"
+                       : quoted,
+                blanks ? "space"
+                : tabs ? "tab"
+                       : quoted);
 }
 
 int read_csv(const data_request *r, dataset *d)

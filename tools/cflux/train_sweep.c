@@ -151,7 +151,8 @@ int train_sweep(const train_run *run)
                .nscores = run->p.classes ? 3 : 4,
                .json = {.to = stdout}};
     if (folds > run->d.data.n)
-        return fail(EXIT_BAD_INPUT, "--folds %lld: there are only %lld observations",
+        return fail(EXIT_BAD_INPUT,
+                    "--folds %lld needs at least as many observations; the data has %lld",
                     (long long)folds, (long long)run->d.data.n);
     s.values = calloc((size_t)(folds * seeds * s.nscores), sizeof *s.values);
     int status = s.values ? EXIT_FINE : fail(EXIT_FAILED, "no memory for the scores");

@@ -101,17 +101,15 @@ static void *classes_of(void *texts)
     return tuple;
 }
 
-/* Reads the sizes of an observation. Returns its number of elements; 0 if it is not a list of
- * sizes. */
-static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
+/* Reads the sizes of an observation, which fx_predictor has checked. Returns its number of
+ * elements. */
+static int64_t sizes_of(const trained *t, int64_t sizes[FX_MAX_DIMS])
 {
-    const int64_t n = fx_is_array(shape) && fx_ndims(shape) == 1 ? fx_length(shape) : 0;
-    int64_t each = n > 0 && n < FX_MAX_DIMS && fx_eltype(shape) == FX_DTYPE_I64;
-    if (each && fx_read_as(shape, FX_DTYPE_I64, sizes, n) != FX_OK)
-        each = 0;
-    for (int64_t i = 0; each && i < n; i++)
-        if (sizes[i] < 1 || __builtin_mul_overflow(each, sizes[i], &each))
-            each = 0;
+    const int64_t n = fx_length(t->shape);
+    int64_t each = 1;
+    fx_read_as(t->shape, FX_DTYPE_I64, sizes, n);
+    for (int64_t i = 0; i < n; i++)
+        each *= sizes[i];
     return each;
 }
 
@@ -145,7 +143,7 @@ void trained_request(const trained *t, const problem *p, data_request *r)
     r->missing = p->fill ? MISSING_KEPT : MISSING_REFUSED;
     r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];
-    r->features = t->shape ? sizes_of(t->shape, sizes) : 0;
+    r->features = t->shape ? sizes_of(t, sizes) : 0;
 }
 
 int trained_shape(const char *path, const trained *t, dataset *d)
@@ -154,7 +152,7 @@ int trained_shape(const char *path, const trained *t, dataset *d)
     char have[100];
     if (!t->shape)
         return EXIT_FINE;
-    const int64_t each = sizes_of(t->shape, sizes);
+    const int64_t each = sizes_of(t, sizes);
     describe_sizes(d->x, true, have, sizeof have);
     if (each != fx_length(d->x) / d->n)
         return fail(EXIT_BAD_INPUT, "%s takes %lld numbers per observation, but %s has %s", path,
