@@ -19,6 +19,7 @@
 #include "nn_layer.h"
 
 #include "divided_batch.h"
+#include "recorded_part.h"
 
 #include <inttypes.h>
 
@@ -155,6 +156,30 @@ static fx_array *batchnorm_apply(const fx_batchnorm_layer *l, batch *b, fx_dtype
     return fx_keep(fxi_activate(l->act, y));
 }
 
+/* In a recorded training step, repeats what the layer computed before. Sums over the members of a
+ * group end the recording. */
+static fx_array *batchnorm_repeat_or_apply(const fx_batchnorm_layer *l, batch *b)
+{
+    const fx_dtype input = fx_eltype(b->x);
+    if (fxi_members())
+        return batchnorm_apply(l, b, input);
+    const bool stages = b->training && l->mean;
+    fxi_part p = {.what = b->instance ? "instancenorm" : "batchnorm",
+                  .function = l->act,
+                  .numbers = {l->epsilon, l->momentum, b->training},
+                  .in = {b->x, l->gamma, l->beta, stages ? fx_staged(l->mean) : l->mean,
+                         stages ? fx_staged(l->var) : l->var}};
+    if (!fxi_part_repeat(&p)) {
+        p.out[0] = batchnorm_apply(l, b, input);
+        p.out[1] = b->next_mean;
+        p.out[2] = b->next_var;
+        fxi_part_note(&p);
+    }
+    b->next_mean = p.out[1];
+    b->next_var = p.out[2];
+    return p.out[0];
+}
+
 static fx_status batchnorm_check(fx_batchnorm_layer *l, batch *b)
 {
     if (b->ndims < 2 + b->instance)
@@ -197,7 +222,7 @@ static void *normed(fx_batchnorm_layer *l, bool instance, int n, void *const *ar
     const fx_status s = batchnorm_check(l, &b);
     if (s != FX_OK)
         return fx_error_array(s);
-    fx_array *y = batchnorm_apply(l, &b, fx_eltype(x));
+    fx_array *y = batchnorm_repeat_or_apply(l, &b);
     const fx_status staged = b.next_mean && !fx_is_error(y) ? stage(l, &b) : FX_OK;
     /* A training step whose statistics are lost fails as a whole. */
     return staged == FX_OK ? y : fx_error_array(staged);

@@ -6,20 +6,32 @@
  */
 #include "nn_layer.h"
 
+#include "recorded_part.h"
+
 #include <inttypes.h>
 
-static void *dense_forward(void *self, int n, void *const *args)
+static fx_array *dense_apply(fx_dense_layer *l, fx_array *x)
 {
-    const fx_dense_layer *l = self;
     FXI_SCOPE;
-    fx_array *x = fxi_weighted_input(self, n, args, l->weight);
-    if (fx_is_error(x))
-        return x;
-    const fx_status s = fxi_expect_size(self, x, 0, fx_size(l->weight, 1));
+    const fx_status s = fxi_expect_size(l, x, 0, fx_size(l->weight, 1));
     if (s != FX_OK)
         return fx_error_array(s);
     fx_array *y = fxi_weighted(l->weight, fxi_match_type(l->weight, x));
     return fx_keep(fxi_activate(l->act, fxi_biased(y, l->bias, 0)));
+}
+
+static void *dense_forward(void *self, int n, void *const *args)
+{
+    fx_dense_layer *l = self;
+    fx_array *x = fxi_weighted_input(self, n, args, l->weight);
+    if (fx_is_error(x))
+        return x;
+    fxi_part p = {.what = "dense", .function = l->act, .in = {x, l->weight, l->bias}};
+    if (!fxi_part_repeat(&p)) {
+        p.out[0] = dense_apply(l, x);
+        fxi_part_note(&p);
+    }
+    return p.out[0];
 }
 
 static bool dense_build(const fx_type *type, const void *options, void *self)

@@ -8,6 +8,8 @@
  */
 #include "nn_layer.h"
 
+#include "recorded_part.h"
+
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -164,7 +166,7 @@ static terms prepare(const fx_loss_args *a, smoothing how)
     return t;
 }
 
-static fx_array *loss(const char *name, const fx_loss_args *a, smoothing how, core_fn core)
+static fx_array *loss_of(const char *name, const fx_loss_args *a, smoothing how, core_fn core)
 {
     fx_status s = check(name, a);
     if (s == FX_OK)
@@ -175,6 +177,20 @@ static fx_array *loss(const char *name, const fx_loss_args *a, smoothing how, co
     const terms t = prepare(a, how);
     fx_array *each = core(&t);
     return fx_keep(a->none ? each : a->sum ? fx_sum(each) : fx_mean(each));
+}
+
+/* In a recorded training step, repeats the loss that was computed before (recorded_part.h). */
+static fx_array *loss(const char *name, const fx_loss_args *a, smoothing how, core_fn core)
+{
+    fxi_part p = {.what = name,
+                  .numbers = {a->eps, a->delta, a->gamma, a->smoothing, a->smooth, a->beta,
+                              a->margin, a->dims.bits, a->sum, a->none},
+                  .in = {a->pred, a->target, a->weights}};
+    if (!fxi_part_repeat(&p)) {
+        p.out[0] = loss_of(name, a, how, core);
+        fxi_part_note(&p);
+    }
+    return p.out[0];
 }
 
 /* ---- formulas --------------------------------------------------------------------------- */
