@@ -11,9 +11,10 @@
  * members.
  *
  * Groups without a reader in common may still read the same operands: the value of a function and
- * its gradient. Such groups are merged last, at the position of the later one, if nothing in
- * between reads a value of the earlier one. So each operand is read once, and what the earlier
- * group computes for the later one stays in registers.
+ * its gradient. Such groups are merged last, at the position of the later one. If a step in between
+ * reads a value of the earlier one, as a loss reads the differences before its gradient does, the
+ * later group moves to the position of the earlier one, if all its operands exist there. So each
+ * operand is read once, and what the earlier group computes for the later one stays in registers.
  *
  * Rejected: computing cheap producers again in each group that needs them. It saves a store now and
  * then, but makes the result depend on the order of the nodes. Measurements: docs/design/0004.
@@ -41,6 +42,7 @@ typedef struct grouping {
     growth *growth;
     int32_t *at;                /* per node: its position in the order of computation */
     int32_t *first, *consumers; /* consumers of node i: consumers[first[i] … first[i+1]−1] */
+    bool *needed;               /* per node: it moves with a group (advance) */
 } grouping;
 
 void fxi_groups_free(fxi_groups *groups)
@@ -182,6 +184,9 @@ static void assign(grouping *s, int32_t i)
 /* How many readers of a group's operands are looked at, so that a value with very many readers does
  * not make the time quadratic. */
 enum { SIBLINGS = 32 };
+/* The nodes that a group may pass when it moves to an earlier one. What it computes is then kept
+ * for longer, but not for much longer. */
+enum { ADVANCE = 64 };
 
 /* The operands outside of the groups of roots a and b together, each counted once. More than
  * FXI_GROUP_INPUTS: too many. */
@@ -218,25 +223,95 @@ static int needed_outside_both(const grouping *s, int32_t i, int32_t a, int32_t 
     return outside;
 }
 
-/* Can the group of root a be computed at root b, together with that group? */
-static bool may_merge(const grouping *s, int32_t a, int32_t b)
+/* Can the groups of roots a and b be one group? 1: yes, at root b. −1: only at the position of a,
+ * because a step in between reads a value of group a. 0: no. */
+static int may_merge(const grouping *s, int32_t a, int32_t b)
 {
     const growth *x = &s->growth[a], *y = &s->growth[b];
     const int32_t roots[] = {a, b};
     int32_t outputs = 0;
+    bool read = false;
     if (s->at[b] <= s->at[a] || !groupable(s, b) || s->out->rows.row[b] >= 0 ||
         !fxi_same_shape(x->space, y->space) ||
         x->instructions + y->instructions > FXI_GROUP_INSTRUCTIONS)
-        return false;
+        return 0;
     for (int r = 0; r < 2; r++)
         for (int32_t i = roots[r]; i >= 0; i = s->out->next[i]) {
             const int outside = needed_outside_both(s, i, a, b);
-            if (outside < 0)
-                return false;
-            outputs += outside;
+            outputs += outside != 0;
+            read |= outside < 0;
         }
     const int32_t inputs = outputs <= FXI_GROUP_OUTPUTS ? operands_of_both(s, a, b) : s->buffers;
-    return inputs <= FXI_GROUP_INPUTS && inputs + outputs <= s->buffers;
+    if (inputs > FXI_GROUP_INPUTS || inputs + outputs > s->buffers)
+        return 0;
+    return read ? -1 : 1;
+}
+
+/* Marks the nodes behind position `from` that node id, of group b, reads. False if one of its
+ * inputs does not exist at that position. */
+static bool need_inputs(grouping *s, int32_t id, int32_t b, int32_t from)
+{
+    const fxi_groups *o = s->out;
+    for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
+        const int32_t x = fxi_graph_input(s->g, id, k);
+        if (s->at[x] > from)
+            s->needed[x] = true;
+        else if (o->root[x] != b && s->at[o->root[x]] > from)
+            return false;
+    }
+    return true;
+}
+
+/* Is node id computed without a step? Leaves and literals are, and views outside of row steps. */
+static bool is_free(const grouping *s, int32_t id)
+{
+    const fxi_node *n = s->g->nodes[id];
+    return n->data || s->out->literal[id] ||
+           (fxi_ops[n->op].cls == FX_CLASS_MOVEMENT && s->out->rows.row[id] < 0);
+}
+
+/* Marks what must be computed between the roots a and b before b. False if that is more than the
+ * members of group b, leaves, literals and views. A view of group a would be read in between. */
+static bool can_advance(grouping *s, int32_t a, int32_t b)
+{
+    const int32_t from = s->at[a];
+    bool ok = true;
+    for (int32_t i = b; i >= 0 && ok; i = s->out->next[i])
+        ok = s->at[i] > from ? (s->needed[i] = true) : need_inputs(s, i, b, from);
+    for (int32_t at = s->at[b]; at > from && ok; at--) {
+        const int32_t id = s->out->rows.order[at];
+        if (!s->needed[id])
+            continue;
+        ok = need_inputs(s, id, b, from) && (s->out->root[id] == b || is_free(s, id));
+        for (int k = 0; k < fxi_graph_inputs(s->g, id) && s->out->root[id] != b && ok; k++)
+            ok = s->out->root[fxi_graph_input(s->g, id, k)] != a;
+    }
+    return ok;
+}
+
+/* Moves group b, and the leaves, literals and views that it reads, to directly behind root a, if
+ * all its operands exist there. The nodes in between, which read group a, then come after both. */
+static bool advance(grouping *s, int32_t a, int32_t b)
+{
+    int32_t *order = s->out->rows.order, later[ADVANCE];
+    const int32_t from = s->at[a] + 1, to = s->at[b];
+    int32_t n = 0, end = from;
+    if (to - from >= ADVANCE)
+        return false;
+    const bool ok = can_advance(s, a, b);
+    for (int32_t at = from; at <= to; at++) {
+        const int32_t id = order[at];
+        if (ok && s->needed[id])
+            order[end++] = id;
+        else if (ok)
+            later[n++] = id;
+        s->needed[id] = false;
+    }
+    for (int32_t k = 0; k < n; k++)
+        order[end + k] = later[k];
+    for (int32_t at = from; at <= to && ok; at++)
+        s->at[order[at]] = at;
+    return ok;
 }
 
 /* Moves the members of group a into group b. Both lists are in the order of computation, newest
@@ -268,7 +343,8 @@ static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *looked
         if (b == a)
             continue;
         ++*looked;
-        if (may_merge(s, a, b)) {
+        const int fits = may_merge(s, a, b);
+        if (fits > 0 || (fits < 0 && advance(s, a, b))) {
             merge(s, a, b);
             return true;
         }
@@ -358,7 +434,8 @@ bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
     if (ok && how->fuses) {
         s.growth = fxi_malloc(n * sizeof *s.growth);
         s.at = fxi_malloc(n * sizeof *s.at);
-        ok = s.growth && s.at && list_consumers(&s);
+        s.needed = fxi_calloc(n, sizeof *s.needed);
+        ok = s.growth && s.at && s.needed && list_consumers(&s);
         if (ok)
             assign_rows(g, out);
         for (int32_t k = 0; k < g->n && ok; k++)
@@ -374,6 +451,7 @@ bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
     }
     fxi_free(s.growth);
     fxi_free(s.at);
+    fxi_free(s.needed);
     fxi_free(s.first);
     fxi_free(s.consumers);
     if (!ok)

@@ -93,6 +93,37 @@ static void groups_with_a_step_in_between_stay_apart(void **state)
                                                "  3  sin sub(x0, 2) → Float32 4×4\n");
 }
 
+/* The product reads the difference before the scaled difference is computed, as a loss does before
+ * its gradient. Both are one step all the same, in front of the product, if all operands exist
+ * there. */
+static void a_group_moves_to_an_earlier_one(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 4), *t = leaf(4, 4), *W = leaf(4, 4), *row = leaf(4, 1);
+    fx_array *d = fx_sub(x, t), *m = fx_matmul(W, d);
+    expect(fx_tuple(m, fx_mul(fx_mul(d, 0.7), row)),
+           "  1  sub mul mul(x1, x2, c0, x3′) → Float32 4×4 and 1 more\n"
+           "  2  matmul(x0, 1) → Float32 4×4, 0.000128 MFLOP\n");
+    /* a loss whose gradient is part of the step of its differences */
+    fx_array *wide = leaf(300, 100), *e = fx_sub(wide, 0.1), *g;
+    fx_array *y = fx_mean(fx_square(e));
+    assert_int_equal(fx_pullback(y, fx_scalar(1), &e, 1, &g), FX_OK);
+    expect(fx_tuple(y, g), "  1  sub mul mul(x0, c0, c6, c5) → Float32 300×100 and 1 more\n"
+                           "  2  reduce sum of powi(1) → Float64 1×1\n"
+                           "  3  div cast(2, c1) → Float32 1×1\n");
+    /* an operand is computed from the product */
+    expect(fx_tuple(m, fx_mul(d, fx_sum(m))), "  1  sub(x1, x2) → Float32 4×4\n"
+                                              "  2  matmul(x0, 1) → Float32 4×4, 0.000128 MFLOP\n"
+                                              "  3  reduce sum(2) → Float32 1×1\n"
+                                              "  4  mul(1, 3) → Float32 4×4\n");
+    /* a view of the difference has to be in memory */
+    expect(fx_tuple(m, fx_mul(d, fx_transpose(d))),
+           "  1  sub(x1, x2) → Float32 4×4\n"
+           "  2  matmul(x0, 1) → Float32 4×4, 0.000128 MFLOP\n"
+           "  3  mul(1, 1′) → Float32 4×4\n");
+}
+
 /* 1 / 20 takes no step; the slots of its parts are before its own. */
 static void literals_are_computed_on_the_host(void **state)
 {
@@ -225,6 +256,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(results_of_one_group_leave_together),
         cmocka_unit_test(groups_of_one_operand_are_one_step),
         cmocka_unit_test(groups_with_a_step_in_between_stay_apart),
+        cmocka_unit_test(a_group_moves_to_an_earlier_one),
         cmocka_unit_test(literals_are_computed_on_the_host),
         cmocka_unit_test(a_reduction_takes_its_producers),
         cmocka_unit_test(what_a_reduction_takes_is_not_needed_elsewhere),
