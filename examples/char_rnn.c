@@ -1,4 +1,5 @@
-/* char_rnn.c: trains a recurrent network on a text, character by character, and lets it write.
+/* char_rnn.c: trains a recurrent network to forecast the next character of a text, and writes a new
+ * text with it.
  *
  *   char_rnn TEXT [EPOCHS [CHARACTERS]]
  *
@@ -13,7 +14,8 @@
 
 enum { LENGTH = 50, BATCH = 50, EMBEDDED = 32, HIDDEN = 128, BYTES = 256 };
 
-/* The text as numbers from 0 to `size` − 1, one for each distinct byte of it. */
+/* The numbers of the distinct bytes of a text, from 0 to `size` − 1; `number` counts from 1, and 0
+ * means that the byte is absent. */
 typedef struct alphabet {
     int size, number[BYTES];
     unsigned char byte[BYTES];
@@ -92,7 +94,7 @@ int main(int argc, char **argv)
                 argv[1]);
         return 1;
     }
-    printf("%lld characters, %d distinct ones\n", (long long)fx_length(text), letters.size);
+    printf("%lld characters, %d of them distinct\n", (long long)fx_length(text), letters.size);
     /* Pieces of LENGTH characters; the target of each character is the next one. */
     fx_array *x = fx_reshape(fx_slice(text, 0, 0, pieces * LENGTH), LENGTH, pieces);
     fx_array *y = fx_reshape(fx_slice(text, 0, 1, pieces * LENGTH + 1), LENGTH, pieces);
@@ -113,7 +115,7 @@ int main(int argc, char **argv)
     const double nats = fx_item(loss(model, &all, &letters));
     if (fx_error_status() != FX_OK)
         return fx_error_print(stderr);
-    printf("cross-entropy: %.3f nats per character (any character alike: %.3f)\n", nats,
+    printf("cross-entropy: %.3f nats per character (all characters equally likely: %.3f)\n", nats,
            log(letters.size));
     return 0;
 }

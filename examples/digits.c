@@ -1,8 +1,8 @@
 /* digits.c: trains a small network to read handwritten digits, on the preferred device.
  *
  * The data are 1,797 images of 8×8 pixels (see data/README.md). Every fifth image is kept for the
- * test and never trained on. The file is data/digits.csv.gz of the source tree, or the one that
- * CFLUX_DIGITS names.
+ * test and never trained on. The environment variable CFLUX_DIGITS can name another file (default:
+ * data/digits.csv.gz of the source tree).
  */
 #include <cflux.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *   mpirun -n 4 build/examples/distributed [epochs]
  *
  * Each process trains on its part of the data, and the gradients are averaged in every update, so
- * all processes have the same model. Without mpirun it trains alone, on all data. Rank 0 prints.
+ * all processes have the same model. Without mpirun, one process trains on all data. Rank 0 prints.
  */
 #include <cflux.h>
 #include <stdlib.h>

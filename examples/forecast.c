@@ -4,9 +4,9 @@
  *
  * The series is an autoregressive process, x(t) = 1.6·x(t−1) − 0.8·x(t−2) + e(t), with normal noise
  * e of standard deviation 0.5. No forecast of the next value can have a smaller mean squared error
- * than the noise's variance, 0.25, so the program prints how close the network comes to it, and the
- * error of the forecast that nothing changes. The network does not know the formula: it sees 200
- * series of 60 values.
+ * than the noise's variance, 0.25. The program prints this number, the error of the network, and
+ * the error of forecasting that the next value equals the present one. The network does not know
+ * the formula: it sees 200 series of 60 values.
  */
 #include <cflux.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 enum { LENGTH = 61, TRAIN = 200, TEST = 100, START = 10 };
 #define NOISE 0.5
 
-/* LENGTH×n values: n series. The first 100 values of each, which depend on its start, are left
- * out. */
+/* Returns n series of LENGTH values, 1×LENGTH×n. Leaves out the first 100 values of each series,
+ * which depend on its start. */
 static fx_array *simulate(int64_t n)
 {
     float *x = malloc(sizeof(float) * (size_t)(LENGTH * n));
@@ -42,7 +42,8 @@ static fx_array *simulate(int64_t n)
     return result;
 }
 
-/* The mean squared error of forecasts (1×60×n) of the values 1, 2, …, from the value START on. */
+/* The mean squared error. forecast: 1×60×n, the forecasts of the values 1, 2, … of each series. The
+ * first START forecasts do not count. */
 static fx_array *error_of(fx_array *forecast, fx_array *x)
 {
     fx_array *truth = fx_slice(x, 1, 1 + START, LENGTH);
@@ -77,7 +78,7 @@ int main(int argc, char **argv)
     const double unchanged = fx_item(error_of(past, test));
     if (fx_error_status() != FX_OK)
         return fx_error_print(stderr);
-    printf("mean squared error of the forecast without change: %.3f\n", unchanged);
+    printf("mean squared error if the next value equals the present one: %.3f\n", unchanged);
     printf("mean squared error of the network: %.3f (the noise alone: %.3f)\n", network,
            NOISE * NOISE);
     return 0;

@@ -1,4 +1,4 @@
-/* gpt.c: a small GPT (gpt_model.h) learns a text, byte by byte, and writes some of its own.
+/* gpt.c: trains a small GPT (gpt_model.h) on the bytes of a text, and writes a new text with it.
  *
  *   gpt TEXT [STEPS]
  *
@@ -11,7 +11,7 @@
 static const sizes small = {.vocabulary = 256, .context = 64, .width = 96, .heads = 4, .blocks = 4};
 enum { BATCH = 16, WRITTEN = 300 };
 
-/* Prints characters, each drawn from the forecast after the last `context` ones. */
+/* Prints characters, each drawn from the forecast for the `context` characters before it. */
 static void write_text(void *model, const sizes *s)
 {
     int64_t text[WRITTEN + 1] = {'\n'};

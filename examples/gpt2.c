@@ -1,9 +1,9 @@
-/* gpt2.c: GPT-2 in its smallest size, 124,439,808 parameters, with random values: states the memory
- * that a training step needs, and makes two training steps in Float32 and two in BFloat16.
+/* gpt2.c: the smallest GPT-2, 124,439,808 parameters with random values. Prints the memory that a
+ * training step needs, and runs two training steps in Float32 and two in BFloat16.
  *
  *   gpt2 [TOKENS]
  *
- * TOKENS is the length of the text, at most 1024; 256 by default. With 256 tokens on two shared
+ * TOKENS is the length of the text, at most 1024 (default: 256). With 256 tokens on two shared
  * cores of a CPU with AVX-512:
  *
  *              parameters and moments   gradient needs   first step   second step
@@ -19,14 +19,15 @@
 static const sizes gpt2 = {
     .vocabulary = 50257, .context = 1024, .width = 768, .heads = 12, .blocks = 12};
 
-/* States the memory of a training step, and makes two. */
+/* Prints the memory of a training step, and runs two. */
 static void steps_of_gpt2(fx_dtype type, int64_t length)
 {
     FX_SCOPE;
     struct timespec from, to;
     char plan[300];
     fx_seed(1);
-    void *model = fxi_in_precision(type, gpt(&gpt2));
+    void *model = gpt(&gpt2);
+    model = type == FX_DTYPE_BF16 ? fx_bf16(model) : model;
     void *opt = fx_setup(fx_adamw(.eta = 3e-4, .lambda = 0.1), model);
     fx_array *random = fx_floor(fx_mul((double)gpt2.vocabulary, fx_rand(length + 1, 1)));
     fx_array *tokens = fx_cast(random, FX_DTYPE_I64);

@@ -47,8 +47,7 @@ typedef struct Gpt {
     void *norm;
 } Gpt;
 
-/* Tokens T×B become scores V×T×B of the next token. The matrix that embeds tokens also computes the
- * scores. */
+/* Tokens T×B → scores V×T×B of each next token. The embedding matrix also computes the scores. */
 static void *gpt_forward(void *self, int n, void *const *args)
 {
     const Gpt *m = self;
@@ -64,9 +63,9 @@ static void *gpt_forward(void *self, int n, void *const *args)
 }
 FX_LAYER(Gpt, gpt_forward, tokens, positions, blocks, norm);
 
-static fx_array *small_normal(int ndims, const int64_t *dims)
+static fx_array *small_normal(int ndims, const int64_t *shape)
 {
-    return fx_mul(0.02, fxi_randn(FX_DTYPE_F32, ndims, dims));
+    return fx_mul(0.02, fx_randn_init(ndims, shape));
 }
 
 static inline Gpt *gpt(const sizes *s)
@@ -80,7 +79,7 @@ static inline Gpt *gpt(const sizes *s)
                   .norm = fx_layernorm(FX_DIMS(s->width)));
 }
 
-/* The cross-entropy of the tokens 1, 2, … of each column, forecast from those before them. */
+/* The cross-entropy of the forecasts of the tokens 1, 2, … of each column. */
 static inline fx_array *loss_of(void *model, fx_array *tokens, int64_t vocabulary)
 {
     const int64_t t = fx_size(tokens, 0) - 1;

@@ -4,8 +4,8 @@
  *
  * Each device has a copy of the model and trains it on its part of every batch. fx_average gives
  * all copies the mean of their gradients, so they stay equal, and the result is that of one device
- * with whole batches. Without names of devices it uses all NVIDIA GPUs, else all of AMD, else the
- * CPU.
+ * with whole batches. Default devices: all GPUs of NVIDIA; if there are none, all of AMD; otherwise
+ * the CPU.
  */
 #include <cflux.h>
 #include <stdlib.h>

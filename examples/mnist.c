@@ -53,11 +53,11 @@ int main(int argc, char **argv)
 {
     const int epochs = argc > 2 ? atoi(argv[2]) : 5;
     if (argc < 2 || argc > 3 || epochs < 1) {
-        fprintf(
-            stderr,
-            "usage: %s FOLDER [EPOCHS]\n"
-            "FOLDER holds MNIST: {train,t10k}-{images-idx3,labels-idx1}-ubyte, perhaps with .gz\n",
-            argv[0]);
+        fprintf(stderr,
+                "usage: %s FOLDER [EPOCHS]\n"
+                "FOLDER holds MNIST: {train,t10k}-{images-idx3,labels-idx1}-ubyte, with or without "
+                ".gz\n",
+                argv[0]);
         return 2;
     }
     fx_seed(1);

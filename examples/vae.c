@@ -1,5 +1,5 @@
-/* vae.c: a variational autoencoder of MNIST's digits with two latent numbers per image, and a
- * picture of the digits that the latent plane decodes to.
+/* vae.c: trains a variational autoencoder of MNIST's digits with two latent numbers per image, and
+ * draws the images to which the points of the latent plane decode.
  *
  *   vae FOLDER [EPOCHS [IMAGES [PICTURE]]]
  *

@@ -1,6 +1,6 @@
 /* xor.c: Flux's quickstart: a network of two layers, with batch normalisation between them, learns
- * to classify 1000 random points of the unit square. The class of a point is the XOR of the halves
- * in which its coordinates are. In Julia:
+ * to classify 1000 random points of the unit square. The class of a point (x, y) is
+ * xor(x > 0.5, y > 0.5). In Julia:
  *
  *   noisy = rand(Float32, 2, 1000)
  *   truth = [xor(col[1]>0.5, col[2]>0.5) for col in eachcol(noisy)]

@@ -6,48 +6,50 @@
 
 FXI_BEGIN_C
 
-/* A predictor is what `cflux train --save` writes, a named tuple of:
+/* A predictor is the content of a file of `cflux train --save`, a named tuple of:
  *
  *     model       the model
  *     about       texts: loss, kind (of the data), target
  *     shape       the sizes of an observation, an Int64 vector
  *     columns     names of the features, a tuple of texts
  *     classes     names of the classes, a tuple of texts
- *     mean, std   of the features, shaped like an observation
- *     fill        replaces missing values of the features, shaped like an observation
+ *     mean, std   of the features, with the sizes of an observation (an axis may have size 1)
+ *     fill        replacements for missing values, with sizes as mean and std
  *
- * Only the model is required. Entries that are absent are not applied. */
+ * Only the model is required. Without an entry its step of fx_predict is left out. */
 
 /* Loads a predictor from a .bson file. The scope owns it; it is a named tuple, so fx_gpu, fx_keep
- * and fx_show accept it. An error object on failure: FX_STATUS_FORMAT if the file has no model (a
- * .safetensors file must be converted: cflux convert m.safetensors m.bson), or if an entry does not
- * have the form above; otherwise the errors of fx_load. */
+ * and fx_show accept it. Convert a .safetensors file first: cflux convert m.safetensors m.bson.
+ * Errors: FX_STATUS_FORMAT if the file has no model, or an entry does not have the form above;
+ * those of fx_load. Returns an error object on failure. */
 FX_API void *fx_load_predictor(const char *path);
 
-/* Checks the entries of a model file, a named tuple with any further entries, and returns a
- * predictor of those listed above. Without an entry "model" the only entry that can be called is
- * the model. `path` is for messages. Otherwise as fx_load_predictor. */
+/* Makes a predictor of a named tuple, such as the result of fx_load: checks the entries listed
+ * above and drops all others. If there is no layer "model", the model is the only entry that is a
+ * layer. `path`: the file, for messages; NULL: unknown. Ownership and errors: as
+ * fx_load_predictor. */
 FX_API void *fx_predictor(const char *path, void *entries);
 
-/* The outputs of the model for raw observations: model((x − mean) / std), where NaN in x is first
- * replaced by `fill`. The final axis of x counts observations (N); the other sizes must multiply to
- * those of the predictor's shape. Computed in inference mode, 256 observations at a time, on the
- * device of the model. Returns evaluated values on the CPU, of shape (outputs, N) for a model that
- * ends in a dense layer; the scope owns them. Errors: FX_STATUS_SHAPE for other sizes or no
- * observations, FX_STATUS_ARGUMENT if the predictor is not one; those of the model. */
+/* Returns the outputs of the model for raw observations: model((x − mean) / std), where `fill`
+ * first replaces each NaN in x. The final axis of x counts observations (N). The product of its
+ * other sizes must be that of the predictor's `shape`. Computes in inference mode, 256 observations
+ * at a time, on the device of the model. The result is evaluated and on the CPU, of shape (outputs,
+ * N) for a model that ends in a dense layer; the scope owns it. Errors: FX_STATUS_SHAPE for other
+ * sizes or no observations; FX_STATUS_ARGUMENT if `predictor` is not a predictor; those of the
+ * model. */
 FX_API fx_array *fx_predict(void *predictor, fx_array *x);
 
 /* fx_predict for the rows of a CSV file, plain or gzip, separated by commas. Columns are found by
- * their names; a file without names must have the columns of the training data in their order, with
- * or without the target. Missing values are allowed if the predictor has `fill`. Errors: those of
- * fx_read_table, fx_table_features and fx_predict. */
+ * their names. A file without names must have the columns of the training data in the same order,
+ * with or without the target. Missing values are allowed if the predictor has `fill`. Errors: those
+ * of fx_read_table, fx_table_features and fx_predict. */
 FX_API fx_array *fx_predict_csv(void *predictor, const char *path);
 
 /* The predicted class of each observation, an Int64 vector of positions in the predictor's classes.
- * `y` is the result of fx_predict. With an output for each class it is the largest; with one output
- * for two classes, the second class if the output is above the threshold of the loss (0 for logits
- * and hinge losses, otherwise 0.5). FX_STATUS_ARGUMENT if the predictor has no classes;
- * FX_STATUS_SHAPE if y does not fit them. */
+ * `y` is the result of fx_predict. If y has an output for each class, the class with the largest
+ * output; if it has one output for two classes, the second class where the output is above the
+ * threshold of the loss (0 for logits and hinge losses, otherwise 0.5). FX_STATUS_ARGUMENT if the
+ * predictor has no classes; FX_STATUS_SHAPE if y does not fit them. */
 FX_API fx_array *fx_predicted_classes(void *predictor, fx_array *y);
 
 /* The probabilities of the classes, of shape (classes, N): softmax(y) or σ(y) if the model's
@@ -63,33 +65,36 @@ FX_API const char *fx_class_name(const void *predictor, int64_t k);
  * text column is one feature for each of its texts, named "color=red": 1 in the rows with this
  * text, otherwise 0; a missing text is NaN in all of them. */
 
-/* The column of each feature: an Int64 vector with the position in table's columns of each name in
- * `features`, a tuple of texts. A name is that of a column, a column's number from 1, or that of a
- * text; −1: there is no such column. */
+/* Returns the column of each feature: an Int64 vector of positions in the table, from 0; −1 if the
+ * column is missing. `features` is a tuple of texts: the name of a column, its number from 1, or
+ * the name of a text feature such as "color=red". Errors: FX_STATUS_ARGUMENT if `table` is not from
+ * fx_read_table or `features` is not a tuple of texts. */
 FX_API fx_array *fx_table_columns(void *table, void *features);
 
-/* The values of the features, Float32, of shape (features, rows). Columns are found by their names.
- * A table without names must have the columns of the features in their order. `skip`: positions of
- * columns to leave out with their features, an Int64 vector; NULL: none. `path`: the file, for
- * messages. The scope owns the result. FX_STATUS_FORMAT if a column is missing, has text instead of
- * numbers or numbers instead of text, or has a text for which there is no feature. */
+/* Returns the values of the features, Float32, of shape (features, rows). Columns are found by
+ * their names. A table without names must have the columns in the order of the features. `skip`:
+ * positions of columns to leave out with their features, an Int64 vector; NULL: none. `path`: the
+ * file, for messages. The scope owns the result. FX_STATUS_FORMAT if a column is missing, has text
+ * instead of numbers or numbers instead of text, or has a text for which there is no feature. */
 FX_API fx_array *fx_table_features(void *table, void *features, fx_array *skip, const char *path);
 
-/* True if the columns of a table, except those in `skip`, are as many as the features, in their
- * order: then no column of a table without names is a target. */
+/* For a table without names: true if its columns, except those in `skip`, give as many features as
+ * `features` has, in the same order. The table then has no target column. False on errors too. */
 FX_API bool fx_table_fits(void *table, void *features, fx_array *skip);
 
 /* ---- outputs of models ----------------------------------------------------------------------- */
-/* What the outputs of models are that are trained with a loss. */
+/* The meaning of the outputs of a model, which depends on the loss of its training. */
 typedef enum fx_output_kind {
     FX_OUTPUT_SCORES = 0,    /* numbers that are not probabilities */
     FX_OUTPUT_PROBABILITIES, /* probabilities */
     FX_OUTPUT_LOGITS         /* softmax or σ turns them into probabilities */
 } fx_output_kind;
-/* The kind for a loss by its name without modules, "mse". FX_OUTPUT_SCORES for an unknown loss. */
+/* Returns the kind for the name of a loss without its module, "mse"; FX_OUTPUT_SCORES for an
+ * unknown loss. */
 FX_API fx_output_kind fx_loss_output(const char *loss);
-/* fx_predicted_classes and fx_predicted_probabilities for a loss and a number of classes. `loss`
- * may be NULL if `y` has an output for each class and probabilities are not asked for. */
+/* fx_predicted_classes and fx_predicted_probabilities without a predictor: for the name of a loss
+ * and the number of classes. fx_output_classes accepts NULL for `loss` if `y` has an output for
+ * each class. */
 FX_API fx_array *fx_output_classes(const char *loss, int64_t classes, fx_array *y);
 FX_API fx_array *fx_output_probabilities(const char *loss, int64_t classes, fx_array *y);
 

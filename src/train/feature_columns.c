@@ -23,7 +23,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(((const column_name *)a)->text, ((const column_name *)b)->text);
 }
 
-/* A table with its column names in order: a table may have very many columns. */
+/* A table with its column names sorted, because a table may have many thousands of columns. */
 typedef struct table_names {
     void *table, *columns;
     column_name *sorted; /* NULL: no memory */
@@ -54,8 +54,8 @@ static int64_t find_column(const table_names *t, const char *wanted)
     return end != wanted && !*end && number >= 1 && number <= t->n ? number - 1 : -1;
 }
 
-/* The column of a feature, −1 if there is none. *out_text: the text that "color=red" names, NULL
- * for a column; the name of a column may contain '=' too. */
+/* The column of a feature; −1 if there is none. *out_text: the text "red" of the feature
+ * "color=red"; NULL for a column of numbers. The name of a column may contain '=' too. */
 static int64_t find_feature(const table_names *t, const char *wanted, const char **out_text)
 {
     int64_t column = find_column(t, wanted);
@@ -79,7 +79,6 @@ static const char *feature_name(void *features, int64_t i)
     return i < fx_count(features) ? fx_string_text(fx_child(features, i)) : NULL;
 }
 
-/* Checks the arguments. */
 static fx_status check_arguments(void *table, void *features)
 {
     bool good = table && features && !fx_is_array(table) && !fx_is_array(features);
@@ -124,9 +123,9 @@ typedef struct feature_list {
     const int64_t *skip;
     int64_t nskip;
     int64_t *columns; /* of each feature */
-    float *codes;     /* the number of its text in the column; NaN: the column has numbers */
+    float *codes;     /* of each feature: the number of its text; NaN for a column of numbers */
     int64_t n;
-    bool texts; /* there is a feature that belongs to a text */
+    bool texts; /* a feature belongs to a text */
 } feature_list;
 
 static void add_feature(feature_list *l, int64_t column, float code)
@@ -173,7 +172,7 @@ static bool has_numbers(const feature_list *l, int64_t column)
     return !values || i < rows_of(l);
 }
 
-/* The first row that is not missing decides that a column is text. */
+/* Reports the first row that is not missing: its text made the whole column a text column. */
 static fx_status not_a_number(const feature_list *l, int64_t column)
 {
     void *columns = l->of->columns;
@@ -195,8 +194,8 @@ static fx_status not_a_number(const feature_list *l, int64_t column)
                            : fx_child_name(fx_child(columns, column), (int64_t)values[row]));
 }
 
-/* Adds the feature that the model calls `wanted`. If it belongs to a text that the file does not
- * have, it is 0 in every observation that has a text. */
+/* Adds the feature named `wanted`. A feature of a text that the file does not contain is 0 in every
+ * observation whose text is not missing. */
 static fx_status add_wanted(feature_list *l, const char *wanted)
 {
     const char *text;
@@ -221,8 +220,8 @@ static fx_status add_wanted(feature_list *l, const char *wanted)
 
 /* ---- tables without names -------------------------------------------------------------------- */
 
-/* How many of the features from number i belong to the text column of the first one: those whose
- * names are equal up to the first '='. */
+/* The number of features of a text column whose first feature has number i: their names are equal
+ * up to the first '='. 0 if feature i is not one of a text. */
 static int64_t features_of_text(const feature_list *l, int64_t i)
 {
     const char *first = feature_name(l->features, i), *next;
@@ -234,8 +233,8 @@ static int64_t features_of_text(const feature_list *l, int64_t i)
     return n;
 }
 
-/* The number of features of column i of a table without names, if they are those from number `at`.
- */
+/* The number of features of column i of a table without names; `at`: the number of its first
+ * feature. */
 static int64_t features_of_column(const feature_list *l, int64_t i, int64_t at)
 {
     return fx_count(fx_child(l->of->columns, i)) > 0 ? features_of_text(l, at) : 1;
@@ -267,7 +266,7 @@ static fx_status bad_count(const feature_list *l)
                    (long long)n);
 }
 
-/* Takes the columns of a table without names as those of the training data, in their order. */
+/* Assigns the columns of a table without names to the features in order. */
 static fx_status features_in_order(feature_list *l)
 {
     int64_t at = 0;
@@ -299,7 +298,7 @@ static int64_t first_row(const feature_list *l, int64_t column, int64_t code)
     return row;
 }
 
-/* Refuses a text of the column of feature i that none of the features from i on has. */
+/* Fails if the column of feature i, its first one, contains a text without a feature. */
 static fx_status check_column(const feature_list *l, int64_t i)
 {
     const int64_t column = l->columns[i];
@@ -336,7 +335,7 @@ static fx_status choose_features(feature_list *l)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A missing text, NaN, is missing in each of its features. */
+/* Where a text is missing, all features of its column are NaN. */
 static fx_array *values_of(const feature_list *l)
 {
     fx_array *values = fx_child_named(l->of->table, "values");

@@ -1,4 +1,5 @@
-/* loss_outputs.c: what the outputs of a model are, by the loss of its training: see predict.h. */
+/* loss_outputs.c: turns the outputs of a model into classes and probabilities, as the loss of its
+ * training requires: see predict.h. */
 #include <cflux/ops.h>
 #include <cflux/predict.h>
 #include <math.h>
@@ -44,7 +45,7 @@ fx_output_kind fx_loss_output(const char *loss)
     return outputs_of(loss).kind;
 }
 
-/* Checks that y is outputs for the classes. *out_single: it is one output for two classes. */
+/* Checks that y has an output for each class, or one output for two classes (*out_single). */
 static fx_status check_outputs(const char *op, const char *loss, int64_t classes, fx_array *y,
                                bool *out_single)
 {

@@ -144,7 +144,7 @@ static fx_array *not_a_predictor(void)
         fx_fail(FX_STATUS_ARGUMENT, OP, "expected what fx_load_predictor returns"));
 }
 
-/* Gives the observations the sizes that the model was trained on. */
+/* Reshapes the observations to the sizes of the training data. */
 static fx_array *shaped(void *predictor, fx_array *x)
 {
     int64_t sizes[FX_MAX_DIMS];
@@ -245,7 +245,7 @@ static const char *next_name(const char *list, char name[NAME_BYTES])
     return list + (*list == ',');
 }
 
-/* The positions of the target columns `height,"a, b"` in a table; NULL if it lacks one. */
+/* The positions of the target columns `height,"a, b"` in a table; NULL if a column is missing. */
 static fx_array *target_columns(void *table, const char *target)
 {
     void *names[TARGETS_AT_MOST] = {fx_string(target)};
@@ -262,9 +262,9 @@ static fx_array *target_columns(void *table, const char *target)
     return fx_is_error(found) || fx_item(fx_minimum(found)) >= 0 ? found : NULL;
 }
 
-/* The columns of a table of numbers for a predictor that has no names: all, or all but the targets
- * (the last column, if the predictor does not say which) if that many are needed. A new array: the
- * table owns its own. */
+/* The inputs from a table of numbers, for a predictor without names: all columns if the model takes
+ * that many, otherwise all except the targets (default: the last column). A new array, because the
+ * table owns the array of its values. */
 static fx_array *numbers_of(void *predictor, void *table, const char *path)
 {
     int64_t sizes[FX_MAX_DIMS], n = 0;

@@ -3,8 +3,8 @@
  *   epoch 3/10 ███████████████···············  50 %  1234 batches/s  0:07 left  loss 0.1234
  *   epoch 3/10  1234 batches/s  0.8 s  loss 0.1234                      (not a terminal)
  *
- * On a terminal the line fits the width, also after a resize: parts are shortened or removed in the
- * order bar, rate, time left, percentage; the rest is cut off.
+ * On a terminal the line fits the width, also after a resize: first the bar is shortened, then
+ * rate, time left and percentage are removed, and then the end of the line is cut off.
  *
  * The rate is the average of the whole run and the time left covers all remaining epochs, so
  * neither jumps at the start of an epoch. The loss is the mean over the epoch so far.

@@ -8,9 +8,9 @@
  *       fx_update(state, model, fx_gradient(loss, model), .guard = loss);
  *   }
  *
- * The guard makes the update do nothing, within the same plan, if the loss is not finite. So
- * keeping the parameters from before that batch needs neither a copy nor a second evaluation of the
- * loss. The loss is read once, after the update that computed it. All batches have the same weight
+ * If the loss is not finite, the guard makes the update change nothing, within the same plan. The
+ * parameters from before that batch are kept without a copy and without computing the loss twice.
+ * The loss is read once, after the update that computed it. All batches have the same weight
  * in means, because the loop does not know whether a loss is a mean or a sum. Callbacks and the
  * metric run in their own scope outside the training step, in inference mode, and their results are
  * released.
@@ -97,7 +97,7 @@ static fx_array *loss_of(const training *t, const fx_batch *batch)
 static fx_status train_step(const training *t, const fx_batch *batch, double *out_loss,
                             bool *out_stop)
 {
-    FX_RECORD; /* an FX_STEP that repeats the one before if it can */
+    FX_RECORD; /* as FX_STEP; repeats the previous training step if its calls are equal */
     const fx_train_args *a = &t->a;
     *out_loss = NAN;
     fx_array *loss = loss_of(t, batch);
@@ -105,7 +105,7 @@ static fx_status train_step(const training *t, const fx_batch *batch, double *ou
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function returned NULL");
     const double factor = fx_loss_scale(a->state); /* 0: the loss is not scaled */
     void *gradient = fx_gradient(factor > 0 ? fx_mul(loss, factor) : loss, a->model);
-    fx_array *wish = fxi_together_average(&t->together, &loss, &gradient), *guard = fx_want(loss);
+    fx_array *stop = fxi_together_average(&t->together, &loss, &gradient), *guard = fx_want(loss);
     if (a->clip_norm > 0) {
         guard = fx_add(loss, fx_mul(0, fx_global_norm(gradient))); /* NaN if either is not finite */
         gradient = fxi_clip_global_norm(gradient, a->clip_norm * (factor > 0 ? factor : 1));
@@ -114,7 +114,7 @@ static fx_status train_step(const training *t, const fx_batch *batch, double *ou
     if (status != FX_OK && status != FX_STATUS_NONFINITE)
         return status;
     const fx_status read = fx_item_get(loss, out_loss);
-    *out_stop = wish && fx_item(wish) > 0;
+    *out_stop = stop && fx_item(stop) > 0;
     return status != FX_OK ? status : read;
 }
 
@@ -207,8 +207,8 @@ static int add_pair(const void **pairs, int n, const char *name, const void *obj
     return n + 2;
 }
 
-/* `batch`: the batch just finished in the middle of an epoch; NULL at the end of an epoch. The
- * numbers that fx_train needs to continue are stored as metrics of the file. */
+/* `batch`: the latest batch, in the middle of an epoch; NULL at the end of an epoch. The numbers
+ * with which fx_train resumes are stored as metrics of the checkpoint. */
 static fx_status save(training *t, const fx_batch *batch)
 {
     t->saved = t->p.step;
@@ -240,8 +240,9 @@ static bool due(const training *t)
     return t->a.checkpoint && (every == 0 || t->p.step - t->saved >= every);
 }
 
-/* Saves after a batch. After the final batch of an epoch the end of the epoch saves instead, unless
- * a callback stops the training here: then the resumed run still has to do the end of the epoch. */
+/* Saves after a batch. After the final batch of an epoch, save_after_epoch saves instead, unless a
+ * callback stops the training: the resumed run must then still run the end of the epoch (metric,
+ * callbacks). */
 static fx_status save_in_epoch(training *t, const fx_batch *batch)
 {
     const bool in_middle = t->p.batch < t->p.batches && t->a.checkpoint_every && due(t);
@@ -265,7 +266,8 @@ static bool has_line(const char *text, const char *line, size_t n)
     return found;
 }
 
-/* Reports the first line in which two texts differ: two lines, or one that only one of them has. */
+/* Reports the first line in which two texts differ. If only one text contains the line, names this
+ * line alone. */
 static fx_status compare_settings(const char *path, const char *then, const char *now)
 {
     while (strcmp(then, now) != 0) {
@@ -306,7 +308,7 @@ static fx_status check_settings(const training *t, void *metrics)
     return status;
 }
 
-/* In a file of the first version the best epoch is 0, which means none. */
+/* A file of the first version has no best epoch: it is 0, unknown. */
 static fx_status read_own(const training *t, void *metrics, double out[NMETRICS])
 {
     fx_array *numbers = metrics ? fx_child_named(metrics, "train") : NULL;
@@ -355,8 +357,8 @@ static fx_status resume(training *t)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* A finite loss with a gradient that is not: an error if .clip_norm or a rule (which has recorded
- * it) refuses the gradient; otherwise a MixedPrecision has skipped the update. */
+/* Called if the loss is finite but the gradient is not. An error if .clip_norm is set, or if a rule
+ * has recorded one; otherwise a MixedPrecision has skipped the update. */
 static fx_status judge_gradient(const training *t)
 {
     if (t->a.clip_norm > 0 && fx_loss_scale(t->a.state) == 0)
@@ -399,7 +401,7 @@ static fx_status run_batch(training *t, const fx_batch *batch)
     return save_in_epoch(t, batch);
 }
 
-/* A pass shorter than the loader's length ended with an error, which the loader recorded. */
+/* If the pass ends before the loader's length, the loader has recorded an error. */
 static fx_status run_batches(training *t)
 {
     fx_status status = FX_OK;
@@ -516,7 +518,7 @@ fx_status fxi_train(const fx_train_args *given)
         status = fxi_together_start(&t.together, &t.a, &t.p);
     t.meter.steps_before = t.p.step;
     if (status == FX_OK)
-        status = open_log(&t); /* not before: a checkpoint that does not fit leaves it unchanged */
+        status = open_log(&t); /* last: if the checkpoint is refused, the log stays unchanged */
     if (status == FX_OK) {
         t.stop = call_back(&t, t.a.on_start) || t.stop;
         status = fxi_together_any(&t.together, &t.stop);

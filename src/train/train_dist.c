@@ -1,10 +1,9 @@
 /* train_dist.c: see train_dist.h.
  *
- * All members must make the same updates, so everything that decides whether a training step is
- * made comes from rank 0, or from all: the loss is the mean over the members, a callback that stops
- * one member stops all, and the metric is that of rank 0. The mean loss and the wish to stop travel
- * in the first bucket of the gradients, so they cost no operation of their own. For this reason a
- * stop takes effect one training step later than in one process.
+ * All members must make the same updates. So all members decide with the same values whether to
+ * continue: the mean of their losses, the metric of rank 0, and the requests of all callbacks to
+ * stop. The losses and the requests are sent together with the first gradients, which avoids a
+ * separate operation. Therefore a stop takes effect one training step later than in one process.
  */
 #include "train_dist.h"
 #include "error.h"
@@ -84,12 +83,12 @@ fx_status fxi_together_start(fxi_together *g, const fx_train_args *a, const fx_p
     if (alone(g))
         return FX_OK;
     const fx_loader_position at = fx_loader_tell(a->data, NULL);
-    const number places[] = {{"the epoch", (double)p->epoch},
+    const number counts[] = {{"the epoch", (double)p->epoch},
                              {"the training step", (double)p->step},
                              {"the batch", (double)p->batch},
                              {"the best epoch", (double)p->best_epoch},
-                             {"the pass of the data", (double)at.pass}};
-    const fx_status status = compare(g, sizeof places / sizeof *places, places);
+                             {"the pass over the data", (double)at.pass}};
+    const fx_status status = compare(g, sizeof counts / sizeof *counts, counts);
     if (status != FX_OK)
         return status;
     if (fx_is_error(fx_dist_synchronize(g->d, a->model, 0)) ||
@@ -119,9 +118,9 @@ fx_array *fxi_together_average(const fxi_together *g, fx_array **io_loss, void *
 {
     if (alone(g))
         return NULL;
-    fx_array *wish = fx_to(fx_array_device(*io_loss),
+    fx_array *stop = fx_to(fx_array_device(*io_loss),
                            fx_full_dtype(fx_eltype(*io_loss), g->stopping ? 1 : 0, 1));
-    void *mean = fx_dist_average(g->d, fx_tuple(*io_loss, wish, *io_gradient));
+    void *mean = fx_dist_average(g->d, fx_tuple(*io_loss, stop, *io_gradient));
     if (fx_is_error(mean)) {
         *io_loss = *io_gradient = mean;
         return mean;
@@ -143,8 +142,8 @@ fx_status fxi_together_any(const fxi_together *g, bool *io_stop)
         return FX_OK;
     FX_SCOPE;
     double any = 0;
-    fx_array *wish = fx_scalar(*io_stop || g->stopping ? 1 : 0);
-    const fx_status status = fx_item_get(fx_dist_allreduce(g->d, wish, FX_REDUCE_MAX), &any);
+    fx_array *stop = fx_scalar(*io_stop || g->stopping ? 1 : 0);
+    const fx_status status = fx_item_get(fx_dist_allreduce(g->d, stop, FX_REDUCE_MAX), &any);
     *io_stop = any > 0;
     return status;
 }

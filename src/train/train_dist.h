@@ -1,6 +1,6 @@
 /* train_dist.h: fx_train with several processes (its option .dist). Internal to src/train.
  *
- * Every function works without a group too, and then changes nothing.
+ * Without a group, every function succeeds and changes nothing.
  */
 #ifndef CFLUX_TRAIN_DIST_H
 #define CFLUX_TRAIN_DIST_H
@@ -12,7 +12,7 @@
 
 typedef struct fxi_together {
     fx_dist *d;    /* NULL: one process */
-    uint64_t key;  /* of the members' random numbers */
+    uint64_t key;  /* seed of the members' random numbers */
     bool stopping; /* a callback of this member asked to stop */
 } fxi_together;
 
@@ -30,15 +30,15 @@ fx_array *fxi_together_share(const fxi_together *g, const fx_batch *batch, fx_ar
 /* Replaces loss and gradient by their means over all members. Returns a number that is positive if
  * a member asked to stop; NULL without a group. */
 fx_array *fxi_together_average(const fxi_together *g, fx_array **io_loss, void **io_gradient);
-/* Returns true if this training step is the final one. `asked`: a callback of this member has asked
- * to stop; `told`: fxi_together_average has reported that a member asked earlier. */
+/* Returns true if this training step is the final one. `asked`: a callback of this member has just
+ * asked to stop. `told`: the averaged request to stop, of all members, from earlier steps. */
 bool fxi_together_stops(fxi_together *g, bool asked, bool told);
-/* *io_stop becomes true if a member asks to stop. All members call it. */
+/* *io_stop becomes true on all members if it is true on one of them. */
 fx_status fxi_together_any(const fxi_together *g, bool *io_stop);
-/* *io_x becomes the number of rank 0. */
+/* *io_x becomes that of rank 0. */
 fx_status fxi_together_number(const fxi_together *g, double *io_x);
-/* The end of the training, with the status of this member. If a member has failed, all fail, also
- * after the final training step, and the others learn the reason. */
+/* Ends the training with the status of this member. If one member fails, even after the final
+ * training step, all fail, and their messages give its reason. */
 fx_status fxi_together_end(const fxi_together *g, fx_status status);
 
 /* The state of the thread before fxi_together_enter, which fxi_together_leave restores. */
@@ -46,8 +46,9 @@ typedef struct fxi_outside {
     fxi_random_state random;
     fx_dist *group;
 } fxi_outside;
-/* Between the two calls, random numbers are this member's own, and the same in every run with the
- * same seed and number of members; statistics of a batch are those of all its parts. */
+/* Between the two calls, each member has a random stream of its own, which is the same in every run
+ * with the same seed and number of members, and batch norms take their statistics over the whole
+ * batch. */
 fxi_outside fxi_together_enter(const fxi_together *g, const fx_batch *batch, int64_t step);
 void fxi_together_leave(const fxi_together *g, fxi_outside before);
 

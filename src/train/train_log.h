@@ -11,8 +11,8 @@ fx_run_log *fxi_train_log_open(const char *path, const fx_progress *p);
 /* metric: NaN if there is none. */
 void fxi_train_log_epoch(fx_run_log *log, const fx_progress *p, double metric);
 /* Writes the end event and closes the log. `status` is that of the training; its error record
- * becomes the message of the event. Returns the log's own failure, which is recorded if the
- * training itself succeeded. */
+ * becomes the message of the event. Returns the status of writing the log; a failure is recorded
+ * only if the training succeeded. */
 fx_status fxi_train_log_close(fx_run_log *log, const fx_progress *p, const char *why,
                               fx_status status);
 

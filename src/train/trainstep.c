@@ -1,11 +1,11 @@
-/* trainstep.c: one training step for loops that programs write: see train.h. The outputs are wanted
- * before the update, so its plan computes them from the old parameters. */
+/* trainstep.c: one training step for loops that programs write: see train.h. fx_want marks the
+ * outputs before the update, so the plan of the update computes them from the old parameters. */
 #include <cflux/grad.h>
 #include <cflux/ops.h>
 #include <cflux/train.h>
 #include <math.h>
 
-/* Takes the status of the first error array. */
+/* Marks an array for the plan of the update. *user becomes the status of the first error array. */
 static void want(fx_array *x, const char *path, bool trainable, void *user)
 {
     fx_status *status = user;
@@ -15,7 +15,8 @@ static void want(fx_array *x, const char *path, bool trainable, void *user)
     fx_want(x);
 }
 
-/* The loss in what the function returned; an error array if there is none. */
+/* The loss: the array that the function returned, or the first item of its tuple; else an error
+ * array. */
 static fx_array *loss_in(void *outputs)
 {
     fx_array *loss = outputs;
@@ -43,7 +44,7 @@ static fx_status step(void *model, void *state, fx_array *loss, void *outputs, v
     if (status != FX_STATUS_NONFINITE)
         return status;
     const double value = fx_item(loss);
-    if (isfinite(value)) /* a rule recorded the gradient, or a MixedPrecision skipped the update */
+    if (isfinite(value)) /* a rule recorded an error, or a MixedPrecision skipped the update */
         return fx_error_status() == status ? status : FX_OK;
     return fx_fail(status, "trainstep", "the loss is %g; model and state did not change", value);
 }
@@ -61,7 +62,7 @@ static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void
                                       !f       ? "function"
                                       : !model ? "model"
                                                : "state"));
-    FX_RECORD; /* an FX_STEP that repeats the one before if it can */
+    FX_RECORD; /* as FX_STEP; repeats the previous training step if its calls are equal */
     void *outputs = f(model, batch, user);
     fx_array *loss = loss_in(outputs);
     double factor = fx_loss_scale(state); /* 0: the loss is not scaled */

@@ -160,11 +160,10 @@ const command command_eval = {
     .least = 1,
     .most = -1,
     .about =
-        "Prints the loss and, for classes, the accuracy, the confusion matrix, which counts the "
-        "observations by actual and predicted class, and the precision, recall and F1 score of "
-        "each class. For numbers it prints the mean absolute error (MAE), the root of the mean "
-        "squared "
-        "error (RMSE) and the coefficient of determination (R²).",
+        "Prints the loss. For classes it also prints the accuracy, the confusion matrix (the "
+        "number of observations by actual and predicted class), and the precision, recall and F1 "
+        "score of each class. For numbers it also prints the mean absolute error (MAE), the root "
+        "of the mean squared error (RMSE) and the coefficient of determination (R²).",
     .options = options,
     .run = run_eval,
 };

@@ -26,7 +26,8 @@ static option_row options[] = {
      "installed)",
      0, 0},
     {"each", 0, OPTION_FLAG, &each, NULL,
-     "Start one process and say how it ended; cflux launch starts its processes with it", 0, 0},
+     "Internal: start one process and report how it ended. cflux launch uses this option itself", 0,
+     0},
     OPTIONS_END,
 };
 
@@ -267,11 +268,11 @@ const command command_launch = {
     .least = 1,
     .most = -1,
     .about =
-        "Uses srun in a job of Slurm, else the mpirun of the MPI whose plugin is installed. When a "
-        "process fails, one line says its rank, its machine, how it ended and its last operation, "
-        "and all processes end. With --max-restarts they are then started again: the program "
-        "continues from its checkpoint, as cflux train --checkpoint does; the variable "
-        "CFLUX_RESTART has the number of the restart.\n"
+        "Uses srun in a job of Slurm, else the mpirun of the MPI whose plugin is installed. If a "
+        "process fails, all processes end, and one line gives its rank, its machine, how it ended "
+        "and its last operation. --max-restarts then starts all processes again, with the number "
+        "of the restart in the environment variable CFLUX_RESTART. The program must continue from "
+        "its checkpoint, as cflux train --checkpoint does.\n"
         "Options after PROGRAM are those of the program.",
     .options = options,
     .operands_end_options = true,

@@ -23,8 +23,8 @@ static option_row options[] = {
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
-     "Write the predictions to FILE, .csv or .npy (default: CSV on standard output). An .npy file "
-     "has classes as numbers from 0, or a row for each observation",
+     "Write the predictions to FILE, .csv or .npy (default: CSV on standard output). In an .npy "
+     "file, classes are numbers from 0, and predicted numbers have a row for each observation",
      0, 0},
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
      "Write the probability of each class after its name; an .npy file then has only probabilities",

@@ -49,14 +49,14 @@ static option_row options[] = {
      "The target's values are numbers, even if they look like classes", 0, 0},
     {"class-weights", 0, OPTION_TEXT, &o.data.weights, "balanced|NUMBERS",
      "The factor of each class in the loss of training and validation: a number for each class, "
-     "such as 1,5, or balanced: all classes have the same total weight (default: 1 for each). "
-     "cflux eval prints the loss without factors",
+     "such as 1,5, or the word balanced, which gives all classes the same total weight (default: "
+     "1 for each class). cflux eval prints the loss without factors",
      0, 0},
     {"optimiser", 'o', OPTION_TEXT, &o.optimiser, "RULE",
      "The optimiser in Flux's notation (default: Adam())", 0, 0},
     {"schedule", 0, OPTION_TEXT, &o.schedule, "SCHEDULE",
      "The learning rate of each epoch, by ParameterSchedulers' names: 'CosAnneal(0.01, 0, 10)', "
-     "'Warmup(0, 3, Exp(0.01, 0.9))' (default: that of the optimiser)",
+     "'Warmup(0, 3, Exp(0.01, 0.9))' (default: the constant rate of the optimiser)",
      0, 0},
     {"schedule-steps", 0, OPTION_FLAG, &o.schedule_steps, NULL,
      "The schedule counts training steps instead of epochs", 0, 0},
@@ -69,14 +69,14 @@ static option_row options[] = {
     {"drop-partial", 0, OPTION_FLAG, &o.drop_partial, NULL,
      "Leave out the last batch of an epoch if it is smaller", 0, 0},
     {"validation", 'v', OPTION_TEXT, &o.data.validation, "SHARE|FILE|FOLDER",
-     "Data for validation, not used for training: a share of the data (of each class) such as 0.2, "
-     "drawn at random with --seed, or other files; in a folder of IDX files, the test part "
-     "(default: none)",
+     "Data for validation, not used for training: other files, the test part of a folder of IDX "
+     "files, or a share of the training data (of each class) such as 0.2, drawn at random with "
+     "--seed (default: none)",
      0, 0},
     {"folds", 0, OPTION_INTEGER, &o.folds, "K",
-     "Divide the data (each class) into K equal parts and train K models, each without one of the "
-     "parts; measure each on that part, and print the mean and the standard deviation (k-fold "
-     "validation)",
+     "K-fold validation: divide the data (each class) into K equal parts, train K models, each "
+     "without one of the parts, and measure each model on its missing part. Print the mean and "
+     "the standard deviation of the scores",
      2, 1e6},
     {"seeds", 0, OPTION_INTEGER, &o.seeds, "N",
      "Train N models, with --seed and the seeds after it, and print the mean and the standard "
@@ -88,9 +88,9 @@ static option_row options[] = {
      "channels if an observation has three sizes, else features (default: auto)",
      0, 0},
     {"missing", 0, OPTION_CHOICE, &o.data.missing, "error|mean|median|drop",
-     "What to do with missing values: refuse them, replace them by the mean or the median of the "
-     "feature in the training data (also in eval and predict), or leave the observation out. "
-     "Observations without a target are refused with error, else left out (default: error)",
+     "How to treat missing values. error: refuse them; mean, median: replace them by the mean or "
+     "median of the feature in the training data, also in eval and predict; drop: leave out the "
+     "observation. All but error leave out observations without a target (default: error)",
      0, 0},
     OPTION_DEVICE(&o.device),
     {"seed", 's', OPTION_INTEGER, &o.seed, "N",

@@ -56,11 +56,10 @@ typedef struct data_request {
      OPTION_TEXTS,                                                                                 \
      &(request).targets,                                                                           \
      "COLUMN|FILE",                                                                                \
-     "The target: a column of a CSV file by name or by number from 1 (default: the last), or "     \
-     "several, a,b; an "                                                                           \
-     "entry of an npz file (default: y), or a separate file for an npy or IDX file; may be given " \
-     "several times: once per data file, in the same order. In cflux train, the targets of "       \
-     "validation files come last",                                                                 \
+     "The target. CSV: a column by name or by number from 1 (default: the last), or several, "     \
+     "separated by commas. npz: an entry (default: y). npy and IDX: a separate file for each "     \
+     "data file, so it may be given several times, in the same order as the data files. In cflux " \
+     "train, the targets of --validation come last",                                               \
      0,                                                                                            \
      0},                                                                                           \
         {"id",                                                                                     \
@@ -85,8 +84,8 @@ typedef struct data_request {
          OPTION_FLAG,                                                                              \
          &(request).transpose,                                                                     \
          NULL,                                                                                     \
-         "Swap the first two sizes of each observation, for images stored the other way; give it " \
-         "to train, eval and predict",                                                             \
+         "Swap the first two sizes of each observation, for images whose width and height are "    \
+         "exchanged. Use it in train, eval and predict",                                           \
          0,                                                                                        \
          0},                                                                                       \
         {"shape",     0,                                                                           \

@@ -78,9 +78,9 @@ static void examine(const problem *p, const training_data *d, const table_view *
     double *values = p->classes ? calloc((size_t)p->nclasses + 1, sizeof *values) : NULL;
     for (int64_t k = 0; k < t->each; k++) {
         if (!p->classes && fabs(correlation(t, k)) > WHOLE)
-            warn_of(d, k, "has correlation 1 with the target");
+            warn_of(d, k, "has correlation 1 or −1 with the target");
         else if (values && tells_classes(t, k, p->nclasses, values))
-            warn_of(d, k, "tells each class of the target");
+            warn_of(d, k, "has a different value in each class of the target");
     }
     free(values);
 }
