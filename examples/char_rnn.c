@@ -14,8 +14,8 @@
 
 enum { LENGTH = 50, BATCH = 50, EMBEDDED = 32, HIDDEN = 128, BYTES = 256 };
 
-/* The numbers of the distinct bytes of a text, from 0 to `size` − 1; `number` counts from 1, and 0
- * means that the byte is absent. */
+/* The distinct bytes of a text: byte[k] for k < size. number[b]: k + 1 for the byte b; 0 if the
+ * text does not contain it. */
 typedef struct alphabet {
     int size, number[BYTES];
     unsigned char byte[BYTES];

@@ -1,5 +1,5 @@
 /* vae.c: trains a variational autoencoder of MNIST's digits with two latent numbers per image, and
- * draws the images to which the points of the latent plane decode.
+ * draws the decoded images of a grid of latent points.
  *
  *   vae FOLDER [EPOCHS [IMAGES [PICTURE]]]
  *

@@ -16,7 +16,7 @@ FXI_BEGIN_C
  *     mean, std   of the features, with the sizes of an observation (an axis may have size 1)
  *     fill        replacements for missing values, with sizes as mean and std
  *
- * Only the model is required. Without an entry its step of fx_predict is left out. */
+ * Only the model is required. fx_predict leaves out the step of a missing entry. */
 
 /* Loads a predictor from a .bson file. The scope owns it; it is a named tuple, so fx_gpu, fx_keep
  * and fx_show accept it. Convert a .safetensors file first: cflux convert m.safetensors m.bson.

@@ -221,7 +221,7 @@ static fx_status add_wanted(feature_list *l, const char *wanted)
 /* ---- tables without names -------------------------------------------------------------------- */
 
 /* The number of features of a text column whose first feature has number i: their names are equal
- * up to the first '='. 0 if feature i is not one of a text. */
+ * up to the first '='. 0 if feature i belongs to no text. */
 static int64_t features_of_text(const feature_list *l, int64_t i)
 {
     const char *first = feature_name(l->features, i), *next;

@@ -31,7 +31,7 @@ fx_array *fxi_together_share(const fxi_together *g, const fx_batch *batch, fx_ar
  * a member asked to stop; NULL without a group. */
 fx_array *fxi_together_average(const fxi_together *g, fx_array **io_loss, void **io_gradient);
 /* Returns true if this training step is the final one. `asked`: a callback of this member has just
- * asked to stop. `told`: the averaged request to stop, of all members, from earlier steps. */
+ * asked to stop. `told`: fxi_together_average reported a request of any member. */
 bool fxi_together_stops(fxi_together *g, bool asked, bool told);
 /* *io_stop becomes true on all members if it is true on one of them. */
 fx_status fxi_together_any(const fxi_together *g, bool *io_stop);
