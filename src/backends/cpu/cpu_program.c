@@ -618,7 +618,7 @@ static void bind(runner *r, fxi_walk *walks)
     for (int k = 0; k < p->nin; k++)
         /* Inputs are only read; the table has one type for all locations. */
         r->at[k] = (char *)(uintptr_t)a->in[k];
-    for (int k = 0; k < p->nmoving; k++)
+    for (int k = 0; a->from > 0 && k < p->nmoving; k++)
         r->at[p->moving[k].location] += a->from * p->moving[k].size;
     for (int k = 0; k < p->nslots; k++)
         r->at[p->nin + k] = r->scratch + k * p->slot_bytes;
@@ -699,9 +699,11 @@ static void run_tiles(runner *r, fxi_walk *walks)
         copy_outputs(r, at, n);
         if (a->sink)
             show(r, at, n);
+        at += n;
+        if (at == a->to) /* most runs have one tile */
+            break;
         move_on(r, p->moving, p->nmoving, n);
         move_on(r, r->moving, r->nmoving, n);
-        at += n;
     }
 }
 

@@ -30,17 +30,27 @@ typedef struct runner {
 /* ---- values of rows at their elements -------------------------------------------------------- */
 
 /* Repeats the value of each row over its elements. Rows are filled to whole vectors: the excess is
- * overwritten by the next row, and the scratch is longer than the last row. */
+ * overwritten by the next row, and the scratch is longer than the last row. Very short rows use a
+ * shorter vector, because they would write the same memory many times. */
+enum { SHORTEST_ROW = 4 };
 #define SPREAD(BITS, LANES)                                                                        \
-    static void spread##BITS(void *dv, const void *sv, int rows, int64_t n)                        \
+    typedef uint##BITS##_t __attribute__((may_alias)) word##BITS;                                  \
+    static inline void fill##BITS(word##BITS *d, const word##BITS *s, int rows, int64_t n,         \
+                                  int lanes)                                                       \
     {                                                                                              \
-        typedef uint##BITS##_t __attribute__((may_alias)) word;                                    \
-        const word *s = sv;                                                                        \
-        word *d = dv;                                                                              \
-        for (int r = 0; r < rows; r++, d += n)                                                     \
-            for (int64_t i = 0; i < n; i += LANES)                                                 \
-                for (int j = 0; j < LANES; j++)                                                    \
-                    d[i + j] = s[r];                                                               \
+        for (int r = 0; r < rows; r++, d += n) {                                                   \
+            const word##BITS value = s[r];                                                         \
+            for (int64_t i = 0; i < n; i += lanes)                                                 \
+                for (int j = 0; j < lanes; j++)                                                    \
+                    d[i + j] = value;                                                              \
+        }                                                                                          \
+    }                                                                                              \
+    static void spread##BITS(void *d, const void *s, int rows, int64_t n)                          \
+    {                                                                                              \
+        if (n <= SHORTEST_ROW)                                                                     \
+            fill##BITS(d, s, rows, n, SHORTEST_ROW);                                               \
+        else                                                                                       \
+            fill##BITS(d, s, rows, n, LANES);                                                      \
     }
 SPREAD(8, 16)
 SPREAD(32, 16)
