@@ -1,4 +1,4 @@
-/* recorded_part.c: skips the calls of layers and losses in a recorded training step. See
+/* recorded_part.c: skips the calls of layers, losses and rules in a recorded training step. See
  * recorded_part.h.
  *
  * A part is noted only if its calls read nothing but the given arrays: every operand that was made
@@ -127,9 +127,9 @@ void fxi_part_note(const fxi_part *p)
 
 /* ---- repeating ------------------------------------------------------------------------------- */
 
-static const recorded_part *part_here(const fxi_tape *t, const fxi_part *p)
+static const recorded_part *part_here(fxi_tape *t, const fxi_part *p)
 {
-    for (const fxi_event *e = t->events; e; e = e->next) {
+    for (const fxi_event *e = fxi_tape_ahead(t); e; e = e->next) {
         const recorded_part *r = (const recorded_part *)e;
         if (e->kind == &part_kind && e->first == t->pos && e->end > t->pos && r->what == p->what &&
             r->function == p->function && memcmp(r->numbers, p->numbers, sizeof r->numbers) == 0 &&

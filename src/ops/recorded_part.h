@@ -1,6 +1,6 @@
-/* recorded_part.h: layers and losses in a recorded training step (value/tape.h). Internal.
+/* recorded_part.h: layers, losses and rules in a recorded training step (value/tape.h). Internal.
  *
- * The calls of a layer of the library follow from its inputs and from a few numbers. If a training
+ * The calls of a layer, for example, follow from its inputs and from a few numbers. If a training
  * step repeats a recorded one and all of these are equal, the calls are skipped as a whole and the
  * recorded results are returned. See docs/design/0046-a-recorded-step.md.
  *
@@ -16,7 +16,7 @@
 
 #include <cflux/array.h>
 
-enum { FXI_PART_INPUTS = 6, FXI_PART_NUMBERS = 10, FXI_PART_RESULTS = 3 };
+enum { FXI_PART_INPUTS = 12, FXI_PART_NUMBERS = 10, FXI_PART_RESULTS = 3 };
 
 typedef struct fxi_part {
     const char *what;     /* static text; names the function that makes the calls */

@@ -8,6 +8,7 @@
 #include "rules.h"
 
 #include "memory.h"
+#include "recorded_part.h"
 
 #include <cflux/ops.h>
 
@@ -214,14 +215,37 @@ fx_array *fxi_apply_adadelta(fxi_step *s)
 
 /* ---- Adam and its family --------------------------------------------------------------------- */
 
+static fx_array *adam_step(fxi_step *s, const betas *b, const corrections *c, fx_array *epsilon,
+                           fx_array *eta)
+{
+    FXI_SCOPE;
+    fx_array *m, *v;
+    moments(s, b, &m, &v);
+    return fx_keep(fx_mul(direction(c, m, v, epsilon), eta));
+}
+
 fx_array *fxi_apply_adam(fxi_step *s)
 {
+    /* Further parameters share the literals and are repeated by recorded_rule.c. */
+    const bool first = s->literals->n == 0;
     const betas b = betas_of(s);
     const corrections c = corrections_of(s);
-    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta), *m, *v;
-    FXI_SCOPE;
-    moments(s, &b, &m, &v);
-    return fx_keep(fx_mul(direction(&c, m, v, epsilon), eta));
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta);
+    /* The literals are inputs of the part, so their values may change. */
+    fxi_part p = {.what = "adam",
+                  .in = {s->dx, s->states[0], s->states[1], b.beta1, b.rest1, b.beta2, b.rest2,
+                         c.first, c.second, epsilon, eta}};
+    if (!first)
+        return adam_step(s, &b, &c, epsilon, eta);
+    if (!fxi_part_repeat(&p)) {
+        p.out[0] = adam_step(s, &b, &c, epsilon, eta);
+        p.out[1] = s->new_states[0];
+        p.out[2] = s->new_states[1];
+        fxi_part_note(&p);
+    }
+    s->new_states[0] = p.out[1];
+    s->new_states[1] = p.out[2];
+    return p.out[0];
 }
 
 /* η(d + λx), or η·d + λx if `couple` is false */

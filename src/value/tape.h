@@ -93,6 +93,7 @@ struct fxi_tape {
     fxi_identity_map numbers;   /* node → leaf number + 1, in the current step */
     fxi_event *events, *latest; /* in the order in which they began */
     fxi_event *dropped;         /* freed when the step closes */
+    fxi_event *ahead; /* REPEATS: the events before this one end before the current entry */
     fxi_event *ran;   /* REPEATS: the latest evaluation that this step has repeated; NULL: none */
     int32_t *settled; /* REPEATS: the entries that have got a value; it can hold all of them */
     int32_t nsettled, settled_capacity;
@@ -151,6 +152,14 @@ static inline void fxi_tape_settled(fxi_tape *t, const fxi_node *n)
 
 /* Adds an event that began at entry `first` and ends here. The tape owns it from now on. */
 void fxi_tape_add(fxi_context *c, fxi_event *e, int32_t first);
+/* While repeating: returns the first event in the list that does not end before the current entry,
+ * or NULL. The ends of the events in the list do not decrease. */
+static inline fxi_event *fxi_tape_ahead(fxi_tape *t)
+{
+    while (t->ahead && t->ahead->end <= t->pos)
+        t->ahead = t->ahead->next;
+    return t->ahead;
+}
 /* While repeating: returns the event of this kind that begins at the current entry; NULL: none. */
 fxi_event *fxi_tape_event(const fxi_context *c, const fxi_event_kind *kind);
 /* While repeating: counts all calls up to entry `end` as repeated, without making them. `fresh`:

@@ -46,8 +46,8 @@ void fxi_tape_add(fxi_context *c, fxi_event *e, int32_t first)
 
 fxi_event *fxi_tape_event(const fxi_context *c, const fxi_event_kind *kind)
 {
-    const fxi_tape *t = c->tape;
-    for (fxi_event *e = t->events; e; e = e->next)
+    fxi_tape *t = c->tape;
+    for (fxi_event *e = fxi_tape_ahead(t); e; e = e->next)
         if (e->kind == kind && e->first == t->pos && e->end > t->pos)
             return e;
     return NULL;
@@ -114,7 +114,7 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
     for (; t->pos < end; t->pos++) {
         fxi_node *g = t->entries[t->pos].node;
         g->seq = c->seq++;
-        g->used = false;
+        g->used = g->wanted = false;
     }
     return true;
 }

@@ -21,7 +21,7 @@ static void empty(fxi_tape *t)
         fxi_ghost_free(t->entries[i].node);
     fxi_events_free(t->events);
     fxi_events_free(t->dropped);
-    t->events = t->latest = t->dropped = t->ran = NULL;
+    t->events = t->latest = t->dropped = t->ran = t->ahead = NULL;
     t->n = t->pos = t->noperands = t->nleaf_uses = t->nleaves = t->nusers = 0;
     t->impure = t->changed = false;
 }
@@ -84,6 +84,7 @@ void fxi_tape_open(fxi_context *c, const fxi_scope *s)
     t->scope = s;
     t->pos = 0;
     t->ran = NULL;
+    t->ahead = t->events;
     t->changed = false;
     t->nsettled = 0;
     t->mode = t->n > 0 ? FXI_TAPE_REPEATS : FXI_TAPE_NOTES;
