@@ -70,7 +70,7 @@ static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
     if (piece && !(s->around && fits_around(piece, kept, row)))
         return false;
     /* An empty array has no rows to share, and a reduction over axes of size 1 changes nothing. */
-    return (piece || row <= FXI_ROW_BYTES) && !fxi_same_shape(x, n) &&
+    return (piece || row <= s->longest) && !fxi_same_shape(x, n) &&
            fxi_length(x->ndim, x->shape) > 0;
 }
 
@@ -397,6 +397,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
     fxi_row_search s = {.g = g,
                         .literal = literal,
                         .around = how->rows && !fxi_runs_channels_last(how, g),
+                        .longest = how->own_memory ? FXI_ROW_LONG : FXI_ROW_BYTES,
                         .out = out,
                         .buffers = how->buffers - 1};
     int32_t *moved = fxi_malloc(n * sizeof *moved);

@@ -19,6 +19,7 @@ typedef struct fxi_row_search {
     const fxi_graph *g;
     const bool *literal; /* per node: it is in no step */
     bool around;         /* rows may be around kept axes */
+    int64_t longest;     /* the most bytes of a row that is not around kept axes */
     fxi_rows *out;
     int32_t *at; /* per node: its position in the order */
     uint8_t *mark;

@@ -1,6 +1,7 @@
 /* test_plan_launches.c: the steps of a training step with Adam on a device, of four networks. Each
  * is a launch, or a few if its kernel has stages. Plans are made for a stand-in device and not run,
- * so the test runs everywhere. It also tests that small reductions become one step. ctest: devices
+ * so the test runs everywhere. It also tests that small reductions become one step, and that long
+ * rows do. ctest: devices
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +58,7 @@ static const struct network {
     {"784-256-10, B = 64", digit_net, {784, 64}, 2, true, 10},
     {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26},
     {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46},
-    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 39},
+    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 37},
 };
 
 static int64_t count(const struct network *n)
@@ -90,6 +91,28 @@ static void training_is_few_steps(void **state)
         if (steps > networks[k].steps)
             fail_msg("%s: %d steps, more than %d", networks[k].name, (int)steps, networks[k].steps);
     }
+}
+
+/* ---- long rows ------------------------------------------------------------------------------- */
+
+/* A device divides a long row between groups. On the CPU it would leave the cache between passes.
+ */
+static void long_rows_are_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(20000, 3), *larger = leaf(1025, 1024);
+    const char *softmax = "  1  row max | sub exp sum | div(x0) → Float32 20000×3\n";
+    expect(fx_softmax(x), softmax);
+    expect(fx_mean(fx_square(x)), "  1  row powi sum | (div cast)(x0, c0) → Float32 1×1\n");
+    /* more than 4 MiB */
+    expect(fx_mean(fx_square(larger)), "  1  reduce sum of powi(x0) → Float64 1×1\n"
+                                       "  2  div cast(1, c0) → Float32 1×1\n");
+    fx_array *here = fx_cpu(x);
+    assert_int_equal(fx_eval(here), FX_OK);
+    assert_null(strstr(plan_of(fx_softmax(here)), "row"));
+    fx_array *found = fx_cpu(fx_softmax(x)), *expected = fx_softmax(here);
+    assert_true(fx_item(fx_maximum(fx_abs(fx_sub(fx_div(found, expected), 1)))) < 1e-5);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -180,6 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_is_few_steps),
+        cmocka_unit_test(long_rows_are_one_step),
         cmocka_unit_test(small_reductions_are_one_step),
         cmocka_unit_test(a_reduction_comes_before_its_reader),
         cmocka_unit_test(a_reduction_comes_before_an_update),

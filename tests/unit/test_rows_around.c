@@ -1,7 +1,7 @@
-/* test_rows_around.c: row steps whose rows are around kept axes, as those of batch norm: the values
- * of the CPU and of OpenCL beside those of the reference device. Pieces of rows that do not fill
- * vectors, several outputs, views, broadcast operands, and reductions of the last pass. ctest:
- * timeout=400
+/* test_rows_around.c: row steps whose rows are around kept axes, as those of batch norm, or longer
+ * than a cache: the values of the CPU and of OpenCL beside those of the reference device. Pieces of
+ * rows that do not fill vectors, several outputs, views, broadcast operands, and reductions of the
+ * last pass. ctest: timeout=400
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,6 +78,17 @@ static int views(fx_array *const in[], fx_array *out[])
     return 3;
 }
 
+/* Contiguous rows that are too long for one group: the values of a row, a value of each element,
+ * and a loss with its gradient. */
+static int long_rows(fx_array *const in[], fx_array *out[])
+{
+    fx_array *d = fx_sub(in[0], in[1]);
+    out[0] = fx_softmax(in[0], .dims = FX_AXES(0, 1));
+    out[1] = fx_mean(fx_square(d));
+    assert_int_equal(fx_pullback(out[1], fx_scalar(3), &d, 1, out + 2), FX_OK);
+    return 3;
+}
+
 static const around cases[] = {
     {"batch norm", batch_norm, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
     {"gradients", with_gradients, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
@@ -92,6 +103,10 @@ static const around cases[] = {
     {"Float16", batch_norm, {8, 8, 16, 4}, false, FX_DTYPE_F16, 0.01f},
     {"views of Float16", views, {33, 31, 16, 7}, false, FX_DTYPE_F16, 0.01f},
 };
+
+/* On devices with memory of their own. Two rows of 20,480 elements each, and one of all. */
+static const around long_case = {"long contiguous rows", long_rows, {160, 128, 1, 2}, true,
+                                 FX_DTYPE_F32,           0};
 
 static float *const_data(int64_t n, unsigned seed)
 {
@@ -168,6 +183,7 @@ static void opencl(void **state)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         if (cases[k].opencl)
             compare(&cases[k], fx_device_get("OpenCL", 0), true);
+    compare(&long_case, fx_device_get("OpenCL", 0), true);
 }
 
 int main(void)

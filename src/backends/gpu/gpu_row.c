@@ -448,8 +448,7 @@ void fxi_gpu_row(fxi_gpu_builder *b)
     set_patterns(&r);
     if (r.count == 0 || r.elements_of_row == 0 || !list_folds(b, &r))
         return;
-    if (fx_step_row(s)->outer_axes > 0)
-        fxi_gpu_row_cut(b, &r);
+    fxi_gpu_row_cut(b, &r);
     divide(b, &r);
     for (int pass = 0; pass < (r.pieces > 0 ? r.npasses : 1); pass++) {
         say_rows(b, &r, pass);

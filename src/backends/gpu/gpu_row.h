@@ -60,7 +60,7 @@ void fxi_gpu_say_row_values(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
 void fxi_gpu_say_row_result(fxi_gpu_builder *b, fxi_gpu_rows *r, int k);
 
 /* ---- rows that are cut (gpu_row_cut.c) ------------------------------------------------------- */
-/* Decides how a row is cut, and reserves work space for the accumulators. */
+/* Decides whether and how rows are cut, and reserves work space for the accumulators. */
 void fxi_gpu_row_cut(fxi_gpu_builder *b, fxi_gpu_rows *r);
 /* The numbers of buffers of work space and of parameters that the launch of a pass adds; 0 for
  * whole rows. */

@@ -1,16 +1,17 @@
 /* gpu_row_cut.c: row steps whose rows are cut into pieces.
  *
- * Rows around kept axes (batch norm) are few and long: one group for each would leave the device
- * idle. Such a row is cut into pieces, and every pass is a launch. A group leaves the accumulators
- * of its piece in work space; the groups of later passes join those of all pieces before they
- * compute the values of the row. The division, and so the bits of the result, depend only on shapes
- * and on the device.
+ * Rows around kept axes (batch norm), and those of a loss over all elements, are few and long: one
+ * group for each would leave the device idle. Such a row is cut into pieces, and every pass is a
+ * launch. A group leaves the accumulators of its piece in work space; the groups of later passes
+ * join those of all pieces before they compute the values of the row. The division, and so the bits
+ * of the result, depend only on shapes and on the device.
  */
 #include "gpu_row.h"
 
 /* The fewest elements of a lane, and the most pieces of a row, because every group of a later pass
- * joins all pieces. */
-enum { LEAST = 4, PIECES = 64 };
+ * joins all pieces. Contiguous rows of at most WHOLE elements are not cut: their operands stay in
+ * the device's caches. */
+enum { LEAST = 4, PIECES = 64, WHOLE = 16384 };
 
 /* The number of the first of two parameters: the elements of a piece, and the number of pieces. */
 static int piece_param(const fxi_gpu_rows *r)
@@ -34,6 +35,8 @@ void fxi_gpu_row_cut(fxi_gpu_builder *b, fxi_gpu_rows *r)
     int64_t n = (busy + r->count - 1) / r->count;
     n = n < most ? n : most;
     n = n < 1 ? 1 : n > PIECES ? PIECES : n;
+    if (fx_step_row(r->step)->outer_axes == 0 && (n == 1 || r->elements_of_row <= WHOLE))
+        return;
     r->piece = (r->elements_of_row + n - 1) / n;
     /* Rounding up may leave fewer pieces; none of them is empty. */
     r->pieces = (r->elements_of_row + r->piece - 1) / r->piece;
