@@ -369,15 +369,54 @@ static bool follows(const fxi_row_search *s, int32_t u, int k)
     return true;
 }
 
+/* Notes that node x leads to reduction r through elementwise nodes: reach[x]. If it also leads to
+ * another reduction of the same rows, both are marked. */
+static void note_reduction(const fxi_row_search *s, int32_t x, int32_t r, int32_t *reach,
+                           bool *seeds)
+{
+    const fxi_node *n = s->g->nodes[x];
+    if (r < 0 || n->data || s->literal[x] || fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE)
+        return;
+    if (reach[x] < 0)
+        reach[x] = r;
+    else if (reach[x] != r && fxi_same_shape(s->g->nodes[r], s->g->nodes[reach[x]]))
+        seeds[r] = seeds[reach[x]] = true;
+}
+
+/* Marks the reductions of rows that share an elementwise operand with another one. Against the
+ * order, so the readers of a node come first. */
+static void mark_pairs(const fxi_row_search *s, int32_t *reach, bool *seeds)
+{
+    for (int32_t u = s->g->n - 1; u >= 0; u--) {
+        const fxi_node *n = s->g->nodes[u];
+        const bool reduces = reduces_rows(s, n);
+        if (!reduces && (n->data || fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE))
+            continue;
+        for (int k = 0; k < fxi_graph_inputs(s->g, u); k++)
+            if (reduces || fxi_same_shape(n, n->in[k]))
+                note_reduction(s, fxi_graph_input(s->g, u, k), reduces ? u : reach[u], reach,
+                               seeds);
+    }
+}
+
 /* Marks the nodes whose value is expanded, itself or after elementwise operations of the same
- * shape, and reductions that such an operation follows. A reduction that is not marked starts no
- * row step, although it may join one. Without this test each sum of a long total would collect its
- * neighbours, only to find that they combine nothing. */
+ * shape, reductions that such an operation follows, and reductions that share an operand. A
+ * reduction that is not marked starts no row step, although it may join one. Without this test each
+ * sum of a long total would collect its neighbours, only to find that they combine nothing. */
 static bool *find_seeds(const fxi_row_search *s)
 {
     const fxi_graph *g = s->g;
     bool *seeds = fxi_calloc((size_t)g->n + 1, sizeof *seeds);
-    for (int32_t u = g->n - 1; seeds && u >= 0; u--) {
+    int32_t *reach = fxi_malloc(((size_t)g->n + 1) * sizeof *reach);
+    if (!seeds || !reach) {
+        fxi_free(seeds);
+        fxi_free(reach);
+        return NULL;
+    }
+    memset(reach, -1, (size_t)g->n * sizeof *reach);
+    mark_pairs(s, reach, seeds);
+    fxi_free(reach);
+    for (int32_t u = g->n - 1; u >= 0; u--) {
         const fxi_node *n = g->nodes[u];
         const bool elementwise = fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE;
         const bool keeps = elementwise || n->op == FX_OP_STOP;

@@ -51,10 +51,13 @@ int32_t fxi_row_count_inputs(fxi_row_search *s)
 
 bool fxi_row_combines(const fxi_row_search *s)
 {
+    int32_t reductions = 0;
     for (int32_t at = s->first; at <= s->last; at++) {
         const int32_t id = s->out->order[at];
-        if ((s->mark[id] & FXI_ROW_MEMBER) && s->out->level[id] > 0 &&
-            s->out->kind[id] != FXI_ROW_ALIAS)
+        if (!(s->mark[id] & FXI_ROW_MEMBER) || s->out->kind[id] == FXI_ROW_ALIAS)
+            continue;
+        reductions += s->out->kind[id] == FXI_ROW_REDUCE;
+        if (s->out->level[id] > 0 || reductions > 1)
             return true;
     }
     return false;

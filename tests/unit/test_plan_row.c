@@ -206,6 +206,32 @@ static void members_leave_for_other_steps(void **state)
 
 /* Rule 2 takes a reduction whose result is not combined with the elements; the division of a mean
  * is not a step of its own. */
+/* The gradients by scale and bias of a norm with given statistics: two sums of one pass. Reductions
+ * of other rows, and of a leaf, stay apart. */
+static void reductions_of_one_operand_are_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *y = leaf(100, 64), *e = fx_mul(x, y);
+    expect(fx_tuple(fx_sum(e, .dims = FX_AXES(0)), fx_maximum(fx_neg(e), .dims = FX_AXES(0))),
+           "  1  row mul sum neg max(x0, x1) → Float32 1×64, Float32 1×64\n");
+    expect(fx_tuple(fx_sum(e, .dims = FX_AXES(0)), fx_sum(fx_neg(e))),
+           "  1  mul(x0, x1) → Float32 100×64\n"
+           "  2  reduce sum(1) → Float32 1×64\n"
+           "  3  reduce sum of neg(1) → Float32 1×1\n");
+    expect(fx_tuple(fx_sum(x, .dims = FX_AXES(0)), fx_maximum(x, .dims = FX_AXES(0))),
+           "  1  reduce sum(x0) → Float32 1×64\n"
+           "  2  reduce max(x0) → Float32 1×64\n");
+    fx_array *images = fx_rand(8, 8, 16, 4), *gy = fx_rand(8, 8, 16, 4);
+    fx_batchnorm_layer *norm = fx_batchnorm(16);
+    assert_int_equal(fx_testmode(norm), FX_OK);
+    assert_int_equal(fx_eval(fx_tuple(images, gy, norm)), FX_OK);
+    /* The value is still pending and needs the root, which is stored for it. */
+    expect(fx_gradient(fx_sum(fx_mul(fx_call(norm, images), gy)), norm),
+           "  1  row (add sqrt) mul sum sub mul sum | (div)(c0, x0, x1, x2′, x3, c1) → "
+           "Float32 1×1×16×1, Float32 1×1×16×1, Float32 1×1×16×1\n");
+}
+
 static void a_reduction_alone_is_none(void **state)
 {
     (void)state;
@@ -277,6 +303,7 @@ int main(void)
         cmocka_unit_test(rows_are_contiguous_and_short),
         cmocka_unit_test(rows_may_be_around_kept_axes),
         cmocka_unit_test(members_leave_for_other_steps),
+        cmocka_unit_test(reductions_of_one_operand_are_one_step),
         cmocka_unit_test(a_reduction_alone_is_none),
         cmocka_unit_test(expanded_values_are_views),
         cmocka_unit_test(halves_take_part),

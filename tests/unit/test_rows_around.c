@@ -58,6 +58,16 @@ static int with_gradients(fx_array *const in[], fx_array *out[])
     return 4;
 }
 
+/* Batch norm in test mode: the statistics are given, and only the gradients reduce anything. */
+static int frozen(fx_array *const in[], fx_array *out[])
+{
+    fx_array *const of[] = {in[2], in[3]};
+    fx_array *unit = fx_div(fx_sub(in[0], 0.25), 1.5);
+    out[0] = fx_relu(fx_add(fx_mul(unit, channels(in[2])), channels(in[3])));
+    assert_int_equal(fx_pullback(out[0], in[1], of, 2, out + 1), FX_OK);
+    return 3;
+}
+
 static int softmax(fx_array *const in[], fx_array *out[])
 {
     out[0] = fx_softmax(fx_mul(in[0], in[1]), .dims = FX_AXES(0, 1, 3));
@@ -94,6 +104,7 @@ static const around cases[] = {
     {"gradients", with_gradients, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
     {"odd gradients", with_gradients, {7, 5, 19, 3}, false, FX_DTYPE_F32, 0},
     {"long rows", with_gradients, {33, 31, 16, 7}, false, FX_DTYPE_F32, 0},
+    {"frozen", frozen, {33, 31, 16, 7}, true, FX_DTYPE_F32, 0},
     {"softmax", softmax, {5, 7, 17, 3}, false, FX_DTYPE_F32, 0},
     {"views", views, {6, 5, 18, 3}, false, FX_DTYPE_F32, 0},
     {"long views", views, {33, 31, 16, 7}, true, FX_DTYPE_F32, 0},
