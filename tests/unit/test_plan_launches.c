@@ -141,6 +141,24 @@ static void small_reductions_are_one_step(void **state)
            "  2  reduce sum(x1) → Float32 1×7\n");
 }
 
+/* The largest magnitudes of all arrays are one launch, and so are the sums of their squares. */
+static void clipping_by_the_global_norm(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *m = fx_to(device, fx_chain(fx_dense(4, 3), fx_dense(3, 2)));
+    assert_int_equal(fx_eval(m), FX_OK);
+    expect(fx_clip_global_norm(m, 1.0),
+           "  1  foreach of 4: reduce max of neg max add(x0, c3; x1, c4; x2, c5; x3, c6) → "
+           "Float32 1, 1, 1, 1\n"
+           "  2  max max max max lt neg max add lt min lt lt min max "
+           "select(c2, 1, 1, 1, 1, c1, c7, c8, c9, c10, c11) → Float32\n"
+           "  3  foreach of 4: reduce sum of div powi(x0, 2; x1, 2; x2, 2; x3, 2) → "
+           "Float32 1, 1, 1, 1\n"
+           "  4  add add add add sqrt mul div min(c12, 3, 3, 3, 3, 2, c0, c13) → Float32\n"
+           "  5  foreach of 4: mul(x0, 4; x1, 4; x2, 4; x3, 4) → Float32 12, 3, 6, 2\n");
+}
+
 /* A reduction waits for later ones only until its result is read. */
 static void a_reduction_comes_before_its_reader(void **state)
 {
@@ -205,6 +223,7 @@ int main(void)
         cmocka_unit_test(training_is_few_steps),
         cmocka_unit_test(long_rows_are_one_step),
         cmocka_unit_test(small_reductions_are_one_step),
+        cmocka_unit_test(clipping_by_the_global_norm),
         cmocka_unit_test(a_reduction_comes_before_its_reader),
         cmocka_unit_test(a_reduction_comes_before_an_update),
         cmocka_unit_test(results_are_those_of_single_steps),
