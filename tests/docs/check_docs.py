@@ -133,11 +133,13 @@ def run(block, command, options, **how):
 
 
 def make_compiler(options, folder):
-    """`cc` of the commands: the compiler with its flags, which finds the installation."""
+    """`cc` of the commands: the compiler with its flags, which finds the installation. It restores PATH, because a
+    ccache that is called as the compiler looks for `cc` in PATH and would call this file again and again."""
     options.bin = os.path.join(folder, "bin")
     os.mkdir(options.bin)
     path = os.path.join(options.bin, "cc")
-    write(path, f"#!/bin/sh\nexec {options.cc} {options.flags} -I{shlex.quote(options.prefix)}/include \"$@\" "
+    write(path, f"#!/bin/sh\nPATH={shlex.quote(os.environ['PATH'])}\nexport PATH\n"
+                f"exec {options.cc} {options.flags} -I{shlex.quote(options.prefix)}/include \"$@\" "
                 f"-L{shlex.quote(options.libdir)}\n")
     os.chmod(path, 0o755)
 
