@@ -22,6 +22,7 @@
 #include <cflux/dist.h>
 #include <cflux/io.h>
 #include <cflux/predict.h>
+#include <cflux/tokenizer.h>
 #include <cflux/notation.h>
 #include <cflux/device.h>
 

@@ -23,20 +23,35 @@ static bool second_fits(const unsigned char *s)
            !(s[0] == 0xF0 && s[1] < 0x90) && !(s[0] == 0xF4 && s[1] >= 0x90);
 }
 
+/* The length of the character at s, of which `left` bytes exist; 0 if it is not UTF-8. */
+static size_t valid_length(const unsigned char *s, size_t left)
+{
+    const size_t length = left > 0 ? utf8_length(*s) : 0;
+    bool good = length > 0 && length <= left && (length < 2 || second_fits(s));
+    for (size_t k = 1; good && k < length; k++)
+        good = (s[k] & 0xC0) == 0x80;
+    return good ? length : 0;
+}
+
 bool fxi_is_utf8(const unsigned char *s, size_t n, size_t *out_at)
 {
     size_t i = 0;
-    while (i < n) {
-        const size_t length = utf8_length(s[i]);
-        bool good = length > 0 && length <= n - i && (length < 2 || second_fits(s + i));
-        for (size_t k = 1; good && k < length; k++)
-            good = (s[i + k] & 0xC0) == 0x80;
-        if (!good)
-            break;
+    for (size_t length; (length = valid_length(s + i, n - i)) > 0;)
         i += length;
-    }
     *out_at = i;
     return i == n;
+}
+
+uint32_t fxi_character(const unsigned char *s, size_t left, size_t *out_bytes)
+{
+    const size_t n = valid_length(s, left);
+    *out_bytes = n > 0 ? n : 1;
+    if (n < 2)
+        return n == 1 || *s == 0 ? *s : UINT32_MAX;
+    uint32_t c = *s & (0xFFu >> (n + 1));
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (s[i] & 0x3Fu);
+    return c;
 }
 
 static const struct {
@@ -54,19 +69,10 @@ static const struct {
 
 int fxi_character_columns(const char *text, size_t *out_bytes)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    const size_t n = utf8_length(*s);
-    size_t at;
-    *out_bytes = 1;
-    for (size_t i = 1; i < n; i++)
-        if (!s[i])
-            return 1;
-    if (n < 2 || !fxi_is_utf8(s, n, &at))
-        return 1;
-    *out_bytes = n;
-    uint32_t c = s[0] & (0xFFu >> (n + 1));
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | (s[i] & 0x3Fu);
+    size_t left = 0;
+    while (left < 4 && text[left])
+        left++;
+    const uint32_t c = fxi_character((const unsigned char *)text, left, out_bytes);
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         if (c >= widths[i].first && c <= widths[i].last)
             return widths[i].columns;

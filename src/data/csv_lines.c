@@ -97,6 +97,7 @@ static fx_status read_line(fxi_lines *lines, bool *out_more)
         if (!append(lines, start, n))
             return fxi_lines_out_of_memory(lines);
     }
+    lines->newline = found_newline;
     return *out_more ? FX_OK : check_end(lines);
 }
 

@@ -1,5 +1,4 @@
-/* csv_lines.h: reads the lines of a text file, plain or gzip, and the numbers in them. Internal to
- * src/data.
+/* csv_lines.h: reads the lines of a text file, plain or gzip, and the numbers in them. Internal.
  *
  * The file is streamed: only a window of 64 KiB and one line, or record, are in memory. Numbers are
  * parsed in the C locale: correctly rounded, and "1.5" means the same under a locale with a decimal
@@ -16,6 +15,7 @@ typedef struct fxi_lines {
     size_t at, end;
     char *line; /* terminated, without its newline and without a byte order mark */
     size_t length, capacity;
+    bool newline;   /* the line ends with a newline; only the last line of a file may not */
     int64_t number; /* line number, from 1; for a record its first line */
     int64_t last;   /* number of the latest line */
     /* Text to append to an error message about a file that does not parse with commas: it names the
