@@ -196,6 +196,46 @@ static void *load_bson(const char *path)
     return load_any(path);
 }
 
+/* ---- tokenizers ------------------------------------------------------------------------------ */
+
+static const char SMALL_VOCABULARY[] = "tests/fuzz/corpus/vocabulary/small.json",
+                  SMALL_MERGES[] = "tests/fuzz/corpus/merges/small.txt";
+
+static void *load_vocabulary(const char *path)
+{
+    return fx_tokenizer_load(path, "/dev/null");
+}
+
+static void *load_merges(const char *path)
+{
+    return fx_tokenizer_load(SMALL_VOCABULARY, path);
+}
+
+/* Any bytes come back from their ids. */
+static void check_round_trip(const fx_tokenizer *t, const char *text, size_t n)
+{
+    static char back[1 << 17];
+    size_t bytes;
+    fx_array *ids = fx_tokenizer_encode(t, text, n);
+    fuzz_expect(fx_tokenizer_decode(t, ids, back, sizeof back, &bytes) == FX_OK, "ids are decoded");
+    fuzz_expect(bytes == n && memcmp(back, text, n) == 0, "a text comes back from its ids");
+}
+
+/* Learns from the file, if it is UTF-8. A tokenizer that exists encodes every file. */
+static void *learn_tokenizer(const char *path)
+{
+    static char text[1 << 17];
+    FILE *f = fopen(path, "rb");
+    fuzz_expect(f != NULL, "the file can be opened");
+    const size_t n = fread(text, 1, sizeof text, f);
+    fclose(f);
+    check_round_trip(fx_tokenizer_load(SMALL_VOCABULARY, SMALL_MERGES), text, n);
+    fx_tokenizer *t = fx_tokenizer_learn(1, &path, 400, 1);
+    if (!fx_is_error(t))
+        check_round_trip(t, text, n);
+    return t;
+}
+
 const fuzz_target fuzz_targets[] = {
     {.name = "notation", .read = read_notation, .longest = 1 << 13, .memory_limit = 16 << 20},
     {.name = "toml", .read = read_toml},
@@ -232,5 +272,9 @@ const fuzz_target fuzz_targets[] = {
      .load = load_any,
      .extension = ".npz",
      .seeds = {"formats/npy/npz", "formats/npy/npz_bad"}},
+    {.name = "vocabulary", .load = load_vocabulary, .extension = ".json", .heap_per_byte = 30},
+    {.name = "merges", .load = load_merges, .extension = ".txt", .heap_per_byte = 30},
+    /* Each byte may be a pair with a list of words, and an entry of the encoder's queue. */
+    {.name = "tokenizer", .load = learn_tokenizer, .extension = ".txt", .heap_per_byte = 400},
 };
 const int fuzz_target_count = sizeof fuzz_targets / sizeof *fuzz_targets;
