@@ -108,10 +108,11 @@ FX_API double fx_dist_synchronize_number(fx_dist *d, double x, int root);
  * FluxDistributedModel. */
 FX_API void *fx_dist_model(void *model);
 
-/* The mean over all members of every floating-point array in x (an array, a gradient, a tuple), as
- * an object like x. It records few operations, each for up to 25 MB. Other arrays are unchanged.
- * With one member: x itself. Errors: FX_STATUS_ARGUMENT if d or x is NULL; an error object if x
- * contains an error or memory is exhausted. */
+/* Returns a copy of x (an array, a gradient, a tuple) in which each floating-point array is
+ * replaced by its mean over all members. The copy has the type and the structure of x, and shares
+ * the other arrays with x. The scope owns the copy. With one member: returns x itself. The call
+ * records few operations, each for up to 25 MB. Errors: FX_STATUS_ARGUMENT if d or x is NULL; an
+ * error object if x contains an error or memory is exhausted. */
 FX_API void *fx_dist_average(fx_dist *d, void *x);
 /* Tells the other members that this one cannot continue: their next operation, or the one in which
  * they wait, fails with `status` and "rank 2 cannot continue: " and the message of this member's
@@ -134,7 +135,13 @@ FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
  * with all their observations. Gradients are sent in groups of up to 25 MB. A parameter without a
  * gradient counts as a gradient of zeros. If .guard of fx_update is not finite on one member, no
  * member updates. If `rule` is a MixedPrecision, it stays the outermost rule of the result. The
- * scope owns the result. DistributedOptimizer. */
+ * scope owns the result. DistributedOptimizer.
+ *
+ * If `rule` is an AccumGrad with n, or a chain that begins with one, each member adds up its own
+ * gradients, and only the complete sum is exchanged: in every n-th update. The other updates
+ * exchange nothing, or one number if they have .guard or .observations. So save the state after an
+ * n-th update: before it, each member has a sum of its own. If a MixedPrecision with .scale or
+ * .growth contains the rule, every gradient is exchanged, because it is checked first. */
 FX_API fx_rule *fx_dist_optimiser(fx_dist *d, fx_rule *rule);
 
 FXI_END_C

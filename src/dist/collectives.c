@@ -1,6 +1,7 @@
 /* collectives.c: collective operations on arrays and objects, and the optimiser that averages
  * gradients. */
 #include "dist_group.h"
+#include "dist_update.h"
 
 #include "context.h"
 #include "error.h"
@@ -8,7 +9,7 @@
 #include "divided_batch.h"
 #include "memory.h"
 #include "primitives.h"
-#include "rules.h"
+#include "update_items.h"
 
 fx_status fxi_dist_check(const char *op, const fx_dist *d, int root)
 {
@@ -199,4 +200,16 @@ fx_rule *fx_dist_optimiser(fx_dist *d, fx_rule *rule)
     if (fxi_dist_check("dist_optimiser", d, 0) != FX_OK)
         return fxi_rule_shared(NULL, NULL);
     return fxi_rule_shared(&d->communicator, rule);
+}
+
+fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array **io_means)
+{
+    forget_failed(d);
+    return fxi_update_among(&d->communicator, a, n, io_means);
+}
+
+fx_status fxi_dist_settle(fx_dist *d, void *state)
+{
+    forget_failed(d);
+    return fxi_states_settle(&d->communicator, state);
 }

@@ -6,6 +6,9 @@
  * same for all members: they follow the order of the state, and an array without a gradient has
  * zeros (update_items.c). Everything here records nodes, so the means are part of the plan of the
  * update.
+ *
+ * A sum of means is the mean of the sums. So while an AccumGrad adds up gradients, each member adds
+ * up its own, and only the complete sum is averaged.
  */
 #include "memory.h"
 #include "primitives.h"
@@ -73,17 +76,25 @@ static fx_array *part_like(fx_array *vector, const fx_array *x, int64_t *io_at)
     return fxi_reshape(fx_slice(vector, 0, start, *io_at), fx_ndims(x), sizes);
 }
 
-/* Averages a bucket and empties it. The guard of the update travels as one more element. */
-static fx_status send(bucket *b, fx_array **io_flag)
+/* Numbers that travel with the first bucket: the guard of the update, or the caller's. */
+typedef struct riders {
+    fx_array **all;
+    int n;
+    bool sent; /* they have been replaced by their means */
+} riders;
+
+/* Averages a bucket and empties it. A bucket without arrays has only riders. */
+static fx_status send(bucket *b, riders *r)
 {
-    fx_array **parts = fxi_malloc(((size_t)b->n + 2) * sizeof(fx_array *));
+    const int also = r->sent ? 0 : r->n;
+    fx_array **parts = fxi_malloc(((size_t)b->n + (size_t)also + 1) * sizeof(fx_array *));
     if (!parts)
         return fxi_update_no_memory();
     int n = 0;
     for (int64_t i = 0; i < b->n; i++)
         parts[n++] = weighted(b, *b->arrays[i]);
-    if (*io_flag)
-        parts[n++] = fx_vec(fx_cast(fx_array_to(b->device, *io_flag), sum_type(b)));
+    for (int i = 0; i < also; i++)
+        parts[n++] = fx_vec(fx_cast(fx_array_to(b->device, r->all[i]), sum_type(b)));
     if (b->weight >= 0)
         parts[n++] = fx_array_to(b->device, fx_full_dtype(sum_type(b), b->weight, 1));
     fx_array *mean = mean_of(b, fxi_concat(0, n, parts));
@@ -91,37 +102,105 @@ static fx_status send(bucket *b, fx_array **io_flag)
     int64_t at = 0;
     for (int64_t i = 0; i < b->n; i++)
         *b->arrays[i] = fx_cast(part_like(mean, *b->arrays[i], &at), b->type);
-    if (*io_flag)
-        *io_flag = fx_slice(mean, 0, at, at + 1);
+    for (int i = 0; i < also; i++)
+        r->all[i] = part_like(mean, r->all[i], &at);
+    r->sent = true;
     b->n = b->bytes = 0;
     return fx_is_error(mean) ? fx_array_status(mean) : FX_OK;
 }
 
-static bool belongs(const bucket *b, const fx_array *g, const fx_communicator *among)
+static bool belongs(const bucket *b, const fx_array *g, const fx_communicator *among, double weight)
 {
     return b->n > 0 && b->bytes < BUCKET_BYTES && b->type == fx_eltype(g) &&
-           b->device == fx_array_device(g) && b->among == among;
+           b->device == fx_array_device(g) && b->among == among && (b->weight < 0) == (weight < 0);
 }
 
-/* Puts an array into the bucket; sends the bucket first if the array does not belong to it. The
- * flag is sent with the first bucket: *out_sent is then its mean, and *io_flag NULL. */
-static fx_status put(bucket *b, fx_array **array, const fx_communicator *among, fx_array **io_flag,
-                     fx_array **out_sent)
+/* Puts an array into the bucket; sends the bucket first if the array does not belong to it. */
+static fx_status put(bucket *b, fx_array **array, const fx_communicator *among, double weight,
+                     riders *r)
 {
-    if (b->n > 0 && !belongs(b, *array, among)) {
-        const fx_status status = send(b, io_flag);
-        *out_sent = *out_sent ? *out_sent : *io_flag;
-        *io_flag = NULL;
+    if (b->n > 0 && !belongs(b, *array, among, weight)) {
+        const fx_status status = send(b, r);
         if (status != FX_OK)
             return status;
     }
     b->among = among;
+    b->weight = weight;
     b->device = fx_array_device(*array);
     b->type = fx_eltype(*array);
     b->bytes += fx_length(*array) * (int64_t)fx_dtype_size(b->type);
     b->arrays[b->n++] = array;
     return FX_OK;
 }
+
+/* Sends the rest: arrays, or riders for which no bucket was sent. */
+static fx_status finish(bucket *b, riders *r)
+{
+    if (b->n == 0 && (r->n == 0 || r->sent))
+        return FX_OK;
+    if (b->n == 0) {
+        b->weight = -1;
+        b->type = fx_eltype(r->all[0]);
+        b->device = fx_array_device(r->all[0]);
+    }
+    return send(b, r);
+}
+
+/* ---- sums of AccumGrad ----------------------------------------------------------------------- */
+
+/* The factor of a gradient of this member, with which the plain mean over the members is the mean
+ * with the weights. It costs one small operation. */
+typedef struct share {
+    double weight; /* negative: all members have the same */
+    const fx_communicator *among;
+    fx_device *device;
+    fx_array *factor; /* NULL: not known yet */
+} share;
+
+static fx_array *factor_of(share *f, const fx_communicator *among, fx_device *device)
+{
+    if (f->factor && f->among == among && f->device == device)
+        return f->factor;
+    fx_array *mine = fx_array_to(device, fx_full_dtype(FX_DTYPE_F32, f->weight, 1));
+    fx_array *sum = over_all(among, FX_REDUCE_SUM, mine);
+    f->among = among;
+    f->device = device;
+    f->factor = fx_div(f->weight * among->size, fx_max(sum, 1e-30));
+    return f->factor;
+}
+
+/* This member's term of the sum of an AccumGrad, in the type of the sum. */
+static fx_array *term_of(share *f, const fxi_item *it, const fx_communicator *among, fx_dtype type)
+{
+    fx_array *g = fx_cast(it->gradient, type);
+    if (f->weight < 0)
+        return g;
+    fx_array *factor = factor_of(f, among, fx_array_device(g));
+    /* The gradient of no observations may be NaN. */
+    return f->weight == 0 ? fx_to(fx_array_device(g), fx_zeros_like(g))
+                          : fx_mul(g, fx_cast(factor, type));
+}
+
+/* Is the gradient only a part of a sum that each member adds up? Then it becomes this member's
+ * term; with the final part it becomes the complete sum of this member, which is to be averaged. */
+static bool only_added(share *f, fxi_item *it, const fx_communicator *among)
+{
+    const int at = fxi_leaf_sum(it->leaf);
+    const double k = it->leaf->numbers[0];
+    const fx_rule *r = at < 0 ? NULL : fxi_rule_accumulates(it->leaf->rule);
+    if (!r || (r->n <= 1 && k <= 1))
+        return false;
+    fx_array *sum = it->leaf->states.items[at];
+    it->gradient = term_of(f, it, among, fx_eltype(sum));
+    if (k < (double)r->n)
+        return true;
+    fx_array *part = fx_div(it->gradient, (double)r->n);
+    it->gradient = k <= 1 ? part : fx_add(sum, part);
+    it->total = true;
+    return false;
+}
+
+/* ---- the gradients of an update -------------------------------------------------------------- */
 
 /* 0 if the guard is finite, otherwise NaN. The mean over all members is NaN if the flag of one
  * member is. */
@@ -130,10 +209,10 @@ static fx_array *flag_of(fx_array *guard)
     return fx_where(fx_all(fx_isfinite(fx_want(guard))), fx_scalar(0), fx_scalar(NAN));
 }
 
-/* The next item from i on that a distributed rule updates; s->n: none. */
+/* The next item from i on whose gradient is averaged; s->n: none. */
 static int64_t next_distributed(const fxi_items *s, int64_t i)
 {
-    while (i < s->n && !fxi_rule_among(s->all[i].leaf->rule))
+    while (i < s->n && !fxi_items_among(s, s->all[i].leaf))
         i++;
     return i;
 }
@@ -143,7 +222,7 @@ static int64_t next_distributed(const fxi_items *s, int64_t i)
 static void drop_undistributed(fxi_items *s)
 {
     for (int64_t i = 0; i < s->n; i++)
-        if (!fxi_rule_among(s->all[i].leaf->rule))
+        if (!fxi_items_among(s, s->all[i].leaf))
             s->all[i].gradient = fx_zeros_like(s->all[i].gradient);
 }
 
@@ -152,31 +231,37 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
     if (observations == 0)
         drop_undistributed(s);
     int64_t i = next_distributed(s, 0);
-    if (i == s->n)
+    if (i == s->n && s->nmeans == 0)
         return FX_OK;
-    bucket b = {.weight = observations, .arrays = fxi_malloc((size_t)s->n * sizeof *b.arrays)};
-    fx_array *flag = *io_guard ? flag_of(*io_guard) : NULL, *sent = NULL;
+    bucket b = {.among = i < s->n ? fxi_items_among(s, s->all[i].leaf) : s->among,
+                .arrays = fxi_malloc(((size_t)s->n + 1) * sizeof *b.arrays)};
+    fx_array *flag = *io_guard ? flag_of(*io_guard) : NULL;
+    riders r = {.all = s->nmeans ? s->means : &flag, .n = s->nmeans ? s->nmeans : flag != NULL};
+    share f = {.weight = observations};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
-    for (; i < s->n && status == FX_OK; i = next_distributed(s, i + 1))
-        status = put(&b, &s->all[i].gradient, fxi_rule_among(s->all[i].leaf->rule), &flag, &sent);
+    for (; i < s->n && status == FX_OK; i = next_distributed(s, i + 1)) {
+        fxi_item *it = &s->all[i];
+        const fx_communicator *among = fxi_items_among(s, it->leaf);
+        if (!only_added(&f, it, among))
+            status = put(&b, &it->gradient, among, it->total ? -1 : observations, &r);
+    }
     if (status == FX_OK)
-        status = send(&b, &flag);
-    sent = sent ? sent : flag;
-    if (*io_guard && status == FX_OK)
-        *io_guard = sent;
+        status = finish(&b, &r);
+    if (status == FX_OK && r.n > 0)
+        *io_guard = r.all[0];
     fxi_free(b.arrays);
     return status;
 }
 
 fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays)
 {
-    bucket b = {.weight = -1, .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
-    fx_array *flag = NULL, *sent = NULL;
+    bucket b = {.arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
+    riders none = {.n = 0};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
     for (int64_t i = 0; i < n && status == FX_OK; i++)
-        status = put(&b, &io_arrays[i], among, &flag, &sent);
-    if (status == FX_OK && b.n > 0)
-        status = send(&b, &flag);
+        status = put(&b, &io_arrays[i], among, -1, &none);
+    if (status == FX_OK)
+        status = finish(&b, &none);
     fxi_free(b.arrays);
     return status;
 }

@@ -439,8 +439,8 @@ fx_array *fxi_apply_accum_grad(fxi_step *s)
     const bool first = s->numbers[0] <= 1, full = s->numbers[0] >= (double)r->n;
     s->numbers[0] = full ? 1 : s->numbers[0] + 1;
     FXI_SCOPE;
-    fx_array *part = fx_div(s->dx, n);
-    fx_array *sum = next_state(s, 0, first ? part : fx_add(s->states[0], part));
+    fx_array *part = s->total ? s->dx : fx_div(s->dx, n);
+    fx_array *sum = next_state(s, 0, first || s->total ? part : fx_add(s->states[0], part));
     return full ? sum : NULL;
 }
 
@@ -454,6 +454,7 @@ fx_array *fxi_apply_optimiser_chain(fxi_step *s)
         inner.rule = s->rule->rules.items[i];
         inner.dx = dx;
         dx = fxi_rule_apply(&inner);
+        inner.total = false;
         const int n = fxi_rule_nstates(inner.rule, fx_eltype(s->x));
         inner.states += n;
         inner.new_states += n;

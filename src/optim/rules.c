@@ -489,6 +489,15 @@ const fx_communicator *fxi_rule_among(const fx_rule *r)
     return row_of(r) == &rows[SHARED] && r->among->size > 1 ? r->among : NULL;
 }
 
+const fx_rule *fxi_rule_accumulates(const fx_rule *r)
+{
+    if (row_of(r) == &rows[MIXED] && (r->scale != 1 || r->growth))
+        return NULL;
+    while (r->rules.n > 0)
+        r = r->rules.items[0];
+    return row_of(r) == &rows[ACCUM_GRAD] ? r : NULL;
+}
+
 fx_rule *fxi_rule_rescaled(const fx_rule *r, bool finite)
 {
     if (row_of(r) != &rows[MIXED] || r->growth == 0)

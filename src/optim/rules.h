@@ -67,6 +67,7 @@ typedef struct fxi_step {
     fxi_literals *literals;
     fxi_checks *norms;
     fx_array *new_x; /* set by MixedPrecision, instead of x − dx′ */
+    bool total;      /* dx is the complete sum of an AccumGrad (fxi_rule_accumulates) */
 } fxi_step;
 /* A formula of rules: returns dx′, which the scope owns like the new states; NULL: no change. */
 typedef fx_array *(*fxi_formula)(fxi_step *s);
@@ -126,6 +127,10 @@ fx_array *fxi_norm_scale(fx_array *largest);
 fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule);
 /* The communicator over whose members the rule averages gradients; NULL: the rule averages none. */
 const fx_communicator *fxi_rule_among(const fx_rule *r);
+/* The AccumGrad of a rule that gets the gradient before all other rules; NULL: there is none, or
+ * the rule checks the gradient before. Its array is the first one of the state, after the copy of a
+ * MixedPrecision, and its count is the first number. */
+const fx_rule *fxi_rule_accumulates(const fx_rule *r);
 /* Replaces n arrays of floats by their means over all members, in buckets (average.c). */
 fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays);
 

@@ -1,6 +1,7 @@
 /* state_walk.c: visits the leaves of an optimiser state, to change or to list their numbers. */
 #include "context.h"
 #include "error.h"
+#include "evaluate.h"
 #include "memory.h"
 #include "option_struct.h"
 #include "update_items.h"
@@ -222,6 +223,43 @@ void fxi_states_refuse(int n, void *const *states, fx_status status)
     if (here->collective)
         fxi_node_release(here->collective);
     here->collective = NULL;
+}
+
+/* The unfinished sums of AccumGrads. */
+typedef struct sums {
+    fx_array **handles;
+    int64_t n, capacity;
+    bool no_memory;
+} sums;
+
+static void take_sum(fxi_state_leaf *l, void *user)
+{
+    sums *s = user;
+    const int at = fxi_leaf_sum(l);
+    if (at < 0 || l->numbers[0] <= 1 || s->no_memory)
+        return;
+    s->no_memory = !fxi_update_grow(&s->handles, &s->capacity, s->n, sizeof *s->handles);
+    if (!s->no_memory)
+        s->handles[s->n++] = l->states.items[at];
+}
+
+fx_status fxi_states_settle(const fx_communicator *among, void *state)
+{
+    FXI_SCOPE;
+    sums s = {.n = 0};
+    fx_status status = each_leaf("update", state, take_sum, &s);
+    fx_array **means = fxi_malloc(((size_t)s.n + 1) * sizeof *means);
+    if (status == FX_OK && (!means || s.no_memory))
+        status = fxi_update_no_memory();
+    for (int64_t i = 0; i < s.n && status == FX_OK; i++)
+        means[i] = s.handles[i];
+    if (status == FX_OK && s.n > 0)
+        status = fxi_average_arrays(among, s.n, means);
+    if (status == FX_OK && s.n > 0)
+        status = fxi_commit((int)s.n, s.handles, means, NULL, false);
+    fxi_free(means);
+    fxi_free(s.handles);
+    return status;
 }
 
 /* ---- a state's numbers ----------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
     fxi_step s = {.rule = l->rule,
                   .x = it->x,
                   .dx = it->gradient,
+                  .total = it->total,
                   .states = (fx_array *const *)l->states.items,
                   .new_states = it->values + 1,
                   .numbers = it->numbers,
@@ -167,14 +168,26 @@ static bool overflowed(const fxi_checks *norms)
     return !finite;
 }
 
+/* What an update has besides its trees. */
+typedef struct manner {
+    fx_array *guard;
+    double observations;
+    bool sinks;
+    const fx_communicator *among; /* see fxi_items */
+    fx_array **means;
+    int nmeans;
+} manner;
+
 static fx_status update(int n, void *const *states, void *const *models, void *const *gradients,
-                        fx_array *guard, double observations, bool sinks)
+                        const manner *how)
 {
     FXI_SCOPE;
-    fxi_items s = {0};
+    fxi_items s = {.among = how->among, .means = how->means, .nmeans = how->nmeans};
     fxi_context *here = fxi_here();
     const int32_t first = here->tape ? fxi_tape_at(here->tape) : 0;
     const fxi_update_trees trees = {n, states, models, gradients};
+    const double observations = how->observations;
+    fx_array *guard = how->guard;
     const bool known = fxi_repeat_items(here, &s, &trees);
     if (!isfinite(observations) || (observations < 0 && observations != -1))
         s.status = fx_fail(FX_STATUS_ARGUMENT, "update", "%g observations", observations);
@@ -184,6 +197,8 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     }
     if (s.status == FX_OK)
         s.status = fxi_items_average(&s, &guard, observations);
+    for (int i = 0; i < s.nmeans; i++)
+        fx_keep(fx_want(s.means[i]));
     fxi_literals c = {0};
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
@@ -194,7 +209,7 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     for (int64_t i = 0; ok && i < s.n && s.status == FX_OK; i++)
         s.status = select_values(&s.all[i], ok);
     if (s.status == FX_OK)
-        s.status = commit(&s, ok, sinks);
+        s.status = commit(&s, ok, how->sinks);
     if (s.status == FX_STATUS_NONFINITE && norms.n > 0)
         fxi_blame_norm(guard, &norms);
     if (s.status == FX_OK && any_growth(&s))
@@ -217,11 +232,20 @@ fx_status fxi_update(const fx_update_args *given)
     /* With .observations = 0 no gradient is used, so the model itself is passed as its gradient. */
     if (a_ok && a.observations == 0 && !a.gradient)
         a.gradient = a.model;
-    return a_ok ? update(1, &a.state, &a.model, &a.gradient, a.guard, a.observations, a.sinks)
-                : FX_STATUS_ARGUMENT;
+    const manner how = {.guard = a.guard, .observations = a.observations, .sinks = a.sinks};
+    return a_ok ? update(1, &a.state, &a.model, &a.gradient, &how) : FX_STATUS_ARGUMENT;
+}
+
+fx_status fxi_update_among(const fx_communicator *among, const fx_update_args *a, int n,
+                           fx_array **io_means)
+{
+    const manner how = {
+        .observations = -1, .sinks = true, .among = among, .means = io_means, .nmeans = n};
+    return update(1, &a->state, &a->model, &a->gradient, &how);
 }
 
 fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients)
 {
-    return update(n, states, models, gradients, NULL, -1, true);
+    const manner how = {.observations = -1, .sinks = true};
+    return update(n, states, models, gradients, &how);
 }

@@ -70,12 +70,24 @@ static void note_view(fxi_items *s, fx_array *x)
         s->status = fxi_update_no_memory();
 }
 
+int fxi_leaf_sum(const fxi_state_leaf *l)
+{
+    /* A MixedPrecision has a copy of the parameter first, unless it needs none. */
+    const bool copy = l->states.n > fxi_rule_nstates(l->rule, fxi_rule_state_type(l->rule, 0));
+    return fxi_rule_accumulates(l->rule) ? copy : -1;
+}
+
+const fx_communicator *fxi_items_among(const fxi_items *s, const fxi_state_leaf *l)
+{
+    return s->among ? s->among : fxi_rule_among(l->rule);
+}
+
 /* Adds a leaf of the state with its array and gradient. An array without a gradient is only checked
  * for being a view. */
 static void take_leaf(fxi_items *s, fxi_state_leaf *l, void *x, void *g)
 {
     /* All members must average the same arrays, so one that this member did not use has zeros. */
-    if (!g && !l->frozen && l->item < 0 && fx_is_array(x) && fxi_rule_among(l->rule))
+    if (!g && !l->frozen && l->item < 0 && fx_is_array(x) && fxi_items_among(s, l))
         g = fx_zeros_like(x);
     if (!g)
         return;

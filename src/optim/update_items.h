@@ -21,7 +21,8 @@ fxi_state_leaf *fxi_leaf_new(const fxi_leaf *parts);
 typedef struct fxi_item {
     fxi_state_leaf *leaf;
     fx_array *x, *gradient;
-    int of; /* its state's number among those of the update */
+    int of;     /* its state's number among those of the update */
+    bool total; /* the gradient is the complete sum of an AccumGrad */
     /* the new array and its new states; NULL: unchanged */
     fx_array *values[1 + FXI_RULE_STATES];
     double numbers[FXI_RULE_NUMBERS];
@@ -33,8 +34,17 @@ typedef struct fxi_items {
     fx_array **views; /* arrays that may be views of updated arrays */
     int64_t nviews, view_capacity;
     int of; /* the number of the state that is gathered */
+    const fx_communicator
+        *among;       /* averages the gradients of all rules; NULL: of each rule its own */
+    fx_array **means; /* nmeans numbers, which the mean over the members of `among` replaces */
+    int nmeans;
     fx_status status;
 } fxi_items;
+/* The index of the array in which an AccumGrad adds up the gradients themselves; −1: there is none.
+ */
+int fxi_leaf_sum(const fxi_state_leaf *l);
+/* Over whose members the gradient of a leaf is averaged; NULL: over none. */
+const fx_communicator *fxi_items_among(const fxi_items *s, const fxi_state_leaf *l);
 /* The trees of an update, n of each. */
 typedef struct fxi_update_trees {
     int n;
@@ -43,10 +53,18 @@ typedef struct fxi_update_trees {
 /* Adds the arrays of an update of this state. */
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient);
 /* Replaces the gradients of distributed rules by their means over all members (average.c), each
- * with the weight of its number of observations; negative: with the same weight.
+ * with the weight of its number of observations; negative: with the same weight. A gradient that
+ * an AccumGrad only adds to its sum stays this member's own; then the complete sum is averaged.
  * *io_guard becomes a number that is finite only if the guards of all members are; NULL stays NULL.
  */
 fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observations);
+/* fx_update with the means of all members' gradients, whatever the rules. The n numbers of io_means
+ * (n ≥ 1) are replaced by their means too; the first is the guard. */
+fx_status fxi_update_among(const fx_communicator *among, const fx_update_args *a, int n,
+                           fx_array **io_means);
+/* Replaces the unfinished sums of AccumGrads, which each member has of its own, by their means, so
+ * that a checkpoint of one member has the gradients of all. */
+fx_status fxi_states_settle(const fx_communicator *among, void *state);
 /* After a failure of an update: the other members of distributed rules, which wait for this one,
  * get its reason (state_walk.c). */
 void fxi_states_refuse(int n, void *const *states, fx_status status);

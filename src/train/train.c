@@ -105,12 +105,10 @@ static fx_status train_step(const training *t, const fx_batch *batch, double *ou
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function returned NULL");
     const double factor = fx_loss_scale(a->state); /* 0: the loss is not scaled */
     void *gradient = fx_gradient(factor > 0 ? fx_mul(loss, factor) : loss, a->model);
-    fx_array *stop = fxi_together_average(&t->together, &loss, &gradient), *guard = fx_want(loss);
-    if (a->clip_norm > 0) {
-        guard = fx_add(loss, fx_mul(0, fx_global_norm(gradient))); /* NaN if either is not finite */
-        gradient = fxi_clip_global_norm(gradient, a->clip_norm * (factor > 0 ? factor : 1));
-    }
-    const fx_status status = fx_update(a->state, a->model, gradient, .guard = guard);
+    fx_array *stop;
+    const double clip_norm = a->clip_norm * (factor > 0 ? factor : 1);
+    const fx_status status =
+        fxi_together_update(&t->together, a, clip_norm, gradient, &loss, &stop);
     if (status != FX_OK && status != FX_STATUS_NONFINITE)
         return status;
     const fx_status read = fx_item_get(loss, out_loss);
@@ -212,8 +210,9 @@ static int add_pair(const void **pairs, int n, const char *name, const void *obj
 static fx_status save(training *t, const fx_batch *batch)
 {
     t->saved = t->p.step;
-    if (!fxi_together_writes(&t->together))
-        return FX_OK;
+    const fx_status settled = fxi_together_settle(&t->together, &t->a);
+    if (settled != FX_OK || !fxi_together_writes(&t->together))
+        return settled;
     FXI_SCOPE;
     const double own[NMETRICS] = {[LOSS_SUM] = t->loss_sum,
                                   [BEST] = t->p.best,
@@ -530,6 +529,8 @@ fx_status fxi_train(const fx_train_args *given)
     if (t.unshown)
         show_epoch(&t, true);
     fxi_meter_close(&t.meter);
+    if (status == FX_OK)
+        status = fxi_together_settle(&t.together, &t.a);
     if (status == FX_OK && t.kept)
         status = fx_loadmodel(t.a.model, t.kept);
     fx_release(t.kept);

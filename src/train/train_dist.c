@@ -6,6 +6,7 @@
  * separate operation. Therefore a stop takes effect one training step later than in one process.
  */
 #include "train_dist.h"
+#include "dist_update.h"
 #include "error.h"
 
 #include <cflux/device.h>
@@ -61,6 +62,7 @@ fx_status fxi_together_begin(fxi_together *g, fx_train_args *io)
         {"keep_best", io->keep_best},
         {"clip_norm", io->clip_norm},
         {"checkpoint_every", (double)io->checkpoint_every},
+        {"the number of files for checkpoints", io->checkpoint != NULL},
         {"the number of schedules", io->schedule != NULL},
         {"schedule_steps", io->schedule_steps},
         {"the number of existing checkpoints (all members read that of rank 0: its folder must be "
@@ -114,20 +116,54 @@ fx_array *fxi_together_share(const fxi_together *g, const fx_batch *batch, fx_ar
                : loss;
 }
 
-fx_array *fxi_together_average(const fxi_together *g, fx_array **io_loss, void **io_gradient)
+/* Replaces the loss, the request to stop and the gradient by their means over all members. */
+static void average(const fxi_together *g, fx_array *numbers[2], void **io_gradient)
 {
+    void *mean = fx_dist_average(g->d, fx_tuple(numbers[0], numbers[1], *io_gradient));
+    const bool failed = fx_is_error(mean);
+    numbers[0] = failed ? mean : fx_child(mean, 0);
+    numbers[1] = failed ? mean : fx_want(fx_child(mean, 1));
+    *io_gradient = failed ? mean : fx_child(mean, 2);
+}
+
+/* Clips the gradient, which is that of all members. */
+static fx_status update_clipped(const fx_train_args *a, double clip_norm, void *gradient,
+                                fx_array *loss)
+{
+    fx_want(loss);
+    /* NaN if either is not finite */
+    fx_array *guard = fx_add(loss, fx_mul(0, fx_global_norm(gradient)));
+    gradient = fxi_clip_global_norm(gradient, clip_norm);
+    return fx_update(a->state, a->model, gradient, .guard = guard);
+}
+
+fx_status fxi_together_update(const fxi_together *g, const fx_train_args *a, double clip_norm,
+                              void *gradient, fx_array **io_loss, fx_array **out_stop)
+{
+    *out_stop = NULL;
     if (alone(g))
-        return NULL;
-    fx_array *stop = fx_to(fx_array_device(*io_loss),
-                           fx_full_dtype(fx_eltype(*io_loss), g->stopping ? 1 : 0, 1));
-    void *mean = fx_dist_average(g->d, fx_tuple(*io_loss, stop, *io_gradient));
-    if (fx_is_error(mean)) {
-        *io_loss = *io_gradient = mean;
-        return mean;
+        return clip_norm > 0 ? update_clipped(a, clip_norm, gradient, *io_loss)
+                             : fx_update(a->state, a->model, gradient, .guard = fx_want(*io_loss));
+    fx_array *numbers[] = {*io_loss,
+                           fx_to(fx_array_device(*io_loss),
+                                 fx_full_dtype(fx_eltype(*io_loss), g->stopping ? 1 : 0, 1))};
+    fx_status status;
+    if (clip_norm > 0) {
+        average(g, numbers, &gradient);
+        status = update_clipped(a, clip_norm, gradient, numbers[0]);
+    } else {
+        const fx_update_args trees = {.state = a->state, .model = a->model, .gradient = gradient};
+        status = fxi_dist_update(g->d, &trees, 2, numbers);
     }
-    *io_loss = fx_child(mean, 0);
-    *io_gradient = fx_child(mean, 2);
-    return fx_want(fx_child(mean, 1));
+    *io_loss = numbers[0];
+    *out_stop = numbers[1];
+    return status;
+}
+
+fx_status fxi_together_settle(const fxi_together *g, const fx_train_args *a)
+{
+    /* With clip_norm the members' states are always the same. */
+    return alone(g) || a->clip_norm > 0 ? FX_OK : fxi_dist_settle(g->d, a->state);
 }
 
 bool fxi_together_stops(fxi_together *g, bool asked, bool told)

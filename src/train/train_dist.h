@@ -27,11 +27,16 @@ bool fxi_together_writes(const fxi_together *g);
 
 /* The loss of this member's part, so that the mean over all members is the loss of the batch. */
 fx_array *fxi_together_share(const fxi_together *g, const fx_batch *batch, fx_array *loss);
-/* Replaces loss and gradient by their means over all members. Returns a number that is positive if
- * a member asked to stop; NULL without a group. */
-fx_array *fxi_together_average(const fxi_together *g, fx_array **io_loss, void **io_gradient);
+/* The update of a training step. *io_loss and the gradient become their means over all members.
+ * *out_stop: a number that is positive if a member asked to stop; NULL without a group. With a
+ * clip_norm > 0 the mean is limited to that norm, so it is exchanged in every training step;
+ * otherwise an AccumGrad adds up this member's gradients first. */
+fx_status fxi_together_update(const fxi_together *g, const fx_train_args *a, double clip_norm,
+                              void *gradient, fx_array **io_loss, fx_array **out_stop);
+/* Before rank 0 saves the state: gives all members the same state. */
+fx_status fxi_together_settle(const fxi_together *g, const fx_train_args *a);
 /* Returns true if this training step is the final one. `asked`: a callback of this member has just
- * asked to stop. `told`: fxi_together_average reported a request of any member. */
+ * asked to stop. `told`: fxi_together_update reported a request of any member. */
 bool fxi_together_stops(fxi_together *g, bool asked, bool told);
 /* *io_stop becomes true on all members if it is true on one of them. */
 fx_status fxi_together_any(const fxi_together *g, bool *io_stop);

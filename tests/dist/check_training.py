@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Training by several processes of each MPI that is installed gives the parameters of one process.
 
-train_cases.c trains for 100 updates, with parts of the data that are even, or uneven with a rank that has none. The ranks
-must end with the same bits, and with the serial run's numbers: Float64 to 1e-12, Float32 to 1e-6 of the largest parameter.
+train_cases.c trains for 100 updates, with parts of the data that are even, or uneven with a rank that has none, and with
+sums of four gradients. The ranks must end with the same bits, and with the serial run's numbers: Float64 to 1e-12, Float32 to 1e-6 of the largest parameter.
 Then a rank is stopped: the others name it. With `cflux launch` a rank is killed, and the run that starts again from the
 checkpoint ends with the bits of an undisturbed one.
 Without an MPI and its plugin a line says so, and the check passes.
@@ -48,9 +48,9 @@ def check_numbers(what, got, want, bound):
 
 def check_parameters(name, start, program, build, serial):
     for n, dtype, kind in [(2, "f64", "even"), (3, "f64", "even"), (4, "f64", "uneven"), (2, "f32", "even"),
-                           (3, "f32", "uneven"), (4, "f32", "even")]:
+                           (3, "f32", "uneven"), (4, "f32", "even"), (1, "f64", "sums"), (2, "f64", "sums"), (4, "f32", "sums")]:
         got = bits(run(build, [*start, "-n", str(n), program, dtype, kind]), n)
-        check_numbers(f"{name}, {n} processes, {dtype}, {kind}", numbers(got), serial[dtype], BOUND[dtype])
+        check_numbers(f"{name}, {n} processes, {dtype}, {kind}", numbers(got), serial[dtype, kind == "sums"], BOUND[dtype])
 
 
 def check_stop(name, start, program, build, folder):
@@ -78,7 +78,8 @@ def check_restart(name, mpirun, build, folder):
 def main():
     build = os.path.abspath(sys.argv[1])
     program = os.path.join(build, "tests", "train_cases")
-    serial = {dtype: numbers(bits(run(build, [program, dtype, "even"]), 1)) for dtype in BOUND}
+    serial = {(dtype, kind == "sums"): numbers(bits(run(build, [program, dtype, kind]), 1))
+              for dtype in BOUND for kind in ("even", "sums")}
     for name, options in (("openmpi", ["--oversubscribe"]), ("mpich", [])):
         mpirun = shutil.which(f"mpirun.{name}")
         if not mpirun or not os.path.exists(os.path.join(build, f"libcflux-mpi-{name}.so")):

@@ -2,11 +2,11 @@
  *
  *   train_cases TYPE KIND [CHECKPOINT DEATH]
  *
- * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch) or uneven
- * (they do not, and some have none). Each rank prints the bits of its parameters after 100 updates.
- * With CHECKPOINT, rank 0 saves the state in that file after every tenth update, and training
- * resumes from it. DEATH: rank 1 kills (kill) or stops (stop) itself at update 57, in the first of
- * several starts.
+ * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
+ * (they do not, and some have none), or sums (even, and an update for each four gradients). Each
+ * rank prints the bits of its parameters after 100 updates. With CHECKPOINT, rank 0 saves the state
+ * in that file after every tenth update, and training resumes from it. DEATH: rank 1 kills (kill)
+ * or stops (stop) itself at update 57, in the first of several starts.
  */
 #include <cflux.h>
 #include <signal.h>
@@ -83,7 +83,7 @@ static void print_bits(void *model)
         fx_dist_barrier(dist);
 }
 
-static fx_status train(bool uneven, const char *checkpoint, const char *death)
+static fx_status train(bool uneven, bool sums, const char *checkpoint, const char *death)
 {
     FX_SCOPE;
     fx_array *x, *y;
@@ -91,7 +91,8 @@ static fx_status train(bool uneven, const char *checkpoint, const char *death)
     data_of(&x, &y);
     void *model = fx_chain(fx_dense(2, 5, FX_TANH), fx_dense(5, 1));
     model = type == FX_DTYPE_F64 ? fx_f64(model) : model;
-    void *opt = fx_setup(fx_dist_optimiser(dist, fx_adam(0.01)), model);
+    fx_rule *rule = sums ? fx_optimiser_chain(fx_accum_grad(4), fx_adam(0.01)) : fx_adam(0.01);
+    void *opt = fx_setup(fx_dist_optimiser(dist, rule), model);
     fx_checkpoint_args saved = {.model = model, .state = opt};
     if (checkpoint && fx_checkpoint_exists(checkpoint) &&
         fx_checkpoint_load(checkpoint, &saved) != FX_OK)
@@ -118,7 +119,8 @@ int main(int argc, char **argv)
     fx_status status = fx_dist_init(FX_MPI, .time_limit = 3);
     dist = status == FX_OK ? fx_dist_backend(FX_MPI) : NULL;
     if (dist)
-        status = train(argc > 2 && strcmp(argv[2], "uneven") == 0, argc > 3 ? argv[3] : NULL,
+        status = train(argc > 2 && strcmp(argv[2], "uneven") == 0,
+                       argc > 2 && strcmp(argv[2], "sums") == 0, argc > 3 ? argv[3] : NULL,
                        argc > 4 ? argv[4] : NULL);
     const fx_error e = fx_error_take();
     if (status != FX_OK)

@@ -31,6 +31,7 @@ EXCEPTIONS = {
     ("nn", "own_gradient.h"): "attention computes its scores again for the gradient",
     ("nn", "recorded_part.h"): "a recorded training step skips the calls of a layer or loss",
     ("nn", "check_arguments.h"): "fx_chain checks its arguments as fx_tuple does",
+    ("train", "dist_update.h"): "fx_train updates with the gradients of all processes, whatever the rules",
 }
 
 def folders_in_order(root):

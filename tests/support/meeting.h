@@ -23,6 +23,7 @@ static struct {
     int here, round;
     const fxi_transport_call *calls[MEMBERS];
     int64_t fails_at, made; /* number of the operation that fails; operations so far */
+    int64_t large;          /* reductions of more than three numbers so far */
     bool no_sums;           /* sums and products give zeros */
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
 
@@ -90,6 +91,7 @@ static fx_status meet(const fxi_transport_group *g, const fxi_transport_call *c,
     wait_for_all();
     const bool fails = c->number == room.fails_at;
     room.made += g->rank == 0;
+    room.large += g->rank == 0 && c->kind == FX_COLLECTIVE_ALL_REDUCE && c->count > 3;
     if (!fails)
         move(c);
     wait_for_all();
@@ -122,7 +124,7 @@ static member members[MEMBERS];
 static void run_members(void *(*body)(void *))
 {
     pthread_t threads[MEMBERS];
-    room.made = 0;
+    room.made = room.large = 0;
     for (int k = 0; k < MEMBERS; k++) {
         members[k] = (member){.n = 0};
         begin(&members[k].d, k, MEMBERS, &transport);

@@ -226,6 +226,103 @@ static void uneven_parts_train_as_one(void **state)
     fxi_dist_end(&serial.d);
 }
 
+/* ---- accumulation ---------------------------------------------------------------------------- */
+
+/* Four gradients for each update. */
+typedef struct accumulation {
+    bool uneven; /* members 0, 1, 2 have 5, 0, 7 observations, else 4 each */
+    bool mixed;  /* a Float32 model, updated in Float64 */
+    int guarded; /* the step in which the loss of the last member is NaN; 0: none, without guards */
+} accumulation;
+static accumulation how;
+enum { EACH = 4 };
+
+/* The gradient of step i; with `wrong` a guard that is not finite. */
+static fx_status accumulate(fx_dist *d, void *opt, void *model, int i, bool wrong)
+{
+    FX_STEP;
+    static const int even[] = {0, 4, 8, 12}, uneven[] = {0, 5, 5, 12};
+    const bool one = fx_dist_total_workers(d) == 1;
+    const int *ends = how.uneven ? uneven : even, r = fx_dist_rank(d);
+    const int first = one ? 0 : ends[r], last = one ? 12 : ends[r + 1];
+    fx_array *x, *y;
+    data_of(&x, &y);
+    if (how.uneven && first == last)
+        return fx_update(opt, model, NULL, .observations = 0);
+    if (how.mixed) {
+        x = fx_cast(x, FX_DTYPE_F32);
+        y = fx_cast(y, FX_DTYPE_F32);
+    }
+    fx_array *loss =
+        fx_mse(fx_call(model, fx_slice(x, 1, first, last)), fx_slice(y, 1, first, last));
+    void *g = fx_gradient(fx_mul(loss, 1 + i % 7), model);
+    fx_array *guard = fx_mul(loss, wrong ? NAN : 1);
+    return how.uneven    ? fx_update(opt, model, g, .observations = last - first)
+           : how.guarded ? fx_update(opt, model, g, .guard = guard)
+                         : fx_update(opt, model, g);
+}
+
+static void *accumulates(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    const bool one = fx_dist_total_workers(&m->d) == 1;
+    void *model = model_of(10);
+    model = how.mixed ? fx_f32(model) : model;
+    fx_rule *rule = fx_optimiser_chain(fx_accum_grad(EACH), fx_adam(0.01));
+    rule = how.mixed ? fx_mixed_precision(rule, .type = FX_DTYPE_F64) : rule;
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, rule), model);
+    int refused = 0;
+    for (int i = 1; i <= STEPS; i++) {
+        const bool wrong = i == how.guarded && (one || fx_dist_rank(&m->d) == MEMBERS - 1);
+        const fx_status status = accumulate(&m->d, opt, model, i, wrong);
+        refused += status == FX_STATUS_NONFINITE;
+        if (status != FX_OK && status != FX_STATUS_NONFINITE)
+            break;
+    }
+    take_error(m);
+    read_out(m, fx_destructure(model));
+    m->got[m->n++] = refused;
+    return NULL;
+}
+
+/* The parameters are those of one process, and gradients are exchanged once for four steps. */
+static void check_accumulation(accumulation a, int64_t operations, double most)
+{
+    static member serial;
+    how = a;
+    serial = (member){.n = 0};
+    begin(&serial.d, 0, 1, NULL);
+    accumulates(&serial);
+    run_members(accumulates);
+    assert_int_equal(serial.n, 22);
+    assert_true(serial.got[21] == (a.guarded > 0));
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_int_equal(members[k].n, serial.n);
+        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
+        for (int i = 0; i < serial.n; i++)
+            assert_true(fabs(members[k].got[i] - serial.got[i]) <= most);
+    }
+    assert_int_equal(room.large, (STEPS - (a.guarded > 0)) / EACH);
+    assert_int_equal(room.made, operations);
+    fxi_dist_end(&serial.d);
+}
+
+/* Each operation is preceded by its comparison, so it counts twice. */
+static void sums_of_gradients_are_exchanged_once(void **state)
+{
+    (void)state;
+    check_accumulation((accumulation){.uneven = false}, 2 * STEPS / EACH, 1e-12);
+    check_accumulation((accumulation){.mixed = true}, 2 * STEPS / EACH, 1e-6);
+    /* In each step the members add up their numbers of observations. */
+    check_accumulation((accumulation){.uneven = true}, 2 * STEPS / EACH + 2 * STEPS, 1e-12);
+    /* In each step the members compare their guards, in every fourth one with the gradients. */
+    check_accumulation((accumulation){.guarded = 42}, 2 * STEPS, 1e-12);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
 /* Half floats are multiplied by their weights as Float32, which holds 300 · 300. */
 static void *weighs_halves(void *argument)
 {
@@ -549,6 +646,7 @@ int main(void)
         cmocka_unit_test(members_train_as_one),
         cmocka_unit_test(guards_hold_for_all),
         cmocka_unit_test(uneven_parts_train_as_one),
+        cmocka_unit_test(sums_of_gradients_are_exchanged_once),
         cmocka_unit_test(weights_are_not_lost_in_halves),
         cmocka_unit_test(a_member_that_cannot_go_on_is_named),
         cmocka_unit_test(differences_are_named_on_all_members),

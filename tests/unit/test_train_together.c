@@ -6,6 +6,7 @@
 #include "meeting.h"
 
 #include <math.h>
+#include <unistd.h>
 
 enum { OBSERVATIONS = 26, BATCH = 8, EPOCHS = 5 }; /* the last batch of an epoch has 2 */
 
@@ -119,6 +120,85 @@ static void train(member *m, notes *n, int seed)
     read_out(m, fx_destructure(model));
 }
 
+/* ---- accumulation ---------------------------------------------------------------------------- */
+
+enum { EACH = 3 }; /* gradients for an update; an epoch has 4 */
+
+/* Trains to epoch `epochs`, and stops after `stops_at` steps. With a checkpoint it continues from
+ * there. */
+static void accumulate(member *m, notes *n, int epochs, const char *checkpoint)
+{
+    FX_SCOPE;
+    fx_seed(10);
+    void *model = fx_f64(fx_chain(fx_dense(2, 5, FX_TANH), fx_dense(5, 1)));
+    void *opt = fx_setup(fx_optimiser_chain(fx_accum_grad(EACH), fx_adam(0.01)), model);
+    if (fx_train(loss_of, model, data_of(3), opt, .epochs = epochs, .on_batch = note, .user = n,
+                 .checkpoint = checkpoint, .dist = m->d.transport ? &m->d : NULL) != FX_OK)
+        take_error(m);
+    m->n = 0;
+    read_out(m, fx_destructure(model));
+}
+
+static char checkpoint_path[300];
+static notes noted[MEMBERS];
+
+static void *accumulates(void *argument)
+{
+    member *m = argument;
+    notes *n = &noted[fx_dist_rank(&m->d)];
+    *n = (notes){.n = 0};
+    accumulate(m, n, EPOCHS, NULL);
+    return NULL;
+}
+
+/* Stops in the middle of a sum, after step 7 or 8, and continues. */
+static void *accumulates_twice(void *argument)
+{
+    member *m = argument;
+    notes *n = &noted[fx_dist_rank(&m->d)];
+    *n = (notes){.stops_at = 7};
+    accumulate(m, n, EPOCHS, checkpoint_path);
+    n->stops_at = 0;
+    accumulate(m, n, EPOCHS, checkpoint_path);
+    return NULL;
+}
+
+static void check_accumulated(const member *serial, const notes *alone)
+{
+    assert_int_equal(serial->n, 21);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_int_equal(members[k].n, serial->n);
+        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
+        for (int i = 0; i < serial->n; i++)
+            assert_true(fabs(members[k].got[i] - serial->got[i]) <= 1e-12);
+        assert_int_equal(noted[k].n, alone->n);
+        for (int i = 0; i < alone->n; i++)
+            assert_true(fabs(noted[k].losses[i] - alone->losses[i]) <= 1e-12);
+    }
+}
+
+static void gradients_are_exchanged_when_a_sum_is_complete(void **state)
+{
+    (void)state;
+    static member serial;
+    static notes alone;
+    accumulate(&serial, &alone, EPOCHS, NULL);
+    run_members(accumulates);
+    check_accumulated(&serial, &alone);
+    assert_int_equal(alone.n, EPOCHS * 4);
+    /* 6 complete sums, of 21 parameters with the loss and the wish, the unfinished sum at the end,
+     * and the comparisons of options and places at the start. */
+    const int64_t start = room.large - EPOCHS * 4 / EACH - 1;
+    assert_true(start >= 0 && start <= 2);
+    /* A checkpoint in the middle of a sum has the gradients of all members. */
+    snprintf(checkpoint_path, sizeof checkpoint_path, "%s/cflux-accumulates-%ld",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    run_members(accumulates_twice);
+    unlink(checkpoint_path);
+    check_accumulated(&serial, &alone);
+}
+
 /* With batch norm: leaves the parameters and the running statistics. Descent, because Adam would
  * enlarge the rounding error of the first bias, whose gradient is 0. */
 static void train_normed(member *m, int seed)
@@ -194,7 +274,6 @@ static void instance_norm_counts_all_observations(void **state)
     }
 }
 
-static notes noted[MEMBERS];
 static int stopping = -1; /* the member that stops */
 
 static void *trains(void *argument)
@@ -387,6 +466,7 @@ int main(void)
         cmocka_unit_test(batch_norm_is_that_of_one_process),
         cmocka_unit_test(instance_norm_counts_all_observations),
         cmocka_unit_test(members_train_as_one),
+        cmocka_unit_test(gradients_are_exchanged_when_a_sum_is_complete),
         cmocka_unit_test(one_member_stops_all),
         cmocka_unit_test(options_are_compared),
         cmocka_unit_test(a_loss_of_nan_ends_all),

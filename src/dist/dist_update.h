@@ -1,0 +1,13 @@
+/* dist_update.h: updates by all members of a group, for fx_train. Internal. */
+#ifndef CFLUX_DIST_UPDATE_H
+#define CFLUX_DIST_UPDATE_H
+
+#include <cflux/dist.h>
+
+/* fx_update with the means of all members' gradients. The n numbers of io_means (n ≥ 1) are
+ * replaced by their means too, which are read after the update; the first one is the guard. */
+fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array **io_means);
+/* Gives all members the same sums of AccumGrads, so that one of them can save the state. */
+fx_status fxi_dist_settle(fx_dist *d, void *state);
+
+#endif
