@@ -40,13 +40,20 @@ typedef enum fx_dist_kind {
     F(const void *, communicator, FXI_NULL) /* address of an MPI_Comm of the program, which has    \
                                                initialised MPI; NULL: MPI_COMM_WORLD */            \
     F(const char *, library, FXI_NULL)      /* "openmpi" or "mpich"; NULL: the launcher's library */ \
-    F(bool, fixed_order, false)             /* true: see below */
+    F(bool, fixed_order, false)             /* true: see below */                                  \
+    F(fx_dtype, wire, FX_DTYPE_F32)         /* FX_DTYPE_BF16: see below */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
 /* With .fixed_order, sums, means and products combine the members' elements in the order
  * of their ranks, so a run with the same number of members repeats its bits on any network and any
  * MPI. Each member then receives the arrays of all others: with n members, (n−1)·S bytes instead of
  * about 2·S for an array of S bytes. Arrays of GPUs go through host memory.
+ *
+ * With .wire = FX_DTYPE_BF16, gradients of fx_dist_optimiser and of fx_train without .clip_norm
+ * that have at most 32 bits travel as BFloat16: half the bytes. They are added as Float32, in the
+ * order of the ranks. Each is rounded before it travels, and so is the result: the error of a mean
+ * is at most 2⁻⁸ of the mean of the magnitudes. All members get the same bits. Losses, guards,
+ * weights and all other operations are not rounded. Arrays that NCCL moves are not rounded either.
  *
  * Joins the group: fx_dist_init(FX_MPI), or fx_dist_init(FX_MPI, .time_limit = 10). If the program
  * has not initialised MPI, the call does, and MPI is finalised when the program ends. After a

@@ -48,9 +48,9 @@ void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
     for (int64_t i = 0; i < h->ndim && n > 0 && (size_t)n < size; i++)
         n += snprintf(text + n, size - (size_t)n, "%s%lld", i ? "×" : "", (long long)h->shape[i]);
     if (n > 0 && (size_t)n < size)
-        snprintf(text + n, size - (size_t)n, "%s%s%s%s", h->ndim ? " " : "",
+        snprintf(text + n, size - (size_t)n, "%s%s%s%s%s", h->ndim ? " " : "",
                  fx_dtype_name((fx_dtype)h->dtype), h->device ? " in a GPU's memory" : "",
-                 h->fixed ? " in the order of ranks" : "");
+                 h->fixed ? " in the order of ranks" : "", h->narrow ? " as BFloat16" : "");
 }
 
 /* ---- operations of the transport ------------------------------------------------------------- */

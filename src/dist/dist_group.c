@@ -121,7 +121,8 @@ static fx_status get_buffers(fx_dist *d, const fxi_dist_move *m, char *why, size
     const size_t bytes = wire_bytes(m), width = m->n ? bytes / (size_t)m->n : 0;
     const size_t part = width * (size_t)(m->n < PART ? m->n : PART);
     const size_t gathered = m->what->fixed ? part * (size_t)d->group.size : 0;
-    return fxi_dist_buffers(d, (gathered > bytes ? gathered : bytes) + 1, why, size);
+    return fxi_dist_buffers(
+        d, (gathered > bytes ? gathered : bytes) + fxi_dist_narrow_bytes(d, m) + 1, why, size);
 }
 
 /* Every member gets the operands of all, and replaces its own operand by their fold. */
@@ -148,7 +149,7 @@ static fx_status gather_and_fold(fx_dist *d, const fxi_transport_call *reduction
     return FX_OK;
 }
 
-static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+static fx_status transfer_exactly(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const fxi_dist_header *h = m->what;
     const int64_t dtype = wire_type(h);
@@ -179,6 +180,19 @@ static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t 
     else
         memcpy(m->out, d->out, bytes);
     return FX_OK;
+}
+
+static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    const int64_t first = m->what->narrow;
+    if (first == 0)
+        return transfer_exactly(d, m, why, size);
+    const fx_status status = fxi_dist_narrow(d, m, why, size);
+    const fxi_dist_move rest = {.what = m->what,
+                                .n = m->n - first,
+                                .in = (const float *)m->in + first,
+                                .out = (float *)m->out + first};
+    return status == FX_OK ? transfer_exactly(d, &rest, why, size) : status;
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -230,6 +244,8 @@ fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_di
     fxi_dist_header h = fxi_dist_header_of(step);
     h.fixed = d->fixed_order && h.kind != FX_COLLECTIVE_BROADCAST && h.fold != FX_REDUCE_MAX &&
               h.fold != FX_REDUCE_MIN;
+    if (d->narrow && h.dtype == FX_DTYPE_F32 && !how.queue)
+        h.narrow = h.kind == FX_COLLECTIVE_ALL_REDUCE ? fx_step_collective(step)->what.root : 0;
     how.what = &h;
     how.n = fx_tensor_length(&step->out);
     return run_operation(d, &how, why, size);

@@ -66,6 +66,9 @@ static fx_status check(const fx_dist_init_args *a)
     if (a->library && strcmp(a->library, "openmpi") != 0 && strcmp(a->library, "mpich") != 0)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
                        "the library is \"openmpi\" or \"mpich\", got \"%s\"", a->library);
+    if (a->wire != FX_DTYPE_F32 && a->wire != FX_DTYPE_BF16)
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init", ".wire is Float32 or BFloat16, got %s",
+                       fx_dtype_name(a->wire));
     return FX_OK;
 }
 
@@ -97,6 +100,7 @@ static fx_status join(const fx_dist_init_args *a)
     }
     fxi_dist_begin(&the_group, j.transport, &j.group, a->time_limit);
     the_group.fixed_order = a->fixed_order;
+    the_group.narrow = a->wire == FX_DTYPE_BF16;
     const char *progress = fxi_trusted_variable("FX_DIST_PROGRESS");
     the_group.progress = progress && *progress ? fopen(progress, "w") : NULL;
     fxi_launcher_joined();

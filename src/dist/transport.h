@@ -10,16 +10,19 @@
 
 #include <cflux/backend.h>
 
-/* A kind of collective operation that only transports have: `out` gets the elements of all members,
- * in the order of their ranks. */
-enum { FXI_COLLECTIVE_GATHER = FX_COLLECTIVE_BROADCAST + 1 };
+/* Kinds of collective operations that only transports have. GATHER: `out` gets the elements of all
+ * members, in the order of their ranks. EXCHANGE: `in` has an equal part for each member, and `out`
+ * gets this member's parts of all members, in the order of their ranks. */
+enum { FXI_COLLECTIVE_GATHER = FX_COLLECTIVE_BROADCAST + 1, FXI_COLLECTIVE_EXCHANGE };
+/* The largest number of elements that EXCHANGE takes. */
+enum { FXI_EXCHANGE_MOST = 1 << 27 };
 
 /* One collective operation. */
 typedef struct fxi_transport_call {
-    int64_t kind; /* fx_collective_kind, or FXI_COLLECTIVE_GATHER */
+    int64_t kind; /* fx_collective_kind, FXI_COLLECTIVE_GATHER or EXCHANGE */
     int64_t fold; /* FX_REDUCE_SUM, MAX, MIN or PROD; all members must get the same bits. NaN in one
                    member gives NaN */
-    int64_t root; /* a rank; ignored by ALL_REDUCE and GATHER */
+    int64_t root; /* a rank; ignored by ALL_REDUCE, GATHER and EXCHANGE */
     int64_t dtype;  /* fx_dtype; a reduction never has Float16 or BFloat16 */
     int64_t count;  /* elements of `in` */
     int64_t number; /* number of the operation, from 1 on; equal in all members */

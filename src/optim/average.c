@@ -25,16 +25,18 @@ typedef struct bucket {
     fx_device *device;
     fx_dtype type;
     int64_t bytes, n;
+    bool exact;    /* the arrays must not be rounded on the way */
     double weight; /* of this member; negative: all have the same */
     fx_array ***arrays;
 } bucket;
 
-static fx_array *over_all(const fx_communicator *among, fx_reduce fold, fx_array *x)
+/* `rounds`: that many of the first elements are gradients, which may be rounded on the way. */
+static fx_array *over_all(const fx_communicator *among, fx_reduce fold, fx_array *x, int64_t rounds)
 {
-    return fxi_collective(&(const fx_collective){.communicator = among,
-                                                 .kind = FX_COLLECTIVE_ALL_REDUCE,
-                                                 .fold = fold},
-                          x);
+    return fxi_collective(
+        &(const fx_collective){
+            .communicator = among, .kind = FX_COLLECTIVE_ALL_REDUCE, .fold = fold, .root = rounds},
+        x);
 }
 
 /* 16-bit floats are added, and multiplied by a weight, as Float32. */
@@ -57,9 +59,12 @@ static fx_array *weighted(const bucket *b, fx_array *g)
  * weights. */
 static fx_array *mean_of(const bucket *b, fx_array *v)
 {
+    int64_t rounds = 0;
+    for (int64_t i = 0; i < b->n && !b->exact; i++)
+        rounds += fx_length(*b->arrays[i]);
     if (b->weight < 0)
-        return over_all(b->among, FX_REDUCE_MEAN, v);
-    fx_array *sum = over_all(b->among, FX_REDUCE_SUM, v);
+        return over_all(b->among, FX_REDUCE_MEAN, v, rounds);
+    fx_array *sum = over_all(b->among, FX_REDUCE_SUM, v, rounds);
     const int64_t n = fx_length(sum);
     /* Without any observation the mean is 0. */
     return fx_div(sum, fx_max(fx_slice(sum, 0, n - 1, n), 1e-30));
@@ -162,7 +167,7 @@ static fx_array *factor_of(share *f, const fx_communicator *among, fx_device *de
     if (f->factor && f->among == among && f->device == device)
         return f->factor;
     fx_array *mine = fx_array_to(device, fx_full_dtype(FX_DTYPE_F32, f->weight, 1));
-    fx_array *sum = over_all(among, FX_REDUCE_SUM, mine);
+    fx_array *sum = over_all(among, FX_REDUCE_SUM, mine, 0);
     f->among = among;
     f->device = device;
     f->factor = fx_div(f->weight * among->size, fx_max(sum, 1e-30));
@@ -255,7 +260,7 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
 
 fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays)
 {
-    bucket b = {.arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
+    bucket b = {.exact = true, .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
     riders none = {.n = 0};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
     for (int64_t i = 0; i < n && status == FX_OK; i++)

@@ -3,10 +3,11 @@
  *   train_cases TYPE KIND [CHECKPOINT DEATH]
  *
  * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
- * (they do not, and some have none), or sums (even, and an update for each four gradients). Each
- * rank prints the bits of its parameters after 100 updates. With CHECKPOINT, rank 0 saves the state
- * in that file after every tenth update, and training resumes from it. DEATH: rank 1 kills (kill)
- * or stops (stop) itself at update 57, in the first of several starts.
+ * (they do not, and some have none), sums (even, and an update for each four gradients), or half
+ * (even, and gradients travel as BFloat16). Each rank prints the bits of its parameters after 100
+ * updates. With CHECKPOINT, rank 0 saves the state in that file after every tenth update, and
+ * training resumes from it. DEATH: rank 1 kills (kill) or stops (stop) itself at update 57, in the
+ * first of several starts.
  */
 #include <cflux.h>
 #include <signal.h>
@@ -116,7 +117,9 @@ static fx_status train(bool uneven, bool sums, const char *checkpoint, const cha
 int main(int argc, char **argv)
 {
     type = argc > 1 && strcmp(argv[1], "f64") == 0 ? FX_DTYPE_F64 : FX_DTYPE_F32;
-    fx_status status = fx_dist_init(FX_MPI, .time_limit = 3);
+    const bool half = argc > 2 && strcmp(argv[2], "half") == 0;
+    fx_status status =
+        fx_dist_init(FX_MPI, .time_limit = 3, .wire = half ? FX_DTYPE_BF16 : FX_DTYPE_F32);
     dist = status == FX_OK ? fx_dist_backend(FX_MPI) : NULL;
     if (dist)
         status = train(argc > 2 && strcmp(argv[2], "uneven") == 0,

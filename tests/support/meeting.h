@@ -70,11 +70,14 @@ static void fold(const fxi_transport_call *c, int64_t i)
         FOLD(float);
 }
 
-static void move(const fxi_transport_call *c)
+static void move(const fxi_transport_call *c, int rank)
 {
     const size_t bytes = (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype);
     for (int k = 0; k < MEMBERS && c->kind == FXI_COLLECTIVE_GATHER; k++)
         memcpy((char *)c->out + (size_t)k * bytes, room.calls[k]->in, bytes);
+    for (int k = 0; k < MEMBERS && c->kind == FXI_COLLECTIVE_EXCHANGE; k++)
+        memcpy((char *)c->out + (size_t)k * (bytes / MEMBERS),
+               (const char *)room.calls[k]->in + (size_t)rank * (bytes / MEMBERS), bytes / MEMBERS);
     if (c->kind == FX_COLLECTIVE_BROADCAST)
         memcpy(c->out, room.calls[c->root]->in, bytes);
     for (int64_t i = 0; i < c->count && c->kind <= FX_COLLECTIVE_REDUCE; i++)
@@ -93,7 +96,7 @@ static fx_status meet(const fxi_transport_group *g, const fxi_transport_call *c,
     room.made += g->rank == 0;
     room.large += g->rank == 0 && c->kind == FX_COLLECTIVE_ALL_REDUCE && c->count > 3;
     if (!fails)
-        move(c);
+        move(c, g->rank);
     wait_for_all();
     pthread_mutex_unlock(&room.lock);
     if (fails)

@@ -321,6 +321,124 @@ static void sums_of_gradients_are_exchanged_once(void **state)
     check_accumulation((accumulation){.guarded = 42}, 2 * STEPS, 1e-12);
 }
 
+/* ---- 16 bits on the way ---------------------------------------------------------------------- */
+
+/* One update of 50 parameters, which are 0, by the mean of the gradients; with weights if
+ * `weights`. The gradients of member r: (−1)ʳ·(i + 1)/7·(r + 1). */
+enum { GRADIENTS = 50 };
+static bool weights;
+static const int observed[] = {301, 1, 517}; /* not all numbers of BFloat16 */
+
+static double term(int r, int i)
+{
+    return (float)((r % 2 ? -1 : 1) * (i + 1) / 7.0 * (r + 1));
+}
+
+static void *sends_half(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    m->d.narrow = true;
+    const int r = fx_dist_rank(&m->d);
+    double g[GRADIENTS];
+    for (int i = 0; i < GRADIENTS; i++)
+        g[i] = term(r, i);
+    fx_array *w = fx_zeros(1, GRADIENTS);
+    fx_dense_layer *one = fx_dense(0, 0, .weight_array = w, .bias = false);
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, fx_descent(1)), one);
+    fx_array *terms = fx_cast(fx_from(FX_DTYPE_F64, g, 1, GRADIENTS), FX_DTYPE_F32);
+    void *gradient = fx_gradient(fx_sum(fx_mul(one->weight, terms)), one);
+    const fx_status status = weights ? fx_update(opt, one, gradient, .observations = observed[r])
+                                     : fx_update(opt, one, gradient, .guard = fx_scalar(1));
+    if (status != FX_OK)
+        take_error(m);
+    read_out(m, one->weight);
+    read_out(m, fx_dist_allreduce(&m->d, fx_vector(1 + ldexp(1, -20)), FX_REDUCE_MEAN));
+    return NULL;
+}
+
+/* 2⁻⁸ of the mean of the magnitudes, and some error, or nothing was rounded. */
+static void gradients_travel_in_16_bits(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        weights = k == 1;
+        run_members(sends_half);
+        double worst = 0;
+        for (int r = 0; r < MEMBERS; r++) {
+            assert_string_equal(members[r].message, "");
+            assert_int_equal(members[r].n, GRADIENTS + 1);
+            assert_memory_equal(members[r].got, members[0].got, sizeof members[0].got);
+        }
+        for (int i = 0; i < GRADIENTS; i++) {
+            double sum = 0, magnitudes = 0, total = 0;
+            for (int r = 0; r < MEMBERS; r++) {
+                const double w = weights ? observed[r] : 1;
+                sum += w * term(r, i);
+                magnitudes += w * fabs(term(r, i));
+                total += w;
+            }
+            const double error = fabs(-members[0].got[i] - sum / total) / (magnitudes / total);
+            worst = error > worst ? error : worst;
+        }
+        assert_true(worst <= ldexp(1, -8) && worst >= ldexp(1, -12));
+        /* An operation of the program itself is exact. */
+        assert_true(members[0].got[GRADIENTS] == 1 + ldexp(1, -20));
+    }
+}
+
+/* Training ends near the parameters of one process: Descent, 100 updates, Float32. */
+static void *trains_half(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    m->d.narrow = fx_dist_total_workers(&m->d) > 1;
+    fx_array *x, *y;
+    data_of(&x, &y);
+    void *part = fx_getobs(fx_dist_data(&m->d, fx_tuple(x, y)));
+    void *model = fx_f32(model_of(10));
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, fx_descent(0.1)), model);
+    fx_array *px = fx_cast(fx_child(part, 0), FX_DTYPE_F32),
+             *py = fx_cast(fx_child(part, 1), FX_DTYPE_F32);
+    for (int i = 0; i < STEPS; i++) {
+        FX_STEP;
+        fx_array *loss = fx_mse(fx_call(model, px), py);
+        if (fx_update(opt, model, fx_gradient(loss, model)) != FX_OK)
+            break;
+    }
+    if (fx_error_status() != FX_OK)
+        take_error(m);
+    read_out(m, fx_destructure(model));
+    if (fx_dist_rank(&m->d) == 2)
+        m->d.narrow = false;
+    fx_update(opt, model, fx_gradient(fx_mse(fx_call(model, px), py), model));
+    take_error(m);
+    return NULL;
+}
+
+static void training_in_16_bits_is_near(void **state)
+{
+    (void)state;
+    static member serial;
+    serial = (member){.n = 0};
+    begin(&serial.d, 0, 1, NULL);
+    trains_half(&serial);
+    run_members(trains_half);
+    double worst = 0;
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_non_null(strstr(members[k].message,
+                               "rank 2 calls all_reduce (mean) of 21 Float32, but rank 0 calls "
+                               "all_reduce (mean) of 21 Float32 as BFloat16"));
+        assert_int_equal(members[k].n, serial.n);
+        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
+        for (int i = 0; i < serial.n; i++)
+            worst = fmax(worst, fabs(members[k].got[i] - serial.got[i]));
+    }
+    assert_int_equal(serial.n, 21);
+    assert_true(worst > 0 && worst <= 2e-3);
+    fxi_dist_end(&serial.d);
+}
+
 /* ---- weights --------------------------------------------------------------------------------- */
 
 /* Half floats are multiplied by their weights as Float32, which holds 300 · 300. */
@@ -555,6 +673,8 @@ static void arguments_are_checked(void **state)
     fx_error_take();
     assert_int_equal(fx_dist_init(FX_MPI, .time_limit = -1), FX_STATUS_ARGUMENT);
     fx_error_take();
+    assert_int_equal(fx_dist_init(FX_MPI, .wire = FX_DTYPE_F16), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, ".wire is Float32 or BFloat16, got Float16"));
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     assert_int_equal(fx_dist_init(FX_MPI), FX_STATUS_UNSUPPORTED);
     assert_non_null(strstr(fx_error_take().message, "there is no libcflux-mpi-openmpi.so in"));
@@ -647,6 +767,8 @@ int main(void)
         cmocka_unit_test(guards_hold_for_all),
         cmocka_unit_test(uneven_parts_train_as_one),
         cmocka_unit_test(sums_of_gradients_are_exchanged_once),
+        cmocka_unit_test(gradients_travel_in_16_bits),
+        cmocka_unit_test(training_in_16_bits_is_near),
         cmocka_unit_test(weights_are_not_lost_in_halves),
         cmocka_unit_test(a_member_that_cannot_go_on_is_named),
         cmocka_unit_test(differences_are_named_on_all_members),

@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { NOTICE = 20 };                  /* tag of a notice */
-enum { CHUNK = 1 << 27 };              /* most elements of a call of MPI, whose count is an int */
+enum { CHUNK = FXI_EXCHANGE_MOST };    /* most elements of a call of MPI, whose count is an int */
 static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
@@ -188,6 +188,8 @@ static int begin(const fxi_transport_call *c, int64_t kind, const void *in, void
     const int root = kind == c->kind && kind != FX_COLLECTIVE_ALL_REDUCE ? (int)c->root : 0;
     if (kind == FXI_COLLECTIVE_GATHER)
         return MPI_Iallgather(in, n, type, out, n, type, mpi.comm, request);
+    if (kind == FXI_COLLECTIVE_EXCHANGE)
+        return MPI_Ialltoall(in, n / mpi.size, type, out, n / mpi.size, type, mpi.comm, request);
     if (kind == FX_COLLECTIVE_BROADCAST)
         return MPI_Ibcast(out, n, type, root, mpi.comm, request);
     return MPI_Ireduce(in, out, n, type, op_of(c->fold, c->dtype), root, mpi.comm, request);
@@ -248,8 +250,8 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
         return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
     fx_status status = FX_OK;
-    if (c->kind == FXI_COLLECTIVE_GATHER && c->count > CHUNK) {
-        snprintf(why, size, "cannot gather more than %d bytes", (int)CHUNK);
+    if (c->kind >= FXI_COLLECTIVE_GATHER && c->count > CHUNK) {
+        snprintf(why, size, "cannot gather more than %d elements", (int)CHUNK);
         return FX_STATUS_UNSUPPORTED;
     }
     for (int64_t at = 0; at < c->count && status == FX_OK; at += CHUNK) {
