@@ -26,9 +26,11 @@ static train_options o = {.data = {.normalise = "auto", .missing = "error"},
                           .patience = FX_NEVER};
 
 static option_row options[] = {
-    OPTION_DATA(o.data.request,
-                "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, or a "
-                "folder of IDX files such as MNIST's; - reads CSV from standard input"),
+    OPTION_DATA(
+        o.data.request,
+        "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, a folder "
+        "with a folder of PNG or JPEG images per class, or a folder of IDX files such as "
+        "MNIST's; - reads CSV from standard input"),
     DATA_OPTIONS(o.data.request),
     {"model", 'm', OPTION_TEXT, &o.model, "NOTATION",
      "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},

@@ -1,9 +1,11 @@
 /* dataset.c: reads observations and targets: see dataset.h. The library's readers parse the files;
  * this file chooses files and columns and reports problems in one sentence. */
 #include "dataset.h"
+#include "dataset_images.h"
 #include "dataset_join.h"
 #include "dataset_table.h"
 #include "failure.h"
+#include "image_file.h"
 #include "input_file.h"
 #include "missing.h"
 #include "model_file.h"
@@ -66,7 +68,7 @@ static int give_shape(const data_request *r, dataset *d)
 {
     int64_t sizes[FX_MAX_DIMS], product = 1;
     char have[100];
-    if (!r->shape)
+    if (!r->shape || strcmp(d->kind, "images") == 0) /* images have been changed to this size */
         return EXIT_FINE;
     const int n = read_sizes(r->shape, sizes);
     if (n == 0)
@@ -190,13 +192,21 @@ static bool find_part(const char *folder, const char *what, bool test, char out[
     return w.found;
 }
 
+static bool has_idx(const data_request *r)
+{
+    char images[FILE_PATH_BYTES];
+    return find_part(r->path, "images", true, images) ||
+           find_part(r->path, "images", false, images);
+}
+
 static int read_folder(const data_request *r, dataset *d)
 {
     static char images[FILE_PATH_BYTES], labels[FILE_PATH_BYTES];
     const char *part = r->test ? "t10k" : "train";
     if (!find_part(r->path, "images", r->test, images))
         return fail(EXIT_BAD_INPUT,
-                    "%s is a folder without IDX images: expected %s-images-idx3-ubyte (or .gz)",
+                    "%s is a folder without images: expected PNG or JPEG files, folders of them "
+                    "(one per class), or %s-images-idx3-ubyte (or .gz)",
                     r->path, part);
     const bool labelled = find_part(r->path, "labels", r->test, labels);
     if (!labelled && !r->unlabelled && !r->no_target)
@@ -289,6 +299,9 @@ static int read_any(const data_request *r, dataset *d)
         return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
     if (kind == PATH_FOLDER && r->id)
         return fail(EXIT_BAD_INPUT, "--id: %s is a folder and has no columns", r->path);
+    if (image_is_called_so(r->path) ||
+        (kind == PATH_FOLDER && !has_idx(r) && holds_images(r->path)))
+        return read_image_files(r, d);
     if (kind == PATH_FOLDER)
         return read_folder(r, d);
     if (!input_file_ends(r->path) || (r->target && !input_file_ends(r->target)))

@@ -1,4 +1,4 @@
-/* dataset.h: reads observations and targets for the commands train, eval and predict: folders and
+/* dataset.h: reads observations and targets for the commands train, eval and predict: images, and
  * IDX, CSV, npy and npz files. */
 #ifndef CFLUX_TOOL_DATASET_H
 #define CFLUX_TOOL_DATASET_H
@@ -88,10 +88,15 @@ typedef struct data_request {
          "exchanged. Use it in train, eval and predict",                                           \
          0,                                                                                        \
          0},                                                                                       \
-        {"shape",     0,                                                                           \
-         OPTION_TEXT, &(request).shape,                                                            \
-         "SIZES",     "The sizes of an observation, such as 28x28x1: width, height, channels",     \
-         0,           0},                                                                          \
+        {"shape",                                                                                  \
+         0,                                                                                        \
+         OPTION_TEXT,                                                                              \
+         &(request).shape,                                                                         \
+         "SIZES",                                                                                  \
+         "The sizes of an observation, such as 28x28x1: width, height, channels; PNG and JPEG "    \
+         "images are changed to this size",                                                        \
+         0,                                                                                        \
+         0},                                                                                       \
         {"separator", 0,                                                                           \
          OPTION_TEXT, &(request).separator,                                                        \
          "CHARACTER", "The column separator of a CSV file: , ; | tab or space (default: ,)",       \
@@ -105,11 +110,11 @@ typedef struct data_request {
 #define OPTION_PART(target)                                                                        \
     {                                                                                              \
         "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
-            "Which part of a folder of IDX files (default: test)", 0, 0                            \
+            "Which part of a folder of images or IDX files (default: test)", 0, 0                  \
     }
 
 typedef struct dataset {
-    const char *path, *kind; /* kind: "csv", "idx", "npy", "npz" */
+    const char *path, *kind; /* kind: "csv", "idx", "images", "npy", "npz" */
     fx_array *x;             /* Float32, observations along the final axis */
     fx_array *y; /* as in the file, one or more numbers per observation; NULL: no targets */
     int64_t n;

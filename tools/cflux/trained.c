@@ -146,6 +146,15 @@ void trained_request(const trained *t, const problem *p, data_request *r)
     r->features = t->shape ? sizes_of(t, sizes) : 0;
 }
 
+static int wrong_size(const char *path, const int64_t *sizes, const dataset *d, const char *have)
+{
+    return fail(EXIT_BAD_INPUT,
+                "%s takes images of %lld×%lld×%lld, but those of %s are %s: --shape "
+                "%lldx%lldx%lld changes them",
+                path, (long long)sizes[0], (long long)sizes[1], (long long)sizes[2], d->path, have,
+                (long long)sizes[0], (long long)sizes[1], (long long)sizes[2]);
+}
+
 int trained_shape(const char *path, const trained *t, dataset *d)
 {
     int64_t sizes[FX_MAX_DIMS];
@@ -153,12 +162,16 @@ int trained_shape(const char *path, const trained *t, dataset *d)
     if (!t->shape)
         return EXIT_FINE;
     const int64_t each = sizes_of(t, sizes);
+    const int n = (int)fx_length(t->shape);
+    const bool image = n == 3 && strcmp(d->kind, "images") == 0;
     describe_sizes(d->x, true, have, sizeof have);
-    if (each != fx_length(d->x) / d->n)
+    if (each != fx_length(d->x) / d->n && !image)
         return fail(EXIT_BAD_INPUT, "%s takes %lld numbers per observation, but %s has %s", path,
                     (long long)each, d->path, have);
-    const int n = (int)fx_length(t->shape);
     sizes[n] = d->n;
+    for (int k = 0; image && k < n; k++)
+        if (fx_size(d->x, k) != sizes[k])
+            return wrong_size(path, sizes, d, have);
     d->x = fxi_reshape(d->x, n + 1, sizes);
     return EXIT_FINE;
 }

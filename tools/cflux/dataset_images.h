@@ -1,0 +1,19 @@
+/* dataset_images.h: reads folders of PNG and JPEG images, and single images, as observations.
+ *
+ * A folder of folders has a class per folder, whose name is that of the class. Training and test
+ * images may be in two such folders, "train" and "test" (or "val", "valid", "validation"). A folder
+ * that contains images itself has no targets. */
+#ifndef CFLUX_TOOL_DATASET_IMAGES_H
+#define CFLUX_TOOL_DATASET_IMAGES_H
+
+#include "dataset.h"
+
+/* True for an image, and for a folder that contains images or folders of them. */
+bool holds_images(const char *path);
+
+/* Fills in kind, x, y, labels and target; without targets the names of the files too (id). All
+ * images must have the size of the first one, or are changed to the size of r->shape. Returns
+ * EXIT_FINE, or the exit status of a failure (printed). */
+int read_image_files(const data_request *r, dataset *d);
+
+#endif
