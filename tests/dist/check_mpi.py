@@ -12,7 +12,9 @@ import shutil
 import subprocess
 import sys
 
-ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", FX_NUM_THREADS="1")
+import mpis
+from mpis import ENVIRONMENT
+
 
 
 def losses(command, build):
@@ -95,11 +97,7 @@ def main():
     build = os.path.abspath(sys.argv[1])
     want = losses([], build)
     assert len(want) == 5, want
-    for name, options in (("openmpi", ["--oversubscribe"]), ("mpich", [])):
-        launcher = shutil.which(f"mpirun.{name}")
-        if not launcher or not os.path.exists(os.path.join(build, f"libcflux-mpi-{name}.so")):
-            print(f"{name}: not installed, or its plugin was not built: skipped")
-            continue
+    for name, (launcher, *options) in mpis.installed(build):
         for n in (1, 2, 4):
             got = losses([launcher, *options, "-n", str(n)], build)
             worst = max(abs(a - b) for a, b in zip(got, want))

@@ -10,7 +10,6 @@ import array
 import json
 import os
 import random
-import shutil
 import signal
 import struct
 import subprocess
@@ -18,7 +17,9 @@ import sys
 import tempfile
 import time
 
-ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", FX_NUM_THREADS="1")
+import mpis
+from mpis import ENVIRONMENT
+
 MODEL = "Chain(Dense(2 => 8, tanh), Dense(8 => 1))"
 RANDOM = "Chain(Dense(2 => 8, tanh), Dropout(0.5), Dense(8 => 1))"
 NORM = "Chain(Dense(2 => 8; bias=false), BatchNorm(8, tanh), Dense(8 => 1))"
@@ -156,14 +157,10 @@ def check_mistakes(name, run):
 
 def main():
     build = os.path.abspath(sys.argv[1])
-    for name, options in (("openmpi", ["--oversubscribe"]), ("mpich", [])):
-        mpirun = shutil.which(f"mpirun.{name}")
-        if not mpirun or not os.path.exists(os.path.join(build, f"libcflux-mpi-{name}.so")):
-            print(f"{name}: not installed, or its plugin was not built: skipped")
-            continue
+    for name, command in mpis.installed(build):
         with tempfile.TemporaryDirectory() as folder:
             write_data(os.path.join(folder, "line.csv"))
-            run = Run(build, folder, [mpirun, *options])
+            run = Run(build, folder, command)
             run.train(0, "--save", "one.safetensors")
             check(name, run)
             check_mistakes(name, run)

@@ -10,12 +10,13 @@ Usage: check_training.py build-folder
 """
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
-ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", FX_NUM_THREADS="1")
+import mpis
+from mpis import ENVIRONMENT
+
 BOUND = {"f64": 1e-12, "f32": 1e-6}
 HALF = 5e-3  # of gradients that travel as BFloat16: each mean has an error of at most 2⁻⁸, and there are 100 updates
 
@@ -81,14 +82,10 @@ def main():
     program = os.path.join(build, "tests", "train_cases")
     serial = {(dtype, kind == "sums"): numbers(bits(run(build, [program, dtype, kind]), 1))
               for dtype in BOUND for kind in ("even", "sums")}
-    for name, options in (("openmpi", ["--oversubscribe"]), ("mpich", [])):
-        mpirun = shutil.which(f"mpirun.{name}")
-        if not mpirun or not os.path.exists(os.path.join(build, f"libcflux-mpi-{name}.so")):
-            print(f"{name}: not installed, or its plugin was not built: skipped")
-            continue
+    for name, command in mpis.installed(build):
         with tempfile.TemporaryDirectory() as folder:
-            check_parameters(name, [mpirun, *options], program, build, serial)
-            check_stop(name, [mpirun, *options], program, build, folder)
+            check_parameters(name, command, program, build, serial)
+            check_stop(name, command, program, build, folder)
             check_restart(name, f"mpirun.{name}", build, folder)
 
 

@@ -1,0 +1,23 @@
+"""The MPIs that are installed, and the environment of their programs, for the tests in several processes."""
+import atexit
+import os
+import shutil
+import tempfile
+
+# Two launchers of Open MPI that begin at the same time both make the folder ompi.HOST.USER, and one of them may fail.
+# So each test has its own place for it. The path is short, because Open MPI makes sockets below it.
+_folder = tempfile.mkdtemp(prefix="fx")
+atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", FX_NUM_THREADS="1",
+                   OMPI_MCA_orte_tmpdir_base=_folder, PRTE_MCA_prte_tmpdir_base=_folder)
+
+
+def installed(build):
+    """Yields the name of each MPI that has a launcher and a plugin, and the first words of its command."""
+    for name, options in (("openmpi", ["--oversubscribe"]), ("mpich", [])):
+        launcher = shutil.which(f"mpirun.{name}")
+        if launcher and os.path.exists(os.path.join(build, f"libcflux-mpi-{name}.so")):
+            yield name, [launcher, *options]
+        else:
+            print(f"{name}: not installed, or its plugin was not built: skipped")
