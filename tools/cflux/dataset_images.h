@@ -8,7 +8,7 @@
 
 #include "dataset.h"
 
-/* True for an image, and for a folder that contains images or folders of them. */
+/* True for an image, and for a folder that contains images or folders with images. */
 bool holds_images(const char *path);
 
 /* Fills in kind, x, y, labels and target; without targets the names of the files too (id). All
