@@ -126,6 +126,9 @@ class Folders(cli.Cli):
         self.fine("train", "-q", "-d", "d", "-m", self.MODEL, "-e", 1, "--save", "m.bson")
         train = ["train", "-d", "d", "-m", self.MODEL]
         self.refused(*train, "--shape", "4x4x2", words="1 or 3 channels")
+        # The number of bytes of the last two is a small number modulo 2^64.
+        for shape in ("268435457x1", "16384x16385x3", "1x6148914691236517206x3", "4294967296x4294967297"):
+            self.refused(*train, "--shape", shape, words=[f"--shape {shape}", "at most 2^28 pixels"])
         self.refused(*train, "--id", "x", words="--id")
         self.image("d/dark/9.png", 50, width=7)
         self.refused(*train, words=["d/dark/9.png is 7×5, but d/bright/0.png is 6×5", "--shape"])

@@ -174,6 +174,7 @@ static int bad_image(const char *path, const char *why)
 static int wanted_size(const data_request *r, image_size *out)
 {
     int64_t sizes[FX_MAX_DIMS];
+    char why[IMAGE_WHY];
     *out = (image_size){0};
     const int n = r->shape ? read_sizes(r->shape, sizes) : 0;
     if (!r->shape)
@@ -183,7 +184,8 @@ static int wanted_size(const data_request *r, image_size *out)
                     "--shape %s: images need width, height and 1 or 3 channels, such as 28x28x1",
                     r->shape);
     *out = (image_size){sizes[0], sizes[1], n == 3 ? sizes[2] : 0};
-    return EXIT_FINE;
+    return image_size_fits(out, why) ? EXIT_FINE
+                                     : fail(EXIT_BAD_INPUT, "--shape %s: %s", r->shape, why);
 }
 
 /* Reads all sizes, and decides that of the observations: the size wanted, or of the first image;
@@ -233,16 +235,15 @@ static int read_pixels(const image_entry *e, const image_size *size, unsigned ch
 static int read_all(const data_request *r, image_list *l, dataset *d)
 {
     image_size size;
-    int64_t each = 0, bytes = 0;
+    int64_t bytes = 0;
     int status = wanted_size(r, &size);
     if (status == EXIT_FINE)
         status = decide_size(l, &size);
     if (status != EXIT_FINE)
         return status;
-    unsigned char *pixels = NULL;
-    if (!__builtin_mul_overflow(size.width, size.height * size.channels, &each) &&
-        !__builtin_mul_overflow(each, l->n, &bytes))
-        pixels = malloc((size_t)bytes);
+    const int64_t each = size.width * size.height * size.channels; /* at most 3 · 2^28 */
+    unsigned char *pixels =
+        __builtin_mul_overflow(each, l->n, &bytes) ? NULL : malloc((size_t)bytes);
     if (!pixels)
         status = fail(EXIT_FAILED, "%s: no memory for %lld images of %lld×%lld×%lld", r->path,
                       (long long)l->n, (long long)size.width, (long long)size.height,

@@ -34,10 +34,10 @@ static bool failed(char why[IMAGE_WHY], const char *reason)
     return false;
 }
 
-static bool fits(const image_size *size, char why[IMAGE_WHY])
+bool image_size_fits(const image_size *size, char why[IMAGE_WHY])
 {
     return (size->width > 0 && size->height > 0 && size->width <= PIXELS_AT_MOST / size->height) ||
-           failed(why, "it has more than 2^28 pixels");
+           failed(why, "an image has at most 2^28 pixels");
 }
 
 /* A decoder of one format. `pixels` NULL: reads only the size. */
@@ -186,7 +186,7 @@ static bool read_file(const char *path, image_size *size, unsigned char *pixels,
 
 bool image_file_size(const char *path, image_size *out, char why[IMAGE_WHY])
 {
-    return read_file(path, out, NULL, why) && fits(out, why);
+    return read_file(path, out, NULL, why) && image_size_fits(out, why);
 }
 
 bool image_file_read(const char *path, const image_size *size, unsigned char *pixels,
