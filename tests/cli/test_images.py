@@ -15,13 +15,15 @@ import cli
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def png(width, height, pixels, channels=3):
-    """A PNG file; `pixels` has its bytes, row by row."""
+def png(width, height, pixels, channels=3, bits=8):
+    """A PNG file; `pixels` has its numbers, row by row."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    rows = b"".join(b"\0" + bytes(pixels[y * width * channels:(y + 1) * width * channels]) for y in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0))
+    code = "B" if bits == 8 else "H"
+    rows = b"".join(b"\0" + struct.pack(f">{width * channels}{code}", *pixels[y * width * channels:(y + 1) * width * channels])
+                    for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, 2 if channels == 3 else 0, 0, 0, 0))
             + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
@@ -54,6 +56,15 @@ class Files(cli.Cli):
                     self.assertEqual(ours, theirs, (file["name"], case["size"]))
                 checked += 1
         self.assertGreaterEqual(checked, 72)
+
+    def test_16_bits(self):
+        """A number of 16 bits is divided by 257, so that both formats of an image have the same pixels."""
+        for channels in (1, 3):
+            levels = bytes(range(0, 255, 7))[:36]
+            self.write("wide.png", png(36 // channels, 1, [257 * v for v in levels], channels, bits=16))
+            status, lines, err = self.read_in_c("wide.png", 36 // channels, 1, channels)
+            self.assertEqual((status, err, lines[0]), (0, "", f"{36 // channels} 1 {channels}"))
+            self.assertEqual(bytes.fromhex(lines[1]), levels)
 
     def test_damaged_files(self):
         """Files that are cut in their first half are refused; those with changed bytes are read or refused with a reason."""
@@ -146,4 +157,4 @@ class Folders(cli.Cli):
 
 
 if __name__ == "__main__":
-    cli.main(least=5)
+    cli.main(least=6)

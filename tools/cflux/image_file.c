@@ -67,6 +67,7 @@ static bool read_png(FILE *f, image_size *size, unsigned char *pixels, char why[
     } else if (good) {
         unsigned char *all = malloc((size_t)(4 * size->width * size->height));
         image.format = PNG_FORMAT_RGBA;
+        image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits have the scale of 8 bits */
         good = all && image.width == size->width && image.height == size->height &&
                png_image_finish_read(&image, NULL, all, 0, NULL);
         if (good)
