@@ -190,8 +190,24 @@ class Folders(Images):
         os.makedirs(self.path("d/none"))
         self.refused(*train, words=["d/none", "contains no PNG or JPEG images"])
         self.refused("train", "-d", "d/none", "-m", self.MODEL, words="a folder without images")
-        self.refused("train", "-d", "d/dark", "-m", self.MODEL, words="put the images of each class into a folder")
+        for data, image in (("d/dark", "d/dark/0.png"), ("d/dark/1.png", "d/dark/1.png")):
+            self.refused("train", "-d", data, "-m", self.MODEL, words=[f"{image}: this image has no class", "folder"])
+        self.image("mixed/dark/0.png", 50)
+        self.image("mixed/cover.png", 50)
+        self.refused("train", "-d", "mixed", "-m", self.MODEL, words="mixed/cover.png: this image has no class")
+        self.refused("predict", "m.bson", "-d", "d/dark/0.png", "--id", "x", words="--id: d/dark/0.png is an image")
+
+    def test_class_train(self):
+        """A folder train with images is a class, unless a test folder is beside it."""
+        for k in range(3):
+            self.image(f"d/car/{k}.png", 50)
+            self.image(f"d/train/{k}.png", 200)
+        fit = self.fine("train", "-d", "d", "-m", self.MODEL, "-e", 30, "--save", "m.bson")
+        self.assertIn("2 classes, from car to train", fit.err)
+        self.assertIn("100.00 % (6 of 6)", self.fine("eval", "m.bson", "-d", "d").out)
+        self.image("d/test/0.png", 200)
+        self.assertEqual(self.fine("predict", "m.bson", "-d", "d").out, "file,prediction\nd/test/0.png,train\n")
 
 
 if __name__ == "__main__":
-    cli.main(least=8)
+    cli.main(least=9)

@@ -297,8 +297,9 @@ static int read_any(const data_request *r, dataset *d)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
     if (r->entry && (kind == PATH_FOLDER || !ends_with(r->path, ".npz")))
         return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
-    if (kind == PATH_FOLDER && r->id)
-        return fail(EXIT_BAD_INPUT, "--id: %s is a folder and has no columns", r->path);
+    if (r->id && (kind == PATH_FOLDER || image_is_called_so(r->path)))
+        return fail(EXIT_BAD_INPUT, "--id: %s is %s and has no columns", r->path,
+                    kind == PATH_FOLDER ? "a folder" : "an image");
     if (image_is_called_so(r->path) ||
         (kind == PATH_FOLDER && !has_idx(r) && holds_images(r->path)))
         return read_image_files(r, d);

@@ -116,21 +116,44 @@ static char *folder_in(const char *folder, const char *name)
     return NULL;
 }
 
+typedef struct folder_search {
+    const char *folder;
+    bool found;
+} folder_search;
+
+static void look_for_folder(const char *name, void *user)
+{
+    folder_search *s = user;
+    char *path = name[0] == '.' || s->found ? NULL : folder_in(s->folder, name);
+    s->found |= path != NULL;
+    free(path);
+}
+
+/* A folder "train" with images and no test folder beside it is a class of that name. */
+static bool is_class(const char *train, const char *tests)
+{
+    folder_search s = {.folder = train};
+    if (!tests)
+        each_file(train, look_for_folder, &s);
+    return !tests && !s.found;
+}
+
 /* The folder of the part that is read, NULL if the folder has no parts. The caller frees it. */
 static int choose_part(const char *folder, bool test, char **out)
 {
     static const char *const names[] = {"test", "val", "valid", "validation"};
-    *out = folder_in(folder, "train");
-    if (!*out || !test)
-        return EXIT_FINE;
-    free(*out);
-    *out = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !*out; i++)
-        *out = folder_in(folder, names[i]);
-    return *out ? EXIT_FINE
-                : fail(EXIT_BAD_INPUT,
-                       "%s has a folder train, but no folder test, val, valid or validation",
-                       folder);
+    char *train = folder_in(folder, "train"), *tests = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !tests; i++)
+        tests = folder_in(folder, names[i]);
+    const bool parts = train && !is_class(train, tests);
+    *out = !parts ? NULL : test ? tests : train;
+    free(*out == train ? NULL : train);
+    free(*out == tests ? NULL : tests);
+    return *out || !parts
+               ? EXIT_FINE
+               : fail(EXIT_BAD_INPUT,
+                      "%s has a folder train, but no folder test, val, valid or validation",
+                      folder);
 }
 
 static int list_images(const char *path, bool test, image_list *l)
@@ -287,7 +310,7 @@ static void *numbered(const image_list *l, bool classes, fx_array **out)
 }
 
 /* A class without an image is almost always a mistake. */
-static int check_classes(const char *folder, const image_list *l)
+static int check_classes(const image_list *l)
 {
     if (l->empty)
         return fail(EXIT_BAD_INPUT, "%s: this folder of a class contains no PNG or JPEG images",
@@ -295,9 +318,9 @@ static int check_classes(const char *folder, const image_list *l)
     for (int64_t i = 0; i < l->n; i++)
         if (!l->items[i].class)
             return fail(EXIT_BAD_INPUT,
-                        "%s contains images, but no folders of them: put the images of each class "
-                        "into a folder with the name of the class",
-                        folder);
+                        "%s: this image has no class: put the images of each class into a folder "
+                        "with the name of the class, and give --data the folder of these folders",
+                        l->items[i].path);
     return EXIT_FINE;
 }
 
@@ -308,7 +331,7 @@ static int take_names(const data_request *r, const image_list *l, dataset *d)
         d->ids = numbered(l, false, &d->id);
         return fx_is_error(d->ids) ? fail_library(EXIT_FAILED) : EXIT_FINE;
     }
-    const int status = check_classes(r->path, l);
+    const int status = check_classes(l);
     if (status != EXIT_FINE)
         return status;
     d->target = "class";

@@ -2,7 +2,8 @@
  *
  * A folder of folders has a class per folder, whose name is that of the class. Training and test
  * images may be in two such folders, "train" and "test" (or "val", "valid", "validation"). A folder
- * that contains images itself has no targets. */
+ * "train" that contains only images, with no test folder beside it, is a class. A folder that
+ * contains images itself has no targets. */
 #ifndef CFLUX_TOOL_DATASET_IMAGES_H
 #define CFLUX_TOOL_DATASET_IMAGES_H
 
