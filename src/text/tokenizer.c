@@ -248,7 +248,7 @@ fx_status fx_tokenizer_decode(const fx_tokenizer *t, fx_array *ids, char *dst, s
     if (is_error(t))
         return refuse(t, DECODE);
     if (!ids || fx_is_error(ids))
-        return ids ? fx_error_status()
+        return ids ? fx_array_status(ids)
                    : fx_fail(FX_STATUS_ARGUMENT, DECODE, "the array of ids is NULL");
     const fx_dtype dtype = fx_eltype(ids);
     if (dtype != FX_DTYPE_I64 && dtype != FX_DTYPE_I32 && dtype != FX_DTYPE_U8)

@@ -294,8 +294,10 @@ static void free_learner(learner *l)
 
 static fx_status check(int n, const char *const *paths, int64_t vocabulary)
 {
-    if (n < 1 || !paths)
+    if (n < 1)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "expected at least one file, got %d", n);
+    if (!paths)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "the list of files is NULL");
     if (vocabulary < 256 || vocabulary > FXI_STRINGS_MOST)
         return fx_fail(FX_STATUS_ARGUMENT, OP,
                        "expected a vocabulary of 256 to %d tokens, got %lld", (int)FXI_STRINGS_MOST,

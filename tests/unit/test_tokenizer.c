@@ -258,6 +258,7 @@ static void test_refused_texts(void **state)
     const char *missing = "no/such/text";
     refused(fx_tokenizer_learn(1, &missing, 300, 1), FX_STATUS_IO, missing);
     refused(fx_tokenizer_learn(0, &missing, 300, 1), FX_STATUS_ARGUMENT, "at least one file");
+    refused(fx_tokenizer_learn(1, NULL, 300, 1), FX_STATUS_ARGUMENT, "the list of files is NULL");
 }
 
 /* Replaces the first `from` of a text by `to`. */
@@ -338,6 +339,10 @@ static void test_refused_calls(void **state)
     refused(fx_tokenizer_encode(NULL, "a", 1), FX_STATUS_ARGUMENT, "NULL");
     refused(fx_tokenizer_encode((void *)fx_dense(1, 1), "a", 1), FX_STATUS_ARGUMENT,
             "another object");
+    fx_array *failed = fx_tokenizer_encode(NULL, "a", 1);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_int_not_equal(fx_tokenizer_decode(t, failed, back, 8, &bytes), FX_OK);
+    fx_error_take();
     check_failure(fx_tokenizer_save(t, "no/such/folder/v", "m"), FX_STATUS_IO, "no/such");
     check_failure(fx_tokenizer_save(NULL, "v", "m"), FX_STATUS_ARGUMENT, "tokenizer");
     assert_int_equal(fx_tokenizer_count(NULL), 0);
