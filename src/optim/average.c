@@ -159,17 +159,20 @@ typedef struct share {
     double weight; /* negative: all members have the same */
     const fx_communicator *among;
     fx_device *device;
+    fx_dtype type;    /* Float32, or Float64 for sums in Float64 */
     fx_array *factor; /* NULL: not known yet */
 } share;
 
-static fx_array *factor_of(share *f, const fx_communicator *among, fx_device *device)
+static fx_array *factor_of(share *f, const fx_communicator *among, fx_device *device, fx_dtype type)
 {
-    if (f->factor && f->among == among && f->device == device)
+    type = type == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+    if (f->factor && f->among == among && f->device == device && f->type == type)
         return f->factor;
-    fx_array *mine = fx_array_to(device, fx_full_dtype(FX_DTYPE_F32, f->weight, 1));
+    fx_array *mine = fx_array_to(device, fx_full_dtype(type, f->weight, 1));
     fx_array *sum = over_all(among, FX_REDUCE_SUM, mine, 0);
     f->among = among;
     f->device = device;
+    f->type = type;
     f->factor = fx_div(f->weight * among->size, fx_max(sum, 1e-30));
     return f->factor;
 }
@@ -180,7 +183,7 @@ static fx_array *term_of(share *f, const fxi_item *it, const fx_communicator *am
     fx_array *g = fx_cast(it->gradient, type);
     if (f->weight < 0)
         return g;
-    fx_array *factor = factor_of(f, among, fx_array_device(g));
+    fx_array *factor = factor_of(f, among, fx_array_device(g), type);
     /* The gradient of no observations may be NaN. */
     return f->weight == 0 ? fx_to(fx_array_device(g), fx_zeros_like(g))
                           : fx_mul(g, fx_cast(factor, type));

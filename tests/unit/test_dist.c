@@ -230,7 +230,7 @@ static void uneven_parts_train_as_one(void **state)
 
 /* Four gradients for each update. */
 typedef struct accumulation {
-    bool uneven; /* members 0, 1, 2 have 5, 0, 7 observations, else 4 each */
+    bool uneven; /* members 0, 1, 2 have 4, 0, 7 observations, else 4 each */
     bool mixed;  /* a Float32 model, updated in Float64 */
     int guarded; /* the step in which the loss of the last member is NaN; 0: none, without guards */
 } accumulation;
@@ -241,10 +241,10 @@ enum { EACH = 4 };
 static fx_status accumulate(fx_dist *d, void *opt, void *model, int i, bool wrong)
 {
     FX_STEP;
-    static const int even[] = {0, 4, 8, 12}, uneven[] = {0, 5, 5, 12};
+    static const int even[] = {0, 4, 8, 12}, uneven[] = {0, 4, 4, 11};
     const bool one = fx_dist_total_workers(d) == 1;
     const int *ends = how.uneven ? uneven : even, r = fx_dist_rank(d);
-    const int first = one ? 0 : ends[r], last = one ? 12 : ends[r + 1];
+    const int first = one ? 0 : ends[r], last = ends[one ? MEMBERS : r + 1];
     fx_array *x, *y;
     data_of(&x, &y);
     if (how.uneven && first == last)
