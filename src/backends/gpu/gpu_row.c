@@ -317,7 +317,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
             say_load(b, r, k);
     fxi_gpu_set_number(b, "elements", r->elements);
     text = fxi_gpu_say_until(b, text, "near");
-    fxi_gpu_say_near(b, &packs, NULL);
+    fxi_gpu_say_near(b, &packs, r->pieces > 0 ? "first" : NULL);
     text = fxi_gpu_say_until(b, text, "kept");
     say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
