@@ -81,18 +81,18 @@ fuzz-and-packages: fuzz-build
 	@status=0; $(MAKE) deb-check debian-roots >$(BUILD)/debian.log 2>&1 & packages=$$!; \
 	    $(MAKE) fuzz-minute || status=1; wait $$packages || status=1; cat $(BUILD)/debian.log; exit $$status
 
-# Compiles the texts of GPU kernels. They are the same for every compiler of the library.
-NO_COMPILERS = -E '^gpu/gpu_compile$$'
+# Tests of the texts of GPU kernels, of sources and of pages. Their results are the same for every compiler of the library.
+NO_TEXTS = -E '^(gpu/gpu_compile|structure/(tree|calls|shared_trees|names|flux_names|reference|phrases|comments|checkers)|docs/(pages|site))$$'
 
 clang: setup-test
 	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
 	$(COMPILE) $(BUILD)/clang -j $(JOBS)
-	$(ROOT)/scripts/suite $(BUILD)/clang -j $(JOBS) -L quick $(NO_COMPILERS)
+	$(ROOT)/scripts/suite $(BUILD)/clang -j $(JOBS) -L quick $(NO_TEXTS)
 
 asan: setup-test
 	$(CONFIGURE) -B $(BUILD)/asan $(GCC) -DCFLUX_SANITIZE=address,undefined
 	$(COMPILE) $(BUILD)/asan -j $(JOBS)
-	$(ROOT)/scripts/suite $(BUILD)/asan -j $(JOBS) -L quick $(NO_COMPILERS)
+	$(ROOT)/scripts/suite $(BUILD)/asan -j $(JOBS) -L quick $(NO_TEXTS)
 
 tsan: setup-test
 	$(CONFIGURE) -B $(BUILD)/tsan $(GCC) -DCFLUX_SANITIZE=thread
