@@ -27,16 +27,18 @@ int main(int argc, char **argv)
     const image_size to = {atoi(argv[2]), atoi(argv[3]), atoi(argv[4])};
     const image_size whole = {file.width, file.height, to.channels};
     unsigned char *pixels = room(&whole), *out = room(&to);
+    int status = 0;
     if (!image_file_read(argv[1], &whole, pixels, why)) {
         fprintf(stderr, "%s\n", why);
-        return 2;
+        status = 2;
+    } else if (!image_resize(&whole, pixels, &to, out)) {
+        status = 1;
+    } else {
+        for (int64_t i = 0; i < to.width * to.height * to.channels; i++)
+            printf("%02x", out[i]);
+        putchar('\n');
     }
-    if (!image_resize(&whole, pixels, &to, out))
-        return 1;
-    for (int64_t i = 0; i < to.width * to.height * to.channels; i++)
-        printf("%02x", out[i]);
-    putchar('\n');
     free(pixels);
     free(out);
-    return 0;
+    return status;
 }
