@@ -126,40 +126,59 @@ static void pack_panel(const product *p, int64_t panel)
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
-/* Sets a tile's B: columns from j on, terms from l on. A panel narrower than a vector step is read
- * column by column, because the columns that do not exist must not be read. */
-static void take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tile *t, int *out_width)
+/* Sets the B of a row of tiles: columns from j on, terms from l on. Returns the width of the tiles.
+ * A panel narrower than a vector step is read column by column, because the columns that do not
+ * exist must not be read. */
+static int take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tiles *t)
 {
     const fxi_gemm *g = &p->g;
-    t->n = (int)min64(p->core->nr, p->columns - j);
-    *out_width = (int)round_up(t->n, p->core->step);
+    const int width = (int)round_up(min64(p->core->nr, t->n), p->core->step);
     if (p->pack_b) {
-        t->b = at(p->b, j * g->k + l * *out_width, p);
-        t->brs = *out_width;
+        t->b = at(p->b, j * g->k + l * width, p);
+        t->brs = width;
+        t->bnext = width * g->k;
         t->columns = false;
     } else {
         t->b = stored_at(g->b, l * g->rsb + (p->first + j) * g->csb, p);
         t->brs = g->rsb;
         t->bcs = g->csb;
-        t->columns = g->csb != 1 || t->n < *out_width;
+        t->bnext = width * g->csb;
+        t->columns = g->csb != 1 || t->n < width;
     }
+    return width;
 }
 
-/* Sets a tile's A: rows from i on of the part that begins at row `from`. They are packed when the
- * first panel of B needs them, and the other panels use the copy. */
-static void take_rows(const product *p, int64_t i, int64_t from, int64_t l, char *a, bool first,
-                      fxi_gemm_tile *t)
+/* Returns the A of a part's rows, which begin at row i: terms from l on, t->k of them. Packed rows
+ * serve all panels of B. */
+static const void *take_rows(const product *p, int64_t i, int64_t m, int64_t l, char *a,
+                             fxi_gemm_tiles *t)
 {
     const fxi_gemm *g = &p->g;
-    t->a = stored_at(g->a, i * g->rsa + l * g->csa, p);
-    t->acs = g->csa;
-    if (p->pack_a) {
-        char *panel = at(a, (i - from) * t->k, p);
-        if (first)
-            pack(p, (int)p->mr, t->a, g->rsa, g->csa, t->m, t->k, panel);
-        t->a = panel;
-        t->acs = p->mr;
-    }
+    const void *from = stored_at(g->a, i * g->rsa + l * g->csa, p);
+    t->acs = p->pack_a ? p->mr : g->csa;
+    t->anext = p->pack_a ? p->mr * t->k : p->mr;
+    for (int64_t r = 0; p->pack_a && r < m; r += p->mr)
+        pack(p, (int)p->mr, stored_at(from, r * g->rsa, p), g->rsa, g->csa,
+             (int)min64(p->mr, m - r), t->k, at(a, r * t->k, p));
+    return p->pack_a ? a : from;
+}
+
+/* Computes m rows by t->n columns: first the whole tiles of rows, then the rest. `a` and `c`: their
+ * first rows. */
+static void run_tiles(const product *p, const void *a, char *c, int64_t m,
+                      const fxi_gemm_tiles_fn *tiles, fxi_gemm_tiles *t)
+{
+    const int64_t whole = m / p->mr * p->mr;
+    t->a = a;
+    t->c = c;
+    t->m = whole;
+    if (whole > 0)
+        tiles[2](t);
+    t->a = at((char *)(uintptr_t)a, whole / p->mr * t->anext, p);
+    t->c = at(c, whole, p);
+    t->m = m - whole;
+    if (whole < m)
+        tiles[t->m > p->core->lanes](t);
 }
 
 /* Parts begin at whole tiles. */
@@ -185,7 +204,8 @@ static void store_sums(const product *p, const float *sums, int64_t m, int64_t n
 }
 
 /* The order of loops is that of the caches: a block of terms, then a panel of B (first level), then
- * the tiles of rows (second level). */
+ * the tiles of rows (second level). A part of one tile of rows takes all its whole panels in one
+ * call, as each of them is used once only. */
 static void run_part(const product *p, int64_t part, char *a)
 {
     const fxi_gemm *g = &p->g;
@@ -195,22 +215,18 @@ static void run_part(const product *p, int64_t part, char *a)
     /* 16-bit results are summed in Float32 beside the packed rows, other results in C itself. */
     char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p),
          *sums = p->load ? a + p->a_bytes : c;
-    fxi_gemm_tile t = {.ccs = p->load ? i1 - i0 : g->csc};
+    const int64_t nr = p->core->nr, whole = (j1 - j0) / nr * nr;
+    fxi_gemm_tiles t = {.ccs = p->load ? i1 - i0 : g->csc};
     for (int64_t l = 0; l < g->k; l += p->kc) {
         t.k = min64(p->kc, g->k - l);
         t.accumulate = l > 0 || g->accumulate;
-        for (int64_t j = j0; j < j1; j += p->core->nr) {
-            int width;
-            take_columns(p, j, l, &t, &width);
-            const fxi_gemm_tile_fn *tiles = p->core->tile[width / p->core->step - 1];
-            for (int64_t i = i0; i < i1; i += p->mr) {
-                t.m = (int)min64(p->mr, i1 - i);
-                take_rows(p, i, i0, l, a, j == j0, &t);
-                t.c = at(sums, i - i0 + (j - j0) * t.ccs, p);
-                /* Whole tiles have a function without masks; incomplete ones one for each number of
-                 * vectors. */
-                tiles[t.m == p->mr ? 2 : t.m > p->core->lanes](&t);
-            }
+        const void *rows = take_rows(p, i0, i1 - i0, l, a, &t);
+        for (int64_t j = j0; j < j1; j += t.n) {
+            const bool all = i1 - i0 <= p->mr && j == j0 && whole > 0;
+            t.n = all ? whole : min64(nr, j1 - j);
+            const int width = take_columns(p, j, l, &t);
+            run_tiles(p, rows, at(sums, (j - j0) * t.ccs, p), i1 - i0,
+                      p->core->tile[width / p->core->step - 1], &t);
         }
     }
     if (p->load)

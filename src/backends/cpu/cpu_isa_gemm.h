@@ -88,25 +88,52 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
  * masks the rows that do not exist. A panel is packed in squares where its terms are neighbours in
  * memory; rows and terms that do not fill a square are copied one by one. */
 #define FXI_GEMM(S, NAME, T, V, H)                                                                 \
-    FXI_INLINE void tile_##S(const fxi_gemm_tile *t, const int VN, const int N, const bool part,   \
+    FXI_INLINE void store_##S(T *to, int64_t ccs, V(*sum)[2], int n, gemm_part_##S rest,           \
+                              const int VN, const int N, const bool part, const bool accumulate)   \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        FXI_UNROLL                                                                                 \
+        for (int j = 0; j < N; j++, to += ccs) {                                                   \
+            /* Columns that do not exist were summed too, because a loop of constant length stays  \
+             * in registers. */                                                                    \
+            if (j >= n)                                                                            \
+                break;                                                                             \
+            FXI_UNROLL                                                                             \
+            for (int i = 0; i < VN; i++) {                                                         \
+                /* Only the last vector of rows can be incomplete. */                              \
+                const bool masked = part && i == VN - 1;                                           \
+                V old = {0};                                                                       \
+                if (accumulate && masked)                                                          \
+                    old = FXI_LOAD_PART_##NAME(rest, to + i * L);                                  \
+                else if (accumulate)                                                               \
+                    memcpy(&old, to + i * L, sizeof(V));                                           \
+                /* Adding to 0 too: a sum that underflows to −0 becomes 0 in both cases. */      \
+                old += sum[j][i];                                                                  \
+                if (masked)                                                                        \
+                    FXI_STORE_PART_##NAME(rest, to + i * L, old);                                  \
+                else                                                                               \
+                    memcpy(to + i * L, &old, sizeof(V));                                           \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    FXI_INLINE void tile_##S(const fxi_gemm_tiles *t, const T *a, const T *b, T *c, int n,         \
+                             gemm_part_##S rest, const int VN, const int N, const bool part,       \
                              const bool columns)                                                   \
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
-        const gemm_part_##S rest = FXI_PART_##NAME(part ? t->m - (VN - 1) * L : L);                \
-        const T *a = t->a, *b[FXI_GEMM_NR];                                                        \
-        const int64_t acs = t->acs, brs = t->brs;                                                  \
-        T *const c = t->c;                                                                         \
+        const T *column[FXI_GEMM_NR];                                                              \
+        const int64_t acs = t->acs, brs = t->brs, ccs = t->ccs;                                    \
         V sum[FXI_GEMM_NR][2];                                                                     \
         FXI_UNROLL                                                                                 \
         for (int j = 0; j < N; j++) {                                                              \
-            b[j] = (const T *)t->b + (columns ? (j < t->n ? j : t->n - 1) * t->bcs : j);           \
+            column[j] = !columns ? b + j : j == 0 || j >= n ? b : column[j - 1] + t->bcs;          \
             /* Always two vectors of sums: if VN is 1, the compiler removes the second. */         \
             sum[j][0] = sum[j][1] = (V){0};                                                        \
         }                                                                                          \
         if (t->k >= FXI_GEMM_FAR)                                                                  \
-            for (int j = 0; j < t->n; j++)                                                         \
+            for (int j = 0; j < n; j++)                                                            \
                 for (int i = 0; i < VN; i++)                                                       \
-                    __builtin_prefetch(c + j * t->ccs + i * L, 1);                                 \
+                    __builtin_prefetch(c + j * ccs + i * L, 1);                                    \
         int64_t at = 0;                                                                            \
         for (int64_t p = 0; p < t->k; p++, a += acs, at += brs) {                                  \
             V x[2];                                                                                \
@@ -120,34 +147,36 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
             for (int j = 0; j < N; j++) {                                                          \
                 /* Spreads one number of B over a vector. Subtracting 0 keeps −0; adding 0 would \
                  * not. */                                                                         \
-                const V y = (columns ? b[j][at] : b[0][at + j]) - (V){0};                          \
+                const V y = (columns ? column[j][at] : column[0][at + j]) - (V){0};                \
                 FXI_UNROLL                                                                         \
                 for (int i = 0; i < VN; i++)                                                       \
                     sum[j][i] = FXI_FMA_##NAME(x[i], y, sum[j][i]);                                \
             }                                                                                      \
         }                                                                                          \
-        FXI_UNROLL                                                                                 \
-        for (int j = 0; j < N; j++) {                                                              \
-            T *to = c + j * t->ccs;                                                                \
-            /* Columns that do not exist were summed too, because a loop of constant length stays  \
-             * in registers. */                                                                    \
-            if (j >= t->n)                                                                         \
-                break;                                                                             \
-            FXI_UNROLL                                                                             \
-            for (int i = 0; i < VN; i++) {                                                         \
-                /* Only the last vector of rows can be incomplete. */                              \
-                const bool masked = part && i == VN - 1;                                           \
-                V old = {0};                                                                       \
-                if (t->accumulate && masked)                                                       \
-                    old = FXI_LOAD_PART_##NAME(rest, to + i * L);                                  \
-                else if (t->accumulate)                                                            \
-                    memcpy(&old, to + i * L, sizeof(V));                                           \
-                old += sum[j][i];                                                                  \
-                if (masked)                                                                        \
-                    FXI_STORE_PART_##NAME(rest, to + i * L, old);                                  \
-                else                                                                               \
-                    memcpy(to + i * L, &old, sizeof(V));                                           \
-            }                                                                                      \
+        if (t->accumulate)                                                                         \
+            store_##S(c, ccs, sum, n, rest, VN, N, part, true);                                    \
+        else                                                                                       \
+            store_##S(c, ccs, sum, n, rest, VN, N, part, false);                                   \
+    }                                                                                              \
+    /* The tiles of a panel of B follow each other, so that it stays in the first-level cache. The \
+     * copy of the description cannot be the memory that the tiles write, so its fields stay in    \
+     * registers. */                                                                               \
+    FXI_INLINE void tiles_##S(const fxi_gemm_tiles *given, const int VN, const int N,              \
+                              const bool part, const bool columns)                                 \
+    {                                                                                              \
+        const int lanes = (int)(sizeof(V) / sizeof(T)), rows = VN * lanes;                         \
+        const fxi_gemm_tiles t = *given;                                                           \
+        const gemm_part_##S rest = FXI_PART_##NAME(part ? (int)t.m - (VN - 1) * lanes : lanes);    \
+        const T *b = t.b;                                                                          \
+        T *c = t.c;                                                                                \
+        for (int64_t j = 0; j < t.n; j += N, b += t.bnext, c += N * t.ccs) {                       \
+            const int n = t.n - j < N ? (int)(t.n - j) : N;                                        \
+            const T *a = t.a;                                                                      \
+            int64_t i = 0;                                                                         \
+            do {                                                                                   \
+                tile_##S(&t, a, b, c + i, n, rest, VN, N, part, columns);                          \
+                i += rows, a += t.anext;                                                           \
+            } while (!part && i < t.m);                                                            \
         }                                                                                          \
     }                                                                                              \
     /* d[r + p·width] = s[r·stride + p], r < count, p < depth */                                 \
@@ -200,20 +229,20 @@ FXI_GEMM(f64, F64, double, vd, f64x16b)
 
 /* By the tile's rows: all of them (whole), more than one vector (two), at most one vector (one). */
 #define FXI_GEMM_KINDS(S, W)                                                                       \
-    static void tile_##S##_##W##_whole(const fxi_gemm_tile *t)                                     \
+    static void tiles_##S##_##W##_whole(const fxi_gemm_tiles *t)                                   \
     {                                                                                              \
-        t->columns ? tile_##S(t, 2, W *FXI_GEMM_STEP, false, true)                                 \
-                   : tile_##S(t, 2, W *FXI_GEMM_STEP, false, false);                               \
+        t->columns ? tiles_##S(t, 2, W *FXI_GEMM_STEP, false, true)                                \
+                   : tiles_##S(t, 2, W *FXI_GEMM_STEP, false, false);                              \
     }                                                                                              \
-    static void tile_##S##_##W##_two(const fxi_gemm_tile *t)                                       \
+    static void tiles_##S##_##W##_two(const fxi_gemm_tiles *t)                                     \
     {                                                                                              \
-        t->columns ? tile_##S(t, 2, W *FXI_GEMM_STEP, true, true)                                  \
-                   : tile_##S(t, 2, W *FXI_GEMM_STEP, true, false);                                \
+        t->columns ? tiles_##S(t, 2, W *FXI_GEMM_STEP, true, true)                                 \
+                   : tiles_##S(t, 2, W *FXI_GEMM_STEP, true, false);                               \
     }                                                                                              \
-    static void tile_##S##_##W##_one(const fxi_gemm_tile *t)                                       \
+    static void tiles_##S##_##W##_one(const fxi_gemm_tiles *t)                                     \
     {                                                                                              \
-        t->columns ? tile_##S(t, 1, W *FXI_GEMM_STEP, true, true)                                  \
-                   : tile_##S(t, 1, W *FXI_GEMM_STEP, true, false);                                \
+        t->columns ? tiles_##S(t, 1, W *FXI_GEMM_STEP, true, true)                                 \
+                   : tiles_##S(t, 1, W *FXI_GEMM_STEP, true, false);                               \
     }
 FXI_GEMM_KINDS(f32, 1)
 FXI_GEMM_KINDS(f32, 2)
@@ -221,7 +250,7 @@ FXI_GEMM_KINDS(f64, 1)
 FXI_GEMM_KINDS(f64, 2)
 #define FXI_GEMM_TILES(S, W)                                                                       \
     {                                                                                              \
-        tile_##S##_##W##_one, tile_##S##_##W##_two, tile_##S##_##W##_whole                         \
+        tiles_##S##_##W##_one, tiles_##S##_##W##_two, tiles_##S##_##W##_whole                      \
     }
 /* Tiles three steps wide exist only where the registers hold their sums (AVX2, AVX-512). */
 #if FXI_GEMM_NR > 2 * FXI_GEMM_STEP

@@ -40,18 +40,20 @@ typedef struct fxi_reducer {
     void (*done)(const void *acc, int64_t n, void *out);
 } fxi_reducer;
 
-/* A register tile of the matrix product: c (m×n) = A·B, or += A·B, summed over k. Rows of A and c
- * are neighbours in memory; columns are acs and ccs apart. If `columns`, element (p, j) of B is at
- * b[p·brs + j·bcs], else at b[p·brs + j], for as many j as the tile is wide. */
-typedef struct fxi_gemm_tile {
+/* Register tiles of the matrix product: c (m×n) = A·B, or += A·B, summed over k. Rows of A and c
+ * are neighbours in memory; columns are acs and ccs apart. If `columns`, element (p, j) of a panel
+ * of B is at b[p·brs + j·bcs], else at b[p·brs + j], for as many j as the tile is wide. The tiles
+ * of one call have the same function: their rows of A are `anext` apart, their panels of B `bnext`.
+ */
+typedef struct fxi_gemm_tiles {
     int64_t k;
     const void *a, *b;
     void *c;
-    int64_t acs, brs, bcs, ccs;
-    int m, n;
+    int64_t acs, brs, bcs, ccs, anext, bnext;
+    int64_t m, n;
     bool columns, accumulate;
-} fxi_gemm_tile;
-typedef void (*fxi_gemm_tile_fn)(const fxi_gemm_tile *t);
+} fxi_gemm_tiles;
+typedef void (*fxi_gemm_tiles_fn)(const fxi_gemm_tiles *t);
 
 typedef struct fxi_gemm_core {
     int lanes, nr, step; /* tiles are up to 2·lanes × nr; their widths are multiples of step */
@@ -59,9 +61,9 @@ typedef struct fxi_gemm_core {
      */
     void (*pack)(int width, const void *s, int64_t stride, int64_t depth_stride, int count,
                  int64_t depth, void *d);
-    /* For a tile of m rows: [width/step − 1][0: m ≤ lanes; 1: lanes < m < 2·lanes; 2: m = 2·lanes].
-     */
-    fxi_gemm_tile_fn tile[3][3];
+    /* For m rows: [width/step − 1][0: m ≤ lanes; 1: lanes < m < 2·lanes; 2: m is a multiple of
+     * 2·lanes]. */
+    fxi_gemm_tiles_fn tile[3][3];
 } fxi_gemm_core;
 
 /* The direct convolution (cpu_conv_direct.c), for windows that begin at consecutive elements q of a
