@@ -24,8 +24,8 @@ typedef enum fx_dtype {
     FX_DTYPE_I64,
     FX_DTYPE_U8,
     FX_DTYPE_BOOL,
-    FX_DTYPE_F16,  /* storage: arithmetic is done in Float32 */
-    FX_DTYPE_BF16, /* storage: arithmetic is done in Float32 */
+    FX_DTYPE_F16,  /* stored in 16 bits; arithmetic is done in Float32 */
+    FX_DTYPE_BF16, /* stored in 16 bits; arithmetic is done in Float32 */
     FX_DTYPE_COUNT /* number of element types */
 } fx_dtype;
 
@@ -185,7 +185,8 @@ static inline void fxi_scope_end(const int *depth)
  * recordings. */
 #define FX_RECORD FXI_OPEN(FXI_SCOPE_RECORD)
 
-/* Returns true inside FX_STEP. Layers with different behaviour in training call it. */
+/* Returns true in training mode: inside FX_STEP or FX_RECORD. Layers that behave differently in
+ * training call it. Where these headers say "inside FX_STEP", FX_RECORD has the same effect. */
 FX_API bool fx_training(void);
 
 /* fx_keep(x) moves an object from the innermost scope to the enclosing one, without computing it,

@@ -14,23 +14,25 @@ FXI_BEGIN_C
 #define FXI_DOT_PRODUCT_ATTENTION_ARGS(F)                                                          \
     F(fx_array *, query, FXI_NULL) /* queries: features×queries×batch… */                           \
     F(fx_array *, key, FXI_NULL) /* keys: features×keys×batch… */                                 \
-    F(fx_array *, value, FXI_NULL) /* values: value features×keys×batch… */                         \
+    F(fx_array *, value, FXI_NULL) /* value features×keys×batch…; NULL: key */                     \
     F(int64_t, nheads, 1)         /* number of heads, divides both numbers of features */          \
     F(fx_array *, bias, FXI_NULL) /* added to the scores, broadcast over them */                   \
     F(fx_array *, mask, FXI_NULL) /* Bool, broadcast over the scores; false: no attention */       \
     F(bool, causal, false)        /* true: only keys up to the query's own position */             \
-    F(double, dropout, 0)         /* probability with which a score is dropped, always active */
+    F(double, dropout, 0)         /* probability with which an element of α is dropped */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS);
 /* fx_dot_product_attention(q, k, v, …) returns the tuple (y, α), for every head:
  *   α = softmax(kᵀ·q/√(features/nheads) + bias), over the keys; −Inf where the mask is false
  *   y = v·α, (value features)×queries×batch…
- * A query whose keys are all masked gives NaN. α is computed only when it is read or evaluated. If
- * queries × keys exceeds 512², y and its gradients are computed for 256 queries at a time, so that
- * memory grows linearly with the length; gradients compute the scores again. FX_STATUS_SHAPE if the
- * sizes of the arrays do not match; FX_STATUS_ARGUMENT if nheads does not divide the features, or
- * dropout is not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool.
- * NNlib.dot_product_attention; Vaswani et al., 2017; Rabe, Staats, 2021. */
+ * With .dropout = p each element of α then becomes 0 with probability p, otherwise α/(1−p), outside
+ * of training too. A query whose keys are all masked gives NaN. α is computed only when it is read
+ * or evaluated. If queries × keys exceeds 512², y and its gradients are computed for 256 queries at
+ * a time, so that memory grows linearly with the length; gradients compute the scores again.
+ * FX_STATUS_SHAPE if the sizes of the arrays do not match, or bias or mask does not broadcast;
+ * FX_STATUS_ARGUMENT if nheads does not divide the features, or dropout is not from 0 to 1;
+ * FX_STATUS_DTYPE for a mask that is not Bool. NNlib.dot_product_attention; Vaswani et al., 2017;
+ * Rabe, Staats, 2021. */
 FX_API void *fxi_dot_product_attention(const fx_dot_product_attention_args *a);
 /* α alone. NNlib.dot_product_attention_scores. */
 FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *a);
@@ -55,7 +57,7 @@ typedef struct fx_multiheadattention_layer {
     fx_object base;
     int64_t nheads;
     void *q_proj, *k_proj, *v_proj; /* Dense */
-    void *attn_drop;                /* Dropout of the scores */
+    void *attn_drop;                /* Dropout of α */
     void *out_proj;                 /* Dense */
 } fx_multiheadattention_layer;
 /* clang-format off */
@@ -66,12 +68,12 @@ typedef struct fx_multiheadattention_layer {
     F(int64_t, nheads, 8)                  /* number of heads; divides qk and v */                 \
     F(int, bias, false)                    /* true: the projections have biases */                 \
     F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of the projections */                    \
-    F(double, dropout_prob, 0)             /* probability with which a score is dropped */         \
+    F(double, dropout_prob, 0)             /* probability with which an element of α is dropped */ \
     F(void *, q_proj, FXI_NULL)            /* all five layers, instead of dims and init */         \
-    F(void *, k_proj, FXI_NULL)                                                                    \
-    F(void *, v_proj, FXI_NULL)                                                                    \
-    F(void *, attn_drop, FXI_NULL)                                                                 \
-    F(void *, out_proj, FXI_NULL)
+    F(void *, k_proj, FXI_NULL)            /* projection of the keys, Dense */                     \
+    F(void *, v_proj, FXI_NULL)            /* projection of the values, Dense */                   \
+    F(void *, attn_drop, FXI_NULL)         /* Dropout */                                           \
+    F(void *, out_proj, FXI_NULL)          /* projection of the result, Dense */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS);
 FX_API fx_multiheadattention_layer *fxi_multiheadattention(const fx_multiheadattention_args *a);
@@ -82,7 +84,7 @@ FX_API fx_multiheadattention_layer *fxi_multiheadattention(const fx_multiheadatt
 /* fx_attend(l, q, …): a call of the layer with a mask. Returns the tuple (y, α). */
 /* clang-format off */
 #define FXI_ATTEND_ARGS(F)                                                                         \
-    F(fx_multiheadattention_layer *, layer, FXI_NULL)                                              \
+    F(fx_multiheadattention_layer *, layer, FXI_NULL) /* the layer */                              \
     F(fx_array *, query, FXI_NULL) /* features×queries×batch */                                     \
     F(fx_array *, key, FXI_NULL) /* default: query */                                                 \
     F(fx_array *, value, FXI_NULL) /* default: key */                                                 \

@@ -118,14 +118,14 @@ typedef enum fx_status {
     FX_STATUS_MEMORY,   /* an allocation failed, on the host or a device */
     FX_STATUS_SHAPE,    /* sizes do not match; the message names both */
     FX_STATUS_DTYPE,    /* the operation does not support this element type */
-    FX_STATUS_DEVICE,   /* arrays on different devices, or a device that does not exist */
+    FX_STATUS_DEVICE,   /* arrays on different devices; a device that does not exist or failed */
     FX_STATUS_ARGUMENT, /* an argument out of range or of the wrong type */
     FX_STATUS_STATE,    /* the value is gone (freed, or its parameter was rebound), or is pending in
                            another thread; or the call is not allowed now (fx_allowscalar) */
-    FX_STATUS_IO,       /* the operating system reported a read or write error */
-    FX_STATUS_FORMAT,   /* a damaged file, or one of the wrong format */
-    FX_STATUS_NONFINITE,   /* a loss is NaN or Inf */
-    FX_STATUS_UNSUPPORTED, /* the backend does not support the operation */
+    FX_STATUS_IO,       /* a read or write failed, or another process of a group did not answer */
+    FX_STATUS_FORMAT,   /* a damaged file, a file of another format, or a text with an error */
+    FX_STATUS_NONFINITE,   /* a loss or a gradient is NaN or Inf */
+    FX_STATUS_UNSUPPORTED, /* the backend, the plugin or the file format cannot do this */
     FX_STATUS_INTERNAL     /* a bug in cflux: please report it */
 } fx_status;
 

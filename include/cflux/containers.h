@@ -220,7 +220,7 @@ FX_API void *fxi_activations(fx_chain_layer *chain, int n, void *const *args);
 FX_API void *fx_modules(void *model);
 /* clang-format off */
 #define FXI_OUTPUTSIZE_ARGS(F)                                                                     \
-    F(void *, model, FXI_NULL)                                                                     \
+    F(void *, model, FXI_NULL)        /* the model */                                              \
     F(fx_dims, size, FXI_DIMS_NONE)   /* sizes of the input: FX_DIMS(28, 28, 1, 32) */             \
     F(fx_dims, second, FXI_DIMS_NONE) /* sizes of a second input; default: one input */            \
     F(bool, padbatch, false)          /* true: add an axis of size 1 at the end of each input */   \

@@ -229,7 +229,7 @@ typedef struct fx_upsample_layer {
 } fx_upsample_layer;
 /* clang-format off */
 #define FXI_UPSAMPLE_ARGS(F)                                                                       \
-    F(fx_upsample_mode, mode, FX_UPSAMPLE_MODE_NEAREST)                                            \
+    F(fx_upsample_mode, mode, FX_UPSAMPLE_MODE_NEAREST) /* how to interpolate */                   \
     F(fx_dims, scale, FXI_DIMS_NONE) /* factors, one per spatial axis, or one number for all */    \
     F(fx_dims, size, FXI_DIMS_NONE)  /* spatial sizes of y, as scale */
 /* clang-format on */

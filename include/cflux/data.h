@@ -30,13 +30,13 @@ FX_API fx_array *fx_read_csv(const char *path);
  *             Float64 vectors; numbers up to 2^24 in these columns are rounded to Float32
  *   line      the line of the first row in the file, from 1 (Int64)
  *
- * The first line is a header if none of its fields is a number. It is also a header if it has no
- * missing value (e.g. NA), below each of its texts is a number (with .missing: or a missing
- * value), and below at least one text is a number. A column name that is empty or
- * repeated becomes "#3", the column's number from 1 ("#3.1" if another column has that name).
- * Without a header the names are "1", "2", …. A column is a text column if the field in its first
- * row is not a number. Texts are UTF-8. Fields may be quoted ("a, b", "say ""yes""") and then
- * contain line breaks (RFC 4180).
+ * The first line is a header if none of its fields is a number. It is also a header if it contains
+ * texts but no missing value (e.g. NA), and if the second line has a number below each of these
+ * texts; with .missing, a missing value below some of them, but not all, is allowed too. A column
+ * name that is empty or repeated becomes "#3", the column's number from 1 ("#3.1" if another column
+ * has that name). Without a header the names are "1", "2", …. A column is a text column if the
+ * field in its first row is not a number. Texts are UTF-8. Fields may be quoted ("a, b", "say
+ * ""yes""") and then contain line breaks (RFC 4180).
  *
  * With .missing, an empty field and the words NA, N/A, #N/A, NaN, nan, null, NULL, None, ? and -
  * are missing values. They are NaN in `values` and in `wide`, and are not counted as rows of a

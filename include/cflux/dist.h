@@ -12,10 +12,11 @@
  * within the time limit, the call fails on the others with FX_STATUS_IO, and so do all later calls.
  *
  * Functions that return arrays record an operation, which runs when its value is read. They accept
- * arrays of all devices. With FX_MPI, GPU memory is copied to the host and back. With FX_NCCL,
- * sums, means, products and broadcasts stay on the GPUs, one for each process. 16-bit floats, and
- * maxima and minima of floats, are copied to the host and back, because NCCL computes them
- * differently. fx_dist_reduce also copies its arrays. */
+ * arrays of all devices. With FX_MPI, GPU memory is copied to the host and back. With FX_NCCL, each
+ * process uses one GPU, and these operations run on the GPUs: fx_dist_bcast; sums, means and
+ * products of Float32, Float64, Int32 and Int64; maxima and minima of Int32 and Int64. All other
+ * operations copy GPU memory to the host and back: NCCL adds 16-bit floats with less precision, and
+ * ignores NaN in maxima and minima. */
 #ifndef CFLUX_DIST_H
 #define CFLUX_DIST_H
 
@@ -35,32 +36,34 @@ typedef enum fx_dist_kind {
 /* Options of fx_dist_init. */
 /* clang-format off */
 #define FXI_DIST_INIT_ARGS(F)                                                                      \
-    F(fx_dist_kind, kind, FX_MPI)                                                                  \
+    F(fx_dist_kind, kind, FX_MPI)          /* the library that moves the data */                   \
     F(double, time_limit, 60)              /* seconds that an operation waits for other members */ \
     F(const void *, communicator, FXI_NULL) /* address of an MPI_Comm of the program, which has    \
                                                initialised MPI; NULL: MPI_COMM_WORLD */            \
     F(const char *, library, FXI_NULL)      /* "openmpi" or "mpich"; NULL: the launcher's library */ \
-    F(bool, fixed_order, false)             /* true: see below */                                  \
-    F(fx_dtype, wire, FX_DTYPE_F32)         /* FX_DTYPE_BF16: see below */
+    F(bool, fixed_order, false)             /* true: reduce in the order of the ranks */           \
+    F(fx_dtype, wire, FX_DTYPE_F32)         /* FX_DTYPE_BF16: send gradients as BFloat16 */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
-/* With .fixed_order, sums, means and products combine the members' elements in the order
- * of their ranks, so a run with the same number of members repeats its bits on any network and any
- * MPI. Each member then receives the arrays of all others: with n members, (n−1)·S bytes instead of
- * about 2·S for an array of S bytes. Arrays of GPUs go through host memory.
- *
- * With .wire = FX_DTYPE_BF16, gradients of fx_dist_optimiser and of fx_train without .clip_norm
- * that have at most 32 bits travel as BFloat16: half the bytes. They are added as Float32, in the
- * order of the ranks. Each is rounded before it travels, and so is the result: the error of a mean
- * is at most 2⁻⁸ of the mean of the magnitudes. All members get the same bits. Losses, guards,
- * weights and all other operations are not rounded. Arrays that NCCL moves are not rounded either.
- *
- * Joins the group: fx_dist_init(FX_MPI), or fx_dist_init(FX_MPI, .time_limit = 10). If the program
+/* fx_dist_init(FX_MPI), or fx_dist_init(FX_MPI, .time_limit = 10): joins the group. If the program
  * has not initialised MPI, the call does, and MPI is finalised when the program ends. After a
- * success, further calls do nothing, except FX_NCCL after FX_MPI. FX_STATUS_UNSUPPORTED if the
- * plugin for the launcher's MPI is not installed or cannot be used, or on all members if a member
- * has neither NCCL nor RCCL; FX_STATUS_ARGUMENT if an option is out of range.
- * DistributedUtils.initialize. */
+ * success, further calls do nothing, except FX_NCCL after FX_MPI.
+ *
+ * With .fixed_order, sums, means and products combine the members' elements in the order of their
+ * ranks. A run with the same number of members then gives the same bits on any network and with any
+ * MPI. Each of n members receives the arrays of all others: (n−1)·S bytes instead of about 2·S for
+ * an array of S bytes. Arrays of GPUs are copied to the host and back.
+ *
+ * With .wire = FX_DTYPE_BF16, members send each other gradients of Float32, Float16 and BFloat16 as
+ * BFloat16, half the bytes of Float32. This applies to updates by fx_dist_optimiser and by fx_train
+ * without .clip_norm. The gradients are added as Float32, in the order of the ranks. They are
+ * rounded twice: before they are sent, and after they are added. The error of a mean is at most 2⁻⁸
+ * of the mean of the absolute values. All members get the same bits. Float64 gradients, losses,
+ * .guard, .observations, all other operations, and arrays that NCCL moves are not rounded.
+ *
+ * Errors: FX_STATUS_UNSUPPORTED if the plugin for the launcher's MPI is not installed or cannot be
+ * used; FX_STATUS_UNSUPPORTED on all members if not all of them have NCCL and not all of them have
+ * RCCL; FX_STATUS_ARGUMENT if an option is out of range. DistributedUtils.initialize. */
 FX_API fx_status fxi_dist_init(const fx_dist_init_args *a);
 #define fx_dist_init(...)                                                                          \
     FXI_CALL(fxi_dist_init(                                                                        \
@@ -117,9 +120,10 @@ FX_API void *fx_dist_model(void *model);
 
 /* Returns a copy of x (an array, a gradient, a tuple) in which each floating-point array is
  * replaced by its mean over all members. The copy has the type and the structure of x, and shares
- * the other arrays with x. The scope owns the copy. With one member: returns x itself. The call
- * records few operations, each for up to 25 MB. Errors: FX_STATUS_ARGUMENT if d or x is NULL; an
- * error object if x contains an error or memory is exhausted. */
+ * the other arrays with x. The scope owns the copy. With one member: returns x itself. Arrays of
+ * one type are joined, so that one operation averages up to 25 MB of them. Errors:
+ * FX_STATUS_ARGUMENT if d or x is NULL; an error object if x contains an error or memory is
+ * exhausted. */
 FX_API void *fx_dist_average(fx_dist *d, void *x);
 /* Tells the other members that this one cannot continue: their next operation, or the one in which
  * they wait, fails with `status` and "rank 2 cannot continue: " and the message of this member's
@@ -127,14 +131,14 @@ FX_API void *fx_dist_average(fx_dist *d, void *x);
  * Does nothing with one member, or after an operation that failed on all members. */
 FX_API void fx_dist_refuse(fx_dist *d, fx_status status);
 
-/* From here on, BatchNorm and InstanceNorm layers that are called in training mode in this thread
- * take their statistics over the batches of all members of d, as if these were one batch; with NULL
- * over those of this process, as before the first call. All members must call the same layers in
- * the same order. Each call of a BatchNorm then costs two small operations, and two in the
- * gradient. If the batches differ in size, multiply the loss of a member by its number of
- * observations times the number of members divided by the number of all observations, and update
- * without .observations. fx_train with .dist does both. Returns the previous group. SyncBatchNorm
- * of PyTorch. */
+/* After this call, BatchNorm and InstanceNorm layers that this thread calls in training mode
+ * compute their statistics over the batches of all members of d, as if these were one batch. d =
+ * NULL restores the default: statistics of this process's batch. All members must call the same
+ * layers in the same order. Each call of a BatchNorm then exchanges two small arrays in the forward
+ * pass and two in the backward pass. If the batches differ in size, multiply the loss of a member
+ * by its number of observations times the number of members divided by the number of all
+ * observations, and update without .observations. fx_train with .dist does both. Returns the
+ * previous group. PyTorch's SyncBatchNorm. */
 FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
 
 /* A rule whose updates use the mean of the gradients of all members: fx_setup(fx_dist_optimiser(d,
@@ -146,9 +150,10 @@ FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
  *
  * If `rule` is an AccumGrad with n, or a chain that begins with one, each member adds up its own
  * gradients, and only the complete sum is exchanged: in every n-th update. The other updates
- * exchange nothing, or one number if they have .guard or .observations. So save the state after an
- * n-th update: before it, each member has a sum of its own. If a MixedPrecision with .scale or
- * .growth contains the rule, every gradient is exchanged, because it is checked first. */
+ * exchange nothing, or one number if they have .guard or .observations. Save the state only after
+ * an n-th update: between these updates the members have different sums. If a MixedPrecision with
+ * .scale or .growth contains the rule, every gradient is exchanged, because the update checks the
+ * mean of each gradient. */
 FX_API fx_rule *fx_dist_optimiser(fx_dist *d, fx_rule *rule);
 
 FXI_END_C

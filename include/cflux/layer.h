@@ -21,14 +21,15 @@ typedef enum fx_option_kind {
     FX_OPTION_KERNEL,   /* fx_dims, counts parameters: (5, 5) */
     FX_OPTION_SIZES,    /* fx_dims, counts parameters: 4, 5 or (4, 5) */
     FX_OPTION_SIZE,     /* int64_t, counts parameters */
-    FX_OPTION_INDEX, /* int64_t from 0, −1: none; from 1, or nothing, in the notation and in Flux */
-    FX_OPTION_INTEGER, /* int64_t */
-    FX_OPTION_REAL,    /* double, Float64 in Flux's files */
-    FX_OPTION_REAL32,  /* double, Float32 in Flux's files */
-    FX_OPTION_REALS,   /* two consecutive double: (0.9, 0.999) */
-    FX_OPTION_NUMBERS, /* fx_dims: 2 or (2, 2) */
-    FX_OPTION_PADDING, /* fx_dims: 2, (2, 2) or SamePad() */
-    FX_OPTION_AXES,    /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
+    FX_OPTION_INDEX,    /* int64_t from 0, −1: none; the notation and Flux count from 1 and write
+                           `nothing` for none */
+    FX_OPTION_INTEGER,  /* int64_t */
+    FX_OPTION_REAL,     /* double, Float64 in Flux's files */
+    FX_OPTION_REAL32,   /* double, Float32 in Flux's files */
+    FX_OPTION_REALS,    /* two consecutive double: (0.9, 0.999) */
+    FX_OPTION_NUMBERS,  /* fx_dims: 2 or (2, 2) */
+    FX_OPTION_PADDING,  /* fx_dims: 2, (2, 2) or SamePad() */
+    FX_OPTION_AXES, /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
     FX_OPTION_FUNCTION,   /* fx_function *; NULL: identity */
     FX_OPTION_BIAS,       /* int, true or false; in Flux's files an absent child is false */
     FX_OPTION_FLAG,       /* bool; in Flux's files an absent child is `nothing` */
@@ -46,8 +47,8 @@ typedef enum fx_option_kind {
                         stored */
     FX_OPTION_TUPLE, /* fx_dims: 2 or (2, 2), always printed as a tuple */
     FX_OPTION_STATES,   /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
-    FX_OPTION_FACTORS,  /* fx_dims: 2 or (2, 2); one number is an Int in Flux's files, none
-                           `nothing`; always printed with its keyword */
+    FX_OPTION_FACTORS,  /* fx_dims: 2 or (2, 2); in Flux's files one number is an Int, and an empty
+                           list is `nothing`; always printed with its keyword */
     FX_OPTION_WORD,     /* an enum whose values count from 0, :nearest; the layer's member is an
                            int64_t; a type parameter in Flux's files */
     FX_OPTION_NOTHING,  /* Flux's files only: not read, written as nothing */
@@ -137,8 +138,8 @@ typedef struct fx_layer {
      * fx_type.layout_bytes. */
     int64_t (*layout_bytes)(const void *self);
     bool semicolon;            /* print a semicolon before the first keyword, as Flux */
-    const char *flux;          /* names of Flux's struct, "Flux.Dense", the one that is written
-                                  first; NULL: none */
+    const char *flux;          /* names of Flux's struct, "Flux.Dense", separated by spaces; the
+                                  first is written; NULL: none */
     const fx_flux_form *forms; /* oldest first, ends with {0} */
     /* Completes options, and children of `self` without an option, after reading a file. Returns
      * false if the values do not describe a layer. May be NULL. */

@@ -100,7 +100,8 @@ FX_API fx_array *fxi_clamp(fxi_arg x, fxi_arg lo, fxi_arg hi);
 FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
 
 /* Elementwise functions of two arguments, with broadcasting:
- *   integers   fx_div gives Float32; a fld 0 = 0; a mod 0 = a rem 0 = a; overflow wraps
+ *   integers   fx_div gives Float32; fx_fld(a, 0) = 0; fx_mod(a, 0) = fx_rem(a, 0) = a; overflow
+ *              wraps
  *   Bool       fx_add, fx_sub, fx_fld and fx_rem give Int64; fx_mul, fx_max and fx_min stay Bool
  *   fx_mod     Julia's mod: exact apart from one rounding of rem + b
  *   fx_pow     an integer number as exponent gives exact results; each exponent has its own plan
@@ -213,7 +214,7 @@ FX_API fx_array *fx_glu(fx_array *x, int axis);
 /* ---- reductions ------------------------------------------------------------------------------ */
 /* How a reduction, or fx_scatter, combines numbers into one. */
 typedef enum fx_reduce {
-    FX_REDUCE_SUM = 0, /* in a backend's step, the result for Float32 may be Float64 */
+    FX_REDUCE_SUM = 0, /* a backend's step may have to store the sum of Float32 as Float64 */
     FX_REDUCE_MAX,
     FX_REDUCE_MIN,
     FX_REDUCE_PROD,
@@ -226,16 +227,16 @@ typedef enum fx_reduce {
 /* Options of reductions, of variances, and of softmax. */
 /* clang-format off */
 #define FXI_REDUCE_ARGS(F)                                                                         \
-    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_array *, x, FXI_NULL)     /* the array */                                                 \
     F(fx_axes, dims, FXI_AXES_ALL) /* axes to reduce: FX_AXES(…); FX_ALL gives 0-d */              \
     F(bool, drop, false)           /* true: remove the reduced axes */
 #define FXI_VAR_ARGS(F)                                                                            \
-    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_array *, x, FXI_NULL)     /* the array */                                                 \
     F(fx_axes, dims, FXI_AXES_ALL) /* axes to reduce: FX_AXES(…); FX_ALL gives 0-d */              \
     F(bool, drop, false)           /* true: remove the reduced axes */                             \
     F(bool, corrected, true)       /* true: divide by n − 1; false: by n */
 #define FXI_SOFTMAX_ARGS(F)                                                                        \
-    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_array *, x, FXI_NULL)       /* the array */                                               \
     F(fx_axes, dims, FXI_AXES_OF(0)) /* axes that are normalised together */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_reduce_args, FXI_REDUCE_ARGS);
@@ -418,8 +419,8 @@ FX_API fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, 
  * kernel…×in/groups×out. */
 /* clang-format off */
 #define FXI_CONVOLVE_ARGS(F)                                                                       \
-    F(fx_array *, x, FXI_NULL)                                                                     \
-    F(fx_array *, w, FXI_NULL)                                                                     \
+    F(fx_array *, x, FXI_NULL)         /* the array */                                             \
+    F(fx_array *, w, FXI_NULL)         /* the kernel */                                            \
     F(fx_dims, stride, FXI_DIMS_ONE)   /* per spatial axis, or one number for all */               \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* zeros: n, one per axis, or (before, after) per axis */   \
     F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of kernel elements, as stride */                \
@@ -441,7 +442,7 @@ FX_API fx_array *fxi_convolve_transposed(const fx_convolve_args *a);
  * (k−1)·dilation − 1)/stride⌋ + 1, k the window's size. */
 /* clang-format off */
 #define FXI_POOL_ARGS(F)                                                                           \
-    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_array *, x, FXI_NULL)         /* the array */                                             \
     F(fx_dims, window, FXI_DIMS_NONE)  /* sizes k, one per spatial axis */                         \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* as in convolutions */                                    \
     F(fx_dims, stride, FXI_DIMS_NONE)  /* default: the window */                                   \

@@ -24,11 +24,11 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
     F(double, eta, 0.001) /* learning rate η */                                                    \
     F(double, rho, 0.9)   /* ρ, decay of the velocity */
 #define FXI_RPROP_ARGS(F)                                                                          \
-    F(double, eta, 0.001)   /* first step of each element */                                       \
-    F(double, ell1, 0.5)    /* ℓ₁, factor of the step after a change of sign */                    \
-    F(double, ell2, 1.2)    /* ℓ₂, factor of the step while the sign stays */                      \
-    F(double, gamma1, 1e-6) /* Γ₁, smallest step */                                                \
-    F(double, gamma2, 50)   /* Γ₂, largest step */
+    F(double, eta, 0.001)   /* first step size of each element */                                  \
+    F(double, ell1, 0.5)    /* ℓ₁, factor of the step size after a change of sign */               \
+    F(double, ell2, 1.2)    /* ℓ₂, factor of the step size while the sign stays */                 \
+    F(double, gamma1, 1e-6) /* Γ₁, smallest step size */                                           \
+    F(double, gamma2, 50)   /* Γ₂, largest step size */
 #define FXI_RMSPROP_ARGS(F)                                                                        \
     F(double, eta, 0.001)     /* learning rate η */                                                \
     F(double, rho, 0.9)       /* ρ, decay of the means */                                          \
@@ -64,7 +64,7 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
     F(double, epsilon, 1e-8) /* ε, inside both roots */
 #define FXI_LION_ARGS(F)                                                                           \
     F(double, eta, 0.001)   /* learning rate η */                                                  \
-    F(double, beta1, 0.9)   /* β₁, weight of the momentum in the step */                           \
+    F(double, beta1, 0.9)   /* β₁, weight of the momentum in the sign */                           \
     F(double, beta2, 0.999) /* β₂, decay of the momentum */
 #define FXI_WEIGHT_DECAY_ARGS(F)                                                                   \
     F(double, lambda, 5e-4) /* λ */
@@ -117,7 +117,7 @@ FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 FX_API fx_rule *fxi_descent(const fx_descent_args *a);   /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v */
 FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
-/* Each element has a step s, initially η. s ← min(ℓ₂s, Γ₂) if dx has the sign of the previous
+/* Each element has a step size s, initially η. s ← min(ℓ₂s, Γ₂) if dx has the sign of the previous
  * gradient g, max(ℓ₁s, Γ₁) if it has the other sign; g ← dx, or 0 after a change of sign; dx′ =
  * s·sign(g). Riedmiller, Braun, 1993. */
 FX_API fx_rule *fxi_rprop(const fx_rprop_args *a);
@@ -272,7 +272,7 @@ FX_API fx_status fx_average(int n, void **gradients);
 /* clang-format off */
 #define FXI_UPDATE_ARGS(F)                                                                         \
     F(void *, state, FXI_NULL)     /* from fx_setup */                                             \
-    F(void *, model, FXI_NULL)                                                                     \
+    F(void *, model, FXI_NULL)     /* the model */                                                 \
     F(void *, gradient, FXI_NULL)  /* from fx_gradient */                                          \
     F(fx_array *, guard, FXI_NULL) /* a loss: if it is not finite, parameters, optimiser state     \
                                       and layer state are not changed, and the call returns        \

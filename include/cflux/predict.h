@@ -9,14 +9,14 @@ FXI_BEGIN_C
 /* A predictor is the content of a file of `cflux train --save`, a named tuple of:
  *
  *     model       the model
- *     about       texts: loss, kind (of the data), target
+ *     about       texts: loss; kind, the format of the data ("csv", "images"); target
  *     shape       the sizes of an observation, an Int64 vector
  *     columns     names of the features, a tuple of texts
  *     classes     names of the classes, a tuple of texts
  *     mean, std   of the features, with the sizes of an observation (an axis may have size 1)
  *     fill        replacements for missing values, with sizes as mean and std
  *
- * Only the model is required. fx_predict leaves out the step of a missing entry. */
+ * Only the model is required. fx_predict skips a computation whose entry is missing. */
 
 /* Loads a predictor from a .bson file. The scope owns it; it is a named tuple, so fx_gpu, fx_keep
  * and fx_show accept it. Convert a .safetensors file first: cflux convert m.safetensors m.bson.

@@ -18,8 +18,8 @@ typedef enum fx_resize_mode {
 /* Options of fx_resize. Set exactly one of scale, size and factors. */
 /* clang-format off */
 #define FXI_RESIZE_ARGS(F)                                                                         \
-    F(fx_array *, x, FXI_NULL)                                                                     \
-    F(fx_resize_mode, mode, FX_RESIZE_MODE_NEAREST)                                                \
+    F(fx_array *, x, FXI_NULL)       /* the array */                                               \
+    F(fx_resize_mode, mode, FX_RESIZE_MODE_NEAREST) /* how to interpolate */                       \
     F(fx_dims, scale, FXI_DIMS_NONE) /* factors, one per spatial axis, or one number for all */    \
     F(fx_dims, size, FXI_DIMS_NONE)  /* spatial sizes of the result, as scale */                   \
     F(bool, align_corners, true)     /* true: the centres of the outer elements stay in place; false:   \
@@ -48,7 +48,7 @@ FX_API fx_array *fx_pixel_shuffle(fx_array *x, int64_t r);
 /* Options of fx_unfold. */
 /* clang-format off */
 #define FXI_UNFOLD_ARGS(F)                                                                         \
-    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_array *, x, FXI_NULL)         /* the array */                                             \
     F(fx_dims, kernel, FXI_DIMS_NONE)  /* sizes of a patch, one per spatial axis */                \
     F(fx_dims, stride, FXI_DIMS_ONE)   /* per spatial axis, or one number for all */               \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* zeros: n, one per axis, or (before, after) per axis */   \
@@ -92,9 +92,9 @@ typedef enum fx_grid_padding {
 /* Options of fx_grid_sample. */
 /* clang-format off */
 #define FXI_GRID_SAMPLE_ARGS(F)                                                                    \
-    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_array *, x, FXI_NULL)       /* the array */                                               \
     F(fx_array *, grid, FXI_NULL)    /* positions: d×out…×batch for d spatial axes, from −1 to 1 */ \
-    F(fx_grid_padding, padding, FX_GRID_PADDING_ZEROS)                                             \
+    F(fx_grid_padding, padding, FX_GRID_PADDING_ZEROS) /* what is outside x */                     \
     F(bool, nearest, false)          /* true: the nearest element; false: linear along each axis */ \
     F(bool, align_corners, true)     /* true: −1 and 1 are the centres of the outer elements; false: \
                                         the outer edges */
