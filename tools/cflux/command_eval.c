@@ -13,7 +13,8 @@ static const char *loss_text, *device_text = "cpu", *part = "test";
 static bool as_json;
 
 static option_row options[] = {
-    OPTION_DATA(request, "The data, as in cflux train; in a folder of IDX files, the test part"),
+    OPTION_DATA(request, "The data, as in cflux train; of a folder with a training part and a test "
+                         "part, the test part (see --part)"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",

@@ -29,8 +29,8 @@ static option_row options[] = {
     OPTION_DATA(
         o.data.request,
         "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, a folder "
-        "with a folder of PNG or JPEG images per class, or a folder of IDX files such as "
-        "MNIST's; - reads CSV from standard input"),
+        "that contains a folder of PNG or JPEG images for each class, or a folder of IDX files "
+        "such as MNIST's; - reads CSV from standard input"),
     DATA_OPTIONS(o.data.request),
     {"model", 'm', OPTION_TEXT, &o.model, "NOTATION",
      "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},
@@ -71,9 +71,9 @@ static option_row options[] = {
     {"drop-partial", 0, OPTION_FLAG, &o.drop_partial, NULL,
      "Leave out the last batch of an epoch if it is smaller", 0, 0},
     {"validation", 'v', OPTION_TEXT, &o.data.validation, "SHARE|FILE|FOLDER",
-     "Data for validation, not used for training: other files, the test part of a folder of IDX "
-     "files, or a share of the training data (of each class) such as 0.2, drawn at random with "
-     "--seed (default: none)",
+     "Data for validation, not used for training: other files, the test part of a folder of images "
+     "or IDX files, or a share of the training data (of each class) such as 0.2, drawn at random "
+     "with --seed (default: none)",
      0, 0},
     {"folds", 0, OPTION_INTEGER, &o.folds, "K",
      "K-fold validation: divide the data (each class) into K equal parts, train K models, each "

@@ -93,8 +93,8 @@ typedef struct data_request {
          OPTION_TEXT,                                                                              \
          &(request).shape,                                                                         \
          "SIZES",                                                                                  \
-         "The sizes of an observation, such as 28x28x1: width, height, channels; PNG and JPEG "    \
-         "images are changed to this size",                                                        \
+         "The sizes of an observation, such as 28x28x1: width, height, channels. PNG and JPEG "    \
+         "images are resized to them",                                                             \
          0,                                                                                        \
          0},                                                                                       \
         {"separator", 0,                                                                           \
@@ -106,11 +106,12 @@ typedef struct data_request {
             "Skip this many lines at the top of a CSV file (default: 0)", 0, 1e9                   \
     }
 
-/* For the commands that evaluate and predict: a folder of IDX files has two parts. */
+/* For the commands that evaluate and predict: a folder of images or IDX files can have two parts.
+ */
 #define OPTION_PART(target)                                                                        \
     {                                                                                              \
         "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
-            "Which part of a folder of images or IDX files (default: test)", 0, 0                  \
+            "The part to read of a folder of images or IDX files (default: test)", 0, 0            \
     }
 
 typedef struct dataset {
