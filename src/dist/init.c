@@ -65,9 +65,9 @@ static fx_status check(const fx_dist_init_args *a)
                        "the time limit must be positive, got %g seconds", a->time_limit);
     if (a->library && strcmp(a->library, "openmpi") != 0 && strcmp(a->library, "mpich") != 0)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
-                       "the library is \"openmpi\" or \"mpich\", got \"%s\"", a->library);
+                       ".library must be \"openmpi\" or \"mpich\", got \"%s\"", a->library);
     if (a->wire != FX_DTYPE_F32 && a->wire != FX_DTYPE_BF16)
-        return fx_fail(FX_STATUS_ARGUMENT, "dist_init", ".wire is Float32 or BFloat16, got %s",
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init", ".wire must be Float32 or BFloat16, got %s",
                        fx_dtype_name(a->wire));
     return FX_OK;
 }

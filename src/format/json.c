@@ -171,7 +171,7 @@ uint64_t fxi_json_count(fxi_bytes *b)
     }
     const unsigned char next = b->at < b->size ? b->data[b->at] : 0;
     if ((first == '0' && b->at > at + 1) || (next && strchr(".eE", next))) {
-        fxi_bytes_fail(b, at, "expected a whole number in its usual form");
+        fxi_bytes_fail(b, at, "expected an integer without leading zeros, fraction or exponent");
         return 0;
     }
     return v;

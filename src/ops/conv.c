@@ -22,7 +22,8 @@ static fx_status conv_attr(const char *op, const fx_convolve_args *a, fx_conv_at
                        fxi_shape_text(a->w->node->ndim, a->w->node->shape, u));
     *attr = (fx_conv_attr){.flipped = a->flipped, .spatial = spatial};
     if (a->groups < 1 || a->groups > INT32_MAX)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%lld groups", (long long)a->groups);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "groups is %lld, expected 1 to %d",
+                       (long long)a->groups, INT32_MAX);
     attr->groups = (int32_t)a->groups;
     s = fxi_spread(op, "stride", &a->stride, spatial, 1, attr->stride);
     if (s == FX_OK)

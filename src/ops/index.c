@@ -144,7 +144,8 @@ static fx_status check_elements(const char *op, const fx_array *x, const fx_arra
         return fx_fail(FX_STATUS_DTYPE, op, "indices must be integers, got %s",
                        fx_dtype_name(fx_eltype(idx)));
     if (axis < 0 || axis >= fx_ndims(x))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of a %d-d array", axis, fx_ndims(x));
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes", axis,
+                       fx_ndims(x));
     bool fits = fx_ndims(x) == fx_ndims(idx);
     for (int i = 0; i < fx_ndims(x); i++)
         fits &= i == axis || fx_size(idx, i) <= fx_size(x, i);

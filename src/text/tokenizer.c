@@ -252,7 +252,8 @@ fx_status fx_tokenizer_decode(const fx_tokenizer *t, fx_array *ids, char *dst, s
                    : fx_fail(FX_STATUS_ARGUMENT, DECODE, "the array of ids is NULL");
     const fx_dtype dtype = fx_eltype(ids);
     if (dtype != FX_DTYPE_I64 && dtype != FX_DTYPE_I32 && dtype != FX_DTYPE_U8)
-        return fx_fail(FX_STATUS_DTYPE, DECODE, "ids are integers, not %s", fx_dtype_name(dtype));
+        return fx_fail(FX_STATUS_DTYPE, DECODE, "ids must be integers, got %s",
+                       fx_dtype_name(dtype));
     const int64_t n = fx_length(ids);
     int64_t *values = fxi_malloc((size_t)(n > 0 ? n : 1) * sizeof *values);
     fx_status status =

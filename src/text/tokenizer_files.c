@@ -143,7 +143,7 @@ static bool read_vocabulary(fx_tokenizer *t, const char *path)
     good = b.status == FX_OK && order_tokens(&b, &v, &t->tokens);
     const int byte = good ? fxi_tokenizer_find_bytes(t) : 256;
     if (byte < 256)
-        good = fxi_bytes_fail(&b, b.size, "no token is the single byte %d", byte) == FX_OK;
+        good = fxi_bytes_fail(&b, b.size, "the byte %d has no token", byte) == FX_OK;
     fxi_strings_free(&v.tokens);
     fxi_free(v.ids);
     fxi_file_release(b.file);

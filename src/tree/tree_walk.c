@@ -169,7 +169,7 @@ static int32_t row_to_meet(walking *w, const fx_spot *at)
     if (row < 0)
         fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory to remember what was visited"));
     else if (!is_new && (w->met.is[row] & OPEN))
-        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s holds itself",
+        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s contains itself",
                         fx_type_of(at->objects[0])->name));
     else if (is_new || (w->how->every_path && (w->met.is[row] & FRUITFUL)))
         return row;

@@ -27,7 +27,8 @@ const fx_type fxi_tuple_type = {.fxi_size = sizeof(fx_type),
 static void *make(const char *op, int n, char **names, void *const *items)
 {
     if (n < 0 || (n > 0 && !items)) {
-        fx_fail(FX_STATUS_ARGUMENT, op, "got %d items", n);
+        fx_fail(FX_STATUS_ARGUMENT, op,
+                n < 0 ? "the number of items is negative: %d" : "the list of %d items is NULL", n);
         return fx_error_object(&fxi_tuple_type);
     }
     const fx_tuple_object init = {

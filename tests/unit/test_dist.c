@@ -674,7 +674,8 @@ static void arguments_are_checked(void **state)
     assert_int_equal(fx_dist_init(FX_MPI, .time_limit = -1), FX_STATUS_ARGUMENT);
     fx_error_take();
     assert_int_equal(fx_dist_init(FX_MPI, .wire = FX_DTYPE_F16), FX_STATUS_ARGUMENT);
-    assert_non_null(strstr(fx_error_take().message, ".wire is Float32 or BFloat16, got Float16"));
+    assert_non_null(
+        strstr(fx_error_take().message, ".wire must be Float32 or BFloat16, got Float16"));
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     assert_int_equal(fx_dist_init(FX_MPI), FX_STATUS_UNSUPPORTED);
     assert_non_null(strstr(fx_error_take().message, "there is no libcflux-mpi-openmpi.so in"));

@@ -122,8 +122,8 @@ static void headers_that_are_wrong(void **state)
     refused("{" ONE("a", "F32", "[9223372036854775807,4]", "[0,4]") "}", 4, "too large to count");
     refused("{" ONE("a", "F32", "[9223372036854775808]", "[0,4]") "}", 4, "larger than 2^63 - 1");
     refused("{" ONE("a", "F32", "[-1]", "[0,4]") "}", 4, "expected a whole number, found '-'");
-    refused("{" ONE("a", "F32", "[1.0]", "[0,4]") "}", 4, "whole number in its usual form");
-    refused("{" ONE("a", "F32", "[01]", "[0,4]") "}", 4, "whole number in its usual form");
+    refused("{" ONE("a", "F32", "[1.0]", "[0,4]") "}", 4, "integer without leading zeros");
+    refused("{" ONE("a", "F32", "[01]", "[0,4]") "}", 4, "integer without leading zeros");
     refused("{" ONE("a", "F33", "[1]", "[0,4]") "}", 4, "there is no element type \"F33\"");
     refused("{" ONE("a", "BOOL", "[1]", "[0,9]") "}", 4, "the data has 4 bytes");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "the array lacks its data_offsets");

@@ -296,9 +296,9 @@ static void test_refused_files(void **state)
     } rows[] = {
         {v, "\"a\":64", "\"a\":63", "id 63 occurs twice"},
         {v, "\"a\":64", "\"a\":258", "id 258 is too large"},
-        {v, "\"a\":64", "\"aa\":64", "no token is the single byte 97"},
+        {v, "\"a\":64", "\"aa\":64", "the byte 97 has no token"},
         {v, "\"a\":64", "\"b\":64", "two tokens have the same bytes"},
-        {v, "\"a\":64", "\"a\":6.5", "whole number"},
+        {v, "\"a\":64", "\"a\":6.5", "expected an integer"},
         {v, "}\n", "", "the end of the text"},
         {v, "}\n", "} x", "text after the object"},
         {v, "\"a\"", "\"\xC3\"", "not UTF-8"},

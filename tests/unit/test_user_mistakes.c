@@ -67,7 +67,7 @@ static void objects_that_hold_themselves(void **state)
         own->next = own;
         a->next = b; /* b holds a */
         assert_int_equal(fx_parameter_count(own), 0);
-        says(FX_STATUS_ARGUMENT, "a Link holds itself");
+        says(FX_STATUS_ARGUMENT, "a Link contains itself");
     }
     says(FX_STATUS_STATE, "was freed");
 }

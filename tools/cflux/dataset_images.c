@@ -225,7 +225,7 @@ static int decide_size(image_list *l, image_size *io_size)
         if (!io_size->width &&
             (e->size.width != first->size.width || e->size.height != first->size.height))
             return fail(EXIT_BAD_INPUT,
-                        "%s is %lld×%lld, but %s is %lld×%lld: --shape changes all images to one "
+                        "%s is %lld×%lld, but %s is %lld×%lld: --shape resizes all images to one "
                         "size",
                         e->path, (long long)e->size.width, (long long)e->size.height, first->path,
                         (long long)first->size.width, (long long)first->size.height);
@@ -313,13 +313,14 @@ static void *numbered(const image_list *l, bool classes, fx_array **out)
 static int check_classes(const image_list *l)
 {
     if (l->empty)
-        return fail(EXIT_BAD_INPUT, "%s: this folder of a class contains no PNG or JPEG images",
+        return fail(EXIT_BAD_INPUT, "%s: the folder of this class contains no PNG or JPEG images",
                     l->empty);
     for (int64_t i = 0; i < l->n; i++)
         if (!l->items[i].class)
             return fail(EXIT_BAD_INPUT,
                         "%s: this image has no class: put the images of each class into a folder "
-                        "with the name of the class, and give --data the folder of these folders",
+                        "with the name of the class, and pass the folder that contains these "
+                        "folders to --data",
                         l->items[i].path);
     return EXIT_FINE;
 }

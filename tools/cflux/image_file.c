@@ -140,7 +140,7 @@ static bool read_jpeg(FILE *f, image_size *size, unsigned char *pixels, char why
     if (!pixels) {
         *size = (image_size){jpeg.image_width, jpeg.image_height, jpeg.num_components == 1 ? 1 : 3};
         if (jpeg.num_components != 1 && jpeg.num_components != 3)
-            good = failed(why, "its colours are not grey or red, green, blue");
+            good = failed(why, "its colours are neither grey nor RGB");
     } else if (jpeg.image_width == size->width && jpeg.image_height == size->height) {
         jpeg.out_color_space = size->channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
         jpeg_start_decompress(&jpeg);

@@ -150,7 +150,7 @@ static int wrong_size(const char *path, const int64_t *sizes, const dataset *d, 
 {
     return fail(EXIT_BAD_INPUT,
                 "%s takes images of %lld×%lld×%lld, but those of %s are %s: --shape "
-                "%lldx%lldx%lld changes them",
+                "%lldx%lldx%lld resizes them",
                 path, (long long)sizes[0], (long long)sizes[1], (long long)sizes[2], d->path, have,
                 (long long)sizes[0], (long long)sizes[1], (long long)sizes[2]);
 }

@@ -13,7 +13,7 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
     fxi_gpu_layout_add(&l, t->stride);
     const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
     if (t->dtype != FX_DTYPE_I32 && t->dtype != FX_DTYPE_I64)
-        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "indices of element type %s",
+        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "indices must be Int32 or Int64, got %s",
                      fxi_gpu_types[t->dtype].name);
     if (n == 0)
         return;

@@ -282,7 +282,8 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     const fx_step *s = b->step;
     fxi_gpu_map p = {.in = s->in, .nin = s->nin, .length = fx_tensor_length(&s->out)};
     if (s->nin > FXI_GPU_OPERANDS) {
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands", (int)s->nin);
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands; the maximum is %d", (int)s->nin,
+                     FXI_GPU_OPERANDS);
         return;
     }
     if (p.length == 0)

@@ -280,7 +280,8 @@ static bool can_reduce(fxi_gpu_builder *b, const fx_step *s)
 {
     const fx_program p = fx_step_program(s);
     if (s->nin > OPERANDS) {
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands", (int)s->nin);
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands; the maximum is %d", (int)s->nin,
+                     OPERANDS);
         return false;
     }
     return fxi_gpu_has_fold(b, fx_step_reduce(s)->fold,

@@ -442,7 +442,9 @@ void fxi_gpu_row(fxi_gpu_builder *b)
     const fx_program *p = &fx_step_row(s)->program;
     fxi_gpu_rows r = {.step = s};
     if (s->nin > FXI_GPU_ROW_OPERANDS || s->nin + p->n > FXI_GPU_ROW_REGISTERS) {
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands, %d instructions", (int)s->nin, (int)p->n);
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL,
+                     "%d operands and %d instructions; the maximum is %d operands and %d registers",
+                     (int)s->nin, (int)p->n, FXI_GPU_ROW_OPERANDS, FXI_GPU_ROW_REGISTERS);
         return;
     }
     set_patterns(&r);

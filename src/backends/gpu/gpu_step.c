@@ -115,7 +115,8 @@ fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *rou
                                   int nbuffers)
 {
     if (nbuffers > FXI_GPU_BUFFERS)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a library call of %d buffers", nbuffers);
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a library call with %d buffers; the maximum is %d",
+                     nbuffers, FXI_GPU_BUFFERS);
     fxi_gpu_call *c = add(b, nbuffers, 0);
     if (!c) {
         /* The entry would have owned the state. */

@@ -17,7 +17,8 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     /* This is a mistake in the shared code: fxi_gpu_kernel checks the limit. */
     if (l->nbuffers > FXI_GPU_BUFFERS) {
         char text[64];
-        snprintf(text, sizeof text, "a kernel of %d buffers", (int)l->nbuffers);
+        snprintf(text, sizeof text, "a kernel with %d buffers; the maximum is %d", (int)l->nbuffers,
+                 FXI_GPU_BUFFERS);
         return fxi_rt_host->fail(FX_STATUS_INTERNAL, l->operation, text);
     }
     /* The driver reads the arguments during the call: addresses, a struct of addresses, then the

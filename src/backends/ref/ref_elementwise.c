@@ -128,8 +128,9 @@ static bool known(const fx_instr *k)
 static fx_status check_program(const fx_step *s, const fx_program *p)
 {
     if (p->n < 1 || s->nin + p->n > UINT8_MAX + 1) {
-        return fx_fail(FX_STATUS_INTERNAL, "elementwise", "a program of %d instructions",
-                       (int)p->n);
+        return fx_fail(FX_STATUS_INTERNAL, "elementwise",
+                       "%d instructions and %d inputs; a program has 1 to %d registers", (int)p->n,
+                       (int)s->nin, UINT8_MAX + 1);
     }
     for (int k = 0; k < p->n; k++)
         if (!known(&p->instr[k])) {

@@ -158,7 +158,7 @@ fx_status fxi_ref_pool(const fx_step *s, const void *const *in, void *out, fx_ru
                                                       [FX_POOL_MAX_PICK] = pick_one};
     const geometry g = describe(s);
     if (!fxi_ref_is_real(g.dtype) && (g.p.kind == FX_POOL_MEAN || g.p.kind == FX_POOL_MEAN_GRAD)) {
-        return fx_fail(FX_STATUS_UNSUPPORTED, "pool", "the mean of %s",
+        return fx_fail(FX_STATUS_UNSUPPORTED, "pool", "means need a floating-point type, got %s",
                        fx_dtype_name((fx_dtype)g.dtype));
     }
     int64_t plane = 1;
