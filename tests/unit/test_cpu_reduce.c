@@ -91,9 +91,13 @@ static void every_mask_type_and_layout(void **state)
                     continue; /* sums of Bool are made of integers */
                 for (uint32_t mask = 0; mask < 16; mask++)
                     check_reduce(kind, dtype, (layout)l, mask, SHAPE(5, 1, 17, 3));
+                for (uint32_t mask = 0; mask < 8; mask++)
+                    check_reduce(kind, dtype, (layout)l, mask, SHAPE(4, 24, 3));
                 for (uint32_t mask = 0; mask < 4; mask++) {
                     check_reduce(kind, dtype, (layout)l, mask, SHAPE(300, 21));
                     check_reduce(kind, dtype, (layout)l, mask, SHAPE(2, 40));
+                    check_reduce(kind, dtype, (layout)l, mask, SHAPE(3, 64));
+                    check_reduce(kind, dtype, (layout)l, mask, SHAPE(7, 12));
                     check_reduce(kind, dtype, DENSE, mask, SHAPE(0, 4));
                     check_reduce(kind, dtype, DENSE, mask, SHAPE(4, 0));
                 }

@@ -45,27 +45,22 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         ((double *)out)[i] = d.sum[i] + *d.terms * d.pivot[i];
 }
 
-/* A contiguous row is read in whole lanes; the second loop takes the rest, or all of another row.
+/* The rows of both kinds of memory have their own loops, so that a contiguous row becomes vectors.
  * With columns, the first row gives a pivot for each. */
 #define FXI_DEVIATIONS(NAME, T)                                                                    \
-    static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
+    static inline void NAME##_lanes(const T *x, int64_t n, const int64_t stride,                   \
+                                    const deviations *d)                                           \
     {                                                                                              \
-        const T *x = xv;                                                                           \
-        const deviations d = deviations_at(acc, 1);                                                \
         double s[FXI_ADD_LANES] = {0}, q[FXI_ADD_LANES] = {0};                                     \
+        const double p = *d->pivot;                                                                \
         int64_t i = 0;                                                                             \
-        /* The first element of the first part; later parts of the row keep it, so their sums can  \
-         * be added. */                                                                            \
-        if (*d.terms == 0 && n > 0)                                                                \
-            *d.pivot = pivot_of((double)x[0]);                                                     \
-        const double p = *d.pivot;                                                                 \
-        for (; stride == 1 && i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                          \
+        for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                                         \
             for (int j = 0; j < FXI_ADD_LANES; j++) {                                              \
-                const double v = (double)x[i + j] - p;                                             \
+                const double v = (double)x[(i + j) * stride] - p;                                  \
                 s[j] += v;                                                                         \
                 q[j] += v * v;                                                                     \
             }                                                                                      \
-        for (int j = 0; i < n; i++, j = (j + 1) % FXI_ADD_LANES) {                                 \
+        for (int j = 0; i < n; i++, j++) {                                                         \
             const double v = (double)x[i * stride] - p;                                            \
             s[j] += v;                                                                             \
             q[j] += v * v;                                                                         \
@@ -75,9 +70,22 @@ static void rdev_total(const void *acc, int64_t n, void *out)
                 s[j] += s[j + w];                                                                  \
                 q[j] += q[j + w];                                                                  \
             }                                                                                      \
+        *d->sum += s[0];                                                                           \
+        *d->square += q[0];                                                                        \
+    }                                                                                              \
+    static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        const deviations d = deviations_at(acc, 1);                                                \
+        /* The first element of the first part; later parts of the row keep it, so their sums can  \
+         * be added. */                                                                            \
+        if (*d.terms == 0 && n > 0)                                                                \
+            *d.pivot = pivot_of((double)x[0]);                                                     \
         *d.terms += (double)n;                                                                     \
-        *d.sum += s[0];                                                                            \
-        *d.square += q[0];                                                                         \
+        if (stride == 1)                                                                           \
+            NAME##_lanes(x, n, 1, &d);                                                             \
+        else                                                                                       \
+            NAME##_lanes(x, n, stride, &d);                                                        \
     }                                                                                              \
     static void NAME##_col(const void *xv, int64_t n, int64_t stride, int64_t rows, int64_t pitch, \
                            void *acc)                                                              \

@@ -16,6 +16,8 @@ fx_status fxi_cpu_elementwise_prepare(fx_step *step);
 fx_status fxi_cpu_foreach_prepare(fx_step *step);
 void fxi_cpu_foreach_release(fx_step *step);
 fx_status fxi_cpu_reduce_prepare(fx_step *step);
+void fxi_cpu_reduce_release(fx_step *step);
+fx_status fxi_cpu_reduce_program_prepare(fx_step *step);
 fx_status fxi_cpu_epilogue_prepare(fx_step *step);
 void fxi_cpu_program_release(fx_step *step);
 

@@ -3,11 +3,11 @@
  * The input's axes are divided into kept and reduced ones, and each group is collapsed to a walk.
  * If the reduced axes have the smaller stride, results are computed one by one, row after row of
  * memory. Otherwise a tile of neighbouring results is kept in accumulators while the reduced axes
- * are walked ("columns"). So memory is read in order either way. Threads share the results; where
- * results are few and have many terms each, threads share the terms too: in pieces, whose
- * accumulators are merged in order. The division depends on shapes and strides only, and so do the
- * bits of the result. Float32 sums and products accumulate in Float64. An empty reduction gives the
- * neutral element.
+ * are walked ("columns"). So memory is read in order either way. All this is decided once, when the
+ * step is prepared. Threads share the results; where results are few and have many terms each,
+ * threads share the terms too: in pieces, whose accumulators are merged in order. The division
+ * depends on shapes and strides only, and so do the bits of the result. Float32 sums and products
+ * accumulate in Float64. An empty reduction gives the neutral element.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -31,6 +31,7 @@ typedef struct reduction {
     fxi_walk kept, reduced; /* walks over the axes other than the two below */
     int64_t width, stride;  /* size and stride of the kept axis of a tile of columns; rows: 1 */
     int64_t terms, pitch;   /* size and stride of the reduced axis that a row or column follows */
+    int64_t lanes;          /* accumulators of a result of a column (see use_lanes); else 1 */
     int64_t outer;          /* number of positions of `reduced` */
     int64_t tiles, items;   /* tiles along `width`; tiles in all, called items */
     int64_t pieces, parts;  /* pieces of an item's terms; parts of all items */
@@ -56,20 +57,22 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
     /* The walk starts at position 0. */
     if (k0 > 0)
         fxi_walk_seek(&w, k0);
-    r->op->init(acc, m);
+    r->op->init(acc, m * r->lanes);
     for (; k0 < k1; k0++, fxi_walk_next(&w)) {
         const void *x = fxi_at(r->in, at + w.offset + from * r->pitch, r->size);
         if (r->columns)
-            r->op->col(x, m, r->stride, to - from, r->pitch, acc);
+            r->op->col(x, m * r->lanes, r->stride, to - from, r->pitch, acc);
         else
             r->op->row(x, to - from, r->pitch, acc);
     }
+    for (int64_t half = m * r->lanes / 2; half >= m; half /= 2)
+        r->op->merge(acc, (char *)acc + half * (int64_t)r->op->size, half);
 }
 
 /* All pieces of an item are items × width apart, so merging reads them at a constant distance. */
 static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 {
-    const int64_t width = least(r->width, COLUMNS);
+    const int64_t width = least(r->width, COLUMNS) * r->lanes;
     return r->partial + (piece * r->items + item) * width * (int64_t)r->op->size;
 }
 
@@ -125,6 +128,29 @@ static bool by_columns(const reduction *r)
            (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
 }
 
+/* A few neighbouring results are too few for vectors. If their terms follow each other in memory,
+ * as in a sum over the batch of a small layer, they are read as columns of several terms: each
+ * result has as many accumulators, which are merged at the end. Accumulators of other reductions
+ * than these are not simple lists. */
+static void use_lanes(reduction *r, int fold)
+{
+    enum { LANES = 32 };
+    const bool simple = fold == FX_REDUCE_SUM || fold == FX_REDUCE_PROD || fold == FX_REDUCE_MAX ||
+                        fold == FX_REDUCE_MIN;
+    int64_t lanes = 1;
+    if (r->columns || !simple || r->kept.nd == 0 || r->kept.shape[0] == 0 ||
+        r->kept.stride[0] != 1 || r->pitch != r->kept.shape[0])
+        return;
+    while (r->terms % (2 * lanes) == 0 && 2 * lanes * r->kept.shape[0] <= LANES)
+        lanes *= 2;
+    if (lanes * r->kept.shape[0] < 8)
+        return;
+    r->columns = true;
+    r->lanes = lanes;
+    r->terms /= lanes;
+    r->pitch *= lanes;
+}
+
 /* Divides the work: by items, and by terms too if there are fewer than FEW items. So even a single
  * result, such as the sum of an array, has enough pieces for a few threads. */
 static void divide(reduction *r)
@@ -132,7 +158,7 @@ static void divide(reduction *r)
     enum { FEW = 16 };
     const int64_t longest = r->outer > r->terms ? r->outer : r->terms;
     const double results = (double)(r->items * least(r->width, COLUMNS)),
-                 terms = (double)(r->outer * r->terms),
+                 terms = (double)(r->outer * r->terms * r->lanes),
                  cost = fxi_cpu_cost((double)r->size * results * terms, 0);
     r->parts = fxi_cpu_parts(r->items, cost);
     /* About 2·FEW pieces in all at most, because one thread merges them. */
@@ -144,17 +170,25 @@ static void divide(reduction *r)
         r->parts = r->items;
 }
 
-static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
+/* Fills in everything that does not depend on the number of threads and on addresses. */
+static void describe(reduction *r, const fx_step *step)
 {
-    r->size = fxi_cpu_size(t->dtype);
+    const fx_tensor *t = &step->in[0];
+    const uint32_t mask = fx_step_reduce(step)->mask;
+    const int fold = fx_step_reduce(step)->fold;
+    *r = (reduction){.op = fxi_cpu_reducer(fold, t->dtype, step->out.dtype),
+                     .size = fxi_cpu_size(t->dtype),
+                     .out_size = fxi_cpu_size(step->out.dtype),
+                     .width = 1,
+                     .lanes = 1};
     fxi_walk_axes(&r->kept, t, mask, false);
     fxi_walk_axes(&r->reduced, t, mask, true);
     r->columns = by_columns(r);
-    r->width = 1;
     /* The innermost reduced axis is followed by the loops of the reducer; the walk has the others.
      */
     const int64_t all = fxi_walk_length(&r->reduced);
     fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
+    use_lanes(r, fold);
     if (r->columns)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
     /* An empty reduction visits no position and keeps the neutral element. */
@@ -162,22 +196,47 @@ static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
     /* Only the last tile along an axis can have fewer than COLUMNS results. */
     r->tiles = (r->width + COLUMNS - 1) / COLUMNS;
     r->items = r->tiles * fxi_walk_length(&r->kept);
-    divide(r);
+}
+
+/* A 16-bit operand is replaced by a Float32 copy before each run (cpu_kernels.c), so its reduction
+ * is described then. */
+fx_status fxi_cpu_reduce_prepare(fx_step *step)
+{
+    if (fx_step_reduce(step)->program.n > 0)
+        return fxi_cpu_reduce_program_prepare(step);
+    if (fxi_cpu_is_half(step->out.dtype))
+        return FX_OK;
+    reduction *r = fxi_malloc(sizeof *r);
+    if (!r)
+        return fxi_cpu_no_memory(step);
+    describe(r, step);
+    step->ready = r;
+    return FX_OK;
+}
+
+void fxi_cpu_reduce_release(fx_step *step)
+{
+    if (fx_step_reduce(step)->program.n > 0)
+        fxi_cpu_program_release(step);
+    else
+        fxi_free(step->ready);
 }
 
 /* Memory is allocated only for pieces, whose accumulators must outlive the parts that fill them. */
 static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
 {
-    const fx_tensor *t = &step->in[0];
-    reduction r = {.op = fxi_cpu_reducer(fx_step_reduce(step)->fold, t->dtype, step->out.dtype),
-                   .in = in,
-                   .out = out,
-                   .out_size = fxi_cpu_size(step->out.dtype)};
+    reduction r;
+    if (step->ready)
+        r = *(const reduction *)step->ready;
+    else
+        describe(&r, step);
+    r.in = in;
+    r.out = out;
     if (!r.op->size)
-        return fxi_cpu_no_dtype(step, t->dtype);
-    describe(&r, t, fx_step_reduce(step)->mask);
+        return fxi_cpu_no_dtype(step, step->in[0].dtype);
+    divide(&r);
     if (r.pieces > 1) {
-        const int64_t results = r.items * least(r.width, COLUMNS);
+        const int64_t results = r.items * least(r.width, COLUMNS) * r.lanes;
         r.partial = fxi_aligned(64, (size_t)(r.pieces * results) * r.op->size);
         if (!r.partial)
             return fxi_cpu_no_memory(step);

@@ -180,11 +180,9 @@ static void divide(reduction *r)
 }
 
 /* The last instruction of the program computes the terms. */
-fx_status fxi_cpu_reduce_prepare(fx_step *step)
+fx_status fxi_cpu_reduce_program_prepare(fx_step *step)
 {
     const fx_reduce_step *r = fx_step_reduce(step);
-    if (r->program.n == 0)
-        return FX_OK;
     const fxi_program_spec spec = {.program = r->program,
                                    .nin = step->nin,
                                    .nout = 1,
