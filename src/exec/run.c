@@ -89,6 +89,15 @@ static fx_status run_part(const fxi_binding *b, const fxi_part *part, fx_run *ru
     return status == FX_OK ? FX_OK : failed_at(b, part->first + step, status);
 }
 
+static void list_outputs(const fxi_binding *b, const fx_step *s)
+{
+    const fx_foreach_step *f = fx_step_foreach(s);
+    void **out = b->out;
+    for (int32_t k = 0; k < f->nsegments; k++)
+        for (int32_t i = 0; i <= f->more.n; i++)
+            *out++ = b->base[f->segments[k].value[i]];
+}
+
 /* Runs the steps from `first` on, up to `end`. */
 static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_run *run)
 {
@@ -104,8 +113,8 @@ static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_
             run->more[k] = b->base[more->value[k]];
         /* Only foreach steps have a list of outputs; other steps have one output and at most a few
          * more. */
-        for (int32_t k = 0; s->cls == FX_CLASS_FOREACH && k < fx_step_outputs(s); k++)
-            b->out[k] = b->base[fx_step_output(s, k)];
+        if (s->cls == FX_CLASS_FOREACH)
+            list_outputs(b, s);
         run->outputs = b->out;
         const fx_status status = run_step(b, s, run);
         if (status != FX_OK)

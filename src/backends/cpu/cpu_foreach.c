@@ -1,9 +1,10 @@
 /* cpu_foreach.c: runs one program over many segments, such as an optimiser over all parameters of a
  * model; and several reductions that are one step.
  *
- * On one thread the segments run one after another. For several threads the elements of all
- * segments are divided into pieces of one size, counted through the segments, so that threads share
- * even a model with one very large parameter.
+ * On one thread the segments run one after another. If they have a few elements only, starting the
+ * program takes longer than the elements: then it runs once, on copies of all segments. For several
+ * threads the elements of all segments are divided into pieces of one size, counted through the
+ * segments, so that threads share even a model with one very large parameter.
  *
  * Reductions run one after another, each in the same way as a step of its own, so that merging
  * changes no bit. The planner merges reductions only for devices with memory of their own; such a
@@ -14,8 +15,12 @@
 #include "cpu_simd.h"
 #include "memory.h"
 
+#include <string.h>
+
 /* Elements. Whole tiles, as in cpu_program.c. */
 enum { PIECE = 16 * FXI_TILE };
+/* Elements of all segments together: up to this number they are copied and computed in one run. */
+enum { FEW_ELEMENTS = 64 };
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
@@ -67,14 +72,20 @@ static fx_status run_reductions(const fx_step *step, const void *const *in, fx_r
 
 /* The program is made for the longest segment. In a segment of one element, dense operands and
  * scalars have the same layout, so a program made for it could read an array as one value. */
-static fx_status prepare_program(fx_step *step)
+static int32_t longest_of(const fx_foreach_step *f)
 {
-    const fx_foreach_step *f = fx_step_foreach(step);
-    const int nin = step->nin / f->nsegments;
     int32_t longest = 0;
     for (int32_t s = 1; s < f->nsegments; s++)
         if (f->segments[s].length > f->segments[longest].length)
             longest = s;
+    return longest;
+}
+
+static fx_status prepare_program(fx_step *step)
+{
+    const fx_foreach_step *f = fx_step_foreach(step);
+    const int nin = step->nin / f->nsegments;
+    const int32_t longest = longest_of(f);
     fxi_program_spec spec = {.program = f->program,
                              .nin = nin,
                              .nout = 1 + f->more.n,
@@ -141,6 +152,60 @@ static void run_part(void *user, int64_t part)
     }
 }
 
+/* The segments of a step as one: all elements of an operand or an output follow each other. */
+typedef struct gathered {
+    const void *in[FXI_PROGRAM_OPERANDS];
+    void *out[FXI_PROGRAM_OUTPUTS];
+    size_t size[FXI_PROGRAM_OPERANDS]; /* of an element; 0: one value for all segments */
+    _Alignas(64) uint64_t memory[(FXI_PROGRAM_OPERANDS + FXI_PROGRAM_OUTPUTS) * FEW_ELEMENTS];
+} gathered;
+
+/* Copies the operands. False: an operand that is one value differs from segment to segment. The
+ * longest segment tells arrays and values apart. */
+static bool gather(const job *j, gathered *g)
+{
+    const fx_step *step = j->step;
+    const int nin = step->nin / j->own->nsegments;
+    const fx_tensor *longest = step->in + longest_of(j->own) * nin;
+    for (int k = 0; k < nin; k++) {
+        const void *const *in = j->in + k;
+        char *to = (char *)(g->memory + k * FEW_ELEMENTS);
+        g->size[k] = fx_tensor_length(&longest[k]) == 1 ? 0 : fxi_cpu_size(longest[k].dtype);
+        g->in[k] = g->size[k] ? to : *in;
+        for (int32_t s = 0; s < j->own->nsegments; s++, in += nin) {
+            const size_t bytes = (size_t)j->own->segments[s].length * g->size[k];
+            if (!g->size[k] && *in != g->in[k])
+                return false;
+            if (bytes > 0)
+                memcpy(to, *in, bytes);
+            to += bytes;
+        }
+    }
+    return true;
+}
+
+/* Elements are independent of each other, so the results have the same bits as those of a run for
+ * each segment. */
+static void run_gathered(const job *j, gathered *g, int64_t length)
+{
+    const fx_foreach_step *f = j->own;
+    const int nin = j->step->nin / f->nsegments;
+    for (int k = 0; k <= f->more.n; k++)
+        g->out[k] = g->memory + (nin + k) * FEW_ELEMENTS;
+    fxi_program_run(j->step->ready, &(fxi_program_args){.in = g->in, .out = g->out, .to = length});
+    for (int k = 0; k <= f->more.n; k++) {
+        const int last = k ? f->more.reg[k - 1] - nin : f->program.n - 1;
+        const size_t size = fxi_cpu_size(f->program.instr[last].dtype);
+        const char *from = g->out[k];
+        for (int32_t s = 0; s < f->nsegments; s++) {
+            const size_t bytes = (size_t)f->segments[s].length * size;
+            if (bytes > 0)
+                memcpy(j->out[s * (1 + f->more.n) + k], from, bytes);
+            from += bytes;
+        }
+    }
+}
+
 fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)out;
@@ -150,10 +215,18 @@ fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out,
     if (f->each)
         return run_reductions(step, in, run);
     job j = {.step = step, .own = f, .in = in, .out = run->outputs};
-    int64_t length = 0;
+    int64_t length = 0, longest = 0;
     for (int32_t s = 0; s < f->nsegments; s++) {
-        length += f->segments[s].length;
+        const int64_t n = f->segments[s].length;
+        length += n;
+        longest = n > longest ? n : longest;
         j.pieces += pieces_of(&f->segments[s]);
+    }
+    /* Where all segments have one element, arrays cannot be told from values. */
+    gathered g;
+    if (f->nsegments > 1 && longest > 1 && length <= FEW_ELEMENTS && gather(&j, &g)) {
+        run_gathered(&j, &g, length);
+        return FX_OK;
     }
     /* The cost counts all segments: an optimiser of many small parameters may use threads too. */
     j.parts = fxi_cpu_parts(j.pieces, fxi_program_cost(step->ready) * (double)length);
