@@ -71,7 +71,17 @@ static void run_free(fxi_event *e)
     fxi_free(r);
 }
 
-static const fxi_event_kind run_kind = {run_free, false};
+/* Marks the intermediate results of a repeated evaluation as used, like hand_over in run.c. Ghosts
+ * need no marks, because they are never sinks. */
+static void run_leave(const fxi_event *e, const fxi_tape *t)
+{
+    const recorded_run *r = (const recorded_run *)e;
+    for (int32_t i = 0; i < r->graph.n; i++)
+        if (!r->leaf[i] && r->source[i] >= 0)
+            t->entries[r->source[i]].node->used = true;
+}
+
+static const fxi_event_kind run_kind = {run_free, false, run_leave};
 
 /* ---- noting ---------------------------------------------------------------------------------- */
 
@@ -297,9 +307,6 @@ static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
 {
     const fxi_plan *p = b->plan;
     const fxi_graph *g = &r->graph;
-    for (int32_t i = 0; i < g->n; i++)
-        if (!r->leaf[i])
-            g->nodes[i]->used = true;
     for (int32_t k = 0; k < p->noutputs; k++) {
         fxi_node *n = g->nodes[g->outputs[k]];
         const fxi_value *v = &p->values[p->results[k].value];

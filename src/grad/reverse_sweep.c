@@ -473,7 +473,7 @@ static void recorded_free(fxi_event *e)
     fxi_free(r);
 }
 
-static const fxi_event_kind recorded_kind = {recorded_free, true};
+static const fxi_event_kind recorded_kind = {recorded_free, true, NULL};
 
 /* Notes a sweep that began at entry `first`. Without memory it is swept again. */
 static void note_gradient(fxi_context *c, int32_t first, fx_array *loss, fx_array *const *x, int n,

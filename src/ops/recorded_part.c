@@ -37,7 +37,7 @@ static void part_free(fxi_event *e)
     fxi_free(e);
 }
 
-static const fxi_event_kind part_kind = {part_free, false};
+static const fxi_event_kind part_kind = {part_free, false, NULL};
 
 /* A function of the program may have state of its own. Those of the library are never freed. */
 static bool library_function(const void *function)

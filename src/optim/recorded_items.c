@@ -47,7 +47,7 @@ static void recorded_free(fxi_event *e)
     fxi_free(r);
 }
 
-static const fxi_event_kind items_kind = {recorded_free, false};
+static const fxi_event_kind items_kind = {recorded_free, false, NULL};
 
 /* Lists the leaves of a state. False: the allocation failed. */
 static bool note_leaves(recorded_items *r, const fxi_tree_record *state)

@@ -27,7 +27,7 @@ static void rule_free(fxi_event *e)
     fxi_free(e);
 }
 
-static const fxi_event_kind rule_kind = {rule_free, true};
+static const fxi_event_kind rule_kind = {rule_free, true, NULL};
 
 static fxi_node *operand(const fxi_rule_call *call, int i)
 {

@@ -32,7 +32,7 @@ static void map_free(fxi_event *e)
     fxi_free(r);
 }
 
-static const fxi_event_kind map_kind = {map_free, false};
+static const fxi_event_kind map_kind = {map_free, false, NULL};
 
 /* ---- noting ---------------------------------------------------------------------------------- */
 

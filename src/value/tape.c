@@ -168,7 +168,8 @@ static bool note(fxi_tape *t, fxi_node *n)
                           .device = n->device,
                           .nin = n->nin,
                           .operand = t->noperands,
-                          .leaf_use = t->nleaf_uses};
+                          .leaf_use = t->nleaf_uses,
+                          .leaves = t->nleaves};
     bool ok = e->node != NULL;
     for (int32_t k = 0; k < n->nin && ok; k++)
         ok = note_operand(t, e, k, n->in[k]);
@@ -253,7 +254,7 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     /* Literals and random streams are not compared: the plan takes them as inputs. */
     if (attr)
         g->attr = *attr;
-    g->weak = g->wanted = g->used = false;
+    g->weak = g->wanted = false;
     g->device = device;
     g->seq = c->seq++;
     t->pos++;
@@ -268,6 +269,9 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
  * but is not their consumer. */
 static void make_real(fxi_context *c, fxi_tape *t)
 {
+    for (const fxi_event *e = t->ran ? t->events : NULL; e; e = e == t->ran ? NULL : e->next)
+        if (e->kind->leave)
+            e->kind->leave(e, t);
     for (int32_t i = 0; i < t->pos; i++) {
         fxi_node *g = t->entries[i].node;
         g->ghost = false;

@@ -32,6 +32,7 @@ typedef struct fxi_tape_entry {
     int32_t nin;       /* number of operands */
     int32_t operand;   /* its first one in `operands` */
     int32_t leaf_use;  /* the first one in `leaf_uses` of this entry or a later one */
+    int32_t leaves;    /* number of leaves that earlier entries use */
     int32_t user;      /* the first one in `users`: operands of later entries that are this entry */
     bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
@@ -54,6 +55,8 @@ typedef struct fxi_event fxi_event;
 typedef struct fxi_event_kind {
     void (*free)(fxi_event *e);
     bool skips; /* its entries are not made again (fxi_tape_inside) */
+    /* Called if the step has repeated the event and leaves the tape now; NULL: nothing to do. */
+    void (*leave)(const fxi_event *e, const fxi_tape *t);
 } fxi_event_kind;
 struct fxi_event {
     const fxi_event_kind *kind;

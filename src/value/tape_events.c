@@ -70,11 +70,7 @@ bool fxi_tape_can_skip(const fxi_tape *t, int32_t first, bool literals, int32_t 
         if (op == FX_OP_RANDOM || (op == FX_OP_CONST && !literals))
             return false;
     }
-    int32_t before = 0;
-    for (int32_t k = 0; k < t->entries[first].operand; k++)
-        if (t->operands[k] < 0 && ~t->operands[k] >= before)
-            before = ~t->operands[k] + 1;
-    return t->nleaves - before <= leaves;
+    return t->nleaves - t->entries[first].leaves <= leaves;
 }
 
 int32_t fxi_tape_evaluations(const fxi_tape *t)
@@ -95,13 +91,7 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
     fxi_tape *t = c->tape;
     const int32_t last = end < t->n ? t->entries[end].leaf_use : t->nleaf_uses;
     const int32_t first = t->entries[t->pos].leaf_use;
-    int32_t most = t->nbound - 1;
-    for (int32_t u = first; u < last; u++) {
-        const fxi_tape_use *p = &t->leaf_uses[u];
-        const int32_t leaf = ~t->operands[t->entries[p->entry].operand + p->input];
-        most = leaf > most ? leaf : most;
-    }
-    if (most + 1 - t->nbound != n)
+    if ((end < t->n ? t->entries[end].leaves : t->nleaves) - t->nbound != n)
         return false;
     for (int i = 0; i < n; i++)
         if (!fxi_tape_is_leaf(t, t->nbound, fresh[i]))
@@ -111,10 +101,11 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
         const fxi_tape_entry *e = &t->entries[p->entry];
         e->node->in[p->input] = t->leaves[~t->operands[e->operand + p->input]].node;
     }
-    for (; t->pos < end; t->pos++) {
-        fxi_node *g = t->entries[t->pos].node;
-        g->seq = c->seq++;
-        g->used = g->wanted = false;
-    }
+    /* In local variables, because this is the only loop over all calls of most steps. */
+    uint64_t seq = c->seq;
+    for (const fxi_tape_entry *e = t->entries + t->pos, *after = t->entries + end; e < after; e++)
+        e->node->seq = seq++;
+    c->seq = seq;
+    t->pos = end;
     return true;
 }
