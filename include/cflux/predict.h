@@ -15,6 +15,8 @@ FXI_BEGIN_C
  *     classes     names of the classes, a tuple of texts
  *     mean, std   of the features, with the sizes of an observation (an axis may have size 1)
  *     fill        replacements for missing values, with sizes as mean and std
+ *     merges      for texts: the tokenizer, see fx_tokenizer_merges; shape then has one element,
+ *                 the number of tokens of a text that count
  *
  * Only the model is required. fx_predict skips a computation whose entry is missing. */
 
@@ -34,7 +36,8 @@ FX_API void *fx_predictor(const char *path, void *entries);
  * first replaces each NaN in x. The final axis of x counts observations (N). The product of its
  * other sizes must be that of the predictor's `shape`. Computes in inference mode, 256 observations
  * at a time, on the device of the model. The result is evaluated and on the CPU, of shape (outputs,
- * N) for a model that ends in a dense layer; the scope owns it. Errors: FX_STATUS_SHAPE for other
+ * N) for a model that ends in a dense layer; the scope owns it. For a model of texts, x contains
+ * ids of fx_tokenizer_encode_texts; fx_predict_texts is simpler. Errors: FX_STATUS_SHAPE for other
  * sizes or no observations; FX_STATUS_ARGUMENT if `predictor` is not a predictor; those of the
  * model. */
 FX_API fx_array *fx_predict(void *predictor, fx_array *x);
@@ -44,6 +47,10 @@ FX_API fx_array *fx_predict(void *predictor, fx_array *x);
  * with or without the target. Missing values are allowed if the predictor has `fill`. Errors: those
  * of fx_read_table, fx_table_features and fx_predict. */
 FX_API fx_array *fx_predict_csv(void *predictor, const char *path);
+
+/* fx_predict for n texts, in UTF-8, without labels. Errors: those of fx_tokenizer_encode_texts and
+ * fx_predict; FX_STATUS_ARGUMENT if the model was not trained on texts. */
+FX_API fx_array *fx_predict_texts(void *predictor, int64_t n, const char *const *texts);
 
 /* The predicted class of each observation, an Int64 vector of positions in the predictor's classes.
  * `y` is the result of fx_predict. If y has an output for each class, the class with the largest

@@ -62,6 +62,30 @@ FX_API fx_array *fx_tokenizer_encode(const fx_tokenizer *t, const char *text, si
 FX_API fx_status fx_tokenizer_decode(const fx_tokenizer *t, fx_array *ids, char *dst,
                                      size_t capacity, size_t *out_bytes);
 
+/* The merges in their order, an Int32 matrix of shape (2, merges): the ids of the two tokens that
+ * each merge joins. The scope owns it. A file of arrays can keep a tokenizer in this form.
+ * FX_STATUS_ARGUMENT if a vocabulary that fx_tokenizer_load read has other ids than a learned one:
+ * first the 256 bytes in GPT-2's order, then the tokens of the merges in their order. */
+FX_API fx_array *fx_tokenizer_merges(const fx_tokenizer *t);
+
+/* Makes a tokenizer from the result of fx_tokenizer_merges. FX_STATUS_ARGUMENT if `merges` is not a
+ * matrix of integers with 2 rows, or contains an id that no earlier merge makes. */
+FX_API fx_tokenizer *fx_tokenizer_from_merges(fx_array *merges);
+
+/* The ids of n texts, an Int32 matrix of shape (longest, n) on the CPU: column i has the ids of
+ * text i, and then −1. White space at the ends of a text is ignored. A space is added before each
+ * text, so that its first word has the same ids as elsewhere. `most`: the number of ids to keep of
+ * a text, 0: all. The scope owns the result. FX_STATUS_ARGUMENT if n < 1, or if a text is NULL or
+ * empty. */
+FX_API fx_array *fx_tokenizer_encode_texts(const fx_tokenizer *t, int64_t n,
+                                           const char *const *texts, int64_t most);
+
+/* Turns ids of fx_tokenizer_encode_texts into the input of EmbeddingBag, with a bag for each text:
+ * a tuple (data, at) of Int64 vectors on the CPU, see fx_embeddingbag. Reads the ids, so they are
+ * evaluated. The scope owns the result. FX_STATUS_ARGUMENT if `ids` is not a matrix of integers, or
+ * if a column has no id. */
+FX_API void *fx_token_bags(fx_array *ids);
+
 /* The number of tokens, including the 256 bytes; 0 for an error object. */
 FX_API int64_t fx_tokenizer_count(const fx_tokenizer *t);
 

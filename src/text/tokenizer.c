@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-static const char *const ENCODE = "tokenizer_encode", *const DECODE = "tokenizer_decode";
+static const char *const ENCODE = "tokenizer_encode", *const DECODE = "tokenizer_decode",
+                         *const ENCODE_TEXTS = "tokenizer_encode_texts";
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
@@ -78,6 +79,16 @@ bool fxi_tokenizer_add_merge(fx_tokenizer *t, const char *op, int32_t a, int32_t
     return true;
 }
 
+bool fxi_tokenizer_add_bytes(fx_tokenizer *t)
+{
+    for (uint32_t c = 0; c < 0x180; c++) {
+        const int byte = fxi_character_byte(c);
+        if (byte >= 0 && fxi_strings_add(&t->tokens, &(unsigned char){(unsigned char)byte}, 1) < 0)
+            return false;
+    }
+    return fxi_tokenizer_find_bytes(t) == 256;
+}
+
 int fxi_tokenizer_find_bytes(fx_tokenizer *t)
 {
     for (int i = 0; i < 256; i++) {
@@ -101,6 +112,13 @@ static fx_status refuse(const fx_tokenizer *t, const char *op)
     if (t && fx_is_error(t))
         return fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_ARGUMENT;
     return fx_fail(FX_STATUS_ARGUMENT, op, "the tokenizer is %s", t ? "another object" : "NULL");
+}
+
+bool fxi_tokenizer_check(const fx_tokenizer *t, const char *op)
+{
+    if (is_error(t))
+        refuse(t, op);
+    return !is_error(t);
 }
 
 int64_t fx_tokenizer_count(const fx_tokenizer *t)
@@ -196,6 +214,23 @@ static bool encode_word(encoder *e, const unsigned char *word, size_t n)
     return good;
 }
 
+static bool encode_bytes(encoder *e, const unsigned char *s, size_t n)
+{
+    bool good = true;
+    for (size_t at = 0, end; good && at < n; at = end) {
+        end = fxi_word_end(s, n, at);
+        good = encode_word(e, s + at, end - at);
+    }
+    return good;
+}
+
+static void free_encoder(encoder *e)
+{
+    fxi_free(e->symbols);
+    fxi_free(e->ids);
+    fxi_queue_free(&e->queue);
+}
+
 fx_array *fx_tokenizer_encode(const fx_tokenizer *t, const char *text, size_t bytes)
 {
     if (is_error(t))
@@ -203,19 +238,102 @@ fx_array *fx_tokenizer_encode(const fx_tokenizer *t, const char *text, size_t by
     if (!text && bytes > 0)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, ENCODE, "the text is NULL"));
     encoder e = {.t = t};
-    const unsigned char *s = (const unsigned char *)text;
-    bool good = true;
-    for (size_t at = 0, end; good && at < bytes; at = end) {
-        end = fxi_word_end(s, bytes, at);
-        good = encode_word(&e, s + at, end - at);
-    }
+    const bool good = encode_bytes(&e, (const unsigned char *)text, bytes);
     fx_array *ids =
         good ? fx_from(FX_DTYPE_I64, e.ids ? e.ids : &(int64_t){0}, (int64_t)e.count)
              : fx_error_array(fx_fail(FX_STATUS_MEMORY, ENCODE,
                                       "no memory for the tokens of a text of %zu bytes", bytes));
-    fxi_free(e.symbols);
-    fxi_free(e.ids);
-    fxi_queue_free(&e.queue);
+    free_encoder(&e);
+    return ids;
+}
+
+/* ---- several texts --------------------------------------------------------------------------- */
+
+/* The text without white space at its ends, and with a space before it; NULL: out of memory. The
+ * caller frees it. */
+static unsigned char *spaced_text(const char *text, size_t *out_n)
+{
+    static const char white[] = " \t\r\n\v\f";
+    text += strspn(text, white);
+    size_t n = strlen(text);
+    while (n > 0 && strchr(white, text[n - 1]))
+        n--;
+    unsigned char *s = fxi_malloc(n + 1);
+    if (s) {
+        s[0] = ' ';
+        memcpy(s + 1, text, n);
+    }
+    *out_n = n + 1;
+    return s;
+}
+
+/* Appends the ids of text number i. */
+static fx_status encode_one(encoder *e, const char *text, int64_t i, int64_t most)
+{
+    const size_t start = e->count;
+    size_t n = 0;
+    unsigned char *s = text ? spaced_text(text, &n) : NULL;
+    fx_status status = FX_OK;
+    if (!text || (s && n == 1))
+        status = fx_fail(FX_STATUS_ARGUMENT, ENCODE_TEXTS, "text %lld is %s", (long long)i + 1,
+                         text ? "empty" : "NULL");
+    else if (!s || !encode_bytes(e, s, n))
+        status = fx_fail(FX_STATUS_MEMORY, ENCODE_TEXTS, "no memory for the tokens of text %lld",
+                         (long long)i + 1);
+    fxi_free(s);
+    if (most > 0 && e->count - start > (size_t)most)
+        e->count = start + (size_t)most;
+    return status;
+}
+
+/* The matrix of the ids, with −1 where a text is shorter than the longest one. Text i ends before
+ * ends[i]. */
+static fx_array *padded(const encoder *e, const size_t *ends, int64_t n)
+{
+    size_t longest = 0, size;
+    for (int64_t i = 0; i < n; i++) {
+        const size_t length = ends[i] - (i ? ends[i - 1] : 0);
+        longest = length > longest ? length : longest;
+    }
+    const bool fits = !__builtin_mul_overflow(longest, (size_t)n, &size) && size < SIZE_MAX / 4;
+    int32_t *ids = fits ? fxi_malloc(size * sizeof *ids) : NULL;
+    if (!ids)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, ENCODE_TEXTS,
+                                      "no memory for %zu tokens of each of %lld texts", longest,
+                                      (long long)n));
+    for (int64_t i = 0; i < n; i++) {
+        const size_t start = i ? ends[i - 1] : 0;
+        for (size_t k = 0; k < longest; k++)
+            ids[(size_t)i * longest + k] = start + k < ends[i] ? (int32_t)e->ids[start + k] : -1;
+    }
+    fx_array *x = fx_from(FX_DTYPE_I32, ids, (int64_t)longest, n);
+    fxi_free(ids);
+    return x;
+}
+
+fx_array *fx_tokenizer_encode_texts(const fx_tokenizer *t, int64_t n, const char *const *texts,
+                                    int64_t most)
+{
+    if (is_error(t))
+        return fx_error_array(refuse(t, ENCODE_TEXTS));
+    if (!texts || n < 1)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, ENCODE_TEXTS,
+                                      texts ? "expected at least one text, got %lld"
+                                            : "the list of %lld texts is NULL",
+                                      (long long)n));
+    encoder e = {.t = t};
+    size_t *ends = fxi_calloc((size_t)n, sizeof *ends);
+    fx_status status =
+        ends ? FX_OK
+             : fx_fail(FX_STATUS_MEMORY, ENCODE_TEXTS, "no memory for %lld texts", (long long)n);
+    for (int64_t i = 0; status == FX_OK && i < n; i++) {
+        status = encode_one(&e, texts[i], i, most);
+        if (status == FX_OK)
+            ends[i] = e.count;
+    }
+    fx_array *ids = status == FX_OK ? padded(&e, ends, n) : fx_error_array(status);
+    fxi_free(ends);
+    free_encoder(&e);
     return ids;
 }
 

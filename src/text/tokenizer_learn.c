@@ -265,17 +265,6 @@ static bool learn_merges(learner *l, int64_t vocabulary, int64_t min_frequency)
     return good;
 }
 
-/* The 256 bytes in the order of their characters, as in GPT-2's vocabulary. */
-static bool add_bytes(fx_tokenizer *t)
-{
-    for (uint32_t c = 0; c < 0x180; c++) {
-        const int byte = fxi_character_byte(c);
-        if (byte >= 0 && fxi_strings_add(&t->tokens, &(unsigned char){(unsigned char)byte}, 1) < 0)
-            return false;
-    }
-    return fxi_tokenizer_find_bytes(t) == 256;
-}
-
 static void free_learner(learner *l)
 {
     fxi_strings_free(&l->words);
@@ -310,7 +299,7 @@ fx_tokenizer *fx_tokenizer_learn(int n, const char *const *paths, int64_t vocabu
 {
     learner l = {0};
     bool good = check(n, paths, vocabulary) == FX_OK && count_files(&l, n, paths) == FX_OK;
-    if (good && !(add_bytes(&l.t) && learn_merges(&l, vocabulary, min_frequency))) {
+    if (good && !(fxi_tokenizer_add_bytes(&l.t) && learn_merges(&l, vocabulary, min_frequency))) {
         good = false;
         no_memory();
     }

@@ -26,11 +26,18 @@ struct fx_tokenizer {
 /* Adds a merge at the end; *out_id is the id of the joined token, which is added if it is new. */
 bool fxi_tokenizer_add_merge(fx_tokenizer *parts, const char *op, int32_t a, int32_t b,
                              int32_t *out_id);
+/* Adds the 256 bytes in the order of their characters, as in GPT-2's vocabulary. False: out of
+ * memory. */
+bool fxi_tokenizer_add_bytes(fx_tokenizer *parts);
 /* Finds the tokens of the bytes. Returns the first byte that has none; 256: all have one. */
 int fxi_tokenizer_find_bytes(fx_tokenizer *parts);
 /* The object that owns the parts, or the error object if they are not `good` (recorded). Frees the
  * parts if it fails. */
 fx_tokenizer *fxi_tokenizer_finish(fx_tokenizer *parts, bool good);
+
+/* True if the object is a tokenizer. If not, records that with the name of the job, unless it is an
+ * error object, which was recorded. */
+bool fxi_tokenizer_check(const fx_tokenizer *t, const char *op);
 
 /* GPT-2's printable character for a byte: a byte that prints is its own character, the others are
  * U+0100 to U+0143 in their order. */

@@ -5,6 +5,7 @@
 #include <cflux/nn.h>
 #include <cflux/ops.h>
 #include <cflux/predict.h>
+#include <cflux/tokenizer.h>
 #include <string.h>
 
 #include "memory.h"
@@ -86,6 +87,13 @@ static bool is_scale(const fx_array *x, const fx_array *shape, const int64_t *si
     return good;
 }
 
+/* True if the entry is missing, or a matrix of the merges of a tokenizer. */
+static bool are_merges(const void *x)
+{
+    return !x || (fx_is_array(x) && fx_ndims(x) == 2 && fx_size(x, 0) == 2 &&
+                  (fx_eltype(x) == FX_DTYPE_I32 || fx_eltype(x) == FX_DTYPE_I64));
+}
+
 /* True if every entry is missing or has the type that its name requires. */
 static bool is_valid(const void *entries)
 {
@@ -95,7 +103,8 @@ static bool is_valid(const void *entries)
     void *columns = entry(entries, "columns"), *classes = entry(entries, "classes");
     bool good = (!shape || sizes_of(shape, sizes) > 0) && (!columns || are_texts(columns, 1)) &&
                 (!classes || are_texts(classes, 2)) &&
-                !entry(entries, "mean") == !entry(entries, "std");
+                !entry(entries, "mean") == !entry(entries, "std") &&
+                are_merges(entry(entries, "merges"));
     for (int i = 0; good && i < 3; i++)
         good = !entry(entries, scales[i]) || is_scale(entry(entries, scales[i]), shape, sizes);
     return good;
@@ -103,8 +112,8 @@ static bool is_valid(const void *entries)
 
 void *fx_predictor(const char *path, void *entries)
 {
-    static const char *const all[] = {"model",   "about", "shape", "columns",
-                                      "classes", "mean",  "std",   "fill"};
+    static const char *const all[] = {"model", "about", "shape", "columns", "classes",
+                                      "mean",  "std",   "fill",  "merges"};
     enum { ENTRIES = sizeof all / sizeof all[0] };
     const char *names[ENTRIES];
     void *items[ENTRIES], *model = find_model(entries);
@@ -180,11 +189,17 @@ static fx_array *scaled(void *predictor, fx_array *x)
     return fx_cast(fx_div(fx_sub(fx_cast(x, FX_DTYPE_F64), fx_cpu(mean)), std), FX_DTYPE_F32);
 }
 
+/* The input of the model for some observations. */
+static void *input_of(void *predictor, fx_array *x)
+{
+    return entry(predictor, "merges") ? fx_token_bags(x) : scaled(predictor, x);
+}
+
 /* The outputs for one batch, evaluated, on the CPU; the scope of the caller owns them. */
 static fx_array *predict_batch(void *predictor, fx_device *device, fx_array *x)
 {
     FXI_SCOPE;
-    fx_array *y = fx_cpu(fx_call(entry(predictor, "model"), fx_to(device, scaled(predictor, x))));
+    fx_array *y = fx_cpu(fx_call(entry(predictor, "model"), fx_to(device, input_of(predictor, x))));
     const fx_status status = fx_eval(y);
     return fx_keep(status == FX_OK ? y : fx_error_array(status));
 }
@@ -211,6 +226,17 @@ static fx_array *predict_batches(void *predictor, fx_array *x)
     return status == FX_OK ? all : fx_error_array(status);
 }
 
+/* The ids of texts; the error if they are something else. */
+static fx_array *ids_of(fx_array *x)
+{
+    const bool integers = fx_eltype(x) == FX_DTYPE_I32 || fx_eltype(x) == FX_DTYPE_I64;
+    return integers && fx_ndims(x) == 2
+               ? fx_cpu(x)
+               : fx_error_array(fx_fail(FX_STATUS_SHAPE, OP,
+                                        "the model takes texts: use fx_predict_texts, or a matrix "
+                                        "of fx_tokenizer_encode_texts"));
+}
+
 fx_array *fx_predict(void *predictor, fx_array *x)
 {
     FX_TEST;
@@ -220,8 +246,25 @@ fx_array *fx_predict(void *predictor, fx_array *x)
         return fx_is_array(x)
                    ? x
                    : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "x must be an array"));
-    x = shaped(predictor, fx_cpu(fx_cast(x, FX_DTYPE_F32)));
+    x = entry(predictor, "merges") ? ids_of(x)
+                                   : shaped(predictor, fx_cpu(fx_cast(x, FX_DTYPE_F32)));
     return fx_is_error(x) ? x : fx_keep(predict_batches(predictor, x));
+}
+
+fx_array *fx_predict_texts(void *predictor, int64_t n, const char *const *texts)
+{
+    int64_t most = 0;
+    fx_array *merges = entry(predictor, "merges"), *shape = entry(predictor, "shape");
+    FXI_SCOPE;
+    if (!is_model(entry(predictor, "model")))
+        return not_a_predictor();
+    if (!merges)
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, OP, "the model was not trained on texts"));
+    if (shape && fx_length(shape) == 1)
+        fx_read_as(shape, FX_DTYPE_I64, &most, 1);
+    fx_array *ids = fx_tokenizer_encode_texts(fx_tokenizer_from_merges(merges), n, texts, most);
+    return fx_keep(fx_is_error(ids) ? ids : fx_predict(predictor, ids));
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

@@ -1,13 +1,29 @@
 /* predict_cases.c: predicts as `cflux predict --probabilities` does, with the calls of a C program:
- * predict_cases MODEL FILE, where FILE is a CSV, npy or IDX file. Prints a line for each
- * observation: the name of its class and the probabilities, or the numbers. The exit status is 2
- * on failure, with the message on stderr. */
+ * predict_cases MODEL FILE, where FILE is a CSV, npy or IDX file, or a .txt file with a text in
+ * each line. Prints a line for each observation: the name of its class and the probabilities, or
+ * the numbers. The exit status is 2 on failure, with the message on stderr. */
 #include <cflux.h>
 #include <stdlib.h>
 #include <string.h>
 
+static fx_array *predict_lines(void *predictor, const char *path)
+{
+    enum { LINES = 100, BYTES = 1000 };
+    static char lines[LINES][BYTES];
+    const char *texts[LINES];
+    int n = 0;
+    FILE *f = fopen(path, "r");
+    for (; f && n < LINES && fgets(lines[n], BYTES, f); n++)
+        texts[n] = lines[n];
+    if (f)
+        fclose(f);
+    return fx_predict_texts(predictor, n, texts);
+}
+
 static fx_array *predict(void *predictor, const char *path)
 {
+    if (strstr(path, ".txt"))
+        return predict_lines(predictor, path);
     if (strstr(path, ".npy"))
         return fx_predict(predictor, fx_load(path));
     if (strstr(path, "idx"))

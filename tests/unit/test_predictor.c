@@ -172,6 +172,42 @@ static void features_of_tables(void **state)
     check_error(fx_table_columns(table, table), FX_STATUS_ARGUMENT, "a tuple of texts");
 }
 
+/* A bag of 2 numbers, (id, 2·id) for each token, and the merge of "a" (64) and "b" (65). */
+static void *model_of_texts(fx_array **out_merges)
+{
+    static const int32_t pair[] = {64, 65};
+    fx_array *ids = fx_range(0, 1, 257);
+    fx_array *weight = fx_concat(0, fx_reshape(ids, 1, 257), fx_reshape(fx_mul(ids, 2), 1, 257));
+    *out_merges = fx_from(FX_DTYPE_I32, pair, 2, 1);
+    return fx_embeddingbag(0, 0, .weight_array = weight);
+}
+
+/* " ab" has the tokens 220 (blank) and 256 (ab), " a" has 220 and 64. */
+static void predicts_texts(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    fx_array *merges;
+    void *m = model_of_texts(&merges);
+    static const char *const all[] = {"ab", " a ", "ab"};
+    static const float expected[] = {238, 476, 142, 284, 238, 476}, cut[] = {220, 440};
+    const int64_t most = 1;
+    void *p = fx_predictor(NULL, fx_named_tuple("model", m, "merges", merges));
+    check_values(fx_predict_texts(p, 3, all), 6, expected);
+    fx_array *ids = fx_tokenizer_encode_texts(fx_tokenizer_from_merges(merges), 2, all, 0);
+    check_values(fx_predict(p, ids), 4, expected);
+    check_error(fx_predict(p, fx_zeros(2, 3)), FX_STATUS_SHAPE, "the model takes texts");
+    check_error(fx_predict_texts(p, 0, all), FX_STATUS_ARGUMENT, "at least one text");
+    check_error(fx_predict_texts(m, 1, all), FX_STATUS_ARGUMENT, "fx_load_predictor");
+    void *first = fx_predictor(NULL, fx_named_tuple("model", m, "merges", merges, "shape",
+                                                    fx_from(FX_DTYPE_I64, &most, 1)));
+    check_values(fx_predict_texts(first, 1, all), 2, cut);
+    check_error(fx_predict_texts(fx_load_predictor(saved("mse")), 1, all), FX_STATUS_ARGUMENT,
+                "not trained on texts");
+    check_error(fx_predictor("m.bson", fx_named_tuple("model", m, "merges", fx_zeros(2, 1))),
+                FX_STATUS_FORMAT, "invalid");
+}
+
 static void wrong_arguments(void **state)
 {
     FX_SCOPE;
@@ -219,6 +255,7 @@ int main(void)
         cmocka_unit_test(scale_and_fill),    cmocka_unit_test(classes_and_probabilities),
         cmocka_unit_test(many_observations), cmocka_unit_test(features_of_tables),
         cmocka_unit_test(wrong_arguments),   cmocka_unit_test(wrong_files),
+        cmocka_unit_test(predicts_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

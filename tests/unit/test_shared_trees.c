@@ -362,6 +362,8 @@ static void row_predict(const tree *t)
     CHECK(fx_size(y, 1) == 3 && fx_item(fx_sum(y)) == 6);
     y = fx_predict_csv(p, temp_text("p.csv", "1,2\n"));
     CHECK(fx_size(y, 0) == 2 && fx_item(fx_sum(y)) == 3);
+    CHECK(fx_is_error(fx_predict_texts(p, 1, (const char *[]){"a text"})));
+    fx_error_take();
 }
 
 /* ---- optim.h --------------------------------------------------------------------------------- */
@@ -767,7 +769,7 @@ static const struct {
     {"fxi_to fxi_gpu fxi_cpu fx_device_of", row_moves},
     {"fxi_gpu_strict fxi_cu", row_strict_moves},
     {"fxi_call fxi_checkpointed fxi_chain fxi_chain_pairs", row_call},
-    {"fx_predictor fx_predict fx_predict_csv", row_predict},
+    {"fx_predictor fx_predict fx_predict_csv fx_predict_texts", row_predict},
     {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
      "fx_maxout_from fxi_skipconnection fx_skipconnection_args",
      row_containers},

@@ -139,6 +139,20 @@ static void test_loads_files_of_tokenizers(void **state)
     assert_int_equal(fx_error_take().status, FX_OK);
 }
 
+/* A tokenizer of the recorded one's merges gives the same ids, and so do all strings at once. */
+static void test_arrays_as_tokenizers(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *merges = fx_tokenizer_merges(learn_recorded());
+    assert_int_equal(fx_size(merges, 0), 2);
+    assert_int_equal(fx_size(merges, 1), MERGES);
+    fx_tokenizer *t = fx_tokenizer_from_merges(fx_cast(merges, FX_DTYPE_I64));
+    assert_int_equal(fx_tokenizer_count(t), 256 + MERGES);
+    check_strings(t);
+    assert_int_equal(fx_error_take().status, FX_OK);
+}
+
 /* ---- small texts ----------------------------------------------------------------------------- */
 
 static fx_tokenizer *learn_text(const char *text, int64_t vocabulary, int64_t min_frequency)
@@ -212,6 +226,59 @@ static void test_long_word(void **state)
     assert_memory_equal(back, word, N);
     free(word);
     free(back);
+}
+
+/* "a" is 64, "b" 65, blank 220, "ab" 256 and " ab" 257. */
+static void test_several_texts(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_tokenizer *t = learn_text("ab ab\nab", 1000, 1);
+    const char *texts[] = {"ab b", " \tab\r\n", "b"};
+    static const int32_t expected[] = {257, 220, 65, 257, -1, -1, 220, 65, -1};
+    fx_array *ids = fx_tokenizer_encode_texts(t, 3, texts, 0);
+    assert_true(fx_eltype(ids) == FX_DTYPE_I32 && fx_size(ids, 0) == 3 && fx_size(ids, 1) == 3);
+    assert_memory_equal(fx_data(ids), expected, sizeof expected);
+    void *bags = fx_token_bags(ids);
+    static const int64_t data[] = {257, 220, 65, 257, 220, 65}, at[] = {0, 3, 4};
+    assert_int_equal(fx_length(fx_child(bags, 0)), 6);
+    assert_memory_equal(fx_data(fx_child(bags, 0)), data, sizeof data);
+    assert_int_equal(fx_length(fx_child(bags, 1)), 3);
+    assert_memory_equal(fx_data(fx_child(bags, 1)), at, sizeof at);
+    static const int32_t first[] = {257, 220, 257, -1, 220, 65};
+    ids = fx_tokenizer_encode_texts(t, 3, texts, 2);
+    assert_int_equal(fx_size(ids, 0), 2);
+    assert_memory_equal(fx_data(ids), first, sizeof first);
+    texts[1] = " \n";
+    refused(fx_tokenizer_encode_texts(t, 3, texts, 0), FX_STATUS_ARGUMENT, "text 2 is empty");
+    texts[1] = NULL;
+    refused(fx_tokenizer_encode_texts(t, 3, texts, 0), FX_STATUS_ARGUMENT, "text 2 is NULL");
+    refused(fx_tokenizer_encode_texts(t, 0, texts, 0), FX_STATUS_ARGUMENT, "at least one text");
+    refused(fx_tokenizer_encode_texts(t, 3, NULL, 0), FX_STATUS_ARGUMENT, "list of 3 texts");
+    refused(fx_tokenizer_encode_texts(NULL, 3, texts, 0), FX_STATUS_ARGUMENT, "NULL");
+}
+
+static void test_refused_arrays(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const int32_t late[] = {64, 65, 257, 64}, none[] = {64, -1};
+    refused(fx_tokenizer_from_merges(fx_from(FX_DTYPE_I32, late, 2, 2)), FX_STATUS_ARGUMENT,
+            "merge 2 joins tokens 257 and 64, but there are only 257 tokens");
+    refused(fx_tokenizer_from_merges(fx_from(FX_DTYPE_I32, late, 4, 1)), FX_STATUS_ARGUMENT,
+            "2 rows");
+    refused(fx_tokenizer_from_merges(fx_zeros(2, 3)), FX_STATUS_ARGUMENT, "a matrix of integers");
+    refused(fx_tokenizer_merges(NULL), FX_STATUS_ARGUMENT, "NULL");
+    refused(fx_token_bags(fx_zeros(2, 3)), FX_STATUS_ARGUMENT, "a matrix of integers");
+    refused(fx_token_bags(fx_from(FX_DTYPE_I32, late, 4)), FX_STATUS_ARGUMENT, "a matrix");
+    refused(fx_token_bags(fx_transpose(fx_from(FX_DTYPE_I32, none, 2, 1))), FX_STATUS_ARGUMENT,
+            "a text has no ids");
+    const char *vocab = temp_text("w.json", ""), *merges = temp_text("n.txt", "");
+    fx_tokenizer *t = learn_text("ab ab\nab", 1000, 1);
+    assert_int_equal(fx_tokenizer_save(t, vocab, merges), FX_OK);
+    t = fx_tokenizer_load(vocab, temp_text("one.txt", "a b\n"));
+    refused(fx_tokenizer_merges(t), FX_STATUS_ARGUMENT, "do not follow from its merges");
+    assert_int_equal(fx_length(fx_tokenizer_merges(learn_text("a", 256, 1))), 0);
 }
 
 static void test_decode_into_little_memory(void **state)
@@ -370,12 +437,20 @@ static void *load_and_use(const char *path)
     return status == FX_OK ? (void *)t : fx_error_array(status);
 }
 
+static void *encode_arrays(const char *path)
+{
+    const char *texts[] = {"ab abab", "b"};
+    fx_tokenizer *t = fx_tokenizer_from_merges(fx_tokenizer_merges(learn_file(path)));
+    return fx_token_bags(fx_tokenizer_encode_texts(t, 2, texts, 0));
+}
+
 static void test_each_allocation(void **state)
 {
     (void)state;
     FX_SCOPE;
     const char *text = temp_text("alloc.txt", "a text of ab, abab and a text of its own\n");
     each_allocation_of(learn_file, text, 40);
+    each_allocation_of(encode_arrays, text, 50);
     saved_vocab = temp_text("alloc.json", "");
     saved_merges = temp_text("alloc-merges.txt", "");
     assert_int_equal(fx_tokenizer_save(learn_file(text), saved_vocab, saved_merges), FX_OK);
@@ -387,6 +462,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_learns_as_tokenizers),
         cmocka_unit_test(test_loads_files_of_tokenizers),
+        cmocka_unit_test(test_arrays_as_tokenizers),
+        cmocka_unit_test(test_several_texts),
+        cmocka_unit_test(test_refused_arrays),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_merges_by_hand),
         cmocka_unit_test(test_long_word),

@@ -67,7 +67,8 @@ static fx_array *predict(const problem *p, void *model, fx_array *x)
         FX_TEST;
         const int64_t end = (i + 1) * BATCH < n ? (i + 1) * BATCH : n;
         fx_array *part_x = fx_slice(x, fx_ndims(x) - 1, i * BATCH, end);
-        parts[i] = fx_keep(fx_cpu(result_of(p, fx_call(model, fx_to(p->device, part_x)))));
+        parts[i] = fx_keep(
+            fx_cpu(result_of(p, fx_call(model, fx_to(p->device, problem_input(p, part_x))))));
         if (fx_eval(parts[i]) != FX_OK)
             break;
     }

@@ -5,6 +5,7 @@
  * it, and writes the results.
  */
 #include "class_scores.h"
+#include "dataset_text.h"
 #include "failure.h"
 #include "leaks.h"
 #include "members.h"
@@ -18,7 +19,7 @@
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static train_options o = {.data = {.normalise = "auto", .missing = "error"},
+static train_options o = {.data = {.normalise = "auto", .missing = "error", .vocabulary = 8000},
                           .optimiser = "Adam()",
                           .device = "cpu",
                           .epochs = 10,
@@ -28,12 +29,20 @@ static train_options o = {.data = {.normalise = "auto", .missing = "error"},
 static option_row options[] = {
     OPTION_DATA(
         o.data.request,
-        "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, a folder "
+        "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, a text file "
+        "(.gz or not) with \"__label__NAME text\" in each line, a folder "
         "that contains a folder of PNG or JPEG images for each class, or a folder of IDX files "
         "such as MNIST's; - reads CSV from standard input"),
     DATA_OPTIONS(o.data.request),
     {"model", 'm', OPTION_TEXT, &o.model, "NOTATION",
-     "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},
+     "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'. For texts it "
+     "begins with EmbeddingBag (default for texts: an EmbeddingBag of 64 numbers and a Dense "
+     "layer)",
+     0, 0},
+    {"vocabulary", 0, OPTION_INTEGER, &o.data.vocabulary, "N",
+     "Texts: learn at most N tokens, bytes and pieces of words, from the training files (default: "
+     "8000)",
+     1, 1e8},
     {"init", 0, OPTION_TEXT, &o.init, "FILE",
      "Start from the weights of a saved model: copies each array that has the same path and sizes "
      "in both models, and scales the inputs as that model does (default: random weights)",
@@ -123,11 +132,6 @@ static option_row options[] = {
 /* ---- before training --------------------------------------------------------------------------
  */
 
-static int need(const char *value, const char *name)
-{
-    return value ? EXIT_FINE : fail(EXIT_BAD_INPUT, "--%s is missing", name);
-}
-
 static int check_files(void)
 {
     const output_path outputs[] = {{o.save, "--save"},
@@ -155,6 +159,8 @@ static void announce(const train_run *r)
     if (r->o->quiet)
         return;
     describe_sizes(r->d.data.x, true, sizes, sizeof sizes);
+    if (r->p.tokens)
+        snprintf(sizes, sizeof sizes, "text, %lld tokens", (long long)r->p.tokens);
     fprintf(stderr, "%s: %lld observations of %s", r->d.data.path, (long long)r->d.ntrain, sizes);
     if (r->d.vx)
         fprintf(stderr, ", %lld for validation", (long long)r->d.nvalidation);
@@ -205,13 +211,23 @@ static int check_sweep(void)
                : EXIT_FINE;
 }
 
+/* The default model, as in fastText. Its first layer begins with zeros, so that a rare token has
+ * no random effect. */
+static const char *model_of_texts(const problem *p)
+{
+    static char text[200];
+    snprintf(text, sizeof text, "Chain(EmbeddingBag(%lld => 64; init=zeros32), Dense(64 => %lld))",
+             (long long)p->tokens, (long long)p->nclasses);
+    return text;
+}
+
 static int prepare(train_run *r)
 {
-    int status = need(r->o->data.request.path, "data");
-    if (status == EXIT_FINE)
-        status = check_standard_input(&r->o->data);
-    if (status == EXIT_FINE)
-        status = need(r->o->model, "model");
+    if (!r->o->data.request.path)
+        return fail(EXIT_BAD_INPUT, "--data is missing");
+    int status = check_standard_input(&r->o->data);
+    if (status == EXIT_FINE && !r->o->model && !holds_labelled_text(r->o->data.request.path))
+        status = refuse_without_model(r->o->data.request.path);
     if (status == EXIT_FINE && r->o->data.classes && r->o->data.numbers)
         status = fail(EXIT_BAD_INPUT, "--classes and --regression exclude each other");
     if (status == EXIT_FINE)
@@ -230,7 +246,8 @@ static int prepare(train_run *r)
     fx_parse_optimiser(r->o->optimiser);
     if (r->o->schedule)
         fx_parse_schedule(r->o->schedule);
-    fx_parse_model(r->o->model); /* parsed again because the seed is set only now */
+    if (r->o->model)
+        fx_parse_model(r->o->model); /* parsed again because the seed is set only now */
     r->p.device = members_device(r->o->device);
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);
@@ -238,8 +255,11 @@ static int prepare(train_run *r)
     status = check_files();
     if (status == EXIT_FINE && r->o->init)
         status = initial_load(r->o->init, &r->init);
+    r->o->data.request.tokenizer = r->init.tokenizer;
     if (status == EXIT_FINE)
         status = training_data_read(&r->o->data, &r->p, &r->d);
+    if (status == EXIT_FINE && !r->o->model)
+        r->o->model = model_of_texts(&r->p);
     if (status != EXIT_FINE || is_sweep())
         return status;
     status = training_data_divide(&r->o->data, &r->p, &r->init, (fold){0, 0}, &r->d);

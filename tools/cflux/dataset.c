@@ -4,6 +4,7 @@
 #include "dataset_images.h"
 #include "dataset_join.h"
 #include "dataset_table.h"
+#include "dataset_text.h"
 #include "failure.h"
 #include "image_file.h"
 #include "input_file.h"
@@ -297,6 +298,10 @@ static int read_any(const data_request *r, dataset *d)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
     if (r->entry && (kind == PATH_FOLDER || !ends_with(r->path, ".npz")))
         return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
+    if (r->tokenizer && kind == PATH_FOLDER)
+        return fail(EXIT_BAD_INPUT, "%s is a folder: expected text files", r->path);
+    if (r->tokenizer)
+        return input_file_ends(r->path) ? read_text_lines(r, d) : fail_library(EXIT_BAD_INPUT);
     if (r->id && (kind == PATH_FOLDER || image_is_called_so(r->path)))
         return fail(EXIT_BAD_INPUT, "--id: %s is %s and has no columns", r->path,
                     kind == PATH_FOLDER ? "a folder" : "an image");
@@ -325,7 +330,7 @@ static int read_one(const data_request *r, dataset *out)
     int status = read_any(&one, out);
     if (status != EXIT_FINE)
         return status;
-    out->x = as_features(out->x);
+    out->x = one.tokenizer ? out->x : as_features(out->x);
     out->n = observations_of(out->x);
     status = check_counts(out);
     if (r->unlabelled) { /* every observation gets a prediction, also one without a target */
@@ -353,17 +358,16 @@ void dataset_inputs(data_request *r, int n, char *const *operands)
     r->more = r->data.n > 0 ? r->data.n - 1 + n : n;
 }
 
-/* The further files, counted from 0. */
-static const char *further_file(const data_request *r, int i)
+const char *dataset_path(const data_request *r, int i)
 {
-    return i + 1 < r->data.n ? r->data.items[i + 1] : r->operands[i - (r->data.n - 1)];
+    return i == 0 ? r->path : i < r->data.n ? r->data.items[i] : r->operands[i - r->data.n];
 }
 
 int dataset_files(const data_request *r)
 {
     int files = !is_folder(r->path);
     for (int i = 0; i < r->more; i++)
-        files += !is_folder(further_file(r, i));
+        files += !is_folder(dataset_path(r, i + 1));
     return files;
 }
 
@@ -389,7 +393,7 @@ int dataset_read(const data_request *r, dataset *out)
     dataset *parts = calloc((size_t)r->more + 1, sizeof *parts);
     int status = parts ? read_one(&one, &parts[0]) : fail(EXIT_FAILED, "no memory");
     for (int i = 1; i <= r->more && status == EXIT_FINE; i++) {
-        one.path = further_file(r, i - 1);
+        one.path = dataset_path(r, i);
         next_target(&one);
         one.columns = one.columns ? one.columns : parts[0].columns;
         status = read_one(&one, &parts[i]);

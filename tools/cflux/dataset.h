@@ -33,9 +33,11 @@ typedef struct data_request {
     int64_t skip;          /* lines to skip at the top of CSV files */
     void *columns;    /* names of the features that the model needs, a tuple of texts; NULL: all
                          columns */
-    int64_t features; /* number of features that the model needs; 0: unknown */
-    bool test;        /* use the test part if a folder or file has two */
-    bool unlabelled;  /* targets may be missing */
+    int64_t features; /* number of features that the model needs; for texts the number of tokens
+                         that count; 0: unknown */
+    const fx_tokenizer *tokenizer; /* the files are texts; NULL: they are other data */
+    bool test;                     /* use the test part if a folder or file has two */
+    bool unlabelled;               /* targets may be missing */
     missing_values missing;
     bool transpose; /* swap the first two axes of each observation */
     bool no_target; /* no target: every column is a feature */
@@ -115,8 +117,8 @@ typedef struct data_request {
     }
 
 typedef struct dataset {
-    const char *path, *kind; /* kind: "csv", "idx", "images", "npy", "npz" */
-    fx_array *x;             /* Float32, observations along the final axis */
+    const char *path, *kind; /* kind: "csv", "idx", "images", "npy", "npz", "text" */
+    fx_array *x;             /* Float32, observations along the final axis; ids of texts: Int32 */
     fx_array *y; /* as in the file, one or more numbers per observation; NULL: no targets */
     int64_t n;
     int64_t line;       /* line number of the first observation; 0: not a text file */
@@ -127,11 +129,15 @@ typedef struct dataset {
     void *ids;
     const char *id_name; /* name of their column */
     bool transposed;     /* the first two axes of x are swapped */
+    bool lines;          /* each observation is a line of the file */
 } dataset;
 
 /* Fills in path, operands and more from --data and then the n operands. path is NULL if --data is
  * missing. */
 void dataset_inputs(data_request *r, int n, char *const *operands);
+
+/* The path of file i, counted from 0. */
+const char *dataset_path(const data_request *r, int i);
 
 /* The number of paths that need a target. A folder of IDX files has its own. */
 int dataset_files(const data_request *r);

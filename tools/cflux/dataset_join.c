@@ -1,5 +1,6 @@
 /* dataset_join.c: joins the data of several files: see dataset_join.h. */
 #include "dataset_join.h"
+#include "dataset_text.h"
 #include "failure.h"
 #include <stdlib.h>
 #include <string.h>
@@ -103,9 +104,12 @@ static const char *title(const char *first, int others)
     return fx_string_text(fx_string(text));
 }
 
-int dataset_join(const dataset *parts, int n, dataset *out)
+int dataset_join(dataset *parts, int n, dataset *out)
 {
+    if (strcmp(parts[0].kind, "text") == 0)
+        align_texts(parts, n);
     *out = parts[0];
+    out->lines = false;
     out->path = title(parts[0].path, n - 1);
     for (int i = 1; i < n; i++) {
         const int status = check_alike(&parts[0], &parts[i]);

@@ -8,6 +8,6 @@
  * labels of all files are merged in alphabetical order. EXIT_FINE, or the exit status of a failure
  * (printed).
  */
-int dataset_join(const dataset *parts, int n, dataset *out);
+int dataset_join(dataset *parts, int n, dataset *out);
 
 #endif

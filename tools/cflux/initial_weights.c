@@ -128,7 +128,7 @@ int initial_load(const char *path, initial_model *out)
     problem p = {.kind = NULL};
     const int status = trained_load(path, &t, &p);
     if (status == EXIT_FINE)
-        *out = (initial_model){path, t.model, p.mean, p.std, t.columns};
+        *out = (initial_model){path, t.model, p.mean, p.std, t.columns, t.tokenizer};
     return status;
 }
 

@@ -8,8 +8,9 @@
 typedef struct initial_model {
     const char *path; /* NULL: none */
     void *model;
-    fx_array *mean, *std; /* the scale of its inputs; NULL: unknown */
-    void *columns;        /* the names of its inputs, texts; NULL: unknown */
+    fx_array *mean, *std;          /* the scale of its inputs; NULL: unknown */
+    void *columns;                 /* the names of its inputs, texts; NULL: unknown */
+    const fx_tokenizer *tokenizer; /* NULL: its inputs are numbers */
 } initial_model;
 
 /* Functions return EXIT_FINE, or the exit status of a failure (printed). */

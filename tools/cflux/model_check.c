@@ -9,12 +9,15 @@ static bool is_layer(const void *layer, const char *name)
 }
 
 /* Suggests a layer that would accept x instead; "" if there is no suggestion. */
-static void suggest(void *layer, const fx_array *x, char *text, size_t size)
+static void suggest(const problem *p, void *layer, const fx_array *x, char *text, size_t size)
 {
     const int rank = fx_ndims(x) - 1;
     const int64_t each = fx_length(x);
     *text = 0;
-    if (is_layer(layer, "Dense")) {
+    if (p->tokens && fx_eltype(x) == FX_DTYPE_I32) {
+        snprintf(text, size, "; a model of texts begins with EmbeddingBag(%lld => …)",
+                 (long long)p->tokens);
+    } else if (is_layer(layer, "Dense")) {
         const fx_dense_layer *dense = layer;
         const int64_t in = fx_size(dense->weight, 1), out = fx_size(dense->weight, 0);
         if (rank > 1 && in == each)
@@ -34,15 +37,18 @@ static void suggest(void *layer, const fx_array *x, char *text, size_t size)
     }
 }
 
-static int refuse_layer(void *layer, int64_t number, const char *data, const fx_array *x)
+static int refuse_layer(const problem *p, void *layer, int64_t number, const char *data,
+                        const fx_array *x)
 {
     char what[200], got[100], hint[600];
     const fx_error e = fx_error_take();
     fx_summary(layer, what, sizeof what);
     describe_sizes(x, true, got, sizeof got);
-    suggest(layer, x, hint, sizeof hint);
+    suggest(p, layer, x, hint, sizeof hint);
     if (!*hint)
         snprintf(hint, sizeof hint, " (%s)", failure_sentence(&e));
+    if (number == 1 && p->tokens)
+        snprintf(got, sizeof got, "which are tokens of texts");
     return number == 1
                ? fail(EXIT_BAD_INPUT, "layer 1, %s, does not accept the observations of %s, %s%s",
                       what, data, got, hint)
@@ -51,15 +57,15 @@ static int refuse_layer(void *layer, int64_t number, const char *data, const fx_
 }
 
 /* Passes one observation through the layers of a chain; NULL on failure (printed). */
-static fx_array *through_layers(void *model, const char *data, fx_array *x)
+static fx_array *through_layers(const problem *p, void *model, const char *data, fx_array *x)
 {
     const bool chain = is_layer(model, "Chain");
     const int64_t n = chain ? fx_count(model) : 1;
     for (int64_t i = 0; i < n; i++) {
         void *layer = chain ? fx_child(model, i) : model;
-        fx_array *y = fx_call(layer, x);
+        fx_array *y = fx_call(layer, i == 0 ? problem_input(p, x) : x);
         if (fx_is_error(y)) {
-            refuse_layer(layer, i + 1, data, x);
+            refuse_layer(p, layer, i + 1, data, x);
             return NULL;
         }
         x = y;
@@ -116,16 +122,35 @@ static fx_array *first_observation(fx_array *x)
     return fx_slice(x, fx_ndims(x) - 1, 0, 1);
 }
 
+/* A token without a column would fail only when it is looked up. */
+static int check_tokens(const problem *p, void *model)
+{
+    const bool chain = is_layer(model, "Chain");
+    void *first = chain && fx_count(model) > 0 ? fx_child(model, 0) : model;
+    if (!p->tokens || !is_layer(first, "EmbeddingBag"))
+        return EXIT_FINE;
+    const fx_array *weight = ((const fx_embeddingbag_layer *)first)->weight;
+    if (fx_size(weight, 1) >= p->tokens)
+        return EXIT_FINE;
+    return fail(EXIT_BAD_INPUT,
+                "layer 1, EmbeddingBag(%lld => %lld), has fewer columns than there are tokens; use "
+                "EmbeddingBag(%lld => %lld)",
+                (long long)fx_size(weight, 1), (long long)fx_size(weight, 0), (long long)p->tokens,
+                (long long)fx_size(weight, 0));
+}
+
 int model_check(problem *p, void *model, const char *data, fx_array *x, fx_array *y)
 {
     FX_TEST;
     if (!fx_type_of(model)->forward)
         return fail(EXIT_BAD_INPUT, "a %s is not a model: it cannot be called",
                     fx_type_of(model)->name);
-    fx_array *output = through_layers(model, data, first_observation(x));
+    int status = check_tokens(p, model);
+    fx_array *output =
+        status == EXIT_FINE ? through_layers(p, model, data, first_observation(x)) : NULL;
     if (!output)
         return EXIT_BAD_INPUT;
-    const int status = check_outputs(p, data, output);
+    status = check_outputs(p, data, output);
     return status == EXIT_FINE && y ? check_loss(p, data, output, first_observation(y)) : status;
 }
 

@@ -266,10 +266,10 @@ int problem_classes(problem *p, const dataset *d, task asked)
 static int unknown_class(const problem *p, const dataset *d, int64_t row, const char *name)
 {
     return fail(EXIT_BAD_INPUT,
-                "%s: observation %lld has class \"%s\", which is not one of the %lld known, from "
+                "%s: %s %lld has class \"%s\", which is not one of the %lld known, from "
                 "\"%s\" to \"%s\"",
-                d->path, (long long)row + 1, name, (long long)p->nclasses, class_name(p, 0),
-                class_name(p, p->nclasses - 1));
+                d->path, d->lines ? "line" : "observation", (long long)row + 1, name,
+                (long long)p->nclasses, class_name(p, 0), class_name(p, p->nclasses - 1));
 }
 
 /* The class number of each value of y. Consecutive values are often equal, so the previous result
@@ -388,6 +388,11 @@ fx_array *problem_scaled(const problem *p, fx_array *x)
     return fx_cast(fx_div(fx_sub(in_float64(x), p->mean), p->std), FX_DTYPE_F32);
 }
 
+void *problem_input(const problem *p, fx_array *x)
+{
+    return p->tokens ? fx_to(p->device, fx_token_bags(x)) : (void *)x;
+}
+
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 static fx_array *target_of(const problem *p, fx_array *y)
@@ -410,7 +415,7 @@ fx_array *problem_output_loss(const problem *p, fx_array *output, fx_array *y)
 
 fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y)
 {
-    return problem_output_loss(p, fx_call(model, x), y);
+    return problem_output_loss(p, fx_call(model, problem_input(p, x)), y);
 }
 
 fx_array *problem_guesses(const problem *p, fx_array *output)
@@ -468,7 +473,8 @@ static int score_batch(const problem *p, void *model, const fx_batch *b, guesses
 {
     FX_TEST;
     double loss;
-    fx_array *output = fx_call(model, b->x), *mean = problem_output_loss(p, output, b->y);
+    fx_array *output = fx_call(model, problem_input(p, b->x)),
+             *mean = problem_output_loss(p, output, b->y);
     fx_array *guess = p->classes ? problem_guesses(p, output) : NULL;
     if (fx_eval(guess ? fx_tuple(mean, guess) : mean) != FX_OK ||
         fx_item_get(mean, &loss) != FX_OK ||

@@ -28,6 +28,7 @@ typedef struct problem {
     bool single;          /* two classes, and the model has one output */
     fx_array *mean, *std; /* of the training features, with the shape of an observation (size 1
                              along axes that share a scale); NULL: features are not scaled */
+    int64_t tokens;       /* of the tokenizer of texts; 0: the inputs are numbers */
     fx_device *device;
 } problem;
 
@@ -50,6 +51,8 @@ fx_array *problem_filled(const problem *p, fx_array *x);
 /* Replaces missing values, then scales. */
 fx_array *problem_scaled(const problem *p, fx_array *x);
 
+/* The input of the model for observations: texts become bags of tokens, see fx_token_bags. */
+void *problem_input(const problem *p, fx_array *x);
 /* The loss of the model's outputs, the mean over the observations: Σ w[yᵢ]·lᵢ / n with the weights
  * of classes. */
 fx_array *problem_output_loss(const problem *p, fx_array *output, fx_array *y);

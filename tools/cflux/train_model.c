@@ -1,4 +1,5 @@
 /* train_model.c: prepares the model of cflux train: see train_run.h. */
+#include "dataset_text.h"
 #include "failure.h"
 #include "model_check.h"
 #include "train_run.h"
@@ -12,7 +13,10 @@ static void describe_trained(train_run *r)
     r->t.kind = r->d.data.kind;
     r->t.target = r->d.data.target;
     r->t.columns = r->d.data.columns;
+    if (r->p.tokens)
+        sizes[0] = LINE_TOKENS;
     r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);
+    r->t.tokenizer = r->o->data.request.tokenizer;
 }
 
 /* BatchNorm needs more than one observation in a batch, and the final batch of an epoch may have
@@ -25,7 +29,8 @@ static int check_last_batch(const train_run *r)
     if (!alone || (r->o->drop_partial && r->o->batchsize > 1))
         return EXIT_FINE;
     void *probe = fx_parse_model(r->o->model); /* a copy: a training step changes it */
-    if (!fx_is_error(fx_call(probe, fx_slice(r->d.x, fx_ndims(r->d.x) - 1, 0, 1))))
+    if (!fx_is_error(
+            fx_call(probe, problem_input(&r->p, fx_slice(r->d.x, fx_ndims(r->d.x) - 1, 0, 1)))))
         return EXIT_FINE;
     const fx_error e = fx_error_take();
     return fail(EXIT_BAD_INPUT,

@@ -23,8 +23,11 @@ void train_log_end(train_run *r, const char *why, const char *message, const sco
         return;
     const char **names = last->n > 0 ? train_class_names(&r->p) : NULL;
     if (last->n > 0) {
-        batch = fx_to(r->p.device, fx_slice(x, fx_ndims(x) - 1, 0,
-                                            last->n < r->o->batchsize ? last->n : r->o->batchsize));
+        batch = r->p.tokens
+                    ? NULL
+                    : fx_to(r->p.device,
+                            fx_slice(x, fx_ndims(x) - 1, 0,
+                                     last->n < r->o->batchsize ? last->n : r->o->batchsize));
         record_fill(&record, &r->p, r->t.model, x, r->d.vx ? r->d.vy : r->d.y);
     }
     fx_run_log_end(r->log, .why = why, .message = message, .step = r->step, .seconds = r->seconds,

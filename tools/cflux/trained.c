@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES = 8 };
+enum { ENTRIES = 9 };
 
 typedef struct entry_list {
     const void *pairs[2 * ENTRIES];
@@ -53,6 +53,7 @@ fx_status trained_save(const char *path, const trained *t, const problem *p)
     add_if(&e, "mean", p->mean);
     add_if(&e, "std", p->std);
     add_if(&e, "fill", p->fill);
+    add_if(&e, "merges", t->tokenizer ? fx_tokenizer_merges(t->tokenizer) : NULL);
     return model_file_save(path, fxi_named_pairs(e.n, e.pairs), NULL, NULL);
 }
 
@@ -128,6 +129,9 @@ int trained_load(const char *path, trained *t, problem *p)
     p->mean = model_file_entry(entries, "mean");
     p->std = model_file_entry(entries, "std");
     p->fill = model_file_entry(entries, "fill");
+    fx_array *merges = model_file_entry(entries, "merges");
+    t->tokenizer = merges ? fx_tokenizer_from_merges(merges) : NULL;
+    p->tokens = t->tokenizer ? fx_tokenizer_count(t->tokenizer) : 0;
     if (classes) {
         p->classes = classes_of(classes);
         p->nclasses = fx_count(p->classes);
@@ -140,6 +144,7 @@ int trained_load(const char *path, trained *t, problem *p)
 void trained_request(const trained *t, const problem *p, data_request *r)
 {
     r->columns = t->columns;
+    r->tokenizer = t->tokenizer;
     r->missing = p->fill ? MISSING_KEPT : MISSING_REFUSED;
     r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];
@@ -159,7 +164,7 @@ int trained_shape(const char *path, const trained *t, dataset *d)
 {
     int64_t sizes[FX_MAX_DIMS];
     char have[100];
-    if (!t->shape)
+    if (!t->shape || t->tokenizer)
         return EXIT_FINE;
     const int64_t each = sizes_of(t, sizes);
     const int n = (int)fx_length(t->shape);

@@ -8,6 +8,7 @@
  *     classes   names of the classes, texts
  *     mean, std of the features, shaped like an observation
  *     fill      replaces missing values of the features, shaped like an observation
+ *     merges    of the tokenizer, for texts
  *
  * Only the model is required; a file written by Flux has nothing else. */
 #ifndef CFLUX_TOOL_TRAINED_H
@@ -20,6 +21,7 @@ typedef struct trained {
     const char *kind, *target; /* NULL: not stored */
     fx_array *shape;
     void *columns;
+    const fx_tokenizer *tokenizer; /* NULL: the inputs are numbers */
 } trained;
 
 fx_status trained_save(const char *path, const trained *t, const problem *p);

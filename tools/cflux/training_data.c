@@ -1,6 +1,7 @@
 /* training_data.c: see training_data.h. */
 #include "training_data.h"
 #include "class_scores.h"
+#include "dataset_text.h"
 #include "failure.h"
 #include "held_out.h"
 #include "missing.h"
@@ -39,6 +40,15 @@ static int check_targets(const dataset *data, const dataset *other)
                          other->path, (long long)m, m == 1 ? "" : "s", data->path, (long long)n);
 }
 
+/* Learns the tokenizer of texts, unless the initial model has one. */
+static int find_texts(data_options *o)
+{
+    const bool texts = holds_labelled_text(o->request.path);
+    if (!texts)
+        o->request.tokenizer = NULL;
+    return texts && !o->request.tokenizer ? learn_tokenizer(&o->request, o->vocabulary) : EXIT_FINE;
+}
+
 static int read_data(data_options *o, training_data *d)
 {
     double share;
@@ -54,13 +64,16 @@ static int read_data(data_options *o, training_data *d)
                                                            : MISSING_REFUSED;
     other.missing = o->request.missing;
     o->request.files = other.files = files + (shared ? 0 : dataset_files(&other));
-    int status = dataset_read(&o->request, &d->data);
+    int status = find_texts(o);
+    if (status == EXIT_FINE)
+        status = dataset_read(&o->request, &d->data);
     if (status != EXIT_FINE || shared)
         return status;
+    other.tokenizer = o->request.tokenizer;
     other.columns = d->data.columns;
     other.column = strcmp(d->data.kind, "csv") == 0 ? d->data.target : NULL;
     status = dataset_read(&other, &d->other);
-    if (status == EXIT_FINE &&
+    if (status == EXIT_FINE && !other.tokenizer &&
         fx_length(d->other.x) / d->other.n != fx_length(d->data.x) / d->data.n)
         status = fail(EXIT_BAD_INPUT, "%s has %lld numbers for an observation, %s has %lld",
                       d->other.path, (long long)(fx_length(d->other.x) / d->other.n), d->data.path,
@@ -111,6 +124,8 @@ static int split(const data_options *o, const problem *p, fold f, training_data 
 static void scale(const data_options *o, problem *p, const initial_model *init, training_data *d)
 {
     const bool images = fx_ndims(d->x) == 4, by_data = strcmp(o->normalise, "auto") == 0;
+    if (p->tokens)
+        return;
     if (by_data && initial_scale_fits(init, d->x)) {
         p->mean = init->mean;
         p->std = init->std;
@@ -126,7 +141,9 @@ int training_data_read(data_options *o, problem *p, training_data *d)
 {
     const task asked = o->classes ? TASK_CLASSES : o->numbers ? TASK_NUMBERS : TASK_BY_DATA;
     int status = read_data(o, d);
-    if (status == EXIT_FINE && asked != TASK_CLASSES)
+    const fx_tokenizer *texts = o->request.tokenizer;
+    p->tokens = texts ? fx_tokenizer_count(texts) : 0;
+    if (status == EXIT_FINE && asked != TASK_CLASSES && !texts)
         status = problem_check_texts(&d->data);
     if (status == EXIT_FINE)
         status = problem_classes(p, &d->data, asked);

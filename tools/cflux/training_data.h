@@ -13,6 +13,7 @@ typedef struct data_options {
     const char *validation; /* a share, or files; NULL: none */
     const char *normalise, *missing;
     const char *weights; /* of the classes; NULL: all are 1 */
+    int64_t vocabulary;  /* the largest number of tokens of texts */
     bool classes, numbers;
 } data_options;
 

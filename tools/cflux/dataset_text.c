@@ -1,0 +1,308 @@
+/* dataset_text.c: text files as observations: see dataset_text.h. */
+#include "dataset_text.h"
+#include "clean_text.h"
+#include "failure.h"
+#include "system.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+static const char LABEL[] = "__label__", MARK[] = "\xEF\xBB\xBF"; /* a byte order mark */
+enum { LABEL_BYTES = sizeof LABEL - 1, MARK_BYTES = sizeof MARK - 1, PART = 1 << 16 };
+
+bool holds_labelled_text(const char *path)
+{
+    char head[MARK_BYTES + LABEL_BYTES + 1] = "";
+    gzFile f = kind_of_path(path) == PATH_FILE ? gzopen(path, "rbe") : NULL;
+    if (!f)
+        return false;
+    gzread(f, head, sizeof head - 1);
+    gzclose(f);
+    const int skip = strncmp(head, MARK, MARK_BYTES) == 0 ? MARK_BYTES : 0;
+    return strncmp(head + skip, LABEL, LABEL_BYTES) == 0;
+}
+
+int refuse_without_model(const char *path)
+{
+    FILE *f = kind_of_path(path) == PATH_FILE ? fopen(path, "rbe") : NULL;
+    const bool empty = f && fgetc(f) == EOF;
+    if (f)
+        fclose(f);
+    return empty ? fail(EXIT_BAD_INPUT, "%s is empty", path)
+                 : fail(EXIT_BAD_INPUT,
+                        "--model is missing: only text files whose first line begins with "
+                        "__label__ have a default model");
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* A whole file, and the text and label of each line in it. */
+typedef struct text_lines {
+    const char *path;
+    char *bytes;
+    size_t size;
+    const char **texts, **labels; /* NULL: the line has no label */
+    int64_t n;
+} text_lines;
+
+static void free_lines(text_lines *l)
+{
+    free(l->bytes);
+    free(l->texts);
+    free(l->labels);
+}
+
+static int no_memory(const char *path)
+{
+    return fail(EXIT_FAILED, "%s: no memory for its texts", path);
+}
+
+/* Reads until the end of the stream. A gzip stream that is cut ends with Z_BUF_ERROR. */
+static int read_stream(gzFile f, text_lines *l)
+{
+    int got = 1, code;
+    for (size_t room = 0; got > 0; l->size += got > 0 ? (size_t)got : 0) {
+        if (room - l->size < PART + 1) {
+            room = 2 * room + 2 * PART;
+            char *bytes = realloc(l->bytes, room);
+            if (!bytes)
+                return no_memory(l->path);
+            l->bytes = bytes;
+        }
+        got = gzread(f, l->bytes + l->size, PART);
+    }
+    const char *why = gzerror(f, &code);
+    if (got < 0 || code == Z_BUF_ERROR)
+        return fail(EXIT_BAD_INPUT, "%s: %s", l->path,
+                    code == Z_ERRNO       ? strerror(errno)
+                    : code == Z_BUF_ERROR ? "the gzip stream is truncated"
+                                          : why);
+    l->bytes[l->size] = 0;
+    return EXIT_FINE;
+}
+
+static int read_file(text_lines *l)
+{
+    gzFile f = gzopen(l->path, "rbe");
+    if (!f)
+        return fail(EXIT_BAD_INPUT, "%s: %s", l->path, errno ? strerror(errno) : "no memory");
+    const int status = read_stream(f, l);
+    gzclose_r(f);
+    if (status == EXIT_FINE && l->size == 0)
+        return fail(EXIT_BAD_INPUT, "%s is empty", l->path);
+    return status;
+}
+
+/* ---- the lines ------------------------------------------------------------------------------- */
+
+static int bad_line(const text_lines *l, const char *what)
+{
+    return fail(EXIT_BAD_INPUT, "%s: line %lld %s", l->path, (long long)l->n + 1, what);
+}
+
+static int check_utf8(const text_lines *l, const char *line, size_t n)
+{
+    int length;
+    for (size_t i = 0; i < n; i += (size_t)length) {
+        length = line[i] ? utf8_length(line + i) : 0;
+        if (length == 0)
+            return fail(EXIT_BAD_INPUT, "%s: line %lld: byte %zu (0x%02X) is not UTF-8", l->path,
+                        (long long)l->n + 1, i + 1, (unsigned)(unsigned char)line[i]);
+    }
+    return EXIT_FINE;
+}
+
+static const char white[] = " \t\r\v\f";
+
+/* Divides a line, which ends with 0, into its label and its text. */
+static int take_line(text_lines *l, char *line, bool labelled)
+{
+    char *text = line + strspn(line, white), *label = NULL;
+    const bool has = strncmp(text, LABEL, LABEL_BYTES) == 0;
+    if (!*text)
+        return bad_line(l, "is empty");
+    if (labelled && !has)
+        return bad_line(l, "has no label: it must begin with __label__NAME");
+    if (has) {
+        label = text + LABEL_BYTES;
+        text = label + strcspn(label, white);
+        const size_t n = strspn(text, white);
+        *text = 0;
+        text += n;
+        if (!*label)
+            return bad_line(l, "has a label without a name");
+        if (strncmp(text, LABEL, LABEL_BYTES) == 0)
+            return bad_line(l, "has several labels, but an observation has one class");
+        if (n == 0 || !*text)
+            return bad_line(l, "has a label but no text");
+    }
+    l->labels[l->n] = label;
+    l->texts[l->n++] = text;
+    return EXIT_FINE;
+}
+
+static int divide(text_lines *l, bool labelled)
+{
+    const size_t skip = strncmp(l->bytes, MARK, MARK_BYTES) == 0 ? MARK_BYTES : 0;
+    char *at = l->bytes + skip, *end = l->bytes + l->size;
+    size_t most = 1;
+    for (const char *s = at; (s = memchr(s, '\n', (size_t)(end - s))); s++)
+        most++;
+    l->texts = calloc(most, sizeof *l->texts);
+    l->labels = calloc(most, sizeof *l->labels);
+    int status = l->texts && l->labels ? EXIT_FINE : no_memory(l->path);
+    while (status == EXIT_FINE && at < end) {
+        char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        *stop = 0;
+        status = check_utf8(l, at, (size_t)(stop - at));
+        if (status == EXIT_FINE)
+            status = take_line(l, at, labelled);
+        at = stop + 1;
+    }
+    if (status == EXIT_FINE && l->n == 0)
+        status = fail(EXIT_BAD_INPUT, "%s is empty", l->path);
+    return status;
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The different labels in alphabetical order, a named tuple with the number of lines of each.
+ * `sorted`: the labels of all lines, which are then the different ones. */
+static void *different(const char **sorted, int64_t lines, int64_t *out_n)
+{
+    void **counts = calloc((size_t)lines, sizeof *counts);
+    int64_t n = 0, same = 0;
+    qsort(sorted, (size_t)lines, sizeof *sorted, by_text);
+    for (int64_t i = 0; counts && i < lines; i++) {
+        same = n > 0 && strcmp(sorted[n - 1], sorted[i]) == 0 ? same + 1 : 1;
+        n += same == 1;
+        sorted[n - 1] = sorted[i];
+        if (i + 1 == lines || strcmp(sorted[i], sorted[i + 1]) != 0)
+            counts[n - 1] = fx_scalar((double)same);
+    }
+    void *tuple = counts ? fx_named_tuple_from((int)n, sorted, counts) : memory_error();
+    free(counts);
+    *out_n = n;
+    return tuple;
+}
+
+static int take_labels(const text_lines *l, dataset *d)
+{
+    const char **names = calloc((size_t)l->n, sizeof *names);
+    float *numbers = calloc((size_t)l->n, sizeof *numbers);
+    int64_t n = 0;
+    d->labels = NULL;
+    if (names && numbers) {
+        memcpy(names, l->labels, (size_t)l->n * sizeof *names);
+        d->labels = different(names, l->n, &n);
+    }
+    for (int64_t i = 0; d->labels && i < l->n; i++) {
+        const char **at = bsearch(&l->labels[i], names, (size_t)n, sizeof *names, by_text);
+        numbers[i] = (float)(at - names);
+    }
+    d->y = d->labels ? fx_from(FX_DTYPE_F32, numbers, l->n) : NULL;
+    d->target = "label";
+    free(names);
+    free(numbers);
+    if (!d->labels)
+        return no_memory(l->path);
+    return fx_is_error(d->labels) || fx_is_error(d->y) ? fail_library(EXIT_FAILED) : EXIT_FINE;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+int learn_tokenizer(data_request *r, int64_t vocabulary)
+{
+    const int n = r->more + 1;
+    if (vocabulary < 256)
+        return fail(EXIT_BAD_INPUT,
+                    "--vocabulary %lld: a vocabulary has at least 256 tokens, one for each byte",
+                    (long long)vocabulary);
+    const char **paths = calloc((size_t)n, sizeof *paths);
+    if (!paths)
+        return no_memory(r->path);
+    for (int i = 0; i < n; i++)
+        paths[i] = dataset_path(r, i);
+    r->tokenizer = fx_tokenizer_learn(n, paths, vocabulary, 2);
+    free(paths);
+    return fx_is_error(r->tokenizer) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
+}
+
+static int64_t full_lines(fx_array *ids, int64_t most)
+{
+    const int32_t *v = fx_data(ids);
+    const int64_t rows = fx_size(ids, 0);
+    int64_t full = 0;
+    for (int64_t i = 0; v && rows == most && i < fx_size(ids, 1); i++)
+        full += v[(i + 1) * rows - 1] >= 0;
+    return full;
+}
+
+static int take_ids(const data_request *r, const text_lines *l, dataset *d)
+{
+    const int64_t most = r->features ? r->features : LINE_TOKENS;
+    d->x = fx_tokenizer_encode_texts(r->tokenizer, l->n, l->texts, most);
+    if (fx_is_error(d->x))
+        return fail_library(EXIT_FAILED);
+    const int64_t full = full_lines(d->x, most);
+    if (full > 0)
+        warn("%s: only the first %lld tokens of a line count; %lld line%s as long or longer",
+             l->path, (long long)most, (long long)full, full == 1 ? " is" : "s are");
+    return EXIT_FINE;
+}
+
+/* Options for other data. */
+static int check_options(const data_request *r)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } others[] = {{r->targets.n > 0, "target"}, {r->id != NULL, "id"},
+                  {r->shape != NULL, "shape"},  {r->separator != NULL, "separator"},
+                  {r->skip > 0, "skip"},        {r->transpose, "transpose"}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].given)
+            return fail(EXIT_BAD_INPUT, "--%s: %s is a text, with an observation in each line",
+                        others[i].name, r->path);
+    return EXIT_FINE;
+}
+
+int read_text_lines(const data_request *r, dataset *d)
+{
+    const bool labelled = !r->unlabelled && !r->no_target;
+    text_lines l = {.path = r->path};
+    int status = check_options(r);
+    d->kind = "text";
+    d->line = 1;
+    d->lines = true;
+    if (status == EXIT_FINE)
+        status = read_file(&l);
+    if (status == EXIT_FINE)
+        status = divide(&l, labelled);
+    if (status == EXIT_FINE && labelled)
+        status = take_labels(&l, d);
+    if (status == EXIT_FINE)
+        status = take_ids(r, &l, d);
+    free_lines(&l);
+    return status;
+}
+
+void align_texts(dataset *parts, int n)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < n; i++)
+        rows = fx_size(parts[i].x, 0) > rows ? fx_size(parts[i].x, 0) : rows;
+    for (int i = 0; i < n; i++) {
+        const int64_t missing = rows - fx_size(parts[i].x, 0);
+        const int64_t sizes[] = {missing, parts[i].n};
+        if (missing > 0)
+            parts[i].x = fx_concat(0, parts[i].x, fxi_full(FX_DTYPE_I32, -1, 2, sizes));
+    }
+}
