@@ -230,7 +230,10 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
 void fxi_bind_values(fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
-    char *arena = b->arena ? b->arena->ptr : NULL;
+    /* A plan whose results are all empty has no arena. They get an address that is not NULL,
+     * because C forbids to add even 0 to NULL. */
+    static char empty;
+    char *arena = b->arena ? b->arena->ptr : &empty;
     for (int32_t i = 0; i < p->nvalues; i++) {
         const fxi_value *v = &p->values[i];
         /* A donated value starts where its leaf starts: donors are dense and have offset 0

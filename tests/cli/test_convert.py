@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """cflux convert loses nothing silently: trained models through every pair of formats and back, with their
-predictions to the last digit, and the printed contents of files. Usage: test_convert.py PROGRAM"""
+predictions to the last digit, and the printed contents of files. Usage: test_convert.py PROGRAM. ctest: once"""
 import itertools
 import json
 import math

@@ -4,7 +4,7 @@
  * Warnings are errors. Many kernels with the same prelude are compiled together; macros give them
  * different names.
  *
- * ctest: native timeout=900 */
+ * ctest: full native timeout=900 */
 #include "gpu_nvrtc.h"
 #include "gpu_texts.h"
 

@@ -3,7 +3,7 @@
  * report must show no spilled registers. NVRTC compiles them if it is installed, otherwise clang
  * does, which chooses vectors for itself and does not assemble.
  *
- * ctest: timeout=300 */
+ * ctest: once timeout=300 */
 #include "gpu_nvrtc.h"
 #include "gpu_texts.h"
 

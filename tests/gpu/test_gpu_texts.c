@@ -2,7 +2,7 @@
  * for each text: its hash, its kernel and the first step that needs it. The test names every text
  * that differs. So a change to src/backends/gpu/kernels/, or to the code that fills in
  * placeholders, shows which kernels it changes. The dialects differ only in their preludes, which
- * have lines of their own.
+ * have lines of their own. ctest: once
  *
  *     test_gpu_texts --write FOLDER    writes all texts, one folder for each dialect, for diff -r
  *     test_gpu_texts --renew           accepts the present texts and lists the changes

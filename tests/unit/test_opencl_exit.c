@@ -1,6 +1,6 @@
 /* test_opencl_exit.c: a process that ends while OpenCL devices still have work ends well: the
  * driver's threads must not compile or compute while exit frees what they use.
- * ctest: timeout=600 native
+ * ctest: once timeout=600 native
  *
  * The program starts itself once for every way to end, twice at the same time so that the driver's
  * threads are late, each time with an empty cache of PoCL's so that they have kernels to compile.
