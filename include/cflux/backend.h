@@ -86,10 +86,11 @@ typedef struct fx_communicator fx_communicator;
 /* Attributes of a collective operation. */
 typedef struct fx_collective {
     const fx_communicator *communicator;
-    int64_t kind; /* fx_collective_kind */
-    int64_t fold; /* fx_reduce: combines the members' elements; not for BROADCAST */
-    int64_t root; /* REDUCE, BROADCAST: a member. ALL_REDUCE: this many of the first elements may be
-                     rounded to BFloat16 when they are sent; 0: none */
+    int64_t kind;    /* fx_collective_kind */
+    int64_t fold;    /* fx_reduce: combines the members' elements; not for BROADCAST */
+    int64_t root;    /* REDUCE, BROADCAST: a member */
+    int64_t inexact; /* ALL_REDUCE: this many of the first elements may be rounded to BFloat16 when
+                        they are sent; 0: none */
 } fx_collective;
 
 /* Attributes of a node, one member per kind of operation. A step has them in the struct of its

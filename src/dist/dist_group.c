@@ -244,8 +244,8 @@ fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_di
     fxi_dist_header h = fxi_dist_header_of(step);
     h.fixed = d->fixed_order && h.kind != FX_COLLECTIVE_BROADCAST && h.fold != FX_REDUCE_MAX &&
               h.fold != FX_REDUCE_MIN;
-    if (d->narrow && h.dtype == FX_DTYPE_F32 && !how.queue)
-        h.narrow = h.kind == FX_COLLECTIVE_ALL_REDUCE ? fx_step_collective(step)->what.root : 0;
+    if (d->narrow && h.kind == FX_COLLECTIVE_ALL_REDUCE && h.dtype == FX_DTYPE_F32 && !how.queue)
+        h.narrow = fx_step_collective(step)->what.inexact;
     how.what = &h;
     how.n = fx_tensor_length(&step->out);
     return run_operation(d, &how, why, size);

@@ -30,13 +30,15 @@ typedef struct bucket {
     fx_array ***arrays;
 } bucket;
 
-/* `rounds`: that many of the first elements are gradients, which may be rounded on the way. */
-static fx_array *over_all(const fx_communicator *among, fx_reduce fold, fx_array *x, int64_t rounds)
+/* `inexact`: so many of the first elements are gradients, which may be rounded on the way. */
+static fx_array *over_all(const fx_communicator *among, fx_reduce fold, fx_array *x,
+                          int64_t inexact)
 {
-    return fxi_collective(
-        &(const fx_collective){
-            .communicator = among, .kind = FX_COLLECTIVE_ALL_REDUCE, .fold = fold, .root = rounds},
-        x);
+    return fxi_collective(&(const fx_collective){.communicator = among,
+                                                 .kind = FX_COLLECTIVE_ALL_REDUCE,
+                                                 .fold = fold,
+                                                 .inexact = inexact},
+                          x);
 }
 
 /* 16-bit floats are added, and multiplied by a weight, as Float32. */
@@ -59,12 +61,12 @@ static fx_array *weighted(const bucket *b, fx_array *g)
  * weights. */
 static fx_array *mean_of(const bucket *b, fx_array *v)
 {
-    int64_t rounds = 0;
+    int64_t inexact = 0;
     for (int64_t i = 0; i < b->n && !b->exact; i++)
-        rounds += fx_length(*b->arrays[i]);
+        inexact += fx_length(*b->arrays[i]);
     if (b->weight < 0)
-        return over_all(b->among, FX_REDUCE_MEAN, v, rounds);
-    fx_array *sum = over_all(b->among, FX_REDUCE_SUM, v, rounds);
+        return over_all(b->among, FX_REDUCE_MEAN, v, inexact);
+    fx_array *sum = over_all(b->among, FX_REDUCE_SUM, v, inexact);
     const int64_t n = fx_length(sum);
     /* Without any observation the mean is 0. */
     return fx_div(sum, fx_max(fx_slice(sum, 0, n - 1, n), 1e-30));

@@ -152,7 +152,7 @@ static fx_array *b_collective(fx_array *const *x, const int64_t *p)
 {
     static const fx_communicator twins = {
         .fxi_size = sizeof twins, .name = "twins", .size = 2, .run = run_with_twin};
-    const fx_collective w = {&twins, FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_SUM, 0};
+    const fx_collective w = {&twins, FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_SUM, 0, 0};
     (void)p;
     return fxi_collective(&w, x[0]);
 }

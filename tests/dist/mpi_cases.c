@@ -164,6 +164,25 @@ static void gpu_trains(fx_dist *d)
     say("parameters", same ? "same" : "other");
 }
 
+/* One update with a gradient of 1 + 2⁻¹⁰, which BFloat16 rounds to 1. */
+static void say_step(const char *what, fx_dist *d, fx_device *device)
+{
+    fx_array *w = fx_to(device, fx_zeros(1, 2)), *g = fx_full(1 + 1.0 / 1024, 1, 2);
+    fx_dense_layer *one = fx_dense(0, 0, .weight_array = w, .bias = false);
+    void *opt = fx_setup(fx_dist_optimiser(d, fx_descent(1)), one);
+    fx_array *loss = fx_sum(fx_mul(one->weight, fx_to(device, g)));
+    if (fx_update(opt, one, fx_gradient(loss, one)) != FX_OK)
+        say_error("update");
+    say_values(what, one->weight);
+}
+
+/* With .wire = BFloat16, NCCL moves gradients exactly, and MPI rounds them. */
+static void gpu_wire(fx_dist *d)
+{
+    say_step("by NCCL", d, join_gpu(fx_dist_local_rank(d)));
+    say_step("by MPI", d, fx_device_get("CPU", 0));
+}
+
 static const struct {
     const char *name;
     void (*run)(fx_dist *d);
@@ -175,7 +194,8 @@ static const struct {
              {"gpu_sums", gpu_sums},
              {"gpu_mixed", gpu_mixed},
              {"gpu_same", gpu_same},
-             {"gpu_trains", gpu_trains}};
+             {"gpu_trains", gpu_trains},
+             {"gpu_wire", gpu_wire}};
 
 int main(int argc, char **argv)
 {
@@ -185,7 +205,9 @@ int main(int argc, char **argv)
         fx_setup(fx_descent(0.1), fx_dense(1, 1));
         return 0;
     }
-    if (fx_dist_init(FX_MPI, .time_limit = 3, .library = library) != FX_OK) {
+    const bool narrow = argc > 1 && strcmp(argv[1], "gpu_wire") == 0;
+    if (fx_dist_init(FX_MPI, .time_limit = 3, .library = library,
+                     .wire = narrow ? FX_DTYPE_BF16 : FX_DTYPE_F32) != FX_OK) {
         say_error("init");
         return 1;
     }

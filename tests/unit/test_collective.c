@@ -119,7 +119,7 @@ static const fx_communicator members[MEMBERS] = {
 static fx_array *collective(int rank, fx_collective_kind kind, fx_reduce fold, int root,
                             fx_array *x)
 {
-    const fx_collective w = {&members[rank], kind, fold, root};
+    const fx_collective w = {&members[rank], kind, fold, root, 0};
     return fxi_collective(&w, x);
 }
 static fx_array *sum_of_all(int rank, fx_array *x)
@@ -405,9 +405,9 @@ static void what_is_refused(void **state)
     FX_SCOPE;
     const fx_communicator odd = {
         .fxi_size = sizeof odd, .name = "odd", .rank = 3, .size = 3, .run = meet};
-    assert_true(fx_is_error(fxi_collective(&(fx_collective){NULL, 0, 0, 0}, fx_ones(2))));
+    assert_true(fx_is_error(fxi_collective(&(fx_collective){NULL, 0, 0, 0, 0}, fx_ones(2))));
     expect_error(FX_STATUS_ARGUMENT, "communicator");
-    assert_true(fx_is_error(fxi_collective(&(fx_collective){&odd, 0, 0, 0}, fx_ones(2))));
+    assert_true(fx_is_error(fxi_collective(&(fx_collective){&odd, 0, 0, 0, 0}, fx_ones(2))));
     expect_error(FX_STATUS_ARGUMENT, "rank");
     assert_true(fx_is_error(collective(0, FX_COLLECTIVE_BROADCAST, FX_REDUCE_SUM, 3, fx_ones(2))));
     expect_error(FX_STATUS_ARGUMENT, "the root is 3, expected a rank below 3");

@@ -32,6 +32,8 @@ static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *
     memcpy(c->out, c->in, bytes);
     if (c->kind == FXI_COLLECTIVE_GATHER)
         memcpy((char *)c->out + bytes, c->in, bytes);
+    if (c->kind == FXI_COLLECTIVE_EXCHANGE)
+        memcpy((char *)c->out + bytes / 2, c->in, bytes / 2);
     for (int64_t i = 0; adds && i < c->count; i++)
         ((float *)c->out)[i] *= 2;
     host_calls += c->dtype == FX_DTYPE_F32;
@@ -66,6 +68,18 @@ static void reduce(fx_dtype type, fx_reduce fold)
     show(fx_dist_allreduce(&group, on(0, type), fold));
 }
 
+/* A parameter after an update with a gradient of 1 + 2⁻¹⁰, which BFloat16 rounds to 1, and the
+ * guard, which is never rounded. */
+static void update(void)
+{
+    fx_array *w = fx_mul(0, on(0, FX_DTYPE_F32)), *g = fx_add(1 + ldexp(1, -10), w);
+    fx_dense_layer *one = fx_dense(0, 0, .weight_array = fx_reshape(w, 1, 3), .bias = false);
+    void *opt = fx_setup(fx_dist_optimiser(&group, fx_descent(1)), one);
+    fx_array *loss = fx_sum(fx_mul(one->weight, fx_reshape(g, 1, 3)));
+    fx_update(opt, one, fx_gradient(loss, one), .guard = loss);
+    show(one->weight);
+}
+
 static void act(const char *what)
 {
     const struct {
@@ -81,6 +95,8 @@ static void act(const char *what)
             reduce(rows[k].type, rows[k].fold);
     if (strcmp(what, "send") == 0)
         show(fx_dist_bcast(&group, on(0, FX_DTYPE_F32), 1));
+    if (strcmp(what, "gradient") == 0)
+        update();
     for (int k = 0; k < 2 && strcmp(what, "twice") == 0; k++)
         reduce(FX_DTYPE_F32, FX_REDUCE_SUM);
     for (int k = 0; k < 2 && strcmp(what, "two devices") == 0; k++)
@@ -95,6 +111,7 @@ static int child(const char *what)
         .rank = 0, .size = 2, .local_rank = 0, .local_size = 2, .library = "a mirror"};
     char why[FXI_DIST_WHY] = "";
     fxi_dist_begin(&group, &transport, &two, 0.3);
+    group.narrow = getenv("WIRE") != NULL;
     const fx_status status = fxi_dist_open_devices(&group, why, sizeof why);
     if (status != FX_OK)
         printf("%s: %s; ", fx_status_name(status), why);
@@ -124,6 +141,11 @@ static const simulated_row rows[] = {
     {"OF_BACKEND=AMDGPU", "mean", {"1 2 3 ; 0 by the host"}},
     {"SIM_DEFER=1", "twice", {"2 4 6 ; 2 4 6 ; 0 by"}},
     {"SIM_NCCL_SLOW=5", "twice", {"2 4 6 ; 2 4 6 ; 0 by"}},
+    /* gradients as BFloat16: only those that the host moves, and not their guard */
+    {"", "gradient", {"-1.00098 -1.00098 -1.00098 ; 0 by the host"}},
+    {"WIRE=16", "gradient", {"-1.00098 -1.00098 -1.00098 ; 0 by the host"}},
+    {"WIRE=16 FX_NCCL_LIBRARY=/nowhere.so", "gradient", {"-1 -1 -1 ; 1 by the host"}},
+    {"WIRE=16", "sum", {"2 4 6 ; 0 by the host"}},
     /* only one of the two libraries opens */
     {"FX_RCCL_LIBRARY=/nowhere.so", "sum", {"2 4 6 ; 0 by"}},
     {"FX_NCCL_LIBRARY=/nowhere.so", "sum", {"2 4 6 ; 1 by"}},

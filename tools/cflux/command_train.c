@@ -314,14 +314,15 @@ static int failed(train_run *r, fx_status status)
 {
     const fx_error e = fx_error_take();
     const scores none = {.n = 0};
-    members_failed(status);
+    members_hold(); /* fx_train fails on all members */
     train_log_end(r, "error", failure_sentence(&e), &none);
     if (!r->started && r->o->checkpoint) /* the checkpoint is loaded before the start */
-        return fail(EXIT_BAD_INPUT,
-                    "--checkpoint %s belongs to another run: %s; use the same settings, or "
-                    "remove %s and %s.1 to start over",
-                    r->o->checkpoint, failure_sentence(&e), r->o->checkpoint, r->o->checkpoint);
-    fail(EXIT_FAILED, "%s", failure_sentence(&e));
+        return members_agree(
+            fail(EXIT_BAD_INPUT,
+                 "--checkpoint %s belongs to another run: %s; use the same settings, or "
+                 "remove %s and %s.1 to start over",
+                 r->o->checkpoint, failure_sentence(&e), r->o->checkpoint, r->o->checkpoint));
+    members_agree(fail(EXIT_FAILED, "%s", failure_sentence(&e)));
     if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && r->o->save)
         fprintf(stderr, "the current model was saved to %s\n", r->o->save);
     return EXIT_FAILED;

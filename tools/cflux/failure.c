@@ -8,7 +8,7 @@
 
 static const char *command = "";
 static bool silent, holding;
-static char held[4096];
+static char held[FAILURE_TEXT];
 
 void failure_command(const char *name)
 {
@@ -40,6 +40,11 @@ static void print_line(const char *kind, const char *text)
 void failure_hold(void)
 {
     holding = true;
+}
+
+const char *failure_held(void)
+{
+    return held;
 }
 
 void failure_drop(void)

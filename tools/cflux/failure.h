@@ -31,9 +31,14 @@ int fail_table(int status, const char *whose);
 /* The sentence that fail_table prints; uses `text` if it differs from the record's. */
 const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size);
 
+/* The longest line of a failure. */
+enum { FAILURE_TEXT = 4096 };
+
 /* For several processes that run one command (members.h). From hold on, the first failure is kept
- * and not printed; release prints it, drop discards it. From silence on nothing is printed. */
+ * and not printed; held returns it ("" if there is none), release prints it, drop discards it. From
+ * silence on nothing is printed. */
 void failure_hold(void);
+const char *failure_held(void);
 void failure_release(void);
 void failure_drop(void);
 void failure_silence(bool on);

@@ -10,8 +10,7 @@ int members_join(void)
 {
     if (fx_dist_init(FX_MPI) != FX_OK)
         return fail_library(EXIT_FAILED);
-    if (members_count() > 1)
-        failure_hold();
+    members_hold();
     failure_silence(!members_first());
     return EXIT_FINE;
 }
@@ -40,23 +39,50 @@ static double largest(double x)
     return y;
 }
 
+void members_hold(void)
+{
+    if (members_count() > 1)
+        failure_hold();
+}
+
+/* Every member prints its own failure, because the members can no longer communicate. */
+static int print_own(int status)
+{
+    if (status == EXIT_FINE)
+        status = fail_library(EXIT_FAILED);
+    failure_silence(false);
+    failure_release();
+    failure_silence(!members_first());
+    return status;
+}
+
 int members_agree(int status)
 {
     if (members_count() == 1)
         return status;
+    FX_SCOPE;
     const int rank = fx_dist_rank(members());
     const double failing = largest(status == EXIT_FINE ? -members_count() : -rank);
-    const int first = isnan(failing) ? rank : (int)-failing;
+    const int first = (int)-failing;
+    char text[FAILURE_TEXT];
+    if (isnan(failing))
+        return print_own(status);
     if (first == members_count()) {
         failure_drop();
         return EXIT_FINE;
     }
-    if (isnan(failing) && status == EXIT_FINE)
-        status = fail_library(EXIT_FAILED);
-    failure_silence(first != rank);
-    failure_release();
-    failure_silence(!members_first());
-    return isnan(failing) ? status : (int)largest(rank == first ? status : 0);
+    snprintf(text, sizeof text, "%s", failure_held());
+    fx_array *theirs = fx_dist_bcast(members(), fx_from(FX_DTYPE_U8, text, FAILURE_TEXT), first);
+    if (fx_read_as(theirs, FX_DTYPE_U8, text, FAILURE_TEXT) != FX_OK)
+        return print_own(status);
+    failure_drop();
+    if (first == 0)
+        fail(status, "%s", text);
+    else
+        fail(status, "rank %d: %s", first, text);
+    /* Rank 0 has printed it before a member ends: a launcher then kills the others. */
+    const double agreed = largest(rank == first ? status : 0);
+    return isnan(agreed) ? EXIT_FAILED : (int)agreed;
 }
 
 /* The text of the first member; NULL on failure (printed). From malloc. */
@@ -80,7 +106,7 @@ int members_same(const char *text)
 {
     if (members_count() == 1)
         return EXIT_FINE;
-    failure_hold(); /* until members_agree */
+    members_hold();
     char *theirs = first_text(text);
     if (!theirs)
         return EXIT_FAILED;
@@ -121,9 +147,4 @@ void members_use_gpus(const fx_device *device)
         return;
     const fx_error e = fx_error_take();
     warn("gradients are copied through host memory: %s", failure_sentence(&e));
-}
-
-void members_failed(fx_status status)
-{
-    failure_silence(!members_first() && status != FX_STATUS_IO);
 }

@@ -12,7 +12,10 @@ fx_dist *members(void);
 int members_count(void);
 /* True for the member that writes files and prints. */
 bool members_first(void);
-/* The status of the first member that failed, on all members; this member prints its failure. */
+/* Holds failures until members_agree, which must follow on all members. */
+void members_hold(void);
+/* The status of the first member that failed, on all members. Rank 0 prints the failure, with the
+ * rank of that member. If the members can no longer communicate, each prints its own failure. */
 int members_agree(int status);
 /* Fails if the lines of text differ from those of the first member, and names the first one. The
  * failure is held until members_agree. */
@@ -22,8 +25,5 @@ int members_same(const char *text);
 fx_device *members_device(const char *name);
 /* Connects GPUs by NCCL or RCCL; warns if that is not possible. All members call it. */
 void members_use_gpus(const fx_device *device);
-/* For a failure of fx_train, which fails on all members: the first member prints it. If the members
- * can no longer communicate, each prints its own failure. */
-void members_failed(fx_status status);
 
 #endif

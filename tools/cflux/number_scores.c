@@ -13,9 +13,11 @@ fx_status number_sums_begin(number_sums *s, fx_array *y)
     s->means = calloc(count, sizeof(double));
     s->errors = calloc(count, sizeof(double));
     s->spread = calloc(count, sizeof(double));
-    if (!s->means || !s->errors || !s->spread)
+    if (!s->means || !s->errors || !s->spread) {
+        s->each = 0; /* number_sums_scores reads no sums */
         return fx_fail(FX_STATUS_MEMORY, "scores", "no memory for the sums of %lld targets",
-                       (long long)s->each);
+                       (long long)count - 1);
+    }
     fx_array *means = fx_mean(fx_cast(fx_cpu(y), FX_DTYPE_F64), .dims = FX_AXES(last));
     return fx_read_as(means, FX_DTYPE_F64, s->means, s->each);
 }

@@ -67,8 +67,11 @@ static fx_flow on_epoch(const fx_progress *now)
     r->epoch = now->epoch;
     r->best_epoch = now->best_epoch;
     r->loss = now->mean_loss;
-    if (r->d.vx)
-        r->status = problem_scores(&r->p, now->model, r->d.vx, r->d.vy, &r->validation);
+    if (r->d.vx) { /* if one member cannot measure the model, all of them stop */
+        members_hold();
+        r->status =
+            members_agree(problem_scores(&r->p, now->model, r->d.vx, r->d.vy, &r->validation));
+    }
     const bool measured = r->d.vx != NULL;
     fx_run_log_epoch(r->log, .epoch = now->epoch, .step = now->step, .loss = now->mean_loss,
                      .validation_loss = measured ? r->validation.loss : NAN,
