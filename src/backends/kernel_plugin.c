@@ -8,8 +8,8 @@
 
 bool fxi_kernel_plugin_off(const fxi_kernel_plugin *k)
 {
-    const char *wish = k->variable ? getenv(k->variable) : NULL;
-    return wish && strcmp(wish, "0") == 0;
+    const char *request = k->variable ? getenv(k->variable) : NULL;
+    return request && strcmp(request, "0") == 0;
 }
 
 static const char *take(const fx_plugin_head *plugin, void *user)
@@ -29,13 +29,13 @@ const fx_plugin_head *fxi_kernel_plugin_get(fxi_kernel_plugin *k)
         return k->plugin;
     fxi_mutex_lock(&k->lock);
     if (!k->asked) {
-        const fxi_plugin_wish wish = {.kind = FX_PLUGIN_KERNEL_LIBRARY,
-                                      .name = k->name,
-                                      .serves = k->serves,
-                                      .sizes = k->sizes,
-                                      .take = take,
-                                      .user = k};
-        fxi_plugin_find(&wish, &k->plugin, k->why, sizeof k->why);
+        const fxi_plugin_request request = {.kind = FX_PLUGIN_KERNEL_LIBRARY,
+                                            .name = k->name,
+                                            .serves = k->serves,
+                                            .sizes = k->sizes,
+                                            .take = take,
+                                            .user = k};
+        fxi_plugin_find(&request, &k->plugin, k->why, sizeof k->why);
         __atomic_store_n(&k->asked, true, __ATOMIC_RELEASE);
     }
     fxi_mutex_unlock(&k->lock);

@@ -1,6 +1,6 @@
 /* plugin_file.c: finds, checks and describes the files of plugins of every kind.
  *
- * A wish describes the wanted plugin; the file's name follows from it (cflux/plugin.h). A search
+ * A request describes the wanted plugin; the file's name follows from it (cflux/plugin.h). A search
  * continues after a candidate that it rejects, so that an old file in one folder does not hide a
  * good one in another. Defects of existing files are logged. A missing file is not, because
  * programs ask for plugins that few machines have. An opened file is never closed: devices, arrays
@@ -87,10 +87,11 @@ bool fxi_plugin_folders(bool (*visit)(const char *folder, void *user), void *use
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* libcflux-opencl.so, libcflux-cpu-onednn.so. Returns false if that is too long. */
-static bool file_name(const fxi_plugin_wish *wish, char *out, size_t size)
+static bool file_name(const fxi_plugin_request *request, char *out, size_t size)
 {
-    const int n = snprintf(out, size, PREFIX "%s%s%s" FXI_LIBRARY_SUFFIX,
-                           wish->serves ? wish->serves : "", wish->serves ? "-" : "", wish->name);
+    const int n =
+        snprintf(out, size, PREFIX "%s%s%s" FXI_LIBRARY_SUFFIX,
+                 request->serves ? request->serves : "", request->serves ? "-" : "", request->name);
     for (char *c = out; *c; c++)
         *c = (char)tolower((unsigned char)*c);
     return n > 0 && (size_t)n < size;
@@ -157,7 +158,7 @@ void fxi_plugin_each(void (*visit)(const char *path, const fxi_plugin_name *name
 /* ---- one file -------------------------------------------------------------------------------- */
 
 typedef struct search {
-    const fxi_plugin_wish *wish;
+    const fxi_plugin_request *request;
     const fx_plugin_head *found;
     char file[2 * FXI_PLUGIN_NAME + 16];
     int absent, rejected;
@@ -194,24 +195,24 @@ static const fx_plugin_head *head_of(void *library, char *why, size_t size)
 }
 
 /* Is it the wanted plugin? */
-static bool fits(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why, size_t size)
+static bool fits(const fx_plugin_head *p, const fxi_plugin_request *request, char *why, size_t size)
 {
     if (p->abi != FX_PLUGIN_ABI)
         other_abi(p->kind, p->abi, why, size);
-    else if (p->kind != (uint32_t)wish->kind)
+    else if (p->kind != (uint32_t)request->kind)
         snprintf(why, size, "it is a %s, not a %s", fxi_plugin_kind_text(p->kind),
-                 fxi_plugin_kind_text(wish->kind));
-    else if (memcmp(p->sizes, wish->sizes, sizeof p->sizes) != 0)
+                 fxi_plugin_kind_text(request->kind));
+    else if (memcmp(p->sizes, request->sizes, sizeof p->sizes) != 0)
         snprintf(
             why, size,
             "the sizes of its structs differ from this cflux's: rebuild it with the headers of "
             "this cflux");
     else if (!p->name || !*p->name || strlen(p->name) >= FXI_PLUGIN_NAME)
         snprintf(why, size, "it has no name");
-    else if (!fxi_same_letters(p->name, wish->name))
+    else if (!fxi_same_letters(p->name, request->name))
         snprintf(why, size, "it identifies itself as the %s %s", fxi_plugin_kind_text(p->kind),
                  p->name);
-    else if (wish->serves && (!p->serves || !fxi_same_letters(p->serves, wish->serves)))
+    else if (request->serves && (!p->serves || !fxi_same_letters(p->serves, request->serves)))
         snprintf(why, size, "it identifies itself as a plugin for %s",
                  p->serves ? p->serves : "no backend");
     return !*why;
@@ -219,11 +220,11 @@ static bool fits(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why
 
 /* Calls `take`. An error that `take` records becomes the reason, and is not left as an error of the
  * program. */
-static void take_quietly(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why,
+static void take_quietly(const fx_plugin_head *p, const fxi_plugin_request *request, char *why,
                          size_t size)
 {
     const fx_error before = fx_error_take();
-    const char *reason = wish->take(p, wish->user);
+    const char *reason = request->take(p, request->user);
     const fx_error mine = fx_error_take();
     if (mine.status != FX_OK || reason)
         snprintf(why, size, "%s", mine.status != FX_OK ? mine.message : reason);
@@ -238,8 +239,8 @@ static bool try_file(const char *path, search *s)
     const fx_plugin_head *p = library ? head_of(library, why, sizeof why) : NULL;
     if (!library)
         snprintf(why, sizeof why, "it cannot be opened: %s", reason);
-    if (p && fits(p, s->wish, why, sizeof why) && s->wish->take)
-        take_quietly(p, s->wish, why, sizeof why);
+    if (p && fits(p, s->request, why, sizeof why) && s->request->take)
+        take_quietly(p, s->request, why, sizeof why);
     fxi_plugin_note(path, p && p->abi == FX_PLUGIN_ABI ? p : NULL, why);
     if (!*why) {
         s->found = p;
@@ -274,27 +275,27 @@ static void describe(const search *s, char *why, size_t size)
              s->absent ? s->file : "", s->absent ? " in " : "", s->absent ? s->absent_from : "");
 }
 
-fxi_plugin_result fxi_plugin_find(const fxi_plugin_wish *wish, const fx_plugin_head **out_plugin,
-                                  char *why, size_t size)
+fxi_plugin_result fxi_plugin_find(const fxi_plugin_request *request,
+                                  const fx_plugin_head **out_plugin, char *why, size_t size)
 {
-    search s = {.wish = wish};
+    search s = {.request = request};
     *out_plugin = NULL;
     if (size > 0)
         *why = 0;
-    if (!file_name(wish, s.file, sizeof s.file)) {
+    if (!file_name(request, s.file, sizeof s.file)) {
         snprintf(why, size, "its name is too long");
         return FXI_PLUGIN_ABSENT;
     }
-    if (!wish->path)
+    if (!request->path)
         fxi_plugin_folders(try_folder, &s);
-    else if (fxi_file_exists(wish->path))
-        try_file(wish->path, &s);
+    else if (fxi_file_exists(request->path))
+        try_file(request->path, &s);
     else
-        snprintf(why, size, "it is not installed: there is no %s", wish->path);
+        snprintf(why, size, "it is not installed: there is no %s", request->path);
     *out_plugin = s.found;
     if (s.found)
         return FXI_PLUGIN_TAKEN;
-    if (!wish->path || s.rejected)
+    if (!request->path || s.rejected)
         describe(&s, why, size);
     return s.rejected ? FXI_PLUGIN_REJECTED : FXI_PLUGIN_ABSENT;
 }

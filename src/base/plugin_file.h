@@ -7,7 +7,7 @@
 enum { FXI_PLUGIN_NAME = 64, FXI_PLUGIN_WHY = 1000 }; /* bytes of a name, of a reason */
 
 /* The plugin to search for. */
-typedef struct fxi_plugin_wish {
+typedef struct fxi_plugin_request {
     fx_plugin_kind kind;
     const char *name, *serves; /* as in fx_plugin_head; case is ignored */
     const uint32_t *sizes;     /* FX_PLUGIN_SIZES of them */
@@ -17,7 +17,7 @@ typedef struct fxi_plugin_wish {
      * nothing to call. */
     const char *(*take)(const fx_plugin_head *plugin, void *user);
     void *user;
-} fxi_plugin_wish;
+} fxi_plugin_request;
 
 /* The result of a search. */
 typedef enum fxi_plugin_result {
@@ -29,8 +29,8 @@ typedef enum fxi_plugin_result {
 /* Tries the candidates in order: `path`, or the file with the name of the plugin in each folder of
  * fxi_plugin_folders. The first usable one is opened and stays open. Otherwise `why` names every
  * candidate with the reason. Threads may search at the same time. */
-fxi_plugin_result fxi_plugin_find(const fxi_plugin_wish *wish, const fx_plugin_head **out_plugin,
-                                  char *why, size_t size);
+fxi_plugin_result fxi_plugin_find(const fxi_plugin_request *request,
+                                  const fx_plugin_head **out_plugin, char *why, size_t size);
 
 /* The folder that plugins are installed in. Test programs replace it. */
 extern const char *fxi_installed_plugins;

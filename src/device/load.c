@@ -28,10 +28,10 @@ static const fx_plugin_head *host_kernel_library(const char *serves, const char 
                                                  const uint32_t sizes[FX_PLUGIN_SIZES], char *why,
                                                  size_t size)
 {
-    const fxi_plugin_wish wish = {
+    const fxi_plugin_request request = {
         .kind = FX_PLUGIN_KERNEL_LIBRARY, .name = name, .serves = serves, .sizes = sizes};
     const fx_plugin_head *plugin;
-    fxi_plugin_find(&wish, &plugin, why, size);
+    fxi_plugin_find(&request, &plugin, why, size);
     return plugin;
 }
 
@@ -108,11 +108,11 @@ static const char *needs_system(const char *name)
 static void load(const char *name, const char *path)
 {
     static const uint32_t sizes[] = FX_PLUGIN_SIZES_HERE(fx_backend, fx_host);
-    const fxi_plugin_wish wish = {
+    const fxi_plugin_request request = {
         .kind = FX_PLUGIN_BACKEND, .name = name, .sizes = sizes, .path = path, .take = take};
     const fx_plugin_head *plugin;
     char why[FXI_PLUGIN_WHY];
-    const fxi_plugin_result result = fxi_plugin_find(&wish, &plugin, why, sizeof why);
+    const fxi_plugin_result result = fxi_plugin_find(&request, &plugin, why, sizeof why);
     if (result == FXI_PLUGIN_TAKEN)
         return;
     const bool found = path || result == FXI_PLUGIN_REJECTED;

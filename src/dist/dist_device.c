@@ -42,12 +42,12 @@ static int64_t open_own(fx_dist *d, char *why, size_t size)
     for (int k = 0; k < FXI_DIST_DEVICES; k++) {
         char reason[FXI_PLUGIN_WHY];
         const fx_plugin_head *plugin;
-        const fxi_plugin_wish wish = {.kind = FX_PLUGIN_TRANSPORT,
-                                      .name = libraries[k].plugin,
-                                      .sizes = sizes,
-                                      .take = take,
-                                      .user = &d->devices[k]};
-        if (fxi_plugin_find(&wish, &plugin, reason, sizeof reason) == FXI_PLUGIN_TAKEN)
+        const fxi_plugin_request request = {.kind = FX_PLUGIN_TRANSPORT,
+                                            .name = libraries[k].plugin,
+                                            .sizes = sizes,
+                                            .take = take,
+                                            .user = &d->devices[k]};
+        if (fxi_plugin_find(&request, &plugin, reason, sizeof reason) == FXI_PLUGIN_TAKEN)
             opened |= (int64_t)1 << k;
         else if (n >= 0 && (size_t)n < size)
             n += snprintf(why + n, size - (size_t)n, "%s%.130s", n ? "; " : "", reason);
@@ -94,7 +94,7 @@ static const fxi_device_transport *library_for(const fx_dist *d, const char *bac
 }
 
 /* Takes a step only if the library computes it as the host does. It adds 16-bit floats in 16 bits,
- * and its extremes of floats lose NaN. A reduction to one member is left to the host because it is
+ * and its maxima and minima ignore NaN. A reduction to one member is left to the host because it is
  * rare. */
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step)
 {

@@ -44,14 +44,14 @@ static const char *take(const fx_plugin_head *plugin, void *user)
 static bool open_plugin(const char *name, joint *j)
 {
     static const uint32_t sizes[] = FXI_TRANSPORT_SIZES_HERE;
-    const fxi_plugin_wish wish = {.kind = FX_PLUGIN_TRANSPORT,
-                                  .name = name,
-                                  .serves = "MPI",
-                                  .sizes = sizes,
-                                  .take = take,
-                                  .user = j};
+    const fxi_plugin_request request = {.kind = FX_PLUGIN_TRANSPORT,
+                                        .name = name,
+                                        .serves = "MPI",
+                                        .sizes = sizes,
+                                        .take = take,
+                                        .user = j};
     const fx_plugin_head *plugin;
-    return fxi_plugin_find(&wish, &plugin, j->why, sizeof j->why) == FXI_PLUGIN_TAKEN;
+    return fxi_plugin_find(&request, &plugin, j->why, sizeof j->why) == FXI_PLUGIN_TAKEN;
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */

@@ -76,9 +76,9 @@ static char why[FXI_PLUGIN_WHY];
 static fxi_plugin_result find_at(const struct kind *k, const char *path, const fx_plugin_head **out)
 {
     static const uint32_t sizes[] = FX_PLUGIN_SIZES_HERE(fx_plugin_head, fx_host);
-    const fxi_plugin_wish wish = {
+    const fxi_plugin_request request = {
         .kind = k->kind, .name = k->name, .serves = k->serves, .sizes = sizes, .path = path};
-    return fxi_plugin_find(&wish, out, why, sizeof why);
+    return fxi_plugin_find(&request, out, why, sizeof why);
 }
 
 static fxi_plugin_result find(const struct kind *k, const fx_plugin_head **out)
@@ -225,7 +225,7 @@ static void the_folders_have_an_order(void **state)
     assert_string_equal(visited[4], CFLUX_BUILD_DIR "/not_installed");
 }
 
-/* A rejected file does not hide a good one behind it, and a good one hides what is behind it. */
+/* A rejected file does not hide a good one after it, and a good one hides what is after it. */
 static void the_search_goes_on(void **state)
 {
     (void)state;
