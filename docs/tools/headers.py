@@ -93,7 +93,7 @@ def c_branches(text):
 
 
 def declaration_end(text, start):
-    """Where a declaration ends: behind its semicolon, or behind the body of an inline function."""
+    """Where a declaration ends: after its semicolon, or after the body of an inline function."""
     depth, i, body = 0, start, text.startswith("static inline", start)
     while i < len(text):
         c = text[i]

@@ -2,8 +2,8 @@
  *
  * Bytes are written to a temporary file in the same folder. When all of them are on the disk, the
  * temporary file is renamed to the final name in one step. If anything fails before, the old file
- * is unchanged and the temporary file is removed. A process that is killed may leave a temporary
- * file behind ("NAME.tmp0"), which the next writer uses; it never leaves half of the real file.
+ * is unchanged and the temporary file is removed. A process that is killed may leave its
+ * temporary file ("NAME.tmp0"), which the next writer uses; it never leaves half of the real file.
  */
 #ifndef CFLUX_FILE_OUT_H
 #define CFLUX_FILE_OUT_H
@@ -12,7 +12,7 @@
 
 typedef struct fxi_file_out {
     const char *op, *path; /* for messages: "save: m.npz: …"; must outlive the writing */
-    char *real;            /* the file behind symbolic links */
+    char *real;            /* the file to which symbolic links lead */
     char *fresh;           /* the temporary file, in the same folder */
     int fd, lock;
     int64_t offset;          /* bytes written so far */

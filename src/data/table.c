@@ -80,7 +80,7 @@ static bool add_field(table *t, fxi_field f)
     return true;
 }
 
-/* The quoted text at *at, with doubled quotes reduced in place, terminated. *at moves behind the
+/* The quoted text at *at, with doubled quotes reduced in place, terminated. *at moves after the
  * closing quote, which exists because the record is complete. */
 static fxi_field unquote(char **at, const char *end, int64_t *number)
 {

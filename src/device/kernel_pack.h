@@ -38,7 +38,7 @@ extern const char fxi_pack_mark[8];
 
 typedef struct fxi_pack {
     struct fxi_pack *next;
-    unsigned char *bytes; /* the whole file, and zero bytes behind it */
+    unsigned char *bytes; /* the whole file, and zero bytes after it */
     size_t size;
     uint32_t count;
 } fxi_pack;

@@ -98,7 +98,7 @@ static size_t texts_of(const item *i)
            strlen(i->kernel.key.compiler) + 3;
 }
 
-/* One zero byte at least is behind every code. */
+/* One zero byte at least is after every code. */
 static size_t padded(size_t size)
 {
     return (size + 16) & ~(size_t)15;
@@ -131,7 +131,7 @@ static void put_items(unsigned char *bytes, const collection *c, size_t texts, s
     }
 }
 
-/* The whole file in memory; NULL: no memory. Texts begin behind the entries, codes at `codes`. */
+/* The whole file in memory; NULL: no memory. Texts begin after the entries, codes at `codes`. */
 static unsigned char *make_file(const collection *c, size_t *out_size)
 {
     const size_t texts = FXI_PACK_HEADER + (size_t)c->n * FXI_PACK_ENTRY;

@@ -93,7 +93,7 @@ static bool reserve(void **buffer, size_t *have, size_t want)
     return p != NULL;
 }
 
-/* The type in which elements travel. */
+/* The type in which elements are sent. */
 static int64_t wire_type(const fxi_dist_header *h)
 {
     return h->kind != FX_COLLECTIVE_BROADCAST && is_half(h->dtype) ? FX_DTYPE_F32 : h->dtype;

@@ -52,7 +52,7 @@ typedef struct fxi_dist_header {
     int64_t kind, fold, root, dtype, ndim, shape[FX_MAX_DIMS];
     int64_t device; /* 1: in device memory */
     int64_t fixed;  /* 1: in the order of ranks */
-    int64_t narrow; /* this many of the first elements travel as BFloat16 */
+    int64_t narrow; /* this many of the first elements are sent as BFloat16 */
 } fxi_dist_header;
 
 /* This member's part of an operation. */
@@ -74,8 +74,8 @@ fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_di
 extern const fxi_transport_host fxi_dist_host;
 /* Grows the buffers to at least `bytes`. */
 fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size);
-/* Reduces the elements of a move that travel as BFloat16 (dist_narrow.c), with buffers of that many
- * bytes. */
+/* Reduces the elements of a move that are sent as BFloat16 (dist_narrow.c), with buffers of that
+ * many bytes. */
 fx_status fxi_dist_narrow(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 size_t fxi_dist_narrow_bytes(const fx_dist *d, const fxi_dist_move *m);
 /* The functions of the communicator (fx_communicator). */

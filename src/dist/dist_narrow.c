@@ -1,8 +1,8 @@
-/* dist_narrow.c: sums and means of Float32 whose elements travel as BFloat16.
+/* dist_narrow.c: sums and means of Float32 whose elements are sent as BFloat16.
  *
  * Each member adds up an equal share of the elements, in Float32 and in the order of the ranks, and
  * all members get its result. So all of them have the same bits, every time. An element is rounded
- * twice: before it travels to the member that adds it up, and as the result. Each of n members
+ * twice: before it is sent to the member that adds it up, and as the result. Each of n members
  * sends and receives (n−1)/n·S bytes for S bytes of Float32.
  */
 #include "dist_group.h"

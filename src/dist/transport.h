@@ -11,8 +11,8 @@
 #include <cflux/backend.h>
 
 /* Kinds of collective operations that only transports have. GATHER: `out` gets the elements of all
- * members, in the order of their ranks. EXCHANGE: `in` has an equal part for each member, and `out`
- * gets this member's parts of all members, in the order of their ranks. */
+ * members, in the order of their ranks. EXCHANGE: `in` has an equal part for each member; every
+ * member gets its part from each of the others, in the order of their ranks. */
 enum { FXI_COLLECTIVE_GATHER = FX_COLLECTIVE_BROADCAST + 1, FXI_COLLECTIVE_EXCHANGE };
 /* The largest number of elements that EXCHANGE takes. */
 enum { FXI_EXCHANGE_MOST = 1 << 27 };

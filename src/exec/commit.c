@@ -24,7 +24,7 @@ static void commit_one(fx_array *handle, fx_array *value)
 }
 
 /* Ends all promises made at `depth` or deeper; `commit`: binds their handles. Backwards, because
- * dropping a promise moves those behind it. */
+ * dropping a promise moves those after it. */
 static void settle_promises(fxi_context *c, int depth, bool commit)
 {
     for (int i = c->npromises - 1; i >= 0; i--) {

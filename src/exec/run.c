@@ -30,7 +30,7 @@ static void spoil(const fxi_binding *b, int32_t i)
     const fxi_plan *p = b->plan;
     for (int32_t k = 0; k < p->noutputs; k++) {
         const fxi_value *v = &p->values[p->results[k].value];
-        /* Steps behind i have not run, so the values that they replace are intact. */
+        /* Steps after i have not run, so the values that they replace are intact. */
         if (v->kind == FXI_VALUE_DONATED && v->first <= i)
             fxi_node_spoil(b->leaves[v->index]);
     }

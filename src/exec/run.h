@@ -102,8 +102,8 @@ void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status);
  * result cannot be computed any more. REPLACED: none of these, but one that is about to be
  * replaced. NEITHER: none of either kind. */
 enum { FXI_READS_NEITHER, FXI_READS_REPLACED, FXI_READS_LOST };
-/* The answer for the pending graph behind n. The caller must have advanced c->mark for this
- * question. */
+/* The answer for the pending nodes that n depends on. The caller must have advanced c->mark for
+ * this question. */
 uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n);
 /* Adds pending results that nothing has consumed and that read a value which an update replaces:
  * the values of the handles and staged state. False if an allocation fails. */

@@ -356,7 +356,7 @@ static fxi_item rule_field(const void *x, const fx_field *f)
     return two(FX_DTYPE_F64, v[0], v[1]);
 }
 
-/* OptimiserChain{Tuple}(opts), MixedPrecision{T,Rule}(rule). T is the type of an item behind the
+/* OptimiserChain{Tuple}(opts), MixedPrecision{T,Rule}(rule). T is the type of an item after the
  * fields. */
 static void outer_rule(const void *x, const fx_list *inner, fxi_shape *s)
 {

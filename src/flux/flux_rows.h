@@ -10,7 +10,7 @@ typedef struct fxi_word {
     int n;
 } fxi_word;
 
-/* The next word at *io_at, which then points behind it; false at the end. NULL is an empty list. */
+/* The next word at *io_at, which then points after it; false at the end. NULL is an empty list. */
 bool fxi_next_word(const char **io_at, fxi_word *out);
 int fxi_count_words(const char *words);
 /* The layer type whose struct in Flux has this name; NULL if there is none. */

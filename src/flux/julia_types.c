@@ -1,9 +1,9 @@
 /* julia_types.c: structs of the program that have a name in Julia.
  *
  * BSON.jl writes a struct as the name of its type and the values of its fields in declared order. A
- * descriptor lists the same for a C struct, but not the types behind its object pointers. So
- * fx_julia_name records the types of the children of an example object, and a file with a child of
- * another type is refused: the program would use it as the wrong struct.
+ * descriptor lists the same for a C struct, but not the types to which its object pointers point.
+ * So fx_julia_name records the types of the children of an example object, and a file with a child
+ * of another type is refused: the program would use it as the wrong struct.
  */
 #include "julia_types.h"
 #include "c_text.h"

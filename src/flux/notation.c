@@ -319,7 +319,7 @@ static bool is_whole(double x)
 }
 
 /* MixedPrecision(rule), MixedPrecision(Float32, rule), MixedPrecision{Float32}(rule), each with an
- * optional scale=… and growth=… behind. */
+ * optional scale=… and growth=… at the end. */
 static fx_rule *take_mixed(fxi_reader *r, const char *start)
 {
     FXI_DEFAULT_OPTIONS(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS, a);

@@ -45,7 +45,7 @@ static inline size_t fxi_bytes_left(const fxi_bytes *b)
 {
     return b->size - b->at;
 }
-/* Returns the next n bytes, in place, and moves behind them; NULL (recorded) if fewer are left.
+/* Returns the next n bytes, in place, and moves after them; NULL (recorded) if fewer are left.
  * `what` names them in messages.
  */
 const unsigned char *fxi_bytes_take(fxi_bytes *b, size_t n, const char *what);

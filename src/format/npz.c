@@ -220,7 +220,7 @@ static void free_members(archive *a)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Finds the bytes of a member behind its own header, which must agree with the directory. */
+/* Finds the bytes of a member after its own header, which must agree with the directory. */
 static void locate(fxi_bytes *b, member *m)
 {
     if (!signed_as(b, m->local < b->size ? (size_t)m->local : b->size, SIGNATURE_LOCAL)) {

@@ -1,6 +1,6 @@
 /* recompute.c: results that keep only their inputs for the gradient.
  *
- * The operations behind a result are recorded as usual. An OWN_GRADIENT node over the result and
+ * The operations of a result are recorded as usual. An OWN_GRADIENT node over the result and
  * the values that these operations start from (the boundary) replaces their gradients: its rule
  * records copies of the operations, and the sweep runs over the copies. The first results are then
  * needed only by the forward pass, so a plan reuses their memory. Copies of RANDOM nodes have the
@@ -64,8 +64,8 @@ static fxi_node *stand_in(const walk *w, const fxi_node *n)
 
 typedef bool (*walk_fn)(walk *w, fxi_node *n);
 
-/* Visits every node behind root that has no stand-in. `enters`: does the walk continue to the
- * inputs of n? `leave` must give n a stand-in. */
+/* Visits every node that root depends on and that has no stand-in. `enters`: does the walk continue
+ * to the inputs of n? `leave` must give n a stand-in. */
 static bool walk_from(walk *w, fxi_node *root, walk_fn enters, walk_fn leave)
 {
     fxi_node *n = stand_in(w, root) ? NULL : root;

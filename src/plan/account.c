@@ -1,5 +1,5 @@
 /* account.c: counts the bytes that the steps of a plan move and the nodes that they compute. These
- * are the counters behind fx_stats and the figures of fx_plan_show.
+ * are the counters that fx_stats returns and the figures of fx_plan_show.
  *
  * Every operand of a step counts once, with the elements that are in memory: a broadcast axis
  * counts as one element. Bytes saved by fusion are the difference to a plan with one step for each

@@ -3,7 +3,7 @@
  *
  * A result may be written over the old value if its step reads that value element by element
  * (in_place.c) and no later step reads it. Steps that overwrite old values move to the end of the
- * plan, behind the steps that read them.
+ * plan, after the steps that read them.
  */
 #include "build.h"
 #include "uses.h"

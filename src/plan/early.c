@@ -19,7 +19,7 @@ enum { READERS = 32 };
 typedef struct moving {
     const fxi_plan *p;
     fxi_uses uses;
-    int32_t *after; /* per step: it runs directly behind this one; its own number if it stays */
+    int32_t *after; /* per step: it runs directly after this one; its own number if it stays */
 } moving;
 
 static bool start(moving *m)
@@ -43,7 +43,7 @@ static int32_t latest_producer(const moving *m, int32_t i)
     return latest;
 }
 
-/* By how many steps the life of value v gets shorter if its reader i moves behind step `to`; 0 if
+/* By how many steps the life of value v gets shorter if its reader i moves to after step `to`; 0 if
  * another step reads v as late. */
 static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
 {
@@ -57,8 +57,8 @@ static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
     return end < i ? i - end : 0;
 }
 
-/* The decrease of the sum, over all steps, of the bytes that are kept, if step i moves behind step
- * `to`. Its outputs are kept for longer, its operands perhaps not as long. */
+/* The decrease of the sum, over all steps, of the bytes that are kept, if step i moves to after
+ * step `to`. Its outputs are kept for longer, its operands perhaps not as long. */
 static int64_t gain(const moving *m, int32_t i, int32_t to)
 {
     const fx_step *s = &m->p->steps[i];
@@ -93,8 +93,8 @@ static bool choose(moving *m)
     return any;
 }
 
-/* Writes the steps in their new order: each step that stays, then those that come behind it. A step
- * that has moved may compute an operand of another moved step, which then comes behind the same
+/* Writes the steps in their new order: each step that stays, then those that moved to after it. A
+ * step that has moved may compute an operand of another moved step, which then follows the same
  * step. */
 static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordered)
 {

@@ -383,7 +383,7 @@ bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p)
 /* ---- stripping ------------------------------------------------------------------------------- */
 
 /* Cuts the epilogue of step s to its first n instructions, with the inputs that they read. The
- * inputs stay in the list behind `nin`, for add_rest. */
+ * inputs stay in the list after `nin`, for add_rest. */
 static void trim(fx_step *s, int32_t n)
 {
     fx_program *p = epilogue_of(s);

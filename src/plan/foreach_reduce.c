@@ -58,7 +58,7 @@ static bool alike(const fx_step *a, const fx_step *b)
 }
 
 /* Fills the list from the last step to the first, so that `reader` is the first reader of each
- * value behind the step. */
+ * value after the step. */
 static bool find_members(const fxi_plan *p, member *m)
 {
     int32_t *reader = fxi_malloc(((size_t)p->nvalues + 1) * sizeof *reader);

@@ -1,5 +1,5 @@
-/* graph.c: walks the pending nodes behind the roots, numbers them and writes their records. See
- * graph.h for the format.
+/* graph.c: walks the pending nodes that the roots depend on, numbers them and writes their records.
+ * See graph.h for the format.
  *
  * The walk is iterative, because a graph can be deeper than the stack of a thread. It stores
  * numbers only in nodes of the calling thread. Evaluated nodes of other threads are numbered
@@ -314,8 +314,8 @@ static frame *more_frames(fxi_graph *g, frame **out_end)
     return grown ? &g->stack[depth] : NULL;
 }
 
-/* Numbers all nodes behind root. The stack is a path of an acyclic graph, so it holds no node twice
- * and needs no marks of its own. */
+/* Numbers root and all nodes that it depends on. The stack is a path of an acyclic graph, so it
+ * holds no node twice and needs no marks of its own. */
 static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
 {
     if (number_of(c, g, root) >= 0)

@@ -1,5 +1,5 @@
-/* graph.h: the pending nodes behind some results, collected and written in canonical form: the key
- * of the plan cache.
+/* graph.h: the pending nodes that some results depend on, collected and written in canonical form:
+ * the key of the plan cache.
  *
  * Nodes are numbered in the order in which a depth-first walk from the roots finishes them, so
  * inputs come before consumers. Each node is written as a record of 64-bit words: operation,

@@ -11,10 +11,11 @@
  * members.
  *
  * Groups without a reader in common may still read the same operands: the value of a function and
- * its gradient. Such groups are merged last, at the position of the later one. If a step in between
- * reads a value of the earlier one, as a loss reads the differences before its gradient does, the
- * later group moves to the position of the earlier one, if all its operands exist there. So each
- * operand is read once, and what the earlier group computes for the later one stays in registers.
+ * its gradient. These groups are merged last, at the position of the later one. If a step in
+ * between reads a value of the earlier one, as a loss reads the differences before its gradient
+ * does, the later group moves to the position of the earlier one, if all its operands exist there.
+ * So each operand is read once, and what the earlier group computes for the later one stays in
+ * registers.
  *
  * Rejected: computing cheap producers again in each group that needs them. It saves a store now and
  * then, but makes the result depend on the order of the nodes. Measurements: docs/design/0004.
@@ -247,7 +248,7 @@ static int may_merge(const grouping *s, int32_t a, int32_t b)
     return read ? -1 : 1;
 }
 
-/* Marks the nodes behind position `from` that node id, of group b, reads. False if one of its
+/* Marks the nodes after position `from` that node id, of group b, reads. False if one of its
  * inputs does not exist at that position. */
 static bool need_inputs(grouping *s, int32_t id, int32_t b, int32_t from)
 {
@@ -289,7 +290,7 @@ static bool can_advance(grouping *s, int32_t a, int32_t b)
     return ok;
 }
 
-/* Moves group b, and the leaves, literals and views that it reads, to directly behind root a, if
+/* Moves group b, and the leaves, literals and views that it reads, to directly after root a, if
  * all its operands exist there. The nodes in between, which read group a, then come after both. */
 static bool advance(grouping *s, int32_t a, int32_t b)
 {
@@ -381,7 +382,8 @@ static int32_t behind(const fxi_groups *o, const fxi_graph *g, int32_t id)
 }
 
 /* Writes the row steps into the tables of groups. A row step is computed at its last member; values
- * that nodes outside need are stored. An alias has no memory, so the node behind it is stored. */
+ * that nodes outside need are stored. An alias has no memory, so the node that it names is stored.
+ */
 static void assign_rows(const fxi_graph *g, fxi_groups *o)
 {
     const int32_t *row = o->rows.row, *order = o->rows.order;

@@ -4,8 +4,8 @@
  * compute its elements. A member whose operands are all values of the row, and that is needed only
  * inside, is computed once for each row, not for each element.
  *
- * Aliases name the register of the value behind them. So do twins: members that compute the same as
- * an earlier member. Gradients often repeat sums of the row that the values needed already.
+ * Aliases name the register of the value that they rename. So do twins: members that compute the
+ * same as an earlier member. Gradients often repeat sums of the row that the values needed already.
  */
 #include "build.h"
 
@@ -23,7 +23,7 @@ typedef struct row_group {
     int nmembers, naliases, ntwins, noperands;
 } row_group;
 
-/* The node that computes input k of a member, behind aliases and twins of this row step. */
+/* The node that computes input k of a member; aliases and twins of this row step are followed. */
 static int32_t input_of(const row_group *q, int32_t id, int k)
 {
     const fxi_rows *r = &q->b->groups.rows;
@@ -41,8 +41,8 @@ static bool is_member(const row_group *q, int32_t id)
     return q->b->groups.rows.row[id] == q->b->groups.rows.row[q->members[0]];
 }
 
-/* Do members a and b compute the same value? Inputs are compared behind twins. Since members are
- * listed oldest first, this finds whole repeated expressions. */
+/* Do members a and b compute the same value? Twins are followed before inputs are compared. Since
+ * members are listed oldest first, this finds whole repeated expressions. */
 static bool same_value(const row_group *q, int32_t a, int32_t b)
 {
     const fxi_node *x = q->b->g->nodes[a], *y = q->b->g->nodes[b];
@@ -184,7 +184,7 @@ static void set_space(fx_row_step *row, const fxi_node *reduction)
     const fxi_node *x = reduction->in[0];
     int kept = -1;
     /* The space is the full shape, and the row is its leading axes up to the last one that is
-     * reduced before a kept one, and the axes behind the last kept one if they are reduced. Axes of
+     * reduced before a kept one, and the axes after the last kept one if they are reduced. Axes of
      * size 1 change nothing. */
     fxi_set_space(&row->space, x);
     row->row_axes = row->outer_axes = 0;
@@ -232,7 +232,7 @@ static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
     return true;
 }
 
-/* Nodes outside the step see an alias as a view of the stored value behind it. */
+/* Nodes outside the step see an alias as a view of the stored value that it names. */
 static void place_aliases(fxi_builder *b, const row_group *q)
 {
     for (int k = 0; k < q->naliases; k++) {

@@ -122,7 +122,7 @@ static bool settle_output(fxi_builder *b, int32_t k)
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Adds the work space of the steps as values that are needed only while their step runs. `guard`
- * bytes are added behind each. */
+ * bytes are added after each. */
 static bool add_work_space(fxi_plan *p, int64_t guard)
 {
     p->work_step = -1;

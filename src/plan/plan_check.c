@@ -132,7 +132,7 @@ static void spoil(checking *c, int32_t v, int32_t i, int32_t by)
     c->values[v].replacement = by;
 }
 
-/* The first entry of the arena's list that ends behind an offset. Binary search: the entries are
+/* The first entry of the arena's list that ends after an offset. Binary search: the entries are
  * sorted and do not overlap. */
 static int32_t first_behind(const checking *c, int64_t offset)
 {

@@ -17,7 +17,7 @@ typedef struct fxi_planner {
     bool own_memory; /* the device has memory of its own: literals are written to it, and each step
                         is at least one launch */
     bool checks;     /* the plan is checked (fxi_plan_check) */
-    /* Extra bytes behind the work space of each step, which no step may write. */
+    /* Extra bytes after the work space of each step, which no step may write. */
     int64_t work_guard;
     /* Does the device prefer channels last for this conv or pool step? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);

@@ -1,6 +1,6 @@
-/* row.c: planner rule 3: finds reductions over leading axes whose result is combined again with the
- * values that were reduced: softmax, layer norm, cross-entropy and their gradients. A pure function
- * of the graph.
+/* row.c: planner rule 3: finds reductions of rows whose result is combined again with the values
+ * that were reduced (softmax, layer norm, cross-entropy), or that share an operand (gradients by
+ * scale and bias). A pure function of the graph.
  *
  * A row step computes several nodes for one row of memory before it starts the next row, so the row
  * is read from memory once. It starts with one reduction. Sweeps along the order of computation add
@@ -45,7 +45,7 @@ static bool fits_around(int64_t piece, int64_t kept, int64_t reduced)
     return piece >= FXI_ROW_PIECE && kept >= FXI_ROW_PIECE && reduced <= FXI_ROW_AROUND;
 }
 
-/* Is n a reduction of rows that are short enough for the cache? Reduced axes must come before kept
+/* Is n a reduction of rows of at most s->longest bytes? Reduced axes must come before kept
  * ones, or around them; axes of size 1 do not count. 16-bit elements count with the 4 bytes that
  * they have in registers. */
 static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
@@ -60,7 +60,7 @@ static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
         const bool reduced = FXI_AXIS_IN(n->attr.reduce.mask, k);
         if (x->shape[k] == 1)
             continue;
-        /* The first reduced axis behind a kept one: what was reduced before is a piece of a row. */
+        /* The first reduced axis after a kept one: what was reduced before is a piece of a row. */
         if (reduced && kept > 1 && !piece)
             piece = row / size;
         if (!reduced && piece)
@@ -185,7 +185,7 @@ static void visit_user(fxi_row_search *s, int32_t id)
     const fxi_row_kind kind = kind_of(s, id);
     bool fits = kind != FXI_ROW_NONE && !(inputs & FXI_ROW_AFTER);
     fits &= was || s->members < s->most;
-    /* An alias only renames a register of this step. Behind a node outside it is an ordinary view.
+    /* An alias only renames a register of this step. After a node outside it is an ordinary view.
      */
     fits &= kind != FXI_ROW_ALIAS || (inputs & FXI_ROW_MEMBER);
     /* A value of the row is computed before the pass of its level. Any other member is computed in

@@ -80,7 +80,7 @@ static bool single_product(const fxi_row_search *s, int32_t id)
 }
 
 /* Does member id add to a product? The step of the product can do that, and then stores the sum
- * instead of the product (rule 4). Not if it adds what members compute: the product's step comes
+ * instead of the product (rule 4). False if it adds what members compute: the product's step comes
  * before this one. */
 static bool finishes_product(const fxi_row_search *s, int32_t id)
 {

@@ -16,7 +16,7 @@ bool fxi_same_first_letters(const char *a, const char *b, size_t n);
 /* Does the text contain the part, ignoring case? */
 bool fxi_contains_letters(const char *text, const char *part);
 
-/* Splits the next word from a text, like strtok: *io_rest, the text, becomes the rest behind the
+/* Splits the next word from a text, like strtok: *io_rest, the text, becomes the rest after the
  * word. NULL: no word is left. */
 char *fxi_cut_word(const char *separators, char **io_rest);
 

@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 bool fxi_is_terminal(FILE *stream);
-/* The columns of the terminal behind the stream, which can change at any time; 0 if unknown. */
+/* The columns of the terminal to which the stream writes, which can change at any time; 0 if
+ * unknown. */
 int fxi_terminal_columns(FILE *stream);
 
 #endif

@@ -77,7 +77,7 @@ typedef struct sizes {
 
 static int64_t struct_bytes(sizes *s, const void *object, int depth);
 
-/* The bytes of a struct's field: an immutable value is stored in place, a mutable one behind a
+/* The bytes of a struct's field: an immutable value is stored in place, a mutable one by a
  * pointer. */
 static int64_t part_bytes(sizes *s, const fxi_part *p, const fx_type *owner, bool plain, int depth)
 {

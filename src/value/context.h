@@ -65,9 +65,10 @@ struct fxi_context {
     uint64_t resting_newest; /* the largest `seq` of a resting sink */
     uint32_t calm;           /* changes when calm nodes may stop being calm (sinks.c) */
     uint64_t calm_below;     /* calm nodes have a smaller `seq` */
-    uint64_t visited;        /* number of sinks, and nodes behind them, that updates have visited */
-    int64_t created;         /* nodes made since the last evaluation */
-    int64_t brought;         /* bytes of arrays that the program made since then */
+    uint64_t
+        visited; /* number of sinks, and of nodes that they depend on, that updates have visited */
+    int64_t created;                    /* nodes made since the last evaluation */
+    int64_t brought;                    /* bytes of arrays that the program made since then */
     int64_t most_created, most_brought; /* above these, pending results are evaluated; from the
                                            memory of the machine */
     /* The latest collective operation while it is pending (a reference), else NULL. The next one

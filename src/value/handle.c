@@ -35,7 +35,7 @@ typedef struct record {
     int64_t shape[FX_MAX_DIMS];
     struct record *prev, *next; /* in the list of living objects */
 } record;
-_Static_assert(sizeof(record) % 16 == 0, "objects stay aligned behind their records");
+_Static_assert(sizeof(record) % 16 == 0, "objects stay aligned after their records");
 
 /* Bytes. Larger objects are freed at once, so that tombstones do not hold much memory. */
 enum { LARGE = 4096 };
@@ -258,7 +258,7 @@ static bool readable(const void *p, size_t bytes)
     return true;
 }
 
-/* Is this the descriptor of a type? A descriptor has so many consistent fields that other memory
+/* Is this the descriptor of a type? A descriptor has enough consistent fields that other memory
  * does not match by chance. */
 __attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_type *type)
 {
@@ -271,7 +271,7 @@ __attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_typ
            readable(type->name, 1) && (unsigned char)*type->name > ' ';
 }
 
-/* `p` may point to a text that ends within its first word, with unrelated bytes behind it. So
+/* `p` may point to a text that ends within its first word, with unrelated bytes after it. So
  * address sanitizers must not check the read of that word, and the rest is read only if the word is
  * the address of a type. */
 __attribute__((no_sanitize("address"))) bool fxi_handle_is_object(const void *p)

@@ -1,4 +1,4 @@
-/* node.c: creates, shares and frees value nodes and the buffers behind them.
+/* node.c: creates, shares and frees value nodes and their buffers.
  *
  * The reference count of a pending node is used only by its own thread and is not atomic. A node
  * with data may be shared, so its count is atomic. A shared node may keep pending inputs of its

@@ -1,4 +1,4 @@
-/* node.h: the node behind an array handle: one value, pending or evaluated.
+/* node.h: the node of an array handle: one value, pending or evaluated.
  *
  * The meaning of a node (operation, inputs, attributes, shape) never changes. It gets `data` once,
  * when it is evaluated. Handles (fx_array) point to nodes, and operations capture nodes, so an

@@ -103,7 +103,7 @@ class Help(cli.Cli):
         return self.path(path)
 
     def test_launchers(self):
-        """The name of a launcher decides on its options, also behind a folder."""
+        """The name of a launcher decides on its options, also after a folder."""
         for path, version, words in (
                 ("a b/srun", "slurm 22.05", "-n 2 --kill-on-bad-exit=1 --nodelist m,n "),
                 ("a b/mpirun", "mpirun (Open MPI) 4.1.4", "-n 2 -x CFLUX_RESTART --host m,n "),

@@ -96,7 +96,7 @@ static bool has_row(const char *function)
     return false;
 }
 
-/* The public name: fxi_add is behind fx_add, fxi_any_true behind fx_any. */
+/* The public name: fxi_add implements fx_add, fxi_any_true fx_any. */
 static void public_name(const char *start, char *out, size_t size)
 {
     size_t n = 0;

@@ -2,7 +2,7 @@
 """Training by several processes of each MPI that is installed gives the parameters of one process.
 
 train_cases.c trains for 100 updates, with parts of the data that are even, or uneven with a rank that has none, and with
-sums of four gradients, and with gradients that travel as BFloat16. The ranks must end with the same bits, and with the serial run's numbers: Float64 to 1e-12, Float32 to 1e-6 of the largest parameter.
+sums of four gradients, and with gradients that are sent as BFloat16. The ranks must end with the same bits, and with the serial run's numbers: Float64 to 1e-12, Float32 to 1e-6 of the largest parameter.
 Then a rank is stopped: the others name it. With `cflux launch` a rank is killed, and the run that starts again from the
 checkpoint ends with the bits of an undisturbed one.
 Without an MPI and its plugin a line says so, and the check passes.
@@ -18,7 +18,7 @@ import mpis
 from mpis import ENVIRONMENT
 
 BOUND = {"f64": 1e-12, "f32": 1e-6}
-HALF = 5e-3  # of gradients that travel as BFloat16: each mean has an error of at most 2⁻⁸, and there are 100 updates
+HALF = 5e-3  # of gradients that are sent as BFloat16: each mean has an error of at most 2⁻⁸, and there are 100 updates
 
 
 def run(build, command, status=0):

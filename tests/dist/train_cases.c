@@ -4,7 +4,7 @@
  *
  * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
  * (they do not, and some have none), sums (even, and an update for each four gradients), or half
- * (even, and gradients travel as BFloat16). Each rank prints the bits of its parameters after 100
+ * (even, and gradients are sent as BFloat16). Each rank prints the bits of its parameters after 100
  * updates. With CHECKPOINT, rank 0 saves the state in that file after every tenth update, and
  * training resumes from it. DEATH: rank 1 kills (kill) or stops (stop) itself at update 57, in the
  * first of several starts.

@@ -90,7 +90,7 @@ static void *load_any(const char *path)
     return object;
 }
 
-/* Corrects the checksum after the input was damaged, so that the reader behind the check is tested.
+/* Corrects the checksum after the input was damaged, so that the reader after the check is tested.
  */
 static void mend_sum(const char *path)
 {
@@ -126,7 +126,7 @@ static void *load_checkpoint(const char *path)
     return fx_error_array(status);
 }
 
-/* Corrects what a reader compares first, so that the checks behind are tested: the checksum, and
+/* Corrects what a reader compares first, so that later checks are tested: the checksum, and
  * the version, which seeds of other versions of cflux have too. */
 static void mend_pack(const char *path)
 {

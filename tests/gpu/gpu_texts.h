@@ -19,7 +19,7 @@ extern int gpu_texts_count, gpu_texts_steps;
 /* Builds all texts in a dialect; `serial`: for a CPU that runs a group's work-items one after
  * another. Frees the texts of the previous call. */
 void gpu_texts_render(fxi_gpu_dialect dialect, bool serial);
-/* The same for a device with warps of so many work-items, or with these limits. */
+/* The same for a device with warps of `warp` work-items, or with these limits. */
 void gpu_texts_render_for_warp(fxi_gpu_dialect dialect, int warp);
 void gpu_texts_render_for(fxi_gpu_dialect dialect, const fxi_gpu_limits *limits);
 void gpu_texts_free(void);

@@ -24,7 +24,7 @@ WIDTHS = (1280, 360)
 TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.wide') || e.matches('.wide'))
     .filter(e => e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.outerHTML.slice(0, 80))"""
 
-# Texts whose contrast with what is behind them is below 4.5, curves below 3 (WCAG 2, AA).
+# Texts whose contrast with their background is below 4.5, curves below 3 (WCAG 2, AA).
 POOR_CONTRAST = """(() => {
     const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
     const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);

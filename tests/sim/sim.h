@@ -182,7 +182,7 @@ typedef struct sim_op {
     size_t skipped; /* bytes of it that earlier parts have read */
 } sim_op;
 
-/* Nodes of a capture (sim_graph.c) behind which the next one comes. */
+/* Nodes of a capture (sim_graph.c) after which the next one comes. */
 enum { SIM_TAILS = 32 };
 typedef struct sim_tails {
     int n, nodes[SIM_TAILS];

@@ -1,4 +1,4 @@
-/* sim_build.c: compiles a kernel's text, behind sim_shim.h, to a shared library. Libraries are kept
+/* sim_build.c: compiles sim_shim.h and a kernel's text to a shared library. Libraries are kept
  * in SIM_CACHE, named by their content.
  */
 #include "sim_build.h"

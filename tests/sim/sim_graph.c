@@ -244,7 +244,7 @@ int sim_capture_event(const sim_event *e, const char *function)
     return c ? spoil(c, CAPTURED_EVENT, function) : SIM_OK;
 }
 
-/* Are all nodes behind the tails of the stream? */
+/* Are all nodes after the tails of the stream? */
 static bool is_joined(const sim_graph *g, const sim_tails *tails)
 {
     bool *reached = calloc((size_t)g->n + 1, sizeof *reached), all = reached;

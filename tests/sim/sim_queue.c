@@ -1,6 +1,6 @@
 /* sim_queue.c: streams and events. By default work runs when it is queued. With SIM_DEFER work runs
  * only when something waits for it, and every stream proceeds by itself, as if it were a thread: in
- * any order with the others that events allow. A stream may be far behind or far ahead of another,
+ * any order with the others that events allow. A stream may be much slower or faster than another,
  * and a long copy is divided. One thread at a time runs work, because it holds the simulator's
  * lock, and the seed decides the order, so a failure can be repeated.
  */

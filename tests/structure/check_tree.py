@@ -78,8 +78,8 @@ LAYER_NAMES = {
 
 C_FILES = (".c", ".h", ".def", ".inc", ".hpp", ".cpp", ".cc")
 SAME_NAME_ALLOWED = {"CMakeLists.txt", "README.md"}
-# Names that would end the program or write to its standard output, and those that take memory
-# behind the back of the fault tests.
+# Names that would end the program or write to its standard output, and those that allocate memory
+# in a way that the fault tests cannot make fail.
 FORBIDDEN = {
     "ends the program": r"(?:exit|_exit|_Exit|quick_exit|abort|assert)",
     "prints": r"(?:printf|vprintf|puts|putchar|perror)",

@@ -1,5 +1,5 @@
 /* semantics_check.h: what the tests test_semantics_*.c and others share: a clean start and a clean
- * end of every test, exact comparisons in double, and a look at the memory behind an array.
+ * end of every test, exact comparisons in double, and a look at the memory after an array.
  */
 #ifndef CFLUX_SEMANTICS_CHECK_H
 #define CFLUX_SEMANTICS_CHECK_H

@@ -357,7 +357,7 @@ static void released_arrays_are_watched(void **state)
     }
 }
 
-/* Work space holds NaN when a step begins, and has a guard behind it. */
+/* Work space holds NaN when a step begins, and has a guard after it. */
 static void work_space_is_watched(void **state)
 {
     (void)state;

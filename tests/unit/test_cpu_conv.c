@@ -497,7 +497,7 @@ static void plugin_odd_numbers(void **state)
     }
 }
 
-/* Images that are computed in several blocks, with a bias and a function behind each. */
+/* Images that are computed in several blocks, with a bias and a function after each. */
 static void epilogues_of_large_images(void **state)
 {
     (void)state;

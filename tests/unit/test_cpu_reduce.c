@@ -284,7 +284,7 @@ static void indices_of_extremes(void **state)
                     }
 }
 
-/* The extreme that a row ends with, behind every block and lane; and none but the neutral element.
+/* The extreme that a row ends with, after every block and lane; and none but the neutral element.
  */
 static void extremes_at_every_place(void **state)
 {

@@ -52,7 +52,7 @@ static void make_pack(void)
     fresh_cache();
     for (int k = 0; k < KEYS; k++) {
         char code[64];
-        /* 16 bytes for CUDA: the zero byte behind them needs 16 more. */
+        /* 16 bytes for CUDA: the zero byte after them needs 16 more. */
         snprintf(code, sizeof code, "code %d for %s", k, keys[k].target);
         fxi_kernel_store(&keys[k], code, strlen(code));
     }
@@ -232,7 +232,7 @@ static void files_from_elsewhere(void **unused)
         {SECOND + FXI_PACK_AT_CODE, 1 << 20, 8, "entry 2 of 4 is wrong"},
         {SECOND + FXI_PACK_AT_SIZE, 0, 8, "entry 2 of 4 is wrong"},
         {SECOND + FXI_PACK_AT_SIZE, UINT64_MAX, 8, "entry 2 of 4 is wrong"},
-        {SECOND + FXI_PACK_AT_SIZE, 3, 8, "entry 2 of 4 is wrong"}, /* no zero byte behind it */
+        {SECOND + FXI_PACK_AT_SIZE, 3, 8, "entry 2 of 4 is wrong"}, /* no zero byte after it */
         {SECOND + FXI_PACK_AT_NAMES, 0, 4, "entry 2 of 4 is wrong"},
         {SECOND + FXI_PACK_AT_NAMES + 8, UINT32_MAX, 4, "entry 2 of 4 is wrong"},
     };

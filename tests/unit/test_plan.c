@@ -2,7 +2,7 @@
  * million nodes. ctest: serial native timeout=300
  *
  * The trace is read in a child process, because FX_TRACE is looked at once. Addresses are those of
- * the memory behind arrays; fx_data would pin it.
+ * the memory after arrays; fx_data would pin it.
  */
 #include "evaluate.h"
 #include "semantics_check.h"
@@ -216,7 +216,7 @@ static void counters_count(void **state)
         fx_eval(fx_add(fx_zeros(1000, 1000), 1));
         assert_true(fx_stats().live_bytes >= before.live_bytes + 4000000);
     }
-    assert_true(fx_stats().live_bytes <= before.live_bytes + 8192); /* given back */
+    assert_true(fx_stats().live_bytes <= before.live_bytes + 8192); /* freed */
     assert_true(fx_stats().peak_bytes >= before.live_bytes + 4000000);
 }
 

@@ -105,7 +105,7 @@ static void others_read_the_product(void **state)
            "  2  tanh(1′) → Float32 4×8\n");
 }
 
-/* Attention scales the query behind its bias. A product with a tensor stays a step. */
+/* Attention scales the query after its bias. A product with a tensor stays a step. */
 static void a_scale(void **state)
 {
     (void)state;

@@ -219,7 +219,7 @@ static void types_views_and_consumers(void **state)
 
 /* ---- what may be taken over still is --------------------------------------------------------- */
 
-/* Bytes between the steps of the plan behind x. */
+/* Bytes between the steps of the plan after x. */
 static int64_t arena_bytes(fx_array *x)
 {
     fxi_graph g = {0};

@@ -70,7 +70,7 @@ static void rows(fx_device *d, fx_array *out[RESULTS])
     assert_int_equal(fx_gradient_of(loss, &x, 1, &out[2]), FX_OK);
 }
 
-/* A product with a bias, and another product behind it. */
+/* A product with a bias, and another product after it. */
 static void product(fx_device *d, fx_array *out[RESULTS])
 {
     fx_array *y = fx_matmul(leaf(d, 1), fx_transpose(leaf(d, 2)));

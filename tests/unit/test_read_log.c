@@ -32,7 +32,7 @@ static fx_status read_bytes(const char *bytes, size_t n)
     return status;
 }
 
-/* Reads a log that must be taken, and which gives so many warnings. */
+/* Reads a log that must be taken, and which gives this number of warnings. */
 static void take(const char *text, int warnings)
 {
     assert_int_equal(read_bytes(text, strlen(text)), FX_OK);

@@ -66,7 +66,7 @@ static bool step(leaf *l, fx_array *dx)
 
 enum { SIZE = 5, STEPS = 20 };
 
-/* The elements behind the header of a .npy file of format 1.0. */
+/* The elements after the header of a .npy file of format 1.0. */
 static void read_npy(const char *name, const char *file, void *out, size_t bytes)
 {
     char rest[200];

@@ -30,7 +30,7 @@ static int start_counting(void **state)
     return clean_start(state);
 }
 
-/* ---- given back early ------------------------------------------------------------------------ */
+/* ---- freed early ----------------------------------------------------------------------------- */
 
 /* An object that is released without being retained belonged to the scope: it is freed at once, and
  * its neighbours in the scope remain. */

@@ -187,8 +187,8 @@ static void gradients_are_exchanged_when_a_sum_is_complete(void **state)
     run_members(accumulates);
     check_accumulated(&serial, &alone);
     assert_int_equal(alone.n, EPOCHS * 4);
-    /* 6 complete sums, of 21 parameters with the loss and the wish, the unfinished sum at the end,
-     * and the comparisons of options and places at the start. */
+    /* 6 complete sums, of 21 parameters with the loss and the request to stop, the unfinished sum
+     * at the end, and the comparisons of options and places at the start. */
     const int64_t start = room.large - EPOCHS * 4 / EACH - 1;
     assert_true(start >= 0 && start <= 2);
     /* A checkpoint in the middle of a sum has the gradients of all members. */
@@ -315,7 +315,7 @@ static void one_member_stops_all(void **state)
     stopping = -1;
     for (int k = 0; k < MEMBERS; k++) {
         assert_string_equal(members[k].message, "");
-        assert_int_equal(noted[k].n, 7); /* one step after the wish */
+        assert_int_equal(noted[k].n, 7); /* one step after the request */
         assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
     }
 }

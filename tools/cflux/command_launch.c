@@ -226,7 +226,7 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
     return status < 0 ? 128 - status : status;
 }
 
-/* Refuses the argument ":", because mpirun starts the words behind it as another program. */
+/* Refuses the argument ":", because mpirun starts the words after it as another program. */
 static int check_arguments(flavour is, int n, char **program)
 {
     for (int k = 0; is != SRUN && k < n; k++)

@@ -29,7 +29,7 @@ static bool resolve(const char *path, char out[FILE_PATH_BYTES])
 }
 
 /* Checks that an output can be written. Devices and pipes such as /dev/null are written in place.
- * Other files are made beside the existing one and replace it; behind a link, beside its target. */
+ * Other files are made beside the existing one and replace it; for a link, beside its target. */
 static int check_path(const output_path *o)
 {
     char whole[FILE_PATH_BYTES], folder[FILE_PATH_BYTES];

@@ -22,7 +22,7 @@ int interrupt_caught(void);
 void interrupt_end(void);
 
 typedef enum path_kind { PATH_ABSENT, PATH_FILE, PATH_FOLDER, PATH_DEVICE, PATH_OTHER } path_kind;
-/* The kind of the file behind the path and its links; PATH_OTHER: a pipe or a socket. */
+/* The kind of the file to which the path and its links lead; PATH_OTHER: a pipe or a socket. */
 path_kind kind_of_path(const char *path);
 /* The same without following links; PATH_OTHER for a link. */
 path_kind kind_without_links(const char *path);

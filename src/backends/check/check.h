@@ -12,7 +12,7 @@
 /* Size of an error message, as in a kernel's. */
 enum { FXI_CHECK_TEXT = 320 };
 
-/* Bytes of the guard behind the work space of each step (fxi_check_work_guard). */
+/* Bytes of the guard after the work space of each step (fxi_check_work_guard). */
 enum { FXI_CHECK_WORK_GUARD = 256 };
 
 typedef struct fxi_check_block fxi_check_block;
@@ -43,7 +43,7 @@ static inline fx_device *fxi_check_inner(const fx_device *device)
     return device->data;
 }
 
-/* A range of device memory, from its first byte to behind its last one. */
+/* A range of device memory, from its first byte to just after its last one. */
 typedef struct fxi_span {
     uintptr_t low, high;
 } fxi_span;

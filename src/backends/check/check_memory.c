@@ -1,6 +1,6 @@
 /* check_memory.c: the allocations of the checking backend.
  *
- * Each is memory of the inner backend with a guard before and behind it. Guards, fresh memory and
+ * Each is memory of the inner backend with a guard before and after it. Guards, fresh memory and
  * released memory are filled with bytes that are NaN in every float type, so that a result computed
  * from them shows it. Guards have another pattern than the rest. Released memory is kept for a
  * while, to find late writes; the oldest is freed first, and must then be unchanged. If host and
@@ -19,7 +19,7 @@ enum { GUARD = 256, PIECE = 4096, HELD_MOST = 64 << 20, LEAST = 16 << 10 };
 
 struct fxi_check_block {
     char *base;   /* as the inner backend returned it */
-    size_t bytes; /* as requested; one guard before them, one behind */
+    size_t bytes; /* as requested; one guard before them, one after */
     int device;   /* id of its device */
     uint32_t key; /* part of its guards' pattern */
     bool released;
@@ -39,7 +39,7 @@ static fxi_span body(const fxi_check_block *b)
 /* The byte of a pattern at an offset from the beginning of an allocation, guard included. A guard
  * is NaN in every float type: its 16-bit units are 0x7FC0 or more, every fourth 0x7FF8 or more.
  * Allocations that follow each other have different guards, because a kernel may copy bytes from
- * behind its input to behind its output, and equal guards would hide that. */
+ * after its input to after its output, and equal guards would hide that. */
 static uint8_t byte_of(const fxi_check_block *b, fxi_check_fill fill, size_t offset)
 {
     if (fill != FXI_CHECK_GUARD)
@@ -112,7 +112,7 @@ static int64_t changed(const fxi_checker *c, const fxi_check_block *b, size_t of
 
 /* ---- which allocation ------------------------------------------------------------------------ */
 
-/* The first block of this device at or behind an address, or of a later device. */
+/* The first block of this device at or after an address, or of a later device. */
 static int32_t position(const fxi_checker *c, int device, uintptr_t address)
 {
     int32_t low = 0, high = c->nblocks;

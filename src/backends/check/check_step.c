@@ -66,7 +66,7 @@ static fxi_span output(const call *c, int32_t k)
                                                         : c->run->more[k - 1]);
 }
 
-/* The work space without its guard; and the guard, which is behind it. */
+/* The work space without its guard; and the guard, which is after it. */
 static fxi_span work_space(const call *c)
 {
     const uintptr_t at = (uintptr_t)c->run->work;

@@ -128,7 +128,7 @@ static void finish_layout(layout *l)
     /* An odd number of cache lines between channels: with a power of two, all channels would
      * compete for the same cache sets. */
     l->channel = ((l->phases * l->phase + line - 1) / line | 1) * line;
-    /* The last vector of windows may begin at the last window and read on behind it. */
+    /* The last vector of windows may begin at the last window and read beyond it. */
     l->slack = l->used[0] + 2 * l->core->lanes;
     const int64_t windows = l->pitch * (l->rows - 1) + l->out[0];
     l->windows = (windows + l->core->lanes - 1) / l->core->lanes * l->core->lanes;
@@ -684,7 +684,7 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
-    /* A tile computes weight_rows taps; the last one may read that many offsets less one behind the
+    /* A tile computes weight_rows taps; the last one may read that many offsets less one after the
      * end. */
     const int extra = l->core->weight_rows - 1;
     const int64_t windows = g->batch * g->positions;

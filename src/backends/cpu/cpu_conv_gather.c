@@ -506,7 +506,7 @@ static fx_status run_phase(sweep *s)
     const int64_t windows = round_up(r->images * r->windows, r->core->gather_rows);
     const double flops = 2.0 * (double)(r->sums * s->columns.n) * (double)(g->batch * g->groups) *
                          (double)(r->axes[0].windows * r->axes[1].windows * r->axes[2].windows);
-    /* Rounded up, so that the list of offsets behind it is aligned. */
+    /* Rounded up, so that the list of offsets after it is aligned. */
     const size_t packed = ((size_t)(packed_length(s) * g->groups) * r->size + 63) / 64 * 64;
     s->panel_bytes = (size_t)(windows * width) * r->size;
     s->slices = units < ENOUGH_UNITS ? s->columns.panels : 1;

@@ -7,7 +7,7 @@
  */
 enum { POOL_LANES = sizeof(vf) / sizeof(float) };
 
-/* Loads up to n lanes; those beyond are 0. A whole vector could read behind the end of the
+/* Loads up to n lanes; those beyond are 0. A whole vector could read beyond the end of the
  * array. */
 static inline vf pool_load(const float *p, int64_t n)
 {

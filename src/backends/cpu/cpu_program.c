@@ -11,8 +11,8 @@
  * to tile. Some loops read a scalar next to a vector; for other loops it is spread over a tile. An
  * operand that repeats after a short while (a bias) is laid out once, a tile longer than its
  * period; any other is gathered into a tile by a walk. A tile of results is used again after its
- * last use. A program with so many live values that 256 elements of each would overflow the scratch
- * memory uses shorter tiles.
+ * last use. If 256 elements of each live value would overflow the scratch memory, the program uses
+ * shorter tiles.
  *
  * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
  * loading and storing them are calls like all others.
@@ -118,7 +118,7 @@ static int16_t take_slots(builder *m, int count)
 {
     int k = 0;
     for (int i = 0; i < count; i++)
-        /* Starts again behind the busy tile. */
+        /* Starts again after the busy tile. */
         if (m->busy[k + i]) {
             k += i + 1;
             i = -1;

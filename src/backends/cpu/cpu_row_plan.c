@@ -152,7 +152,7 @@ static void find_last_uses(builder *m)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* t with the axes behind the kept ones moved to before them, so that a row is its first axes. */
+/* t with the axes after the kept ones moved to before them, so that a row is its first axes. */
 static fx_tensor rows_first(const builder *m, const fx_tensor *t)
 {
     const int lead = m->row->row_axes, outer = m->row->outer_axes, kept = t->ndim - lead - outer;

@@ -69,7 +69,7 @@ typedef struct fxi_gpu_limits {
  *   one struct of param_bytes bytes, by value
  *   OpenCL only: one struct of nbuffers 64-bit integers, by value: the offset in bytes that the
  *   kernel adds to each pointer, since a cl_mem has no addresses inside.
- * Metal has one argument for both, a `constant &` to the offsets with the parameters behind them:
+ * Metal has one argument for both, a `constant &` to the offsets with the parameters after them:
  * at most 31 buffers are bound. CUDA and HIP pass addresses and have no offsets.
  * The struct of parameters has no padding, so params can be passed unchanged. */
 typedef struct fxi_gpu_launch {

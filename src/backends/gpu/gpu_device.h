@@ -92,7 +92,7 @@ struct fxi_gpu_device {
     fxi_mutex lock;
     void *faults;
     int checks;     /* atomic: work that may have written to `faults` is queued */
-    uint64_t freed; /* atomic: how often memory was given back to the driver */
+    uint64_t freed; /* atomic: how often memory was returned to the driver */
     fxi_gpu_health health;
     fxi_gpu_progress progress;
     /* Names of the first and the last step since the device was last waited for, which an error

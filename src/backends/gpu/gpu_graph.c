@@ -39,7 +39,7 @@ fx_status fxi_gpu_launch_part(fx_device *device, const fx_plan *plan, const fxi_
     for (int32_t i = part->first; i < part->end; i++) {
         const fx_status status = launch_step(device, &plan->steps[i], plan->ready, values, run);
         if (status != FX_OK) {
-            /* Steps behind i have not been launched, so their values are intact. */
+            /* Steps after i have not been launched, so their values are intact. */
             *out_step = i;
             return status;
         }
@@ -52,7 +52,7 @@ fx_status fxi_gpu_launch_part(fx_device *device, const fx_plan *plan, const fxi_
 /* A step in the schedule. Steps are numbered from the part's first one. */
 typedef struct entry {
     int32_t lane;
-    int32_t point; /* the number of the point behind it; NONE: no step waits for it */
+    int32_t point;                /* the number of the point after it; NONE: no step waits for it */
     int32_t after[FXI_GPU_LANES]; /* per lane: the step that it waits for, or NONE */
     int32_t seen[FXI_GPU_LANES];  /* per lane: the latest step that must have ended when this step
                                      ends */

@@ -156,7 +156,7 @@ static void choose_tile(product *p, const fxi_gpu_builder *b)
     }
 }
 
-/* How far behind the operand's end a work-item may compute addresses, because a tile and the next
+/* How far beyond the operand's end a work-item may compute addresses, because a tile and the next
  * steps along the inner axis may begin there. */
 static int64_t beyond(int64_t row_stride, int64_t inner_stride)
 {

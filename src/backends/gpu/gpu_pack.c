@@ -24,8 +24,8 @@ void fxi_gpu_say_pack_moved(fxi_gpu_builder *b, const fxi_gpu_pack *p, bool stor
                 vector, p->elements * p->type->size / vector);
 }
 
-/* Enough elements for a vector of the narrowest type, but not so many that their registers spill.
- * A CPU computes one at a time: its compiler makes vectors of neighbouring work-items. */
+/* Enough elements for a vector of the narrowest type, but few enough that their registers do not
+ * spill. A CPU computes one at a time: its compiler makes vectors of neighbouring work-items. */
 int fxi_gpu_pack_elements(const fxi_gpu_builder *b, int narrowest, int words)
 {
     const int bytes = b->limits->vector_bytes;

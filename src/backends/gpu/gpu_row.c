@@ -4,7 +4,7 @@
  * A row that is short enough is kept in registers: every lane loads its elements once, before the
  * first pass, and what a later pass needs of an earlier one (the exponentials of a softmax) is
  * computed once. For a longer row, each pass loads the operands and computes what it needs again;
- * the operands are then in the device's caches, because rows are short enough for that (planner
+ * the operands are then usually in the device's caches, because a row has at most 4 MiB (planner
  * rule 3). Only the reductions' results are kept between its passes. Every lane computes the values
  * of the row. Rows that are cut into pieces have a launch for each pass: gpu_row_cut.c.
  */
@@ -360,7 +360,7 @@ static void set_patterns(fxi_gpu_rows *r)
         r->pattern[k] = fxi_gpu_is_scalar(t) ? -1 : fxi_gpu_layout_add(&r->layout, strides);
         r->loaded[k] = r->of_row[k] ? -1 : r->pattern[k];
     }
-    /* Outputs are dense; without axes behind the kept ones, one row after the other. */
+    /* Outputs are dense; without axes after the kept ones, one row after the other. */
     r->out_pattern = own->outer_axes ? fxi_gpu_layout_add(&r->layout, own->space.stride) : -1;
     r->outer = fxi_gpu_walk_over(&r->layout, ~inner);
     r->inner = fxi_gpu_walk_over(&r->layout, inner);

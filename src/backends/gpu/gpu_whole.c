@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    /* A recording that so many runs did not use is replaced by a new one. */
+    /* A recording that this many runs did not use may be replaced. */
     IDLE_RUNS = 32,
     /* A part with fewer launches gets no graph. */
     LEAST_LAUNCHES = 2
@@ -192,7 +192,7 @@ static void forget(fx_device *device, fxi_gpu_whole *w, int32_t k, fx_run *run)
     fxi_gpu_count(&fxi_gpu_counts.invalidated);
 }
 
-/* Memory was given back to the driver since the previous run, perhaps memory that a recording uses.
+/* Memory was returned to the driver since the previous run, perhaps memory that a recording uses.
  * The addresses of this run exist, so a recording with the same ones remains valid. */
 static void forget_freed(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run)
 {

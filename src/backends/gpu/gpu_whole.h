@@ -44,8 +44,8 @@ typedef struct fxi_gpu_stage {
 
 enum {
     FXI_GPU_RECORDINGS = 4,
-    /* A plan that has had so many recordings freed without a replay gets no more: recording costs
-     * more than launching. */
+    /* After this many recordings of a plan were freed without a replay, it gets no more: recording
+     * costs more than launching. */
     FXI_GPU_USELESS = 8
 };
 

@@ -1,7 +1,7 @@
 /* gpurt_dnn.h: convolutions by the vendor's library, cuDNN or MIOpen. Internal.
  *
  * gpurt_dnn.c decides which steps a library computes, and adds the calls. gpurt_cuda_dnn.c and
- * gpurt_hip_dnn.c have the calls of each library behind the functions below. Both libraries number
+ * gpurt_hip_dnn.c have the calls of each library, as the functions below. Both libraries number
  * their axes in the opposite order: batch, channels, then space with the widest stride first.
  */
 #ifndef CFLUX_GPURT_DNN_H

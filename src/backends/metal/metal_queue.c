@@ -100,7 +100,7 @@ void fxi_metal_commit(fxi_metal_device *d)
     fxi_mutex_unlock(&d->lock);
 }
 
-/* Waits with the lock held: other threads could only add work behind. */
+/* Waits with the lock held: other threads could only add work after it. */
 int fxi_metal_finish(void *device)
 {
     fxi_metal_device *d = device;

@@ -21,7 +21,7 @@ FX_USE(2, @out@, y)
 @operands@
 
 // Local memory holds for each term its position along the axes and in the source, its position in
-// `other` (−1 behind the last term), and a row of factors.
+// `other` (−1 after the last term), and a row of factors.
     FX_LOCAL(fx_int, position, TERMS * 4);
     FX_LOCAL(fx_int, other_at, TERMS);
     FX_LOCAL(VALUE, factor, TERMS * WIDTH);

@@ -2,8 +2,8 @@
 //
 // A kernel has at most 31 buffers, so offsets and parameters share one. Offsets are not passed when
 // a buffer is bound, because those must be multiples of 4 or more, and a view may begin at any
-// byte. The compiler may give a kernel so many registers that a group cannot have FX_GROUP
-// work-items, unless the kernel names that number.
+// byte. The compiler may give a kernel more registers than a group of FX_GROUP work-items
+// can have, unless the kernel names that number.
 //// metal
 #ifndef FX_METAL_STUB
 #include <metal_stdlib>

@@ -60,7 +60,7 @@ for (fx_int t = lane; t < P(@own@@count@); t += lanes)
 if (lane == 0 && o < P(@own@@results@)) FX_STORE_@name@(y, o, fx_done0(a0));
 
 // Computes one of several reductions of a launch: reduction g, whose first group is parameter g. Its
-// other parameters begin at parameter `from`, behind those of the earlier reductions; in the text of
+// other parameters begin at parameter `from`, after those of the earlier reductions; in the text of
 // a single reduction, which follows here, @own@ is empty.
 //// reductions
 const fx_int g = 0@later_reductions@;
