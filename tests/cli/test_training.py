@@ -1591,7 +1591,7 @@ class Wide(Training):
 
 class Memory(Training):
     def test_each_allocation_that_fails(self):
-        """Each allocation of the command line fails: it reports the error and leaves no model, or works without the memory."""
+        """Each allocation of the command line fails: it reports the error and leaves no model or a complete one, or works without the memory."""
         shim, source = self.path("failing.so"), os.path.join(cli.ROOT, "tests", "cli", "failing_calloc.c")
         compiler = shutil.which("cc")
         if not compiler or subprocess.run([compiler, "-shared", "-fPIC", "-O1", source, "-o", shim, "-ldl"],
@@ -1622,8 +1622,9 @@ class Memory(Training):
                     break
                 failed += 1
                 if ended.status:
-                    self.assertRegex(ended.err, r"^#failed\ncflux train: .*no memory", (request, at))
-                    self.assertFalse(os.path.exists(self.path("m.safetensors")))
+                    self.assertRegex(ended.err, r"^#failed\ncflux train: .*(no|out of) memory", (request, at))
+                    if os.path.exists(self.path("m.safetensors")): # the measurement after the training failed
+                        self.assertEqual(self.read("m.safetensors"), whole, (request, at))
                     self.write("m.safetensors", b"")
                 else:
                     self.assertEqual(self.read("m.safetensors"), whole, (request, at))

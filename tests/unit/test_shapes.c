@@ -195,7 +195,8 @@ static void indexing_by_element(void **state)
                 "gather_elements: indices 1 do not match 2×3");
     check_error(fx_gather_elements(x, x, 0), FX_STATUS_DTYPE,
                 "gather_elements: indices must be integers");
-    check_error(fx_gather_elements(x, rows, 2), FX_STATUS_ARGUMENT, "gather_elements: axis 2");
+    check_error(fx_gather_elements(x, rows, 2), FX_STATUS_ARGUMENT,
+                "gather_elements: there is no axis 2");
     check_error(fx_scatter_elements(x, rows, src, 0), FX_STATUS_SHAPE,
                 "scatter_elements: source 2×2 and indices 2×3");
 }
