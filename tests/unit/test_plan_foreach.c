@@ -166,6 +166,22 @@ static void parameters_that_read_each_other(void **state)
     check(model->q, q, P);
 }
 
+/* A few elements in all: a kernel may compute all segments as one. Each segment reads another value
+ * for all its elements. */
+static void each_segment_has_its_own_value(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const float p[] = {1, 2, 3}, q[] = {4, 5, 6, 7, 8}, values[] = {10, 20, 30};
+    fx_array *a = leaf(fx_mul(1, FX_FROM_C(p))), *b = leaf(fx_mul(1, FX_FROM_C(q))),
+             *all = leaf(fx_mul(1, FX_FROM_C(values)));
+    fx_array *x = fx_mul(a, fx_slice(all, 0, 1, 2)), *y = fx_mul(b, fx_slice(all, 0, 2, 3));
+    expect(fx_tuple(x, y), "  1  foreach of 2: mul(x0, x1′; x2, x1′) → Float32 3, 5\n");
+    assert_int_equal(fx_eval(fx_tuple(x, y)), FX_OK);
+    check(x, (const float[]){20, 40, 60}, 3);
+    check(y, (const float[]){120, 150, 180, 210, 240}, 5);
+}
+
 int main(void)
 {
     unsetenv("FX_EAGER");
@@ -174,6 +190,7 @@ int main(void)
         cmocka_unit_test(types_programs_and_layouts_differ),
         cmocka_unit_test(what_is_read_stays_where_it_is),
         cmocka_unit_test(single_values_fit_either_way),
+        cmocka_unit_test(each_segment_has_its_own_value),
         cmocka_unit_test(an_update_is_one_step_in_place),
         cmocka_unit_test(parameters_that_read_each_other),
     };

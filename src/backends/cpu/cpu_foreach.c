@@ -170,7 +170,7 @@ static bool gather(const job *j, gathered *g)
     for (int k = 0; k < nin; k++) {
         const void *const *in = j->in + k;
         char *to = (char *)(g->memory + k * FEW_ELEMENTS);
-        g->size[k] = fx_tensor_length(&longest[k]) == 1 ? 0 : fxi_cpu_size(longest[k].dtype);
+        g->size[k] = fxi_cpu_is_scalar(&longest[k]) ? 0 : fxi_cpu_size(longest[k].dtype);
         g->in[k] = g->size[k] ? to : *in;
         for (int32_t s = 0; s < j->own->nsegments; s++, in += nin) {
             const size_t bytes = (size_t)j->own->segments[s].length * g->size[k];
