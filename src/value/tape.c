@@ -150,6 +150,7 @@ static bool note_operand(fxi_tape *t, fxi_tape_entry *e, int32_t k, fxi_node *in
         e->node->in[k] = t->entries[from].node;
         return true;
     }
+    t->nused = ~from < t->nused ? t->nused : ~from + 1;
     if (!fxi_grow(&t->leaf_uses, &t->leaf_use_capacity, t->nleaf_uses + 1, sizeof *t->leaf_uses))
         return false;
     t->leaf_uses[t->nleaf_uses++] = (fxi_tape_use){t->n, k};
@@ -169,7 +170,7 @@ static bool note(fxi_tape *t, fxi_node *n)
                           .nin = n->nin,
                           .operand = t->noperands,
                           .leaf_use = t->nleaf_uses,
-                          .leaves = t->nleaves};
+                          .leaves = t->nused};
     bool ok = e->node != NULL;
     for (int32_t k = 0; k < n->nin && ok; k++)
         ok = note_operand(t, e, k, n->in[k]);
@@ -315,6 +316,7 @@ void fxi_tape_leave(fxi_context *c)
     if (t->pos < t->n) {
         t->noperands = t->entries[t->pos].operand;
         t->nleaf_uses = t->entries[t->pos].leaf_use;
+        t->nused = t->entries[t->pos].leaves;
     }
     t->n = t->pos;
     t->nleaves = t->nbound;

@@ -93,6 +93,8 @@ struct fxi_tape {
     int32_t nleaf_uses, leaf_use_capacity, nusers, user_capacity;
     fxi_tape_leaf *leaves;
     int32_t nleaves, leaf_capacity, nbound;
+    int32_t nused; /* leaves that the entries use. A leaf of a call that ended the repetition has a
+                      number too, although no entry may use it */
     fxi_identity_map numbers;   /* node → leaf number + 1, in the current step */
     fxi_event *events, *latest; /* in the order in which they began */
     fxi_event *dropped;         /* freed when the step closes */

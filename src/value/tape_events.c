@@ -70,7 +70,7 @@ bool fxi_tape_can_skip(const fxi_tape *t, int32_t first, bool literals, int32_t 
         if (op == FX_OP_RANDOM || (op == FX_OP_CONST && !literals))
             return false;
     }
-    return t->nleaves - t->entries[first].leaves <= leaves;
+    return t->nused - t->entries[first].leaves <= leaves;
 }
 
 int32_t fxi_tape_evaluations(const fxi_tape *t)
@@ -91,7 +91,7 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
     fxi_tape *t = c->tape;
     const int32_t last = end < t->n ? t->entries[end].leaf_use : t->nleaf_uses;
     const int32_t first = t->entries[t->pos].leaf_use;
-    if ((end < t->n ? t->entries[end].leaves : t->nleaves) - t->nbound != n)
+    if ((end < t->n ? t->entries[end].leaves : t->nused) - t->nbound != n)
         return false;
     for (int i = 0; i < n; i++)
         if (!fxi_tape_is_leaf(t, t->nbound, fresh[i]))

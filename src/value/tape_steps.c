@@ -22,7 +22,7 @@ static void empty(fxi_tape *t)
     fxi_events_free(t->events);
     fxi_events_free(t->dropped);
     t->events = t->latest = t->dropped = t->ran = t->ahead = NULL;
-    t->n = t->pos = t->noperands = t->nleaf_uses = t->nleaves = t->nusers = 0;
+    t->n = t->pos = t->noperands = t->nleaf_uses = t->nleaves = t->nused = t->nusers = 0;
     t->impure = t->changed = false;
 }
 

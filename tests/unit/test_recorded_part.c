@@ -59,6 +59,24 @@ static void calls_are_skipped_if_everything_is_equal(void **state)
     }
 }
 
+/* The call after the part reads a new leaf, and then another operand than the recorded one. */
+static void the_call_after_a_part_changes(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_ones(4), *w = fx_ones(4), *b = fx_full(0.5, 4), *v = fx_full(7, 4);
+    fx_eval(fx_tuple(x, w, b, v));
+    for (int i = 0; i < 6; i++) {
+        fx_array *y;
+        bool skipped;
+        FX_RECORD;
+        fx_array *u = fx_mul(x, w);
+        skipped = line(FX_TANH, 2, u, b, &y);
+        assert_true(fx_item(fx_sum(fx_add(v, i < 2 ? y : u))) == (i < 2 ? 38 : 32));
+        assert_true(skipped == (i > 0));
+    }
+}
+
 static void a_part_that_reads_another_array_is_made_again(void **state)
 {
     (void)state;
@@ -234,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_skipped_if_everything_is_equal),
+        cmocka_unit_test(the_call_after_a_part_changes),
         cmocka_unit_test(a_part_that_reads_another_array_is_made_again),
         cmocka_unit_test(random_programs_compute_the_same_bits),
     };
