@@ -130,6 +130,18 @@ class Help(cli.Cli):
         run.wait()
         self.wait_for("ended")
 
+    def test_status_after_signal(self):
+        """MPICH's mpirun can have status 0 although a signal ended the job."""
+        for version, status in (("HYDRA build details:", 143), ("mpirun (Open MPI) 4.1.4", 0)):
+            launcher = self.launcher("mpirun", version, "trap 'exit 0' TERM\n"
+                                     "echo started > started\nwhile :; do sleep 0.05; done")
+            run = subprocess.Popen([cli.program, "launch", "--launcher", launcher, "prog"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.wait_for("started")
+            run.terminate()
+            self.assertEqual(run.wait(cli.SECONDS), status, version)
+            os.remove(self.path("started"))
+
     def test_interrupted_launch(self):
         """Ctrl-C reaches the launcher once: a second one would make mpirun kill the processes."""
         launcher = self.launcher("mpirun", "Open MPI", "trap 'echo x >> caught' INT\n"

@@ -220,8 +220,10 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
     /* `false`: the launcher gets SIGTERM, because after SIGKILL it could not end its processes. */
     const int status = run_program(all, false);
     free(all);
-    /* Open MPI's launcher has status 1 after a signal, MPICH's that of the signal. */
-    if (passed_on() && status != 0)
+    /* After a signal, Open MPI's launcher has status 1. MPICH's has that of the signal, or 0 if it
+     * was still starting processes. srun only reports a first Ctrl-C, and the job may still end
+     * well. */
+    if (passed_on() && (status != 0 || is == MPICH))
         return 128 + passed_on();
     return status < 0 ? 128 - status : status;
 }
