@@ -142,6 +142,28 @@ class Help(cli.Cli):
             self.assertEqual(run.wait(cli.SECONDS), status, version)
             os.remove(self.path("started"))
 
+    def test_signal_at_start(self):
+        """A signal reaches a program that is just being started."""
+        shim, source = self.path("slow.so"), os.path.join(cli.ROOT, "tests", "cli", "slow_fork.c")
+        compiler = shutil.which("cc")
+        if not compiler or subprocess.run([compiler, "-shared", "-fPIC", "-O1", source, "-o", shim, "-ldl"],
+                                          capture_output=True).returncode:
+            print("skipped: no compiler that makes slow_fork.c")
+            return
+        environment = dict(self.environment(), LD_PRELOAD=shim, FORKED=self.path("forked"))
+        run = subprocess.Popen([cli.program, "launch", "--each", "sh", "-c", "echo x > started; exec sleep 3"], cwd=self.folder,
+                               stderr=subprocess.DEVNULL, env=environment)
+        end = time.monotonic() + cli.SECONDS
+        while not os.path.exists(self.path("forked")) and run.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        if not os.path.exists(self.path("forked")):
+            print("skipped: the program does not start with slow_fork.c")  # a sanitizer refuses it
+            return
+        time.sleep(0.05)  # until the program waits for the other one
+        run.terminate()
+        self.assertEqual(run.wait(cli.SECONDS), 143)
+        self.assertFalse(os.path.exists(self.path("started")))
+
     def test_interrupted_launch(self):
         """Ctrl-C reaches the launcher once: a second one would make mpirun kill the processes."""
         launcher = self.launcher("mpirun", "Open MPI", "trap 'echo x >> caught' INT\n"

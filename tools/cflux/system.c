@@ -247,10 +247,16 @@ int run_program(char **words, bool killed)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO}, old[3];
+    sigset_t held, mask, arrived;
     sigemptyset(&action.sa_mask);
+    sigemptyset(&held);
     fflush(NULL);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         sigaction(all[i], &action, &old[i]);
+        sigaddset(&held, all[i]);
+    }
+    /* Until the child has its own handlers it would ignore a signal that is passed on to it. */
+    sigprocmask(SIG_BLOCK, &held, &mask);
     const pid_t child = fork();
     if (child == 0) {
         for (int i = 0; i < 3; i++)
@@ -258,12 +264,20 @@ int run_program(char **words, bool killed)
 #ifdef PR_SET_PDEATHSIG
         prctl(PR_SET_PDEATHSIG, killed ? SIGKILL : SIGTERM);
 #endif
+        sigprocmask(SIG_SETMASK, &mask, NULL);
         execvp(words[0], words);
         _exit(EXIT_NOT_STARTED);
     }
-    running = (sig_atomic_t)child;
-    if (passed && child > 0) /* a signal came before the number of the child was known */
+    /* A signal may have come before the number of the child was known. */
+    sigpending(&arrived);
+    bool early = passed != 0;
+    for (int i = 0; i < 3; i++)
+        early = early || sigismember(&arrived, all[i]) == 1;
+    running = early ? 0 : (sig_atomic_t)child;
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    if (early && child > 0)
         kill(child, SIGTERM);
+    running = (sig_atomic_t)child;
     const int status = child > 0 ? wait_for(child) : EXIT_NOT_STARTED;
     running = 0;
     for (int i = 0; i < 3; i++)
