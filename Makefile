@@ -82,7 +82,7 @@ QUICK  = $(ROOT)/scripts/suite $(BUILD) -j $(JOBS) -L quick && touch $(BUILD)/qu
 PASSED = [ -e $(BUILD)/quick-passed ] && [ -z "$$(find $(ROOT) \( -path $(abspath $(BUILD)) -o -path $(ROOT)/.git \) -prune \
              -o -type f -newer $(BUILD)/quick-passed -print -quit)" ]
 
-# The readers get damaged input for half a minute each, whatever else runs; installations mostly use one core.
+# The readers get damaged input for 20 seconds each, whatever else runs; installations mostly use one core.
 fuzz-and-packages: fuzz-build
 	@status=0; { $(MAKE) deb-check && $(ROOT)/scripts/debian-roots trixie; } >$(BUILD)/debian.log 2>&1 & packages=$$!; \
 	    $(MAKE) fuzz-short || status=1; wait $$packages || status=1; cat $(BUILD)/debian.log; exit $$status
@@ -111,7 +111,7 @@ FUZZ      = $(if $(shell $(ROOT)/scripts/has-libfuzzer && echo yes), \
                 $(GCC) -DCFLUX_SANITIZE=address$(comma)undefined)
 comma    := ,
 fuzz-build: setup-test
-	$(CONFIGURE) -B $(BUILD)/fuzz $(FUZZ) -DCFLUX_FUZZ=30
+	$(CONFIGURE) -B $(BUILD)/fuzz $(FUZZ) -DCFLUX_FUZZ=20
 	$(COMPILE) $(BUILD)/fuzz -j $(JOBS) --target fuzz_runner
 fuzz-short: fuzz-build
 	$(ROOT)/scripts/suite $(BUILD)/fuzz -j $(JOBS) -L full -R '^fuzz/'
