@@ -65,11 +65,13 @@ FX_API fx_status fx_tokenizer_decode(const fx_tokenizer *t, fx_array *ids, char 
 /* The merges in their order, an Int32 matrix of shape (2, merges): the ids of the two tokens that
  * each merge joins. The scope owns it. A file of arrays can keep a tokenizer in this form.
  * FX_STATUS_ARGUMENT if a vocabulary that fx_tokenizer_load read has other ids than a learned one:
- * first the 256 bytes in GPT-2's order, then the tokens of the merges in their order. */
+ * first the 256 bytes in GPT-2's order, then the tokens of the merges in their order; and if the
+ * tokens of the merges together have more than 4 MiB and 256 bytes for each merge. */
 FX_API fx_array *fx_tokenizer_merges(const fx_tokenizer *t);
 
 /* Makes a tokenizer from the result of fx_tokenizer_merges. FX_STATUS_ARGUMENT if `merges` is not a
- * matrix of integers with 2 rows, or contains an id that no earlier merge makes. */
+ * matrix of integers with 2 rows, contains an id that no earlier merge makes, or describes tokens
+ * of more bytes than fx_tokenizer_merges permits. */
 FX_API fx_tokenizer *fx_tokenizer_from_merges(fx_array *merges);
 
 /* The ids of n texts, an Int32 matrix of shape (longest, n) on the CPU: column i has the ids of

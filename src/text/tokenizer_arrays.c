@@ -10,6 +10,25 @@ static const char *const MERGES = "tokenizer_merges", *const FROM_MERGES = "toke
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
+/* A merge may double the longest token, so a small damaged file could describe terabytes. */
+enum { BYTES = 4 << 20, BYTES_EACH = 256 };
+
+/* Adds the number of bytes of a token. False if there are too many for n merges. */
+static bool count_bytes(const fx_tokenizer *t, int32_t token, int64_t n, size_t *sum)
+{
+    size_t bytes;
+    fxi_strings_get(&t->tokens, token, &bytes);
+    *sum += bytes;
+    return *sum <= BYTES + BYTES_EACH * (size_t)n;
+}
+
+static bool too_long(const char *op, int64_t n)
+{
+    fx_fail(FX_STATUS_ARGUMENT, op, "the tokens of %lld merges have more than %zu bytes",
+            (long long)n, BYTES + BYTES_EACH * (size_t)n);
+    return false;
+}
+
 /* True if the ids follow from the merges alone. */
 static bool has_learned_ids(const fx_tokenizer *t)
 {
@@ -33,6 +52,11 @@ fx_array *fx_tokenizer_merges(const fx_tokenizer *t)
     if (!has_learned_ids(t))
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, MERGES,
                                       "the ids of this vocabulary do not follow from its merges"));
+    size_t bytes = 0;
+    for (int32_t i = 0; i < t->nmerges; i++)
+        if (!count_bytes(t, t->merges[i].joined, t->nmerges, &bytes) &&
+            !too_long(MERGES, t->nmerges))
+            return fx_error_array(fx_error_status());
     int32_t *pairs = fxi_malloc(2 * ((size_t)t->nmerges + 1) * sizeof *pairs);
     if (!pairs)
         return fx_error_array(
@@ -71,6 +95,7 @@ static int64_t *elements_of(const char *op, fx_array *x)
 static bool add_merges(fx_tokenizer *t, const int64_t *pairs, int64_t n)
 {
     int32_t id;
+    size_t bytes = 0;
     if (!fxi_tokenizer_add_bytes(t)) {
         fx_fail(FX_STATUS_MEMORY, FROM_MERGES, "no memory for the 256 bytes");
         return false;
@@ -84,6 +109,8 @@ static bool add_merges(fx_tokenizer *t, const int64_t *pairs, int64_t n)
                     (long long)i + 1, (long long)a, (long long)b, (long long)count);
             return false;
         }
+        if (!count_bytes(t, (int32_t)a, n, &bytes) || !count_bytes(t, (int32_t)b, n, &bytes))
+            return too_long(FROM_MERGES, n);
         if (!fxi_tokenizer_add_merge(t, FROM_MERGES, (int32_t)a, (int32_t)b, &id))
             return false;
     }

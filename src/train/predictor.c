@@ -153,6 +153,12 @@ static fx_array *not_a_predictor(void)
         fx_fail(FX_STATUS_ARGUMENT, OP, "expected what fx_load_predictor returns"));
 }
 
+static fx_array *no_observations(void)
+{
+    return fx_error_array(fx_fail(FX_STATUS_SHAPE, OP,
+                                  "expected observations along the final axis of x, found none"));
+}
+
 /* Reshapes the observations to the sizes of the training data. */
 static fx_array *shaped(void *predictor, fx_array *x)
 {
@@ -161,8 +167,7 @@ static fx_array *shaped(void *predictor, fx_array *x)
     const int last = fx_ndims(x) - 1;
     const int64_t n = last > 0 ? fx_size(x, last) : 0;
     if (n == 0)
-        return fx_error_array(fx_fail(
-            FX_STATUS_SHAPE, OP, "expected observations along the final axis of x, found none"));
+        return no_observations();
     const int64_t each = shape ? sizes_of(shape, sizes) : 0;
     if (!shape)
         return x;
@@ -230,11 +235,11 @@ static fx_array *predict_batches(void *predictor, fx_array *x)
 static fx_array *ids_of(fx_array *x)
 {
     const bool integers = fx_eltype(x) == FX_DTYPE_I32 || fx_eltype(x) == FX_DTYPE_I64;
-    return integers && fx_ndims(x) == 2
-               ? fx_cpu(x)
-               : fx_error_array(fx_fail(FX_STATUS_SHAPE, OP,
-                                        "the model takes texts: use fx_predict_texts, or a matrix "
-                                        "of fx_tokenizer_encode_texts"));
+    if (!integers || fx_ndims(x) != 2)
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, OP,
+                                      "the model takes texts: use fx_predict_texts, or a matrix "
+                                      "of fx_tokenizer_encode_texts"));
+    return fx_size(x, 1) > 0 ? fx_cpu(x) : no_observations();
 }
 
 fx_array *fx_predict(void *predictor, fx_array *x)

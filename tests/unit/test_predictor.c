@@ -197,6 +197,8 @@ static void predicts_texts(void **state)
     fx_array *ids = fx_tokenizer_encode_texts(fx_tokenizer_from_merges(merges), 2, all, 0);
     check_values(fx_predict(p, ids), 4, expected);
     check_error(fx_predict(p, fx_zeros(2, 3)), FX_STATUS_SHAPE, "the model takes texts");
+    check_error(fx_predict(p, fx_from(FX_DTYPE_I32, &(int32_t){0}, 3, 0)), FX_STATUS_SHAPE,
+                "found none");
     check_error(fx_predict_texts(p, 0, all), FX_STATUS_ARGUMENT, "at least one text");
     check_error(fx_predict_texts(m, 1, all), FX_STATUS_ARGUMENT, "fx_load_predictor");
     void *first = fx_predictor(NULL, fx_named_tuple("model", m, "merges", merges, "shape",

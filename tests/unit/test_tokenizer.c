@@ -268,6 +268,12 @@ static void test_refused_arrays(void **state)
     refused(fx_tokenizer_from_merges(fx_from(FX_DTYPE_I32, late, 4, 1)), FX_STATUS_ARGUMENT,
             "2 rows");
     refused(fx_tokenizer_from_merges(fx_zeros(2, 3)), FX_STATUS_ARGUMENT, "a matrix of integers");
+    /* Each merge doubles the last token: the tokens would have 2⁵¹ bytes. */
+    int32_t doubling[100] = {0};
+    for (int32_t i = 2; i < 100; i++)
+        doubling[i] = 256 + i / 2 - 1;
+    refused(fx_tokenizer_from_merges(fx_from(FX_DTYPE_I32, doubling, 2, 50)), FX_STATUS_ARGUMENT,
+            "the tokens of 50 merges have more than");
     refused(fx_tokenizer_merges(NULL), FX_STATUS_ARGUMENT, "NULL");
     refused(fx_token_bags(fx_zeros(2, 3)), FX_STATUS_ARGUMENT, "a matrix of integers");
     refused(fx_token_bags(fx_from(FX_DTYPE_I32, late, 4)), FX_STATUS_ARGUMENT, "a matrix");
