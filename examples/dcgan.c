@@ -1,0 +1,144 @@
+/* dcgan.c: trains a convolutional generative adversarial network on MNIST's digits, and draws 100
+ * digits that the generator makes of random numbers.
+ *
+ *   dcgan FOLDER [EPOCHS [IMAGES [PICTURE]]]
+ *
+ * FOLDER holds train-images-idx3-ubyte, with or without .gz (http://yann.lecun.com/exdb/mnist).
+ * With IMAGES the program trains on the first IMAGES of the 60,000. It writes the picture to
+ * PICTURE, by default dcgan.pgm. Source: A. Radford, L. Metz, S. Chintala, Unsupervised
+ * representation learning with deep convolutional generative adversarial networks, 2016; layers are
+ * those of Flux's model zoo, with a fourth of its channels.
+ */
+#include <cflux.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { LATENT = 100, WIDTH = 64, BATCH = 128, GRID = 10, SIDE = 28 };
+
+static fx_array *leaky(fx_array *x)
+{
+    return fx_leakyrelu_slope(x, 0.2);
+}
+
+static fx_array *as_image(fx_array *x) /* 7·7·WIDTH×N to 7×7×WIDTH×N */
+{
+    return fx_reshape(x, 7, 7, WIDTH, fx_size(x, 1));
+}
+
+static void *make_generator(void)
+{
+    fx_init_fn init = fx_glorot_normal;
+    return fx_chain(
+        fx_dense(LATENT, 7 * 7 * WIDTH, .bias = false), fx_batchnorm(7 * 7 * WIDTH, FX_RELU),
+        fx_function_new("as_image", as_image),
+        fx_convtranspose(FX_DIMS(5, 5), WIDTH, WIDTH / 2, .pad = FX_DIMS(2), .init = init),
+        fx_batchnorm(WIDTH / 2, FX_RELU),
+        fx_convtranspose(FX_DIMS(4, 4), WIDTH / 2, WIDTH / 4, .stride = FX_DIMS(2),
+                         .pad = FX_DIMS(1), .init = init),
+        fx_batchnorm(WIDTH / 4, FX_RELU),
+        fx_convtranspose(FX_DIMS(4, 4), WIDTH / 4, 1, FX_TANH, .stride = FX_DIMS(2),
+                         .pad = FX_DIMS(1), .init = init));
+}
+
+static void *make_discriminator(void)
+{
+    fx_function *act = fx_function_new("leaky", leaky);
+    return fx_chain(
+        fx_conv(FX_DIMS(4, 4), 1, WIDTH / 4, act, .stride = FX_DIMS(2), .pad = FX_DIMS(1)),
+        fx_dropout(0.25),
+        fx_conv(FX_DIMS(4, 4), WIDTH / 4, WIDTH / 2, act, .stride = FX_DIMS(2), .pad = FX_DIMS(1)),
+        fx_dropout(0.25), FX_FLATTEN, fx_dense(7 * 7 * WIDTH / 2, 1));
+}
+
+static fx_array *cross_entropy(fx_array *logits, double truth)
+{
+    return fx_logitbinarycrossentropy(logits, fx_full(truth, 1, fx_size(logits, 1)));
+}
+
+/* One training step of both networks. The discriminator learns that `real` images are real and
+ * generated ones are not; the generator learns what the discriminator takes for real. */
+static void train_both(void *const models[2], void *const states[2], fx_array *real,
+                       double losses[2])
+{
+    FX_RECORD;
+    void *generator = models[0], *discriminator = models[1];
+    fx_array *made = fx_call(generator, fx_randn(LATENT, fx_size(real, 3)));
+    fx_array *verdict = fx_call(discriminator, made);
+    fx_array *d_loss = fx_add(cross_entropy(fx_call(discriminator, real), 1),
+                              cross_entropy(fx_call(discriminator, fx_stop_gradient(made)), 0));
+    fx_array *g_loss = cross_entropy(verdict, 1);
+    fx_want(g_loss);
+    fx_want(d_loss);
+    void *gradients[] = {fx_gradient(g_loss, generator), fx_gradient(d_loss, discriminator)};
+    fx_update_all(2, states, models, gradients);
+    losses[0] += fx_item(g_loss);
+    losses[1] += fx_item(d_loss);
+}
+
+/* Writes GRID² digits, values from −1 to 1, as one picture (PGM). Returns 0 on success. */
+static int write_picture(fx_array *digits, const char *path)
+{
+    static float image[GRID * GRID][SIDE * SIDE];
+    if (fx_read_as(digits, FX_DTYPE_F32, image, GRID * GRID * SIDE * SIDE) != FX_OK)
+        return 1;
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        return 1;
+    fprintf(f, "P5 %d %d 255\n", GRID * SIDE, GRID * SIDE);
+    for (int row = 0; row < GRID * SIDE; row++)
+        for (int column = 0; column < GRID * SIDE; column++) {
+            const int digit = row / SIDE * GRID + column / SIDE;
+            const float value = image[digit][row % SIDE * SIDE + column % SIDE];
+            fputc((int)(127.5F * (value + 1)), f);
+        }
+    return fclose(f);
+}
+
+int main(int argc, char **argv)
+{
+    const int epochs = argc > 2 ? atoi(argv[2]) : 20;
+    const int64_t most = argc > 3 ? atoll(argv[3]) : 60000;
+    const char *picture = argc > 4 ? argv[4] : "dcgan.pgm";
+    if (argc < 2 || argc > 5 || epochs < 1 || most < BATCH) {
+        fprintf(stderr, "usage: %s FOLDER [EPOCHS [IMAGES [PICTURE]]]\n", argv[0]);
+        return 2;
+    }
+    char path[4096];
+    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", argv[1]);
+    if (access(path, F_OK) != 0)
+        snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", argv[1]);
+    fx_seed(1);
+    fx_array *images = fx_read_idx(path);
+    if (most < fx_size(images, 2))
+        images = fx_slice(images, 2, 0, most);
+    images = fx_reshape(images, SIDE, SIDE, 1, fx_size(images, 2));
+
+    void *models[] = {make_generator(), make_discriminator()}, *states[2];
+    for (int i = 0; i < 2; i++) {
+        fx_show(models[i]);
+        states[i] = fx_setup(fx_adam(.eta = 2e-4, .beta1 = 0.5), models[i]);
+    }
+    fx_array *noise = fx_randn(LATENT, GRID * GRID); /* the picture shows these */
+    fx_loader *loader =
+        fx_dataloader(images, .batchsize = BATCH, .shuffle = true, .partial = false, .workers = 1);
+    for (int epoch = 1; epoch <= epochs && fx_error_status() == FX_OK; epoch++) {
+        double losses[2] = {0, 0};
+        for (fx_batch b = {0}; fx_next(loader, &b);)
+            train_both(models, states, fx_sub(fx_div(b.x, 127.5), 1), losses);
+        const double n = (double)fx_loader_length(loader);
+        printf("epoch %d: loss of the generator %.3f, of the discriminator %.3f\n", epoch,
+               losses[0] / n, losses[1] / n);
+        fflush(stdout);
+    }
+    if (fx_error_status() != FX_OK)
+        return fx_error_print(stderr);
+    FX_TEST;
+    fx_array *digits = fx_call(models[0], noise);
+    printf("brightness of generated digits %.3f, of real ones %.3f; picture: %s\n",
+           fx_item(fx_mean(digits)) / 2 + 0.5, fx_item(fx_mean(images)) / 255, picture);
+    if (write_picture(digits, picture) != 0) {
+        fprintf(stderr, "%s: cannot write %s\n", argv[0], picture);
+        return 1;
+    }
+    return fx_error_print(stderr);
+}
