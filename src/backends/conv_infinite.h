@@ -1,4 +1,4 @@
-/* conv_infinite.h: the gradient of a convolution by its weights if gy contains infinities or NaN.
+/* conv_infinite.h: the gradient of a convolution's weights if gy contains infinities or NaN.
  *
  * Kernels read the padding of x as zeros, and 0·Inf and 0·NaN are NaN; but a tap outside x must
  * contribute nothing. So for a padded WEIGHT, a kernel first tests whether gy is finite. If not, it

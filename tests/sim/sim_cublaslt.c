@@ -28,7 +28,7 @@ struct fxi_lt_layout_object {
     int64_t rows, columns, ld, step;
     int32_t batches;
 };
-struct fxi_lt_wish_object {
+struct fxi_lt_preference_object {
     uint64_t work;
     uint32_t reductions, alignment[4];
 };
@@ -140,30 +140,31 @@ int sim_LayoutDestroy(fxi_lt_layout l)
     return FXI_LT_OK;
 }
 
-int sim_WishCreate(fxi_lt_wish *out)
+int sim_PreferenceCreate(fxi_lt_preference *out)
 {
     BEGIN(cublasLtMatmulPreferenceCreate);
     *out = malloc(sizeof **out);
     if (*out)
-        **out = (struct fxi_lt_wish_object){.reductions = 7, .alignment = {256, 256, 256, 256}};
+        **out =
+            (struct fxi_lt_preference_object){.reductions = 7, .alignment = {256, 256, 256, 256}};
     return made(*out);
 }
 
-int sim_WishSet(fxi_lt_wish w, int which, const void *value, size_t size)
+int sim_PreferenceSet(fxi_lt_preference w, int which, const void *value, size_t size)
 {
     BEGIN(cublasLtMatmulPreferenceSetAttribute);
-    const int k = which - FXI_LT_WISH_ALIGNMENT_A;
-    void *to = which == FXI_LT_WISH_WORK         ? (void *)&w->work
-               : which == FXI_LT_WISH_REDUCTIONS ? (void *)&w->reductions
-               : k >= 0 && k < 4                 ? (void *)&w->alignment[k]
-                                                 : NULL;
-    if (!to || size != (which == FXI_LT_WISH_WORK ? sizeof(uint64_t) : sizeof(uint32_t)))
+    const int k = which - FXI_LT_PREFERENCE_ALIGNMENT_A;
+    void *to = which == FXI_LT_PREFERENCE_WORK         ? (void *)&w->work
+               : which == FXI_LT_PREFERENCE_REDUCTIONS ? (void *)&w->reductions
+               : k >= 0 && k < 4                       ? (void *)&w->alignment[k]
+                                                       : NULL;
+    if (!to || size != (which == FXI_LT_PREFERENCE_WORK ? sizeof(uint64_t) : sizeof(uint32_t)))
         return INVALID_VALUE;
     memcpy(to, value, size);
     return FXI_LT_OK;
 }
 
-int sim_WishDestroy(fxi_lt_wish w)
+int sim_PreferenceDestroy(fxi_lt_preference w)
 {
     free(w);
     return FXI_LT_OK;
@@ -229,7 +230,7 @@ static int product_of(sim_product *p, const struct fxi_lt_desc_object *d, fxi_lt
 }
 
 int sim_Heuristic(fxi_lt_handle h, fxi_lt_desc d, fxi_lt_layout a, fxi_lt_layout b, fxi_lt_layout c,
-                  fxi_lt_layout out, fxi_lt_wish w, int most, fxi_lt_found *found, int *n)
+                  fxi_lt_layout out, fxi_lt_preference w, int most, fxi_lt_found *found, int *n)
 {
     BEGIN(cublasLtMatmulAlgoGetHeuristic);
     sim_product p;

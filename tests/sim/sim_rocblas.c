@@ -167,9 +167,9 @@ static int ask_or_run(fxi_roc_handle h, sim_product *p)
 }
 
 int sim_Gemm(fxi_roc_handle h, int op_a, int op_b, int32_t m, int32_t n, int32_t k,
-             const void *alpha, const void *a, int type_a, int32_t lda, int64_t step_a,
-             const void *b, int type_b, int32_t ldb, int64_t step_b, const void *beta,
-             const void *c, int type_c, int32_t ldc, int64_t step_c, void *d, int type_d,
+             const void *alpha, const void *a, int type_a, int32_t lda, int64_t stride_a,
+             const void *b, int type_b, int32_t ldb, int64_t stride_b, const void *beta,
+             const void *c, int type_c, int32_t ldc, int64_t stride_c, void *d, int type_d,
              int32_t ldd, int64_t step_d, int32_t batches, int compute, int algorithm,
              int32_t solution, uint32_t flags)
 {
@@ -179,8 +179,8 @@ int sim_Gemm(fxi_roc_handle h, int op_a, int op_b, int32_t m, int32_t n, int32_t
                      .n = n,
                      .k = k,
                      .batches = batches,
-                     .a = matrix_of(a, op_a, m, k, lda, step_a),
-                     .b = matrix_of(b, op_b, k, n, ldb, step_b),
+                     .a = matrix_of(a, op_a, m, k, lda, stride_a),
+                     .b = matrix_of(b, op_b, k, n, ldb, stride_b),
                      .c = matrix_of(d, FXI_ROC_NONE, m, n, ldd, step_d)};
     const bool f64 = p.type == SIM_F64;
     p.alpha = f64 ? *(const double *)alpha : (double)*(const float *)alpha;
@@ -189,7 +189,7 @@ int sim_Gemm(fxi_roc_handle h, int op_a, int op_b, int32_t m, int32_t n, int32_t
     if (p.type == SIM_TYPES || type_a != type_d || type_b != type_d || type_c != type_d ||
         compute != (f64 ? FXI_ROC_F64 : FXI_ROC_F32))
         return FXI_ROC_NOT_IMPLEMENTED;
-    if (c != d || ldc != ldd || step_c != step_d || algorithm || solution || flags ||
+    if (c != d || ldc != ldd || stride_c != step_d || algorithm || solution || flags ||
         (f64 ? *(const double *)beta : (double)*(const float *)beta) != 0 ||
         h->device != sim_product_device(DRIVER))
         return INVALID_VALUE;

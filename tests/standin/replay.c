@@ -376,11 +376,11 @@ static void unmark(fx_device *device, void *m)
 
 static int open_replay(const fx_host *library, char *why, size_t size)
 {
-    const char *wish = getenv("STANDIN_STALE");
+    const char *setting = getenv("STANDIN_STALE");
     const int n = example_backend.open(library, why, size);
     replay_queues_open(library);
     script_open(BUFFERS);
-    replay_stale = wish ? (unsigned)atoi(wish) : 0;
+    replay_stale = setting ? (unsigned)atoi(setting) : 0;
     return n < REPLAY_DEVICES ? n : REPLAY_DEVICES;
 }
 

@@ -19,8 +19,8 @@ static int buffers; /* maximum per kernel; 0: no limit */
 
 void script_open(int most)
 {
-    const char *wish = getenv("STANDIN_BUFFERS");
-    buffers = wish ? atoi(wish) : most;
+    const char *setting = getenv("STANDIN_BUFFERS");
+    buffers = setting ? atoi(setting) : most;
     for (int i = 0; i < MOST_DEVICES; i++) {
         scripts[i] = (script){.lost_after = -1, .work = 100, .precision = -1};
         pthread_mutex_init(&scripts[i].lock, NULL);

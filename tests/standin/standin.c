@@ -165,9 +165,9 @@ static job *job_new(const fx_step *step, const void *const *in, void *out, const
 
 static int open_standin(const fx_host *library, char *why, size_t size)
 {
-    const char *wish = getenv("STANDIN_ASYNC");
+    const char *setting = getenv("STANDIN_ASYNC");
     host = library;
-    queued = wish && atoi(wish) > 0;
+    queued = setting && atoi(setting) > 0;
     script_open(0);
     for (int i = 0; i < MOST_DEVICES; i++) {
         states[i] = (device_state){.end = &states[i].first};

@@ -13,8 +13,8 @@ extern FX_API const fxi_kernel_library fx_plugin; /* at the end of this file */
 
 static bool fails(const char *what)
 {
-    const char *wish = getenv("FAKE_STATUS");
-    return wish && strcmp(wish, what) == 0;
+    const char *setting = getenv("FAKE_STATUS");
+    return setting && strcmp(setting, what) == 0;
 }
 
 static const char *open_fake(const fxi_kernel_host *host)

@@ -25,7 +25,7 @@ static void note(int level, const char *text, void *user)
 
 /* Resets the search for plugins, as in a new process that finds this plugin. NULL: FX_PLUGIN_PATH
  * has none. */
-static void begin(const char *variant, const char *wish)
+static void begin(const char *variant, const char *setting)
 {
     char path[600];
     snprintf(path, sizeof path, "%s:%s/tests/%s", CFLUX_BUILD_DIR "/nowhere", CFLUX_BUILD_DIR,
@@ -33,8 +33,8 @@ static void begin(const char *variant, const char *wish)
     setenv("FX_PLUGIN_PATH", path, 1);
     unsetenv("FAKE_STATUS");
     unsetenv("FX_ONEDNN");
-    if (wish)
-        setenv("FX_ONEDNN", wish, 1);
+    if (setting)
+        setenv("FX_ONEDNN", setting, 1);
     messages[0] = '\0';
     fx_message_set_hook(note, NULL);
     fxi_cpu_plugin_reset();

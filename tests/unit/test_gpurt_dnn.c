@@ -254,7 +254,7 @@ static const simulated_row rows[] = {
      {"FX_STATUS_DEVICE conv: CUDA:0 (Simulated NVIDIA GPU 0): cudnnConvolutionForward failed with "
       "CUDNN_STATUS_EXECUTION_FAILED, 1 calls; right , 2 calls",
       "!" SLOWER}},
-    /* MIOpen: the kernel of a convolution is turned around by a copy */
+    /* MIOpen: the kernel of a convolution is reversed by a copy */
     {"",
      "amdgpu-layers",
      {"2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on the CPU; 2 calls, 0 calls, as on "

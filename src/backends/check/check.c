@@ -177,12 +177,12 @@ const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *d
         return NULL;
     char *name = (char *)(c + 1);
     snprintf(name, name_bytes, "check:%s", inner->head.name);
-    const char *wish = getenv("FX_CHECK");
+    const char *setting = getenv("FX_CHECK");
     c->table = table_over(inner, name);
     c->inner = inner;
     c->devices = devices;
     c->count = count;
-    c->thorough = wish && strcmp(wish, "all") == 0;
+    c->thorough = setting && strcmp(setting, "all") == 0;
     c->last = "nothing";
     fxi_mutex_init(&c->lock);
     return &c->table;

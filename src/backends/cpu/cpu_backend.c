@@ -76,7 +76,7 @@ static fx_status cpu_prepare(fx_device *device, fx_step *step)
 static bool cpu_channels_last(fx_device *device, const fx_step *step)
 {
     (void)device;
-    return step->op == FX_OP_CONV ? plugin_takes(step, true) : fxi_cpu_pools_last(step);
+    return step->op == FX_OP_CONV ? plugin_takes(step, true) : fxi_cpu_pools_channels_last(step);
 }
 
 /* The plugin frees what it prepared, our own kernels theirs; `by_plugin` tells which of them made

@@ -63,7 +63,7 @@ static const struct {
 } kinds[] = {
     [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
-/* ---- gradients by weights from a gy that is not finite --------------------------------------- */
+/* ---- gradients of weights from a gy that is not finite --------------------------------------- */
 
 typedef struct scan {
     const char *p;
@@ -111,7 +111,7 @@ static fx_status weigh_infinite(const fx_step *step, const void *const *in, void
     return status;
 }
 
-/* Only gradients by weights with padding need the scan of gy. It reads gy once, which takes little
+/* Only gradients of weights with padding need the scan of gy. It reads gy once, which takes little
  * time compared with the convolution. */
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {

@@ -134,13 +134,13 @@ static void finish_layout(layout *l)
     l->windows = (windows + l->core->lanes - 1) / l->core->lanes * l->core->lanes;
 }
 
-/* `data`: DATA reads gy and computes the gradient by x, with the padding with which each element of
+/* `data`: DATA reads gy and computes the gradient of x, with the padding with which each element of
  * x reaches all windows that read it. FORWARD and WEIGHT read x. */
 static layout layout_of(const fxi_conv_geometry *g, bool data)
 {
     layout l = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64],
                 .size = g->size,
-                /* The gradient by data reads the kernel in the opposite direction. */
+                /* The gradient of data reads the kernel in the opposite direction. */
                 .against = (g->attr->flipped != 0) == data,
                 .channels = data ? g->cout : g->cin};
     for (int d = 0; d < 3; d++) {
@@ -301,7 +301,7 @@ static void copy_windows(const layout *l, const block *b, char *out, char *scrat
 typedef struct sweep {
     layout l;
     int64_t batch, groups, columns, taps, depth;
-    int64_t tap_step, column_step; /* of the kernel: between channels read, between columns */
+    int64_t tap_stride, column_stride; /* of the kernel: between channels read, between columns */
     int64_t slices, units, parts;
     const char *in, *w;
     char *out;
@@ -331,9 +331,10 @@ static int64_t panel_width(int64_t columns, int most, int64_t first)
         for (int64_t c = 0, n; c < s->columns; c += n) {                                           \
             n = panel_width(s->columns, s->l.core->columns, c);                                    \
             for (int64_t k = 0; k < s->depth; k++, d += n) {                                       \
-                const int64_t at = k % s->taps + k / s->taps * s->tap_step + c * s->column_step;   \
+                const int64_t at =                                                                 \
+                    k % s->taps + k / s->taps * s->tap_stride + c * s->column_stride;              \
                 for (int64_t j = 0; j < n; j++)                                                    \
-                    d[j] = w[at + j * s->column_step];                                             \
+                    d[j] = w[at + j * s->column_stride];                                           \
             }                                                                                      \
         }                                                                                          \
     }
@@ -464,8 +465,8 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
     s->taps = g->taps;
     s->depth = g->taps * s->l.channels;
     /* The kernel is taps × cin × cout. */
-    s->tap_step = data ? g->depth : g->taps;
-    s->column_step = data ? g->taps : g->depth;
+    s->tap_stride = data ? g->depth : g->taps;
+    s->column_stride = data ? g->taps : g->depth;
     s->units = s->batch * s->groups * blocks_of(&s->l);
     /* A batch of one image has few units; its columns then keep the threads busy. */
     s->slices = s->units < ENOUGH_UNITS ? divide_up(s->columns, s->l.core->columns) : 1;

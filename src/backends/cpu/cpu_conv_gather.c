@@ -40,8 +40,8 @@ enum {
 
 /* How the windows read one spatial axis. */
 typedef struct axis {
-    int64_t in;            /* size of the array that is read */
-    int64_t windows, step; /* the number of windows, and the distance between them */
+    int64_t in;                /* size of the array that is read */
+    int64_t windows, distance; /* the number of windows, and the distance between two of them */
     int64_t before; /* padding before the first window's first tap; negative if it begins inside */
     int64_t taps;   /* taps that any window of this phase uses */
     int32_t *at, *tap; /* their offsets, and their indices in the kernel */
@@ -109,12 +109,12 @@ static int64_t panel_at(const fxi_conv_core *core, const columns *c, int64_t pan
 
 /* ---- how windows read ------------------------------------------------------------------------ */
 
-/* FORWARD and WEIGHT: tap t of window i reads x at i·step − before + at[t]. */
+/* FORWARD and WEIGHT: tap t of window i reads x at i·distance − before + at[t]. */
 static void read_x(const fxi_conv_geometry *g, int d, axis *a)
 {
     a->in = g->x[d];
     a->windows = g->y[d];
-    a->step = g->stride[d];
+    a->distance = g->stride[d];
     a->before = g->before[d];
     a->taps = g->k[d];
     a->last = (g->k[d] - 1) * g->dilation[d];
@@ -125,14 +125,14 @@ static void read_x(const fxi_conv_geometry *g, int d, axis *a)
 }
 
 /* DATA: the positions phase, phase + stride, … of x are the windows. They read gy at consecutive
- * positions, so their step is 1. */
+ * positions, so their distance is 1. */
 static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
 {
     const int64_t s = g->stride[d];
     int64_t low = INT64_MAX, high = INT64_MIN;
     a->in = g->y[d];
     a->windows = divide_up(g->x[d] - phase, s);
-    a->step = 1;
+    a->distance = 1;
     a->taps = 0;
     for (int64_t t = 0; t < g->k[d]; t++) {
         /* By default tap 0 reads the farthest element (a true convolution); `flipped` reads in the
@@ -164,7 +164,7 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     const axis *a = r->axes;
     /* Elements of a cache line. */
     const int64_t line = 64 / (int64_t)r->size;
-    r->extent[0] = (a[0].windows - 1) * a[0].step + a[0].last + 1;
+    r->extent[0] = (a[0].windows - 1) * a[0].distance + a[0].last + 1;
     r->rows = a[1].windows;
     /* Several planes in a block if they are small, as in 3-D convolutions. */
     r->planes = min64(a[2].windows, max64(1, BLOCK_WINDOWS / (a[0].windows * a[1].windows)));
@@ -175,14 +175,14 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
         /* Limited by the length of the block and by the rows that fit in the scratch, less those
          * that neighbouring blocks share. */
         const int64_t rows = min64(BLOCK_WINDOWS / a[0].windows,
-                                   (SCRATCH_BYTES / row - a[1].last - 1) / a[1].step + 1);
+                                   (SCRATCH_BYTES / row - a[1].last - 1) / a[1].distance + 1);
         r->rows = divide_up(r->rows, divide_up(r->rows, max64(rows, 1)));
     }
     r->across = divide_up(a[1].windows, r->rows);
     r->blocks = r->across * divide_up(a[2].windows, r->planes);
     r->windows = a[0].windows * r->rows * r->planes;
-    r->extent[1] = (r->rows - 1) * a[1].step + a[1].last + 1;
-    r->extent[2] = (r->planes - 1) * a[2].step + a[2].last + 1;
+    r->extent[1] = (r->rows - 1) * a[1].distance + a[1].last + 1;
+    r->extent[2] = (r->planes - 1) * a[2].distance + a[2].last + 1;
     /* An odd number of cache lines between channels: with a power of two, all channels would
      * compete for the same cache sets. */
     r->channel = (divide_up(fxi_length(3, r->extent), line) | 1) * line;
@@ -247,9 +247,9 @@ static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
         for (int64_t k = 0; k < u->planes; k++)
             for (int64_t j = 0; j < u->rows; j++)
                 for (int64_t i = 0; i < a[0].windows; i++)
-                    list[count++] =
-                        (int32_t)(m * r->image + i * a[0].step +
-                                  r->extent[0] * (j * a[1].step + r->extent[1] * k * a[2].step));
+                    list[count++] = (int32_t)(m * r->image + i * a[0].distance +
+                                              r->extent[0] * (j * a[1].distance +
+                                                              r->extent[1] * k * a[2].distance));
     for (int64_t k = count; k % r->core->gather_rows != 0; k++)
         /* A valid address: the tile reads it, and nothing stores the result. */
         list[k] = list[count - 1];
@@ -272,9 +272,10 @@ static void fill(const reading *r, const unit *u, const char *x, char *scratch)
 {
     const axis *a = r->axes;
     const int64_t in = a[0].in * a[1].in, line = r->extent[0] * (int64_t)r->size;
-    const int64_t rows = (u->rows - 1) * a[1].step + a[1].last + 1;
-    const int64_t planes = (u->planes - 1) * a[2].step + a[2].last + 1;
-    const int64_t x1 = u->row * a[1].step - a[1].before, x2 = u->plane * a[2].step - a[2].before;
+    const int64_t rows = (u->rows - 1) * a[1].distance + a[1].last + 1;
+    const int64_t planes = (u->planes - 1) * a[2].distance + a[2].last + 1;
+    const int64_t x1 = u->row * a[1].distance - a[1].before,
+                  x2 = u->plane * a[2].distance - a[2].before;
     int64_t lo0, hi0, lo1, hi1, lo2, hi2;
     clip(&a[0], -a[0].before, r->extent[0], &lo0, &hi0);
     clip(&a[1], x1, rows, &lo1, &hi1);
@@ -347,7 +348,7 @@ typedef struct sweep {
     columns columns;
     int64_t phase[3], stride[3],
         out[3]; /* window (i, …) gives element phase + stride·i of the output */
-    int64_t tap_step, column_step; /* of the kernel: between channels read, between columns */
+    int64_t tap_stride, column_stride; /* of the kernel: between channels read, between columns */
     int64_t tasks, slices,
         parts; /* where units are few, a task computes only a slice of the panels */
     size_t panel_bytes;
@@ -382,15 +383,15 @@ static void pack_panel(void *user, int64_t number)
     /* All taps of a channel are neighbours in the kernel, so one transposition copies them. */
     const int64_t whole = r->taps == s->g->taps ? r->taps : 1;
     const char *w =
-        fxi_at(s->w, group * s->g->depth * s->g->cout + first * s->column_step, r->size);
+        fxi_at(s->w, group * s->g->depth * s->g->cout + first * s->column_stride, r->size);
     char *d = fxi_at_out(s->panels, group * packed_length(s) + first * r->sums, r->size);
     if (n < width)
         memset(d, 0, (size_t)(width * r->sums) * r->size);
     for (int64_t c = 0; c < r->channels; c++)
         for (int64_t t = 0; t < r->taps; t += whole)
             fxi_transpose(fxi_at_out(d, (c * r->taps + t) * width, r->size),
-                          fxi_at(w, c * s->tap_step + (whole > 1 ? 0 : tap_index(s, t)), r->size),
-                          n, whole, s->column_step, width, r->size);
+                          fxi_at(w, c * s->tap_stride + (whole > 1 ? 0 : tap_index(s, t)), r->size),
+                          n, whole, s->column_stride, width, r->size);
 }
 
 /* Copies n columns of one image's windows from a panel of the result into the output. */
@@ -534,8 +535,8 @@ static fx_status run_forward(sweep *s)
     const fxi_conv_geometry *g = s->g;
     s->r.channels = g->cin;
     s->columns = columns_of(s->r.core, g->cout);
-    s->tap_step = g->taps; /* the kernel is taps × cin × cout */
-    s->column_step = g->depth;
+    s->tap_stride = g->taps; /* the kernel is taps × cin × cout */
+    s->column_stride = g->depth;
     s->finish = fx_step_has_epilogue(g->finish.step) ? &g->finish : NULL;
     for (int d = 0; d < 3; d++) {
         read_x(g, d, &s->r.axes[d]);
@@ -553,8 +554,8 @@ static fx_status run_data(sweep *s)
     fx_status status = FX_OK;
     s->r.channels = g->cout;
     s->columns = columns_of(s->r.core, g->cin);
-    s->tap_step = g->depth;
-    s->column_step = g->taps;
+    s->tap_stride = g->depth;
+    s->column_stride = g->taps;
     for (int64_t p = 0; p < phases && !status; p++) {
         bool any = true;
         int64_t rest = p;

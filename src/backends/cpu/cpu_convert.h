@@ -1,7 +1,7 @@
 /* cpu_convert.h: Float64 to 16-bit floats in one rounding.
  *
- * Float64 → Float32 → Float16 would round twice. Here the first step rounds "to odd": an inexact
- * result gets an odd last bit, which keeps the information that it was inexact, so that the
+ * Float64 → Float32 → Float16 would round twice. Here the first conversion rounds "to odd": an
+ * inexact result gets an odd last bit, which keeps the information that it was inexact, so that the
  * rounding to 16 bits (half.h) is the only one (Boldo and Melquiond, "Emulation of FMA and
  * correctly rounded sums", 2008). It has no branches on data, so loops over it become vector code.
  */
@@ -17,10 +17,10 @@ static inline float fxi_f64_to_odd(double x)
     const double back = (double)r;
     const uint32_t u = fxi_bits(r);
     /* An inexact r with an even last bit is replaced by its odd neighbour on the other side of x:
-     * one step towards zero if |r| > |x|, else away from zero. */
-    const uint32_t step = __builtin_fabs(back) > __builtin_fabs(x) ? u - 1u : u + 1u;
+     * the next number towards zero if |r| > |x|, else away from zero. */
+    const uint32_t neighbour = __builtin_fabs(back) > __builtin_fabs(x) ? u - 1u : u + 1u;
     const int inexact = back < x || back > x;
-    return fxi_float(inexact && !(u & 1u) ? step : u);
+    return fxi_float(inexact && !(u & 1u) ? neighbour : u);
 }
 
 #endif

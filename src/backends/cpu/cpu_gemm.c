@@ -120,19 +120,19 @@ static void pack_panel(const product *p, int64_t panel)
     const fxi_gemm *g = &p->g;
     const int64_t j = panel * p->core->nr;
     const int n = (int)min64(p->core->nr, p->columns - j);
-    pack(p, (int)round_up(n, p->core->step), stored_at(g->b, (p->first + j) * g->csb, p), g->csb,
+    pack(p, (int)round_up(n, p->core->unit), stored_at(g->b, (p->first + j) * g->csb, p), g->csb,
          g->rsb, n, g->k, at(p->b, j * g->k, p));
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
 /* Sets the B of a row of tiles: columns from j on, terms from l on. Returns the width of the tiles.
- * A panel narrower than a vector step is read column by column, because the columns that do not
- * exist must not be read. */
+ * A panel narrower than the unit of widths is read column by column, because the columns that do
+ * not exist must not be read. */
 static int take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tiles *t)
 {
     const fxi_gemm *g = &p->g;
-    const int width = (int)round_up(min64(p->core->nr, t->n), p->core->step);
+    const int width = (int)round_up(min64(p->core->nr, t->n), p->core->unit);
     if (p->pack_b) {
         t->b = at(p->b, j * g->k + l * width, p);
         t->brs = width;
@@ -226,7 +226,7 @@ static void run_part(const product *p, int64_t part, char *a)
             t.n = all ? whole : min64(nr, j1 - j);
             const int width = take_columns(p, j, l, &t);
             run_tiles(p, rows, at(sums, (j - j0) * t.ccs, p), i1 - i0,
-                      p->core->tile[width / p->core->step - 1], &t);
+                      p->core->tile[width / p->core->unit - 1], &t);
         }
     }
     if (p->load)
@@ -274,7 +274,7 @@ static int64_t columns_at_a_time(const product *p)
 
 /* Computes Cᵀ = Bᵀ·Aᵀ instead, for a C of one row or one column: the matrix can then be read in its
  * own memory, and is not packed for a single use. */
-static void turn_round(fxi_gemm *g)
+static void exchange_factors(fxi_gemm *g)
 {
     const fxi_gemm t = *g;
     g->m = t.n, g->n = t.m;
@@ -292,7 +292,7 @@ static void count_bytes(product *p)
     if (p->pack_a)
         p->a_bytes = round_up(rows * p->kc * p->size, 64);
     if (p->pack_b)
-        p->b_bytes = round_up(round_up(columns, p->core->step) * p->g.k * p->size, 64);
+        p->b_bytes = round_up(round_up(columns, p->core->unit) * p->g.k * p->size, 64);
     if (p->load)
         p->c_bytes = rows * round_up(each, p->core->nr) * p->size;
 }
@@ -313,7 +313,7 @@ static product plan(int dtype, const fxi_gemm *given)
     }
     /* Only if the exchanged matrix has a layout that a tile reads without packing. */
     if ((g->m == 1 && g->csb == 1 && g->csc == 1) || (g->n == 1 && g->csa == 1))
-        turn_round(g);
+        exchange_factors(g);
     /* Blocks of the sum are of about equal size, which depends on k alone (see the head of this
      * file). */
     p.kc = g->k;

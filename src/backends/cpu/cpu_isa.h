@@ -2,7 +2,7 @@
  * set. Each cpu_isa_*.c includes this file and defines before
  *   FXI_ISA_NAME, FXI_ISA_LABEL   the exported table, and its name in FX_CPU_ISA and reports
  *   FXI_VECTOR_BYTES              size of a vector register
- *   FXI_GEMM_NR, FXI_GEMM_STEP    columns of the matrix product's register tile, and the number of
+ *   FXI_GEMM_NR, FXI_GEMM_UNIT    columns of the matrix product's register tile, and the number of
  *                                 which the widths of narrower tiles are multiples
  *   FXI_FMA_F32/F64(a, b, c)      a·b + c on vectors, FXI_FMA1_… on single numbers; either both are
  *                                 fused or neither, so that edges of arrays give the same bits

@@ -15,7 +15,7 @@
 #define FXI_ISA_LABEL        "avx2"
 #define FXI_VECTOR_BYTES     32
 #define FXI_GEMM_NR          6
-#define FXI_GEMM_STEP        2
+#define FXI_GEMM_UNIT        2
 #define FXI_FMA_F32(a, b, c) ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define FXI_FMA_F64(a, b, c) ((vd)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #define FXI_FUSED

@@ -15,7 +15,7 @@
 #define FXI_ISA_LABEL        "avx512"
 #define FXI_VECTOR_BYTES     64
 #define FXI_GEMM_NR          12
-#define FXI_GEMM_STEP        4
+#define FXI_GEMM_UNIT        4
 #define FXI_FMA_F32(a, b, c) ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define FXI_FMA_F64(a, b, c) ((vd)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
 #define FXI_FUSED

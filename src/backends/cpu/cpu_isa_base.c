@@ -6,7 +6,7 @@
 #define FXI_ISA_LABEL    "base"
 #define FXI_VECTOR_BYTES 16
 #define FXI_GEMM_NR      4
-#define FXI_GEMM_STEP    2
+#define FXI_GEMM_UNIT    2
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #define FXI_FMA_F32(a, b, c) ((vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))

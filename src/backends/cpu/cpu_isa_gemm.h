@@ -107,7 +107,8 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                     old = FXI_LOAD_PART_##NAME(rest, to + i * L);                                  \
                 else if (accumulate)                                                               \
                     memcpy(&old, to + i * L, sizeof(V));                                           \
-                /* Adding to 0 too: a sum that underflows to −0 becomes 0 in both cases. */      \
+                /* Without an old value it is added to 0, so that a sum of −0 becomes 0 in both  \
+                 * cases. */                                                                       \
                 old += sum[j][i];                                                                  \
                 if (masked)                                                                        \
                     FXI_STORE_PART_##NAME(rest, to + i * L, old);                                  \
@@ -219,9 +220,9 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                 memcpy(d + p * width, s + p * depth_stride, 2 * sizeof(V));                        \
         else                                                                                       \
             for (int64_t p = 0; p < depth; p++)                                                    \
-                for (int r = 0; r < width; r += FXI_GEMM_STEP)                                     \
+                for (int r = 0; r < width; r += FXI_GEMM_UNIT)                                     \
                     memcpy(d + p * width + r, s + p * depth_stride + r,                            \
-                           FXI_GEMM_STEP * sizeof(T));                                             \
+                           FXI_GEMM_UNIT * sizeof(T));                                             \
     }
 
 FXI_GEMM(f32, F32, float, vf, f32x16b)
@@ -231,18 +232,18 @@ FXI_GEMM(f64, F64, double, vd, f64x16b)
 #define FXI_GEMM_KINDS(S, W)                                                                       \
     static void tiles_##S##_##W##_whole(const fxi_gemm_tiles *t)                                   \
     {                                                                                              \
-        t->columns ? tiles_##S(t, 2, W *FXI_GEMM_STEP, false, true)                                \
-                   : tiles_##S(t, 2, W *FXI_GEMM_STEP, false, false);                              \
+        t->columns ? tiles_##S(t, 2, W *FXI_GEMM_UNIT, false, true)                                \
+                   : tiles_##S(t, 2, W *FXI_GEMM_UNIT, false, false);                              \
     }                                                                                              \
     static void tiles_##S##_##W##_two(const fxi_gemm_tiles *t)                                     \
     {                                                                                              \
-        t->columns ? tiles_##S(t, 2, W *FXI_GEMM_STEP, true, true)                                 \
-                   : tiles_##S(t, 2, W *FXI_GEMM_STEP, true, false);                               \
+        t->columns ? tiles_##S(t, 2, W *FXI_GEMM_UNIT, true, true)                                 \
+                   : tiles_##S(t, 2, W *FXI_GEMM_UNIT, true, false);                               \
     }                                                                                              \
     static void tiles_##S##_##W##_one(const fxi_gemm_tiles *t)                                     \
     {                                                                                              \
-        t->columns ? tiles_##S(t, 1, W *FXI_GEMM_STEP, true, true)                                 \
-                   : tiles_##S(t, 1, W *FXI_GEMM_STEP, true, false);                               \
+        t->columns ? tiles_##S(t, 1, W *FXI_GEMM_UNIT, true, true)                                 \
+                   : tiles_##S(t, 1, W *FXI_GEMM_UNIT, true, false);                               \
     }
 FXI_GEMM_KINDS(f32, 1)
 FXI_GEMM_KINDS(f32, 2)
@@ -252,8 +253,8 @@ FXI_GEMM_KINDS(f64, 2)
     {                                                                                              \
         tiles_##S##_##W##_one, tiles_##S##_##W##_two, tiles_##S##_##W##_whole                      \
     }
-/* Tiles three steps wide exist only where the registers hold their sums (AVX2, AVX-512). */
-#if FXI_GEMM_NR > 2 * FXI_GEMM_STEP
+/* Tiles three units wide exist only where the registers hold their sums (AVX2, AVX-512). */
+#if FXI_GEMM_NR > 2 * FXI_GEMM_UNIT
 FXI_GEMM_KINDS(f32, 3)
 FXI_GEMM_KINDS(f64, 3)
 #define FXI_GEMM_ALL(S)                                                                            \
@@ -268,6 +269,6 @@ FXI_GEMM_KINDS(f64, 3)
 #endif
 
 static const fxi_gemm_core tile_gemm[2] = {
-    {FXI_VECTOR_BYTES / 4, FXI_GEMM_NR, FXI_GEMM_STEP, pack_f32, FXI_GEMM_ALL(f32)},
-    {FXI_VECTOR_BYTES / 8, FXI_GEMM_NR, FXI_GEMM_STEP, pack_f64, FXI_GEMM_ALL(f64)},
+    {FXI_VECTOR_BYTES / 4, FXI_GEMM_NR, FXI_GEMM_UNIT, pack_f32, FXI_GEMM_ALL(f32)},
+    {FXI_VECTOR_BYTES / 8, FXI_GEMM_NR, FXI_GEMM_UNIT, pack_f64, FXI_GEMM_ALL(f64)},
 };

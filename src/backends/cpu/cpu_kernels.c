@@ -269,7 +269,7 @@ static void narrow(const float *src, int64_t n, int dtype, uint16_t *dst)
 
 /* Is the step channels last? Steps of other classes have their axes in memory order instead
  * (layout.c in src/plan), so their strides are enough. */
-static bool lies_last(const fx_step *s)
+static bool is_channels_last(const fx_step *s)
 {
     return s->cls == FX_CLASS_CONV   ? fx_step_conv(s)->channels_last
            : s->cls == FX_CLASS_POOL ? fx_step_pool(s)->channels_last
@@ -284,7 +284,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     fx_tensor tensors[WIDEN_MAX_IN];
     const void *ptrs[WIDEN_MAX_IN] = {NULL};
     char *at = run->work;
-    const bool last = lies_last(step);
+    const bool last = is_channels_last(step);
     /* No kernel around which types are converted has more inputs. */
     if (step->nin > WIDEN_MAX_IN)
         return FX_STATUS_INTERNAL;

@@ -45,9 +45,9 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run);
 
-/* Pooling of channels-last arrays. fxi_cpu_pools_last: is there a kernel for this step? */
-bool fxi_cpu_pools_last(const fx_step *step);
-void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out);
+/* Pooling of channels-last arrays. fxi_cpu_pools_channels_last: is there a kernel for this step? */
+bool fxi_cpu_pools_channels_last(const fx_step *step);
+void fxi_cpu_pool_channels_last(const fx_step *step, const void *const *in, void *out);
 
 /* The last part of a matrix product or convolution whose result is in `out`: its epilogue, if it
  * has one. */

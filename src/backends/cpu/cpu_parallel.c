@@ -54,7 +54,7 @@ static int64_t to_of(uint64_t range)
 /* ---- the pool -------------------------------------------------------------------------------- */
 
 typedef struct job {
-    void (*run)(const struct job *j, int64_t part, int slot);
+    void (*run)(const struct job *j, int64_t part, int seat_number);
     void *user;
     int64_t first; /* the part that has number 0 in the ranges */
     union {
@@ -62,12 +62,12 @@ typedef struct job {
         void (*scratch)(void *user, int64_t part, void *scratch);
     } body;
     uint64_t mode; /* the caller's floating-point mode */
-    char *scratch; /* the scratch of slot 0; others follow */
+    char *scratch; /* the scratch of seat 0; those of the other seats follow */
     size_t scratch_bytes;
 } job;
 
-/* Seat 0 is the caller's, seat k worker k's; a slot is the number of a seat. Each seat has its own
- * cache lines, because its range is written by several threads. */
+/* Seat 0 is the caller's, seat k worker k's. Each seat has its own cache lines, because its range
+ * is written by several threads. */
 typedef struct seat {
     _Alignas(64) uint64_t range; /* atomic */
     bool asleep;                 /* atomic */
@@ -77,7 +77,7 @@ typedef struct seat {
 
 static struct {
     _Alignas(64) uint64_t number; /* the job's number; atomic, like all members up to `lock` */
-    int width;                    /* slots that may take part in the job */
+    int width;                    /* seats that may take part in the job */
     const job *job;
     bool busy;                 /* a thread holds the pool */
     bool quit;                 /* tells the workers to end */
@@ -119,7 +119,7 @@ static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t th
 
 /* ---- taking parts ---------------------------------------------------------------------------- */
 
-/* Takes a part from the front of the range, or from its end; −1 if it is empty. A slot beyond the
+/* Takes a part from the front of the range, or from its end; −1 if it is empty. A seat beyond the
  * job's width takes none, because it has no scratch. */
 static int64_t take_from(uint64_t *range, int me, bool front)
 {
@@ -354,7 +354,7 @@ static void share(job *j, int64_t first, int64_t parts, int width)
     await((uint64_t)parts - mine);
 }
 
-/* Runs all parts and gives the pool back. A range holds 20 bits, so a job with more parts is run in
+/* Runs all parts and releases the pool. A range holds 20 bits, so a job with more parts is run in
  * several rounds. */
 static void run_job(job *j, int64_t parts, int width)
 {
@@ -369,9 +369,9 @@ static void run_job(job *j, int64_t parts, int width)
 
 /* ---- the three forms ------------------------------------------------------------------------- */
 
-static void run_plain(const job *j, int64_t part, int slot)
+static void run_plain(const job *j, int64_t part, int seat_number)
 {
-    (void)slot;
+    (void)seat_number;
     j->body.plain(j->user, j->first + part);
 }
 
@@ -381,10 +381,10 @@ void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), voi
     run_job(&j, parts, gather(parts));
 }
 
-/* Each slot has scratch of its own, so parts on different threads never share it. */
-static void run_scratch(const job *j, int64_t part, int slot)
+/* Each seat has scratch of its own, so parts on different threads never share it. */
+static void run_scratch(const job *j, int64_t part, int seat_number)
 {
-    j->body.scratch(j->user, j->first + part, j->scratch + (size_t)slot * j->scratch_bytes);
+    j->body.scratch(j->user, j->first + part, j->scratch + (size_t)seat_number * j->scratch_bytes);
 }
 
 fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
@@ -398,7 +398,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
              .body.scratch = body,
              .scratch_bytes = (bytes + 127) & ~(size_t)127};
     const int width = gather(parts);
-    /* One allocation for all slots, before the job starts, so that no part can fail for lack of
+    /* One allocation for all seats, before the job starts, so that no part can fail for lack of
      * memory. */
     j.scratch = fxi_aligned(64, j.scratch_bytes * (size_t)width);
     if (!j.scratch) {
@@ -406,8 +406,8 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
             leave_pool();
         return FX_STATUS_MEMORY;
     }
-    for (int slot = 0; slot < width; slot++)
-        memset(j.scratch + (size_t)slot * j.scratch_bytes, 0, bytes < 64 ? bytes : 64);
+    for (int seat_number = 0; seat_number < width; seat_number++)
+        memset(j.scratch + (size_t)seat_number * j.scratch_bytes, 0, bytes < 64 ? bytes : 64);
     run_job(&j, parts, width);
     fxi_free(j.scratch);
     return FX_OK;

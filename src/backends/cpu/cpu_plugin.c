@@ -88,8 +88,8 @@ static bool repays(const fx_step *s)
 fx_status fxi_cpu_plugin_prepare(const fx_step *step, fxi_kernel_ready **out_ready)
 {
     /* FX_ONEDNN=all gives the plugin every step that it can compute, however small. */
-    const char *wish = getenv(library.variable);
-    const bool all = wish && strcmp(wish, "all") == 0;
+    const char *setting = getenv(library.variable);
+    const bool all = setting && strcmp(setting, "all") == 0;
     /* Tested before the library is opened. */
     if (fxi_kernel_plugin_off(&library) || work(step) <= 0 || (!all && !repays(step)))
         return FX_STATUS_UNSUPPORTED;

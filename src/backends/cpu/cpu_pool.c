@@ -57,9 +57,10 @@ typedef struct row {
  * row. */
 static void clip(const geometry *g, int axis, int64_t position, row *r)
 {
-    const int64_t first = position * g->stride[axis] - g->before[axis], step = g->dilation[axis];
-    const int64_t lo = first < 0 ? (-first + step - 1) / step : 0;
-    const int64_t inside = first >= g->x[axis] ? 0 : (g->x[axis] - 1 - first) / step + 1;
+    const int64_t first = position * g->stride[axis] - g->before[axis],
+                  dilation = g->dilation[axis];
+    const int64_t lo = first < 0 ? (-first + dilation - 1) / dilation : 0;
+    const int64_t inside = first >= g->x[axis] ? 0 : (g->x[axis] - 1 - first) / dilation + 1;
     r->hi[axis] = inside < g->window[axis] ? inside : g->window[axis];
     r->lo[axis] = lo < r->hi[axis] ? lo : r->hi[axis];
     r->origin[axis] = first;
@@ -314,7 +315,7 @@ fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx
     (void)run;
     const int kind = fx_step_pool(step)->attr.kind, dtype = step->out.dtype;
     if (fx_step_pool(step)->channels_last) {
-        fxi_cpu_pool_last(step, in, out);
+        fxi_cpu_pool_channels_last(step, in, out);
         return FX_OK;
     }
     const fx_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};

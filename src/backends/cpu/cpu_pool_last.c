@@ -35,9 +35,9 @@ static int64_t inside(const pooling *p, int axis, int64_t position, int64_t *lo,
         return 0;
     }
     const int64_t first = position * p->a->stride[axis] - p->a->before[axis];
-    const int64_t step = p->a->dilation[axis], size = p->x[axis];
-    *lo = first < 0 ? (-first + step - 1) / step : 0;
-    *hi = first >= size ? 0 : (size - 1 - first) / step + 1;
+    const int64_t dilation = p->a->dilation[axis], size = p->x[axis];
+    *lo = first < 0 ? (-first + dilation - 1) / dilation : 0;
+    *hi = first >= size ? 0 : (size - 1 - first) / dilation + 1;
     *hi = *hi < p->a->window[axis] ? *hi : p->a->window[axis];
     *lo = *lo < *hi ? *lo : *hi;
     return first;
@@ -121,7 +121,7 @@ static void set_sizes(pooling *p, const fx_tensor *x, const fx_tensor *y)
 }
 
 /* Larger windows would not fit the list on the stack; they are computed in the usual order. */
-bool fxi_cpu_pools_last(const fx_step *step)
+bool fxi_cpu_pools_channels_last(const fx_step *step)
 {
     const fx_pool_attr *a = &fx_step_pool(step)->attr;
     int64_t taps = 1;
@@ -131,7 +131,7 @@ bool fxi_cpu_pools_last(const fx_step *step)
     return type && taps <= MOST_TAPS;
 }
 
-void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out)
+void fxi_cpu_pool_channels_last(const fx_step *step, const void *const *in, void *out)
 {
     const int kind = fx_step_pool(step)->attr.kind;
     const bool grad = kind == FX_POOL_MAX_GRAD || kind == FX_POOL_MEAN_GRAD;

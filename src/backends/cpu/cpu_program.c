@@ -33,7 +33,7 @@ enum {
     /* Locations are numbered by a byte too, so that a call is small: the inner loop reads one for
      * each instruction and tile. */
     MAX_LOCATIONS = 256,
-    MAX_SLOTS =
+    MAX_TILES =
         3 * FXI_PROGRAM_OPERANDS + MAX_REGISTERS, /* the most that making a program may ask for */
     /* About a first-level cache. The scratch is on the stack, so that a run allocates nothing. */
     SCRATCH_BYTES = 48 * 1024,
@@ -66,8 +66,8 @@ typedef struct moving {
 } moving;
 
 struct fxi_program {
-    int32_t nin, nslots, nout, tile;
-    int32_t slot_bytes; /* an odd number of cache lines, so that tiles do not share cache sets */
+    int32_t nin, ntiles, nout, tile;
+    int32_t tile_bytes; /* an odd number of cache lines, so that tiles do not share cache sets */
     int32_t nfirst, ncalls, nloads, nmoving;
     call *first, *calls; /* called once a run; called once a tile */
     load *loads;
@@ -87,7 +87,7 @@ enum { NOWHERE = -1 };
 /* Where a register's value is: as a vector, and for scalars also as a single value. */
 typedef struct reg_location {
     int16_t vector, scalar; /* numbers of locations */
-    int16_t slot;           /* the vector's tile, free again after the last use; or NOWHERE */
+    int16_t tile;           /* the vector's tile, free again after the last use; or NOWHERE */
     int16_t raw; /* the tile of its 16-bit elements, until all operands are loaded; or NOWHERE */
     int16_t last_use;
     uint8_t dtype;
@@ -99,7 +99,7 @@ typedef struct builder {
     fxi_program *p;
     int nregs;
     reg_location regs[MAX_REGISTERS];
-    bool busy[MAX_SLOTS];
+    bool busy[MAX_TILES];
 } builder;
 
 static size_t register_size(int dtype)
@@ -107,14 +107,14 @@ static size_t register_size(int dtype)
     return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
 }
 
-static int slot_location(const builder *m, int slot)
+static int tile_location(const builder *m, int number)
 {
-    return m->spec->nin + slot;
+    return m->spec->nin + number;
 }
 
 /* Allocates `count` neighbouring tiles and returns the first. It takes the lowest free ones, so
  * that few tiles are in use. */
-static int16_t take_slots(builder *m, int count)
+static int16_t take_tiles(builder *m, int count)
 {
     int k = 0;
     for (int i = 0; i < count; i++)
@@ -125,8 +125,8 @@ static int16_t take_slots(builder *m, int count)
         }
     for (int i = 0; i < count; i++)
         m->busy[k + i] = true;
-    if (k + count > m->p->nslots)
-        m->p->nslots = k + count;
+    if (k + count > m->p->ntiles)
+        m->p->ntiles = k + count;
     return (int16_t)k;
 }
 
@@ -200,10 +200,10 @@ static int add_load(builder *m, int k)
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
     l->period = period_of(&l->walk, m->p->tile);
     /* Two neighbouring tiles hold a period and a whole tile after it. */
-    m->regs[k].slot = take_slots(m, l->period ? 2 : 1);
-    l->to = (uint8_t)slot_location(m, m->regs[k].slot);
+    m->regs[k].tile = take_tiles(m, l->period ? 2 : 1);
+    l->to = (uint8_t)tile_location(m, m->regs[k].tile);
     if (l->period) /* the tile is filled once and never reused */
-        m->regs[k].slot = NOWHERE;
+        m->regs[k].tile = NOWHERE;
     return l->to;
 }
 
@@ -218,7 +218,7 @@ static void assign_operand(builder *m, int k)
     if (fxi_cpu_is_scalar(t) && m->spec->length != 1) {
         r->scalar = (int16_t)k;
         if (widen) {
-            r->scalar = (int16_t)slot_location(m, take_slots(m, 1));
+            r->scalar = (int16_t)tile_location(m, take_tiles(m, 1));
             add_first(m, widen, r->scalar, k, 1);
         }
         return;
@@ -229,11 +229,11 @@ static void assign_operand(builder *m, int k)
     else
         location = add_load(m, k);
     if (widen) {
-        const int16_t slot = take_slots(m, 1);
-        add_call(m, widen, slot_location(m, slot), location);
-        r->raw = r->slot;
-        r->slot = slot;
-        location = slot_location(m, slot);
+        const int16_t own = take_tiles(m, 1);
+        add_call(m, widen, tile_location(m, own), location);
+        r->raw = r->tile;
+        r->tile = own;
+        location = tile_location(m, own);
     }
     r->vector = (int16_t)location;
 }
@@ -298,7 +298,7 @@ static void spread_scalars(builder *m, int k)
         if (i == scalar || r->scalar == NOWHERE || r->vector != NOWHERE)
             continue;
         const size_t size = register_size(r->dtype);
-        r->vector = (int16_t)slot_location(m, take_slots(m, 1));
+        r->vector = (int16_t)tile_location(m, take_tiles(m, 1));
         add_first(m,
                   size == 8   ? splat64
                   : size == 4 ? splat32
@@ -315,10 +315,10 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
     for (int i = 0; i < ins->nsrc; i++) {
         reg_location *a = &m->regs[ins->src[i]];
         /* Operands in their own memory have no tile to free. */
-        if (a->slot < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
+        if (a->tile < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
             continue;
-        m->busy[a->slot] = false;
-        a->slot = NOWHERE;
+        m->busy[a->tile] = false;
+        a->tile = NOWHERE;
     }
 }
 
@@ -335,12 +335,12 @@ static void assign_result(builder *m, int k, int r)
         /* The final number is known when the tiles are counted. */
         to->vector = (int16_t)(MAX_LOCATIONS - 1 - o);
     } else {
-        to->slot = take_slots(m, 1);
-        to->vector = (int16_t)slot_location(m, to->slot);
+        to->tile = take_tiles(m, 1);
+        to->vector = (int16_t)tile_location(m, to->tile);
     }
     release_tiles(m, k, size, false);
-    if (to->last_use < k && to->slot >= 0) /* nothing reads this result */
-        m->busy[to->slot] = false;
+    if (to->last_use < k && to->tile >= 0) /* nothing reads this result */
+        m->busy[to->tile] = false;
 }
 
 static bool assign_instruction(builder *m, int k)
@@ -403,7 +403,7 @@ static void assign_outputs(builder *m)
 /* Outputs get the numbers after those of the tiles, whose count is known only now. */
 static void number_outputs(fxi_program *p)
 {
-    const int from = MAX_LOCATIONS - p->nout, first = p->nin + p->nslots;
+    const int from = MAX_LOCATIONS - p->nout, first = p->nin + p->ntiles;
 #define RENUMBER(location)                                                                         \
     if (location >= from)                                                                          \
         location = (uint8_t)(first + MAX_LOCATIONS - 1 - location);
@@ -477,10 +477,10 @@ static fx_status assign_all(builder *m, int tile)
 {
     const fxi_program_spec *s = m->spec;
     fxi_program *p = m->p;
-    p->nslots = p->nfirst = p->ncalls = p->nloads = p->nmoving = 0;
+    p->ntiles = p->nfirst = p->ncalls = p->nloads = p->nmoving = 0;
     p->tile = tile;
     /* A power of two and one cache line more. */
-    p->slot_bytes = (int32_t)((size_t)tile * widest(s)) + 64;
+    p->tile_bytes = (int32_t)((size_t)tile * widest(s)) + 64;
     memset(m->busy, 0, sizeof m->busy);
     find_last_uses(m);
     assign_operands(m);
@@ -488,13 +488,13 @@ static fx_status assign_all(builder *m, int tile)
         if (!assign_instruction(m, k))
             return FX_STATUS_UNSUPPORTED;
     assign_outputs(m);
-    return s->nin + p->nslots + s->nout <= MAX_LOCATIONS ? FX_OK : FX_STATUS_INTERNAL;
+    return s->nin + p->ntiles + s->nout <= MAX_LOCATIONS ? FX_OK : FX_STATUS_INTERNAL;
 }
 
 /* Outputs count too: one that cannot be computed in its own memory gets a tile (bind_outputs). */
 static bool too_large(const fxi_program *p)
 {
-    return (int64_t)(p->nslots + p->nout) * p->slot_bytes > SCRATCH_BYTES;
+    return (int64_t)(p->ntiles + p->nout) * p->tile_bytes > SCRATCH_BYTES;
 }
 
 /* One allocation holds the program and its lists. Every operand may need a call to spread or load
@@ -586,7 +586,7 @@ static void bind_outputs(runner *r)
             r->moving[r->nmoving++] = (moving){out->location, out->size};
             continue;
         }
-        r->at[out->location] = r->scratch + (p->nslots + o) * p->slot_bytes;
+        r->at[out->location] = r->scratch + (p->ntiles + o) * p->tile_bytes;
         /* An output without memory is only shown to the sink. */
         if (to)
             r->copied[r->ncopied++] = (uint8_t)o;
@@ -620,8 +620,8 @@ static void bind(runner *r, fxi_walk *walks)
         r->at[k] = (char *)(uintptr_t)a->in[k];
     for (int k = 0; a->from > 0 && k < p->nmoving; k++)
         r->at[p->moving[k].location] += a->from * p->moving[k].size;
-    for (int k = 0; k < p->nslots; k++)
-        r->at[p->nin + k] = r->scratch + k * p->slot_bytes;
+    for (int k = 0; k < p->ntiles; k++)
+        r->at[p->nin + k] = r->scratch + k * p->tile_bytes;
     bind_outputs(r);
     for (int k = 0; k < p->nfirst; k++) {
         /* Scalars change between runs, so they are spread at the start of each run. */
@@ -646,11 +646,11 @@ static void load_operands(runner *r, fxi_walk *walks, int64_t at, int n)
 {
     for (int k = 0; k < r->p->nloads; k++) {
         const load *l = &r->p->loads[k];
-        char *slot = r->scratch + (l->to - r->p->nin) * r->p->slot_bytes;
+        char *memory = r->scratch + (l->to - r->p->nin) * r->p->tile_bytes;
         if (l->period)
-            r->at[l->to] = slot + at % l->period * l->size;
+            r->at[l->to] = memory + at % l->period * l->size;
         else
-            fxi_walk_read(&walks[k], r->args->in[l->in], l->size, slot, n);
+            fxi_walk_read(&walks[k], r->args->in[l->in], l->size, memory, n);
     }
 }
 

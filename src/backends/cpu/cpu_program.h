@@ -26,7 +26,7 @@ typedef struct fxi_program_spec {
     fx_program program;
     int nin, nout;
     const fx_tensor *in;              /* nin operands; registers 0 … nin−1 */
-    int64_t length;                   /* the number of elements in all */
+    int64_t length;                   /* the total number of elements */
     uint8_t out[FXI_PROGRAM_OUTPUTS]; /* registers of the outputs: results of instructions, all
                                          different */
 } fxi_program_spec;

@@ -56,12 +56,12 @@ typedef struct fxi_gemm_tiles {
 typedef void (*fxi_gemm_tiles_fn)(const fxi_gemm_tiles *t);
 
 typedef struct fxi_gemm_core {
-    int lanes, nr, step; /* tiles are up to 2·lanes × nr; their widths are multiples of step */
+    int lanes, nr, unit; /* tiles are up to 2·lanes × nr; their widths are multiples of unit */
     /* d[r + p·width] = s[r·stride + p·depth_stride], p < depth, r < count; 0 for count ≤ r < width
      */
     void (*pack)(int width, const void *s, int64_t stride, int64_t depth_stride, int count,
                  int64_t depth, void *d);
-    /* For m rows: [width/step − 1][0: m ≤ lanes; 1: lanes < m < 2·lanes; 2: m is a multiple of
+    /* For m rows: [width/unit − 1][0: m ≤ lanes; 1: lanes < m < 2·lanes; 2: m is a multiple of
      * 2·lanes]. */
     fxi_gemm_tiles_fn tile[3][3];
 } fxi_gemm_core;

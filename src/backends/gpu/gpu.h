@@ -3,8 +3,8 @@
  * The files of this folder turn steps into kernels: text in one dialect that OpenCL C, CUDA, HIP,
  * Metal and C all take (kernels/), rendered from a step's program, and a list of launches that runs
  * the step. They are compiled into every plugin that uses them and call the library through fx_host
- * only. They need a runtime: memory, compiling, launching. Plugins share most of a runtime too, and
- * of the table of a backend (gpu_device.h).
+ * only. They need a runtime: memory, compiling, launching. Plugins also share most of a runtime and
+ * of a backend's table (gpu_device.h).
  *
  *     prepare   renders a step's kernels, decides grids, sets all parameters
  *     compile   compiles the kernels of all steps of a plan, several at the same time
@@ -41,7 +41,7 @@ enum { FXI_GPU_TABLE = 1024 }; /* addresses in the table of a launch, at most */
  * change while the device is in use. */
 typedef struct fxi_gpu_limits {
     int32_t units;       /* compute units: the number of groups that keeps the device busy */
-    int32_t param_bytes; /* bytes of a kernel's arguments in all; at least 1024 */
+    int32_t param_bytes; /* total bytes of a kernel's arguments; at least 1024 */
     int32_t buffers;     /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
     bool serial; /* a group runs on one core of a CPU, one work-item after another, so groups of one
                     work-item are as fast */

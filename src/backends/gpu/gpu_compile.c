@@ -5,7 +5,7 @@
  * prepared, several threads compile the missing programs, in the order of the plan. Then the
  * calling thread takes the results in that order: kernels, errors and the compiler's log are the
  * same as if one thread had compiled one program after the other. A compiler takes from 10 ms to
- * half a second for a program, and LeNet's first training step needs 19 (docs/design/0040).
+ * half a second for a program, and LeNet's first training step needs 19 of them (docs/design/0040).
  *
  * A thread that needs a program which another one is compiling waits for it; if that fails, it
  * compiles the program itself. Programs are kept until the process ends; their texts do not depend

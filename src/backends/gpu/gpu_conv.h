@@ -32,8 +32,8 @@ enum { FXI_GPU_CONV_DEPTH = 16 };
     X(COLUMNS)                                                                                     \
     X(LAST_ROWS)   /* size of the fourth digit of m */                                             \
     X(LAST_TERMS)  /* size of the fourth digit of k */                                             \
-    X(SOURCE_ROW)  /* step of m's fourth digit in the source */                                    \
-    X(SOURCE_TERM) /* step of k's fourth digit there */                                            \
+    X(SOURCE_ROW)  /* distance in the source for one of m's fourth digit */                        \
+    X(SOURCE_TERM) /* the same for one of k's fourth digit */                                      \
     X(SOURCE_GROUP)                                                                                \
     X(OTHER_START)                                                                                 \
     X(OTHER_TERM)                                                                                  \

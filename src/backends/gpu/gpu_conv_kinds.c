@@ -254,8 +254,8 @@ static void cut(contraction *c, const fxi_gpu_limits *limits)
     if (slices < 1)
         slices = 1;
     /* Whole blocks of DEPTH terms, so only the last slice has terms that do not exist. */
-    const int64_t steps = ceil_div(c->terms, slices * c->lanes * DEPTH);
-    c->v[LENGTH] = (steps < 1 ? 1 : steps) * DEPTH;
+    const int64_t rounds = ceil_div(c->terms, slices * c->lanes * DEPTH);
+    c->v[LENGTH] = (rounds < 1 ? 1 : rounds) * DEPTH;
     /* Rounding up may leave fewer slices. */
     slices = ceil_div(c->terms, c->v[LENGTH] * c->lanes);
     c->v[SLICES] = slices < 1 ? 1 : slices;

@@ -2,10 +2,10 @@
  *
  * A sum of reals keeps what its roundings lost (Knuth's TwoSum), so that a Float32 sum is nearly as
  * exact as one in Float64, which many devices lack or compute slowly. Squared deviations are
- * Welford's: the count, the mean in two parts (the mean of numbers that differ in their last bits
- * only is no Float32 number) and the sum around it, joined as Chan, Golub and LeVeque do. MAX and
- * MIN keep the first NaN that they meet. ARGMAX and ARGMIN order values by NaN, then size, then
- * index, so that any order of joining gives the same index.
+ * Welford's: the count, the mean in two parts (the mean of numbers that differ only in their lowest
+ * bits may not be a Float32 number) and the sum around it, joined as Chan, Golub and LeVeque do.
+ * MAX and MIN keep the first NaN that they meet. ARGMAX and ARGMIN order values by NaN, then size,
+ * then index, so that any order of joining gives the same index.
  */
 #include "gpu_text.h"
 

@@ -6,8 +6,8 @@
  * for those that run, and then calls `quiesce`, which waits for the devices. After _exit,
  * quick_exit and signals no destructors run, and nothing needs to be done.
  *
- * The handler must run before the driver's destructors. exit runs handlers in the opposite order of
- * registration, but before all of them the thread-local destructors of the thread that calls it.
+ * The handler must run before the driver's destructors. exit first runs the thread-local
+ * destructors of the thread that calls it, then the handlers in the opposite order of registration.
  * Drivers register some destructors when they are loaded, and others when they first compile, in
  * whatever thread does that: LLVM's variables in functions, a dozen in the life of a process. So
  * the handler is moved to the front (fxi_gpu_gate_renew): by a thread-local destructor of every

@@ -82,8 +82,8 @@ extern const char fxi_gpu_text_matrix[];
 extern const char fxi_gpu_text_matrix_end[];
 /* slices.cl */
 extern const char fxi_gpu_text_slices[];
-/* turn.cl */
-extern const char fxi_gpu_text_turn[];
+/* reverse.cl */
+extern const char fxi_gpu_text_reverse[];
 /* conv.cl */
 extern const char fxi_gpu_text_conv[];
 extern const char fxi_gpu_text_conv_axis[];

@@ -1,10 +1,10 @@
 /* gpu_matmul.c: matrix products of all types, in batches, with an epilogue.
  *
  * One kernel text has the tile's sizes as constants. A group computes a tile of BM×BN elements: it
- * moves along the inner axis in steps of BK, copies its parts of both operands into local memory,
- * whatever their strides are, and each work-item multiplies the parts for its RM×RN elements from
- * there in registers. The elements of one work-item are TX (and TY) apart, so that neighbours read
- * and write neighbouring memory.
+ * moves along the inner axis by BK elements at a time, copies its parts of both operands into local
+ * memory, whatever their strides are, and each work-item multiplies the parts for its RM×RN
+ * elements from there in registers. The elements of one work-item are TX (and TY) apart, so that
+ * neighbours read and write neighbouring memory.
  *
  * On GPUs 16×16 work-items have one such block each. A CPU runs the work-items of a group one after
  * another, so there a group is a single work-item with MT·NT blocks: local memory is then the
@@ -101,9 +101,9 @@ static int64_t tiles_of(product *p, const tile *t)
     return p->tiles_m * p->tiles_n * p->batches;
 }
 
-/* The limits of slices. A second kernel is not worth saving a few steps along a short inner axis,
+/* The limits of slices. A second kernel is not worth saving a few rounds along a short inner axis,
  * and a slice of that many terms costs less to store than its operands to load. */
-enum { CUT_LEAST = 512, SLICE_LEAST = 128, SLICE_STEP = 32, SLICED_MOST = 1 << 26 };
+enum { CUT_LEAST = 512, SLICE_LEAST = 128, SLICE_UNIT = 32, SLICED_MOST = 1 << 26 };
 
 /* Cuts the inner axis into slices until the device is busy, if the axis is long enough. The length
  * of a slice is a multiple of the BK of every tile. */
@@ -116,7 +116,7 @@ static void cut(product *p, int64_t tiles, const fxi_gpu_limits *limits)
     slices = slices < most ? slices : most;
     if (limits->serial || p->k < CUT_LEAST || slices < 2)
         slices = 1;
-    p->slice = ceil_div(ceil_div(p->k, slices), SLICE_STEP) * SLICE_STEP;
+    p->slice = ceil_div(ceil_div(p->k, slices), SLICE_UNIT) * SLICE_UNIT;
     /* Rounding up may leave fewer slices. A product without terms has one group a tile too. */
     p->slices = p->k > 0 ? ceil_div(p->k, p->slice) : 1;
 }
@@ -157,11 +157,11 @@ static void choose_tile(product *p, const fxi_gpu_builder *b)
 }
 
 /* How far beyond the operand's end a work-item may compute addresses, because a tile and the next
- * steps along the inner axis may begin there. */
+ * parts of the inner axis may begin there. */
 static int64_t beyond(int64_t row_stride, int64_t inner_stride)
 {
     enum { TILE_MOST = 128 };
-    return TILE_MOST * llabs(row_stride) + 2 * SLICE_STEP * llabs(inner_stride);
+    return TILE_MOST * llabs(row_stride) + 2 * SLICE_UNIT * llabs(inner_stride);
 }
 
 /* Is an operand, the output or the inner axis too large for 32-bit indices? */

@@ -73,7 +73,7 @@ const char *fxi_rt_hider(void);
 /* Selects a device for the calling thread's calls of the driver. Every call of the backend begins
  * with it, because a program or another library may have chosen another device. */
 int fxi_rt_select(const fxi_rt_device *d);
-/* Makes the device usable: d->id is set. Returns the driver's error. */
+/* Makes the device usable. The caller has set d->id. Returns the driver's error. */
 int fxi_rt_begin(fxi_rt_device *d);
 /* Reads what only this driver reports: architecture, limits; the driver's version is known. */
 void fxi_rt_describe(fxi_rt_device *d, int version);

@@ -30,30 +30,30 @@ static int64_t batch_stride(const fx_tensor *t, int axis)
 static bool read_batches(const fx_step *s, fxi_rt_product *p)
 {
     p->batches = 1;
-    p->step_c = p->m * p->n;
+    p->stride_c = p->m * p->n;
     for (int d = 2; d < s->out.ndim; d++) {
         const int64_t a = batch_stride(&s->in[0], d), b = batch_stride(&s->in[1], d);
         if (s->out.shape[d] == 1)
             continue;
         if (p->batches == 1) {
-            p->step_a = a;
-            p->step_b = b;
-        } else if (a != p->step_a * p->batches || b != p->step_b * p->batches)
+            p->stride_a = a;
+            p->stride_b = b;
+        } else if (a != p->stride_a * p->batches || b != p->stride_b * p->batches)
             return false;
         p->batches *= s->out.shape[d];
     }
-    if (p->batches > 1 && p->step_a == 0 && !p->transpose_b && p->step_b == p->ldb * p->n) {
+    if (p->batches > 1 && p->stride_a == 0 && !p->transpose_b && p->stride_b == p->ldb * p->n) {
         /* All batches have the same first factor, so they are one product with more columns. */
         p->n *= p->batches;
         p->batches = 1;
-        p->step_b = 0;
+        p->stride_b = 0;
     }
-    return p->step_a >= 0 && p->step_b >= 0;
+    return p->stride_a >= 0 && p->stride_b >= 0;
 }
 
 /* A bias is the only epilogue that a library computes with the same bits as we do. cuBLASLt's ReLU
- * makes 0 of NaN, and both libraries round a 16-bit product once, after the bias, where steps round
- * twice. */
+ * makes 0 of NaN, and both libraries round a 16-bit product once, after the bias, while separate
+ * steps round it twice. */
 static bool read_end(const fx_step *s, fxi_rt_product *p)
 {
     const fx_program end = fx_step_program(s);

@@ -16,9 +16,9 @@ typedef struct fxi_rt_product {
     int dtype;     /* F32, F64, F16 or BF16, of all three */
     bool may_tf32; /* factors may be rounded to TensorFloat-32 */
     int64_t m, n, k;
-    bool transpose_a, transpose_b;           /* the factor's rows are dense, not its columns */
-    int64_t lda, ldb;                        /* from one column, or row, to the next */
-    int64_t batches, step_a, step_b, step_c; /* step: from one batch to the next; 0: the same */
+    bool transpose_a, transpose_b; /* the factor's rows are dense, not its columns */
+    int64_t lda, ldb;              /* from one column, or row, to the next */
+    int64_t batches, stride_a, stride_b, stride_c; /* from one batch to the next; 0: the same */
     bool bias; /* operand 2, m numbers, is added to every column of C */
 } fxi_rt_product;
 

@@ -11,7 +11,7 @@
 typedef struct fxi_lt_handle_object *fxi_lt_handle;
 typedef struct fxi_lt_desc_object *fxi_lt_desc;
 typedef struct fxi_lt_layout_object *fxi_lt_layout;
-typedef struct fxi_lt_wish_object *fxi_lt_wish; /* cuBLASLt calls it a preference */
+typedef struct fxi_lt_preference_object *fxi_lt_preference; /* cuBLASLt calls it a preference */
 
 typedef struct fxi_lt_algorithm {
     uint64_t data[8];
@@ -46,9 +46,9 @@ enum {
     FXI_LT_EPILOGUE_BIAS = 4,
     FXI_LT_LAYOUT_BATCHES = 5, /* of a matrix */
     FXI_LT_LAYOUT_BATCH_STRIDE = 6,
-    FXI_LT_WISH_WORK = 1, /* of a preference */
-    FXI_LT_WISH_REDUCTIONS = 3,
-    FXI_LT_WISH_ALIGNMENT_A = 5, /* then of B, C and D */
+    FXI_LT_PREFERENCE_WORK = 1, /* of a preference */
+    FXI_LT_PREFERENCE_REDUCTIONS = 3,
+    FXI_LT_PREFERENCE_ALIGNMENT_A = 5, /* then of B, C and D */
     FXI_LT_REDUCTION_COMPUTE_TYPE = 2,
 };
 
@@ -65,13 +65,13 @@ enum {
     X(int, LayoutSet, cublasLtMatrixLayoutSetAttribute, NEEDED,                                    \
       (fxi_lt_layout, int, const void *, size_t))                                                  \
     X(int, LayoutDestroy, cublasLtMatrixLayoutDestroy, NEEDED, (fxi_lt_layout))                    \
-    X(int, WishCreate, cublasLtMatmulPreferenceCreate, NEEDED, (fxi_lt_wish *))                    \
-    X(int, WishSet, cublasLtMatmulPreferenceSetAttribute, NEEDED,                                  \
-      (fxi_lt_wish, int, const void *, size_t))                                                    \
-    X(int, WishDestroy, cublasLtMatmulPreferenceDestroy, NEEDED, (fxi_lt_wish))                    \
+    X(int, PreferenceCreate, cublasLtMatmulPreferenceCreate, NEEDED, (fxi_lt_preference *))        \
+    X(int, PreferenceSet, cublasLtMatmulPreferenceSetAttribute, NEEDED,                            \
+      (fxi_lt_preference, int, const void *, size_t))                                              \
+    X(int, PreferenceDestroy, cublasLtMatmulPreferenceDestroy, NEEDED, (fxi_lt_preference))        \
     X(int, Heuristic, cublasLtMatmulAlgoGetHeuristic, NEEDED,                                      \
       (fxi_lt_handle, fxi_lt_desc, fxi_lt_layout, fxi_lt_layout, fxi_lt_layout, fxi_lt_layout,     \
-       fxi_lt_wish, int, fxi_lt_found *, int *))                                                   \
+       fxi_lt_preference, int, fxi_lt_found *, int *))                                             \
     X(int, Matmul, cublasLtMatmul, NEEDED,                                                         \
       (fxi_lt_handle, fxi_lt_desc, const void *, const void *, fxi_lt_layout, const void *,        \
        fxi_lt_layout, const void *, const void *, fxi_lt_layout, void *, fxi_lt_layout,            \

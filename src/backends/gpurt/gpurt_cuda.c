@@ -48,8 +48,8 @@ void fxi_rt_describe(fxi_rt_device *d, int version)
 }
 
 /* The compiler makes machine code for the architectures that it lists. For a device with a later
- * architecture it makes PTX for the newest architecture that it lists; devices run PTX of every
- * earlier architecture. */
+ * architecture it makes PTX for the newest one that it lists: devices run PTX of every earlier
+ * architecture. */
 void fxi_rt_choose_target(fxi_rt_device *d)
 {
     enum { MOST = 128 };

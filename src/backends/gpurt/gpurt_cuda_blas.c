@@ -126,11 +126,11 @@ static int describe(product *p, const fxi_rt_product *of)
 {
     int error = describe_product(p, of);
     if (!error)
-        error = describe_matrix(&p->a, of, of->transpose_a, of->m, of->k, of->lda, of->step_a);
+        error = describe_matrix(&p->a, of, of->transpose_a, of->m, of->k, of->lda, of->stride_a);
     if (!error)
-        error = describe_matrix(&p->b, of, of->transpose_b, of->k, of->n, of->ldb, of->step_b);
+        error = describe_matrix(&p->b, of, of->transpose_b, of->k, of->n, of->ldb, of->stride_b);
     if (!error)
-        error = describe_matrix(&p->c, of, false, of->m, of->n, of->m, of->step_c);
+        error = describe_matrix(&p->c, of, false, of->m, of->n, of->m, of->stride_c);
     return error;
 }
 
@@ -138,17 +138,20 @@ static int describe(product *p, const fxi_rt_product *of)
 static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
 {
     const uint32_t reductions = FXI_LT_REDUCTION_COMPUTE_TYPE;
-    fxi_lt_wish wish = NULL;
+    fxi_lt_preference preference = NULL;
     fxi_lt_found found;
-    int n = 0, error = lt.WishCreate(&wish);
+    int n = 0, error = lt.PreferenceCreate(&preference);
     if (!error)
-        error = lt.WishSet(wish, FXI_LT_WISH_WORK, &most_work, sizeof most_work);
+        error = lt.PreferenceSet(preference, FXI_LT_PREFERENCE_WORK, &most_work, sizeof most_work);
     if (!error)
-        error = lt.WishSet(wish, FXI_LT_WISH_REDUCTIONS, &reductions, sizeof reductions);
+        error = lt.PreferenceSet(preference, FXI_LT_PREFERENCE_REDUCTIONS, &reductions,
+                                 sizeof reductions);
     for (int k = 0; k < 4 && !error; k++)
-        error = lt.WishSet(wish, FXI_LT_WISH_ALIGNMENT_A + k, &alignment, sizeof alignment);
+        error = lt.PreferenceSet(preference, FXI_LT_PREFERENCE_ALIGNMENT_A + k, &alignment,
+                                 sizeof alignment);
     if (!error)
-        error = lt.Heuristic(d->blas.object, p->desc, p->a, p->b, p->c, p->c, wish, 1, &found, &n);
+        error = lt.Heuristic(d->blas.object, p->desc, p->a, p->b, p->c, p->c, preference, 1, &found,
+                             &n);
     if (!error && n < 1)
         error = FXI_LT_NOT_SUPPORTED;
     if (!error)
@@ -157,8 +160,8 @@ static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
         p->algorithm[which] = found.algorithm;
         p->work = found.work > p->work ? found.work : p->work;
     }
-    if (wish)
-        lt.WishDestroy(wish);
+    if (preference)
+        lt.PreferenceDestroy(preference);
     return error;
 }
 

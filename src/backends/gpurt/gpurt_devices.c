@@ -200,7 +200,8 @@ static const char *open_device(fxi_rt_device *d, int *out_error)
 
 /* Sends a message instead of an error, because the other devices are usable. Keeps the first
  * reason. */
-static void left_out(const fxi_rt_device *d, const char *call, int error, char *why, size_t size)
+static void report_ignored(const fxi_rt_device *d, const char *call, int error, char *why,
+                           size_t size)
 {
     char text[320];
     snprintf(text, sizeof text, "%s: %s is ignored: %s failed with %s", fxi_rt_backend, d->gpu.name,
@@ -221,7 +222,7 @@ static void open_number(int k, int version, char *why, size_t size)
     describe(d, version);
     const char *call = open_device(d, &error);
     if (error) {
-        left_out(d, call, error, why, size);
+        report_ignored(d, call, error, why, size);
         return;
     }
     fxi_mutex_init(&d->staging);

@@ -158,9 +158,9 @@ static bool takes(const fx_step *s)
     return ok && (!must_repair(s) || fxi_gpu_can_repair(s));
 }
 
-/* The number of elements of a window, which are neighbours, if the kernel must be turned around; 0
- * if not. */
-static int64_t turned(const fx_step *s)
+/* If the kernel must be reversed: the number of elements of one of its windows, which are
+ * neighbours in memory. Otherwise 0. */
+static int64_t reversed_window(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
     const fx_tensor *w = operand(s, places[a->kind].w);
@@ -172,18 +172,18 @@ static int64_t turned(const fx_step *s)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* The buffer of w that the call uses: the step's own, or a copy that is turned around. A gradient
- * of the weights is turned around after the call. */
+/* The buffer of w that the call uses: the step's own, or a reversed copy. A gradient of the weights
+ * is reversed after the call. */
 static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
 {
     const fx_step *s = b->step;
-    const int64_t window = turned(s);
+    const int64_t window = reversed_window(s);
     const fx_tensor *w = operand(s, places[c->kind].w);
     const int64_t length = fx_tensor_length(w);
     const int64_t copy = window ? fxi_gpu_work(b, length * (int64_t)fxi_gpu_size(w->dtype)) : 0;
-    const fxi_gpu_buffer_ref turned_w = {copy, FXI_GPU_WORK};
+    const fxi_gpu_buffer_ref reversed_w = {copy, FXI_GPU_WORK};
     if (window && c->kind != FX_CONV_WEIGHT)
-        fxi_gpu_turn(b, (fxi_gpu_buffer_ref){1, FXI_GPU_IN}, turned_w, length, window);
+        fxi_gpu_reverse(b, (fxi_gpu_buffer_ref){1, FXI_GPU_IN}, reversed_w, length, window);
     fxi_gpu_call *call = fxi_gpu_add_routine(b, &routine, c, WORK + (c->work > 0));
     fxi_gpu_buffer(call, FIRST, FXI_GPU_IN, 0);
     fxi_gpu_buffer(call, SECOND, FXI_GPU_IN, 1);
@@ -193,7 +193,7 @@ static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
     if (c->work > 0)
         fxi_gpu_buffer(call, WORK, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)c->work));
     if (window && c->kind == FX_CONV_WEIGHT)
-        fxi_gpu_turn(b, turned_w, (fxi_gpu_buffer_ref){0, FXI_GPU_OUT}, length, window);
+        fxi_gpu_reverse(b, reversed_w, (fxi_gpu_buffer_ref){0, FXI_GPU_OUT}, length, window);
     if (must_repair(s))
         fxi_gpu_repair(b);
 }

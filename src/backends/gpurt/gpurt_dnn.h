@@ -49,8 +49,8 @@ typedef struct fxi_rt_conv_at {
 /* The functions return the library's errors. */
 typedef struct fxi_rt_dnn_calls {
     fxi_rt_library *library;
-    /* The library computes cross-correlations only, so the kernel of a convolution is turned around
-     * by a copy. */
+    /* The library computes cross-correlations only, so the kernel of a convolution is copied in
+     * reverse. */
     bool needs_flip;
     bool needs_dense; /* it takes dense operands only */
     /* Makes the descriptors. */

@@ -93,9 +93,9 @@ static int gemm(fxi_rt_device *d, const fxi_rt_product *p, void *const *buffers)
     return roc.Gemm(d->blas.object, p->transpose_a ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE,
                     p->transpose_b ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE, (int32_t)p->m, (int32_t)p->n,
                     (int32_t)p->k, f64 ? (const void *)&one64 : &one, buffers[A], type,
-                    (int32_t)p->lda, p->step_a, buffers[B], type, (int32_t)p->ldb, p->step_b,
-                    f64 ? (const void *)&zero64 : &zero, buffers[C], type, (int32_t)p->m, p->step_c,
-                    buffers[C], type, (int32_t)p->m, p->step_c, (int32_t)p->batches,
+                    (int32_t)p->lda, p->stride_a, buffers[B], type, (int32_t)p->ldb, p->stride_b,
+                    f64 ? (const void *)&zero64 : &zero, buffers[C], type, (int32_t)p->m,
+                    p->stride_c, buffers[C], type, (int32_t)p->m, p->stride_c, (int32_t)p->batches,
                     f64 ? FXI_ROC_F64 : FXI_ROC_F32, 0, 0, 0);
 }
 

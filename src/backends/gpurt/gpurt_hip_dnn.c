@@ -4,8 +4,8 @@
  * uses the fastest of those that add the terms themselves: Winograd and FFT transform tiles, in
  * which one infinite number spoils its neighbours. `prepare` compiles the solution, because the
  * first call of one that is not compiled takes seconds and cannot be recorded. MIOpen keeps
- * compiled solutions on disk. MIOpen has never run with this code: only its look-alike in tests/sim
- * has.
+ * compiled solutions on disk. This code has never run with MIOpen itself, only with the simulation
+ * in tests/sim.
  */
 #include "gpurt_dnn.h"
 #include "gpurt_miopen.h"
@@ -174,8 +174,8 @@ static int choose(fxi_rt_device *d, fxi_rt_conv *c)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The step's operands are in the order of the calls, but for the forward convolution and the
- * gradient of the weights, whose x is the first. */
+/* MIOpen takes the operands in the order of order_of. The step has the same order in the gradient
+ * of x only; in the other two kinds it has x first, which MIOpen takes second. */
 static int run(fxi_rt_device *d, const fxi_rt_conv *c, const fxi_rt_conv_at *at,
                const char **out_call)
 {
@@ -188,7 +188,7 @@ static int run(fxi_rt_device *d, const fxi_rt_conv *c, const fxi_rt_conv_at *at,
                  c->solution);
 }
 
-/* Where MIOpen has no solution it reports one of these. */
+/* The errors with which MIOpen says that it has no solution. */
 static bool unsupported(int error)
 {
     return error == FXI_MIO_UNSUPPORTED || error == FXI_MIO_NOT_IMPLEMENTED;

@@ -1,5 +1,5 @@
-/* gpurt_library.h: opens a library of the vendor beside the driver: cuBLASLt, rocBLAS, cuDNN.
- * Internal.
+/* gpurt_library.h: opens the vendors' libraries other than the driver: cuBLASLt, rocBLAS, cuDNN,
+ * MIOpen. Internal.
  *
  * A library is opened when the first step that it would compute is prepared, not with the driver,
  * because opening one can take a second. If it cannot be used, one warning says why, and cflux's

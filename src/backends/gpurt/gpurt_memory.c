@@ -50,7 +50,7 @@ int64_t fxi_rt_available(fx_device *device)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* Without pinned memory the driver copies `from` in its own time, so the host waits. */
+/* Without pinned memory the driver may read `from` after the call, so the host waits. */
 static fx_status write_waiting(fxi_rt_device *d, void *to, const void *from, size_t bytes)
 {
     const fx_status status = FXI_RT_TRY(d, "write", WriteAsync, (to, from, bytes, d->work));

@@ -39,7 +39,8 @@ static void say_error(const fxi_rt_device *d, int error, const char *log, char *
     text[strcspn(text, "\n")] = '\0';
 }
 
-/* The compiled form of a program; NULL with the compiler's error, 0: no memory. */
+/* The compiled form of a program; NULL with the compiler's error; the error is 0 if host memory ran
+ * out. */
 static void *take_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_size, int *out_error)
 {
     const fxi_rt_form form = fxi_rt_form_of(d);
@@ -83,7 +84,7 @@ static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_siz
 
 static int load_module(fxi_rt_device *d, const void *code, fxi_rt_module *out)
 {
-    /* Selected in every call, because threads of their own compile the programs. */
+    /* Selected in every call, because other threads than the program's compile. */
     const int error = fxi_rt_select(d);
     return error ? error : fxi_rt.ModuleLoad(out, code);
 }
@@ -109,7 +110,7 @@ static program *new_program(void)
     return p;
 }
 
-/* Loads code as a program. NULL with the driver's error, 0: no memory. */
+/* Loads code as a program. NULL with the driver's error; the error is 0 if host memory ran out. */
 static program *program_of(fxi_rt_device *d, const void *code, int *out_error)
 {
     program *p = new_program();

@@ -1,9 +1,9 @@
 /* metal.h: shared by the files of the Metal backend. Internal.
  *
  * The backend has one device, the system's default one, with one command queue. Work is encoded
- * into one open command buffer; `submit`, and everything that waits, commits it. Buffers have
+ * into one open command buffer; `submit` and every function that waits commit it. Buffers have
  * shared storage: their memory is also the host's, which may access it only after the device has
- * finished. gpu_slots.c makes addresses for buffers.
+ * finished. gpu_addresses.c makes addresses for buffers.
  */
 #ifndef CFLUX_METAL_H
 #define CFLUX_METAL_H
@@ -11,16 +11,16 @@
 #include "gpu_device.h"
 #include "metal_api.h"
 
-/* Committed command buffers that were not waited for yet. A queue holds 64 that have not finished;
- * with more, making another one waits. */
+/* The most committed command buffers that have not been waited for. Metal's queue holds 64
+ * unfinished ones; if it is full, the call that makes another one waits. */
 enum { FXI_METAL_COMMITTED = 32 };
 
 typedef struct fxi_metal_device {
     fxi_gpu_device gpu; /* first member: shared code casts between the two */
     fxi_id device, queue;
     char system[64];         /* the version of macOS */
-    int64_t memory, largest; /* bytes in all; most bytes of one buffer */
-    /* Protects all members below; another lock than the device's, which callers may hold. */
+    int64_t memory, largest; /* total bytes; most bytes of one buffer */
+    /* Protects all members below. It is not `gpu.lock`, which callers may hold. */
     fxi_mutex lock;
     fxi_id command;                /* the open command buffer, or NULL */
     fxi_id compute, blit;          /* its open encoder: at most one of them is not NULL */

@@ -3,19 +3,19 @@
  */
 #include "metal.h"
 
-#include "gpu_slots.h"
+#include "gpu_addresses.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* Metal gives out memory beyond the recommended size too, and then the whole system swaps. So more
- * is refused; the library then frees its caches and asks again. */
+/* Metal also allocates beyond the recommended size, but then the whole system swaps. So such a
+ * request is refused here; the library then frees its caches and asks again. */
 void *fxi_metal_alloc(fx_device *device, size_t bytes)
 {
     fxi_metal_device *d = fxi_metal_of(device);
-    if (bytes > (uint64_t)d->largest || bytes >= FXI_GPU_SLOT_BYTES ||
+    if (bytes > (uint64_t)d->largest || bytes >= FXI_GPU_ADDRESS_BYTES ||
         (int64_t)bytes > fxi_metal_available(device))
         return NULL;
     /* Metal has no buffers of 0 bytes, but an empty array needs an address too. */
@@ -23,8 +23,9 @@ void *fxi_metal_alloc(fx_device *device, size_t bytes)
         FXI_SEND_WITH(buffer, d->device, bytes ? bytes : 1, FXI_MTL_STORAGE_SHARED);
     if (!buffer)
         return NULL;
-    void *address = fxi_gpu_slot_take(fxi_metal_host, buffer);
-    /* The table is full, or host memory is: the caller sees a lack of memory. */
+    void *address = fxi_gpu_address_new(fxi_metal_host, buffer);
+    /* The table of addresses is full, or host memory ran out. The caller treats both as a lack of
+     * device memory. */
     if (!address)
         fxi_mtl.release(buffer);
     return address;
@@ -33,7 +34,7 @@ void *fxi_metal_alloc(fx_device *device, size_t bytes)
 /* Command buffers retain the buffers of their work. */
 void fxi_metal_free(fx_device *device, void *address)
 {
-    const fxi_id buffer = fxi_gpu_slot_give(address);
+    const fxi_id buffer = fxi_gpu_address_end(address);
     (void)device;
     if (buffer)
         fxi_mtl.release(buffer);
@@ -59,7 +60,7 @@ static fx_status find(const fxi_metal_device *d, const char *operation, const vo
                       location *out)
 {
     char text[200];
-    out->buffer = fxi_gpu_slot_find(address, &out->offset);
+    out->buffer = fxi_gpu_address_find(address, &out->offset);
     if (out->buffer)
         return FX_OK;
     snprintf(text, sizeof text, "%p is not an address on %s (%s), or was freed", address,
@@ -106,8 +107,8 @@ fx_status fxi_metal_read(fx_device *device, void *to, const void *from, size_t b
     return fxi_gpu_device_found(device, "read");
 }
 
-/* Metal copies and fills on macOS only whole multiples of 4 bytes. Others, which are short or rare,
- * are done by the host. */
+/* On macOS, Metal copies and fills only multiples of 4 bytes at multiples of 4. The host does the
+ * others, which are short or rare. */
 static bool encoder_can(size_t offsets_and_bytes)
 {
     return offsets_and_bytes % 4 == 0;

@@ -11,8 +11,8 @@
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* Results are to agree with the CPU's, so the compiler may not reorder arithmetic or leave out
- * infinities. The first form is that of macOS 15 and later. */
+/* Results must agree with the CPU's, so the compiler may not reorder arithmetic or assume that no
+ * number is infinite. macOS 15 and later have `set_math`. */
 static fxi_id options(void)
 {
     const fxi_id made = FXI_SEND(make, fxi_mtl.class.MTLCompileOptions);
@@ -130,7 +130,7 @@ void *fxi_metal_function_of(fxi_gpu_device *device, void *program, const char *n
 {
     void *pool = fxi_mtl.push();
     fxi_id pipeline = make_pipeline((fxi_metal_device *)device, program, name, text, size);
-    /* In case Metal compiles only now. */
+    /* Metal may compile only now, and a compiler registers destructors (gpu_gate.h). */
     fxi_gpu_gate_renew();
     /* Checked when the plan is made, so that a fused kernel that does not fit is refused and not
      * run. */

@@ -9,12 +9,13 @@
 
 #include <string.h>
 
-/* Work of one command buffer: more is committed early, so that the device begins with it. */
+/* The most pieces of work in one command buffer. A full one is committed early, so that the device
+ * begins with it. */
 enum { ENCODED_MOST = 256 };
 
 /* ---- encoders -------------------------------------------------------------------------------- */
 
-/* The caller holds the lock, as for all functions here that are static. */
+/* Like all static functions of this file, this is called with the lock held. */
 static void end_encoder(fxi_id *encoder)
 {
     if (!*encoder)

@@ -3,7 +3,7 @@
  */
 #include "metal.h"
 
-#include "gpu_slots.h"
+#include "gpu_addresses.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static bool bind_all(fxi_metal_device *d, fxi_id encoder, const fxi_gpu_launch *
 {
     for (int k = 0; k < l->nbuffers; k++) {
         size_t offset;
-        const fxi_id buffer = fxi_gpu_slot_find(l->buffers[k], &offset);
+        const fxi_id buffer = fxi_gpu_address_find(l->buffers[k], &offset);
         if (!buffer)
             return false;
         a->words[k] = (int64_t)offset;

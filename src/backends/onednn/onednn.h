@@ -31,8 +31,8 @@ typedef struct fxi_primitive {
     dnnl_primitive_desc_t pd;
 } fxi_primitive;
 
-/* Creates the primitive of pd and owns pd, also on failure. A slow reference implementation is
- * FX_STATUS_UNSUPPORTED. */
+/* Creates the primitive of pd and takes pd, also on failure. If oneDNN has only a slow
+ * implementation, returns FX_STATUS_UNSUPPORTED. */
 fx_status fxi_primitive_create(fxi_primitive *p, dnnl_primitive_desc_t pd);
 void fxi_primitive_free(fxi_primitive *p);
 
@@ -69,7 +69,7 @@ typedef struct fxi_onednn_ready {
 } fxi_onednn_ready;
 
 /* Can the plugin compute the step's epilogue? Yes if there is none, or if it only adds a Float32
- * bias along an axis. Activation functions are not given to oneDNN, because its versions lose NaN.
+ * bias along an axis. oneDNN is not asked for activation functions, because its versions lose NaN.
  */
 bool fxi_onednn_epilogue(const fx_step *step, int axis);
 

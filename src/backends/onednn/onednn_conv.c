@@ -2,10 +2,10 @@
  *
  * A step is divided by images. Weights are packed once a run, in the layout that the primitive
  * prefers. oneDNN computes cross-correlation only, so the kernel of a true convolution is reversed
- * before. For the gradient by weights every part has a sum of its own, and the sums are added in
+ * first. In the gradient of the weights every part has a sum of its own, and the sums are added in
  * order.
  *
- * Packed weights are not kept from run to run: in training they change with every step, and packing
+ * Packed weights are not kept from run to run: they change in every training step, and packing
  * takes a few per cent of one convolution.
  */
 #include "conv_infinite.h"
@@ -14,7 +14,7 @@
 
 enum { X, W, Y, OPERANDS };
 enum { MOST_PARTS = 32, BLOCK = 1 << 14 };
-static const double PART_WORK = 32e6;      /* multiplications and additions of a part, at least */
+static const double PART_WORK = 32e6;      /* the fewest multiplications and additions of a part */
 static const double SUM_WORK = 256e6;      /* the same for a part with a sum of its own */
 static const int64_t SUM_BYTES = 32 << 20; /* bytes of all sums, at most */
 
@@ -24,7 +24,7 @@ typedef struct conv {
     fx_conv_attr attr;
     fx_tensor inputs[2], out;
     int x_at, w_at, y_at; /* which tensor is which operand: input 0, input 1 or the output (2) */
-    bool turned;          /* the kernel is reversed */
+    bool reversed;        /* the kernel is reversed */
     int64_t images, parts;
     int64_t x_image, y_image; /* bytes of one image */
     int64_t taps, size;       /* taps of a kernel; bytes of an element */
@@ -88,7 +88,7 @@ static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *
     }
 }
 
-/* Sums of the gradient by weights cost memory and additions, so it has fewer and larger parts. */
+/* Sums of the gradient of weights cost memory and additions, so it has fewer and larger parts. */
 static void divide(conv *c, double work)
 {
     int64_t most = fxi_least(c->images, MOST_PARTS);
@@ -187,7 +187,7 @@ static fx_status create_all(conv *c, const fx_step *step, dnnl_data_type_t type)
 /* ---- weights --------------------------------------------------------------------------------- */
 
 /* Copies weights with the taps of every kernel in reverse order. */
-static void turn(const conv *c, const void *from, void *to)
+static void reverse_kernels(const conv *c, const void *from, void *to)
 {
     const int64_t kernels = c->weights / c->taps, n = c->taps;
     for (int64_t k = 0; k < kernels; k++)
@@ -199,7 +199,7 @@ static void turn(const conv *c, const void *from, void *to)
 }
 
 /* A step's work space: weights as they are in memory, oneDNN's packed weights (the sums of all
- * parts in the gradient by weights), and scratch of the conversion between them. */
+ * parts in the gradient of weights), and scratch of the conversion between them. */
 typedef struct work_space {
     int64_t plain, packed, scratch; /* bytes, multiples of 64 */
 } work_space;
@@ -212,7 +212,7 @@ static int64_t round_up(int64_t bytes)
 static work_space work_space_of(const conv *c)
 {
     const bool sums = c->kind == FX_CONV_WEIGHT, converts = c->reorder.call;
-    return (work_space){.plain = c->turned ? round_up(c->weights * c->size) : 0,
+    return (work_space){.plain = c->reversed ? round_up(c->weights * c->size) : 0,
                         .packed = sums       ? round_up(c->parts * c->packed_bytes)
                                   : converts ? round_up(c->packed_bytes)
                                              : 0,
@@ -233,8 +233,8 @@ static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref
 static fx_status pack(const conv *c, const void *w, char *work, void **out_packed)
 {
     *out_packed = (void *)(uintptr_t)w; /* only read */
-    if (c->turned) {
-        turn(c, w, work);
+    if (c->reversed) {
+        reverse_kernels(c, w, work);
         *out_packed = work;
     }
     if (!c->reorder.call)
@@ -268,7 +268,7 @@ static fx_status run_part(void *user, int64_t k, void *scratch)
                                    {names[c->kind][W], c->packed, q->w + own_sum},
                                    {names[c->kind][Y], c->y[which].ref, q->y + first * c->y_image},
                                    {DNNL_ARG_BIAS, c->bias.ref, q->bias}};
-    /* oneDNN 2.6 reads scratch that it has not written, in the gradient by 16-bit weights, if a
+    /* oneDNN 2.6 reads scratch that it has not written, in the gradient of 16-bit weights, if a
      * window reaches beyond the padding of a short image. */
     if (c->kind == FX_CONV_WEIGHT && c->size == 2)
         memset(scratch, 0, (size_t)c->call[which].scratch);
@@ -303,8 +303,8 @@ static fx_status run_with_weights(const conv *c, call *q, const void *w, char *w
     return status ? status : run_parts(q);
 }
 
-/* The sums are in oneDNN's layout and in Float32; the result is plain, in its own type. Both are
- * changed by one conversion, which is missing only if nothing differs. */
+/* The sums are in oneDNN's layout and in Float32; the result is plain, in its own type. One
+ * conversion changes both; there is none if nothing differs. */
 static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
 {
     char *sums = work + work_space_of(c).plain;
@@ -314,11 +314,11 @@ static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
         status = fxi_onednn_parts((c->packed_bytes / 4 + BLOCK - 1) / BLOCK, 0, add_block, q);
     void *plain = sums;
     if (!status && c->reorder.call) {
-        plain = c->turned ? work : out;
+        plain = c->reversed ? work : out;
         status = reorder(c, c->packed, sums, c->plain.ref, plain, work);
     }
-    if (!status && c->turned)
-        turn(c, plain, out);
+    if (!status && c->reversed)
+        reverse_kernels(c, plain, out);
     else if (!status && plain != out)
         memcpy(out, plain, (size_t)(c->weights * c->size));
     return status;
@@ -326,7 +326,7 @@ static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
 
 static fx_status run(const void *self, const void *const *in, void *out, void *work);
 
-/* A gradient by weights whose gy is not finite; conv_infinite.h explains it. */
+/* A gradient of weights whose gy is not finite; conv_infinite.h explains it. */
 static fx_status weigh_infinite(const conv *c, const void *const *in, void *out, void *work)
 {
     const fx_tensor *y = &c->inputs[1];
@@ -405,7 +405,7 @@ fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_kernel_ready **out)
     c->taps = fxi_length(a->spatial, w->shape);
     c->weights = fxi_length(w->ndim, w->shape);
     /* A kernel of one tap is its own reverse. */
-    c->turned = !a->flipped && c->taps > 1;
+    c->reversed = !a->flipped && c->taps > 1;
     divide(c,
            2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape));
     const fx_status status = create_all(c, step, type);

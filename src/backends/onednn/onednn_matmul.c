@@ -9,14 +9,14 @@
 #include <string.h>
 
 enum { SOURCE, WEIGHTS, RESULT, BIAS, OPERANDS };
-static const double PART_WORK = 32e6; /* multiplications and additions of a part, at least */
+static const double PART_WORK = 32e6; /* the fewest multiplications and additions of a part */
 enum { MOST_PARTS = 32, LEAST_SIDE = 64 };
 
 /* Sizes and strides: batch axes from the last to the first, then rows and columns in oneDNN's
  * order. */
 typedef struct operand {
     dnnl_dims_t dims, strides;
-    int64_t step; /* elements between two parts; 0 if all parts share the operand */
+    int64_t part_stride; /* elements between two parts; 0 if all parts share the operand */
 } operand;
 
 typedef struct product {
@@ -141,7 +141,7 @@ static fx_status create_parts(product *p, dnnl_data_type_t type)
             if (!own)
                 continue;
             o->dims[axis] = which ? last : whole;
-            o->step = whole * o->strides[axis];
+            o->part_stride = whole * o->strides[axis];
         }
         status = create(p, which, type);
     }
@@ -166,7 +166,7 @@ static fx_status run_part(void *user, int64_t k, void *scratch)
                                      {.which = DNNL_ARG_BIAS}};
     for (int i = 0; i < p->operands; i++) {
         args[i].as = p->md[which][i].ref;
-        args[i].at = c->at[i] + k * p->o[i].step * p->size;
+        args[i].at = c->at[i] + k * p->o[i].part_stride * p->size;
     }
     return fxi_primitive_run(&p->call[which], p->operands, args, scratch);
 }

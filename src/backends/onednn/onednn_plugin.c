@@ -54,8 +54,8 @@ fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void 
 
 /* ---- primitives ------------------------------------------------------------------------------ */
 
-/* Any failure but a lack of memory means that oneDNN cannot compute the step: cflux's own kernels
- * then do. */
+/* Any failure but a lack of memory means that oneDNN cannot compute the step; cflux's own kernels
+ * then compute it. */
 fx_status fxi_onednn_status(dnnl_status_t s)
 {
     return s == dnnl_success         ? FX_OK

@@ -21,10 +21,10 @@ typedef struct fxi_opencl_device {
     cl_bitfield type;
     /* Texts of the driver, for messages and for the key of the cache on disk. */
     char driver[64], version[128], platform_name[64];
-    int64_t memory, largest; /* bytes in all; most bytes of one buffer */
+    int64_t memory, largest; /* total bytes; most bytes of one buffer */
     /* The driver reports free memory (cl_amd_device_attribute_query); OpenCL itself has no such
      * query. */
-    bool says_free;
+    bool reports_free;
     fxi_opencl_ring *ring; /* protected by the device's lock */
 } fxi_opencl_device;
 

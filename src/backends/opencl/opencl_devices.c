@@ -35,7 +35,7 @@ int fxi_opencl_device_count(void)
 /* ---- finding --------------------------------------------------------------------------------- */
 
 /* A message and not an error: the other devices are usable. */
-static void left_out(const fxi_opencl_device *d, const char *reason)
+static void report_ignored(const fxi_opencl_device *d, const char *reason)
 {
     char text[320];
     snprintf(text, sizeof text, "OpenCL: %s of %s is ignored: %s", d->gpu.name, d->platform_name,
@@ -135,7 +135,7 @@ static void describe(fxi_opencl_device *d)
     d->type = device_number(d->id, CL_DEVICE_TYPE, sizeof(cl_bitfield));
     d->memory = (int64_t)device_number(d->id, CL_DEVICE_GLOBAL_MEM_SIZE, 8);
     d->largest = (int64_t)device_number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
-    d->says_free = has_extension(d->id, "cl_amd_device_attribute_query");
+    d->reports_free = has_extension(d->id, "cl_amd_device_attribute_query");
     /* OpenCL limits the bytes of all arguments, not the number of buffers. */
     d->gpu.limits = (fxi_gpu_limits){
         FXI_GPU_USUAL_LIMITS,
@@ -171,7 +171,7 @@ static void find_in(cl_platform_id platform, char *why, size_t size)
         if (!reason)
             nfound++;
         else
-            left_out(d, reason);
+            report_ignored(d, reason);
         if (reason && !*why)
             snprintf(why, size, "%s is ignored: %s", d->gpu.name, reason);
     }
@@ -308,7 +308,7 @@ static bool open_device(int k, char *why, size_t size)
         return true;
     char reason[128];
     snprintf(reason, sizeof reason, "%s failed with %s", call, fxi_cl_error_name(error));
-    left_out(d, reason);
+    report_ignored(d, reason);
     snprintf(why, size, "%s: %s", d->gpu.name, reason);
     return false;
 }

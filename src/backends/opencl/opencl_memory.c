@@ -1,19 +1,19 @@
 /* opencl_memory.c: the memory of OpenCL devices. OpenCL 1.2 has buffer objects and no addresses;
- * gpu_slots.c makes addresses for them.
+ * gpu_addresses.c makes addresses for them.
  *
  * Short writes are copied to a ring of host memory first, so that they need not wait for the work
  * that is queued before them.
  */
 #include "opencl.h"
 
-#include "gpu_slots.h"
+#include "gpu_addresses.h"
 
 #include <stdio.h>
 #include <string.h>
 
 bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset)
 {
-    *out = fxi_gpu_slot_find(address, out_offset);
+    *out = fxi_gpu_address_find(address, out_offset);
     return *out != NULL;
 }
 
@@ -38,7 +38,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
     cl_int error = CL_SUCCESS;
-    if (bytes > (uint64_t)d->largest || bytes >= FXI_GPU_SLOT_BYTES)
+    if (bytes > (uint64_t)d->largest || bytes >= FXI_GPU_ADDRESS_BYTES)
         return NULL;
     /* OpenCL has no buffers of 0 bytes, but an empty array needs an address too. */
     cl_mem mem =
@@ -47,8 +47,9 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
         refused(d, error);
         return NULL;
     }
-    void *address = fxi_gpu_slot_take(fxi_opencl_host, mem);
-    /* The table is full, or host memory is: the caller sees a lack of memory. */
+    void *address = fxi_gpu_address_new(fxi_opencl_host, mem);
+    /* The table of addresses is full, or host memory ran out. The caller treats both as a lack of
+     * device memory. */
     if (!address)
         fxi_cl.ReleaseMemObject(mem);
     return address;
@@ -58,7 +59,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
 void fxi_opencl_free(fx_device *device, void *address)
 {
     (void)device;
-    cl_mem mem = fxi_gpu_slot_give(address);
+    cl_mem mem = fxi_gpu_address_end(address);
     if (mem)
         fxi_cl.ReleaseMemObject(mem);
 }
@@ -69,7 +70,7 @@ int64_t fxi_opencl_available(fx_device *device)
 {
     const fxi_opencl_device *d = fxi_opencl_of(device);
     size_t kib[2] = {0};
-    if (!d->says_free ||
+    if (!d->reports_free ||
         fxi_cl.GetDeviceInfo(d->id, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof kib, kib, NULL))
         return -1;
     /* Two numbers in KiB: all free memory, and the largest free block. */
@@ -97,7 +98,7 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
 }
 
 /* A ring of two halves, filled alternately. An event tells when the device has read a half. A half
- * holds several short writes, so only few writes wait for the device. */
+ * holds several short writes, so few of them wait for the device. */
 enum { HALF = 1 << 20, SHORT = HALF / 4 };
 struct fxi_opencl_ring {
     cl_event read[2];

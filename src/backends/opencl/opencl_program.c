@@ -155,7 +155,7 @@ void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *
         return NULL;
     }
     *f = (fxi_opencl_function){.kernel = fxi_cl.CreateKernel(program, name, &error)};
-    /* In case the driver compiles only now. */
+    /* The driver may compile only now, and a compiler registers destructors (gpu_gate.h). */
     fxi_gpu_gate_renew();
     const bool made = f->kernel != NULL;
     if (!made)

@@ -6,8 +6,8 @@
  * Convolution is one relation between three tensors; each kind sums over it for another of them:
  *     y[o] = Σ_{k, c} x[o·stride − before + k·dilation, c]·w[tap(k), c],
  *     tap(k) = flipped ? k : K−1−k
- * So the gradient by x sums over (k, o) with o·stride − before + k·dilation = i, and the gradient
- * by w over all o. Convolutions of one or two spatial axes get further axes of size 1.
+ * So the gradient of x sums over (k, o) with o·stride − before + k·dilation = i, and the gradient
+ * of w over all o. Convolutions of one or two spatial axes get further axes of size 1.
  */
 #include "ref_kernels.h"
 
@@ -139,7 +139,7 @@ static fxi_ref_value forward_one(const geometry *g, int dtype, const void *x, co
     return sum;
 }
 
-/* One element of the gradient by x: a sum over the kernel and the output channels of the group. */
+/* One element of the gradient of x: a sum over the kernel and the output channels of the group. */
 static fxi_ref_value data_one(const geometry *g, int dtype, const void *gy, const void *w,
                               int64_t linear)
 {
@@ -159,7 +159,7 @@ static fxi_ref_value data_one(const geometry *g, int dtype, const void *gy, cons
     return sum;
 }
 
-/* One element of the gradient by w: a sum over all positions of y and the batch. */
+/* One element of the gradient of w: a sum over all positions of y and the batch. */
 static fxi_ref_value weight_one(const geometry *g, int dtype, const void *x, const void *gy,
                                 int64_t linear)
 {

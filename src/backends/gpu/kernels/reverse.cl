@@ -1,7 +1,7 @@
-// Turns the kernels of a convolution around: see gpu_turn.c.
+// Reverses the kernels of a convolution: see gpu_reverse.c.
 
 // Each window of P(1) neighbouring elements is written in the opposite order. P(0): all elements.
-//// turn
+//// reverse
 FX_USE(0, const @stored@, from)
 FX_USE(1, @stored@, to)
     const fx_int i = FX_GROUP_X * FX_GROUP + FX_ITEM;
