@@ -33,7 +33,7 @@ void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
 static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
-    const size_t constants = (size_t)fxi_plan_slots_bytes(p) / 8, buffers = (size_t)p->nbuffers,
+    const size_t constants = (size_t)fxi_plan_literals_bytes(p) / 8, buffers = (size_t)p->nbuffers,
                  datas = (size_t)p->noutputs, base = (size_t)p->nvalues, in = (size_t)p->max_inputs,
                  out = (size_t)p->max_outputs, leaves = (size_t)(g->nleaves + g->nconsts);
     _Static_assert(sizeof(uint64_t) >= sizeof(void *), "a word holds an address");
@@ -46,7 +46,7 @@ static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
     b->lists = b->constants = at;
     /* Streams follow the literals, because devices with memory of their own get both in one
      * write. */
-    b->streams = (uint64_t(*)[2])(b->constants + p->nslots);
+    b->streams = (uint64_t(*)[2])(b->constants + p->nliterals);
     b->buffers = (void *)(at += constants);
     b->datas = (void *)(at += buffers);
     b->base = (void *)(at += datas);
@@ -72,13 +72,14 @@ void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
         fxi_host_put_double(dtype, out, number);
 }
 
-/* Computes a slot from earlier ones (plan/literal.c). In double: a sum, product, quotient or root
- * of Float32 numbers that is rounded to double and then to Float32 is the one that Float32
+/* Computes a literal from earlier ones (plan/literal.c). In double: a sum, product, quotient or
+ * root of Float32 numbers that is rounded to double and then to Float32 is the one that Float32
  * arithmetic gives. */
-static void compute_slot(const fxi_slot *s, const fxi_slot *slots, uint64_t *constants, int32_t k)
+static void compute_literal(const fxi_plan_literal *s, const fxi_plan_literal *literals,
+                            uint64_t *constants, int32_t k)
 {
-    const double a = fxi_host_double(slots[s->in[0]].dtype, &constants[s->in[0]]);
-    const double b = fxi_host_double(slots[s->in[1]].dtype, &constants[s->in[1]]);
+    const double a = fxi_host_double(literals[s->in[0]].dtype, &constants[s->in[0]]);
+    const double b = fxi_host_double(literals[s->in[1]].dtype, &constants[s->in[1]]);
     const double y = s->op == FX_OP_ADD    ? a + b
                      : s->op == FX_OP_SUB  ? a - b
                      : s->op == FX_OP_MUL  ? a * b
@@ -104,12 +105,12 @@ static void bind_inputs(fxi_binding *b, const fxi_graph *g)
         else if (n->op == FX_OP_RANDOM)
             memcpy(b->streams[g->slot[i]], n->attr.stream, sizeof b->streams[0]);
     }
-    for (int32_t i = 0; i < b->plan->nslots; i++) {
-        const fxi_slot *s = &b->plan->slots[i];
+    for (int32_t i = 0; i < b->plan->nliterals; i++) {
+        const fxi_plan_literal *s = &b->plan->literals[i];
         if (s->op == FX_OP_CONST)
             fxi_put_literal(consts[s->constant], s->dtype, &b->constants[i]);
         else
-            compute_slot(s, b->plan->slots, b->constants, i);
+            compute_literal(s, b->plan->literals, b->constants, i);
     }
 }
 
@@ -242,10 +243,10 @@ void fxi_bind_values(fxi_binding *b)
             const fxi_node *n = b->leaves[v->index];
             b->base[i] = (char *)n->data->buffer->ptr +
                          n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
-        } else if (v->kind == FXI_VALUE_SLOT) {
-            /* No slots in the arena: kernels read literals from host memory. */
-            b->base[i] = p->slots_bytes ? (void *)(arena + p->slots_offset + 8 * v->index)
-                                        : (void *)&b->constants[v->index];
+        } else if (v->kind == FXI_VALUE_LITERAL) {
+            /* The arena has no literals: kernels read them from host memory. */
+            b->base[i] = p->literals_bytes ? (void *)(arena + p->literals_offset + 8 * v->index)
+                                           : (void *)&b->constants[v->index];
         } else if (v->kind == FXI_VALUE_OUTPUT) {
             b->base[i] = b->buffers[v->index]->ptr;
         } else {

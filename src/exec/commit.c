@@ -32,7 +32,7 @@ static void settle_promises(fxi_context *c, int depth, bool commit)
         if (p->depth < depth)
             continue;
         if (commit && p->kind != FXI_PROMISE_WANT)
-            commit_one(p->slot, p->value);
+            commit_one(p->target, p->value);
         fxi_promise_drop(c, i);
     }
 }
@@ -138,7 +138,7 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
         if (p->kind != FXI_PROMISE_STAGE)
             continue;
         /* The selection is part of the same plan, so the host does not wait for the guard. */
-        fx_array *chosen = fx_where(guard, p->value, p->slot);
+        fx_array *chosen = fx_where(guard, p->value, p->target);
         if (fx_is_error(chosen))
             return chosen->status;
         /* The promise holds a reference, as the scope may close before it is kept. */
@@ -166,7 +166,7 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
             return p->value->status;
         ok = p->value->node->data ||
              fxi_root_push(s, m, p->value->node,
-                           p->kind == FXI_PROMISE_STAGE ? p->slot->node : NULL);
+                           p->kind == FXI_PROMISE_STAGE ? p->target->node : NULL);
     }
     if (ok && guard && !guard->node->data)
         ok = fxi_root_push(s, m, guard->node, NULL);

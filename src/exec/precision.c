@@ -32,16 +32,16 @@ fx_precision fx_matmul_precision(void)
         return (fx_precision)now;
     /* Read on first use, so a program can set the variable at its start. */
     const char *text = getenv("FX_MATMUL_PRECISION");
-    const int found = from_environment(text), wish = found < NAMES ? found : FX_PRECISION_HIGHEST;
+    const int found = from_environment(text), choice = found < NAMES ? found : FX_PRECISION_HIGHEST;
     /* A choice that the program has made in another thread meanwhile has precedence over the
      * environment. */
-    if (!__atomic_compare_exchange_n(&chosen, &now, wish, false, __ATOMIC_RELAXED,
+    if (!__atomic_compare_exchange_n(&chosen, &now, choice, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))
         return (fx_precision)now;
     if (found == NAMES)
         fx_message(1, "FX_MATMUL_PRECISION=%s is ignored: it must be highest, high or medium.",
                    text);
-    return (fx_precision)wish;
+    return (fx_precision)choice;
 }
 
 fx_status fx_set_matmul_precision(fx_precision precision)

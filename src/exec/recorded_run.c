@@ -236,9 +236,9 @@ static bool same_handles(const fxi_tape *t, const recorded_run *r)
 }
 
 /* Puts this step's nodes into the recorded graph: all of them if the tape has new nodes, otherwise
- * those that differ from step to step. False: a value is lost, or not the same nodes have values as
- * in the recording: old_values.c computes a pending value that an update replaces, but only while
- * the step is built. */
+ * those that differ from step to step. False: a value is lost, or the nodes that have values are
+ * not those of the recording. These differ if a value that an update replaces is pending:
+ * old_values.c computes it only while the step is built. */
 static bool fill_graph(const fxi_tape *t, recorded_run *r)
 {
     if (r->version != t->version) {

@@ -48,21 +48,22 @@ static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
 
 /* Writes literals and streams to the device's memory in one transfer, as each transfer has a fixed
  * cost. */
-static fx_status write_slots(const fxi_binding *b)
+static fx_status write_literals(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
-    return p->slots_bytes == 0
+    return p->literals_bytes == 0
                ? FX_OK
-               : p->device->backend->write(p->device, (char *)b->arena->ptr + p->slots_offset,
-                                           b->constants, (size_t)p->slots_bytes);
+               : p->device->backend->write(p->device, (char *)b->arena->ptr + p->literals_offset,
+                                           b->constants, (size_t)p->literals_bytes);
 }
 
 /* The streams of the run, in the memory that kernels read; NULL: the plan has none. */
 static const uint64_t (*streams_of(const fxi_binding *b))[2]
 {
     const fxi_plan *p = b->plan;
-    void *at = p->slots_bytes ? (char *)b->arena->ptr + p->slots_offset + 8 * (int64_t)p->nslots
-                              : (void *)b->streams;
+    void *at = p->literals_bytes
+                   ? (char *)b->arena->ptr + p->literals_offset + 8 * (int64_t)p->nliterals
+                   : (void *)b->streams;
     return p->nstreams ? at : NULL;
 }
 
@@ -143,7 +144,7 @@ fx_status fxi_run_plan(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
     fx_run run = {.streams = streams_of(b)};
-    fx_status status = write_slots(b);
+    fx_status status = write_literals(b);
     if (status == FX_OK)
         status = run_all_steps(b, &run);
     if (status != FX_OK)

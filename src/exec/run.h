@@ -34,7 +34,7 @@ typedef struct fxi_binding {
     void **base;            /* per value of the plan: its address */
     const void **in;        /* operand pointers of one step */
     void **out;             /* output pointers of a foreach step */
-    uint64_t *constants;    /* per slot: the literal, in the type of the slot */
+    uint64_t *constants;    /* per literal of the plan: its value, in its type */
     uint64_t (*streams)[2]; /* seeds and counters, in the same block as the constants */
     fxi_node **leaves;
     void *lists;           /* the one allocation that holds all lists above */

@@ -119,7 +119,7 @@ static bool mark_all_replaced(fxi_context *c, fxi_scratch *s, int n, fx_array *c
         ok = mark_replaced(c, s, handles[i]->node);
     for (int i = 0; i < c->npromises && ok; i++)
         if (c->promises[i].kind == FXI_PROMISE_STAGE)
-            ok = mark_replaced(c, s, c->promises[i].slot->node);
+            ok = mark_replaced(c, s, c->promises[i].target->node);
     /* Sorted once, then searched for every foreign input of the walk. */
     if (ok && s->nforeign > 1)
         qsort(s->foreign, (size_t)s->nforeign, sizeof *s->foreign, by_node);

@@ -205,7 +205,7 @@ static fx_array *copied(int n, fx_array *const *in, fx_array **late, fx_array *g
     return y;
 }
 
-/* Gradients by values that have a history come after all others. `some` has n entries. */
+/* Gradients of values that have a history come after all others. `some` has n entries. */
 static void order_gradients(int n, fx_array *const *wanted, fx_array **some, fx_array **g,
                             fx_array *gy)
 {
@@ -219,7 +219,7 @@ static void order_gradients(int n, fx_array *const *wanted, fx_array **some, fx_
             g[i] = fxi_after(1, &all, g[i]);
 }
 
-/* Sets g to the gradients by the inputs that `need` names, in their order. `lists` has 3·n entries.
+/* Sets g to the gradients of the inputs that `need` names, in their order. `lists` has 3·n entries.
  */
 static fx_status swept(const bool *need, int n, fx_array *const *in, fx_array *gy, fx_array **lists,
                        fx_array **g)

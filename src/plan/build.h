@@ -25,8 +25,8 @@ typedef struct fxi_builder {
     fxi_groups groups;
     int32_t *order; /* per product: the permutation whose order of axes it stores, or −1; NULL: all
                        products are column-major */
-    int32_t *last;  /* per node: the value of its channels-last copy, or −1; a copy is made once,
-                       however many steps need it */
+    int32_t *channels_last_copy; /* per node: the value of its channels-last copy, or −1; a copy is
+                       made once, however many steps need it */
     bool views;
 } fxi_builder;
 
@@ -54,7 +54,8 @@ static inline int fxi_find_id(const int32_t *list, int n, int32_t id)
 /* The functions below return −1, NULL or false if an allocation fails. */
 
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
-int32_t fxi_add_slot(fxi_plan *p, fxi_slot slot); /* also adds a value for it, and returns that */
+int32_t fxi_add_literal(fxi_plan *p,
+                        fxi_plan_literal literal); /* also adds a value for it, and returns that */
 
 /* Sets the precision allowed for the product that a step computes, if it computes one. */
 static inline void fxi_set_precision(const fxi_builder *b, fx_step *s)
@@ -113,10 +114,10 @@ bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g);
  * did. */
 bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done);
 /* Gives the operands of an elementwise or reduce step that have its full size (`space`) one layout,
- * by copies where they differ. *out_last: the layout is channels last. `ids` are the operands'
- * nodes. */
+ * by copies where they differ. *out_channels_last: the layout is channels last. `ids` are the
+ * operands' nodes. */
 bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *space, int n,
-                       const int32_t *ids, fxi_place *in, bool *out_last);
+                       const int32_t *ids, fxi_place *in, bool *out_channels_last);
 /* The place of node id, replaced by a dense copy if it is channels last. */
 bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out);
 /* Rewrites the latest step, complete with its outputs, in the order of channels-last memory. */
@@ -146,7 +147,7 @@ bool fxi_merge_foreach(fxi_plan *p);
 bool fxi_merge_reductions(fxi_plan *p);
 /* The step that overwrites each leaf; nsteps if none does. NULL if the allocation fails. */
 int32_t *fxi_overwriters(const fxi_plan *p);
-/* Slots of literals may differ: they are operands. */
+/* Literals may differ: they are operands. */
 bool fxi_same_instructions(const fx_program *p, const fx_program *q);
 
 /* Lets outputs take over the buffers of the values they replace, and orders the steps for it. */

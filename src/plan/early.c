@@ -1,8 +1,8 @@
 /* early.c: products and reductions run as soon as their operands exist, if that frees memory.
  *
  * Steps come in the order in which a walk of the graph finishes their nodes. After a gradient has
- * been taken, the gradients by weights come last of all, so the activations and all their gradients
- * wait for them. A gradient by a weight is small: computed directly after the step that makes its
+ * been taken, the gradients of weights come last of all, so the activations and all their gradients
+ * wait for them. A gradient of a weight is small: computed directly after the step that makes its
  * operand, it ends the life of two large values.
  *
  * Only steps whose outputs are smaller than what they read are moved: products, convolutions and

@@ -84,7 +84,7 @@ bool fxi_same_instructions(const fx_program *p, const fx_program *q)
     return true;
 }
 
-/* Equal instructions, and equal further outputs. Slots of literals may differ: they are operands.
+/* Equal instructions, and equal further outputs. Literals may differ: they are operands.
  */
 static bool same_program(const fx_step *a, const fx_step *b)
 {

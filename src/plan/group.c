@@ -57,7 +57,7 @@ void fxi_groups_free(fxi_groups *groups)
 }
 
 /* Only elementwise operations can be instructions of a program. A value that depends on literals
- * only is a slot and needs no instruction. */
+ * only is a literal of the plan and needs no instruction. */
 static bool groupable(const grouping *s, int32_t i)
 {
     const fxi_node *n = s->g->nodes[i];
@@ -374,7 +374,7 @@ static void join_sibling(grouping *s, int32_t a)
 }
 
 /* The node whose value an alias in a row step names. */
-static int32_t behind(const fxi_groups *o, const fxi_graph *g, int32_t id)
+static int32_t aliased_node(const fxi_groups *o, const fxi_graph *g, int32_t id)
 {
     while (o->rows.row[id] >= 0 && o->rows.kind[id] == FXI_ROW_ALIAS)
         id = fxi_graph_input(g, id, 0);
@@ -402,10 +402,10 @@ static void assign_rows(const fxi_graph *g, fxi_groups *o)
             /* Readers in another row step count as outside: the two steps share nothing but memory.
              */
             if (row[x] >= 0 && row[x] != row[i])
-                o->stored[behind(o, g, x)] = true;
+                o->stored[aliased_node(o, g, x)] = true;
         }
         if (row[i] >= 0 && g->output[i] >= 0)
-            o->stored[behind(o, g, i)] = true;
+            o->stored[aliased_node(o, g, i)] = true;
     }
 }
 

@@ -25,7 +25,7 @@ static int axis_at(int n, int k)
     return k == 0 ? n - 2 : k == n - 1 ? k : k - 1;
 }
 
-static void last_strides(int ndim, const int64_t *shape, int64_t *stride)
+static void channels_last_strides(int ndim, const int64_t *shape, int64_t *stride)
 {
     int64_t step = 1;
     for (int k = 0; k < ndim; k++) {
@@ -36,13 +36,13 @@ static void last_strides(int ndim, const int64_t *shape, int64_t *stride)
 }
 
 /* Axes of size 1 are ignored: their stride is never used, and views leave any number there. */
-static bool lies_last(int ndim, const int64_t *shape, const int64_t *stride)
+static bool has_channels_last_strides(int ndim, const int64_t *shape, const int64_t *stride)
 {
     int64_t expected[FX_MAX_DIMS];
     /* Without an axis of space before the channels both orders are the same. */
     if (ndim < 3)
         return false;
-    last_strides(ndim, shape, expected);
+    channels_last_strides(ndim, shape, expected);
     for (int d = 0; d < ndim; d++)
         if (shape[d] != 1 && stride[d] != expected[d])
             return false;
@@ -52,9 +52,10 @@ static bool lies_last(int ndim, const int64_t *shape, const int64_t *stride)
 /* Is node n, seen through a place, channels last because a step wrote it in that order? Strides
  * alone do not decide: a permuted leaf may have them by chance. False if it is dense as well, since
  * then both orders are the same. */
-static bool is_last(const fxi_builder *b, const fxi_node *n, const fxi_place *at)
+static bool is_channels_last(const fxi_builder *b, const fxi_node *n, const fxi_place *at)
 {
-    return b->p->values[at->value].channels_last && lies_last(n->ndim, n->shape, at->stride) &&
+    return b->p->values[at->value].channels_last &&
+           has_channels_last_strides(n->ndim, n->shape, at->stride) &&
            !fxi_is_dense(n->ndim, n->shape, at->stride);
 }
 
@@ -80,7 +81,7 @@ static uint64_t permute_mask(int ndim, uint64_t mask)
 /* The place keeps the logical order of axes; only its strides tell the layout. */
 void fxi_permute_place(const fxi_node *n, fxi_place *at)
 {
-    last_strides(n->ndim, n->shape, at->stride);
+    channels_last_strides(n->ndim, n->shape, at->stride);
 }
 
 /* The output becomes dense in the new order of axes; tensors of fewer axes (numbers) are unchanged.
@@ -107,7 +108,7 @@ void fxi_permute_axes(fx_step *s)
 void fxi_permute_step(fxi_builder *b, fx_step *s)
 {
     int64_t stride[FX_MAX_DIMS];
-    last_strides(s->out.ndim, s->out.shape, stride);
+    channels_last_strides(s->out.ndim, s->out.shape, stride);
     /* With one channel, or one pixel, both orders are the same memory. The value then counts as
      * column-major, which saves copies. */
     const bool differs = !fxi_is_dense(s->out.ndim, s->out.shape, stride);
@@ -120,25 +121,25 @@ void fxi_permute_step(fxi_builder *b, fx_step *s)
 
 /* A channels-last place of node id. Adds a copy step if the node has none; later calls return the
  * same copy. */
-static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
+static bool channels_last_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
     *out = b->places[id];
     /* Also true if fxi_permute_step has not changed the value: with one channel or one pixel both
      * orders are the same memory. */
-    if (lies_last(n->ndim, n->shape, out->stride))
+    if (has_channels_last_strides(n->ndim, n->shape, out->stride))
         return true;
-    if (b->last[id] < 0) {
+    if (b->channels_last_copy[id] < 0) {
         fxi_place made;
         if (!fxi_copy_dense(b, n, out, &made))
             return false;
         /* The copy has been added with a column-major output; permuting its axes makes the output
          * channels last. */
         fxi_permute_step(b, &b->p->steps[b->p->nsteps - 1]);
-        b->last[id] = made.value;
+        b->channels_last_copy[id] = made.value;
     }
-    *out = (fxi_place){.value = b->last[id], .dense = -1};
-    last_strides(n->ndim, n->shape, out->stride);
+    *out = (fxi_place){.value = b->channels_last_copy[id], .dense = -1};
+    channels_last_strides(n->ndim, n->shape, out->stride);
     return true;
 }
 
@@ -146,7 +147,7 @@ bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     *out = b->places[id];
     /* Other strides are kept: the kernels of row steps read any. */
-    return !is_last(b, b->g->nodes[id], out) || fxi_dense_place(b, id, out);
+    return !is_channels_last(b, b->g->nodes[id], out) || fxi_dense_place(b, id, out);
 }
 
 /* Does node n have all elements of `space` at this place, without a broadcast? */
@@ -185,31 +186,32 @@ static bool still_reducible(const fxi_node *root)
 }
 
 bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *space, int n,
-                       const int32_t *ids, fxi_place *in, bool *out_last)
+                       const int32_t *ids, fxi_place *in, bool *out_channels_last)
 {
-    int last = 0, dense = 0;
+    int channels_last = 0, dense = 0;
     bool same_axes = true;
-    *out_last = false;
+    *out_channels_last = false;
     for (int i = 0; i < n; i++) {
         const fxi_node *x = b->g->nodes[ids[i]];
         same_axes = same_axes && (x->ndim == space->ndim || x->ndim == 0);
         if (!full_size(space, x, &in[i]))
             continue;
-        last += is_last(b, x, &in[i]);
+        channels_last += is_channels_last(b, x, &in[i]);
         dense += fxi_is_dense(x->ndim, x->shape, in[i].stride);
     }
     /* No operand is channels last: nothing to copy, and the step is unchanged. */
-    if (last == 0)
+    if (channels_last == 0)
         return true;
     /* The layout of most full-size operands is chosen, because that needs the fewest copies. */
-    *out_last = same_axes && last >= dense && still_reducible(root);
+    *out_channels_last = same_axes && channels_last >= dense && still_reducible(root);
     for (int i = 0; i < n; i++) {
         const fxi_node *x = b->g->nodes[ids[i]];
         if (!full_size(space, x, &in[i]))
             continue;
         const bool is_dense = fxi_is_dense(x->ndim, x->shape, in[i].stride);
-        if (*out_last ? is_dense && !last_place(b, ids[i], &in[i])
-                      : is_last(b, x, &in[i]) && !fxi_dense_place(b, ids[i], &in[i]))
+        if (*out_channels_last
+                ? is_dense && !channels_last_place(b, ids[i], &in[i])
+                : is_channels_last(b, x, &in[i]) && !fxi_dense_place(b, ids[i], &in[i]))
             return false;
     }
     return true;
@@ -225,12 +227,12 @@ static int kernel_of(const fxi_node *n)
 }
 
 /* Describes node n as a dense tensor in the order asked for. */
-static void describe(fx_tensor *t, const fxi_node *n, bool last)
+static void describe(fx_tensor *t, const fxi_node *n, bool channels_last)
 {
     *t = (fx_tensor){.dtype = n->dtype, .ndim = n->ndim};
     memcpy(t->shape, n->shape, sizeof t->shape);
-    if (last)
-        last_strides(n->ndim, n->shape, t->stride);
+    if (channels_last)
+        channels_last_strides(n->ndim, n->shape, t->stride);
     else
         fxi_dense_strides(n->ndim, n->shape, t->stride);
 }
@@ -250,20 +252,20 @@ static bool wanted(const fxi_builder *b, int32_t id)
     const fxi_node *n = b->g->nodes[id];
     if ((n->op != FX_OP_CONV && n->op != FX_OP_POOL) || !b->how->channels_last)
         return false;
-    bool lie = false;
+    bool follows = false;
     fx_tensor in[2];
     for (int i = 0; i < n->nin; i++) {
         /* Operands are described in the order that they would have: copies are made only if the
          * backend agrees. */
         const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
-        lie = is_last(b, n->in[i], at);
+        follows = is_channels_last(b, n->in[i], at);
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
     fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};
     set_channels_last(b, &s, n);
     /* The gradient with respect to the weights is in the layout of the kernel. */
     describe(&s.out, n, kernel_of(n) != 2);
-    return (n->op == FX_OP_CONV || lie) && b->how->channels_last(b->p->device, &s);
+    return (n->op == FX_OP_CONV || follows) && b->how->channels_last(b->p->device, &s);
 }
 
 bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g)
@@ -293,7 +295,8 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
         return true;
     for (int i = 0; i < n->nin; i++) {
         const int32_t k = fxi_graph_input(b->g, id, i);
-        if (!(i == kernel_of(n) ? fxi_dense_place(b, k, &in[i]) : last_place(b, k, &in[i])))
+        if (!(i == kernel_of(n) ? fxi_dense_place(b, k, &in[i])
+                                : channels_last_place(b, k, &in[i])))
             return false;
     }
     fx_step *s = fxi_add_step(b, n->op, n->nin, NULL);

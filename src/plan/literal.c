@@ -1,13 +1,13 @@
 /* literal.c: planner rule 6: values that depend on literals only are computed on the host.
  *
  * The gradient of a mean begins with 1, converted to Float64, divided by the number of elements and
- * converted back: a step for one number, which on a GPU is a launch. Such a number is a slot, like
- * the literals that it is made of. Each run computes it again, because literals are not part of the
- * key (graph.h) and may differ between runs.
+ * converted back: a step for one number, which on a GPU is a launch. Such a number is a literal of
+ * the plan, like those that it is made of. Each run computes it again, because literals are not
+ * part of the key (graph.h) and may differ between runs.
  *
  * Only operations that IEEE 754 rounds correctly are computed this way, and only on Float32 and
  * Float64: their results do not depend on who computes them, so FX_EAGER=1 gives the same bits.
- * Movements of such a value have one element everywhere, and are views of the slot.
+ * Movements of such a value have one element everywhere, and are views of the literal.
  */
 #include "literal.h"
 
@@ -48,24 +48,25 @@ void fxi_find_literals(const fxi_graph *g, bool computes, bool *out)
     }
 }
 
-/* Adds a slot that is computed from the slots of the inputs. */
+/* Adds a literal that is computed from those of the inputs. */
 static bool place_computed(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
-    fxi_slot made = {.dtype = n->dtype, .op = n->op};
+    fxi_plan_literal made = {.dtype = n->dtype, .op = n->op};
     for (int k = 0; k < n->nin; k++)
         made.in[k] = b->p->values[b->places[fxi_graph_input(b->g, id, k)].value].index;
-    const int32_t v = fxi_add_slot(b->p, made);
+    const int32_t v = fxi_add_literal(b->p, made);
     b->places[id] = (fxi_place){.value = v, .dense = -1};
     return v >= 0;
 }
 
-/* `constant` is the graph's number of the literal; the slot adds the type in which node id needs
- * it. */
+/* `constant` is the graph's number of the literal; the plan's literal adds the type in which node
+ * id needs it. */
 static bool place_constant(fxi_builder *b, int32_t id, int32_t constant)
 {
-    const int32_t v = fxi_add_slot(
-        b->p, (fxi_slot){.constant = constant, .dtype = b->g->nodes[id]->dtype, .op = FX_OP_CONST});
+    const int32_t v = fxi_add_literal(b->p, (fxi_plan_literal){.constant = constant,
+                                                               .dtype = b->g->nodes[id]->dtype,
+                                                               .op = FX_OP_CONST});
     b->places[id] = (fxi_place){.value = v, .dense = -1};
     return v >= 0;
 }

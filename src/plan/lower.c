@@ -22,13 +22,13 @@ int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t b
     return p->nvalues++;
 }
 
-int32_t fxi_add_slot(fxi_plan *p, fxi_slot slot)
+int32_t fxi_add_literal(fxi_plan *p, fxi_plan_literal literal)
 {
-    /* The same literal gets a slot for each type that reads it, so no kernel has to convert it. */
-    if (!fxi_grow(&p->slots, &p->slot_capacity, p->nslots + 1, sizeof *p->slots))
+    /* A literal is added once for each type that reads it, so no kernel has to convert it. */
+    if (!fxi_grow(&p->literals, &p->literal_capacity, p->nliterals + 1, sizeof *p->literals))
         return -1;
-    p->slots[p->nslots] = slot;
-    return fxi_add_value(p, FXI_VALUE_SLOT, p->nslots++, 8);
+    p->literals[p->nliterals] = literal;
+    return fxi_add_value(p, FXI_VALUE_LITERAL, p->nliterals++, 8);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -244,8 +244,8 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
     /* A reduction iterates over the shape of its input, an elementwise step over that of its
      * output. */
     const fxi_node *n = b->g->nodes[root], *x = n->op == FX_OP_REDUCE ? n->in[0] : n;
-    bool last;
-    if (!fxi_settle_layout(b, n, x, q.noperands, q.operands, in, &last))
+    bool channels_last;
+    if (!fxi_settle_layout(b, n, x, q.noperands, q.operands, in, &channels_last))
         return false;
     fx_step *s = fxi_add_step(b, n->op, q.noperands, &n->attr);
     if (!s)
@@ -262,9 +262,9 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         (!reduces && !more_outputs(b, b->p->nsteps - 1, &q)))
         return false;
     /* Last, because it permutes the axes of all tensors of the complete step. */
-    if (last)
+    if (channels_last)
         fxi_permute_step(b, s);
-    for (int m = 0; m < q.nmembers && last; m++)
+    for (int m = 0; m < q.nmembers && channels_last; m++)
         if (b->groups.stored[q.members[m]])
             fxi_permute_place(b->g->nodes[q.members[m]], &b->places[q.members[m]]);
     return true;
@@ -276,9 +276,9 @@ bool fxi_lower(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
     const fx_class cls = fxi_ops[n->op].cls;
-    bool last = false;
-    const bool lowered = fxi_lower_channels_last(b, id, &last);
-    if (!lowered || last)
+    bool channels_last = false;
+    const bool lowered = fxi_lower_channels_last(b, id, &channels_last);
+    if (!lowered || channels_last)
         return lowered;
     /* Kernels of these classes take dense operands on every backend. */
     const bool dense = !b->views || cls == FX_CLASS_CONV || cls == FX_CLASS_POOL ||
@@ -295,7 +295,7 @@ bool fxi_lower(fxi_builder *b, int32_t id)
             in[i] = b->places[k];
     }
     const int32_t x = n->op == FX_OP_REDUCE ? fxi_graph_input(b->g, id, 0) : -1;
-    ok = ok && (x < 0 || fxi_settle_layout(b, n, n->in[0], 1, &x, in, &last));
+    ok = ok && (x < 0 || fxi_settle_layout(b, n, n->in[0], 1, &x, in, &channels_last));
     fx_step *s = ok ? fxi_add_step(b, n->op, n->nin, &n->attr) : NULL;
     ok = s != NULL;
     for (int i = 0; i < n->nin && ok; i++)
@@ -310,7 +310,7 @@ bool fxi_lower(fxi_builder *b, int32_t id)
      * If it refuses, the library runs the step on the host. */
     if (ok && cls == FX_CLASS_COLLECTIVE && b->how->collective)
         s->as.collective.by_backend = b->how->collective(b->p->device, s);
-    if (ok && last) {
+    if (ok && channels_last) {
         fxi_permute_step(b, s);
         fxi_permute_place(n, &b->places[id]);
     }

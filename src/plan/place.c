@@ -160,8 +160,8 @@ bool fxi_plan_place(fxi_plan *p)
     }
     /* Literals and streams are at the end of the arena: no step writes there, and one write fills
      * both. */
-    p->slots_offset = a.end;
-    p->arena_bytes = a.end + rounded(p->slots_bytes);
+    p->literals_offset = a.end;
+    p->arena_bytes = a.end + rounded(p->literals_bytes);
     fxi_free(a.gaps);
     fxi_free(head);
     fxi_free(next);

@@ -100,9 +100,11 @@ static bool settle_output(fxi_builder *b, int32_t k)
     const fxi_node *n = b->g->nodes[id];
     fxi_place at = b->places[id];
     const fxi_value_kind kind = p->values[at.value].kind;
-    const bool last = p->values[at.value].channels_last &&
-                      !fxi_is_dense(n->ndim, n->shape, at.stride); /* results are column-major */
-    if (kind == FXI_VALUE_SLOT || (kind == FXI_VALUE_LEAF && reads_borrowed(b, id)) || last ||
+    const bool channels_last =
+        p->values[at.value].channels_last &&
+        !fxi_is_dense(n->ndim, n->shape, at.stride); /* results are column-major */
+    if (kind == FXI_VALUE_LITERAL || (kind == FXI_VALUE_LEAF && reads_borrowed(b, id)) ||
+        channels_last ||
         (kind == FXI_VALUE_ARENA && 2 * fxi_node_bytes(n) < p->values[at.value].bytes)) {
         fxi_place made;
         if (!fxi_copy_dense(b, n, &at, &made))
@@ -227,11 +229,11 @@ static bool lower(fxi_builder *b)
     fxi_plan *p = b->p;
     b->places = fxi_malloc(((size_t)g->n + 1) * sizeof *b->places);
     p->results = fxi_calloc((size_t)g->noutputs + 1, sizeof *p->results);
-    b->last = fxi_malloc(((size_t)g->n + 1) * sizeof *b->last);
-    if (!b->places || !b->last || !p->results || !keep_key(p, g) ||
+    b->channels_last_copy = fxi_malloc(((size_t)g->n + 1) * sizeof *b->channels_last_copy);
+    if (!b->places || !b->channels_last_copy || !p->results || !keep_key(p, g) ||
         !fxi_group(b->how, g, &b->groups) || !fxi_order_products(b))
         return false;
-    memset(b->last, -1, (size_t)g->n * sizeof *b->last);
+    memset(b->channels_last_copy, -1, (size_t)g->n * sizeof *b->channels_last_copy);
     p->noutputs = g->noutputs;
     /* In the order that the row steps need, not in the order of the graph. */
     for (int32_t k = 0; k < g->n; k++)
@@ -266,7 +268,7 @@ static fx_status build(fxi_builder *b, bool *out_refused)
     note_lives(p);
     fxi_account(p, b->g);
     p->nstreams = b->g->nstreams;
-    p->slots_bytes = b->how->own_memory ? fxi_plan_slots_bytes(p) : 0;
+    p->literals_bytes = b->how->own_memory ? fxi_plan_literals_bytes(p) : 0;
     return fxi_plan_place(p) ? FX_OK : FX_STATUS_MEMORY;
 }
 
@@ -300,7 +302,7 @@ static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan
     /* The tables of the builder are freed in every case; the plan only if building failed. */
     fx_status status = p ? build(&b, out_refused) : FX_STATUS_MEMORY;
     fxi_free(b.places);
-    fxi_free(b.last);
+    fxi_free(b.channels_last_copy);
     fxi_free(b.order);
     fxi_groups_free(&b.groups);
     if (status == FX_OK)
@@ -342,8 +344,8 @@ void fxi_plan_free(fxi_plan *p)
             p->release(p->device, &p->steps[i]);
         fxi_step_free(&p->steps[i]);
     }
-    void *const all[] = {p->steps, p->values, p->slots, p->results, p->buffer_bytes,
-                         p->key,   p->record, p->parts, p->shown,   p};
+    void *const all[] = {p->steps, p->values, p->literals, p->results, p->buffer_bytes,
+                         p->key,   p->record, p->parts,    p->shown,   p};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
 }

@@ -14,11 +14,11 @@
 #include "step.h"
 
 typedef enum fxi_value_kind {
-    FXI_VALUE_LEAF,   /* index: leaf number */
-    FXI_VALUE_SLOT,   /* index: constant number */
-    FXI_VALUE_ARENA,  /* offset in the arena */
-    FXI_VALUE_OUTPUT, /* index: output buffer number */
-    FXI_VALUE_DONATED /* index: leaf number whose buffer it takes over */
+    FXI_VALUE_LEAF,    /* index: leaf number */
+    FXI_VALUE_LITERAL, /* index: number of the plan's literal */
+    FXI_VALUE_ARENA,   /* offset in the arena */
+    FXI_VALUE_OUTPUT,  /* index: output buffer number */
+    FXI_VALUE_DONATED  /* index: leaf number whose buffer it takes over */
 } fxi_value_kind;
 
 typedef struct fxi_value {
@@ -33,12 +33,12 @@ typedef struct fxi_value {
 
 /* A number that each run writes: a literal in the type in which it is needed, or a number that only
  * literals determine (literal.c). */
-typedef struct fxi_slot {
+typedef struct fxi_plan_literal {
     int32_t constant; /* the graph's number of the literal */
     uint8_t dtype;
     uint8_t op;    /* FX_OP_CONST: the literal; else the operation that computes it, ... */
-    int32_t in[2]; /* ... from these earlier slots */
-} fxi_slot;
+    int32_t in[2]; /* ... from these earlier literals */
+} fxi_plan_literal;
 
 /* An output of the graph: a view of a value. */
 typedef struct fxi_result {
@@ -67,8 +67,8 @@ struct fxi_plan {
     int32_t nsteps, step_capacity;
     fxi_value *values;
     int32_t nvalues, value_capacity;
-    fxi_slot *slots;
-    int32_t nslots, slot_capacity;
+    fxi_plan_literal *literals;
+    int32_t nliterals, literal_capacity;
     fxi_result *results; /* per output of the graph */
     int32_t noutputs;
     int64_t *buffer_bytes; /* per output buffer */
@@ -78,7 +78,7 @@ struct fxi_plan {
     int32_t nstreams;  /* number of streams (a seed and a counter each) of random numbers */
     /* The literals in the arena, followed by the streams. 0 bytes: kernels read them from host
      * memory, where the run keeps them. */
-    int64_t slots_offset, slots_bytes;
+    int64_t literals_offset, literals_bytes;
     uint64_t bytes_moved, bytes_saved; /* see fx_counters */
     int32_t fused_steps;
     int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */
@@ -106,11 +106,11 @@ static inline void fxi_plan_release(fxi_plan *p)
         fxi_plan_free(p);
 }
 
-/* A literal takes 8 bytes, whatever its type, so the position in the arena follows from the slot
- * number. A stream takes 16: seed and counter. */
-static inline int64_t fxi_plan_slots_bytes(const fxi_plan *p)
+/* A literal takes 8 bytes, whatever its type, so the position in the arena follows from its number.
+ * A stream takes 16: seed and counter. */
+static inline int64_t fxi_plan_literals_bytes(const fxi_plan *p)
 {
-    return 8 * (int64_t)p->nslots + 16 * (int64_t)p->nstreams;
+    return 8 * (int64_t)p->nliterals + 16 * (int64_t)p->nstreams;
 }
 
 /* The most work space that a step of the plan needs besides its operands. */

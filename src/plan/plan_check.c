@@ -134,7 +134,7 @@ static void spoil(checking *c, int32_t v, int32_t i, int32_t by)
 
 /* The first entry of the arena's list that ends after an offset. Binary search: the entries are
  * sorted and do not overlap. */
-static int32_t first_behind(const checking *c, int64_t offset)
+static int32_t first_ending_after(const checking *c, int64_t offset)
 {
     int32_t lo = 0, hi = c->narena;
     while (lo < hi) {
@@ -153,7 +153,7 @@ static int32_t first_behind(const checking *c, int64_t offset)
 static bool write_arena(checking *c, int32_t i, int32_t w)
 {
     const fxi_value *v = &c->p->values[w];
-    const int64_t end = c->p->slots_bytes ? c->p->slots_offset : c->p->arena_bytes;
+    const int64_t end = c->p->literals_bytes ? c->p->literals_offset : c->p->arena_bytes;
     if (v->offset < 0 || v->offset % ALIGNMENT != 0 || v->offset + v->bytes > end)
         return wrong(c, "value %d is at bytes %lld to %lld of an arena of %lld", (int)w,
                      (long long)v->offset, (long long)(v->offset + v->bytes) - 1, (long long)end);
@@ -161,7 +161,7 @@ static bool write_arena(checking *c, int32_t i, int32_t w)
      * offset. */
     if (v->bytes == 0)
         return true;
-    const int32_t from = first_behind(c, v->offset);
+    const int32_t from = first_ending_after(c, v->offset);
     int32_t to = from;
     for (; to < c->narena && c->p->values[c->arena[to]].offset < v->offset + v->bytes; to++)
         spoil(c, c->arena[to], i, w);
@@ -373,7 +373,7 @@ static bool check_results(const checking *c)
         const fxi_value_kind kind = c->p->values[v].kind;
         char reader[32];
         snprintf(reader, sizeof reader, "result %d", (int)k);
-        if (kind == FXI_VALUE_ARENA || kind == FXI_VALUE_SLOT)
+        if (kind == FXI_VALUE_ARENA || kind == FXI_VALUE_LITERAL)
             return wrong(c, "%s is value %d, whose memory does not outlive the run", reader,
                          (int)v);
         if (!is_intact(c, reader, v))
@@ -399,7 +399,7 @@ static bool prepare(checking *c)
     memset(c->output, -1, (size_t)p->nbuffers * sizeof *c->output);
     for (int32_t v = 0; v < p->nvalues; v++) {
         const fxi_value_kind kind = p->values[v].kind;
-        const bool there = kind == FXI_VALUE_LEAF || kind == FXI_VALUE_SLOT;
+        const bool there = kind == FXI_VALUE_LEAF || kind == FXI_VALUE_LITERAL;
         c->values[v] = (state){there ? BEFORE : NEVER, NEVER, -1};
         if (kind == FXI_VALUE_LEAF)
             c->leaf[p->values[v].index] = v;
@@ -408,7 +408,7 @@ static bool prepare(checking *c)
 }
 
 /* Checks the numbers of the streams, and that literals and streams are inside the arena. */
-static bool check_slots(const checking *c)
+static bool check_literals(const checking *c)
 {
     const fxi_plan *p = c->p;
     for (int32_t i = 0; i < p->nsteps; i++) {
@@ -418,18 +418,18 @@ static bool check_slots(const checking *c)
             return wrong(c, "step %d (%s) reads stream %d of %d", (int)i, name_of(c, i),
                          (int)fx_step_generator(s)->stream, (int)p->nstreams);
     }
-    if (p->slots_bytes == 0 || p->slots_offset + p->slots_bytes <= p->arena_bytes)
+    if (p->literals_bytes == 0 || p->literals_offset + p->literals_bytes <= p->arena_bytes)
         return true;
-    return wrong(c, "literals are at bytes %lld to %lld of an arena of %lld",
-                 (long long)p->slots_offset, (long long)(p->slots_offset + p->slots_bytes) - 1,
-                 (long long)p->arena_bytes);
+    return wrong(
+        c, "literals are at bytes %lld to %lld of an arena of %lld", (long long)p->literals_offset,
+        (long long)(p->literals_offset + p->literals_bytes) - 1, (long long)p->arena_bytes);
 }
 
 fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size)
 {
     checking c = {.p = p, .why = why, .size = size};
     fx_status status = prepare(&c) ? FX_OK : FX_STATUS_MEMORY;
-    if (status == FX_OK && !check_slots(&c))
+    if (status == FX_OK && !check_literals(&c))
         status = FX_STATUS_INTERNAL;
     for (int32_t i = 0; i < p->nsteps && status == FX_OK; i++)
         if (!check_step(&c, i))

@@ -2,7 +2,7 @@
  *
  * Attention computes a product for each head and joins the heads: a permutation of the product's
  * axes, then a reshape. A reshape of permuted axes has no strides, so it was a copy, in the forward
- * pass and for each of the gradients by query, key and value. A kernel of a product computes the
+ * pass and for each of the gradients of query, key and value. A kernel of a product computes the
  * address of each element that it stores anyway, so the product stores the permuted order, and the
  * reshape is a view.
  *

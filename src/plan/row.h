@@ -16,7 +16,7 @@ enum {
     FXI_ROW_BYTES = 64 << 10, /* so that a row stays in the cache between passes */
     FXI_ROW_LONG = 4 << 20,   /* the same, for devices that divide a row between groups */
     FXI_ROW_AROUND = 1 << 20, /* the same, for rows around kept axes: the second-level cache */
-    FXI_ROW_PIECE = 16        /* the least contiguous elements of such a row, and the fewest rows */
+    FXI_ROW_PIECE = 16 /* the fewest contiguous elements of such a row, and the fewest rows */
 };
 
 /* The role of a node for rows of shape x×y… that are reduced to 1×y…. */

@@ -4,7 +4,7 @@
 #include "row_search.h"
 
 /* The node whose value a member names: follows aliases, which have no memory. */
-static int32_t behind(const fxi_row_search *s, int32_t id)
+static int32_t aliased_node(const fxi_row_search *s, int32_t id)
 {
     while ((s->mark[id] & FXI_ROW_MEMBER) && s->out->kind[id] == FXI_ROW_ALIAS)
         id = fxi_graph_input(s->g, id, 0);
@@ -27,7 +27,7 @@ int32_t fxi_row_count_outputs(fxi_row_search *s)
     for (int32_t at = s->first; at <= s->last; at++) {
         const int32_t id = s->out->order[at];
         if ((s->mark[id] & FXI_ROW_MEMBER) && needed_outside(s, id))
-            fxi_row_set_mark(s, behind(s, id), FXI_ROW_FEEDS);
+            fxi_row_set_mark(s, aliased_node(s, id), FXI_ROW_FEEDS);
     }
     for (int32_t at = s->first; at <= s->last; at++)
         n += (s->mark[s->out->order[at]] & (FXI_ROW_MEMBER | FXI_ROW_FEEDS)) ==
@@ -87,7 +87,8 @@ static bool finishes_product(const fxi_row_search *s, int32_t id)
     if (!full_member(s, id) || s->g->nodes[id]->op != FX_OP_ADD)
         return false;
     const int32_t x = fxi_graph_input(s->g, id, 0), y = fxi_graph_input(s->g, id, 1);
-    return !(s->mark[behind(s, x)] & FXI_ROW_MEMBER) && !(s->mark[behind(s, y)] & FXI_ROW_MEMBER) &&
+    return !(s->mark[aliased_node(s, x)] & FXI_ROW_MEMBER) &&
+           !(s->mark[aliased_node(s, y)] & FXI_ROW_MEMBER) &&
            (single_product(s, x) || single_product(s, y));
 }
 

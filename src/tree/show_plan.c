@@ -43,11 +43,11 @@ static void add_input(fx_text *t, const fxi_plan *p, const fx_step *s, int i)
     const fx_tensor *x = &s->in[i];
     if (v->kind == FXI_VALUE_LEAF)
         fx_text_add(t, "x%d", (int)v->index);
-    else if (v->kind == FXI_VALUE_SLOT)
+    else if (v->kind == FXI_VALUE_LITERAL)
         fx_text_add(t, "c%d", (int)v->index);
     else
         fx_text_add(t, "%d", producer_of(p, s->in_value[i]));
-    if (v->kind != FXI_VALUE_SLOT &&
+    if (v->kind != FXI_VALUE_LITERAL &&
         !(s->in_offset[i] == 0 && fxi_is_dense(x->ndim, x->shape, x->stride)))
         fx_text_add(t, "′"); /* seen through a view */
 }
@@ -253,8 +253,8 @@ static void add_leaves(fx_text *t, const fxi_graph *g)
 
 static void add_literals(fx_text *t, const fxi_plan *p, const fxi_graph *g)
 {
-    for (int32_t k = 0; k < p->nslots; k++) {
-        const fxi_slot *s = &p->slots[k];
+    for (int32_t k = 0; k < p->nliterals; k++) {
+        const fxi_plan_literal *s = &p->literals[k];
         const char *type = fx_dtype_name((fx_dtype)s->dtype);
         if (s->op != FX_OP_CONST) {
             fx_text_add(t, "  c%d  %s(c%d", (int)k, fxi_ops[s->op].name, (int)s->in[0]);

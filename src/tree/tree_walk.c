@@ -22,18 +22,18 @@ enum { MOST_TREES = 8 };
 /* State of a row: OPEN while its children are walked, FRUITFUL if something was taken below it. */
 enum { OPEN = 1, FRUITFUL = 2 };
 
-enum { FIRST_ROWS = 32, FIRST_SLOTS = 2 * FIRST_ROWS };
+enum { FIRST_ROWS = 32, FIRST_BUCKETS = 2 * FIRST_ROWS };
 typedef struct row_set {
     int width;         /* objects in a row */
     void **rows;       /* all rows, `width` pointers each */
     unsigned char *is; /* state bits: OPEN, FRUITFUL */
     int32_t n, capacity;
-    int32_t *slots; /* hash table of row + 1; 0: empty */
-    size_t nslots;  /* a power of two, at least twice n */
+    int32_t *buckets; /* hash table of row + 1; 0: empty */
+    size_t nbuckets;  /* a power of two, at least twice n */
     /* Small trees need no allocation. */
     void *first_rows[FIRST_ROWS];
     unsigned char first_is[FIRST_ROWS];
-    int32_t first_slots[FIRST_SLOTS];
+    int32_t first_buckets[FIRST_BUCKETS];
 } row_set;
 
 static void row_set_init(row_set *s, int width)
@@ -43,9 +43,9 @@ static void row_set_init(row_set *s, int width)
     s->rows = s->first_rows;
     s->is = s->first_is;
     s->capacity = FIRST_ROWS / width;
-    s->slots = s->first_slots;
-    s->nslots = FIRST_SLOTS;
-    memset(s->first_slots, 0, sizeof s->first_slots);
+    s->buckets = s->first_buckets;
+    s->nbuckets = FIRST_BUCKETS;
+    memset(s->first_buckets, 0, sizeof s->first_buckets);
 }
 
 static bool same_row(const row_set *s, int32_t number, void *const *row)
@@ -57,29 +57,29 @@ static bool same_row(const row_set *s, int32_t number, void *const *row)
     return k == s->width;
 }
 
-static size_t slot_of(const row_set *s, void *const *row)
+static size_t bucket_of(const row_set *s, void *const *row)
 {
     uint64_t h = 0;
     for (int k = 0; k < s->width; k++) /* multiplicative hashing: Knuth, volume 3, 6.4 */
         h = (h ^ (uint64_t)(uintptr_t)row[k]) * 0x9E3779B97F4A7C15u;
-    size_t i = (size_t)(h >> 32) & (s->nslots - 1);
-    while (s->slots[i] && !same_row(s, s->slots[i] - 1, row))
-        i = (i + 1) & (s->nslots - 1);
+    size_t i = (size_t)(h >> 32) & (s->nbuckets - 1);
+    while (s->buckets[i] && !same_row(s, s->buckets[i] - 1, row))
+        i = (i + 1) & (s->nbuckets - 1);
     return i;
 }
 
-static bool more_slots(row_set *s)
+static bool more_buckets(row_set *s)
 {
-    const size_t n = 2 * s->nslots;
-    int32_t *slots = fxi_calloc(n, sizeof *slots);
-    if (!slots)
+    const size_t n = 2 * s->nbuckets;
+    int32_t *buckets = fxi_calloc(n, sizeof *buckets);
+    if (!buckets)
         return false;
-    if (s->slots != s->first_slots)
-        fxi_free(s->slots);
-    s->slots = slots;
-    s->nslots = n;
+    if (s->buckets != s->first_buckets)
+        fxi_free(s->buckets);
+    s->buckets = buckets;
+    s->nbuckets = n;
     for (int32_t i = 0; i < s->n; i++)
-        s->slots[slot_of(s, s->rows + (size_t)i * (size_t)s->width)] = i + 1;
+        s->buckets[bucket_of(s, s->rows + (size_t)i * (size_t)s->width)] = i + 1;
     return true;
 }
 
@@ -89,8 +89,8 @@ static void row_set_free(row_set *s)
         fxi_free(s->rows);
         fxi_free(s->is);
     }
-    if (s->slots != s->first_slots)
-        fxi_free(s->slots);
+    if (s->buckets != s->first_buckets)
+        fxi_free(s->buckets);
 }
 
 static bool more_rows(row_set *s)
@@ -120,16 +120,16 @@ static int32_t row_number(row_set *s, void *const *row, bool *out_new)
 {
     const size_t bytes = (size_t)s->width * sizeof *row;
     *out_new = false;
-    if (2 * ((size_t)s->n + 1) > s->nslots && !more_slots(s))
+    if (2 * ((size_t)s->n + 1) > s->nbuckets && !more_buckets(s))
         return -1;
-    const size_t i = slot_of(s, row);
-    if (s->slots[i])
-        return s->slots[i] - 1;
+    const size_t i = bucket_of(s, row);
+    if (s->buckets[i])
+        return s->buckets[i] - 1;
     if (s->n == s->capacity && !more_rows(s))
         return -1;
     memcpy(s->rows + (size_t)s->n * (size_t)s->width, row, bytes);
     s->is[s->n] = 0;
-    s->slots[i] = ++s->n;
+    s->buckets[i] = ++s->n;
     *out_new = true;
     return s->n - 1;
 }

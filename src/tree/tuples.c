@@ -112,7 +112,7 @@ void *fxi_named_pairs(int n, const void *const *names_and_objects)
 /* ---- children -------------------------------------------------------------------------------- */
 
 typedef struct child {
-    void **slot; /* address of the pointer to the child */
+    void **address; /* address of the pointer to the child */
     const char *name;
 } child;
 
@@ -147,10 +147,10 @@ static bool find(const void *object, int64_t index, child *out_child)
 void fxi_child_set(void *object, int64_t i, void *value)
 {
     child c;
-    if (!find(object, i, &c) || *c.slot == value)
+    if (!find(object, i, &c) || *c.address == value)
         return;
-    void *old = *c.slot;
-    *c.slot = fxi_retain(value);
+    void *old = *c.address;
+    *c.address = fxi_retain(value);
     fx_release(old);
 }
 
@@ -163,14 +163,14 @@ static const char *type_name(const void *object)
 void *fxi_child_or_null(const void *object, int64_t i)
 {
     child c;
-    return find(object, i, &c) ? *c.slot : NULL;
+    return find(object, i, &c) ? *c.address : NULL;
 }
 
 void *fx_child(const void *object, int64_t i)
 {
     child c;
     if (find(object, i, &c))
-        return *c.slot;
+        return *c.address;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
     fx_fail(FX_STATUS_ARGUMENT, "child", "%s has %lld children, so there is no child %lld",
@@ -189,7 +189,7 @@ void *fx_child_named(const void *object, const char *name)
     child c;
     for (int64_t i = 0; name && find(object, i, &c); i++)
         if (strcmp(c.name, name) == 0)
-            return *c.slot;
+            return *c.address;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
     fx_fail(FX_STATUS_ARGUMENT, "child_named", "%s has no child named \"%s\"", type_name(object),

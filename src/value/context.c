@@ -156,8 +156,8 @@ __attribute__((destructor)) static void close_at_exit(void)
 /* How much may be pending before a thread evaluates by itself. A training step that is cut in two
  * computes much of it twice, so the bounds follow from the memory of the machine: a pending node
  * with its part of the plan takes about NODE bytes, and a sixteenth of the memory may be used for
- * that, for at least LEAST and at most MOST nodes. Pending nodes also keep
- * alive the arrays that they are computed from; these may use a quarter of the memory. */
+ * that, for at least LEAST and at most MOST nodes. Pending nodes also keep alive the arrays that
+ * they are computed from; these may use a quarter of the memory. */
 static void set_pending_bounds(fxi_context *c)
 {
     enum { NODE = 2048, LEAST = 20000, MOST = 500000 };
@@ -553,15 +553,15 @@ void fxi_promise_drop(fxi_context *c, int i)
     fxi_promise p = c->promises[i];
     memmove(&c->promises[i], &c->promises[i + 1], (size_t)(c->npromises - i - 1) * sizeof p);
     c->npromises--;
-    fx_release(p.slot);
+    fx_release(p.target);
     fx_release(p.value);
 }
 
-fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value)
+fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *target, fx_array *value)
 {
     int32_t earlier = -1;
-    for (int i = 0; slot && i < c->npromises && earlier < 0; i++)
-        if (c->promises[i].slot == slot)
+    for (int i = 0; target && i < c->npromises && earlier < 0; i++)
+        if (c->promises[i].target == target)
             earlier = i;
     /* A promise that replaces another needs no memory, so it cannot fail after that is dropped. */
     if (earlier >= 0)
@@ -576,7 +576,7 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot,
     }
     c->promises[c->npromises++] = (fxi_promise){.kind = kind,
                                                 .depth = c->scope->depth,
-                                                .slot = fxi_retain(slot),
+                                                .target = fxi_retain(target),
                                                 .value = fxi_retain(value)};
     return FX_OK;
 }
@@ -618,7 +618,7 @@ fx_array *fx_staged(fx_array *state)
 {
     const fxi_context *c = fxi_here();
     for (int i = 0; i < c->npromises; i++)
-        if (c->promises[i].kind == FXI_PROMISE_STAGE && c->promises[i].slot == state)
+        if (c->promises[i].kind == FXI_PROMISE_STAGE && c->promises[i].target == state)
             return c->promises[i].value;
     return state;
 }

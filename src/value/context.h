@@ -37,9 +37,9 @@ typedef enum fxi_promise_kind {
 } fxi_promise_kind;
 typedef struct fxi_promise {
     fxi_promise_kind kind;
-    int depth;       /* depth of the scope at whose end it is due */
-    fx_array *slot;  /* STAGE: the state handle, retained */
-    fx_array *value; /* retained */
+    int depth;        /* depth of the scope at whose end it is due */
+    fx_array *target; /* STAGE: the state handle, retained */
+    fx_array *value;  /* retained */
 } fxi_promise;
 
 enum { FXI_INLINE_SCOPES = 32 };
@@ -102,8 +102,9 @@ static inline fxi_context *fxi_here(void)
  * probably a loop whose body opens no scope. */
 void fxi_scope_watch(fxi_context *c, int weight);
 
-/* Adds a promise, which replaces an earlier one for the same slot. FX_STATUS_MEMORY is recorded. */
-fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value);
+/* Adds a promise, which replaces an earlier one for the same target. FX_STATUS_MEMORY is recorded.
+ */
+fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *target, fx_array *value);
 void fxi_promise_drop(fxi_context *c, int i);
 
 /* ---- nodes ----------------------------------------------------------------------------------- */

@@ -322,7 +322,7 @@ static void bury(fxi_context *c, fxi_node *dying)
         n->next = NULL;
         /* A tape of its thread may still name it. */
         const bool foreign = n->owner != c->id && (n->nin > 0 || n->tape > 0);
-        if (foreign && n->nin == 0) { /* its memory need not wait */
+        if (foreign && n->nin == 0) { /* only the node must be returned; its data is freed here */
             fxi_data_free(n->data);
             n->data = NULL;
         }

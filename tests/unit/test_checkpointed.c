@@ -163,7 +163,7 @@ static void shared_parameters_and_second_gradients(void **state)
         h[how] = gradient1(fx_sum(fx_square(g[how])), x);
     }
     same_arrays("loss", loss[0], loss[1]);
-    same_arrays("gradient by x", gx[0], gx[1]);
+    same_arrays("gradient of x", gx[0], gx[1]);
     for (int64_t i = 0; i < fx_length(g[0]); i++)
         NEAR(fx_at(g[1], i), fx_at(g[0], i), 1e-5); /* three terms, summed in another order */
     for (int64_t i = 0; i < fx_length(h[0]); i++)

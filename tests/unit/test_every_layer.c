@@ -133,7 +133,7 @@ static void every_layer_has_a_row(void **state)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradient by x, at up to 24 elements, against central differences of the loss. */
+/* The gradient of x, at up to 24 elements, against central differences of the loss. */
 static int64_t check_differences(const char *text, void *model, bool training, int n,
                                  fx_array *const *inputs, fx_array *x, fx_array *gradient)
 {

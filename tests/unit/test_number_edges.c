@@ -236,7 +236,7 @@ static void scatter_of_bool(void **unused)
 
 /* ---- convolution ----------------------------------------------------------------------------- */
 
-/* Gradients by w and x of Σ y·g with infinities and NaN in g, against ref. */
+/* Gradients of w and x of Σ y·g with infinities and NaN in g, against ref. */
 static void gradients_of_conv(fx_device *d, unsigned number, double *out, int64_t *out_n)
 {
     random_state = 1000003u * (number + 1);

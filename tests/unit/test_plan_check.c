@@ -329,12 +329,12 @@ static void places(void **state)
     d.p.arena_bytes = 127;
     expect_wrong(&d, "value 2 is at bytes 64 to 127 of an arena of 127");
     chain(&d);
-    d.p.slots_offset = 64; /* literals follow */
-    d.p.slots_bytes = 8;
+    d.p.literals_offset = 64; /* literals follow */
+    d.p.literals_bytes = 8;
     expect_wrong(&d, "value 2 is at bytes 64 to 127 of an arena of 64");
     chain(&d);
-    d.p.slots_offset = 128;
-    d.p.slots_bytes = 8;
+    d.p.literals_offset = 128;
+    d.p.literals_bytes = 8;
     expect_sound(&d);
     d.p.arena_bytes = 130;
     expect_wrong(&d, "literals are at bytes 128 to 135 of an arena of 130");

@@ -32,7 +32,7 @@ static const struct network {
     {"attention", attention, {256, 128, 8}, 3, true, 32, 11.1},
 };
 
-/* The value of a network that is trained, and its gradients by all parameters. */
+/* The value of a network that is trained, and its gradients of all parameters. */
 static void *training(const struct network *n)
 {
     void *m = n->make();

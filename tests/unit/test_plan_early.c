@@ -1,4 +1,4 @@
-/* test_plan_early.c: gradients by weights are computed as soon as their operands exist, so an
+/* test_plan_early.c: gradients of weights are computed as soon as their operands exist, so an
  * activation and its gradient do not wait for the end of the plan.
  */
 #include "semantics_check.h"
@@ -15,7 +15,7 @@ enum {
     WEIGHT = WIDTH * WIDTH * 4
 };
 
-/* Records Σ tanh(w₆·… tanh(w₁·x)) with its gradients by all weights, and evaluates the operands. */
+/* Records Σ tanh(w₆·… tanh(w₁·x)) with its gradients of all weights, and evaluates the operands. */
 static fx_array *gradients(fx_array *w[LAYERS])
 {
     fx_array *x = fx_div(fx_reshape(fx_range(0, 1, WIDTH * BATCH), WIDTH, BATCH), WIDTH * BATCH);

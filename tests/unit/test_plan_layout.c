@@ -116,7 +116,7 @@ static void operands_of_one_step_lie_alike(void **state)
 }
 
 /* Small convolutions stay dense, and so do all values if no step prefers channels last. */
-static void nothing_changes_without_a_wish(void **state)
+static void nothing_changes_by_default(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -215,7 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_convolution_and_what_follows_it),
         cmocka_unit_test(operands_of_one_step_lie_alike),
-        cmocka_unit_test(nothing_changes_without_a_wish),
+        cmocka_unit_test(nothing_changes_by_default),
         cmocka_unit_test(row_steps_are_dense),
         cmocka_unit_test(small_lenet),
         cmocka_unit_test(vgg_has_three_copies),

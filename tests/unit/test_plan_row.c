@@ -21,7 +21,7 @@ static fx_array *leaf(int64_t m, int64_t n)
     return x;
 }
 
-/* A loss and its gradient by x, in one plan. */
+/* A loss and its gradient of x, in one plan. */
 static void *with_gradient(fx_array *loss, fx_array *x)
 {
     fx_array *g;
@@ -206,7 +206,7 @@ static void members_leave_for_other_steps(void **state)
 
 /* Rule 2 takes a reduction whose result is not combined with the elements; the division of a mean
  * is not a step of its own. */
-/* The gradients by scale and bias of a norm with given statistics: two sums of one pass. Reductions
+/* The gradients of scale and bias of a norm with given statistics: two sums of one pass. Reductions
  * of other rows, and of a leaf, stay apart. */
 static void reductions_of_one_operand_are_one_step(void **state)
 {

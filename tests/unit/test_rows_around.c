@@ -49,7 +49,7 @@ static int batch_norm(fx_array *const in[], fx_array *out[])
     return 1;
 }
 
-/* The gradients by scale and bias are reductions of the same pass. */
+/* The gradients of scale and bias are reductions of the same pass. */
 static int with_gradients(fx_array *const in[], fx_array *out[])
 {
     fx_array *const of[] = {in[0], in[2], in[3]};
