@@ -251,7 +251,7 @@ fx_status fxi_file_out_sync(fxi_file_out *f)
 
 /* Writes the folder to the disk, so that the new name survives a loss of power. Some file systems
  * cannot do this and return EINVAL. Cuts the path at its folder, because a copy would need memory,
- * and this step must not fail for lack of it. */
+ * and this must not fail for lack of it. */
 static bool sync_folder(char *real)
 {
     char *slash = strrchr(real, '/');

@@ -1,9 +1,10 @@
 /* file_out.h: writes a file completely or not at all. Internal.
  *
  * Bytes are written to a temporary file in the same folder. When all of them are on the disk, the
- * temporary file is renamed to the final name in one step. If anything fails before, the old file
- * is unchanged and the temporary file is removed. A process that is killed may leave its
- * temporary file ("NAME.tmp0"), which the next writer uses; it never leaves half of the real file.
+ * temporary file is renamed to the final name, which replaces an old file atomically. If anything
+ * fails before, the old file is unchanged and the temporary file is removed. A process that is
+ * killed may leave its temporary file ("NAME.tmp0"), which the next writer uses; it never leaves
+ * half of the real file.
  */
 #ifndef CFLUX_FILE_OUT_H
 #define CFLUX_FILE_OUT_H
@@ -35,7 +36,7 @@ fx_status fxi_file_out_sync(fxi_file_out *f);
  * written to the disk, the new file has its name, and the error says so. */
 fx_status fxi_file_out_close(fxi_file_out *f, fx_status status);
 
-/* Opens, writes and closes: `path` gets these bytes in one step. */
+/* Opens, writes and closes: `path` gets all of these bytes or none. */
 fx_status fxi_file_write(const char *op, const char *path, const void *data, size_t n);
 
 /* Functions of files.h for reading and writing, in which tests can make the n-th call fail. */

@@ -1,9 +1,9 @@
 /* ahead.c: threads make items in advance and hand them out in order: see ahead.h.
  *
- * Threads claim item numbers in order. Item k uses slot k mod nslots and may be claimed once item k
- * − nslots was taken, so a slot holds one item at a time, and the thread that claimed it works
- * without the lock. One mutex and two conditions: `ready` wakes the taker, `space` wakes the
- * threads. Error records belong to threads, so a slot keeps the error recorded while its item was
+ * Threads claim item numbers in order. Item k uses entry k mod nentries and may be claimed once
+ * item k − nentries was taken, so an entry holds one item at a time, and the thread that claimed it
+ * works without the lock. One mutex and two conditions: `ready` wakes the taker, `space` wakes the
+ * threads. Error records belong to threads, so an entry keeps the error recorded while its item was
  * made, and the call that takes the item records it again. After a failure no further item is
  * begun.
  */
@@ -14,19 +14,19 @@
 
 #include <string.h>
 
-typedef struct slot {
+typedef struct entry {
     bool ready;
     void *thing;
     fx_error error;
-} slot;
+} entry;
 
 struct fxi_ahead {
     fxi_ahead_spec spec;
-    slot *slots;
-    int64_t nslots;
+    entry *entries;
+    int64_t nentries;
     fxi_thread *threads;
     int nthreads;
-    fxi_mutex lock; /* guards the members below, and slot.ready */
+    fxi_mutex lock; /* guards the members below, and entry.ready */
     fxi_cond ready, space;
     int64_t claimed, taken;
     bool stop;
@@ -37,12 +37,12 @@ static void *run(void *argument)
     fxi_ahead *a = argument;
     fxi_mutex_lock(&a->lock);
     while (!a->stop && a->claimed < a->spec.count) {
-        if (a->claimed >= a->taken + a->nslots) {
+        if (a->claimed >= a->taken + a->nentries) {
             fxi_cond_wait(&a->space, &a->lock);
             continue;
         }
         const int64_t k = a->claimed++;
-        slot *s = &a->slots[k % a->nslots];
+        entry *s = &a->entries[k % a->nentries];
         fxi_mutex_unlock(&a->lock);
         s->thing = a->spec.make(a->spec.user, k);
         s->error = fx_error_take();
@@ -73,10 +73,10 @@ static fx_status start(fxi_ahead *a)
     const int n = count < a->spec.threads ? (int)count : a->spec.threads;
     if (n == 0)
         return FX_OK;
-    a->nslots = 2 * (int64_t)n;
+    a->nentries = 2 * (int64_t)n;
     a->threads = fxi_calloc((size_t)n, sizeof *a->threads);
-    a->slots = fxi_calloc((size_t)a->nslots, sizeof *a->slots);
-    if (!a->threads || !a->slots)
+    a->entries = fxi_calloc((size_t)a->nentries, sizeof *a->entries);
+    if (!a->threads || !a->entries)
         return fx_fail(FX_STATUS_MEMORY, "dataloader", "out of memory for %d workers", n);
     const int failed = start_threads(a, n);
     return a->nthreads ? FX_OK
@@ -102,12 +102,12 @@ fxi_ahead *fxi_ahead_start(const fxi_ahead_spec *spec)
 }
 
 /* Takes item number `taken` if a thread made it; waits while a thread may still make it. */
-static bool take_prepared(fxi_ahead *a, slot *out)
+static bool take_prepared(fxi_ahead *a, entry *out)
 {
-    if (!a->slots)
+    if (!a->entries)
         return false;
     fxi_mutex_lock(&a->lock);
-    slot *s = &a->slots[a->taken % a->nslots];
+    entry *s = &a->entries[a->taken % a->nentries];
     while (!s->ready && a->nthreads > 0)
         fxi_cond_wait(&a->ready, &a->lock);
     const bool ready = s->ready;
@@ -124,7 +124,7 @@ static bool take_prepared(fxi_ahead *a, slot *out)
 
 void *fxi_ahead_take(fxi_ahead *a)
 {
-    slot s;
+    entry s;
     if (!take_prepared(a, &s))
         return a->spec.make(a->spec.user, a->taken++);
     fxi_error_carry(&s.error);
@@ -141,13 +141,13 @@ void fxi_ahead_stop(fxi_ahead *a)
     fxi_mutex_unlock(&a->lock);
     for (int i = 0; i < a->nthreads; i++)
         fxi_thread_join(a->threads[i]);
-    for (int64_t i = 0; a->slots && i < a->nslots; i++)
-        if (a->slots[i].ready && a->slots[i].thing)
-            a->spec.drop(a->slots[i].thing);
+    for (int64_t i = 0; a->entries && i < a->nentries; i++)
+        if (a->entries[i].ready && a->entries[i].thing)
+            a->spec.drop(a->entries[i].thing);
     fxi_cond_destroy(&a->space);
     fxi_cond_destroy(&a->ready);
     fxi_mutex_destroy(&a->lock);
-    fxi_free(a->slots);
+    fxi_free(a->entries);
     fxi_free(a->threads);
     fxi_free(a);
 }

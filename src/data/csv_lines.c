@@ -127,14 +127,14 @@ bool fxi_is_separator(char c, char separator)
 typedef enum position {
     BEFORE, /* at the start of a field */
     INSIDE, /* inside quotes */
-    BEHIND, /* after a quote, which ends the quotes unless it is doubled */
+    AFTER,  /* after a quote, which ends the quotes unless it is doubled */
     OUTSIDE
 } position;
 
 static position position_after(position now, char c, char separator)
 {
     if (now == INSIDE)
-        return c == '"' ? BEHIND : INSIDE;
+        return c == '"' ? AFTER : INSIDE;
     if (c == '"' && now != OUTSIDE)
         return INSIDE;
     if (fxi_is_separator(c, separator))

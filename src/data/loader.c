@@ -5,7 +5,7 @@
  * change nor free the memory that worker threads read. A batch is collated (collate.c), passed
  * through the functions of mapobs, and moved to .device. With worker threads (ahead.c) a worker
  * does all of this, with one exception: unless .parallel allows other threads, functions of the
- * user and the steps after them run in the thread that calls fx_next. Batches that change threads
+ * user and the work after them run in the thread that calls fx_next. Batches that change threads
  * are evaluated and have no history. Each batch is built in its own scope and retained, so neither
  * scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
@@ -54,7 +54,7 @@ typedef struct running {
     fxi_ahead *ahead;
     void *items;   /* the batch handed out, retained so that it can be freed after the loop was left
                       with `break` */
-    bool late;     /* functions, and the steps after them, run in the thread that calls fx_next */
+    bool late;     /* functions, and the work after them, run in the thread that calls fx_next */
     uint64_t pass; /* number of the pass in its loader */
     int64_t first; /* the batch with which it began */
     int64_t next_batch;

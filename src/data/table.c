@@ -34,8 +34,8 @@ typedef struct column {
     bool text, known; /* known: a field decided whether it is a text column */
     label *labels;    /* in the order of appearance; at the end in alphabetical order */
     int32_t n;        /* number of labels */
-    int32_t *slots;   /* hash table of labels: code + 1, 0: free; at most half full */
-    int32_t nslots;   /* a power of two */
+    int32_t *buckets; /* hash table of labels: code + 1, 0: free; at most half full */
+    int32_t nbuckets; /* a power of two */
     double *wide;     /* the column in Float64, if it holds a number that Float32 would round */
 } column;
 
@@ -364,53 +364,53 @@ static uint64_t hash_of(const char *text, size_t n)
     return h ^ h >> 32;
 }
 
-/* The slot of a text, or the free slot for it. */
-static int32_t *slot_of(const column *c, const char *text, size_t n)
+/* The bucket of a text, or the free bucket for it. */
+static int32_t *bucket_of(const column *c, const char *text, size_t n)
 {
-    const uint64_t last = (uint64_t)c->nslots - 1;
+    const uint64_t last = (uint64_t)c->nbuckets - 1;
     uint64_t at = hash_of(text, n) & last;
-    for (; c->slots[at]; at = (at + 1) & last) {
-        const char *known = c->labels[c->slots[at] - 1].text;
+    for (; c->buckets[at]; at = (at + 1) & last) {
+        const char *known = c->labels[c->buckets[at] - 1].text;
         if (strncmp(known, text, n) == 0 && known[n] == 0)
             break;
     }
-    return &c->slots[at];
+    return &c->buckets[at];
 }
 
 /* Makes space for one more label. A file may have a column for every few bytes, so the first
  * allocation is small. */
-static bool more_slots(column *c)
+static bool more_buckets(column *c)
 {
-    if (c->n < c->nslots / 2)
+    if (c->n < c->nbuckets / 2)
         return true;
-    const int32_t nslots = c->nslots ? 2 * c->nslots : 4;
-    label *labels = fxi_realloc(c->labels, (size_t)nslots / 2 * sizeof *labels);
+    const int32_t nbuckets = c->nbuckets ? 2 * c->nbuckets : 4;
+    label *labels = fxi_realloc(c->labels, (size_t)nbuckets / 2 * sizeof *labels);
     if (!labels)
         return false;
     c->labels = labels;
-    int32_t *slots = fxi_calloc((size_t)nslots, sizeof *slots);
-    if (!slots)
+    int32_t *buckets = fxi_calloc((size_t)nbuckets, sizeof *buckets);
+    if (!buckets)
         return false;
-    fxi_free(c->slots);
-    c->slots = slots;
-    c->nslots = nslots;
+    fxi_free(c->buckets);
+    c->buckets = buckets;
+    c->nbuckets = nbuckets;
     for (int32_t k = 0; k < c->n; k++)
-        *slot_of(c, c->labels[k].text, strlen(c->labels[k].text)) = k + 1;
+        *bucket_of(c, c->labels[k].text, strlen(c->labels[k].text)) = k + 1;
     return true;
 }
 
 static label *label_of(column *c, fxi_field f)
 {
-    if (!more_slots(c))
+    if (!more_buckets(c))
         return NULL;
-    int32_t *slot = slot_of(c, f.start, (size_t)(f.stop - f.start));
-    if (*slot)
-        return &c->labels[*slot - 1];
+    int32_t *bucket = bucket_of(c, f.start, (size_t)(f.stop - f.start));
+    if (*bucket)
+        return &c->labels[*bucket - 1];
     char *text = copy_text(f.start, f.stop);
     if (!text)
         return NULL;
     c->labels[c->n] = (label){.text = text, .code = c->n};
-    *slot = ++c->n;
+    *bucket = ++c->n;
     return &c->labels[c->n - 1];
 }
 
@@ -678,7 +678,7 @@ static void free_table(table *t)
         for (int32_t k = 0; k < t->columns[i].n; k++)
             fxi_free(t->columns[i].labels[k].text);
         fxi_free(t->columns[i].labels);
-        fxi_free(t->columns[i].slots);
+        fxi_free(t->columns[i].buckets);
         fxi_free(t->columns[i].name);
         fxi_free(t->columns[i].wide);
     }

@@ -188,7 +188,7 @@ static fx_status unreadable(const char *what, char why[FXI_PACK_WHY])
 /* The header is checked before memory for the rest is allocated. */
 static fx_status read_file(int fd, fxi_pack *p, char why[FXI_PACK_WHY])
 {
-    enum { BEHIND = 16 };
+    enum { PADDING = 16 };
     unsigned char header[FXI_PACK_HEADER];
     fxi_os_facts facts;
     if (fxi_os_facts_of(fd, &facts) != 0)
@@ -204,7 +204,7 @@ static fx_status read_file(int fd, fxi_pack *p, char why[FXI_PACK_WHY])
         return status;
     p->size = (size_t)facts.bytes;
     p->count = fxi_pack_u32(header + FXI_PACK_AT_COUNT);
-    p->bytes = fxi_calloc(1, p->size + BEHIND);
+    p->bytes = fxi_calloc(1, p->size + PADDING);
     if (!p->bytes) {
         snprintf(why, FXI_PACK_WHY, "there is no memory for its %lld bytes",
                  (long long)facts.bytes);

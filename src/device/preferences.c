@@ -4,7 +4,7 @@
  * The project is the folder that CFLUX_PROJECT names (default: the current folder). As in
  * Preferences.jl, JuliaLocalPreferences.toml has precedence over LocalPreferences.toml. The file
  * may belong to a Julia project and hold preferences of other programs. So only the one value is
- * changed, and the new text replaces the old one in one step (file_out.h): no reader ever sees half
+ * changed, and the new text replaces the old one atomically (file_out.h): no reader ever sees half
  * of a file. A file that is not TOML is never written.
  *
  * Flux before 0.14.23 keeps its preference in the table Flux; later versions use MLDataDevices and

@@ -46,10 +46,10 @@ typedef struct fxi_transport_host {
     void (*sleep)(int milliseconds);
     long (*process)(void); /* the number of the calling process: a child has another one */
     void *(*library)(const char *file, char *why,
-                     size_t size);                    /* opens one; NULL with the reason */
+                     size_t size);                    /* opens a library; NULL with the reason */
     void *(*symbol)(void *library, const char *name); /* NULL if it has none */
-    const char *(*variable)(const char *name); /* of the environment; NULL in programs with raised
-                                                  rights */
+    const char *(*variable)(
+        const char *name); /* of the environment; NULL in programs with raised privileges */
 } fxi_transport_host;
 
 /* One member makes this id, and all members join a connection with it: an ncclUniqueId. */

@@ -21,8 +21,9 @@ typedef enum value_kind { UNKNOWN = 0, ARRAY, NUMBER, COLON, DIMS, SIZE, NAME } 
 
 typedef struct value {
     value_kind kind;
-    int step; /* ARRAY: number of layers that produced it; SIZE: `step` of the array with this size
-               */
+    int layers; /* ARRAY: number of layers that produced it; SIZE: `layers` of the array with this
+                 * size
+                 */
     double number;
     fx_dtype literal; /* NUMBER: I64, F64 or F32 */
     fx_dims dims;     /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis, from 1 as in Julia */
@@ -77,7 +78,7 @@ static value tuple_value(lowered *l, fxi_bson v)
     return t;
 }
 
-/* Slot 2 is the argument of the method, slot 1 the method itself. */
+/* Julia's SlotNumber 2 is the argument of the method, 1 the method itself. */
 static value slot(lowered *l, fxi_bson data)
 {
     int64_t k;
@@ -138,7 +139,7 @@ static value evaluate(lowered *l, fxi_bson v, int depth)
 /* True if the value is the output of the newest layer, which must be the input of the next one. */
 static bool is_latest(const lowered *l, const value *v)
 {
-    return v->kind == ARRAY && v->step == l->nlayers;
+    return v->kind == ARRAY && v->layers == l->nlayers;
 }
 
 static value add_layer(lowered *l, void *layer)
@@ -146,7 +147,7 @@ static value add_layer(lowered *l, void *layer)
     if (!layer || fx_is_error(layer) || l->nlayers == MAX_STEPS)
         return (value){.kind = UNKNOWN};
     l->layers[l->nlayers++] = layer;
-    return (value){.kind = ARRAY, .step = l->nlayers};
+    return (value){.kind = ARRAY, .layers = l->nlayers};
 }
 
 static value add_closure(lowered *l, const fxi_closure_layer *init)
@@ -162,7 +163,7 @@ static bool add_size(const lowered *l, fx_dims *dims, const value *v)
         d = (int64_t)v->number;
     else if (v->kind == COLON)
         d = -1;
-    else if (v->kind == SIZE && v->step == l->nlayers)
+    else if (v->kind == SIZE && v->layers == l->nlayers)
         d = -1 - v->dims.v[0];
     else
         return false;
@@ -242,7 +243,7 @@ static value call_named(lowered *l, const char *f, const value *a, int n)
     if (strcmp(f, "size") == 0 && n == 2 && is_latest(l, &a[0]) && a[1].kind == NUMBER &&
         a[1].number >= 1 && a[1].number <= FX_MAX_DIMS)
         return (value){
-            .kind = SIZE, .step = a[0].step, .dims = {.n = 1, .v = {(int64_t)a[1].number}}};
+            .kind = SIZE, .layers = a[0].layers, .dims = {.n = 1, .v = {(int64_t)a[1].number}}};
     if (strcmp(f, "reshape") == 0)
         return call_reshape(l, a, n);
     if (strcmp(f, "maxpool") == 0 || strcmp(f, "meanpool") == 0)

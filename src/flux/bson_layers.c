@@ -137,7 +137,7 @@ static bool take_scale(fields *f, int i)
             return false;
         const fx_layer_row *row = fxi_row(f->layer, rows[k]);
         fx_array *x = there ? array_at(&part, k, -1) : NULL;
-        *fxi_child_slot(row, f->self) = x;
+        *fxi_child_address(row, f->self) = x;
         note_presence(f, row->member, x != NULL);
         f->read |= (uint64_t)1 << rows[k];
         if (there && !x)
@@ -418,7 +418,7 @@ static void *container(fields *f)
  * made none, or one of other sizes. */
 static bool put_child(const fx_layer_row *row, fields *f, void *made)
 {
-    void *child = *fxi_child_slot(row, f->self), **slot = fxi_child_slot(row, made);
+    void *child = *fxi_child_address(row, f->self), **slot = fxi_child_address(row, made);
     if (!child || !*slot)
         return !child == !*slot;
     if (!fxi_same_sizes(child, *slot))
@@ -443,7 +443,7 @@ static void *completed(fields *f, void *made)
         const fx_field *field = fxi_field_of_row(f->type, row);
         if (!(f->read >> i & 1) || row->option || !field)
             continue;
-        void *child = field->kind == FX_FIELD_CHILD ? *fxi_child_slot(row, f->self) : NULL;
+        void *child = field->kind == FX_FIELD_CHILD ? *fxi_child_address(row, f->self) : NULL;
         if (child && fx_is_error(child))
             return child;
         if (field->kind != FX_FIELD_CHILD)

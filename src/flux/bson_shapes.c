@@ -85,7 +85,7 @@ static const void *member(const described *d, const fx_layer_row *row)
 static const void *child_named(const described *d, const char *name)
 {
     const int i = fxi_row_named(d->layer, name);
-    return i < 0 ? NULL : *fxi_child_slot(fxi_row(d->layer, i), d->self);
+    return i < 0 ? NULL : *fxi_child_address(fxi_row(d->layer, i), d->self);
 }
 
 static fxi_item act_of(const described *d)
@@ -116,7 +116,7 @@ static fxi_item real(described *d, const fx_layer_row *row, bool single_precisio
 /* A missing bias is written as false, any other missing child as nothing. */
 static fxi_item child(const described *d, const fx_layer_row *row)
 {
-    const void *x = *fxi_child_slot(row, d->self);
+    const void *x = *fxi_child_address(row, d->self);
     for (int i = 0; i < d->layer->nrows && !x; i++) {
         const fx_layer_row *other = fxi_row(d->layer, i);
         if (other->kind == FX_OPTION_BIAS && other->present == row->member)
@@ -157,7 +157,7 @@ static fxi_item plain(described *d, const fx_layer_row *row)
     case FX_FIELD_CHILD:
         return child(d, row);
     case FX_FIELD_SHARED:
-        return object(*fxi_child_slot(row, d->self));
+        return object(*fxi_child_address(row, d->self));
     case FX_FIELD_NUMBER:
         return real(d, row, false);
     case FX_FIELD_INTEGER:
@@ -202,7 +202,7 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
     case FX_OPTION_RNG:
         return single(rng);
     case FX_OPTION_LAYER:
-        return (fxi_item){.kind = FXI_ITEM_LAYER, .object = *fxi_child_slot(row, d->self)};
+        return (fxi_item){.kind = FXI_ITEM_LAYER, .object = *fxi_child_address(row, d->self)};
     default:
         return plain(d, row);
     }
@@ -271,7 +271,7 @@ static void note_lost(described *d, const fx_flux_form *form)
         fxi_word w;
         const bool child = row->member && fxi_next_word(&at, &w) &&
                            (row->kind == FX_OPTION_VECTOR || row->kind == FX_OPTION_ARRAY);
-        if (child && *fxi_child_slot(row, d->self) && fxi_word_position(form->fields, w) < 0 &&
+        if (child && *fxi_child_address(row, d->self) && fxi_word_position(form->fields, w) < 0 &&
             was_a_field(d->layer, w))
             d->lost = "it has an initial state, which Flux's struct has no field for since 0.15; "
                       "pass it to the call instead";

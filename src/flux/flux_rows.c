@@ -62,7 +62,7 @@ const fx_field *fxi_field_of_row(const fx_type *type, const fx_layer_row *row)
     return NULL;
 }
 
-void **fxi_child_slot(const fx_layer_row *row, const void *layer)
+void **fxi_child_address(const fx_layer_row *row, const void *layer)
 {
     return (void **)(void *)((char *)(uintptr_t)layer + row->member);
 }

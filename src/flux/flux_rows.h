@@ -30,6 +30,6 @@ int fxi_row_named(const fx_layer *layer, const char *name);
 /* The field that holds the row's member; NULL if it has none. */
 const fx_field *fxi_field_of_row(const fx_type *type, const fx_layer_row *row);
 /* The address of the child, list or object pointer that is the row's member. */
-void **fxi_child_slot(const fx_layer_row *row, const void *layer);
+void **fxi_child_address(const fx_layer_row *row, const void *layer);
 
 #endif

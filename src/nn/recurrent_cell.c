@@ -1,9 +1,9 @@
 /* recurrent_cell.c: RNNCell, LSTMCell, GRUCell and GRUv3Cell: one time step of a recurrent layer.
  *
  * The four cells share their struct, their checks and their calls; a row of `rules` has the
- * differences. Wi·x + b is separate from the step, because a layer computes it for all time steps
- * in one product. A state of zeros is NULL, so that the first step of a sequence needs no product
- * with it. Arrays have two axes inside: a vector is one column.
+ * differences. Wi·x + b is separate from the time step, because a layer computes it for all time
+ * steps in one product. A state of zeros is NULL, so that the first time step of a sequence needs
+ * no product with it. Arrays have two axes inside: a vector is one column.
  *
  * Sources: Hochreiter, Schmidhuber, 1997; Cho et al., 2014, versions 1 and 3; Flux's recurrent.jl.
  */

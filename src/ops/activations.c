@@ -1,13 +1,14 @@
 /* activations.c: NNlib's activation functions, as expressions of primitives.
  *
  * Values and gradients follow NNlib. At kinks where NNlib's rule and PyTorch's differ, NNlib's
- * holds; where NNlib's result depends on chance (clamps inside a broadcast), PyTorch's. So relu has
- * gradient 0 at 0; hardtanh, hardsigmoid and relu6 have 0 at their bounds; elu has 1, selu λα.
+ * holds; where NNlib's result depends on chance (clamps inside a broadcast), PyTorch's holds. So
+ * relu has gradient 0 at 0; hardtanh, hardsigmoid and relu6 have 0 at their bounds; elu has 1, selu
+ * λα.
  *
  * NaN stays NaN in all of them: the branch that a false comparison selects is a function of x.
  * Functions of e^x never get an argument that overflows, not even in a branch that is not selected
- * (its gradient would be 0·Inf). So they hold for |x| up to the largest number. Products such as
- * x·σ(x) give NaN at −Inf, as in NNlib.
+ * (its gradient would be 0·Inf). So they are correct for all finite x. Products such as x·σ(x) give
+ * NaN at −Inf, as in NNlib.
  */
 #include "composites.h"
 

@@ -3,7 +3,7 @@
  *
  * A part is noted only if its calls read nothing but the given arrays: every operand that was made
  * before the part is one of them. The literals are kept, because another caller may repeat the same
- * calls with other literals, which the ghosts then have.
+ * calls with other literals, and then the ghosts have those.
  */
 #include "recorded_part.h"
 

@@ -49,7 +49,7 @@ fx_array *fxi_literal(fxi_literals *l, double value)
 /* ---- shared parts ---------------------------------------------------------------------------- */
 
 /* Raises ε in Float16, which rounds 1e-8 to 0 (Optimisers.jl's _eps). */
-static double epsilon_of(const fxi_step *s)
+static double epsilon_of(const fxi_application *s)
 {
     const double e = s->rule->epsilon;
     return e > 0 && fx_eltype(s->x) == FX_DTYPE_F16 ? fmax(e, 1e-7) : e;
@@ -59,7 +59,7 @@ typedef struct betas {
     fx_array *beta1, *rest1, *beta2, *rest2;
 } betas;
 
-static betas betas_of(fxi_step *s)
+static betas betas_of(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     betas b;
@@ -75,7 +75,7 @@ typedef struct corrections {
     fx_array *first, *second;
 } corrections;
 
-static corrections corrections_of(fxi_step *s)
+static corrections corrections_of(fxi_application *s)
 {
     corrections c;
     c.first = L(1 - s->numbers[0]);
@@ -92,21 +92,21 @@ static fx_array *average(fx_array *beta, fx_array *rest, fx_array *old, fx_array
 }
 
 /* Makes a value the i-th new state, in the scope outside of the formula's. */
-static fx_array *next_state(fxi_step *s, int i, fx_array *value)
+static fx_array *next_state(fxi_application *s, int i, fx_array *value)
 {
     return s->new_states[i] = fx_keep(value);
 }
 
-/* Returns the step unchanged, but computed after a new state that it does not need (where the state
- * is NaN, the step is NaN too). The planner then puts both into one group, and the update of a
- * whole model is one step of the plan. */
-static fx_array *after(fx_array *state, fx_array *step)
+/* Returns a change of the parameter unchanged, but computed after a new state that it does not need
+ * (where the state is NaN, the change is NaN too). The planner then puts both into one group, and
+ * the update of a whole model is one step of the plan. */
+static fx_array *after(fx_array *state, fx_array *change)
 {
-    return fx_where(fx_ne(state, state), state, step);
+    return fx_where(fx_ne(state, state), state, change);
 }
 
 /* m ← β₁m + (1−β₁)dx, v ← β₂v + (1−β₂)dx² */
-static void moments(fxi_step *s, const betas *b, fx_array **out_m, fx_array **out_v)
+static void moments(fxi_application *s, const betas *b, fx_array **out_m, fx_array **out_v)
 {
     *out_m = next_state(s, 0, average(b->beta1, b->rest1, s->states[0], s->dx));
     *out_v = next_state(s, 1, average(b->beta2, b->rest2, s->states[1], fx_square(s->dx)));
@@ -120,30 +120,30 @@ static fx_array *direction(const corrections *c, fx_array *m, fx_array *v, fx_ar
 
 /* ---- descent and momentum -------------------------------------------------------------------- */
 
-fx_array *fxi_apply_descent(fxi_step *s)
+fx_array *fxi_apply_descent(fxi_application *s)
 {
     return fx_mul(s->dx, L(s->rule->eta));
 }
 
-fx_array *fxi_apply_momentum(fxi_step *s)
+fx_array *fxi_apply_momentum(fxi_application *s)
 {
     fx_array *rho = L(s->rule->rho), *eta = L(s->rule->eta);
     FXI_SCOPE;
     return next_state(s, 0, fx_add(fx_mul(rho, s->states[0]), fx_mul(eta, s->dx)));
 }
 
-fx_array *fxi_apply_nesterov(fxi_step *s)
+fx_array *fxi_apply_nesterov(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     fx_array *back = L(-(r->rho * r->rho)), *ahead = L((1 + r->rho) * r->eta);
     fx_array *rho = L(r->rho), *eta = L(r->eta);
     FXI_SCOPE;
-    fx_array *step = fx_add(fx_mul(back, s->states[0]), fx_mul(ahead, s->dx));
+    fx_array *change = fx_add(fx_mul(back, s->states[0]), fx_mul(ahead, s->dx));
     fx_array *v = next_state(s, 0, fx_sub(fx_mul(rho, s->states[0]), fx_mul(eta, s->dx)));
-    return fx_keep(after(v, step));
+    return fx_keep(after(v, change));
 }
 
-/* ---- steps from signs ------------------------------------------------------------------------ */
+/* ---- changes from signs ---------------------------------------------------------------------- */
 
 /* value·sign(of), with fewer operands than fx_sign has, so that the update stays one step. */
 static fx_array *with_sign(fx_array *of, fx_array *value, fx_array *negated, fx_array *zero)
@@ -152,35 +152,36 @@ static fx_array *with_sign(fx_array *of, fx_array *value, fx_array *negated, fx_
     return fx_where(fx_gt(of, zero), value, below);
 }
 
-fx_array *fxi_apply_rprop(fxi_step *s)
+fx_array *fxi_apply_rprop(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     fx_array *less = L(r->ell1), *more = L(r->ell2), *least = L(r->gamma1), *most = L(r->gamma2);
     fx_array *zero = L(0);
     FXI_SCOPE;
-    fx_array *turn = fx_mul(s->states[0], s->dx), *step = s->states[1];
-    fx_array *longer = fx_min(fx_mul(step, more), most);
-    fx_array *shorter = fx_max(fx_mul(step, less), least);
-    fx_array *back = fx_lt(turn, zero);
+    fx_array *agreement = fx_mul(s->states[0], s->dx), *change = s->states[1];
+    fx_array *longer = fx_min(fx_mul(change, more), most);
+    fx_array *shorter = fx_max(fx_mul(change, less), least);
+    fx_array *back = fx_lt(agreement, zero);
     fx_array *g = next_state(s, 0, fx_where(back, zero, s->dx));
-    step = next_state(s, 1, fx_where(fx_gt(turn, zero), longer, fx_where(back, shorter, step)));
-    return fx_keep(with_sign(g, step, fx_neg(step), zero));
+    change =
+        next_state(s, 1, fx_where(fx_gt(agreement, zero), longer, fx_where(back, shorter, change)));
+    return fx_keep(with_sign(g, change, fx_neg(change), zero));
 }
 
-fx_array *fxi_apply_lion(fxi_step *s)
+fx_array *fxi_apply_lion(fxi_application *s)
 {
     const betas b = betas_of(s);
     fx_array *eta = L(s->rule->eta), *back = L(-s->rule->eta), *zero = L(0);
     FXI_SCOPE;
     fx_array *d = average(b.beta1, b.rest1, s->states[0], s->dx);
-    fx_array *step = with_sign(d, eta, back, zero);
+    fx_array *change = with_sign(d, eta, back, zero);
     fx_array *m = next_state(s, 0, average(b.beta2, b.rest2, s->states[0], s->dx));
-    return fx_keep(after(m, step));
+    return fx_keep(after(m, change));
 }
 
 /* ---- rates from squared gradients ------------------------------------------------------------ */
 
-fx_array *fxi_apply_rmsprop(fxi_step *s)
+fx_array *fxi_apply_rmsprop(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     fx_array *rho = L(r->rho), *rest = L(1 - r->rho), *eta = L(r->eta), *epsilon = L(epsilon_of(s));
@@ -193,7 +194,7 @@ fx_array *fxi_apply_rmsprop(fxi_step *s)
     return fx_keep(fx_div(fx_mul(s->dx, eta), fx_add(fx_sqrt(q), epsilon)));
 }
 
-fx_array *fxi_apply_adagrad(fxi_step *s)
+fx_array *fxi_apply_adagrad(fxi_application *s)
 {
     fx_array *eta = L(s->rule->eta), *epsilon = L(epsilon_of(s));
     FXI_SCOPE;
@@ -201,22 +202,22 @@ fx_array *fxi_apply_adagrad(fxi_step *s)
     return fx_keep(fx_div(fx_mul(s->dx, eta), fx_add(fx_sqrt(sum), epsilon)));
 }
 
-fx_array *fxi_apply_adadelta(fxi_step *s)
+fx_array *fxi_apply_adadelta(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     fx_array *rho = L(r->rho), *rest = L(1 - r->rho), *epsilon = L(epsilon_of(s));
     FXI_SCOPE;
     fx_array *sum = next_state(s, 0, average(rho, rest, s->states[0], fx_square(s->dx)));
-    fx_array *step = fx_div(fx_mul(s->dx, fx_sqrt(fx_add(s->states[1], epsilon))),
-                            fx_sqrt(fx_add(sum, epsilon)));
-    fx_array *d = next_state(s, 1, average(rho, rest, s->states[1], fx_square(step)));
-    return fx_keep(after(d, step));
+    fx_array *change = fx_div(fx_mul(s->dx, fx_sqrt(fx_add(s->states[1], epsilon))),
+                              fx_sqrt(fx_add(sum, epsilon)));
+    fx_array *d = next_state(s, 1, average(rho, rest, s->states[1], fx_square(change)));
+    return fx_keep(after(d, change));
 }
 
 /* ---- Adam and its family --------------------------------------------------------------------- */
 
-static fx_array *adam_step(fxi_step *s, const betas *b, const corrections *c, fx_array *epsilon,
-                           fx_array *eta)
+static fx_array *adam_change(fxi_application *s, const betas *b, const corrections *c,
+                             fx_array *epsilon, fx_array *eta)
 {
     FXI_SCOPE;
     fx_array *m, *v;
@@ -224,7 +225,7 @@ static fx_array *adam_step(fxi_step *s, const betas *b, const corrections *c, fx
     return fx_keep(fx_mul(direction(c, m, v, epsilon), eta));
 }
 
-fx_array *fxi_apply_adam(fxi_step *s)
+fx_array *fxi_apply_adam(fxi_application *s)
 {
     /* Further parameters share the literals and are repeated by recorded_rule.c. */
     const bool first = s->literals->n == 0;
@@ -236,9 +237,9 @@ fx_array *fxi_apply_adam(fxi_step *s)
                   .in = {s->dx, s->states[0], s->states[1], b.beta1, b.rest1, b.beta2, b.rest2,
                          c.first, c.second, epsilon, eta}};
     if (!first)
-        return adam_step(s, &b, &c, epsilon, eta);
+        return adam_change(s, &b, &c, epsilon, eta);
     if (!fxi_part_repeat(&p)) {
-        p.out[0] = adam_step(s, &b, &c, epsilon, eta);
+        p.out[0] = adam_change(s, &b, &c, epsilon, eta);
         p.out[1] = s->new_states[0];
         p.out[2] = s->new_states[1];
         fxi_part_note(&p);
@@ -249,7 +250,7 @@ fx_array *fxi_apply_adam(fxi_step *s)
 }
 
 /* η(d + λx), or η·d + λx if `couple` is false */
-fx_array *fxi_apply_adamw(fxi_step *s)
+fx_array *fxi_apply_adamw(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     const betas b = betas_of(s);
@@ -261,7 +262,7 @@ fx_array *fxi_apply_adamw(fxi_step *s)
     return fx_keep(r->couple ? fx_mul(eta, fx_add(d, decay)) : fx_add(fx_mul(eta, d), decay));
 }
 
-fx_array *fxi_apply_adamax(fxi_step *s)
+fx_array *fxi_apply_adamax(fxi_application *s)
 {
     const betas b = betas_of(s);
     fx_array *rate = L(s->rule->eta / (1 - s->numbers[0])), *epsilon = L(epsilon_of(s));
@@ -273,7 +274,7 @@ fx_array *fxi_apply_adamax(fxi_step *s)
     return fx_keep(fx_div(fx_mul(rate, m), fx_add(u, epsilon)));
 }
 
-fx_array *fxi_apply_nadam(fxi_step *s)
+fx_array *fxi_apply_nadam(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     const betas b = betas_of(s);
@@ -303,7 +304,7 @@ static double largest_of(fx_dtype type)
 
 /* η·m̂ / ((√v̂ + ε)/r), or η·m̂ / 1 without r: one formula for both, so that the plan stays the same
  * and the update one step. The root is bounded because Inf·0 would be NaN. */
-fx_array *fxi_apply_radam(fxi_step *s)
+fx_array *fxi_apply_radam(fxi_application *s)
 {
     const betas b = betas_of(s);
     const double factor = rectification(s->rule, s->numbers[1], s->numbers[2]);
@@ -319,7 +320,7 @@ fx_array *fxi_apply_radam(fxi_step *s)
     return fx_keep(fx_mul(fx_div(fx_div(m, c.first), below), eta));
 }
 
-fx_array *fxi_apply_amsgrad(fxi_step *s)
+fx_array *fxi_apply_amsgrad(fxi_application *s)
 {
     const betas b = betas_of(s);
     fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta), *m, *v;
@@ -329,7 +330,7 @@ fx_array *fxi_apply_amsgrad(fxi_step *s)
     return fx_keep(fx_div(fx_mul(eta, m), fx_add(fx_sqrt(most), epsilon)));
 }
 
-fx_array *fxi_apply_oadam(fxi_step *s)
+fx_array *fxi_apply_oadam(fxi_application *s)
 {
     const betas b = betas_of(s);
     const corrections c = corrections_of(s);
@@ -340,7 +341,7 @@ fx_array *fxi_apply_oadam(fxi_step *s)
     return fx_keep(fx_sub(fx_mul(2, term), s->states[2]));
 }
 
-fx_array *fxi_apply_adabelief(fxi_step *s)
+fx_array *fxi_apply_adabelief(fxi_application *s)
 {
     const betas b = betas_of(s);
     const corrections c = corrections_of(s);
@@ -354,28 +355,28 @@ fx_array *fxi_apply_adabelief(fxi_step *s)
 
 /* ---- rules that change a gradient ------------------------------------------------------------ */
 
-fx_array *fxi_apply_weight_decay(fxi_step *s)
+fx_array *fxi_apply_weight_decay(fxi_application *s)
 {
     fx_array *lambda = L(s->rule->lambda);
     FXI_SCOPE;
     return fx_keep(fx_add(s->dx, fx_mul(lambda, s->x)));
 }
 
-fx_array *fxi_apply_sign_decay(fxi_step *s)
+fx_array *fxi_apply_sign_decay(fxi_application *s)
 {
     fx_array *lambda = L(s->rule->lambda), *back = L(-s->rule->lambda), *zero = L(0);
     FXI_SCOPE;
     return fx_keep(fx_add(s->dx, with_sign(s->x, lambda, back, zero)));
 }
 
-fx_array *fxi_apply_clip_grad(fxi_step *s)
+fx_array *fxi_apply_clip_grad(fxi_application *s)
 {
     fx_array *least = L(-s->rule->delta), *most = L(s->rule->delta);
     return fx_clamp(s->dx, least, most);
 }
 
 /* Adds a number that must be finite. */
-static void must_be_finite(fxi_step *s, const fx_rule *rule, fx_array *norm)
+static void must_be_finite(fxi_application *s, const fx_rule *rule, fx_array *norm)
 {
     fxi_checks *all = s->norms;
     if (all->n == all->capacity) {
@@ -418,7 +419,7 @@ static fx_array *norm_of(fx_array *x, double p)
     return fx_mul(scale, p == 2 ? fx_norm(size) : fx_pow(fx_sum(fx_pow(size, p)), 1 / p));
 }
 
-fx_array *fxi_apply_clip_norm(fxi_step *s)
+fx_array *fxi_apply_clip_norm(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     fx_array *most = L(r->omega);
@@ -432,7 +433,7 @@ fx_array *fxi_apply_clip_norm(fxi_step *s)
     return fx_keep(fx_mul(s->dx, fx_cast(factor, fx_eltype(s->dx))));
 }
 
-fx_array *fxi_apply_accum_grad(fxi_step *s)
+fx_array *fxi_apply_accum_grad(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     fx_array *n = L((double)r->n);
@@ -446,10 +447,10 @@ fx_array *fxi_apply_accum_grad(fxi_step *s)
 
 /* ---- rules of rules -------------------------------------------------------------------------- */
 
-fx_array *fxi_apply_optimiser_chain(fxi_step *s)
+fx_array *fxi_apply_optimiser_chain(fxi_application *s)
 {
     fx_array *dx = s->dx;
-    fxi_step inner = *s;
+    fxi_application inner = *s;
     for (int64_t i = 0; i < s->rule->rules.n && dx; i++) {
         inner.rule = s->rule->rules.items[i];
         inner.dx = dx;
@@ -463,11 +464,11 @@ fx_array *fxi_apply_optimiser_chain(fxi_step *s)
     return dx;
 }
 
-fx_array *fxi_apply_mixed_precision(fxi_step *s)
+fx_array *fxi_apply_mixed_precision(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     const bool copy = fx_eltype(s->x) != r->type;
-    fxi_step inner = *s;
+    fxi_application inner = *s;
     inner.rule = r->rules.items[0];
     inner.dx = fx_cast(s->dx, r->type);
     if (r->scale != 1 || r->growth) {
@@ -479,10 +480,10 @@ fx_array *fxi_apply_mixed_precision(fxi_step *s)
     inner.x = s->states[0];
     inner.states++;
     inner.new_states++;
-    fx_array *step = fxi_rule_apply(&inner);
-    if (!step)
+    fx_array *change = fxi_rule_apply(&inner);
+    if (!change)
         return NULL;
-    s->new_states[0] = fx_sub(s->states[0], step);
+    s->new_states[0] = fx_sub(s->states[0], change);
     s->new_x = fx_cast(s->new_states[0], fx_eltype(s->x));
-    return step;
+    return change;
 }

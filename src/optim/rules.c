@@ -269,7 +269,7 @@ void fxi_rule_init(const fx_rule *r, fx_array *x, fx_array **states, double *num
     first_numbers(r, numbers);
 }
 
-fx_array *fxi_rule_apply(fxi_step *s)
+fx_array *fxi_rule_apply(fxi_application *s)
 {
     return fxi_rule_info_of(s->rule)->apply(s);
 }

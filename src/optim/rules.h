@@ -58,7 +58,7 @@ bool fxi_literals_kept(const fxi_literals *l, const fx_rule *r, fx_dtype type,
 fx_array *fxi_literal(fxi_literals *l, double value);
 
 /* One application of a rule to a parameter. */
-typedef struct fxi_step {
+typedef struct fxi_application {
     const fx_rule *rule;
     fx_array *x, *dx;
     fx_array *const *states;
@@ -68,10 +68,10 @@ typedef struct fxi_step {
     fxi_checks *norms;
     fx_array *new_x; /* set by MixedPrecision, instead of x − dx′ */
     bool total;      /* dx is the complete sum of an AccumGrad (fxi_rule_accumulates) */
-} fxi_step;
+} fxi_application;
 /* A formula of rules: returns dx′, which the scope owns like the new states; NULL: no change. */
-typedef fx_array *(*fxi_formula)(fxi_step *s);
-fx_array *fxi_rule_apply(fxi_step *s);
+typedef fx_array *(*fxi_formula)(fxi_application *s);
+fx_array *fxi_rule_apply(fxi_application *s);
 
 typedef struct fxi_rule_info {
     const char *name; /* printed name, the one of Optimisers.jl */
@@ -135,28 +135,28 @@ const fx_rule *fxi_rule_accumulates(const fx_rule *r);
 fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays);
 
 /* Formulas: rule_formulas.c. */
-fx_array *fxi_apply_descent(fxi_step *s);
-fx_array *fxi_apply_momentum(fxi_step *s);
-fx_array *fxi_apply_nesterov(fxi_step *s);
-fx_array *fxi_apply_rprop(fxi_step *s);
-fx_array *fxi_apply_rmsprop(fxi_step *s);
-fx_array *fxi_apply_adam(fxi_step *s);
-fx_array *fxi_apply_adamw(fxi_step *s);
-fx_array *fxi_apply_adamax(fxi_step *s);
-fx_array *fxi_apply_nadam(fxi_step *s);
-fx_array *fxi_apply_radam(fxi_step *s);
-fx_array *fxi_apply_amsgrad(fxi_step *s);
-fx_array *fxi_apply_oadam(fxi_step *s);
-fx_array *fxi_apply_adabelief(fxi_step *s);
-fx_array *fxi_apply_adagrad(fxi_step *s);
-fx_array *fxi_apply_adadelta(fxi_step *s);
-fx_array *fxi_apply_lion(fxi_step *s);
-fx_array *fxi_apply_weight_decay(fxi_step *s);
-fx_array *fxi_apply_sign_decay(fxi_step *s);
-fx_array *fxi_apply_clip_grad(fxi_step *s);
-fx_array *fxi_apply_clip_norm(fxi_step *s);
-fx_array *fxi_apply_accum_grad(fxi_step *s);
-fx_array *fxi_apply_optimiser_chain(fxi_step *s);
-fx_array *fxi_apply_mixed_precision(fxi_step *s);
+fx_array *fxi_apply_descent(fxi_application *s);
+fx_array *fxi_apply_momentum(fxi_application *s);
+fx_array *fxi_apply_nesterov(fxi_application *s);
+fx_array *fxi_apply_rprop(fxi_application *s);
+fx_array *fxi_apply_rmsprop(fxi_application *s);
+fx_array *fxi_apply_adam(fxi_application *s);
+fx_array *fxi_apply_adamw(fxi_application *s);
+fx_array *fxi_apply_adamax(fxi_application *s);
+fx_array *fxi_apply_nadam(fxi_application *s);
+fx_array *fxi_apply_radam(fxi_application *s);
+fx_array *fxi_apply_amsgrad(fxi_application *s);
+fx_array *fxi_apply_oadam(fxi_application *s);
+fx_array *fxi_apply_adabelief(fxi_application *s);
+fx_array *fxi_apply_adagrad(fxi_application *s);
+fx_array *fxi_apply_adadelta(fxi_application *s);
+fx_array *fxi_apply_lion(fxi_application *s);
+fx_array *fxi_apply_weight_decay(fxi_application *s);
+fx_array *fxi_apply_sign_decay(fxi_application *s);
+fx_array *fxi_apply_clip_grad(fxi_application *s);
+fx_array *fxi_apply_clip_norm(fxi_application *s);
+fx_array *fxi_apply_accum_grad(fxi_application *s);
+fx_array *fxi_apply_optimiser_chain(fxi_application *s);
+fx_array *fxi_apply_mixed_precision(fxi_application *s);
 
 #endif

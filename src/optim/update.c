@@ -23,15 +23,15 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
     const fxi_state_leaf *l = it->leaf;
     memcpy(it->numbers, l->numbers, sizeof it->numbers);
     fxi_literals_begin(literals, l->rule, fx_eltype(it->x), l->numbers);
-    fxi_step s = {.rule = l->rule,
-                  .x = it->x,
-                  .dx = it->gradient,
-                  .total = it->total,
-                  .states = (fx_array *const *)l->states.items,
-                  .new_states = it->values + 1,
-                  .numbers = it->numbers,
-                  .literals = literals,
-                  .norms = norms};
+    fxi_application s = {.rule = l->rule,
+                         .x = it->x,
+                         .dx = it->gradient,
+                         .total = it->total,
+                         .states = (fx_array *const *)l->states.items,
+                         .new_states = it->values + 1,
+                         .numbers = it->numbers,
+                         .literals = literals,
+                         .norms = norms};
     fx_array *step = fxi_rule_apply(&s);
     if (step)
         it->values[0] = s.new_x ? s.new_x : fx_sub(it->x, step);

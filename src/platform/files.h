@@ -76,7 +76,7 @@ int fxi_os_copy_rights(int fd, const char *from);
 bool fxi_file_exists(const char *path);
 /* The absolute path without links and dots. */
 int fxi_os_real_path(const char *path, char out[FXI_PATH_MOST]);
-/* Renames a file in one step, and replaces a file that has the name. */
+/* Renames a file atomically, and replaces a file that has the name. */
 int fxi_os_rename(const char *from, const char *to);
 /* Gives the file a second name, or renames it if the file system has no hard links. */
 int fxi_os_link(const char *from, const char *to);

@@ -6,8 +6,8 @@
 
 long fxi_process_id(void);
 
-/* The value of an environment variable; NULL if it is not set, or if the program runs with more
- * rights than its user has. */
+/* The value of an environment variable; NULL if it is not set, or if the program runs with raised
+ * privileges (more rights than its user has). */
 const char *fxi_trusted_variable(const char *name);
 
 /* Registers functions to call around every fork: `before` in the process that forks, then the

@@ -18,7 +18,7 @@ typedef struct reader {
     fxi_json *event;     /* event of the current line; NULL once the record owns it */
     double before;       /* seconds of all earlier runs */
     double last_seconds; /* of the latest event of this run */
-    bool same_stretch;   /* the previous line of steps belongs to the same run and epoch */
+    bool same_stretch;   /* the previous line of training steps belongs to the same run and epoch */
     int events, broken, unknown;
     long line, first_broken, last_broken;
     char unknown_name[40];

@@ -30,7 +30,7 @@ enum { STEPS_DRAWN = 3000, EPOCHS_DRAWN = 1500, WINDOW_PART = 50, LINES_TO_SMOOT
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* The lines of steps, and the epochs, as tables of numbers. */
+/* The lines of training steps, and the epochs, as tables of numbers. */
 typedef struct points {
     const fxi_log_record *run;
     size_t n;
@@ -187,7 +187,8 @@ static bool write_epochs(fx_json *j, const fxi_log_record *run)
     return true;
 }
 
-/* ---- time per step --------------------------------------------------------------------------- */
+/* ---- time per training step
+ * --------------------------------------------------------------------------- */
 
 static int by_time(const void *a, const void *b)
 {
@@ -196,8 +197,8 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The time that a fraction `part` of the steps does not exceed. Requires a non-empty, sorted list.
- */
+/* The time that a fraction `part` of the training steps does not exceed. Requires a non-empty,
+ * sorted list. */
 static double quantile(const fxi_log_step *const *sorted, size_t n, double part)
 {
     double total = 0, so_far = 0;

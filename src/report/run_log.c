@@ -2,7 +2,7 @@
  *
  * Every event is built in memory between begin() and put(), and put() writes it with its newline in
  * one system call. Only training steps are numerous: they are collected in the struct and written
- * as one line when it is due. Lines of steps and epochs that follow each other within
+ * as one line when it is due. Lines of training steps and epochs that follow each other within
  * FX_RUN_LOG_GAP are written together.
  */
 #include "run_log.h"
@@ -24,7 +24,8 @@ struct fx_run_log {
     char *path;         /* for messages */
     fx_json json;       /* builds lines in memory */
     bool held;          /* some lines are not written yet */
-    double gathered_at; /* time of the latest line of steps, in seconds of the run; −1: none */
+    double gathered_at; /* time of the latest line of training steps, in seconds of the run; −1:
+                           none */
     double epoch_at;    /* time of the latest line of an epoch */
     double written;     /* time of the latest write */
     struct {
@@ -290,8 +291,8 @@ static fx_status put_steps(fx_run_log *log)
     return put_at(log, log->gathered_at, before);
 }
 
-/* The minimum time between lines of steps: small at first, so that short runs are logged in detail,
- * and growing, so that logs of long runs stay small. */
+/* The minimum time between lines of training steps: small at first, so that short runs are logged
+ * in detail, and growing, so that logs of long runs stay small. */
 static double step_gap(double seconds)
 {
     return fmin(FX_RUN_LOG_GAP, fmax(FX_RUN_LOG_GAP / 10, seconds / 1000));

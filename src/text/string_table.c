@@ -13,14 +13,14 @@ const unsigned char *fxi_strings_get(const fxi_strings *table, int32_t i, size_t
     return table->bytes + start;
 }
 
-/* The slot of the string, or the empty slot where it belongs. */
-static uint32_t slot_of(const fxi_strings *table, const void *s, size_t n)
+/* The bucket of the string, or the empty bucket where it belongs. */
+static uint32_t bucket_of(const fxi_strings *table, const void *s, size_t n)
 {
-    const uint32_t mask = (uint32_t)table->nslots - 1;
+    const uint32_t mask = (uint32_t)table->nbuckets - 1;
     uint32_t at = (uint32_t)fxi_hash(s, n, 0) & mask;
-    for (; table->slots[at] > 0; at = (at + 1) & mask) {
+    for (; table->buckets[at] > 0; at = (at + 1) & mask) {
         size_t length;
-        const unsigned char *other = fxi_strings_get(table, table->slots[at] - 1, &length);
+        const unsigned char *other = fxi_strings_get(table, table->buckets[at] - 1, &length);
         if (length == n && memcmp(other, s, n) == 0)
             break;
     }
@@ -29,23 +29,23 @@ static uint32_t slot_of(const fxi_strings *table, const void *s, size_t n)
 
 int32_t fxi_strings_find(const fxi_strings *table, const void *s, size_t n)
 {
-    return table->nslots > 0 ? table->slots[slot_of(table, s, n)] - 1 : -1;
+    return table->nbuckets > 0 ? table->buckets[bucket_of(table, s, n)] - 1 : -1;
 }
 
-static bool grow_slots(fxi_strings *table)
+static bool grow_buckets(fxi_strings *table)
 {
     enum { FIRST = 1024 };
-    const int32_t nslots = table->nslots ? 2 * table->nslots : FIRST;
-    int32_t *slots = fxi_calloc((size_t)nslots, sizeof *slots);
-    if (!slots)
+    const int32_t nbuckets = table->nbuckets ? 2 * table->nbuckets : FIRST;
+    int32_t *buckets = fxi_calloc((size_t)nbuckets, sizeof *buckets);
+    if (!buckets)
         return false;
-    fxi_free(table->slots);
-    table->slots = slots;
-    table->nslots = nslots;
+    fxi_free(table->buckets);
+    table->buckets = buckets;
+    table->nbuckets = nbuckets;
     for (int32_t i = 0; i < table->count; i++) {
         size_t n;
         const unsigned char *s = fxi_strings_get(table, i, &n);
-        slots[slot_of(table, s, n)] = i + 1;
+        buckets[bucket_of(table, s, n)] = i + 1;
     }
     return true;
 }
@@ -69,16 +69,16 @@ int32_t fxi_strings_add(fxi_strings *table, const void *s, size_t n)
     const int32_t known = fxi_strings_find(table, s, n), number = table->count;
     if (known >= 0)
         return known;
-    if (number == FXI_STRINGS_MOST || (number >= table->nslots / 2 && !grow_slots(table)) ||
+    if (number == FXI_STRINGS_MOST || (number >= table->nbuckets / 2 && !grow_buckets(table)) ||
         !grow_bytes(table, n) ||
         !fxi_grow(&table->end, &table->end_capacity, number + 1, sizeof *table->end))
         return -1;
-    const uint32_t at = slot_of(table, s, n);
+    const uint32_t at = bucket_of(table, s, n);
     if (n > 0)
         memcpy(table->bytes + table->used, s, n);
     table->used += n;
     table->end[number] = table->used;
-    table->slots[at] = number + 1;
+    table->buckets[at] = number + 1;
     table->count++;
     return number;
 }
@@ -87,6 +87,6 @@ void fxi_strings_free(fxi_strings *table)
 {
     fxi_free(table->bytes);
     fxi_free(table->end);
-    fxi_free(table->slots);
+    fxi_free(table->buckets);
     *table = (fxi_strings){0};
 }

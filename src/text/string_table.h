@@ -12,8 +12,8 @@ typedef struct fxi_strings {
     size_t used, capacity;
     size_t *end; /* end[i]: where string i ends in `bytes`; it begins where the one before ends */
     int32_t count, end_capacity;
-    int32_t *slots; /* hash table of number + 1; 0: empty */
-    int32_t nslots; /* 0 or a power of two, at least twice count */
+    int32_t *buckets; /* hash table of number + 1; 0: empty */
+    int32_t nbuckets; /* 0 or a power of two, at least twice count */
 } fxi_strings;
 
 enum { FXI_STRINGS_MOST = 1 << 29 };

@@ -22,7 +22,7 @@ struct fx_tokenizer {
     int32_t byte_ids[256]; /* the token of each byte */
 };
 
-/* Functions of one job report with its name and return false on failure. */
+/* Functions with an argument `op` record a failure under that name and return false. */
 /* Adds a merge at the end; *out_id is the id of the joined token, which is added if it is new. */
 bool fxi_tokenizer_add_merge(fx_tokenizer *parts, const char *op, int32_t a, int32_t b,
                              int32_t *out_id);
@@ -35,7 +35,7 @@ int fxi_tokenizer_find_bytes(fx_tokenizer *parts);
  * parts if it fails. */
 fx_tokenizer *fxi_tokenizer_finish(fx_tokenizer *parts, bool good);
 
-/* True if the object is a tokenizer. If not, records that with the name of the job, unless it is an
+/* True if the object is a tokenizer. If not, records that under the name `op`, unless it is an
  * error object, which was recorded. */
 bool fxi_tokenizer_check(const fx_tokenizer *t, const char *op);
 

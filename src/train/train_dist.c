@@ -116,7 +116,7 @@ fx_array *fxi_together_share(const fxi_together *g, const fx_batch *batch, fx_ar
                : loss;
 }
 
-/* Replaces the loss, the request to stop and the gradient by their means over all members. */
+/* Replaces the loss, the request to stop and the gradient with their means over all members. */
 static void average(const fxi_together *g, fx_array *numbers[2], void **io_gradient)
 {
     void *mean = fx_dist_average(g->d, fx_tuple(numbers[0], numbers[1], *io_gradient));

@@ -232,7 +232,7 @@ static bool check_differences(const cf_options *o, const cf_case *c, inputs *in,
             if (check_difference(o, c, in, order, &v->real[i], got, largest(&g[slot]), &want))
                 continue;
             snprintf(why, size,
-                     "ref's gradient by input %d, element %lld is %.12g, differences give %.12g", k,
+                     "ref's gradient of input %d, element %lld is %.12g, differences give %.12g", k,
                      (long long)i, got, want);
             return false;
         }
@@ -286,7 +286,7 @@ cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
-/* The value and then the gradients by real inputs: 1 + inputs results. */
+/* The value and then the gradients of real inputs: 1 + inputs results. */
 static bool everything(const cf_options *o, const cf_case *c, const inputs *in, cf_result *r)
 {
     const bool differentiable =

@@ -69,7 +69,7 @@ def check(what, process, lines, succeeds):
 
 
 def check_cases(name, launcher, options, build, other):
-    slow = started(launcher, options, build, "busy_at_end")  # 11 s: beside the others
+    slow = started(launcher, options, build, "busy_at_end")  # takes 11 s, so it runs beside the others
     try:
         for case, (lines, succeeds) in CASES.items():
             if case != "busy_at_end":

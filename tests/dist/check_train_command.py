@@ -2,7 +2,7 @@
 """cflux train in several processes of each MPI that is installed saves the model of one process.
 
 91 observations in batches of 44: the last batch has 3, fewer than 4 processes. Rank 0 alone prints and writes. A run is
-resumed by another number of processes. Mistakes, and failures of rank 1, are told once. About 16 s for both MPIs.
+resumed by another number of processes. Mistakes and failures of rank 1 are reported once. About 16 s for both MPIs.
 Without an MPI and its plugin a line says so, and the check passes.
 Usage: check_train_command.py build-folder
 """
@@ -148,7 +148,7 @@ def check_validation(name, run):
 
 
 def check_mistakes(name, run):
-    # Every rank reads the checkpoint, and cannot: a folder has its name.
+    # No rank can read the checkpoint: a folder has its name.
     os.makedirs(run.path("folder.state.1/x"))
     once(run.train(2, "--checkpoint", "folder.state", status=1)[1], "cflux train: --checkpoint folder.state belongs to another")
     once(run.train(2, model="Chain(Dense(3 => 1))", status=1)[1], "cflux train: ")

@@ -53,7 +53,7 @@ static void fork_one(fx_dist *d)
     say_error("after");
 }
 
-/* A fold has NaN, whichever member has it. */
+/* A fold gives NaN, whichever member has it. */
 static void folds_of_nan(fx_dist *d)
 {
     static const fx_reduce folds[] = {FX_REDUCE_MAX, FX_REDUCE_MIN, FX_REDUCE_SUM};

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 
 # Two launchers of Open MPI that begin at the same time both make the folder ompi.HOST.USER, and one of them may fail.
-# So each test has its own place for it. The path is short, because Open MPI makes sockets below it.
+# So each test has its own folder for it. The path is short, because Open MPI makes sockets below it.
 _folder = tempfile.mkdtemp(prefix="fx")
 atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 

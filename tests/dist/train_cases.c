@@ -3,7 +3,7 @@
  *   train_cases TYPE KIND [CHECKPOINT DEATH]
  *
  * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
- * (they do not, and some have none), sums (even, and an update for each four gradients), or half
+ * (they do not, and some have none), sums (even, and one update for every four gradients), or half
  * (even, and gradients are sent as BFloat16). Each rank prints the bits of its parameters after 100
  * updates. With CHECKPOINT, rank 0 saves the state in that file after every tenth update, and
  * training resumes from it. DEATH: rank 1 kills (kill) or stops (stop) itself at update 57, in the

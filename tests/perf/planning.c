@@ -62,7 +62,7 @@ static void elementwise(int n)
     fx_eval(y);
 }
 
-/* Products and the gradient by an array that all of them read. */
+/* Products and the gradient of an array that all of them read. */
 static void products(int n)
 {
     FX_SCOPE;

@@ -39,14 +39,14 @@ static bool step(leaf *l, fx_array *dx)
     fxi_literals literals = {0};
     fxi_checks checks = {0};
     fxi_literals_begin(&literals, l->rule, fx_eltype(l->x), l->numbers);
-    fxi_step s = {.rule = l->rule,
-                  .x = l->x,
-                  .dx = dx,
-                  .states = l->states,
-                  .new_states = next,
-                  .numbers = l->numbers,
-                  .literals = &literals,
-                  .norms = &checks};
+    fxi_application s = {.rule = l->rule,
+                         .x = l->x,
+                         .dx = dx,
+                         .states = l->states,
+                         .new_states = next,
+                         .numbers = l->numbers,
+                         .literals = &literals,
+                         .norms = &checks};
     fx_array *change = fxi_rule_apply(&s);
     if (change) {
         l->x = s.new_x ? s.new_x : fx_sub(l->x, change);

@@ -107,8 +107,8 @@ static void *model_of_object(void *object)
     return fx_loadmodel(state ? fx_flux_state(model) : model, object) == FX_OK ? model : NULL;
 }
 
-/* True if the entry has arrays but is neither an array nor texts. If no entry has, the arrays of
- * the file are the entries. */
+/* True if the entry has arrays but is neither an array nor texts. If there is no such entry, the
+ * arrays of the file are the entries. */
 static bool holds_arrays(void *object)
 {
     return tree_kind_of(object) >= TREE_TUPLE && fx_metadata_count(object) <= 0 &&

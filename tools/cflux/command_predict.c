@@ -43,7 +43,7 @@ static bool wants_npy(void)
     return out_path && ends_with(out_path, ".npy");
 }
 
-/* Classes as numbers, in CSV with their probabilities below, or the numbers. */
+/* For classes, their numbers, in CSV followed by the probabilities; otherwise the outputs. */
 static fx_array *result_of(const problem *p, fx_array *output)
 {
     fx_array *chances = probabilities ? problem_probabilities(p, output) : NULL;

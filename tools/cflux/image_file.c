@@ -223,19 +223,20 @@ static void find_window(int64_t from, int64_t to, int64_t k, window *w)
         w->weights[i] /= sum;
 }
 
-/* Changes the length of one axis: of `lines` blocks of n elements, `step` apart within a block. */
-static bool resize_axis(int64_t lines, int64_t from, int64_t to, int64_t step,
+/* Changes the length of one axis: of `lines` blocks of n elements, `apart` elements apart within a
+ * block. */
+static bool resize_axis(int64_t lines, int64_t from, int64_t to, int64_t apart,
                         const unsigned char *x, unsigned char *out)
 {
     window w = {.weights = calloc((size_t)from + 1, sizeof(double))};
     for (int64_t k = 0; w.weights && k < to; k++) {
         find_window(from, to, k, &w);
         for (int64_t line = 0; line < lines; line++)
-            for (int64_t j = 0; j < step; j++) {
+            for (int64_t j = 0; j < apart; j++) {
                 double sum = 0;
                 for (int64_t i = 0; i < w.n; i++)
-                    sum += w.weights[i] * x[(line * from + w.first + i) * step + j];
-                out[(line * to + k) * step + j] = (unsigned char)(sum + 0.5);
+                    sum += w.weights[i] * x[(line * from + w.first + i) * apart + j];
+                out[(line * to + k) * apart + j] = (unsigned char)(sum + 0.5);
             }
     }
     const bool good = w.weights != NULL;

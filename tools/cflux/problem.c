@@ -352,7 +352,8 @@ static fx_array *in_float64(fx_array *x)
 }
 
 /* Computed in Float64, because squares of Float32 numbers may overflow or underflow in Float32.
- * Evaluated in steps that each cast the data again, so that no Float64 copy of all data is kept. */
+ * Each statistic is evaluated alone and casts the data again, so that no Float64 copy of all data
+ * is kept. */
 void problem_scale(problem *p, fx_array *x, bool channels)
 {
     const int last = fx_ndims(x) - 1;

@@ -1,4 +1,4 @@
-/* train_loop.c: trains with fx_train, and logs each step and epoch: see train_run.h. */
+/* train_loop.c: trains with fx_train, and logs each training step and epoch: see train_run.h. */
 #include "failure.h"
 #include "members.h"
 #include "system.h"
