@@ -3,7 +3,7 @@
 
 A struct whose first member is fxi_size, the size that a program knows, may get members at its end. abidiff can
 ignore that, but then also ignores every other change of these structs. So this script writes abidiff's suppressions
-and checks itself that the new struct has all the old members, at the same places and of the same types.
+and checks itself that the new struct has all the old members, at the same offsets and of the same types.
 Usage: abi_growth.py OLD.abi NEW.abi SUPPRESSIONS
 """
 import sys
@@ -24,7 +24,7 @@ class Description:
                                                     for offset, v in members}
 
     def spell(self, identity):
-        """A type as text, the same in every description. What has a name is its name: abidiff looks inside."""
+        """A type as text, the same in every description. A named type is represented by its name, because abidiff compares its contents."""
         t = self.types.get(identity)
         if t is None:
             return identity

@@ -150,7 +150,7 @@ static void order_members(row_group *q)
 }
 
 /* Registers 0 … noperands−1 are the inputs, as in elementwise programs (lower.c). */
-static uint8_t reg_of(const row_group *q, int32_t id)
+static uint8_t register_of(const row_group *q, int32_t id)
 {
     const int k = fxi_find_id(q->operands, q->noperands, id);
     return (uint8_t)(k >= 0 ? k : q->noperands + fxi_find_id(q->members, q->nmembers, id));
@@ -174,7 +174,7 @@ static bool make_program(const row_group *q, fx_program *p)
                           .pass = q->b->groups.rows.level[id],
                           .attr = fxi_instr_attr(n)};
         for (int i = 0; i < n->nin; i++)
-            ins->src[i] = reg_of(q, input_of(q, id, i));
+            ins->src[i] = register_of(q, input_of(q, id, i));
     }
     return true;
 }

@@ -176,7 +176,7 @@ cf_outcome cf_error_outcome(char *why, size_t size);
 bool cf_selected(const cf_options *o, const char *name);
 /* Does the next unit of work belong to this shard? A unit is a row in one element type, or a random
  * graph. Two units have few kernels in common, so few kernels are compiled twice. */
-bool cf_my_turn(const cf_options *o);
+bool cf_in_shard(const cf_options *o);
 /* Counts one outcome under its name, judged by what the backend declared; prints failures. */
 void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome outcome,
               const char *why);

@@ -117,7 +117,7 @@ TUNED(celu_alpha)
 TUNED(softshrink_lambda)
 TUNED(trelu_theta)
 
-/* Tests literals: weak types, slots of the plan, integer exponents. */
+/* Tests literals: weak types, literals of the plan, integer exponents. */
 static fx_array *b_literals(fx_array *const *x, const int64_t *p)
 {
     (void)p;

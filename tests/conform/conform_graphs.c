@@ -451,7 +451,7 @@ void cf_random_graphs(const cf_options *o, cf_tally *t)
 {
     const int most = o->full ? 2400 : 300;
     for (int seed = 0; seed < most; seed += o->sample) {
-        const bool mine = cf_my_turn(o);
+        const bool mine = cf_in_shard(o);
         const fx_dtype half = seed % 8 == 0 ? FX_DTYPE_BF16 : FX_DTYPE_F16;
         const fx_dtype types[] = {FX_DTYPE_F64, FX_DTYPE_F32, half};
         static const fx_dtype recorded[] = {FX_DTYPE_F16, FX_DTYPE_F32, FX_DTYPE_BF16,

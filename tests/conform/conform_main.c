@@ -40,7 +40,7 @@ static const mode modes[] = {
     {"threads", ".threads", cf_run_threads, NULL, true, 5000, 35000},
 };
 
-bool cf_my_turn(const cf_options *o)
+bool cf_in_shard(const cf_options *o)
 {
     static int unit;
     return unit++ % o->shards == o->shard;
@@ -140,7 +140,7 @@ static int walk_row(const cf_options *o, const mode *m, const cf_row *row, int f
     int nth = 0;
     const unsigned types = m->run == cf_run_types ? CF_ALL : row->types;
     for (int type = 0; type < FX_DTYPE_COUNT; type++) {
-        const bool mine = from >= 0 && (types & 1u << type) && cf_my_turn(o);
+        const bool mine = from >= 0 && (types & 1u << type) && cf_in_shard(o);
         for (int s = 0; row->shapes[s] && (types & 1u << type); s++)
             for (int v = 0; v < CF_VARIANTS; v++) {
                 cf_case c = {.row = row, .dtype = (fx_dtype)type, .variant = (cf_variant)v};

@@ -344,7 +344,7 @@ void cf_mixed_graphs(const cf_options *o, cf_tally *t)
         return;
     const uint64_t donations = fx_stats().donations;
     for (int64_t k = 0; k < count; k += o->sample)
-        if (cf_my_turn(o))
+        if (cf_in_shard(o))
             run_seed(o, t, o->seed + (uint64_t)k, CFM_MOST);
     if (count / o->sample / o->shards >= 100 &&
         fx_stats().donations < donations + (uint64_t)(count / o->sample / o->shards) / 10)

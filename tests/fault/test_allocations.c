@@ -24,7 +24,7 @@ static fx_array *loss_of(void *model, const fx_batch *b, void *user)
     return fx_logitcrossentropy(fx_call(model, b->x), b->y);
 }
 
-/* Two steps by hand and one epoch by fx_train; returns the last loss. */
+/* Two training steps without fx_train and one epoch of fx_train; returns the last loss. */
 static double plain_program(fx_device *device)
 {
     FX_SCOPE;

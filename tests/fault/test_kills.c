@@ -14,7 +14,7 @@
 
 enum { SIZE = 3000, LONGEST_WAIT = 8000000 };
 
-/* Every element of state number `step` is step. */
+/* Saves the checkpoint of training step number `step`, in which every element is `step`. */
 static fx_status save(const char *path, int64_t step)
 {
     FX_SCOPE;

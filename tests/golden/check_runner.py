@@ -64,7 +64,7 @@ def instance_norm():
 
 
 def good():
-    """A folder of cases that hold what the recorded data is known to hold in some case somewhere."""
+    """A folder of cases that contain everything that the recorded data contains in at least one case."""
     pad = {"reflect": [3, 2, 1, 2, 3, 4, 3], "replicate": [1, 1, 1, 2, 3, 4, 4], "circular": [3, 4, 1, 2, 3, 4, 1],
            "constant": [9, 9, 1, 2, 3, 4, 9]}
     norm3 = [v / sum(abs(u) ** 3 for u in (1, -2, 4)) ** (1 / 3) for v in (1, -2, 4)]

@@ -16,7 +16,7 @@ typedef struct table {
     const cJSON *rank;
     int nd;
     char target[16], form[16]; /* "dx", "stride" */
-    bool turned;               /* conv: computed with the reversed kernel */
+    bool reversed;             /* conv: computed with the reversed kernel */
     fx_dtype real;
 } table;
 
@@ -58,8 +58,8 @@ static fx_dims same(const table *t, int64_t v)
 
 static fx_array *convolution(const table *t, fx_array *x, fx_array *w)
 {
-    const bool flipped = form_is(t, "flip") != t->turned;
-    if (t->turned)
+    const bool flipped = form_is(t, "flip") != t->reversed;
+    if (t->reversed)
         w = fx_flip(w, FXI_AXES((1u << (unsigned)t->nd) - 1u));
     return fx_convolve(x, w, .stride = same(t, form_is(t, "stride") ? 2 : 1),
                        .pad = same(t, form_is(t, "pad")),
@@ -125,7 +125,7 @@ static void run_once(gold_case *c, const table *t, const gold_tensor *want)
                                                                     : GOLD_F32;
     char what[96];
     snprintf(what, sizeof what, "%s in %s%s", t->target, fx_dtype_name(t->real),
-             t->turned ? ", kernel turned" : "");
+             t->reversed ? ", kernel reversed" : "");
     gold_compare(c, what, want, compute(t), (gold_rule){GOLD_CONTRACTION, precision, t->real});
     gold_check_record(c);
 }
@@ -171,7 +171,7 @@ static void run_entry(gold_run *run, const char *kind, const cJSON *rank, const 
     const bool conv = !strcmp(kind, "conv");
     for (int pass = 0; pass < (conv ? 4 : 2) && !c.failed; pass++) {
         t.real = pass % 2 ? FX_DTYPE_F32 : FX_DTYPE_F64;
-        t.turned = pass >= 2;
+        t.reversed = pass >= 2;
         run_once(&c, &t, &want);
     }
     gold_tensor_free(&want);

@@ -1,8 +1,8 @@
 /* torch_case.h: one recorded PyTorch case as its operator function sees it.
  *
- * A function sets the outputs, built from the inputs by name. The gradients of Σ output·gy by every
- * input that has a recorded gradient are then taken by the frame, unless the function took them
- * itself (layers whose state moves when the training step closes).
+ * A function sets the outputs, built from the inputs by name. Then torch_gradients computes the
+ * gradients of Σ output·gy with respect to every input that has a recorded gradient, unless the
+ * function computed them itself (layers whose state moves when the training step closes).
  */
 #ifndef TORCH_CASE_H
 #define TORCH_CASE_H

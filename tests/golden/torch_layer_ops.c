@@ -155,7 +155,7 @@ static void batchnorm_forward(torch_node *t, fx_batchnorm_layer *layer)
             fx_eval(t->out.items[i].array);
 }
 
-/* Gradients are taken inside the step; the running statistics move when it closes. */
+/* Gradients are computed inside the training step; the running statistics move when it closes. */
 static void batchnorm_train(torch_node *t, fx_batchnorm_layer *layer)
 {
     FX_STEP;

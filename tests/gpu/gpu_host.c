@@ -182,8 +182,9 @@ static void start_items(int n)
     }
 }
 
-/* Runs all work-items to their next barrier, round after round. The step between two work-items is
- * odd, so a round reaches all of them; each round has another step and another start. */
+/* Runs all work-items to their next barrier, round after round. The distance from one work-item to
+ * the next is odd, so a round reaches all of them; each round has another distance and another
+ * start. */
 static void run_with_barriers(const kernel *k, int n)
 {
     start_items(n);

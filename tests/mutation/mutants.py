@@ -5,7 +5,7 @@ initialisers of tables are left alone: a mutant changes an expression or a state
 function, and never the number of lines, so that __LINE__ stays what it was.
 
 The code is read as a list of tokens, not parsed. clang-format makes that enough: a binary operator has a
-space on both sides, a unary one and the star of a pointer have not.
+space on both sides, a unary one and the star of a pointer do not.
 """
 import dataclasses
 import re

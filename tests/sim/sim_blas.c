@@ -56,7 +56,7 @@ static double element(const sim_product *p, const sim_matrix *x, const char *byt
                       int64_t row, int64_t column)
 {
     const int64_t i = x->transposed ? column : row, j = x->transposed ? row : column;
-    const double v = sim_load(bytes, p->type, batch * x->step + i + j * x->ld);
+    const double v = sim_load(bytes, p->type, batch * x->batch_stride + i + j * x->ld);
     return p->tf32 ? sim_to_tf32(v) : v;
 }
 
@@ -93,7 +93,7 @@ static void run(sim_call *c)
         v *= p->alpha;
         if (p->bias)
             v += sim_load(c->at[3], p->type, i);
-        sim_store(c->at[2], p->type, z * p->c.step + i + j * p->c.ld, v);
+        sim_store(c->at[2], p->type, z * p->c.batch_stride + i + j * p->c.ld, v);
     }
 }
 
@@ -106,7 +106,7 @@ size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t 
 
 static size_t bytes_of(const sim_product *p, const sim_matrix *x)
 {
-    return (size_t)((p->batches - 1) * x->step + (x->columns - 1) * x->ld + x->rows) *
+    return (size_t)((p->batches - 1) * x->batch_stride + (x->columns - 1) * x->ld + x->rows) *
            sim_type_size(p->type);
 }
 

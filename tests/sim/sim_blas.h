@@ -14,7 +14,7 @@ double sim_to_tf32(double v);
 typedef struct sim_matrix {
     const void *address;
     bool transposed;
-    int64_t rows, columns, ld, step; /* as stored in memory, before transposing */
+    int64_t rows, columns, ld, batch_stride; /* as stored in memory, before transposing */
 } sim_matrix;
 
 typedef struct sim_product {

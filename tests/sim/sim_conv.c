@@ -45,12 +45,12 @@ static int64_t length(const int *size, int n)
 }
 
 /* Moves to the next coordinates; the last axis varies fastest. False after the final element. */
-static bool next_place(int64_t *place, const int *size, int n)
+static bool next_coordinates(int64_t *position, const int *size, int n)
 {
     for (int k = n - 1; k >= 0; k--) {
-        if (++place[k] < size[k])
+        if (++position[k] < size[k])
             return true;
-        place[k] = 0;
+        position[k] = 0;
     }
     return false;
 }
@@ -95,7 +95,7 @@ static void add_terms(const sim_conv *v, double *const wide[3])
                 *x_at += *y_at * *w_at;
             else
                 *w_at += *x_at * *y_at;
-        } while (next_place(y, places, v->y.n));
+        } while (next_coordinates(y, places, v->y.n));
     }
 }
 
@@ -127,11 +127,11 @@ static void store_sums(const sim_conv *v, int out, const double *sums)
         return;
     }
     const sim_tensor *t = v->kind == SIM_FORWARD ? &v->y : &v->x;
-    int64_t place[SIM_AXES] = {0};
+    int64_t position[SIM_AXES] = {0};
     do {
-        const int64_t to = at(t, place[0], place[1], place + 2);
+        const int64_t to = at(t, position[0], position[1], position + 2);
         sim_store(v->call.at[out], v->x.type, to, sums[to]);
-    } while (next_place(place, t->size, t->n));
+    } while (next_coordinates(position, t->size, t->n));
 }
 
 /* Sums are doubles, so they are more exact than the libraries'; the tolerances of tests permit the

@@ -25,7 +25,7 @@ struct fxi_lt_desc_object {
 };
 struct fxi_lt_layout_object {
     int type;
-    int64_t rows, columns, ld, step;
+    int64_t rows, columns, ld, batch_stride;
     int32_t batches;
 };
 struct fxi_lt_preference_object {
@@ -126,7 +126,7 @@ int sim_LayoutSet(fxi_lt_layout l, int which, const void *value, size_t size)
 {
     BEGIN(cublasLtMatrixLayoutSetAttribute);
     void *to = which == FXI_LT_LAYOUT_BATCHES        ? (void *)&l->batches
-               : which == FXI_LT_LAYOUT_BATCH_STRIDE ? (void *)&l->step
+               : which == FXI_LT_LAYOUT_BATCH_STRIDE ? (void *)&l->batch_stride
                                                      : NULL;
     if (!to || size != (which == FXI_LT_LAYOUT_BATCHES ? sizeof(int32_t) : sizeof(int64_t)))
         return INVALID_VALUE;
@@ -199,7 +199,7 @@ static sim_matrix matrix_of(const struct fxi_lt_layout_object *l, bool transpose
                         .rows = l->rows,
                         .columns = l->columns,
                         .ld = l->ld,
-                        .step = l->step};
+                        .batch_stride = l->batch_stride};
 }
 
 /* Describes the product; returns an error if the descriptors contradict each other. */

@@ -145,8 +145,8 @@ static bool advance_another(const sim_stream *s)
 }
 
 /* How the other streams proceed while the host waits for one: not at all, as far as they can before
- * it, or in turn with it at random. Each wait chooses again. */
-enum { BEHIND, AHEAD, MIXED, ORDERS };
+ * it, or alternately with it, at random. Each wait chooses again. */
+enum { STOPPED, AHEAD, MIXED, ORDERS };
 
 /* Runs work until the point is reached; NULL: until the stream is empty. */
 static void run_until(sim_stream *s, const sim_point *point)

@@ -108,7 +108,7 @@ static sim_type type_of(int type)
 }
 
 static sim_matrix matrix_of(const void *address, int operation, int64_t rows, int64_t columns,
-                            int64_t ld, int64_t step)
+                            int64_t ld, int64_t batch_stride)
 {
     const bool transposed = operation == FXI_ROC_TRANSPOSE;
     return (sim_matrix){.address = address,
@@ -116,7 +116,7 @@ static sim_matrix matrix_of(const void *address, int operation, int64_t rows, in
                         .rows = transposed ? columns : rows,
                         .columns = transposed ? rows : columns,
                         .ld = ld,
-                        .step = step};
+                        .batch_stride = batch_stride};
 }
 
 /* The first call of a size loads a kernel, which a capture cannot contain. Returns false if it

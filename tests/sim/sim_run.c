@@ -113,7 +113,7 @@ static int next_item(void)
                  (unsigned)now.items);
 }
 
-static void place(int item)
+static void set_positions(int item)
 {
     unsigned *at = now.launch->kernel->positions;
     const unsigned *n = now.launch->items;
@@ -128,7 +128,7 @@ static void fiber_main(void)
     for (int item; (item = next_item()) >= 0;) {
         self->item = item;
         self->exchanges = 0;
-        place(item);
+        set_positions(item);
         now.launch->kernel->entry(now.launch->arguments);
     }
     self->state = ENDED;
@@ -141,7 +141,7 @@ static void hold(fiber_state state)
     fiber *self = now.current;
     self->state = state;
     change(&self->stack, &now.scheduler);
-    place(self->item);
+    set_positions(self->item);
 }
 
 static void barrier(void)
@@ -257,8 +257,8 @@ static bool run_group(void)
     now.started = now.nfibers = 0;
     /* A group must not use what an earlier group left in local memory. */
     memset(now.launch->kernel->shared, 0xff, now.launch->kernel->shared_bytes);
-    /* If the number of work-items is a power of two, any odd step visits all of them; for other
-     * numbers the step is 1. */
+    /* If the number of work-items is a power of two, any odd distance from one to the next visits
+     * all of them; for other numbers the distance is 1. */
     now.order = (now.items & (now.items - 1)) ? 1 : (int)(2 * sim_random(512) + 1);
     now.first = (int)sim_random((unsigned)now.items);
     choose_ahead();

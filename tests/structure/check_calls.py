@@ -34,7 +34,7 @@ def symbols(paths):
 
 
 def objects(build, root):
-    """Source file relative to root → object file. Objects whose source has gone are left out."""
+    """Source file relative to root → object file. Objects whose source was deleted are left out."""
     found = {}
     for folder, _, files in os.walk(os.path.join(build, "CMakeFiles")):
         m = re.search(r"/cflux_\w+\.dir/(src/.*)$", folder + "/")

@@ -80,7 +80,7 @@ NAMES = {
 }
 # Names that cflux does not have yet. The list only becomes shorter.
 NOT_YET = {}
-# Functions of other things that have the name of something in NOT_YET.
+# Functions that have the name of an entry of NOT_YET but do something else.
 OTHER = {"fx_exp", "fx_sin", "fx_next", "fx_step"}
 
 

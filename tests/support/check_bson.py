@@ -269,7 +269,7 @@ def resolved(doc):
 
 
 def damages(doc):
-    """Copies of the document, each with one thing changed that BSON.load would trip over."""
+    """Copies of the document, each with one thing changed that BSON.load would reject."""
     paths = []
 
     def walk(x, path):

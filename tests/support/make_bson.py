@@ -3,7 +3,7 @@
 
 Documents are put together after BSON.jl's lowering table and the definitions of the structs, by an
 independent library (python3-bson). The expected content is written beside them: `layouts.json` has
-fields and their values, `steps.json` the parameters after one step of the optimiser that the file
+fields and their values, `steps.json` the parameters after one update by the optimiser that the file
 holds, computed here in double precision by the formulas of the library that wrote it.
 
     make_bson.py all FOLDER         writes all of it
@@ -261,7 +261,7 @@ def layouts(folder):
         write(folder, name, {"layer": norm, "other": other})
 
 
-# ---- whole files of kinds ------------------------------------------------------------------------
+# ---- whole files, by kind ------------------------------------------------------------------------
 
 def kinds(folder):
     dense = st("Main/Flux/Dense", [w(5, 2, 2), a(6, 2), fun("Main/NNlib/#relu")])
@@ -325,8 +325,8 @@ def adam(x, m, v, eps=EPS):
     return m / (1 - B1 ** (T + 1)) / (math.sqrt(v / (1 - B2 ** (T + 1))) + eps)
 
 
-# name: (rule of Optimisers.jl, its state of an array, the step) and, with velocity negative where the old
-# library had it so, (optimiser of Flux.Optimise, what it remembers)
+# name: (rule of Optimisers.jl, its state of an array, the change of an element) and
+# (optimiser of Flux.Optimise, its state of an array), with the velocity negated where that library negates it
 def rules():
     def like(x, value):
         return array([value * (i + 1) for i in range(len(x["data"]) // 4)], x["size"])
@@ -403,7 +403,7 @@ def rules():
         "old_adamax": ("old", lambda d: st("Flux/Optimise/AdaMax", [ETA, beta, EPS, d]), lambda x: moments(x, vector),
                        lambda x, i: ETA * (B1 * M * (i + 1) + (1 - B1) * GRADIENT) / (1 - B1 ** (T + 1)) /
                        (max(B2 * V * (i + 1), GRADIENT) + EPS)),
-        # d = Adam's step; x -= 2d − what d was
+        # d = Adam's step; x -= 2d − previous d
         "old_oadam": ("old", lambda d: st("Flux/Optimise/OADAM", [ETA, beta, EPS, d]),
                       lambda x: tup(like(x, M), like(x, V), like(x, V), vector),
                       lambda x, i: 2 * adam_step(x, i) - V * (i + 1)),
@@ -454,12 +454,12 @@ def optimisers(folder):
         steps.append({"file": name + ".bson", "after": after})
     with open(os.path.join(folder, "steps.json"), "w") as f:
         json.dump(steps, f)
-    # what is none of ours, and what does not fit
+    # rules that cflux does not have, and a state that fits no model
     other = st("Optimisers/Leaf", [st("Optimisers/Unheard", [ETA, RHO, EPS, False]), tup(a(1), False), False])
     write(folder, "unheard.bson", {"opt": named(weight=other), "twins": tup(other)})
     frozen = st("Optimisers/Leaf", [st("Optimisers/Descent", [ETA]), None, True])
     write(folder, "frozen.bson", {"opt": named(weight=frozen, bias=frozen, σ=tup())})
-    # rules of Flux.Optimise that Optimisers.jl has not, and more than one rule with a state
+    # rules of Flux.Optimise that Optimisers.jl does not have, and more than one rule with a state
     model = st("Flux/Dense", [array(W0[:4], [INT(2), INT(2)]), array(W0[4:]), IDENTITY])
     for name, first in (("old_decay", st("Flux/Optimise/ExpDecay", [ETA, 0.1, INT(1000), 1e-4, iddict([], [])])),
                         ("old_two", st("Flux/Optimise/RMSProp", [ETA, RHO, EPS, iddict([], [])]))):
@@ -612,14 +612,14 @@ def mutate(file, other):
         doc = bson.decode(f.read())
     n = 0
     refs = doc.get("_backrefs", [])
-    turns = [doc]
-    for k in range(len(refs)):  # references to themselves and round in a circle
-        turns.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT(k + 1)}))
-        turns.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT((k + 1) % len(refs) + 1)}))
-        turns.append(changed(doc, ("_backrefs", k), {"tag": "tuple", "data": [{"tag": "backref", "ref": INT(k + 1)}] * 2}))
-    turns += [changed(doc, path, value) for path, v in places(doc) for value in changes(v)]
+    copies = [doc]
+    for k in range(len(refs)):  # references to themselves and in cycles
+        copies.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT(k + 1)}))
+        copies.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT((k + 1) % len(refs) + 1)}))
+        copies.append(changed(doc, ("_backrefs", k), {"tag": "tuple", "data": [{"tag": "backref", "ref": INT(k + 1)}] * 2}))
+    copies += [changed(doc, path, value) for path, v in places(doc) for value in changes(v)]
     with open(other, "wb") as f:  # a document begins with its length
-        for d in turns:
+        for d in copies:
             data = bson.encode(d)
             f.write(data)
             n += 1

@@ -64,7 +64,7 @@ def record(folder):
     for name, (model, shape) in networks().items():
         torch.manual_seed(7)
         optimiser = torch.optim.SGD(model.parameters(), 0.1)
-        for _ in range(3):  # so that no array is what it was made with
+        for _ in range(3):  # so that no array has its initial value
             optimiser.zero_grad()
             model(2 + torch.randn(shape)).square().mean().backward()
             optimiser.step()

@@ -17,7 +17,7 @@ typedef struct image_entry {
 
 typedef struct image_list {
     image_entry *items;
-    int64_t n, room;
+    int64_t n, capacity;
     const char *folder, *class; /* where each_file looks, and the class there */
     bool failed;                /* out of memory */
     char *empty;                /* a folder of a class without images; owned */
@@ -41,16 +41,16 @@ static void add_image(const char *name, void *user)
         free(path);
         return;
     }
-    if (l->n == l->room) {
-        const int64_t room = l->room ? 2 * l->room : 64;
-        image_entry *items = realloc(l->items, (size_t)room * sizeof *items);
+    if (l->n == l->capacity) {
+        const int64_t capacity = l->capacity ? 2 * l->capacity : 64;
+        image_entry *items = realloc(l->items, (size_t)capacity * sizeof *items);
         if (!items) {
             free(path);
             l->failed = true;
             return;
         }
         l->items = items;
-        l->room = room;
+        l->capacity = capacity;
     }
     char *class = l->class ? strdup(l->class) : NULL;
     l->failed = l->class && !class;

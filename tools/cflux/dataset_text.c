@@ -62,10 +62,10 @@ static int no_memory(const char *path)
 static int read_stream(gzFile f, text_lines *l)
 {
     int got = 1, code;
-    for (size_t room = 0; got > 0; l->size += got > 0 ? (size_t)got : 0) {
-        if (room - l->size < PART + 1) {
-            room = 2 * room + 2 * PART;
-            char *bytes = realloc(l->bytes, room);
+    for (size_t capacity = 0; got > 0; l->size += got > 0 ? (size_t)got : 0) {
+        if (capacity - l->size < PART + 1) {
+            capacity = 2 * capacity + 2 * PART;
+            char *bytes = realloc(l->bytes, capacity);
             if (!bytes)
                 return no_memory(l->path);
             l->bytes = bytes;

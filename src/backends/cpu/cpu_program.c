@@ -85,20 +85,20 @@ static bool half(int dtype)
 enum { NOWHERE = -1 };
 
 /* Where a register's value is: as a vector, and for scalars also as a single value. */
-typedef struct reg_location {
+typedef struct register_location {
     int16_t vector, scalar; /* numbers of locations */
     int16_t tile;           /* the vector's tile, free again after the last use; or NOWHERE */
     int16_t raw; /* the tile of its 16-bit elements, until all operands are loaded; or NOWHERE */
     int16_t last_use;
     uint8_t dtype;
-} reg_location;
+} register_location;
 
 typedef struct builder {
     const fxi_program_spec *spec;
     const fxi_simd *simd;
     fxi_program *p;
     int nregs;
-    reg_location regs[MAX_REGISTERS];
+    register_location regs[MAX_REGISTERS];
     bool busy[MAX_TILES];
 } builder;
 
@@ -145,7 +145,7 @@ static void find_last_uses(builder *m)
 {
     const fxi_program_spec *s = m->spec;
     for (int r = 0; r < m->nregs; r++)
-        m->regs[r] = (reg_location){NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = -1};
+        m->regs[r] = (register_location){NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = -1};
     for (int k = 0; k < s->program.n; k++)
         for (int i = 0; i < s->program.instr[k].nsrc; i++)
             m->regs[s->program.instr[k].src[i]].last_use = (int16_t)k;
@@ -212,7 +212,7 @@ static int add_load(builder *m, int k)
 static void assign_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
-    reg_location *r = &m->regs[k];
+    register_location *r = &m->regs[k];
     const fxi_tile_fn widen = half(t->dtype) ? m->simd->load[t->dtype == FX_DTYPE_BF16] : NULL;
     r->dtype = t->dtype;
     if (fxi_cpu_is_scalar(t) && m->spec->length != 1) {
@@ -293,7 +293,7 @@ static void spread_scalars(builder *m, int k)
     if (!mixed_loop(m, ins, &scalar))
         scalar = -1;
     for (int i = 0; i < ins->nsrc; i++) {
-        reg_location *r = &m->regs[ins->src[i]];
+        register_location *r = &m->regs[ins->src[i]];
         /* Read as a single number, not a scalar at all, or spread for an earlier instruction. */
         if (i == scalar || r->scalar == NOWHERE || r->vector != NOWHERE)
             continue;
@@ -313,7 +313,7 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
-        reg_location *a = &m->regs[ins->src[i]];
+        register_location *a = &m->regs[ins->src[i]];
         /* Operands in their own memory have no tile to free. */
         if (a->tile < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
             continue;
@@ -327,7 +327,7 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
  * after, because a loop would overwrite elements that it has not read yet. */
 static void assign_result(builder *m, int k, int r)
 {
-    reg_location *to = &m->regs[r];
+    register_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
     const int o = output_of(m, r);
     release_tiles(m, k, size, true);

@@ -37,13 +37,13 @@ typedef enum scratch_use {
 } scratch_use;
 
 /* Where a register's value is: as elements, as values of a block's rows, or as one number. */
-typedef struct reg_location {
+typedef struct register_location {
     int16_t elements, values, one;
     int16_t spread, spread_pass; /* a row's value repeated as elements, filled in this pass */
     int16_t last_use, last_pass;
     uint8_t dtype;
     bool row; /* one value a row */
-} reg_location;
+} register_location;
 
 typedef struct builder {
     const fx_step *step;
@@ -52,7 +52,7 @@ typedef struct builder {
     fxi_row_plan *p;
     int nregs, pass, nspreads;
     size_t width, accumulator; /* of the widest register, and one of a reduction; bytes */
-    reg_location regs[MAX_REGISTERS];
+    register_location regs[MAX_REGISTERS];
     uint8_t use[FXI_ROW_LOCATIONS],
         size[FXI_ROW_LOCATIONS]; /* size: of a block's elements, else 0 */
     bool busy[FXI_ROW_LOCATIONS];
@@ -254,7 +254,7 @@ static void assign_operand(builder *m, int k)
 /* One number in every element of a tile. The tile also serves as the values of rows, all equal. */
 static int16_t splat_of(builder *m, int r)
 {
-    reg_location *a = &m->regs[r];
+    register_location *a = &m->regs[r];
     if (a->spread == NOWHERE) {
         widen(m, a->dtype);
         a->spread = take(m, SCRATCH_FILLED);
@@ -265,7 +265,7 @@ static int16_t splat_of(builder *m, int r)
 }
 
 /* Is it one number for all rows? A value of the row can have a location in `one` too (one_of). */
-static bool is_one(const reg_location *a)
+static bool is_one(const register_location *a)
 {
     return a->values == NOWHERE && a->one != NOWHERE;
 }
@@ -278,7 +278,7 @@ static int16_t values_of(builder *m, int r)
 
 static int16_t elements_of(builder *m, int r)
 {
-    reg_location *a = &m->regs[r];
+    register_location *a = &m->regs[r];
     /* Elements have a location already. */
     if (!a->row)
         return a->elements;
@@ -302,7 +302,7 @@ static int16_t elements_of(builder *m, int r)
  * (`ones`). */
 static int16_t one_of(builder *m, int r)
 {
-    reg_location *a = &m->regs[r];
+    register_location *a = &m->regs[r];
     if (a->one == NOWHERE) {
         a->one = take(m, SCRATCH_NONE);
         m->p->ones[m->p->nones++] =
@@ -324,7 +324,7 @@ static void round_result(builder *m, const fx_instr *ins, int location)
 static void add_row_call(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
-    reg_location *to = &m->regs[m->step->nin + k];
+    register_location *to = &m->regs[m->step->nin + k];
     const int out = location_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
     for (int i = 0; i < ins->nsrc; i++)
@@ -377,7 +377,7 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
 static void add_reduction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
-    reg_location *to = &m->regs[m->step->nin + k];
+    register_location *to = &m->regs[m->step->nin + k];
     const int out = location_of_output(m, m->step->nin + k);
     const int16_t from = elements_of(m, ins->src[0]);
     const fxi_reducer *reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
@@ -399,7 +399,7 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
 {
     const fx_instr *ins = &m->row->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
-        const reg_location *a = &m->regs[ins->src[i]];
+        const register_location *a = &m->regs[ins->src[i]];
         /* Operands of the step are read in their own memory, and values of rows are small: neither
          * is freed. */
         if (!a->row && m->use[a->elements] != SCRATCH_NONE && ins->src[i] >= m->step->nin &&
@@ -429,7 +429,7 @@ static fxi_tile_fn store_of(const builder *m, int dtype)
 static void assign_elements(builder *m, int k)
 {
     const int r = m->step->nin + k, out = location_of_output(m, r);
-    reg_location *to = &m->regs[r];
+    register_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
     release_tiles(m, k, size, true);
     if (out >= 0 && !store_of(m, to->dtype))
@@ -448,7 +448,7 @@ static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_sc
 {
     unsigned scalars = 0;
     for (int i = 0; i < ins->nsrc; i++) {
-        const reg_location *a = &m->regs[ins->src[i]];
+        const register_location *a = &m->regs[ins->src[i]];
         scalars |= (unsigned)(a->row && (is_one(a) || !m->p->tile_rows)) << i;
     }
     return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
@@ -464,7 +464,7 @@ static void add_element_call(builder *m, int k)
     for (int i = 0; i < ins->nsrc; i++)
         src[i] = loop && i == scalar ? one_of(m, ins->src[i]) : elements_of(m, ins->src[i]);
     assign_elements(m, k);
-    const reg_location *to = &m->regs[m->step->nin + k];
+    const register_location *to = &m->regs[m->step->nin + k];
     fxi_row_call *c = add_call(m, loop ? loop : fxi_cpu_loop(m->simd, ins), to->elements, 0);
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
@@ -483,7 +483,7 @@ static void add_element_call(builder *m, int k)
 static void add_instruction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
-    reg_location *to = &m->regs[m->step->nin + k];
+    register_location *to = &m->regs[m->step->nin + k];
     to->dtype = ins->dtype;
     to->row = ins->row;
     if (ins->op == FX_OP_REDUCE) {
@@ -536,7 +536,7 @@ static void add_passes(builder *m)
 static void store_rows(builder *m)
 {
     for (int r = m->step->nin; r < m->nregs; r++) {
-        const reg_location *a = &m->regs[r];
+        const register_location *a = &m->regs[r];
         const int out = location_of_output(m, r);
         /* Other values of rows are computed in the memory of their output. */
         if (out >= 0 && a->row && half(a->dtype))
@@ -673,7 +673,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     p->tile_rows =
         p->inner <= FXI_TILE / 2 && p->piece == p->inner ? (int32_t)(FXI_TILE / p->inner) : 0;
     for (int r = 0; r < m.nregs; r++)
-        m.regs[r] = (reg_location){
+        m.regs[r] = (register_location){
             NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};
     find_last_uses(&m);
     for (int k = 0; k < step->nin; k++)

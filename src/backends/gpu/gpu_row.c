@@ -29,7 +29,7 @@ int fxi_gpu_row_fold(fxi_gpu_rows *r, const fx_instr *ins)
     return k;
 }
 
-static int output_reg(const fx_step *s, int k)
+static int output_register(const fx_step *s, int k)
 {
     return k == 0 ? fx_step_row(s)->out_reg : fx_step_row(s)->more.reg[k - 1];
 }
@@ -77,10 +77,10 @@ static bool mark_needed(const fxi_gpu_rows *r, int pass, bool *needed)
         if (fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass)
             any = needed[p->instr[k].src[0]] = true;
     for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
-        const fx_instr *ins = &p->instr[output_reg(s, k) - s->nin];
+        const fx_instr *ins = &p->instr[output_register(s, k) - s->nin];
         if (!ins->row && ins->pass == pass)
             /* An output is stored in the pass in which its instruction is computed. */
-            any = needed[output_reg(s, k)] = true;
+            any = needed[output_register(s, k)] = true;
     }
     /* Backwards, because users come after the instructions that they need. */
     for (int k = p->n - 1; k >= 0; k--)
@@ -180,7 +180,7 @@ static void say_program(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const boo
         }
     }
     for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
-        const int reg = output_reg(s, k);
+        const int reg = output_register(s, k);
         const fx_instr *ins = &p->instr[reg - s->nin];
         const char *type = fxi_gpu_types[ins->dtype].name;
         if (ins->row || ins->pass != pass)
@@ -269,7 +269,7 @@ static void say_outputs_of_row(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 {
     const fx_step *s = r->step;
     for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
-        const int reg = output_reg(s, k);
+        const int reg = output_register(s, k);
         const fx_instr *ins = &fx_step_row(s)->program.instr[reg - s->nin];
         if (ins->row)
             fxi_gpu_say(b, "if (lane == 0 && count > 0%s) FX_STORE_%s(y%d, row, r%d);\n",
@@ -300,7 +300,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     fxi_gpu_say_operands(b, s->in, s->nin);
     for (int k = 0; k < nout; k++)
         fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", s->nin + k,
-                    fxi_gpu_types[p->instr[output_reg(s, k) - s->nin].dtype].stored, k);
+                    fxi_gpu_types[p->instr[output_register(s, k) - s->nin].dtype].stored, k);
     fxi_gpu_row_cut_uses(b, r, only);
     text = fxi_gpu_say_until(b, text, "local");
     for (int k = 0; k < r->nfolds; k++)

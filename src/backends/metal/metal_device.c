@@ -45,10 +45,10 @@ static void describe(fxi_metal_device *d)
 }
 
 /* Kernels are written in Metal 3.0, which macOS 13 introduced. */
-static bool is_new_enough(char *system, size_t room, char *why, size_t size)
+static bool is_new_enough(char *system, size_t system_size, char *why, size_t size)
 {
     const fxi_id process = FXI_SEND(process, fxi_mtl.class.NSProcessInfo);
-    copy_text(process ? FXI_SEND(system_text, process) : NULL, system, room);
+    copy_text(process ? FXI_SEND(system_text, process) : NULL, system, system_size);
     if (process && FXI_SEND_WITH(system_is, process, (fxi_ns_version){13, 0, 0}))
         return true;
     snprintf(why, size, "macOS 13 or later is required, for Metal 3.0; this is %s", system);
