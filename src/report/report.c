@@ -187,8 +187,7 @@ static bool write_epochs(fx_json *j, const fxi_log_record *run)
     return true;
 }
 
-/* ---- time per training step
- * --------------------------------------------------------------------------- */
+/* ---- time per training step ------------------------------------------------------------------ */
 
 static int by_time(const void *a, const void *b)
 {

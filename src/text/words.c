@@ -4,7 +4,8 @@
  *     's|'t|'re|'ve|'m|'ll|'d   an English ending
  *     ' ?' and a run            of letters, of numbers, or of characters of no class
  *     \s+(?!\S)                 white space; if a word follows, without the last character, which
- * may be the word's own blank \s+                       a single white space before a word
+ *                               may be the word's own blank
+ *     \s+                       a single white space before a word
  */
 #include "words.h"
 #include "utf8.h"

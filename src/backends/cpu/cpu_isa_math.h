@@ -6,7 +6,7 @@
  * 0.4 ns an element; the C library's take 2 to 10. Polynomials of exp, log and tanh are those of
  * Cephes (Moshier, single precision); those of expm1 and erf are minimax fits of our own (Remez
  * exchange), each with its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an
- * integer, because SSE2 has no rounding instruction. Scaling by 2ⁿ takes two steps, so that
+ * integer, because SSE2 has no rounding instruction. Scaling by 2ⁿ is two multiplications, so that
  * overflow and gradual underflow happen by themselves. Functions that need more digits inside than
  * Float32 has (sin, cos, pow, atan2) are in cpu_isa_wide.h.
  */

@@ -1,7 +1,7 @@
 /* cpu_pool.c: max and mean pooling, their gradients, and picking by the position of the maximum.
  *
  * One to three spatial axes are treated as three; the axes after them are planes, each pooled on
- * its own. A window is first cut to the array, so padding never wins a maximum. A row of windows is
+ * its own. A window is first cut to the array, so padding is never the maximum. A row of windows is
  * computed together, tap after tap in the order of a window (cpu_isa_pool.h). The maximum is the
  * first NaN of the window, else its first largest element in column-major order; the same search
  * serves MAX, MAX_GRAD and MAX_PICK, which therefore agree on ties. Gradients of windows that

@@ -6,13 +6,12 @@
  * generation, which would need a compiler where the program runs: in a prototype, a chain of
  * operations on 10,000 elements took 8.2 µs in tiles and 6.8 as one loop written by hand.
  *
- * Calls read and write numbered locations: operands, then tiles of scratch, then
- * outputs. A run is a table of these addresses. Dense operands and outputs advance from tile
- * to tile. Some loops read a scalar next to a vector; for other loops it is spread over a tile. An
- * operand that repeats after a short while (a bias) is laid out once, a tile longer than its
- * period; any other is gathered into a tile by a walk. A tile of results is used again after its
- * last use. If 256 elements of each live value would overflow the scratch memory, the program uses
- * shorter tiles.
+ * Calls read and write numbered locations: operands, then tiles of scratch, then outputs. A run is
+ * a table of these addresses. Dense operands and outputs advance from tile to tile. Some loops read
+ * a scalar next to a vector; for other loops it is spread over a tile. An operand that repeats
+ * after a short while (a bias) is laid out once, a tile longer than its period; any other is
+ * gathered into a tile by a walk. A tile of results is used again after its last use. If 256
+ * elements of each live value would overflow the scratch memory, the program uses shorter tiles.
  *
  * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
  * loading and storing them are calls like all others.

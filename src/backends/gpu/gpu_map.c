@@ -57,7 +57,7 @@ const fxi_gpu_type *fxi_gpu_map_type(const fx_step *s, const fxi_gpu_map *p, int
 
 void fxi_gpu_map_count(const fxi_gpu_builder *b, fxi_gpu_map *p)
 {
-    /* A long program spends its time with arithmetic: it needs fewer loads in flight, and compiles
+    /* A long program spends its time on arithmetic: it needs fewer loads in flight, and compiles
      * faster if it is repeated less. */
     int words = fx_step_program(b->step).n / 8, narrowest = 0;
     for (int k = 0; k < p->nin + p->nout; k++) {

@@ -222,9 +222,7 @@ void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_g
 void fxi_gpu_repair(fxi_gpu_builder *b);
 bool fxi_gpu_can_repair(const fx_step *s); /* false if gy has gaps */
 
-/* ---- around a library (gpu_reverse.c)
- * ------------------------------------------------------------
- */
+/* ---- around a library (gpu_reverse.c) -------------------------------------------------------- */
 /* Adds a kernel that writes each window of the weights in the opposite order: of `length` elements
  * of the output's type. */
 void fxi_gpu_reverse(fxi_gpu_builder *b, fxi_gpu_buffer_ref from, fxi_gpu_buffer_ref to,

@@ -5,8 +5,8 @@
  * The first run of a plan is launched step by step: kernels are loaded then, and libraries choose
  * theirs. From the second run on a plan gets a recording for each new set of addresses, up to four.
  * Then the arrays whose addresses change are copied to memory of the plan (gpu_stage.c), or, if
- * that does not pay, the run is launched step by step. If the driver cannot record a plan, it is
- * launched from then on.
+ * copying costs more than it saves, the run is launched step by step. If the driver cannot record a
+ * plan, it is launched from then on.
  */
 #include "gpu_whole.h"
 #include "gpu_gate.h"
