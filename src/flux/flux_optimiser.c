@@ -393,8 +393,7 @@ static fx_rule *make_rule(const parts *p)
     return p->old ? old_rule_of(p) : rule_of(p->rule, wide ? FX_DTYPE_F64 : FX_DTYPE_F32, 0);
 }
 
-/* ---- dictionaries of Flux.Optimise ------------------------------------------------------------
- */
+/* ---- dictionaries of Flux.Optimise ----------------------------------------------------------- */
 
 /* What a rule remembers of each array; NULL: it remembers nothing. */
 static void *dictionary(const void *rule)

@@ -55,8 +55,7 @@ static int axis_of(graph *g, fx_array *x)
     return fx_ndims(x) ? below(g, fx_ndims(x)) : 0;
 }
 
-/* ---- the operations: each returns a new node, or NULL when it does not fit what was picked ----
- */
+/* ---- the operations: each returns a new node, or NULL when it does not fit what was picked --- */
 static fx_array *unary(graph *g)
 {
     static fx_array *(*const functions[])(fx_array *) = {

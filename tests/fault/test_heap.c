@@ -349,8 +349,7 @@ static void threads_begin_without_memory(void **state)
     assert_int_equal(attempted(SAFETENSORS, -1, false).error.status, FX_OK);
 }
 
-/* ---- archives that unpack to more than there is ------------------------------------------------
- */
+/* ---- archives that unpack to more than there is ---------------------------------------------- */
 
 enum { MIB = 1 << 20, LIMIT = 8 * MIB, SLACK = MIB }; /* SLACK: zlib's state, lists, records */
 

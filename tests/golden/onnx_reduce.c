@@ -63,8 +63,7 @@ static void op_cumsum(onnx_node *n)
     n->out[0] = reverse ? fx_cumsum_reverse(x, axis) : fx_cumsum(x, axis);
 }
 
-/* ---- softmax and similar operators ------------------------------------------------------------
- */
+/* ---- softmax and similar operators ----------------------------------------------------------- */
 static fx_array *hardmax(const fx_softmax_args *a)
 {
     int axis = 0;

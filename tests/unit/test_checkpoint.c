@@ -36,8 +36,7 @@ static void listen(int level, const char *text, void *user)
     snprintf(said, sizeof said, "%s", text);
 }
 
-/* ---- a training with everything that is random or kept ----------------------------------------
- */
+/* ---- a training with everything that is random or kept --------------------------------------- */
 
 typedef struct training {
     fx_chain_layer *model;
@@ -80,7 +79,8 @@ static fx_array *loss_of(void *model, const fx_batch *b, void *user)
     return fx_mse(fx_call(model, b->x), b->y);
 }
 
-/* What happens at a step: the learning rate changes, and training stops or the process dies. */
+/* What happens at a training step: the learning rate changes, and training stops or the process
+ * dies. */
 typedef struct course {
     int64_t stop_at, die_at;
     double losses[STEPS + 1];
@@ -191,7 +191,8 @@ static void stopped_training_goes_on(void **state)
     }
 }
 
-/* The process is killed at 20 random training steps; checkpoints are 1 to 7 steps apart. */
+/* The process is killed at 20 random training steps; checkpoints are 1 to 7 training steps apart.
+ */
 static void killed_training_goes_on(void **state)
 {
     (void)state;
@@ -386,7 +387,7 @@ static void finished_training_stays(void **state)
     assert_int_equal(run(again, &none, path, 0), FX_OK);
     const bits got = bits_of(again);
     assert_same(&expected, &got, "finished", STEPS);
-    assert_true(none.losses[STEPS] == 0); /* no step was taken */
+    assert_true(none.losses[STEPS] == 0); /* no training step was made */
 }
 
 /* The error names the first line that differs. Training without settings, in the checkpoint or now,

@@ -251,9 +251,9 @@ static void check_order(fx_device *device)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* loss_r = Σᵢ cᵣ·i·yᵢ with y = Σᵣ xᵣ², so that by xᵣ the sum of all losses has the gradient
- * 2·xᵣ·i·Σcᵣ, with c = 1, 2, 3; for the mean a third of it; for a broadcast of x₁ all of it to
- * rank 1. */
+/* loss_r = Σᵢ cᵣ·i·yᵢ with y = Σᵣ xᵣ², so the gradient of the sum of all losses with respect to xᵣ
+ * is 2·xᵣ·i·Σcᵣ, with c = 1, 2, 3. For the mean it is a third of that; for a broadcast of x₁, rank
+ * 1 gets all of it. */
 static void *gradients(void *argument)
 {
     static const struct {

@@ -263,7 +263,7 @@ static void small_exponents_multiply(void **state)
     }
 }
 
-/* ---- place ----------------------------------------------------------------------------------- */
+/* ---- position -------------------------------------------------------------------------------- */
 enum { PLACES = 700 };
 
 static void check_places(fx_op op, const float *x, const float *y)

@@ -1,4 +1,4 @@
-/* Matrix products on the CPU against the triple loop in double: sizes round every block edge, all
+/* Matrix products on the CPU against the triple loop in double: sizes around every block edge, all
  * transposes, layouts and types, batches with broadcasting, empty sizes, equal bits whatever the
  * batch. */
 #include "cpu_check.h"

@@ -1,6 +1,6 @@
 /* The thread pool: every part runs once, whatever the number of threads; several threads do take
- * part; nested and concurrent calls; statuses; scratch; forks; signals; when threads pay. Parts run
- * on other threads, so they count what is wrong and the test asserts afterwards.
+ * part; nested and concurrent calls; statuses; scratch; forks; signals; when several threads are
+ * used. Parts run on other threads, so they count what is wrong and the test asserts afterwards.
  * ctest: threads native */
 #include "cores.h"
 #include "cpu_check.h"

@@ -232,12 +232,13 @@ static void uneven_parts_train_as_one(void **state)
 typedef struct accumulation {
     bool uneven; /* members 0, 1, 2 have 4, 0, 7 observations, else 4 each */
     bool mixed;  /* a Float32 model, updated in Float64 */
-    int guarded; /* the step in which the loss of the last member is NaN; 0: none, without guards */
+    int guarded; /* the training step in which the loss of the last member is NaN; 0: none, without
+                    guards */
 } accumulation;
 static accumulation how;
 enum { EACH = 4 };
 
-/* The gradient of step i; with `wrong` a guard that is not finite. */
+/* The gradient of training step i; with `wrong` a guard that is not finite. */
 static fx_status accumulate(fx_dist *d, void *opt, void *model, int i, bool wrong)
 {
     FX_STEP;
@@ -286,7 +287,8 @@ static void *accumulates(void *argument)
     return NULL;
 }
 
-/* The parameters are those of one process, and gradients are exchanged once for four steps. */
+/* The parameters are those of one process, and gradients are exchanged once for four training
+ * steps. */
 static void check_accumulation(accumulation a, int64_t operations, double most)
 {
     static member serial;
@@ -315,9 +317,10 @@ static void sums_of_gradients_are_exchanged_once(void **state)
     (void)state;
     check_accumulation((accumulation){.uneven = false}, 2 * STEPS / EACH, 1e-12);
     check_accumulation((accumulation){.mixed = true}, 2 * STEPS / EACH, 1e-6);
-    /* In each step the members add up their numbers of observations. */
+    /* In each training step the members add up their numbers of observations. */
     check_accumulation((accumulation){.uneven = true}, 2 * STEPS / EACH + 2 * STEPS, 1e-12);
-    /* In each step the members compare their guards, in every fourth one with the gradients. */
+    /* In each training step the members compare their guards, in every fourth one with the
+     * gradients. */
     check_accumulation((accumulation){.guarded = 42}, 2 * STEPS, 1e-12);
 }
 

@@ -339,9 +339,9 @@ static void expect_rebound(fx_array *loss, fx_dense_layer *m)
     expect_error(FX_STATUS_STATE, "gradient: ");
 }
 
-/* A gradient against a handle that was rebound after the loss was built is an error,
- * never zeros: whether the loss was read before, was computed by the update, or is still pending,
- * and after its step has closed as well. */
+/* A gradient against a handle that was rebound after the loss was built is an error, never zeros:
+ * whether the loss was read before, was computed by the update, or is still pending, and after its
+ * training step has closed as well. */
 static void against_rebound_handles(void **state)
 {
     (void)state;
@@ -386,7 +386,8 @@ static void against_handles_refilled(void **state)
     CHECK(gradient1(fx_sum(fx_square(x)), x), (2), 0, 10, 12);
 }
 
-/* A loss whose step has closed is a constant: asking for its gradient is an error as well. */
+/* A loss whose training step has closed is a constant: asking for its gradient is an error as well.
+ */
 static void after_the_step(void **state)
 {
     (void)state;

@@ -486,7 +486,8 @@ static void test_batchnorm(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* Two calls in one step move the statistics twice; a call that is in inference does not. */
+/* Two calls in one training step move the statistics twice; a call that is in inference does not.
+ */
 static void test_batchnorm_staging(void **state)
 {
     (void)state;

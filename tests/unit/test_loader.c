@@ -315,7 +315,8 @@ static void batches_do_not_pile_up(void **state)
         if (b.index == 5)
             at_five = fxi_live_allocations();
         if (b.index == 25)
-            assert_true(fxi_live_allocations() <= at_five + 40); /* the workers' slots vary */
+            assert_true(fxi_live_allocations() <=
+                        at_five + 40); /* the number of prepared batches varies */
     }
 }
 

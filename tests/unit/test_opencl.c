@@ -43,8 +43,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* ---- launches ----------------------------------------------------------------------------------
- */
+/* ---- launches -------------------------------------------------------------------------------- */
 /* An optimiser over 16 arrays: segments of one step, of which a launch does several. */
 static void an_update_is_few_launches(void **state)
 {

@@ -42,7 +42,8 @@ static void train_step(void *opt, void *model, int64_t batch, double scale)
 
 /* ---- hits and misses ------------------------------------------------------------------------- */
 
-/* Data, literals, seeds, learning rates and the powers of β change at every step: one plan. */
+/* Data, literals, seeds, learning rates and the powers of β change at every training step: one
+ * plan. */
 static void numbers_and_seeds_hit(void **state)
 {
     (void)state;

@@ -124,7 +124,7 @@ static void a_group_moves_to_an_earlier_one(void **state)
            "  3  mul(1, 1′) → Float32 4×4\n");
 }
 
-/* 1 / 20 takes no step; the slots of its parts are before its own. */
+/* 1 / 20 takes no step; the literals of its parts come before its own. */
 static void literals_are_computed_on_the_host(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* test_record.c: recorded training steps (FX_RECORD): programs that change control flow, sizes,
  * literals, handles and reads at random compute the same bits as with FX_STEP; equal calls repeat
- * the recording and build no nodes. ctest: threads */
+ * the recording and build no nodes. In this file a step is a training step. ctest: threads */
 #include "semantics_check.h"
 
 #include <cflux.h>

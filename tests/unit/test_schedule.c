@@ -218,8 +218,7 @@ static void triggers(void **state)
     assert_true(fx_throttle_pass(&every));
 }
 
-/* ---- in fx_train ------------------------------------------------------------------------------
- */
+/* ---- in fx_train ----------------------------------------------------------------------------- */
 
 static fx_array *sum_of(void *model, const fx_batch *b, void *user)
 {

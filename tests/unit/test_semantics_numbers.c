@@ -1,5 +1,5 @@
 /* test_semantics_numbers.c: weak literals and promotion, what integers and conversions do at their
- * limits, NaN, ties, literals as slots of a plan, random streams, arrays without elements.
+ * limits, NaN, ties, literals as inputs of a plan, random streams, arrays without elements.
  *
  * Expected types are Julia's promote_type written down; expected numbers are C's own, or exact.
  */
@@ -254,7 +254,7 @@ static void p10_nan_and_ties(void **state)
     CHECK(gradient1(fx_maximum(x), x), (4), 1e-7, 1 / 3.0, 1 / 3.0, 1 / 3.0, 0);
 }
 
-/* ---- literals are slots ---------------------------------------------------------------------- */
+/* ---- literals are inputs --------------------------------------------------------------------- */
 
 static void p11_numbers_are_not_in_the_key(void **state)
 {
@@ -377,7 +377,7 @@ static void p12_seeds(void **state)
     SAME(fx_item(fx_sum(fx_ne(b, b2))), 0);
     fx_seed(43);
     check_different(a, fx_rand_dtype(FX_DTYPE_F64, 64));
-    /* a seed is a slot of the plan as well */
+    /* a seed is such an input as well */
     fx_array *c = fx_rand(7);
     fx_eval(c);
     const uint64_t built = fx_stats().plans_built;
@@ -406,7 +406,7 @@ static void p12_streams_are_named(void **state)
 }
 
 /* Two random values in one graph, in either order, keep their own numbers. */
-static void p12_slots_follow_the_node(void **state)
+static void p12_streams_follow_the_node(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -516,7 +516,7 @@ int main(void)
         TEST(p12_recomputing_repeats),
         TEST(p12_seeds),
         TEST(p12_streams_are_named),
-        TEST(p12_slots_follow_the_node),
+        TEST(p12_streams_follow_the_node),
         TEST(p13_no_elements),
         TEST(p13_an_empty_batch),
     };

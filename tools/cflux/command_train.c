@@ -129,8 +129,7 @@ static option_row options[] = {
     OPTION_JSON(&o.as_json),
     OPTIONS_END};
 
-/* ---- before training --------------------------------------------------------------------------
- */
+/* ---- before training ------------------------------------------------------------------------- */
 
 static int check_files(void)
 {
@@ -287,8 +286,7 @@ static int prepare_together(train_run *r)
     return status;
 }
 
-/* ---- after training ---------------------------------------------------------------------------
- */
+/* ---- after training -------------------------------------------------------------------------- */
 
 static const char *reason(const train_run *r)
 {
@@ -354,8 +352,7 @@ static int finish(train_run *r)
     return status != EXIT_FINE ? status : signal ? 128 + signal : EXIT_FINE;
 }
 
-/* ---- the command ------------------------------------------------------------------------------
- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int run_train(int n, char **operands)
 {

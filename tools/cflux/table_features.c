@@ -54,8 +54,7 @@ bool is_target(const feature_choice *of, int64_t column)
     return false;
 }
 
-/* ---- all features of a table ------------------------------------------------------------------
- */
+/* ---- all features of a table ----------------------------------------------------------------- */
 
 typedef struct feature_list {
     int64_t *columns; /* of each feature */
