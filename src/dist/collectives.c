@@ -162,6 +162,8 @@ void *fx_dist_average(fx_dist *d, void *x)
     if (d->group.size == 1 || fx_is_error(x))
         return x;
     forget_failed(d);
+    /* The first walk lists the arrays, so that they are averaged together; the second one puts the
+     * means in their positions. */
     listed l = {.n = 0};
     void *walked = fx_fmap_with(list_array, &l, x);
     if (l.no_memory)

@@ -171,6 +171,7 @@ static fx_status transfer_exactly(fx_dist *d, const fxi_dist_move *m, char *why,
                                         : fxi_dist_call(d, &c, why, size);
     if (status != FX_OK)
         return status;
+    /* Only the root's memory has been written. */
     if (h->kind == FX_COLLECTIVE_REDUCE && h->root != d->group.rank)
         memset(d->out, 0, bytes);
     if (mean)

@@ -182,6 +182,7 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
              !r->leaf;
     for (int32_t i = 0; i < g->n && !r->bad; i++)
         r->bad = !note_node(c->tape, r, i);
+    /* The cache may evict the plan, which the recording still needs. */
     __atomic_fetch_add(&plan->refs, 1, __ATOMIC_RELAXED);
     r->plan = plan;
 }
@@ -342,6 +343,7 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
     }
     fxi_binding_free(&b, s);
     drop_copies(r);
+    /* The rest of the training step is built as usual (tape.h). */
     if (status != FX_OK)
         fxi_tape_leave(c);
     return status;

@@ -110,6 +110,8 @@ static fx_array *convolve_transposed(const fx_convolve_args *a)
         s = fxi_spread("conv_transpose", "outpad", &a->outpad, c, 0, extra);
     if (s != FX_OK)
         return fx_error_array(s);
+    /* The least size from which a convolution with these options makes x's; with a stride, larger
+     * ones do too: outpad chooses. */
     int64_t shape[FX_MAX_DIMS];
     for (int i = 0; i < c; i++) {
         shape[i] = fxi_mul_sizes(fx_size(a->x, i) - 1, attr.stride[i]) + 1 +
@@ -124,6 +126,7 @@ static fx_array *convolve_transposed(const fx_convolve_args *a)
     }
     shape[c] = fxi_mul_sizes(fx_size(a->w, c), attr.groups);
     shape[c + 1] = fx_size(a->x, c + 1);
+    /* The transpose of a convolution is the gradient of its data, in which x is gy. */
     attr.kind = FX_CONV_DATA;
     return fxi_conv_node(&attr, a->x, a->w, c + 2, shape);
 }

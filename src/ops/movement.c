@@ -128,6 +128,7 @@ fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *sizes)
     }
     if (same)
         return x;
+    /* An expansion keeps the number of axes; those that x lacks come from a reshape. */
     fx_array *r = ndims == n->ndim ? x : movement(FX_OP_RESHAPE, x, ndims, longer, NULL);
     if (fx_is_error(r) || memcmp(longer, sizes, (size_t)ndims * sizeof *sizes) == 0)
         return r;
@@ -158,6 +159,7 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
     int64_t shape[FX_MAX_DIMS];
     memcpy(shape, x->node->shape, sizeof shape);
     shape[axis] = n;
+    /* A slice without elements may begin anywhere, also outside the axis. */
     const fx_attr a = {.slice = {axis, n ? start : 0, n ? step : 1}};
     return movement(FX_OP_SLICE, x, x->node->ndim, shape, &a);
 }

@@ -211,6 +211,7 @@ int fxi_scope_open(int mode, const char *file, int line)
     fxi_scope *parent = c->scope;
     fxi_scope *s = parent->depth + 1 < FXI_INLINE_SCOPES ? &c->scopes[parent->depth + 1]
                                                          : fxi_malloc(sizeof *s);
+    /* Scopes without memory are only counted, so a scope inside one is only counted too. */
     if (!s || c->virtual_scopes) {
         if (s && parent->depth + 1 >= FXI_INLINE_SCOPES)
             fxi_free(s);

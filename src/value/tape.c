@@ -178,6 +178,7 @@ static bool note(fxi_tape *t, fxi_node *n)
         fxi_ghost_free(e->node);
         return false;
     }
+    /* The program computes the gradient of these, so the gradient of the step is not skipped. */
     t->impure |= n->op == FX_OP_OWN_GRADIENT || n->op == FX_OP_CUSTOM;
     n->tape = e->node->tape = ++t->n;
     return true;

@@ -52,6 +52,7 @@ static fxi_tape *new_tape(const char *file)
 
 static fxi_tape *tape_at(fxi_context *c, const fxi_scope *s)
 {
+    /* In the order of their latest use: the tapes after the first MOST_TAPES are freed. */
     fxi_tape **at = &c->tapes;
     int n = 0;
     while (*at && ((*at)->line != s->line || strcmp((*at)->file, s->file) != 0)) {

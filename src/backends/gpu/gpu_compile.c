@@ -167,6 +167,7 @@ static void *make(fxi_gpu_device *d, const char *source, const char *name, failu
     void *made = from_packs(d, source);
     if (made)
         return made;
+    /* Before the cache on disk is asked: the compiler is a part of its keys (key_of). */
     const char *lack = d->driver->ready ? d->driver->ready(d) : "";
     if (*lack) {
         say_missing(d, name, lack, why);

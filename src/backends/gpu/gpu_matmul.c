@@ -283,6 +283,7 @@ static void say_kernel(fxi_gpu_builder *b, const product *p)
     fxi_gpu_walk_say(b, &p->batch, first_of_batch(p), "z", "o", NULL);
     fxi_gpu_say_part(b, text);
     const bool cells = has_cells(b, p->type);
+    /* The text has both loops then: only its compiler knows which one the architecture can run. */
     if (cells)
         say_sums(b, p, fxi_gpu_text_matrix);
     say_sums(b, p, b->limits->serial ? fxi_gpu_text_matmul_serial : fxi_gpu_text_matmul_tiles);
@@ -339,6 +340,7 @@ void fxi_gpu_matmul(fxi_gpu_builder *b)
         set_operands(call, &p);
         return;
     }
+    /* The sums of a slice are not complete, so the launch that adds them applies the epilogue. */
     const fxi_gpu_finish f = fxi_gpu_finish_of(s);
     const fxi_gpu_slices slices = {.sum = sum_type(&p),
                                    .n = p.slices,

@@ -67,7 +67,7 @@ static void say_weights(fxi_gpu_builder *b, bool wide)
 }
 
 /* The strides of the axes of space, of which there are always three, of channels and of batches. */
-static void set_steps(fxi_gpu_call *c, int first, const fx_tensor *t, int spatial)
+static void set_strides(fxi_gpu_call *c, int first, const fx_tensor *t, int spatial)
 {
     for (int d = 0; d < 3; d++)
         fxi_gpu_param(c, first + d, d < spatial ? fxi_gpu_stride(t, d) : 0);
@@ -104,6 +104,7 @@ void fxi_gpu_repair(fxi_gpu_builder *b)
     const bool wide = fxi_gpu_wide(length + MOST_GROUPS * FXI_GPU_GROUP) ||
                       fxi_gpu_wide(fxi_gpu_reach(s->in[0].ndim, s->in[0].shape, s->in[0].stride)) ||
                       fxi_gpu_wide(weights + MOST_GROUPS * FXI_GPU_GROUP);
+    /* A word for each group of the first kernel: whether it has found such a number. */
     const int64_t work = fxi_gpu_work(b, groups * 4);
     look(b, length, groups, wide, work);
     say_weights(b, wide);
@@ -120,7 +121,7 @@ void fxi_gpu_repair(fxi_gpu_builder *b)
     fxi_gpu_param(c, BATCHES, s->in[0].shape[n + 1]);
     for (int d = 0; d < 3; d++)
         set_axis(c, s, d);
-    set_steps(c, XSTEP, &s->in[0], n);
-    set_steps(c, YSTEP, &s->in[1], n);
+    set_strides(c, XSTEP, &s->in[0], n);
+    set_strides(c, YSTEP, &s->in[1], n);
     c->groups[0] = each;
 }

@@ -109,7 +109,7 @@ static int describe_product(product *p, const fxi_rt_product *of)
 
 /* A matrix in memory, before it is transposed. */
 static int describe_matrix(fxi_lt_layout *out, const fxi_rt_product *of, bool transposed,
-                           int64_t rows, int64_t columns, int64_t ld, int64_t step)
+                           int64_t rows, int64_t columns, int64_t ld, int64_t batch_stride)
 {
     const int32_t batches = (int32_t)of->batches;
     int error =
@@ -118,7 +118,7 @@ static int describe_matrix(fxi_lt_layout *out, const fxi_rt_product *of, bool tr
     if (!error && batches > 1)
         error = lt.LayoutSet(*out, FXI_LT_LAYOUT_BATCHES, &batches, sizeof batches);
     if (!error && batches > 1)
-        error = lt.LayoutSet(*out, FXI_LT_LAYOUT_BATCH_STRIDE, &step, sizeof step);
+        error = lt.LayoutSet(*out, FXI_LT_LAYOUT_BATCH_STRIDE, &batch_stride, sizeof batch_stride);
     return error;
 }
 
@@ -172,6 +172,7 @@ enum { A, B, C, BIAS };
 
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
 {
+    /* The library multiplies by these numbers in the type that describe_product names. */
     static const float one = 1, zero = 0;
     static const double one64 = 1, zero64 = 0;
     fxi_rt_device *d = fxi_rt_of(device);
@@ -180,6 +181,8 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
     const fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
         return status;
+    /* The bias's address is part of the descriptor, which runs of other threads use too: the caller
+     * holds the device's lock (gpu.h). */
     int error = p->bias ? lt.DescSet(p->desc, FXI_LT_DESC_BIAS, &buffers[BIAS], sizeof(void *)) : 0;
     if (error)
         return fxi_rt_library_fail(d, operation, "cublasLtMatmulDescSetAttribute",

@@ -17,7 +17,7 @@ const char *fxi_rt_dnn_part(const char *name)
 /* The numbers of the operands that are x, w and y; −1: the output. */
 static const struct {
     int x, w, y;
-} places[] = {
+} operand_numbers[] = {
     [FX_CONV_FORWARD] = {0, 1, -1}, [FX_CONV_DATA] = {-1, 1, 0}, [FX_CONV_WEIGHT] = {0, -1, 1}};
 
 static const fx_tensor *operand(const fx_step *s, int k)
@@ -47,9 +47,9 @@ static fxi_rt_conv_about about_of(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
     const int n = a->spatial, more = n == 1;
-    fxi_rt_conv_about o = {.x = reversed(operand(s, places[a->kind].x)),
-                           .w = reversed(operand(s, places[a->kind].w)),
-                           .y = reversed(operand(s, places[a->kind].y)),
+    fxi_rt_conv_about o = {.x = reversed(operand(s, operand_numbers[a->kind].x)),
+                           .w = reversed(operand(s, operand_numbers[a->kind].w)),
+                           .y = reversed(operand(s, operand_numbers[a->kind].y)),
                            .dtype = s->out.dtype,
                            .space = n + more,
                            .stride = {1, 1, 1},
@@ -58,6 +58,7 @@ static fxi_rt_conv_about about_of(const fx_step *s)
                            .flips = !a->flipped && !fxi_rt_dnn.needs_flip,
                            .tf32 = s->out.dtype == FX_DTYPE_F32 &&
                                    fx_step_conv(s)->precision != FX_PRECISION_HIGHEST};
+    /* A single axis of space comes after the one that `reversed` adds. */
     for (int k = 0; k < n; k++) {
         o.pad[k + more] = a->before[n - 1 - k];
         o.stride[k + more] = a->stride[n - 1 - k];
@@ -143,8 +144,9 @@ static bool must_repair(const fx_step *s)
 static bool takes(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
-    const fx_tensor *x = operand(s, places[a->kind].x), *w = operand(s, places[a->kind].w),
-                    *y = operand(s, places[a->kind].y);
+    const fx_tensor *x = operand(s, operand_numbers[a->kind].x),
+                    *w = operand(s, operand_numbers[a->kind].w),
+                    *y = operand(s, operand_numbers[a->kind].y);
     const int type = s->out.dtype;
     bool ok = type == FX_DTYPE_F64 || type == FX_DTYPE_F32 || type == FX_DTYPE_F16 ||
               type == FX_DTYPE_BF16;
@@ -163,7 +165,7 @@ static bool takes(const fx_step *s)
 static int64_t reversed_window(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
-    const fx_tensor *w = operand(s, places[a->kind].w);
+    const fx_tensor *w = operand(s, operand_numbers[a->kind].w);
     int64_t window = 1;
     for (int k = 0; k < a->spatial; k++)
         window *= w->shape[k];
@@ -178,7 +180,7 @@ static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
 {
     const fx_step *s = b->step;
     const int64_t window = reversed_window(s);
-    const fx_tensor *w = operand(s, places[c->kind].w);
+    const fx_tensor *w = operand(s, operand_numbers[c->kind].w);
     const int64_t length = fx_tensor_length(w);
     const int64_t copy = window ? fxi_gpu_work(b, length * (int64_t)fxi_gpu_size(w->dtype)) : 0;
     const fxi_gpu_buffer_ref reversed_w = {copy, FXI_GPU_WORK};

@@ -147,6 +147,7 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
     fxi_rt_device *d = fxi_rt_of(b->device);
     const int64_t sizes[] = {of->m, of->n, of->k, of->lda, of->ldb, of->batches};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        /* rocBLAS's function has 32-bit sizes. */
         if (sizes[k] > INT32_MAX)
             return false;
     if (of->bias) {

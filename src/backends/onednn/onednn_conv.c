@@ -47,8 +47,8 @@ static const struct {
 
 /* oneDNN names axes from the slowest to the fastest: nhwc is our C×W×H×N in memory. Weights are
  * plain, W×H×in×out; several groups are an axis of their own for oneDNN, the slowest. */
-static const dnnl_format_tag_t last_tags[] = {dnnl_format_tag_undef, dnnl_nwc, dnnl_nhwc,
-                                              dnnl_ndhwc};
+static const dnnl_format_tag_t channels_last_tags[] = {dnnl_format_tag_undef, dnnl_nwc, dnnl_nhwc,
+                                                       dnnl_ndhwc};
 static const dnnl_format_tag_t plain_tags[2][4] = {
     {dnnl_format_tag_undef, dnnl_oiw, dnnl_oihw, dnnl_oidhw},
     {dnnl_format_tag_undef, dnnl_goiw, dnnl_goihw, dnnl_goidhw}};
@@ -82,6 +82,7 @@ static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *
         const int k = a->spatial - 1 - d;
         const int64_t reach = (w->shape[k] - 1) * a->dilation[k] + 1;
         out->stride[d] = a->stride[k];
+        /* oneDNN counts the elements that a dilated kernel skips between two taps. */
         out->dilation[d] = a->dilation[k] - 1;
         out->before[d] = a->before[k];
         out->after[d] = (y->shape[k] - 1) * a->stride[k] + reach - x->shape[k] - a->before[k];
@@ -94,6 +95,7 @@ static void divide(conv *c, double work)
     int64_t most = fxi_least(c->images, MOST_PARTS);
     double each = PART_WORK;
     if (c->kind == FX_CONV_WEIGHT) {
+        /* Sums are Float32, whatever the type of the weights. */
         most = fxi_least(most, fxi_most(1, SUM_BYTES / (c->weights * 4)));
         each = SUM_WORK;
     }
@@ -117,6 +119,8 @@ static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primi
         conv_forward_pd(c->kind == FX_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d, attr);
     if (!s && c->kind == FX_CONV_DATA)
         s = conv_data_pd(out, fxi_onednn_engine, d, attr, forward);
+    /* The weights of the forward convolution have the type of the operands, their gradient is a
+     * Float32 sum. */
     desc.w = c->sum.ref;
     if (!s && c->kind == FX_CONV_WEIGHT)
         s = conv_weight_pd(out, fxi_onednn_engine, d, attr, forward);
@@ -136,10 +140,10 @@ static fx_status create(conv *c, int which, int64_t images, const fx_step *step,
     const int s = a->spatial;
     dnnl_dims_t dims;
     activation_dims(t[c->x_at], s, images, dims);
-    dnnl_status_t ok = md_tag(&c->x[which], s + 2, dims, type, last_tags[s]);
+    dnnl_status_t ok = md_tag(&c->x[which], s + 2, dims, type, channels_last_tags[s]);
     activation_dims(t[c->y_at], s, images, dims);
     if (!ok)
-        ok = md_tag(&c->y[which], s + 2, dims, type, last_tags[s]);
+        ok = md_tag(&c->y[which], s + 2, dims, type, channels_last_tags[s]);
     conv_desc d = {.x = c->x[which].ref, .w = c->any.ref, .y = c->y[which].ref};
     if (c->biased)
         d.bias = c->bias.ref;
@@ -339,6 +343,7 @@ static fx_status weigh_infinite(const conv *c, const void *const *in, void *out,
     if (!finite)
         return FX_STATUS_MEMORY;
     fxi_conv_finite_part(y->dtype, finite, in[1], n);
+    /* `run` finds only finite numbers now, so it does not come back here. */
     const fx_status status = run(c, (const void *[]){in[0], finite}, out, work);
     if (!status)
         fxi_conv_add_infinite(&step, in[0], in[1], out);
@@ -362,6 +367,7 @@ static fx_status run(const void *self, const void *const *in, void *out, void *w
                                      : run_with_weights(c, &q, in[1], work);
 }
 
+/* Also called if `prepare` fails: what has not been created is zero. */
 static void release(void *self)
 {
     conv *c = self;

@@ -130,6 +130,7 @@ static fx_status create_parts(product *p, dnnl_data_type_t type)
     const int axis = divide(p, &whole);
     const int64_t all = p->o[RESULT].dims[axis], last = all - (p->parts - 1) * whole;
     fx_status status = FX_OK;
+    /* The operands describe whole parts first and then the last part; oneDNN keeps copies. */
     for (int which = 0; which < 2 && !status; which++) {
         for (int i = 0; i < OPERANDS; i++) {
             operand *o = &p->o[i];
@@ -183,6 +184,7 @@ static fx_status run(const void *self, const void *const *in, void *out, void *w
                             &c);
 }
 
+/* Also called if `prepare` fails: what has not been created is zero. */
 static void release(void *self)
 {
     product *p = self;

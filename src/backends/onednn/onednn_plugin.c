@@ -123,6 +123,7 @@ void fxi_primitive_free(fxi_primitive *p)
 fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to)
 {
     *p = (fxi_primitive){0};
+    /* Equal layouts need no conversion: p->call stays NULL. */
     if (dnnl_memory_desc_equal(from, to))
         return FX_OK;
     dnnl_primitive_attr_t attr = fxi_onednn_attr();
