@@ -184,7 +184,7 @@ static fx_array *crossentropy(bench_state *s)
     return fx_logitcrossentropy(s->x, fx_onehot(s->y, fx_size(s->x, 0)));
 }
 
-/* Value and gradient by the input, and for layer norm by scale and bias. */
+/* Value and gradient of the input, and for layer norm of scale and bias. */
 static void rows_gradient(bench_state *s)
 {
     FX_STEP;

@@ -2,9 +2,9 @@
  * memory.h.
  *
  * A training step allocates and frees the same sizes again and again. So freed blocks are kept in
- * lists of the calling thread, by size class (two classes an octave), and are used again. In the
- * steady state a training step allocates nothing from the system. A header in front of each block
- * holds its class and the offset of the system's block.
+ * lists of the calling thread, by size class (two classes for each power of two), and are used
+ * again. In the steady state a training step allocates nothing from the system. A header in front
+ * of each block holds its class and the offset of the system's block.
  *
  * A thread caches at most 64 MiB, or half of the peak of live array memory if that is more. Beyond
  * that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and more are

@@ -84,14 +84,14 @@ static fx_array *part_like(fx_array *vector, const fx_array *x, int64_t *io_at)
 }
 
 /* Numbers that travel with the first bucket: the guard of the update, or the caller's. */
-typedef struct riders {
+typedef struct extras {
     fx_array **all;
     int n;
     bool sent; /* they have been replaced by their means */
-} riders;
+} extras;
 
-/* Averages a bucket and empties it. A bucket without arrays has only riders. */
-static fx_status send(bucket *b, riders *r)
+/* Averages a bucket and empties it. A bucket may have no arrays, only extra numbers. */
+static fx_status send(bucket *b, extras *r)
 {
     const int also = r->sent ? 0 : r->n;
     fx_array **parts = fxi_malloc(((size_t)b->n + (size_t)also + 1) * sizeof(fx_array *));
@@ -124,7 +124,7 @@ static bool belongs(const bucket *b, const fx_array *g, const fx_communicator *a
 
 /* Puts an array into the bucket; sends the bucket first if the array does not belong to it. */
 static fx_status put(bucket *b, fx_array **array, const fx_communicator *among, double weight,
-                     riders *r)
+                     extras *r)
 {
     if (b->n > 0 && !belongs(b, *array, among, weight)) {
         const fx_status status = send(b, r);
@@ -140,8 +140,8 @@ static fx_status put(bucket *b, fx_array **array, const fx_communicator *among, 
     return FX_OK;
 }
 
-/* Sends the rest: arrays, or riders for which no bucket was sent. */
-static fx_status finish(bucket *b, riders *r)
+/* Sends the rest: arrays, or extra numbers for which no bucket was sent. */
+static fx_status finish(bucket *b, extras *r)
 {
     if (b->n == 0 && (r->n == 0 || r->sent))
         return FX_OK;
@@ -246,7 +246,7 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
     bucket b = {.among = i < s->n ? fxi_items_among(s, s->all[i].leaf) : s->among,
                 .arrays = fxi_malloc(((size_t)s->n + 1) * sizeof *b.arrays)};
     fx_array *flag = *io_guard ? flag_of(*io_guard) : NULL;
-    riders r = {.all = s->nmeans ? s->means : &flag, .n = s->nmeans ? s->nmeans : flag != NULL};
+    extras r = {.all = s->nmeans ? s->means : &flag, .n = s->nmeans ? s->nmeans : flag != NULL};
     share f = {.weight = observations};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
     for (; i < s->n && status == FX_OK; i = next_distributed(s, i + 1)) {
@@ -266,7 +266,7 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
 fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays)
 {
     bucket b = {.exact = true, .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
-    riders none = {.n = 0};
+    extras none = {.n = 0};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
     for (int64_t i = 0; i < n && status == FX_OK; i++)
         status = put(&b, &io_arrays[i], among, -1, &none);

@@ -1,5 +1,5 @@
 /* row.c: planner rule 3: finds reductions of rows whose result is combined again with the values
- * that were reduced (softmax, layer norm, cross-entropy), or that share an operand (gradients by
+ * that were reduced (softmax, layer norm, cross-entropy), or that share an operand (gradients of
  * scale and bias). A pure function of the graph.
  *
  * A row step computes several nodes for one row of memory before it starts the next row, so the row
