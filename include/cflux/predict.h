@@ -16,7 +16,7 @@ FXI_BEGIN_C
  *     mean, std   of the features, with the sizes of an observation (an axis may have size 1)
  *     fill        replacements for missing values, with sizes as mean and std
  *     merges      for texts: the tokenizer, see fx_tokenizer_merges; shape then has one element,
- *                 the number of tokens of a text that count
+ *                 the number of tokens of a text that count, or the context of a language model
  *
  * Only the model is required. fx_predict skips a computation whose entry is missing. */
 
@@ -37,9 +37,10 @@ FX_API void *fx_predictor(const char *path, void *entries);
  * other sizes must be that of the predictor's `shape`. Computes in inference mode, 256 observations
  * at a time, on the device of the model. The result is evaluated and on the CPU, of shape (outputs,
  * N) for a model that ends in a dense layer; the scope owns it. For a model of texts, x contains
- * ids of fx_tokenizer_encode_texts; fx_predict_texts is simpler. Errors: FX_STATUS_SHAPE for other
- * sizes or no observations; FX_STATUS_ARGUMENT if `predictor` is not a predictor; those of the
- * model. */
+ * ids of fx_tokenizer_encode_texts; fx_predict_texts is simpler. For a language model, x contains
+ * ids, context×N, and the result has a score for each token, tokens×context×N. Errors:
+ * FX_STATUS_SHAPE for other sizes or no observations; FX_STATUS_ARGUMENT if `predictor` is not a
+ * predictor; those of the model. */
 FX_API fx_array *fx_predict(void *predictor, fx_array *x);
 
 /* fx_predict for the rows of a CSV file, plain or gzip, separated by commas. Columns are found by
@@ -66,6 +67,46 @@ FX_API fx_array *fx_predicted_probabilities(void *predictor, fx_array *y);
 
 /* The name of class number k, from 0; NULL if there is none. Valid while the predictor exists. */
 FX_API const char *fx_class_name(const void *predictor, int64_t k);
+
+/* ---- language models ------------------------------------------------------------------------- */
+/* A predictor whose about.kind is "language" forecasts the next token of a text: the model maps ids
+ * of shape (T, N) to scores (logits) of shape (tokens, T, N), where the scores at position t depend
+ * only on the ids up to t. T is the context, the element of `shape`. */
+
+/* Receives the n bytes of each new token. Returns false to end the text. */
+typedef bool (*fx_token_fn)(const char *bytes, size_t n, void *user);
+
+/* Options of fx_generate. */
+/* clang-format off */
+#define FXI_GENERATE_ARGS(F)                                                                       \
+    F(void *, predictor, FXI_NULL)     /* from fx_load_predictor */                                \
+    F(const char *, prompt, FXI_NULL)  /* the beginning of the text; NULL or "": a line end */     \
+    F(int64_t, length, 200)            /* number of tokens to add */                               \
+    F(double, temperature, 1)          /* T in softmax(scores / T); 0: always the token with the   \
+                                          largest score */                                         \
+    F(int64_t, top_k, 0)               /* draw among the k tokens with the largest scores;         \
+                                          0: among all */                                          \
+    F(fx_token_fn, on_token, FXI_NULL) /* called for every new token; NULL: not called */          \
+    F(void *, user, FXI_NULL)          /* passed to on_token */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_generate_args, FXI_GENERATE_ARGS);
+/* fx_generate(predictor, .prompt = "ROMEO:", .length = 100): continues a text. Draws each next
+ * token with the probabilities softmax(scores / temperature), where the model sees the latest
+ * tokens, at most its context. The random numbers are those of fx_seed. Returns the ids of the new
+ * tokens, an Int64 vector on the CPU, which the scope owns; fx_predicted_text turns them into a
+ * text. Computes in inference mode, on the device of the model. Errors: FX_STATUS_ARGUMENT if
+ * `predictor` is not a language model, or if length, temperature or top_k is negative, length is 0
+ * or temperature is not finite; FX_STATUS_SHAPE if the model returns other sizes;
+ * FX_STATUS_NONFINITE if a score is NaN or +∞, or all are −∞; those of the model. */
+FX_API fx_array *fxi_generate(const fx_generate_args *a);
+#define fx_generate(...)                                                                           \
+    FXI_CALL(fxi_generate(                                                                         \
+        FXI_OPTIONS(fx_generate_args, FXI_GENERATE_ARGS(FXI_DEFAULT).predictor = __VA_ARGS__)))
+
+/* Writes the text of ids: fx_tokenizer_decode with the tokenizer of the predictor, with the same
+ * arguments and errors. FX_STATUS_ARGUMENT if the predictor has no tokenizer. */
+FX_API fx_status fx_predicted_text(void *predictor, fx_array *ids, char *dst, size_t capacity,
+                                   size_t *out_bytes);
 
 /* ---- features of tables ---------------------------------------------------------------------- */
 /* The features of a table from fx_read_table. A column of numbers is one feature, with its name. A

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "predictor_parts.h"
 
 enum { BATCH = 256, TARGETS_AT_MOST = 64, NAME_BYTES = 400 };
 static const char *const OP = "predict";
@@ -26,8 +27,7 @@ static bool is_model(const void *object)
     return object && !fx_is_array(object) && fx_type_of(object)->forward;
 }
 
-/* NULL if there is no such entry. */
-static void *entry(const void *entries, const char *name)
+void *fxi_predictor_entry(const void *entries, const char *name)
 {
     for (int64_t i = 0; is_tuple(entries) && i < fx_count(entries); i++)
         if (strcmp(fx_child_name(entries, i), name) == 0)
@@ -35,10 +35,31 @@ static void *entry(const void *entries, const char *name)
     return NULL;
 }
 
-static const char *text_about(const void *predictor, const char *name)
+static void *entry(const void *entries, const char *name)
+{
+    return fxi_predictor_entry(entries, name);
+}
+
+const char *fxi_predictor_about(const void *predictor, const char *name)
 {
     const void *text = entry(entry(predictor, "about"), name);
     return text ? fx_string_text(text) : NULL;
+}
+
+bool fxi_predictor_has_model(const void *predictor)
+{
+    return is_model(entry(predictor, "model"));
+}
+
+int64_t fxi_predictor_context(const void *predictor)
+{
+    int64_t context = 0;
+    const char *kind = fxi_predictor_about(predictor, "kind");
+    fx_array *shape = entry(predictor, "shape");
+    const bool forecasts = kind && strcmp(kind, FXI_KIND_LANGUAGE) == 0;
+    if (!forecasts || !entry(predictor, "merges") || !shape || fx_length(shape) != 1)
+        return 0;
+    return fx_read_as(shape, FX_DTYPE_I64, &context, 1) == FX_OK ? context : 0;
 }
 
 /* The entry "model", or the only one that can be called. */
@@ -197,6 +218,8 @@ static fx_array *scaled(void *predictor, fx_array *x)
 /* The input of the model for some observations. */
 static void *input_of(void *predictor, fx_array *x)
 {
+    if (fxi_predictor_context(predictor) > 0)
+        return x;
     return entry(predictor, "merges") ? fx_token_bags(x) : scaled(predictor, x);
 }
 
@@ -237,15 +260,15 @@ static fx_array *ids_of(fx_array *x)
     const bool integers = fx_eltype(x) == FX_DTYPE_I32 || fx_eltype(x) == FX_DTYPE_I64;
     if (!integers || fx_ndims(x) != 2)
         return fx_error_array(fx_fail(FX_STATUS_SHAPE, OP,
-                                      "the model takes texts: use fx_predict_texts, or a matrix "
-                                      "of fx_tokenizer_encode_texts"));
+                                      "the model takes texts as a matrix of ids: use "
+                                      "fx_predict_texts or fx_tokenizer_encode_texts"));
     return fx_size(x, 1) > 0 ? fx_cpu(x) : no_observations();
 }
 
 fx_array *fx_predict(void *predictor, fx_array *x)
 {
     FX_TEST;
-    if (!is_model(entry(predictor, "model")))
+    if (!fxi_predictor_has_model(predictor))
         return not_a_predictor();
     if (!fx_is_array(x) || fx_is_error(x))
         return fx_is_array(x)
@@ -261,11 +284,15 @@ fx_array *fx_predict_texts(void *predictor, int64_t n, const char *const *texts)
     int64_t most = 0;
     fx_array *merges = entry(predictor, "merges"), *shape = entry(predictor, "shape");
     FXI_SCOPE;
-    if (!is_model(entry(predictor, "model")))
+    if (!fxi_predictor_has_model(predictor))
         return not_a_predictor();
     if (!merges)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, OP, "the model was not trained on texts"));
+    if (fxi_predictor_context(predictor) > 0)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP,
+                                      "the model is a language model: fx_generate continues a "
+                                      "text with it"));
     if (shape && fx_length(shape) == 1)
         fx_read_as(shape, FX_DTYPE_I64, &most, 1);
     fx_array *ids = fx_tokenizer_encode_texts(fx_tokenizer_from_merges(merges), n, texts, most);
@@ -319,7 +346,8 @@ static fx_array *numbers_of(void *predictor, void *table, const char *path)
     fx_array *values = fx_child_named(table, "values"), *shape = entry(predictor, "shape");
     const int64_t columns = fx_size(values, 0), last = columns - 1;
     const int64_t each = shape ? sizes_of(shape, sizes) : columns;
-    const char *kind = text_about(predictor, "kind"), *target = text_about(predictor, "target");
+    const char *kind = fxi_predictor_about(predictor, "kind"),
+               *target = fxi_predictor_about(predictor, "target");
     fx_array *targets = each == columns ? NULL
                         : kind && target && strcmp(kind, "csv") == 0
                             ? target_columns(table, target)
@@ -352,7 +380,7 @@ static fx_array *features_of(void *predictor, void *table, const char *path)
     const bool named = strcmp(fx_child_name(columns, 0), "1") != 0;
     const int64_t n = fx_count(columns);
     if (features) {
-        const char *target = text_about(predictor, "target");
+        const char *target = fxi_predictor_about(predictor, "target");
         const bool has_target = !named && target && !fx_table_fits(table, features, NULL);
         return fx_table_features(table, features, has_target ? target_columns(table, target) : NULL,
                                  path);
@@ -369,7 +397,7 @@ static fx_array *features_of(void *predictor, void *table, const char *path)
 fx_array *fx_predict_csv(void *predictor, const char *path)
 {
     FXI_SCOPE;
-    if (!is_model(entry(predictor, "model")))
+    if (!fxi_predictor_has_model(predictor))
         return not_a_predictor();
     void *table = fx_read_table(path, .missing = entry(predictor, "fill") != NULL);
     if (fx_is_error(table))
@@ -397,13 +425,13 @@ static int64_t classes_of(void *predictor)
 fx_array *fx_predicted_classes(void *predictor, fx_array *y)
 {
     const int64_t n = classes_of(predictor);
-    return n ? fx_output_classes(text_about(predictor, "loss"), n, y)
+    return n ? fx_output_classes(fxi_predictor_about(predictor, "loss"), n, y)
              : fx_error_array(FX_STATUS_ARGUMENT);
 }
 
 fx_array *fx_predicted_probabilities(void *predictor, fx_array *y)
 {
     const int64_t n = classes_of(predictor);
-    return n ? fx_output_probabilities(text_about(predictor, "loss"), n, y)
+    return n ? fx_output_probabilities(fxi_predictor_about(predictor, "loss"), n, y)
              : fx_error_array(FX_STATUS_ARGUMENT);
 }

@@ -1,10 +1,13 @@
 /* predict_cases.c: predicts as `cflux predict --probabilities` does, with the calls of a C program:
  * predict_cases MODEL FILE, where FILE is a CSV, npy or IDX file, or a .txt file with a text in
  * each line. Prints a line for each observation: the name of its class and the probabilities, or
- * the numbers. The exit status is 2 on failure, with the message on stderr. */
+ * the numbers. For a language model FILE is "prompt:TEXT", and it prints the text and 57 more
+ * tokens, the most likely ones. The exit status is 2 on failure, with the message on stderr. */
 #include <cflux.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char PROMPT[] = "prompt:";
 
 static fx_array *predict_lines(void *predictor, const char *path)
 {
@@ -18,6 +21,17 @@ static fx_array *predict_lines(void *predictor, const char *path)
     if (f)
         fclose(f);
     return fx_predict_texts(predictor, n, texts);
+}
+
+static int print_text(void *predictor, const char *prompt)
+{
+    char text[1000];
+    size_t bytes;
+    fx_array *ids = fx_generate(predictor, .prompt = prompt, .length = 57, .temperature = 0);
+    if (fx_predicted_text(predictor, ids, text, sizeof text, &bytes) != FX_OK)
+        return 2;
+    printf("%s%s\n", prompt, text);
+    return 0;
 }
 
 static fx_array *predict(void *predictor, const char *path)
@@ -56,8 +70,11 @@ int main(int n, char **arguments)
     if (n != 3)
         return 1;
     void *predictor = fx_load_predictor(arguments[1]);
-    const int status =
-        fx_is_error(predictor) ? 2 : print(predictor, predict(predictor, arguments[2]));
+    const char *file = arguments[2];
+    const bool prompt = strncmp(file, PROMPT, sizeof PROMPT - 1) == 0;
+    const int status = fx_is_error(predictor) ? 2
+                       : prompt               ? print_text(predictor, file + sizeof PROMPT - 1)
+                                              : print(predictor, predict(predictor, file));
     if (status)
         fprintf(stderr, "%s\n", fx_error_take().message);
     return status;

@@ -13,7 +13,7 @@ import unittest
 import cli
 import formats
 
-COMMANDS = ["train", "eval", "predict", "inspect", "convert", "report", "launch", "bench", "devices", "backend",
+COMMANDS = ["train", "eval", "predict", "generate", "inspect", "convert", "report", "launch", "bench", "devices", "backend",
             "kernels"]
 NETWORK = "Chain(Dense(4 => 8, relu), Dense(8 => 3))"
 

@@ -19,7 +19,7 @@ NO_TREE = {
     "looks at the heads of the objects alone":
         "fx_layer_options fx_layer_describe "
         "fx_type_of fx_is fx_is_array fx_child_name fx_child_named fx_has_children fx_class_name "
-        "fx_predicted_classes fx_predicted_probabilities fx_table_columns fx_table_features fx_table_fits",
+        "fx_predicted_classes fx_predicted_probabilities fx_predicted_text fx_table_columns fx_table_features fx_table_fits",
     "is given an option struct, whose objects it keeps": "fx_layer_make",
     "is what the rows are made of": "fx_tree_walk",
     "the pointer is memory, a callback's argument or an address":

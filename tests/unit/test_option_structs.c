@@ -793,6 +793,23 @@ static void observe_train(const void *args, char *text)
     add_object(text, ((fx_dense_layer *)whole.model)->weight);
 }
 
+static void prepare_generate(void *args)
+{
+    static const int64_t context = 2;
+    ((fx_generate_args *)args)->predictor =
+        fx_predictor(NULL, fx_named_tuple("model", fx_embedding(256, 256), "about",
+                                          fx_named_tuple("kind", fx_string("language")), "merges",
+                                          fx_from(FX_DTYPE_I32, (const int32_t[]){0}, 2, 0),
+                                          "shape", fx_from(FX_DTYPE_I64, &context, 1)));
+}
+static void observe_generate(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_array *ids = fxi_generate(args);
+    add(text, "%s, sum %g\n", fx_error_take().message,
+        fx_is_error(ids) ? -1 : fx_item(fx_sum(ids)));
+}
+
 static void prepare_checkpoint(void *args)
 {
     ((fx_checkpoint_args *)args)->model = fx_vector(1, 2);
@@ -968,6 +985,7 @@ static void observe_device(const void *args, char *text)
     F(istft, fx_istft_args, FXI_ISTFT_ARGS, 3, prepare_istft, NULL)                                \
     F(split, fx_splitobs_args, FXI_SPLITOBS_ARGS, 2, prepare_split, "seed")                        \
     F(train, fx_train_args, FXI_TRAIN_ARGS, 4, prepare_train, "patience checkpoint_keep")          \
+    F(generate, fx_generate_args, FXI_GENERATE_ARGS, 1, prepare_generate, NULL)                    \
     F(checkpoint, fx_checkpoint_args, FXI_CHECKPOINT_ARGS, 1, prepare_checkpoint, NULL)            \
     F(run_start, fx_run_log_start_args, FXI_RUN_LOG_START_ARGS, 1, prepare_run_start, NULL)        \
     F(run_epoch, fx_run_log_epoch_args, FXI_RUN_LOG_EPOCH_ARGS, 1, prepare_run_epoch, NULL)        \

@@ -210,6 +210,116 @@ static void predicts_texts(void **state)
                 FX_STATUS_FORMAT, "invalid");
 }
 
+/* ---- language models ------------------------------------------------------------------------- */
+
+enum { CONTEXT = 3, A = 64, B = 65, C = 66 }; /* ids of "a", "b" and "c" */
+
+/* Scores for the token after each token: after a the scores ln 5, ln 3 and ln 2 for a, b and c, and
+ * −∞ for all others; after b always c, and after c always b. */
+static void *language(const char *kind)
+{
+    static float scores[256][256];
+    static const int64_t context = CONTEXT;
+    for (int i = 0; i < 256; i++)
+        for (int k = 0; k < 256; k++)
+            scores[i][k] = -INFINITY;
+    scores[A][A] = logf(5);
+    scores[A][B] = logf(3);
+    scores[A][C] = logf(2);
+    scores[B][C] = scores[C][B] = 7;
+    fx_array *weight = fx_from(FX_DTYPE_F32, &scores[0][0], 256, 256);
+    return fx_predictor(NULL,
+                        fx_named_tuple("model", fx_embedding(0, 0, .weight_array = weight), "about",
+                                       fx_named_tuple("kind", fx_string(kind)), "merges",
+                                       fx_from(FX_DTYPE_I32, (const int32_t[]){0}, 2, 0), "shape",
+                                       fx_from(FX_DTYPE_I64, &context, 1)));
+}
+
+static int64_t token_after(void *p, double temperature, int64_t top_k)
+{
+    return (int64_t)fx_item(
+        fx_generate(p, .prompt = "bca", .length = 1, .temperature = temperature, .top_k = top_k));
+}
+
+/* Checks the shares of a, b and c among 2000 draws: within 5 standard deviations. */
+static void check_shares(void *p, double temperature, int64_t top_k, const double *expected)
+{
+    enum { DRAWS = 2000 };
+    int counts[3] = {0};
+    for (int i = 0; i < DRAWS; i++) {
+        FX_SCOPE;
+        const int64_t token = token_after(p, temperature, top_k);
+        assert_true(token >= A && token <= C);
+        counts[token - A]++;
+    }
+    for (int k = 0; k < 3; k++) {
+        const double q = expected[k], most = 5 * sqrt(DRAWS * q * (1 - q));
+        assert_true(fabs(counts[k] - DRAWS * q) <= most);
+    }
+}
+
+static bool add_text(const char *bytes, size_t n, void *user)
+{
+    strncat(user, bytes, n);
+    return strlen(user) < 4;
+}
+
+static void continues_texts(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    static const int64_t abc[] = {A, B, C};
+    char text[20] = "", all[20] = "";
+    size_t bytes;
+    void *p = language("language");
+    fx_seed(3);
+    /* At temperature T the probabilities are p^(1/T), normalised: 25, 9 and 4 of 38 for T = 0.5. */
+    check_shares(p, 1, 0, (const double[]){0.5, 0.3, 0.2});
+    check_shares(p, 0.5, 0, (const double[]){25.0 / 38, 9.0 / 38, 4.0 / 38});
+    check_shares(p, 1, 2, (const double[]){0.625, 0.375, 0});
+    check_shares(p, 1, 1000, (const double[]){0.5, 0.3, 0.2});
+    assert_int_equal(token_after(p, 0, 0), A);
+    /* Longer than the context; the program ends the second text after 4 bytes. */
+    fx_array *ids = fx_generate(p, .prompt = "aaaaab", .length = 7);
+    assert_int_equal(fx_predicted_text(p, ids, text, sizeof text, &bytes), FX_OK);
+    assert_string_equal(text, "cbcbcbc");
+    assert_int_equal(bytes, 7);
+    ids = fx_generate(p, .prompt = "c", .length = 7, .on_token = add_text, .user = all);
+    assert_string_equal(all, "bcbc");
+    assert_int_equal(fx_length(ids), 4);
+    fx_seed(8);
+    const int64_t first = token_after(p, 1, 0), second = token_after(p, 1, 0);
+    fx_seed(8);
+    assert_int_equal(token_after(p, 1, 0), first);
+    assert_int_equal(token_after(p, 1, 0), second);
+    /* The scores themselves: fx_predict takes ids. */
+    fx_array *y = fx_predict(p, fx_from(FX_DTYPE_I64, abc, CONTEXT, 1));
+    assert_int_equal(fx_ndims(y), 3);
+    assert_float_equal(fx_item(fx_slice(fx_vec(y), 0, 256 + C, 256 + C + 1)), 7, 0);
+}
+
+static void refused_texts(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    static const char *const all[] = {"a"};
+    void *p = language("language"), *other = language("text");
+    check_error(fx_generate(other, .prompt = "a"), FX_STATUS_ARGUMENT, "not a language model");
+    check_error(fx_generate(NULL), FX_STATUS_ARGUMENT, "fx_load_predictor");
+    check_error(fx_generate(p, .length = 0), FX_STATUS_ARGUMENT, "length");
+    check_error(fx_generate(p, .length = INT64_MAX), FX_STATUS_ARGUMENT, "length is too large");
+    check_error(fx_generate(p, .temperature = -1), FX_STATUS_ARGUMENT, "temperature");
+    check_error(fx_generate(p, .temperature = (double)NAN), FX_STATUS_ARGUMENT, "temperature");
+    check_error(fx_generate(p, .top_k = -1), FX_STATUS_ARGUMENT, "top_k");
+    /* All scores after "x" are −∞: no token has a probability. */
+    check_error(fx_generate(p, .prompt = "x"), FX_STATUS_NONFINITE, "scores");
+    check_error(fx_predict_texts(p, 1, all), FX_STATUS_ARGUMENT, "fx_generate");
+    check_error(fx_predict(p, fx_zeros(3, 1)), FX_STATUS_SHAPE, "ids");
+    assert_int_equal(fx_predicted_text(sum_model(), fx_zeros(1), NULL, 0, NULL),
+                     FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "no tokenizer"));
+}
+
 static void wrong_arguments(void **state)
 {
     FX_SCOPE;
@@ -257,7 +367,8 @@ int main(void)
         cmocka_unit_test(scale_and_fill),    cmocka_unit_test(classes_and_probabilities),
         cmocka_unit_test(many_observations), cmocka_unit_test(features_of_tables),
         cmocka_unit_test(wrong_arguments),   cmocka_unit_test(wrong_files),
-        cmocka_unit_test(predicts_texts),
+        cmocka_unit_test(predicts_texts),    cmocka_unit_test(continues_texts),
+        cmocka_unit_test(refused_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

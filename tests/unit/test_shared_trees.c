@@ -363,6 +363,7 @@ static void row_predict(const tree *t)
     y = fx_predict_csv(p, temp_text("p.csv", "1,2\n"));
     CHECK(fx_size(y, 0) == 2 && fx_item(fx_sum(y)) == 3);
     CHECK(fx_is_error(fx_predict_texts(p, 1, (const char *[]){"a text"})));
+    CHECK(fx_is_error(fx_generate(p)));
     fx_error_take();
 }
 
@@ -769,7 +770,8 @@ static const struct {
     {"fxi_to fxi_gpu fxi_cpu fx_device_of", row_moves},
     {"fxi_gpu_strict fxi_cu", row_strict_moves},
     {"fxi_call fxi_checkpointed fxi_chain fxi_chain_pairs", row_call},
-    {"fx_predictor fx_predict fx_predict_csv fx_predict_texts", row_predict},
+    {"fx_predictor fx_predict fx_predict_csv fx_predict_texts fxi_generate fx_generate_args",
+     row_predict},
     {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
      "fx_maxout_from fxi_skipconnection fx_skipconnection_args",
      row_containers},

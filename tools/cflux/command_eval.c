@@ -1,6 +1,7 @@
 /* command_eval.c: cflux eval: measures a saved model on data. */
 #include "class_scores.h"
 #include "failure.h"
+#include "language.h"
 #include <cflux/json_out.h>
 #include "model_check.h"
 #include "options.h"
@@ -32,9 +33,10 @@ static void print_json(const char *path, const char *data, const problem *p, con
     fx_json_integer(&j, "observations", s->n);
     fx_json_text(&j, "loss_function", p->loss);
     fx_json_number(&j, "loss", s->loss);
-    if (!p->classes) {
+    if (p->context)
+        put_language_scores(&j, p, s);
+    else if (!p->classes)
         put_number_scores(&j, &s->numbers);
-    }
     if (p->classes) {
         fx_json_number(&j, "accuracy", accuracy_of(s));
         fx_json_open(&j, "classes", '[');
@@ -88,7 +90,7 @@ static void print_scores(const char *path, const char *data, const problem *p, c
 {
     printf("%s on %s: %lld observations\n%s %.6g\n", path, data, (long long)s->n, p->loss, s->loss);
     if (!p->classes) {
-        print_number_scores(&s->numbers);
+        p->context ? print_language_scores(p, s) : print_number_scores(&s->numbers);
         printf("\n");
         return;
     }
@@ -164,7 +166,8 @@ const command command_eval = {
         "Prints the loss. For classes it also prints the accuracy, the confusion matrix (the "
         "number of observations by actual and predicted class), and the precision, recall and F1 "
         "score of each class. For numbers it also prints the mean absolute error (MAE), the root "
-        "of the mean squared error (RMSE) and the coefficient of determination (R²).",
+        "of the mean squared error (RMSE) and the coefficient of determination (R²). For a "
+        "language model it also prints the perplexity and the loss of a character.",
     .options = options,
     .run = run_eval,
 };

@@ -220,6 +220,9 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
         status = fail_library(EXIT_BAD_INPUT);
     if (status == EXIT_FINE)
         status = trained_load(path, t, p);
+    if (status == EXIT_FINE && p->context)
+        status = fail(EXIT_BAD_INPUT,
+                      "%s is a language model: cflux generate continues texts with it", path);
     if (status == EXIT_FINE)
         status = check_options(p);
     if (status != EXIT_FINE)

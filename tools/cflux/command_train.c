@@ -7,6 +7,7 @@
 #include "class_scores.h"
 #include "dataset_text.h"
 #include "failure.h"
+#include "language.h"
 #include "leaks.h"
 #include "members.h"
 #include "options.h"
@@ -19,7 +20,7 @@
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static train_options o = {.data = {.normalise = "auto", .missing = "error", .vocabulary = 8000},
+static train_options o = {.data = {.normalise = "auto", .missing = "error"},
                           .optimiser = "Adam()",
                           .device = "cpu",
                           .epochs = 10,
@@ -37,11 +38,19 @@ static option_row options[] = {
     {"model", 'm', OPTION_TEXT, &o.model, "NOTATION",
      "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'. For texts it "
      "begins with EmbeddingBag (default for texts: an EmbeddingBag of 64 numbers and a Dense "
-     "layer)",
+     "layer); a language model begins with Embedding (default: a GRU with 256 outputs)",
      0, 0},
+    {"text", 0, OPTION_FLAG, &o.data.text, NULL,
+     "Train a language model: the data is a text in UTF-8 (.gz or not), and the model learns to "
+     "forecast its next token. cflux generate continues texts with the saved model",
+     0, 0},
+    {"context", 0, OPTION_INTEGER, &o.data.context, "N",
+     "With --text: the number of tokens that the model sees before a forecast; training divides "
+     "the text into pieces of this length (default: 64)",
+     1, 1e6},
     {"vocabulary", 0, OPTION_INTEGER, &o.data.vocabulary, "N",
      "Texts: learn at most N tokens, bytes and pieces of words, from the training files (default: "
-     "8000)",
+     "8000; with --text 256, the bytes)",
      1, 1e8},
     {"init", 0, OPTION_TEXT, &o.init, "FILE",
      "Start from the weights of a saved model: copies each array that has the same path and sizes "
@@ -82,7 +91,7 @@ static option_row options[] = {
     {"validation", 'v', OPTION_TEXT, &o.data.validation, "SHARE|FILE|FOLDER",
      "Data for validation, not used for training: other files, the test part of a folder of images "
      "or IDX files, or a share of the training data (of each class) such as 0.2, drawn at random "
-     "with --seed (default: none)",
+     "with --seed, or with --text the end of the data (default: none)",
      0, 0},
     {"folds", 0, OPTION_INTEGER, &o.folds, "K",
      "K-fold validation: divide the data (each class) into K equal parts, train K models, each "
@@ -158,7 +167,9 @@ static void announce(const train_run *r)
     if (r->o->quiet)
         return;
     describe_sizes(r->d.data.x, true, sizes, sizeof sizes);
-    if (r->p.tokens)
+    if (r->p.context)
+        snprintf(sizes, sizeof sizes, "%lld tokens", (long long)r->p.context);
+    else if (r->p.tokens)
         snprintf(sizes, sizeof sizes, "text, %lld tokens", (long long)r->p.tokens);
     fprintf(stderr, "%s: %lld observations of %s", r->d.data.path, (long long)r->d.ntrain, sizes);
     if (r->d.vx)
@@ -215,9 +226,28 @@ static int check_sweep(void)
 static const char *model_of_texts(const problem *p)
 {
     static char text[200];
+    if (p->context)
+        return language_model(p);
     snprintf(text, sizeof text, "Chain(EmbeddingBag(%lld => 64; init=zeros32), Dense(64 => %lld))",
              (long long)p->tokens, (long long)p->nclasses);
     return text;
+}
+
+/* Options for classes and numbers. */
+static int check_text(const data_options *d)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } others[] = {{d->classes, "classes"},
+                  {d->numbers, "regression"},
+                  {d->weights != NULL, "class-weights"},
+                  {strcmp(d->missing, "error") != 0, "missing"},
+                  {strcmp(d->normalise, "auto") != 0, "normalise"}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].given)
+            return fail(EXIT_BAD_INPUT, "--%s and --text exclude each other", others[i].name);
+    return EXIT_FINE;
 }
 
 static int prepare(train_run *r)
@@ -225,7 +255,9 @@ static int prepare(train_run *r)
     if (!r->o->data.request.path)
         return fail(EXIT_BAD_INPUT, "--data is missing");
     int status = check_standard_input(&r->o->data);
-    if (status == EXIT_FINE && !r->o->model && !holds_labelled_text(r->o->data.request.path))
+    if (status == EXIT_FINE && r->o->data.text)
+        status = check_text(&r->o->data);
+    else if (status == EXIT_FINE && !r->o->model && !holds_labelled_text(r->o->data.request.path))
         status = refuse_without_model(r->o->data.request.path);
     if (status == EXIT_FINE && r->o->data.classes && r->o->data.numbers)
         status = fail(EXIT_BAD_INPUT, "--classes and --regression exclude each other");
@@ -386,8 +418,9 @@ const command command_train = {
     .operands = "[FILE]…",
     .most = -1,
     .about =
-        "Trains a model to predict one column of a table from the other columns, or the labels of "
-        "images. The saved model includes everything that predict needs: the scale of the inputs, "
+        "Trains a model to predict one column of a table from the other columns, the labels of "
+        "images or texts, or the next token of a text. The saved model includes everything that "
+        "predict needs: the scale of the inputs, "
         "and the names of columns and classes.\n"
         "The first SIGINT (Ctrl-C) or SIGTERM stops training after the current training step and "
         "saves the model, the checkpoint and the log. A second one stops it at once.",

@@ -5,6 +5,7 @@
 #include "dataset_join.h"
 #include "dataset_table.h"
 #include "dataset_text.h"
+#include "language.h"
 #include "failure.h"
 #include "image_file.h"
 #include "input_file.h"
@@ -300,8 +301,10 @@ static int read_any(const data_request *r, dataset *d)
         return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
     if (r->tokenizer && kind == PATH_FOLDER)
         return fail(EXIT_BAD_INPUT, "%s is a folder: expected text files", r->path);
+    if (r->tokenizer && !input_file_ends(r->path))
+        return fail_library(EXIT_BAD_INPUT);
     if (r->tokenizer)
-        return input_file_ends(r->path) ? read_text_lines(r, d) : fail_library(EXIT_BAD_INPUT);
+        return r->context ? read_text_pieces(r, d) : read_text_lines(r, d);
     if (r->id && (kind == PATH_FOLDER || image_is_called_so(r->path)))
         return fail(EXIT_BAD_INPUT, "--id: %s is %s and has no columns", r->path,
                     kind == PATH_FOLDER ? "a folder" : "an image");
@@ -353,9 +356,12 @@ static int read_one(const data_request *r, dataset *out)
 
 void dataset_inputs(data_request *r, int n, char *const *operands)
 {
+    const int first = r->data.n == 0 && n > 0; /* an operand without --data */
+    if (first)
+        r->data.items[r->data.n++] = operands[0];
     r->path = r->data.n > 0 ? r->data.items[0] : NULL;
-    r->operands = operands;
-    r->more = r->data.n > 0 ? r->data.n - 1 + n : n;
+    r->operands = operands + first;
+    r->more = r->data.n > 0 ? r->data.n - 1 + n - first : 0;
 }
 
 const char *dataset_path(const data_request *r, int i)

@@ -36,6 +36,8 @@ typedef struct data_request {
     int64_t features; /* number of features that the model needs; for texts the number of tokens
                          that count; 0: unknown */
     const fx_tokenizer *tokenizer; /* the files are texts; NULL: they are other data */
+    int64_t context;               /* of a language model: tokens of an observation; 0: none */
+    bool context_is_fixed;         /* the context is that of a saved model */
     bool test;                     /* use the test part if a folder or file has two */
     bool unlabelled;               /* targets may be missing */
     missing_values missing;
@@ -47,8 +49,7 @@ typedef struct data_request {
 #define OPTION_DATA(request, help)                                                                 \
     {                                                                                              \
         "data", 'd', OPTION_TEXTS, &(request).data, "FILE|FOLDER",                                 \
-            help "; may be given several times. Additional files, also as operands, are appended", \
-            0, 0                                                                                   \
+            help "; may be given several times. Files as operands are appended", 0, 0              \
     }
 
 /* The options for reading files, for the tables of commands. */
@@ -117,7 +118,8 @@ typedef struct data_request {
     }
 
 typedef struct dataset {
-    const char *path, *kind; /* kind: "csv", "idx", "images", "npy", "npz", "text" */
+    const char *path, *kind; /* kind: "csv", "idx", "images", "npy", "npz", "text",
+                                "language" */
     fx_array *x;             /* Float32, observations along the final axis; ids of texts: Int32 */
     fx_array *y; /* as in the file, one or more numbers per observation; NULL: no targets */
     int64_t n;
@@ -132,8 +134,8 @@ typedef struct dataset {
     bool lines;          /* each observation is a line of the file */
 } dataset;
 
-/* Fills in path, operands and more from --data and then the n operands. path is NULL if --data is
- * missing. */
+/* Fills in path, operands and more from --data and then the n operands. path is NULL if there is no
+ * file. */
 void dataset_inputs(data_request *r, int n, char *const *operands);
 
 /* The path of file i, counted from 0. */

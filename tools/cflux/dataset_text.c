@@ -1,15 +1,14 @@
 /* dataset_text.c: text files as observations: see dataset_text.h. */
 #include "dataset_text.h"
-#include "clean_text.h"
 #include "failure.h"
 #include "system.h"
-#include <errno.h>
+#include "text_bytes.h"
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 static const char LABEL[] = "__label__", MARK[] = "\xEF\xBB\xBF"; /* a byte order mark */
-enum { LABEL_BYTES = sizeof LABEL - 1, MARK_BYTES = sizeof MARK - 1, PART = 1 << 16 };
+enum { LABEL_BYTES = sizeof LABEL - 1, MARK_BYTES = sizeof MARK - 1 };
 
 bool holds_labelled_text(const char *path)
 {
@@ -31,8 +30,8 @@ int refuse_without_model(const char *path)
         fclose(f);
     return empty ? fail(EXIT_BAD_INPUT, "%s is empty", path)
                  : fail(EXIT_BAD_INPUT,
-                        "--model is missing: only text files whose first line begins with "
-                        "__label__ have a default model");
+                        "--model is missing: only texts have a default model, with --text or with "
+                        "lines that begin with __label__");
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -40,58 +39,16 @@ int refuse_without_model(const char *path)
 /* A whole file, and the text and label of each line in it. */
 typedef struct text_lines {
     const char *path;
-    char *bytes;
-    size_t size;
+    text_bytes file;
     const char **texts, **labels; /* NULL: the line has no label */
     int64_t n;
 } text_lines;
 
 static void free_lines(text_lines *l)
 {
-    free(l->bytes);
+    free(l->file.bytes);
     free(l->texts);
     free(l->labels);
-}
-
-static int no_memory(const char *path)
-{
-    return fail(EXIT_FAILED, "%s: no memory for its texts", path);
-}
-
-/* Reads until the end of the stream. A gzip stream that is cut ends with Z_BUF_ERROR. */
-static int read_stream(gzFile f, text_lines *l)
-{
-    int got = 1, code;
-    for (size_t capacity = 0; got > 0; l->size += got > 0 ? (size_t)got : 0) {
-        if (capacity - l->size < PART + 1) {
-            capacity = 2 * capacity + 2 * PART;
-            char *bytes = realloc(l->bytes, capacity);
-            if (!bytes)
-                return no_memory(l->path);
-            l->bytes = bytes;
-        }
-        got = gzread(f, l->bytes + l->size, PART);
-    }
-    const char *why = gzerror(f, &code);
-    if (got < 0 || code == Z_BUF_ERROR)
-        return fail(EXIT_BAD_INPUT, "%s: %s", l->path,
-                    code == Z_ERRNO       ? strerror(errno)
-                    : code == Z_BUF_ERROR ? "the gzip stream is truncated"
-                                          : why);
-    l->bytes[l->size] = 0;
-    return EXIT_FINE;
-}
-
-static int read_file(text_lines *l)
-{
-    gzFile f = gzopen(l->path, "rbe");
-    if (!f)
-        return fail(EXIT_BAD_INPUT, "%s: %s", l->path, errno ? strerror(errno) : "no memory");
-    const int status = read_stream(f, l);
-    gzclose_r(f);
-    if (status == EXIT_FINE && l->size == 0)
-        return fail(EXIT_BAD_INPUT, "%s is empty", l->path);
-    return status;
 }
 
 /* ---- the lines ------------------------------------------------------------------------------- */
@@ -99,18 +56,6 @@ static int read_file(text_lines *l)
 static int bad_line(const text_lines *l, const char *what)
 {
     return fail(EXIT_BAD_INPUT, "%s: line %lld %s", l->path, (long long)l->n + 1, what);
-}
-
-static int check_utf8(const text_lines *l, const char *line, size_t n)
-{
-    int length;
-    for (size_t i = 0; i < n; i += (size_t)length) {
-        length = line[i] ? utf8_length(line + i) : 0;
-        if (length == 0)
-            return fail(EXIT_BAD_INPUT, "%s: line %lld: byte %zu (0x%02X) is not UTF-8", l->path,
-                        (long long)l->n + 1, i + 1, (unsigned)(unsigned char)line[i]);
-    }
-    return EXIT_FINE;
 }
 
 static const char white[] = " \t\r\v\f";
@@ -144,19 +89,18 @@ static int take_line(text_lines *l, char *line, bool labelled)
 
 static int divide(text_lines *l, bool labelled)
 {
-    const size_t skip = strncmp(l->bytes, MARK, MARK_BYTES) == 0 ? MARK_BYTES : 0;
-    char *at = l->bytes + skip, *end = l->bytes + l->size;
+    char *at = l->file.text, *end = l->file.bytes + l->file.size;
     size_t most = 1;
     for (const char *s = at; (s = memchr(s, '\n', (size_t)(end - s))); s++)
         most++;
     l->texts = calloc(most, sizeof *l->texts);
     l->labels = calloc(most, sizeof *l->labels);
-    int status = l->texts && l->labels ? EXIT_FINE : no_memory(l->path);
+    int status = l->texts && l->labels ? EXIT_FINE : no_text_memory(l->path);
     while (status == EXIT_FINE && at < end) {
         char *stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop ? stop : end;
         *stop = 0;
-        status = check_utf8(l, at, (size_t)(stop - at));
+        status = check_utf8(l->path, l->n + 1, at, (size_t)(stop - at));
         if (status == EXIT_FINE)
             status = take_line(l, at, labelled);
         at = stop + 1;
@@ -212,7 +156,7 @@ static int take_labels(const text_lines *l, dataset *d)
     free(names);
     free(numbers);
     if (!d->labels)
-        return no_memory(l->path);
+        return no_text_memory(l->path);
     return fx_is_error(d->labels) || fx_is_error(d->y) ? fail_library(EXIT_FAILED) : EXIT_FINE;
 }
 
@@ -227,11 +171,16 @@ int learn_tokenizer(data_request *r, int64_t vocabulary)
                     (long long)vocabulary);
     const char **paths = calloc((size_t)n, sizeof *paths);
     if (!paths)
-        return no_memory(r->path);
-    for (int i = 0; i < n; i++)
+        return no_text_memory(r->path);
+    bool stream = false;
+    for (int i = 0; i < n; i++) {
         paths[i] = dataset_path(r, i);
-    r->tokenizer = fx_tokenizer_learn(n, paths, vocabulary, 2);
+        stream |= strcmp(paths[i], "-") == 0;
+    }
+    r->tokenizer = stream ? NULL : fx_tokenizer_learn(n, paths, vocabulary, 2);
     free(paths);
+    if (stream)
+        return fail(EXIT_BAD_INPUT, "texts are read twice: give a file instead of standard input");
     return fx_is_error(r->tokenizer) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
 }
 
@@ -258,32 +207,16 @@ static int take_ids(const data_request *r, const text_lines *l, dataset *d)
     return EXIT_FINE;
 }
 
-/* Options for other data. */
-static int check_options(const data_request *r)
-{
-    const struct {
-        bool given;
-        const char *name;
-    } others[] = {{r->targets.n > 0, "target"}, {r->id != NULL, "id"},
-                  {r->shape != NULL, "shape"},  {r->separator != NULL, "separator"},
-                  {r->skip > 0, "skip"},        {r->transpose, "transpose"}};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i].given)
-            return fail(EXIT_BAD_INPUT, "--%s: %s is a text, with an observation in each line",
-                        others[i].name, r->path);
-    return EXIT_FINE;
-}
-
 int read_text_lines(const data_request *r, dataset *d)
 {
     const bool labelled = !r->unlabelled && !r->no_target;
     text_lines l = {.path = r->path};
-    int status = check_options(r);
+    int status = check_text_options(r, "an observation in each line");
     d->kind = "text";
     d->line = 1;
     d->lines = true;
     if (status == EXIT_FINE)
-        status = read_file(&l);
+        status = read_text_bytes(l.path, &l.file);
     if (status == EXIT_FINE)
         status = divide(&l, labelled);
     if (status == EXIT_FINE && labelled)

@@ -70,9 +70,19 @@ static bool read_classes(const division *d, const problem *p, fx_array *y)
     return !p->classes || fx_read_as(y, FX_DTYPE_I64, d->class_of, d->n) == FX_OK;
 }
 
+/* All positions, first those from `from` to before `to`. */
+static fx_array *in_sequence(int64_t n, int64_t from, int64_t to)
+{
+    fx_array *all = fx_range_dtype(FX_DTYPE_I64, 0, 1, n);
+    return fx_concat(0, fx_slice(all, 0, from, to), fx_slice(all, 0, 0, from),
+                     fx_slice(all, 0, to, n));
+}
+
 fx_array *held_out_first(const problem *p, fx_array *y, int64_t n, int64_t kept)
 {
     const int64_t nclasses = p->classes ? p->nclasses : 1;
+    if (p->context)
+        return in_sequence(n, n - kept, n);
     int64_t *all = calloc((size_t)(3 * n + 2 * nclasses), sizeof *all);
     if (!all)
         return fx_error_array(fx_fail(FX_STATUS_MEMORY, "split", "out of memory"));
@@ -109,6 +119,11 @@ static void deal(const division *d, int64_t folds, const int64_t *drawn, int64_t
 fx_array *held_out_fold(const problem *p, fx_array *y, int64_t n, fold f, int64_t *out_kept)
 {
     const int64_t nclasses = p->classes ? p->nclasses : 1;
+    if (p->context) {
+        const int64_t from = n * f.i / f.n, to = n * (f.i + 1) / f.n;
+        *out_kept = to - from;
+        return in_sequence(n, from, to);
+    }
     int64_t *all = calloc((size_t)(4 * n + 2 * nclasses), sizeof *all);
     if (!all)
         return fx_error_array(fx_fail(FX_STATUS_MEMORY, "split", "out of memory"));

@@ -1,6 +1,7 @@
 /* model_check.c: checks that a model fits the data and the loss: see model_check.h. */
 #include "model_check.h"
 #include "failure.h"
+#include "language.h"
 #include <string.h>
 
 static bool is_layer(const void *layer, const char *name)
@@ -15,7 +16,9 @@ static void suggest(const problem *p, void *layer, const fx_array *x, char *text
     const int64_t each = fx_length(x);
     *text = 0;
     if (p->tokens && fx_eltype(x) == FX_DTYPE_I32) {
-        snprintf(text, size, "; a model of texts begins with EmbeddingBag(%lld => …)",
+        snprintf(text, size, "; %s(%lld => …)",
+                 p->context ? "a language model begins with Embedding"
+                            : "a model of texts begins with EmbeddingBag",
                  (long long)p->tokens);
     } else if (is_layer(layer, "Dense")) {
         const fx_dense_layer *dense = layer;
@@ -126,17 +129,20 @@ static fx_array *first_observation(fx_array *x)
 static int check_tokens(const problem *p, void *model)
 {
     const bool chain = is_layer(model, "Chain");
+    const char *name = p->context ? "Embedding" : "EmbeddingBag";
     void *first = chain && fx_count(model) > 0 ? fx_child(model, 0) : model;
-    if (!p->tokens || !is_layer(first, "EmbeddingBag"))
+    if (!p->tokens || !is_layer(first, name))
         return EXIT_FINE;
-    const fx_array *weight = ((const fx_embeddingbag_layer *)first)->weight;
+    const fx_array *weight = p->context ? ((const fx_embedding_layer *)first)->weight
+                                        : ((const fx_embeddingbag_layer *)first)->weight;
     if (fx_size(weight, 1) >= p->tokens)
         return EXIT_FINE;
-    return fail(EXIT_BAD_INPUT,
-                "layer 1, EmbeddingBag(%lld => %lld), has fewer columns than there are tokens; use "
-                "EmbeddingBag(%lld => %lld)",
-                (long long)fx_size(weight, 1), (long long)fx_size(weight, 0), (long long)p->tokens,
-                (long long)fx_size(weight, 0));
+    return fail(
+        EXIT_BAD_INPUT,
+        "layer 1, %s(%lld => %lld), has fewer columns than there are tokens; use %s(%lld => "
+        "%lld)",
+        name, (long long)fx_size(weight, 1), (long long)fx_size(weight, 0), name,
+        (long long)p->tokens, (long long)fx_size(weight, 0));
 }
 
 int model_check(problem *p, void *model, const char *data, fx_array *x, fx_array *y)
@@ -150,6 +156,8 @@ int model_check(problem *p, void *model, const char *data, fx_array *x, fx_array
         status == EXIT_FINE ? through_layers(p, model, data, first_observation(x)) : NULL;
     if (!output)
         return EXIT_BAD_INPUT;
+    if (p->context)
+        return language_check(p, model, first_observation(x), output);
     status = check_outputs(p, data, output);
     return status == EXIT_FINE && y ? check_loss(p, data, output, first_observation(y)) : status;
 }

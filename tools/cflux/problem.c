@@ -4,6 +4,7 @@
 #include "array_stats.h"
 #include <cflux/metrics.h>
 #include "failure.h"
+#include "language.h"
 #include "nearest.h"
 #include "sorted_names.h"
 #include "text_parts.h"
@@ -334,6 +335,10 @@ static int check_shares(const problem *p, const dataset *d)
 
 int problem_targets(const problem *p, const dataset *d, fx_array **out)
 {
+    if (p->context) {
+        *out = d->y;
+        return EXIT_FINE;
+    }
     if (p->classes)
         return class_targets(p, d, out);
     if (d->labels)
@@ -391,13 +396,16 @@ fx_array *problem_scaled(const problem *p, fx_array *x)
 
 void *problem_input(const problem *p, fx_array *x)
 {
-    return p->tokens ? fx_to(p->device, fx_token_bags(x)) : (void *)x;
+    const bool bags = p->tokens && !p->context;
+    return bags ? fx_to(p->device, fx_token_bags(x)) : (void *)x;
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 static fx_array *target_of(const problem *p, fx_array *y)
 {
+    if (p->context)
+        return fx_onehot(y, p->tokens);
     if (!p->classes)
         return y;
     fx_array *truth = p->single ? fx_reshape(fx_cast(y, FX_DTYPE_F32), 1, fx_length(y))
@@ -426,7 +434,8 @@ fx_array *problem_guesses(const problem *p, fx_array *output)
 
 bool problem_has_probabilities(const problem *p)
 {
-    return p->classes ? fx_loss_output(p->loss) != FX_OUTPUT_SCORES : p->kind->shares;
+    return p->classes ? fx_loss_output(p->loss) != FX_OUTPUT_SCORES
+                      : !p->context && p->kind->shares;
 }
 
 fx_array *problem_probabilities(const problem *p, fx_array *output)
@@ -468,6 +477,26 @@ static fx_array *numbers_of(const problem *p, fx_array *output)
     return problem_has_probabilities(p) ? problem_probabilities(p, output) : output;
 }
 
+/* Adds what is counted besides the loss, of targets that are not classes. */
+static fx_status add_others(const problem *p, fx_array *output, fx_array *y, number_sums *sums,
+                            scores *out)
+{
+    double characters = 0;
+    if (!p->context)
+        return number_sums_add(sums, numbers_of(p, output), y);
+    const fx_status status = fx_item_get(language_characters(p, y), &characters);
+    out->characters += characters;
+    return status;
+}
+
+/* The number of observations that the model gets at once: fewer if they have many scores. */
+static int64_t batch_of(const problem *p, int64_t n)
+{
+    const int64_t each = p->context ? p->context * p->tokens : 1,
+                  most = (1 << 23) / each < BATCH ? (1 << 23) / each : BATCH;
+    return most < 1 ? 1 : n < most ? n : most;
+}
+
 /* Adds the loss of a batch, and its guesses if there are classes, else its errors. */
 static int score_batch(const problem *p, void *model, const fx_batch *b, guesses *g,
                        number_sums *sums, scores *out)
@@ -481,7 +510,7 @@ static int score_batch(const problem *p, void *model, const fx_batch *b, guesses
         fx_item_get(mean, &loss) != FX_OK ||
         (guess && fx_read_as(guess, FX_DTYPE_I64, g->v + g->n, b->size) != FX_OK))
         return fail_library(EXIT_FAILED);
-    if (!guess && number_sums_add(sums, numbers_of(p, output), b->y) != FX_OK)
+    if (!guess && add_others(p, output, b->y, sums, out) != FX_OK)
         return fail_library(EXIT_FAILED);
     g->n += guess ? b->size : 0;
     out->loss += loss * (double)b->size;
@@ -496,12 +525,12 @@ int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scor
     int status = EXIT_FINE;
     const int64_t n = fx_size(x, fx_ndims(x) - 1), most = sizeof g.v / sizeof *g.v;
     fx_loader *batches =
-        fx_dataloader(fx_tuple(x, y), .batchsize = n < BATCH ? n : BATCH, .device = p->device);
+        fx_dataloader(fx_tuple(x, y), .batchsize = batch_of(p, n), .device = p->device);
     fx_batch b = {0};
     *out = (scores){.counts = out->counts};
     g.n = 0;
     number_sums sums = {.n = 0};
-    if (!p->classes && number_sums_begin(&sums, y) != FX_OK)
+    if (!p->classes && !p->context && number_sums_begin(&sums, y) != FX_OK)
         status = fail_library(EXIT_FAILED);
     while (status == EXIT_FINE && fx_next(batches, &b)) {
         status = score_batch(p, model, &b, &g, &sums, out);

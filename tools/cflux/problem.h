@@ -29,6 +29,8 @@ typedef struct problem {
     fx_array *mean, *std; /* of the training features, with the shape of an observation (size 1
                              along axes that share a scale); NULL: features are not scaled */
     int64_t tokens;       /* of the tokenizer of texts; 0: the inputs are numbers */
+    int64_t context;      /* of a language model: tokens of an observation; 0: another problem */
+    fx_array *characters; /* of a language model: the number of characters of each token */
     fx_device *device;
 } problem;
 
@@ -51,7 +53,8 @@ fx_array *problem_filled(const problem *p, fx_array *x);
 /* Replaces missing values, then scales. */
 fx_array *problem_scaled(const problem *p, fx_array *x);
 
-/* The input of the model for observations: texts become bags of tokens, see fx_token_bags. */
+/* The input of the model for observations: texts with a label become bags of tokens, see
+ * fx_token_bags. */
 void *problem_input(const problem *p, fx_array *x);
 /* The loss of the model's outputs, the mean over the observations: Σ w[yᵢ]·lᵢ / n with the weights
  * of classes. */
@@ -73,6 +76,7 @@ typedef struct scores {
     int64_t *counts; /* nclasses × nclasses, indexed [truth * nclasses + guess], or NULL; counts are
                         added */
     number_scores numbers; /* of targets that are numbers */
+    double characters;     /* of a language model: number of characters in the targets */
 } scores;
 /* Runs the model over all observations in batches, in inference mode. */
 int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scores *out);

@@ -1,5 +1,6 @@
 /* train_loop.c: trains with fx_train, and logs each training step and epoch: see train_run.h. */
 #include "failure.h"
+#include "language.h"
 #include "members.h"
 #include "system.h"
 #include "train_run.h"
@@ -93,6 +94,9 @@ static void epoch_note(const fx_progress *now, char *text, size_t capacity)
     if (!r->d.vx)
         return;
     const int n = snprintf(text, capacity, "validation %.4g", r->validation.loss);
+    if (r->p.context && n > 0 && (size_t)n < capacity)
+        snprintf(text + n, capacity - (size_t)n, "  perplexity %.4g",
+                 perplexity_of(&r->validation));
     if (r->p.classes && n > 0 && (size_t)n < capacity)
         snprintf(text + n, capacity - (size_t)n, "  accuracy %.2f %%",
                  100 * accuracy_of(&r->validation));

@@ -13,7 +13,7 @@ static void describe_trained(train_run *r)
     r->t.kind = r->d.data.kind;
     r->t.target = r->d.data.target;
     r->t.columns = r->d.data.columns;
-    if (r->p.tokens)
+    if (r->p.tokens && !r->p.context)
         sizes[0] = LINE_TOKENS;
     r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);
     r->t.tokenizer = r->o->data.request.tokenizer;

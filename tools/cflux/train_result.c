@@ -1,5 +1,6 @@
 /* train_result.c: prints and logs the results of cflux train: see train_run.h. */
 #include "class_scores.h"
+#include "language.h"
 #include "run_record.h"
 #include "train_run.h"
 #include <cflux/json_out.h>
@@ -56,7 +57,9 @@ static void print_json(const train_run *r, const char *why, const scores *last)
         fx_json_number(&j, "accuracy", accuracy_of(last));
     if (last->n > 0 && r->p.classes)
         fx_json_number(&j, "mean_f1", mean_f1(&r->p, last));
-    if (last->n > 0 && !r->p.classes)
+    if (last->n > 0 && r->p.context)
+        put_language_scores(&j, &r->p, last);
+    else if (last->n > 0 && !r->p.classes)
         put_number_scores(&j, &last->numbers);
     fx_json_text(&j, "saved", r->o->save);
     fx_json_text(&j, "report", r->o->report);
@@ -82,7 +85,7 @@ void train_print(const train_run *r, const char *why, const scores *last)
                (long long)last->right, (long long)last->n, mean_f1(&r->p, last));
     if (last->n > 0 && !r->p.classes) {
         printf(", ");
-        print_number_scores(&last->numbers);
+        r->p.context ? print_language_scores(&r->p, last) : print_number_scores(&last->numbers);
     }
     printf(last->n > 0 ? "\n" : "");
     if (r->o->save)

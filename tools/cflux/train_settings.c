@@ -10,7 +10,10 @@
 void describe_target(const problem *p, char *text, size_t size)
 {
     char first[100], last[100];
-    snprintf(text, size, "numbers");
+    if (p->context)
+        snprintf(text, size, "the next of %lld tokens", (long long)p->tokens);
+    else
+        snprintf(text, size, "numbers");
     if (!p->classes)
         return;
     clean_text(class_name(p, 0), first, sizeof first);

@@ -3,6 +3,7 @@
 #include "array_stats.h"
 #include "class_scores.h"
 #include "failure.h"
+#include "language.h"
 #include "leaks.h"
 #include "system.h"
 #include "train_run.h"
@@ -12,7 +13,7 @@
 
 enum { SCORES_AT_MOST = 4 };
 
-/* A score: its name in JSON and in text. Of classes or of numbers. */
+/* A score: its name in JSON and in text. Of classes, of numbers, or of language models. */
 typedef struct score_name {
     const char *key, *title;
 } score_name;
@@ -20,6 +21,11 @@ static const score_name of_classes[] = {
     {"loss", "loss"}, {"accuracy", "accuracy"}, {"mean_f1", "mean F1"}, {NULL, NULL}};
 static const score_name of_numbers[] = {
     {"loss", "loss"}, {"mae", "MAE"}, {"rmse", "RMSE"}, {"r2", "R²"}};
+
+static const score_name of_language[] = {{"loss", "loss"},
+                                         {"perplexity", "perplexity"},
+                                         {"nats_per_character", "nats per character"},
+                                         {NULL, NULL}};
 
 typedef struct sweep {
     const train_options *o;
@@ -37,6 +43,9 @@ static void keep_scores(sweep *s, const problem *p, const scores *last)
     if (p->classes) {
         v[1] = accuracy_of(last);
         v[2] = mean_f1(p, last);
+    } else if (p->context) {
+        v[1] = perplexity_of(last);
+        v[2] = nats_per_character(p, last);
     } else {
         v[1] = last->numbers.mae;
         v[2] = last->numbers.rmse;
@@ -147,8 +156,10 @@ int train_sweep(const train_run *run)
     const train_options *o = run->o;
     const int64_t folds = o->folds ? o->folds : 1, seeds = o->seeds ? o->seeds : 1;
     sweep s = {.o = o,
-               .names = run->p.classes ? of_classes : of_numbers,
-               .nscores = run->p.classes ? 3 : 4,
+               .names = run->p.classes   ? of_classes
+                        : run->p.context ? of_language
+                                         : of_numbers,
+               .nscores = run->p.classes || run->p.context ? 3 : 4,
                .json = {.to = stdout}};
     if (folds > run->d.data.n)
         return fail(EXIT_BAD_INPUT,

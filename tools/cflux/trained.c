@@ -2,6 +2,7 @@
 #include "trained.h"
 #include "failure.h"
 #include "input_file.h"
+#include "language.h"
 #include "model_file.h"
 #include "system.h"
 #include <stdlib.h>
@@ -114,8 +115,14 @@ static int64_t sizes_of(const trained *t, int64_t sizes[FX_MAX_DIMS])
     return each;
 }
 
+bool trained_is_language(const trained *t)
+{
+    return t->kind && strcmp(t->kind, KIND_LANGUAGE) == 0 && t->tokenizer && t->shape;
+}
+
 int trained_load(const char *path, trained *t, problem *p)
 {
+    int64_t sizes[FX_MAX_DIMS];
     void *entries = input_file_ends(path) ? fx_predictor(path, model_file_load(path, NULL)) : NULL;
     if (!entries || fx_is_error(entries))
         return fail_library(EXIT_BAD_INPUT);
@@ -138,13 +145,18 @@ int trained_load(const char *path, trained *t, problem *p)
     }
     if (fx_error_status() != FX_OK)
         return fail(EXIT_BAD_INPUT, "%s: its description of the data is invalid", path);
-    return p->kind ? EXIT_FINE : problem_loss(p, text_in(about, "loss"));
+    const int status = p->kind ? EXIT_FINE : problem_loss(p, text_in(about, "loss"));
+    return status == EXIT_FINE && trained_is_language(t)
+               ? language_problem(p, t->tokenizer, sizes_of(t, sizes))
+               : status;
 }
 
 void trained_request(const trained *t, const problem *p, data_request *r)
 {
     r->columns = t->columns;
     r->tokenizer = t->tokenizer;
+    r->context = p->context;
+    r->context_is_fixed = p->context > 0;
     r->missing = p->fill ? MISSING_KEPT : MISSING_REFUSED;
     r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];

@@ -8,7 +8,7 @@
  *     classes   names of the classes, texts
  *     mean, std of the features, shaped like an observation
  *     fill      replaces missing values of the features, shaped like an observation
- *     merges    of the tokenizer, for texts
+ *     merges    of the tokenizer, for texts; shape is then the number of tokens of an observation
  *
  * Only the model is required; a file written by Flux has nothing else. */
 #ifndef CFLUX_TOOL_TRAINED_H
@@ -30,6 +30,8 @@ fx_status trained_save(const char *path, const trained *t, const problem *p);
 int trained_try(const char *path, const trained *t, const problem *p);
 /* Fills in t and p (without a loss formula if the file stores no loss). */
 int trained_load(const char *path, trained *t, problem *p);
+/* True for the model of cflux train --text. */
+bool trained_is_language(const trained *t);
 /* Sets the columns and the number of features that the model needs, and whether they may be
  * missing. */
 void trained_request(const trained *t, const problem *p, data_request *r);

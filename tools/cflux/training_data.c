@@ -4,6 +4,7 @@
 #include "dataset_text.h"
 #include "failure.h"
 #include "held_out.h"
+#include "language.h"
 #include "missing.h"
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +41,19 @@ static int check_targets(const dataset *data, const dataset *other)
                          other->path, (long long)m, m == 1 ? "" : "s", data->path, (long long)n);
 }
 
-/* Learns the tokenizer of texts, unless the initial model has one. */
+/* Learns the tokenizer of texts, unless the initial model has one. The tokens of a language model
+ * are bytes by default. */
 static int find_texts(data_options *o)
 {
-    const bool texts = holds_labelled_text(o->request.path);
+    enum { BYTES = 256, PIECES_OF_WORDS = 8000, CONTEXT = 64 };
+    const bool texts = o->text || holds_labelled_text(o->request.path);
+    const int64_t most = o->vocabulary ? o->vocabulary : o->text ? BYTES : PIECES_OF_WORDS;
+    if (o->context && !o->text)
+        return fail(EXIT_BAD_INPUT, "--context needs --text");
+    o->request.context = !o->text ? 0 : o->context ? o->context : CONTEXT;
     if (!texts)
         o->request.tokenizer = NULL;
-    return texts && !o->request.tokenizer ? learn_tokenizer(&o->request, o->vocabulary) : EXIT_FINE;
+    return texts && !o->request.tokenizer ? learn_tokenizer(&o->request, most) : EXIT_FINE;
 }
 
 static int read_data(data_options *o, training_data *d)
@@ -70,6 +77,7 @@ static int read_data(data_options *o, training_data *d)
     if (status != EXIT_FINE || shared)
         return status;
     other.tokenizer = o->request.tokenizer;
+    other.context = o->request.context;
     other.columns = d->data.columns;
     other.column = strcmp(d->data.kind, "csv") == 0 ? d->data.target : NULL;
     status = dataset_read(&other, &d->other);
@@ -143,6 +151,10 @@ int training_data_read(data_options *o, problem *p, training_data *d)
     int status = read_data(o, d);
     const fx_tokenizer *texts = o->request.tokenizer;
     p->tokens = texts ? fx_tokenizer_count(texts) : 0;
+    if (status == EXIT_FINE && o->text)
+        status = language_problem(p, texts, o->request.context);
+    if (status == EXIT_FINE && o->text)
+        return problem_targets(p, &d->data, &d->targets);
     if (status == EXIT_FINE && asked != TASK_CLASSES && !texts)
         status = problem_check_texts(&d->data);
     if (status == EXIT_FINE)

@@ -13,7 +13,9 @@ typedef struct data_options {
     const char *validation; /* a share, or files; NULL: none */
     const char *normalise, *missing;
     const char *weights; /* of the classes; NULL: all are 1 */
-    int64_t vocabulary;  /* the largest number of tokens of texts */
+    int64_t vocabulary;  /* the largest number of tokens of texts; 0: the default */
+    int64_t context;     /* of a language model: tokens of an observation; 0: the default */
+    bool text;           /* train a language model */
     bool classes, numbers;
 } data_options;
 

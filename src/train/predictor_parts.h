@@ -1,0 +1,19 @@
+/* predictor_parts.h: the entries of a predictor, for the files that compute with it. Internal. */
+#ifndef CFLUX_PREDICTOR_PARTS_H
+#define CFLUX_PREDICTOR_PARTS_H
+
+#include <cflux/predict.h>
+
+/* The kind of a language model, in the entry "about". */
+#define FXI_KIND_LANGUAGE "language"
+
+/* The entry of a named tuple; NULL if there is no such entry, or `entries` is something else. */
+void *fxi_predictor_entry(const void *entries, const char *name);
+/* A text of the entry "about"; NULL if there is none. */
+const char *fxi_predictor_about(const void *predictor, const char *name);
+/* True if the object is a predictor with a model. */
+bool fxi_predictor_has_model(const void *predictor);
+/* The context of a language model; 0 for other predictors. */
+int64_t fxi_predictor_context(const void *predictor);
+
+#endif
