@@ -3,9 +3,9 @@
  *   many_gpus [EPOCHS [DEVICE …]]        many_gpus 20 cuda:0 cuda:1 cuda:2
  *
  * Each device has a copy of the model and trains it on its part of every batch. fx_average gives
- * all copies the mean of their gradients, so they stay equal, and the result is that of one device
- * with whole batches. Default devices: all GPUs of NVIDIA; if there are none, all of AMD; otherwise
- * the CPU.
+ * all copies the mean of their gradients, so they stay equal, and the result is the same as on one
+ * device with whole batches. Default devices: all GPUs of NVIDIA; if there are none, all of AMD;
+ * otherwise the CPU.
  */
 #include <cflux.h>
 #include <stdlib.h>

@@ -247,7 +247,7 @@ FX_API fx_status fx_array_status(const fx_array *x);
 FX_API bool fx_is_evaluated(const fx_array *x);
 
 /* ---- creation -------------------------------------------------------------------------------- */
-/* Creation functions take the sizes as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() is a
+/* Creation functions take the sizes as their last arguments: fx_zeros(3, 4) is 3×4, fx_zeros() is a
  * scalar (0-d). A negative size, more than FX_MAX_DIMS sizes, an overflow of the number of bytes
  * and an unknown element type are FX_STATUS_ARGUMENT. */
 #define FXI_LIST(...)                                                                              \

@@ -536,7 +536,7 @@ typedef struct fx_run {
     int32_t captured, replayed, invalidated;
 } fx_run;
 
-/* Where a device's backend queues work, for a communicator that works on device memory. */
+/* The queue of a device, for a communicator that works on device memory. */
 typedef struct fx_device_queue {
     const char *backend; /* "CUDA", "AMDGPU" */
     void *stream;        /* the driver's: a CUstream or hipStream_t. The calling thread has selected
@@ -608,8 +608,8 @@ typedef struct fx_device_info {
     char driver[64]; /* driver and version; "" if unknown */
     int64_t memory;  /* size of its memory in bytes; 0: unknown */
     bool no_f64;     /* true: no Float64; Float64 arrays cannot be moved to it */
-    bool on_cpu; /* true: computes on the host's CPU, as PoCL; a backend whose first device has this
-                    set is never chosen automatically */
+    bool on_cpu; /* true: computes on the host's CPU, like PoCL; a backend whose first device has
+                    this set is never chosen automatically */
     int32_t buffers; /* most buffers of a kernel, at least FX_LEAST_BUFFERS: the planner makes no
                         step that needs more (fx_step_buffers); 0: no limit */
 } fx_device_info;
@@ -727,7 +727,7 @@ struct fx_backend {
     /* Copies bytes between devices of the backend, or within one, queued on `to_device`. If the
      * backend has `mark`, `wait` and `unmark`, the library orders the two queues: it makes
      * `to_device` wait for `from_device` before, and the reverse after. Otherwise the backend first
-     * completes the work queued on both. NULL: copies go through host memory. */
+     * completes the work queued on both. NULL: the library copies through host memory. */
     fx_status (*copy)(fx_device *to_device, void *to, fx_device *from_device, const void *from,
                       size_t bytes);
     /* Sets bytes to a value. NULL: the library writes them. */
@@ -748,7 +748,7 @@ struct fx_backend {
      * everything that can be decided once (kernels, tiles, primitives of a library) in step->ready.
      * Several threads may use step->ready at the same time; `release` frees it.
      * FX_STATUS_UNSUPPORTED, not recorded, for a step of several operations (fx_step_is_fused), or
-     * for a matrix product whose output is not dense: the planner asks again with a shorter
+     * for a matrix product whose output is not dense: the planner retries with a shorter
      * epilogue or with other steps. Any other failure is recorded, and the plan fails before a step
      * has run. NULL: nothing to prepare. */
     fx_status (*prepare)(fx_device *device, fx_step *step);
@@ -796,7 +796,7 @@ struct fx_backend {
     void *(*mark)(fx_device *device);
     /* Makes work queued on the device from now on wait for a mark of any device of the backend;
      * does not block the host. FX_STATUS_UNSUPPORTED, not recorded: this device cannot wait for
-     * that one, and copies go through host memory. */
+     * that one, and the library copies through host memory. */
     fx_status (*wait)(fx_device *device, void *mark);
     /* Frees a mark, reached or not. */
     void (*unmark)(fx_device *device, void *mark);

@@ -56,7 +56,8 @@ typedef struct fx_maxout_layer {
     fx_list layers;
 } fx_maxout_layer;
 FX_API fx_maxout_layer *fxi_maxout(int n, void *const *layers);
-/* Maxout of n layers, each made by a call make(user). Flux's Maxout(f, n). */
+/* Maxout of n layers, each made by a call make(user). FX_STATUS_ARGUMENT if make is NULL or n is
+ * not positive. Flux's Maxout(f, n). */
 FX_API fx_maxout_layer *fx_maxout_from(void *(*make)(void *user), void *user, int n);
 #define fx_maxout(...) fxi_maxout(FXI_OBJECTS(__VA_ARGS__))
 
@@ -212,11 +213,12 @@ FX_API void *fx_remove_weight_norms(void *model);
  * unless 0 ≤ from ≤ to ≤ the number of layers. */
 FX_API fx_chain_layer *fx_chain_slice(fx_chain_layer *chain, int64_t from, int64_t to);
 /* fx_activations(chain, x, …): the results of all layers of a chain as a tuple; the last one is the
- * result of the chain. Flux.activations. */
+ * result of the chain. The scope owns the tuple. FX_STATUS_ARGUMENT if it is not a chain.
+ * Flux.activations. */
 FX_API void *fxi_activations(fx_chain_layer *chain, int n, void *const *args);
 #define fx_activations(chain, ...) fxi_activations((chain), FXI_OBJECTS(__VA_ARGS__))
 /* The model and all objects inside it that are not arrays or functions, as a tuple: depth first, a
- * shared object once. Flux.modules. */
+ * shared object once. The scope owns the tuple. FX_STATUS_ARGUMENT for NULL. Flux.modules. */
 FX_API void *fx_modules(void *model);
 /* clang-format off */
 #define FXI_OUTPUTSIZE_ARGS(F)                                                                     \

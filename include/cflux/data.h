@@ -66,7 +66,7 @@ typedef struct fx_loader fx_loader;
  * thread's random stream (fx_seed). */
 #define FX_WORKERS_AUTO (-1)
 #define FX_DRAWN        UINT64_MAX
-/* What a batch is made of (option .collate):
+/* The content of a batch (option .collate):
  *   FX_COLLATE_OBS    the selected observations: arrays whose final axis counts the observations of
  *                     the batch (Flux's collate = nothing)
  *   FX_COLLATE_NONE   a tuple of single observations (collate = false)
@@ -105,7 +105,7 @@ typedef void *(*fx_obs_fn)(void *observations, void *user);
     F(int, workers, FX_WORKERS_AUTO) /* number of worker threads, at most 256; 0: none */          \
     F(fx_device *, device, FXI_NULL) /* device of the batches; NULL: that of the data */           \
     F(bool, parallel, false)         /* true: workers call the functions of fx_mapobs */           \
-    F(fx_collate, collate, FX_COLLATE_OBS)  /* what a batch is made of */                          \
+    F(fx_collate, collate, FX_COLLATE_OBS)  /* content of a batch */                               \
     F(fx_obs_fn, collate_with, FXI_NULL)    /* makes the batch; NULL: .collate decides */          \
     F(void *, collate_user, FXI_NULL)       /* passed to .collate_with */                          \
     F(bool, buffer, false)                  /* true: use the memory of a batch again */

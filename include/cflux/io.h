@@ -7,7 +7,8 @@
  * and opens no other file. FX_STATUS_FORMAT: a damaged file, or one of another format, with format,
  * path, offset and reason. FX_STATUS_IO: the operating system reported an error.
  *
- * Formats. Saving chooses by extension, loading by content, then by extension:
+ * Formats. The extension selects the format when a file is saved. When it is loaded, the content
+ * decides, or the extension if the content does not show the format:
  *
  *   .safetensors   arrays by name, read by memory map; PyTorch and others read and write it
  *   .npy           one array in NumPy's format; loading returns the array, without a name

@@ -126,7 +126,7 @@ typedef struct fx_layer {
      * are zero. Returns false after a failure reported by fx_fail. NULL: nothing to complete. */
     bool (*build)(const fx_type *type, const void *options, void *self);
     /* Makes a layer from sublayers, `Name(layer, name = layer)`, instead of `build` and the
-     * options; names may be NULL. The layers are those of the rows in order: one for a row of kind
+     * options; names may be NULL. The layers have the order of the rows: one for a row of kind
      * LAYER or CONNECTION, which has no name, and the others for the row of kind LAYERS. NULL: the
      * layer is made from options. */
     void *(*build_list)(int n, const char *const *names, void *const *layers);

@@ -21,8 +21,8 @@
 FXI_BEGIN_C
 
 /* ---- observations ---------------------------------------------------------------------------- */
-/* All observations as arrays, in the structure of the data: what a view selects, or what the
- * functions of fx_mapobs return. Data without views and functions are returned unchanged.
+/* All observations as arrays, in the structure of the data: those that a view selects, or the
+ * results of the functions of fx_mapobs. Data without views and functions are returned unchanged.
  * MLUtils.getobs(data). */
 FX_API void *fx_getobs(void *data);
 /* A view of the observations with indices idx (integers, any order, repeats allowed). Evaluates
@@ -80,7 +80,7 @@ FXI_OPTION_STRUCT(fx_splitobs_args, FXI_SPLITOBS_ARGS);
  * parts keep the order of the data unless .shuffle is set; with .stratified they are in the order
  * of the labels, and a count is divided among the labels in proportion to their numbers of
  * observations (MLUtils takes that many of each label). FX_STATUS_ARGUMENT if a number is negative
- * or not finite, or if the parts need more observations than there are. MLUtils.splitobs. */
+ * or not finite, or if the parts need more observations than the data has. MLUtils.splitobs. */
 FX_API void *fxi_splitobs(const fx_splitobs_args *a);
 /* A tuple of k pairs (training, validation) of views: fold i validates on the i-th of k consecutive
  * parts and trains on the rest; the first n mod k parts have one observation more.

@@ -20,9 +20,9 @@ FXI_BEGIN_C
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 /* Initialisers return Float32 arrays of the given sizes from the thread's random stream (fx_seed).
- * U(±a) is uniform in (−a, a), σ a standard deviation of a normal distribution. fan_in and fan_out
- * are in and out for out×in weights, and Πk·in and Πk·out for kernels k…×in×out. Sources: Glorot,
- * Bengio, 2010; He et al., 2015; LeCun et al., 1998. */
+ * U(±a) is uniform in (−a, a); σ is the standard deviation of a normal distribution with mean 0.
+ * fan_in and fan_out are in and out for out×in weights, and Πk·in and Πk·out for kernels k…×in×out.
+ * Sources: Glorot, Bengio, 2010; He et al., 2015; LeCun et al., 1998. */
 FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *sizes); /* U(±√(6/(fan_in+fan_out))) */
 FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *sizes); /* σ = √(2/(fan_in+fan_out)) */
 FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√(6/fan_in)) */

@@ -157,7 +157,7 @@ FX_API fx_rule *fxi_accum_grad(const fx_accum_grad_args *a);
  * if one of the rules is NULL or a MixedPrecision, if there are more than 32 rules, those of inner
  * chains included, or if they keep more than 15 arrays or 16 numbers together. */
 FX_API fx_rule *fxi_optimiser_chain(int n, void *const *rules);
-/* For parameters of 16 bits: keeps a copy of each array in `type`, updates the copy by the rule,
+/* For 16-bit parameters: keeps a copy of each array in `type`, updates the copy by the rule,
  * and rounds it into the parameter. Arrays that have the type already get the plain rule. Multiply
  * the loss by `scale` so that small gradients do not vanish in Float16. With .growth the factor
  * changes: fx_train and fx_trainstep multiply the loss by it; in a loop of your own, multiply it by
@@ -228,7 +228,7 @@ FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
 
 /* Returns the optimiser state of a model, which the scope owns. A model without trainable arrays
  * gives a warning: "setup found no trainable parameters in this model". An error array if `rule` is
- * not a rule or the model is NULL or an error object. Optimisers.setup. */
+ * not a rule (FX_STATUS_ARGUMENT), or if the model is NULL or an error object. Optimisers.setup. */
 FX_API void *fx_setup(fx_rule *rule, void *model);
 /* Sets the learning rate of a state, or of a branch of it, and keeps moments.
  * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative or NaN. */
@@ -251,7 +251,7 @@ FX_API fx_status fx_thaw(void *state);
  * gradient, 0-d; fx_clip_global_norm(g, most) is a gradient whose arrays are multiplied by min(most
  * / norm, 1). Each distinct array counts once. A norm that is not finite makes every gradient NaN
  * or 0: pass the norm as fx_update's .guard to skip the update. The scope owns the results.
- * PyTorch's clip_grad_norm_. */
+ * FX_STATUS_ARGUMENT for NULL, and for a negative `most`. PyTorch's clip_grad_norm_. */
 FX_API fx_array *fx_global_norm(void *gradient);
 FX_API void *fxi_clip_global_norm(void *gradient, double most);
 #define fx_clip_global_norm(gradient, most)                                                        \

@@ -16,7 +16,7 @@ FXI_BEGIN_C
  *     mean, std   of the features, with the sizes of an observation (an axis may have size 1)
  *     fill        replacements for missing values, with sizes as mean and std
  *     merges      for texts: the tokenizer, see fx_tokenizer_merges; shape then has one element,
- *                 the number of tokens of a text that count, or the context of a language model
+ *                 the number of tokens of a text that are used, or the context of a language model
  *
  * Only the model is required. fx_predict skips a computation whose entry is missing. */
 

@@ -84,7 +84,7 @@ FX_API fx_array *fxi_fold(const fx_fold_args *a);
 #define fx_fold(...)                                                                               \
     FXI_CALL(fxi_fold(FXI_OPTIONS(fx_fold_args, FXI_FOLD_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
 
-/* What fx_grid_sample reads outside x. */
+/* The values that fx_grid_sample uses outside x. */
 typedef enum fx_grid_padding {
     FX_GRID_PADDING_ZEROS = 0, /* 0 */
     FX_GRID_PADDING_BORDER     /* the element of the border */
@@ -94,7 +94,7 @@ typedef enum fx_grid_padding {
 #define FXI_GRID_SAMPLE_ARGS(F)                                                                    \
     F(fx_array *, x, FXI_NULL)       /* the array */                                               \
     F(fx_array *, grid, FXI_NULL)    /* positions: d×out…×batch for d spatial axes, from −1 to 1 */ \
-    F(fx_grid_padding, padding, FX_GRID_PADDING_ZEROS) /* what is outside x */                     \
+    F(fx_grid_padding, padding, FX_GRID_PADDING_ZEROS) /* values outside x */                      \
     F(bool, nearest, false)          /* true: the nearest element; false: linear along each axis */ \
     F(bool, align_corners, true)     /* true: −1 and 1 are the centres of the outer elements; false: \
                                         the outer edges */

@@ -41,9 +41,9 @@ typedef double (*fx_metric_fn)(void *model, void *user);
 
 /* Options of fx_train.
  *
- * .progress: a bar with rate, remaining time and running loss. If the output is not a terminal:
- * plain lines, one per epoch; after the first 20 at most ten per second, and always one for the
- * last epoch.
+ * .progress: a bar with batches per second, remaining time and running loss. If the output is not a
+ * terminal: one plain line per epoch. After the first 20 lines, at most ten lines per second, and
+ * always one for the last epoch.
  *
  * .checkpoint: a file (cflux/io.h) that is written regularly, and when a callback or .patience ends
  * the training. If the file exists, training resumes from it: model, state, random stream, position
@@ -57,13 +57,13 @@ typedef double (*fx_metric_fn)(void *model, void *user);
  *
  * .dist: a group of processes (cflux/dist.h) that train one model: all of them call fx_train with
  * the same options. Each gets its part of every batch of the loader (fx_dist_loader), so the batch
- * size is that of all processes together, and the parameters are those of one process, up to
- * rounding, if the loss is a mean over the observations. Gradients are averaged before .clip_norm;
- * the rule of `state` need not be a fx_dist_optimiser. Losses, and the decisions of .patience and
- * .keep_best, are the same on all members. Rank 0 shows progress and writes the log and the
- * checkpoint, which all read. A callback that stops one member stops all of them, after one more
- * training step. Random numbers of layers (dropout) are different in each member. If a member
- * fails, all fail, with its reason.
+ * size counts the observations of all processes together. If the loss is a mean over the
+ * observations, the parameters are the same as in one process, up to rounding. Gradients are
+ * averaged before .clip_norm; the rule of `state` need not be a fx_dist_optimiser. Losses, and the
+ * decisions of .patience and .keep_best, are the same on all members. Rank 0 shows progress and
+ * writes the log and the checkpoint, which all read. A callback that stops one member stops all of
+ * them, after one more training step. Random numbers of layers (dropout) are different in each
+ * member. If a member fails, all fail, with its reason.
  *
  * .log: a file for the log of the run (cflux/report.h): start, training steps, epochs with their
  * .metric, and end. Training that resumes from a checkpoint appends to the file. A failed write
@@ -100,7 +100,7 @@ typedef double (*fx_metric_fn)(void *model, void *user);
     F(bool, schedule_steps, false)        /* true: .schedule counts updates, not epochs */         \
     F(double, clip_norm, 0)               /* largest norm of all gradients together                \
                                              (fx_clip_global_norm); 0: no limit */               \
-    F(fx_dist *, dist, FXI_NULL)          /* processes that train together; NULL: this one */
+    F(fx_dist *, dist, FXI_NULL)          /* processes that train together; NULL: only this one */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
 /* fx_train(loss, model, loader, state, .epochs = 10, .progress = true): for every batch computes
@@ -120,7 +120,7 @@ FX_API fx_status fxi_train(const fx_train_args *a);
  * are auxiliary outputs: arrays, or tuples of arrays. */
 typedef void *(*fx_outputs_fn)(void *model, const fx_batch *batch, void *user);
 /* One training step, for a loop of your own: calls loss(model, batch, user) in FX_RECORD, computes
- * the gradient, and updates the model. Returns what `loss` returned, evaluated in the plan of the
+ * the gradient, and updates the model. Returns the result of `loss`, evaluated in the plan of the
  * update; the scope of the caller owns it. `batch` is passed on and may be NULL.
  *
  * On failure: an error array. A loss of NaN or Inf is FX_STATUS_NONFINITE, and model and state do
@@ -129,7 +129,7 @@ typedef void *(*fx_outputs_fn)(void *model, const fx_batch *batch, void *user);
  * Flux.trainstep!. */
 FX_API void *fx_trainstep(fx_outputs_fn loss, void *model, const fx_batch *batch, void *state,
                           void *user);
-/* fx_trainstep that returns a named tuple "outputs", "gradient": what `loss` returned, and its
+/* fx_trainstep that returns a named tuple "outputs", "gradient": the result of `loss`, and its
  * gradient, an object of the model's type. Flux.trainstep_withgradient!. */
 FX_API void *fx_trainstep_withgradient(fx_outputs_fn loss, void *model, const fx_batch *batch,
                                        void *state, void *user);

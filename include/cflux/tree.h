@@ -275,8 +275,8 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 FXI_CONNECTIONS(FXI_FUNCTION_DECL)
 
 /* Functions of several arrays, which combine the results of layers: fx_parallel(FX_VCAT, a, b).
- * FX_ADD and FX_SUB need arrays of one shape (FX_STATUS_SHAPE), as in Julia. A function of two
- * arrays combines more of them from the left. */
+ * FX_ADD and FX_SUB need arrays of one shape (FX_STATUS_SHAPE), as in Julia. With more than
+ * two arrays, a function of two is applied from the left: (a + b) + c. */
 #define FX_ADD    (&fxi_function_add)    /* Julia's +: a + b + c */
 #define FX_SUB    (&fxi_function_sub)    /* Julia's -: a - b, two arrays */
 #define FX_MATMUL (&fxi_function_matmul) /* Julia's *: the matrix product of a, b, c */
@@ -463,7 +463,7 @@ FX_API void *fxi_call(void *model, int n, void *const *args);
  * updated once. Calls may be nested, and parameters may be shared. Checkpoint the parts of a deep
  * model, not the whole: √n parts of a chain of n layers need the least memory. If the result is a
  * tuple, each array of it that reaches the loss computes the model again. An array that the model
- * computes and stores in itself gets no gradient. Errors and result as for fx_call.
+ * computes and stores in one of its fields gets no gradient. Errors and result as for fx_call.
  * Zygote.checkpointed. */
 FX_API void *fxi_checkpointed(void *model, int n, void *const *args);
 #define fx_checkpointed(model, ...)                                                                \

@@ -80,14 +80,14 @@ fx_status fxi_data_file_check_memory(const fxi_data_file *file, size_t bytes)
     const fx_memory m = fx_memory_status(NULL);
     if (m.limit > 0 && (int64_t)bytes > m.limit - m.live)
         return fx_fail(FX_STATUS_MEMORY, file->op,
-                       "%s: no memory for %zu bytes after %lld bytes of the unpacked file (%lld "
-                       "bytes live on CPU, of at most %lld)",
+                       "%s: no memory for %zu bytes after %lld bytes of the decompressed file "
+                       "(%lld bytes live on CPU, of at most %lld)",
                        file->path, bytes, (long long)file->offset, (long long)m.live,
                        (long long)m.limit);
     if (m.limit <= 0 && bytes > MANY && m.free >= 0 && (int64_t)bytes > m.free)
         return fx_fail(
             FX_STATUS_MEMORY, file->op,
-            "%s: no memory for %zu bytes after %lld bytes of the unpacked file, %lld are "
+            "%s: no memory for %zu bytes after %lld bytes of the decompressed file, %lld are "
             "free",
             file->path, bytes, (long long)file->offset, (long long)m.free);
     return FX_OK;

@@ -285,7 +285,8 @@ enum { PARTS = 9 };
 
 static fx_status too_few(int64_t n)
 {
-    return fx_fail(FX_STATUS_ARGUMENT, "splitobs", ".at needs more than %lld observations",
+    return fx_fail(FX_STATUS_ARGUMENT, "splitobs",
+                   "the parts in .at need more than the %lld observations of the data",
                    (long long)n);
 }
 
@@ -301,7 +302,7 @@ static fx_status part_sizes(const fx_fractions *at, int64_t n, int64_t out[PARTS
         const double size = f < 1 ? nearbyint(f * (double)n) : f;
         if (!(f >= 0) || f > 9e15 || size != floor(size))
             return fx_fail(FX_STATUS_ARGUMENT, "splitobs",
-                           "number %lld of .at is %g, expected a fraction of 1 or a count",
+                           "number %lld of .at is %g, expected a fraction from 0 to 1, or a count",
                            (long long)i, f);
         if (f >= 1 && (int64_t)size > left)
             return too_few(n);

@@ -121,11 +121,10 @@ static fx_status check_header(const unsigned char *h, uint64_t size, char why[FX
     if (memcmp(h, fxi_pack_mark, sizeof fxi_pack_mark) != 0)
         snprintf(why, FXI_PACK_WHY, "it is not a pack of kernels");
     else if (form != FXI_PACK_FORM)
-        snprintf(
-            why, FXI_PACK_WHY,
-            "it is a pack of form %u, and this cflux reads form %d; pack the kernels with this "
-            "version",
-            (unsigned)form, (int)FXI_PACK_FORM);
+        snprintf(why, FXI_PACK_WHY,
+                 "its format is %u, but this cflux reads format %d; pack the kernels with this "
+                 "version",
+                 (unsigned)form, (int)FXI_PACK_FORM);
     else if (size != says)
         snprintf(why, FXI_PACK_WHY,
                  "it has %llu bytes instead of %llu: the file is incomplete or damaged",
@@ -154,9 +153,9 @@ static fx_status check_file(const fxi_pack *p, char why[FXI_PACK_WHY])
                  version, FX_VERSION_STRING);
     /* With a zero byte after them all texts end inside of the file. */
     else if (p->count > 0 && p->bytes[codes - 1] != 0)
-        snprintf(why, FXI_PACK_WHY, "it is damaged: its texts do not end");
+        snprintf(why, FXI_PACK_WHY, "it is damaged: a text has no end");
     else if ((wrong = find_wrong_entry(p)) != 0)
-        snprintf(why, FXI_PACK_WHY, "it is damaged: entry %u of %u is wrong", (unsigned)wrong,
+        snprintf(why, FXI_PACK_WHY, "it is damaged: entry %u of %u is invalid", (unsigned)wrong,
                  (unsigned)p->count);
     else
         return FX_OK;

@@ -98,7 +98,7 @@ static const char *needs_system(const char *name)
 {
 #ifndef __APPLE__
     if (fxi_same_letters(name, "Metal"))
-        return "it is part of macOS; ";
+        return "it needs macOS; ";
 #endif
     (void)name;
     return "";

@@ -132,7 +132,7 @@ void *fx_devices(const char *backend)
     void *items[FXI_BACKENDS_MOST * FXI_DEVICES_MOST];
     device_list init = {.devices = {.items = items}, .why = one ? one->why : ""};
     if (backend && !one)
-        init.why = "there is no backend of that name";
+        init.why = "unknown backend";
     for (int i = 0; i < n; i++)
         for (int k = 0; (!backend || one == &registry[i]) && k < registry[i].count; k++)
             items[init.devices.n++] = registry[i].devices[k];

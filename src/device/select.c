@@ -68,7 +68,7 @@ const char *fx_why_not(const char *name)
     if (!r && inner)
         return why_no_check(inner);
     if (!r)
-        return "there is no backend of that name; known are CUDA, AMDGPU, Metal, OpenCL, CPU";
+        return "unknown backend; known are CUDA, AMDGPU, Metal, OpenCL, CPU";
     if (!part || !fxi_works(r))
         return r->why;
     const char *why = r->backend->part ? r->backend->part(part) : NULL;

@@ -81,7 +81,7 @@ typedef struct fxi_transport {
 /* How far a connection is. */
 typedef enum fxi_device_state {
     FXI_DEVICE_READY, /* takes the next call */
-    FXI_DEVICE_BUSY,  /* still begins the previous one: ask again */
+    FXI_DEVICE_BUSY,  /* still begins the previous one: retry */
     FXI_DEVICE_FAILED
 } fxi_device_state;
 

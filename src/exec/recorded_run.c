@@ -338,8 +338,8 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
         fxi_count(&fxi_counters.repeated_evals, 1);
         c->tape->ran = &r->event;
         if (fxi_traced("repeat"))
-            fx_message(0, "repeat: evaluation at call %d of the step at %s:%d", (int)r->event.first,
-                       c->tape->file, c->tape->line);
+            fx_message(0, "repeat: evaluation at call %d of the training step at %s:%d",
+                       (int)r->event.first, c->tape->file, c->tape->line);
     }
     fxi_binding_free(&b, s);
     drop_copies(r);

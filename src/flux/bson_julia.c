@@ -71,7 +71,7 @@ int32_t fxi_julia_reference(const fxi_julia *j, fxi_bson v)
     if (k.kind == FXI_BSON_INT && k.u.integer >= 1 && k.u.integer <= j->nrefs)
         return (int32_t)(k.u.integer - 1);
     fxi_bytes_fail(j->b, (size_t)(v.u.bytes - j->b->data),
-                   "a reference to something that is not in _backrefs, which has %d", j->nrefs);
+                   "a reference to an object that is not one of the %d in _backrefs", j->nrefs);
     return -1;
 }
 

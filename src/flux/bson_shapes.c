@@ -273,8 +273,8 @@ static void note_lost(described *d, const fx_flux_form *form)
                            (row->kind == FX_OPTION_VECTOR || row->kind == FX_OPTION_ARRAY);
         if (child && *fxi_child_address(row, d->self) && fxi_word_position(form->fields, w) < 0 &&
             was_a_field(d->layer, w))
-            d->lost = "it has an initial state, which Flux's struct has no field for since 0.15; "
-                      "pass it to the call instead";
+            d->lost = "Flux since 0.15 cannot store its initial state; pass the state to the call "
+                      "instead";
     }
 }
 

@@ -440,7 +440,7 @@ static fx_formula_fn take_loss(fxi_reader *r)
         fxi_add_word(known, sizeof known, LOSSES[i].name);
     }
     r->at = named ? name.from : r->at;
-    fxi_reader_fail(r, r->at, "there is no loss %s; there are %s", fxi_reader_got(r, r->at, buf),
+    fxi_reader_fail(r, r->at, "unknown loss %s; known are %s", fxi_reader_got(r, r->at, buf),
                     known);
     return no_loss;
 }

@@ -89,7 +89,7 @@ fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
             return FUNCTIONS[i].function;
         fxi_add_word(list, sizeof list, FUNCTIONS[i].name);
     }
-    fxi_reader_fail(r, name.from, "there is no function %.*s; there are %s", fxi_span_width(name),
+    fxi_reader_fail(r, name.from, "unknown function %.*s; known are %s", fxi_span_width(name),
                     name.from, list);
     return NULL;
 }
@@ -535,7 +535,7 @@ static bool take_init(fxi_reader *r, fx_init_fn *out)
     }
     if (named)
         r->at = name.from;
-    return fxi_reader_fail(r, r->at, "there is no initialiser %s; there are %s",
+    return fxi_reader_fail(r, r->at, "unknown initialiser %s; known are %s",
                            fxi_reader_got(r, r->at, buf), list);
 }
 
@@ -766,8 +766,8 @@ bool fxi_form_layer(fxi_reader *r, fxi_span name, fxi_form *out)
             return true;
         fxi_add_word(known, sizeof known, type->name);
     }
-    return fxi_reader_fail(r, name.from, "there is no layer %.*s; there are %s",
-                           fxi_span_width(name), name.from, known);
+    return fxi_reader_fail(r, name.from, "unknown layer %.*s; known are %s", fxi_span_width(name),
+                           name.from, known);
 }
 
 const fxi_form *fxi_form_rule(fxi_reader *r, fxi_span name)
@@ -780,7 +780,7 @@ const fxi_form *fxi_form_rule(fxi_reader *r, fxi_span name)
     }
     fxi_add_word(known, sizeof known, "OptimiserChain");
     fxi_add_word(known, sizeof known, "MixedPrecision");
-    fxi_reader_fail(r, name.from, "there is no optimiser %.*s; there are %s", fxi_span_width(name),
+    fxi_reader_fail(r, name.from, "unknown optimiser %.*s; known are %s", fxi_span_width(name),
                     name.from, known);
     return NULL;
 }

@@ -144,7 +144,7 @@ const char *fxi_reader_got(fxi_reader *r, const char *from, char dst[FXI_EXCERPT
 {
     const char c = fxi_reader_peek(r), *to = scan_name(r->at).to;
     if (!c && from >= r->at)
-        return "the end";
+        return "the end of the text";
     while (is_digit(*to) || (*to == '.' && is_digit(to[1])))
         to++;
     to += to == r->at && *to;
@@ -272,5 +272,6 @@ bool fxi_reader_end(fxi_reader *r)
     char buf[FXI_EXCERPT_BYTES];
     if (r->status != FX_OK || !fxi_reader_peek(r))
         return r->status == FX_OK;
-    return fxi_reader_fail(r, r->at, "expected the end, got %s", fxi_reader_got(r, r->at, buf));
+    return fxi_reader_fail(r, r->at, "expected the end of the text, got %s",
+                           fxi_reader_got(r, r->at, buf));
 }

@@ -103,8 +103,8 @@ static fx_schedule *take_numbers(fxi_reader *r, fxi_span name)
         return NULL;
     fx_schedule *s = fxi_schedule_named(text, n, v, &takes);
     if (!s && takes < 0)
-        fxi_reader_fail(r, name.from, "there is no schedule %.*s; there are %s",
-                        fxi_span_width(name), name.from, KNOWN);
+        fxi_reader_fail(r, name.from, "unknown schedule %.*s; known are %s", fxi_span_width(name),
+                        name.from, KNOWN);
     else if (!s)
         fxi_reader_fail(r, name.from, "%s takes %d numbers, got %d", text, takes, n);
     return made(r, s, name.from);

@@ -22,10 +22,10 @@ struct fxi_file {
     void *data;
     size_t size;
     bool mapped;
-    bool counted; /* included in `unpacked` */
+    bool counted; /* included in `decompressed` */
 };
 
-static int64_t unpacked; /* bytes of all files unpacked into memory (atomic) */
+static int64_t decompressed; /* bytes of all files decompressed into memory (atomic) */
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
@@ -127,15 +127,15 @@ void fxi_file_release(fxi_file *file)
     else
         fxi_free(file->data);
     if (file->counted)
-        __atomic_fetch_sub(&unpacked, (int64_t)file->size, __ATOMIC_RELAXED);
+        __atomic_fetch_sub(&decompressed, (int64_t)file->size, __ATOMIC_RELAXED);
     fxi_free(file);
 }
 
 /* ---- files in memory ------------------------------------------------------------------------- */
 
-/* Checks that `bytes` more can be allocated, `unpacked` included. Linux grants allocations beyond
- * free memory and kills the process later when it writes to them, so large sizes are compared with
- * the free memory first. */
+/* Checks that `bytes` more can be allocated, `decompressed` included. Linux grants allocations
+ * beyond free memory and kills the process later when it writes to them, so large sizes are
+ * compared with the free memory first. */
 static fx_status check_memory(const char *op, const char *path, int64_t bytes, int64_t all)
 {
     enum { SMALL = 64 << 20, MIB_SHIFT = 20 };
@@ -145,8 +145,8 @@ static fx_status check_memory(const char *op, const char *path, int64_t bytes, i
     const fx_memory m = fx_memory_status(NULL);
     if (m.limit > 0 && all > m.limit - m.live)
         return fx_fail(FX_STATUS_MEMORY, op,
-                       "%s: no memory for %lld bytes on CPU (%lld bytes live, %lld unpacked from "
-                       "files, of at most %lld)",
+                       "%s: no memory for %lld bytes on CPU (%lld bytes live, %lld decompressed "
+                       "from files, of at most %lld)",
                        path, (long long)bytes, (long long)m.live, (long long)(all - bytes),
                        (long long)m.limit);
     if (m.limit <= 0 && bytes > SMALL && m.free >= 0 && bytes > m.free)
@@ -164,7 +164,7 @@ fxi_file *fxi_file_in_memory(const char *op, const char *path, size_t size,
         fx_fail(FX_STATUS_MEMORY, op, "%s: no memory", path);
         return NULL;
     }
-    const int64_t all = __atomic_add_fetch(&unpacked, (int64_t)size, __ATOMIC_RELAXED);
+    const int64_t all = __atomic_add_fetch(&decompressed, (int64_t)size, __ATOMIC_RELAXED);
     *file = (fxi_file){.refs = 1, .size = size, .counted = true};
     if (check_memory(op, path, (int64_t)size, all) == FX_OK) {
         file->data = *out_data = fxi_malloc(size + 1);

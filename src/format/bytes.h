@@ -19,7 +19,7 @@ typedef struct fxi_file fxi_file;
  * *out_file to NULL. */
 fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file);
 /* A file object of `size` bytes that the caller fills in, starting at *out_data. Together with all
- * other unpacked files and live arrays it must fit in the limit of the CPU device
+ * other decompressed files and live arrays it must fit in the limit of the CPU device
  * (fx_set_memory_limit), or without a limit in the free memory. NULL if it does not fit:
  * FX_STATUS_MEMORY is recorded under op.
  */

@@ -184,10 +184,10 @@ static void read_entry(archive *a)
         fxi_bytes_fail(b, m.at, "this is not an entry of the directory");
     fxi_bytes_take(b, 4, "versions");
     m.flags = fxi_bytes_number(b, 2, "flags");
-    m.method = fxi_bytes_number(b, 2, "the method");
+    m.method = fxi_bytes_number(b, 2, "the compression method");
     fxi_bytes_take(b, 4, "the time");
-    m.crc = fxi_bytes_number(b, 4, "the sum");
-    m.packed = fxi_bytes_number(b, 4, "the packed size");
+    m.crc = fxi_bytes_number(b, 4, "the checksum");
+    m.packed = fxi_bytes_number(b, 4, "the compressed size");
     m.size = fxi_bytes_number(b, 4, "the size");
     const size_t name_bytes = (size_t)fxi_bytes_number(b, 2, "the length of the name");
     const size_t extra_bytes = (size_t)fxi_bytes_number(b, 2, "the length of the extra field");
@@ -230,7 +230,7 @@ static void locate(fxi_bytes *b, member *m)
     }
     b->at = (size_t)m->local + 6;
     const uint64_t flags = fxi_bytes_number(b, 2, "flags");
-    const uint64_t method = fxi_bytes_number(b, 2, "the method");
+    const uint64_t method = fxi_bytes_number(b, 2, "the compression method");
     b->at = (size_t)m->local + 26;
     const size_t name = (size_t)fxi_bytes_number(b, 2, "the length of the name");
     const size_t extra = (size_t)fxi_bytes_number(b, 2, "the length of the extra field");
@@ -242,13 +242,13 @@ static void locate(fxi_bytes *b, member *m)
                        m->name);
     if ((m->flags & 1) != 0 || (m->method != 0 && m->method != Z_DEFLATED))
         fxi_bytes_fail(b, m->at, "the member \"%.80s\" is %s", m->name,
-                       m->flags & 1 ? "encrypted" : "packed by a method other than deflate");
+                       m->flags & 1 ? "encrypted" : "compressed by a method other than deflate");
     if (b->status == FX_OK && m->packed > fxi_bytes_left(b))
         fxi_bytes_fail(b, m->at, "the member \"%.80s\" has %llu bytes, %zu are left", m->name,
                        (unsigned long long)m->packed, fxi_bytes_left(b));
     if (b->status == FX_OK &&
         (m->method == 0 ? m->size != m->packed : m->size / MOST_INFLATED > m->packed))
-        fxi_bytes_fail(b, m->at, "%llu bytes of \"%.80s\" cannot come from %llu packed bytes",
+        fxi_bytes_fail(b, m->at, "%llu bytes of \"%.80s\" cannot come from %llu compressed bytes",
                        (unsigned long long)m->size, m->name, (unsigned long long)m->packed);
 }
 
@@ -275,8 +275,8 @@ static void check_overlap(archive *a)
     fxi_free((void *)order);
 }
 
-/* Unpacks a member into exactly m->size bytes. Returns Z_OK, Z_MEM_ERROR, or Z_DATA_ERROR if the
- * member gives another number of bytes. Never writes beyond them. */
+/* Decompresses a member into exactly m->size bytes. Returns Z_OK, Z_MEM_ERROR, or Z_DATA_ERROR if
+ * the member gives another number of bytes. Never writes beyond them. */
 static int inflate_all(const unsigned char *from, const member *m, unsigned char *to)
 {
     z_stream z = {.next_in = (unsigned char *)(uintptr_t)from, .next_out = to};
@@ -299,7 +299,7 @@ static int inflate_all(const unsigned char *from, const member *m, unsigned char
     return code == Z_MEM_ERROR ? code : Z_DATA_ERROR;
 }
 
-/* Unpacks a deflated member into memory; NULL on failure (recorded in the status of b). */
+/* Decompresses a deflated member into memory; NULL on failure (recorded in the status of b). */
 static fxi_file *unpack(fxi_bytes *b, const member *m, const unsigned char *packed)
 {
     unsigned char *all;
@@ -315,12 +315,12 @@ static fxi_file *unpack(fxi_bytes *b, const member *m, const unsigned char *pack
         no_memory(b);
     else
         fxi_bytes_fail(b, (size_t)m->begin,
-                       "the member \"%.80s\" is damaged: it cannot be unpacked", m->name);
+                       "the member \"%.80s\" is damaged: it cannot be decompressed", m->name);
     fxi_file_release(file);
     return NULL;
 }
 
-/* The bytes of a member. A deflated member is unpacked into *out_memory. */
+/* The bytes of a member. A deflated member is decompressed into *out_memory. */
 static fxi_bytes open_member(fxi_bytes *b, const member *m, fxi_file **out_memory)
 {
     fxi_bytes part = fxi_bytes_part(b, (size_t)m->begin, (size_t)m->packed, "a member");

@@ -37,8 +37,8 @@ static const struct {
            "7zXZ"),
      COMPRESS "xz" EXPAND},
     {START("BZh"), COMPRESS "bzip2" EXPAND},
-    {START("Rar!"), "a RAR archive: unpack it first"},
-    {START("7z\xbc\xaf"), "a 7z archive: unpack it first"},
+    {START("Rar!"), "a RAR archive: extract its files first"},
+    {START("7z\xbc\xaf"), "a 7z archive: extract its files first"},
 };
 
 /* Recognised by the name of the first file in a zip archive. */

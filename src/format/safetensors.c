@@ -60,7 +60,7 @@ static const fxi_file_type *read_type(fxi_bytes *h)
     char *name = fxi_json_string(h);
     const fxi_file_type *type = name ? fxi_file_type_safetensors(name) : NULL;
     if (name && !type)
-        fxi_bytes_fail(h, at, "there is no element type \"%.40s\"", name);
+        fxi_bytes_fail(h, at, "unknown element type \"%.40s\"", name);
     fxi_free(name);
     return type;
 }

@@ -68,7 +68,7 @@ static bool sum_is_right(const fxi_bytes *b)
     const size_t end = b->size - FXI_SUM_BYTES;
     fxi_bytes sum = *b;
     sum.at = end;
-    return fxi_bytes_number(&sum, FXI_SUM_BYTES, "the sum") == crc32_z(0, b->data, end);
+    return fxi_bytes_number(&sum, FXI_SUM_BYTES, "the checksum") == crc32_z(0, b->data, end);
 }
 
 /* Decides whether the newest file is worth keeping. A file that cannot be read is not kept, and

@@ -21,7 +21,7 @@ static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry
     fx_summary(found, theirs, sizeof theirs);
     fx_summary(key->array, ours, sizeof ours);
     return to->status = fx_fail(FX_STATUS_SHAPE, to->op,
-                                "%s: the array \"%s\" is a %s, but a %s in the object", source,
+                                "%s: the array \"%s\" is a %s, but the object has a %s", source,
                                 key->name, theirs, ours);
 }
 

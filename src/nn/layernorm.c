@@ -58,10 +58,10 @@ static const char *layernorm_to_flux(const void *self, const char *member, doubl
     const fx_layernorm_layer *l = self;
     if (l->flux == FXI_FLUX_15 && strcmp(member, "epsilon") == 0)
         *number *= *number;
-    return l->flux == FXI_FLUX_14
-               ? "it divides by σ + ε, as Flux did until 0.14, and Flux's struct has no field for "
-                 "that; with its field flux set to 0.16 it divides by √(σ² + ε) and can be written"
-               : NULL;
+    return l->flux == FXI_FLUX_14 ? "it divides by σ + ε, which Flux 0.16 does not; set its member "
+                                    "flux to 0.16 to divide "
+                                    "by √(σ² + ε) instead"
+                                  : NULL;
 }
 
 /* Warns, because PyTorch's LayerNorm divides by √(σ² + ε) and its state does not store ε. */

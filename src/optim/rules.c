@@ -579,7 +579,7 @@ fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool cent
 {
     const row *w = row_named(name);
     if (!w || w == &rows[CHAIN] || w == &rows[MIXED]) {
-        fx_fail(FX_STATUS_ARGUMENT, "rule", "there is no rule %s", name);
+        fx_fail(FX_STATUS_ARGUMENT, "rule", "unknown rule %s", name);
         return fx_error_object(&rows[DESCENT].type);
     }
     fx_rule defaults = w->defaults;

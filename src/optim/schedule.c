@@ -405,7 +405,7 @@ fx_schedule *fx_schedule_composed(fx_schedule *kind, int n, fx_schedule *const *
         check_parts(&rows[KIND_ComposedSchedule],
                     &(const fx_schedule){.parts = {1, (void *[]){kind}, NULL}});
     else
-        fx_fail(FX_STATUS_ARGUMENT, type->name, "%s has no %d numbers", r->type.name, n);
+        fx_fail(FX_STATUS_ARGUMENT, type->name, "%s does not take %d numbers", r->type.name, n);
     return fx_error_object(type);
 }
 
@@ -425,7 +425,7 @@ fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_
     const fx_type *type = &rows[KIND_Sequence].type;
     fx_schedule init = {.parts = {n, (void **)(uintptr_t)parts, NULL}};
     if (n < 1 || n > MOST_PARTS) {
-        fx_fail(FX_STATUS_ARGUMENT, type->name, "has 1 to %d parts, got %d", MOST_PARTS, n);
+        fx_fail(FX_STATUS_ARGUMENT, type->name, "takes 1 to %d parts, got %d", MOST_PARTS, n);
         return fx_error_object(type);
     }
     init.steps.n = n;

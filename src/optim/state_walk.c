@@ -373,8 +373,8 @@ fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
                          : fx_fail(FX_STATUS_ARGUMENT, "state_numbers",
                                    "the state was not made by fx_setup");
     if (has != n && !every_path)
-        return fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the state has %lld numbers, got %lld",
-                       (long long)has, (long long)n);
+        return fx_fail(FX_STATUS_ARGUMENT, "state_numbers",
+                       "the state needs %lld numbers, got %lld", (long long)has, (long long)n);
     numbering g = {.in = numbers,
                    .rules = fxi_calloc((size_t)n / SMALLEST_LEAF + 1, sizeof(void *))};
     if (!g.rules)

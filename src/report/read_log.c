@@ -95,8 +95,9 @@ static bool take_start(reader *in, fxi_json *event)
         const double before =
             fmax(of_steps, of_epochs); /* fmax returns the number if the other is NaN */
         in->before = isnan(before) ? 0 : before;
-        add_warning(in, "The run was interrupted and resumed from the checkpoint of step %.15g.",
-                    resumed);
+        add_warning(
+            in, "The run was interrupted and resumed from the checkpoint of training step %.15g.",
+            resumed);
     } else {
         if (r->start || r->nsteps > 0)
             add_warning(in, "The log contains several runs; this is the last one.");
@@ -314,7 +315,7 @@ static void warn_of_run(reader *in)
         if (isnan(r->steps[i].loss) && bad++ == 0)
             first = r->steps[i].step;
     if (bad > 0)
-        add_warning(in, "The loss was not a finite number at step %.15g.", first);
+        add_warning(in, "The loss was not a finite number at training step %.15g.", first);
     const char *why = fxi_json_text_of(fxi_json_member(r->end, "why"));
     const char *message = fxi_json_text_of(fxi_json_member(r->end, "message"));
     if (why && strcmp(why, "interrupted") == 0)

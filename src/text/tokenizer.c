@@ -344,8 +344,9 @@ static fx_status decode_ids(const fx_tokenizer *t, const int64_t *ids, int64_t n
 {
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= t->tokens.count)
-            return fx_fail(FX_STATUS_ARGUMENT, DECODE, "id %lld at position %lld is not in 0 to %d",
-                           (long long)ids[i], (long long)i, (int)t->tokens.count - 1);
+            return fx_fail(FX_STATUS_ARGUMENT, DECODE,
+                           "id %lld at position %lld is not from 0 to %d", (long long)ids[i],
+                           (long long)i, (int)t->tokens.count - 1);
     for (int64_t i = 0; i < n; i++) {
         size_t length;
         const unsigned char *token = fxi_strings_get(&t->tokens, (int32_t)ids[i], &length);

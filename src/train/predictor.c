@@ -171,7 +171,7 @@ void *fx_load_predictor(const char *path)
 static fx_array *not_a_predictor(void)
 {
     return fx_error_array(
-        fx_fail(FX_STATUS_ARGUMENT, OP, "expected what fx_load_predictor returns"));
+        fx_fail(FX_STATUS_ARGUMENT, OP, "expected a predictor from fx_load_predictor"));
 }
 
 static fx_array *no_observations(void)

@@ -167,7 +167,7 @@ static void largest_text(fx_device *d, char *text, size_t capacity)
     const int n = largest(p, top);
     for (int i = 0; i < n && at < capacity; i++)
         at += (size_t)snprintf(
-            text + at, capacity - at, "%s%s %s (%zu)",
+            text + at, capacity - at, "%s%s %s (%zu bytes)",
             i ? ", " : "; the largest arrays: ", fxi_shape_text(top[i]->ndim, top[i]->shape, shape),
             fx_dtype_name((fx_dtype)top[i]->dtype), top[i]->bytes);
     fxi_mutex_unlock(&p->lock);

@@ -82,7 +82,7 @@ class Files(Images):
         self.check_pixels(self.jpeg, True)
 
     def test_16_bits(self):
-        """A number of 16 bits is divided by 257, so that both formats of an image have the same pixels."""
+        """A 16-bit number is divided by 257, so that both formats of an image have the same pixels."""
         self.needs_png()
         for channels in (1, 3):
             levels = bytes(range(0, 255, 7))[:36]

@@ -81,7 +81,7 @@ class Texts(cli.Cli):
         self.assertEqual(both, self.fine("predict", "two.bson", "-P", "-d", "train.txt").out)
         self.write("long.txt", "apple " * 3000)
         ended = self.fine("predict", "one.bson", "-d", "long.txt")
-        self.assertIn("only the first 1000 tokens of a line count; 1 line is as long or longer", ended.err)
+        self.assertIn("only the first 1000 tokens of a line are used; 1 line reaches that length", ended.err)
         self.assertEqual(ended.out, "prediction\nfruit\n")
 
     def test_other_models(self):
@@ -129,7 +129,7 @@ class Texts(cli.Cli):
         self.refused("predict", "m.bson", "-d", ".", words="is a folder")
         self.refused("predict", "m.bson", "-d", "none.txt", words="none.txt")
         for option, value in (("--shape", "3"), ("--id", "x"), ("--target", "x"), ("--separator", ";"), ("--skip", "1")):
-            self.refused("train", "-d", "train.txt", option, value, words=[option + ": train.txt is a text"])
+            self.refused("train", "-d", "train.txt", option, value, words=[option + " does not work with train.txt, a text file"])
         self.refused("train", "-d", "train.txt", "--vocabulary", 255, words="--vocabulary 255: a vocabulary has at least 256")
         self.refused("train", "-d", "train.txt", "--regression", words="label contains text")
         self.refused("train", "-d", "train.txt", "-m", "Dense(3 => 3)", words="a model of texts begins with EmbeddingBag")

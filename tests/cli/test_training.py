@@ -1226,7 +1226,7 @@ class Refusals(Training):
             ("-L", "line.csv", ["--log line.csv is also an input file"]),
             ("-r", "./l", ["--log and --report are the same file"]),
             ("-c", "m.bson", ["--save and --checkpoint are the same file"]),
-            ("-S", "folder.bson", ["--save folder.bson: is a folder, not a file"]),
+            ("-S", "folder.bson", ["--save folder.bson is a folder, not a file"]),
             ("-r", "nowhere/r", ["--report nowhere/r: there is no folder nowhere"]),
             ("--shape", "6148914691236517206x3x32", ["too large"]),
             ("--shape", "2x1x1", ["output for an observation is 1×1×1", "is 1", "Flux.flatten"]),
@@ -1433,7 +1433,7 @@ class Refusals(Training):
         self.refused("eval", "m.bson", "-d", cli.DIGITS, words="no column")
         self.refused("predict", "m.bson", "-d", "line.csv", "--out", "x.txt", words=".csv or .npy")
         self.refused("predict", "m.bson", "-d", "line.csv", "--out", "no/x.csv", words="--out no/x.csv: there is no folder no")
-        self.refused("predict", "m.bson", "-d", "line.csv", "--out", ".", words="--out .: is a folder, not a file")
+        self.refused("predict", "m.bson", "-d", "line.csv", "--out", ".", words="--out . is a folder, not a file")
         # The output folder is checked before the data is read.
         self.refused("predict", "m.bson", "-d", "lines.csv", "--out", "no/x.npy", words="there is no folder no")
         self.refused("predict", "m.bson", "-d", "line.csv", "-P", words="no classes")

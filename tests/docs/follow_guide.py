@@ -9,7 +9,7 @@ The info string of a block says what is done with it:
 
 Then src/nn is compiled with the strict warnings as errors and takes the place of the same objects in a
 copy of the built library; tests that the guide writes or changes are built with it and run, those
-in C++ compiled; the checks of structure look at the copy. "**eight places**" on the page must be the number of files.
+in C++ compiled; the checks of structure look at the copy. "**eight files**" on the page must be the number of files.
 With each addition left out in turn, something must fail: a page with a step too many is wrong, too.
 Usage: follow_guide.py GUIDE --cc CC --library libcflux.a --libs "LIBRARIES" [--root ROOT]
 """
@@ -154,13 +154,13 @@ def main():
     touched, wrong = try_steps(steps, options)
     if wrong:
         sys.exit(f"{options.guide}: {wrong}")
-    said = re.search(r"\*\*(\w+) places\*\*", page)
+    said = re.search(r"\*\*(\w+) files\*\*", page)
     if not said or said[1] != NUMBERS[len(touched)]:
-        sys.exit(f"{options.guide}: touches {len(touched)} places, says \"{said and said[1]}\": {', '.join(touched)}")
+        sys.exit(f"{options.guide}: touches {len(touched)} files, says \"{said and said[1]}\": {', '.join(touched)}")
     for step in steps:
         if step[0] == "insert" and not try_steps([s for s in steps if s is not step], options)[1]:
             sys.exit(f"{options.guide}: nothing fails without the addition to {step[1]}")
-    print(f"{len(steps)} steps in {len(touched)} places, each of them needed")
+    print(f"{len(steps)} steps in {len(touched)} files, each of them needed")
 
 
 if __name__ == "__main__":

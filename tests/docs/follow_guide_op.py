@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Follows a guide that changes many folders of the library, in a copy of the tree that is built again.
 
-The edits and the number of places are those of follow_guide.py. Here the copy is configured, the
+The edits and the number of files are those of follow_guide.py. Here the copy is configured, the
 targets of the page's line `<!-- build: TARGETS -->` are built with warnings as errors, and the
 commands of its blocks ```sh follow run in the copy's root; the build is in build/.
 Usage: follow_guide_op.py [--root ROOT] [--jobs N] PAGE
@@ -42,9 +42,9 @@ def main():
     steps = steps_of(page)
     commands = [m["text"] for m in BLOCK.finditer(page) if m["info"].strip() == "sh follow"]
     targets = re.search(r"<!-- build: (.*?) -->", page)
-    said = re.search(r"\*\*(\w+) places\*\*", page)
+    said = re.search(r"\*\*(\w+) files\*\*", page)
     if len(steps) < LEAST_STEPS or not commands or not targets or not said:
-        sys.exit(f"{options.page}: {len(steps)} steps, {len(commands)} blocks of commands; its targets or places are missing")
+        sys.exit(f"{options.page}: {len(steps)} steps, {len(commands)} blocks of commands; its targets or the number of files are missing")
     with tempfile.TemporaryDirectory(prefix="cflux-guide-") as copy:
         for name in COPIED:
             source, target = os.path.join(root, name), os.path.join(copy, name)
@@ -54,12 +54,12 @@ def main():
                 shutil.copy2(source, target)
         touched = follow(steps, copy)
         if said[1] != NUMBERS[len(touched)]:
-            sys.exit(f"{options.page}: touches {len(touched)} places, says \"{said[1]}\": {', '.join(touched)}")
+            sys.exit(f"{options.page}: touches {len(touched)} files, says \"{said[1]}\": {', '.join(touched)}")
         run(["cmake", "-S", ".", "-B", "build", "-Wno-dev", "-DCFLUX_TESTS=ON"], copy)
         run(["cmake", "--build", "build", "-j", str(options.jobs), "--target", *targets[1].split()], copy)
         for text in commands:
             print(run(["bash", "-euo", "pipefail", "-c", text], copy), end="")
-    print(f"{len(steps)} steps in {len(touched)} places")
+    print(f"{len(steps)} steps in {len(touched)} files")
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ static double program(int format)
     }
     save_and_load(format, model, state, other);
     double sum = fx_item(fx_sum(fx_call(other, x))) + fx_item(fx_sum(weight_of(other)));
-    if (format == NPZ) { /* loads data that zlib unpacks */
+    if (format == NPZ) { /* loads data that zlib decompresses */
         sum +=
             fx_item(fx_sum(fx_f64(fx_child(fx_load("tests/fuzz/corpus/npz/npz-deflated.npz"), 0))));
         sum += fx_item(fx_sum(fx_read_csv(table)));
@@ -410,10 +410,10 @@ static void archives_unpack_within_the_limit(void **state)
     check_bomb(path, bytes, FX_STATUS_MEMORY, "at most 8388608");
     path = temp_zip("many.npz", many, MEMBERS, &bytes);
     check_bomb(path, bytes, FX_STATUS_MEMORY, "at most 8388608");
-    /* The first member unpacks to more than it declares; the second declares more than deflate can
-     * produce. */
+    /* The first member decompresses to more than it declares; the second declares more than deflate
+     * can produce. */
     path = temp_zip("more.npz", &(zip_member){"x.npy", large, large_size, MIB}, 1, &bytes);
-    check_bomb(path, bytes, FX_STATUS_FORMAT, "cannot be unpacked");
+    check_bomb(path, bytes, FX_STATUS_FORMAT, "cannot be decompressed");
     path = temp_zip("less.npz", &(zip_member){"x.npy", small, small_size, 1u << 31}, 1, &bytes);
     check_bomb(path, bytes, FX_STATUS_FORMAT, "cannot come from");
     path = temp_zip("fits.npz", many, 6, &bytes);

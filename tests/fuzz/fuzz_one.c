@@ -113,8 +113,8 @@ static void write_file(const unsigned char *data, size_t n)
     }
 }
 
-/* The unpacked size of a gzip file, plus three times as much for arrays of wider elements and their
- * text. */
+/* The decompressed size of a gzip file, plus three times as much for arrays of wider elements and
+ * their text. */
 static size_t measured_by(const fuzz_target *target, const unsigned char *data, size_t n)
 {
     static unsigned char out[1 << 16];

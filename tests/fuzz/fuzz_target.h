@@ -23,8 +23,8 @@ typedef struct fuzz_target {
     void (*read)(const char *text, size_t n); /* terminated; n without the terminator */
     const char *extension;
     const char *seeds[FUZZ_SEED_FOLDERS]; /* further folders of seeds, in CFLUX_DATA */
-    bool gzip;            /* reads compressed files: the bound of the heap counts unpacked bytes */
-    size_t longest;       /* input; default 64 KiB */
+    bool gzip;      /* reads compressed files: the bound of the heap counts decompressed bytes */
+    size_t longest; /* input; default 64 KiB */
     size_t heap_per_byte; /* that a reader may take; default 2 */
     int64_t memory_limit; /* of arrays; larger objects are read but not printed. 0: none */
 } fuzz_target;

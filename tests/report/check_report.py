@@ -246,8 +246,8 @@ def check_broken(reports):
     for name, log, warning in [
             ("cut", whole + '{"event":"ste', "last line of the log is damaged"),
             ("killed", whole, "no end"),
-            ("nan", whole + logs.line(event="step", step=31, epoch=21, loss=None, seconds=9), "not a finite number at step 31"),
-            ("resumed", whole + logs.start(resumed_at_step=10) + logs.steps(11), "checkpoint of step 10"),
+            ("nan", whole + logs.line(event="step", step=31, epoch=21, loss=None, seconds=9), "not a finite number at training step 31"),
+            ("resumed", whole + logs.start(resumed_at_step=10) + logs.steps(11), "checkpoint of training step 10"),
             ("interrupted", whole + logs.end(why="interrupted"), "run was interrupted before its end"),
             ("failed", whole + logs.end(why="error", message="train: loss is Inf"), "The run failed: train: loss is Inf"),
             ("headless", logs.steps(30), "no start")]:

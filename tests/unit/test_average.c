@@ -39,7 +39,7 @@ static void refused(fx_status status, const char *text)
         fail_msg("%s\nlacks: %s", e.message, text);
 }
 
-/* Copies between devices so far that did not go through the host; reads by the host. */
+/* Copies between devices so far that did not use host memory; reads by the host. */
 static int64_t copies(void)
 {
     if (!plugin)

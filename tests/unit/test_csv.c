@@ -170,7 +170,7 @@ static void broken_gzip(void **state)
     expect_refusal(temp_file("cut.gz", packed, n - 1), FX_STATUS_FORMAT, "gzip");
 }
 
-/* A small file that unpacks to more than the limit is refused when the limit is reached. */
+/* A small file that decompresses to more than the limit is refused when the limit is reached. */
 static void bombs(void **state)
 {
     (void)state;

@@ -482,7 +482,7 @@ static void largest_of(int n, const int64_t *sizes, char *text, size_t room)
             next = sizes[i] < below && sizes[i] > next ? sizes[i] : next;
         if (!next)
             break;
-        at += (size_t)snprintf(text + at, room - at, "%s%lld Float32 (%lld)",
+        at += (size_t)snprintf(text + at, room - at, "%s%lld Float32 (%lld bytes)",
                                k ? ", " : "; the largest arrays: ", (long long)next,
                                (long long)(4 * next));
         below = next;
@@ -540,7 +540,7 @@ static void a_plan_knows_its_need(void **state)
                                           "bytes live"));
         assert_non_null(strstr(e.message, "; the plan needs 1048576 bytes of temporary memory and "
                                           "1048576 of results; the largest arrays: 512×512 "
-                                          "Float32 (1048576)"));
+                                          "Float32 (1048576 bytes)"));
         capacity = 1 << 30;
     }
     fx_set_memory_limit(d0, 3 * MIB);

@@ -287,8 +287,8 @@ static void *accumulates(void *argument)
     return NULL;
 }
 
-/* The parameters are those of one process, and gradients are exchanged once for four training
- * steps. */
+/* The parameters are the same as in one process, and gradients are exchanged once for four
+ * training steps. */
 static void check_accumulation(accumulation a, int64_t operations, double most)
 {
     static member serial;

@@ -225,16 +225,16 @@ static void files_from_elsewhere(void **unused)
         {FXI_PACK_AT_TEXTS, UINT64_MAX, 8, "its header is damaged"},
         {FXI_PACK_AT_TEXTS, UINT64_MAX - 300, 8, "its header is damaged"},
         {FXI_PACK_AT_TEXTS, 0, 8, "its header is damaged"},
-        {FXI_PACK_AT_TEXTS, 3, 8, "its texts do not end"},
-        {FIRST, UINT64_MAX, 8, "it is damaged: entry 2 of 4 is wrong"}, /* no longer sorted */
-        {FIRST + FXI_PACK_AT_CODE, 0, 8, "entry 1 of 4 is wrong"},
-        {FIRST + FXI_PACK_AT_CODE, UINT64_MAX - 15, 8, "entry 1 of 4 is wrong"},
-        {SECOND + FXI_PACK_AT_CODE, 1 << 20, 8, "entry 2 of 4 is wrong"},
-        {SECOND + FXI_PACK_AT_SIZE, 0, 8, "entry 2 of 4 is wrong"},
-        {SECOND + FXI_PACK_AT_SIZE, UINT64_MAX, 8, "entry 2 of 4 is wrong"},
-        {SECOND + FXI_PACK_AT_SIZE, 3, 8, "entry 2 of 4 is wrong"}, /* no zero byte after it */
-        {SECOND + FXI_PACK_AT_NAMES, 0, 4, "entry 2 of 4 is wrong"},
-        {SECOND + FXI_PACK_AT_NAMES + 8, UINT32_MAX, 4, "entry 2 of 4 is wrong"},
+        {FXI_PACK_AT_TEXTS, 3, 8, "a text has no end"},
+        {FIRST, UINT64_MAX, 8, "it is damaged: entry 2 of 4 is invalid"}, /* no longer sorted */
+        {FIRST + FXI_PACK_AT_CODE, 0, 8, "entry 1 of 4 is invalid"},
+        {FIRST + FXI_PACK_AT_CODE, UINT64_MAX - 15, 8, "entry 1 of 4 is invalid"},
+        {SECOND + FXI_PACK_AT_CODE, 1 << 20, 8, "entry 2 of 4 is invalid"},
+        {SECOND + FXI_PACK_AT_SIZE, 0, 8, "entry 2 of 4 is invalid"},
+        {SECOND + FXI_PACK_AT_SIZE, UINT64_MAX, 8, "entry 2 of 4 is invalid"},
+        {SECOND + FXI_PACK_AT_SIZE, 3, 8, "entry 2 of 4 is invalid"}, /* no zero byte after it */
+        {SECOND + FXI_PACK_AT_NAMES, 0, 4, "entry 2 of 4 is invalid"},
+        {SECOND + FXI_PACK_AT_NAMES + 8, UINT32_MAX, 4, "entry 2 of 4 is invalid"},
     };
     static unsigned char bytes[MOST];
     (void)unused;

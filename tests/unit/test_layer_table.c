@@ -163,7 +163,7 @@ static void known_to_the_notation(void **state)
 {
     FX_SCOPE;
     (void)state;
-    static const char begin[] = "model, column 1: there is no layer Gate; there are Dense, Conv, ";
+    static const char begin[] = "model, column 1: unknown layer Gate; known are Dense, Conv, ";
     assert_true(fx_is_error(fx_parse_model("Gate(2 => 3)")));
     const fx_error e = fx_error_take(); /* test_notation.c checks the whole list */
     assert_memory_equal(e.message, begin, sizeof begin - 1);

@@ -130,7 +130,7 @@ static void check(const row *rows, int n)
 static void a_system_without_it_is_refused(void **state)
 {
     static const row rows[] = {
-        {"FX_METAL_LIBRARY=", "refuse", {"0 ", "Metal is macOS's"}},
+        {"FX_METAL_LIBRARY=", "refuse", {"0 ", "Metal needs macOS"}},
         {"FX_METAL_LIBRARY=/nowhere/Metal", "refuse", {"0 ", "/nowhere/Metal cannot be opened"}},
         {"SIM_DEVICES=0", "refuse", {"0 ", "Metal finds no device"}},
         {"SIM_MACOS=12", "refuse", {"0 ", "macOS 13 or later is required", "Version 12.0"}},

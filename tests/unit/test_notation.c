@@ -319,7 +319,7 @@ static void quotes_are_cut_between_characters(void **state)
 static void unknown_layers_are_answered_with_a_list(void **state)
 {
     (void)state;
-    char expected[2000] = "model, column 10: there is no layer Konv; there are ";
+    char expected[2000] = "model, column 10: unknown layer Konv; known are ";
     const fx_type *type;
     for (int64_t i = 0; (type = fx_layer_type(i)); i++) {
         const size_t n = strlen(expected);
@@ -338,8 +338,9 @@ static void unknown_layers_are_answered_with_a_list(void **state)
 
 /* A text, and the error that it gives. */
 static const char *const wrong_models[][2] = {
-    {"", "model, column 1: expected a layer or a function, got the end"},
-    {"# only a comment", "model, column 17: expected a layer or a function, got the end"},
+    {"", "model, column 1: expected a layer or a function, got the end of the text"},
+    {"# only a comment",
+     "model, column 17: expected a layer or a function, got the end of the text"},
     {"7", "model, column 1: expected a layer or a function, got 7"},
     {"Chain(Dense(3 => ))", "model, column 18: Dense takes in => out, got 3 => )"},
     {"Chain(Dense(3 => ", "model, column 18: Dense takes in => out, got 3 => "},
@@ -358,7 +359,7 @@ static const char *const wrong_models[][2] = {
     {"Dense(3 => 4; bias=true, bias=true)", "model, column 26: bias is given twice"},
     {"Dropout(0.5, p=0.5)", "model, column 14: p is given twice"},
     {"Dense(3 => 4 relu)", "model, column 14: expected , or ), got relu"},
-    {"Dense(3 => 4", "model, column 13: expected , or ), got the end"},
+    {"Dense(3 => 4", "model, column 13: expected , or ), got the end of the text"},
     {"Dense(0 => 4)", "model, column 7: Dense takes numbers from 1 to 2147483647 here, got 0"},
     {"Dense(4 => -4)", "model, column 12: Dense takes numbers from 1 to 2147483647 here, got -4"},
     {"Dense(4 => 2147483648)",
@@ -398,14 +399,14 @@ static const char *const wrong_models[][2] = {
     {"Dropout(0.5; dims=x)",
      "model, column 19: Dropout takes an axis, several such as (1, 2), or : for dims, got x"},
     {"Dense(1 => 1; init=relu)",
-     "model, column 20: there is no initialiser relu; there are glorot_uniform, "
+     "model, column 20: unknown initialiser relu; known are glorot_uniform, "
      "glorot_normal, kaiming_uniform, kaiming_normal, lecun_normal, truncated_normal, "
      "rand32, randn32, orthogonal, identity_init, zeros32, ones32"},
-    {"Chain(reluu)", "model, column 7: there is no function reluu; there are " FUNCTION_LIST},
-    {"Chain(Other.relu)", "model, column 7: there is no function Other; there are " FUNCTION_LIST},
+    {"Chain(reluu)", "model, column 7: unknown function reluu; known are " FUNCTION_LIST},
+    {"Chain(Other.relu)", "model, column 7: unknown function Other; known are " FUNCTION_LIST},
     {"Dense(1 => 1, Flux.)", "model, column 15: Dense takes a function, got Flux"},
-    {"Chain(relu", "model, column 11: expected , or ), got the end"},
-    {"Chain(relu))", "model, column 12: expected the end, got )"},
+    {"Chain(relu", "model, column 11: expected , or ), got the end of the text"},
+    {"Chain(relu))", "model, column 12: expected the end of the text, got )"},
     {"Chain([relu, tanh)", "model, column 18: expected , or ], got )"},
     {"Chain([relu], tanh)", "model, column 13: expected ), got ,"},
     {"Chain(,)", "model, column 7: expected a layer or a function, got ,"},
@@ -547,10 +548,11 @@ static const char *const rules[][2] = {
 };
 
 static const char *const wrong_rules[][2] = {
-    {"", "optimiser, column 1: expected an optimiser such as Adam(0.001), got the end"},
-    {"Adam", "optimiser, column 5: expected an optimiser such as Adam(0.001), got the end"},
+    {"", "optimiser, column 1: expected an optimiser such as Adam(0.001), got the end of the text"},
+    {"Adam",
+     "optimiser, column 5: expected an optimiser such as Adam(0.001), got the end of the text"},
     {"Adam(-1)", "optimiser, column 1: Adam: the learning rate cannot be negative: eta = -1.0"},
-    {"Adem(1)", "optimiser, column 1: there is no optimiser Adem; there are Descent, Momentum, "
+    {"Adem(1)", "optimiser, column 1: unknown optimiser Adem; known are Descent, Momentum, "
                 "Nesterov, Rprop, RMSProp, Adam, AdamW, AdaMax, NAdam, RAdam, AMSGrad, OAdam, "
                 "AdaBelief, AdaGrad, AdaDelta, Lion, WeightDecay, SignDecay, ClipGrad, "
                 "ClipNorm, AccumGrad, OptimiserChain, MixedPrecision"},
@@ -566,7 +568,7 @@ static const char *const wrong_rules[][2] = {
     {"Descent(1; rho=2)", "optimiser, column 12: Descent has no option rho; it has eta"},
     {"Adam(beta=0.9)", "optimiser, column 11: Adam takes two numbers such as (0.9, 0.999) for "
                        "beta, got 0.9"},
-    {"Adam(0.1) x", "optimiser, column 11: expected the end, got x"},
+    {"Adam(0.1) x", "optimiser, column 11: expected the end of the text, got x"},
     {"Adam(x)", "optimiser, column 6: Adam takes a learning rate, got x"},
 };
 
@@ -599,14 +601,15 @@ static void losses(void **state)
     assert_ptr_equal(fx_parse_loss("Flux.squared_hinge_loss"), fxi_squared_hinge_loss);
     const fx_formula_fn none = fx_parse_loss("mes");
     assert_string_equal(fx_error_take().message,
-                        "loss, column 1: there is no loss mes; there are mse, mae, msle, "
+                        "loss, column 1: unknown loss mes; known are mse, mae, msle, "
                         "huber_loss, crossentropy, logitcrossentropy, binarycrossentropy, "
                         "logitbinarycrossentropy, kldivergence, poisson_loss, hinge_loss, "
                         "squared_hinge_loss, focal_loss, binary_focal_loss, "
                         "siamese_contrastive_loss, dice_coeff_loss, tversky_loss, ctc_loss");
     assert_true(fx_is_error(fx_call_loss(none, NULL, NULL)));
     fx_parse_loss("mse(");
-    assert_string_equal(fx_error_take().message, "loss, column 4: expected the end, got (");
+    assert_string_equal(fx_error_take().message,
+                        "loss, column 4: expected the end of the text, got (");
     assert_true(fx_is_error(fx_parse_model("LayerNorm((1, 1, 1, 1, 1, 1, 1, 1, 1, 1), 2, 3)")));
     assert_non_null(strstr(fx_error_take().message, "LayerNorm takes at most 8 sizes"));
     fx_parse_loss(NULL);

@@ -155,7 +155,7 @@ static void numbers_that_are_none_are_nan(void **state)
          "\"steps\":1e300}\n"
          "{\"event\":\"epoch\",\"epoch\":1,\"step\":2,\"loss\":null,\"accuracy\":1e999}\n" END,
          1);
-    assert_string_equal(warning(0), "The loss was not a finite number at step 1.");
+    assert_string_equal(warning(0), "The loss was not a finite number at training step 1.");
     assert_int_equal(record.nsteps, 3);
     for (int i = 0; i < 2; i++)
         assert_true(isnan(record.steps[i].loss) && isnan(record.steps[i].seconds));
@@ -179,7 +179,7 @@ static void a_run_that_goes_on_replaces_what_was_lost(void **state)
     assert_true(record.steps[2].loss == 1 && record.steps[2].seconds == 1.25);
     assert_true(isnan(record.steps[2].each));
     assert_int_equal(record.nepochs, 1);
-    assert_non_null(strstr(warning(0), "checkpoint of step 2"));
+    assert_non_null(strstr(warning(0), "checkpoint of training step 2"));
     fxi_log_release(&record);
 }
 

@@ -124,7 +124,7 @@ static void headers_that_are_wrong(void **state)
     refused("{" ONE("a", "F32", "[-1]", "[0,4]") "}", 4, "expected a whole number, found '-'");
     refused("{" ONE("a", "F32", "[1.0]", "[0,4]") "}", 4, "integer without leading zeros");
     refused("{" ONE("a", "F32", "[01]", "[0,4]") "}", 4, "integer without leading zeros");
-    refused("{" ONE("a", "F33", "[1]", "[0,4]") "}", 4, "there is no element type \"F33\"");
+    refused("{" ONE("a", "F33", "[1]", "[0,4]") "}", 4, "unknown element type \"F33\"");
     refused("{" ONE("a", "BOOL", "[1]", "[0,9]") "}", 4, "the data has 4 bytes");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "the array lacks its data_offsets");
     refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4, "\"dtype\" is given twice");

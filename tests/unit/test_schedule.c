@@ -122,7 +122,7 @@ static void wrong_schedules(void **state)
                     "schedule, column 1: OneCycle takes 2 numbers, got 1");
     refused_exactly(fx_parse_schedule("OneCycle(5, 1, start = 1)"),
                     "schedule, column 16: OneCycle takes numbers in order, without names");
-    refused_exactly(fx_schedule_sequence(0, NULL, NULL), "Sequence: has 1 to 16 parts, got 0");
+    refused_exactly(fx_schedule_sequence(0, NULL, NULL), "Sequence: takes 1 to 16 parts, got 0");
     fx_schedule *twice = fx_schedule_constant(1);
     for (int i = 0; i < 60 && !fx_is_error(twice); i++)
         twice =
@@ -130,7 +130,7 @@ static void wrong_schedules(void **state)
     refused_exactly(twice, "Sequence: contains more than 64 schedules");
     refused_exactly(
         fx_parse_schedule("Stop(1)"),
-        "schedule, column 1: there is no schedule Stop; there are Constant, Step, Exp, Inv, "
+        "schedule, column 1: unknown schedule Stop; known are Constant, Step, Exp, Inv, "
         "Poly, CosAnneal, Triangle, TriangleDecay2, TriangleExp, Sin, SinDecay2, SinExp, "
         "OneCycle, Warmup, Sequence, Loop, Interpolator, Shifted, ComposedSchedule");
     refused_exactly(fx_parse_schedule("Step(1, 2)"),

@@ -633,7 +633,8 @@ static void p16_large_arrays_come_and_go(void **state)
     const fx_error e = fx_error_take();
     const char *got = strstr(e.message, "; the largest");
     assert_non_null(got);
-    assert_string_equal(got, "; the largest arrays: 1500 Float32 (6000), 3×400 Float32 (4800)");
+    assert_string_equal(
+        got, "; the largest arrays: 1500 Float32 (6000 bytes), 3×400 Float32 (4800 bytes)");
     assert_true(fx_item(fx_sum(x)) == 0);
 }
 

@@ -405,7 +405,7 @@ static void test_refused_calls(void **state)
     char back[8];
     fx_tokenizer *t = learn_text("ab", 256, 1);
     check_failure(fx_tokenizer_decode(t, fx_full_dtype(FX_DTYPE_I64, 256, 2), back, 8, &bytes),
-                  FX_STATUS_ARGUMENT, "id 256 at position 0 is not in 0 to 255");
+                  FX_STATUS_ARGUMENT, "id 256 at position 0 is not from 0 to 255");
     check_failure(fx_tokenizer_decode(t, fx_zeros(2), back, 8, &bytes), FX_STATUS_DTYPE, "Float32");
     assert_int_equal(bytes, 0);
     refused(fx_tokenizer_encode(t, NULL, 1), FX_STATUS_ARGUMENT, "NULL");

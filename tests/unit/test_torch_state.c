@@ -165,8 +165,8 @@ static void what_does_not_fit_is_named(void **state)
     refused(m, shorter, FX_STATUS_FORMAT,
             "load_torch_state: the state: there is no array \"1.bias\"");
     refused(m, fx_torch_state(fx_chain(fx_dense(2, 3), fx_batchnorm(2))), FX_STATUS_SHAPE,
-            "load_torch_state: the state: the array \"0.weight\" is a 3×2 Matrix{Float32}, but a "
-            "2×3 Matrix{Float32} in the object");
+            "load_torch_state: the state: the array \"0.weight\" is a 3×2 Matrix{Float32}, but "
+            "the object has a 2×3 Matrix{Float32}");
     refused(m, fx_torch_state(fx_chain(fx_dense(3, 2), fx_batchnorm(2), fx_dense(2, 1))),
             FX_STATUS_FORMAT,
             "load_torch_state: the state: the array \"2.weight\" does not exist in the object");

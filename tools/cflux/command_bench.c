@@ -243,7 +243,7 @@ static int bench_all(fx_json *j, fx_device *device)
 static int run_bench(int n, char **operands)
 {
     if (n > 0 && strcmp(operands[0], "allreduce") != 0)
-        return fail(EXIT_BAD_INPUT, "there is no measurement \"%s\"; did you mean allreduce?",
+        return fail(EXIT_BAD_INPUT, "unknown measurement \"%s\"; did you mean allreduce?",
                     operands[0]);
     if (n > 0)
         return bench_allreduce(seconds, as_json);

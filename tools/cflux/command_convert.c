@@ -228,7 +228,7 @@ static int check_input(input_file *in, losses *lost)
     if (lost->n == 0 || lossy || (arrays_alone && !training))
         return EXIT_FINE;
     return fail(EXIT_BAD_INPUT, "%s: %s; --lossy writes the rest%s", in->path,
-                losses_sentence(lost), training ? ", --only model the model" : "");
+                losses_sentence(lost), training ? ", --only model writes the model alone" : "");
 }
 
 /* Keeps only the model of a checkpoint whose training run may be lost. */

@@ -14,7 +14,7 @@ static const char *loss_text, *device_text = "cpu", *part = "test";
 static bool as_json;
 
 static option_row options[] = {
-    OPTION_DATA(request, "The data, as in cflux train; of a folder with a training part and a test "
+    OPTION_DATA(request, "The data, as in cflux train; if a folder has a training part and a test "
                          "part, the test part (see --part)"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),

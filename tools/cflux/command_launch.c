@@ -22,7 +22,7 @@ static option_row options[] = {
     {"max-restarts", 0, OPTION_INTEGER, &restarts, "K",
      "How often to start all processes again after one has failed (default: 0)", 0, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
-     "srun, or an mpirun (default: srun in a job of Slurm, else the mpirun whose plugin is "
+     "srun, or an mpirun (default: srun in a Slurm job, else the mpirun whose plugin is "
      "installed)",
      0, 0},
     {"each", 0, OPTION_FLAG, &each, NULL,
@@ -33,8 +33,8 @@ static option_row options[] = {
 
 /* ---- one process (--each) -------------------------------------------------------------------- */
 
-/* Reads the variables of the launchers. Those of an mpirun come first, because a process in a job
- * of Slurm has inherited SLURM_PROCID too. */
+/* Reads the variables of the launchers. Those of an mpirun come first, because a process in a Slurm
+ * job has inherited SLURM_PROCID too. */
 static const char *rank_of_process(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
@@ -160,7 +160,7 @@ static int no_launcher(void)
                ? fail(EXIT_BAD_INPUT, "there is no program %s", with)
                : fail(EXIT_BAD_INPUT,
                       "found no launcher (mpirun, or srun in a Slurm job): install an MPI (Debian: "
-                      "openmpi-bin or mpich) and its plugin of cflux");
+                      "openmpi-bin or mpich) and cflux's plugin for it");
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -270,7 +270,7 @@ const command command_launch = {
     .least = 1,
     .most = -1,
     .about =
-        "Uses srun in a job of Slurm, else the mpirun of the MPI whose plugin is installed. If a "
+        "Uses srun in a Slurm job, else the mpirun of the MPI whose plugin is installed. If a "
         "process fails, all processes end, and one line gives its rank, its machine, how it ended "
         "and its last operation. --max-restarts then starts all processes again, with the number "
         "of the restart in the environment variable CFLUX_RESTART. The program must continue from "

@@ -269,8 +269,8 @@ static int prepare(train_run *r)
         status = problem_loss(&r->p, r->o->loss);
     if (status == EXIT_FINE && members_count() > 1 && r->o->loss && r->p.kind->whole)
         status = fail(EXIT_BAD_INPUT,
-                      "%s is one value for all observations of a batch, and not the mean over %d "
-                      "processes: train in one process, or choose another loss",
+                      "%s is one value for all observations of a batch, which %d processes cannot "
+                      "compute in parts: train in one process, or choose another loss",
                       r->p.loss, members_count());
     if (status != EXIT_FINE)
         return status;
@@ -423,7 +423,7 @@ const command command_train = {
         "predict needs: the scale of the inputs, "
         "and the names of columns and classes.\n"
         "The first SIGINT (Ctrl-C) or SIGTERM stops training after the current training step and "
-        "saves the model, the checkpoint and the log. A second one stops it at once.",
+        "saves the model, the checkpoint and the log. A second one ends the program at once.",
     .options = options,
     .run = run_train,
 };

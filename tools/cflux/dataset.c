@@ -84,7 +84,7 @@ static int give_shape(const data_request *r, dataset *d)
         return fail(EXIT_BAD_INPUT, "--shape %s is too large", r->shape);
     if (product != each)
         return fail(EXIT_BAD_INPUT,
-                    "--shape %s is %lld numbers, an observation of %s has %lld (%s)", r->shape,
+                    "--shape %s has %lld numbers, but an observation of %s has %lld (%s)", r->shape,
                     (long long)product, d->path, (long long)each, have);
     sizes[n] = d->n;
     d->x = fxi_reshape(d->x, n + 1, sizes);

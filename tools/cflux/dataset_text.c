@@ -202,8 +202,8 @@ static int take_ids(const data_request *r, const text_lines *l, dataset *d)
         return fail_library(EXIT_FAILED);
     const int64_t full = full_lines(d->x, most);
     if (full > 0)
-        warn("%s: only the first %lld tokens of a line count; %lld line%s as long or longer",
-             l->path, (long long)most, (long long)full, full == 1 ? " is" : "s are");
+        warn("%s: only the first %lld tokens of a line are used; %lld line%s that length", l->path,
+             (long long)most, (long long)full, full == 1 ? " reaches" : "s reach");
     return EXIT_FINE;
 }
 

@@ -108,7 +108,7 @@ static bool is_file(const char *path)
     const path_kind kind = kind_of_path(path);
     if (kind == PATH_ABSENT || kind == PATH_FILE)
         return true; /* reading reports the problem */
-    fx_fail(FX_STATUS_FORMAT, "read", kind == PATH_FOLDER ? "%s: is a folder, not a file" : NO_FILE,
+    fx_fail(FX_STATUS_FORMAT, "read", kind == PATH_FOLDER ? "%s is a folder, not a file" : NO_FILE,
             path);
     return false;
 }

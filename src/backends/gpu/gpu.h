@@ -108,8 +108,8 @@ typedef struct fxi_gpu_runtime {
     /* Never NULL, the same at every call. */
     const fxi_gpu_limits *(*limits)(fx_device *device);
     /* Names the kernel `name` of a complete source text. The runtime owns kernels and keeps them by
-     * device and source at least until the process ends; every plan asks again for the same
-     * sources. Called by several threads. A failure is recorded, with the compiler's log. */
+     * device and source at least until the process ends; every plan requests the same sources
+     * again. Called by several threads. A failure is recorded, with the compiler's log. */
     fx_status (*kernel)(fx_device *device, const char *name, const char *source, void **out_kernel);
     /* Replaces each of n kernels of one plan, which `kernel` named, by one that can be launched. A
      * failure is recorded in the calling thread, and *out_failed is the first kernel that fails.

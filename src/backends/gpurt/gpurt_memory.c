@@ -97,7 +97,7 @@ fx_status fxi_rt_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
 /* ---- between devices ------------------------------------------------------------------------- */
 
 /* Requests direct copies once for each pair of devices. If two devices have no connection, the
- * driver's copy goes through the host. */
+ * driver's copy uses host memory. */
 static void connect(fxi_rt_device *to, const fxi_rt_device *from)
 {
     const uint64_t bit = UINT64_C(1) << (from - fxi_rt_device_at(0));

@@ -84,7 +84,7 @@ bool fxi_mtl_open(char *why, size_t size)
     void *libraries[FILES] = {NULL};
     char reason[256];
     if (!chosen[0]) {
-        snprintf(why, size, "Metal is macOS's; this system has other backends");
+        snprintf(why, size, "Metal needs macOS; use another backend on this system");
         return false;
     }
     for (int k = 0; k < FILES && chosen[k]; k++)

@@ -11,7 +11,7 @@
 /* ---- buffers --------------------------------------------------------------------------------- */
 
 /* Metal also allocates beyond the recommended size, but then the whole system swaps. So such a
- * request is refused here; the library then frees its caches and asks again. */
+ * request is refused here; the library then frees its caches and retries. */
 void *fxi_metal_alloc(fx_device *device, size_t bytes)
 {
     fxi_metal_device *d = fxi_metal_of(device);

@@ -20,7 +20,7 @@ bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset)
 /* ---- buffers --------------------------------------------------------------------------------- */
 
 /* Handles a failed allocation. For lack of memory, which drivers report with several errors,
- * nothing is recorded, because the library frees its caches and asks again. Other errors are
+ * nothing is recorded, because the library frees its caches and retries. Other errors are
  * recorded. */
 static void refused(fxi_opencl_device *d, cl_int error)
 {
@@ -228,7 +228,7 @@ fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device
         status = find(s, "copy", from, &out);
     if (status)
         return status;
-    /* Tests count copies that did not go through the host. */
+    /* Tests count copies that did not use host memory. */
     if (d != s)
         fxi_gpu_count(&fxi_gpu_counts.direct);
     return fxi_gpu_check(&d->gpu, "copy", "clEnqueueCopyBuffer",
