@@ -761,7 +761,7 @@ struct fx_backend {
     /* Frees step->ready. NULL only if `prepare` is NULL. */
     void (*release)(fx_device *device, fx_step *step);
     /* Runs one step. in[k] and out are addresses of first elements; literals of the program are
-     * operands like others. The lists and `run` last as long as the call, the step until
+     * operands like others. The lists and `run` are valid during the call, the step until
      * `release`. An error's operation is fx_op_name(step->op). */
     fx_status (*run)(fx_device *device, const fx_step *step, const void *const *in, void *out,
                      fx_run *run);
