@@ -91,7 +91,7 @@ static fx_status join(const fx_dist_init_args *a)
     const char *name = a->library ? a->library : l ? l->plugin : NULL;
     if (a->communicator && !name)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
-                       "the program's communicator needs .library: \"openmpi\" or \"mpich\"");
+                       ".communicator needs .library, which is \"openmpi\" or \"mpich\"");
     if (name && (a->library || a->communicator || n > 1)) {
         if (!open_plugin(name, &j))
             return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init", "the transport %s: %s", name, j.why);

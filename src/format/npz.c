@@ -132,7 +132,8 @@ static void read_end(archive *a)
     if (b->status == FX_OK &&
         (a->directory > end || a->directory_bytes > end - a->directory ||
          a->count > a->directory_bytes / ENTRY_BYTES || a->count > FXI_IO_MAX_ARRAYS))
-        fxi_bytes_fail(b, end, "a directory of %llu members in %llu bytes at %llu is invalid",
+        fxi_bytes_fail(b, end,
+                       "a directory of %llu members in %llu bytes at offset %llu is invalid",
                        (unsigned long long)a->count, (unsigned long long)a->directory_bytes,
                        (unsigned long long)a->directory);
 }
@@ -224,7 +225,7 @@ static void free_members(archive *a)
 static void locate(fxi_bytes *b, member *m)
 {
     if (!signed_as(b, m->local < b->size ? (size_t)m->local : b->size, SIGNATURE_LOCAL)) {
-        fxi_bytes_fail(b, m->at, "the member \"%.80s\" is not at %llu", m->name,
+        fxi_bytes_fail(b, m->at, "the member \"%.80s\" is not at offset %llu", m->name,
                        (unsigned long long)m->local);
         return;
     }

@@ -99,7 +99,7 @@ fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
         same &= perm[i] == i;
     }
     if (ndims != n->ndim || seen != (1u << n->ndim) - 1) {
-        fx_fail(FX_STATUS_ARGUMENT, "permute", "expects each of the axes 0 … %d once", n->ndim - 1);
+        fx_fail(FX_STATUS_ARGUMENT, "permute", "expects each axis from 0 to %d once", n->ndim - 1);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     return same ? x : movement(FX_OP_PERMUTE, x, ndims, shape, &a);

@@ -337,7 +337,7 @@ static const simulated_row rows[] = {
       "it supports version 10; update the driver or install NVRTC 10"}},
     {"SIM_ARCHITECTURE=60",
      "list",
-     {"functional 0", "NVRTC 13.0 compiles for sm_75 and later, and the device is sm_60"}},
+     {"functional 0", "NVRTC 13.0 compiles for sm_75 and later, but the device is sm_60"}},
     {"SIM_FAIL=nvrtcGetNumSupportedArchs@0=1",
      "list",
      {"functional 0", "NVRTC 13.0 does not report the architectures that it supports"}},

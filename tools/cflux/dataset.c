@@ -101,7 +101,7 @@ static int transpose(const data_request *r, dataset *d)
     if (n < 3)
         return fail(
             EXIT_BAD_INPUT,
-            "--transpose: an observation of %s has one size, and an image has at least two: "
+            "--transpose: an observation of %s has one size, but an image has at least two: "
             "give them with --shape",
             d->path);
     for (int i = 2; i < n; i++)

@@ -70,7 +70,7 @@ void fxi_rt_choose_target(fxi_rt_device *d)
     }
     if (best == 0) {
         snprintf(d->cannot_compile, sizeof d->cannot_compile,
-                 "NVRTC %d.%d compiles for sm_%d and later, and the device is %s; install an older "
+                 "NVRTC %d.%d compiles for sm_%d and later, but the device is %s; install an older "
                  "NVRTC and set FX_NVRTC_LIBRARY to it",
                  major, minor, least, d->architecture);
         return;
