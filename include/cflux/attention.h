@@ -44,7 +44,7 @@ FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention
     FXI_ATTENTION(fxi_dot_product_attention_scores, __VA_ARGS__)
 
 /* A Bool n×n matrix with true where key ≤ query. n is the size of x along the axis; axis 1 counts
- * the positions. NNlib.make_causal_mask. */
+ * the positions. FX_STATUS_ARGUMENT if x does not have the axis. NNlib.make_causal_mask. */
 FX_API fx_array *fx_make_causal_mask(fx_array *x, int axis);
 
 /* ---- MultiHeadAttention ---------------------------------------------------------------------- */
@@ -81,7 +81,8 @@ FX_API fx_multiheadattention_layer *fxi_multiheadattention(const fx_multiheadatt
     FXI_CALL(fxi_multiheadattention(FXI_OPTIONS(                                                   \
         fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS(FXI_DEFAULT).dims = __VA_ARGS__)))
 
-/* fx_attend(l, q, …): a call of the layer with a mask. Returns the tuple (y, α). */
+/* fx_attend(l, q, …): a call of the layer with a mask. Returns the tuple (y, α), which the scope
+ * owns. FX_STATUS_ARGUMENT if the layer or the query is missing; other errors as for fx_call. */
 /* clang-format off */
 #define FXI_ATTEND_ARGS(F)                                                                         \
     F(fx_multiheadattention_layer *, layer, FXI_NULL) /* the layer */                              \

@@ -11,7 +11,10 @@
  *
  * Functions with a `seed` give the same result for the same seed; FX_DRAWN: a seed drawn from the
  * thread's random stream (fx_seed). The scope owns the results. On failure, functions that return
- * `void *` return an error array. Errors of the data are those of fx_dataloader. */
+ * `void *` return an error array. Errors of the data are those of fx_dataloader. FX_STATUS_ARGUMENT
+ * for NULL, for an axis that the array does not have, and for a number out of range;
+ * FX_STATUS_DTYPE for labels that are not integers; FX_STATUS_SHAPE unless there is one label for
+ * each observation. */
 #ifndef CFLUX_MLUTILS_H
 #define CFLUX_MLUTILS_H
 
