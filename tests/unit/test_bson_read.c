@@ -311,7 +311,7 @@ static void refusals(void **state)
                       "\x2b\0\0\0\3a\0\x23\0\0\0\2tag\0\x08\0\0\0backref\0"
                       "\x12ref\0\1\0\0\0\0\0\0\0\0\0",
                       43),
-            "not in _backrefs");
+            "an object that is not one of the 0 in _backrefs");
     if (!skipped("flux-bson"))
         refused(recorded_path("flux-bson/Deltadahl__Image-Longitudinal__weights__bfecc41.bson"),
                 "saved from a GPU");

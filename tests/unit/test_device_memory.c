@@ -453,8 +453,8 @@ static void the_error_names_the_largest(void **state)
     char want[400];
     snprintf(want, sizeof want,
              "to: no memory for 400000 bytes on CUDA:0 (%lld bytes live, 0 cached, %lld free); the "
-             "largest arrays: 7×1000 Float64 (56000), 5000 Int32 (20000), 2×2000 Float32 (16000), "
-             "10×300 Float32 (12000), 100×9×5 Float16 (9000)",
+             "largest arrays: 7×1000 Float64 (56000 bytes), 5000 Int32 (20000 bytes), 2×2000 "
+             "Float32 (16000 bytes), 10×300 Float32 (12000 bytes), 100×9×5 Float16 (9000 bytes)",
              (long long)fxi_device_live(d0), (long long)(capacity - used[0]));
     assert_string_equal(e.message, want);
     capacity = 1 << 30;

@@ -218,7 +218,8 @@ static void files_from_elsewhere(void **unused)
         const char *says;
     } rows[] = {
         {0, 'C', 1, "it is not a pack of kernels"},
-        {FXI_PACK_AT_FORM, 2, 4, "form 2, and this cflux reads form 1; pack the kernels with this"},
+        {FXI_PACK_AT_FORM, 2, 4,
+         "format is 2, but this cflux reads format 1; pack the kernels with"},
         {FXI_PACK_AT_VERSION, '9', 1, "cflux 9.2.0 packed it, and this is cflux 0.2.0; pack"},
         {FXI_PACK_AT_COUNT, UINT32_MAX, 4, "its header is damaged"},
         {FXI_PACK_AT_COUNT, 200, 4, "its header is damaged"},

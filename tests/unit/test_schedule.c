@@ -115,9 +115,9 @@ static void wrong_schedules(void **state)
                     "Interpolator: the rate must be positive, got -1");
     refused_exactly(fx_schedule_composed(NULL, 1, &one), "ComposedSchedule: expects schedules");
     refused_exactly(fx_schedule_composed(one, 2, (fx_schedule *const[]){one, one}),
-                    "ComposedSchedule: Constant has no 2 numbers");
+                    "ComposedSchedule: Constant does not take 2 numbers");
     refused_exactly(fx_schedule_composed(fx_schedule_shifted(one, 1), 1, &one),
-                    "ComposedSchedule: Shifted has no 1 numbers");
+                    "ComposedSchedule: Shifted does not take 1 numbers");
     refused_exactly(fx_parse_schedule("OneCycle(5)"),
                     "schedule, column 1: OneCycle takes 2 numbers, got 1");
     refused_exactly(fx_parse_schedule("OneCycle(5, 1, start = 1)"),
