@@ -56,7 +56,8 @@ static fx_array *cross_entropy(fx_array *logits, double truth)
 }
 
 /* One training step of both networks. The discriminator learns that `real` images are real and
- * generated ones are not; the generator learns what the discriminator takes for real. */
+ * generated ones are not; the generator learns to make images that the discriminator predicts as
+ * real. */
 static void train_both(void *const models[2], void *const states[2], fx_array *real,
                        double losses[2])
 {

@@ -112,7 +112,7 @@ class Language(cli.Cli):
         for option in (["--classes"], ["--regression"], ["--class-weights", "balanced"], ["--missing", "mean"], ["--normalise", "none"]):
             self.refused(*train, *option, words=option[0] + " and --text exclude each other")
         for option, value in (("--shape", "3"), ("--id", "x"), ("--target", "x"), ("--separator", ";"), ("--skip", "1")):
-            self.refused(*train, option, value, words=[option + ": t.txt is a text"])
+            self.refused(*train, option, value, words=[option + " does not work with t.txt, a text"])
         self.refused("train", "t.txt", words="--model is missing: only texts have a default model, with --text")
         self.refused("train", "t.txt", "-m", SMALL, "--context", 3, words="--context needs --text")
         self.refused("predict", "m.bson", "t.txt", words="m.bson is a language model: cflux generate continues texts with it")

@@ -129,7 +129,7 @@ class Texts(cli.Cli):
         self.refused("predict", "m.bson", "-d", ".", words="is a folder")
         self.refused("predict", "m.bson", "-d", "none.txt", words="none.txt")
         for option, value in (("--shape", "3"), ("--id", "x"), ("--target", "x"), ("--separator", ";"), ("--skip", "1")):
-            self.refused("train", "-d", "train.txt", option, value, words=[option + " does not work with train.txt, a text file"])
+            self.refused("train", "-d", "train.txt", option, value, words=[option + " does not work with train.txt, a text"])
         self.refused("train", "-d", "train.txt", "--vocabulary", 255, words="--vocabulary 255: a vocabulary has at least 256")
         self.refused("train", "-d", "train.txt", "--regression", words="label contains text")
         self.refused("train", "-d", "train.txt", "-m", "Dense(3 => 3)", words="a model of texts begins with EmbeddingBag")

@@ -35,7 +35,7 @@ static bool several(const fx_dims *size)
     return all;
 }
 
-/* The element of n that ONNX takes for element i of m. */
+/* The element of n that ONNX uses for element i of m. */
 static int64_t nearest_element(const char *at, const char *rounding, int64_t i, int64_t n,
                                int64_t m)
 {

@@ -74,7 +74,7 @@ int check_text_options(const data_request *r, const char *what)
                   {r->skip > 0, "skip"},        {r->transpose, "transpose"}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i].given)
-            return fail(EXIT_BAD_INPUT, "--%s: %s is a text, with %s", others[i].name, r->path,
-                        what);
+            return fail(EXIT_BAD_INPUT, "--%s does not work with %s, a text with %s",
+                        others[i].name, r->path, what);
     return EXIT_FINE;
 }
