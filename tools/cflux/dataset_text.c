@@ -211,7 +211,7 @@ int read_text_lines(const data_request *r, dataset *d)
 {
     const bool labelled = !r->unlabelled && !r->no_target;
     text_lines l = {.path = r->path};
-    int status = check_text_options(r, "an observation in each line");
+    int status = check_text_options(r, "one observation per line");
     d->kind = "text";
     d->line = 1;
     d->lines = true;

@@ -38,7 +38,7 @@ static int cut(const data_request *r, fx_array *ids, dataset *d)
 int read_text_pieces(const data_request *r, dataset *d)
 {
     text_bytes t = {.size = 0};
-    int status = check_text_options(r, "pieces of it as observations");
+    int status = check_text_options(r, "one observation per piece");
     d->kind = KIND_LANGUAGE;
     if (status == EXIT_FINE)
         status = read_text_bytes(r->path, &t);
