@@ -1237,7 +1237,7 @@ class Refusals(Training):
             ("-e", "0", ["--epochs", '"0"']),
             ("-b", "x", ["--batchsize", '"x"']),
             ("--normalise", "some", ["--normalise", '"some"']),
-            ("--shape", "3x3", ["--shape 3x3 is 9 numbers", "has 2"]),
+            ("--shape", "3x3", ["--shape 3x3 has 9 numbers", "has 2"]),
             ("--shape", "2x", ["--shape takes sizes"]),
             ("--separator", "q", ["--separator"]),
         ]
