@@ -336,6 +336,8 @@ typedef struct fx_custom_step {
 typedef struct fx_collective_step {
     fx_collective what;
     bool by_backend; /* true: fx_backend.run runs the step */
+    int32_t until;   /* set by the library: it may begin the step (fx_communicator.begin) and finish
+                        it before this step of the plan; 0: it runs the step at once */
 } fx_collective_step;
 
 /* One kernel call: members of all steps, then those of the step's class. */
@@ -569,6 +571,15 @@ struct fx_communicator {
     /* As `run`, for operands in device memory. Runs after all queued work, and may wait for it. */
     fx_status (*run_on)(const fx_communicator *self, const fx_device_queue *queue,
                         const fx_step *step, const void *in, void *out, char *why, size_t size);
+    /* Begins a step that `run` could run, and returns without waiting, so that the plan's next
+     * steps run at the same time. Steps run in the order in which they are begun. `step` and `in`
+     * do not change and `out` is not read until `finish` returns. If a step fails, those begun
+     * after it are not run and fail too. Returns what `finish` needs; NULL: the library must call
+     * `run`. NULL as a member: no step can be begun. */
+    void *(*begin)(const fx_communicator *self, const fx_step *step, const void *in, void *out);
+    /* Waits for a step that has been begun. Called once for each, in the same order. The status and
+     * `why` are those of `run`. NULL only if `begin` is. */
+    fx_status (*finish)(const fx_communicator *self, void *begun, char *why, size_t size);
 };
 
 /* Kind of memory of a plan's value. */

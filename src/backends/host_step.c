@@ -35,11 +35,16 @@ fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *o
     const fx_communicator *c = fx_step_collective(step)->what.communicator;
     (void)run;
     char why[500] = "";
-    const fx_status status = c->run(c, step, in[0], out, why, sizeof why);
-    if (status == FX_OK)
-        return FX_OK;
-    return fx_fail(status, fx_op_name(step->op), "%s, rank %d of %d: %s", c->name, (int)c->rank,
-                   (int)c->size, *why ? why : fx_status_name(status));
+    return fxi_collective_ended(step, c->run(c, step, in[0], out, why, sizeof why), why);
+}
+
+fx_status fxi_collective_ended(const fx_step *step, fx_status status, const char *why)
+{
+    const fx_communicator *c = fx_step_collective(step)->what.communicator;
+    return status == FX_OK
+               ? FX_OK
+               : fx_fail(status, fx_op_name(step->op), "%s, rank %d of %d: %s", c->name,
+                         (int)c->rank, (int)c->size, *why ? why : fx_status_name(status));
 }
 
 static size_t bytes_of(const fx_tensor *t)

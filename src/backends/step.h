@@ -18,6 +18,8 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k);
 fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, fx_run *run);
 /* Runs a collective step on operands in host memory. */
 fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *out, fx_run *run);
+/* Records the failure of a collective step, and returns its status. */
+fx_status fxi_collective_ended(const fx_step *step, fx_status status, const char *why);
 /* Must the library run the step itself? It must if the step works on host memory and the device has
  * memory of its own: the operands are then copied to the host, and the result back. */
 static inline bool fxi_runs_away(const fx_device *device, const fx_step *step)

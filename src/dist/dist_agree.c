@@ -58,6 +58,7 @@ void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
 fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t size)
 {
     c->limit = d->limit;
+    c->beside = __atomic_load_n(&d->queue.running, __ATOMIC_RELAXED);
     c->number = ++d->number;
     const fx_status status = d->transport->run(&d->group, c, why, size);
     if (status == FX_OK)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 const fxi_transport_host fxi_dist_host = {.alloc = fxi_malloc,
-                                          .sleep = fxi_sleep_milliseconds,
+                                          .sleep = fxi_sleep_microseconds,
                                           .process = fxi_process_id,
                                           .library = fxi_library_open,
                                           .symbol = fxi_library_symbol,
@@ -252,8 +252,8 @@ fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_di
     return run_operation(d, &how, why, size);
 }
 
-fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
-                       char *why, size_t size)
+fx_status fxi_dist_run_now(const fx_communicator *self, const fx_step *step, const void *in,
+                           void *out, char *why, size_t size)
 {
     const fxi_dist_move how = {.in = in, .out = out, .ready = get_buffers, .move = transfer};
     return fxi_dist_step(self, step, how, why, size);
@@ -289,14 +289,19 @@ void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transp
                                         .refuse = fxi_dist_refuse,
                                         .takes = fxi_dist_takes,
                                         .run_on = fxi_dist_run_on};
+    if (group->any_thread) {
+        d->communicator.begin = fxi_dist_operation_begin;
+        d->communicator.finish = fxi_dist_operation_finish;
+    }
     d->words = fxi_malloc(fxi_dist_words_bytes(group->size));
-    d->broken = !d->words;
-    snprintf(d->why, sizeof d->why, "%s", d->words ? "" : "no memory");
+    d->broken = !fxi_dist_queue_init(d) || !d->words;
+    snprintf(d->why, sizeof d->why, "%s", d->broken ? "no memory" : "");
     fxi_mutex_init(&d->lock);
 }
 
 void fxi_dist_end(fx_dist *d)
 {
+    fxi_dist_queue_end(d);
     fxi_mutex_destroy(&d->lock);
     fxi_free(d->in);
     fxi_free(d->out);

@@ -13,6 +13,19 @@ enum { FXI_DIST_WHY = 500, FXI_DIST_WORD = 300 };
 /* The plugins that move memory of devices. */
 enum { FXI_DIST_DEVICES = 2 };
 
+/* Operations that a thread of the group runs beside the steps of a plan (dist_queue.c). */
+typedef struct fxi_dist_queue {
+    fxi_mutex lock; /* protects the members below */
+    fxi_cond changed;
+    struct fxi_dist_ticket *head, *tail; /* those that wait */
+    bool running;                        /* the thread runs one; atomic */
+    bool ends;
+    fx_status failed; /* of an operation that failed, until the plan is told; and why */
+    char why[FXI_DIST_WHY];
+    fxi_thread thread;
+    long process; /* the process that has the thread; 0: not started */
+} fxi_dist_queue;
+
 struct fx_dist {
     fx_communicator communicator; /* the one that nodes refer to; its `user` is this group */
     const fxi_transport *transport;
@@ -28,7 +41,8 @@ struct fx_dist {
     void *in, *out, *words;
     size_t in_bytes, out_bytes;
     int64_t vote[3], votes[3];
-    bool told;      /* the latest operation failed, on all members with the same sentence */
+    bool told; /* the latest operation failed, on all members with the same sentence */
+    fxi_dist_queue queue;
     FILE *progress; /* where each operation is noted; NULL: nowhere */
     /* Libraries of fx_dist_init(FX_NCCL); NULL: not requested, or not on all members. */
     const fxi_device_transport *devices[FXI_DIST_DEVICES];
@@ -78,7 +92,16 @@ fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size);
  * many bytes. */
 fx_status fxi_dist_narrow(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 size_t fxi_dist_narrow_bytes(const fx_dist *d, const fxi_dist_move *m);
+/* Runs an operation in host memory in the calling thread. */
+fx_status fxi_dist_run_now(const fx_communicator *self, const fx_step *step, const void *in,
+                           void *out, char *why, size_t size);
+bool fxi_dist_queue_init(fx_dist *d);
+void fxi_dist_queue_end(fx_dist *d); /* for tests */
 /* The functions of the communicator (fx_communicator). */
+void *fxi_dist_operation_begin(const fx_communicator *self, const fx_step *step, const void *in,
+                               void *out);
+fx_status fxi_dist_operation_finish(const fx_communicator *self, void *begun, char *why,
+                                    size_t size);
 fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
                        char *why, size_t size);
 void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *reason);

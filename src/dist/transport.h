@@ -27,6 +27,7 @@ typedef struct fxi_transport_call {
     int64_t count;  /* elements of `in` */
     int64_t number; /* number of the operation, from 1 on; equal in all members */
     double limit;   /* seconds to wait for the other members */
+    bool beside;    /* other threads of this member compute meanwhile: they need the processors */
     const void *in;
     void *out; /* as large as `in`; for GATHER as large as `in` times the number of members; never
                   overlaps `in` */
@@ -36,6 +37,7 @@ typedef struct fxi_transport_call {
 typedef struct fxi_transport_group {
     int32_t rank, size;             /* among all processes */
     int32_t local_rank, local_size; /* among those of this machine */
+    bool any_thread;                /* `run` may be called by any thread, by one at a time */
     char library[120];              /* "Open MPI v4.1.4" */
     void *data;                     /* private to the transport */
 } fxi_transport_group;
@@ -43,7 +45,7 @@ typedef struct fxi_transport_group {
 /* Functions of the library that a transport may call. */
 typedef struct fxi_transport_host {
     void *(*alloc)(size_t bytes); /* never freed; NULL if memory is exhausted */
-    void (*sleep)(int milliseconds);
+    void (*sleep)(int microseconds);
     long (*process)(void); /* the number of the calling process: a child has another one */
     void *(*library)(const char *file, char *why,
                      size_t size);                    /* opens a library; NULL with the reason */

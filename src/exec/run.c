@@ -37,10 +37,13 @@ static void spoil(const fxi_binding *b, int32_t i)
 }
 
 /* Some steps run on the host although the device has its own memory (custom operations);
- * fxi_run_away copies their operands. */
-static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
+ * fxi_run_away copies their operands. Collective steps may only be begun. */
+static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begun *begun)
 {
     fx_device *device = b->plan->device;
+    const fx_step *s = &b->plan->steps[i];
+    if (s->cls == FX_CLASS_COLLECTIVE && fxi_begin_step(b, i, begun))
+        return FX_OK;
     void *out = b->base[s->out_value];
     return fxi_runs_away(device, s) ? fxi_run_away(device, s, b->in, out)
                                     : device->backend->run(device, s, b->in, out, run);
@@ -100,11 +103,15 @@ static void list_outputs(const fxi_binding *b, const fx_step *s)
 }
 
 /* Runs the steps from `first` on, up to `end`. */
-static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_run *run)
+static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_run *run,
+                           fxi_begun *begun)
 {
     const fxi_plan *p = b->plan;
     for (int32_t i = first; i < end; i++) {
         const fx_step *s = &p->steps[i];
+        fx_status status = fxi_finish_before(b, i, begun);
+        if (status != FX_OK)
+            return failed_at(b, i - 1, status);
         for (int k = 0; k < s->nin; k++)
             b->in[k] = fx_step_input_at(s, k, b->base);
         /* Work space is part of the arena, so its address differs from step to step. */
@@ -117,7 +124,7 @@ static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_
         if (s->cls == FX_CLASS_FOREACH)
             list_outputs(b, s);
         run->outputs = b->out;
-        const fx_status status = run_step(b, s, run);
+        status = run_step(b, i, run, begun);
         if (status != FX_OK)
             return failed_at(b, i, status);
     }
@@ -125,28 +132,37 @@ static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_
 }
 
 /* Runs the parts that the backend has taken, and the steps between them one by one. */
-static fx_status run_all_steps(const fxi_binding *b, fx_run *run)
+static fx_status run_all_steps(const fxi_binding *b, fx_run *run, fxi_begun *begun)
 {
     const fxi_plan *p = b->plan;
     fx_status status = FX_OK;
     int32_t done = 0;
     for (int32_t k = 0; k < p->nparts && status == FX_OK; k++) {
         const fxi_part *part = &p->parts[k];
-        status = run_steps(b, done, part->first, run);
+        status = run_steps(b, done, part->first, run, begun);
         if (status == FX_OK)
             status = run_part(b, part, run);
         done = part->first + part->whole.nsteps;
     }
-    return status == FX_OK ? run_steps(b, done, p->nsteps, run) : status;
+    if (status == FX_OK)
+        status = run_steps(b, done, p->nsteps, run, begun);
+    if (status != FX_OK) {
+        fxi_finish_all(b, begun);
+        return status;
+    }
+    status = fxi_finish_before(b, p->nsteps, begun);
+    return status == FX_OK ? FX_OK : failed_at(b, p->nsteps - 1, status);
 }
 
 fx_status fxi_run_plan(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
     fx_run run = {.streams = streams_of(b)};
+    fxi_begun begun;
+    begun.n = 0;
     fx_status status = write_literals(b);
     if (status == FX_OK)
-        status = run_all_steps(b, &run);
+        status = run_all_steps(b, &run, &begun);
     if (status != FX_OK)
         return status;
     /* Asks a backend that collects commands to start them now, while the host builds the next

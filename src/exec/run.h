@@ -85,6 +85,26 @@ fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi
  * place are marked as lost. */
 fx_status fxi_run_plan(const fxi_binding *b);
 
+/* ---- begun.c --------------------------------------------------------------------------------- */
+enum { FXI_MOST_BEGUN = 16 };
+/* The steps of a run that have been begun and not finished, the oldest first. */
+typedef struct fxi_begun {
+    int32_t n;
+    int32_t soonest; /* the first step that needs one of them finished; if n > 0 */
+    int32_t step[FXI_MOST_BEGUN];
+    void *ticket[FXI_MOST_BEGUN]; /* the communicator's */
+} fxi_begun;
+/* Finishes the begun steps that step i needs (i = number of steps: all). Failures are recorded. */
+fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun);
+static inline fx_status fxi_finish_before(const fxi_binding *b, int32_t i, fxi_begun *begun)
+{
+    return begun->n > 0 && begun->soonest <= i ? fxi_finish_now(b, i, begun) : FX_OK;
+}
+/* Finishes all after a failure, which stays the recorded one. */
+void fxi_finish_all(const fxi_binding *b, fxi_begun *begun);
+/* Begins collective step i. False: the caller runs it at once. */
+bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun);
+
 /* ---- recorded_run.c -------------------------------------------------------------------------- */
 /* The open recorded step repeats. Do these roots repeat its next evaluation? They do not include
  * sinks of the step. */

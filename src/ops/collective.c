@@ -4,6 +4,10 @@
  * between two of them, and does not run an operation whose result is not read yet. So while the
  * previous collective operation is pending, the next one takes it as an additional input, without
  * reading it. The planner then keeps the order, as for any value and its consumer.
+ *
+ * The previous operation is the first input, because the walk over the graph computes the first
+ * input first: an operation then starts before the operand of the next one is computed, and runs
+ * beside that (plan/overlap.c).
  */
 #include "operands.h"
 
@@ -14,13 +18,16 @@ static const char *name_of(const fx_collective *w)
                                               : "all_reduce";
 }
 
-/* The number of inputs: x, and the previous collective operation if that is on the same device: a
- * plan computes pending values of one device only. */
+/* The number of inputs: the previous collective operation if that is on the same device, because a
+ * plan computes pending values of one device only; then x. */
 static int inputs(const fxi_context *c, const fx_array *x, fxi_node *in[2])
 {
-    in[0] = x->node;
-    in[1] = c->collective;
-    return in[1] && !in[1]->data && in[1]->device == x->node->device ? 2 : 1;
+    const fxi_node *previous = c->collective;
+    int n = 0;
+    if (previous && !previous->data && previous->device == x->node->device)
+        in[n++] = c->collective;
+    in[n++] = x->node;
+    return n;
 }
 
 static fx_status check(const fx_collective *w, const fx_array *x)
@@ -72,18 +79,19 @@ fx_array *fxi_collective(const fx_collective *what, fx_array *x)
 RULE(COLLECTIVE)
 {
     fx_collective w = a->node->attr.collective;
+    fx_array **gx = &a->gx[a->node->nin - 1];
     if (w.kind == FX_COLLECTIVE_BROADCAST) {
         w.kind = FX_COLLECTIVE_REDUCE;
         w.fold = FX_REDUCE_SUM;
-        a->gx[0] = fxi_collective(&w, G);
+        *gx = fxi_collective(&w, G);
     } else if (w.fold != FX_REDUCE_SUM && w.fold != FX_REDUCE_MEAN) {
-        a->gx[0] = fx_error_array(
+        *gx = fx_error_array(
             fx_fail(FX_STATUS_UNSUPPORTED, name_of(&w), "only sums and means have a gradient"));
     } else if (w.kind == FX_COLLECTIVE_ALL_REDUCE) {
-        a->gx[0] = fxi_collective(&w, G);
+        *gx = fxi_collective(&w, G);
     } else {
         const int32_t size = w.fold == FX_REDUCE_MEAN ? w.communicator->size : 1;
         w.kind = FX_COLLECTIVE_BROADCAST;
-        a->gx[0] = fx_div(fxi_collective(&w, G), size);
+        *gx = fx_div(fxi_collective(&w, G), size);
     }
 }

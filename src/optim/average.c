@@ -7,6 +7,11 @@
  * zeros (update_items.c). Everything here records nodes, so the means are part of the plan of the
  * update.
  *
+ * The last arrays come first, because the backward pass computes their gradients first. The plan
+ * begins to send a bucket when it is complete, and computes the gradients of the next one meanwhile
+ * (plan/overlap.c). What remains after the backward pass is the last bucket; so a model has about
+ * SHARES of them.
+ *
  * A sum of means is the mean of the sums. So while an AccumGrad adds up gradients, each member adds
  * up its own, and only the complete sum is averaged.
  */
@@ -16,8 +21,9 @@
 
 #include <math.h>
 
-/* Larger buckets save hardly any calls, and each needs twice its size as work space. */
-enum { BUCKET_BYTES = 25 << 20 };
+/* Bytes. Smaller buckets would cost more time to begin than to send; larger ones save hardly any
+ * calls, and each needs twice its size as work space. */
+enum { LEAST_BYTES = 1 << 20, MOST_BYTES = 25 << 20, SHARES = 16 };
 
 /* Arrays of one type, on one device, for one communicator; each is replaced by its mean. */
 typedef struct bucket {
@@ -25,6 +31,7 @@ typedef struct bucket {
     fx_device *device;
     fx_dtype type;
     int64_t bytes, n;
+    int64_t most;  /* a bucket with that many bytes is full */
     bool exact;    /* the arrays must not be rounded on the way */
     double weight; /* of this member; negative: all have the same */
     fx_array ***arrays;
@@ -118,8 +125,19 @@ static fx_status send(bucket *b, extras *r)
 
 static bool belongs(const bucket *b, const fx_array *g, const fx_communicator *among, double weight)
 {
-    return b->n > 0 && b->bytes < BUCKET_BYTES && b->type == fx_eltype(g) &&
+    return b->n > 0 && b->bytes < b->most && b->type == fx_eltype(g) &&
            b->device == fx_array_device(g) && b->among == among && (b->weight < 0) == (weight < 0);
+}
+
+static int64_t bytes_of(const fx_array *x)
+{
+    return fx_length(x) * (int64_t)fx_dtype_size(fx_eltype(x));
+}
+
+static int64_t full_at(int64_t all_bytes)
+{
+    const int64_t share = all_bytes / SHARES;
+    return share < LEAST_BYTES ? LEAST_BYTES : share > MOST_BYTES ? MOST_BYTES : share;
 }
 
 /* Puts an array into the bucket; sends the bucket first if the array does not belong to it. */
@@ -135,7 +153,7 @@ static fx_status put(bucket *b, fx_array **array, const fx_communicator *among, 
     b->weight = weight;
     b->device = fx_array_device(*array);
     b->type = fx_eltype(*array);
-    b->bytes += fx_length(*array) * (int64_t)fx_dtype_size(b->type);
+    b->bytes += bytes_of(*array);
     b->arrays[b->n++] = array;
     return FX_OK;
 }
@@ -219,12 +237,22 @@ static fx_array *flag_of(fx_array *guard)
     return fx_where(fx_all(fx_isfinite(fx_want(guard))), fx_scalar(0), fx_scalar(NAN));
 }
 
-/* The next item from i on whose gradient is averaged; s->n: none. */
-static int64_t next_distributed(const fxi_items *s, int64_t i)
+/* The last item before item i whose gradient is averaged; −1: none. */
+static int64_t previous_distributed(const fxi_items *s, int64_t i)
 {
-    while (i < s->n && !fxi_items_among(s, s->all[i].leaf))
-        i++;
+    do
+        i--;
+    while (i >= 0 && !fxi_items_among(s, s->all[i].leaf));
     return i;
+}
+
+/* The bytes of all gradients that are averaged. */
+static int64_t distributed_bytes(const fxi_items *s)
+{
+    int64_t sum = 0;
+    for (int64_t i = previous_distributed(s, s->n); i >= 0; i = previous_distributed(s, i))
+        sum += bytes_of(s->all[i].gradient);
+    return sum;
 }
 
 /* Without observations, gradients that no distributed rule averages become zeros: fxi_update may
@@ -240,16 +268,17 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
 {
     if (observations == 0)
         drop_undistributed(s);
-    int64_t i = next_distributed(s, 0);
-    if (i == s->n && s->nmeans == 0)
+    int64_t i = previous_distributed(s, s->n);
+    if (i < 0 && s->nmeans == 0)
         return FX_OK;
-    bucket b = {.among = i < s->n ? fxi_items_among(s, s->all[i].leaf) : s->among,
+    bucket b = {.among = i >= 0 ? fxi_items_among(s, s->all[i].leaf) : s->among,
+                .most = full_at(distributed_bytes(s)),
                 .arrays = fxi_malloc(((size_t)s->n + 1) * sizeof *b.arrays)};
     fx_array *flag = *io_guard ? flag_of(*io_guard) : NULL;
     extras r = {.all = s->nmeans ? s->means : &flag, .n = s->nmeans ? s->nmeans : flag != NULL};
     share f = {.weight = observations};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
-    for (; i < s->n && status == FX_OK; i = next_distributed(s, i + 1)) {
+    for (; i >= 0 && status == FX_OK; i = previous_distributed(s, i)) {
         fxi_item *it = &s->all[i];
         const fx_communicator *among = fxi_items_among(s, it->leaf);
         if (!only_added(&f, it, among))
@@ -265,10 +294,15 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
 
 fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays)
 {
-    bucket b = {.exact = true, .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
+    int64_t all = 0;
+    for (int64_t i = 0; i < n; i++)
+        all += bytes_of(io_arrays[i]);
+    bucket b = {.exact = true,
+                .most = full_at(all),
+                .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
     extras none = {.n = 0};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
-    for (int64_t i = 0; i < n && status == FX_OK; i++)
+    for (int64_t i = n - 1; i >= 0 && status == FX_OK; i--)
         status = put(&b, &io_arrays[i], among, -1, &none);
     if (status == FX_OK)
         status = finish(&b, &none);

@@ -138,6 +138,9 @@ static inline bool fxi_is_reordered(const fx_step *s)
     return s->cls == FX_CLASS_MATMUL && !fxi_is_dense(s->out.ndim, s->out.shape, s->out.stride);
 }
 
+/* Chooses the collective steps that run beside others, after note_lives (overlap.c). */
+bool fxi_overlap(fxi_builder *b);
+
 /* Moves products and reductions to where their operands exist, if that frees memory (early.c). */
 bool fxi_run_early(fxi_plan *p);
 

@@ -298,8 +298,11 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     ok = ok && (x < 0 || fxi_settle_layout(b, n, n->in[0], 1, &x, in, &channels_last));
     fx_step *s = ok ? fxi_add_step(b, n->op, n->nin, &n->attr) : NULL;
     ok = s != NULL;
-    for (int i = 0; i < n->nin && ok; i++)
-        fxi_set_input(s, i, n->in[i], &in[i]);
+    for (int i = 0; i < n->nin && ok; i++) {
+        /* A collective node names the operation before it first (ops/collective.c), a step last. */
+        const int k = cls == FX_CLASS_COLLECTIVE ? n->nin - 1 - i : i;
+        fxi_set_input(s, i, n->in[k], &in[k]);
+    }
     /* The step knows only the number of its stream; each run brings the seed and the counter. */
     if (ok && n->op == FX_OP_RANDOM)
         s->as.generator.stream = b->g->slot[id];

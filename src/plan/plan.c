@@ -266,6 +266,8 @@ static fx_status build(fxi_builder *b, bool *out_refused)
     if (!add_work_space(p, b->how->work_guard))
         return FX_STATUS_MEMORY;
     note_lives(p);
+    if (!fxi_overlap(b))
+        return FX_STATUS_MEMORY;
     fxi_account(p, b->g);
     p->nstreams = b->g->nstreams;
     p->literals_bytes = b->how->own_memory ? fxi_plan_literals_bytes(p) : 0;

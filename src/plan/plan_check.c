@@ -364,6 +364,24 @@ static bool check_step(checking *c, int32_t i)
     return true;
 }
 
+/* Is the operand of each collective step intact until the step is finished? It is read until then,
+ * beside the steps in between. */
+static bool check_begun(const checking *c)
+{
+    for (int32_t i = 0; i < c->p->nsteps; i++) {
+        const fx_step *s = &c->p->steps[i];
+        if (s->cls != FX_CLASS_COLLECTIVE || s->as.collective.until == 0)
+            continue;
+        const state *in = &c->values[s->in_value[0]], *out = &c->values[s->out_value];
+        const int32_t until = s->as.collective.until;
+        if (until <= i || (in->spoiled != NEVER && in->spoiled < until) ||
+            (out->spoiled != NEVER && out->spoiled < until))
+            return wrong(c, "step %d (%s) runs until step %d, but its memory is used before",
+                         (int)i, name_of(c, i), (int)until);
+    }
+    return true;
+}
+
 /* Results must outlive the run: the arena is used again for the next one, and literals belong to
  * the run. */
 static bool check_results(const checking *c)
@@ -434,7 +452,7 @@ fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size)
     for (int32_t i = 0; i < p->nsteps && status == FX_OK; i++)
         if (!check_step(&c, i))
             status = FX_STATUS_INTERNAL;
-    if (status == FX_OK && !check_results(&c))
+    if (status == FX_OK && !(check_begun(&c) && check_results(&c)))
         status = FX_STATUS_INTERNAL;
     fxi_free(c.values);
     fxi_free(c.arena);

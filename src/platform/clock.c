@@ -21,6 +21,12 @@ void fxi_sleep_milliseconds(int n)
     nanosleep(&t, NULL);
 }
 
+void fxi_sleep_microseconds(int n)
+{
+    const struct timespec t = {.tv_sec = n / 1000000, .tv_nsec = n % 1000000 * 1000L};
+    nanosleep(&t, NULL);
+}
+
 void fxi_clock_utc(char *text, size_t size)
 {
     const time_t now = time(NULL);

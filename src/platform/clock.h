@@ -12,6 +12,7 @@ double fxi_clock(void);
 int64_t fxi_clock_nanoseconds(void);
 
 void fxi_sleep_milliseconds(int n);
+void fxi_sleep_microseconds(int n);
 
 /* The time of day in ISO 8601, such as 2024-02-29T23:59:59Z; "" if the system has none. */
 void fxi_clock_utc(char *text, size_t size);

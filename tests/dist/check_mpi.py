@@ -32,6 +32,7 @@ CASES = {
     "one_ends": (["no answer from rank 1 within 3 s"], False),
     "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
+    "overlaps": (["0 overlap: same bits", "1 overlap: same bits"], True),
     "finalise_first": (["the program has finalised MPI"], True),
     "never_joins": (["but fx_dist_init was not called: each of them trains a model of its own"], True),
 }

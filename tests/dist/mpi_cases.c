@@ -87,6 +87,41 @@ static void finalise_first(fx_dist *d)
     say_error("barrier");
 }
 
+/* Three updates of a model whose gradients fill three buckets; the parameters, to be freed. */
+static float *large(fx_rule *rule, int64_t *out_n)
+{
+    FX_SCOPE;
+    fx_seed(2);
+    void *model =
+             fx_chain(fx_dense(600, 600, FX_TANH), fx_dense(600, 600, FX_TANH), fx_dense(600, 600)),
+         *opt = fx_setup(rule, model);
+    fx_array *x = fx_rand(600, 3);
+    for (int k = 0; k < 3; k++) {
+        FX_STEP;
+        if (fx_update(opt, model, fx_gradient(fx_mean(fx_square(fx_call(model, x))), model)) !=
+            FX_OK)
+            say_error("update");
+    }
+    fx_array *p = fx_destructure(model);
+    *out_n = fx_length(p);
+    float *values = malloc((size_t)*out_n * sizeof *values);
+    fx_read_into(p, values, (size_t)*out_n * sizeof *values);
+    return values;
+}
+
+/* Buckets that are sent during the backward pass. Two ranks with the same data have the mean of
+ * equal gradients, and so the same bits as in one process. */
+static void overlaps(fx_dist *d)
+{
+    int64_t n, m;
+    float *alone = large(fx_adam(), &n), *both = large(fx_dist_optimiser(d, fx_adam()), &m);
+    const bool same =
+        n == m && n == 3 * 601 * 600 && !memcmp(alone, both, (size_t)n * sizeof *both);
+    say("overlap", same ? "same bits" : "other bits");
+    free(alone);
+    free(both);
+}
+
 /* ---- on GPUs, by NCCL ------------------------------------------------------------------------ */
 
 /* Joins by NCCL, and returns GPU k. */
@@ -191,6 +226,7 @@ static const struct {
              {"fork_one", fork_one},
              {"folds_of_nan", folds_of_nan},
              {"finalise_first", finalise_first},
+             {"overlaps", overlaps},
              {"gpu_sums", gpu_sums},
              {"gpu_mixed", gpu_mixed},
              {"gpu_same", gpu_same},

@@ -118,8 +118,12 @@ typedef struct member {
 
 static void begin(fx_dist *d, int rank, int size, const fxi_transport *t)
 {
-    const fxi_transport_group g = {
-        .rank = rank, .size = size, .local_rank = rank, .local_size = size, .library = "a meeting"};
+    const fxi_transport_group g = {.rank = rank,
+                                   .size = size,
+                                   .local_rank = rank,
+                                   .local_size = size,
+                                   .any_thread = true,
+                                   .library = "a meeting"};
     fxi_dist_begin(d, t, &g, 2);
 }
 

@@ -1,0 +1,156 @@
+/* dist_queue.c: operations that run beside the steps of a plan, in a thread of the group.
+ *
+ * MPI makes progress only inside its functions, so a nonblocking operation alone would not continue
+ * until a function of MPI is called. The thread runs one operation after the other, exactly as
+ * fxi_dist_run does: the order, the bits, the messages and the time limit are the same.
+ *
+ * All members must run the same operations. If one fails, it fails on all members, but some may
+ * have begun more of the plan's operations than others. So those begun after it fail with the same
+ * message without being run, until the plan is told, which is when it finishes the one that failed.
+ */
+#include "dist_group.h"
+
+#include "memory.h"
+#include "this_process.h"
+
+#include <stdio.h>
+
+typedef struct fxi_dist_ticket {
+    const fx_step *step;
+    const void *in;
+    void *out;
+    fx_status status;
+    bool ended, failed_first;
+    char why[FXI_DIST_WHY];
+    struct fxi_dist_ticket *next; /* the one begun after it, while it has not run */
+} ticket;
+
+/* Ends an operation without running it, because an earlier one has failed. */
+static void drop(const fxi_dist_queue *q, ticket *t)
+{
+    t->status = q->failed;
+    snprintf(t->why, sizeof t->why, "%s", q->why);
+    t->ended = true;
+}
+
+/* Notes that t has run, with the lock held. */
+static void ended(fxi_dist_queue *q, ticket *t)
+{
+    t->ended = true;
+    __atomic_store_n(&q->running, false, __ATOMIC_RELAXED);
+    if (t->status != FX_OK) {
+        t->failed_first = true;
+        q->failed = t->status;
+        snprintf(q->why, sizeof q->why, "%s", t->why);
+        for (; q->head; q->head = q->head->next)
+            drop(q, q->head);
+    }
+    fxi_cond_wake_all(&q->changed);
+}
+
+static void *run_operations(void *group)
+{
+    fx_dist *d = group;
+    fxi_dist_queue *q = &d->queue;
+    fxi_mutex_lock(&q->lock);
+    for (;;) {
+        while (!q->head && !q->ends)
+            fxi_cond_wait(&q->changed, &q->lock);
+        ticket *t = q->head;
+        if (!t)
+            break;
+        q->head = t->next;
+        __atomic_store_n(&q->running, true, __ATOMIC_RELAXED);
+        fxi_mutex_unlock(&q->lock);
+        t->status =
+            fxi_dist_run_now(&d->communicator, t->step, t->in, t->out, t->why, sizeof t->why);
+        fxi_mutex_lock(&q->lock);
+        ended(q, t);
+    }
+    fxi_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+/* Starts the thread, once. False: there is none, also in the child of a fork. */
+static bool started(fx_dist *d)
+{
+    fxi_dist_queue *q = &d->queue;
+    const long process = fxi_process_id();
+    if (q->process == 0 && fxi_thread_start(&q->thread, run_operations, d) == 0)
+        q->process = process;
+    return q->process == process;
+}
+
+void *fxi_dist_operation_begin(const fx_communicator *self, const fx_step *step, const void *in,
+                               void *out)
+{
+    fx_dist *d = (fx_dist *)(uintptr_t)self->user;
+    fxi_dist_queue *q = &d->queue;
+    ticket *t = fxi_malloc(sizeof *t);
+    if (!t)
+        return NULL;
+    *t = (ticket){.step = step, .in = in, .out = out};
+    fxi_mutex_lock(&q->lock);
+    const bool ok = started(d);
+    if (ok && q->failed != FX_OK) {
+        drop(q, t);
+    } else if (ok) {
+        *(q->head ? &q->tail->next : &q->head) = t;
+        q->tail = t;
+        fxi_cond_wake_all(&q->changed);
+    }
+    fxi_mutex_unlock(&q->lock);
+    if (!ok)
+        fxi_free(t);
+    return ok ? t : NULL;
+}
+
+fx_status fxi_dist_operation_finish(const fx_communicator *self, void *begun, char *why,
+                                    size_t size)
+{
+    fxi_dist_queue *q = &((fx_dist *)(uintptr_t)self->user)->queue;
+    ticket *t = begun;
+    fxi_mutex_lock(&q->lock);
+    while (!t->ended)
+        fxi_cond_wait(&q->changed, &q->lock);
+    if (t->failed_first)
+        q->failed = FX_OK;
+    fxi_mutex_unlock(&q->lock);
+    const fx_status status = t->status;
+    snprintf(why, size, "%s", t->why);
+    fxi_free(t);
+    return status;
+}
+
+fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
+                       char *why, size_t size)
+{
+    fxi_dist_queue *q = &((fx_dist *)(uintptr_t)self->user)->queue;
+    fxi_mutex_lock(&q->lock);
+    while ((q->head || q->running) && q->process == fxi_process_id())
+        fxi_cond_wait(&q->changed, &q->lock);
+    const fx_status failed = q->failed;
+    if (failed != FX_OK)
+        snprintf(why, size, "%s", q->why);
+    fxi_mutex_unlock(&q->lock);
+    return failed == FX_OK ? fxi_dist_run_now(self, step, in, out, why, size) : failed;
+}
+
+bool fxi_dist_queue_init(fx_dist *d)
+{
+    fxi_mutex_init(&d->queue.lock);
+    return fxi_cond_init(&d->queue.changed);
+}
+
+void fxi_dist_queue_end(fx_dist *d)
+{
+    fxi_dist_queue *q = &d->queue;
+    fxi_mutex_lock(&q->lock);
+    q->ends = true;
+    fxi_cond_wake_all(&q->changed);
+    fxi_mutex_unlock(&q->lock);
+    if (q->process != 0)
+        fxi_thread_join(q->thread);
+    fxi_cond_destroy(&q->changed);
+    fxi_mutex_destroy(&q->lock);
+}

@@ -1,0 +1,64 @@
+/* begun.c: collective steps that run beside the other steps of a run (plan/overlap.c).
+ *
+ * They are finished in the order in which they were begun. A collective step that is run at once
+ * does not wait for them here: its communicator runs steps in that order.
+ */
+#include "run.h"
+#include "step.h"
+
+static const fx_communicator *communicator_of(const fx_step *s)
+{
+    return fx_step_collective(s)->what.communicator;
+}
+
+/* Finishes the oldest. */
+static fx_status finish_one(const fxi_binding *b, fxi_begun *begun, char *why, size_t size)
+{
+    const fx_step *s = &b->plan->steps[begun->step[0]];
+    const fx_communicator *c = communicator_of(s);
+    const fx_status status = c->finish(c, begun->ticket[0], why, size);
+    begun->n--;
+    begun->soonest = INT32_MAX;
+    for (int32_t k = 0; k < begun->n; k++) {
+        begun->step[k] = begun->step[k + 1];
+        begun->ticket[k] = begun->ticket[k + 1];
+        const int32_t until = fx_step_collective(&b->plan->steps[begun->step[k]])->until;
+        begun->soonest = until < begun->soonest ? until : begun->soonest;
+    }
+    return status;
+}
+
+fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun)
+{
+    while (begun->n > 0 && begun->soonest <= i) {
+        const fx_step *s = &b->plan->steps[begun->step[0]];
+        char why[500] = "";
+        const fx_status status = finish_one(b, begun, why, sizeof why);
+        if (status != FX_OK)
+            return fxi_collective_ended(s, status, why);
+    }
+    return FX_OK;
+}
+
+void fxi_finish_all(const fxi_binding *b, fxi_begun *begun)
+{
+    char why[500];
+    while (begun->n > 0)
+        finish_one(b, begun, why, sizeof why);
+}
+
+bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun)
+{
+    const fx_step *s = &b->plan->steps[i];
+    const int32_t until = fx_step_collective(s)->until;
+    const fx_communicator *c = communicator_of(s);
+    if (until == 0 || begun->n == FXI_MOST_BEGUN)
+        return false;
+    void *ticket = c->begin(c, s, b->in[0], b->base[s->out_value]);
+    if (!ticket)
+        return false;
+    begun->soonest = begun->n == 0 || until < begun->soonest ? until : begun->soonest;
+    begun->step[begun->n] = i;
+    begun->ticket[begun->n++] = ticket;
+    return true;
+}

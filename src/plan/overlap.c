@@ -1,0 +1,55 @@
+/* overlap.c: decides which collective steps run beside the steps that follow them.
+ *
+ * The run begins such a step, and finishes it before the first step that reads its result. Until
+ * then the communicator reads the operand and writes the result, so both keep their memory.
+ *
+ * Only a step on host memory is begun: a device with memory of its own needs the copies first. Its
+ * operand must be a value of the arena: a leaf might be replaced in place too early.
+ */
+#include "build.h"
+
+/* May the run begin step s? */
+static bool may_begin(const fxi_builder *b, const fx_step *s)
+{
+    return !b->how->own_memory && s->cls == FX_CLASS_COLLECTIVE && !s->as.collective.by_backend &&
+           s->as.collective.what.communicator->begin &&
+           b->p->values[s->in_value[0]].kind == FXI_VALUE_ARENA &&
+           b->p->values[s->out_value].kind != FXI_VALUE_DONATED;
+}
+
+static void keep_until(fxi_value *v, int32_t step)
+{
+    v->last = v->last > step ? v->last : step;
+}
+
+bool fxi_overlap(fxi_builder *b)
+{
+    fxi_plan *p = b->p;
+    bool any = false;
+    for (int32_t i = 0; i < p->nsteps && !any; i++)
+        any = may_begin(b, &p->steps[i]);
+    if (!any)
+        return true;
+    int32_t *reader = fxi_malloc(((size_t)p->nvalues + 1) * sizeof *reader); /* the first one */
+    if (!reader)
+        return false;
+    for (int32_t v = 0; v < p->nvalues; v++)
+        reader[v] = p->nsteps;
+    for (int32_t i = p->nsteps - 1; i >= 0; i--) {
+        fx_step *s = &p->steps[i];
+        /* A collective step does not read the result of the previous one. */
+        const int n = s->cls == FX_CLASS_COLLECTIVE ? 1 : s->nin;
+        const int32_t until = reader[s->out_value];
+        for (int k = 0; k < n; k++)
+            reader[s->in_value[k]] = i;
+        /* If the next step needs the result, another thread would gain nothing. */
+        if (until <= i + 1 || !may_begin(b, s))
+            continue;
+        s->as.collective.until = until;
+        const int32_t end = until < p->nsteps ? until : p->nsteps - 1;
+        keep_until(&p->values[s->in_value[0]], end);
+        keep_until(&p->values[s->out_value], end);
+    }
+    fxi_free(reader);
+    return true;
+}
