@@ -10,6 +10,8 @@
  *   SIM_VERSION=13000     the driver's version
  *   SIM_DEFER=1           queued work runs only when something waits for it, and the streams
  *                         proceed in any order that events allow
+ *   SIM_NOTHING=1         kernels, graphs and calls of libraries compute nothing: the time that is
+ *                         left is the host's
  *   SIM_SEED=1            seed of the random choices wherever the driver promises no order
  *   SIM_FAIL=name@3=2,…   the third call of a function fails with error 2; "=719!": with error 719,
  *                         and the device is lost from then on

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Counts the host's instructions of a training step on a simulated GPU whose launches cost nothing
+(SIM_NOTHING, tests/sim/sim.h): recording, planning, and the replay of the plan's graph.
+
+The count of one step is the difference of two runs with different numbers of steps. What the
+simulated driver itself executes is subtracted. A step may take 20 µs (MLP), 40 µs (LeNet) and
+150 µs (VGG), of which the backend 3 µs; the limits below are these times for a processor that
+executes 4 instructions in a nanosecond. VGG has a sixteenth of its channels, which changes no launch.
+
+Usage: check_host.py RUNNER
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PER_US = 4000
+CASES = [  # name, options, steps of both runs, µs of a step
+    ("gpu/train-mlp-1-256-1-b16", [], 20, 140, 20),
+    ("gpu/train-mlp-784-256-10-b64", [], 20, 140, 20),
+    ("gpu/train-lenet-b128", [], 20, 120, 40),
+    ("gpu/train-vgg-b256-f32", ["--tiny"], 20, 80, 150),
+]
+BACKEND_US = 3
+DRIVER, BACKEND = "libcuda.so.1", "libcflux-cuda.so"
+
+
+def entered(path):
+    """From callgrind's file: the instructions of all calls into the driver, and into the backend,
+    each with everything that is called there."""
+    names, cost = {}, {DRIVER: 0, BACKEND: 0}
+    here = there = ""
+    calls = False
+
+    def name(text):
+        number, full = re.match(r"(\(\d+\))(?: (.*))?$", text.strip()).groups()
+        names.setdefault(number, full)
+        return names[number]
+
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            if line.startswith("ob="):
+                here = name(line[3:])
+            elif line.startswith("cob="):
+                there = name(line[4:])
+            elif line.startswith("calls="):
+                calls = True
+            elif calls:  # the line of the call: position, instructions
+                for library in cost:
+                    if there and there.endswith(library) and not here.endswith(library):
+                        cost[library] += int(line.split()[1])
+                calls, there = False, ""
+    return cost
+
+
+def run(runner, case, options, steps):
+    """Instructions of the process, of the driver and of the backend without the driver."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "callgrind")
+        ran = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", runner, "--device", "cuda:0",
+                              *options, "--count", case, str(steps)], text=True, capture_output=True, check=False)
+        collected = re.search(r"Collected : (\d+)", ran.stderr)
+        if ran.returncode != 0 or not collected:
+            sys.exit(f"{case}: {ran.stdout}{ran.stderr}")
+        cost = entered(out)
+        return int(collected.group(1)), cost[DRIVER], cost[BACKEND] - cost[DRIVER]
+
+
+def main():
+    runner, wrong = sys.argv[1], 0
+    if not shutil.which("valgrind"):
+        print("skipped: valgrind is not installed")
+        return 0
+    for case, options, few, many, limit in CASES:
+        # Compiling kernels costs the host too, so the first run only fills the simulator's cache.
+        subprocess.run([runner, "--device", "cuda:0", *options, "--count", case, "3"], check=True, stderr=subprocess.DEVNULL)
+        a, b = run(runner, case, options, few), run(runner, case, options, many)
+        every, driver, backend = ((y - x) / (many - few) for x, y in zip(a, b))
+        host = every - driver
+        print(f"{case}: {host:.0f} instructions, {host / PER_US:.1f} of {limit} µs; backend {backend:.0f}, "
+              f"{backend / PER_US:.1f} of {BACKEND_US} µs")
+        # A count of a few thousand would mean that no step was run.
+        wrong += not 10000 < host < limit * PER_US or not 500 < backend < BACKEND_US * PER_US
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
