@@ -11,9 +11,9 @@
  *                                 cpu_isa_math.h, cpu_isa_gemm.h)
  * Everything here except the table is static: the linker keeps one copy of an inline function with
  * external linkage, and that copy could use AVX-512 on a machine without it. Mathematical functions
- * (cpu_isa_math.h, cpu_isa_wide.h) and the matrix product (cpu_isa_gemm.h) are written with vector
- * types. Plain loops are left to the compiler; FXI_IVDEP tells it that no element depends on an
- * earlier one, even where the output is an input's memory.
+ * (cpu_isa_math.h, cpu_isa_wide.h, cpu_isa_double.h) and the matrix product (cpu_isa_gemm.h) are
+ * written with vector types. Plain loops are left to the compiler; FXI_IVDEP tells it that no
+ * element depends on an earlier one, even where the output is an input's memory.
  */
 #include "cpu_simd.h"
 #include "cpu_convert.h"
@@ -21,13 +21,16 @@
 #include <float.h>
 
 #if defined(__clang__)
-#define FXI_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#define FXI_IVDEP  _Pragma("clang loop vectorize(assume_safety)")
+#define FXI_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define FXI_IVDEP _Pragma("GCC ivdep")
+#define FXI_IVDEP  _Pragma("GCC ivdep")
+#define FXI_UNROLL _Pragma("GCC unroll 16") /* loops of at most 16 rounds */
 #endif
 
 #include "cpu_isa_math.h"
 #include "cpu_isa_wide.h"
+#include "cpu_isa_double.h"
 #include "cpu_isa_ops.h"
 #include "cpu_isa_reduce.h"
 #include "cpu_isa_gemm.h"

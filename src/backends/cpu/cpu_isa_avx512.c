@@ -44,6 +44,8 @@ typedef __mmask8 gemm_part_f64;
 #define FXI_LOAD_PART_F64(m, p)     ((vd)_mm512_maskz_loadu_pd(m, p))
 #define FXI_STORE_PART_F32(m, p, v) _mm512_mask_storeu_ps(p, m, (__m512)(v))
 #define FXI_STORE_PART_F64(m, p, v) _mm512_mask_storeu_pd(p, m, (__m512d)(v))
+#define FXI_WIDE(h)                 ((vd)_mm512_cvtps_pd((__m256)(h)))
+#define FXI_NARROW(v)               ((vh)_mm512_cvtpd_ps((__m512d)(v)))
 #define FXI_MUL_LOW(a, b)           ((vl)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 #define FXI_SWAP_LANES(a)           ((vl)_mm512_shuffle_epi32((__m512i)(a), 0x4e))
 #include "cpu_isa.h"

@@ -4,8 +4,9 @@
  * The loops are made from the expressions of op.def, in the operands a and b, so that an operation
  * is defined once. Integers compute in their unsigned type W, so overflow wraps instead of being
  * undefined. A function that has a faster form than its expression is written here or in
- * cpu_isa_wide.h and listed below; no loop is made from its row then. NULL in the tables means that
- * the type does not support the operation (operations are never built with such a type).
+ * cpu_isa_wide.h or cpu_isa_double.h and listed below; no loop is made from its row then. NULL in
+ * the tables means that the type does not support the operation (operations are never built with
+ * such a type).
  */
 
 /* ---- functions that have a loop of their own, by type ---------------------------------------- */
@@ -22,6 +23,12 @@
 #define FXI_OWN_f32_POW     FXI_OWN(vector_pow)
 #define FXI_OWN_f32_POWI    FXI_OWN(powers_f32)
 #define FXI_OWN_f64_POWI    FXI_OWN(powers_f64)
+#define FXI_OWN_f64_EXP     FXI_OWN(double_exp)
+#define FXI_OWN_f64_EXPM1   FXI_OWN(double_expm1)
+#define FXI_OWN_f64_LOG     FXI_OWN(double_log)
+#define FXI_OWN_f64_LOG1P   FXI_OWN(double_log1p)
+#define FXI_OWN_f64_TANH    FXI_OWN(double_tanh)
+#define FXI_OWN_f64_SIGMOID FXI_OWN(double_sigmoid)
 #define FXI_OWN_f32_REM     FXI_OWN(rem_tile_f32)
 #ifdef FXI_FUSED
 #define FXI_OWN_f64_REM FXI_OWN(rem_tile_f64)
@@ -119,12 +126,6 @@ static inline uint64_t bits_f64(double x)
     }
 FXI_REAL_FUNCTIONS(f32, float)
 FXI_REAL_FUNCTIONS(f64, double)
-static inline double sigmoid_one_f64(double x)
-{
-    /* The exponential never overflows, on either side of 0. */
-    const double e = exp(-fabs(x));
-    return (x < 0 ? e : 1) / (1 + e);
-}
 
 /* Saturating conversion; NaN gives 0. C leaves both undefined. The bounds of Int32 and UInt8 are
  * exact in Float64; the upper bound of Int64 is not, so to_i64 compares with 2⁶³. */

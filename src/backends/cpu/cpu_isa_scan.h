@@ -38,8 +38,8 @@ static inline vd sums_within(vd v, bool from_end)
 }
 
 /* NAME(x, y, n, from_end): y = the running sums of the n elements of x, of type T; V is a vector of
- * SCAN_LANES of them. */
-#define SCAN_ROW(NAME, T, V)                                                                       \
+ * SCAN_LANES of them, which WIDE converts to Float64 and NARROW back. */
+#define SCAN_ROW(NAME, T, V, WIDE, NARROW)                                                         \
     static inline void NAME(const T *x, T *y, int64_t n, bool from_end)                            \
     {                                                                                              \
         const int64_t whole = n / SCAN_LANES * SCAN_LANES, rest = n - whole;                       \
@@ -48,8 +48,8 @@ static inline vd sums_within(vd v, bool from_end)
             const int64_t at = from_end ? n - SCAN_LANES - i : i;                                  \
             V in, out;                                                                             \
             memcpy(&in, x + at, sizeof in);                                                        \
-            const vd sums = sums_within(__builtin_convertvector(in, vd), from_end);                \
-            out = __builtin_convertvector(sums + before, V);                                       \
+            const vd sums = sums_within(WIDE(in), from_end);                                       \
+            out = NARROW(sums + before);                                                           \
             memcpy(y + at, &out, sizeof out);                                                      \
             before += sums[from_end ? 0 : SCAN_LANES - 1];                                         \
         }                                                                                          \
@@ -60,9 +60,8 @@ static inline vd sums_within(vd v, bool from_end)
             y[at] = (T)sum;                                                                        \
         }                                                                                          \
     }
-typedef float scan_floats __attribute__((vector_size(FXI_VECTOR_BYTES / 2)));
-SCAN_ROW(scan_row_f32, float, scan_floats)
-SCAN_ROW(scan_row_f64, double, vd)
+SCAN_ROW(scan_row_f32, float, vh, vd_wide, vd_narrow)
+SCAN_ROW(scan_row_f64, double, vd, , )
 
 /* NAME_part: the sums of `width` elements of the inner axes, in the type A. It is inlined into
  * calls in which the width is a constant, so that the sums are in registers. NAME: all inner axes.

@@ -53,17 +53,21 @@ static inline vd vd_poly(vd x, const double *c, int n)
 {
     const vd z = x * x;
     vd p[2] = {vd_splat(c[0]), vd_splat(c[1])};
-    for (int i = 2; i < n; i++)
-        p[i % 2] = vd_fma(p[i % 2], z, vd_splat(c[i]));
+    FXI_UNROLL /* p is in registers only then */
+        for (int i = 2; i < n; i++) p[i % 2] = vd_fma(p[i % 2], z, vd_splat(c[i]));
     return vd_fma(p[n % 2], x, p[1 - n % 2]);
 }
+#ifndef FXI_WIDE
+#define FXI_WIDE(h)   __builtin_convertvector((h), vd)
+#define FXI_NARROW(v) __builtin_convertvector((v), vh)
+#endif
 static inline vd vd_wide(vh x)
 {
-    return __builtin_convertvector(x, vd);
+    return FXI_WIDE(x);
 }
 static inline vh vd_narrow(vd x)
 {
-    return __builtin_convertvector(x, vh);
+    return FXI_NARROW(x);
 }
 
 /* ---- sin and cos ----------------------------------------------------------------------------- */
@@ -169,10 +173,11 @@ static inline vh vh_atan2(vh ys, vh xs)
 
 /* ---- loops ----------------------------------------------------------------------------------- */
 /* Loops over a tile. The rest of a tile is computed as a whole vector too, not by a scalar form of
- * the function: so a number's result does not depend on its position. V is the type of the operands
- * u and v in EXPR. With one operand, b is a again and v is not used. */
-#define FXI_VECTOR_LOOP(NAME, V, NSRC, EXPR)                                                       \
-    static inline void NAME##_vector(const float *a, const float *b, float *d)                     \
+ * the function: so a number's result does not depend on its position. T is the type of an
+ * element, V that of the operands u and v in EXPR. With one operand, b is a again and v is not
+ * used. */
+#define FXI_VECTOR_LOOP(NAME, T, V, NSRC, EXPR)                                                    \
+    static inline void NAME##_vector(const T *a, const T *b, T *d)                                 \
     {                                                                                              \
         V u, v, w;                                                                                 \
         memcpy(&u, a, sizeof u);                                                                   \
@@ -183,10 +188,10 @@ static inline vh vh_atan2(vh ys, vh xs)
     }                                                                                              \
     static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
     {                                                                                              \
-        enum { LANES = sizeof(V) / sizeof(float) };                                                \
+        enum { LANES = sizeof(V) / sizeof(T) };                                                    \
         (void)attr;                                                                                \
-        const float *a = s[0], *b = s[NSRC - 1];                                                   \
-        float *d = dv, tail[3][LANES] = {{0}};                                                     \
+        const T *a = s[0], *b = s[NSRC - 1];                                                       \
+        T *d = dv, tail[3][LANES] = {{0}};                                                         \
         int i = 0;                                                                                 \
         for (; i + LANES <= n; i += LANES)                                                         \
             NAME##_vector(a + i, b + i, d + i);                                                    \
@@ -198,17 +203,17 @@ static inline vh vh_atan2(vh ys, vh xs)
         NAME##_vector(tail[0], tail[1], tail[2]);                                                  \
         memcpy(d + i, tail[2], rest);                                                              \
     }
-FXI_VECTOR_LOOP(vector_exp, vf, 1, vf_exp(u))
-FXI_VECTOR_LOOP(vector_expm1, vf, 1, vf_expm1(u))
-FXI_VECTOR_LOOP(vector_log, vf, 1, vf_log(u))
-FXI_VECTOR_LOOP(vector_log1p, vf, 1, vf_log1p(u))
-FXI_VECTOR_LOOP(vector_tanh, vf, 1, vf_tanh(u))
-FXI_VECTOR_LOOP(vector_sigmoid, vf, 1, vf_sigmoid(u))
-FXI_VECTOR_LOOP(vector_erf, vf, 1, vf_erf(u))
-FXI_VECTOR_LOOP(near_sin, vh, 1, vh_sin(u))
-FXI_VECTOR_LOOP(near_cos, vh, 1, vh_cos(u))
-FXI_VECTOR_LOOP(vector_atan2, vh, 2, vh_atan2(u, v))
-FXI_VECTOR_LOOP(vector_pow, vh, 2, vh_pow(u, v))
+FXI_VECTOR_LOOP(vector_exp, float, vf, 1, vf_exp(u))
+FXI_VECTOR_LOOP(vector_expm1, float, vf, 1, vf_expm1(u))
+FXI_VECTOR_LOOP(vector_log, float, vf, 1, vf_log(u))
+FXI_VECTOR_LOOP(vector_log1p, float, vf, 1, vf_log1p(u))
+FXI_VECTOR_LOOP(vector_tanh, float, vf, 1, vf_tanh(u))
+FXI_VECTOR_LOOP(vector_sigmoid, float, vf, 1, vf_sigmoid(u))
+FXI_VECTOR_LOOP(vector_erf, float, vf, 1, vf_erf(u))
+FXI_VECTOR_LOOP(near_sin, float, vh, 1, vh_sin(u))
+FXI_VECTOR_LOOP(near_cos, float, vh, 1, vh_cos(u))
+FXI_VECTOR_LOOP(vector_atan2, float, vh, 2, vh_atan2(u, v))
+FXI_VECTOR_LOOP(vector_pow, float, vh, 2, vh_pow(u, v))
 
 static inline bool any_far(const float *a, int n)
 {
