@@ -45,9 +45,34 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         ((double *)out)[i] = d.sum[i] + *d.terms * d.pivot[i];
 }
 
-/* The rows of both kinds of memory have their own loops, so that a contiguous row becomes vectors.
- * With columns, the first row gives a pivot for each. */
-#define FXI_DEVIATIONS(NAME, T)                                                                    \
+/* Contiguous rows are vectors in registers (cpu_isa_reduce.h), which add the same terms in the same
+ * order as the lanes of other rows. With columns, the first row gives a pivot for each. */
+#define FXI_DEVIATIONS(NAME, T, S)                                                                 \
+    static inline void NAME##_add(const T *x, vd p, vd s[WIDE_VECTORS], vd q[WIDE_VECTORS])        \
+    {                                                                                              \
+        FXI_UNROLL                                                                                 \
+        for (int k = 0; k < WIDE_VECTORS; k++) {                                                   \
+            const vd v = wide_load_##S(x + k * WIDE_LANES) - p;                                    \
+            s[k] += v;                                                                             \
+            q[k] += v * v;                                                                         \
+        }                                                                                          \
+    }                                                                                              \
+    static inline void NAME##_dense(const T *x, int64_t n, const deviations *d)                    \
+    {                                                                                              \
+        vd s[WIDE_VECTORS] = {{0}}, q[WIDE_VECTORS] = {{0}};                                       \
+        const vd p = vd_splat(*d->pivot);                                                          \
+        int64_t i = 0;                                                                             \
+        for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                                         \
+            NAME##_add(x + i, p, s, q);                                                            \
+        if (i < n) {                                                                               \
+            /* The pivot is an element or 0, so it is exact in T. */                               \
+            T all[FXI_ADD_LANES];                                                                  \
+            wide_rest_##S(x + i, n - i, (T)*d->pivot, all);                                        \
+            NAME##_add(all, p, s, q);                                                              \
+        }                                                                                          \
+        *d->sum += wide_fold(s);                                                                   \
+        *d->square += wide_fold(q);                                                                \
+    }                                                                                              \
     static inline void NAME##_lanes(const T *x, int64_t n, const int64_t stride,                   \
                                     const deviations *d)                                           \
     {                                                                                              \
@@ -83,7 +108,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
             *d.pivot = pivot_of((double)x[0]);                                                     \
         *d.terms += (double)n;                                                                     \
         if (stride == 1)                                                                           \
-            NAME##_lanes(x, n, 1, &d);                                                             \
+            NAME##_dense(x, n, &d);                                                                \
         else                                                                                       \
             NAME##_lanes(x, n, stride, &d);                                                        \
     }                                                                                              \
@@ -138,8 +163,8 @@ static void rdev_merge(void *acc, const void *later, int64_t n)
     if (na > 0)
         *a.terms = na + nb;
 }
-FXI_DEVIATIONS(rdev_f32, float)
-FXI_DEVIATIONS(rdev_f64, double)
+FXI_DEVIATIONS(rdev_f32, float, f32)
+FXI_DEVIATIONS(rdev_f64, double, f64)
 
 /* ---- the index of an extreme ----------------------------------------------------------------- */
 /* The index of the first NaN if there is one, else of the first element that no other exceeds.
