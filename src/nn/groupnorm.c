@@ -7,27 +7,34 @@
 
 #include <inttypes.h>
 
-/* A vector of channels, so that it broadcasts over x. */
-static fx_array *along_channels(fx_array *v, int ndims)
+/* A vector of channels as (channels per group)×groups, so that it broadcasts over the split x. */
+static fx_array *along_channels(const fx_groupnorm_layer *l, fx_array *v, int ndims)
 {
     int64_t sizes[FX_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
-    sizes[ndims - 2] = fx_size(v, 0);
-    return fxi_reshape(v, ndims, sizes);
+    sizes[ndims - 2] = l->channels / l->groups;
+    sizes[ndims - 1] = l->groups;
+    return fxi_reshape(v, ndims + 1, sizes);
 }
 
-/* (x − μ)/√(σ² + ε) per group, in Float32 for 16-bit inputs. */
+/* (x − μ)/√(σ² + ε) per group, in Float32 for 16-bit inputs, times γ plus β. Scale and bias are
+ * applied before the shape is that of x again: in between, the planner would have to end a step. */
 static fx_array *grouped(const fx_groupnorm_layer *l, fx_array *x)
 {
     int64_t whole[FX_MAX_DIMS], split[FX_MAX_DIMS + 1];
     const int nd = fx_ndims(x);
+    const fx_dtype input = fx_eltype(x), other = l->gamma ? fx_eltype(l->gamma) : input;
     for (int i = 0; i < nd; i++)
         split[i] = whole[i] = fx_size(x, i);
     split[nd - 2] = l->channels / l->groups;
     split[nd - 1] = l->groups;
     split[nd] = whole[nd - 1];
     const fx_axes axes = FXI_AXES((1u << (unsigned)(nd - 1)) - 1);
-    x = fxi_reshape(fxi_wide_enough(x), nd + 1, split);
-    return fxi_reshape(fx_normalise(x, axes, l->epsilon), nd, whole);
+    fx_array *y = fx_normalise(fxi_reshape(fxi_wide_enough(x), nd + 1, split), axes, l->epsilon);
+    if (l->gamma)
+        y = fx_add(fx_mul(along_channels(l, l->gamma, nd), y), along_channels(l, l->beta, nd));
+    if (fxi_is_half(input) && fxi_is_half(fx_dtype_promote(input, other)))
+        y = fx_cast(y, input);
+    return fxi_reshape(y, nd, whole);
 }
 
 static void *groupnorm_forward(void *self, int n, void *const *args)
@@ -44,13 +51,7 @@ static void *groupnorm_forward(void *self, int n, void *const *args)
     const fx_status s = fxi_expect_size(self, x, nd - 2, l->channels);
     if (s != FX_OK)
         return fx_error_array(s);
-    fx_array *y = grouped(l, x);
-    if (l->gamma)
-        y = fx_add(fx_mul(along_channels(l->gamma, nd), y), along_channels(l->beta, nd));
-    const fx_dtype input = fx_eltype(x), other = l->gamma ? fx_eltype(l->gamma) : input;
-    if (fxi_is_half(input) && fxi_is_half(fx_dtype_promote(input, other)))
-        y = fx_cast(y, input);
-    return fx_keep(fxi_activate(l->act, y));
+    return fx_keep(fxi_activate(l->act, grouped(l, x)));
 }
 
 static bool groupnorm_build(const fx_type *type, const void *options, void *self)

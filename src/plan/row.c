@@ -37,15 +37,16 @@ static bool reducible(int64_t kind)
            kind == FX_REDUCE_SQDEV;
 }
 
-/* Is a row of `reduced` bytes, in pieces of `piece` elements, around `kept` kept elements? Pieces
- * are long enough for vectors, rows are short enough for the second-level cache, and there are
- * enough of them for several threads. */
-static bool fits_around(int64_t piece, int64_t kept, int64_t reduced)
+/* Is a row of `reduced` bytes short enough? There are `kept` rows. If they are around kept axes,
+ * `piece` is the number of elements in a piece, else 0. Rows that fit in the second-level cache
+ * only must be enough for several threads, and pieces long enough for vectors. */
+static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t reduced)
 {
-    return piece >= FXI_ROW_PIECE && kept >= FXI_ROW_PIECE && reduced <= FXI_ROW_AROUND;
+    const bool enough = kept >= FXI_ROW_PIECE && reduced <= FXI_ROW_AROUND;
+    return piece ? s->around && piece >= FXI_ROW_PIECE && enough : enough || reduced <= s->longest;
 }
 
-/* Is n a reduction of rows of at most s->longest bytes? Reduced axes must come before kept
+/* Is n a reduction of rows that are short enough? Reduced axes must come before kept
  * ones, or around them; axes of size 1 do not count. 16-bit elements count with the 4 bytes that
  * they have in registers. */
 static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
@@ -67,11 +68,8 @@ static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
             return false;
         *(reduced ? &row : &kept) *= x->shape[k];
     }
-    if (piece && !(s->around && fits_around(piece, kept, row)))
-        return false;
     /* An empty array has no rows to share, and a reduction over axes of size 1 changes nothing. */
-    return (piece || row <= s->longest) && !fxi_same_shape(x, n) &&
-           fxi_length(x->ndim, x->shape) > 0;
+    return fits(s, piece, kept, row) && !fxi_same_shape(x, n) && fxi_length(x->ndim, x->shape) > 0;
 }
 
 /* The role that node n would have in the row step that grows, from its operation and shape alone.

@@ -161,6 +161,30 @@ static void rows_are_contiguous_and_short(void **state)
     assert_null(strstr(plan_of(fx_softmax(cube, .dims = FX_AXES(1))), "row"));
     assert_null(strstr(plan_of(fx_softmax(cube, .dims = FX_AXES(2))), "row"));
     assert_null(strstr(plan_of(fx_softmax(large)), "row"));
+    /* Rows of more than 64 KiB, up to 1 MiB, if there are 16 of them. */
+    assert_null(strstr(plan_of(fx_softmax(leaf(20000, 15))), "row"));
+    expect(fx_softmax(leaf(20000, 16)),
+           "  1  row max | sub exp sum | div(x0) → Float32 20000×16\n");
+    assert_null(strstr(plan_of(fx_softmax(leaf(262145, 16))), "row"));
+}
+
+/* Group norm scales before its result gets the shape of x: the norm is one step, and with the
+ * gradient by x it is still one. */
+static void group_norm_is_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_groupnorm_layer *l = fx_groupnorm(8, 2);
+    fx_array *x = fx_rand(40, 60, 8, 8), *y = fx_rand(40, 60, 8, 8);
+    fx_eval(fx_tuple(l, x, y));
+    fx_array *z = fx_call(l, x), *g[3];
+    const char *text = plan_of(z);
+    assert_non_null(strstr(text, "  1  row "));
+    assert_null(strstr(text, "  2  "));
+    assert_int_equal(fx_pullback(z, y, (fx_array *[]){x, l->gamma, l->beta}, 3, g), FX_OK);
+    text = plan_of(fx_tuple(z, g[0]));
+    assert_non_null(strstr(text, "  1  row "));
+    assert_null(strstr(text, "  2  "));
 }
 
 /* Channels of images, whose pieces have 64 elements: rows around the axis of channels. */
@@ -301,6 +325,7 @@ int main(void)
         cmocka_unit_test(layer_norm_gradient),
         cmocka_unit_test(cycles_are_kept_out),
         cmocka_unit_test(rows_are_contiguous_and_short),
+        cmocka_unit_test(group_norm_is_one_step),
         cmocka_unit_test(rows_may_be_around_kept_axes),
         cmocka_unit_test(members_leave_for_other_steps),
         cmocka_unit_test(reductions_of_one_operand_are_one_step),

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPERANDS = 4, RESULTS = 6, MOST = 1 << 18 };
+enum { OPERANDS = 4, RESULTS = 6, MOST = 1 << 20 };
 
 /* A computation on x, y of one shape W×H×C×N and on scale, bias of C elements. */
 typedef struct around {
@@ -99,7 +99,20 @@ static int long_rows(fx_array *const in[], fx_array *out[])
     return 3;
 }
 
+/* Contiguous rows longer than the first-level cache, with operands that differ from row to row, as
+ * in group norm, and the gradient. */
+static int grouped(fx_array *const in[], fx_array *out[])
+{
+    const fx_axes dims = FX_AXES(0, 1);
+    fx_array *scale = channels(in[2]), *far = fx_sub(in[0], fx_mean(in[0], .dims = dims));
+    fx_array *v = fx_mean(fx_square(far), .dims = dims);
+    out[0] = fx_add(fx_mul(fx_div(far, fx_sqrt(fx_add(v, 1e-3))), scale), channels(in[3]));
+    assert_int_equal(fx_pullback(out[0], in[1], in, 1, out + 1), FX_OK);
+    return 2;
+}
+
 static const around cases[] = {
+    {"contiguous rows of 65 KiB", grouped, {131, 127, 2, 8}, false, FX_DTYPE_F32, 0},
     {"batch norm", batch_norm, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
     {"gradients", with_gradients, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
     {"odd gradients", with_gradients, {7, 5, 19, 3}, false, FX_DTYPE_F32, 0},
