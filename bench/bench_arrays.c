@@ -30,11 +30,27 @@ static void with_gradient(bench_state *s)
     fx_eval(fx_tuple(y, gx));
 }
 
+static void open_double(bench_state *s)
+{
+    fx_set(&s->x, fxi_randn(FX_DTYPE_F64, 1, s->which->size));
+    fx_eval(s->x);
+}
+
 static fx_array *chain(bench_state *s)
 {
     fx_array *x = s->x;
     return fx_add(fx_mul(fx_tanh(fx_add(fx_mul(1.3, x), 0.2)), fx_sigmoid(x)),
                   fx_exp(fx_neg(fx_mul(x, x))));
+}
+
+static fx_array *normal(bench_state *s)
+{
+    return fx_randn(s->which->size[0]);
+}
+
+static fx_array *uniform(bench_state *s)
+{
+    return fx_rand(s->which->size[0]);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -71,7 +87,17 @@ static void open_layernorm(bench_state *s)
     fx_eval(s->model);
 }
 
-static fx_array *layernorm(bench_state *s)
+/* size: width, height, channels, images; flag: groups. */
+static void open_groupnorm(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_set(&s->x, fx_randn(n[0], n[1], n[2], n[3]));
+    fx_set(&s->g, fx_ones(n[0], n[1], n[2], n[3]));
+    fx_set(&s->model, (void *)fx_groupnorm(n[2], s->which->flag));
+    fx_eval(fx_tuple(s->x, s->g, s->model));
+}
+
+static fx_array *normalised(bench_state *s)
 {
     return fx_call(s->model, s->x);
 }
@@ -81,8 +107,17 @@ static void layernorm_gradient(bench_state *s)
 {
     FX_SCOPE;
     const fx_layernorm_layer *l = s->model;
-    fx_array *y = layernorm(s), *g[3];
+    fx_array *y = normalised(s), *g[3];
     fx_pullback(y, s->g, (fx_array *[]){s->x, l->scale, l->bias}, 3, g);
+    fx_eval(fx_tuple(y, g[0], g[1], g[2]));
+}
+
+static void groupnorm_gradient(bench_state *s)
+{
+    FX_SCOPE;
+    const fx_groupnorm_layer *l = s->model;
+    fx_array *y = normalised(s), *g[3];
+    fx_pullback(y, s->g, (fx_array *[]){s->x, l->gamma, l->beta}, 3, g);
     fx_eval(fx_tuple(y, g[0], g[1], g[2]));
 }
 
@@ -105,6 +140,11 @@ static fx_array *variance(bench_state *s)
 static fx_array *argmax(bench_state *s)
 {
     return fx_argmax(s->x, .dims = FX_AXES(s->which->flag));
+}
+
+static fx_array *cumsum(bench_state *s)
+{
+    return fx_cumsum(s->x, (int)s->which->flag);
 }
 
 static void open_bias(bench_state *s)
@@ -142,6 +182,20 @@ static void embedding_gradient(bench_state *s)
     fx_eval(fx_tuple(y, gw));
 }
 
+/* An index along the first axis for each element of x. */
+static void open_places(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    open_array(s);
+    fx_set(&s->y, fx_cast(fx_floor(fx_mul(fx_rand(n[0], n[1]), n[0])), FX_DTYPE_I64));
+    fx_eval(s->y);
+}
+
+static fx_array *gather_elements(bench_state *s)
+{
+    return fx_gather_elements(s->x, s->y, 0);
+}
+
 /* A dense vector cannot be a view of a transposed view, so the elements are copied. */
 static fx_array *transpose(bench_state *s)
 {
@@ -171,15 +225,23 @@ const bench_case bench_arrays[] = {
     GRADIENT("chain/1e6", open_array, chain, 1000000),
     VALUE("chain/25e6", open_array, chain, 25000000),
     GRADIENT("chain/25e6", open_array, chain, 25000000),
+    VALUE("chain/1e6-float64", open_double, chain, 1000000),
+    VALUE("random/normal-16e6", NULL, normal, 16000000),
+    VALUE("random/uniform-16e6", NULL, uniform, 16000000),
     VALUE("rows/softmax-1000x1024", open_array, softmax, 1000, 1024),
     VALUE("rows/logsumexp-1000x1024", open_array, logsumexp, 1000, 1024),
     VALUE("rows/crossentropy-1000x1024", open_labels, crossentropy, 1000, 1024),
     GRADIENT("rows/crossentropy-1000x1024", open_labels, crossentropy, 1000, 1024),
-    VALUE("rows/layernorm-768x8192", open_layernorm, layernorm, 768, 8192),
+    VALUE("rows/layernorm-768x8192", open_layernorm, normalised, 768, 8192),
     {.name = "rows/layernorm-768x8192-gradient",
      .setup = open_layernorm,
      .step = layernorm_gradient,
      .size = {768, 8192}},
+    {.name = "rows/groupnorm-56x56x64x32-gradient",
+     .setup = open_groupnorm,
+     .step = groupnorm_gradient,
+     .size = {56, 56, 64, 32},
+     .flag = 8},
     ALONG("matrix/sum-4096-contiguous", sum, 0),
     ALONG("matrix/sum-4096-strided", sum, 1),
     ALONG("matrix/max-4096-contiguous", maximum, 0),
@@ -188,6 +250,9 @@ const bench_case bench_arrays[] = {
     ALONG("matrix/var-4096-strided", variance, 1),
     ALONG("matrix/argmax-4096-contiguous", argmax, 0),
     ALONG("matrix/argmax-4096-strided", argmax, 1),
+    ALONG("matrix/cumsum-4096-contiguous", cumsum, 0),
+    ALONG("matrix/cumsum-4096-strided", cumsum, 1),
+    VALUE("matrix/gather-elements-4096", open_places, gather_elements, 4096, 4096),
     VALUE("matrix/bias-4096", open_bias, add_bias, 4096, 4096),
     VALUE("matrix/transpose-4096", open_array, transpose, 4096, 4096),
     VALUE("embedding/128x30000-8192", open_table, embedding, 128, 30000, 8192),

@@ -123,7 +123,8 @@ void bench_open(const bench_case *c, bench_state *s)
     FX_SCOPE;
     fx_seed(1);
     *s = (bench_state){.which = c};
-    c->setup(s);
+    if (c->setup)
+        c->setup(s);
 }
 
 void bench_close(bench_state *s)

@@ -221,6 +221,11 @@ def chain_gradient(n, script):
     return gradient(scripted_chain(x) if script else lambda: chain(1.3, x, 0.2), [x], torch.ones(n))
 
 
+def double_chain():
+    x = torch.randn(10 ** 6, dtype=torch.float64)
+    return value(lambda: chain(1.3, x, 0.2))
+
+
 def chains(build, n):
     yield "eager", lambda: build(n, False)
     yield "script", lambda: build(n, True)
@@ -241,6 +246,16 @@ def layernorm(with_gradient):
     x, w, b = torch.randn(8192, 768), torch.ones(768), torch.zeros(768)
     f = lambda: F.layer_norm(x, (768,), w, b)
     return gradient(f, [x, w, b], torch.ones(8192, 768)) if with_gradient else value(f)
+
+
+def groupnorm():
+    x, w, b = torch.randn(32, 64, 56, 56), torch.ones(64), torch.zeros(64)
+    return gradient(lambda: F.group_norm(x, 8, w, b), [x, w, b], torch.ones(32, 64, 56, 56))
+
+
+def gather_elements():
+    index = torch.randint(4096, (4096, 4096))
+    return matrix(lambda x: torch.gather(x, 1, index))
 
 
 def matrix(f):
@@ -295,6 +310,10 @@ def cases():
     for label, n in (("1e4", 10 ** 4), ("1e6", 10 ** 6), ("25e6", 25 * 10 ** 6)):
         table[f"chain/{label}"] = lambda n=n: chains(chain_value, n)
         table[f"chain/{label}-gradient"] = lambda n=n: chains(chain_gradient, n)
+    table["chain/1e6-float64"] = one(double_chain)
+    table["random/normal-16e6"] = one(lambda: value(lambda: torch.randn(16000000)))
+    table["random/uniform-16e6"] = one(lambda: value(lambda: torch.rand(16000000)))
+    table["rows/groupnorm-56x56x64x32-gradient"] = one(groupnorm)
     table["rows/softmax-1000x1024"] = one(lambda: rows_1000(lambda x: F.softmax(x, 1)))
     table["rows/logsumexp-1000x1024"] = one(lambda: rows_1000(lambda x: torch.logsumexp(x, 1)))
     for suffix, g in (("", False), ("-gradient", True)):
@@ -305,6 +324,8 @@ def cases():
         table[f"matrix/max-4096-{label}"] = one(lambda d=d: matrix(lambda x: torch.amax(x, d)))
         table[f"matrix/var-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.var(d)))
         table[f"matrix/argmax-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.argmax(d)))
+        table[f"matrix/cumsum-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.cumsum(d)))
+    table["matrix/gather-elements-4096"] = one(gather_elements)
     table["matrix/bias-4096"] = one(lambda: matrix(lambda x, b=torch.randn(4096): x + b))
     table["matrix/transpose-4096"] = one(lambda: matrix(lambda x: x.t().contiguous()))
     for suffix, g in (("", False), ("-gradient", True)):
