@@ -169,7 +169,7 @@ static void rows_are_contiguous_and_short(void **state)
 }
 
 /* Group norm scales before its result gets the shape of x: the norm is one step, and with the
- * gradient by x it is still one. */
+ * gradient of x it is still one. */
 static void group_norm_is_one_step(void **state)
 {
     (void)state;
