@@ -1237,7 +1237,16 @@ inline fx_status fx_report(const char *log, const char *page)
 /* ---- train.h --------------------------------------------------------------------------------- */
 #undef fx_train
 #undef fx_dist_init
+#undef fx_dist_optimiser
 
+inline fx_rule *fx_dist_optimiser(fx_dist *d, const fx_dist_optimiser_args &a)
+{
+    return fxi_dist_optimiser(d, fxi_sized<fx_dist_optimiser_args>(a));
+}
+inline fx_rule *fx_dist_optimiser(fx_dist *d, fx_rule *rule)
+{
+    return fx_dist_optimiser(d, fx_dist_optimiser_args().with_rule(rule));
+}
 inline fx_status fx_dist_init(const fx_dist_init_args &a)
 {
     return fxi_dist_init(fxi_sized<fx_dist_init_args>(a));

@@ -141,6 +141,13 @@ FX_API void fx_dist_refuse(fx_dist *d, fx_status status);
  * previous group. PyTorch's SyncBatchNorm. */
 FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
 
+/* Options of fx_dist_optimiser. */
+/* clang-format off */
+#define FXI_DIST_OPTIMISER_ARGS(F)                                                                 \
+    F(fx_rule *, rule, FXI_NULL)                                                                   \
+    F(bool, shard, false) /* true: each member keeps a part of the state */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS);
 /* A rule whose updates use the mean of the gradients of all members: fx_setup(fx_dist_optimiser(d,
  * fx_adam()), model). If the members have equally large batches, this is the gradient of one batch
  * with all their observations. Gradients are sent in groups of up to 25 MB, those of the last
@@ -154,8 +161,30 @@ FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
  * exchange nothing, or one number if they have .guard or .observations. Save the state only after
  * an n-th update: between these updates the members have different sums. If a MixedPrecision with
  * .scale or .growth contains the rule, every gradient is exchanged, because the update checks the
- * mean of each gradient. */
-FX_API fx_rule *fx_dist_optimiser(fx_dist *d, fx_rule *rule);
+ * mean of each gradient.
+ *
+ * With .shard = true, each of n members keeps 1/n of the arrays of the state (ZeRO-1): of each
+ * parameter, an equal part of its elements. An update applies the rule to this part, and the
+ * members then send each other the new parts of the parameters: S bytes for parameters of S bytes,
+ * in addition to the gradients. The parameters have the bits that an undivided state gives.
+ * FX_STATUS_UNSUPPORTED for ClipNorm, AccumGrad and MixedPrecision. Set up the state after
+ * fx_dist_synchronize of the model; fx_dist_synchronize of the state then compares and sends only
+ * its numbers. Save fx_dist_whole(d, state). */
+FX_API fx_rule *fxi_dist_optimiser(fx_dist *d, const fx_dist_optimiser_args *a);
+#define fx_dist_optimiser(d, ...)                                                                  \
+    FXI_CALL(fxi_dist_optimiser(                                                                   \
+        (d), FXI_OPTIONS(fx_dist_optimiser_args,                                                   \
+                         FXI_DIST_OPTIMISER_ARGS(FXI_DEFAULT).rule = __VA_ARGS__)))
+
+/* Returns a copy of an optimiser state in which the arrays of divided states (.shard) are whole,
+ * and whose rules do not divide it. Save this copy: a group of any size can load it. All members
+ * must call it, and each gets the copy. The scope owns it; an error array on failure. With one
+ * member, and for states that are not divided, it copies the state. */
+FX_API void *fx_dist_whole(fx_dist *d, void *state);
+/* Copies this member's parts of `whole`, and its numbers, to the divided `state`: after
+ * `whole = fx_dist_whole(d, state)` and a load into `whole`. Moves no data. FX_STATUS_ARGUMENT if
+ * the states belong to different models or rules. */
+FX_API fx_status fx_dist_divide(fx_dist *d, void *state, void *whole);
 
 FXI_END_C
 #endif

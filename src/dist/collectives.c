@@ -8,6 +8,7 @@
 #include "evaluate.h"
 #include "divided_batch.h"
 #include "memory.h"
+#include "option_struct.h"
 #include "primitives.h"
 #include "update_items.h"
 
@@ -197,11 +198,46 @@ fx_dist *fx_dist_sync_norms(fx_dist *d)
 
 /* ---- the optimiser --------------------------------------------------------------------------- */
 
-fx_rule *fx_dist_optimiser(fx_dist *d, fx_rule *rule)
+fx_rule *fxi_dist_optimiser(fx_dist *d, const fx_dist_optimiser_args *given)
 {
-    if (fxi_dist_check("dist_optimiser", d, 0) != FX_OK)
-        return fxi_rule_shared(NULL, NULL);
-    return fxi_rule_shared(&d->communicator, rule);
+    FXI_TAKE_OPTIONS(fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS, a, "dist_optimiser", given);
+    if (!a_ok || fxi_dist_check("dist_optimiser", d, 0) != FX_OK)
+        return fxi_rule_shared(NULL, NULL, false);
+    return fxi_rule_shared(&d->communicator, a.rule, a.shard);
+}
+
+static fx_walk find_divided(const fx_spot *at, void *user)
+{
+    bool *found = user;
+    *found = *found || fxi_leaf_divided(at->objects[0]);
+    return *found ? FX_WALK_STOP : fx_has_children(at->objects[0]) ? FX_WALK_ENTER : FX_WALK_PASS;
+}
+
+bool fxi_dist_divided(void *state)
+{
+    bool found = false;
+    const fx_tree_walker how = {.op = "dist_whole", .meet = find_divided, .user = &found};
+    fx_tree_walk(&how, &state);
+    return found;
+}
+
+void *fx_dist_whole(fx_dist *d, void *state)
+{
+    fx_status status = fxi_dist_check("dist_whole", d, 0);
+    if (status == FX_OK && !state)
+        status = fx_fail(FX_STATUS_ARGUMENT, "dist_whole", "the state is NULL");
+    if (status != FX_OK)
+        return fx_error_array(status);
+    forget_failed(d);
+    return fxi_states_whole(state);
+}
+
+fx_status fx_dist_divide(fx_dist *d, void *state, void *whole)
+{
+    const fx_status status = fxi_dist_check("dist_divide", d, 0);
+    if (status == FX_OK && (!state || !whole))
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_divide", "a state is NULL");
+    return status == FX_OK ? fxi_states_divide(state, whole) : status;
 }
 
 fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array **io_means)

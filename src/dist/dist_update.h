@@ -10,4 +10,7 @@ fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array *
 /* Gives all members the same sums of AccumGrads, so that one of them can save the state. */
 fx_status fxi_dist_settle(fx_dist *d, void *state);
 
+/* Has the state arrays that are divided among the members? */
+bool fxi_dist_divided(void *state);
+
 #endif

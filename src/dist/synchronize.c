@@ -23,6 +23,8 @@ typedef struct arrays {
     int64_t *hashes;
     char (*texts)[TEXT]; /* "layers.0.weight, 3×2 Matrix{Float32}" */
     int64_t n, capacity;
+    fx_array **own; /* arrays of divided states, in the order of the walk: each member keeps its */
+    int64_t nown, own_capacity, at_own;
     bool no_memory;
 } arrays;
 
@@ -46,11 +48,38 @@ static bool grow(arrays *a)
     return items && values && hashes && texts;
 }
 
+/* Lists the arrays of divided states. */
+static fx_walk find_own(const fx_spot *at, void *user)
+{
+    arrays *a = user;
+    fxi_leaf leaf;
+    if (!fxi_leaf_divided(at->objects[0]))
+        return fx_has_children(at->objects[0]) ? FX_WALK_ENTER : FX_WALK_PASS;
+    fxi_leaf_of(at->objects[0], &leaf);
+    for (int i = 0; i < leaf.nstates; i++) {
+        if (a->nown == a->own_capacity) {
+            const int64_t more = a->own_capacity ? 2 * a->own_capacity : 64;
+            fx_array **own = fxi_realloc(a->own, (size_t)more * sizeof *own);
+            a->no_memory = a->no_memory || !own;
+            if (!own)
+                return FX_WALK_STOP;
+            a->own = own;
+            a->own_capacity = more;
+        }
+        a->own[a->nown++] = leaf.states[i];
+    }
+    return FX_WALK_PASS;
+}
+
 static void note(fx_array *x, const char *path, bool trainable, void *user)
 {
     (void)trainable;
     arrays *a = user;
     char summary[100];
+    if (a->at_own < a->nown && a->own[a->at_own] == x) {
+        a->at_own++;
+        return;
+    }
     if (a->no_memory || !grow(a)) {
         a->no_memory = true;
         return;
@@ -70,6 +99,7 @@ static void note(fx_array *x, const char *path, bool trainable, void *user)
 
 static void done(arrays *a)
 {
+    fxi_free(a->own);
     fxi_free(a->items);
     fxi_free(a->values);
     fxi_free(a->hashes);
@@ -215,8 +245,13 @@ void *fx_dist_synchronize(fx_dist *d, void *x, int root)
     if (d->group.size == 1 || fx_is_error(x))
         return x;
     arrays a = {0};
-    fx_visit(x, note, &a);
-    status = a.no_memory ? fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory") : FX_OK;
+    const fx_tree_walker how = {.op = "synchronize", .meet = find_own, .user = &a};
+    status = fx_tree_walk(&how, &x);
+    if (status == FX_OK && !a.no_memory)
+        fx_visit(x, note, &a);
+    status = status != FX_OK ? status
+             : a.no_memory   ? fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory")
+                             : FX_OK;
     if (status == FX_OK)
         status = compare(d, &a, root);
     if (status == FX_OK && a.n > 0)

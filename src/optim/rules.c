@@ -465,7 +465,19 @@ fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *given)
     return make(w, &init);
 }
 
-fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule)
+/* A rule inside of r, or r itself, that needs more than one element of a gradient, or of whose
+ * state each member needs all; NULL: none. */
+static const fx_rule *indivisible(const fx_rule *r)
+{
+    const row *w = row_of(r);
+    const fx_rule *found =
+        w == &rows[CLIP_NORM] || w == &rows[ACCUM_GRAD] || w == &rows[MIXED] ? r : NULL;
+    for (int64_t i = 0; i < r->rules.n && !found; i++)
+        found = indivisible(r->rules.items[i]);
+    return found;
+}
+
+fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule, bool shard)
 {
     const row *w = &rows[SHARED];
     fx_dtype type;
@@ -473,7 +485,14 @@ fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule)
     fx_rule *inner = mixed ? rule->rules.items[0] : rule;
     if (!among || !fits_inside(w, inner))
         return fx_error_object(&w->type);
-    const fx_rule init = {.rules = {1, (void *[]){inner}, NULL}, .among = among};
+    const fx_rule *whole = shard ? indivisible(rule) : NULL;
+    if (whole) {
+        fx_fail(FX_STATUS_UNSUPPORTED, w->type.name,
+                "the state of %s cannot be divided among processes (.shard)",
+                row_of(whole)->type.name);
+        return fx_error_object(&w->type);
+    }
+    const fx_rule init = {.rules = {1, (void *[]){inner}, NULL}, .among = among, .shard = shard};
     fx_rule *made = make(w, &init);
     if (!mixed || fx_is_error(made))
         return made;
@@ -487,6 +506,18 @@ const fx_communicator *fxi_rule_among(const fx_rule *r)
     if (row_of(r) == &rows[MIXED])
         r = r->rules.items[0];
     return row_of(r) == &rows[SHARED] && r->among->size > 1 ? r->among : NULL;
+}
+
+const fx_communicator *fxi_rule_divides(const fx_rule *r)
+{
+    return r->shard ? fxi_rule_among(r) : NULL;
+}
+
+fx_rule *fxi_rule_undivided(const fx_rule *r)
+{
+    fx_rule init = *r;
+    init.shard = false;
+    return make(row_of(r), &init);
 }
 
 const fx_rule *fxi_rule_accumulates(const fx_rule *r)

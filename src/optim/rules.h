@@ -26,6 +26,7 @@ struct fx_rule {
     bool couple, centred, throws;
     fx_list rules; /* of OptimiserChain; of MixedPrecision and DistributedOptimizer: one */
     const fx_communicator *among; /* of DistributedOptimizer: whose gradients are averaged */
+    bool shard;                   /* of DistributedOptimizer: each member has a part of the state */
 };
 
 /* A norm that must be finite, or the update fails. */
@@ -124,7 +125,13 @@ fx_array *fxi_norm_scale(fx_array *largest);
 
 /* Makes a DistributedOptimizer: a rule that is applied to the mean of the gradients of all members.
  * A MixedPrecision must stay the outermost rule, so there its inner rule is wrapped. */
-fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule);
+fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule, bool shard);
+/* The communicator among whose members the rule divides its state (divide.c); NULL: it does not. */
+const fx_communicator *fxi_rule_divides(const fx_rule *r);
+/* A copy of such a rule that does not divide its state; the error object if memory is exhausted. */
+fx_rule *fxi_rule_undivided(const fx_rule *r);
+/* The part of an array whose state the rule keeps on this member; x if the state is not divided. */
+fx_array *fxi_own_part(const fx_rule *r, fx_array *x);
 /* The communicator over whose members the rule averages gradients; NULL: the rule averages none. */
 const fx_communicator *fxi_rule_among(const fx_rule *r);
 /* The AccumGrad of a rule that gets the gradient before all other rules; NULL: there is none, or

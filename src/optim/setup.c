@@ -135,8 +135,10 @@ fxi_state_leaf *fxi_leaf_new(const fxi_leaf *parts)
     fxi_state_leaf init = {.rule = parts->rule,
                            .states = {parts->nstates, (void **)(uintptr_t)parts->states, NULL},
                            .frozen = parts->frozen,
+                           .ndims = parts->ndims,
                            .item = -1};
     memcpy(init.numbers, parts->numbers, sizeof init.numbers);
+    memcpy(init.sizes, parts->sizes, sizeof init.sizes);
     return fxi_new(&fxi_leaf_type, &init);
 }
 
@@ -145,18 +147,26 @@ bool fxi_leaf_of(const void *object, fxi_leaf *out)
     if (!fx_is(object, &fxi_leaf_type) || object == &leaf_error)
         return false;
     const fxi_state_leaf *l = object;
-    *out = (fxi_leaf){.rule = l->rule, .nstates = (int)l->states.n, .frozen = l->frozen};
+    *out = (fxi_leaf){
+        .rule = l->rule, .nstates = (int)l->states.n, .frozen = l->frozen, .ndims = l->ndims};
     memcpy(out->numbers, l->numbers, sizeof out->numbers);
+    memcpy(out->sizes, l->sizes, sizeof out->sizes);
     for (int i = 0; i < out->nstates; i++)
         out->states[i] = l->states.items[i];
     return true;
+}
+
+bool fxi_leaf_divided(const void *object)
+{
+    fxi_leaf parts;
+    return fxi_leaf_of(object, &parts) && fxi_is_rule(parts.rule) && fxi_rule_divides(parts.rule);
 }
 
 /* The initial state of a rule. */
 static fx_status fresh_leaf(fx_array *x, fxi_leaf *out, void *rule)
 {
     *out = (fxi_leaf){.rule = rule, .nstates = fxi_rule_nstates(rule, fx_eltype(x))};
-    fxi_rule_init(rule, x, out->states, out->numbers);
+    fxi_rule_init(rule, fxi_own_part(rule, x), out->states, out->numbers);
     return FX_OK;
 }
 
@@ -168,7 +178,7 @@ static bool like(const fx_array *x, const fx_array *state, fx_dtype type)
     return same;
 }
 
-static fx_status check_leaf(const fx_array *x, const fxi_leaf *parts)
+static fx_status check_leaf(fx_array *x, const fxi_leaf *parts)
 {
     bool good =
         fxi_is_rule(parts->rule) && parts->nstates == fxi_rule_nstates(parts->rule, fx_eltype(x));
@@ -176,7 +186,7 @@ static fx_status check_leaf(const fx_array *x, const fxi_leaf *parts)
     for (int i = 0; i < parts->nstates && good; i++) {
         if (fx_is_error(parts->states[i]))
             return fx_array_status(parts->states[i]);
-        good = like(x, parts->states[i], type);
+        good = like(fxi_own_part(parts->rule, x), parts->states[i], type);
     }
     return good ? FX_OK
                 : fx_fail(FX_STATUS_ARGUMENT, "setup", "the state does not match its parameter");
@@ -194,6 +204,9 @@ static void note_array(fx_array *x, const char *path, bool trainable, void *user
         s->status = check_leaf(x, &parts);
     if (s->status != FX_OK)
         return;
+    parts.ndims = fx_ndims(x);
+    for (int i = 0; i < parts.ndims; i++)
+        parts.sizes[i] = fx_size(x, i);
     fxi_state_leaf *l = fxi_leaf_new(&parts);
     if (fx_is_error(l) || !fxi_update_grow(&s->pairs, &s->capacity, s->n, sizeof *s->pairs))
         s->status = fxi_update_no_memory();

@@ -25,10 +25,18 @@ typedef struct fxi_leaf {
     fx_array *states[FXI_RULE_STATES];
     double numbers[FXI_RULE_NUMBERS];
     bool frozen;
+    int ndims; /* of the parameter; fxi_setup_with sets its sizes */
+    int64_t sizes[FX_MAX_DIMS];
 } fxi_leaf;
 typedef fx_status (*fxi_leaf_fn)(fx_array *x, fxi_leaf *out_leaf, void *user);
 bool fxi_leaf_of(const void *object, fxi_leaf *out_leaf);
 void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user);
+
+/* Is the object a leaf whose arrays are this member's part of the state (divide.c)? */
+bool fxi_leaf_divided(const void *object);
+/* fx_dist_whole and fx_dist_divide. */
+void *fxi_states_whole(void *state);
+fx_status fxi_states_divide(void *state, void *whole);
 
 /* The rule with this name in Optimisers.jl, with its defaults except for the given numbers and the
  * flag .centred that it has. FX_STATUS_ARGUMENT if there is no such rule, or if it contains rules.

@@ -23,9 +23,10 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
     const fxi_state_leaf *l = it->leaf;
     memcpy(it->numbers, l->numbers, sizeof it->numbers);
     fxi_literals_begin(literals, l->rule, fx_eltype(it->x), l->numbers);
+    fx_array *x = fxi_own_part(l->rule, it->x);
     fxi_application s = {.rule = l->rule,
-                         .x = it->x,
-                         .dx = it->gradient,
+                         .x = x,
+                         .dx = fxi_own_part(l->rule, it->gradient),
                          .total = it->total,
                          .states = (fx_array *const *)l->states.items,
                          .new_states = it->values + 1,
@@ -34,7 +35,7 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
                          .norms = norms};
     fx_array *step = fxi_rule_apply(&s);
     if (step)
-        it->values[0] = s.new_x ? s.new_x : fx_sub(it->x, step);
+        it->values[0] = s.new_x ? s.new_x : fx_sub(x, step);
     for (int i = 0; i <= l->states.n; i++)
         if (it->values[i] && fx_is_error(it->values[i]))
             return fx_array_status(it->values[i]);
@@ -205,6 +206,8 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
         s.status = apply_or_repeat(&s, i, &c, &norms);
+    if (s.status == FX_OK)
+        s.status = fxi_items_join(&s);
     if (!known && s.status == FX_OK && fxi_tape_notes(here))
         fxi_note_items(here, first, &s, &trees);
     fx_array *ok = s.status == FX_OK ? all_finite(guard, &norms) : NULL;

@@ -13,6 +13,8 @@ typedef struct fxi_state_leaf {
     fx_list states; /* the arrays of the state */
     double numbers[FXI_RULE_NUMBERS];
     bool frozen;
+    int ndims; /* of the parameter, whose state may be divided */
+    int64_t sizes[FX_MAX_DIMS];
     int64_t item; /* index in the update in progress; −1 between updates */
 } fxi_state_leaf;
 extern const fx_type fxi_leaf_type;
@@ -68,6 +70,8 @@ fx_status fxi_states_settle(const fx_communicator *among, void *state);
 /* After a failure of an update: the other members of distributed rules, which wait for this one,
  * get its reason (state_walk.c). */
 void fxi_states_refuse(int n, void *const *states, fx_status status);
+/* Replaces new parts of divided parameters by the whole new arrays (divide.c). */
+fx_status fxi_items_join(fxi_items *s);
 void fxi_items_done(fxi_items *s);
 /* Adds an array with its gradient. */
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);

@@ -101,6 +101,8 @@ void *fx_updated(void *state, void *model, void *gradient)
     fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
         s.status = fxi_item_apply(&s.all[i], &c, &norms);
+    if (s.status == FX_OK)
+        s.status = fxi_items_join(&s);
     for (int64_t i = 0; i < norms.n && s.status == FX_OK; i++)
         if (!isfinite(fx_item(norms.all[i].norm)))
             s.status = FX_STATUS_NONFINITE;

@@ -209,11 +209,12 @@ static int add_pair(const void **pairs, int n, const char *name, const void *obj
  * with which fx_train resumes are stored as metrics of the checkpoint. */
 static fx_status save(training *t, const fx_batch *batch)
 {
+    FXI_SCOPE;
     t->saved = t->p.step;
     const fx_status settled = fxi_together_settle(&t->together, &t->a);
-    if (settled != FX_OK || !fxi_together_writes(&t->together))
-        return settled;
-    FXI_SCOPE;
+    void *state = settled == FX_OK ? fxi_together_saved(&t->together, &t->a) : NULL;
+    if (settled != FX_OK || fx_is_error(state) || !fxi_together_writes(&t->together))
+        return settled == FX_OK && fx_is_error(state) ? fx_array_status(state) : settled;
     const double own[NMETRICS] = {[LOSS_SUM] = t->loss_sum,
                                   [BEST] = t->p.best,
                                   [WAITED] = (double)t->waited,
@@ -228,7 +229,7 @@ static fx_status save(training *t, const fx_batch *batch)
     if (text && *text)
         n = add_pair(pairs, n, SETTINGS, fx_from(FX_DTYPE_U8, text, (int64_t)strlen(text)));
     void *metrics = fxi_named_pairs(n, pairs);
-    return fx_checkpoint_save(t->a.checkpoint, t->a.model, .state = t->a.state, .data = t->a.data,
+    return fx_checkpoint_save(t->a.checkpoint, t->a.model, .state = state, .data = t->a.data,
                               .batch = batch, .epoch = t->p.epoch - (batch != NULL),
                               .step = t->p.step, .metrics = metrics, .keep = t->a.checkpoint_keep);
 }
@@ -324,10 +325,15 @@ static fx_status resume(training *t)
     FXI_SCOPE;
     if (!t->a.checkpoint || !fx_checkpoint_exists(t->a.checkpoint))
         return FX_OK;
-    fx_checkpoint_args c = {
-        .fxi_size = sizeof c, .model = t->a.model, .state = t->a.state, .data = t->a.data};
+    fx_checkpoint_args c = {.fxi_size = sizeof c,
+                            .model = t->a.model,
+                            .state = fxi_together_saved(&t->together, &t->a),
+                            .data = t->a.data};
     double own[NMETRICS];
-    fx_status status = fx_checkpoint_load(t->a.checkpoint, &c);
+    fx_status status =
+        fx_is_error(c.state) ? fx_array_status(c.state) : fx_checkpoint_load(t->a.checkpoint, &c);
+    if (status == FX_OK)
+        status = fxi_together_loaded(&t->together, &t->a, c.state);
     if (status != FX_OK)
         return status;
     status = read_own(t, c.metrics, own);

@@ -166,6 +166,16 @@ fx_status fxi_together_settle(const fxi_together *g, const fx_train_args *a)
     return alone(g) || a->clip_norm > 0 ? FX_OK : fxi_dist_settle(g->d, a->state);
 }
 
+void *fxi_together_saved(const fxi_together *g, const fx_train_args *a)
+{
+    return alone(g) || !fxi_dist_divided(a->state) ? a->state : fx_dist_whole(g->d, a->state);
+}
+
+fx_status fxi_together_loaded(const fxi_together *g, const fx_train_args *a, void *saved)
+{
+    return saved == a->state ? FX_OK : fx_dist_divide(g->d, a->state, saved);
+}
+
 bool fxi_together_stops(fxi_together *g, bool asked, bool told)
 {
     g->stopping = g->stopping || asked;

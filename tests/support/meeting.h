@@ -151,7 +151,7 @@ static void take_error(member *m)
     snprintf(m->message, sizeof m->message, "%s", e.message);
 }
 
-static void read_out(member *m, fx_array *y)
+__attribute__((unused)) static void read_out(member *m, fx_array *y)
 {
     const int64_t n = fx_length(y);
     if (fx_read_as(y, FX_DTYPE_F64, m->got + m->n, n) == FX_OK)

@@ -683,6 +683,16 @@ static void observe_dist_init(const void *args, char *text)
     add(text, "%s %s\n", fx_status_name(status), fx_error_take().message);
 }
 
+static void prepare_dist_optimiser(void *args)
+{
+    ((fx_dist_optimiser_args *)args)->rule = fx_adam();
+}
+static void observe_dist_optimiser(const void *args, char *text)
+{
+    fx_dist_init(FX_MPI);
+    add_object(text, fxi_dist_optimiser(fx_dist_backend(FX_MPI), args));
+}
+
 static void prepare_table(void *args)
 {
     static const char csv[] = "1,2;5\n3,4;6\n";
@@ -978,6 +988,8 @@ static void observe_device(const void *args, char *text)
     F(adjust, fx_adjust_args, FXI_ADJUST_ARGS, 0, NULL, NULL)                                      \
     F(update, fx_update_args, FXI_UPDATE_ARGS, 3, prepare_update, NULL)                            \
     F(dist_init, fx_dist_init_args, FXI_DIST_INIT_ARGS, 1, prepare_dist_init, NULL)                \
+    F(dist_optimiser, fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS, 1, prepare_dist_optimiser,  \
+      NULL)                                                                                        \
     F(table, fx_read_table_args, FXI_READ_TABLE_ARGS, 1, prepare_table, NULL)                      \
     F(loader, fx_dataloader_args, FXI_DATALOADER_ARGS, 1, prepare_loader, "workers")               \
     F(augment, fx_augment_args, FXI_AUGMENT_ARGS, 2, prepare_augment, NULL)                        \

@@ -124,6 +124,15 @@ static void train(member *m, notes *n, int seed)
 
 enum { EACH = 3 }; /* gradients for an update; an epoch has 4 */
 
+static bool divides; /* the rule is an Adam whose state the members divide */
+
+static fx_rule *rule_of(member *m)
+{
+    if (!divides)
+        return fx_optimiser_chain(fx_accum_grad(EACH), fx_adam(0.01));
+    return m->d.transport ? fx_dist_optimiser(&m->d, fx_adam(0.01), .shard = true) : fx_adam(0.01);
+}
+
 /* Trains to epoch `epochs`, and stops after `stops_at` steps. With a checkpoint it continues from
  * there. */
 static void accumulate(member *m, notes *n, int epochs, const char *checkpoint)
@@ -131,7 +140,7 @@ static void accumulate(member *m, notes *n, int epochs, const char *checkpoint)
     FX_SCOPE;
     fx_seed(10);
     void *model = fx_f64(fx_chain(fx_dense(2, 5, FX_TANH), fx_dense(5, 1)));
-    void *opt = fx_setup(fx_optimiser_chain(fx_accum_grad(EACH), fx_adam(0.01)), model);
+    void *opt = fx_setup(rule_of(m), model);
     if (fx_train(loss_of, model, data_of(3), opt, .epochs = epochs, .on_batch = note, .user = n,
                  .checkpoint = checkpoint, .dist = m->d.transport ? &m->d : NULL) != FX_OK)
         take_error(m);
@@ -178,6 +187,18 @@ static void check_accumulated(const member *serial, const notes *alone)
     }
 }
 
+/* Trains in two runs; the second one continues from the checkpoint of the first. */
+static void run_with_checkpoint(const char *name)
+{
+    char previous[310];
+    snprintf(checkpoint_path, sizeof checkpoint_path, "%s/cflux-%s-%ld",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", name, (long)getpid());
+    snprintf(previous, sizeof previous, "%s.1", checkpoint_path);
+    run_members(accumulates_twice);
+    unlink(checkpoint_path);
+    unlink(previous);
+}
+
 static void gradients_are_exchanged_when_a_sum_is_complete(void **state)
 {
     (void)state;
@@ -192,11 +213,23 @@ static void gradients_are_exchanged_when_a_sum_is_complete(void **state)
     const int64_t start = room.large - EPOCHS * 4 / EACH - 1;
     assert_true(start >= 0 && start <= 2);
     /* A checkpoint in the middle of a sum has the gradients of all members. */
-    snprintf(checkpoint_path, sizeof checkpoint_path, "%s/cflux-accumulates-%ld",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
-    run_members(accumulates_twice);
-    unlink(checkpoint_path);
+    run_with_checkpoint("accumulates");
     check_accumulated(&serial, &alone);
+}
+
+/* The checkpoint has whole states. The run that continues from it has parts of them again. */
+static void divided_states_train_and_resume(void **state)
+{
+    (void)state;
+    static member serial;
+    static notes alone;
+    divides = true;
+    accumulate(&serial, &alone, EPOCHS, NULL);
+    run_members(accumulates);
+    check_accumulated(&serial, &alone);
+    run_with_checkpoint("divides");
+    check_accumulated(&serial, &alone);
+    divides = false;
 }
 
 /* With batch norm: leaves the parameters and the running statistics. Descent, because Adam would
@@ -467,6 +500,7 @@ int main(void)
         cmocka_unit_test(instance_norm_counts_all_observations),
         cmocka_unit_test(members_train_as_one),
         cmocka_unit_test(gradients_are_exchanged_when_a_sum_is_complete),
+        cmocka_unit_test(divided_states_train_and_resume),
         cmocka_unit_test(one_member_stops_all),
         cmocka_unit_test(options_are_compared),
         cmocka_unit_test(a_loss_of_nan_ends_all),
