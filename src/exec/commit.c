@@ -12,14 +12,17 @@
 
 /* Binds a handle to its new value. The value forgets its history: otherwise each training step
  * would keep the graph of all steps before it. Values of other threads keep theirs. */
-static void commit_one(fx_array *handle, fx_array *value)
+static void commit_one(fxi_context *c, fx_array *handle, fx_array *value)
 {
     fxi_node *n = value->node;
     if (handle && handle->node != n) {
-        __atomic_store_n(&handle->node->rebound, handle, __ATOMIC_RELAXED);
+        fxi_node *old = handle->node;
+        __atomic_store_n(&old->rebound, handle, __ATOMIC_RELAXED);
+        if (c->tape && old->stale)
+            fxi_tape_rebind(c, handle, old, n);
         fxi_array_rebind(handle, n);
     }
-    if (n->owner == fxi_here()->id)
+    if (n->owner == c->id)
         fxi_node_cut(n);
 }
 
@@ -32,7 +35,7 @@ static void settle_promises(fxi_context *c, int depth, bool commit)
         if (p->depth < depth)
             continue;
         if (commit && p->kind != FXI_PROMISE_WANT)
-            commit_one(p->target, p->value);
+            commit_one(c, p->target, p->value);
         fxi_promise_drop(c, i);
     }
 }
@@ -220,7 +223,7 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
         return status;
     }
     for (int i = 0; i < n; i++)
-        commit_one(handles[i], values[i]);
+        commit_one(c, handles[i], values[i]);
     settle_promises(c, 0, true);
     /* The guard is read after the commit: its value selected the new values on the device already,
      * so nothing waits for it before. */

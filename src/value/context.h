@@ -183,6 +183,9 @@ static inline bool fxi_node_given_up(const char *op, const fxi_node *n)
 /* Marks a node as stale: an update has reused its buffer, and the value is lost. */
 void fxi_node_spoil(fxi_node *n);
 
+/* The stale node n has a value again: that of the node g, which is in the same memory. */
+void fxi_node_revive(fxi_node *n, const fxi_node *g);
+
 /* Is any node of the process stale? */
 bool fxi_any_stale(void);
 

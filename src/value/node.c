@@ -207,6 +207,15 @@ void fxi_node_spoil(fxi_node *n)
     __atomic_fetch_add(&stale_nodes, 1, __ATOMIC_RELAXED);
 }
 
+void fxi_node_revive(fxi_node *n, const fxi_node *g)
+{
+    n->stale = n->used = n->wanted = false;
+    n->history_cut = g->history_cut || g->nin > 0;
+    n->seq = g->seq;
+    n->rebound = NULL;
+    __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
+}
+
 bool fxi_any_stale(void)
 {
     return __atomic_load_n(&stale_nodes, __ATOMIC_RELAXED) > 0;

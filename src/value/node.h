@@ -71,6 +71,7 @@ struct fxi_node {
     bool ghost;   /* belongs to the tape of a recorded step (tape.h) */
     int32_t tape; /* its entry on the tape of the step that made it, from 1; 0: none; or
                      FXI_TAPE_COPY */
+    int32_t leaf; /* its number among the leaves of the thread's tape, if that leaf is this node */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */
     uint32_t mark, id;        /* number of the planner's latest walk, and of the node in it */

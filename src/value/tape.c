@@ -61,19 +61,37 @@ static bool same_class(const fxi_tape_leaf *l, const fxi_node *n)
 {
     const fxi_data *d = n->data;
     const uintptr_t at =
-        (uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * fx_dtype_size((fx_dtype)n->dtype);
-    return l->dtype == n->dtype && l->ndim == n->ndim && l->device == n->device &&
-           l->buffer_device == d->buffer->device && l->borrowed == d->buffer->borrowed &&
-           l->unaligned == (at % 64 != 0) &&
-           memcmp(l->shape, n->shape, n->ndim * sizeof *l->shape) == 0 &&
-           memcmp(l->stride, d->stride, n->ndim * sizeof *l->stride) == 0;
+        (uintptr_t)d->buffer->ptr +
+        (d->offset == 0 ? 0 : (uintptr_t)d->offset * fx_dtype_size((fx_dtype)n->dtype));
+    bool same = (l->dtype == n->dtype) & (l->ndim == n->ndim) & (l->device == n->device) &
+                (l->buffer_device == d->buffer->device) & (l->borrowed == d->buffer->borrowed) &
+                (l->unaligned == (at % 64 != 0));
+    for (int i = 0; same && i < n->ndim; i++)
+        same = (l->shape[i] == n->shape[i]) & (l->stride[i] == d->stride[i]);
+    return same;
+}
+
+/* Stores the number of the leaf that is n in this training step. False: it is none. Other threads
+ * may have made n a leaf of their tapes, so only nodes of this thread keep their number. */
+static inline bool find_leaf(const fxi_tape *t, const fxi_node *n, int32_t *out)
+{
+    void *known;
+    *out = n->leaf;
+    if (n->owner == t->owner)
+        return n->leaf < t->nbound && t->leaves[n->leaf].node == n;
+    if (t->numbers.count == 0 || !fxi_identity_get(&t->numbers, n, &known))
+        return false;
+    *out = (int32_t)((intptr_t)known - 1);
+    return true;
 }
 
 /* Makes n leaf i of this training step. Two leaves are never the same node: the plan may write one
  * of them while it still reads the other. */
 static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
 {
-    if (!fxi_identity_put(&t->numbers, n, (void *)(intptr_t)(i + 1)))
+    if (n->owner == t->owner)
+        n->leaf = i;
+    else if (!fxi_identity_put(&t->numbers, n, (void *)(intptr_t)(i + 1)))
         return false;
     fxi_node_retain(n);
     t->leaves[i].node = n;
@@ -84,11 +102,11 @@ static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
 bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n)
 {
     fxi_tape_leaf *l = &t->leaves[i];
-    void *known;
+    int32_t known;
     if (l->node)
         return l->node == n;
     return n->data && !n->ghost && !n->stale && !n->data->buffer->freed && same_class(l, n) &&
-           !fxi_identity_get(&t->numbers, n, &known) && take_leaf(t, i, n);
+           !find_leaf(t, n, &known) && take_leaf(t, i, n);
 }
 
 void fxi_tape_drop_leaves(fxi_tape *t)
@@ -109,13 +127,13 @@ bool fxi_tape_find(const fxi_tape *t, const fxi_node *n, int32_t *out)
     if (n->tape == FXI_TAPE_COPY && n->nin == 1)
         n = n->in[0];
     const int32_t i = n->tape - 1;
-    void *leaf;
+    int32_t leaf;
     *out = i;
     if (i >= 0 && i < t->n && (t->entries[i].live == n || t->entries[i].node == n))
         return true;
-    if (!fxi_identity_get(&t->numbers, n, &leaf))
+    if (!find_leaf(t, n, &leaf))
         return false;
-    *out = ~(int32_t)((intptr_t)leaf - 1);
+    *out = ~leaf;
     return true;
 }
 
@@ -262,6 +280,18 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     t->pos++;
     fxi_node_retain(g);
     return g;
+}
+
+void fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *old, fxi_node *n)
+{
+    fxi_tape *t = c->tape;
+    int32_t leaf;
+    if (!n->ghost || t->mode != FXI_TAPE_REPEATS || old->owner != c->id ||
+        !find_leaf(t, old, &leaf) ||
+        !fxi_grow(&t->rebound, &t->rebound_capacity, t->nrebound + 1, sizeof *t->rebound))
+        return;
+    fx_retain(handle);
+    t->rebound[t->nrebound++] = (fxi_tape_rebound){handle, old, n};
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */

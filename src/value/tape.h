@@ -74,6 +74,14 @@ typedef struct fxi_tape_use {
     int32_t entry, input;
 } fxi_tape_use;
 
+/* An update has bound the handle, which held the leaf, to the ghost; the new value is in the memory
+ * of the old one. The handle is retained, because the program may free it before the step closes.
+ */
+typedef struct fxi_tape_rebound {
+    fx_array *handle;
+    fxi_node *leaf, *ghost;
+} fxi_tape_rebound;
+
 struct fxi_tape {
     fxi_tape *next; /* in the thread's list, the most recently used one first */
     char *file;     /* a copy: the library that contains the text may be unloaded */
@@ -93,15 +101,18 @@ struct fxi_tape {
     int32_t nleaf_uses, leaf_use_capacity, nusers, user_capacity;
     fxi_tape_leaf *leaves;
     int32_t nleaves, leaf_capacity, nbound;
-    int32_t nused; /* leaves that the entries use. A leaf of a call that ended the repetition has a
-                      number too, although no entry may use it */
-    fxi_identity_map numbers;   /* node → leaf number + 1, in the current step */
+    int32_t nused;  /* leaves that the entries use. A leaf of a call that ended the repetition has a
+                       number too, although no entry may use it */
+    uint32_t owner; /* the thread */
+    fxi_identity_map numbers;   /* leaves of other threads → their number + 1, in this step */
     fxi_event *events, *latest; /* in the order in which they began */
     fxi_event *dropped;         /* freed when the step closes */
     fxi_event *ahead; /* REPEATS: the events before this one end before the current entry */
     fxi_event *ran;   /* REPEATS: the latest evaluation that this step has repeated; NULL: none */
     int32_t *settled; /* REPEATS: the entries that have got a value; it can hold all of them */
     int32_t nsettled, settled_capacity;
+    fxi_tape_rebound *rebound; /* handles whose leaf this step has replaced in place */
+    int32_t nrebound, rebound_capacity;
 };
 
 /* A step opens or closes with a scope. `open` cannot fail: if there is no memory for a tape, the
@@ -154,6 +165,9 @@ static inline void fxi_tape_settled(fxi_tape *t, const fxi_node *n)
 {
     t->settled[t->nsettled++] = n->tape - 1;
 }
+
+/* Call this before the handle, whose value `old` is lost, is bound to the node n. */
+void fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *old, fxi_node *n);
 
 /* Adds an event that began at entry `first` and ends here. The tape owns it from now on. */
 void fxi_tape_add(fxi_context *c, fxi_event *e, int32_t first);

@@ -14,8 +14,16 @@ enum { MOST_TAPES = 8 };
  * compared with an old tape. */
 enum { PATIENCE = 6, MOST_REST = 4 };
 
+static void drop_rebound(fxi_tape *t)
+{
+    for (int32_t i = 0; i < t->nrebound; i++)
+        fx_release(t->rebound[i].handle);
+    t->nrebound = 0;
+}
+
 static void empty(fxi_tape *t)
 {
+    drop_rebound(t);
     fxi_tape_drop_leaves(t);
     for (int32_t i = t->n - 1; i >= 0; i--)
         fxi_ghost_free(t->entries[i].node);
@@ -30,7 +38,7 @@ static void tape_free(fxi_tape *t)
 {
     empty(t);
     void *const all[] = {t->entries, t->operands, t->leaf_uses, t->users,
-                         t->settled, t->leaves,   t->file};
+                         t->settled, t->leaves,   t->rebound,   t->file};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
     fxi_identity_free(&t->numbers);
@@ -83,6 +91,7 @@ void fxi_tape_open(fxi_context *c, const fxi_scope *s)
     if (!t || t->rest-- > 0)
         return;
     t->scope = s;
+    t->owner = c->id;
     t->pos = 0;
     t->ran = NULL;
     t->ahead = t->events;
@@ -146,6 +155,30 @@ static bool part_with(fxi_tape *t, int32_t i)
     return true;
 }
 
+static bool same_data(const fxi_node *a, const fxi_node *b)
+{
+    const fxi_data *x = a->data, *y = b->data;
+    bool same = (x->buffer == y->buffer) & (x->offset == y->offset) & !x->dense & !y->dense;
+    for (int i = 0; i < a->ndim; i++)
+        same &= x->stride[i] == y->stride[i];
+    return same;
+}
+
+/* The handle holds its old node again, whose memory has the new value, if nothing else refers to
+ * one of the two nodes. So the ghost stays on the tape, and most updates make no nodes. A node with
+ * another operation is replaced once, by the node of the update. */
+static void give_back(const fxi_tape_rebound *r)
+{
+    fxi_node *n = r->leaf, *g = r->ghost;
+    if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) == 1 &&
+        __atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 2 && r->handle->node == g && g->data &&
+        !g->stale && n->op == g->op && n->weak == g->weak && n->nin == 0 &&
+        n->device == g->device && same_data(n, g)) {
+        fxi_node_revive(n, g);
+        fxi_array_rebind(r->handle, n);
+    }
+}
+
 /* Makes all ghosts pending again. False: one of them is a pending result that outlives the training
  * step, or an allocation failed. */
 static bool rewind_tape(fxi_tape *t)
@@ -153,6 +186,9 @@ static bool rewind_tape(fxi_tape *t)
     for (int32_t i = 0; i < t->pos; i++)
         if (t->entries[i].node->refs > 1 && !t->entries[i].node->data)
             return false;
+    for (int32_t i = 0; i < t->nrebound; i++)
+        give_back(&t->rebound[i]);
+    drop_rebound(t);
     while (t->nsettled > 0) {
         const int32_t i = t->settled[--t->nsettled];
         fxi_node *g = t->entries[i].node;
@@ -180,6 +216,7 @@ void fxi_tape_close(fxi_context *c)
         fxi_tape_leave(c);
     if (t->mode == FXI_TAPE_NOTES)
         end_noting(c, t);
+    drop_rebound(t);
     fxi_tape_drop_leaves(t);
     fxi_events_free(t->dropped);
     t->dropped = NULL;
