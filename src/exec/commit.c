@@ -12,9 +12,8 @@
 
 /* Binds a handle to its new value. The value forgets its history: otherwise each training step
  * would keep the graph of all steps before it. Values of other threads keep theirs. */
-static void commit_one(fxi_context *c, fx_array *handle, fx_array *value)
+static void commit_one(fxi_context *c, fx_array *handle, fxi_node *n)
 {
-    fxi_node *n = value->node;
     if (handle && handle->node != n) {
         fxi_node *old = handle->node;
         __atomic_store_n(&old->rebound, handle, __ATOMIC_RELAXED);
@@ -35,7 +34,7 @@ static void settle_promises(fxi_context *c, int depth, bool commit)
         if (p->depth < depth)
             continue;
         if (commit && p->kind != FXI_PROMISE_WANT)
-            commit_one(c, p->target, p->value);
+            commit_one(c, p->target, p->value->node);
         fxi_promise_drop(c, i);
     }
 }
@@ -116,13 +115,12 @@ const fxi_evaluator fxi_the_evaluator = {.flush = flush,
 /* ---- updates --------------------------------------------------------------------------------- */
 
 /* Checks all values before anything changes: an update happens for all handles or for none. */
-static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *values)
+static fx_status check_commit(int n, fx_array *const *handles, fxi_node *const *values)
 {
     for (int i = 0; i < n; i++) {
-        if (fx_is_error(handles[i]) || fx_is_error(values[i]))
-            return fx_is_error(handles[i]) ? fx_array_status(handles[i])
-                                           : fx_array_status(values[i]);
-        const fxi_node *a = handles[i]->node, *b = values[i]->node;
+        if (fx_is_error(handles[i]))
+            return fx_array_status(handles[i]);
+        const fxi_node *a = handles[i]->node, *b = values[i];
         if (a->ndim != b->ndim ||
             memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 ||
             a->dtype != b->dtype)
@@ -156,11 +154,11 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
  * `sinks`, pending results that read what is replaced. One plan for all shares their common work. A
  * new value may take over the memory of the old one (the donor). */
 static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles,
-                              fx_array *const *values, fx_array *guard, bool sinks, int32_t *m)
+                              fxi_node *const *values, fx_array *guard, bool sinks, int32_t *m)
 {
     bool ok = true;
     for (int i = 0; i < n && ok; i++)
-        ok = values[i]->node->data || fxi_root_push(s, m, values[i]->node, handles[i]->node);
+        ok = values[i]->data || fxi_root_push(s, m, values[i], handles[i]->node);
     for (int i = 0; i < c->npromises && ok; i++) {
         const fxi_promise *p = &c->promises[i];
         if (p->value->status != FX_OK)
@@ -187,8 +185,8 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
 
 /* Nothing is bound before all values are computed, so a failed update leaves every handle as it
  * was. */
-fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
-                     bool sinks)
+fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *values,
+                           fx_array *guard, bool sinks)
 {
     fxi_context *c = fxi_here();
     fxi_scratch *s = fxi_scratch_of(c);
@@ -231,4 +229,21 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
     if (guard)
         status = fxi_element_get("update", guard, 0, &held);
     return status == FX_OK && held == 0 ? FX_STATUS_NONFINITE : status;
+}
+
+fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
+                     bool sinks)
+{
+    fxi_node **nodes = fxi_malloc(((size_t)n + 1) * sizeof *nodes);
+    fx_status status = nodes ? FX_OK : fxi_no_roots();
+    for (int i = 0; i < n && status == FX_OK; i++) {
+        nodes[i] = values[i]->node;
+        if (fx_is_error(handles[i]) || fx_is_error(values[i]))
+            status = fx_array_status(fx_is_error(handles[i]) ? handles[i] : values[i]);
+    }
+    /* An error drops staged state. */
+    status = status == FX_OK ? fxi_commit_nodes(n, handles, nodes, guard, sinks)
+                             : fxi_commit_nodes(0, NULL, NULL, fx_error_array(status), false);
+    fxi_free(nodes);
+    return status;
 }

@@ -140,7 +140,7 @@ fx_status fxi_items_join(fxi_items *all)
 {
     bool any = false;
     for (int64_t i = 0; i < all->n && !any; i++)
-        any = fxi_rule_divides(all->all[i].leaf->rule) && all->all[i].values[0];
+        any = fxi_rule_divides(all->all[i].leaf->rule) && fxi_item_value(&all->all[i], 0);
     if (!any)
         return FX_OK;
     const size_t n = (size_t)all->n;

@@ -139,9 +139,18 @@ bool fxi_repeat_items(const fxi_context *c, fxi_items *s, const fxi_update_trees
         fxi_tape_repeats(c) ? (recorded_items *)fxi_tape_event(c, &items_kind) : NULL;
     if (!r || !same_trees(c, r, trees))
         return false;
-    for (int64_t i = 0; i < r->n && s->status == FX_OK; i++) {
-        const known_item *k = &r->all[i];
-        fxi_items_add(s, k->leaf, k->x, r->trees[k->of].map.gradients[k->gradient]);
+    s->all = fxi_malloc(((size_t)r->n + 1) * sizeof *s->all);
+    if (!s->all)
+        return false;
+    s->capacity = r->n + 1;
+    /* The gradients have the sizes of the arrays, as in the recorded step. */
+    for (s->n = 0; s->n < r->n; s->n++) {
+        const known_item *k = &r->all[s->n];
+        fx_array *g = r->trees[k->of].map.gradients[k->gradient];
+        s->all[s->n] = (fxi_item){.leaf = k->leaf, .x = k->x, .gradient = g, .of = k->of};
+        k->leaf->item = s->n;
+        if (fx_is_error(g))
+            s->status = fx_array_status(g);
     }
     return true;
 }

@@ -84,21 +84,6 @@ typedef struct fxi_rule_info {
     fxi_formula apply;
 } fxi_rule_info;
 
-struct fxi_context;
-/* One application of a rule, as a recorded step sees it (recorded_rule.c). `values` has 1 + nstates
- * arrays: the new parameter and the new states, NULL where unchanged. */
-typedef struct fxi_rule_call {
-    const fx_rule *rule;
-    fx_array *x, *dx, *const *states, **values;
-    int nstates;
-} fxi_rule_call;
-/* Notes an application that began at entry `first` of the tape. `shared`: it made no literals of
- * its own. */
-void fxi_note_rule(struct fxi_context *c, int32_t first, bool shared, const fxi_rule_call *call);
-/* Repeats the recorded application that begins here, and fills in the values. False: the
- * application differs from the recorded one. */
-bool fxi_repeat_rule(struct fxi_context *c, const fxi_rule_call *call);
-
 /* The row of a rule; NULL if the object is not a rule or is the error object of one. */
 const fxi_rule_info *fxi_rule_info_of(const fx_rule *r);
 

@@ -42,33 +42,40 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
     return norms->no_memory ? fxi_update_no_memory() : FX_OK;
 }
 
-/* In a recorded training step, a parameter with the same literals as the previous one repeats its
- * part of the tape without making the calls (recorded_rule.c). */
-static fx_status apply_or_repeat(fxi_items *s, int64_t i, fxi_literals *literals, fxi_checks *norms)
+/* Makes the calls of item i. */
+static fx_status apply(fxi_items *s, int64_t i, fxi_literals *literals, fxi_checks *norms,
+                       fxi_rule_run *run)
 {
     fxi_item *it = &s->all[i];
     const fxi_state_leaf *l = it->leaf;
     fxi_context *c = fxi_here();
-    const fxi_rule_call call = {.rule = l->rule,
-                                .x = it->x,
-                                .dx = it->gradient,
-                                .states = (fx_array *const *)l->states.items,
-                                .nstates = (int)l->states.n,
-                                .values = it->values};
     const bool shared = i > 0 && fxi_literals_kept(literals, l->rule, fx_eltype(it->x), l->numbers);
-    if (shared && fxi_tape_repeats(c) && fxi_repeat_rule(c, &call)) {
-        memcpy(it->numbers, s->all[i - 1].numbers, sizeof it->numbers);
-        for (int k = 0; k <= call.nstates; k++)
-            if (it->values[k] && fx_is_error(it->values[k]))
-                return fx_array_status(it->values[k]);
-        return FX_OK;
-    }
+    if (!shared)
+        fxi_note_rules(c, run, s);
     const int32_t first = fxi_tape_notes(c) ? c->tape->n : -1;
     const int64_t nnorms = norms->n;
     const fx_status status = fxi_item_apply(it, literals, norms);
     if (first >= 0 && status == FX_OK && fxi_tape_notes(c) && norms->n == nnorms)
-        fxi_note_rule(c, first, shared, &call);
+        fxi_note_rule(c, run, s, i, first, shared);
+    else
+        run->n = 0;
     return status;
+}
+
+/* In a recorded training step, the parameters with the same literals as the first one repeat their
+ * part of the tape without making the calls (recorded_rule.c). */
+static void apply_all(fxi_items *s, fxi_checks *norms)
+{
+    fxi_context *c = fxi_here();
+    fxi_literals literals = {0};
+    fxi_rule_run run = {.n = 0};
+    for (int64_t i = 0, again; i < s->n && s->status == FX_OK; i += again ? again : 1) {
+        again = fxi_repeat_rules(c, s, i, &literals);
+        if (again == 0)
+            s->status = apply(s, i, &literals, norms, &run);
+    }
+    if (s->status == FX_OK)
+        fxi_note_rules(c, &run, s);
 }
 
 /* Keeps the old values where `ok` is false. */
@@ -76,7 +83,7 @@ static fx_status select_values(fxi_item *it, fx_array *ok)
 {
     for (int i = 0; i <= it->leaf->states.n; i++) {
         fx_array *old = i ? it->leaf->states.items[i - 1] : it->x;
-        if (it->values[i])
+        if (fxi_item_value(it, i))
             it->values[i] = fx_where(ok, it->values[i], old);
         if (it->values[i] && fx_is_error(it->values[i]))
             return fx_array_status(it->values[i]);
@@ -118,7 +125,7 @@ static fx_array *view_of_new(const fxi_items *s, const fx_array *view)
 {
     fx_array *y = NULL;
     for (int64_t i = 0; i < s->n && !y; i++)
-        if (s->all[i].values[0])
+        if (fxi_item_value(&s->all[i], 0))
             y = fxi_view_again(view, s->all[i].x, s->all[i].values[0]);
     return y;
 }
@@ -127,24 +134,27 @@ static fx_status commit(fxi_items *s, fx_array *ok, bool sinks)
 {
     const int n = fxi_items_handles(s);
     fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles);
-    fx_array **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
+    fxi_node **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
     fx_status status = handles && values ? FX_OK : fxi_update_no_memory();
     int m = 0;
     for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
         const fxi_item *it = &s->all[i];
         for (int64_t k = 0; k <= it->leaf->states.n; k++) {
             handles[m] = k ? it->leaf->states.items[k - 1] : it->x;
-            values[m] = it->values[k];
+            values[m] = it->values[k] ? it->values[k]->node : it->nodes[k];
             m += values[m] != NULL;
         }
     }
     for (int64_t i = 0; i < s->nviews && status == FX_OK; i++) {
         handles[m] = s->views[i];
-        values[m] = view_of_new(s, s->views[i]);
-        m += values[m] != NULL;
+        fx_array *view = view_of_new(s, s->views[i]);
+        if (view && fx_is_error(view))
+            status = fx_array_status(view);
+        else if (view)
+            values[m++] = view->node;
     }
     if (status == FX_OK)
-        status = fxi_commit(m, handles, values, ok, sinks);
+        status = fxi_commit_nodes(m, handles, values, ok, sinks);
     for (int64_t i = 0; i < s->n && status == FX_OK; i++)
         memcpy(s->all[i].leaf->numbers, s->all[i].numbers, sizeof s->all[i].numbers);
     fxi_free(handles);
@@ -202,10 +212,9 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
         s.status = fxi_items_average(&s, &guard, observations);
     for (int i = 0; i < s.nmeans; i++)
         fx_keep(fx_want(s.means[i]));
-    fxi_literals c = {0};
     fxi_checks norms = {0};
-    for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
-        s.status = apply_or_repeat(&s, i, &c, &norms);
+    if (s.status == FX_OK)
+        apply_all(&s, &norms);
     if (s.status == FX_OK)
         s.status = fxi_items_join(&s);
     if (!known && s.status == FX_OK && fxi_tape_notes(here))

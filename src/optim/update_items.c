@@ -1,5 +1,6 @@
 /* update_items.c: collects the arrays of an update. */
 #include "error.h"
+#include "context.h"
 #include "memory.h"
 #include "ties.h"
 #include "tuples.h"
@@ -151,10 +152,23 @@ void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
         s->status = status;
 }
 
+fx_array *fxi_item_value(fxi_item *it, int64_t k)
+{
+    if (it->nodes[k])
+        it->values[k] = fxi_array_take(it->nodes[k]);
+    it->nodes[k] = NULL;
+    return it->values[k];
+}
+
 void fxi_items_done(fxi_items *s)
 {
-    for (int64_t i = 0; i < s->n; i++)
-        s->all[i].leaf->item = -1;
+    for (int64_t i = 0; i < s->n; i++) {
+        fxi_item *it = &s->all[i];
+        it->leaf->item = -1;
+        for (int64_t k = 0; k <= it->leaf->states.n; k++)
+            if (it->nodes[k])
+                fxi_node_release(it->nodes[k]);
+    }
     fxi_free(s->all);
     fxi_free(s->views);
 }

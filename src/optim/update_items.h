@@ -6,6 +6,8 @@
 
 #include "rules.h"
 
+struct fxi_context;
+
 /* The optimiser's state for one array. */
 typedef struct fxi_state_leaf {
     fx_object base;
@@ -27,6 +29,9 @@ typedef struct fxi_item {
     bool total; /* the gradient is the complete sum of an AccumGrad */
     /* the new array and its new states; NULL: unchanged */
     fx_array *values[1 + FXI_RULE_STATES];
+    /* The same without handles, retained: the values of an application that was repeated as a
+     * whole. NULL where `values` has the array. */
+    struct fxi_node *nodes[1 + FXI_RULE_STATES];
     double numbers[FXI_RULE_NUMBERS];
 } fxi_item;
 
@@ -47,6 +52,8 @@ typedef struct fxi_items {
 int fxi_leaf_sum(const fxi_state_leaf *l);
 /* Over whose members the gradient of a leaf is averaged; NULL: over none. */
 const fx_communicator *fxi_items_among(const fxi_items *s, const fxi_state_leaf *l);
+/* A handle of the new array (k = 0) or of the new state k − 1; NULL: unchanged. */
+fx_array *fxi_item_value(fxi_item *it, int64_t k);
 /* The trees of an update, n of each. */
 typedef struct fxi_update_trees {
     int n;
@@ -82,6 +89,21 @@ void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s,
 /* Gathers the same as in the recorded step. False: nothing is added, and the trees must be walked.
  */
 bool fxi_repeat_items(const struct fxi_context *c, fxi_items *s, const fxi_update_trees *trees);
+/* Items in a row whose rules have the same literals (recorded_rule.c). */
+typedef struct fxi_rule_run {
+    int32_t first;   /* the entry where they begin */
+    int64_t item, n; /* the first item, and their number; 0: there is none yet */
+} fxi_rule_run;
+/* While a step is noted: adds item i, whose application began at entry `first`. `shared`: it made
+ * no literals of its own. */
+void fxi_note_rule(struct fxi_context *c, fxi_rule_run *run, const fxi_items *s, int64_t i,
+                   int32_t first, bool shared);
+/* Notes the run, which ends at the current entry, and empties it. */
+void fxi_note_rules(struct fxi_context *c, fxi_rule_run *run, const fxi_items *s);
+/* Repeats the run of rules that was recorded here, and fills in the new values of its items, the
+ * first of which is item i. Returns the number of items. 0: they differ from the recorded ones. */
+int64_t fxi_repeat_rules(struct fxi_context *c, fxi_items *s, int64_t i,
+                         const fxi_literals *literals);
 /* The number of arrays that the update may change. */
 int fxi_items_handles(const fxi_items *s);
 /* Builds the new array and the new states of an item. */
