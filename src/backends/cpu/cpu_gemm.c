@@ -29,8 +29,9 @@ enum {
                         (2048³: 79 ms, not 68) */
     SMALL = 100000,  /* multiplications that one thread does alone */
     FEW_COLUMNS = 8, /* panels of B: up to this number an A with neighbouring rows is not packed */
-    FEW_ROWS = 8, /* tiles of rows: up to this number a B that is read by columns is not packed */
-    PARTS = 8,    /* parts, at least, for several threads */
+    FEW_ROWS = 8,  /* tiles of rows: up to this number a B that is read by columns is not packed */
+    LITTLE = 8192, /* elements of a matrix that is packed although it is used once */
+    PARTS = 8,     /* parts, at least, for several threads */
     B_BYTES = 12 << 20, /* bytes of packed B: a part of the last-level cache */
     STACK_BYTES =
         16384, /* bytes of packed operands on the stack: small products allocate nothing */
@@ -311,8 +312,11 @@ static product plan(int dtype, const fxi_gemm *given)
         p.load = simd->load[dtype == FX_DTYPE_BF16];
         p.store = simd->store[dtype == FX_DTYPE_BF16];
     }
-    /* Only if the exchanged matrix has a layout that a tile reads without packing. */
-    if ((g->m == 1 && g->csb == 1 && g->csc == 1) || (g->n == 1 && g->csa == 1))
+    /* Only if the exchanged matrix has a layout that a tile reads without packing. A small matrix
+     * is in the first-level cache; packing it there takes less time than the numbers of one row of
+     * a tile, each of which is spread over a vector for a single element. */
+    const bool small = g->rsb == 1 && g->n >= core->lanes && g->n <= LITTLE / g->k;
+    if ((g->m == 1 && g->csc == 1 && (g->csb == 1 || small)) || (g->n == 1 && g->csa == 1))
         exchange_factors(g);
     /* Blocks of the sum are of about equal size, which depends on k alone (see the head of this
      * file). */

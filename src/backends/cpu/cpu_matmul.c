@@ -112,16 +112,23 @@ static void run_part(void *user, int64_t part, void *memory)
 
 /* A single product is divided between the threads. In a batch one thread computes a whole product,
  * so that threads need not wait for each other inside one. */
-static fx_status run_batch(batch *p)
+static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n)
 {
-    const bool is_float = !integer_gemm[p->dtype];
-    const double flops = 2.0 * (double)p->g.m * (double)p->g.n * (double)p->g.k;
-    if (is_float && p->n == 1)
-        return fxi_cpu_gemm(p->dtype, &p->g);
+    const int dtype = step->out.dtype;
+    const bool is_float = !integer_gemm[dtype], swapped = step->out.stride[0] != 1;
+    if (is_float && n == 1)
+        return fxi_cpu_gemm(dtype, g);
+    const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)n;
+    batch p = {.g = *g,
+               .dtype = dtype,
+               .n = n,
+               .parts = fxi_cpu_parts(n, fxi_cpu_cost(0, flops)),
+               .a = batch_walk(&step->out, &step->in[swapped]),
+               .b = batch_walk(&step->out, &step->in[!swapped]),
+               .c = batch_walk(&step->out, &step->out)};
     /* Asked once: all products of a batch have the same sizes. */
-    const size_t bytes = is_float ? fxi_cpu_gemm_bytes(p->dtype, &p->g) : 0;
-    p->parts = fxi_cpu_parts(p->n, fxi_cpu_cost(0, flops * (double)p->n));
-    return fxi_cpu_parallel_scratch(p->parts, bytes, run_part, p);
+    const size_t bytes = is_float ? fxi_cpu_gemm_bytes(dtype, g) : 0;
+    return fxi_cpu_parallel_scratch(p.parts, bytes, run_part, &p);
 }
 
 fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run)
@@ -131,19 +138,15 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
     if (dtype == FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, dtype);
     const bool swapped = step->out.stride[0] != 1;
-    batch p = {.g = product_of(step),
-               .dtype = dtype,
-               .n = fxi_length(step->out.ndim - 2, step->out.shape + 2),
-               .a = batch_walk(&step->out, &step->in[swapped]),
-               .b = batch_walk(&step->out, &step->in[!swapped]),
-               .c = batch_walk(&step->out, &step->out)};
-    p.g.a = in[swapped];
-    p.g.b = in[!swapped];
-    p.g.c = out;
+    const int64_t n = fxi_length(step->out.ndim - 2, step->out.shape + 2);
+    fxi_gemm g = product_of(step);
+    g.a = in[swapped];
+    g.b = in[!swapped];
+    g.c = out;
     /* No element to compute. A product without terms (k = 0) still writes zeros. */
-    if (p.n == 0 || p.g.m == 0 || p.g.n == 0)
+    if (n == 0 || g.m == 0 || g.n == 0)
         return FX_OK;
-    if (run_batch(&p))
+    if (run_batch(step, &g, n))
         return fxi_cpu_no_memory(step);
     /* A pass of its own over C: within a part of the product, columns of C are so short that the
      * interpreter's calls would take longer than the pass (docs/design/0005). */
