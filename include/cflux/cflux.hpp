@@ -1086,6 +1086,20 @@ inline fx_status fx_update(void *state, void *model, void *gradient)
     return fx_update(fx_update_args().with_state(state).with_model(model).with_gradient(gradient));
 }
 
+/* ---- predict.h ------------------------------------------------------------------------------- */
+#undef fx_generate
+
+inline fx_array *fx_generate(const fx_generate_args &a)
+{
+    return fxi_generate(fxi_sized<fx_generate_args>(a));
+}
+inline fx_array *fx_generate(void *predictor, const char *prompt = nullptr,
+                             int64_t length = fx_generate_args().length)
+{
+    return fx_generate(
+        fx_generate_args().with_predictor(predictor).with_prompt(prompt).with_length(length));
+}
+
 /* ---- data.h ---------------------------------------------------------------------------------- */
 #undef fx_read_table
 #undef fx_mapobs

@@ -27,6 +27,8 @@ NO_TREE = {
         "fx_message_set_hook fx_plugins fx_kernels_list fx_connection_new",
     "the object holds texts only": "fxi_metadata fx_metadata_text fx_metadata_key",
     "the data is arrays in one tuple: see the row of fx_num_obs": "fx_mapobs_with fx_dist_data fx_dist_data_ceil",
+    "checks the group and calls fxi_states_whole and fxi_states_divide, which have a row":
+        "fx_dist_whole fx_dist_divide",
     "with one member x itself comes back; the walks of more are those of fx_visit and fxi_state_numbers":
         "fx_dist_synchronize fx_dist_model fx_dist_average",
 }

@@ -456,6 +456,17 @@ static void row_freeze(const tree *t)
     CHECK(fxi_leaf_of(weight_of(state, t->depth), &leaf) && !leaf.frozen);
     CHECK(fx_freeze(t->root) != FX_OK && fx_thaw(t->root) != FX_OK);
 }
+/* No rule divides this state: the copy has copies of its arrays, each once. */
+static void row_states_whole(const tree *t)
+{
+    void *state = setup(t), *whole = fxi_states_whole(state);
+    fxi_leaf before, after;
+    CHECK(fxi_leaf_of(weight_of(whole, t->depth), &after) && whole != state);
+    CHECK(fxi_leaf_of(weight_of(state, t->depth), &before) && before.states[0] != after.states[0]);
+    CHECK(!fxi_leaf_divided(weight_of(whole, t->depth)) && !fxi_leaf_divided(t->root));
+    CHECK(fxi_states_divide(state, whole) == FX_OK);
+    CHECK(fxi_states_divide(state, t->root) != FX_OK);
+}
 /* 11 numbers for each array's leaf, once. */
 static void row_state_numbers(const tree *t)
 {
@@ -793,6 +804,7 @@ static const struct {
     {"fx_global_norm fxi_clip_global_norm", row_global_norm},
     {"fx_freeze fx_thaw", row_freeze},
     {"fxi_state_numbers fxi_state_numbers_set", row_state_numbers},
+    {"fxi_leaf_divided fxi_states_divide fxi_states_whole", row_states_whole},
     {"fxi_is_rule fxi_leaf_of fxi_optimiser_chain", row_rules},
     {"fxi_save fx_load fx_load_key fxi_load_into", row_bson},
     {"fxi_save fx_load", row_bson_state},
