@@ -234,7 +234,7 @@ static void splits(void **state)
     refused(fx_splitobs(numbers(4), FX_FRACTIONS(-0.5)), FX_STATUS_ARGUMENT, "-0.5");
     refused(fx_splitobs(numbers(4), FX_FRACTIONS(NAN)), FX_STATUS_ARGUMENT, "nan");
     refused(fx_splitobs(numbers(4), FX_FRACTIONS(1.5)), FX_STATUS_ARGUMENT, "1.5");
-    refused(fx_splitobs(numbers(4), FX_FRACTIONS(3, 2)), FX_STATUS_ARGUMENT, "more than 4");
+    refused(fx_splitobs(numbers(4), FX_FRACTIONS(3, 2)), FX_STATUS_ARGUMENT, "more than the 4");
     refused(fx_splitobs(numbers(4)), FX_STATUS_ARGUMENT, "0 numbers");
 }
 
@@ -264,9 +264,9 @@ static void stratified_splits(void **state)
     parts = fx_splitobs(numbers(10), FX_FRACTIONS(10), .stratified = y);
     assert_int_equal(fx_num_obs(fx_child(parts, 0)), 10);
     refused(fx_splitobs(numbers(10), FX_FRACTIONS(0.9, 2), .stratified = y), FX_STATUS_ARGUMENT,
-            "more than 10");
+            "more than the 10");
     refused(fx_splitobs(numbers(10), FX_FRACTIONS(11), .stratified = y), FX_STATUS_ARGUMENT,
-            "more than 10");
+            "more than the 10");
     refused(fx_splitobs(numbers(9), FX_FRACTIONS(0.5), .stratified = y), FX_STATUS_SHAPE,
             "10 labels for 9");
     refused(fx_splitobs(numbers(2), FX_FRACTIONS(0.5), .stratified = fx_ones(2)), FX_STATUS_DTYPE,
