@@ -180,6 +180,17 @@ static fx_array *no_observations(void)
                                   "expected observations along the final axis of x, found none"));
 }
 
+/* Reshapes x to `sizes` with the first two axes exchanged, and exchanges them. */
+static fx_array *transposed(fx_array *x, int ndims, const int64_t *sizes)
+{
+    int64_t raw[FX_MAX_DIMS], axes[FX_MAX_DIMS];
+    for (int i = 0; i < ndims; i++) {
+        axes[i] = i < 2 ? 1 - i : i;
+        raw[i] = sizes[axes[i]];
+    }
+    return fxi_permute(fxi_reshape(x, ndims, raw), ndims, axes);
+}
+
 /* Reshapes the observations to the sizes of the training data. */
 static fx_array *shaped(void *predictor, fx_array *x)
 {
@@ -198,7 +209,9 @@ static fx_array *shaped(void *predictor, fx_array *x)
                                       (long long)each, (long long)(fx_length(x) / n)));
     const int ndims = (int)fx_length(shape);
     sizes[ndims] = n;
-    return fxi_reshape(x, ndims + 1, sizes);
+    return fxi_predictor_about(predictor, "transpose") && ndims > 1
+               ? transposed(x, ndims + 1, sizes)
+               : fxi_reshape(x, ndims + 1, sizes);
 }
 
 /* Replaces missing values, then scales: in Float64, as in training. */

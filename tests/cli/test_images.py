@@ -182,6 +182,11 @@ class Folders(Images):
         self.refused(*train, words=["d/dark/9.png is 7×5, but d/bright/0.png is 6×5", "--shape"])
         self.refused("predict", "m.bson", "-d", "d/dark/9.png", words=["7×5×3", "--shape 6x5x3"])
         self.fine("predict", "m.bson", "-d", "d/dark/9.png", "--shape", "6x5x3")
+        # A model that was trained with --shape resizes images by itself.
+        self.fine(*train, "--shape", "6x5x3", "-q", "-e", 1, "--save", "resized.bson")
+        self.assertEqual(self.fine("predict", "resized.bson", "-d", "d/dark/9.png", "-P").out,
+                         self.fine("predict", "resized.bson", "-d", "d/dark/9.png", "-P", "--shape", "6x5x3").out)
+        self.fine("eval", "resized.bson", "-d", "d")
         self.write("d/dark/9.png", b"GIF89a")
         self.refused(*train, words=["d/dark/9.png", "neither a PNG nor a JPEG file"])
         self.write("d/dark/9.png", b"")

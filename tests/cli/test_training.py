@@ -475,10 +475,26 @@ class Learning(Training):
         base = ["-t", "y.npy", "-m", "Chain(flatten, Dense(6 => 1))", "--regression", "-e", 3, "-q", "-S"]
         self.fine("train", "-d", "x.npy", *base, "x.bson")
         self.fine("train", "-d", "t.npy", "--transpose", *base, "t.bson")
-        self.assertEqual(self.read("x.bson"), self.read("t.bson"))
+        for name in ("x", "t"):
+            self.fine("convert", f"{name}.bson", f"{name}.npz", "--only", "model", "--arrays")
+        self.assertEqual(self.read("x.npz"), self.read("t.npz"))
         self.assertEqual(self.fine("predict", "x.bson", "-d", "x.npy").out,
                          self.fine("predict", "x.bson", "-d", "t.npy", "--transpose").out)
         self.refused("predict", "x.bson", "-d", "y.npy", "--transpose", words="--transpose")
+        # The file of the model says that it was trained with --transpose, and with which sizes.
+        same = self.fine("predict", "x.bson", "-d", "x.npy").out
+        for options in ([], ["--transpose"]):
+            self.assertEqual(self.fine("predict", "t.bson", "-d", "t.npy", *options).out, same)
+        self.assertEqual(self.fine("eval", "t.bson", "-d", "t.npy", "-t", "y.npy", "--json").json()["loss"],
+                         self.fine("eval", "x.bson", "-d", "x.npy", "-t", "y.npy", "--json").json()["loss"])
+        flat = ["".join(f"{v!r}," for b in range(3) for v in (i[0][b], i[1][b])) + "0\n" for i in images]
+        self.write("flat.csv", "".join(flat))
+        self.fine("train", "-d", "flat.csv", "--shape", "2x3x1", "--transpose", *base[2:], "f.bson")
+        predicted = self.fine("predict", "f.bson", "-d", "flat.csv").out
+        self.assertEqual(self.fine("predict", "f.bson", "-d", "t.npy").out, predicted)
+        in_c = subprocess.run([os.environ["PREDICT_CASES"], self.path("f.bson"), "flat.csv"], cwd=self.folder, text=True,
+                              encoding="utf-8", capture_output=True, timeout=cli.SECONDS, env=self.environment())
+        self.assertEqual((in_c.stdout.splitlines(), in_c.stderr), (predicted.splitlines()[1:], ""))
         # Messages name the column of the file. p1 is the answer, or missing everywhere.
         pixels = [[draw.random() for _ in range(12)] for _ in range(25)]
         self.table("p.csv", [[*p, 3 * p[1]] for p in pixels], ",".join([*(f"p{i}" for i in range(12)), "y"]))

@@ -4,6 +4,21 @@
 #include "model_check.h"
 #include "train_run.h"
 
+/* The sizes of an observation before --transpose, "28x28x1", if --shape is given. */
+static const char *given_shape(const train_run *r)
+{
+    char text[200] = "";
+    size_t at = 0;
+    const fx_array *x = r->d.data.x;
+    const bool swapped = r->o->data.request.transpose;
+    if (!r->o->data.request.shape)
+        return NULL;
+    for (int i = 0; i < fx_ndims(x) - 1 && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%lld", i ? "x" : "",
+                               (long long)fx_size(x, swapped && i < 2 ? 1 - i : i));
+    return fx_string_text(fx_string(text));
+}
+
 static void describe_trained(train_run *r)
 {
     int64_t sizes[FX_MAX_DIMS];
@@ -13,6 +28,8 @@ static void describe_trained(train_run *r)
     r->t.kind = r->d.data.kind;
     r->t.target = r->d.data.target;
     r->t.columns = r->d.data.columns;
+    r->t.given_shape = given_shape(r);
+    r->t.transposed = r->o->data.request.transpose;
     if (r->p.tokens && !r->p.context)
         sizes[0] = LINE_TOKENS;
     r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);

@@ -39,6 +39,8 @@ static void *about_of(const trained *t, const problem *p)
     add_if(&e, "loss", fx_string(p->loss));
     add_if(&e, "kind", fx_string(t->kind));
     add_if(&e, "target", t->target ? fx_string(t->target) : NULL);
+    add_if(&e, "shape", t->given_shape ? fx_string(t->given_shape) : NULL);
+    add_if(&e, "transpose", t->transposed ? fx_string("yes") : NULL);
     return fxi_named_pairs(e.n, e.pairs);
 }
 
@@ -131,6 +133,8 @@ int trained_load(const char *path, trained *t, problem *p)
     void *classes = model_file_entry(entries, "classes");
     t->kind = text_in(about, "kind");
     t->target = text_in(about, "target");
+    t->given_shape = text_in(about, "shape");
+    t->transposed = text_in(about, "transpose") != NULL;
     t->shape = model_file_entry(entries, "shape");
     t->columns = model_file_entry(entries, "columns");
     p->mean = model_file_entry(entries, "mean");
@@ -161,6 +165,10 @@ void trained_request(const trained *t, const problem *p, data_request *r)
     r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];
     r->features = t->shape ? sizes_of(t, sizes) : 0;
+    const bool images = t->kind && strcmp(t->kind, "images") == 0;
+    if (!r->shape && (images || t->transposed))
+        r->shape = t->given_shape;
+    r->transpose |= t->transposed;
 }
 
 static int wrong_size(const char *path, const int64_t *sizes, const dataset *d, const char *have)

@@ -2,7 +2,7 @@
  * and scaling of its inputs, and the meaning of its outputs. The entries of the file:
  *
  *     model     the model
- *     about     texts: loss, kind (of the data), target
+ *     about     texts: loss, kind (of the data), target; of --shape and --transpose if given
  *     shape     the sizes of an observation
  *     columns   names of the features, texts
  *     classes   names of the classes, texts
@@ -19,6 +19,8 @@
 typedef struct trained {
     void *model;
     const char *kind, *target; /* NULL: not stored */
+    const char *given_shape;   /* of --shape in training; NULL: not given */
+    bool transposed;           /* --transpose was given in training */
     fx_array *shape;
     void *columns;
     const fx_tokenizer *tokenizer; /* NULL: the inputs are numbers */
@@ -32,8 +34,8 @@ int trained_try(const char *path, const trained *t, const problem *p);
 int trained_load(const char *path, trained *t, problem *p);
 /* True for the model of cflux train --text. */
 bool trained_is_language(const trained *t);
-/* Sets the columns and the number of features that the model needs, and whether they may be
- * missing. */
+/* Sets the columns and the number of features that the model needs, whether they may be missing,
+ * and --shape and --transpose as in training. */
 void trained_request(const trained *t, const problem *p, data_request *r);
 /* Gives the observations the sizes that the model was trained on. */
 int trained_shape(const char *path, const trained *t, dataset *d);
