@@ -51,6 +51,12 @@ typedef struct fx_run_sample {
     int64_t guess;                 /* with `scores`: the predicted class */
 } fx_run_sample;
 
+/* A number that measures the model, such as {"mae", 0.5}. */
+typedef struct fx_run_score {
+    const char *name;
+    double value;
+} fx_run_score;
+
 /* Options of fx_run_log_start, fx_run_log_epoch and fx_run_log_end. NULL texts, numbers of −1 and
  * losses of NaN mean unknown and are not logged. */
 /* clang-format off */
@@ -94,7 +100,15 @@ typedef struct fx_run_sample {
     F(int64_t, nsamples, 0)                     /* number of samples */                            \
     F(void *, model, FXI_NULL)                  /* with .batch: the model whose layers are         \
                                                    measured and logged */                          \
-    F(fx_array *, batch, FXI_NULL)              /* inputs for .model, on its device */
+    F(fx_array *, batch, FXI_NULL)              /* inputs for .model, on its device */             \
+    F(int64_t, nworst, 0)                       /* number of final samples that are the worst      \
+                                                   mistakes, the worst first */                    \
+    F(const char *const *, columns, FXI_NULL)   /* ncolumns names of the numbers of an input */    \
+    F(int64_t, ncolumns, 0)                     /* number of names */                              \
+    F(const fx_run_score *, scores, FXI_NULL)   /* nscores numbers */                              \
+    F(int64_t, nscores, 0)                      /* number of scores */                             \
+    F(const double *, pairs, FXI_NULL)          /* npairs targets, each before its prediction */   \
+    F(int64_t, npairs, 0)                       /* number of pairs, for regression */
 /* clang-format on */
 /* Options of fx_report. Give the log as one of .log, .run and .log_from, and the page as .page or
  * .page_to. */

@@ -234,7 +234,13 @@ static bool write_times(fx_json *j, const fxi_log_record *run)
 /* ---- values copied from the log -------------------------------------------------------------- */
 
 /* Limits that keep the page small for any log. */
-enum { TEXT_MOST = 4000, MEMBERS_MOST = 256, DEPTH_MOST = 4, CLASSES_MOST = 100 };
+enum {
+    TEXT_MOST = 4000,
+    MEMBERS_MOST = 256,
+    DEPTH_MOST = 4,
+    CLASSES_MOST = 100,
+    PAIRS_MOST = 1000
+};
 
 static void write_text(fx_json *j, const char *key, const char *text)
 {
@@ -329,6 +335,26 @@ static const char *write_confusion(fx_json *j, const fxi_log_record *run, const 
     return NULL;
 }
 
+/* Pairs of a target and a prediction that are numbers; others are left out. */
+static void write_pairs(fx_json *j, const fxi_json *end)
+{
+    const fxi_json *pairs = fxi_json_member(end, "pairs");
+    int left = PAIRS_MOST;
+    if (!fxi_json_is(pairs, FXI_JSON_LIST))
+        return;
+    fx_json_open(j, "pairs", '[');
+    for (const fxi_json *pair = pairs->child; pair && left-- > 0; pair = pair->next) {
+        const fxi_json *target = fxi_json_item(pair, 0), *predicted = fxi_json_item(pair, 1);
+        if (!fxi_json_is(target, FXI_JSON_NUMBER) || !fxi_json_is(predicted, FXI_JSON_NUMBER))
+            continue;
+        fx_json_open(j, NULL, '[');
+        fx_json_rounded(j, NULL, target->number, DIGITS);
+        fx_json_rounded(j, NULL, predicted->number, DIGITS);
+        fx_json_close(j);
+    }
+    fx_json_close(j);
+}
+
 static void write_warnings(fx_json *j, const fxi_log_record *run, const char *more)
 {
     fx_json_open(j, "warnings", '[');
@@ -357,6 +383,9 @@ static bool write_document(fx_json *j, const fxi_log_record *run, const char *na
     const bool good = write_steps(j, run) && write_epochs(j, run) && write_times(j, run);
     write_warnings(j, run, write_confusion(j, run, classes));
     write_member(j, "layers", run->end);
+    write_member(j, "columns", run->end);
+    write_member(j, "scores", run->end);
+    write_pairs(j, run->end);
     fx_json_open(j, "samples", '[');
     const bool samples = fxi_report_samples(j, run->end, classes);
     fx_json_close(j);

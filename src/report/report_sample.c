@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { SAMPLES_MOST = 24, NUMBERS_MOST = 16, PIXELS_MOST = 4096, SIDE_MOST = 65536 };
+enum { SAMPLES_MOST = 32, NUMBERS_MOST = 16, PIXELS_MOST = 4096, SIDE_MOST = 65536 };
 
 /* The numbers of an array, or a single number; other values become NaN. NULL if out of memory. */
 static double *numbers_of(const fxi_json *item, size_t *out_n)
@@ -177,6 +177,7 @@ static bool write_sample(fx_json *j, const fxi_json *sample, const fxi_json *cla
         good = good && x[i];
     }
     picture p;
+    const fxi_json *worst = fxi_json_member(sample, "worst");
     if (good) {
         fx_json_open(j, NULL, '{');
         if (is_picture(x[SHAPE], n[SHAPE], n[INPUT], &p))
@@ -189,6 +190,8 @@ static bool write_sample(fx_json *j, const fxi_json *sample, const fxi_json *cla
             write_numbers(j, "target", x[TARGET], n[TARGET]);
             write_numbers(j, "guess", x[said], n[said]);
         }
+        if (fxi_json_is(worst, FXI_JSON_FLAG) && worst->flag)
+            fx_json_flag(j, "worst", true);
         fx_json_close(j);
     }
     for (int i = 0; i < PARTS; i++)

@@ -346,7 +346,25 @@ static void write_confusion(fx_json *j, const fx_run_log_end_args *e)
     fx_json_close(j);
 }
 
-static void write_samples(fx_json *j, const fx_run_sample *samples, int64_t n)
+/* Numbers that measure the model, as an object. */
+static void write_scores(fx_json *j, const fx_run_score *scores, int64_t n)
+{
+    fx_json_open(j, "scores", '{');
+    for (int64_t i = 0; i < n; i++)
+        fx_json_rounded(j, scores[i].name, scores[i].value, DIGITS_FLOAT);
+    fx_json_close(j);
+}
+
+/* Lists of a target and its prediction. */
+static void write_pairs(fx_json *j, const double *pairs, int64_t n)
+{
+    fx_json_open(j, "pairs", '[');
+    for (int64_t i = 0; i < n; i++)
+        values(j, NULL, pairs + 2 * i, 2);
+    fx_json_close(j);
+}
+
+static void write_samples(fx_json *j, const fx_run_sample *samples, int64_t n, int64_t worst)
 {
     fx_json_open(j, "samples", '[');
     for (const fx_run_sample *s = samples; s < samples + n; s++) {
@@ -357,6 +375,8 @@ static void write_samples(fx_json *j, const fx_run_sample *samples, int64_t n)
         values(j, s->scores ? "scores" : "output", s->output, s->noutput);
         if (s->scores)
             fx_json_integer(j, "guess", s->guess);
+        if (s - samples >= n - worst)
+            fx_json_flag(j, "worst", true);
         fx_json_close(j);
     }
     fx_json_close(j);
@@ -378,7 +398,13 @@ fx_status fxi_run_log_end(fx_run_log *log, const fx_run_log_end_args *given)
     if (e.classes && e.nclasses > 0)
         texts(j, "classes", e.classes, e.nclasses);
     if (e.samples && e.nsamples > 0)
-        write_samples(j, e.samples, e.nsamples);
+        write_samples(j, e.samples, e.nsamples, e.nworst);
+    if (e.columns && e.ncolumns > 0)
+        texts(j, "columns", e.columns, e.ncolumns);
+    if (e.scores && e.nscores > 0)
+        write_scores(j, e.scores, e.nscores);
+    if (e.pairs && e.npairs > 0)
+        write_pairs(j, e.pairs, e.npairs);
     if (e.model && e.batch)
         fxi_write_layers(j, e.model, e.batch);
     return put(log);

@@ -164,7 +164,13 @@ class Learning(Training):
         self.near(sum(last["confusion"][i][i] for i in range(10)) / 359, result["accuracy"])
         self.assertEqual([layer["parameters"] for layer in last["layers"]], [2080, 330])
         originals = {tuple(row[:64]): int(row[64]) for row in digits()}
-        self.assertEqual(len(last["samples"]), 12)
+        wrong = [s for s in last["samples"] if s.get("worst")]
+        self.assertEqual(len(last["samples"]), 12 + len(wrong))
+        for sample in wrong: # by how much the wrong class is more likely, the largest first
+            self.assertNotEqual(max(range(10), key=sample["output"].__getitem__), sample["target"])
+        gaps = [max(s["output"]) - s["output"][s["target"]] for s in wrong]
+        self.assertEqual((gaps, len(wrong) > 1), (sorted(gaps, reverse=True), True))
+        self.assertEqual(list(last["scores"]), ["mean_f1"])
         for sample in last["samples"]: # unscaled, as in the file
             self.assertEqual(originals[tuple(round(v, 3) for v in sample["input"])], sample["target"])
         self.assertIn(b"<html", self.read("d.html"))
@@ -767,7 +773,8 @@ class Learning(Training):
             arrays = formats.read_safetensors(self.read("m.safetensors"))[1]
             weight, bias = arrays["model.weight"][1], arrays["model.bias"][1]
             samples = events(self.read(data + ".log"), "end")[0]["samples"]
-            self.assertEqual(len(samples), 12)
+            worst = sum("worst" in s for s in samples)
+            self.assertEqual(len(samples), 12 + worst)
             for s in samples:
                 by_hand = [bias[k] + sum(weight[k + i * outputs] * v for i, v in enumerate(numbers(s["input"])))
                            for k in range(outputs)]
@@ -776,7 +783,7 @@ class Learning(Training):
                     self.assertLess(abs(a - b), 2e-3) # the log has rounded numbers
                 self.assertEqual(s["guess"], scores.index(max(scores)) if outputs > 1 else int(scores[0] > 0))
                 self.assertNotIn("output", s)
-            self.assertEqual(self.read("r.html").count(b'"score":'), 12)
+            self.assertEqual(self.read("r.html").count(b'"score":'), 12 + worst)
             self.assertNotIn(b'"chance":', self.read("r.html"))
 
     def test_standard_input(self):
@@ -1115,7 +1122,7 @@ class Validation(Training):
         self.fine("train", "-q", "-d", "kinds.csv", "-m", f"Dense(1 => {len(counts)})", "-e", "1", "-v", share, "-s", seed,
                   "--normalise", "none", "-L", f"log{seed}")
         end = events(self.read(f"log{seed}"), "end")[-1]
-        held = sorted((*numbers(s["input"]), s["target"]) for s in end["samples"])
+        held = sorted((*numbers(s["input"]), s["target"]) for s in end["samples"] if "worst" not in s)
         for number, target in held:
             self.assertEqual(kinds[int(number)], target)
         return held, [sum(row) for row in end["confusion"]]
@@ -1519,6 +1526,27 @@ class Inputs(Training):
         self.refused("report", "nothing", "-o", "no/r.html", words="there is no folder no")
         self.fine("report", "r.jsonl")
         self.assertIn(b"<html", self.read("r.jsonl.html"))
+        self.worst_of_numbers()
+
+    def worst_of_numbers(self):
+        """The end of the log has the scores that are printed, pairs of all predictions, and the largest errors."""
+        told = self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-L", "w.jsonl", "-S", "w.bson", "--json").json()
+        end = events(self.read("w.jsonl"), "end")[0]
+        self.assertEqual(end["columns"], ["a", "b"])
+        for name in ("mae", "rmse", "r2"):
+            self.near(end["scores"][name], told[name])
+        rows = [tuple(map(float, row)) for row in rows_of(self.read("line.csv").decode())[1:]]
+        predicted = [float(row[0]) for row in rows_of(self.fine("predict", "w.bson", "-d", "line.csv").out)[1:]]
+        self.assertEqual(len(end["pairs"]), len(rows))
+        for (truth, guess), row, own in zip(end["pairs"], rows, predicted, strict=True):
+            self.near(truth, row[2])
+            self.near(guess, own)
+        worst = sorted(range(len(rows)), key=lambda i: -abs(rows[i][2] - predicted[i]))[:8]
+        samples = [s for s in end["samples"] if s.get("worst")]
+        self.assertEqual(len(samples), 8)
+        for sample, i in zip(samples, worst, strict=True):
+            for got, want in zip(sample["input"], rows[i]):
+                self.assertAlmostEqual(got, want, places=3)
 
     def test_standard_input(self):
         self.table("line.csv", self.line(), "a,b,price")

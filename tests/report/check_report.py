@@ -179,6 +179,7 @@ def check_end(reports):
     check(made["confusion"] == [[3, 1], [0, 4]] and made["classes"] == names, "confusion matrix")
     check([l["output"] for l in made["layers"]] == [[6, 6, 4, 32], [3, 3, 4, 32], [10, 32]], "layers")
     check("smooth" not in made["steps"], "three lines are not smoothed")
+    check("pairs" not in made and "scores" not in made and "columns" not in made, "nothing else")
     first, second, third, empty = made["samples"]
     low, high = min(colour["input"]), max(colour["input"])
     pixels = [math.floor(255 * (x - low) / (high - low) + 0.5) for x in colour["input"]]
@@ -202,6 +203,14 @@ def check_end(reports):
     check((second["guess"], second["score"], second["right"]) == ("dog", 0.75, True), "one score")
     check(third["target"] == [1] and third["guess"] == [0.75], "a guess that is not a class")
     check(not any("chance" in s for s in made["samples"]), "scores are not probabilities")
+    wrong = [{**numbers, "output": [5], "worst": True}, {**numbers, "output": [2]}]
+    made, _ = document(reports.make(logs.start() + logs.steps(3) + logs.end(
+        samples=wrong, columns=["a", "b", "c"], scores={"mae": 0.5, "r2": -1.25}, pairs=[[1, 2.5], [3, None], "x", [4, -5, 6]] * 2)))
+    check([s.get("worst") for s in made["samples"]] == [True, None], "the worst mistake")
+    check(made["columns"] == ["a", "b", "c"] and made["scores"] == {"mae": 0.5, "r2": -1.25}, "columns and scores")
+    check(made["pairs"] == [[1, 2.5], [4, -5]] * 2, "pairs of numbers")
+    made, _ = document(reports.make(logs.start() + logs.steps(3) + logs.end(pairs=[[i, i] for i in range(3000)])))
+    check(len(made["pairs"]) == 1000, "the number of pairs is limited")
 
 
 def check_size(reports):
@@ -220,7 +229,7 @@ def check_size(reports):
     made, _ = document(page)
     check(len(made["start"]["model"]) == 4001 and made["start"]["model"].endswith("…"), "a long text is cut")
     check("confusion" not in made and "more than 100 classes" in made["warnings"][0], "a large matrix is left out")
-    check(len(made["samples"]) == 24, "samples are bounded")
+    check(len(made["samples"]) == 32, "samples are bounded")
 
 
 def check_nothing_breaks_out(reports):

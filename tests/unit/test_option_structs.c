@@ -847,6 +847,8 @@ static const int64_t counts[] = {3, 1, 0, 4};
 static const char *const names[] = {"a", "b"};
 static const fx_run_sample a_sample = {(double[]){1}, 1, counts, 1,     (double[]){2},
                                        (double[]){3}, 1, 1,      false, 0};
+static const fx_run_score a_score = {"mae", 0.5};
+static const double a_pair[] = {1, 2};
 static void prepare_run_start(void *args)
 {
     ((fx_run_log_start_args *)args)->model = "relu";
@@ -878,6 +880,9 @@ static void observe_run_end(const void *args, char *text)
     log = fx_run_log_open(NULL, false); /* and all members at once */
     whole.confusion = counts, whole.classes = names, whole.nclasses = 2;
     whole.samples = &a_sample, whole.nsamples = 1;
+    whole.columns = names, whole.ncolumns = 2;
+    whole.scores = &a_score, whole.nscores = 1;
+    whole.pairs = a_pair, whole.npairs = 1;
     add_log(log, fxi_run_log_end(log, &whole), text);
 }
 

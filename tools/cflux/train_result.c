@@ -29,12 +29,14 @@ void train_log_end(train_run *r, const char *why, const char *message, const sco
                     : fx_to(r->p.device,
                             fx_slice(x, fx_ndims(x) - 1, 0,
                                      last->n < r->o->batchsize ? last->n : r->o->batchsize));
-        record_fill(&record, &r->p, r->t.model, x, r->d.vx ? r->d.vy : r->d.y);
+        record_fill(&record, &r->p, r->t.model, x, r->d.vx ? r->d.vy : r->d.y, last, &r->d.data);
     }
     fx_run_log_end(r->log, .why = why, .message = message, .step = r->step, .seconds = r->seconds,
                    .confusion = last->counts, .classes = names, .nclasses = r->p.nclasses,
                    .samples = record.samples, .nsamples = record.nsamples, .model = r->t.model,
-                   .batch = batch);
+                   .batch = batch, .nworst = record.nworst, .columns = record.columns,
+                   .ncolumns = record.ncolumns, .scores = record.scores, .nscores = record.nscores,
+                   .pairs = record.pairs, .npairs = record.npairs);
     record_free(&record);
     free(names);
 }

@@ -23,6 +23,7 @@ const whole = (x) => (known(x) ? Math.round(x).toLocaleString("en-GB") : "–");
 const short = (x) => (known(x) ? String(Number(x.toPrecision(4))) : "–");
 const percent = (x) => (known(x) ? Number((100 * x).toFixed(1)) + "\u00a0%" : "–");
 const text = (x) => (Array.isArray(x) ? x.map(text).join(", ") : String(x ?? "–"));
+const measures = { mae: "MAE", rmse: "RMSE", r2: "R²", mean_f1: "Mean F1" };
 const metric = (name, x) => (name === "accuracy" ? percent(x) : short(x));
 
 function duration(s) {
@@ -203,6 +204,7 @@ function tiles() {
         epochs.epoch.length && ["Epochs", whole(last(epochs.epoch)), planned],
         ["Training steps", whole(end.step ?? last(steps.step) ?? last(epochs.step))],
         best("loss", -1), best("validation_loss", -1), best("accuracy", 1),
+        ...Object.entries(data.scores || {}).map(([name, x]) => [measures[name] || title(name), metric(name, x)]),
         ["Time", duration(last(steps.seconds) ?? last(epochs.seconds) ?? end.seconds)],
         data.times && ["Time per training step", duration(data.times.median), `median; 95 % within ${duration(data.times.p95)}`],
         known(start.parameters) && ["Parameters", whole(start.parameters)],
@@ -223,12 +225,13 @@ function confusion() {
     const heat = (row) => row.map((x) => html("td", shade(x / sum(row)), whole(x)));
     const rows = counts.map((row, i) => [names[i], ...heat(row), share(row[i], sum(row))]);
     const right = names.map((_, i) => share(counts[i][i], sum(counts.map((row) => row[i]))));
+    const f1 = names.map((_, i) => share(2 * counts[i][i], sum(counts[i]) + sum(counts.map((row) => row[i]))));
     const good = sum(counts.map((row, i) => row[i])), total = sum(counts.map(sum));
     if (!counts.length) return;
     section("Confusion matrix",
         html("p", { class: "note" }, "Rows: actual class, columns: predicted class; " +
-            `the margins give the share of correct predictions. Total: ${whole(good)} of ${whole(total)} correct, ${percent(good / total)}.`),
-        table("Confusion matrix", "heat", ["", ...names, "%"], rows, [["%", ...right, ""]]));
+            `the margins give the share of correct predictions (right: recall, below: precision) and F1, in %. Total: ${whole(good)} of ${whole(total)} correct, ${percent(good / total)}.`),
+        table("Confusion matrix", "heat", ["", ...names, "%"], rows, [["%", ...right, ""], ["F1", ...f1, ""]]));
 }
 
 function picture(sample) {
@@ -242,18 +245,45 @@ function picture(sample) {
     return canvas;
 }
 
-function samples() {
-    const images = data.samples.filter((s) => s.pixels), others = data.samples.filter((s) => !s.pixels);
+// Points of predictions over targets, and the line where both are equal.
+function pairs() {
+    const list = data.pairs || [], all = list.flat(), size = 320, edge = 56, end = size - 12;
+    if (!list.length) return;
+    const low = all.reduce((a, b) => Math.min(a, b)), high = all.reduce((a, b) => Math.max(a, b));
+    const more = low === high ? Math.abs(low) / 2 || 1 : 0;
+    const [from, to] = [low - more, high + more];
+    const part = (v) => (v / 2 - from / 2) / (to / 2 - from / 2); // of halves, so that it cannot overflow
+    const x = (v) => edge + (end - edge) * part(v), y = (v) => size - 26 - (size - 38) * part(v);
+    const label = (atX, atY, anchor, what) => svg("text", { x: atX, y: atY, "text-anchor": anchor }, what);
+    const dot = ([t, p]) => svg("circle", { class: "dot", r: 2.5, cx: x(t).toFixed(2), cy: y(p).toFixed(2) });
+    const name = `Predicted against true values, ${whole(list.length)} points, from ${short(low)} to ${short(high)}`;
+    const picture = svg("svg", { role: "img", viewBox: `0 0 ${size} ${size}`, "aria-label": name, class: "square" },
+        ...ticks(from, to, 5).flatMap((v) => [
+            svg("path", { class: "grid", d: `M${edge} ${y(v).toFixed(1)}H${end}` }),
+            label(edge - 6, y(v) + 4, "end", short(v)), label(x(v), size - 8, "middle", short(v))]),
+        svg("path", { class: "cursor", d: `M${x(from)} ${y(from)}L${x(to)} ${y(to)}` }),
+        svg("g", { class: "blue" }, ...list.map(dot)));
+    section("Predicted against true", picture,
+        html("p", { class: "note" }, "Across: true values, up: predictions. On the line they are equal."));
+}
+
+function samples(worst) {
+    const chosen = data.samples.filter((s) => Boolean(s.worst) === worst);
+    const images = chosen.filter((s) => s.pixels), others = chosen.filter((s) => !s.pixels);
+    const columns = (data.columns || []).slice(0, Math.max(0, ...others.map((s) => s.input.length)));
+    const named = columns.length > 0 && others.every((s) => s.input.length === columns.length);
+    const heads = named ? columns.map(text) : ["Input"];
     const sureness = (s) => known(s.chance) ? `, ${percent(s.chance)}` : known(s.score) ? `, score ${text(s.score)}` : "";
     const guess = (s) => html("span", { class: s.right === false ? "wrong" : "right" },
         (s.right === false ? "✗ " : "") + text(s.guess) + sureness(s));
     const input = (s) => text(s.input) + (s.length > s.input.length ? `, … (${whole(s.length)})` : "");
     const figure = (s) =>
         html("figure", {}, picture(s), html("figcaption", {}, `true ${text(s.target)}, predicted `, guess(s)));
-    const rows = others.map((s) => [input(s), text(s.target), html("td", {}, guess(s))]);
+    const inputs = (s) => (named ? s.input.map(text) : [input(s)]);
+    const rows = others.map((s) => [...inputs(s), text(s.target), html("td", {}, guess(s))]);
     const parts = images.length ? [html("div", { class: "samples" }, ...images.map(figure))] : [];
-    if (rows.length) parts.push(table("Samples", "words", ["Input", "Target", "Prediction"], rows));
-    if (parts.length) section("Sample predictions", ...parts);
+    if (rows.length) parts.push(table("Samples", "words", [...heads, "Target", "Prediction"], rows));
+    if (parts.length) section(worst ? "Worst mistakes" : "Sample predictions", ...parts);
 }
 
 function model() {
@@ -299,4 +329,4 @@ function frame() {
     document.getElementById("subtitle").textContent = [start.time, start.device].filter(Boolean).map(text).join(" · ");
 }
 
-for (const part of [frame, tiles, warnings, curves, confusion, samples, model, settings, epochTable]) part();
+for (const part of [frame, tiles, warnings, curves, confusion, pairs, () => samples(false), () => samples(true), model, settings, epochTable]) part();
