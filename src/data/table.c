@@ -464,7 +464,12 @@ static fx_status read_field(table *t, int32_t i, float *out)
     if (!c->text)
         return widen(t, i, *out) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
     if (f.start == f.stop || memchr(f.start, 0, (size_t)(f.stop - f.start)))
-        return fxi_field_fail(&t->lines, i + 1, f, t->rows ? "a text" : "a number or a text");
+        return fxi_field_fail(&t->lines, i + 1, f,
+                              t->rows                ? "a text"
+                              : t->lines.number == 1 ? "a number or a text, or, to begin the "
+                                                       "table at line 2, call fx_read_table with "
+                                                       ".skip = 1"
+                                                     : "a number or a text");
     if (!is_text(f))
         return bad_text(t, i);
     if (c->n == MOST_LABELS)

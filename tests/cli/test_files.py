@@ -63,6 +63,8 @@ class Inspect(cli.Cli):
             self.assertIn(part, text)
         self.assertRegex(text, r"(?m)^model.layers.1.bias +-7 +7 +0 +9.89949 +0 +0$")
         self.assertNotIn("model.layers.1.bias", self.fine("inspect", path).out)
+        self.write("one.npy", f.npy((1,), [3.5])) # its deviation is undefined
+        self.assertRegex(self.fine("inspect", "--stats", "one.npy").out, r"(?m)^array +3\.5 +3\.5 +3\.5 +- +0 +0$")
 
     def test_the_version_of_flux(self):
         model = f.chain(f.dense(3, 2, WEIGHT, BIAS), f.batchnorm(3, 1e-5))

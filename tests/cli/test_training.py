@@ -461,6 +461,14 @@ class Learning(Training):
         base = ["-m", "Dense(2 => 1)", "--regression", "-e", 1, "-q"]
         self.refused("train", "-d", "r.csv", *base, words=["r.csv: line 2", "use --skip 1"])
         self.fine("train", "-d", "r.csv", "--skip", 1, *base)
+        # Lines above tables without names, as in files of scikit-learn.
+        self.write("i.csv", "4,2,setosa\n" + "1,2,3\n2,3,5\n" * 2)
+        self.assertIn('i.csv: line 1 is used as names of columns, but it begins with the number "4": if it describes the file, use --skip 1',
+                      self.fine("train", "-d", "i.csv", *base).err)
+        self.assertEqual(self.fine("train", "-d", "i.csv", "--skip", 1, *base).err, "")
+        self.write("b.csv", "4,,\na,b,y\n" + "1,2,3\n2,3,5\n" * 2)
+        self.refused("train", "-d", "b.csv", *base, words="b.csv: line 1, column 2: expected a number or a text, or, to begin the table at line 2, use --skip 1")
+        self.fine("train", "-d", "b.csv", "--skip", 1, *base)
         self.write("s.txt", "a b y\n" + "1 2 3\n2 3 4\n" * 5)
         self.refused("train", "-d", "s.txt", *base, words=["blanks between numbers", "--separator space"])
         self.fine("train", "-d", "s.txt", "--separator", "space", *base)
@@ -508,6 +516,29 @@ class Learning(Training):
         base = ["--shape", "2x3x2", "-m", "Chain(flatten, Dense(12 => 1))", "--regression", "-e", 1, "-q", "--transpose"]
         self.assertIn('feature "p1" has correlation 1', self.fine("train", "-d", "p.csv", *base).err)
         self.refused("train", "-d", "m.csv", "--missing", "mean", *base, words='column "p1" has no value')
+
+    def test_augmentation(self):
+        """Which half of an image is bright: not to be learned if images are flipped, or under noise. A shift of one pixel
+        makes a model of one pixel wrong. Evaluation sees the images unchanged, and the same seed gives the same model."""
+        draw = random.Random(3)
+        images = [[draw.random() + (k % 2 == (x < 2)) * 2 for x in range(4)] * 2 for k in range(200)]
+        self.table("i.csv", [[*v, "lr"[k % 2]] for k, v in enumerate(images)], ",".join([*(f"p{i}" for i in range(8)), "y"]))
+        base = ["train", "-d", "i.csv", "--shape", "4x2x1", "-m", "Chain(flatten, Dense(8 => 2))", "-e", 40, "-q", "-o", "Adam(0.02)", "--json"]
+        accuracy = lambda *more: self.fine(*base, *more).json()["accuracy"]
+        self.assertEqual(accuracy(), 1)
+        self.assertEqual(accuracy("--augment", "shift=1"), 1)
+        losses = {}
+        for change in ("flip", "noise=50", "noise=0.01", "shift=1,noise=0.01"):
+            told, again = (self.fine(*base, "--augment", change, "--save", f"{k}.bson").json() for k in "ab")
+            self.assertEqual(self.read("a.bson"), self.read("b.bson"))
+            losses[change] = told["loss"] # of the training steps
+        self.assertGreater(losses["flip"], 0.6) # ln 2 is that of guessing
+        self.assertGreater(losses["noise=50"], 0.6)
+        self.assertLess(losses["noise=0.01"], 0.1)
+        self.assertGreater(losses["shift=1,noise=0.01"], 2 * losses["noise=0.01"])
+        for change in ("flop", "flip,", "shift=0", "shift=1.5", "shift=x", "noise=-1", "noise=", ""):
+            self.refused(*base, "--augment", change, words="--augment takes flip, shift=PIXELS and noise=DEVIATION")
+        self.refused("train", "-d", "i.csv", "-m", "Dense(8 => 2)", "--augment", "flip", words="give width, height and channels with --shape")
 
     def test_folds_and_seeds(self):
         """Each run of a sweep is the run with its seed; a fold is not seen in training, and each row is in one."""

@@ -216,8 +216,9 @@ static void print_stats(const report *r)
     for (int64_t i = 0; i < r->n; i++) {
         const array_stats *s = &r->rows[i].stats;
         printf("%*s", width - put_clean(stdout, r->rows[i].path, 0), "");
-        printf(" %12.6g %12.6g %12.6g %12.6g %8" PRId64 " %8" PRId64 "\n", s->min, s->max, s->mean,
-               s->std, s->nan, s->inf);
+        printf(" %12.6g %12.6g %12.6g", s->min, s->max, s->mean);
+        s->n == 1 ? printf(" %12s", "-") : printf(" %12.6g", s->std);
+        printf(" %8" PRId64 " %8" PRId64 "\n", s->nan, s->inf);
     }
 }
 

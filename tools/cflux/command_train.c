@@ -80,6 +80,12 @@ static option_row options[] = {
      0, 0},
     {"schedule-steps", 0, OPTION_FLAG, &o.schedule_steps, NULL,
      "The schedule counts training steps instead of epochs", 0, 0},
+    {"augment", 0, OPTION_TEXT, &o.augment, "CHANGES",
+     "Change the images of each training step at random, by a list such as "
+     "flip,shift=2,noise=0.1. flip: reverse the width of every second image; shift: move by up to "
+     "this many pixels; noise: add numbers of this standard deviation to the scaled inputs "
+     "(default: no changes)",
+     0, 0},
     {"clip-norm", 0, OPTION_NUMBER, &o.clip_norm, "NORM",
      "Scale the gradient of the whole model down to this norm (default: no limit)", 0, 1e30},
     {"epochs", 'e', OPTION_INTEGER, &o.epochs, "N", "Number of passes over the data (default: 10)",
@@ -265,6 +271,8 @@ static int prepare(train_run *r)
         status = check_sweep();
     if (status == EXIT_FINE)
         status = training_share_check(&r->o->data);
+    if (status == EXIT_FINE)
+        status = augmentation_parse(r->o->augment, &r->augment);
     if (status == EXIT_FINE)
         status = problem_loss(&r->p, r->o->loss);
     if (status == EXIT_FINE && members_count() > 1 && r->o->loss && r->p.kind->whole)

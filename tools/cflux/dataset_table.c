@@ -5,6 +5,7 @@
 #include "model_file.h"
 #include "sorted_names.h"
 #include "table_features.h"
+#include "text_parts.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,21 @@ static int check_separator(const data_request *r, void *columns)
                        : quoted);
 }
 
+/* Names such as "150", "4", "setosa" are usually counts and names of classes above a table without
+ * names. */
+static void warn_of_metadata(const data_request *r, void *columns)
+{
+    const int64_t n = fx_count(columns);
+    int64_t numbers = 0;
+    for (int64_t i = 0; i < n; i++)
+        numbers += is_number_text(fx_child_name(columns, i));
+    if (are_named(columns) && numbers > 0 && numbers < n &&
+        is_number_text(fx_child_name(columns, 0)))
+        warn("%s: line %lld is used as names of columns, but it begins with the number \"%s\": if "
+             "it describes the file, use --skip %lld",
+             r->path, (long long)r->skip + 1, fx_child_name(columns, 0), (long long)r->skip + 1);
+}
+
 int read_csv(const data_request *r, dataset *d)
 {
     char separator;
@@ -223,5 +239,7 @@ int read_csv(const data_request *r, dataset *d)
         return fail_table(EXIT_BAD_INPUT, "");
     d->kind = "csv";
     status = check_separator(r, fx_child_named(table, "columns"));
+    if (status == EXIT_FINE)
+        warn_of_metadata(r, fx_child_named(table, "columns"));
     return status == EXIT_FINE ? take_columns(r, d, table) : status;
 }

@@ -22,7 +22,7 @@ static int open_log(train_run *r)
 static fx_array *batch_loss(void *model, const fx_batch *b, void *user)
 {
     const train_run *r = user;
-    return problem_batch_loss(&r->p, model, b->x, b->y);
+    return problem_batch_loss(&r->p, model, augmented(&r->augment, b->x), b->y);
 }
 
 static fx_flow on_start(const fx_progress *now)

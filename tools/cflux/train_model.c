@@ -61,7 +61,9 @@ int train_model(train_run *r)
     void *model = fx_parse_model(r->o->model);
     if (fx_is_error(model))
         return fail_library(EXIT_BAD_INPUT);
-    int status = model_check(&r->p, model, r->d.data.path, r->d.x, r->d.y);
+    int status = augmentation_check(&r->augment, r->d.data.path, r->d.x);
+    if (status == EXIT_FINE)
+        status = model_check(&r->p, model, r->d.data.path, r->d.x, r->d.y);
     if (status == EXIT_FINE) {
         model_check_ending(&r->p, model);
         status = check_last_batch(r);

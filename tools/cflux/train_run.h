@@ -2,6 +2,7 @@
 #ifndef CFLUX_TOOL_TRAIN_RUN_H
 #define CFLUX_TOOL_TRAIN_RUN_H
 
+#include "augmentation.h"
 #include "trained.h"
 #include "training_data.h"
 #include <cflux/report.h>
@@ -12,6 +13,7 @@ typedef struct train_options {
     data_options data;
     const char *model, *loss, *optimiser, *schedule, *device;
     const char *init, *save, *checkpoint, *log, *report;
+    const char *augment;
     double clip_norm;
     int64_t frozen_layers, epochs, batchsize, seed, patience, checkpoint_every;
     int64_t folds, seeds; /* 0: one run */
@@ -24,6 +26,7 @@ typedef struct train_run {
     training_data d;
     trained t;
     initial_model init;
+    augmentation augment;
     void *state;
     char *settings; /* see train_settings */
     fx_run_log *log;
