@@ -140,14 +140,15 @@ static inline vd vd_tanh(vd x)
     return vd_with_sign(vd_pick(vd_less(a, vd_splat(0.625)), small, large), x);
 }
 
-/* 1/(1 + e⁻ˣ), as for Float32. The sum 1 + e loses up to half a unit, which is made up for by the
- * derivative: the result y is e or 1 divided by the sum, and 1 − y or y is 1 divided by it. */
+/* 1/(1 + e⁻ˣ) for x ≥ 0, with the roundings of `ref` and of the other backends: near 1 few bits of
+ * 1 − y are left, and derivatives magnify each difference in them. For x < 0: e/(1 + e) with e =
+ * eˣ. The sum loses up to half a unit there, which the derivative of the quotient makes up for. */
 static inline vd vd_sigmoid(vd x)
 {
     const vd_mask negative = vd_less(x, vd_splat(0.0));
     const vd e = vd_exp(-vd_abs(x)), sum = 1.0 + e, lost = e - (sum - 1.0);
     const vd y = vd_pick(negative, e, vd_splat(1.0)) / sum;
-    return vd_fma(y * lost, -vd_pick(negative, 1.0 - y, y), y);
+    return vd_pick(negative, vd_fma(y * lost, y - 1.0, y), y);
 }
 
 FXI_VECTOR_LOOP(double_exp, double, vd, 1, vd_exp(u))
