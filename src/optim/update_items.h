@@ -92,7 +92,7 @@ bool fxi_repeat_items(const struct fxi_context *c, fxi_items *s, const fxi_updat
 /* Items in a row whose rules have the same literals (recorded_rule.c). */
 typedef struct fxi_rule_run {
     int32_t first;   /* the entry where they begin */
-    int64_t item, n; /* the first item, and their number; 0: there is none yet */
+    int64_t item, n; /* the first item, and the number of items; 0: no item so far */
 } fxi_rule_run;
 /* While a step is noted: adds item i, whose application began at entry `first`. `shared`: it made
  * no literals of its own. */
