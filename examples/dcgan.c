@@ -9,11 +9,11 @@
  * representation learning with deep convolutional generative adversarial networks, 2016; layers are
  * those of Flux's model zoo, with a fourth of its channels.
  */
-#include <cflux.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "mnist_files.h"
 
-enum { LATENT = 100, WIDTH = 64, BATCH = 128, GRID = 10, SIDE = 28 };
+#include <stdlib.h>
+
+enum { LATENT = 100, WIDTH = 64, BATCH = 128, GRID = 10 };
 
 static fx_array *leaky(fx_array *x)
 {
@@ -76,25 +76,6 @@ static void train_both(void *const models[2], void *const states[2], fx_array *r
     losses[1] += fx_item(d_loss);
 }
 
-/* Writes GRID² digits, values from −1 to 1, as one picture (PGM). Returns 0 on success. */
-static int write_picture(fx_array *digits, const char *path)
-{
-    static float image[GRID * GRID][SIDE * SIDE];
-    if (fx_read_as(digits, FX_DTYPE_F32, image, GRID * GRID * SIDE * SIDE) != FX_OK)
-        return 1;
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        return 1;
-    fprintf(f, "P5 %d %d 255\n", GRID * SIDE, GRID * SIDE);
-    for (int row = 0; row < GRID * SIDE; row++)
-        for (int column = 0; column < GRID * SIDE; column++) {
-            const int digit = row / SIDE * GRID + column / SIDE;
-            const float value = image[digit][row % SIDE * SIDE + column % SIDE];
-            fputc((int)(127.5F * (value + 1)), f);
-        }
-    return fclose(f);
-}
-
 int main(int argc, char **argv)
 {
     const int epochs = argc > 2 ? atoi(argv[2]) : 20;
@@ -104,15 +85,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s FOLDER [EPOCHS [IMAGES [PICTURE]]]\n", argv[0]);
         return 2;
     }
-    char path[4096];
-    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", argv[1]);
-    if (access(path, F_OK) != 0)
-        snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", argv[1]);
     fx_seed(1);
-    fx_array *images = fx_read_idx(path);
+    fx_array *images = read_mnist(argv[1], "train", "images-idx3");
     if (most < fx_size(images, 2))
         images = fx_slice(images, 2, 0, most);
-    images = fx_reshape(images, SIDE, SIDE, 1, fx_size(images, 2));
+    images = fx_reshape(images, MNIST_SIDE, MNIST_SIDE, 1, fx_size(images, 2));
 
     void *models[] = {make_generator(), make_discriminator()}, *states[2];
     for (int i = 0; i < 2; i++) {
@@ -134,10 +111,10 @@ int main(int argc, char **argv)
     if (fx_error_status() != FX_OK)
         return fx_error_print(stderr);
     FX_TEST;
-    fx_array *digits = fx_call(models[0], noise);
+    fx_array *digits = fx_add(fx_mul(0.5, fx_call(models[0], noise)), 0.5); /* from 0 to 1 */
     printf("brightness of generated digits %.3f, of real ones %.3f; picture: %s\n",
-           fx_item(fx_mean(digits)) / 2 + 0.5, fx_item(fx_mean(images)) / 255, picture);
-    if (write_picture(digits, picture) != 0) {
+           fx_item(fx_mean(digits)), fx_item(fx_mean(images)) / 255, picture);
+    if (write_digits(digits, GRID, picture) != 0) {
         fprintf(stderr, "%s: cannot write %s\n", argv[0], picture);
         return 1;
     }

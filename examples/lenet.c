@@ -7,26 +7,17 @@
  * Source of the network: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based learning
  * applied to document recognition, 1998; sizes and learning rate are those of Flux's model zoo.
  */
-#include <cflux.h>
+#include "mnist_files.h"
+
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { CLASSES = 10, BATCH = 128 };
-
-static fx_array *read_file(const char *folder, const char *set, const char *kind)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s-%s-ubyte", folder, set, kind);
-    if (access(path, F_OK) != 0)
-        snprintf(path, sizeof path, "%s/%s-%s-ubyte.gz", folder, set, kind);
-    return fx_read_idx(path);
-}
 
 /* (28×28×n bytes, n digits), the first `most` observations */
 static void *read_set(const char *folder, const char *set, int64_t most)
 {
-    fx_array *images = read_file(folder, set, "images-idx3");
-    fx_array *labels = read_file(folder, set, "labels-idx1");
+    fx_array *images = read_mnist(folder, set, "images-idx3");
+    fx_array *labels = read_mnist(folder, set, "labels-idx1");
     if (most < fx_size(images, 2)) {
         images = fx_slice(images, 2, 0, most);
         labels = fx_slice(labels, 0, 0, most);

@@ -7,23 +7,14 @@
  * with t10k instead of train, with or without .gz (http://yann.lecun.com/exdb/mnist). Images stay
  * bytes until a batch needs them as numbers.
  */
-#include <cflux.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "mnist_files.h"
 
-static fx_array *read_file(const char *folder, const char *set, const char *kind)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s-%s-ubyte", folder, set, kind);
-    if (access(path, F_OK) != 0)
-        snprintf(path, sizeof path, "%s/%s-%s-ubyte.gz", folder, set, kind);
-    return fx_read_idx(path);
-}
+#include <stdlib.h>
 
 /* (28×28×n bytes, n digits) */
 static void *read_set(const char *folder, const char *set)
 {
-    return fx_tuple(read_file(folder, set, "images-idx3"), read_file(folder, set, "labels-idx1"));
+    return fx_tuple(read_mnist(folder, set, "images-idx3"), read_mnist(folder, set, "labels-idx1"));
 }
 
 static fx_array *predict(void *model, fx_array *images)

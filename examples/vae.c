@@ -8,9 +8,9 @@
  * PICTURE, by default vae.pgm. Source: D. Kingma, M. Welling, Auto-encoding variational Bayes,
  * 2014; sizes are those of Flux's model zoo.
  */
-#include <cflux.h>
+#include "mnist_files.h"
+
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { PIXELS = 28 * 28, HIDDEN = 512, LATENT = 2, BATCH = 128, GRID = 15 };
 
@@ -56,25 +56,13 @@ static fx_array *loss(void *model, const fx_batch *b, void *user)
 /* Decodes a grid of points of the latent plane, from −2 to 2 on both axes, to one picture. */
 static int write_picture(const Autoencoder *m, const char *path)
 {
-    static float points[GRID * GRID][LATENT], image[GRID * GRID][PIXELS];
+    static float points[GRID * GRID][LATENT];
     for (int i = 0; i < GRID * GRID; i++) {
         points[i][0] = 4.0F * (float)(i % GRID) / (GRID - 1) - 2;
         points[i][1] = 4.0F * (float)(i / GRID) / (GRID - 1) - 2;
     }
     fx_array *z = fx_from(FX_DTYPE_F32, points, LATENT, GRID * GRID);
-    if (fx_read_as(fx_sigmoid(fx_call(m->decoder, z)), FX_DTYPE_F32, image, GRID * GRID * PIXELS) !=
-        FX_OK)
-        return 1;
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        return 1;
-    fprintf(f, "P5 %d %d 255\n", GRID * 28, GRID * 28);
-    for (int row = 0; row < GRID * 28; row++)
-        for (int column = 0; column < GRID * 28; column++) {
-            const int digit = row / 28 * GRID + column / 28, pixel = row % 28 * 28 + column % 28;
-            fputc((int)(255 * image[digit][pixel]), f);
-        }
-    return fclose(f);
+    return write_digits(fx_sigmoid(fx_call(m->decoder, z)), GRID, path);
 }
 
 int main(int argc, char **argv)
@@ -86,12 +74,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s FOLDER [EPOCHS [IMAGES [PICTURE]]]\n", argv[0]);
         return 2;
     }
-    char path[4096];
-    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", argv[1]);
-    if (access(path, F_OK) != 0)
-        snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", argv[1]);
     fx_seed(1);
-    fx_array *images = fx_read_idx(path);
+    fx_array *images = read_mnist(argv[1], "train", "images-idx3");
     if (most < fx_size(images, 2))
         images = fx_slice(images, 2, 0, most);
 

@@ -24,7 +24,7 @@ typedef struct arrays {
     char (*texts)[TEXT]; /* "layers.0.weight, 3×2 Matrix{Float32}" */
     int64_t n, capacity;
     fx_array **own; /* arrays of divided states, in the order of the walk: each member keeps its */
-    int64_t nown, own_capacity, at_own;
+    int32_t nown, own_capacity, at_own;
     bool no_memory;
 } arrays;
 
@@ -57,15 +57,9 @@ static fx_walk find_own(const fx_spot *at, void *user)
         return fx_has_children(at->objects[0]) ? FX_WALK_ENTER : FX_WALK_PASS;
     fxi_leaf_of(at->objects[0], &leaf);
     for (int i = 0; i < leaf.nstates; i++) {
-        if (a->nown == a->own_capacity) {
-            const int64_t more = a->own_capacity ? 2 * a->own_capacity : 64;
-            fx_array **own = fxi_realloc(a->own, (size_t)more * sizeof *own);
-            a->no_memory = a->no_memory || !own;
-            if (!own)
-                return FX_WALK_STOP;
-            a->own = own;
-            a->own_capacity = more;
-        }
+        a->no_memory |= !fxi_grow(&a->own, &a->own_capacity, a->nown + 1, sizeof *a->own);
+        if (a->no_memory)
+            return FX_WALK_STOP;
         a->own[a->nown++] = leaf.states[i];
     }
     return FX_WALK_PASS;

@@ -4,8 +4,7 @@
  * The members are threads (meeting.h). The expected bits are those of a group that divides nothing.
  */
 #include "meeting.h"
-
-#include <unistd.h>
+#include "temp_file.h"
 
 enum { STEPS = 6, PARAMETERS = 4 * 5 + 5 + 5 + 1 };
 
@@ -140,7 +139,7 @@ static void a_divided_state_gives_the_same_bits(void **state)
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-static char file[] = "/tmp/cflux-divide-XXXXXX";
+static const char *file;
 
 /* Trains in two runs, with a checkpoint in between. */
 static void *resumes(void *argument)
@@ -176,7 +175,7 @@ static void *resumes(void *argument)
 static void checkpoints_have_whole_states(void **state)
 {
     (void)state;
-    close(mkstemp(file));
+    file = temp_text("divided.checkpoint", "");
     run_members(resumes);
     for (int r = 0; r < MEMBERS; r++) {
         assert_string_equal(members[r].message, "");
@@ -195,7 +194,6 @@ static void checkpoints_have_whole_states(void **state)
     assert_int_equal(now->n, 2 * PARAMETERS);
     free(now);
     fxi_dist_end(&one);
-    unlink(file);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
