@@ -8,6 +8,7 @@ SHELL       := /bin/bash
 ROOT        := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 BUILD       ?= build
 JOBS        ?= $(shell nproc)
+export CTEST_PARALLEL_LEVEL = $(JOBS)
 PREFIX      ?= /usr/local
 DESTDIR     ?=
 DATA_NAMED  := $(if $(filter undefined,$(origin CFLUX_DATA)),,yes)
@@ -68,42 +69,45 @@ test: setup-test
 	$(COMPILE) $(BUILD)/clang -j $(JOBS) --target libraries
 	@$(QUICK)
 
+# CFLUX_PART=K/N takes one of N parts of most tests (scripts/suite).
 # The quick tests run again only if a file of the tree is newer than their last success.
 test-all: setup-test
 	@$(ROOT)/scripts/setup browser
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	@if $(PASSED); then echo "quick tests: passed before"; else $(QUICK); fi
-	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS) -L full
+	@$(MOST_IN_PARTS) $(BUILD) -L full
 	$(MAKE) asan tsan arm
 	$(MAKE) fuzz-and-packages
 
-QUICK  = $(ROOT)/scripts/suite $(BUILD) -j $(JOBS) -L quick && touch $(BUILD)/quick-passed
+QUICK  = $(ROOT)/scripts/suite $(BUILD) -L quick && touch $(BUILD)/quick-passed
 PASSED = [ -e $(BUILD)/quick-passed ] && [ -z "$$(find $(ROOT) \( -path $(abspath $(BUILD)) -o -path $(ROOT)/.git \) -prune \
              -o -type f -newer $(BUILD)/quick-passed -print -quit)" ]
 
-# The readers get damaged input for 20 seconds each, whatever else runs; installations mostly use one core.
+# The readers get damaged input for 10 seconds each, whatever else runs; installations mostly use one core.
 fuzz-and-packages: fuzz-build
-	@status=0; { $(MAKE) deb-check && $(ROOT)/scripts/debian-roots trixie; } >$(BUILD)/debian.log 2>&1 & packages=$$!; \
+	@status=0; { $(MAKE) deb-check && PART=$(CFLUX_PART) $(ROOT)/scripts/debian-roots trixie; } >$(BUILD)/debian.log 2>&1 & packages=$$!; \
 	    $(MAKE) fuzz-short || status=1; wait $$packages || status=1; cat $(BUILD)/debian.log; exit $$status
 
-# Other builds of the suite leave out the tests that need to run once (tests/CMakeLists.txt).
-AGAIN = -L quick -LE once
+# Other builds of the suite leave out the tests that need to run once (tests/CMakeLists.txt). CFLUX_PART=K/N runs
+# a part of the others (scripts/suite): continuous integration runs another third for each commit.
+AGAIN      = -L quick -LE once
+CFLUX_PART ?= 1/1
+IN_PARTS   = PART=$(CFLUX_PART) $(ROOT)/scripts/suite
+# Tests that run in every part: a change can break them in ways that no other test shows.
+MOST_IN_PARTS = ALWAYS='^(conform/full|docs/.*|install/.*|perf/.*|report/.*)$$' $(IN_PARTS)
 
 clang: setup-test
 	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
-	$(COMPILE) $(BUILD)/clang -j $(JOBS)
-	$(ROOT)/scripts/suite $(BUILD)/clang -j $(JOBS) $(AGAIN)
+	$(IN_PARTS) $(BUILD)/clang --build $(AGAIN)
 
 asan: setup-test
 	$(CONFIGURE) -B $(BUILD)/asan $(GCC) -DCFLUX_SANITIZE=address,undefined
-	$(COMPILE) $(BUILD)/asan -j $(JOBS)
-	$(ROOT)/scripts/suite $(BUILD)/asan -j $(JOBS) $(AGAIN)
+	$(IN_PARTS) $(BUILD)/asan --build $(AGAIN)
 
 tsan: setup-test
 	$(CONFIGURE) -B $(BUILD)/tsan $(GCC) -DCFLUX_SANITIZE=thread
-	$(COMPILE) $(BUILD)/tsan -j $(JOBS)
-	$(ROOT)/scripts/tsan $(ROOT)/scripts/suite $(BUILD)/tsan -j $(JOBS) -L threads
+	$(ROOT)/scripts/tsan $(ROOT)/scripts/suite $(BUILD)/tsan --build -L threads
 
 # Runs every reader with damaged input: guided by coverage if clang has libFuzzer, otherwise at random.
 FUZZ      = $(if $(shell $(ROOT)/scripts/has-libfuzzer && echo yes), \
@@ -111,15 +115,15 @@ FUZZ      = $(if $(shell $(ROOT)/scripts/has-libfuzzer && echo yes), \
                 $(GCC) -DCFLUX_SANITIZE=address$(comma)undefined)
 comma    := ,
 fuzz-build: setup-test
-	$(CONFIGURE) -B $(BUILD)/fuzz $(FUZZ) -DCFLUX_FUZZ=20
+	$(CONFIGURE) -B $(BUILD)/fuzz $(FUZZ) -DCFLUX_FUZZ=10
 	$(COMPILE) $(BUILD)/fuzz -j $(JOBS) --target fuzz_runner
 fuzz-short: fuzz-build
-	$(ROOT)/scripts/suite $(BUILD)/fuzz -j $(JOBS) -L full -R '^fuzz/'
+	$(ROOT)/scripts/suite $(BUILD)/fuzz -L full -R '^fuzz/'
 fuzz: fuzz-build
 	$(ROOT)/scripts/fuzz $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 arm: setup-test
-	$(ROOT)/scripts/arm $(BUILD)/arm $(JOBS)
+	PART=$(CFLUX_PART) $(ROOT)/scripts/arm $(BUILD)/arm
 
 # BENCH_ARGS: options of bench/run.py and parts of names, e.g. BENCH_ARGS="--seconds 2 train/".
 bench: setup-demo $(BUILD)/Makefile

@@ -96,7 +96,7 @@ class Consumers:
 
     def from_sources(self, work):
         out = os.path.join(work, "fetch_content")
-        run("cmake", "-S", os.path.join(HERE, "fetch_content"), "-B", out,
+        run("cmake", "-S", os.path.join(HERE, "fetch_content"), "-B", out, "-DCMAKE_BUILD_TYPE=Debug",
             f"-DFETCHCONTENT_SOURCE_DIR_CFLUX={self.sources}")
         run("cmake", "--build", out, "-j", str(os.cpu_count() or 1), "--target", "consumer")
         self.runs("FetchContent", os.path.join(out, "consumer"))

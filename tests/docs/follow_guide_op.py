@@ -55,7 +55,7 @@ def main():
         touched = follow(steps, copy)
         if said[1] != NUMBERS[len(touched)]:
             sys.exit(f"{options.page}: touches {len(touched)} files, says \"{said[1]}\": {', '.join(touched)}")
-        run(["cmake", "-S", ".", "-B", "build", "-Wno-dev", "-DCFLUX_TESTS=ON"], copy)
+        run(["cmake", "-S", ".", "-B", "build", "-Wno-dev", "-DCFLUX_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"], copy)
         run(["cmake", "--build", "build", "-j", str(options.jobs), "--target", *targets[1].split()], copy)
         for text in commands:
             print(run(["bash", "-euo", "pipefail", "-c", text], copy), end="")
