@@ -54,7 +54,7 @@ bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun)
     const fx_communicator *c = communicator_of(s);
     if (until == 0 || begun->n == FXI_MOST_BEGUN)
         return false;
-    void *ticket = c->begin(c, s, b->in[0], b->base[s->out_value]);
+    void *ticket = c->begin(c, s, b->at[b->plan->operands[i].in], b->base[s->out_value]);
     if (!ticket)
         return false;
     begun->soonest = begun->n == 0 || until < begun->soonest ? until : begun->soonest;

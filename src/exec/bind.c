@@ -21,25 +21,38 @@ void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
 {
     if (b->arena)
         fxi_arena_keep(s, b->arena);
+    b->arena = NULL;
+    if (!b->lists)
+        return;
     /* Results that were handed over hold their own references to their buffers. */
-    for (int32_t i = 0; b->buffers && i < b->plan->nbuffers; i++)
-        if (b->buffers[i])
+    for (int32_t i = 0; i < b->plan->nbuffers; i++)
+        if (b->buffers[i]) {
             fxi_buffer_release(b->buffers[i]);
-    for (int32_t i = 0; b->datas && i < b->plan->noutputs; i++)
-        fxi_data_free(b->datas[i]);
+            b->buffers[i] = NULL;
+        }
+    for (int32_t i = 0; i < b->plan->noutputs; i++)
+        if (b->datas[i]) {
+            fxi_data_free(b->datas[i]);
+            b->datas[i] = NULL;
+        }
+    if (b->kept)
+        return;
     fxi_free(b->lists);
+    b->lists = NULL;
 }
 
-static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
+bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
     const size_t constants = (size_t)fxi_plan_literals_bytes(p) / 8, buffers = (size_t)p->nbuffers,
-                 datas = (size_t)p->noutputs, base = (size_t)p->nvalues, in = (size_t)p->max_inputs,
-                 out = (size_t)p->max_outputs, leaves = (size_t)(g->nleaves + g->nconsts);
+                 datas = (size_t)p->noutputs, base = (size_t)p->nvalues, sites = (size_t)p->nsites,
+                 leaves = (size_t)(g->nleaves + g->nconsts);
     _Static_assert(sizeof(uint64_t) >= sizeof(void *), "a word holds an address");
+    if (b->lists)
+        return true;
     /* The lists that are freed entry by entry come first, and are zero until they are filled. */
     const size_t zero = constants + buffers + datas;
-    uint64_t *at = fxi_malloc((zero + base + in + out + leaves + 1) * sizeof *at);
+    uint64_t *at = fxi_malloc((zero + base + sites + leaves + 1) * sizeof *at);
     if (!at)
         return false;
     memset(at, 0, zero * sizeof *at);
@@ -50,9 +63,8 @@ static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
     b->buffers = (void *)(at += constants);
     b->datas = (void *)(at += buffers);
     b->base = (void *)(at += datas);
-    b->in = (void *)(at += base);
-    b->out = (void *)(at += in);
-    b->leaves = (void *)(at + out);
+    b->at = (void *)(at += base);
+    b->leaves = (void *)(at + sites);
     return true;
 }
 
@@ -125,6 +137,34 @@ static int64_t reserve_arena(fxi_binding *b, fxi_scratch *s)
     return b->arena ? 0 : p->arena_bytes;
 }
 
+/* Makes the data of output k, or fills in the empty one that the caller gave. */
+static bool reserve_output(fxi_binding *b, const fxi_graph *g, int32_t k)
+{
+    const fxi_result *r = &b->plan->results[k];
+    const fxi_value *v = &b->plan->values[r->value];
+    const fxi_node *n = g->nodes[g->outputs[k]];
+    const bool own = v->kind == FXI_VALUE_OUTPUT;
+    /* A result can also be a view of a leaf, or have taken over its buffer. */
+    const fxi_data *leaf = own ? NULL : b->leaves[v->index]->data;
+    fxi_buffer *buffer = own ? b->buffers[v->index] : leaf->buffer;
+    const int64_t offset = own ? r->offset : leaf->offset + r->offset;
+    /* Several outputs can be views of one buffer, each with a reference. */
+    fxi_buffer_retain(buffer);
+    /* A buffer that was taken over has the name already. */
+    if (v->kind != FXI_VALUE_DONATED)
+        fxi_pool_name(buffer, (fx_dtype)n->dtype, n->ndim, n->shape);
+    fxi_data *d = b->datas[k];
+    if (!d) {
+        b->datas[k] = fxi_data_new(buffer, offset, n->ndim, n->shape, r->stride);
+        return b->datas[k] != NULL;
+    }
+    d->buffer = buffer;
+    d->offset = offset;
+    for (int i = 0; i < n->ndim; i++)
+        d->stride[i] = r->stride[i];
+    return true;
+}
+
 static int64_t reserve_outputs(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
@@ -137,27 +177,15 @@ static int64_t reserve_outputs(fxi_binding *b, const fxi_graph *g)
             /* 0 would mean success, so the failure of an empty buffer counts as one byte. */
             return p->buffer_bytes[i] > 0 ? p->buffer_bytes[i] : 1;
     }
-    for (int32_t k = 0; k < p->noutputs; k++) {
-        const fxi_result *r = &p->results[k];
-        const fxi_value *v = &p->values[r->value];
-        const fxi_node *n = g->nodes[g->outputs[k]];
-        /* A result can also be a view of a leaf, or have taken over its buffer. */
-        fxi_buffer *buffer =
-            v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
-        const int64_t base = v->kind == FXI_VALUE_OUTPUT ? 0 : b->leaves[v->index]->data->offset;
-        /* Several outputs can be views of one buffer, each with a reference. */
-        fxi_buffer_retain(buffer);
-        fxi_pool_name(buffer, (fx_dtype)n->dtype, n->ndim, n->shape);
-        b->datas[k] = fxi_data_new(buffer, base + r->offset, n->ndim, n->shape, r->stride);
-        if (!b->datas[k])
+    for (int32_t k = 0; k < p->noutputs; k++)
+        if (!reserve_output(b, g, k))
             return -(int64_t)sizeof(fxi_data);
-    }
     return 0;
 }
 
 static int64_t reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
 {
-    if (!binding_alloc(b, g))
+    if (!fxi_binding_alloc(b, g))
         return -(int64_t)sizeof *b;
     /* Before the outputs, which can be views of leaves. */
     bind_inputs(b, g);
@@ -217,7 +245,6 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
     if (missing) {
         /* What was allocated is freed first: it may be the memory that is missing. */
         fxi_binding_free(b, s);
-        *b = (fxi_binding){.plan = p, .inputs = b->inputs, .ninputs = b->ninputs};
         const fx_status status = fxi_reclaim_for(p->device);
         if (status != FX_OK)
             return status;
@@ -226,8 +253,29 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
     return missing ? no_memory(p, missing) : FX_OK;
 }
 
+static void *address_of(const fxi_binding *b, int32_t i, char *arena)
+{
+    const fxi_plan *p = b->plan;
+    const fxi_value *v = &p->values[i];
+    if (v->kind == FXI_VALUE_OUTPUT)
+        return b->buffers[v->index]->ptr;
+    if (v->kind == FXI_VALUE_ARENA)
+        return arena + v->offset;
+    /* The arena has no literals: kernels read them from host memory. */
+    if (v->kind == FXI_VALUE_LITERAL)
+        return p->literals_bytes ? (void *)(arena + p->literals_offset + 8 * v->index)
+                                 : (void *)&b->constants[v->index];
+    /* A donated value starts where its leaf starts: donors are dense and have offset 0
+     * (fxi_not_donatable in graph.c). */
+    const fxi_node *n = b->leaves[v->index];
+    const fxi_data *d = n->data;
+    return d->offset == 0
+               ? d->buffer->ptr
+               : (char *)d->buffer->ptr + d->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+}
+
 /* Only the backend reads through these addresses; on a device with its own memory they mean nothing
- * to the host. */
+ * to the host. The addresses of a kept binding are computed again only if a value has moved. */
 void fxi_bind_values(fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
@@ -235,22 +283,15 @@ void fxi_bind_values(fxi_binding *b)
      * because C forbids to add even 0 to NULL. */
     static char empty;
     char *arena = b->arena ? b->arena->ptr : &empty;
-    for (int32_t i = 0; i < p->nvalues; i++) {
-        const fxi_value *v = &p->values[i];
-        /* A donated value starts where its leaf starts: donors are dense and have offset 0
-         * (fxi_not_donatable in graph.c). */
-        if (v->kind == FXI_VALUE_LEAF || v->kind == FXI_VALUE_DONATED) {
-            const fxi_node *n = b->leaves[v->index];
-            b->base[i] = (char *)n->data->buffer->ptr +
-                         n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
-        } else if (v->kind == FXI_VALUE_LITERAL) {
-            /* The arena has no literals: kernels read them from host memory. */
-            b->base[i] = p->literals_bytes ? (void *)(arena + p->literals_offset + 8 * v->index)
-                                           : (void *)&b->constants[v->index];
-        } else if (v->kind == FXI_VALUE_OUTPUT) {
-            b->base[i] = b->buffers[v->index]->ptr;
-        } else {
-            b->base[i] = arena + v->offset;
-        }
+    const bool all = b->bound != arena;
+    bool moved = all;
+    for (int32_t k = 0; k < (all ? p->nvalues : p->noutside); k++) {
+        const int32_t i = all ? k : p->outside[k];
+        void *at = address_of(b, i, arena);
+        moved |= b->base[i] != at;
+        b->base[i] = at;
     }
+    for (int32_t k = 0; k < p->nsites && moved; k++)
+        b->at[k] = (char *)b->base[p->sites[k].value] + p->sites[k].offset;
+    b->bound = b->kept ? arena : NULL;
 }

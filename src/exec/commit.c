@@ -17,9 +17,8 @@ static void commit_one(fxi_context *c, fx_array *handle, fxi_node *n)
     if (handle && handle->node != n) {
         fxi_node *old = handle->node;
         __atomic_store_n(&old->rebound, handle, __ATOMIC_RELAXED);
-        if (c->tape && old->stale)
-            fxi_tape_rebind(c, handle, old, n);
-        fxi_array_rebind(handle, n);
+        if (!c->tape || !old->stale || !fxi_tape_rebind(c, handle, n))
+            fxi_array_rebind(handle, n);
     }
     if (n->owner == c->id)
         fxi_node_cut(n);

@@ -50,6 +50,7 @@ typedef struct fxi_recorded_run {
     int32_t ncopies, copy_capacity;
     fxi_graph graph;
     fxi_plan *plan;
+    fxi_binding binding; /* of all repetitions; its lists are allocated by the first one */
     int plans; /* number of plans that the evaluation ran; it can be repeated only if it is 1 */
     bool bad;
 } recorded_run;
@@ -65,6 +66,7 @@ static void run_free(fxi_event *e)
     fxi_free(r->leaf);
     fxi_free(r->source);
     fxi_free(r->copies);
+    fxi_free(r->binding.lists);
     fxi_graph_free(&r->graph);
     if (r->plan)
         fxi_plan_release(r->plan);
@@ -185,6 +187,8 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
     /* The cache may evict the plan, which the recording still needs. */
     __atomic_fetch_add(&plan->refs, 1, __ATOMIC_RELAXED);
     r->plan = plan;
+    r->binding =
+        (fxi_binding){.plan = plan, .inputs = r->inputs, .ninputs = r->ninputs, .kept = true};
 }
 
 void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status)
@@ -322,18 +326,18 @@ static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
 {
     recorded_run *r = next_run(c);
-    fxi_binding b = {.plan = r->plan, .inputs = r->inputs, .ninputs = r->ninputs};
+    fxi_binding *b = &r->binding;
     fx_status status = make_copies(c, r);
     if (status == FX_OK)
-        status = fxi_binding_reserve(&b, s, &r->graph);
+        status = fxi_binding_reserve(b, s, &r->graph);
     if (status == FX_OK) {
         s->running = true;
-        fxi_bind_values(&b);
-        status = fxi_run_plan(&b);
+        fxi_bind_values(b);
+        status = fxi_run_plan(b);
         s->running = false;
     }
     if (status == FX_OK) {
-        hand_over(c->tape, &b, r);
+        hand_over(c->tape, b, r);
         fxi_count(&fxi_counters.plan_hits, 1);
         fxi_count(&fxi_counters.repeated_evals, 1);
         c->tape->ran = &r->event;
@@ -341,7 +345,7 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
             fx_message(0, "repeat: evaluation at call %d of the training step at %s:%d",
                        (int)r->event.first, c->tape->file, c->tape->line);
     }
-    fxi_binding_free(&b, s);
+    fxi_binding_free(b, s);
     drop_copies(r);
     /* The rest of the training step is built as usual (tape.h). */
     if (status != FX_OK)

@@ -42,11 +42,18 @@ static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begu
 {
     fx_device *device = b->plan->device;
     const fx_step *s = &b->plan->steps[i];
+    const fxi_operands *o = &b->plan->operands[i];
     if (s->cls == FX_CLASS_COLLECTIVE && fxi_begin_step(b, i, begun))
         return FX_OK;
-    void *out = b->base[s->out_value];
-    return fxi_runs_away(device, s) ? fxi_run_away(device, s, b->in, out)
-                                    : device->backend->run(device, s, b->in, out, run);
+    const void *const *in = (const void *const *)(b->at + o->in);
+    void **out = b->at + o->out;
+    /* Work space is part of the arena, so its address differs from step to step. */
+    run->work = o->work >= 0 ? b->at[o->work] : NULL;
+    run->outputs = b->at + o->outputs;
+    for (int32_t k = 0; k < o->more; k++)
+        run->more[k] = out[1 + k];
+    return fxi_runs_away(device, s) ? fxi_run_away(device, s, in, *out)
+                                    : device->backend->run(device, s, in, *out, run);
 }
 
 /* Writes literals and streams to the device's memory in one transfer, as each transfer has a fixed
@@ -93,37 +100,14 @@ static fx_status run_part(const fxi_binding *b, const fxi_part *part, fx_run *ru
     return status == FX_OK ? FX_OK : failed_at(b, part->first + step, status);
 }
 
-static void list_outputs(const fxi_binding *b, const fx_step *s)
-{
-    const fx_foreach_step *f = fx_step_foreach(s);
-    void **out = b->out;
-    for (int32_t k = 0; k < f->nsegments; k++)
-        for (int32_t i = 0; i <= f->more.n; i++)
-            *out++ = b->base[f->segments[k].value[i]];
-}
-
 /* Runs the steps from `first` on, up to `end`. */
 static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_run *run,
                            fxi_begun *begun)
 {
-    const fxi_plan *p = b->plan;
     for (int32_t i = first; i < end; i++) {
-        const fx_step *s = &p->steps[i];
         fx_status status = fxi_finish_before(b, i, begun);
         if (status != FX_OK)
             return failed_at(b, i - 1, status);
-        for (int k = 0; k < s->nin; k++)
-            b->in[k] = fx_step_input_at(s, k, b->base);
-        /* Work space is part of the arena, so its address differs from step to step. */
-        run->work = s->work_bytes > 0 ? b->base[s->work_value] : NULL;
-        const fx_more_outputs *more = fx_step_more(s);
-        for (int k = 0; k < more->n; k++)
-            run->more[k] = b->base[more->value[k]];
-        /* Only foreach steps have a list of outputs; other steps have one output and at most a few
-         * more. */
-        if (s->cls == FX_CLASS_FOREACH)
-            list_outputs(b, s);
-        run->outputs = b->out;
         status = run_step(b, i, run, begun);
         if (status != FX_OK)
             return failed_at(b, i, status);

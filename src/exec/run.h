@@ -25,15 +25,16 @@ typedef struct fxi_scratch {
     struct fxi_recorded_run *noting; /* the evaluation that is being noted (recorded_run.c) */
 } fxi_scratch;
 
-/* The memory and numbers of one run of a plan. */
+/* The memory and numbers of one run of a plan, or of many runs (`kept`). */
 typedef struct fxi_binding {
     const fxi_plan *plan;
     fxi_buffer *arena;      /* the arena; NULL: the plan needs none */
     fxi_buffer **buffers;   /* output buffers */
     fxi_data **datas;       /* per output of the plan */
     void **base;            /* per value of the plan: its address */
-    const void **in;        /* operand pointers of one step */
-    void **out;             /* output pointers of a foreach step */
+    void **at;              /* per operand of the plan's steps (fxi_plan.sites): its address */
+    const char *bound;      /* kept: the start of the arena when the addresses were computed */
+    bool kept;              /* the lists are used again by the next run */
     uint64_t *constants;    /* per literal of the plan: its value, in its type */
     uint64_t (*streams)[2]; /* seeds and counters, in the same block as the constants */
     fxi_node **leaves;
@@ -60,11 +61,15 @@ void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena);
  * into the plan's numbering. If an allocation fails, it frees caches and tries once more. Failures
  * are recorded. */
 fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g);
+/* Allocates the lists of a binding for graphs of this size. The caller may do this before, to fill
+ * `datas` with blocks that the results use. False: the allocation failed. */
+bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g);
 /* Writes the value of the constant n, converted to dtype: at most 8 bytes. */
 void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out);
-/* Fills in the address of each value of the plan. */
+/* Fills in the address of each value of the plan and of each operand of its steps. */
 void fxi_bind_values(fxi_binding *b);
-/* Frees what the run allocated; the arena returns to the scratch. */
+/* Frees what the run allocated; the arena returns to the scratch. The lists of a kept binding stay,
+ * for the next run. */
 void fxi_binding_free(fxi_binding *b, fxi_scratch *s);
 
 /* ---- run.c ----------------------------------------------------------------------------------- */

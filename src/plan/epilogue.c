@@ -160,7 +160,7 @@ static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int3
 
 /* Extends the lists of inputs by n. A list that grew is kept also if the next allocation fails, so
  * the step can still be freed. */
-static bool more_inputs(fxi_plan *p, fx_step *s, int n)
+static bool more_inputs(fx_step *s, int n)
 {
     const size_t capacity = (size_t)(s->nin + n) + 1;
     fx_tensor *in = fxi_realloc(s->in, capacity * sizeof *in);
@@ -169,7 +169,6 @@ static bool more_inputs(fxi_plan *p, fx_step *s, int n)
     s->in_value = value ? value : s->in_value;
     int64_t *offset = fxi_realloc(s->in_offset, capacity * sizeof *offset);
     s->in_offset = offset ? offset : s->in_offset;
-    p->max_inputs = p->max_inputs > s->nin + n ? p->max_inputs : s->nin + n;
     return in && value && offset;
 }
 
@@ -180,13 +179,13 @@ static fx_program *epilogue_of(fx_step *m)
 }
 
 /* Gives M the instructions and operands of the chain. */
-static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
+static bool extend(fx_step *m, const fx_step *e, const chain *c)
 {
     const fx_instr *old = fx_step_elementwise(e)->program.instr;
     fx_program *epilogue = epilogue_of(m);
     /* At most one new operand for each instruction, hence space for c->n inputs. */
     epilogue->instr = fxi_calloc((size_t)c->n, sizeof *epilogue->instr);
-    if (!epilogue->instr || !more_inputs(p, m, c->n))
+    if (!epilogue->instr || !more_inputs(m, c->n))
         return false;
     uint8_t operand[MOST] = {0};
     for (int k = 0; k < c->n; k++) {
@@ -326,7 +325,7 @@ static int32_t find_product(const fxi_planner *how, const fxi_plan *p, const sur
 static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
 {
     fx_step *from = &p->steps[e], *to = &p->steps[m];
-    if (!extend(p, to, from, c))
+    if (!extend(to, from, c))
         return false;
     const int output = output_of(from, from->nin + c->instr[c->n - 1]);
     /* The value keeps its number: its readers need no change. */
@@ -435,7 +434,7 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
     p->values[v].bytes = p->values[m->out_value].bytes;
     fx_program *rest = &e->as.elementwise.program;
     rest->instr = fxi_calloc((size_t)count, sizeof *rest->instr);
-    if (!rest->instr || !more_inputs(p, e, count))
+    if (!rest->instr || !more_inputs(e, count))
         return false;
     e->in[0] = m->out;
     e->in_value[0] = m->out_value = v;

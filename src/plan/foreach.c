@@ -163,9 +163,6 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     for (int32_t o = 0; o <= each->more.n; o++)
         f->as.foreach.over[o] = written_over(p, f, o);
     p->steps[j] = merged;
-    p->max_inputs = f->nin > p->max_inputs ? f->nin : p->max_inputs;
-    const int32_t outputs = fx_step_outputs(f);
-    p->max_outputs = outputs > p->max_outputs ? outputs : p->max_outputs;
     return true;
 }
 

@@ -149,8 +149,6 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     for (int32_t a = j, at = n; a >= 0; a = m[a].before)
         put(&merged, --at, &p->steps[a]);
     p->steps[j] = merged;
-    p->max_inputs = merged.nin > p->max_inputs ? merged.nin : p->max_inputs;
-    p->max_outputs = n > p->max_outputs ? n : p->max_outputs;
     return true;
 }
 

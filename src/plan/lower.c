@@ -55,9 +55,6 @@ fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr)
         fxi_step_set_attr(s, attr);
     fxi_set_precision(b, s);
     p->nsteps++;
-    /* A run allocates one list of operand pointers, which must fit the largest step. */
-    if (nin > p->max_inputs)
-        p->max_inputs = nin;
     return s->in && s->in_value && s->in_offset ? s : NULL;
 }
 

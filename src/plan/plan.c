@@ -271,7 +271,7 @@ static fx_status build(fxi_builder *b, bool *out_refused)
     fxi_account(p, b->g);
     p->nstreams = b->g->nstreams;
     p->literals_bytes = b->how->own_memory ? fxi_plan_literals_bytes(p) : 0;
-    return fxi_plan_place(p) ? FX_OK : FX_STATUS_MEMORY;
+    return fxi_plan_place(p) && fxi_list_sites(p) ? FX_OK : FX_STATUS_MEMORY;
 }
 
 /* A wrong plan gives wrong numbers without a crash, so debug builds check every plan
@@ -346,8 +346,9 @@ void fxi_plan_free(fxi_plan *p)
             p->release(p->device, &p->steps[i]);
         fxi_step_free(&p->steps[i]);
     }
-    void *const all[] = {p->steps, p->values, p->literals, p->results, p->buffer_bytes,
-                         p->key,   p->record, p->parts,    p->shown,   p};
+    void *const all[] = {p->steps,  p->values, p->literals, p->results, p->buffer_bytes, p->key,
+                         p->record, p->parts,  p->shown,    p->sites,   p->operands,     p->outside,
+                         p};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
 }

@@ -47,6 +47,18 @@ typedef struct fxi_result {
     int64_t stride[FX_MAX_DIMS];
 } fxi_result;
 
+/* An operand of a step: the value, and the bytes between its start and the operand. */
+typedef struct fxi_site {
+    int32_t value;
+    int64_t offset;
+} fxi_site;
+
+/* The numbers of a step's sites: its first input, its work space (−1: none), its first output, and
+ * `out`, which is followed by `more` additional outputs. */
+typedef struct fxi_operands {
+    int32_t in, work, outputs, out, more;
+} fxi_operands;
+
 /* Consecutive steps that the backend runs in one call. Other steps run one by one. */
 typedef struct fxi_part {
     fx_plan whole;
@@ -81,7 +93,12 @@ struct fxi_plan {
     int64_t literals_offset, literals_bytes;
     uint64_t bytes_moved, bytes_saved; /* see fx_counters */
     int32_t fused_steps;
-    int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */
+    fxi_site *sites; /* the operands of all steps, step by step (sites.c) */
+    int32_t nsites;
+    fxi_operands *operands; /* per step */
+    int32_t *outside;       /* the values that are not in the arena and no literals: their addresses
+                               differ       from run to run */
+    int32_t noutside;
     int32_t donations, donations_denied;
     int64_t bytes; /* host memory that the plan keeps, including what the backend prepared */
     /* The backend's function. NULL: steps have no `ready`. */
@@ -132,6 +149,10 @@ fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_
 
 /* Gives every arena value its offset (place.c). Returns false if an allocation fails. */
 bool fxi_plan_place(fxi_plan *p);
+
+/* Lists the operands of the steps, which must be final (sites.c). Returns false if an allocation
+ * fails. */
+bool fxi_list_sites(fxi_plan *p);
 
 /* Counts what the steps do (account.c). */
 void fxi_account(fxi_plan *p, const fxi_graph *g);
