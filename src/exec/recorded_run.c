@@ -40,12 +40,11 @@ typedef struct fxi_recorded_run {
     int32_t nroots;  /* without sinks */
     bool sinks;      /* the evaluation belongs to an update that computed the sinks of the step */
     bool *alive;     /* per entry: it had a handle */
-    int32_t *seen;   /* the entries that are not inside a part, nseen of them */
     bool *leaf;      /* per node of the graph */
     int32_t *source; /* per node of the graph: its entry, or ~leaf */
     int32_t *moving; /* nodes of the graph that differ from step to step: leaves, and results */
     int32_t *inputs; /* nodes of the graph that are leaves, literals or random streams */
-    int32_t nseen, nmoving, ninputs, version; /* version: of the tape, when `moving` was listed */
+    int32_t nmoving, ninputs, version; /* version: of the tape, when `moving` was listed */
     recorded_copy *copies;
     int32_t ncopies, copy_capacity;
     fxi_graph graph;
@@ -60,7 +59,6 @@ static void run_free(fxi_event *e)
     recorded_run *r = (recorded_run *)e;
     fxi_free(r->roots);
     fxi_free(r->alive);
-    fxi_free(r->seen);
     fxi_free(r->moving);
     fxi_free(r->inputs);
     fxi_free(r->leaf);
@@ -109,9 +107,8 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
             .event.kind = &run_kind, .nroots = n - s->nsinks, .sinks = s->takes_sinks};
         r->roots = fxi_calloc((size_t)n + 1, sizeof *r->roots);
         r->alive = fxi_calloc((size_t)t->n + 1, sizeof *r->alive);
-        r->seen = fxi_malloc(((size_t)t->n + 1) * sizeof *r->seen);
     }
-    if (!r || !r->roots || !r->alive || !r->seen) {
+    if (!r || !r->roots || !r->alive) {
         if (r)
             run_free(&r->event);
         fxi_tape_break(c);
@@ -123,11 +120,8 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
         root->donor = donor_number(t, roots[i].donor);
         root->denied = denied(roots[i].donor);
     }
-    for (int32_t i = 0; i < t->n; i++) {
+    for (int32_t i = 0; i < t->n; i++)
         r->alive[i] = t->entries[i].live && t->entries[i].live->handles > 0;
-        if (!t->entries[i].inside)
-            r->seen[r->nseen++] = i;
-    }
     s->noting = r;
 }
 
@@ -230,12 +224,15 @@ static bool same_roots(const fxi_tape *t, const recorded_run *r, int n, const fx
     return true;
 }
 
-/* Returns true if the same results have a handle as in the recording. Entries of skipped parts are
- * not compared: their results have no handles. */
+/* Returns true if the same results have a handle as in the recording. Of the entries of skipped
+ * parts only those that were shown can have one. */
 static bool same_handles(const fxi_tape *t, const recorded_run *r)
 {
-    for (int32_t k = 0; k < r->nseen; k++)
-        if ((t->entries[r->seen[k]].node->handles > 0) != r->alive[r->seen[k]])
+    for (int32_t i = 0; i < t->pos; i = fxi_tape_after(t, i))
+        if (!t->entries[i].skipped && (t->entries[i].node->handles > 0) != r->alive[i])
+            return false;
+    for (int32_t k = 0; k < t->nshown; k++)
+        if ((t->entries[t->shown[k]].node->handles > 0) != r->alive[t->shown[k]])
             return false;
     return true;
 }
@@ -307,6 +304,20 @@ static void drop_copies(recorded_run *r)
         }
 }
 
+/* Lets the results use the blocks that earlier values of the ghosts have left. Without memory for
+ * the lists, the reservation fails. */
+static void take_spares(fxi_tape *t, recorded_run *r)
+{
+    fxi_binding *b = &r->binding;
+    if (!fxi_binding_alloc(b, &r->graph))
+        return;
+    for (int32_t k = 0; k < r->graph.noutputs; k++) {
+        fxi_tape_entry *e = &t->entries[r->source[r->graph.outputs[k]]];
+        b->datas[k] = e->spare;
+        e->spare = NULL;
+    }
+}
+
 /* Gives the results to the ghosts. */
 static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
 {
@@ -328,8 +339,10 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
     recorded_run *r = next_run(c);
     fxi_binding *b = &r->binding;
     fx_status status = make_copies(c, r);
-    if (status == FX_OK)
+    if (status == FX_OK) {
+        take_spares(c->tape, r);
         status = fxi_binding_reserve(b, s, &r->graph);
+    }
     if (status == FX_OK) {
         s->running = true;
         fxi_bind_values(b);

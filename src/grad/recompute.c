@@ -17,6 +17,7 @@
 #include "identity_map.h"
 #include "own_gradient.h"
 #include "primitives.h"
+#include "tape.h"
 
 static fx_status no_memory(void)
 {
@@ -125,6 +126,8 @@ static fx_array *over_boundary(const walk *w, fx_array *y)
 fx_array *fxi_recomputed(fx_array *y, uint64_t since)
 {
     walk w = {.since = since};
+    if (fxi_tape_repeats(fxi_here()))
+        fxi_tape_number(fxi_here()->tape);
     if (fx_is_error(y) || !fxi_is_float(y->node->dtype) || !is_inside(&w, y->node))
         return y;
     FXI_SCOPE;

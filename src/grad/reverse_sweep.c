@@ -518,7 +518,7 @@ static bool same_request(const fxi_tape *t, const recorded_gradient *r, const fx
 static bool repeat_gradient(fxi_context *c, fx_array *loss, fx_array *const *x, int n,
                             fx_array **out)
 {
-    const fxi_tape *t = c->tape;
+    fxi_tape *t = c->tape;
     const recorded_gradient *r = (recorded_gradient *)fxi_tape_event(c, &recorded_kind);
     if (!r)
         return false;
@@ -532,8 +532,10 @@ static bool repeat_gradient(fxi_context *c, fx_array *loss, fx_array *const *x, 
     if (!fxi_tape_skip(c, r->event.end, 0, NULL))
         return false;
     loss->node->wanted = true;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        fxi_tape_show(t, r->result[i]);
         out[i] = fxi_array_of(t->entries[r->result[i]].node);
+    }
     return true;
 }
 

@@ -200,7 +200,12 @@ bool fxi_part_repeat(fxi_part *p)
         return false;
     }
     put_literals(t, r);
-    for (int k = 0; k < FXI_PART_RESULTS; k++)
-        p->out[k] = r->out[k] == NONE ? NULL : fxi_array_of(t->entries[r->out[k]].node);
+    for (int k = 0; k < FXI_PART_RESULTS; k++) {
+        p->out[k] = NULL;
+        if (r->out[k] == NONE)
+            continue;
+        fxi_tape_show(t, r->out[k]);
+        p->out[k] = fxi_array_of(t->entries[r->out[k]].node);
+    }
     return true;
 }

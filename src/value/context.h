@@ -125,8 +125,9 @@ void fxi_node_release(fxi_node *n);
 void fxi_node_settle(fxi_node *n, fxi_data *data);
 /* Drops the inputs of an evaluated node, unless the node is a view that follows them (`tied`). */
 void fxi_node_cut(fxi_node *n);
-/* Makes a ghost with a value pending again. */
-void fxi_node_unsettle(fxi_node *n);
+/* Makes a ghost with a value pending again. Returns the block of its data, which has no buffer now.
+ */
+fxi_data *fxi_node_unsettle(fxi_node *n);
 /* Lists n as a sink if it is one. */
 void fxi_sink_check(fxi_context *c, fxi_node *n);
 /* Sets aside a sink that is older than every value that the update replaces. It cannot read any of

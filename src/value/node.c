@@ -119,7 +119,8 @@ void fxi_data_free(fxi_data *d)
 {
     if (!d)
         return;
-    fxi_buffer_release(d->buffer);
+    if (d->buffer)
+        fxi_buffer_release(d->buffer);
     fxi_free(d->dense);
     fxi_free(d);
 }
@@ -211,7 +212,6 @@ void fxi_node_revive(fxi_node *n, const fxi_node *g)
 {
     n->stale = n->used = n->wanted = false;
     n->history_cut = g->history_cut || g->nin > 0;
-    n->seq = g->seq;
     n->rebound = NULL;
     __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
 }
@@ -391,14 +391,21 @@ void fxi_node_cut(fxi_node *n)
     bury(fxi_here(), dying);
 }
 
-void fxi_node_unsettle(fxi_node *n)
+fxi_data *fxi_node_unsettle(fxi_node *n)
 {
+    fxi_data *d = n->data;
     if (n->stale)
         __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
     n->stale = n->used = n->wanted = n->history_cut = false;
     n->rebound = NULL;
-    fxi_data_free(n->data);
     n->data = NULL;
+    fxi_buffer_release(d->buffer);
+    d->buffer = NULL;
+    if (d->dense) {
+        fxi_free(d->dense);
+        d->dense = NULL;
+    }
+    return d;
 }
 
 /* ---- handles --------------------------------------------------------------------------------- */

@@ -39,6 +39,14 @@ void fxi_ghost_free(fxi_node *g)
     fxi_node_release(g);
 }
 
+void fxi_tape_cut(fxi_tape *t, int32_t first)
+{
+    for (int32_t i = t->n - 1; i >= first; i--) {
+        fxi_ghost_free(t->entries[i].node);
+        fxi_data_free(t->entries[i].spare);
+    }
+}
+
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
 static fxi_tape_leaf class_of(const fxi_node *n)
@@ -85,6 +93,15 @@ static inline bool find_leaf(const fxi_tape *t, const fxi_node *n, int32_t *out)
     return true;
 }
 
+/* The ghosts that read leaf i get n as their operand, also those that the step has not reached. */
+static void pass_on(fxi_tape *t, int32_t i, fxi_node *n)
+{
+    const int32_t last = i + 1 < t->nleaves ? t->leaves[i + 1].user : t->nleaf_users;
+    for (int32_t u = t->leaves[i].user; u < last; u++)
+        t->entries[t->leaf_users[u].entry].node->in[t->leaf_users[u].input] = n;
+    t->leaves[i].was = n;
+}
+
 /* Makes n leaf i of this training step. Two leaves are never the same node: the plan may write one
  * of them while it still reads the other. */
 static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
@@ -96,6 +113,8 @@ static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
     fxi_node_retain(n);
     t->leaves[i].node = n;
     t->nbound = i + 1;
+    if (t->mode == FXI_TAPE_REPEATS && t->leaves[i].was != n)
+        pass_on(t, i, n);
     return true;
 }
 
@@ -169,9 +188,6 @@ static bool note_operand(fxi_tape *t, fxi_tape_entry *e, int32_t k, fxi_node *in
         return true;
     }
     t->nused = ~from < t->nused ? t->nused : ~from + 1;
-    if (!fxi_grow(&t->leaf_uses, &t->leaf_use_capacity, t->nleaf_uses + 1, sizeof *t->leaf_uses))
-        return false;
-    t->leaf_uses[t->nleaf_uses++] = (fxi_tape_use){t->n, k};
     e->reads_leaf = true;
     return true;
 }
@@ -187,7 +203,6 @@ static bool note(fxi_tape *t, fxi_node *n)
                           .device = n->device,
                           .nin = n->nin,
                           .operand = t->noperands,
-                          .leaf_use = t->nleaf_uses,
                           .leaves = t->nused};
     bool ok = e->node != NULL;
     for (int32_t k = 0; k < n->nin && ok; k++)
@@ -277,21 +292,58 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     g->weak = g->wanted = false;
     g->device = device;
     g->seq = c->seq++;
+    e->skipped = 0;
     t->pos++;
     fxi_node_retain(g);
     return g;
 }
 
-void fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *old, fxi_node *n)
+/* Both nodes are on the tape, so none of them loses its last reference. */
+static inline void move_handle(fx_array *x, fxi_node *from, fxi_node *to)
+{
+    __atomic_fetch_add(&to->refs, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&to->handles, 1, __ATOMIC_RELAXED);
+    x->node = to;
+    __atomic_fetch_sub(&from->handles, 1, __ATOMIC_ACQ_REL);
+    __atomic_fetch_sub(&from->refs, 1, __ATOMIC_ACQ_REL);
+}
+
+bool fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *n)
 {
     fxi_tape *t = c->tape;
+    fxi_node *old = handle->node;
     int32_t leaf;
-    if (!n->ghost || t->mode != FXI_TAPE_REPEATS || old->owner != c->id ||
+    if (!n->ghost || !n->data || t->mode != FXI_TAPE_REPEATS || old->owner != c->id ||
         !find_leaf(t, old, &leaf) ||
         !fxi_grow(&t->rebound, &t->rebound_capacity, t->nrebound + 1, sizeof *t->rebound))
-        return;
+        return false;
     fx_retain(handle);
     t->rebound[t->nrebound++] = (fxi_tape_rebound){handle, old, n};
+    move_handle(handle, old, n);
+    return true;
+}
+
+static bool same_data(const fxi_node *a, const fxi_node *b)
+{
+    const fxi_data *x = a->data, *y = b->data;
+    bool same = (x->buffer == y->buffer) & (x->offset == y->offset) & !x->dense & !y->dense;
+    for (int i = 0; i < a->ndim; i++)
+        same &= x->stride[i] == y->stride[i];
+    return same;
+}
+
+/* Another thread may hold a reference, and release it at any time. */
+void fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r)
+{
+    fxi_node *n = r->leaf, *g = r->ghost;
+    if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) == 1 &&
+        __atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 2 && r->handle->node == g && g->data &&
+        !g->stale && n->op == g->op && n->weak == g->weak && n->nin == 0 &&
+        n->device == g->device && same_data(n, g)) {
+        fxi_node_revive(n, g);
+        n->seq = c->seq++; /* no pending node that reads the old value outlives the step */
+        move_handle(r->handle, g, n);
+    }
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
@@ -301,6 +353,7 @@ void fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *old, fxi_node *
  * but is not their consumer. */
 static void make_real(fxi_context *c, fxi_tape *t)
 {
+    fxi_tape_number(t);
     for (const fxi_event *e = t->ran ? t->events : NULL; e; e = e == t->ran ? NULL : e->next)
         if (e->kind->leave)
             e->kind->leave(e, t);
@@ -342,15 +395,15 @@ void fxi_tape_leave(fxi_context *c)
     fxi_tape *t = c->tape;
     if (!t || t->mode != FXI_TAPE_REPEATS)
         return;
-    for (int32_t i = t->n - 1; i >= t->pos; i--)
-        fxi_ghost_free(t->entries[i].node);
+    fxi_tape_cut(t, t->pos);
     if (t->pos < t->n) {
         t->noperands = t->entries[t->pos].operand;
-        t->nleaf_uses = t->entries[t->pos].leaf_use;
         t->nused = t->entries[t->pos].leaves;
     }
     t->n = t->pos;
     t->nleaves = t->nbound;
+    for (int32_t i = 0; i < t->nleaves; i++)
+        t->leaves[i].was = NULL; /* the new ghosts have no operands that are leaves */
     make_real(c, t);
     t->version++;
     t->mode = renew_ghosts(t) ? FXI_TAPE_NOTES : FXI_TAPE_OFF;

@@ -31,12 +31,15 @@ typedef struct fxi_tape_entry {
     fx_device *device; /* of the call; fx_zeros_like changes that of the node afterwards */
     int32_t nin;       /* number of operands */
     int32_t operand;   /* its first one in `operands` */
-    int32_t leaf_use;  /* the first one in `leaf_uses` of this entry or a later one */
     int32_t leaves;    /* number of leaves that earlier entries use */
     int32_t user;      /* the first one in `users`: operands of later entries that are this entry */
     bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
     bool moves;        /* its node has been replaced when a step closed, and may be again */
+    int32_t skipped;   /* REPEATS: this entry and those up to this one, exclusive, were skipped
+                          together; 0: the call of this entry was made */
+    uint64_t seq;      /* of its node, if `skipped` > 0 */
+    fxi_data *spare;   /* the block for the next value of the ghost; NULL: none */
 } fxi_tape_entry;
 
 /* An evaluated value that was made before the step or outside of it: a parameter, a batch. A plan
@@ -46,6 +49,8 @@ typedef struct fxi_tape_leaf {
     fx_device *device, *buffer_device;
     uint8_t dtype, ndim;
     bool borrowed, unaligned;
+    int32_t user;        /* the first one in `leaf_users` */
+    const fxi_node *was; /* the operand of the ghosts that read the leaf; only compared */
     int64_t shape[FX_MAX_DIMS], stride[FX_MAX_DIMS];
 } fxi_tape_leaf;
 
@@ -93,12 +98,13 @@ struct fxi_tape {
     bool changed;             /* a literal differs from the recorded one, in this step */
     bool impure;              /* has operations whose gradient the program computes */
     int32_t n, capacity, pos; /* entries; how many this step has repeated */
+    int32_t skip;             /* REPEATS: the first entry of the latest skipped part */
     int32_t version;          /* changes when the node of an entry without `moves` is replaced */
     fxi_tape_entry *entries;
     int32_t *operands; /* an entry, or ~i for leaf i */
     int32_t noperands, operand_capacity;
-    fxi_tape_use *leaf_uses, *users;
-    int32_t nleaf_uses, leaf_use_capacity, nusers, user_capacity;
+    fxi_tape_use *users, *leaf_users; /* lists for all entries, and for all leaves */
+    int32_t nusers, user_capacity, nleaf_users, leaf_user_capacity;
     fxi_tape_leaf *leaves;
     int32_t nleaves, leaf_capacity, nbound;
     int32_t nused;  /* leaves that the entries use. A leaf of a call that ended the repetition has a
@@ -111,6 +117,8 @@ struct fxi_tape {
     fxi_event *ran;   /* REPEATS: the latest evaluation that this step has repeated; NULL: none */
     int32_t *settled; /* REPEATS: the entries that have got a value; it can hold all of them */
     int32_t nsettled, settled_capacity;
+    int32_t *shown; /* REPEATS: skipped entries that have got a handle; it can hold all of them */
+    int32_t nshown, shown_capacity;
     fxi_tape_rebound *rebound; /* handles whose leaf this step has replaced in place */
     int32_t nrebound, rebound_capacity;
 };
@@ -166,8 +174,9 @@ static inline void fxi_tape_settled(fxi_tape *t, const fxi_node *n)
     t->settled[t->nsettled++] = n->tape - 1;
 }
 
-/* Call this before the handle, whose value `old` is lost, is bound to the node n. */
-void fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *old, fxi_node *n);
+/* Binds a handle, whose value is lost, to the new value n. False, and no change: the step does not
+ * repeat this, or an allocation failed. */
+bool fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *n);
 
 /* Adds an event that began at entry `first` and ends here. The tape owns it from now on. */
 void fxi_tape_add(fxi_context *c, fxi_event *e, int32_t first);
@@ -185,6 +194,21 @@ fxi_event *fxi_tape_event(const fxi_context *c, const fxi_event_kind *kind);
  * the leaves that are first used in these calls, in order. False, and no change: the leaves differ
  * from the recorded ones. */
 bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh);
+/* Call this before the node of a skipped entry gets a handle. */
+static inline void fxi_tape_show(fxi_tape *t, int32_t entry)
+{
+    t->entries[entry].node->seq = t->entries[t->skip].seq + (uint64_t)(entry - t->skip);
+    t->shown[t->nshown++] = entry;
+}
+/* While repeating: the next entry after i whose call was made, or which was the first of several
+ * that were skipped together. */
+static inline int32_t fxi_tape_after(const fxi_tape *t, int32_t i)
+{
+    return t->entries[i].skipped ? t->entries[i].skipped : i + 1;
+}
+/* Gives the nodes of skipped entries the numbers that their calls would have given them. Only
+ * those that have been shown have them already, because hardly anything reads the others. */
+void fxi_tape_number(fxi_tape *t);
 /* While noting: marks the entries from `first` on as made by one part. */
 void fxi_tape_inside(fxi_tape *t, int32_t first);
 /* Returns true if the entries from `first` on can be skipped. They must have no random numbers, no

@@ -89,23 +89,23 @@ int32_t fxi_tape_evaluations(const fxi_tape *t)
 bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
 {
     fxi_tape *t = c->tape;
-    const int32_t last = end < t->n ? t->entries[end].leaf_use : t->nleaf_uses;
-    const int32_t first = t->entries[t->pos].leaf_use;
     if ((end < t->n ? t->entries[end].leaves : t->nused) - t->nbound != n)
         return false;
     for (int i = 0; i < n; i++)
         if (!fxi_tape_is_leaf(t, t->nbound, fresh[i]))
             return false;
-    for (int32_t u = first; u < last; u++) {
-        const fxi_tape_use *p = &t->leaf_uses[u];
-        const fxi_tape_entry *e = &t->entries[p->entry];
-        e->node->in[p->input] = t->leaves[~t->operands[e->operand + p->input]].node;
-    }
-    /* In local variables, because this is the only loop over all calls of most steps. */
-    uint64_t seq = c->seq;
-    for (const fxi_tape_entry *e = t->entries + t->pos, *after = t->entries + end; e < after; e++)
-        e->node->seq = seq++;
-    c->seq = seq;
+    fxi_tape_entry *e = &t->entries[t->pos];
+    e->skipped = end;
+    e->seq = c->seq;
+    c->seq += (uint64_t)(end - t->pos);
+    t->skip = t->pos;
     t->pos = end;
     return true;
+}
+
+void fxi_tape_number(fxi_tape *t)
+{
+    for (int32_t i = 0; i < t->pos; i = fxi_tape_after(t, i))
+        for (int32_t k = i; k < t->entries[i].skipped; k++)
+            t->entries[k].node->seq = t->entries[i].seq + (uint64_t)(k - i);
 }

@@ -25,20 +25,19 @@ static void empty(fxi_tape *t)
 {
     drop_rebound(t);
     fxi_tape_drop_leaves(t);
-    for (int32_t i = t->n - 1; i >= 0; i--)
-        fxi_ghost_free(t->entries[i].node);
+    fxi_tape_cut(t, 0);
     fxi_events_free(t->events);
     fxi_events_free(t->dropped);
     t->events = t->latest = t->dropped = t->ran = t->ahead = NULL;
-    t->n = t->pos = t->noperands = t->nleaf_uses = t->nleaves = t->nused = t->nusers = 0;
+    t->n = t->pos = t->noperands = t->nleaf_users = t->nleaves = t->nused = t->nusers = 0;
     t->impure = t->changed = false;
 }
 
 static void tape_free(fxi_tape *t)
 {
     empty(t);
-    void *const all[] = {t->entries, t->operands, t->leaf_uses, t->users,
-                         t->settled, t->leaves,   t->rebound,   t->file};
+    void *const all[] = {t->entries, t->operands, t->leaf_users, t->users, t->settled,
+                         t->leaves,  t->rebound,  t->shown,      t->file};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
     fxi_identity_free(&t->numbers);
@@ -96,39 +95,44 @@ void fxi_tape_open(fxi_context *c, const fxi_scope *s)
     t->ran = NULL;
     t->ahead = t->events;
     t->changed = false;
-    t->nsettled = 0;
+    t->nsettled = t->nshown = 0;
     t->mode = t->n > 0 ? FXI_TAPE_REPEATS : FXI_TAPE_NOTES;
     c->tape = t;
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* For each entry, lists the operands of later entries that refer to it: if the node of the entry is
+/* For each entry and each leaf, lists the operands of entries that refer to it: if its node is
  * replaced, they must be changed too. False: the allocation failed. */
 static bool list_users(fxi_tape *t)
 {
-    if (!fxi_grow(&t->users, &t->user_capacity, t->noperands + 1, sizeof *t->users))
+    if (!fxi_grow(&t->users, &t->user_capacity, t->noperands + 1, sizeof *t->users) ||
+        !fxi_grow(&t->leaf_users, &t->leaf_user_capacity, t->noperands + 1, sizeof *t->leaf_users))
         return false;
-    int32_t *count = fxi_calloc((size_t)t->n + 1, sizeof *count);
-    if (!count)
+    const size_t n = (size_t)(t->n + t->nleaves);
+    int32_t *all = fxi_calloc(n + 1, sizeof *all), *count = all + t->nleaves;
+    if (!all)
         return false;
+    /* Leaf i has count[~i]. */
     for (int32_t k = 0; k < t->noperands; k++)
-        if (t->operands[k] >= 0)
-            count[t->operands[k]]++;
-    int32_t sum = 0;
+        count[t->operands[k]]++;
+    t->nusers = t->nleaf_users = 0;
     for (int32_t i = 0; i < t->n; i++) {
-        t->entries[i].user = sum;
-        sum += count[i];
+        t->entries[i].user = t->nusers;
+        t->nusers += count[i];
         count[i] = t->entries[i].user;
+    }
+    for (int32_t i = 0; i < t->nleaves; i++) {
+        t->leaves[i].user = t->nleaf_users;
+        t->nleaf_users += count[~i];
+        count[~i] = t->leaves[i].user;
     }
     for (int32_t i = 0; i < t->n; i++)
         for (int32_t k = 0; k < t->entries[i].nin; k++) {
             const int32_t from = t->operands[t->entries[i].operand + k];
-            if (from >= 0)
-                t->users[count[from]++] = (fxi_tape_use){i, k};
+            (from >= 0 ? t->users : t->leaf_users)[count[from]++] = (fxi_tape_use){i, k};
         }
-    t->nusers = sum;
-    fxi_free(count);
+    fxi_free(all);
     return true;
 }
 
@@ -155,47 +159,39 @@ static bool part_with(fxi_tape *t, int32_t i)
     return true;
 }
 
-static bool same_data(const fxi_node *a, const fxi_node *b)
+/* Does a pending result have a handle? Of skipped calls only the results that were shown can. */
+static bool any_pending(const fxi_tape *t)
 {
-    const fxi_data *x = a->data, *y = b->data;
-    bool same = (x->buffer == y->buffer) & (x->offset == y->offset) & !x->dense & !y->dense;
-    for (int i = 0; i < a->ndim; i++)
-        same &= x->stride[i] == y->stride[i];
-    return same;
-}
-
-/* The handle holds its old node again, whose memory has the new value, if nothing else refers to
- * one of the two nodes. So the ghost stays on the tape, and most updates make no nodes. A node with
- * another operation is replaced once, by the node of the update. */
-static void give_back(const fxi_tape_rebound *r)
-{
-    fxi_node *n = r->leaf, *g = r->ghost;
-    if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) == 1 &&
-        __atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 2 && r->handle->node == g && g->data &&
-        !g->stale && n->op == g->op && n->weak == g->weak && n->nin == 0 &&
-        n->device == g->device && same_data(n, g)) {
-        fxi_node_revive(n, g);
-        fxi_array_rebind(r->handle, n);
+    for (int32_t i = 0; i < t->pos; i = fxi_tape_after(t, i))
+        if (!t->entries[i].skipped && t->entries[i].node->refs > 1 && !t->entries[i].node->data)
+            return true;
+    for (int32_t k = 0; k < t->nshown; k++) {
+        const fxi_node *g = t->entries[t->shown[k]].node;
+        if (g->refs > 1 && !g->data)
+            return true;
     }
+    return false;
 }
 
 /* Makes all ghosts pending again. False: one of them is a pending result that outlives the training
  * step, or an allocation failed. */
-static bool rewind_tape(fxi_tape *t)
+static bool rewind_tape(fxi_context *c, fxi_tape *t)
 {
-    for (int32_t i = 0; i < t->pos; i++)
-        if (t->entries[i].node->refs > 1 && !t->entries[i].node->data)
-            return false;
+    if (any_pending(t))
+        return false;
     for (int32_t i = 0; i < t->nrebound; i++)
-        give_back(&t->rebound[i]);
+        fxi_tape_give_back(c, &t->rebound[i]);
     drop_rebound(t);
     while (t->nsettled > 0) {
         const int32_t i = t->settled[--t->nsettled];
-        fxi_node *g = t->entries[i].node;
-        if (__atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 1)
-            g->nin = t->entries[i].nin, fxi_node_unsettle(g);
-        else if (!part_with(t, i))
+        fxi_tape_entry *e = &t->entries[i];
+        if (__atomic_load_n(&e->node->refs, __ATOMIC_ACQUIRE) == 1) {
+            e->node->nin = e->nin;
+            fxi_data_free(e->spare);
+            e->spare = fxi_node_unsettle(e->node);
+        } else if (!part_with(t, i)) {
             return false;
+        }
     }
     return true;
 }
@@ -205,14 +201,15 @@ static void end_noting(fxi_context *c, fxi_tape *t)
     for (int32_t i = 0; i < t->n; i++)
         if (t->entries[i].live)
             fxi_tape_forget(c, t->entries[i].live);
-    if (!list_users(t) || !fxi_grow(&t->settled, &t->settled_capacity, t->n, sizeof *t->settled))
+    if (!list_users(t) || !fxi_grow(&t->settled, &t->settled_capacity, t->n, sizeof *t->settled) ||
+        !fxi_grow(&t->shown, &t->shown_capacity, t->n, sizeof *t->shown))
         t->mode = FXI_TAPE_OFF;
 }
 
 void fxi_tape_close(fxi_context *c)
 {
     fxi_tape *t = c->tape;
-    if (t->mode == FXI_TAPE_REPEATS && !rewind_tape(t))
+    if (t->mode == FXI_TAPE_REPEATS && !rewind_tape(c, t))
         fxi_tape_leave(c);
     if (t->mode == FXI_TAPE_NOTES)
         end_noting(c, t);
