@@ -121,7 +121,8 @@ typedef struct fx_run_score {
                                             its path */                                            \
     F(const fx_run_log *, run, FXI_NULL) /* an open log of this program */                         \
     F(FILE *, log_from, FXI_NULL)        /* an open file, read to its end */                       \
-    F(FILE *, page_to, FXI_NULL)         /* an open file for the page; check ferror afterwards */
+    F(FILE *, page_to, FXI_NULL)         /* an open file for the page; check ferror afterwards */  \
+    F(const char *, other, FXI_NULL)     /* path of a second log: the page compares both runs */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_report_args, FXI_REPORT_ARGS);
 FXI_OPTION_STRUCT(fx_run_log_start_args, FXI_RUN_LOG_START_ARGS);
@@ -149,11 +150,12 @@ FX_API fx_status fxi_run_log_end(fx_run_log *log, const fx_run_log_end_args *end
 FX_API fx_status fx_run_log_close(fx_run_log *log);
 
 /* fx_report("run.jsonl", "run.html"): makes a page from a log: one HTML file without external
- * resources, with curves, confusion matrix, samples and layers (docs/log.md). The run may have
- * ended, been killed, or still be running. Lines that are not events are skipped, with a warning in
- * the page and to the message hook. FX_STATUS_FORMAT if there are no events; FX_STATUS_ARGUMENT
- * without a log or a page, or if the page would overwrite the log; FX_STATUS_IO,
- * FX_STATUS_MEMORY. */
+ * resources, with curves, confusion matrix, samples and layers (docs/log.md). With .other =
+ * "run2.jsonl", the page shows two runs side by side: curves in the same figures, scores, and the
+ * settings that differ. A run may have ended, been killed, or still be running. Lines that are not
+ * events are skipped, with a warning in the page and to the message hook. FX_STATUS_FORMAT if there
+ * are no events; FX_STATUS_ARGUMENT without a log or a page, or if the page would overwrite the
+ * log; FX_STATUS_IO, FX_STATUS_MEMORY. */
 FX_API fx_status fxi_report(const fx_report_args *a);
 #define fx_report(...)                                                                             \
     FXI_CALL(                                                                                      \

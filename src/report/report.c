@@ -365,12 +365,11 @@ static void write_warnings(fx_json *j, const fxi_log_record *run, const char *mo
     fx_json_close(j);
 }
 
-static bool write_document(fx_json *j, const fxi_log_record *run, const char *name)
+/* Writes the members of one run into the open object. */
+static bool write_run(fx_json *j, const fxi_log_record *run, const char *name)
 {
     static const char *const of_end[] = {"why", "message", "step", "seconds"};
     const fxi_json *classes = find_classes(run);
-    fx_json_open(j, NULL, '{');
-    fx_json_text(j, "cflux", fx_version());
     write_text(j, "log", name);
     if (run->start)
         write_item(j, "start", run->start, 0);
@@ -389,8 +388,28 @@ static bool write_document(fx_json *j, const fxi_log_record *run, const char *na
     fx_json_open(j, "samples", '[');
     const bool samples = fxi_report_samples(j, run->end, classes);
     fx_json_close(j);
-    fx_json_end(j);
     return good && samples;
+}
+
+/* A log to read, and what was read from it. */
+typedef struct source {
+    FILE *file;
+    const char *name;
+    fxi_log_record run;
+} source;
+
+static bool write_document(fx_json *j, const source *first, const source *other)
+{
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "cflux", fx_version());
+    bool good = write_run(j, &first->run, first->name);
+    if (other->file) {
+        fx_json_open(j, "other", '{');
+        good = write_run(j, &other->run, other->name) && good;
+        fx_json_close(j);
+    }
+    fx_json_end(j);
+    return good;
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -413,41 +432,80 @@ static void write_page(fx_json *to, const char *document)
     fxi_json_raw(to, placeholder + strlen(FXI_REPORT_PLACEHOLDER));
 }
 
-static fx_status make_page(FILE *log, const char *name, fx_json *page)
+static fx_status make_page(source *first, source *other, fx_json *page)
 {
-    fxi_log_record run;
     fx_json document = {.to = NULL};
-    fx_status status = fxi_read_log(log, name, &run);
+    fx_status status = fxi_read_log(first->file, first->name, &first->run);
+    if (status == FX_OK && other->file)
+        status = fxi_read_log(other->file, other->name, &other->run);
     if (status == FX_OK) {
-        const bool good = write_document(&document, &run, name) && !document.failed;
+        const bool good = write_document(&document, first, other) && !document.failed;
         if (good)
             write_page(page, document.text);
         if (!good || page->failed)
-            status = fx_fail(FX_STATUS_MEMORY, OP, "%s: out of memory", name);
+            status = fx_fail(FX_STATUS_MEMORY, OP, "%s: out of memory", first->name);
     }
     fxi_free(document.text);
-    fxi_log_release(&run);
     return status;
+}
+
+static FILE *open_path(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fx_fail(FX_STATUS_IO, OP, "cannot read %s: %s", path, strerror(errno));
+    return file;
 }
 
 /* Opens the log for reading at its beginning; NULL on failure (recorded). */
 static FILE *open_log(const fx_report_args *a)
 {
-    const int fd = a->run ? fxi_os_duplicate(fxi_run_log_descriptor(a->run)) : -1;
-    FILE *file = a->log_from ? a->log_from
-                 : a->run    ? (fd >= 0 ? fxi_os_stream(fd, "r") : NULL)
-                 : a->log    ? fopen(a->log, "r")
-                             : NULL;
-    if (!file && !a->run && !a->log)
+    if (a->log_from)
+        return a->log_from;
+    if (!a->run && a->log)
+        return open_path(a->log);
+    if (!a->run) {
         fx_fail(FX_STATUS_ARGUMENT, OP, ".log is NULL");
-    else if (!file)
-        fx_fail(FX_STATUS_IO, OP, "cannot read %s: %s", a->log ? a->log : "the log",
-                strerror(errno));
-    if (!file && fd >= 0)
-        fxi_os_close(fd);
-    if (file && a->run && !a->log_from)
+        return NULL;
+    }
+    const int fd = fxi_os_duplicate(fxi_run_log_descriptor(a->run));
+    FILE *file = fd >= 0 ? fxi_os_stream(fd, "r") : NULL;
+    if (file) {
         rewind(file);
-    return file;
+        return file;
+    }
+    fx_fail(FX_STATUS_IO, OP, "cannot read %s: %s", a->log ? a->log : "the log", strerror(errno));
+    if (fd >= 0)
+        fxi_os_close(fd);
+    return NULL;
+}
+
+/* Whether the page would replace one of its logs. Only possible if the page is given by a path. */
+static fx_status check_page(const fx_report_args *a, const source *log)
+{
+    if (a->page_to || !log->file || !fxi_os_stream_is_named(log->file, a->page))
+        return FX_OK;
+    return fx_fail(FX_STATUS_ARGUMENT, OP,
+                   "the page would overwrite its log %s: choose another file", a->page);
+}
+
+/* Makes the page of logs that are open, and writes it. */
+static fx_status report_of(const fx_report_args *a, source *first, source *other)
+{
+    fx_json page = {.to = NULL};
+    fx_status status = make_page(first, other, &page);
+    if (status == FX_OK)
+        status = check_page(a, first);
+    if (status == FX_OK)
+        status = check_page(a, other);
+    if (status == FX_OK && a->page_to)
+        fwrite(page.text, 1, (size_t)page.n, a->page_to);
+    else if (status == FX_OK)
+        status = fxi_file_write(OP, a->page, page.text, (size_t)page.n);
+    fxi_free(page.text);
+    fxi_log_release(&first->run);
+    fxi_log_release(&other->run);
+    return status;
 }
 
 fx_status fxi_report(const fx_report_args *given)
@@ -457,20 +515,13 @@ fx_status fxi_report(const fx_report_args *given)
         return FX_STATUS_ARGUMENT;
     if (!a.page && !a.page_to)
         return fx_fail(FX_STATUS_ARGUMENT, OP, ".page is NULL");
-    FILE *file = open_log(&a);
-    if (!file)
-        return fx_error_status();
-    fx_json page = {.to = NULL};
-    fx_status status = make_page(file, a.name ? a.name : a.log ? a.log : "the log", &page);
-    if (status == FX_OK && !a.page_to && fxi_os_stream_is_named(file, a.page))
-        status = fx_fail(FX_STATUS_ARGUMENT, OP,
-                         "the page would overwrite its log %s: choose another file", a.page);
-    if (file != a.log_from)
-        fclose(file);
-    if (status == FX_OK && a.page_to)
-        fwrite(page.text, 1, (size_t)page.n, a.page_to);
-    else if (status == FX_OK)
-        status = fxi_file_write(OP, a.page, page.text, (size_t)page.n);
-    fxi_free(page.text);
+    source first = {.file = open_log(&a), .name = a.name ? a.name : a.log ? a.log : "the log"};
+    source other = {.file = first.file && a.other ? open_path(a.other) : NULL, .name = a.other};
+    const bool ready = first.file && (!a.other || other.file);
+    const fx_status status = ready ? report_of(&a, &first, &other) : fx_error_status();
+    if (first.file && first.file != a.log_from)
+        fclose(first.file);
+    if (other.file)
+        fclose(other.file);
     return status;
 }

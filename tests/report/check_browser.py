@@ -15,7 +15,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import run_logs as logs
 from browser import Browser, Missing
-from check_report import Reports, check, counts, document
+from check_report import Reports, check, counts, document, two_logs
 
 LEAST_CHECKED = 4000
 WIDTHS = (1280, 360)
@@ -70,15 +70,14 @@ def check_layout(browser, path, name, pictures):
             page.close()
 
 
-def check_structure(page):
+def check_structure(page, title, *sections):
     headings = page.value("[...document.querySelectorAll('h1, h2')].map(e => e.localName + ' ' + e.textContent)")
-    check(headings == ["h1 Training on digits.csv.gz", "h2 Loss", "h2 Accuracy", "h2 Confusion matrix", "h2 Sample predictions",
-                       "h2 Model", "h2 Settings", "h2 Epochs"], headings)
+    check(headings == ["h1 " + title] + ["h2 " + name for name in sections], headings)
     check(page.value("[...document.querySelectorAll('tbody tr')].every(r => r.firstChild.matches('th[scope=row]'))"), "rows have headers")
     check(page.value("[...document.querySelectorAll('thead th')].every(h => h.scope === 'col')"), "columns have headers")
     check(page.value("[...document.querySelectorAll('canvas, svg')].every(e => e.getAttribute('aria-label').length > 5)"), "images have texts")
     check(page.value("[...document.querySelectorAll('input')].every(e => e.labels.length === 1)"), "boxes have labels")
-    check(page.value("document.title") == "Training on digits.csv.gz", "title")
+    check(page.value("document.title") == title, "title")
 
 
 def check_paper(browser, path):
@@ -179,7 +178,7 @@ def check_pointing(browser, path):
 def check_tables(browser, path):
     made, _ = document(path)
     page = browser.open(address(path))
-    check_structure(page)
+    check_structure(page, "Training on digits.csv.gz", "Loss", "Accuracy", "Confusion matrix", "Sample predictions", "Model", "Settings", "Epochs")
     cells = page.value("[...document.querySelectorAll('.heat tbody tr')].map(r => [...r.querySelectorAll('td')].map(c => c.textContent))")
     for row, counted in zip(cells, made["confusion"], strict=True):
         check(list(map(int, row[:-1])) == counted, f"confusion matrix: {row}")
@@ -192,6 +191,44 @@ def check_tables(browser, path):
     page.value("new Promise(done => setTimeout(done, 50))")
     check(page.value("document.querySelectorAll('details tbody tr').length") == made["epochs"]["logged"], "every epoch as numbers")
     quiet(page, "tables")
+    page.close()
+
+
+def check_two(browser, reports):
+    """Two runs side by side: their curves in one figure, their scores, the settings that differ."""
+    names = ["first.jsonl", "second.jsonl"]
+    inputs = [reports.make(log, name).replace(".html", ".jsonl") for log, name in zip(two_logs(), ("first", "second"))]
+    path = os.path.join(reports.folder, "two.html")
+    check(reports.run(*inputs, "-o", path).returncode == 0, "a page of two logs")
+    made, _ = document(path)
+    page = browser.open(address(path), width=360)
+    check_structure(page, "Two training runs on digits.csv.gz and letters.csv", "Scores", "Warnings", "Loss", "Accuracy", "Settings that differ",
+                    "Settings", *("Confusion matrix: " + name for name in names), *("Epochs: " + name for name in names))
+    check(page.value(TOO_WIDE) == [], page.value(TOO_WIDE))
+    frame, paths = figure(page, 0)
+    accuracy_frame, accuracy = figure(page, 1)
+    for run, name in zip([made, made["other"]], names, strict=True):
+        steps, epochs = run["steps"], run["epochs"]
+        values = {m["name"]: m["values"] for m in epochs["metrics"]}
+        check_path(paths[name + ", smoothed"][0], frame, steps["step"], steps["smooth"], name)
+        check_path(paths[name + ", mean of the epoch"][0], frame, epochs["step"], values["loss"], name)
+        check_path(paths[name + ", validation loss"][0], frame, epochs["step"], values["validation_loss"], name)
+        check_path(accuracy[name + ", accuracy"][0], accuracy_frame, epochs["step"], values["accuracy"], name)
+    rows = page.value("Object.fromEntries([...document.querySelectorAll('section')].map(s => [s.querySelector('h2').textContent,"
+                      " [...s.querySelectorAll('tr')].map(r => [...r.children].map(c => c.firstChild ? c.firstChild.textContent : ''))]))")
+    scores = {r[0]: r[1:] for r in rows["Scores"]}
+    check(scores[""] == names and scores["Training steps"] == ["40", "300"], f"scores: {scores}")
+    check(scores["Run"] == ["finished", "interrupted"] and scores["Mean F1"] == ["0.75", "–"], f"scores: {scores}")
+    differ = {r[0]: r[1:] for r in rows["Settings that differ"]}
+    check(set(differ) == {"", "model", "batchsize", "path", "train", "validation", "classes"}, f"settings: {sorted(differ)}")
+    check(differ["batchsize"] == ["16", "32"] and differ["train"] == ["1438", "–"], f"settings: {differ}")
+    equal = {r[0] for r in rows["Settings"]}
+    check({"loss", "optimiser", "seed", "epochs", "parameters", "target"} <= equal and not equal & set(differ), f"settings: {equal}")
+    page.value("document.querySelector('svg').focus()")
+    page.press("End")
+    words = page.value("document.querySelector('output').textContent")
+    check(words.startswith("step 300 · second.jsonl, smoothed") and "first" not in words, words)
+    quiet(page, "two runs")
     page.close()
 
 
@@ -239,6 +276,7 @@ def main():
         check_pointing(browser, few)
         check_tables(browser, few)
         check_paper(browser, few)
+        check_two(browser, reports)
         check_nasty(browser, nasty)
         check_odd(browser, reports)
     print(f"{counts['checked']} things checked")

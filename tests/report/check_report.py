@@ -213,6 +213,46 @@ def check_end(reports):
     check(len(made["pairs"]) == 1000, "the number of pairs is limited")
 
 
+def two_logs():
+    """Logs of two runs that differ in the model, the batch size, the path of the data and their lengths."""
+    short = logs.start(batchsize=16) + logs.steps(40, epochs=4) + logs.end(step=40, scores={"mean_f1": 0.75})
+    data = {"path": "other/letters.csv", "kind": "csv", "observations": 1797, "target": "digit"}
+    longer = logs.start(model="Dense(64 => 10)", data=data) + logs.steps(300, epochs=6, seed=2) + logs.end(step=300, why="interrupted")
+    return short, longer
+
+
+def check_two(reports):
+    """The page of two logs has both runs: each as on its own page."""
+    first, second = two_logs()
+    pages = reports.make(first, "first"), reports.make(second, "second")
+    page = os.path.join(reports.folder, "two.html")
+    inputs = [p.replace(".html", ".jsonl") for p in pages]
+    ran = reports.run(*inputs, "-o", page)
+    check(ran.returncode == 0 and ran.stdout == ran.stderr == "", f"two logs: {ran}")
+    made, outline = document(page)
+    _, alone = document(pages[0])
+    check(outline.elements == alone.elements and outline.scripts[1] == alone.scripts[1], "the page of two runs has the same script")
+    other = made.pop("other")
+    for got, path, log in zip((made, {"cflux": made["cflux"], **other}), pages, (first, second)):
+        want, _ = document(path)
+        check(got == want, f"{path}: the page of two runs has other numbers")
+        check_steps(got["steps"], events(log, "step"), False)
+        check_epochs(got["epochs"], events(log, "epoch"))
+    check(other["warnings"] and not made["warnings"], "the interrupted run has the warning")
+    os.remove(page)
+    for arguments, words in [
+            ([inputs[0], inputs[1]], "--output is missing: the page of two runs needs a name"),
+            ([inputs[0], "-", "-o", page], "only the first log can be standard input"),
+            ([inputs[0], "nowhere.jsonl", "-o", page], "cannot read nowhere.jsonl"),
+            ([inputs[0], pages[1], "-o", page], "is not the log of a training run"),
+            ([*inputs, "-o", inputs[1]], "is also an input file"), ([*inputs, inputs[0], "-o", page], "")]:
+        ran = reports.run(*arguments, text=first)
+        check(ran.returncode == 2 and words in ran.stderr and not os.path.exists(page), f"{arguments}: {ran}")
+    check(read(inputs[1]) == second, "the second log is unchanged")
+    made = json.loads(Outline(reports.run("-", inputs[1], "-o", "-", text=first).stdout).scripts[0])
+    check((made["log"], made["other"]["log"]) == ("standard input", inputs[1]), "the first log from standard input")
+
+
 def check_size(reports):
     longer = {"samples": [logs.sample(i, 64) for i in range(24)]}
     for shared, epochs in ((1, 200), (7, 200), (7, 1500), (7, 10000)):
@@ -324,7 +364,7 @@ def check_command(reports):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         reports = Reports(os.path.abspath(sys.argv[1]), folder)
-        for part in [check_curves, check_end, check_size, check_nothing_breaks_out, check_broken, check_damaged, check_command]:
+        for part in [check_curves, check_end, check_two, check_size, check_nothing_breaks_out, check_broken, check_damaged, check_command]:
             part(reports)
             print(f"{part.__name__}: ok")
     print(f"{counts['checked']} things checked")

@@ -99,6 +99,33 @@ static void every_source_gives_the_same_page(void **state)
     free(want);
 }
 
+static void a_second_log_is_a_second_run(void **state)
+{
+    (void)state;
+    make_log();
+    char other[300];
+    snprintf(other, sizeof other, "%s",
+             temp_text("second.jsonl", "{\"event\":\"step\",\"step\":1,\"epoch\":1,\"loss\":8}\n"));
+    assert_int_equal(fx_report(log_path, page_path, .other = other), FX_OK);
+    cJSON *made = document(contents(page_path));
+    const cJSON *second = cJSON_GetObjectItem(made, "other");
+    const cJSON *losses = cJSON_GetObjectItem(cJSON_GetObjectItem(second, "steps"), "loss");
+    assert_int_equal(cJSON_GetArraySize(losses), 1);
+    assert_true(cJSON_GetArrayItem(losses, 0)->valuedouble == 8);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(second, "log")), other);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(made, "log")), log_path);
+    cJSON_Delete(made);
+    char *page = strdup(contents(page_path));
+    assert_int_equal(fx_report(log_path, page_path, .other = "/nowhere/b.jsonl"), FX_STATUS_IO);
+    assert_non_null(strstr(fx_error_take().message, "cannot read /nowhere/b.jsonl"));
+    assert_int_equal(fx_report(log_path, page_path, .other = page_path), FX_STATUS_FORMAT);
+    assert_int_equal(fx_error_take().status, FX_STATUS_FORMAT);
+    assert_int_equal(fx_report(log_path, other, .other = other), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "would overwrite its log"));
+    assert_string_equal(contents(page_path), page);
+    free(page);
+}
+
 static void failures_leave_the_old_page(void **state)
 {
     (void)state;
@@ -128,9 +155,10 @@ static void without_memory_there_is_an_error(void **state)
     const int64_t live = fxi_live_allocations();
     int failures = 0;
     fx_status status = FX_STATUS_MEMORY;
+    const char *other = temp_text("second.jsonl", "{\"event\":\"end\",\"why\":\"finished\"}\n");
     for (int64_t nth = 0; nth < 2000 && status != FX_OK; nth++) {
         fxi_fault_set(nth);
-        status = fx_report(log_path, page_path);
+        status = fx_report(log_path, page_path, .other = other);
         fxi_fault_set(-1);
         assert_int_equal(fx_error_take().status, status);
         assert_true(status == FX_OK || status == FX_STATUS_MEMORY);
@@ -149,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_page_has_the_numbers_of_the_log),
         cmocka_unit_test(every_source_gives_the_same_page),
+        cmocka_unit_test(a_second_log_is_a_second_run),
         cmocka_unit_test(failures_leave_the_old_page),
         cmocka_unit_test(without_memory_there_is_an_error),
     };

@@ -1,7 +1,9 @@
 "use strict";
 // Draws the document in #data. All values are set as text or numbers, so a log cannot contain markup.
+// The document is a run; with two runs, its member "other" is the second one.
 const data = JSON.parse(document.getElementById("data").textContent);
-const { steps, epochs } = data, start = data.start || {}, end = data.end || {};
+const runs = [data, data.other].filter(Boolean), two = runs.length > 1;
+for (const run of runs) Object.assign(run, { ended: Boolean(run.end), start: run.start || {}, end: run.end || {} });
 const page = document.getElementById("main");
 
 // ---- elements and texts --------------------------------------------------------------------------
@@ -32,6 +34,12 @@ function duration(s) {
     const minutes = Math.round(s / 60);
     return minutes < 120 ? minutes + " min" : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
+
+// Names of the runs, for headings and curves: names of files, or paths if the names are equal.
+const file = (path) => text(path).split("/").filter(Boolean).pop() || "";
+const same = two && file(data.log) === file(data.other.log);
+runs.forEach((run, i) => (run.name = two ? (same ? (data.log === data.other.log ? `run ${i + 1}` : run.log) : file(run.log)) : ""));
+const of = (run) => (two ? `: ${run.name}` : "");
 
 function section(name, ...children) {
     return page.appendChild(html("section", { "aria-label": name }, html("h2", {}, name), ...children));
@@ -144,9 +152,10 @@ function chart(name, series, say) {
             const i = nearest(s.x, place), range = s.low && s.low[i] !== s.high[i];
             return `${s.name} ${say(s.y[i])}` + (range ? ` (${say(s.low[i])} to ${say(s.high[i])})` : "");
         };
-        const i = nearest(steps.step, place);
-        const about = steps.step.length ? [`epoch ${whole(steps.epoch[i])}`, duration(steps.seconds[i])] : [];
-        readout.textContent = [`step ${whole(place)}`, ...about, ...chosen().map(value)].join(" · ");
+        const { steps } = data, i = nearest(steps.step, place);
+        const about = !two && steps.step.length ? [`epoch ${whole(steps.epoch[i])}`, duration(steps.seconds[i])] : [];
+        const there = chosen().filter((s) => !two || place <= last(s.x)); // the other run may be longer
+        readout.textContent = [`step ${whole(place)}`, ...about, ...there.map(value)].join(" · ");
     }
     function pointAt(event) {
         const at = picture.getBoundingClientRect();
@@ -167,25 +176,46 @@ function chart(name, series, say) {
     draw();
 }
 
-function curves() {
-    const perEpoch = (name, label, look) => {
-        const found = epochs.metrics.find((m) => m.name === name);
-        return found && { name: label, look, x: epochs.step, y: found.values, dots: epochs.step.length <= 200 };
-    };
-    const { step: x, loss: y, least: low, most: high, smooth } = steps;
-    const loss = [
+// The numbers of a metric of each epoch as a series, or undefined.
+function perEpoch({ epochs }, name, label, look) {
+    const found = epochs.metrics.find((m) => m.name === name);
+    return found && { name: label, look, x: epochs.step, y: found.values, dots: epochs.step.length <= 200 };
+}
+
+function lossOf(run) {
+    const { step: x, loss: y, least: low, most: high, smooth } = run.steps;
+    return [
         x.length && { name: "loss", look: "pale", x, y, low, high, dots: x.length === 1 },
         smooth && { name: "smoothed", look: "blue", x, y: smooth },
-        perEpoch("loss", "mean of the epoch", "green"), perEpoch("validation_loss", "validation loss", "orange"),
-    ].filter(Boolean);
+        perEpoch(run, "loss", "mean of the epoch", "green"), perEpoch(run, "validation_loss", "validation loss", "orange"),
+    ];
+}
+
+// Of two runs each has its colour, and the kind of line tells what it shows.
+const looks = ["blue", "orange"];
+function lossOfTwo(run, i) {
+    const { step: x, loss, smooth } = run.steps, look = looks[i];
+    return [
+        x.length && { name: run.name + (smooth ? ", smoothed" : ", loss"), look: look + " thin", x, y: smooth || loss, dots: x.length === 1 },
+        perEpoch(run, "loss", run.name + ", mean of the epoch", look),
+        perEpoch(run, "validation_loss", run.name + ", validation loss", look + " dashed"),
+    ];
+}
+
+function curves() {
+    const loss = runs.flatMap(two ? lossOfTwo : lossOf).filter(Boolean);
     if (loss.length) chart("Loss", loss, short);
-    for (const { name } of epochs.metrics.filter((m) => !["loss", "validation_loss"].includes(m.name)))
-        chart(title(name), [perEpoch(name, words(name), "blue")], (x) => metric(name, x));
+    const names = new Set(runs.flatMap((run) => run.epochs.metrics.map((m) => m.name)));
+    for (const name of [...names].filter((n) => !["loss", "validation_loss"].includes(n))) {
+        const label = (run) => (two ? `${run.name}, ${words(name)}` : words(name));
+        const series = runs.map((run, i) => perEpoch(run, name, label(run), looks[i]));
+        chart(title(name), series.filter(Boolean), (x) => metric(name, x));
+    }
 }
 
 // ---- facts, tables and samples -------------------------------------------------------------------
 
-function best(name, sign) {
+function best({ epochs }, name, sign) {
     const values = epochs.metrics.find((m) => m.name === name)?.values || [];
     const top = values.reduce((at, x, i) => (known(x) && !(sign * x <= sign * values[at]) ? i : at), -1);
     if (top < 0) return null;
@@ -193,32 +223,49 @@ function best(name, sign) {
     return [title(name), metric(name, last(values.filter(known))), more];
 }
 
-function tiles() {
+// What one run reached: lists of a name, a value and perhaps a note.
+function results(run) {
+    const { start, end, steps, epochs, times } = run;
     const ends = { finished: "finished", patience: "stopped early", interrupted: "interrupted", error: "failed" };
-    const more = (note) => (note ? [html("small", {}, note)] : []);
-    const tile = ([name, value, note]) =>
-        html("div", {}, html("dt", {}, name), html("dd", {}, value, ...more(note)));
     const planned = known(start.epochs) && `of ${whole(start.epochs)}`;
-    const shown = [
-        ["Run", data.end ? ends[end.why] || text(end.why) : "no end event", end.message],
+    return [
+        ["Run", run.ended ? ends[end.why] || text(end.why) : "no end event", end.message],
         epochs.epoch.length && ["Epochs", whole(last(epochs.epoch)), planned],
         ["Training steps", whole(end.step ?? last(steps.step) ?? last(epochs.step))],
-        best("loss", -1), best("validation_loss", -1), best("accuracy", 1),
-        ...Object.entries(data.scores || {}).map(([name, x]) => [measures[name] || title(name), metric(name, x)]),
+        best(run, "loss", -1), best(run, "validation_loss", -1), best(run, "accuracy", 1),
+        ...Object.entries(run.scores || {}).map(([name, x]) => [measures[name] || title(name), metric(name, x)]),
         ["Time", duration(last(steps.seconds) ?? last(epochs.seconds) ?? end.seconds)],
-        data.times && ["Time per training step", duration(data.times.median), `median; 95 % within ${duration(data.times.p95)}`],
+        times && ["Time per training step", duration(times.median), `median; 95 % within ${duration(times.p95)}`],
         known(start.parameters) && ["Parameters", whole(start.parameters)],
-    ];
-    page.append(html("dl", { class: "tiles" }, ...shown.filter(Boolean).map(tile)));
+    ].filter(Boolean);
+}
+
+const more = (note) => (note ? [html("small", {}, note)] : []);
+function tiles() {
+    const tile = ([name, value, note]) =>
+        html("div", {}, html("dt", {}, name), html("dd", {}, value, ...more(note)));
+    page.append(html("dl", { class: "tiles" }, ...results(data).map(tile)));
+}
+
+// Makes a row for each name that one of the runs has, from maps of names to cells.
+function side(maps, only = () => true) {
+    const names = [...new Set(maps.flatMap((map) => [...map.keys()]))];
+    return names.map((name) => [name, ...maps.map((map) => map.get(name) ?? "–")]).filter(only);
+}
+
+function scores() {
+    const cell = ([name, value, note]) => [name, html("td", {}, value, ...more(note))];
+    const maps = runs.map((run) => new Map(results(run).map(cell)));
+    section("Scores", table("Scores", "words", ["", ...runs.map((run) => run.name)], side(maps)));
 }
 
 function warnings() {
-    const list = html("ul", { class: "warnings" }, ...data.warnings.map((warning) => html("li", {}, warning)));
-    if (data.warnings.length) section("Warnings", list);
+    const all = runs.flatMap((run) => run.warnings.map((warning) => (two ? `${run.name}: ${warning}` : warning)));
+    if (all.length) section("Warnings", html("ul", { class: "warnings" }, ...all.map((warning) => html("li", {}, warning))));
 }
 
-function confusion() {
-    const counts = data.confusion || [], names = data.classes || [];
+function confusion(run) {
+    const counts = run.confusion || [], names = run.classes || [], name = "Confusion matrix" + of(run);
     const sum = (list) => list.reduce((a, b) => a + b, 0);
     const share = (part, total) => (total ? String(Math.round((100 * part) / total)) : "–");
     const shade = (part) => ({ style: `background: rgb(var(--heat) / ${(part / 2 || 0).toFixed(3)})` });
@@ -228,10 +275,10 @@ function confusion() {
     const f1 = names.map((_, i) => share(2 * counts[i][i], sum(counts[i]) + sum(counts.map((row) => row[i]))));
     const good = sum(counts.map((row, i) => row[i])), total = sum(counts.map(sum));
     if (!counts.length) return;
-    section("Confusion matrix",
+    section(name,
         html("p", { class: "note" }, "Rows: actual class, columns: predicted class; " +
             `the margins give the share of correct predictions (right: recall, below: precision) and F1, in %. Total: ${whole(good)} of ${whole(total)} correct, ${percent(good / total)}.`),
-        table("Confusion matrix", "heat", ["", ...names, "%"], rows, [["%", ...right, ""], ["F1", ...f1, ""]]));
+        table(name, "heat", ["", ...names, "%"], rows, [["%", ...right, ""], ["F1", ...f1, ""]]));
 }
 
 function picture(sample) {
@@ -246,8 +293,8 @@ function picture(sample) {
 }
 
 // Points of predictions over targets, and the line where both are equal.
-function pairs() {
-    const list = data.pairs || [], all = list.flat(), size = 320, edge = 56, end = size - 12;
+function pairs(run) {
+    const list = run.pairs || [], all = list.flat(), size = 320, edge = 56, end = size - 12;
     if (!list.length) return;
     const low = all.reduce((a, b) => Math.min(a, b)), high = all.reduce((a, b) => Math.max(a, b));
     const more = low === high ? Math.abs(low) / 2 || 1 : 0;
@@ -263,7 +310,7 @@ function pairs() {
             label(edge - 6, y(v) + 4, "end", short(v)), label(x(v), size - 8, "middle", short(v))]),
         svg("path", { class: "cursor", d: `M${x(from)} ${y(from)}L${x(to)} ${y(to)}` }),
         svg("g", { class: "blue" }, ...list.map(dot)));
-    section("Predicted against true", picture,
+    section("Predicted against true" + of(run), picture,
         html("p", { class: "note" }, "Across: true values, up: predictions. On the line they are equal."));
 }
 
@@ -292,41 +339,71 @@ function model() {
     const sizes = (l) => (Array.isArray(l.output) ? l.output.map(whole).join(" × ") : "–");
     const time = (cell) => (timed ? [cell] : []);
     const row = (l) => [text(l.layer), sizes(l), whole(l.parameters), whole(l.bytes), ...time(duration(l.seconds))];
-    const parts = start.model ? [html("pre", {}, text(start.model))] : [];
+    const parts = data.start.model ? [html("pre", {}, text(data.start.model))] : [];
     if (layers.length)
         parts.push(table("Layers", "words", ["Layer", "Output", "Parameters", "Bytes", ...time("Time")],
             layers.map(row), [["Total", "", total("parameters"), total("bytes"), ...time("")]]));
     if (parts.length) section("Model", ...parts);
 }
 
+// The settings of a run as a map of names to texts.
+function settingsOf({ start }, without) {
+    const flat = Object.entries({ ...start, event: null, data: null, ...start.data, ...without });
+    return new Map(flat.filter(([, value]) => value !== null).map(([key, value]) => [words(key), text(value)]));
+}
+
 function settings() {
-    const flat = Object.entries({ ...start, event: null, model: null, data: null, ...start.data });
-    const cells = flat.filter(([, value]) => value !== null).map(([key, value]) => [words(key), text(value)]);
+    const cells = [...settingsOf(data, { model: null })];
     if (cells.length) section("Settings", table("Settings", "plain", [], cells));
 }
 
-function epochTable() {
-    const details = html("details", {}, html("summary", {}, "Every epoch as numbers"));
+function settingsOfTwo() {
+    const maps = runs.map((run) => settingsOf(run, { time: null }));
+    const differ = side(maps, ([, a, b]) => a !== b), equal = side(maps, ([, a, b]) => a === b);
+    const none = html("p", { class: "note" }, "All settings in the logs are equal.");
+    const name = "Settings that differ";
+    section(name, differ.length ? table(name, "plain", ["", ...runs.map((run) => run.name)], differ) : none);
+    const alike = table("Settings that are equal", "plain", [], equal.map(([key, value]) => [key, value]));
+    if (equal.length) section("Settings", html("details", {}, html("summary", {}, "Settings that are equal"), alike));
+}
+
+function epochTable(run) {
+    const { epochs } = run, details = html("details", {}, html("summary", {}, "Every epoch as numbers"));
     const heads = ["Epoch", "Step", "Time", ...epochs.metrics.map((m) => title(m.name))];
     const metrics = (i) => epochs.metrics.map((m) => metric(m.name, m.values[i]));
     const row = (e, i) => [whole(e), whole(epochs.step[i]), duration(epochs.seconds[i]), ...metrics(i)];
     const fill = () => details.append(table("Epochs", "words", heads, epochs.epoch.map(row)));
     details.addEventListener("toggle", fill, { once: true });
-    if (epochs.epoch.length) section("Epochs", details);
+    if (epochs.epoch.length) section("Epochs" + of(run), details);
+}
+
+// Notes on how the curves of a run were made.
+function notes(run) {
+    const { steps, epochs } = run;
+    const thinned = (what, s) => s.drawn < s.logged && `${whole(s.drawn)} of ${whole(s.logged)} ${what} in the log are drawn: ` +
+        `the first, the last, and the extremes of each interval.`;
+    const list = [
+        steps.least && "Short training steps share a line of the log: the curve is their mean, the band their range.",
+        steps.smooth && `The smooth curve is the mean over ${whole(steps.window)} lines around a training step.`,
+        thinned("lines of steps", steps), thinned("epochs", epochs),
+    ].filter(Boolean);
+    return list.length && two ? [`${run.name}:`, ...list] : list;
 }
 
 function frame() {
-    const thinned = (what, s) => s.drawn < s.logged && `${whole(s.drawn)} of ${whole(s.logged)} ${what} in the log are drawn: ` +
-        `the first, the last, and the extremes of each interval.`;
-    const foot = [
-        steps.least && "Short training steps share a line of the log: the curve is their mean, the band their range.",
-        steps.smooth && `The smooth curve is the mean over ${whole(steps.window)} lines around a training step.`,
-        thinned("lines of steps", steps), thinned("epochs", epochs), `Made by cflux ${data.cflux} from ${data.log}.`,
-    ];
-    const path = start.data && start.data.path ? text(start.data.path).split("/").filter(Boolean).pop() : "";
-    document.getElementById("foot").textContent = foot.filter(Boolean).join(" ");
-    document.getElementById("title").textContent = document.title = path ? `Training on ${path}` : "Training run";
-    document.getElementById("subtitle").textContent = [start.time, start.device].filter(Boolean).map(text).join(" · ");
+    const path = ({ start }) => (start.data && start.data.path ? file(start.data.path) : "");
+    const paths = [...new Set(runs.map(path))].filter(Boolean), what = two ? "Two training runs" : "Training run";
+    const about = ({ name, start }) => (two ? [name + ":"] : []).concat([start.time, start.device].filter(Boolean).map(text).join(" · "));
+    const made = `Made by cflux ${data.cflux} from ${runs.map((run) => run.log).join(" and ")}.`;
+    document.getElementById("foot").textContent = [...runs.flatMap(notes), made].join(" ");
+    document.getElementById("title").textContent = document.title =
+        paths.length ? `${two ? what : "Training"} on ${paths.join(" and ")}` : what;
+    document.getElementById("subtitle").textContent = runs.map((run) => about(run).join(" ")).join("; ");
 }
 
-for (const part of [frame, tiles, warnings, curves, confusion, pairs, () => samples(false), () => samples(true), model, settings, epochTable]) part();
+const each = (part) => () => runs.forEach(part);
+const parts = two
+    ? [frame, scores, warnings, curves, settingsOfTwo, each(confusion), each(pairs), each(epochTable)]
+    : [frame, tiles, warnings, curves, each(confusion), each(pairs), () => samples(false), () => samples(true), model, settings,
+        each(epochTable)];
+for (const part of parts) part();
