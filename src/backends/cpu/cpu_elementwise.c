@@ -108,7 +108,9 @@ static void finish(const fxi_finish *f, int64_t from, int64_t to,
     for (int k = 0; k < f->step->nin - 1; k++)
         operands[k] = k ? f->in[k + 1] : f->out;
     void *out = f->out;
-    run(f->step->ready, &(fxi_program_args){.in = operands, .out = &out, .from = from, .to = to});
+    const bool matmul = f->step->cls == FX_CLASS_MATMUL;
+    run(matmul ? fxi_cpu_matmul_epilogue(f->step) : f->step->ready,
+        &(fxi_program_args){.in = operands, .out = &out, .from = from, .to = to});
 }
 
 void fxi_cpu_finish(const fxi_finish *f)

@@ -55,6 +55,8 @@ typedef struct product {
     fxi_tile_fn load, store; /* conversions between the two; NULL if they are the same type */
     int64_t kc, nc;          /* terms of a block of the sum; columns taken at a time */
     bool pack_a, pack_b;
+    bool exchanged;                  /* computes Cᵀ = Bᵀ·Aᵀ: `g` has the factors exchanged */
+    bool small;                      /* one part, whatever the number of threads */
     int64_t row_parts, column_parts; /* of the columns taken at a time */
     int64_t parts;                   /* parts for the threads; 1: the caller computes alone */
     int64_t a_bytes, b_bytes;        /* bytes of packed operands; those of A are for one part */
@@ -204,15 +206,12 @@ static void store_sums(const product *p, const float *sums, int64_t m, int64_t n
         }
 }
 
-/* The order of loops is that of the caches: a block of terms, then a panel of B (first level), then
- * the tiles of rows (second level). A part of one tile of rows takes all its whole panels in one
- * call, as each of them is used once only. */
-static void run_part(const product *p, int64_t part, char *a)
+/* Computes rows i0 … i1−1 of columns j0 … j1−1. The order of loops is that of the caches: a block
+ * of terms, then a panel of B (first level), then the tiles of rows (second level). A part of one
+ * tile of rows takes all its whole panels in one call, as each of them is used once only. */
+static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char *a)
 {
     const fxi_gemm *g = &p->g;
-    int64_t i0, i1, j0, j1;
-    range_of(g->m, p->mr, p->row_parts, part % p->row_parts, &i0, &i1);
-    range_of(p->columns, p->core->nr, p->column_parts, part / p->row_parts, &j0, &j1);
     /* 16-bit results are summed in Float32 beside the packed rows, other results in C itself. */
     char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p),
          *sums = p->load ? a + p->a_bytes : c;
@@ -234,6 +233,14 @@ static void run_part(const product *p, int64_t part, char *a)
         store_sums(p, (const float *)(const void *)sums, i1 - i0, j1 - j0, c);
 }
 
+static void run_part(const product *p, int64_t part, char *a)
+{
+    int64_t i0, i1, j0, j1;
+    range_of(p->g.m, p->mr, p->row_parts, part % p->row_parts, &i0, &i1);
+    range_of(p->columns, p->core->nr, p->column_parts, part / p->row_parts, &j0, &j1);
+    run_rows(p, i0, i1, j0, j1, a);
+}
+
 /* ---- how it is computed ---------------------------------------------------------------------- */
 
 /* Divides C into parts of ROWS rows and all columns taken at a time. Where that makes too few parts
@@ -242,7 +249,8 @@ static void divide(product *p)
 {
     p->parts = p->row_parts = p->column_parts = 1;
     /* Small products are one part: dividing them costs more than it saves. */
-    if (p->g.m <= ROWS && (double)p->g.m * (double)p->g.n * (double)p->g.k < SMALL)
+    p->small = p->g.m <= ROWS && (double)p->g.m * (double)p->g.n * (double)p->g.k < SMALL;
+    if (p->small)
         return;
     const int64_t tiles = (p->g.m + p->mr - 1) / p->mr;
     const int64_t panels = (min64(p->nc, p->g.n) + p->core->nr - 1) / p->core->nr;
@@ -316,7 +324,9 @@ static product plan(int dtype, const fxi_gemm *given)
      * is in the first-level cache; packing it there takes less time than the numbers of one row of
      * a tile, each of which is spread over a vector for a single element. */
     const bool small = g->rsb == 1 && g->n >= core->lanes && g->n <= LITTLE / g->k;
-    if ((g->m == 1 && g->csc == 1 && (g->csb == 1 || small)) || (g->n == 1 && g->csa == 1))
+    p.exchanged =
+        (g->m == 1 && g->csc == 1 && (g->csb == 1 || small)) || (g->n == 1 && g->csa == 1);
+    if (p.exchanged)
         exchange_factors(g);
     /* Blocks of the sum are of about equal size, which depends on k alone (see the head of this
      * file). */
@@ -353,7 +363,9 @@ static void run_alone(product *p, char *memory)
         p->columns = min64(p->nc, p->g.n - p->first);
         for (int64_t j = 0; p->pack_b && j * p->core->nr < p->columns; j++)
             pack_panel(p, j);
-        for (int64_t k = 0; k < p->row_parts * p->column_parts; k++)
+        if (p->small)
+            run_rows(p, 0, p->g.m, 0, p->columns, memory + p->b_bytes);
+        for (int64_t k = 0; k < p->row_parts * p->column_parts && !p->small; k++)
             run_part(p, k, memory + p->b_bytes);
     }
 }
@@ -413,19 +425,51 @@ void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory)
 }
 
 /* On one thread a small product uses the stack for its packed operands, so it allocates nothing. */
-fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g)
+static fx_status run_product(product *p)
 {
     _Alignas(64) char stack[STACK_BYTES];
     char *heap = NULL;
+    if (p->parts > 1)
+        return run_shared(p);
+    const int64_t bytes = p->a_bytes + p->b_bytes + p->c_bytes;
+    if (bytes > STACK_BYTES && !(heap = fxi_aligned(64, (size_t)bytes)))
+        return FX_STATUS_MEMORY;
+    run_alone(p, heap ? heap : stack);
+    fxi_free(heap);
+    return FX_OK;
+}
+
+fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g)
+{
     if (trivial(dtype, g))
         return FX_OK;
     product p = plan(dtype, g);
-    if (p.parts > 1)
-        return run_shared(&p);
-    const int64_t bytes = p.a_bytes + p.b_bytes + p.c_bytes;
-    if (bytes > STACK_BYTES && !(heap = fxi_aligned(64, (size_t)bytes)))
-        return FX_STATUS_MEMORY;
-    run_alone(&p, heap ? heap : stack);
-    fxi_free(heap);
-    return FX_OK;
+    return run_product(&p);
+}
+
+struct fxi_gemm_plan {
+    product p;
+};
+
+fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g)
+{
+    fxi_gemm_plan *p = fxi_malloc(sizeof *p);
+    if (p)
+        p->p = plan(dtype, g);
+    return p;
+}
+
+fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *prepared, const void *a, const void *b, void *c)
+{
+    product p = prepared->p;
+    p.g.a = p.exchanged ? b : a;
+    p.g.b = p.exchanged ? a : b;
+    p.g.c = c;
+    /* The division into parts follows a setting that may have changed since. */
+    if (!p.small) {
+        p.a_bytes = p.b_bytes = p.c_bytes = 0;
+        divide(&p);
+        count_bytes(&p);
+    }
+    return run_product(&p);
 }

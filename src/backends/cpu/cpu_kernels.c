@@ -101,7 +101,7 @@ static const struct {
     [FX_CLASS_ELEMENTWISE] = {fxi_cpu_elementwise_prepare, fxi_cpu_program_release},
     [FX_CLASS_REDUCE] = {fxi_cpu_reduce_prepare, fxi_cpu_reduce_release},
     [FX_CLASS_ROW] = {fxi_cpu_row_prepare, fxi_cpu_row_release},
-    [FX_CLASS_MATMUL] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
+    [FX_CLASS_MATMUL] = {fxi_cpu_matmul_prepare, fxi_cpu_matmul_release},
     [FX_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
     [FX_CLASS_CUSTOM] = {NULL, NULL},
     [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_foreach_release},

@@ -20,6 +20,10 @@ void fxi_cpu_reduce_release(fx_step *step);
 fx_status fxi_cpu_reduce_program_prepare(fx_step *step);
 fx_status fxi_cpu_epilogue_prepare(fx_step *step);
 void fxi_cpu_program_release(fx_step *step);
+fx_status fxi_cpu_matmul_prepare(fx_step *step);
+void fxi_cpu_matmul_release(fx_step *step);
+/* The program of the epilogue of a prepared matrix product. */
+const void *fxi_cpu_matmul_epilogue(const fx_step *step);
 
 /* Makes step->ready, the decisions that the step's kernel takes once (backend.h), and frees it. */
 fx_status fxi_cpu_prepare_step(fx_step *step);
@@ -92,6 +96,12 @@ typedef struct fxi_gemm {
     bool accumulate;
 } fxi_gemm;
 fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
+/* The same for many products of the same sizes and strides: everything that follows from these is
+ * decided once. fxi_cpu_gemm_prepare returns NULL if the allocation fails; free it with fxi_free.
+ */
+typedef struct fxi_gemm_plan fxi_gemm_plan;
+fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g);
+fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *p, const void *a, const void *b, void *c);
 /* The same in the calling thread alone, with memory of fxi_cpu_gemm_bytes bytes, aligned to 64. */
 size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g);
 void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory);

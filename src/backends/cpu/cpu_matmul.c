@@ -3,7 +3,9 @@
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
+#include "cpu_program.h"
 #include "cpu_walk.h"
+#include "memory.h"
 #include <string.h>
 
 /* ---- integers -------------------------------------------------------------------------------- */
@@ -29,6 +31,13 @@ INTEGER_GEMM(gemm_u8, uint8_t)
 
 static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
     [FX_DTYPE_I32] = gemm_i32, [FX_DTYPE_I64] = gemm_i64, [FX_DTYPE_U8] = gemm_u8};
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+/* The step's `ready`. */
+typedef struct prepared {
+    void *epilogue;         /* a program; NULL: none */
+    fxi_gemm_plan *product; /* NULL: a batch, integers, or an empty product */
+} prepared;
 
 /* ---- the step -------------------------------------------------------------------------------- */
 /* The walk of an operand over the output's batch axes. An axis of size 1 is repeated: stride 0. */
@@ -131,6 +140,57 @@ static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n)
     return fxi_cpu_parallel_scratch(p.parts, bytes, run_part, &p);
 }
 
+/* `ready` is NULL while the epilogue is prepared, which stores its program there. */
+fx_status fxi_cpu_matmul_prepare(fx_step *step)
+{
+    const fx_status status = fxi_cpu_epilogue_prepare(step);
+    void *epilogue = step->ready;
+    step->ready = NULL;
+    if (status)
+        return status;
+    prepared *p = fxi_calloc(1, sizeof *p);
+    if (p) {
+        p->epilogue = epilogue;
+        step->ready = p;
+    } else {
+        fxi_program_free(epilogue);
+    }
+    const fxi_gemm g = product_of(step);
+    const bool single = fxi_length(step->out.ndim - 2, step->out.shape + 2) == 1 &&
+                        step->out.dtype != FX_DTYPE_BOOL && !integer_gemm[step->out.dtype] &&
+                        g.m > 0 && g.n > 0 && g.k > 0;
+    if (p && single)
+        p->product = fxi_cpu_gemm_prepare(step->out.dtype, &g);
+    return p && (p->product || !single) ? FX_OK : fxi_cpu_no_memory(step);
+}
+
+void fxi_cpu_matmul_release(fx_step *step)
+{
+    prepared *p = step->ready;
+    fxi_program_free(p->epilogue);
+    fxi_free(p->product);
+    fxi_free(p);
+}
+
+const void *fxi_cpu_matmul_epilogue(const fx_step *step)
+{
+    return ((const prepared *)step->ready)->epilogue;
+}
+
+static fx_status multiply(const fx_step *step, const void *a, const void *b, void *c)
+{
+    const prepared *p = step->ready;
+    if (p && p->product)
+        return fxi_cpu_gemm_run(p->product, a, b, c);
+    const int64_t n = fxi_length(step->out.ndim - 2, step->out.shape + 2);
+    fxi_gemm g = product_of(step);
+    g.a = a;
+    g.b = b;
+    g.c = c;
+    /* No element to compute. A product without terms (k = 0) still writes zeros. */
+    return n == 0 || g.m == 0 || g.n == 0 ? FX_OK : run_batch(step, &g, n);
+}
+
 fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
@@ -138,15 +198,7 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
     if (dtype == FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, dtype);
     const bool swapped = step->out.stride[0] != 1;
-    const int64_t n = fxi_length(step->out.ndim - 2, step->out.shape + 2);
-    fxi_gemm g = product_of(step);
-    g.a = in[swapped];
-    g.b = in[!swapped];
-    g.c = out;
-    /* No element to compute. A product without terms (k = 0) still writes zeros. */
-    if (n == 0 || g.m == 0 || g.n == 0)
-        return FX_OK;
-    if (run_batch(step, &g, n))
+    if (multiply(step, in[swapped], in[!swapped], out))
         return fxi_cpu_no_memory(step);
     /* A pass of its own over C: within a part of the product, columns of C are so short that the
      * interpreter's calls would take longer than the pass (docs/design/0005). */

@@ -53,6 +53,7 @@ typedef struct load {
     int64_t period; /* length after which the operand repeats; it is laid out once. 0: it does not
                        repeat in a tile */
     uint8_t in, to, size;
+    bool dense; /* the elements of a period are neighbours */
 } load;
 
 typedef struct output {
@@ -198,6 +199,7 @@ static int add_load(builder *m, int k)
     *l = (load){.in = (uint8_t)k, .size = (uint8_t)fxi_cpu_size(t->dtype)};
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
     l->period = period_of(&l->walk, m->p->tile);
+    l->dense = l->walk.nd > 0 && fxi_is_dense(l->walk.nd - 1, l->walk.shape, l->walk.stride);
     /* Two neighbouring tiles hold a period and a whole tile after it. */
     m->regs[k].tile = take_tiles(m, l->period ? 2 : 1);
     l->to = (uint8_t)tile_location(m, m->regs[k].tile);
@@ -592,20 +594,38 @@ static void bind_outputs(runner *r)
     }
 }
 
+/* Repeats the first `have` bytes up to `need` bytes. Copies whole blocks, each from a whole number
+ * of periods before, so up to BLOCK − 1 bytes after `need` are overwritten. Calls of memcpy would
+ * take longer: most periods are a few numbers. */
+enum { BLOCK = 64 };
+static void repeat(char *to, size_t have, size_t need)
+{
+    /* A block must not reach the bytes that it writes, so the first ones are shorter. */
+    for (; have < BLOCK && have < need; have *= 2)
+        for (size_t k = 0; k < have; k += sizeof(uint64_t)) {
+            uint64_t word;
+            memcpy(&word, to + k, sizeof word);
+            memcpy(to + have + k, &word, sizeof word);
+        }
+    for (size_t k = have; k < need; k += BLOCK)
+        memcpy(to + k, to + k - have, BLOCK);
+}
+
 /* Lays out one period of an operand and repeats it, so that any window of one tile is
  * contiguous. */
 static void lay_out(runner *r, const load *l, int64_t n)
 {
-    fxi_walk walk = l->walk;
-    const size_t need = (size_t)(l->period + n) * l->size;
+    const size_t need = (size_t)(l->period + n) * l->size, have = (size_t)l->period * l->size;
+    const void *in = r->args->in[l->in];
     char *to = r->at[l->to];
-    fxi_walk_read(&walk, r->args->in[l->in], l->size, to, l->period);
-    for (size_t have = (size_t)l->period * l->size; have < need;) {
-        const size_t more = have < need - have ? have : need - have;
-        /* Doubles the filled part, so few copies are needed. */
-        memcpy(to + have, to, more);
-        have += more;
+    if (l->dense) {
+        memcpy(to, in, have);
+    } else {
+        fxi_walk walk = l->walk;
+        fxi_walk_read(&walk, in, l->size, to, l->period);
     }
+    if (have < need)
+        repeat(to, have, need);
 }
 
 /* Fills the table of addresses for elements from args->from on. */
@@ -647,7 +667,7 @@ static void load_operands(runner *r, fxi_walk *walks, int64_t at, int n)
         const load *l = &r->p->loads[k];
         char *memory = r->scratch + (l->to - r->p->nin) * r->p->tile_bytes;
         if (l->period)
-            r->at[l->to] = memory + at % l->period * l->size;
+            r->at[l->to] = memory + (at == 0 ? 0 : at % l->period) * l->size;
         else
             fxi_walk_read(&walks[k], r->args->in[l->in], l->size, memory, n);
     }

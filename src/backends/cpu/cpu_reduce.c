@@ -34,6 +34,8 @@ typedef struct reduction {
     int64_t lanes;          /* accumulators of a result of a column (see use_lanes); else 1 */
     int64_t outer;          /* number of positions of `reduced` */
     int64_t tiles, items;   /* tiles along `width`; tiles in all, called items */
+    int64_t longest;        /* axis whose positions pieces divide */
+    double cost;            /* nanoseconds for one thread, roughly */
     int64_t pieces, parts;  /* pieces of an item's terms; parts of all items */
     char *partial;          /* accumulators by piece and item, where terms are divided; else NULL */
 } reduction;
@@ -41,6 +43,21 @@ typedef struct reduction {
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Adds n terms of m results to their accumulators. `x`: the first term of the first result. */
+static inline void add_terms(const reduction *r, const void *x, int64_t m, int64_t n, void *acc)
+{
+    if (r->columns)
+        r->op->col(x, m * r->lanes, r->stride, n, r->pitch, acc);
+    else
+        r->op->row(x, n, r->pitch, acc);
+}
+
+static inline void merge_lanes(const reduction *r, int64_t m, void *acc)
+{
+    for (int64_t half = m * r->lanes / 2; half >= m; half /= 2)
+        r->op->merge(acc, (char *)acc + half * (int64_t)r->op->size, half);
 }
 
 /* Computes the accumulators of m results, the first at element `at`, over one piece of their
@@ -58,15 +75,9 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
     if (k0 > 0)
         fxi_walk_seek(&w, k0);
     r->op->init(acc, m * r->lanes);
-    for (; k0 < k1; k0++, fxi_walk_next(&w)) {
-        const void *x = fxi_at(r->in, at + w.offset + from * r->pitch, r->size);
-        if (r->columns)
-            r->op->col(x, m * r->lanes, r->stride, to - from, r->pitch, acc);
-        else
-            r->op->row(x, to - from, r->pitch, acc);
-    }
-    for (int64_t half = m * r->lanes / 2; half >= m; half /= 2)
-        r->op->merge(acc, (char *)acc + half * (int64_t)r->op->size, half);
+    for (; k0 < k1; k0++, fxi_walk_next(&w))
+        add_terms(r, fxi_at(r->in, at + w.offset + from * r->pitch, r->size), m, to - from, acc);
+    merge_lanes(r, m, acc);
 }
 
 /* All pieces of an item are items × width apart, so merging reads them at a constant distance. */
@@ -156,13 +167,9 @@ static void use_lanes(reduction *r, int fold)
 static void divide(reduction *r)
 {
     enum { FEW = 16 };
-    const int64_t longest = r->outer > r->terms ? r->outer : r->terms;
-    const double results = (double)(r->items * least(r->width, COLUMNS)),
-                 terms = (double)(r->outer * r->terms * r->lanes),
-                 cost = fxi_cpu_cost((double)r->size * results * terms, 0);
-    r->parts = fxi_cpu_parts(r->items, cost);
+    r->parts = fxi_cpu_parts(r->items, r->cost);
     /* About 2·FEW pieces in all at most, because one thread merges them. */
-    r->pieces = r->items < FEW ? least(fxi_cpu_parts(longest, cost / (double)r->items),
+    r->pieces = r->items < FEW ? least(fxi_cpu_parts(r->longest, r->cost / (double)r->items),
                                        (2 * FEW + r->items - 1) / r->items)
                                : 1;
     /* A part is then one piece of one item. */
@@ -196,6 +203,10 @@ static void describe(reduction *r, const fx_step *step)
     /* Only the last tile along an axis can have fewer than COLUMNS results. */
     r->tiles = (r->width + COLUMNS - 1) / COLUMNS;
     r->items = r->tiles * fxi_walk_length(&r->kept);
+    r->longest = r->outer > r->terms ? r->outer : r->terms;
+    const double results = (double)(r->items * least(r->width, COLUMNS)),
+                 terms = (double)(r->outer * r->terms * r->lanes);
+    r->cost = fxi_cpu_cost((double)r->size * results * terms, 0);
 }
 
 /* A 16-bit operand is replaced by a Float32 copy before each run (cpu_kernels.c), so its reduction
@@ -222,12 +233,34 @@ void fxi_cpu_reduce_release(fx_step *step)
         fxi_free(step->ready);
 }
 
+/* Can all results be computed at once, each from one run of terms? */
+static inline bool is_small(const reduction *r)
+{
+    return r->op->size > 0 && r->items == 1 && r->outer == 1 &&
+           fxi_cpu_parts(r->longest, r->cost) == 1;
+}
+
+/* The few calls of a reduction in a small network take less time than a description of its own. */
+static void reduce_small(const reduction *r, const void *in, void *out)
+{
+    _Alignas(64) char acc[COLUMNS * ACCUMULATOR];
+    r->op->init(acc, r->width * r->lanes);
+    add_terms(r, in, r->width, r->terms, acc);
+    merge_lanes(r, r->width, acc);
+    r->op->done(acc, r->width, out);
+}
+
 /* Memory is allocated only for pieces, whose accumulators must outlive the parts that fill them. */
 static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
 {
+    const reduction *ready = step->ready;
     reduction r;
-    if (step->ready)
-        r = *(const reduction *)step->ready;
+    if (ready && is_small(ready)) {
+        reduce_small(ready, in, out);
+        return FX_OK;
+    }
+    if (ready)
+        r = *ready;
     else
         describe(&r, step);
     r.in = in;
