@@ -120,9 +120,7 @@ static fx_status check_commit(int n, fx_array *const *handles, fxi_node *const *
         if (fx_is_error(handles[i]))
             return fx_array_status(handles[i]);
         const fxi_node *a = handles[i]->node, *b = values[i];
-        if (a->ndim != b->ndim ||
-            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 ||
-            a->dtype != b->dtype)
+        if (!fxi_same_shape(a, b) || a->dtype != b->dtype)
             return fx_fail(FX_STATUS_SHAPE, "update",
                            "the new value must have the size and type of the old one");
     }

@@ -141,6 +141,8 @@ void fxi_keep_calm(fxi_context *c, uint64_t oldest)
  * were replaced before is an error only if it is read. */
 bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles)
 {
+    if (c->sinks.next == &c->sinks && c->resting.next == &c->resting)
+        return true;
     if (!mark_all_replaced(c, s, n, handles))
         return false;
     if (s->oldest == UINT64_MAX) /* nothing is replaced */

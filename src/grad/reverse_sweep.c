@@ -533,7 +533,7 @@ static bool repeat_gradient(fxi_context *c, fx_array *loss, fx_array *const *x, 
         return false;
     loss->node->wanted = true;
     for (int i = 0; i < n; i++) {
-        fxi_tape_show(t, r->result[i]);
+        fxi_tape_show(t, r->event.first, r->result[i]);
         out[i] = fxi_array_of(t->entries[r->result[i]].node);
     }
     return true;

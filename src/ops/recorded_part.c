@@ -3,7 +3,8 @@
  *
  * A part is noted only if its calls read nothing but the given arrays: every operand that was made
  * before the part is one of them. The literals are kept, because another caller may repeat the same
- * calls with other literals, and then the ghosts have those.
+ * calls with other literals, and then the ghosts have those. Literals that the caller gives are the
+ * first entries of the part.
  */
 #include "recorded_part.h"
 
@@ -91,6 +92,20 @@ static bool reads_only_inputs(const recorded_part *r, const fxi_tape *t, int32_t
     return true;
 }
 
+/* Returns true if the first calls made the literals that the part names. */
+static bool begins_with_literals(const fxi_tape *t, const fxi_part *p)
+{
+    if (p->first + p->nliterals > t->n)
+        return false;
+    for (int k = 0; k < p->nliterals; k++) {
+        const fxi_node *n = t->entries[p->first + k].node;
+        if (n->op != FX_OP_CONST || n->attr.literal.is_integer ||
+            n->attr.literal.number != p->literals[k])
+            return false;
+    }
+    return true;
+}
+
 static int32_t count_literals(const fxi_tape *t, int32_t first)
 {
     int32_t n = 0;
@@ -105,9 +120,9 @@ void fxi_part_note(const fxi_part *p)
     fxi_tape *t = c->tape;
     if (!fxi_tape_notes(c) || !library_function(p->function) ||
         !fxi_tape_can_skip(t, p->first, true, FXI_PART_INPUTS) ||
-        p->evaluations != fxi_tape_evaluations(t))
+        p->evaluations != fxi_tape_evaluations(t) || !begins_with_literals(t, p))
         return;
-    const int32_t n = count_literals(t, p->first);
+    const int32_t n = count_literals(t, p->first + p->nliterals);
     recorded_part *r = fxi_calloc(1, sizeof *r + (size_t)n * sizeof *r->literals);
     if (!r)
         return;
@@ -116,7 +131,7 @@ void fxi_part_note(const fxi_part *p)
     r->function = p->function;
     memcpy(r->numbers, p->numbers, sizeof r->numbers);
     r->training = fx_training();
-    for (int32_t i = p->first; i < t->n; i++)
+    for (int32_t i = p->first + p->nliterals; i < t->n; i++)
         if (t->entries[i].node->op == FX_OP_CONST)
             r->literals[r->nliterals++] = (recorded_literal){i, t->entries[i].node->attr};
     if (number_all(r, t, p) && reads_only_inputs(r, t, p->first))
@@ -172,8 +187,13 @@ static bool same_inputs(const fxi_tape *t, const recorded_part *r, const fxi_par
 }
 
 /* Gives the ghosts the literals of the part. */
-static void put_literals(fxi_tape *t, const recorded_part *r)
+static void put_literals(fxi_tape *t, const recorded_part *r, const fxi_part *p)
 {
+    for (int k = 0; k < p->nliterals; k++) {
+        double *number = &t->entries[r->event.first + k].node->attr.literal.number;
+        t->changed |= *number != p->literals[k];
+        *number = p->literals[k];
+    }
     for (int32_t i = 0; i < r->nliterals; i++) {
         fx_attr *attr = &t->entries[r->literals[i].entry].node->attr;
         const fx_attr *was = &r->literals[i].attr;
@@ -199,13 +219,22 @@ bool fxi_part_repeat(fxi_part *p)
         p->evaluations = fxi_tape_evaluations(t);
         return false;
     }
-    put_literals(t, r);
+    put_literals(t, r, p);
     for (int k = 0; k < FXI_PART_RESULTS; k++) {
         p->out[k] = NULL;
         if (r->out[k] == NONE)
             continue;
-        fxi_tape_show(t, r->out[k]);
+        fxi_tape_show(t, r->event.first, r->out[k]);
         p->out[k] = fxi_array_of(t->entries[r->out[k]].node);
     }
     return true;
+}
+
+fx_array *fxi_part_literal(int32_t first, int k)
+{
+    const fxi_context *c = fxi_here();
+    if (!fxi_tape_repeats(c) || !c->tape->entries[first].skipped)
+        return NULL;
+    fxi_tape_show(c->tape, first, first + k);
+    return fxi_array_of(c->tape->entries[first + k].node);
 }

@@ -24,13 +24,21 @@ typedef struct fxi_part {
     double numbers[FXI_PART_NUMBERS]; /* everything else that the calls depend on */
     fx_array *in[FXI_PART_INPUTS];    /* all arrays that the calls read; NULL: none */
     fx_array *out[FXI_PART_RESULTS];  /* arrays that the calls made; NULL: none */
-    int32_t first, evaluations;       /* internal: where the part began */
+    /* Numbers that may differ from step to step. The first calls make them literals (fx_scalar), in
+     * this order. */
+    const double *literals;
+    int nliterals;
+    int32_t first, evaluations; /* internal: where the part began */
 } fxi_part;
 
 /* Returns true if the calls are skipped. The scope of the caller then owns the results in `out`.
  * Otherwise the caller makes the calls. It frees the handles of all intermediate results before it
  * returns, because skipped calls make none. */
 bool fxi_part_repeat(fxi_part *p);
+/* A handle of the k-th of `literals` that a skipped part would have made, for calls after it; call
+ * this at most once for each. NULL: the training step does not repeat any more, and the caller
+ * makes the literal. `first`: of the part. */
+fx_array *fxi_part_literal(int32_t first, int k);
 /* Call this after the calls. If the training step is noted, the part can be skipped in the next
  * one. */
 void fxi_part_note(const fxi_part *p);

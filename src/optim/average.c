@@ -240,9 +240,15 @@ static fx_array *flag_of(fx_array *guard)
 /* The last item before item i whose gradient is averaged; −1: none. */
 static int64_t previous_distributed(const fxi_items *s, int64_t i)
 {
-    do
-        i--;
-    while (i >= 0 && !fxi_items_among(s, s->all[i].leaf));
+    const fx_rule *none = NULL; /* a rule that averages nothing; most items have the same rule */
+    for (i--; i >= 0; i--) {
+        const fxi_state_leaf *l = s->all[i].leaf;
+        if (l->rule == none)
+            continue;
+        if (fxi_items_among(s, l))
+            break;
+        none = l->rule;
+    }
     return i;
 }
 

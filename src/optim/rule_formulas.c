@@ -30,7 +30,7 @@ void fxi_literals_begin(fxi_literals *l, const fx_rule *r, fx_dtype type, const 
         return;
     l->rule = r;
     l->type = type;
-    l->n = 0;
+    l->n = l->skipped = 0;
     memcpy(l->numbers, numbers, sizeof l->numbers);
 }
 
@@ -38,8 +38,10 @@ fx_array *fxi_literal(fxi_literals *l, double value)
 {
     if (l->next == FXI_RULE_LITERALS)
         return fx_scalar(value);
-    if (l->next == l->n)
-        l->at[l->n++] = fx_scalar(value);
+    if (l->next == l->n) {
+        fx_array *x = l->n < l->skipped ? fxi_part_literal(l->part, l->n) : NULL;
+        l->at[l->n++] = x ? x : fx_scalar(value);
+    }
     return l->at[l->next++];
 }
 
@@ -75,13 +77,18 @@ typedef struct corrections {
     fx_array *first, *second;
 } corrections;
 
+static void next_powers(fxi_application *s)
+{
+    s->numbers[0] *= s->rule->beta1;
+    s->numbers[1] *= s->rule->beta2;
+}
+
 static corrections corrections_of(fxi_application *s)
 {
     corrections c;
     c.first = L(1 - s->numbers[0]);
     c.second = L(1 - s->numbers[1]);
-    s->numbers[0] *= s->rule->beta1;
-    s->numbers[1] *= s->rule->beta2;
+    next_powers(s);
     return c;
 }
 
@@ -216,34 +223,40 @@ fx_array *fxi_apply_adadelta(fxi_application *s)
 
 /* ---- Adam and its family --------------------------------------------------------------------- */
 
-static fx_array *adam_change(fxi_application *s, const betas *b, const corrections *c,
-                             fx_array *epsilon, fx_array *eta)
+static fx_array *adam_change(fxi_application *s)
 {
+    const betas b = betas_of(s);
+    const corrections c = corrections_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta);
     FXI_SCOPE;
     fx_array *m, *v;
-    moments(s, b, &m, &v);
-    return fx_keep(fx_mul(direction(c, m, v, epsilon), eta));
+    moments(s, &b, &m, &v);
+    return fx_keep(fx_mul(direction(&c, m, v, epsilon), eta));
 }
 
 fx_array *fxi_apply_adam(fxi_application *s)
 {
-    /* Further parameters share the literals and are repeated by recorded_rule.c. */
-    const bool first = s->literals->n == 0;
-    const betas b = betas_of(s);
-    const corrections c = corrections_of(s);
-    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta);
-    /* The literals are inputs of the part, so their values may change. */
+    const fx_rule *r = s->rule;
+    /* In the order in which adam_change makes them. */
+    const double literals[] = {r->beta1,          1 - r->beta1,      r->beta2,      1 - r->beta2,
+                               1 - s->numbers[0], 1 - s->numbers[1], epsilon_of(s), r->eta};
     fxi_part p = {.what = "adam",
-                  .in = {s->dx, s->states[0], s->states[1], b.beta1, b.rest1, b.beta2, b.rest2,
-                         c.first, c.second, epsilon, eta}};
-    if (!first)
-        return adam_change(s, &b, &c, epsilon, eta);
+                  .in = {s->dx, s->states[0], s->states[1]},
+                  .literals = literals,
+                  .nliterals = (int)(sizeof literals / sizeof *literals)};
+    /* Further parameters share the literals and are repeated by recorded_rule.c. */
+    if (s->literals->n > 0 || s->literals->skipped > 0)
+        return adam_change(s);
     if (!fxi_part_repeat(&p)) {
-        p.out[0] = adam_change(s, &b, &c, epsilon, eta);
+        p.out[0] = adam_change(s);
         p.out[1] = s->new_states[0];
         p.out[2] = s->new_states[1];
         fxi_part_note(&p);
+        return p.out[0];
     }
+    s->literals->part = p.first;
+    s->literals->skipped = p.nliterals;
+    next_powers(s);
     s->new_states[0] = p.out[1];
     s->new_states[1] = p.out[2];
     return p.out[0];

@@ -48,6 +48,8 @@ typedef struct fxi_literals {
     fx_dtype type;
     double numbers[FXI_RULE_NUMBERS]; /* before the update */
     int n, next;
+    int32_t part, skipped; /* the part of a recorded step that has the first ones (see
+                              fxi_part_literal), and their number; 0: none */
     fx_array *at[FXI_RULE_LITERALS];
 } fxi_literals;
 /* Begins the literals of a parameter; keeps those of the previous one if they are the same. */

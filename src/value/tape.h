@@ -98,7 +98,6 @@ struct fxi_tape {
     bool changed;             /* a literal differs from the recorded one, in this step */
     bool impure;              /* has operations whose gradient the program computes */
     int32_t n, capacity, pos; /* entries; how many this step has repeated */
-    int32_t skip;             /* REPEATS: the first entry of the latest skipped part */
     int32_t version;          /* changes when the node of an entry without `moves` is replaced */
     fxi_tape_entry *entries;
     int32_t *operands; /* an entry, or ~i for leaf i */
@@ -194,10 +193,11 @@ fxi_event *fxi_tape_event(const fxi_context *c, const fxi_event_kind *kind);
  * the leaves that are first used in these calls, in order. False, and no change: the leaves differ
  * from the recorded ones. */
 bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh);
-/* Call this before the node of a skipped entry gets a handle. */
-static inline void fxi_tape_show(fxi_tape *t, int32_t entry)
+/* Call this before the node of an entry gets a handle, which was skipped together with the entries
+ * from `first` on. At most once for each entry. */
+static inline void fxi_tape_show(fxi_tape *t, int32_t first, int32_t entry)
 {
-    t->entries[entry].node->seq = t->entries[t->skip].seq + (uint64_t)(entry - t->skip);
+    t->entries[entry].node->seq = t->entries[first].seq + (uint64_t)(entry - first);
     t->shown[t->nshown++] = entry;
 }
 /* While repeating: the next entry after i whose call was made, or which was the first of several

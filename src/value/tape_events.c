@@ -98,7 +98,6 @@ bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh)
     e->skipped = end;
     e->seq = c->seq;
     c->seq += (uint64_t)(end - t->pos);
-    t->skip = t->pos;
     t->pos = end;
     return true;
 }
