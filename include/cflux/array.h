@@ -29,9 +29,10 @@ typedef enum fx_dtype {
     FX_DTYPE_COUNT /* number of element types */
 } fx_dtype;
 
-/* Julia's name of an element type: "Float32", "Bool", …; "?" if it is not one. Static storage. */
+/* Returns Julia's name of an element type: "Float32", "Bool", …; "?" if `dtype` is not an element
+ * type. Static storage. */
 FX_API const char *fx_dtype_name(fx_dtype dtype);
-FX_API size_t fx_dtype_size(fx_dtype dtype); /* bytes per element; 0 if it is not a type */
+FX_API size_t fx_dtype_size(fx_dtype dtype); /* bytes per element; 0 if it is not an element type */
 
 /* Element type of an operation on two arrays, by Julia's promotion: Int64 with Float32 gives
  * Float32, Int32 with Int64 gives Int64, Bool with another type gives the other. Float16 with
@@ -243,7 +244,7 @@ FX_API fx_device *fx_array_device(const fx_array *x);
 FX_API bool fx_is_error(const void *object); /* true for an error object and for NULL */
 /* Status of the error in an error array, otherwise FX_OK. */
 FX_API fx_status fx_array_status(const fx_array *x);
-/* Returns true if the value has been computed, so that a read only copies it. */
+/* Returns true if the value has been computed: a read then only copies it. */
 FX_API bool fx_is_evaluated(const fx_array *x);
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -366,12 +367,13 @@ FX_API fx_status fx_eval(void *object);
 FX_API fx_array *fx_want(fx_array *x);
 /* Value of a one-element array as a double. On failure: NaN and an error record. */
 FX_API double fx_item(fx_array *x);
-/* The same with a status, to tell a NaN value from a failure. FX_STATUS_SHAPE if x does not have
- * one element. On failure *out_value is NaN. */
+/* fx_item with a status: stores the value of a one-element array in *out_value. The status shows
+ * whether a NaN is the value or a failure. FX_STATUS_SHAPE if x does not have one element. On
+ * failure *out_value is NaN. */
 FX_API fx_status fx_item_get(fx_array *x, double *out_value);
 /* Element at linear index i (column-major, from 0) as a double. On failure: NaN and an error
- * record, FX_STATUS_ARGUMENT if i is out of range. On other devices than the CPU every call is a
- * copy: see fx_allowscalar. */
+ * record, FX_STATUS_ARGUMENT if i is out of range. On devices other than the CPU, every call copies
+ * one element to the host: see fx_allowscalar. */
 FX_API double fx_at(fx_array *x, int64_t i);
 /* Copies all elements to dst, dense and column-major, in x's element type. `bytes` must be length ×
  * element size, otherwise FX_STATUS_SHAPE. */

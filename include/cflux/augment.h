@@ -45,10 +45,11 @@ FX_API fx_array *fxi_random_shift(const fx_augment_args *a);
 FX_API fx_array *fxi_random_noise(const fx_augment_args *a);
 
 /* x rotated by `theta` radians about the centre of its first two axes, with two spatial axes. The
- * result at distance (u, v) from the centre along axes 0 and 1 is the value of x at distance
- * (cos θ·u − sin θ·v, sin θ·u + cos θ·v): linear between elements, or with `nearest` that of the
- * nearest element; 0 outside of the image. Images of integers give Float32. It is not random, and
- * acts in every mode. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate. */
+ * result at distance (u, v) from the centre along axes 0 and 1 is the value of x at distance (cos
+ * θ·u − sin θ·v, sin θ·u + cos θ·v): linear between elements, or with `nearest` that of the nearest
+ * element; 0 outside of the image. Images of integers give Float32. Unlike the functions above it
+ * is not random, and it acts in inference too. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate.
+ */
 FX_API fx_array *fx_imrotate(fx_array *x, double theta, bool nearest);
 
 #define FXI_AUGMENT(f, ...)                                                                        \

@@ -44,7 +44,7 @@ typedef enum fx_class {
     FX_CLASS_POOL,        /* pooling and its gradients */
     FX_CLASS_CUSTOM,      /* fx_custom */
     FX_CLASS_COLLECTIVE,  /* exchanges between processes or devices */
-    FX_CLASS_FOREACH /* steps only: one elementwise program, or reduction, of several tensors */
+    FX_CLASS_FOREACH /* steps only: one elementwise program, or reduction, on several tensors */
 } fx_class;
 
 /* What a collective step computes from the x of all members of a communicator. */
@@ -220,8 +220,8 @@ typedef struct fx_segment {
 } fx_segment;
 
 /* Runs an elementwise program once per segment. The inputs of segment s begin at index
- * s·nin/nsegments. Each is either dense with the segment's length or a single value, and the choice
- * is the same in all segments. The step's `out` and additional outputs are those of the last
+ * s·nin/nsegments. Each input is either a dense tensor of the segment's length or a single value,
+ * in the same way in all segments. The step's `out` and additional outputs are those of the last
  * segment.
  *
  * If `each` is not NULL, the segments are independent reductions instead (op REDUCE): each[s] is a
@@ -234,8 +234,8 @@ typedef struct fx_foreach_step {
     fx_segment *segments;
     int32_t nsegments;
     struct fx_step *each; /* nsegments reduce steps; NULL: the program is elementwise */
-    /* Output k has the memory of input over[k] − 1 of its segment, in every segment, so that one
-     * argument of a kernel serves both. 0: unknown. */
+    /* over[k] > 0: in every segment, output k is stored in the memory of input over[k] − 1 of that
+     * segment, so a kernel needs one pointer for both. 0: unknown. */
     uint8_t over[1 + FX_MORE_OUTPUTS];
 } fx_foreach_step;
 
@@ -336,8 +336,8 @@ typedef struct fx_custom_step {
 typedef struct fx_collective_step {
     fx_collective what;
     bool by_backend; /* true: fx_backend.run runs the step */
-    int32_t until;   /* set by the library: it may begin the step (fx_communicator.begin) and finish
-                        it before this step of the plan; 0: it runs the step at once */
+    int32_t until;   /* set by the library: if it begins the step (fx_communicator.begin), the index
+                        of the step before which it finishes it; 0: it runs the step at once */
 } fx_collective_step;
 
 /* One kernel call: members of all steps, then those of the step's class. */
@@ -378,8 +378,8 @@ typedef struct fx_step {
     } as;
 } fx_step;
 
-/* Return the member of the step's class. Code compiled with CFLUX_DEBUG_CHECKS traps if the step
- * has another class. */
+/* fx_step_NAME returns the members of the class NAME of a step. If the step has another class, code
+ * compiled with CFLUX_DEBUG_CHECKS stops the program; otherwise the result is undefined. */
 static inline const fx_elementwise_step *fx_step_elementwise(const fx_step *s);
 static inline const fx_generator_step *fx_step_generator(const fx_step *s);
 static inline const fx_movement_step *fx_step_movement(const fx_step *s);
@@ -496,7 +496,8 @@ static inline bool fx_step_is_fused(const fx_step *s)
            fx_step_program(s).n > (s->cls == FX_CLASS_ELEMENTWISE);
 }
 
-/* Lowest value of fx_device_info.buffers: SELECT with three inputs. */
+/* Smallest allowed value of fx_device_info.buffers: a SELECT needs three inputs, an output and work
+ * space. */
 enum { FX_LEAST_BUFFERS = 5 };
 
 /* Returns the address of input k of a step in a run of its plan; values[v] is the address of value
@@ -513,7 +514,8 @@ static inline bool fx_step_has_epilogue(const fx_step *s)
     return (s->cls == FX_CLASS_MATMUL || s->cls == FX_CLASS_CONV) && fx_step_program(s).n > 0;
 }
 
-/* The name of a primitive (fx_op) as errors give it: "matmul". "step" for any other number. */
+/* Returns the name of a primitive operation (fx_op) as it appears in errors: "matmul". Returns
+ * "step" for any other number. */
 static inline const char *fx_op_name(int op)
 {
     static const char *const names[FX_OP_COUNT] = {
@@ -574,8 +576,8 @@ struct fx_communicator {
     /* Begins a step that `run` could run, and returns without waiting, so that the plan's next
      * steps run at the same time. Steps run in the order in which they are begun. `step` and `in`
      * do not change and `out` is not read until `finish` returns. If a step fails, those begun
-     * after it are not run and fail too. Returns what `finish` needs; NULL: the library must call
-     * `run`. NULL as a member: no step can be begun. */
+     * after it are not run and fail too. Returns a pointer for `finish`, or NULL if the library
+     * must call `run`. If the member is NULL, no step can be begun. */
     void *(*begin)(const fx_communicator *self, const fx_step *step, const void *in, void *out);
     /* Waits for a step that has been begun. Called once for each, in the same order. The status and
      * `why` are those of `run`. NULL only if `begin` is. */
@@ -595,17 +597,17 @@ typedef enum fx_plan_memory {
 /* A value of a plan. */
 typedef struct fx_plan_value {
     uint8_t memory; /* fx_plan_memory */
-    int64_t bytes;  /* from its address on; 0: empty, or unknown because it is a leaf that is not
-                       dense */
+    int64_t bytes;  /* number of bytes from its address; 0: empty, or unknown because it is a leaf
+                       that is not dense */
 } fx_plan_value;
 
-/* The steps of a plan in order, for backends that run a plan in one call. A plan that contains
- * steps which the library runs itself is offered in parts, with the steps between these; the values
- * are then those of the whole plan. */
+/* The steps of a plan in order, for backends that run a plan in one call. If the library runs some
+ * steps of a plan itself, it offers the backend each sequence of steps between them as a plan;
+ * `values` are then those of the whole plan. */
 typedef struct fx_plan {
     const fx_step *steps;
     int32_t nsteps;
-    int32_t nvalues;             /* number of values, i.e. of addresses per run */
+    int32_t nvalues;             /* number of values, and of addresses per run */
     int32_t nstreams;            /* number of streams (seed and counter) */
     const fx_plan_value *values; /* nvalues of them */
     void *ready;                 /* set by fx_backend.plan_prepare */
@@ -621,8 +623,8 @@ typedef struct fx_device_info {
     bool no_f64;     /* true: no Float64; Float64 arrays cannot be moved to it */
     bool on_cpu; /* true: computes on the host's CPU, like PoCL; a backend whose first device has
                     this set is never chosen automatically */
-    int32_t buffers; /* most buffers of a kernel, at least FX_LEAST_BUFFERS: the planner makes no
-                        step that needs more (fx_step_buffers); 0: no limit */
+    int32_t buffers; /* maximum number of buffers of a kernel, at least FX_LEAST_BUFFERS: the
+                        planner makes no step that needs more (fx_step_buffers); 0: no limit */
 } fx_device_info;
 
 /* A backend: the table of functions below. */
@@ -677,21 +679,23 @@ typedef struct fx_host {
      * streams are in host memory, and ignore the device argument. */
     const fx_backend *cpu;
     /* Finds, checks and loads the kernel library `name` for the backend `serves`; `sizes` are the
-     * struct sizes that its head must state. Returns its head, the first member of its table, valid
-     * until the process ends; NULL with the reason in `why` if there is none that can be used.
-     * Every call searches again: store the result. */
+     * struct sizes that its head must state. Returns its head, which is the first member of its
+     * table and valid until the process ends. If no file can be used, returns NULL and writes the
+     * reason to `why`. Every call searches again: store the result. */
     const fx_plugin_head *(*kernel_library)(const char *serves, const char *name,
                                             const uint32_t sizes[FX_PLUGIN_SIZES], char *why,
                                             size_t size);
-    /* Compiled kernels on disk. These functions may be called by any thread, and record no error.
-     * kernels_cached returns true if kernels are kept on disk (FX_CACHE). kernel_load returns the
-     * bytes stored with this key, in memory of `alloc`; NULL if there are none. */
+    /* Compiled kernels on disk. Any thread may call these functions; they record no error.
+     * kernels_cached returns true if kernels are cached on disk (FX_CACHE). kernel_load returns the
+     * bytes stored with this key, in memory that the caller frees with `free`; NULL if there are
+     * none. kernel_store stores a copy of the bytes; a failure has no effect. */
     bool (*kernels_cached)(void);
     void *(*kernel_load)(const fx_kernel_key *key, size_t *out_size);
     void (*kernel_store)(const fx_kernel_key *key, const void *bytes, size_t size);
     /* Calls `take` for the code of this program in each pack of kernels, for any target and
-     * compiler, until it returns true; returns whether it did. key->source == NULL: for all
-     * programs of the backend. key->target and key->compiler are ignored. */
+     * compiler, until `take` returns true. Returns true if a call of `take` returned true.
+     * key->source == NULL: for all programs of the backend. key->target and key->compiler are
+     * ignored. */
     bool (*kernel_packed)(const fx_kernel_key *key, fx_packed_fn take, void *user);
 } fx_host;
 
@@ -717,8 +721,9 @@ struct fx_backend {
     /* Sets device->info, and device->data if the backend uses it. Called once per device, before
      * its first use. NULL: no properties. */
     fx_status (*info)(fx_device *device);
-    /* Returns "" if the backend can use a kernel library ("cuDNN", upper or lower case), otherwise
-     * the reason; NULL if it does not know the library. NULL: it knows none. */
+    /* Returns "" if the backend can use the kernel library of this name ("cuDNN", upper or lower
+     * case), the reason if it cannot, and NULL if it does not know the library. If the entry is
+     * NULL, it knows no library. */
     const char *(*part)(const char *name);
 
     /* -- memory -- */

@@ -128,9 +128,10 @@ FX_API fx_bilinear_layer *fxi_bilinear(const fx_bilinear_args *a);
 
 /* ---- Embedding ------------------------------------------------------------------------------- */
 /* Columns of W (out×in): for integers i of any shape, y = W[:, i], out×(sizes of i)…; for a one-hot
- * array (Bool, in×…), y = W·x, out×…. Integers count from 0; one outside 0 … in−1 is found when y
- * is computed (FX_STATUS_ARGUMENT). Other element types are FX_STATUS_DTYPE. The column padding_idx
- * is 0 in a new layer, its result is always 0, and its gradient is 0. Flux.Embedding. */
+ * array (Bool, in×…), y = W·x, out×…. Integers count from 0; an integer outside 0 … in−1 is
+ * FX_STATUS_ARGUMENT when y is computed. Other element types are FX_STATUS_DTYPE. The column
+ * padding_idx is 0 in a new layer, its result is always 0, and its gradient is 0. Flux.Embedding.
+ */
 typedef struct fx_embedding_layer {
     fx_object base;
     fx_array *weight;

@@ -21,7 +21,7 @@ static inline fx_dims fxi_same_pad(void)
 /* ---- Conv ------------------------------------------------------------------------------------ */
 /* y = act(W ∗ x + b), a convolution with a flipped kernel (fx_convolve). x: spatial…×in×batch, W:
  * kernel…×in/groups×out, y: spatial…×out×batch. Size of y along a spatial axis: ⌊(n + pads −
- * (k−1)·dilation − 1)/stride⌋ + 1 with the size n of x and k of the kernel. Flux.Conv. */
+ * (k−1)·dilation − 1)/stride⌋ + 1. Flux.Conv. */
 typedef struct fx_conv_layer {
     fx_object base;
     fx_array *weight, *bias; /* bias is NULL with .bias = false */

@@ -82,11 +82,11 @@ typedef void *(*fx_obs_fn)(void *observations, void *user);
  * .collate_with receives a tuple of single observations (the tuple of FX_COLLATE_NONE) and
  * .collate_user, and returns the batch.
  *
- * With .buffer the memory of a batch is used again: the next call of fx_next frees its arrays even
- * if the program retained them, and reading them afterwards is an error. Batches must then be
+ * With .buffer the memory of a batch is reused: the next call of fx_next frees its arrays even if
+ * the program has retained them, and reading them afterwards is an error. Batches must then be
  * arrays or tuples of arrays.
  *
- * Workers are threads; each prepares up to two batches ahead of use. FX_WORKERS_AUTO is 1 if
+ * Workers are threads; each prepares up to two batches in advance. FX_WORKERS_AUTO is 1 if
  * .parallel is set. It is also 1 if data without functions (fx_mapobs) are copied from the host to
  * a device with its own memory: the next batch is then copied during the training step. Otherwise
  * it is 0.
@@ -108,7 +108,7 @@ typedef void *(*fx_obs_fn)(void *observations, void *user);
     F(fx_collate, collate, FX_COLLATE_OBS)  /* content of a batch */                               \
     F(fx_obs_fn, collate_with, FXI_NULL)    /* makes the batch; NULL: .collate decides */          \
     F(void *, collate_user, FXI_NULL)       /* passed to .collate_with */                          \
-    F(bool, buffer, false)                  /* true: use the memory of a batch again */
+    F(bool, buffer, false)                  /* true: reuse the memory of a batch */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dataloader_args, FXI_DATALOADER_ARGS);
 /* fx_dataloader(data, …): a loader that the scope owns; it retains the data.
@@ -144,9 +144,10 @@ FX_API fx_loader *fxi_dataloader(const fx_dataloader_args *a);
 typedef struct fx_batch {
     fx_array *x, *y;
     void *items;
-    int64_t index;  /* index of the batch in the pass, from 0 */
-    int64_t size;   /* number of observations */
-    int64_t total;  /* number of observations of the whole batch (fx_loader_part); else `size` */
+    int64_t index; /* index of the batch in the pass, from 0 */
+    int64_t size;  /* number of observations */
+    int64_t
+        total; /* of a loader from fx_loader_part: observations of the whole batch; else `size` */
     void *fxi_pass; /* private */
 } fx_batch;
 /* Stores the next batch in *batch. Returns false at the end of the pass, and after a failure (with

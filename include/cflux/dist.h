@@ -90,7 +90,7 @@ FX_API fx_array *fx_dist_reduce(fx_dist *d, fx_array *x, fx_reduce fold, int roo
 /* The arrays of all members, stacked along a new last axis in the order of their ranks.
  * FX_STATUS_SHAPE if x has FX_MAX_DIMS axes. */
 FX_API fx_array *fx_dist_gather(fx_dist *d, fx_array *x);
-/* Waits until all members have called it. */
+/* Returns when all members have called it. */
 FX_API fx_status fx_dist_barrier(fx_dist *d);
 
 /* This member's part of the observations, as a view (fx_obsview). Each observation is in exactly
@@ -100,9 +100,10 @@ FX_API void *fx_dist_data(fx_dist *d, void *data);
  * parts can be smaller or empty; Flux throws a BoundsError for an empty part. */
 FX_API void *fx_dist_data_ceil(fx_dist *d, void *data);
 
-/* This member's part of every batch of `loader` (fx_loader_part), in the order of rank 0. So
- * `loader` has the data of all members, its batch size is that of all members together, and all
- * members get equally many batches. Returns an error object if a check of fx_loader_part fails. */
+/* This member's part of every batch of `loader` (fx_loader_part), in the order of rank 0. `loader`
+ * must have the data of all members, and its batch size counts the observations of all members
+ * together. All members get equally many batches. Returns an error object if a check of
+ * fx_loader_part fails. */
 FX_API fx_loader *fx_dist_loader(fx_dist *d, fx_loader *loader);
 
 /* Copies the values of `root` to all members: the arrays of x (a model, an optimiser state, a
@@ -127,8 +128,8 @@ FX_API void *fx_dist_model(void *model);
 FX_API void *fx_dist_average(fx_dist *d, void *x);
 /* Tells the other members that this one cannot continue: their next operation, or the one in which
  * they wait, fails with `status` and "rank 2 cannot continue: " and the message of this member's
- * error record. Without this call they would wait until the time limit. Waits until they have it.
- * Does nothing with one member, or after an operation that failed on all members. */
+ * error record. Without this call they would wait until the time limit. Returns when they have
+ * received it. Does nothing with one member, or after an operation that failed on all members. */
 FX_API void fx_dist_refuse(fx_dist *d, fx_status status);
 
 /* After this call, BatchNorm and InstanceNorm layers that this thread calls in training mode
@@ -166,7 +167,7 @@ FXI_OPTION_STRUCT(fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS);
  * With .shard = true, each of n members keeps 1/n of the arrays of the state (ZeRO-1): of each
  * parameter, an equal part of its elements. An update applies the rule to this part, and the
  * members then send each other the new parts of the parameters: S bytes for parameters of S bytes,
- * in addition to the gradients. The parameters have the bits that an undivided state gives.
+ * in addition to the gradients. The parameters have the same bits as with an undivided state.
  * FX_STATUS_UNSUPPORTED for ClipNorm, AccumGrad and MixedPrecision. Set up the state after
  * fx_dist_synchronize of the model; fx_dist_synchronize of the state then compares and sends only
  * its numbers. Save fx_dist_whole(d, state). */

@@ -46,7 +46,7 @@ FX_API fx_array *fx_jacobian(fx_array *y, fx_array *x);
 /* fx_jacobian that also computes y and the Jacobian in one plan. Flux.withjacobian. */
 FX_API fx_array *fx_withjacobian(fx_array *y, fx_array *x);
 /* The Hessian of a one-element loss: the symmetric length(x)×length(x) matrix of d² loss / d x[i] d
- * j]. Errors as for fx_gradient_of. Flux.hessian. */
+ * x[j]. Errors as for fx_gradient_of. Flux.hessian. */
 FX_API fx_array *fx_hessian(fx_array *loss, fx_array *x);
 /* The diagonal of the Hessian, with the shape of x. Errors as for fx_gradient_of.
  * Flux.diaghessian. */

@@ -55,9 +55,9 @@ FX_API fx_array *fx_orthogonal(int ndims, const int64_t *sizes);
 /* A matrix of normal numbers, σ = std, in which ⌈sparsity·rows⌉ random elements of each column are
  * 0. FX_STATUS_SHAPE unless it has two axes. Needs fx_init with .sparsity. Martens, 2010. */
 FX_API fx_array *fx_sparse_init(int ndims, const int64_t *sizes);
-/* A layer with this weight begins as the identity times gain: a matrix has gain on its diagonal,
- * and a kernel k…×in×out has gain at its centre where the indices of in and out are equal. All
- * other elements are 0, and all elements of a vector are 0. */
+/* A weight with which a layer computes gain·x: a matrix has gain on its diagonal; a kernel
+ * k…×in×out has gain at its centre where the indices of in and out are equal. All other elements,
+ * and all elements of a vector, are 0. */
 FX_API fx_array *fx_identity_init(int ndims, const int64_t *sizes);
 
 FXI_END_C

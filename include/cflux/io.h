@@ -75,10 +75,10 @@ FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
 FX_API const char *fx_metadata_key(const void *metadata, int64_t i);
 
-/* fx_file_about(path, &info): finds out the format of a file and who wrote it. Reads the directory
- * of BSON, npy and npz files, opens safetensors as fx_load does, and reads a checkpoint completely
- * to verify its checksum. FX_STATUS_FORMAT if the file has none of these formats or the inspected
- * part is damaged; members known by then are set. */
+/* fx_file_about(path, &info): finds the format of a file, and the program that wrote it. Reads the
+ * directory of BSON, npy and npz files, opens safetensors as fx_load does, and reads a checkpoint
+ * completely to verify its checksum. FX_STATUS_FORMAT if the file has none of these formats or the
+ * inspected part is damaged; members known by then are set. */
 typedef struct fx_file_info {
     size_t fxi_size;
     int64_t bytes;
@@ -186,7 +186,7 @@ FX_API fx_status fx_load_torch_state(void *model, void *state);
  * positions; these are matched with the model's arrays by identity or by equal values. A state that
  * already fits the model is returned unchanged. The scope owns the result; an error array
  * (FX_STATUS_ARGUMENT) if the state does not fit, or its rule is not one of the library's. If the
- * file also contains the model, fx_load and fx_load_key have done this conversion. */
+ * file also contains the model, fx_load and fx_load_key do this conversion. */
 FX_API void *fx_flux_optimiser(void *optimiser, void *model);
 
 #define fx_save(path, ...)      fxi_save((path), FXI_PAIRS(__VA_ARGS__))

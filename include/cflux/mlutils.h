@@ -156,9 +156,9 @@ FX_API fx_array *fx_trues_like(const fx_array *x);
  * MLUtils.rescale with dims = the final axis and eps = 1e-5. (MLUtils.normalise: fx_normalise,
  * nn.h.) */
 FX_API fx_array *fx_rescale(fx_array *x, fx_axes dims, double eps);
-/* The k largest elements along an axis in descending order, as a tuple (values, indices); of equal
- * elements the first; NaN counts as largest. Reads x to find the indices (Int64); the values are
- * differentiable. FX_STATUS_ARGUMENT if k is below 0 or above the axis' size. MLUtils.topk. */
+/* The k largest elements along an axis in descending order, as a tuple (values, indices); among
+ * equal elements the first; NaN counts as largest. Reads x to find the indices (Int64); the values
+ * are differentiable. FX_STATUS_ARGUMENT if k is below 0 or above the axis' size. MLUtils.topk. */
 FX_API void *fx_topk(fx_array *x, int64_t k, int axis);
 /* Search for v[i, j] in column j of a, which is sorted; a: n×B, v: m×B, result: m×B, Int64. The
  * first function returns the first index with a ≥ v, n if there is none; the second function the

@@ -35,9 +35,10 @@ FX_API fx_instancenorm_layer *fxi_instancenorm(const fx_instancenorm_args *a);
 
 /* ---- GroupNorm ------------------------------------------------------------------------------- */
 /* y = act(γ·(x − μ)/√(σ² + ε) + β) with the mean μ and variance σ² of each group of channels of
- * each observation; γ and β per channel. x: spatial…×channels×batch. The same in training and in
- * inference: running statistics in files of Flux until 0.12 are not used. FX_STATUS_ARGUMENT: "The
- * number of groups (3) must divide the number of channels (8)". Flux.GroupNorm; Wu, He, 2018. */
+ * each observation; γ and β per channel. x: spatial…×channels×batch. Computes the same in training
+ * and in inference; running statistics in files of Flux until 0.12 are ignored. FX_STATUS_ARGUMENT:
+ * "The number of groups (3) must divide the number of channels (8)". Flux.GroupNorm; Wu, He, 2018.
+ */
 typedef struct fx_groupnorm_layer {
     fx_object base;
     fx_function *act;

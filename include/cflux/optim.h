@@ -145,9 +145,9 @@ FX_API fx_rule *fxi_lion(const fx_lion_args *a);
 FX_API fx_rule *fxi_weight_decay(const fx_weight_decay_args *a); /* dx′ = dx + λx (L2) */
 FX_API fx_rule *fxi_sign_decay(const fx_sign_decay_args *a);     /* dx′ = dx + λ·sign(x) (L1) */
 FX_API fx_rule *fxi_clip_grad(const fx_clip_grad_args *a);       /* dx′ = clamp(dx, −δ, δ) */
-/* dx′ = dx·min(ω/‖dx‖, 1), for each array by itself (fx_clip_global_norm: for a whole model). With
- * .throws, an update whose gradient has a norm that is not finite changes nothing and is
- * FX_STATUS_NONFINITE: "gradient has 2.0-norm NaN, for array 3×2 Matrix{Float32}". */
+/* dx′ = dx·min(ω/‖dx‖, 1), with the norm of one array. fx_clip_global_norm uses the norm of all
+ * arrays. With .throws, an update whose gradient has a norm that is not finite changes nothing and
+ * is FX_STATUS_NONFINITE: "gradient has 2.0-norm NaN, for array 3×2 Matrix{Float32}". */
 FX_API fx_rule *fxi_clip_norm(const fx_clip_norm_args *a);
 /* Adds up dx/n and changes nothing until the n-th gradient; then dx′ is the mean of the n
  * gradients. Later rules of a chain run only in every n-th update. */
@@ -234,8 +234,9 @@ FX_API void *fx_setup(fx_rule *rule, void *model);
  * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative or NaN. */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
 FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if there is none */
-/* The factor by which to multiply the loss of the next update: that of a MixedPrecision with
- * .growth; 0 for any other state. fx_update and fx_update_all change it, fx_updated does not. */
+/* Returns the factor by which to multiply the loss of the next update, for a state of a
+ * MixedPrecision with .growth; 0 for any other state, whose loss is not multiplied. fx_update and
+ * fx_update_all change it, fx_updated does not. */
 FX_API double fx_loss_scale(void *state);
 /* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. In a chain every
  * rule with an option of that name gets the value. FX_STATUS_ARGUMENT, and no change, if eta is

@@ -9,8 +9,9 @@ FXI_BEGIN_C
 /* A predictor is the content of a file of `cflux train --save`, a named tuple of:
  *
  *     model       the model
- *     about       texts: loss; kind, the format of the data ("csv", "images"); target; shape and
- *                 transpose, the options of the command if they were given
+ *     about       texts: loss; kind, the format of the data ("csv", "images", "text"; "language"
+ *                 for a language model); target; shape and transpose, the options of the command
+ *                 if they were given
  *     shape       the sizes of an observation, an Int64 vector
  *     columns     names of the features, a tuple of texts
  *     classes     names of the classes, a tuple of texts
@@ -71,7 +72,7 @@ FX_API fx_array *fx_predicted_probabilities(void *predictor, fx_array *y);
 FX_API const char *fx_class_name(const void *predictor, int64_t k);
 
 /* ---- language models ------------------------------------------------------------------------- */
-/* A predictor whose about.kind is "language" forecasts the next token of a text: the model maps ids
+/* A predictor whose about.kind is "language" predicts the next token of a text: the model maps ids
  * of shape (T, N) to scores (logits) of shape (tokens, T, N), where the scores at position t depend
  * only on the ids up to t. T is the context, the element of `shape`. */
 

@@ -66,7 +66,8 @@ typedef struct fx_run_score {
     F(const char *, optimiser, FXI_NULL)      /* the rule in Flux's notation */                    \
     F(const char *, device, FXI_NULL)         /* name of the device */                             \
     F(const char *, data_path, FXI_NULL)      /* path of the data */                               \
-    F(const char *, data_kind, FXI_NULL)      /* "csv", "idx", "images", "npy", "npz" */           \
+    F(const char *, data_kind, FXI_NULL)      /* "csv", "idx", "images", "npy", "npz", "text",     \
+                                                 "language" */                                     \
     F(const char *, target, FXI_NULL)         /* name of the target column */                      \
     F(int64_t, observations, -1)              /* number of observations */                         \
     F(int64_t, train, -1)                     /* of these used for training */                     \

@@ -57,11 +57,11 @@ FX_API fx_schedule *fx_schedule_loop(fx_schedule *part, int64_t period);
  * 2018. */
 FX_API fx_schedule *fx_schedule_onecycle(int64_t steps, double most, double start, double end,
                                          double share);
-/* The part at ⌈(k + 1) / rate⌉ − 1: a schedule of epochs in a loop of `rate` steps an epoch.
- * Interpolator. */
+/* The value of `part` at step ⌈(k + 1) / rate⌉ − 1: turns a schedule that counts epochs into one
+ * that counts training steps, with `rate` training steps per epoch. Interpolator. */
 FX_API fx_schedule *fx_schedule_interpolator(fx_schedule *part, double rate);
-/* The part at k + offset − 1, so that it begins with its offset-th value, counted from 1. Shifted.
- */
+/* The value of `part` at step k + offset − 1: begins with value number `offset` of `part`, counted
+ * from 1. Shifted. / */
 FX_API fx_schedule *fx_schedule_shifted(fx_schedule *part, int64_t offset);
 /* A schedule whose arguments are schedules too. At step k it has the value of a schedule of the
  * same kind as `kind`, whose arguments are the values of numbers[0 … n−1] at k. `kind` must not

@@ -14,10 +14,10 @@ FXI_BEGIN_C
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
  * where letters, numbers and white space are those of Unicode 16. Each word begins as its bytes.
- * Then two neighbouring tokens are joined, again and again, until no merge applies: always by the
- * merge that is first in the list, and at its leftmost position. Every text has ids, and decoding
- * them gives the same bytes. A byte that is not UTF-8 counts as a character that is neither a
- * letter, a number nor white space.
+ * Then neighbouring tokens are joined until no merge applies: each time by the applicable merge
+ * that is first in the list, at its leftmost position. Every text has ids, and decoding them gives
+ * the same bytes. A byte that is not UTF-8 counts as a character that is neither a letter, a number
+ * nor white space.
  *
  * A tokenizer does not change, so several threads may use it. The scope owns it; fx_keep,
  * fx_retain and fx_release apply. */

@@ -55,9 +55,9 @@ typedef double (*fx_metric_fn)(void *model, void *user);
  * are equal, or it has none; otherwise FX_STATUS_ARGUMENT names the first line that differs, and
  * model and state have the checkpoint's values.
  *
- * .dist: a group of processes (cflux/dist.h) that train one model: all of them call fx_train with
- * the same options. Each gets its part of every batch of the loader (fx_dist_loader), so the batch
- * size counts the observations of all processes together. If the loss is a mean over the
+ * .dist: a group of processes (cflux/dist.h) that train one model. All of them call fx_train with
+ * the same options. Each process gets its part of every batch of the loader (fx_dist_loader), so
+ * the batch size counts the observations of all processes together. If the loss is a mean over the
  * observations, the parameters are the same as in one process, up to rounding. Gradients are
  * averaged before .clip_norm; the rule of `state` need not be a fx_dist_optimiser. Losses, and the
  * decisions of .patience and .keep_best, are the same on all members. Rank 0 shows progress and

@@ -25,8 +25,7 @@ static void *call(const mapped *m, void *inner)
 {
     void *y = m->f ? m->f(inner, m->user) : fxi_fmap(m->each, inner);
     return y ? y
-             : fx_error_array(
-                   fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function returned nothing"));
+             : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function returned NULL"));
 }
 
 static void *get_mapped(fxi_derived *self, fx_array *idx)

@@ -516,7 +516,7 @@ static void *selected(const running *r, int64_t k)
     void *items = select_batch(r, k);
     fxi_random_leave(before);
     if (!items && fx_error_status() == FX_OK)
-        fx_fail(FX_STATUS_ARGUMENT, OP, "the function .collate_with returned nothing");
+        fx_fail(FX_STATUS_ARGUMENT, OP, "the function .collate_with returned NULL");
     return settle(items);
 }
 

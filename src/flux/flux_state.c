@@ -112,7 +112,7 @@ static void *state_of_object(made *m, const fxi_item *item, int depth)
     state = state_of_new(m, item, depth);
     if (!fxi_identity_put(m, object, state))
         return fx_error_array(
-            fx_fail(FX_STATUS_MEMORY, "flux_state", "no memory to remember what was visited"));
+            fx_fail(FX_STATUS_MEMORY, "flux_state", "no memory for the list of visited objects"));
     return state;
 }
 

@@ -45,7 +45,7 @@ typedef struct loading {
 
 static fx_status no_memory(void)
 {
-    return fx_fail(FX_STATUS_MEMORY, "loadmodel", "no memory to remember what was loaded");
+    return fx_fail(FX_STATUS_MEMORY, "loadmodel", "no memory for the list of loaded arrays");
 }
 
 static void loading_free(loading *l)

@@ -37,7 +37,8 @@ typedef struct bucket {
     fx_array ***arrays;
 } bucket;
 
-/* `inexact`: so many of the first elements are gradients, which may be rounded on the way. */
+/* `inexact`: the number of elements at the start that are gradients, which may be rounded when they
+ * are sent. */
 static fx_array *over_all(const fx_communicator *among, fx_reduce fold, fx_array *x,
                           int64_t inexact)
 {

@@ -407,7 +407,7 @@ static bool fits_inside(const row *w, const fx_rule *inner)
     const bool shared = row_of(inner) == &rows[SHARED] && w != &rows[MIXED];
     if (shared || fxi_rule_is_mixed(inner, &type))
         fx_fail(FX_STATUS_ARGUMENT, w->type.name,
-                "%s cannot be inside of another rule, it must be the outermost one",
+                "%s cannot be inside another rule: it must be the outermost rule",
                 row_of(inner)->type.name);
     return !shared && !fxi_rule_is_mixed(inner, &type);
 }

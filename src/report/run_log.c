@@ -78,7 +78,7 @@ static void note_failure(fx_run_log *log, int failed)
 {
     if (failed && !log->failed) {
         log->failed = failed;
-        fx_message(1, "the log %s ends here: %s", log->path, strerror(failed));
+        fx_message(1, "the log %s is incomplete from now on: %s", log->path, strerror(failed));
     }
 }
 

@@ -43,7 +43,7 @@ static fx_status check(const fx_generate_args *a)
     if (!fxi_predictor_has_model(a->predictor))
         return refuse("expected what fx_load_predictor returns");
     if (fxi_predictor_context(a->predictor) <= 0)
-        return refuse("the model is not a language model: it does not forecast the next token");
+        return refuse("the model is not a language model: it does not predict the next token");
     if (a->length < 1)
         return refuse("length must be at least 1");
     if (!(a->temperature >= 0) || isinf(a->temperature))

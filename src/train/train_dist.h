@@ -57,7 +57,7 @@ typedef struct fxi_outside {
     fx_dist *group;
 } fxi_outside;
 /* Between the two calls, each member has a random stream of its own, which is the same in every run
- * with the same seed and number of members, and batch norms take their statistics over the whole
+ * with the same seed and number of members, and batch norms compute their statistics over the whole
  * batch. */
 fxi_outside fxi_together_enter(const fxi_together *g, const fx_batch *batch, int64_t step);
 void fxi_together_leave(const fxi_together *g, fxi_outside before);

@@ -46,7 +46,7 @@ static void differ(beside *b, const void *x, const void *y, int tree)
 
 static void no_memory(beside *b)
 {
-    b->status = fx_fail(FX_STATUS_MEMORY, "fmap", "no memory to remember what was visited");
+    b->status = fx_fail(FX_STATUS_MEMORY, "fmap", "no memory for the list of visited objects");
 }
 
 /* Adds an array of the first tree. Another tree may have NULL there, as gradients do. */

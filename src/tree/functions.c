@@ -110,6 +110,6 @@ void *fxi_call(void *model, int n, void *const *args)
     }
     void *y = type->forward(model, n, args);
     return y ? y
-             : fx_error_array(
-                   fx_fail(FX_STATUS_INTERNAL, "call", "%s returned nothing", type->name));
+             : fx_error_array(fx_fail(FX_STATUS_INTERNAL, "call",
+                                      "the forward function of %s returned NULL", type->name));
 }

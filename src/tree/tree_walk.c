@@ -167,7 +167,7 @@ static int32_t row_to_meet(walking *w, const fx_spot *at)
     }
     const int32_t row = row_number(&w->met, at->objects, &is_new);
     if (row < 0)
-        fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory to remember what was visited"));
+        fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory for the list of visited objects"));
     else if (!is_new && (w->met.is[row] & OPEN))
         fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s contains itself",
                         fx_type_of(at->objects[0])->name));
@@ -339,7 +339,7 @@ static bool became(mirroring *m, void *x, void *y)
         m->nothing = x ? m->nothing : y;
         m->failed |= y && fx_is_error(y) && !(x && fx_is_error(x));
     } else {
-        fx_fail(FX_STATUS_MEMORY, m->op, "no memory to remember what was visited");
+        fx_fail(FX_STATUS_MEMORY, m->op, "no memory for the list of visited objects");
         m->failed = true;
     }
     return !m->failed;

@@ -44,7 +44,7 @@ static void note_handle(fx_array *x, const char *path, bool trainable, void *use
     if (fx_is_error(x) || fxi_identity_get(&t->handles, x->node, &first) ||
         fxi_identity_put(&t->handles, x->node, x))
         return;
-    fx_fail(FX_STATUS_MEMORY, "walk", "no memory to remember the visited arrays");
+    fx_fail(FX_STATUS_MEMORY, "walk", "no memory for the list of visited arrays");
     t->failed = true;
 }
 
@@ -82,7 +82,7 @@ typedef struct mapping {
 static bool became(mapping *m, void *x, void *y)
 {
     if (!m->failed && !fxi_identity_put(&m->made, x, y)) {
-        fx_fail(FX_STATUS_MEMORY, "fmap", "no memory to remember what was visited");
+        fx_fail(FX_STATUS_MEMORY, "fmap", "no memory for the list of visited objects");
         m->failed = true;
     }
     return !m->failed;
@@ -223,7 +223,7 @@ static bool is_real(const fx_array *x)
 
 static bool no_memory(visiting *v)
 {
-    fx_fail(FX_STATUS_MEMORY, "visit", "no memory to remember what was visited");
+    fx_fail(FX_STATUS_MEMORY, "visit", "no memory for the list of visited objects");
     v->failed = true;
     return false;
 }

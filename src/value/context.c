@@ -571,7 +571,8 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *targe
         const int capacity = c->promise_capacity ? 2 * c->promise_capacity : 16;
         fxi_promise *grown = fxi_realloc(c->promises, (size_t)capacity * sizeof *grown);
         if (!grown)
-            return fx_fail(FX_STATUS_MEMORY, "stage", "no memory to remember a value");
+            return fx_fail(FX_STATUS_MEMORY, "stage",
+                           "no memory for the list of values to compute");
         c->promises = grown;
         c->promise_capacity = capacity;
     }

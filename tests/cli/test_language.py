@@ -107,7 +107,7 @@ class Language(cli.Cli):
         self.refused(*train, "-m", "Chain(Embedding(200 => 8), Dense(8 => 256))", words="use Embedding(256 => 8)")
         self.refused(*train, "-m", "Dense(4 => 256)", words="a language model begins with Embedding(256 => …)")
         self.refused(*train, "-m", "Chain(Embedding(256 => 8), LayerNorm((8, 64)), Dense(8 => 256))",
-                     words="the model's output at a position depends on tokens after it")
+                     words="the model's output at a position depends on later tokens")
         self.refused(*train, "--loss", "mse", words="the loss of a language model is logitcrossentropy")
         for option in (["--classes"], ["--regression"], ["--class-weights", "balanced"], ["--missing", "mean"], ["--normalise", "none"]):
             self.refused(*train, *option, words=option[0] + " and --text exclude each other")

@@ -1,4 +1,4 @@
-/* test_loader_device.c: batches that are made and moved ahead of use, to a device whose memory the
+/* test_loader_device.c: batches that are made and moved in advance, to a device whose memory the
  * host cannot address: equal to a loader that does neither, copied once, bounded in memory, freed
  * in time; functions in workers; every way to fail or to stop in the middle. ctest: threads
  */
@@ -461,7 +461,7 @@ static void functions_that_fail(void **state)
             const fx_error e = fx_error_take();
             assert_int_equal(e.status, a.by_file ? FX_STATUS_IO : FX_STATUS_ARGUMENT);
             assert_non_null(strstr(e.message, a.by_file ? "no such file"
-                                                        : "mapobs: the function returned nothing"));
+                                                        : "mapobs: the function returned NULL"));
             assert_non_null(strstr(e.file, "test_loader_device.c"));
         }
     assert_int_equal(away.live, 0);

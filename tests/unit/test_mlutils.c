@@ -537,7 +537,7 @@ static void collation(void **state)
     assert_true(got[0] == 3 && got[1] == 2);
     l = fx_dataloader(data, .collate_with = nothing);
     assert_false(fx_next(l, &b));
-    assert_non_null(strstr(fx_error_take().message, ".collate_with returned nothing"));
+    assert_non_null(strstr(fx_error_take().message, ".collate_with returned NULL"));
     char text[300];
     fx_summary(fx_dataloader(data, .collate = FX_COLLATE_NONE), text, sizeof text);
     assert_non_null(strstr(text, "collate=false"));

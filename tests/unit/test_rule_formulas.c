@@ -398,10 +398,9 @@ static void wrong_rules(void **state)
     refused_exactly(fx_mixed_precision(fx_adam(), .type = FX_DTYPE_F16),
                     "MixedPrecision: computes in Float32 or Float64, not in Float16");
     refused_exactly(fx_optimiser_chain(fx_adam(), NULL), "OptimiserChain: expects optimiser rules");
-    refused_exactly(
-        fx_optimiser_chain(fx_mixed_precision(fx_adam())),
-        "OptimiserChain: MixedPrecision cannot be inside of another rule, it must be the "
-        "outermost one");
+    refused_exactly(fx_optimiser_chain(fx_mixed_precision(fx_adam())),
+                    "OptimiserChain: MixedPrecision cannot be inside another rule: it must be the "
+                    "outermost rule");
     refused_exactly(fx_optimiser_chain(fx_adam(.eta = -1)),
                     "Adam: the learning rate cannot be negative: eta = -1.0");
     fx_rule *many[8];

@@ -308,7 +308,7 @@ static void a_full_disk_leaves_whole_lines(void **state)
         assert_non_null(strstr(e.message, path));
         assert_non_null(strstr(e.message, strerror(EFBIG)));
         assert_int_equal(nmessages, 1);
-        assert_non_null(strstr(message, "ends here: "));
+        assert_non_null(strstr(message, "is incomplete from now on: "));
         nmessages = 0;
         assert_int_equal(parse(path), 0);
         whole += nlines;

@@ -21,8 +21,8 @@ static option_row options[] = {
      "(default: 200)",
      1, 1e9},
     {"temperature", 'T', OPTION_NUMBER, &temperature, "T",
-     "Draw the next token with the probabilities softmax(scores / T): less than 1 for more "
-     "likely texts, 0 for the most likely token always (default: 1)",
+     "Draw the next token with the probabilities softmax(scores / T). A smaller T prefers more "
+     "likely tokens; 0 always takes the most likely one (default: 1)",
      0, 1e6},
     {"top-k", 'k', OPTION_INTEGER, &top_k, "K",
      "Draw among the K most likely tokens (default: all)", 1, 1e9},

@@ -275,7 +275,7 @@ const command command_launch = {
         "and its last operation. --max-restarts then starts all processes again, with the number "
         "of the restart in the environment variable CFLUX_RESTART. The program must continue from "
         "its checkpoint, as cflux train --checkpoint does.\n"
-        "Options after PROGRAM are those of the program.",
+        "Options after PROGRAM are passed to the program.",
     .options = options,
     .operands_end_options = true,
     .run = run_launch,

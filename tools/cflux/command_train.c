@@ -42,11 +42,11 @@ static option_row options[] = {
      0, 0},
     {"text", 0, OPTION_FLAG, &o.data.text, NULL,
      "Train a language model: the data is a text in UTF-8 (.gz or not), and the model learns to "
-     "forecast its next token. cflux generate continues texts with the saved model",
+     "predict its next token. cflux generate continues texts with the saved model",
      0, 0},
     {"context", 0, OPTION_INTEGER, &o.data.context, "N",
-     "With --text: the number of tokens that the model sees before a forecast; training divides "
-     "the text into pieces of this length (default: 64)",
+     "With --text: the number of tokens from which the model predicts the next one; training "
+     "divides the text into pieces of this length (default: 64)",
      1, 1e6},
     {"vocabulary", 0, OPTION_INTEGER, &o.data.vocabulary, "N",
      "Texts: learn at most N tokens, bytes and pieces of words, from the training files (default: "
@@ -82,9 +82,10 @@ static option_row options[] = {
      "The schedule counts training steps instead of epochs", 0, 0},
     {"augment", 0, OPTION_TEXT, &o.augment, "CHANGES",
      "Change the images of each training step at random, by a list such as "
-     "flip,shift=2,noise=0.1. flip: reverse the width of every second image; shift: move by up to "
-     "this many pixels; noise: add numbers of this standard deviation to the scaled inputs "
-     "(default: no changes)",
+     "flip,shift=2,noise=0.1. flip: reverse the width of an image with probability 0.5; shift: "
+     "move "
+     "it by up to this many pixels; noise: add normal numbers of this standard deviation to the "
+     "scaled inputs (default: no changes)",
      0, 0},
     {"clip-norm", 0, OPTION_NUMBER, &o.clip_norm, "NORM",
      "Scale the gradient of the whole model down to this norm (default: no limit)", 0, 1e30},

@@ -88,7 +88,7 @@ typedef struct data_request {
          &(request).transpose,                                                                     \
          NULL,                                                                                     \
          "Swap the first two sizes of each observation, for images whose width and height are "    \
-         "exchanged. A model that was trained with it does it always",                             \
+         "exchanged. eval and predict do the same for a model that was trained with it",           \
          0,                                                                                        \
          0},                                                                                       \
         {"shape",                                                                                  \
@@ -97,7 +97,7 @@ typedef struct data_request {
          &(request).shape,                                                                         \
          "SIZES",                                                                                  \
          "The sizes of an observation, such as 28x28x1: width, height, channels. PNG and JPEG "    \
-         "images are resized to them, by the saved model too",                                     \
+         "images are resized to these sizes, also in eval and predict",                            \
          0,                                                                                        \
          0},                                                                                       \
         {"separator", 0,                                                                           \

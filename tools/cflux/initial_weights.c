@@ -141,10 +141,9 @@ void initial_check_columns(const initial_model *from, const void *columns)
         const char *now = fx_string_text(fx_child(columns, i));
         const char *then = fx_string_text(fx_child(from->columns, i));
         if (strcmp(now, then) != 0) {
-            warn(
-                "--init %s: input %lld is \"%s\", but it was \"%s\" when the file was trained: its "
-                "weights and scale are used for another feature",
-                from->path, (long long)i + 1, now, then);
+            warn("--init %s: input %lld is \"%s\", but it was \"%s\" for the saved model: its "
+                 "weights and scale are used for another feature",
+                 from->path, (long long)i + 1, now, then);
             return;
         }
     }
