@@ -1,4 +1,4 @@
-/* char_rnn.c: trains a recurrent network to forecast the next character of a text, and writes a new
+/* char_rnn.c: trains a recurrent network to predict the next character of a text, and writes a new
  * text with it.
  *
  *   char_rnn TEXT [EPOCHS [CHARACTERS]]
@@ -60,7 +60,7 @@ static int draw(fx_array *logits, int n)
     return i;
 }
 
-/* Prints `length` characters, each drawn from the network's forecast for the next one. */
+/* Prints `length` characters, each drawn from the network's prediction of the next one. */
 static void write_text(void *model, const alphabet *a, int length)
 {
     const fx_recurrent_layer *lstm = fx_child(model, 1);

@@ -12,7 +12,7 @@ static const sizes small = {
     .vocabulary = 256, .context = 64, .width = 128, .heads = 4, .blocks = 4};
 enum { BATCH = 16, WRITTEN = 300, WARMUP = 100 };
 
-/* Prints characters, each drawn from the forecast for the `context` characters before it. */
+/* Prints characters, each drawn from the prediction from the `context` characters before it. */
 static void write_text(void *model, const sizes *s)
 {
     int64_t text[WRITTEN + 1] = {'\n'};

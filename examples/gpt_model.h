@@ -1,4 +1,4 @@
-/* gpt_model.h: a GPT, a transformer that forecasts the next token from those before it. Used by
+/* gpt_model.h: a GPT, a transformer that predicts the next token from the tokens before it. Used by
  * gpt.c and gpt2.c. Source: A. Radford et al., Language models are unsupervised multitask learners,
  * 2019; A. Karpathy, nanoGPT. */
 #ifndef GPT_MODEL_H
@@ -79,7 +79,7 @@ static inline Gpt *gpt(const sizes *s)
                   .norm = fx_layernorm(FX_DIMS(s->width)));
 }
 
-/* The cross-entropy of the forecasts of the tokens 1, 2, … of each column. */
+/* The cross-entropy of the predictions of the tokens 1, 2, … of each column. */
 static inline fx_array *loss_of(void *model, fx_array *tokens, int64_t vocabulary)
 {
     const int64_t t = fx_size(tokens, 0) - 1;

@@ -314,7 +314,7 @@ class Learning(Training):
         self.assertNotIn("warning", ended.err)
         self.write("turned.csv", re.sub("^[^\n]*", "c,a,b,y", self.read("new.csv").decode(), count=1))
         ended = self.fine(*["turned.csv" if v == "new.csv" else v for v in new], "-e", 1)
-        self.assertRegex(ended.err, 'warning: --init old.bson: input 1 is "c", but it was "\\w+" when')
+        self.assertRegex(ended.err, 'warning: --init old.bson: input 1 is "c", but it was "\\w+" for the saved model')
         self.fine(*new, "-e", 1, "--normalise", "features", "-S", "own.bson")
         self.assertNotEqual(old["mean"], self.arrays("own.bson")["mean"])
 

@@ -145,7 +145,7 @@ function chart(name, series, say) {
     function point(step) {
         place = step;
         picture.querySelector(".cursor")?.remove();
-        readout.textContent = "Point at the curves, or use the arrow keys, to see the values of a training step.";
+        readout.textContent = "Move the pointer over the curves, or use the arrow keys, to see the values of a training step.";
         if (place === null) return;
         picture.append(svg("path", { class: "cursor", d: `M${toX(place).toFixed(2)} ${top}V${bottom}` }));
         const value = (s) => {
@@ -311,7 +311,7 @@ function pairs(run) {
         svg("path", { class: "cursor", d: `M${x(from)} ${y(from)}L${x(to)} ${y(to)}` }),
         svg("g", { class: "blue" }, ...list.map(dot)));
     section("Predicted against true" + of(run), picture,
-        html("p", { class: "note" }, "Across: true values, up: predictions. On the line they are equal."));
+        html("p", { class: "note" }, "Horizontal axis: true values; vertical axis: predictions. On the line they are equal."));
 }
 
 function samples(worst) {
