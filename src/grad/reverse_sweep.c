@@ -390,7 +390,8 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
     }
     return ours ? FX_OK
                 : fx_fail(FX_STATUS_STATE, "gradient",
-                          "an argument is still pending in another thread; fx_eval it there first");
+                          "an argument is still pending in another thread; call fx_eval in that "
+                          "thread first");
 }
 
 static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, int n)

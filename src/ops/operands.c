@@ -23,8 +23,9 @@ fx_status fxi_check_array(const char *op, const fx_array *x)
     if (x->status != FX_OK)
         return fxi_array_check(op, x);
     if (!fxi_node_usable(fxi_here(), x->node))
-        return fx_fail(FX_STATUS_STATE, op,
-                       "an argument is still pending in another thread; fx_eval it there first");
+        return fx_fail(
+            FX_STATUS_STATE, op,
+            "an argument is still pending in another thread; call fx_eval in that thread first");
     return FX_OK;
 }
 

@@ -221,8 +221,9 @@ static fx_status check_node(const fxi_context *c, const fxi_node *n)
                        "a value was computed from parameters that fx_update has replaced since; "
                        "call fx_want before the update, or compute it again");
     if (!fxi_node_usable(c, n))
-        return fx_fail(FX_STATUS_STATE, "eval",
-                       "a value is still pending in another thread; fx_eval it there first");
+        return fx_fail(
+            FX_STATUS_STATE, "eval",
+            "a value is still pending in another thread; call fx_eval in that thread first");
     return FX_OK;
 }
 
