@@ -1,7 +1,7 @@
 /* cflux/io.h: saves and loads models and arrays, and exchanges them with other programs.
  *
  * Saving writes a new file beside the old one, flushes it to disk, and then renames it. If anything
- * fails before the rename, the old file is unchanged. A last system call then makes the new name
+ * fails before the rename, the old file is unchanged. A final system call makes the new name
  * survive a power failure; if only that call fails, the new file is in place. The message says
  * which file is in place. Files are untrusted: loading checks everything, runs no code from a file
  * and opens no other file. FX_STATUS_FORMAT: a damaged file, or one of another format, with format,

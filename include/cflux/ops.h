@@ -148,15 +148,15 @@ FX_API fx_array *fx_log(fx_array *x);        /* natural logarithm */
 FX_API fx_array *fx_log1p(fx_array *x);      /* log(1 + x), accurate near 0 */
 FX_API fx_array *fx_sin(fx_array *x);
 FX_API fx_array *fx_cos(fx_array *x);
-FX_API fx_array *fx_tan(fx_array *x);
-FX_API fx_array *fx_asin(fx_array *x);
-FX_API fx_array *fx_acos(fx_array *x);
-FX_API fx_array *fx_atan(fx_array *x);
-FX_API fx_array *fx_sinh(fx_array *x);
-FX_API fx_array *fx_cosh(fx_array *x);
-FX_API fx_array *fx_asinh(fx_array *x);
-FX_API fx_array *fx_acosh(fx_array *x);
-FX_API fx_array *fx_atanh(fx_array *x);
+FX_API fx_array *fx_tan(fx_array *x);      /* sin x / cos x */
+FX_API fx_array *fx_asin(fx_array *x);     /* in [−π/2, π/2]; NaN if |x| > 1 */
+FX_API fx_array *fx_acos(fx_array *x);     /* in [0, π]; NaN if |x| > 1 */
+FX_API fx_array *fx_atan(fx_array *x);     /* in [−π/2, π/2] */
+FX_API fx_array *fx_sinh(fx_array *x);     /* (e^x − e^−x)/2 */
+FX_API fx_array *fx_cosh(fx_array *x);     /* (e^x + e^−x)/2 */
+FX_API fx_array *fx_asinh(fx_array *x);    /* log(x + √(x² + 1)) */
+FX_API fx_array *fx_acosh(fx_array *x);    /* log(x + √(x² − 1)); NaN if x < 1 */
+FX_API fx_array *fx_atanh(fx_array *x);    /* ½·log((1 + x)/(1 − x)); NaN if |x| > 1 */
 FX_API fx_array *fx_erf(fx_array *x);      /* 2/√π · ∫₀ˣ e^−t² dt */
 FX_API fx_array *fx_floor(fx_array *x);    /* ⌊x⌋; rounding functions have gradient 0 */
 FX_API fx_array *fx_ceil(fx_array *x);     /* ⌈x⌉ */

@@ -69,7 +69,7 @@ FX_API fx_rnncell_layer *fxi_rnncell(const fx_rnncell_args *a);
  * GRUCell, with the gates r, z, h̃ in this order:
  *   r, z = σ(Wi·x + Wh·h + b),  h̃ = tanh(Wi·x + r⊙(Wh·h) + b),  h' = (1 − z)⊙h̃ + z⊙h
  * Version 1 of Cho et al., 2014. Flux.GRUCell.
- * GRUv3Cell: the same with h̃ = tanh(Wi·x + Wh_h̃·(r⊙h) + b). Version 3. Flux.GRUv3Cell. */
+ * GRUv3Cell: as GRUCell, with h̃ = tanh(Wi·x + Wh_h̃·(r⊙h) + b). Version 3. Flux.GRUv3Cell. */
 /* clang-format off */
 #define FXI_LSTMCELL_ARGS(F)                                                                     \
     F(int64_t, in, 0)                                 /* size of x along axis 0 */                 \

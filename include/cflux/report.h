@@ -152,7 +152,7 @@ FX_API fx_status fx_run_log_close(fx_run_log *log);
 
 /* fx_report("run.jsonl", "run.html"): makes a page from a log: one HTML file without external
  * resources, with curves, confusion matrix, samples and layers (docs/log.md). With .other =
- * "run2.jsonl", the page shows two runs side by side: curves in the same figures, scores, and the
+ * "run2.jsonl", the page compares two runs: their curves in the same figures, their scores, and the
  * settings that differ. A run may have ended, been killed, or still be running. Lines that are not
  * events are skipped, with a warning in the page and to the message hook. FX_STATUS_FORMAT if there
  * are no events; FX_STATUS_ARGUMENT without a log or a page, or if the page would overwrite the

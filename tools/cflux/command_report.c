@@ -9,7 +9,7 @@
 static const char *out;
 static option_row options[] = {
     {"output", 'o', OPTION_TEXT, &out, "FILE",
-     "The page to write, - for standard output (default: LOG.html; needed for two logs)", 0, 0},
+     "The page to write, - for standard output (default: LOG.html; required with two logs)", 0, 0},
     OPTIONS_END,
 };
 
@@ -55,7 +55,7 @@ const command command_report = {
     .about =
         "LOG is a file that cflux train --log wrote. The run may have ended, been killed, or still "
         "be running; - reads standard input. The page is one file that needs no network. With two "
-        "logs, it shows both runs side by side: curves, scores and the settings that differ.",
+        "logs, it compares both runs: curves, scores and the settings that differ.",
     .options = options,
     .run = run_report,
 };
