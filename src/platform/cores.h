@@ -8,7 +8,7 @@
 int fxi_system_cores(void);
 
 /* The number of cores that a cgroup's quota allows, rounded up, from the text of its cpu.max ("max
- * 100000", "150000 100000"). 0: no limit. */
+ * 100000", "150000 100000"). 0: no limit. Only Linux has it. */
 int fxi_cgroup_cores(const char *text);
 
 #endif

@@ -16,8 +16,8 @@
 
 enum { FXI_PRIVATE_WHY = 160, FXI_PRIVATE_NAME = 128 };
 
-/* The folder for files that programs of this user can create again: $XDG_CACHE_HOME, else ~/.cache.
- * False: unknown, or longer than `size`. */
+/* The folder for files that programs of this user can create again: $XDG_CACHE_HOME, else ~/.cache
+ * (~/Library/Caches on macOS). False: unknown, or longer than `size`. */
 bool fxi_cache_folder(char *path, size_t size);
 
 /* Opens the folder; `make`: creates it, for this user alone, with the folders above it. */

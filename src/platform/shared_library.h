@@ -1,6 +1,6 @@
 /* shared_library.h: opens shared libraries and finds their folders. Internal. Only this header and
- * shared_library.c know how a system does this. Plugins compile the file too, to open libraries of
- * vendors.
+ * the files shared_library_*.c know how a system does this. Plugins compile them too, to open
+ * libraries of vendors.
  */
 #ifndef CFLUX_SHARED_LIBRARY_H
 #define CFLUX_SHARED_LIBRARY_H
@@ -8,9 +8,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define FXI_LIBRARY_SUFFIX ".so"
-/* Separates the folders in an environment variable. */
+/* FXI_LIST_SEPARATOR separates the folders in an environment variable. */
+#if defined(_WIN32)
+#define FXI_LIBRARY_SUFFIX ".dll"
+#define FXI_LIST_SEPARATOR ";"
+#elif defined(__APPLE__)
+#define FXI_LIBRARY_SUFFIX ".dylib"
 #define FXI_LIST_SEPARATOR ":"
+#else
+#define FXI_LIBRARY_SUFFIX ".so"
+#define FXI_LIST_SEPARATOR ":"
+#endif
 
 /* Opens a shared library, which is never closed. NULL: failed, with the reason in `why`. A
  * truncated file is refused too; mapping it would kill the process. So is any file in a program

@@ -22,8 +22,9 @@ typedef struct fxi_exit_handler {
     int newest;
 } fxi_exit_handler;
 
-/* Registers or moves the handler, so that exit calls it next. False: no memory. Only one thread at
- * a time may call this for a handler. */
+/* Registers or moves the handler, so that exit calls it next. A system on which handlers cannot be
+ * moved only registers it. False: no memory. Only one thread at a time may call this for a handler.
+ */
 bool fxi_process_on_exit(fxi_exit_handler *handler);
 
 /* Calls the handler when the calling thread ends. If the thread calls exit, the handler runs before

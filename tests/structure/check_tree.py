@@ -54,9 +54,9 @@ EVERYWHERE = re.compile(r"(?:ctype|errno|float|inttypes|limits|math|std(?:arg|bo
                         r"|(?:imm|emm)intrin\.h|arm_neon\.h|sanitizer/\w+\.h"
                         r"|zlib\.h|bson/bson\.h|dnnl\.h|mpi\.h|cflux/\w+\.(?:h|def)")
 SYSTEM_INCLUDE = re.compile(r"(?m)^\s*#\s*include\s+<([^>]+)>")
-# The command line asks the system in one file. Widths of characters and the names of options are in
+# The command line asks the system in files of this name. Widths of characters and the names of options are in
 # libraries of their own where the system has none.
-SYSTEM_FILES = {"system.c"}
+SYSTEM_FILES = re.compile(r"system_\w+\.[ch]")
 TOOLS_TOO = {"cflux.h", "getopt.h", "locale.h", "wchar.h"}
 # The libraries of one file of the tools, optional where it is built, and what their errors need.
 TOOLS_LIBRARIES = {"image_file.c": {"png.h", "jpeglib.h", "setjmp.h"}}
@@ -90,7 +90,7 @@ FORBIDDEN = {
 # The planner is told what it must know (planner.h).
 FORBIDDEN_IN = {"plan": {"reads the environment": r"(?:secure_)?getenv\s*\(", "logs": r"fx_message\s*\(",
                          "looks into a backend": r"backend\s*->", "prints": r"fprintf\s*\("}}
-MEMORY_FILES = {"memory.c", "memory.h", "system_memory.c"}
+MEMORY_FILES = {"memory.c", "memory.h", "system_memory_posix.c", "system_memory_windows.c"}
 # Put together from pieces, so that this file passes its own check.
 MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:" + "|".join(["wor" + "k", "roo" + "t", "tm" + "p/h"])
                           + r")(?=[/\s\"')]|$)")
@@ -207,9 +207,9 @@ def check_tools(root, errors):
             count += 1
             if not os.path.exists(os.path.join(os.path.dirname(path), m.group(1))):
                 errors.append(f"{where}:{number}: tools include public headers and their own, not \"{m.group(1)}\"")
-        if os.path.basename(path) not in SYSTEM_FILES:
+        if not SYSTEM_FILES.fullmatch(os.path.basename(path)):
             more = TOOLS_TOO | TOOLS_LIBRARIES.get(os.path.basename(path), set())
-            errors += [f"{where}: only system.c includes <{name}>" for name in includes_of_system(text, more)]
+            errors += [f"{where}: only system_*.c include <{name}>" for name in includes_of_system(text, more)]
     return count
 
 

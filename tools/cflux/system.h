@@ -1,5 +1,5 @@
-/* system.h: operating system functions for the command line. Only system.c includes headers of a
- * particular system. A function that fails sets errno. */
+/* system.h: operating system functions for the command line. Only the files
+ * system_*.c include headers of a particular system. A function that fails sets errno. */
 #ifndef CFLUX_TOOL_SYSTEM_H
 #define CFLUX_TOOL_SYSTEM_H
 
@@ -63,7 +63,8 @@ void set_variable(const char *name, const char *value);
 /* Opens an empty file that is in no folder, so nothing is left of it when the last process that has
  * it open ends. Other programs can open it by the path while this process has it open. The path
  * names this process: the same number of a file in another process can be any file, which the
- * program would overwrite. Without /proc no program can open it. NULL on failure. */
+ * program would overwrite. Without /proc (macOS) no program can open it, and the path is "". NULL
+ * on failure. */
 FILE *nameless_file(char out_path[FILE_PATH_BYTES]);
 
 /* True if the first n bytes are equal, ignoring case. */

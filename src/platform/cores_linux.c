@@ -1,4 +1,4 @@
-/* cores.c: counts the cores of a process on POSIX systems and on Linux; see cores.h. */
+/* cores_linux.c: counts the cores of a process on Linux; see cores.h. */
 #include "cores.h"
 
 #include <limits.h>
@@ -9,11 +9,9 @@
 
 static int affinity_cores(void)
 {
-#if defined(__linux__)
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         return CPU_COUNT(&set);
-#endif
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 

@@ -1,12 +1,12 @@
-/* private_folder.c: private folders on POSIX systems; see private_folder.h. */
+/* private_folder_posix.c: private folders on POSIX systems; see private_folder.h. */
 #include "private_folder.h"
+#include "posix.h"
 #include "this_process.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 bool fxi_cache_folder(char *path, size_t size)
@@ -14,7 +14,7 @@ bool fxi_cache_folder(char *path, size_t size)
     const char *base = fxi_trusted_variable("XDG_CACHE_HOME"), *below = "";
     if (!base || *base != '/') {
         base = fxi_trusted_variable("HOME");
-        below = "/.cache";
+        below = fxi_posix_caches;
     }
     if (!base || *base != '/')
         return false;

@@ -1,4 +1,4 @@
-/* system_memory.c: memory on POSIX systems and on Linux; see system_memory.h. */
+/* system_memory_linux.c: the memory of a machine with Linux; see system_memory.h. */
 #include "system_memory.h"
 
 #include <errno.h>
@@ -11,22 +11,6 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-void *fxi_system_alloc(size_t alignment, size_t bytes)
-{
-    void *p = NULL;
-    if (alignment == 0)
-        return malloc(bytes);
-    return posix_memalign(&p, alignment, bytes) == 0 ? p : NULL;
-}
-
-void fxi_system_free(void *p, bool aligned)
-{
-    (void)aligned;
-    free(p);
-}
 
 void fxi_system_huge_pages(void *at, size_t bytes)
 {
@@ -65,11 +49,6 @@ void fxi_system_memory(int64_t *out_total, int64_t *out_available)
         *out_available = 1024 * strtoll(at + strlen("MemAvailable:"), NULL, 10);
     if (f)
         fclose(f);
-}
-
-size_t fxi_page_bytes(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Asks the kernel to copy a byte of the page, because a mapped page may not be readable: guard

@@ -1,4 +1,5 @@
-/* system.c: operating system functions on POSIX systems: see system.h. */
+/* system_posix.c: operating system functions on POSIX systems: see system.h. */
+#include "system_posix.h"
 #include "system.h"
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -156,13 +156,6 @@ bool sync_folder(const char *folder)
 
 /* ---- other programs -------------------------------------------------------------------------- */
 
-bool own_path(char out[FILE_PATH_BYTES])
-{
-    const ssize_t n = readlink("/proc/self/exe", out, FILE_PATH_BYTES - 1);
-    out[n > 0 ? n : 0] = 0;
-    return n > 0;
-}
-
 void host_name(char *text, size_t size)
 {
     if (gethostname(text, size) != 0)
@@ -190,7 +183,7 @@ FILE *nameless_file(char out_path[FILE_PATH_BYTES])
         return NULL;
     remove(out_path);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    snprintf(out_path, FILE_PATH_BYTES, "/proc/%ld/fd/%d", process_number(), fd);
+    path_of_descriptor(fd, out_path, FILE_PATH_BYTES);
     FILE *f = fdopen(fd, "r+");
     if (!f)
         close(fd);
@@ -261,9 +254,7 @@ int run_program(char **words, bool killed)
     if (child == 0) {
         for (int i = 0; i < 3; i++)
             sigaction(all[i], &old[i], NULL);
-#ifdef PR_SET_PDEATHSIG
-        prctl(PR_SET_PDEATHSIG, killed ? SIGKILL : SIGTERM);
-#endif
+        end_with_parent(killed);
         sigprocmask(SIG_SETMASK, &mask, NULL);
         execvp(words[0], words);
         _exit(EXIT_NOT_STARTED);

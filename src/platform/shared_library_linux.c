@@ -1,13 +1,9 @@
-/* shared_library.c: opens shared libraries on systems with ELF and dlopen; see shared_library.h. */
-#include "shared_library.h"
+/* shared_library_linux.c: which files of ELF must not be given to dlopen; see shared_library.h. */
+#include "posix.h"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-
-/* ---- opening --------------------------------------------------------------------------------- */
 
 static bool read_at(FILE *f, long at, void *out, size_t bytes)
 {
@@ -35,15 +31,6 @@ static bool is_cut_short(const char *path)
     return cut;
 }
 
-/* Is it neither a file nor a folder? Opening a pipe would wait until another process writes to it.
- * dlopen reports folders. */
-static bool is_special(const char *path)
-{
-    struct stat st;
-    return strchr(path, '/') && stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
-           !S_ISDIR(st.st_mode);
-}
-
 /* The first object is the program. A dynamic linker starts it unless it was linked with -static. */
 static int is_dynamic(struct dl_phdr_info *program, size_t size, void *found)
 {
@@ -62,44 +49,10 @@ static bool is_static_program(void)
     return !dynamic;
 }
 
-/* Why dlopen must not be called, or NULL. */
-static const char *refused(const char *path)
+const char *fxi_posix_library_refused(const char *path)
 {
     return is_static_program()
                ? "a program that is linked with -static cannot open shared libraries"
-           : is_special(path)   ? "it is not a regular file"
            : is_cut_short(path) ? "the file is truncated"
                                 : NULL;
-}
-
-void *fxi_library_open(const char *path, char *why, size_t size)
-{
-    const char *refusal = refused(path);
-    if (refusal) {
-        snprintf(why, size, "%s", refusal);
-        return NULL;
-    }
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const char *reason = library ? NULL : dlerror();
-    if (!library)
-        snprintf(why, size, "%s", reason ? reason : "no reason given");
-    return library;
-}
-
-void *fxi_library_symbol(void *library, const char *name)
-{
-    return dlsym(library, name);
-}
-
-/* ---- its folder ------------------------------------------------------------------------------ */
-
-bool fxi_library_folder(const void *address, char *folder, size_t size)
-{
-    Dl_info object;
-    const char *slash = dladdr(address, &object) ? strrchr(object.dli_fname, '/') : NULL;
-    const size_t n = slash ? (size_t)(slash - object.dli_fname) : 0;
-    if (n == 0 || n >= size)
-        return false;
-    snprintf(folder, size, "%.*s", (int)n, object.dli_fname);
-    return true;
 }

@@ -1,4 +1,4 @@
-/* thread.c: threads on POSIX systems; see thread.h. */
+/* thread_posix.c: threads on POSIX systems; see thread.h. */
 #include "thread.h"
 
 #include <signal.h>

@@ -1,8 +1,9 @@
-/* c_text.c: text functions on POSIX systems; see c_text.h. The C locale is opened once and never
- * closed. If that fails for lack of memory, numbers are read in the program's locale; it cannot
- * fail in glibc and musl, where the C locale is a constant.
+/* c_text_posix.c: text functions on POSIX systems; see c_text.h. The C locale is opened once and
+ * never closed. If that fails for lack of memory, numbers are read in the program's locale; it
+ * cannot fail in glibc and musl, where the C locale is a constant.
  */
 #include "c_text.h"
+#include "posix.h"
 
 #include <locale.h>
 #include <pthread.h>

@@ -1,13 +1,11 @@
-/* this_process.c: the process on systems with POSIX and the Itanium C++ ABI; see this_process.h.
+/* this_process_linux.c: the environment and the end of a process on Linux; see this_process.h.
  * fxi_process_on_exit uses functions of that ABI: one registers a handler, another removes it by
  * its handle. Removing a handler calls it; `moving` makes it do nothing then. A handler that is
  * moved is registered again before it is removed, so it is never unregistered.
  */
 #include "this_process.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* The third function is glibc's and may be missing elsewhere, so it is weak. */
 int __cxa_atexit(void (*function)(void *), void *argument, void *handle);
@@ -17,19 +15,9 @@ int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *lib
 
 static _Thread_local const fxi_exit_handler *moving;
 
-long fxi_process_id(void)
-{
-    return (long)getpid();
-}
-
 const char *fxi_trusted_variable(const char *name)
 {
     return secure_getenv(name);
-}
-
-bool fxi_process_on_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
-{
-    return pthread_atfork(before, in_parent, in_child) == 0;
 }
 
 static void at_exit(void *handler)

@@ -1,4 +1,4 @@
-/* terminal.c: asks about terminals on POSIX systems; see terminal.h. */
+/* terminal_posix.c: asks about terminals on POSIX systems; see terminal.h. */
 #include "terminal.h"
 
 #include <sys/ioctl.h>

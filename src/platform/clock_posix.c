@@ -1,4 +1,4 @@
-/* clock.c: clocks on POSIX systems; see clock.h. */
+/* clock_posix.c: clocks on POSIX systems; see clock.h. */
 #include "clock.h"
 
 #include <time.h>

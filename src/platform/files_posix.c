@@ -1,4 +1,4 @@
-/* files.c: files and folders on POSIX systems and on Linux; see files.h. */
+/* files_posix.c: files and folders on POSIX systems; see files.h. */
 #include "files.h"
 
 #include <dirent.h>
@@ -76,29 +76,6 @@ int64_t fxi_os_write(int fd, const void *data, size_t n)
 int fxi_os_resize(int fd, int64_t bytes)
 {
     return ftruncate(fd, (off_t)bytes);
-}
-
-int fxi_os_sync(int fd)
-{
-    return fsync(fd);
-}
-
-void fxi_os_reserve(int fd, int64_t offset, int64_t bytes)
-{
-#ifdef FALLOC_FL_KEEP_SIZE
-    (void)fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
-#else
-    (void)fd, (void)offset, (void)bytes;
-#endif
-}
-
-void fxi_os_begin_writing(int fd, int64_t offset, int64_t bytes)
-{
-#ifdef SYNC_FILE_RANGE_WRITE
-    (void)sync_file_range(fd, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
-#else
-    (void)fd, (void)offset, (void)bytes;
-#endif
 }
 
 void *fxi_os_map(int fd, size_t bytes)

@@ -1,0 +1,20 @@
+/* posix.h: what the POSIX files of this folder share: names that macOS and Linux spell differently,
+ * and functions of which each of the two has its own file. Internal to src/platform. */
+#ifndef CFLUX_POSIX_H
+#define CFLUX_POSIX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#ifdef __APPLE__
+#include <xlocale.h> /* strtod_l, strtof_l */
+#define st_mtim st_mtimespec
+#endif
+
+/* Why dlopen must not be called for this file, or NULL. */
+const char *fxi_posix_library_refused(const char *path);
+
+/* The folder below the home folder for files that programs can create again, with a leading '/'. */
+extern const char *const fxi_posix_caches;
+
+#endif
