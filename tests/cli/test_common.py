@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The command line as a whole: help, usage, errors for bad options, devices, preferences, bench, the manual
 page and the completion. Usage: test_common.py PROGRAM"""
+import gzip
 import os
 import pty
 import re
@@ -33,6 +34,26 @@ class Help(cli.Cli):
             self.assertIn("--help", text)
             self.assertLessEqual(max(map(len, text.split("\n"))), 80, name)
             self.assertTrue(all(line == line.rstrip() for line in text.split("\n")), name)
+
+    def test_the_examples_run(self):
+        """The commands of Examples: in their order, except those that need an hour, an MPI, a GPU, or a second."""
+        with gzip.open(cli.DIGITS) as f:
+            self.write("digits.csv", f.read())
+        self.write("story.txt", "Once upon a time there was a king.\n" * 40)
+        ran = 0
+        for name in COMMANDS:
+            lines = self.fine("help", name).out.split("\nExamples:\n")[1].split("\n\n")[0]
+            for line in re.split(r"\n  (?! )", lines.strip()):
+                self.assertTrue(line.startswith("cflux " + name), line)
+                if name in ("generate", "launch", "bench", "kernels") or "--text" in line:
+                    continue
+                if "other.jsonl" in line:
+                    shutil.copy(self.path("run.jsonl"), self.path("other.jsonl"))
+                p = subprocess.run(["bash", "-c", line.replace("cflux", cli.program, 1)], cwd=self.folder, text=True,
+                                   encoding="utf-8", capture_output=True, env=self.environment())
+                self.assertEqual(p.returncode, 0, line + "\n" + p.stderr)
+                ran += 1
+        self.assertGreaterEqual(ran, 13)
 
     def test_version(self):
         with open(os.path.join(cli.ROOT, "include", "cflux", "base.h"), encoding="utf-8") as f:

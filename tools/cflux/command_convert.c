@@ -289,6 +289,8 @@ const command command_convert = {
     .operands = "IN OUT",
     .least = 2,
     .most = 2,
+    .examples = "cflux convert digits.bson digits.safetensors\n"
+                "cflux convert digits.bson weights.safetensors --pytorch\n",
     .about =
         "IN is any file that cflux inspect reads. The extension of OUT selects the format: .bson, "
         ".safetensors, .npz, .npy, .checkpoint. BSON, safetensors and npz keep everything that "

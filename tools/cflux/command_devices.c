@@ -212,6 +212,7 @@ const command command_devices = {
     .name = "devices",
     .summary = "List the available devices, and say why others are not available",
     .operands = "",
+    .examples = "cflux devices\n",
     .about =
         "Loads every backend that is installed. Shows for each device its backend, number, "
         "memory, name and the kernel libraries that its backend uses. Then it lists the missing "
@@ -273,6 +274,8 @@ const command command_backend = {
     .summary = "Show or set the project's preferred backend",
     .operands = "[NAME]",
     .most = 1,
+    .examples = "cflux backend\n"
+                "cflux backend CUDA\n",
     .about = "The preference is gpu_backend in the table [Flux] of LocalPreferences.toml, in the "
              "folder CFLUX_PROJECT (default: the current folder); the rest of the file is "
              "unchanged. NAME is CUDA, AMDGPU, Metal, OpenCL or CPU, in upper or lower case.",

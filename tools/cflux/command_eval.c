@@ -162,6 +162,7 @@ const command command_eval = {
     .operands = "MODEL [FILE]…",
     .least = 1,
     .most = -1,
+    .examples = "cflux eval digits.bson --data digits.csv\n",
     .about =
         "Prints the loss. For classes it also prints the accuracy, the confusion matrix (the "
         "number of observations by actual and predicted class), and the precision, recall and F1 "

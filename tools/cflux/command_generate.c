@@ -79,6 +79,7 @@ const command command_generate = {
     .operands = "MODEL",
     .least = 1,
     .most = 1,
+    .examples = "cflux generate story.bson --prompt \"Once upon a time\" --length 100\n",
     .about = "Prints the prompt and its continuation. MODEL was saved by cflux train --text.",
     .options = options,
     .run = run_generate,

@@ -385,6 +385,8 @@ const command command_inspect = {
     .operands = "FILE",
     .least = 1,
     .most = 1,
+    .examples = "cflux inspect digits.bson\n"
+                "cflux inspect --stats digits.bson\n",
     .about =
         "Reads BSON, safetensors, NumPy's .npy and .npz, checkpoints, IDX and CSV (.gz or not) "
         "and prints the format, the versions of Flux that may have written it, the tree in "

@@ -107,6 +107,8 @@ const command command_kernels = {
     .summary = "List compiled GPU kernels, or pack them for machines without a compiler",
     .operands = "[list [FILE] | pack FILE]",
     .most = 2,
+    .examples = "cflux kernels\n"
+                "cflux kernels pack kernels.pack\n",
     .about =
         "GPU backends cache the kernels that they compile. list shows the kernels in the cache or "
         "in a pack: backend, architecture, number, bytes and compiler. pack writes one file with "

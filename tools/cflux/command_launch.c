@@ -269,6 +269,8 @@ const command command_launch = {
     .operands = "PROGRAM [ARGUMENT]…",
     .least = 1,
     .most = -1,
+    .examples = "cflux launch -n 4 ./train\n"
+                "cflux launch -n 8 --hosts node1:4,node2:4 --max-restarts 3 ./train\n",
     .about =
         "Uses srun in a Slurm job, else the mpirun of the MPI whose plugin is installed. If a "
         "process fails, all processes end, and one line gives its rank, its machine, how it ended "

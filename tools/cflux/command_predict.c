@@ -277,6 +277,8 @@ const command command_predict = {
     .operands = "MODEL [FILE]…",
     .least = 1,
     .most = -1,
+    .examples = "cflux predict digits.bson --data digits.csv --out predictions.csv\n"
+                "cflux predict digits.bson --probabilities < digits.csv\n",
     .about =
         "Writes one line for each observation: the name of its class, or the predicted numbers. "
         "The inputs are scaled as in training. Columns are found by their names; a CSV file "

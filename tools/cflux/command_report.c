@@ -52,6 +52,8 @@ const command command_report = {
     .operands = "LOG [LOG]",
     .least = 1,
     .most = 2,
+    .examples = "cflux report run.jsonl -o run.html\n"
+                "cflux report run.jsonl other.jsonl -o both.html\n",
     .about =
         "LOG is a file that cflux train --log wrote. The run may have ended, been killed, or still "
         "be running; - reads standard input. The page is one file that needs no network. With two "

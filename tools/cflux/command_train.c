@@ -426,6 +426,9 @@ const command command_train = {
     .summary = "Train a model on a file",
     .operands = "[FILE]…",
     .most = -1,
+    .examples = "cflux train --data digits.csv --validation 0.2 --save digits.bson \\\n"
+                "    --log run.jsonl --model 'Chain(Dense(64 => 32, relu), Dense(32 => 10))'\n"
+                "cflux train --text story.txt --save story.bson\n",
     .about =
         "Trains a model to predict one column of a table from the other columns, the labels of "
         "images or texts, or the next token of a text. The saved model includes everything that "

@@ -256,7 +256,9 @@ void options_help(const command *c, FILE *to)
     const int n = count_rows(c);
     fprintf(to, "Usage: cflux %s%s%s%s\n\n", c->name, n ? " [OPTION]…" : "",
             *c->operands ? " " : "", c->operands);
-    fprintf(to, "%s.\n", c->summary);
+    fprintf(to, "%s.\n\nExamples:\n", c->summary);
+    for (const char *line = c->examples; *line; line += strcspn(line, "\n") + 1)
+        fprintf(to, "  %.*s\n", (int)strcspn(line, "\n"), line);
     if (c->about) {
         fputc('\n', to);
         wrap(to, c->about, 0, 0);
@@ -267,21 +269,29 @@ void options_help(const command *c, FILE *to)
     help_row(&help_option, to);
 }
 
-/* Prints text for roff: escapes backslashes and hyphens, and no line begins with a request. */
-static void roff(FILE *to, const char *text)
+/* Prints text for roff. Backslashes, hyphens and apostrophes keep their shape, no line begins with
+ * a request, and `paragraph` is the request before each line but the first. */
+static void roff_lines(FILE *to, const char *text, const char *paragraph)
 {
     for (bool begin = true; *text; begin = *text == '\n', text++) {
-        if (begin && (*text == '.' || *text == '\''))
+        if (begin && *text == '.')
             fputs("\\&", to);
         if (*text == '\\')
             fputs("\\e", to);
         else if (*text == '-')
             fputs("\\-", to);
-        else if (*text == '\n')
-            fputs("\n.PP", to);
-        if (*text != '\\' && *text != '-')
+        else if (*text == '\'')
+            fputs("\\(aq", to);
+        else if (*text == '\n' && text[1] && text[1] != ' ')
+            fprintf(to, "\n%s\n", paragraph);
+        else
             fputc(*text, to);
     }
+}
+
+static void roff(FILE *to, const char *text)
+{
+    roff_lines(to, text, ".PP");
 }
 
 static void manual_row(const option_row *row, FILE *to)
@@ -347,15 +357,12 @@ void options_manual(const command *const *commands, int n, FILE *to)
         ".TP\nFX_PLUGIN_PATH\nFolders in which to search for plugins first, separated by colons.\n"
         ".TP\nFX_NUM_THREADS\nNumber of CPU threads (default: all cores that the process may "
         "use).\n"
-        ".SH EXAMPLES\n"
-        ".PP\nTrain a model to predict the last column of a table, and save it for Flux:\n"
-        ".IP\ncflux train \\-\\-data digits.csv \\-\\-save digits.bson "
-        "\\-\\-model \\(aqChain(Dense(64 => 32, relu), Dense(32 => 10))\\(aq\n"
-        ".PP\nShow the content of a file, with the range of every array:\n"
-        ".IP\ncflux inspect \\-\\-stats digits.bson\n"
-        ".PP\nConvert the weights for PyTorch:\n"
-        ".IP\ncflux convert digits.bson digits.safetensors \\-\\-only model \\-\\-pytorch\n",
+        ".SH EXAMPLES\n",
         to);
+    for (int i = 0; i < n; i++) {
+        fprintf(to, ".PP\n%s:\n.IP\n", commands[i]->summary);
+        roff_lines(to, commands[i]->examples, ".IP");
+    }
 }
 
 static bool completes_files(const option_row *row)

@@ -38,9 +38,11 @@ typedef struct command {
     const char *name, *summary; /* the summary is a phrase without a full stop */
     const char *operands;       /* as printed in the usage line: "MODEL --data FILE", "[NAME]" */
     int least, most;            /* number of operands; most −1: no limit */
-    const char *about;          /* paragraphs for help and manual, separated by line ends */
-    option_row *options;        /* NULL: only --help */
-    bool operands_end_options;  /* true: what follows the first operand are operands too */
+    const char *examples; /* commands for help and manual, one per line; a line that begins with
+                             a blank continues the previous one */
+    const char *about;    /* paragraphs for help and manual, separated by line ends */
+    option_row *options;  /* NULL: only --help */
+    bool operands_end_options;          /* true: what follows the first operand are operands too */
     int (*run)(int n, char **operands); /* returns the exit status */
 } command;
 
