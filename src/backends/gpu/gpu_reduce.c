@@ -71,8 +71,7 @@ static bool by_columns(const reduction *r)
 
 static int64_t groups_of(const reduction *r)
 {
-    const int64_t slots = FXI_GPU_GROUP / r->lanes.lanes;
-    return (r->results + slots - 1) / slots;
+    return fxi_gpu_groups(r->results, FXI_GPU_GROUP / r->lanes.lanes);
 }
 
 /* Uses more lanes, then more pieces, until there are four groups for each unit, or lanes have too
@@ -210,7 +209,6 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
 {
     /* By columns: the accumulators of neighbouring results are neighbours in work space. */
     const fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power(r->pieces / 4), .columns = true};
-    const int64_t slots = FXI_GPU_GROUP / lanes.lanes;
     fxi_gpu_begin(b, r->wide);
     fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
     fxi_gpu_kernel(b, "fx_finish", 2, WALKS);
@@ -225,7 +223,7 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     fxi_gpu_param(c, RESULTS, r->results);
     fxi_gpu_param(c, COUNT, r->pieces);
     fxi_gpu_lanes_fill(lanes, c, LANES);
-    c->groups[0] = fxi_gpu_groups(r->results, slots);
+    c->groups[0] = fxi_gpu_groups(r->results, FXI_GPU_GROUP / lanes.lanes);
 }
 
 /* Divides the reduction. `axes`: the axes of the layout that are reduced. */

@@ -168,8 +168,8 @@ bool fxi_gpu_has_fold(fxi_gpu_builder *b, int kind, int dtype);
  * ARGMAX. Returns the most bytes of an accumulator. */
 int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype, int result);
 
-/* The division of a group's work-items: `lanes` of them, a power of two, compute one result.
- * Neighbouring work-items are a result's lanes or, by columns, different results. */
+/* The division of a group's work-items into teams: the `lanes` of a team, a power of two, compute
+ * one result. Neighbouring work-items are lanes of one team or, by columns, of different teams. */
 typedef struct fxi_gpu_lanes {
     int32_t lanes;
     bool columns;
@@ -178,7 +178,7 @@ enum { FXI_GPU_LANE_PARAMS = 3 };
 /* The least power of two that is not below n, at most a whole group. */
 int32_t fxi_gpu_power(int64_t n);
 void fxi_gpu_lanes_fill(fxi_gpu_lanes l, fxi_gpu_call *c, int first);
-/* Appends fx_ints lanes, slots (results of a group), lane, slot, own (slot + lane·slots). */
+/* Appends the fx_ints lanes, teams (results of a group), lane, team and own (team + lane·teams). */
 void fxi_gpu_say_lanes(fxi_gpu_builder *b, int first);
 /* Appends the joining of the lanes' accumulators a<acc>, of type fx_acc<n>: afterwards a<acc> of
  * each lane is the accumulator of all lanes. All work-items of the group take part. s<n> is local

@@ -74,15 +74,14 @@ FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (fx_i64)a.i; }
 #undef BETTER
 #undef IS_NAN
 
-// Divides the work-items of a group: `lanes` of them, a power of two, compute the result of a slot.
+// Divides the work-items of a group into teams: the `lanes` of a team, a power of two, compute one result.
 //// lanes
-const fx_int lanes = P(@own@@lanes@), slots = FX_GROUP >> P(@own@@log@);
+const fx_int lanes = P(@own@@lanes@), teams = FX_GROUP >> P(@own@@log@);
 const fx_int lane = P(@own@@columns@) ? FX_ITEM >> (8 - P(@own@@log@)) : FX_ITEM & (lanes - 1);
-const fx_int slot = P(@own@@columns@) ? FX_ITEM & (slots - 1) : FX_ITEM >> P(@own@@log@);
-const fx_int own = slot + lane * slots;
+const fx_int team = P(@own@@columns@) ? FX_ITEM & (teams - 1) : FX_ITEM >> P(@own@@log@);
+const fx_int own = team + lane * teams;
 
-// Joins the lanes' accumulators: `a` of every work-item of the slot becomes the accumulator of all
-// lanes. @again@ is a barrier if the previous tree used the same array, because other work-items may
+// Joins the lanes' accumulators: `a` of every work-item of the team becomes the accumulator of all // its lanes. @again@ is a barrier if the previous tree used the same array, because other work-items may
 // not have read its result yet.
 //// tree
 @again@
@@ -90,10 +89,10 @@ s@n@[own] = a@reg@;
 FX_BARRIER;
 for (fx_int half_of = lanes / 2; half_of > 0; half_of /= 2) {
     if (lane < half_of)
-        s@n@[own] = fx_join@n@(s@n@[own], s@n@[own + half_of * slots]);
+        s@n@[own] = fx_join@n@(s@n@[own], s@n@[own + half_of * teams]);
     FX_BARRIER;
 }
-a@reg@ = s@n@[slot];
+a@reg@ = s@n@[team];
 
 // The accumulator of another work-item of the warp. FX_WARP work-items execute together, and
 // exchange 32 bits without a barrier.
@@ -114,8 +113,8 @@ if (lanes > FX_WARP) {
     if (FX_ITEM % FX_WARP == 0) s@n@[FX_ITEM / FX_WARP] = a@reg@;
     FX_BARRIER;
     const fx_int warps = lanes / FX_WARP;
-    a@reg@ = s@n@[slot * warps];
-    for (fx_int w = 1; w < warps; w++) a@reg@ = fx_join@n@(a@reg@, s@n@[slot * warps + w]);
+    a@reg@ = s@n@[team * warps];
+    for (fx_int w = 1; w < warps; w++) a@reg@ = fx_join@n@(a@reg@, s@n@[team * warps + w]);
 } else {
     a@reg@ = fx_from@n@(a@reg@, FX_ITEM & ~(lanes - 1));
 }

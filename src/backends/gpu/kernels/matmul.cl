@@ -115,7 +115,7 @@
     x##_at += BK * k_stride;
 #define PUT(s, x, rows) \
     FX_UNROLL for (fx_int q = 0; q < rows * BK / FX_GROUP; q++) \
-        s[(turn * BK + x##_k + q * x##_dk) * (rows + PAD) + x##_r + q * x##_dr] = next_##x[q];
+        s[(parity * BK + x##_k + q * x##_dk) * (rows + PAD) + x##_r + q * x##_dr] = next_##x[q];
     FX_LOCAL(SUM, as, 2 * BK * (BM + PAD));
     FX_LOCAL(SUM, bs, 2 * BK * (BN + PAD));
     SUM sum[RN][RM];
@@ -127,7 +127,7 @@
     START(b, ob, n0, BN, B_COLUMN, B_INNER)
     FETCH(a, m0, BM, ROWS, A_INNER)
     FETCH(b, n0, BN, COLUMNS, B_INNER)
-    for (fx_int turn = 0; at < to; turn = 1 - turn) {
+    for (fx_int parity = 0; at < to; parity = 1 - parity) {
         PUT(as, a, BM)
         PUT(bs, b, BN)
         // Both tiles are complete, and all work-items have read the previous two.
@@ -137,7 +137,7 @@
             FETCH(a, m0, BM, ROWS, A_INNER)
             FETCH(b, n0, BN, COLUMNS, B_INNER)
         }
-        const fx_int ta = turn * BK * (BM + PAD) + tm, tb = turn * BK * (BN + PAD) + tn;
+        const fx_int ta = parity * BK * (BM + PAD) + tm, tb = parity * BK * (BN + PAD) + tn;
         for (fx_int k = 0; k < BK; k++)
             FX_UNROLL for (fx_int y = 0; y < RN; y++)
                 FX_UNROLL for (fx_int x = 0; x < RM; x++)

@@ -6,7 +6,7 @@
 @operands@
 FX_LOCAL(fx_acc0, s0, FX_GROUP);
 @lanes@
-const fx_int o = @group@ * slots + slot;
+const fx_int o = @group@ * teams + team;
 fx_acc0 a0 = fx_none0();
 if (o < P(@own@@results@)) {
 @kept@
@@ -50,7 +50,7 @@ FX_USE(0, const fx_acc0, partial)
 FX_USE(1, @stored@, y)
 FX_LOCAL(fx_acc0, s0, FX_GROUP);
 @lanes@
-const fx_int o = FX_GROUP_X * slots + slot;
+const fx_int o = FX_GROUP_X * teams + team;
 fx_acc0 a0 = fx_none0();
 if (o < P(@own@@results@)) {
 for (fx_int t = lane; t < P(@own@@count@); t += lanes)

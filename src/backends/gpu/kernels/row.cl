@@ -8,7 +8,7 @@
 @operands@
 @local@
 @lanes@
-const fx_int line = FX_GROUP_X * slots + slot, row = line < P(0) ? line : 0;
+const fx_int line = FX_GROUP_X * teams + team, row = line < P(0) ? line : 0;
 @range@
 @walk@
 @values_of_row@

@@ -5,7 +5,7 @@ FX_USE(0, const @stored@, x)
 FX_USE(1, @stored@, y)
 FX_LOCAL(fx_acc0, s0, FX_GROUP);
 @lanes@
-const fx_int line = FX_GROUP_X * slots + slot;
+const fx_int line = FX_GROUP_X * teams + team;
 @walk@
 fx_acc0 carry = fx_none0();
 for (fx_int base = 0; base < P(1); base += lanes) {
@@ -20,7 +20,7 @@ FX_BARRIER;
 for (fx_int back = 1; back < lanes; back *= 2) {
     // In each round a lane adds the sum that ends `back` elements before its own. The first barrier
     // separates reading from writing.
-    if (lane >= back) a0 = fx_join0(s0[own - back * slots], a0);
+    if (lane >= back) a0 = fx_join0(s0[own - back * teams], a0);
     FX_BARRIER;
     s0[own] = a0;
     FX_BARRIER;
@@ -30,7 +30,7 @@ a0 = fx_join0(carry, a0);
 if (live) FX_STORE_@name@(y, o@to@ + at * P(4), fx_done0(a0));
 if (lanes > 1) {
     // The last lane has the sum of all of them.
-    carry = fx_join0(carry, s0[slot + (lanes - 1) * slots]);
+    carry = fx_join0(carry, s0[team + (lanes - 1) * teams]);
     FX_BARRIER;
 } else
     carry = a0;
