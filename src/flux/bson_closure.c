@@ -13,7 +13,7 @@
 #include <cflux/nn.h>
 #include <string.h>
 
-enum { MAX_STEPS = 8, MAX_VALUES = 40, MAX_ARGS = 10, MAX_VISITS = 4000, MAX_DEPTH = 40 };
+enum { MAX_LAYERS = 8, MAX_VALUES = 40, MAX_ARGS = 10, MAX_VISITS = 4000, MAX_DEPTH = 40 };
 
 /* ---- values of the lowered form -------------------------------------------------------------- */
 
@@ -33,7 +33,7 @@ typedef struct value {
 typedef struct lowered {
     fxi_julia *j;
     value values[MAX_VALUES];
-    void *layers[MAX_STEPS];
+    void *layers[MAX_LAYERS];
     int nvalues, nlayers;
     bool returned;
 } lowered;
@@ -127,7 +127,7 @@ static value evaluate(lowered *l, fxi_bson v, int depth)
         return named(symbol(l, fxi_bson_at(data, 0)));
     if (is_struct(l, v, "Colon", &data))
         return named(":");
-    if (is_struct(l, v, "Expr", &data) && depth < MAX_STEPS &&
+    if (is_struct(l, v, "Expr", &data) && depth < MAX_LAYERS &&
         strcmp(symbol(l, fxi_bson_at(data, 0)), "call") == 0)
         return call(l, fxi_julia_value(l->j, fxi_bson_at(data, 1)), depth + 1);
     const fx_function *f = fxi_julia_function(l->j, v);
@@ -144,7 +144,7 @@ static bool is_latest(const lowered *l, const value *v)
 
 static value add_layer(lowered *l, void *layer)
 {
-    if (!layer || fx_is_error(layer) || l->nlayers == MAX_STEPS)
+    if (!layer || fx_is_error(layer) || l->nlayers == MAX_LAYERS)
         return (value){.kind = UNKNOWN};
     l->layers[l->nlayers++] = layer;
     return (value){.kind = ARRAY, .layers = l->nlayers};

@@ -418,12 +418,12 @@ static void *container(fields *f)
  * made none, or one of other sizes. */
 static bool put_child(const fx_layer_row *row, fields *f, void *made)
 {
-    void *child = *fxi_child_address(row, f->self), **slot = fxi_child_address(row, made);
-    if (!child || !*slot)
-        return !child == !*slot;
-    if (!fxi_same_sizes(child, *slot))
+    void *child = *fxi_child_address(row, f->self), **old = fxi_child_address(row, made);
+    if (!child || !*old)
+        return !child == !*old;
+    if (!fxi_same_sizes(child, *old))
         return false;
-    fxi_set(slot, child);
+    fxi_set(old, child);
     return true;
 }
 

@@ -208,11 +208,9 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
     }
 }
 
-/* Splits "Flux.Dense" into Flux and Dense. A name without modules belongs to Main. */
-static void split_name(const char *name, fxi_shape *s)
+void fxi_shape_split_name(fxi_shape *s)
 {
     int n = 0;
-    snprintf(s->own_name, sizeof s->own_name, "%.*s", (int)strcspn(name, " "), name);
     if (!strchr(s->own_name, '.'))
         s->own_path[n++] = "Main";
     char *rest = s->own_name;
@@ -283,7 +281,9 @@ static void fill_layer(described *d, const fx_flux_form *form, fxi_shape *s)
     const char *at = form->fields;
     *s = (fxi_shape){.names = form->fields};
     note_lost(d, form);
-    split_name(d->layer->flux, s);
+    snprintf(s->own_name, sizeof s->own_name, "%.*s", (int)strcspn(d->layer->flux, " "),
+             d->layer->flux);
+    fxi_shape_split_name(s);
     for (fxi_word w; s->nitems < FXI_SHAPE_FIELDS && fxi_next_word(&at, &w);) {
         const int i = fxi_row_of_flux(d->layer, w);
         s->items[s->nitems++] = i < 0 ? object(NULL) : item_of(d, fxi_row(d->layer, i));

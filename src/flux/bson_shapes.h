@@ -51,6 +51,9 @@ struct fxi_shape {
     char own_name[120];
 };
 
+/* Splits own_name at its dots and makes the parts the path: "Flux.Dense" becomes Flux and Dense. A
+ * name without modules belongs to Main. */
+void fxi_shape_split_name(fxi_shape *s);
 /* The struct that Flux has for the object or the item; false if it has none. */
 bool fxi_shape_of(const void *object, fxi_shape *out);
 bool fxi_shape_of_item(const fxi_item *item, fxi_shape *out);

@@ -13,6 +13,7 @@
 #include "error.h"
 #include "file_node.h"
 #include "memory.h"
+#include "object_types.h"
 #include "option_struct.h"
 #include "state_parts.h"
 #include "tuples.h"
@@ -295,18 +296,19 @@ static void open_chain(parts *p)
         p->state = fx_child(p->state, 0);
 }
 
-static const char *name_behind(const void *node, const char *module)
+/* The name of a node without its module; NULL if it belongs to another module. */
+static const char *name_in(const void *node, const char *module)
 {
     const char *name = node ? fxi_file_node_name(node) : NULL;
     const size_t n = strlen(module);
     return name && strncmp(name, module, n) == 0 ? name + n : NULL;
 }
 
-static fx_rule *no_rule(const void *node, const char *behind)
+static fx_rule *no_rule(const void *node, const char *suffix)
 {
     const char *name = node ? fxi_file_node_name(node) : NULL;
     fx_fail(FX_STATUS_ARGUMENT, OP, "%s%s is not a rule of this library",
-            name ? name : "the content of a Leaf", behind);
+            name ? name : "the content of a Leaf", suffix);
     return fx_error_object(fx_type_of(fx_descent()));
 }
 
@@ -333,7 +335,7 @@ static fx_rule *outer_rule(void *node, bool chain, fx_dtype copies, int depth)
 /* Makes the rule of a node of Optimisers.jl; an error object if the library does not accept it. */
 static fx_rule *rule_of(void *node, fx_dtype copies, int depth)
 {
-    const char *name = name_behind(node, NEW);
+    const char *name = name_in(node, NEW);
     bool centred;
     if (!name || !fxi_rule_exists(name))
         return no_rule(node, "");
@@ -346,7 +348,7 @@ static fx_rule *rule_of(void *node, fx_dtype copies, int depth)
 
 static const old_rule *old_row(const void *node)
 {
-    const char *name = name_behind(node, OLD);
+    const char *name = name_in(node, OLD);
     for (size_t i = 0; name && i < sizeof old_rules / sizeof *old_rules; i++)
         if (strcmp(name, old_rules[i].old) == 0)
             return &old_rules[i];
@@ -429,10 +431,7 @@ static bool several_states(const void *rule)
 
 static bool same_size(const void *x, const void *y)
 {
-    bool same = x && y && fx_is_array(x) && fx_is_array(y) && fx_ndims(x) == fx_ndims(y);
-    for (int i = 0; same && i < fx_ndims(x); i++)
-        same = fx_size(x, i) == fx_size(y, i);
-    return same;
+    return x && y && fx_is_array(x) && fx_is_array(y) && fxi_same_sizes(x, y);
 }
 
 /* The state of an array, taken from a file. */

@@ -129,21 +129,13 @@ fx_status fx_julia_name(const void *object, const char *name)
 
 /* ---- written --------------------------------------------------------------------------------- */
 
-/* Splits the name at its dots. A name without modules belongs to Main. */
 static void fill_path(const void *object, fxi_shape *s)
 {
-    int n = 0;
     fxi_mutex_lock(&lock);
     const own_type *t = row_of(object);
     snprintf(s->own_name, sizeof s->own_name, "%s", t ? t->name : fx_type_of(object)->name);
     fxi_mutex_unlock(&lock);
-    if (!strchr(s->own_name, '.'))
-        s->own_path[n++] = "Main";
-    char *rest = s->own_name;
-    for (char *part; n < FXI_SHAPE_PATH && (part = fxi_cut_word(".", &rest));)
-        s->own_path[n++] = part;
-    s->own_path[n] = NULL;
-    s->path = s->own_path;
+    fxi_shape_split_name(s);
 }
 
 static fxi_item list_item(const fx_list *list)

@@ -23,7 +23,7 @@
 
 #include <inttypes.h>
 
-/* What one call computes about its input. */
+/* One call: its input and the values that follow from it. */
 typedef struct batch {
     fx_array *x; /* floating point, 32 bits or more */
     int ndims, channel_axis;
@@ -41,13 +41,13 @@ static fx_array *along_channels(const batch *b, fx_array *v)
     return fxi_reshape(v, b->ndims, sizes);
 }
 
-/* The elements first ≤ i < last of a vector, with the sizes of x. */
-static fx_array *shaped(fx_array *v, int64_t first, int64_t last, const fx_array *x)
+/* The elements from ≤ i < to of a vector, with the sizes of x. */
+static fx_array *shaped(fx_array *v, int64_t from, int64_t to, const fx_array *x)
 {
     int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i < fx_ndims(x); i++)
         sizes[i] = fx_size(x, i);
-    return fxi_reshape(fx_slice(v, 0, first, last), fx_ndims(x), sizes);
+    return fxi_reshape(fx_slice(v, 0, from, to), fx_ndims(x), sizes);
 }
 
 /* A one-element vector of the type of x, on its device. */

@@ -3,7 +3,7 @@
  * A layer can be anything callable: layers, the user's own types, function objects. A child that
  * cannot be called is refused when the chain is built, because then its position is known. Several
  * inputs go to the first layer. An empty chain returns its input, several inputs as a tuple. The
- * handles of intermediate results are released at once, so that only the next layer holds them.
+ * scope of a call frees the handles of intermediate results when the chain returns.
  */
 #include "nn_layer.h"
 
@@ -25,46 +25,15 @@ static void *chain_forward(void *self, int n, void *const *args)
 
 /* ---- construction ----------------------------------------------------------------------- */
 
-static bool links_fit(int n, void *const *layers)
-{
-    for (int i = 0; i < n; i++) {
-        if (fxi_is_callable(layers[i]))
-            continue;
-        char got[100] = "NULL";
-        if (layers[i])
-            fx_summary(layers[i], got, sizeof got);
-        return fxi_layer_fail(fxi_chain_type(), "child %d is not a layer: %s", i, got);
-    }
-    return true;
-}
-
-static bool names_fit(int n, const char *const *names)
-{
-    for (int i = 0; i < n; i++) {
-        if (!names[i])
-            continue;
-        if (strcmp(names[i], "layers") == 0)
-            return fxi_layer_fail(fxi_chain_type(),
-                                  "a Chain cannot have a named layer called `layers`");
-        for (int j = 0; j < i; j++)
-            if (names[j] && strcmp(names[i], names[j]) == 0)
-                return fxi_layer_fail(fxi_chain_type(), "two layers are called `%s`", names[i]);
-    }
-    return true;
-}
-
 static void *chain_build(int n, const char *const *names, void *const *layers)
 {
     const fx_type *type = fxi_chain_type();
-    for (int i = 0; i < n; i++) /* a failed layer recorded its error; the chain passes it on */
-        if (layers[i] && fx_is_error(layers[i]))
+    for (int i = 0; names && i < n; i++)
+        if (names[i] && strcmp(names[i], "layers") == 0) {
+            fxi_layer_fail(type, "a Chain cannot have a named layer called `layers`");
             return fx_error_object(type);
-    if (!links_fit(n, layers) || (names && !names_fit(n, names)))
-        return fx_error_object(type);
-    fx_chain_layer init = {.layers = {.n = n}};
-    memcpy(&init.layers.items, &layers, sizeof layers); /* fxi_new copies the list */
-    memcpy(&init.layers.names, &names, sizeof names);
-    return fxi_new(type, &init);
+        }
+    return n > 0 ? fxi_container(type, n, names, layers) : fxi_new(type, &(fx_chain_layer){0});
 }
 
 /* clang-format off */

@@ -17,7 +17,7 @@ typedef struct fxi_conv_shape {
     int64_t sizes[5]; /* of the weight */
 } fxi_conv_shape;
 
-/* What the structs of these layers have under one name, and the option structs as well. */
+/* The options and the members that all these layers have, whatever the type of their struct. */
 typedef struct fxi_conv_options {
     fxi_conv_shape shape;
     const fx_dims *stride, *dilation, *pad;
@@ -73,7 +73,7 @@ bool fxi_conv_shape_complete(const fx_type *type, fxi_conv_shape *io);
 
 /* The reverse: kernel, in and out from the weight; false if there is none. */
 bool fxi_conv_shape_recover(fxi_conv_shape *io);
-/* The same for the options of a layer. */
+/* fxi_conv_shape_recover for the options of a layer. */
 bool fxi_conv_recover(bool transposed, int64_t groups, fx_array *weight, fx_dims *out_kernel,
                       int64_t *out_in, int64_t *out_out);
 

@@ -4,8 +4,9 @@
  * The labels l₁ … l_L become the states blank, l₁, blank, …, l_L, blank. α[s, t] is the logarithm
  * of the probability of all paths that are in state s at time t:
  *
- *     α[s, t] = log p(state s, t) + log Σ exp α[r, t−1] over r = s, s−1, and s−2 if its label
- * differs
+ *     α[s, t] = log p(state s, t) + log Σ exp α[r, t−1]
+ *
+ * The sum is over r = s, s−1, and s−2 if the labels of s and s−2 differ.
  *
  * The loss is −log(exp α[S, T] + exp α[S−1, T]). All values are logarithms, so long inputs neither
  * underflow nor overflow; the gradient follows from the operations. IMPOSSIBLE replaces −∞, whose

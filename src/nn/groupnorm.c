@@ -17,7 +17,8 @@ static fx_array *along_channels(const fx_groupnorm_layer *l, fx_array *v, int nd
 }
 
 /* (x − μ)/√(σ² + ε) per group, in Float32 for 16-bit inputs, times γ plus β. Scale and bias are
- * applied before the shape is that of x again: in between, the planner would have to end a step. */
+ * applied before the result is reshaped to the shape of x, because a reshape between them would end
+ * a step of the plan. */
 static fx_array *grouped(const fx_groupnorm_layer *l, fx_array *x)
 {
     int64_t whole[FX_MAX_DIMS], split[FX_MAX_DIMS + 1];

@@ -10,7 +10,6 @@
 
 #include "recorded_part.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -109,15 +108,7 @@ static fx_status check_weights(const char *name, const fx_loss_args *a, bool cla
 
 /* ---- preparation ------------------------------------------------------------------------ */
 
-static double machine_epsilon(fx_dtype t)
-{
-    return t == FX_DTYPE_F64    ? DBL_EPSILON
-           : t == FX_DTYPE_F16  ? 0x1p-10
-           : t == FX_DTYPE_BF16 ? 0x1p-7
-                                : (double)FLT_EPSILON;
-}
-
-/* The product of the sizes of those axes that x has. */
+/* The number of classes along these axes. Axes that x does not have are ignored. */
 static int64_t classes(const fx_array *x, fx_axes axes)
 {
     int64_t n = 1;
@@ -157,7 +148,7 @@ static terms prepare(const fx_loss_args *a, smoothing how)
                          fxi_is_floating(fx_eltype(t.target)) ? fx_eltype(t.target) : FX_DTYPE_F32);
     if (!fxi_is_floating(fx_eltype(t.target)))
         t.target = fx_cast(t.target, fx_eltype(t.pred));
-    t.eps = a->eps == FX_EPS ? machine_epsilon(fx_eltype(t.pred)) : a->eps;
+    t.eps = a->eps == FX_EPS ? fxi_epsilon(fx_eltype(t.pred)) : a->eps;
     if ((how == SMOOTH_CLASSES || how == SMOOTH_BINARY) && a->smoothing > 0)
         t.target =
             smoothed(t.target, a->smoothing, how == SMOOTH_BINARY ? 2 : classes(t.target, t.dims));
@@ -266,7 +257,7 @@ static fx_array *focus(const terms *t, fx_array *p)
 {
     fx_array *rest = fx_sub(1, p);
     if (t->gamma != floor(t->gamma))
-        rest = fx_max(rest, machine_epsilon(fx_eltype(p)));
+        rest = fx_max(rest, fxi_epsilon(fx_eltype(p)));
     return fx_pow(rest, t->gamma);
 }
 static fx_array *focal(const terms *t)

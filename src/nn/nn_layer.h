@@ -76,10 +76,10 @@ fx_array *fxi_layer_input(const void *layer, int n, void *const *args);
 
 /* Records "layer L expects <expectation>, but got S" and returns status. */
 fx_status fxi_layer_mismatch(void *layer, fx_array *x, fx_status status, const char *expectation);
-/* "layer L expects size(input, axis + 1) == size, but got S": Julia's axis in the text, as in Flux.
- */
+/* Fails unless x has this size along the axis. The message has Julia's axis, as in Flux: "layer L
+ * expects size(input, axis + 1) == size, but got S". */
 fx_status fxi_expect_size(void *layer, fx_array *x, int axis, int64_t size);
-/* The same for the first axes of x, one for each size. */
+/* fxi_expect_size for the first axes of x, one for each size. */
 fx_status fxi_expect_sizes(void *layer, fx_array *x, const fx_dims *sizes);
 /* False (recorded) unless the list has 1 to FX_MAX_DIMS sizes, all positive. */
 bool fxi_positive_sizes(const fx_type *type, const fx_dims *sizes);
@@ -90,7 +90,7 @@ fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims);
  * Float16 warn once per process; all other conversions are silent. */
 fx_array *fxi_match_type(fx_array *parameter, fx_array *x);
 
-/* The same for a layer with a weight; an error array if the weight is an error array. */
+/* fxi_layer_input for a layer with a weight; also an error array if the weight is one. */
 fx_array *fxi_weighted_input(const void *layer, int n, void *const *args, fx_array *weight);
 /* W·x along the first axis of x, for any number of other axes. */
 fx_array *fxi_weighted(fx_array *weight, fx_array *x);
@@ -136,7 +136,9 @@ fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux);
  * integers. */
 fx_array *fxi_wide_enough(fx_array *x);
 bool fxi_is_half(fx_dtype type);     /* Float16, BFloat16 */
-bool fxi_is_floating(fx_dtype type); /* these, Float32, Float64 */
+bool fxi_is_floating(fx_dtype type); /* Float16, BFloat16, Float32, Float64 */
+/* The distance from 1 to the next larger number; Float32's for types that are not floats. */
+double fxi_epsilon(fx_dtype type);
 
 /* Sets each element of x to 0 with probability p and the others to x/(1−p). The mask varies along
  * dims (none: all).

@@ -10,6 +10,13 @@ bool fxi_is_half(fx_dtype t)
     return t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
 }
 
+double fxi_epsilon(fx_dtype t)
+{
+    return t == FX_DTYPE_F64    ? 0x1p-52
+           : t == FX_DTYPE_F16  ? 0x1p-10
+           : t == FX_DTYPE_BF16 ? 0x1p-7
+                                : 0x1p-23;
+}
 fx_array *fxi_wide_enough(fx_array *x)
 {
     const fx_dtype t = fx_eltype(x);

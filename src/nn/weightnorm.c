@@ -9,21 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The machine epsilon of the array's type. */
-static double epsilon_of(const fx_array *x)
-{
-    switch (fx_eltype(x)) {
-    case FX_DTYPE_F64:
-        return 0x1p-52;
-    case FX_DTYPE_F16:
-        return 0x1p-10;
-    case FX_DTYPE_BF16:
-        return 0x1p-7;
-    default:
-        return 0x1p-23;
-    }
-}
-
 static fx_axes axes_of(const fx_dims *dims)
 {
     return fx_axes_of((int)dims->n, dims->v);
@@ -81,7 +66,7 @@ static int64_t child_of(const fx_weightnorm_layer *l)
 /* g·v/√(Σv² + ε), in v's type. */
 static fx_array *normalised(const fx_weightnorm_layer *l, fx_array *v)
 {
-    fx_array *length = fx_sqrt(fx_add(squares(v, &l->dims), epsilon_of(v)));
+    fx_array *length = fx_sqrt(fx_add(squares(v, &l->dims), fxi_epsilon(fx_eltype(v))));
     fx_array *w = fx_div(fx_mul(fxi_wide_enough(l->g), fxi_wide_enough(v)), length);
     return fx_cast(w, fx_eltype(v));
 }
@@ -140,12 +125,13 @@ static bool weightnorm_build(const fx_type *type, const void *options, void *sel
     l->which = field->name;
     if (!axes_fit(type, &l->dims, v))
         return false;
-    double all_zero; /* read also from pending weights: their norm would be 0 */
+    /* An all-zero array is refused, because its norm is 0. Pending weights are evaluated for it. */
+    double all_zero;
     if (fx_item_get(fx_all(fx_eq(v, 0)), &all_zero) != FX_OK)
         return false;
     if (all_zero == 1)
         return fxi_layer_fail(type, "the array %s of %s is all zero", l->which, got);
-    fx_array *length = fx_add(fx_sqrt(squares(v, &l->dims)), epsilon_of(v));
+    fx_array *length = fx_add(fx_sqrt(squares(v, &l->dims)), fxi_epsilon(fx_eltype(v)));
     l->g = fx_stop_gradient(fx_cast(length, fx_eltype(v))); /* a parameter, not a function of v */
     return !fx_is_error(l->g);
 }

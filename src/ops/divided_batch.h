@@ -9,7 +9,7 @@
 
 /* The group of the calling thread; NULL: batches are not divided. */
 const fx_communicator *fxi_members(void);
-/* Returns the previous one. */
+/* Sets the group of the calling thread (NULL: none) and returns the previous one. */
 const fx_communicator *fxi_members_set(const fx_communicator *c);
 /* The sum of x over all members, which record the same sums in the same order. */
 fx_array *fxi_over_members(fx_array *x);

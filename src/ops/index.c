@@ -8,6 +8,7 @@
  */
 #include "composites.h"
 #include "memory.h"
+#include "object_types.h"
 #include "operands.h"
 #include "own_gradient.h"
 #include "primitives.h"
@@ -217,10 +218,7 @@ fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axi
         s = fxi_operand_status("scatter_elements", src);
     if (s != FX_OK)
         return fx_error_array(s);
-    bool same = fx_ndims(src) == fx_ndims(idx);
-    for (int i = 0; i < fx_ndims(idx); i++)
-        same &= fx_size(src, i) == fx_size(idx, i);
-    if (!same)
+    if (!fxi_same_sizes(src, idx))
         return fx_error_array(fx_fail(FX_STATUS_SHAPE, "scatter_elements",
                                       "source %s and indices %s differ",
                                       fxi_shape_text(src->node->ndim, src->node->shape, a),

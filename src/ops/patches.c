@@ -55,8 +55,8 @@ static fx_status count_windows(const char *op, const int64_t *sizes, patches *p)
                           fxi_shape_text(p->spatial, sizes, u));
 }
 
-/* start, start + step, … as an array with `rank` axes whose axis `axis` it is. */
-static fx_array *steps(double start, double step, int64_t n, int axis, int rank)
+/* start, start + step, … along axis `axis` of an array with `rank` axes. */
+static fx_array *range_along(double start, double step, int64_t n, int axis, int rank)
 {
     int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i < rank; i++)
@@ -72,9 +72,9 @@ static fx_array *indices(const patches *p)
     int64_t line = 1;
     for (int i = 0; i < c; i++) {
         const double tap = (double)(line * p->dilation[i]), last = (double)(p->kernel[i] - 1);
-        fx_array *window = steps(0, (double)(line * p->stride[i]), p->windows[i], i, 2 * c);
-        fx_array *element =
-            steps(p->flipped ? 0 : last * tap, p->flipped ? tap : -tap, p->kernel[i], c + i, 2 * c);
+        fx_array *window = range_along(0, (double)(line * p->stride[i]), p->windows[i], i, 2 * c);
+        fx_array *element = range_along(p->flipped ? 0 : last * tap, p->flipped ? tap : -tap,
+                                        p->kernel[i], c + i, 2 * c);
         fx_array *both = fx_add(window, element);
         sum = sum ? fx_add(sum, both) : both;
         line *= p->padded[i];

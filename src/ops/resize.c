@@ -70,7 +70,7 @@ static fx_array *nearest(fx_array *x, int axis, int64_t m, bool align_corners)
     return fx_gather(x, fx_fld(fx_range_dtype(FX_DTYPE_I64, 0, (double)n, m), m), axis);
 }
 
-/* A vector of m numbers as an array whose axis `axis` it is. */
+/* The vector v along axis `axis` of an array with `rank` axes. */
 static fx_array *along(fx_array *v, int axis, int rank)
 {
     int64_t sizes[FX_MAX_DIMS];

@@ -8,6 +8,7 @@
 #include "own_gradient.h"
 #include "composites.h"
 #include "memory.h"
+#include "object_types.h"
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
@@ -291,10 +292,7 @@ static fx_status check_same(int n, fx_array *const *x)
     for (int i = 0; i < n; i++) {
         if (fx_is_error(x[i]))
             return fxi_operand_status("stack", x[i]);
-        bool same = fx_ndims(x[i]) == fx_ndims(x[0]);
-        for (int k = 0; k < fx_ndims(x[0]); k++)
-            same &= fx_size(x[i], k) == fx_size(x[0], k);
-        if (!same)
+        if (!fxi_same_sizes(x[i], x[0]))
             return fx_fail(FX_STATUS_SHAPE, "stack", "sizes differ: %s and %s", text(x[0], a),
                            text(x[i], b));
     }

@@ -10,6 +10,7 @@
 #include "evaluate.h"
 #include "identity_map.h"
 #include "memory.h"
+#include "object_types.h"
 #include "reads.h"
 
 #include <cflux/device.h>
@@ -90,10 +91,7 @@ static fx_walk differ(averages *a, const fx_spot *at, int k, fx_status status)
 
 static bool same_size(const fx_array *x, const fx_array *y)
 {
-    bool same = fx_ndims(x) == fx_ndims(y) && fx_eltype(x) == fx_eltype(y);
-    for (int i = 0; i < fx_ndims(x) && same; i++)
-        same = fx_size(x, i) == fx_size(y, i);
-    return same;
+    return fx_eltype(x) == fx_eltype(y) && fxi_same_sizes(x, y);
 }
 
 /* Notes the row of an array. A gradient that is tied in one model and not in another has no mean.
