@@ -274,15 +274,15 @@ static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64
     const int64_t lines = LINE / (int64_t)c->size, nj = w->shape[c->axis];
     fxi_walk from = {0}, to = {0};
     plane p = {.ni = w->shape[0], .nj = nj, .si = w->stride[0], .size = c->size};
-    int64_t step = 1;
+    int64_t next = 1;
     for (int d = 0; d < w->nd; d++) {
         if (d == c->axis)
-            p.dj = step;
+            p.dj = next;
         else if (d != 0) {
             fxi_walk_push(&from, w->shape[d], w->stride[d]);
-            fxi_walk_push(&to, w->shape[d], step);
+            fxi_walk_push(&to, w->shape[d], next);
         }
-        step *= w->shape[d];
+        next *= w->shape[d];
     }
     const bool lined_up = (uintptr_t)dst % LINE == 0 && p.dj % lines == 0;
     p.stream = lined_up && c->length * (int64_t)c->size >= FXI_STREAM_BYTES;

@@ -35,6 +35,15 @@ static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *s
     return true;
 }
 
+/* Do all indices name one element, because every axis has size 1 or is repeated? */
+static inline bool fxi_is_single(int ndim, const int64_t *shape, const int64_t *strides)
+{
+    for (int i = 0; i < ndim; i++)
+        if (shape[i] != 1 && strides[i] != 0)
+            return false;
+    return true;
+}
+
 typedef struct fxi_walk {
     int nd;
     int64_t offset; /* of the current element, in elements */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Binds a handle to its new value. The value forgets its history: otherwise each training step
- * would keep the graph of all steps before it. Values of other threads keep theirs. */
+ * would keep the graphs of all earlier ones. Values of other threads keep theirs. */
 static void commit_one(fxi_context *c, fx_array *handle, fxi_node *n)
 {
     if (handle && handle->node != n) {
@@ -73,7 +73,8 @@ static void promises_due(fxi_context *c, int depth)
 }
 
 /* The weight of an automatic evaluation for fxi_scope_watch, which warns about scopes that grow. An
- * ordinary evaluation has weight 1. */
+ * ordinary evaluation has weight 1, but an automatic one follows thousands of pending nodes or much
+ * memory (set_pending_bounds), so few of them are enough for the warning. */
 enum { FLUSH_WEIGHT = 20 };
 
 /* Evaluates the pending results that nothing has consumed, to bound the memory of pending nodes.
@@ -199,7 +200,7 @@ fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *val
         s->repeats = false;
     if (status == FX_OK && m > 0 && fxi_tape_repeats(c) &&
         !(s->repeats = fxi_repeats_run(c, s, m, s->roots))) {
-        /* The step's own sinks can be found only after this call. */
+        /* The training step's own sinks can be found only after this call. */
         fxi_tape_leave(c);
         m = 0;
         status = gather_roots(c, s, n, handles, values, guard, sinks, &m);

@@ -2,8 +2,8 @@
  *
  * The state of an optimiser starts as zeros that are not computed yet, and so may the parameters of
  * a large layer. If the plan of the first training step computed them, it would be a plan of its
- * own: from the second step on they are leaves, whose memory the new values take over. So they are
- * computed before the graph of the update is built, and both steps have one plan.
+ * own: from the second training step on they are leaves, whose memory the new values take over. So
+ * they are computed before the graph of the update is built, and all training steps have one plan.
  */
 #include "run.h"
 #include "host.h"

@@ -51,7 +51,7 @@ typedef struct fxi_recorded_run {
     fxi_plan *plan;
     fxi_binding binding; /* of all repetitions; its lists are allocated by the first one */
     int plans; /* number of plans that the evaluation ran; it can be repeated only if it is 1 */
-    bool bad;
+    bool bad;  /* it cannot be repeated */
 } recorded_run;
 
 static void run_free(fxi_event *e)

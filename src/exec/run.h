@@ -91,6 +91,7 @@ fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi
 fx_status fxi_run_plan(const fxi_binding *b);
 
 /* ---- begun.c --------------------------------------------------------------------------------- */
+/* Further collective steps are run at once. */
 enum { FXI_MOST_BEGUN = 16 };
 /* The steps of a run that have been begun and not finished, the oldest first. */
 typedef struct fxi_begun {

@@ -51,6 +51,12 @@ static inline int fxi_find_id(const int32_t *list, int n, int32_t id)
     return -1;
 }
 
+/* Is the tensor one number for all elements? */
+static inline bool fxi_is_number(const fx_tensor *t)
+{
+    return fxi_is_single(t->ndim, t->shape, t->stride);
+}
+
 /* The functions below return −1, NULL or false if an allocation fails. */
 
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);

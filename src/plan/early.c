@@ -76,8 +76,8 @@ static int64_t gain(const moving *m, int32_t i, int32_t to)
     return sum;
 }
 
-/* From the last step to the first: when the last reader of a value has moved, the one before it is
- * the last. */
+/* From the last step to the first: when the last reader of a value has moved, the previous reader
+ * is the last. */
 static bool choose(moving *m)
 {
     bool any = false;

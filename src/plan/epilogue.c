@@ -32,9 +32,9 @@ typedef struct chain {
                               has one operand */
 } chain;
 
-/* Is op an activation that libraries of matrix products and convolutions can apply? Other functions
- * stay elementwise steps. */
-static bool ends_in(uint8_t op)
+/* Can libraries of matrix products and convolutions apply op? Other functions stay elementwise
+ * steps. */
+static bool is_activation(uint8_t op)
 {
     return op == FX_OP_RELU || op == FX_OP_TANH || op == FX_OP_SIGMOID;
 }
@@ -43,15 +43,6 @@ static bool ends_in(uint8_t op)
 static int channel_axis(const fx_step *m)
 {
     return m->op == FX_OP_MATMUL ? 0 : m->out.ndim - 2;
-}
-
-/* Is the tensor one number for all elements? */
-static bool is_number(const fx_tensor *t)
-{
-    for (int k = 0; k < t->ndim; k++)
-        if (t->shape[k] != 1 && t->stride[k] != 0)
-            return false;
-    return true;
 }
 
 /* Describes an operand of E as an operand of M. M's output may have another shape with the same
@@ -70,7 +61,7 @@ static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor
         return t->dtype == m->out.dtype;
     memset(out->stride, 0, sizeof out->stride);
     if (fxi_is_reordered(m))
-        return t->dtype == m->out.dtype && is_number(t);
+        return t->dtype == m->out.dtype && fxi_is_number(t);
     for (int k = 0; k < t->ndim; k++)
         if (k != axis && t->shape[k] != 1 && t->stride[k] != 0)
             return false;
@@ -120,13 +111,13 @@ static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *
     *out_operand = (uint8_t)r;
     if (ins->dtype != m->out.dtype || ins->from != m->out.dtype)
         return false;
-    if (ends_in(ins->op))
+    if (is_activation(ins->op))
         return true;
     if (ins->op != FX_OP_ADD && ins->op != FX_OP_MUL)
         return false;
     *out_operand = ins->src[0] == r ? ins->src[1] : ins->src[0];
     return *out_operand < e->nin && translate(m, e, *out_operand, &t) &&
-           (ins->op == FX_OP_ADD || is_number(&e->in[*out_operand]));
+           (ins->op == FX_OP_ADD || fxi_is_number(&e->in[*out_operand]));
 }
 
 /* Follows the product through E up to a value that is stored. `most`: the number of operands that M
@@ -272,7 +263,7 @@ typedef struct survey {
 } survey;
 
 /* Can step s get an epilogue? Only products and forward convolutions can, and each only once. */
-static bool finishes(const fx_step *s)
+static bool can_have_epilogue(const fx_step *s)
 {
     return !fx_step_has_epilogue(s) &&
            (s->cls == FX_CLASS_MATMUL ||
@@ -281,7 +272,7 @@ static bool finishes(const fx_step *s)
 
 /* Notes who computes and who reads each value. Only arena values qualify: an output of the plan
  * must be stored. */
-static bool look(const fxi_plan *p, survey *s)
+static bool survey_steps(const fxi_plan *p, survey *s)
 {
     const size_t values = (size_t)p->nvalues + 1, steps = (size_t)p->nsteps + 1;
     s->producer = fxi_malloc(values * sizeof *s->producer);
@@ -294,7 +285,7 @@ static bool look(const fxi_plan *p, survey *s)
     memset(s->before, -1, steps * sizeof *s->before);
     for (int32_t i = 0; i < p->nsteps; i++) {
         const fx_step *step = &p->steps[i];
-        if (finishes(step) && p->values[step->out_value].kind == FXI_VALUE_ARENA)
+        if (can_have_epilogue(step) && p->values[step->out_value].kind == FXI_VALUE_ARENA)
             s->producer[step->out_value] = i;
         for (int k = 0; k < step->nin; k++)
             s->readers[step->in_value[k]]++;
@@ -364,7 +355,7 @@ static bool reorder(fxi_plan *p, const survey *s)
 bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p)
 {
     survey s = {0};
-    bool ok = look(p, &s), any = false;
+    bool ok = survey_steps(p, &s), any = false;
     for (int32_t e = 0; e < p->nsteps && ok; e++) {
         chain c;
         const int32_t m = find_product(how, p, &s, e, &c);
@@ -402,7 +393,7 @@ static void one_axis(fx_tensor *t)
 {
     const fx_tensor old = *t;
     *t = (fx_tensor){.dtype = old.dtype, .ndim = 1, .shape = {fx_tensor_length(&old)}};
-    t->stride[0] = !is_number(&old);
+    t->stride[0] = !fxi_is_number(&old);
 }
 
 /* Lets an elementwise step whose tensors all have one order of axes run over them as one axis. */

@@ -29,35 +29,22 @@ typedef struct member {
 
 /* ---- what may be merged ---------------------------------------------------------------------- */
 
-static int64_t length_of(const fx_tensor *t)
-{
-    return fxi_length(t->ndim, t->shape);
-}
-
-/* Is t one value for all elements? */
-static bool single(const fx_tensor *t)
-{
-    for (int a = 0; a < t->ndim; a++)
-        if (t->shape[a] != 1 && t->stride[a] != 0)
-            return false;
-    return true;
-}
-
 /* Does operand k have an element for each element of the output, in the same order? Shapes need not
  * be equal: kernels of segments see only a length. */
 static bool whole(const fx_step *s, int k)
 {
     const fx_tensor *t = &s->in[k];
-    return length_of(t) == length_of(&s->out) && fxi_is_dense(t->ndim, t->shape, t->stride);
+    return fx_tensor_length(t) == fx_tensor_length(&s->out) &&
+           fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
 /* A segment has a length and no shape, so every operand must be dense or a single value. */
 static bool segment_like(const fx_step *s)
 {
-    if (s->cls != FX_CLASS_ELEMENTWISE || length_of(&s->out) == 0)
+    if (s->cls != FX_CLASS_ELEMENTWISE || fx_tensor_length(&s->out) == 0)
         return false;
     for (int k = 0; k < s->nin; k++)
-        if (!whole(s, k) && !single(&s->in[k]))
+        if (!whole(s, k) && !fxi_is_number(&s->in[k]))
             return false;
     return true;
 }
@@ -68,7 +55,7 @@ static bool same_kind(const fx_step *a, const fx_step *b, int k)
 {
     if (a->in[k].dtype != b->in[k].dtype)
         return false;
-    return single(&a->out) || single(&b->out) || whole(a, k) == whole(b, k);
+    return fxi_is_number(&a->out) || fxi_is_number(&b->out) || whole(a, k) == whole(b, k);
 }
 
 bool fxi_same_instructions(const fx_program *p, const fx_program *q)
@@ -143,7 +130,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     for (int32_t a = j; a >= 0 && ok; a = m[a].before) {
         const fx_step *s = &p->steps[a];
         fx_segment *g = &segments[--at];
-        g->length = length_of(&s->out);
+        g->length = fx_tensor_length(&s->out);
         for (int32_t o = 0; o < fx_step_outputs(s); o++)
             g->value[o] = fx_step_output(s, o);
         memcpy(f->in + at * nin, s->in, (size_t)nin * sizeof *f->in);
@@ -244,7 +231,7 @@ enum { NEAREST = 8 };
 
 static bool single_step(const fxi_plan *p, int32_t i)
 {
-    return single(&p->steps[i].out);
+    return fxi_is_number(&p->steps[i].out);
 }
 
 /* Adds step j to a group that has the same program and may move to j. */

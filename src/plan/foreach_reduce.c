@@ -16,8 +16,8 @@
 
 enum {
     MEMBER_BYTES = 4 << 20, /* most bytes of the operands of a reduction */
-    MEMBERS = 32,           /* of a step, at most */
-    NEAREST = 8             /* groups that are compared with each reduction */
+    MEMBERS = 32, /* of a step, at most: about as many as the arguments of a launch hold */
+    NEAREST = 8   /* groups that are compared with each reduction, for the reason in foreach.c */
 };
 
 /* A reduction while reductions are merged. The members of a group are a list from its latest member

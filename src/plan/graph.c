@@ -480,3 +480,33 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     g->hash = hash_words(g->key, g->nkey);
     return FX_OK;
 }
+
+/* ---- consumers ------------------------------------------------------------------------------- */
+
+/* Counts them, adds the counts up to start positions, fills in. Counts are stored two entries
+ * further on, because filling advances each start to its end. */
+bool fxi_graph_consumers(const fxi_graph *g, fxi_consumers *out)
+{
+    int64_t edges = 0;
+    for (int32_t i = 0; i < g->n; i++)
+        edges += fxi_graph_inputs(g, i);
+    *out = (fxi_consumers){.first = fxi_calloc((size_t)g->n + 2, sizeof *out->first),
+                           .list = fxi_malloc(((size_t)edges + 1) * sizeof *out->list)};
+    if (!out->first || !out->list)
+        return false;
+    for (int32_t i = 0; i < g->n; i++)
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
+            out->first[fxi_graph_input(g, i, k) + 2]++;
+    for (int32_t i = 2; i < g->n + 2; i++)
+        out->first[i] += out->first[i - 1];
+    for (int32_t i = 0; i < g->n; i++)
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
+            out->list[out->first[fxi_graph_input(g, i, k) + 1]++] = i;
+    return true;
+}
+
+void fxi_consumers_free(fxi_consumers *c)
+{
+    fxi_free(c->first);
+    fxi_free(c->list);
+}

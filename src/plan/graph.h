@@ -94,6 +94,15 @@ static inline int32_t fxi_graph_moved(const fxi_graph *g, int32_t id)
     return fxi_graph_input(g, id, n->op == FX_OP_OWN_GRADIENT ? n->nin - 1 : 0);
 }
 
+/* The consumers of every node: those of node i are list[first[i]] … list[first[i + 1] − 1]. */
+typedef struct fxi_consumers {
+    int32_t *first, *list;
+} fxi_consumers;
+
+/* False if an allocation fails; the lists must be freed then, too. */
+bool fxi_graph_consumers(const fxi_graph *g, fxi_consumers *out);
+void fxi_consumers_free(fxi_consumers *c);
+
 /* A result to compute, and the value whose buffer it may take over (NULL: none). */
 typedef struct fxi_root {
     fxi_node *node;

@@ -41,9 +41,9 @@ typedef struct grouping {
     int32_t buffers; /* buffers of a step, without its work space */
     fxi_groups *out;
     growth *growth;
-    int32_t *at;                /* per node: its position in the order of computation */
-    int32_t *first, *consumers; /* consumers of node i: consumers[first[i] … first[i+1]−1] */
-    bool *needed;               /* per node: it moves with a group (advance) */
+    int32_t *at; /* per node: its position in the order of computation */
+    fxi_consumers consumers;
+    bool *needed; /* per node: it moves with a group (advance) */
 } grouping;
 
 void fxi_groups_free(fxi_groups *groups)
@@ -64,38 +64,14 @@ static bool groupable(const grouping *s, int32_t i)
     return !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && !s->out->literal[i];
 }
 
-/* Lists the consumers of every node in one array: counts them, adds the counts up to start
- * positions, fills in. Counts are stored two entries further on, because filling advances each
- * start to its end. */
-static bool list_consumers(grouping *s)
-{
-    const fxi_graph *g = s->g;
-    int64_t edges = 0;
-    for (int32_t i = 0; i < g->n; i++)
-        edges += fxi_graph_inputs(g, i);
-    s->first = fxi_calloc((size_t)g->n + 2, sizeof *s->first);
-    s->consumers = fxi_malloc(((size_t)edges + 1) * sizeof *s->consumers);
-    if (!s->first || !s->consumers)
-        return false;
-    for (int32_t i = 0; i < g->n; i++)
-        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
-            s->first[fxi_graph_input(g, i, k) + 2]++;
-    for (int32_t i = 2; i < g->n + 2; i++)
-        s->first[i] += s->first[i - 1];
-    for (int32_t i = 0; i < g->n; i++)
-        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
-            s->consumers[s->first[fxi_graph_input(g, i, k) + 1]++] = i;
-    return true;
-}
-
 /* Must the value of node i be stored if i joins the group of `root`? 1: yes, an output or a
  * consumer outside needs it. 0: no. −1: i cannot join, because a consumer outside is computed
  * before the root. */
 static int needed_outside(const grouping *s, int32_t i, int32_t root)
 {
     int outside = s->g->output[i] >= 0;
-    for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
-        const int32_t c = s->consumers[k];
+    for (int32_t k = s->consumers.first[i]; k < s->consumers.first[i + 1]; k++) {
+        const int32_t c = s->consumers.list[k];
         if (s->out->root[c] == root)
             continue;
         if (s->at[c] < s->at[root])
@@ -161,10 +137,10 @@ static void assign(grouping *s, int32_t i)
     }
     if (!groupable(s, i))
         return;
-    for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
-        const int32_t root = o->root[s->consumers[k]];
+    for (int32_t k = s->consumers.first[i]; k < s->consumers.first[i + 1]; k++) {
+        const int32_t root = o->root[s->consumers.list[k]];
         bool stored;
-        const int32_t c = s->consumers[k];
+        const int32_t c = s->consumers.list[k];
         if (o->rows.row[c] >= 0 || !(groupable(s, c) || takes_producers(s->g->nodes[c])) ||
             !joins(s, i, root, &stored))
             continue;
@@ -213,8 +189,8 @@ static int32_t operands_of_both(const grouping *s, int32_t a, int32_t b)
 static int needed_outside_both(const grouping *s, int32_t i, int32_t a, int32_t b)
 {
     int outside = s->g->output[i] >= 0;
-    for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
-        const int32_t c = s->consumers[k];
+    for (int32_t k = s->consumers.first[i]; k < s->consumers.first[i + 1]; k++) {
+        const int32_t c = s->consumers.list[k];
         if (s->out->root[c] == a || s->out->root[c] == b)
             continue;
         if (s->at[c] < s->at[b])
@@ -339,8 +315,9 @@ static void merge(grouping *s, int32_t a, int32_t b)
  * counts the readers. */
 static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *looked)
 {
-    for (int32_t k = s->first[x]; k < s->first[x + 1] && *looked < SIBLINGS; k++) {
-        const int32_t b = s->out->root[s->consumers[k]];
+    for (int32_t k = s->consumers.first[x]; k < s->consumers.first[x + 1] && *looked < SIBLINGS;
+         k++) {
+        const int32_t b = s->out->root[s->consumers.list[k]];
         if (b == a)
             continue;
         ++*looked;
@@ -437,7 +414,7 @@ bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
         s.growth = fxi_malloc(n * sizeof *s.growth);
         s.at = fxi_malloc(n * sizeof *s.at);
         s.needed = fxi_calloc(n, sizeof *s.needed);
-        ok = s.growth && s.at && s.needed && list_consumers(&s);
+        ok = s.growth && s.at && s.needed && fxi_graph_consumers(g, &s.consumers);
         if (ok)
             assign_rows(g, out);
         for (int32_t k = 0; k < g->n && ok; k++)
@@ -454,8 +431,7 @@ bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
     fxi_free(s.growth);
     fxi_free(s.at);
     fxi_free(s.needed);
-    fxi_free(s.first);
-    fxi_free(s.consumers);
+    fxi_consumers_free(&s.consumers);
     if (!ok)
         fxi_groups_free(out);
     return ok;

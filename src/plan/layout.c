@@ -27,11 +27,11 @@ static int axis_at(int n, int k)
 
 static void channels_last_strides(int ndim, const int64_t *shape, int64_t *stride)
 {
-    int64_t step = 1;
+    int64_t next = 1;
     for (int k = 0; k < ndim; k++) {
         const int d = axis_at(ndim, k);
-        stride[d] = step;
-        step *= shape[d];
+        stride[d] = next;
+        next *= shape[d];
     }
 }
 

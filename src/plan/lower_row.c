@@ -203,10 +203,11 @@ static void set_space(fx_row_step *row, const fxi_node *reduction)
  * values of rows. The other stored members are further outputs. */
 static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
 {
-    int first = -1;
+    int main_member = -1;
     for (int m = 0; m < q->nmembers; m++)
-        if (b->groups.stored[q->members[m]] && (first < 0 || !q->row[m] || q->row[first]))
-            first = m;
+        if (b->groups.stored[q->members[m]] &&
+            (main_member < 0 || !q->row[m] || q->row[main_member]))
+            main_member = m;
     for (int m = 0; m < q->nmembers; m++) {
         const int32_t id = q->members[m];
         const fxi_node *n = b->g->nodes[id];
@@ -214,7 +215,7 @@ static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
         /* A member that no node outside reads stays in a tile of the backend. */
         if (!b->groups.stored[id])
             continue;
-        if (m == first) {
+        if (m == main_member) {
             s->as.row.out_reg = (uint8_t)(q->noperands + m);
             if (!fxi_set_output(b, s, n, &b->places[id]))
                 return false;

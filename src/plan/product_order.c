@@ -1,10 +1,10 @@
 /* product_order.c: a batched product stores its axes in the order in which they are read.
  *
  * Attention computes a product for each head and joins the heads: a permutation of the product's
- * axes, then a reshape. A reshape of permuted axes has no strides, so it was a copy, in the forward
- * pass and for each of the gradients of query, key and value. A kernel of a product computes the
- * address of each element that it stores anyway, so the product stores the permuted order, and the
- * reshape is a view.
+ * axes, then a reshape. A reshape of permuted axes has no strides, so it would be a copy, in the
+ * forward pass and for each of the gradients of query, key and value. A kernel of a product
+ * computes the address of each element that it stores anyway, so the product stores the permuted
+ * order, and the reshape is a view.
  *
  * The sums are the same in any order, so the bits are, too. One of the matrix axes must be the
  * first one in memory: kernels store vectors of neighbours. All readers of the product must be
@@ -34,14 +34,15 @@ static int32_t permuted(const fxi_graph *g, int32_t id, int *axes)
 /* Strides without gaps, where axes[0] is the first axis in memory. */
 static void ordered_strides(const fxi_node *n, const int *axes, int64_t *stride)
 {
-    int64_t step = 1;
+    int64_t next = 1;
     for (int k = 0; k < n->ndim; k++) {
-        stride[axes[k]] = step;
-        step *= n->shape[axes[k]];
+        stride[axes[k]] = next;
+        next *= n->shape[axes[k]];
     }
 }
 
-/* The movements between a product and a node that it is reshaped to. */
+/* The movements between a product and a node that it is reshaped to. A longer chain is not
+ * followed, and keeps its copy. */
 enum { CHAIN = 8 };
 typedef struct chain {
     int32_t product, last; /* last: the final permutation of those that follow the product */

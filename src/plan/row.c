@@ -118,22 +118,23 @@ static bool can_join(const fxi_row_search *s, int32_t id)
     return s->out->row[id] < 0 && kind_of(s, id) != FXI_ROW_NONE;
 }
 
-/* Node id becomes a member: its inputs and users may join next. Those outside the window are never
- * visited. Sweeps must not run up to them: values of the forward pass have users in the backward
- * pass, far away, and each of them would cost a sweep of the whole window. */
+/* Node id becomes a member: its inputs and consumers may join next. Those outside the window are
+ * never visited. Sweeps must not run up to them: values of the forward pass have consumers in the
+ * backward pass, far away, and each of them would cost a sweep of the whole window. */
 static void widen(fxi_row_search *s, int32_t id)
 {
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
         const int32_t i = fxi_graph_input(s->g, id, k), at = s->at[i];
         s->nearest = at < s->nearest && at >= s->low && can_join(s, i) ? at : s->nearest;
     }
-    const int32_t from = s->user[id], to = s->user[id + 1];
-    /* A value with very many users is not searched; the sweep then runs to the end of the window.
+    const int32_t from = s->consumers.first[id], to = s->consumers.first[id + 1];
+    /* A value with very many consumers is not searched; the sweep then runs to the end of the
+     * window.
      */
     if (to - from > WINDOW)
         s->farthest = s->high;
     for (int32_t k = from; k < to && to - from <= WINDOW; k++) {
-        const int32_t i = s->user_of[k], at = s->at[i];
+        const int32_t i = s->consumers.list[k], at = s->at[i];
         s->farthest = at > s->farthest && at < s->high && can_join(s, i) ? at : s->farthest;
     }
 }
@@ -170,11 +171,12 @@ static int32_t unit_start(const fxi_row_search *s, int32_t at)
     return at;
 }
 
-/* Visits one node in the order of computation. A user of members joins if it fits. A member leaves
- * if it no longer fits: a node outside may have come between it and another member. A node that
- * touches the step and stays outside is marked FXI_ROW_AFTER, so nothing computed from it can join.
+/* Visits one node in the order of computation. A consumer of members joins if it fits. A member
+ * leaves if it no longer fits: a node outside may have come between it and another member. A node
+ * that touches the step and stays outside is marked FXI_ROW_AFTER, so nothing computed from it can
+ * join.
  */
-static void visit_user(fxi_row_search *s, int32_t id)
+static void visit_consumer(fxi_row_search *s, int32_t id)
 {
     const int inputs = input_marks(s, id), touched = inputs & (FXI_ROW_MEMBER | FXI_ROW_AFTER);
     const bool was = s->mark[id] & FXI_ROW_MEMBER;
@@ -200,7 +202,7 @@ static void visit_user(fxi_row_search *s, int32_t id)
 
 /* One sweep along the order. If a row step found earlier reads a value of this one, it is computed
  * after this one as a whole. So all its nodes are marked AFTER. */
-static void take_users(fxi_row_search *s)
+static void take_consumers(fxi_row_search *s)
 {
     fxi_row_keep_members(s);
     for (int32_t at = s->first; at < s->high && at <= s->farthest;) {
@@ -210,7 +212,7 @@ static void take_users(fxi_row_search *s)
             touched |= input_marks(s, s->out->order[k]) & (FXI_ROW_MEMBER | FXI_ROW_AFTER);
         for (; at < stop; at++)
             if (s->out->row[s->out->order[at]] < 0)
-                visit_user(s, s->out->order[at]);
+                visit_consumer(s, s->out->order[at]);
             else
                 fxi_row_set_mark(s, s->out->order[at], touched ? FXI_ROW_AFTER : 0);
     }
@@ -296,9 +298,9 @@ static bool grow(fxi_row_search *s, int32_t seed, int32_t most)
     s->nearest = s->farthest = s->first;
     s->most = most;
     join(s, seed, FXI_ROW_REDUCE);
-    take_users(s);
+    take_consumers(s);
     for (int round = 0; round < ROUNDS && take_operands(s); round++)
-        take_users(s);
+        take_consumers(s);
     return fxi_row_combines(s);
 }
 
@@ -333,28 +335,6 @@ void fxi_rows_free(fxi_rows *rows)
     fxi_free(rows->level);
     fxi_free(rows->kind);
     memset(rows, 0, sizeof *rows);
-}
-
-/* Lists the users of every node. */
-static bool find_users(fxi_row_search *s)
-{
-    const fxi_graph *g = s->g;
-    int64_t reads = 0;
-    for (int32_t i = 0; i < g->n; i++)
-        reads += fxi_graph_inputs(g, i);
-    s->user = fxi_calloc((size_t)g->n + 2, sizeof *s->user);
-    s->user_of = fxi_malloc((size_t)(reads + 1) * sizeof *s->user_of);
-    if (!s->user || !s->user_of)
-        return false;
-    for (int32_t i = 0; i < g->n; i++)
-        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
-            s->user[fxi_graph_input(g, i, k) + 2]++;
-    for (int32_t i = 2; i < g->n + 2; i++)
-        s->user[i] += s->user[i - 1];
-    for (int32_t i = 0; i < g->n; i++)
-        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
-            s->user_of[s->user[fxi_graph_input(g, i, k) + 1]++] = i;
-    return true;
 }
 
 /* Does elementwise node u compute its value from input k and literals alone, as the division of a
@@ -457,7 +437,8 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(&s, g->nodes[i])) {
             /* Most graphs have no such reduction and need no tables. */
-            ok = s.user || (find_users(&s) && (seeds = find_seeds(&s)));
+            ok = s.consumers.first ||
+                 (fxi_graph_consumers(g, &s.consumers) && (seeds = find_seeds(&s)));
             if (ok && seeds[i])
                 find_row(&s, i, moved);
         }
@@ -466,8 +447,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
     fxi_free(s.at);
     fxi_free(s.mark);
     fxi_free(s.marked);
-    fxi_free(s.user);
-    fxi_free(s.user_of);
+    fxi_consumers_free(&s.consumers);
     if (!ok)
         fxi_rows_free(out);
     return ok;

@@ -25,12 +25,12 @@ typedef struct fxi_row_search {
     uint8_t *mark;
     int32_t *marked, nmarked; /* nodes whose marks are cleared before the next search, which sees
                                  only a small part of a large graph */
-    int32_t *user, *user_of;  /* users of node i: user_of[user[i]] … user_of[user[i + 1] − 1] */
+    fxi_consumers consumers;
     const fxi_node *full, *reduced; /* nodes with the two shapes of the row step that grows */
     int32_t first, last;            /* positions of the first and last member */
     int32_t low, high;              /* positions that are examined: low … high − 1 */
     int32_t nearest, farthest;      /* positions of the first and last node that can join: it is an
-                                       input or a user of a member. Sweeps end there. */
+                                       input or a consumer of a member. Sweeps end there. */
     int32_t members, most;
     int32_t buffers; /* inputs and outputs that a row step may have together */
 } fxi_row_search;

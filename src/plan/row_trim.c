@@ -14,8 +14,8 @@ static int32_t aliased_node(const fxi_row_search *s, int32_t id)
 /* Is a member's value needed outside: by a node that is not a member, or as a result? */
 static bool needed_outside(const fxi_row_search *s, int32_t id)
 {
-    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++)
-        if (!(s->mark[s->user_of[k]] & FXI_ROW_MEMBER))
+    for (int32_t k = s->consumers.first[id]; k < s->consumers.first[id + 1]; k++)
+        if (!(s->mark[s->consumers.list[k]] & FXI_ROW_MEMBER))
             return true;
     return s->g->output[id] >= 0;
 }
@@ -72,10 +72,12 @@ static bool full_member(const fxi_row_search *s, int32_t id)
 static bool single_product(const fxi_row_search *s, int32_t id)
 {
     const fxi_node *n = s->g->nodes[id];
-    for (; s->user[id + 1] - s->user[id] == 1 && !n->data && n->op == FX_OP_RESHAPE;
+    for (; s->consumers.first[id + 1] - s->consumers.first[id] == 1 && !n->data &&
+           n->op == FX_OP_RESHAPE;
          n = s->g->nodes[id])
         id = fxi_graph_input(s->g, id, 0);
-    return s->user[id + 1] - s->user[id] == 1 && !n->data && s->g->output[id] < 0 &&
+    return s->consumers.first[id + 1] - s->consumers.first[id] == 1 && !n->data &&
+           s->g->output[id] < 0 &&
            (n->op == FX_OP_MATMUL || (n->op == FX_OP_CONV && n->attr.conv.kind == FX_CONV_FORWARD));
 }
 
@@ -95,13 +97,13 @@ static bool finishes_product(const fxi_row_search *s, int32_t id)
 /* Do only elementwise nodes of full size use member id, none of them a member? */
 static bool serves_later_groups(const fxi_row_search *s, int32_t id)
 {
-    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++) {
-        const fxi_node *n = s->g->nodes[s->user_of[k]];
-        if ((s->mark[s->user_of[k]] & FXI_ROW_MEMBER) || n->data ||
+    for (int32_t k = s->consumers.first[id]; k < s->consumers.first[id + 1]; k++) {
+        const fxi_node *n = s->g->nodes[s->consumers.list[k]];
+        if ((s->mark[s->consumers.list[k]] & FXI_ROW_MEMBER) || n->data ||
             fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE || !fxi_same_shape(n, s->full))
             return false;
     }
-    return s->user[id] < s->user[id + 1] && s->g->output[id] < 0;
+    return s->consumers.first[id] < s->consumers.first[id + 1] && s->g->output[id] < 0;
 }
 
 /* Can member id be computed again outside from what is in memory anyway? Values of rows cost little

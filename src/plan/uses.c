@@ -21,7 +21,7 @@ bool fxi_uses_list(const fxi_plan *p, fxi_uses *out)
         for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
             out->made[fx_step_output(&p->steps[i], k)] = i;
         /* Counted two entries further on, because filling advances each start to its end
-         * (list_consumers in group.c does the same). */
+         * (fxi_graph_consumers in graph.c does the same). */
         for (int k = 0; k < p->steps[i].nin; k++)
             out->first[p->steps[i].in_value[k] + 2]++;
     }

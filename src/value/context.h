@@ -98,7 +98,7 @@ static inline fxi_context *fxi_here(void)
 }
 
 /* Notes the end of an evaluation that counts as `weight`. Sends one warning in the life of the
- * process if many evaluations in one scope have each left more objects there than the one before:
+ * process if many evaluations in one scope have each left more objects there than the previous one:
  * probably a loop whose body opens no scope. */
 void fxi_scope_watch(fxi_context *c, int weight);
 
