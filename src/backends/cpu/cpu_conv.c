@@ -96,7 +96,7 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
  * contribute nothing. So the gradient is computed from the finite elements of gy, and then the
  * contributions of the others are added, which read x at positions inside only
  * (conv_infinite.h). */
-static fx_status weigh_infinite(const fx_step *step, const void *const *in, void *out, fx_run *run)
+static fx_status conv_infinite(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *y = &step->in[1];
     const int64_t n = fx_tensor_length(y);
@@ -117,7 +117,7 @@ fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx
 {
     const bool known = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;
     if (known && fxi_conv_asks_gy(&fx_step_conv(step)->attr) && !is_finite(&step->in[1], in[1]))
-        return weigh_infinite(step, in, out, run);
+        return conv_infinite(step, in, out, run);
     return conv(step, in, out, run);
 }
 

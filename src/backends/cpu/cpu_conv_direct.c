@@ -27,9 +27,9 @@ enum {
     SCRATCH_BYTES = 384 << 10, /* of x or gy: both together stay in the second-level cache */
     MOST_BYTES = 64 << 20,     /* a larger scratch: the other method is used */
     DEPTH = 512,               /* terms of a sum before y is loaded and stored again */
-    FEW_WINDOWS = 8,
-    TRANSPOSING = 16, /* terms of a sum whose time equals that of transposing its result */
-    FEW_VECTORS = 16  /* vectors of windows; fewer do not repay adding up a WEIGHT tile's lanes */
+    FEW_WINDOWS = 8,           /* windows of a plane; fewer do not fill a vector */
+    TRANSPOSING = 16,          /* terms of a sum whose time equals that of transposing its result */
+    FEW_VECTORS = 16 /* vectors of windows; fewer do not repay adding up a WEIGHT tile's lanes */
 };
 
 /* How the scratch is laid out, and which windows are computed from it. Axis 0 is the fastest in
@@ -58,28 +58,15 @@ typedef struct block {
     int64_t first1, count1, first2, count2;
 } block;
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a <= 0 ? 0 : (a + b - 1) / b;
-}
-
 /* Of the `used` elements of a phase along an axis, those in [lo, hi) are inside the image; the
  * others are padding. `first` is the first window. */
 static void inside(const layout *l, int axis, int64_t phase, int64_t first, int64_t used,
                    int64_t *lo, int64_t *hi)
 {
     const int64_t s = l->stride[axis], before = l->before[axis] - phase - first * s;
-    *hi = min64(used, divide_up(l->in[axis] + before, s));
+    *hi = fxi_cpu_min(used, fxi_cpu_divide_up(l->in[axis] + before, s));
     /* If nothing is inside, both limits are equal. */
-    *lo = min64(divide_up(before, s), *hi);
+    *lo = fxi_cpu_min(fxi_cpu_divide_up(before, s), *hi);
 }
 
 /* The distance between rows, made as short as the padding allows: fewer windows that do not exist
@@ -92,7 +79,7 @@ static int64_t pitch_of(const layout *l)
         inside(l, 0, phase, 0, l->used[0], &lo, &hi);
         /* Phases without an element of the image are all zeros and share everything. */
         if (lo < hi)
-            share = min64(share, min64(lo, l->used[0] - hi));
+            share = fxi_cpu_min(share, fxi_cpu_min(lo, l->used[0] - hi));
     }
     return l->used[0] - share;
 }
@@ -106,12 +93,12 @@ static void choose_block(layout *l)
     const int64_t fit = SCRATCH_BYTES / row;
     const int64_t rows = l->out[1] + l->shift[1];
     /* Neighbouring blocks of planes share shift[2] planes. */
-    l->planes = min64(l->out[2], max64(1, fit / rows - l->shift[2]));
+    l->planes = fxi_cpu_min(l->out[2], fxi_cpu_max(1, fit / rows - l->shift[2]));
     l->rows = l->out[1];
     if (rows * (1 + l->shift[2]) > fit)
         /* At least one row more than the rows that two blocks share. */
-        l->rows = max64(fit / (1 + l->shift[2]) - l->shift[1], l->shift[1] + 1);
-    l->rows = min64(l->rows, l->out[1]);
+        l->rows = fxi_cpu_max(fit / (1 + l->shift[2]) - l->shift[1], l->shift[1] + 1);
+    l->rows = fxi_cpu_min(l->rows, l->out[1]);
 }
 
 static void finish_layout(layout *l)
@@ -246,19 +233,19 @@ static void fill(const layout *l, const block *b, const char *x, char *scratch)
 /* Blocks of one image; the last ones along an axis may be smaller. */
 static int64_t blocks_of(const layout *l)
 {
-    return divide_up(l->out[1], l->rows) * divide_up(l->out[2], l->planes);
+    return fxi_cpu_divide_up(l->out[1], l->rows) * fxi_cpu_divide_up(l->out[2], l->planes);
 }
 
 /* The last block along an axis is smaller. The kernel gets its size, so nothing is computed for
  * rows that do not exist. */
 static block block_at(const layout *l, int64_t number)
 {
-    const int64_t across = divide_up(l->out[1], l->rows);
+    const int64_t across = fxi_cpu_divide_up(l->out[1], l->rows);
     const int64_t first1 = number % across * l->rows, first2 = number / across * l->planes;
     return (block){.first1 = first1,
                    .first2 = first2,
-                   .count1 = min64(l->rows, l->out[1] - first1),
-                   .count2 = min64(l->planes, l->out[2] - first2)};
+                   .count1 = fxi_cpu_min(l->rows, l->out[1] - first1),
+                   .count2 = fxi_cpu_min(l->planes, l->out[2] - first2)};
 }
 
 /* Whole vectors that cover the windows of a block, including those between rows. */
@@ -298,7 +285,7 @@ static void copy_windows(const layout *l, const block *b, char *out, char *scrat
 /* The data of FORWARD and DATA that all threads share. A unit of work is one block of one image and
  * group. Where units are few, the columns (output channels) are cut into slices as well; each slice
  * fills its own scratch, which takes little time compared with its sums. */
-typedef struct sweep {
+typedef struct window_job {
     layout l;
     int64_t batch, groups, columns, taps, depth;
     int64_t tap_stride, column_stride; /* of the kernel: between channels read, between columns */
@@ -309,8 +296,9 @@ typedef struct sweep {
     const fxi_finish *finish; /* NULL: none */
     int32_t *offset;
     size_t scratch_bytes;
-} sweep;
+} window_job;
 
+/* With fewer units, columns are cut into slices, so that all threads have work. */
 enum { ENOUGH_UNITS = 16 };
 
 /* Panels of about equal width: tiles of full width and one narrow rest would leave registers idle
@@ -324,7 +312,7 @@ static int64_t panel_width(int64_t columns, int most, int64_t first)
 /* Copies a group's kernel so that the inner loop reads it in order: for each term the n columns of
  * a panel. Packed at every run, because in training the kernel changes between runs. */
 #define PACK(S, T)                                                                                 \
-    static void pack_##S(const sweep *s, int64_t group)                                            \
+    static void pack_##S(const window_job *s, int64_t group)                                       \
     {                                                                                              \
         const T *w = (const T *)(const void *)s->w + group * s->depth * s->columns;                \
         T *d = (T *)(void *)s->panels + group * s->depth * s->columns;                             \
@@ -343,10 +331,10 @@ PACK(f64, double)
 
 /* A thread's memory. It begins with `ready` because the pool clears the first 64 bytes of a
  * thread's scratch before a job (cpu_parallel.h). */
-typedef struct bench {
+typedef struct workspace {
     int64_t ready; /* the padding in x is cleared */
     char *x, *y;
-} bench;
+} workspace;
 
 static int64_t window_length(const layout *l)
 {
@@ -354,9 +342,9 @@ static int64_t window_length(const layout *l)
 }
 
 /* Only x is cleared: every element of y that is read has been written before. */
-static bench *bench_in(const sweep *s, void *memory)
+static workspace *workspace_in(const window_job *s, void *memory)
 {
-    bench *w = memory;
+    workspace *w = memory;
     w->x = (char *)memory + 64;
     w->y = w->x + (size_t)scratch_length(&s->l) * s->l.size;
     if (!w->ready)
@@ -367,7 +355,8 @@ static bench *bench_in(const sweep *s, void *memory)
 
 /* The slice of the kernel for DEPTH terms is read again for every tile of windows: 512 terms of 8
  * Float32 columns are 16 KiB, which the first-level cache holds. */
-static void run_panel(const sweep *s, const bench *w, const block *b, const char *panel, int64_t n)
+static void run_panel(const window_job *s, const workspace *w, const block *b, const char *panel,
+                      int64_t n)
 {
     const layout *l = &s->l;
     for (int64_t k = 0; k < s->depth; k += DEPTH)
@@ -377,7 +366,7 @@ static void run_panel(const sweep *s, const bench *w, const block *b, const char
                                     .w = fxi_at(panel, k * n, l->size),
                                     .y = fxi_at_out(w->y, j * l->windows, l->size),
                                     .offset = s->offset + k,
-                                    .k = min64(DEPTH, s->depth - k),
+                                    .k = fxi_cpu_min(DEPTH, s->depth - k),
                                     .vectors = vectors_of(l, b),
                                     .ypitch = l->planes * l->windows,
                                     .accumulate = k > 0});
@@ -386,7 +375,7 @@ static void run_panel(const sweep *s, const bench *w, const block *b, const char
 /* Applies the epilogue to n columns of a block while they are in the cache. `first`: the first
  * element of the first column. Where the block is the whole image, the columns are one run of
  * elements. */
-static void finish_panel(const sweep *s, const block *b, int64_t first, int64_t n)
+static void finish_panel(const window_job *s, const block *b, int64_t first, int64_t n)
 {
     const int64_t *out = s->l.out, length = fxi_length(3, out);
     if (b->count1 * b->count2 == out[1] * out[2]) {
@@ -402,7 +391,7 @@ static void finish_panel(const sweep *s, const block *b, int64_t first, int64_t 
 
 /* Windows are summed in the thread's own scratch, not in the output, because the scratch has the
  * windows between rows that do not exist. */
-static void run_unit(const sweep *s, int64_t unit, const bench *w)
+static void run_unit(const window_job *s, int64_t unit, const workspace *w)
 {
     const layout *l = &s->l;
     const int64_t blocks = blocks_of(l), slice = unit % s->slices, at = unit / s->slices / blocks;
@@ -427,8 +416,8 @@ static void run_unit(const sweep *s, int64_t unit, const bench *w)
 /* The scratch is cleared once for each thread and job, not for each unit. */
 static void run_units(void *user, int64_t part, void *memory)
 {
-    const sweep *s = user;
-    const bench *w = bench_in(s, memory);
+    const window_job *s = user;
+    const workspace *w = workspace_in(s, memory);
     int64_t from, to;
     fxi_cpu_range(s->units, s->parts, part, &from, &to);
     for (int64_t unit = from; unit < to; unit++)
@@ -457,7 +446,7 @@ static double cost_of(const fxi_conv_geometry *g)
     return fxi_cpu_cost(0, flops * (double)(g->batch * g->groups));
 }
 
-static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
+static fx_status run_windows(const fxi_conv_geometry *g, bool data, window_job *s)
 {
     s->batch = g->batch;
     s->groups = g->groups;
@@ -469,7 +458,7 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
     s->column_stride = data ? g->taps : g->depth;
     s->units = s->batch * s->groups * blocks_of(&s->l);
     /* A batch of one image has few units; its columns then keep the threads busy. */
-    s->slices = s->units < ENOUGH_UNITS ? divide_up(s->columns, s->l.core->columns) : 1;
+    s->slices = s->units < ENOUGH_UNITS ? fxi_cpu_divide_up(s->columns, s->l.core->columns) : 1;
     s->units *= s->slices;
     s->finish = !data && fx_step_has_epilogue(g->finish.step) ? &g->finish : NULL;
     s->parts = fxi_cpu_parts(s->units, cost_of(g));
@@ -493,7 +482,7 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
 /* The data of WEIGHT that all threads share. A unit of work is a block of some images that are
  * taken together. The units of a group are divided into shares, by the shapes alone. Each share has
  * its own sums, and these are added in order: any number of threads gives the same bits. */
-typedef struct weigh {
+typedef struct weight_job {
     layout l;
     const fxi_conv_geometry *g;
     const char *x, *y;
@@ -504,25 +493,25 @@ typedef struct weigh {
     char *sums; /* the sums of all shares but the first, whose sums are in w */
     int32_t *offset;
     bool infinite; /* atomic: some x is not finite */
-} weigh;
+} weight_job;
 
-typedef struct weigh_bench { /* a thread's memory; `ready` as in bench */
+typedef struct weight_workspace { /* a thread's memory; `ready` as in workspace */
     int64_t ready;
     char *x, *gy;
     fxi_conv_segment *segments;
-} weigh_bench;
+} weight_workspace;
 
 enum {
     SHARE_WINDOWS = 512, /* windows of a share, at least */
-    MOST_SHARES = 16,
-    SHARE_COST = 40000, /* a group that takes fewer nanoseconds is one share */
+    MOST_SHARES = 16,    /* each has sums as large as the result */
+    SHARE_COST = 40000,  /* a group that takes fewer nanoseconds is one share */
     ENOUGH_VECTORS = 64
 };
 
 /* Fills the scratches with a block of n images from `first` on; false if x is not finite. The test
  * reads the scratch while it is in the cache. */
-static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, int64_t group,
-                        int64_t first, int64_t n)
+static bool fill_images(const weight_job *w, const weight_workspace *t, const block *b,
+                        int64_t group, int64_t first, int64_t n)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
@@ -548,7 +537,8 @@ static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, in
 
 /* The images and planes of a unit become segments of one sum, so that a tile adds up its lanes once
  * for all of them. */
-static void sum_images(const weigh *w, const weigh_bench *t, const block *b, char *sums, int64_t n)
+static void sum_images(const weight_job *w, const weight_workspace *t, const block *b, char *sums,
+                       int64_t n)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
@@ -584,30 +574,31 @@ static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
 {
     const int64_t one = (scratch_length(l) + gradient_length(g, l)) * (int64_t)l->size;
     /* Images until a tile has enough vectors to repay adding up its lanes. */
-    const int64_t enough = divide_up(ENOUGH_VECTORS * l->core->lanes, l->planes * l->windows);
-    const int64_t images = max64(enough, divide_up(g->batch, MOST_SHARES));
-    return max64(1, min64(min64(2 * SCRATCH_BYTES / one, images), g->batch));
+    const int64_t enough =
+        fxi_cpu_divide_up(ENOUGH_VECTORS * l->core->lanes, l->planes * l->windows);
+    const int64_t images = fxi_cpu_max(enough, fxi_cpu_divide_up(g->batch, MOST_SHARES));
+    return fxi_cpu_max(1, fxi_cpu_min(fxi_cpu_min(2 * SCRATCH_BYTES / one, images), g->batch));
 }
 
 /* The offset of the segments in a thread's memory: after the scratches, whose end need not be
  * aligned for them. */
-static size_t segments_at(const weigh *w)
+static size_t segments_at(const weight_job *w)
 {
     const size_t align = _Alignof(fxi_conv_segment),
                  end = 64 + (size_t)(w->images * (w->xs + w->ys)) * w->l.size;
     return (end + align - 1) / align * align;
 }
 
-static size_t weigh_bench_bytes(const weigh *w)
+static size_t weight_workspace_bytes(const weight_job *w)
 {
     return segments_at(w) + (size_t)(w->images * w->l.planes) * sizeof(fxi_conv_segment);
 }
 
 /* gy is cleared too, because its vectors read the windows between two rows, which copy_windows does
  * not write. */
-static weigh_bench *weigh_bench_in(const weigh *w, void *memory)
+static weight_workspace *weight_workspace_in(const weight_job *w, void *memory)
 {
-    weigh_bench *t = memory;
+    weight_workspace *t = memory;
     const size_t x = (size_t)(w->images * w->xs) * w->l.size;
     const size_t gy = (size_t)(w->images * w->ys) * w->l.size;
     t->x = (char *)memory + 64;
@@ -625,7 +616,7 @@ static int64_t kernel_length(const fxi_conv_geometry *g)
 }
 
 /* The memory of a share's sums. The first share sums in the result itself. */
-static char *sums_of(const weigh *w, int64_t group, int64_t share)
+static char *sums_of(const weight_job *w, int64_t group, int64_t share)
 {
     const int64_t n = kernel_length(w->g);
     return share == 0 ? fxi_at_out(w->w, group * n, w->l.size)
@@ -634,7 +625,7 @@ static char *sums_of(const weigh *w, int64_t group, int64_t share)
 
 /* As soon as any x is not finite, every share stops: the other method computes the whole gradient
  * again. */
-static void weigh_share(weigh *w, const weigh_bench *t, int64_t group, int64_t share)
+static void sum_share(weight_job *w, const weight_workspace *t, int64_t group, int64_t share)
 {
     const fxi_conv_geometry *g = w->g;
     const int64_t blocks = blocks_of(&w->l);
@@ -646,7 +637,8 @@ static void weigh_share(weigh *w, const weigh_bench *t, int64_t group, int64_t s
         memset(sums, 0, (size_t)kernel_length(g) * w->l.size);
     for (int64_t unit = from; unit < to; unit++) {
         const block b = block_at(&w->l, unit % blocks);
-        const int64_t first = unit / blocks * w->images, n = min64(w->images, g->batch - first);
+        const int64_t first = unit / blocks * w->images,
+                      n = fxi_cpu_min(w->images, g->batch - first);
         if (!fill_images(w, t, &b, group, first, n))
             __atomic_store_n(&w->infinite, true, __ATOMIC_RELAXED);
         if (__atomic_load_n(&w->infinite, __ATOMIC_RELAXED))
@@ -656,21 +648,21 @@ static void weigh_share(weigh *w, const weigh_bench *t, int64_t group, int64_t s
 }
 
 /* A share is never divided: its sums are added in the order of its units. */
-static void weigh_part(void *user, int64_t part, void *memory)
+static void sum_shares(void *user, int64_t part, void *memory)
 {
-    weigh *w = user;
-    const weigh_bench *t = weigh_bench_in(w, memory);
+    weight_job *w = user;
+    const weight_workspace *t = weight_workspace_in(w, memory);
     int64_t from, to;
     fxi_cpu_range(w->g->groups * w->shares, w->parts, part, &from, &to);
     for (int64_t i = from; i < to; i++)
-        weigh_share(w, t, i / w->shares, i % w->shares);
+        sum_share(w, t, i / w->shares, i % w->shares);
 }
 
 /* Adds in the order of the shares, never in the order in which threads finished. */
 #define ADD_SHARES(S, T)                                                                           \
     static void add_shares_##S(void *user, int64_t group)                                          \
     {                                                                                              \
-        const weigh *w = user;                                                                     \
+        const weight_job *w = user;                                                                \
         T *to = (T *)(void *)sums_of(w, group, 0);                                                 \
         for (int64_t share = 1; share < w->shares; share++) {                                      \
             const T *from = (const T *)(const void *)sums_of(w, group, share);                     \
@@ -681,7 +673,7 @@ static void weigh_part(void *user, int64_t part, void *memory)
 ADD_SHARES(f32, float)
 ADD_SHARES(f64, double)
 
-static fx_status run_weigh(weigh *w, bool *out_finite)
+static fx_status run_weight(weight_job *w, bool *out_finite)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
@@ -692,8 +684,9 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
     w->xs = scratch_length(l);
     w->ys = gradient_length(g, l);
     w->images = images_of(g, l);
-    w->units = divide_up(g->batch, w->images) * blocks_of(l);
-    w->shares = min64(min64(w->units, MOST_SHARES), max64(1, windows / SHARE_WINDOWS));
+    w->units = fxi_cpu_divide_up(g->batch, w->images) * blocks_of(l);
+    w->shares =
+        fxi_cpu_min(fxi_cpu_min(w->units, MOST_SHARES), fxi_cpu_max(1, windows / SHARE_WINDOWS));
     /* A small gradient is faster on one thread than the sums of several shares. */
     w->shares = cost_of(g) / (double)g->groups < SHARE_COST ? 1 : w->shares;
     w->parts = fxi_cpu_parts(g->groups * w->shares, cost_of(g));
@@ -706,7 +699,7 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
     w->offset = (int32_t *)(void *)parts[1];
     fill_offsets(l, g->taps, extra, w->offset);
     const fx_status status =
-        fxi_cpu_parallel_scratch(w->parts, weigh_bench_bytes(w), weigh_part, w);
+        fxi_cpu_parallel_scratch(w->parts, weight_workspace_bytes(w), sum_shares, w);
     *out_finite = !w->infinite;
     if (status == FX_OK && *out_finite && w->shares > 1)
         fxi_cpu_parallel(g->groups, l->size == sizeof(double) ? add_shares_f64 : add_shares_f32, w);
@@ -720,7 +713,7 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
 static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t columns = kind == FX_CONV_DATA ? g->cin : g->cout;
-    const int64_t filled = divide_up(columns, l->core->lanes) * l->core->lanes;
+    const int64_t filled = fxi_cpu_divide_up(columns, l->core->lanes) * l->core->lanes;
     const double depth = (double)(kind == FX_CONV_DATA ? g->taps * g->cout : g->depth);
     return (double)columns / (double)filled * depth / (depth + TRANSPOSING);
 }
@@ -745,7 +738,7 @@ static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
     return channels_pay(g, l, kind) < 0.8 * windows_pay(l) &&
            l->out[0] * l->out[1] >= FEW_WINDOWS &&
            scratch_length(l) * (int64_t)l->size <= MOST_BYTES &&
-           windows * max64(g->cout, l->core->columns) * (int64_t)l->size <= MOST_BYTES;
+           windows * fxi_cpu_max(g->cout, l->core->columns) * (int64_t)l->size <= MOST_BYTES;
 }
 
 bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
@@ -757,13 +750,13 @@ bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w,
     if (!suits(g, &l, kind))
         return false;
     if (kind != FX_CONV_WEIGHT) {
-        sweep s = {.l = l, .in = data ? y : x, .w = w, .out = data ? x : y};
-        *out_status = run_sweep(g, data, &s);
+        window_job s = {.l = l, .in = data ? y : x, .w = w, .out = data ? x : y};
+        *out_status = run_windows(g, data, &s);
         return true;
     }
     bool finite = true;
-    weigh s = {.l = l, .g = g, .x = x, .y = y, .w = w};
-    *out_status = run_weigh(&s, &finite);
+    weight_job s = {.l = l, .g = g, .x = x, .y = y, .w = w};
+    *out_status = run_weight(&s, &finite);
     /* The other method must find w as the caller left it: cleared. */
     if (!finite)
         memset(w, 0, (size_t)(g->depth * g->cout * g->groups) * g->size);

@@ -69,30 +69,12 @@ typedef struct columns {
     int64_t n, vectors, panels;
 } columns;
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-/* 0 for a below 0: an axis shorter than the stride has phases without positions. */
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a <= 0 ? 0 : (a + b - 1) / b;
-}
-static int64_t round_up(int64_t a, int64_t b)
-{
-    return divide_up(a, b) * b;
-}
-
 /* ---- columns --------------------------------------------------------------------------------- */
 
 static columns columns_of(const fxi_conv_core *core, int64_t n)
 {
-    const int64_t vectors = divide_up(n, core->lanes);
-    return (columns){n, vectors, divide_up(vectors, core->gather_vectors)};
+    const int64_t vectors = fxi_cpu_divide_up(n, core->lanes);
+    return (columns){n, vectors, fxi_cpu_divide_up(vectors, core->gather_vectors)};
 }
 
 /* Returns a panel's first column, its width in whole vectors, and the number of columns in it that
@@ -103,7 +85,7 @@ static int64_t panel_at(const fxi_conv_core *core, const columns *c, int64_t pan
     int64_t from, to;
     fxi_cpu_range(c->vectors, c->panels, panel, &from, &to);
     *out_width = (to - from) * core->lanes;
-    *out_columns = min64(c->n, to * core->lanes) - from * core->lanes;
+    *out_columns = fxi_cpu_min(c->n, to * core->lanes) - from * core->lanes;
     return from * core->lanes;
 }
 
@@ -131,7 +113,7 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
     const int64_t s = g->stride[d];
     int64_t low = INT64_MAX, high = INT64_MIN;
     a->in = g->y[d];
-    a->windows = divide_up(g->x[d] - phase, s);
+    a->windows = fxi_cpu_divide_up(g->x[d] - phase, s);
     a->distance = 1;
     a->taps = 0;
     for (int64_t t = 0; t < g->k[d]; t++) {
@@ -144,8 +126,8 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
         const int64_t at = (phase + g->before[d] - far) / s;
         a->tap[a->taps] = (int32_t)t;
         a->at[a->taps++] = (int32_t)at;
-        low = min64(low, at);
-        high = max64(high, at);
+        low = fxi_cpu_min(low, at);
+        high = fxi_cpu_max(high, at);
     }
     if (a->taps == 0) /* a stride beyond the kernel: nothing reaches this phase */
         low = high = 0;
@@ -167,30 +149,31 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     r->extent[0] = (a[0].windows - 1) * a[0].distance + a[0].last + 1;
     r->rows = a[1].windows;
     /* Several planes in a block if they are small, as in 3-D convolutions. */
-    r->planes = min64(a[2].windows, max64(1, BLOCK_WINDOWS / (a[0].windows * a[1].windows)));
+    r->planes =
+        fxi_cpu_min(a[2].windows, fxi_cpu_max(1, BLOCK_WINDOWS / (a[0].windows * a[1].windows)));
     /* Blocks of one plane are cut along axis 1 so that all channels of a block fit in the scratch,
      * into blocks of about equal height. */
     if (r->planes == 1) {
         const int64_t row = r->channels * r->extent[0] * (a[2].last + 1) * (int64_t)r->size;
         /* Limited by the length of the block and by the rows that fit in the scratch, less those
          * that neighbouring blocks share. */
-        const int64_t rows = min64(BLOCK_WINDOWS / a[0].windows,
-                                   (SCRATCH_BYTES / row - a[1].last - 1) / a[1].distance + 1);
-        r->rows = divide_up(r->rows, divide_up(r->rows, max64(rows, 1)));
+        const int64_t rows = fxi_cpu_min(BLOCK_WINDOWS / a[0].windows,
+                                         (SCRATCH_BYTES / row - a[1].last - 1) / a[1].distance + 1);
+        r->rows = fxi_cpu_divide_up(r->rows, fxi_cpu_divide_up(r->rows, fxi_cpu_max(rows, 1)));
     }
-    r->across = divide_up(a[1].windows, r->rows);
-    r->blocks = r->across * divide_up(a[2].windows, r->planes);
+    r->across = fxi_cpu_divide_up(a[1].windows, r->rows);
+    r->blocks = r->across * fxi_cpu_divide_up(a[2].windows, r->planes);
     r->windows = a[0].windows * r->rows * r->planes;
     r->extent[1] = (r->rows - 1) * a[1].distance + a[1].last + 1;
     r->extent[2] = (r->planes - 1) * a[2].distance + a[2].last + 1;
     /* An odd number of cache lines between channels: with a power of two, all channels would
      * compete for the same cache sets. */
-    r->channel = (divide_up(fxi_length(3, r->extent), line) | 1) * line;
+    r->channel = (fxi_cpu_divide_up(fxi_length(3, r->extent), line) | 1) * line;
     r->image = r->channel * r->channels;
     const int64_t fit = 2 * SCRATCH_BYTES / (r->image * (int64_t)r->size);
     /* Small images are taken together until the tiles are full, large ones are cut into blocks. */
-    r->images = r->blocks > 1 ? 1 : min64(divide_up(windows, r->windows), fit);
-    r->images = max64(1, min64(r->images, batch));
+    r->images = r->blocks > 1 ? 1 : fxi_cpu_min(fxi_cpu_divide_up(windows, r->windows), fit);
+    r->images = fxi_cpu_max(1, fxi_cpu_min(r->images, batch));
     r->taps = a[0].taps * a[1].taps * a[2].taps;
     r->sums = r->taps * r->channels;
     return r->image * r->images <= INT32_MAX;
@@ -219,7 +202,7 @@ typedef struct unit {
 /* Units of one group. */
 static int64_t units_of(const reading *r, int64_t batch)
 {
-    return divide_up(batch, r->images) * r->blocks;
+    return fxi_cpu_divide_up(batch, r->images) * r->blocks;
 }
 
 /* Blocks of one image have consecutive numbers, so a thread's range of units covers neighbouring
@@ -230,9 +213,9 @@ static unit unit_at(const reading *r, int64_t batch, int64_t number)
     unit u = {.first = number / r->blocks * r->images,
               .row = block % r->across * r->rows,
               .plane = block / r->across * r->planes};
-    u.images = min64(r->images, batch - u.first);
-    u.rows = min64(r->rows, r->axes[1].windows - u.row);
-    u.planes = min64(r->planes, r->axes[2].windows - u.plane);
+    u.images = fxi_cpu_min(r->images, batch - u.first);
+    u.rows = fxi_cpu_min(r->rows, r->axes[1].windows - u.row);
+    u.planes = fxi_cpu_min(r->planes, r->axes[2].windows - u.plane);
     u.windows = r->axes[0].windows * u.rows * u.planes;
     return u;
 }
@@ -261,8 +244,8 @@ static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
 /* The part [*lo, *hi) of a block's extent that is inside the image; the rest is padding. */
 static void clip(const axis *a, int64_t first, int64_t extent, int64_t *lo, int64_t *hi)
 {
-    *lo = min64(max64(0, -first), extent);
-    *hi = max64(*lo, min64(extent, a->in - first));
+    *lo = fxi_cpu_min(fxi_cpu_max(0, -first), extent);
+    *hi = fxi_cpu_max(*lo, fxi_cpu_min(extent, a->in - first));
 }
 
 /* Copies the unit's rows and planes of one image into the scratch, with all channels. Rows of
@@ -342,7 +325,7 @@ static void fill_unit(const reading *r, const fxi_conv_geometry *g, const unit *
 
 /* ---- forward and data ------------------------------------------------------------------------ */
 
-typedef struct sweep {
+typedef struct window_job {
     reading r;
     const fxi_conv_geometry *g;
     columns columns;
@@ -356,15 +339,15 @@ typedef struct sweep {
     char *result;
     char *panels;
     const fxi_finish *finish; /* NULL: none */
-} sweep;
+} window_job;
 
 /* Elements of one group's packed kernel. */
-static int64_t packed_length(const sweep *s)
+static int64_t packed_length(const window_job *s)
 {
     return s->columns.vectors * s->r.core->lanes * s->r.sums;
 }
 
-static int64_t tap_index(const sweep *s, int64_t t)
+static int64_t tap_index(const window_job *s, int64_t t)
 {
     const axis *a = s->r.axes;
     const int64_t i = t % a[0].taps, j = t / a[0].taps % a[1].taps, k = t / a[0].taps / a[1].taps;
@@ -375,7 +358,7 @@ static int64_t tap_index(const sweep *s, int64_t t)
  * phase of DATA may use only some taps; these are copied one by one. */
 static void pack_panel(void *user, int64_t number)
 {
-    const sweep *s = user;
+    const window_job *s = user;
     const reading *r = &s->r;
     const int64_t group = number / s->columns.panels, panel = number % s->columns.panels;
     int64_t width, n;
@@ -395,7 +378,7 @@ static void pack_panel(void *user, int64_t number)
 }
 
 /* Copies n columns of one image's windows from a panel of the result into the output. */
-static void put_windows(const sweep *s, const unit *u, const char *y, int64_t width, char *out,
+static void put_windows(const window_job *s, const unit *u, const char *y, int64_t width, char *out,
                         int64_t n)
 {
     const reading *r = &s->r;
@@ -403,7 +386,7 @@ static void put_windows(const sweep *s, const unit *u, const char *y, int64_t wi
     if (s->stride[0] * s->stride[1] * s->stride[2] == 1) {
         for (int64_t c = 0; c < n; c += FEW_COLUMNS)
             fxi_transpose(fxi_at_out(out, c * length + o[0] * (u->row + o[1] * u->plane), r->size),
-                          fxi_at(y, c, r->size), u->windows, min64(FEW_COLUMNS, n - c), width,
+                          fxi_at(y, c, r->size), u->windows, fxi_cpu_min(FEW_COLUMNS, n - c), width,
                           length, r->size);
         return;
     }
@@ -424,7 +407,7 @@ static void put_windows(const sweep *s, const unit *u, const char *y, int64_t wi
 
 /* Applies the epilogue to those columns while they are in the cache. out: the element where the
  * first one begins. */
-static void finish_windows(const sweep *s, const unit *u, int64_t out, int64_t n)
+static void finish_windows(const window_job *s, const unit *u, int64_t out, int64_t n)
 {
     const int64_t length = fxi_length(3, s->out);
     /* Whole images: the columns follow each other without a gap. */
@@ -438,7 +421,7 @@ static void finish_windows(const sweep *s, const unit *u, int64_t out, int64_t n
 
 /* Sums are taken DEPTH terms at a time, so that the panel's rows for those terms stay in the
  * first-level cache while all windows use them. */
-static void run_panel(const sweep *s, const workspace *p, const char *panel, int64_t width,
+static void run_panel(const window_job *s, const workspace *p, const char *panel, int64_t width,
                       int64_t windows)
 {
     const reading *r = &s->r;
@@ -450,12 +433,12 @@ static void run_panel(const sweep *s, const workspace *p, const char *panel, int
                                .row = p->list,
                                .sum = r->sum + k,
                                .rows = windows,
-                               .sums = min64(DEPTH, r->sums - k),
+                               .sums = fxi_cpu_min(DEPTH, r->sums - k),
                                .accumulate = k > 0});
 }
 
 /* Computes a slice of the columns for one unit of one group. */
-static void run_task(const sweep *s, const workspace *p, int64_t task)
+static void run_task(const window_job *s, const workspace *p, int64_t task)
 {
     const reading *r = &s->r;
     const fxi_conv_geometry *g = s->g;
@@ -486,7 +469,7 @@ static void run_task(const sweep *s, const workspace *p, int64_t task)
 /* Units are about equally large, so equal ranges of tasks keep the threads equally busy. */
 static void run_tasks(void *user, int64_t part, void *memory)
 {
-    const sweep *s = user;
+    const window_job *s = user;
     const workspace *p = workspace_in(&s->r, s->panel_bytes, memory);
     int64_t from, to;
     fxi_cpu_range(s->tasks, s->parts, part, &from, &to);
@@ -496,7 +479,7 @@ static void run_tasks(void *user, int64_t part, void *memory)
 
 /* Computes the whole output of FORWARD, or one phase of DATA. The kernel is packed at every run,
  * because in training it changes between runs. */
-static fx_status run_phase(sweep *s)
+static fx_status run_phase(window_job *s)
 {
     reading *r = &s->r;
     const fxi_conv_geometry *g = s->g;
@@ -504,7 +487,7 @@ static fx_status run_phase(sweep *s)
         return FX_STATUS_MEMORY;
     const int64_t units = units_of(r, g->batch) * g->groups;
     const int64_t width = r->core->lanes * r->core->gather_vectors;
-    const int64_t windows = round_up(r->images * r->windows, r->core->gather_rows);
+    const int64_t windows = fxi_cpu_round_up(r->images * r->windows, r->core->gather_rows);
     const double flops = 2.0 * (double)(r->sums * s->columns.n) * (double)(g->batch * g->groups) *
                          (double)(r->axes[0].windows * r->axes[1].windows * r->axes[2].windows);
     /* Rounded up, so that the list of offsets after it is aligned. */
@@ -530,7 +513,7 @@ static fx_status run_phase(sweep *s)
     return status;
 }
 
-static fx_status run_forward(sweep *s)
+static fx_status run_forward(window_job *s)
 {
     const fxi_conv_geometry *g = s->g;
     s->r.channels = g->cin;
@@ -547,7 +530,7 @@ static fx_status run_forward(sweep *s)
 }
 
 /* The caller has cleared the output: positions that no window reaches keep their zeros. */
-static fx_status run_data(sweep *s)
+static fx_status run_data(window_job *s)
 {
     const fxi_conv_geometry *g = s->g;
     const int64_t phases = g->stride[0] * g->stride[1] * g->stride[2];
@@ -576,7 +559,7 @@ static fx_status run_data(sweep *s)
 /* ---- weight ---------------------------------------------------------------------------------- */
 
 /* The data of WEIGHT that all threads share. */
-typedef struct weigh {
+typedef struct weight_job {
     reading r;
     const fxi_conv_geometry *g;
     columns columns;
@@ -586,14 +569,14 @@ typedef struct weigh {
     int64_t depth; /* rows of the result, in whole tiles */
     size_t panel_bytes;
     char *sums; /* partial sums: by group, then share, then panel */
-} weigh;
+} weight_job;
 
-static int64_t sums_length(const weigh *w)
+static int64_t sums_length(const weight_job *w)
 {
     return w->depth * w->columns.vectors * w->r.core->lanes;
 }
 
-static char *sums_of(const weigh *w, int64_t group, int64_t share, int64_t column)
+static char *sums_of(const weight_job *w, int64_t group, int64_t share, int64_t column)
 {
     return fxi_at_out(w->sums, (group * w->shares + share) * sums_length(w) + column * w->depth,
                       w->r.size);
@@ -601,7 +584,7 @@ static char *sums_of(const weigh *w, int64_t group, int64_t share, int64_t colum
 
 /* Packs the unit's windows of gy: for each window the columns of a panel, which the kernel then
  * loads as vectors. */
-static void pack_gy(const weigh *w, const unit *u, int64_t group, int64_t first, int64_t width,
+static void pack_gy(const weight_job *w, const unit *u, int64_t group, int64_t first, int64_t width,
                     int64_t n, char *panel)
 {
     const reading *r = &w->r;
@@ -617,7 +600,7 @@ static void pack_gy(const weigh *w, const unit *u, int64_t group, int64_t first,
 
 /* Here the roles are exchanged: the offsets of taps are the rows of the product and the windows are
  * its terms, so the same kernel sums over the windows. */
-static void weigh_share(const weigh *w, const workspace *p, int64_t group, int64_t share)
+static void sum_share(const weight_job *w, const workspace *p, int64_t group, int64_t share)
 {
     const reading *r = &w->r;
     int64_t from, to;
@@ -644,14 +627,14 @@ static void weigh_share(const weigh *w, const workspace *p, int64_t group, int64
 }
 
 /* A share is never divided: its sums are added in the order of its units. */
-static void weigh_part(void *user, int64_t part, void *memory)
+static void sum_shares(void *user, int64_t part, void *memory)
 {
-    const weigh *w = user;
+    const weight_job *w = user;
     const workspace *p = workspace_in(&w->r, w->panel_bytes, memory);
     int64_t from, to;
     fxi_cpu_range(w->g->groups * w->shares, w->parts, part, &from, &to);
     for (int64_t k = from; k < to; k++)
-        weigh_share(w, p, k / w->shares, k % w->shares);
+        sum_share(w, p, k / w->shares, k % w->shares);
 }
 
 #define ADD(S, T)                                                                                  \
@@ -669,7 +652,7 @@ ADD(f64, double)
  * gradient. */
 static void put_panel(void *user, int64_t number)
 {
-    const weigh *w = user;
+    const weight_job *w = user;
     const reading *r = &w->r;
     const int64_t group = number / w->columns.panels;
     int64_t width, n;
@@ -683,7 +666,7 @@ static void put_panel(void *user, int64_t number)
                   r->sums, n, width, w->g->depth, r->size);
 }
 
-static fx_status run_weight(weigh *w)
+static fx_status run_weight(weight_job *w)
 {
     reading *r = &w->r;
     const fxi_conv_geometry *g = w->g;
@@ -696,12 +679,13 @@ static fx_status run_weight(weigh *w)
     const int64_t width = r->core->lanes * r->core->gather_vectors;
     const double flops = 2.0 * (double)(g->depth * g->cout) * (double)(g->batch * g->positions);
     /* The tile computes whole groups of rows, so the sums include them. */
-    w->depth = round_up(r->sums, r->core->gather_rows);
+    w->depth = fxi_cpu_round_up(r->sums, r->core->gather_rows);
     w->units = units_of(r, g->batch);
     /* Each share has its own copy of the sums, so few windows get few shares. */
-    w->shares = min64(min64(w->units, MOST_SHARES), g->batch * g->positions / SHARE_WINDOWS);
+    w->shares =
+        fxi_cpu_min(fxi_cpu_min(w->units, MOST_SHARES), g->batch * g->positions / SHARE_WINDOWS);
     /* At least one share, even if there are fewer windows than a share should have. */
-    w->shares = max64(w->shares, 1);
+    w->shares = fxi_cpu_max(w->shares, 1);
     w->parts = fxi_cpu_parts(g->groups * w->shares, fxi_cpu_cost(0, flops * (double)g->groups));
     w->panel_bytes = (size_t)(r->images * r->windows * width) * r->size;
     const size_t sums = (size_t)(g->groups * w->shares * sums_length(w)) * r->size;
@@ -714,7 +698,7 @@ static fx_status run_weight(weigh *w)
     for (int64_t k = r->sums; k < w->depth; k++)
         r->sum[k] = r->sum[r->sums - 1];
     const fx_status status =
-        fxi_cpu_parallel_scratch(w->parts, workspace_bytes(r, w->panel_bytes), weigh_part, w);
+        fxi_cpu_parallel_scratch(w->parts, workspace_bytes(r, w->panel_bytes), sum_shares, w);
     for (int64_t k = 0; k < g->groups * w->columns.panels && !status && w->parts == 1; k++)
         put_panel(w, k);
     if (status == FX_OK && w->parts > 1)
@@ -732,12 +716,12 @@ fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, voi
     int32_t *lists = fxi_malloc(2 * (size_t)taps * sizeof *lists);
     if (!lists)
         return FX_STATUS_MEMORY;
-    sweep s = {.r = r,
-               .g = g,
-               .w = w,
-               .in = kind == FX_CONV_DATA ? y : x,
-               .result = kind == FX_CONV_DATA ? x : y};
-    weigh v = {.r = r, .g = g, .x = x, .gy = y, .w = w};
+    window_job s = {.r = r,
+                    .g = g,
+                    .w = w,
+                    .in = kind == FX_CONV_DATA ? y : x,
+                    .result = kind == FX_CONV_DATA ? x : y};
+    weight_job v = {.r = r, .g = g, .x = x, .gy = y, .w = w};
     axis *axes = kind == FX_CONV_WEIGHT ? v.r.axes : s.r.axes;
     /* One list of taps serves all phases: each phase fills it again. */
     for (int64_t d = 0, at = 0; d < 3; at += 2 * g->k[d++]) {

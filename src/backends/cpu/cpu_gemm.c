@@ -37,15 +37,6 @@ enum {
         16384, /* bytes of packed operands on the stack: small products allocate nothing */
 };
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
 /* How a product is computed; plan() decides it from the sizes and strides. */
 typedef struct product {
     fxi_gemm g;
@@ -98,7 +89,7 @@ static void pack_halves(const product *p, int width, const uint16_t *s, int64_t 
         return;
     }
     for (int64_t q = 0; q < depth; q += CHUNK) {
-        const int64_t n = min64(CHUNK, depth - q);
+        const int64_t n = fxi_cpu_min(CHUNK, depth - q);
         for (int r = 0; r < count; r++) {
             fxi_copy_strided(run, s + r * stride + q * depth_stride, n, depth_stride, sizeof *run);
             p->load(rows + r * CHUNK, &from, (int)n, 0);
@@ -122,9 +113,9 @@ static void pack_panel(const product *p, int64_t panel)
 {
     const fxi_gemm *g = &p->g;
     const int64_t j = panel * p->core->nr;
-    const int n = (int)min64(p->core->nr, p->columns - j);
-    pack(p, (int)round_up(n, p->core->unit), stored_at(g->b, (p->first + j) * g->csb, p), g->csb,
-         g->rsb, n, g->k, at(p->b, j * g->k, p));
+    const int n = (int)fxi_cpu_min(p->core->nr, p->columns - j);
+    pack(p, (int)fxi_cpu_round_up(n, p->core->unit), stored_at(g->b, (p->first + j) * g->csb, p),
+         g->csb, g->rsb, n, g->k, at(p->b, j * g->k, p));
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -135,7 +126,7 @@ static void pack_panel(const product *p, int64_t panel)
 static int take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tiles *t)
 {
     const fxi_gemm *g = &p->g;
-    const int width = (int)round_up(min64(p->core->nr, t->n), p->core->unit);
+    const int width = (int)fxi_cpu_round_up(fxi_cpu_min(p->core->nr, t->n), p->core->unit);
     if (p->pack_b) {
         t->b = at(p->b, j * g->k + l * width, p);
         t->brs = width;
@@ -162,7 +153,7 @@ static const void *take_rows(const product *p, int64_t i, int64_t m, int64_t l, 
     t->anext = p->pack_a ? p->mr * t->k : p->mr;
     for (int64_t r = 0; p->pack_a && r < m; r += p->mr)
         pack(p, (int)p->mr, stored_at(from, r * g->rsa, p), g->rsa, g->csa,
-             (int)min64(p->mr, m - r), t->k, at(a, r * t->k, p));
+             (int)fxi_cpu_min(p->mr, m - r), t->k, at(a, r * t->k, p));
     return p->pack_a ? a : from;
 }
 
@@ -190,7 +181,7 @@ static void range_of(int64_t n, int64_t unit, int64_t parts, int64_t part, int64
 {
     fxi_cpu_range((n + unit - 1) / unit, parts, part, from, to);
     *from *= unit;
-    *to = min64(*to * unit, n);
+    *to = fxi_cpu_min(*to * unit, n);
 }
 
 /* Rounds the m×n sums of a part to 16 bits and writes them to C: one rounding for each element. If
@@ -202,7 +193,8 @@ static void store_sums(const product *p, const float *sums, int64_t m, int64_t n
     for (int64_t j = 0; j < (whole ? 1 : n); j++)
         for (int64_t i = 0; i < run; i += FXI_TILE) {
             const void *const from[] = {sums + j * m + i};
-            p->store(stored_at(c, i + j * p->g.csc, p), from, (int)min64(FXI_TILE, run - i), 0);
+            p->store(stored_at(c, i + j * p->g.csc, p), from, (int)fxi_cpu_min(FXI_TILE, run - i),
+                     0);
         }
 }
 
@@ -218,12 +210,12 @@ static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64
     const int64_t nr = p->core->nr, whole = (j1 - j0) / nr * nr;
     fxi_gemm_tiles t = {.ccs = p->load ? i1 - i0 : g->csc};
     for (int64_t l = 0; l < g->k; l += p->kc) {
-        t.k = min64(p->kc, g->k - l);
+        t.k = fxi_cpu_min(p->kc, g->k - l);
         t.accumulate = l > 0 || g->accumulate;
         const void *rows = take_rows(p, i0, i1 - i0, l, a, &t);
         for (int64_t j = j0; j < j1; j += t.n) {
             const bool all = i1 - i0 <= p->mr && j == j0 && whole > 0;
-            t.n = all ? whole : min64(nr, j1 - j);
+            t.n = all ? whole : fxi_cpu_min(nr, j1 - j);
             const int width = take_columns(p, j, l, &t);
             run_tiles(p, rows, at(sums, (j - j0) * t.ccs, p), i1 - i0,
                       p->core->tile[width / p->core->unit - 1], &t);
@@ -253,16 +245,16 @@ static void divide(product *p)
     if (p->small)
         return;
     const int64_t tiles = (p->g.m + p->mr - 1) / p->mr;
-    const int64_t panels = (min64(p->nc, p->g.n) + p->core->nr - 1) / p->core->nr;
+    const int64_t panels = (fxi_cpu_min(p->nc, p->g.n) + p->core->nr - 1) / p->core->nr;
     const double cost = fxi_cpu_cost(0, 2.0 * (double)p->g.m * (double)p->g.n * (double)p->g.k) *
                         (double)p->size / sizeof(float);
     p->parts = fxi_cpu_parts(tiles * panels, cost);
-    const int64_t want = min64(p->parts, PARTS), rows = ROWS / p->mr;
+    const int64_t want = fxi_cpu_min(p->parts, PARTS), rows = ROWS / p->mr;
     p->row_parts = (tiles + rows - 1) / rows;
     /* At least two tiles of rows for a part: its packed rows serve all panels of B. */
     if (p->row_parts < want)
-        p->row_parts = min64(want, (tiles + 1) / 2);
-    p->column_parts = min64(panels, (want + p->row_parts - 1) / p->row_parts);
+        p->row_parts = fxi_cpu_min(want, (tiles + 1) / 2);
+    p->column_parts = fxi_cpu_min(panels, (want + p->row_parts - 1) / p->row_parts);
     if (p->parts > 1)
         p->parts = p->row_parts * p->column_parts;
 }
@@ -278,7 +270,7 @@ static int64_t columns_at_a_time(const product *p)
     if (n <= most)
         return n;
     const int64_t portions = (n + most - 1) / most;
-    return round_up((n + portions - 1) / portions, p->core->nr);
+    return fxi_cpu_round_up((n + portions - 1) / portions, p->core->nr);
 }
 
 /* Computes Cᵀ = Bᵀ·Aᵀ instead, for a C of one row or one column: the matrix can then be read in its
@@ -295,15 +287,18 @@ static void exchange_factors(fxi_gemm *g)
 
 static void count_bytes(product *p)
 {
-    const int64_t rows = round_up((p->g.m + p->row_parts - 1) / p->row_parts + p->mr, p->mr);
-    const int64_t columns = min64(p->nc, p->g.n), each = columns / p->column_parts + p->core->nr;
+    const int64_t rows =
+        fxi_cpu_round_up((p->g.m + p->row_parts - 1) / p->row_parts + p->mr, p->mr);
+    const int64_t columns = fxi_cpu_min(p->nc, p->g.n),
+                  each = columns / p->column_parts + p->core->nr;
     /* A part may have one tile more than the average. */
     if (p->pack_a)
-        p->a_bytes = round_up(rows * p->kc * p->size, 64);
+        p->a_bytes = fxi_cpu_round_up(rows * p->kc * p->size, 64);
     if (p->pack_b)
-        p->b_bytes = round_up(round_up(columns, p->core->unit) * p->g.k * p->size, 64);
+        p->b_bytes =
+            fxi_cpu_round_up(fxi_cpu_round_up(columns, p->core->unit) * p->g.k * p->size, 64);
     if (p->load)
-        p->c_bytes = rows * round_up(each, p->core->nr) * p->size;
+        p->c_bytes = rows * fxi_cpu_round_up(each, p->core->nr) * p->size;
 }
 
 static product plan(int dtype, const fxi_gemm *given)
@@ -360,7 +355,7 @@ static void run_alone(product *p, char *memory)
 {
     p->b = memory;
     for (p->first = 0; p->first < p->g.n; p->first += p->nc) {
-        p->columns = min64(p->nc, p->g.n - p->first);
+        p->columns = fxi_cpu_min(p->nc, p->g.n - p->first);
         for (int64_t j = 0; p->pack_b && j * p->core->nr < p->columns; j++)
             pack_panel(p, j);
         if (p->small)
@@ -389,7 +384,7 @@ static fx_status run_shared(product *p)
     /* Portions one after the other: threads wait for each other between them, since they share the
      * packed B. */
     for (p->first = 0; p->first < p->g.n && !status; p->first += p->nc) {
-        p->columns = min64(p->nc, p->g.n - p->first);
+        p->columns = fxi_cpu_min(p->nc, p->g.n - p->first);
         if (p->pack_b)
             fxi_cpu_parallel((p->columns + p->core->nr - 1) / p->core->nr, shared_panel, p);
         status =

@@ -272,8 +272,6 @@ enum {
 FXI_CONV_TILES(f32, float, vf, f32x16b, FXI_FMA_F32)
 FXI_CONV_TILES(f64, double, vd, f64x16b, FXI_FMA_F64)
 
-/* Each width is compiled once, because a number of columns known only at run time would keep the
- * sums in memory. */
 #define FXI_CONV_ALL(X)                                                                            \
     X(f32, 1) X(f32, 2) X(f32, 3) X(f32, 4) X(f64, 1) X(f64, 2) X(f64, 3) X(f64, 4)
 FXI_CONV_ALL(FXI_CONV_WIDTH)

@@ -8,11 +8,6 @@
  * whose elements are too far apart, are packed into panels: 2·L rows of A, or as many columns of B
  * as the tile has, term after term.
  */
-#if defined(__clang__)
-#define FXI_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define FXI_UNROLL _Pragma("GCC unroll 16")
-#endif
 /* Sums of at least this many terms hide the time that fetching C takes, so C is prefetched
  * first. */
 #define FXI_GEMM_FAR 64

@@ -46,7 +46,7 @@ static inline vl philox_counters(const uint64_t stream[2], uint64_t block)
 static inline void philox_words(vl key, vl *counters, vl out[PHILOX_VECTORS])
 {
     const vl factor = pairs_of_lanes(0xD2511F53u, 0xCD9E8D57u);
-    const vl step = pairs_of_lanes(0x9E3779B9u, 0xBB67AE85u);
+    const vl increment = pairs_of_lanes(0x9E3779B9u, 0xBB67AE85u);
     const vl next = pairs_of_lanes(PHILOX_BLOCKS, 0);
     vl even[PHILOX_VECTORS], odd[PHILOX_VECTORS];
     for (int v = 0; v < PHILOX_VECTORS; v++, *counters += next) {
@@ -59,7 +59,7 @@ static inline void philox_words(vl key, vl *counters, vl out[PHILOX_VECTORS])
             even[v] = (other >> 32) ^ odd[v] ^ key;
             odd[v] = other;
         }
-        key += step;
+        key += increment;
     }
     for (int v = 0; v < PHILOX_VECTORS; v++)
         out[v] = (even[v] & UINT32_MAX) | (odd[v] << 32);

@@ -171,6 +171,9 @@ FXI_DEVIATIONS(rdev_f64, double, f64)
  * Blocks are reduced with the plain maximum, which is fast; only the block that holds the best
  * value is searched for its index, once at the end. n accumulators are the number of terms so far,
  * then n indices, then n of the elements there. */
+/* The search at the end reads one block, so shorter blocks would shorten it, but each block begins
+ * a new reduction. Columns are taken WIDTH at a time, because their tables are on the stack, in
+ * blocks of as many rows as `_col` reads at a time. */
 enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 };
 #define FXI_EXTREME(NAME, REDUCER, T, EXCEEDS)                                                     \
     static inline bool NAME##_replaces(T x, T best)                                                \

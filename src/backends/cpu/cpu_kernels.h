@@ -71,13 +71,10 @@ fx_status fxi_cpu_no_memory(const fx_step *step);
 fx_status fxi_cpu_no_dtype(const fx_step *step, int dtype);
 
 size_t fxi_cpu_size(int dtype); /* bytes of an element */
-/* True if all elements are one value: every axis has size 1 or is repeated. */
+/* True if all elements are one value. */
 static inline bool fxi_cpu_is_scalar(const fx_tensor *t)
 {
-    for (int d = 0; d < t->ndim; d++)
-        if (t->shape[d] != 1 && t->stride[d] != 0)
-            return false;
-    return true;
+    return fxi_is_single(t->ndim, t->shape, t->stride);
 }
 
 static inline bool fxi_cpu_is_half(int dtype)

@@ -44,6 +44,27 @@ int64_t fxi_cpu_parts(int64_t items, double cost);
 void fxi_cpu_parts_from(int64_t nanoseconds);
 enum { FXI_PARTS_FROM = 20000 };
 
+static inline int64_t fxi_cpu_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t fxi_cpu_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* How many pieces of b hold a items; 0 for a below 0. */
+static inline int64_t fxi_cpu_divide_up(int64_t a, int64_t b)
+{
+    return a <= 0 ? 0 : (a + b - 1) / b;
+}
+
+static inline int64_t fxi_cpu_round_up(int64_t a, int64_t b)
+{
+    return fxi_cpu_divide_up(a, b) * b;
+}
+
 /* The items of a part: [*from, *to). Parts differ by one item at most. */
 static inline void fxi_cpu_range(int64_t items, int64_t parts, int64_t part, int64_t *from,
                                  int64_t *to)

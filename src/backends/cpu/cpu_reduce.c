@@ -40,11 +40,6 @@ typedef struct reduction {
     char *partial;          /* accumulators by piece and item, where terms are divided; else NULL */
 } reduction;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Adds n terms of m results to their accumulators. `x`: the first term of the first result. */
 static inline void add_terms(const reduction *r, const void *x, int64_t m, int64_t n, void *acc)
 {
@@ -83,7 +78,7 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
 /* All pieces of an item are items × width apart, so merging reads them at a constant distance. */
 static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 {
-    const int64_t width = least(r->width, COLUMNS) * r->lanes;
+    const int64_t width = fxi_cpu_min(r->width, COLUMNS) * r->lanes;
     return r->partial + (piece * r->items + item) * width * (int64_t)r->op->size;
 }
 
@@ -101,7 +96,7 @@ static void reduce_part(void *user, int64_t part)
     fxi_walk kept = r->kept;
     fxi_walk_seek(&kept, item / r->tiles);
     for (int64_t tile = item % r->tiles; item < last; item++) {
-        const int64_t j = tile * COLUMNS, m = least(r->width - j, COLUMNS);
+        const int64_t j = tile * COLUMNS, m = fxi_cpu_min(r->width - j, COLUMNS);
         void *acc = r->partial ? partial_of(r, piece, item) : own;
         accumulate(r, kept.offset + j * r->stride, m, piece, acc);
         if (!r->partial)
@@ -118,7 +113,7 @@ static void reduce_part(void *user, int64_t part)
 static void merge_pieces(const reduction *r)
 {
     for (int64_t item = 0; item < r->items; item++) {
-        const int64_t j = item % r->tiles * COLUMNS, m = least(r->width - j, COLUMNS);
+        const int64_t j = item % r->tiles * COLUMNS, m = fxi_cpu_min(r->width - j, COLUMNS);
         void *acc = partial_of(r, 0, item);
         for (int64_t piece = 1; piece < r->pieces; piece++)
             r->op->merge(acc, partial_of(r, piece, item), m);
@@ -169,8 +164,8 @@ static void divide(reduction *r)
     enum { FEW = 16 };
     r->parts = fxi_cpu_parts(r->items, r->cost);
     /* About 2·FEW pieces in all at most, because one thread merges them. */
-    r->pieces = r->items < FEW ? least(fxi_cpu_parts(r->longest, r->cost / (double)r->items),
-                                       (2 * FEW + r->items - 1) / r->items)
+    r->pieces = r->items < FEW ? fxi_cpu_min(fxi_cpu_parts(r->longest, r->cost / (double)r->items),
+                                             (2 * FEW + r->items - 1) / r->items)
                                : 1;
     /* A part is then one piece of one item. */
     if (r->pieces > 1)
@@ -204,7 +199,7 @@ static void describe(reduction *r, const fx_step *step)
     r->tiles = (r->width + COLUMNS - 1) / COLUMNS;
     r->items = r->tiles * fxi_walk_length(&r->kept);
     r->longest = r->outer > r->terms ? r->outer : r->terms;
-    const double results = (double)(r->items * least(r->width, COLUMNS)),
+    const double results = (double)(r->items * fxi_cpu_min(r->width, COLUMNS)),
                  terms = (double)(r->outer * r->terms * r->lanes);
     r->cost = fxi_cpu_cost((double)r->size * results * terms, 0);
 }
@@ -269,7 +264,7 @@ static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
         return fxi_cpu_no_dtype(step, step->in[0].dtype);
     divide(&r);
     if (r.pieces > 1) {
-        const int64_t results = r.items * least(r.width, COLUMNS) * r.lanes;
+        const int64_t results = r.items * fxi_cpu_min(r.width, COLUMNS) * r.lanes;
         r.partial = fxi_aligned(64, (size_t)(r.pieces * results) * r.op->size);
         if (!r.partial)
             return fxi_cpu_no_memory(step);

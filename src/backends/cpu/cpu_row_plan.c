@@ -156,15 +156,15 @@ static void find_last_uses(builder *m)
 static fx_tensor rows_first(const builder *m, const fx_tensor *t)
 {
     const int lead = m->row->row_axes, outer = m->row->outer_axes, kept = t->ndim - lead - outer;
-    fx_tensor turned = *t;
+    fx_tensor by_rows = *t;
     if (t->ndim == 0)
-        return turned;
+        return by_rows;
     for (int k = 0; k < outer + kept; k++) {
         const int from = lead + (k < outer ? kept + k : k - outer);
-        turned.shape[lead + k] = t->shape[from];
-        turned.stride[lead + k] = t->stride[from];
+        by_rows.shape[lead + k] = t->shape[from];
+        by_rows.stride[lead + k] = t->stride[from];
     }
-    return turned;
+    return by_rows;
 }
 
 /* The tensor of axes first … first+n−1 alone. */
@@ -220,7 +220,7 @@ static void assign_column_operand(builder *m, int k, uint8_t size)
  * convert 16-bit elements. */
 static void assign_operand(builder *m, int k)
 {
-    const fx_tensor *t = &m->step->in[k], turned = rows_first(m, t);
+    const fx_tensor *t = &m->step->in[k], by_rows = rows_first(m, t);
     const int axes = m->row->row_axes + m->row->outer_axes;
     const uint8_t size = (uint8_t)fxi_cpu_size(t->dtype);
     m->regs[k].dtype = t->dtype;
@@ -232,14 +232,14 @@ static void assign_operand(builder *m, int k)
         m->regs[k].one = half(t->dtype) ? load_operand(m, k, &one, FXI_ROW_ONE) : (int16_t)k;
         return;
     }
-    const fx_tensor inner = axes_of(&turned, 0, axes),
-                    outer = axes_of(&turned, axes, t->ndim - axes);
+    const fx_tensor inner = axes_of(&by_rows, 0, axes),
+                    outer = axes_of(&by_rows, axes, t->ndim - axes);
     if (fxi_cpu_is_scalar(&inner)) {
         assign_row_operand(m, k, &outer);
     } else if (half(t->dtype) || !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
                                    (fxi_is_dense(inner.ndim, inner.shape, inner.stride) &&
                                     fxi_cpu_is_scalar(&outer)))) {
-        m->regs[k].elements = load_operand(m, k, &turned, FXI_ROW_ELEMENTS);
+        m->regs[k].elements = load_operand(m, k, &by_rows, FXI_ROW_ELEMENTS);
     } else if (fxi_is_dense(t->ndim, t->shape, t->stride)) {
         m->regs[k].elements = (int16_t)k;
         m->p->offset[k] = m->p->piece * size;

@@ -35,7 +35,9 @@ typedef enum fxi_gpu_dialect {
 } fxi_gpu_dialect;
 
 enum { FXI_GPU_BUFFERS = 64 }; /* buffers of a launch, at most */
-enum { FXI_GPU_TABLE = 1024 }; /* addresses in the table of a launch, at most */
+/* Addresses in the table of a launch, at most: more than the 4 KiB of arguments of CUDA and HIP
+ * hold. */
+enum { FXI_GPU_TABLE = 1024 };
 
 /* Properties of a device that decide the text of kernels and the division of launches. They do not
  * change while the device is in use. */

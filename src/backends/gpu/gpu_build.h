@@ -83,7 +83,7 @@ struct fxi_gpu_call {
     int32_t nbuffers, nparams;
     int32_t ntable; /* the last of the buffers, which are passed as a table */
     bool wide, checks;
-    bool cut; /* a parameter does not fit in 32 bits */
+    bool too_large; /* a parameter does not fit in 32 bits */
     fxi_gpu_buffer_ref *buffers;
     void *params; /* int32_t, or int64_t when wide */
 };
@@ -114,8 +114,8 @@ struct fxi_gpu_builder {
     int32_t group; /* work-items of a group of the current kernel */
     void *kernel;  /* the kernel of the latest complete text */
     fxi_gpu_call *first, **last;
-    fxi_gpu_call lost; /* a dummy that is returned after a failure */
-    int64_t lost_memory[FXI_GPU_PARAMS];
+    fxi_gpu_call unused; /* a dummy that is returned after a failure */
+    int64_t unused_params[FXI_GPU_PARAMS];
     int64_t work_bytes; /* bytes of the step's work space so far */
 };
 
@@ -173,7 +173,7 @@ static inline int32_t fxi_gpu_each(const fxi_gpu_builder *b)
 /* Adds a launch for n elements, which is parameter 0. Each work-item computes `each` elements, a
  * group's width apart, so that neighbouring work-items access neighbouring memory. */
 fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n);
-static inline int64_t fxi_gpu_groups(int64_t n, int64_t each)
+static inline int64_t fxi_gpu_divide_up(int64_t n, int64_t each)
 {
     return n / each + (n % each != 0);
 }

@@ -327,7 +327,8 @@ static void *help(void *user)
     return NULL;
 }
 
-/* Called without a lock. If no thread can be started, the caller compiles all programs. */
+/* Called without a lock. If no thread can be started, the caller compiles all programs.
+ */
 enum { THREADS_MOST = 8 };
 static void make_missing(work *w, int missing)
 {

@@ -10,15 +10,15 @@ enum { FXI_GPU_CONV_DEPTH = 16 };
 
 /* Parameters of the text: one for each spatial axis, and single ones. */
 #define AXIS_PARAMS(X)                                                                             \
-    X(ROWS)      /* digits of m, of all phases together */                                         \
-    X(TAPS)      /* digits of k, of all phases together */                                         \
-    X(FROM)      /* position of the first row's first term; DATA: padding before */                \
-    X(ROW_STEP)  /* position of m */                                                               \
-    X(TERM_STEP) /* position of k */                                                               \
-    X(SIZE)      /* of the source */                                                               \
-    X(OTHER)     /* k in `other` */                                                                \
-    X(OUT)       /* m in the output */                                                             \
-    X(PHASES)    /* number of phases; this and the following are used only with phases */          \
+    X(ROWS)          /* digits of m, of all phases together */                                     \
+    X(TAPS)          /* digits of k, of all phases together */                                     \
+    X(FROM)          /* position of the first row's first term; DATA: padding before */            \
+    X(ROW_DISTANCE)  /* position of m */                                                           \
+    X(TERM_DISTANCE) /* position of k */                                                           \
+    X(SIZE)          /* of the source */                                                           \
+    X(OTHER)         /* k in `other` */                                                            \
+    X(OUT)           /* m in the output */                                                         \
+    X(PHASES)        /* number of phases; this and the following are used only with phases */      \
     X(STRIDE)                                                                                      \
     X(DILATION)                                                                                    \
     X(EVERY)     /* distance of the taps of a phase */                                             \

@@ -10,11 +10,6 @@ static int64_t *on_axis(contraction *c, int param, int d)
     return &c->v[3 * param + d];
 }
 
-static int64_t ceil_div(int64_t n, int64_t d)
-{
-    return (n + d - 1) / d;
-}
-
 /* ---- the three kinds ------------------------------------------------------------------------- */
 
 /* Sizes of the x side, the kernel and the y side; missing spatial axes are 1. */
@@ -64,8 +59,8 @@ static void forward(contraction *c, const geometry *g)
         *on_axis(c, ROWS, d) = g->y[d];
         *on_axis(c, TAPS, d) = g->k[d];
         *on_axis(c, FROM, d) = -g->before[d];
-        *on_axis(c, ROW_STEP, d) = g->stride[d];
-        *on_axis(c, TERM_STEP, d) = g->dilation[d];
+        *on_axis(c, ROW_DISTANCE, d) = g->stride[d];
+        *on_axis(c, TERM_DISTANCE, d) = g->dilation[d];
         *on_axis(c, SIZE, d) = g->x[d];
         *on_axis(c, OTHER, d) = g->flipped ? w : -w;
         *on_axis(c, OUT, d) = y;
@@ -109,8 +104,8 @@ static void data(contraction *c, const geometry *g)
         *on_axis(c, ROWS, d) = g->x[d];
         *on_axis(c, TAPS, d) = g->k[d];
         *on_axis(c, FROM, d) = g->before[d];
-        *on_axis(c, ROW_STEP, d) = 1;
-        *on_axis(c, TERM_STEP, d) = -(every * g->dilation[d] / g->stride[d]);
+        *on_axis(c, ROW_DISTANCE, d) = 1;
+        *on_axis(c, TERM_DISTANCE, d) = -(every * g->dilation[d] / g->stride[d]);
         *on_axis(c, SIZE, d) = g->y[d];
         *on_axis(c, OTHER, d) = every * (g->flipped ? w : -w);
         *on_axis(c, OUT, d) = g->stride[d] * x;
@@ -148,8 +143,8 @@ static void weight(contraction *c, const geometry *g)
         *on_axis(c, ROWS, d) = g->k[d];
         *on_axis(c, TAPS, d) = g->y[d];
         *on_axis(c, FROM, d) = -g->before[d] + (g->flipped ? 0 : (g->k[d] - 1) * dilation);
-        *on_axis(c, ROW_STEP, d) = g->flipped ? dilation : -dilation;
-        *on_axis(c, TERM_STEP, d) = g->stride[d];
+        *on_axis(c, ROW_DISTANCE, d) = g->flipped ? dilation : -dilation;
+        *on_axis(c, TERM_DISTANCE, d) = g->stride[d];
         *on_axis(c, SIZE, d) = g->x[d];
         *on_axis(c, OTHER, d) = y;
         *on_axis(c, OUT, d) = w;
@@ -179,7 +174,7 @@ static int width_for(int64_t columns)
     int best = widths[0];
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        const int64_t cost = ceil_div(columns, widths[i]) * (widths[i] + 6);
+        const int64_t cost = fxi_gpu_divide_up(columns, widths[i]) * (widths[i] + 6);
         if (cost < least) {
             least = cost;
             best = widths[i];
@@ -208,6 +203,7 @@ static bool is_wide(contraction *c, const geometry *g)
     return wide || positions >= INT32_MAX;
 }
 
+/* The fewest terms of a slice, and the most sums of all slices: 256 MiB of Float32. */
 enum { SLICE_LEAST = 16 * DEPTH, SLICES_MOST = 1 << 26 };
 
 static int64_t tiles_of(contraction *c)
@@ -215,8 +211,8 @@ static int64_t tiles_of(contraction *c)
     int64_t tiles = c->groups;
     for (int d = 0; d < 3 && c->phased; d++)
         tiles *= *on_axis(c, PHASES, d);
-    c->v[ROW_TILES] = ceil_div(c->rows, c->items * c->each);
-    c->v[COLUMN_TILES] = ceil_div(c->v[COLUMNS], c->width);
+    c->v[ROW_TILES] = fxi_gpu_divide_up(c->rows, c->items * c->each);
+    c->v[COLUMN_TILES] = fxi_gpu_divide_up(c->v[COLUMNS], c->width);
     return tiles * c->v[ROW_TILES] * c->v[COLUMN_TILES];
 }
 
@@ -246,7 +242,7 @@ static void cut(contraction *c, const fxi_gpu_limits *limits)
     choose_tile(c, limits);
     const int64_t tiles = tiles_of(c), want = 4 * (int64_t)limits->units,
                   most = SLICES_MOST / c->length / c->lanes;
-    int64_t slices = tiles < want ? ceil_div(want, tiles) : 1;
+    int64_t slices = tiles < want ? fxi_gpu_divide_up(want, tiles) : 1;
     if (slices > c->terms / (SLICE_LEAST * c->lanes))
         slices = c->terms / (SLICE_LEAST * c->lanes);
     if (slices > most)
@@ -254,10 +250,10 @@ static void cut(contraction *c, const fxi_gpu_limits *limits)
     if (slices < 1)
         slices = 1;
     /* Whole blocks of DEPTH terms, so only the last slice has terms that do not exist. */
-    const int64_t rounds = ceil_div(c->terms, slices * c->lanes * DEPTH);
+    const int64_t rounds = fxi_gpu_divide_up(c->terms, slices * c->lanes * DEPTH);
     c->v[LENGTH] = (rounds < 1 ? 1 : rounds) * DEPTH;
     /* Rounding up may leave fewer slices. */
-    slices = ceil_div(c->terms, c->v[LENGTH] * c->lanes);
+    slices = fxi_gpu_divide_up(c->terms, c->v[LENGTH] * c->lanes);
     c->v[SLICES] = slices < 1 ? 1 : slices;
     c->v[OUT_SLICE] = c->length;
 }
@@ -280,8 +276,8 @@ fxi_gpu_contraction fxi_gpu_contraction_of(const fx_step *s, const fxi_gpu_limit
     for (int d = 0; d < 3; d++) {
         const int64_t stride = c.phased ? *on_axis(&c, STRIDE, d) : 1,
                       every = c.phased ? *on_axis(&c, EVERY, d) : 1;
-        c.rows *= ceil_div(*on_axis(&c, ROWS, d), stride);
-        c.terms *= ceil_div(*on_axis(&c, TAPS, d), every);
+        c.rows *= fxi_gpu_divide_up(*on_axis(&c, ROWS, d), stride);
+        c.terms *= fxi_gpu_divide_up(*on_axis(&c, TAPS, d), every);
     }
     cut(&c, limits);
     c.wide = is_wide(&c, &g);

@@ -74,8 +74,8 @@ static int across(const copy *q, const fxi_gpu_walk *w)
 static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w, int axis)
 {
     const fxi_gpu_walk rest = fxi_gpu_walk_over(w, ~(1u | 1u << axis));
-    const int64_t along = fxi_gpu_groups(w->shape[0], q->tile),
-                  over = fxi_gpu_groups(w->shape[axis], q->tile);
+    const int64_t along = fxi_gpu_divide_up(w->shape[0], q->tile),
+                  over = fxi_gpu_divide_up(w->shape[axis], q->tile);
     fxi_gpu_begin(b, q->wide);
     fxi_gpu_kernel(b, "fx_transpose", 2, 12 + fxi_gpu_walk_params(&rest));
     say_copy(b, q, fxi_gpu_text_transpose, &rest, 12, "t2");

@@ -67,19 +67,19 @@ typedef struct fxi_gpu_driver {
     fx_status (*replay)(fx_device *device, void *recording);
     /* Frees a recording, which the device may still be running; also on a lost device. */
     void (*drop)(fx_device *device, void *recording);
-    /* Selects a lane of the recording: the device may run lanes at the same time. Work is recorded
-     * in the selected lane, at first lane 0. This function and the next two are NULL together:
-     * there is one lane. */
-    fx_status (*lane)(fx_device *device, int32_t lane);
-    /* Gives a number to the point that the lane has reached. */
+    /* Selects a branch of the recording: the device may run branches at the same time. Work is
+     * recorded in the selected branch, at first branch 0. This function and the next two are NULL
+     * together: there is one branch. */
+    fx_status (*branch)(fx_device *device, int32_t branch);
+    /* Gives a number to the point that the branch has reached. */
     fx_status (*point)(fx_device *device, int32_t number);
-    /* Work that is recorded in this lane from now on runs after that point. */
+    /* Work that is recorded in this branch from now on runs after that point. */
     fx_status (*after)(fx_device *device, int32_t number);
     fxi_gpu_error_kind (*error_kind)(int error);
     const char *(*error_name)(int error);
 } fxi_gpu_driver;
 
-enum { FXI_GPU_LANES = 4, FXI_GPU_RANKS = 3 };
+enum { FXI_GPU_BRANCHES = 4, FXI_GPU_RANKS = 3 };
 
 struct fxi_gpu_device {
     const fxi_gpu_driver *driver;

@@ -157,11 +157,11 @@ static void say_segments(fxi_gpu_builder *b, const segments *q)
     for (int k = 0; k < q->operands; k++)
         say_operand(b, q, k);
     fxi_gpu_say_part(b, text);
-    const bool batch = q->p.elements > 1;
-    text = fxi_gpu_say_until(b, batch ? fxi_gpu_text_segments_vectors : fxi_gpu_text_segments_each,
-                             "program");
-    if (batch)
-        fxi_gpu_map_say_batch(b, &q->p);
+    const bool several = q->p.elements > 1;
+    text = fxi_gpu_say_until(
+        b, several ? fxi_gpu_text_segments_vectors : fxi_gpu_text_segments_each, "program");
+    if (several)
+        fxi_gpu_map_say_elements(b, &q->p);
     else
         fxi_gpu_map_say_element(b, &q->p);
     fxi_gpu_say_part(b, text);
@@ -184,7 +184,7 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
         if (n == 0)
             continue;
         /* A launch has a limited number of groups; the rest becomes another launch. */
-        if (done > 0 && groups + fxi_gpu_groups(n, each) >= b->limits->groups[0])
+        if (done > 0 && groups + fxi_gpu_divide_up(n, each) >= b->limits->groups[0])
             break;
         fxi_gpu_param(c, done, n);
         fxi_gpu_param(c, q->batch + done, groups);
@@ -192,7 +192,7 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
             if (q->buffer[k] >= 0)
                 fxi_gpu_buffer(c, buffer_of(q, done, k), k < nin ? FXI_GPU_IN : FXI_GPU_OUT,
                                k < nin ? g * nin + k : g * q->p.nout + k - nin);
-        groups += fxi_gpu_groups(n, each);
+        groups += fxi_gpu_divide_up(n, each);
         done++;
     }
     for (; done < q->batch; done++)

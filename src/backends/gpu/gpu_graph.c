@@ -1,6 +1,6 @@
 /* gpu_graph.c: records the steps of a plan as graphs of a driver. Steps that do not depend on each
- * other are recorded in different lanes, which the device may run at the same time. A lane is an
- * ordered list of launches, and a launch can wait for a point of another lane.
+ * other are recorded in different branches, which the device may run at the same time. A branch is
+ * an ordered list of launches, and a launch can wait for a point of another branch.
  *
  * Two steps must keep their order if one writes bytes that the other reads or writes, by the
  * addresses of the run. So steps that use the same bytes of the arena for different values keep
@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { NONE = -1 };
-/* Every step is compared with those before it, so longer plans have one lane. */
+/* Every step is compared with those before it, so longer plans have one branch. */
 enum { BRANCHED_MOST = 4096 };
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -51,11 +51,11 @@ fx_status fxi_gpu_launch_part(fx_device *device, const fx_plan *plan, const fxi_
 
 /* A step in the schedule. Steps are numbered from the part's first one. */
 typedef struct entry {
-    int32_t lane;
-    int32_t point;                /* the number of the point after it; NONE: no step waits for it */
-    int32_t after[FXI_GPU_LANES]; /* per lane: the step that it waits for, or NONE */
-    int32_t seen[FXI_GPU_LANES];  /* per lane: the latest step that must have ended when this step
-                                     ends */
+    int32_t branch;
+    int32_t point; /* the number of the point after it; NONE: no step waits for it */
+    int32_t after[FXI_GPU_BRANCHES]; /* per branch: the step that it waits for, or NONE */
+    int32_t seen[FXI_GPU_BRANCHES];  /* per branch: the latest step that must have ended when this
+                                     step  ends */
 } entry;
 
 typedef struct schedule {
@@ -64,9 +64,9 @@ typedef struct schedule {
     void *const *values;
     entry *entries;
     int32_t n;
-    int32_t tail[FXI_GPU_LANES]; /* the lane's last step */
+    int32_t tail[FXI_GPU_BRANCHES]; /* the branch's last step */
     int32_t npoints;
-    bool lanes; /* the driver has lanes */
+    bool branches; /* the driver has branches */
 } schedule;
 
 typedef struct range {
@@ -121,36 +121,36 @@ static bool need_order(const schedule *s, int32_t a, int32_t b)
 
 static void reach(int32_t *all, const int32_t *more)
 {
-    for (int l = 0; l < FXI_GPU_LANES; l++)
+    for (int l = 0; l < FXI_GPU_BRANCHES; l++)
         all[l] = more[l] > all[l] ? more[l] : all[l];
 }
 
-/* Finds the steps that step i must wait for. need: per lane, the latest of them. past: per lane,
- * the latest step that has ended when all steps in `need` have. Steps up to `past` are not
+/* Finds the steps that step i must wait for. need: per branch, the latest of them. past: per
+ * branch, the latest step that has ended when all steps in `need` have. Steps up to `past` are not
  * compared. */
 static void find_needs(const schedule *s, int32_t i, int32_t *need, int32_t *past)
 {
-    for (int l = 0; l < FXI_GPU_LANES; l++)
+    for (int l = 0; l < FXI_GPU_BRANCHES; l++)
         need[l] = past[l] = NONE;
     for (int32_t j = i - 1; j >= 0; j--) {
         const entry *e = &s->entries[j];
-        if (past[e->lane] >= j || !need_order(s, j, i))
+        if (past[e->branch] >= j || !need_order(s, j, i))
             continue;
-        need[e->lane] = j;
+        need[e->branch] = j;
         reach(past, e->seen);
     }
 }
 
-/* Prefers a lane whose last step is in `past`, because step i then waits only for steps that it
- * needs; of several, the lane with the latest step. If there is none, the lane of the latest step
- * that it needs. */
-static int32_t choose_lane(const schedule *s, const fx_step *step, const int32_t *past)
+/* Prefers a branch whose last step is in `past`, because step i then waits only for steps that it
+ * needs; of several, the branch with the latest step. If there is none, the branch of the latest
+ * step that it needs. */
+static int32_t choose_branch(const schedule *s, const fx_step *step, const int32_t *past)
 {
     int32_t best = NONE, needed = 0;
     /* Handles of libraries have one stream. */
-    if (!s->lanes || fxi_gpu_calls_library(step))
+    if (!s->branches || fxi_gpu_calls_library(step))
         return 0;
-    for (int32_t l = 0; l < FXI_GPU_LANES; l++) {
+    for (int32_t l = 0; l < FXI_GPU_BRANCHES; l++) {
         if (past[l] >= s->tail[l] && (best == NONE || s->tail[l] > s->tail[best]))
             best = l;
         needed = past[l] > past[needed] ? l : needed;
@@ -158,33 +158,33 @@ static int32_t choose_lane(const schedule *s, const fx_step *step, const int32_t
     return best != NONE ? best : needed;
 }
 
-/* Has need[l] ended in any case, because the previous step of this lane or another step in `need`
+/* Has need[l] ended in any case, because the previous step of this branch or another step in `need`
  * has waited for it? */
-static bool is_implied(const schedule *s, int32_t lane, const int32_t *need, int32_t l)
+static bool is_implied(const schedule *s, int32_t branch, const int32_t *need, int32_t l)
 {
-    bool known = s->tail[lane] != NONE && s->entries[s->tail[lane]].seen[l] >= need[l];
-    for (int32_t k = 0; k < FXI_GPU_LANES; k++)
+    bool known = s->tail[branch] != NONE && s->entries[s->tail[branch]].seen[l] >= need[l];
+    for (int32_t k = 0; k < FXI_GPU_BRANCHES; k++)
         known |= k != l && need[k] != NONE && s->entries[need[k]].seen[l] >= need[l];
     return known;
 }
 
 static void schedule_step(schedule *s, int32_t i)
 {
-    int32_t need[FXI_GPU_LANES], past[FXI_GPU_LANES];
+    int32_t need[FXI_GPU_BRANCHES], past[FXI_GPU_BRANCHES];
     entry *e = &s->entries[i];
     find_needs(s, i, need, past);
-    *e = (entry){.lane = choose_lane(s, step_at(s, i), past), .point = NONE};
-    for (int32_t l = 0; l < FXI_GPU_LANES; l++) {
-        const bool waits = need[l] != NONE && l != e->lane && !is_implied(s, e->lane, need, l);
+    *e = (entry){.branch = choose_branch(s, step_at(s, i), past), .point = NONE};
+    for (int32_t l = 0; l < FXI_GPU_BRANCHES; l++) {
+        const bool waits = need[l] != NONE && l != e->branch && !is_implied(s, e->branch, need, l);
         e->after[l] = waits ? need[l] : NONE;
         if (waits && s->entries[need[l]].point == NONE)
             s->entries[need[l]].point = s->npoints++;
     }
     memcpy(e->seen, past, sizeof past);
-    if (s->tail[e->lane] != NONE)
-        reach(e->seen, s->entries[s->tail[e->lane]].seen);
-    e->seen[e->lane] = i;
-    s->tail[e->lane] = i;
+    if (s->tail[e->branch] != NONE)
+        reach(e->seen, s->entries[s->tail[e->branch]].seen);
+    e->seen[e->branch] = i;
+    s->tail[e->branch] = i;
 }
 
 /* False: no memory for it. */
@@ -193,14 +193,14 @@ static bool make_schedule(schedule *s, const fx_host *host)
     s->entries = host->alloc((size_t)s->n * sizeof *s->entries);
     if (!s->entries)
         return false;
-    for (int l = 0; l < FXI_GPU_LANES; l++)
+    for (int l = 0; l < FXI_GPU_BRANCHES; l++)
         s->tail[l] = NONE;
     s->npoints = 1; /* 0: where the recording begins */
     for (int32_t i = 0; i < s->n; i++)
         schedule_step(s, i);
-    /* The recording ends in lane 0, which must come after all others. */
+    /* The recording ends in branch 0, which must come after all others. */
     const entry *end = &s->entries[s->tail[0]];
-    for (int l = 1; l < FXI_GPU_LANES; l++)
+    for (int l = 1; l < FXI_GPU_BRANCHES; l++)
         if (s->tail[l] != NONE && end->seen[l] < s->tail[l] && s->entries[s->tail[l]].point == NONE)
             s->entries[s->tail[l]].point = s->npoints++;
     return true;
@@ -208,47 +208,47 @@ static bool make_schedule(schedule *s, const fx_host *host)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-/* Selects the lane of the step, and makes the lane wait for the steps that it needs. */
+/* Selects the branch of the step, and makes the branch wait for the steps that it needs. */
 static fx_status enter_step(fx_device *device, const schedule *s, const entry *e, bool first)
 {
     const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
     bool waits = false;
-    fx_status status = driver->lane(device, e->lane);
-    for (int l = 0; l < FXI_GPU_LANES && !status; l++)
+    fx_status status = driver->branch(device, e->branch);
+    for (int l = 0; l < FXI_GPU_BRANCHES && !status; l++)
         if (e->after[l] != NONE) {
             waits = true;
             status = driver->after(device, s->entries[e->after[l]].point);
         }
-    /* A lane belongs to the recording only from its first wait for another one. */
-    return !status && first && e->lane > 0 && !waits ? driver->after(device, 0) : status;
+    /* A branch belongs to the recording only from its first wait for another one. */
+    return !status && first && e->branch > 0 && !waits ? driver->after(device, 0) : status;
 }
 
-static fx_status join_lanes(fx_device *device, const schedule *s)
+static fx_status join_branches(fx_device *device, const schedule *s)
 {
     const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
     const entry *end = &s->entries[s->tail[0]];
-    fx_status status = driver->lane(device, 0);
-    for (int l = 1; l < FXI_GPU_LANES && !status; l++)
+    fx_status status = driver->branch(device, 0);
+    for (int l = 1; l < FXI_GPU_BRANCHES && !status; l++)
         if (s->tail[l] != NONE && end->seen[l] < s->tail[l])
             status = driver->after(device, s->entries[s->tail[l]].point);
     return status;
 }
 
-static fx_status launch_lanes(fx_device *device, const schedule *s, fx_run *run)
+static fx_status launch_branches(fx_device *device, const schedule *s, fx_run *run)
 {
     const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
-    bool used[FXI_GPU_LANES] = {false};
+    bool used[FXI_GPU_BRANCHES] = {false};
     fx_status status = driver->point(device, 0);
     for (int32_t i = 0; i < s->n && !status; i++) {
         const entry *e = &s->entries[i];
-        status = enter_step(device, s, e, !used[e->lane]);
-        used[e->lane] = true;
+        status = enter_step(device, s, e, !used[e->branch]);
+        used[e->branch] = true;
         if (!status)
             status = launch_step(device, step_at(s, i), s->plan->ready, s->values, run);
         if (!status && e->point != NONE)
             status = driver->point(device, e->point);
     }
-    return status ? status : join_lanes(device, s);
+    return status ? status : join_branches(device, s);
 }
 
 static fx_status launch_recorded(fx_device *device, const fx_plan *plan, const fxi_gpu_part *part,
@@ -259,11 +259,11 @@ static fx_status launch_recorded(fx_device *device, const fx_plan *plan, const f
                   .part = part,
                   .values = values,
                   .n = part->end - part->first,
-                  .lanes = driver->lane != NULL};
+                  .branches = driver->branch != NULL};
     int32_t step;
-    if (!s.lanes || s.n > BRANCHED_MOST || !make_schedule(&s, driver->runtime.host))
+    if (!s.branches || s.n > BRANCHED_MOST || !make_schedule(&s, driver->runtime.host))
         return fxi_gpu_launch_part(device, plan, part, values, run, &step);
-    const fx_status status = launch_lanes(device, &s, run);
+    const fx_status status = launch_branches(device, &s, run);
     driver->runtime.host->free(s.entries);
     return status;
 }

@@ -22,7 +22,7 @@ extern const char fxi_gpu_text_arithmetic[];
 extern const char fxi_gpu_text_elementwise[];
 extern const char fxi_gpu_text_elementwise_vectors[];
 extern const char fxi_gpu_text_elementwise_apart[];
-extern const char fxi_gpu_text_batch[];
+extern const char fxi_gpu_text_several[];
 extern const char fxi_gpu_text_segments_choice[];
 extern const char fxi_gpu_text_segments_table[];
 extern const char fxi_gpu_text_segments_each[];

@@ -191,10 +191,10 @@ static int say_addresses(fxi_gpu_builder *b, const fxi_gpu_map *p)
     return longest;
 }
 
-void fxi_gpu_map_say_batch(fxi_gpu_builder *b, const fxi_gpu_map *p)
+void fxi_gpu_map_say_elements(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
     fxi_gpu_set_number(b, "elements", p->elements);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_batch, "packs");
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_several, "packs");
     say_packs(b, p, p->nin + p->nout);
     text = fxi_gpu_say_until(b, text, "addresses");
     fxi_gpu_set_number(b, "mask", say_addresses(b, p) - 1);
@@ -255,8 +255,8 @@ static void say_map(fxi_gpu_builder *b, const fxi_gpu_map *p)
     if (p->elements > 1 && p->layout.npatterns > 0) {
         say_apart(b, p, text);
     } else if (p->elements > 1) {
-        text = fxi_gpu_say_until(b, text, "batch");
-        fxi_gpu_map_say_batch(b, p);
+        text = fxi_gpu_say_until(b, text, "several");
+        fxi_gpu_map_say_elements(b, p);
         fxi_gpu_say_part(b, text);
     } else {
         text = fxi_gpu_say_until(b, text, "walk");
@@ -297,7 +297,7 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     say_map(b, &p);
     fxi_gpu_call *c = fxi_gpu_add_each(b, p.length);
     if (p.elements > 1)
-        c->groups[0] = fxi_gpu_groups(p.length, (int64_t)p.elements * FXI_GPU_GROUP);
+        c->groups[0] = fxi_gpu_divide_up(p.length, (int64_t)p.elements * FXI_GPU_GROUP);
     for (int k = 0; k < p.nin; k++)
         fxi_gpu_buffer(c, k, (fxi_gpu_role)p.from[k].role, p.from[k].k);
     for (int k = 0; k < p.nout; k++)
@@ -366,7 +366,7 @@ static void uniform(fxi_gpu_builder *b, int64_t n)
     fxi_gpu_buffer(c, 1, FXI_GPU_STREAMS, 0);
     fxi_gpu_param(c, 0, n);
     fxi_gpu_param(c, 1, fx_step_generator(b->step)->stream);
-    c->groups[0] = fxi_gpu_groups(n, (int64_t)block * FXI_GPU_GROUP);
+    c->groups[0] = fxi_gpu_divide_up(n, (int64_t)block * FXI_GPU_GROUP);
 }
 
 void fxi_gpu_generate(fxi_gpu_builder *b)

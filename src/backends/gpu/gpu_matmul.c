@@ -37,11 +37,6 @@ static const tile parallel_tiles[] = {
 static const tile serial_tiles[] = {
     {1, 1, 16, 6, 4, 8, 64}, {1, 1, 16, 6, 2, 4, 64}, {1, 1, 16, 6, 1, 2, 64}, {0}};
 
-static int64_t ceil_div(int64_t n, int64_t d)
-{
-    return (n + d - 1) / d;
-}
-
 typedef struct product {
     const fx_step *step;
     const fxi_gpu_type *type;
@@ -96,8 +91,8 @@ static product product_of(const fx_step *s)
 
 static int64_t tiles_of(product *p, const tile *t)
 {
-    p->tiles_m = ceil_div(p->m, t->tx * t->rm * t->mt);
-    p->tiles_n = ceil_div(p->n, t->ty * t->rn * t->nt);
+    p->tiles_m = fxi_gpu_divide_up(p->m, t->tx * t->rm * t->mt);
+    p->tiles_n = fxi_gpu_divide_up(p->n, t->ty * t->rn * t->nt);
     return p->tiles_m * p->tiles_n * p->batches;
 }
 
@@ -109,16 +104,16 @@ enum { CUT_LEAST = 512, SLICE_LEAST = 128, SLICE_UNIT = 32, SLICED_MOST = 1 << 2
  * of a slice is a multiple of the BK of every tile. */
 static void cut(product *p, int64_t tiles, const fxi_gpu_limits *limits)
 {
-    const int64_t want = ceil_div(limits->units, tiles),
+    const int64_t want = fxi_gpu_divide_up(limits->units, tiles),
                   most = SLICED_MOST / fx_tensor_length(&p->step->out),
                   longest = p->k / SLICE_LEAST;
     int64_t slices = want < longest ? want : longest;
     slices = slices < most ? slices : most;
     if (limits->serial || p->k < CUT_LEAST || slices < 2)
         slices = 1;
-    p->slice = ceil_div(ceil_div(p->k, slices), SLICE_UNIT) * SLICE_UNIT;
+    p->slice = fxi_gpu_divide_up(fxi_gpu_divide_up(p->k, slices), SLICE_UNIT) * SLICE_UNIT;
     /* Rounding up may leave fewer slices. A product without terms has one group a tile too. */
-    p->slices = p->k > 0 ? ceil_div(p->k, p->slice) : 1;
+    p->slices = p->k > 0 ? fxi_gpu_divide_up(p->k, p->slice) : 1;
 }
 
 /* May the device have instructions for products of matrices of the type? The text asks its compiler

@@ -127,7 +127,7 @@ static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t w
     fxi_gpu_buffer(c, 1, k->notes ? FXI_GPU_WORK : FXI_GPU_OUT, work);
     if (k->also)
         fxi_gpu_buffer(c, 2, k->positions ? FXI_GPU_WORK : FXI_GPU_IN, work);
-    c->groups[0] = fxi_gpu_groups(length, FXI_GPU_GROUP);
+    c->groups[0] = fxi_gpu_divide_up(length, FXI_GPU_GROUP);
 }
 
 void fxi_gpu_pool(fxi_gpu_builder *b)

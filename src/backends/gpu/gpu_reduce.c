@@ -19,8 +19,8 @@
 enum {
     SEGMENTS = 16, /* reductions of a launch without a table, at most */
     OPERANDS = 32,
-    TERMS = 16, /* terms of a lane, before the terms of a result are divided further */
-    PIECES = 1024,
+    TERMS = 16,    /* terms of a lane, before the terms of a result are divided further */
+    PIECES = 1024, /* of a result, at most: each lane of the second kernel then joins four */
     /* Parameters: results, terms, pieces, terms of a piece, lanes. */
     RESULTS = 0,
     COUNT,
@@ -71,7 +71,7 @@ static bool by_columns(const reduction *r)
 
 static int64_t groups_of(const reduction *r)
 {
-    return fxi_gpu_groups(r->results, FXI_GPU_GROUP / r->lanes.lanes);
+    return fxi_gpu_divide_up(r->results, FXI_GPU_GROUP / r->lanes.lanes);
 }
 
 /* Uses more lanes, then more pieces, until there are four groups for each unit, or lanes have too
@@ -223,7 +223,7 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     fxi_gpu_param(c, RESULTS, r->results);
     fxi_gpu_param(c, COUNT, r->pieces);
     fxi_gpu_lanes_fill(lanes, c, LANES);
-    c->groups[0] = fxi_gpu_groups(r->results, FXI_GPU_GROUP / lanes.lanes);
+    c->groups[0] = fxi_gpu_divide_up(r->results, FXI_GPU_GROUP / lanes.lanes);
 }
 
 /* Divides the reduction. `axes`: the axes of the layout that are reduced. */

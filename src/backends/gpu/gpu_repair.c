@@ -8,7 +8,10 @@
  */
 #include "gpu_text.h"
 
-enum { MOST_GROUPS = 256, EACH = 16 };
+/* At most as many groups as a group has work-items: every work-item of the second kernel then reads
+ * one word of the first. A work-item looks at EACH elements, or at more if there would be too many
+ * groups. */
+enum { MOST_GROUPS = FXI_GPU_GROUP, EACH = 16 };
 
 /* Parameters of the second kernel. */
 #define AXIS_PARAMS(X) X(TAPS) X(XS) X(YS) X(STRIDE)
@@ -16,8 +19,13 @@ enum { MOST_GROUPS = 256, EACH = 16 };
 enum { WEIGHTS, GROUPS, APART, CHANNELS, OUTS, BATCHES, FIRST_PARAM };
 static const char *const names[] = {"WEIGHTS", "GROUPS", "APART", "CHANNELS", "OUTS", "BATCHES"};
 enum { AXIS_PARAMS(NUMBER) AXES };
-enum { ORIGIN = FIRST_PARAM + 3 * AXES, STEP = ORIGIN + 3, XSTEP = STEP + 3, YSTEP = XSTEP + 5 };
-enum { PARAMS = YSTEP + 5 };
+enum {
+    ORIGIN = FIRST_PARAM + 3 * AXES,
+    TAP_DISTANCE = ORIGIN + 3,
+    XSTRIDE = TAP_DISTANCE + 3,
+    YSTRIDE = XSTRIDE + 5
+};
+enum { PARAMS = YSTRIDE + 5 };
 #define NAME(name) #name,
 static const char *const axis_names[] = {AXIS_PARAMS(NAME)};
 
@@ -30,11 +38,11 @@ static void set_type(fxi_gpu_builder *b, const fxi_gpu_type *t)
 
 static int64_t groups_for(int64_t n)
 {
-    const int64_t groups = fxi_gpu_groups(n, (int64_t)FXI_GPU_GROUP * EACH);
+    const int64_t groups = fxi_gpu_divide_up(n, (int64_t)FXI_GPU_GROUP * EACH);
     return groups < MOST_GROUPS ? groups : MOST_GROUPS;
 }
 
-static void look(fxi_gpu_builder *b, int64_t n, int64_t groups, bool wide, int64_t work)
+static void find_infinite(fxi_gpu_builder *b, int64_t n, int64_t groups, bool wide, int64_t work)
 {
     fxi_gpu_begin(b, wide);
     fxi_gpu_kernel(b, "fx_repair_look", 2, 2);
@@ -60,8 +68,9 @@ static void say_weights(fxi_gpu_builder *b, bool wide)
     for (int a = 0; a < AXES; a++)
         fxi_gpu_say(b, "#define %s(d) P(%d + (d))\n", axis_names[a], FIRST_PARAM + 3 * a);
     /* The position in x, at position 0 of y, of tap k: a flipped kernel counts them backwards. */
-    fxi_gpu_say(b, "#define FIRST(d, k) (P(%d + (d)) + (k) * P(%d + (d)))\n", ORIGIN, STEP);
-    fxi_gpu_say(b, "#define XSTEP(d) P(%d + (d))\n#define YSTEP(d) P(%d + (d))\n", XSTEP, YSTEP);
+    fxi_gpu_say(b, "#define FIRST(d, k) (P(%d + (d)) + (k) * P(%d + (d)))\n", ORIGIN, TAP_DISTANCE);
+    fxi_gpu_say(b, "#define XSTRIDE(d) P(%d + (d))\n#define YSTRIDE(d) P(%d + (d))\n", XSTRIDE,
+                YSTRIDE);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
@@ -86,7 +95,7 @@ static void set_axis(fxi_gpu_call *c, const fx_step *s, int d)
     fxi_gpu_param(c, FIRST_PARAM + 3 * YS + d, there ? s->in[1].shape[d] : 1);
     fxi_gpu_param(c, FIRST_PARAM + 3 * STRIDE + d, there ? a->stride[d] : 1);
     fxi_gpu_param(c, ORIGIN + d, (a->flipped ? 0 : (taps - 1) * dilation) - before);
-    fxi_gpu_param(c, STEP + d, a->flipped ? dilation : -dilation);
+    fxi_gpu_param(c, TAP_DISTANCE + d, a->flipped ? dilation : -dilation);
 }
 
 bool fxi_gpu_can_repair(const fx_step *s)
@@ -106,7 +115,7 @@ void fxi_gpu_repair(fxi_gpu_builder *b)
                       fxi_gpu_wide(weights + MOST_GROUPS * FXI_GPU_GROUP);
     /* A word for each group of the first kernel: whether it has found such a number. */
     const int64_t work = fxi_gpu_work(b, groups * 4);
-    look(b, length, groups, wide, work);
+    find_infinite(b, length, groups, wide, work);
     say_weights(b, wide);
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
@@ -121,7 +130,7 @@ void fxi_gpu_repair(fxi_gpu_builder *b)
     fxi_gpu_param(c, BATCHES, s->in[0].shape[n + 1]);
     for (int d = 0; d < 3; d++)
         set_axis(c, s, d);
-    set_strides(c, XSTEP, &s->in[0], n);
-    set_strides(c, YSTEP, &s->in[1], n);
+    set_strides(c, XSTRIDE, &s->in[0], n);
+    set_strides(c, YSTRIDE, &s->in[1], n);
     c->groups[0] = each;
 }

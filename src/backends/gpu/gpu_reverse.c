@@ -17,5 +17,5 @@ void fxi_gpu_reverse(fxi_gpu_builder *b, fxi_gpu_buffer_ref from, fxi_gpu_buffer
     fxi_gpu_buffer(c, 1, (fxi_gpu_role)to.role, to.k);
     fxi_gpu_param(c, 0, length);
     fxi_gpu_param(c, 1, window);
-    c->groups[0] = fxi_gpu_groups(length, FXI_GPU_GROUP);
+    c->groups[0] = fxi_gpu_divide_up(length, FXI_GPU_GROUP);
 }

@@ -124,7 +124,7 @@ static fxi_gpu_packs packs_of(const fxi_gpu_rows *r)
                            .neighbours = r->neighbours};
 }
 
-/* Appends the packs of a batch of elements and their loading, of the operands that are needed. */
+/* Appends the packs of several elements and their loading, of the operands that are needed. */
 static void say_loads(fxi_gpu_builder *b, const fxi_gpu_rows *r, const bool *needed)
 {
     const fxi_gpu_packs packs = packs_of(r);
@@ -432,7 +432,7 @@ static void launch(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
     fxi_gpu_lanes_fill(lanes, c, FXI_GPU_ROW_LANES);
     fxi_gpu_walk_fill(&r->outer, c, FXI_GPU_ROW_WALKS);
     fxi_gpu_walk_fill(&r->inner, c, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer));
-    c->groups[0] = fxi_gpu_groups(r->count, FXI_GPU_GROUP / lanes.lanes);
+    c->groups[0] = fxi_gpu_divide_up(r->count, FXI_GPU_GROUP / lanes.lanes);
     fxi_gpu_row_cut_fill(r, c, pass);
 }
 

@@ -60,5 +60,5 @@ void fxi_gpu_scan(fxi_gpu_builder *b)
     fxi_gpu_param(c, ALONG_Y, dense[axis]);
     fxi_gpu_lanes_fill(lanes, c, LANES);
     fxi_gpu_walk_fill(&w, c, WALK);
-    c->groups[0] = fxi_gpu_groups(lines, FXI_GPU_GROUP / lanes.lanes);
+    c->groups[0] = fxi_gpu_divide_up(lines, FXI_GPU_GROUP / lanes.lanes);
 }

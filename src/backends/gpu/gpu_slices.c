@@ -95,5 +95,5 @@ void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_g
     fxi_gpu_param(call, 0, s->length);
     fxi_gpu_param(call, 1, s->n);
     fxi_gpu_finish_set(f, call, 2, 2);
-    call->groups[0] = fxi_gpu_groups(s->length, columns);
+    call->groups[0] = fxi_gpu_divide_up(s->length, columns);
 }

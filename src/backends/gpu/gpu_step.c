@@ -83,7 +83,7 @@ static fxi_gpu_call *add(fxi_gpu_builder *b, int nbuffers, int nparams)
     if (!c) {
         fxi_gpu_no_memory(b);
         /* Callers then fill in a dummy entry, so they need no test after each call. */
-        b->lost = (fxi_gpu_call){.params = b->lost_memory};
+        b->unused = (fxi_gpu_call){.params = b->unused_params};
         return NULL;
     }
     memset(c, 0, bytes);
@@ -100,7 +100,7 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
 {
     fxi_gpu_call *c = add(b, b->nbuffers, b->nparams);
     if (!c)
-        return &b->lost;
+        return &b->unused;
     c->kernel = b->kernel;
     c->group = b->group;
     c->ntable = b->ntable;
@@ -121,7 +121,7 @@ fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *rou
     if (!c) {
         /* The entry would have owned the state. */
         routine->release(b->device, state);
-        return &b->lost;
+        return &b->unused;
     }
     c->routine = routine;
     c->state = state;
@@ -132,7 +132,7 @@ fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n)
 {
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_param(c, 0, n);
-    c->groups[0] = fxi_gpu_groups(n, (int64_t)fxi_gpu_each(b) * FXI_GPU_GROUP);
+    c->groups[0] = fxi_gpu_divide_up(n, (int64_t)fxi_gpu_each(b) * FXI_GPU_GROUP);
     return c;
 }
 
@@ -154,7 +154,7 @@ void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value)
     }
     ((int32_t *)c->params)[param] = (int32_t)value;
     /* Reported in check_call, as a wrong choice of the index type. */
-    c->cut |= value != (int32_t)value;
+    c->too_large |= value != (int32_t)value;
 }
 
 /* Sign-extended for 32-bit kernels: a value beyond int32_t would count as cut. */
@@ -231,7 +231,7 @@ static void build(fxi_gpu_builder *b)
  * runs. */
 static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
 {
-    if (c->cut)
+    if (c->too_large)
         fxi_gpu_fail(b, FX_STATUS_INTERNAL,
                      "a parameter of a kernel with 32-bit indices does not fit in 32 bits");
     for (int k = 0; k < 3; k++) {

@@ -16,10 +16,7 @@
 
 bool fxi_gpu_is_scalar(const fx_tensor *t)
 {
-    for (int d = 0; d < t->ndim; d++)
-        if (t->shape[d] != 1 && t->stride[d] != 0)
-            return false;
-    return true;
+    return fxi_is_single(t->ndim, t->shape, t->stride);
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */

@@ -1,21 +1,21 @@
 /* gpurt_graph.c: records launches as graphs of the driver, which replays them with one call
  * (fxi_gpu_driver.record).
  *
- * The driver records what is queued in a stream, and in streams that wait for it: the lanes. These
- * are streams of their own, in which nothing else is ever queued: other threads continue to use the
- * stream `work` during a recording. All calls are made under the device's lock.
+ * The driver records what is queued in a stream, and in streams that wait for it: the branches.
+ * These are streams of their own, in which nothing else is ever queued: other threads continue to
+ * use the stream `work` during a recording. All calls are made under the device's lock.
  */
 #include "gpurt.h"
 
 #include <string.h>
 
 struct fxi_rt_recorder {
-    fxi_rt_stream lanes[FXI_GPU_LANES];
+    fxi_rt_stream branches[FXI_GPU_BRANCHES];
     fxi_rt_event *points; /* npoints of them */
     int32_t npoints;
 };
 
-/* A library's handle has one stream. During a recording this is lane 0. */
+/* A library's handle has one stream. During a recording this is branch 0. */
 static int follow(fxi_rt_device *d, fxi_rt_stream stream)
 {
     const fxi_rt_library_handle *handles[] = {&d->blas, &d->dnn};
@@ -26,7 +26,7 @@ static int follow(fxi_rt_device *d, fxi_rt_stream stream)
     return error;
 }
 
-/* Made at the first recording. A lane that cannot be created is tried again at the next one. */
+/* Made at the first recording. A branch that cannot be created is tried again at the next one. */
 static fx_status open_recorder(fxi_rt_device *d)
 {
     fx_status status = FX_OK;
@@ -34,10 +34,10 @@ static fx_status open_recorder(fxi_rt_device *d)
         memset(d->recorder, 0, sizeof *d->recorder);
     if (!d->recorder)
         return FX_STATUS_MEMORY;
-    for (int k = 0; k < FXI_GPU_LANES && !status; k++)
-        if (!d->recorder->lanes[k])
+    for (int k = 0; k < FXI_GPU_BRANCHES && !status; k++)
+        if (!d->recorder->branches[k])
             status = FXI_RT_TRY(d, "record", StreamCreate,
-                                (&d->recorder->lanes[k], FXI_RT_NON_BLOCKING));
+                                (&d->recorder->branches[k], FXI_RT_NON_BLOCKING));
     return status;
 }
 
@@ -49,10 +49,10 @@ static fx_status record(fx_device *device)
         status = open_recorder(d);
     if (!status)
         status =
-            FXI_RT_TRY(d, "record", CaptureBegin, (d->recorder->lanes[0], FXI_RT_THREAD_LOCAL));
+            FXI_RT_TRY(d, "record", CaptureBegin, (d->recorder->branches[0], FXI_RT_THREAD_LOCAL));
     if (status)
         return status;
-    d->launches = d->recorder->lanes[0];
+    d->launches = d->recorder->branches[0];
     /* Without this call the recording would lack the library's work. On failure it is ended and
      * dropped. */
     if (follow(d, d->launches) == 0)
@@ -60,7 +60,7 @@ static fx_status record(fx_device *device)
     fxi_rt_graph graph = NULL;
     follow(d, d->work);
     d->launches = d->work;
-    if (fxi_rt.CaptureEnd(d->recorder->lanes[0], &graph) == 0 && graph)
+    if (fxi_rt.CaptureEnd(d->recorder->branches[0], &graph) == 0 && graph)
         fxi_rt.GraphDestroy(graph);
     return FX_STATUS_DEVICE;
 }
@@ -75,7 +75,7 @@ static fx_status recorded(fx_device *device, void **out_recording)
     if (follow(d, d->work) != 0 && !status)
         status = FX_STATUS_DEVICE;
     /* The capture is ended after an error too, because the stream must not continue to record. */
-    const fx_status ended = FXI_RT_TRY(d, "record", CaptureEnd, (d->recorder->lanes[0], &graph));
+    const fx_status ended = FXI_RT_TRY(d, "record", CaptureEnd, (d->recorder->branches[0], &graph));
     status = status ? status : ended;
     if (!status)
         status = FXI_RT_TRY(d, "record", GraphInstantiate, (&exec, graph, 0));
@@ -107,12 +107,13 @@ static void drop(fx_device *device, void *recording)
     fxi_rt.ExecDestroy(recording);
 }
 
-/* ---- lanes ----------------------------------------------------------------------------------- */
+/* ---- branches -----------------------------------------------------------------------------------
+ */
 
-static fx_status lane(fx_device *device, int32_t lane)
+static fx_status branch(fx_device *device, int32_t branch)
 {
     fxi_rt_device *d = fxi_rt_of(device);
-    d->launches = d->recorder->lanes[lane];
+    d->launches = d->recorder->branches[branch];
     return FX_OK;
 }
 
@@ -165,7 +166,7 @@ void fxi_rt_find_graphs(void)
     fxi_rt_driver.recorded = recorded;
     fxi_rt_driver.replay = replay;
     fxi_rt_driver.drop = drop;
-    fxi_rt_driver.lane = lane;
+    fxi_rt_driver.branch = branch;
     fxi_rt_driver.point = point;
     fxi_rt_driver.after = after;
 }

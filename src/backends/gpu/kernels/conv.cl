@@ -47,8 +47,8 @@ FX_USE(2, @out@, y)
             const fx_int k0 = k3 % taps0; k3 /= taps0;
             const fx_int k1 = k3 % taps1; k3 /= taps1;
             const fx_int k2 = k3 % taps2; k3 /= taps2;
-            const fx_int d0 = k0 * TERM_STEP(0), d1 = k1 * TERM_STEP(1),
-                d2 = k2 * TERM_STEP(2);
+            const fx_int d0 = k0 * TERM_DISTANCE(0), d1 = k1 * TERM_DISTANCE(1),
+                d2 = k2 * TERM_DISTANCE(2);
             position[e] = k < terms ? d0 : FAR;
             position[e + 1] = d1;
             position[e + 2] = d2;
@@ -92,8 +92,8 @@ FX_USE(2, @out@, y)
     const fx_int m@r@_0 = m@r@_3 % rows0; m@r@_3 /= rows0;
     const fx_int m@r@_1 = m@r@_3 % rows1; m@r@_3 /= rows1;
     const fx_int m@r@_2 = m@r@_3 % rows2; m@r@_3 /= rows2;
-    const fx_int p@r@_0 = from0 + m@r@_0 * ROW_STEP(0), p@r@_1 = from1 + m@r@_1 * ROW_STEP(1),
-        p@r@_2 = from2 + m@r@_2 * ROW_STEP(2);
+    const fx_int p@r@_0 = from0 + m@r@_0 * ROW_DISTANCE(0), p@r@_1 = from1 + m@r@_1 * ROW_DISTANCE(1),
+        p@r@_2 = from2 + m@r@_2 * ROW_DISTANCE(2);
     const fx_int p@r@ = p@r@_0 + SIZE(0) * (p@r@_1 + SIZE(1) * p@r@_2) + m@r@_3 * SOURCE_ROW
         + rest * SOURCE_GROUP;
     const fx_int to@r@ = m@r@ < rows ? to + m@r@_0 * OUT(0) + m@r@_1 * OUT(1) + m@r@_2 * OUT(2)
@@ -104,7 +104,7 @@ FX_USE(2, @out@, y)
     const fx_int x@r@_0 = p@r@_0 + position[q], x@r@_1 = p@r@_1 + position[q + 1]; \
     const fx_int x@r@_2 = p@r@_2 + position[q + 2], x@r@ = p@r@ + position[q + 3]; \
     const int in@r@ = BELOW(x@r@_0, SIZE(0)) & BELOW(x@r@_1, SIZE(1)) & BELOW(x@r@_2, SIZE(2)); \
-    const VALUE there@r@ = LOAD(source, in@r@ ? x@r@ : 0), v@r@ = in@r@ ? there@r@ : (VALUE)0; \
+    const VALUE loaded@r@ = LOAD(source, in@r@ ? x@r@ : 0), v@r@ = in@r@ ? loaded@r@ : (VALUE)0; \
 
 // Stores one row of sums.
 //// conv_out

@@ -74,15 +74,17 @@ FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (fx_i64)a.i; }
 #undef BETTER
 #undef IS_NAN
 
-// Divides the work-items of a group into teams: the `lanes` of a team, a power of two, compute one result.
+// Divides the work-items of a group into teams: the `lanes` of a team, a power of two, compute one
+// result.
 //// lanes
 const fx_int lanes = P(@own@@lanes@), teams = FX_GROUP >> P(@own@@log@);
 const fx_int lane = P(@own@@columns@) ? FX_ITEM >> (8 - P(@own@@log@)) : FX_ITEM & (lanes - 1);
 const fx_int team = P(@own@@columns@) ? FX_ITEM & (teams - 1) : FX_ITEM >> P(@own@@log@);
 const fx_int own = team + lane * teams;
 
-// Joins the lanes' accumulators: `a` of every work-item of the team becomes the accumulator of all // its lanes. @again@ is a barrier if the previous tree used the same array, because other work-items may
-// not have read its result yet.
+// Joins the lanes' accumulators: `a` of every work-item of the team becomes the accumulator of all
+// its lanes. @again@ is a barrier if the previous tree used the same array, because other
+// work-items may not have read its result yet.
 //// tree
 @again@
 s@n@[own] = a@reg@;

@@ -18,7 +18,7 @@ if (i >= P(0)) return;
 const fx_int i = (FX_GROUP_X * FX_GROUP + FX_ITEM) * @elements@;
 if (i >= P(0)) return;
 const fx_int left = P(0) - i;
-@batch@
+@several@
 
 // The same with walked operands: the work-item's elements are a group's width apart.
 //// elementwise_apart
@@ -38,8 +38,8 @@ if (i >= P(0)) return;
 @program@
 }
 
-// A batch of neighbouring elements, of which `left` exist.
-//// batch
+// Several neighbouring elements, of which `left` exist.
+//// several
 @packs@
 const int whole = left >= @elements@ && ((@addresses@) & @mask@u) == 0;
 if (whole) {
@@ -75,8 +75,8 @@ const fx_int first = @first@;
 // take the same path.
 //// segments_table
 fx_int g = 0;
-for (fx_int step = @half@; step > 0; step /= 2)
-    if (g + step < @batch@ && FX_GROUP_X >= P(@batch@ + g + step)) g += step;
+for (fx_int jump = @half@; jump > 0; jump /= 2)
+    if (g + jump < @batch@ && FX_GROUP_X >= P(@batch@ + g + jump)) g += jump;
 const fx_int length = P(g), first = P(@batch@ + g);
 @operands@
 

@@ -93,9 +93,10 @@
             }
 #undef COPY
 
-// A block of RM·RN elements for each work-item of a GPU. The next tiles are loaded while the products of the present ones are computed, and
-// the two tiles in local memory alternate, so that one barrier for each round along k is enough. PAD spreads what neighbouring work-items
-// write over the banks.
+// A block of RM·RN elements for each work-item of a GPU. The next tiles are loaded while the
+// products of the present ones are computed, and the two tiles in local memory alternate, so that
+// one barrier for each round along k is enough. PAD spreads what neighbouring work-items write over
+// the banks.
 //// matmul_tiles
 #define PAD 4
 // Of the elements of a tile that a work-item copies, the first and the distances to the others.

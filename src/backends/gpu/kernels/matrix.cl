@@ -7,11 +7,12 @@
 //     FX_CELL_B(p, s, words, lane)             the same for columns; a word has two terms
 //     FX_CELL(type, c, a, b)                   c += a * b; all work-items of the warp take part
 //     FX_CELL_SUMS, FX_CELL_ROW(lane, i), FX_CELL_COLUMN(lane, i)    the elements c.v[i]
-// This text is put between matmul and matmul_tiles. matmul_tiles computes the same tile without these instructions.
+// This text is put between matmul and matmul_tiles. matmul_tiles computes the same tile without
+// these instructions.
 //// matrix
 #ifdef FX_CELL_@name@
-// Each warp computes CM·CN cells: half of the tile's rows, and its share of the columns. In a
-// small tile the last warps may have no columns. Local memory holds both operands as 16-bit numbers, with
+// Each warp computes CM·CN cells: half of the tile's rows, and its share of the columns. In a small
+// tile the last warps may have no columns. Local memory holds both operands as 16-bit numbers, with
 // neighbouring terms in one word; four more words in a row spread the rows over the banks.
 #define SHARES (FX_GROUP / FX_WARP / 2 < BN / FX_CELL_COLUMNS ? FX_GROUP / FX_WARP / 2 : BN / FX_CELL_COLUMNS)
 #define CM (BM / 32)

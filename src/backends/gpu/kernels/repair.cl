@@ -49,10 +49,10 @@ FX_LOCAL(fx_i32, found, FX_GROUP);
                     for (fx_int o0 = 0; o0 < YS(0); o0++) {
                         const fx_int x0 = a0 + o0 * STRIDE(0);
                         if (x0 < 0 || x0 >= XS(0)) continue;
-                        sum += FX_LOAD_@name@(x, x0 * XSTEP(0) + x1 * XSTEP(1) + x2 * XSTEP(2)
-                                                 + in * XSTEP(3) + b * XSTEP(4))
-                            * FX_LOAD_@name@(y, o0 * YSTEP(0) + o1 * YSTEP(1) + o2 * YSTEP(2)
-                                                + out * YSTEP(3) + b * YSTEP(4));
+                        sum += FX_LOAD_@name@(x, x0 * XSTRIDE(0) + x1 * XSTRIDE(1) + x2 * XSTRIDE(2)
+                                                 + in * XSTRIDE(3) + b * XSTRIDE(4))
+                            * FX_LOAD_@name@(y, o0 * YSTRIDE(0) + o1 * YSTRIDE(1) + o2 * YSTRIDE(2)
+                                                + out * YSTRIDE(3) + b * YSTRIDE(4));
                     }
                 }
             }

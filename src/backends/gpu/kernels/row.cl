@@ -18,7 +18,7 @@ const fx_int gap = near ? 1 : lanes, start = first + (near ? lane * @elements@ :
 @passes@
 @outputs_of_row@
 
-// Loads the packs of a batch of elements.
+// Loads the packs of several elements.
 //// rows_loads
 if (near && count - base >= @elements@) {
 @vector_loads@
@@ -30,7 +30,7 @@ const fx_int i = base + e * gap < count ? base + e * gap : 0;
 }
 }
 
-// The program of a pass for a batch of elements.
+// The program of a pass for several elements.
 //// rows_program
 FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
 const fx_int i = base + e * gap;
