@@ -183,7 +183,7 @@ static void embedding_gradient(bench_state *s)
 }
 
 /* An index along the first axis for each element of x. */
-static void open_places(bench_state *s)
+static void open_indices(bench_state *s)
 {
     const int64_t *n = s->which->size;
     open_array(s);
@@ -252,7 +252,7 @@ const bench_case bench_arrays[] = {
     ALONG("matrix/argmax-4096-strided", argmax, 1),
     ALONG("matrix/cumsum-4096-contiguous", cumsum, 0),
     ALONG("matrix/cumsum-4096-strided", cumsum, 1),
-    VALUE("matrix/gather-elements-4096", open_places, gather_elements, 4096, 4096),
+    VALUE("matrix/gather-elements-4096", open_indices, gather_elements, 4096, 4096),
     VALUE("matrix/bias-4096", open_bias, add_bias, 4096, 4096),
     VALUE("matrix/transpose-4096", open_array, transpose, 4096, 4096),
     VALUE("embedding/128x30000-8192", open_table, embedding, 128, 30000, 8192),

@@ -22,7 +22,7 @@
 enum { ARRAYS = 50, ROWS = 1000, COLUMNS = 2500, ROUNDS = 9, MIB = 1 << 20 };
 static const size_t ARRAY_BYTES = sizeof(float) * ROWS * COLUMNS; /* 10 MB */
 static const char NO_DISK_SPACE[] =
-    "the disk has no room for files of 500 MB; TMPDIR says which disk";
+    "the disk has no space for files of 500 MB; TMPDIR says which disk";
 
 typedef struct files {
     char folder[PATH_MAX - 40], saved[PATH_MAX], copy[PATH_MAX];

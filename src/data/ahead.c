@@ -16,7 +16,7 @@
 
 typedef struct entry {
     bool ready;
-    void *thing;
+    void *item;
     fx_error error;
 } entry;
 
@@ -44,11 +44,11 @@ static void *run(void *argument)
         const int64_t k = a->claimed++;
         entry *s = &a->entries[k % a->nentries];
         fxi_mutex_unlock(&a->lock);
-        s->thing = a->spec.make(a->spec.user, k);
+        s->item = a->spec.make(a->spec.user, k);
         s->error = fx_error_take();
         fxi_mutex_lock(&a->lock);
         s->ready = true;
-        a->stop = a->stop || !s->thing;
+        a->stop = a->stop || !s->item;
         fxi_cond_wake_one(&a->ready);
     }
     fxi_mutex_unlock(&a->lock);
@@ -113,7 +113,7 @@ static bool take_prepared(fxi_ahead *a, entry *out)
     const bool ready = s->ready;
     if (ready) {
         *out = *s;
-        s->thing = NULL;
+        s->item = NULL;
         s->ready = false;
         a->taken++;
         fxi_cond_wake_one(&a->space);
@@ -128,7 +128,7 @@ void *fxi_ahead_take(fxi_ahead *a)
     if (!take_prepared(a, &s))
         return a->spec.make(a->spec.user, a->taken++);
     fxi_error_carry(&s.error);
-    return s.thing;
+    return s.item;
 }
 
 void fxi_ahead_stop(fxi_ahead *a)
@@ -142,8 +142,8 @@ void fxi_ahead_stop(fxi_ahead *a)
     for (int i = 0; i < a->nthreads; i++)
         fxi_thread_join(a->threads[i]);
     for (int64_t i = 0; a->entries && i < a->nentries; i++)
-        if (a->entries[i].ready && a->entries[i].thing)
-            a->spec.drop(a->entries[i].thing);
+        if (a->entries[i].ready && a->entries[i].item)
+            a->spec.drop(a->entries[i].item);
     fxi_cond_destroy(&a->space);
     fxi_cond_destroy(&a->ready);
     fxi_mutex_destroy(&a->lock);

@@ -12,8 +12,8 @@
 typedef struct fxi_ahead_spec {
     /* Makes item k; NULL on failure (recorded). */
     void *(*make)(void *user, int64_t k);
-    void (*drop)(void *thing); /* frees an item that was never taken */
-    void *user;                /* must outlive the queue */
+    void (*drop)(void *item); /* frees an item that was never taken */
+    void *user;               /* must outlive the queue */
     int64_t count;
     int threads; /* 0: each item is made when it is taken */
 } fxi_ahead_spec;

@@ -240,7 +240,7 @@ fx_array *fx_rescale(fx_array *x, fx_axes dims, double eps)
     return fx_div(fx_sub(x, least), fx_add(fx_sub(most, least), eps));
 }
 
-/* Int64 numbers are compared as they are: not all of them are doubles. */
+/* Int64 numbers are compared as integers, because a double cannot represent all of them. */
 typedef struct ranked {
     double value;
     int64_t whole, index;

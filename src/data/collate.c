@@ -160,13 +160,13 @@ static fx_array *from_host(const fxi_collation *c, const fxi_source *src, int64_
     return fx_array_to(src->to, fxi_lend(fx_eltype(src->array), block, axes, sizes));
 }
 
-/* Copies the positions of a batch to each device once. */
+/* Copies the positions of a batch to the device, unless *io_copy, the previous copy, is there. */
 static fx_array *positions(const fxi_collation *c, int64_t start, int64_t count, fx_device *device,
-                           fx_array **io_last)
+                           fx_array **io_copy)
 {
-    if (!*io_last || fx_array_device(*io_last) != device)
-        *io_last = fx_array_to(device, fxi_from(FX_DTYPE_I64, c->order + start, 1, &count));
-    return *io_last;
+    if (!*io_copy || fx_array_device(*io_copy) != device)
+        *io_copy = fx_array_to(device, fxi_from(FX_DTYPE_I64, c->order + start, 1, &count));
+    return *io_copy;
 }
 
 /* A slice shares the memory of the data. */

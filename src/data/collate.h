@@ -29,8 +29,9 @@ typedef struct fxi_collation {
     bool own;             /* batches must not share memory with the data */
 } fxi_collation;
 
-/* Fills in data, sources and nsources; the caller sets the other members. Batches are on the device
- * of the data, or on the CPU. */
+/* Fills in data, sources and nsources; the caller sets the other members. `where_it_was`: batches
+ * return to the device of the data. Otherwise they are on the CPU, unless that device has its own
+ * memory. */
 fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was);
 void fxi_collation_close(fxi_collation *c);
 

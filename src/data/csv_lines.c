@@ -76,7 +76,7 @@ static fx_status check_end(const fxi_lines *lines)
 static fx_status read_line(fxi_lines *lines, bool *out_more)
 {
     bool found_newline = false;
-    lines->last++;
+    lines->latest++;
     *out_more = false;
     while (!found_newline) {
         if (lines->at == lines->end) {
@@ -104,7 +104,7 @@ static fx_status read_line(fxi_lines *lines, bool *out_more)
 fx_status fxi_lines_next(fxi_lines *lines, bool *out_more)
 {
     lines->length = 0;
-    lines->number = lines->last + 1;
+    lines->number = lines->latest + 1;
     const fx_status status = read_line(lines, out_more);
     drop_byte_order_mark(lines);
     return status;
@@ -153,7 +153,7 @@ static fx_status read_quoted(fxi_lines *lines, char separator)
         for (; at < lines->length; at++) {
             const position next = position_after(now, lines->line[at], separator);
             if (now == BEFORE && next == INSIDE)
-                opened = lines->last;
+                opened = lines->latest;
             now = next;
         }
         if (now != INSIDE)

@@ -2,8 +2,9 @@
  *
  * Each kind answers two questions: how many observations it has, and which they are for an array of
  * indices. A selection is a graph of operations on index arrays, so the data stay on their device.
- * Only a join reads the indices, because they decide which data set is asked. Functions may be
- * called again for the same observations: nothing is cached.
+ * Two selections read the indices: a join, because they decide which data set has the observation,
+ * and a single window, because the final one may be shorter. Functions may be called again for the
+ * same observations: nothing is cached.
  */
 #include "observations.h"
 
@@ -144,10 +145,10 @@ static void describe_shard(const void *self, fx_text *text)
 DERIVED(shard, "DistributedDataContainer", describe_shard, DATA,
         {"indices", offsetof(view, indices), FX_FIELD_CHILD, false});
 
-void *fxi_obs_shard(void *data, int64_t first, int64_t last)
+void *fxi_obs_shard(void *data, int64_t first, int64_t end)
 {
     const view init = {.of = {.kind = &view_kind, .data = data},
-                       .indices = fx_range_dtype(FX_DTYPE_I64, (double)first, 1, last - first)};
+                       .indices = fx_range_dtype(FX_DTYPE_I64, (double)first, 1, end - first)};
     if (fx_eval(init.indices) != FX_OK)
         return fx_error_array(fx_array_status(init.indices));
     return fxi_new(&shard_type, &init);

@@ -9,9 +9,9 @@
  * are evaluated and have no history. Each batch is built in its own scope and retained, so neither
  * scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
- * Two ways make a batch. If the data are arrays, below functions and views, a batch is gathered by
- * copying (collate.c). Otherwise, and for single observations stacked or listed, it is selected
- * with the operations of get_obs from a snapshot (selected).
+ * There are two ways to make a batch. If the data are arrays, below functions and views, a batch is
+ * gathered by copying (collate.c). Otherwise, and for single observations stacked or listed, it is
+ * selected with the operations of get_obs from a snapshot (selected).
  *
  * Order: order.h, keyed by the seed and the number of the pass. So each pass is reproducible by
  * itself and does not use the thread's random stream. Functions of mapobs draw from a stream that

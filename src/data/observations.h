@@ -42,7 +42,8 @@ fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n);
 
 /* The data set if it is a derived one, else NULL. */
 fxi_derived *fxi_derived_of(void *data);
-/* The data without the functions and views around it: what fxi_obs_apply and fxi_obs_order undo. */
+/* The data without the functions and views around it: fxi_obs_apply and fxi_obs_order add them
+ * again. */
 void *fxi_obs_base(void *data);
 /* Applies the functions around the base to selected observations of it. */
 void *fxi_obs_apply(void *data, void *observations);
@@ -71,8 +72,8 @@ void *fxi_obs_joined(int n, void *const *data, bool along_final);
 int64_t fxi_batchview_size(const void *x);
 /* A view of n indices, which are in range. */
 void *fxi_obs_view(void *data, int64_t n, const int64_t *indices);
-/* A view of observations first ≤ i < last, which prints as Flux's DistributedDataContainer. */
-void *fxi_obs_shard(void *data, int64_t first, int64_t last);
+/* A view of observations first ≤ i < end, which prints as Flux's DistributedDataContainer. */
+void *fxi_obs_shard(void *data, int64_t first, int64_t end);
 /* An error array with a recorded error. */
 void *fxi_obs_memory(const char *op);
 

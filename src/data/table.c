@@ -8,6 +8,7 @@
  */
 #include "c_text.h"
 #include "csv_lines.h"
+#include "hash.h"
 #include "lend.h"
 #include "option_struct.h"
 #include "utf8.h"
@@ -227,7 +228,7 @@ static void swap_rows(table *t)
 
 /* True if the current row is a header: every text is above a number of the held row, or above a
  * missing value, and at least one is above a number. */
-static bool stands_above_numbers(const table *t)
+static bool is_above_numbers(const table *t)
 {
     bool above = false;
     for (int32_t i = 0; i < t->nfields && t->nfields == t->held.nfields; i++) {
@@ -355,21 +356,12 @@ static fx_status make_columns(table *t, bool header)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* FNV-1a, 64 bits. */
-static uint64_t hash_of(const char *text, size_t n)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-    return h ^ h >> 32;
-}
-
 /* The bucket of a text, or the free bucket for it. */
 static int32_t *bucket_of(const column *c, const char *text, size_t n)
 {
-    const uint64_t last = (uint64_t)c->nbuckets - 1;
-    uint64_t at = hash_of(text, n) & last;
-    for (; c->buckets[at]; at = (at + 1) & last) {
+    const uint64_t mask = (uint64_t)c->nbuckets - 1;
+    uint64_t at = fxi_hash(text, n, 0) & mask;
+    for (; c->buckets[at]; at = (at + 1) & mask) {
         const char *known = c->labels[c->buckets[at] - 1].text;
         if (strncmp(known, text, n) == 0 && known[n] == 0)
             break;
@@ -550,7 +542,7 @@ static fx_status read_first(table *t, bool *out_more)
         swap_rows(t);
         status = next_row(t, out_more);
         swap_rows(t);
-        header = *out_more && stands_above_numbers(t);
+        header = *out_more && is_above_numbers(t);
     }
     if (status == FX_OK)
         status = make_columns(t, header);

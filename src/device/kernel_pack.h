@@ -1,4 +1,4 @@
-/* kernel_pack.h: packs of compiled kernels: one file that lets a program run where no compiler is.
+/* kernel_pack.h: packs of compiled kernels: one file that lets a program run without a compiler.
  * Internal.
  *
  * A pack is made from the cache on disk (kernel_cache.h) and only read afterwards. All numbers are
@@ -12,7 +12,7 @@
  *     codes              each begins at a multiple of 16, with at least one zero byte before the
  *                        next
  *
- * A key is two hashes of backend, options and source text. A pack may be damaged or from anywhere:
+ * A key is two hashes of backend, options and source text. A pack may be damaged or made by anyone:
  * the reader checks every number before it uses it, and the hash of the whole file. That does not
  * make the code harmless: a device runs it. Packs are never unloaded.
  */
@@ -63,8 +63,8 @@ uint32_t fxi_pack_u32(const unsigned char *at);
 uint64_t fxi_pack_u64(const unsigned char *at);
 void fxi_pack_put(unsigned char *at, uint64_t number, int bytes);
 
-/* Reads the files of CFLUX_KERNELS, separated by colons, when it is called first. A file that
- * cannot be used is ignored, with a warning. */
+/* Reads the files of CFLUX_KERNELS, separated by colons, at the first call. A file that cannot be
+ * used is ignored, with a warning. */
 void fxi_kernel_packs_from_environment(void);
 /* fx_host.kernel_packed */
 bool fxi_kernel_packed(const fx_kernel_key *key, fx_packed_fn take, void *user);

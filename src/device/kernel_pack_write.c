@@ -98,7 +98,7 @@ static size_t texts_of(const item *i)
            strlen(i->kernel.key.compiler) + 3;
 }
 
-/* One zero byte at least is after every code. */
+/* At least one zero byte follows every code. */
 static size_t padded(size_t size)
 {
     return (size + 16) & ~(size_t)15;

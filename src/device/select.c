@@ -183,7 +183,7 @@ static bool is_cpu(const fxi_registered *r)
 
 /* The first working backend whose device does not compute on the host's CPU. If there is none, the
  * last in the order, which is the CPU itself. */
-static const fxi_registered *first_that_pays(void)
+static const fxi_registered *automatic_backend(void)
 {
     const fxi_registered *r = NULL;
     for (int i = 0; fxi_backend_order[i]; i++) {
@@ -284,7 +284,7 @@ static const fxi_registered *preferred_entry(void)
 /* The backend that a message about a missing GPU names: the preferred one; else the first that is
  * loaded and is not a working GPU; else the first that could not be loaded. NULL: the program asked
  * for none. */
-static const fxi_registered *blamed(void)
+static const fxi_registered *backend_to_name(void)
 {
     const fxi_registered *r = preferred_entry();
     for (int i = 0; !r && fxi_backend_order[i]; i++) {
@@ -302,7 +302,7 @@ static const fxi_registered *blamed(void)
 /* Explains in sentences why there is no GPU. */
 static const char *no_gpu(char *text, size_t size)
 {
-    const fxi_registered *r = blamed();
+    const fxi_registered *r = backend_to_name();
     if (!r)
         snprintf(text, size,
                  "no GPU backend is loaded: call fx_use(\"CUDA\"), for example, or fx_use_all()");
@@ -323,10 +323,10 @@ static const char *no_gpu(char *text, size_t size)
 
 static fx_device *automatic(bool verbose)
 {
-    const fxi_registered *r = first_that_pays();
+    const fxi_registered *r = automatic_backend();
     const bool cpu = is_cpu(r);
     char why[FXI_PLUGIN_WHY + 100];
-    if (verbose && cpu && refused(blamed()))
+    if (verbose && cpu && refused(backend_to_name()))
         fx_message(0, "Using backend: %s.\n%s.", r->name, no_gpu(why, sizeof why));
     else if (verbose)
         fx_message(0, "Using backend: %s.", r->name);
@@ -347,7 +347,7 @@ static fx_device *gpu_or_none(void)
 {
     const fxi_registered *r = preferred_entry();
     if (!fxi_works(r))
-        r = first_that_pays();
+        r = automatic_backend();
     return is_cpu(r) ? NULL : r->devices[0];
 }
 

@@ -6,6 +6,7 @@
  * time limit.
  */
 #include "dist_group.h"
+#include "hash.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,11 +28,7 @@ fxi_dist_header fxi_dist_header_of(const fx_step *step)
 /* Positive, because the members also exchange the negative, which must not overflow. */
 static int64_t hash_of(const fxi_dist_header *h)
 {
-    const unsigned char *p = (const unsigned char *)h;
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < sizeof *h; i++)
-        hash = (hash ^ p[i]) * 1099511628211u;
-    return (int64_t)(hash >> 2);
+    return (int64_t)(fxi_hash(h, sizeof *h, 0) >> 2);
 }
 
 /* "all_reduce (mean) of 3×2 Float32", "… by NCCL" */
@@ -69,20 +66,20 @@ fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t siz
     return status;
 }
 
-/* The message of a member to the others, if the operations differ or a member refuses. */
-typedef struct word {
+/* What a member says to the others, if the operations differ or a member refuses. */
+typedef struct statement {
     fxi_dist_header what;
     int64_t refuses; /* an fx_status; FX_OK: it could continue */
-    char why[FXI_DIST_WORD];
-} word;
+    char why[FXI_DIST_REASON];
+} statement;
 
-static void say_refusal(const word *w, int rank, char *why, size_t size)
+static void say_refusal(const statement *w, int rank, char *why, size_t size)
 {
     const char *reason = *w->why ? w->why : fx_status_name((fx_status)w->refuses);
     snprintf(why, size, "rank %d cannot continue: %s", rank, reason);
 }
 
-static void say_difference(const word *all, int other, char *why, size_t size)
+static void say_difference(const statement *all, int other, char *why, size_t size)
 {
     char a[120], b[120];
     fxi_dist_describe(&all[other].what, a, sizeof a);
@@ -92,7 +89,7 @@ static void say_difference(const word *all, int other, char *why, size_t size)
 
 /* Reports the first member that refuses, else the first whose operation differs from that of rank
  * 0. All members report the same one. FX_OK: all agree. */
-static fx_status blame(const fx_dist *d, const word *all, char *why, size_t size)
+static fx_status report_disagreement(const fx_dist *d, const statement *all, char *why, size_t size)
 {
     int at = 0;
     while (at < d->group.size && all[at].refuses == FX_OK)
@@ -110,11 +107,11 @@ static fx_status blame(const fx_dist *d, const word *all, char *why, size_t size
     return FX_STATUS_ARGUMENT;
 }
 
-/* All members exchange their words; d->words keeps them. */
+/* All members exchange their statements; d->statements keeps them. */
 static fx_status exchange(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
                           const char *reason, char *why, size_t size)
 {
-    word *w = d->words;
+    statement *w = d->statements;
     memset(w, 0, sizeof *w);
     w->what = *mine;
     w->refuses = refusal;
@@ -125,7 +122,7 @@ static fx_status exchange(fx_dist *d, const fxi_dist_header *mine, fx_status ref
                             .in = w,
                             .out = w + 1};
     const fx_status status = fxi_dist_call(d, &c, why, size);
-    return status == FX_OK ? blame(d, w + 1, why, size) : status;
+    return status == FX_OK ? report_disagreement(d, w + 1, why, size) : status;
 }
 
 fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
@@ -157,7 +154,7 @@ fx_status fxi_dist_share(fx_dist *d, fx_status mine, const char *reason, char *w
     return fxi_dist_agree(d, &none, mine, reason, why, size);
 }
 
-size_t fxi_dist_words_bytes(int size)
+size_t fxi_dist_statements_bytes(int size)
 {
-    return sizeof(word) * ((size_t)size + 1);
+    return sizeof(statement) * ((size_t)size + 1);
 }

@@ -57,7 +57,7 @@ static int64_t open_own(fx_dist *d, char *why, size_t size)
 
 fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
 {
-    char reason[FXI_DIST_WORD] = "";
+    char reason[FXI_DIST_REASON] = "";
     const int64_t opened = open_own(d, reason, sizeof reason);
     fx_status status = fxi_dist_share(d, opened ? FX_OK : FX_STATUS_UNSUPPORTED, reason, why, size);
     if (status != FX_OK)
@@ -190,7 +190,7 @@ static fx_status send_id(fx_dist *d, fxi_device_id *id, char *why, size_t size)
 static fx_status connect(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const fxi_device_transport *t = library_for(d, m->queue->backend);
-    char reason[FXI_DIST_WORD] = "";
+    char reason[FXI_DIST_REASON] = "";
     fxi_device_id id = {{0}};
     fx_status status = new_id(d, t, &id, why, size);
     if (status == FX_OK)

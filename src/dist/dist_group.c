@@ -211,7 +211,7 @@ static void note_progress(fx_dist *d, const char *what)
 
 static fx_status operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
-    char reason[FXI_DIST_WORD] = "";
+    char reason[FXI_DIST_REASON] = "";
     const fx_status refusal = m->ready(d, m, reason, sizeof reason);
     const fx_status status = fxi_dist_agree(d, m->what, refusal, reason, why, size);
     return status == FX_OK ? m->move(d, m, why, size) : status;
@@ -293,8 +293,8 @@ void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transp
         d->communicator.begin = fxi_dist_operation_begin;
         d->communicator.finish = fxi_dist_operation_finish;
     }
-    d->words = fxi_malloc(fxi_dist_words_bytes(group->size));
-    d->broken = !fxi_dist_queue_init(d) || !d->words;
+    d->statements = fxi_malloc(fxi_dist_statements_bytes(group->size));
+    d->broken = !fxi_dist_queue_init(d) || !d->statements;
     snprintf(d->why, sizeof d->why, "%s", d->broken ? "no memory" : "");
     fxi_mutex_init(&d->lock);
 }
@@ -305,5 +305,5 @@ void fxi_dist_end(fx_dist *d)
     fxi_mutex_destroy(&d->lock);
     fxi_free(d->in);
     fxi_free(d->out);
-    fxi_free(d->words);
+    fxi_free(d->statements);
 }

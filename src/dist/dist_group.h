@@ -8,7 +8,7 @@
 #include <cflux/dist.h>
 #include <stdio.h>
 
-enum { FXI_DIST_WHY = 500, FXI_DIST_WORD = 300 };
+enum { FXI_DIST_WHY = 500, FXI_DIST_REASON = 300 };
 
 /* The plugins that move memory of devices. */
 enum { FXI_DIST_DEVICES = 2 };
@@ -38,7 +38,7 @@ struct fx_dist {
     bool broken;      /* an operation failed: members may wait in different operations */
     char why[FXI_DIST_WHY];
     /* Buffers. A transport may write to them after a failure, so they are never freed. */
-    void *in, *out, *words;
+    void *in, *out, *statements;
     size_t in_bytes, out_bytes;
     int64_t vote[3], votes[3];
     bool told; /* the latest operation failed, on all members with the same sentence */
@@ -118,8 +118,8 @@ fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refu
                          const char *reason, char *why, size_t size);
 /* The failure of the first member that has one, on all members. */
 fx_status fxi_dist_share(fx_dist *d, fx_status mine, const char *reason, char *why, size_t size);
-/* The bytes of fx_dist.words. */
-size_t fxi_dist_words_bytes(int size);
+/* The bytes of fx_dist.statements. */
+size_t fxi_dist_statements_bytes(int size);
 
 /* ---- in device memory (dist_device.c) -------------------------------------------------------- */
 

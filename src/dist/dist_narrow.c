@@ -66,11 +66,11 @@ static fx_status reduce_part(fx_dist *d, const float *in, float *out, int64_t n,
 
 fx_status fxi_dist_narrow(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
-    const int64_t n = m->what->narrow, share = share_of(d, n), step = share * d->group.size;
+    const int64_t n = m->what->narrow, share = share_of(d, n), part = share * d->group.size;
     fx_status status = FX_OK;
-    for (int64_t at = 0; at < n && status == FX_OK; at += step)
+    for (int64_t at = 0; at < n && status == FX_OK; at += part)
         status = reduce_part(d, (const float *)m->in + at, (float *)m->out + at,
-                             n - at < step ? n - at : step, share, m->what->fold == FX_REDUCE_MEAN,
+                             n - at < part ? n - at : part, share, m->what->fold == FX_REDUCE_MEAN,
                              why, size);
     return status;
 }

@@ -17,8 +17,8 @@ static void *part(fx_dist *d, void *data, bool ceil)
         return fx_error_array(status);
     const int64_t w = d->group.size, r = d->group.rank, most = (n + w - 1) / w;
     const int64_t first = ceil ? lesser(r * most, n) : r * (n / w) + lesser(r, n % w);
-    const int64_t last = ceil ? lesser(first + most, n) : first + n / w + (r < n % w);
-    return fxi_obs_shard(data, first, last);
+    const int64_t end = ceil ? lesser(first + most, n) : first + n / w + (r < n % w);
+    return fxi_obs_shard(data, first, end);
 }
 
 void *fx_dist_data(fx_dist *d, void *data)

@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "evaluate.h"
+#include "hash.h"
 #include "memory.h"
 #include "state_parts.h"
 #include "ties.h"
@@ -82,12 +83,8 @@ static void note(fx_array *x, const char *path, bool trainable, void *user)
     char *text = a->texts[a->n];
     memset(text, 0, TEXT);
     snprintf(text, TEXT, "%s, %s", *path ? path : "an array", summary);
-    uint64_t hash = 14695981039346656037u;
-    for (const char *c = *path ? path : "x"; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    for (const char *c = summary; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    a->hashes[a->n] = (int64_t)(hash >> 2);
+    const uint64_t hash = fxi_hash(path, strlen(path), 0);
+    a->hashes[a->n] = (int64_t)(fxi_hash(summary, strlen(summary), hash) >> 2);
     a->items[a->n++] = x;
 }
 
@@ -139,7 +136,7 @@ static void text_of(const arrays *a, int64_t i, char text[TEXT])
 }
 
 /* Finds and reports the first difference. All members get the same message. */
-static fx_status blame(fx_dist *d, const arrays *a, int root)
+static fx_status report_difference(fx_dist *d, const arrays *a, int root)
 {
     char theirs[TEXT], ours[TEXT];
     int64_t at = 0, found[2]; /* the negative of the lowest rank that differs, because the exchange
@@ -166,15 +163,13 @@ static fx_status blame(fx_dist *d, const arrays *a, int root)
 
 static fx_status compare(fx_dist *d, const arrays *a, int root)
 {
-    uint64_t hash = 14695981039346656037u;
-    for (int64_t i = 0; i < a->n; i++)
-        hash = (hash ^ (uint64_t)a->hashes[i]) * 1099511628211u;
+    const uint64_t hash = fxi_hash(a->hashes, (size_t)a->n * sizeof *a->hashes, 0);
     const int64_t all = (int64_t)(hash >> 2);
     int64_t extremes[] = {all, -all};
     const fx_status status = exchange(d, FX_DTYPE_I64, extremes, 2, -1);
     if (status != FX_OK)
         return status;
-    return extremes[0] == -extremes[1] ? FX_OK : blame(d, a, root);
+    return extremes[0] == -extremes[1] ? FX_OK : report_difference(d, a, root);
 }
 
 /* ---- the values ------------------------------------------------------------------------------ */

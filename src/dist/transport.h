@@ -80,7 +80,7 @@ typedef struct fxi_transport {
                      size_t size);
 } fxi_transport;
 
-/* How far a connection is. */
+/* The state of a connection. */
 typedef enum fxi_device_state {
     FXI_DEVICE_READY, /* takes the next call */
     FXI_DEVICE_BUSY,  /* still begins the previous one: retry */

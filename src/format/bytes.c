@@ -139,7 +139,7 @@ void fxi_file_release(fxi_file *file)
 static fx_status check_memory(const char *op, const char *path, int64_t bytes, int64_t all)
 {
     enum { SMALL = 64 << 20, MIB_SHIFT = 20 };
-    /* Asked once for each MiB, because a query takes longer than unpacking a small array. */
+    /* Asked once for each MiB, because a query takes longer than decompressing a small array. */
     if (all >> MIB_SHIFT == (all - bytes) >> MIB_SHIFT)
         return FX_OK;
     const fx_memory m = fx_memory_status(NULL);

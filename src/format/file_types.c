@@ -124,8 +124,8 @@ bool fxi_file_type_bytes(const fxi_file_type *type, int ndims, const uint64_t *s
 
 /* The sizes in this library's order, the first axis first in memory. If there are too many axes,
  * axes of size 1 are dropped, the slowest varying first. */
-static bool our_dims(const fxi_file_type *type, int ndims, const uint64_t *sizes, int *out_n,
-                     int64_t out[FX_MAX_DIMS])
+static bool our_sizes(const fxi_file_type *type, int ndims, const uint64_t *sizes, int *out_n,
+                      int64_t out[FX_MAX_DIMS])
 {
     int n = 0, extra = ndims + (type->parts > 1) - FX_MAX_DIMS;
     int64_t all[FXI_FILE_DIMS + 1];
@@ -201,7 +201,7 @@ fx_array *fxi_file_type_array(fxi_bytes *b, const fxi_file_type *type, bool big,
         fxi_bytes_fail(b, b->at, "the sizes of the array are too large to count its bytes");
         return NULL;
     }
-    if (!our_dims(type, ndims, sizes, &n, ours)) {
+    if (!our_sizes(type, ndims, sizes, &n, ours)) {
         fxi_bytes_fail(b, b->at, "the array has more than %d axes of a size other than 1",
                        FX_MAX_DIMS);
         return NULL;

@@ -8,7 +8,7 @@
  * A small file must not allocate much memory (a "ZIP bomb"). Deflate cannot compress better than
  * 1032 : 1, so a member that declares more is refused before anything is allocated. The declared
  * size must also fit the limit of fx_set_memory_limit for the CPU device, or without a limit the
- * free memory (bytes.h). Unpacking never writes beyond the declared size.
+ * free memory (bytes.h). Decompression never writes beyond the declared size.
  *
  * Texts are stored as the member "__metadata__", a UInt8 array that holds a JSON object of texts,
  * as in the header of a safetensors file. NumPy reads it as an array:
@@ -259,7 +259,7 @@ static int by_begin(const void *x, const void *y)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* Refuses members that share bytes: they would let a small file unpack to a huge one. */
+/* Refuses members that share bytes: they would let a small file decompress to a huge one. */
 static void check_overlap(archive *a)
 {
     const member **order = fxi_calloc((size_t)a->n + 1, sizeof *order);

@@ -1,10 +1,10 @@
 /* other_files.c: recognises model files of other programs: see other_files.h.
  *
- * Every function that opens a file asks here first (fx_load, fx_file_about, and so every command of
- * cflux), so that the same file always gets the same explanation. A file is recognised by its first
- * bytes. If its content is valid in a format of this library, that format wins: a pickle, for
- * example, may begin with the same bytes as a BSON document of 640 bytes. The exception is a zip
- * archive: it is always inspected, because npz is one too.
+ * Every function that opens a file (fx_load, fx_file_about, and therefore every command of cflux)
+ * calls this file first, so that the same file always gets the same explanation. A file is
+ * recognised by its first bytes. If its content is valid in a format of this library, that format
+ * wins: a pickle, for example, may begin with the same bytes as a BSON document of 640 bytes. The
+ * exception is a zip archive: it is always inspected, because npz is one too.
  */
 #include "other_files.h"
 

@@ -10,7 +10,7 @@
 typedef struct fxi_strings {
     unsigned char *bytes;
     size_t used, capacity;
-    size_t *end; /* end[i]: where string i ends in `bytes`; it begins where the one before ends */
+    size_t *end; /* end[i]: where string i ends in `bytes`; it begins where string i − 1 ends */
     int32_t count, end_capacity;
     int32_t *buckets; /* hash table of number + 1; 0: empty */
     int32_t nbuckets; /* 0 or a power of two, at least twice count */

@@ -42,7 +42,7 @@ bool fxi_tokenizer_check(const fx_tokenizer *t, const char *op);
 /* GPT-2's printable character for a byte: a byte that prints is its own character, the others are
  * U+0100 to U+0143 in their order. */
 uint32_t fxi_byte_character(unsigned char byte);
-/* The byte of such a character; −1 if there is no such byte. */
+/* The byte whose printable character is c; −1 if there is none. */
 int fxi_character_byte(uint32_t c);
 
 #endif

@@ -22,8 +22,9 @@ fx_status fxi_evaluate_new(void *object, fxi_chosen_fn chosen, void *user);
 void fxi_evaluate_new_suspend(void);
 void fxi_evaluate_new_resume(void);
 
-/* From here to fxi_implicit_resume, which takes the returned value, the calling thread evaluates
- * nothing because too many nodes are pending: the nodes may have shapes that no memory holds. */
+/* Between suspend and resume, which takes the value that suspend returned, the calling thread does
+ * not evaluate pending nodes only because there are many of them: their shapes may not fit in any
+ * memory. */
 bool fxi_implicit_suspend(void);
 void fxi_implicit_resume(bool before);
 

@@ -14,7 +14,7 @@
 
 enum { MOST_TREES = 8, PATH = 400 };
 
-typedef struct beside {
+typedef struct parallel_walk {
     fx_map_n_fn f;
     void *user;
     int n;
@@ -23,16 +23,16 @@ typedef struct beside {
     fxi_identity_map row_of; /* array → its row, counted from 1; objects already walked: NULL */
     char path[PATH];
     fx_status status;
-} beside;
+} parallel_walk;
 
-static void walk(beside *b, void *const *xs, int depth);
+static void walk(parallel_walk *b, void *const *xs, int depth);
 
 static bool is_opaque(const void *x)
 {
     return (fx_type_of(x)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF)) || fx_is_error(x);
 }
 
-static void differ(beside *b, const void *x, const void *y, int tree)
+static void differ(parallel_walk *b, const void *x, const void *y, int tree)
 {
     char one[160], other[160];
     fx_summary((void *)(uintptr_t)x, one, sizeof one);
@@ -44,13 +44,13 @@ static void differ(beside *b, const void *x, const void *y, int tree)
                             b->path, one, other, tree + 1);
 }
 
-static void no_memory(beside *b)
+static void no_memory(parallel_walk *b)
 {
     b->status = fx_fail(FX_STATUS_MEMORY, "fmap", "no memory for the list of visited objects");
 }
 
 /* Adds an array of the first tree. Another tree may have NULL there, as gradients do. */
-static void add_row(beside *b, void *const *xs)
+static void add_row(parallel_walk *b, void *const *xs)
 {
     if (!fxi_grow(&b->rows, &b->capacity, b->count + 1, sizeof *b->rows) ||
         !fxi_identity_put(&b->row_of, xs[0], (void *)(intptr_t)(b->count + 1))) {
@@ -75,7 +75,7 @@ static bool same_structure(const void *x, const void *y)
     return true;
 }
 
-static void walk_child(beside *b, void *const *xs, int64_t i, int depth)
+static void walk_child(parallel_walk *b, void *const *xs, int64_t i, int depth)
 {
     void *children[MOST_TREES];
     const size_t length = strlen(b->path);
@@ -90,7 +90,7 @@ static void walk_child(beside *b, void *const *xs, int64_t i, int depth)
     b->path[length] = 0;
 }
 
-static void walk(beside *b, void *const *xs, int depth)
+static void walk(parallel_walk *b, void *const *xs, int depth)
 {
     void *unused;
     if (b->status != FX_OK || !xs[0] || (!fx_is_array(xs[0]) && is_opaque(xs[0])) ||
@@ -114,7 +114,7 @@ static void walk(beside *b, void *const *xs, int depth)
 
 static fx_array *map_row(fx_array *x, void *user)
 {
-    const beside *b = user;
+    const parallel_walk *b = user;
     void *row;
     if (!fxi_identity_get(&b->row_of, x, &row) || !row)
         return x;
@@ -123,7 +123,7 @@ static fx_array *map_row(fx_array *x, void *user)
 
 void *fx_fmap_n(fx_map_n_fn f, void *user, int n, void *const *trees)
 {
-    beside b = {.f = f, .user = user, .n = n};
+    parallel_walk b = {.f = f, .user = user, .n = n};
     if (!f || n < 1 || n > MOST_TREES)
         b.status =
             fx_fail(FX_STATUS_ARGUMENT, "fmap",

@@ -127,7 +127,7 @@ const fxi_recorded_map *fxi_map_event(const fxi_context *c, void *model)
 }
 
 /* Returns the result for a child of a noted object. */
-static void *became(const fxi_recorded_map *r, int32_t to, void *child)
+static void *result_for(const fxi_recorded_map *r, int32_t to, void *child)
 {
     return to == ITSELF ? child : to == NOTHING ? NULL : r->results[to];
 }
@@ -140,7 +140,7 @@ typedef struct copying {
 static void *next_child(void *user, void *child)
 {
     copying *g = user;
-    return became(g->r, g->r->children[g->at++], child);
+    return result_for(g->r, g->r->children[g->at++], child);
 }
 
 /* Like the map of walk.c: an object is made again only where a child changes. */
@@ -185,7 +185,7 @@ static bool holds(const fxi_recorded_map *r, const void *x, const void *y, int32
         const fx_field *f = &type->fields[i];
         if (f->kind == FX_FIELD_CHILD) {
             void *child = fxi_field_child(x, f);
-            if (fxi_field_child(y, f) != (child ? became(r, r->children[at++], child) : NULL))
+            if (fxi_field_child(y, f) != (child ? result_for(r, r->children[at++], child) : NULL))
                 return false;
         } else if (f->kind == FX_FIELD_LIST) {
             const fx_list *from = fxi_field_at(x, f), *to = fxi_field_at(y, f);
@@ -193,7 +193,7 @@ static bool holds(const fxi_recorded_map *r, const void *x, const void *y, int32
                 return false;
             for (int64_t k = 0; k < from->n; k++) {
                 void *child = from->items[k];
-                if (to->items[k] != (child ? became(r, r->children[at++], child) : NULL))
+                if (to->items[k] != (child ? result_for(r, r->children[at++], child) : NULL))
                     return false;
             }
         }

@@ -9,7 +9,7 @@
 
 typedef struct fxi_recorded_map fxi_recorded_map;
 
-/* The gradient of this model that begins here on the tape; NULL: it must be walked. */
+/* The gradient of this model that begins here on the tape; NULL: the model must be walked. */
 const fxi_recorded_map *fxi_map_event(const fxi_context *c, void *model);
 /* Computes the gradients and returns them in the structure of the model. NULL: the sweep failed. */
 void *fxi_map_again(const fxi_recorded_map *r, fx_array *loss, fx_status *out_status);

@@ -10,7 +10,7 @@
 
 #include <cflux/tree.h>
 
-/* A word in memory, and what was there. */
+/* A word in memory, and its value when it was noted. */
 typedef struct fxi_tree_word {
     const void *at;
     uintptr_t was;

@@ -24,15 +24,15 @@ enum { OPEN = 1, FRUITFUL = 2 };
 
 enum { FIRST_ROWS = 32, FIRST_BUCKETS = 2 * FIRST_ROWS };
 typedef struct row_set {
-    int width;         /* objects in a row */
-    void **rows;       /* all rows, `width` pointers each */
-    unsigned char *is; /* state bits: OPEN, FRUITFUL */
+    int width;            /* objects in a row */
+    void **rows;          /* all rows, `width` pointers each */
+    unsigned char *flags; /* OPEN, FRUITFUL */
     int32_t n, capacity;
     int32_t *buckets; /* hash table of row + 1; 0: empty */
     size_t nbuckets;  /* a power of two, at least twice n */
     /* Small trees need no allocation. */
     void *first_rows[FIRST_ROWS];
-    unsigned char first_is[FIRST_ROWS];
+    unsigned char first_flags[FIRST_ROWS];
     int32_t first_buckets[FIRST_BUCKETS];
 } row_set;
 
@@ -41,7 +41,7 @@ static void row_set_init(row_set *s, int width)
     s->width = width;
     s->n = 0;
     s->rows = s->first_rows;
-    s->is = s->first_is;
+    s->flags = s->first_flags;
     s->capacity = FIRST_ROWS / width;
     s->buckets = s->first_buckets;
     s->nbuckets = FIRST_BUCKETS;
@@ -87,7 +87,7 @@ static void row_set_free(row_set *s)
 {
     if (s->rows != s->first_rows) {
         fxi_free(s->rows);
-        fxi_free(s->is);
+        fxi_free(s->flags);
     }
     if (s->buckets != s->first_buckets)
         fxi_free(s->buckets);
@@ -97,20 +97,20 @@ static bool more_rows(row_set *s)
 {
     const size_t bytes = (size_t)s->width * sizeof *s->rows, capacity = 2 * (size_t)s->capacity + 1;
     void **rows = capacity < INT32_MAX ? fxi_malloc(capacity * bytes) : NULL;
-    unsigned char *is = fxi_malloc(capacity);
-    if (!rows || !is) {
+    unsigned char *flags = fxi_malloc(capacity);
+    if (!rows || !flags) {
         fxi_free(rows);
-        fxi_free(is);
+        fxi_free(flags);
         return false;
     }
     memcpy(rows, s->rows, (size_t)s->n * bytes);
-    memcpy(is, s->is, (size_t)s->n);
+    memcpy(flags, s->flags, (size_t)s->n);
     if (s->rows != s->first_rows) {
         fxi_free(s->rows);
-        fxi_free(s->is);
+        fxi_free(s->flags);
     }
     s->rows = rows;
-    s->is = is;
+    s->flags = flags;
     s->capacity = (int32_t)capacity;
     return true;
 }
@@ -128,7 +128,7 @@ static int32_t row_number(row_set *s, void *const *row, bool *out_new)
     if (s->n == s->capacity && !more_rows(s))
         return -1;
     memcpy(s->rows + (size_t)s->n * (size_t)s->width, row, bytes);
-    s->is[s->n] = 0;
+    s->flags[s->n] = 0;
     s->buckets[i] = ++s->n;
     *out_new = true;
     return s->n - 1;
@@ -168,10 +168,10 @@ static int32_t row_to_meet(walking *w, const fx_spot *at)
     const int32_t row = row_number(&w->met, at->objects, &is_new);
     if (row < 0)
         fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory for the list of visited objects"));
-    else if (!is_new && (w->met.is[row] & OPEN))
+    else if (!is_new && (w->met.flags[row] & OPEN))
         fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s contains itself",
                         fx_type_of(at->objects[0])->name));
-    else if (is_new || (w->how->every_path && (w->met.is[row] & FRUITFUL)))
+    else if (is_new || (w->how->every_path && (w->met.flags[row] & FRUITFUL)))
         return row;
     return -1;
 }
@@ -225,19 +225,19 @@ static void walk_spot(walking *w, const fx_spot *at)
     const int32_t row = row_to_meet(w, at);
     if (row < 0)
         return;
-    const fx_walk step = w->how->meet(at, w->how->user);
+    const fx_walk decision = w->how->meet(at, w->how->user);
     const int64_t before = w->taken;
-    w->taken += step == FX_WALK_TAKE;
-    w->stopped |= step == FX_WALK_STOP;
-    if (step == FX_WALK_ENTER) {
-        w->met.is[row] |= OPEN;
+    w->taken += decision == FX_WALK_TAKE;
+    w->stopped |= decision == FX_WALK_STOP;
+    if (decision == FX_WALK_ENTER) {
+        w->met.flags[row] |= OPEN;
         walk_children(w, at);
-        w->met.is[row] &= (unsigned char)~OPEN;
+        w->met.flags[row] &= (unsigned char)~OPEN;
         if (!w->stopped && w->how->leave && !w->how->leave(at, w->how->user))
             w->stopped = true;
     }
     if (w->taken > before)
-        w->met.is[row] |= FRUITFUL;
+        w->met.flags[row] |= FRUITFUL;
 }
 
 fx_status fx_tree_walk(const fx_tree_walker *how, void *const *trees)
@@ -333,7 +333,7 @@ typedef struct mirroring {
     bool failed;
 } mirroring;
 
-static bool became(mirroring *m, void *x, void *y)
+static bool record_result(mirroring *m, void *x, void *y)
 {
     if (x ? fxi_identity_put(&m->made, x, y) : true) {
         m->nothing = x ? m->nothing : y;
@@ -359,7 +359,7 @@ static fx_walk mirror_leaf(const fx_spot *at, void *user)
     void *x = at->objects[0];
     if (fx_has_children(x) && !fx_is_error(x))
         return FX_WALK_ENTER;
-    return became(m, x, m->leaf(x, m->user)) ? FX_WALK_PASS : FX_WALK_STOP;
+    return record_result(m, x, m->leaf(x, m->user)) ? FX_WALK_PASS : FX_WALK_STOP;
 }
 
 static bool mirror_object(const fx_spot *at, void *user)
@@ -368,7 +368,7 @@ static bool mirror_object(const fx_spot *at, void *user)
     void *x = at->objects[0], *t = fx_functor(x);
     for (int64_t i = 0; i < fx_count(t); i++)
         fxi_child_set(t, i, mirrored(m, fx_child(x, i)));
-    return became(m, x, t);
+    return record_result(m, x, t);
 }
 
 void *fxi_mirror(const char *op, void *x, void *(*leaf)(void *x, void *user), void *user)

@@ -79,7 +79,7 @@ typedef struct mapping {
 } mapping;
 
 /* Records that x maps to y. */
-static bool became(mapping *m, void *x, void *y)
+static bool record_result(mapping *m, void *x, void *y)
 {
     if (!m->failed && !fxi_identity_put(&m->made, x, y)) {
         fx_fail(FX_STATUS_MEMORY, "fmap", "no memory for the list of visited objects");
@@ -120,7 +120,7 @@ static void map_array(mapping *m, fx_array *x)
     fx_array *of = tied_to(&m->ties, x);
     m->failed |= m->ties.failed;
     if (!m->failed)
-        became(m, x, of ? map_view(m, x, of) : m->f(x, m->user));
+        record_result(m, x, of ? map_view(m, x, of) : m->f(x, m->user));
 }
 
 static fx_walk map_meet(const fx_spot *at, void *user)
@@ -133,7 +133,7 @@ static fx_walk map_meet(const fx_spot *at, void *user)
     if (fx_is_array(x))
         map_array(m, x);
     else if (m->object && (y = m->object(x, m->user)) != NULL)
-        became(m, x, y);
+        record_result(m, x, y);
     else
         return FX_WALK_ENTER;
     return m->failed ? FX_WALK_STOP : FX_WALK_PASS;
@@ -156,7 +156,7 @@ static bool map_leave(const fx_spot *at, void *user)
     if (y && type->rebuild)
         y = type->rebuild(y);
     m->failed |= !y;
-    return became(m, x, y);
+    return record_result(m, x, y);
 }
 
 void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static unsigned char *room(const image_size *size)
+static unsigned char *new_pixels(const image_size *size)
 {
     return malloc((size_t)(size->width * size->height * size->channels));
 }
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
         return 0;
     const image_size to = {atoi(argv[2]), atoi(argv[3]), atoi(argv[4])};
     const image_size whole = {file.width, file.height, to.channels};
-    unsigned char *pixels = room(&whole), *out = room(&to);
+    unsigned char *pixels = new_pixels(&whole), *out = new_pixels(&to);
     int status = 0;
     if (!image_file_read(argv[1], &whole, pixels, why)) {
         fprintf(stderr, "%s\n", why);

@@ -25,31 +25,31 @@ static struct {
     int64_t fails_at, made; /* number of the operation that fails; operations so far */
     int64_t large;          /* reductions of more than three numbers so far */
     bool no_sums;           /* sums and products give zeros */
-} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
+} meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
 
 /* The caller holds the lock. */
 static void wait_for_all(void)
 {
-    const int round = room.round;
-    if (++room.here == MEMBERS) {
-        room.here = 0;
-        room.round++;
-        pthread_cond_broadcast(&room.all);
+    const int round = meeting.round;
+    if (++meeting.here == MEMBERS) {
+        meeting.here = 0;
+        meeting.round++;
+        pthread_cond_broadcast(&meeting.all);
     }
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 60;
-    while (room.round == round)
-        if (pthread_cond_timedwait(&room.all, &room.lock, &until) != 0)
+    while (meeting.round == round)
+        if (pthread_cond_timedwait(&meeting.all, &meeting.lock, &until) != 0)
             abort(); /* a member did not take part, which is a defect; without abort the test would
                         hang */
 }
 
 #define FOLD(T)                                                                                    \
     do {                                                                                           \
-        T v = ((const T *)room.calls[0]->in)[i];                                                   \
+        T v = ((const T *)meeting.calls[0]->in)[i];                                                \
         for (int k = 1; k < MEMBERS; k++) {                                                        \
-            const T x = ((const T *)room.calls[k]->in)[i];                                         \
+            const T x = ((const T *)meeting.calls[k]->in)[i];                                      \
             v = c->fold == FX_REDUCE_MAX    ? (x > v ? x : v)                                      \
                 : c->fold == FX_REDUCE_MIN  ? (x < v ? x : v)                                      \
                 : c->fold == FX_REDUCE_PROD ? (T)(v * x)                                           \
@@ -74,31 +74,32 @@ static void move(const fxi_transport_call *c, int rank)
 {
     const size_t bytes = (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype);
     for (int k = 0; k < MEMBERS && c->kind == FXI_COLLECTIVE_GATHER; k++)
-        memcpy((char *)c->out + (size_t)k * bytes, room.calls[k]->in, bytes);
+        memcpy((char *)c->out + (size_t)k * bytes, meeting.calls[k]->in, bytes);
     for (int k = 0; k < MEMBERS && c->kind == FXI_COLLECTIVE_EXCHANGE; k++)
         memcpy((char *)c->out + (size_t)k * (bytes / MEMBERS),
-               (const char *)room.calls[k]->in + (size_t)rank * (bytes / MEMBERS), bytes / MEMBERS);
+               (const char *)meeting.calls[k]->in + (size_t)rank * (bytes / MEMBERS),
+               bytes / MEMBERS);
     if (c->kind == FX_COLLECTIVE_BROADCAST)
-        memcpy(c->out, room.calls[c->root]->in, bytes);
+        memcpy(c->out, meeting.calls[c->root]->in, bytes);
     for (int64_t i = 0; i < c->count && c->kind <= FX_COLLECTIVE_REDUCE; i++)
         fold(c, i);
-    if (room.no_sums && c->kind <= FX_COLLECTIVE_REDUCE && c->fold != FX_REDUCE_MAX)
+    if (meeting.no_sums && c->kind <= FX_COLLECTIVE_REDUCE && c->fold != FX_REDUCE_MAX)
         memset(c->out, 0, bytes);
 }
 
 static fx_status meet(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
                       size_t size)
 {
-    pthread_mutex_lock(&room.lock);
-    room.calls[g->rank] = c;
+    pthread_mutex_lock(&meeting.lock);
+    meeting.calls[g->rank] = c;
     wait_for_all();
-    const bool fails = c->number == room.fails_at;
-    room.made += g->rank == 0;
-    room.large += g->rank == 0 && c->kind == FX_COLLECTIVE_ALL_REDUCE && c->count > 3;
+    const bool fails = c->number == meeting.fails_at;
+    meeting.made += g->rank == 0;
+    meeting.large += g->rank == 0 && c->kind == FX_COLLECTIVE_ALL_REDUCE && c->count > 3;
     if (!fails)
         move(c, g->rank);
     wait_for_all();
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&meeting.lock);
     if (fails)
         snprintf(why, size, "no answer from rank 1 within %g s", c->limit);
     return fails ? FX_STATUS_IO : FX_OK;
@@ -131,7 +132,7 @@ static member members[MEMBERS];
 static void run_members(void *(*body)(void *))
 {
     pthread_t threads[MEMBERS];
-    room.made = room.large = 0;
+    meeting.made = meeting.large = 0;
     for (int k = 0; k < MEMBERS; k++) {
         members[k] = (member){.n = 0};
         begin(&members[k].d, k, MEMBERS, &transport);
@@ -141,7 +142,7 @@ static void run_members(void *(*body)(void *))
         pthread_join(threads[k], NULL);
         fxi_dist_end(&members[k].d);
     }
-    room.fails_at = 0;
+    meeting.fails_at = 0;
 }
 
 static void take_error(member *m)

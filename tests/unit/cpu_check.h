@@ -180,14 +180,14 @@ static inline void lay_last(operand *o)
         }
 }
 
-typedef struct bench {
+typedef struct step_run {
     fx_step step;
     fx_tensor in[8];
     const void *ptr[8];
     fx_run run;
     fx_status status;
     fx_error error; /* the recorded error */
-} bench;
+} step_run;
 
 /* Makes a step ready, runs it once and releases it. */
 static inline fx_status run_once(fx_step *step, const void *const *in, void *out, fx_run *run)
@@ -204,10 +204,10 @@ static inline fx_status run_once(fx_step *step, const void *const *in, void *out
     return status;
 }
 
-static inline bench run_step_laid(fx_op op, fx_class cls, fx_attr attr, int nin,
-                                  const operand *const *in, operand *out, bool channels_last)
+static inline step_run run_step_laid(fx_op op, fx_class cls, fx_attr attr, int nin,
+                                     const operand *const *in, operand *out, bool channels_last)
 {
-    bench b = {.step = {.op = (uint8_t)op, .cls = (uint8_t)cls, .nin = nin, .out = out->t}};
+    step_run b = {.step = {.op = (uint8_t)op, .cls = (uint8_t)cls, .nin = nin, .out = out->t}};
     fxi_step_set_attr(&b.step, &attr);
     if (channels_last)
         *(op == FX_OP_CONV ? &b.step.as.conv.channels_last : &b.step.as.pool.channels_last) = true;
@@ -224,8 +224,8 @@ static inline bench run_step_laid(fx_op op, fx_class cls, fx_attr attr, int nin,
 }
 
 /* Runs a step over operands; `out` must be dense. */
-static inline bench run_step(fx_op op, fx_class cls, fx_attr attr, int nin,
-                             const operand *const *in, operand *out)
+static inline step_run run_step(fx_op op, fx_class cls, fx_attr attr, int nin,
+                                const operand *const *in, operand *out)
 {
     return run_step_laid(op, cls, attr, nin, in, out, false);
 }

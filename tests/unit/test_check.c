@@ -1,7 +1,7 @@
 /* test_check.c: the checking wrapper reports mistakes of a backend or of a call, and does not
  * disturb correct ones. The faulty backend is defined here: it computes with the CPU's kernels, on
  * host memory or, as "far", on memory that the library cannot access, and makes the mistake that
- * `sin` selects. ctest: threads */
+ * `selected` selects. ctest: threads */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,9 +20,9 @@
 #include "memory.h"
 #include "registry.h"
 
-/* ---- the wrong backend ----------------------------------------------------------------------- */
+/* ---- the faulty backend ---------------------------------------------------------------------- */
 
-typedef enum sin_kind {
+typedef enum mistake {
     NONE,
     WRITES_BEHIND,
     WRITES_BEFORE,
@@ -40,9 +40,9 @@ typedef enum sin_kind {
     READS_WORK,
     WRITES_BEHIND_WORK,
     FAILS
-} sin_kind;
+} mistake;
 
-static sin_kind sin_of_it;
+static mistake selected;
 static float *elsewhere;   /* memory that is not an operand of the step */
 static int64_t work_of_it; /* bytes of work space that its steps need */
 static int runs;
@@ -83,39 +83,39 @@ static fx_status wrong_run(fx_device *device, const fx_step *step, const void *c
     float *y = out, last = 0;
     const float *x = step->nin ? in[0] : NULL;
     __atomic_add_fetch(&runs, 1, __ATOMIC_RELAXED);
-    if (sin_of_it == WRITES_NOTHING)
+    if (selected == WRITES_NOTHING)
         return FX_OK;
-    if (sin_of_it == FAILS) {
+    if (selected == FAILS) {
         return fx_fail(FX_STATUS_DEVICE, fx_op_name(step->op), "it does not want to");
     }
-    if (sin_of_it == WRITES_MINUS_ONE) {
+    if (selected == WRITES_MINUS_ONE) {
         memset(out, 0xFF, (size_t)n * fx_dtype_size((fx_dtype)step->out.dtype));
         return FX_OK;
     }
-    if (sin_of_it == WRITES_ALL_BUT_ONE)
+    if (selected == WRITES_ALL_BUT_ONE)
         last = y[n - 1];
     const fx_status status = fxi_cpu_backend.run(device, step, in, out, run);
-    if (sin_of_it == WRITES_ALL_BUT_ONE)
+    if (selected == WRITES_ALL_BUT_ONE)
         memcpy(&y[n - 1], &last, sizeof last);
-    if (sin_of_it == WRITES_BEHIND)
+    if (selected == WRITES_BEHIND)
         y[n] = 1;
-    if (sin_of_it == COPIES_BEHIND)
+    if (selected == COPIES_BEHIND)
         y[n] = 2 * x[n];
-    if (sin_of_it == WRITES_BEFORE)
+    if (selected == WRITES_BEFORE)
         y[-1] = 1;
-    if (sin_of_it == READS_BEHIND)
+    if (selected == READS_BEHIND)
         y[0] = 1 + x[n];
-    if (sin_of_it == READS_BEFORE)
+    if (selected == READS_BEFORE)
         y[0] = 1 + x[-1];
-    if (sin_of_it == READS_FRESH || sin_of_it == READS_RELEASED)
+    if (selected == READS_FRESH || selected == READS_RELEASED)
         y[0] = 1 + elsewhere[1];
-    if (sin_of_it == KEEPS_OPERAND)
+    if (selected == KEEPS_OPERAND)
         memcpy(&elsewhere, &in[0], sizeof elsewhere);
-    if (sin_of_it == WRITES_RELEASED || sin_of_it == WRITES_ELSEWHERE)
+    if (selected == WRITES_RELEASED || selected == WRITES_ELSEWHERE)
         elsewhere[3] = 7;
-    if (sin_of_it == READS_WORK)
+    if (selected == READS_WORK)
         y[0] = 1 + ((float *)run->work)[9];
-    if (sin_of_it == WRITES_BEHIND_WORK)
+    if (selected == WRITES_BEHIND_WORK)
         ((char *)run->work)[work_of_it + 3] = 1;
     if (run->work)
         memset(run->work, 0, (size_t)work_of_it);
@@ -208,14 +208,14 @@ static void names_and_reasons(void **state)
 /* ---- what steps do --------------------------------------------------------------------------- */
 
 /* exp of eight numbers; the first element of the result, or 0 with an error. */
-static double eight(fx_device *device, sin_kind kind)
+static double eight(fx_device *device, mistake kind)
 {
     FX_SCOPE;
     fx_array *x = fx_to(device, fx_vector(1, 2, 3, 4, 5, 6, 7, 8));
-    sin_of_it = kind;
+    selected = kind;
     fx_array *y = fx_cpu(fx_exp(x));
     const fx_status status = fx_eval(y);
-    sin_of_it = NONE;
+    selected = NONE;
     return status == FX_OK ? fx_at(y, 0) : 0;
 }
 
@@ -223,7 +223,7 @@ static void defects_of_kernels_are_found(void **state)
 {
     (void)state;
     static const struct {
-        sin_kind kind;
+        mistake kind;
         const char *sentence;
     } cases[] = {
         {WRITES_BEHIND, "exp: on %s byte 32 of an allocation of 32 bytes was written"},
@@ -302,9 +302,9 @@ static void poison_may_be_a_result(void **state)
     FX_SCOPE;
     fx_array *x = fx_to(checked(0, 0), fx_range_dtype(FX_DTYPE_I32, 0, 1, 6));
     runs = 0;
-    sin_of_it = WRITES_MINUS_ONE;
+    selected = WRITES_MINUS_ONE;
     assert_int_equal(fx_eval(fx_neg(x)), FX_OK);
-    sin_of_it = NONE;
+    selected = NONE;
     assert_int_equal(runs, 2); /* the step ran once more, so that the pattern can be compared */
     said_nothing();
 }

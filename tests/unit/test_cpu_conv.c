@@ -286,7 +286,7 @@ static void fail_each(int kind, int32_t stride, int64_t channels)
     int64_t nth = 0;
     for (int status = FX_STATUS_MEMORY; status != FX_OK; nth++) {
         fxi_fault_set(nth);
-        const bench b = run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, out);
+        const step_run b = run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, out);
         fxi_fault_set(-1);
         status = (int)b.status;
         assert_int_equal(fxi_live_allocations(), live);

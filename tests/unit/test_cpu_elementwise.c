@@ -4,10 +4,10 @@
 #include "cpu_check.h"
 
 /* Runs a program over operands. */
-static bench run_program(const fx_instr *program, int ninstr, int nin, const operand *const *in,
-                         operand *out)
+static step_run run_program(const fx_instr *program, int ninstr, int nin, const operand *const *in,
+                            operand *out)
 {
-    bench b = {
+    step_run b = {
         .step = {
             .op = program[ninstr - 1].op, .cls = FX_CLASS_ELEMENTWISE, .nin = nin, .out = out->t}};
     for (int k = 0; k < nin; k++) {
@@ -391,7 +391,7 @@ static void many_registers(void **state)
         assert_true(element(&out, i) == r[INPUTS + N - 1]);
     }
     fxi_fault_set(0);
-    bench b = run_program(p, N, INPUTS, (const operand *[]){&x, &y}, &out);
+    step_run b = run_program(p, N, INPUTS, (const operand *[]){&x, &y}, &out);
     fxi_fault_set(-1);
     assert_int_equal(b.status, FX_STATUS_MEMORY);
     drop_operand(&x), drop_operand(&y), drop_operand(&out);

@@ -155,8 +155,8 @@ static void indices_out_of_range(void **state)
     operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(3, 2));
     const int64_t live = fxi_live_allocations();
     set_element(&idx, 0, 4), set_element(&idx, 1, 7);
-    bench b = run_step(FX_OP_GATHER, FX_CLASS_GATHER, (fx_attr){.axis = 1}, 2,
-                       (const operand *[]){&x, &idx}, &out);
+    step_run b = run_step(FX_OP_GATHER, FX_CLASS_GATHER, (fx_attr){.axis = 1}, 2,
+                          (const operand *[]){&x, &idx}, &out);
     assert_int_equal(b.status, FX_STATUS_ARGUMENT);
     assert_string_equal(b.error.message, "gather: index 7 is out of range for axis 1 of size 5");
     set_element(&idx, 1, -1);
@@ -178,7 +178,7 @@ static void failing_allocations(void **state)
     fill_indices(&idx, 5);
     for (int64_t nth = 0; nth < 2; nth++) {
         fxi_fault_set(nth);
-        const bench b =
+        const step_run b =
             run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.scatter = {FX_REDUCE_SUM, 1}}, 2,
                      (const operand *[]){&src, &idx}, &out);
         fxi_fault_set(-1);

@@ -168,7 +168,7 @@ static void failing_allocations(void **state)
     operand out = matrix(FX_DTYPE_F32, DENSE, 200, 200, false);
     const int64_t live = fxi_live_allocations();
     fxi_fault_set(0);
-    const bench r =
+    const step_run r =
         run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out);
     fxi_fault_set(-1);
     assert_int_equal(r.status, FX_STATUS_MEMORY);

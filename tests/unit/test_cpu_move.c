@@ -138,7 +138,8 @@ static void custom_steps(void **state)
         FX_OK);
     for (int64_t i = 0; i < 6; i++)
         assert_true(element(&out, i) == element(&a, i) + element(&b, i) + 10);
-    bench r = run_step(FX_OP_CUSTOM, FX_CLASS_CUSTOM, attr, 2, (const operand *[]){&b, &a}, &out);
+    step_run r =
+        run_step(FX_OP_CUSTOM, FX_CLASS_CUSTOM, attr, 2, (const operand *[]){&b, &a}, &out);
     assert_int_equal(r.status, FX_STATUS_SHAPE);
     assert_string_equal(r.error.message,
                         "custom: add_first: its function returned FX_STATUS_SHAPE");

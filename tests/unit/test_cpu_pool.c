@@ -227,7 +227,7 @@ static void integers_have_no_mean(void **state)
     const fx_attr attr = {
         .pool = {
             .kind = FX_POOL_MEAN, .spatial = 1, .window = {2}, .stride = {2}, .dilation = {1}}};
-    const bench b = run_step(FX_OP_POOL, FX_CLASS_POOL, attr, 1, (const operand *[]){&x}, &y);
+    const step_run b = run_step(FX_OP_POOL, FX_CLASS_POOL, attr, 1, (const operand *[]){&x}, &y);
     assert_int_equal(b.status, FX_STATUS_UNSUPPORTED);
     drop_operand(&x), drop_operand(&y);
 }

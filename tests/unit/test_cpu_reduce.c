@@ -385,7 +385,7 @@ static void failing_allocations(void **state)
         int64_t failed = 0;
         for (fx_status status = FX_STATUS_MEMORY; status == FX_STATUS_MEMORY; failed++) {
             fxi_fault_set(failed);
-            const bench b =
+            const step_run b =
                 run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
             fxi_fault_set(-1);
             status = b.status;

@@ -471,7 +471,7 @@ static int64_t roll(int64_t sides)
 }
 
 /* The end of the message, from the sizes of the vectors alone. */
-static void largest_of(int n, const int64_t *sizes, char *text, size_t room)
+static void largest_of(int n, const int64_t *sizes, char *text, size_t bytes)
 {
     int64_t below = INT64_MAX;
     size_t at = 0;
@@ -482,7 +482,7 @@ static void largest_of(int n, const int64_t *sizes, char *text, size_t room)
             next = sizes[i] < below && sizes[i] > next ? sizes[i] : next;
         if (!next)
             break;
-        at += (size_t)snprintf(text + at, room - at, "%s%lld Float32 (%lld bytes)",
+        at += (size_t)snprintf(text + at, bytes - at, "%s%lld Float32 (%lld bytes)",
                                k ? ", " : "; the largest arrays: ", (long long)next,
                                (long long)(4 * next));
         below = next;
@@ -593,9 +593,9 @@ static void a_training_step_fails_as_a_whole(void **state)
          *far_opt = fx_setup(fx_adam(.eta = 0.01), far);
     int failed = 0, done = 0;
     fx_eval(far);
-    for (int64_t room = 0; done == 0 && room < 400; room++) {
+    for (int64_t pages = 0; done == 0 && pages < 400; pages++) {
         fxi_reclaim_all();
-        fx_set_memory_limit(d0, fxi_device_live(d0) + room * 4096);
+        fx_set_memory_limit(d0, fxi_device_live(d0) + pages * 4096);
         FX_STEP;
         fx_array *loss = loss_of(far, d0);
         const fx_status s = fx_update(far_opt, far, fx_gradient(loss, far));

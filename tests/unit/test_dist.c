@@ -52,7 +52,7 @@ static void operations_give_what_they_say(void **state)
 }
 
 /* The sum of 1, 2^-24 and 2^-24 in Float32 depends on the order: in that of the ranks it is 1. The
- * transport is not asked for sums or products (room.no_sums). */
+ * transport is not asked for sums or products (meeting.no_sums). */
 static void *adds_in_order(void *argument)
 {
     member *m = argument;
@@ -76,9 +76,9 @@ static void *adds_in_order(void *argument)
 static void sums_in_the_order_of_ranks(void **state)
 {
     (void)state;
-    room.no_sums = true;
+    meeting.no_sums = true;
     run_members(adds_in_order);
-    room.no_sums = false;
+    meeting.no_sums = false;
     for (int k = 0; k < MEMBERS; k++) {
         const double want[] = {
             1, 6, (double)(1.0f / 3), 2, ldexp(1, -48), 6, k == 1 ? 1 : 0, k == 1 ? 6 : 0, 1, 6,
@@ -179,7 +179,7 @@ static void members_train_as_one(void **state)
     /* A training step runs one operation for the bucket and one comparison, not one for each of the
      * four arrays. The other operations belong to the start: comparisons, arrays of the model and
      * of the state, numbers. */
-    assert_true(room.made <= 2 * STEPS + 40);
+    assert_true(meeting.made <= 2 * STEPS + 40);
     fxi_dist_end(&serial.d);
 }
 
@@ -306,8 +306,8 @@ static void check_accumulation(accumulation a, int64_t operations, double most)
         for (int i = 0; i < serial.n; i++)
             assert_true(fabs(members[k].got[i] - serial.got[i]) <= most);
     }
-    assert_int_equal(room.large, (STEPS - (a.guarded > 0)) / EACH);
-    assert_int_equal(room.made, operations);
+    assert_int_equal(meeting.large, (STEPS - (a.guarded > 0)) / EACH);
+    assert_int_equal(meeting.made, operations);
     fxi_dist_end(&serial.d);
 }
 
@@ -620,7 +620,7 @@ static void differences_are_named_on_all_members(void **state)
 static void a_failure_ends_the_group(void **state)
 {
     (void)state;
-    room.fails_at = 2;
+    meeting.fails_at = 2;
     run_members(too_late);
     expect("an earlier operation failed: no answer from rank 1 within 2 s");
     assert_true(members[0].got[0] == FX_STATUS_IO);

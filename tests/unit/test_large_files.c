@@ -102,7 +102,7 @@ static void large_files_come_back(void **state)
     FX_SCOPE;
     const char *path = temp_text("large.safetensors", "");
     if (!has_disk_space(path)) {
-        printf("skipped: files of more than 2 GiB (less than 6 GB of room)\n");
+        printf("skipped: files of more than 2 GiB (less than 6 GB of space)\n");
         return;
     }
     fx_array *x = fx_load_key(sparse_file(), "x");

@@ -486,7 +486,7 @@ static void the_bound_of_the_cache(void)
     used_at(filler, 2000);
     setenv("FX_CACHE", "1", 1);
     in_child("other_driver", "cpu", count_programs);
-    expect("makes room", "compiled 1, loaded 0, launched 1");
+    expect("frees space", "compiled 1, loaded 0, launched 1");
     assert_int_equal(each_file(NULL), 2);
     in_child("", "", count_programs);
     expect("used last", "compiled 0, loaded 1, launched 1");
@@ -494,7 +494,7 @@ static void the_bound_of_the_cache(void)
     expect("used long ago", "compiled 1, loaded 0, launched 1");
     setenv("FX_CACHE", "0", 1);
     in_child("", "cpu", count_programs);
-    expect("no room", "compiled 1, loaded 0, launched 1");
+    expect("no space", "compiled 1, loaded 0, launched 1");
     assert_int_equal(each_file(NULL), 0);
     unsetenv("FX_CACHE");
 }

@@ -27,9 +27,9 @@ static fx_status waits(const fx_custom_op *op, int n, const fx_custom_operand *i
     int64_t done = 0;
     for (int ms = 0; ms < 20000 && done == 0; ms++) {
         nanosleep(&(const struct timespec){.tv_nsec = 1000000}, NULL);
-        pthread_mutex_lock(&room.lock);
-        done = room.large;
-        pthread_mutex_unlock(&room.lock);
+        pthread_mutex_lock(&meeting.lock);
+        done = meeting.large;
+        pthread_mutex_unlock(&meeting.lock);
     }
     return done > 0 ? copies(in, out) : FX_STATUS_IO;
 }
@@ -146,7 +146,7 @@ static void gradients_travel_during_the_backward_pass(void **state)
         assert_int_equal(members[k].n, 40);
         assert_memory_equal(members[k].got, at_once, sizeof at_once);
     }
-    assert_int_equal(room.large, 2);
+    assert_int_equal(meeting.large, 2);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -163,7 +163,7 @@ static void *fails(void *argument)
 static void a_failure_beside_the_backward_pass_is_told(void **state)
 {
     (void)state;
-    room.fails_at = 2;
+    meeting.fails_at = 2;
     run_members(fails);
     for (int k = 0; k < MEMBERS; k++) {
         assert_true(members[k].got[0] == FX_STATUS_IO);

@@ -82,8 +82,8 @@ static void sliced(view *v)
     memcpy(shape, v->shape, sizeof shape);
     first[axis] = roll(size);
     step[axis] = roll(2) ? 1 + roll(2) : -1 - roll(2);
-    const int64_t room = step[axis] > 0 ? size - 1 - first[axis] : first[axis];
-    shape[axis] = 1 + roll(room / llabs(step[axis]) + 1);
+    const int64_t most = step[axis] > 0 ? size - 1 - first[axis] : first[axis];
+    shape[axis] = 1 + roll(most / llabs(step[axis]) + 1);
     v->x = fx_slice_step(v->x, axis, first[axis], step[axis], shape[axis]);
     take(v, in_order, first, step, shape);
 }
@@ -190,15 +190,15 @@ static void a_failed_read_hands_nothing_on(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = fx_array_to(fx_device_get("Away", 0), fx_range(0, 1, 10));
-    float room[10];
-    char *end = (char *)room;
+    float numbers[10];
+    char *end = (char *)numbers;
     assert_int_equal(fx_eval(x), FX_OK);
     away_copy_fails = 1;
     assert_int_equal(fxi_read_pieces(x, collect, &end), FX_STATUS_DEVICE);
-    assert_ptr_equal(end, (char *)room);
+    assert_ptr_equal(end, (char *)numbers);
     assert_int_equal(fx_error_take().status, FX_STATUS_DEVICE);
     assert_int_equal(fxi_read_pieces(x, collect, &end), FX_OK);
-    assert_ptr_equal(end, (char *)(room + 10));
+    assert_ptr_equal(end, (char *)(numbers + 10));
 }
 
 /* If there is no memory for a dense copy, the read fails; the next attempt makes the copy. */
@@ -248,16 +248,16 @@ static void reads_need_the_right_size(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = fx_add(fx_ones(2, 3), 1);
-    float room[8];
+    float numbers[8];
     for (int64_t n = 0; n < 8; n++) {
-        memset(room, 0, sizeof room);
-        assert_int_equal(fx_read_as(x, FX_DTYPE_F32, room, n), n == 6 ? FX_OK : FX_STATUS_SHAPE);
+        memset(numbers, 0, sizeof numbers);
+        assert_int_equal(fx_read_as(x, FX_DTYPE_F32, numbers, n), n == 6 ? FX_OK : FX_STATUS_SHAPE);
         fx_error_take();
-        assert_true(room[0] == (n == 6 ? 2 : 0));
-        memset(room, 0, sizeof room);
-        assert_int_equal(fx_read_into(x, room, (size_t)n * 4), n == 6 ? FX_OK : FX_STATUS_SHAPE);
+        assert_true(numbers[0] == (n == 6 ? 2 : 0));
+        memset(numbers, 0, sizeof numbers);
+        assert_int_equal(fx_read_into(x, numbers, (size_t)n * 4), n == 6 ? FX_OK : FX_STATUS_SHAPE);
         fx_error_take();
-        assert_true(room[0] == (n == 6 ? 2 : 0));
+        assert_true(numbers[0] == (n == 6 ? 2 : 0));
     }
     for (int64_t i = -2; i < 9; i++) {
         const double v = fx_at(x, i);

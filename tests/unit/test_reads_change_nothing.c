@@ -1,8 +1,8 @@
 /* test_reads_change_nothing.c: which arrays can be combined does not depend on earlier reads.
  *
- * A net: random programs over arrays of literals, generators, data of the host and data of a device
- * (away.h). Each is run twice from the same seed, the second time with reads at random places.
- * Every operation must have the same outcome both times, value or error text: literals and
+ * Random programs compute with arrays of literals, generators, data of the host and data of a
+ * device (away.h). Each is run twice from the same seed, the second time with reads at random
+ * places. Every operation must have the same outcome both times, value or error text: literals and
  * generated values meet arrays of any device, data of the host does not. Values are
  * compared as doubles, because a read changes what is fused. FX_PROGRAMS=n runs n programs
  * (default: 400).

@@ -36,7 +36,7 @@ static void calls_are_skipped_if_everything_is_equal(void **state)
     fx_array *x = fx_ones(4), *w = fx_ones(4), *b = fx_full(0.5, 4), *other = fx_full(7, 4);
     fx_function *own = fx_function_new("own", own_function);
     fx_eval(fx_tuple(x, w, b, other));
-    /* Each of the training steps 3, 6, 9 and 12 differs from the one before and the one after. */
+    /* Each of the training steps 3, 6, 9 and 12 differs from the previous and from the next one. */
     for (int i = 0; i < STEPS; i++) {
         const double a = i == 3 ? 3 : 2;
         fx_array *shift = i == 6 ? x : b;

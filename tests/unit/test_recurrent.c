@@ -289,7 +289,7 @@ static void has_pytorch_names(void **state)
 }
 
 /* A cell with a BatchNorm that is active outside of a training step: each time step stages the
- * running statistics on those of the one before, and the end of the scope commits them. */
+ * running statistics on those of the previous one, and the end of the scope commits them. */
 typedef struct norm_cell {
     fx_object base;
     void *norm;

@@ -477,11 +477,11 @@ typedef struct queue {
 static bool queue_put(queue *q, fx_array *x)
 {
     pthread_mutex_lock(&q->lock);
-    const bool room = q->put - q->got < QUEUE;
-    if (room)
+    const bool fits = q->put - q->got < QUEUE;
+    if (fits)
         q->items[q->put++ % QUEUE] = x;
     pthread_mutex_unlock(&q->lock);
-    return room;
+    return fits;
 }
 
 static fx_array *queue_get(queue *q)

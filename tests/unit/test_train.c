@@ -466,7 +466,7 @@ static void lines_are_few(void **state)
     fclose(out);
 }
 
-/* An epoch that is broken off in its last batch has no line, whether the one before had one. */
+/* An epoch that is broken off in its last batch has no line, whether the previous epoch had one. */
 static void no_line_for_an_epoch_that_broke_off(void **state)
 {
     (void)state;

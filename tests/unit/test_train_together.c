@@ -36,7 +36,7 @@ static void arrays_of_objects_are_averaged(void **state)
             assert_true(members[k].got[i] == want[i]);
     }
     /* Float32, then Float64, then Float32 again: three buckets, each with a comparison. */
-    assert_int_equal(room.made, 6);
+    assert_int_equal(meeting.made, 6);
     FX_SCOPE;
     assert_true(fx_is_error(fx_dist_average(NULL, fx_zeros(1))));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
@@ -210,7 +210,7 @@ static void gradients_are_exchanged_when_a_sum_is_complete(void **state)
     assert_int_equal(alone.n, EPOCHS * 4);
     /* 6 complete sums, of 21 parameters with the loss and the request to stop, the unfinished sum
      * at the end, and the comparisons of options and places at the start. */
-    const int64_t start = room.large - EPOCHS * 4 / EACH - 1;
+    const int64_t start = meeting.large - EPOCHS * 4 / EACH - 1;
     assert_true(start >= 0 && start <= 2);
     /* A checkpoint in the middle of a sum has the gradients of all members. */
     run_with_checkpoint("accumulates");
@@ -337,7 +337,7 @@ static void members_train_as_one(void **state)
             assert_true(fabs(noted[k].losses[i] - alone.losses[i]) <= 1e-12);
     }
     /* A training step: the bucket and its comparison. */
-    assert_true(room.made <= 2 * EPOCHS * 4 + 60);
+    assert_true(meeting.made <= 2 * EPOCHS * 4 + 60);
 }
 
 static void one_member_stops_all(void **state)
@@ -463,7 +463,7 @@ static void a_failure_of_one_member_ends_all(void **state)
     }
 }
 
-/* Operation `room.fails_at` has no answer within the time limit. */
+/* Operation `meeting.fails_at` has no answer within the time limit. */
 static void *loses_the_others(void *argument)
 {
     member *m = argument;
@@ -481,8 +481,8 @@ static void a_lost_member_is_an_error_everywhere(void **state)
     (void)state;
     run_members(loses_the_others);
     assert_true(members[0].got[0] == FX_OK);
-    for (int64_t n = room.made, i = 1; i <= n; i++) {
-        room.fails_at = i;
+    for (int64_t n = meeting.made, i = 1; i <= n; i++) {
+        meeting.fails_at = i;
         run_members(loses_the_others);
         for (int k = 0; k < MEMBERS; k++) {
             assert_true(members[k].got[0] == FX_STATUS_IO);

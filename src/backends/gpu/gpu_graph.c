@@ -54,8 +54,7 @@ typedef struct entry {
     int32_t branch;
     int32_t point; /* the number of the point after it; NONE: no step waits for it */
     int32_t after[FXI_GPU_BRANCHES]; /* per branch: the step that it waits for, or NONE */
-    int32_t seen[FXI_GPU_BRANCHES];  /* per branch: the latest step that must have ended when this
-                                     step  ends */
+    int32_t seen[FXI_GPU_BRANCHES];  /* per branch: the latest step that ends before this one */
 } entry;
 
 typedef struct schedule {

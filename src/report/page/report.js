@@ -92,7 +92,7 @@ function chart(name, series, say) {
     const first = all[0], final = all.length > 1 ? last(all) : first + 1;
     const chosen = () => series.filter((s, i) => boxes[i].checked);
     const drawable = (y) => known(y) && (!log.checked || y > 0);
-    let place = null, left, right, top, bottom, toX, toY;
+    let marked = null, left, right, top, bottom, toX, toY;
     function bounds() {
         const values = chosen().flatMap((s) => [s.y, s.low || [], s.high || []].flat()).filter(drawable);
         if (!values.length) return [1, 10];
@@ -140,36 +140,36 @@ function chart(name, series, say) {
             label(left - 6, height - 8, "end", "step"), ...chosen().map(drawn));
         const hidden = chosen().flatMap((s) => s.y).filter((y) => known(y) && !drawable(y)).length;
         note.textContent = hidden ? `${whole(hidden)} values are not above 0 and are missing on the log scale.` : "";
-        point(place);
+        point(marked);
     }
     function point(step) {
-        place = step;
+        marked = step;
         picture.querySelector(".cursor")?.remove();
         readout.textContent = "Move the pointer over the curves, or use the arrow keys, to see the values of a training step.";
-        if (place === null) return;
-        picture.append(svg("path", { class: "cursor", d: `M${toX(place).toFixed(2)} ${top}V${bottom}` }));
+        if (marked === null) return;
+        picture.append(svg("path", { class: "cursor", d: `M${toX(marked).toFixed(2)} ${top}V${bottom}` }));
         const value = (s) => {
-            const i = nearest(s.x, place), range = s.low && s.low[i] !== s.high[i];
+            const i = nearest(s.x, marked), range = s.low && s.low[i] !== s.high[i];
             return `${s.name} ${say(s.y[i])}` + (range ? ` (${say(s.low[i])} to ${say(s.high[i])})` : "");
         };
-        const { steps } = data, i = nearest(steps.step, place);
+        const { steps } = data, i = nearest(steps.step, marked);
         const about = !two && steps.step.length ? [`epoch ${whole(steps.epoch[i])}`, duration(steps.seconds[i])] : [];
-        const there = chosen().filter((s) => !two || place <= last(s.x)); // the other run may be longer
-        readout.textContent = [`step ${whole(place)}`, ...about, ...there.map(value)].join(" · ");
+        const there = chosen().filter((s) => !two || marked <= last(s.x)); // the other run may be longer
+        readout.textContent = [`step ${whole(marked)}`, ...about, ...there.map(value)].join(" · ");
     }
     function pointAt(event) {
         const at = picture.getBoundingClientRect();
         const x = ((event.clientX - at.left) * picture.viewBox.baseVal.width) / at.width;
         point(all[nearest(all, first + ((x - left) / (right - left)) * (final - first))]);
     }
-    function walk(event) {
+    function moveByKey(event) {
         const by = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
         if (!by) return;
         event.preventDefault();
-        const from = place === null ? (by > 0 ? -1 : all.length) : all.indexOf(place);
+        const from = marked === null ? (by > 0 ? -1 : all.length) : all.indexOf(marked);
         point(all[Math.min(all.length - 1, Math.max(0, from + by))]);
     }
-    const does = { pointermove: pointAt, pointerdown: pointAt, pointerleave: () => point(null), keydown: walk };
+    const does = { pointermove: pointAt, pointerdown: pointAt, pointerleave: () => point(null), keydown: moveByKey };
     for (const [event, action] of Object.entries(does)) picture.addEventListener(event, action);
     [log, ...boxes].forEach((input) => input.addEventListener("change", draw));
     new ResizeObserver(draw).observe(box);
