@@ -48,7 +48,8 @@ fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *
         return fxi_cpu_no_dtype(step, step->out.dtype);
     const int32_t more = fx_step_elementwise(step)->more.n;
     void *outs[FXI_PROGRAM_OUTPUTS] = {out};
-    memcpy(outs + 1, run->more, (size_t)more * sizeof *outs);
+    for (int k = 0; k < more; k++)
+        outs[1 + k] = run->more[k];
     fxi_program_args args = {.in = in, .out = outs, .to = fx_tensor_length(&step->out)};
     args.stream = args.to * (int64_t)fxi_cpu_size(step->out.dtype) >= STREAM_BYTES;
     for (int k = 0; k < 1 + more && args.stream; k++)

@@ -208,7 +208,9 @@ static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64
     char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p),
          *sums = p->load ? a + p->a_bytes : c;
     const int64_t nr = p->core->nr, whole = (j1 - j0) / nr * nr;
-    fxi_gemm_tiles t = {.ccs = p->load ? i1 - i0 : g->csc};
+    fxi_gemm_tiles t; /* the functions above fill in what the tiles need */
+    t.ccs = p->load ? i1 - i0 : g->csc;
+    t.bcs = 0;
     for (int64_t l = 0; l < g->k; l += p->kc) {
         t.k = fxi_cpu_min(p->kc, g->k - l);
         t.accumulate = l > 0 || g->accumulate;

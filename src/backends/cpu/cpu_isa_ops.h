@@ -64,6 +64,7 @@
         const T *p = s[0], *q = s[1];                                                              \
         R *d = dv;                                                                                 \
         FXI_IVDEP                                                                                  \
+        FXI_FOUR                                                                                   \
         for (int i = 0; i < n; i++) {                                                              \
             const T a = p[i], b = q[i];                                                            \
             d[i] = (R)(EXPR);                                                                      \
@@ -80,6 +81,7 @@
         const T *p = s[0], b = *(const T *)s[1];                                                   \
         R *d = dv;                                                                                 \
         FXI_IVDEP                                                                                  \
+        FXI_FOUR                                                                                   \
         for (int i = 0; i < n; i++) {                                                              \
             const T a = p[i];                                                                      \
             d[i] = (R)(EXPR);                                                                      \
@@ -91,6 +93,7 @@
         const T a = *(const T *)s[0], *q = s[1];                                                   \
         R *d = dv;                                                                                 \
         FXI_IVDEP                                                                                  \
+        FXI_FOUR                                                                                   \
         for (int i = 0; i < n; i++) {                                                              \
             const T b = q[i];                                                                      \
             d[i] = (R)(EXPR);                                                                      \

@@ -381,6 +381,8 @@ void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), voi
     run_job(&j, parts, gather(parts));
 }
 
+enum { STACK_BYTES = 16384 };
+
 /* Each seat has scratch of its own, so parts on different threads never share it. */
 static void run_scratch(const job *j, int64_t part, int seat_number)
 {
@@ -398,9 +400,12 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
              .body.scratch = body,
              .scratch_bytes = (bytes + 127) & ~(size_t)127};
     const int width = gather(parts);
+    /* The scratch of a small kernel is on the stack. */
+    _Alignas(64) char stack[STACK_BYTES];
+    const bool small = width == 1 && j.scratch_bytes <= sizeof stack;
     /* One allocation for all seats, before the job starts, so that no part can fail for lack of
      * memory. */
-    j.scratch = fxi_aligned(64, j.scratch_bytes * (size_t)width);
+    j.scratch = small ? stack : fxi_aligned(64, j.scratch_bytes * (size_t)width);
     if (!j.scratch) {
         if (width > 1)
             leave_pool();
@@ -409,7 +414,8 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
     for (int seat_number = 0; seat_number < width; seat_number++)
         memset(j.scratch + (size_t)seat_number * j.scratch_bytes, 0, bytes < 64 ? bytes : 64);
     run_job(&j, parts, width);
-    fxi_free(j.scratch);
+    if (!small)
+        fxi_free(j.scratch);
     return FX_OK;
 }
 

@@ -45,9 +45,17 @@ enum { SHORTEST_ROW = 4 };
                     d[i + j] = value;                                                              \
         }                                                                                          \
     }                                                                                              \
+    /* Rows of two elements, such as the scores of two classes, are pairs of equal numbers. */     \
+    static inline void pairs##BITS(word##BITS *restrict d, const word##BITS *restrict s, int rows) \
+    {                                                                                              \
+        for (int r = 0; r < rows; r++)                                                             \
+            d[2 * r] = d[2 * r + 1] = s[r];                                                        \
+    }                                                                                              \
     static void spread##BITS(void *d, const void *s, int rows, int64_t n)                          \
     {                                                                                              \
-        if (n <= SHORTEST_ROW)                                                                     \
+        if (n == 2)                                                                                \
+            pairs##BITS(d, s, rows);                                                               \
+        else if (n <= SHORTEST_ROW)                                                                \
             fill##BITS(d, s, rows, n, SHORTEST_ROW);                                               \
         else                                                                                       \
             fill##BITS(d, s, rows, n, LANES);                                                      \
