@@ -46,13 +46,14 @@ bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g)
     const fxi_plan *p = b->plan;
     const size_t constants = (size_t)fxi_plan_literals_bytes(p) / 8, buffers = (size_t)p->nbuffers,
                  datas = (size_t)p->noutputs, base = (size_t)p->nvalues, sites = (size_t)p->nsites,
-                 leaves = (size_t)(g->nleaves + g->nconsts);
+                 leaves = (size_t)(g->nleaves + g->nconsts),
+                 literals = sizeof(fxi_literal_value) / 8 * (size_t)p->nliterals;
     _Static_assert(sizeof(uint64_t) >= sizeof(void *), "a word holds an address");
     if (b->lists)
         return true;
     /* The lists that are freed entry by entry come first, and are zero until they are filled. */
     const size_t zero = constants + buffers + datas;
-    uint64_t *at = fxi_malloc((zero + base + sites + leaves + 1) * sizeof *at);
+    uint64_t *at = fxi_malloc((zero + base + sites + leaves + literals + 1) * sizeof *at);
     if (!at)
         return false;
     memset(at, 0, zero * sizeof *at);
@@ -64,7 +65,8 @@ bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g)
     b->datas = (void *)(at += buffers);
     b->base = (void *)(at += datas);
     b->at = (void *)(at += base);
-    b->leaves = (void *)(at + sites);
+    b->leaves = (void *)(at += sites);
+    b->literals = (void *)(at + leaves);
     return true;
 }
 
@@ -102,6 +104,19 @@ static void compute_literal(const fxi_plan_literal *s, const fxi_plan_literal *l
     fxi_host_put_double(s->dtype, &constants[k], y);
 }
 
+/* Most literals of a recorded training step keep their values. */
+static inline void bind_literal(fxi_binding *b, int32_t i, const fxi_node *n)
+{
+    fxi_literal_value *was = &b->literals[i];
+    if (b->bound_once && was->integer == n->attr.literal.integer &&
+        was->is_integer == n->attr.literal.is_integer &&
+        memcmp(&was->number, &n->attr.literal.number, sizeof was->number) == 0)
+        return;
+    *was = (fxi_literal_value){n->attr.literal.number, n->attr.literal.integer,
+                               n->attr.literal.is_integer};
+    fxi_put_literal(n, b->plan->literals[i].dtype, &b->constants[i]);
+}
+
 /* Fills in the leaves, literals and random streams of this graph, by the plan's numbers. Two graphs
  * with equal keys number them alike. */
 static void bind_inputs(fxi_binding *b, const fxi_graph *g)
@@ -117,13 +132,12 @@ static void bind_inputs(fxi_binding *b, const fxi_graph *g)
         else if (n->op == FX_OP_RANDOM)
             memcpy(b->streams[g->slot[i]], n->attr.stream, sizeof b->streams[0]);
     }
-    for (int32_t i = 0; i < b->plan->nliterals; i++) {
-        const fxi_plan_literal *s = &b->plan->literals[i];
-        if (s->op == FX_OP_CONST)
-            fxi_put_literal(consts[s->constant], s->dtype, &b->constants[i]);
+    for (int32_t i = 0; i < b->plan->nliterals; i++)
+        if (b->plan->literals[i].op == FX_OP_CONST)
+            bind_literal(b, i, consts[b->plan->literals[i].constant]);
         else
-            compute_literal(s, b->plan->literals, b->constants, i);
-    }
+            compute_literal(&b->plan->literals[i], b->plan->literals, b->constants, i);
+    b->bound_once = b->kept;
 }
 
 /* The reserve functions return 0 on success, else the size of the allocation that failed: negative
@@ -283,15 +297,14 @@ void fxi_bind_values(fxi_binding *b)
      * because C forbids to add even 0 to NULL. */
     static char empty;
     char *arena = b->arena ? b->arena->ptr : &empty;
-    const bool all = b->bound != arena;
-    bool moved = all;
-    for (int32_t k = 0; k < (all ? p->nvalues : p->noutside); k++) {
-        const int32_t i = all ? k : p->outside[k];
-        void *at = address_of(b, i, arena);
-        moved |= b->base[i] != at;
-        b->base[i] = at;
-    }
-    for (int32_t k = 0; k < p->nsites && moved; k++)
+    bool moved = b->bound != arena;
+    for (int32_t k = 0; k < p->noutside && !moved; k++)
+        moved = b->base[p->outside[k]] != address_of(b, p->outside[k], arena);
+    if (!moved)
+        return;
+    for (int32_t i = 0; i < p->nvalues; i++)
+        b->base[i] = address_of(b, i, arena);
+    for (int32_t k = 0; k < p->nsites; k++)
         b->at[k] = (char *)b->base[p->sites[k].value] + p->sites[k].offset;
     b->bound = b->kept ? arena : NULL;
 }

@@ -154,9 +154,10 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
 static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles,
                               fxi_node *const *values, fx_array *guard, bool sinks, int32_t *m)
 {
-    bool ok = true;
+    bool ok = fxi_grow(&s->roots, &s->root_capacity, *m + n + 1, sizeof *s->roots);
     for (int i = 0; i < n && ok; i++)
-        ok = values[i]->data || fxi_root_push(s, m, values[i], handles[i]->node);
+        if (!values[i]->data)
+            s->roots[(*m)++] = (fxi_root){values[i], handles[i]->node};
     for (int i = 0; i < c->npromises && ok; i++) {
         const fxi_promise *p = &c->promises[i];
         if (p->value->status != FX_OK)

@@ -43,8 +43,9 @@ typedef struct fxi_recorded_run {
     bool *leaf;      /* per node of the graph */
     int32_t *source; /* per node of the graph: its entry, or ~leaf */
     int32_t *moving; /* nodes of the graph that differ from step to step: leaves, and results */
-    int32_t *inputs; /* nodes of the graph that are leaves, literals or random streams */
-    int32_t nmoving, ninputs, version; /* version: of the tape, when `moving` was listed */
+    int32_t *inputs; /* nodes of the graph that are leaves or random streams, then the literals */
+    int32_t nmoving, ninputs, nvarying,
+        version; /* version: of the tape, when `moving` was listed */
     recorded_copy *copies;
     int32_t ncopies, copy_capacity;
     fxi_graph graph;
@@ -125,13 +126,23 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
     s->noting = r;
 }
 
+/* Lists the inputs of the plan. The nodes of literals are ghosts, so they are bound once. */
+static void note_inputs(recorded_run *r)
+{
+    for (int32_t i = 0; i < r->graph.n; i++)
+        if (r->leaf[i] || r->graph.nodes[i]->op == FX_OP_RANDOM)
+            r->inputs[r->ninputs++] = i;
+    r->nvarying = r->ninputs;
+    for (int32_t i = 0; i < r->graph.n; i++)
+        if (!r->leaf[i] && r->graph.nodes[i]->op == FX_OP_CONST)
+            r->inputs[r->ninputs++] = i;
+}
+
 /* Notes how node i of the graph is found in a later step. */
 static bool note_node(const fxi_tape *t, recorded_run *r, int32_t i)
 {
     const fxi_node *n = r->graph.nodes[i];
     r->leaf[i] = n->data != NULL;
-    if (r->leaf[i] || n->op == FX_OP_CONST || n->op == FX_OP_RANDOM)
-        r->inputs[r->ninputs++] = i;
     if (!fxi_tape_find(t, n, &r->source[i]))
         return false;
     if (n->tape != FXI_TAPE_COPY)
@@ -178,6 +189,8 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
              !r->leaf;
     for (int32_t i = 0; i < g->n && !r->bad; i++)
         r->bad = !note_node(c->tape, r, i);
+    if (!r->bad)
+        note_inputs(r);
     /* The cache may evict the plan, which the recording still needs. */
     __atomic_fetch_add(&plan->refs, 1, __ATOMIC_RELAXED);
     r->plan = plan;
@@ -209,16 +222,32 @@ static recorded_run *next_run(const fxi_context *c)
     return e && e->first == t->pos ? (recorded_run *)e : NULL;
 }
 
+/* The same for a leaf of the tape whose class is that of a recorded donor which was not denied. The
+ * class tells that the memory is not borrowed, and dense unless it has an offset. */
+static inline bool still_denied(const fxi_node *leaf)
+{
+    const fxi_buffer *b = leaf->data->buffer;
+    return leaf->handles != 1 || leaf->data->offset != 0 ||
+           __atomic_load_n(&b->refs, __ATOMIC_RELAXED) != 1 ||
+           __atomic_load_n(&b->pins, __ATOMIC_RELAXED) > 0;
+}
+
+static bool same_donor(const fxi_tape *t, const recorded_root *root, const fxi_node *donor)
+{
+    if (root->donor <= UNKNOWN_DONOR)
+        return donor_number(t, donor) == root->donor && denied(donor) == root->denied;
+    if (fxi_tape_node(t, root->donor) != donor)
+        return false;
+    return root->donor < 0 && !root->denied ? !still_denied(donor) : denied(donor) == root->denied;
+}
+
 static bool same_roots(const fxi_tape *t, const recorded_run *r, int n, const fxi_root *roots)
 {
     if (n != r->nroots)
         return false;
     for (int i = 0; i < n; i++) {
         const recorded_root *root = &r->roots[i];
-        if (t->entries[root->entry].node != roots[i].node ||
-            denied(roots[i].donor) != root->denied ||
-            (root->donor > UNKNOWN_DONOR ? fxi_tape_node(t, root->donor) != roots[i].donor
-                                         : donor_number(t, roots[i].donor) != root->donor))
+        if (t->entries[root->entry].node != roots[i].node || !same_donor(t, root, roots[i].donor))
             return false;
     }
     return true;
@@ -251,6 +280,7 @@ static bool fill_graph(const fxi_tape *t, recorded_run *r)
                 r->moving[r->nmoving++] = i;
         }
         r->version = t->version;
+        r->binding.ninputs = r->ninputs;
     }
     for (int32_t k = 0; k < r->nmoving; k++) {
         const int32_t i = r->moving[k];
@@ -351,6 +381,7 @@ fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)
     }
     if (status == FX_OK) {
         hand_over(c->tape, b, r);
+        b->ninputs = r->nvarying;
         fxi_count(&fxi_counters.plan_hits, 1);
         fxi_count(&fxi_counters.repeated_evals, 1);
         c->tape->ran = &r->event;

@@ -25,18 +25,26 @@ typedef struct fxi_scratch {
     struct fxi_recorded_run *noting; /* the evaluation that is being noted (recorded_run.c) */
 } fxi_scratch;
 
+/* The value of a literal, as in fx_attr. */
+typedef struct fxi_literal_value {
+    double number;
+    int64_t integer, is_integer;
+} fxi_literal_value;
+
 /* The memory and numbers of one run of a plan, or of many runs (`kept`). */
 typedef struct fxi_binding {
     const fxi_plan *plan;
-    fxi_buffer *arena;      /* the arena; NULL: the plan needs none */
-    fxi_buffer **buffers;   /* output buffers */
-    fxi_data **datas;       /* per output of the plan */
-    void **base;            /* per value of the plan: its address */
-    void **at;              /* per operand of the plan's steps (fxi_plan.sites): its address */
-    const char *bound;      /* kept: the start of the arena when the addresses were computed */
-    bool kept;              /* the lists are used again by the next run */
-    uint64_t *constants;    /* per literal of the plan: its value, in its type */
-    uint64_t (*streams)[2]; /* seeds and counters, in the same block as the constants */
+    fxi_buffer *arena;           /* the arena; NULL: the plan needs none */
+    fxi_buffer **buffers;        /* output buffers */
+    fxi_data **datas;            /* per output of the plan */
+    void **base;                 /* per value of the plan: its address */
+    void **at;                   /* per operand of the plan's steps (fxi_plan.sites): its address */
+    const char *bound;           /* kept: the start of the arena when the addresses were computed */
+    bool kept;                   /* the lists are used again by the next run */
+    bool bound_once;             /* kept: a run before has filled in the literals */
+    fxi_literal_value *literals; /* per literal of the plan: its value as the node has it */
+    uint64_t *constants;         /* per literal of the plan: its value, in its type */
+    uint64_t (*streams)[2];      /* seeds and counters, in the same block as the constants */
     fxi_node **leaves;
     void *lists;           /* the one allocation that holds all lists above */
     const int32_t *inputs; /* the nodes of the graph that are leaves, literals or streams; NULL: all

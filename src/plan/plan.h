@@ -96,8 +96,8 @@ struct fxi_plan {
     fxi_site *sites; /* the operands of all steps, step by step (sites.c) */
     int32_t nsites;
     fxi_operands *operands; /* per step */
-    int32_t *outside;       /* the values that are not in the arena and no literals: their addresses
-                               differ       from run to run */
+    int32_t *outside; /* leaves and outputs with buffers of their own: their addresses differ from
+                         run to run, and those of donated values with them */
     int32_t noutside;
     int32_t donations, donations_denied;
     int64_t bytes; /* host memory that the plan keeps, including what the backend prepared */

@@ -47,7 +47,7 @@ bool fxi_list_sites(fxi_plan *p)
     for (int32_t i = 0; i < p->nsteps; i++)
         list_operands(p, i);
     for (int32_t v = 0; v < p->nvalues; v++)
-        if (p->values[v].kind != FXI_VALUE_ARENA && p->values[v].kind != FXI_VALUE_LITERAL)
+        if (p->values[v].kind == FXI_VALUE_LEAF || p->values[v].kind == FXI_VALUE_OUTPUT)
             p->outside[p->noutside++] = v;
     return true;
 }

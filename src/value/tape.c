@@ -112,6 +112,7 @@ static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
         return false;
     fxi_node_retain(n);
     t->leaves[i].node = n;
+    t->leaves[i].seq = n->seq;
     t->nbound = i + 1;
     if (t->mode == FXI_TAPE_REPEATS && t->leaves[i].was != n)
         pass_on(t, i, n);
@@ -124,8 +125,9 @@ bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n)
     int32_t known;
     if (l->node)
         return l->node == n;
-    return n->data && !n->ghost && !n->stale && !n->data->buffer->freed && same_class(l, n) &&
-           !find_leaf(t, n, &known) && take_leaf(t, i, n);
+    const bool same = (l->was == n) & (l->seq == n->seq) & (n->owner == t->owner);
+    return n->data && !n->ghost && !n->stale && !n->data->buffer->freed &&
+           (same || same_class(l, n)) && !find_leaf(t, n, &known) && take_leaf(t, i, n);
 }
 
 void fxi_tape_drop_leaves(fxi_tape *t)
@@ -315,7 +317,8 @@ bool fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *n)
     int32_t leaf;
     if (!n->ghost || !n->data || t->mode != FXI_TAPE_REPEATS || old->owner != c->id ||
         !find_leaf(t, old, &leaf) ||
-        !fxi_grow(&t->rebound, &t->rebound_capacity, t->nrebound + 1, sizeof *t->rebound))
+        (t->nrebound == t->rebound_capacity &&
+         !fxi_grow(&t->rebound, &t->rebound_capacity, t->nrebound + 1, sizeof *t->rebound)))
         return false;
     fx_retain(handle);
     t->rebound[t->nrebound++] = (fxi_tape_rebound){handle, old, n};
@@ -336,12 +339,13 @@ static bool same_data(const fxi_node *a, const fxi_node *b)
 void fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r)
 {
     fxi_node *n = r->leaf, *g = r->ghost;
+    fxi_tape_leaf *l = &c->tape->leaves[n->leaf];
     if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) == 1 &&
         __atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 2 && r->handle->node == g && g->data &&
         !g->stale && n->op == g->op && n->weak == g->weak && n->nin == 0 &&
         n->device == g->device && same_data(n, g)) {
         fxi_node_revive(n, g);
-        n->seq = c->seq++; /* no pending node that reads the old value outlives the step */
+        l->seq = n->seq = c->seq++; /* no pending node that reads the old value outlives the step */
         move_handle(r->handle, g, n);
     }
 }

@@ -51,6 +51,7 @@ typedef struct fxi_tape_leaf {
     bool borrowed, unaligned;
     int32_t user;        /* the first one in `leaf_users` */
     const fxi_node *was; /* the operand of the ghosts that read the leaf; only compared */
+    uint64_t seq; /* of `was`. A node of this thread with this address and number is the same one */
     int64_t shape[FX_MAX_DIMS], stride[FX_MAX_DIMS];
 } fxi_tape_leaf;
 
