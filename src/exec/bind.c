@@ -162,11 +162,13 @@ static bool reserve_output(fxi_binding *b, const fxi_graph *g, int32_t k)
     const fxi_data *leaf = own ? NULL : b->leaves[v->index]->data;
     fxi_buffer *buffer = own ? b->buffers[v->index] : leaf->buffer;
     const int64_t offset = own ? r->offset : leaf->offset + r->offset;
-    /* Several outputs can be views of one buffer, each with a reference. */
-    fxi_buffer_retain(buffer);
-    /* A buffer that was taken over has the name already. */
-    if (v->kind != FXI_VALUE_DONATED)
+    if (v->kind == FXI_VALUE_DONATED) {
+        buffer->refs++; /* only the old value refers to it, and it has the name already */
+    } else {
+        /* Several outputs can be views of one buffer, each with a reference. */
+        fxi_buffer_retain(buffer);
         fxi_pool_name(buffer, (fx_dtype)n->dtype, n->ndim, n->shape);
+    }
     fxi_data *d = b->datas[k];
     if (!d) {
         b->datas[k] = fxi_data_new(buffer, offset, n->ndim, n->shape, r->stride);

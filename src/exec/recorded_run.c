@@ -353,15 +353,19 @@ static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
 {
     const fxi_plan *p = b->plan;
     const fxi_graph *g = &r->graph;
+    int64_t spoiled = 0;
     for (int32_t k = 0; k < p->noutputs; k++) {
         fxi_node *n = g->nodes[g->outputs[k]];
         const fxi_value *v = &p->values[p->results[k].value];
-        if (v->kind == FXI_VALUE_DONATED)
-            fxi_node_spoil(b->leaves[v->index]);
+        if (v->kind == FXI_VALUE_DONATED) {
+            spoiled += !b->leaves[v->index]->stale;
+            b->leaves[v->index]->stale = true;
+        }
         __atomic_store_n(&n->data, b->datas[k], __ATOMIC_RELEASE);
         b->datas[k] = NULL;
         fxi_tape_settled(t, n);
     }
+    fxi_stale_count(spoiled);
 }
 
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)

@@ -184,8 +184,16 @@ static inline bool fxi_node_given_up(const char *op, const fxi_node *n)
 /* Marks a node as stale: an update has reused its buffer, and the value is lost. */
 void fxi_node_spoil(fxi_node *n);
 
-/* The stale node n has a value again: that of the node g, which is in the same memory. */
-void fxi_node_revive(fxi_node *n, const fxi_node *g);
+/* Counts nodes that the caller has made stale, or no longer stale (`more` < 0). */
+void fxi_stale_count(int64_t more);
+/* The stale node n has a value again: that of the node g, which is in the same memory. The caller
+ * counts it. */
+static inline void fxi_node_revive(fxi_node *n, const fxi_node *g)
+{
+    n->stale = n->used = n->wanted = false;
+    n->history_cut = g->history_cut || g->nin > 0;
+    n->rebound = NULL;
+}
 
 /* Is any node of the process stale? */
 bool fxi_any_stale(void);

@@ -200,20 +200,16 @@ bool fxi_has_f64(const fx_device *device)
 /* The number of stale nodes in the process; atomic. */
 static int64_t stale_nodes;
 
-void fxi_node_spoil(fxi_node *n)
+void fxi_stale_count(int64_t more)
 {
-    if (n->stale)
-        return;
-    n->stale = true;
-    __atomic_fetch_add(&stale_nodes, 1, __ATOMIC_RELAXED);
+    if (more != 0)
+        __atomic_fetch_add(&stale_nodes, more, __ATOMIC_RELAXED);
 }
 
-void fxi_node_revive(fxi_node *n, const fxi_node *g)
+void fxi_node_spoil(fxi_node *n)
 {
-    n->stale = n->used = n->wanted = false;
-    n->history_cut = g->history_cut || g->nin > 0;
-    n->rebound = NULL;
-    __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
+    fxi_stale_count(!n->stale);
+    n->stale = true;
 }
 
 bool fxi_any_stale(void)

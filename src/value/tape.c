@@ -300,14 +300,15 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     return g;
 }
 
-/* Both nodes are on the tape, so none of them loses its last reference. */
+/* Only the tape and the handle x refer to `from`, and no other thread knows `to`. So the counts
+ * change without locked instructions, which would take longer than everything else here. */
 static inline void move_handle(fx_array *x, fxi_node *from, fxi_node *to)
 {
-    __atomic_fetch_add(&to->refs, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&to->handles, 1, __ATOMIC_RELAXED);
+    to->refs++;
+    to->handles++;
     x->node = to;
-    __atomic_fetch_sub(&from->handles, 1, __ATOMIC_ACQ_REL);
-    __atomic_fetch_sub(&from->refs, 1, __ATOMIC_ACQ_REL);
+    from->handles--;
+    from->refs--;
 }
 
 bool fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *n)
@@ -316,7 +317,7 @@ bool fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *n)
     fxi_node *old = handle->node;
     int32_t leaf;
     if (!n->ghost || !n->data || t->mode != FXI_TAPE_REPEATS || old->owner != c->id ||
-        !find_leaf(t, old, &leaf) ||
+        __atomic_load_n(&old->refs, __ATOMIC_ACQUIRE) != 2 || !find_leaf(t, old, &leaf) ||
         (t->nrebound == t->rebound_capacity &&
          !fxi_grow(&t->rebound, &t->rebound_capacity, t->nrebound + 1, sizeof *t->rebound)))
         return false;
@@ -336,18 +337,19 @@ static bool same_data(const fxi_node *a, const fxi_node *b)
 }
 
 /* Another thread may hold a reference, and release it at any time. */
-void fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r)
+bool fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r)
 {
     fxi_node *n = r->leaf, *g = r->ghost;
-    fxi_tape_leaf *l = &c->tape->leaves[n->leaf];
-    if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) == 1 &&
-        __atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) == 2 && r->handle->node == g && g->data &&
-        !g->stale && n->op == g->op && n->weak == g->weak && n->nin == 0 &&
-        n->device == g->device && same_data(n, g)) {
-        fxi_node_revive(n, g);
-        l->seq = n->seq = c->seq++; /* no pending node that reads the old value outlives the step */
-        move_handle(r->handle, g, n);
-    }
+    if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) != 1 ||
+        __atomic_load_n(&g->refs, __ATOMIC_ACQUIRE) != 2 || r->handle->node != g || !g->data ||
+        g->stale || n->op != g->op || n->weak != g->weak || n->nin > 0 || n->device != g->device ||
+        !same_data(n, g))
+        return false;
+    fxi_node_revive(n, g);
+    /* No pending node that reads the old value outlives the step. */
+    c->tape->leaves[n->leaf].seq = n->seq = c->seq++;
+    move_handle(r->handle, g, n);
+    return true;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */

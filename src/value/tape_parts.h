@@ -16,8 +16,9 @@ void fxi_tape_drop_leaves(fxi_tape *t);
 void fxi_tape_cut(fxi_tape *t, int32_t first);
 /* When the step closes: the handle holds its old node again, whose memory has the new value, if
  * nothing else refers to one of the two nodes. So the ghost stays on the tape, and most updates
- * make no nodes. A node with another operation is replaced once, by the node of the update. */
-void fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r);
+ * make no nodes. A node with another operation is replaced once, by the node of the update. Returns
+ * whether the handle holds its old node, which the caller counts as no longer stale. */
+bool fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r);
 void fxi_events_free(fxi_event *e);
 /* Drops the events that this training step has not reached. They are freed when it closes, because
  * their owners may still use them. */

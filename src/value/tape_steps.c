@@ -179,8 +179,10 @@ static bool rewind_tape(fxi_context *c, fxi_tape *t)
 {
     if (any_pending(t))
         return false;
+    int64_t revived = 0;
     for (int32_t i = 0; i < t->nrebound; i++)
-        fxi_tape_give_back(c, &t->rebound[i]);
+        revived += fxi_tape_give_back(c, &t->rebound[i]);
+    fxi_stale_count(-revived);
     drop_rebound(t);
     while (t->nsettled > 0) {
         const int32_t i = t->settled[--t->nsettled];
