@@ -295,6 +295,35 @@ static void a_step_that_repeats_builds_nothing(void **state)
     assert_int_equal(after.donation_misses, before.donation_misses);
 }
 
+/* The applications of a chain of rules to the parameters are not skipped together, but all of them
+ * use the literals of the first one, whose part is skipped. */
+static void literals_that_a_chain_of_rules_shares(void **state)
+{
+    (void)state;
+    enum { MEMBERS = 6 };
+    float got[2][MEMBERS];
+    for (int recorded = 0; recorded < 2; recorded++) {
+        FX_SCOPE;
+        fx_seed(11);
+        fx_dense_layer *first = fx_dense(2, 3, FX_TANH), *second = fx_dense(3, 2);
+        void *model = fx_chain(first, second);
+        void *opt = fx_setup(fx_optimiser_chain(fx_weight_decay(.lambda = 0.1), fx_adam()), model);
+        fx_array *x = fx_randn(2, BATCH), *y = fx_randn(2, BATCH);
+        fx_eval(fx_tuple(x, y));
+        uint64_t before = 0;
+        for (int i = 0; i < 13; i++) {
+            if (i == 3)
+                before = fx_stats().repeated_evals;
+            FXI_OPEN(recorded ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
+            fx_array *loss = fx_mse(fx_call(model, x), y);
+            assert_int_equal(fx_update(opt, model, fx_gradient(loss, model)), FX_OK);
+        }
+        assert_int_equal(fx_stats().repeated_evals - before, recorded ? 10 : 0);
+        memcpy(got[recorded], fx_data(first->weight), MEMBERS * sizeof(float));
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
 static void new_data_and_numbers_repeat(void **state)
 {
     (void)state;
@@ -778,6 +807,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_programs_compute_the_same_bits),
         cmocka_unit_test(a_step_that_repeats_builds_nothing),
+        cmocka_unit_test(literals_that_a_chain_of_rules_shares),
         cmocka_unit_test(new_data_and_numbers_repeat),
         cmocka_unit_test(each_thread_records_for_itself),
         cmocka_unit_test(models_gradients_and_states_that_change),

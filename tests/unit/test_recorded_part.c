@@ -93,6 +93,30 @@ static void a_part_that_reads_another_array_is_made_again(void **state)
     }
 }
 
+/* The literal of the part differs from step to step, and a call after the part uses it again. */
+static void literals_of_a_part_may_change(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_ones(4), *b = fx_full(0.5, 4);
+    fx_eval(fx_tuple(x, b));
+    for (int i = 0; i < 8; i++) {
+        const double a = 2 + i / 2;
+        FX_RECORD;
+        fxi_part p = {.what = "scaled", .in = {x, b}, .literals = &a, .nliterals = 1};
+        const bool skipped = fxi_part_repeat(&p);
+        fx_array *own = skipped ? fxi_part_literal(p.first, 0) : fx_scalar(a);
+        if (!skipped) {
+            FX_SCOPE;
+            p.out[0] = fx_keep(fx_add(fx_mul(own, x), b));
+            fxi_part_note(&p);
+        }
+        assert_true(skipped == (i > 0));
+        assert_non_null(own);
+        assert_true(fx_item(fx_sum(fx_add(p.out[0], fx_mul(own, b)))) == 4 * (1.5 * a + 0.5));
+    }
+}
+
 /* ---- programs that change -------------------------------------------------------------------- */
 
 enum { SEEDS = 40, STEPS = 30, LOG = 8 * STEPS };
@@ -320,6 +344,7 @@ int main(void)
         cmocka_unit_test(calls_are_skipped_if_everything_is_equal),
         cmocka_unit_test(the_call_after_a_part_changes),
         cmocka_unit_test(a_part_that_reads_another_array_is_made_again),
+        cmocka_unit_test(literals_of_a_part_may_change),
         cmocka_unit_test(random_programs_compute_the_same_bits),
         cmocka_unit_test(replaced_values_are_the_same_bits),
     };
