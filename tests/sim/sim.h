@@ -16,6 +16,9 @@
  *   SIM_FAIL=name@3=2,…   the third call of a function fails with error 2; "=719!": with error 719,
  *                         and the device is lost from then on
  *   SIM_CACHE=folder      where compiled kernels are kept, named by their content
+ *   SIM_COLLECT=1         kernels that the folder lacks compute nothing, and are compiled together
+ *                         when the process ends, in a fifth of the time
+ *   SIM_OPTIMIZE=1        level of the compiler's optimisation: 0 for kernels that run a few times
  */
 #ifndef SIM_H
 #define SIM_H
@@ -92,8 +95,8 @@ int sim_pinned_count(void);
 typedef struct sim_kernel {
     const char *name;
     const int *sizes; /* bytes of each argument, ending with 0; negative: a pointer */
-    void (*entry)(void *const *arguments);
-    char *shared; /* the group's memory */
+    void (*entry)(void *const *arguments); /* NULL: computes nothing */
+    char *shared;                          /* the group's memory */
     size_t shared_bytes;
     unsigned *positions; /* four triples: position of the work-item, of the group, work-items of a
                             group, groups */
@@ -110,8 +113,9 @@ typedef struct sim_launch {
 } sim_launch;
 
 typedef struct sim_module {
-    void *library;
+    void *library; /* NULL: the text was collected, and its kernels compute nothing */
     sim_device *device;
+    char id[20]; /* of the text: part of its symbols' names */
 } sim_module;
 int sim_module_load(sim_device *d, const char *image, sim_module **out);
 int sim_module_function(const sim_module *m, const char *name, sim_kernel **out);

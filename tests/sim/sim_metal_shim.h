@@ -9,7 +9,7 @@
 /* A kernel's attributes; sim_metal.c has the limits. */
 #define kernel
 #define max_total_threads_per_threadgroup(n)
-#define FX_LOCAL(T, s, n) static __attribute__((section("sim_shared"), aligned(16))) T s[n]
+#define FX_LOCAL(T, s, n) static __attribute__((section(SIM_SHARED), aligned(16))) T s[n]
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
@@ -126,12 +126,12 @@ template <class... A> static const int *sim_sizes_of_metal(void (*)(A...))
     return sizes;
 }
 #undef SIM_KERNEL
-#define SIM_KERNEL(name)                                                                           \
-    extern "C" __attribute__((visibility("default"))) void sim_enter_##name(void *const *a)        \
+#define SIM_KERNEL(name, id)                                                                       \
+    extern "C" __attribute__((visibility("default"))) void sim_enter_##name##_##id(void *const *a) \
     {                                                                                              \
         sim_call_metal(name, a);                                                                   \
     }                                                                                              \
-    extern "C" __attribute__((visibility("default"))) const int *sim_sizes_##name(void)            \
+    extern "C" __attribute__((visibility("default"))) const int *sim_sizes_##name##_##id(void)     \
     {                                                                                              \
         return sim_sizes_of_metal(name);                                                           \
     }

@@ -42,36 +42,56 @@ int sim_module_load(sim_device *d, const char *image, sim_module **out)
     const int error = fits(form, architecture, version);
     if (error)
         return error;
+    const char *id = strstr(path, "/sim-");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    sim_module *m = library ? malloc(sizeof *m) : NULL;
-    if (!m)
+    sim_module *m = id ? malloc(sizeof *m) : NULL;
+    if (!m || (!library && !sim_setting("SIM_COLLECT", 0))) {
+        free(m);
         return SIM_INVALID_IMAGE;
+    }
     *m = (sim_module){.library = library, .device = d};
+    snprintf(m->id, sizeof m->id, "%.16s", id + sizeof "/sim-" - 1);
     *out = m;
     return SIM_OK;
 }
 
-int sim_module_function(const sim_module *m, const char *name, sim_kernel **out)
+/* Finds a symbol of the text; a library may have several texts (sim_build.c). */
+static void *find(const sim_module *m, const char *name)
+{
+    char symbol[300];
+    snprintf(symbol, sizeof symbol, "%s_%s", name, m->id);
+    return dlsym(m->library, symbol);
+}
+
+static bool find_kernel(const sim_module *m, const char *name, sim_kernel *k)
 {
     char symbol[256];
     const int *(*sizes)(void);
-    sim_kernel k = {.name = strdup(name), .device = m->device};
     snprintf(symbol, sizeof symbol, "sim_enter_%s", name);
-    *(void **)&k.entry = dlsym(m->library, symbol);
+    *(void **)&k->entry = find(m, symbol);
     snprintf(symbol, sizeof symbol, "sim_sizes_%s", name);
-    *(void **)&sizes = dlsym(m->library, symbol);
-    char *const *from = dlsym(m->library, "sim_shared_from"), *const *to = dlsym(m->library,
-                                                                                 "sim_shared_to");
-    if (!k.entry || !sizes || !from || !to || !(*out = malloc(sizeof **out))) {
+    *(void **)&sizes = find(m, symbol);
+    char *const *from = find(m, "sim_shared_from"), *const *to = find(m, "sim_shared_to");
+    if (!k->entry || !sizes || !from || !to)
+        return false;
+    k->shared = *from;
+    k->shared_bytes = (size_t)(*to - *from);
+    k->positions = dlsym(m->library, "sim_positions");
+    k->calls = dlsym(m->library, "sim_functions");
+    k->warp = *(const int *)dlsym(m->library, "sim_warp");
+    k->sizes = sizes();
+    return true;
+}
+
+int sim_module_function(const sim_module *m, const char *name, sim_kernel **out)
+{
+    static const int none[] = {0};
+    sim_kernel k = {.name = strdup(name), .device = m->device, .sizes = none};
+    /* A text that was collected has no library yet. */
+    if ((m->library && !find_kernel(m, name, &k)) || !(*out = malloc(sizeof **out))) {
         free((char *)(uintptr_t)k.name);
         return SIM_NOT_FOUND;
     }
-    k.shared = *from;
-    k.shared_bytes = (size_t)(*to - *from);
-    k.positions = dlsym(m->library, "sim_positions");
-    k.calls = dlsym(m->library, "sim_functions");
-    k.warp = *(const int *)dlsym(m->library, "sim_warp");
-    k.sizes = sizes();
     **out = k;
     return SIM_OK;
 }

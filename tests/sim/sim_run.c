@@ -325,6 +325,8 @@ int sim_run(sim_launch *l)
     static const sim_calls calls = {.barrier = barrier, .exchange = exchange, .share = share};
     volatile int error = SIM_ILLEGAL_ADDRESS;
     sim_device *d = l->kernel->device;
+    if (!l->kernel->entry)
+        return SIM_OK;
     catch_faults();
     if (!now.stacks)
         now.stacks = mmap(NULL, (size_t)SIM_GROUP_MOST * STACK, PROT_READ | PROT_WRITE,

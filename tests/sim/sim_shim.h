@@ -10,11 +10,6 @@ struct sim_calls {
     const void *(*share)(const void *value, int bytes);
 };
 extern "C" {
-/* The first and last byte of the memory that groups share; the linker makes them. */
-extern char __start_sim_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_sim_shared[] __attribute__((weak, visibility("hidden")));
-__attribute__((visibility("default"))) char *sim_shared_from = __start_sim_shared;
-__attribute__((visibility("default"))) char *sim_shared_to = __stop_sim_shared;
 __attribute__((visibility("default"))) sim_index sim_positions[4];
 __attribute__((visibility("default"))) const sim_calls *sim_functions;
 }
@@ -29,8 +24,8 @@ struct __attribute__((aligned(8), may_alias)) uint2 {
 /* ---- CUDA ------------------------------------------------------------------------------------ */
 #define __global__
 #define __device__
-#define __shared__      static __attribute__((section("sim_shared")))
-#define shared          section("sim_shared") /* HIP: static __attribute__((shared)) */
+#define __shared__      static __attribute__((section(SIM_SHARED)))
+#define shared          section(SIM_SHARED) /* HIP: static __attribute__((shared)) */
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define threadIdx        (sim_positions[0])
@@ -115,14 +110,21 @@ template <class T, class U> static inline T atomicAdd(T *p, U x)
     return was;
 }
 
+/* A text declares AMD's names again, in its own namespace. The compiler does not see that a call of
+ * that declaration uses the definition here. */
+#ifdef SIM_AMD
+#define SIM_OCML extern "C" inline __attribute__((used))
+#else
+#define SIM_OCML extern "C" inline
+#endif
 #define SIM_FUNCTION(name)                                                                         \
     extern "C" float name##f(float);                                                               \
     extern "C" double name(double);                                                                \
-    extern "C" inline float __ocml_##name##_f32(float x)                                           \
+    SIM_OCML float __ocml_##name##_f32(float x)                                                    \
     {                                                                                              \
         return __builtin_##name##f(x);                                                             \
     }                                                                                              \
-    extern "C" inline double __ocml_##name##_f64(double x)                                         \
+    SIM_OCML double __ocml_##name##_f64(double x)                                                  \
     {                                                                                              \
         return __builtin_##name(x);                                                                \
     }
@@ -140,11 +142,11 @@ SIM_FUNCTION(fabs)
 #define SIM_FUNCTION2(name)                                                                        \
     extern "C" float name##f(float, float);                                                        \
     extern "C" double name(double, double);                                                        \
-    extern "C" inline float __ocml_##name##_f32(float x, float y)                                  \
+    SIM_OCML float __ocml_##name##_f32(float x, float y)                                           \
     {                                                                                              \
         return __builtin_##name##f(x, y);                                                          \
     }                                                                                              \
-    extern "C" inline double __ocml_##name##_f64(double x, double y)                               \
+    SIM_OCML double __ocml_##name##_f64(double x, double y)                                        \
     {                                                                                              \
         return __builtin_##name(x, y);                                                             \
     }
@@ -273,7 +275,8 @@ template <class L, class T, class V, class C> static inline C sim_cells(V a, V b
 #define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c)  sim_cells<sim_wmma, _Float16>(a, b, c)
 #define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c) sim_cells<sim_wmma, short>(a, b, c)
 
-/* ---- what the simulator calls (sim_compiler.c adds SIM_KERNEL for each kernel) --------------- */
+/* ---- what the simulator calls (sim_build.c adds SIM_KERNEL for each kernel, SIM_TEXT at the end)
+ */
 template <class T> struct sim_size {
     static const int value = (int)sizeof(T);
 };
@@ -307,12 +310,20 @@ template <class... A> static const int *sim_sizes_of(void (*)(A...))
     static const int sizes[] = {sim_size<A>::value..., 0};
     return sizes;
 }
-#define SIM_KERNEL(name)                                                                           \
-    extern "C" __attribute__((visibility("default"))) void sim_enter_##name(void *const *a)        \
+#define SIM_KERNEL(name, id)                                                                       \
+    extern "C" __attribute__((visibility("default"))) void sim_enter_##name##_##id(void *const *a) \
     {                                                                                              \
         sim_call(name, a);                                                                         \
     }                                                                                              \
-    extern "C" __attribute__((visibility("default"))) const int *sim_sizes_##name(void)            \
+    extern "C" __attribute__((visibility("default"))) const int *sim_sizes_##name##_##id(void)     \
     {                                                                                              \
         return sim_sizes_of(name);                                                                 \
+    }
+/* The first and last byte of the memory that groups share; the linker makes them. */
+#define SIM_TEXT(id)                                                                               \
+    extern "C" {                                                                                   \
+    extern char __start_sim_shared_##id[] __attribute__((weak, visibility("hidden")));             \
+    extern char __stop_sim_shared_##id[] __attribute__((weak, visibility("hidden")));              \
+    __attribute__((visibility("default"))) char *sim_shared_from_##id = __start_sim_shared_##id;   \
+    __attribute__((visibility("default"))) char *sim_shared_to_##id = __stop_sim_shared_##id;      \
     }
