@@ -1,6 +1,7 @@
 /* test_simulated_failures.c: every function of the drivers and compilers of NVIDIA and AMD fails at
  * one of its calls, once, or loses the device there, while a network is trained on a simulated
- * device (tests/sim/sim.h). Whatever fails: no crash, no leak, a sentence that names the device,
+ * device (tests/sim/sim.h). Then memory runs out where the vendors' libraries and the recording of
+ * graphs need it. Whatever fails: no crash, no leak, a sentence that names the device,
  * and another device computes. The address sanitizer finds leaks of the host. ctest: simulated
  * timeout=300
  *
@@ -22,7 +23,8 @@
 
 #include "evaluate.h"
 
-#define SIM CFLUX_BUILD_DIR "/tests/sim"
+#define SIM       CFLUX_BUILD_DIR "/tests/sim"
+#define LIBRARIES " by libraries"
 
 typedef struct vendor {
     const char *backend, *driver, *compiler;
@@ -79,12 +81,34 @@ static double train(fx_device *device, fx_device *neighbour)
     return sum + fx_item(fx_sum(fx_cpu(there))) + fx_item(fx_mean(large));
 }
 
+/* Four training steps with products and a convolution by the vendor's libraries; a graph of them is
+ * recorded in the second one. */
+static double train_by_libraries(fx_device *device, fx_device *neighbour)
+{
+    FX_SCOPE;
+    double sum = 0;
+    (void)neighbour;
+    fx_seed(7);
+    void *model = fx_to(device, fx_chain(fx_conv(FX_DIMS(3, 3), 3, 4, FX_RELU), FX_FLATTEN,
+                                         fx_dense(400, 30), fx_dense(30, 3)));
+    void *optimiser = fx_setup(fx_descent(0.01), model);
+    fx_array *x = fx_to(device, fx_rand(12, 12, 3, 8));
+    for (int k = 0; k < 4; k++) {
+        FX_STEP;
+        fx_array *loss = fx_mean(fx_square(fx_call(model, x)));
+        fx_update(optimiser, model, fx_gradient(loss, model));
+        sum += fx_item(loss);
+    }
+    return sum;
+}
+
+static double (*program)(fx_device *device, fx_device *neighbour) = train;
 static double right;
 
 /* "; first runs", "; first FX_STATUS_DEVICE exp: CUDA:0 …", or the number that is wrong. */
 static void report(const char *what, fx_device *device, fx_device *neighbour)
 {
-    const double got = train(device, neighbour);
+    const double got = program(device, neighbour);
     const fx_error e = fx_error_take();
     if (e.status)
         printf("; %s fails: %s %s", what, fx_status_name(e.status), e.message);
@@ -102,9 +126,11 @@ static void hear(int level, const char *text, void *user)
 
 static int child(const char *name)
 {
-    const vendor *v = &vendors[strcmp(name, "AMDGPU") == 0];
+    const vendor *v = &vendors[strncmp(name, "AMDGPU", 6) == 0];
+    if (strstr(name, LIBRARIES))
+        program = train_by_libraries;
     fx_message_set_hook(hear, NULL);
-    right = train(fx_cpu_device(), fx_cpu_device());
+    right = program(fx_cpu_device(), fx_cpu_device());
     fx_use(v->backend);
     if (fx_device_count(v->backend) == 0) {
         printf("; none: %s", fx_why_not(v->backend));
@@ -142,19 +168,28 @@ typedef struct healthy {
     int blocks, pinned, events;
 } healthy;
 
-static void run(const char *environment, const vendor *v)
+static void run_child(const char *environment, const char *name)
 {
     char text[2048];
     snprintf(text, sizeof text,
              "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
-             " FX_CACHE=off FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off "
-             "FX_ROCBLAS_LIBRARY=off FX_MIOPEN_LIBRARY=off FX_THREADS=1 %s",
+             " FX_CACHE=off FX_THREADS=1 %s",
              environment);
-    const int status = own_child(text, v->backend, heard, sizeof heard);
+    const int status = own_child(text, name, heard, sizeof heard);
     if (status)
         fail_msg("with %s the child ends with %d after: %s", environment, status, heard);
     if (strstr(heard, "simulated driver: ") || strstr(heard, "is wrong"))
         fail_msg("with %s: %s", environment, heard);
+}
+
+static void run(const char *environment, const vendor *v)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "FX_CUBLASLT_LIBRARY=off FX_CUDNN_LIBRARY=off FX_ROCBLAS_LIBRARY=off "
+             "FX_MIOPEN_LIBRARY=off %s",
+             environment);
+    run_child(text, v->backend);
 }
 
 static healthy live(void)
@@ -282,9 +317,76 @@ static void every_function_fails(void **unused)
         run_vendor(&vendors[k]);
 }
 
+/* ---- no memory, with libraries --------------------------------------------------------------- */
+
+/* Errors of the libraries themselves; 3, 4004, 5 and 4 are their numbers for a failed allocation.
+ */
+static const char *const no_memory[][2] = {
+    {"cublasLtMatmul@1=3", "rocblas_gemm_strided_batched_ex@1=5"},
+    {"cublasLtMatmul@3=3", "rocblas_gemm_strided_batched_ex@3=5"},
+    {"cudnnConvolutionForward@1=4004", "miopenConvolutionForwardImmediate@1=4"},
+    {"cudnnConvolutionBackwardFilter@1=4004", "miopenConvolutionBackwardWeightsImmediate@1=4"},
+    {"cuStreamBeginCapture_v2@1=2", "hipStreamBeginCapture@1=2"},
+    {"cuStreamEndCapture@1=2", "hipStreamEndCapture@1=2"},
+    {"cuGraphInstantiateWithFlags@1=2", "hipGraphInstantiateWithFlags@1=2"},
+    {"cuGraphLaunch@1=2", "hipGraphLaunch@1=2"}};
+
+static void run_without_memory(const vendor *v, const healthy *usual, const char *script, tally *t)
+{
+    char text[160], name[64];
+    if (t->next++ % (all ? 1 : 10) != seed % (all ? 1 : 10))
+        return;
+    snprintf(text, sizeof text, "SIM_FAIL=%s", script);
+    snprintf(name, sizeof name, "%s%s", v->backend, LIBRARIES);
+    run_child(text, name);
+    t->points++;
+    const bool reported = judge(text, v, usual, false);
+    t->reported += reported;
+    if (reported && strstr(script, "lloc") && !strstr(first_error(), "FX_STATUS_MEMORY") &&
+        !says(") cannot compile kernels: ") && !says("; none: "))
+        fail_msg("with %s: %s", text, heard);
+}
+
+/* Every allocation fails, also when the library repeats it after freeing its caches: those of the
+ * arena, which has the libraries' work space, among them. */
+static void allocations_fail(const vendor *v, const healthy *usual, const char *function, tally *t)
+{
+    char script[160], sought[64];
+    long calls = 0;
+    snprintf(sought, sizeof sought, " %s ", function);
+    const char *at = strstr(heard, sought);
+    assert_true(at && sscanf(at + strlen(sought), "%ld", &calls) == 1 && calls >= 4);
+    for (long k = 1; k <= calls; k++) {
+        snprintf(script, sizeof script, "%s@%ld=2,%s@%ld=2", function, k, function, k);
+        run_without_memory(v, usual, script, t);
+    }
+}
+
+static void libraries_without_memory(void **unused)
+{
+    static const char *const allocate[] = {"cuMemAlloc_v2", "hipMalloc"};
+    tally t = {0};
+    (void)unused;
+    for (int v = 0; v < 2; v++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", vendors[v].backend, LIBRARIES);
+        run_child("", name);
+        assert_true(says("; first runs") && says("; other runs") && says("; again runs"));
+        const healthy usual = live();
+        allocations_fail(&vendors[v], &usual, allocate[v], &t);
+        for (size_t k = 0; k < sizeof no_memory / sizeof *no_memory; k++)
+            run_without_memory(&vendors[v], &usual, no_memory[k][v], &t);
+    }
+    printf("no memory with libraries, seed %ld: %d of %ld points, %d reported\n", seed, t.points,
+           t.next, t.reported);
+    assert_true(t.next >= 24 && t.points >= t.next / 10);
+    assert_true(!all || t.reported >= 8);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_fails)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_fails),
+                                              cmocka_unit_test(libraries_without_memory)};
     const char *text = getenv("CFLUX_SEED");
     seed = text ? labs(atol(text)) : 0;
     all = argc > 1 && strcmp(argv[1], "all") == 0;

@@ -417,10 +417,45 @@ static void test_rows(void **unused)
     simulated_rows(NO_LIBRARIES, rows, sizeof rows / sizeof *rows);
 }
 
+static void shell(const char *form, const char *folder)
+{
+    char command[2048];
+    snprintf(command, sizeof command, form, folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* The files belong to another user, who may have written anything into them. */
+static void cached_file_of_another_user(const char *environment, const char *folder)
+{
+    if (geteuid() != 0) {
+        print_message("skipped: only root can give a file to another user\n");
+        return;
+    }
+    shell("chown 65534 %s/cflux/*", folder);
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "; 1: kernel cache: cuda-");
+    simulated_expect(environment, " is ignored: it belongs to user 65534, and this process runs as "
+                                  "user 0");
+    simulated_expect(environment, "; 0 runs ; compiled 1, loaded 0");
+    /* The new file belongs to this user. */
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "; 0 runs ; compiled 0, loaded 1");
+}
+
+/* Each file gets the contents of another one: they are whole, but of another program. */
+static void foreign_file(const char *environment, const char *folder)
+{
+    shell(
+        "cd %s/cflux && set -- * && test $# = 2 && cp \"$1\" x && cp \"$2\" \"$1\" && mv x \"$2\"",
+        folder);
+    simulated_run(NO_LIBRARIES, environment, "count");
+    simulated_expect(environment, "; 0 runs ; compiled 1, loaded 0");
+}
+
 /* A damaged cached file is compiled again, and so is PTX that was made for another driver. */
 static void test_cache(void **unused)
 {
-    char environment[1024], damage[2048];
+    char environment[1024];
     /* In the folder of temporary files, which is removed at the end. */
     char folder[512];
     snprintf(folder, sizeof folder, "%s.cache", temp_text("kernels", ""));
@@ -431,17 +466,16 @@ static void test_cache(void **unused)
     simulated_expect(environment, "; 0 runs ; compiled 1, loaded 0");
     simulated_run(NO_LIBRARIES, environment, "count");
     simulated_expect(environment, "; 0 runs ; compiled 0, loaded 1");
-    snprintf(damage, sizeof damage,
-             "for f in %s/cflux/*; do printf x | dd of=$f bs=1 seek=90 "
-             "conv=notrunc 2>/dev/null; done",
-             folder);
-    assert_int_equal(system(damage), 0);
+    shell("for f in %s/cflux/*; do printf x | dd of=$f bs=1 seek=90 conv=notrunc 2>/dev/null; done",
+          folder);
     simulated_run(NO_LIBRARIES, environment, "count");
     simulated_expect(environment, "; 0 runs ; compiled 1, loaded 0");
+    cached_file_of_another_user(environment, folder);
     snprintf(environment, sizeof environment,
              "FX_CACHE=100 XDG_CACHE_HOME=%s SIM_ARCHITECTURE=121 SIM_VERSION=13000", folder);
     simulated_run(NO_LIBRARIES, environment, "count");
     simulated_expect(environment, "compiled 1, loaded 0");
+    foreign_file(environment, folder);
     simulated_run(NO_LIBRARIES, environment, "count");
     simulated_expect(environment, "compiled 0, loaded 1");
     snprintf(environment, sizeof environment,
