@@ -129,6 +129,20 @@ bool gpu_ptxas(const char *ptx, const char *arch, char **out_report)
     return good;
 }
 
+int gpu_reported(const char *report, const char *format, const char *word)
+{
+    int most = -1;
+    for (const char *at = report; (at = strstr(at, word)) != NULL; at++) {
+        const char *from = at;
+        int n;
+        while (from > report && from[-1] != '\n' && from[-1] != ',' && from[-1] != ':')
+            from--;
+        if (sscanf(from + strspn(from, " "), format, &n) == 1 && n > most)
+            most = n;
+    }
+    return most;
+}
+
 static char *ptx_of(void *program)
 {
     size_t size = 0;

@@ -17,6 +17,9 @@ char *gpu_clang_ptx(const char *text);
 /* Assembles PTX; true where there is no ptxas. *out_report, unless NULL, is what ptxas says of
  * registers and spills, or NULL; the caller frees it. */
 bool gpu_ptxas(const char *ptx, const char *arch, char **out_report);
+/* The number before or after a word of such a report, the greatest of all lines; −1: the word is
+ * missing. */
+int gpu_reported(const char *report, const char *format, const char *word);
 
 /* A clang that knows the newer devices of AMD; NULL if there is none. */
 const char *gpu_clang_new(void);

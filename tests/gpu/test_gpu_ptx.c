@@ -83,22 +83,6 @@ static bool in_order(const char *ptx)
     return store && last_of(ptx, "ld.global.", "ld.global.nc.") < (size_t)(store - ptx);
 }
 
-/* The number before or after a word of the assembler's report, the greatest of all lines; −1: the
- * word is missing. */
-static int reported(const char *report, const char *format, const char *word)
-{
-    int most = -1;
-    for (const char *at = report; (at = strstr(at, word)) != NULL; at++) {
-        const char *from = at;
-        int n;
-        while (from > report && from[-1] != '\n' && from[-1] != ',' && from[-1] != ':')
-            from--;
-        if (sscanf(from + strspn(from, " "), format, &n) == 1 && n > most)
-            most = n;
-    }
-    return most;
-}
-
 static int check(const gpu_text *t, int has, int registers, const char *arch)
 {
     const bool nvrtc = gpu_nvrtc_open();
@@ -124,8 +108,8 @@ static int check(const gpu_text *t, int has, int registers, const char *arch)
     REQUIRE(!(has & ADDS) || !nvrtc || strstr(ptx, ".global.add."), "no atomic addition\n")
     REQUIRE(!nvrtc || gpu_ptxas(ptx, arch, &report), "not assembled\n")
     if (report) {
-        const int used = reported(report, "Used %d", "registers"),
-                  spilled = reported(report, "%d bytes spill stores", "spill stores");
+        const int used = gpu_reported(report, "Used %d", "registers"),
+                  spilled = gpu_reported(report, "%d bytes spill stores", "spill stores");
         REQUIRE(used > 0 && used <= registers, "%d registers\n", used)
         REQUIRE(spilled == 0, "%d bytes of spilled registers\n", spilled)
     }
