@@ -15,6 +15,7 @@ FXI_BEGIN_C
 FX_API fx_array *fx_read_idx(const char *path);
 
 /* Reads numbers in columns (CSV, plain or gzip) as a Float32 matrix columns×rows, one row per line.
+ * The separator is found as fx_read_table finds it.
  * Lines at the top whose first field is not a number are skipped as a header; quoted fields there
  * may contain line breaks. A missing field or one that is not a number is FX_STATUS_FORMAT, with
  * line and column. */
@@ -38,6 +39,13 @@ FX_API fx_array *fx_read_csv(const char *path);
  * field in its first row is not a number. Texts are UTF-8. Fields may be quoted ("a, b", "say
  * ""yes""") and then contain line breaks (RFC 4180).
  *
+ * Without .separator, the first 20 lines (of the first 64 KiB) decide: a separator fits if it
+ * divides each of them into the same number of columns, at least two. ',' is taken if it fits, then
+ * the one of ; | and tab that fits, then blanks (spaces and tabs, any number of them; leading
+ * blanks are ignored) if also every line after the first contains a number. If none fits: ','. If
+ * two fit, or if numbers with a decimal comma (1,5) make two readings possible, it is
+ * FX_STATUS_FORMAT, and the message names both.
+ *
  * With .missing, an empty field and the words NA, N/A, #N/A, NaN, nan, null, NULL, None, ? and -
  * are missing values. They are NaN in `values` and in `wide`, and are not counted as rows of a
  * label. A column is then a text column if its first field that is not missing is not a number.
@@ -45,12 +53,13 @@ FX_API fx_array *fx_read_csv(const char *path);
  * an error in a column of numbers.
  *
  * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or a negative .skip;
- * FX_STATUS_FORMAT with line and column; if the first line has no comma, the message also names the
- * ';' or tabs that it contains. */
+ * FX_STATUS_FORMAT with line and column; if the table is read with commas and the first line has
+ * none, the message also names the ';' or tabs that it contains. */
 /* clang-format off */
 #define FXI_READ_TABLE_ARGS(F)                                                                     \
     F(const char *, path, FXI_NULL) /* the file */                                                 \
-    F(char, separator, ',')         /* one of , ; | tab, or a space for any number of blanks */    \
+    F(char, separator, 0)           /* one of , ; | tab, or a space for any number of blanks; 0:   \
+                                       found from the first lines */                               \
     F(int64_t, skip, 0)             /* lines to skip at the top */                                 \
     F(bool, missing, false)         /* true: missing values become NaN */                          \
     F(const char *, text, FXI_NULL) /* a column, by name or by number from 1, that is a text */    \

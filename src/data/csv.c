@@ -1,4 +1,4 @@
-/* csv.c: reads comma-separated numbers, one observation per line.
+/* csv.c: reads numbers in columns, one observation per line.
  *
  * Only one record and the numbers so far are in memory. A row-major table with one row per line has
  * the same bytes as the column-major matrix columns×rows, so lines are simply appended. Header
@@ -7,6 +7,7 @@
  */
 #include "csv_lines.h"
 #include "lend.h"
+#include "separator.h"
 
 #include <cflux/data.h>
 #include <string.h>
@@ -16,6 +17,7 @@ enum { FIRST_CAPACITY = 256 };
 
 typedef struct csv_reader {
     fxi_lines lines;
+    char separator;
     float *values;
     size_t count, capacity;
     int64_t columns; /* 0 before the first row */
@@ -38,14 +40,23 @@ static bool push(csv_reader *r, float value)
     return true;
 }
 
+/* The line; without surrounding blanks if they are separators. */
+static fxi_field row_of(const csv_reader *r)
+{
+    char *start = r->lines.line, *stop = start + r->lines.length;
+    return r->separator == ' ' ? fxi_field_trim(start, stop)
+                               : (fxi_field){.start = start, .stop = stop};
+}
+
 static fx_status parse_row(csv_reader *r)
 {
     const fxi_lines *lines = &r->lines;
-    char *start = lines->line, *const end = lines->line + lines->length;
+    const fxi_field all = row_of(r);
+    char *start = all.start, *const end = all.stop;
     int64_t column = 0;
     for (bool more = true; more;) {
-        char *comma = memchr(start, ',', (size_t)(end - start));
-        const fxi_field f = fxi_field_trim(start, comma ? comma : end);
+        char *const stop = fxi_find_separator(start, end, r->separator);
+        const fxi_field f = fxi_field_trim(start, stop);
         float value;
         bool too_large;
         column++;
@@ -57,8 +68,10 @@ static fx_status parse_row(csv_reader *r)
             break;
         if (!push(r, value))
             return fxi_lines_out_of_memory(lines);
-        more = comma != NULL;
-        start = comma ? comma + 1 : end;
+        more = stop < end;
+        start = stop + more;
+        while (r->separator == ' ' && start < end && fxi_is_blank(*start))
+            start++; /* several blanks are one separator */
     }
     if (r->columns && column != r->columns)
         return fx_fail(FX_STATUS_FORMAT, OP,
@@ -72,20 +85,22 @@ static fx_status parse_row(csv_reader *r)
 /* True if, before the first row of numbers, the line begins with a field that is not a number. */
 static bool is_header(const csv_reader *r)
 {
-    const fxi_lines *lines = &r->lines;
-    char *comma = memchr(lines->line, ',', lines->length);
+    const fxi_field all = row_of(r);
     float value;
     bool too_large;
     const fxi_field first =
-        fxi_field_trim(lines->line, comma ? comma : lines->line + lines->length);
+        fxi_field_trim(all.start, fxi_find_separator(all.start, all.stop, r->separator));
     return r->columns == 0 && !fxi_field_number(first, &value, &too_large);
 }
 
 static fx_status read_rows(csv_reader *r)
 {
+    fx_status status = fxi_find_separator_of(&r->lines, &r->separator);
+    if (status != FX_OK)
+        return status;
     for (;;) {
         bool more;
-        const fx_status status = fxi_lines_next_record(&r->lines, ',', &more);
+        status = fxi_lines_next_record(&r->lines, r->separator, &more);
         if (status != FX_OK)
             return status;
         if (!more)

@@ -21,7 +21,7 @@ fx_status fxi_lines_open(fxi_lines *lines, const char *op, const char *path)
     const fx_status status = fxi_data_file_open(&lines->file, op, path);
     if (status != FX_OK)
         return status;
-    lines->window = fxi_malloc(WINDOW);
+    lines->window = fxi_malloc(WINDOW + 1);
     return lines->window ? FX_OK : fxi_lines_out_of_memory(lines);
 }
 
@@ -101,6 +101,23 @@ static fx_status read_line(fxi_lines *lines, bool *out_more)
     return *out_more ? FX_OK : check_end(lines);
 }
 
+fx_status fxi_lines_peek(fxi_lines *lines, const char **out_start, size_t *out_n, bool *out_whole)
+{
+    lines->end -= lines->at;
+    memmove(lines->window, lines->window + lines->at, lines->end);
+    lines->at = 0;
+    int64_t got = 1;
+    while (lines->end < WINDOW && got > 0) {
+        got = fxi_data_file_read(&lines->file, lines->window + lines->end, WINDOW - lines->end);
+        lines->end += got > 0 ? (size_t)got : 0;
+    }
+    lines->window[lines->end] = 0;
+    *out_start = lines->window;
+    *out_n = lines->end;
+    *out_whole = got <= 0;
+    return got < 0 ? lines->file.status : FX_OK;
+}
+
 fx_status fxi_lines_next(fxi_lines *lines, bool *out_more)
 {
     lines->length = 0;
@@ -122,45 +139,44 @@ bool fxi_is_separator(char c, char separator)
     return c == separator || (separator == ' ' && c == '\t');
 }
 
-/* The parser's state at a character. Quotes are special only at the start of a field, after blanks;
- * elsewhere they are text. */
-typedef enum position {
-    BEFORE, /* at the start of a field */
-    INSIDE, /* inside quotes */
-    AFTER,  /* after a quote, which ends the quotes unless it is doubled */
-    OUTSIDE
-} position;
-
-static position position_after(position now, char c, char separator)
+char *fxi_find_separator(char *start, char *end, char separator)
 {
-    if (now == INSIDE)
-        return c == '"' ? AFTER : INSIDE;
-    if (c == '"' && now != OUTSIDE)
-        return INSIDE;
+    char *at = separator == ' ' ? start : memchr(start, separator, (size_t)(end - start));
+    while (separator == ' ' && at < end && !fxi_is_separator(*at, ' '))
+        at++;
+    return at ? at : end;
+}
+
+fxi_position fxi_position_after(fxi_position now, char c, char separator)
+{
+    if (now == FXI_FIELD_INSIDE)
+        return c == '"' ? FXI_FIELD_AFTER : FXI_FIELD_INSIDE;
+    if (c == '"' && now != FXI_FIELD_OUTSIDE)
+        return FXI_FIELD_INSIDE;
     if (fxi_is_separator(c, separator))
-        return BEFORE;
-    return now == BEFORE && fxi_is_blank(c) ? BEFORE : OUTSIDE;
+        return FXI_FIELD_BEFORE;
+    return now == FXI_FIELD_BEFORE && fxi_is_blank(c) ? FXI_FIELD_BEFORE : FXI_FIELD_OUTSIDE;
 }
 
 /* Appends further lines while the end of the line is inside quotes. */
 static fx_status read_quoted(fxi_lines *lines, char separator)
 {
-    position now = BEFORE;
+    fxi_position now = FXI_FIELD_BEFORE;
     int64_t opened = 0;
     bool more = memchr(lines->line, '"', lines->length) != NULL;
     fx_status status = FX_OK;
     for (size_t at = 0; more && status == FX_OK;) {
         for (; at < lines->length; at++) {
-            const position next = position_after(now, lines->line[at], separator);
-            if (now == BEFORE && next == INSIDE)
+            const fxi_position next = fxi_position_after(now, lines->line[at], separator);
+            if (now == FXI_FIELD_BEFORE && next == FXI_FIELD_INSIDE)
                 opened = lines->latest;
             now = next;
         }
-        if (now != INSIDE)
+        if (now != FXI_FIELD_INSIDE)
             return FX_OK;
         status = append(lines, "\n", 1) ? read_line(lines, &more) : fxi_lines_out_of_memory(lines);
     }
-    return status == FX_OK && now == INSIDE
+    return status == FX_OK && now == FXI_FIELD_INSIDE
                ? fx_fail(FX_STATUS_FORMAT, lines->file.op,
                          "%s: line %lld: expected a closing quote, found the end of the file",
                          lines->file.path, (long long)opened)

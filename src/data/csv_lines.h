@@ -39,11 +39,26 @@ fx_status fxi_lines_next(fxi_lines *lines, bool *out_more);
  * with the line breaks between them. Unclosed quotes are an error that names the line in which they
  * open. */
 fx_status fxi_lines_next_record(fxi_lines *lines, char separator, bool *out_more);
+/* The unread bytes of the file, at most 64 KiB, terminated by a zero. They stay unread. *out_whole:
+ * the file ends with them. */
+fx_status fxi_lines_peek(fxi_lines *lines, const char **out_start, size_t *out_n, bool *out_whole);
 void fxi_lines_close(fxi_lines *lines);
+
+/* The parser's state at a character. Quotes are special only at the start of a field, after blanks;
+ * elsewhere they are text. */
+typedef enum fxi_position {
+    FXI_FIELD_BEFORE, /* at the start of a field */
+    FXI_FIELD_INSIDE, /* inside quotes */
+    FXI_FIELD_AFTER,  /* after a quote, which ends the quotes unless it is doubled */
+    FXI_FIELD_OUTSIDE
+} fxi_position;
+fxi_position fxi_position_after(fxi_position now, char c, char separator);
 
 bool fxi_is_blank(char c);
 /* The separator ' ' also matches tabs. */
 bool fxi_is_separator(char c, char separator);
+/* The first separator in [start, end), else `end`. */
+char *fxi_find_separator(char *start, char *end, char separator);
 fxi_field fxi_field_trim(char *start, char *stop);
 /* True if the field is a number. *out_too_large: Float32 cannot represent it. */
 bool fxi_field_number(fxi_field f, float *out, bool *out_too_large);

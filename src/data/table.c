@@ -11,6 +11,7 @@
 #include "hash.h"
 #include "lend.h"
 #include "option_struct.h"
+#include "separator.h"
 #include "utf8.h"
 
 #include <cflux/data.h>
@@ -98,14 +99,6 @@ static fxi_field unquote(char **at, const char *end, int64_t *number)
     return f;
 }
 
-static char *find_separator(const table *t, char *start, char *end)
-{
-    char *at = t->separator == ' ' ? start : memchr(start, t->separator, (size_t)(end - start));
-    while (t->separator == ' ' && at < end && !fxi_is_separator(*at, ' '))
-        at++;
-    return at ? at : end;
-}
-
 /* Text after the closing quote usually means that earlier quotes were not closed, so the message
  * names the line in which they open. */
 static fx_status bad_end(const table *t, int64_t opened, fxi_field rest)
@@ -140,13 +133,13 @@ static fx_status split(table *t)
         fxi_field f;
         if (at < end && *at == '"') {
             f = unquote(&at, end, &number);
-            fxi_field rest = fxi_field_trim(at, find_separator(t, at, end));
+            fxi_field rest = fxi_field_trim(at, fxi_find_separator(at, end, t->separator));
             rest.number = number;
             if (rest.start < rest.stop)
                 return bad_end(t, f.number, rest);
-            at = find_separator(t, at, end);
+            at = fxi_find_separator(at, end, t->separator);
         } else {
-            char *const stop = find_separator(t, at, end);
+            char *const stop = fxi_find_separator(at, end, t->separator);
             f = fxi_field_trim(at, stop);
             f.number = number;
             at = stop;
@@ -559,6 +552,8 @@ static fx_status read_all(table *t, int64_t skip)
     fx_status status = FX_OK;
     for (int64_t i = 0; i < skip && more && status == FX_OK; i++)
         status = fxi_lines_next(&t->lines, &more);
+    if (status == FX_OK && !t->separator)
+        status = fxi_find_separator_of(&t->lines, &t->separator);
     if (status == FX_OK)
         status = next_row(t, &more);
     if (status == FX_OK && more)
@@ -693,7 +688,7 @@ void *fxi_read_table(const fx_read_table_args *given)
     if (!a_ok)
         return fx_error_array(FX_STATUS_ARGUMENT);
     table t = {.separator = a.separator, .missing = a.missing, .named = a.text};
-    if (!t.separator || !strchr(",;|\t ", t.separator) || a.skip < 0)
+    if ((t.separator && !strchr(",;|\t ", t.separator)) || a.skip < 0)
         return fx_error_array(fx_fail(
             FX_STATUS_ARGUMENT, OP,
             a.skip < 0 ? "skip is negative" : "the separator must be one of , ; | tab and space"));

@@ -470,8 +470,10 @@ class Learning(Training):
         self.refused("train", "-d", "b.csv", *base, words="b.csv: line 1, column 2: expected a number or a text, or, to begin the table at line 2, use --skip 1")
         self.fine("train", "-d", "b.csv", "--skip", 1, *base)
         self.write("s.txt", "a b y\n" + "1 2 3\n2 3 4\n" * 5)
+        self.fine("train", "-d", "s.txt", *base)
+        self.write("s.txt", "a (m) b y\n" + "1 2 3\n2 3 4\n" * 5)
         self.refused("train", "-d", "s.txt", *base, words=["blanks between numbers", "--separator space"])
-        self.fine("train", "-d", "s.txt", "--separator", "space", *base)
+        self.refused("train", "-d", "s.txt", "--separator", "space", *base, words="s.txt: line 2: expected 4 columns as above, found 3")
         self.write("e.npz", formats.npz({"inputs": ((3, 2), [1.0, 2, 3, 4, 5, 7]), "out": ((3,), [1.0, 2, 3])}))
         self.fine("train", "-d", "e.npz", "--entry", "inputs", "-t", "out", *base)
         self.refused("train", "-d", "e.npz", "--entry", "x", "-t", "out", *base, words="e.npz has no array x; it has inputs")
@@ -1305,22 +1307,46 @@ class Refusals(Training):
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--classes", "--regression", words="exclude")
 
     def test_separators(self):
-        for name, between, option in (("semicolons.csv", ";", "';'"), ("bars.csv", "|", "'|'"), ("tabs.csv", "\t", "tab")):
-            rows = [(between.join(row),) for row in self.line()]
-            for header in (between.join("aby"), "1" + between + "2" + between + "3"):
-                self.table(name, rows, header)
-                for more in ([], ["-t", "y"]):
-                    self.bad("-d", name, *more, words=[name, f"use --separator {option}"])
-            self.fine("train", "-q", "-d", name, "-m", "Dense(2 => 1)", "-e", "1", "--separator", option.strip("'"))
+        want = None
+        for name, between, option in (("commas.csv", ",", ","), ("semicolons.csv", ";", ";"), ("bars.csv", "|", "|"), ("tabs.csv", "\t", "tab"),
+                                      ("blanks.csv", "   ", "space")):
+            rows = [("  " * (option == "space") + between.join(row),) for row in self.line()]
+            self.table(name, rows, between.join("aby"))
+            train = ["train", "-q", "-d", name, "-m", "Dense(2 => 1)", "-e", "1", "--regression", "--save", "m.bson"]
+            self.fine(*train)
+            model, found = self.read("m.bson"), self.fine("predict", "m.bson", "-d", name).out
+            self.fine(*train, "--separator", option)
+            self.assertEqual(self.read("m.bson"), model)
+            want = want or found
+            self.assertEqual(found, want)
+            self.assertIn("rmse", self.fine("eval", "m.bson", "-d", name).out.lower())
+            self.assertIn("3 columns", self.fine("inspect", name).out)
+            self.assertEqual(self.fine("predict", "m.bson", "-t", "3", stdin="\n".join(row for row, in rows)).out, want)
+            if between == ",":
+                continue
+            # A decimal comma: two readings.
             self.table(name, [(row[0].replace(".", ","),) for row in rows], between.join("aby"))
-            shown = option if between != "\t" else "'\\t'"
-            self.bad("-d", name, words=["line 2: expected 1 columns", f"no ',': use --separator {shown}"])
+            shown = {"tab": "'\\t'", "space": "' '"}.get(option, f"'{option}'")
+            self.bad("-d", name, words=[f"{name}: line", "two characters can separate the columns", f"use --separator ',' or {shown}"])
             for command in (["inspect", name], ["convert", name, "x.npz", "--arrays"]):
-                self.refused(*command, out=True, words=f"no ',': use cflux train --separator {shown}\n")
+                self.refused(*command, out=True, words=f"use cflux train --separator ',' or {shown}\n")
             refused = self.run_cli("inspect", name, "--json").json()["refused"]
-            self.assertIn(f"no ',': use cflux train --separator {shown}", refused)
-        self.table("tabs.csv", rows, "a\tb\ty")
-        self.fine("train", "-q", "-d", "tabs.csv", "-m", "Dense(2 => 1)", "-e", "1", "--separator", "\\t")
+            self.assertIn(f"use cflux train --separator ',' or {shown}", refused)
+        self.write("tabs.csv", "a\tb\ty\n1\t2\t3\n2\t1\t4\n")
+        self.fine("train", "-q", "-d", "tabs.csv", "-m", "Dense(2 => 1)", "-e", "1", "--separator", "\\t", "--regression")
+        # Lines of different lengths: commas, with a hint.
+        self.write("ragged.csv", "a;b\n1;2\n1;2;3\n")
+        self.bad("-d", "ragged.csv", words=["ragged.csv has one column", "use --separator ';'"])
+
+    def test_housing_of_uci(self):
+        """Fixed columns with blanks before the first one, as in UCI's housing.data."""
+        self.write("housing.data", " 0.00632  18.00   2.310  0  24.00\n 0.02731   0.00   7.070  0  21.60\n"
+                                   "12.24720   0.00  18.100  1   5.50\n" * 10)
+        self.fine("train", "-q", "-d", "housing.data", "-m", "Dense(4 => 1)", "-e", "1", "--regression", "--save", "m.bson")
+        out = self.fine("predict", "m.bson", "-d", "housing.data").out.splitlines()
+        self.assertEqual(len(out), 31)
+        self.write("housing.csv", self.read("housing.data").decode().replace("\n ", "\n").strip().replace("  ", ",").replace(",,", ",").replace(", ", ","))
+        self.assertEqual(self.fine("predict", "m.bson", "-d", "housing.csv").out.splitlines(), out)
 
     def test_csv_files_called_idx(self):
         self.table("my_idx.csv", self.line(), "a,b,y")

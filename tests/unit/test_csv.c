@@ -128,7 +128,7 @@ static void refusals(void **state)
     refuse("1,2\n3\n", "line 2: expected 2 columns as above, found 1");
     refuse("1,2\n3,4,5\n", "line 2: expected 2 columns as above, found at least 3");
     refuse("1,2\nx,4\n", "line 2, column 1"); /* headers are at the top only */
-    refuse("1,2 3\n", "line 1, column 2: expected a number, found \"2 3\"");
+    refuse("1,2 3\n1,4\n", "line 1, column 2: expected a number, found \"2 3\"");
     refuse("1,1e99\n", "column 2: expected a number that fits Float32");
     refuse("1,2.5mm\n", "found \"2.5mm\"");
     refuse("", "found none");
@@ -137,9 +137,10 @@ static void refusals(void **state)
     refuse("1,\"2\n3\n4", "line 1: expected a closing quote, found the end of the file");
     refuse("\"a\n1\",b\n1,x\n", "line 3, column 2: expected a number, found \"x\"");
     refuse(
-        "1;2\n3;4\n",
+        "1;2\n3;4;5\n",
         "in 2 lines; the first line has ';' and no ',': call fx_read_table with .separator = ';'");
-    refuse("a\tb\n1,5\t2\n", "found \"5\t2\"; the first line has tabs");
+    refuse("a\tb\n1,5\t2\t3\n", "found \"5\t2\t3\"; the first line has tabs");
+    refuse("a\tb\n1,5\t2\n", ".separator = ',' or '\\t'");
     expect_refusal(temp_file("nul.csv", "1,2\0\n", 5), FX_STATUS_FORMAT, "line 1, column 2");
     expect_refusal("/nonexistent/x.csv", FX_STATUS_IO, "/nonexistent/x.csv");
     expect_refusal(NULL, FX_STATUS_ARGUMENT, "NULL");

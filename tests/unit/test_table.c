@@ -308,14 +308,78 @@ static void hints(void **state)
     refuse("2024\n\na,b,y\n1,2,3\n",
            "line 3: expected 1 columns as above, found 3; to begin the table "
            "here, call fx_read_table with .skip = 2");
-    refuse("a;b\n1,5;2,5\n",
+    refuse("a;b\n1,5;2,5;3\n",
            "found 3; the first line has ';' and no ',': call fx_read_table with .separator = ';'");
-    refuse("\na\tb\n", "has tabs and no ',': call fx_read_table with .separator = '\\t'");
+    refuse("\na\tb\n1\t2\t3,4\n",
+           "has tabs and no ',': call fx_read_table with .separator = '\\t'");
     FX_SCOPE;
     assert_true(fx_is_error(fx_read_table(temp_text("s.csv", "a;b\n1;2;3\n"), .separator = ';')));
     assert_null(strstr(fx_error_take().message, "separator"));
     assert_true(fx_is_error(fx_read_table(temp_text("s.csv", "a;b,c\n1\n"))));
     assert_null(strstr(fx_error_take().message, "separator"));
+}
+
+/* Without .separator: the same tables with every separator. */
+static void found_separators(void **state)
+{
+    (void)state;
+    static const float six[] = {1, 2, 3, 4, 5, 6};
+    static const struct {
+        const char *text, *columns;
+    } tables[] = {
+        {"a,b,c\n1,2,3\n4,5,6\n", "a:; b:; c:"},
+        {"a;b;c\n1;2;3\n4;5;6\n", "a:; b:; c:"},
+        {"1;2;3\r\n4;5;6\r\n", "1:; 2:; 3:"},
+        {"a|b|c\n1|2|3\n4|5|6", "a:; b:; c:"},
+        {"a b\tc,d\te\n1\t2\t3\n4\t5\t6\n", "a b:; c,d:; e:"},
+        {"a b c\n1 2 3\n4 5 6\n", "a:; b:; c:"},
+        {"  1   2.0  3\n 4\t5 \t6  \n\n", "1:; 2:; 3:"},
+        {"  1 2 3\n\n4 5 6", "1:; 2:; 3:"},
+        {"\"a, b; c\" \"x y\" z\n1 2 3\n4 5 6\n", "a, b; c:; x y:; z:"},
+        {"\"a\nb\";c;d\n1;2;3\n4;5;6\n", "a\nb:; c:; d:"},
+        {"a;b,c;d,e\n1,2,3\n4,5,6\n", "a;b:; c;d:; e:"},
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        FX_SCOPE;
+        check_result(fx_read_table(temp_text("s.csv", tables[i].text)), 2, six, tables[i].columns);
+    }
+    FX_SCOPE;
+    /* Texts keep their blanks, semicolons and commas. */
+    static const float codes[] = {1, 0, 0, 1}, zeros[] = {0, 0};
+    check_result(fx_read_table(temp_text("s.csv", "New York;1,x\nOslo;2,y\n")), 1, zeros,
+                 "New York;1: Oslo;2=1; x: y=1");
+    check_result(fx_read_table(temp_text("s.csv", "k\nNew York\nLos Angeles\n")), 2, codes,
+                 "k: Los Angeles=1 New York=1");
+    /* A line longer than the window, and lines skipped at the top. */
+    enum { WIDE = 40000 };
+    static char text[4 * WIDE + 100];
+    size_t n = (size_t)sprintf(text, "made by; hand\n");
+    for (int row = 0; row < 2; row++)
+        for (int i = 0; i < WIDE; i++)
+            n += (size_t)sprintf(text + n, "%d%c", i % 10, i + 1 < WIDE ? ' ' : '\n');
+    fx_array *values = fx_child_named(fx_read_table(temp_text("w.txt", text), .skip = 1), "values");
+    assert_int_equal(fx_size(values, 0), WIDE);
+    assert_int_equal(fx_size(values, 1), 2);
+    assert_true(fx_at(values, WIDE + 77) == 7);
+    values = fx_read_csv(temp_text("b.txt", "a b c\n 1   2\t3\n4 5  6 \n"));
+    assert_int_equal(fx_size(values, 0), 3);
+    assert_true(fx_at(values, 4) == 5);
+}
+
+static void ambiguous_separators(void **state)
+{
+    (void)state;
+    refuse("a;b\n1,5;2,5\n", "line 2: two characters can separate the columns of \"1,5;2,5\": call "
+                             "fx_read_table with .separator = ',' or ';'");
+    refuse("1,5 -2,5\n3 4\n3,5 4\n",
+           "line 3: two characters can separate the columns of \"3,5 4\"");
+    refuse("a;b|c;d\n1;2|3;4\n", ".separator = ';' or '|'");
+    refuse("1\t\t2\n3\t\t4\n", ".separator = '\\t' or ' '");
+    FX_SCOPE;
+    assert_false(
+        fx_is_error(fx_read_table(temp_text("s.csv", "a;b\n1,5;2,5\n"), .separator = ';')));
+    assert_true(fx_is_error(fx_read_csv(temp_text("s.csv", "1,5;2,5\n"))));
+    assert_non_null(strstr(fx_error_take().message, ".separator = ',' or ';'"));
 }
 
 static void *read_file(const char *path)
@@ -340,6 +404,8 @@ int main(void)
         cmocka_unit_test(many_texts),
         cmocka_unit_test(line_breaks_in_quotes),
         cmocka_unit_test(separators),
+        cmocka_unit_test(found_separators),
+        cmocka_unit_test(ambiguous_separators),
         cmocka_unit_test(refusals),
         cmocka_unit_test(hints),
         cmocka_unit_test(each_allocation_fails),

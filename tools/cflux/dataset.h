@@ -100,10 +100,14 @@ typedef struct data_request {
          "images are resized to these sizes, also in eval and predict",                            \
          0,                                                                                        \
          0},                                                                                       \
-        {"separator", 0,                                                                           \
-         OPTION_TEXT, &(request).separator,                                                        \
-         "CHARACTER", "The column separator of a CSV file: , ; | tab or space (default: ,)",       \
-         0,           0},                                                                          \
+        {"separator",                                                                              \
+         0,                                                                                        \
+         OPTION_TEXT,                                                                              \
+         &(request).separator,                                                                     \
+         "CHARACTER",                                                                              \
+         "The column separator of a CSV file: , ; | tab or space (default: found from the file)",  \
+         0,                                                                                        \
+         0},                                                                                       \
     {                                                                                              \
         "skip", 0, OPTION_INTEGER, &(request).skip, "LINES",                                       \
             "Skip this many lines at the top of a CSV file (default: 0)", 0, 1e9                   \

@@ -164,7 +164,7 @@ static int separator_of(const data_request *r, char *out)
 {
     static const char *const names[] = {",", ";", "|", "tab", "space", "\\t"};
     static const char characters[] = ",;|\t \t";
-    *out = ',';
+    *out = 0; /* found from the first lines */
     if (!r->separator)
         return EXIT_FINE;
     for (int i = 0; characters[i]; i++)
