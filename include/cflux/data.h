@@ -22,7 +22,7 @@ FX_API fx_array *fx_read_idx(const char *path);
 FX_API fx_array *fx_read_csv(const char *path);
 
 /* fx_read_table(path): reads a table with column names and texts (CSV, plain or gzip) as a named
- * tuple of four:
+ * tuple of five:
  *   values    columns×rows, Float32; a text column holds positions in its labels
  *   columns   a named tuple with one entry per column: an empty tuple for a column of numbers;
  *             for a text column its distinct texts (labels) in alphabetical order, each with its
@@ -30,6 +30,8 @@ FX_API fx_array *fx_read_csv(const char *path);
  *   wide      a named tuple of the columns with numbers above 2^24 that Float32 would round, as
  *             Float64 vectors; numbers up to 2^24 in these columns are rounded to Float32
  *   line      the line of the first row in the file, from 1 (Int64)
+ *   lines     the line of each row, an Int64 vector; an empty tuple if row i, from 0, is on line
+ *             `line` + i
  *
  * The first line is a header if none of its fields is a number. It is also a header if it contains
  * texts but no missing value (e.g. NA), and if the second line has a number below each of these

@@ -63,6 +63,8 @@ typedef struct table {
     float *values;
     int64_t rows, capacity; /* rows read; capacity of `values` in rows */
     int64_t first;          /* line number of the first row */
+    int64_t *numbers;       /* line numbers of the rows; NULL: each row is on the line after the
+                               previous one */
     whole_line held;        /* the first line while the second is read; afterwards the second */
 } table;
 
@@ -490,19 +492,43 @@ static bool grow(table *t)
             return false;
         t->columns[i].wide = wide;
     }
+    int64_t *numbers =
+        t->numbers ? fxi_realloc(t->numbers, (size_t)capacity * sizeof *numbers) : NULL;
+    if (t->numbers && !numbers)
+        return false;
+    t->numbers = numbers;
     t->capacity = capacity;
     return true;
+}
+
+/* Notes the line number of the row. False if out of memory. */
+static bool note_line(table *t)
+{
+    if (!t->numbers && t->lines.number == t->first + t->rows)
+        return true;
+    if (!t->numbers) {
+        t->numbers = fxi_malloc((size_t)t->capacity * sizeof *t->numbers);
+        for (int64_t k = 0; t->numbers && k < t->rows; k++)
+            t->numbers[k] = t->first + k;
+    }
+    if (t->numbers)
+        t->numbers[t->rows] = t->lines.number;
+    return t->numbers != NULL;
 }
 
 /* If the lines before this one have fewer columns, they may be remarks above the table. */
 static fx_status bad_count(const table *t)
 {
-    char found[100], expected[48];
+    char found[160], expected[48];
     const int n = snprintf(found, sizeof found, "%d", (int)t->nfields);
     if (t->rows <= 1 && t->nfields > t->ncolumns && !*t->lines.hint)
         snprintf(found + n, sizeof found - (size_t)n,
-                 "; to begin the table here, call fx_read_table with .skip = %lld",
-                 (long long)t->lines.number - 1);
+                 "; to begin the table here, call fx_read_table with .skip = %lld%s",
+                 (long long)t->lines.number - 1,
+                 t->ncolumns > 1 && t->separator == ',' ? "; texts that contain ',' need quotes"
+                                                        : "");
+    else if (t->nfields > t->ncolumns && t->separator == ',' && !*t->lines.hint)
+        snprintf(found + n, sizeof found - (size_t)n, "; texts that contain ',' need quotes");
     snprintf(expected, sizeof expected, "%d columns as above", (int)t->ncolumns);
     return bad_line(t, expected, found);
 }
@@ -513,7 +539,7 @@ static fx_status read_row(table *t)
         return bad_count(t);
     if (t->rows == 0)
         t->first = t->lines.number;
-    if (!grow(t))
+    if (!grow(t) || !note_line(t))
         return fxi_lines_out_of_memory(&t->lines);
     fx_status status = FX_OK;
     for (int32_t i = 0; i < t->ncolumns && status == FX_OK; i++)
@@ -635,6 +661,15 @@ static void *line_of_first(const table *t)
     return fxi_from(FX_DTYPE_I64, &t->first, 0, NULL);
 }
 
+/* The line numbers of the rows, which the array takes over; an empty tuple if they are consecutive.
+ */
+static void *lines_of_rows(table *t)
+{
+    int64_t *numbers = t->numbers;
+    t->numbers = NULL;
+    return numbers ? (void *)fxi_lend(FX_DTYPE_I64, numbers, 1, &t->rows) : fxi_tuple(0, NULL);
+}
+
 /* The column in Float64, which takes over the numbers; NULL if Float32 holds them exactly. */
 static void *wide_column(void *from, int32_t i, const char **out_name)
 {
@@ -658,10 +693,12 @@ static void *to_object(table *t)
     fx_array *matrix = fxi_lend(FX_DTYPE_F32, values, 2, sizes);
     void *columns = named(t, t->ncolumns, t, labels_of_column);
     void *wide = named(t, t->ncolumns, t, wide_column), *line = line_of_first(t);
-    if (fx_is_error(matrix) || fx_is_error(columns) || fx_is_error(wide) || fx_is_error(line))
+    void *lines = lines_of_rows(t);
+    if (fx_is_error(matrix) || fx_is_error(columns) || fx_is_error(wide) || fx_is_error(line) ||
+        fx_is_error(lines))
         return fx_error_array(fx_error_status());
-    return fx_keep(
-        fx_named_tuple("values", matrix, "columns", columns, "wide", wide, "line", line));
+    return fx_keep(fx_named_tuple("values", matrix, "columns", columns, "wide", wide, "line", line,
+                                  "lines", lines));
 }
 
 static void free_table(table *t)
@@ -679,6 +716,7 @@ static void free_table(table *t)
     fxi_free(t->held.fields);
     fxi_free(t->held.line);
     fxi_free(t->values);
+    fxi_free(t->numbers);
     fxi_lines_close(&t->lines);
 }
 

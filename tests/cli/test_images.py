@@ -146,6 +146,11 @@ class Folders(Images):
         train = self.fine("train", "-d", "data", "-m", self.MODEL, "-e", 30, "--save", "m.bson")
         self.assertIn("24 observations of 6×5×3; 2 classes, from bright to dark", train.err)
         self.assertIn("100.00 % (8 of 8)", self.fine("eval", "m.bson", "-d", "data").out)
+        self.image("data/test/grey/7.png", 120)
+        for command in (["eval", "m.bson"], ["train", "-v", "data", "-m", self.MODEL, "-S", "x.bson"]):
+            self.refused(*command, "-d", "data", words='data/test/grey/7.png: class "grey" is not one of the 2 known, from "bright" to "dark"')
+        os.remove(self.path("data/test/grey/7.png"))
+        os.rmdir(self.path("data/test/grey"))
         os.rename(self.path("data/test"), self.path("test"))
         self.refused("eval", "m.bson", "-d", "data", words="data has a folder train, but no folder test")
         os.rename(self.path("test"), self.path("data/test"))

@@ -117,8 +117,8 @@ class Texts(cli.Cli):
             if "target" not in words:
                 self.refused("eval", "m.bson", "-d", "bad.txt", words="bad.txt")
         self.write("bad.txt", "__label__tool saw\n__label__none x\n")
-        self.refused("eval", "m.bson", "-d", "bad.txt", words='bad.txt: line 2 has class "none"')
-        self.refused("train", "-d", "train.txt", "--validation", "bad.txt", words='bad.txt: line 2 has class "none"')
+        self.refused("eval", "m.bson", "-d", "bad.txt", words='bad.txt: line 2: class "none" is not one of the')
+        self.refused("train", "-d", "train.txt", "--validation", "bad.txt", words='bad.txt: line 2: class "none" is not one of the')
         self.write("bad.txt", b"saw\n\xc3(\n")
         self.refused("predict", "m.bson", "-d", "bad.txt", words="bad.txt: line 2: byte 1 (0xC3) is not UTF-8")
         self.write("bad.txt", b"saw\n\0\n")

@@ -269,7 +269,20 @@ class Learning(Training):
         self.table("lacks.csv", [(1, "cat")] * 3, "wait,kind")
         self.refused("predict", "m.bson", "-d", "lacks.csv", words=['no column "'])
         self.table("new.csv", [(4, 4, "dog")] * 3, "legs,weight,kind")
-        self.refused("eval", "m.bson", "-d", "new.csv", words=['"dog"', "not one of the 3 known"])
+        known = 'column "kind": class "dog" is not one of the 3 known, from "big, wild" to "cat"'
+        self.refused("eval", "m.bson", "-d", "new.csv", words=f"new.csv: line 2, {known}")
+        # Blank lines, line breaks in quotes, lines that are skipped or left out, several files.
+        self.write("new.csv", 'made today\nlegs,weight,kind\n4,4,"cat"\n\n4,4,cat\n2,1,dog\n')
+        self.refused("eval", "m.bson", "-d", "new.csv", "--skip", 1, words=f"new.csv: line 6, {known}")
+        self.write("new.csv", 'legs,weight,note,kind\n4,4,"a\nb",cat\n4,4,c,cat\n4,4,c,dog\n')
+        self.refused("eval", "m.bson", "-d", "new.csv", words=f"new.csv: line 5, {known}")
+        self.refused("eval", "m.bson", "-d", "animals.csv", "new.csv", words=f"new.csv: line 5, {known}")
+        self.refused("train", "-d", "animals.csv", "-v", "new.csv", "-m", "Dense(2 => 3)", "-S", "x.bson", words="new.csv")
+        self.write("new.csv", "legs,weight,kind\n4,,cat\n4,4,NA\n4,4,cat\n4,4,dog\n")
+        self.fine("train", "-d", "animals.csv", "-m", "Dense(2 => 3)", "-e", 1, "-q", "--missing", "mean", "--save", "mean.bson")
+        ended = self.run_cli("eval", "mean.bson", "-d", "new.csv")
+        self.assertIn(f"new.csv: line 5, {known}", ended.err)
+        self.assertEqual(ended.status, 2)
 
     def test_two_classes_with_one_output(self):
         rows = [(f"{x / 50 - 1:.3f}", int(x > 40)) for x in range(100)]

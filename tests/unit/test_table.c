@@ -248,6 +248,28 @@ static void separators(void **state)
                  six, "1:; 2:; 3:");
 }
 
+/* The numbers of the lines of the rows: an empty tuple if they are consecutive. */
+static void lines_of_rows(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *table = fx_read_table(temp_text("l.csv", "\na,b\n1,2\n3,4\n"));
+    assert_true(fx_item(fx_child_named(table, "line")) == 3);
+    assert_false(fx_is_array(fx_child_named(table, "lines")));
+    table = fx_read_table(temp_text("l.csv", "a,b\n1,\"x\ny\"\n\n3,z\n4,z\n"));
+    fx_array *lines = fx_child_named(table, "lines");
+    static const int64_t want[] = {2, 5, 6};
+    assert_int_equal(fx_length(lines), 3);
+    assert_memory_equal(fx_data(lines), want, sizeof want);
+    static char text[100000];
+    size_t n = (size_t)sprintf(text, "1\n\n");
+    for (int i = 0; i < 20000; i++)
+        n += (size_t)sprintf(text + n, "%d\n", i % 10);
+    lines = fx_child_named(fx_read_table(temp_text("l.csv", text)), "lines");
+    assert_int_equal(fx_length(lines), 20001);
+    assert_true(fx_at(lines, 0) == 1 && fx_at(lines, 1) == 3 && fx_at(lines, 20000) == 20002);
+}
+
 static void refuse(const char *text, const char *expected)
 {
     FX_SCOPE;
@@ -276,7 +298,10 @@ static void refusals(void **state)
     refuse("a,b\n1,caf\xE9\n", "line 2, column 2: the text is not UTF-8");
     refuse("a,caf\xE9\n1,2\n", "line 1, column 2: the text is not UTF-8");
     refuse("1,2\n1,caf\xE9\n", "line 2, column 2: expected a number");
-    refuse("a,b\n1,2,3\n", "line 2: expected 2 columns as above, found 3");
+    refuse("a,b\n1,2,3\n", "line 2: expected 2 columns as above, found 3; to begin the table here, "
+                           "call fx_read_table with .skip = 1; texts that contain ',' need quotes");
+    refuse("a,b\n1,x\n1,x\n1,x, y\n",
+           "line 4: expected 2 columns as above, found 3; texts that contain ',' need quotes");
     refuse("a,b\n1,\"x\n", "line 2: expected a closing quote, found the end of the file");
     refuse("a,b\n\"1\n\",\"x\n,y\n\n", "line 3: expected a closing quote");
     refuse("a,\"b\"\"\n1,2\n", "line 1: expected a closing quote");
@@ -390,7 +415,7 @@ static void *read_file(const char *path)
 static void each_allocation_fails(void **state)
 {
     (void)state;
-    each_allocation_of(read_file, temp_text("small.csv", "a,a\n1,x\n20230001,\"y\n\"\n"), 10);
+    each_allocation_of(read_file, temp_text("small.csv", "a,a\n1,x\n\n20230001,\"y\n\"\n"), 10);
 }
 
 int main(void)
@@ -404,6 +429,7 @@ int main(void)
         cmocka_unit_test(many_texts),
         cmocka_unit_test(line_breaks_in_quotes),
         cmocka_unit_test(separators),
+        cmocka_unit_test(lines_of_rows),
         cmocka_unit_test(found_separators),
         cmocka_unit_test(ambiguous_separators),
         cmocka_unit_test(refusals),

@@ -354,6 +354,31 @@ static int read_one(const data_request *r, dataset *out)
     return status;
 }
 
+fx_array *dataset_lines(const dataset *d)
+{
+    return d->lines ? d->lines : fx_range_dtype(FX_DTYPE_I64, (double)d->line, 1, d->n);
+}
+
+void dataset_place(const dataset *d, int64_t row, char *text, size_t size)
+{
+    const float *ids = d->ids && strcmp(d->kind, "images") == 0 ? fx_data(d->id) : NULL;
+    const int64_t *lines = d->lines ? fx_data(d->lines) : NULL;
+    const int64_t *firsts = d->paths ? fx_data(d->firsts) : NULL;
+    const char *path = d->path;
+    int64_t first = 0;
+    for (int64_t i = 0; firsts && i < fx_count(d->paths) && firsts[i] <= row; i++) {
+        path = fx_string_text(fx_child(d->paths, i));
+        first = firsts[i];
+    }
+    if (ids)
+        snprintf(text, size, "%s", fx_child_name(d->ids, (int64_t)ids[row]));
+    else if (d->line)
+        snprintf(text, size, "%s: line %lld", path,
+                 (long long)(lines ? lines[row] : d->line + row));
+    else
+        snprintf(text, size, "%s: observation %lld", path, (long long)(row - first + 1));
+}
+
 void dataset_inputs(data_request *r, int n, char *const *operands)
 {
     const int first = r->data.n == 0 && n > 0; /* an operand without --data */

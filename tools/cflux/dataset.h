@@ -128,6 +128,9 @@ typedef struct dataset {
     fx_array *y; /* as in the file, one or more numbers per observation; NULL: no targets */
     int64_t n;
     int64_t line;       /* line number of the first observation; 0: not a text file */
+    fx_array *lines;    /* line numbers of the observations; NULL: consecutive */
+    void *paths;        /* joined files: a tuple of their paths; NULL: one file */
+    fx_array *firsts;   /* for each of them the number of its first observation, from 0 */
     const char *target; /* name of the target; NULL: no target */
     void *labels;  /* texts of y, which then holds positions in this named tuple; NULL: numbers */
     void *columns; /* names of the features, a tuple of texts; NULL: no names */
@@ -135,7 +138,6 @@ typedef struct dataset {
     void *ids;
     const char *id_name; /* name of their column */
     bool transposed;     /* the first two axes of x are swapped */
-    bool lines;          /* each observation is a line of the file */
 } dataset;
 
 /* Fills in path, operands and more from --data and then the n operands. path is NULL if there is no
@@ -150,6 +152,13 @@ int dataset_files(const data_request *r);
 
 /* Reads the data into the scope. Returns EXIT_FINE, or the exit status of a failure (printed). */
 int dataset_read(const data_request *r, dataset *out);
+
+/* Writes where an observation is: "PATH: line 5", "PATH: observation 3", or the path of an
+ * image. `row` counts from 0. */
+void dataset_place(const dataset *d, int64_t row, char *text, size_t size);
+
+/* The line numbers of all observations as a vector. Requires d->line. */
+fx_array *dataset_lines(const dataset *d);
 
 /* The text of the first target. The targets are positions in `labels`. */
 const char *first_text(fx_array *y, void *labels);

@@ -327,11 +327,12 @@ static int check_classes(const image_list *l)
 
 static int take_names(const data_request *r, const image_list *l, dataset *d)
 {
-    if (r->unlabelled || r->no_target) {
-        d->id_name = "file";
-        d->ids = numbered(l, false, &d->id);
-        return fx_is_error(d->ids) ? fail_library(EXIT_FAILED) : EXIT_FINE;
-    }
+    d->id_name = "file";
+    d->ids = numbered(l, false, &d->id);
+    if (fx_is_error(d->ids))
+        return fail_library(EXIT_FAILED);
+    if (r->unlabelled || r->no_target)
+        return EXIT_FINE;
     const int status = check_classes(l);
     if (status != EXIT_FINE)
         return status;

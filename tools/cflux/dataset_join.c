@@ -97,6 +97,43 @@ static fx_array *joined(const dataset *parts, int n, void *labels,
     return x;
 }
 
+static fx_array *lines_of(const dataset *d, void *labels)
+{
+    (void)labels;
+    return dataset_lines(d);
+}
+
+/* Joined images with targets keep no names: they are in the order of their classes, and merging
+ * needs the alphabetical order. */
+static void forget_names(dataset *parts, int n)
+{
+    for (int i = 0; i < n; i++) {
+        parts[i].ids = NULL;
+        parts[i].id = NULL;
+    }
+}
+
+/* Notes where the observations come from. False on failure. */
+static bool join_places(const dataset *parts, int n, dataset *out)
+{
+    void **paths = calloc((size_t)n, sizeof *paths);
+    int64_t *firsts = calloc((size_t)n, sizeof *firsts);
+    const bool memory = paths && firsts;
+    bool lines = true;
+    for (int i = 0; memory && i < n; i++) {
+        paths[i] = fx_string(parts[i].path);
+        firsts[i] = i ? firsts[i - 1] + parts[i - 1].n : 0;
+        lines = lines && parts[i].line;
+    }
+    out->paths = memory ? fxi_tuple(n, paths) : NULL;
+    out->firsts = memory ? fx_from(FX_DTYPE_I64, firsts, n) : NULL;
+    out->line = lines ? out->line : 0;
+    out->lines = lines ? joined(parts, n, NULL, lines_of) : NULL;
+    free(paths);
+    free(firsts);
+    return memory && (!lines || out->lines);
+}
+
 static const char *title(const char *first, int others)
 {
     char text[400];
@@ -108,9 +145,12 @@ int dataset_join(dataset *parts, int n, dataset *out)
 {
     if (strcmp(parts[0].kind, "text") == 0)
         align_texts(parts, n);
+    if (strcmp(parts[0].kind, "images") == 0 && parts[0].y)
+        forget_names(parts, n);
     *out = parts[0];
-    out->lines = false;
     out->path = title(parts[0].path, n - 1);
+    if (!join_places(parts, n, out))
+        return fail(EXIT_FAILED, "no memory");
     for (int i = 1; i < n; i++) {
         const int status = check_alike(&parts[0], &parts[i]);
         if (status != EXIT_FINE)

@@ -135,6 +135,8 @@ static int take_target(const data_request *r, dataset *d, void *table, const fea
     if (of->ntargets == 0)
         return EXIT_FINE;
     d->line = (int64_t)fx_item(fx_child_named(table, "line"));
+    void *lines = fx_child_named(table, "lines");
+    d->lines = fx_is_array(lines) ? lines : NULL;
     if (of->ntargets > 1)
         return take_several(r, d, table, of);
     const int64_t target = of->targets[0];

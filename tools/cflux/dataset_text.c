@@ -214,7 +214,6 @@ int read_text_lines(const data_request *r, dataset *d)
     int status = check_text_options(r, "one observation per line");
     d->kind = "text";
     d->line = 1;
-    d->lines = true;
     if (status == EXIT_FINE)
         status = read_text_bytes(l.path, &l.file);
     if (status == EXIT_FINE)

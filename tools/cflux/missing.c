@@ -37,6 +37,8 @@ static int keep_others(dataset *d, const bool *dropped)
          (long long)(d->n - n), (long long)d->n);
     fx_array *indices = fx_from(FX_DTYPE_I64, kept, n);
     free(kept);
+    if (d->line)
+        d->lines = fx_gather(dataset_lines(d), indices, 0);
     d->x = fx_gather(d->x, indices, fx_ndims(d->x) - 1);
     d->y = d->y ? fx_gather(d->y, indices, fx_ndims(d->y) - 1) : NULL;
     d->n = n;

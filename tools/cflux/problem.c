@@ -266,11 +266,14 @@ int problem_classes(problem *p, const dataset *d, task asked)
 
 static int unknown_class(const problem *p, const dataset *d, int64_t row, const char *name)
 {
+    char place[1200], column[200] = "";
+    dataset_place(d, row, place, sizeof place);
+    if (strcmp(d->kind, "csv") == 0)
+        snprintf(column, sizeof column, ", column \"%s\"", d->target);
     return fail(EXIT_BAD_INPUT,
-                "%s: %s %lld has class \"%s\", which is not one of the %lld known, from "
-                "\"%s\" to \"%s\"",
-                d->path, d->lines ? "line" : "observation", (long long)row + 1, name,
-                (long long)p->nclasses, class_name(p, 0), class_name(p, p->nclasses - 1));
+                "%s%s: class \"%s\" is not one of the %lld known, from \"%s\" to \"%s\"", place,
+                column, name, (long long)p->nclasses, class_name(p, 0),
+                class_name(p, p->nclasses - 1));
 }
 
 /* The class number of each value of y. Consecutive values are often equal, so the previous result
