@@ -177,17 +177,27 @@ static void threads_of_the_program_may_call_at_once(void **state)
 
 /* ---- scratch --------------------------------------------------------------------------------- */
 
-enum { SCRATCH = 5000 };
-static void use_scratch(void *user, int64_t part, void *scratch)
+/* One thread has small scratch on its stack, and allocates large scratch. */
+enum { SMALL = 5000, LARGE = 20000 };
+static int wrong_after_use(void *scratch, int64_t part, int bytes)
 {
     char *s = scratch;
-    int *wrong = user;
     int bad = (uintptr_t)scratch % 64 != 0;
-    memset(s, (int)part, SCRATCH);
+    memset(s, (int)part, (size_t)bytes);
     sched_yield();
-    for (int k = 0; k < SCRATCH; k++)
+    for (int k = 0; k < bytes; k++)
         bad += s[k] != (char)part;
-    __atomic_add_fetch(wrong, bad, __ATOMIC_RELAXED);
+    return bad;
+}
+
+static void use_small(void *user, int64_t part, void *scratch)
+{
+    __atomic_add_fetch((int *)user, wrong_after_use(scratch, part, SMALL), __ATOMIC_RELAXED);
+}
+
+static void use_large(void *user, int64_t part, void *scratch)
+{
+    __atomic_add_fetch((int *)user, wrong_after_use(scratch, part, LARGE), __ATOMIC_RELAXED);
 }
 
 static void threads_have_scratch_of_their_own(void **state)
@@ -197,15 +207,16 @@ static void threads_have_scratch_of_their_own(void **state)
     {
         int wrong = 0;
         use_threads(n);
-        for (int k = 0; k < 20; k++)
-            assert_int_equal(fxi_cpu_parallel_scratch(40, SCRATCH, use_scratch, &wrong), FX_OK);
+        for (int k = 0; k < 20; k++) {
+            assert_int_equal(fxi_cpu_parallel_scratch(40, SMALL, use_small, &wrong), FX_OK);
+            assert_int_equal(fxi_cpu_parallel_scratch(40, LARGE, use_large, &wrong), FX_OK);
+        }
         assert_int_equal(wrong, 0);
         const int64_t live = fxi_live_allocations();
         fxi_fault_set(0);
-        assert_int_equal(fxi_cpu_parallel_scratch(40, SCRATCH, use_scratch, &wrong),
-                         FX_STATUS_MEMORY);
+        assert_int_equal(fxi_cpu_parallel_scratch(40, LARGE, use_large, &wrong), FX_STATUS_MEMORY);
         fxi_fault_set(-1);
-        assert_int_equal(fxi_cpu_parallel_scratch(40, SCRATCH, use_scratch, &wrong), FX_OK);
+        assert_int_equal(fxi_cpu_parallel_scratch(40, LARGE, use_large, &wrong), FX_OK);
         assert_int_equal(wrong, 0);
         assert_int_equal(fxi_live_allocations(), live);
     }
