@@ -88,7 +88,7 @@ static int64_t largest_group(cl_device_id id)
 static const char *unfit(const fxi_opencl_device *d)
 {
     /* Static for the same reason as in device_text. */
-    static char reason[160];
+    static char reason[sizeof d->version + 40];
     if (!device_number(d->id, CL_DEVICE_AVAILABLE, sizeof(cl_bool)))
         return "it is not available";
     if (version_of(d->version) < 102) {
