@@ -101,7 +101,7 @@ static bool build(kernel *k, const char *name, const char *source)
     /* dlopen needs another name for each library. */
     snprintf(object, sizeof object, "%s.%d.so", path, gpu_host_kernels);
     snprintf(command, sizeof command,
-             "cc -std=c11 -O1 -shared -fPIC -ffp-contract=off -Wall -Wextra -Wpedantic -Werror "
+             "cc -std=c11 -O0 -shared -fPIC -ffp-contract=off -Wall -Wextra -Wpedantic -Werror "
              "-Wno-unused -fsanitize=undefined -fsanitize-undefined-trap-on-error -o %s %s -lm",
              object, path);
     void *library = system(command) == 0 ? dlopen(object, RTLD_NOW | RTLD_LOCAL) : NULL;

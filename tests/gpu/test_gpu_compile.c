@@ -2,8 +2,8 @@
  * clang compiles OpenCL C 1.2, HIP for two generations of devices, and Metal as C++ for OpenCL
  * (metal_stub.h). NVRTC and ptxas compile CUDA if they are installed, otherwise clang does.
  * Warnings are errors. Many kernels with the same prelude are compiled together; macros give them
- * different names. Without the argument "all", CFLUX_SEED chooses three kernels, and one
- * architecture of NVRTC.
+ * different names. The argument K/N takes every N-th kernel, from the K-th on, with all
+ * architectures. Without it, CFLUX_SEED chooses three kernels, and one architecture of NVRTC.
  *
  * ctest: once native timeout=120 */
 #include "gpu_nvrtc.h"
@@ -19,7 +19,7 @@
 
 enum { BATCH = 48, LEAST = 350, SAMPLE = 3 };
 
-static bool all;
+static int part, parts; /* this part of so many; 0 parts: a sample */
 static long seed;
 
 static bool taken[GPU_TEXTS_MOST]; /* is in a batch */
@@ -33,9 +33,13 @@ static int collect(fxi_gpu_dialect dialect)
     assert_true(gpu_texts_count >= LEAST && gpu_texts_steps >= gpu_texts_count);
     /* An odd distance, so that consecutive seeds do not take neighbouring texts. */
     const int first = (int)(seed % gpu_texts_count * 101 % (gpu_texts_count - SAMPLE));
-    for (int k = 0; k < gpu_texts_count; k++)
-        taken[k] = !all && (k < first || k >= first + SAMPLE);
-    return all ? gpu_texts_count : SAMPLE;
+    int left = 0;
+    for (int k = 0; k < gpu_texts_count; k++) {
+        taken[k] = parts ? k % parts != part - 1 : k < first || k >= first + SAMPLE;
+        left += !taken[k];
+    }
+    assert_int_equal(left, parts ? (gpu_texts_count + parts - part) / parts : SAMPLE);
+    return left;
 }
 
 /* ---- several texts in one -------------------------------------------------------------------- */
@@ -125,7 +129,7 @@ static void check(fxi_gpu_dialect dialect, const char *what, compiler compile,
     char *text;
     for (int n; (n = next_batch(&text)) > 0; compiled += n, batches++) {
         for (int k = 0; k < narguments; k++)
-            if ((all || k == seed % narguments) && !compile(text, arguments[k]))
+            if ((parts || k == seed % narguments) && !compile(text, arguments[k]))
                 fail_msg("%s: a batch of %d kernels does not compile (%s)", what, n, arguments[k]);
         free(text);
     }
@@ -235,7 +239,11 @@ int main(int argc, char **argv)
 {
     const char *text = getenv("CFLUX_SEED");
     seed = text ? labs(atol(text)) : 0;
-    all = argc > 1 && strcmp(argv[1], "all") == 0;
+    if (argc > 1 &&
+        (sscanf(argv[1], "%d/%d", &part, &parts) != 2 || part < 1 || part > parts || parts > 9)) {
+        fprintf(stderr, "the argument is K/N with 1 <= K <= N <= 9\n");
+        return 2;
+    }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_opencl), cmocka_unit_test(test_hip),
                                        cmocka_unit_test(test_metal), cmocka_unit_test(test_cuda)};
     return cmocka_run_group_tests(tests, NULL, NULL);
