@@ -28,7 +28,7 @@ from pages import BLOCK, read, write  # noqa: E402
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 COPIED = ["include", "src", "tests", "tools", "examples", "bench", "docs"]
-FLAGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wmissing-prototypes",
+FLAGS = ["-std=c11", "-O0", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wmissing-prototypes",
          "-Werror", "-ffp-contract=off", "-fPIC", "-D_GNU_SOURCE"]
 CHECKS = ["check_tree.py", "check_reference.py", "check_options.py"]
 
