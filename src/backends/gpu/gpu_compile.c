@@ -327,9 +327,8 @@ static void *help(void *user)
     return NULL;
 }
 
-/* Called without a lock. If no thread can be started, the caller compiles all programs.
- */
-enum { THREADS_MOST = 8 };
+enum { THREADS_MOST = 8 }; /* the calling thread is one of them */
+/* Called without a lock. If no thread can be started, the caller compiles all programs. */
 static void make_missing(work *w, int missing)
 {
     fxi_gpu_device *d = w->device;
