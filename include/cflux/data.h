@@ -155,10 +155,9 @@ FX_API fx_loader *fxi_dataloader(const fx_dataloader_args *a);
 typedef struct fx_batch {
     fx_array *x, *y;
     void *items;
-    int64_t index; /* index of the batch in the pass, from 0 */
-    int64_t size;  /* number of observations */
-    int64_t
-        total; /* of a loader from fx_loader_part: observations of the whole batch; else `size` */
+    int64_t index;  /* index of the batch in the pass, from 0 */
+    int64_t size;   /* number of observations */
+    int64_t total;  /* fx_loader_part: observations of the whole batch; other loaders: `size` */
     void *fxi_pass; /* private */
 } fx_batch;
 /* Stores the next batch in *batch. Returns false at the end of the pass, and after a failure (with
