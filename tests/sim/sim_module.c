@@ -42,15 +42,19 @@ int sim_module_load(sim_device *d, const char *image, sim_module **out)
     const int error = fits(form, architecture, version);
     if (error)
         return error;
-    const char *id = strstr(path, "/sim-");
+    /* The folder may have such a name too. */
+    const char *id = strrchr(path, '/');
+    if (!id || strncmp(id, "/sim-", 5) != 0)
+        return SIM_INVALID_IMAGE;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    sim_module *m = id ? malloc(sizeof *m) : NULL;
-    if (!m || (!library && !sim_setting("SIM_COLLECT", 0))) {
-        free(m);
+    sim_module *m = library || sim_setting("SIM_COLLECT", 0) ? malloc(sizeof *m) : NULL;
+    if (!m) {
+        if (library)
+            dlclose(library);
         return SIM_INVALID_IMAGE;
     }
     *m = (sim_module){.library = library, .device = d};
-    snprintf(m->id, sizeof m->id, "%.16s", id + sizeof "/sim-" - 1);
+    snprintf(m->id, sizeof m->id, "%.16s", id + 5);
     *out = m;
     return SIM_OK;
 }
