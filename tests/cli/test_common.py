@@ -35,6 +35,25 @@ class Help(cli.Cli):
             self.assertLessEqual(max(map(len, text.split("\n"))), 80, name)
             self.assertTrue(all(line == line.rstrip() for line in text.split("\n")), name)
 
+    def test_long_lists_of_options_have_groups(self):
+        """More than ten options are in groups of at most fifteen, and the manual has the same groups."""
+        manual = self.fine("help", "--man").out
+        groups = 0
+        for name in COMMANDS:
+            text = self.fine("help", name).out.split("\nExamples:\n")[1].split("\n\n", 1)[1]
+            parts = re.findall(r"(?<=\n\n)([A-Z][\w ]+):\n((?:  .*\n)+)", "\n\n" + text)
+            sizes = [len(re.findall(r"(?m)^  (?:-\w, |    )--", rows)) for _, rows in parts]
+            self.assertEqual(sum(sizes), len(re.findall(r"(?m)^  (?:-\w, |    )--", text)), name)
+            self.assertTrue(all(1 <= size <= 15 for size in sizes), (name, sizes))
+            if len(parts) == 1:
+                self.assertEqual(parts[0][0], "Options", name)
+                self.assertLessEqual(sizes[0], 11, name)
+                continue
+            section = manual.split(f".SS cflux {name} ")[1].split("\n.SS ")[0]
+            self.assertEqual(re.findall(r"\n\.PP\n([A-Z][\w ]+):\n\.TP", section), [group for group, _ in parts], name)
+            groups += len(parts)
+        self.assertGreaterEqual(groups, 11)
+
     def test_the_examples_run(self):
         """The commands of Examples: in their order, except those that need an hour, an MPI, a GPU, or a second."""
         with gzip.open(cli.DIGITS) as f:
@@ -231,9 +250,10 @@ class Help(cli.Cli):
         for command in listed:
             if command == "help":
                 continue
-            text = self.fine("help", command).out.split("Options:")[1]
-            rows = re.split(r"\n(?=  (?:-\w, |    )--)", text)
-            for row in rows[1:]:
+            text = self.fine("help", command).out
+            rows = re.split(r"\n(?=  (?:-\w, |    )--|\n\w)", text)
+            rows = [row for row in rows if re.match(r"  (?:-\w, |    )--", row)]
+            for row in rows:
                 name, metavar = re.match(r" +(?:-\w, )? *--([\w-]+)(?: ([A-Z|\w]+))?", row).groups()
                 takes_value = bool(re.match(rf" +(?:-\w, )? *--{name} \S", row))
                 with self.subTest(command=command, option=name):

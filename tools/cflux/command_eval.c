@@ -14,10 +14,12 @@ static const char *loss_text, *device_text = "cpu", *part = "test";
 static bool as_json;
 
 static option_row options[] = {
+    OPTIONS_HEADING("Data"),
     OPTION_DATA(request, "The data, as in cflux train; if a folder has a training part and a test "
                          "part, the test part (see --part)"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),
+    OPTIONS_HEADING("Evaluation"),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss (default: the loss of training, if MODEL contains it)", 0, 0},
     OPTION_DEVICE(&device_text),

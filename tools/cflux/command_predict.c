@@ -18,10 +18,12 @@ static const char *device_text = "cpu", *part = "test", *out_path, *loss_text;
 static bool probabilities;
 
 static option_row options[] = {
+    OPTIONS_HEADING("Data"),
     OPTION_DATA(request, "The observations, as in cflux train; their targets are ignored (default: "
                          "CSV from standard input)"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),
+    OPTIONS_HEADING("Predictions"),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
      "Write the predictions to FILE, .csv or .npy (default: CSV on standard output). In an .npy "
      "file, classes are numbers from 0, and predicted numbers have a row for each observation",

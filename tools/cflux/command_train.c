@@ -28,6 +28,7 @@ static train_options o = {.data = {.normalise = "auto", .missing = "error"},
                           .patience = FX_NEVER};
 
 static option_row options[] = {
+    OPTIONS_HEADING("Data"),
     OPTION_DATA(
         o.data.request,
         "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, a text file "
@@ -35,11 +36,31 @@ static option_row options[] = {
         "that contains a folder of PNG or JPEG images for each class, or a folder of IDX files "
         "such as MNIST's; - reads CSV from standard input"),
     DATA_OPTIONS(o.data.request),
-    {"model", 'm', OPTION_TEXT, &o.model, "NOTATION",
-     "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'. For texts it "
-     "begins with EmbeddingBag (default for texts: an EmbeddingBag of 64 numbers and a Dense "
-     "layer); a language model begins with Embedding (default: a GRU with 256 outputs)",
+    {"classes", 0, OPTION_FLAG, &o.data.classes, NULL,
+     "The target's values are classes (default: for text, and with a loss for classes; without "
+     "--loss also for integers with at most two distinct values, or ten or more occurrences "
+     "per value on average)",
      0, 0},
+    {"regression", 0, OPTION_FLAG, &o.data.numbers, NULL,
+     "The target's values are numbers, even if they look like classes", 0, 0},
+    {"missing", 0, OPTION_CHOICE, &o.data.missing, "error|mean|median|drop",
+     "How to treat missing values. error: refuse them; mean, median: replace them by the mean or "
+     "median of the feature in the training data, also in eval and predict; drop: leave out the "
+     "observation. All but error leave out observations without a target (default: error)",
+     0, 0},
+    {"normalise", 0, OPTION_CHOICE, &o.data.normalise, "auto|features|channels|none",
+     "Shift and scale the inputs to mean 0 and standard deviation 1 over the training data: each "
+     "feature, or each channel of images. The mean and deviation are saved with the model. auto: "
+     "channels if an observation has three sizes, else features (default: auto)",
+     0, 0},
+    {"augment", 0, OPTION_TEXT, &o.augment, "CHANGES",
+     "Change the images of each training step at random, by a list such as "
+     "flip,shift=2,noise=0.1. flip: reverse the width of an image with probability 0.5; shift: "
+     "move "
+     "it by up to this many pixels; noise: add normal numbers of this standard deviation to the "
+     "scaled inputs (default: no changes)",
+     0, 0},
+    OPTIONS_HEADING("Texts"),
     {"text", 0, OPTION_FLAG, &o.data.text, NULL,
      "Train a language model: the data is a text in UTF-8 (.gz or not), and the model learns to "
      "predict its next token. cflux generate continues texts with the saved model",
@@ -52,21 +73,21 @@ static option_row options[] = {
      "Texts: learn at most N tokens, bytes and pieces of words, from the training files (default: "
      "8000; with --text 256, the bytes)",
      1, 1e8},
+    OPTIONS_HEADING("Model"),
+    {"model", 'm', OPTION_TEXT, &o.model, "NOTATION",
+     "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'. For texts it "
+     "begins with EmbeddingBag (default for texts: an EmbeddingBag of 64 numbers and a Dense "
+     "layer); a language model begins with Embedding (default: a GRU with 256 outputs)",
+     0, 0},
     {"init", 0, OPTION_TEXT, &o.init, "FILE",
      "Start from the weights of a saved model: copies each array that has the same path and sizes "
      "in both models, and scales the inputs as that model does (default: random weights)",
      0, 0},
     {"freeze", 0, OPTION_INTEGER, &o.frozen_layers, "N",
      "Do not train the first N layers of the Chain (default: 0)", 0, 1e6},
+    OPTIONS_HEADING("Training"),
     {"loss", 'l', OPTION_TEXT, &o.loss, "NAME",
      "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
-    {"classes", 0, OPTION_FLAG, &o.data.classes, NULL,
-     "The target's values are classes (default: for text, and with a loss for classes; without "
-     "--loss also for integers with at most two distinct values, or ten or more occurrences "
-     "per value on average)",
-     0, 0},
-    {"regression", 0, OPTION_FLAG, &o.data.numbers, NULL,
-     "The target's values are numbers, even if they look like classes", 0, 0},
     {"class-weights", 0, OPTION_TEXT, &o.data.weights, "balanced|NUMBERS",
      "The factor of each class in the loss of training and validation: a number for each class, "
      "such as 1,5, or the word balanced, which gives all classes the same total weight (default: "
@@ -80,13 +101,6 @@ static option_row options[] = {
      0, 0},
     {"schedule-steps", 0, OPTION_FLAG, &o.schedule_steps, NULL,
      "The schedule counts training steps instead of epochs", 0, 0},
-    {"augment", 0, OPTION_TEXT, &o.augment, "CHANGES",
-     "Change the images of each training step at random, by a list such as "
-     "flip,shift=2,noise=0.1. flip: reverse the width of an image with probability 0.5; shift: "
-     "move "
-     "it by up to this many pixels; noise: add normal numbers of this standard deviation to the "
-     "scaled inputs (default: no changes)",
-     0, 0},
     {"clip-norm", 0, OPTION_NUMBER, &o.clip_norm, "NORM",
      "Scale the gradient of the whole model down to this norm (default: no limit)", 0, 1e30},
     {"epochs", 'e', OPTION_INTEGER, &o.epochs, "N", "Number of passes over the data (default: 10)",
@@ -95,11 +109,21 @@ static option_row options[] = {
      "Observations in a training step (default: 32)", 1, 1e12},
     {"drop-partial", 0, OPTION_FLAG, &o.drop_partial, NULL,
      "Leave out the last batch of an epoch if it is smaller", 0, 0},
+    {"seed", 's', OPTION_INTEGER, &o.seed, "N",
+     "Seed for the initial weights, the order of the data and the validation share (default: 0). "
+     "On one machine the same seed gives the same result, bit for bit",
+     0, 9e15},
+    OPTION_DEVICE(&o.device),
+    OPTIONS_HEADING("Validation and early stopping"),
     {"validation", 'v', OPTION_TEXT, &o.data.validation, "SHARE|FILE|FOLDER",
      "Data for validation, not used for training: other files, the test part of a folder of images "
      "or IDX files, or a share of the training data (of each class) such as 0.2, drawn at random "
      "with --seed, or with --text the end of the data (default: none)",
      0, 0},
+    {"patience", 'p', OPTION_INTEGER, &o.patience, "N",
+     "Stop when the validation loss (the training loss if there is no --validation) has not "
+     "improved for N epochs, and keep the model of the best epoch (default: never)",
+     0, 1e12},
     {"folds", 0, OPTION_INTEGER, &o.folds, "K",
      "K-fold validation: divide the data (each class) into K equal parts, train K models, each "
      "without one of the parts, and measure each model on its missing part. Print the mean and "
@@ -109,27 +133,9 @@ static option_row options[] = {
      "Train N models, with --seed and the seeds after it, and print the mean and the standard "
      "deviation of their scores",
      2, 1e6},
-    {"normalise", 0, OPTION_CHOICE, &o.data.normalise, "auto|features|channels|none",
-     "Shift and scale the inputs to mean 0 and standard deviation 1 over the training data: each "
-     "feature, or each channel of images. The mean and deviation are saved with the model. auto: "
-     "channels if an observation has three sizes, else features (default: auto)",
-     0, 0},
-    {"missing", 0, OPTION_CHOICE, &o.data.missing, "error|mean|median|drop",
-     "How to treat missing values. error: refuse them; mean, median: replace them by the mean or "
-     "median of the feature in the training data, also in eval and predict; drop: leave out the "
-     "observation. All but error leave out observations without a target (default: error)",
-     0, 0},
-    OPTION_DEVICE(&o.device),
-    {"seed", 's', OPTION_INTEGER, &o.seed, "N",
-     "Seed for the initial weights, the order of the data and the validation share (default: 0). "
-     "On one machine the same seed gives the same result, bit for bit",
-     0, 9e15},
+    OPTIONS_HEADING("Files to write"),
     {"save", 'S', OPTION_TEXT, &o.save, "FILE",
      "Save the model to FILE: .bson (for Flux) or .safetensors", 0, 0},
-    {"patience", 'p', OPTION_INTEGER, &o.patience, "N",
-     "Stop when the validation loss (the training loss if there is no --validation) has not "
-     "improved for N epochs, and keep the model of the best epoch (default: never)",
-     0, 1e12},
     {"checkpoint", 'c', OPTION_TEXT, &o.checkpoint, "FILE",
      "Save the state of training to FILE after every epoch and when stopped. If FILE exists, "
      "training resumes from it and gives the same result as without the interruption",
@@ -141,6 +147,7 @@ static option_row options[] = {
     {"report", 'r', OPTION_TEXT, &o.report, "FILE",
      "Write an HTML page about the run when it ends: curves, confusion matrix, samples, layers", 0,
      0},
+    OPTIONS_HEADING("Output"),
     {"quiet", 'q', OPTION_FLAG, &o.quiet, NULL, "Do not show progress", 0, 0},
     OPTION_JSON(&o.as_json),
     OPTIONS_END};

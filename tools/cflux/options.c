@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTIONS_AT_MOST = 64, FIRST_VALUE = 256 };
+enum { OPTIONS_AT_MOST = 128, FIRST_VALUE = 256 };
 
 static int count_rows(const command *c)
 {
@@ -106,9 +106,10 @@ static int (*const readers[])(const option_row *row, const char *text) = {
 static int unknown_option(const command *c, const char *word)
 {
     const char *names[OPTIONS_AT_MOST + 1];
-    const int n = count_rows(c);
-    for (int i = 0; i < n; i++)
-        names[i] = c->options[i].name;
+    int n = 0;
+    for (int i = 0; i < count_rows(c); i++)
+        if (c->options[i].kind != OPTION_HEADING)
+            names[n++] = c->options[i].name;
     names[n] = "help";
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
@@ -148,14 +149,15 @@ static const option_row *row_of(const command *c, int value)
 /* Converts the rows to getopt_long's format. */
 static void fill_getopt(const command *c, struct option *longs, char *shorts)
 {
-    const int n = count_rows(c);
     if (c->operands_end_options)
         *shorts++ = '+';
     *shorts++ = ':';
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < count_rows(c); i++) {
         const option_row *row = &c->options[i];
+        if (row->kind == OPTION_HEADING)
+            continue;
         const int argument = row->kind == OPTION_FLAG ? no_argument : required_argument;
-        longs[i] = (struct option){row->name, argument, NULL, FIRST_VALUE + i};
+        *longs++ = (struct option){row->name, argument, NULL, FIRST_VALUE + i};
         if (row->letter)
             *shorts++ = row->letter;
         if (row->letter && argument)
@@ -163,8 +165,8 @@ static void fill_getopt(const command *c, struct option *longs, char *shorts)
     }
     *shorts++ = 'h';
     *shorts = 0;
-    longs[n] = (struct option){"help", no_argument, NULL, 'h'};
-    longs[n + 1] = (struct option){0};
+    longs[0] = (struct option){"help", no_argument, NULL, 'h'};
+    longs[1] = (struct option){0};
 }
 
 static int check_operands(const command *c, int n, char **operands)
@@ -237,6 +239,10 @@ static void wrap(FILE *to, const char *text, int column, int indent)
 
 static void help_row(const option_row *row, FILE *to)
 {
+    if (row->kind == OPTION_HEADING) {
+        fprintf(to, "\n%s:\n", row->name);
+        return;
+    }
     int column = row->letter ? fprintf(to, "  -%c, --%s", row->letter, row->name)
                              : fprintf(to, "      --%s", row->name);
     if (row->metavar)
@@ -263,7 +269,8 @@ void options_help(const command *c, FILE *to)
         fputc('\n', to);
         wrap(to, c->about, 0, 0);
     }
-    fputs("\nOptions:\n", to);
+    if (n == 0 || c->options[0].kind != OPTION_HEADING)
+        fputs("\nOptions:\n", to);
     for (int i = 0; i < n; i++)
         help_row(&c->options[i], to);
     help_row(&help_option, to);
@@ -296,6 +303,10 @@ static void roff(FILE *to, const char *text)
 
 static void manual_row(const option_row *row, FILE *to)
 {
+    if (row->kind == OPTION_HEADING) {
+        fprintf(to, ".PP\n%s:\n", row->name);
+        return;
+    }
     fputs(".TP\n", to);
     if (row->letter)
         fprintf(to, "\\fB\\-%c\\fR, ", row->letter);
@@ -376,7 +387,7 @@ static void completion_command(const command *c, FILE *to)
     fprintf(to, "    %s)\n        case $previous in\n", c->name);
     for (int i = 0; i < n; i++) {
         const option_row *row = &c->options[i];
-        if (row->kind == OPTION_FLAG)
+        if (row->kind == OPTION_FLAG || row->kind == OPTION_HEADING)
             continue;
         fprintf(to, "        --%s", row->name);
         if (row->letter)
@@ -394,7 +405,8 @@ static void completion_command(const command *c, FILE *to)
     }
     fputs("        *)\n            files=1\n            options='", to);
     for (int i = 0; i < n; i++)
-        fprintf(to, "--%s ", c->options[i].name);
+        if (c->options[i].kind != OPTION_HEADING)
+            fprintf(to, "--%s ", c->options[i].name);
     fputs("--help'\n            ;;\n        esac\n        ;;\n", to);
 }
 

@@ -9,6 +9,7 @@
 
 /* All options with a value except OPTION_TEXTS are refused if given twice. */
 typedef enum option_kind {
+    OPTION_HEADING, /* no option: `name` is the heading of the rows after it */
     OPTION_FLAG,    /* bool: set to true; may be repeated */
     OPTION_TEXT,    /* const char * */
     OPTION_CHOICE,  /* const char *: one of the words of metavar, "mean|sum" */
@@ -66,6 +67,11 @@ typedef struct command {
             "The device to compute on, such as cpu or opencl:0; cflux devices lists them "         \
             "(default: cpu)",                                                                      \
             0, 0                                                                                   \
+    }
+/* Begins a group of options in help and manual: a noun phrase such as "Validation". */
+#define OPTIONS_HEADING(text)                                                                      \
+    {                                                                                              \
+        (text), 0, OPTION_HEADING, NULL, NULL, NULL, 0, 0                                          \
     }
 #define OPTIONS_END                                                                                \
     {                                                                                              \
