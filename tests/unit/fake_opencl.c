@@ -8,9 +8,10 @@
  * kernel), small_local (kernels need more local memory than there is), rounds (division is
  * correctly rounded if the compiler's option asks for it), slow (compiling takes 0.6 s), no_memory,
  * copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
- * other_driver, meets (a compilation waits up to 20 s until another one has begun).
- * FAKE_OPENCL_REFUSES is a list of texts, separated by '|': a program that contains one of them
- * does not compile. For the first text of the list this failure takes 0.3 s. */
+ * other_driver, large (64 units with 32 KiB of local memory), meets (a compilation waits up to
+ * 20 s until another one has begun). FAKE_OPENCL_REFUSES is a list of texts, separated by '|': a
+ * program that contains one of them does not compile. For the first text of the list this failure
+ * takes 0.3 s. */
 #include "opencl_api.h"
 
 #include <stdio.h>
@@ -189,6 +190,10 @@ cl_int clGetDeviceInfo(cl_device_id d, cl_uint what, size_t size, void *out, siz
                              out, length);
     case CL_DEVICE_DOUBLE_FP_CONFIG:
         return answer_number(gpu && asked("no_f64") ? 0 : 63, size, out, length);
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+        return answer_number(asked("large") ? 64 : 1024, size, out, length);
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+        return answer_number(asked("large") ? 32 << 10 : 1024, size, out, length);
     case CL_DEVICE_COMPILER_AVAILABLE:
         return answer_number(!(gpu && asked("no_compiler")), size, out, length);
     default:

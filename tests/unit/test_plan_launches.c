@@ -1,7 +1,8 @@
-/* test_plan_launches.c: the steps of a training step with Adam on a device, of four networks. Each
- * is a launch, or a few if its kernel has stages. Plans are made for a stand-in device and not run,
- * so the test runs everywhere. It also tests that small reductions become one step, and that long
- * rows do. ctest: devices
+/* test_plan_launches.c: the steps, the launches and the memory of a training step with Adam on a
+ * device, of four networks. A step is a launch, or a few if its kernel has stages. Steps are those
+ * of plans for a stand-in device, which are not run. Launches and memory are counted on an OpenCL
+ * driver that computes nothing (fake_opencl.c), so the test runs everywhere. It also tests that
+ * small reductions become one step, and that long rows do. ctest: devices
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,15 +20,25 @@
 #include "same_bits.h"
 #include "standin.h"
 
+/* The devices of the OpenCL driver: GPU_KIND has many units, so its products and long rows are
+ * divided between groups and then joined, in launches of their own. */
+enum { GPU_KIND, CPU_KIND, KINDS };
 static fx_device *device;
 
 static int setup(void **state)
 {
     (void)state;
-    standin_path();
+    setenv("FX_PLUGIN_PATH", STANDIN_FOLDER ":" CFLUX_BUILD_DIR, 1);
+    setenv("FX_OPENCL_LIBRARY", CFLUX_BUILD_DIR "/tests/plugins/libfake-opencl.so", 1);
+    setenv("FX_OPENCL_DEVICES", "", 1);
+    setenv("FAKE_OPENCL", "large", 1);
+    setenv("FX_CACHE", "off", 1);
+    setenv("FX_ONEDNN", "0", 1);
     unsetenv("FX_EAGER");
     assert_int_equal(fx_use("CUDA"), FX_OK);
     device = fx_device_get("CUDA", 0);
+    assert_int_equal(fx_use("OpenCL"), FX_OK);
+    assert_int_equal(fx_device_count("OpenCL"), KINDS);
     return 0;
 }
 
@@ -53,26 +64,46 @@ static const struct network {
     int64_t x[4];
     int ndims;
     bool classes; /* the loss is a cross-entropy; else mean squared errors */
-    int steps;
+    int steps, launches[KINDS];
+    double peak; /* MiB of the device so far, with parameters, their state and the batch */
 } networks[] = {
-    {"784-256-10, B = 64", digit_net, {784, 64}, 2, true, 10},
-    {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26},
-    {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46},
-    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 37},
+    {"784-256-10, B = 64", digit_net, {784, 64}, 2, true, 10, {11, 10}, 4},
+    {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26, {34, 34}, 7},
+    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 37, {47, 39}, 50},
+    {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46, {84, 83}, 76},
 };
+
+/* A network in training mode, and a batch. */
+typedef struct training {
+    void *model;
+    fx_array *x, *y;
+} training;
+
+static training on(fx_device *d, const struct network *n)
+{
+    enum { CLASSES = 10 };
+    const training t = {
+        .model = fx_to(d, n->make()),
+        .x = fx_to(d, fxi_rand(FX_DTYPE_F32, n->ndims, n->x)),
+        .y = fx_to(d, fx_zeros(CLASSES, n->x[n->ndims - 1])),
+    };
+    assert_int_equal(fx_trainmode(t.model), FX_OK);
+    assert_int_equal(fx_eval(fx_tuple(t.model, t.x, t.y)), FX_OK);
+    return t;
+}
+
+static fx_array *loss_on(const struct network *n, const training *t)
+{
+    fx_array *out = fx_call(t->model, t->x);
+    return n->classes ? fx_logitcrossentropy(out, t->y) : fx_mse(out, t->x);
+}
 
 static int64_t count(const struct network *n)
 {
-    enum { CLASSES = 10 };
-    void *m = fx_to(device, n->make());
-    assert_int_equal(fx_trainmode(m), FX_OK);
-    fx_array *x = fx_to(device, fxi_rand(FX_DTYPE_F32, n->ndims, n->x));
-    fx_array *y = fx_to(device, fx_zeros(CLASSES, n->x[n->ndims - 1]));
-    assert_int_equal(fx_eval(fx_tuple(m, x, y)), FX_OK);
-    fx_array *out = fx_call(m, x);
-    fx_array *loss = n->classes ? fx_logitcrossentropy(out, y) : fx_mse(out, x);
+    const training t = on(device, n);
+    fx_array *loss = loss_on(n, &t);
     static char text[1 << 16];
-    fx_plan_text(fx_tuple(loss, fx_gradient(loss, m)), text, sizeof text);
+    fx_plan_text(fx_tuple(loss, fx_gradient(loss, t.model)), text, sizeof text);
     const char *in = strstr(text, " nodes in ");
     if (!in)
         fail_msg("no counts in\n%.200s", text);
@@ -90,6 +121,42 @@ static void training_is_few_steps(void **state)
         printf("%s: %d steps\n", networks[k].name, (int)steps);
         if (steps > networks[k].steps)
             fail_msg("%s: %d steps, more than %d", networks[k].name, (int)steps, networks[k].steps);
+    }
+}
+
+/* Trains on `d` and counts the launches of a training step. The first training steps also compute
+ * the state of the optimiser. */
+static int train(fx_device *d, const struct network *n)
+{
+    FX_SCOPE;
+    const uint64_t *launches = d->backend->proc("launches");
+    const training t = on(d, n);
+    void *opt = fx_setup(fx_adam(), t.model);
+    uint64_t before = 0;
+    for (int i = 0; i < 3; i++) {
+        FX_SCOPE;
+        before = *launches;
+        assert_int_equal(fx_update(opt, t.model, fx_gradient(loss_on(n, &t), t.model)), FX_OK);
+        assert_int_equal(fx_synchronize(d), FX_OK);
+    }
+    return (int)(*launches - before);
+}
+
+static void launches_and_memory(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        fx_device *d = fx_device_get("OpenCL", kind);
+        for (size_t k = 0; k < sizeof networks / sizeof *networks; k++) {
+            const struct network *n = &networks[k];
+            const int launches = train(d, n);
+            const double peak = (double)fx_memory_status(d).peak / (1 << 20);
+            printf("%s: %d launches, %.1f MiB\n", n->name, launches, peak);
+            if (launches > n->launches[kind] || peak > n->peak)
+                fail_msg("%s: %d launches and %.1f MiB, more than %d and %.1f", n->name, launches,
+                         peak, n->launches[kind], n->peak);
+            assert_true(launches >= n->steps);
+        }
     }
 }
 
@@ -221,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_is_few_steps),
+        cmocka_unit_test(launches_and_memory),
         cmocka_unit_test(long_rows_are_one_step),
         cmocka_unit_test(small_reductions_are_one_step),
         cmocka_unit_test(clipping_by_the_global_norm),
