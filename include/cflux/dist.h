@@ -152,10 +152,11 @@ FXI_OPTION_STRUCT(fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS);
 /* A rule whose updates use the mean of the gradients of all members: fx_setup(fx_dist_optimiser(d,
  * fx_adam()), model). If the members have equally large batches, this is the gradient of one batch
  * with all their observations. Gradients are sent in groups of up to 25 MB, those of the last
- * layers first; gradients in host memory are sent while the backward pass computes the next ones. A
- * parameter without a gradient counts as a gradient of zeros. If .guard of fx_update is not finite
- * on one member, no member updates. If `rule` is a MixedPrecision, it stays the outermost rule of
- * the result. The scope owns the result. DistributedOptimizer.
+ * layers first; gradients in host memory are sent while the backward pass computes the next ones.
+ * If the loss of a member does not depend on a parameter, zeros are used as its gradient, and a
+ * warning (fx_message_set_hook) names the rank and the parameter, once. If .guard of fx_update is
+ * not finite on one member, no member updates. If `rule` is a MixedPrecision, it stays the
+ * outermost rule of the result. The scope owns the result. DistributedOptimizer.
  *
  * If `rule` is an AccumGrad with n, or a chain that begins with one, each member adds up its own
  * gradients, and only the complete sum is exchanged: in every n-th update. The other updates

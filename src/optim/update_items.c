@@ -7,6 +7,7 @@
 #include "update_items.h"
 
 #include <cflux/ops.h>
+#include <stdio.h>
 #include <string.h>
 
 fx_status fxi_update_no_memory(void)
@@ -83,13 +84,74 @@ const fx_communicator *fxi_items_among(const fxi_items *s, const fxi_state_leaf 
     return s->among ? s->among : fxi_rule_among(l->rule);
 }
 
+/* ---- parameters that the loss does not use ----------------------------------------------------
+ */
+
+enum { PATH_DEPTH = 32 };
+
+/* The path of a position in the model, which is the second tree: "layers.0.weight". */
+static void path_in_model(const fx_spot *at, char *path, size_t capacity)
+{
+    fx_spot spots[PATH_DEPTH];
+    int n = 0;
+    for (; at && n < PATH_DEPTH; at = at->parent, n++) {
+        spots[n] = *at;
+        spots[n].objects = at->objects + 1;
+        spots[n].parent = at->parent && n + 1 < PATH_DEPTH ? &spots[n + 1] : NULL;
+    }
+    fx_spot_path(spots, NULL, path, capacity);
+}
+
+/* A layer that the forward pass forgets would otherwise never learn, without a message. */
+static void note_unused(fxi_items *s, const fx_spot *at, const fx_communicator *among)
+{
+    fxi_state_leaf *l = at->objects[0];
+    if (!l->named && s->nunused++ == 0)
+        path_in_model(at, s->unused, sizeof s->unused);
+    l->named = true;
+    s->rank = among->rank;
+}
+
+/* What fx_gradient returns for a parameter that the loss does not use: a literal 0, on no device.
+ */
+static bool is_literal_zero(const fx_array *g)
+{
+    const fxi_node *n = fx_is_array(g) && !fx_is_error(g) ? g->node : NULL;
+    while (n && !n->data && !n->device && (n->op == FX_OP_EXPAND || n->op == FX_OP_RESHAPE))
+        n = n->in[0];
+    return n && !n->data && n->op == FX_OP_CONST && !n->attr.literal.is_integer &&
+           n->attr.literal.number == 0;
+}
+
+static void name_unused(const fxi_items *s)
+{
+    char more[60] = "";
+    if (s->nunused == 0)
+        return;
+    if (s->nunused > 1)
+        snprintf(more, sizeof more, " and %lld more parameter%s", (long long)s->nunused - 1,
+                 s->nunused == 2 ? "" : "s");
+    fx_message(
+        1, "update: the loss of rank %d does not depend on %s%s: zeros are used as the gradient",
+        s->rank, s->unused, more);
+}
+
+/* ---- the arrays -------------------------------------------------------------------------------
+ */
+
 /* Adds a leaf of the state with its array and gradient. An array without a gradient is only checked
  * for being a view. */
-static void take_leaf(fxi_items *s, fxi_state_leaf *l, void *x, void *g)
+static void take_leaf(fxi_items *s, const fx_spot *at)
 {
+    fxi_state_leaf *l = at->objects[0];
+    void *x = at->objects[1], *g = at->objects[2];
     /* All members must average the same arrays, so one that this member did not use has zeros. */
-    if (!g && !l->frozen && l->item < 0 && fx_is_array(x) && fxi_items_among(s, l))
+    const fx_communicator *among =
+        l->frozen || l->item >= 0 || !fx_is_array(x) ? NULL : fxi_items_among(s, l);
+    if (among && (!g || is_literal_zero(g))) {
+        note_unused(s, at, among);
         g = fx_zeros_like(x);
+    }
     if (!g)
         return;
     if (!fx_is_array(x) || !fx_is_array(g))
@@ -108,7 +170,7 @@ static fx_walk collect(const fx_spot *at, void *user)
     const int64_t n = fx_is_array(state) ? 0 : fx_count(state);
     const bool is_leaf = fx_is(state, &fxi_leaf_type);
     if (is_leaf)
-        take_leaf(s, state, x, g);
+        take_leaf(s, at);
     else if (fx_is_array(state))
         s->status = mismatch("state");
     else if (n > 0 && (fx_count(x) != n || (g && fx_count(g) != n)))
@@ -150,6 +212,7 @@ void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
     const fx_status status = fx_tree_walk(&how, all);
     if (s->status == FX_OK)
         s->status = status;
+    name_unused(s);
 }
 
 fx_array *fxi_item_value(fxi_item *it, int64_t k)

@@ -15,7 +15,8 @@ typedef struct fxi_state_leaf {
     fx_list states; /* the arrays of the state */
     double numbers[FXI_RULE_NUMBERS];
     bool frozen;
-    int ndims; /* of the parameter, whose state may be divided */
+    bool named; /* a message has said that this member has no gradient for it */
+    int ndims;  /* of the parameter, whose state may be divided */
     int64_t sizes[FX_MAX_DIMS];
     int64_t item; /* index in the update in progress; −1 between updates */
 } fxi_state_leaf;
@@ -45,6 +46,9 @@ typedef struct fxi_items {
         *among;       /* averages the gradients of all rules; NULL: of each rule its own */
     fx_array **means; /* nmeans numbers, which the mean over the members of `among` replaces */
     int nmeans;
+    int64_t nunused;  /* parameters without a gradient that no message has named yet */
+    char unused[120]; /* the path of the first of them */
+    int rank;         /* of this member */
     fx_status status;
 } fxi_items;
 /* The index of the array in which an AccumGrad adds up the gradients themselves; −1: there is none.

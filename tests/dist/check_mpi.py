@@ -32,6 +32,8 @@ CASES = {
     "one_ends": (["no answer from rank 1 within 3 s"], False),
     "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
+    "unused": (["1 warning: update: the loss of rank 1 does not depend on layers.1.weight and 3 more parameters: zeros are used as "
+                "the gradient", "0 kept: 2", "1 kept: 2"], True),
     "overlaps": (["0 overlap: same bits", "1 overlap: same bits"], True),
     "finalise_first": (["the program has finalised MPI"], True),
     "never_joins": (["but fx_dist_init was not called: each of them trains a model of its own"], True),
@@ -64,6 +66,8 @@ def check(what, process, lines, succeeds):
     # What a launcher returns after one that ended without MPI_Finalize differs between them.
     if succeeds and process.returncode != 0:
         sys.exit(f"{what}: status {process.returncode}\n{out}")
+    if out.count("warning: update:") > 1:
+        sys.exit(f"{what}: an unused parameter is named more than once: {out}")
     if "a number" in out or "error occurred in MPI" in out:
         sys.exit(f"{what}: {out}")
     print(f"{what}: as expected")

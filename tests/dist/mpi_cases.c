@@ -122,18 +122,6 @@ static void overlaps(fx_dist *d)
     free(both);
 }
 
-/* ---- on GPUs, by NCCL ------------------------------------------------------------------------ */
-
-/* Joins by NCCL, and returns GPU k. */
-static fx_device *join_gpu(int k)
-{
-    fx_use("CUDA");
-    if (fx_dist_init(FX_NCCL) == FX_OK)
-        return fx_device_get("CUDA", k);
-    say_error("NCCL");
-    exit(0);
-}
-
 static void say_values(const char *what, fx_array *y)
 {
     float got[8];
@@ -145,6 +133,45 @@ static void say_values(const char *what, fx_array *y)
     for (int64_t i = 0; i < fx_length(y); i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%g ", (double)got[i]);
     say(what, text);
+}
+
+static void say_message(int level, const char *text, void *user)
+{
+    (void)user;
+    say(level == 1 ? "warning" : "info", text);
+}
+
+/* The loss of rank 1 uses two of four layers. The first update names the parameters of the others.
+ */
+static void unused(fx_dist *d)
+{
+    fx_message_set_hook(say_message, NULL);
+    fx_dense_layer *l[4];
+    for (int i = 0; i < 4; i++)
+        l[i] = fx_dense(0, 0, .weight_array = fx_full(2, 1, 1), .bias_array = fx_full(0, 1));
+    void *model = fx_chain(l[0], l[1], l[2], l[3]),
+         *opt = fx_setup(fx_dist_optimiser(d, fx_descent(1)), model);
+    for (int k = 0; k < 2; k++) {
+        fx_array *x = fx_full(1, 1, 1), *loss = fx_call(l[0], x);
+        loss = fx_call(l[2], loss);
+        if (rank == 0)
+            loss = fx_call(l[1], fx_call(l[3], loss));
+        if (fx_update(opt, model, fx_gradient(fx_mul(0, fx_sum(loss)), model)) != FX_OK)
+            say_error("update");
+    }
+    say_values("kept", l[3]->weight);
+}
+
+/* ---- on GPUs, by NCCL ------------------------------------------------------------------------ */
+
+/* Joins by NCCL, and returns GPU k. */
+static fx_device *join_gpu(int k)
+{
+    fx_use("CUDA");
+    if (fx_dist_init(FX_NCCL) == FX_OK)
+        return fx_device_get("CUDA", k);
+    say_error("NCCL");
+    exit(0);
 }
 
 static void gpu_sums(fx_dist *d)
@@ -227,6 +254,7 @@ static const struct {
              {"folds_of_nan", folds_of_nan},
              {"finalise_first", finalise_first},
              {"overlaps", overlaps},
+             {"unused", unused},
              {"gpu_sums", gpu_sums},
              {"gpu_mixed", gpu_mixed},
              {"gpu_same", gpu_same},
