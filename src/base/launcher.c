@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 static const fxi_launcher launchers[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI", "openmpi"},
-    {"PMI_SIZE", "PMI_SIZE", "MPICH", "mpich"},
-    {"PMIX_RANK", "SLURM_NTASKS", "PMIx", "openmpi"}, /* srun --mpi=pmix */
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI", "openmpi"},
+    {"PMI_SIZE", "PMI_SIZE", "PMI_RANK", "MPICH", "mpich"},
+    {"PMIX_RANK", "SLURM_NTASKS", "PMIX_RANK", "PMIx", "openmpi"}, /* srun --mpi=pmix */
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 static bool joined, warned;
@@ -27,6 +27,14 @@ const fxi_launcher *fxi_launcher_of_process(int *out_size)
     }
     *out_size = 1;
     return NULL;
+}
+
+int fxi_launcher_rank(void)
+{
+    int n;
+    const fxi_launcher *l = fxi_launcher_of_process(&n);
+    const char *rank = l ? fxi_trusted_variable(l->rank) : NULL;
+    return rank ? atoi(rank) : 0;
 }
 
 void fxi_launcher_joined(void)

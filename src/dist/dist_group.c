@@ -11,6 +11,7 @@
 #include "memory.h"
 #include "shared_library.h"
 #include "this_process.h"
+#include "timeline.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -209,12 +210,20 @@ static void note_progress(fx_dist *d, const char *what)
     fflush(d->progress);
 }
 
-static fx_status operate(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+static fx_status operate(fx_dist *d, const fxi_dist_move *m, const char *what, char *why,
+                         size_t size)
 {
     char reason[FXI_DIST_REASON] = "";
     const fx_status refusal = m->ready(d, m, reason, sizeof reason);
-    const fx_status status = fxi_dist_agree(d, m->what, refusal, reason, why, size);
-    return status == FX_OK ? m->move(d, m, why, size) : status;
+    int64_t began = fxi_timeline_now();
+    fx_status status = fxi_dist_agree(d, m->what, refusal, reason, why, size);
+    fxi_timeline_event(FXI_ROW_COMMUNICATION, "waiting", "wait for all ranks", began);
+    if (status != FX_OK)
+        return status;
+    began = fxi_timeline_now();
+    status = m->move(d, m, why, size);
+    fxi_timeline_event(FXI_ROW_COMMUNICATION, "communication", what, began);
+    return status;
 }
 
 static fx_status run_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
@@ -227,7 +236,7 @@ static fx_status run_operation(fx_dist *d, const fxi_dist_move *m, char *why, si
     } else {
         fxi_dist_describe(m->what, what, sizeof what);
         note_progress(d, what);
-        status = operate(d, m, reason, sizeof reason);
+        status = operate(d, m, what, reason, sizeof reason);
         d->told = status != FX_OK;
         snprintf(why, size, "%s, operation %lld: %s", what, (long long)d->number,
                  *reason ? reason : fx_status_name(status));

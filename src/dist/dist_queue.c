@@ -12,6 +12,7 @@
 
 #include "memory.h"
 #include "this_process.h"
+#include "timeline.h"
 
 #include <stdio.h>
 
@@ -111,11 +112,13 @@ fx_status fxi_dist_operation_finish(const fx_communicator *self, void *begun, ch
     fxi_dist_queue *q = &((fx_dist *)(uintptr_t)self->user)->queue;
     ticket *t = begun;
     fxi_mutex_lock(&q->lock);
+    const int64_t began = t->ended ? 0 : fxi_timeline_now();
     while (!t->ended)
         fxi_cond_wait(&q->changed, &q->lock);
     if (t->failed_first)
         q->failed = FX_OK;
     fxi_mutex_unlock(&q->lock);
+    fxi_timeline_event(FXI_ROW_THREAD, "waiting", "wait for communication", began);
     const fx_status status = t->status;
     snprintf(why, size, "%s", t->why);
     fxi_free(t);

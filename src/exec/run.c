@@ -10,7 +10,9 @@
 #include "handle.h"
 #include "run.h"
 #include "tape.h"
+#include "timeline.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The status of a kernel that failed. The backend has normally recorded why; if it has not, this
@@ -36,6 +38,18 @@ static void spoil(const fxi_binding *b, int32_t i)
     }
 }
 
+/* "matmul 10×64 Float32": a step and its result. */
+static void note_step(const fx_step *s, int64_t began)
+{
+    char name[100], shape[FXI_SHAPE_TEXT];
+    if (began == 0)
+        return;
+    snprintf(name, sizeof name, "%s %s %s", fx_op_name(s->op),
+             fxi_shape_text(s->out.ndim, s->out.shape, shape), fx_dtype_name(s->out.dtype));
+    fxi_timeline_event(FXI_ROW_THREAD, s->cls == FX_CLASS_COLLECTIVE ? "waiting" : "compute", name,
+                       began);
+}
+
 /* Some steps run on the host although the device has its own memory (custom operations);
  * fxi_run_away copies their operands. Collective steps may only be begun. */
 static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begun *begun)
@@ -45,6 +59,7 @@ static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begu
     const fxi_operands *o = &b->plan->operands[i];
     if (s->cls == FX_CLASS_COLLECTIVE && fxi_begin_step(b, i, begun))
         return FX_OK;
+    const int64_t began = fxi_timeline_now();
     const void *const *in = (const void *const *)(b->at + o->in);
     void **out = b->at + o->out;
     /* Work space is part of the arena, so its address differs from step to step. */
@@ -52,8 +67,11 @@ static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begu
     run->outputs = b->at + o->outputs;
     for (int32_t k = 0; k < o->more; k++)
         run->more[k] = out[1 + k];
-    return fxi_runs_away(device, s) ? fxi_run_away(device, s, in, *out)
-                                    : device->backend->run(device, s, in, *out, run);
+    const fx_status status = fxi_runs_away(device, s)
+                                 ? fxi_run_away(device, s, in, *out)
+                                 : device->backend->run(device, s, in, *out, run);
+    note_step(s, began);
+    return status;
 }
 
 /* Writes literals and streams to the device's memory in one transfer, as each transfer has a fixed
@@ -92,8 +110,10 @@ static fx_status run_part(const fxi_binding *b, const fxi_part *part, fx_run *ru
     /* A backend that knows the failed step overwrites this number. */
     int32_t step = part->whole.nsteps - 1;
     run->captured = run->replayed = run->invalidated = 0;
+    const int64_t began = fxi_timeline_now();
     const fx_status status =
         p->device->backend->plan_run(p->device, &part->whole, b->base, run, &step);
+    fxi_timeline_event(FXI_ROW_THREAD, "compute", "plan", began);
     fxi_count(&fxi_counters.graphs_captured, (uint64_t)run->captured);
     fxi_count(&fxi_counters.graphs_replayed, (uint64_t)run->replayed);
     fxi_count(&fxi_counters.graphs_invalidated, (uint64_t)run->invalidated);

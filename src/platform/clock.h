@@ -11,6 +11,9 @@
 double fxi_clock(void);
 int64_t fxi_clock_nanoseconds(void);
 
+/* Nanoseconds since 1970. The system may set this clock forward or back. */
+int64_t fxi_clock_since_1970(void);
+
 void fxi_sleep_milliseconds(int n);
 void fxi_sleep_microseconds(int n);
 

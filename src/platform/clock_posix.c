@@ -10,6 +10,13 @@ int64_t fxi_clock_nanoseconds(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+int64_t fxi_clock_since_1970(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 double fxi_clock(void)
 {
     return 1e-9 * (double)fxi_clock_nanoseconds();

@@ -8,6 +8,8 @@ checkpoint ends with the bits of an undisturbed one.
 Without an MPI and its plugin a line says so, and the check passes.
 Usage: check_training.py build-folder
 """
+import collections
+import json
 import os
 import re
 import subprocess
@@ -77,6 +79,41 @@ def check_restart(name, mpirun, build, folder):
     print(f"{name}: a rank that dies is named, and the run that starts again has the same bits")
 
 
+def events(file, ranks):
+    """Returns the events of a timeline with that many ranks."""
+    with open(file, encoding="utf-8") as f:
+        all_events = json.load(f)
+    if {e["pid"] for e in all_events} != set(range(ranks)) or not all(e["dur"] >= 0 for e in all_events if e["ph"] == "X"):
+        sys.exit(f"{file}: not the events of {ranks} ranks")
+    return [e for e in all_events if e["ph"] == "X"]
+
+
+def during(a, b):
+    return a["pid"] == b["pid"] and a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"]
+
+
+def check_timeline(name, mpirun, build, folder):
+    cases, cflux = os.path.join(build, "tests", "mpi_cases"), os.path.join(build, "tools", "cflux", "cflux")
+    file = os.path.join(folder, "timeline.json")
+    launch = [cflux, "launch", "--launcher", mpirun, "--timeline", file, "-n"]
+    run(build, [*launch, "2", cases, "overlaps"])
+    found = events(file, 2)
+    count = collections.Counter((e["cat"], e["pid"]) for e in found if e["tid"] == 0)
+    # 3 updates with 3 groups of gradients each; an operation begins when all ranks have come to it
+    if count != {("waiting", 0): 9, ("waiting", 1): 9, ("communication", 0): 9, ("communication", 1): 9}:
+        sys.exit(f"{name}: a timeline with other operations: {count}")
+    sent = [e for e in found if e["cat"] == "communication"]
+    computed = [e for e in found if e["cat"] == "compute"]
+    if sum(any(during(a, b) for b in computed) for a in sent) < 2 or not any(e["name"] == "matmul 600×3 Float32" for e in computed):
+        sys.exit(f"{name}: no gradients are sent while others are computed")
+    run(build, [*launch, "2", os.path.join(build, "tests", "train_cases"), "f32", "even", os.path.join(folder, "ends"), "kill"], None)
+    events(file, 2)  # also of a rank that was killed
+    run(build, [*launch, "1", cases, "overlaps"])
+    if len(events(file, 1)) < 100 or sorted(os.listdir(folder)).count("timeline.json") != 1 or any("json." in x for x in os.listdir(folder)):
+        sys.exit(f"{name}: the timeline of one process, or files that remain: {os.listdir(folder)}")
+    print(f"{name}: timelines of 1 and 2 processes")
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     program = os.path.join(build, "tests", "train_cases")
@@ -87,6 +124,7 @@ def main():
             check_parameters(name, command, program, build, serial)
             check_stop(name, command, program, build, folder)
             check_restart(name, f"mpirun.{name}", build, folder)
+            check_timeline(name, f"mpirun.{name}", build, folder)
 
 
 main()

@@ -5,13 +5,15 @@
  * dies, and their messages name a node and a signal, not the rank and what it did last.
  */
 #include "failure.h"
+#include "join_timelines.h"
 #include "options.h"
+#include "output_paths.h"
 #include "system.h"
 #include <stdlib.h>
 #include <string.h>
 
 static int64_t processes = 1, restarts;
-static const char *hosts, *with;
+static const char *hosts, *with, *timeline;
 static bool each;
 
 static option_row options[] = {
@@ -25,6 +27,9 @@ static option_row options[] = {
      "srun, or an mpirun (default: srun in a Slurm job, else the mpirun whose plugin is "
      "installed)",
      0, 0},
+    {"timeline", 0, OPTION_TEXT, &timeline, "FILE",
+     "Record when each process computes, communicates and waits, for https://ui.perfetto.dev", 0,
+     0},
     {"each", 0, OPTION_FLAG, &each, NULL,
      "Internal: start one process and report how it ended. cflux launch uses this option itself", 0,
      0},
@@ -197,6 +202,10 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
     if (is == OPEN_MPI) { /* mpirun passes no other variable to other machines */
         say(l, "-x");
         say(l, "CFLUX_RESTART");
+        if (timeline) {
+            say(l, "-x");
+            say(l, "FX_TIMELINE");
+        }
     }
     if (hosts) {
         say(l, is == MPICH ? "-hosts" : launchers[which].hosts);
@@ -252,11 +261,21 @@ static int run_launch(int n, char **program)
         return EXIT_BAD_INPUT;
     if (!own_path(own))
         return fail(EXIT_FAILED, "the path of cflux itself is not known");
+    if (timeline && check_outputs(&(output_path){timeline, "--timeline"}, 1, NULL, 0) != EXIT_FINE)
+        return EXIT_BAD_INPUT;
+    if (timeline)
+        set_variable("FX_TIMELINE", timeline);
     for (int64_t k = 0;; k++) {
         snprintf(number, sizeof number, "%lld", (long long)k);
         set_variable("CFLUX_RESTART", number);
         const int status = once(which, is, launcher, own, n, program);
-        if (status == 0 || status == EXIT_NOT_STARTED || k == restarts || passed_on())
+        const bool final =
+            status == 0 || status == EXIT_NOT_STARTED || k == restarts || passed_on();
+        if (final && timeline && status != EXIT_NOT_STARTED) {
+            const int joined = join_timelines(timeline, processes);
+            return status == 0 ? joined : status;
+        }
+        if (final)
             return status;
         fprintf(stderr, "cflux launch: starts all %lld processes again (%lld of %lld)\n",
                 (long long)processes, (long long)k + 1, (long long)restarts);

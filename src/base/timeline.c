@@ -1,0 +1,120 @@
+/* timeline.c: see timeline.h.
+ *
+ * Each event is a line, so what is complete can be read after a crash. The times are those of a
+ * clock that never goes back, moved to the time of day once: so the files of several machines can
+ * be joined, with the error of their clocks.
+ */
+#include "timeline.h"
+
+#include "clock.h"
+#include "launcher.h"
+#include "thread.h"
+#include "this_process.h"
+
+#include <cflux/base.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static fxi_mutex lock = FXI_MUTEX_INIT; /* protects the variables below */
+static FILE *file;
+static long process; /* that opened the file: the child of a fork must not write to it */
+static int rank, threads;
+static int64_t since_1970; /* to add to the clock */
+
+enum { UNKNOWN, OFF, ON };
+static int state; /* atomic */
+
+static void name_row(int row, const char *name)
+{
+    fprintf(file,
+            ",{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%"
+            "s\"}}\n",
+            rank, row, name);
+}
+
+/* At the end of the process. A file without the bracket can still be shown. */
+static void finish(void)
+{
+    fxi_mutex_lock(&lock);
+    if (file && process == fxi_process_id()) {
+        fputs("]\n", file);
+        fclose(file);
+        file = NULL;
+        __atomic_store_n(&state, OFF, __ATOMIC_RELEASE);
+    }
+    fxi_mutex_unlock(&lock);
+}
+
+static fxi_exit_handler at_exit = {.run = finish};
+
+/* Opens the file if the user asked for it; with the lock held. */
+static bool opened(void)
+{
+    char path[4096];
+    int n;
+    const char *wanted = fxi_trusted_variable("FX_TIMELINE");
+    if (!wanted || !*wanted)
+        return false;
+    fxi_launcher_of_process(&n);
+    rank = fxi_launcher_rank();
+    if (n > 1)
+        snprintf(path, sizeof path, "%s.%d", wanted, rank);
+    else
+        snprintf(path, sizeof path, "%s", wanted);
+    file = fopen(path, "w");
+    if (!file) {
+        fx_message(1, "FX_TIMELINE: cannot create %s: %s", path, strerror(errno));
+        return false;
+    }
+    process = fxi_process_id();
+    since_1970 = fxi_clock_since_1970() - fxi_clock_nanoseconds();
+    fprintf(
+        file,
+        "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}\n",
+        rank, rank);
+    name_row(0, "communication");
+    fxi_process_on_exit(&at_exit);
+    return true;
+}
+
+bool fxi_timeline_on(void)
+{
+    int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+    if (now != UNKNOWN)
+        return now == ON;
+    fxi_mutex_lock(&lock);
+    if (state == UNKNOWN)
+        __atomic_store_n(&state, opened() ? ON : OFF, __ATOMIC_RELEASE);
+    now = state;
+    fxi_mutex_unlock(&lock);
+    return now == ON;
+}
+
+int64_t fxi_timeline_now(void)
+{
+    return fxi_timeline_on() ? fxi_clock_nanoseconds() : 0;
+}
+
+void fxi_timeline_event(fxi_row row, const char *kind, const char *name, int64_t begin)
+{
+    static _Thread_local int own; /* the number of the thread, from 1 */
+    const int64_t end = begin ? fxi_clock_nanoseconds() : 0;
+    if (begin == 0)
+        return;
+    fxi_mutex_lock(&lock);
+    if (file && process == fxi_process_id()) {
+        if (row == FXI_ROW_THREAD && own == 0) {
+            char text[32];
+            own = ++threads;
+            snprintf(text, sizeof text, "thread %d", own);
+            name_row(own, text);
+        }
+        fprintf(file,
+                ",{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
+                "\"tid\":%d}\n",
+                name, kind, 1e-3 * (double)(begin + since_1970), 1e-3 * (double)(end - begin), rank,
+                row == FXI_ROW_THREAD ? own : 0);
+    }
+    fxi_mutex_unlock(&lock);
+}
