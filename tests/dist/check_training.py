@@ -52,7 +52,7 @@ def check_numbers(what, got, want, bound):
 
 def check_parameters(name, start, program, build, serial):
     for n, dtype, kind in [(2, "f64", "even"), (3, "f64", "even"), (4, "f64", "uneven"), (2, "f32", "even"),
-                           (3, "f32", "uneven"), (4, "f32", "even"), (1, "f64", "sums"), (2, "f64", "sums"), (4, "f32", "sums"), (2, "f32", "half"), (4, "f32", "half")]:
+                           (3, "f32", "uneven"), (4, "f32", "even"), (1, "f64", "sums"), (2, "f64", "sums"), (4, "f32", "sums"), (2, "f32", "half"), (4, "f32", "half"), (8, "f64", "even"), (8, "f32", "uneven")]:
         got = bits(run(build, [*start, "-n", str(n), program, dtype, kind]), n)
         check_numbers(f"{name}, {n} processes, {dtype}, {kind}", numbers(got), serial[dtype, kind == "sums"], HALF if kind == "half" else BOUND[dtype])
 

@@ -1,20 +1,24 @@
 /* train_cases.c: training by several processes, for check_training.py.
  *
- *   train_cases TYPE KIND [CHECKPOINT DEATH]
+ *   train_cases TYPE KIND [CHECKPOINT FAULT]
  *
  * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
  * (they do not, and some have none), sums (even, and one update for every four gradients), or half
  * (even, and gradients are sent as BFloat16). Each rank prints the bits of its parameters after 100
  * updates. With CHECKPOINT, rank 0 saves the state in that file after every tenth update, and
- * training resumes from it. DEATH: rank 1 kills (kill) or stops (stop) itself at update 57, in the
- * first of several starts.
+ * training resumes from it. FAULT is NAME or NAME:UPDATE:RANK:MICROSECONDS, in the first of several
+ * starts; without numbers, rank 1 fails at the start of update 57. After that time in the update,
+ * the rank kills itself (kill), stops itself (stop) or sleeps for a second (delay), or before the
+ * update it calls another operation than the others (mismatch).
  */
 #include <cflux.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 
-enum { STEPS = 100, OBSERVATIONS = 12, EVERY = 10, DIES_AT = 57 };
+enum { STEPS = 100, OBSERVATIONS = 24, EVERY = 10 };
 
 static fx_dtype type;
 static fx_dist *dist;
@@ -23,14 +27,15 @@ static void data_of(fx_array **x, fx_array **y)
 {
     double xs[2 * OBSERVATIONS], ys[OBSERVATIONS];
     for (int i = 0; i < 2 * OBSERVATIONS; i++)
-        xs[i] = (i * 7 % 24) / 12.0 - 1;
+        xs[i] = (i * 7 % 48) / 24.0 - 1;
     for (int i = 0; i < OBSERVATIONS; i++)
         ys[i] = xs[2 * i] * xs[2 * i + 1];
     *x = fx_cast(fx_from(FX_DTYPE_F64, xs, 2, OBSERVATIONS), type);
     *y = fx_cast(fx_from(FX_DTYPE_F64, ys, 1, OBSERVATIONS), type);
 }
 
-/* This rank's columns first … last−1. Uneven: 5 for rank 0, 7 for the last one, none in between. */
+/* This rank's columns first … last−1. Uneven: 5 for rank 0, 19 for the last one, none in between.
+ */
 static void part(bool uneven, int *first, int *last)
 {
     const int n = fx_dist_total_workers(dist), r = fx_dist_rank(dist);
@@ -56,11 +61,58 @@ static fx_status step(void *opt, void *model, fx_array *x, fx_array *y, bool une
                   : fx_update(opt, model, g);
 }
 
-static void die(const char *how)
+typedef struct fault {
+    char name[20];
+    int update, rank, microseconds;
+} fault;
+
+static fault fault_of(const char *text)
+{
+    fault f = {"", 57, 1, 0};
+    if (text)
+        sscanf(text, "%19[a-z]:%d:%d:%d", f.name, &f.update, &f.rank, &f.microseconds);
+    return f;
+}
+
+static void kill_now(int number)
+{
+    (void)number;
+    raise(SIGKILL);
+}
+
+static void stop_now(int number)
+{
+    (void)number;
+    raise(SIGSTOP);
+}
+
+static void sleep_now(int number)
+{
+    (void)number;
+    const struct timespec second = {.tv_sec = 1};
+    nanosleep(&second, NULL);
+}
+
+static bool is(const fault *f, const char *name)
+{
+    return strcmp(f->name, name) == 0;
+}
+
+/* Update k begins: this rank fails in it, now or later. */
+static fx_status fail_in(const fault *f, int64_t k)
 {
     const char *again = getenv("CFLUX_RESTART");
-    if (fx_dist_rank(dist) == 1 && (!again || strcmp(again, "0") == 0))
-        raise(strcmp(how, "stop") == 0 ? SIGSTOP : SIGKILL);
+    if (k != f->update || fx_dist_rank(dist) != f->rank || (again && strcmp(again, "0") != 0))
+        return FX_OK;
+    if (is(f, "mismatch"))
+        return fx_eval(fx_dist_allreduce(dist, fx_zeros(2), FX_REDUCE_MAX));
+    signal(SIGALRM, is(f, "kill") ? kill_now : is(f, "stop") ? stop_now : sleep_now);
+    const struct itimerval when = {.it_value.tv_usec = f->microseconds};
+    if (f->microseconds == 0)
+        raise(SIGALRM);
+    else
+        setitimer(ITIMER_REAL, &when, NULL);
+    return FX_OK;
 }
 
 static void print_bits(void *model)
@@ -84,7 +136,7 @@ static void print_bits(void *model)
         fx_dist_barrier(dist);
 }
 
-static fx_status train(bool uneven, bool sums, const char *checkpoint, const char *death)
+static fx_status train(bool uneven, bool sums, const char *checkpoint, const fault *f)
 {
     FX_SCOPE;
     fx_array *x, *y;
@@ -101,9 +153,9 @@ static fx_status train(bool uneven, bool sums, const char *checkpoint, const cha
     model = fx_dist_synchronize(dist, model, 0);
     opt = fx_dist_synchronize(dist, opt, 0);
     for (int64_t k = saved.step; k < STEPS; k++) {
-        if (death && k == DIES_AT)
-            die(death);
-        const fx_status status = step(opt, model, x, y, uneven);
+        fx_status status = *f->name ? fail_in(f, k) : FX_OK;
+        if (status == FX_OK)
+            status = step(opt, model, x, y, uneven);
         if (status != FX_OK)
             return status;
         if (checkpoint && fx_dist_rank(dist) == 0 && (k + 1) % EVERY == 0 &&
@@ -121,10 +173,10 @@ int main(int argc, char **argv)
     fx_status status =
         fx_dist_init(FX_MPI, .time_limit = 3, .wire = half ? FX_DTYPE_BF16 : FX_DTYPE_F32);
     dist = status == FX_OK ? fx_dist_backend(FX_MPI) : NULL;
+    const fault f = fault_of(argc > 4 ? argv[4] : NULL);
     if (dist)
         status = train(argc > 2 && strcmp(argv[2], "uneven") == 0,
-                       argc > 2 && strcmp(argv[2], "sums") == 0, argc > 3 ? argv[3] : NULL,
-                       argc > 4 ? argv[4] : NULL);
+                       argc > 2 && strcmp(argv[2], "sums") == 0, argc > 3 ? argv[3] : NULL, &f);
     const fx_error e = fx_error_take();
     if (status != FX_OK)
         printf("%d: %s\n", fx_dist_rank(dist), e.message);

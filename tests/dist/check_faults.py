@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Training by several processes, in which a rank is killed, stops, is late, or calls another operation.
+
+Each fault comes at a random moment of a random rank of 2 to 4, under each MPI that is installed. No run may hang, leave a
+process behind, or leave a checkpoint from which training does not continue to the bits of an undisturbed run. Without an
+MPI and its plugin a line says so, and the check passes.
+Usage: check_faults.py build-folder [faults of each kind]
+"""
+import concurrent.futures
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import mpis
+from mpis import ENVIRONMENT
+
+KINDS = ("kill", "stop", "delay", "mismatch")
+LIMIT = 3  # seconds that train_cases waits for another rank
+
+
+class Run:
+    """One program under cflux launch; `text` is what it printed."""
+
+    def __init__(self, build, mpi, n, *arguments):
+        cflux, program = os.path.join(build, "tools", "cflux", "cflux"), os.path.join(build, "tests", "train_cases")
+        began = time.monotonic()
+        done = subprocess.run([cflux, "launch", "--launcher", f"mpirun.{mpi}", "-n", str(n), program, "f32", "even", *arguments],
+                              text=True, capture_output=True, timeout=90, env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
+        self.text, self.status, self.seconds = done.stdout + done.stderr, done.returncode, time.monotonic() - began
+
+    def bits(self, n):
+        """The parameters, which must be equal on all ranks; None if a rank printed none."""
+        found = dict(re.findall(r"(?m)^(\d+): (-?0x\S+(?: \S+)*)$", self.text))
+        return found["0"] if sorted(found) == sorted(map(str, range(n))) and len(set(found.values())) == 1 else None
+
+
+def processes_with(word):
+    """The processes that have a word in their command line."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as f:
+                if name.isdigit() and word.encode() in f.read():
+                    found.append(name)
+        except OSError:
+            pass
+    return found
+
+
+def expected(kind, rank, r):
+    """What a run with this fault must do and say."""
+    if kind == "delay":
+        return r.status == 0
+    if kind == "mismatch":
+        named = max(rank, 1)  # rank 0 is what the others are compared with
+        return r.status != 0 and (f"rank {named} calls all_reduce" in r.text) and "but rank 0 calls all_reduce" in r.text
+    if kind == "kill":
+        return r.status != 0 and f"cflux launch: rank {rank} on " in r.text and "was killed by signal 9" in r.text
+    return r.status != 0 and f"no answer from rank {rank} within {LIMIT} s" in r.text
+
+
+def inject(build, mpi, n, kind, seed, undisturbed, folder):
+    """Returns what is wrong; None: all is as it must be."""
+    draw = random.Random(seed)
+    update, rank, microseconds = draw.randrange(100), draw.randrange(n), draw.choice((0, draw.randrange(1, 3000)))
+    checkpoint = os.path.join(folder, f"{mpi}-{kind}-{seed}")
+    what = f"{mpi}, {n} processes, {kind}:{update}:{rank}:{microseconds}"
+    r = Run(build, mpi, n, checkpoint, f"{kind}:{update}:{rank}:{microseconds}")
+    if kind != "mismatch" and update >= 99 and r.status == 0:
+        return None  # the fault came after the final update
+    if not expected(kind, rank, r):
+        return f"{what}: status {r.status} after {r.seconds:.1f} s\n{r.text}"
+    if kind == "delay" and r.bits(n) != undisturbed:
+        return f"{what}: other bits\n{r.text}"
+    left = processes_with(checkpoint)
+    for _ in range(50):
+        if not left:
+            break
+        time.sleep(0.1)
+        left = processes_with(checkpoint)
+    if left:
+        return f"{what}: processes remain: {left}"
+    again = Run(build, mpi, n, checkpoint)
+    if again.status != 0 or again.bits(n) != undisturbed:
+        return f"{what}: the run from the checkpoint has other bits, or status {again.status}\n{r.text}\n{again.text}"
+    return None
+
+
+def main():
+    build, each = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    seed = int(os.environ.get("CFLUX_SEED", "0"))
+    names = [name for name, _ in mpis.installed(build)]
+    if not names:
+        return
+    print(f"CFLUX_SEED={seed}")
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        undisturbed = {(mpi, n): Run(build, mpi, n).bits(n) for mpi in names for n in (2, 3, 4)}
+        if None in undisturbed.values():
+            sys.exit(f"an undisturbed run failed: {undisturbed}")
+        runs = []
+        for k in range(each):
+            for kind in KINDS:
+                mpi, n = names[k % len(names)], 2 + (seed + k) // len(names) % 3
+                runs.append(pool.submit(inject, build, mpi, n, kind, 1000 * seed + k, undisturbed[mpi, n], folder))
+        wrong = [w for w in (r.result() for r in runs) if w]
+        print(f"{len(runs)} faults, {len(wrong)} failures")
+    for w in wrong[:5]:
+        print(w)
+    if wrong or len(runs) < 4 * each:
+        sys.exit(1)
+
+
+main()
