@@ -184,8 +184,8 @@ typedef struct fx_instr {
     uint8_t from;   /* element type of the operands (comparisons, CAST) */
     uint8_t nsrc;   /* number of operands */
     uint8_t src[3]; /* their registers */
-    bool row;       /* row steps: one value per row */
-    uint8_t pass;   /* row steps: see fx_row_step */
+    bool row;       /* row steps: true: one value for each row */
+    uint8_t pass;   /* row steps: number of a pass over the row, see fx_row_step */
     int64_t attr;   /* POWI: the exponent; REDUCE: an fx_reduce */
 } fx_instr;
 
@@ -267,14 +267,21 @@ typedef struct fx_reduce_step {
     fx_tensor space; /* with a program: the shape on which it runs */
 } fx_reduce_step;
 
-/* A row step (op REDUCE) computes on the rows of `space`: the elements along its first `row_axes`
- * axes, which are contiguous, and along its last `outer_axes` axes. Instructions are in the order
- * of execution. With `row` false an instruction has a value per element, with `row` true one value
- * per row, which instructions on elements use for all elements of the row. REDUCE computes a row
- * value from element values and is complete after pass number `pass` (from 0) over the row. Any
- * other instruction on row values is computed before that pass, or after all passes if `pass` is
- * the number of passes. Outputs have the shape of `space`, or this shape with rows reduced to
- * size 1. The output of the last instruction on elements may have the memory of an operand. */
+/* A row step (op REDUCE) computes reductions along the same axes, and elementwise operations before
+ * and after them, in one kernel. Example: softmax along axis 0 is a maximum, exp(x .- maximum), a
+ * sum and a division; each column is a row.
+ *
+ * Rows: `space` is the shape of the computation. A row has the elements along the first `row_axes`
+ * axes of `space`, which are contiguous, and along its last `outer_axes` axes.
+ * Instructions are in the order of execution. If fx_instr.row is false, an instruction has a value
+ * for each element; if true, it has one value for each row, and instructions on elements use this
+ * value for all elements of the row.
+ * Passes: a kernel goes over a row several times, because a reduction needs all elements before
+ * its result can be used. REDUCE computes a row value from element values and is complete after
+ * pass number fx_instr.pass (from 0). Any other instruction on row values is computed before that
+ * pass, or after all passes if fx_instr.pass is the number of passes.
+ * Outputs have the shape of `space`, or this shape with rows reduced to size 1. The output of the
+ * last instruction on elements may have the memory of an operand. */
 typedef struct fx_row_step {
     fx_program program;
     fx_more_outputs more;
@@ -535,8 +542,8 @@ typedef struct fx_run {
     /* RANDOM: seed and counter of each stream, UInt64, in device memory, as literals are. NULL if
      * the plan has none. */
     const uint64_t (*streams)[2];
-    /* Set by `plan_run`, 0 before: the number of recordings (graphs of CUDA and HIP) that the run
-     * made, replayed and freed because their addresses became invalid. */
+    /* Set by fx_backend.plan_run, 0 before: the number of recordings (graphs of CUDA and HIP) that
+     * the run made, replayed and freed because their addresses became invalid. */
     int32_t captured, replayed, invalidated;
 } fx_run;
 
@@ -781,19 +788,21 @@ struct fx_backend {
      * `release`. An error's operation is fx_op_name(step->op). */
     fx_status (*run)(fx_device *device, const fx_step *step, const void *const *in, void *out,
                      fx_run *run);
-    /* -- a plan as a whole; all three NULL: plans run step by step -- */
+    /* -- a whole plan in one call, for backends that can save time between its steps, for example
+     * by recording them as a CUDA graph; all three NULL: the library calls `run` for each step --
+     */
     /* Prepares a new plan, whose steps `prepare` has prepared, in plan->ready. Called once, before
      * its first run. FX_STATUS_UNSUPPORTED, not recorded: the plan runs step by step. Any other
      * failure fails the evaluation. A plan with steps that the library runs itself is offered in
      * parts of at least two steps. Not called with FX_EAGER in the environment. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
-    /* Runs all steps. values[v] is the address of value v in this run (work space is a value too),
-     * and fx_step_input_at returns the address of an input of a step; run->streams is as for `run`.
-     * From run to run, addresses may differ, and so may the literals, seeds and counters that are
-     * stored at them. The plan may be run by several threads at the same time. On failure *out_step
-     * is the step that failed: values that this step and earlier steps replace in place are lost,
-     * values that later steps replace are not. −1: no step has begun. If *out_step is not set,
-     * every step may have begun. */
+    /* Runs all steps of the plan in their order: replaces the calls of `run`. values[v] is the
+     * address of value v in this run (work space is a value too), and fx_step_input_at returns the
+     * address of an input of a step; run->streams is as for `run`. From run to run, addresses may
+     * differ, and so may the literals, seeds and counters that are stored at them. The plan may be
+     * run by several threads at the same time. On failure *out_step is the step that failed: values
+     * that this step and earlier steps replace in place are lost, values that later steps replace
+     * are not. −1: no step has begun. If *out_step is not set, every step may have begun. */
     fx_status (*plan_run)(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step);
     /* Frees plan->ready, before the steps are released. Not called if `plan_prepare` failed. */

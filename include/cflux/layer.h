@@ -13,47 +13,54 @@
 
 FXI_BEGIN_C
 
-/* Type of an option: its member of the option struct, and its form in the notation. */
+/* The kind of an option. Each comment has the C type of the option's member in the option struct,
+ * and then what users write in Flux's notation. For the sizes of PAIR, TWO_PAIR, KERNEL, SIZES,
+ * SIZE and ATTENTION the notation refuses a product above 2^40, because it bounds the number of
+ * parameters that the text of a model can ask for. */
 typedef enum fx_option_kind {
     FX_OPTION_NONE = 0,
-    FX_OPTION_PAIR,     /* two consecutive int64_t: in => out; older form: in, out */
-    FX_OPTION_TWO_PAIR, /* fx_dims, int64_t: (in1, in2) => out, or in => out for two equal sizes */
-    FX_OPTION_KERNEL,   /* fx_dims, counts parameters: (5, 5) */
-    FX_OPTION_SIZES,    /* fx_dims, counts parameters: 4, 5 or (4, 5) */
-    FX_OPTION_SIZE,     /* int64_t, counts parameters */
+    FX_OPTION_PAIR, /* two consecutive int64_t: in => out, as in Dense(4 => 8); older form: 4, 8 */
+    FX_OPTION_TWO_PAIR, /* fx_dims and int64_t: (in1, in2) => out, as in Bilinear((3, 4) => 2), or
+                           in => out for two equal sizes */
+    FX_OPTION_KERNEL,   /* fx_dims: a tuple of kernel or window sizes, as in MaxPool((2, 2)) */
+    FX_OPTION_SIZES,    /* fx_dims: sizes of an array, as in LayerNorm(4, 5) or LayerNorm((4, 5)) */
+    FX_OPTION_SIZE,     /* int64_t: one size, as in BatchNorm(8) */
     FX_OPTION_INDEX,    /* int64_t from 0, −1: none; the notation and Flux count from 1 and write
                            `nothing` for none */
-    FX_OPTION_INTEGER,  /* int64_t */
-    FX_OPTION_REAL,     /* double, Float64 in Flux's files */
-    FX_OPTION_REAL32,   /* double, Float32 in Flux's files */
+    FX_OPTION_INTEGER,  /* int64_t: an integer */
+    FX_OPTION_REAL,     /* double: a number; Float64 in Flux's files */
+    FX_OPTION_REAL32,   /* double: a number; Float32 in Flux's files */
     FX_OPTION_REALS,    /* two consecutive double: (0.9, 0.999) */
-    FX_OPTION_NUMBERS,  /* fx_dims: 2 or (2, 2) */
+    FX_OPTION_NUMBERS,  /* fx_dims: one number for all axes or one for each, as in stride = 2 or
+                           stride = (2, 2); equal numbers are printed as one */
     FX_OPTION_PADDING,  /* fx_dims: 2, (2, 2) or SamePad() */
     FX_OPTION_AXES, /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
-    FX_OPTION_FUNCTION,   /* fx_function *; NULL: identity */
-    FX_OPTION_BIAS,       /* int, true or false; in Flux's files an absent child is false */
-    FX_OPTION_FLAG,       /* bool; in Flux's files an absent child is `nothing` */
+    FX_OPTION_FUNCTION,   /* fx_function *: a name such as relu; NULL: identity */
+    FX_OPTION_BIAS,       /* int: true or false; in Flux's files an absent child is false */
+    FX_OPTION_FLAG,       /* bool: true or false; in Flux's files an absent child is `nothing` */
     FX_OPTION_ACTIVE,     /* fx_active: true, false, nothing; the layer's member is an int64_t */
-    FX_OPTION_INIT,       /* fx_init_fn, written by its name */
+    FX_OPTION_INIT,       /* fx_init_fn: the name of an initialiser, such as glorot_uniform */
     FX_OPTION_VECTOR,     /* fx_array * with one axis; not in the notation */
     FX_OPTION_MATRIX,     /* fx_array * with two axes; not in the notation */
     FX_OPTION_ARRAY,      /* fx_array *; not in the notation */
-    FX_OPTION_LAYERS,     /* a member that is an fx_list of layers */
+    FX_OPTION_LAYERS,     /* a member that is an fx_list of layers, as the layers of a Chain */
     FX_OPTION_LAYER,      /* void *: a layer or function that is called with an array */
-    FX_OPTION_CONNECTION, /* void *: a layer or function that is called with several objects */
-    FX_OPTION_SYMBOL,     /* const char *: the name of a field, :weight */
+    FX_OPTION_CONNECTION, /* void *: a layer or function that is called with several objects, such
+                             as the + of a SkipConnection */
+    FX_OPTION_SYMBOL,     /* const char *: the name of a field, such as :weight */
     FX_OPTION_SCALE, /* Flux's files only: a Flux.Scale made of the members scale, bias and act */
     FX_OPTION_RNG,   /* Flux's files only: the random number generator, or another value that is not
                         stored */
-    FX_OPTION_TUPLE, /* fx_dims: 2 or (2, 2), always printed as a tuple */
+    FX_OPTION_TUPLE, /* fx_dims: like NUMBERS, but always printed as a tuple */
     FX_OPTION_STATES,   /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
-    FX_OPTION_FACTORS,  /* fx_dims: 2 or (2, 2); in Flux's files one number is an Int, and an empty
-                           list is `nothing`; always printed with its keyword */
-    FX_OPTION_WORD,     /* an enum whose values count from 0, :nearest; the layer's member is an
-                           int64_t; a type parameter in Flux's files */
+    FX_OPTION_FACTORS,  /* fx_dims: 2 or (2, 2), as the scale of Upsample; always printed with its
+                           keyword. In Flux's files one number is an Int, an empty list `nothing` */
+    FX_OPTION_WORD,     /* an enum whose values count from 0: a symbol such as :nearest; the layer's
+                           member is an int64_t; a type parameter in Flux's files */
     FX_OPTION_NOTHING,  /* Flux's files only: not read, written as nothing */
-    FX_OPTION_ATTENTION /* fx_dims of six sizes, q, k, v => qk, v => out: 64, 64 => 32 => 16 or
-                           (8, 8, 4) => (16, 12) => 8 */
+    FX_OPTION_ATTENTION /* fx_dims of six sizes, (q, k, v) => (qk, v) => out of MultiHeadAttention,
+                           as in (8, 8, 4) => (16, 12) => 8; 64 => 32 => 16 if q, k and v have equal
+                           sizes; 64 if all have */
 } fx_option_kind;
 
 /* How PyTorch's layout of an array differs from Flux's. */

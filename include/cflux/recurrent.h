@@ -14,13 +14,20 @@
  * Errors of calls: FX_STATUS_SHAPE for inputs and states of another size, and for a sequence
  * without time steps.
  *
- * Files. A Recur(cell, state) of Flux until 0.14 becomes an RNN, LSTM, GRU or GRUv3. Its trained
- * initial state is read into h0 and c0, unless it is all 0. Flux since 0.15 cannot store an initial
- * state, so saving a layer with h0 or c0 as BSON is an error. PyTorch's names are weight_ih,
- * weight_hh and bias_ih, in layers with the suffix _l0; the gates have the same order. PyTorch adds
- * a second vector, bias_hh: it is written as 0, and added to the bias when it is read. A GRU of
- * PyTorch multiplies the last third of bias_hh by the reset gate, so that this third must be 0.
- * PyTorch has no GRUv3. */
+ * Files of Flux:
+ *  - Flux until 0.14: fx_load reads a Recur(cell, state) as an RNN, LSTM, GRU or GRUv3. Its trained
+ *    initial state becomes h0 and c0; an initial state of zeros becomes NULL.
+ *  - Flux since 0.15 cannot store an initial state: saving a layer with h0 or c0 as BSON is an
+ *    error.
+ *
+ * State dictionaries of PyTorch (fx_torch_state):
+ *  - wi, wh and bias are called weight_ih, weight_hh and bias_ih, in layers with the suffix _l0.
+ * The gates have the same order.
+ *  - PyTorch has a second vector, bias_hh. It is written as zeros; a file's bias_hh is added to the
+ *    bias.
+ *  - PyTorch's GRU multiplies the last third of bias_hh by the reset gate; cflux has no such
+ *    vector. So this third must be 0, otherwise reading is an error.
+ *  - PyTorch has no GRUv3. */
 #ifndef CFLUX_RECURRENT_H
 #define CFLUX_RECURRENT_H
 

@@ -47,7 +47,7 @@ void fxi_plugin_note(const char *path, const fx_plugin_head *plugin, const char 
     fxi_mutex_unlock(&lock);
 }
 
-static void see(const char *path, const fxi_plugin_name *name, void *user)
+static void mark_found(const char *path, const fxi_plugin_name *name, void *user)
 {
     (void)name;
     fxi_mutex_lock(&lock);
@@ -73,7 +73,7 @@ static bool copy_shown(const record *r, int call, record *out)
 void fxi_plugin_records(void (*visit)(const fxi_plugin_record *record, void *user), void *user)
 {
     int call = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
-    fxi_plugin_each(see, &call);
+    fxi_plugin_each(mark_found, &call);
     fxi_mutex_lock(&lock);
     record now = {.next = first};
     fxi_mutex_unlock(&lock);

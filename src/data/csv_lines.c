@@ -190,7 +190,7 @@ static bool holds(const fxi_field *f, char c)
 
 /* Sets the hint from the first line that is not blank. It is dropped if a later line has commas and
  * not the other separator: then the first line was only a remark. */
-static void look_for_hint(fxi_lines *lines, char separator)
+static void find_hint(fxi_lines *lines, char separator)
 {
     static const struct hint {
         char separator;
@@ -219,7 +219,7 @@ fx_status fxi_lines_next_record(fxi_lines *lines, char separator, bool *out_more
     if (status == FX_OK && *out_more)
         status = read_quoted(lines, separator);
     if (status == FX_OK && *out_more)
-        look_for_hint(lines, separator);
+        find_hint(lines, separator);
     return status;
 }
 

@@ -188,7 +188,7 @@ static void *move(void *self, fx_device *device, fx_map_user_fn each)
 
 static fx_status check_args(const fx_dataloader_args *a, fxi_obs_info *out)
 {
-    const fx_status status = fxi_obs_look(OP, a->data, out);
+    const fx_status status = fxi_obs_inspect(OP, a->data, out);
     if (status != FX_OK)
         return status;
     if (a->batchsize == 0 || a->batchsize < -1)
@@ -231,7 +231,7 @@ fx_loader *fxi_dataloader(const fx_dataloader_args *given)
     FXI_TAKE_OPTIONS(fx_dataloader_args, FXI_DATALOADER_ARGS, a, OP, given);
     fxi_obs_info info, base = {0};
     if (!a_ok || check_args(&a, &info) != FX_OK ||
-        fxi_obs_look(OP, fxi_obs_base(a.data), &base) != FX_OK)
+        fxi_obs_inspect(OP, fxi_obs_base(a.data), &base) != FX_OK)
         return fx_error_object(&loader_type);
     const bool draws = a.shuffle || info.functions;
     const fx_loader init = {.data = a.data,

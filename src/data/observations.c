@@ -54,7 +54,7 @@ static fx_status add_leaf(census *c, const char *path, int64_t n)
     return FX_OK;
 }
 
-static fx_status look_array(census *c, const char *path, fx_array *x)
+static fx_status inspect_array(census *c, const char *path, fx_array *x)
 {
     const int axes = fx_ndims(x);
     if (axes == 0)
@@ -63,7 +63,7 @@ static fx_status look_array(census *c, const char *path, fx_array *x)
     return add_leaf(c, path, fx_size(x, axes - 1));
 }
 
-static fx_status look_derived(census *c, const char *path, fxi_derived *d)
+static fx_status inspect_derived(census *c, const char *path, fxi_derived *d)
 {
     fxi_obs_info inner = {0};
     fx_status status = FX_OK;
@@ -72,7 +72,7 @@ static fx_status look_derived(census *c, const char *path, fxi_derived *d)
     c->info.derived = true;
     c->info.functions = c->info.functions || d->kind->functions;
     for (int64_t i = 0; i < parts && status == FX_OK; i++) {
-        status = fxi_obs_look(c->op, d->kind->parts ? fx_child(d->data, i) : d->data, &inner);
+        status = fxi_obs_inspect(c->op, d->kind->parts ? fx_child(d->data, i) : d->data, &inner);
         n += inner.n;
         c->info.functions = c->info.functions || inner.functions;
     }
@@ -92,18 +92,18 @@ static fx_status refuse(const census *c, const char *path, const void *x)
                    kind ? kind : "value that is not a cflux object");
 }
 
-static fx_status look(census *c, const char *path, void *x, int depth)
+static fx_status inspect(census *c, const char *path, void *x, int depth)
 {
     void *unused;
     if (x && fx_is_error(x))
         return fx_is_array(x) ? fx_array_status(x) : FX_STATUS_ARGUMENT;
     if (x && fx_is_array(x))
-        return look_array(c, path, x);
+        return inspect_array(c, path, x);
     if (x && fxi_derived_of(x)) {
         if (fxi_identity_get(&c->seen, x, &unused))
             return FX_OK;
         return fxi_identity_put(&c->seen, x, NULL)
-                   ? look_derived(c, path, fxi_derived_of(x))
+                   ? inspect_derived(c, path, fxi_derived_of(x))
                    : fx_fail(FX_STATUS_MEMORY, c->op, "out of memory");
     }
     if (!x || !is_tuple(x))
@@ -122,15 +122,15 @@ static fx_status look(census *c, const char *path, void *x, int depth)
     for (int64_t i = 0; i < fx_count(x) && status == FX_OK; i++) {
         char item[PATH];
         path_of(x, i, path, item);
-        status = look(c, item, fx_child(x, i), depth + 1);
+        status = inspect(c, item, fx_child(x, i), depth + 1);
     }
     return status;
 }
 
-fx_status fxi_obs_look(const char *op, void *data, fxi_obs_info *out)
+fx_status fxi_obs_inspect(const char *op, void *data, fxi_obs_info *out)
 {
     census c = {.op = op};
-    const fx_status status = look(&c, "", data, 0);
+    const fx_status status = inspect(&c, "", data, 0);
     fxi_identity_free(&c.seen);
     *out = status == FX_OK ? c.info : (fxi_obs_info){0};
     return status;
@@ -139,7 +139,7 @@ fx_status fxi_obs_look(const char *op, void *data, fxi_obs_info *out)
 fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n)
 {
     fxi_obs_info info;
-    const fx_status status = fxi_obs_look(op, data, &info);
+    const fx_status status = fxi_obs_inspect(op, data, &info);
     *out_n = info.n;
     return status;
 }

@@ -36,7 +36,7 @@ typedef struct fxi_obs_info {
 
 /* Checks the structure, and that all leaves have the same number of observations. Failures are
  * recorded under `op` (an error object only passes its status on). *out is zero on failure. */
-fx_status fxi_obs_look(const char *op, void *data, fxi_obs_info *out);
+fx_status fxi_obs_inspect(const char *op, void *data, fxi_obs_info *out);
 /* The same for callers that only need the number of observations. */
 fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n);
 

@@ -72,7 +72,7 @@ static char *read_file(const char *path, size_t *out_n)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* The table that holds the value; *out is "" if none does. NULL: the text is not TOML. */
-static const char *look_up(const char *text, size_t n, char out[MAX_NAME], fxi_toml_error *error)
+static const char *find_table(const char *text, size_t n, char out[MAX_NAME], fxi_toml_error *error)
 {
     bool found = false;
     int i = 0;
@@ -95,7 +95,7 @@ static void read_preference(char out[MAX_NAME])
         fx_message(1, "%s cannot be read (%s); preferences are ignored.", path, strerror(errno));
         return;
     }
-    if (!look_up(text, n, out, &error)) {
+    if (!find_table(text, n, out, &error)) {
         fx_message(1, "%s, line %d: %s. Preferences are ignored.", path, error.line, error.text);
         *out = 0;
     }
@@ -134,7 +134,7 @@ fx_status fxi_preference_store(const char *backend)
                        strerror(errno));
     fxi_toml_error error;
     char now[MAX_NAME];
-    const char *table = look_up(text, n, now, &error);
+    const char *table = find_table(text, n, now, &error);
     char *changed = table ? fxi_toml_set(text, n, table, KEY, backend, &new_n, &error) : NULL;
     fx_status status = FX_OK;
     if (changed)

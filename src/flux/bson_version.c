@@ -34,7 +34,7 @@ static const struct {
 };
 
 /* The type name of an anonymous function is a struct whose first field is Julia's version. */
-static void look_at_julia(versions *v, fxi_bson value)
+static void inspect_type_name(versions *v, fxi_bson value)
 {
     fxi_bson fields[FXI_JULIA_FIELDS];
     const int n = fxi_julia_fields(v->j, value, fields);
@@ -42,13 +42,13 @@ static void look_at_julia(versions *v, fxi_bson value)
         snprintf(v->julia, sizeof v->julia, "%s", fields[0].u.text);
 }
 
-static void look_at_struct(versions *v, fxi_bson value)
+static void inspect_struct(versions *v, fxi_bson value)
 {
     char name[FXI_JULIA_NAME];
     fxi_bson fields[FXI_JULIA_FIELDS];
     fxi_julia_struct_name(v->j, value, name);
     if (strcmp(name, "TypeName") == 0)
-        look_at_julia(v, value);
+        inspect_type_name(v, value);
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
         if (strncmp(name, modules[i].module, strlen(modules[i].module)) == 0)
             narrow(v, modules[i].range);
@@ -56,17 +56,17 @@ static void look_at_struct(versions *v, fxi_bson value)
         narrow(v, fxi_bson_layer_range(name, fxi_julia_fields(v->j, value, fields)));
 }
 
-static void look(versions *v, fxi_bson value, int depth)
+static void inspect_value(versions *v, fxi_bson value, int depth)
 {
     if ((value.kind != FXI_BSON_DOCUMENT && value.kind != FXI_BSON_ARRAY) ||
         depth > FXI_BSON_MAX_NESTING || v->j->b->status != FX_OK)
         return;
     if (value.kind == FXI_BSON_DOCUMENT && fxi_julia_tagged(value, "struct"))
-        look_at_struct(v, value);
+        inspect_struct(v, value);
     fxi_bson_items items = fxi_bson_items_of(value);
     fxi_bson item;
     while (fxi_bson_next(&items, &item))
-        look(v, item, depth + 1);
+        inspect_value(v, item, depth + 1);
 }
 
 /* "0.13"; "0.12.6" */
@@ -100,7 +100,7 @@ static void flux_text(fxi_flux_range r, char *text, size_t size)
 static void guess(versions *v, fxi_bson root)
 {
     const fx_error earlier = fxi_error_begin();
-    look(v, root, 0);
+    inspect_value(v, root, 0);
     if (v->j->b->status == FX_STATUS_FORMAT) {
         v->j->b->status = FX_OK;
         fx_error_take();

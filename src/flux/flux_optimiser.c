@@ -93,7 +93,7 @@ static bool is_branch(const fx_spot *at)
     return x && !fx_is_array(x) && at->depth <= FXI_IO_MAX_DEPTH;
 }
 
-static fx_walk look_for_leaf(const fx_spot *at, void *user)
+static fx_walk find_leaf(const fx_spot *at, void *user)
 {
     bool *found = user;
     *found = at->objects[0] && is_leaf(at->objects[0]);
@@ -104,7 +104,7 @@ static fx_walk look_for_leaf(const fx_spot *at, void *user)
 static bool has_leaf(void *object, fx_status *io_status)
 {
     bool found = false;
-    const fx_tree_walker how = {.op = OP, .meet = look_for_leaf, .user = &found};
+    const fx_tree_walker how = {.op = OP, .meet = find_leaf, .user = &found};
     const fx_status status = fx_tree_walk(&how, &object);
     *io_status = *io_status == FX_OK ? status : *io_status;
     return status == FX_OK && found;

@@ -88,7 +88,7 @@ static const struct {
 enum { NOTHERS = sizeof others / sizeof others[0] };
 
 /* The versions of all forms of a layer with this field count, and the names of the first. */
-static bool look_up_forms(const fx_flux_form *f, int n, const char **names, fxi_flux_range *range)
+static bool find_form(const fx_flux_form *f, int n, const char **names, fxi_flux_range *range)
 {
     bool found = false;
     for (; f && f->fields; f++) {
@@ -104,12 +104,12 @@ static bool look_up_forms(const fx_flux_form *f, int n, const char **names, fxi_
 }
 
 /* Names and versions of a struct with this field count; names NULL if unknown. */
-static void look_up(const char *name, int n, const char **names, fxi_flux_range *range)
+static void find_fields(const char *name, int n, const char **names, fxi_flux_range *range)
 {
     *names = NULL;
     *range = (fxi_flux_range){FIRST, LAST};
     const fx_type *type = fxi_type_of_flux(name);
-    if (type && look_up_forms(fx_layer_of(type)->forms, n, names, range))
+    if (type && find_form(fx_layer_of(type)->forms, n, names, range))
         return;
     for (int i = 0; i < NOTHERS; i++)
         if (others[i].n == n && strcmp(others[i].type, name) == 0) {
@@ -123,7 +123,7 @@ const char *fxi_bson_field_names(const char *type, int nfields)
 {
     const char *names;
     fxi_flux_range range;
-    look_up(type, nfields, &names, &range);
+    find_fields(type, nfields, &names, &range);
     return names;
 }
 
@@ -131,6 +131,6 @@ fxi_flux_range fxi_bson_layer_range(const char *type, int nfields)
 {
     const char *names;
     fxi_flux_range range;
-    look_up(type, nfields, &names, &range);
+    find_fields(type, nfields, &names, &range);
     return range;
 }

@@ -74,7 +74,7 @@ static bool sum_is_right(const fxi_bytes *b)
 /* Decides whether the newest file is worth keeping. A file that cannot be read is not kept, and
  * does not prevent the next save. Running out of memory says nothing about the file, so it is a
  * failure (recorded). */
-static fx_status look_at_newest(const char *op, const char *path, bool *out_whole)
+static fx_status inspect_newest(const char *op, const char *path, bool *out_whole)
 {
     fxi_file *file;
     *out_whole = false;
@@ -109,7 +109,7 @@ static bool move_up(const char *path, int keep)
 static fx_status keep_older(const char *op, const char *path, int keep)
 {
     bool whole = false;
-    const fx_status status = keep > 1 ? look_at_newest(op, path, &whole) : FX_OK;
+    const fx_status status = keep > 1 ? inspect_newest(op, path, &whole) : FX_OK;
     if (status != FX_OK || !whole || move_up(path, keep))
         return status;
     return fx_fail(FX_STATUS_IO, op,

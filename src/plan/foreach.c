@@ -237,12 +237,12 @@ static bool single_step(const fxi_plan *p, int32_t i)
 /* Adds step j to a group that has the same program and may move to j. */
 static void find_group(const fxi_plan *p, member *m, int32_t j)
 {
-    int looked = 0;
-    for (int32_t i = j - 1; i >= 0 && looked < NEAREST; i--) {
+    int compared = 0;
+    for (int32_t i = j - 1; i >= 0 && compared < NEAREST; i--) {
         /* Count 0: it was merged, and its group is found at the latest member. */
         if (!m[i].fits || m[i].count == 0)
             continue;
-        looked++;
+        compared++;
         if (m[i].deadline <= j || !same_program(&p->steps[m[i].typical], &p->steps[j]))
             continue;
         m[j].before = i;

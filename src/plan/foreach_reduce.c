@@ -84,11 +84,11 @@ static bool find_members(const fxi_plan *p, member *m)
 /* Adds reduction j to a group that may move to j. */
 static void find_group(const fxi_plan *p, member *m, int32_t j)
 {
-    int looked = 0;
-    for (int32_t i = j - 1; i >= 0 && looked < NEAREST; i--) {
+    int compared = 0;
+    for (int32_t i = j - 1; i >= 0 && compared < NEAREST; i--) {
         if (m[i].count == 0)
             continue;
-        looked++;
+        compared++;
         if (m[i].end <= j || m[i].count == MEMBERS || !alike(&p->steps[i], &p->steps[j]))
             continue;
         m[j] = (member){i, m[i].count + 1, m[i].end < m[j].end ? m[i].end : m[j].end};

@@ -158,8 +158,8 @@ static void assign(grouping *s, int32_t i)
 
 /* ---- siblings -------------------------------------------------------------------------------- */
 
-/* How many readers of a group's operands are looked at, so that a value with very many readers does
- * not make the time quadratic. */
+/* At most this many readers of a group's operands are tried, so that a value with very many readers
+ * does not make the time quadratic. */
 enum { SIBLINGS = 32 };
 /* The nodes that a group may pass when it moves to an earlier one. What it computes is then kept
  * for longer, but not for much longer. */
@@ -311,16 +311,16 @@ static void merge(grouping *s, int32_t a, int32_t b)
         o->stored[i] = needed_outside_both(s, i, b, b) > 0;
 }
 
-/* Merges the group of root a into that of one of the readers of value x; false: into none. `looked`
+/* Merges the group of root a into that of one of the readers of value x; false: into none. `tried`
  * counts the readers. */
-static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *looked)
+static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *tried)
 {
-    for (int32_t k = s->consumers.first[x]; k < s->consumers.first[x + 1] && *looked < SIBLINGS;
+    for (int32_t k = s->consumers.first[x]; k < s->consumers.first[x + 1] && *tried < SIBLINGS;
          k++) {
         const int32_t b = s->out->root[s->consumers.list[k]];
         if (b == a)
             continue;
-        ++*looked;
+        ++*tried;
         const int fits = may_merge(s, a, b);
         if (fits > 0 || (fits < 0 && advance(s, a, b))) {
             merge(s, a, b);
@@ -336,15 +336,15 @@ static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *looked
 static void join_sibling(grouping *s, int32_t a)
 {
     const fxi_groups *o = s->out;
-    int32_t looked = 0;
+    int32_t tried = 0;
     for (int32_t i = a; i >= 0; i = o->next[i]) {
-        if (o->stored[i] && merge_into_reader(s, a, i, &looked))
+        if (o->stored[i] && merge_into_reader(s, a, i, &tried))
             return;
         for (int k = 0; k < fxi_graph_inputs(s->g, i); k++) {
             const int32_t x = fxi_graph_input(s->g, i, k);
             if (o->root[x] != a && !o->literal[x] &&
                 fxi_same_shape(s->g->nodes[x], s->growth[a].space) &&
-                merge_into_reader(s, a, x, &looked))
+                merge_into_reader(s, a, x, &tried))
                 return;
         }
     }

@@ -6,7 +6,7 @@ typedef struct finding {
     fx_device *first, *other;
 } finding;
 
-static void look(fx_array *x, const char *path, bool trainable, void *user)
+static void note_device(fx_array *x, const char *path, bool trainable, void *user)
 {
     finding *f = user;
     (void)path;
@@ -24,7 +24,7 @@ fx_device *fx_device_of(void *object)
     if (!object)
         fx_fail(FX_STATUS_ARGUMENT, "device_of", "the object is NULL");
     else if (!fx_is_error(object))
-        fx_visit(object, look, &f);
+        fx_visit(object, note_device, &f);
     if (!f.other)
         return f.first;
     fx_fail(FX_STATUS_DEVICE, "device_of", "Objects are on different devices: %s and %s.",

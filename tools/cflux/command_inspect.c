@@ -38,7 +38,7 @@ typedef struct report {
     int64_t parameters, array_bytes;
     char **warnings;
     int64_t nwarnings, warning_capacity;
-    object_set looked_at; /* objects already checked for warnings */
+    object_set inspected; /* objects already checked for warnings */
     bool formula_said;    /* the note about LayerNorm's formula was printed */
     fx_status status;
 } report;
@@ -140,9 +140,9 @@ static void warn_of_structs(report *r, void *object, const char *path)
                     "it cannot be called",
                     path, name);
     }
-    if (kind < TREE_TUPLE || object_set_has(&r->looked_at, object))
+    if (kind < TREE_TUPLE || object_set_has(&r->inspected, object))
         return;
-    if (!object_set_add(&r->looked_at, object)) {
+    if (!object_set_add(&r->inspected, object)) {
         no_memory(r);
         return;
     }
@@ -173,7 +173,7 @@ static int64_t parameters_of(report *r, object_set *seen, void *object)
     return n;
 }
 
-static bool look(const char *path, report *r)
+static bool inspect_file(const char *path, report *r)
 {
     if (!input_file_read(path, &r->file))
         return false;
@@ -352,7 +352,7 @@ static void free_report(report *r)
         free(r->warnings[i]);
     free(r->rows);
     free(r->warnings);
-    object_set_free(&r->looked_at);
+    object_set_free(&r->inspected);
 }
 
 static int run_inspect(int n, char **operands)
@@ -362,7 +362,7 @@ static int run_inspect(int n, char **operands)
     int status = EXIT_FINE;
     if (fx_load_flux_version(flux_version) != FX_OK)
         return fail(EXIT_BAD_INPUT, "%s", fx_error_take().message);
-    if (look(operands[0], &r)) {
+    if (inspect_file(operands[0], &r)) {
         (as_json ? json_report : print_report)(&r);
     } else {
         const fx_error why = fx_error_take();

@@ -104,7 +104,7 @@ typedef struct plugins {
     bool openmpi, mpich;
 } plugins;
 
-static void see_plugin(const fx_plugin_info *plugin, void *user)
+static void note_plugin(const fx_plugin_info *plugin, void *user)
 {
     plugins *p = user;
     p->openmpi |= strcmp(plugin->name, "openmpi") == 0;
@@ -114,7 +114,7 @@ static void see_plugin(const fx_plugin_info *plugin, void *user)
 static bool has_plugin(const char *name)
 {
     plugins p = {false, false};
-    fx_plugins(see_plugin, &p);
+    fx_plugins(note_plugin, &p);
     return strcmp(name, "openmpi") == 0 ? p.openmpi : p.mpich;
 }
 

@@ -177,7 +177,7 @@ typedef struct wanted_part {
     char *path;
 } wanted_part;
 
-static void look_at_file(const char *name, void *user)
+static void note_file(const char *name, void *user)
 {
     wanted_part *w = user;
     if (!is_part(name, w->what, w->test) || (w->found && ends_with(name, ".gz")))
@@ -190,7 +190,7 @@ static void look_at_file(const char *name, void *user)
 static bool find_part(const char *folder, const char *what, bool test, char out[FILE_PATH_BYTES])
 {
     wanted_part w = {.folder = folder, .what = what, .test = test, .path = out};
-    each_file(folder, look_at_file, &w);
+    each_file(folder, note_file, &w);
     return w.found;
 }
 

@@ -121,7 +121,7 @@ typedef struct folder_search {
     bool found;
 } folder_search;
 
-static void look_for_folder(const char *name, void *user)
+static void note_folder(const char *name, void *user)
 {
     folder_search *s = user;
     char *path = name[0] == '.' || s->found ? NULL : folder_in(s->folder, name);
@@ -134,7 +134,7 @@ static bool is_class(const char *train, const char *tests)
 {
     folder_search s = {.folder = train};
     if (!tests)
-        each_file(train, look_for_folder, &s);
+        each_file(train, note_folder, &s);
     return !tests && !s.found;
 }
 

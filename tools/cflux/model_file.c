@@ -36,7 +36,7 @@ typedef struct contents {
 } contents;
 
 /* Inspects the items of a tuple. */
-static void look_at_items(const void *tuple, bool inside, contents *c)
+static void note_items(const void *tuple, bool inside, contents *c)
 {
     c->empty = c->empty || fx_count(tuple) == 0;
     for (int64_t i = 0; i < fx_count(tuple); i++) {
@@ -45,7 +45,7 @@ static void look_at_items(const void *tuple, bool inside, contents *c)
     }
 }
 
-static fx_walk look(const fx_spot *at, void *user)
+static fx_walk note_kind(const fx_spot *at, void *user)
 {
     contents *c = user;
     const void *object = at->objects[0];
@@ -58,7 +58,7 @@ static fx_walk look(const fx_spot *at, void *user)
     else if (!is_tuple(object))
         c->layers = true;
     else {
-        look_at_items(object, at->depth > 0, c);
+        note_items(object, at->depth > 0, c);
         return FX_WALK_ENTER;
     }
     return FX_WALK_PASS;
@@ -67,7 +67,7 @@ static fx_walk look(const fx_spot *at, void *user)
 static contents contents_of(void *object)
 {
     contents c = {0};
-    const fx_tree_walker how = {.op = "save", .meet = look, .user = &c};
+    const fx_tree_walker how = {.op = "save", .meet = note_kind, .user = &c};
     fx_tree_walk(&how, &object);
     return c;
 }
@@ -217,7 +217,7 @@ typedef struct mixture {
     bool mixed;
 } mixture;
 
-static void look_at_type(fx_array *x, const char *path, bool trainable, void *user)
+static void note_type(fx_array *x, const char *path, bool trainable, void *user)
 {
     mixture *m = user;
     const int type = (int)fx_eltype(x);
@@ -241,7 +241,7 @@ static void add_notation(saving *s, const char *prefix, const char *name, void *
         lose(s, name, what);
     if (worth != TEXT_USELESS)
         add_text(s, prefix, name, "", text);
-    fx_visit(object, look_at_type, &m);
+    fx_visit(object, note_type, &m);
     if (s->form.pytorch && m.mixed)
         lose(s, name, "its arrays have several element types, but would be read back with one");
     free(text);
@@ -266,7 +266,7 @@ typedef struct found_struct {
     bool found;
 } found_struct;
 
-static fx_walk look_for_struct(const fx_spot *at, void *user)
+static fx_walk find_struct(const fx_spot *at, void *user)
 {
     found_struct *f = user;
     char name[200];
@@ -283,7 +283,7 @@ static fx_walk look_for_struct(const fx_spot *at, void *user)
 static bool has_struct(void *object, char *what, size_t size)
 {
     found_struct f = {.what = what, .size = size};
-    const fx_tree_walker how = {.op = "save", .meet = look_for_struct, .user = &f};
+    const fx_tree_walker how = {.op = "save", .meet = find_struct, .user = &f};
     fx_tree_walk(&how, &object);
     return f.found;
 }

@@ -34,7 +34,8 @@ static fx_status check_info(fx_device *device)
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Is [at, at + bytes) memory of the device? If not, records an error of the operation. */
-static fx_status look(fx_device *device, const char *operation, const void *at, size_t bytes)
+static fx_status check_memory(fx_device *device, const char *operation, const void *at,
+                              size_t bytes)
 {
     char why[FXI_CHECK_TEXT];
     const fxi_span range = {(uintptr_t)at, (uintptr_t)at + bytes};
@@ -45,22 +46,22 @@ static fx_status look(fx_device *device, const char *operation, const void *at, 
 
 static fx_status check_write(fx_device *device, void *to, const void *from, size_t bytes)
 {
-    const fx_status status = look(device, "write", to, bytes);
+    const fx_status status = check_memory(device, "write", to, bytes);
     return status ? status : inner_of(device)->write(fxi_check_inner(device), to, from, bytes);
 }
 
 static fx_status check_read(fx_device *device, void *to, const void *from, size_t bytes)
 {
-    const fx_status status = look(device, "read", from, bytes);
+    const fx_status status = check_memory(device, "read", from, bytes);
     return status ? status : inner_of(device)->read(fxi_check_inner(device), to, from, bytes);
 }
 
 static fx_status check_copy(fx_device *to_device, void *to, fx_device *from_device,
                             const void *from, size_t bytes)
 {
-    fx_status status = look(to_device, "copy", to, bytes);
+    fx_status status = check_memory(to_device, "copy", to, bytes);
     if (status == FX_OK)
-        status = look(from_device, "copy", from, bytes);
+        status = check_memory(from_device, "copy", from, bytes);
     if (status == FX_OK)
         status = inner_of(to_device)->copy(fxi_check_inner(to_device), to,
                                            fxi_check_inner(from_device), from, bytes);
@@ -69,7 +70,7 @@ static fx_status check_copy(fx_device *to_device, void *to, fx_device *from_devi
 
 static fx_status check_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
 {
-    const fx_status status = look(device, "fill", to, bytes);
+    const fx_status status = check_memory(device, "fill", to, bytes);
     return status ? status : inner_of(device)->fill(fxi_check_inner(device), to, value, bytes);
 }
 

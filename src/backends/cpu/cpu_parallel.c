@@ -28,7 +28,8 @@
 
 #include <string.h>
 
-/* SPIN: nanoseconds of spinning. PAUSES: looks between two readings of the clock. */
+/* SPIN: nanoseconds of spinning. PAUSES: tests of the condition between two readings of the clock.
+ */
 enum { SPIN = 20000, PAUSES = 16 };
 
 /* ---- ranges of parts ------------------------------------------------------------------------- */
@@ -54,7 +55,7 @@ static int64_t to_of(uint64_t range)
 /* ---- the pool -------------------------------------------------------------------------------- */
 
 typedef struct job {
-    void (*run)(const struct job *j, int64_t part, int seat_number);
+    void (*run)(const struct job *j, int64_t part, int number);
     void *user;
     int64_t first; /* the part that has number 0 in the ranges */
     union {
@@ -62,22 +63,22 @@ typedef struct job {
         void (*scratch)(void *user, int64_t part, void *scratch);
     } body;
     uint64_t mode; /* the caller's floating-point mode */
-    char *scratch; /* the scratch of seat 0; those of the other seats follow */
+    char *scratch; /* the scratch of participant 0; those of the other participants follow */
     size_t scratch_bytes;
 } job;
 
-/* Seat 0 is the caller's, seat k worker k's. Each seat has its own cache lines, because its range
- * is written by several threads. */
-typedef struct seat {
+/* Participant 0 is the caller, participant k is worker k. Each has its own cache lines, because
+ * several threads write its range. */
+typedef struct participant {
     _Alignas(64) uint64_t range; /* atomic */
     bool asleep;                 /* atomic */
     fxi_cond more;
     fxi_thread thread;
-} seat;
+} participant;
 
 static struct {
     _Alignas(64) uint64_t number; /* the job's number; atomic, like all members up to `lock` */
-    int width;                    /* seats that may take part in the job */
+    int width;                    /* participants that may take part in the job */
     const job *job;
     bool busy;                 /* a thread holds the pool */
     bool quit;                 /* tells the workers to end */
@@ -88,7 +89,7 @@ static struct {
     /* Used only by the thread that holds the pool: */
     int workers, wanted; /* threads that run; number of threads that were asked for */
     bool fork_handled;
-    seat seats[FXI_THREADS_MOST];
+    participant participants[FXI_THREADS_MOST];
 } pool = {.lock = FXI_MUTEX_INIT, .finished = FXI_COND_INIT};
 
 /* Tells the processor that this thread spins: the other thread of the core gets more of it, and
@@ -103,7 +104,7 @@ static void pause_a_little(void)
 }
 
 /* Waits up to SPIN nanoseconds for ready(of, than); returns whether it holds. The clock is read
- * only once in PAUSES looks, because reading it takes longer than a look. */
+ * once in PAUSES tests, because reading it takes longer than a test. */
 static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t than)
 {
     const int64_t end = fxi_clock_nanoseconds() + SPIN;
@@ -119,8 +120,8 @@ static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t th
 
 /* ---- taking parts ---------------------------------------------------------------------------- */
 
-/* Takes a part from the front of the range, or from its end; −1 if it is empty. A seat beyond the
- * job's width takes none, because it has no scratch. */
+/* Takes a part from the front of the range, or from its end; −1 if it is empty. A participant
+ * beyond the job's width takes none, because it has no scratch. */
 static int64_t take_from(uint64_t *range, int me, bool front)
 {
     uint64_t r = __atomic_load_n(range, __ATOMIC_SEQ_CST), left;
@@ -137,10 +138,10 @@ static int64_t take_from(uint64_t *range, int me, bool front)
  * the others in its own order, so that they do not all try the same range. */
 static int64_t take(int me)
 {
-    int64_t part = take_from(&pool.seats[me].range, me, true);
+    int64_t part = take_from(&pool.participants[me].range, me, true);
     const int width = __atomic_load_n(&pool.width, __ATOMIC_SEQ_CST);
     for (int k = 1; k < width && part < 0; k++)
-        part = take_from(&pool.seats[(me + k) % width].range, me, false);
+        part = take_from(&pool.participants[(me + k) % width].range, me, false);
     return part;
 }
 
@@ -158,7 +159,7 @@ static bool worker_ready(int me, uint64_t number)
  * worker sees the job, or the caller sees the sleeper and wakes it. */
 static void worker_sleep(int me, uint64_t number)
 {
-    seat *s = &pool.seats[me];
+    participant *s = &pool.participants[me];
     fxi_mutex_lock(&pool.lock);
     __atomic_store_n(&s->asleep, true, __ATOMIC_SEQ_CST);
     while (!worker_ready(me, number))
@@ -180,9 +181,9 @@ static void finish_part(void)
 
 /* The number is read before the search for parts: a job that begins in between is then seen as new,
  * and the worker does not sleep through it. */
-static void *worker_main(void *own_seat)
+static void *worker_main(void *self)
 {
-    const int me = (int)((seat *)own_seat - pool.seats);
+    const int me = (int)((participant *)self - pool.participants);
     uint64_t mode = fxi_float_mode();
     while (!__atomic_load_n(&pool.quit, __ATOMIC_SEQ_CST)) {
         const uint64_t number = __atomic_load_n(&pool.number, __ATOMIC_SEQ_CST);
@@ -205,11 +206,11 @@ static void stop_workers(void)
     fxi_mutex_lock(&pool.lock);
     __atomic_store_n(&pool.quit, true, __ATOMIC_SEQ_CST);
     for (int k = 1; k <= pool.workers; k++)
-        fxi_cond_wake_one(&pool.seats[k].more);
+        fxi_cond_wake_one(&pool.participants[k].more);
     fxi_mutex_unlock(&pool.lock);
     for (int k = 1; k <= pool.workers; k++) {
-        fxi_thread_join(pool.seats[k].thread);
-        fxi_cond_destroy(&pool.seats[k].more);
+        fxi_thread_join(pool.participants[k].thread);
+        fxi_cond_destroy(&pool.participants[k].more);
     }
     pool.workers = pool.wanted = 0;
     __atomic_store_n(&pool.quit, false, __ATOMIC_SEQ_CST);
@@ -221,8 +222,8 @@ static void stop_workers(void)
 static void forget_workers(void)
 {
     for (int k = 0; k <= pool.workers; k++) {
-        pool.seats[k].asleep = false;
-        pool.seats[k].range = 0;
+        pool.participants[k].asleep = false;
+        pool.participants[k].range = 0;
     }
     pool.workers = pool.wanted = 0;
     pool.busy = pool.quit = pool.waits = false;
@@ -231,7 +232,7 @@ static void forget_workers(void)
 }
 
 /* A worker that cannot be started is not an error: its parts are taken by the others. */
-static bool start_worker(seat *s)
+static bool start_worker(participant *s)
 {
     if (!fxi_cond_init(&s->more))
         return false;
@@ -250,7 +251,7 @@ static void set_workers(int wanted)
     if (!pool.fork_handled && !fxi_process_on_fork(NULL, NULL, forget_workers))
         return;
     pool.fork_handled = true;
-    while (pool.workers < wanted && start_worker(&pool.seats[pool.workers + 1]))
+    while (pool.workers < wanted && start_worker(&pool.participants[pool.workers + 1]))
         pool.workers++;
     pool.wanted = wanted;
 }
@@ -323,10 +324,10 @@ static void await(uint64_t done)
 static void wake(int width)
 {
     for (int k = 1; k < width; k++) {
-        if (!__atomic_load_n(&pool.seats[k].asleep, __ATOMIC_SEQ_CST))
+        if (!__atomic_load_n(&pool.participants[k].asleep, __ATOMIC_SEQ_CST))
             continue;
         fxi_mutex_lock(&pool.lock);
-        fxi_cond_wake_one(&pool.seats[k].more);
+        fxi_cond_wake_one(&pool.participants[k].more);
         fxi_mutex_unlock(&pool.lock);
     }
 }
@@ -344,7 +345,7 @@ static void share(job *j, int64_t first, int64_t parts, int width)
     for (int k = 0; k < width; k++) {
         int64_t from, to;
         fxi_cpu_range(parts, width, k, &from, &to);
-        __atomic_store_n(&pool.seats[k].range, range_of(number, from, to), __ATOMIC_SEQ_CST);
+        __atomic_store_n(&pool.participants[k].range, range_of(number, from, to), __ATOMIC_SEQ_CST);
     }
     __atomic_store_n(&pool.number, number, __ATOMIC_SEQ_CST);
     wake(width);
@@ -369,9 +370,9 @@ static void run_job(job *j, int64_t parts, int width)
 
 /* ---- the three forms ------------------------------------------------------------------------- */
 
-static void run_plain(const job *j, int64_t part, int seat_number)
+static void run_plain(const job *j, int64_t part, int number)
 {
-    (void)seat_number;
+    (void)number;
     j->body.plain(j->user, j->first + part);
 }
 
@@ -383,10 +384,10 @@ void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), voi
 
 enum { STACK_BYTES = 16384 };
 
-/* Each seat has scratch of its own, so parts on different threads never share it. */
-static void run_scratch(const job *j, int64_t part, int seat_number)
+/* Each participant has scratch of its own, so parts on different threads never share it. */
+static void run_scratch(const job *j, int64_t part, int number)
 {
-    j->body.scratch(j->user, j->first + part, j->scratch + (size_t)seat_number * j->scratch_bytes);
+    j->body.scratch(j->user, j->first + part, j->scratch + (size_t)number * j->scratch_bytes);
 }
 
 fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
@@ -403,16 +404,16 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
     /* The scratch of a small kernel is on the stack. */
     _Alignas(64) char stack[STACK_BYTES];
     const bool small = width == 1 && j.scratch_bytes <= sizeof stack;
-    /* One allocation for all seats, before the job starts, so that no part can fail for lack of
-     * memory. */
+    /* One allocation for all participants, before the job starts, so that no part can fail for lack
+     * of memory. */
     j.scratch = small ? stack : fxi_aligned(64, j.scratch_bytes * (size_t)width);
     if (!j.scratch) {
         if (width > 1)
             leave_pool();
         return FX_STATUS_MEMORY;
     }
-    for (int seat_number = 0; seat_number < width; seat_number++)
-        memset(j.scratch + (size_t)seat_number * j.scratch_bytes, 0, bytes < 64 ? bytes : 64);
+    for (int number = 0; number < width; number++)
+        memset(j.scratch + (size_t)number * j.scratch_bytes, 0, bytes < 64 ? bytes : 64);
     run_job(&j, parts, width);
     if (!small)
         fxi_free(j.scratch);

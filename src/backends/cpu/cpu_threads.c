@@ -18,7 +18,7 @@ static int default_threads(void)
     return asked > 0 ? asked : fxi_system_cores();
 }
 
-/* At most FXI_THREADS_MOST, the seats of the pool. */
+/* At most FXI_THREADS_MOST, the participants of the pool. */
 static int bounded(int n)
 {
     return n < 1 ? 1 : n > FXI_THREADS_MOST ? FXI_THREADS_MOST : n;
