@@ -79,7 +79,8 @@ typedef struct fx_run_score {
     F(int64_t, batchsize, -1)                 /* observations per batch */                         \
     F(int64_t, parameters, -1)                /* number of trainable elements */                   \
     F(int64_t, resumed_at_step, 0)            /* > 0: the run resumes at this training step of     \
-                                                 a checkpoint */
+                                                 a checkpoint */                                   \
+    F(const char *, precision, FXI_NULL)      /* type in which the layers compute: "bf16" */
 #define FXI_RUN_LOG_EPOCH_ARGS(F)                                                                  \
     F(int64_t, epoch, 0)            /* the epoch, from 1 */                                        \
     F(int64_t, step, 0)             /* training steps so far, in all epochs */                     \

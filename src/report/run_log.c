@@ -251,6 +251,7 @@ static void write_start(fx_json *j, const fx_run_log_start_args *s)
     text_if_any(j, "model", s->model);
     text_if_any(j, "loss", s->loss);
     text_if_any(j, "optimiser", s->optimiser);
+    text_if_any(j, "precision", s->precision);
     write_data(j, s);
     text_if_any(j, "device", s->device);
     count_if_any(j, "seed", s->seed);

@@ -4,6 +4,7 @@ killed runs, full disks and bad requests. Usage: test_training.py PROGRAM"""
 import csv
 import gzip
 import io
+import itertools
 import json
 import math
 import os
@@ -773,6 +774,35 @@ class Learning(Training):
             options = {"-d": "rare.csv", "-m": "Dense(2 => 2)", "--class-weights": weights,
                        **dict(zip(more[::2], more[1::2]))}
             self.refused("train", *(part for pair in options.items() for part in pair), words=message)
+
+    def test_precision(self):
+        """The layers compute in 16 bits: 1 + 2⁻⁸ is 1 in BFloat16, and 1 + 2⁻¹¹ is 1 in Float16. The saved model is Float32."""
+        for name, x in (("bf16", 1.00390625), ("f16", 1.00048828125)):
+            saved = {}
+            for precision, value, epochs in itertools.product(("f32", name), (x, 1), (1, 12)):
+                self.write("one.csv", f"a,y\n{value},1\n{value},1\n")
+                loss = self.fine("train", "-d", "one.csv", "-m", "Dense(1 => 1)", "--regression", "-e", epochs, "-q", "-o",
+                                 "Descent(0.1)", "--normalise", "none", "--precision", precision, "-S", "one.bson",
+                                 "--json").json()["measured_loss"]
+                saved[precision, value, epochs] = self.read("one.bson"), loss
+            self.assertEqual(saved[name, x, 12][0], saved[name, 1, 12][0])
+            self.assertNotEqual(saved["f32", x, 12][0], saved["f32", 1, 12][0])
+            self.assertLess(saved[name, x, 12][1], saved[name, x, 1][1] / 4)
+        base = ["train", "-d", cli.DIGITS, "-m", NETWORK, "-v", 0.2, "-e", 4, "-q"]
+        accuracy = {p: self.fine(*base, "--precision", p, "--json", "-L", "p.log", "-S", "p.safetensors").json()["accuracy"]
+                    for p in ("f32", "bf16", "f16")}
+        self.assertEqual(events(self.read("p.log"), "start")[0]["precision"], "f16")
+        data = self.read("p.safetensors")
+        header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+        self.assertEqual({v["dtype"] for k, v in header.items() if k.startswith("model")}, {"F32"})
+        self.assertGreater(accuracy["f32"], 0.85)
+        for name in ("bf16", "f16"):
+            self.assertAlmostEqual(accuracy[name], accuracy["f32"], delta=0.02)
+        self.fine(*base, "--precision", "bf16", "-c", "p.checkpoint")
+        self.refused(*base, "-c", "p.checkpoint", words="--precision bf16")
+        self.refused(*base, "--precision", "f16", "-o", "MixedPrecision(Adam())",
+                     words="MixedPrecision cannot be inside another rule")
+        self.refused(*base, "--precision", "f8", words="--precision takes one of f32|bf16|f16")
 
     def test_softmax_applied_twice(self):
         self.rare()

@@ -12,6 +12,7 @@
 #include "members.h"
 #include "options.h"
 #include "output_paths.h"
+#include "precision.h"
 #include "system.h"
 #include "train_run.h"
 #include "write_report.h"
@@ -23,6 +24,7 @@
 static train_options o = {.data = {.normalise = "auto", .missing = "error"},
                           .optimiser = "Adam()",
                           .device = "cpu",
+                          .precision = "f32",
                           .epochs = 10,
                           .batchsize = 32,
                           .patience = FX_NEVER};
@@ -103,6 +105,11 @@ static option_row options[] = {
      "The schedule counts training steps instead of epochs", 0, 0},
     {"clip-norm", 0, OPTION_NUMBER, &o.clip_norm, "NORM",
      "Scale the gradient of the whole model down to this norm (default: no limit)", 0, 1e30},
+    {"precision", 0, OPTION_CHOICE, &o.precision, PRECISION_CHOICES,
+     "The type in which the layers compute in training: Float32, BFloat16 or Float16. The "
+     "parameters and the saved model stay Float32, and validation computes in Float32. f16 also "
+     "multiplies the loss by a factor, so that small gradients do not become 0 (default: f32)",
+     0, 0},
     {"epochs", 'e', OPTION_INTEGER, &o.epochs, "N", "Number of passes over the data (default: 10)",
      1, 1e12},
     {"batchsize", 'b', OPTION_INTEGER, &o.batchsize, "N",

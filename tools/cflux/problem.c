@@ -425,11 +425,6 @@ fx_array *problem_output_loss(const problem *p, fx_array *output, fx_array *y)
     return fx_mean(fx_mul(each, factors));
 }
 
-fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y)
-{
-    return problem_output_loss(p, fx_call(model, problem_input(p, x)), y);
-}
-
 fx_array *problem_guesses(const problem *p, fx_array *output)
 {
     return fx_output_classes(p->loss, p->nclasses, output);

@@ -59,8 +59,6 @@ void *problem_input(const problem *p, fx_array *x);
 /* The loss of the model's outputs, the mean over the observations: Σ w[yᵢ]·lᵢ / n with the weights
  * of classes. */
 fx_array *problem_output_loss(const problem *p, fx_array *output, fx_array *y);
-/* The loss of a batch, for training. */
-fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y);
 /* True if the outputs of a model trained with this loss are probabilities, of classes or as numbers
  * from 0 to 1. False for a margin or other numbers. */
 bool problem_has_probabilities(const problem *p);

@@ -2,6 +2,7 @@
 #include "failure.h"
 #include "language.h"
 #include "members.h"
+#include "precision.h"
 #include "system.h"
 #include "train_run.h"
 #include <math.h>
@@ -22,7 +23,8 @@ static int open_log(train_run *r)
 static fx_array *batch_loss(void *model, const fx_batch *b, void *user)
 {
     const train_run *r = user;
-    return problem_batch_loss(&r->p, model, augmented(&r->augment, b->x), b->y);
+    void *input = problem_input(&r->p, augmented(&r->augment, b->x));
+    return problem_output_loss(&r->p, precision_outputs(r->o->precision, model, input), b->y);
 }
 
 static fx_flow on_start(const fx_progress *now)
@@ -41,12 +43,13 @@ static fx_flow on_start(const fx_progress *now)
         return r->status == EXIT_FINE ? FX_FLOW_CONTINUE : FX_FLOW_STOP;
     const char **names = train_class_names(&r->p);
     fx_run_log_start(r->log, .model = r->o->model, .loss = r->p.loss, .optimiser = r->o->optimiser,
-                     .device = fx_device_name(r->p.device), .data_path = r->d.data.path,
-                     .data_kind = r->d.data.kind, .target = r->d.data.target,
-                     .observations = r->d.ntrain + r->d.nvalidation, .train = r->d.ntrain,
-                     .validation = r->d.nvalidation, .classes = names, .nclasses = r->p.nclasses,
-                     .seed = r->o->seed, .epochs = r->o->epochs, .batchsize = r->o->batchsize,
-                     .parameters = fx_parameter_count(now->model), .resumed_at_step = now->step);
+                     .device = fx_device_name(r->p.device), .precision = r->o->precision,
+                     .data_path = r->d.data.path, .data_kind = r->d.data.kind,
+                     .target = r->d.data.target, .observations = r->d.ntrain + r->d.nvalidation,
+                     .train = r->d.ntrain, .validation = r->d.nvalidation, .classes = names,
+                     .nclasses = r->p.nclasses, .seed = r->o->seed, .epochs = r->o->epochs,
+                     .batchsize = r->o->batchsize, .parameters = fx_parameter_count(now->model),
+                     .resumed_at_step = now->step);
     free(names);
     return FX_FLOW_CONTINUE;
 }

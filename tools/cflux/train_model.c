@@ -2,6 +2,7 @@
 #include "dataset_text.h"
 #include "failure.h"
 #include "model_check.h"
+#include "precision.h"
 #include "train_run.h"
 
 /* The sizes of an observation before --transpose, "28x28x1", if --shape is given. */
@@ -78,7 +79,8 @@ int train_model(train_run *r)
         status = trained_try(r->o->save, &r->t, &r->p);
     if (status == EXIT_FINE) {
         r->t.model = fx_to(r->p.device, model);
-        r->state = fx_setup(fx_parse_optimiser(r->o->optimiser), r->t.model);
+        r->state = fx_setup(precision_rule(r->o->precision, fx_parse_optimiser(r->o->optimiser)),
+                            r->t.model);
         if (r->o->schedule) /* refuses a negative rate, or a rule without one, before training */
             fx_adjust_eta(r->state, fx_schedule_at(fx_parse_schedule(r->o->schedule), 0));
     }

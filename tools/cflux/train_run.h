@@ -13,7 +13,7 @@ typedef struct train_options {
     data_options data;
     const char *model, *loss, *optimiser, *schedule, *device;
     const char *init, *save, *checkpoint, *log, *report;
-    const char *augment;
+    const char *augment, *precision;
     double clip_norm;
     int64_t frozen_layers, epochs, batchsize, seed, patience, checkpoint_every;
     int64_t folds, seeds; /* 0: one run */

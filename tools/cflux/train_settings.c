@@ -68,6 +68,8 @@ static void put_settings(const train_run *r, FILE *to)
         fprintf(to, "--freeze %lld\n", (long long)r->o->frozen_layers);
     if (r->o->init)
         fprintf(to, "--init of weights, CRC-32 %08x\n", model_sum(r->t.model));
+    if (strcmp(r->o->precision, "f32") != 0)
+        fprintf(to, "--precision %s\n", r->o->precision);
     if (r->o->augment)
         fprintf(to, "--augment %s\n", r->o->augment);
     if (r->o->clip_norm > 0)
