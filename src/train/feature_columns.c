@@ -172,26 +172,30 @@ static bool has_numbers(const feature_list *l, int64_t column)
     return !values || i < rows_of(l);
 }
 
+/* The line number of a row. */
+static long long line_of(const feature_list *l, int64_t row)
+{
+    void *lines = fx_child_named(l->of->table, "lines");
+    const int64_t *numbers = fx_is_array(lines) ? fx_data(lines) : NULL;
+    return numbers ? numbers[row] : (long long)fx_item(fx_child_named(l->of->table, "line")) + row;
+}
+
 /* Reports the first row that is not missing: its text made the whole column a text column. */
 static fx_status not_a_number(const feature_list *l, int64_t column)
 {
     void *columns = l->of->columns;
     const float *values = column_values(l, column);
-    const long long line = (long long)fx_item(fx_child_named(l->of->table, "line"));
     int64_t row = 0;
-    char where[60];
     if (!values)
         return fx_error_status();
     while (row + 1 < rows_of(l) && isnan(values[row]))
         row++;
-    snprintf(where, sizeof where, "observation %lld", (long long)row + 1);
-    if (row == 0)
-        snprintf(where, sizeof where, "line %lld", line);
-    return fx_fail(
-        FX_STATUS_FORMAT, OP, "%s: %s, column %lld: expected a number for \"%s\", found \"%s\"",
-        l->path, where, (long long)column + 1, fx_child_name(columns, column),
-        isnan(values[row]) ? "a text"
-                           : fx_child_name(fx_child(columns, column), (int64_t)values[row]));
+    return fx_fail(FX_STATUS_FORMAT, OP,
+                   "%s: line %lld, column %lld: expected a number for \"%s\", found \"%s\"",
+                   l->path, line_of(l, row), (long long)column + 1, fx_child_name(columns, column),
+                   isnan(values[row])
+                       ? "a text"
+                       : fx_child_name(fx_child(columns, column), (int64_t)values[row]));
 }
 
 /* Adds the feature named `wanted`. A feature of a text that the file does not contain is 0 in every
@@ -309,9 +313,9 @@ static fx_status check_column(const feature_list *l, int64_t i)
             known = l->codes[j] == (float)k;
         if (!known)
             return fx_fail(FX_STATUS_FORMAT, OP,
-                           "%s: observation %lld: column \"%s\" contains \"%s\", which the first "
+                           "%s: line %lld: column \"%s\" contains \"%s\", which the first "
                            "training file does not",
-                           l->path, (long long)first_row(l, column, k) + 1,
+                           l->path, line_of(l, first_row(l, column, k)),
                            fx_child_name(l->of->columns, column), fx_child_name(labels, k));
     }
     return FX_OK;

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import zlib
@@ -149,8 +150,17 @@ class Folders(Images):
         self.image("data/test/grey/7.png", 120)
         for command in (["eval", "m.bson"], ["train", "-v", "data", "-m", self.MODEL, "-S", "x.bson"]):
             self.refused(*command, "-d", "data", words='data/test/grey/7.png: class "grey" is not one of the 2 known, from "bright" to "dark"')
+        # Joined folders: names in alphabetical order are not in the order of the classes.
+        self.image("more/bright-1/0.png", 200)
+        self.image("more/bright/0.png", 200)
+        self.refused("eval", "m.bson", "-d", "data/test", "more", words='data/test/grey/7.png: class "grey" is not one of')
         os.remove(self.path("data/test/grey/7.png"))
+        self.image("data/test/bright-1/0.png", 200)
         os.rmdir(self.path("data/test/grey"))
+        self.refused("eval", "m.bson", "-d", "more", "data/test", words='more/bright-1/0.png: class "bright-1" is not one of')
+        shutil.rmtree(self.path("more/bright-1"))
+        self.refused("eval", "m.bson", "-d", "more", "data/test", words='data/test/bright-1/0.png: class "bright-1" is not one of')
+        shutil.rmtree(self.path("data/test/bright-1"))
         os.rename(self.path("data/test"), self.path("test"))
         self.refused("eval", "m.bson", "-d", "data", words="data has a folder train, but no folder test")
         os.rename(self.path("test"), self.path("data/test"))

@@ -78,7 +78,7 @@ class Predictor(cli.Cli):
         self.same("m.bson", "x.csv", 120, "-P")
         self.write("bare.csv", "red,1\nblue,NA\ndeep = green,2\n")
         self.same("m.bson", "bare.csv", 3, "-P")
-        for text, words in (("n,colour\n1,red\n1,pink\n", 'bad.csv: observation 2: column "colour" contains "pink"'),
+        for text, words in (("n,colour\n1,red\n1,pink\n", 'bad.csv: line 3: column "colour" contains "pink"'),
                             ("n,colour\n1,7\n", 'bad.csv: column "colour" contains numbers'),
                             ("n,colour\nx,red\n", 'bad.csv: line 2, column 1: expected a number for "n", found "x"'),
                             ("n,shade\n1,red\n", 'bad.csv has no column "colour=blue"')):

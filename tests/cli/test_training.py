@@ -423,7 +423,7 @@ class Learning(Training):
         self.assertEqual(self.fine("predict", "m.bson", "-P", "-t", 1, stdin=whole).out, want)
         for text, words in (("red,1,2\n", "do not match those of the training data"),
                             ("1,red\n", "do not match"), ("1\n", "do not match"),
-                            ("red,1\ngreen,2\n", 'observation 2: column "1" contains "green"')):
+                            ("red,1\ngreen,2\n", 'line 2: column "1" contains "green"')):
             self.refused("predict", "m.bson", stdin=text, words=words)
 
     def test_names_of_observations(self):
@@ -730,7 +730,7 @@ class Learning(Training):
         self.write("x.npy", formats.npy((3, 1), [math.nan, 2, math.inf]))
         self.write("y.npy", formats.npy((3, 1), [1, 2, 3]))
         self.refused("train", "-d", "x.npy", "--target", "y.npy", "-m", "Dense(1 => 1)", "--missing", "drop",
-                     words="x.npy: feature 1 of observation 3 is infinite")
+                     words="x.npy: observation 3: feature 1 is infinite")
         self.write("n.csv", "a,b,y\n1,NA,2\n2,NA,3\n")
         self.refused("train", "-d", "n.csv", "-m", "Dense(2 => 1)", "--regression", "--missing", "mean",
                      words='column "b" has no value')
@@ -837,7 +837,7 @@ class Learning(Training):
                 self.near(chance, float(output) if end else 1 / (1 + math.exp(-float(output))), 1e-4)
             self.table("far.csv", [(1, 0.5), (2, 1.25)], "x,y")
             self.refused("train", "-d", "far.csv", "-m", "Dense(1 => 1)", "-l", loss, "--regression",
-                         words=[loss, "takes targets from 0 to 1", "observation 2 is 1.25"])
+                         words=[loss, "takes targets from 0 to 1", "line 3: the loss", "this one is 1.25"])
 
     def test_scores_are_no_probabilities(self):
         """The samples in the log of a run with a hinge loss, whose outputs are not probabilities."""
@@ -1381,6 +1381,21 @@ class Refusals(Training):
         self.write("ragged.csv", "a;b\n1;2\n1;2;3\n")
         self.bad("-d", "ragged.csv", words=["ragged.csv has one column", "use --separator ';'"])
 
+    def test_a_late_change_of_type(self):
+        """The error names the line and the column, and no file is written."""
+        rows = [(i % 7, "red" if i % 3 else "blue", "yes" if i % 2 else "no") for i in range(80500)]
+        for column, value, more, words in (
+                (0, "oops", [], 'expected a number, found "oops"'), (0, "", [], "line 80000, column 1: expected a number"),
+                (0, "oops", ["--missing", "mean"], 'line 80000, column 1: expected a number, found "oops"'),
+                (1, "3.5", [], 'line 80000: column "b" contains "3.5", but texts that are no numbers in the 79998 rows above'),
+                (2, "17", [], 'line 80000: y is "17", but a text in the 79998 rows above')):
+            row = list(rows[79998])
+            row[column] = value
+            self.table("late.csv", [*rows[:79998], row, *rows[79999:]], "a,b,y")
+            self.refused("train", "-d", "late.csv", "-m", "Dense(3 => 2)", "-e", 1, "-S", "late.bson", *more, words=words)
+            self.assertFalse(os.path.exists(self.path("late.bson")))
+        self.fine("train", "-d", "late.csv", "-m", "Dense(3 => 3)", "-e", 1, "-q", "-b", 5000, "--classes")
+
     def test_housing_of_uci(self):
         """Fixed columns with blanks before the first one, as in UCI's housing.data."""
         self.write("housing.data", " 0.00632  18.00   2.310  0  24.00\n 0.02731   0.00   7.070  0  21.60\n"
@@ -1430,7 +1445,7 @@ class Refusals(Training):
         self.write("hole.csv", "a,b,y\n1,2,3\n2,,3\n")
         self.bad("-d", "hole.csv", words=["line 3, column 2", "found nothing"])
         self.write("nan.csv", "a,b,y\n1,2,3\n2,nan,3\n")
-        self.bad("-d", "nan.csv", words=["feature 2 of observation 2 is NaN"])
+        self.bad("-d", "nan.csv", words=['nan.csv: line 3: feature 2, column "b", is NaN'])
         self.write("one.csv", "a,b,y\n1,2,cat\n2,4,cat\n")
         self.bad("-d", "one.csv", "-m", "Dense(2 => 2)", words=['every target is "cat"'])
         self.write("counts.npz", formats.npz({"x": ((3, 2), [0.0] * 6), "y": ((2,), [0.0] * 2)}))

@@ -165,7 +165,7 @@ static void features_of_tables(void **state)
     check_error(fx_table_features(table, texts(2, lost), NULL, NULL), FX_STATUS_FORMAT,
                 "the table has no column \"m\"");
     check_error(fx_table_features(table, texts(2, wanted + 1), NULL, "t.csv"), FX_STATUS_FORMAT,
-                "t.csv: observation 2: column \"c\" contains \"red\"");
+                "t.csv: line 3: column \"c\" contains \"red\"");
     check_error(fx_table_features(table, texts(3, wanted), x, NULL), FX_STATUS_ARGUMENT, "Int64");
     check_error(fx_table_features(x, texts(3, wanted), NULL, NULL), FX_STATUS_ARGUMENT,
                 "fx_read_table");

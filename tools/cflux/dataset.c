@@ -58,11 +58,16 @@ static int check_finite(const dataset *d, fx_array *x, const char *what, bool al
         return EXIT_FINE;
     const float *values = fx_data(fx_cast(x, FX_DTYPE_F32));
     const int64_t each = fx_length(x) / d->n;
-    for (int64_t i = 0; values && i < fx_length(x); i++)
-        if (!isfinite(values[i]) && !(allow_nan && isnan(values[i])))
-            return fail(EXIT_BAD_INPUT, "%s: %s %lld of observation %lld is %s", d->path, what,
-                        (long long)(i % each) + 1, (long long)(i / each) + 1,
-                        isnan(values[i]) ? "NaN" : "infinite");
+    char place[1200];
+    for (int64_t i = 0; values && i < fx_length(x); i++) {
+        if (isfinite(values[i]) || (allow_nan && isnan(values[i])))
+            continue;
+        const char *column = x == d->x ? dataset_column(d, i % each) : NULL;
+        dataset_place(d, i / each, place, sizeof place);
+        return fail(EXIT_BAD_INPUT, "%s: %s %lld%s%s%s is %s", place, what,
+                    (long long)(i % each) + 1, column ? ", column \"" : "", column ? column : "",
+                    column ? "\"," : "", isnan(values[i]) ? "NaN" : "infinite");
+    }
     return values ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
 

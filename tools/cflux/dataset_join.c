@@ -2,6 +2,7 @@
 #include "dataset_join.h"
 #include "dataset_text.h"
 #include "failure.h"
+#include "sorted_names.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,14 +104,30 @@ static fx_array *lines_of(const dataset *d, void *labels)
     return dataset_lines(d);
 }
 
-/* Joined images with targets keep no names: they are in the order of their classes, and merging
- * needs the alphabetical order. */
-static void forget_names(dataset *parts, int n)
+/* Merging needs the names of images in alphabetical order; they are in the order of their classes.
+ * False if out of memory. */
+static bool sort_names(dataset *d)
 {
-    for (int i = 0; i < n; i++) {
-        parts[i].ids = NULL;
-        parts[i].id = NULL;
+    const int64_t n = d->ids ? fx_count(d->ids) : 0;
+    sorted_name *names = d->ids ? sorted_names(d->ids) : NULL;
+    const char **texts = calloc((size_t)n + 1, sizeof *texts);
+    void **rows = calloc((size_t)n + 1, sizeof *rows);
+    float *positions = calloc((size_t)n + 1, sizeof *positions);
+    const bool memory = names && texts && rows && positions;
+    for (int64_t i = 0; memory && i < n; i++) {
+        texts[i] = names[i].text;
+        rows[i] = fx_child(d->ids, names[i].index);
+        positions[names[i].index] = (float)i;
     }
+    if (memory) {
+        d->id = fx_gather(fx_from(FX_DTYPE_F32, positions, n), fx_cast(d->id, FX_DTYPE_I64), 0);
+        d->ids = fx_named_tuple_from((int)n, texts, rows);
+    }
+    free(positions);
+    free(rows);
+    free(texts);
+    free(names);
+    return memory || !d->ids;
 }
 
 /* Notes where the observations come from. False on failure. */
@@ -145,12 +162,16 @@ int dataset_join(dataset *parts, int n, dataset *out)
 {
     if (strcmp(parts[0].kind, "text") == 0)
         align_texts(parts, n);
-    if (strcmp(parts[0].kind, "images") == 0 && parts[0].y)
-        forget_names(parts, n);
     *out = parts[0];
     out->path = title(parts[0].path, n - 1);
     if (!join_places(parts, n, out))
         return fail(EXIT_FAILED, "no memory");
+    const bool images = strcmp(parts[0].kind, "images") == 0;
+    for (int i = 0; images && i < n; i++)
+        if (!sort_names(&parts[i]))
+            return fail(EXIT_FAILED, "no memory");
+    out->id = parts[0].id;
+    out->ids = parts[0].ids;
     for (int i = 1; i < n; i++) {
         const int status = check_alike(&parts[0], &parts[i]);
         if (status != EXIT_FINE)

@@ -132,11 +132,11 @@ static int take_target(const data_request *r, dataset *d, void *table, const fea
         if (of->targets[i] == of->id)
             return fail(EXIT_BAD_INPUT, "%s: column \"%s\" is both --id and the target", r->path,
                         d->id_name);
-    if (of->ntargets == 0)
-        return EXIT_FINE;
     d->line = (int64_t)fx_item(fx_child_named(table, "line"));
     void *lines = fx_child_named(table, "lines");
     d->lines = fx_is_array(lines) ? lines : NULL;
+    if (of->ntargets == 0)
+        return EXIT_FINE;
     if (of->ntargets > 1)
         return take_several(r, d, table, of);
     const int64_t target = of->targets[0];

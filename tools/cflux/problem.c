@@ -208,16 +208,24 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
 }
 
 /* A text in the first row, such as NA, makes the whole column text. If all later rows are numbers,
- * the text marks a missing value, unless the user said that the values are names. */
+ * the text marks a missing value, unless the user said that the values are names. A first number
+ * after many texts is probably a mistake in the file. */
 int problem_check_texts(const dataset *d)
 {
+    char place[1200];
     if (!d->labels)
         return EXIT_FINE;
     const char *first = first_text(d->y, d->labels);
-    const int64_t n = fx_count(d->labels);
+    const int64_t n = fx_count(d->labels), row = first_row(d->y, d->labels, true);
     int64_t numbers = 0;
     for (int64_t i = 0; i < n; i++)
         numbers += is_number_text(fx_child_name(d->labels, i));
+    dataset_place(d, row, place, sizeof place);
+    if (d->line && row >= LATE_ROW)
+        return fail(EXIT_BAD_INPUT,
+                    "%s: %s is \"%s\", but a text in the %lld rows above; --classes treats every "
+                    "value as the name of a class",
+                    place, d->target, text_of_row(d->y, d->labels, row), (long long)row);
     return numbers > 0 && numbers == n - 1 && !is_number_text(first)
                ? fail(EXIT_BAD_INPUT,
                       "%s: line %lld: %s is \"%s\" here but a number elsewhere: missing values "
@@ -327,11 +335,13 @@ static int check_shares(const problem *p, const dataset *d)
     int status = values ? EXIT_FINE : EXIT_FAILED;
     while (values && bad < n && values[bad] >= 0 && values[bad] <= 1)
         bad++;
-    if (values && bad < n)
-        status = fail(EXIT_BAD_INPUT,
-                      "%s: the loss %s takes targets from 0 to 1, but that of observation %lld is "
-                      "%.6g",
-                      d->path, p->loss, (long long)(bad / (n / d->n)) + 1, values[bad]);
+    if (values && bad < n) {
+        char place[1200];
+        dataset_place(d, bad / (n / d->n), place, sizeof place);
+        status =
+            fail(EXIT_BAD_INPUT, "%s: the loss %s takes targets from 0 to 1, but this one is %.6g",
+                 place, p->loss, values[bad]);
+    }
     free(values);
     return status;
 }

@@ -54,6 +54,14 @@ bool is_target(const feature_choice *of, int64_t column)
     return false;
 }
 
+/* The line number of a row. */
+static int64_t table_line(void *table, int64_t row)
+{
+    void *lines = fx_child_named(table, "lines");
+    const int64_t *numbers = fx_is_array(lines) ? fx_data(lines) : NULL;
+    return numbers ? numbers[row] : (int64_t)fx_item(fx_child_named(table, "line")) + row;
+}
+
 /* ---- all features of a table ----------------------------------------------------------------- */
 
 typedef struct feature_list {
@@ -80,14 +88,6 @@ static bool add_feature(feature_list *l, int64_t column, const char *name)
     return true;
 }
 
-static const char *first_text_of(void *labels)
-{
-    int64_t k = 0;
-    while (k + 1 < fx_count(labels) && is_number_text(fx_child_name(labels, k)))
-        k++;
-    return fx_child_name(labels, k);
-}
-
 /* The name "color=red"; the caller frees it. */
 static char *joined_name(const char *column, const char *text)
 {
@@ -101,25 +101,44 @@ static char *joined_name(const char *column, const char *text)
     return name;
 }
 
-static int add_texts(feature_list *l, const char *path, void *columns, int64_t column)
+/* Refuses a column of texts and numbers whose texts are probably missing values, or whose numbers
+ * are probably mistakes. */
+static int check_mixed(const char *path, void *table, int64_t column)
 {
-    void *labels = fx_child(columns, column);
+    void *columns = fx_child_named(table, "columns"), *labels = fx_child(columns, column);
+    fx_array *values = fx_vec(fx_slice(fx_child_named(table, "values"), 0, column, column + 1));
     const char *of = fx_child_name(columns, column);
-    if (fx_count(labels) > MOST_TEXTS)
-        return fail(
-            EXIT_BAD_INPUT,
-            "%s: column \"%s\" has %lld different texts, such as \"%s\": a column of text can "
-            "have at most %d; remove the column",
-            path, of, (long long)fx_count(labels), fx_child_name(labels, 0), MOST_TEXTS);
+    const int64_t number = first_row(values, labels, true), n = fx_count(labels);
     int64_t numbers = 0;
-    for (int64_t k = 0; k < fx_count(labels); k++)
+    for (int64_t k = 0; k < n; k++)
         numbers += is_number_text(fx_child_name(labels, k));
-    if (2 * numbers >= fx_count(labels))
+    if (number >= LATE_ROW)
         return fail(EXIT_BAD_INPUT,
-                    "%s: column \"%s\" contains numbers and text, such as \"%s\"; --missing mean, "
-                    "median or drop is for missing values",
-                    path, of, first_text_of(labels));
-    int status = EXIT_FINE;
+                    "%s: line %lld: column \"%s\" contains \"%s\", but texts that are no numbers "
+                    "in the %lld rows above",
+                    path, (long long)table_line(table, number), of,
+                    text_of_row(values, labels, number), (long long)number);
+    const int64_t text = first_row(values, labels, false);
+    return numbers > 0 && text >= 0 && 2 * numbers >= n
+               ? fail(EXIT_BAD_INPUT,
+                      "%s: line %lld: column \"%s\" contains numbers and text, such as \"%s\"; "
+                      "--missing mean, median or drop is for missing values",
+                      path, (long long)table_line(table, text), of,
+                      text_of_row(values, labels, text))
+               : EXIT_FINE;
+}
+
+static int add_texts(feature_list *l, const char *path, void *table, int64_t column)
+{
+    void *columns = fx_child_named(table, "columns"), *labels = fx_child(columns, column);
+    const char *of = fx_child_name(columns, column);
+    int status = check_mixed(path, table, column);
+    if (status == EXIT_FINE && fx_count(labels) > MOST_TEXTS)
+        status =
+            fail(EXIT_BAD_INPUT,
+                 "%s: column \"%s\" has %lld different texts, such as \"%s\": a column of text can "
+                 "have at most %d; remove the column",
+                 path, of, (long long)fx_count(labels), fx_child_name(labels, 0), MOST_TEXTS);
     for (int64_t k = 0; status == EXIT_FINE && k < fx_count(labels); k++) {
         char *name = joined_name(of, fx_child_name(labels, k));
         if (!name || !add_feature(l, column, name))
@@ -145,14 +164,15 @@ static int check_names(const feature_list *l, const char *path, void *table, voi
     return found ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
 
-static int add_all(feature_list *l, const data_request *r, void *columns, const feature_choice *of)
+static int add_all(feature_list *l, const data_request *r, void *table, const feature_choice *of)
 {
+    void *columns = fx_child_named(table, "columns");
     int status = EXIT_FINE;
     for (int64_t i = 0; status == EXIT_FINE && i < fx_count(columns); i++) {
         if (is_target(of, i) || i == of->id)
             continue;
         if (fx_count(fx_child(columns, i)) > 0)
-            status = add_texts(l, r->path, columns, i);
+            status = add_texts(l, r->path, table, i);
         else if (!add_feature(l, i, fx_child_name(columns, i)))
             status = fail(EXIT_FAILED, "no memory for the features of %s", r->path);
     }
@@ -167,7 +187,7 @@ static int all_features(const data_request *r, void *table, const feature_choice
 {
     void *columns = fx_child_named(table, "columns");
     feature_list l = {.n = 0};
-    int status = add_all(&l, r, columns, of);
+    int status = add_all(&l, r, table, of);
     if (status == EXIT_FINE) {
         *out_features = fxi_tuple((int)l.n, l.names);
         *out_shown = are_named(columns) || l.texts;

@@ -9,6 +9,14 @@ bool ends_with(const char *text, const char *end);
 /* True if the whole text is a number. */
 bool is_number_text(const char *text);
 
+/* A text column is an array of positions in the named tuple `labels`. The first row whose text is a
+ * number, or is not a number; −1 if there is none. */
+int64_t first_row(fx_array *column, void *labels, bool number);
+/* The text of a row; NULL if it is missing. */
+const char *text_of_row(fx_array *column, void *labels, int64_t row);
+/* From this row on, counted from 0, the first number of a text column is taken for a mistake. */
+enum { LATE_ROW = 1000 };
+
 /* Parses "28x28x1", separated by x, ×, a comma or *, into `sizes`, which keeps space for one more.
  * Returns their number, 0 if the text is not a list of sizes. */
 int read_sizes(const char *text, int64_t sizes[FX_MAX_DIMS]);
