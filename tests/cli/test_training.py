@@ -746,6 +746,7 @@ class Learning(Training):
         truth = self.rare()
         for loss, model, weights, factors in (
                 ("logitcrossentropy", "Dense(2 => 2)", "balanced", {"common": 800 / 1520, "rare": 10}),
+                ("logitcrossentropy", "Dense(2 => 2)", "sqrt", {"common": (800 / 1520) ** 0.5, "rare": 10 ** 0.5}),
                 ("logitcrossentropy", "Dense(2 => 2)", "1,12.5", {"common": 1, "rare": 12.5}),
                 ("logitbinarycrossentropy", "Dense(2 => 1)", "0.5,4", {"common": 0.5, "rare": 4})):
             ended = self.fine("train", "-d", "rare.csv", "-m", model, "-l", loss, "-o", "Adam(0.02)", "-e", 20,
@@ -756,8 +757,8 @@ class Learning(Training):
             want = sum(-math.log(v) * factors[c] for v, c in zip(p, truth)) / 800
             self.assertAlmostEqual(ended["measured_loss"], want, places=4)
             measured = self.fine("eval", "w.bson", "-d", "rare.csv", "--json").json()
-            self.assertGreater(measured["recall"][1], 0.8)
-            self.assertGreater(measured["precision"][1], 0.3)
+            self.assertGreater(measured["recall"][1], 0.6 if weights == "sqrt" else 0.8)
+            self.assertGreater(measured["precision"][1], 0.6 if weights == "sqrt" else 0.3)
 
     def test_weights_that_do_not_fit(self):
         self.rare()
@@ -765,7 +766,7 @@ class Learning(Training):
         for weights, more, message in (
                 ("1,2,3", [], "--class-weights has 3 numbers for 2 classes"),
                 ("1", [], "--class-weights has 1 numbers for 2 classes"),
-                ("even", [], '--class-weights takes "balanced", or a number of at least 0 for each class'),
+                ("even", [], '--class-weights takes "balanced", "sqrt", or a number of at least 0 for each class'),
                 ("1,-2", [], "--class-weights takes"), ("1,", [], "--class-weights takes"),
                 ("1,nan", [], "--class-weights takes"), ("1,inf", [], "--class-weights takes"),
                 ("1,1e39", [], "--class-weights takes"), ("0,0", [], "no class with a factor above 0"),
@@ -1387,7 +1388,7 @@ class Refusals(Training):
         for column, value, more, words in (
                 (0, "oops", [], 'expected a number, found "oops"'), (0, "", [], "line 80000, column 1: expected a number"),
                 (0, "oops", ["--missing", "mean"], 'line 80000, column 1: expected a number, found "oops"'),
-                (1, "3.5", [], 'line 80000: column "b" contains "3.5", but texts that are no numbers in the 79998 rows above'),
+                (1, "3.5", [], 'line 80000: column "b" contains "3.5", but only texts in the 79998 rows above'),
                 (2, "17", [], 'line 80000: y is "17", but a text in the 79998 rows above')):
             row = list(rows[79998])
             row[column] = value

@@ -153,7 +153,8 @@ void warn_of_unpredicted(const problem *p, const scores *s)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static bool balanced(const problem *p, fx_array *y, float *weights)
+/* (n/(k·nᵢ))^power for the nᵢ of n targets in class i. */
+static bool weights_of_counts(const problem *p, fx_array *y, double power, float *weights)
 {
     const int64_t n = fx_length(y);
     int64_t *of = calloc((size_t)n + 1, sizeof *of);
@@ -162,7 +163,9 @@ static bool balanced(const problem *p, fx_array *y, float *weights)
     for (int64_t i = 0; fine && i < n; i++)
         counts[of[i]]++;
     for (int64_t i = 0; fine && i < p->nclasses; i++) /* a class without targets needs no factor */
-        weights[i] = counts[i] ? (float)((double)n / ((double)p->nclasses * (double)counts[i])) : 1;
+        weights[i] = counts[i]
+                         ? (float)pow((double)n / ((double)p->nclasses * (double)counts[i]), power)
+                         : 1;
     free(counts);
     free(of);
     return fine;
@@ -189,14 +192,16 @@ static int64_t read_weights(const char *text, float *weights, int64_t most)
 
 static int fill_weights(const problem *p, const char *text, fx_array *y, float *weights)
 {
-    if (strcmp(text, "balanced") == 0)
-        return balanced(p, y, weights) ? EXIT_FINE : fail_library(EXIT_FAILED);
+    const double power = strcmp(text, "balanced") == 0 ? 1 : strcmp(text, "sqrt") == 0 ? 0.5 : 0;
+    if (power > 0)
+        return weights_of_counts(p, y, power, weights) ? EXIT_FINE : fail_library(EXIT_FAILED);
     const int64_t n = read_weights(text, weights, p->nclasses);
     if (n < 0)
-        return fail(EXIT_BAD_INPUT,
-                    "--class-weights takes \"balanced\", or a number of at least 0 for each class, "
-                    "such as 1,5; got \"%s\"",
-                    text);
+        return fail(
+            EXIT_BAD_INPUT,
+            "--class-weights takes \"balanced\", \"sqrt\", or a number of at least 0 for each "
+            "class, such as 1,5; got \"%s\"",
+            text);
     if (n != p->nclasses)
         return fail(EXIT_BAD_INPUT, "--class-weights has %lld numbers for %lld classes",
                     (long long)n, (long long)p->nclasses);

@@ -12,7 +12,7 @@
 #include "members.h"
 #include "options.h"
 #include "output_paths.h"
-#include "precision.h"
+#include "layer_precision.h"
 #include "system.h"
 #include "train_run.h"
 #include "write_report.h"
@@ -90,10 +90,11 @@ static option_row options[] = {
     OPTIONS_HEADING("Training"),
     {"loss", 'l', OPTION_TEXT, &o.loss, "NAME",
      "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
-    {"class-weights", 0, OPTION_TEXT, &o.data.weights, "balanced|NUMBERS",
+    {"class-weights", 0, OPTION_TEXT, &o.data.weights, "balanced|sqrt|NUMBERS",
      "The factor of each class in the loss of training and validation: a number for each class, "
-     "such as 1,5, or the word balanced, which gives all classes the same total weight (default: "
-     "1 for each class). cflux eval prints the loss without factors",
+     "such as 1,5; or balanced, which gives all classes the same total weight and finds most of a "
+     "rare class; or sqrt, the square roots of these factors, with fewer false alarms (default: 1 "
+     "for each class). cflux eval prints the loss without factors",
      0, 0},
     {"optimiser", 'o', OPTION_TEXT, &o.optimiser, "RULE",
      "The optimiser in Flux's notation (default: Adam())", 0, 0},

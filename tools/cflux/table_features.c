@@ -114,7 +114,7 @@ static int check_mixed(const char *path, void *table, int64_t column)
         numbers += is_number_text(fx_child_name(labels, k));
     if (number >= LATE_ROW)
         return fail(EXIT_BAD_INPUT,
-                    "%s: line %lld: column \"%s\" contains \"%s\", but texts that are no numbers "
+                    "%s: line %lld: column \"%s\" contains \"%s\", but only texts "
                     "in the %lld rows above",
                     path, (long long)table_line(table, number), of,
                     text_of_row(values, labels, number), (long long)number);

@@ -14,7 +14,7 @@ bool is_number_text(const char *text);
 int64_t first_row(fx_array *column, void *labels, bool number);
 /* The text of a row; NULL if it is missing. */
 const char *text_of_row(fx_array *column, void *labels, int64_t row);
-/* From this row on, counted from 0, the first number of a text column is taken for a mistake. */
+/* From this row on, counted from 0, the first number of a text column counts as a mistake. */
 enum { LATE_ROW = 1000 };
 
 /* Parses "28x28x1", separated by x, ×, a comma or *, into `sizes`, which keeps space for one more.

@@ -2,7 +2,7 @@
 #include "failure.h"
 #include "language.h"
 #include "members.h"
-#include "precision.h"
+#include "layer_precision.h"
 #include "system.h"
 #include "train_run.h"
 #include <math.h>

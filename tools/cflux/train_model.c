@@ -2,7 +2,7 @@
 #include "dataset_text.h"
 #include "failure.h"
 #include "model_check.h"
-#include "precision.h"
+#include "layer_precision.h"
 #include "train_run.h"
 
 /* The sizes of an observation before --transpose, "28x28x1", if --shape is given. */

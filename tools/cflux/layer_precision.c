@@ -1,5 +1,5 @@
-/* precision.c: see precision.h. */
-#include "precision.h"
+/* layer_precision.c: see layer_precision.h. */
+#include "layer_precision.h"
 #include <string.h>
 
 enum { GROWTH = 2000 }; /* updates after which the factor is doubled, as in PyTorch's GradScaler */

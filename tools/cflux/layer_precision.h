@@ -1,8 +1,8 @@
-/* precision.h: --precision of cflux train. With bf16 or f16 the layers compute in this type, with
- * copies of the parameters. The parameters, the loss and the optimiser stay Float32, so the saved
- * model is an ordinary one. P. Micikevicius et al., Mixed precision training, 2018. */
-#ifndef CFLUX_TOOL_PRECISION_H
-#define CFLUX_TOOL_PRECISION_H
+/* layer_precision.h: --precision of cflux train. With bf16 or f16 the layers compute in this type,
+ * with copies of the parameters. The parameters, the loss and the optimiser stay Float32, so the
+ * saved model is an ordinary one. P. Micikevicius et al., Mixed precision training, 2018. */
+#ifndef CFLUX_TOOL_LAYER_PRECISION_H
+#define CFLUX_TOOL_LAYER_PRECISION_H
 
 #include <cflux.h>
 
