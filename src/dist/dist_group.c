@@ -6,6 +6,7 @@
 #include "dist_group.h"
 
 #include "clock.h"
+#include "dist_update.h"
 #include "error.h"
 #include "half.h"
 #include "memory.h"
@@ -216,7 +217,9 @@ static fx_status operate(fx_dist *d, const fxi_dist_move *m, const char *what, c
     char reason[FXI_DIST_REASON] = "";
     const fx_status refusal = m->ready(d, m, reason, sizeof reason);
     int64_t began = fxi_timeline_now();
+    const double came = fxi_clock();
     fx_status status = fxi_dist_agree(d, m->what, refusal, reason, why, size);
+    d->waited += fxi_clock() - came;
     fxi_timeline_event(FXI_ROW_COMMUNICATION, "waiting", "wait for all ranks", began);
     if (status != FX_OK)
         return status;
@@ -266,6 +269,14 @@ fx_status fxi_dist_run_now(const fx_communicator *self, const fx_step *step, con
 {
     const fxi_dist_move how = {.in = in, .out = out, .ready = get_buffers, .move = transfer};
     return fxi_dist_step(self, step, how, why, size);
+}
+
+double fxi_dist_waited(fx_dist *d)
+{
+    fxi_mutex_lock(&d->lock);
+    const double seconds = d->waited;
+    fxi_mutex_unlock(&d->lock);
+    return seconds;
 }
 
 void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *reason)

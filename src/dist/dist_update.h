@@ -10,6 +10,9 @@ fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array *
 /* Gives all members the same sums of AccumGrads, so that one of them can save the state. */
 fx_status fxi_dist_settle(fx_dist *d, void *state);
 
+/* The seconds that this member has waited so far for the others to come to an operation. */
+double fxi_dist_waited(fx_dist *d);
+
 /* Has the state arrays that are divided among the members? */
 bool fxi_dist_divided(void *state);
 

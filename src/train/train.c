@@ -445,6 +445,7 @@ static void show_epoch(training *t, bool due)
     t->unshown = !due && t->meter.out;
     if (due && t->a.epoch_note)
         t->a.epoch_note(&t->p, note, sizeof note);
+    fxi_together_note(&t->together, note, sizeof note);
     if (due)
         fxi_meter_epoch(&t->meter, &t->p, note);
     t->meter.epoch_began = t->p.seconds;

@@ -6,12 +6,16 @@
  * separate operation. Therefore a stop takes effect one training step later than in one process.
  */
 #include "train_dist.h"
+#include "clock.h"
 #include "dist_update.h"
 #include "error.h"
+#include "memory.h"
 
 #include <cflux/device.h>
 #include <cflux/io.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static const char *const OP = "train";
 
@@ -101,6 +105,8 @@ fx_status fxi_together_start(fxi_together *g, const fx_train_args *a, const fx_p
     const fx_status got =
         fx_read_as(fx_dist_bcast(g->d, fx_from(FX_DTYPE_I64, &seed, 1), 0), FX_DTYPE_I64, &seed, 1);
     g->key = (uint64_t)seed;
+    g->asked_at = fxi_clock();
+    g->waited_before = fxi_dist_waited(g->d);
     return got;
 }
 
@@ -182,16 +188,54 @@ bool fxi_together_stops(fxi_together *g, bool asked, bool told)
     return alone(g) ? asked : told;
 }
 
-fx_status fxi_together_any(const fxi_together *g, bool *io_stop)
+/* Finds the member that waited least. `waited` has the seconds of each member. */
+static void find_slowest(fxi_together *g, const double *waited, double seconds)
+{
+    const int n = fx_dist_total_workers(g->d);
+    double sum = 0;
+    g->slowest = 0;
+    for (int r = 0; r < n; r++) {
+        sum += waited[r];
+        if (waited[r] < waited[g->slowest])
+            g->slowest = r;
+    }
+    const double others = (sum - waited[g->slowest]) / (n - 1);
+    g->wait = seconds > 0 ? (others - waited[g->slowest]) / seconds : 0;
+}
+
+fx_status fxi_together_any(fxi_together *g, bool *io_stop)
 {
     if (alone(g))
         return FX_OK;
     FX_SCOPE;
-    double any = 0;
-    fx_array *stop = fx_scalar(*io_stop || g->stopping ? 1 : 0);
-    const fx_status status = fx_item_get(fx_dist_allreduce(g->d, stop, FX_REDUCE_MAX), &any);
-    *io_stop = any > 0;
+    /* One operation: whether to stop, then the time that each member has waited. */
+    const int64_t n = 1 + fx_dist_total_workers(g->d);
+    double *numbers = fxi_calloc((size_t)n, sizeof *numbers);
+    if (!numbers)
+        return fx_fail(FX_STATUS_MEMORY, OP, "no memory");
+    const double waited = fxi_dist_waited(g->d), now = fxi_clock();
+    numbers[0] = *io_stop || g->stopping ? 1 : 0;
+    numbers[1 + fx_dist_rank(g->d)] = waited - g->waited_before;
+    fx_array *mine = fxi_from(FX_DTYPE_F64, numbers, 1, &n);
+    const fx_status status =
+        fx_read_as(fx_dist_allreduce(g->d, mine, FX_REDUCE_MAX), FX_DTYPE_F64, numbers, n);
+    if (status == FX_OK) {
+        *io_stop = numbers[0] > 0;
+        find_slowest(g, numbers + 1, g->asked_at > 0 ? now - g->asked_at : 0);
+        g->asked_at = now;
+        g->waited_before = fxi_dist_waited(g->d);
+    }
+    fxi_free(numbers);
     return status;
+}
+
+void fxi_together_note(const fxi_together *g, char *note, size_t capacity)
+{
+    const size_t used = strlen(note);
+    if (g->wait >= 0.05)
+        snprintf(note + used, capacity - used,
+                 "%srank %d is slow: the others wait %.0f %% of the time", used ? "  " : "",
+                 g->slowest, 100 * g->wait);
 }
 
 fx_status fxi_together_number(const fxi_together *g, double *io_x)

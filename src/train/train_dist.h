@@ -14,6 +14,10 @@ typedef struct fxi_together {
     fx_dist *d;    /* NULL: one process */
     uint64_t key;  /* seed of the members' random numbers */
     bool stopping; /* a callback of this member asked to stop */
+    /* Of the time between the two latest calls of fxi_together_any. */
+    double asked_at, waited_before; /* when the earlier was, and how long it had waited by then */
+    int slowest;                    /* the rank that waited least for the others */
+    double wait; /* the part of the time that the others waited longer; 0: unknown */
 } fxi_together;
 
 /* Compares the options of all members, gives `io->data` the part of this member, and leaves output
@@ -43,8 +47,11 @@ fx_status fxi_together_loaded(const fxi_together *g, const fx_train_args *a, voi
 /* Returns true if this training step is the final one. `asked`: a callback of this member has just
  * asked to stop. `told`: fxi_together_update reported a request of any member. */
 bool fxi_together_stops(fxi_together *g, bool asked, bool told);
-/* *io_stop becomes true on all members if it is true on one of them. */
-fx_status fxi_together_any(const fxi_together *g, bool *io_stop);
+/* *io_stop becomes true on all members if it is true on one of them. Finds the slowest member. */
+fx_status fxi_together_any(fxi_together *g, bool *io_stop);
+/* Adds "rank 2 is slow: the others wait 12 % of the time" to a note of progress, if that is at
+ * least 5 %. */
+void fxi_together_note(const fxi_together *g, char *note, size_t capacity);
 /* *io_x becomes that of rank 0. */
 fx_status fxi_together_number(const fxi_together *g, double *io_x);
 /* Ends the training with the status of this member. If one member fails, even after the final

@@ -34,6 +34,7 @@ CASES = {
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
     "unused": (["1 warning: update: the loss of rank 1 does not depend on layers.1.weight and 3 more parameters: zeros are used as "
                 "the gradient", "0 kept: 2", "1 kept: 2"], True),
+    "slow": (["epoch 1/2", "epoch 2/2", "  rank 1 is slow: the others wait "], True),
     "overlaps": (["0 overlap: same bits", "1 overlap: same bits"], True),
     "finalise_first": (["the program has finalised MPI"], True),
     "never_joins": (["but fx_dist_init was not called: each of them trains a model of its own"], True),

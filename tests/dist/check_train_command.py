@@ -177,7 +177,7 @@ def check_mistakes(name, run):
     os.chmod(script, 0o755)
     killed = run.path("killed.sh")
     with open(killed, "w") as f:
-        f.write('#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && (sleep 1; kill -TERM $$) &\nexec "$@"\n')
+        f.write('#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && (sleep 4; kill -TERM $$) &\nexec "$@"\n')
     os.chmod(killed, 0o755)
     done = subprocess.run([*run.start, "-n", "2", killed, run.cflux, "train", "--data", "line.csv", "--model", MODEL, "--epochs",
                            "10000000", "--patience", "9000000", "--quiet"], text=True, capture_output=True, timeout=100,

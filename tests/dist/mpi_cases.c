@@ -162,6 +162,31 @@ static void unused(fx_dist *d)
     say_values("kept", l[3]->weight);
 }
 
+static fx_array *squared_error(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_mse(fx_call(model, b->x), b->y);
+}
+
+static fx_flow rest(const fx_progress *p)
+{
+    (void)p;
+    if (rank == 1)
+        usleep(20000);
+    return FX_FLOW_CONTINUE;
+}
+
+/* Rank 1 needs longer for each batch, which the progress of rank 0 says. */
+static void slow(fx_dist *d)
+{
+    void *model = fx_dense(2, 1);
+    fx_array *x = fx_rand(2, 64), *y = fx_rand(1, 64);
+    fx_loader *data = fx_dataloader(fx_tuple(x, y), .batchsize = 8);
+    fx_train(squared_error, model, data, fx_setup(fx_adam(), model), .epochs = 2, .progress = true,
+             .progress_to = stdout, .on_batch = rest, .dist = d);
+    fflush(stdout);
+}
+
 /* ---- on GPUs, by NCCL ------------------------------------------------------------------------ */
 
 /* Joins by NCCL, and returns GPU k. */
@@ -255,6 +280,7 @@ static const struct {
              {"finalise_first", finalise_first},
              {"overlaps", overlaps},
              {"unused", unused},
+             {"slow", slow},
              {"gpu_sums", gpu_sums},
              {"gpu_mixed", gpu_mixed},
              {"gpu_same", gpu_same},
