@@ -805,6 +805,25 @@ class Learning(Training):
                      words="MixedPrecision cannot be inside another rule")
         self.refused(*base, "--precision", "f8", words="--precision takes one of f32|bf16|f16")
 
+    def test_schedules_of_the_whole_run(self):
+        """A short form is the schedule whose length is the number of training steps: 3 epochs of 7 batches, the last one small."""
+        self.table("line.csv", self.line(200), "a,b,y")
+        base = ["train", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", 3, "-b", 32, "-q", "-o", "Descent(0.1)", "-S", "s.bson"]
+        for short, notation, more in (
+                ("cosine", "CosAnneal(0.1, 0, 21)", []), ("linear", "Poly(0.1, 1, 21)", []),
+                ("cosine:warmup=5", "Warmup(0, 5, CosAnneal(0.1, 0, 16))", []),
+                ("linear:warmup=17", "Warmup(0, 17, Poly(0.1, 1, 1))", ["--drop-partial"])):
+            self.fine(*base, "--schedule", short, *more)
+            saved = self.read("s.bson")
+            self.fine(*base, "--schedule", notation, "--schedule-steps", *more)
+            self.assertEqual(saved, self.read("s.bson"))
+        for wrong in ("cosine:", "cosine:warmup=0", "cosine:warmup=5x", "linear:cosine"):
+            self.refused(*base, "--schedule", wrong, words=["--schedule takes", f'got "{wrong}"'])
+        self.refused(*base, "--schedule", "cosine:warmup=21", words="the run has only 21 training steps")
+        self.fine(*base, "--schedule", "cosine", "-c", "s.checkpoint")
+        base[base.index("-e") + 1] = 4
+        self.refused(*base, "--schedule", "cosine", "-c", "s.checkpoint", words="--schedule CosAnneal")
+
     def test_softmax_applied_twice(self):
         self.rare()
         for model, loss, name, other in (
@@ -913,7 +932,16 @@ class Learning(Training):
             ended = self.fine("train", "-q", *where, "-m", "Dense(2 => 1)", "-e", "3", "--json", "-S", "m.bson")
             losses.append(ended.json()["loss"])
             self.assertEqual(self.fine("eval", "m.bson", *where, "--json").json()["observations"], 200)
-        self.assertEqual(losses[0], losses[1])
+        # As KMNIST: one array per file, which NumPy calls arr_0.
+        for name, shape, values in (("imgs.npz", (200, 2), x), ("labels.npz", (200,), y), ("two.npz", (1,), [0])):
+            self.write(name, formats.npz({"arr_0": (shape, values), **({"b": (shape, values)} if name == "two.npz" else {})}))
+        where = ["-d", "imgs.npz", "-t", "labels.npz"]
+        losses.append(self.fine("train", "-q", *where, "-m", "Dense(2 => 1)", "-e", "3", "--json", "-S", "m.bson").json()["loss"])
+        self.assertEqual(self.fine("eval", "m.bson", *where, "--json").json()["observations"], 200)
+        self.refused("train", "-d", "imgs.npz", "-t", "two.npz", "-m", "Dense(2 => 1)",
+                     words="--target two.npz: expected a file with one array, found 2")
+        self.refused("train", "-d", "two.npz", "-t", "b", "-m", "Dense(2 => 1)", words="two.npz has no array x; it has arr_0, b")
+        self.assertEqual(losses, [losses[0]] * 3)
         self.assertEqual(len(rows_of(self.fine("predict", "m.bson", "-d", "x.npy").out)), 201)
 
     def test_targets_of_a_row_each(self):

@@ -13,6 +13,7 @@
 #include "options.h"
 #include "output_paths.h"
 #include "layer_precision.h"
+#include "rate_schedule.h"
 #include "system.h"
 #include "train_run.h"
 #include "write_report.h"
@@ -100,7 +101,9 @@ static option_row options[] = {
      "The optimiser in Flux's notation (default: Adam())", 0, 0},
     {"schedule", 0, OPTION_TEXT, &o.schedule, "SCHEDULE",
      "The learning rate of each epoch, by ParameterSchedulers' names: 'CosAnneal(0.01, 0, 10)', "
-     "'Warmup(0, 3, Exp(0.01, 0.9))' (default: the constant rate of the optimiser)",
+     "'Warmup(0, 3, Exp(0.01, 0.9))'; or cosine or linear, which fall from the rate of the "
+     "optimiser to 0 at the end of the run, or cosine:warmup=500, which rises in the first 500 "
+     "training steps (default: the constant rate of the optimiser)",
      0, 0},
     {"schedule-steps", 0, OPTION_FLAG, &o.schedule_steps, NULL,
      "The schedule counts training steps instead of epochs", 0, 0},
@@ -299,8 +302,8 @@ static int prepare(train_run *r)
     if (status != EXIT_FINE)
         return status;
     fx_parse_optimiser(r->o->optimiser);
-    if (r->o->schedule)
-        fx_parse_schedule(r->o->schedule);
+    if (r->o->schedule && (status = rate_schedule_check(r->o->schedule)) != EXIT_FINE)
+        return status;
     if (r->o->model)
         fx_parse_model(r->o->model); /* parsed again because the seed is set only now */
     r->p.device = members_device(r->o->device);

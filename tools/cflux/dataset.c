@@ -246,6 +246,30 @@ static int no_entry(const char *path, const char *wanted, void *file)
     return fail(EXIT_BAD_INPUT, "%s has no array %s; it has %s", path, wanted, names);
 }
 
+/* The only array of a file such as KMNIST's, which NumPy calls arr_0. */
+static fx_array *only_array(void *file, const char **out_name)
+{
+    *out_name = fx_count(file) == 1 ? fx_child_name(file, 0) : NULL;
+    return *out_name ? model_file_entry(file, *out_name) : NULL;
+}
+
+/* Targets in another file, which has one array. */
+static int read_target_file(const data_request *r, dataset *d)
+{
+    const char *name;
+    const int status = check_target_file(r);
+    if (status != EXIT_FINE || r->no_target)
+        return status;
+    void *file = fx_load(r->target);
+    if (fx_is_error(file))
+        return fail_library(EXIT_BAD_INPUT);
+    d->y = fx_is_array(file) ? file : only_array(file, &name);
+    d->target = r->target;
+    return d->y ? EXIT_FINE
+                : fail(EXIT_BAD_INPUT, "--target %s: expected a file with one array, found %lld",
+                       r->target, (long long)fx_count(file));
+}
+
 static int read_npz(const data_request *r, dataset *d)
 {
     static const char *const train[][4] = {{"x", "X", "x_train", NULL},
@@ -259,11 +283,14 @@ static int read_npz(const data_request *r, dataset *d)
     d->kind = "npz";
     const char *const entry[] = {r->entry, NULL};
     d->x = first_of(file, r->entry ? entry : r->test ? test[0] : train[0], &name);
+    d->x = d->x || r->entry ? d->x : only_array(file, &name);
     if (!d->x)
         return no_entry(r->path, r->entry ? r->entry : "x", file);
     if (r->no_target)
         return EXIT_FINE;
     d->y = first_of(file, r->target ? given : r->test ? test[1] : train[1], &d->target);
+    if (!d->y && r->target && (ends_with(r->target, ".npz") || ends_with(r->target, ".npy")))
+        return read_target_file(r, d);
     if (!d->y && (r->target || !r->unlabelled))
         return no_entry(r->path, r->target ? r->target : "y", file);
     d->target = d->y ? d->target : NULL;

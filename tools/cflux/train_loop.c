@@ -117,6 +117,6 @@ fx_status train_loop(train_run *r)
         .patience = r->o->patience, .keep_best = r->o->patience != FX_NEVER,
         .metric = r->d.vx ? validation_loss : NULL, .user = r, .checkpoint = r->o->checkpoint,
         .checkpoint_every = r->o->checkpoint_every, .settings = r->settings,
-        .schedule = r->o->schedule ? fx_parse_schedule(r->o->schedule) : NULL,
-        .schedule_steps = r->o->schedule_steps, .clip_norm = r->o->clip_norm, .dist = members());
+        .schedule = r->schedule, .schedule_steps = r->schedule_steps, .clip_norm = r->o->clip_norm,
+        .dist = members());
 }

@@ -3,6 +3,7 @@
 #include "failure.h"
 #include "model_check.h"
 #include "layer_precision.h"
+#include "rate_schedule.h"
 #include "train_run.h"
 
 /* The sizes of an observation before --transpose, "28x28x1", if --shape is given. */
@@ -57,6 +58,20 @@ static int check_last_batch(const train_run *r)
                 failure_sentence(&e));
 }
 
+/* Setting the first rate refuses a negative one, and a rule without a rate, before training. */
+static int set_schedule(train_run *r)
+{
+    const int64_t size = r->o->batchsize < r->d.ntrain ? r->o->batchsize : r->d.ntrain,
+                  whole = r->d.ntrain / size,
+                  each = whole + (!r->o->drop_partial && r->d.ntrain % size > 0);
+    r->schedule_steps = r->o->schedule_steps;
+    const int status = rate_schedule_make(r->o->schedule, fx_eta(r->state), r->o->epochs * each,
+                                          &r->schedule, &r->schedule_steps);
+    if (status == EXIT_FINE)
+        fx_adjust_eta(r->state, fx_schedule_at(r->schedule, 0));
+    return status;
+}
+
 int train_model(train_run *r)
 {
     void *model = fx_parse_model(r->o->model);
@@ -81,8 +96,7 @@ int train_model(train_run *r)
         r->t.model = fx_to(r->p.device, model);
         r->state = fx_setup(precision_rule(r->o->precision, fx_parse_optimiser(r->o->optimiser)),
                             r->t.model);
-        if (r->o->schedule) /* refuses a negative rate, or a rule without one, before training */
-            fx_adjust_eta(r->state, fx_schedule_at(fx_parse_schedule(r->o->schedule), 0));
+        status = r->o->schedule ? set_schedule(r) : EXIT_FINE;
     }
     if (status == EXIT_FINE && r->o->frozen_layers > 0)
         status = freeze_layers(r->state, model, r->o->frozen_layers);

@@ -28,7 +28,9 @@ typedef struct train_run {
     initial_model init;
     augmentation augment;
     void *state;
-    char *settings; /* see train_settings */
+    fx_schedule *schedule; /* of the learning rate; NULL: constant */
+    bool schedule_steps;   /* it counts training steps, not epochs */
+    char *settings;        /* see train_settings */
     fx_run_log *log;
     scores validation; /* after the final epoch */
     int64_t step, epoch, best_epoch;

@@ -60,9 +60,9 @@ static void put_settings(const train_run *r, FILE *to)
     if (strcmp(r->o->data.missing, "error") != 0)
         fprintf(to, "--missing %s\n", r->o->data.missing);
     put_notation(to, "--optimiser", fx_parse_optimiser(r->o->optimiser));
-    if (r->o->schedule) {
-        put_notation(to, "--schedule", fx_parse_schedule(r->o->schedule));
-        fprintf(to, "%s--schedule-steps\n", r->o->schedule_steps ? "" : "no ");
+    if (r->schedule) {
+        put_notation(to, "--schedule", r->schedule);
+        fprintf(to, "%s--schedule-steps\n", r->schedule_steps ? "" : "no ");
     }
     if (r->o->frozen_layers > 0)
         fprintf(to, "--freeze %lld\n", (long long)r->o->frozen_layers);
