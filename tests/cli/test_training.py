@@ -1480,7 +1480,7 @@ class Refusals(Training):
         self.write("counts.npz", formats.npz({"x": ((3, 2), [0.0] * 6), "y": ((2,), [0.0] * 2)}))
         self.bad("-d", "counts.npz", words=["3 observations and 2 targets"])
         self.write("other.npz", formats.npz({"a": ((3, 2), [0.0] * 6)}))
-        self.bad("-d", "other.npz", words=["no array x", "it has a"])
+        self.bad("-d", "other.npz", words="other.npz contains no targets: give their file with --target FILE")
         self.write("empty.npz", formats.npz({}))
         self.bad("-d", "empty.npz", words="empty.npz contains no arrays\n")
         self.write("zero.npz", b"")

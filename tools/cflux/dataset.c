@@ -258,7 +258,7 @@ static int read_target_file(const data_request *r, dataset *d)
 {
     const char *name;
     const int status = check_target_file(r);
-    if (status != EXIT_FINE || r->no_target)
+    if (status != EXIT_FINE || r->no_target || !r->target)
         return status;
     void *file = fx_load(r->target);
     if (fx_is_error(file))
@@ -283,13 +283,15 @@ static int read_npz(const data_request *r, dataset *d)
     d->kind = "npz";
     const char *const entry[] = {r->entry, NULL};
     d->x = first_of(file, r->entry ? entry : r->test ? test[0] : train[0], &name);
-    d->x = d->x || r->entry ? d->x : only_array(file, &name);
+    const bool alone = !d->x && !r->entry && fx_count(file) == 1;
+    d->x = alone ? only_array(file, &name) : d->x;
     if (!d->x)
         return no_entry(r->path, r->entry ? r->entry : "x", file);
     if (r->no_target)
         return EXIT_FINE;
     d->y = first_of(file, r->target ? given : r->test ? test[1] : train[1], &d->target);
-    if (!d->y && r->target && (ends_with(r->target, ".npz") || ends_with(r->target, ".npy")))
+    if (alone ||
+        (!d->y && r->target && (ends_with(r->target, ".npz") || ends_with(r->target, ".npy"))))
         return read_target_file(r, d);
     if (!d->y && (r->target || !r->unlabelled))
         return no_entry(r->path, r->target ? r->target : "y", file);
