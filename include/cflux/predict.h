@@ -22,11 +22,29 @@ FXI_BEGIN_C
  *
  * Only the model is required. fx_predict skips a computation whose entry is missing. */
 
-/* Loads a predictor from a .bson file. The scope owns it; it is a named tuple, so fx_gpu, fx_keep
- * and fx_show accept it. Convert a .safetensors file first: cflux convert m.safetensors m.bson.
- * Errors: FX_STATUS_FORMAT if the file has no model, or an entry does not have the form above;
- * those of fx_load. Returns an error object on failure. */
+/* Loads a predictor from a file that `cflux train --save` or `cflux convert` wrote: .bson,
+ * .safetensors or .npz. The scope owns it; it is a named tuple, so fx_gpu,
+ * fx_keep and fx_show accept it. Errors: FX_STATUS_FORMAT if the file has no model, or an entry
+ * does not have the form above; those of fx_load_entries. Returns an error object on failure. */
 FX_API void *fx_load_predictor(const char *path);
+
+/* The entries of a file as a named tuple, which the scope owns. A BSON file holds models
+ * completely. Other files hold arrays under their paths, "model.layers.0.weight", and texts
+ * (fx_metadata), from which the entries are made:
+ *
+ *     notation.NAME   an entry that has layers, in Flux's notation
+ *     text.PATH       a text of an entry, "text.classes.0"
+ *     tuple.NAME      an entry that is a tuple, a list or a dictionary of arrays
+ *     pytorch.NAME    like notation.NAME; the arrays of the file have PyTorch's names and layouts
+ *     array.PATH      an array as text: "Float32 2x3: 0 1 2 3 4 5", the first axis varies fastest
+ *
+ * Arrays that belong to no notation become entries under their own names; an .npy file gives the
+ * entry "array". The remaining texts become the entry "__metadata__". `notation`: the model to
+ * which the arrays belong, which becomes the entry "model" and overrides the file (the arrays are
+ * named "model.…", or by their paths, or as in PyTorch). NULL: the notation in the file. Returns an
+ * error array on failure: FX_STATUS_FORMAT if arrays do not fit their notation; the errors of
+ * fx_load and fx_parse_model. */
+FX_API void *fx_load_entries(const char *path, const char *notation);
 
 /* Makes a predictor of a named tuple, such as the result of fx_load: checks the entries listed
  * above and drops all others. If there is no layer "model", the model is the only entry that is a

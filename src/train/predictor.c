@@ -145,7 +145,7 @@ void *fx_predictor(const char *path, void *entries)
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_FORMAT, OP,
                                       "%s contains no model: cflux inspect shows its content, and "
-                                      "cflux convert makes a .bson file of a .safetensors file",
+                                      "cflux convert --model NOTATION makes a model of arrays",
                                       path));
     if (!is_valid(entries))
         return fx_error_array(
@@ -163,7 +163,7 @@ void *fx_predictor(const char *path, void *entries)
 void *fx_load_predictor(const char *path)
 {
     FXI_SCOPE;
-    return fx_keep(fx_predictor(path, fx_load(path)));
+    return fx_keep(fx_predictor(path, fx_load_entries(path, NULL)));
 }
 
 /* ---- prediction ------------------------------------------------------------------------------ */

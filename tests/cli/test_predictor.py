@@ -108,12 +108,20 @@ class Predictor(cli.Cli):
         self.fails("m.bson", "other.npy", "takes 16 numbers per observation, got 3")
 
     def test_other_files(self):
-        """A model in another format is converted first; a file without a model is named."""
-        self.write_rows("t.csv", ("a", "y"), [(i, i % 2) for i in range(30)])
-        self.fine("train", "-q", "-e", 1, "-d", "t.csv", "-m", "Dense(1 => 2)", "-S", "m.safetensors")
-        self.fails("m.safetensors", "t.csv", "m.safetensors contains no model", "cflux convert")
-        self.fine("convert", "m.safetensors", "m.bson")
+        """Every format that can hold the model and its description gives the predictions of the first file."""
+        draw = random.Random(5)
+        self.write_rows("t.csv", ("a", "colour", "y"), [(draw.choice((1.5, 2, "NA")), draw.choice(("red", "blue")), f"c {i % 3}")
+                                                      for i in range(30)])
+        self.fine("train", "-q", "-e", 1, "-d", "t.csv", "-m", "Chain(Dense(3 => 5), BatchNorm(5, tanh), Dense(5 => 3))",
+                  "--missing", "median", "-S", "m.bson")
         self.same("m.bson", "t.csv", 30, "-P")
+        first = self.in_c("m.bson", "t.csv").out
+        for path, *more in (["m.safetensors"], ["m.npz"], ["t.safetensors", "--pytorch"], ["t.npz", "--pytorch"]):
+            self.fine("convert", "m.bson", path, *more)
+            self.same(path, "t.csv", 30, "-P")
+            self.assertEqual(self.in_c(path, "t.csv").out, first)
+        self.fine("convert", "m.bson", "bare.npz", "--arrays")
+        self.fails("bare.npz", "t.csv", "bare.npz contains no model", "cflux convert --model NOTATION")
 
 
 if __name__ == "__main__":

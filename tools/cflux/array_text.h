@@ -8,7 +8,4 @@
 /* The caller frees the text. NULL if the array cannot be read, or if out of memory (recorded). */
 char *array_to_text(fx_array *x);
 
-/* The array of a text, owned by the scope; NULL if the text is not an array (not recorded). */
-fx_array *array_of_text(const char *text);
-
 #endif

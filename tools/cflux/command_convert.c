@@ -120,7 +120,7 @@ static int make_model(input_file *in)
 {
     const int64_t index = model_file_index(in->entries, holds_arrays), n = fx_count(in->entries);
     if (index < 0) {
-        in->entries = model_file_load(in->path, notation);
+        in->entries = fx_load_entries(in->path, notation);
         return fx_is_error(in->entries) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
     }
     void *model = model_of_object(fx_child(in->entries, index));

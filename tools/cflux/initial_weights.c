@@ -55,6 +55,14 @@ static int64_t find_path(const array_list *l, const char *path)
     return -1;
 }
 
+static bool same_sizes(const fx_array *a, const fx_array *b)
+{
+    bool same = fx_ndims(a) == fx_ndims(b);
+    for (int k = 0; k < fx_ndims(a) && same; k++)
+        same = fx_size(a, k) == fx_size(b, k);
+    return same;
+}
+
 /* Finds the source of each array of `to`. Returns how many have one. */
 static int64_t match(array_list *to, const array_list *from)
 {

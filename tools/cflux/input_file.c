@@ -89,7 +89,7 @@ static bool read_table(input_file *in, int row)
 /* If a notation in the header does not fit the arrays, only the arrays are read. */
 static bool read_entries(input_file *in)
 {
-    in->entries = model_file_load(in->path, NULL);
+    in->entries = fx_load_entries(in->path, NULL);
     if (!fx_is_array(in->entries))
         return true;
     const fx_error why = fx_error_take();

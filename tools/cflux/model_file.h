@@ -1,16 +1,5 @@
-/* model_file.h: reads and writes files of models for all commands, in any format.
- *
- * A BSON file holds models completely. Files of arrays (safetensors, npz, checkpoints) hold the
- * arrays under their paths, "model.layers.0.weight", and texts (fx_metadata) hold the rest, so that
- * a load gives the same entries:
- *
- *     notation.NAME   an entry that has layers, in Flux's notation
- *     text.PATH       a text of an entry, "text.classes.0"
- *     tuple.NAME      an entry that is a tuple, a list or a dictionary of arrays
- *     pytorch.NAME    like notation.NAME; the arrays of the file have PyTorch's names and layouts
- *     array.PATH      an array as text (array_text.h); used with PyTorch's names, because PyTorch
- *                     refuses other arrays in its file
- */
+/* model_file.h: writes files of models for all commands, in any format. fx_load_entries reads them,
+ * and its comment describes the texts of files of arrays. */
 #ifndef CFLUX_TOOL_MODEL_FILE_H
 #define CFLUX_TOOL_MODEL_FILE_H
 
@@ -23,14 +12,6 @@
 #define MODEL_FILE_TUPLE    "tuple."
 #define MODEL_FILE_PYTORCH  "pytorch."
 #define MODEL_FILE_ARRAY    "array."
-
-/* The entries of a file as a named tuple owned by the scope; an error array (recorded) if the file
- * cannot be read or its arrays do not fit its notation. Arrays that belong to no notation become
- * entries under their own names; an .npy file gives the entry "array". The remaining texts become
- * the entry "__metadata__". `notation`: the model to which the arrays belong, which becomes the
- * entry "model" and overrides the file (the arrays are named "model.…", or by their paths, or as in
- * PyTorch). NULL: use the notation in the file. */
-void *model_file_load(const char *path, const char *notation);
 
 /* How to write a file, if not completely and in the format of its extension. */
 typedef struct model_file_form {
@@ -48,8 +29,6 @@ typedef struct model_file_form {
 fx_status model_file_save(const char *path, void *entries, const model_file_form *form,
                           losses *out_lost);
 
-/* True if both arrays have the same shape. */
-bool same_sizes(const fx_array *a, const fx_array *b);
 /* The entry with this name; NULL if there is none. */
 void *model_file_entry(void *entries, const char *name);
 /* The position of the entry that is_model accepts: the one named "model", or the only one. −1 if

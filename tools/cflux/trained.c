@@ -73,7 +73,7 @@ int trained_try(const char *path, const trained *t, const problem *p)
     if (n < 0 || n >= FILE_PATH_BYTES)
         return fail(EXIT_BAD_INPUT, "--save: the path is too long");
     const bool saved = trained_save(beside, t, p) == FX_OK,
-               loads = saved && !fx_is_error(model_file_load(beside, NULL));
+               loads = saved && !fx_is_error(fx_load_entries(beside, NULL));
     remove(beside);
     if (loads)
         return EXIT_FINE;
@@ -125,7 +125,7 @@ bool trained_is_language(const trained *t)
 int trained_load(const char *path, trained *t, problem *p)
 {
     int64_t sizes[FX_MAX_DIMS];
-    void *entries = input_file_ends(path) ? fx_predictor(path, model_file_load(path, NULL)) : NULL;
+    void *entries = input_file_ends(path) ? fx_predictor(path, fx_load_entries(path, NULL)) : NULL;
     if (!entries || fx_is_error(entries))
         return fail_library(EXIT_BAD_INPUT);
     *t = (trained){.model = model_file_entry(entries, "model")};

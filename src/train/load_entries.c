@@ -1,13 +1,78 @@
-/* model_file_load.c: reads the entries of a file and makes models from notations and their arrays.
- * Every array of the model must be in the file with the right size, and no other array may be
- * below the model's name. */
-#include "array_text.h"
-#include "failure.h"
-#include "model_file.h"
-#include "name_pairs.h"
+/* load_entries.c: reads the entries of a file of models: see fx_load_entries in predict.h. Every
+ * array of a model must be in the file with the right size, and no other array may be below the
+ * model's name. */
+#include <cflux/io.h>
+#include <cflux/notation.h>
+#include <cflux/ops.h>
+#include <cflux/predict.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "array_of_text.h"
+#include "memory.h"
+#include "predictor_parts.h"
+
+#define FORM_METADATA "__metadata__"
+#define FORM_NOTATION "notation."
+#define FORM_TEXT     "text."
+#define FORM_TUPLE    "tuple."
+#define FORM_PYTORCH  "pytorch."
+#define FORM_ARRAY    "array."
+
+static const char *const OP = "load";
+
+static void *no_memory(void)
+{
+    return fx_error_array(fx_fail(FX_STATUS_MEMORY, OP, "no memory for the entries of a file"));
+}
+
+/* ---- names and objects ----------------------------------------------------------------------- */
+
+typedef struct name_pairs {
+    const void **items; /* name (a copy), object, name, object, … */
+    int32_t n, capacity;
+    bool failed; /* out of memory */
+} name_pairs;
+
+/* Adds a pair whose name is the first `length` bytes. */
+static void pairs_add_part(name_pairs *p, const char *name, size_t length, const void *object)
+{
+    char *copy = fxi_malloc(length + 1);
+    if (!copy || !fxi_grow(&p->items, &p->capacity, p->n + 2, sizeof *p->items)) {
+        fxi_free(copy);
+        p->failed = true;
+        return;
+    }
+    memcpy(copy, name, length);
+    copy[length] = 0;
+    p->items[p->n++] = copy;
+    p->items[p->n++] = object;
+}
+
+static void pairs_add(name_pairs *p, const char *name, const void *object)
+{
+    pairs_add_part(p, name, strlen(name), object);
+}
+
+static bool pairs_have(const name_pairs *p, const char *name)
+{
+    for (int32_t i = 0; i < p->n; i += 2)
+        if (strcmp(p->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void pairs_free(name_pairs *p)
+{
+    for (int32_t i = 0; i < p->n; i += 2)
+        fxi_free((void *)(uintptr_t)p->items[i]);
+    fxi_free(p->items);
+    *p = (name_pairs){0};
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
 
 enum { PATH_BYTES = 512, DEPTH_AT_MOST = 64 };
 
@@ -49,7 +114,7 @@ static int64_t find_name(void *file, const char *name, int64_t n)
     return -1;
 }
 
-bool same_sizes(const fx_array *a, const fx_array *b)
+static bool same_sizes(const fx_array *a, const fx_array *b)
 {
     bool same = fx_ndims(a) == fx_ndims(b);
     for (int k = 0; k < fx_ndims(a) && same; k++)
@@ -72,8 +137,8 @@ static void take_array(fx_array *x, const char *path, bool trainable, void *user
         fx_summary(x, want, sizeof want);
         if (found && fx_is_array(found))
             fx_summary(found, have, sizeof have);
-        f->status = fx_fail(FX_STATUS_FORMAT, "load", "%s: \"%s\" should be a %s: %s%s", f->path,
-                            name, want, found ? "it is a " : "", have);
+        f->status = fx_fail(FX_STATUS_FORMAT, OP, "%s: \"%s\" should be a %s: %s%s", f->path, name,
+                            want, found ? "it is a " : "", have);
         return;
     }
     f->at = i + 1;
@@ -100,7 +165,7 @@ static void refuse_others(filling *f)
         const bool below = strncmp(name, f->name, length) == 0 && (!length || name[length] == '.');
         if (!f->used[i] && below && fx_is_array(fx_child(f->file, i)))
             f->status =
-                fx_fail(FX_STATUS_FORMAT, "load", "%s: the notation of \"%s\" has no array \"%s\"",
+                fx_fail(FX_STATUS_FORMAT, OP, "%s: the notation of \"%s\" has no array \"%s\"",
                         f->path, length ? f->name : "model", name);
     }
 }
@@ -114,15 +179,15 @@ static void *model_of(const char *path, void *file, bool *used, const char *name
     void *model = fx_parse_model(text);
     if (fx_is_error(model))
         return NULL;
-    f.from = calloc(n, sizeof *f.from);
-    f.to = calloc(n, sizeof *f.to);
-    f.status = f.from && f.to ? FX_OK : fx_fail(FX_STATUS_MEMORY, "load", "no memory");
+    f.from = fxi_calloc(n, sizeof *f.from);
+    f.to = fxi_calloc(n, sizeof *f.to);
+    f.status = f.from && f.to ? FX_OK : fx_fail(FX_STATUS_MEMORY, OP, "no memory");
     fx_visit(model, take_array, &f);
     refuse_others(&f);
     f.at = 0;
     void *filled = f.status == FX_OK ? fx_fmap_with(replaced, &f, model) : NULL;
-    free(f.from);
-    free(f.to);
+    fxi_free(f.from);
+    fxi_free(f.to);
     return filled;
 }
 
@@ -139,7 +204,7 @@ static int index_of(const char *name, int n)
 static void *tuple_of(const name_pairs *p)
 {
     const int n = p->n / 2;
-    void **things = calloc((size_t)n + 1, sizeof *things);
+    void **things = fxi_calloc((size_t)n + 1, sizeof *things);
     int found = 0;
     for (int i = 0; things && i < n; i++) {
         const int index = index_of(p->items[2 * i], n);
@@ -148,10 +213,10 @@ static void *tuple_of(const name_pairs *p)
         things[index] = (void *)(uintptr_t)p->items[2 * i + 1];
         found++;
     }
-    void *tuple = !things      ? memory_error()
+    void *tuple = !things      ? no_memory()
                   : found == n ? fxi_tuple(n, things)
                                : fxi_named_pairs(p->n, p->items);
-    free(things);
+    fxi_free(things);
     return tuple;
 }
 
@@ -166,7 +231,7 @@ static void *texts_of(const void *header, const char *name, int length)
 {
     char one[PATH_BYTES], several[PATH_BYTES + 1];
     name_pairs p = {0};
-    snprintf(one, sizeof one, "%s%.*s", MODEL_FILE_TEXT, length, name);
+    snprintf(one, sizeof one, "%s%.*s", FORM_TEXT, length, name);
     snprintf(several, sizeof several, "%s.", one);
     if (fx_metadata_text(header, one))
         return fx_string(fx_metadata_text(header, one));
@@ -227,7 +292,7 @@ static void *pytorch_model(const reading *r, const char *text)
             r->used[i] = true;
         }
     void *model = fx_parse_model(text);
-    void *arrays = state.failed ? memory_error() : fxi_named_pairs(state.n, state.items);
+    void *arrays = state.failed ? no_memory() : fxi_named_pairs(state.n, state.items);
     pairs_free(&state);
     if (fx_is_error(model) || fx_is_error(arrays))
         return NULL;
@@ -257,25 +322,24 @@ static int64_t find_text_array(const reading *r, const char *name)
 static void read_text(reading *r, const char *key, const char *text)
 {
     char name[PATH_BYTES];
-    if (begins(key, MODEL_FILE_NOTATION)) {
-        const char *entry = key + strlen(MODEL_FILE_NOTATION);
+    if (begins(key, FORM_NOTATION)) {
+        const char *entry = key + strlen(FORM_NOTATION);
         if (!r->given || strcmp(entry, "model") != 0)
             add_model(r, entry, model_of(r->path, r->file, r->used, entry, text));
-    } else if (begins(key, MODEL_FILE_PYTORCH)) {
+    } else if (begins(key, FORM_PYTORCH)) {
         if (!r->given)
-            add_model(r, key + strlen(MODEL_FILE_PYTORCH), pytorch_model(r, text));
-    } else if (begins(key, MODEL_FILE_TEXT)) {
-        const char *entry = key + strlen(MODEL_FILE_TEXT);
+            add_model(r, key + strlen(FORM_PYTORCH), pytorch_model(r, text));
+    } else if (begins(key, FORM_TEXT)) {
+        const char *entry = key + strlen(FORM_TEXT);
         const int length = (int)strcspn(entry, ".");
         snprintf(name, sizeof name, "%.*s", length, entry);
         if (!pairs_have(&r->out, name))
             pairs_add(&r->out, name, texts_of(r->header, entry, length));
-    } else if (begins(key, MODEL_FILE_TUPLE)) {
-        const char *entry = key + strlen(MODEL_FILE_TUPLE);
+    } else if (begins(key, FORM_TUPLE)) {
+        const char *entry = key + strlen(FORM_TUPLE);
         snprintf(name, sizeof name, "%s.", entry);
         pairs_add(&r->out, entry, nested(r->file, r->used, name, strlen(name), 0));
-    } else if (!begins(key, MODEL_FILE_ARRAY) ||
-               find_text_array(r, key + strlen(MODEL_FILE_ARRAY)) < 0) {
+    } else if (!begins(key, FORM_ARRAY) || find_text_array(r, key + strlen(FORM_ARRAY)) < 0) {
         pairs_add(&r->rest, key, text);
     }
 }
@@ -283,9 +347,9 @@ static void read_text(reading *r, const char *key, const char *text)
 /* The array that a text encodes, unless the file has an array of the same name. */
 static fx_array *array_of(void *file, const char *key, const char *text)
 {
-    const bool fits = begins(key, MODEL_FILE_ARRAY) &&
-                      find_name(file, key + strlen(MODEL_FILE_ARRAY), fx_count(file)) < 0;
-    return fits ? array_of_text(text) : NULL;
+    const bool fits =
+        begins(key, FORM_ARRAY) && find_name(file, key + strlen(FORM_ARRAY), fx_count(file)) < 0;
+    return fits ? fxi_array_of_text(text) : NULL;
 }
 
 /* Appends the arrays that are stored as texts to the file's own. */
@@ -298,9 +362,9 @@ static void *with_arrays_of_texts(void *file, const void *header)
         const char *key = fx_metadata_key(header, i);
         fx_array *x = array_of(file, key, fx_metadata_text(header, key));
         if (x)
-            pairs_add(&all, key + strlen(MODEL_FILE_ARRAY), x);
+            pairs_add(&all, key + strlen(FORM_ARRAY), x);
     }
-    void *tuple = all.failed ? memory_error() : fxi_named_pairs(all.n, all.items);
+    void *tuple = all.failed ? no_memory() : fxi_named_pairs(all.n, all.items);
     pairs_free(&all);
     return tuple;
 }
@@ -343,7 +407,7 @@ static void add_unused(reading *r)
         if (!r->used[i] && fx_child(r->file, i) != r->header)
             pairs_add(&r->out, fx_child_name(r->file, i), fx_child(r->file, i));
     if (r->rest.n > 0)
-        pairs_add(&r->out, MODEL_FILE_METADATA, fxi_metadata(r->rest.n, r->rest.items));
+        pairs_add(&r->out, FORM_METADATA, fxi_metadata(r->rest.n, r->rest.items));
 }
 
 static void *entries_of(const char *path, void *file, void *header, const char *given)
@@ -353,7 +417,7 @@ static void *entries_of(const char *path, void *file, void *header, const char *
     r.file = with_arrays_of_texts(file, header);
     if (fx_is_error(r.file))
         return r.file;
-    r.used = calloc((size_t)fx_count(r.file) + 1, sizeof *r.used);
+    r.used = fxi_calloc((size_t)fx_count(r.file) + 1, sizeof *r.used);
     if (r.used && given)
         read_given(&r);
     for (int64_t i = 0; r.used && r.good && i < fx_metadata_count(header); i++) {
@@ -363,24 +427,24 @@ static void *entries_of(const char *path, void *file, void *header, const char *
     if (r.used && r.good)
         add_unused(&r);
     if (!r.used || r.out.failed || r.rest.failed) {
-        memory_error();
+        no_memory();
         r.good = false;
     }
     void *entries =
         r.good ? fxi_named_pairs(r.out.n, r.out.items) : fx_error_array(fx_error_status());
     pairs_free(&r.out);
     pairs_free(&r.rest);
-    free(r.used);
+    fxi_free(r.used);
     return entries;
 }
 
-void *model_file_load(const char *path, const char *notation)
+void *fx_load_entries(const char *path, const char *notation)
 {
-    FX_SCOPE;
+    FXI_SCOPE;
     void *file = fx_load(path);
     if (fx_is_array(file))
         return fx_is_error(file) ? file : fx_keep(fx_named_tuple("array", file));
-    void *header = model_file_entry(file, MODEL_FILE_METADATA);
+    void *header = fxi_predictor_entry(file, FORM_METADATA);
     header = fx_metadata_count(header) > 0 ? header : NULL;
     return fx_keep(header || notation ? entries_of(path, file, header, notation) : file);
 }
