@@ -200,9 +200,13 @@ static int index_of(const char *name, int n)
     return index >= 0 && index < n && strcmp(number, name) == 0 ? (int)index : -1;
 }
 
-/* A tuple if the names are 0, 1, …, in any order; otherwise a named tuple. */
+/* A tuple if the names are 0, 1, …, in any order; otherwise a named tuple. An error object if an
+ * object is one. */
 static void *tuple_of(const name_pairs *p)
 {
+    for (int32_t i = 1; i < p->n; i += 2)
+        if (fx_is_error(p->items[i]))
+            return fx_error_array(fx_error_status());
     const int n = p->n / 2;
     void **things = fxi_calloc((size_t)n + 1, sizeof *things);
     int found = 0;
@@ -304,11 +308,12 @@ static void *pytorch_model(const reading *r, const char *text)
 
 /* ---- the texts of a file --------------------------------------------------------------------- */
 
-static void add_model(reading *r, const char *name, void *model)
+/* `object`: NULL or an error object after a failure (recorded). */
+static void add_entry(reading *r, const char *name, void *object)
 {
-    r->good = r->good && model;
-    if (model)
-        pairs_add(&r->out, name, model);
+    r->good = r->good && object && !fx_is_error(object);
+    if (object)
+        pairs_add(&r->out, name, object);
 }
 
 /* The position of an array that is stored as text; −1 if the text was not an array. */
@@ -325,20 +330,20 @@ static void read_text(reading *r, const char *key, const char *text)
     if (begins(key, FORM_NOTATION)) {
         const char *entry = key + strlen(FORM_NOTATION);
         if (!r->given || strcmp(entry, "model") != 0)
-            add_model(r, entry, model_of(r->path, r->file, r->used, entry, text));
+            add_entry(r, entry, model_of(r->path, r->file, r->used, entry, text));
     } else if (begins(key, FORM_PYTORCH)) {
         if (!r->given)
-            add_model(r, key + strlen(FORM_PYTORCH), pytorch_model(r, text));
+            add_entry(r, key + strlen(FORM_PYTORCH), pytorch_model(r, text));
     } else if (begins(key, FORM_TEXT)) {
         const char *entry = key + strlen(FORM_TEXT);
         const int length = (int)strcspn(entry, ".");
         snprintf(name, sizeof name, "%.*s", length, entry);
         if (!pairs_have(&r->out, name))
-            pairs_add(&r->out, name, texts_of(r->header, entry, length));
+            add_entry(r, name, texts_of(r->header, entry, length));
     } else if (begins(key, FORM_TUPLE)) {
         const char *entry = key + strlen(FORM_TUPLE);
         snprintf(name, sizeof name, "%s.", entry);
-        pairs_add(&r->out, entry, nested(r->file, r->used, name, strlen(name), 0));
+        add_entry(r, entry, nested(r->file, r->used, name, strlen(name), 0));
     } else if (!begins(key, FORM_ARRAY) || find_text_array(r, key + strlen(FORM_ARRAY)) < 0) {
         pairs_add(&r->rest, key, text);
     }
@@ -398,7 +403,7 @@ static void read_given(reading *r)
         model = model_of(r->path, r->file, r->used, "", r->given);
     else
         model = pytorch_model(r, r->given);
-    add_model(r, "model", model);
+    add_entry(r, "model", model);
 }
 
 static void add_unused(reading *r)

@@ -196,6 +196,12 @@ static void *load_bson(const char *path)
     return load_any(path);
 }
 
+/* A damaged text of the file can describe a large model. */
+static void *load_entries(const char *path)
+{
+    return fx_load_entries(path, NULL);
+}
+
 /* ---- tokenizers ------------------------------------------------------------------------------ */
 
 static const char SMALL_VOCABULARY[] = "tests/fuzz/corpus/vocabulary/small.json",
@@ -263,6 +269,11 @@ const fuzz_target fuzz_targets[] = {
      .extension = ".safetensors",
      .seeds = {"formats/safetensors/good", "formats/safetensors/bad", "formats/safetensors/real"}},
     {.name = "checkpoint", .load = load_checkpoint, .extension = ".safetensors"},
+    {.name = "entries",
+     .load = load_entries,
+     .extension = ".safetensors",
+     .memory_limit = 16 << 20,
+     .heap_per_byte = 100},
     {.name = "kernels", .load = load_kernels, .extension = ".pack", .heap_per_byte = 4},
     {.name = "npy",
      .load = load_any,
