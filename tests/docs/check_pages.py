@@ -6,6 +6,7 @@
   * A name fx_… or FX_… in code outside blocks is public, or a variable of the environment that the
     sources read (`fx_…` with three dots means several names).
   * Every page is in the navigation of docs/mkdocs.yml, and that names no missing page.
+  * The design notes use one heading for one thing: "Alternatives" for what was rejected.
 Usage: check_pages.py [root]
 """
 import os
@@ -16,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "docs", "tools"))
 from pages import BLOCK, markdown_pages, read  # noqa: E402
 
-LEAST_LINKS, LEAST_NAMES, LEAST_PAGES = 60, 400, 20
+LEAST_LINKS, LEAST_NAMES, LEAST_PAGES, LEAST_NOTES = 60, 400, 20, 50
 # Names that macros of the headers declare.
 MACRO_NAMES = {"fx_plugin"}
 
@@ -105,13 +106,31 @@ def check_navigation(root, errors):
     return len(there)
 
 
+def check_design_notes(root, errors):
+    """Each heading of level 2 at most once, and only "Alternatives" for what was rejected."""
+    count = 0
+    for path in markdown_pages(root):
+        where = os.path.relpath(path, root)
+        if not where.startswith(os.path.join("docs", "design", "")):
+            continue
+        count += 1
+        headings = re.findall(r"^## (.*)$", prose(read(path)), re.M)
+        errors += [f"{where}: the heading \"{h}\"; better: Alternatives" for h in headings
+                   if re.search(r"\breject|\bnot chosen|\bother options", h, re.I)]
+        errors += [f"{where}: the heading \"{h}\" is used {headings.count(h)} times" for h in sorted(set(headings))
+                   if headings.count(h) > 1]
+    return count
+
+
 def main():
     root = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "..", ".."))
     errors, known = [], public_names(root)
     links = sum(check_links(root, p, errors) for p in markdown_pages(root))
     names = sum(check_names(root, p, known, errors) for p in markdown_pages(root))
     listed = check_navigation(root, errors)
-    for count, least, what in ((links, LEAST_LINKS, "links"), (names, LEAST_NAMES, "names"), (listed, LEAST_PAGES, "pages")):
+    notes = check_design_notes(root, errors)
+    for count, least, what in ((links, LEAST_LINKS, "links"), (names, LEAST_NAMES, "names"), (listed, LEAST_PAGES, "pages"),
+                               (notes, LEAST_NOTES, "design notes")):
         if count < least:
             errors.append(f"found {count} {what} only, expected at least {least}")
     for e in errors:
