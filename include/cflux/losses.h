@@ -55,21 +55,24 @@ FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − 
 FX_API fx_array *fxi_focal_loss(const fx_loss_args *a);
 /* −(1−p)^γ·log p, p = y·(ŷ+ε) + (1−y)·(1−ŷ−ε) */
 FX_API fx_array *fxi_binary_focal_loss(const fx_loss_args *a);
-/* (1−y)·ŷ² + y·max(0, m−ŷ)², ŷ a distance; y = 1: the two inputs differ */
+/* (1−y)·ŷ² + y·max(0, m−ŷ)², ŷ a distance; y = 1: the two inputs differ. Hadsell et al., 2006 */
 FX_API fx_array *fxi_siamese_contrastive_loss(const fx_loss_args *a);
-/* 1 − (2·Σ y·ŷ + s) / (Σ y² + Σ ŷ² + s), 0-d: the sums are over all elements. */
+/* 1 − (2·Σ y·ŷ + s) / (Σ y² + Σ ŷ² + s), 0-d: the sums are over all elements. Milletari et
+ * al., 2016. */
 FX_API fx_array *fxi_dice_coeff_loss(const fx_loss_args *a);
 /* 1 − (Σ y·ŷ + 1) / (Σ(y·ŷ + (1−β)·(1−y)·ŷ + β·y·(1−ŷ)) + 1), 0-d: the sums are over all elements.
  * A larger β weighs false negatives more, as Flux's documentation says. The code of Flux 0.16
- * exchanges β and 1−β: pass 1−β to get its result. */
+ * exchanges β and 1−β: pass 1−β to get its result. Salehi et al., 2017. */
 FX_API fx_array *fxi_tversky_loss(const fx_loss_args *a);
 /* Connectionist temporal classification. ŷ: raw scores, classes×times or classes×times×batch; the
  * last class is the blank. y: labels from 0 as integers, a vector or length×batch; a negative label
  * ends a shorter sequence. One value for each sequence; Inf if there are too few time steps for
- * the labels. The labels are read (evaluated) by the call. NNlib.ctc_loss. */
+ * the labels. The labels are read (evaluated) by the call. NNlib.ctc_loss; Graves et al.,
+ * 2006. */
 FX_API fx_array *fxi_ctc_loss(const fx_loss_args *a);
 /* y·(1−α) + α/n for the n classes along `dims`. An empty `dims` means two classes, n = 2. Integer
- * and Bool targets become Float32. FX_STATUS_ARGUMENT unless 0 < α < 1. Flux.label_smoothing. */
+ * and Bool targets become Float32. FX_STATUS_ARGUMENT unless 0 < α < 1. Flux.label_smoothing;
+ * Szegedy et al., 2016. */
 FX_API fx_array *fx_label_smoothing(fx_array *y, double alpha, fx_axes dims);
 
 /* Calls a loss through a pointer, e.g. from fx_parse_loss: fx_call_loss(formula, ŷ, y, .sum =

@@ -114,9 +114,10 @@ FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 /* Rules: fx_descent(0.1) or fx_descent(.eta = 0.1). In the t-th update, m ← β₁m + (1−β₁)dx, v ← β₂v
  * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). State begins
  * with zeros where no other value is given. */
-FX_API fx_rule *fxi_descent(const fx_descent_args *a);   /* dx′ = η·dx */
-FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v */
-FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
+FX_API fx_rule *fxi_descent(const fx_descent_args *a); /* dx′ = η·dx */
+FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v; Polyak, 1964 */
+/* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. Nesterov, 1983; Sutskever et al., 2013. */
+FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a);
 /* Each element has a step size s, initially η. s ← min(ℓ₂s, Γ₂) if dx has the sign of the previous
  * gradient g, max(ℓ₁s, Γ₁) if it has the other sign; g ← dx, or 0 after a change of sign; dx′ =
  * s·sign(g). Riedmiller, Braun, 1993. */
@@ -125,7 +126,8 @@ FX_API fx_rule *fxi_rprop(const fx_rprop_args *a);
 FX_API fx_rule *fxi_rmsprop(const fx_rmsprop_args *a);
 FX_API fx_rule *fxi_adam(const fx_adam_args *a);   /* dx′ = η·a; Kingma, Ba, 2015 */
 FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* see .couple; Loshchilov, Hutter, 2019 */
-FX_API fx_rule *fxi_adamax(const fx_adamax_args *a); /* u ← max(β₂u, |dx|); dx′ = η·m̂ / (u + ε) */
+/* u ← max(β₂u, |dx|); dx′ = η·m̂ / (u + ε). Kingma, Ba, 2015. */
+FX_API fx_rule *fxi_adamax(const fx_adamax_args *a);
 /* dx′ = η(β₁m/(1−β₁·β₁ᵗ) + (1−β₁)dx/(1−β₁ᵗ)) / (√(β₂v/(1−β₂ᵗ)) + ε). Dozat, 2016. */
 FX_API fx_rule *fxi_nadam(const fx_nadam_args *a);
 /* With ρ∞ = 2/(1−β₂) − 1 and ρ = ρ∞ − 2t·β₂ᵗ/(1−β₂ᵗ): dx′ = η·a·r where ρ > 4, with r² =
@@ -133,10 +135,12 @@ FX_API fx_rule *fxi_nadam(const fx_nadam_args *a);
 FX_API fx_rule *fxi_radam(const fx_radam_args *a);
 /* v̄ ← max(v̄, v); dx′ = η·m / (√v̄ + ε). m, v and v̄ begin with ε. Reddi, Kale, Kumar, 2018. */
 FX_API fx_rule *fxi_amsgrad(const fx_amsgrad_args *a);
-FX_API fx_rule *fxi_oadam(const fx_oadam_args *a); /* d ← η·a; dx′ = 2d − previous d; for GANs */
+/* d ← η·a; dx′ = 2d − previous d; for GANs. Daskalakis et al., 2018. */
+FX_API fx_rule *fxi_oadam(const fx_oadam_args *a);
 /* s ← β₂s + (1−β₂)(dx−m)² + ε; dx′ = η·m̂ / (√(s/(1−β₂ᵗ)) + ε). Zhuang et al., 2020. */
 FX_API fx_rule *fxi_adabelief(const fx_adabelief_args *a);
-FX_API fx_rule *fxi_adagrad(const fx_adagrad_args *a); /* s ← s + dx²; dx′ = η·dx / (√s + ε) */
+/* s ← s + dx²; dx′ = η·dx / (√s + ε). Duchi, Hazan, Singer, 2011. */
+FX_API fx_rule *fxi_adagrad(const fx_adagrad_args *a);
 /* s ← ρs + (1−ρ)dx²; dx′ = dx·√(d + ε) / √(s + ε); d ← ρd + (1−ρ)dx′². Zeiler, 2012. */
 FX_API fx_rule *fxi_adadelta(const fx_adadelta_args *a);
 /* dx′ = η·sign(β₁m + (1−β₁)dx); m ← β₂m + (1−β₂)dx. Chen et al., 2023. */

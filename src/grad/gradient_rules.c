@@ -1,5 +1,8 @@
 /* gradient_rules.c: the table of gradient rules, by operation. The rules are in src/ops, next to
- * the functions that record the operations.
+ * the functions that record the operations, because a rule is understood only together with its
+ * forward formula. The table is filled from op.def: an operation that is declared SMOOTH there and
+ * has no rule does not link. NULL: the operation has no gradient (comparisons, integers), and a
+ * sweep passes nothing on.
  */
 #include "gradient_rules.h"
 

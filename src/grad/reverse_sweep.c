@@ -1,5 +1,11 @@
 /* reverse_sweep.c: computes gradients by reverse-mode differentiation over the history of a result.
  *
+ * For a loss L and a node y = f(x₁, …), the sweep knows ȳ = ∂L/∂y and adds (∂f/∂xᵢ)ᵀ·ȳ to x̄ᵢ for
+ * each input. These products are what the rules record; no Jacobian is ever stored. One sweep costs
+ * a small multiple of the forward pass, whatever the number of parameters (Griewank, Walther,
+ * "Evaluating Derivatives", 2008, chapters 3 and 4). The contributions are nodes like any others,
+ * so the gradient of a gradient needs no code of its own.
+ *
  * Evaluated values keep their inputs until their training step closes. A walk from the result
  * collects the nodes that lead to a wanted value, inputs before consumers. The sweep visits them in
  * the reverse order, and the rule of each node adds lazy contributions to the gradients of its
@@ -170,7 +176,9 @@ static entry *entry_of(sweep *s, const fxi_node *n)
     return i >= 0 && s->entries[i].leads ? &s->entries[i] : NULL;
 }
 
-/* Converts a contribution to the shape and type of the value whose gradient it is. */
+/* Converts a contribution to the shape and type of the value whose gradient it is. A number that
+ * was spread over an array has the sum over that array: broadcasting is linear, and its transpose
+ * is the sum. */
 static fx_array *fitted(fx_array *g, const fxi_node *n)
 {
     if (fx_is_error(g))
@@ -180,6 +188,8 @@ static fx_array *fitted(fx_array *g, const fxi_node *n)
     return fx_cast(g, (fx_dtype)n->dtype);
 }
 
+/* x̄ ← x̄ + g: a value with several readers has the sum of their contributions (the chain rule of
+ * several variables). */
 static void add(entry *e, fx_array *g)
 {
     fx_array *sum = e->gradient ? fx_add(e->gradient, g) : g;
@@ -259,6 +269,8 @@ static fx_status add_pads(entry *e)
     return fx_array_status(e->gradient);
 }
 
+/* Adds g to the gradient of e, or to its pads. The order of contributions is that of the sweep, so
+ * sums have the same bits in every run. */
 static void contribute(sweep *s, entry *e, fx_array *g)
 {
     g = fitted(g, e->node);
@@ -297,6 +309,9 @@ static void renumber(sweep *s)
 
 enum { INLINE_INPUTS = 8 };
 
+/* Calls the rule of a node and passes its results on. The rule may leave out a gradient that `need`
+ * does not request: that of an input which leads to no wanted value. Few operations have more than
+ * INLINE_INPUTS inputs, so their lists need no allocation. */
 static void apply_rule(sweep *s, entry *e)
 {
     FXI_SCOPE;

@@ -208,6 +208,8 @@ static fx_array *squared_log_error(const terms *t)
     return fx_square(fx_log(fx_div(fx_add(t->pred, t->eps), fx_add(t->target, t->eps))));
 }
 
+/* ½e² near 0, and a line that continues it with the same slope from |e| = δ on, so outliers have a
+ * bounded gradient (Huber, 1964). */
 static fx_array *huber(const terms *t)
 {
     fx_array *e = fx_abs(error_of(t));
@@ -215,14 +217,19 @@ static fx_array *huber(const terms *t)
     return fx_where(fx_lt(e, t->delta), fx_mul(0.5, fx_square(e)), line);
 }
 
+/* −Σ y·log(ŷ + ε). xlogy is 0 where y is 0, also where log gives −∞: a class without probability
+ * and without target costs nothing. */
 static fx_array *class_entropy(const terms *t)
 {
     return fx_neg(total(t, fx_xlogy(t->target, fx_add(t->pred, t->eps))));
 }
+/* −Σ y·log softmax(ŷ). log softmax subtracts the largest score first, so no exponential overflows;
+ * the gradient is softmax(ŷ)·Σy − y. */
 static fx_array *logit_class_entropy(const terms *t)
 {
     return fx_neg(total(t, fx_mul(t->target, fx_logsoftmax(t->pred, .dims = t->dims))));
 }
+/* Σ y·log y − y·log(ŷ + ε): the cross-entropy minus the entropy of the target. */
 static fx_array *divergence(const terms *t)
 {
     return fx_add(total(t, fx_xlogy(t->target, t->target)), class_entropy(t));
@@ -234,11 +241,14 @@ static fx_array *binary_entropy(const terms *t)
     fx_array *no = fx_xlogy(fx_sub(1, t->target), fx_add(fx_sub(1, t->pred), t->eps));
     return fx_sub(fx_neg(yes), no);
 }
+/* −y·log σ(ŷ) − (1−y)·log(1−σ(ŷ)), simplified by 1 − σ(ŷ) = σ(−ŷ) and log σ(−ŷ) = log σ(ŷ) − ŷ.
+ * logsigmoid does not overflow. */
 static fx_array *logit_binary_entropy(const terms *t)
 {
     return fx_sub(fx_mul(fx_sub(1, t->target), t->pred), fx_logsigmoid(t->pred));
 }
 
+/* The negative log-likelihood of a count y with mean ŷ, without the constant log y!. */
 static fx_array *poisson(const terms *t)
 {
     return fx_sub(t->pred, fx_xlogy(t->target, t->pred));
@@ -252,7 +262,8 @@ static fx_array *squared_hinge(const terms *t)
     return fx_square(hinge(t));
 }
 
-/* (1−p)^γ. p may be 1 + ε, and a fractional power of a negative number is NaN (Flux throws). */
+/* (1−p)^γ, which lowers the weight of observations that are already classified well (Lin et al.,
+ * 2017). p may be 1 + ε, and a fractional power of a negative number is NaN (Flux throws). */
 static fx_array *focus(const terms *t, fx_array *p)
 {
     fx_array *rest = fx_sub(1, p);
@@ -271,17 +282,23 @@ static fx_array *binary_focal(const terms *t)
     fx_array *p = fx_add(fx_mul(t->target, yes), fx_mul(fx_sub(1, t->target), no));
     return fx_neg(fx_mul(focus(t, p), fx_log(p)));
 }
+/* y = 0: the inputs belong together, and their distance is the loss; y = 1: they differ, and only
+ * distances below the margin cost (Hadsell, Chopra, LeCun, 2006). */
 static fx_array *contrastive(const terms *t)
 {
     fx_array *apart = fx_square(fx_max(0, fx_sub(t->margin, t->pred)));
     return fx_add(fx_mul(fx_sub(1, t->target), fx_square(t->pred)), fx_mul(t->target, apart));
 }
+/* Dice's overlap of two sets, 2|A∩B|/(|A|+|B|), with products and squares in place of the counts,
+ * as in V-Net (Milletari, Navab, Ahmadi, 2016). s avoids 0/0 for two empty sets. */
 static fx_array *dice(const terms *t)
 {
     fx_array *both = fx_add(fx_mul(2, fx_sum(fx_mul(t->target, t->pred))), t->smooth);
     fx_array *all = fx_add(fx_sum(fx_square(t->target)), fx_sum(fx_square(t->pred)));
     return fx_sub(1, fx_div(both, fx_add(all, t->smooth)));
 }
+/* Tversky's index: like Dice, with own weights for false positives (1−β) and false negatives (β)
+ * (Salehi, Erdogmus, Gholipour, 2017). */
 static fx_array *tversky(const terms *t)
 {
     fx_array *both = fx_sum(fx_mul(t->target, t->pred));

@@ -1,5 +1,10 @@
 /* signal.c: windows, Fourier transforms, spectrograms: see signal.h.
  *
+ * A transform is a product with a matrix: X[k] = Σⱼ x[j]·(cos(2πjk/n) − i·sin(2πjk/n)), real and
+ * imaginary part in two products. Frames of sound are short (a few hundred numbers), all frames are
+ * the columns of one matrix, and a fast product of matrices needs no operation of its own, no
+ * gradient rule and no kernel on devices; a fast Fourier transform would need all three.
+ *
  * The matrix of cosines is gathered from a table of n cosines, computed in double: element (k, j)
  * is entry jk mod n. So angles are exact for every n, and the table is the only data that moves to
  * the device. Frames are a gather with a matrix of positions, and adding frames up is the scatter
@@ -301,7 +306,9 @@ static fx_status check_istft(const fx_istft_args *a, framing *out)
     int64_t n;
     if (status == FX_OK && (a->length > INT64_MAX / 2 || a->n_fft > INT64_MAX / 2 ||
                             !fxi_mul_i64(fx_size(a->re, 1), out->hop, &n) || n > INT64_MAX / 2))
-        status = fx_fail(FX_STATUS_SHAPE, "istft", "the signal would be too long");
+        status = fx_fail(FX_STATUS_SHAPE, "istft",
+                         "a signal of %lld frames of %lld samples has more than 2^62 samples",
+                         (long long)fx_size(a->re, 1), (long long)a->n_fft);
     return status;
 }
 

@@ -1,4 +1,11 @@
-/* global_norm.c: the norm of all gradients of a model together, and clipping by it. */
+/* global_norm.c: the norm of all gradients of a model together, and clipping by it.
+ *
+ * ‖g‖ = √(Σ over all arrays and elements of x²), and clipping multiplies every array by
+ * min(most/‖g‖, 1), so the direction of the whole gradient stays (Pascanu, Mikolov, Bengio, 2013).
+ * Two visits: the first finds the largest magnitude. If it is very large or very small, all
+ * elements are divided by it before they are squared, because x² leaves the range of Float32 above
+ * 2⁶⁴ and below 2⁻⁷⁵. Everything is recorded, nothing is evaluated: the update stays one plan.
+ */
 #include <cflux/ops.h>
 #include <cflux/optim.h>
 
@@ -56,7 +63,8 @@ void *fxi_clip_global_norm(void *gradient, double most)
 {
     FXI_SCOPE;
     if (!(most >= 0))
-        fx_fail(FX_STATUS_ARGUMENT, "clip_global_norm", "the largest norm cannot be negative");
+        fx_fail(FX_STATUS_ARGUMENT, "clip_global_norm",
+                "the largest norm is %g, expected at least 0", most);
     fx_array *norm = most >= 0 ? fx_global_norm(gradient) : fx_error_array(FX_STATUS_ARGUMENT);
     if (fx_is_error(norm))
         return !gradient || fx_is_array(gradient) ? fx_keep(norm)

@@ -127,11 +127,14 @@ static fx_array *direction(const corrections *c, fx_array *m, fx_array *v, fx_ar
 
 /* ---- descent and momentum -------------------------------------------------------------------- */
 
+/* dx′ = η·dx: gradient descent. */
 fx_array *fxi_apply_descent(fxi_application *s)
 {
     return fx_mul(s->dx, L(s->rule->eta));
 }
 
+/* v ← ρv + η·dx; dx′ = v. η is inside v, as in Sutskever et al., 2013, so another rate affects only
+ * later gradients. */
 fx_array *fxi_apply_momentum(fxi_application *s)
 {
     fx_array *rho = L(s->rule->rho), *eta = L(s->rule->eta);
@@ -139,6 +142,8 @@ fx_array *fxi_apply_momentum(fxi_application *s)
     return next_state(s, 0, fx_add(fx_mul(rho, s->states[0]), fx_mul(eta, s->dx)));
 }
 
+/* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. The parameter is the one ahead of the velocity, x + ρv, so
+ * the gradient is evaluated where Nesterov's method needs it (Bengio et al., 2013). */
 fx_array *fxi_apply_nesterov(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -159,6 +164,10 @@ static fx_array *with_sign(fx_array *of, fx_array *value, fx_array *negated, fx_
     return fx_where(fx_gt(of, zero), value, below);
 }
 
+/* The length of a change depends on signs alone: it grows by ℓ₂ while dx keeps its sign, and
+ * shrinks by ℓ₁ when the sign changes, because the last change was then too long. g is 0 after
+ * that, so the element does not move and the next update does not shrink it again (Riedmiller,
+ * Braun, 1993, in the variant iRprop− of Igel, Hüsken, 2003). */
 fx_array *fxi_apply_rprop(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -175,6 +184,8 @@ fx_array *fxi_apply_rprop(fxi_application *s)
     return fx_keep(with_sign(g, change, fx_neg(change), zero));
 }
 
+/* dx′ = η·sign(β₁m + (1−β₁)dx), with the m of the previous update; then m ← β₂m + (1−β₂)dx. Two
+ * factors, because the sign should react faster than m forgets (Chen et al., 2023). */
 fx_array *fxi_apply_lion(fxi_application *s)
 {
     const betas b = betas_of(s);
@@ -188,6 +199,8 @@ fx_array *fxi_apply_lion(fxi_application *s)
 
 /* ---- rates from squared gradients ------------------------------------------------------------ */
 
+/* q ← ρq + (1−ρ)dx²; dx′ = η·dx/(√q + ε). Centred: l ← ρl + (1−ρ)dx, and q − l² is the variance
+ * instead of the second moment (Graves, 2013). */
 fx_array *fxi_apply_rmsprop(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -201,6 +214,8 @@ fx_array *fxi_apply_rmsprop(fxi_application *s)
     return fx_keep(fx_div(fx_mul(s->dx, eta), fx_add(fx_sqrt(q), epsilon)));
 }
 
+/* s ← s + dx²; dx′ = η·dx/(√s + ε): rare features keep a large rate (Duchi, Hazan, Singer, 2011).
+ */
 fx_array *fxi_apply_adagrad(fxi_application *s)
 {
     fx_array *eta = L(s->rule->eta), *epsilon = L(epsilon_of(s));
@@ -209,6 +224,8 @@ fx_array *fxi_apply_adagrad(fxi_application *s)
     return fx_keep(fx_div(fx_mul(s->dx, eta), fx_add(fx_sqrt(sum), epsilon)));
 }
 
+/* s ← ρs + (1−ρ)dx²; dx′ = dx·√(d + ε)/√(s + ε); d ← ρd + (1−ρ)dx′². √d has the unit of the
+ * parameter, so there is no rate (Zeiler, 2012). */
 fx_array *fxi_apply_adadelta(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -275,6 +292,8 @@ fx_array *fxi_apply_adamw(fxi_application *s)
     return fx_keep(r->couple ? fx_mul(eta, fx_add(d, decay)) : fx_add(fx_mul(eta, d), decay));
 }
 
+/* u ← max(β₂u, |dx|); dx′ = η·m̂/(u + ε): the limit p → ∞ of Adam with the p-norm of the gradients,
+ * which needs no correction of u (Kingma, Ba, 2015, section 7). */
 fx_array *fxi_apply_adamax(fxi_application *s)
 {
     const betas b = betas_of(s);
@@ -287,6 +306,8 @@ fx_array *fxi_apply_adamax(fxi_application *s)
     return fx_keep(fx_div(fx_mul(rate, m), fx_add(u, epsilon)));
 }
 
+/* dx′ = η(β₁m/(1−β₁·β₁ᵗ) + (1−β₁)dx/(1−β₁ᵗ))/(√(β₂v/(1−β₂ᵗ)) + ε): Adam whose momentum is already
+ * that of the next update, as in Nesterov's method (Dozat, 2016). */
 fx_array *fxi_apply_nadam(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -302,7 +323,8 @@ fx_array *fxi_apply_nadam(fxi_application *s)
     return fx_keep(fx_mul(fx_div(mean, fx_add(root, epsilon)), eta));
 }
 
-/* The factor r; 0 where the variance of the rate is not bounded yet (ρ ≤ 4). */
+/* The factor r; 0 where the variance of the rate is not bounded yet (ρ ≤ 4). ρ is the number of
+ * gradients that β₂'s average has seen, and ρ∞ its limit: Liu et al., 2020, section 3. */
 static double rectification(const fx_rule *r, double power2, double t)
 {
     const double most = 2 / (1 - r->beta2) - 1, rho = most - 2 * t * power2 / (1 - power2);
@@ -333,6 +355,8 @@ fx_array *fxi_apply_radam(fxi_application *s)
     return fx_keep(fx_mul(fx_div(fx_div(m, c.first), below), eta));
 }
 
+/* v̄ ← max(v̄, v); dx′ = η·m/(√v̄ + ε): the rate of an element never grows, which the proof of
+ * convergence needs (Reddi, Kale, Kumar, 2018). */
 fx_array *fxi_apply_amsgrad(fxi_application *s)
 {
     const betas b = betas_of(s);
@@ -343,6 +367,8 @@ fx_array *fxi_apply_amsgrad(fxi_application *s)
     return fx_keep(fx_div(fx_mul(eta, m), fx_add(fx_sqrt(most), epsilon)));
 }
 
+/* d ← η·a; dx′ = 2d − previous d. Optimistic: the difference of two changes predicts the next one,
+ * which damps the rotation of two players, as in a GAN (Daskalakis et al., 2018). */
 fx_array *fxi_apply_oadam(fxi_application *s)
 {
     const betas b = betas_of(s);
@@ -354,6 +380,8 @@ fx_array *fxi_apply_oadam(fxi_application *s)
     return fx_keep(fx_sub(fx_mul(2, term), s->states[2]));
 }
 
+/* s ← β₂s + (1−β₂)(dx−m)² + ε: the distance of the gradient from its mean replaces its square, so
+ * an expected gradient gets a large change (Zhuang et al., 2020). */
 fx_array *fxi_apply_adabelief(fxi_application *s)
 {
     const betas b = betas_of(s);
@@ -368,6 +396,7 @@ fx_array *fxi_apply_adabelief(fxi_application *s)
 
 /* ---- rules that change a gradient ------------------------------------------------------------ */
 
+/* dx′ = dx + λx, the gradient of ½λ‖x‖². */
 fx_array *fxi_apply_weight_decay(fxi_application *s)
 {
     fx_array *lambda = L(s->rule->lambda);
@@ -375,6 +404,7 @@ fx_array *fxi_apply_weight_decay(fxi_application *s)
     return fx_keep(fx_add(s->dx, fx_mul(lambda, s->x)));
 }
 
+/* dx′ = dx + λ·sign(x), the gradient of λ·Σ|x|. */
 fx_array *fxi_apply_sign_decay(fxi_application *s)
 {
     fx_array *lambda = L(s->rule->lambda), *back = L(-s->rule->lambda), *zero = L(0);
@@ -432,6 +462,7 @@ static fx_array *norm_of(fx_array *x, double p)
     return fx_mul(scale, p == 2 ? fx_norm(size) : fx_pow(fx_sum(fx_pow(size, p)), 1 / p));
 }
 
+/* dx′ = dx·min(ω/‖dx‖, 1): a long gradient keeps its direction (Pascanu, Mikolov, Bengio, 2013). */
 fx_array *fxi_apply_clip_norm(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -446,6 +477,8 @@ fx_array *fxi_apply_clip_norm(fxi_application *s)
     return fx_keep(fx_mul(s->dx, fx_cast(factor, fx_eltype(s->dx))));
 }
 
+/* sum ← sum + dx/n; the n-th gradient returns the mean and the next one begins a new sum. NULL: the
+ * parameter does not change, and later rules of a chain do not run. */
 fx_array *fxi_apply_accum_grad(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -460,6 +493,8 @@ fx_array *fxi_apply_accum_grad(fxi_application *s)
 
 /* ---- rules of rules -------------------------------------------------------------------------- */
 
+/* Each rule gets the result of the previous one as its gradient, and its part of the lists of
+ * states and numbers. NULL of a rule ends the chain. */
 fx_array *fxi_apply_optimiser_chain(fxi_application *s)
 {
     fx_array *dx = s->dx;
@@ -477,6 +512,10 @@ fx_array *fxi_apply_optimiser_chain(fxi_application *s)
     return dx;
 }
 
+/* The rule works on a copy of the parameter in r->type; the 16-bit parameter is the copy, rounded.
+ * A change below half of the last bit of the parameter would be lost without the copy. The gradient
+ * is divided by the factor of the loss only in r->type, because it could vanish in Float16
+ * (Micikevicius et al., 2018). */
 fx_array *fxi_apply_mixed_precision(fxi_application *s)
 {
     const fx_rule *r = s->rule;

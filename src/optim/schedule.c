@@ -30,18 +30,22 @@ static double constant(const fx_schedule *s, double k)
     (void)k;
     return s->v[0];
 }
+/* λ·γ^⌊k/n⌋: the rate is multiplied by γ every n steps of the schedule. */
 static double step(const fx_schedule *s, double k)
 {
     return s->v[0] * pow(s->v[1], floor(k / s->v[2]));
 }
+/* λ·γᵏ */
 static double exponential(const fx_schedule *s, double k)
 {
     return s->v[0] * pow(s->v[1], k);
 }
+/* λ/(1 + kγ)ᵖ */
 static double inverse(const fx_schedule *s, double k)
 {
     return s->v[0] / pow(1 + s->v[1] * k, s->v[2]);
 }
+/* λ(1 − k/n)ᵖ, and 0 from step n on */
 static double polynomial(const fx_schedule *s, double k)
 {
     return k < s->v[2] ? s->v[0] * pow(1 - k / s->v[2], s->v[1]) : 0;
@@ -52,11 +56,15 @@ static double between(const fx_schedule *s, double part)
 {
     return fabs(s->v[0] - s->v[1]) * part + fmin(s->v[0], s->v[1]);
 }
+/* |λ₀ − λ₁|(1 + cos(πk/n))/2 + min(λ₀, λ₁), with restarts after n steps unless they are off
+ * (Loshchilov, Hutter, 2017). */
 static double cosine(const fx_schedule *s, double k)
 {
     const double at = s->v[3] != 0 ? fmod(k, s->v[2]) : k;
     return between(s, (1 + cos(PI * at / s->v[2])) / 2);
 }
+/* The triangular wave of period n, between 0 and 1 (cyclical rates: Smith, 2017). The wave of
+ * sine_of has its peaks and zeros at the same steps. */
 static double triangle_of(const fx_schedule *s, double k)
 {
     const double at = fmod(k, s->v[2]) / s->v[2];
@@ -66,6 +74,7 @@ static double sine_of(const fx_schedule *s, double k)
 {
     return fabs(sin(PI * k / s->v[2]));
 }
+/* The factor ½^⌊k/n⌋: each period is half as high as the previous one. */
 static double half(const fx_schedule *s, double k)
 {
     return pow(0.5, floor(k / s->v[2]));
@@ -99,6 +108,7 @@ static double part_at(const fx_schedule *s, int64_t i, double k)
 {
     return fx_schedule_at(s->parts.items[i], (int64_t)k);
 }
+/* Linear from `start` to the first value of the inner schedule, which then begins at its step 0. */
 static double warmup(const fx_schedule *s, double k)
 {
     const double start = s->v[0], steps = s->v[1];
@@ -106,6 +116,8 @@ static double warmup(const fx_schedule *s, double k)
         return part_at(s, 0, k - steps);
     return start + (part_at(s, 0, 0) - start) * (k / steps);
 }
+/* One schedule after the other: part i runs for steps[i] steps and counts them from 0. The last
+ * part has no end. */
 static double sequence(const fx_schedule *s, double k)
 {
     int64_t i = 0;
@@ -118,6 +130,8 @@ static double loop(const fx_schedule *s, double k)
     return part_at(s, 0, fmod(k, s->v[0]));
 }
 
+/* Half a cosine up to the highest rate, then half a cosine down to the final one (Smith, Topin,
+ * 2018). During the rise the angle goes from π to 2π, afterwards from 0 to π. */
 static double one_cycle(const fx_schedule *s, double k)
 {
     const double steps = s->v[0], most = s->v[1], rise = ceil(s->v[4] * steps);
@@ -127,6 +141,9 @@ static double one_cycle(const fx_schedule *s, double k)
     const double angle = k < rise ? (k + rise) / rise : (k - rise) / (steps - rise);
     return fabs(from - most) * (1 + cos(PI * angle)) / 2 + fmin(from, most);
 }
+/* The inner schedule at ⌈(k+1)/rate⌉ − 1: for a schedule of epochs that is asked in every training
+ * step, `rate` is the number of training steps of an epoch. ParameterSchedulers.jl counts from 1,
+ * therefore + 1 and − 1. */
 static double interpolator(const fx_schedule *s, double k)
 {
     return part_at(s, 0, fmax(ceil((k + 1) / s->v[0]) - 1, 0));
@@ -261,7 +278,8 @@ static bool check_parts(const struct row *r, const fx_schedule *init)
         const void *part = init->parts.items[i];
         if (!row_of(part)) {
             if (!part || !fx_is_error(part) || fx_error_status() == FX_OK)
-                fx_fail(FX_STATUS_ARGUMENT, r->type.name, "expects schedules");
+                fx_fail(FX_STATUS_ARGUMENT, r->type.name, "expects schedules, got %s",
+                        part ? "another object" : "NULL");
             return false;
         }
         n += count(part);
