@@ -101,7 +101,7 @@ static bool put(scanner *c, char *out, size_t capacity, size_t *length, char ch)
     if (!out)
         return true;
     if (*length + 1 >= capacity)
-        return fail(c, "a key or value is too long");
+        return fail(c, "a key or value is longer than cflux reads");
     out[(*length)++] = ch;
     out[*length] = 0;
     return true;
@@ -323,7 +323,7 @@ static bool value(scanner *c)
 {
     skip_blanks(c);
     if (++c->depth > DEPTH)
-        return fail(c, "nested too deep");
+        return fail(c, "the value is nested deeper than cflux reads");
     const char ch = peek(c);
     const bool ok = ch == '"' || ch == '\'' ? string(c, true, NULL, 0)
                     : ch == '['             ? array(c)
@@ -339,7 +339,7 @@ static bool pair(scanner *c)
     if (!key(c))
         return false;
     if (peek(c) != '=')
-        return fail(c, "expected =");
+        return fail(c, "expected = after a key");
     c->at++;
     skip_blanks(c);
     const bool wanted = path_is(c, c->table, c->key);
@@ -368,7 +368,7 @@ static bool header(scanner *c)
     if (!key(c))
         return false;
     if (!starts(c, list ? "]]" : "]"))
-        return fail(c, "expected ]");
+        return fail(c, "expected ] after the name of a table");
     c->at += list ? 2 : 1;
     const bool wanted = !list && path_is(c, c->table, NULL);
     if (wanted && c->header)

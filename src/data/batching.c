@@ -19,7 +19,8 @@ static bool is_list(const void *x)
 static void **items_of(const char *op, void *list)
 {
     if (!is_list(list) || fx_count(list) < 1 || fx_count(list) > INT32_MAX) {
-        fx_fail(FX_STATUS_ARGUMENT, op, "expected a tuple with at least one item");
+        fx_fail(FX_STATUS_ARGUMENT, op, "expected a tuple with at least one item, got %s",
+                is_list(list) ? "an empty one" : "another object");
         return NULL;
     }
     void **items = fxi_calloc((size_t)fx_count(list), sizeof *items);

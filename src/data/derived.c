@@ -349,8 +349,8 @@ static void *get_joined(fxi_derived *self, fx_array *idx)
     else {
         void *part = owner(self->data, at);
         y = part ? fxi_obs_one(part, at[0])
-                 : fx_error_array(
-                       fx_fail(FX_STATUS_ARGUMENT, "joinobs", "the index is out of range"));
+                 : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "joinobs",
+                                          "there is no observation %lld", (long long)at[0]));
     }
     fxi_free(at);
     fxi_free(runs);
@@ -370,7 +370,7 @@ void *fxi_joinobs(int n, void *const *data)
 {
     if (n < 1)
         return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, "joinobs", "needs at least one data set"));
+            fx_fail(FX_STATUS_ARGUMENT, "joinobs", "needs at least one data set, got %d", n));
     for (int i = 0; i < n; i++) {
         int64_t count;
         const fx_status status = fxi_obs_check("joinobs", data[i], &count);

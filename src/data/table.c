@@ -726,10 +726,13 @@ void *fxi_read_table(const fx_read_table_args *given)
     if (!a_ok)
         return fx_error_array(FX_STATUS_ARGUMENT);
     table t = {.separator = a.separator, .missing = a.missing, .named = a.text};
-    if ((t.separator && !strchr(",;|\t ", t.separator)) || a.skip < 0)
-        return fx_error_array(fx_fail(
-            FX_STATUS_ARGUMENT, OP,
-            a.skip < 0 ? "skip is negative" : "the separator must be one of , ; | tab and space"));
+    if (a.skip < 0)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "skip is %lld, expected at least 0",
+                                      (long long)a.skip));
+    if (t.separator && !strchr(",;|\t ", t.separator))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP,
+                                      "the separator is '%c', expected , ; | tab or space",
+                                      t.separator));
     fx_status status = fxi_lines_open(&t.lines, OP, a.path);
     if (status == FX_OK)
         status = read_all(&t, a.skip);

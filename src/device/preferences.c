@@ -126,7 +126,9 @@ fx_status fxi_preference_store(const char *backend)
 {
     char path[MAX_PATH];
     if (!file_of_project(path))
-        return fx_fail(FX_STATUS_ARGUMENT, "gpu_backend_set", "the project's path is too long");
+        return fx_fail(FX_STATUS_ARGUMENT, "gpu_backend_set",
+                       "the path of the project's preferences has more than %d bytes",
+                       MAX_PATH - 1);
     size_t n, new_n;
     char *text = read_file(path, &n);
     if (!text)

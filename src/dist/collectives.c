@@ -56,8 +56,8 @@ static fx_array *collective(const char *op, fx_dist *d, fx_array *x, fx_collecti
     if (status == FX_OK)
         status = fxi_check_array(op, x);
     if (status == FX_OK && !known(fold))
-        status =
-            fx_fail(FX_STATUS_ARGUMENT, op, "the reduction must be sum, mean, max, min or prod");
+        status = fx_fail(FX_STATUS_ARGUMENT, op,
+                         "the reduction is %d, expected sum, mean, max, min or prod", (int)fold);
     if (status != FX_OK)
         return fx_error_array(status);
     if (d->group.size == 1)
@@ -96,7 +96,7 @@ fx_array *fx_dist_gather(fx_dist *d, fx_array *x)
                          fx_ndims(x), FX_MAX_DIMS);
     fx_array **all = status == FX_OK ? fxi_malloc((size_t)d->group.size * sizeof *all) : NULL;
     if (status == FX_OK && !all)
-        status = fx_fail(FX_STATUS_MEMORY, "gather", "no memory");
+        status = fx_fail(FX_STATUS_MEMORY, "gather", "out of memory");
     if (status != FX_OK)
         return fx_error_array(status);
     int64_t sizes[FX_MAX_DIMS];
@@ -168,7 +168,7 @@ void *fx_dist_average(fx_dist *d, void *x)
     listed l = {.n = 0};
     void *walked = fx_fmap_with(list_array, &l, x);
     if (l.no_memory)
-        status = fx_fail(FX_STATUS_MEMORY, "dist_average", "no memory");
+        status = fx_fail(FX_STATUS_MEMORY, "dist_average", "out of memory");
     if (status == FX_OK && !fx_is_error(walked))
         status = fxi_average_arrays(&d->communicator, l.n, l.items);
     void *mean = status != FX_OK       ? fx_error_array(status)

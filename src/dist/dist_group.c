@@ -315,7 +315,7 @@ void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transp
     }
     d->statements = fxi_malloc(fxi_dist_statements_bytes(group->size));
     d->broken = !fxi_dist_queue_init(d) || !d->statements;
-    snprintf(d->why, sizeof d->why, "%s", d->broken ? "no memory" : "");
+    snprintf(d->why, sizeof d->why, "%s", d->broken ? "out of memory" : "");
     fxi_mutex_init(&d->lock);
 }
 

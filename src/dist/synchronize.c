@@ -116,7 +116,7 @@ static fx_status first_difference(fx_dist *d, const arrays *a, int root, int64_t
     fx_status status = exchange(d, FX_DTYPE_I64, &theirs, 1, root);
     int64_t *hashes = fxi_calloc((size_t)(status == FX_OK ? theirs : 0) + 1, sizeof *hashes);
     if (!hashes)
-        return fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory");
+        return fx_fail(FX_STATUS_MEMORY, "synchronize", "out of memory");
     for (int64_t i = 0; i < theirs && i < a->n; i++)
         hashes[i] = a->hashes[i];
     if (status == FX_OK && theirs > 0)
@@ -210,7 +210,7 @@ static fx_status send_numbers(fx_dist *d, void *x, int root)
         return n == -2 ? fx_error_status() : FX_OK;
     double *numbers = fxi_malloc((size_t)n * sizeof *numbers);
     if (!numbers)
-        return fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory");
+        return fx_fail(FX_STATUS_MEMORY, "synchronize", "out of memory");
     fxi_state_numbers(x, numbers, n);
     fx_status status = exchange(d, FX_DTYPE_F64, numbers, n, root);
     if (status == FX_OK)
@@ -239,7 +239,7 @@ void *fx_dist_synchronize(fx_dist *d, void *x, int root)
     if (status == FX_OK && !a.no_memory)
         fx_visit(x, note, &a);
     status = status != FX_OK ? status
-             : a.no_memory   ? fx_fail(FX_STATUS_MEMORY, "synchronize", "no memory")
+             : a.no_memory   ? fx_fail(FX_STATUS_MEMORY, "synchronize", "out of memory")
                              : FX_OK;
     if (status == FX_OK)
         status = compare(d, &a, root);

@@ -22,7 +22,7 @@ static fx_status kernel_failed(const fx_step *s, fx_status status)
     if (fx_error_status() != FX_OK)
         return status;
     return fx_fail(status, fx_op_name(s->op), "%s",
-                   status == FX_STATUS_MEMORY ? "no memory" : "the kernel failed");
+                   status == FX_STATUS_MEMORY ? "out of memory" : "the kernel failed");
 }
 
 /* Marks values as lost that steps up to i were replacing in place: a kernel may have written part

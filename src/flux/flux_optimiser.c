@@ -63,7 +63,7 @@ static bool unfit(matching *m, const char *format, ...)
 
 static fx_status failure(const matching *m)
 {
-    return m->no_memory ? fx_fail(FX_STATUS_MEMORY, OP, "no memory")
+    return m->no_memory ? fx_fail(FX_STATUS_MEMORY, OP, "out of memory")
                         : fx_fail(FX_STATUS_ARGUMENT, OP, "%s", m->why);
 }
 
@@ -117,7 +117,7 @@ static bool add(matching *m, void *array, void *leaf)
     m->no_memory = !fxi_grow(&m->pairs, &m->capacity, m->n + 1, sizeof *m->pairs);
     if (!m->no_memory)
         m->pairs[m->n++] = (pair){array, leaf};
-    return !m->no_memory || unfit(m, "no memory");
+    return !m->no_memory || unfit(m, "out of memory");
 }
 
 static fx_walk match_spot(const fx_spot *at, void *user)
@@ -764,7 +764,8 @@ static void *tree_beside(const fxi_saving *what, void *state)
         tree = fxi_mirror(OP, fx_flux_state(what->objects[i]), leaf_or_nothing, &m);
     }
     fxi_free(m.pairs);
-    return m.no_memory ? fx_error_array(fx_fail(FX_STATUS_MEMORY, what->op, "no memory")) : tree;
+    return m.no_memory ? fx_error_array(fx_fail(FX_STATUS_MEMORY, what->op, "out of memory"))
+                       : tree;
 }
 
 fx_status fxi_flux_optimisers_out(const fxi_saving *what, void **objects)

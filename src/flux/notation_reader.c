@@ -53,7 +53,7 @@ bool fxi_reader_fail(fxi_reader *r, const char *at, const char *format, ...)
 
 bool fxi_reader_no_memory(fxi_reader *r, const char *at)
 {
-    return record(r, at, FX_STATUS_MEMORY, "no memory");
+    return record(r, at, FX_STATUS_MEMORY, "out of memory");
 }
 
 bool fxi_reader_passed_on(fxi_reader *r, const char *at)

@@ -161,7 +161,7 @@ fxi_file *fxi_file_in_memory(const char *op, const char *path, size_t size,
     fxi_file *file = fxi_calloc(1, sizeof *file);
     if (!file || size > INT64_MAX / 2) {
         fxi_free(file);
-        fx_fail(FX_STATUS_MEMORY, op, "%s: no memory", path);
+        fx_fail(FX_STATUS_MEMORY, op, "%s: out of memory", path);
         return NULL;
     }
     const int64_t all = __atomic_add_fetch(&decompressed, (int64_t)size, __ATOMIC_RELAXED);

@@ -198,7 +198,8 @@ fx_array *fxi_file_type_array(fxi_bytes *b, const fxi_file_type *type, bool big,
     int n;
     int64_t ours[FX_MAX_DIMS];
     if (!fxi_file_type_bytes(type, ndims, sizes, &bytes)) {
-        fxi_bytes_fail(b, b->at, "the sizes of the array are too large to count its bytes");
+        fxi_bytes_fail(b, b->at, "the bytes of the array do not fit in %zu bits",
+                       8 * sizeof(size_t));
         return NULL;
     }
     if (!our_sizes(type, ndims, sizes, &n, ours)) {

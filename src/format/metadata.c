@@ -84,14 +84,14 @@ void *fxi_metadata(int n, const void *const *keys_and_texts)
         return m;
     m->texts = fxi_calloc((size_t)n + 1, sizeof *m->texts);
     if (!m->texts)
-        return failed(FX_STATUS_MEMORY, "no memory");
+        return failed(FX_STATUS_MEMORY, "out of memory");
     m->n = n / 2;
     for (int i = 0; i < n; i++) {
         m->texts[i] = fxi_strdup(keys_and_texts[i]);
         if (!m->texts[i])
-            return failed(FX_STATUS_MEMORY, "no memory");
+            return failed(FX_STATUS_MEMORY, "out of memory");
     }
-    return sort_keys(m) ? (void *)m : failed(FX_STATUS_MEMORY, "no memory");
+    return sort_keys(m) ? (void *)m : failed(FX_STATUS_MEMORY, "out of memory");
 }
 
 static const metadata *as_metadata(const void *object)
@@ -145,7 +145,7 @@ typedef struct texts {
 static void add_text(fxi_bytes *b, texts *t, char *text)
 {
     if (b->status == FX_OK && !fxi_grow(&t->items, &t->capacity, t->n + 1, sizeof *t->items))
-        b->status = fx_fail(FX_STATUS_MEMORY, b->op, "%s: no memory", b->path);
+        b->status = fx_fail(FX_STATUS_MEMORY, b->op, "%s: out of memory", b->path);
     if (text && b->status == FX_OK)
         t->items[t->n++] = text;
     else

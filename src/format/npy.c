@@ -67,7 +67,8 @@ static void quoted(fxi_bytes *h, char *out, size_t capacity)
         out[n++] = (char)h->data[h->at];
     out[n] = 0;
     if (h->at >= h->size || h->data[h->at] != quote)
-        fxi_bytes_fail(h, h->at, "a text in the header is too long or not closed");
+        fxi_bytes_fail(h, h->at, "a text in the header is not closed, or has more than %zu bytes",
+                       capacity - 1);
     else
         h->at++;
 }
@@ -88,7 +89,7 @@ static uint64_t count(fxi_bytes *h)
     uint64_t v = 0;
     while (h->at < h->size && h->data[h->at] >= '0' && h->data[h->at] <= '9') {
         if (v > (INT64_MAX - 9) / 10)
-            fxi_bytes_fail(h, begin, "a size in the header is too large");
+            fxi_bytes_fail(h, begin, "a size in the header is above %lld", (long long)INT64_MAX);
         v = h->status == FX_OK ? v * 10 + (h->data[h->at] - (uint64_t)'0') : 0;
         h->at++;
     }

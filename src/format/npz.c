@@ -66,7 +66,7 @@ typedef struct archive {
 
 static fx_status no_memory(fxi_bytes *b)
 {
-    return b->status = fx_fail(FX_STATUS_MEMORY, b->op, "%s: no memory", b->path);
+    return b->status = fx_fail(FX_STATUS_MEMORY, b->op, "%s: out of memory", b->path);
 }
 
 /* ---- the directory --------------------------------------------------------------------------- */
@@ -548,7 +548,9 @@ static fx_status write_member(fxi_file_out *out, const fxi_entry *e, member *m)
     char header[FXI_NPY_HEADER];
     const size_t bytes = (size_t)fx_length(e->array) * fx_dtype_size(fx_eltype(e->array));
     if (strlen(e->name) > UINT16_MAX - 4)
-        return fx_fail(FX_STATUS_UNSUPPORTED, out->op, "the name of an array is too long");
+        return fx_fail(FX_STATUS_UNSUPPORTED, out->op,
+                       "the name of an array has %zu bytes, npz files allow %d", strlen(e->name),
+                       UINT16_MAX - 4);
     const size_t n = fxi_npy_header(out->op, e->array, header);
     if (n == 0)
         return FX_STATUS_DTYPE;

@@ -123,7 +123,8 @@ static fx_array *entry_array(reading *r, const fxi_file_type *type, int ndims,
         return NULL;
     }
     if (!fxi_file_type_bytes(type, ndims, sizes, &bytes)) {
-        fxi_bytes_fail(&r->header, s->at, "the array's sizes are too large to count its bytes");
+        fxi_bytes_fail(&r->header, s->at, "the bytes of the array do not fit in %zu bits",
+                       8 * sizeof(size_t));
         return NULL;
     }
     if (bytes != s->end - s->begin) {
@@ -168,7 +169,7 @@ static void read_tensor(reading *r, const char *name, size_t at)
     if (!x)
         return;
     if (!fxi_grow(&r->spans, &r->capacity, r->n + 1, sizeof *r->spans))
-        h->status = fx_fail(FX_STATUS_MEMORY, h->op, "%s: no memory", h->path);
+        h->status = fx_fail(FX_STATUS_MEMORY, h->op, "%s: out of memory", h->path);
     else if ((h->status = fxi_entries_add(&r->entries, name, x)) == FX_OK)
         r->spans[r->n++] = s;
 }

@@ -204,6 +204,12 @@ static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint_args *c
     return status;
 }
 
+static fx_status path_is_too_long(const char *op, const char *path)
+{
+    return fx_fail(FX_STATUS_ARGUMENT, op, "the path has %zu bytes, at most %d are allowed",
+                   strlen(path), LONGEST_PATH);
+}
+
 fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *given)
 {
     FXI_SCOPE;
@@ -213,10 +219,10 @@ fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *given)
     const int keep = c.keep;
     if (!c_ok || fxi_check_text(op, 1, "a path", path) != FX_OK)
         return FX_STATUS_ARGUMENT;
-    if (keep < 1 || keep > MAX_KEEP || (path && strlen(path) > LONGEST_PATH))
-        return fx_fail(FX_STATUS_ARGUMENT, op,
-                       keep < 1 || keep > MAX_KEEP ? "keep must be between 1 and 1000"
-                                                   : "the path is too long");
+    if (keep < 1 || keep > MAX_KEEP)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "keep is %d, expected 1 to %d", keep, MAX_KEEP);
+    if (path && strlen(path) > LONGEST_PATH)
+        return path_is_too_long(op, path);
     fx_status status = fxi_file_out_open(&out, op, path);
     if (status == FX_OK)
         status = write_checkpoint(&out, &c);
@@ -252,7 +258,7 @@ static bool is_checkpoint(void *file)
 static fx_status check_sum(fxi_bytes *b)
 {
     if (b->size <= FXI_SUM_BYTES)
-        return fxi_bytes_fail(b, b->size, "the file is too short");
+        return fxi_bytes_fail(b, b->size, "the file has %zu bytes: a checkpoint has more", b->size);
     return sum_is_right(b) ? FX_OK
                            : fxi_bytes_fail(b, b->size - FXI_SUM_BYTES,
                                             "the file is damaged: its CRC-32 differs");
@@ -379,7 +385,7 @@ static fx_status check_args(const char *op, const char *path, const fx_checkpoin
     if (fxi_check_text(op, 1, "a path", path) != FX_OK)
         return FX_STATUS_ARGUMENT;
     if (strlen(path) > LONGEST_PATH)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is too long");
+        return path_is_too_long(op, path);
     return FX_OK;
 }
 

@@ -341,9 +341,11 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
                     "three the same batch sizes",
                     a);
     if (heads < 1 || fx_size(a->query, 0) % heads || fx_size(v, 0) % heads)
-        return fail(FX_STATUS_ARGUMENT, "the number of heads must divide the features", a);
+        return fail(FX_STATUS_ARGUMENT, "the number of heads must divide the number of features",
+                    a);
     if (!(a->dropout >= 0 && a->dropout <= 1))
-        return fail(FX_STATUS_ARGUMENT, "dropout must be from 0 to 1", a);
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, OP_NAME, "dropout is %g, expected 0 to 1", a->dropout));
     const int64_t full[] = {fx_size(a->key, 1), fx_size(a->query, 1), heads, batch_of(a->query)};
     const double scale = 1 / sqrt((double)(fx_size(a->query, 0) / heads));
     /* Scaled before it is split: its gradient then needs no copy in the order of the query. */

@@ -112,7 +112,8 @@ static fx_array *polynomial(const double c[GILES], fx_array *w)
     return p;
 }
 
-/* erf⁻¹(t); `tail`: also for t² ≥ 0.993. */
+/* erf⁻¹(t); `tail`: also for t² ≥ 0.993. Two polynomials in w = −log(1 − t²) (Giles, "Approximating
+ * the erfinv function", 2012, single precision). */
 static fx_array *erf_inverse(fx_array *t, bool tail)
 {
     static const double centre[GILES] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
@@ -128,7 +129,8 @@ static fx_array *erf_inverse(fx_array *t, bool tail)
     return fx_mul(p, t);
 }
 
-/* A normal distribution between lo and hi. */
+/* A normal distribution between lo and hi: the inverse distribution function of a uniform number
+ * between its values at lo and hi. No number is drawn twice, so the count of numbers is fixed. */
 static fx_array *between(const fx_init_args *a, double mean, double std, double lo, double hi)
 {
     const double from = erf((lo - mean) / (std * SQRT2)), to = erf((hi - mean) / (std * SQRT2));
@@ -154,6 +156,8 @@ static fx_array *truncated_normal(const fx_init_args *a)
     return between(a, or_else(a->mean, 0), or_else(a->std, 1), or_else(a->lo, -2),
                    or_else(a->hi, 2));
 }
+/* Keeps the variance of a sum of `in` terms at 1, which SELU networks need (LeCun et al., 1998;
+ * Klambauer et al., 2017). Truncated at two deviations. */
 static fx_array *lecun_normal(const fx_init_args *a)
 {
     double in, out;
@@ -177,7 +181,7 @@ static fx_array *ones(const fx_init_args *a)
 
 static fx_array *no_memory(const char *op)
 {
-    return fx_error_array(fx_fail(FX_STATUS_MEMORY, op, "no memory"));
+    return fx_error_array(fx_fail(FX_STATUS_MEMORY, op, "out of memory"));
 }
 
 /* The array of n numbers in double as Float32 of these sizes; frees the numbers. */
@@ -225,11 +229,14 @@ static void make_orthonormal(double *x, int64_t rows, int64_t columns)
     }
 }
 
+/* The Q of a random normal matrix: it preserves lengths, so signals neither vanish nor grow through
+ * linear layers (Saxe et al., 2014). */
 static fx_array *orthogonal(const fx_init_args *a)
 {
     const int64_t nd = a->sizes.n, n = product(a, 0, nd);
     if (nd < 1)
-        return fx_error_array(fx_fail(FX_STATUS_SHAPE, "orthogonal", "needs at least one axis"));
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, "orthogonal",
+                                      "the sizes are empty, expected at least one axis"));
     const int64_t columns = a->sizes.v[nd - 1], rows = product(a, 0, nd - 1);
     const int64_t tall = rows > columns ? rows : columns, thin = rows + columns - tall;
     double *x = drawn(random_normal, a, n), *y = x ? fxi_malloc((size_t)(n + 1) * sizeof *y) : NULL;
@@ -279,8 +286,9 @@ static fx_array *sparse(const fx_init_args *a)
     if (!(a->sparsity >= 0 && a->sparsity <= 1))
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, op,
-                    "needs a sparsity from 0 to 1: fx_init(fx_sparse_init, sizes, "
-                    ".sparsity = 0.1)"));
+                    "sparsity is %g, expected 0 to 1, as in fx_init(fx_sparse_init, sizes, "
+                    ".sparsity = 0.1)",
+                    a->sparsity));
     const int64_t rows = a->sizes.v[0], columns = a->sizes.v[1], n = rows * columns;
     const int64_t zeros = (int64_t)ceil(a->sparsity * (double)rows);
     double *x = drawn(random_normal, a, n), *keys = x ? drawn(random_uniform, a, n) : NULL;

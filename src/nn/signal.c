@@ -306,9 +306,10 @@ static fx_status check_istft(const fx_istft_args *a, framing *out)
     int64_t n;
     if (status == FX_OK && (a->length > INT64_MAX / 2 || a->n_fft > INT64_MAX / 2 ||
                             !fxi_mul_i64(fx_size(a->re, 1), out->hop, &n) || n > INT64_MAX / 2))
-        status = fx_fail(FX_STATUS_SHAPE, "istft",
-                         "a signal of %lld frames of %lld samples has more than 2^62 samples",
-                         (long long)fx_size(a->re, 1), (long long)a->n_fft);
+        status =
+            fx_fail(FX_STATUS_SHAPE, "istft",
+                    "a signal of %lld frames, hop %lld and length %lld has more than 2^62 samples",
+                    (long long)fx_size(a->re, 1), (long long)out->hop, (long long)a->length);
     return status;
 }
 

@@ -21,7 +21,7 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     fxi_node **nodes = fxi_malloc(((size_t)n + 1) * sizeof *nodes);
-    fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, name, "no memory");
+    fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, name, "out of memory");
     fx_device *device = NULL;
     for (int i = 0; i < n && s == FX_OK; i++) {
         s = fxi_check_operand(name, in[i]);
@@ -44,7 +44,7 @@ fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, const fxi_own_call *ca
                            fx_array *const *in)
 {
     fxi_node **nodes = fxi_malloc((size_t)n * sizeof *nodes);
-    fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, op->op.name, "no memory");
+    fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, op->op.name, "out of memory");
     for (int i = 0; i < n && s == FX_OK; i++) {
         s = fx_array_status(in[i]);
         nodes[i] = in[i]->node;
@@ -78,7 +78,7 @@ fx_array *fxi_after(int n, fx_array *const *first, fx_array *x)
         .op = {.fxi_size = sizeof(fx_custom_op), .name = "after"}, .gradient = pass_through};
     fx_array **in = fxi_malloc(((size_t)n + 1) * sizeof *in);
     if (!in)
-        return fx_error_array(fx_fail(FX_STATUS_MEMORY, "after", "no memory"));
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, "after", "out of memory"));
     for (int i = 0; i < n; i++)
         in[i] = first[i];
     in[n] = x;

@@ -243,7 +243,7 @@ static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shap
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (n < 1)
-        return fx_fail(FX_STATUS_ARGUMENT, "concat", "needs at least one array");
+        return fx_fail(FX_STATUS_ARGUMENT, "concat", "needs at least one array, got %d", n);
     for (int i = 0; i < n; i++) {
         fx_status s = fxi_check_array("concat", x[i]);
         if (s == FX_OK)

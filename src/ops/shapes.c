@@ -288,7 +288,7 @@ static fx_status check_same(int n, fx_array *const *x)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (n < 1)
-        return fx_fail(FX_STATUS_ARGUMENT, "stack", "needs at least one array");
+        return fx_fail(FX_STATUS_ARGUMENT, "stack", "needs at least one array, got %d", n);
     for (int i = 0; i < n; i++) {
         if (fx_is_error(x[i]))
             return fxi_operand_status("stack", x[i]);

@@ -15,8 +15,8 @@ fx_status fxi_spread(const char *op, const char *what, const fx_dims *d, int spa
     for (int i = 0; i < spatial; i++) {
         const int64_t v = d->v[d->n == 1 ? 0 : i];
         if (v < least || v > INT32_MAX)
-            return fx_fail(FX_STATUS_ARGUMENT, op, "%s of %lld is out of range", what,
-                           (long long)v);
+            return fx_fail(FX_STATUS_ARGUMENT, op, "%s is %lld, expected %lld to %d", what,
+                           (long long)v, (long long)least, INT32_MAX);
         out[i] = (int32_t)v;
     }
     return FX_OK;
@@ -30,12 +30,11 @@ fx_status fxi_spread_pad(const char *op, const fx_dims *d, int spatial, int32_t 
         memcpy(after, before, (size_t)spatial * sizeof *after);
         return s;
     }
-    for (int i = 0; i < spatial; i++) {
-        if (d->v[2 * i] < 0 || d->v[2 * i + 1] < 0 || d->v[2 * i] > INT32_MAX ||
-            d->v[2 * i + 1] > INT32_MAX)
-            return fx_fail(FX_STATUS_ARGUMENT, op, "pad is negative");
-        before[i] = (int32_t)d->v[2 * i];
-        after[i] = (int32_t)d->v[2 * i + 1];
+    for (int i = 0; i < 2 * spatial; i++) {
+        if (d->v[i] < 0 || d->v[i] > INT32_MAX)
+            return fx_fail(FX_STATUS_ARGUMENT, op, "pad is %lld, expected 0 to %d",
+                           (long long)d->v[i], INT32_MAX);
+        (i % 2 ? after : before)[i / 2] = (int32_t)d->v[i];
     }
     return FX_OK;
 }

@@ -56,7 +56,7 @@ static void fail(averages *a, fx_status status)
 
 static void no_memory(averages *a)
 {
-    fail(a, fx_fail(FX_STATUS_MEMORY, "average", "no memory"));
+    fail(a, fx_fail(FX_STATUS_MEMORY, "average", "out of memory"));
 }
 
 /* ---- the arrays ------------------------------------------------------------------------------ */

@@ -373,15 +373,16 @@ static fx_rule *refused(const row *w, const char *why, double value)
 static fx_rule *make(const row *w, const fx_rule *init)
 {
     if (!(init->eta >= 0))
-        return refused(w, "the learning rate cannot be negative: eta", init->eta);
+        return refused(w, "the learning rate must be at least 0, got eta", init->eta);
     if (w == &rows[ACCUM_GRAD] && init->n < 1)
-        return refused(w, "the number of gradients must be at least 1: n", (double)init->n);
+        return refused(w, "the number of gradients must be at least 1, got n", (double)init->n);
     if (w == &rows[MIXED] && !(init->scale > 0 && isfinite(init->scale)))
-        return refused(w, "the factor of the loss must be positive: scale", init->scale);
+        return refused(w, "the factor of the loss must be positive, got scale", init->scale);
     if (w == &rows[CLIP_NORM] && isnan(init->p))
-        return refused(w, "the exponent of the norm must be a number: p", init->p);
+        return refused(w, "the exponent of the norm must be a number, got p", init->p);
     if (w == &rows[MIXED] && init->growth < 0)
-        return refused(w, "the number of updates cannot be negative: growth", (double)init->growth);
+        return refused(w, "the number of updates must be at least 0, got growth",
+                       (double)init->growth);
     return fxi_new(&w->type, init);
 }
 
@@ -401,7 +402,8 @@ static bool fits_inside(const row *w, const fx_rule *inner)
     fx_dtype type;
     if (!fxi_rule_info_of(inner)) {
         if (!inner || !fx_is_error(inner) || fx_error_status() == FX_OK)
-            fx_fail(FX_STATUS_ARGUMENT, w->type.name, "expects optimiser rules");
+            fx_fail(FX_STATUS_ARGUMENT, w->type.name, "expects optimiser rules, got %s",
+                    inner ? "another object" : "NULL");
         return false;
     }
     const bool shared = row_of(inner) == &rows[SHARED] && w != &rows[MIXED];

@@ -12,7 +12,7 @@
 
 fx_status fxi_update_no_memory(void)
 {
-    return fx_fail(FX_STATUS_MEMORY, "update", "no memory");
+    return fx_fail(FX_STATUS_MEMORY, "update", "out of memory");
 }
 
 /* A gradient must have the size of its parameter: broadcasting a smaller one would train silently

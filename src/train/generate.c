@@ -45,10 +45,15 @@ static fx_status check(const fx_generate_args *a)
     if (fxi_predictor_context(a->predictor) <= 0)
         return refuse("the model is not a language model: it does not predict the next token");
     if (a->length < 1)
-        return refuse("length must be at least 1");
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "length is %lld, expected at least 1",
+                       (long long)a->length);
     if (!(a->temperature >= 0) || isinf(a->temperature))
-        return refuse("temperature must be a finite number of at least 0");
-    return a->top_k >= 0 ? FX_OK : refuse("top_k must not be negative");
+        return fx_fail(FX_STATUS_ARGUMENT, OP,
+                       "temperature is %g, expected a finite number of at least 0", a->temperature);
+    if (a->top_k < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "top_k is %lld, expected at least 0",
+                       (long long)a->top_k);
+    return FX_OK;
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -185,7 +190,8 @@ static fx_status prepare(writer *w)
         return fx_array_status(ids);
     w->prompt = w->n = fx_length(ids);
     if (w->a.length > INT64_MAX / (int64_t)sizeof *w->text - w->prompt)
-        return refuse("length is too large");
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "length is %lld, which is more than memory can hold",
+                       (long long)w->a.length);
     w->text = fxi_calloc((size_t)(w->prompt + w->a.length), sizeof *w->text);
     w->seen = fxi_calloc((size_t)w->context, sizeof *w->seen);
     w->scores = fxi_calloc((size_t)w->tokens, sizeof *w->scores);

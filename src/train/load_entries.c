@@ -181,7 +181,7 @@ static void *model_of(const char *path, void *file, bool *used, const char *name
         return NULL;
     f.from = fxi_calloc(n, sizeof *f.from);
     f.to = fxi_calloc(n, sizeof *f.to);
-    f.status = f.from && f.to ? FX_OK : fx_fail(FX_STATUS_MEMORY, OP, "no memory");
+    f.status = f.from && f.to ? FX_OK : fx_fail(FX_STATUS_MEMORY, OP, "out of memory");
     fx_visit(model, take_array, &f);
     refuse_others(&f);
     f.at = 0;

@@ -212,7 +212,7 @@ fx_status fxi_together_any(fxi_together *g, bool *io_stop)
     const int64_t n = 1 + fx_dist_total_workers(g->d);
     double *numbers = fxi_calloc((size_t)n, sizeof *numbers);
     if (!numbers)
-        return fx_fail(FX_STATUS_MEMORY, OP, "no memory");
+        return fx_fail(FX_STATUS_MEMORY, OP, "out of memory");
     const double waited = fxi_dist_waited(g->d), now = fxi_clock();
     numbers[0] = *io_stop || g->stopping ? 1 : 0;
     numbers[1 + fx_dist_rank(g->d)] = waited - g->waited_before;

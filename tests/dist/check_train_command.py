@@ -138,7 +138,7 @@ def check_validation(name, run):
             break
         if done.returncode:
             once(done.stderr, "cflux train: ")
-            failures += re.findall("(?m)^cflux train: rank 1: (no memory.*)$", done.stderr)
+            failures += re.findall("(?m)^cflux train: rank 1: ((?:no|out of) memory.*)$", done.stderr)
         elif "finished after epoch 3" not in done.stdout:
             sys.exit(f"{name}, validation: {done.stdout}{done.stderr}")
     replaceable = at > 2 or "#failed" in done.stderr  # not so with a sanitizer's calloc

@@ -18,6 +18,7 @@ import check_pages  # noqa: E402
 import check_exports  # noqa: E402
 import check_flux_names  # noqa: E402
 import check_headers  # noqa: E402
+import check_messages  # noqa: E402
 import check_names  # noqa: E402
 import check_phrases  # noqa: E402
 import check_reference  # noqa: E402
@@ -350,6 +351,14 @@ class Pages(Scratch):
         self.assertIn("c.md", self.errors[1])
 
 
+    def test_design_notes(self):
+        self.put("docs/design/1.md", "# A\n\n## Context\n\n## Alternatives\n")
+        self.put("docs/design/2.md", "# A\n\n## Context\n\n## Rejected\n\n## Context\n")
+        self.assertEqual(check_pages.check_design_notes(self.root, self.errors), 2)
+        self.assertEqual([e.partition(";")[0] for e in self.errors],
+                         ['docs/design/2.md: the heading "Rejected"', 'docs/design/2.md: the heading "Context" is used 2 times'])
+
+
 class Phrases(Scratch):
     ROWS = [("nobody knows", "unknown"), ("what is no", "not a …"), ("which the … has not", "lacks")]
 
@@ -382,6 +391,26 @@ class Phrases(Scratch):
         self.ROWS = [("is no …", "is not a …")]
         self.assertEqual(len(self.found("docs/a.md", "it is no file")), 1)
         self.assertEqual(self.found("docs/a.md", "it is no longer, it is no\nmore than, there is no file"), [])
+
+
+class Messages(Scratch):
+    def found(self, text):
+        self.put("src/a.c", text)
+        return check_messages.check(self.root)
+
+    def test_a_limit_has_a_value(self):
+        for wrong in ('"conv", "pad is negative"', 'n < 0 ? "n is too large" : "n must be from 0 to 1"', '"keep must be at least 1"',
+                      '"the " "index is out of " /* ) */ "range"'):
+            errors, calls = self.found(f"int f(void)\n{{\n    return fx_fail(1, {wrong});\n}}\n")
+            self.assertEqual((len(errors), calls), (1, 1), wrong)
+            self.assertTrue(errors[0].startswith("src/a.c:3: "), errors)
+        for good in ('"conv", "pad is %d, expected at least 0", pad', '"%s", "the pad is %d: too large"', '"the array is NULL"',
+                     '"cat", "%s", why', 'what', "(')'), \"the array is NULL\""):
+            self.assertEqual(self.found(f"int f(void) {{ return fx_fail(1, {good}); }}")[0], [], good)
+
+    def test_a_message_has_three_words(self):
+        self.assertEqual(len(self.found('fxi_bytes_fail(b, 0, "no memory"); refuse("not good"); x.fail("a b");')[0]), 2)
+        self.assertEqual(self.found('fx_fail(1, "op", "out of memory");')[0], [])
 
 
 class Comments(Scratch):

@@ -179,8 +179,8 @@ static void a_rule_that_is_refused(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
     fx_dense_layer *model = fx_child_named(file, "model");
     assert_float_equal(fx_item(fx_sum(fx_call(model, fx_ones(2)))), 2.1, 1e-6); /* Σ W0 */
-    wrong(fx_child_named(file, "opt"), model, "learning rate cannot be negative: eta = -0.7");
-    wrong(fx_child_named(file, "old"), model, "learning rate cannot be negative: eta = -0.7");
+    wrong(fx_child_named(file, "opt"), model, "learning rate must be at least 0, got eta = -0.7");
+    wrong(fx_child_named(file, "old"), model, "learning rate must be at least 0, got eta = -0.7");
     /* an earlier error stays the recorded one */
     fx_load("/nowhere/x.npy");
     ok(fx_load(made_bson("negative.bson")));

@@ -187,7 +187,7 @@ static void joins(void **state)
     refused(fx_get_obs(j, LABELS(6)), FX_STATUS_ARGUMENT, "index 6 is out of range");
     void *both = fx_joinobs(fx_tuple(pairs(2), numbers(2)), fx_tuple(pairs(3), numbers(3)));
     IS(fx_vec(fx_child(fx_get_obs(both, LABELS(1, 4)), 0)), 1, 101, 2, 102);
-    refused(fx_joinobs(), FX_STATUS_ARGUMENT, "needs at least one data set");
+    refused(fx_joinobs(), FX_STATUS_ARGUMENT, "needs at least one data set, got 0");
 }
 
 static void windows(void **state)

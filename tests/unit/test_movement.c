@@ -152,7 +152,7 @@ static void joins(void **state)
     check_error(fx_concat(0, flat, x), FX_STATUS_SHAPE, "sizes differ in an axis other than 0");
     check_error(fx_concat(2, x, x), FX_STATUS_ARGUMENT, "axis 2");
     check_error(fx_concat(-1, x, x), FX_STATUS_ARGUMENT, "axis -1");
-    check_error(fxi_concat(0, 0, &x), FX_STATUS_ARGUMENT, "needs at least one array");
+    check_error(fxi_concat(0, 0, &x), FX_STATUS_ARGUMENT, "needs at least one array, got 0");
     fx_array *mixed =
         fx_concat(0, fx_full_dtype(FX_DTYPE_I32, 7, 1), fx_full_dtype(FX_DTYPE_F64, 0.5, 1));
     assert_int_equal(fx_eltype(mixed), FX_DTYPE_F64);

@@ -551,7 +551,7 @@ static const char *const wrong_rules[][2] = {
     {"", "optimiser, column 1: expected an optimiser such as Adam(0.001), got the end of the text"},
     {"Adam",
      "optimiser, column 5: expected an optimiser such as Adam(0.001), got the end of the text"},
-    {"Adam(-1)", "optimiser, column 1: Adam: the learning rate cannot be negative: eta = -1.0"},
+    {"Adam(-1)", "optimiser, column 1: Adam: the learning rate must be at least 0, got eta = -1.0"},
     {"Adem(1)", "optimiser, column 1: unknown optimiser Adem; known are Descent, Momentum, "
                 "Nesterov, Rprop, RMSProp, Adam, AdamW, AdaMax, NAdam, RAdam, AMSGrad, OAdam, "
                 "AdaBelief, AdaGrad, AdaDelta, Lion, WeightDecay, SignDecay, ClipGrad, "

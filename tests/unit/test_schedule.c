@@ -104,7 +104,7 @@ static void wrong_schedules(void **state)
     refused_exactly(fx_schedule_step(1, 0.5, 0),
                     "Step: the number of steps must be positive, got 0");
     refused_exactly(fx_schedule_exp((double)NAN, 1), "Exp: expects finite numbers, got nan");
-    refused_exactly(fx_schedule_loop(NULL, 3), "Loop: expects schedules");
+    refused_exactly(fx_schedule_loop(NULL, 3), "Loop: expects schedules, got NULL");
     refused_exactly(fx_schedule_onecycle(0, 1, 0, 0, 0.5),
                     "OneCycle: the number of steps must be positive, got 0");
     refused_exactly(fx_schedule_onecycle(5, 1, 0, 0, 1.5),
@@ -113,7 +113,8 @@ static void wrong_schedules(void **state)
     refused_exactly(fx_schedule_shifted(one, 0), "Shifted: the offset must be positive, got 0");
     refused_exactly(fx_schedule_interpolator(one, -1),
                     "Interpolator: the rate must be positive, got -1");
-    refused_exactly(fx_schedule_composed(NULL, 1, &one), "ComposedSchedule: expects schedules");
+    refused_exactly(fx_schedule_composed(NULL, 1, &one),
+                    "ComposedSchedule: expects schedules, got NULL");
     refused_exactly(fx_schedule_composed(one, 2, (fx_schedule *const[]){one, one}),
                     "ComposedSchedule: Constant does not take 2 numbers");
     refused_exactly(fx_schedule_composed(fx_schedule_shifted(one, 1), 1, &one),

@@ -118,7 +118,8 @@ static void stacks(void **state)
     check_error(fx_stack(0, a, fx_vector(1, 2, 3)), FX_STATUS_SHAPE,
                 "stack: sizes differ: 2 and 3");
     check_error(fx_stack(2, a, b), FX_STATUS_ARGUMENT, "stack: cannot insert axis 2");
-    check_error(fxi_stack(0, 0, NULL), FX_STATUS_ARGUMENT, "stack: needs at least one array");
+    check_error(fxi_stack(0, 0, NULL), FX_STATUS_ARGUMENT,
+                "stack: needs at least one array, got 0");
 }
 
 static void triangles(void **state)

@@ -86,7 +86,7 @@ static void refused_with_the_line(void **state)
         {"x = \"\"\"\n\n", 3, "is not closed"},
         {"[Flux]\ngpu_backend = "
          "\"0123456789012345678901234567890123456789012345678901234567890123\"",
-         2, "too long"},
+         2, "longer than cflux reads"},
     };
     int n = 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++, n++) {

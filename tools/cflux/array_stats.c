@@ -30,7 +30,7 @@ fx_status array_stats_of(fx_array *x, array_stats *out)
 {
     const int64_t n = fx_length(x);
     double squares = 0, *values = malloc((size_t)(n < PART ? n + 1 : PART) * sizeof *values);
-    fx_status status = values ? FX_OK : fx_fail(FX_STATUS_MEMORY, "stats", "no memory");
+    fx_status status = values ? FX_OK : fx_fail(FX_STATUS_MEMORY, "stats", "out of memory");
     *out = (array_stats){.min = INFINITY, .max = -INFINITY};
     for (int64_t at = 0; at < n && status == FX_OK; at += PART) {
         FX_SCOPE;

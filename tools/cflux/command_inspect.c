@@ -55,7 +55,7 @@ static bool grow(void **items, int64_t n, int64_t *capacity, size_t size)
 
 static fx_status no_memory(report *r)
 {
-    return r->status = fx_fail(FX_STATUS_MEMORY, "inspect", "no memory");
+    return r->status = fx_fail(FX_STATUS_MEMORY, "inspect", "out of memory");
 }
 
 static void add_warning(report *r, const char *format, ...) FXI_PRINTF(2, 3);

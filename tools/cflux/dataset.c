@@ -456,7 +456,7 @@ int dataset_read(const data_request *r, dataset *out)
     if (r->more == 0)
         return read_one(&one, out);
     dataset *parts = calloc((size_t)r->more + 1, sizeof *parts);
-    int status = parts ? read_one(&one, &parts[0]) : fail(EXIT_FAILED, "no memory");
+    int status = parts ? read_one(&one, &parts[0]) : fail(EXIT_FAILED, "out of memory");
     for (int i = 1; i <= r->more && status == EXIT_FINE; i++) {
         one.path = dataset_path(r, i);
         next_target(&one);

@@ -251,7 +251,7 @@ static int read_pixels(const image_entry *e, const image_size *size, unsigned ch
     if (good && !image_resize(&whole, pixels, size, out))
         good = false;
     free(pixels);
-    return good ? EXIT_FINE : bad_image(e->path, why[0] ? why : "no memory");
+    return good ? EXIT_FINE : bad_image(e->path, why[0] ? why : "out of memory");
 }
 
 /* Numbers from 0 to 1, of sizes width × height × channels × images. */

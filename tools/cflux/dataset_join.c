@@ -165,11 +165,11 @@ int dataset_join(dataset *parts, int n, dataset *out)
     *out = parts[0];
     out->path = title(parts[0].path, n - 1);
     if (!join_places(parts, n, out))
-        return fail(EXIT_FAILED, "no memory");
+        return fail(EXIT_FAILED, "out of memory");
     const bool images = strcmp(parts[0].kind, "images") == 0;
     for (int i = 0; images && i < n; i++)
         if (!sort_names(&parts[i]))
-            return fail(EXIT_FAILED, "no memory");
+            return fail(EXIT_FAILED, "out of memory");
     out->id = parts[0].id;
     out->ids = parts[0].ids;
     for (int i = 1; i < n; i++) {
@@ -190,6 +190,6 @@ int dataset_join(dataset *parts, int n, dataset *out)
     if (out->id)
         out->id = joined(parts, n, out->ids, ids_of);
     if (!out->x || (parts[0].y && !out->y) || (parts[0].id && !out->id))
-        return fail(EXIT_FAILED, "no memory");
+        return fail(EXIT_FAILED, "out of memory");
     return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_BAD_INPUT);
 }

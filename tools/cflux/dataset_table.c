@@ -21,7 +21,7 @@ static int choose_several(const data_request *r, void *columns, const sorted_nam
         const int64_t column = name ? find_column(names, fx_count(columns), name) : -1;
         int status = EXIT_FINE;
         if (column < 0 && !r->unlabelled)
-            status = name ? no_column(r->path, name, columns) : fail(EXIT_FAILED, "no memory");
+            status = name ? no_column(r->path, name, columns) : fail(EXIT_FAILED, "out of memory");
         else if (column >= 0 && is_target(out, column))
             status = fail(EXIT_BAD_INPUT, "--target names column \"%s\" twice", name);
         else if (out->ntargets == TARGETS_AT_MOST)
@@ -151,7 +151,8 @@ static int take_columns(const data_request *r, dataset *d, void *table)
     void *columns = fx_child_named(table, "columns");
     feature_choice choice = {.id = -1};
     sorted_name *names = sorted_names(columns);
-    int status = names ? take_ids(r, d, table, names, &choice.id) : fail(EXIT_FAILED, "no memory");
+    int status =
+        names ? take_ids(r, d, table, names, &choice.id) : fail(EXIT_FAILED, "out of memory");
     if (status == EXIT_FINE)
         status = choose_targets(r, table, names, &choice);
     if (status == EXIT_FINE)

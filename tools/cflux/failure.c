@@ -125,7 +125,7 @@ int fail_table(int status, const char *whose)
 
 void *memory_error(void)
 {
-    return fx_error_array(fx_fail(FX_STATUS_MEMORY, "data", "no memory"));
+    return fx_error_array(fx_fail(FX_STATUS_MEMORY, "data", "out of memory"));
 }
 
 void warn(const char *format, ...)

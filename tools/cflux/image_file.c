@@ -73,7 +73,7 @@ static bool read_png(FILE *f, image_size *size, unsigned char *pixels, char why[
         if (good)
             take_colours(all, size, pixels);
         else if (!all)
-            snprintf(image.message, sizeof image.message, "no memory");
+            snprintf(image.message, sizeof image.message, "out of memory");
         free(all);
     }
     if (!good)

@@ -18,7 +18,7 @@ enum { PATH_BYTES = 512 };
 
 static fx_status no_memory(void)
 {
-    return fx_fail(FX_STATUS_MEMORY, "save", "no memory");
+    return fx_fail(FX_STATUS_MEMORY, "save", "out of memory");
 }
 
 /* ---- contents of an object ------------------------------------------------------------------- */

@@ -91,7 +91,7 @@ static double *values_of(const dataset *d, int64_t *n)
     *n = fx_length(d->y);
     double *values = calloc((size_t)*n + 1, sizeof *values);
     if (!values || fx_read_as(d->y, FX_DTYPE_F64, values, *n) != FX_OK) {
-        values ? fail_library(EXIT_FAILED) : fail(EXIT_FAILED, "no memory");
+        values ? fail_library(EXIT_FAILED) : fail(EXIT_FAILED, "out of memory");
         free(values);
         return NULL;
     }
@@ -313,7 +313,7 @@ static int class_targets(const problem *p, const dataset *d, fx_array **out)
     sorted_name *classes = sorted_names(p->classes);
     int status = !values              ? EXIT_FAILED
                  : numbers && classes ? EXIT_FINE
-                                      : fail(EXIT_FAILED, "no memory");
+                                      : fail(EXIT_FAILED, "out of memory");
     if (status == EXIT_FINE && n != d->n)
         status =
             fail(EXIT_BAD_INPUT, "%s has %lld targets for %lld observations: a class is one target",

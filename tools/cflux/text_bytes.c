@@ -43,7 +43,7 @@ int read_text_bytes(const char *path, text_bytes *t)
 {
     gzFile f = gzopen(path, "rbe");
     if (!f)
-        return fail(EXIT_BAD_INPUT, "%s: %s", path, errno ? strerror(errno) : "no memory");
+        return fail(EXIT_BAD_INPUT, "%s: %s", path, errno ? strerror(errno) : "out of memory");
     const int status = read_stream(f, path, t);
     gzclose_r(f);
     if (status != EXIT_FINE)

@@ -71,7 +71,8 @@ int trained_try(const char *path, const trained *t, const problem *p)
     if (!dot || (strcmp(dot, ".bson") != 0 && strcmp(dot, ".safetensors") != 0))
         return fail(EXIT_BAD_INPUT, "--save %s: models are saved as .bson or .safetensors", path);
     if (n < 0 || n >= FILE_PATH_BYTES)
-        return fail(EXIT_BAD_INPUT, "--save: the path is too long");
+        return fail(EXIT_BAD_INPUT, "--save %s: the path has more than %d bytes", path,
+                    (int)FILE_PATH_BYTES - 1);
     const bool saved = trained_save(beside, t, p) == FX_OK,
                loads = saved && !fx_is_error(fx_load_entries(beside, NULL));
     remove(beside);

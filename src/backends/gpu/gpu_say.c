@@ -53,7 +53,8 @@ void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...)
     const int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n < 0 || (size_t)n >= sizeof text)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a line of a kernel's text is too long");
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL,
+                     "a line of a kernel's text has %d bytes, at most %zu fit", n, sizeof text - 1);
     else
         say_bytes(b, text, (size_t)n);
 }
@@ -71,7 +72,8 @@ static void set(fxi_gpu_builder *b, fxi_gpu_value value)
 {
     fxi_gpu_value *v = value_of(b, value.name, strlen(value.name));
     if (!v && b->nvalues == FXI_GPU_VALUES)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has too many placeholders");
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has more than %d placeholders",
+                     FXI_GPU_VALUES);
     else
         /* Set again: a text that several kernels share gets other values. */
         *(v ? v : &b->values[b->nvalues++]) = value;

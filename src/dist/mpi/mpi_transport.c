@@ -401,7 +401,7 @@ static const char *join(const fxi_transport_host *host, const void *communicator
     mpi.sending = mpi.host->alloc((size_t)mpi.size * sizeof(MPI_Request));
     mpi.waits = mpi.host->alloc((size_t)mpi.size);
     if (!mpi.sent || !mpi.sending || !mpi.waits)
-        return "no memory";
+        return "out of memory";
     for (int r = 0; r < mpi.size; r++)
         mpi.sending[r] = MPI_REQUEST_NULL;
     if (!make_extremes())
