@@ -18,19 +18,19 @@ class Pages:
     def __init__(self, root):
         self.root = root
         self.headers = parser.parse_headers(root)
-        self.place = {}
+        self.page_of = {}
         for header in self.headers:
             for item, _ in parser.public_items(header):
                 defines = "{" in item.text and item.kind == "type" and header.name != "backend.h"
                 for name in ([item.name] if item.name else []) + [c for c, _ in item.constants]:
-                    if name not in self.place or defines:
-                        self.place[name] = header.name
+                    if name not in self.page_of or defines:
+                        self.page_of[name] = header.name
         for name, *_ in parser.operations(root):
-            self.place[name] = "backend.h"
+            self.page_of[name] = "backend.h"
 
     def target(self, name, suffix):
         """The reference's file and anchor of a name: "nn.html#fx_dense"; None when there is none."""
-        return f"{slug(self.place[name])}{suffix}#{name}" if name in self.place else None
+        return f"{slug(self.page_of[name])}{suffix}#{name}" if name in self.page_of else None
 
     # ---- pieces of HTML -----------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Pages:
         lines, here = [], {n for r in rows for n in r[0]}
         for names, declaration, comment, _ in rows:
             anchors = "".join(f'<span id="{n}"></span>' for n in names
-                              if self.place.get(n) == header.name and n not in written)
+                              if self.page_of.get(n) == header.name and n not in written)
             written.update(names)
             for name in here:
                 declaration = declaration.replace(f"  /* options: {name} */", "")
@@ -207,7 +207,7 @@ class Pages:
             sentence = re.split(r"(?<=\.)\s", first)[0]
             out.append(f"- [{header.name}]({slug(header.name)}.md): {sentence[0].upper() + sentence[1:]}")
         letters = {}
-        for name in sorted(self.place, key=lambda n: (n[3:].lower(), n)):
+        for name in sorted(self.page_of, key=lambda n: (n[3:].lower(), n)):
             letters.setdefault(name[3].upper(), []).append(name)
         out += ["", "## All names", ""]
         for letter, names in sorted(letters.items()):

@@ -75,13 +75,13 @@ template <class T> inline T *fx_retain(T *x)
 {
     return static_cast<T *>(fxi_retain(x));
 }
-template <class T> inline void fx_set(T **slot, T *x)
+template <class T> inline void fx_set(T **handle, T *x)
 {
-    fxi_set(static_cast<void *>(slot), x);
+    fxi_set(static_cast<void *>(handle), x);
 }
-template <class T> inline void fx_set(T **slot, decltype(nullptr))
+template <class T> inline void fx_set(T **handle, decltype(nullptr))
 {
-    fxi_set(static_cast<void *>(slot), nullptr);
+    fxi_set(static_cast<void *>(handle), nullptr);
 }
 
 template <class... D> inline fx_array *fx_full_dtype(fx_dtype t, double v, D... d)

@@ -177,10 +177,10 @@ static inline void fxi_conv_add_infinite(const fx_step *step, const void *x, con
     for (int64_t c = 0; c < out; c++) {
         char *own = (char *)gw + (size_t)(c * one) * size;
         const int64_t first = c / (out / a->groups) * s.channels;
-        const int64_t places = s.y.size[0] * s.y.size[1] * s.y.size[2];
-        for (int64_t i = 0; i < places * s.y.size[4]; i++) {
+        const int64_t positions = s.y.size[0] * s.y.size[1] * s.y.size[2];
+        for (int64_t i = 0; i < positions * s.y.size[4]; i++) {
             const int64_t o[] = {i % s.y.size[0], i / s.y.size[0] % s.y.size[1],
-                                 i / s.y.size[0] / s.y.size[1] % s.y.size[2], c, i / places};
+                                 i / s.y.size[0] / s.y.size[1] % s.y.size[2], c, i / positions};
             int64_t at = 0;
             for (int d = 0; d < 5; d++)
                 at += o[d] * s.y.stride[d];

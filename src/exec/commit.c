@@ -91,7 +91,7 @@ static void flush(fxi_context *c)
     fxi_pending_counted(c);
     c->mark++;
     fxi_sinks_wake(c, 0);
-    /* No update takes place, so nothing is being replaced: only values lost to earlier updates
+    /* No update runs, so nothing is being replaced: only values lost to earlier updates
      * matter. */
     if (s) {
         s->nforeign = 0;

@@ -79,7 +79,7 @@ static value tuple_value(lowered *l, fxi_bson v)
 }
 
 /* Julia's SlotNumber 2 is the argument of the method, 1 the method itself. */
-static value slot(lowered *l, fxi_bson data)
+static value argument(lowered *l, fxi_bson data)
 {
     int64_t k;
     return fxi_julia_integer(l->j, fxi_bson_at(data, 0), &k) && k == 2 ? (value){.kind = ARRAY}
@@ -118,7 +118,7 @@ static value evaluate(lowered *l, fxi_bson v, int depth)
     if (fxi_julia_tagged(v, "symbol"))
         return named(symbol(l, v));
     if (is_struct(l, v, "SlotNumber", &data) || is_struct(l, v, "Argument", &data))
-        return slot(l, data);
+        return argument(l, data);
     if (is_struct(l, v, "SSAValue", &data))
         return earlier(l, data);
     if (is_struct(l, v, "GlobalRef", &data))

@@ -58,13 +58,13 @@ static int check_finite(const dataset *d, fx_array *x, const char *what, bool al
         return EXIT_FINE;
     const float *values = fx_data(fx_cast(x, FX_DTYPE_F32));
     const int64_t each = fx_length(x) / d->n;
-    char place[1200];
+    char where[1200];
     for (int64_t i = 0; values && i < fx_length(x); i++) {
         if (isfinite(values[i]) || (allow_nan && isnan(values[i])))
             continue;
         const char *column = x == d->x ? dataset_column(d, i % each) : NULL;
-        dataset_place(d, i / each, place, sizeof place);
-        return fail(EXIT_BAD_INPUT, "%s: %s %lld%s%s%s is %s", place, what,
+        dataset_location(d, i / each, where, sizeof where);
+        return fail(EXIT_BAD_INPUT, "%s: %s %lld%s%s%s is %s", where, what,
                     (long long)(i % each) + 1, column ? ", column \"" : "", column ? column : "",
                     column ? "\"," : "", isnan(values[i]) ? "NaN" : "infinite");
     }
@@ -393,7 +393,7 @@ fx_array *dataset_lines(const dataset *d)
     return d->lines ? d->lines : fx_range_dtype(FX_DTYPE_I64, (double)d->line, 1, d->n);
 }
 
-void dataset_place(const dataset *d, int64_t row, char *text, size_t size)
+void dataset_location(const dataset *d, int64_t row, char *text, size_t size)
 {
     const float *ids = d->ids && strcmp(d->kind, "images") == 0 ? fx_data(d->id) : NULL;
     const int64_t *lines = d->lines ? fx_data(d->lines) : NULL;

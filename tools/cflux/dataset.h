@@ -155,7 +155,7 @@ int dataset_read(const data_request *r, dataset *out);
 
 /* Writes where an observation is: "PATH: line 5", "PATH: observation 3", or the path of an
  * image. `row` counts from 0. */
-void dataset_place(const dataset *d, int64_t row, char *text, size_t size);
+void dataset_location(const dataset *d, int64_t row, char *text, size_t size);
 
 /* The line numbers of all observations as a vector. Requires d->line. */
 fx_array *dataset_lines(const dataset *d);

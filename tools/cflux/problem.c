@@ -212,7 +212,7 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
  * after many texts is probably a mistake in the file. */
 int problem_check_texts(const dataset *d)
 {
-    char place[1200];
+    char where[1200];
     if (!d->labels)
         return EXIT_FINE;
     const char *first = first_text(d->y, d->labels);
@@ -220,12 +220,12 @@ int problem_check_texts(const dataset *d)
     int64_t numbers = 0;
     for (int64_t i = 0; i < n; i++)
         numbers += is_number_text(fx_child_name(d->labels, i));
-    dataset_place(d, row, place, sizeof place);
+    dataset_location(d, row, where, sizeof where);
     if (d->line && row >= LATE_ROW)
         return fail(EXIT_BAD_INPUT,
                     "%s: %s is \"%s\", but a text in the %lld rows above; --classes treats every "
                     "value as the name of a class",
-                    place, d->target, text_of_row(d->y, d->labels, row), (long long)row);
+                    where, d->target, text_of_row(d->y, d->labels, row), (long long)row);
     return numbers > 0 && numbers == n - 1 && !is_number_text(first)
                ? fail(EXIT_BAD_INPUT,
                       "%s: line %lld: %s is \"%s\" here but a number elsewhere: missing values "
@@ -274,12 +274,12 @@ int problem_classes(problem *p, const dataset *d, task asked)
 
 static int unknown_class(const problem *p, const dataset *d, int64_t row, const char *name)
 {
-    char place[1200], column[200] = "";
-    dataset_place(d, row, place, sizeof place);
+    char where[1200], column[200] = "";
+    dataset_location(d, row, where, sizeof where);
     if (strcmp(d->kind, "csv") == 0)
         snprintf(column, sizeof column, ", column \"%s\"", d->target);
     return fail(EXIT_BAD_INPUT,
-                "%s%s: class \"%s\" is not one of the %lld known, from \"%s\" to \"%s\"", place,
+                "%s%s: class \"%s\" is not one of the %lld known, from \"%s\" to \"%s\"", where,
                 column, name, (long long)p->nclasses, class_name(p, 0),
                 class_name(p, p->nclasses - 1));
 }
@@ -336,11 +336,11 @@ static int check_shares(const problem *p, const dataset *d)
     while (values && bad < n && values[bad] >= 0 && values[bad] <= 1)
         bad++;
     if (values && bad < n) {
-        char place[1200];
-        dataset_place(d, bad / (n / d->n), place, sizeof place);
+        char where[1200];
+        dataset_location(d, bad / (n / d->n), where, sizeof where);
         status =
             fail(EXIT_BAD_INPUT, "%s: the loss %s takes targets from 0 to 1, but this one is %.6g",
-                 place, p->loss, values[bad]);
+                 where, p->loss, values[bad]);
     }
     free(values);
     return status;

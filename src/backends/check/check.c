@@ -184,7 +184,7 @@ const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *d
     c->devices = devices;
     c->count = count;
     c->thorough = setting && strcmp(setting, "all") == 0;
-    c->last = "nothing";
+    c->latest = "nothing";
     fxi_mutex_init(&c->lock);
     return &c->table;
 }

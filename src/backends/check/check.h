@@ -31,7 +31,7 @@ typedef struct fxi_checker {
     size_t held;                      /* bytes of the released ones */
     uint32_t key;                     /* differs for each allocation; part of its guards */
     uint64_t steps;                   /* steps that have run */
-    const char *last;                 /* the operation of the latest step */
+    const char *latest;               /* the operation of the latest step */
 } fxi_checker;
 
 static inline fxi_checker *fxi_checker_of(const fx_device *device)

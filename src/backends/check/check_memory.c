@@ -346,7 +346,7 @@ static void release(fxi_checker *c, fxi_check_block *b, char *why)
     put(c, b, GUARD, b->bytes, FXI_CHECK_POISON);
     b->released = true;
     b->when = c->steps;
-    b->after = c->last;
+    b->after = c->latest;
     *(c->newest ? &c->newest->newer : &c->oldest) = b;
     c->newest = b;
     c->held += weight(b);

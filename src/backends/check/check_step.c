@@ -219,7 +219,7 @@ static void count_step(const call *c)
     fxi_checker *checker = fxi_checker_of(c->device);
     fxi_mutex_lock(&checker->lock);
     checker->steps++;
-    checker->last = fxi_ops[c->step->op].name;
+    checker->latest = fxi_ops[c->step->op].name;
     fxi_mutex_unlock(&checker->lock);
 }
 

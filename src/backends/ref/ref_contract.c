@@ -170,9 +170,9 @@ static fxi_ref_value weight_one(const geometry *g, int dtype, const void *x, con
     for (int d = 0; d < 3; d++)
         p.k[d] = g->c.flipped ? p.k[d] : g->k[d] - 1 - p.k[d];
     fxi_ref_value sum = fxi_ref_number(dtype, 0);
-    const int64_t places = fxi_ref_volume(g->y);
+    const int64_t positions = fxi_ref_volume(g->y);
     for (int64_t b = 0; b < g->batch; b++)
-        for (int64_t o = 0; o < places; o++) {
+        for (int64_t o = 0; o < positions; o++) {
             fxi_ref_unravel3(o, g->y, p.y);
             if (solve_x(g, &p))
                 sum = fxi_ref_sum2(dtype, sum,
