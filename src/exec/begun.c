@@ -1,7 +1,13 @@
 /* begun.c: collective steps that run beside the other steps of a run (plan/overlap.c).
  *
- * They are finished in the order in which they were begun. A collective step that is run at once
- * does not wait for them here: its communicator runs steps in that order.
+ * The planner marks each such step with `until`, the first step that reads its result. The run
+ * begins the step at its own position and finishes it before step `until`, so the exchange between
+ * processes overlaps with the steps in between, usually the rest of the backward pass.
+ *
+ * Steps are finished in the order in which they were begun, because a communicator runs its
+ * operations one after the other: waiting for a later one first would gain nothing. A collective
+ * step that is run at once does not wait for the begun ones here: its communicator runs steps in
+ * that order.
  */
 #include "run.h"
 #include "step.h"
@@ -11,7 +17,7 @@ static const fx_communicator *communicator_of(const fx_step *s)
     return fx_step_collective(s)->what.communicator;
 }
 
-/* Finishes the oldest. */
+/* Finishes the oldest. The list is short (FXI_MOST_BEGUN), so the other entries are moved. */
 static fx_status finish_one(const fxi_binding *b, fxi_begun *begun, char *why, size_t size)
 {
     const fx_step *s = &b->plan->steps[begun->step[0]];
@@ -40,6 +46,8 @@ fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun)
     return FX_OK;
 }
 
+/* After a failure. The results are lost anyway, but other processes and the thread of the
+ * communicator still use the buffers, which must not be freed before they are done. */
 void fxi_finish_all(const fxi_binding *b, fxi_begun *begun)
 {
     char why[500];
@@ -47,6 +55,8 @@ void fxi_finish_all(const fxi_binding *b, fxi_begun *begun)
         finish_one(b, begun, why, sizeof why);
 }
 
+/* False: the step is run at once, as any other: the planner found nothing to hide it behind, too
+ * many steps are begun, or the communicator cannot begin it. */
 bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun)
 {
     const fx_step *s = &b->plan->steps[i];

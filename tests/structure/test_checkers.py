@@ -422,6 +422,14 @@ class Comments(Scratch):
         self.assertEqual(self.found("int i; /* a\n  * b  c */\n"), ["src/a.c:2: two blanks between words"])
         self.assertEqual(self.found('/* a  b\n * c  d */ char *s = "/* a  b */"; /* "a  b" */ /* f();     g */'), [])
 
+    def test_shares(self):
+        self.assertEqual(check_comments.share(["/* a\n * b */\n\nint i;\n", 'char *s = "/* */";\n']), 0.5)
+        for folder in check_comments.SHARES:
+            self.put(folder + "/a.c", "/* a */\nint a, b;\nint c;\n")
+        self.put("src/exec/a.c", "/* a */\n" + "int a;\n" * 9)
+        check_comments.check_shares(self.root, self.errors)
+        self.assertEqual([e.partition(":")[0] for e in self.errors], ["src/exec"])
+
     def test_ragged(self):
         self.assertEqual(self.found("/* a\n * b */\n"), ["src/a.c:1: the next line's first word fits"])
         long = "a" * 60

@@ -8,6 +8,8 @@
  * whose elements are too far apart, are packed into panels: 2·L rows of A, or as many columns of B
  * as the tile has, term after term.
  */
+/* Why two vectors of rows: each element of B that is spread over a vector is used twice, so loads
+ * of B are half as many as multiply-adds, and the load ports keep up. */
 /* Sums of at least this many terms hide the time that fetching C takes, so C is prefetched
  * first. */
 #define FXI_GEMM_FAR 64

@@ -54,8 +54,10 @@
         }                                                                                          \
     }
 
-/* The sum and its gradient. Strides 1 and 2 are constants in calls of their own, as above. One tap
- * of different windows is different elements, so no element gets two shares in one call. */
+/* The sum and its gradient, for means. Sums are doubles, as in the other reductions of floats, so
+ * the rounding of a sum is not visible in a Float32 mean. The gradient gives each element of a
+ * window an equal share. Strides 1 and 2 are constants in calls of their own, as above. One tap of
+ * different windows is different elements, so no element gets two shares in one call. */
 #define FXI_POOL_SUM(S, T)                                                                         \
     static inline void pool_run_##S(const T *x, int64_t n, int64_t stride, double *restrict sum)   \
     {                                                                                              \

@@ -24,7 +24,9 @@
 
 enum { SCAN_LANES = FXI_VECTOR_BYTES / 8 };
 
-/* Lane i becomes the sum of the lanes up to i, or of those from i on. */
+/* Lane i becomes the sum of the lanes up to i, or of those from i on: lanes are added to lanes 1,
+ * 2, 4, … further (Hillis, Steele, "Data Parallel Algorithms", 1986). The shuffles fill up with 0.
+ */
 static inline vd sums_within(vd v, bool from_end)
 {
     v += from_end ? VD_EARLIER_1(v) : VD_LATER_1(v);
@@ -37,7 +39,11 @@ static inline vd sums_within(vd v, bool from_end)
     return v;
 }
 
-/* NAME(x, y, n, from_end): y = the running sums of the n elements of x, of type T; V is a vector of
+/* A vector is first summed within itself, then `before`, the total of all previous vectors, is
+ * added to each lane: the chain of additions that wait for each other has one link for each vector.
+ * The remainder is the end of the row in the direction of the sums, so `before` is right for it.
+ *
+ * NAME(x, y, n, from_end): y = the running sums of the n elements of x, of type T; V is a vector of
  * SCAN_LANES of them, which WIDE converts to Float64 and NARROW back. */
 #define SCAN_ROW(NAME, T, V, WIDE, NARROW)                                                         \
     static inline void NAME(const T *x, T *y, int64_t n, bool from_end)                            \

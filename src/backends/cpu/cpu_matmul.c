@@ -9,8 +9,9 @@
 #include <string.h>
 
 /* ---- integers -------------------------------------------------------------------------------- */
-/* Unsigned arithmetic, so that overflow wraps instead of being undefined. The inner loop runs down
- * a column of A and C, which are usually neighbours in memory. */
+/* Integer products are rare (counts, indices), so they have neither tiles nor threads within one
+ * product. Unsigned arithmetic, so that overflow wraps instead of being undefined. The inner loop
+ * runs down a column of A and C, which are usually neighbours in memory. */
 #define INTEGER_GEMM(NAME, U)                                                                      \
     static void NAME(const fxi_gemm *g)                                                            \
     {                                                                                              \
@@ -33,7 +34,8 @@ static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
     [FX_DTYPE_I32] = gemm_i32, [FX_DTYPE_I64] = gemm_i64, [FX_DTYPE_U8] = gemm_u8};
 
 /* ---- preparing ------------------------------------------------------------------------------- */
-/* The step's `ready`. */
+/* The step's `ready`. A single product is planned once: sizes of blocks, panels and the division
+ * between threads depend only on the step. */
 typedef struct prepared {
     void *epilogue;         /* a program; NULL: none */
     fxi_gemm_plan *product; /* NULL: a batch, integers, or an empty product */

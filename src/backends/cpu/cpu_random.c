@@ -25,14 +25,17 @@ static void random_half(const uint64_t stream[2], int64_t from, int64_t to, int 
     }
 }
 
+/* One step's numbers, which the parts share. */
 typedef struct randoms {
-    const uint64_t *stream;
+    const uint64_t *stream; /* seed and counter */
     int64_t n, parts;
     int dtype;
     void *out;
 } randoms;
 
-/* Parts begin at whole blocks of four elements, so that no block of Philox is computed twice. */
+/* Philox makes 128 bits for each counter: four Float32, or two Float64. Parts begin at whole blocks
+ * of four elements, so that no block of Philox is computed twice. 24 of 32 bits become a Float32,
+ * because its mantissa has no more: the number is exact and below 1. */
 static void random_part(void *user, int64_t part)
 {
     const randoms *r = user;
@@ -67,7 +70,8 @@ static fx_status run_random(const fx_step *step, void *out, fx_run *run)
     return FX_OK;
 }
 
-/* Writes the number v in an element type. */
+/* Writes the number v in an element type. Iota counts in int64_t and rounds each number once, so a
+ * long Float32 range has no error that adds up. */
 static void encode(int64_t v, int dtype, void *out)
 {
     const union {

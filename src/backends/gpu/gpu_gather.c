@@ -58,6 +58,10 @@ void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_te
 /* The number of the indices' pattern in the layout of fxi_gpu_index_layout. */
 enum { INDEX_PATTERN = 1 };
 
+/* Axis 0 becomes an axis of vectors, and every stride counts vectors: the walk and the text stay
+ * those of single elements. This needs rows along axis 0 (axis > 0), and all distances between rows
+ * must be multiples of a vector, else only some rows would be aligned. Indices are not divided:
+ * one index belongs to a whole row. */
 int fxi_gpu_index_vectors(const fxi_gpu_builder *b, fxi_gpu_layout *l, int dtype, int axis,
                           int64_t *stride)
 {

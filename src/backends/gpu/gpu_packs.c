@@ -1,5 +1,13 @@
 /* gpu_packs.c: the operands of reductions and rows, whose lanes load several elements at a time;
- * see gpu_text.h. */
+ * see gpu_text.h.
+ *
+ * A lane that loads one element, adds it and loads the next one has a single load in flight, and
+ * the memory of a GPU is busy only with many loads in flight. So a lane loads p->elements
+ * elements of every operand into a union of an array and vectors (a pack), and then uses them. The
+ * text has two ways for a pack: by vectors if all operands are dense and every address is a
+ * multiple of the vector, which fxi_gpu_say_near tests once for each lane, else element by
+ * element. Both fill the same union, so the rest of the kernel exists once.
+ */
 #include "gpu_text.h"
 
 #include <stdio.h>
@@ -17,6 +25,9 @@ static fxi_gpu_pack pack_of(const fxi_gpu_packs *p, int k, char name[16])
         .name = name, .type = &fxi_gpu_types[p->in[k].dtype], .elements = p->elements};
 }
 
+/* Chooses the number of elements: as many as a vector has of the narrowest type, fewer if the packs
+ * and the caller's `words` would need too many registers. Returns the words of one element of each
+ * operand, so that the caller can decide what else fits. */
 int fxi_gpu_packs_divide(const fxi_gpu_builder *b, fxi_gpu_packs *p, const fxi_gpu_walk *elements,
                          int words)
 {
@@ -69,6 +80,8 @@ void fxi_gpu_say_element_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const
             fxi_gpu_say(b, "v%d.e[e] = x%d[o%d];\n", k, k, p->pattern[k]);
 }
 
+/* One test for all operands: the addresses are joined by |, so a low bit that is set in any of them
+ * stays set. The longest pack decides, because its alignment includes that of the shorter ones. */
 void fxi_gpu_say_near(fxi_gpu_builder *b, const fxi_gpu_packs *p, const char *from)
 {
     char name[16];
