@@ -21,6 +21,7 @@ typedef struct bench_row {
     int samples; /* number of samples used */
     int taken;   /* number of samples taken, with those disturbed by other processes */
     bool contended;
+    double host;         /* of a GPU's row: microseconds of the host for one evaluation; else 0 */
     const char *skipped; /* why the case cannot be measured here; NULL: it was measured */
 } bench_row;
 

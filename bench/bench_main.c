@@ -94,6 +94,8 @@ static void print_row(const char *name, const bench_row *r)
            "\"max\": %.6g",
            threads, r->samples, r->taken, r->median, r->min, r->max);
     print_text("unit", r->unit);
+    if (r->host > 0)
+        printf(", \"host\": %.6g", r->host);
     printf(", \"contended\": %s}\n", r->contended ? "true" : "false");
     fflush(stdout);
 }
