@@ -168,6 +168,7 @@ cf_outcome cf_run_grad(const cf_options *o, const cf_case *c, char *why, size_t 
 cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_types(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size_t size);
+cf_outcome cf_run_replay(const cf_options *o, const cf_case *c, char *why, size_t size);
 /* The number of kernels that ran on the device under test; those of ref do not count. */
 extern uint64_t cf_device_kernels;
 /* Converts the thread's error record to an outcome and a sentence. */
@@ -184,6 +185,7 @@ void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome out
 int cf_perf(const cf_options *o);
 int cf_support(const cf_options *o);
 void cf_random_graphs(const cf_options *o, cf_tally *t);
+void cf_replayed_graphs(const cf_options *o, cf_tally *t);
 void cf_mixed_graphs(const cf_options *o, cf_tally *t);
 void cf_huge_sizes(const cf_options *o, cf_tally *t);
 

@@ -323,22 +323,29 @@ static void free_results(cf_result *r)
         cf_free_result(&r[k]);
 }
 
+/* One training step, with the leaves of the seed times `scale`. */
+static bool run_step(uint64_t seed, fx_dtype dtype, fx_device *device, int mode, double scale,
+                     cf_result *r)
+{
+    FX_SCOPE;
+    graph g;
+    begin(&g, seed, dtype, device);
+    for (int i = 0; i < LEAVES; i++) {
+        g.node[i] = fx_mul(g.node[i], scale);
+        if (fx_eval(g.node[i]) != FX_OK)
+            return false;
+    }
+    free_results(r);
+    FXI_OPEN(mode);
+    return run_on_leaves(&g, r);
+}
+
 /* Three training steps with other data each; the results are those of the last one. */
 static bool run_steps(uint64_t seed, fx_dtype dtype, fx_device *device, int mode, cf_result *r)
 {
     bool ok = true;
-    for (int k = 0; k < 3 && ok; k++) {
-        FX_SCOPE;
-        graph g;
-        begin(&g, seed, dtype, device);
-        for (int i = 0; i < LEAVES; i++) {
-            g.node[i] = fx_mul(g.node[i], 1 - 0.25 * k);
-            ok = ok && fx_eval(g.node[i]) == FX_OK;
-        }
-        free_results(r);
-        FXI_OPEN(mode);
-        ok = ok && run_on_leaves(&g, r);
-    }
+    for (int k = 0; k < 3 && ok; k++)
+        ok = run_step(seed, dtype, device, mode, 1 - 0.25 * k, r);
     return ok;
 }
 
@@ -444,6 +451,42 @@ static cf_outcome compare_recorded(const cf_options *o, uint64_t seed, fx_dtype 
     free_results(built);
     free_results(recorded);
     return outcome;
+}
+
+/* Training steps with two sets of data in turn: a device with graphs launches the first, records
+ * the second and replays later ones. The last step of each set must have the bits of the first one.
+ */
+static cf_outcome compare_replayed(const cf_options *o, uint64_t seed, fx_dtype dtype, char *why,
+                                   size_t size)
+{
+    static const char *const how[] = {"a later step", "the first"};
+    enum { TIMES = 3 };
+    cf_result r[2][2][RESULTS] = {0}; /* of both sets: the first and the last step */
+    bool ran = true;
+    for (int k = 0; k < 2 * TIMES; k++)
+        ran = ran &&
+              run_step(seed, dtype, o->device, FXI_SCOPE_STEP, k % 2 ? 0.75 : 1, r[k % 2][k >= 2]);
+    cf_outcome outcome = ran ? CF_PASS : cf_error_outcome(why, size);
+    for (int set = 0; set < 2; set++) {
+        if (outcome == CF_PASS)
+            outcome = compare_bits(r[set][1], r[set][0], how, why, size);
+        free_results(r[set][0]);
+        free_results(r[set][1]);
+    }
+    return outcome;
+}
+
+void cf_replayed_graphs(const cf_options *o, cf_tally *t)
+{
+    const int most = o->full ? 2400 : 300;
+    for (int seed = 0; seed < most; seed += o->sample) {
+        const fx_dtype type = seed % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+        char name[CF_NAME], why[512] = "";
+        snprintf(name, sizeof name, "conform/random.%s.seed%d.replay@%s", cf_type_names[type], seed,
+                 o->device_name);
+        if (cf_in_shard(o) && cf_selected(o, name))
+            cf_count(o, t, name, compare_replayed(o, (uint64_t)seed, type, why, sizeof why), why);
+    }
 }
 
 void cf_random_graphs(const cf_options *o, cf_tally *t)

@@ -1,14 +1,16 @@
 /* conform_main.c: expands the table into cases, runs them, counts.
  *
- *   conform_runner [--mode test|grad|types|random|mixed|threads|perf|support] [--device cuda:0]
- *                  [--full] [--sample N] [--shard k/n] [--graphs N] [--seed FIRST] [-v] [filter…]
+ *   conform_runner [--mode test|grad|types|random|mixed|threads|replay|perf|support]
+ *                  [--device cuda:0] [--full] [--sample N] [--shard k/n] [--graphs N]
+ *                  [--seed FIRST] [-v] [filter…]
  *
  * Several modes are a comma-separated list; default: test, grad, types, random and mixed. `threads`
- * compares the bits that several numbers of threads give. A filter is a part of a name, or a full
- * name with its device, which is then the device under test. The default run has every operation,
- * type, mode and variant, but not every combination. --full runs all combinations, --sample every
- * N-th case of a row (CFLUX_SEED: from which on), --shard the k-th part (from 1) of n. --graphs is
- * the number of random graphs of `mixed`, --seed the seed of the first.
+ * compares the bits that several numbers of threads give, `replay` those of launches and of
+ * replayed graphs. A filter is a part of a name, or a full name with its device, which is then the
+ * device under test. The default run has every operation, type, mode and variant, but not every
+ * combination. --full runs all combinations, --sample every N-th case of a row (CFLUX_SEED: from
+ * which on), --shard the k-th part (from 1) of n. --graphs is the number of random graphs of
+ * `mixed`, --seed the seed of the first.
  *
  * A run fails if a case fails, if a case that a backend declared as missing passes, if no kernel
  * ran (or, where the backend counts them, none was launched on its device), if fewer cases ran than
@@ -38,12 +40,16 @@ static const mode modes[] = {
     {"mixed", "", NULL, cf_mixed_graphs, false, 300, 1000},
     {"huge", "", NULL, cf_huge_sizes, true, 1900, 1900},
     {"threads", ".threads", cf_run_threads, NULL, true, 5000, 35000},
+    {"replay", ".replay", cf_run_replay, NULL, true, 5000, 35000},
+    {"replay", ".random", NULL, cf_replayed_graphs, true, 300, 2400},
 };
 
 bool cf_in_shard(const cf_options *o)
 {
-    static int unit;
-    return unit++ % o->shards == o->shard;
+    /* A plain remainder would follow the types of each row: a shard could have no Float64. */
+    static uint32_t unit;
+    const uint32_t mixed = ++unit * 0x9E3779B1u;
+    return (int)((mixed ^ mixed >> 15) * 0x85EBCA6Bu >> 16) % o->shards == o->shard;
 }
 
 /* Is the mode in the comma-separated list? Without a list: is it a mode that runs by default? */
@@ -95,7 +101,7 @@ static bool chosen(const cf_options *o, const mode *m, const cf_case *c, int nth
         return c->variant == CF_PLAIN && !c->shape.full_only && nth < 3 &&
                !(c->row->flags & CF_OWN_TYPES);
     const bool main_type = c->dtype == FX_DTYPE_F32 || c->dtype == FX_DTYPE_F64;
-    if (m->run != cf_run_test && m->run != cf_run_threads &&
+    if (m->run != cf_run_test && m->run != cf_run_threads && m->run != cf_run_replay &&
         (!main_type || (c->row->flags & CF_NO_GRAD) || c->variant == CF_SPECIAL ||
          c->variant == CF_UNALIGNED))
         return false;
@@ -192,6 +198,18 @@ static cf_tally run_mode(const cf_options *o, const mode *m)
     return t;
 }
 
+/* Did the device replay no graph, although its backend records plans? A few cases may have nothing
+ * to record: a single launch is not recorded. */
+static bool replayed_nothing(const fx_device *device, int passed)
+{
+    const fx_counters n = fx_stats();
+    const char *graphs = getenv("FX_GPU_GRAPHS");
+    printf("graphs: %llu recorded, %llu replayed\n", (unsigned long long)n.graphs_captured,
+           (unsigned long long)n.graphs_replayed);
+    return device->backend->plan_run && !(graphs && strcmp(graphs, "0") == 0) && passed >= 20 &&
+           n.graphs_replayed == 0;
+}
+
 /* Did no kernel run? Stand-in devices and GPU backends count the kernels that they ran. */
 static bool idle(const fx_device *device)
 {
@@ -208,6 +226,7 @@ static int run_tables(const cf_options *o, const char *only)
 {
     int passed = 0, failed = 0;
     bool table = false; /* a mode over the table ran: only such modes count kernels */
+    bool replay = false;
     if (o->sample > 1)
         printf("every %d-th case of a row, CFLUX_SEED=%llu\n", o->sample,
                (unsigned long long)o->sample_seed);
@@ -216,6 +235,7 @@ static int run_tables(const cf_options *o, const char *only)
             continue;
         const cf_tally t = run_mode(o, &modes[k]);
         table |= modes[k].run != NULL;
+        replay |= modes[k].run == cf_run_replay;
         passed += t.passed;
         failed += t.failed;
     }
@@ -229,23 +249,28 @@ static int run_tables(const cf_options *o, const char *only)
         printf("FAIL no kernel ran on %s\n", o->device_name);
         failed++;
     }
+    if (replay && replayed_nothing(o->device, passed)) {
+        printf("FAIL no graph was replayed on %s\n", o->device_name);
+        failed++;
+    }
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: conform_runner [--mode test|grad|types|random|mixed|threads|perf|support] "
-            "[--device NAME]\n"
-            "                      [--full] [--sample N] [--shard K/N] [--graphs N] [--seed "
-            "FIRST] [-v]\n"
-            "                      [filter...]\n"
-            "  --sample N     every N-th case; the environment's CFLUX_SEED chooses the first\n"
-            "  --shard K/N    the K-th part of N\n"
-            "  --graphs N     random graphs of mode mixed (default: 300, with --full 1000)\n"
-            "  --seed FIRST   seed of the first of them (default: 0)\n"
-            "  filter         a part of a case's name; with @device, a case\n");
+    fprintf(
+        stderr,
+        "usage: conform_runner [--mode test|grad|types|random|mixed|threads|replay|perf|support] "
+        "[--device NAME]\n"
+        "                      [--full] [--sample N] [--shard K/N] [--graphs N] [--seed "
+        "FIRST] [-v]\n"
+        "                      [filter...]\n"
+        "  --sample N     every N-th case; the environment's CFLUX_SEED chooses the first\n"
+        "  --shard K/N    the K-th part of N\n"
+        "  --graphs N     random graphs of mode mixed (default: 300, with --full 1000)\n"
+        "  --seed FIRST   seed of the first of them (default: 0)\n"
+        "  filter         a part of a case's name; with @device, a case\n");
     return 2;
 }
 

@@ -1,4 +1,5 @@
-/* conform_modes.c: the modes of a run: test, grad and second derivative, threads, perf, support.
+/* conform_modes.c: the modes of a run: test, grad and second derivative, threads, replay, perf,
+ * support.
  *
  * test    compares the value on the device with that of ref in Float64.
  * grad    tests the gradient of the loss Σ y·c, with fixed c, so that every element of y counts
@@ -7,6 +8,10 @@
  * second  does the same for the loss Σ_k Σ g_k·c, where the g_k are gradients of the first loss.
  * threads tests that any number of threads gives the same bits as one thread, for the value and for
  *         the gradient if there is one, however small the work is.
+ * replay  computes the value and the gradient with some inputs, and with other inputs and another
+ *         seed, in turn. A backend that records plans launches the first run, records the second
+ *         and replays later ones that find the same addresses. Every later run must have the bits
+ *         of the first one with its inputs, and the second run is compared with ref.
  *
  * Where an operation is not differentiable (a tie of a maximum), central differences are
  * meaningless. The broadcast variant makes ties on purpose, so it is compared with ref's gradient
@@ -25,6 +30,7 @@ enum { MAX_RESULTS = CF_MAX_IN };
 typedef struct inputs {
     int n;
     cf_values v[CF_MAX_IN];
+    uint64_t seed; /* of random operations */
 } inputs;
 
 static void free_inputs(inputs *in)
@@ -35,7 +41,7 @@ static void free_inputs(inputs *in)
 
 static bool make_inputs(const cf_case *c, inputs *in)
 {
-    memset(in, 0, sizeof *in);
+    *in = (inputs){.seed = 7};
     for (in->n = 0; in->n < c->row->nin; in->n++)
         if (!cf_make_values(c, in->n, &in->v[in->n])) {
             free_inputs(in);
@@ -73,7 +79,7 @@ static bool evaluate(const cf_options *o, const cf_case *c, const inputs *in, bo
 {
     FX_SCOPE;
     fx_array *x[CF_MAX_IN];
-    fx_seed(7);
+    fx_seed(in->seed);
     arrays(o, c, in, on_ref, x);
     fx_array *y = c->row->build(x, c->shape.param);
     cf_mark_primitives(y);
@@ -287,12 +293,13 @@ cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_
 
 /* ---- threads --------------------------------------------------------------------------------- */
 /* The value and then the gradients of real inputs: 1 + inputs results. */
-static bool everything(const cf_options *o, const cf_case *c, const inputs *in, cf_result *r)
+static bool everything(const cf_options *o, const cf_case *c, const inputs *in, bool on_ref,
+                       cf_result *r)
 {
     const bool differentiable =
         !(c->row->flags & CF_NO_GRAD) && (c->dtype == FX_DTYPE_F32 || c->dtype == FX_DTYPE_F64);
-    return evaluate(o, c, in, false, &r[0]) &&
-           (!differentiable || gradients(o, c, in, 1, false, r + 1));
+    return evaluate(o, c, in, on_ref, &r[0]) &&
+           (!differentiable || gradients(o, c, in, 1, on_ref, r + 1));
 }
 
 static bool same_bits(const cf_result *a, const cf_result *b)
@@ -316,7 +323,7 @@ cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size
     fxi_cpu_parts_from(0);
     for (int k = 0; k < COUNTS && outcome == CF_PASS; k++) {
         fx_set_num_threads(counts[k]);
-        if (!everything(o, c, &in, r[k]))
+        if (!everything(o, c, &in, false, r[k]))
             outcome = cf_error_outcome(why, size);
         for (int i = 0; i <= MAX_RESULTS && outcome == CF_PASS; i++)
             if (!same_bits(&r[0][i], &r[k][i])) {
@@ -327,6 +334,69 @@ cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size
     fxi_cpu_parts_from(FXI_PARTS_FROM);
     fx_set_num_threads(0);
     for (int k = 0; k < COUNTS; k++)
+        for (int i = 0; i <= MAX_RESULTS; i++)
+            cf_free_result(&r[k][i]);
+    free_inputs(&in);
+    return outcome;
+}
+
+/* ---- replay ---------------------------------------------------------------------------------- */
+static void reverse(double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n / 2; i++) {
+        const double first = x[i];
+        x[i] = x[n - 1 - i];
+        x[n - 1 - i] = first;
+    }
+}
+
+/* The other inputs: reals in the opposite order, and another seed. A second call restores the first
+ * ones. */
+static void exchange(inputs *in)
+{
+    in->seed ^= 1;
+    for (int k = 0; k < in->n; k++)
+        if (cf_is_real(in->v[k].dtype))
+            reverse(in->v[k].real, in->v[k].n);
+}
+
+enum { REPLAYS = 6 };
+
+/* r[REPLAYS] are ref's results with the inputs of the second run. */
+static cf_outcome judge_replays(const cf_case *c, cf_result r[REPLAYS + 1][1 + MAX_RESULTS],
+                                char *why, size_t size)
+{
+    for (int i = 0; i <= MAX_RESULTS; i++) {
+        const cf_result *want = &r[REPLAYS][i];
+        if ((want->real || want->integer) &&
+            !cf_close(&r[1][i], want, i == 0 ? c->row->tolerance : gradient_tolerance(c), why,
+                      size))
+            return CF_FAIL;
+        for (int k = 2; k < REPLAYS; k++)
+            if (!same_bits(&r[k % 2][i], &r[k][i])) {
+                snprintf(why, size, "result %d: run %d has other bits than run %d", i, k + 1,
+                         k % 2 + 1);
+                return CF_FAIL;
+            }
+    }
+    return CF_PASS;
+}
+
+cf_outcome cf_run_replay(const cf_options *o, const cf_case *c, char *why, size_t size)
+{
+    inputs in;
+    cf_result r[REPLAYS + 1][1 + MAX_RESULTS] = {0};
+    bool ok = true;
+    if (!make_inputs(c, &in)) {
+        snprintf(why, size, "out of memory");
+        return CF_FAIL;
+    }
+    for (int k = 0; ok && k < REPLAYS; k++, exchange(&in))
+        ok = everything(o, c, &in, false, r[k]);
+    exchange(&in);
+    ok = ok && everything(o, c, &in, true, r[REPLAYS]);
+    const cf_outcome outcome = ok ? judge_replays(c, r, why, size) : cf_error_outcome(why, size);
+    for (int k = 0; k <= REPLAYS; k++)
         for (int i = 0; i <= MAX_RESULTS; i++)
             cf_free_result(&r[k][i]);
     free_inputs(&in);

@@ -11,6 +11,7 @@
 #include "simulated_rows.h"
 #include "temp_file.h"
 
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -417,6 +418,30 @@ static void test_rows(void **unused)
     simulated_rows(NO_LIBRARIES, rows, sizeof rows / sizeof *rows);
 }
 
+/* A machine without the vendor's software. Its folder has no driver; the system's folders may. */
+static void test_without_driver(void **unused)
+{
+    static const simulated_row none[] = {
+        {"LD_LIBRARY_PATH=/none",
+         "list",
+         {"functional 0, gpu CPU, why: ", "there is no libcuda.so.1; install NVIDIA's driver"}},
+        {"LD_LIBRARY_PATH=/none",
+         "amdgpu-list",
+         {"functional 0, gpu CPU, why: ",
+          "there is no libamdhip64.so.7; install ROCm 5 or later"}}};
+    static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.7"};
+    (void)unused;
+    for (int k = 0; k < 2; k++) {
+        void *driver = dlopen(drivers[k], RTLD_LAZY);
+        if (driver)
+            print_message("skipped: %s is installed\n", drivers[k]);
+        else
+            simulated_rows(NO_LIBRARIES, &none[k], 1);
+        if (driver)
+            dlclose(driver);
+    }
+}
+
 static void shell(const char *form, const char *folder)
 {
     char command[2048];
@@ -487,6 +512,7 @@ static void test_cache(void **unused)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+                                              cmocka_unit_test(test_without_driver),
                                               cmocka_unit_test(test_cache)};
     return argc > 1 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
 }
