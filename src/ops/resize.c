@@ -36,7 +36,10 @@ static fx_status sizes_by_factors(const fx_resize_args *a, int spatial, int64_t 
     for (int i = 0; i < spatial; i++) {
         const double v = f->v[f->n == 1 ? 0 : i], size = floor(v * (double)fx_size(a->x, i));
         if (!(v > 0 && size < 0x1p53))
-            return fx_fail(FX_STATUS_ARGUMENT, "resize", "factor of %g is out of range", v);
+            return fx_fail(FX_STATUS_ARGUMENT, "resize",
+                           "factor is %g, expected a number above 0 that gives fewer than 2^53 "
+                           "elements along axis %d",
+                           v, i);
         out[i] = (int64_t)size;
     }
     return FX_OK;
