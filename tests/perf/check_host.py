@@ -7,10 +7,13 @@ simulated driver itself executes is subtracted. A step may take 20 µs (MLP), 40
 150 µs (VGG), of which the backend 3 µs; the limits below are these times for a processor that
 executes 4 instructions in a nanosecond. VGG has a sixteenth of its channels, which changes no launch.
 
+At the end the MLP is trained with kernels that compute: a step may take half a second of the processor's time.
+
 Usage: check_host.py RUNNER
 """
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -24,6 +27,7 @@ CASES = [  # name, options, steps of both runs, µs of a step
     ("gpu/train-vgg-b256-f32", ["--tiny"], 20, 80, 150),
 ]
 BACKEND_US = 3
+COMPUTED, COMPUTED_SECONDS = "gpu/train-mlp-784-256-10-b64", 0.5
 DRIVER, BACKEND = "libcuda.so.1", "libcflux-cuda.so"
 
 
@@ -68,6 +72,16 @@ def run(runner, case, options, steps):
         return int(collected.group(1)), cost[DRIVER], cost[BACKEND] - cost[DRIVER]
 
 
+def processor_seconds(runner, case, steps):
+    """The processor's time of a run whose simulated kernels compute."""
+    def used():
+        return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    before = used()
+    subprocess.run([runner, "--device", "cuda:0", "--count", case, str(steps)], check=True, stderr=subprocess.DEVNULL,
+                   env={**os.environ, "SIM_NOTHING": "0"})
+    return used() - before
+
+
 def main():
     runner, wrong = sys.argv[1], 0
     if not shutil.which("valgrind"):
@@ -83,6 +97,10 @@ def main():
               f"{backend / PER_US:.1f} of {BACKEND_US} µs")
         # A count of a few thousand would mean that no step was run.
         wrong += not 10000 < host < limit * PER_US or not 500 < backend < BACKEND_US * PER_US
+    few, many = (processor_seconds(runner, COMPUTED, steps) for steps in (5, 15))
+    print(f"{COMPUTED} with simulated kernels: {(many - few) / 10:.3f} of {COMPUTED_SECONDS} s")
+    # A step that computes nothing takes 10 µs.
+    wrong += not 0.001 < (many - few) / 10 < COMPUTED_SECONDS
     return 1 if wrong else 0
 
 
