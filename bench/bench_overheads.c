@@ -264,8 +264,16 @@ static bool measure_size(const bench_case *c, bench_row *out)
 }
 
 const bench_case bench_overheads[] = {
-    {.name = "graph/record", .setup = open_graph, .measure = measure_graph, .flag = 0},
-    {.name = "graph/record-key-lookup", .setup = open_graph, .measure = measure_graph, .flag = 1},
+    {.name = "graph/record",
+     .setup = open_graph,
+     .step = only_record,
+     .measure = measure_graph,
+     .flag = 0},
+    {.name = "graph/record-key-lookup",
+     .setup = open_graph,
+     .step = record_and_find,
+     .measure = measure_graph,
+     .flag = 1},
     {.name = "allocations/train/xor-2-3-bn-2-b64", .measure = measure_allocations, .flag = 200},
     {.name = "allocations/train/mlp-784-256-10-b64", .measure = measure_allocations, .flag = 20},
     {.name = "allocations/train/lenet-b64", .measure = measure_allocations, .flag = 5},
