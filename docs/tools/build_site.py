@@ -138,7 +138,8 @@ def stage(build):
             write(os.path.join(target, page), head + for_site(source, page, pages))
     write(os.path.join(target, "examples.md"), examples_page())
     write(os.path.join(target, "design", "index.md"), design_page())
-    write(os.path.join(target, "site.css"), read(os.path.join(DOCS, "site.css")))
+    for name in ("site.css", "planning.svg"):
+        write(os.path.join(target, name), read(os.path.join(DOCS, name)))
     shutil.copytree(os.path.join(DOCS, "overrides"), os.path.join(folder, "overrides"))
     names = pages.write(os.path.join(target, "reference"))
     config = read(os.path.join(DOCS, "mkdocs.yml")).rstrip("\n") + "\n"
