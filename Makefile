@@ -29,7 +29,7 @@ CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench docs format check-format asan tsan clang arm macos fuzz fuzz-short fuzz-build install deb deb-check debian-roots fuzz-and-packages \
+.PHONY: help demo test test-all bench docs format check-format asan tsan clang arm macos windows fuzz fuzz-short fuzz-build install deb deb-check debian-roots fuzz-and-packages \
         clean setup-demo setup-test
 
 help:
@@ -41,6 +41,7 @@ help:
 	@echo 'make clang         the suite built with clang'
 	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'
 	@echo 'make macos         cross-compiled for macOS, the files are checked but not run'
+	@echo 'make windows       cross-compiled for Windows, the command line under Wine'
 	@echo 'make fuzz          damaged input for every reader, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ_TARGETS=names)'
 	@echo 'make docs          the pages and the reference as a site, $(BUILD)/site'
 	@echo 'make format        clang-format over the tree (check-format: only check)'
@@ -129,6 +130,10 @@ arm: setup-test
 # Not a part of test-all.
 macos:
 	$(ROOT)/scripts/macos $(BUILD)/macos $(JOBS)
+
+windows: $(BUILD)/Makefile
+	@$(COMPILE) $(BUILD) -j $(JOBS) --target cflux_tool
+	$(ROOT)/scripts/windows $(BUILD)/windows $(JOBS) $(BUILD)/tools/cflux/cflux
 
 # BENCH_ARGS: options of bench/run.py and parts of names, e.g. BENCH_ARGS="--seconds 2 train/".
 bench: setup-demo $(BUILD)/Makefile

@@ -20,8 +20,18 @@
 #define FX_VERSION_PATCH  0
 #define FX_VERSION_STRING "0.2.0"
 
-#if defined(__GNUC__) || defined(__clang__)
-#define FX_API               __attribute__((visibility("default")))
+#if defined(_MSC_VER) && !defined(CFLUX_STATIC)
+#define FX_API __declspec(dllimport)
+#elif defined(_WIN32) && defined(FXI_BUILD)
+#define FX_API __declspec(dllexport)
+#elif defined(_WIN32) /* MinGW's linker finds functions and data of a DLL by itself */
+#define FX_API
+#else
+#define FX_API __attribute__((visibility("default")))
+#endif
+#if defined(__MINGW32__) && !defined(__clang__) /* the formats of C99, as everywhere */
+#define FXI_PRINTF(fmt, arg) __attribute__((format(gnu_printf, fmt, arg)))
+#elif defined(__GNUC__) || defined(__clang__)
 #define FXI_PRINTF(fmt, arg) __attribute__((format(printf, fmt, arg)))
 #else
 #error "cflux needs gcc or clang: scopes use the cleanup attribute"
@@ -72,7 +82,12 @@
 #else
 /* Location ("file:line") of the cflux macro that the thread used most recently; messages name it.
  * Only macros in C programs set it. */
+#ifdef _WIN32 /* a program cannot use a thread-local variable of a DLL */
+FX_API const char **fxi_call_site_of_thread(void);
+#define fxi_call_site (*fxi_call_site_of_thread())
+#else
 extern FX_API _Thread_local const char *fxi_call_site;
+#endif
 #define FXI_TEXT_(x) #x
 #define FXI_TEXT(x)  FXI_TEXT_(x)
 #define FXI_HERE     fxi_pass(__FILE__ ":" FXI_TEXT(__LINE__))

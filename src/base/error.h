@@ -11,7 +11,11 @@ void fxi_error_where(const char *file, int line);
 /* The location ("file:line") of the latest call of a cflux macro by the program; NULL before the
  * first call (base.h). The library is compiled with FXI_INSIDE, so that its own calls do not change
  * it. */
+#ifdef _WIN32 /* not exported: call_site_windows.c */
+extern _Thread_local const char *fxi_call_site;
+#else
 extern FX_API _Thread_local const char *fxi_call_site;
+#endif
 
 /* fx_fail with a text that is not a format. */
 fx_status fxi_fail_text(fx_status status, const char *operation, const char *text);

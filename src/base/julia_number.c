@@ -14,6 +14,7 @@
  * text.
  */
 #include "julia_number.h"
+#include "c_text.h"
 #include "half.h"
 
 #include <inttypes.h>
@@ -154,7 +155,7 @@ static void write_float(fx_dtype dtype, double x, fxi_number_form form, char *p)
         return;
     }
     if (alone && isfinite(x))
-        p = stpcpy(p, k->before);
+        p = fxi_copy_text(p, k->before);
     if (signbit(x))
         *p++ = '-';
     if (isinf(x)) {
@@ -167,7 +168,7 @@ static void write_float(fx_dtype dtype, double x, fxi_number_form form, char *p)
     p = lay_out(p, &d, k);
     *p = 0;
     if (alone)
-        strcpy(stpcpy(p, is_plain(&d, k) ? k->after_plain : ""), k->after);
+        strcpy(fxi_copy_text(p, is_plain(&d, k) ? k->after_plain : ""), k->after);
 }
 
 /* ---- any element ----------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "timeline.h"
 
 #include "clock.h"
+#include "files.h"
 #include "launcher.h"
 #include "thread.h"
 #include "this_process.h"
@@ -62,7 +63,7 @@ static bool opened(void)
         snprintf(path, sizeof path, "%s.%d", wanted, rank);
     else
         snprintf(path, sizeof path, "%s", wanted);
-    file = fopen(path, "w");
+    file = fxi_os_open_stream(path, "w");
     if (!file) {
         fx_message(1, "FX_TIMELINE: cannot create %s: %s", path, strerror(errno));
         return false;

@@ -6,6 +6,7 @@
  * are split into pieces of at most 1 GiB because gzread counts in unsigned int.
  */
 #include "data_file.h"
+#include "files.h"
 
 #include <cflux/device.h>
 #include <errno.h>
@@ -20,9 +21,14 @@ fx_status fxi_data_file_open(fxi_data_file *file, const char *op, const char *pa
     if (!path)
         return file->status = fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL");
     errno = 0;
-    file->gz = gzopen(path, "rb");
+    const int fd = fxi_os_open(path, FXI_OS_READ);
+    file->gz = fd >= 0 ? gzdopen(fd, "rb") : NULL;
     if (file->gz)
         return FX_OK;
+    if (fd >= 0) {
+        fxi_os_close(fd);
+        errno = ENOMEM;
+    }
     if (errno == 0 || errno == ENOMEM)
         return file->status =
                    fx_fail(FX_STATUS_MEMORY, op, "%s: out of memory opening the file", path);

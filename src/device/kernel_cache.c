@@ -2,6 +2,7 @@
  * them.
  */
 #include "kernel_cache.h"
+#include "c_text.h"
 #include "error.h"
 #include "files.h"
 #include "hash.h"
@@ -44,7 +45,7 @@ static whole_key key_of(const fx_kernel_key *k)
     key.bytes = fxi_malloc(key.size);
     char *at = key.bytes;
     for (int i = 0; i < TEXTS && at; i++)
-        at = stpcpy(at, texts[i]) + 1;
+        at = fxi_copy_text(at, texts[i]) + 1;
     return key;
 }
 

@@ -52,7 +52,7 @@ static bool file_of_project(char path[MAX_PATH])
 static char *read_file(const char *path, size_t *out_n)
 {
     *out_n = 0;
-    FILE *f = fopen(path, "rbe");
+    FILE *f = fxi_os_open_stream(path, "rb");
     if (!f)
         return errno == ENOENT ? fxi_calloc(1, 1) : NULL;
     fxi_os_facts facts;

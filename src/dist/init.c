@@ -8,6 +8,7 @@
 #include "dist_group.h"
 
 #include "error.h"
+#include "files.h"
 #include "launcher.h"
 #include "option_struct.h"
 #include "plugin_file.h"
@@ -102,7 +103,7 @@ static fx_status join(const fx_dist_init_args *a)
     the_group.fixed_order = a->fixed_order;
     the_group.narrow = a->wire == FX_DTYPE_BF16;
     const char *progress = fxi_trusted_variable("FX_DIST_PROGRESS");
-    the_group.progress = progress && *progress ? fopen(progress, "w") : NULL;
+    the_group.progress = progress && *progress ? fxi_os_open_stream(progress, "w") : NULL;
     fxi_launcher_joined();
     return FX_OK;
 }

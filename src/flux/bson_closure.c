@@ -17,16 +17,16 @@ enum { MAX_LAYERS = 8, MAX_VALUES = 40, MAX_ARGS = 10, MAX_VISITS = 4000, MAX_DE
 
 /* ---- values of the lowered form -------------------------------------------------------------- */
 
-typedef enum value_kind { UNKNOWN = 0, ARRAY, NUMBER, COLON, DIMS, SIZE, NAME } value_kind;
+typedef enum value_kind { UNKNOWN = 0, ARRAY, NUMBER, COLON, DIMS, AXIS_SIZE, NAME } value_kind;
 
 typedef struct value {
     value_kind kind;
-    int layers; /* ARRAY: number of layers that produced it; SIZE: `layers` of the array with this
-                 * size
+    int layers; /* ARRAY: number of layers that produced it; AXIS_SIZE: `layers` of the array with
+                 * this size
                  */
     double number;
     fx_dtype literal; /* NUMBER: I64, F64 or F32 */
-    fx_dims dims;     /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis, from 1 as in Julia */
+    fx_dims dims; /* DIMS: as in fxi_closure_layer; AXIS_SIZE: v[0], the axis, from 1 as in Julia */
     const char *name;
 } value;
 
@@ -163,7 +163,7 @@ static bool add_size(const lowered *l, fx_dims *dims, const value *v)
         d = (int64_t)v->number;
     else if (v->kind == COLON)
         d = -1;
-    else if (v->kind == SIZE && v->layers == l->nlayers)
+    else if (v->kind == AXIS_SIZE && v->layers == l->nlayers)
         d = -1 - v->dims.v[0];
     else
         return false;
@@ -242,8 +242,9 @@ static value call_named(lowered *l, const char *f, const value *a, int n)
         return a[1];
     if (strcmp(f, "size") == 0 && n == 2 && is_latest(l, &a[0]) && a[1].kind == NUMBER &&
         a[1].number >= 1 && a[1].number <= FX_MAX_DIMS)
-        return (value){
-            .kind = SIZE, .layers = a[0].layers, .dims = {.n = 1, .v = {(int64_t)a[1].number}}};
+        return (value){.kind = AXIS_SIZE,
+                       .layers = a[0].layers,
+                       .dims = {.n = 1, .v = {(int64_t)a[1].number}}};
     if (strcmp(f, "reshape") == 0)
         return call_reshape(l, a, n);
     if (strcmp(f, "maxpool") == 0 || strcmp(f, "meanpool") == 0)

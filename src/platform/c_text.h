@@ -4,11 +4,20 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* strtod and strtof in the C locale, whatever the program's locale is: correctly rounded, with a
  * point before the decimals, errno ERANGE if the number is too large or too small. */
 double fxi_strtod(const char *text, char **out_end);
 float fxi_strtof(const char *text, char **out_end);
+
+/* Copies a text with its final 0, and returns where that 0 is: POSIX's stpcpy. */
+static inline char *fxi_copy_text(char *to, const char *text)
+{
+    const size_t n = strlen(text);
+    memcpy(to, text, n + 1);
+    return to + n;
+}
 
 /* Are the texts equal, ignoring case? The second function compares at most `n` bytes. */
 bool fxi_same_letters(const char *a, const char *b);

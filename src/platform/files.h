@@ -33,6 +33,8 @@ int fxi_os_open_temporary(void);
 int fxi_os_duplicate(int fd);
 /* Closes the descriptor, also if the result is a failure. */
 int fxi_os_close(int fd);
+/* fopen: the path is UTF-8 on every system, and no byte is changed (Windows would write "\r\n"). */
+FILE *fxi_os_open_stream(const char *path, const char *mode);
 /* A stream that owns the descriptor. NULL: failed, and the descriptor is still open. */
 FILE *fxi_os_stream(int fd, const char *mode);
 

@@ -51,6 +51,13 @@ int fxi_os_close(int fd)
     return close(fd);
 }
 
+FILE *fxi_os_open_stream(const char *path, const char *mode)
+{
+    char own[8];
+    snprintf(own, sizeof own, "%.4se", mode); /* closed in programs that the process starts */
+    return fopen(path, own);
+}
+
 FILE *fxi_os_stream(int fd, const char *mode)
 {
     return fdopen(fd, mode);

@@ -8,7 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* FXI_LIST_SEPARATOR separates the folders in an environment variable. */
+/* FXI_LIST_SEPARATOR separates the folders in an environment variable. FXI_LIBRARY_FILE is the name
+ * of a vendor's library: on Linux, and on Windows. */
+#if defined(_WIN32)
+#define FXI_LIBRARY_FILE(linux, windows) windows
+#else
+#define FXI_LIBRARY_FILE(linux, windows) linux
+#endif
 #if defined(_WIN32)
 #define FXI_LIBRARY_SUFFIX ".dll"
 #define FXI_LIST_SEPARATOR ";"

@@ -27,6 +27,26 @@ typedef struct fxi_exit_handler {
  */
 bool fxi_process_on_exit(fxi_exit_handler *handler);
 
+/* FXI_STOPS_THREADS(f): f() is called at the end of the process, or when the library is unloaded,
+ * while all threads still run. Destructors of a DLL are called when Windows has ended the threads
+ * already, wherever they were. */
+#ifdef _WIN32
+#define FXI_STOPS_THREADS(f)                                                                       \
+    static fxi_exit_handler f##_handler = {.run = (f)};                                            \
+    __attribute__((constructor)) static void f##_register(void)                                    \
+    {                                                                                              \
+        (void)fxi_process_on_exit(&f##_handler);                                                   \
+    }                                                                                              \
+    _Static_assert(1, "")
+#else
+#define FXI_STOPS_THREADS(f)                                                                       \
+    __attribute__((destructor)) static void f##_at_end(void)                                       \
+    {                                                                                              \
+        (f)();                                                                                     \
+    }                                                                                              \
+    _Static_assert(1, "")
+#endif
+
 /* Calls the handler when the calling thread ends. If the thread calls exit, the handler runs before
  * all exit handlers. A system without handlers for threads never calls it. */
 void fxi_process_on_thread_end(fxi_exit_handler *handler);

@@ -451,7 +451,7 @@ static fx_status make_page(source *first, source *other, fx_json *page)
 
 static FILE *open_path(const char *path)
 {
-    FILE *file = fopen(path, "r");
+    FILE *file = fxi_os_open_stream(path, "r");
     if (!file)
         fx_fail(FX_STATUS_IO, OP, "cannot read %s: %s", path, strerror(errno));
     return file;

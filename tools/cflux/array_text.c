@@ -1,6 +1,7 @@
 /* array_text.c: converts a small array to text: see array_text.h. */
 #include "array_text.h"
 #include "failure.h"
+#include "system.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,24 +40,21 @@ char *array_to_text(fx_array *x)
 {
     const int64_t n = fx_length(x);
     void *values = calloc((size_t)n + 1, sizeof(double));
-    char *text = NULL;
-    size_t size;
-    FILE *to = values ? open_memstream(&text, &size) : NULL;
+    text_stream t = {.to = NULL};
+    if (values)
+        open_text(&t);
     const fx_dtype as = is_real(fx_eltype(x)) ? FX_DTYPE_F64 : FX_DTYPE_I64;
-    const bool good = to && (n == 0 || fx_read_as(x, as, values, n) == FX_OK);
+    const bool good = t.to && (n == 0 || fx_read_as(x, as, values, n) == FX_OK);
     if (good) {
-        put_head(to, x);
-        put_elements(to, x, values);
+        put_head(t.to, x);
+        put_elements(t.to, x, values);
     }
-    if (!to)
+    char *text = close_text(&t);
+    if (!t.to || (good && !text))
         memory_error();
-    const bool whole = to && !ferror(to);
-    if (to && (fclose(to) != 0 || !whole || !good)) {
-        if (good)
-            memory_error();
-        free(text);
-        text = NULL;
-    }
     free(values);
-    return text;
+    if (good)
+        return text;
+    free(text);
+    return NULL;
 }

@@ -1,8 +1,8 @@
 /* clean_text.c: makes texts safe to print: see clean_text.h. */
 #include "clean_text.h"
+#include "system.h"
 #include <stdbool.h>
 #include <string.h>
-#include <wchar.h>
 
 int utf8_length(const char *text)
 {
@@ -57,12 +57,9 @@ void clean_text(const char *text, char *dst, size_t size)
 /* The width of a piece in columns; an escape sequence is as wide as it is long. */
 static int piece_columns(const char *piece)
 {
-    wchar_t c;
-    mbstate_t state = {0};
     if (piece[0] == '\\')
         return (int)strlen(piece);
-    const size_t n = mbrtowc(&c, piece, strlen(piece), &state);
-    const int columns = n > 0 && n <= PIECE ? wcwidth(c) : 1;
+    const int columns = character_columns(piece, strlen(piece));
     return columns >= 0 ? columns : 1;
 }
 

@@ -2,6 +2,7 @@
 #include "failure.h"
 #include "options.h"
 #include "output_paths.h"
+#include "system.h"
 #include "write_report.h"
 #include <errno.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static option_row options[] = {
 static int make_report(const char *log, const char *other, const char *page)
 {
     const bool standard = strcmp(log, "-") == 0;
-    FILE *file = standard ? stdin : fopen(log, "r");
+    FILE *file = standard ? stdin : open_file(log, "r");
     if (!file)
         return fail(EXIT_BAD_INPUT, "cannot read %s: %s", log, strerror(errno));
     const fx_report_args what = {.fxi_size = sizeof what,

@@ -4,6 +4,7 @@
 #include "failure.h"
 #include "model_file.h"
 #include "sorted_names.h"
+#include "system.h"
 #include "table_features.h"
 #include "text_parts.h"
 #include <math.h>
@@ -90,16 +91,15 @@ static int take_ids(const data_request *r, dataset *d, void *table, const sorted
 /* The list of the names of the targets; NULL on failure (printed). */
 static const char *names_of_targets(void *columns, const feature_choice *of)
 {
-    char *list = NULL;
-    size_t size;
-    FILE *to = open_memstream(&list, &size);
-    for (int i = 0; to && i < of->ntargets; i++) {
+    text_stream t;
+    open_text(&t);
+    for (int i = 0; t.to && i < of->ntargets; i++) {
         if (i)
-            fputc(',', to);
-        put_csv_text(to, fx_child_name(columns, of->targets[i]));
+            fputc(',', t.to);
+        put_csv_text(t.to, fx_child_name(columns, of->targets[i]));
     }
-    const bool written = to && fclose(to) == 0;
-    const char *names = written ? fx_string_text(fx_string(list)) : NULL;
+    char *list = close_text(&t);
+    const char *names = list ? fx_string_text(fx_string(list)) : NULL;
     if (!names)
         fail(EXIT_FAILED, "no memory for the names of the targets");
     free(list);

@@ -13,7 +13,7 @@ enum { LABEL_BYTES = sizeof LABEL - 1, MARK_BYTES = sizeof MARK - 1 };
 bool holds_labelled_text(const char *path)
 {
     char head[MARK_BYTES + LABEL_BYTES + 1] = "";
-    gzFile f = kind_of_path(path) == PATH_FILE ? gzopen(path, "rbe") : NULL;
+    gzFile f = kind_of_path(path) == PATH_FILE ? gzdopen(open_to_read(path), "rb") : NULL;
     if (!f)
         return false;
     gzread(f, head, sizeof head - 1);
@@ -24,7 +24,7 @@ bool holds_labelled_text(const char *path)
 
 int refuse_without_model(const char *path)
 {
-    FILE *f = kind_of_path(path) == PATH_FILE ? fopen(path, "rbe") : NULL;
+    FILE *f = kind_of_path(path) == PATH_FILE ? open_file(path, "rb") : NULL;
     const bool empty = f && fgetc(f) == EOF;
     if (f)
         fclose(f);

@@ -167,7 +167,7 @@ static bool read_file(const char *path, image_size *size, unsigned char *pixels,
                       char why[IMAGE_WHY])
 {
     unsigned char start[2] = {0};
-    FILE *f = fopen(path, "rb");
+    FILE *f = open_file(path, "rb");
     if (!f)
         return failed(why, strerror(errno));
     bool good;

@@ -72,7 +72,7 @@ static const struct {
 static int table_of(const char *path)
 {
     unsigned char head[HEAD] = {0};
-    FILE *f = fopen(path, "rbe");
+    FILE *f = open_file(path, "rb");
     const size_t n = f ? fread(head, 1, HEAD, f) : 0;
     if (f)
         fclose(f);

@@ -17,7 +17,7 @@ static int64_t copy_events(const char *path, bool first, FILE *out)
 {
     char text[1000];
     int64_t n = 0;
-    FILE *in = fopen(path, "r");
+    FILE *in = open_file(path, "r");
     if (!in)
         return -1;
     while (fgets(text, sizeof text, in)) {
@@ -38,7 +38,7 @@ int join_timelines(const char *timeline, int64_t processes)
     int64_t all = 0, missing = 0;
     if (processes == 1)
         return EXIT_FINE;
-    FILE *out = fopen(timeline, "w");
+    FILE *out = open_file(timeline, "w");
     if (!out)
         return fail(EXIT_FAILED, "cannot write %s: %s", timeline, strerror(errno));
     fputs("[\n", out);

@@ -2,7 +2,7 @@
 #include "failure.h"
 #include "nearest.h"
 #include "options.h"
-#include <locale.h>
+#include "system.h"
 #include <string.h>
 
 #define COMMAND(name) extern const command command_##name;
@@ -91,7 +91,7 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, "C.UTF-8"); /* needed for the widths of characters */
+    system_begin(&argc, &argv);
     failure_take_messages();
     return finish_output(run(argc, argv));
 }

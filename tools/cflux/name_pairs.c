@@ -6,7 +6,9 @@
 
 void pairs_add_part(name_pairs *p, const char *name, size_t length, const void *object)
 {
-    char *copy = strndup(name, length);
+    char *copy = calloc(length + 1, 1);
+    if (copy)
+        memcpy(copy, name, length);
     if (p->n + 2 > p->capacity) {
         const int capacity = 2 * p->capacity + 16;
         const void **more = realloc(p->items, (size_t)capacity * sizeof *more);

@@ -9,6 +9,10 @@
 
 enum { FILE_PATH_BYTES = 4096 }; /* of a path, with its terminator */
 
+/* At the start of main. Texts and arguments are UTF-8 on every system, and standard output gets the
+ * bytes that are written. */
+void system_begin(int *io_argc, char ***io_argv);
+
 /* Seconds since a moment that is fixed while the program runs. */
 double seconds_now(void);
 long process_number(void);
@@ -35,6 +39,23 @@ bool may_make_files_in(const char *folder);
 bool real_path(const char *path, char out[FILE_PATH_BYTES]);
 /* Calls visit for the name of every file in the folder. */
 void each_file(const char *folder, void (*visit)(const char *name, void *user), void *user);
+
+/* fopen with a path in UTF-8, without changes of bytes. Programs that this one starts do not
+ * inherit the file. */
+FILE *open_file(const char *path, const char *mode);
+/* The same as a descriptor that only reads, for gzdopen; −1 on failure. */
+int open_to_read(const char *path);
+/* A stream whose text is in memory. `to` is NULL if it cannot be opened. close_text returns the
+ * text, for free; NULL if memory is exhausted or the stream was not opened. */
+typedef struct text_stream {
+    FILE *to;
+    char *text;
+    size_t size;
+} text_stream;
+void open_text(text_stream *t);
+char *close_text(text_stream *t);
+/* The columns that a character of n bytes takes on a terminal; −1: it is not printable. */
+int character_columns(const char *character, size_t n);
 
 /* Makes sure that everything written, or the file names in a folder, are on the disk. A file system
  * that does not support this for folders does not count as a failure. */

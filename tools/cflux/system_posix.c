@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,15 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <wchar.h>
 
 _Static_assert(FILE_PATH_BYTES >= PATH_MAX, "realpath writes up to PATH_MAX bytes");
+
+void system_begin(int *io_argc, char ***io_argv)
+{
+    (void)io_argc, (void)io_argv;
+    setlocale(LC_CTYPE, "C.UTF-8"); /* needed for the widths of characters */
+}
 
 double seconds_now(void)
 {
@@ -133,6 +141,45 @@ void each_file(const char *folder, void (*visit)(const char *name, void *user), 
         visit(e->d_name, user);
     if (all)
         closedir(all);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+FILE *open_file(const char *path, const char *mode)
+{
+    char own[8];
+    snprintf(own, sizeof own, "%.4se", mode);
+    return fopen(path, own);
+}
+
+int open_to_read(const char *path)
+{
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+void open_text(text_stream *t)
+{
+    t->text = NULL;
+    t->to = open_memstream(&t->text, &t->size);
+}
+
+char *close_text(text_stream *t)
+{
+    if (!t->to)
+        return NULL;
+    const bool good = !ferror(t->to);
+    if (fclose(t->to) == 0 && good)
+        return t->text;
+    free(t->text);
+    return NULL;
+}
+
+int character_columns(const char *character, size_t n)
+{
+    wchar_t c;
+    mbstate_t state = {0};
+    const size_t got = mbrtowc(&c, character, n, &state);
+    return got > 0 && got <= n ? wcwidth(c) : 1;
 }
 
 /* ---- the disk -------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "text_bytes.h"
 #include "clean_text.h"
 #include "failure.h"
+#include "system.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static int read_stream(gzFile f, const char *path, text_bytes *t)
 
 int read_text_bytes(const char *path, text_bytes *t)
 {
-    gzFile f = gzopen(path, "rbe");
+    gzFile f = gzdopen(open_to_read(path), "rb");
     if (!f)
         return fail(EXIT_BAD_INPUT, "%s: %s", path, errno ? strerror(errno) : "out of memory");
     const int status = read_stream(f, path, t);

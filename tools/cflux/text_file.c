@@ -17,7 +17,7 @@ int text_file_open(text_file *f, const char *path)
         return fail(EXIT_BAD_INPUT, "%.40s…: %s", path, strerror(ENAMETOOLONG));
     if (regular)
         snprintf(f->beside, sizeof f->beside, "%s.%ld", path, process_number());
-    f->to = fopen(regular ? f->beside : path, "w");
+    f->to = open_file(regular ? f->beside : path, "w");
     return f->to ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno));
 }
 

@@ -2,6 +2,7 @@
 #include "clean_text.h"
 #include "data_sum.h"
 #include "failure.h"
+#include "system.h"
 #include "train_run.h"
 #include "tree_text.h"
 #include <stdlib.h>
@@ -79,11 +80,12 @@ static void put_settings(const train_run *r, FILE *to)
 
 int train_settings(train_run *r)
 {
-    size_t n;
-    FILE *to = open_memstream(&r->settings, &n);
-    if (to)
-        put_settings(r, to);
-    if (!to || fclose(to) != 0)
+    text_stream t;
+    open_text(&t);
+    if (t.to)
+        put_settings(r, t.to);
+    r->settings = close_text(&t);
+    if (!r->settings)
         return fail(EXIT_FAILED, "out of memory for the settings");
     return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
 }

@@ -271,11 +271,12 @@ static void leave_pool(void)
 
 /* At exit the workers are stopped, and the pool stays held, so that later jobs run in their caller.
  * If another thread holds the pool, the workers end with the process. */
-__attribute__((destructor)) static void stop_at_exit(void)
+static void stop_at_exit(void)
 {
     if (hold_pool())
         stop_workers();
 }
+FXI_STOPS_THREADS(stop_at_exit);
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 

@@ -54,11 +54,13 @@ static const char *const folders[] = {"/opt/rocm/lib"};
 static const char folder_in[] = "lib";
 #else
 static const char driver_variable[] = "FX_CUDA_LIBRARY", compiler_variable[] = "FX_NVRTC_LIBRARY";
-static const char *const drivers[] = {"libcuda.so.1"};
+static const char *const drivers[] = {FXI_LIBRARY_FILE("libcuda.so.1", "nvcuda.dll")};
 static const struct {
     const char *file;
     int major;
-} compilers[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12}, {"libnvrtc.so.11.2", 11}};
+} compilers[] = {{FXI_LIBRARY_FILE("libnvrtc.so.13", "nvrtc64_130_0.dll"), 13},
+                 {FXI_LIBRARY_FILE("libnvrtc.so.12", "nvrtc64_120_0.dll"), 12},
+                 {FXI_LIBRARY_FILE("libnvrtc.so.11.2", "nvrtc64_112_0.dll"), 11}};
 static const char no_driver[] = "NVIDIA's driver is not installed",
                   install_driver[] = "install NVIDIA's driver", compiler_name[] = "NVRTC",
                   install_compiler[] = "install it, for example Debian's libnvrtc or the CUDA "

@@ -22,7 +22,8 @@ bool fxi_cl_open(char *why, size_t size)
     /* Ignored in programs with raised privileges: the file is code that the process runs. */
     const char *wanted = fxi_trusted_variable("FX_OPENCL_LIBRARY");
     /* The name without a number belongs to development packages, which users do not have. */
-    const char *file = wanted && *wanted ? wanted : "libOpenCL.so.1";
+    const char *file =
+        wanted && *wanted ? wanted : FXI_LIBRARY_FILE("libOpenCL.so.1", "OpenCL.dll");
     char reason[256];
     void *library = fxi_library_open(file, reason, sizeof reason);
     if (!library) {

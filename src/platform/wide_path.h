@@ -1,0 +1,19 @@
+/* wide_path.h: what the Windows files of this folder share. The library's texts are UTF-8, and
+ * the functions of Windows that take all paths have UTF-16. Internal to src/platform. */
+#ifndef CFLUX_WIDE_PATH_H
+#define CFLUX_WIDE_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <wchar.h>
+
+enum { FXI_WIDE_PATH = 4096 };
+
+/* The path in UTF-16; false, with errno, if it is not UTF-8 or too long. */
+bool fxi_wide_path(const char *path, wchar_t out[FXI_WIDE_PATH]);
+/* The text in UTF-8, with '/' in place of '\'. False if it does not fit. */
+bool fxi_narrow_path(const wchar_t *path, char *out, size_t size);
+/* Sets errno for the latest failure of a function of Windows; returns −1. */
+int fxi_windows_failed(void);
+
+#endif
