@@ -14,7 +14,7 @@ FXI_BEGIN_C
 #define FXI_DOT_PRODUCT_ATTENTION_ARGS(F)                                                          \
     F(fx_array *, query, FXI_NULL) /* queries: features×queries×batch… */                           \
     F(fx_array *, key, FXI_NULL) /* keys: features×keys×batch… */                                 \
-    F(fx_array *, value, FXI_NULL) /* value features×keys×batch…; NULL: key */                     \
+    F(fx_array *, value, FXI_NULL) /* values: (value features)×keys×batch…; NULL: key */           \
     F(int64_t, nheads, 1)         /* number of heads, divides both numbers of features */          \
     F(fx_array *, bias, FXI_NULL) /* added to the scores, broadcast over them */                   \
     F(fx_array *, mask, FXI_NULL) /* Bool, broadcast over the scores; false: no attention */       \

@@ -142,10 +142,11 @@ typedef union fx_attr {
 
 /* A step is one kernel call of a plan. Operands are tensors: element type, sizes and strides in
  * elements; the addresses that a kernel receives include view offsets. The output is always dense
- * (column-major), except for conv and pool steps with channels_last. Inputs of elementwise, reduce,
- * scan, gather, scatter, matmul, concat and pad steps may have any strides, including 0 and
- * negative ones; inputs of conv, pool and custom steps are dense. Only elementwise, foreach and row
- * steps may have an output in the memory of an input, which then has the same strides.
+ * (column-major), except for conv and pool steps with channels_last and for matmul steps of a batch
+ * (fx_matmul_step). Inputs of elementwise, reduce, scan, gather, scatter, matmul, concat and pad
+ * steps may have any strides, including 0 and negative ones; inputs of conv, pool and custom steps
+ * are dense. Only elementwise, foreach and row steps may have an output in the memory of an input,
+ * which then has the same strides.
  *
  * A backend without `views` receives movement operations as steps, and dense operands. A backend
  * without `fuses` receives elementwise steps with one instruction and one output, and no reduce
@@ -353,7 +354,7 @@ typedef struct fx_step {
     uint8_t cls;          /* fx_class: selects the member of `as` */
     bool in_memory_order; /* true: its axes are in the order of channels-last memory, C×W×H×N, so
                     that the output is dense; never for conv and pool steps */
-    bool by_plugin;       /* private to the backend: which part made `ready` */
+    bool by_plugin;       /* private to the backend: true if a kernel library made `ready` */
     int32_t nin;
     int32_t out_value;  /* index of the output in the plan's values */
     int32_t work_value; /* index of its work space; undefined if work_bytes is 0 */
@@ -574,8 +575,8 @@ struct fx_communicator {
     /* Tells the other members that this member failed before an operation for which they wait, and
      * why. That operation fails on all members. NULL: the other members are not told. */
     void (*refuse)(const fx_communicator *self, fx_status status, const char *why);
-    /* Returns true if run_on runs this step on devices of a backend; equal on all members. NULL:
-     * never; the library then copies operands to the host and back. */
+    /* Returns true if run_on runs this step on devices of a backend. All members must return the
+     * same value. NULL: never; the library then copies operands to the host and back. */
     bool (*takes)(const fx_communicator *self, const char *backend, const fx_step *step);
     /* As `run`, for operands in device memory. Runs after all queued work, and may wait for it. */
     fx_status (*run_on)(const fx_communicator *self, const fx_device_queue *queue,
@@ -584,7 +585,7 @@ struct fx_communicator {
      * steps run at the same time. Steps run in the order in which they are begun. `step` and `in`
      * do not change and `out` is not read until `finish` returns. If a step fails, those begun
      * after it are not run and fail too. Returns a pointer for `finish`, or NULL if the library
-     * must call `run`. If the member is NULL, no step can be begun. */
+     * must call `run`. If `begin` itself is NULL, no step can be begun. */
     void *(*begin)(const fx_communicator *self, const fx_step *step, const void *in, void *out);
     /* Waits for a step that has been begun. Called once for each, in the same order. The status and
      * `why` are those of `run`. NULL only if `begin` is. */
@@ -649,7 +650,7 @@ struct fx_device {
 /* ---- functions of the library for backends --------------------------------------------------- */
 
 /* Names the compiled form of a program: everything on which the code depends besides cflux's
- * version. No text is NULL. */
+ * version. No text is NULL, except where fx_host.kernel_packed permits it. */
 typedef struct fx_kernel_key {
     const char *backend;  /* "cuda" */
     const char *target;   /* the devices that can load the code: "sm_90" */

@@ -103,8 +103,9 @@ typedef void *(*fx_obs_fn)(void *observations, void *user);
  * it is 0.
  *
  * With .parallel the workers call the functions of fx_mapobs, several at the same time. These
- * functions must use evaluated arrays only, and need a lock to change shared data. Otherwise they
- * are called in the thread that calls fx_next, and workers only gather observations. */
+ * functions must use evaluated arrays only, and need a lock to change shared data. Without
+ * .parallel they are called in the thread that calls fx_next, and workers only gather
+ * observations. */
 /* clang-format off */
 #define FXI_DATALOADER_ARGS(F)                                                                     \
     F(void *, data, FXI_NULL)        /* an array, a tuple or named tuple of data with equal        \

@@ -117,8 +117,8 @@ typedef struct fx_kernels_info {
     const char *backend;  /* "cuda", "amdgpu", "opencl" */
     const char *target;   /* "sm_90"; "compute_90" for PTX; "gfx90a"; OpenCL: device and driver */
     const char *compiler; /* "NVRTC 13.0" */
-    int64_t count;        /* programs: usually one for each kernel */
-    int64_t bytes;        /* of their code */
+    int64_t count;        /* compiled sources: usually one for each kernel */
+    int64_t bytes;        /* total size of their code */
 } fx_kernels_info;
 typedef void (*fx_kernels_fn)(const fx_kernels_info *kernels, void *user);
 /* Calls visit for each kind of kernels in a pack, or in the cache if path is NULL, sorted by
@@ -198,8 +198,9 @@ FX_API void *fxi_gpu_strict(void *object);
  * Without a working CUDA device it returns x and prints the reason once (CUDA.jl's cu fails).
  * CUDA.cu. */
 FX_API void *fxi_cu(void *object);
-FX_API void *fxi_cpu(void *object);    /* fx_cpu(x): fx_to the CPU; Flux.cpu */
-FX_API fx_array *(fx_cu)(fx_array *x); /* the same as functions, for fx_fmap and fx_mapobs */
+FX_API void *fxi_cpu(void *object); /* fx_cpu(x): fx_to the CPU; Flux.cpu */
+/* fx_cu, fx_gpu and fx_cpu as functions instead of macros, for fx_fmap and fx_mapobs. */
+FX_API fx_array *(fx_cu)(fx_array *x);
 FX_API fx_array *(fx_gpu)(fx_array *x);
 FX_API fx_array *(fx_cpu)(fx_array *x);
 /* The device that fx_gpu moves to: the first device of the preferred backend, if it works

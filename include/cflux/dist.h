@@ -47,7 +47,7 @@ typedef enum fx_dist_kind {
 FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
 /* fx_dist_init(FX_MPI), or fx_dist_init(FX_MPI, .time_limit = 10): joins the group. If the program
  * has not initialised MPI, the call does, and MPI is finalised when the program ends. After a
- * success, further calls do nothing, except FX_NCCL after FX_MPI.
+ * success, further calls do nothing, except that FX_NCCL after FX_MPI also loads NCCL or RCCL.
  *
  * With .fixed_order, sums, means and products combine the members' elements in the order of their
  * ranks. A run with the same number of members then gives the same bits on any network and with any
@@ -62,8 +62,8 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * .guard, .observations, all other operations, and arrays that NCCL moves are not rounded.
  *
  * Errors: FX_STATUS_UNSUPPORTED if the plugin for the launcher's MPI is not installed or cannot be
- * used; FX_STATUS_UNSUPPORTED on all members if not all of them have NCCL and not all of them have
- * RCCL; FX_STATUS_ARGUMENT if an option is out of range. DistributedUtils.initialize. */
+ * used; FX_STATUS_UNSUPPORTED on all members, for FX_NCCL, unless all of them have NCCL or all of
+ * them have RCCL; FX_STATUS_ARGUMENT if an option is out of range. DistributedUtils.initialize. */
 FX_API fx_status fxi_dist_init(const fx_dist_init_args *a);
 #define fx_dist_init(...)                                                                          \
     FXI_CALL(fxi_dist_init(                                                                        \

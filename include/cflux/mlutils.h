@@ -99,9 +99,9 @@ FX_API void *fx_leavepout(void *data, int64_t p);
 FX_API void *fx_timeseries_kfolds(void *data, int64_t k);
 /* A tuple of two views, of the data and of the labels (integers, one per observation), in which
  * every label occurs at least round(fraction·m) times, m the count of the most frequent label:
- * observations of rarer labels are repeated; within a label, the counts differ by at most one. The
- * result is in random order with `shuffle`, else the repeats follow the data. FX_STATUS_ARGUMENT if
- * fraction is negative. MLUtils.oversample.
+ * observations of rarer labels are repeated, each observation of a label equally often or once
+ * more. The result is in random order with `shuffle`, else the repeats follow the data.
+ * FX_STATUS_ARGUMENT if fraction is negative. MLUtils.oversample.
  */
 FX_API void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle,
                            uint64_t seed);

@@ -319,9 +319,9 @@ typedef enum fx_precision {
 } fx_precision;
 /* Allows backends to use less precision for everything that the process evaluates from now on.
  * Default: the environment variable FX_MATMUL_PRECISION (highest, high or medium), otherwise
- * FX_PRECISION_HIGHEST. The CPU backend, oneDNN and OpenCL always compute with the highest. May be
- * called at any time from any thread. Errors: FX_STATUS_ARGUMENT if `precision` is not one of the
- * three values. */
+ * FX_PRECISION_HIGHEST. CUDA with cuBLASLt or cuDNN rounds to TensorFloat-32 for both lower values;
+ * everything else always computes with the highest. May be called at any time from any thread.
+ * Errors: FX_STATUS_ARGUMENT if `precision` is not one of the three values. */
 FX_API fx_status fx_set_matmul_precision(fx_precision precision);
 FX_API fx_precision fx_matmul_precision(void); /* the precision in use */
 

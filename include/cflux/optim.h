@@ -239,8 +239,8 @@ FX_API void *fx_setup(fx_rule *rule, void *model);
 FX_API fx_status fx_adjust_eta(void *state, double eta);
 FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if there is none */
 /* Returns the factor by which to multiply the loss of the next update, for a state of a
- * MixedPrecision with .growth; 0 for any other state, whose loss is not multiplied. fx_update and
- * fx_update_all change it, fx_updated does not. */
+ * MixedPrecision with .growth; 0 for any other state. With a fixed .scale, multiply the loss by
+ * that number. fx_update and fx_update_all change the factor, fx_updated does not. */
 FX_API double fx_loss_scale(void *state);
 /* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. In a chain every
  * rule with an option of that name gets the value. FX_STATUS_ARGUMENT, and no change, if eta is

@@ -22,7 +22,7 @@
  *
  * State dictionaries of PyTorch (fx_torch_state):
  *  - wi, wh and bias are called weight_ih, weight_hh and bias_ih, in layers with the suffix _l0.
- * The gates have the same order.
+ *    The gates have the same order.
  *  - PyTorch has a second vector, bias_hh. It is written as zeros; a file's bias_hh is added to the
  *    bias.
  *  - PyTorch's GRU multiplies the last third of bias_hh by the reset gate; cflux has no such

@@ -30,8 +30,8 @@ FX_API fx_schedule *fx_schedule_poly(double start, double degree, int64_t steps)
 /* With m = min(a, b) and d = |a − b|: m + d·½(1 + cos(π·k/period)). With `restart` k is taken
  * modulo the period, else the cosine continues. CosAnneal. */
 FX_API fx_schedule *fx_schedule_cosine(double a, double b, int64_t period, bool restart);
-/* m + d·f·tri(k), with tri(k) = 1 − |1 − 2·(k mod period)/period|, which rises from 0 to 1 and
- * falls back to 0 within a period. The factor f:
+/* m + d·f·tri(k), with m and d as in fx_schedule_cosine, and tri(k) = 1 − |1 − 2·(k mod
+ * period)/period|, which rises from 0 to 1 and falls back to 0 within a period. The factor f:
  *   fx_schedule_triangle        1. Triangle.
  *   fx_schedule_triangle_half   ½^⌊k/period⌋. TriangleDecay2.
  *   fx_schedule_triangle_exp    decay^k. TriangleExp.
@@ -61,7 +61,7 @@ FX_API fx_schedule *fx_schedule_onecycle(int64_t steps, double most, double star
  * that counts training steps, with `rate` training steps per epoch. Interpolator. */
 FX_API fx_schedule *fx_schedule_interpolator(fx_schedule *part, double rate);
 /* The value of `part` at step k + offset − 1: begins with value number `offset` of `part`, counted
- * from 1. Shifted. / */
+ * from 1. Shifted. */
 FX_API fx_schedule *fx_schedule_shifted(fx_schedule *part, int64_t offset);
 /* A schedule whose arguments are schedules too. At step k it has the value of a schedule of the
  * same kind as `kind`, whose arguments are the values of numbers[0 … n−1] at k. `kind` must not

@@ -61,9 +61,9 @@ typedef double (*fx_metric_fn)(void *model, void *user);
  * observations, the parameters are the same as in one process, up to rounding. Gradients are
  * averaged before .clip_norm; the rule of `state` need not be a fx_dist_optimiser. Losses, and the
  * decisions of .patience and .keep_best, are the same on all members. Rank 0 shows progress and
- * writes the log and the checkpoint, which all read. A callback that stops one member stops all of
- * them, after one more training step. Random numbers of layers (dropout) are different in each
- * member. If a member fails, all fail, with its reason.
+ * writes the log and the checkpoint. All members read the checkpoint. A callback that stops one
+ * member stops all of them, after one more training step. Random numbers of layers (dropout) are
+ * different in each member. If a member fails, all fail, with its reason.
  *
  * .log: a file for the log of the run (cflux/report.h): start, training steps, epochs with their
  * .metric, and end. Training that resumes from a checkpoint appends to the file. A failed write
@@ -89,7 +89,8 @@ typedef double (*fx_metric_fn)(void *model, void *user);
                                              of the epoch */                                       \
     F(bool, keep_best, false)             /* true: at the end the model gets the values of the     \
                                              epoch with the lowest .metric, unless an error        \
-                                             ends the training; checkpoints store both */          \
+                                             ends the training; checkpoints store these values     \
+                                             and the current ones */                               \
     F(void *, user, FXI_NULL)             /* passed to loss, callbacks and metric */               \
     F(const char *, checkpoint, FXI_NULL) /* path of the checkpoint; NULL: none */                 \
     F(int64_t, checkpoint_every, 0)       /* updates between checkpoints; 0: one per epoch */      \

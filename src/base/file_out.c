@@ -12,9 +12,10 @@
  * continued.
  *
  * Large files are written in pieces, and the disk is told to write each piece at once. It then
- * works while the next piece is copied, instead of doing everything in fsync. For that the piece
- * needs its blocks on the disk first, which the system would otherwise assign late. Both are
- * requests: a file system that ignores them only takes longer.
+ * works while the next piece is copied, instead of doing everything in fsync. The system can write
+ * a piece early only if the piece has blocks on the disk, which are otherwise assigned late; so
+ * they are reserved first. Both calls are only requests: a file system that ignores them takes
+ * longer.
  */
 #include "file_out.h"
 #include "files.h"

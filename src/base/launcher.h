@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 typedef struct fxi_launcher {
-    const char *variable; /* which the launcher sets, to the number of processes or their rank */
+    const char *variable; /* if it is set, this launcher started the process */
     const char *size;     /* the variable with the number of processes */
     const char *rank;     /* the variable with the rank of this process */
     const char *mpi;      /* "Open MPI" */

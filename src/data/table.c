@@ -471,7 +471,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
 
 static bool grow(table *t)
 {
-    enum { FIRST = 4096 }; /* values, or one row */
+    enum { FIRST = 4096 }; /* values of the first allocation; one row if a row is longer */
     size_t values, bytes;
     const int64_t capacity =
         t->capacity ? t->capacity + (t->capacity + 1) / 2 : 1 + FIRST / t->ncolumns;

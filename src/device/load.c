@@ -93,7 +93,7 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     return NULL;
 }
 
-/* Printed before the reason if the plugin cannot be installed on this system, else "". */
+/* The beginning of the reason if the plugin cannot be installed on this system, else "". */
 static const char *needs_system(const char *name)
 {
 #ifndef __APPLE__

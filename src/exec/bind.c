@@ -163,7 +163,7 @@ static bool reserve_output(fxi_binding *b, const fxi_graph *g, int32_t k)
     fxi_buffer *buffer = own ? b->buffers[v->index] : leaf->buffer;
     const int64_t offset = own ? r->offset : leaf->offset + r->offset;
     if (v->kind == FXI_VALUE_DONATED) {
-        buffer->refs++; /* only the old value refers to it, and it has the name already */
+        buffer->refs++; /* only the old value refers to it; fxi_pool_name has named it */
     } else {
         /* Several outputs can be views of one buffer, each with a reference. */
         fxi_buffer_retain(buffer);

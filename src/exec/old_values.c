@@ -1,9 +1,9 @@
 /* old_values.c: computes the values that an update replaces, if they are still pending.
  *
  * The state of an optimiser starts as zeros that are not computed yet, and so may the parameters of
- * a large layer. If the plan of the first training step computed them, it would be a plan of its
- * own: from the second training step on they are leaves, whose memory the new values take over. So
- * they are computed before the graph of the update is built, and all training steps have one plan.
+ * a large layer. If the plan of the first training step computed them, it would differ from the
+ * plan of all later ones, in which they are leaves whose memory the new values take over. So they
+ * are computed before the graph of the update is built, and all training steps have one plan.
  */
 #include "run.h"
 #include "host.h"

@@ -114,7 +114,7 @@ static inline fx_status fxi_finish_before(const fxi_binding *b, int32_t i, fxi_b
 {
     return begun->n > 0 && begun->soonest <= i ? fxi_finish_now(b, i, begun) : FX_OK;
 }
-/* Finishes all after a failure, which stays the recorded one. */
+/* Finishes all begun steps after a failure, which stays the recorded error. */
 void fxi_finish_all(const fxi_binding *b, fxi_begun *begun);
 /* Begins collective step i. False: the caller runs it at once. */
 bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun);

@@ -86,7 +86,7 @@ POOL(meanpool, "MeanPool")
 
 /* ---- LPNormPool ------------------------------------------------------------------------------ */
 
-/* It begins as the other two, and has p at the end. */
+/* The struct of LPNormPool begins like those of the other two, and has p at the end. */
 _Static_assert(offsetof(fx_lpnormpool_layer, stride) == offsetof(fx_maxpool_layer, stride) &&
                    offsetof(fx_lpnormpool_layer, p) >= sizeof(fx_maxpool_layer),
                "the structs of pools begin alike");

@@ -1,8 +1,8 @@
 /* recurrent.c: RNN, LSTM, GRU, GRUv3 and Recurrence: a cell over a sequence.
  *
- * The input of all time steps is multiplied by Wi in one product. Its batch axis precedes the axis
- * of time there, so that each time step reads adjacent columns. A cell that is not one of the
- * library's is called once for each time step.
+ * The input of all time steps is multiplied by Wi in one product. In this product the batch axis
+ * precedes the axis of time, so that each time step reads adjacent columns. A cell that is not one
+ * of the library's is called once for each time step.
  *
  * A Recur of Flux until 0.14 becomes the layer whose cell it holds. Source: Flux's recurrent.jl.
  */
@@ -238,7 +238,7 @@ static bool gated_recover(const void *self, void *options)
     return true;
 }
 
-/* The struct is its cell, without a pointer. */
+/* In Julia the struct has only its cell, stored inline, so it has no bytes of its own. */
 static int64_t no_bytes(const void *self)
 {
     (void)self;

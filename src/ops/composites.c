@@ -3,9 +3,9 @@
  * Each is a formula over the public API. So its gradients of every order follow from the rules of
  * the primitives, no backend knows it, and the planner fuses it into one kernel. The formulas give
  * correct values over the whole range: no overflow where the result is finite, no cancellation near
- * zero. Gradients of both orders are right at 0: inside a smooth formula |x| is written where(x <
- * 0, −x, x), whose derivative is ±1 everywhere, and not fx_abs, whose derivative is 0 at 0.
- * Comparisons and floor have no gradient, so functions built only from them are constant.
+ * zero. First and second derivatives are right at 0: inside a smooth formula |x| is written
+ * where(x < 0, −x, x), whose derivative is ±1 everywhere, and not fx_abs, whose derivative is 0 at
+ * 0. Comparisons and floor have no gradient, so functions built only from them are constant.
  */
 #include "composites.h"
 

@@ -1,5 +1,5 @@
-/* average.c: the mean of gradients over the members of a communicator: of an update before a rule
- * sees them, and of an object's arrays (fxi_average_arrays).
+/* average.c: means over the members of a communicator: of the gradients of an update, before a rule
+ * sees them, and of the arrays of an object (fxi_average_arrays).
  *
  * Gradients are joined into buckets, vectors of one element type on one device, because a
  * collective operation costs about as much for a small array as for 100 KB. The buckets are the

@@ -160,8 +160,8 @@ fx_status fxi_items_join(fxi_items *all)
 
 /* ---- whole states ---------------------------------------------------------------------------- */
 
-/* A change of the leaves of a state. Leaves of one setup share their rule, so the rule before is
- * kept. */
+/* A change of the leaves of a state. Leaves of one setup share their rule, so the rule of
+ * the previous leaf is kept here. */
 typedef struct change {
     const fx_rule *old;
     fx_rule *new;
@@ -186,7 +186,8 @@ static fx_array *joined(const fxi_state_leaf *l, fx_array *mine)
     return whole;
 }
 
-/* A leaf with whole arrays, and with a rule that divides none. A leaf that has them is copied. */
+/* A new leaf with whole arrays, and with a rule that divides none. Arrays that are whole already
+ * are copied. */
 static void *whole_leaf(void *object, void *user)
 {
     change *c = user;

@@ -157,7 +157,7 @@ static double get_field(const fx_rule *r, const fx_field *f)
                                          : *(const double *)at;
 }
 
-/* False (not recorded) if the field cannot hold the value: half an integer, a third of a flag. */
+/* False (not recorded) if the field cannot hold the value: 0.5 in an integer, 2 in a flag. */
 static bool set_field(fx_rule *r, const fx_field *f, double value)
 {
     void *at = (char *)r + f->offset;
@@ -414,8 +414,8 @@ static bool fits_inside(const row *w, const fx_rule *inner)
     return !shared && !fxi_rule_is_mixed(inner, &type);
 }
 
-/* The number of rules, those inside of others included. It is limited so that a rule that contains
- * another one many times over costs no time. */
+/* The number of rules, those inside of others included. A chain limits it (MOST_RULES), so that a
+ * rule which contains another one many times takes little time. */
 static int64_t count_rules(const fx_rule *r)
 {
     int64_t n = 1;
@@ -467,8 +467,8 @@ fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *given)
     return make(w, &init);
 }
 
-/* A rule inside of r, or r itself, that needs more than one element of a gradient, or of whose
- * state each member needs all; NULL: none. */
+/* A rule inside of r, or r itself, that needs more than one element of a gradient, or whose
+ * whole state each member needs; NULL: none. */
 static const fx_rule *indivisible(const fx_rule *r)
 {
     const row *w = row_of(r);

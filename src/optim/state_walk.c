@@ -218,7 +218,7 @@ void fxi_states_refuse(int n, void *const *states, fx_status status)
         return;
     if (among->refuse)
         among->refuse(among, status, own.message);
-    /* All members have answered this operation, so later ones do not wait for it. */
+    /* All members have answered this operation, so it need not run before the next one. */
     fxi_context *here = fxi_here();
     if (here->collective)
         fxi_node_release(here->collective);

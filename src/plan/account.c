@@ -2,8 +2,8 @@
  * are the counters that fx_stats returns and the figures of fx_plan_show.
  *
  * Every operand of a step counts once, with the elements that are in memory: a broadcast axis
- * counts as one element. Bytes saved by fusion are the difference to a plan with one step for each
- * node, in which every step reads all its inputs and writes its output. Views cost nothing in
+ * counts as one element. Bytes saved by fusion are the difference from a plan with one step for
+ * each node, in which every step reads all its inputs and writes its output. Views cost nothing in
  * either plan.
  */
 #include "group.h"

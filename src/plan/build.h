@@ -113,8 +113,8 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);
 
 /* ---- layouts (layout.c) ---- */
 
-/* Does the backend run the first convolution of g channels last? Then rows of activations are not
- * around their channels. */
+/* Does the backend run the first convolution of g channels last? Then no reduced axis of an
+ * activation is before the axis of its channels in memory. */
 bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g);
 /* Adds a conv or pool node as a channels-last step if the backend wants that; *out_done: whether it
  * did. */

@@ -55,7 +55,7 @@ static bool read_later(const donation *d, int32_t leaf, int32_t m, bool last)
 
 /* Lets output k be written into the buffer of its donor. If no step reads the result, its step
  * moves to the end. Otherwise it keeps its position, and then no later step may read the old value.
- * Returns NULL, or why not. */
+ * Returns NULL on success, else the reason. */
 static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 {
     fxi_plan *p = b->p;

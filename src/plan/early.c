@@ -2,11 +2,11 @@
  *
  * Steps come in the order in which a walk of the graph finishes their nodes. After a gradient has
  * been taken, the gradients of weights come last of all, so the activations and all their gradients
- * wait for them. A gradient of a weight is small: computed directly after the step that makes its
- * operand, it ends the life of two large values.
+ * stay in memory until then. A gradient of a weight is small: computed directly after the step that
+ * makes its operand, it ends the life of two large values.
  *
- * Only steps whose outputs are smaller than what they read are moved: products, convolutions and
- * reductions. The bits do not depend on the order.
+ * Only products, convolutions and reductions are moved, because their outputs are often smaller
+ * than what they read. The bits do not depend on the order.
  */
 #include "build.h"
 #include "uses.h"
@@ -76,8 +76,8 @@ static int64_t gain(const moving *m, int32_t i, int32_t to)
     return sum;
 }
 
-/* From the last step to the first: when the last reader of a value has moved, the previous reader
- * is the last. */
+/* Visits the steps from the last to the first: when the last reader of a value has moved, the
+ * reader before it becomes the last one. */
 static bool choose(moving *m)
 {
     bool any = false;

@@ -16,7 +16,7 @@
 
 enum {
     MEMBER_BYTES = 4 << 20, /* most bytes of the operands of a reduction */
-    MEMBERS = 32, /* of a step, at most: about as many as the arguments of a launch hold */
+    MEMBERS = 32, /* most members of a step: about as many as the arguments of a launch hold */
     NEAREST = 8   /* groups that are compared with each reduction, for the reason in foreach.c */
 };
 

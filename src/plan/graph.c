@@ -129,8 +129,8 @@ static inline uint64_t *write_words(uint64_t *w, const int64_t *from, int n)
     return w;
 }
 
-/* Two input numbers share a word: the key is hashed and compared in every evaluation, so its length
- * is time. */
+/* Two input numbers share a word: the key is hashed and compared in every evaluation, so a shorter
+ * key saves time. */
 static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const fxi_node *n,
                                      uint64_t *w)
 {
@@ -357,7 +357,8 @@ static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
     return true;
 }
 
-/* It may only if no other handle, view, pin or borrower can see the old contents. */
+/* A result may take over the buffer of n only if no other handle, view, pin or borrower can see the
+ * old contents. */
 const char *fxi_not_donatable(const fxi_node *n, int64_t id)
 {
     const fxi_buffer *b = n->data ? n->data->buffer : NULL;
@@ -483,8 +484,8 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
 
 /* ---- consumers ------------------------------------------------------------------------------- */
 
-/* Counts them, adds the counts up to start positions, fills in. Counts are stored two entries
- * further on, because filling advances each start to its end. */
+/* Counts the consumers of each node, makes start positions of the counts, then fills in the list.
+ * Counts are stored two entries further on, because filling advances each start to its end. */
 bool fxi_graph_consumers(const fxi_graph *g, fxi_consumers *out)
 {
     int64_t edges = 0;

@@ -6,8 +6,8 @@
  * sizes, strides and element size.
  *
  * Row steps read their operands once for each pass, and in the order of the program within a pass.
- * So they may do it with the output that the program computes last: nothing reads an element after
- * that. A reduction reads elements too.
+ * So a row step may write over an operand only with the output that its program computes last:
+ * nothing reads an element after that. A reduction that follows in the program reads elements too.
  *
  * Equal byte counts are not enough. Half of a Float32 array, widened to Float64, has as many bytes
  * as the whole array; writing element 1 of the output would overwrite element 2 of the array before

@@ -7,7 +7,7 @@
  *
  * Only operations that IEEE 754 rounds correctly are computed this way, and only on Float32 and
  * Float64: their results do not depend on who computes them, so FX_EAGER=1 gives the same bits.
- * Movements of such a value have one element everywhere, and are views of the literal.
+ * All elements of such a value are equal, so a movement of it is a view of the literal.
  */
 #include "literal.h"
 

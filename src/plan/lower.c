@@ -306,8 +306,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);
     if (ok && cls == FX_CLASS_MATMUL)
         fxi_reorder_product(b, id, s);
-    /* Asked with complete tensors: what a backend can sum between devices depends on type and size.
-     * If it refuses, the library runs the step on the host. */
+    /* The backend is asked when the tensors are complete, because what it can sum between devices
+     * depends on type and size. If it refuses, the library runs the step on the host. */
     if (ok && cls == FX_CLASS_COLLECTIVE && b->how->collective)
         s->as.collective.by_backend = b->how->collective(b->p->device, s);
     if (ok && channels_last) {

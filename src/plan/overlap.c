@@ -37,7 +37,7 @@ bool fxi_overlap(fxi_builder *b)
         reader[v] = p->nsteps;
     for (int32_t i = p->nsteps - 1; i >= 0; i--) {
         fx_step *s = &p->steps[i];
-        /* A collective step does not read the result of the previous one. */
+        /* A collective step reads only its first input; the other is the previous operation. */
         const int n = s->cls == FX_CLASS_COLLECTIVE ? 1 : s->nin;
         const int32_t until = reader[s->out_value];
         for (int k = 0; k < n; k++)

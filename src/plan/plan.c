@@ -9,8 +9,8 @@
  *
  * The backend may refuse a fused step, for example because its kernel needs more registers or local
  * memory than the device has. The graph is then planned again without row steps, and if that fails
- * too, with one step for each node. So a device reports what it cannot compute before a step has
- * run.
+ * too, with one step for each node. So an operation that the device cannot compute is reported
+ * before any step has run.
  */
 #include "literal.h"
 #include <cflux/backend.h>
@@ -176,7 +176,7 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
 
 fx_status fxi_prepare_step(const fxi_planner *how, const fxi_plan *p, fx_step *s)
 {
-    /* A refused attempt may have left a size. */
+    /* The backend may have set a size in an earlier attempt that it refused. */
     s->work_bytes = 0;
     return how->prepare(p->device, s);
 }

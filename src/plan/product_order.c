@@ -8,7 +8,8 @@
  *
  * The sums are the same in any order, so the bits are, too. One of the matrix axes must be the
  * first one in memory: kernels store vectors of neighbours. All readers of the product must be
- * permutations: others would read it with gaps, or could not be its epilogue.
+ * permutations: any other reader would read it with gaps, or could no longer be moved into it as
+ * its epilogue.
  */
 #include "build.h"
 

@@ -38,8 +38,9 @@ static bool reducible(int64_t kind)
 }
 
 /* Is a row of `reduced` bytes short enough? There are `kept` rows. If they are around kept axes,
- * `piece` is the number of elements in a piece, else 0. Rows that fit in the second-level cache
- * only must be enough for several threads, and pieces long enough for vectors. */
+ * `piece` is the number of elements in a piece, else 0. If a row fits only in the
+ * second-level cache, there must be enough rows for several threads, and pieces must be long enough
+ * for vectors. */
 static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t reduced)
 {
     const bool enough = kept >= FXI_ROW_PIECE && reduced <= FXI_ROW_AROUND;

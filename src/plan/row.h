@@ -13,7 +13,7 @@ enum {
     FXI_ROW_INPUTS = 24,
     FXI_ROW_OUTPUTS = 8,
     FXI_ROW_PASSES = 6,
-    FXI_ROW_BYTES = 64 << 10, /* so that a row stays in the cache between passes */
+    FXI_ROW_BYTES = 64 << 10, /* most bytes of a row: it stays in the cache between passes */
     FXI_ROW_LONG = 4 << 20,   /* the same, for devices that divide a row between groups */
     FXI_ROW_AROUND = 1 << 20, /* the same, if there are several rows: the second-level cache */
     FXI_ROW_PIECE = 16 /* the fewest contiguous elements of such a row, and the fewest rows */

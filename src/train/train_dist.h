@@ -15,7 +15,7 @@ typedef struct fxi_together {
     uint64_t key;  /* seed of the members' random numbers */
     bool stopping; /* a callback of this member asked to stop */
     /* Of the time between the two latest calls of fxi_together_any. */
-    double asked_at, waited_before; /* when the earlier was, and how long it had waited by then */
+    double asked_at, waited_before; /* time of the earlier call; seconds waited until then */
     int slowest;                    /* the rank that waited least for the others */
     double wait; /* the part of the time that the others waited longer; 0: unknown */
 } fxi_together;

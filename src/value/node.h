@@ -30,9 +30,9 @@ typedef struct fxi_buffer {
     size_t bytes;
     size_t held; /* size of the allocated block, which may be somewhat larger */
     fx_device *device;
-    bool borrowed;         /* the user's memory: never written, never reused */
-    bool freed;            /* given up while handles existed: they may not be read any more */
-    int64_t pins;          /* atomic; > 0: never reused in place (fx_data, snapshots) */
+    bool borrowed; /* the user's memory: never written, never reused */
+    bool freed;    /* given up (freed early) while handles existed: reading them is an error */
+    int64_t pins;  /* atomic; > 0: never reused in place (fx_data, snapshots) */
     fx_release_fn release; /* of borrowed memory */
     void *user;
     /* The array in the buffer, for the error that explains a failed allocation (pool.h). */

@@ -36,7 +36,7 @@ typedef struct fxi_tape_entry {
     bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
     bool moves;        /* its node has been replaced when a step closed, and may be again */
-    int32_t skipped;   /* REPEATS: this entry and those up to this one, exclusive, were skipped
+    int32_t skipped;   /* REPEATS: this entry and those before entry `skipped` were skipped
                           together; 0: the call of this entry was made */
     uint64_t seq;      /* of its node, if `skipped` > 0 */
     fxi_data *spare;   /* the block for the next value of the ghost; NULL: none */

@@ -110,9 +110,10 @@ const command command_kernels = {
     .examples = "cflux kernels\n"
                 "cflux kernels pack kernels.pack\n",
     .about =
-        "GPU backends cache the kernels that they compile. list shows the kernels in the cache or "
-        "in a pack: backend, architecture, number, bytes and compiler. pack writes one file with "
-        "all cached kernels that this version of cflux compiled, and lists them.\n"
+        "GPU backends cache the kernels that they compile. The command list shows the kernels in "
+        "the cache or in a pack: backend, architecture, number, bytes and compiler. The command "
+        "pack writes one file with all cached kernels that this version of cflux compiled, and "
+        "lists them.\n"
         "A program that runs with CFLUX_KERNELS=FILE takes its kernels from the pack, also on a "
         "machine that has a device and its driver, but no NVRTC or hipRTC. To pack the kernels of "
         "one program only, run it and this command with XDG_CACHE_HOME set to a new folder.",

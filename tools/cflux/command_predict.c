@@ -29,7 +29,8 @@ static option_row options[] = {
      "file, classes are numbers from 0, and predicted numbers have a row for each observation",
      0, 0},
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
-     "Write the probability of each class after its name; an .npy file then has only probabilities",
+     "Also write the probability of each class, after the predicted class; an .npy file then has "
+     "only the probabilities",
      0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss of training, for a MODEL that does not contain it. It decides how outputs become "

@@ -8,7 +8,7 @@
 
 enum { LEAST = 20 };
 
-/* A correlation of 1 may be less than 1 because the file rounds, but not less than this. */
+/* The least correlation that counts as 1: the numbers of a file are rounded. */
 static const double WHOLE = 1 - 1e-9;
 
 /* The features as n columns of `each` numbers, and the targets or class numbers. */

@@ -134,8 +134,8 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     fxi_conv_geometry g =
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
     g.finish = (fxi_finish){step, in, out};
-    /* Gradients are accumulated into their output, or leave out elements that no window reads;
-     * forward writes every element itself. */
+    /* Clears the output of a gradient: its kernel adds to the output, or writes only the elements
+     * that a window reads. Forward writes every element if its sums have terms. */
     if (kind != FX_CONV_FORWARD || g.depth == 0)
         memset(out, 0, (size_t)fx_tensor_length(&step->out) * g.size);
     /* An epilogue still applies where no sum has a term: bias and activation of zeros. */

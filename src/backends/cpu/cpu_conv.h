@@ -21,8 +21,8 @@ typedef struct fxi_conv_geometry {
 
 /* Computes the convolution with vectors along the windows. Returns true, with FX_OK or
  * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values. x, w
- * and y include the output, which depends on `kind`. The output of WEIGHT must be zeros before; it
- * is zeros again after false. */
+ * and y include the output, which depends on `kind`. The output of WEIGHT must be zeros before the
+ * call, and is zeros again if the function returns false. */
 bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status);
 

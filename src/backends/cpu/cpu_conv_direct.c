@@ -77,7 +77,7 @@ static int64_t pitch_of(const layout *l)
     for (int64_t phase = 0; phase < l->stride[0]; phase++) {
         int64_t lo, hi;
         inside(l, 0, phase, 0, l->used[0], &lo, &hi);
-        /* Phases without an element of the image are all zeros and share everything. */
+        /* A phase without an element of the image is all zeros: it does not limit the overlap. */
         if (lo < hi)
             share = fxi_cpu_min(share, fxi_cpu_min(lo, l->used[0] - hi));
     }
@@ -677,8 +677,8 @@ static fx_status run_weight(weight_job *w, bool *out_finite)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
-    /* A tile computes weight_rows taps; the last one may read that many offsets less one after the
-     * end. */
+    /* A tile computes weight_rows taps; the last tile may read up to weight_rows − 1 offsets after
+     * the end of the list. */
     const int extra = l->core->weight_rows - 1;
     const int64_t windows = g->batch * g->positions;
     w->xs = scratch_length(l);

@@ -318,8 +318,8 @@ static product plan(int dtype, const fxi_gemm *given)
         p.store = simd->store[dtype == FX_DTYPE_BF16];
     }
     /* Only if the exchanged matrix has a layout that a tile reads without packing. A small matrix
-     * is in the first-level cache; packing it there takes less time than the numbers of one row of
-     * a tile, each of which is spread over a vector for a single element. */
+     * may be packed: it is in the first-level cache, so packing takes less time than tiles of a
+     * single row, which spread each number of B over a vector and use one element of it. */
     const bool small = g->rsb == 1 && g->n >= core->lanes && g->n <= LITTLE / g->k;
     p.exchanged =
         (g->m == 1 && g->csc == 1 && (g->csb == 1 || small)) || (g->n == 1 && g->csa == 1);
@@ -462,7 +462,7 @@ fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *prepared, const void *a, const v
     p.g.a = p.exchanged ? b : a;
     p.g.b = p.exchanged ? a : b;
     p.g.c = c;
-    /* The division into parts follows a setting that may have changed since. */
+    /* Tests may have changed the division into parts since the plan (fxi_cpu_parts_from). */
     if (!p.small) {
         p.a_bytes = p.b_bytes = p.c_bytes = 0;
         divide(&p);

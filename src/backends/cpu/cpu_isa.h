@@ -27,8 +27,8 @@
 #define FXI_IVDEP  _Pragma("GCC ivdep")
 #define FXI_UNROLL _Pragma("GCC unroll 16") /* loops of at most 16 rounds */
 #endif
-/* Four vectors a round: most elementwise loops have one or two instructions, fewer than counting.
- */
+/* Four vectors a round: the one or two instructions of most elementwise loops take less time than
+ * counting the rounds. */
 #if defined(__clang__)
 #define FXI_FOUR
 #else

@@ -142,7 +142,8 @@ static inline vd vd_tanh(vd x)
 
 /* 1/(1 + e⁻ˣ) for x ≥ 0, with the roundings of `ref` and of the other backends: near 1 few bits of
  * 1 − y are left, and derivatives magnify each difference in them. For x < 0: e/(1 + e) with e =
- * eˣ. The sum loses up to half a unit there, which the derivative of the quotient makes up for. */
+ * eˣ. There the rounding of 1 + e loses up to half an ulp (`lost`), and the last line corrects y by
+ * its derivative times this error. */
 static inline vd vd_sigmoid(vd x)
 {
     const vd_mask negative = vd_less(x, vd_splat(0.0));

@@ -11,9 +11,9 @@
  *     run       looks up addresses and launches; no allocation, no text
  *
  * Shapes and strides are parameters, so that few kernels serve all shapes: the text depends on the
- * program, the element types and how operands are walked. All kernels run in groups of
- * FXI_GPU_GROUP work-items in a row; those whose text depends on limits->serial may have groups of
- * one. docs/design/0014, 0035 and 0040 give the reasons.
+ * program, the element types and how operands are walked. All kernels run in
+ * one-dimensional groups of FXI_GPU_GROUP work-items; those whose text depends on limits->serial
+ * may have groups of one. docs/design/0014, 0035 and 0040 give the reasons.
  */
 #ifndef CFLUX_GPU_H
 #define CFLUX_GPU_H
@@ -26,7 +26,7 @@
 enum { FXI_GPU_GROUP = 256 };
 
 typedef enum fxi_gpu_dialect {
-    FXI_GPU_OPENCL, /* C 1.2 with no extension but fp64 and 64-bit atomics, where used */
+    FXI_GPU_OPENCL, /* OpenCL C 1.2; extensions: only fp64 and 64-bit atomics, where used */
     FXI_GPU_CUDA,   /* NVRTC, no headers, --fmad=false */
     FXI_GPU_HIP,    /* hipRTC or clang, no headers, -ffp-contract=off */
     FXI_GPU_METAL,  /* 3.0, fast math off */
@@ -107,11 +107,11 @@ struct fxi_gpu_builder;
 typedef struct fxi_gpu_runtime {
     fxi_gpu_dialect dialect;
     const fx_host *host; /* NULL until the plugin is open */
-    /* Never NULL, the same at every call. */
+    /* The limits of a device: never NULL, and the same at every call. */
     const fxi_gpu_limits *(*limits)(fx_device *device);
-    /* Names the kernel `name` of a complete source text. The runtime owns kernels and keeps them by
-     * device and source at least until the process ends; every plan requests the same sources
-     * again. Called by several threads. A failure is recorded, with the compiler's log. */
+    /* Returns a kernel, the function `name` of a complete source text. The runtime owns kernels and
+     * keeps them by device and source at least until the process ends; every plan requests the same
+     * sources again. Called by several threads. A failure is recorded, with the compiler's log. */
     fx_status (*kernel)(fx_device *device, const char *name, const char *source, void **out_kernel);
     /* Replaces each of n kernels of one plan, which `kernel` named, by one that can be launched. A
      * failure is recorded in the calling thread, and *out_failed is the first kernel that fails.

@@ -170,7 +170,7 @@ static inline int32_t fxi_gpu_each(const fxi_gpu_builder *b)
 {
     return b->limits->vector_bytes / 4;
 }
-/* Adds a launch for n elements, which is parameter 0. Each work-item computes `each` elements, a
+/* Adds a launch for n elements; n is parameter 0. Each work-item computes `each` elements, a
  * group's width apart, so that neighbouring work-items access neighbouring memory. */
 fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n);
 static inline int64_t fxi_gpu_divide_up(int64_t n, int64_t each)

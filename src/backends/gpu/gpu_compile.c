@@ -167,7 +167,8 @@ static void *make(fxi_gpu_device *d, const char *source, const char *name, failu
     void *made = from_packs(d, source);
     if (made)
         return made;
-    /* Before the cache on disk is asked: the compiler is a part of its keys (key_of). */
+    /* `ready` is called before the cache on disk is asked: it sets the compiler, which is a part of
+     * the cache's keys (key_of). */
     const char *lack = d->driver->ready ? d->driver->ready(d) : "";
     if (*lack) {
         say_missing(d, name, lack, why);
@@ -256,7 +257,7 @@ static bool make_program(fxi_gpu_device *d, program *p, failure *why)
     fxi_mutex_lock(&programs.lock);
     p->made = made;
     p->making = false;
-    /* All, because several threads may wait for this program. */
+    /* Wakes all threads, because several may wait for this program. */
     fxi_cond_wake_all(&programs.ready);
     return made;
 }

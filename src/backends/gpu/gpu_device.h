@@ -57,7 +57,7 @@ typedef struct fxi_gpu_driver {
     void *(*mark)(fx_device *device);
     fx_status (*wait)(fx_device *device, void *mark);
     void (*unmark)(fx_device *device, void *mark);
-    /* -- recordings, for plans as a whole (gpu_whole.c); NULL, all four: step by step -- */
+    /* -- recordings, for plans as a whole (gpu_whole.c); all four NULL: plans run by steps -- */
     /* Begins a recording: work that is queued from now on, under the device's lock, is recorded and
      * does not run. */
     fx_status (*record)(fx_device *device);

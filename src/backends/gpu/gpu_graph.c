@@ -146,7 +146,7 @@ static void find_needs(const schedule *s, int32_t i, int32_t *need, int32_t *pas
 static int32_t choose_branch(const schedule *s, const fx_step *step, const int32_t *past)
 {
     int32_t best = NONE, needed = 0;
-    /* Handles of libraries have one stream. */
+    /* A handle of a library has one stream, so all its calls stay in branch 0. */
     if (!s->branches || fxi_gpu_calls_library(step))
         return 0;
     for (int32_t l = 0; l < FXI_GPU_BRANCHES; l++) {

@@ -6,7 +6,7 @@
  * theirs. From the second run on a plan gets a recording for each new set of addresses, up to four.
  * Then the arrays whose addresses change are copied to memory of the plan (gpu_stage.c), or, if
  * copying costs more than it saves, the run is launched step by step. If the driver cannot record a
- * plan, it is launched from then on.
+ * plan, all later runs of the plan are launched step by step.
  */
 #include "gpu_whole.h"
 #include "gpu_gate.h"
@@ -158,7 +158,8 @@ void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan)
 
 /* ---- recordings ------------------------------------------------------------------------------ */
 
-/* Has the recording the address of each value that the steps use, and of the random streams? */
+/* Does the recording have the addresses of this run, for each value that the steps use and for the
+ * random streams? */
 static bool same_addresses(const fx_plan *plan, const fxi_gpu_recording *r, void *const *values,
                            const fx_run *run)
 {

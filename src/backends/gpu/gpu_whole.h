@@ -67,7 +67,7 @@ typedef struct fxi_gpu_whole {
     fxi_gpu_use *uses; /* per value */
     int32_t arena;     /* a value in the run's temporary memory; −1: there is none */
     uint64_t runs;     /* begun so far */
-    uint64_t freed;    /* fxi_gpu_device.freed when that was compared last */
+    uint64_t freed;    /* the value of fxi_gpu_device.freed at the latest comparison */
     bool refused;      /* nothing more is recorded */
     int32_t useless;   /* recordings that were freed without having been replayed */
     fxi_gpu_recording recordings[FXI_GPU_RECORDINGS];

@@ -2,7 +2,7 @@
  * gpurt_api.h.
  *
  * Names without a version are links of development packages, which users do not have, so every
- * name has one. A variable may name another file: FX_CUDA_LIBRARY, FX_NVRTC_LIBRARY,
+ * name here has a version. A variable may name another file: FX_CUDA_LIBRARY, FX_NVRTC_LIBRARY,
  * FX_HIP_LIBRARY, FX_HIPRTC_LIBRARY.
  */
 #include "gpurt_api.h"

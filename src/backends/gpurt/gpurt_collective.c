@@ -61,7 +61,7 @@ bool fxi_rt_collective(fxi_gpu_builder *b)
         fxi_gpu_no_memory(b);
         return true;
     }
-    /* The planner may move its steps, and a run needs only what the members exchange. */
+    /* A copy, because the planner may move the step in memory. A run needs only these members. */
     *copy = (fx_step){.op = b->step->op, .cls = b->step->cls, .out = b->step->out};
     copy->as.collective = b->step->as.collective;
     fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, copy, 2);

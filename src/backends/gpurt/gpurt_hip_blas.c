@@ -20,8 +20,8 @@ static const fxi_rt_entry entries[] = {
 #undef ENTRY
 };
 
-/* rocBLAS is linked with the driver's library of its own version of ROCm. One of another version
- * would load a second driver. */
+/* rocBLAS is linked with the driver's library of its own version of ROCm. A rocBLAS of another
+ * version would load a second driver. */
 static bool suits(int major, int driver)
 {
     return major == driver / 10000000;
