@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "memory.h"
+#include "object_types.h"
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -20,7 +21,7 @@ static void **items_of(const char *op, void *list)
 {
     if (!is_list(list) || fx_count(list) < 1 || fx_count(list) > INT32_MAX) {
         fx_fail(FX_STATUS_ARGUMENT, op, "expected a tuple with at least one item, got %s",
-                is_list(list) ? "an empty one" : "another object");
+                is_list(list) ? "an empty one" : fxi_type_name(list));
         return NULL;
     }
     void **items = fxi_calloc((size_t)fx_count(list), sizeof *items);

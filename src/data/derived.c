@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "object_types.h"
 
 /* ---- mapobs ---------------------------------------------------------------------------------- */
 
@@ -177,7 +178,8 @@ void *fx_obsview(void *data, fx_array *idx)
     int64_t n;
     fx_status status = fxi_obs_check("obsview", data, &n);
     if (status == FX_OK && (!idx || !fx_is_array(idx)))
-        status = fx_fail(FX_STATUS_ARGUMENT, "obsview", "the indices are not an array");
+        status = fx_fail(FX_STATUS_ARGUMENT, "obsview", "expects an array of indices, got %s",
+                         fxi_type_name(idx));
     if (status == FX_OK)
         status = fx_array_status(idx);
     if (status == FX_OK && fx_eltype(idx) != FX_DTYPE_I64 && fx_eltype(idx) != FX_DTYPE_I32 &&

@@ -41,6 +41,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "object_types.h"
 #include "reads.h"
 
 static const char *const OP = "dataloader";
@@ -275,7 +276,8 @@ int64_t fx_batchsize(const void *loader)
 fx_loader *fx_cu_iterator(fx_loader *loader)
 {
     if (!fx_is(loader, &loader_type) || loader == &error_loader) {
-        fx_fail(FX_STATUS_ARGUMENT, "cu_iterator", "takes a DataLoader");
+        fx_fail(FX_STATUS_ARGUMENT, "cu_iterator", "expects a DataLoader, got %s",
+                fxi_type_name(loader));
         return fx_error_object(&loader_type);
     }
     fx_loader eager = *loader;
@@ -290,7 +292,7 @@ fx_loader *fx_loader_part(fx_loader *loader, int part, int parts)
     static const char name[] = "loader_part";
     const bool good = fx_is(loader, &loader_type) && loader != &error_loader;
     if (!good)
-        fx_fail(FX_STATUS_ARGUMENT, name, "takes a DataLoader");
+        fx_fail(FX_STATUS_ARGUMENT, name, "expects a DataLoader, got %s", fxi_type_name(loader));
     else if (loader->parts > 1)
         fx_fail(FX_STATUS_ARGUMENT, name, "the loader is already part %d of %d", loader->part,
                 loader->parts);
@@ -729,7 +731,7 @@ fx_loader_position fx_loader_tell(const fx_loader *l, const fx_batch *batch)
 fx_status fx_loader_seek(fx_loader *l, fx_loader_position to)
 {
     if (!l || !fx_is(l, &loader_type) || l == &error_loader)
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "expects a DataLoader");
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "expects a DataLoader, got %s", fxi_type_name(l));
     if (to.batch < 0 || to.batch > fx_loader_length(l))
         return fx_fail(FX_STATUS_ARGUMENT, OP, "there is no batch %lld: a pass has %lld batches",
                        (long long)to.batch, (long long)fx_loader_length(l));
@@ -750,7 +752,7 @@ bool fx_next(fx_loader *loader, fx_batch *batch)
         return false;
     }
     if (!fx_is(loader, &loader_type)) {
-        fx_fail(FX_STATUS_ARGUMENT, OP, "expects a DataLoader");
+        fx_fail(FX_STATUS_ARGUMENT, OP, "expects a DataLoader, got %s", fxi_type_name(loader));
         return false;
     }
     running *r = batch->fxi_pass ? resume_pass(loader, batch) : start_pass(loader, batch);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "object_types.h"
 
 static uint64_t seed_of(uint64_t seed)
 {
@@ -151,7 +152,8 @@ static fx_status group_labels(const char *op, fx_array *labels, groups *out)
 {
     *out = (groups){0};
     if (!labels || !fx_is_array(labels))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the labels are not an array");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "expects an array of labels, got %s",
+                       fxi_type_name(labels));
     if (fx_is_error(labels))
         return fx_array_status(labels);
     if (!is_integer(fx_eltype(labels)))

@@ -1,13 +1,18 @@
 /* closure_layer.c: the layer type for small anonymous Julia functions: see closure_layer.h. */
 #include "closure_layer.h"
+#include "object_types.h"
 
 #include <cflux/ops.h>
 
 static void *closure_forward(void *self, int n, void *const *args)
 {
     const fxi_closure_layer *l = self;
-    if (n != 1 || !fx_is_array(args[0]))
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "call", "x -> … takes one array"));
+    if (n != 1)
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, "call", "x -> … takes one array, got %d arguments", n));
+    if (!fx_is_array(args[0]))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "call", "x -> … takes one array, got %s",
+                                      fxi_type_name(args[0])));
     fx_array *x = args[0];
     int64_t sizes[2 * FX_MAX_DIMS];
     for (int64_t i = 0; i < l->dims.n; i++)

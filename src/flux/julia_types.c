@@ -10,6 +10,7 @@
 #include "error.h"
 #include "file_node.h"
 #include "memory.h"
+#include "object_types.h"
 #include "state_parts.h"
 #include "thread.h"
 
@@ -110,9 +111,9 @@ fx_status fx_julia_name(const void *object, const char *name)
 {
     fxi_shape layer;
     if (!object || !is_own(object) || fxi_shape_of(object, &layer))
-        return fx_fail(
-            FX_STATUS_ARGUMENT, "julia_name",
-            "the object is not a struct of the program (FX_FUNCTOR, FX_LAYER, FX_STRUCT)");
+        return fx_fail(FX_STATUS_ARGUMENT, "julia_name",
+                       "expects a struct of the program (FX_FUNCTOR, FX_LAYER, FX_STRUCT), got %s",
+                       fxi_type_name(object));
     const fx_type *type = fx_type_of(object);
     name = name ? name : type->name;
     if (type->nfields > FXI_SHAPE_FIELDS)

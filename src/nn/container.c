@@ -46,9 +46,8 @@ static bool items_fit(const fx_type *type, int n, void *const *items)
     for (int i = 0; i < n; i++) {
         if (fxi_is_callable(items[i]))
             continue;
-        char got[100] = "NULL";
-        if (items[i])
-            fx_summary(items[i], got, sizeof got);
+        char got[100];
+        fxi_given(items[i], got, sizeof got);
         if (i < single)
             return fxi_layer_fail(type, "the %s is not a function or a layer: %s",
                                   fxi_layer_row(layer, i)->name, got);

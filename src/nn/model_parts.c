@@ -11,8 +11,8 @@ fx_chain_layer *fx_chain_slice(fx_chain_layer *chain, int64_t from, int64_t to)
 {
     const fx_type *type = fxi_chain_type();
     if (!fx_is(chain, type) || chain == type->error) {
-        fxi_layer_fail(type, "expects a chain to slice, got %s",
-                       chain ? "an object that is not a chain" : "NULL");
+        char got[100];
+        fxi_layer_fail(type, "expects a chain to slice, got %s", fxi_given(chain, got, sizeof got));
         return fx_error_object(type);
     }
     const fx_list *l = &chain->layers;
@@ -29,9 +29,11 @@ fx_chain_layer *fx_chain_slice(fx_chain_layer *chain, int64_t from, int64_t to)
 void *fxi_activations(fx_chain_layer *chain, int n, void *const *args)
 {
     const fx_type *type = fxi_chain_type();
-    if (!fx_is(chain, type) || chain == type->error)
-        return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, "activations", "the model is not a chain"));
+    if (!fx_is(chain, type) || chain == type->error) {
+        char got[100];
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "activations", "expects a chain, got %s",
+                                      fxi_given(chain, got, sizeof got)));
+    }
     FXI_SCOPE;
     const int64_t layers = chain->layers.n;
     void **y = fxi_calloc((size_t)layers + 1, sizeof *y);

@@ -56,8 +56,12 @@ void *fxi_attend(const fx_attend_args *given)
     FXI_SCOPE;
     if (!a_ok || !a.layer || !fx_is(a.layer, fxi_multiheadattention_type()) ||
         fx_is_error(a.layer) || !a.query) {
+        char layer[200], query[100];
         if (a_ok && !(a.layer && fx_is_error(a.layer)))
-            fx_fail(FX_STATUS_ARGUMENT, "attend", "expects a MultiHeadAttention and an array");
+            fx_fail(FX_STATUS_ARGUMENT, "attend",
+                    "expects a MultiHeadAttention and an array, got %s and %s",
+                    fxi_given(a.layer, layer, sizeof layer),
+                    fxi_given(a.query, query, sizeof query));
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     return fx_keep(attend(a.layer, &a));
@@ -102,6 +106,7 @@ static bool attention_build(const fx_type *type, const void *options, void *self
 {
     const fx_multiheadattention_args *a = options;
     fx_multiheadattention_layer *l = self;
+    char got[200];
     if (!l->q_proj && (l->k_proj || l->v_proj || l->attn_drop || l->out_proj))
         return fxi_layer_fail(type, "takes all five layers or none, but q_proj is missing");
     if (!l->q_proj && !make_layers(type, a, l))
@@ -111,12 +116,14 @@ static bool attention_build(const fx_type *type, const void *options, void *self
         if (all[i] && fx_is_error(all[i]))
             return false;
         if (!all[i] || !fx_is(all[i], fxi_dense_type()) || !all[i]->weight)
-            return fxi_layer_fail(type, "its projections must be Dense layers");
+            return fxi_layer_fail(type, "its projections must be Dense layers, got %s",
+                                  fxi_given(all[i], got, sizeof got));
     }
     if (l->attn_drop && fx_is_error(l->attn_drop))
         return false;
     if (!l->attn_drop || !fx_is(l->attn_drop, fxi_dropout_type()))
-        return fxi_layer_fail(type, "attn_drop must be a Dropout");
+        return fxi_layer_fail(type, "attn_drop must be a Dropout, got %s",
+                              fxi_given(l->attn_drop, got, sizeof got));
     const int64_t qk = fx_size(all[0]->weight, 0), v = fx_size(all[2]->weight, 0);
     if (l->nheads < 1 || qk % l->nheads || v % l->nheads)
         return fxi_layer_fail(type,

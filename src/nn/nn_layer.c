@@ -23,6 +23,14 @@ bool fxi_layer_fail(const fx_type *type, const char *format, ...)
     return false;
 }
 
+const char *fxi_given(const void *object, char *text, size_t size)
+{
+    snprintf(text, size, "NULL");
+    if (object)
+        fx_summary((void *)(uintptr_t)object, text, size);
+    return text;
+}
+
 /* ---- inputs ----------------------------------------------------------------------------- */
 
 fx_array *fxi_layer_input(const void *layer, int n, void *const *args)

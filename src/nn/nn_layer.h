@@ -32,6 +32,9 @@
 /* Records FX_STATUS_ARGUMENT with the name of the type; returns false. */
 bool fxi_layer_fail(const fx_type *type, const char *format, ...) FXI_PRINTF(2, 3);
 
+/* What an argument is, for messages: writes its summary, or NULL, to `text` and returns `text`. */
+const char *fxi_given(const void *object, char *text, size_t size);
+
 /* ---- tables of layers ------------------------------------------------------------------------ */
 
 /* Row i of a table. Its rows may be shorter or longer than this library's, because the program may

@@ -142,11 +142,10 @@ void *fx_initialstates(void *layer)
                      : layer;
     if (layer && fxi_is_cell(cell) && !fx_is_error(cell))
         return fx_keep(fxi_cell_initial(cell));
-    char got[200] = "NULL";
-    if (layer)
-        fx_summary(layer, got, sizeof got);
+    char got[200];
     fx_fail(FX_STATUS_ARGUMENT, "initialstates",
-            "expects a recurrent layer or cell of the library, got %s", got);
+            "expects a recurrent layer or cell of the library, got %s",
+            fxi_given(layer, got, sizeof got));
     return fx_error_array(FX_STATUS_ARGUMENT);
 }
 
@@ -207,13 +206,11 @@ GATED_BUILD(gruv3, gruv3cell)
 static bool recurrence_build(const fx_type *type, const void *options, void *self)
 {
     fx_recurrent_layer *l = self;
-    char got[200] = "NULL";
+    char got[200];
     (void)options;
     if (fxi_is_callable(l->cell))
         return true;
-    if (l->cell)
-        fx_summary(l->cell, got, sizeof got);
-    return fxi_layer_fail(type, "expects a cell, got %s", got);
+    return fxi_layer_fail(type, "expects a cell, got %s", fxi_given(l->cell, got, sizeof got));
 }
 
 static bool rnn_recover(const void *self, void *options)

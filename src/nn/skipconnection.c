@@ -17,14 +17,13 @@ static void *skip_forward(void *self, int n, void *const *args)
 /* Refuses what cannot be called. An error object recorded its error when it was made. */
 static bool fits(const fx_type *type, const char *name, void *child)
 {
-    char got[100] = "NULL";
+    char got[100];
     if (child && fx_is_error(child))
         return false;
     if (fxi_is_callable(child))
         return true;
-    if (child)
-        fx_summary(child, got, sizeof got);
-    return fxi_layer_fail(type, "the %s is not a function or a layer: %s", name, got);
+    return fxi_layer_fail(type, "the %s is not a function or a layer: %s", name,
+                          fxi_given(child, got, sizeof got));
 }
 
 static bool skip_build(const fx_type *type, const void *options, void *self)

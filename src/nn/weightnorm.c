@@ -111,11 +111,10 @@ static bool weightnorm_build(const fx_type *type, const void *options, void *sel
 {
     const fx_weightnorm_args *a = options;
     fx_weightnorm_layer *l = self;
-    char got[100] = "NULL";
+    char got[100];
     if (l->layer && fx_is_error(l->layer))
         return false;
-    if (l->layer)
-        fx_summary(l->layer, got, sizeof got);
+    fxi_given(l->layer, got, sizeof got);
     if (!fxi_is_callable(l->layer) || !a->which)
         return fxi_layer_fail(type, "needs a layer and the name of an array, got %s", got);
     const fx_field *field = field_named(l->layer, a->which);

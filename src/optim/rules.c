@@ -9,6 +9,7 @@
 
 #include "context.h"
 #include "julia_number.h"
+#include "object_types.h"
 #include "option_struct.h"
 
 #include <cflux/ops.h>
@@ -403,7 +404,7 @@ static bool fits_inside(const row *w, const fx_rule *inner)
     if (!fxi_rule_info_of(inner)) {
         if (!inner || !fx_is_error(inner) || fx_error_status() == FX_OK)
             fx_fail(FX_STATUS_ARGUMENT, w->type.name, "expects optimiser rules, got %s",
-                    inner ? "another object" : "NULL");
+                    fxi_type_name(inner));
         return false;
     }
     const bool shared = row_of(inner) == &rows[SHARED] && w != &rows[MIXED];
@@ -604,7 +605,7 @@ fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given)
 {
     if (fxi_is_rule(r))
         return changed(r, take_given, (void *)(uintptr_t)given);
-    fx_fail(FX_STATUS_ARGUMENT, "adjust", "expects an optimiser rule");
+    fx_fail(FX_STATUS_ARGUMENT, "adjust", "expects an optimiser rule, got %s", fxi_type_name(r));
     return fx_error_object(&rows[DESCENT].type);
 }
 

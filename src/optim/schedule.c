@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "error.h"
 #include "julia_number.h"
+#include "object_types.h"
 
 #include <math.h>
 #include <string.h>
@@ -216,7 +217,7 @@ double fx_schedule_at(const fx_schedule *s, int64_t k)
     const struct row *r = row_of(s);
     if (r)
         return r->at(s, k > 0 ? (double)k : 0);
-    fx_fail(FX_STATUS_ARGUMENT, "schedule_at", "the first argument is not a schedule");
+    fx_fail(FX_STATUS_ARGUMENT, "schedule_at", "expects a schedule, got %s", fxi_type_name(s));
     return (double)NAN;
 }
 
@@ -279,7 +280,7 @@ static bool check_parts(const struct row *r, const fx_schedule *init)
         if (!row_of(part)) {
             if (!part || !fx_is_error(part) || fx_error_status() == FX_OK)
                 fx_fail(FX_STATUS_ARGUMENT, r->type.name, "expects schedules, got %s",
-                        part ? "another object" : "NULL");
+                        fxi_type_name(part));
             return false;
         }
         n += count(part);

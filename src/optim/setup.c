@@ -7,6 +7,7 @@
 #include "julia_number.h"
 #include "launcher.h"
 #include "memory.h"
+#include "object_types.h"
 #include "update_items.h"
 #include "tuples.h"
 
@@ -261,8 +262,8 @@ void *fx_setup(fx_rule *rule, void *model)
         fxi_launcher_warn();
         return fxi_setup_with(model, fresh_leaf, rule);
     }
-    return fx_error_array(
-        fx_is_error(rule) && fx_error_status() != FX_OK
-            ? fx_error_status()
-            : fx_fail(FX_STATUS_ARGUMENT, "setup", "the first argument is not an optimiser rule"));
+    return fx_error_array(fx_is_error(rule) && fx_error_status() != FX_OK
+                              ? fx_error_status()
+                              : fx_fail(FX_STATUS_ARGUMENT, "setup",
+                                        "expects an optimiser rule, got %s", fxi_type_name(rule)));
 }

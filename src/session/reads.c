@@ -4,6 +4,7 @@
 #include "elements.h"
 #include "evaluate.h"
 #include "handle.h"
+#include "object_types.h"
 #include "primitives.h"
 #include "reads.h"
 
@@ -212,7 +213,8 @@ fx_status fx_copy_into(fx_array *dst, fx_array *src)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (!fx_is_array(dst))
-        return fx_fail(FX_STATUS_ARGUMENT, "copy_into", "the destination is not an array");
+        return fx_fail(FX_STATUS_ARGUMENT, "copy_into", "the destination must be an array, got %s",
+                       fxi_type_name(dst));
     if (fx_is_error(dst))
         return fx_array_status(dst);
     const fx_status s = ready("copy_into", src);

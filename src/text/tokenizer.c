@@ -5,6 +5,7 @@
  * ignored. n bytes take O(n log n) time, because a text without blanks is a single word.
  */
 #include "memory.h"
+#include "object_types.h"
 #include "tokenizer_parts.h"
 #include "words.h"
 
@@ -111,7 +112,7 @@ static fx_status refuse(const fx_tokenizer *t, const char *op)
 {
     if (t && fx_is_error(t))
         return fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_ARGUMENT;
-    return fx_fail(FX_STATUS_ARGUMENT, op, "the tokenizer is %s", t ? "another object" : "NULL");
+    return fx_fail(FX_STATUS_ARGUMENT, op, "expects a tokenizer, got %s", fxi_type_name(t));
 }
 
 bool fxi_tokenizer_check(const fx_tokenizer *t, const char *op)

@@ -4,6 +4,7 @@
 #include "file_out.h"
 #include "json.h"
 #include "memory.h"
+#include "object_types.h"
 #include "tokenizer_parts.h"
 #include "utf8.h"
 
@@ -282,7 +283,8 @@ fx_status fx_tokenizer_save(const fx_tokenizer *t, const char *vocab, const char
     if (fx_tokenizer_count(t) == 0)
         return t && fx_is_error(t) && fx_error_status() != FX_OK
                    ? fx_error_status()
-                   : fx_fail(FX_STATUS_ARGUMENT, SAVE, "the argument is not a tokenizer");
+                   : fx_fail(FX_STATUS_ARGUMENT, SAVE, "expects a tokenizer, got %s",
+                             fxi_type_name(t));
     if (!vocab || !merges)
         return fx_fail(FX_STATUS_ARGUMENT, SAVE, "the path of the %s is NULL",
                        vocab ? "merges" : "vocabulary");

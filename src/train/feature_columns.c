@@ -355,8 +355,11 @@ fx_array *fx_table_features(void *table, void *features, fx_array *skip, const c
 {
     fx_status status = check_arguments(table, features);
     const int64_t *skipped = status == FX_OK && skip ? fx_data(skip) : NULL;
-    if (status == FX_OK && skip && (!skipped || fx_eltype(skip) != FX_DTYPE_I64))
-        status = fx_fail(FX_STATUS_ARGUMENT, OP, "skip must be an Int64 vector");
+    if (status == FX_OK && skip && (!skipped || fx_eltype(skip) != FX_DTYPE_I64)) {
+        char got[100];
+        fx_summary(skip, got, sizeof got);
+        status = fx_fail(FX_STATUS_ARGUMENT, OP, "skip must be an Int64 vector, got %s", got);
+    }
     if (status != FX_OK)
         return fx_error_array(status);
     const size_t most = (size_t)fx_count(features);

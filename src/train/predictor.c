@@ -286,7 +286,8 @@ fx_array *fx_predict(void *predictor, fx_array *x)
     if (!fx_is_array(x) || fx_is_error(x))
         return fx_is_array(x)
                    ? x
-                   : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "x must be an array"));
+                   : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "x must be an array, got %s",
+                                            x ? fx_type_of(x)->name : "NULL"));
     x = entry(predictor, "merges") ? ids_of(x)
                                    : shaped(predictor, fx_cpu(fx_cast(x, FX_DTYPE_F32)));
     return fx_is_error(x) ? x : fx_keep(predict_batches(predictor, x));

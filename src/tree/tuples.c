@@ -154,12 +154,6 @@ void fxi_child_set(void *object, int64_t i, void *value)
     fx_release(old);
 }
 
-static const char *type_name(const void *object)
-{
-    const fx_type *type = fx_type_of(object);
-    return type ? type->name : "NULL";
-}
-
 void *fxi_child_or_null(const void *object, int64_t i)
 {
     child c;
@@ -174,7 +168,7 @@ void *fx_child(const void *object, int64_t i)
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
     fx_fail(FX_STATUS_ARGUMENT, "child", "%s has %lld children, so there is no child %lld",
-            type_name(object), (long long)fx_count(object), (long long)i);
+            fxi_type_name(object), (long long)fx_count(object), (long long)i);
     return fx_error_array(FX_STATUS_ARGUMENT);
 }
 
@@ -192,7 +186,7 @@ void *fx_child_named(const void *object, const char *name)
             return *c.address;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
-    fx_fail(FX_STATUS_ARGUMENT, "child_named", "%s has no child named \"%s\"", type_name(object),
-            name ? name : "");
+    fx_fail(FX_STATUS_ARGUMENT, "child_named", "%s has no child named \"%s\"",
+            fxi_type_name(object), name ? name : "");
     return fx_error_array(FX_STATUS_ARGUMENT);
 }

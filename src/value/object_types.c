@@ -130,6 +130,14 @@ void *fx_error_object(const fx_type *type)
     return o;
 }
 
+const char *fxi_type_name(const void *object)
+{
+    const fx_type *type = fx_type_of(object);
+    if (!type)
+        return object ? "a value that is not a cflux object" : "NULL";
+    return fx_is_error(object) ? "an error object" : type->name;
+}
+
 fx_status fxi_object_status(const void *object)
 {
     if (!fx_is_error(object))

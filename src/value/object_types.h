@@ -12,6 +12,9 @@ typedef void *(*fxi_child_fn)(void *user, void *child);
  * allocation fails (recorded). */
 void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child, void *user);
 
+/* What an argument is, for messages: the name of its type, "an error object" or "NULL". */
+const char *fxi_type_name(const void *object);
+
 /* The status of an object: an error array has its own, an error object that of its arrays. */
 fx_status fxi_object_status(const void *object);
 static inline void *fxi_field_at(const void *object, const fx_field *field)

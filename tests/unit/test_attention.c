@@ -247,7 +247,13 @@ static void mistakes_are_errors(void **state)
     assert_true(fx_is_error(fx_make_causal_mask(x, 2)));
     expect_error(FX_STATUS_ARGUMENT, "the array has no axis 2");
     assert_true(fx_is_error(fx_attend(NULL, x)));
-    expect_error(FX_STATUS_ARGUMENT, "expects a MultiHeadAttention and an array");
+    expect_error(FX_STATUS_ARGUMENT,
+                 "expects a MultiHeadAttention and an array, got NULL and 4×3 Matrix{Float32}");
+    fx_dense_layer *d = fx_dense(2, 2);
+    assert_true(
+        fx_is_error(fx_multiheadattention(FX_DIMS(2), .q_proj = d, .k_proj = d, .v_proj = d,
+                                          .out_proj = d, .attn_drop = (void *)fx_dense(2, 1))));
+    expect_error(FX_STATUS_ARGUMENT, "attn_drop must be a Dropout, got Dense(2 => 1)");
 }
 
 int main(void)

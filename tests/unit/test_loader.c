@@ -676,7 +676,7 @@ static void parts_of_batches(void **state)
     expect_error(fx_loader_part(l, 2, 2), FX_STATUS_ARGUMENT, "part 2 of 2");
     expect_error(fx_loader_part(fx_loader_part(l, 0, 2), 0, 2), FX_STATUS_ARGUMENT,
                  "already part 0 of 2");
-    expect_error(fx_loader_part(NULL, 0, 2), FX_STATUS_ARGUMENT, "takes a DataLoader");
+    expect_error(fx_loader_part(NULL, 0, 2), FX_STATUS_ARGUMENT, "expects a DataLoader, got NULL");
 }
 
 /* Batches are freed when the next one is taken, also if the program still holds them. */
@@ -716,8 +716,11 @@ static void eager_iterator(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_STATE);
     fx_release(held);
     assert_int_equal(fx_item(fx_slice(fx_child(data, 1), 0, 6, 7)), 6); /* the data are not */
-    assert_true(fx_is_error(fx_cu_iterator(NULL)));
-    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_true(fx_is_error(fx_cu_iterator((void *)data)));
+    assert_string_equal(fx_error_take().message, "cu_iterator: expects a DataLoader, got Tuple");
+    assert_int_equal(fx_loader_seek(fx_error_object(fx_type_of(it)), (fx_loader_position){0}),
+                     FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "expects a DataLoader, got an error object"));
 }
 
 int main(void)

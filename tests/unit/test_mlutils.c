@@ -121,7 +121,7 @@ static void views(void **state)
     refused(fx_obsview(x, LABELS(1, 10)), FX_STATUS_ARGUMENT, "index 10 is out of range");
     refused(fx_obsview(x, LABELS(-1)), FX_STATUS_ARGUMENT, "index -1");
     refused(fx_obsview(x, fx_vector(1)), FX_STATUS_DTYPE, "Float32");
-    refused(fx_obsview(x, NULL), FX_STATUS_ARGUMENT, "not an array");
+    refused(fx_obsview(x, NULL), FX_STATUS_ARGUMENT, "expects an array of indices, got NULL");
     is_size(fx_obsdim(fx_zeros(3, 4, 5), 0), 3, 4, 5, 3);
     refused(fx_obsdim(x, 1), FX_STATUS_ARGUMENT, "no axis 1");
 }
@@ -337,6 +337,8 @@ static void labels(void **state)
     assert_int_equal(fx_read_as(fx_getobs(fx_child(under, 0)), FX_DTYPE_I64, first, 3), FX_OK);
     assert_true(first[0] < first[1] && first[1] < first[2]);
     refused(fx_undersample(numbers(5), y, true, 1), FX_STATUS_SHAPE, "each of the 5");
+    refused(fx_undersample(numbers(5), (void *)fx_dense(1, 1), true, 1), FX_STATUS_ARGUMENT,
+            "undersample: expects an array of labels, got Dense");
     refused(fx_oversample(numbers(6), y, -1, true, 1), FX_STATUS_ARGUMENT, "fraction is -1");
 }
 

@@ -50,7 +50,7 @@ static void slices_keep_layers_and_names(void **state)
                     "Chain: a chain of 4 layers has no layers from 3 to 1");
     refused_exactly(fx_chain_slice(NULL, 0, 0), "Chain: expects a chain to slice, got NULL");
     refused_exactly(fx_chain_slice((void *)fx_dense(1, 1), 0, 0),
-                    "Chain: expects a chain to slice, got an object that is not a chain");
+                    "Chain: expects a chain to slice, got Dense(1 => 1)");
 }
 
 static void activations_are_all_results(void **state)
@@ -66,7 +66,7 @@ static void activations_are_all_results(void **state)
     all = fx_activations(fx_chain(fx_parallel(FX_ADD, FX_RELU, FX_RELU), FX_EXP), x, x);
     assert_true(fx_at(fx_child(all, 0), 0) == 2);
     refused_exactly(fx_activations((void *)fx_dense(1, 1), x),
-                    "activations: the model is not a chain");
+                    "activations: expects a chain, got Dense(1 => 1)");
 }
 
 static void modules_are_all_layers(void **state)

@@ -330,7 +330,7 @@ static void wrong_arguments(void **state)
     fx_array *three = fx_from(FX_DTYPE_F32, x, 3, 2), *two = fx_from(FX_DTYPE_F32, x, 2, 3);
     check_error(fx_predict(p, three), FX_STATUS_SHAPE, "takes 2 numbers per observation, got 3");
     check_error(fx_predict(p, numbers(2, x)), FX_STATUS_SHAPE, "final axis");
-    check_error(fx_predict(p, p), FX_STATUS_ARGUMENT, "x must be an array");
+    check_error(fx_predict(p, p), FX_STATUS_ARGUMENT, "x must be an array, got Tuple");
     check_error(fx_predict(two, two), FX_STATUS_ARGUMENT, "fx_load_predictor");
     check_error(fx_predict_csv(two, "x.csv"), FX_STATUS_ARGUMENT, "fx_load_predictor");
     check_error(fx_predicted_probabilities(p, fx_predict(p, two)), FX_STATUS_ARGUMENT,

@@ -105,6 +105,8 @@ static void wrong_schedules(void **state)
                     "Step: the number of steps must be positive, got 0");
     refused_exactly(fx_schedule_exp((double)NAN, 1), "Exp: expects finite numbers, got nan");
     refused_exactly(fx_schedule_loop(NULL, 3), "Loop: expects schedules, got NULL");
+    assert_true(isnan(fx_schedule_at((void *)fx_dense(1, 1), 0)));
+    assert_string_equal(fx_error_take().message, "schedule_at: expects a schedule, got Dense");
     refused_exactly(fx_schedule_onecycle(0, 1, 0, 0, 0.5),
                     "OneCycle: the number of steps must be positive, got 0");
     refused_exactly(fx_schedule_onecycle(5, 1, 0, 0, 1.5),

@@ -481,7 +481,7 @@ static void row_rules(const tree *t)
 {
     CHECK(!fxi_is_rule(t->root) && !is_leaf(t->root));
     CHECK(fx_is_error(fxi_optimiser_chain(1, &t->root)) && fails_with("expects optimiser rules"));
-    CHECK(fx_is_error(fx_setup(t->root, t->root)) && fails_with("not an optimiser rule"));
+    CHECK(fx_is_error(fx_setup(t->root, t->root)) && fails_with("expects an optimiser rule, got "));
 }
 
 /* ---- io.h ------------------------------------------------------------------------------------ */

@@ -411,13 +411,14 @@ static void test_refused_calls(void **state)
     refused(fx_tokenizer_encode(t, NULL, 1), FX_STATUS_ARGUMENT, "NULL");
     refused(fx_tokenizer_encode(NULL, "a", 1), FX_STATUS_ARGUMENT, "NULL");
     refused(fx_tokenizer_encode((void *)fx_dense(1, 1), "a", 1), FX_STATUS_ARGUMENT,
-            "another object");
+            "expects a tokenizer, got Dense");
     fx_array *failed = fx_tokenizer_encode(NULL, "a", 1);
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
     assert_int_not_equal(fx_tokenizer_decode(t, failed, back, 8, &bytes), FX_OK);
     fx_error_take();
     check_failure(fx_tokenizer_save(t, "no/such/folder/v", "m"), FX_STATUS_IO, "no/such");
-    check_failure(fx_tokenizer_save(NULL, "v", "m"), FX_STATUS_ARGUMENT, "tokenizer");
+    check_failure(fx_tokenizer_save(NULL, "v", "m"), FX_STATUS_ARGUMENT,
+                  "expects a tokenizer, got NULL");
     assert_int_equal(fx_tokenizer_count(NULL), 0);
 }
 

@@ -166,10 +166,12 @@ static void setup_without_a_rule(void **test)
     assert_int_equal(fx_array_status(fx_setup(error, model)), FX_STATUS_MEMORY);
     assert_string_equal(fx_error_take().message, "adam: no memory for the rule");
     void *const others[] = {error, model, NULL};
+    const char *const got[] = {"an error object", "Dense", "NULL"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fx_array_status(fx_setup(others[i], model)), FX_STATUS_ARGUMENT);
-        assert_string_equal(fx_error_take().message,
-                            "setup: the first argument is not an optimiser rule");
+        char text[100];
+        snprintf(text, sizeof text, "setup: expects an optimiser rule, got %s", got[i]);
+        assert_string_equal(fx_error_take().message, text);
     }
 }
 
