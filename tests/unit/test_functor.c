@@ -428,7 +428,7 @@ static void freeze_thaw_adjust(void **state)
     assert_int_equal(fx_thaw(NULL), FX_STATUS_ARGUMENT);
     takes(FX_STATUS_ARGUMENT, "only to the state tree");
     assert_int_equal(fx_adjust(opt, .eta = -1), FX_STATUS_ARGUMENT);
-    takes(FX_STATUS_ARGUMENT, "cannot be negative");
+    takes(FX_STATUS_ARGUMENT, "learning rate must be at least 0");
     char text[300];
     void *adam = fx_setup(fx_adam(), a);
     assert_int_equal(fx_adjust(adam, .beta1 = 0.8, .rho = 0.1), FX_STATUS_ARGUMENT);

@@ -267,7 +267,7 @@ static void constructors_keep_their_type(void **state)
     assert_true(fx_is_error(fx_child(t, 1)));
     fx_rule *r = fx_adam(.eta = -1);
     assert_true(fx_is_error(r));
-    expect_error(FX_STATUS_ARGUMENT, "learning rate cannot be negative");
+    expect_error(FX_STATUS_ARGUMENT, "learning rate must be at least 0, got eta = -1");
 }
 
 static fx_array *to_error(fx_array *x)
