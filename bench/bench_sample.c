@@ -3,11 +3,11 @@
  * A sample repeats the step for at least MIN_SAMPLE seconds, so that the cost of reading the clock
  * is negligible. A sample during which the program's threads waited for a core for more than 1 % of
  * the time (the kernel counts this per task) was disturbed by other programs and is left out. If
- * fewer than three samples are left, the row keeps all of them and is marked as contended. With one
- * thread the waiting time is then subtracted, which is exact except for effects on the caches. With
- * several threads it is not, because threads wait at the same time. At least MIN_SAMPLES are taken,
- * and more while the time for the case lasts. Compare medians; the minimum shows what an idle
- * machine can do.
+ * fewer than three samples are left, the row has all samples, the disturbed ones too, and is marked
+ * as contended. With one thread the waiting time is then subtracted, which is exact except for
+ * effects on the caches. With several threads it is not, because threads wait at the same time. At
+ * least MIN_SAMPLES are taken, and more while the time for the case lasts. Compare medians; the
+ * minimum shows what an idle machine can do.
  */
 #include "bench.h"
 

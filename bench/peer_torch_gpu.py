@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures the cases of bench_gpu.c with PyTorch, and prints rows in the format of bench_runner.
 
-Variants: eager, and for what can be compiled torch.compile with mode default and reduce-overhead (CUDA graphs; the
-optimiser is then fused Adam in the same graph). TensorFloat-32 is off for products and for convolutions, except in
-the cases whose name says tf32: PyTorch's own default would use it in convolutions. With --tf32 it is on in all.
+Variants: eager, and torch.compile with the modes default and reduce-overhead (CUDA graphs; the optimiser is then
+fused Adam in the same graph) for the cases that can be compiled. TensorFloat-32 is off for products and for
+convolutions, except in the cases whose name says tf32: PyTorch's own default would use it in convolutions. With
+--tf32 it is on in all cases.
 A time is that of evaluations queued one after the other, between two events on a GPU, by the clock on a CPU.
 
   peer_torch_gpu.py [--device cuda] [--seconds S] [--tiny] [--tf32] [--eager] [part of a name …]

@@ -69,7 +69,8 @@ typedef struct fx_multiheadattention_layer {
     F(int, bias, false)                    /* true: the projections have biases */                 \
     F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of the projections */                    \
     F(double, dropout_prob, 0)             /* probability with which an element of α is dropped */ \
-    F(void *, q_proj, FXI_NULL)            /* all five layers, instead of dims and init */         \
+    F(void *, q_proj, FXI_NULL)            /* projection of the queries, Dense. Set all five       \
+                                              layers instead of dims and init */                   \
     F(void *, k_proj, FXI_NULL)            /* projection of the keys, Dense */                     \
     F(void *, v_proj, FXI_NULL)            /* projection of the values, Dense */                   \
     F(void *, attn_drop, FXI_NULL)         /* Dropout */                                           \

@@ -69,10 +69,11 @@ typedef enum fx_pool_kind {
 } fx_pool_kind;
 
 /* Attributes of convolutions and pooling. x is spatial…×channels×batch, w kernel…×(in/groups)×out.
- * For every kind, sizes before the convolution are those of x or gx, sizes after it those of y or
- * gy. Positions of a window outside of x contribute nothing, even if gy is not finite there;
- * weights that are not finite may give NaN there. `flipped`: the kernel's index increases with x's
- * (cross-correlation); otherwise it decreases (convolution, as Flux's Conv). */
+ * For every kind, the attributes are those of the operation from x to y; gx has the shape of x, and
+ * gy that of y. `before` and `after`: padding of x along each spatial axis. Positions of a window
+ * outside of x contribute nothing, even if gy is not finite there; weights that are not finite may
+ * give NaN there. `flipped`: the kernel's index increases with x's (cross-correlation); otherwise
+ * it decreases (convolution, as Flux's Conv). */
 typedef struct fx_conv_attr {
     int32_t kind, flipped, groups, spatial;
     int32_t stride[3], before[3], after[3], dilation[3];
@@ -302,7 +303,7 @@ typedef struct fx_gather_step {
     int32_t axis;
 } fx_gather_step;
 
-/* SCATTER: reduces slices of in[0] into the output's slices in[1] along an axis. */
+/* SCATTER: reduces slices of in[0] into the output's slices at the indices in[1] along an axis. */
 typedef struct fx_scatter_step {
     int32_t fold; /* fx_reduce: combines slices with equal indices */
     int32_t axis;
@@ -344,8 +345,9 @@ typedef struct fx_custom_step {
 typedef struct fx_collective_step {
     fx_collective what;
     bool by_backend; /* true: fx_backend.run runs the step */
-    int32_t until;   /* set by the library: if it begins the step (fx_communicator.begin), the index
-                        of the step before which it finishes it; 0: it runs the step at once */
+    int32_t until;   /* set by the library. 0: it runs this step at once; otherwise it begins this
+                        step (fx_communicator.begin), and finishes it before it runs the step
+                        with the index `until` */
 } fx_collective_step;
 
 /* One kernel call: members of all steps, then those of the step's class. */

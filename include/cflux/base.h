@@ -3,9 +3,10 @@
  * A function that makes an object never returns NULL. If it fails, it returns an error object of
  * the same type, or an error array if the type is not known (fx_load, fx_setup). Functions that
  * receive an error object return an error object too, without a second report. Functions that act
- * (evaluate, update, copy, train) return an fx_status and leave their arguments unchanged if they
- * fail. Each thread keeps a record of its first failure until fx_error_take or fx_error_print
- * removes it. The library never exits or aborts. */
+ * (evaluate, update, copy, save) return an fx_status and leave their arguments unchanged if they
+ * fail; fx_train keeps the training steps before the failure. Each thread keeps a record of its
+ * first failure until fx_error_take or fx_error_print removes it. The library never exits or
+ * aborts. */
 #ifndef CFLUX_BASE_H
 #define CFLUX_BASE_H
 

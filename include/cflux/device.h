@@ -34,16 +34,16 @@ typedef struct fx_plugin_info {
     const char *file;    /* path of the file */
     const char *kind;    /* "backend", "kernel library" or "transport" */
     const char *name;    /* "OpenCL", "oneDNN"; in lower case until the plugin is loaded */
-    const char *serves;  /* kernel library: its backend, "CPU"; transport: "MPI"; backend: "" */
+    const char *serves;  /* kernel library: its backend, "CPU"; for MPI: "MPI"; others: "" */
     const char *version; /* version of cflux that it was compiled with; "" until it is loaded */
     const char *why;     /* why it is not used; "" if it is used; NULL if it was not loaded yet */
 } fx_plugin_info;
 typedef void (*fx_plugin_fn)(const fx_plugin_info *plugin, void *user);
 /* Calls visit for every plugin that was loaded or rejected, and for every other plugin in the
  * plugin folders, without loading it. The folders are searched in this order: those of the
- * environment variable FX_PLUGIN_PATH (separated by colons), the folder of the library, its
- * subfolder `cflux`, and the folder where plugins are installed. `plugin` is valid during the
- * call. */
+ * environment variable FX_PLUGIN_PATH (separated by colons; on Windows by semicolons), the folder
+ * of the library, its subfolder `cflux`, and the folder where plugins are installed. `plugin` is
+ * valid during the call. */
 FX_API void fx_plugins(fx_plugin_fn visit, void *user);
 /* Returns the backends that can be preferred, in the order in which fx_get_device tries them:
  * "CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL. Static storage. */
@@ -104,9 +104,9 @@ FX_API void *fx_devices(const char *backend);
 
 /* Adds a pack, until the process ends. Call it before fx_use: a backend decides when it is loaded
  * whether its devices can be used without a compiler. The environment variable CFLUX_KERNELS does
- * the same; it names files, separated by colons, and a file that cannot be used is ignored with a
- * warning. FX_STATUS_IO; FX_STATUS_FORMAT if the file is not a pack, is damaged, or was packed by
- * another version of cflux. */
+ * the same; it names files, separated in the same way, and a file that cannot be used is ignored
+ * with a warning. FX_STATUS_IO; FX_STATUS_FORMAT if the file is not a pack, is damaged, or was
+ * packed by another version of cflux. */
 FX_API fx_status fx_kernels_add(const char *path);
 /* Writes a pack with all cached kernels that this version of cflux compiled. On failure an existing
  * file is unchanged. FX_STATUS_STATE if the cache has no such kernels; FX_STATUS_IO. */

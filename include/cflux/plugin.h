@@ -3,8 +3,9 @@
  * A plugin is a shared library that cflux loads while a program runs. There are three kinds. A
  * backend, libcflux-NAME.so, provides devices (cflux/backend.h). A kernel library,
  * libcflux-SERVES-NAME.so, computes some steps for the backend SERVES with a vendor's library. A
- * transport, libcflux-mpi-NAME.so, moves data between processes (cflux/dist.h). File names are in
- * lower case, and names of backends contain no hyphen, so the file name alone determines the kind.
+ * transport, libcflux-mpi-NAME.so, libcflux-nccl.so or libcflux-rccl.so, moves data between
+ * processes (cflux/dist.h). File names are in lower case. A backend's name contains no hyphen and
+ * is not NCCL or RCCL, so the file name alone determines the kind.
  *
  * Every plugin exports one object, `fx_plugin`. It begins with an fx_plugin_head; the table of
  * functions for its kind of plugin follows. cflux and the plugin share structs, so cflux accepts a
@@ -34,7 +35,7 @@ typedef struct fx_plugin_head {
     uint32_t sizes[FX_PLUGIN_SIZES]; /* sizes of the shared structs in bytes */
     const char *version; /* version of cflux that it was compiled with, FX_VERSION_STRING */
     const char *name;    /* name: "CUDA", "oneDNN" */
-    const char *serves;  /* kernel library: its backend, "CPU"; transport: "MPI"; backend: NULL */
+    const char *serves;  /* kernel library: its backend, "CPU"; for MPI: "MPI"; others: NULL */
 } fx_plugin_head;
 
 /* Defines the object that a plugin exports: FX_PLUGIN_EXPORT(fx_backend) = {…}; */

@@ -18,7 +18,8 @@ typedef struct fx_schedule fx_schedule; /* opaque: a function of the step; owned
 /* The value at step k; a negative k counts as 0. NaN and an error record if s is not a schedule. */
 FX_API double fx_schedule_at(const fx_schedule *s, int64_t k);
 /* Constructors. They return an error object, with FX_STATUS_ARGUMENT, for numbers that are not
- * finite, and for sizes and periods that are not positive. */
+ * finite, and for sizes and periods that are not positive. The word at the end of a comment, such
+ * as "Step", is the name in ParameterSchedulers.jl. */
 FX_API fx_schedule *fx_schedule_constant(double value); /* `value` at every step. Constant. */
 /* start·decay^⌊k/size⌋. Step. */
 FX_API fx_schedule *fx_schedule_step(double start, double decay, int64_t size);

@@ -36,9 +36,9 @@ fxi_plugin_result fxi_plugin_find(const fxi_plugin_request *request,
 extern const char *fxi_installed_plugins;
 
 /* Calls visit for each folder that plugins are searched in, until it returns true: the folders of
- * FX_PLUGIN_PATH (separated by colons; ignored in programs with raised privileges), the folder of
- * the library or of the program that it is linked into, its subfolder `cflux`, and the folder that
- * plugins are installed in. Returns true if a visit did. */
+ * FX_PLUGIN_PATH (separated by FXI_LIST_SEPARATOR; ignored in programs with raised privileges), the
+ * folder of the library or of the program that it is linked into, its subfolder `cflux`, and the
+ * folder that plugins are installed in. Returns true if a visit did. */
 bool fxi_plugin_folders(bool (*visit)(const char *folder, void *user), void *user);
 
 /* The parts of a plugin's file name. */

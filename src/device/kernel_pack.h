@@ -63,8 +63,8 @@ uint32_t fxi_pack_u32(const unsigned char *at);
 uint64_t fxi_pack_u64(const unsigned char *at);
 void fxi_pack_put(unsigned char *at, uint64_t number, int bytes);
 
-/* Reads the files of CFLUX_KERNELS, separated by colons, at the first call. A file that cannot be
- * used is ignored, with a warning. */
+/* Reads the files of CFLUX_KERNELS, separated as in FX_PLUGIN_PATH, at the first call. A file that
+ * cannot be used is ignored, with a warning. */
 void fxi_kernel_packs_from_environment(void);
 /* fx_host.kernel_packed */
 bool fxi_kernel_packed(const fx_kernel_key *key, fx_packed_fn take, void *user);

@@ -4,6 +4,7 @@
 #include "error.h"
 #include "kernel_pack.h"
 #include "memory.h"
+#include "shared_library.h"
 #include "this_process.h"
 
 #include <cflux/device.h>
@@ -41,13 +42,13 @@ fx_status fx_kernels_add(const char *path)
     return status ? fx_fail(status, "kernels_add", "%s: %s", path, why) : FX_OK;
 }
 
-/* Adds the files of a list with colons between them. */
+/* Adds the files of a list, which FXI_LIST_SEPARATOR separates. */
 static void add_list(const char *list)
 {
     enum { PATH_BYTES = 4096 };
     char path[PATH_BYTES], why[FXI_PACK_WHY];
-    for (size_t n; *list; list += n + (list[n] == ':')) {
-        n = strcspn(list, ":");
+    for (size_t n; *list; list += n + (list[n] != 0)) {
+        n = strcspn(list, FXI_LIST_SEPARATOR);
         snprintf(path, sizeof path, "%.*s", (int)(n < PATH_BYTES ? n : PATH_BYTES - 1), list);
         if (n > 0 && add(path, why))
             fx_message(1, "%s, which CFLUX_KERNELS names, is ignored: %s", path, why);

@@ -19,9 +19,9 @@ static void describe(const fxi_plugin_record *r, void *user)
         .serves = p && p->serves ? p->serves : r->name.serves,
         .version = p && p->version ? p->version : "",
         /* A backend that opens may still have found no device. */
-        .why = !r->opened                    ? NULL
-               : p && !p->serves && !*r->why ? fx_why_not(p->name)
-                                             : r->why,
+        .why = !r->opened                                                    ? NULL
+               : p && p->kind == FX_PLUGIN_BACKEND && !p->serves && !*r->why ? fx_why_not(p->name)
+                                                                             : r->why,
     };
     l->visit(&info, l->user);
 }

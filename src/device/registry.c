@@ -2,8 +2,8 @@
  *
  * Two are built in: the CPU, and `ref`, a slow and simple implementation with which tests compare
  * results. Flux's GPU backends and OpenCL are known by name from the start, so a program that asks
- * for one runs without it and can report why. Entries and devices are never moved or freed, because
- * arrays point to them.
+ * for one that is missing still runs, and can report why it is missing. Entries and devices are
+ * never moved or freed, because arrays point to them.
  */
 #include "registry.h"
 #include "backends.h"

@@ -6,7 +6,8 @@
  *
  * All members must run the same operations. If one fails, it fails on all members, but some may
  * have begun more of the plan's operations than others. So those begun after it fail with the same
- * message without being run, until the plan is told, which is when it finishes the one that failed.
+ * message without being run, until the plan finishes the operation that failed, and so learns of
+ * the failure.
  */
 #include "dist_group.h"
 

@@ -223,7 +223,8 @@ static recorded_run *next_run(const fxi_context *c)
 }
 
 /* Like fxi_not_donatable, for a leaf of the tape whose class is that of a recorded donor which was
- * not denied. The class tells that the memory is not borrowed, and dense unless it has an offset.
+ * not denied. The class tells that the memory is not borrowed and that the elements are dense; it
+ * does not contain the offset.
  */
 static inline bool still_denied(const fxi_node *leaf)
 {

@@ -472,8 +472,9 @@ fx_status fxi_pullback_to(fx_array *y, fx_array *gy, fx_array *const *x, int n,
 }
 
 /* ---- gradients of a recorded step ------------------------------------------------------------ */
-/* A sweep that repeats makes nothing: its calls follow from those that made the loss, if no literal
- * has changed since, which a rule may look at. Rules of the program's own are called again. */
+/* A sweep that repeats makes nothing: its calls follow from those that made the loss, unless a
+ * literal has changed since, because a rule may look at literals. Rules of the program's own are
+ * called again. */
 
 typedef struct recorded_gradient {
     fxi_event event;

@@ -140,7 +140,7 @@ static fx_array *query_block(const attention *a, fx_array *gy, int64_t from, int
     return fx_batched_mul(a->k, d);
 }
 
-/* dk over dv, for the queries of one block. */
+/* dk and dv of the queries of one block, joined along the features. */
 static fx_array *key_value_block(const attention *a, fx_array *gy, int64_t from, int64_t to)
 {
     fx_array *alpha = scores(a, from, to), *g = fx_slice(gy, 1, from, to);

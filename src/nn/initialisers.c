@@ -1,13 +1,13 @@
 /* initialisers.c: initial values of parameters: Flux's formulas over the thread's random stream.
  *
- * A row of the table is an initialiser with the function that computes it from options; the public
- * function of sizes uses the defaults, and fx_init finds the row by the function's address. All
- * return Float32. All but orthogonal, sparse and identity are lazy: a weight is computed together
- * with its first use. The fans are Flux's nfan. The truncated normal inverts the distribution
- * function, as Flux does, so it needs no rejection and every element depends on one random number.
- * The inverse error function is M. Giles' polynomial (GPU Computing Gems, 2011), relative error
- * below 1e-6; its tail branch is computed only for bounds that reach it. Sources: Glorot, Bengio,
- * 2010; He et al., 2015; LeCun et al., 1998.
+ * A row of the table is an initialiser with the function that computes it from options. The public
+ * function takes sizes only and uses the default options; fx_init finds the row by the address of
+ * the public function. All return Float32. All but orthogonal, sparse and identity are lazy: a
+ * weight is computed together with its first use. The fans are Flux's nfan. The truncated normal
+ * inverts the distribution function, as Flux does, so it needs no rejection and every element
+ * depends on one random number. The inverse error function is M. Giles' polynomial (GPU Computing
+ * Gems, 2012), relative error below 1e-6; its tail branch is computed only for bounds that reach
+ * it. Sources: Glorot, Bengio, 2010; He et al., 2015; LeCun et al., 1998.
  */
 #include "memory.h"
 #include "nn_layer.h"

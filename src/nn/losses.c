@@ -282,8 +282,8 @@ static fx_array *binary_focal(const terms *t)
     fx_array *p = fx_add(fx_mul(t->target, yes), fx_mul(fx_sub(1, t->target), no));
     return fx_neg(fx_mul(focus(t, p), fx_log(p)));
 }
-/* y = 0: the inputs belong together, and their distance is the loss; y = 1: they differ, and only
- * distances below the margin cost (Hadsell, Chopra, LeCun, 2006). */
+/* y = 0: the inputs belong together, and the square of their distance is the loss; y = 1: they
+ * differ, and only distances below the margin cost (Hadsell, Chopra, LeCun, 2006). */
 static fx_array *contrastive(const terms *t)
 {
     fx_array *apart = fx_square(fx_max(0, fx_sub(t->margin, t->pred)));

@@ -296,7 +296,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     fx_step *s = ok ? fxi_add_step(b, n->op, n->nin, &n->attr) : NULL;
     ok = s != NULL;
     for (int i = 0; i < n->nin && ok; i++) {
-        /* A collective node names the operation before it first (ops/collective.c), a step last. */
+        /* The previous collective operation is the first input of the node (ops/collective.c), but
+         * the last input of the step. */
         const int k = cls == FX_CLASS_COLLECTIVE ? n->nin - 1 - i : i;
         fxi_set_input(s, i, n->in[k], &in[k]);
     }

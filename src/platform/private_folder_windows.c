@@ -27,7 +27,7 @@ bool fxi_cache_folder(char *path, size_t size)
 
 /* ---- owners ---------------------------------------------------------------------------------- */
 
-/* Does it belong to the user of this process, or to what owns the user's new files (for an
+/* Does it belong to the user of this process, or to the owner of this user's new files (for an
  * administrator: the group of administrators)? */
 static bool owned_by_user(PSID owner)
 {

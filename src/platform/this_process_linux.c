@@ -1,7 +1,8 @@
 /* this_process_linux.c: the environment and the end of a process on Linux; see this_process.h.
- * fxi_process_on_exit uses functions of that ABI: one registers a handler, another removes it by
- * its handle. Removing a handler calls it; `moving` makes it do nothing then. A handler that is
- * moved is registered again before it is removed, so it is never unregistered.
+ * fxi_process_on_exit uses two functions of the C++ ABI: __cxa_atexit registers a handler, and
+ * __cxa_finalize removes it by its handle. Removing a handler calls it; `moving` makes it do
+ * nothing then. A handler that is moved is registered again before it is removed, so it is never
+ * unregistered.
  */
 #include "this_process.h"
 

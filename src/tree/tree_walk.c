@@ -1,4 +1,5 @@
-/* tree_walk.c: the only walk over objects, used by all others: see fx_tree_walk in tree.h.
+/* tree_walk.c: the walk over objects that most other walks use: see fx_tree_walk in tree.h.
+ * docs/design/0027 names the walks that do not use it.
  *
  * The walk visits one or more trees side by side. A row holds the corresponding object of each
  * tree. Objects may be shared: N objects, each holding the next one twice, have 2^N paths, so the

@@ -194,8 +194,8 @@ fxi_event *fxi_tape_event(const fxi_context *c, const fxi_event_kind *kind);
  * the leaves that are first used in these calls, in order. False, and no change: the leaves differ
  * from the recorded ones. */
 bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh);
-/* Call this before the node of an entry gets a handle, which was skipped together with the entries
- * from `first` on. At most once for each entry. */
+/* Call this before the node of a skipped entry gets a handle, at most once for each entry. `first`:
+ * the first of the entries that were skipped together with it. */
 static inline void fxi_tape_show(fxi_tape *t, int32_t first, int32_t entry)
 {
     t->entries[entry].node->seq = t->entries[first].seq + (uint64_t)(entry - first);

@@ -15,7 +15,7 @@ void fxi_tape_drop_leaves(fxi_tape *t);
 /* Frees what the entries from `first` on own. */
 void fxi_tape_cut(fxi_tape *t, int32_t first);
 /* When the step closes: the handle holds its old node again, whose memory has the new value, if
- * nothing else refers to one of the two nodes. So the ghost stays on the tape, and most updates
+ * nothing else refers to either of the two nodes. So the ghost stays on the tape, and most updates
  * make no nodes. A node with another operation is replaced once, by the node of the update. Returns
  * whether the handle holds its old node, which the caller counts as no longer stale. */
 bool fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r);

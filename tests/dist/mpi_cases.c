@@ -263,6 +263,21 @@ static void say_step(const char *what, fx_dist *d, fx_device *device)
     say_values(what, one->weight);
 }
 
+static void say_plugin(const fx_plugin_info *plugin, void *user)
+{
+    (void)user;
+    if (strcmp(plugin->name, "NCCL") == 0)
+        say("plugin", plugin->why ? plugin->why : "not opened");
+}
+
+/* The list of plugins has no reason against one that works. */
+static void gpu_plugins(fx_dist *d)
+{
+    (void)d;
+    join_gpu(rank);
+    fx_plugins(say_plugin, NULL);
+}
+
 /* With .wire = BFloat16, NCCL moves gradients exactly, and MPI rounds them. */
 static void gpu_wire(fx_dist *d)
 {
@@ -285,6 +300,7 @@ static const struct {
              {"gpu_mixed", gpu_mixed},
              {"gpu_same", gpu_same},
              {"gpu_trains", gpu_trains},
+             {"gpu_plugins", gpu_plugins},
              {"gpu_wire", gpu_wire}};
 
 int main(int argc, char **argv)

@@ -4,7 +4,7 @@ No package is needed beside the browser.
     with Browser() as browser:                 # Missing is raised where there is none
         page = browser.open("file:///…", width=360, dark=True)
         page.value("document.title")           # a JavaScript expression
-        page.complaints                        # what went to the console as an error, or was thrown
+        page.complaints                        # errors and warnings of the console, and exceptions
         page.requests                          # addresses that it asked for, itself included
 """
 import base64
@@ -125,7 +125,7 @@ class Page:
         return self.browser.call(method, self.session, **params)
 
     def value(self, expression):
-        """What a JavaScript expression gives, as JSON has it; a promise is waited for."""
+        """Returns the value of a JavaScript expression as JSON represents it; waits for a promise."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {json.dumps(answer['exceptionDetails'])[:500]}")

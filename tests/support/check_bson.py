@@ -7,9 +7,9 @@ values as its type has fields, and every value must be of the field's type, whic
 parameters (BSON.jl converts each value to it); arrays must have as many bytes as their
 sizes require; references must refer to an object. Julia is not needed.
 
-    check_bson.py load FILE      raises every entry, prints how many structs and arrays there were
-    check_bson.py same A B       the two files say the same when references are followed
-    check_bson.py selftest FILE  damages the document of FILE in many ways, each must be noticed
+    check_bson.py load FILE      checks every entry, and prints the numbers of structs and arrays
+    check_bson.py same A B       checks that the two files are equal when references are followed
+    check_bson.py selftest FILE  damages the document of FILE in many ways, and checks that each is noticed
 """
 import copy
 import sys

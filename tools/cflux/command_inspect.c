@@ -389,7 +389,7 @@ const command command_inspect = {
                 "cflux inspect --stats digits.bson\n",
     .about =
         "Reads BSON, safetensors, NumPy's .npy and .npz, checkpoints, IDX and CSV (.gz or not) "
-        "and prints the format, the versions of Flux that may have written it, the tree in "
+        "and prints the format, the versions of Flux that may have written the file, the tree in "
         "Flux's notation, the number of parameters and bytes, and warnings: NaN, unknown layers. "
         "For an invalid file it prints the reason and the offset. It never runs code from a file.",
     .options = options,

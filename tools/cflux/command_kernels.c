@@ -110,8 +110,8 @@ const command command_kernels = {
     .examples = "cflux kernels\n"
                 "cflux kernels pack kernels.pack\n",
     .about =
-        "GPU backends cache the kernels that they compile. The command list shows the kernels in "
-        "the cache or in a pack: backend, architecture, number, bytes and compiler. The command "
+        "GPU backends cache the kernels that they compile. cflux kernels list shows the kernels in "
+        "the cache or in a pack: backend, architecture, number, bytes and compiler. cflux kernels "
         "pack writes one file with all cached kernels that this version of cflux compiled, and "
         "lists them.\n"
         "A program that runs with CFLUX_KERNELS=FILE takes its kernels from the pack, also on a "

@@ -136,8 +136,9 @@ static bool by_columns(const reduction *r)
 
 /* A few neighbouring results are too few for vectors. If their terms follow each other in memory,
  * as in a sum over the batch of a small layer, they are read as columns of several terms: each
- * result has as many accumulators, which are merged at the end. Accumulators of other reductions
- * than these are not simple lists. */
+ * result has as many accumulators, which are merged at the end. Only sums, products, maxima and
+ * minima are read in this way, because the accumulators of other reductions are not simple lists.
+ */
 static void use_lanes(reduction *r, int fold)
 {
     enum { LANES = 32 };

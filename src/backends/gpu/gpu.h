@@ -57,8 +57,8 @@ typedef struct fxi_gpu_limits {
     bool rounds_division; /* Float32 division is correctly rounded */
     bool f64;             /* Float64 works */
     bool atomic64;        /* compare and swap of 64 bits in global memory works */
-    bool atomic_f32;      /* Metal: addition of Float32 in global memory works; CUDA and HIP always
-                             have it */
+    bool atomic_f32;      /* Metal: atomic addition of Float32 in global memory works; CUDA always
+                             has it; OpenCL C and HIP never use it */
 } fxi_gpu_limits;
 
 /* Members for a device that does not report them: `{FXI_GPU_USUAL_LIMITS, .units = …}`. */

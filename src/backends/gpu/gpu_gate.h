@@ -9,13 +9,13 @@
  * The handler must run before the driver's destructors. exit first runs the thread-local
  * destructors of the thread that calls it, then the handlers in the opposite order of registration.
  * Drivers register some destructors when they are loaded, and others when they first compile, in
- * whatever thread does that: LLVM's variables in functions, a dozen in the life of a process. So
- * the handler is moved to the front (fxi_gpu_gate_renew): by a thread-local destructor of every
- * thread that has made a call, after everything that compiles, and every millisecond during a
- * compilation, by a thread that does nothing else (fxi_gpu_guard). One gap remains: if a thread
- * that has made no call exits while another one compiles, a destructor that the driver registered
- * less than a millisecond ago may run first. It cannot be closed here, because nothing can run
- * between the driver's registration and an exit that follows at once.
+ * the thread that compiles: those of static variables in functions of LLVM, a dozen in the life of
+ * a process. So the handler is moved to the front (fxi_gpu_gate_renew): by a thread-local
+ * destructor of every thread that has made a call, after everything that compiles, and every
+ * millisecond during a compilation, by a thread that does nothing else (fxi_gpu_guard). One gap
+ * remains: if a thread that has made no call exits while another one compiles, a destructor that
+ * the driver registered less than a millisecond ago may run first. It cannot be closed here,
+ * because nothing can run between the driver's registration and an exit that follows at once.
  *
  * The child of a fork has the driver's memory but none of its threads: there all calls are refused,
  * and exit does not wait.
@@ -31,9 +31,10 @@
 bool fxi_gpu_gate_open(void (*quiesce)(void));
 /* Makes the handler the first one that exit runs. */
 void fxi_gpu_gate_renew(void);
-/* Begin and end everything that compiles or loads the driver, inside a call. They keep the handler
- * first. At exit the process waits longer for a compilation than for other calls, because a
- * compiler cannot be interrupted. */
+/* fxi_gpu_guard_begin and fxi_gpu_guard_end are called before and after each compilation and the
+ * opening of the devices, between fxi_gpu_enter and fxi_gpu_leave. They keep the handler first. At
+ * exit the process waits longer for a compilation than for other calls, because a compiler cannot
+ * be interrupted. */
 typedef struct fxi_gpu_guard {
     fxi_thread thread;
     bool runs;
