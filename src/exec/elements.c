@@ -60,6 +60,7 @@ void fxi_elements_close(fxi_elements *e)
 fx_status fxi_element_get(const char *op, const fx_array *x, int64_t offset, double *out)
 {
     (void)op;
+    /* One element is read and not the range that x covers, which may be a large array. */
     const size_t size = fx_dtype_size(fx_eltype(x));
     const char *at = fxi_elements_here(x) + offset * (int64_t)size;
     fx_device *device = x->node->data->buffer->device;
@@ -273,6 +274,7 @@ bool fxi_scalar_allowed(const char *op, const fx_array *x)
                 "Scalar indexing of an array on %s is disallowed. %s; "
                 "fx_allowscalar(true) permits it",
                 fx_device_name(fx_array_device(x)), advice);
+    /* Atomic, so that only one of several threads prints the warning. */
     else if (!__atomic_test_and_set(&warned, __ATOMIC_RELAXED))
         fx_message(1, "Performing scalar indexing of an array on %s.\n%s.",
                    fx_device_name(fx_array_device(x)), advice);

@@ -89,6 +89,7 @@ static fx_status write_literals(const fxi_binding *b)
 static const uint64_t (*streams_of(const fxi_binding *b))[2]
 {
     const fxi_plan *p = b->plan;
+    /* They follow the literals, which have 8 bytes each, so one transfer writes both. */
     void *at = p->literals_bytes
                    ? (char *)b->arena->ptr + p->literals_offset + 8 * (int64_t)p->nliterals
                    : (void *)b->streams;
@@ -126,6 +127,7 @@ static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_
 {
     for (int32_t i = first; i < end; i++) {
         fx_status status = fxi_finish_before(b, i, begun);
+        /* An earlier step failed. Step i has not begun, so it has replaced no value in place. */
         if (status != FX_OK)
             return failed_at(b, i - 1, status);
         status = run_step(b, i, run, begun);

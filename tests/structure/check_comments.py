@@ -4,8 +4,7 @@
   * A comment whose text has one gap of two blanks between words: an edit left it. Tables have more than one gap.
   * A line that ends early although the next word fits: an edit left it. Only lines with much free space count, and no
     line that ends a sentence or a list, is indented further, or has columns.
-  * In the folders of SHARES about one line in five is a reason: their code cannot be understood without it. LEAST_SHARE
-    leaves a little room, because a change must not need filler.
+  * In the folders of SHARES one line in five is a reason: their code cannot be understood without it.
 Usage: check_comments.py [root]
 """
 import os
@@ -16,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDERS, ENDINGS, LEAST_COMMENTS = ("include", "src", "tools", "examples", "tests", "bench"), (".c", ".h", ".hpp", ".cc", ".cl", ".def"), 10000
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|(?P<comment>/\*.*?\*/)', re.S)
 QUOTED = re.compile(r'"[^"\n]*"|`[^`\n]*`')
-SHARES, LEAST_SHARE = ("src/plan", "src/exec", "src/backends/cpu", "src/backends/gpu"), 0.19
+SHARES, LEAST_SHARE = ("src/plan", "src/exec", "src/backends/cpu", "src/backends/gpu"), 0.2
 WIDTH = 78  # of 100: a line that is shorter than that with the next word is not wrapped by a formatter
 
 

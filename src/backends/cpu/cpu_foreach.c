@@ -157,6 +157,8 @@ typedef struct gathered {
     const void *in[FXI_PROGRAM_OPERANDS];
     void *out[FXI_PROGRAM_OUTPUTS];
     size_t size[FXI_PROGRAM_OPERANDS]; /* of an element; 0: one value for all segments */
+    /* Words of 8 bytes, the largest size of an element, so that every operand has the same space
+     * whatever its type. */
     _Alignas(64) uint64_t memory[(FXI_PROGRAM_OPERANDS + FXI_PROGRAM_OUTPUTS) * FEW_ELEMENTS];
 } gathered;
 
@@ -174,6 +176,8 @@ static bool gather(const job *j, gathered *g)
         g->in[k] = g->size[k] ? to : *in;
         for (int32_t s = 0; s < j->own->nsegments; s++, in += nin) {
             const size_t bytes = (size_t)j->own->segments[s].length * g->size[k];
+            /* Only addresses are compared: equal numbers at two addresses cost the faster way, and
+             * no bit of the result. */
             if (!g->size[k] && *in != g->in[k])
                 return false;
             if (bytes > 0)
@@ -233,6 +237,8 @@ fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out,
     if (j.parts > 1)
         fxi_cpu_parallel(j.parts, run_part, &j);
     else
+        /* One thread has nothing to share, so a segment is one run of the program and not a run for
+         * each piece. */
         for (int32_t s = 0; s < f->nsegments; s++)
             run_segment(&j, s, 0, f->segments[s].length);
     return FX_OK;

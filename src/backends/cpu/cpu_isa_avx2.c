@@ -19,6 +19,7 @@
 #define FXI_FMA_F32(a, b, c) ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define FXI_FMA_F64(a, b, c) ((vd)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #define FXI_FUSED
+/* One instruction, because the target has FMA; for other targets it is a call of libm. */
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
 /* The instruction chooses its second operand where the mask is set, so a and b are exchanged. */
@@ -38,8 +39,10 @@ typedef __m256i gemm_part_f32, gemm_part_f64;
 #define FXI_STORE_PART_F32(m, p, v) _mm256_maskstore_ps(p, m, (__m256)(v))
 #define FXI_STORE_PART_F64(m, p, v) _mm256_maskstore_pd(p, m, (__m256d)(v))
 /* Conversions in one instruction; gcc 12 makes two of halves from vectors of the compiler. */
-#define FXI_WIDE(h)       ((vd)_mm256_cvtps_pd((__m128)(h)))
-#define FXI_NARROW(v)     ((vh)_mm256_cvtpd_ps((__m256d)(v)))
+#define FXI_WIDE(h)   ((vd)_mm256_cvtps_pd((__m128)(h)))
+#define FXI_NARROW(v) ((vh)_mm256_cvtpd_ps((__m256d)(v)))
+/* For Philox (cpu_isa_random.h). AVX2 cannot multiply lanes of 64 bits, but it has the product of
+ * their lower halves. 0x4e exchanges the two lanes of each 16 bytes. */
 #define FXI_MUL_LOW(a, b) ((vl)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
 #define FXI_SWAP_LANES(a) ((vl)_mm256_shuffle_epi32((__m256i)(a), 0x4e))
 #include "cpu_isa.h"

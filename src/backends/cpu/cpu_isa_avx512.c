@@ -46,8 +46,9 @@ typedef __mmask8 gemm_part_f64;
 #define FXI_STORE_PART_F64(m, p, v) _mm512_mask_storeu_pd(p, m, (__m512d)(v))
 #define FXI_WIDE(h)                 ((vd)_mm512_cvtps_pd((__m256)(h)))
 #define FXI_NARROW(v)               ((vh)_mm512_cvtpd_ps((__m512d)(v)))
-#define FXI_MUL_LOW(a, b)           ((vl)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
-#define FXI_SWAP_LANES(a)           ((vl)_mm512_shuffle_epi32((__m512i)(a), 0x4e))
+/* For Philox, as in cpu_isa_avx2.c: the product of lower halves needs no mask on its operands. */
+#define FXI_MUL_LOW(a, b) ((vl)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
+#define FXI_SWAP_LANES(a) ((vl)_mm512_shuffle_epi32((__m512i)(a), 0x4e))
 #include "cpu_isa.h"
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -9,6 +9,7 @@
 #define FXI_GEMM_UNIT    2
 #if defined(__aarch64__)
 #include <arm_neon.h>
+/* NEON's instruction adds to its first operand, so c comes first. */
 #define FXI_FMA_F32(a, b, c) ((vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
 #define FXI_FMA_F64(a, b, c) ((vd)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
 #define FXI_FUSED

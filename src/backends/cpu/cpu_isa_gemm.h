@@ -151,6 +151,8 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                     sum[j][i] = FXI_FMA_##NAME(x[i], y, sum[j][i]);                                \
             }                                                                                      \
         }                                                                                          \
+        /* Two calls with a constant, so that the loop over the columns does not ask for every     \
+         * vector. */                                                                              \
         if (t->accumulate)                                                                         \
             store_##S(c, ccs, sum, n, rest, VN, N, part, true);                                    \
         else                                                                                       \
@@ -225,7 +227,9 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
 FXI_GEMM(f32, F32, float, vf, f32x16b)
 FXI_GEMM(f64, F64, double, vd, f64x16b)
 
-/* By the tile's rows: all of them (whole), more than one vector (two), at most one vector (one). */
+/* By the tile's rows: all of them (whole), more than one vector (two), at most one vector (one). W:
+ * columns in units of FXI_GEMM_UNIT. A loop for each number of columns would be two to four times
+ * the code; instead, the sums of columns that do not exist are computed and not stored. */
 #define FXI_GEMM_KINDS(S, W)                                                                       \
     static void tiles_##S##_##W##_whole(const fxi_gemm_tiles *t)                                   \
     {                                                                                              \

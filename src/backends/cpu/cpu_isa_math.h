@@ -111,7 +111,8 @@ static inline vf_parts vf_reduce(vf x, float least, float most)
 }
 
 /* Multiplied by one factor after the other: each is a normal number, so the product overflows to
- * Inf or underflows gradually, as it should. */
+ * Inf or underflows gradually, as it should. The limits change no result: e⁻¹⁰⁴ is less than half
+ * of the smallest denormal, 2⁻¹⁴⁹, and e⁸⁹ is larger than the largest number. */
 static inline vf vf_exp(vf x)
 {
     static const float c[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
@@ -158,8 +159,9 @@ static inline vf vf_exponent(vf x)
 }
 #define ROOT_HALF 0.707106781186547524f
 
-/* Denormals are scaled up first, because their bits have no exponent. The interval around 1 is
- * symmetric (√½ … √2), so that log does not cancel near 1. */
+/* Denormals are scaled up first, because their bits have no exponent: 2²⁵ makes even the smallest
+ * one, 2⁻¹⁴⁹, a normal number. The interval around 1 is symmetric (√½ … √2), so that log does not
+ * cancel near 1. */
 static inline vf vf_log(vf x)
 {
     const vf_mask denormal = vf_less(x, vf_splat(FLT_MIN));
@@ -203,7 +205,8 @@ static inline vf vf_erf(vf x)
     return vf_pick(vf_less(a, vf_splat(1.0f)), small, large);
 }
 
-/* Below 0.625 the formula with exp would cancel, so a polynomial replaces it. */
+/* Below 0.625 the formula with exp would cancel, so a polynomial replaces it (vd_tanh says why from
+ * 0.625 on it does not). */
 static inline vf vf_tanh(vf x)
 {
     static const float c[] = {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,

@@ -140,6 +140,8 @@ static inline int32_t to_i32(double x)
 static inline uint8_t to_u8(double x)
 {
     const double c = x < 0.0 ? 0.0 : x > 255.0 ? 255.0 : x;
+    /* Through Int32: x86 has instructions that convert a vector of doubles to Int32, and none for
+     * narrower integers. */
     return (uint8_t)(int32_t)(c == c ? c : 0.0);
 }
 static inline int64_t to_i64(double x)

@@ -75,6 +75,8 @@ static void random_f32(const uint64_t stream[2], uint64_t block, int64_t n, int 
         vl words[PHILOX_VECTORS];
         float number[PHILOX_WORDS];
         philox_words(key, &counters, words);
+        /* An end that does not fill all vectors is computed in a buffer, because whole vectors are
+         * stored and nothing beyond the array may be written. */
         const bool whole = n - i >= PHILOX_WORDS;
         float *const to = whole ? out + i : number;
         for (int v = 0; v < PHILOX_VECTORS; v++) {

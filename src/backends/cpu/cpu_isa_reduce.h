@@ -69,6 +69,8 @@
                 a[i] = NAME##_op(t, (A)y[i + 3 * pitch]);                                          \
             }                                                                                      \
         }                                                                                          \
+        /* The remaining rows are combined in the same order as groups of eight, so the bits do    \
+         * not depend on which rows are in a group. */                                             \
         for (; k < rows; k++, x += pitch)                                                          \
             if (stride == 1)                                                                       \
                 for (int64_t i = 0; i < n; i++)                                                    \

@@ -65,7 +65,8 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                                         \
             NAME##_add(x + i, p, s, q);                                                            \
         if (i < n) {                                                                               \
-            /* The pivot is an element or 0, so it is exact in T. */                               \
+            /* Missing elements are the pivot: their deviation is 0. The pivot is an element or 0, \
+             * so it is exact in T. */                                                             \
             T all[FXI_ADD_LANES];                                                                  \
             wide_rest_##S(x + i, n - i, (T)*d->pivot, all);                                        \
             NAME##_add(all, p, s, q);                                                              \

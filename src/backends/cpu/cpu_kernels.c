@@ -118,7 +118,8 @@ static bool is_widened(const fx_step *step)
     return kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype);
 }
 
-/* Bytes of a Float32 copy, a multiple of 64; never 0, even for an empty tensor. */
+/* Bytes of a Float32 copy. A multiple of 64, so that the copy after it begins at a cache line, as
+ * arrays do; never 0, even for an empty tensor. */
 static int64_t copy_bytes(const fx_tensor *t)
 {
     return (fx_tensor_length(t) * (int64_t)sizeof(float) + 64) / 64 * 64;
@@ -173,6 +174,7 @@ fx_status fxi_cpu_no_dtype(const fx_step *step, int dtype)
 
 size_t fxi_cpu_size(int dtype)
 {
+    /* In the order of fx_dtype. */
     static const uint8_t sizes[FX_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2};
     return sizes[dtype];
 }

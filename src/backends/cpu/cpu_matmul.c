@@ -126,6 +126,7 @@ static void run_part(void *user, int64_t part, void *memory)
 static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n)
 {
     const int dtype = step->out.dtype;
+    /* If product_of computes Cᵀ = Bᵀ·Aᵀ, the step's second operand is the first factor. */
     const bool is_float = !integer_gemm[dtype], swapped = step->out.stride[0] != 1;
     if (is_float && n == 1)
         return fxi_cpu_gemm(dtype, g);
@@ -199,6 +200,7 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
     const int dtype = step->out.dtype;
     if (dtype == FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, dtype);
+    /* The order of the factors in product_of. */
     const bool swapped = step->out.stride[0] != 1;
     if (multiply(step, in[swapped], in[!swapped], out))
         return fxi_cpu_no_memory(step);

@@ -52,6 +52,7 @@ void fxi_gpu_progress_say(fxi_gpu_progress *p, const fx_host *host, const char *
                  device, p->count, seconds);
     }
     fxi_mutex_unlock(&p->lock);
+    /* Without the lock: other threads that compile need not wait until the text is written. */
     if (due)
         host->message(0, text);
 }
