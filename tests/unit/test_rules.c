@@ -238,7 +238,8 @@ static void test_making(void **state)
     fx_rule *bad = fx_adam(.eta = -0.1);
     fx_error e = fx_error_take();
     assert_int_equal(e.status, FX_STATUS_ARGUMENT);
-    assert_non_null(strstr(e.message, "Adam: the learning rate must be at least 0, got eta = -0.1"));
+    assert_non_null(
+        strstr(e.message, "Adam: the learning rate must be at least 0, got eta = -0.1"));
     assert_null(fxi_rule_info_of(bad));
     assert_null(fxi_rule_info_of(NULL));
     assert_null(fxi_rule_info_of((fx_rule *)(void *)fx_ones(2)));
