@@ -112,7 +112,8 @@ static bool reserve_key(fxi_graph *g, uint32_t words)
     return true;
 }
 
-/* Alignment counts in 64 bytes, the width of a cache line and of an AVX-512 register. */
+/* A leaf is aligned if its address is a multiple of 64 bytes, the width of a cache line and of an
+ * AVX-512 register. */
 static uint64_t leaf_flags(const fxi_node *n)
 {
     const fxi_data *d = n->data;

@@ -183,9 +183,9 @@ static void set_space(fx_row_step *row, const fxi_node *reduction)
 {
     const fxi_node *x = reduction->in[0];
     int kept = -1;
-    /* The space is the full shape, and the row is its leading axes up to the last one that is
-     * reduced before a kept one, and the axes after the last kept one if they are reduced. Axes of
-     * size 1 change nothing. */
+    /* The space is the full shape. A row is its first axes, up to the last reduced axis before the
+     * first kept one. If axes after the last kept one are reduced, all axes after it are part of
+     * the row too. Axes of size 1 change nothing. */
     fxi_set_space(&row->space, x);
     row->row_axes = row->outer_axes = 0;
     for (int k = 0; k < x->ndim; k++) {

@@ -21,7 +21,8 @@ static bool computes(const fxi_graph *g, int32_t id, uint8_t op)
     return !g->nodes[id]->data && g->nodes[id]->op == op;
 }
 
-/* The node that permutations lead to from id; axes[k]: which of its axes is axis k of id. */
+/* Follows permutations backwards from id to the node that they permute; axes[k]: the axis of that
+ * node that is axis k of id. */
 static int32_t permuted(const fxi_graph *g, int32_t id, int *axes)
 {
     for (int k = 0; k < g->nodes[id]->ndim; k++)

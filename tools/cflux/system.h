@@ -83,9 +83,9 @@ const char *signal_name(int number);
 void set_variable(const char *name, const char *value);
 /* Opens an empty file that is in no folder, so nothing is left of it when the last process that has
  * it open ends. Other programs can open it by the path while this process has it open. The path
- * names this process: the same number of a file in another process can be any file, which the
- * program would overwrite. Without /proc (macOS) no program can open it, and the path is "". NULL
- * on failure. */
+ * contains the number of this process, because a path such as /dev/fd/3 names a file of the program
+ * that opens it: the program would overwrite another file. Without /proc (macOS) no program can
+ * open it, and the path is "". NULL on failure. */
 FILE *nameless_file(char out_path[FILE_PATH_BYTES]);
 
 /* True if the first n bytes are equal, ignoring case. */

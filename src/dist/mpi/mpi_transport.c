@@ -98,8 +98,8 @@ static void name_missing(const fxi_transport_call *c, char *why, size_t size)
 
 /* Each test of a request moves a few KB only: Open MPI needs about 1,000 tests to reduce 4 MB
  * within a machine. So the pauses between tests are short until `moving` seconds have passed, which
- * is enough for the data over 10 MB/s; a wait that is longer is a wait for a process that computes.
- * A short operation is not worth a pause, unless other threads need the processor. */
+ * is enough to move the data at 10 MB/s; a longer wait is a wait for a process that computes. A
+ * short operation is not worth a pause, unless other threads need the processor. */
 static void pause_between_tests(const fxi_transport_call *c, double waited, double moving)
 {
     if (waited > moving)
