@@ -142,7 +142,8 @@ typedef enum fx_status {
     FX_STATUS_FORMAT,   /* a damaged file, a file of another format, or a text with an error */
     FX_STATUS_NONFINITE,   /* a loss or a gradient is NaN or Inf */
     FX_STATUS_UNSUPPORTED, /* the backend, the plugin or the file format cannot do this */
-    FX_STATUS_INTERNAL     /* a bug in cflux: please report it */
+    FX_STATUS_INTERNAL     /* a bug in cflux: please report it; on a check: device, an invalid
+                              memory access (device.h) */
 } fx_status;
 
 /* Name of a status, e.g. "FX_STATUS_SHAPE"; "FX_STATUS_?" if unknown. Static storage: do not

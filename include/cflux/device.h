@@ -104,9 +104,9 @@ FX_API void *fx_devices(const char *backend);
 
 /* Adds a pack, until the process ends. Call it before fx_use: a backend decides when it is loaded
  * whether its devices can be used without a compiler. The environment variable CFLUX_KERNELS does
- * the same; it names files, separated in the same way, and a file that cannot be used is ignored
- * with a warning. FX_STATUS_IO; FX_STATUS_FORMAT if the file is not a pack, is damaged, or was
- * packed by another version of cflux. */
+ * the same; it names files, separated by colons (on Windows by semicolons), and a file that cannot
+ * be used is ignored with a warning. FX_STATUS_IO; FX_STATUS_FORMAT if the file is not a pack, is
+ * damaged, or was packed by another version of cflux. */
 FX_API fx_status fx_kernels_add(const char *path);
 /* Writes a pack with all cached kernels that this version of cflux compiled. On failure an existing
  * file is unchanged. FX_STATUS_STATE if the cache has no such kernels; FX_STATUS_IO. */

@@ -275,8 +275,9 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 FXI_CONNECTIONS(FXI_FUNCTION_DECL)
 
 /* Functions of several arrays, which combine the results of layers: fx_parallel(FX_VCAT, a, b).
- * FX_ADD and FX_SUB need arrays of one shape (FX_STATUS_SHAPE), as in Julia. With more than
- * two arrays, a function of two is applied from the left: (a + b) + c. */
+ * FX_ADD and FX_SUB need arrays of one shape (FX_STATUS_SHAPE), as in Julia. With more than two
+ * arrays, FX_ADD, FX_MATMUL and FX_MUL are applied from the left, (a + b) + c, and FX_SUB is
+ * FX_STATUS_ARGUMENT. */
 #define FX_ADD    (&fxi_function_add)    /* Julia's +: a + b + c */
 #define FX_SUB    (&fxi_function_sub)    /* Julia's -: a - b, two arrays */
 #define FX_MATMUL (&fxi_function_matmul) /* Julia's *: the matrix product of a, b, c */

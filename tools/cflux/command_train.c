@@ -74,7 +74,7 @@ static option_row options[] = {
      1, 1e6},
     {"vocabulary", 0, OPTION_INTEGER, &o.data.vocabulary, "N",
      "Texts: learn at most N tokens, bytes and pieces of words, from the training files (default: "
-     "8000; with --text 256, the bytes)",
+     "8000, or with --text the 256 bytes)",
      1, 1e8},
     OPTIONS_HEADING("Model"),
     {"model", 'm', OPTION_TEXT, &o.model, "NOTATION",
