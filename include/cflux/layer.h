@@ -151,8 +151,8 @@ typedef struct fx_layer {
     /* Completes options, and children of `self` without an option, after reading a file. Returns
      * false if the values do not describe a layer. May be NULL. */
     bool (*from_flux)(const fx_flux_source *source, void *options, void *self);
-    /* Called for each number before it is written, which the function may change. Returns NULL, or
-     * a text that says what the file cannot store, which becomes an error. May be NULL. */
+    /* Called for each number before it is written; the function may change the number. Returns
+     * NULL, or a text that says what the file cannot store, which becomes an error. May be NULL. */
     const char *(*to_flux)(const void *self, const char *member, double *number);
     /* Called before the arrays are written to a state dictionary, to log what must be set in
      * PyTorch by hand. May be NULL. */

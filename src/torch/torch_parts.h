@@ -25,8 +25,8 @@ typedef struct fxi_torch_part {
 fxi_torch_part *fxi_torch_parts(fxi_entries *own);
 void fxi_torch_parts_free(fxi_torch_part *parts, int32_t n);
 
-/* Replaces the parts among the arrays of a state, which `state` has in the order of `own`, by whole
- * arrays as far as PyTorch can hold them. The parts that a whole one replaces get NULL. */
+/* `state` has the arrays of a state in the order of `own`. Joins parts to whole arrays as far as
+ * PyTorch can hold them: the entry of the first part gets the whole array, the others get NULL. */
 void fxi_torch_parts_join(const fxi_entries *own, const fxi_torch_part *parts, fxi_entries *state);
 /* Adds one array of a state in PyTorch's layout to `out`: a whole one as its parts, under the names
  * of `own`. */

@@ -223,8 +223,8 @@ static void find_window(int64_t from, int64_t to, int64_t k, window *w)
         w->weights[i] /= sum;
 }
 
-/* Changes the length of one axis: of `lines` blocks of n elements, `apart` elements apart within a
- * block. */
+/* Changes the length of one axis from `from` to `to`. Its neighbours are `apart` elements apart,
+ * and x has `lines` blocks of from·apart elements. */
 static bool resize_axis(int64_t lines, int64_t from, int64_t to, int64_t apart,
                         const unsigned char *x, unsigned char *out)
 {

@@ -162,9 +162,10 @@ static void split_space(reduction *r, const fx_tensor *t, uint32_t mask)
         r->outer *= t->shape[k];
 }
 
-/* By results if there are FEW items of them, of RUN elements each where the program starts once for
- * every position of the outer axes. Else by terms, in pieces that are at least eight times as large
- * as their accumulators: one thread merges these. */
+/* Divides the results if they make at least FEW items. If outer axes are reduced, the program
+ * starts once for each of their positions, so an item then has at least RUN elements. Otherwise
+ * divides the terms, in pieces that are at least eight times as large as their accumulators: one
+ * thread merges these. */
 static void divide(reduction *r)
 {
     const int64_t block = r->inner * r->kept, length = block * r->outer,
