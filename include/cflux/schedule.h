@@ -81,8 +81,9 @@ typedef struct fx_trigger {
 /* True if the condition was true in `wait` calls in a row, including this one. Flux.patience. */
 FX_API fx_trigger fx_patience(int64_t wait);
 FX_API bool fx_patience_over(fx_trigger *t, bool condition);
-/* True if the score has not been at least `least` below the best one for `wait` calls in a row.
- * Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if (fx_stop_early(&t, loss)). */
+/* True if, in `wait` calls in a row, no score was lower than the best earlier one by `least` or
+ * more. Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if (fx_stop_early(&t,
+ * loss)). */
 FX_API fx_trigger fx_early_stopping(int64_t wait, double least);
 FX_API bool fx_stop_early(fx_trigger *t, double score);
 /* True if the score differed by less than `least` from the previous one for `wait` calls in a row.

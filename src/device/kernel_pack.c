@@ -151,7 +151,7 @@ static fx_status check_file(const fxi_pack *p, char why[FXI_PACK_WHY])
         snprintf(why, FXI_PACK_WHY,
                  "cflux %s packed it, and this is cflux %s; pack the kernels with this version",
                  version, FX_VERSION_STRING);
-    /* With a zero byte after them all texts end inside of the file. */
+    /* With a zero byte after them, all texts end inside of the file. */
     else if (p->count > 0 && p->bytes[codes - 1] != 0)
         snprintf(why, FXI_PACK_WHY, "it is damaged: a text has no end");
     else if ((wrong = find_wrong_entry(p)) != 0)

@@ -49,7 +49,7 @@ static bool owned_by_user(PSID owner)
     return same;
 }
 
-/* Must it not be used? Then `why` tells the reason. */
+/* True if it must not be used; then `why` tells the reason. */
 static bool unsafe(const wchar_t *path, bool folder, char why[FXI_PRIVATE_WHY])
 {
     PSECURITY_DESCRIPTOR rights = NULL;

@@ -32,7 +32,7 @@ typedef struct fxi_tape_entry {
     int32_t nin;       /* number of operands */
     int32_t operand;   /* its first one in `operands` */
     int32_t leaves;    /* number of leaves that earlier entries use */
-    int32_t user;      /* the first one in `users`: operands of later entries that are this entry */
+    int32_t user;      /* the first one in `users`: where later entries have it as an operand */
     bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
     bool moves;        /* its node has been replaced when a step closed, and may be again */
@@ -71,7 +71,7 @@ struct fxi_event {
 };
 
 typedef enum fxi_tape_mode {
-    FXI_TAPE_OFF,     /* the step is built without notes: a tape cannot repeat something in it */
+    FXI_TAPE_OFF,     /* the step is built without notes: after fxi_tape_break, or without memory */
     FXI_TAPE_NOTES,   /* the step is built and noted */
     FXI_TAPE_REPEATS, /* the step has repeated the tape so far */
 } fxi_tape_mode;

@@ -72,7 +72,7 @@ static int run_each(char **program)
     const int status = run_program(program, true);
     read_progress(progress, last, sizeof last);
     fclose(progress);
-    /* After a signal that was passed on nothing is printed: the launcher ends this process because
+    /* After a signal that was passed on, nothing is printed: the launcher ends this process because
      * another one died. */
     if (status == 0 || passed_on())
         return status < 0 ? 128 - status : status;

@@ -56,9 +56,9 @@ const command command_report = {
     .examples = "cflux report run.jsonl -o run.html\n"
                 "cflux report run.jsonl other.jsonl -o both.html\n",
     .about =
-        "LOG is a file that cflux train --log wrote. The run may have ended, been killed, or still "
-        "be running; - reads standard input. The page is one file that needs no network. With two "
-        "logs, it compares both runs: curves, scores and the settings that differ.",
+        "LOG is a file that cflux train --log wrote, or - for standard input. The run may have "
+        "ended, been killed, or still be running. The page is one file that needs no network. With "
+        "two logs, it compares both runs: curves, scores and the settings that differ.",
     .options = options,
     .run = run_report,
 };

@@ -36,7 +36,7 @@ enum { FAILURE_TEXT = 4096 };
 
 /* For several processes that run one command (members.h). From hold on, the first failure is kept
  * and not printed; held returns it ("" if there is none), release prints it, drop discards it. From
- * silence on nothing is printed. */
+ * silence on, nothing is printed. */
 void failure_hold(void);
 const char *failure_held(void);
 void failure_release(void);

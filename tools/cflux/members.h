@@ -5,7 +5,7 @@
 
 #include <cflux.h>
 
-/* Joins the group. EXIT_FINE, or the exit status of a failure (printed). From here on failures are
+/* Joins the group. EXIT_FINE, or the exit status of a failure (printed). From here on, failures are
  * held until members_agree, because all members may have the same one. */
 int members_join(void);
 fx_dist *members(void);

@@ -91,9 +91,10 @@ typedef struct fxi_conv_weight {
 } fxi_conv_weight;
 
 /* The same sums with vectors along the columns (cpu_conv_gather.c), for elements of x anywhere:
- *   y[i·columns + j] = Σ x[row[i] + sum[k]]·b[k·columns + j]   over k < sums; or += with accumulate
- * for j below `columns`, which are the whole vectors that the function is for. Rows are computed
- * gather_rows at a time: up to the next multiple of it there are elements of row and y. */
+ *   y[i·columns + j] = Σ x[row[i] + sum[k]]·b[k·columns + j]   over k < sums, for j < columns.
+ * `accumulate`: += instead of =. Here `columns` is the number of elements of the n vectors for
+ * which the function is made. Rows are computed gather_rows at a time, so `row` and `y` must have
+ * elements up to the next multiple of gather_rows. */
 typedef struct fxi_conv_gather {
     const void *x, *b;
     void *y;

@@ -127,7 +127,7 @@ static void to_disk(fxi_gpu_device *d, const fx_kernel_key *key, void *made)
     const fxi_gpu_driver *driver = d->driver;
     size_t size = 0;
     fxi_gpu_guard guard;
-    fxi_gpu_guard_begin(&guard); /* PoCL compiles the program a second time to answer */
+    fxi_gpu_guard_begin(&guard); /* PoCL compiles the program again to return its binary */
     void *bytes = driver->binary(d, made, &size);
     fxi_gpu_guard_end(&guard);
     if (bytes)

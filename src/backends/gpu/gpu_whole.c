@@ -3,10 +3,10 @@
  *
  * A recording contains the addresses of one run, and is replayed for runs with the same addresses.
  * The first run of a plan is launched step by step: kernels are loaded then, and libraries choose
- * theirs. From the second run on a plan gets a recording for each new set of addresses, up to four.
- * Then the arrays whose addresses change are copied to memory of the plan (gpu_stage.c), or, if
- * copying costs more than it saves, the run is launched step by step. If the driver cannot record a
- * plan, all later runs of the plan are launched step by step.
+ * theirs. From the second run on, a plan gets a recording for each new set of addresses, up to
+ * four. Then the arrays whose addresses change are copied to memory of the plan (gpu_stage.c), or,
+ * if copying costs more than it saves, the run is launched step by step. If the driver cannot
+ * record a plan, all later runs of the plan are launched step by step.
  */
 #include "gpu_whole.h"
 #include "gpu_gate.h"
