@@ -45,6 +45,13 @@ FX_API void *fx_load_predictor(const char *path);
  * error array on failure: FX_STATUS_FORMAT if arrays do not fit their notation; the errors of
  * fx_load and fx_parse_model. */
 FX_API void *fx_load_entries(const char *path, const char *notation);
+/* Internal: the beginnings of these keys, for the command line, which writes them. */
+#define FXI_ENTRIES_METADATA "__metadata__"
+#define FXI_ENTRIES_NOTATION "notation."
+#define FXI_ENTRIES_TEXT     "text."
+#define FXI_ENTRIES_TUPLE    "tuple."
+#define FXI_ENTRIES_PYTORCH  "pytorch."
+#define FXI_ENTRIES_ARRAY    "array."
 
 /* Makes a predictor of a named tuple, such as the result of fx_load: checks the entries listed
  * above and drops all others. If there is no layer "model", the model is the only entry that is a

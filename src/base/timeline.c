@@ -19,7 +19,7 @@
 
 static fxi_mutex lock = FXI_MUTEX_INIT; /* protects the variables below */
 static FILE *file;
-static long process; /* that opened the file: the child of a fork must not write to it */
+static long process; /* that opened the file; atomic */
 static int rank, threads;
 static int64_t since_1970; /* to add to the clock */
 
@@ -34,11 +34,20 @@ static void name_row(int row, const char *name)
             rank, row, name);
 }
 
+/* The child of a fork must not write to the file. It must not even wait for the lock, which another
+ * thread of its parent may have held. */
+static bool is_ours(void)
+{
+    return __atomic_load_n(&process, __ATOMIC_RELAXED) == fxi_process_id();
+}
+
 /* At the end of the process. A file without the bracket can still be shown. */
 static void finish(void)
 {
+    if (!is_ours())
+        return;
     fxi_mutex_lock(&lock);
-    if (file && process == fxi_process_id()) {
+    if (file) {
         fputs("]\n", file);
         fclose(file);
         file = NULL;
@@ -49,10 +58,9 @@ static void finish(void)
 
 static fxi_exit_handler at_exit = {.run = finish};
 
-/* Opens the file if the user asked for it; with the lock held. */
-static bool opened(void)
+/* The file of this process; false if the user asked for none. */
+static bool wanted_path(char *path, size_t size)
 {
-    char path[4096];
     int n;
     const char *wanted = fxi_trusted_variable("FX_TIMELINE");
     if (!wanted || !*wanted)
@@ -60,15 +68,22 @@ static bool opened(void)
     fxi_launcher_of_process(&n);
     rank = fxi_launcher_rank();
     if (n > 1)
-        snprintf(path, sizeof path, "%s.%d", wanted, rank);
+        snprintf(path, size, "%s.%d", wanted, rank);
     else
-        snprintf(path, sizeof path, "%s", wanted);
+        snprintf(path, size, "%s", wanted);
+    return true;
+}
+
+/* With the lock held. False: errno tells why. */
+static bool opened(const char *path)
+{
     file = fxi_os_open_stream(path, "w");
-    if (!file) {
-        fx_message(1, "FX_TIMELINE: cannot create %s: %s", path, strerror(errno));
+    if (!file)
         return false;
-    }
-    process = fxi_process_id();
+    /* Each line is written at once: events of a process that is killed are kept, and the child of a
+     * fork has none to write when it ends. */
+    setvbuf(file, NULL, _IOLBF, BUFSIZ);
+    __atomic_store_n(&process, fxi_process_id(), __ATOMIC_RELAXED);
     since_1970 = fxi_clock_since_1970() - fxi_clock_nanoseconds();
     fprintf(
         file,
@@ -81,14 +96,20 @@ static bool opened(void)
 
 bool fxi_timeline_on(void)
 {
-    int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+    char path[FXI_PATH_MOST] = "";
+    int why = 0, now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
     if (now != UNKNOWN)
         return now == ON;
     fxi_mutex_lock(&lock);
-    if (state == UNKNOWN)
-        __atomic_store_n(&state, opened() ? ON : OFF, __ATOMIC_RELEASE);
+    if (state == UNKNOWN) {
+        const bool wanted = wanted_path(path, sizeof path), on = wanted && opened(path);
+        why = wanted && !on ? errno : 0;
+        __atomic_store_n(&state, on ? ON : OFF, __ATOMIC_RELEASE);
+    }
     now = state;
     fxi_mutex_unlock(&lock);
+    if (why) /* without the lock: a program's hook may evaluate arrays */
+        fx_message(1, "FX_TIMELINE: cannot create %s: %s", path, strerror(why));
     return now == ON;
 }
 
@@ -101,10 +122,10 @@ void fxi_timeline_event(fxi_row row, const char *kind, const char *name, int64_t
 {
     static _Thread_local int own; /* the number of the thread, from 1 */
     const int64_t end = begin ? fxi_clock_nanoseconds() : 0;
-    if (begin == 0)
+    if (begin == 0 || !is_ours())
         return;
     fxi_mutex_lock(&lock);
-    if (file && process == fxi_process_id()) {
+    if (file) {
         if (row == FXI_ROW_THREAD && own == 0) {
             char text[32];
             own = ++threads;

@@ -21,6 +21,7 @@ typedef enum fxi_os_mode {
     FXI_OS_READ_WRITE = 2,
     /* combined with any of these: */
     FXI_OS_CREATE = 4,   /* creates a missing file with the permissions of the user's umask */
+    FXI_OS_NEW = 128,    /* with CREATE: fails if the file exists */
     FXI_OS_EMPTY = 8,    /* its content is deleted */
     FXI_OS_APPEND = 16,  /* every write is at the end */
     FXI_OS_NO_LINK = 32, /* fails if the path is a symbolic link */

@@ -20,10 +20,10 @@ int fxi_os_open(const char *path, int mode)
 {
     static const struct {
         int mode, flag;
-    } flags[] = {{FXI_OS_WRITE, O_WRONLY},    {FXI_OS_READ_WRITE, O_RDWR},
-                 {FXI_OS_CREATE, O_CREAT},    {FXI_OS_EMPTY, O_TRUNC},
-                 {FXI_OS_APPEND, O_APPEND},   {FXI_OS_NO_LINK, O_NOFOLLOW},
-                 {FXI_OS_FOLDER, O_DIRECTORY}};
+    } flags[] = {{FXI_OS_WRITE, O_WRONLY},     {FXI_OS_READ_WRITE, O_RDWR},
+                 {FXI_OS_CREATE, O_CREAT},     {FXI_OS_EMPTY, O_TRUNC},
+                 {FXI_OS_APPEND, O_APPEND},    {FXI_OS_NO_LINK, O_NOFOLLOW},
+                 {FXI_OS_FOLDER, O_DIRECTORY}, {FXI_OS_NEW, O_EXCL}};
     int flag = O_CLOEXEC;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         flag |= mode & flags[i].mode ? flags[i].flag : 0;

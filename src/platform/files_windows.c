@@ -20,6 +20,8 @@ static HANDLE handle_of(int fd)
 
 static DWORD disposition(int mode)
 {
+    if (mode & FXI_OS_NEW)
+        return CREATE_NEW;
     if (mode & FXI_OS_CREATE)
         return mode & FXI_OS_EMPTY ? CREATE_ALWAYS : OPEN_ALWAYS;
     return mode & FXI_OS_EMPTY ? TRUNCATE_EXISTING : OPEN_EXISTING;

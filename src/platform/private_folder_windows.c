@@ -154,9 +154,7 @@ FILE *fxi_private_file_new(int folder, const char *name)
 {
     char path[FXI_PATH_MOST];
     path_of(folder, name, path);
-    if (fxi_file_exists(path))
-        return NULL;
-    const int fd = fxi_os_open(path, FXI_OS_WRITE | FXI_OS_CREATE | FXI_OS_EMPTY | FXI_OS_NO_LINK);
+    const int fd = fxi_os_open(path, FXI_OS_WRITE | FXI_OS_CREATE | FXI_OS_NEW | FXI_OS_NO_LINK);
     FILE *f = fd >= 0 ? fxi_os_stream(fd, "wb") : NULL;
     if (!f && fd >= 0)
         fxi_os_close(fd);

@@ -14,13 +14,6 @@
 #include "memory.h"
 #include "predictor_parts.h"
 
-#define FORM_METADATA "__metadata__"
-#define FORM_NOTATION "notation."
-#define FORM_TEXT     "text."
-#define FORM_TUPLE    "tuple."
-#define FORM_PYTORCH  "pytorch."
-#define FORM_ARRAY    "array."
-
 static const char *const OP = "load";
 
 static void *no_memory(void)
@@ -235,7 +228,7 @@ static void *texts_of(const void *header, const char *name, int length)
 {
     char one[PATH_BYTES], several[PATH_BYTES + 1];
     name_pairs p = {0};
-    snprintf(one, sizeof one, "%s%.*s", FORM_TEXT, length, name);
+    snprintf(one, sizeof one, "%s%.*s", FXI_ENTRIES_TEXT, length, name);
     snprintf(several, sizeof several, "%s.", one);
     if (fx_metadata_text(header, one))
         return fx_string(fx_metadata_text(header, one));
@@ -327,24 +320,25 @@ static int64_t find_text_array(const reading *r, const char *name)
 static void read_text(reading *r, const char *key, const char *text)
 {
     char name[PATH_BYTES];
-    if (begins(key, FORM_NOTATION)) {
-        const char *entry = key + strlen(FORM_NOTATION);
+    if (begins(key, FXI_ENTRIES_NOTATION)) {
+        const char *entry = key + strlen(FXI_ENTRIES_NOTATION);
         if (!r->given || strcmp(entry, "model") != 0)
             add_entry(r, entry, model_of(r->path, r->file, r->used, entry, text));
-    } else if (begins(key, FORM_PYTORCH)) {
+    } else if (begins(key, FXI_ENTRIES_PYTORCH)) {
         if (!r->given)
-            add_entry(r, key + strlen(FORM_PYTORCH), pytorch_model(r, text));
-    } else if (begins(key, FORM_TEXT)) {
-        const char *entry = key + strlen(FORM_TEXT);
+            add_entry(r, key + strlen(FXI_ENTRIES_PYTORCH), pytorch_model(r, text));
+    } else if (begins(key, FXI_ENTRIES_TEXT)) {
+        const char *entry = key + strlen(FXI_ENTRIES_TEXT);
         const int length = (int)strcspn(entry, ".");
         snprintf(name, sizeof name, "%.*s", length, entry);
         if (!pairs_have(&r->out, name))
             add_entry(r, name, texts_of(r->header, entry, length));
-    } else if (begins(key, FORM_TUPLE)) {
-        const char *entry = key + strlen(FORM_TUPLE);
+    } else if (begins(key, FXI_ENTRIES_TUPLE)) {
+        const char *entry = key + strlen(FXI_ENTRIES_TUPLE);
         snprintf(name, sizeof name, "%s.", entry);
         add_entry(r, entry, nested(r->file, r->used, name, strlen(name), 0));
-    } else if (!begins(key, FORM_ARRAY) || find_text_array(r, key + strlen(FORM_ARRAY)) < 0) {
+    } else if (!begins(key, FXI_ENTRIES_ARRAY) ||
+               find_text_array(r, key + strlen(FXI_ENTRIES_ARRAY)) < 0) {
         pairs_add(&r->rest, key, text);
     }
 }
@@ -352,8 +346,8 @@ static void read_text(reading *r, const char *key, const char *text)
 /* The array that a text encodes, unless the file has an array of the same name. */
 static fx_array *array_of(void *file, const char *key, const char *text)
 {
-    const bool fits =
-        begins(key, FORM_ARRAY) && find_name(file, key + strlen(FORM_ARRAY), fx_count(file)) < 0;
+    const bool fits = begins(key, FXI_ENTRIES_ARRAY) &&
+                      find_name(file, key + strlen(FXI_ENTRIES_ARRAY), fx_count(file)) < 0;
     return fits ? fxi_array_of_text(text) : NULL;
 }
 
@@ -367,7 +361,7 @@ static void *with_arrays_of_texts(void *file, const void *header)
         const char *key = fx_metadata_key(header, i);
         fx_array *x = array_of(file, key, fx_metadata_text(header, key));
         if (x)
-            pairs_add(&all, key + strlen(FORM_ARRAY), x);
+            pairs_add(&all, key + strlen(FXI_ENTRIES_ARRAY), x);
     }
     void *tuple = all.failed ? no_memory() : fxi_named_pairs(all.n, all.items);
     pairs_free(&all);
@@ -412,7 +406,7 @@ static void add_unused(reading *r)
         if (!r->used[i] && fx_child(r->file, i) != r->header)
             pairs_add(&r->out, fx_child_name(r->file, i), fx_child(r->file, i));
     if (r->rest.n > 0)
-        pairs_add(&r->out, FORM_METADATA, fxi_metadata(r->rest.n, r->rest.items));
+        pairs_add(&r->out, FXI_ENTRIES_METADATA, fxi_metadata(r->rest.n, r->rest.items));
 }
 
 static void *entries_of(const char *path, void *file, void *header, const char *given)
@@ -449,7 +443,7 @@ void *fx_load_entries(const char *path, const char *notation)
     void *file = fx_load(path);
     if (fx_is_array(file))
         return fx_is_error(file) ? file : fx_keep(fx_named_tuple("array", file));
-    void *header = fxi_predictor_entry(file, FORM_METADATA);
+    void *header = fxi_predictor_entry(file, FXI_ENTRIES_METADATA);
     header = fx_metadata_count(header) > 0 ? header : NULL;
     return fx_keep(header || notation ? entries_of(path, file, header, notation) : file);
 }

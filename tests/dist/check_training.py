@@ -23,8 +23,9 @@ BOUND = {"f64": 1e-12, "f32": 1e-6}
 HALF = 5e-3  # of gradients that are sent as BFloat16: each mean has an error of at most 2⁻⁸, and there are 100 updates
 
 
-def run(build, command, status=0):
-    done = subprocess.run(command, text=True, capture_output=True, timeout=100, env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
+def run(build, command, status=0, more=None):
+    done = subprocess.run(command, text=True, capture_output=True, timeout=100,
+                          env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build, **(more or {})))
     if status is not None and done.returncode != status:
         sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
@@ -108,6 +109,13 @@ def check_timeline(name, mpirun, build, folder):
         sys.exit(f"{name}: no gradients are sent while others are computed")
     run(build, [*launch, "2", os.path.join(build, "tests", "train_cases"), "f32", "even", os.path.join(folder, "ends"), "kill"], None)
     events(file, 2)  # also of a rank that was killed
+    run(build, [*launch, "2", cases, "fork_one"])
+    found = [json.dumps(e) for e in events(file, 2)]
+    if len(found) != len(set(found)) or len(found) < 8:  # a child of rank 0 ends with a copy of its streams
+        sys.exit(f"{name}: a timeline of {len(found)} events, {len(set(found))} of them different")
+    out = run(build, [cases, "overlaps"], more={"FX_TIMELINE": os.path.join(folder, "no", "file")})
+    if "FX_TIMELINE: cannot create" not in out or "No such file" not in out:
+        sys.exit(f"{name}: a timeline that cannot be written:\n{out}")
     run(build, [*launch, "1", cases, "overlaps"])
     if len(events(file, 1)) < 100 or sorted(os.listdir(folder)).count("timeline.json") != 1 or any("json." in x for x in os.listdir(folder)):
         sys.exit(f"{name}: the timeline of one process, or files that remain: {os.listdir(folder)}")

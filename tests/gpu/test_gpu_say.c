@@ -119,7 +119,9 @@ static void test_too_many(void **unused)
         snprintf(names[k], sizeof names[k], "n%d", k);
         fxi_gpu_set_number(&b, names[k], k);
     }
-    expect("placeholders");
+    snprintf(names[0], sizeof names[0], "more than %d", FXI_GPU_VALUES);
+    expect(names[0]);
+    expect(" placeholders");
 }
 
 /* fxi_gpu_begin forgets all values. */

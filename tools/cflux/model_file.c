@@ -131,14 +131,14 @@ static void add_text(saving *s, const char *prefix, const char *name, const char
 static void add_texts(saving *s, const char *name, const void *object)
 {
     if (fx_string_text(object)) {
-        add_text(s, MODEL_FILE_TEXT, name, "", fx_string_text(object));
+        add_text(s, FXI_ENTRIES_TEXT, name, "", fx_string_text(object));
         return;
     }
     for (int64_t i = 0; i < fx_count(object); i++) {
         char number[24];
         const char *below = fx_child_name(object, i);
         snprintf(number, sizeof number, "%lld", (long long)i);
-        add_text(s, MODEL_FILE_TEXT, name, *below ? below : number,
+        add_text(s, FXI_ENTRIES_TEXT, name, *below ? below : number,
                  fx_string_text(fx_child(object, i)));
     }
 }
@@ -165,7 +165,7 @@ static void add_array_text(saving *s, const char *name, fx_array *x)
 {
     char *text = array_to_text(x);
     if (text)
-        add_text(s, MODEL_FILE_ARRAY, name, "", text);
+        add_text(s, FXI_ENTRIES_ARRAY, name, "", text);
     else
         s->status = fx_error_status();
     free(text);
@@ -292,7 +292,7 @@ static bool has_struct(void *object, char *what, size_t size)
 static void add_pytorch(saving *s, const char *name, void *object)
 {
     if (!s->form.arrays)
-        add_notation(s, MODEL_FILE_PYTORCH, name, object);
+        add_notation(s, FXI_ENTRIES_PYTORCH, name, object);
     pairs_add(&s->objects, "", fx_torch_state(object));
 }
 
@@ -302,7 +302,7 @@ static void add_layers(saving *s, const char *name, void *object)
     if (has_struct(object, what, sizeof what))
         lose(s, name, what);
     else
-        add_notation(s, MODEL_FILE_NOTATION, name, object);
+        add_notation(s, FXI_ENTRIES_NOTATION, name, object);
     pairs_add(&s->objects, name, object);
 }
 
@@ -317,7 +317,7 @@ static void add_stripped(saving *s, const char *name, void *object, const conten
 
 static bool is_header(const char *name, const void *object, const contents *c)
 {
-    return fx_metadata_count(object) > 0 || (strcmp(name, MODEL_FILE_METADATA) == 0 && c->texts &&
+    return fx_metadata_count(object) > 0 || (strcmp(name, FXI_ENTRIES_METADATA) == 0 && c->texts &&
                                              !c->arrays && !c->layers && !c->deep_texts);
 }
 
@@ -342,7 +342,7 @@ static void add_entry(saving *s, const char *name, void *object, bool is_model)
         add_texts(s, name, object);
     else {
         if (is_tuple(object))
-            add_text(s, MODEL_FILE_TUPLE, name, "", "");
+            add_text(s, FXI_ENTRIES_TUPLE, name, "", "");
         add_arrays(s, name, object);
     }
 }
@@ -403,7 +403,7 @@ static fx_status save_checkpoint(saving *s, void *entries)
     for (int64_t i = 0; i < fx_count(entries); i++)
         if (fx_child(entries, i) != model)
             lose(s, fx_child_name(entries, i), "not a part of a checkpoint");
-    add_notation(s, MODEL_FILE_NOTATION, "model", model);
+    add_notation(s, FXI_ENTRIES_NOTATION, "model", model);
     if (s->status != FX_OK)
         return s->status;
     return loss_is_fine(s) ? fx_checkpoint_save(s->path, model, .keep = 1) : refused(s);

@@ -6,13 +6,6 @@
 #include "loss_list.h"
 #include <cflux.h>
 
-#define MODEL_FILE_METADATA "__metadata__"
-#define MODEL_FILE_NOTATION "notation."
-#define MODEL_FILE_TEXT     "text."
-#define MODEL_FILE_TUPLE    "tuple."
-#define MODEL_FILE_PYTORCH  "pytorch."
-#define MODEL_FILE_ARRAY    "array."
-
 /* How to write a file, if not completely and in the format of its extension. */
 typedef struct model_file_form {
     bool checkpoint; /* write a checkpoint, whatever the extension */

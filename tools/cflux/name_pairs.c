@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pairs_add_part(name_pairs *p, const char *name, size_t length, const void *object)
+void pairs_add(name_pairs *p, const char *name, const void *object)
 {
-    char *copy = calloc(length + 1, 1);
+    const size_t size = strlen(name) + 1;
+    char *copy = malloc(size);
     if (copy)
-        memcpy(copy, name, length);
+        memcpy(copy, name, size);
     if (p->n + 2 > p->capacity) {
         const int capacity = 2 * p->capacity + 16;
         const void **more = realloc(p->items, (size_t)capacity * sizeof *more);
@@ -22,19 +23,6 @@ void pairs_add_part(name_pairs *p, const char *name, size_t length, const void *
     }
     p->items[p->n++] = copy;
     p->items[p->n++] = object;
-}
-
-void pairs_add(name_pairs *p, const char *name, const void *object)
-{
-    pairs_add_part(p, name, strlen(name), object);
-}
-
-bool pairs_have(const name_pairs *p, const char *name)
-{
-    for (int i = 0; i < p->n; i += 2)
-        if (strcmp(p->items[i], name) == 0)
-            return true;
-    return false;
 }
 
 void pairs_free(name_pairs *p)

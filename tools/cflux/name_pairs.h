@@ -13,9 +13,6 @@ typedef struct name_pairs {
 } name_pairs;
 
 void pairs_add(name_pairs *p, const char *name, const void *object);
-/* Adds a pair whose name is the first `length` bytes. */
-void pairs_add_part(name_pairs *p, const char *name, size_t length, const void *object);
-bool pairs_have(const name_pairs *p, const char *name);
 void pairs_free(name_pairs *p);
 
 #endif
