@@ -63,7 +63,10 @@ TOOLS_LIBRARIES = {"image_file.c": {"png.h", "jpeglib.h", "setjmp.h"}}
 # Names of POSIX that the headers of EVERYWHERE declare where they may.
 SYSTEM_NAMES = re.compile(r"(?<![\w.])(?<!->)(?:fileno|fdopen|secure_getenv|setenv|putenv|realpath|mkstemp|mkostemp|mkdtemp|strtok_r"
                           r"|strcasecmp|strncasecmp|strcasestr|str(?:to[dfl]|tol[dl])_l|strerror_r|fseeko|ftello"
-                          r"|fopencookie|fmemopen|qsort_r|random|srandom|flockfile|popen)\s*\(|\bpthread_\w+|\bssize_t\b|\boff_t\b")
+                          r"|fopencookie|fmemopen|qsort_r|random|srandom|flockfile|popen|fopen|gzopen|stpcpy)\s*\(|\bpthread_\w+|\bssize_t\b|\boff_t\b"
+                          r"|\bformat\s*\(\s*printf\b")
+# The same for the command line: functions that Windows has not, or that take no path in UTF-8 there.
+TOOLS_NAMES = re.compile(r"(?<![\w.])(?<!->)(?:fopen|gzopen|stpcpy|strndup|open_memstream|wcwidth)\s*\(")
 # (file, name of a layer in it): why.
 LAYER_NAMES = {
     ("src/flux/bson_callable.c", '"Parallel"'): "a reshape by sizes of the input is written as a Parallel of functions",
@@ -210,6 +213,9 @@ def check_tools(root, errors):
         if not SYSTEM_FILES.fullmatch(os.path.basename(path)):
             more = TOOLS_TOO | TOOLS_LIBRARIES.get(os.path.basename(path), set())
             errors += [f"{where}: only system_*.c include <{name}>" for name in includes_of_system(text, more)]
+            stripped = strip_c(text)
+            errors += [f"{where}:{line_of(stripped, m.start())}: only system_*.c use {m.group(0).rstrip('( ')}"
+                       for m in TOOLS_NAMES.finditer(stripped)]
     return count
 
 

@@ -135,7 +135,7 @@ class Tree(Scratch):
             self.put("src/backends/opencl/c.c", f"/* */\n#include <{name}>\n")
             check_tree.check_system(self.root, self.errors)
             self.assertEqual(self.errors, [f"src/backends/opencl/c.c: only src/platform/ includes <{name}>"])
-        for use in ("fileno(x)", "pthread_self()", "(off_t)1", "strtod_l (a, b, c)"):
+        for use in ("fileno(x)", "pthread_self()", "(off_t)1", "strtod_l (a, b, c)", "fopen(a, b)", "format(printf, 1, 2)"):
             self.errors.clear()
             self.put("src/backends/opencl/c.c", f"/* */\nint x = {use};\n")
             check_tree.check_system(self.root, self.errors)
@@ -150,6 +150,10 @@ class Tree(Scratch):
         self.put("tools/cflux/b.c", "/* */\n#include <termios.h>\n")
         check_tree.check_tools(self.root, self.errors)
         self.assertEqual(self.errors, ["tools/cflux/b.c: only system_*.c include <termios.h>"])
+        self.errors.clear()
+        self.put("tools/cflux/b.c", "/* */\nFILE *f = fopen(path, mode);\nFILE *g = open_file(path, mode);\n")
+        check_tree.check_tools(self.root, self.errors)
+        self.assertEqual(self.errors, ["tools/cflux/b.c:2: only system_*.c use fopen"])
 
     def test_a_hop_of_the_walk_is_named(self):
         known = {source: {"f"} for source in check_walk.KNOWN}

@@ -142,7 +142,7 @@ void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text);
  * the text. */
 const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *placeholder);
 /* Appends formatted text of at most 1000 bytes. */
-void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) FXI_PRINTF(2, 3);
 /* Appends the head of a kernel; the caller appends its body. */
 void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams);
 /* The same for a kernel that finds the last `ntable` of its buffers in a table: FX_ENTRY(k). */
@@ -186,10 +186,9 @@ int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes);
 void fxi_gpu_no_memory(fxi_gpu_builder *b);
 /* Records the message and returns its status. */
 fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    FXI_PRINTF(3, 4);
 /* The step needs more than the device has: FX_STATUS_UNSUPPORTED. It is recorded only if the step
  * is not fused; for a fused one the planner makes smaller steps. */
-void fxi_gpu_too_much(fxi_gpu_builder *b, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void fxi_gpu_too_much(fxi_gpu_builder *b, const char *format, ...) FXI_PRINTF(2, 3);
 
 #endif
