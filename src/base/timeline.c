@@ -94,23 +94,29 @@ static bool opened(const char *path)
     return true;
 }
 
-bool fxi_timeline_on(void)
+/* Runs once. Not part of fxi_timeline_on, which every kernel calls: clearing the path cost 900
+ * instructions a call there. */
+static bool decide(void)
 {
     char path[FXI_PATH_MOST] = "";
-    int why = 0, now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
-    if (now != UNKNOWN)
-        return now == ON;
+    int why = 0, decided;
     fxi_mutex_lock(&lock);
     if (state == UNKNOWN) {
         const bool wanted = wanted_path(path, sizeof path), on = wanted && opened(path);
         why = wanted && !on ? errno : 0;
         __atomic_store_n(&state, on ? ON : OFF, __ATOMIC_RELEASE);
     }
-    now = state;
+    decided = state;
     fxi_mutex_unlock(&lock);
     if (why) /* without the lock: a program's hook may evaluate arrays */
         fx_message(1, "FX_TIMELINE: cannot create %s: %s", path, strerror(why));
-    return now == ON;
+    return decided == ON;
+}
+
+bool fxi_timeline_on(void)
+{
+    const int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+    return now == UNKNOWN ? decide() : now == ON;
 }
 
 int64_t fxi_timeline_now(void)
