@@ -30,7 +30,7 @@
 #else
 #define FX_API __attribute__((visibility("default")))
 #endif
-#if defined(__MINGW32__) && !defined(__clang__) /* the formats of C99, as everywhere */
+#if defined(__MINGW32__) && !defined(__clang__) /* the formats of C99, as on other systems */
 #define FXI_PRINTF(fmt, arg) __attribute__((format(gnu_printf, fmt, arg)))
 #elif defined(__GNUC__) || defined(__clang__)
 #define FXI_PRINTF(fmt, arg) __attribute__((format(printf, fmt, arg)))

@@ -49,15 +49,17 @@ FX_API void fx_plugins(fx_plugin_fn visit, void *user);
  * "CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL. Static storage. */
 FX_API const char *const *fx_supported_devices(void);
 
-/* Returns the preferred backend, "" if none: the value of gpu_backend in LocalPreferences.toml, in
- * the folder of the environment variable CFLUX_PROJECT (default: the current folder). As in Flux,
- * the value is read from the table [MLDataDevices] (Flux 0.14.23 and later), or if that table has
- * no value, from [Flux]. The file is read once. */
+/* Returns the preferred backend, "" if none: the value of gpu_backend in LocalPreferences.toml, or
+ * in JuliaLocalPreferences.toml if that file exists. The folder is that of the environment variable
+ * CFLUX_PROJECT (default: the current folder). As in Flux, the value is read from the table
+ * [MLDataDevices] (Flux 0.14.23 and later), or if that table has no value, from [Flux]. The file is
+ * read once. */
 FX_API const char *fx_gpu_backend(void);
-/* Writes the preference to LocalPreferences.toml, in the table where it was found (default:
- * [Flux]); the rest of the file is not changed. It takes effect at the next start of the program.
- * FX_STATUS_ARGUMENT for a backend that fx_supported_devices does not list; FX_STATUS_FORMAT,
- * naming the line, if the file is damaged; FX_STATUS_IO. On failure the file is not changed. */
+/* Writes the preference to the file that fx_gpu_backend reads (default: LocalPreferences.toml), in
+ * the table where it was found (default: [Flux]); the rest of the file is not changed. It takes
+ * effect at the next start of the program. FX_STATUS_ARGUMENT for a backend that
+ * fx_supported_devices does not list; FX_STATUS_FORMAT, naming the line, if the file is damaged;
+ * FX_STATUS_IO. On failure the file is not changed. */
 FX_API fx_status fx_gpu_backend_set(const char *backend);
 
 /* Options of fx_get_device. */

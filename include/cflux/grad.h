@@ -33,7 +33,7 @@ FX_API fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n,
                                 fx_array **out_gradients);
 
 /* Vector–Jacobian product: stores d Σ(y·gy) / d x[i] in out_gradients[0 … n−1]. y may have any
- * shape; gy has the shape of y, otherwise FX_STATUS_SHAPE. Otherwise like fx_gradient_of. */
+ * shape. FX_STATUS_SHAPE if gy does not have the shape of y. The rest is as for fx_gradient_of. */
 FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
                              fx_array **out_gradients);
 

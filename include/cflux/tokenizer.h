@@ -64,9 +64,9 @@ FX_API fx_status fx_tokenizer_decode(const fx_tokenizer *t, fx_array *ids, char 
 
 /* The merges in their order, an Int32 matrix of shape (2, merges): the ids of the two tokens that
  * each merge joins. The scope owns it. A file of arrays can keep a tokenizer in this form.
- * FX_STATUS_ARGUMENT if a vocabulary that fx_tokenizer_load read has other ids than a learned one,
- * whose ids count first the 256 bytes in GPT-2's order, then the tokens of the merges in their
- * order; also if the tokens of n merges together have more than 4 MiB + n·256 bytes. */
+ * The ids of a learned tokenizer count first the 256 bytes in GPT-2's order, then the tokens of the
+ * merges in their order. FX_STATUS_ARGUMENT if a tokenizer of fx_tokenizer_load has other ids, or
+ * if the tokens of n merges together have more than 4 MiB + n·256 bytes. */
 FX_API fx_array *fx_tokenizer_merges(const fx_tokenizer *t);
 
 /* Makes a tokenizer from the result of fx_tokenizer_merges. FX_STATUS_ARGUMENT if `merges` is not a

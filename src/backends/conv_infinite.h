@@ -113,7 +113,7 @@ static inline fxi_conv_side fxi_conv_side_of(const fx_tensor *t, int spatial, bo
     return s;
 }
 
-/* A convolution, as far as one element of gy needs it. */
+/* The properties of a convolution that fxi_conv_add_one uses. */
 typedef struct fxi_conv_scatter {
     const fx_conv_attr *a;
     fxi_conv_side x, y;

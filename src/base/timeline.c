@@ -1,8 +1,9 @@
 /* timeline.c: see timeline.h.
  *
- * Each event is a line, so what is complete can be read after a crash. The times are those of a
- * clock that never goes back, moved to the time of day once: so the files of several machines can
- * be joined, with the error of their clocks.
+ * Each event is a line, so all complete lines can be read after a crash. The times come from a
+ * clock that never goes back. Its distance from the time of day is measured once, when the file is
+ * opened, and added. So the files of several machines can be joined, as exactly as their clocks
+ * agree.
  */
 #include "timeline.h"
 
@@ -94,8 +95,8 @@ static bool opened(const char *path)
     return true;
 }
 
-/* Runs once. Not part of fxi_timeline_on, which every kernel calls: clearing the path cost 900
- * instructions a call there. */
+/* Runs until the state is known. Not part of fxi_timeline_on, which every step of a plan calls:
+ * there, clearing the path cost 900 instructions in each call. */
 static bool decide(void)
 {
     char path[FXI_PATH_MOST] = "";

@@ -1,4 +1,5 @@
-/* timeline.h: a record of what the process did when, for users who look for lost time. Internal.
+/* timeline.h: records when the process computes, communicates and waits, for users who want to find
+ * out where time is lost. Internal.
  *
  * With FX_TIMELINE=FILE in the environment, the process writes events to FILE, in the format of
  * Chrome's trace viewer (an array in JSON), which https://ui.perfetto.dev also shows. One of

@@ -20,7 +20,7 @@ typedef struct fxi_dist_queue {
     struct fxi_dist_ticket *head, *tail; /* those that wait */
     bool running;                        /* the thread runs one; atomic */
     bool ends;
-    fx_status failed; /* of an operation that failed, until the plan is told; and why */
+    fx_status failed; /* status of a failed operation, until the plan is told; its reason */
     char why[FXI_DIST_WHY];
     fxi_thread thread;
     long process; /* the process that has the thread; 0: not started */
@@ -35,7 +35,7 @@ struct fx_dist {
     bool narrow;      /* its option .wire is BFloat16 */
     fxi_mutex lock;   /* protects the members below: one operation runs at a time */
     int64_t number;   /* operations so far */
-    double waited;    /* seconds until the other members came to them */
+    double waited;    /* seconds that this member has waited there for the other members */
     bool broken;      /* an operation failed: members may wait in different operations */
     char why[FXI_DIST_WHY];
     /* Buffers. A transport may write to them after a failure, so they are never freed. */

@@ -55,8 +55,8 @@ void fxi_finish_all(const fxi_binding *b, fxi_begun *begun)
         finish_one(b, begun, why, sizeof why);
 }
 
-/* False: the step is run at once, as any other: the planner found nothing to hide it behind, too
- * many steps are begun, or the communicator cannot begin it. */
+/* False: the step is run at once, like any other step. Reasons: the planner found no steps to run
+ * beside it (`until` is 0), too many steps are begun, or the communicator cannot begin it. */
 bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun)
 {
     const fx_step *s = &b->plan->steps[i];

@@ -51,7 +51,8 @@ static void note_step(const fx_step *s, int64_t began)
 }
 
 /* Some steps run on the host although the device has its own memory (custom operations);
- * fxi_run_away copies their operands. Collective steps may only be begun. */
+ * fxi_run_away copies their operands. A collective step may be begun here and finished later
+ * (begun.c). */
 static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begun *begun)
 {
     fx_device *device = b->plan->device;

@@ -27,11 +27,12 @@ bool fxi_process_on_fork(void (*before)(void), void (*in_parent)(void), void (*i
 /* ---- the end of the process -------------------------------------------------------------------
  */
 
-/* A handler that a DLL registers with atexit runs when the DLL is unloaded. At the end of a process
- * that is after Windows has ended all other threads, wherever they were, so a handler that waits
- * for one, or takes a lock, would hang. So the handlers are registered with the C library of the
- * program, which calls them before. There are two such libraries. Handlers cannot be moved: each
- * stays where it was first registered. */
+/* A handler that a DLL registers with atexit runs when the DLL is unloaded. At the end of a
+ * process, Windows first ends all other threads, wherever they are, and then unloads the DLLs. A
+ * handler that waits for a thread, or takes a lock, would therefore hang. So the handlers are
+ * registered with the C library of the program, which calls them before the threads end. A program
+ * uses one of two C libraries. Handlers cannot be moved: each stays where it was first registered.
+ */
 enum { HANDLERS = 16 };
 static fxi_exit_handler *handlers[HANDLERS];
 static int nhandlers;

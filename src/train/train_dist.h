@@ -14,7 +14,7 @@ typedef struct fxi_together {
     fx_dist *d;    /* NULL: one process */
     uint64_t key;  /* seed of the members' random numbers */
     bool stopping; /* a callback of this member asked to stop */
-    /* Of the time between the two latest calls of fxi_together_any. */
+    /* The waiting between the two latest calls of fxi_together_any: */
     double asked_at, waited_before; /* time of the earlier call; seconds waited until then */
     int slowest;                    /* the rank that waited least for the others */
     double wait; /* the part of the time that the others waited longer than it; 0: unknown */

@@ -276,10 +276,12 @@ const command command_backend = {
     .most = 1,
     .examples = "cflux backend\n"
                 "cflux backend CUDA\n",
-    .about = "The preference is gpu_backend in the table [MLDataDevices] or, if that table has no "
-             "value, [Flux] of LocalPreferences.toml, in the folder CFLUX_PROJECT (default: the "
-             "current folder). Setting it leaves the rest of the file unchanged. NAME is CUDA, "
-             "AMDGPU, Metal, OpenCL or CPU, in upper or lower case.",
+    .about =
+        "The preference is gpu_backend in the table [MLDataDevices] or, if that table has no "
+        "value, [Flux] of LocalPreferences.toml, or of JuliaLocalPreferences.toml if that file "
+        "exists. The folder is CFLUX_PROJECT (default: the current folder). Setting the "
+        "preference leaves the rest of the file unchanged. NAME is CUDA, AMDGPU, Metal, OpenCL "
+        "or CPU, in upper or lower case.",
     .options = options,
     .run = run_backend,
 };

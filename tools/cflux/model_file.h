@@ -6,7 +6,8 @@
 #include "loss_list.h"
 #include <cflux.h>
 
-/* How to write a file, if not completely and in the format of its extension. */
+/* How to write a file. Default (all members false): the complete file, in the format of its
+ * extension. */
 typedef struct model_file_form {
     bool checkpoint; /* write a checkpoint, whatever the extension */
     bool pytorch;    /* use PyTorch's names and layouts for the model */

@@ -20,8 +20,9 @@ typedef struct number_scores {
                   scikit-learn; NaN if none varies */
 } number_scores;
 
-/* Prepares sums for the targets y, whose final axis counts the observations. number_sums_free also
- * after a failure. Functions return FX_OK or the status of a recorded error. */
+/* Prepares sums for the targets y, whose final axis counts the observations. The caller calls
+ * number_sums_free, also after a failure. Functions return FX_OK or the status of a recorded
+ * error. */
 fx_status number_sums_begin(number_sums *s, fx_array *y);
 /* Adds a batch: predictions and targets. */
 fx_status number_sums_add(number_sums *s, fx_array *predicted, fx_array *y);

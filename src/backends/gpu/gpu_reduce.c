@@ -80,7 +80,7 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
 {
     const int64_t busy = 4 * (int64_t)b->limits->units;
     r->lanes = (fxi_gpu_lanes){.lanes = 1, .columns = by_columns(r)};
-    /* Rows: at least four terms for each lane, and all that it loads at a time. */
+    /* Rows: a lane has about as many terms as it loads at a time, but about four at least. */
     if (!r->lanes.columns)
         r->lanes.lanes = fxi_gpu_power(r->terms / (r->elements > 4 ? r->elements : 4));
     while (groups_of(r) < busy && r->lanes.lanes < FXI_GPU_GROUP &&

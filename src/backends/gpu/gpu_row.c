@@ -412,7 +412,8 @@ static void divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
         r->elements = (int)all;
     else
         memset(r->kept, 0, sizeof r->kept);
-    /* All that a lane keeps or loads, at least about four elements; short rows share a group. */
+    /* The elements of a lane: those that it keeps, else those that it loads at a time, but at least
+     * four. Rows that need few lanes share a group. */
     const int64_t each = r->keeps || r->elements > 4 ? r->elements : 4;
     const int64_t elements = r->pieces > 0 ? r->piece : r->elements_of_row;
     r->lanes = fxi_gpu_power((elements + each - 1) / each);

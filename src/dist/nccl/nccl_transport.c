@@ -74,7 +74,7 @@ static const char *take(const fxi_transport_host *host, void *library, const cha
         return failed("ncclGetVersion", error, NULL);
     if (version >= FXI_NCCL_LEAST)
         return NULL;
-    /* Until 2.8 a version was written with two digits less. */
+    /* The number of a version up to 2.8 has one digit less: 2804 is 2.8.4, 20906 is 2.9.6. */
     const int scale = version < 10000 ? 1000 : 10000;
     snprintf(why_not, sizeof why_not, "%s is version %d.%d: " NAME " 2.14 is needed", file,
              version / scale, version % scale / 100);

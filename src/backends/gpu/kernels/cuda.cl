@@ -41,7 +41,8 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define fx_float(u) __uint_as_float(u)
 #define fx_bits64(x) ((fx_u64)__double_as_longlong(x))
 #define fx_double(u) __longlong_as_double((fx_i64)(u))
-// The sum of two Float32 numbers in global memory flushes subnormal ones to zero.
+// In global memory, the atomic addition of Float32 numbers flushes subnormal operands and results
+// to zero.
 #define FX_ADD_f32(p, v) atomicAdd((fx_f32 *)(p), v)
 #define FX_ADD_f64(p, v) atomicAdd((fx_f64 *)(p), v)
 #define FX_ADD_u32(p, v) atomicAdd(p, (fx_u32)(v))
@@ -57,10 +58,11 @@ FX_FN fx_f32 fx_f16_in(fx_u16 h)
 FX_FN fx_u16 fx_f16_out(fx_f32 x)
 { fx_u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 #endif
-// Cells of 16 rows, 8 columns and 16 terms by all work-items of a warp: see matrix.cl. The parts of a
-// work-item are those of mma.m16n8k16 in the manual of PTX. sm_75 has only mma.m16n8k8, for Float16;
-// its parts are the first or the second half of those, so two of them compute a cell. Other compilers
-// of this text define FX_MMA, or FX_MMA_HALF, as a function.
+// All work-items of a warp together compute a cell of 16 rows, 8 columns and 16 terms: see
+// matrix.cl. The manual of PTX says under mma.m16n8k16 which elements each work-item holds. sm_75
+// has only mma.m16n8k8, for Float16. It multiplies 8 terms: the first or the second half of the
+// elements that a work-item holds. So two of these instructions compute a cell. Other compilers of
+// this text define FX_MMA, or FX_MMA_HALF, as a function.
 #if !defined FX_MMA && defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
 #define FX_MMA(type, c, a, b) asm("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 " \
     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \

@@ -105,8 +105,8 @@ FX_FN fx_acc@n@ fx_from@n@(fx_acc@n@ a, fx_int item) {
     FX_UNROLL for (int k = 0; k < (int)((sizeof(fx_acc@n@) + 3) / 4); k++) p.w[k] = fx_shuffle(p.w[k], item);
     return p.a; }
 
-// The same as the tree for lanes that are neighbours: within warps first, whose results one array
-// of local memory passes on.
+// The same as the tree, for lanes that are neighbours. The lanes of a warp are joined first. If a
+// result has the lanes of several warps, the warps then exchange their results in local memory.
 //// tree_of_warps
 for (fx_int apart = (lanes < FX_WARP ? lanes : FX_WARP) / 2; apart > 0; apart /= 2)
     a@reg@ = fx_join@n@(a@reg@, fx_from@n@(a@reg@, FX_ITEM + apart));

@@ -36,8 +36,8 @@ FX_FUNCTION2(pow) FX_FUNCTION2(atan2) FX_FUNCTION2(fmod)
 #define fx_float(u) __builtin_bit_cast(fx_f32, (fx_u32)(u))
 #define fx_bits64(x) __builtin_bit_cast(fx_u64, x)
 #define fx_double(u) __builtin_bit_cast(fx_f64, (fx_u64)(u))
-// Reals are exchanged: an atomic addition of reals needs a device and memory that this text does not
-// know.
+// Reals are added by compare and swap: whether the device can add them atomically depends on its
+// architecture and on the kind of memory, and this text does not know the kind of memory.
 #define FX_ADD_u32(p, v) ((void)__atomic_fetch_add(p, (fx_u32)(v), __ATOMIC_RELAXED))
 #define FX_ADD_u64(p, v) ((void)__atomic_fetch_add(p, (fx_u64)(v), __ATOMIC_RELAXED))
 FX_FN fx_u32 fx_cas32(fx_u32 *p, fx_u32 o, fx_u32 n) { __atomic_compare_exchange_n(p, &o, n, \
@@ -47,9 +47,10 @@ FX_FN fx_u64 fx_cas64(fx_u64 *p, fx_u64 o, fx_u64 n) { __atomic_compare_exchange
 #define FX_HALF_IN
 FX_FN fx_f32 fx_f16_in(fx_u16 h) { return (fx_f32)__builtin_bit_cast(_Float16, h); }
 FX_FN fx_u16 fx_f16_out(fx_f32 x) { return __builtin_bit_cast(fx_u16, (_Float16)x); }
-// Cells of 16 rows, 16 columns and 16 terms by all work-items of a wavefront: see matrix.cl. The
-// parts of a work-item are those of AMD's manuals of instruction sets. gfx90a takes subnormal 16-bit
-// numbers as zeros there, which matters for Float16 only, so it computes these without.
+// All work-items of a wavefront together compute a cell of 16 rows, 16 columns and 16 terms: see
+// matrix.cl. AMD's manuals of instruction sets say which elements each work-item holds. On gfx90a
+// these instructions treat subnormal 16-bit numbers as zeros. That matters for Float16 only, so
+// gfx90a computes Float16 without them.
 #if FX_WARP == 64 && (defined __gfx90a__ || defined __gfx940__ || defined __gfx941__ || \
     defined __gfx942__ || defined __gfx950__)
 #define FX_CELL_bf16

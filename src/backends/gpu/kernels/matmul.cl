@@ -99,8 +99,8 @@
 // the banks.
 //// matmul_tiles
 #define PAD 4
-// Of the elements of a tile that a work-item copies, the first and the distances to the others.
-// Neighbouring work-items copy elements that are neighbours in memory.
+// A work-item copies several elements of a tile. START computes the position of the first one and
+// the distances to the others. Neighbouring work-items copy elements that are neighbours in memory.
 #define START(x, o, first, rows, row_stride, k_stride) \
     const fx_int x##_r = k_stride == 1 ? FX_ITEM / BK : FX_ITEM % rows; \
     const fx_int x##_k = k_stride == 1 ? FX_ITEM % BK : FX_ITEM / rows; \

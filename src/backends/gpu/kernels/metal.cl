@@ -1,9 +1,9 @@
 // Metal 3.0: see prelude.cl. There is no Float64; erf, expm1 and log1p are our own, further down.
 //
-// A kernel has at most 31 buffers, so offsets and parameters share one. Offsets are not passed when
-// a buffer is bound, because those must be multiples of 4 or more, and a view may begin at any
-// byte. The compiler may give a kernel more registers than a group of FX_GROUP work-items
-// can have, unless the kernel names that number.
+// A kernel has at most 31 buffers, so one buffer holds the parameters and the offsets of all other
+// buffers. Metal can also bind a buffer at an offset, but only at a multiple of 4 or more bytes,
+// and a view may begin at any byte. FX_KERNEL states the size of a group, because the compiler may
+// otherwise use more registers than a group of FX_GROUP work-items can have.
 //// metal
 #ifndef FX_METAL_STUB
 #include <metal_stdlib>
