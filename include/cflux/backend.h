@@ -274,7 +274,9 @@ typedef struct fx_reduce_step {
  * sum and a division; each column is a row.
  *
  * Rows: `space` is the shape of the computation. A row has the elements along the first `row_axes`
- * axes of `space`, which are contiguous, and along its last `outer_axes` axes.
+ * axes of `space`, which are contiguous, and along its last `outer_axes` axes. If `column_axes` is
+ * not 0, rows are columns of memory: a row has the elements along the `row_axes` axes that follow
+ * the first `column_axes` axes, and `outer_axes` is 0.
  * Instructions are in the order of execution. If fx_instr.row is false, an instruction has a value
  * for each element; if true, it has one value for each row, and instructions on elements use this
  * value for all elements of the row.
@@ -290,7 +292,16 @@ typedef struct fx_row_step {
     fx_tensor space;
     int32_t row_axes, outer_axes;
     uint8_t out_reg; /* register of the output */
+    uint8_t column_axes;
 } fx_row_step;
+
+/* Is this axis of the step's space an axis of its rows? */
+static inline bool fx_row_has_axis(const fx_row_step *row, int axis)
+{
+    const int first = row->column_axes;
+    return (axis >= first && axis < first + row->row_axes) ||
+           axis >= row->space.ndim - row->outer_axes;
+}
 
 /* CUMSUM: running sum along an axis. */
 typedef struct fx_scan_step {

@@ -77,7 +77,7 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
             const fx_row_step *row = fx_step_row(step);
             t = row->space;
             for (int a = 0; a < t.ndim && ins->row; a++)
-                if (a < row->row_axes || a >= t.ndim - row->outer_axes)
+                if (fx_row_has_axis(row, a))
                     t.shape[a] = 1;
         }
         t.dtype = ins->dtype;

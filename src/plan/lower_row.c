@@ -182,21 +182,26 @@ static bool make_program(const row_group *q, fx_program *p)
 static void set_space(fx_row_step *row, const fxi_node *reduction)
 {
     const fxi_node *x = reduction->in[0];
-    int kept = -1;
-    /* The space is the full shape. A row is its first axes, up to the last reduced axis before the
-     * first kept one. If axes after the last kept one are reduced, all axes after it are part of
-     * the row too. Axes of size 1 change nothing. */
+    int kept = -1, last = -1;
+    /* The space is the full shape. A row is its first reduced axes, up to the last reduced axis
+     * before the next kept one. Kept axes before the first reduced axis make columns. If axes after
+     * the last kept one are reduced, all axes after it are part of the row too. Axes of size 1
+     * change nothing. */
     fxi_set_space(&row->space, x);
-    row->row_axes = row->outer_axes = 0;
+    row->outer_axes = 0;
+    row->column_axes = 0;
     for (int k = 0; k < x->ndim; k++) {
         const bool reduced = x->shape[k] != reduction->shape[k];
-        if (reduced && kept < 0)
-            row->row_axes = k + 1;
+        if (reduced && last < 0)
+            row->column_axes = (uint8_t)(kept < 0 ? 0 : k);
+        if (reduced && (last < 0 || kept < last))
+            last = k;
         else if (reduced)
             row->outer_axes = x->ndim - 1 - kept;
         else if (x->shape[k] != 1)
             kept = k;
     }
+    row->row_axes = last + 1 - row->column_axes;
 }
 
 /* The main output is the last stored member of the whole shape, or the last stored one if all are

@@ -47,30 +47,63 @@ static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t r
     return piece ? s->around && piece >= FXI_ROW_PIECE && enough : enough || reduced <= s->longest;
 }
 
-/* Is n a reduction of rows that are short enough? Reduced axes must come before kept
- * ones, or around them; axes of size 1 do not count. 16-bit elements count with the 4 bytes that
- * they have in registers. */
+/* Are columns of `terms` elements rows, of which `before` are neighbours in memory? The work-items
+ * of a device read neighbouring columns. The CPU reads wide blocks of them, or all neighbours, and
+ * these must fit in the second-level cache. Fewer elements are not worth the calls of a block. */
+static bool fits_columns(const fxi_row_search *s, int64_t before, int64_t terms, int64_t size)
+{
+    const int64_t column = terms * (size < 4 ? 4 : size);
+    const bool stays = column <= FXI_ROW_COLUMN || before * column <= FXI_ROW_PLANE;
+    return before * terms >= FXI_ROW_COLUMNS &&
+           (stays || (s->longest > FXI_ROW_BYTES && column <= FXI_ROW_BYTES));
+}
+
+/* The sizes of the four runs of axes that a reduction of rows may have, in the order of memory:
+ * kept, reduced, kept, reduced. A run that does not exist has size 1. */
+enum { BEFORE, TERMS, KEPT, OUTER, RUNS };
+
+/* False if the axes of reduction n have more runs. Axes of size 1 do not count. */
+static bool find_runs(const fxi_node *n, int64_t run[RUNS])
+{
+    const fxi_node *x = n->in[0];
+    int at = BEFORE;
+    run[BEFORE] = run[TERMS] = run[KEPT] = run[OUTER] = 1;
+    for (int k = 0; k < n->ndim; k++) {
+        if (x->shape[k] == 1)
+            continue;
+        at += FXI_AXIS_IN(n->attr.reduce.mask, k) != (at == TERMS || at == OUTER);
+        if (at == RUNS)
+            return false;
+        run[at] *= x->shape[k];
+    }
+    return true;
+}
+
+/* Is n a reduction of rows: of contiguous ones of at most s->longest bytes, of rows around a kept
+ * axis, or of columns? 16-bit elements count with the 4 bytes that they have in registers. */
 static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
 {
-    if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold))
+    int64_t run[RUNS];
+    if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold) || !find_runs(n, run))
         return false;
     const fxi_node *x = n->in[0];
     const bool half = x->dtype == FX_DTYPE_F16 || x->dtype == FX_DTYPE_BF16;
-    const int64_t size = half ? (int64_t)sizeof(float) : (int64_t)fx_dtype_size((fx_dtype)x->dtype);
-    int64_t row = size, kept = 1, piece = 0;
-    for (int k = 0; k < n->ndim; k++) {
-        const bool reduced = FXI_AXIS_IN(n->attr.reduce.mask, k);
-        if (x->shape[k] == 1)
-            continue;
-        /* The first reduced axis after a kept one: what was reduced before is a piece of a row. */
-        if (reduced && kept > 1 && !piece)
-            piece = row / size;
-        if (!reduced && piece)
-            return false;
-        *(reduced ? &row : &kept) *= x->shape[k];
-    }
+    const int64_t size = half ? (int64_t)sizeof(float) : (int64_t)fx_dtype_size((fx_dtype)x->dtype),
+                  row = run[TERMS] * run[OUTER] * size;
     /* An empty array has no rows to share, and a reduction over axes of size 1 changes nothing. */
-    return fits(s, piece, kept, row) && !fxi_same_shape(x, n) && fxi_length(x->ndim, x->shape) > 0;
+    if (fxi_same_shape(x, n) || fxi_length(x->ndim, x->shape) == 0)
+        return false;
+    if (run[BEFORE] > 1)
+        return s->around && run[OUTER] == 1 && fits_columns(s, run[BEFORE], run[TERMS], size);
+    return fits(s, run[OUTER] > 1 ? run[TERMS] : 0, run[KEPT], row);
+}
+
+/* As above, but not of columns. A step that reads columns once, block by block, takes longer than
+ * reductions that walk memory in order: so it must save passes, and its values must be expanded. */
+static bool reduces_pieces(const fxi_row_search *s, const fxi_node *n)
+{
+    int64_t run[RUNS];
+    return reduces_rows(s, n) && find_runs(n, run) && run[BEFORE] == 1;
 }
 
 /* The role that node n would have in the row step that grows, from its operation and shape alone.
@@ -368,7 +401,7 @@ static void mark_pairs(const fxi_row_search *s, int32_t *reach, bool *seeds)
 {
     for (int32_t u = s->g->n - 1; u >= 0; u--) {
         const fxi_node *n = s->g->nodes[u];
-        const bool reduces = reduces_rows(s, n);
+        const bool reduces = reduces_pieces(s, n);
         if (!reduces && (n->data || fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE))
             continue;
         for (int k = 0; k < fxi_graph_inputs(s->g, u); k++)
@@ -403,7 +436,7 @@ static bool *find_seeds(const fxi_row_search *s)
             const int32_t x = fxi_graph_input(g, u, k);
             seeds[x] |= n->op == FX_OP_EXPAND ||
                         (keeps && seeds[u] && fxi_same_shape(n, n->in[k])) ||
-                        (elementwise && n->in[k]->op == FX_OP_REDUCE && follows(s, u, k));
+                        (elementwise && reduces_pieces(s, n->in[k]) && follows(s, u, k));
         }
     }
     return seeds;

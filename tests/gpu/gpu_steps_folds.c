@@ -172,18 +172,33 @@ static void begin_rows(gpu_case *c, const char *what, int dtype, int row_axes, i
              (int)n);
 }
 
-/* log Σ exp and the softmax of a row whose elements are first multiplied by weights. */
-static void softmax(gpu_visits *v, int dtype, int row_axes, int64_t n, gpu_layout how)
+/* Rows that are `columns` neighbouring columns. */
+static void begin_columns(gpu_case *c, int dtype, int64_t columns, int64_t n)
 {
-    gpu_case c;
-    begin_rows(&c, "softmax", dtype, row_axes, n, 9);
+    const int64_t shape[] = {columns, n, 3};
+    begin_rows(c, "columns", dtype, 1, n, 9);
+    c->step.as.row.space = gpu_dense(dtype, 3, shape);
+    c->step.as.row.column_axes = 1;
+    snprintf(c->name, sizeof c->name, "rows.columns.%s.%d.%d", gpu_type_names[dtype], (int)columns,
+             (int)n);
+}
+
+/* log Σ exp and the softmax of a row whose elements are first multiplied by weights, of a case that
+ * has its space. */
+static void finish_softmax(gpu_visits *v, gpu_case *begun, gpu_layout how)
+{
+    gpu_case c = *begun;
     const fx_tensor *space = &c.step.as.row.space;
-    const uint32_t mask = (1u << row_axes) - 1;
+    const int dtype = space->dtype;
+    uint32_t mask = 0;
     c.step.nin = 3;
     c.in[0] = gpu_laid(dtype, space->ndim, space->shape, how);
     c.in[1] = gpu_laid(dtype, space->ndim, space->shape, DENSE); /* the weights */
-    for (int d = row_axes; d < space->ndim; d++)
-        c.in[1].stride[d] = 0;
+    for (int d = 0; d < space->ndim; d++)
+        if (fx_row_has_axis(&c.step.as.row, d))
+            mask |= 1u << d;
+        else
+            c.in[1].stride[d] = 0;
     c.in[2] = reduced(dtype, space->ndim, space->shape, mask);
     row_instr(&c, FX_OP_MUL, dtype, 2, 0, 1, false, 0, 0);                 /* 3 */
     row_instr(&c, FX_OP_REDUCE, dtype, 1, 3, 0, true, 0, FX_REDUCE_MAX);   /* 4 */
@@ -200,6 +215,20 @@ static void softmax(gpu_visits *v, int dtype, int row_axes, int64_t n, gpu_layou
     c.step.as.row.out_reg = 11;
     c.step.as.row.more = (fx_more_outputs){.n = 3, .reg = {10, 13, 5}};
     gpu_show(v, &c);
+}
+
+static void softmax(gpu_visits *v, int dtype, int row_axes, int64_t n, gpu_layout how)
+{
+    gpu_case c;
+    begin_rows(&c, "softmax", dtype, row_axes, n, 9);
+    finish_softmax(v, &c, how);
+}
+
+static void column_softmax(gpu_visits *v, int dtype, int64_t columns, int64_t n, gpu_layout how)
+{
+    gpu_case c;
+    begin_columns(&c, dtype, columns, n);
+    finish_softmax(v, &c, how);
 }
 
 /* The sums of a row and of its squares: one after the other they use the same local memory. */
@@ -232,6 +261,10 @@ static void rows(gpu_visits *v)
         }
     two_sums(v, FX_DTYPE_F32, 1000);
     two_sums(v, FX_DTYPE_F64, 3001);
+    column_softmax(v, FX_DTYPE_F32, 5, 70, DENSE);
+    column_softmax(v, FX_DTYPE_F32, 100, 3, TURNED);
+    column_softmax(v, FX_DTYPE_F64, 40, 1000, DENSE);
+    column_softmax(v, FX_DTYPE_BF16, 17, 33, FAR);
     softmax(v, FX_DTYPE_F16, 1, 100, DENSE);
     softmax(v, FX_DTYPE_BF16, 2, 10, DENSE);
 }

@@ -151,8 +151,8 @@ static int64_t output_length(const gpu_case *c, int k)
     const fx_row_step *row = fx_step_row(s);
     const int reg = k == 0 ? row->out_reg : row->more.reg[k - 1];
     int64_t n = fx_tensor_length(&row->space);
-    for (int d = 0; d < row->row_axes && c->program[reg - s->nin].row; d++)
-        n /= row->space.shape[d];
+    for (int d = 0; d < row->space.ndim && c->program[reg - s->nin].row; d++)
+        n /= fx_row_has_axis(row, d) ? row->space.shape[d] : 1;
     return n;
 }
 

@@ -1,7 +1,7 @@
-/* test_rows_around.c: row steps whose rows are around kept axes, as those of batch norm, or longer
- * than a cache: the values of the CPU and of OpenCL beside those of the reference device. Pieces of
- * rows that do not fill vectors, several outputs, views, broadcast operands, and reductions of the
- * last pass. ctest: timeout=400
+/* test_rows_around.c: row steps whose rows are columns or around kept axes, as those of batch norm,
+ * or longer than a cache: the values of the CPU and of OpenCL beside those of the reference device.
+ * Pieces of rows that do not fill vectors, several outputs, views, broadcast operands, and
+ * reductions of the last pass. ctest: timeout=400
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,8 +111,56 @@ static int grouped(fx_array *const in[], fx_array *out[])
     return 2;
 }
 
+/* ---- columns: the axes before the row are kept ---- */
+
+/* A norm over the channels, with its gradients. The scale and the bias repeat in every column. */
+static int column_norm(fx_array *const in[], fx_array *out[])
+{
+    fx_array *const of[] = {in[0]};
+    fx_array *m = fx_mean(in[0], .dims = FX_AXES(2));
+    fx_array *v = fx_mean(fx_square(fx_sub(in[0], m)), .dims = FX_AXES(2));
+    fx_array *unit = fx_div(fx_sub(in[0], m), fx_sqrt(fx_add(v, 1e-2)));
+    out[0] = fx_relu(fx_add(fx_mul(unit, channels(in[2])), channels(in[3])));
+    out[1] = v;
+    assert_int_equal(fx_pullback(out[0], in[1], of, 1, out + 2), FX_OK);
+    return 3;
+}
+
+static int column_softmax(fx_array *const in[], fx_array *out[])
+{
+    out[0] = fx_softmax(fx_mul(in[0], in[1]), .dims = FX_AXES(2));
+    return 1;
+}
+
+/* Operands that are not dense: permuted, the same for all images, for all columns, for a row; and
+ * values of the row, one of them before the first pass. */
+static int column_views(fx_array *const in[], fx_array *out[])
+{
+    const int64_t w = fx_size(in[0], 0), h = fx_size(in[0], 1), n = fx_size(in[0], 3);
+    fx_array *turned = fx_permute(fx_reshape(in[1], h, w, fx_size(in[0], 2), n), 1, 0, 2, 3);
+    fx_array *image = fx_slice(in[1], 3, 0, 1), *column = fx_slice(in[1], 0, 0, 1);
+    fx_array *each = fx_slice(in[0], 2, 1, 2), *peak = fx_maximum(in[0], .dims = FX_AXES(2));
+    fx_array *far = fx_sub(fx_add(fx_mul(in[0], turned), fx_mul(image, column)), fx_exp(peak));
+    out[0] = fx_add(far, fx_square(each));
+    out[1] = fx_sum(fx_exp(fx_div(out[0], 8)), .dims = FX_AXES(2));
+    out[2] = fx_minimum(fx_mul(out[0], out[1]), .dims = FX_AXES(2));
+    return 3;
+}
+
 static const around cases[] = {
     {"contiguous rows of 65 KiB", grouped, {131, 127, 2, 8}, false, FX_DTYPE_F32, 0},
+    {"narrow columns", column_norm, {5, 3, 11, 4}, true, FX_DTYPE_F32, 0},
+    {"three columns", column_softmax, {3, 1, 300, 5}, false, FX_DTYPE_F32, 0},
+    {"columns in tiles", column_norm, {16, 4, 21, 3}, false, FX_DTYPE_F32, 0},
+    {"wide columns", column_norm, {31, 13, 10, 3}, false, FX_DTYPE_F32, 0},
+    {"columns of the last axis", column_softmax, {37, 33, 40, 1}, true, FX_DTYPE_F32, 0},
+    {"long columns", column_softmax, {9, 2, 2000, 1}, false, FX_DTYPE_F32, 0},
+    {"narrow views", column_views, {6, 5, 18, 3}, false, FX_DTYPE_F32, 0},
+    {"wide views", column_views, {33, 31, 8, 3}, false, FX_DTYPE_F32, 0},
+    {"columns of Float64", column_views, {16, 11, 9, 3}, false, FX_DTYPE_F64, 0},
+    {"columns of BFloat16", column_softmax, {23, 7, 17, 3}, false, FX_DTYPE_BF16, 0.02f},
+    {"columns of Float16", column_norm, {8, 8, 16, 4}, false, FX_DTYPE_F16, 0.01f},
+    {"views of BFloat16", column_views, {33, 31, 8, 3}, false, FX_DTYPE_BF16, 0.1f},
     {"batch norm", batch_norm, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
     {"gradients", with_gradients, {8, 8, 16, 4}, false, FX_DTYPE_F32, 0},
     {"odd gradients", with_gradients, {7, 5, 19, 3}, false, FX_DTYPE_F32, 0},

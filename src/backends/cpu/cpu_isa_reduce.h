@@ -13,6 +13,14 @@
 #define FXI_ADD_LANES     16
 #define FXI_COMPARE_LANES 64
 
+/* A few neighbouring columns are too few for vectors. If their rows follow each other in memory, as
+ * in a sum over the batch of a small layer, they are read as FXI_FEW_LANES times as many
+ * columns, whose results are folded in halves. */
+#define FXI_FEW       8 /* fewer columns */
+#define FXI_FEW_LANES 8
+#define FXI_ARE_FEW(N, STRIDE, ROWS, PITCH)                                                        \
+    ((N) > 0 && (N) < FXI_FEW && (STRIDE) == 1 && (PITCH) == (N) && (ROWS) >= 2 * FXI_FEW_LANES)
+
 /* T: element; A: accumulator; EXPR combines accumulators p and q. Rows of fewer than 16 elements
  * are added in order: folding the lanes would take longer than the sum. */
 #define FXI_REDUCER(NAME, T, A, LANES, INIT, EXPR)                                                 \
@@ -49,12 +57,33 @@
         /* Written twice, so that the compiler makes a loop for the constant stride 1. */          \
         *a = NAME##_op(*a, stride == 1 ? NAME##_lanes(x, n, 1) : NAME##_lanes(x, n, stride));      \
     }                                                                                              \
+    static void NAME##_few(const T *x, int64_t n, int64_t rows, A *a)                              \
+    {                                                                                              \
+        A l[FXI_FEW_LANES * FXI_FEW];                                                              \
+        for (int i = 0; i < FXI_FEW_LANES * FXI_FEW; i++)                                          \
+            l[i] = INIT;                                                                           \
+        for (; rows >= FXI_FEW_LANES; rows -= FXI_FEW_LANES)                                       \
+            for (int64_t c = 0; c < n; c++, x += FXI_FEW_LANES)                                    \
+                for (int j = 0; j < FXI_FEW_LANES; j++)                                            \
+                    l[c * FXI_FEW_LANES + j] = NAME##_op(l[c * FXI_FEW_LANES + j], (A)x[j]);       \
+        for (int64_t i = 0; i < n * rows; i++)                                                     \
+            l[i] = NAME##_op(l[i], (A)x[i]);                                                       \
+        for (int64_t w = n * FXI_FEW_LANES / 2; w >= n; w /= 2)                                    \
+            for (int64_t i = 0; i < w; i++)                                                        \
+                l[i] = NAME##_op(l[i], l[i + w]);                                                  \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            a[i] = NAME##_op(a[i], l[i]);                                                          \
+    }                                                                                              \
     static void NAME##_col(const void *xv, int64_t n, int64_t stride, int64_t rows, int64_t pitch, \
                            void *acc)                                                              \
     {                                                                                              \
         const T *x = xv;                                                                           \
         A *a = acc;                                                                                \
         int64_t k = 0;                                                                             \
+        if (FXI_ARE_FEW(n, stride, rows, pitch)) {                                                 \
+            NAME##_few(x, n, rows, a);                                                             \
+            return;                                                                                \
+        }                                                                                          \
         for (; stride == 1 && k + 8 <= rows; k += 8, x += 8 * pitch) {                             \
             const T *y = x + 4 * pitch;                                                            \
             FXI_IVDEP                                                                              \

@@ -113,6 +113,34 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         else                                                                                       \
             NAME##_lanes(x, n, stride, &d);                                                        \
     }                                                                                              \
+    static void NAME##_few(const T *x, int64_t n, int64_t rows, const deviations *d)               \
+    {                                                                                              \
+        enum { L = FXI_FEW_LANES };                                                                \
+        double p[L * FXI_FEW] = {0}, s[L * FXI_FEW] = {0}, q[L * FXI_FEW] = {0};                   \
+        for (int64_t i = 0; i < n * L; i++)                                                        \
+            p[i] = i < n ? d->pivot[i] : p[i - n];                                                 \
+        for (; rows >= L; rows -= L)                                                               \
+            for (int64_t c = 0; c < n * L; c += L, x += L)                                         \
+                for (int j = 0; j < L; j++) {                                                      \
+                    const double v = (double)x[j] - p[c + j];                                      \
+                    s[c + j] += v;                                                                 \
+                    q[c + j] += v * v;                                                             \
+                }                                                                                  \
+        for (int64_t i = 0; i < n * rows; i++) {                                                   \
+            const double v = (double)x[i] - p[i];                                                  \
+            s[i] += v;                                                                             \
+            q[i] += v * v;                                                                         \
+        }                                                                                          \
+        for (int64_t w = n * L / 2; w >= n; w /= 2)                                                \
+            for (int64_t i = 0; i < w; i++) {                                                      \
+                s[i] += s[i + w];                                                                  \
+                q[i] += q[i + w];                                                                  \
+            }                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            d->sum[i] += s[i];                                                                     \
+            d->square[i] += q[i];                                                                  \
+        }                                                                                          \
+    }                                                                                              \
     static void NAME##_col(const void *xv, int64_t n, int64_t stride, int64_t rows, int64_t pitch, \
                            void *acc)                                                              \
     {                                                                                              \
@@ -121,6 +149,11 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         int64_t k = 0;                                                                             \
         for (int64_t i = 0; *d.terms == 0 && rows > 0 && i < n; i++)                               \
             d.pivot[i] = pivot_of((double)x[i * stride]);                                          \
+        if (FXI_ARE_FEW(n, stride, rows, pitch)) {                                                 \
+            *d.terms += (double)rows;                                                              \
+            NAME##_few(x, n, rows, &d);                                                            \
+            return;                                                                                \
+        }                                                                                          \
         for (; stride == 1 && k + 4 <= rows; k += 4, x += 4 * pitch) {                             \
             FXI_IVDEP                                                                              \
             for (int64_t i = 0; i < n; i++) {                                                      \

@@ -594,23 +594,6 @@ static void bind_outputs(runner *r)
     }
 }
 
-/* Repeats the first `have` bytes up to `need` bytes. Copies whole blocks, each from a whole number
- * of periods before, so up to BLOCK − 1 bytes after `need` are overwritten. Calls of memcpy would
- * take longer: most periods are a few numbers. */
-enum { BLOCK = 64 };
-static void repeat(char *to, size_t have, size_t need)
-{
-    /* A block must not reach the bytes that it writes, so the first ones are shorter. */
-    for (; have < BLOCK && have < need; have *= 2)
-        for (size_t k = 0; k < have; k += sizeof(uint64_t)) {
-            uint64_t word;
-            memcpy(&word, to + k, sizeof word);
-            memcpy(to + have + k, &word, sizeof word);
-        }
-    for (size_t k = have; k < need; k += BLOCK)
-        memcpy(to + k, to + k - have, BLOCK);
-}
-
 /* Lays out one period of an operand and repeats it, so that any window of one tile is
  * contiguous. */
 static void lay_out(runner *r, const load *l, int64_t n)
@@ -625,7 +608,7 @@ static void lay_out(runner *r, const load *l, int64_t n)
         fxi_walk_read(&walk, in, l->size, to, l->period);
     }
     if (have < need)
-        repeat(to, have, need);
+        fxi_fill_period(to, have, need);
 }
 
 /* Fills the table of addresses for elements from args->from on. */

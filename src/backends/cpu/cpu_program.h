@@ -17,6 +17,7 @@
 #define CFLUX_CPU_PROGRAM_H
 
 #include "cpu_kernels.h"
+#include <string.h>
 
 enum { FXI_PROGRAM_OPERANDS = 32, FXI_PROGRAM_OUTPUTS = 1 + FX_MORE_OUTPUTS };
 
@@ -56,5 +57,22 @@ void fxi_program_run(const fxi_program *p, const fxi_program_args *args);
 void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args);
 /* Nanoseconds that an element costs one thread, roughly (cpu_parallel.h). */
 double fxi_program_cost(const fxi_program *p);
+
+/* Repeats the first `have` bytes up to `need` bytes. Copies whole blocks, each from a whole number
+ * of periods before, so up to 63 bytes after `need` are overwritten. Calls of memcpy would
+ * take longer: most periods are a few numbers. */
+static inline void fxi_fill_period(char *to, size_t have, size_t need)
+{
+    enum { BLOCK = 64 };
+    /* A block must not reach the bytes that it writes, so the first ones are shorter. */
+    for (; have < BLOCK && have < need; have *= 2)
+        for (size_t k = 0; k < have; k += sizeof(uint64_t)) {
+            uint64_t word;
+            memcpy(&word, to + k, sizeof word);
+            memcpy(to + have + k, &word, sizeof word);
+        }
+    for (size_t k = have; k < need; k += BLOCK)
+        memcpy(to + k, to + k - have, BLOCK);
+}
 
 #endif

@@ -31,7 +31,6 @@ typedef struct reduction {
     fxi_walk kept, reduced; /* walks over the axes other than the two below */
     int64_t width, stride;  /* size and stride of the kept axis of a tile of columns; rows: 1 */
     int64_t terms, pitch;   /* size and stride of the reduced axis that a row or column follows */
-    int64_t lanes;          /* accumulators of a result of a column (see use_lanes); else 1 */
     int64_t outer;          /* number of positions of `reduced` */
     int64_t tiles, items;   /* tiles along `width`; tiles in all, called items */
     int64_t longest;        /* axis whose positions pieces divide */
@@ -44,15 +43,9 @@ typedef struct reduction {
 static inline void add_terms(const reduction *r, const void *x, int64_t m, int64_t n, void *acc)
 {
     if (r->columns)
-        r->op->col(x, m * r->lanes, r->stride, n, r->pitch, acc);
+        r->op->col(x, m, r->stride, n, r->pitch, acc);
     else
         r->op->row(x, n, r->pitch, acc);
-}
-
-static inline void merge_lanes(const reduction *r, int64_t m, void *acc)
-{
-    for (int64_t half = m * r->lanes / 2; half >= m; half /= 2)
-        r->op->merge(acc, (char *)acc + half * (int64_t)r->op->size, half);
 }
 
 /* Computes the accumulators of m results, the first at element `at`, over one piece of their
@@ -69,16 +62,15 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
     /* The walk starts at position 0. */
     if (k0 > 0)
         fxi_walk_seek(&w, k0);
-    r->op->init(acc, m * r->lanes);
+    r->op->init(acc, m);
     for (; k0 < k1; k0++, fxi_walk_next(&w))
         add_terms(r, fxi_at(r->in, at + w.offset + from * r->pitch, r->size), m, to - from, acc);
-    merge_lanes(r, m, acc);
 }
 
 /* All pieces of an item are items × width apart, so merging reads them at a constant distance. */
 static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 {
-    const int64_t width = fxi_cpu_min(r->width, COLUMNS) * r->lanes;
+    const int64_t width = fxi_cpu_min(r->width, COLUMNS);
     return r->partial + (piece * r->items + item) * width * (int64_t)r->op->size;
 }
 
@@ -123,39 +115,17 @@ static void merge_pieces(const reduction *r)
 
 /* Columns if neighbouring results are closer together in memory than neighbouring terms. A tile of
  * fewer than 8 results is too short for vectors; it is used only if there are fewer than 8 terms
- * too. */
-static bool by_columns(const reduction *r)
+ * too, or if nothing is between the terms (FXI_ARE_FEW), which the reducers of indices do not use.
+ */
+static bool by_columns(const reduction *r, int fold)
 {
     if (r->kept.nd == 0 || r->reduced.nd == 0)
         return r->kept.nd > 0;
     /* Strides may be negative (reversed views). */
     const int64_t k = r->kept.stride[0], s = r->reduced.stride[0];
+    const bool few = k == 1 && s == r->kept.shape[0] && fold <= FX_REDUCE_SQDEV;
     return (k < 0 ? -k : k) < (s < 0 ? -s : s) &&
-           (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
-}
-
-/* A few neighbouring results are too few for vectors. If their terms follow each other in memory,
- * as in a sum over the batch of a small layer, they are read as columns of several terms: each
- * result has as many accumulators, which are merged at the end. Only sums, products, maxima and
- * minima are read in this way, because the accumulators of other reductions are not simple lists.
- */
-static void use_lanes(reduction *r, int fold)
-{
-    enum { LANES = 32 };
-    const bool simple = fold == FX_REDUCE_SUM || fold == FX_REDUCE_PROD || fold == FX_REDUCE_MAX ||
-                        fold == FX_REDUCE_MIN;
-    int64_t lanes = 1;
-    if (r->columns || !simple || r->kept.nd == 0 || r->kept.shape[0] == 0 ||
-        r->kept.stride[0] != 1 || r->pitch != r->kept.shape[0])
-        return;
-    while (r->terms % (2 * lanes) == 0 && 2 * lanes * r->kept.shape[0] <= LANES)
-        lanes *= 2;
-    if (lanes * r->kept.shape[0] < 8)
-        return;
-    r->columns = true;
-    r->lanes = lanes;
-    r->terms /= lanes;
-    r->pitch *= lanes;
+           (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8 || few);
 }
 
 /* Divides the work: by items, and by terms too if there are fewer than FEW items. So even a single
@@ -182,16 +152,14 @@ static void describe(reduction *r, const fx_step *step)
     *r = (reduction){.op = fxi_cpu_reducer(fold, t->dtype, step->out.dtype),
                      .size = fxi_cpu_size(t->dtype),
                      .out_size = fxi_cpu_size(step->out.dtype),
-                     .width = 1,
-                     .lanes = 1};
+                     .width = 1};
     fxi_walk_axes(&r->kept, t, mask, false);
     fxi_walk_axes(&r->reduced, t, mask, true);
-    r->columns = by_columns(r);
+    r->columns = by_columns(r, fold);
     /* The innermost reduced axis is followed by the loops of the reducer; the walk has the others.
      */
     const int64_t all = fxi_walk_length(&r->reduced);
     fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
-    use_lanes(r, fold);
     if (r->columns)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
     /* An empty reduction visits no position and keeps the neutral element. */
@@ -201,7 +169,7 @@ static void describe(reduction *r, const fx_step *step)
     r->items = r->tiles * fxi_walk_length(&r->kept);
     r->longest = r->outer > r->terms ? r->outer : r->terms;
     const double results = (double)(r->items * fxi_cpu_min(r->width, COLUMNS)),
-                 terms = (double)(r->outer * r->terms * r->lanes);
+                 terms = (double)(r->outer * r->terms);
     r->cost = fxi_cpu_cost((double)r->size * results * terms, 0);
 }
 
@@ -240,9 +208,8 @@ static inline bool is_small(const reduction *r)
 static void reduce_small(const reduction *r, const void *in, void *out)
 {
     _Alignas(64) char acc[COLUMNS * ACCUMULATOR];
-    r->op->init(acc, r->width * r->lanes);
+    r->op->init(acc, r->width);
     add_terms(r, in, r->width, r->terms, acc);
-    merge_lanes(r, r->width, acc);
     r->op->done(acc, r->width, out);
 }
 
@@ -265,7 +232,7 @@ static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
         return fxi_cpu_no_dtype(step, step->in[0].dtype);
     divide(&r);
     if (r.pieces > 1) {
-        const int64_t results = r.items * fxi_cpu_min(r.width, COLUMNS) * r.lanes;
+        const int64_t results = r.items * fxi_cpu_min(r.width, COLUMNS);
         r.partial = fxi_aligned(64, (size_t)(r.pieces * results) * r.op->size);
         if (!r.partial)
             return fxi_cpu_no_memory(step);

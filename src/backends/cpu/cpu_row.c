@@ -9,6 +9,7 @@
  * bits.
  */
 #include "cpu_parallel.h"
+#include "cpu_program.h"
 #include "cpu_row.h"
 #include <string.h>
 
@@ -79,16 +80,11 @@ static void spread(const runner *r, const fxi_row_link *l, int64_t first, int ro
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Gathers an operand that cannot be read directly for one block. Its walk continues where the
- * previous block ended. */
-static void load(runner *r, int k, int64_t rows)
+/* Gathers the next `left` elements of operand `l` to `to`. 16-bit elements become Float32. */
+static void gather(runner *r, int k, char *to, int64_t left)
 {
     const fxi_row_load *l = &r->p->loads[k];
     const size_t size = fxi_cpu_size(l->dtype);
-    char *to = r->at[l->to];
-    int64_t left = l->extent == FXI_ROW_ONE      ? 1
-                   : l->extent == FXI_ROW_VALUES ? rows
-                                                 : rows * r->p->inner;
     if (!fxi_cpu_is_half(l->dtype)) {
         fxi_walk_read(&r->walks[k], r->in[l->in], size, to, left);
         return;
@@ -101,6 +97,30 @@ static void load(runner *r, int k, int64_t rows)
         n = left < FXI_TILE ? left : FXI_TILE;
         fxi_walk_read(&r->walks[k], r->in[l->in], size, halves, n);
         widen(to, from, (int)n, 0);
+    }
+}
+
+/* Gathers an operand that cannot be read directly for one block: `rows` rows from row `first` on.
+ * Its walk continues where the previous block ended. The elements of columns are gathered in the
+ * order of memory: for each term those of the block's columns. */
+static void load(runner *r, int k, int64_t first, int64_t rows)
+{
+    const fxi_row_plan *p = r->p;
+    const fxi_row_load *l = &p->loads[k];
+    char *to = r->at[l->to];
+    if (l->extent != FXI_ROW_ELEMENTS || !p->columns) {
+        gather(r, k, to,
+               l->extent == FXI_ROW_ONE      ? 1
+               : l->extent == FXI_ROW_VALUES ? rows
+                                             : rows * p->inner);
+        return;
+    }
+    const size_t size = fxi_cpu_is_half(l->dtype) ? sizeof(float) : fxi_cpu_size(l->dtype);
+    const int64_t at = first + first / p->columns * (p->inner - 1) * p->columns,
+                  terms = rows == p->columns ? p->inner : 1;
+    for (int64_t i = 0; i < p->inner; i += terms, to += (size_t)(terms * rows) * size) {
+        fxi_walk_seek(&r->walks[k], at + i * p->columns);
+        gather(r, k, to, terms * rows);
     }
 }
 
@@ -122,6 +142,16 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     char *acc = r->at[c->to], *to = r->at[c->src[1]] + t->first * c->size;
     char *also = c->also ? r->at[c->src[2]] + t->first * c->also_size : NULL;
     const int64_t n = t->n / t->rows;
+    if (r->p->columns) {
+        if (t->begins)
+            op->init(acc, t->rows);
+        op->col(x, t->rows, 1, n, t->rows, acc);
+        if (t->ends)
+            op->done(acc, t->rows, to);
+        if (t->ends && also)
+            c->also->done(acc, t->rows, also);
+        return;
+    }
     if (t->rows > 1 && n < SHORT_ROW) {
         /* The reducer is told that the rows are columns: results are n elements apart, and the
          * terms of one are neighbours. */
@@ -168,8 +198,8 @@ static void begin_row(runner *r, int pass, const tile *t)
     for (int k = pass > 0 ? p->passes[pass - 1].spreads : 0; k < p->passes[pass].spreads; k++)
         spread(r, &p->spreads[k], t->first, t->rows, n);
     /* A repeated row is read from its start again. */
-    for (int k = 0; k < p->ncolumns; k++)
-        r->at[p->columns[k].to] = r->at[p->columns[k].from];
+    for (int k = 0; k < p->nrepeated; k++)
+        r->at[p->repeated[k].to] = r->at[p->repeated[k].from];
     for (int k = 0; k < p->nones; k++)
         r->at[p->ones[k].to] = r->at[p->ones[k].from] + t->first * p->ones[k].size;
 }
@@ -184,8 +214,8 @@ static void move_on(runner *r, int n, int64_t skipped)
         const int64_t skip = p->movers[k].to < p->nin + p->nout ? skipped : 0;
         r->at[p->movers[k].to] += (n + skip) * p->movers[k].size;
     }
-    for (int k = 0; k < p->ncolumns; k++)
-        r->at[p->columns[k].to] += (int64_t)n * p->columns[k].size;
+    for (int k = 0; k < p->nrepeated; k++)
+        r->at[p->repeated[k].to] += (int64_t)n * p->repeated[k].size;
 }
 
 /* A pass over a block's elements. Tiles never cross the end of a row unless they hold whole
@@ -214,6 +244,36 @@ static void run_elements(runner *r, int pass, int64_t rows)
     }
 }
 
+/* Repeats the values of a block's columns for each of the `terms` elements of a tile. */
+static void repeat(const runner *r, const fxi_row_link *l, int64_t rows, int64_t terms)
+{
+    char *to = r->at[l->to];
+    const size_t once = (size_t)rows * l->size;
+    memcpy(to, r->at[l->from], once);
+    fxi_fill_period(to, once, once * (size_t)terms);
+}
+
+/* A pass over the elements of a block of columns. */
+static void run_columns(runner *r, int pass, int64_t rows)
+{
+    const fxi_row_plan *p = r->p;
+    const fxi_row_pass *q = &p->passes[pass];
+    const int64_t terms = p->tile / p->block;
+    for (int k = 0; k < p->nmovers; k++)
+        r->at[p->movers[k].to] = r->start[k];
+    for (int k = pass > 0 ? p->passes[pass - 1].spreads : 0; k < q->spreads; k++)
+        repeat(r, &p->spreads[k], rows, terms);
+    for (int64_t done = 0, n; done < p->inner; done += n) {
+        n = p->inner - done < terms ? p->inner - done : terms;
+        const tile t = {.rows = (int)rows,
+                        .n = (int)(n * rows),
+                        .begins = done == 0,
+                        .ends = done + n == p->inner};
+        run_calls(r, q->elements, q->last, &t);
+        move_on(r, t.n, n * (p->columns - rows));
+    }
+}
+
 /* Values of rows are computed for the whole block before its elements, one call for each
  * instruction. */
 static void run_pass(runner *r, int pass, int64_t rows)
@@ -222,7 +282,7 @@ static void run_pass(runner *r, int pass, int64_t rows)
     run_calls(r, q->first, q->elements, &(tile){.n = (int)rows});
     /* The last pass may have values of rows only. */
     if (q->elements < q->last)
-        run_elements(r, pass, rows);
+        (r->p->columns ? run_columns : run_elements)(r, pass, rows);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -230,19 +290,23 @@ static void run_pass(runner *r, int pass, int64_t rows)
 static void run_block(runner *r, int64_t first, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
+    /* The other elements of the columns before this block's. */
+    const int64_t passed = p->columns ? first / p->columns * (p->inner - 1) * p->columns : 0;
     for (int k = 0; k < p->nin; k++)
         /* Operands that do not advance with the rows have offset 0. */
         r->at[k] = (char *)(uintptr_t)r->in[k] + first * p->offset[k];
     for (int k = 0; k < p->nout; k++)
         r->at[p->nin + k] = (char *)r->out[k] + first * p->offset[p->nin + k];
-    for (int k = p->nin + p->nout; k < p->nlocations; k++)
-        r->at[k] = r->scratch + p->offset[k];
-    for (int k = 0; k < p->nmovers; k++)
-        r->start[k] = r->at[p->movers[k].to];
+    for (int k = 0; k < p->nmovers; k++) {
+        const fxi_row_link *l = &p->movers[k];
+        char *first_element = l->to < p->nin + p->nout ? r->at[l->to] + passed * l->size
+                                                       : r->scratch + p->offset[l->to];
+        r->start[k] = r->at[l->to] = first_element;
+    }
     for (int k = 0; k < p->nloads; k++)
         /* Single numbers were loaded at the start of the part. */
         if (p->loads[k].extent != FXI_ROW_ONE)
-            load(r, k, rows);
+            load(r, k, first, rows);
     for (int k = 0; k < p->npasses; k++)
         run_pass(r, k, rows);
     /* The calls after the last pass round 16-bit values of rows to memory. */
@@ -262,7 +326,7 @@ static void begin_part(runner *r, int64_t first)
         const uint8_t extent = p->loads[k].extent;
         r->walks[k] = p->loads[k].walk;
         if (extent == FXI_ROW_ONE)
-            load(r, k, 1);
+            load(r, k, 0, 1);
         else
             /* Each part begins in the middle of the operand. */
             fxi_walk_seek(&r->walks[k], extent == FXI_ROW_VALUES ? first : first * p->inner);
@@ -294,9 +358,15 @@ static void run_part(void *user, int64_t part, void *scratch)
     r.out = j->out;
     r.scratch = scratch;
     fxi_cpu_range(j->blocks, j->parts, part, &from, &to);
-    begin_part(&r, from * p->block);
-    for (int64_t row = from * p->block; from < to; from++, row += p->block)
-        run_block(&r, row, p->rows - row < p->block ? p->rows - row : p->block);
+    /* Blocks of columns have neighbours only. */
+    const int64_t near = p->columns ? p->columns : p->rows, each = (near + p->block - 1) / p->block;
+    int64_t row = from / each * near + from % each * p->block;
+    begin_part(&r, row);
+    for (; from < to; from++) {
+        const int64_t left = near - row % near, rows = left < p->block ? left : p->block;
+        run_block(&r, row, rows);
+        row += rows;
+    }
     /* Stores past the caches must be complete before another thread reads them. */
     if (p->streams)
         fxi_cpu_simd()->stream_end();
@@ -310,7 +380,9 @@ fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_
     void *outs[1 + FX_MORE_OUTPUTS] = {out};
     for (int k = 0; k < fx_step_row(step)->more.n; k++)
         outs[1 + k] = run->more[k];
-    job j = {.p = p, .in = in, .out = outs, .blocks = (p->rows + p->block - 1) / p->block};
+    const int64_t near = p->columns ? p->columns : p->rows;
+    job j = {.p = p, .in = in, .out = outs};
+    j.blocks = p->rows / near * ((near + p->block - 1) / p->block);
     j.parts = fxi_cpu_parts(j.blocks, p->cost);
     /* Each thread has scratch of its own, for the tiles and values of its current block. */
     if (fxi_cpu_parallel_scratch(j.parts, (size_t)p->scratch, run_part, &j))

@@ -2,7 +2,8 @@
  * divided. Internal.
  *
  * Rows are taken in blocks, and in a pass the elements of a block in tiles: parts of a row of at
- * most 1024 elements or, when rows are short, several whole rows. Calls read and write numbered
+ * most 1024 elements or, when rows are short, several whole rows. If rows are columns, a block is
+ * some neighbouring columns, and a tile is some elements of each. Calls read and write numbered
  * locations: operands, outputs, then scratch. A table of their addresses is the state of a run.
  */
 #ifndef CFLUX_CPU_ROW_H
@@ -53,11 +54,14 @@ typedef struct fxi_row_plan {
     int64_t piece;       /* contiguous elements of a row; less than `inner` if its rows are around
                             kept axes, and then a block is one row */
     int64_t apart;       /* elements from the start of one piece to that of the next */
+    int64_t columns;     /* rows that are neighbouring columns of memory; 0: rows are not columns */
+    int64_t pitch;       /* elements from the start of one row to that of the next */
     int64_t block;       /* rows of a block */
     int32_t tile;        /* elements of a tile at most */
-    int32_t tile_rows;   /* whole rows of a tile; 0: a tile is a part of a row */
+    int32_t tile_rows;   /* whole rows of a tile; 0: a tile is a part of a row. Of columns, a tile
+                            has all rows of a block, and some elements of each */
     int32_t nin, nout, nlocations, npasses;
-    int32_t nsplats, nlaid, nloads, nmovers, ncolumns, nones;
+    int32_t nsplats, nlaid, nloads, nmovers, nrepeated, nones;
     int64_t scratch; /* bytes */
     bool streams;    /* some stores bypass the caches */
     double cost;     /* nanoseconds of the whole step for one thread */
@@ -70,7 +74,7 @@ typedef struct fxi_row_plan {
     fxi_row_load *loads;
     fxi_row_link *movers; /* `to` advances from tile to tile */
     /* `to`: operands that repeat with every row; they advance inside a row. */
-    fxi_row_link *columns;
+    fxi_row_link *repeated;
     fxi_row_link *ones;    /* `to`: the value of the current row among the values `from` */
     fxi_row_link *spreads; /* values of rows `from`, repeated at every element */
     fxi_row_pass passes[FXI_ROW_PASSES_MOST];

@@ -23,7 +23,15 @@ enum {
     BLOCK_ROWS = 64,
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
-    TILE_BYTES = 32 << 10   /* the same for a tile */
+    TILE_BYTES = 32 << 10,  /* the same for a tile */
+    /* Columns: a block has all neighbouring columns or from LEAST_COLUMNS to MOST_COLUMNS of them,
+     * so that calls are long, and about COLUMN_BYTES in all locations: a part of the second-level
+     * cache. If that allows it, there are BLOCKS blocks of BLOCK_ELEMENTS. */
+    MOST_COLUMNS = 512,
+    LEAST_COLUMNS = 128,
+    COLUMN_BYTES = 1 << 20,
+    BLOCKS = 16,
+    BLOCK_ELEMENTS = 32 << 10
 };
 
 /* The use of a location of scratch, which decides its size. */
@@ -152,18 +160,17 @@ static void find_last_uses(builder *m)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* t with the axes after the kept ones moved to before them, so that a row is its first axes. */
+/* t with the axes of a row moved to before the kept ones. */
 static fx_tensor rows_first(const builder *m, const fx_tensor *t)
 {
-    const int lead = m->row->row_axes, outer = m->row->outer_axes, kept = t->ndim - lead - outer;
     fx_tensor by_rows = *t;
-    if (t->ndim == 0)
-        return by_rows;
-    for (int k = 0; k < outer + kept; k++) {
-        const int from = lead + (k < outer ? kept + k : k - outer);
-        by_rows.shape[lead + k] = t->shape[from];
-        by_rows.stride[lead + k] = t->stride[from];
-    }
+    int n = 0;
+    for (int rows = 1; rows >= 0; rows--)
+        for (int a = 0; a < t->ndim; a++)
+            if (fx_row_has_axis(m->row, a) == rows) {
+                by_rows.shape[n] = t->shape[a];
+                by_rows.stride[n++] = t->stride[a];
+            }
     return by_rows;
 }
 
@@ -201,7 +208,7 @@ static void assign_row_operand(builder *m, int k, const fx_tensor *outer)
 
 /* One dense row for all rows, such as the scale of a layer norm. Where a tile holds several rows,
  * the row is laid out once for each of them. */
-static void assign_column_operand(builder *m, int k, uint8_t size)
+static void assign_repeated_operand(builder *m, int k, uint8_t size)
 {
     fxi_row_plan *p = m->p;
     if (p->tile_rows) {
@@ -211,7 +218,7 @@ static void assign_column_operand(builder *m, int k, uint8_t size)
         return;
     }
     const int16_t to = take(m, SCRATCH_NONE);
-    p->columns[p->ncolumns++] = (fxi_row_link){(int16_t)k, to, size};
+    p->repeated[p->nrepeated++] = (fxi_row_link){(int16_t)k, to, size};
     m->regs[k].elements = to;
 }
 
@@ -238,14 +245,14 @@ static void assign_operand(builder *m, int k)
         assign_row_operand(m, k, &outer);
     } else if (half(t->dtype) || !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
                                    (fxi_is_dense(inner.ndim, inner.shape, inner.stride) &&
-                                    fxi_cpu_is_scalar(&outer)))) {
-        m->regs[k].elements = load_operand(m, k, &by_rows, FXI_ROW_ELEMENTS);
+                                    fxi_cpu_is_scalar(&outer) && !m->p->columns))) {
+        m->regs[k].elements = load_operand(m, k, m->p->columns ? t : &by_rows, FXI_ROW_ELEMENTS);
     } else if (fxi_is_dense(t->ndim, t->shape, t->stride)) {
         m->regs[k].elements = (int16_t)k;
-        m->p->offset[k] = m->p->piece * size;
+        m->p->offset[k] = m->p->pitch * size;
         m->p->movers[m->p->nmovers++] = (fxi_row_link){(int16_t)k, (int16_t)k, size};
     } else {
-        assign_column_operand(m, k, size);
+        assign_repeated_operand(m, k, size);
     }
 }
 
@@ -284,6 +291,9 @@ static int16_t elements_of(builder *m, int r)
         return a->elements;
     if (is_one(a))
         return splat_of(m, r);
+    /* A tile with one element of each column: the values are in the order of the elements. */
+    if (m->p->columns && m->p->tile == m->p->block)
+        return a->values;
     /* The tile is allocated once. Each pass that reads it fills it again at every row, because it
      * holds the value of one row at a time. */
     if (a->spread == NOWHERE) {
@@ -420,6 +430,8 @@ static fxi_tile_fn store_of(const builder *m, int dtype)
 {
     if (half(dtype))
         return m->simd->store[dtype == FX_DTYPE_BF16];
+    if (m->p->columns) /* in short pieces, which may share cache lines */
+        return NULL;
     const int64_t bytes = m->p->inner * m->p->rows * (int64_t)fxi_cpu_size(dtype);
     return bytes >= FXI_STREAM_BYTES ? stream_tile : NULL;
 }
@@ -554,7 +566,7 @@ static void assign_outputs(builder *m)
         const uint8_t size = (uint8_t)fxi_cpu_size(ins->dtype);
         if (out < 0)
             continue;
-        p->offset[out] = ins->row ? size : p->piece * size;
+        p->offset[out] = ins->row ? size : p->pitch * size;
         if (!ins->row)
             p->movers[p->nmovers++] = (fxi_row_link){(int16_t)out, (int16_t)out, size};
     }
@@ -578,14 +590,10 @@ static int32_t part_of_row(const builder *m)
     return (int32_t)((each + 15) / 16 * 16);
 }
 
-/* Decides how many rows a block has, and estimates the cost. */
-static void divide(builder *m)
+/* Decides how many contiguous rows a block has. */
+static void divide_rows(builder *m, int64_t bytes)
 {
     fxi_row_plan *p = m->p;
-    int64_t bytes = 1;
-    for (int k = 0; k < p->nmovers; k++)
-        /* All elements of a block that are kept between passes: operands, outputs and scratch. */
-        bytes += p->inner * p->movers[k].size;
     /* Short rows: as many whole rows as fit in 256 elements. */
     p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : part_of_row(m);
     const int64_t unit = p->tile_rows ? p->tile_rows : 1, fit = BLOCK_BYTES / bytes;
@@ -595,6 +603,18 @@ static void divide(builder *m)
     if (p->piece < p->inner)
         p->block = 1;
     p->block = p->block < p->rows ? p->block : p->rows;
+}
+
+/* Decides how many rows a block has, and estimates the cost. */
+static void divide(builder *m)
+{
+    fxi_row_plan *p = m->p;
+    int64_t bytes = 1;
+    for (int k = 0; k < p->nmovers; k++)
+        /* All elements of a block that are kept between passes: operands, outputs and scratch. */
+        bytes += p->inner * p->movers[k].size;
+    if (!p->columns)
+        divide_rows(m, bytes);
     /* A rough estimate: each call costs as much as four operations for each element. */
     p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
                            4.0 * (double)p->ncalls * (double)(p->inner * p->rows));
@@ -638,14 +658,59 @@ static fxi_row_plan *allocate(const fx_step *s)
     p->calls = (fxi_row_call *)(void *)(p->offset + FXI_ROW_LOCATIONS);
     p->loads = (fxi_row_load *)(void *)(p->calls + calls);
     fxi_row_link *next = (fxi_row_link *)(void *)(p->loads + s->nin);
-    fxi_row_link **const lists[] = {&p->splats,  &p->laid, &p->movers,
-                                    &p->columns, &p->ones, &p->spreads};
+    fxi_row_link **const lists[] = {&p->splats,   &p->laid, &p->movers,
+                                    &p->repeated, &p->ones, &p->spreads};
     for (int k = 0; k < 6; k++, next += links)
         *lists[k] = next;
     p->nin = s->nin;
     p->nout = 1 + row->more.n;
     p->nlocations = p->nin + p->nout;
     return p;
+}
+
+/* The numbers and the distances of rows and their elements. */
+static void set_rows(fxi_row_plan *p, const fx_row_step *row)
+{
+    const int64_t *shape = row->space.shape;
+    const int first = row->column_axes, end = first + row->row_axes,
+              outer = row->space.ndim - row->outer_axes;
+    p->columns = first > 0 ? fxi_length(first, shape) : 0;
+    p->piece = fxi_length(row->row_axes, shape + first);
+    p->rows = fxi_length(first, shape) * fxi_length(outer - end, shape + end);
+    p->inner = p->piece * fxi_length(row->outer_axes, shape + outer);
+    p->apart = p->piece < p->inner ? p->piece * p->rows : p->piece;
+    p->pitch = p->columns ? 1 : p->piece;
+    /* Several rows share a tile only if at least two fit in it. */
+    p->tile_rows =
+        p->inner <= FXI_TILE / 2 && p->piece == p->inner ? (int32_t)(FXI_TILE / p->inner) : 0;
+}
+
+/* Decides how many columns a block has, before operands are assigned: as many as stay in the cache
+ * between passes, but few enough that threads can share the blocks. */
+static void divide_columns(fxi_row_plan *p, const fx_step *s)
+{
+    const fx_program *q = &fx_step_row(s)->program;
+    const int64_t all = p->rows * p->inner, runs = p->rows / p->columns,
+                  wanted = all / BLOCK_ELEMENTS < BLOCKS ? all / BLOCK_ELEMENTS : BLOCKS;
+    int64_t width = MOST_COLUMNS, locations = 1;
+    for (int k = 0; k < s->nin; k++)
+        locations += fx_tensor_length(&s->in[k]) == all;
+    for (int k = 0; k <= fx_step_more(s)->n; k++) {
+        const int reg = k == 0 ? fx_step_row(s)->out_reg : fx_step_more(s)->reg[k - 1];
+        locations += !q->instr[reg - s->nin].row;
+    }
+    const int64_t bytes = locations * p->inner * (int64_t)register_size(s->out.dtype);
+    while (width > LEAST_COLUMNS &&
+           (width * bytes > COLUMN_BYTES || runs * ((p->columns - 1) / width + 1) < wanted))
+        width /= 2;
+    if (width > p->columns)
+        width = p->columns;
+    /* Elements of a part of the columns are neighbours in memory only if they have the same
+     * position in their columns. */
+    const int64_t terms = width < p->columns ? 1 : FXI_TILE_MOST / width;
+    p->block = width;
+    p->tile_rows = (int32_t)width;
+    p->tile = (int32_t)(width * (terms < p->inner ? terms : p->inner));
 }
 
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
@@ -664,14 +729,9 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     fxi_row_plan *p = m.p = allocate(step);
     if (!p)
         return FX_STATUS_MEMORY;
-    const int kept = row->space.ndim - row->row_axes - row->outer_axes;
-    p->piece = fxi_length(row->row_axes, row->space.shape);
-    p->rows = fxi_length(kept, row->space.shape + row->row_axes);
-    p->inner = p->piece * fxi_length(row->outer_axes, row->space.shape + row->row_axes + kept);
-    p->apart = p->piece < p->inner ? p->piece * p->rows : p->piece;
-    /* Several rows share a tile only if at least two fit in it. */
-    p->tile_rows =
-        p->inner <= FXI_TILE / 2 && p->piece == p->inner ? (int32_t)(FXI_TILE / p->inner) : 0;
+    set_rows(p, row);
+    if (p->columns)
+        divide_columns(p, step);
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (register_location){
             NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};

@@ -239,7 +239,7 @@ static void say_pass(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
         if (!fxi_gpu_reduces(ins) || ins->pass != pass)
             continue;
         const int fold = fxi_gpu_row_fold(r, ins);
-        fxi_gpu_say_tree(b, fold, s->nin + k, false, fold == r->last_fold);
+        fxi_gpu_say_tree(b, fold, s->nin + k, r->lanes.columns, fold == r->last_fold);
         r->last_fold = fold;
         if (r->pieces > 0)
             fxi_gpu_row_cut_leave(b, r, k);
@@ -341,9 +341,9 @@ static void set_patterns(fxi_gpu_rows *r)
 {
     const fx_step *s = r->step;
     const fx_row_step *own = fx_step_row(s);
-    const uint32_t all = (1u << own->space.ndim) - 1,
-                   kept = (1u << (own->space.ndim - own->outer_axes)) - 1,
-                   inner = ((1u << own->row_axes) - 1) | (all & ~kept);
+    uint32_t inner = 0;
+    for (int d = 0; d < own->space.ndim; d++)
+        inner |= (uint32_t)fx_row_has_axis(own, d) << d;
     r->layout.nd = own->space.ndim;
     for (int d = 0; d < own->space.ndim; d++)
         r->layout.shape[d] = own->space.shape[d];
@@ -360,8 +360,10 @@ static void set_patterns(fxi_gpu_rows *r)
         r->pattern[k] = fxi_gpu_is_scalar(t) ? -1 : fxi_gpu_layout_add(&r->layout, strides);
         r->loaded[k] = r->of_row[k] ? -1 : r->pattern[k];
     }
-    /* Outputs are dense; without axes after the kept ones, one row after the other. */
-    r->out_pattern = own->outer_axes ? fxi_gpu_layout_add(&r->layout, own->space.stride) : -1;
+    /* Outputs are dense; if the rows are contiguous, one row after the other. */
+    r->out_pattern = own->outer_axes || own->column_axes
+                         ? fxi_gpu_layout_add(&r->layout, own->space.stride)
+                         : -1;
     r->outer = fxi_gpu_walk_over(&r->layout, ~inner);
     r->inner = fxi_gpu_walk_over(&r->layout, inner);
     r->count = fxi_gpu_walk_length(&r->outer);
@@ -394,7 +396,8 @@ static bool list_folds(fxi_gpu_builder *b, fxi_gpu_rows *r)
 static void divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
 {
     enum { WORDS = 96 };
-    const fx_program *p = &fx_step_row(r->step)->program;
+    const fx_row_step *own = fx_step_row(r->step);
+    const fx_program *p = &own->program;
     int kept = 0;
     fxi_gpu_packs packs = packs_of(r);
     const int operands = fxi_gpu_packs_divide(b, &packs, &r->inner, 0);
@@ -405,7 +408,12 @@ static void divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
             kept += p->instr[k].dtype == FX_DTYPE_F64 || p->instr[k].dtype == FX_DTYPE_I64 ? 2 : 1;
     r->elements = packs.elements;
     int64_t all = r->elements;
-    while (all * FXI_GPU_GROUP < r->elements_of_row)
+    /* Neighbouring work-items read neighbouring columns, 32 of them if there are as many. */
+    int64_t columns = 1;
+    for (int d = 0; d < own->column_axes; d++)
+        columns *= own->space.shape[d];
+    const int32_t most = FXI_GPU_GROUP / fxi_gpu_power(columns < 32 ? columns : 32);
+    while (all * most < r->elements_of_row)
         all *= 2;
     r->keeps = r->pieces == 0 && !b->limits->serial && all * (operands + kept) <= WORDS;
     if (r->keeps)
@@ -416,13 +424,14 @@ static void divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
      * four. Rows that need few lanes share a group. */
     const int64_t each = r->keeps || r->elements > 4 ? r->elements : 4;
     const int64_t elements = r->pieces > 0 ? r->piece : r->elements_of_row;
-    r->lanes = fxi_gpu_power((elements + each - 1) / each);
+    r->lanes.columns = own->column_axes > 0;
+    r->lanes.lanes = fxi_gpu_power((elements + each - 1) / each);
+    r->lanes.lanes = r->lanes.lanes < most ? r->lanes.lanes : most;
 }
 
 static void launch(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
 {
     const fx_step *s = r->step;
-    const fxi_gpu_lanes lanes = {.lanes = r->lanes};
     fxi_gpu_call *c = fxi_gpu_add(b);
     for (int k = 0; k < s->nin; k++)
         fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
@@ -430,10 +439,10 @@ static void launch(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
         fxi_gpu_buffer(c, s->nin + k, FXI_GPU_OUT, k);
     fxi_gpu_param(c, FXI_GPU_ROW_COUNT, r->count);
     fxi_gpu_param(c, FXI_GPU_ROW_LENGTH, r->elements_of_row);
-    fxi_gpu_lanes_fill(lanes, c, FXI_GPU_ROW_LANES);
+    fxi_gpu_lanes_fill(r->lanes, c, FXI_GPU_ROW_LANES);
     fxi_gpu_walk_fill(&r->outer, c, FXI_GPU_ROW_WALKS);
     fxi_gpu_walk_fill(&r->inner, c, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer));
-    c->groups[0] = fxi_gpu_divide_up(r->count, FXI_GPU_GROUP / lanes.lanes);
+    c->groups[0] = fxi_gpu_divide_up(r->count, FXI_GPU_GROUP / r->lanes.lanes);
     fxi_gpu_row_cut_fill(r, c, pass);
 }
 

@@ -36,7 +36,7 @@ typedef struct fxi_gpu_rows {
     bool kept[FXI_GPU_ROW_REGISTERS];          /* computed in one pass and needed in a later one */
     uint8_t first_pass[FXI_GPU_ROW_REGISTERS]; /* 1 + the pass that computes a value of the
                                                   elements */
-    int32_t lanes;
+    fxi_gpu_lanes lanes;
     /* For rows that are cut: the pieces of a row (0: rows are whole), the elements of a piece, and
      * for the register of each reduction the offset of its accumulators in work space. */
     int64_t pieces, piece, work[FXI_GPU_ROW_REGISTERS];
