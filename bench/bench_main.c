@@ -25,9 +25,9 @@
 #include <time.h>
 
 static const bench_case no_cases; /* cases of a device, if one is named */
-static const bench_case *tables[] = {bench_networks,  bench_arrays,  bench_products,
-                                     bench_overheads, bench_loaders, bench_files,
-                                     &no_cases,       &no_cases,     &no_cases};
+static const bench_case *tables[] = {
+    bench_networks, bench_arrays, bench_convolutions, bench_products, bench_overheads,
+    bench_loaders,  bench_files,  &no_cases,          &no_cases,      &no_cases};
 enum { TABLES = sizeof tables / sizeof tables[0], OF_DEVICES = TABLES - 3 };
 static const char *program = "cflux";
 static bool is_peer;

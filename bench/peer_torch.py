@@ -258,6 +258,31 @@ def gather_elements():
     return matrix(lambda x: torch.gather(x, 1, index))
 
 
+CONVOLUTIONS = {  # name: side, channels of x and of y, images, kernel, stride, groups
+    "3x3-64x64-56-b4": (56, 64, 64, 4, 3, 1, 1), "3x3-64x64-56-b1": (56, 64, 64, 1, 3, 1, 1),
+    "1x1-256x64-56-b4": (56, 256, 64, 4, 1, 1, 1), "1x1-stride-2-128x256-28-b4": (28, 128, 256, 4, 1, 2, 1),
+    "depthwise-3x3-64-56-b4": (56, 64, 64, 4, 3, 1, 64),
+    "depthwise-5x5-stride-2-64-28-b4": (28, 64, 64, 4, 5, 2, 64),
+    "32-groups-3x3-512x512-28-b4": (28, 512, 512, 4, 3, 1, 32)}
+
+
+def convolutions(name, gradient, last):
+    side, inner, outer, images, kernel, stride, groups = CONVOLUTIONS[name]
+    order = torch.channels_last if last else torch.contiguous_format
+    x = torch.randn(images, inner, side, side).to(memory_format=order).requires_grad_(gradient)
+    w = torch.randn(outer, inner // groups, kernel, kernel).to(memory_format=order).requires_grad_(gradient)
+    forward = lambda: F.conv2d(x, w, stride=stride, padding=kernel // 2, groups=groups)
+    if not gradient:
+        return value(forward)
+    g = torch.ones_like(forward())
+    return lambda: torch.autograd.grad(forward(), (x, w), g)
+
+
+def convolution_variants(name, gradient):
+    for label, last in (("eager", False), ("eager channels-last", True)):
+        yield label, lambda last=last: convolutions(name, gradient, last)
+
+
 def matrix(f):
     x = torch.randn(4096, 4096)
     return value(lambda: f(x))
@@ -330,6 +355,9 @@ def cases():
     table["matrix/transpose-4096"] = one(lambda: matrix(lambda x: x.t().contiguous()))
     for suffix, g in (("", False), ("-gradient", True)):
         table[f"embedding/128x30000-8192{suffix}"] = one(lambda g=g: embedding(g))
+    for name in CONVOLUTIONS:
+        for suffix, g in (("", False), ("-gradient", True)):
+            table[f"conv/{name}{suffix}"] = lambda n=name, g=g: convolution_variants(n, g)
     for text in ("2x64x3", "64x16x1", "1x256x16", "10x64x256", "256x64x784", "64x256x784",
                  "784x256x64-tn", "256x1024x784", "512x512x512", "1024x768x256", "2048x2048x2048"):
         m, n, k = (int(v) for v in text.split("-")[0].split("x"))

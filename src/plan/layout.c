@@ -244,35 +244,50 @@ static void set_channels_last(const fxi_builder *b, fx_step *s, const fxi_node *
     *(n->op == FX_OP_CONV ? &s->as.conv.channels_last : &s->as.pool.channels_last) = true;
 }
 
+/* Is the convolution n a matrix product, which both orders suit: one tap without padding? Not with
+ * 16-bit floats: a library that has instructions for them repays the copies. */
+static bool is_product(const fxi_node *n)
+{
+    const fx_conv_attr *a = &n->attr.conv;
+    const int64_t *w = a->kind == FX_CONV_WEIGHT ? n->shape : n->in[1]->shape;
+    bool product = n->dtype == FX_DTYPE_F32 || n->dtype == FX_DTYPE_F64;
+    for (int d = 0; d < a->spatial; d++)
+        product = product && w[d] == 1 && a->before[d] == 0 && a->after[d] == 0;
+    return product;
+}
+
 /* Does the step of node id run channels last? The backend decides for a convolution, from a step
- * that describes it. Pooling follows its last input, which is x if the step reads x: a copy costs
- * more than one pooling step gains. */
+ * that describes it. Pooling follows its last input, which is x if the step reads x, and a
+ * convolution that is a matrix product follows any input: a copy costs more than one such step
+ * gains. */
 static bool wanted(const fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
     if ((n->op != FX_OP_CONV && n->op != FX_OP_POOL) || !b->how->channels_last)
         return false;
+    const bool leads = n->op == FX_OP_CONV && !is_product(n);
     bool follows = false;
     fx_tensor in[2];
     for (int i = 0; i < n->nin; i++) {
         /* Operands are described in the order that they would have: copies are made only if the
          * backend agrees. */
         const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
-        follows = is_channels_last(b, n->in[i], at);
+        const bool last = i != kernel_of(n) && is_channels_last(b, n->in[i], at);
+        follows = last || (follows && n->op == FX_OP_CONV);
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
     fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};
     set_channels_last(b, &s, n);
     /* The gradient with respect to the weights is in the layout of the kernel. */
     describe(&s.out, n, kernel_of(n) != 2);
-    return (n->op == FX_OP_CONV || follows) && b->how->channels_last(b->p->device, &s);
+    return (leads || follows) && b->how->channels_last(b->p->device, &s);
 }
 
 bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g)
 {
     for (int32_t i = 0; i < g->n && how->channels_last; i++) {
         const fxi_node *n = g->nodes[i];
-        if (n->data || n->op != FX_OP_CONV)
+        if (n->data || n->op != FX_OP_CONV || is_product(n))
             continue;
         fx_tensor in[2];
         for (int k = 0; k < 2; k++)

@@ -211,6 +211,63 @@ static void many_channels(void **state)
             check_problem(&ps[k], kind, k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32);
 }
 
+/* The same bits from one thread and from three. */
+static void check_threads(const problem *p, int kind)
+{
+    const int before = fx_num_threads();
+    operand in[2], out[2];
+    const int64_t *const shapes[] = {p->x, p->w, p->y};
+    const int a = kind == FX_CONV_DATA ? 2 : 0, b = kind == FX_CONV_WEIGHT ? 2 : 1;
+    in[0] = make_operand(FX_DTYPE_F32, DENSE, p->ndim, shapes[a]);
+    in[1] = make_operand(FX_DTYPE_F32, DENSE, p->ndim, shapes[b]);
+    fx_attr attr = {.conv = p->a};
+    attr.conv.kind = kind;
+    for (int k = 0; k < 2; k++) {
+        out[k] = make_operand(FX_DTYPE_F32, DENSE, p->ndim, shapes[3 - a - b]);
+        fx_set_num_threads(1 + 2 * k);
+        const operand *const operands[] = {&in[0], &in[1]};
+        assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, operands, &out[k]).status,
+                         FX_OK);
+    }
+    fx_set_num_threads(before);
+    assert_memory_equal(out[0].data, out[1].data, (size_t)length_of(&out[0]) * sizeof(float));
+    for (int k = 0; k < 2; k++)
+        drop_operand(&in[k]), drop_operand(&out[k]);
+}
+
+/* One tap: a matrix product of each image, few images and many, with groups and strides; one
+ * position, whose images are one product. */
+static void one_tap(void **state)
+{
+    (void)state;
+    problem strided = plain_2d(23, 1, 24, 20, 3, 0), narrow = plain_2d(9, 1, 18, 12, 10, 0);
+    strided.a.stride[0] = 2, strided.a.stride[1] = 3;
+    strided.y[0] = 12, strided.y[1] = 8;
+    narrow.a.groups = 6, narrow.w[2] = 3;
+    problem strided_groups = narrow;
+    strided_groups.a.stride[0] = strided_groups.a.stride[1] = 2;
+    strided_groups.y[0] = strided_groups.y[1] = 5;
+    problem line = {.a = {.spatial = 1, .groups = 1, .stride = {1}, .dilation = {1}},
+                    .x = {130, 5, 40},
+                    .w = {1, 5, 9},
+                    .y = {130, 9, 40},
+                    .ndim = 3};
+    const problem ps[] = {strided,
+                          narrow,
+                          strided_groups,
+                          line,
+                          plain_2d(40, 1, 33, 65, 1, 0),
+                          plain_2d(1, 1, 30, 17, 41, 0),
+                          plain_2d(3, 1, 12, 7, 5, 0),
+                          plain_2d(12, 1, 16, 16, 30, 0)};
+    for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)
+        for (int kind = 0; kind < 3; kind++) {
+            check_problem(&ps[k], kind, FX_DTYPE_F32);
+            check_problem(&ps[k], kind, FX_DTYPE_F64);
+            check_threads(&ps[k], kind);
+        }
+}
+
 /* Images of every length, also odd: the data after them in the scratch memory is aligned anyway. */
 static void images_of_odd_lengths(void **state)
 {
@@ -268,13 +325,13 @@ static void infinite_weights(void **state)
     drop_operand(&x), drop_operand(&w), drop_operand(&y);
 }
 
-/* Fails every allocation of one kind in turn; many channels are computed in another way than few.
- */
-static void fail_each(int kind, int32_t stride, int64_t channels)
+/* Fails every allocation of one kind in turn; many channels, few channels and one tap are computed
+ * in three ways. */
+static void fail_each(int kind, int32_t stride, int64_t channels, int64_t taps)
 {
-    problem p = plain_2d(28, 5, channels, channels, 1, 0);
+    problem p = plain_2d(28, taps, channels, channels, 1, 0);
     p.a.stride[0] = p.a.stride[1] = stride;
-    p.y[0] = p.y[1] = 23 / stride + 1;
+    p.y[0] = p.y[1] = (28 - taps) / stride + 1;
     operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
     operand w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
     operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p.y);
@@ -305,7 +362,10 @@ static void failing_allocations(void **state)
     for (int kind = 0; kind < 3; kind++)
         for (int32_t stride = 1; stride <= 2; stride++)
             for (int64_t channels = 6; channels <= 16; channels += 10)
-                fail_each(kind, stride, channels);
+                fail_each(kind, stride, channels, 5);
+    fail_each(FX_CONV_FORWARD, 2, 40, 1);
+    fail_each(FX_CONV_DATA, 2, 40, 1);
+    fail_each(FX_CONV_WEIGHT, 1, 40, 1);
 }
 
 /* ---- through the plugin ---------------------------------------------------------------------- */
@@ -498,16 +558,15 @@ static void plugin_odd_numbers(void **state)
 }
 
 /* Images that are computed in several blocks, with a bias and a function after each. */
-static void epilogues_of_large_images(void **state)
+static void check_epilogue(int64_t taps, int64_t images)
 {
-    (void)state;
     fx_error_take(); /* of the tests before */
     setenv("FX_ONEDNN", "0", 1);
     {
         FX_SCOPE;
         fx_seed(17);
         fx_device *ref = fx_device_find("ref");
-        fx_array *x = fx_randn(64, 48, 64, 1), *w = fx_randn(3, 3, 64, 32);
+        fx_array *x = fx_randn(64, 48, 64, images), *w = fx_randn(taps, taps, 64, 32);
         fx_array *b = fx_randn(1, 1, 32, 1), *y = fx_relu(fx_add(fx_convolve(x, w), b));
         fx_array *want = fx_cpu(fx_relu(
             fx_add(fx_convolve(fx_array_to(ref, x), fx_array_to(ref, w)), fx_array_to(ref, b))));
@@ -522,12 +581,27 @@ static void epilogues_of_large_images(void **state)
     unsetenv("FX_ONEDNN");
 }
 
+static void epilogues_of_large_images(void **state)
+{
+    (void)state;
+    check_epilogue(3, 1);
+    check_epilogue(1, 1);
+    check_epilogue(1, 9);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(random_problems),     cmocka_unit_test(usual_shapes),
-    cmocka_unit_test(large_shapes),        cmocka_unit_test(images_of_odd_lengths),
-    cmocka_unit_test(infinite_numbers),    cmocka_unit_test(infinite_weights),
-    cmocka_unit_test(failing_allocations), cmocka_unit_test(many_channels),
-    cmocka_unit_test(plugin_problems),     cmocka_unit_test(plugin_parts),
-    cmocka_unit_test(plugin_odd_numbers),  cmocka_unit_test(epilogues_of_large_images),
+    cmocka_unit_test(random_problems),
+    cmocka_unit_test(usual_shapes),
+    cmocka_unit_test(large_shapes),
+    cmocka_unit_test(images_of_odd_lengths),
+    cmocka_unit_test(infinite_numbers),
+    cmocka_unit_test(infinite_weights),
+    cmocka_unit_test(failing_allocations),
+    cmocka_unit_test(many_channels),
+    cmocka_unit_test(plugin_problems),
+    cmocka_unit_test(plugin_parts),
+    cmocka_unit_test(plugin_odd_numbers),
+    cmocka_unit_test(epilogues_of_large_images),
+    cmocka_unit_test(one_tap),
 };
 RUN_ON_EVERY_ISA(tests)

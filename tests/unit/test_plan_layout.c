@@ -115,6 +115,24 @@ static void operands_of_one_step_lie_alike(void **state)
            "  4  lt select(x0, x1, 3) → Float32 6×6×16×2\n");
 }
 
+/* A convolution of one tap is a matrix product in both orders, so no copy is made for it. */
+static void one_tap_follows(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = image(8, 8, 4, 2), *w = image(3, 3, 4, 16), *v = image(1, 1, 16, 32),
+             *u = image(1, 1, 4, 16);
+    expect(fx_convolve(x, u), "  1  conv forward(x0, x1) → Float32 8×8×16×2, 0.0164 MFLOP\n");
+    expect(fx_convolve(fx_convolve(x, w), v),
+           "  1  copy(x0′) → Float32 8×8×4×2 channels last\n"
+           "  2  conv forward(1′, x1) → Float32 6×6×16×2 channels last, 0.0829 MFLOP\n"
+           "  3  conv forward(2′, x2) → Float32 6×6×32×2 channels last, 0.0737 MFLOP\n"
+           "  4  copy(3′) → Float32 6×6×32×2\n");
+    /* Padding adds windows that read no element, so it is not a product. */
+    const char *text = plan_of(fx_convolve(x, u, .pad = FX_DIMS(1, 1)));
+    assert_int_equal(count(text, "channels last", ""), 2);
+}
+
 /* Small convolutions stay dense, and so do all values if no step prefers channels last. */
 static void nothing_changes_by_default(void **state)
 {
@@ -215,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_convolution_and_what_follows_it),
         cmocka_unit_test(operands_of_one_step_lie_alike),
+        cmocka_unit_test(one_tap_follows),
         cmocka_unit_test(nothing_changes_by_default),
         cmocka_unit_test(row_steps_are_dense),
         cmocka_unit_test(small_lenet),

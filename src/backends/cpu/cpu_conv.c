@@ -1,9 +1,10 @@
 /* cpu_conv.c: convolution and its two gradients on the CPU: reads the sizes and chooses the method.
  *
  * One, two or three spatial axes are treated as three, of which the unused have size 1. There are
- * two methods, and neither unfolds windows into a matrix, which would take taps times the memory of
- * x. Where channels are few, vectors run along the windows (cpu_conv_direct.c); otherwise they run
- * along the output's channels (cpu_conv_gather.c), a method that takes every convolution.
+ * three methods, and none unfolds windows into a matrix, which would take taps times the memory of
+ * x. A kernel of one tap is a matrix already (cpu_conv_product.c). Where channels are few, vectors
+ * run along the windows (cpu_conv_direct.c); otherwise they run along the output's channels
+ * (cpu_conv_gather.c), a method that takes every convolution.
  */
 #include "conv_infinite.h"
 #include "cpu_conv.h"
@@ -145,8 +146,9 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     }
     void *x = ptrs[kinds[kind].x], *w = ptrs[kinds[kind].w], *y = ptrs[kinds[kind].y];
     fx_status status = FX_OK;
-    /* The gathering method computes whatever the direct method declines. */
-    if (!fxi_cpu_conv_direct(&g, kind, x, w, y, &status))
+    /* The gathering method computes whatever the others decline. */
+    if (!fxi_cpu_conv_product(&g, kind, x, w, y, &status) &&
+        !fxi_cpu_conv_direct(&g, kind, x, w, y, &status))
         status = fxi_cpu_conv_gather(&g, kind, x, w, y);
     return status ? fxi_cpu_no_memory(step) : FX_OK;
 }

@@ -1,4 +1,4 @@
-/* cpu_conv.h: the sizes of a convolution, and the two methods that compute it. Internal. */
+/* cpu_conv.h: the sizes of a convolution, and the three methods that compute it. Internal. */
 #ifndef CFLUX_CPU_CONV_H
 #define CFLUX_CPU_CONV_H
 
@@ -18,6 +18,12 @@ typedef struct fxi_conv_geometry {
     int64_t depth;               /* taps·cin */
     fxi_finish finish;           /* the epilogue; only FORWARD has one */
 } fxi_conv_geometry;
+
+/* Computes a convolution with one tap and no padding as matrix products. Returns true, with FX_OK
+ * or FX_STATUS_MEMORY in *out_status; or false if the convolution is another one. x, w and y
+ * include the output, which depends on `kind`; that of DATA must be zeros before the call. */
+bool fxi_cpu_conv_product(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
+                          fx_status *out_status);
 
 /* Computes the convolution with vectors along the windows. Returns true, with FX_OK or
  * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values. x, w

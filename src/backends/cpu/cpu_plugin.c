@@ -61,16 +61,34 @@ static double work(const fx_step *s)
     return 2 * (double)fx_tensor_length(y) * (double)fxi_length(w->ndim - 1, w->shape);
 }
 
-/* With few channels the vectors of a channels-last kernel are mostly empty, and our own kernels are
- * faster. The plugin needs 16 channels on both sides, or 32 on the output's (the first layer of a
- * deep network). For LeNet's second convolution (6 to 16 channels) a training step took 1.32 ms
- * with the plugin and 1.18 without. */
+/* The classes of convolutions, and for each the fewest channels of a group, of x and of y, with
+ * which the plugin is faster than our own kernels (in one of two ways). The rows conv/… of the
+ * benchmark compare both: `bench_runner --no-onednn`, and with FX_ONEDNN=all. */
+enum { ONE_GROUP, GROUPS, GROUPS_STRIDED, CLASSES, NEVER = 1 << 30 };
+static const struct {
+    int64_t in, out;
+} fewest[CLASSES][2] = {
+    /* With fewer, the vectors of a channels-last kernel are mostly empty: for LeNet's second
+     * convolution (6 to 16 channels) a training step took 1.32 ms with the plugin and 1.18 without.
+     * The second pair is the first layer of a deep network. */
+    [ONE_GROUP] = {{16, 16}, {1, 32}},
+    /* The copies into channels-last order and back take longer than the plugin gains. */
+    [GROUPS] = {{NEVER, NEVER}, {NEVER, NEVER}},
+    [GROUPS_STRIDED] = {{1, 1}, {1, 1}}};
+
 static bool wide(const fx_step *s)
 {
-    const fx_tensor *w = fx_step_conv(s)->attr.kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
-    const int64_t in = w->shape[fx_step_conv(s)->attr.spatial],
-                  out = w->shape[fx_step_conv(s)->attr.spatial + 1];
-    return out >= (in >= 16 ? 16 : 32);
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    const fx_tensor *w = a->kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
+    const int64_t in = w->shape[a->spatial], out = w->shape[a->spatial + 1] / a->groups;
+    /* Our kernels have no instructions for BFloat16, so the plugin computes its groups too. */
+    bool strided = s->out.dtype == FX_DTYPE_BF16, enough = false;
+    for (int d = 0; d < a->spatial; d++)
+        strided |= a->stride[d] > 1;
+    const int class = a->groups == 1 ? ONE_GROUP : strided ? GROUPS_STRIDED : GROUPS;
+    for (int k = 0; k < 2; k++)
+        enough |= in >= fewest[class][k].in && out >= fewest[class][k].out;
+    return enough;
 }
 
 /* Is a step worth opening a library for? A plan runs many times, but below these sizes all its
