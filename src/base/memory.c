@@ -8,11 +8,12 @@
  *
  * A thread caches at most 64 MiB, or half of the peak of live array memory if that is more. Beyond
  * that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and more are
- * aligned to huge pages and ask for them: the first access to new memory then takes a third of the
- * time. Under AddressSanitizer nothing is cached, so that it sees every use after free.
+ * aligned to huge pages, and ask for them while they are fast (huge_pages.h). Under
+ * AddressSanitizer nothing is cached, so that it sees every use after free.
  */
 #include "memory.h"
 #include "counters.h"
+#include "huge_pages.h"
 #include "system_memory.h"
 #include "thread.h"
 
@@ -276,7 +277,18 @@ static inline bool fault(void)
     return faults() && counted_fault();
 }
 
-static header *from_system(int number, size_t bytes, size_t alignment, bool aligned)
+/* Requests huge pages for the first bytes of a block. */
+static void request_huge_pages(void *base, size_t bytes)
+{
+    static fxi_huge_pages state;
+    static const fxi_huge_pages_calls calls = {fxi_system_huge_pages, fxi_system_try_huge_page};
+    const uintptr_t end = (uintptr_t)base + bytes;
+    const uintptr_t first = ((uintptr_t)base + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
+    fxi_huge_pages_request(&state, &calls, (void *)first, (end - first) & ~(HUGE_PAGE - 1));
+}
+
+/* `used`: the part of the bytes that the caller asked for. */
+static header *from_system(int number, size_t bytes, size_t used, size_t alignment, bool aligned)
 {
     const size_t front = aligned ? (alignment > ALIGNED ? alignment : ALIGNED) : PLAIN;
     if (bytes > SIZE_MAX - front)
@@ -287,9 +299,7 @@ static header *from_system(int number, size_t bytes, size_t alignment, bool alig
     if (!base)
         return NULL;
     if (bytes >= HUGE_BYTES)
-        fxi_system_huge_pages(
-            (void *)(((uintptr_t)base + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1)),
-            bytes - bytes % HUGE_PAGE);
+        request_huge_pages(base, front + used);
     header *h = (header *)(void *)((char *)base + front) - 1;
     h->offset = (uint32_t)front;
     h->list = (uint16_t)number;
@@ -300,8 +310,8 @@ static header *from_system(int number, size_t bytes, size_t alignment, bool alig
 static void *take_new(cache *c, int size_class, size_t bytes, size_t alignment, bool aligned)
 {
     const size_t whole = class_bytes(size_class);
-    header *h =
-        from_system(size_class + aligned * CLASSES, CACHING ? whole : bytes, alignment, aligned);
+    header *h = from_system(size_class + aligned * CLASSES, CACHING ? whole : bytes, bytes,
+                            alignment, aligned);
     if (!h)
         return NULL;
     h->u.capacity = bytes;

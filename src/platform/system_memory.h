@@ -12,6 +12,10 @@ void *fxi_system_alloc(size_t alignment, size_t bytes);
 void fxi_system_free(void *p, bool aligned);
 /* Asks the system to use large pages for this memory. Only a request. */
 void fxi_system_huge_pages(void *at, size_t bytes);
+/* Requests a huge page of 2 MiB for the memory at `at`, which is aligned to that, and writes to it.
+ * Returns the nanoseconds of processor time of the write, which include the time in which the
+ * system made the page; −1 if the system has no such pages. */
+int64_t fxi_system_try_huge_page(void *at);
 /* Makes the C library return its freed memory to the system. */
 void fxi_system_memory_reclaim(void);
 

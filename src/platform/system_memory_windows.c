@@ -24,6 +24,12 @@ void fxi_system_huge_pages(void *at, size_t bytes)
     (void)at, (void)bytes;
 }
 
+int64_t fxi_system_try_huge_page(void *at)
+{
+    (void)at;
+    return -1;
+}
+
 void fxi_system_memory_reclaim(void)
 {
     _heapmin();
