@@ -49,10 +49,16 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * has not initialised MPI, the call does, and MPI is finalised when the program ends. After a
  * success, further calls do nothing, except that FX_NCCL after FX_MPI also loads NCCL or RCCL.
  *
+ * If all members are on one machine, fx_dist_allreduce and updates reduce arrays of the host in
+ * memory that the members share, 772 KB for each of them. MPI allocates this memory. Without it, or
+ * with FX_DIST_SHARED_MEMORY=off in the environment of one member, MPI moves the arrays.
+ *
  * With .fixed_order, sums, means and products combine the members' elements in the order of their
  * ranks. A run with the same number of members then gives the same bits on any network and with any
  * MPI. Each of n members receives the arrays of all others: (n−1)·S bytes instead of about 2·S for
- * an array of S bytes. Arrays of GPUs are copied to the host and back.
+ * an array of S bytes. If all members are on one machine, fx_dist_allreduce and updates use the
+ * order of the ranks without this option, and the option costs nothing. Arrays of GPUs are copied
+ * to the host and back.
  *
  * With .wire = FX_DTYPE_BF16, members send each other gradients of Float32, Float16 and BFloat16 as
  * BFloat16, half the bytes of Float32. This applies to updates by fx_dist_optimiser and by fx_train

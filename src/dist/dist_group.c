@@ -1,7 +1,7 @@
 /* dist_group.c: runs collective operations of plans by a transport, in host memory.
  *
  * The operands are copied to buffers of the group, which a transport may write to even after the
- * time limit.
+ * time limit. Operations in memory that all members share use the operands themselves.
  */
 #include "dist_group.h"
 
@@ -19,6 +19,7 @@
 
 const fxi_transport_host fxi_dist_host = {.alloc = fxi_malloc,
                                           .sleep = fxi_sleep_microseconds,
+                                          .yield = fxi_thread_yield,
                                           .process = fxi_process_id,
                                           .library = fxi_library_open,
                                           .symbol = fxi_library_symbol,
@@ -117,12 +118,20 @@ fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size)
 /* In a fixed order, elements are gathered in parts, because all members' are held at once. */
 enum { PART = 1 << 20 };
 
+/* Does the transport read and write the operands themselves? */
+static bool is_direct(const fxi_dist_move *m)
+{
+    return m->shared && wire_type(m->what) == m->what->dtype;
+}
+
 /* Called before the members agree, so that a member without memory can refuse. */
 static fx_status get_buffers(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
+    if (is_direct(m))
+        return FX_OK;
     const size_t bytes = wire_bytes(m), width = m->n ? bytes / (size_t)m->n : 0;
     const size_t part = width * (size_t)(m->n < PART ? m->n : PART);
-    const size_t gathered = m->what->fixed ? part * (size_t)d->group.size : 0;
+    const size_t gathered = m->what->fixed && !m->shared ? part * (size_t)d->group.size : 0;
     return fxi_dist_buffers(
         d, (gathered > bytes ? gathered : bytes) + fxi_dist_narrow_bytes(d, m) + 1, why, size);
 }
@@ -151,37 +160,51 @@ static fx_status gather_and_fold(fx_dist *d, const fxi_transport_call *reduction
     return FX_OK;
 }
 
+/* Copies the operand to the group's buffer, in the type in which it is sent. */
+static void put_in(fx_dist *d, const fxi_dist_move *m)
+{
+    if (wire_type(m->what) != m->what->dtype)
+        widen(m->what->dtype, m->in, d->in, m->n);
+    else
+        memcpy(d->in, m->in, wire_bytes(m));
+}
+
+static void take_out(fx_dist *d, const fxi_dist_move *m)
+{
+    const fxi_dist_header *h = m->what;
+    /* Only the root's memory has been written. */
+    if (h->kind == FX_COLLECTIVE_REDUCE && h->root != d->group.rank)
+        memset(d->out, 0, wire_bytes(m));
+    if (wire_type(h) != h->dtype)
+        narrow(h->dtype, d->out, m->out, m->n);
+    else
+        memcpy(m->out, d->out, wire_bytes(m));
+}
+
 static fx_status transfer_exactly(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const fxi_dist_header *h = m->what;
-    const int64_t dtype = wire_type(h);
-    const size_t bytes = wire_bytes(m);
-    if (dtype != h->dtype)
-        widen(h->dtype, m->in, d->in, m->n);
-    else
-        memcpy(d->in, m->in, bytes);
-    const bool mean = h->kind != FX_COLLECTIVE_BROADCAST && h->fold == FX_REDUCE_MEAN;
+    const bool direct = is_direct(m);
+    /* In shared memory the transport divides, too. */
+    const bool mean = h->kind != FX_COLLECTIVE_BROADCAST && h->fold == FX_REDUCE_MEAN && !m->shared;
     fxi_transport_call c = {.kind = h->kind,
                             .fold = mean ? FX_REDUCE_SUM : h->fold,
                             .root = h->root,
-                            .dtype = dtype,
+                            .dtype = wire_type(h),
                             .count = m->n,
-                            .in = d->in,
-                            .out = d->out};
-    const fx_status status = m->n == 0  ? FX_OK
-                             : h->fixed ? gather_and_fold(d, &c, why, size)
-                                        : fxi_dist_call(d, &c, why, size);
-    if (status != FX_OK)
+                            .in = direct ? m->in : d->in,
+                            .out = direct ? m->out : d->out};
+    if (m->n == 0)
+        return FX_OK;
+    if (!direct)
+        put_in(d, m);
+    const fx_status status = h->fixed && !m->shared ? gather_and_fold(d, &c, why, size)
+                                                    : fxi_dist_call(d, &c, why, size);
+    if (status != FX_OK || direct)
         return status;
-    /* Only the root's memory has been written. */
-    if (h->kind == FX_COLLECTIVE_REDUCE && h->root != d->group.rank)
-        memset(d->out, 0, bytes);
     if (mean)
-        divide(dtype, d->out, m->n, d->group.size);
-    if (dtype != h->dtype)
-        narrow(h->dtype, d->out, m->out, m->n);
-    else
-        memcpy(m->out, d->out, bytes);
+        divide(c.dtype, d->out, m->n, d->group.size);
+    take_out(d, m);
     return FX_OK;
 }
 
@@ -225,7 +248,9 @@ static fx_status operate(fx_dist *d, const fxi_dist_move *m, const char *what, c
         return status;
     began = fxi_timeline_now();
     status = m->move(d, m, why, size);
-    fxi_timeline_event(FXI_ROW_COMMUNICATION, "communication", what, began);
+    char text[160];
+    snprintf(text, sizeof text, "%s%s", what, m->shared ? " in shared memory" : "");
+    fxi_timeline_event(FXI_ROW_COMMUNICATION, "communication", text, began);
     return status;
 }
 
@@ -250,6 +275,13 @@ static fx_status run_operation(fx_dist *d, const fxi_dist_move *m, char *why, si
     return status;
 }
 
+/* Does the transport reduce it in memory that all members share? */
+static bool is_shared(const fx_dist *d, const fxi_dist_header *h)
+{
+    const fxi_transport_call c = {.kind = h->kind, .fold = h->fold, .dtype = wire_type(h)};
+    return d->transport->shares && d->transport->shares(&d->group, &c);
+}
+
 fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_dist_move how,
                         char *why, size_t size)
 {
@@ -260,6 +292,7 @@ fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_di
     if (d->narrow && h.kind == FX_COLLECTIVE_ALL_REDUCE && h.dtype == FX_DTYPE_F32 && !how.queue)
         h.narrow = fx_step_collective(step)->what.inexact;
     how.what = &h;
+    how.shared = !how.queue && h.narrow == 0 && is_shared(d, &h);
     how.n = fx_tensor_length(&step->out);
     return run_operation(d, &how, why, size);
 }

@@ -77,6 +77,7 @@ typedef struct fxi_dist_move {
     const void *in;
     void *out;
     const fx_device_queue *queue; /* NULL: in host memory */
+    bool shared;                  /* by memory that all members share (fxi_transport.shares) */
     /* Called before the members agree: allocates buffers, or waits for earlier work of the GPU. If
      * it fails, all members refuse with its reason. */
     fx_status (*ready)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);

@@ -2,8 +2,8 @@
  * processes (libcflux-mpi-openmpi.so). Internal.
  *
  * A transport knows nothing of arrays, plans and error records: it gets buffers that stay valid
- * until the process ends, and returns a status and a message. Of the library it calls only the
- * functions of fxi_transport_host.
+ * until the process ends (unless it `shares` the operation), and returns a status and a message. Of
+ * the library it calls only the functions of fxi_transport_host.
  */
 #ifndef CFLUX_TRANSPORT_H
 #define CFLUX_TRANSPORT_H
@@ -46,6 +46,7 @@ typedef struct fxi_transport_group {
 typedef struct fxi_transport_host {
     void *(*alloc)(size_t bytes); /* never freed; NULL if memory is exhausted */
     void (*sleep)(int microseconds);
+    void (*yield)(void);   /* lets another thread run on this processor */
     long (*process)(void); /* the number of the calling process: a child has another one */
     void *(*library)(const char *file, char *why,
                      size_t size);                    /* opens a library; NULL with the reason */
@@ -78,6 +79,11 @@ typedef struct fxi_transport {
      * group is not used any more. */
     fx_status (*run)(const fxi_transport_group *group, const fxi_transport_call *call, char *why,
                      size_t size);
+    /* NULL: never. Does `run` reduce this operation (kind, fold and dtype are read) in memory that
+     * all members share? Then it reduces in the order of the ranks, `fold` may be MEAN, `out` may
+     * be `in`, and nothing writes to `out` after `run` has returned. All members get the same
+     * answer. */
+    bool (*shares)(const fxi_transport_group *group, const fxi_transport_call *call);
 } fxi_transport;
 
 /* The state of a connection. */

@@ -75,6 +75,8 @@ typedef pthread_t fxi_thread;
  * threads. Returns 0, or an error number like errno. */
 int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user);
 void fxi_thread_join(fxi_thread thread);
+/* Lets another thread run on this processor, if one is ready. */
+void fxi_thread_yield(void);
 
 /* ---- the end of a thread --------------------------------------------------------------------- */
 

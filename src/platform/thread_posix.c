@@ -1,6 +1,7 @@
 /* thread_posix.c: threads on POSIX systems; see thread.h. */
 #include "thread.h"
 
+#include <sched.h>
 #include <signal.h>
 
 int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user)
@@ -16,4 +17,9 @@ int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user)
 void fxi_thread_join(fxi_thread thread)
 {
     pthread_join(thread, NULL);
+}
+
+void fxi_thread_yield(void)
+{
+    sched_yield();
 }

@@ -2,6 +2,8 @@
  * thread could receive. */
 #include "thread.h"
 
+#include <sched.h>
+
 int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user)
 {
     return pthread_create(out, NULL, run, user);
@@ -10,4 +12,9 @@ int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user)
 void fxi_thread_join(fxi_thread thread)
 {
     pthread_join(thread, NULL);
+}
+
+void fxi_thread_yield(void)
+{
+    sched_yield();
 }

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import mpis
 from mpis import ENVIRONMENT
@@ -29,6 +30,7 @@ LIBRARIES = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 # By case: lines that must be printed (a part of each), and whether the processes succeed.
 CASES = {
     "busy_at_end": (["0 saved: ok", "1 saved: ok"], True),
+    "stops_in_sum": (["0 sum: collective: ", "all_reduce (sum) of 1048576 Float32, operation ", "no answer from rank 1 within 3 s"], False),
     "one_ends": (["no answer from rank 1 within 3 s"], False),
     "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
@@ -77,9 +79,10 @@ def check(what, process, lines, succeeds):
 
 def check_cases(name, launcher, options, build, other):
     slow = started(launcher, options, build, "busy_at_end")  # takes 11 s, so it runs beside the others
+    stops = started(launcher, options, build, "stops_in_sum")  # takes 5 s
     try:
         for case, (lines, succeeds) in CASES.items():
-            if case != "busy_at_end":
+            if case not in ("busy_at_end", "stops_in_sum"):
                 check(f"{name}, {case}", started(launcher, options, build, case), lines, succeeds)
         if other:
             # An MPI that did not start the processes puts each of them into a group of its own, without a message.
@@ -88,9 +91,46 @@ def check_cases(name, launcher, options, build, other):
                   [f"launcher started 2 processes, but", f'use the launcher of the same MPI, or .library = "{name}"'], False)
             run = started(launcher, options, build, "none", ("env", "LD_PRELOAD=" + LIBRARIES[other]))
             check(f"{name}, a program with {other}", run, ["the program uses another MPI"], False)
+        check(f"{name}, stops_in_sum", stops, *CASES["stops_in_sum"])
         check(f"{name}, busy_at_end", slow, *CASES["busy_at_end"])
     finally:
         slow.kill()
+        stops.kill()
+
+
+def hashes(build, launcher, options, case, n, folder, before=(), more=None):
+    """Returns the hash of each result of mpi_cases sums, and how many operations used shared memory."""
+    file = os.path.join(folder, "timeline")
+    run = started(launcher, options, build, case, before, n, dict(more or {}, FX_TIMELINE=file))
+    out = run.communicate(timeout=60)[0]
+    found = [dict(re.findall(rf"(?m)^{rank} hash: (\d \d \d) (\w+)$", out)) for rank in range(n)]
+    if run.returncode != 0 or "wrong" in out or len(found[0]) != 4 * (4 * 5 + 2 * 4) or any(f != found[0] for f in found):
+        sys.exit(f"{case}, {n} processes: {run.returncode}\n{out}")
+    with open(f"{file}.1", encoding="utf-8") as f:
+        return found[0], f.read().count(" in shared memory")
+
+
+ONE_OFF = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && export FX_DIST_SHARED_MEMORY=off; exec "$@"', "sh")
+
+
+def check_shared_memory(name, launcher, options, build, folder):
+    """Sums in shared memory have the bits of MPI's, and are MPI's if a rank has no shared memory."""
+    off = {"FX_DIST_SHARED_MEMORY": "off"}
+    stub = os.path.join(folder, "stub.so")
+    with open(os.path.join(folder, "stub.c"), "w", encoding="utf-8") as f:
+        f.write("int MPI_Win_allocate_shared(void);\nint MPI_Win_allocate_shared(void) { return 15; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", os.path.join(folder, "stub.c"), "-o", stub], check=True)
+    found = {}
+    for case, n, without in (("sums", 2, {"more": off}), ("sums", 2, {"before": ONE_OFF}),
+                             ("sums_in_order", 3, {"more": off}), ("sums_in_order", 4, {"before": ("env", f"LD_PRELOAD={stub}")})):
+        if (case, n) not in found:
+            found[case, n] = hashes(build, launcher, options, case, n, folder)
+        shared, count = found[case, n]
+        moved, none = hashes(build, launcher, options, case, n, folder, **without)
+        if shared != moved or count != len(shared) + 4 or none != 0:
+            sys.exit(f"{name}, {case}, {n} processes, {without}: {count} and {none} sums in shared memory, different: "
+                     f"{[k for k in shared if shared[k] != moved[k]]}")
+        print(f"{name}, {case}, {n} processes: {count} sums in shared memory have the bits of MPI's")
 
 
 def check_gpus(name, launcher, options, build):
@@ -115,6 +155,8 @@ def main():
             print(f"{name}, {n} processes: within {worst:.1e}")
         other = next(key for key in LIBRARIES if key != name)
         check_cases(name, launcher, options, build, other if shutil.which(f"mpirun.{other}") else None)
+        with tempfile.TemporaryDirectory() as folder:
+            check_shared_memory(name, launcher, options, build, folder)
         check_gpus(name, launcher, options, build)
 
 

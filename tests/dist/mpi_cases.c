@@ -2,6 +2,8 @@
  * case. Each line that a process prints begins with its rank. */
 #include <cflux.h>
 #include <dlfcn.h>
+#include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -120,6 +122,96 @@ static void overlaps(fx_dist *d)
     say("overlap", same ? "same bits" : "other bits");
     free(alone);
     free(both);
+}
+
+/* Element i on a rank: in sums of Float32 the order matters, those of integers wrap around. */
+static fx_array *operand(fx_dtype type, int64_t n, int r)
+{
+    double *x = malloc((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = type == FX_DTYPE_I32   ? (double)((i * 7919 + r) * 65537 % 2147483647)
+               : type == FX_DTYPE_I64 ? (double)(i * 1000003 - r)
+                                      : 1 + sin((double)(i * 3 + r * 1000));
+    fx_array *y = fx_cast(fx_from(FX_DTYPE_F64, x, n), type);
+    free(x);
+    return y;
+}
+
+/* FNV-1a of the bytes of an array. */
+static uint64_t hash_of(fx_array *x)
+{
+    const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
+    unsigned char *all = malloc(bytes + 1);
+    uint64_t h = 14695981039346656037u;
+    if (fx_read_into(x, all, bytes) != FX_OK)
+        say_error("read");
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ all[i]) * 1099511628211u;
+    free(all);
+    return h;
+}
+
+/* Whole numbers, whose sums are exact: the sum over the ranks r of i % 1000 + r. */
+static void check_sum(fx_dist *d, int64_t n)
+{
+    FX_SCOPE;
+    const int size = fx_dist_total_workers(d);
+    float *x = malloc((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(i % 1000 + rank);
+    fx_array *y = fx_dist_allreduce(d, fx_from(FX_DTYPE_F32, x, n), FX_REDUCE_SUM);
+    fx_read_into(y, x, (size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != (float)(size * (i % 1000) + size * (size - 1) / 2))
+            say("sum", "wrong");
+    free(x);
+}
+
+/* Says a hash of each result, by type, operation and number of elements: less than a page, just
+ * more, several parts whose last one is short. */
+static void sums(fx_dist *d)
+{
+    static const int64_t lengths[] = {1, 1023, 1025, 70001};
+    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_I32,
+                                     FX_DTYPE_I64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    static const fx_reduce folds[] = {FX_REDUCE_SUM, FX_REDUCE_MEAN, FX_REDUCE_PROD, FX_REDUCE_MAX,
+                                      FX_REDUCE_MIN};
+    char text[100];
+    for (int l = 0; l < 4; l++) {
+        check_sum(d, lengths[l]);
+        for (int t = 0; t < 6; t++)
+            for (int f = 0; f < 5; f++) {
+                FX_SCOPE;
+                const bool whole = types[t] == FX_DTYPE_I32 || types[t] == FX_DTYPE_I64;
+                if (whole && folds[f] == FX_REDUCE_MEAN)
+                    continue;
+                fx_array *x = operand(types[t], lengths[l], rank);
+                snprintf(text, sizeof text, "%d %d %d %016llx", l, t, f,
+                         (unsigned long long)hash_of(fx_dist_allreduce(d, x, folds[f])));
+                say("hash", text);
+            }
+    }
+}
+
+/* Rank 1 stops for 5 s in one of many sums of 4 MB. */
+static void stops_in_sum(fx_dist *d)
+{
+    fx_array *x = fx_ones(1 << 20);
+    fx_eval(x);
+    fx_dist_barrier(d);
+    if (rank == 1 && fork() == 0) {
+        usleep(50000);
+        kill(getppid(), SIGSTOP);
+        sleep(5);
+        kill(getppid(), SIGCONT);
+        _exit(0);
+    }
+    fx_status status = FX_OK;
+    while (status == FX_OK) {
+        FX_STEP;
+        status = fx_eval(fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+    }
+    say_error("sum");
 }
 
 static void say_values(const char *what, fx_array *y)
@@ -294,6 +386,9 @@ static const struct {
              {"folds_of_nan", folds_of_nan},
              {"finalise_first", finalise_first},
              {"overlaps", overlaps},
+             {"sums", sums},
+             {"sums_in_order", sums},
+             {"stops_in_sum", stops_in_sum},
              {"unused", unused},
              {"slow", slow},
              {"gpu_sums", gpu_sums},
@@ -313,6 +408,7 @@ int main(int argc, char **argv)
     }
     const bool narrow = argc > 1 && strcmp(argv[1], "gpu_wire") == 0;
     if (fx_dist_init(FX_MPI, .time_limit = 3, .library = library,
+                     .fixed_order = argc > 1 && strcmp(argv[1], "sums_in_order") == 0,
                      .wire = narrow ? FX_DTYPE_BF16 : FX_DTYPE_F32) != FX_OK) {
         say_error("init");
         return 1;

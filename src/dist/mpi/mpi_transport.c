@@ -3,15 +3,15 @@
  *
  * Every operation is nonblocking and is tested in a loop, so that it can be abandoned at the time
  * limit. ALL_REDUCE is a reduction to rank 0 and a broadcast from rank 0, because MPI does not
- * promise that all ranks get the same bits from its own all-reduce.
+ * promise that all ranks get the same bits from its own all-reduce. If all ranks are on one
+ * machine, ALL_REDUCE uses memory that they share instead (mpi_window.c).
  *
  * When half the time limit has passed, a rank notifies the other ranks that it is waiting in this
  * operation. At the limit the error names the ranks that sent no notice. Operations that finish
  * earlier send no notices.
  */
-#include "transport.h"
+#include "mpi_window.h"
 
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,7 @@ static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its 
 static struct {
     MPI_Comm comm, notices; /* made by the plugin, for operations and for notices */
     MPI_Op max[2], min[2];  /* [0]: of Float32, [1]: of Float64 */
+    fxi_window window;      /* of all ranks, if they are on one machine */
     int rank, size;
     int level;   /* thread level of MPI */
     bool ours;   /* the plugin initialised MPI, not the program */
@@ -96,34 +97,59 @@ static void name_missing(const fxi_transport_call *c, char *why, size_t size)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
+/* Returns an MPI error code. */
+typedef int is_over(void *what, int *is_done);
+
+static int request_is_over(void *request, int *is_done)
+{
+    return MPI_Test(request, is_done, MPI_STATUS_IGNORE);
+}
+
+/* Ranks that compute come within microseconds of each other, so the first tests come without a
+ * pause. After them this thread lets others run, which may be those that it waits for. MPI_Iprobe
+ * lets MPI send what it has not sent yet: another rank may still wait for it in an earlier
+ * operation. */
+static int window_is_over(void *window, int *is_done)
+{
+    enum { TESTS = 200 };
+    int some;
+    for (int i = 0; i < TESTS; i++)
+        if (fxi_window_met(window)) {
+            *is_done = 1;
+            return MPI_SUCCESS;
+        }
+    mpi.host->yield();
+    return MPI_Iprobe(MPI_ANY_SOURCE, NOTICE, mpi.notices, &some, MPI_STATUS_IGNORE);
+}
+
 /* Each test of a request moves a few KB only: Open MPI needs about 1,000 tests to reduce 4 MB
  * within a machine. So the pauses between tests are short until `moving` seconds have passed, which
  * is enough to move the data at 10 MB/s; a longer wait is a wait for a process that computes. A
  * short operation is not worth a pause, unless other threads need the processor. */
-static void pause_between_tests(const fxi_transport_call *c, double waited, double moving)
+static void pause_between_tests(double waited, double moving, double short_wait)
 {
     if (waited > moving)
         mpi.host->sleep(1000);
-    else if (c->beside || waited > 0.002)
+    else if (waited > short_wait)
         mpi.host->sleep(50);
 }
 
-static fx_status wait_for(MPI_Request *request, const fxi_transport_call *c, double bytes,
-                          char *why, size_t size)
+static fx_status wait_until(is_over *test, void *what, const fxi_transport_call *c, double bytes,
+                            double short_wait, char *why, size_t size)
 {
     const double begin = MPI_Wtime(), moving = 0.05 + bytes / 10e6;
     bool told = false;
     memset(mpi.waits, 0, (size_t)mpi.size);
     for (;;) {
         int is_done = 0;
-        const int code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
-        const double waited = MPI_Wtime() - begin;
+        const int code = test(what, &is_done);
         if (code != MPI_SUCCESS) {
             fail(why, size, "MPI", code);
             return FX_STATUS_IO;
         }
         if (is_done)
             return FX_OK;
+        const double waited = MPI_Wtime() - begin;
         if (!told && waited > c->limit / 2) {
             tell_all(c->number);
             told = true;
@@ -133,8 +159,23 @@ static fx_status wait_for(MPI_Request *request, const fxi_transport_call *c, dou
             name_missing(c, why, size);
             return FX_STATUS_IO;
         }
-        pause_between_tests(c, waited, moving);
+        pause_between_tests(waited, moving, short_wait);
     }
+}
+
+static fx_status wait_for(MPI_Request *request, const fxi_transport_call *c, double bytes,
+                          char *why, size_t size)
+{
+    return wait_until(request_is_over, request, c, bytes, c->beside ? 0 : 0.002, why, size);
+}
+
+/* A rank that is computing needs less than 100 µs for its share of a part. */
+fx_status fxi_window_wait(fxi_window *w, const fxi_transport_call *c, double bytes, char *why,
+                          size_t size)
+{
+    return fxi_window_met(w)
+               ? FX_OK
+               : wait_until(window_is_over, w, c, bytes, c->beside ? 0.0002 : 0.002, why, size);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -256,6 +297,12 @@ static bool may_call(char *why, size_t size)
     return is_main != 0;
 }
 
+static bool shares(const fxi_transport_group *group, const fxi_transport_call *c)
+{
+    (void)group;
+    return fxi_window_takes(&mpi.window, c);
+}
+
 static fx_status run(const fxi_transport_group *group, const fxi_transport_call *c, char *why,
                      size_t size)
 {
@@ -264,12 +311,13 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
     if (!may_call(why, size))
         return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
-    fx_status status = FX_OK;
     if (c->kind >= FXI_COLLECTIVE_GATHER && c->count > CHUNK) {
         snprintf(why, size, "cannot gather more than %d elements", (int)CHUNK);
         return FX_STATUS_UNSUPPORTED;
     }
-    for (int64_t at = 0; at < c->count && status == FX_OK; at += CHUNK) {
+    const bool shared = fxi_window_takes(&mpi.window, c);
+    fx_status status = shared ? fxi_window_reduce(&mpi.window, c, why, size) : FX_OK;
+    for (int64_t at = 0; !shared && at < c->count && status == FX_OK; at += CHUNK) {
         const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
         status = part(c, (const char *)c->in + skip, (char *)c->out + skip, (int)n,
                       (size_t)(n * width), why, size);
@@ -308,10 +356,12 @@ static void leave(void)
     int finalized = 1;
     if (mpi.host->process() != mpi.process || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
         return;
-    if (mpi.broken)
+    if (mpi.broken) {
         tell_all(ends);
-    else if (all_leave())
+    } else if (all_leave()) {
+        fxi_window_close(&mpi.window);
         MPI_Finalize();
+    }
 }
 
 /* Reads the name and version of the library that answers, up to a comma or the end of the line. */
@@ -362,15 +412,20 @@ static const char *initialise(void)
     return mpi.ours ? NULL : fail(why, sizeof why, "MPI_Init_thread", code);
 }
 
+/* Describes the group, and opens the window if all its ranks are on this machine. */
 static void describe(fxi_transport_group *g)
 {
     int local_rank = 0, local_size = 1;
     MPI_Comm local;
+    mpi.window.memory = MPI_WIN_NULL;
     read_library(g->library, sizeof g->library);
     if (MPI_Comm_split_type(mpi.comm, MPI_COMM_TYPE_SHARED, mpi.rank, MPI_INFO_NULL, &local) ==
         MPI_SUCCESS) {
         MPI_Comm_rank(local, &local_rank);
         MPI_Comm_size(local, &local_size);
+        MPI_Comm_set_errhandler(local, MPI_ERRORS_RETURN);
+        if (mpi.size > 1 && local_size == mpi.size)
+            fxi_window_open(&mpi.window, local, mpi.host);
         MPI_Comm_free(&local);
     }
     g->any_thread = mpi.level >= MPI_THREAD_SERIALIZED;
@@ -417,4 +472,4 @@ static const char *join(const fxi_transport_host *host, const void *communicator
 }
 
 FX_PLUGIN_EXPORT(fxi_transport) = {
-    .head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "MPI"), .open = join, .run = run};
+    .head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "MPI"), .open = join, .run = run, .shares = shares};

@@ -1,0 +1,306 @@
+/* mpi_window.c: reductions in memory that the ranks of one machine share.
+ *
+ * MPI moves large arrays between two local processes through small pieces of shared memory, or by
+ * calls of the system, and adds them up in another pass. Here MPI only allocates the memory
+ * (MPI_Win_allocate_shared). An array is divided into parts, and a part into one slice for each
+ * rank. A rank copies the slices of the others to its segment, adds up its own slice in the order
+ * of the ranks, and copies the sums of the others from their segments. So each rank reads and
+ * writes S bytes about three times for an array of S bytes, in pieces that stay in its cache, and
+ * all ranks get the same bits, in every run.
+ *
+ * Between these three phases of a part the ranks meet: each increments a counter in its segment and
+ * waits until the counters of all ranks have this value. While a rank waits for the second phase of
+ * one part it has done the first phase of the next part, so there is one meeting for each part, and
+ * two more. A segment has three buffers: a rank that writes part k+3 has met the others twice since
+ * they read part k.
+ *
+ * An array that is smaller than a page is not divided: after one meeting each rank adds up all of
+ * it, with the same instructions and in the same order. All ranks are on one machine, so they get
+ * the same bits.
+ */
+#include "mpi_window.h"
+
+#include <string.h>
+
+enum { BUFFERS = 3 };
+enum { PART = 256 << 10 }; /* bytes of a buffer: three of them fit in a second-level cache */
+enum { SMALL = 4096 };     /* the most bytes of an array that is not divided */
+enum { BLOCK = 4096 };     /* bytes that are added up at a time, in the first-level cache */
+enum { LINE = 64 };        /* bytes of a cache line: two ranks never write to the same one */
+enum { HEAD = 4096 };      /* the counter has a page of its own */
+
+/* ---- folds ----------------------------------------------------------------------------------- */
+
+/* y = a op b */
+typedef void combine(void *restrict y, const void *restrict a, const void *restrict b, int64_t n);
+
+#define COMBINE(name, T, result)                                                                   \
+    static void name(void *restrict to, const void *restrict left, const void *restrict right,     \
+                     int64_t n)                                                                    \
+    {                                                                                              \
+        T *restrict y = to;                                                                        \
+        const T *restrict l = left, *restrict r = right;                                           \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const T a = l[i], b = r[i];                                                            \
+            y[i] = (T)(result);                                                                    \
+        }                                                                                          \
+    }
+#define FLOATS(fold, result)                                                                       \
+    COMBINE(fold##_f32, float, result)                                                             \
+    COMBINE(fold##_f64, double, result)
+#define INTEGERS(fold, of_32, of_64, result)                                                       \
+    COMBINE(fold##_i32, of_32, result)                                                             \
+    COMBINE(fold##_i64, of_64, result)                                                             \
+    COMBINE(fold##_u8, uint8_t, result)
+FLOATS(sum, a + b)
+INTEGERS(sum, uint32_t, uint64_t, a + b) /* wraps around, as MPI's sum does */
+FLOATS(prod, a *b)
+INTEGERS(prod, uint32_t, uint64_t, a *b)
+/* NaN if a member has NaN */
+FLOATS(max, a > b || a != a ? a : b)
+INTEGERS(max, int32_t, int64_t, a > b ? a : b)
+FLOATS(min, a < b || a != a ? a : b)
+INTEGERS(min, int32_t, int64_t, a < b ? a : b)
+
+#define ALL_TYPES(fold)                                                                            \
+    {                                                                                              \
+        [FX_DTYPE_F32] = fold##_f32, [FX_DTYPE_F64] = fold##_f64, [FX_DTYPE_I32] = fold##_i32,     \
+        [FX_DTYPE_I64] = fold##_i64, [FX_DTYPE_U8] = fold##_u8                                     \
+    }
+static combine *const folds[FX_REDUCE_COUNT][FX_DTYPE_COUNT] = {
+    [FX_REDUCE_SUM] = ALL_TYPES(sum),
+    [FX_REDUCE_PROD] = ALL_TYPES(prod),
+    [FX_REDUCE_MAX] = ALL_TYPES(max),
+    [FX_REDUCE_MIN] = ALL_TYPES(min),
+    [FX_REDUCE_MEAN] = {[FX_DTYPE_F32] = sum_f32, [FX_DTYPE_F64] = sum_f64}};
+
+static void divide(int64_t dtype, void *x, int64_t n, int size)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (dtype == FX_DTYPE_F64)
+            ((double *)x)[i] /= size;
+        else
+            ((float *)x)[i] /= (float)size;
+}
+
+/* ---- meetings -------------------------------------------------------------------------------- */
+
+static int64_t *counter(const fxi_window *w, int rank)
+{
+    return (int64_t *)(void *)w->segments[rank];
+}
+
+bool fxi_window_met(const fxi_window *w)
+{
+    for (int k = 0; k < w->size; k++)
+        if (__atomic_load_n(counter(w, k), __ATOMIC_ACQUIRE) < w->met)
+            return false;
+    return true;
+}
+
+static fx_status meet(fxi_window *w, const fxi_transport_call *c, char *why, size_t size)
+{
+    w->met++;
+    __atomic_store_n(counter(w, w->rank), w->met, __ATOMIC_RELEASE);
+    return fxi_window_wait(w, c, PART, why, size);
+}
+
+/* ---- one part -------------------------------------------------------------------------------- */
+
+/* A part of the arrays of an operation. */
+typedef struct piece {
+    const fxi_transport_call *call;
+    const char *in;
+    char *out;
+    int64_t width; /* bytes of an element */
+    int64_t bytes;
+    int buffer;
+} piece;
+
+static char *buffer_of(const fxi_window *w, const piece *p, int rank)
+{
+    return w->segments[rank] + HEAD + (size_t)p->buffer * PART;
+}
+
+/* The slice of a rank begins at this byte; that of rank `size` is the end of the part. */
+static int64_t slice(const fxi_window *w, const piece *p, int rank)
+{
+    const int64_t lines = (p->bytes + LINE - 1) / LINE, each = (lines + w->size - 1) / w->size;
+    const int64_t at = each * LINE * rank;
+    return at < p->bytes ? at : p->bytes;
+}
+
+/* Folds bytes from … until−1 of all ranks to `to`, and this rank's own from `in`. The sources and
+ * the result of a step of the fold never overlap: they alternate between `to` and a block. */
+static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to)
+{
+    _Alignas(LINE) char block[BLOCK];
+    combine *const step = folds[p->call->fold][p->call->dtype];
+    for (int64_t at = from; at < until; at += BLOCK) {
+        const int64_t bytes = until - at < BLOCK ? until - at : BLOCK, n = bytes / p->width;
+        const char *so_far = w->rank == 0 ? p->in + at : buffer_of(w, p, 0) + at;
+        for (int k = 1; k < w->size; k++) {
+            const char *next = w->rank == k ? p->in + at : buffer_of(w, p, k) + at;
+            char *result = (w->size - 1 - k) % 2 == 0 ? to + (at - from) : block;
+            step(result, so_far, next, n);
+            so_far = result;
+        }
+        if (p->call->fold == FX_REDUCE_MEAN)
+            divide(p->call->dtype, to + (at - from), n, w->size);
+    }
+}
+
+static void offer_slices(const fxi_window *w, const piece *p)
+{
+    const int64_t from = slice(w, p, w->rank), until = slice(w, p, w->rank + 1);
+    char *mine = buffer_of(w, p, w->rank);
+    memcpy(mine, p->in, (size_t)from);
+    memcpy(mine + until, p->in + until, (size_t)(p->bytes - until));
+}
+
+static void fold_slice(const fxi_window *w, const piece *p)
+{
+    const int64_t from = slice(w, p, w->rank), until = slice(w, p, w->rank + 1);
+    char *mine = buffer_of(w, p, w->rank) + from;
+    fold(w, p, from, until, mine);
+    memcpy(p->out + from, mine, (size_t)(until - from));
+}
+
+static void take_slices(const fxi_window *w, const piece *p)
+{
+    for (int k = 0; k < w->size; k++) {
+        const int64_t from = slice(w, p, k), until = slice(w, p, k + 1);
+        if (k != w->rank)
+            memcpy(p->out + from, buffer_of(w, p, k) + from, (size_t)(until - from));
+    }
+}
+
+/* ---- an operation ---------------------------------------------------------------------------- */
+
+/* Part i of an operation whose first part has the number `first`. */
+static piece part_of(const fxi_transport_call *c, int64_t width, int64_t first, int64_t i)
+{
+    const int64_t at = i * PART, left = c->count * width - at;
+    return (piece){.call = c,
+                   .in = (const char *)c->in + at,
+                   .out = (char *)c->out + at,
+                   .width = width,
+                   .bytes = left < PART ? left : PART,
+                   .buffer = (int)((first + i) % BUFFERS)};
+}
+
+static fx_status reduce_small(fxi_window *w, const piece *p, char *why, size_t size)
+{
+    char result[SMALL];
+    memcpy(buffer_of(w, p, w->rank), p->in, (size_t)p->bytes);
+    const fx_status status = meet(w, p->call, why, size);
+    if (status != FX_OK)
+        return status;
+    fold(w, p, 0, p->bytes, result);
+    memcpy(p->out, result, (size_t)p->bytes);
+    return FX_OK;
+}
+
+fx_status fxi_window_reduce(fxi_window *w, const fxi_transport_call *c, char *why, size_t size)
+{
+    static const int widths[FX_DTYPE_COUNT] = {[FX_DTYPE_F32] = 4,
+                                               [FX_DTYPE_F64] = 8,
+                                               [FX_DTYPE_I32] = 4,
+                                               [FX_DTYPE_I64] = 8,
+                                               [FX_DTYPE_U8] = 1};
+    const int64_t width = widths[c->dtype], bytes = c->count * width;
+    const int64_t n = (bytes + PART - 1) / PART, first = w->parts;
+    w->parts += n;
+    if (bytes <= SMALL) {
+        const piece p = part_of(c, width, first, 0);
+        return n == 0 ? FX_OK : reduce_small(w, &p, why, size);
+    }
+    fx_status status = FX_OK;
+    for (int64_t i = 0; i < n + 2 && status == FX_OK; i++) {
+        const piece next = part_of(c, width, first, i), here = part_of(c, width, first, i - 1),
+                    done = part_of(c, width, first, i - 2);
+        if (i < n)
+            offer_slices(w, &next);
+        if (i >= 1 && i <= n)
+            fold_slice(w, &here);
+        if (i >= 2)
+            take_slices(w, &done);
+        if (i <= n)
+            status = meet(w, c, why, size);
+    }
+    return status;
+}
+
+bool fxi_window_takes(const fxi_window *w, const fxi_transport_call *c)
+{
+    return w->memory != MPI_WIN_NULL && c->kind == FX_COLLECTIVE_ALL_REDUCE && c->fold >= 0 &&
+           c->fold < FX_REDUCE_COUNT && c->dtype >= 0 && c->dtype < FX_DTYPE_COUNT &&
+           folds[c->fold][c->dtype];
+}
+
+/* ---- the memory ------------------------------------------------------------------------------ */
+
+/* Allocates this rank's segment, beside those of the others. */
+static bool allocate(fxi_window *w, MPI_Comm comm)
+{
+    char *mine = NULL;
+    MPI_Info info = MPI_INFO_NULL;
+    /* Each rank's segment may be near the processor of that rank. */
+    if (MPI_Info_create(&info) == MPI_SUCCESS)
+        MPI_Info_set(info, "alloc_shared_noncontig", "true");
+    const int code =
+        MPI_Win_allocate_shared(HEAD + BUFFERS * PART, 1, info, comm, &mine, &w->memory);
+    if (info != MPI_INFO_NULL)
+        MPI_Info_free(&info);
+    return code == MPI_SUCCESS &&
+           MPI_Win_set_errhandler(w->memory, MPI_ERRORS_RETURN) == MPI_SUCCESS;
+}
+
+/* Finds the segments of all ranks and begins to use them: all ranks may, at any time. */
+static bool attach(fxi_window *w)
+{
+    for (int k = 0; k < w->size; k++) {
+        MPI_Aint bytes;
+        int unit;
+        if (MPI_Win_shared_query(w->memory, k, &bytes, &unit, &w->segments[k]) != MPI_SUCCESS)
+            return false;
+    }
+    if (MPI_Win_lock_all(MPI_MODE_NOCHECK, w->memory) != MPI_SUCCESS)
+        return false;
+    *counter(w, w->rank) = 0;
+    return MPI_Win_sync(w->memory) == MPI_SUCCESS;
+}
+
+static bool wanted(const fxi_transport_host *host)
+{
+    const char *choice = host->variable("FX_DIST_SHARED_MEMORY");
+    return !choice || strcmp(choice, "off") != 0;
+}
+
+/* True if `mine` is true on all ranks. */
+static bool on_all(MPI_Comm comm, bool mine)
+{
+    int one = mine, all = 0;
+    return MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all;
+}
+
+void fxi_window_open(fxi_window *w, MPI_Comm comm, const fxi_transport_host *host)
+{
+    w->memory = MPI_WIN_NULL;
+    MPI_Comm_rank(comm, &w->rank);
+    MPI_Comm_size(comm, &w->size);
+    w->segments = host->alloc((size_t)w->size * sizeof *w->segments);
+    bool ok = on_all(comm, w->segments && wanted(host));
+    ok = ok && on_all(comm, allocate(w, comm));
+    ok = ok && on_all(comm, attach(w)); /* all counters are 0 before one of them changes */
+    if (!ok)
+        w->memory = MPI_WIN_NULL; /* not freed: some ranks may have none */
+}
+
+void fxi_window_close(fxi_window *w)
+{
+    if (w->memory == MPI_WIN_NULL)
+        return;
+    MPI_Win_unlock_all(w->memory);
+    MPI_Win_free(&w->memory);
+}
