@@ -12,6 +12,7 @@ import collections
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,7 +55,7 @@ def check_numbers(what, got, want, bound):
 
 def check_parameters(name, start, program, build, serial):
     for n, dtype, kind in [(2, "f64", "even"), (3, "f64", "even"), (4, "f64", "uneven"), (2, "f32", "even"),
-                           (3, "f32", "uneven"), (4, "f32", "even"), (1, "f64", "sums"), (2, "f64", "sums"), (4, "f32", "sums"), (2, "f32", "half"), (4, "f32", "half"), (8, "f64", "even"), (8, "f32", "uneven")]:
+                           (3, "f32", "uneven"), (4, "f32", "even"), (1, "f64", "sums"), (2, "f64", "sums"), (4, "f32", "sums"), (2, "f64", "divided"), (3, "f32", "divided"), (2, "f32", "half"), (4, "f32", "half"), (8, "f64", "even"), (8, "f32", "uneven")]:
         got = bits(run(build, [*start, "-n", str(n), program, dtype, kind]), n)
         check_numbers(f"{name}, {n} processes, {dtype}, {kind}", numbers(got), serial[dtype, kind == "sums"], HALF if kind == "half" else BOUND[dtype])
 
@@ -79,6 +80,29 @@ def check_restart(name, mpirun, build, folder):
     if bits(again, 2) != whole:
         sys.exit(f"{name}: the run that started again has other bits:\n{again}")
     print(f"{name}: a rank that dies is named, and the run that starts again has the same bits")
+
+
+def check_divided(name, mpirun, build, folder):
+    """States that are divided among the ranks (ZeRO-1), with a checkpoint of the whole state or one of each rank."""
+    program, cflux = os.path.join(build, "tests", "train_cases"), os.path.join(build, "tools", "cflux", "cflux")
+    launch = [cflux, "launch", "--launcher", mpirun, "-n"]
+    whole = bits(run(build, [*launch, "2", program, "f32", "even"]), 2)
+    for kind, files in (("divided", ["divided"]), ("shards", ["shards-0", "shards-1"])):
+        file = os.path.join(folder, kind)
+        again = run(build, [*launch, "2", "--max-restarts", "1", program, "f32", kind, file, "kill"])
+        if "all 2 processes again (1 of 1)" not in again or bits(again, 2) != whole:
+            sys.exit(f"{name}, {kind}: the run that started again has other bits than with an undivided state:\n{again}")
+        found = sorted(x for x in os.listdir(folder) if x.startswith(kind) and not x.endswith(".1"))  # a previous one
+        if found != files:
+            sys.exit(f"{name}, {kind}: the checkpoints are {found}, expected {files}")
+    # One process continues from a whole state.
+    file = os.path.join(folder, "fewer")
+    died = run(build, [*launch, "2", program, "f32", "divided", file, "kill"], None)
+    got = bits(run(build, [program, "f32", "divided", file]), 1)
+    if "was killed by signal 9" not in died:
+        sys.exit(f"{name}, divided: no rank died:\n{died}")
+    check_numbers(f"{name}, 2 ranks with a divided state, then 1", numbers(got), numbers(whole), BOUND["f32"])
+    print(f"{name}: divided states resume with the same bits, from whole and from divided checkpoints")
 
 
 def events(file, ranks):
@@ -142,6 +166,7 @@ def main():
             check_parameters(name, command, program, build, serial)
             check_stop(name, command, program, build, folder)
             check_restart(name, f"mpirun.{name}", build, folder)
+            check_divided(name, f"mpirun.{name}", build, folder)
             check_timeline(name, f"mpirun.{name}", build, folder)
 
 

@@ -4,9 +4,11 @@
  *
  * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
  * (they do not, and some have none), sums (even, and one update for every four gradients), or half
- * (even, and gradients are sent as BFloat16). Each rank prints the bits of its parameters after 100
- * updates. With CHECKPOINT, rank 0 saves the state in that file after every tenth update, and
- * training resumes from it. FAULT is NAME or NAME:UPDATE:RANK:MICROSECONDS, in the first of several
+ * (even, and gradients are sent as BFloat16), divided or shards (even, and each rank keeps a part
+ * of the optimiser's state). Each rank prints the bits of its parameters after 100 updates. With
+ * CHECKPOINT, rank 0 saves the state in that file after every tenth update, and training resumes
+ * from it. It is the whole state, except with shards: then each rank saves its part in a file of
+ * its own, CHECKPOINT-RANK. FAULT is NAME or NAME:UPDATE:RANK:MICROSECONDS, in the first of several
  * starts; without numbers, rank 1 fails at the start of update 57. After that time in the update,
  * the rank kills itself (kill), stops itself (stop) or sleeps for a second (delay), or before the
  * update it calls another operation than the others (mismatch).
@@ -22,6 +24,7 @@ enum { STEPS = 100, OBSERVATIONS = 24, EVERY = 10 };
 
 static fx_dtype type;
 static fx_dist *dist;
+static const char *kind = "even";
 
 static void data_of(fx_array **x, fx_array **y)
 {
@@ -136,30 +139,64 @@ static void print_bits(void *model)
         fx_dist_barrier(dist);
 }
 
-static fx_status train(bool uneven, bool sums, const char *checkpoint, const fault *f)
+static bool kind_is(const char *name)
+{
+    return strcmp(kind, name) == 0;
+}
+
+/* The checkpoint of this rank. */
+static const char *path_of(const char *checkpoint)
+{
+    static char path[4096];
+    snprintf(path, sizeof path, kind_is("shards") ? "%s-%d" : "%s", checkpoint, fx_dist_rank(dist));
+    return path;
+}
+
+static fx_status load(const char *checkpoint, void *model, void *opt, int64_t *out_step)
+{
+    void *state = kind_is("divided") ? fx_dist_whole(dist, opt) : opt;
+    fx_checkpoint_args saved = {.model = model, .state = state};
+    fx_status status = fx_checkpoint_load(path_of(checkpoint), &saved);
+    if (status == FX_OK && state != opt)
+        status = fx_dist_divide(dist, opt, state);
+    *out_step = saved.step;
+    return status;
+}
+
+static fx_status save(const char *checkpoint, void *model, void *opt, int64_t step)
+{
+    FX_SCOPE;
+    void *state = kind_is("divided") ? fx_dist_whole(dist, opt) : opt;
+    if (fx_dist_rank(dist) != 0 && !kind_is("shards"))
+        return FX_OK;
+    return fx_checkpoint_save(path_of(checkpoint), model, .state = state, .step = step);
+}
+
+static fx_status train(const char *checkpoint, const fault *f)
 {
     FX_SCOPE;
     fx_array *x, *y;
+    int64_t first = 0;
     fx_seed(7);
     data_of(&x, &y);
     void *model = fx_chain(fx_dense(2, 5, FX_TANH), fx_dense(5, 1));
     model = type == FX_DTYPE_F64 ? fx_f64(model) : model;
-    fx_rule *rule = sums ? fx_optimiser_chain(fx_accum_grad(4), fx_adam(0.01)) : fx_adam(0.01);
-    void *opt = fx_setup(fx_dist_optimiser(dist, rule), model);
-    fx_checkpoint_args saved = {.model = model, .state = opt};
-    if (checkpoint && fx_checkpoint_exists(checkpoint) &&
-        fx_checkpoint_load(checkpoint, &saved) != FX_OK)
+    fx_rule *rule =
+        kind_is("sums") ? fx_optimiser_chain(fx_accum_grad(4), fx_adam(0.01)) : fx_adam(0.01);
+    const bool divides = kind_is("divided") || kind_is("shards");
+    void *opt = fx_setup(fx_dist_optimiser(dist, rule, .shard = divides), model);
+    if (checkpoint && fx_checkpoint_exists(path_of(checkpoint)) &&
+        load(checkpoint, model, opt, &first) != FX_OK)
         return FX_STATUS_IO;
     model = fx_dist_synchronize(dist, model, 0);
     opt = fx_dist_synchronize(dist, opt, 0);
-    for (int64_t k = saved.step; k < STEPS; k++) {
+    for (int64_t k = first; k < STEPS; k++) {
         fx_status status = *f->name ? fail_in(f, k) : FX_OK;
         if (status == FX_OK)
-            status = step(opt, model, x, y, uneven);
+            status = step(opt, model, x, y, kind_is("uneven"));
         if (status != FX_OK)
             return status;
-        if (checkpoint && fx_dist_rank(dist) == 0 && (k + 1) % EVERY == 0 &&
-            fx_checkpoint_save(checkpoint, model, .state = opt, .step = k + 1) != FX_OK)
+        if (checkpoint && (k + 1) % EVERY == 0 && save(checkpoint, model, opt, k + 1) != FX_OK)
             return FX_STATUS_IO;
     }
     print_bits(model);
@@ -169,14 +206,13 @@ static fx_status train(bool uneven, bool sums, const char *checkpoint, const fau
 int main(int argc, char **argv)
 {
     type = argc > 1 && strcmp(argv[1], "f64") == 0 ? FX_DTYPE_F64 : FX_DTYPE_F32;
-    const bool half = argc > 2 && strcmp(argv[2], "half") == 0;
-    fx_status status =
-        fx_dist_init(FX_MPI, .time_limit = 3, .wire = half ? FX_DTYPE_BF16 : FX_DTYPE_F32);
+    kind = argc > 2 ? argv[2] : kind;
+    fx_status status = fx_dist_init(FX_MPI, .time_limit = 3,
+                                    .wire = kind_is("half") ? FX_DTYPE_BF16 : FX_DTYPE_F32);
     dist = status == FX_OK ? fx_dist_backend(FX_MPI) : NULL;
     const fault f = fault_of(argc > 4 ? argv[4] : NULL);
     if (dist)
-        status = train(argc > 2 && strcmp(argv[2], "uneven") == 0,
-                       argc > 2 && strcmp(argv[2], "sums") == 0, argc > 3 ? argv[3] : NULL, &f);
+        status = train(argc > 3 ? argv[3] : NULL, &f);
     const fx_error e = fx_error_take();
     if (status != FX_OK)
         printf("%d: %s\n", fx_dist_rank(dist), e.message);
