@@ -246,6 +246,11 @@ fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array *
     return fxi_update_among(&d->communicator, a, n, io_means);
 }
 
+void fxi_dist_name_unused(fx_dist *d, const fx_update_args *a)
+{
+    fxi_update_name_unused(&d->communicator, a);
+}
+
 fx_status fxi_dist_settle(fx_dist *d, void *state)
 {
     forget_failed(d);

@@ -7,6 +7,9 @@
 /* fx_update with the means of all members' gradients. The n numbers of io_means (n ≥ 1) are
  * replaced by their means too, which are read after the update; the first one is the guard. */
 fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array **io_means);
+/* Names the parameters on which this member's loss does not depend, each once. Only needed before
+ * fx_dist_average: fxi_dist_update names them itself. */
+void fxi_dist_name_unused(fx_dist *d, const fx_update_args *a);
 /* Gives all members the same sums of AccumGrads, so that one of them can save the state. */
 fx_status fxi_dist_settle(fx_dist *d, void *state);
 

@@ -102,6 +102,17 @@ static void path_in_model(const fx_spot *at, char *path, size_t capacity)
     fx_spot_path(spots, NULL, path, capacity);
 }
 
+/* What fx_gradient returns for a parameter that the loss does not use: a literal 0, on no device.
+ */
+static bool is_literal_zero(const fx_array *g)
+{
+    const fxi_node *n = fx_is_array(g) && !fx_is_error(g) ? g->node : NULL;
+    while (n && !n->data && !n->device && (n->op == FX_OP_EXPAND || n->op == FX_OP_RESHAPE))
+        n = n->in[0];
+    return n && !n->data && n->op == FX_OP_CONST && !n->attr.literal.is_integer &&
+           n->attr.literal.number == 0;
+}
+
 /* A layer that the forward pass forgets would otherwise never learn, without a message. */
 static void note_unused(fxi_items *s, const fx_spot *at, const fx_communicator *among)
 {
@@ -112,15 +123,9 @@ static void note_unused(fxi_items *s, const fx_spot *at, const fx_communicator *
     s->rank = among->rank;
 }
 
-/* What fx_gradient returns for a parameter that the loss does not use: a literal 0, on no device.
- */
-static bool is_literal_zero(const fx_array *g)
+static bool is_unused(const void *gradient)
 {
-    const fxi_node *n = fx_is_array(g) && !fx_is_error(g) ? g->node : NULL;
-    while (n && !n->data && !n->device && (n->op == FX_OP_EXPAND || n->op == FX_OP_RESHAPE))
-        n = n->in[0];
-    return n && !n->data && n->op == FX_OP_CONST && !n->attr.literal.is_integer &&
-           n->attr.literal.number == 0;
+    return !gradient || is_literal_zero(gradient);
 }
 
 static void name_unused(const fxi_items *s)
@@ -136,6 +141,30 @@ static void name_unused(const fxi_items *s)
         s->rank, s->unused, more);
 }
 
+static fx_walk find_unused(const fx_spot *at, void *user)
+{
+    fxi_items *s = user;
+    void *state = at->objects[0], *x = at->objects[1];
+    if (!state || !x)
+        return FX_WALK_PASS;
+    if (!fx_is(state, &fxi_leaf_type))
+        return fx_is_array(state) || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
+    if (!((fxi_state_leaf *)state)->frozen && fx_is_array(x) && is_unused(at->objects[2]))
+        note_unused(s, at, s->among);
+    return FX_WALK_PASS;
+}
+
+void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *a)
+{
+    fxi_items s = {.among = among};
+    void *const trees[] = {a->state, a->model, a->gradient};
+    if (fx_is_error(a->gradient) || fx_type_of(a->gradient) != fx_type_of(a->model))
+        return; /* the update reports it */
+    const fx_tree_walker how = {.op = "update", .trees = 3, .meet = find_unused, .user = &s};
+    fx_tree_walk(&how, trees);
+    name_unused(&s);
+}
+
 /* ---- the arrays -------------------------------------------------------------------------------
  */
 
@@ -148,7 +177,7 @@ static void take_leaf(fxi_items *s, const fx_spot *at)
     /* All members must average the same arrays, so one that this member did not use has zeros. */
     const fx_communicator *among =
         l->frozen || l->item >= 0 || !fx_is_array(x) ? NULL : fxi_items_among(s, l);
-    if (among && (!g || is_literal_zero(g))) {
+    if (among && is_unused(g)) {
         note_unused(s, at, among);
         g = fx_zeros_like(x);
     }

@@ -75,6 +75,9 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
  * (n ≥ 1) are replaced by their means too; the first is the guard. */
 fx_status fxi_update_among(const fx_communicator *among, const fx_update_args *a, int n,
                            fx_array **io_means);
+/* The message of an update about parameters on which this member's loss does not depend, for a
+ * gradient that is averaged before the update. */
+void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *a);
 /* Replaces the unfinished sums of AccumGrads, which each member has of its own, by their means, so
  * that a checkpoint of one member has the gradients of all. */
 fx_status fxi_states_settle(const fx_communicator *among, void *state);

@@ -153,12 +153,13 @@ fx_status fxi_together_update(const fxi_together *g, const fx_train_args *a, dou
     fx_array *numbers[] = {*io_loss,
                            fx_to(fx_array_device(*io_loss),
                                  fx_full_dtype(fx_eltype(*io_loss), g->stopping ? 1 : 0, 1))};
+    const fx_update_args trees = {.state = a->state, .model = a->model, .gradient = gradient};
     fx_status status;
     if (clip_norm > 0) {
+        fxi_dist_name_unused(g->d, &trees);
         average(g, numbers, &gradient);
         status = update_clipped(a, clip_norm, gradient, numbers[0]);
     } else {
-        const fx_update_args trees = {.state = a->state, .model = a->model, .gradient = gradient};
         status = fxi_dist_update(g->d, &trees, 2, numbers);
     }
     *io_loss = numbers[0];

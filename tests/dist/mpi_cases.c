@@ -254,6 +254,32 @@ static void unused(fx_dist *d)
     say_values("kept", l[3]->weight);
 }
 
+/* Rank 1 uses two of four layers. */
+static fx_array *half_used(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    void *const *l = ((fx_chain_layer *)model)->layers.items;
+    fx_array *y = fx_call(l[2], fx_call(l[0], b->x));
+    if (rank == 0)
+        y = fx_call(l[1], fx_call(l[3], y));
+    return fx_mul(0, fx_mean(y));
+}
+
+/* The same in fx_train, which averages the gradients itself to limit their norm. */
+static void unused_clipped(fx_dist *d)
+{
+    fx_message_set_hook(say_message, NULL);
+    fx_dense_layer *l[4];
+    for (int i = 0; i < 4; i++)
+        l[i] = fx_dense(0, 0, .weight_array = fx_full(2, 1, 1), .bias_array = fx_full(0, 1));
+    void *model = fx_chain(l[0], l[1], l[2], l[3]);
+    fx_loader *data = fx_dataloader(fx_tuple(fx_ones(1, 8)), .batchsize = 4);
+    if (fx_train(half_used, model, data, fx_setup(fx_descent(1), model), .epochs = 2,
+                 .clip_norm = 1, .dist = d) != FX_OK)
+        say_error("train");
+    say_values("kept", l[3]->weight);
+}
+
 static fx_array *squared_error(void *model, const fx_batch *b, void *user)
 {
     (void)user;
@@ -390,6 +416,7 @@ static const struct {
              {"sums_in_order", sums},
              {"stops_in_sum", stops_in_sum},
              {"unused", unused},
+             {"unused_clipped", unused_clipped},
              {"slow", slow},
              {"gpu_sums", gpu_sums},
              {"gpu_mixed", gpu_mixed},
