@@ -358,7 +358,7 @@ def cases():
     for name in CONVOLUTIONS:
         for suffix, g in (("", False), ("-gradient", True)):
             table[f"conv/{name}{suffix}"] = lambda n=name, g=g: convolution_variants(n, g)
-    for text in ("2x64x3", "64x16x1", "1x256x16", "10x64x256", "256x64x784", "64x256x784",
+    for text in ("2x64x3", "64x16x1", "1x256x16", "4096x1x4096", "4096x1x4096-tn", "512x1x512", "512x1x512-tn", "10x64x256", "256x64x784", "64x256x784",
                  "784x256x64-tn", "256x1024x784", "512x512x512", "1024x768x256", "2048x2048x2048"):
         m, n, k = (int(v) for v in text.split("-")[0].split("x"))
         table[f"matmul/{text}"] = one(lambda m=m, n=n, k=k, t=text: product(m, n, k, t.endswith("-tn")))

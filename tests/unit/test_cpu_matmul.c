@@ -110,6 +110,86 @@ static void large_products_in_threads(void **state)
     fx_set_num_threads(before);
 }
 
+/* A matrix times a vector: either factor, both layouts of the matrix, strides of the vector,
+ * lengths around every block. The same bits as in a product of several columns, which is computed
+ * in another way, and from any number of threads. */
+static void check_vector(int dtype, bool ta, bool swapped, int64_t rows, int64_t k)
+{
+    enum { MORE = 3 };
+    const size_t size = fxi_cpu_size(dtype);
+    operand a = matrix(dtype, DENSE, rows, k, ta), x = matrix(dtype, DENSE, k, MORE, false),
+            many = matrix(dtype, DENSE, rows, MORE, false);
+    operand one = matrix(dtype, DENSE, swapped ? 1 : rows, swapped ? rows : 1, false), first = x;
+    first.t.shape[1] = 1;
+    const fx_attr plain = {.matmul = {ta, false}}, exchanged = {.matmul = {true, !ta}};
+    run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, plain, 2, (const operand *[]){&a, &x}, &many);
+    const operand *const in[] = {swapped ? &first : &a, swapped ? &a : &first};
+    const int before = fx_num_threads();
+    for (int threads = 1; threads <= 3; threads += 2) {
+        fx_set_num_threads(threads);
+        memset(one.data, 0x55, (size_t)rows * size);
+        assert_int_equal(
+            run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, swapped ? exchanged : plain, 2, in, &one)
+                .status,
+            FX_OK);
+        assert_memory_equal(one.data, many.data, (size_t)rows * size);
+    }
+    fx_set_num_threads(before);
+    for (int64_t i = 0; i < rows; i++) {
+        double want = 0, magnitude = 0;
+        for (int64_t p = 0; p < k; p++) {
+            const double v = element(&a, ta ? p + i * k : i + p * rows) * element(&x, p);
+            want += v, magnitude += fabs(v);
+        }
+        check_close(element(&one, i), want, epsilon_of(dtype), epsilon_of(dtype) * magnitude);
+    }
+    drop_operand(&a), drop_operand(&x), drop_operand(&many), drop_operand(&one);
+}
+
+static void matrix_times_vector(void **state)
+{
+    (void)state;
+    static const int types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    static const int64_t sizes[][2] = {{32, 128}, {33, 127}, {45, 515}, {64, 64},
+                                       {300, 17}, {1500, 3}, {4099, 5}};
+    for (int type = 0; type < 4; type++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (int way = 0; way < 4; way++)
+                check_vector(types[type], way & 1, way & 2, sizes[s][0], sizes[s][1]);
+}
+
+/* A vector with a stride, infinite and missing numbers, a sum of negative zeros. */
+static void odd_vectors(void **state)
+{
+    (void)state;
+    enum { ROWS = 70, K = 64 };
+    for (int ta = 0; ta < 2; ta++) {
+        operand a = matrix(FX_DTYPE_F32, DENSE, ROWS, K, ta),
+                x = matrix(FX_DTYPE_F32, DENSE, 2, K, false),
+                out = matrix(FX_DTYPE_F32, DENSE, ROWS, 1, false);
+        float *p = a.data;
+        for (int64_t i = 0; i < ROWS * K; i++)
+            p[i] = 1;
+        for (int64_t q = 0; q < 2 * K; q++)
+            ((float *)x.data)[q] = q % 2 ? NAN : 2; /* every second number is not read */
+        for (int64_t q = 0; q < K; q++)
+            p[ta ? q + 5 * K : 5 + q * ROWS] = -0.0f;
+        p[ta ? 3 + 7 * K : 7 + 3 * ROWS] = INFINITY;
+        p[ta ? 60 + 69 * K : 69 + 60 * ROWS] = NAN;
+        x.t.shape[0] = 1;
+        const fx_attr attr = {.matmul = {ta, true}};
+        assert_int_equal(
+            run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &x}, &out)
+                .status,
+            FX_OK);
+        const float *y = out.data;
+        for (int64_t i = 0; i < ROWS; i++)
+            assert_true(i == 69 ? isnan(y[i]) : y[i] == (i == 7 ? INFINITY : i == 5 ? 0 : 2 * K));
+        assert_false(signbit(y[5]));
+        drop_operand(&a), drop_operand(&x), drop_operand(&out);
+    }
+}
+
 static void check_batch(int dtype, layout l, int64_t m, int64_t n, int64_t k, const int64_t *ba,
                         const int64_t *bb, const int64_t *batch)
 {
@@ -178,8 +258,12 @@ static void failing_allocations(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(types_layouts_and_transposes), cmocka_unit_test(sizes_at_the_edges),
-    cmocka_unit_test(large_products_in_threads),    cmocka_unit_test(batches_broadcast),
+    cmocka_unit_test(types_layouts_and_transposes),
+    cmocka_unit_test(sizes_at_the_edges),
+    cmocka_unit_test(large_products_in_threads),
+    cmocka_unit_test(batches_broadcast),
     cmocka_unit_test(failing_allocations),
+    cmocka_unit_test(matrix_times_vector),
+    cmocka_unit_test(odd_vectors),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -13,9 +13,12 @@
  * path computes dot products along k in vectors, although that would be faster for a transposed
  * matrix times a vector.
  *
+ * A matrix times a vector has loops of its own, with the same order of sums (cpu_gemv.c).
+ *
  * 16-bit operands become Float32 as they are packed, and a part's C is rounded when its sums are
  * complete.
  */
+#include "cpu_gemv.h"
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include "memory.h"
@@ -40,6 +43,7 @@ enum {
 /* How a product is computed; plan() decides it from the sizes and strides. */
 typedef struct product {
     fxi_gemm g;
+    int dtype;
     const fxi_gemm_core *core;
     int64_t size, mr;        /* bytes of an element in panels and sums; rows of a tile */
     int64_t stored;          /* bytes of an element in memory */
@@ -48,6 +52,7 @@ typedef struct product {
     bool pack_a, pack_b;
     bool exchanged;                  /* computes Cᵀ = Bᵀ·Aᵀ: `g` has the factors exchanged */
     bool small;                      /* one part, whatever the number of threads */
+    bool vector;                     /* C is one column or row: computed by cpu_gemv.c */
     int64_t row_parts, column_parts; /* of the columns taken at a time */
     int64_t parts;                   /* parts for the threads; 1: the caller computes alone */
     int64_t a_bytes, b_bytes;        /* bytes of packed operands; those of A are for one part */
@@ -307,7 +312,7 @@ static product plan(int dtype, const fxi_gemm *given)
 {
     const fxi_simd *simd = fxi_cpu_simd();
     const fxi_gemm_core *core = &simd->gemm[dtype == FX_DTYPE_F64];
-    product p = {.g = *given, .core = core, .mr = 2 * core->lanes};
+    product p = {.g = *given, .dtype = dtype, .core = core, .mr = 2 * core->lanes};
     fxi_gemm *g = &p.g;
     p.stored = p.size = (int64_t)fxi_cpu_size(dtype);
     if (fxi_cpu_is_half(dtype)) {
@@ -332,6 +337,11 @@ static product plan(int dtype, const fxi_gemm *given)
         const int64_t blocks = (g->k + DEPTH - 1) / DEPTH;
         p.kc = (g->k + blocks - 1) / blocks;
     }
+    p.vector = fxi_cpu_gemv_suits(dtype, g);
+    p.parts = 1;
+    /* Nothing is packed or divided here. */
+    if (p.vector)
+        return p;
     /* A tile needs neighbouring rows of A. Even then packing is faster if many panels read columns
      * of A that are far apart. B may be read as rows or columns, so it is packed only where many
      * tiles of rows share it. */
@@ -355,6 +365,10 @@ static void no_terms(const fxi_gemm *g, int64_t size)
 /* Uses the memory that the caller gives: packed B, then a part's packed A and sums. */
 static void run_alone(product *p, char *memory)
 {
+    if (p->vector) {
+        fxi_cpu_gemv(p->dtype, &p->g, p->kc, true);
+        return;
+    }
     p->b = memory;
     for (p->first = 0; p->first < p->g.n; p->first += p->nc) {
         p->columns = fxi_cpu_min(p->nc, p->g.n - p->first);
@@ -426,6 +440,10 @@ static fx_status run_product(product *p)
 {
     _Alignas(64) char stack[STACK_BYTES];
     char *heap = NULL;
+    if (p->vector) {
+        fxi_cpu_gemv(p->dtype, &p->g, p->kc, false);
+        return FX_OK;
+    }
     if (p->parts > 1)
         return run_shared(p);
     const int64_t bytes = p->a_bytes + p->b_bytes + p->c_bytes;
@@ -463,7 +481,7 @@ fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *prepared, const void *a, const v
     p.g.b = p.exchanged ? a : b;
     p.g.c = c;
     /* Tests may have changed the division into parts since the plan (fxi_cpu_parts_from). */
-    if (!p.small) {
+    if (!p.small && !p.vector) {
         p.a_bytes = p.b_bytes = p.c_bytes = 0;
         divide(&p);
         count_bytes(&p);

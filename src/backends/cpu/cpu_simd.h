@@ -66,6 +66,18 @@ typedef struct fxi_gemm_core {
     fxi_gemm_tiles_fn tile[3][3];
 } fxi_gemm_core;
 
+/* y[i] += Σ a(i, p)·x[p·xs] over p < k, i < rows. a(i, p) is a[i + p·stride] for `columns` and
+ * a[i·stride + p] for `across`. */
+typedef struct fxi_gemv {
+    const void *a, *x;
+    void *y;
+    int64_t rows, k, stride, xs;
+} fxi_gemv;
+typedef struct fxi_gemv_core {
+    void (*columns)(const fxi_gemv *p);
+    void (*across)(const fxi_gemv *p);
+} fxi_gemv_core;
+
 /* The direct convolution (cpu_conv_direct.c), for windows that begin at consecutive elements q of a
  * scratch x: y[q + ypitch·j] = Σ x[q + offset[k]]·w[k·n + j] over k, for j < n and q below
  * `vectors` whole vectors; or += if `accumulate`. */
@@ -191,6 +203,7 @@ typedef struct fxi_simd {
     const fxi_reducer *sum_wide;              /* sum of Float32 with a Float64 result */
     const fxi_reducer *sum_of_sqdev; /* the same sum, from the accumulators of FX_REDUCE_SQDEV */
     const fxi_gemm_core *gemm;       /* [0] Float32, [1] Float64 */
+    const fxi_gemv_core *gemv;       /* [0] Float32, [1] Float64 */
     const fxi_conv_core *conv;       /* [0] Float32, [1] Float64 */
     const fxi_pool_core *pool;       /* [type] */
     void (*const *pool_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
