@@ -157,9 +157,58 @@ static inline vd vd_sigmoid(vd x)
     return vd_pick(negative, vd_fma(y * lost, y - 1.0, y), y);
 }
 
+/* a − b is the sum of the result, its rounded value, and *out_lost, the exact rounding error
+ * (Knuth). */
+static inline vd vd_difference(vd a, vd b, vd *out_lost)
+{
+    const vd d = a - b, back = d - a;
+    *out_lost = (a - (d - back)) - (b + back);
+    return d;
+}
+
+/* sin x for ahead 0, cos x for ahead 1. With x = n·π/2 + r and |r| ≤ π/4 it is ± sin r if n + ahead
+ * is even, else ± cos r. Near a multiple of π/2 nearly all digits cancel, so π/2 has four parts;
+ * the first three have 32 bits, and n at most 21, so their products are exact, and so is the first
+ * difference. For |x| ≤ 2²⁰ the rest has a relative error of 2⁻⁶⁰ at most; `low` is what r cannot
+ * hold. In the cosine, 1 − z/2 is split into its rounded value and the rest. */
+static inline vd vd_quadrants(vd x, uint64_t ahead)
+{
+    static const double s[] = {0x1.5d8fba729c0ebp-33, -0x1.ae5e5a4425390p-26,
+                               0x1.71de3567744fcp-19, -0x1.a01a019bfd865p-13,
+                               0x1.111111110f7cdp-7,  -0x1.5555555555548p-3}; /* 2⁻⁵⁸ */
+    static const double c[] = {-0x1.8fa4820a58fddp-37, 0x1.1ee9d7885424ap-29,
+                               -0x1.27e4f7ea85e7dp-22, 0x1.a01a019c83fc4p-16,
+                               -0x1.6c16c16c14f8ep-10, 0x1.555555555554bp-5}; /* 2⁻⁶⁴ */
+    static const double half_pi[] = {0x1.921fb544p+0, 0x1.0b4611a6p-34, 0x1.3198a2e0p-69,
+                                     0x1.b839a252049c1p-104};
+    vd lost[2];
+    const vd t = vd_fma(x, vd_splat(0x1.45f306dc9c883p-1), vd_splat(ROUND_F64)), n = t - ROUND_F64;
+    vd r = vd_fma(n, vd_splat(-half_pi[0]), x);
+    r = vd_difference(r, n * half_pi[1], &lost[0]);
+    r = vd_difference(r, n * half_pi[2], &lost[1]);
+    const vd rest = (lost[0] + lost[1]) - n * half_pi[3], sum = r + rest, low = rest - (sum - r);
+    const vd z = sum * sum, half = 0.5 * z, one = 1.0 - half;
+    const vd sine = sum + vd_fma(vd_poly(z, s, 6), z * sum, low);
+    const vd cosine = one + (((1.0 - one) - half) + vd_fma(vd_poly(z, c, 6), z * z, -sum * low));
+    const vl quadrant = (vl)t + ahead;
+    /* The lowest bit becomes an exponent: 0 or 2, which vectors of doubles can compare. */
+    const vd_mask odd = vd_less(vd_splat(0.0), (vd)(quadrant << 63 >> 1));
+    return (vd)((vl)vd_pick(odd, cosine, sine) ^ ((quadrant & 2) << 62));
+}
+
+/* The sums above give +0 for −0. */
+static inline vd vd_near_sin(vd x)
+{
+    return vd_pick(vd_same(x, vd_splat(0.0)), x, vd_quadrants(x, 0));
+}
+
 FXI_VECTOR_LOOP(double_exp, double, vd, 1, vd_exp(u))
 FXI_VECTOR_LOOP(double_expm1, double, vd, 1, vd_expm1(u))
 FXI_VECTOR_LOOP(double_log, double, vd, 1, vd_log(u))
 FXI_VECTOR_LOOP(double_log1p, double, vd, 1, vd_log1p(u))
 FXI_VECTOR_LOOP(double_tanh, double, vd, 1, vd_tanh(u))
 FXI_VECTOR_LOOP(double_sigmoid, double, vd, 1, vd_sigmoid(u))
+FXI_VECTOR_LOOP(double_near_sin, double, vd, 1, vd_near_sin(u))
+FXI_VECTOR_LOOP(double_near_cos, double, vd, 1, vd_quadrants(u, 1))
+FXI_ANGLE_LOOP(double_sin, double, double_near_sin, sin, fabs)
+FXI_ANGLE_LOOP(double_cos, double, double_near_cos, cos, fabs)

@@ -29,6 +29,8 @@
 #define FXI_OWN_f64_LOG1P   FXI_OWN(double_log1p)
 #define FXI_OWN_f64_TANH    FXI_OWN(double_tanh)
 #define FXI_OWN_f64_SIGMOID FXI_OWN(double_sigmoid)
+#define FXI_OWN_f64_SIN     FXI_OWN(double_sin)
+#define FXI_OWN_f64_COS     FXI_OWN(double_cos)
 #define FXI_OWN_f32_REM     FXI_OWN(rem_tile_f32)
 #ifdef FXI_FUSED
 #define FXI_OWN_f64_REM FXI_OWN(rem_tile_f64)

@@ -215,27 +215,22 @@ FXI_VECTOR_LOOP(near_cos, float, vh, 1, vh_cos(u))
 FXI_VECTOR_LOOP(vector_atan2, float, vh, 2, vh_atan2(u, v))
 FXI_VECTOR_LOOP(vector_pow, float, vh, 2, vh_pow(u, v))
 
-static inline bool any_far(const float *a, int n)
-{
-    int32_t far = 0;
-    for (int i = 0; i < n; i++)
-        far |= fabsf(a[i]) > FAR;
-    return far;
-}
-
 /* Angles beyond FAR are computed one by one, after the others. d may be the memory of the angles,
  * so they are copied before. */
-#define FXI_ANGLE_LOOP(NAME, NEAR, LIBM)                                                           \
+#define FXI_ANGLE_LOOP(NAME, T, NEAR, LIBM, ABS)                                                   \
     static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
     {                                                                                              \
-        float *d = dv, x[FXI_TILE_MOST];                                                           \
-        const bool far = any_far(s[0], n);                                                         \
+        const T *a = s[0];                                                                         \
+        T *d = dv, x[FXI_TILE_MOST];                                                               \
+        int32_t far = 0;                                                                           \
+        for (int i = 0; i < n; i++)                                                                \
+            far |= ABS(a[i]) > (T)FAR;                                                             \
         if (far)                                                                                   \
-            memcpy(x, s[0], (size_t)n * sizeof *x);                                                \
+            memcpy(x, a, (size_t)n * sizeof *x);                                                   \
         NEAR(dv, s, n, attr);                                                                      \
         for (int i = 0; far && i < n; i++)                                                         \
-            if (fabsf(x[i]) > FAR)                                                                 \
+            if (ABS(x[i]) > (T)FAR)                                                                \
                 d[i] = LIBM(x[i]);                                                                 \
     }
-FXI_ANGLE_LOOP(vector_sin, near_sin, sinf)
-FXI_ANGLE_LOOP(vector_cos, near_cos, cosf)
+FXI_ANGLE_LOOP(vector_sin, float, near_sin, sinf, fabsf)
+FXI_ANGLE_LOOP(vector_cos, float, near_cos, cosf, fabsf)
