@@ -107,7 +107,8 @@ static void add_block(const job *q, int64_t row, int64_t rows, int64_t l, int64_
         add_terms(q, row, rows, l, n, sums);
         return;
     }
-    /* Blocks whose runs of neighbours are TERMS long: the loads of many runs are in progress at once.
+    /* Blocks whose runs of neighbours are TERMS long: the loads of many runs are in progress at
+     * once.
      */
     const int64_t group = q->across ? GROUP : TERMS, terms = q->across ? TERMS : GROUP;
     for (int64_t i = 0; i < rows; i += group)
