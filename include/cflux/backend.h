@@ -284,8 +284,13 @@ typedef struct fx_reduce_step {
  * its result can be used. REDUCE computes a row value from element values and is complete after
  * pass number fx_instr.pass (from 0). Any other instruction on row values is computed before that
  * pass, or after all passes if fx_instr.pass is the number of passes.
- * Outputs have the shape of `space`, or this shape with rows reduced to size 1. The output of the
- * last instruction on elements may have the memory of an operand. */
+ * Sums across rows: a REDUCE whose fx_instr.row is false is a sum along the axes `across_axes` of
+ * `space` (bit i: axis i). It is an output that no instruction reads, such as the gradient of the
+ * scale of a layer norm. Its rows are contiguous. `across_axes` has the first axes of a row, but
+ * not all, or none of them; and the last of the other axes, or all of them. Only backends without
+ * device memory of their own (`write`) receive such steps.
+ * Outputs have the shape of `space`, or this shape with rows or across_axes reduced to size 1. The
+ * output of the last instruction on elements may have the memory of an operand. */
 typedef struct fx_row_step {
     fx_program program;
     fx_more_outputs more;
@@ -293,6 +298,7 @@ typedef struct fx_row_step {
     int32_t row_axes, outer_axes;
     uint8_t out_reg; /* register of the output */
     uint8_t column_axes;
+    uint8_t across_axes;
 } fx_row_step;
 
 /* Is this axis of the step's space an axis of its rows? */

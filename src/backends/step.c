@@ -76,8 +76,9 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
         if (step->cls == FX_CLASS_ROW) {
             const fx_row_step *row = fx_step_row(step);
             t = row->space;
-            for (int a = 0; a < t.ndim && ins->row; a++)
-                if (fx_row_has_axis(row, a))
+            for (int a = 0; a < t.ndim; a++)
+                if (ins->row ? fx_row_has_axis(row, a)
+                             : ins->op == FX_OP_REDUCE && (row->across_axes >> a & 1))
                     t.shape[a] = 1;
         }
         t.dtype = ins->dtype;

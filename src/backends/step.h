@@ -20,6 +20,17 @@ fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, 
 fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *out, fx_run *run);
 /* Records the failure of a collective step, and returns its status. */
 fx_status fxi_collective_ended(const fx_step *step, fx_status status, const char *why);
+/* Does instruction k of a row step read elements of operands that an earlier instruction of the
+ * same pass may overwrite? A sum across rows adds up a tile that is computed already, unless it
+ * reads an operand. */
+static inline bool fxi_row_reads(const fx_step *step, int k)
+{
+    const fx_instr *ins = &fx_step_row(step)->program.instr[k];
+    if (ins->op != FX_OP_REDUCE)
+        return !ins->row;
+    return ins->row || ins->src[0] < step->nin;
+}
+
 /* Must the library run the step itself? It must if the step works on host memory and the device has
  * memory of its own: the operands are then copied to the host, and the result back. */
 static inline bool fxi_runs_away(const fx_device *device, const fx_step *step)

@@ -32,17 +32,17 @@ static bool coincides(const fxi_plan *p, const fx_step *s, int k, int32_t out)
 }
 
 /* Is value `out` what the program of a row step computes last for each element? A reduction that
- * comes last has values of rows, and is complete only at the end of a row. */
+ * comes last is complete only at the end of a row, or of all rows. */
 static bool comes_last(const fx_step *s, int32_t out)
 {
     const fx_row_step *row = fx_step_row(s);
     int last = row->program.n - 1;
-    while (last >= 0 && row->program.instr[last].row && row->program.instr[last].op != FX_OP_REDUCE)
+    while (last >= 0 && !fxi_row_reads(s, last))
         last--;
     for (int32_t o = 0; o < fx_step_outputs(s) && last >= 0; o++)
         if (fx_step_output(s, o) == out)
             return (o == 0 ? row->out_reg : row->more.reg[o - 1]) == s->nin + last &&
-                   !row->program.instr[last].row;
+                   row->program.instr[last].op != FX_OP_REDUCE;
     return false;
 }
 

@@ -13,11 +13,11 @@
 
 typedef struct row_group {
     const fxi_builder *b;
-    int32_t members[FXI_ROW_MEMBERS]; /* in the order of execution */
-    bool row[FXI_ROW_MEMBERS];        /* one value for each row */
-    int32_t aliases[FXI_ROW_MEMBERS];
+    int32_t members[FXI_ROW_ALL]; /* in the order of execution */
+    bool row[FXI_ROW_ALL];        /* one value for each row */
+    int32_t aliases[FXI_ROW_ALL];
     /* twins[i] has the value of originals[i]. */
-    int32_t twins[FXI_ROW_MEMBERS], originals[FXI_ROW_MEMBERS];
+    int32_t twins[FXI_ROW_ALL], originals[FXI_ROW_ALL];
     int32_t operands[FXI_ROW_INPUTS];
     const fxi_node *nodes[FXI_ROW_INPUTS]; /* of the operands */
     int nmembers, naliases, ntwins, noperands;
@@ -76,7 +76,7 @@ static void list_member(row_group *q, int32_t id)
 /* Lists the members oldest first, so that an original is known before its twins. */
 static void list_members(row_group *q, int32_t root)
 {
-    int32_t newest_first[FXI_ROW_MEMBERS];
+    int32_t newest_first[FXI_ROW_ALL];
     int n = 0;
     for (int32_t i = root; i >= 0; i = q->b->groups.next[i])
         newest_first[n++] = i;
@@ -113,7 +113,8 @@ static void find_row_values(row_group *q)
 {
     for (int m = 0; m < q->nmembers; m++) {
         const int32_t id = q->members[m];
-        q->row[m] = q->b->groups.rows.kind[id] != FXI_ROW_FULL;
+        const uint8_t kind = q->b->groups.rows.kind[id];
+        q->row[m] = kind != FXI_ROW_FULL && kind != FXI_ROW_ACROSS;
         if (q->row[m] || q->b->groups.stored[id])
             continue;
         /* A node of full size, but all its operands may be values of the row: then all elements of
@@ -135,7 +136,7 @@ static int stage(const row_group *q, int m)
 }
 
 /* Sorts the members by stage. Insertion sort: it is stable, so operands stay before their users,
- * and there are at most 64 members. */
+ * and there are at most 72 members. */
 static void order_members(row_group *q)
 {
     for (int i = 1; i < q->nmembers; i++)
@@ -204,14 +205,29 @@ static void set_space(fx_row_step *row, const fxi_node *reduction)
     row->row_axes = last + 1 - row->column_axes;
 }
 
-/* The main output is the last stored member of the whole shape, or the last stored one if all are
- * values of rows. The other stored members are further outputs. */
+/* All sums across rows have one shape (row.c). */
+static void set_across(fx_row_step *row, const fxi_node *sum)
+{
+    row->across_axes = 0;
+    for (int k = 0; k < sum->ndim; k++)
+        if (sum->shape[k] != sum->in[0]->shape[k])
+            row->across_axes |= (uint8_t)(1u << k);
+}
+
+/* Has the value of member m the whole shape? */
+static bool is_full(const row_group *q, int m)
+{
+    return !q->row[m] && q->b->groups.rows.kind[q->members[m]] != FXI_ROW_ACROSS;
+}
+
+/* The main output is the last stored member of the whole shape, or the last stored one if there is
+ * none. The other stored members are further outputs. */
 static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
 {
     int main_member = -1;
     for (int m = 0; m < q->nmembers; m++)
         if (b->groups.stored[q->members[m]] &&
-            (main_member < 0 || !q->row[m] || q->row[main_member]))
+            (main_member < 0 || is_full(q, m) || !is_full(q, main_member)))
             main_member = m;
     for (int m = 0; m < q->nmembers; m++) {
         const int32_t id = q->members[m];
@@ -276,6 +292,8 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     for (int m = 0; m < q.nmembers; m++)
         if (b->groups.rows.kind[q.members[m]] == FXI_ROW_REDUCE)
             set_space(&s->as.row, b->g->nodes[q.members[m]]);
+        else if (b->groups.rows.kind[q.members[m]] == FXI_ROW_ACROSS)
+            set_across(&s->as.row, b->g->nodes[q.members[m]]);
     if (!make_program(&q, &s->as.row.program) || !set_outputs(b, b->p->nsteps - 1, &q))
         return false;
     place_aliases(b, &q);

@@ -291,9 +291,9 @@ static bool is_written_last(const fx_step *s, int32_t o)
     const fx_row_step *row = &s->as.row;
     const int at = (o == 0 ? row->out_reg : row->more.reg[o - 1]) - s->nin;
     for (int k = at + 1; k < row->program.n; k++)
-        if (!row->program.instr[k].row || row->program.instr[k].op == FX_OP_REDUCE)
+        if (fxi_row_reads(s, k))
             return false;
-    return at >= 0 && !row->program.instr[at].row;
+    return at >= 0 && !row->program.instr[at].row && row->program.instr[at].op != FX_OP_REDUCE;
 }
 
 /* Is element i of operand k at the same byte as element i of an output that begins at `start` and

@@ -106,6 +106,31 @@ static bool reduces_pieces(const fxi_row_search *s, const fxi_node *n)
     return reduces_rows(s, n) && find_runs(n, run) && run[BEFORE] == 1;
 }
 
+/* May n be a sum across the rows of the step that grows, such as the gradient of the scale of a
+ * norm? The rows are contiguous. The sum keeps the last axes of a row, so neighbouring terms or
+ * neighbouring results are neighbours in memory. It adds up many rows, so its result is small. All
+ * these sums of a step have one shape. */
+static bool sums_across(const fxi_row_search *s, const fxi_node *n)
+{
+    if (n->data || n->op != FX_OP_REDUCE || n->attr.reduce.fold != FX_REDUCE_SUM ||
+        !fxi_same_shape(n->in[0], s->full) || (s->sums && !fxi_same_shape(n, s->sums)))
+        return false;
+    const uint8_t type = n->in[0]->dtype;
+    int64_t sizes[2][2] = {{1, 1}, {1, 1}};
+    int64_t *const inside = sizes[0], *const outside = sizes[1];
+    for (int k = 0; k < n->ndim; k++) {
+        const int64_t size = s->full->shape[k];
+        const bool added = n->shape[k] != size, own = s->reduced->shape[k] != size;
+        /* Inside a row, added axes come before kept ones; outside, after them. */
+        if (size > 1 && (own ? added && inside[false] > 1 : !added && outside[true] > 1))
+            return false;
+        (own ? inside : outside)[added] *= size;
+    }
+    return (type <= FX_DTYPE_F64 || type == FX_DTYPE_F16 || type == FX_DTYPE_BF16) &&
+           inside[false] > 1 && inside[false] * outside[false] <= FXI_ROW_SUMS &&
+           outside[true] >= FXI_ROW_PIECE;
+}
+
 /* The role that node n would have in the row step that grows, from its operation and shape alone.
  */
 static fxi_row_kind kind_of(const fxi_row_search *s, int32_t id)
@@ -291,6 +316,47 @@ static bool take_operands(fxi_row_search *s)
     return joined;
 }
 
+/* ---- sums across rows ------------------------------------------------------------------------ */
+
+/* Adds the sums across rows of node x, which is a member or an operand. They may not lead to a
+ * member: sums are complete only after the last row. */
+static void take_sums_of(fxi_row_search *s, int32_t x)
+{
+    enum { READERS = 32 }; /* a value with more readers is not searched */
+    const int32_t from = s->consumers.first[x], to = s->consumers.first[x + 1];
+    for (int32_t k = from; k < to && to - from <= READERS; k++) {
+        const int32_t id = s->consumers.list[k];
+        if (s->out->row[id] >= 0 || s->at[id] <= s->first || s->at[id] >= s->high ||
+            (s->mark[id] & (FXI_ROW_MEMBER | FXI_ROW_FEEDS | FXI_ROW_LEAVES)) ||
+            s->members == FXI_ROW_ALL || !sums_across(s, s->g->nodes[id]))
+            continue;
+        join(s, id, FXI_ROW_ACROSS);
+        s->out->level[id] = (uint8_t)level_of(s, id);
+        s->sums = s->g->nodes[id];
+    }
+}
+
+/* Adds the sums of members and operands across rows that are contiguous. So the gradients of scale
+ * and bias come out of the pass that computes the gradient of the input. They join last, so no
+ * other member is kept out by them. */
+static void take_sums(fxi_row_search *s)
+{
+    int64_t run[RUNS];
+    s->sums = NULL;
+    if (!s->across || !find_runs(s->reduced, run) || run[BEFORE] > 1 || run[OUTER] > 1)
+        return;
+    s->most = 0;
+    take_operands(s); /* only sets marks, because no node may join */
+    for (int32_t at = s->first, end = s->last; at <= end; at++) {
+        const int32_t id = s->out->order[at];
+        if (!(s->mark[id] & FXI_ROW_MEMBER))
+            continue;
+        take_sums_of(s, id);
+        for (int k = 0; k < fxi_graph_inputs(s->g, id); k++)
+            take_sums_of(s, fxi_graph_input(s->g, id, k));
+    }
+}
+
 /* ---- one row step ---------------------------------------------------------------------------- */
 
 /* Changes the order of computation: first the nodes that lead to members, then the members, then
@@ -347,6 +413,7 @@ static void find_row(fxi_row_search *s, int32_t seed, int32_t *moved)
         fxi_row_prune(s);
         if (!fxi_row_combines(s))
             return;
+        take_sums(s);
         const int32_t outputs = fxi_row_count_outputs(s), inputs = fxi_row_count_inputs(s);
         if (outputs <= FXI_ROW_OUTPUTS && inputs <= FXI_ROW_INPUTS &&
             inputs + outputs <= s->buffers) {
@@ -448,6 +515,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
     fxi_row_search s = {.g = g,
                         .literal = literal,
                         .around = how->rows && !fxi_runs_channels_last(how, g),
+                        .across = !how->own_memory,
                         .longest = how->own_memory ? FXI_ROW_LONG : FXI_ROW_BYTES,
                         .out = out,
                         .buffers = how->buffers - 1};

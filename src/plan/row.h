@@ -10,6 +10,7 @@
  * less than one over memory (docs/design/0007). */
 enum {
     FXI_ROW_MEMBERS = 64,
+    FXI_ROW_ALL = 72, /* members with the sums across rows, which join last */
     FXI_ROW_INPUTS = 24,
     FXI_ROW_OUTPUTS = 8,
     FXI_ROW_PASSES = 6,
@@ -19,7 +20,8 @@ enum {
     FXI_ROW_PIECE = 16,   /* the fewest contiguous elements of such a row, and the fewest rows */
     FXI_ROW_COLUMN = 512, /* bytes of a column, so that a block of them stays in that cache */
     FXI_ROW_PLANE = 256 << 10, /* the same for all neighbouring columns, which may be longer */
-    FXI_ROW_COLUMNS = 64       /* the fewest elements of all neighbouring columns together */
+    FXI_ROW_COLUMNS = 64,      /* the fewest elements of all neighbouring columns together */
+    FXI_ROW_SUMS = 8 << 10     /* the most sums across rows, so that they stay in the cache */
 };
 
 /* The role of a node for rows of shape x×y… that are reduced to 1×y…. */
@@ -28,8 +30,9 @@ typedef enum fxi_row_kind {
     FXI_ROW_FULL,   /* elementwise, one value for each element */
     FXI_ROW_SCALAR, /* elementwise, one value for each row */
     FXI_ROW_REDUCE,
-    FXI_ROW_ALIAS /* another name for its input, without memory: an EXPAND of a row's value to all
-                     its elements, or stop_gradient */
+    FXI_ROW_ACROSS, /* a sum across rows, which no member reads */
+    FXI_ROW_ALIAS   /* another name for its input, without memory: an EXPAND of a row's value to all
+                       its elements, or stop_gradient */
 } fxi_row_kind;
 
 typedef struct fxi_rows {

@@ -19,6 +19,7 @@ typedef struct fxi_row_search {
     const fxi_graph *g;
     const bool *literal; /* per node: it is in no step */
     bool around;         /* rows may be around kept axes */
+    bool across;         /* sums across rows may join */
     int64_t longest;     /* the most bytes of a row that is not around kept axes */
     fxi_rows *out;
     int32_t *at; /* per node: its position in the order */
@@ -27,6 +28,7 @@ typedef struct fxi_row_search {
                                  only a small part of a large graph */
     fxi_consumers consumers;
     const fxi_node *full, *reduced; /* nodes with the two shapes of the row step that grows */
+    const fxi_node *sums;           /* its first sum across rows; NULL: none */
     int32_t first, last;            /* positions of the first and last member */
     int32_t low, high;              /* positions that are examined: low … high − 1 */
     int32_t nearest, farthest;      /* positions of the first and last node that can join: it is an

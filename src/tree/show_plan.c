@@ -69,8 +69,9 @@ static void add_passes(fx_text *t, const fx_program *p)
             fx_text_add(t, ")");
         if (ins->pass != pass)
             fx_text_add(t, " |");
-        fx_text_add(t, value && (!inside || ins->pass != pass) ? " (%s" : " %s",
-                    ins->op == FX_OP_REDUCE ? reductions[ins->attr] : fxi_ops[ins->op].name);
+        fx_text_add(t, value && (!inside || ins->pass != pass) ? " (%s%s" : " %s%s",
+                    ins->op == FX_OP_REDUCE ? reductions[ins->attr] : fxi_ops[ins->op].name,
+                    ins->op == FX_OP_REDUCE && !ins->row ? " across" : "");
         inside = value;
         pass = ins->pass;
     }

@@ -113,7 +113,7 @@ static void gradients_are_one_step(void **state)
            "100×64\n");
 }
 
-/* Those of scale and bias are reductions over the batch. */
+/* Those of scale and bias are sums across the rows. */
 static void layer_norm_gradient(void **state)
 {
     (void)state;
@@ -124,13 +124,36 @@ static void layer_norm_gradient(void **state)
     assert_int_equal(fx_pullback(z, y, of, 3, g), FX_OK);
     expect(
         fx_tuple(z, g[0], g[1], g[2]),
-        "  1  row sum squared deviations mul | (div cast div cast cast sub cast div add sqrt div "
-        "cast) sub sub div mul add div mul sum sub sum mul | (neg mul div div mul neg cast div "
-        "cast) mul add add(x1, c0, c1, c2, c3, x0′, x2′, x3, c5, c4, c6) → Float32 100×64, Float32 "
-        "100×64, "
-        "Float32 100×64\n"
-        "  2  reduce sum(1) → Float32 100×1\n"
-        "  3  reduce sum(x3) → Float32 100×1\n");
+        "  1  row sum squared deviations mul sum across | (div cast div cast cast sub cast div add "
+        "sqrt div cast) sub sub div mul add div mul sum sub sum mul sum across | (neg mul div div "
+        "mul neg cast div cast) mul add add(x1, c0, c1, c2, c3, x0′, x2′, x3, c5, c4, c6) → "
+        "Float32 100×64, Float32 100×1, Float32 100×64, Float32 100×1\n");
+}
+
+/* A sum across rows is complete after the last row, so no member may need it. It has the shape of
+ * the others, adds up at least 16 rows, and keeps an axis of the rows. */
+static void sums_across_rows(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *few = leaf(100, 15), *many = leaf(100, 1000), *y = fx_softmax(x);
+    expect(fx_tuple(y, fx_sum(y, .dims = FX_AXES(1)), fx_sum(x, .dims = FX_AXES(1))),
+           "  1  row max sum across | sub exp sum | div sum across(x0) → Float32 100×64, "
+           "Float32 100×1, Float32 100×1\n");
+    fx_array *centred = fx_sub(many, fx_sum(many, .dims = FX_AXES(1)));
+    expect(fx_softmax(centred),
+           "  1  reduce sum(x0) → Float32 100×1\n"
+           "  2  row sub max | sub exp sum | div(x0, 1′) → Float32 100×1000\n");
+    y = fx_softmax(few);
+    expect(fx_tuple(y, fx_sum(y, .dims = FX_AXES(1))),
+           "  1  row max | sub exp sum | div(x0) → Float32 100×15\n"
+           "  2  reduce sum(1) → Float32 100×1\n");
+    y = fx_softmax(x);
+    expect(fx_tuple(y, fx_sum(y)), "  1  row max | sub exp sum | div(x0) → Float32 100×64\n"
+                                   "  2  reduce sum(1) → Float32 1×1\n");
+    expect(fx_tuple(y, fx_maximum(y, .dims = FX_AXES(1))),
+           "  1  row max | sub exp sum | div(x0) → Float32 100×64\n"
+           "  2  reduce max(1) → Float32 100×1\n");
 }
 
 /* ---- steps that are not row steps ------------------------------------------------------------ */
@@ -351,6 +374,7 @@ int main(void)
         cmocka_unit_test(crossentropy_and_gradient_are_one_step),
         cmocka_unit_test(gradients_are_one_step),
         cmocka_unit_test(layer_norm_gradient),
+        cmocka_unit_test(sums_across_rows),
         cmocka_unit_test(cycles_are_kept_out),
         cmocka_unit_test(rows_are_contiguous_and_short),
         cmocka_unit_test(group_norm_is_one_step),

@@ -111,6 +111,46 @@ static int grouped(fx_array *const in[], fx_array *out[])
     return 2;
 }
 
+/* ---- sums across rows: the gradients of scale and bias of contiguous rows ---- */
+
+/* A norm over axis 0 and, if x has four axes, axis 1 of x, with its gradients. */
+static int scaled_norm(fx_array *x, fx_array *g, fx_array *scale, fx_array *bias, fx_array *out[])
+{
+    fx_axes axes = fx_ndims(x) == 4 ? FX_AXES(0, 1) : FX_AXES(0);
+    fx_array *of[] = {x, scale, bias};
+    fx_array *y = fx_add(fx_mul(fx_normalise(x, axes, 1e-3), scale), bias);
+    /* The norm of Float64 has more operations, and a row step has at most 64. */
+    out[0] = fx_eltype(x) == FX_DTYPE_F64 ? y : fx_tanh(y);
+    assert_int_equal(fx_pullback(out[0], g, of, 3, out + 1), FX_OK);
+    return 4;
+}
+
+/* Each row is an image. */
+static int layer_norm(fx_array *const in[], fx_array *out[])
+{
+    const int64_t n = fx_size(in[0], 3), row = fx_length(in[0]) / n;
+    fx_array *x = fx_reshape(in[0], row, n), *g = fx_reshape(in[1], row, n);
+    return scaled_norm(x, g, fx_slice(g, 1, 0, 1), fx_slice(g, 1, 1, 2), out);
+}
+
+/* Each row is a channel of an image, and has a scale of its own for each element. */
+static int channel_norm(fx_array *const in[], fx_array *out[])
+{
+    const int64_t c = fx_size(in[0], 2), n = fx_size(in[0], 3), row = fx_length(in[0]) / (c * n);
+    fx_array *x = fx_reshape(in[0], row, c, n), *g = fx_reshape(in[1], row, c, n);
+    return scaled_norm(x, g, fx_slice(g, 2, 0, 1), fx_slice(g, 2, 1, 2), out);
+}
+
+/* Each row is half of the channels of an image, and each channel has one scale. */
+static int group_norm(fx_array *const in[], fx_array *out[])
+{
+    const int64_t wh = fx_size(in[0], 0) * fx_size(in[0], 1), c = fx_size(in[0], 2),
+                  n = fx_size(in[0], 3);
+    fx_array *x = fx_reshape(in[0], wh, c / 2, 2, n), *g = fx_reshape(in[1], wh, c / 2, 2, n);
+    return scaled_norm(x, g, fx_reshape(in[2], 1, c / 2, 2, 1), fx_reshape(in[3], 1, c / 2, 2, 1),
+                       out);
+}
+
 /* ---- columns: the axes before the row are kept ---- */
 
 /* A norm over the channels, with its gradients. The scale and the bias repeat in every column. */
@@ -149,6 +189,18 @@ static int column_views(fx_array *const in[], fx_array *out[])
 
 static const around cases[] = {
     {"contiguous rows of 65 KiB", grouped, {131, 127, 2, 8}, false, FX_DTYPE_F32, 0},
+    {"layer norm", layer_norm, {16, 4, 3, 700}, false, FX_DTYPE_F32, 0},
+    {"layer norm of long rows", layer_norm, {33, 31, 3, 16}, false, FX_DTYPE_F32, 0},
+    {"layer norm of short rows", layer_norm, {3, 5, 2, 701}, false, FX_DTYPE_F32, 0},
+    {"layer norm of Float64", layer_norm, {16, 4, 3, 40}, false, FX_DTYPE_F64, 0},
+    {"layer norm of Float16", layer_norm, {16, 4, 5, 40}, false, FX_DTYPE_F16, 0.02f},
+    {"layer norm of BFloat16", layer_norm, {3, 5, 2, 41}, false, FX_DTYPE_BF16, 0.1f},
+    {"channel norm", channel_norm, {17, 9, 5, 200}, false, FX_DTYPE_F32, 0},
+    {"channel norm of short rows", channel_norm, {3, 3, 7, 501}, false, FX_DTYPE_F32, 0},
+    {"group norm", group_norm, {17, 15, 6, 40}, false, FX_DTYPE_F32, 0},
+    {"group norm of short rows", group_norm, {2, 3, 8, 900}, false, FX_DTYPE_F32, 0},
+    {"group norm of Float64", group_norm, {7, 5, 10, 30}, false, FX_DTYPE_F64, 0},
+    {"group norm of BFloat16", group_norm, {17, 15, 6, 17}, false, FX_DTYPE_BF16, 0.1f},
     {"narrow columns", column_norm, {5, 3, 11, 4}, true, FX_DTYPE_F32, 0},
     {"three columns", column_softmax, {3, 1, 300, 5}, false, FX_DTYPE_F32, 0},
     {"columns in tiles", column_norm, {16, 4, 21, 3}, false, FX_DTYPE_F32, 0},
@@ -212,6 +264,10 @@ static int64_t results_on(const around *c, fx_device *device, bool rows, float *
         fx_plan_text(fxi_tuple(n, (void *const *)out), text, sizeof text);
         if (!strstr(text, "row "))
             fail_msg("%s: no row step in\n%s", c->name, text);
+        const bool across =
+            c->make == layer_norm || c->make == channel_norm || c->make == group_norm;
+        if (across && (!strstr(text, "sum across") || strstr(text, "reduce")))
+            fail_msg("%s: a sum across rows is a step of its own in\n%s", c->name, text);
     }
     assert_int_equal(fx_eval(fxi_tuple(n, (void *const *)out)), FX_OK);
     int64_t at = 0;

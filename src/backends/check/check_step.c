@@ -114,9 +114,9 @@ static bool may_write_over(const fx_step *s, int32_t k)
     const int reg = k == 0 ? row->out_reg : row->more.reg[k - 1];
     int latest = -1;
     for (int j = 0; j < row->program.n; j++)
-        if (!row->program.instr[j].row || row->program.instr[j].op == FX_OP_REDUCE)
+        if (fxi_row_reads(s, j))
             latest = j;
-    return latest >= 0 && reg == s->nin + latest && !row->program.instr[latest].row;
+    return latest >= 0 && reg == s->nin + latest && row->program.instr[latest].op != FX_OP_REDUCE;
 }
 
 /* May output k have the memory of input i? Only if both have exactly the same bytes. */

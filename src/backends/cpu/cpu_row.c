@@ -23,6 +23,8 @@ typedef struct runner {
     const void *const *in;
     void *const *out;
     char *scratch;
+    char *sums;    /* accumulators of the part's sums across rows */
+    int64_t first; /* row of the block */
     char *at[FXI_ROW_LOCATIONS];
     char *start[MAX_MOVERS]; /* addresses of the movers at the start of the block */
     fxi_walk walks[MAX_LOADS];
@@ -129,9 +131,46 @@ static void load(runner *r, int k, int64_t first, int64_t rows)
 /* A tile: elements of `rows` rows from row `first` of the block on, n elements in all. */
 typedef struct tile {
     int64_t first;
+    int64_t from; /* its first element in its row */
     int rows, n;
     bool begins, ends; /* a row */
 } tile;
+
+/* Adds n elements of a row, from element `from` on, to the row's accumulators of a sum across rows.
+ */
+static void add_across(const fxi_row_plan *p, const fxi_row_call *c, const char *x, int64_t from,
+                       int64_t n, char *acc)
+{
+    const fxi_reducer *op = c->reducer;
+    if (p->run == 1) {
+        op->col(x, n, 1, 1, n, acc + from * (int64_t)op->size);
+        return;
+    }
+    for (int64_t end = from + n, m; from < end; from += m, x += m * c->in_size) {
+        const int64_t left = p->run - from % p->run;
+        m = left < end - from ? left : end - from;
+        op->row(x, m, 1, acc + from / p->run * (int64_t)op->size);
+    }
+}
+
+/* Adds a tile to the accumulators of a sum across rows. */
+static void sum_across(const runner *r, const fxi_row_call *c, const tile *t)
+{
+    const fxi_row_plan *p = r->p;
+    const fxi_row_sum *sum = &p->sums[c->across - 1];
+    const char *x = r->at[c->src[0]];
+    const int64_t n = t->n / t->rows;
+    char *acc = r->sums + sum->at;
+    /* The terms of whole rows follow each other. */
+    if (p->run == 1 && p->groups == 1 && t->rows > 1) {
+        c->reducer->col(x, n, 1, t->rows, n, acc);
+        return;
+    }
+    for (int k = 0; k < t->rows; k++, x += n * c->in_size) {
+        const int64_t group = (r->first + t->first + k) % p->groups;
+        add_across(p, c, x, t->from, n, acc + group * p->width * (int64_t)c->reducer->size);
+    }
+}
 
 /* Adds a tile to the accumulators of its rows, and stores the result at the end of a row. Short
  * rows are reduced together as columns: a call for each row would cost more than its elements. */
@@ -182,7 +221,7 @@ static void run_calls(const runner *r, int32_t from, int32_t to, const tile *t)
         if (c->loop)
             c->loop(r->at[c->to], src, t->n, c->attr);
         else
-            reduce(r, c, t);
+            (c->across ? sum_across : reduce)(r, c, t);
     }
 }
 
@@ -231,7 +270,8 @@ static void run_elements(runner *r, int pass, int64_t rows)
     for (int64_t done = 0; done < total;) {
         const int64_t left = p->tile_rows ? total - done : p->piece - done % p->piece;
         tile t = {.first = done / p->inner, .rows = 1, .n = left < p->tile ? (int)left : p->tile};
-        t.begins = done % p->inner == 0;
+        t.from = done % p->inner;
+        t.begins = t.from == 0;
         /* A tile of whole rows begins and ends them. */
         t.ends = p->tile_rows || (done + t.n) % p->inner == 0;
         if (p->tile_rows)
@@ -290,6 +330,7 @@ static void run_pass(runner *r, int pass, int64_t rows)
 static void run_block(runner *r, int64_t first, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
+    r->first = first;
     /* The other elements of the columns before this block's. */
     const int64_t passed = p->columns ? first / p->columns * (p->inner - 1) * p->columns : 0;
     for (int k = 0; k < p->nin; k++)
@@ -343,8 +384,31 @@ typedef struct job {
     const fxi_row_plan *p;
     const void *const *in;
     void *const *out;
+    char *sums; /* accumulators of the sums across rows, by part */
     int64_t blocks, parts;
 } job;
+
+/* Joins the accumulators of a sum across rows in the order of the parts, and stores the sum. */
+static void finish_sum(const job *j, const fxi_row_sum *sum)
+{
+    const fxi_reducer *op = sum->reducer;
+    const int64_t count = j->p->groups * j->p->width;
+    char *acc = j->sums + sum->at, *out = j->out[sum->out];
+    for (int64_t part = 1; part < j->parts; part++)
+        op->merge(acc, acc + part * j->p->sums_bytes, count);
+    if (!fxi_cpu_is_half(sum->dtype)) {
+        op->done(acc, count, out);
+        return;
+    }
+    for (int64_t i = 0, n; i < count; i += n) {
+        float results[FXI_TILE];
+        const void *const from[] = {results};
+        n = count - i < FXI_TILE ? count - i : FXI_TILE;
+        op->done(acc + i * (int64_t)op->size, n, results);
+        fxi_cpu_simd()->store[sum->dtype == FX_DTYPE_BF16](out + i * (int64_t)sizeof(uint16_t),
+                                                           from, (int)n, 0);
+    }
+}
 
 /* A part is a range of blocks; all its state is on its stack and in its own scratch. */
 static void run_part(void *user, int64_t part, void *scratch)
@@ -358,8 +422,11 @@ static void run_part(void *user, int64_t part, void *scratch)
     r.out = j->out;
     r.scratch = scratch;
     fxi_cpu_range(j->blocks, j->parts, part, &from, &to);
-    /* Blocks of columns have neighbours only. */
-    const int64_t near = p->columns ? p->columns : p->rows, each = (near + p->block - 1) / p->block;
+    for (int k = 0; k < p->nsums; k++) {
+        r.sums = j->sums + part * p->sums_bytes;
+        p->sums[k].reducer->init(r.sums + p->sums[k].at, p->groups * p->width);
+    }
+    const int64_t near = fxi_row_near(p), each = (near + p->block - 1) / p->block;
     int64_t row = from / each * near + from % each * p->block;
     begin_part(&r, row);
     for (; from < to; from++) {
@@ -380,13 +447,18 @@ fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_
     void *outs[1 + FX_MORE_OUTPUTS] = {out};
     for (int k = 0; k < fx_step_row(step)->more.n; k++)
         outs[1 + k] = run->more[k];
-    const int64_t near = p->columns ? p->columns : p->rows;
-    job j = {.p = p, .in = in, .out = outs};
-    j.blocks = p->rows / near * ((near + p->block - 1) / p->block);
+    job j = {.p = p, .in = in, .out = outs, .blocks = fxi_row_blocks(p)};
     j.parts = fxi_cpu_parts(j.blocks, p->cost);
+    if (p->nsums > 0) {
+        /* The work space has accumulators for the parts that were planned. */
+        j.parts = p->parts;
+        j.sums = run->work;
+    }
     /* Each thread has scratch of its own, for the tiles and values of its current block. */
     if (fxi_cpu_parallel_scratch(j.parts, (size_t)p->scratch, run_part, &j))
         return fxi_cpu_no_memory(step);
+    for (int k = 0; k < p->nsums; k++)
+        finish_sum(&j, &p->sums[k]);
     return FX_OK;
 }
 
@@ -395,6 +467,8 @@ fx_status fxi_cpu_row_prepare(fx_step *step)
     fxi_row_plan *p;
     const fx_status status = fxi_row_plan_make(step, &p);
     step->ready = p;
+    if (!status)
+        step->work_bytes = p->parts * p->sums_bytes;
     return status;
 }
 

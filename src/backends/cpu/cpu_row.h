@@ -23,7 +23,17 @@ typedef struct fxi_row_call {
     /* A second result of the same accumulators, in src[2]; NULL: none. */
     const fxi_reducer *also;
     uint8_t also_size;
+    /* The reduction is fxi_row_plan.sums[across − 1]; 0: it is one of rows. */
+    uint8_t across;
 } fxi_row_call;
+
+/* A sum across rows: an output that a part accumulates over all its rows. */
+typedef struct fxi_row_sum {
+    const fxi_reducer *reducer;
+    int64_t at;    /* offset of its accumulators among those of a part; bytes */
+    int16_t out;   /* output */
+    uint8_t dtype; /* of the output */
+} fxi_row_sum;
 
 /* A location whose address depends on another one. */
 typedef struct fxi_row_link {
@@ -47,7 +57,7 @@ typedef struct fxi_row_pass {
     int32_t first, elements, last, spreads;
 } fxi_row_pass;
 
-enum { FXI_ROW_PASSES_MOST = 8, FXI_ROW_LOCATIONS = 512 };
+enum { FXI_ROW_SUMS_MOST = 1 + FX_MORE_OUTPUTS, FXI_ROW_PASSES_MOST = 8, FXI_ROW_LOCATIONS = 512 };
 
 typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row; number of rows */
@@ -65,6 +75,13 @@ typedef struct fxi_row_plan {
     int64_t scratch; /* bytes */
     bool streams;    /* some stores bypass the caches */
     double cost;     /* nanoseconds of the whole step for one thread */
+    /* Sums across rows. Each has `groups` times `width` accumulators: row r adds `run` neighbouring
+     * elements to one accumulator of group r % groups, the next ones to the next accumulator. */
+    int64_t run, width, groups;
+    int64_t parts;      /* of a step that has such sums */
+    int64_t sums_bytes; /* bytes of all accumulators of a part */
+    int32_t nsums;
+    fxi_row_sum sums[FXI_ROW_SUMS_MOST];
     int64_t *offset; /* by location: for operands and outputs the bytes from row to row, for scratch
                         the offset in it */
     fxi_row_call *calls; /* the calls after the last pass are on values of rows */
@@ -84,5 +101,17 @@ typedef struct fxi_row_plan {
  * the type of an instruction does not support it. */
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan);
 void fxi_row_plan_free(fxi_row_plan *p);
+
+/* Rows that are neighbours: blocks of columns have neighbours only. */
+static inline int64_t fxi_row_near(const fxi_row_plan *p)
+{
+    return p->columns ? p->columns : p->rows;
+}
+
+static inline int64_t fxi_row_blocks(const fxi_row_plan *p)
+{
+    const int64_t near = fxi_row_near(p);
+    return p->rows / near * ((near + p->block - 1) / p->block);
+}
 
 #endif

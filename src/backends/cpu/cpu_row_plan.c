@@ -21,6 +21,7 @@ enum {
     /* Bounds the scratch for values of rows: 8 bytes for each value and row of a block (lay_out).
      */
     BLOCK_ROWS = 64,
+    PART_ROWS = 16, /* the fewest rows of a part for each accumulator of a sum across rows */
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
     TILE_BYTES = 32 << 10,  /* the same for a tile */
@@ -153,7 +154,9 @@ static void find_last_uses(builder *m)
             m->regs[ins->src[i]].last_use = (int16_t)k;
             m->regs[ins->src[i]].last_pass = ins->pass;
         }
-        if (!ins->row) /* values of rows have locations of their own, unless they are spread */
+        /* A sum across rows has accumulators of its own. */
+        if (!ins->row && ins->op != FX_OP_REDUCE) /* values of rows have locations of their own,
+                                                     unless they are spread */
             widen(m, ins->dtype);
     }
 }
@@ -360,7 +363,7 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
         if (c->loop && c->to == from)
             return false;
         /* Only reductions of the same elements that have no partner yet. */
-        if (c->loop || c->also || c->src[0] != from)
+        if (c->loop || c->also || c->across || c->src[0] != from)
             continue;
         if (c->reducer == m->simd->sum_wide && r == sqdev) {
             /* The call becomes one of squared deviations, whose accumulators also give the sum. */
@@ -401,6 +404,30 @@ static void add_reduction(builder *m, int k)
     c->in_size = (uint8_t)register_size(ins->from);
     c->size = (uint8_t)register_size(ins->dtype);
     m->accumulator = c->reducer->size > m->accumulator ? c->reducer->size : m->accumulator;
+}
+
+/* A sum across rows: its accumulators last for a part (run_part). */
+static void add_sum(builder *m, int k)
+{
+    fxi_row_plan *p = m->p;
+    const fx_instr *ins = &m->row->program.instr[k];
+    const int out = location_of_output(m, m->step->nin + k);
+    /* The planner makes only sums that are outputs. */
+    if (out < 0 || p->nsums == FXI_ROW_SUMS_MOST) {
+        m->status = FX_STATUS_INTERNAL;
+        return;
+    }
+    fxi_row_sum *sum = &p->sums[p->nsums++];
+    *sum = (fxi_row_sum){.reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype),
+                         .at = p->sums_bytes,
+                         .out = (int16_t)(out - m->step->nin),
+                         .dtype = ins->dtype};
+    p->sums_bytes +=
+        fxi_cpu_round_up(p->groups * p->width * (int64_t)sum->reducer->size, sizeof(double) * 8);
+    fxi_row_call *c = add_call(m, NULL, 0, elements_of(m, ins->src[0]));
+    c->reducer = sum->reducer;
+    c->across = (uint8_t)p->nsums;
+    c->in_size = (uint8_t)register_size(ins->from);
 }
 
 /* Frees the tiles of operands that instruction k reads last and whose elements have `size` (same),
@@ -499,7 +526,7 @@ static void add_instruction(builder *m, int k)
     to->dtype = ins->dtype;
     to->row = ins->row;
     if (ins->op == FX_OP_REDUCE) {
-        add_reduction(m, k);
+        (ins->row ? add_reduction : add_sum)(m, k);
         return;
     }
     if (!fxi_cpu_loop(m->simd, ins))
@@ -516,7 +543,7 @@ static void round_reductions(builder *m)
 {
     const fx_program *q = &m->row->program;
     for (int k = 0; k < q->n; k++)
-        if (q->instr[k].op == FX_OP_REDUCE && q->instr[k].pass + 1 == m->pass)
+        if (q->instr[k].op == FX_OP_REDUCE && q->instr[k].row && q->instr[k].pass + 1 == m->pass)
             round_result(m, &q->instr[k], m->regs[m->step->nin + k].values);
 }
 
@@ -564,7 +591,8 @@ static void assign_outputs(builder *m)
         const fx_instr *ins = &m->row->program.instr[k];
         const int out = location_of_output(m, m->step->nin + k);
         const uint8_t size = (uint8_t)fxi_cpu_size(ins->dtype);
-        if (out < 0)
+        /* Sums across rows are stored after all rows. */
+        if (out < 0 || (ins->op == FX_OP_REDUCE && !ins->row))
             continue;
         p->offset[out] = ins->row ? size : p->pitch * size;
         if (!ins->row)
@@ -618,6 +646,14 @@ static void divide(builder *m)
     /* A rough estimate: each call costs as much as four operations for each element. */
     p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
                            4.0 * (double)p->ncalls * (double)(p->inner * p->rows));
+}
+
+/* The parts of a step with sums across rows. Each part has accumulators, which are filled with
+ * zeros and merged: so it needs several rows for each. */
+static int64_t parts_of(const fxi_row_plan *p)
+{
+    const int64_t most = p->rows / (p->groups * PART_ROWS);
+    return fxi_cpu_max(1, fxi_cpu_min(most, fxi_cpu_parts(fxi_row_blocks(p), p->cost)));
 }
 
 /* Locations start an odd number of cache lines apart, so that they do not share cache sets. */
@@ -680,6 +716,14 @@ static void set_rows(fxi_row_plan *p, const fx_row_step *row)
     p->inner = p->piece * fxi_length(row->outer_axes, shape + outer);
     p->apart = p->piece < p->inner ? p->piece * p->rows : p->piece;
     p->pitch = p->columns ? 1 : p->piece;
+    p->run = p->width = p->groups = 1;
+    for (int a = 0; a < row->space.ndim && row->across_axes; a++) {
+        const bool added = row->across_axes >> a & 1;
+        if (fx_row_has_axis(row, a))
+            *(added ? &p->run : &p->width) *= shape[a];
+        else if (!added)
+            p->groups *= shape[a];
+    }
     /* Several rows share a tile only if at least two fit in it. */
     p->tile_rows =
         p->inner <= FXI_TILE / 2 && p->piece == p->inner ? (int32_t)(FXI_TILE / p->inner) : 0;
@@ -747,6 +791,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     }
     divide(&m);
     lay_out(&m);
+    p->parts = parts_of(p);
     *out_plan = p;
     return FX_OK;
 }
