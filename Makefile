@@ -36,7 +36,7 @@ help:
 	@echo 'make demo          build, then train on handwritten digits with the command line'
 	@echo 'make test          build with gcc and clang, run the quick tests'
 	@echo 'make test-all      every test; again with sanitizers, on ARM and in another Debian'
-	@echo 'make bench         build and run the benchmarks, compared with PyTorch if it is installed'
+	@echo 'make bench         build and run the benchmarks, compared with the peers of scripts/bench-peers'
 	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
 	@echo 'make clang         the suite built with clang'
 	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'

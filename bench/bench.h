@@ -43,6 +43,7 @@ struct bench_case {
     fx_array *(*op)(bench_state *s); /* for single operations */
     int64_t size[4];                 /* sizes of the input; their meaning depends on the case */
     int64_t flag;
+    const void *details; /* what one table of cases needs beyond these */
 };
 
 /* Tables of cases, each ended by a case without a name. */

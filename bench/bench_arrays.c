@@ -121,6 +121,49 @@ static void groupnorm_gradient(bench_state *s)
     fx_eval(fx_tuple(y, g[0], g[1], g[2]));
 }
 
+static void open_batchnorm(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_set(&s->x, fx_randn(n[0], n[1], n[2], n[3]));
+    fx_set(&s->g, fx_ones(n[0], n[1], n[2], n[3]));
+    fx_set(&s->model, (void *)fx_batchnorm(n[2]));
+    fx_eval(fx_tuple(s->x, s->g, s->model));
+}
+
+static void batchnorm_gradient(bench_state *s)
+{
+    FX_STEP;
+    const fx_batchnorm_layer *l = s->model;
+    fx_array *y = normalised(s), *g[3];
+    fx_pullback(y, s->g, (fx_array *[]){s->x, l->gamma, l->beta}, 3, g);
+    fx_eval(fx_tuple(y, g[0], g[1], g[2]));
+}
+
+/* ---- attention: size is features, length, heads, batch --------------------------------------- */
+static void open_attention(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_array **const all[] = {&s->x, &s->w, &s->b};
+    for (int i = 0; i < 3; i++)
+        fx_set(all[i], fx_randn(n[0], n[1], n[3]));
+    fx_set(&s->g, fx_ones(n[0], n[1], n[3]));
+    fx_eval(fx_tuple(s->x, s->w, s->b, s->g));
+}
+
+static fx_array *attention(bench_state *s)
+{
+    return fx_child(
+        fx_dot_product_attention(s->x, s->w, s->b, .nheads = s->which->size[2], .causal = true), 0);
+}
+
+static void attention_gradient(bench_state *s)
+{
+    FX_SCOPE;
+    fx_array *y = attention(s), *g[3];
+    fx_pullback(y, s->g, (fx_array *[]){s->x, s->w, s->b}, 3, g);
+    fx_eval(fx_tuple(y, g[0], g[1], g[2]));
+}
+
 /* ---- a large matrix: flag is the axis -------------------------------------------------------- */
 static fx_array *sum(bench_state *s)
 {
@@ -145,6 +188,11 @@ static fx_array *argmax(bench_state *s)
 static fx_array *cumsum(bench_state *s)
 {
     return fx_cumsum(s->x, (int)s->which->flag);
+}
+
+static fx_array *pad(bench_state *s)
+{
+    return fx_pad(fx_pad(s->x, 0, 1, 1, 0), 1, 1, 1, 0);
 }
 
 static void open_bias(bench_state *s)
@@ -202,6 +250,20 @@ static fx_array *transpose(bench_state *s)
     return fx_vec(fx_transpose(s->x));
 }
 
+/* ---- many small products: size is m, n, k, batch --------------------------------------------- */
+static void open_batched(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_set(&s->w, fx_randn(n[0], n[2], n[3]));
+    fx_set(&s->x, fx_randn(n[2], n[1], n[3]));
+    fx_eval(fx_tuple(s->w, s->x));
+}
+
+static fx_array *batched(bench_state *s)
+{
+    return fx_batched_mul(s->w, s->x);
+}
+
 #define VALUE(label, open, f, ...)                                                                 \
     {                                                                                              \
         .name = label, .setup = open, .step = value, .op = f, .size = { __VA_ARGS__ }              \
@@ -242,6 +304,15 @@ const bench_case bench_arrays[] = {
      .step = groupnorm_gradient,
      .size = {56, 56, 64, 32},
      .flag = 8},
+    {.name = "rows/batchnorm-56x56x64x32-gradient",
+     .setup = open_batchnorm,
+     .step = batchnorm_gradient,
+     .size = {56, 56, 64, 32}},
+    VALUE("attention/256x512-h4-b8", open_attention, attention, 256, 512, 4, 8),
+    {.name = "attention/256x512-h4-b8-gradient",
+     .setup = open_attention,
+     .step = attention_gradient,
+     .size = {256, 512, 4, 8}},
     ALONG("matrix/sum-4096-contiguous", sum, 0),
     ALONG("matrix/sum-4096-strided", sum, 1),
     ALONG("matrix/max-4096-contiguous", maximum, 0),
@@ -253,6 +324,8 @@ const bench_case bench_arrays[] = {
     ALONG("matrix/cumsum-4096-contiguous", cumsum, 0),
     ALONG("matrix/cumsum-4096-strided", cumsum, 1),
     VALUE("matrix/gather-elements-4096", open_indices, gather_elements, 4096, 4096),
+    GRADIENT("matrix/gather-elements-4096", open_indices, gather_elements, 4096, 4096),
+    VALUE("matrix/pad-4096", open_array, pad, 4096, 4096),
     VALUE("matrix/bias-4096", open_bias, add_bias, 4096, 4096),
     VALUE("matrix/transpose-4096", open_array, transpose, 4096, 4096),
     VALUE("embedding/128x30000-8192", open_table, embedding, 128, 30000, 8192),
@@ -260,6 +333,7 @@ const bench_case bench_arrays[] = {
      .setup = open_table,
      .step = embedding_gradient,
      .size = {128, 30000, 8192}},
+    VALUE("batched/16x16x16-4096", open_batched, batched, 16, 16, 16, 4096),
     {.name = NULL},
 };
 

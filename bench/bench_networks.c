@@ -4,6 +4,7 @@
  * Adam; the loss is computed too. Forward rows run under FX_TEST. Batches are fixed random arrays
  * already in memory, so loading data is not measured.
  */
+#include "../examples/gpt_model.h"
 #include "../tests/support/networks.h"
 #include "bench.h"
 
@@ -14,7 +15,48 @@ static fx_chain_layer *xor_net(void)
     return fx_chain(fx_dense(2, 3, FX_TANH), fx_batchnorm(3), fx_dense(3, 2));
 }
 
-/* size: that of the input; unused sizes are 0. flag: number of classes, or 0 for a regression. */
+static fx_chain_layer *lstm_net(void)
+{
+    return fx_chain(fx_lstm(64, 128));
+}
+
+static fx_chain_layer *gru_net(void)
+{
+    return fx_chain(fx_gru(64, 128));
+}
+
+static fx_chain_layer *transformer_block(void)
+{
+    return fx_chain(block(&(sizes){.width = 256, .heads = 4}));
+}
+
+/* GPT-2's vocabulary; the model of 124 M parameters, and one with 4 blocks of width 256. */
+enum { VOCABULARY = 50257 };
+
+static fx_chain_layer *gpt2(void)
+{
+    return (fx_chain_layer *)gpt(&(sizes){VOCABULARY, 1024, 768, 12, 12});
+}
+
+static fx_chain_layer *gpt2_of_4_blocks(void)
+{
+    return (fx_chain_layer *)gpt(&(sizes){VOCABULARY, 1024, 256, 4, 4});
+}
+
+/* Kinds of networks that are neither classifiers nor regressions, as flag. */
+enum { SQUARES = -1, TOKENS = -2 };
+
+/* Texts of size[0] tokens, and the token after each. */
+static void open_tokens(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_array *pick = fx_floor(fx_mul(fx_rand(n[0] + 1, n[1]), VOCABULARY - 1.0));
+    fx_set(&s->y, fx_cast(pick, FX_DTYPE_I64));
+    fx_set(&s->x, fx_slice(s->y, 0, 0, n[0]));
+}
+
+/* size: that of the input; unused sizes are 0. flag: number of classes, 0 for a regression, SQUARES
+ * for the mean of the squares of the output, TOKENS for predictions of the next token. */
 static void open_network(bench_state *s)
 {
     const bench_case *c = s->which;
@@ -22,23 +64,35 @@ static void open_network(bench_state *s)
     while (n < 4 && c->size[n] > 0)
         n++;
     const int64_t batch = c->size[n - 1];
-    fx_set(&s->x, fxi_randn(FX_DTYPE_F32, n, c->size));
+    if (c->flag == TOKENS)
+        open_tokens(s);
+    else
+        fx_set(&s->x, fxi_randn(FX_DTYPE_F32, n, c->size));
     fx_set(&s->model, (void *)c->model());
     fx_set(&s->opt, fx_setup(fx_adam(.eta = 1e-4), s->model));
     if (c->flag == 0) {
         fx_set(&s->y, fx_square(s->x));
-    } else {
+    } else if (c->flag > 0) {
         fx_array *pick = fx_floor(fx_mul(fx_rand(batch), c->flag));
         fx_set(&s->y, fx_onehotbatch(fx_cast(pick, FX_DTYPE_I64), c->flag));
     }
-    fx_eval(fx_tuple(s->x, s->y, s->model));
+    fx_eval(s->y ? fx_tuple(s->x, s->y, s->model) : fx_tuple(s->x, s->model));
+}
+
+static fx_array *loss_of_step(bench_state *s)
+{
+    const int64_t kind = s->which->flag;
+    if (kind == TOKENS)
+        return loss_of(s->model, s->y, VOCABULARY);
+    fx_array *out = fx_call(s->model, s->x);
+    return kind == SQUARES ? fx_mean(fx_square(out))
+           : kind > 0      ? fx_logitcrossentropy(out, s->y)
+                           : fx_mse(out, s->y);
 }
 
 static void train_in_scope(bench_state *s)
 {
-    fx_array *out = fx_call(s->model, s->x);
-    fx_array *loss = s->which->flag ? fx_logitcrossentropy(out, s->y) : fx_mse(out, s->y);
-    fx_want(loss);
+    fx_array *loss = fx_want(loss_of_step(s));
     fx_update(s->opt, s->model, fx_gradient(loss, s->model));
 }
 
@@ -110,6 +164,11 @@ const bench_case bench_networks[] = {
     NETWORK(digit_net, "mlp-784-256-10-b1024", 10, 784, 1024),
     NETWORK(lenet, "lenet-b64", 10, 28, 28, 1, 64),
     NETWORK(vgg, "vgg-bn-b64", 10, 32, 32, 3, 64),
+    NETWORK(lstm_net, "lstm-64-128-seq50-b32", SQUARES, 64, 50, 32),
+    NETWORK(gru_net, "gru-64-128-seq50-b32", SQUARES, 64, 50, 32),
+    NETWORK(transformer_block, "block-256-h4-seq128-b8", SQUARES, 256, 128, 8),
+    NETWORK(gpt2_of_4_blocks, "gpt2-4x256-seq64-b4", TOKENS, 64, 4),
+    NETWORK(gpt2, "gpt2-124m-seq64-b4", TOKENS, 64, 4),
     {.name = "record/two-models-b16",
      .setup = open_pair,
      .step = record_pair,

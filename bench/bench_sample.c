@@ -4,10 +4,10 @@
  * is negligible. A sample during which the program's threads waited for a core for more than 1 % of
  * the time (the kernel counts this per task) was disturbed by other programs and is left out. If
  * fewer than three samples are left, the row has all samples, the disturbed ones too, and is marked
- * as contended. With one thread the waiting time is then subtracted, which is exact except for
- * effects on the caches. With several threads it is not, because threads wait at the same time. At
- * least MIN_SAMPLES are taken, and more while the time for the case lasts. Compare medians; the
- * minimum shows what an idle machine can do.
+ * as contended. With one thread a sample of such a row is the processor time, which is exact except
+ * for effects on the caches. With several threads it is the elapsed time. At least MIN_SAMPLES are
+ * taken (FEW_SAMPLES of a step of more than SLOW seconds), and more while the time for the case
+ * lasts. Compare medians; the minimum shows what an idle machine can do.
  */
 #include "bench.h"
 
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MIN_SAMPLES = 7, MAX_SAMPLES = 400, WARM_UP = 3 };
-static const double MIN_SAMPLE = 5e-3;
+enum { MIN_SAMPLES = 7, FEW_SAMPLES = 3, MAX_SAMPLES = 400, WARM_UP = 3 };
+static const double MIN_SAMPLE = 5e-3, SLOW = 0.5;
 
 double bench_seconds = 0.5;
 
@@ -48,6 +48,13 @@ static double run_delay(void)
     return total;
 }
 
+static double processor_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static double repeat(void (*step)(bench_state *), bench_state *s, int64_t n)
 {
     const double start = bench_now();
@@ -56,12 +63,15 @@ static double repeat(void (*step)(bench_state *), bench_state *s, int64_t n)
     return bench_now() - start;
 }
 
-static int64_t calibrate(void (*step)(bench_state *), bench_state *s)
+/* Returns how often a sample repeats the step; *out_least: how many samples a row needs. */
+static int64_t calibrate(void (*step)(bench_state *), bench_state *s, int *out_least)
 {
     int64_t n = 1;
+    double t;
     repeat(step, s, WARM_UP);
-    for (double t; (t = repeat(step, s, n)) < MIN_SAMPLE;)
+    while ((t = repeat(step, s, n)) < MIN_SAMPLE)
         n *= t > MIN_SAMPLE / 8 ? 2 : 8;
+    *out_least = n == 1 && t > SLOW ? FEW_SAMPLES : MIN_SAMPLES;
     return n;
 }
 
@@ -85,15 +95,17 @@ void bench_row_of(double *values, int n, const char *unit, bench_row *out)
 void bench_sample(void (*step)(bench_state *), bench_state *s, bench_row *out)
 {
     double clean[MAX_SAMPLES], ran[MAX_SAMPLES];
-    int nclean = 0, taken = 0;
-    const int64_t n = calibrate(step, s);
+    int nclean = 0, taken = 0, least;
+    const int64_t n = calibrate(step, s, &least);
     const double start = bench_now();
     for (double spent = 0; taken < MAX_SAMPLES; spent = bench_now() - start) {
-        if ((nclean >= MIN_SAMPLES && spent >= bench_seconds) ||
-            (taken >= MIN_SAMPLES && spent >= 5 * bench_seconds + 1))
+        if ((nclean >= least && spent >= bench_seconds) ||
+            (taken >= least && spent >= 5 * bench_seconds + 1))
             break;
-        const double before = run_delay(), time = repeat(step, s, n), waited = run_delay() - before;
-        ran[taken++] = 1e6 * (fx_num_threads() > 1 ? time : time - waited) / (double)n;
+        const double before = run_delay(), cpu_before = processor_seconds();
+        const double time = repeat(step, s, n), cpu = processor_seconds() - cpu_before;
+        const double waited = run_delay() - before;
+        ran[taken++] = 1e6 * (fx_num_threads() == 1 && cpu < time ? cpu : time) / (double)n;
         if (waited < 0.01 * time)
             clean[nclean++] = 1e6 * time / (double)n;
     }

@@ -1,94 +1,42 @@
 #!/usr/bin/env python3
-"""Measures the cases of bench_runner with PyTorch and prints rows in the same format.
+"""Measures the cases of bench_runner with PyTorch (peer.py describes options, rows and limits).
 
-A case can have several variants (eager, TorchScript, channels-last, foreach optimiser): programs that a
-user of PyTorch could write for the same numbers. Each variant is measured and printed as a row; the
-programs that read the rows use the fastest. Sampling follows bench_sample.c.
-
-  peer_torch.py [--threads N] [--seconds S] [part of a name…]
-  peer_torch.py --serve      reads one name per line; prints its rows and then a line {"row": "end"}
+Variants: eager, and with --compile torch.compile of the function, of forward pass and loss, and of the optimiser.
+Training steps also vary the optimiser (foreach, fused) and the layout (channels-last), predictions TorchScript.
 
 The caller chooses threads and instruction set; run.py sets them to the best of the machine. PyTorch is
 row-major: cflux's 1000×1024 array, whose first axis is contiguous, is a (1024, 1000) tensor here.
 """
-import argparse
-import json
 import os
-import statistics
-import subprocess
 import sys
-import time
+import warnings
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import peer  # noqa: E402
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 if "--first-prediction" in sys.argv:  # the child process of start/…: its imports are part of the time
-    import torch
-    net = torch.nn.Sequential(torch.nn.Linear(784, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10),
-                              torch.nn.Softmax(1))
+    net = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10), nn.Softmax(1))
     with torch.inference_mode():
-        p = net(torch.ones(1, 784))[0, 0].item()
-    moment = time.monotonic()
-    peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1]
-    print(f"{moment:.9f} {peak} {p}")
+        peer.print_start(net(torch.ones(1, 784))[0, 0].item())
     sys.exit(0)
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-MIN_SAMPLE, MIN_SAMPLES, MAX_SAMPLES, WARM_UP = 5e-3, 7, 400, 3
+compiling = False  # --compile, if this PyTorch has torch.compile
 
 
-# ---- sampling ----------------------------------------------------------------------------------------
-
-def run_delay():
-    """Returns the seconds in which threads of this process were runnable but had no core."""
-    total = 0
-    for task in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{task}/schedstat") as f:
-                total += int(f.read().split()[1])
-        except (OSError, IndexError):
-            pass
-    return 1e-9 * total
+def as_it_is(f):
+    return f
 
 
-def repeat(step, n):
-    start = time.perf_counter()
-    for _ in range(n):
-        step()
-    return time.perf_counter() - start
+def compiled(f):
+    torch._dynamo.reset()  # pylint: disable=protected-access; else code of earlier cases slows this one down
+    return torch.compile(f, dynamic=False)
 
 
-def calibrate(step):
-    repeat(step, WARM_UP)
-    n = 1
-    while (t := repeat(step, n)) < MIN_SAMPLE:
-        n *= 2 if t > MIN_SAMPLE / 8 else 8
-    return n
-
-
-def row_of(values, unit, taken=None, contended=False):
-    return {"n": len(values), "taken": taken or len(values), "median": statistics.median(values),
-            "min": min(values), "max": max(values), "unit": unit, "contended": contended}
-
-
-def sample(step, seconds):
-    n, clean, ran = calibrate(step), [], []
-    start = time.perf_counter()
-    while len(ran) < MAX_SAMPLES:
-        spent = time.perf_counter() - start
-        if (len(clean) >= MIN_SAMPLES and spent >= seconds) or \
-                (len(ran) >= MIN_SAMPLES and spent >= 5 * seconds + 1):
-            break
-        before, t = run_delay(), repeat(step, n)
-        waited = run_delay() - before
-        ran.append(1e6 * (t - waited) / n)
-        if waited < 0.01 * t:
-            clean.append(1e6 * t / n)
-    contended = len(clean) < 3
-    return row_of(ran if contended else clean, "us", len(ran), contended)
-
-
-# ---- networks ----------------------------------------------------------------------------------------
+# ---- networks --------------------------------------------------------------------------------------------------
 
 def vgg_block(i, o):
     return [nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(),
@@ -118,14 +66,90 @@ def digit_net():
     return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
 
 
-NETWORKS = {  # name: model, input shape, classes (0: a regression)
+class Outputs(nn.Module):
+    """A recurrent layer without its last state."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+def lstm_net():
+    return Outputs(nn.LSTM(64, 128))
+
+
+def gru_net():
+    return Outputs(nn.GRU(64, 128))
+
+
+class Block(nn.Module):
+    """The block of examples/gpt_model.h."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (t.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+                   for t in self.qkv(self.norm1(x)).split(width, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """The model of examples/gpt_model.h."""
+
+    def __init__(self, vocabulary, context, width, heads, blocks):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        nn.init.normal_(self.positions.weight, std=0.02)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(blocks))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.norm(x), self.tokens.weight)
+
+
+VOCABULARY = 50257
+SQUARES, TOKENS = -1, -2  # the loss is the mean of the squares of the output; predictions of the next token
+NETWORKS = {  # name: model, input shape, classes (0: a regression) or one of the two above
     "xor-2-3-bn-2-b64": (xor_net, (64, 2), 2),
     "mlp-1-256-1-b16": (curve_net, (16, 1), 0),
     "mlp-784-256-10-b64": (digit_net, (64, 784), 10),
     "mlp-784-256-10-b1024": (digit_net, (1024, 784), 10),
     "lenet-b64": (lenet, (64, 1, 28, 28), 10),
     "vgg-bn-b64": (vgg, (64, 3, 32, 32), 10),
+    "lstm-64-128-seq50-b32": (lstm_net, (50, 32, 64), SQUARES),
+    "gru-64-128-seq50-b32": (gru_net, (50, 32, 64), SQUARES),
+    "block-256-h4-seq128-b8": (lambda: Block(256, 4), (8, 128, 256), SQUARES),
+    "gpt2-4x256-seq64-b4": (lambda: Gpt(VOCABULARY, 1024, 256, 4, 4), (4, 64), TOKENS),
+    "gpt2-124m-seq64-b4": (lambda: Gpt(VOCABULARY, 1024, 768, 12, 12), (4, 64), TOKENS),
 }
+
+
+def input_and_target(shape, kind):
+    if kind == TOKENS:
+        text = torch.randint(VOCABULARY, (shape[0], shape[1] + 1))
+        return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+    x = torch.randn(shape)
+    return x, torch.randint(0, kind, (shape[0],)) if kind > 0 else x * x
+
+
+def criterion(kind):
+    return {0: F.mse_loss, SQUARES: lambda y, _: y.square().mean(),
+            TOKENS: lambda y, next_: F.cross_entropy(y.flatten(0, 1), next_.flatten())}.get(kind, F.cross_entropy)
 
 
 def layouts(shape):
@@ -137,193 +161,207 @@ def placed(thing, layout):
     return thing.contiguous(memory_format=torch.channels_last) if layout else thing
 
 
-def train_variant(make, shape, classes, layout, foreach):
+def optimisers():
+    """Returns the options of Adam to try; old versions have no fused Adam on a CPU."""
+    try:
+        torch.optim.Adam([torch.zeros(1, requires_grad=True)], fused=True)
+    except (TypeError, RuntimeError):
+        return {"for-loop": {"foreach": False}, "foreach": {"foreach": True}}
+    return {"foreach": {"foreach": True}, "fused": {"fused": True}}
+
+
+def train_variant(make, shape, kind, layout, options, wrap_loss=as_it_is, wrap_update=as_it_is):
     model = make().to(memory_format=torch.channels_last) if layout else make()
-    x = placed(torch.randn(shape), layout)
-    y = torch.randint(0, classes, (shape[0],)) if classes else x * x
-    criterion = F.cross_entropy if classes else F.mse_loss
-    opt = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=foreach)
+    x, y = input_and_target(shape, kind)
+    x, of = placed(x, layout), criterion(kind)
+    opt = torch.optim.Adam(model.parameters(), lr=1e-4, **options)
+    loss, update = wrap_loss(lambda: of(model(x), y)), wrap_update(opt.step)
 
     def step():
         opt.zero_grad(set_to_none=True)
-        criterion(model(x), y).backward()
-        opt.step()
+        loss().backward()
+        update()
     return step
 
 
 def train(name):
-    make, shape, classes = NETWORKS[name]
+    make, shape, kind = NETWORKS[name]
+    adams = optimisers()
     for layout in layouts(shape):
-        for foreach in (False, True):
-            label = " ".join(filter(None, ["eager", layout, "foreach" if foreach else ""]))
-            yield label, lambda l=layout, f=foreach: train_variant(make, shape, classes, l, f)
+        for label, options in adams.items():
+            yield " ".join(filter(None, ["eager", layout, label])), \
+                lambda l=layout, o=options: train_variant(make, shape, kind, l, o)
+    if compiling:
+        last = layouts(shape)[-1]
+        yield f"compile {last} fused".replace("  ", " "), \
+            lambda: train_variant(make, shape, kind, last, adams["fused"], compiled)
+        yield f"compile {last} with Adam".replace("  ", " "), \
+            lambda: train_variant(make, shape, kind, last, {"foreach": True}, compiled, torch.compile)
 
 
-def forward_variant(make, shape, layout, optimised):
+def scripted(model):
+    return torch.jit.optimize_for_inference(torch.jit.script(model))
+
+
+def forward_variant(make, shape, kind, layout, wrap):
     model = make().eval()
-    x = torch.randn(shape)
+    x, _ = input_and_target(shape, kind)
     if layout:
         model, x = model.to(memory_format=torch.channels_last), placed(x, layout)
-    if optimised:
-        model = torch.jit.optimize_for_inference(torch.jit.script(model))
-
-    def step():
-        with torch.inference_mode():
-            return model(x)
-    return step
+    return value(wrap(model), [x])
 
 
 def forward(name):
-    make, shape, _ = NETWORKS[name]
+    make, shape, kind = NETWORKS[name]
+    ways = {"inference mode": as_it_is, "optimised script": scripted, **({"compile": compiled} if compiling else {})}
     for layout in layouts(shape):
-        yield f"inference mode {layout}".strip(), lambda l=layout: forward_variant(make, shape, l, False)
-        yield f"optimised script {layout}".strip(), lambda l=layout: forward_variant(make, shape, l, True)
+        for label, wrap in ways.items():
+            yield f"{label} {layout}".strip(), \
+                lambda l=layout, w=wrap: forward_variant(make, shape, kind, l, w)
 
 
-# ---- arrays ------------------------------------------------------------------------------------------
+# ---- operations ------------------------------------------------------------------------------------------------
 
-def chain(a, x, b):
-    return torch.tanh(a * x + b) * torch.sigmoid(x) + torch.exp(-x * x)
-
-
-def scripted_chain(x):
-    f, a, b = torch.jit.script(chain), torch.tensor(1.3), torch.tensor(0.2)
-    return lambda: f(a, x, b)
-
-
-def value(f):
+def value(f, args):
     def step():
         with torch.inference_mode():
-            return f()
+            return f(*args)
     return step
 
 
-def gradient(f, inputs, seed):
+def gradient(f, args, inputs, seed):
     for t in inputs:
         t.requires_grad_()
 
     def step():
         for t in inputs:
             t.grad = None
-        y = f()
+        y = f(*args)
         y.backward(seed)
         return y
     return step
 
 
-def chain_value(n, script):
+def operation(build, script=None):
+    """Makes a case. build() returns f, its arguments and, for a row "…-gradient", the tensors to differentiate by
+    and the gradient of the result. script: f for TorchScript."""
+    def prepare(wrap):
+        f, args, *rest = build()
+        return gradient(wrap(f), args, *rest) if rest else value(wrap(f), args)
+
+    def variants():
+        yield "eager", lambda: prepare(as_it_is)
+        if script:
+            yield "script", lambda: prepare(lambda _: torch.jit.script(script))
+        if compiling:
+            yield "compile", lambda: prepare(compiled)
+    return variants
+
+
+def chain(x):
+    return torch.tanh(1.3 * x + 0.2) * torch.sigmoid(x) + torch.exp(-x * x)
+
+
+def with_seed(f, args, inputs, *sizes):
+    return f, args, inputs, torch.ones(*sizes)
+
+
+def chain_gradient(n):
     x = torch.randn(n)
-    return value(scripted_chain(x) if script else lambda: chain(1.3, x, 0.2))
+    return with_seed(chain, [x], [x], n)
 
 
-def chain_gradient(n, script):
-    x = torch.randn(n)
-    return gradient(scripted_chain(x) if script else lambda: chain(1.3, x, 0.2), [x], torch.ones(n))
-
-
-def double_chain():
-    x = torch.randn(10 ** 6, dtype=torch.float64)
-    return value(lambda: chain(1.3, x, 0.2))
-
-
-def chains(build, n):
-    yield "eager", lambda: build(n, False)
-    yield "script", lambda: build(n, True)
-
-
-def rows_1000(f):
+def crossentropy(*with_gradient):
     x = torch.randn(1024, 1000)
-    return value(lambda: f(x))
+    return (F.cross_entropy, [x, torch.randint(0, 1000, (1024,))], *([[x], None] if with_gradient else []))
 
 
-def crossentropy(with_gradient):
-    x, y = torch.randn(1024, 1000), torch.randint(0, 1000, (1024,))
-    f = lambda: F.cross_entropy(x, y)
-    return gradient(f, [x], None) if with_gradient else value(f)
+def norm(f, features, *sizes, with_gradient=True):
+    """f(x, scale, bias), and the gradients of the three."""
+    args = [torch.randn(*sizes), torch.ones(features), torch.zeros(features)]
+    return with_seed(f, args, args, *sizes) if with_gradient else (f, args)
 
 
-def layernorm(with_gradient):
-    x, w, b = torch.randn(8192, 768), torch.ones(768), torch.zeros(768)
-    f = lambda: F.layer_norm(x, (768,), w, b)
-    return gradient(f, [x, w, b], torch.ones(8192, 768)) if with_gradient else value(f)
+def layer_norm(x, w, b):
+    return F.layer_norm(x, (768,), w, b)
 
 
-def groupnorm():
-    x, w, b = torch.randn(32, 64, 56, 56), torch.ones(64), torch.zeros(64)
-    return gradient(lambda: F.group_norm(x, 8, w, b), [x, w, b], torch.ones(32, 64, 56, 56))
+def group_norm(x, w, b):
+    return F.group_norm(x, 8, w, b)
 
 
-def gather_elements():
-    index = torch.randint(4096, (4096, 4096))
-    return matrix(lambda x: torch.gather(x, 1, index))
+def batch_norm():
+    mean, variance = torch.zeros(64), torch.ones(64)
+    return norm(lambda x, w, b: F.batch_norm(x, mean, variance, w, b, True), 64, 32, 64, 56, 56)
 
 
-CONVOLUTIONS = {  # name: side, channels of x and of y, images, kernel, stride, groups
-    "3x3-64x64-56-b4": (56, 64, 64, 4, 3, 1, 1), "3x3-64x64-56-b1": (56, 64, 64, 1, 3, 1, 1),
-    "1x1-256x64-56-b4": (56, 256, 64, 4, 1, 1, 1), "1x1-stride-2-128x256-28-b4": (28, 128, 256, 4, 1, 2, 1),
-    "depthwise-3x3-64-56-b4": (56, 64, 64, 4, 3, 1, 64),
-    "depthwise-5x5-stride-2-64-28-b4": (28, 64, 64, 4, 5, 2, 64),
-    "32-groups-3x3-512x512-28-b4": (28, 512, 512, 4, 3, 1, 32)}
+def attention(with_gradient):
+    args = [torch.randn(8, 4, 512, 64) for _ in range(3)]
+    f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)  # noqa: E731
+    return with_seed(f, args, args, 8, 4, 512, 64) if with_gradient else (f, args)
 
 
-def convolutions(name, gradient, last):
-    side, inner, outer, images, kernel, stride, groups = CONVOLUTIONS[name]
-    order = torch.channels_last if last else torch.contiguous_format
-    x = torch.randn(images, inner, side, side).to(memory_format=order).requires_grad_(gradient)
-    w = torch.randn(outer, inner // groups, kernel, kernel).to(memory_format=order).requires_grad_(gradient)
-    forward = lambda: F.conv2d(x, w, stride=stride, padding=kernel // 2, groups=groups)
-    if not gradient:
-        return value(forward)
-    g = torch.ones_like(forward())
-    return lambda: torch.autograd.grad(forward(), (x, w), g)
+def gather_elements(with_gradient):
+    x, index = torch.randn(4096, 4096), torch.randint(4096, (4096, 4096))
+    f = lambda x, i: torch.gather(x, 1, i)  # noqa: E731
+    return with_seed(f, [x, index], [x], 4096, 4096) if with_gradient else (f, [x, index])
 
 
-def convolution_variants(name, gradient):
-    for label, last in (("eager", False), ("eager channels-last", True)):
-        yield label, lambda last=last: convolutions(name, gradient, last)
-
-
-def matrix(f):
-    x = torch.randn(4096, 4096)
-    return value(lambda: f(x))
+def embedding(with_gradient):
+    w, index = torch.randn(30000, 128), torch.randint(30000, (8192,))
+    f = lambda i, w: F.embedding(i, w)  # noqa: E731
+    return with_seed(f, [index, w], [w], 8192, 128) if with_gradient else (f, [index, w])
 
 
 def product(m, n, k, transposed):
     """Makes the product of m×k and k×n matrices; in row-major order it is n×k times k×m."""
     x, w = torch.randn(n, k), torch.randn(m, k) if transposed else torch.randn(k, m)
-    return value((lambda: torch.matmul(x, w.t())) if transposed else (lambda: torch.matmul(x, w)))
+    return (lambda x, w: x @ w.t()) if transposed else torch.matmul, [x, w]
 
 
-def embedding(gradient):
-    w = torch.randn(30000, 128, requires_grad=gradient)
-    index = torch.randint(30000, (8192,))
-    g = torch.ones(8192, 128)
-    if not gradient:
-        return value(lambda: F.embedding(index, w))
-
-    def step():
-        y = F.embedding(index, w)
-        return y, torch.autograd.grad(y, w, g)
-    return step
-
-
-# ---- starting ----------------------------------------------------------------------------------------
-
-def start(want_memory):
-    values = []
-    for _ in range(7):
-        begin = time.monotonic()
-        out = subprocess.run([sys.executable, __file__, "--first-prediction"], check=True,
-                             stdout=subprocess.PIPE, text=True).stdout.split()
-        values.append(float(out[1]) / 1024 if want_memory else 1e6 * (float(out[0]) - begin))
-    return row_of(values, "MiB" if want_memory else "us")
+CONVS = {  # name: axes, size, kernel, channels of x and of y, batch, then the options of bench_convolutions.c
+    "3x3-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"padding": 1}),
+    "3x3-64x64-56-b1": (2, 56, 3, 64, 64, 1, {"padding": 1}),
+    "1x1-256x64-56-b4": (2, 56, 1, 256, 64, 4, {}),
+    "1x1-stride-2-128x256-28-b4": (2, 28, 1, 128, 256, 4, {"stride": 2}),
+    "depthwise-3x3-64-56-b4": (2, 56, 3, 64, 64, 4, {"padding": 1, "groups": 64}),
+    "depthwise-5x5-stride-2-64-28-b4": (2, 28, 5, 64, 64, 4, {"stride": 2, "padding": 2, "groups": 64}),
+    "32-groups-3x3-512x512-28-b4": (2, 28, 3, 512, 512, 4, {"padding": 1, "groups": 32}),
+    "3x3-stride-2-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"stride": 2, "padding": 1}),
+    "3x3-dilation-2-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"padding": 2, "dilation": 2}),
+    "transposed-4x4-stride-2-64x64-28-b4": (2, 28, 4, 64, 64, 4, {"stride": 2, "padding": 1}),
+    "1d-5-64x64-1024-b16": (1, 1024, 5, 64, 64, 16, {"padding": 2}),
+    "3d-3x3x3-32x32-16-b4": (3, 16, 3, 32, 32, 4, {"padding": 1}),
+}
 
 
-# ---- the table ---------------------------------------------------------------------------------------
+def convolution(name, with_gradient, layout):
+    axes, size, kernel, i, o, batch, options = CONVS[name]
+    transposed, per_group = name.startswith("transposed"), i // options.get("groups", 1)
+    f = getattr(F, f"conv_transpose{axes}d" if transposed else f"conv{axes}d")
+    x = placed(torch.randn(batch, i, *[size] * axes), layout)
+    w = placed(torch.randn(*((i, o) if transposed else (o, per_group)), *[kernel] * axes), layout)
+    call = lambda x, w: f(x, w, **options)  # noqa: E731
+    return (call, [x, w], [x, w], torch.ones_like(call(x, w))) if with_gradient else (call, [x, w])
 
-def one(make):
-    """Makes a case with a single variant."""
-    return lambda: iter([("eager", make)])
+
+def convolutions(name, with_gradient):
+    def variants():
+        for layout in ("", "channels-last") if CONVS[name][0] == 2 else ("",):
+            for label, prepare in operation(lambda l=layout: convolution(name, with_gradient, l))():
+                yield f"{label} {layout}".strip(), prepare
+    return variants
+
+
+# ---- the table -------------------------------------------------------------------------------------------------
+
+def along_an_axis():
+    functions = {"sum": torch.sum, "max": torch.amax, "var": lambda x, d: x.var(d), "argmax": torch.argmax,
+                 "cumsum": torch.cumsum}
+    for name, f in functions.items():
+        for label, d in (("contiguous", 1), ("strided", 0)):
+            yield f"matrix/{name}-4096-{label}", \
+                operation(lambda f=f, d=d: (lambda x: f(x, d), [torch.randn(4096, 4096)]))
 
 
 def cases():
@@ -333,92 +371,68 @@ def cases():
         table[f"record/{name}"] = table[f"train/{name}"]  # cflux records the step, which gives the same results
         table[f"forward/{name}"] = lambda n=name: forward(n)
     for label, n in (("1e4", 10 ** 4), ("1e6", 10 ** 6), ("25e6", 25 * 10 ** 6)):
-        table[f"chain/{label}"] = lambda n=n: chains(chain_value, n)
-        table[f"chain/{label}-gradient"] = lambda n=n: chains(chain_gradient, n)
-    table["chain/1e6-float64"] = one(double_chain)
-    table["random/normal-16e6"] = one(lambda: value(lambda: torch.randn(16000000)))
-    table["random/uniform-16e6"] = one(lambda: value(lambda: torch.rand(16000000)))
-    table["rows/groupnorm-56x56x64x32-gradient"] = one(groupnorm)
-    table["rows/softmax-1000x1024"] = one(lambda: rows_1000(lambda x: F.softmax(x, 1)))
-    table["rows/logsumexp-1000x1024"] = one(lambda: rows_1000(lambda x: torch.logsumexp(x, 1)))
+        table[f"chain/{label}"] = operation(lambda n=n: (chain, [torch.randn(n)]), chain)
+        table[f"chain/{label}-gradient"] = operation(lambda n=n: chain_gradient(n), chain)
+    table["chain/1e6-float64"] = operation(lambda: (chain, [torch.randn(10 ** 6, dtype=torch.float64)]), chain)
+    table["random/normal-16e6"] = operation(lambda: (torch.randn, [16000000]))
+    table["random/uniform-16e6"] = operation(lambda: (torch.rand, [16000000]))
+    rows = {"softmax": lambda x: F.softmax(x, 1), "logsumexp": lambda x: torch.logsumexp(x, 1)}
+    for name, f in rows.items():
+        table[f"rows/{name}-1000x1024"] = operation(lambda f=f: (f, [torch.randn(1024, 1000)]))
+    table["rows/crossentropy-1000x1024"] = operation(crossentropy)
+    table["rows/crossentropy-1000x1024-gradient"] = operation(lambda: crossentropy(True))
     for suffix, g in (("", False), ("-gradient", True)):
-        table[f"rows/crossentropy-1000x1024{suffix}"] = one(lambda g=g: crossentropy(g))
-        table[f"rows/layernorm-768x8192{suffix}"] = one(lambda g=g: layernorm(g))
-    for label, d in (("contiguous", 1), ("strided", 0)):
-        table[f"matrix/sum-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.sum(d)))
-        table[f"matrix/max-4096-{label}"] = one(lambda d=d: matrix(lambda x: torch.amax(x, d)))
-        table[f"matrix/var-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.var(d)))
-        table[f"matrix/argmax-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.argmax(d)))
-        table[f"matrix/cumsum-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.cumsum(d)))
-    table["matrix/gather-elements-4096"] = one(gather_elements)
-    table["matrix/bias-4096"] = one(lambda: matrix(lambda x, b=torch.randn(4096): x + b))
-    table["matrix/transpose-4096"] = one(lambda: matrix(lambda x: x.t().contiguous()))
-    for suffix, g in (("", False), ("-gradient", True)):
-        table[f"embedding/128x30000-8192{suffix}"] = one(lambda g=g: embedding(g))
-    for name in CONVOLUTIONS:
-        for suffix, g in (("", False), ("-gradient", True)):
-            table[f"conv/{name}{suffix}"] = lambda n=name, g=g: convolution_variants(n, g)
-    for text in ("2x64x3", "64x16x1", "1x256x16", "4096x1x4096", "4096x1x4096-tn", "512x1x512", "512x1x512-tn", "10x64x256", "256x64x784", "64x256x784",
-                 "784x256x64-tn", "256x1024x784", "512x512x512", "1024x768x256", "2048x2048x2048"):
-        m, n, k = (int(v) for v in text.split("-")[0].split("x"))
-        table[f"matmul/{text}"] = one(lambda m=m, n=n, k=k, t=text: product(m, n, k, t.endswith("-tn")))
-    table["start/first-prediction"] = lambda: iter([("eager", False)])
-    table["start/resident"] = lambda: iter([("eager", True)])
+        table[f"rows/layernorm-768x8192{suffix}"] = \
+            operation(lambda g=g: norm(layer_norm, 768, 8192, 768, with_gradient=g))
+        table[f"attention/256x512-h4-b8{suffix}"] = operation(lambda g=g: attention(g))
+        table[f"matrix/gather-elements-4096{suffix}"] = operation(lambda g=g: gather_elements(g))
+        table[f"embedding/128x30000-8192{suffix}"] = operation(lambda g=g: embedding(g))
+        for name in CONVS:
+            table[f"conv/{name}{suffix}"] = convolutions(name, g)
+    table["rows/groupnorm-56x56x64x32-gradient"] = operation(lambda: norm(group_norm, 64, 32, 64, 56, 56))
+    table["rows/batchnorm-56x56x64x32-gradient"] = operation(batch_norm)
+    table.update(along_an_axis())
+    table["matrix/pad-4096"] = operation(lambda: (lambda x: F.pad(x, (1, 1, 1, 1)), [torch.randn(4096, 4096)]))
+    table["matrix/bias-4096"] = operation(lambda: (torch.add, [torch.randn(4096, 4096), torch.randn(4096)]))
+    table["matrix/transpose-4096"] = operation(lambda: (lambda x: x.t().contiguous(), [torch.randn(4096, 4096)]))
+    table["batched/16x16x16-4096"] = operation(lambda: (torch.bmm, [torch.randn(4096, 16, 16) for _ in range(2)]))
+    for text in ("2x64x3", "64x16x1", "1x256x16", "10x64x256", "256x64x784", "64x256x784", "784x256x64-tn",
+                 "256x1024x784", "512x512x512", "1024x768x256", "2048x2048x2048", "4096x1x4096",
+                 "4096x1x4096-tn", "512x1x512", "512x1x512-tn"):
+        m, n, k = (int(v) for v in text.split("-", maxsplit=1)[0].split("x"))
+        table[f"matmul/{text}"] = operation(lambda m=m, n=n, k=k, t=text: product(m, n, k, t.endswith("-tn")))
+    for name, memory in (("first-prediction", False), ("resident", True)):
+        table[f"start/{name}"] = lambda m=memory: iter([("eager", lambda: peer.start(__file__, m))])
     return table
 
 
-def measure(name, variant, make, seconds):
-    """Returns the row of a case, or a row of kind failure with the message."""
-    row = {"row": "case", "case": name, "variant": variant, "backend": "torch",
-           "threads": torch.get_num_threads()}
-    try:
-        torch.manual_seed(1)
-        row.update(start(make) if name.startswith("start/") else sample(make(), seconds))
-    except (RuntimeError, OSError, subprocess.SubprocessError) as e:
-        row = {"row": "failure", "case": name, "variant": variant, "message": str(e)[:200]}
-    return row
-
-
-def emit(row):
-    print(json.dumps(row), flush=True)
-
-
 def blas():
-    """Returns the name of the loaded BLAS library. The reference BLAS is too slow for a fair comparison."""
-    for line in open("/proc/self/maps"):
-        base = os.path.basename(line.split()[-1])
-        if base.startswith(("libopenblas", "libmkl", "libblis")):
-            return base
+    """Returns the name of the BLAS library. The reference BLAS is too slow for a fair comparison."""
+    if torch.backends.mkl.is_available():
+        return "MKL"
+    with open("/proc/self/maps", encoding="utf-8") as f:
+        for line in f:
+            base = os.path.basename(line.split()[-1])
+            if base.startswith(("libopenblas", "libmkl", "libblis")):
+                return base
     return "reference BLAS: matrix products are not comparable"
 
 
 def header():
-    torch.randn(8, 8) @ torch.randn(8, 8)
+    torch.randn(8, 8) @ torch.randn(8, 8)  # loads the BLAS library
     capability = torch.__config__.show().split("CPU capability usage: ")[-1].split("\n")[0]
-    return {"row": "header", "program": "PyTorch", "version": torch.__version__, "isa": capability,
-            "blas": blas(), "threads": torch.get_num_threads(),
-            "environment": {k: os.environ[k] for k in sorted(os.environ)
-                            if k.startswith(("ATEN_", "OPENBLAS_", "OMP_", "MALLOC_", "GLIBC_"))}}
+    return {"program": "PyTorch", "version": torch.__version__, "isa": capability, "blas": blas(),
+            "compile": compiling, "environment": peer.environment(("ATEN_", "OPENBLAS_", "OMP_", "MALLOC_", "GLIBC_"))}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--serve", action="store_true")
-    parser.add_argument("part", nargs="*")
-    args = parser.parse_args()
+    global compiling  # pylint: disable=global-statement
+    args = peer.arguments()
+    compiling = args.compile and hasattr(torch, "compile")
+    warnings.filterwarnings("ignore")
     torch.set_num_threads(args.threads)
-    emit(header())
-    table = cases()
-    names = sys.stdin if args.serve else [n for n in table if not args.part
-                                          or any(p in n for p in args.part)]
-    for name in names:
-        name = name.strip()
-        for variant, make in table[name]() if name in table else ():
-            emit(measure(name, variant, make, args.seconds))
-        if args.serve:
-            emit({"row": "end", "case": name})
+    torch.manual_seed(1)
+    peer.run(args, cases(), header(), "torch")
 
 
 if __name__ == "__main__":

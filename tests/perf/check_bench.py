@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""bench/run.py and bench/peer.py with small programs in place of cflux and the peers: rows, time limits, the table,
+result files, and what is said about cases and peers that were not measured. Needs no peer.
+
+  check_bench.py
+"""
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+
+BENCH = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "bench")
+sys.path.insert(0, BENCH)
+import peer  # noqa: E402
+import run  # noqa: E402
+
+# Stands in for bench_runner, and for a peer with its own table. Medians are those of TIMES, in microseconds.
+PROGRAM = """#!{python}
+import json, sys
+TIMES = {times}
+if "--list" in sys.argv:
+    print("\\n".join(TIMES))
+    sys.exit(0)
+print(json.dumps({{"row": "header", "program": "{name}", "version": "7.0", "cpu": "a processor", "compile": True}}), flush=True)
+for case in map(str.strip, sys.stdin):
+    if case == "matmul/crash":
+        sys.exit(3) if {peer} else None
+    for variant, median in TIMES.get(case, []):
+        print(json.dumps({{"row": "case", "case": case, "variant": variant, "median": median, "min": median,
+                           "max": median, "unit": "us", "contended": False}}), flush=True)
+    if {peer}:
+        print(json.dumps({{"row": "end"}}), flush=True)
+"""
+OURS = {"train/a": [("cflux", 100)], "record/a": [("cflux", 50)], "rows/b": [("cflux", 2000)],
+        "matmul/crash": [("cflux", 1)], "graph/c": [("cflux", 3)]}
+TORCH = {"train/a": [("eager fused", 300), ("compile fused", 240)], "rows/b": [("eager", 1500)]}
+JAX = {"train/a": [("jit", 250)], "rows/b": [("jit", 1000)]}
+checks = 0
+
+
+def check(what, got, wanted):
+    global checks
+    checks += 1
+    if got != wanted:
+        sys.exit(f"{what}: got\n{got}\nexpected\n{wanted}")
+
+
+def program(folder, name, times, is_peer=True):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(PROGRAM.format(python=sys.executable, times=times, name=name, peer=is_peer))
+    os.chmod(path, 0o755)
+    return path
+
+
+def options(*argv):
+    return peer.arguments(["--warm-up", "0.05", "--seconds", "0.01", *argv])
+
+
+def never_ready():
+    while True:
+        time.sleep(0.01)
+
+
+def wrong():
+    raise ValueError("no such layout\nand more")
+
+
+def check_sampling():
+    row = peer.measure("x/y", "eager", lambda: lambda: time.sleep(0.003), options(), "torch")
+    check("a row", [row[k] for k in ("row", "case", "variant", "backend", "threads", "unit")],
+          ["case", "x/y", "eager", "torch", 1, "us"])
+    check("samples", row["n"] >= 3 and row["taken"] >= 7, True)
+    # Two sleeps of 3 ms are one sample. Only processor time counts if other programs held the core.
+    check("the median of a sleep of 3 ms", row["contended"] or 3000 <= row["median"] < 60000, True)
+    repeat = peer.repeat
+    for seconds, wanted in ((1e-4, (64, 7)), (0.006, (1, 7)), (0.6, (1, 3))):
+        peer.repeat = lambda _, n, seconds=seconds: n * seconds
+        check(f"repeats and samples of a step of {seconds} s", peer.calibrate(None), wanted)
+    peer.repeat = repeat
+    for prepare, message in ((never_ready, "TimeoutError: not ready after 0.05 s"),
+                             (lambda: never_ready, "TimeoutError: not ready after 0.05 s"),
+                             (wrong, "ValueError: no such layout")):
+        check("a failure", peer.measure("x/y", "compile", prepare, options(), "torch"),
+              {"row": "failure", "case": "x/y", "variant": "compile", "message": message})
+    check("the machine", [type(peer.machine()[k]) for k in ("cpu", "cores", "system", "python", "date")],
+          [str, int, str, str, str])
+
+
+def check_program():
+    """A peer's program: the header, then the rows of the requested cases."""
+    table = {"x/y": lambda: iter([("eager", lambda: lambda: None)]), "x/z": lambda: iter([("eager", wrong)])}
+    for argv, cases in ((["x/z"], ["x/z"]), ([], ["x/y", "x/z"])):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            peer.run(options(*argv), table, {"program": "P", "version": "1"}, "p")
+        rows = [json.loads(line) for line in out.getvalue().splitlines()]
+        check("the header", [rows[0][k] for k in ("row", "program", "version", "threads")], ["header", "P", "1", 1])
+        check("the cases", [row["case"] for row in rows[1:]], cases)
+
+
+def check_run(folder):
+    """The whole of run.py."""
+    ours = program(folder, "cflux", OURS, False)
+    servers = {"torch": [run.Server("PyTorch", "torch", [program(folder, "PyTorch", TORCH)])],
+               "jax": [run.Server("JAX", "jax", [program(folder, "JAX", JAX)])]}
+    run.start_torch, run.start_jax = lambda *_: servers["torch"], lambda *_: servers["jax"]
+    run.blas_peer = lambda *_: []
+    sys.argv = ["run.py", "--runner", ours, "--out", folder, "--commit", "abc"]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        check("exit status", run.main(), 0)
+    text = out.getvalue()
+    for line in ("not measured: OpenBLAS (no library)",
+                 "PyTorch, 7.0, a processor",
+                 "| train/a | 100 µs | 240 µs (PyTorch: compile fused) | 2.40 |",
+                 "| record/a | 50 µs | 240 µs (PyTorch: compile fused) | 4.80 |",
+                 "| rows/b | 2 ms | 1 ms (JAX) | 0.50 |",
+                 "| matmul/crash | 1 µs | – | – |",
+                 "3 ratios, median 2.40, 1 below 1.",
+                 "No peer measured: matmul/crash, graph/c",
+                 "Failed: PyTorch: PyTorch ended early (matmul/crash)",
+                 "Failed: JAX: JAX ended early (matmul/crash)"):
+        check(f"the output has {line!r}", line in text.splitlines(), True)
+    files = {name.split("-", 3)[3]: name for name in os.listdir(folder) if name.endswith(".jsonl")}
+    check("result files", sorted(files), ["cpu.jsonl", "jax.jsonl", "torch.jsonl"])
+    with open(os.path.join(folder, files["torch.jsonl"]), encoding="utf-8") as f:
+        rows = [json.loads(line) for line in f]
+    check("PyTorch's rows", [(row.get("case"), row.get("variant")) for row in rows],
+          [(None, None), ("train/a", "eager fused"), ("train/a", "compile fused"), ("record/a", "eager fused"),
+           ("record/a", "compile fused"), ("rows/b", "eager")])
+
+
+def check_missing(folder):
+    """Without peers, run.py names them; a Python without the module is no peer."""
+    check("no Python with the module", run.python_with("cflux_no_such_module", [sys.executable, "/no/python"]), None)
+    check("a Python with the module", run.python_with("json", ["/no/python", sys.executable]), sys.executable)
+    old = run.Server("PyTorch", "torch", [program(folder, "old", {})])
+    old.rows[0]["compile"] = False
+    run.start_torch, run.start_jax = lambda *_: [old], lambda *_: []
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        args = type("args", (), {"seconds": 1, "threads": 1, "warm_up": 1, "peers": "", "runner": "a/bench/b"})
+        check("servers", run.start_peers(args).servers, [old])
+    old.close()
+    check("what is missing", out.getvalue().splitlines(),
+          ["not measured: torch.compile (this PyTorch is older than 2.0)",
+           "not measured: JAX (no Python can import it; scripts/bench-peers installs it)",
+           "not measured: OpenBLAS (no library)"])
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    check_sampling()
+    check_program()
+    check_run(temporary)
+    check_missing(temporary)
+assert checks >= 31, checks
+print(f"{checks} checks of run.py and peer.py")
