@@ -17,7 +17,7 @@ sys.path.insert(0, BENCH)
 import peer  # noqa: E402
 import run  # noqa: E402
 
-# Stands in for bench_runner, and for a peer with its own table. Medians are those of TIMES, in microseconds.
+# A program with the options of bench_runner, or of a peer with its own table. Medians are those of TIMES, in microseconds.
 PROGRAM = """#!{python}
 import json, sys
 TIMES = {times}
@@ -135,7 +135,7 @@ def check_run(folder):
 
 
 def check_missing(folder):
-    """Without peers, run.py names them; a Python without the module is no peer."""
+    """Without peers, run.py names them; a Python without the module is not taken."""
     check("no Python with the module", run.python_with("cflux_no_such_module", [sys.executable, "/no/python"]), None)
     check("a Python with the module", run.python_with("json", ["/no/python", sys.executable]), sys.executable)
     old = run.Server("PyTorch", "torch", [program(folder, "old", {})])
