@@ -290,7 +290,8 @@ typedef struct fx_reduce_step {
  * not all, or none of them; and the last of the other axes, or all of them. Only backends without
  * device memory of their own (`write`) receive such steps.
  * Outputs have the shape of `space`, or this shape with rows or across_axes reduced to size 1. The
- * output of the last instruction on elements may have the memory of an operand. */
+ * output of the last instruction on elements may have the memory of an operand. Only sums across
+ * rows of earlier results follow it: a backend does not read the operand again for them. */
 typedef struct fx_row_step {
     fx_program program;
     fx_more_outputs more;

@@ -4,9 +4,11 @@
   * Every function or object that a public header declares FX_API is defined in the library: otherwise only a user's linker would find the missing definition.
   * Every exported symbol begins with fx_ or fxi_.
   * Its dynamic dependencies are libc, libm, zlib, libbson and what the compiler itself adds.
+  * The declarations of the plugin interface are those of its number, FX_PLUGIN_ABI (plugin_interface.txt).
   * Every thread-local variable has the initial-exec model (CMakeLists.txt says why), and no two have the same address.
 Usage: check_exports.py libcflux.so [root]
 """
+import hashlib
 import os
 import re
 import subprocess
@@ -32,6 +34,23 @@ def declared(root):
                 if m:
                     names.add(m.group(1))
     return names
+
+
+def interface_errors(texts, stored):
+    """The headers of the plugin interface; "NUMBER HASH" of plugin_interface.txt. The sizes of structs, which the
+    loader compares, do not show a member in what was padding."""
+    code = " ".join(re.sub(r"/\*.*?\*/", " ", " ".join(texts), flags=re.S).split())
+    number = re.search(r"FX_PLUGIN_ABI = (\d+)", code)[1]
+    now = f"{number} {hashlib.sha256(code.encode()).hexdigest()[:16]}"
+    if now == stored:
+        return []
+    return [f"the plugin interface has changed: {stored} is now {now}. If a plugin of the old headers could misread a "
+            "struct, increase FX_PLUGIN_ABI. Then write the new line to tests/structure/plugin_interface.txt"]
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as f:
+        return f.read()
 
 
 def exported(library):
@@ -81,6 +100,8 @@ def main():
                if not re.fullmatch(r"fxi?_\w+", n)]
     errors += [f"needs {n}" for n in needed(library) if not re.fullmatch(ALLOWED_LIBRARIES, n)]
     errors += thread_local_errors(readelf("-r", library))
+    errors += interface_errors([read(root, "include", "cflux", name) for name in ("plugin.h", "backend.h")],
+                               read(root, "tests", "structure", "plugin_interface.txt").strip())
     if len(want) < LEAST:
         errors.append(f"found {len(want)} declarations only, expected at least {LEAST}")
     for e in errors[:SHOWN]:

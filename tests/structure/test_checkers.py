@@ -64,6 +64,13 @@ class ThreadLocal(unittest.TestCase):
     def test_too_few(self):
         self.assertIn("expected at least", check_exports.thread_local_errors(self.GOOD[0])[0])
 
+    def test_the_plugin_interface(self):
+        headers = ["enum { FX_PLUGIN_ABI = 3 }; /* a comment */", "struct { uint8_t a; };"]
+        accepted = check_exports.interface_errors(headers, "")[0].split(" is now ")[1].split(".")[0]
+        self.assertEqual(check_exports.interface_errors([headers[0].replace("a comment", "another"), headers[1]], accepted), [])
+        padded = check_exports.interface_errors([headers[0], "struct { uint8_t a, b; };"], accepted)
+        self.assertIn("increase FX_PLUGIN_ABI", padded[0])
+
 
 class Tree(Scratch):
     def includes(self, path, header, exceptions=None):
