@@ -29,8 +29,8 @@ typedef struct fxi_transport_call {
     double limit;   /* seconds to wait for the other members */
     bool beside;    /* other threads of this member compute meanwhile: they need the processors */
     const void *in;
-    void *out; /* as large as `in`; for GATHER as large as `in` times the number of members; never
-                  overlaps `in` */
+    void *out; /* as large as `in`; for GATHER as large as `in` times the number of members; does
+                  not overlap `in`, except if `shares` is true: then it may be `in` */
 } fxi_transport_call;
 
 /* The group that a transport joined. */

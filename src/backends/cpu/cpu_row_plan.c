@@ -21,7 +21,7 @@ enum {
     /* Bounds the scratch for values of rows: 8 bytes for each value and row of a block (lay_out).
      */
     BLOCK_ROWS = 64,
-    PART_ROWS = 16, /* the fewest rows of a part for each accumulator of a sum across rows */
+    PART_TERMS = 16, /* the fewest terms of a part for each accumulator of a sum across rows */
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
     TILE_BYTES = 32 << 10,  /* the same for a tile */
@@ -649,10 +649,11 @@ static void divide(builder *m)
 }
 
 /* The parts of a step with sums across rows. Each part has accumulators, which are filled with
- * zeros and merged: so it needs several rows for each. */
+ * zeros and merged: so it needs several terms for each. A row adds `run` terms to each accumulator
+ * of its group. */
 static int64_t parts_of(const fxi_row_plan *p)
 {
-    const int64_t most = p->rows / (p->groups * PART_ROWS);
+    const int64_t most = p->rows * p->run / (p->groups * PART_TERMS);
     return fxi_cpu_max(1, fxi_cpu_min(most, fxi_cpu_parts(fxi_row_blocks(p), p->cost)));
 }
 
@@ -767,7 +768,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
                  .width = 4,
                  .status = FX_OK};
     *out_plan = NULL;
-    /* More than the planner makes (row.h: 24 inputs and 64 members). */
+    /* More than the planner makes (row.h: 24 inputs and 72 members). */
     if (m.nregs > MAX_REGISTERS)
         return FX_STATUS_INTERNAL;
     fxi_row_plan *p = m.p = allocate(step);

@@ -11,8 +11,8 @@
  * Between these three phases of a part the ranks meet: each increments a counter in its segment and
  * waits until the counters of all ranks have this value. While a rank waits for the second phase of
  * one part it has done the first phase of the next part, so there is one meeting for each part, and
- * two more. A segment has three buffers: a rank that writes part k+3 has met the others twice since
- * they read part k.
+ * one more. A segment has three buffers: all ranks meet at least once between the last time that
+ * the others read part k and the time that a rank writes part k+3.
  *
  * An array that is smaller than a page is not divided: after one meeting each rank adds up all of
  * it, with the same instructions and in the same order. All ranks are on one machine, so they get
@@ -191,7 +191,7 @@ static piece part_of(const fxi_transport_call *c, int64_t width, int64_t first, 
 
 static fx_status reduce_small(fxi_window *w, const piece *p, char *why, size_t size)
 {
-    char result[SMALL];
+    _Alignas(LINE) char result[SMALL];
     memcpy(buffer_of(w, p, w->rank), p->in, (size_t)p->bytes);
     const fx_status status = meet(w, p->call, why, size);
     if (status != FX_OK)

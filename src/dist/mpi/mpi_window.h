@@ -21,7 +21,7 @@ typedef struct fxi_window {
 void fxi_window_open(fxi_window *w, MPI_Comm comm, const fxi_transport_host *host);
 /* Frees the segments; called by all ranks. */
 void fxi_window_close(fxi_window *w);
-/* Has fxi_window_reduce this operation? */
+/* Does fxi_window_reduce support this operation? */
 bool fxi_window_takes(const fxi_window *w, const fxi_transport_call *c);
 /* ALL_REDUCE in the order of the ranks. `out` may be `in`. Leaves nothing behind that writes to
  * `out`. */
