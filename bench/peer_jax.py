@@ -3,7 +3,7 @@
 
 The one variant is the best program of a user of JAX: everything is one jitted function, and a training step donates
 the buffers of parameters and moments. Adam is written by hand. A step ends when its results are there. Images have
-their channels last. run.py lets the process use as many cores as it has threads: XLA starts one thread per core.
+their channels last. The process may use as many cores as --threads says: XLA starts one thread per core.
 """
 import functools
 import os
@@ -13,6 +13,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peer  # noqa: E402
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if __name__ == "__main__" and "--first-prediction" not in sys.argv:
+    # Before XLA starts its threads, because later calls change the main thread only. Children inherit the cores.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:peer.arguments().threads])
 import jax  # noqa: E402
 from jax import lax, nn, numpy as jnp, random  # noqa: E402
 
@@ -22,6 +25,7 @@ if "--first-prediction" in sys.argv:  # the child process of start/…: its impo
     sys.exit(0)
 
 jax.config.update("jax_cpu_enable_async_dispatch", False)
+PREDICTS = False  # read when a function is compiled: is it a prediction?
 KEYS = iter(random.split(random.key(1), 100000))
 
 
@@ -47,10 +51,13 @@ def conv(i, o, size, pad=0):
 
 
 def batch_norm(n):
-    """With the running statistics of training: they are part of the parameters, and have no gradients."""
+    """A prediction uses stored statistics. A training step uses those of the batch and does not update the stored
+    ones, which saves the peer two vectors of n for each layer."""
+    stored = jnp.zeros(n), jnp.ones(n)
+
     def apply(p, x):
         axes = tuple(range(x.ndim - 1))
-        mean, var = x.mean(axes), x.var(axes)
+        mean, var = stored if PREDICTS else (x.mean(axes), x.var(axes))
         return (x - mean) * lax.rsqrt(var + 1e-5) * p["scale"] + p["bias"]
     return {"scale": jnp.ones(n), "bias": jnp.zeros(n)}, apply
 
@@ -235,7 +242,15 @@ def function(f, *args):
 def forward(name):
     make, shape, kind = NETWORKS[name]
     parameters, apply = make()
-    return function(apply, parameters, input_and_target(shape, kind)[0])
+
+    def predict(p, x):
+        global PREDICTS  # pylint: disable=global-statement
+        PREDICTS = True
+        try:
+            return apply(p, x)
+        finally:
+            PREDICTS = False
+    return function(predict, parameters, input_and_target(shape, kind)[0])
 
 
 # ---- operations ------------------------------------------------------------------------------------------------
@@ -384,7 +399,6 @@ def steps():
 
 def main():
     args = peer.arguments()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:args.threads])
     table = {name: (lambda f=f: iter([("jit", f)])) for name, f in steps().items()}
     header = {"program": "JAX", "version": jax.__version__, "environment": peer.environment(("XLA_", "JAX_", "MALLOC_"))}
     peer.run(args, table, header, "jax")

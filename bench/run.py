@@ -112,7 +112,7 @@ class Peers:
         for server in list(self.running):
             try:
                 found[server] = server.repeat_as(case, known[server]) if server in known else server.measure(case)
-            except (RuntimeError, OSError) as e:
+            except (RuntimeError, OSError, ValueError) as e:  # ValueError: a line that is not JSON
                 self.running.remove(server)
                 self.errors.append(f"{server.name}: {e} ({case})")
         self.latest = (case, found)

@@ -70,9 +70,9 @@ def inject(build, mpi, n, kind, seed, undisturbed, folder):
     checkpoint = os.path.join(folder, f"{mpi}-{kind}-{seed}")
     what = f"{mpi}, {n} processes, {kind}:{update}:{rank}:{microseconds}"
     r = Run(build, mpi, n, checkpoint, f"{kind}:{update}:{rank}:{microseconds}")
-    if kind in ("kill", "stop") and r.bits(n) == undisturbed:
-        return None  # the fault came after the final update, when all ranks had printed their parameters
-    if kind == "delay" and update >= 99 and r.status == 0:
+    # 3 ms have at most some 30 updates, so such a fault can come when all ranks have printed their parameters.
+    late = update >= 99 or (update >= 60 and microseconds > 0)
+    if kind in ("kill", "stop") and late and r.bits(n) == undisturbed:
         return None
     if not expected(kind, rank, r):
         return f"{what}: status {r.status} after {r.seconds:.1f} s\n{r.text}"

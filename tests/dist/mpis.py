@@ -7,12 +7,13 @@ import tempfile
 
 # Two launchers of Open MPI that begin at the same time both make the folder ompi.HOST.USER, and one of them may fail.
 # A launcher that ends removes it if it is empty, and then one that begins may fail too. So each test has its own folder
-# for it, makes it beforehand, and keeps a file in it. The path is short, because Open MPI makes sockets below it.
+# for it, makes it beforehand, and keeps a file in it. Open MPI deletes other files than output-* there. The path is
+# short, because Open MPI makes sockets below it.
 _folder = tempfile.mkdtemp(prefix="fx")
 atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 for _host in {socket.gethostname(), socket.gethostname().split(".")[0]}:
     os.makedirs(os.path.join(_folder, f"ompi.{_host}.{os.getuid()}"), mode=0o700)
-    open(os.path.join(_folder, f"ompi.{_host}.{os.getuid()}", "keep"), "w", encoding="utf-8").close()
+    open(os.path.join(_folder, f"ompi.{_host}.{os.getuid()}", "output-keep"), "w", encoding="utf-8").close()
 
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", FX_NUM_THREADS="1",
                    OMPI_MCA_orte_tmpdir_base=_folder, PRTE_MCA_prte_tmpdir_base=_folder)

@@ -70,7 +70,7 @@ def wrong():
 
 
 def check_sampling():
-    row = peer.measure("x/y", "eager", lambda: lambda: time.sleep(0.003), options(), "torch")
+    row = peer.measure("x/y", "eager", lambda: lambda: time.sleep(0.003), options("--warm-up", "10"), "torch")
     check("a row", [row[k] for k in ("row", "case", "variant", "backend", "threads", "unit")],
           ["case", "x/y", "eager", "torch", 1, "us"])
     check("samples", row["n"] >= 3 and row["taken"] >= 7, True)
