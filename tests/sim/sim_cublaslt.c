@@ -267,7 +267,7 @@ int sim_Matmul(fxi_lt_handle h, fxi_lt_desc d, const void *alpha, const void *a,
         return error;
     p.alpha = f64 ? *(const double *)alpha : (double)*(const float *)alpha;
     p.work = is[WORK];
-    if (is[MARK] != mark || p.work > bytes || (p.work && (!work || !aligned(work, 16))) ||
+    if (is[MARK] != mark || p.work > bytes || (p.work && (!work || !aligned(work, 256))) ||
         !aligned(a, is[ALIGNMENT]) || !aligned(b, is[ALIGNMENT]) || !aligned(to, is[ALIGNMENT]) ||
         c != to || (f64 ? *(const double *)beta : (double)*(const float *)beta) != 0 ||
         (p.bias && !d->bias) || h->device != sim_product_device(DRIVER))

@@ -56,6 +56,9 @@ fxi_rt_library fxi_rt_blas = {
 
 enum { ALIGNED, ANY, ALGORITHMS };
 enum { ALIGNMENT = 16 }; /* of the widest loads */
+/* cuBLASLt 13 refuses a work space whose address is not a multiple of 256 bytes, although its
+ * header asks for 16. The plan gives multiples of PLANNED bytes. */
+enum { WORK_ALIGNMENT = 256, PLANNED = 64 };
 /* The most work space that an algorithm may need; the step reserves only as much as the chosen one
  * needs. NVIDIA recommends 32 MiB for the largest devices. */
 static const uint64_t most_work = 32 << 20;
@@ -170,6 +173,11 @@ static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
 /* The buffers of the call. BIAS and work space follow only if they are needed. */
 enum { A, B, C, BIAS };
 
+static void *aligned_work(void *address)
+{
+    return (void *)(((uintptr_t)address + WORK_ALIGNMENT - 1) / WORK_ALIGNMENT * WORK_ALIGNMENT);
+}
+
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
 {
     /* The library multiplies by these numbers in the type that describe_product names. */
@@ -190,7 +198,7 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
     error = lt.Matmul(d->blas.object, p->desc, p->f64 ? (const void *)&one64 : &one, buffers[A],
                       p->a, buffers[B], p->b, p->f64 ? (const void *)&zero64 : &zero, buffers[C],
                       p->c, buffers[C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
-                      p->work ? buffers[BIAS + p->bias] : NULL, p->work, d->launches);
+                      p->work ? aligned_work(buffers[BIAS + p->bias]) : NULL, p->work, d->launches);
     return error ? fxi_rt_library_fail(d, operation, "cublasLtMatmul", lt.StatusName(error))
                  : FX_OK;
 }
@@ -208,7 +216,8 @@ static void add(fxi_gpu_builder *b, product *p)
     if (p->bias)
         fxi_gpu_buffer(c, BIAS, FXI_GPU_IN, 2);
     if (p->work > 0)
-        fxi_gpu_buffer(c, BIAS + p->bias, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)p->work));
+        fxi_gpu_buffer(c, BIAS + p->bias, FXI_GPU_WORK,
+                       fxi_gpu_work(b, (int64_t)p->work + WORK_ALIGNMENT - PLANNED));
 }
 
 bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
