@@ -308,6 +308,7 @@ static const simulated_row rows[] = {
     {"CUDA_VISIBLE_DEVICES=-1", "open", {"0 devices: ", "CUDA_VISIBLE_DEVICES=-1 hides all"}},
     {"CUDA_VISIBLE_DEVICES=", "open", {"0 devices: ", "CUDA_VISIBLE_DEVICES= hides all"}},
     {"SIM_DEVICES=0", "open", {"0 devices: the driver reports no device"}},
+    {"SIM_FAIL=hipInit@0=101", "amdgpu-open", {"0 devices: the driver reports no device"}},
     {"HIP_VISIBLE_DEVICES=1", "amdgpu-open", {"1 devices: Simulated AMD GPU 1,"}},
     {"ROCR_VISIBLE_DEVICES=1", "amdgpu-open", {"1 devices: Simulated AMD GPU 1,"}},
     {"HIP_VISIBLE_DEVICES=-1", "amdgpu-open", {"HIP_VISIBLE_DEVICES=-1 hides all"}},

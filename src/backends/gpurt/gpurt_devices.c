@@ -173,7 +173,8 @@ static void say_none(int error, const char *call, char *why, size_t size)
         snprintf(why, size,
                  "the driver was updated, but its kernel module was not: restart the "
                  "machine");
-    else if (error && error != FXI_RT_NO_DEVICE)
+    /* hipInit gives INVALID_DEVICE on a machine that has ROCm, but no AMD GPU. */
+    else if (error && error != FXI_RT_NO_DEVICE && error != FXI_RT_INVALID_DEVICE)
         snprintf(why, size, "%s failed with %s", call, fxi_rt_error_name(error));
     else if (hider)
         snprintf(why, size,
