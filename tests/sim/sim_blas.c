@@ -52,22 +52,29 @@ double sim_to_tf32(double v)
     return rounded;
 }
 
-static double element(const sim_product *p, const sim_matrix *x, const char *bytes, int64_t batch,
-                      int64_t row, int64_t column)
+/* The index in memory of an element of op(X). */
+static int64_t index_of(const sim_matrix *x, int64_t batch, int64_t row, int64_t column)
 {
     const int64_t i = x->transposed ? column : row, j = x->transposed ? row : column;
-    const double v = sim_load(bytes, p->type, batch * x->batch_stride + i + j * x->ld);
+    return batch * x->batch_stride + i + j * x->ld;
+}
+
+static double element(const sim_product *p, const char *bytes, int64_t index)
+{
+    const double v = sim_load(bytes, p->type, index);
     return p->tf32 ? sim_to_tf32(v) : v;
 }
 
 /* The sum of terms from `from` to `to`, in Float32 or Float64. */
 static double sum(const sim_product *p, int64_t z, int64_t i, int64_t j, int64_t from, int64_t to)
 {
+    const int64_t a = index_of(&p->a, z, i, 0), b = index_of(&p->b, z, 0, j),
+                  next_a = index_of(&p->a, z, i, 1) - a, next_b = index_of(&p->b, z, 1, j) - b;
     double wide = 0;
     float s = 0;
     for (int64_t l = from; l < to; l++) {
         const double term =
-            element(p, &p->a, p->call.at[0], z, i, l) * element(p, &p->b, p->call.at[1], z, l, j);
+            element(p, p->call.at[0], a + l * next_a) * element(p, p->call.at[1], b + l * next_b);
         wide += term;
         s += (float)term;
     }

@@ -147,6 +147,49 @@ static void multiply_all(void)
            fx_error_take().message);
 }
 
+/* ---- heads of attention ---------------------------------------------------------------------- */
+
+/* The product of values and scores of each head and observation, with its heads joined. The values
+ * are a part of an array of queries, keys and values, so that heads and observations do not follow
+ * each other at one distance. `turned`: the product is the transpose, whose rows are stored
+ * densely.
+ */
+static fx_array *heads(fx_device *device, fx_array *all, fx_array *scores, int64_t n, bool turned)
+{
+    const int64_t width = fx_size(all, 0) / 3, t = fx_size(all, 1), batch = fx_size(all, 2);
+    fx_array *x = fx_reshape(fx_to(device, all), width / n, n, 3, t, batch);
+    x = fx_permute(fx_reshape(fx_slice(x, 2, 1, 2), width / n, n, t, batch), 0, 2, 1, 3);
+    scores = fx_to(device, scores);
+    fx_array *y =
+        turned
+            ? fx_permute(fx_batched_mul(fx_permute(scores, 1, 0, 2, 3), fx_permute(x, 1, 0, 2, 3)),
+                         1, 2, 0, 3)
+            : fx_permute(fx_batched_mul(x, scores), 0, 2, 1, 3);
+    return fx_cast(fx_reshape(y, width, t, batch), FX_DTYPE_F64);
+}
+
+/* Each observation is a call of the library, which has the heads as its batches; small products are
+ * one kernel. */
+static void attention(void)
+{
+    static const struct {
+        int64_t t, width, heads, batch;
+        bool turned;
+    } rows[] = {{512, 128, 4, 2, false}, {512, 128, 4, 2, true}, {16, 8, 2, 3, false}};
+    fx_seed(7);
+    for (int k = 0; k < 3; k++) {
+        FX_STEP;
+        const int64_t t = rows[k].t, n = rows[k].heads;
+        fx_array *all = fx_randn(3 * rows[k].width, t, rows[k].batch),
+                 *scores = fx_randn(t, t, n, rows[k].batch);
+        const uint64_t before = counters()->calls;
+        const double d = apart(heads(gpu(), all, scores, n, rows[k].turned),
+                               heads(fx_cpu_device(), all, scores, n, rows[k].turned));
+        printf("%s, %d calls; ", d < 1e-5 ? "near" : "far", (int)(counters()->calls - before));
+    }
+    printf("%s", fx_error_take().message);
+}
+
 /* ---- ends of steps, precision, integers ------------------------------------------------------ */
 
 /* Counts launches and library calls since the call before. */
@@ -267,9 +310,9 @@ static void parts(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"all", multiply_all},  {"ends", ends},         {"precision", precision},
-            {"integers", integers}, {"multiply", multiply}, {"late", open_late},
-            {"parts", parts}};
+} acts[] = {{"all", multiply_all},    {"attention", attention}, {"ends", ends},
+            {"precision", precision}, {"integers", integers},   {"multiply", multiply},
+            {"late", open_late},      {"parts", parts}};
 
 static int child(const char *name)
 {
@@ -299,6 +342,8 @@ static const simulated_row rows[] = {
     {"SIM_DEFER=1", "amdgpu-all", {"0 wrong, all by the library. "}},
     {"FX_CUBLASLT_LIBRARY=off", "all", {"0 wrong, none by the library. ", "!" SLOWER}},
     {"FX_ROCBLAS_LIBRARY=off", "amdgpu-all", {"0 wrong, none by the library. ", "!" SLOWER}},
+    {"", "attention", {"near, 2 calls; near, 2 calls; near, 0 calls; ", "!" SLOWER}},
+    {"SIM_DEFER=1", "amdgpu-attention", {"near, 2 calls; near, 2 calls; near, 0 calls; "}},
     /* NaN goes through a ReLU, and 16-bit sums are rounded before the bias, as without a library */
     {"",
      "ends",

@@ -78,6 +78,7 @@ struct fxi_gpu_call {
     /* A library call, with its state. NULL: a kernel is launched. */
     const fxi_gpu_routine *routine;
     void *state;
+    int32_t calls; /* of the library, in one run of the routine */
     int64_t groups[3];
     int32_t group; /* work-items of a group */
     int32_t nbuffers, nparams;
@@ -159,8 +160,9 @@ void fxi_gpu_end(fxi_gpu_builder *b);
  * parameters 0, and operand 0 for all buffers. Never NULL: after a failure it returns a dummy that
  * is discarded. */
 fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
-/* Adds a call of a vendor's library, in order like a launch. The step owns the state from now on,
- * also after a failure, when the state may already be released on return. */
+/* Adds a call of a vendor's library, in order like a launch; the caller may set `calls`. The step
+ * owns the state from now on, also after a failure, when the state may already be released on
+ * return. */
 fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *routine, void *state,
                                   int nbuffers);
 /* The number of elements that a work-item of simple kernels computes: as many Float32 values as a

@@ -125,6 +125,7 @@ fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *rou
     }
     c->routine = routine;
     c->state = state;
+    c->calls = 1;
     return c;
 }
 
@@ -362,11 +363,13 @@ bool fxi_gpu_captures(const fx_step *step)
 
 int32_t fxi_gpu_count_launches(const fx_step *step, int32_t *out_library)
 {
-    int32_t n = 0;
+    int32_t kernels = 0;
     *out_library = 0;
-    for (const fxi_gpu_call *c = calls_of(step); c; c = c->next, n++)
-        *out_library += c->routine != NULL;
-    return n;
+    for (const fxi_gpu_call *c = calls_of(step); c; c = c->next) {
+        kernels += !c->routine;
+        *out_library += c->calls;
+    }
+    return kernels + *out_library;
 }
 
 bool fxi_gpu_checks(const fx_step *step)

@@ -19,37 +19,89 @@ static bool read_factor(const fx_tensor *t, bool transposed, bool *out_transpose
     return (columns == 1 || column == 1) && (rows == 1 || row >= columns);
 }
 
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* A call costs a few microseconds, in which cflux's own kernels compute this many operations. */
+enum { MOST_CALLS = 64, LEAST_OPERATIONS = 1 << 26 };
+
 /* The stride along an axis of the batch; 0 where the operand is repeated. */
 static int64_t batch_stride(const fx_tensor *t, int axis)
 {
     return axis < t->ndim ? fxi_gpu_stride(t, axis) : 0;
 }
 
-/* Libraries have one axis of batches: the batches of the step must follow each other at a constant
- * distance. */
+/* Does axis `y` continue axis `x`, so that both are one axis? */
+static bool continues(const fxi_rt_batches *x, const fxi_rt_batches *y)
+{
+    bool all = true;
+    for (int k = 0; k < FXI_RT_MATRICES; k++)
+        all = all && y->stride[k] == x->stride[k] * x->n;
+    return all;
+}
+
+/* The axes of batches in as few as possible; returns their number. */
+static int join_batches(const fx_step *s, const fxi_rt_product *p, fxi_rt_batches *axes)
+{
+    int n = 0;
+    for (int d = 2; d < s->out.ndim; d++) {
+        fxi_rt_batches axis = {.n = s->out.shape[d]};
+        for (int k = 0; k < FXI_RT_MATRICES; k++)
+            axis.stride[k] = p->at[k].role == FXI_GPU_OUT ? s->out.stride[d]
+                                                          : batch_stride(&s->in[p->at[k].k], d);
+        if (axis.n == 1)
+            continue;
+        if (n > 0 && continues(&axes[n - 1], &axis))
+            axes[n - 1].n *= axis.n;
+        else
+            axes[n++] = axis;
+    }
+    return n;
+}
+
+/* Batches that have the same first factor, and whose columns follow each other, are one product
+ * with more columns. */
+static bool takes_columns(fxi_rt_product *p, const fxi_rt_batches *axis)
+{
+    const bool fits = axis->stride[FXI_RT_A] == 0 && !p->transpose_b &&
+                      axis->stride[FXI_RT_B] == p->ldb * p->n &&
+                      axis->stride[FXI_RT_C] == p->ldc * p->n;
+    p->n *= fits ? axis->n : 1;
+    return fits;
+}
+
+/* The libraries have one axis of batches: the longest. Each combination of indices of the other
+ * axes is a call of its own. */
 static bool read_batches(const fx_step *s, fxi_rt_product *p)
 {
-    p->batches = 1;
-    p->stride_c = p->m * p->n;
-    for (int d = 2; d < s->out.ndim; d++) {
-        const int64_t a = batch_stride(&s->in[0], d), b = batch_stride(&s->in[1], d);
-        if (s->out.shape[d] == 1)
-            continue;
-        if (p->batches == 1) {
-            p->stride_a = a;
-            p->stride_b = b;
-        } else if (a != p->stride_a * p->batches || b != p->stride_b * p->batches)
-            return false;
-        p->batches *= s->out.shape[d];
-    }
-    if (p->batches > 1 && p->stride_a == 0 && !p->transpose_b && p->stride_b == p->ldb * p->n) {
-        /* All batches have the same first factor, so they are one product with more columns. */
-        p->n *= p->batches;
-        p->batches = 1;
-        p->stride_b = 0;
-    }
-    return p->stride_a >= 0 && p->stride_b >= 0;
+    fxi_rt_batches axes[FX_MAX_DIMS];
+    const int n = join_batches(s, p, axes), first = n > 0 && takes_columns(p, &axes[0]);
+    int longest = first;
+    for (int k = first + 1; k < n; k++)
+        longest = axes[k].n > axes[longest].n ? k : longest;
+    p->batch = longest < n ? axes[longest] : (fxi_rt_batches){.n = 1};
+    p->calls = 1;
+    for (int k = first; k < n; k++)
+        if (k != longest) {
+            p->more[p->nmore++] = axes[k];
+            p->calls *= axes[k].n;
+        }
+    const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch.n;
+    return p->batch.stride[FXI_RT_A] >= 0 && p->batch.stride[FXI_RT_B] >= 0 &&
+           (p->calls == 1 || (p->calls <= MOST_CALLS && operations >= LEAST_OPERATIONS));
 }
+
+void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *buffers,
+                           char *out[FXI_RT_MATRICES])
+{
+    const int64_t size = (int64_t)fxi_gpu_size(p->dtype);
+    for (int k = 0; k < FXI_RT_MATRICES; k++)
+        out[k] = buffers[k];
+    for (int d = 0; d < p->nmore; call /= p->more[d++].n)
+        for (int k = 0; k < FXI_RT_MATRICES; k++)
+            out[k] += call % p->more[d].n * p->more[d].stride[k] * size;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* A bias is the only epilogue that a library computes with the same bits as we do. cuBLASLt's ReLU
  * makes 0 of NaN, and both libraries round a 16-bit product once, after the bias, while separate
@@ -64,24 +116,37 @@ static bool read_end(const fx_step *s, fxi_rt_product *p)
                   (p->dtype == FX_DTYPE_F32 || p->dtype == FX_DTYPE_F64);
     for (int d = 0; vector && d < s->in[2].ndim; d++)
         vector = s->in[2].stride[d] == (d == 0) || fxi_gpu_stride(&s->in[2], d) == 0;
-    return vector && (p->m == 1 || s->in[2].stride[0] == 1);
+    return vector && p->at[FXI_RT_A].k == 0 && (p->m == 1 || s->in[2].stride[0] == 1);
+}
+
+/* Reads the factors and the result. A result whose rows are dense, not its columns, is computed as
+ * its transpose: Cᵀ = Bᵀ·Aᵀ. */
+static bool read_matrices(const fx_step *s, fxi_rt_product *p)
+{
+    const fx_matmul_step *what = fx_step_matmul(s);
+    const bool transposed_of[] = {what->transpose_a, what->transpose_b};
+    bool swap;
+    if (!read_factor(&s->out, false, &swap, &p->ldc))
+        return false;
+    p->m = s->out.shape[swap];
+    p->n = s->out.shape[!swap];
+    p->k = s->in[0].shape[!what->transpose_a];
+    p->at[FXI_RT_A] = (fxi_gpu_buffer_ref){swap, FXI_GPU_IN};
+    p->at[FXI_RT_B] = (fxi_gpu_buffer_ref){!swap, FXI_GPU_IN};
+    p->at[FXI_RT_C] = (fxi_gpu_buffer_ref){0, FXI_GPU_OUT};
+    return p->k > 0 && fx_tensor_length(&s->out) > 0 &&
+           read_factor(&s->in[swap], transposed_of[swap] != swap, &p->transpose_a, &p->lda) &&
+           read_factor(&s->in[!swap], transposed_of[!swap] != swap, &p->transpose_b, &p->ldb);
 }
 
 static bool read_product(const fx_step *s, fxi_rt_product *p)
 {
-    const fx_matmul_step *what = fx_step_matmul(s);
     const int dtype = s->out.dtype;
     *p = (fxi_rt_product){.dtype = dtype,
-                          .may_tf32 = what->precision != FX_PRECISION_HIGHEST,
-                          .m = s->out.shape[0],
-                          .n = s->out.shape[1],
-                          .k = s->in[0].shape[!what->transpose_a]};
+                          .may_tf32 = fx_step_matmul(s)->precision != FX_PRECISION_HIGHEST};
     return (dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64 || dtype == FX_DTYPE_F16 ||
             dtype == FX_DTYPE_BF16) &&
-           p->k > 0 && fx_tensor_length(&s->out) > 0 && !fxi_gpu_is_ordered(&s->out) &&
-           read_factor(&s->in[0], what->transpose_a, &p->transpose_a, &p->lda) &&
-           read_factor(&s->in[1], what->transpose_b, &p->transpose_b, &p->ldb) &&
-           read_batches(s, p);
+           read_matrices(s, p) && read_batches(s, p);
 }
 
 bool fxi_rt_blas_step(fxi_gpu_builder *b)

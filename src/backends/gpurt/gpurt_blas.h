@@ -11,19 +11,36 @@
 #include "gpu_build.h"
 #include "gpurt_library.h"
 
-/* C = op(A)·op(B), column by column: C has m rows and n columns, without gaps. */
+/* The matrices of a product, and the numbers of a call's buffers. */
+enum { FXI_RT_A, FXI_RT_B, FXI_RT_C, FXI_RT_MATRICES };
+
+/* An axis of batches: `stride` has the distances in elements from one batch to the next; 0: all
+ * batches have the same factor. */
+typedef struct fxi_rt_batches {
+    int64_t n, stride[FXI_RT_MATRICES];
+} fxi_rt_batches;
+
+/* C = op(A)·op(B), column by column: C has m rows and n columns. */
 typedef struct fxi_rt_product {
     int dtype;     /* F32, F64, F16 or BF16, of all three */
     bool may_tf32; /* factors may be rounded to TensorFloat-32 */
     int64_t m, n, k;
     bool transpose_a, transpose_b; /* the factor's rows are dense, not its columns */
-    int64_t lda, ldb;              /* from one column, or row, to the next */
-    int64_t batches, stride_a, stride_b, stride_c; /* from one batch to the next; 0: the same */
+    int64_t lda, ldb, ldc;         /* from one column, or row, to the next */
+    fxi_rt_batches batch;          /* the batches of one call */
+    /* Axes of batches besides `batch`: there is a call for each combination of their indices. */
+    int nmore;
+    fxi_rt_batches more[FX_MAX_DIMS];
+    int64_t calls;
+    fxi_gpu_buffer_ref at[FXI_RT_MATRICES];
     bool bias; /* operand 2, m numbers, is added to every column of C */
 } fxi_rt_product;
 
 /* Adds the calls of a product, as `library` of the runtime does (gpu.h). */
 bool fxi_rt_blas_step(fxi_gpu_builder *b);
+/* Moves the addresses of A, B and C to the batches of a call, whose number is below p->calls. */
+void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *buffers,
+                           char *out[FXI_RT_MATRICES]);
 
 /* ---- what differs (gpurt_cuda_blas.c, gpurt_hip_blas.c) -------------------------------------- */
 

@@ -64,11 +64,12 @@ enum { WORK_ALIGNMENT = 256, PLANNED = 64 };
 static const uint64_t most_work = 32 << 20;
 
 typedef struct product {
+    fxi_rt_product of;
     fxi_lt_desc desc;
     fxi_lt_layout a, b, c;
     fxi_lt_algorithm algorithm[ALGORITHMS];
     size_t work; /* bytes: the larger need of the two */
-    bool bias, f64;
+    bool f64;
 } product;
 
 static const struct {
@@ -95,8 +96,9 @@ static void release(fx_device *device, void *state)
 }
 
 /* Each function returns the library's error, as its own do. */
-static int describe_product(product *p, const fxi_rt_product *of)
+static int describe_product(product *p)
 {
+    const fxi_rt_product *of = &p->of;
     const int transposed = FXI_LT_OP_T, bias = FXI_LT_EPILOGUE_BIAS;
     const int sum =
         of->may_tf32 && of->dtype == FX_DTYPE_F32 ? FXI_LT_COMPUTE_TF32 : types[of->dtype].sum;
@@ -112,9 +114,10 @@ static int describe_product(product *p, const fxi_rt_product *of)
 
 /* A matrix in memory, before it is transposed. */
 static int describe_matrix(fxi_lt_layout *out, const fxi_rt_product *of, bool transposed,
-                           int64_t rows, int64_t columns, int64_t ld, int64_t batch_stride)
+                           int64_t rows, int64_t columns, int64_t ld, int which)
 {
-    const int32_t batches = (int32_t)of->batches;
+    const int32_t batches = (int32_t)of->batch.n;
+    const int64_t batch_stride = of->batch.stride[which];
     int error =
         lt.LayoutCreate(out, types[of->dtype].element, (uint64_t)(transposed ? columns : rows),
                         (uint64_t)(transposed ? rows : columns), ld);
@@ -125,15 +128,16 @@ static int describe_matrix(fxi_lt_layout *out, const fxi_rt_product *of, bool tr
     return error;
 }
 
-static int describe(product *p, const fxi_rt_product *of)
+static int describe(product *p)
 {
-    int error = describe_product(p, of);
+    const fxi_rt_product *of = &p->of;
+    int error = describe_product(p);
     if (!error)
-        error = describe_matrix(&p->a, of, of->transpose_a, of->m, of->k, of->lda, of->stride_a);
+        error = describe_matrix(&p->a, of, of->transpose_a, of->m, of->k, of->lda, FXI_RT_A);
     if (!error)
-        error = describe_matrix(&p->b, of, of->transpose_b, of->k, of->n, of->ldb, of->stride_b);
+        error = describe_matrix(&p->b, of, of->transpose_b, of->k, of->n, of->ldb, FXI_RT_B);
     if (!error)
-        error = describe_matrix(&p->c, of, false, of->m, of->n, of->m, of->stride_c);
+        error = describe_matrix(&p->c, of, false, of->m, of->n, of->ldc, FXI_RT_C);
     return error;
 }
 
@@ -170,37 +174,51 @@ static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The buffers of the call. BIAS and work space follow only if they are needed. */
-enum { A, B, C, BIAS };
+/* The buffers of the call after the matrices. They follow only if they are needed. */
+enum { BIAS = FXI_RT_MATRICES };
 
 static void *aligned_work(void *address)
 {
     return (void *)(((uintptr_t)address + WORK_ALIGNMENT - 1) / WORK_ALIGNMENT * WORK_ALIGNMENT);
 }
 
-static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+static fx_status run_call(fxi_rt_device *d, const product *p, int64_t call, void *const *buffers,
+                          const char *operation)
 {
     /* The library multiplies by these numbers in the type that describe_product names. */
     static const float one = 1, zero = 0;
     static const double one64 = 1, zero64 = 0;
-    fxi_rt_device *d = fxi_rt_of(device);
-    product *p = state;
-    const uintptr_t all = (uintptr_t)buffers[A] | (uintptr_t)buffers[B] | (uintptr_t)buffers[C];
+    char *at[FXI_RT_MATRICES];
+    fxi_rt_blas_addresses(&p->of, call, buffers, at);
+    const uintptr_t all =
+        (uintptr_t)at[FXI_RT_A] | (uintptr_t)at[FXI_RT_B] | (uintptr_t)at[FXI_RT_C];
     const fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
         return status;
+    const int error =
+        lt.Matmul(d->blas.object, p->desc, p->f64 ? (const void *)&one64 : &one, at[FXI_RT_A], p->a,
+                  at[FXI_RT_B], p->b, p->f64 ? (const void *)&zero64 : &zero, at[FXI_RT_C], p->c,
+                  at[FXI_RT_C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
+                  p->work ? aligned_work(buffers[BIAS + p->of.bias]) : NULL, p->work, d->launches);
+    return error ? fxi_rt_library_fail(d, operation, "cublasLtMatmul", lt.StatusName(error))
+                 : FX_OK;
+}
+
+static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+{
+    fxi_rt_device *d = fxi_rt_of(device);
+    product *p = state;
     /* The bias's address is part of the descriptor, which runs of other threads use too: the caller
      * holds the device's lock (gpu.h). */
-    int error = p->bias ? lt.DescSet(p->desc, FXI_LT_DESC_BIAS, &buffers[BIAS], sizeof(void *)) : 0;
+    const int error =
+        p->of.bias ? lt.DescSet(p->desc, FXI_LT_DESC_BIAS, &buffers[BIAS], sizeof(void *)) : 0;
     if (error)
         return fxi_rt_library_fail(d, operation, "cublasLtMatmulDescSetAttribute",
                                    lt.StatusName(error));
-    error = lt.Matmul(d->blas.object, p->desc, p->f64 ? (const void *)&one64 : &one, buffers[A],
-                      p->a, buffers[B], p->b, p->f64 ? (const void *)&zero64 : &zero, buffers[C],
-                      p->c, buffers[C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
-                      p->work ? aligned_work(buffers[BIAS + p->bias]) : NULL, p->work, d->launches);
-    return error ? fxi_rt_library_fail(d, operation, "cublasLtMatmul", lt.StatusName(error))
-                 : FX_OK;
+    fx_status status = FX_OK;
+    for (int64_t call = 0; call < p->of.calls && !status; call++)
+        status = run_call(d, p, call, buffers, operation);
+    return status;
 }
 
 /* The library gets its work space from the plan, so a call only queues work and a driver can record
@@ -209,29 +227,30 @@ static const fxi_gpu_routine routine = {.run = run, .release = release, .capture
 
 static void add(fxi_gpu_builder *b, product *p)
 {
-    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, BIAS + p->bias + (p->work > 0));
-    fxi_gpu_buffer(c, A, FXI_GPU_IN, 0);
-    fxi_gpu_buffer(c, B, FXI_GPU_IN, 1);
-    fxi_gpu_buffer(c, C, FXI_GPU_OUT, 0);
-    if (p->bias)
+    const int work = BIAS + p->of.bias;
+    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, work + (p->work > 0));
+    c->calls = (int32_t)p->of.calls;
+    for (int k = 0; k < FXI_RT_MATRICES; k++)
+        fxi_gpu_buffer(c, k, (fxi_gpu_role)p->of.at[k].role, p->of.at[k].k);
+    if (p->of.bias)
         fxi_gpu_buffer(c, BIAS, FXI_GPU_IN, 2);
     if (p->work > 0)
-        fxi_gpu_buffer(c, BIAS + p->bias, FXI_GPU_WORK,
+        fxi_gpu_buffer(c, work, FXI_GPU_WORK,
                        fxi_gpu_work(b, (int64_t)p->work + WORK_ALIGNMENT - PLANNED));
 }
 
 bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
-    if (of->batches > INT32_MAX || fxi_rt_select(d) != 0)
+    if (of->batch.n > INT32_MAX || fxi_rt_select(d) != 0)
         return false;
     product *p = fxi_rt_host->alloc(sizeof *p);
     if (!p) {
         fxi_gpu_no_memory(b);
         return true;
     }
-    *p = (product){.bias = of->bias, .f64 = of->dtype == FX_DTYPE_F64};
-    int error = describe(p, of);
+    *p = (product){.of = *of, .f64 = of->dtype == FX_DTYPE_F64};
+    int error = describe(p);
     if (!error)
         error = choose(d, p, ALIGNED, ALIGNMENT);
     if (!error)

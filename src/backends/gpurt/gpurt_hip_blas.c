@@ -78,9 +78,10 @@ typedef struct product {
     size_t work; /* bytes; 0: the call needs none */
 } product;
 
-enum { A, B, C, WORK };
+enum { WORK = FXI_RT_MATRICES };
 
-static int gemm(fxi_rt_device *d, const fxi_rt_product *p, void *const *buffers)
+/* `at`: the addresses of the matrices. */
+static int gemm(fxi_rt_device *d, const fxi_rt_product *p, char *const *at)
 {
     static const float one = 1, zero = 0;
     static const double one64 = 1, zero64 = 0;
@@ -90,30 +91,42 @@ static int gemm(fxi_rt_device *d, const fxi_rt_product *p, void *const *buffers)
                                               [FX_DTYPE_BF16] = FXI_ROC_BF16};
     const int type = types[p->dtype];
     const bool f64 = p->dtype == FX_DTYPE_F64;
+    const int64_t *stride = p->batch.stride;
     return roc.Gemm(d->blas.object, p->transpose_a ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE,
                     p->transpose_b ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE, (int32_t)p->m, (int32_t)p->n,
-                    (int32_t)p->k, f64 ? (const void *)&one64 : &one, buffers[A], type,
-                    (int32_t)p->lda, p->stride_a, buffers[B], type, (int32_t)p->ldb, p->stride_b,
-                    f64 ? (const void *)&zero64 : &zero, buffers[C], type, (int32_t)p->m,
-                    p->stride_c, buffers[C], type, (int32_t)p->m, p->stride_c, (int32_t)p->batches,
-                    f64 ? FXI_ROC_F64 : FXI_ROC_F32, 0, 0, 0);
+                    (int32_t)p->k, f64 ? (const void *)&one64 : &one, at[FXI_RT_A], type,
+                    (int32_t)p->lda, stride[FXI_RT_A], at[FXI_RT_B], type, (int32_t)p->ldb,
+                    stride[FXI_RT_B], f64 ? (const void *)&zero64 : &zero, at[FXI_RT_C], type,
+                    (int32_t)p->ldc, stride[FXI_RT_C], at[FXI_RT_C], type, (int32_t)p->ldc,
+                    stride[FXI_RT_C], (int32_t)p->batch.n, f64 ? FXI_ROC_F64 : FXI_ROC_F32, 0, 0,
+                    0);
 }
 
-static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+static fx_status run_call(fxi_rt_device *d, const product *p, int64_t call, void *const *buffers,
+                          const char *operation)
 {
-    fxi_rt_device *d = fxi_rt_of(device);
-    const product *p = state;
+    char *at[FXI_RT_MATRICES];
     const fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
         return status;
     int error = p->work ? roc.SetWork(d->blas.object, buffers[WORK], p->work) : 0;
     if (error)
         return fxi_rt_library_fail(d, operation, "rocblas_set_workspace", roc.StatusName(error));
-    error = gemm(d, &p->of, buffers);
+    fxi_rt_blas_addresses(&p->of, call, buffers, at);
+    error = gemm(d, &p->of, at);
     return error && error != FXI_ROC_DEGRADED
                ? fxi_rt_library_fail(d, operation, "rocblas_gemm_strided_batched_ex",
                                      roc.StatusName(error))
                : FX_OK;
+}
+
+static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
+{
+    const product *p = state;
+    fx_status status = FX_OK;
+    for (int64_t call = 0; call < p->of.calls && !status; call++)
+        status = run_call(fxi_rt_of(device), p, call, buffers, operation);
+    return status;
 }
 
 static void release(fx_device *device, void *state)
@@ -129,7 +142,7 @@ static const fxi_gpu_routine routine = {.run = run, .release = release, .capture
 /* Between start and stop, the library answers with sizes instead of computing. */
 static int query(fxi_rt_device *d, product *p)
 {
-    void *const none[WORK] = {NULL};
+    char *const none[FXI_RT_MATRICES] = {NULL};
     fxi_mutex_lock(&d->gpu.lock);
     int error = roc.StartQuery(d->blas.object);
     if (!error) {
@@ -145,7 +158,7 @@ static int query(fxi_rt_device *d, product *p)
 bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
-    const int64_t sizes[] = {of->m, of->n, of->k, of->lda, of->ldb, of->batches};
+    const int64_t sizes[] = {of->m, of->n, of->k, of->lda, of->ldb, of->ldc, of->batch.n};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         /* rocBLAS's function has 32-bit sizes. */
         if (sizes[k] > INT32_MAX)
@@ -168,9 +181,9 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
         return false;
     }
     fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, WORK + (p->work > 0));
-    fxi_gpu_buffer(c, A, FXI_GPU_IN, 0);
-    fxi_gpu_buffer(c, B, FXI_GPU_IN, 1);
-    fxi_gpu_buffer(c, C, FXI_GPU_OUT, 0);
+    c->calls = (int32_t)p->of.calls;
+    for (int k = 0; k < FXI_RT_MATRICES; k++)
+        fxi_gpu_buffer(c, k, (fxi_gpu_role)p->of.at[k].role, p->of.at[k].k);
     if (p->work > 0)
         fxi_gpu_buffer(c, WORK, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)p->work));
     return true;
