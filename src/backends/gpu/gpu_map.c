@@ -71,6 +71,11 @@ void fxi_gpu_map_count(const fxi_gpu_builder *b, fxi_gpu_map *p)
     p->elements = fxi_gpu_pack_elements(b, narrowest, words);
 }
 
+static bool is_bf16(const fxi_gpu_type *t)
+{
+    return t == &fxi_gpu_types[FX_DTYPE_BF16];
+}
+
 /* ---- one element ----------------------------------------------------------------------------- */
 /* Appends "const fx_f32 r3 = FX_LOAD_f32(<array>, <index>)" for operand k. */
 static void say_register(fxi_gpu_builder *b, const fxi_gpu_map *p, int k, const char *array,
@@ -89,9 +94,19 @@ static const char *index_of(const fxi_gpu_map *p, int k, const char *own, char t
     return text;
 }
 
+/* Appends the storing of element i of all outputs. Registers of a program are rounded to their
+ * type. */
+static void say_stores(fxi_gpu_builder *b, const fxi_gpu_map *p)
+{
+    for (int k = 0; k < p->nout; k++) {
+        const fxi_gpu_type *t = fxi_gpu_map_type(b->step, p, k);
+        fxi_gpu_say(b, "FX_STORE_%s%s(y%d, i, r%d);\n", is_bf16(t) ? "rounded_" : "", t->name, k,
+                    p->out[k]);
+    }
+}
+
 void fxi_gpu_map_say_element(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
-    const fx_step *s = b->step;
     char array[16], index[16];
     /* Before any output is stored, because an output may have the memory of an operand. */
     for (int k = 0; k < p->nin; k++) {
@@ -99,9 +114,7 @@ void fxi_gpu_map_say_element(fxi_gpu_builder *b, const fxi_gpu_map *p)
         say_register(b, p, k, array, index_of(p, k, "i", index));
     }
     fxi_gpu_say_program(b, p->nin);
-    for (int k = 0; k < p->nout; k++)
-        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n", fxi_gpu_map_type(s, p, k)->name, k,
-                    p->out[k]);
+    say_stores(b, p);
 }
 
 /* ---- several elements ------------------------------------------------------------------------ */
@@ -155,10 +168,41 @@ static void say_program_of_pack(fxi_gpu_builder *b, const fxi_gpu_map *p)
     char array[16];
     for (int k = 0; k < p->nin; k++) {
         snprintf(array, sizeof array, "v%d.e", k);
-        if (has_pack(p, k))
+        if (has_pack(p, k) && is_bf16(&fxi_gpu_types[p->in[k].dtype]))
+            fxi_gpu_say(b, "const fx_f32 r%d = FX_LOAD_word_bf16(v%d.w, e);\n", k, k);
+        else if (has_pack(p, k))
             say_register(b, p, k, array, "e");
     }
     fxi_gpu_say_program(b, p->nin);
+}
+
+/* Appends the storing of element e in the packs of the outputs. BFloat16 numbers are made in pairs
+ * at the end (say_pairs), because devices convert two at once. */
+static void say_results(fxi_gpu_builder *b, const fxi_gpu_map *p)
+{
+    for (int k = 0; k < p->nout; k++) {
+        const fxi_gpu_type *t = fxi_gpu_map_type(b->step, p, k);
+        const int reg = p->out[k];
+        if (!is_bf16(t))
+            fxi_gpu_say(b, "FX_STORE_%s(w%d.e, e, r%d);\n", t->name, k, reg);
+        else if (fxi_gpu_rounds(&fx_step_program(b->step).instr[reg - p->nin]))
+            fxi_gpu_say(b, "f%d[e] = FX_PAIR_OF(t%d, r%d);\n", k, reg, reg);
+        else
+            fxi_gpu_say(b, "f%d[e] = r%d;\n", k, reg);
+    }
+}
+
+/* Appends the conversion of pairs, or the declaration of the numbers. */
+static void say_pairs(fxi_gpu_builder *b, const fxi_gpu_map *p, bool convert)
+{
+    for (int k = 0; k < p->nout; k++)
+        if (is_bf16(fxi_gpu_map_type(b->step, p, k)) && convert)
+            fxi_gpu_say(b,
+                        "FX_UNROLL for (fx_int q = 0; q < %d; q++)\n"
+                        "    w%d.w[q] = fx_pair_bf16(f%d[2 * q], f%d[2 * q + 1]);\n",
+                        p->elements / 2, k, k, k);
+        else if (is_bf16(fxi_gpu_map_type(b->step, p, k)))
+            fxi_gpu_say(b, "fx_f32 f%d[%d];\n", k, p->elements);
 }
 
 static void say_vectors(fxi_gpu_builder *b, const fxi_gpu_map *p, bool stores)
@@ -196,6 +240,7 @@ void fxi_gpu_map_say_elements(fxi_gpu_builder *b, const fxi_gpu_map *p)
     fxi_gpu_set_number(b, "elements", p->elements);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_several, "packs");
     say_packs(b, p, p->nin + p->nout);
+    say_pairs(b, p, false);
     text = fxi_gpu_say_until(b, text, "addresses");
     fxi_gpu_set_number(b, "mask", say_addresses(b, p) - 1);
     text = fxi_gpu_say_until(b, text, "vector_loads");
@@ -206,9 +251,9 @@ void fxi_gpu_map_say_elements(fxi_gpu_builder *b, const fxi_gpu_map *p)
     say_singles(b, p);
     text = fxi_gpu_say_until(b, text, "program");
     say_program_of_pack(b, p);
-    for (int k = 0; k < p->nout; k++)
-        fxi_gpu_say(b, "FX_STORE_%s(w%d.e, e, r%d);\n", fxi_gpu_map_type(b->step, p, k)->name, k,
-                    p->out[k]);
+    say_results(b, p);
+    text = fxi_gpu_say_until(b, text, "pairs");
+    say_pairs(b, p, true);
     text = fxi_gpu_say_until(b, text, "vector_stores");
     say_vectors(b, p, true);
     text = fxi_gpu_say_until(b, text, "stores");
@@ -229,9 +274,7 @@ static void say_apart(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *text
     say_pack_loads(b, p, "i");
     text = fxi_gpu_say_until(b, text, "program");
     say_program_of_pack(b, p);
-    for (int k = 0; k < p->nout; k++)
-        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n", fxi_gpu_map_type(b->step, p, k)->name, k,
-                    p->out[k]);
+    say_stores(b, p);
     fxi_gpu_say_part(b, text);
 }
 

@@ -121,10 +121,20 @@ static void say_expression(fxi_gpu_builder *b, const fx_instr *ins)
     }
 }
 
+/* Results that are an operand, its opposite or its integer part need no rounding, because operands
+ * have been rounded. */
+bool fxi_gpu_rounds(const fx_instr *ins)
+{
+    const int op = ins->op;
+    const bool exact = op == FX_OP_NEG || op == FX_OP_RELU || op == FX_OP_MAX || op == FX_OP_MIN ||
+                       op == FX_OP_SELECT || op == FX_OP_FLOOR;
+    return !exact && (ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16);
+}
+
 void fxi_gpu_say_instr(fxi_gpu_builder *b, const fx_instr *ins, int reg)
 {
     const fxi_gpu_type *to = &fxi_gpu_types[ins->dtype];
-    const bool rounds = ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16;
+    const bool rounds = fxi_gpu_rounds(ins);
     fxi_gpu_say(b, "const %s %c%d = (%s)(", to->value, rounds ? 't' : 'r', reg, to->value);
     say_expression(b, ins);
     fxi_gpu_say(b, ");\n");

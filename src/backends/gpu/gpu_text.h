@@ -26,7 +26,9 @@ static inline size_t fxi_gpu_size(int dtype)
     return fxi_gpu_types[dtype].size;
 }
 
-/* Appends "const fx_f32 r7 = …;" for an instruction that writes to this register. */
+/* Appends "const fx_f32 r7 = …;" for an instruction that writes to this register. If its result is
+ * rounded to 16 bits, t7 is the result before the rounding. */
+bool fxi_gpu_rounds(const fx_instr *ins);
 void fxi_gpu_say_instr(fxi_gpu_builder *b, const fx_instr *ins, int reg);
 /* Appends all instructions of the step's program, which write to the registers from `first` on.
  * Returns the last register; 0, the first operand or the product, if there are no instructions. */

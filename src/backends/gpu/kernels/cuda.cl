@@ -58,6 +58,25 @@ FX_FN fx_f32 fx_f16_in(fx_u16 h)
 FX_FN fx_u16 fx_f16_out(fx_f32 x)
 { fx_u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 #endif
+// The compiler's division has a branch for divisors whose reciprocal over- or underflows.
+#ifdef __CUDA_ARCH__
+#define FX_PART
+FX_FN fx_f32 fx_part_f32(fx_f32 x, fx_f32 y) {
+    fx_f32 r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+    const fx_f32 q = x * r;
+    return fma(fma(-q, y, x), r, q); }
+#endif
+// One instruction converts two numbers to the halves of a word. With zero as the lower half, the
+// word is also the rounded number as Float32.
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+#define FX_BF16_OUT
+FX_FN fx_u16 fx_bf16_out(fx_f32 x)
+{ fx_u16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+FX_FN fx_u32 fx_pair_bf16(fx_f32 x, fx_f32 y)
+{ fx_u32 w; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(y), "f"(x)); return w; }
+#define FX_PAIR_OF(exact, rounded) (exact)
+#define fx_round_bf16(x) fx_float(fx_pair_bf16(0.0f, x))
+#endif
 // All work-items of a warp together compute a cell of 16 rows, 8 columns and 16 terms: see
 // matrix.cl. The manual of PTX says under mma.m16n8k16 which elements each work-item holds. sm_75
 // has only mma.m16n8k8, for Float16. It multiplies 8 terms: the first or the second half of the

@@ -54,6 +54,7 @@ const fx_int j = i + (e < left ? e : left - 1);
 FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
 @program@
 }
+@pairs@
 if (whole) {
 @vector_stores@
 } else {

@@ -32,9 +32,9 @@ typedef fx_i32 fx_int;
 #define FX_FMA(x, y, z) FX_MAD(x, y, z)
 #endif
 // Several elements of a work-item, which are loaded and stored together: n elements of type T, or m
-// vectors of type V. All of a work-item's loads come before its first store: an output may have the
+// vectors of type V, or words. All of a work-item's loads come before its first store: an output may have the
 // memory of an operand, so no compiler moves a load over a store.
-#define FX_PACK(T, n, V, m) union { T e[n]; V v[m]; }
+#define FX_PACK(T, n, V, m) union { T e[n]; V v[m]; fx_u32 w[(n * sizeof(T) + 3) / 4]; }
 #define FX_LOAD_PACK(p, x, V, m) FX_UNROLL for (fx_int q = 0; q < m; q++) (p).v[q] = ((const FX_GLOBAL V *)(x))[q];
 #define FX_STORE_PACK(p, x, V, m) FX_UNROLL for (fx_int q = 0; q < m; q++) ((FX_GLOBAL V *)(x))[q] = (p).v[q];
 #define FX_INF fx_float(0x7f800000u)
@@ -53,13 +53,20 @@ FX_FN fx_u16 fx_f16_out(fx_f32 x) {
         return (fx_u16)(sign | (fx_bits(fx_float(a) + 0.5f) - 0x3f000000u));
     return (fx_u16)(sign | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13)); }
 #endif
+// A pair is the word with two values. It is made of the values before or after they are rounded:
+// FX_PAIR_OF says which.
 FX_FN fx_f32 fx_bf16_in(fx_u16 h) { return fx_float((fx_u32)h << 16); }
+#ifndef FX_BF16_OUT
 FX_FN fx_u16 fx_bf16_out(fx_f32 x) {
     const fx_u32 u = fx_bits(x);
     if ((u & 0x7fffffffu) > 0x7f800000u) return (fx_u16)((u >> 16) | 0x40u);
     return (fx_u16)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16); }
-#define fx_round_f16(x) fx_f16_in(fx_f16_out(x))
 #define fx_round_bf16(x) fx_bf16_in(fx_bf16_out(x))
+#define FX_PAIR_OF(exact, rounded) (rounded)
+FX_FN fx_u32 fx_pair_bf16(fx_f32 x, fx_f32 y) {
+    return (fx_bits(x) >> 16) | (fx_bits(y) & 0xffff0000u); }
+#endif
+#define fx_round_f16(x) fx_f16_in(fx_f16_out(x))
 #define FX_LOAD_f32(x, i) ((x)[i])
 #define FX_LOAD_f64(x, i) ((x)[i])
 #define FX_LOAD_i32(x, i) ((x)[i])
@@ -76,17 +83,24 @@ FX_FN fx_u16 fx_bf16_out(fx_f32 x) {
 #define FX_STORE_bool(x, i, v) ((x)[i] = (v))
 #define FX_STORE_f16(x, i, v) ((x)[i] = fx_f16_out(v))
 #define FX_STORE_bf16(x, i, v) ((x)[i] = fx_bf16_out(v))
+// A value that is rounded already, and the value e of the words of a pack.
+#define FX_STORE_rounded_bf16(x, i, v) ((x)[i] = (fx_u16)(fx_bits(v) >> 16))
+#define FX_LOAD_word_bf16(w, e) fx_float((e) % 2 ? (w)[(e) / 2] & 0xffff0000u : (w)[(e) / 2] << 16)
 
 // Functions for instructions that C has no operator for. On devices without FX_DIVIDES a Float32
 // quotient may be wrong in its last bits, so its floor could be wrong by one. It is corrected by
 // the remainder, which fma gives exactly. (x and y are scaled where the remainder would underflow;
 // below 0.25 the floor follows from the sign.) Conversions from reals to integers saturate, and NaN
 // gives 0. An integer or a Float64 that is converted to 16 bits becomes a Float32 rounded to odd
-// first, so that the rounding to 16 bits is the only one.
+// first, so that the rounding to 16 bits is the only one. fx_part(x, y) is x / y for y from 1 to 2.
 //// arithmetic
+#ifndef FX_PART
+#define fx_part_f32(x, y) ((x) / (y))
+#endif
+#define fx_part_f64(x, y) ((x) / (y))
 #define FX_REAL(S, T, F) \
 FX_FN T fx_sigmoid_##S(T x) { \
-    const T e = F(exp)(-F(fabs)(x)); return (x < 0 ? e : (T)1) / ((T)1 + e); } \
+    const T e = F(exp)(-F(fabs)(x)); return fx_part_##S(x < 0 ? e : (T)1, (T)1 + e); } \
 FX_FN T fx_powi_##S(T x, fx_i64 n) { \
     fx_u64 k = n < 0 ? 0 - (fx_u64)n : (fx_u64)n; T y = 1; \
     for (; k; k >>= 1, x *= x) if (k & 1) y *= x; \
