@@ -174,6 +174,9 @@ static const char *const matmuls[] = {"m5n7k3=5x3 3x7",
                                       "+m63n65k31=63x31 31x65",
                                       "+m65n33k257=65x257 257x33",
                                       "+m65n33k257.nt=65x257 33x257:0,1",
+                                      "m72n80k88=72x88 88x80",
+                                      "+m136n136k72.nt=136x72 136x72:0,1",
+                                      "+m136n129k104.tn=104x136 104x129:1,0",
                                       NULL};
 static const char *const batched[] = {
     "same=5x3x4 3x7x4",    "left=5x3 3x7x4",        "right=5x3x4 3x7",     "one=5x3x1 3x7x4",

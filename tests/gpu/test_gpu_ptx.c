@@ -23,7 +23,8 @@ enum {
     ORDER_OF_NVRTC = 16,
     MATRICES = 32,
     HALF_MATRICES = 64,
-    NO_MATRICES = 128
+    NO_MATRICES = 128,
+    ASYNC = 256
 };
 
 /* The first text of a step; `has` is what its PTX must have. */
@@ -43,10 +44,10 @@ static const struct {
     {"scatter.rows.0.bf16", "fx_scatter", VECTORS | ORDER_OF_NVRTC | ADDS, 64},
     {"matmul.f32.2048", "fx_matmul", 0, 128},
     {"matmul.f64.1024", "fx_matmul", 0, 128},
-    {"matmul.f16.2048", "fx_matmul", MATRICES | VECTORS, 128},
-    {"matmul.f16.512", "fx_matmul", MATRICES | VECTORS, 128},
-    {"matmul.bf16.512", "fx_matmul", MATRICES | VECTORS, 128},
-    {"matmul.bf16.2048", "fx_matmul", MATRICES | VECTORS, 128},
+    {"matmul.f16.2048", "fx_matmul", MATRICES | ASYNC, 255},
+    {"matmul.f16.512", "fx_matmul", MATRICES | ASYNC, 128},
+    {"matmul.bf16.512", "fx_matmul", MATRICES | ASYNC, 128},
+    {"matmul.bf16.2048", "fx_matmul", MATRICES | ASYNC, 255},
     {"gather.rows.f32", "fx_gather", VECTORS | ORDER_OF_NVRTC, 64},
     {"gather.rows.bf16", "fx_gather", VECTORS | ORDER_OF_NVRTC, 64},
     {"conv.forward.1d.type0", "fx_conv", 0, 128},
@@ -105,6 +106,9 @@ static int check(const gpu_text *t, int has, int registers, const char *arch)
     REQUIRE(!(has & HALF_MATRICES) || strstr(ptx, "mma.sync.aligned.m16n8k8"),
             "no products of matrices of 8 terms\n")
     REQUIRE(!(has & NO_MATRICES) || !strstr(ptx, "mma.sync"), "products of matrices\n")
+    REQUIRE(!(has & ASYNC) || !nvrtc ||
+                (strstr(ptx, "cp.async.cg.shared.global") && strstr(ptx, "ldmatrix.sync")),
+            "no copies of 16 bytes into shared memory, or no loads of matrices from there\n")
     REQUIRE(!(has & ADDS) || !nvrtc || strstr(ptx, ".global.add."), "no atomic addition\n")
     REQUIRE(!nvrtc || gpu_ptxas(ptx, arch, &report), "not assembled\n")
     if (report) {
@@ -144,15 +148,16 @@ static void test_named(void **unused)
     if (gpu_nvrtc_open())
         for (int k = 0; k < NAMED; k++)
             if (named[k].has & MATRICES)
-                wrong +=
-                    check(find(named[k].step, named[k].kernel),
-                          strstr(named[k].step, ".f16.") ? HALF_MATRICES : NO_MATRICES, 128, "75");
+                wrong += check(find(named[k].step, named[k].kernel),
+                               strstr(named[k].step, ".f16.") ? HALF_MATRICES : NO_MATRICES,
+                               named[k].registers, "75");
     gpu_texts_free();
     assert_int_equal(wrong, 0);
 }
 
 /* Every text of a product and a convolution, for devices with and without instructions for
- * matrices. Kernels with 64-bit indices keep a unit for themselves. */
+ * matrices. Kernels with 64-bit indices keep a unit for themselves, and small groups have more
+ * registers for each work-item. */
 static void test_products(void **unused)
 {
     static const char *const archs[] = {"75", "90"};
@@ -165,12 +170,13 @@ static void test_products(void **unused)
     gpu_texts_render(FXI_GPU_CUDA, false);
     for (int k = 0; k < gpu_texts_count; k++) {
         const gpu_text *t = &gpu_texts[k];
-        const bool wide = strstr(t->source, "#define FX_WIDE") != NULL;
+        const bool many = strstr(t->source, "#define FX_WIDE") != NULL ||
+                          strstr(t->source, "#define FX_GROUP 128\n") != NULL;
         if (strcmp(t->name, "fx_matmul") != 0 && strcmp(t->name, "fx_conv") != 0)
             continue;
         compiled++;
         for (int a = 0; a < (int)(sizeof archs / sizeof *archs); a++)
-            wrong += check(t, 0, wide ? 255 : 128, archs[a]);
+            wrong += check(t, 0, many ? 255 : 128, archs[a]);
     }
     print_message("%d products and convolutions\n", compiled);
     gpu_texts_free();

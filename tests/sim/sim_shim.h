@@ -239,6 +239,76 @@ typedef short sim_bf16;
 #endif
 #endif
 
+/* ---- asynchronous copies and ldmatrix -------------------------------------------------------- */
+/* PTX ISA, cp.async: the copies are only known to be complete after the wait for their set. Here
+ * they are made during that wait, so that a kernel that reads too early computes other numbers. */
+#if !defined SIM_AMD && SIM_ARCH >= 80
+#define FX_ASYNC
+typedef unsigned long long fx_near;
+struct sim_copies {
+    int n, closed;
+    struct {
+        fx_near to;
+        const void *from;
+        unsigned bytes;
+        int set;
+    } copy[64];
+};
+static sim_copies sim_pending[1024];
+static inline void sim_require(bool holds)
+{
+    if (!holds)
+        __builtin_trap();
+}
+static inline fx_near fx_near_of(const void *p)
+{
+    return (fx_near)p;
+}
+static inline void fx_async(fx_near to, const void *from, unsigned bytes)
+{
+    sim_copies *p = &sim_pending[sim_positions[0].x];
+    sim_require(p->n < 64 && bytes <= 16 && to % 16 == 0 && (fx_near)from % 16 == 0);
+    p->copy[p->n++] = {to, from, bytes, p->closed};
+}
+#define FX_ASYNC_CLOSE (sim_pending[sim_positions[0].x].closed++)
+static inline void FX_ASYNC_WAIT(int sets)
+{
+    sim_copies *p = &sim_pending[sim_positions[0].x];
+    int left = 0;
+    for (int k = 0; k < p->n; k++) {
+        if (p->copy[k].set >= p->closed - sets) {
+            p->copy[left++] = p->copy[k];
+            continue;
+        }
+        __builtin_memset((void *)p->copy[k].to, 0, 16);
+        __builtin_memcpy((void *)p->copy[k].to, p->copy[k].from, p->copy[k].bytes);
+    }
+    p->n = left;
+}
+/* PTX ISA, ldmatrix.x4: work-item 8 · i + r gives the address of row r of matrix i. A work-item
+ * gets of each matrix the elements of row lane / 4 in the columns lane % 4 · 2 and the next; with
+ * .trans the rows are columns. */
+static inline void fx_parts(unsigned *p, fx_near at)
+{
+    sim_require(at % 16 == 0);
+    const fx_near *all = (const fx_near *)sim_functions->share(&at, (int)sizeof at);
+    for (int i = 0; i < 4; i++)
+        __builtin_memcpy(&p[i], (const unsigned *)all[8 * i + sim_lane() / 4] + sim_lane() % 4, 4);
+}
+static inline void fx_parts_across(unsigned *p, fx_near at)
+{
+    sim_require(at % 16 == 0);
+    const fx_near *all = (const fx_near *)sim_functions->share(&at, (int)sizeof at);
+    for (int i = 0; i < 4; i++) {
+        const fx_near *row = all + 8 * i + sim_lane() % 4 * 2;
+        unsigned short both[2];
+        for (int k = 0; k < 2; k++)
+            __builtin_memcpy(&both[k], (const short *)row[k] + sim_lane() / 4, 2);
+        __builtin_memcpy(&p[i], both, 4);
+    }
+}
+#endif
+
 /* AMD CDNA3 ISA, v_mfma_f32_16x16x16_f16 and _bf16: A[i][k] has item k % 4 of lane i + 16 · (k /
  * 4), B[k][j] item k % 4 of lane j + 16 · (k / 4), D[i][j] item i % 4 of lane j + 16 · (i / 4). */
 struct sim_mfma {

@@ -79,6 +79,7 @@ extern const char fxi_gpu_text_matmul_tiles[];
 extern const char fxi_gpu_text_matmul_end[];
 /* matrix.cl */
 extern const char fxi_gpu_text_matrix[];
+extern const char fxi_gpu_text_matrix_async[];
 extern const char fxi_gpu_text_matrix_end[];
 /* slices.cl */
 extern const char fxi_gpu_text_slices[];

@@ -34,6 +34,10 @@ static const tile parallel_tiles[] = {
     {16, 16, 1, 1, 1, 1, 32},
     {0},
 };
+/* Of CUDA's devices with instructions for products of matrices: a warp computes a quarter of one of
+ * the two largest tiles, because then it loads the fewest parts for each product. */
+static const tile cuda_cell_tiles[] = {
+    {16, 8, 8, 16, 1, 1, 8}, {16, 8, 4, 8, 1, 1, 16}, {16, 16, 2, 2, 1, 1, 32}, {0}};
 static const tile serial_tiles[] = {
     {1, 1, 16, 6, 4, 8, 64}, {1, 1, 16, 6, 2, 4, 64}, {1, 1, 16, 6, 1, 2, 64}, {0}};
 
@@ -123,12 +127,19 @@ static bool has_cells(const fxi_gpu_builder *b, const fxi_gpu_type *t)
     return t->math && t->size == 2 && fxi_gpu_warp(b) > 0;
 }
 
+static bool has_async(const fxi_gpu_builder *b, const fxi_gpu_type *t)
+{
+    return has_cells(b, t) && b->runtime->dialect == FXI_GPU_CUDA;
+}
+
 /* A large tile reads each operand less often, but gives fewer groups; an idle unit costs more than
  * the extra reads. */
 static void choose_tile(product *p, const fxi_gpu_builder *b)
 {
     const fxi_gpu_limits *limits = b->limits;
-    const tile *t = limits->serial ? serial_tiles : parallel_tiles;
+    const tile *t = limits->serial          ? serial_tiles
+                    : has_async(b, p->type) ? cuda_cell_tiles
+                                            : parallel_tiles;
     const bool long_elements = p->type->size == 8;
     if (long_elements && !limits->serial)
         t++; /* the largest tile needs too many registers */
@@ -229,6 +240,8 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
     fxi_gpu_set(b, "out", p->slices > 1 ? sum_type(p) : type->stored);
     fxi_gpu_set_number(b, "of_a", p->pattern[0]);
     fxi_gpu_set_number(b, "of_b", p->pattern[1]);
+    fxi_gpu_set_number(b, "a_across", p->am == 1 && p->ak != 1);
+    fxi_gpu_set_number(b, "b_across", p->bn == 1 && p->bk != 1);
 }
 
 /* Appends the instructions between the sum and the stored element: register r0 is the product, the
@@ -278,11 +291,14 @@ static void say_kernel(fxi_gpu_builder *b, const product *p)
     fxi_gpu_walk_say(b, &p->batch, first_of_batch(p), "z", "o", NULL);
     fxi_gpu_say_part(b, text);
     const bool cells = has_cells(b, p->type);
-    /* The text has both loops then: only its compiler knows which one the architecture can run. */
+    /* The text has all these loops then: only its compiler knows which the architecture can run. */
+    const bool async = has_async(b, p->type) && p->tile.rm > 2;
+    if (async)
+        say_sums(b, p, fxi_gpu_text_matrix_async);
     if (cells)
         say_sums(b, p, fxi_gpu_text_matrix);
     say_sums(b, p, b->limits->serial ? fxi_gpu_text_matmul_serial : fxi_gpu_text_matmul_tiles);
-    if (cells)
+    for (int k = 0; k < cells + async; k++)
         fxi_gpu_say_part(b, fxi_gpu_text_matrix_end);
     fxi_gpu_say_part(b, fxi_gpu_text_matmul_end);
     fxi_gpu_end(b);

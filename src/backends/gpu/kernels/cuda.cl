@@ -114,3 +114,22 @@ typedef struct { fx_f32 v[4]; } fx_cell_c;
     (p).v[0] = at[0]; (p).v[1] = at[4]; }
 #define FX_CELL(type, c, a, b) FX_MMA(type, (c).v, (a).v, (b).v)
 #endif
+// Copies of 16 bytes from global into local memory that do not wait, and loads of four matrices of 8
+// by 8 16-bit numbers: work-item number 8 * i + r of the warp gives the address of row r of matrix
+// i. Other compilers of this text define all of these names.
+#if !defined FX_ASYNC && defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+#define FX_ASYNC
+typedef fx_u32 fx_near;
+FX_FN fx_near fx_near_of(const void *p)
+{ fx_u64 at; asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(p)); return (fx_near)at; }
+FX_FN void fx_async(fx_near to, const void *from, fx_u32 bytes)
+{ asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+    :: "r"(to), "l"(from), "r"(bytes) : "memory"); }
+#define FX_ASYNC_CLOSE asm volatile("cp.async.commit_group;" ::: "memory")
+#define FX_ASYNC_WAIT(n) asm volatile("cp.async.wait_group %0;" :: "n"(n) : "memory")
+#define FX_PARTS(name, how) FX_FN void name(fx_u32 *p, fx_near at) \
+    { asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+        : "=r"(p[0]), "=r"(p[1]), "=r"(p[2]), "=r"(p[3]) : "r"(at) : "memory"); }
+FX_PARTS(fx_parts, "")
+FX_PARTS(fx_parts_across, ".trans")
+#endif

@@ -99,5 +99,155 @@
 #undef PUT
 #else
 
+// The same tile on devices that copy from global to local memory while they compute (FX_ASYNC). A
+// dialect that defines FX_ASYNC has cells of 8 columns, FX_MMA, and
+//     fx_async(to, from, bytes)    copies `bytes` of 16 bytes, and makes the others zeros
+//     FX_ASYNC_CLOSE               ends a set of copies
+//     FX_ASYNC_WAIT(n)             waits for all sets of the work-item but the last n
+//     fx_parts(p, at)              loads four matrices of 8 by 8 16-bit numbers from the addresses
+//                                  of all work-items of the warp; fx_parts_across: transposed
+//     fx_near, fx_near_of(p)       an address in local memory
+// Each of the group's four warps computes a quarter of the tile. The tiles of STAGES rounds are in
+// local memory at the same time: one is multiplied while the next ones arrive. The parts of cells
+// are loaded 16 terms before they are multiplied.
+//
+// An operand is copied in units of eight neighbours: of terms, or of rows if its rows are
+// neighbours in memory (ACROSS). Local memory has the same order. Exclusive or spreads the units
+// that a warp loads together over all banks. An operand with other strides, or that is not aligned,
+// is copied element by element.
+//// matrix_async
+#ifdef FX_ASYNC
+#define DEPTH 32
+#define STAGES 3
+#define BYTES(rows) ((rows) * DEPTH * 2)
+#define STAGE (BYTES(BM) + BYTES(BN))
+#define A_ACROSS @a_across@
+#define B_ACROSS @b_across@
+// The first row and term of a unit, its position in local memory, and the number of units.
+#define UNIT_ROW(across, rows, u) (across ? (u) % (rows / 8) * 8 : (u) / (DEPTH / 8))
+#define UNIT_TERM(across, rows, u) (across ? (u) / (rows / 8) : (u) % (DEPTH / 8) * 8)
+#define PLACE(across, rows, r, k) (across ? (k) * (rows * 2) + ((r) / 8 ^ (k) % 8) * 16 : \
+    (r) * (DEPTH * 2) + ((k) / 8 ^ (r) / 2 % 4) * 16)
+#define UNITS(rows) ((rows) * DEPTH / 8)
+// A work-item copies every FX_GROUP-th unit: START computes the first one and the distance.
+#define START(x, o, first, rows, across, row_stride, k_stride) \
+    const fx_i32 x##_whole = (across ? row_stride == 1 && k_stride % 8 == 0 \
+        : k_stride == 1 && row_stride % 8 == 0) && FX_ADDRESS(x + o) % 16 == 0; \
+    const fx_u32 x##_r = UNIT_ROW(across, rows, item), x##_k = UNIT_TERM(across, rows, item); \
+    const fx_u32 x##_dr = across ? 0 : FX_GROUP * 8 / DEPTH, \
+        x##_dk = across ? FX_GROUP * 8 / rows : 0; \
+    const fx_int x##_far = across ? (fx_int)x##_dk * k_stride : (fx_int)x##_dr * row_stride; \
+    const fx_u32 x##_place = PLACE(across, rows, x##_r, x##_k); \
+    fx_int x##_at = o + (first + (fx_int)x##_r) * row_stride + (from + (fx_int)x##_k) * k_stride;
+// The bytes of a unit inside the operand: `here` of its neighbours are, if `there`.
+#define INSIDE(here, there) ((there) && (here) > 0 ? (here) < 8 ? (fx_u32)(here) * 2 : 16u : 0u)
+#define FETCH(x, start, first, rows, most, across, row_stride, k_stride) \
+    if (x##_whole && first + rows <= most && at + DEPTH <= to) \
+        FX_UNROLL for (fx_u32 q = 0; q < UNITS(rows) / FX_GROUP; q++) \
+            fx_async(near + start + x##_place + q * (FX_GROUP * 16), \
+                x + x##_at + (fx_int)q * x##_far, 16); \
+    else FX_UNROLL for (fx_u32 q = 0; q < UNITS(rows) / FX_GROUP; q++) { \
+        const fx_int r = most - first - (fx_int)(x##_r + q * x##_dr); \
+        const fx_int k = to - at - (fx_int)(x##_k + q * x##_dk); \
+        const fx_int i = x##_at + (fx_int)q * x##_far, here = across ? r : k; \
+        const fx_i32 there = across ? k > 0 : r > 0; \
+        if (x##_whole) \
+            fx_async(near + start + x##_place + q * (FX_GROUP * 16), x + i, INSIDE(here, there)); \
+        else { \
+            FX_PACK(fx_u16, 8, fx_v16, 1) unit; \
+            FX_UNROLL for (fx_int j = 0; j < 8; j++) unit.e[j] = there && j < here ? \
+                x[i + j * (across ? row_stride : k_stride)] : (fx_u16)0; \
+            tiles[(start + x##_place) / 16 + q * FX_GROUP] = unit.v[0]; } } \
+    x##_at += DEPTH * k_stride;
+#define FETCH_BOTH(start) \
+    if (at < to) { \
+        FETCH(a, start, m0, BM, ROWS, A_ACROSS, A_ROW, A_INNER) \
+        FETCH(b, start + BYTES(BM), n0, BN, COLUMNS, B_ACROSS, B_COLUMN, B_INNER) } \
+    at += DEPTH; \
+    FX_ASYNC_CLOSE;
+// Each work-item gives the address of one unit: `row` and `term` are its position in a block of 16
+// rows and 16 terms. AIM computes the addresses for blocks that are not at equal distances.
+#define AIM(aim, start, rows, across, first, row, term) \
+    fx_near aim[4]; \
+    FX_UNROLL for (fx_u32 q = 0; q < 4; q++) aim[q] = near + start + (across \
+        ? PLACE(1, rows, first + q * 16 + row * 8, lane % 8 + term * 8) \
+        : PLACE(0, rows, first + lane % 8 + row * 8, q % 2 * 16 + term * 8));
+#define LOAD_PARTS(p, aim, n, rows, across, k) \
+    FX_UNROLL for (fx_u32 x = 0; x < n; x++) \
+        if (across) fx_parts_across(p[x], aim[x] + read + k * (16 * rows * 2)); \
+        else fx_parts(p[x], aim[k] + read + x * (16 * DEPTH * 2));
+#define LOAD_BOTH(k) \
+    LOAD_PARTS(left[k], a_aim, BM / 32, BM, A_ACROSS, k) \
+    LOAD_PARTS(right[k], b_aim, BN / 32, BN, B_ACROSS, k)
+#define MULTIPLY(k) \
+    FX_UNROLL for (fx_u32 y = 0; y < BN / 16; y++) \
+        FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++) \
+            FX_MMA(@name@, sum[y][x], left[k][x], right[k][y / 2] + y % 2 * 2);
+    FX_LOCAL(fx_v16, tiles, STAGES * STAGE / 16);
+    const fx_near near = fx_near_of(tiles);
+    const fx_u32 item = (fx_u32)FX_ITEM, lane = item % FX_WARP, warp = item / FX_WARP;
+    const fx_u32 wm = warp % 2 * (BM / 2), wn = warp / 2 * (BN / 2);
+    fx_f32 sum[BN / 16][BM / 32][4];
+    FX_UNROLL for (fx_u32 y = 0; y < BN / 16; y++)
+        FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++)
+            FX_UNROLL for (fx_u32 i = 0; i < 4; i++) sum[y][x][i] = 0;
+// The second and third part of a cell's left side are the rows from 8 on and the terms from 8 on;
+// of two cells' right side, the terms from 8 on and the second cell.
+    AIM(a_aim, 0, BM, A_ACROSS, wm, lane / 8 % 2, lane / 16)
+    AIM(b_aim, BYTES(BM), BN, B_ACROSS, wn, lane / 16, lane / 8 % 2)
+    fx_u32 left[2][BM / 32][4], right[2][BN / 32][4];
+    fx_int at = from;
+    START(a, oa, m0, BM, A_ACROSS, A_ROW, A_INNER)
+    START(b, ob, n0, BN, B_ACROSS, B_COLUMN, B_INNER)
+    fx_u32 read = 0, write = 0;
+    FX_LOOP for (; write < (STAGES - 1) * STAGE; write += STAGE) {
+        FETCH_BOTH(write)
+    }
+    FX_ASYNC_WAIT(STAGES - 2);
+    FX_BARRIER;
+    LOAD_BOTH(0)
+    FX_LOOP for (fx_int done = from; done < to; done += DEPTH) {
+        LOAD_BOTH(1)
+// All warps have loaded their parts of the tile that this one replaces before the last barrier.
+        FETCH_BOTH(write)
+        write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
+        MULTIPLY(0)
+        FX_ASYNC_WAIT(STAGES - 2);
+        FX_BARRIER;
+        read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+// After the last round these are terms of an earlier one, which are not used.
+        LOAD_BOTH(0)
+        MULTIPLY(1)
+    }
+    FX_ASYNC_WAIT(0);
+    FX_UNROLL for (fx_u32 y = 0; y < BN / 16; y++)
+        FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++)
+            FX_UNROLL for (fx_u32 i = 0; i < 4; i++) {
+                const fx_int m = m0 + (fx_int)(wm + x * 16 + FX_CELL_ROW(lane, i));
+                const fx_int n = n0 + (fx_int)(wn + y * 8 + FX_CELL_COLUMN(lane, i));
+                if (m >= ROWS || n >= COLUMNS) continue;
+                const SUM total = sum[y][x][i];
+                @result@
+            }
+#undef DEPTH
+#undef STAGES
+#undef BYTES
+#undef STAGE
+#undef A_ACROSS
+#undef B_ACROSS
+#undef UNIT_ROW
+#undef UNIT_TERM
+#undef PLACE
+#undef UNITS
+#undef START
+#undef INSIDE
+#undef FETCH
+#undef FETCH_BOTH
+#undef AIM
+#undef LOAD_PARTS
+#undef LOAD_BOTH
+#undef MULTIPLY
+#else
+
 //// matrix_end
 #endif
