@@ -24,7 +24,8 @@ enum {
     MATRICES = 32,
     HALF_MATRICES = 64,
     NO_MATRICES = 128,
-    ASYNC = 256
+    ASYNC = 256,
+    STORES = 512 /* vectors are also stored */
 };
 
 /* The first text of a step; `has` is what its PTX must have. */
@@ -38,7 +39,7 @@ static const struct {
     {"segments.20.shared", "fx_segments", VECTORS | ORDER, 64},
     {"reduce.0.f32.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
     {"reduce.1.bf16.1d.1.dense", "fx_reduce", VECTORS | ORDER | SHUFFLES, 64},
-    {"rows.softmax.f32.2.1", "fx_rows", VECTORS | ORDER_OF_NVRTC | SHUFFLES, 64},
+    {"rows.softmax.f32.2.1000", "fx_rows", VECTORS | STORES | ORDER_OF_NVRTC | SHUFFLES, 128},
     {"scatter.0.f32.0.atomic", "fx_scatter", ADDS, 64},
     {"scatter.rows.0.f32", "fx_scatter", VECTORS | ORDER_OF_NVRTC | ADDS, 64},
     {"scatter.rows.0.bf16", "fx_scatter", VECTORS | ORDER_OF_NVRTC | ADDS, 64},
@@ -97,6 +98,7 @@ static int check(const gpu_text *t, int has, int registers, const char *arch)
         wrong++;                                                                                   \
     }
     REQUIRE(!(has & VECTORS) || !nvrtc || has_vectors(ptx), "no vectors\n")
+    REQUIRE(!(has & STORES) || !nvrtc || strstr(ptx, "st.global.v"), "no stores of vectors\n")
     const bool ordered = (has & ORDER) || ((has & ORDER_OF_NVRTC) && nvrtc);
     REQUIRE(!ordered || in_order(ptx), "a load follows a store\n")
     REQUIRE(!(has & SHUFFLES) || strstr(ptx, "shfl.sync"), "no exchange within a warp\n")

@@ -20,7 +20,7 @@ static bool is_loaded(const fxi_gpu_packs *p, int k, const bool *needed)
 
 static fxi_gpu_pack pack_of(const fxi_gpu_packs *p, int k, char name[16])
 {
-    snprintf(name, 16, "v%d", k);
+    snprintf(name, 16, p->several ? "v%d[c]" : "v%d", k);
     return (fxi_gpu_pack){
         .name = name, .type = &fxi_gpu_types[p->in[k].dtype], .elements = p->elements};
 }
@@ -57,6 +57,8 @@ void fxi_gpu_say_packs(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *n
     char name[16];
     for (int k = 0; k < p->n; k++) {
         const fxi_gpu_pack pack = pack_of(p, k, name);
+        if (p->several)
+            snprintf(name, sizeof name, "v%d[%d]", k, p->several);
         if (is_loaded(p, k, needed))
             fxi_gpu_say_pack(b, &pack);
     }
@@ -67,7 +69,7 @@ void fxi_gpu_say_vector_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const 
     char name[16], at[48];
     for (int k = 0; k < p->n && p->neighbours; k++) {
         const fxi_gpu_pack pack = pack_of(p, k, name);
-        snprintf(at, sizeof at, "x%d + k%d + base", k, p->pattern[k]);
+        snprintf(at, sizeof at, p->several ? "x%d + o%d" : "x%d + k%d + base", k, p->pattern[k]);
         if (is_loaded(p, k, needed))
             fxi_gpu_say_pack_moved(b, &pack, false, at);
     }
@@ -75,9 +77,11 @@ void fxi_gpu_say_vector_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const 
 
 void fxi_gpu_say_element_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed)
 {
+    char name[16];
     for (int k = 0; k < p->n; k++)
         if (is_loaded(p, k, needed))
-            fxi_gpu_say(b, "v%d.e[e] = x%d[o%d];\n", k, k, p->pattern[k]);
+            fxi_gpu_say(b, "%s.e[e] = x%d[o%d%s];\n", pack_of(p, k, name).name, k, p->pattern[k],
+                        p->several && p->neighbours ? " + e" : "");
 }
 
 /* One test for all operands: the addresses are joined by |, so a low bit that is set in any of them
@@ -92,8 +96,7 @@ void fxi_gpu_say_near(fxi_gpu_builder *b, const fxi_gpu_packs *p, const char *fr
         if (!is_loaded(p, k, NULL))
             continue;
         longest = fxi_gpu_pack_bytes(&pack) > longest ? fxi_gpu_pack_bytes(&pack) : longest;
-        fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d%s%s)", join, k, p->pattern[k], from ? " + " : "",
-                    from ? from : "");
+        fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d + %s)", join, k, p->pattern[k], from);
         join = " | ";
     }
     if (longest > 1)

@@ -10,6 +10,7 @@
  */
 #include "gpu_row.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int fxi_gpu_row_fold(fxi_gpu_rows *r, const fx_instr *ins)
@@ -79,7 +80,6 @@ static bool mark_needed(const fxi_gpu_rows *r, int pass, bool *needed)
     for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
         const fx_instr *ins = &p->instr[output_register(s, k) - s->nin];
         if (!ins->row && ins->pass == pass)
-            /* An output is stored in the pass in which its instruction is computed. */
             any = needed[output_register(s, k)] = true;
     }
     /* Backwards, because users come after the instructions that they need. */
@@ -121,26 +121,91 @@ static fxi_gpu_packs packs_of(const fxi_gpu_rows *r)
                            .n = r->step->nin,
                            .pattern = r->loaded,
                            .elements = r->elements,
-                           .neighbours = r->neighbours};
+                           .neighbours = r->whole,
+                           .several = r->packs};
 }
 
-/* Appends the packs of several elements and their loading, of the operands that are needed. */
+static void say_walk(fxi_gpu_builder *b, const fxi_gpu_rows *r)
+{
+    fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o",
+                     "k");
+}
+
+/* Appends the packs and their loading, of the operands that are needed. */
 static void say_loads(fxi_gpu_builder *b, const fxi_gpu_rows *r, const bool *needed)
 {
     const fxi_gpu_packs packs = packs_of(r);
     fxi_gpu_say_packs(b, &packs, needed);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_loads, "vector_loads");
-    fxi_gpu_say_vector_loads(b, &packs, needed);
+    const char *text = r->whole ? fxi_gpu_text_rows_loads_whole : fxi_gpu_text_rows_loads;
     text = fxi_gpu_say_until(b, text, "walk");
-    fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o",
-                     "k");
+    say_walk(b, r);
+    if (r->whole) {
+        text = fxi_gpu_say_until(b, text, "vector_loads");
+        fxi_gpu_say_vector_loads(b, &packs, needed);
+    }
     text = fxi_gpu_say_until(b, text, "loads");
     fxi_gpu_say_element_loads(b, &packs, needed);
     fxi_gpu_say_part(b, text);
 }
 
+/* Is output k stored in this pass, for each element? An output is stored in the pass in which its
+ * instruction is computed. */
+static bool stores(const fxi_gpu_rows *r, int pass, int k)
+{
+    const fx_instr *ins =
+        &fx_step_row(r->step)->program.instr[output_register(r->step, k) - r->step->nin];
+    return !ins->row && ins->pass == pass;
+}
+
+static const fxi_gpu_type *output_type(const fxi_gpu_rows *r, int k)
+{
+    const fx_step *s = r->step;
+    return &fxi_gpu_types[fx_step_row(s)->program.instr[output_register(s, k) - s->nin].dtype];
+}
+
+/* The pack of output k: its elements are stored together after the last one is computed. */
+static fxi_gpu_pack pack_out(const fxi_gpu_rows *r, int k, char name[16])
+{
+    snprintf(name, 16, "z%d", k);
+    return (fxi_gpu_pack){.name = name, .type = output_type(r, k), .elements = r->elements};
+}
+
+/* The text of the address of element i of output k. With outer or column axes it is in the pattern
+ * of the outputs, which the caller walks. */
+static void name_out(const fxi_gpu_rows *r, int k, char at[48])
+{
+    if (r->out_pattern >= 0)
+        snprintf(at, 48, "y%d + o%d", k, r->out_pattern);
+    else
+        snprintf(at, 48, "y%d + row * P(%d) + i", k, FXI_GPU_ROW_LENGTH);
+}
+
+/* Appends the test whether the first elements of all operands and outputs are aligned: the
+ * addresses are joined by |, so a low bit that is set in any of them stays set. */
+static void say_near(fxi_gpu_builder *b, const fxi_gpu_rows *r)
+{
+    const fx_step *s = r->step;
+    int longest = 1;
+    for (int k = 0; k < s->nin + fxi_gpu_row_outputs(s) && r->whole; k++) {
+        const bool in = k < s->nin;
+        const fxi_gpu_pack pack = {.type = in ? &fxi_gpu_types[s->in[k].dtype]
+                                              : output_type(r, k - s->nin),
+                                   .elements = r->elements};
+        if (in && !has_pack(r, k))
+            continue;
+        fxi_gpu_say(b, "%sFX_ADDRESS(%c%d)", longest > 1 ? " | " : "((", in ? 'x' : 'y',
+                    in ? k : k - s->nin);
+        longest = fxi_gpu_pack_bytes(&pack) > longest ? fxi_gpu_pack_bytes(&pack) : longest;
+    }
+    if (longest > 1)
+        fxi_gpu_say(b, ") & %du) == 0", longest - 1);
+    else
+        fxi_gpu_say(b, "0");
+}
+
 /* ---- passes ---------------------------------------------------------------------------------- */
-/* Appends the values of element e that a pass begins with: operands, and what was kept. */
+/* Appends the values of element e of pack c that a pass begins with: operands, and what was kept.
+ */
 static void say_begin(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass, const bool *needed)
 {
     const fx_step *s = r->step;
@@ -148,60 +213,91 @@ static void say_begin(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass, const
     for (int k = 0; k < s->nin; k++) {
         const fxi_gpu_type *t = &fxi_gpu_types[s->in[k].dtype];
         if (needed[k] && has_pack(r, k))
-            fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(v%d.e, e);\n", t->value, k, t->name, k);
+            fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(v%d[c].e, e);\n", t->value, k, t->name, k);
     }
     for (int k = 0; k < p->n; k++) {
         const int reg = s->nin + k;
         if (needed[reg] && r->kept[reg] && !computes(r, pass, needed, k))
-            fxi_gpu_say(b, "const %s r%d = h%d[e];\n", fxi_gpu_types[p->instr[k].dtype].value, reg,
-                        reg);
+            fxi_gpu_say(b, "const %s r%d = h%d[c * %d + e];\n",
+                        fxi_gpu_types[p->instr[k].dtype].value, reg, reg, r->elements);
     }
 }
 
-/* Appends the program of a pass for element e, number i of the row. */
+/* Appends the program of a pass for element e of pack c, number i of the row. It is also computed
+ * for an element that does not exist (not `in`), whose result is not used: a condition around the
+ * program would make the compiler compute one element after the other. */
 static void say_program(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bool *needed)
 {
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
-    if (r->out_pattern >= 0)
-        fxi_gpu_walk_say(b, &r->inner, FXI_GPU_ROW_WALKS + fxi_gpu_walk_params(&r->outer), "i", "o",
-                         "k");
     say_begin(b, r, pass, needed);
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
         const int reg = s->nin + k;
         if (fxi_gpu_reduces(ins) && ins->pass == pass)
-            fxi_gpu_say(b, "a%d = fx_take%d(a%d, r%d, i);\n", reg, fxi_gpu_row_fold(r, ins), reg,
-                        ins->src[0]);
+            fxi_gpu_say(b, "if (in) a%d = fx_take%d(a%d, r%d, i);\n", reg, fxi_gpu_row_fold(r, ins),
+                        reg, ins->src[0]);
         else if (computes(r, pass, needed, k)) {
             fxi_gpu_say_instr(b, ins, reg);
             if (r->kept[reg])
-                fxi_gpu_say(b, "h%d[e] = r%d;\n", reg, reg);
+                fxi_gpu_say(b, "h%d[c * %d + e] = r%d;\n", reg, r->elements, reg);
         }
     }
-    for (int k = 0; k < fxi_gpu_row_outputs(s); k++) {
-        const int reg = output_register(s, k);
-        const fx_instr *ins = &p->instr[reg - s->nin];
-        const char *type = fxi_gpu_types[ins->dtype].name;
-        if (ins->row || ins->pass != pass)
-            continue;
-        if (r->out_pattern >= 0)
-            fxi_gpu_say(b, "FX_STORE_%s(y%d, o%d, r%d);\n", type, k, r->out_pattern, reg);
-        else
-            fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n", type, k, FXI_GPU_ROW_LENGTH,
-                        reg);
+    for (int k = 0; k < fxi_gpu_row_outputs(s); k++)
+        if (stores(r, pass, k))
+            fxi_gpu_say(b, "FX_STORE_%s(z%d.e, e, r%d);\n", output_type(r, k)->name, k,
+                        output_register(s, k));
+}
+
+/* Appends the stores of the outputs of pack c that a pass completes. A store of 4 bytes writes to a
+ * sector of 32 bytes, so elements that are stored one after the other, each by lanes that are a
+ * pack apart, would write every sector several times. */
+static void say_stores(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
+{
+    char name[16], at[48];
+    const int nout = fxi_gpu_row_outputs(r->step);
+    const char *text = r->whole ? fxi_gpu_text_rows_stores_whole : fxi_gpu_text_rows_stores;
+    text = fxi_gpu_say_until(b, text, "walk");
+    if (r->out_pattern >= 0)
+        say_walk(b, r);
+    if (r->whole)
+        text = fxi_gpu_say_until(b, text, "vector_stores");
+    for (int k = 0; k < nout && r->whole; k++) {
+        const fxi_gpu_pack pack = pack_out(r, k, name);
+        name_out(r, k, at);
+        if (stores(r, pass, k))
+            fxi_gpu_say_pack_moved(b, &pack, true, at);
     }
+    text = fxi_gpu_say_until(b, text, "stores");
+    for (int k = 0; k < nout; k++) {
+        name_out(r, k, at);
+        if (stores(r, pass, k))
+            fxi_gpu_say(b, "(%s)[%s] = z%d.e[e];\n", at, r->whole ? "e" : "0", k);
+    }
+    fxi_gpu_say_part(b, text);
 }
 
 static void say_elements(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bool *needed)
 {
+    char name[16];
+    bool any = false;
     if (!r->keeps)
         fxi_gpu_say(b, "for (fx_int base = start; base < count; base += lanes * %d) {\n",
-                    r->elements);
+                    r->packs * r->elements);
     if (!r->keeps)
         say_loads(b, r, needed);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_program, "program");
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_program, "packs_out");
+    for (int k = 0; k < fxi_gpu_row_outputs(r->step); k++) {
+        const fxi_gpu_pack pack = pack_out(r, k, name);
+        if (stores(r, pass, k))
+            fxi_gpu_say_pack(b, &pack);
+        any |= stores(r, pass, k);
+    }
+    text = fxi_gpu_say_until(b, text, "program");
     say_program(b, r, pass, needed);
+    text = fxi_gpu_say_until(b, text, "stores");
+    if (any)
+        say_stores(b, r, pass);
     fxi_gpu_say_part(b, text);
     if (!r->keeps)
         fxi_gpu_say(b, "}\n");
@@ -261,7 +357,7 @@ static void say_kept(fxi_gpu_builder *b, const fxi_gpu_rows *r)
     for (int k = 0; k < p->n; k++)
         if (r->kept[r->step->nin + k])
             fxi_gpu_say(b, "%s h%d[%d];\n", fxi_gpu_types[p->instr[k].dtype].value,
-                        r->step->nin + k, r->elements);
+                        r->step->nin + k, r->packs * r->elements);
 }
 
 /* Appends the values of the row that are outputs. */
@@ -282,7 +378,6 @@ static void say_outputs_of_row(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
 {
     const fx_step *s = r->step;
-    const fx_program *p = &fx_step_row(s)->program;
     const int nout = fxi_gpu_row_outputs(s), outer = fxi_gpu_walk_params(&r->outer),
               inner = fxi_gpu_walk_params(&r->inner);
     fxi_gpu_begin(b, r->wide);
@@ -296,11 +391,9 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     fxi_gpu_kernel(b, "fx_rows", s->nin + nout + fxi_gpu_row_cut_buffers(r, only),
                    FXI_GPU_ROW_WALKS + outer + inner + fxi_gpu_row_cut_params(r));
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows, "operands");
-    const fxi_gpu_packs packs = packs_of(r);
     fxi_gpu_say_operands(b, s->in, s->nin);
     for (int k = 0; k < nout; k++)
-        fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", s->nin + k,
-                    fxi_gpu_types[p->instr[output_register(s, k) - s->nin].dtype].stored, k);
+        fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", s->nin + k, output_type(r, k)->stored, k);
     fxi_gpu_row_cut_uses(b, r, only);
     text = fxi_gpu_say_until(b, text, "local");
     for (int k = 0; k < r->nfolds; k++)
@@ -316,8 +409,12 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
         if (!has_pack(r, k))
             say_load(b, r, k);
     fxi_gpu_set_number(b, "elements", r->elements);
+    fxi_gpu_set_number(b, "packs", r->packs);
+    fxi_gpu_set(b, "gap", r->whole ? "1" : "lanes");
+    fxi_gpu_set(b, "in", r->whole ? "at" : "i");
+    fxi_gpu_set_number(b, "own_elements", r->whole ? r->elements : 1);
     text = fxi_gpu_say_until(b, text, "near");
-    fxi_gpu_say_near(b, &packs, r->pieces > 0 ? "first" : NULL);
+    say_near(b, r);
     text = fxi_gpu_say_until(b, text, "kept");
     say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
@@ -391,44 +488,6 @@ static bool list_folds(fxi_gpu_builder *b, fxi_gpu_rows *r)
     return fxi_gpu_known(b);
 }
 
-/* Decides how many elements a lane loads at a time, and whether it keeps them: at most WORDS
- * registers for all elements of a lane. */
-static void divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
-{
-    enum { WORDS = 96 };
-    const fx_row_step *own = fx_step_row(r->step);
-    const fx_program *p = &own->program;
-    int kept = 0;
-    fxi_gpu_packs packs = packs_of(r);
-    const int operands = fxi_gpu_packs_divide(b, &packs, &r->inner, 0);
-    r->neighbours = packs.neighbours;
-    plan_kept(r);
-    for (int k = 0; k < p->n; k++)
-        if (r->kept[r->step->nin + k])
-            kept += p->instr[k].dtype == FX_DTYPE_F64 || p->instr[k].dtype == FX_DTYPE_I64 ? 2 : 1;
-    r->elements = packs.elements;
-    int64_t all = r->elements;
-    /* Neighbouring work-items read neighbouring columns, 32 of them if there are as many. */
-    int64_t columns = 1;
-    for (int d = 0; d < own->column_axes; d++)
-        columns *= own->space.shape[d];
-    const int32_t most = FXI_GPU_GROUP / fxi_gpu_power(columns < 32 ? columns : 32);
-    while (all * most < r->elements_of_row)
-        all *= 2;
-    r->keeps = r->pieces == 0 && !b->limits->serial && all * (operands + kept) <= WORDS;
-    if (r->keeps)
-        r->elements = (int)all;
-    else
-        memset(r->kept, 0, sizeof r->kept);
-    /* The elements of a lane: those that it keeps, else those that it loads at a time, but at least
-     * four. Rows that need few lanes share a group. */
-    const int64_t each = r->keeps || r->elements > 4 ? r->elements : 4;
-    const int64_t elements = r->pieces > 0 ? r->piece : r->elements_of_row;
-    r->lanes.columns = own->column_axes > 0;
-    r->lanes.lanes = fxi_gpu_power((elements + each - 1) / each);
-    r->lanes.lanes = r->lanes.lanes < most ? r->lanes.lanes : most;
-}
-
 static void launch(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
 {
     const fx_step *s = r->step;
@@ -461,7 +520,8 @@ void fxi_gpu_row(fxi_gpu_builder *b)
     if (r.count == 0 || r.elements_of_row == 0 || !list_folds(b, &r))
         return;
     fxi_gpu_row_cut(b, &r);
-    divide(b, &r);
+    plan_kept(&r);
+    fxi_gpu_row_divide(b, &r);
     for (int pass = 0; pass < (r.pieces > 0 ? r.npasses : 1); pass++) {
         say_rows(b, &r, pass);
         launch(b, &r, pass);

@@ -30,9 +30,10 @@ typedef struct fxi_gpu_rows {
     } folds[FXI_GPU_ROW_FOLDS]; /* the different kinds of reductions */
     int last_fold;              /* of the tree that was appended last; −1: none in this kernel */
     bool wide;
-    int elements;    /* that a lane loads at a time; all elements of the lane if it keeps them */
-    bool neighbours; /* they may be neighbours in memory */
-    bool keeps;
+    /* A lane loads `packs` packs of `elements` elements at a time; all its elements if it keeps
+     * them. whole: the elements of a pack are neighbours in every operand and output. */
+    int elements, packs;
+    bool whole, keeps;
     bool kept[FXI_GPU_ROW_REGISTERS];          /* computed in one pass and needed in a later one */
     uint8_t first_pass[FXI_GPU_ROW_REGISTERS]; /* 1 + the pass that computes a value of the
                                                   elements */
@@ -58,6 +59,11 @@ int fxi_gpu_row_fold(fxi_gpu_rows *r, const fx_instr *ins);
 void fxi_gpu_say_row_values(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass);
 /* Appends the result of the complete accumulator of instruction k. */
 void fxi_gpu_say_row_result(fxi_gpu_builder *b, fxi_gpu_rows *r, int k);
+
+/* ---- the elements of lanes (gpu_row_divide.c) ------------------------------------------------ */
+/* Sets the elements of a pack, whether packs are whole, whether lanes keep their elements, the
+ * packs and the lanes. The values that are kept are known. */
+void fxi_gpu_row_divide(const fxi_gpu_builder *b, fxi_gpu_rows *r);
 
 /* ---- rows that are cut (gpu_row_cut.c) ------------------------------------------------------- */
 /* Decides whether and how rows are cut, and reserves work space for the accumulators. */

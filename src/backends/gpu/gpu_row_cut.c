@@ -11,7 +11,7 @@
 /* The fewest elements of a lane, and the most pieces of a row, because every group of a later pass
  * joins all pieces. Contiguous rows of at most WHOLE elements are not cut: their operands stay in
  * the device's caches. */
-enum { LEAST = 4, PIECES = 64, WHOLE = 16384 };
+enum { LEAST = 4, PIECES = 64, WHOLE = 16384, PACK = 8 };
 
 /* The number of the first of two parameters: the elements of a piece, and the number of pieces. */
 static int piece_param(const fxi_gpu_rows *r)
@@ -37,7 +37,8 @@ void fxi_gpu_row_cut(fxi_gpu_builder *b, fxi_gpu_rows *r)
     n = n < 1 ? 1 : n > PIECES ? PIECES : n;
     if (fx_step_row(r->step)->outer_axes == 0 && (n == 1 || r->elements_of_row <= WHOLE))
         return;
-    r->piece = (r->elements_of_row + n - 1) / n;
+    /* Multiples of a pack. */
+    r->piece = ((r->elements_of_row + n - 1) / n + PACK - 1) / PACK * PACK;
     /* Rounding up may leave fewer pieces; none of them is empty. */
     r->pieces = (r->elements_of_row + r->piece - 1) / r->piece;
     const int last = r->npasses - 1;

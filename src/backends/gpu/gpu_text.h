@@ -148,14 +148,16 @@ typedef struct fxi_gpu_packs {
     const int *pattern; /* of each operand; below 0: it is not loaded for each element */
     int elements;       /* that a lane loads at a time */
     bool neighbours;    /* they may be neighbours in memory, and so be loaded as vectors */
+    /* Rows: a lane loads so many packs v<k>[c], from the offsets o0, o1, … on; elsewhere 0. */
+    int several;
 } fxi_gpu_packs;
 /* Sets elements and neighbours for a walk over the elements of a lane. `words`: 32-bit registers
  * for each element beside the operands' own. Returns the registers of the operands. */
 int fxi_gpu_packs_divide(const fxi_gpu_builder *b, fxi_gpu_packs *p, const fxi_gpu_walk *elements,
                          int words);
 /* Append the uses of the operands; the packs; their loading as vectors, from the element `base` on,
- * or one element each (e) from the offsets o0, o1, …; and the test whether the element `from`
- * (NULL: the first one) is aligned in all operands. `needed`: which operands; NULL: all. */
+ * or one element each (e) from the offsets o0, o1, …; and the test whether the element `from` is
+ * aligned in all operands. `needed`: which operands; NULL: all. */
 void fxi_gpu_say_operands(fxi_gpu_builder *b, const fx_tensor *in, int n);
 void fxi_gpu_say_packs(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed);
 void fxi_gpu_say_vector_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed);

@@ -1,8 +1,10 @@
 // Row steps: see gpu_row.c. Some lanes of a group compute one row.
 //
-// A lane has @elements@ elements at a time, from `base` on and `gap` apart: neighbours, which are
-// loaded as vectors, where all operands are dense and aligned (near). An element that does not
-// exist is loaded as the first one, and not used.
+// A lane has @packs@ packs of @elements@ elements at a time, the first one from `base` on. The
+// packs of the lanes are side by side (gpu_row_divide.c), in two ways. Whole packs are neighbours in
+// memory, and are moved as vectors if they are aligned (near). In other packs the elements are
+// `gap` apart, so that neighbouring lanes have neighbouring elements. An element that does not exist
+// is loaded as the first one, and not used.
 
 //// rows
 @operands@
@@ -13,29 +15,67 @@ const fx_int line = FX_GROUP_X * teams + team, row = line < P(0) ? line : 0;
 @walk@
 @values_of_row@
 const int near = @near@;
-const fx_int gap = near ? 1 : lanes, start = first + (near ? lane * @elements@ : lane);
+const fx_int gap = @gap@, start = first + lane * @own_elements@;
 @kept@
 @passes@
 @outputs_of_row@
 
-// Loads the packs of several elements.
+// Loads the packs.
 //// rows_loads
-if (near && count - base >= @elements@) {
-@vector_loads@
-} else {
+FX_UNROLL for (fx_int c = 0; c < @packs@; c++) {
 FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
-const fx_int i = base + e * gap < count ? base + e * gap : 0;
+const fx_int at = base + (c * @elements@ + e) * gap, i = at < count ? at : first;
 @walk@
 @loads@
 }
 }
 
+//// rows_loads_whole
+FX_UNROLL for (fx_int c = 0; c < @packs@; c++) {
+const fx_int at = base + c * lanes * @elements@, i = at < count ? at : first;
+@walk@
+if (near) {
+@vector_loads@
+} else {
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+@loads@
+}
+}
+}
+
 // The program of a pass for several elements.
 //// rows_program
+FX_UNROLL for (fx_int c = 0; c < @packs@; c++) {
+const fx_int at = base + c * lanes * @elements@;
+@packs_out@
 FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
-const fx_int i = base + e * gap;
-if (i < count) {
+const fx_int i = at + e * gap;
+const int in = @in@ < count;
 @program@
+}
+@stores@
+}
+
+// Stores a pack of the outputs.
+//// rows_stores
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+const fx_int i = at + e * gap;
+if (i < count) {
+@walk@
+@stores@
+}
+}
+
+//// rows_stores_whole
+if (at < count) {
+const fx_int i = at;
+@walk@
+if (near) {
+@vector_stores@
+} else {
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+@stores@
+}
 }
 }
 
