@@ -29,9 +29,14 @@
 #define TILES_N P(8)
 #define BATCHES P(9)
 #define SLICE P(10)
-    const fx_int m0 = FX_GROUP_X % TILES_M * BM, n0 = FX_GROUP_X / TILES_M % TILES_N * BN;
+// The groups that run at the same time compute a block of the output that is BAND tiles high, because
+// then they read the fewest different parts of both operands.
+#define BAND 16
+    const fx_int tile = FX_GROUP_X % (TILES_M * TILES_N), band = tile / (BAND * TILES_N) * BAND;
+    const fx_int high = TILES_M - band < BAND ? TILES_M - band : BAND, along = tile - band * TILES_N;
+    const fx_int m0 = (band + along % high) * BM, n0 = along / high * BN;
 // zs numbers the pairs of a batch and a slice of the terms; the batch changes faster.
-    const fx_int zs = FX_GROUP_X / TILES_M / TILES_N, z = zs % BATCHES, from = zs / BATCHES * SLICE;
+    const fx_int zs = FX_GROUP_X / (TILES_M * TILES_N), z = zs % BATCHES, from = zs / BATCHES * SLICE;
     const fx_int to = INNER - from < SLICE ? INNER : from + SLICE;
     @batch@
     const fx_int oa = o@of_a@, ob = o@of_b@;
@@ -181,4 +186,5 @@
 #undef TILES_M
 #undef TILES_N
 #undef BATCHES
+#undef BAND
 #undef SLICE
