@@ -673,7 +673,8 @@ struct fx_device {
  * version. No text is NULL, except where fx_host.kernel_packed permits it. */
 typedef struct fx_kernel_key {
     const char *backend;  /* "cuda" */
-    const char *target;   /* the devices that can load the code: "sm_90" */
+    const char *target;   /* the devices that can load the code: "sm_90"; "": it is not code, and
+                             packs do not contain it */
     const char *compiler; /* "NVRTC 13.0" */
     const char *options;  /* the compiler's options besides the target */
     const char *source;

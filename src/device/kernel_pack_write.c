@@ -28,6 +28,8 @@ typedef struct collection {
 static bool collect(fxi_cached_kernel *kernel, void *user)
 {
     collection *c = user;
+    if (!*kernel->key.target)
+        return true;
     if (!fxi_grow(&c->items, &c->capacity, c->n + 1, sizeof *c->items)) {
         c->failed = true;
         return false;

@@ -49,6 +49,11 @@ const char *sim_ErrorString(int status)
                                              : "CUDNN_STATUS_BAD_PARAM";
 }
 
+size_t sim_Version(void)
+{
+    return (size_t)sim_setting("SIM_CUDNN", 91300);
+}
+
 /* ---- objects --------------------------------------------------------------------------------- */
 
 int sim_Create(fxi_dnn_handle *out)

@@ -9,6 +9,7 @@
 
 #include "gpu_device.h"
 #include "simulated_rows.h"
+#include "temp_file.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <cmocka.h>
 
 #define SIM CFLUX_BUILD_DIR "/tests/sim"
@@ -161,6 +163,36 @@ static void convolve(void)
     }
 }
 
+/* The same step in three plans: two identical steps in one, then two more. Prints the number of
+ * library calls of each plan, and whether all results have the same bits. The plan of two steps
+ * runs twice, so that its second run is recorded, and once more, so that it is replayed. */
+static void remember(void)
+{
+    enum { PLANS = 5, ELEMENTS = 7 * 7 * 3 * 4 };
+    static float all[PLANS][2][ELEMENTS];
+    bool same = true;
+    fx_seed(9);
+    fx_array *x = fx_to(gpu(), fx_randn(9, 9, 2, 4)), *w = fx_to(gpu(), fx_randn(3, 3, 2, 3));
+    fx_eval(fx_tuple(x, w));
+    for (int k = 0; k < PLANS; k++) {
+        FX_STEP;
+        const uint64_t before = calls();
+        fx_array *y[2] = {fx_convolve(x, w), k < 3 ? fx_convolve(x, fx_neg(w)) : NULL};
+        fx_eval(k < 3 ? fx_tuple(y[0], y[1]) : fx_tuple(y[0]));
+        printf("%d ", (int)(calls() - before));
+        for (int i = 0; i < (k < 3 ? 2 : 1); i++) {
+            fx_read_into(y[i], all[k][i], sizeof all[k][i]);
+            same &= memcmp(all[k][i], all[0][i], sizeof all[k][i]) == 0;
+        }
+    }
+    fx_array *cpu = fx_convolve(fx_to(fx_cpu_device(), x), fx_to(fx_cpu_device(), w));
+    float expected[ELEMENTS];
+    fx_read_into(cpu, expected, sizeof expected);
+    for (int i = 0; i < ELEMENTS; i++)
+        same &= fabsf(all[0][0][i] - expected[i]) < 1e-4f * (1 + fabsf(expected[i]));
+    printf("%s %s", same ? "same" : "other", fx_error_take().message);
+}
+
 static void parts(void)
 {
     printf("%d, why: %s", fx_functional(part), fx_why_not(part));
@@ -193,8 +225,8 @@ static void threads(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"layers", layers},     {"promise", promise}, {"windows", windows},
-            {"convolve", convolve}, {"parts", parts},     {"threads", threads}};
+} acts[] = {{"layers", layers}, {"promise", promise}, {"windows", windows},  {"convolve", convolve},
+            {"parts", parts},   {"threads", threads}, {"remember", remember}};
 
 static int child(const char *name)
 {
@@ -292,11 +324,62 @@ static const simulated_row rows[] = {
 static void test_rows(void **unused)
 {
     (void)unused;
-    simulated_rows("", rows, sizeof rows / sizeof *rows);
+    simulated_rows("FX_CONV_SEARCH=off", rows, sizeof rows / sizeof *rows);
+}
+
+/* SIM_SLOW makes cuDNN's calls take 20 ms, so that cflux's kernels are faster. Five calls are
+ * measured, and the decision is that of all later steps of this size. */
+static void test_measured(void **unused)
+{
+    static const simulated_row measured[] = {
+        {"FX_CONV_SEARCH=off", "remember", {"2 2 2 1 1 same ", "!" SLOWER}},
+        {"FX_CUDNN_LIBRARY=off", "remember", {"0 0 0 0 0 same ", "!" SLOWER}},
+        {"SIM_SLOW=1", "remember", {"5 0 0 0 0 same ", "!" SLOWER}},
+        {"SIM_SLOW=1 SIM_DEFER=1", "remember", {"5 0 0 0 0 same ", "!" SLOWER}},
+        {"SIM_SLOW=1 FX_GPU_GRAPHS=0", "remember", {"5 0 0 0 0 same ", "!" SLOWER}},
+        {"SIM_DEFER=1", "layers", {"as on the CPU; ", "!other", "!" SLOWER}},
+        {"", "promise", {"111 111 111 111 , ", "!" SLOWER}},
+        {"", "windows", {"1111 1111 1111 , ", "!" SLOWER}},
+        {"", "amdgpu-windows", {"1111 1111 1111 , ", "!" SLOWER}},
+        {"", "amdgpu-promise", {"111 111 111 111 , ", "!" SLOWER}},
+        {"SIM_FAIL=cudnnConvolutionForward@3=5000",
+         "convolve",
+         {"FX_STATUS_DEVICE conv: CUDA:0 (Simulated NVIDIA GPU 0): cudnnConvolutionForward failed "
+          "with CUDNN_STATUS_EXECUTION_FAILED, 3 calls; right ",
+          "!" SLOWER}},
+    };
+    (void)unused;
+    simulated_rows("FX_CONV_SEARCH=measure", measured, sizeof measured / sizeof *measured);
+}
+
+/* The decision is read from the disk by the next process, unless the library has another version or
+ * the file is damaged. */
+static void test_remembered(void **unused)
+{
+    char folder[512], environment[1024], command[1024];
+    (void)unused;
+    snprintf(folder, sizeof folder, "%s.cache", temp_text("ways", ""));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(environment, sizeof environment, "FX_CACHE=100 XDG_CACHE_HOME=%s SIM_SLOW=1", folder);
+    simulated_run("", environment, "remember");
+    simulated_expect(environment, "5 0 0 0 0 same ");
+    simulated_run("", environment, "remember");
+    simulated_expect(environment, "0 0 0 0 0 same ");
+    snprintf(command, sizeof command,
+             "for f in %s/cflux/gpu-ways*; do printf x | dd of=$f bs=1 seek=90 conv=notrunc "
+             "2>/dev/null; done",
+             folder);
+    assert_int_equal(system(command), 0);
+    simulated_run("", environment, "remember");
+    simulated_expect(environment, "5 0 0 0 0 same ");
+    simulated_run("SIM_CUDNN=91400", environment, "remember");
+    simulated_expect(environment, "5 0 0 0 0 same ");
 }
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+                                              cmocka_unit_test(test_measured),
+                                              cmocka_unit_test(test_remembered)};
     return argc > 1 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,7 @@ struct fxi_gpu_call {
     const fxi_gpu_routine *routine;
     void *state;
     int32_t calls; /* of the library, in one run of the routine */
+    int32_t way;   /* the launch belongs to this way (fxi_gpu_other_way) */
     int64_t groups[3];
     int32_t group; /* work-items of a group */
     int32_t nbuffers, nparams;
@@ -95,6 +96,15 @@ typedef struct fxi_gpu_value {
     int64_t number;
 } fxi_gpu_value;
 enum { FXI_GPU_VALUES = 32 };
+
+/* How the first run of a step finds the fastest of its ways. */
+typedef struct fxi_gpu_trial {
+    /* Is a run measured now? Not while a driver records. */
+    bool (*can)(fx_device *device);
+    /* Waits for the device. Returns the driver's error, 0: none. */
+    int (*finish)(fx_device *device);
+} fxi_gpu_trial;
+enum { FXI_GPU_WAYS = 8 };
 
 struct fxi_gpu_builder {
     const fxi_gpu_runtime *runtime;
@@ -117,7 +127,12 @@ struct fxi_gpu_builder {
     fxi_gpu_call *first, **last;
     fxi_gpu_call unused; /* a dummy that is returned after a failure */
     int64_t unused_params[FXI_GPU_PARAMS];
-    int64_t work_bytes; /* bytes of the step's work space so far */
+    int64_t work_bytes; /* bytes of the way's work space so far */
+    int64_t most_work;  /* of the ways before */
+    int32_t way;        /* the number of the way that is built, from 0 on */
+    int32_t names[FXI_GPU_WAYS];
+    const fxi_gpu_trial *trial; /* NULL: there is one way */
+    char *key;                  /* of the decision; allocated */
 };
 
 /* The work-items that exchange values without a barrier (FX_WARP, fx_shuffle): 32 or 64; 0: none
@@ -179,6 +194,20 @@ static inline int64_t fxi_gpu_divide_up(int64_t n, int64_t each)
 {
     return n / each + (n % each != 0);
 }
+/* Ways: a step may have several lists of launches that compute the same result, such as a call of a
+ * library and kernels. The first run measures them, and this run and all later ones use the
+ * fastest. The decision is remembered in memory and on disk under `key`, a text with everything on
+ * which it depends. The names of ways are numbers that never change their meaning.
+ *
+ *     fxi_gpu_compare(b, &trial, key, LIBRARY); … fxi_gpu_other_way(b, KERNELS); …
+ */
+void fxi_gpu_compare(fxi_gpu_builder *b, const fxi_gpu_trial *trial, const char *key, int32_t name);
+/* Launches that are added from now on are another way. A way that the device cannot launch is left
+ * out, except the first. */
+void fxi_gpu_other_way(fxi_gpu_builder *b, int32_t name);
+/* Is the decision known? */
+bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_name);
+void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t name);
 void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_role role, int64_t k);
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
 /* Sets 32 bits that are not a number; a kernel that is not wide gets them unchanged. */

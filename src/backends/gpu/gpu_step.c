@@ -7,6 +7,8 @@
  */
 #include "gpu_text.h"
 
+#include "clock.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +31,14 @@ static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_FOREACH] = fxi_gpu_foreach,
 };
 
+enum { UNDECIDED = -1 };
 struct ready {
     fxi_gpu_call *first;
+    int32_t way; /* the one that runs; UNDECIDED until the first run */
+    int32_t ways, names[FXI_GPU_WAYS];
+    uint32_t useless; /* bits: ways that the device cannot launch */
+    const fxi_gpu_trial *trial;
+    char *key; /* NULL: there is one way */
 };
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -91,6 +99,7 @@ static fxi_gpu_call *add(fxi_gpu_builder *b, int nbuffers, int nparams)
     c->params = c->buffers + nbuffers;
     c->nbuffers = nbuffers;
     c->nparams = nparams;
+    c->way = b->way;
     *b->last = c;
     b->last = &c->next;
     return c;
@@ -172,6 +181,31 @@ int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes)
     return at;
 }
 
+/* ---- ways ------------------------------------------------------------------------------------ */
+void fxi_gpu_compare(fxi_gpu_builder *b, const fxi_gpu_trial *trial, const char *key, int32_t name)
+{
+    const size_t size = strlen(key) + 1;
+    b->key = b->status ? NULL : b->runtime->host->alloc(size);
+    if (!b->key) {
+        fxi_gpu_no_memory(b);
+        return;
+    }
+    memcpy(b->key, key, size);
+    b->trial = trial;
+    b->names[0] = name;
+}
+
+/* More ways than FXI_GPU_WAYS are left out: the list of names is a part of the builder. */
+void fxi_gpu_other_way(fxi_gpu_builder *b, int32_t name)
+{
+    if (b->status || b->way + 1 >= FXI_GPU_WAYS)
+        return;
+    /* Only one way runs at a time, so they share the memory. */
+    b->most_work = b->work_bytes > b->most_work ? b->work_bytes : b->most_work;
+    b->work_bytes = 0;
+    b->names[++b->way] = name;
+}
+
 /* ---- prepare and release --------------------------------------------------------------------- */
 /* Calls of libraries whose states stay until the process ends, because the gate is closed. The list
  * keeps them reachable, so that tools do not report them as leaks. */
@@ -235,7 +269,7 @@ static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
     if (c->too_large)
         fxi_gpu_fail(b, FX_STATUS_INTERNAL,
                      "a parameter of a kernel with 32-bit indices does not fit in 32 bits");
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 3 && !c->routine; k++) {
         const int64_t items = k == 0 ? c->group : 1;
         if (c->groups[k] < 1)
             fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch without work-groups");
@@ -248,6 +282,28 @@ static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
     }
 }
 
+/* The same limits as check_call's, without a failure: the first way computes the step anyway. */
+static bool can_launch(const fxi_gpu_builder *b, const fxi_gpu_call *c)
+{
+    bool can = !c->too_large;
+    for (int k = 0; k < 3 && !c->routine; k++)
+        can = can && c->groups[k] >= 1 && c->groups[k] <= b->limits->groups[k] &&
+              (b->limits->items <= 0 || c->groups[k] <= b->limits->items / (k ? 1 : c->group));
+    return can;
+}
+
+/* Returns bits of the ways that cannot be launched. The first way must work. */
+static uint32_t check_calls(fxi_gpu_builder *b)
+{
+    uint32_t useless = 0;
+    for (const fxi_gpu_call *c = b->first; c; c = c->next)
+        if (c->way == 0)
+            check_call(b, c);
+        else if (!can_launch(b, c))
+            useless |= 1u << c->way;
+    return useless;
+}
+
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step)
 {
     fxi_gpu_builder b = {
@@ -255,9 +311,7 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
     b.last = &b.first;
     step->ready = NULL;
     build(&b);
-    for (const fxi_gpu_call *c = b.first; c; c = c->next)
-        if (!c->routine)
-            check_call(&b, c);
+    const uint32_t useless = check_calls(&b);
     /* The texts of all kernels of the step were built in this memory. */
     runtime->host->free(b.text);
     struct ready *r = b.status ? NULL : runtime->host->alloc(sizeof *r);
@@ -265,11 +319,18 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
         fxi_gpu_no_memory(&b);
         /* The planner may prepare a smaller step next; nothing of this one is kept. */
         free_calls(runtime, device, b.first);
+        runtime->host->free(b.key);
         return b.status;
     }
-    *r = (struct ready){.first = b.first};
+    *r = (struct ready){.first = b.first,
+                        .way = b.way > 0 ? UNDECIDED : 0,
+                        .ways = b.way + 1,
+                        .useless = useless,
+                        .trial = b.trial,
+                        .key = b.key};
+    memcpy(r->names, b.names, sizeof r->names);
     step->ready = r;
-    step->work_bytes = b.work_bytes;
+    step->work_bytes = b.work_bytes > b.most_work ? b.work_bytes : b.most_work;
     return FX_OK;
 }
 
@@ -346,8 +407,10 @@ fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_
 void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step)
 {
     struct ready *r = step->ready;
-    if (r)
+    if (r) {
         free_calls(runtime, device, r->first);
+        runtime->host->free(r->key);
+    }
     runtime->host->free(r);
     step->ready = NULL;
 }
@@ -363,9 +426,13 @@ bool fxi_gpu_captures(const fx_step *step)
 
 int32_t fxi_gpu_count_launches(const fx_step *step, int32_t *out_library)
 {
+    const struct ready *r = step->ready;
+    const int32_t way = r && r->way != UNDECIDED ? r->way : 0;
     int32_t kernels = 0;
     *out_library = 0;
     for (const fxi_gpu_call *c = calls_of(step); c; c = c->next) {
+        if (c->way != way)
+            continue;
         kernels += !c->routine;
         *out_library += c->calls;
     }
@@ -436,19 +503,109 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
     return runtime->launch(device, &l);
 }
 
+static fx_status run_way(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
+                         run_buffers *p)
+{
+    const struct ready *r = p->step->ready;
+    fx_status status = FX_OK;
+    for (const fxi_gpu_call *c = r->first; c && !status; c = c->next) {
+        if (c->way != way)
+            continue;
+        /* Only launches that check indices need the fault words, which are allocated on first use.
+         */
+        p->faults = c->checks ? runtime->faults(device) : NULL;
+        status = launch(runtime, device, c, p);
+    }
+    return status;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+/* Runs of a way that are measured together. The first run is not measured: drivers and libraries
+ * load kernels in it. */
+enum { MEASURED = 4 };
+
+/* The time of one run in seconds; less than 0 if the device failed, which the caller's next call
+ * reports. */
+static double time_way(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
+                       run_buffers *p, fx_status *out_status)
+{
+    const struct ready *r = p->step->ready;
+    *out_status = run_way(runtime, device, way, p);
+    bool ok = !*out_status && r->trial->finish(device) == 0;
+    /* Several runs are queued before the host waits, so that its own time counts little. */
+    const double start = fxi_clock();
+    for (int k = 0; k < MEASURED && ok; k++) {
+        *out_status = run_way(runtime, device, way, p);
+        ok = !*out_status;
+    }
+    ok = ok && r->trial->finish(device) == 0;
+    return ok ? (fxi_clock() - start) / MEASURED : -1;
+}
+
+/* A later way must save a tenth of the time, so that processes decide alike where ways are equal.
+ */
+static bool is_faster(double seconds, double best)
+{
+    return seconds >= 0 && (best < 0 || seconds < 0.9 * best);
+}
+
+/* Measures all ways with the buffers of this run, whose output the caller then computes again. */
+static fx_status measure(const fxi_gpu_runtime *runtime, fx_device *device, run_buffers *p)
+{
+    struct ready *r = p->step->ready;
+    double best = -1;
+    int32_t fastest = 0;
+    for (int32_t way = 0; way < r->ways; way++) {
+        fx_status status;
+        if (r->useless & 1u << way)
+            continue;
+        const double seconds = time_way(runtime, device, way, p, &status);
+        if (status)
+            return status;
+        if (is_faster(seconds, best)) {
+            best = seconds;
+            fastest = way;
+        }
+    }
+    r->way = fastest;
+    if (best >= 0)
+        fxi_gpu_way_remember(runtime->host, r->key, r->names[fastest]);
+    return FX_OK;
+}
+
+/* Another step may have decided since this one was prepared. */
+static bool already_decided(const fxi_gpu_runtime *runtime, struct ready *r)
+{
+    int32_t name;
+    if (!fxi_gpu_way_known(runtime->host, r->key, &name))
+        return false;
+    for (int32_t way = 0; way < r->ways; way++)
+        if (r->names[way] == name && !(r->useless & 1u << way))
+            r->way = way;
+    return r->way != UNDECIDED;
+}
+
+static fx_status decide(const fxi_gpu_runtime *runtime, fx_device *device, run_buffers *p)
+{
+    struct ready *r = p->step->ready;
+    if (already_decided(runtime, r))
+        return FX_OK;
+    /* Waiting for the device is an error while a driver records. */
+    if (r->trial->can(device))
+        return measure(runtime, device, p);
+    /* The step was recorded before it ran, because the first run of its plan failed earlier. */
+    r->way = 0;
+    return FX_OK;
+}
+
 fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const fx_step *step,
                       const void *const *in, void *out, fx_run *run)
 {
     const struct ready *r = step->ready;
     run_buffers p = {.step = step, .in = in, .out = out, .run = run};
-    fx_status status = FX_OK;
-    for (const fxi_gpu_call *c = r->first; c && !status; c = c->next) {
-        /* Only launches that check indices need the fault words, which are allocated on first use.
-         */
-        p.faults = c->checks ? runtime->faults(device) : NULL;
-        status = launch(runtime, device, c, &p);
-    }
-    return status;
+    const fx_status status = r->way == UNDECIDED ? decide(runtime, device, &p) : FX_OK;
+    return status ? status : run_way(runtime, device, r->way, &p);
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */

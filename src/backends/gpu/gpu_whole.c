@@ -227,6 +227,20 @@ static int32_t replaceable(const fxi_gpu_whole *w, void *const *values)
     return oldest;
 }
 
+/* The first run may have chosen ways with other launches (fxi_gpu_compare). */
+static void recount(fxi_gpu_whole *w, const fx_plan *plan)
+{
+    for (int32_t k = 0; k < w->nparts; k++) {
+        fxi_gpu_part *part = &w->parts[k];
+        part->launches = part->library = 0;
+        for (int32_t i = part->first; i < part->end; i++) {
+            int32_t library;
+            part->launches += fxi_gpu_count_launches(&plan->steps[i], &library);
+            part->library += library;
+        }
+    }
+}
+
 /* Records the plan with the addresses of this run. NULL: none of its four recordings may be
  * replaced, recording has been given up, or the driver cannot record it. */
 static fxi_gpu_recording *record(fx_device *device, const fx_plan *plan, void *const *values,
@@ -244,6 +258,7 @@ static fxi_gpu_recording *record(fx_device *device, const fx_plan *plan, void *c
         return NULL;
     r->streams = run->streams;
     r->replayed = false;
+    recount(w, plan);
     memcpy(r->values, values, (size_t)plan->nvalues * sizeof *values);
     w->refused = !fxi_gpu_record(device, plan, values, run, r);
     w->nrecordings += !w->refused;

@@ -159,6 +159,11 @@ static int run(fxi_rt_device *d, const fxi_rt_conv *c, const fxi_rt_conv_at *at,
     }
 }
 
+static int64_t version(void)
+{
+    return dnn.Version ? (int64_t)dnn.Version() : 0;
+}
+
 static bool unsupported(int error)
 {
     return error / 1000 == FXI_DNN_NOT_SUPPORTED / 1000;
@@ -170,6 +175,7 @@ static const char *error_name(int error)
 }
 
 const fxi_rt_dnn_calls fxi_rt_dnn = {.library = &library,
+                                     .version = version,
                                      .describe = describe,
                                      .choose = choose,
                                      .run = run,

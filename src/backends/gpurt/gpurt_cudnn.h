@@ -35,6 +35,7 @@ enum {
 
 #define FXI_DNN_FUNCTIONS(X)                                                                       \
     X(const char *, ErrorString, cudnnGetErrorString, NEEDED, (int))                               \
+    X(size_t, Version, cudnnGetVersion, OPTIONAL, (void))                                          \
     X(int, Create, cudnnCreate, NEEDED, (fxi_dnn_handle *))                                        \
     X(int, SetStream, cudnnSetStream, NEEDED, (fxi_dnn_handle, fxi_rt_stream))                     \
     X(int, TensorCreate, cudnnCreateTensorDescriptor, NEEDED, (fxi_dnn_tensor *))                  \

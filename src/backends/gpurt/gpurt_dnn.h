@@ -53,6 +53,8 @@ typedef struct fxi_rt_dnn_calls {
      * reverse. */
     bool needs_flip;
     bool needs_dense; /* it takes dense operands only */
+    /* The library's version, a part of the keys of decisions (fxi_gpu_compare). NULL: unknown. */
+    int64_t (*version)(void);
     /* Makes the descriptors. */
     int (*describe)(fxi_rt_conv *c, const fxi_rt_conv_about *about);
     /* Chooses the algorithm, and sets c->work. The caller holds the device's lock. */

@@ -1,0 +1,93 @@
+/* gpu_ways.c: remembers which of several ways to compute a step is the fastest (gpu_build.h), in
+ * memory and in the cache of kernels on disk, whose files have a checksum and contain their key.
+ *
+ * Ways that add in another order have other bits. So the decision is one for all steps with a key:
+ * two steps of one plan, which are both prepared before the first of them runs, or plans of two
+ * threads, decide alike, and a program that finds the decision on disk computes the same bits as
+ * the program before it. Different machines, or programs without a cache, may decide differently
+ * where two ways take nearly the same time.
+ */
+#include "gpu_text.h"
+#include "thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct decision decision;
+struct decision {
+    decision *next;
+    int32_t way;
+    char key[];
+};
+/* Kept until the process ends: a program has few different convolutions. */
+static decision *decisions;
+static fxi_mutex lock = FXI_MUTEX_INIT;
+
+/* Without a target: packs of kernels contain no decisions. */
+static fx_kernel_key key_of(const char *key)
+{
+    return (fx_kernel_key){"gpu-ways", "", "", "", key};
+}
+
+/* The list is searched once for each convolution that is prepared, so it needs no order. */
+static const decision *find(const char *key)
+{
+    const decision *d = decisions;
+    while (d && strcmp(d->key, key) != 0)
+        d = d->next;
+    return d;
+}
+
+static void keep(const fx_host *host, const char *key, int32_t way)
+{
+    const size_t size = strlen(key) + 1;
+    /* One allocation for the decision and its key, which are never freed. */
+    decision *d = find(key) ? NULL : host->alloc(sizeof *d + size);
+    /* Without memory for it, the next plan measures again. */
+    if (!d)
+        return;
+    d->next = decisions;
+    d->way = way;
+    memcpy(d->key, key, size);
+    decisions = d;
+}
+
+/* The cache has checked that the file is whole and has this key. The caller ignores numbers
+ * other than the names of its ways. */
+static bool load(const fx_host *host, const char *key, int32_t *out_way)
+{
+    const fx_kernel_key whole = key_of(key);
+    size_t size = 0;
+    void *bytes = host->kernels_cached() ? host->kernel_load(&whole, &size) : NULL;
+    const bool found = bytes && size == sizeof *out_way;
+    if (found)
+        memcpy(out_way, bytes, sizeof *out_way);
+    host->free(bytes);
+    return found;
+}
+
+/* A file that was read is kept in memory too, so that one process never changes its mind when
+ * another one replaces the file. */
+bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_way)
+{
+    fxi_mutex_lock(&lock);
+    const decision *d = find(key);
+    bool known = d != NULL;
+    if (d)
+        *out_way = d->way;
+    else if ((known = load(host, key, out_way)))
+        keep(host, key, *out_way);
+    fxi_mutex_unlock(&lock);
+    return known;
+}
+
+/* The first decision of a process stays: plans that ran with it must keep their bits. */
+void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t way)
+{
+    const fx_kernel_key whole = key_of(key);
+    fxi_mutex_lock(&lock);
+    keep(host, key, way);
+    if (host->kernels_cached())
+        host->kernel_store(&whole, &way, sizeof way);
+    fxi_mutex_unlock(&lock);
+}
