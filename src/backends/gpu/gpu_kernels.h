@@ -22,6 +22,8 @@ extern const char fxi_gpu_text_arithmetic[];
 extern const char fxi_gpu_text_elementwise[];
 extern const char fxi_gpu_text_elementwise_vectors[];
 extern const char fxi_gpu_text_elementwise_apart[];
+extern const char fxi_gpu_text_elementwise_tiles[];
+extern const char fxi_gpu_text_elementwise_fill[];
 extern const char fxi_gpu_text_several[];
 extern const char fxi_gpu_text_segments_choice[];
 extern const char fxi_gpu_text_segments_table[];

@@ -4,8 +4,16 @@
  * An operand is one value, or has the output's layout and is read at the element's own index, or is
  * walked (gpu_walk.c). A work-item computes several elements. It loads all of them before it stores
  * the first: an output may have the memory of an operand, so no compiler moves a load over a store,
- * and a single load in flight does not fill the memory's bandwidth. Dense operands are loaded and
- * stored as vectors.
+ * and a single load in flight does not fill the memory's bandwidth.
+ *
+ * The work-item's elements are, in this order of preference:
+ *   neighbours, loaded and stored as vectors, if all operands are dense or constant along the
+ * walk's first axis (dense arrays, permutations of the other axes, biases); elements of a
+ * square tile, if an operand is dense along another axis. Reading it along the first axis would
+ * touch as many lines of memory as elements, so the group reads the tile along the operand's own
+ * axis into local memory, and then computes along the output's; otherwise a group's width apart, so
+ * that neighbouring work-items access neighbours. A CPU computes one element at a time: its
+ * compiler makes vectors, and its caches hold lines.
  */
 #include "gpu_map.h"
 
@@ -71,6 +79,116 @@ void fxi_gpu_map_count(const fxi_gpu_builder *b, fxi_gpu_map *p)
     p->elements = fxi_gpu_pack_elements(b, narrowest, words);
 }
 
+/* Are the elements of a work-item the same element of operand k, if they are neighbours? */
+static bool is_same(const fxi_gpu_map *p, int k)
+{
+    return p->pattern[k] >= 0 && p->beside && p->walk.stride[p->pattern[k]][0] == 0;
+}
+
+/* Is operand k read by tiles through local memory? */
+static bool is_turned(const fxi_gpu_map *p, int k)
+{
+    const int q = p->pattern[k], axis = p->tiles.axis;
+    return axis > 0 && q >= 0 && p->walk.stride[q][axis] == 1 && p->walk.stride[q][0] != 0;
+}
+
+/* Can a work-item take n neighbours along the first axis of the walk? They are then n neighbours,
+ * or one element, of every operand, and vectors begin at multiples of n. */
+static bool are_beside(const fxi_gpu_map *p, int n)
+{
+    const fxi_gpu_walk *w = &p->walk;
+    bool good = w->npatterns > 0 && w->nd > 0 && w->shape[0] % n == 0;
+    for (int q = 0; q < w->npatterns; q++) {
+        good &= w->stride[q][0] == 0 || w->stride[q][0] == 1;
+        for (int d = 1; d < w->nd && w->stride[q][0] == 1; d++)
+            good &= w->stride[q][d] % n == 0;
+    }
+    return good;
+}
+
+/* Sets whether neighbours can be taken, and reduces their number if that makes it possible: short
+ * vectors are still better than single elements, each of which needs divisions to find its offsets.
+ */
+static void choose_neighbours(fxi_gpu_map *p)
+{
+    for (int n = p->elements; n > 1 && !p->beside; n /= 2)
+        if (are_beside(p, n)) {
+            p->beside = true;
+            p->elements = n;
+        }
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+enum {
+    LEAST_TILE = 16,
+    TILE_MEMORY = 36 << 10, /* bytes of a group's memory, so that several groups fit on a unit */
+    TILE_STRIDES = 8        /* the first parameter after sizes and numbers of tiles */
+};
+
+/* One word more than the tile, so that the elements of a column are in different banks. */
+static int pitch_of(const fxi_gpu_map *p, int k)
+{
+    const int size = fxi_gpu_types[p->in[k].dtype].size;
+    return p->tiles.size + (size < 4 ? 4 / size : 1);
+}
+
+/* The bytes of local memory that the tiles of all turned operands need; groups share a unit's
+ * memory, so fewer bytes allow more groups at the same time. */
+static int64_t tile_bytes(const fxi_gpu_map *p)
+{
+    int64_t bytes = 0;
+    for (int k = 0; k < p->nin; k++)
+        if (is_turned(p, k))
+            bytes += (int64_t)p->tiles.size * pitch_of(p, k) * fxi_gpu_types[p->in[k].dtype].size;
+    return bytes;
+}
+
+/* The axis along which an operand is dense whose elements are apart along the output's dense axis;
+ * 0: none, or the axes are too short. */
+static int turned_axis(const fxi_gpu_walk *w)
+{
+    for (int d = 1; d < w->nd && w->shape[0] >= LEAST_TILE; d++)
+        for (int q = 0; q < w->npatterns; q++)
+            if (w->stride[q][d] == 1 && w->stride[q][0] != 0 && w->stride[q][0] != 1 &&
+                w->shape[d] >= LEAST_TILE)
+                return d;
+    return 0;
+}
+
+/* Parameters of the kernel by tiles: say_tiles describes them. */
+static int tile_params(const fxi_gpu_map *p)
+{
+    return TILE_STRIDES + 2 * p->tiles.rest.npatterns + fxi_gpu_walk_params(&p->tiles.rest);
+}
+
+/* Chooses tiles if they help and the device has the memory for them. */
+static void choose_tiles(const fxi_gpu_builder *b, fxi_gpu_map *p, const fx_tensor *space)
+{
+    fxi_gpu_tiles *t = &p->tiles;
+    int64_t dense[FX_MAX_DIMS], most = b->limits->group_memory;
+    most = most == 0 ? 16 << 10 : most < TILE_MEMORY ? most : TILE_MEMORY;
+    if (p->elements == 1 || (t->axis = turned_axis(&p->walk)) == 0)
+        return;
+    /* The larger size keeps more loads in flight, and reads longer runs of memory. */
+    t->size = p->walk.shape[0] >= 48 && p->walk.shape[t->axis] >= 48 ? 64 : 32;
+    while (t->size >= LEAST_TILE && tile_bytes(p) > most)
+        t->size /= 2;
+    /* The output is dense, so its pattern does not change how axes are merged. */
+    fxi_dense_strides(space->ndim, space->shape, dense);
+    t->out = fxi_gpu_layout_add(&p->layout, dense);
+    p->walk = fxi_gpu_walk_over(&p->layout, UINT32_MAX);
+    t->rest = fxi_gpu_walk_over(&p->walk, ~(1u | 1u << t->axis));
+    const int steps = t->size * t->size / FXI_GPU_GROUP,
+              bytes = (p->nin + p->nout) * (int)(2 * sizeof(int64_t)) +
+                      tile_params(p) * (p->wide ? 8 : 4);
+    if (t->size < LEAST_TILE || bytes > b->limits->param_bytes) {
+        t->axis = 0;
+        set_patterns(p, space);
+        return;
+    }
+    p->elements = p->elements < steps ? p->elements : steps;
+}
+
 static bool is_bf16(const fxi_gpu_type *t)
 {
     return t == &fxi_gpu_types[FX_DTYPE_BF16];
@@ -85,12 +203,19 @@ static void say_register(fxi_gpu_builder *b, const fxi_gpu_map *p, int k, const 
     fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(%s, %s);\n", t->value, k, t->name, array, index);
 }
 
+enum { INDEX = 64 }; /* bytes of the text of an index */
+
 /* Appends the index of operand k of an element: that of the element, or an offset. */
-static const char *index_of(const fxi_gpu_map *p, int k, const char *own, char text[16])
+static const char *index_of(const fxi_gpu_map *p, int k, const char *own, char text[INDEX])
 {
-    if (p->pattern[k] < 0)
-        return p->pattern[k] == FXI_GPU_OWN ? own : "0";
-    snprintf(text, 16, "o%d", p->pattern[k]);
+    const int q = p->pattern[k];
+    if (q < 0)
+        return q == FXI_GPU_OWN ? own : "0";
+    if (p->tiles.axis > 0)
+        snprintf(text, INDEX, "o%d + a * P(%d) + b * P(%d)", q, TILE_STRIDES + 2 * q,
+                 TILE_STRIDES + 2 * q + 1);
+    else
+        snprintf(text, INDEX, p->beside && !is_same(p, k) ? "o%d + (j - i)" : "o%d", q);
     return text;
 }
 
@@ -107,7 +232,7 @@ static void say_stores(fxi_gpu_builder *b, const fxi_gpu_map *p)
 
 void fxi_gpu_map_say_element(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
-    char array[16], index[16];
+    char array[16], index[INDEX];
     /* Before any output is stored, because an output may have the memory of an operand. */
     for (int k = 0; k < p->nin; k++) {
         snprintf(array, sizeof array, "x%d", k);
@@ -130,7 +255,7 @@ static fxi_gpu_pack pack_of(const fx_step *s, const fxi_gpu_map *p, int k, char 
 /* Is there a pack for operand or output k? */
 static bool has_pack(const fxi_gpu_map *p, int k)
 {
-    return k >= p->nin || p->pattern[k] != FXI_GPU_SINGLE;
+    return k >= p->nin || (p->pattern[k] != FXI_GPU_SINGLE && !is_same(p, k) && !is_turned(p, k));
 }
 
 static void say_packs(fxi_gpu_builder *b, const fxi_gpu_map *p, int n)
@@ -146,7 +271,7 @@ static void say_packs(fxi_gpu_builder *b, const fxi_gpu_map *p, int n)
 /* Appends the loading of element e of all packs. */
 static void say_pack_loads(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *own)
 {
-    char index[16];
+    char index[INDEX];
     for (int k = 0; k < p->nin; k++)
         if (has_pack(p, k))
             fxi_gpu_say(b, "v%d.e[e] = x%d[%s];\n", k, k, index_of(p, k, own, index));
@@ -154,11 +279,11 @@ static void say_pack_loads(fxi_gpu_builder *b, const fxi_gpu_map *p, const char 
 
 static void say_singles(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
-    char array[16];
+    char array[16], index[INDEX];
     for (int k = 0; k < p->nin; k++) {
         snprintf(array, sizeof array, "x%d", k);
-        if (!has_pack(p, k))
-            say_register(b, p, k, array, "0");
+        if (!has_pack(p, k) && !is_turned(p, k))
+            say_register(b, p, k, array, index_of(p, k, NULL, index));
     }
 }
 
@@ -192,7 +317,10 @@ static void say_results(fxi_gpu_builder *b, const fxi_gpu_map *p)
     }
 }
 
-/* Appends the conversion of pairs, or the declaration of the numbers. */
+/* Appends the conversion of pairs, or the declaration of the numbers. The numbers are an array of
+ * their own because a pair is one word: both of its elements must be computed before it is made.
+ * The loops are unrolled, so the arrays are registers.
+ */
 static void say_pairs(fxi_gpu_builder *b, const fxi_gpu_map *p, bool convert)
 {
     for (int k = 0; k < p->nout; k++)
@@ -207,10 +335,13 @@ static void say_pairs(fxi_gpu_builder *b, const fxi_gpu_map *p, bool convert)
 
 static void say_vectors(fxi_gpu_builder *b, const fxi_gpu_map *p, bool stores)
 {
-    char name[16], at[16];
+    char name[16], at[32];
     for (int k = stores ? p->nin : 0; k < (stores ? p->nin + p->nout : p->nin); k++) {
         const fxi_gpu_pack pack = pack_of(b->step, p, k, name);
-        snprintf(at, sizeof at, "%c%d + i", stores ? 'y' : 'x', stores ? k - p->nin : k);
+        if (!stores && p->pattern[k] >= 0)
+            snprintf(at, sizeof at, "x%d + o%d", k, p->pattern[k]);
+        else
+            snprintf(at, sizeof at, "%c%d + i", stores ? 'y' : 'x', stores ? k - p->nin : k);
         if (has_pack(p, k))
             fxi_gpu_say_pack_moved(b, &pack, stores, at);
     }
@@ -278,26 +409,93 @@ static void say_apart(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *text
     fxi_gpu_say_part(b, text);
 }
 
+/* Appends the declaration of local memory, or the reading, of the operands that have tiles. */
+static void say_turned(fxi_gpu_builder *b, const fxi_gpu_map *p, bool fill)
+{
+    const int size = p->tiles.size;
+    for (int k = 0; k < p->nin; k++) {
+        const char *stored = fxi_gpu_types[p->in[k].dtype].stored;
+        if (is_turned(p, k) && !fill)
+            fxi_gpu_say(b, "FX_LOCAL(%s, s%d, %d);\n", stored, k, size * pitch_of(p, k));
+        if (!is_turned(p, k) || !fill)
+            continue;
+        fxi_gpu_set(b, "stored", stored);
+        fxi_gpu_set_number(b, "k", k);
+        fxi_gpu_set_number(b, "pattern", p->pattern[k]);
+        fxi_gpu_set_number(b, "stride", TILE_STRIDES + 2 * p->pattern[k]);
+        fxi_gpu_set_number(b, "pitch", pitch_of(p, k));
+        fxi_gpu_say_part(b, fxi_gpu_text_elementwise_fill);
+    }
+}
+
+/* Appends the rest of a kernel by tiles. Parameters: the sizes of axis 0 (a) and of the tiles'
+ * other axis (b); the divisors of the numbers of tiles along a and b; for each pattern the strides
+ * along a and b; the walk over the other axes. */
+static void say_tiles(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *text)
+{
+    const fxi_gpu_tiles *t = &p->tiles;
+    char own[INDEX], array[16], index[INDEX];
+    snprintf(own, sizeof own, "o%d + a + b * P(%d)", t->out, TILE_STRIDES + 2 * t->out + 1);
+    fxi_gpu_set_number(b, "tile", t->size);
+    fxi_gpu_set_number(b, "rows", FXI_GPU_GROUP / t->size);
+    fxi_gpu_set_number(b, "steps", t->size * t->size / FXI_GPU_GROUP);
+    fxi_gpu_set(b, "index", own);
+    text = fxi_gpu_say_until(b, text, "tiles");
+    say_turned(b, p, false);
+    text = fxi_gpu_say_until(b, text, "walk");
+    fxi_gpu_walk_say(b, &t->rest, TILE_STRIDES + 2 * t->rest.npatterns, "t2", "o", NULL);
+    text = fxi_gpu_say_until(b, text, "fill");
+    say_turned(b, p, true);
+    text = fxi_gpu_say_until(b, text, "singles");
+    say_singles(b, p);
+    text = fxi_gpu_say_until(b, text, "packs");
+    say_packs(b, p, p->nin);
+    text = fxi_gpu_say_until(b, text, "loads");
+    say_pack_loads(b, p, own);
+    text = fxi_gpu_say_until(b, text, "program");
+    for (int k = 0; k < p->nin; k++) {
+        snprintf(array, sizeof array, "s%d", k);
+        snprintf(index, sizeof index, "lane * %d + r", is_turned(p, k) ? pitch_of(p, k) : 0);
+        if (is_turned(p, k))
+            say_register(b, p, k, array, index);
+    }
+    say_program_of_pack(b, p);
+    say_stores(b, p);
+    fxi_gpu_say_part(b, text);
+}
+
 /* ---- the kernel ------------------------------------------------------------------------------ */
+/* The kernel's text; the head of this file gives the order of preference. */
+static const char *text_of(const fxi_gpu_map *p)
+{
+    return p->tiles.axis > 0                   ? fxi_gpu_text_elementwise_tiles
+           : p->elements == 1                  ? fxi_gpu_text_elementwise
+           : p->layout.npatterns && !p->beside ? fxi_gpu_text_elementwise_apart
+                                               : fxi_gpu_text_elementwise_vectors;
+}
+
 static void say_map(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
     const fx_step *s = b->step;
-    const char *text = p->elements == 1          ? fxi_gpu_text_elementwise
-                       : p->layout.npatterns > 0 ? fxi_gpu_text_elementwise_apart
-                                                 : fxi_gpu_text_elementwise_vectors;
+    const char *text = text_of(p);
     if (!fxi_gpu_known(b))
         return;
     fxi_gpu_begin(b, p->wide);
-    fxi_gpu_kernel(b, "fx_elementwise", p->nin + p->nout, 1 + fxi_gpu_walk_params(&p->walk));
+    fxi_gpu_kernel(b, "fx_elementwise", p->nin + p->nout,
+                   p->tiles.axis > 0 ? tile_params(p) : 1 + fxi_gpu_walk_params(&p->walk));
     fxi_gpu_set_number(b, "elements", p->elements);
     text = fxi_gpu_say_until(b, text, "operands");
     for (int k = 0; k < p->nin; k++)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[p->in[k].dtype].stored, k);
     for (int k = 0; k < p->nout; k++)
         fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", p->nin + k, fxi_gpu_map_type(s, p, k)->stored, k);
-    if (p->elements > 1 && p->layout.npatterns > 0) {
+    if (p->tiles.axis > 0) {
+        say_tiles(b, p, text);
+    } else if (p->elements > 1 && p->layout.npatterns > 0 && !p->beside) {
         say_apart(b, p, text);
     } else if (p->elements > 1) {
+        text = fxi_gpu_say_until(b, text, "walk");
+        fxi_gpu_walk_say(b, &p->walk, 1, "i", "o", NULL);
         text = fxi_gpu_say_until(b, text, "several");
         fxi_gpu_map_say_elements(b, p);
         fxi_gpu_say_part(b, text);
@@ -320,6 +518,28 @@ void fxi_gpu_map_outputs(fxi_gpu_map *p, const fx_step *s)
         p->out[1 + k] = more->reg[k];
 }
 
+/* Sets the parameters that say_tiles describes, and one group for each tile. Neighbouring groups
+ * have neighbouring tiles along the output's dense axis, so that they write to neighbouring memory
+ * at about the same time.
+ */
+static void fill_tiles(const fxi_gpu_map *p, fxi_gpu_call *c)
+{
+    const fxi_gpu_tiles *t = &p->tiles;
+    const fxi_gpu_walk *w = &p->walk;
+    const int64_t along = fxi_gpu_divide_up(w->shape[0], t->size),
+                  over = fxi_gpu_divide_up(w->shape[t->axis], t->size);
+    fxi_gpu_param(c, 0, w->shape[0]);
+    fxi_gpu_param(c, 1, w->shape[t->axis]);
+    fxi_gpu_divisor(c, 2, along);
+    fxi_gpu_divisor(c, 5, over);
+    for (int q = 0; q < w->npatterns; q++) {
+        fxi_gpu_param(c, TILE_STRIDES + 2 * q, w->stride[q][0]);
+        fxi_gpu_param(c, TILE_STRIDES + 2 * q + 1, w->stride[q][t->axis]);
+    }
+    fxi_gpu_walk_fill(&t->rest, c, TILE_STRIDES + 2 * w->npatterns);
+    c->groups[0] = along * over * fxi_gpu_walk_length(&t->rest);
+}
+
 void fxi_gpu_elementwise(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
@@ -337,6 +557,9 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     set_patterns(&p, &s->out);
     fit(b, &p, &s->out);
     fxi_gpu_map_count(b, &p);
+    choose_neighbours(&p);
+    if (!p.beside)
+        choose_tiles(b, &p, &s->out);
     say_map(b, &p);
     fxi_gpu_call *c = fxi_gpu_add_each(b, p.length);
     if (p.elements > 1)
@@ -345,7 +568,10 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
         fxi_gpu_buffer(c, k, (fxi_gpu_role)p.from[k].role, p.from[k].k);
     for (int k = 0; k < p.nout; k++)
         fxi_gpu_buffer(c, p.nin + k, FXI_GPU_OUT, k);
-    fxi_gpu_walk_fill(&p.walk, c, 1);
+    if (p.tiles.axis > 0)
+        fill_tiles(&p, c);
+    else
+        fxi_gpu_walk_fill(&p.walk, c, 1);
 }
 
 /* ---- generators ------------------------------------------------------------------------------ */

@@ -10,6 +10,15 @@
 enum { FXI_GPU_SINGLE = -1, FXI_GPU_OWN = -2 };
 enum { FXI_GPU_OPERANDS = 32 };
 
+/* Tiles of an elementwise step some of whose operands are dense along another axis than the output
+ * (kernels/map.cl): the axis of the walk, the size of a tile along it and along axis 0, the
+ * output's pattern, and the walk over the other axes. */
+typedef struct fxi_gpu_tiles {
+    int axis; /* 0: no tiles */
+    int size, out;
+    fxi_gpu_walk rest;
+} fxi_gpu_tiles;
+
 /* The tensors of one program over one space. */
 typedef struct fxi_gpu_map {
     const fx_tensor *in;
@@ -21,7 +30,9 @@ typedef struct fxi_gpu_map {
     fxi_gpu_walk walk;
     int64_t length;
     int elements; /* that a work-item loads before it stores the first */
+    bool beside;  /* these are neighbours in all operands that are walked, or the same element */
     bool wide;
+    fxi_gpu_tiles tiles;
 } fxi_gpu_map;
 
 void fxi_gpu_map_outputs(fxi_gpu_map *p, const fx_step *s);

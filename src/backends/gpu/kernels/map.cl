@@ -11,13 +11,14 @@ if (i >= P(0)) return;
 @program@
 }
 
-// The same with all operands in the output's layout: the work-item's elements are neighbours. They
-// are loaded and stored as vectors where all of them exist and the addresses allow it.
+// The same if the work-item's elements are neighbours in all operands. They are loaded and stored as
+// vectors where all of them exist and the addresses allow it.
 //// elementwise_vectors
 @operands@
 const fx_int i = (FX_GROUP_X * FX_GROUP + FX_ITEM) * @elements@;
 if (i >= P(0)) return;
 const fx_int left = P(0) - i;
+@walk@
 @several@
 
 // The same with walked operands: the work-item's elements are a group's width apart.
@@ -36,6 +37,47 @@ FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
 const fx_int i = first + e * FX_GROUP;
 if (i >= P(0)) return;
 @program@
+}
+
+// The same if operands are dense along axis b instead of the output's dense axis a. A group computes
+// a square tile along both axes. It reads these operands along b into local memory, and everything
+// else along a. An element that does not exist is loaded as the last one, and not stored.
+//// elementwise_tiles
+@operands@
+@tiles@
+const fx_int lane = FX_ITEM % @tile@, row = FX_ITEM / @tile@, tile = FX_GROUP_X;
+const fx_int t1 = FX_DIV(tile, 2), a0 = (tile - t1 * P(2)) * @tile@;
+const fx_int t2 = FX_DIV(t1, 5), b0 = (t1 - t2 * P(5)) * @tile@;
+const fx_int lasta = P(0) - 1 - a0, lastb = P(1) - 1 - b0;
+@walk@
+const fx_int a = a0 + (lane < lasta ? lane : lasta), across = b0 + (lane < lastb ? lane : lastb);
+@fill@
+FX_BARRIER;
+@singles@
+FX_LOOP for (fx_int from = row; from < @tile@; from += @rows@ * @elements@) {
+@packs@
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+const fx_int r = from + e * @rows@, b = b0 + (r < lastb ? r : lastb);
+@loads@
+}
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+const fx_int r = from + e * @rows@;
+if (lane <= lasta && r <= lastb) {
+const fx_int b = b0 + r, i = @index@;
+@program@
+}
+}
+}
+
+// Reads the tile of an operand.
+//// elementwise_fill
+{
+@stored@ v[@steps@];
+FX_UNROLL for (fx_int q = 0; q < @steps@; q++) {
+const fx_int r = row + q * @rows@;
+v[q] = x@k@[o@pattern@ + (a0 + (r < lasta ? r : lasta)) * P(@stride@) + across];
+}
+FX_UNROLL for (fx_int q = 0; q < @steps@; q++) s@k@[(row + q * @rows@) * @pitch@ + lane] = v[q];
 }
 
 // Several neighbouring elements, of which `left` exist.
