@@ -107,7 +107,7 @@
 //     fx_parts(p, at)              loads four matrices of 8 by 8 16-bit numbers from the addresses
 //                                  of all work-items of the warp; fx_parts_across: transposed
 //     fx_near, fx_near_of(p)       an address in local memory
-// Each of the group's four warps computes a quarter of the tile. The tiles of STAGES rounds are in
+// Each warp computes half of the tile's rows and WN columns. The tiles of STAGES rounds are in
 // local memory at the same time: one is multiplied while the next ones arrive. The parts of cells
 // are loaded 16 terms before they are multiplied.
 //
@@ -119,6 +119,7 @@
 #ifdef FX_ASYNC
 #define DEPTH 32
 #define STAGES 3
+#define WN (BN * 2 * FX_WARP / FX_GROUP)
 #define BYTES(rows) ((rows) * DEPTH * 2)
 #define STAGE (BYTES(BM) + BYTES(BN))
 #define A_ACROSS @a_across@
@@ -174,32 +175,33 @@
         : PLACE(0, rows, first + lane % 8 + row * 8, q % 2 * 16 + term * 8));
 #define LOAD_PARTS(p, aim, n, rows, across, k) \
     FX_UNROLL for (fx_u32 x = 0; x < n; x++) \
-        if (across) fx_parts_across(p[x], aim[x] + read + k * (16 * rows * 2)); \
-        else fx_parts(p[x], aim[k] + read + x * (16 * DEPTH * 2));
+        if (across) fx_parts_across(p[x], aim[x] + k * (16 * rows * 2)); \
+        else fx_parts(p[x], aim[k] + x * (16 * DEPTH * 2));
 #define LOAD_BOTH(k) \
     LOAD_PARTS(left[k], a_aim, BM / 32, BM, A_ACROSS, k) \
-    LOAD_PARTS(right[k], b_aim, BN / 32, BN, B_ACROSS, k)
+    LOAD_PARTS(right[k], b_aim, WN / 16, BN, B_ACROSS, k)
 #define MULTIPLY(k) \
-    FX_UNROLL for (fx_u32 y = 0; y < BN / 16; y++) \
+    FX_UNROLL for (fx_u32 y = 0; y < WN / 8; y++) \
         FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++) \
             FX_MMA(@name@, sum[y][x], left[k][x], right[k][y / 2] + y % 2 * 2);
     FX_LOCAL(fx_v16, tiles, STAGES * STAGE / 16);
     const fx_near near = fx_near_of(tiles);
     const fx_u32 item = (fx_u32)FX_ITEM, lane = item % FX_WARP, warp = item / FX_WARP;
-    const fx_u32 wm = warp % 2 * (BM / 2), wn = warp / 2 * (BN / 2);
-    fx_f32 sum[BN / 16][BM / 32][4];
-    FX_UNROLL for (fx_u32 y = 0; y < BN / 16; y++)
+    const fx_u32 wm = warp % 2 * (BM / 2), wn = warp / 2 * WN;
+    fx_f32 sum[WN / 8][BM / 32][4];
+    FX_UNROLL for (fx_u32 y = 0; y < WN / 8; y++)
         FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++)
             FX_UNROLL for (fx_u32 i = 0; i < 4; i++) sum[y][x][i] = 0;
 // The second and third part of a cell's left side are the rows from 8 on and the terms from 8 on;
 // of two cells' right side, the terms from 8 on and the second cell.
     AIM(a_aim, 0, BM, A_ACROSS, wm, lane / 8 % 2, lane / 16)
     AIM(b_aim, BYTES(BM), BN, B_ACROSS, wn, lane / 16, lane / 8 % 2)
-    fx_u32 left[2][BM / 32][4], right[2][BN / 32][4];
+    fx_u32 left[2][BM / 32][4], right[2][WN / 16][4];
     fx_int at = from;
     START(a, oa, m0, BM, A_ACROSS, A_ROW, A_INNER)
     START(b, ob, n0, BN, B_ACROSS, B_COLUMN, B_INNER)
-    fx_u32 read = 0, write = 0;
+    fx_near read = 0;
+    fx_u32 write = 0;
     FX_LOOP for (; write < (STAGES - 1) * STAGE; write += STAGE) {
         FETCH_BOTH(write)
     }
@@ -214,21 +216,35 @@
         MULTIPLY(0)
         FX_ASYNC_WAIT(STAGES - 2);
         FX_BARRIER;
-        read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+        const fx_near step = read == (STAGES - 1) * STAGE ? 0 - read : STAGE;
+        read += step;
+        FX_UNROLL for (fx_u32 q = 0; q < 4; q++) { a_aim[q] += step; b_aim[q] += step; }
 // After the last round these are terms of an earlier one, which are not used.
         LOAD_BOTH(0)
         MULTIPLY(1)
     }
     FX_ASYNC_WAIT(0);
-    FX_UNROLL for (fx_u32 y = 0; y < BN / 16; y++)
-        FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++)
-            FX_UNROLL for (fx_u32 i = 0; i < 4; i++) {
-                const fx_int m = m0 + (fx_int)(wm + x * 16 + FX_CELL_ROW(lane, i));
-                const fx_int n = n0 + (fx_int)(wn + y * 8 + FX_CELL_COLUMN(lane, i));
-                if (m >= ROWS || n >= COLUMNS) continue;
-                const SUM total = sum[y][x][i];
-                @result@
-            }
+// The sums pass through local memory, WN columns at a time, so that neighbouring work-items store
+// neighbouring rows. HIGH is the distance of columns with which a warp's sums are in different banks.
+#define HIGH (BM + 4)
+    FX_SHARED fx_f32 *sums = (FX_SHARED fx_f32 *)tiles;
+    FX_LOOP for (fx_u32 part = 0; part < BN / WN; part++) {
+        FX_BARRIER;
+        if (warp / 2 == part) FX_UNROLL for (fx_u32 y = 0; y < WN / 8; y++)
+            FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++)
+                FX_UNROLL for (fx_u32 i = 0; i < 4; i++)
+                    sums[(y * 8 + FX_CELL_COLUMN(lane, i)) * HIGH + wm + x * 16 +
+                        FX_CELL_ROW(lane, i)] = sum[y][x][i];
+        FX_BARRIER;
+        for (fx_u32 e = item; e < BM * WN; e += FX_GROUP) {
+            const fx_int m = m0 + (fx_int)(e % BM), n = n0 + (fx_int)(part * WN + e / BM);
+            if (m >= ROWS || n >= COLUMNS) continue;
+            const SUM total = sums[e / BM * HIGH + e % BM];
+            @result@
+        }
+    }
+#undef HIGH
+#undef WN
 #undef DEPTH
 #undef STAGES
 #undef BYTES
