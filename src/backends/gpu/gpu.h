@@ -22,8 +22,8 @@
 
 /* Work-items of a group. One size for all, because PoCL compiles a kernel again for each size, and
  * the tiles of products and the trees of reductions are written for it. A device with smaller
- * groups is not used. */
-enum { FXI_GPU_GROUP = 256 };
+ * groups is not used. CUDA's products of 16-bit floats have groups of the least size. */
+enum { FXI_GPU_GROUP = 256, FXI_GPU_GROUP_LEAST = 128 };
 
 typedef enum fxi_gpu_dialect {
     FXI_GPU_OPENCL, /* OpenCL C 1.2; extensions: only fp64 and 64-bit atomics, where used */
@@ -78,7 +78,7 @@ typedef struct fxi_gpu_launch {
     const char *operation; /* of the step, for errors */
     void *kernel;          /* a kernel that `compile` made */
     uint32_t groups[3];    /* at least 1, at most limits->groups */
-    int32_t group;         /* work-items of a group: FXI_GPU_GROUP, or 1 */
+    int32_t group;         /* work-items of a group: FXI_GPU_GROUP, its least size, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
                              them, work space, streams and faults */

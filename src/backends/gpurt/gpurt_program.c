@@ -162,18 +162,19 @@ void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Kernels have groups of a fixed size (gpu.h), for which a device may have too few registers. If
- * the driver does not answer, the kernel counts as fitting. */
+/* Kernels have groups of a fixed size (gpu.h), for which a device may have too few registers. The
+ * driver's answer is at most the size that the kernel declares, which may be the least one. If the
+ * driver does not answer, the kernel counts as fitting. */
 static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, char *text,
                  size_t size)
 {
     int items = 0;
     if (!fxi_rt.FunctionAttribute ||
         fxi_rt.FunctionAttribute(&items, FXI_RT_FUNCTION_ITEMS, f) != 0 || items <= 0 ||
-        items >= FXI_GPU_GROUP)
+        items >= FXI_GPU_GROUP_LEAST)
         return true;
     snprintf(text, size, "%s (%s) runs %s in groups of at most %d work-items, but it needs %d",
-             d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP);
+             d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP_LEAST);
     return false;
 }
 
