@@ -14,9 +14,14 @@
 #define AXIS_PARAMS(X) X(XS) X(YS) X(TAPS) X(STRIDE) X(BEFORE) X(DILATION)
 #define NUMBER(name)   name,
 enum { AXIS_PARAMS(NUMBER) AXIS_PARAM_COUNT };
+/* Parameters by which kernels divide: FX_DIV. A kernel divides by sizes, strides and dilations for
+ * each element of the output, so ordinary divisions would take most of its time. */
+static const int divisors[] = {XS, YS, STRIDE, DILATION};
 enum {
-    PARAM_COUNT = 1 + 3 * AXIS_PARAM_COUNT
-}; /* the first is the number of elements of the output */
+    DIVISOR_COUNT = sizeof divisors / sizeof *divisors,
+    DIVISORS = 1 + 3 * AXIS_PARAM_COUNT, /* after the number of elements of the output */
+    PARAM_COUNT = DIVISORS + 9 * DIVISOR_COUNT
+};
 #define NAME(name) #name,
 static const char *const axis_names[] = {AXIS_PARAMS(NAME)};
 
@@ -100,6 +105,9 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_pool_definitions, "parameters");
     for (int a = 0; a < AXIS_PARAM_COUNT; a++)
         fxi_gpu_say(b, "#define %s(d) P(%d + (d))\n", axis_names[a], 1 + 3 * a);
+    for (int d = 0; d < DIVISOR_COUNT; d++)
+        fxi_gpu_say(b, "#define OVER_%s(d, n) FX_DIV(n, %d + 3 * (d))\n", axis_names[divisors[d]],
+                    DIVISORS + 9 * d);
     fxi_gpu_say_part(b, text);
     fxi_gpu_say_part(b, k->text);
     text = fxi_gpu_say_until(b, fxi_gpu_text_pool_item, "also");
@@ -123,6 +131,8 @@ static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t w
     fxi_gpu_param(c, 0, length);
     for (int a = 0; a < 3 * AXIS_PARAM_COUNT; a++)
         fxi_gpu_param(c, 1 + a, p->v[a]);
+    for (int d = 0; d < 3 * DIVISOR_COUNT; d++)
+        fxi_gpu_divisor(c, DIVISORS + 3 * d, p->v[3 * divisors[d / 3] + d % 3]);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, k->from);
     fxi_gpu_buffer(c, 1, k->notes ? FXI_GPU_WORK : FXI_GPU_OUT, work);
     if (k->also)
