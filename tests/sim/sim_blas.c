@@ -4,6 +4,7 @@
 #include "half.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,22 +60,38 @@ static int64_t index_of(const sim_matrix *x, int64_t batch, int64_t row, int64_t
     return batch * x->batch_stride + i + j * x->ld;
 }
 
-static double element(const sim_product *p, const char *bytes, int64_t index)
+static size_t bytes_of(const sim_product *p, const sim_matrix *x)
 {
-    const double v = sim_load(bytes, p->type, index);
-    return p->tf32 ? sim_to_tf32(v) : v;
+    return (size_t)((p->batches - 1) * x->batch_stride + (x->columns - 1) * x->ld + x->rows) *
+           sim_type_size(p->type);
 }
 
-/* The sum of terms from `from` to `to`, in Float32 or Float64. */
-static double sum(const sim_product *p, int64_t z, int64_t i, int64_t j, int64_t from, int64_t to)
+/* The elements of a factor as doubles, converted once for all terms. NULL: no memory. */
+static double *widen(const sim_product *p, const sim_matrix *x, const char *bytes)
 {
+    const size_t n = bytes_of(p, x) / sim_type_size(p->type);
+    double *wide = malloc(n * sizeof *wide);
+    for (size_t i = 0; wide && i < n; i++) {
+        const double v = sim_load(bytes, p->type, (int64_t)i);
+        wide[i] = p->tf32 ? sim_to_tf32(v) : v;
+    }
+    return wide;
+}
+
+typedef struct factors {
+    const double *a, *b;
+} factors;
+
+/* The sum of terms from `from` to `to`, in Float32 or Float64. */
+static double sum(const sim_product *p, const factors *f, int64_t r, int64_t from, int64_t to)
+{
+    const int64_t z = r / p->m / p->n, i = r % p->m, j = r / p->m % p->n;
     const int64_t a = index_of(&p->a, z, i, 0), b = index_of(&p->b, z, 0, j),
                   next_a = index_of(&p->a, z, i, 1) - a, next_b = index_of(&p->b, z, 1, j) - b;
     double wide = 0;
     float s = 0;
     for (int64_t l = from; l < to; l++) {
-        const double term =
-            element(p, p->call.at[0], a + l * next_a) * element(p, p->call.at[1], b + l * next_b);
+        const double term = f->a[a + l * next_a] * f->b[b + l * next_b];
         wide += term;
         s += (float)term;
     }
@@ -83,17 +100,16 @@ static double sum(const sim_product *p, int64_t z, int64_t i, int64_t j, int64_t
 
 /* With work space, the second half of the terms is summed there first, as a library does that
  * splits sums. */
-static void run(sim_call *c)
+static void compute(const sim_product *p, const factors *f)
 {
-    const sim_product *p = (const sim_product *)(const void *)c;
+    const sim_call *c = &p->call;
     const int64_t half = p->work ? p->k / 2 : p->k;
     const sim_type wide = p->type == SIM_F64 ? SIM_F64 : SIM_F32;
     for (int64_t r = 0; p->work && r < p->m * p->n * p->batches; r++)
-        sim_store(c->at[4], wide, r,
-                  sum(p, r / p->m / p->n, r % p->m, r / p->m % p->n, half, p->k));
+        sim_store(c->at[4], wide, r, sum(p, f, r, half, p->k));
     for (int64_t r = 0; r < p->m * p->n * p->batches; r++) {
         const int64_t z = r / p->m / p->n, i = r % p->m, j = r / p->m % p->n;
-        double v = sum(p, z, i, j, 0, half);
+        double v = sum(p, f, r, 0, half);
         if (p->work)
             v = wide == SIM_F32 ? (double)((float)v + (float)sim_load(c->at[4], wide, r))
                                 : v + sim_load(c->at[4], wide, r);
@@ -104,17 +120,23 @@ static void run(sim_call *c)
     }
 }
 
+static void run(sim_call *c)
+{
+    const sim_product *p = (const sim_product *)(const void *)c;
+    double *a = widen(p, &p->a, c->at[0]), *b = widen(p, &p->b, c->at[1]);
+    if (a && b)
+        compute(p, &(factors){a, b});
+    else
+        fprintf(stderr, "simulated driver: no memory for a product\n");
+    free(a);
+    free(b);
+}
+
 size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t batches)
 {
     return k >= 16 * m * n * batches || k > 300
                ? (size_t)(m * n * batches) * (type == SIM_F64 ? 8 : 4)
                : 0;
-}
-
-static size_t bytes_of(const sim_product *p, const sim_matrix *x)
-{
-    return (size_t)((p->batches - 1) * x->batch_stride + (x->columns - 1) * x->ld + x->rows) *
-           sim_type_size(p->type);
 }
 
 /* Finds a function of the simulated driver, which is loaded but not visible to libraries that were

@@ -190,6 +190,43 @@ static void attention(void)
     printf("%s", fx_error_take().message);
 }
 
+/* ---- odd leading dimensions ------------------------------------------------------------------ */
+
+/* Products of which A, B, C or no matrix has an odd leading dimension. Prints the
+ * library calls and launches of three runs. */
+static void odd(void)
+{
+    static const struct {
+        int64_t m, n, k;
+        bool transpose_a, transpose_b;
+    } rows[] = {{256, 280, 129, true, true},
+                {280, 256, 129, false, false},
+                {131, 256, 272, true, false},
+                {128, 256, 272, true, false}};
+    fx_seed(11);
+    for (int i = 0; i < 4; i++) {
+        const form f = {.transpose_a = rows[i].transpose_a, .transpose_b = rows[i].transpose_b};
+        fx_array *a = factor(FX_DTYPE_BF16, &f, rows[i].m, rows[i].k, 1, f.transpose_a);
+        fx_array *b = factor(FX_DTYPE_BF16, &f, rows[i].k, rows[i].n, 1, f.transpose_b);
+        fx_array *cpu = product(fx_cpu_device(), &f, a, b), *x = fx_to(gpu(), a),
+                 *y = fx_to(gpu(), b);
+        fx_eval(fx_tuple(x, y));
+        for (int k = 0; k < 3; k++) {
+            FX_STEP;
+            const uint64_t calls = counters()->calls, launches = counters()->launches;
+            fx_array *z = fx_batched_mul(used(gpu(), &f, x, f.transpose_a),
+                                         used(gpu(), &f, y, f.transpose_b));
+            fx_eval(z);
+            printf("%d/%d ", (int)(counters()->calls - calls),
+                   (int)(counters()->launches - launches));
+            if (apart(fx_cast(z, FX_DTYPE_F64), cpu) > 1e-2)
+                printf("wrong ");
+        }
+        printf("; ");
+    }
+    printf("%s", fx_error_take().message);
+}
+
 /* ---- ends of steps, precision, integers ------------------------------------------------------ */
 
 /* Counts launches and library calls since the call before. */
@@ -310,9 +347,9 @@ static void parts(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"all", multiply_all},    {"attention", attention}, {"ends", ends},
-            {"precision", precision}, {"integers", integers},   {"multiply", multiply},
-            {"late", open_late},      {"parts", parts}};
+} acts[] = {{"all", multiply_all},  {"attention", attention}, {"odd", odd},
+            {"ends", ends},         {"precision", precision}, {"integers", integers},
+            {"multiply", multiply}, {"late", open_late},      {"parts", parts}};
 
 static int child(const char *name)
 {
@@ -344,6 +381,13 @@ static const simulated_row rows[] = {
     {"FX_ROCBLAS_LIBRARY=off", "amdgpu-all", {"0 wrong, none by the library. ", "!" SLOWER}},
     {"", "attention", {"near, 2 calls; near, 2 calls; near, 0 calls; ", "!" SLOWER}},
     {"SIM_DEFER=1", "amdgpu-attention", {"near, 2 calls; near, 2 calls; near, 0 calls; "}},
+    /* a copy with a wider leading dimension; A and B are copied before the call, C after it */
+    {"FX_GPU_MEASURE=0", "odd", {"1/1 1/1 1/1 ; 1/1 1/1 1/1 ; 1/1 1/1 1/1 ; 1/1 1/1 1/1 ; "}},
+    {"SIM_SLOW=1",
+     "odd",
+     {"11/17 1/2 1/2 ; 11/17 1/2 1/2 ; 11/17 1/2 1/2 ; 1/1 1/1 1/1 ; ", "!wrong"}},
+    {"SIM_SLOW=1 SIM_DEFER=1", "odd", {"; 1/1 1/1 1/1 ; ", "!wrong"}},
+    {"", "amdgpu-odd", {"; 1/1 1/1 1/1 ; ", "!wrong"}},
     /* NaN goes through a ReLU, and 16-bit sums are rounded before the bias, as without a library */
     {"",
      "ends",

@@ -324,7 +324,7 @@ static const simulated_row rows[] = {
 static void test_rows(void **unused)
 {
     (void)unused;
-    simulated_rows("FX_CONV_SEARCH=off", rows, sizeof rows / sizeof *rows);
+    simulated_rows("FX_GPU_MEASURE=0", rows, sizeof rows / sizeof *rows);
 }
 
 /* SIM_SLOW makes cuDNN's calls take 20 ms, so that cflux's kernels are faster. Five calls are
@@ -332,7 +332,7 @@ static void test_rows(void **unused)
 static void test_measured(void **unused)
 {
     static const simulated_row measured[] = {
-        {"FX_CONV_SEARCH=off", "remember", {"2 2 2 1 1 same ", "!" SLOWER}},
+        {"FX_GPU_MEASURE=0", "remember", {"2 2 2 1 1 same ", "!" SLOWER}},
         {"FX_CUDNN_LIBRARY=off", "remember", {"0 0 0 0 0 same ", "!" SLOWER}},
         {"SIM_SLOW=1", "remember", {"5 0 0 0 0 same ", "!" SLOWER}},
         {"SIM_SLOW=1 SIM_DEFER=1", "remember", {"5 0 0 0 0 same ", "!" SLOWER}},
@@ -349,7 +349,7 @@ static void test_measured(void **unused)
           "!" SLOWER}},
     };
     (void)unused;
-    simulated_rows("FX_CONV_SEARCH=measure", measured, sizeof measured / sizeof *measured);
+    simulated_rows("FX_GPU_MEASURE=1", measured, sizeof measured / sizeof *measured);
 }
 
 /* The decision is read from the disk by the next process, unless the library has another version or

@@ -292,10 +292,16 @@ static bool can_launch(const fxi_gpu_builder *b, const fxi_gpu_call *c)
     return can;
 }
 
-/* Returns bits of the ways that cannot be launched. The first way must work. */
+/* Returns bits of the ways that cannot be launched or have no launch. The first way must work. */
 static uint32_t check_calls(fxi_gpu_builder *b)
 {
     uint32_t useless = 0;
+    for (int32_t way = 1; way <= b->way; way++) {
+        const fxi_gpu_call *c = b->first;
+        while (c && c->way != way)
+            c = c->next;
+        useless |= c ? 0 : 1u << way;
+    }
     for (const fxi_gpu_call *c = b->first; c; c = c->next)
         if (c->way == 0)
             check_call(b, c);

@@ -4,6 +4,8 @@
 
 #include "gpu_text.h"
 
+#include <stdio.h>
+
 /* One factor, op(X), of rows×columns: its columns or its rows must be dense. */
 static bool read_factor(const fx_tensor *t, bool transposed, bool *out_transpose, int64_t *out_ld)
 {
@@ -149,6 +151,119 @@ static bool read_product(const fx_step *s, fxi_rt_product *p)
            read_matrices(s, p) && read_batches(s, p);
 }
 
+/* ---- wider leading dimensions ---------------------------------------------------------------- */
+
+/* The fast kernels for 16-bit floats load and store 16 bytes at once: the leading dimensions must
+ * be multiples of 8 elements. Copying a matrix costs at least as much as PAID operations on each of
+ * its elements, and launches cost more than small products save. */
+enum { UNIT = 8, PAID = 512, LEAST_PADDED = 1 << 24 };
+
+/* Dense elements of a matrix in memory, and how many times they repeat. */
+typedef struct extent {
+    int64_t *ld, rows, columns;
+} extent;
+
+static extent extent_of(fxi_rt_product *p, int which)
+{
+    switch (which) {
+    case FXI_RT_A:
+        return (extent){&p->lda, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k};
+    case FXI_RT_B:
+        return (extent){&p->ldb, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n};
+    default:
+        return (extent){&p->ldc, p->m, p->n};
+    }
+}
+
+/* Widens the leading dimensions that need it. False if there are none, or if it does not pay. The
+ * copies take at most a sixteenth of the device's memory. */
+static bool widen(const fxi_rt_device *d, fxi_rt_product *p)
+{
+    const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    int64_t copied = 0;
+    for (int k = 0; k < FXI_RT_MATRICES; k++) {
+        const extent e = extent_of(p, k);
+        if (*e.ld % UNIT == 0 || e.columns == 1)
+            continue;
+        p->narrow[k] = *e.ld;
+        *e.ld = (e.rows + UNIT - 1) / UNIT * UNIT;
+        copied += *e.ld * e.columns;
+    }
+    return copied > 0 && (p->dtype == FX_DTYPE_F16 || p->dtype == FX_DTYPE_BF16) && p->calls == 1 &&
+           p->batch.n == 1 && operations >= LEAST_PADDED && operations >= PAID * (double)copied &&
+           copied * 2 <= d->memory / 16;
+}
+
+static void copy(fxi_gpu_builder *b, fxi_rt_product *p, int which, fxi_gpu_buffer_ref from,
+                 fxi_gpu_buffer_ref to)
+{
+    const extent e = extent_of(p, which);
+    const bool widens = which != FXI_RT_C;
+    const int64_t shape[] = {e.rows, e.columns}, narrow[] = {1, p->narrow[which]},
+                  wide[] = {1, *e.ld};
+    fxi_gpu_copy(b, 2, shape, fxi_gpu_size(p->dtype),
+                 &(fxi_gpu_side){.buffer = from, .stride = widens ? narrow : wide},
+                 &(fxi_gpu_side){.buffer = to, .stride = widens ? wide : narrow});
+}
+
+void fxi_rt_blas_before(fxi_gpu_builder *b, fxi_rt_product *p)
+{
+    for (int k = 0; k < FXI_RT_MATRICES; k++) {
+        const extent e = extent_of(p, k);
+        const fxi_gpu_buffer_ref from = p->at[k];
+        if (p->narrow[k] == 0)
+            continue;
+        const int64_t bytes = *e.ld * e.columns * (int64_t)fxi_gpu_size(p->dtype);
+        p->at[k] = (fxi_gpu_buffer_ref){fxi_gpu_work(b, bytes), FXI_GPU_WORK};
+        if (k != FXI_RT_C)
+            copy(b, p, k, from, p->at[k]);
+    }
+}
+
+void fxi_rt_blas_after(fxi_gpu_builder *b, fxi_rt_product *p)
+{
+    if (p->narrow[FXI_RT_C])
+        copy(b, p, FXI_RT_C, p->at[FXI_RT_C], (fxi_gpu_buffer_ref){0, FXI_GPU_OUT});
+}
+
+/* ---- adding ---------------------------------------------------------------------------------- */
+
+/* The names of the ways to compute a step (fxi_gpu_compare). */
+enum { AS_IT_IS, WIDENED };
+
+static void write_key(const fxi_rt_device *d, const fxi_rt_product *p, char *key)
+{
+    snprintf(key, FXI_RT_KEY_BYTES, "product, %s, driver %s, %s %lld, type %d, %lldx%lldx%lld",
+             d->gpu.name, d->driver, fxi_rt_blas.names[0], (long long)fxi_rt_blas_version(),
+             p->dtype, (long long)p->m, (long long)p->n, (long long)p->k);
+    fxi_rt_append(key, ", transposed %d %d, ld %lld %lld %lld, bias %d", p->transpose_a,
+                  p->transpose_b, (long long)p->lda, (long long)p->ldb, (long long)p->ldc, p->bias);
+}
+
+/* Adds the product as it is, or with copies of matrices with wider leading dimensions. */
+static bool add_product(fxi_gpu_builder *b, const fxi_rt_product *p)
+{
+    fxi_rt_device *d = fxi_rt_of(b->device);
+    fxi_rt_product wide = *p;
+    char key[FXI_RT_KEY_BYTES];
+    int32_t way = AS_IT_IS;
+    const bool compares = widen(d, &wide) && fxi_rt_measures(d);
+    if (compares)
+        write_key(d, p, key);
+    const bool known = compares && fxi_gpu_way_known(fxi_rt_host, key, &way);
+    if (known && way == WIDENED)
+        return fxi_rt_blas_product(b, &wide);
+    if (!fxi_rt_blas_product(b, p))
+        return false;
+    if (compares && !known) {
+        fxi_gpu_compare(b, &fxi_rt_trial, key, AS_IT_IS);
+        fxi_gpu_other_way(b, WIDENED);
+        /* If the library refuses it, the way is empty, and left out. */
+        (void)fxi_rt_blas_product(b, &wide);
+    }
+    return true;
+}
+
 bool fxi_rt_blas_step(fxi_gpu_builder *b)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
@@ -156,7 +271,7 @@ bool fxi_rt_blas_step(fxi_gpu_builder *b)
     if (!read_product(b->step, &p) || !fxi_rt_library_has(&fxi_rt_blas, d, &d->blas))
         return false;
     if (read_end(b->step, &p))
-        return fxi_rt_blas_product(b, &p);
+        return add_product(b, &p);
     /* The planner then makes the epilogue a step of its own: the library's product saves more time
      * than the second launch costs. */
     fxi_gpu_too_much(b, "an epilogue that %s does not compute", fxi_rt_blas.names[0]);

@@ -33,11 +33,18 @@ typedef struct fxi_rt_product {
     fxi_rt_batches more[FX_MAX_DIMS];
     int64_t calls;
     fxi_gpu_buffer_ref at[FXI_RT_MATRICES];
+    /* Where above 0, the matrix is a copy in work space with a wider leading dimension, and this is
+     * that of the operand or of the output. */
+    int64_t narrow[FXI_RT_MATRICES];
     bool bias; /* operand 2, m numbers, is added to every column of C */
 } fxi_rt_product;
 
 /* Adds the calls of a product, as `library` of the runtime does (gpu.h). */
 bool fxi_rt_blas_step(fxi_gpu_builder *b);
+/* For the libraries: the first is called before the product's call is added, and copies factors;
+ * the second after it, and copies the result. */
+void fxi_rt_blas_before(fxi_gpu_builder *b, fxi_rt_product *p);
+void fxi_rt_blas_after(fxi_gpu_builder *b, fxi_rt_product *p);
 /* Moves the addresses of A, B and C to the batches of a call, whose number is below p->calls. */
 void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *buffers,
                            char *out[FXI_RT_MATRICES]);
@@ -45,6 +52,8 @@ void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *b
 /* ---- what differs (gpurt_cuda_blas.c, gpurt_hip_blas.c) -------------------------------------- */
 
 extern fxi_rt_library fxi_rt_blas;
+/* The version of the open library; 0: unknown. */
+int64_t fxi_rt_blas_version(void);
 /* Adds the product's call. False, with nothing added, if the library does not take it. */
 bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *p);
 

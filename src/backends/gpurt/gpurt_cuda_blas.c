@@ -52,6 +52,11 @@ fxi_rt_library fxi_rt_blas = {
     .begin = begin,
     .lock = FXI_MUTEX_INIT};
 
+int64_t fxi_rt_blas_version(void)
+{
+    return (int64_t)lt.Version();
+}
+
 /* ---- preparing ------------------------------------------------------------------------------- */
 
 enum { ALIGNED, ANY, ALGORITHMS };
@@ -227,16 +232,20 @@ static const fxi_gpu_routine routine = {.run = run, .release = release, .capture
 
 static void add(fxi_gpu_builder *b, product *p)
 {
-    const int work = BIAS + p->of.bias;
-    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, work + (p->work > 0));
-    c->calls = (int32_t)p->of.calls;
+    /* Copies, because a failure frees the state. */
+    fxi_rt_product of = p->of;
+    const int64_t bytes = (int64_t)p->work;
+    const int work = BIAS + of.bias;
+    fxi_rt_blas_before(b, &of);
+    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, work + (bytes > 0));
+    c->calls = (int32_t)of.calls;
     for (int k = 0; k < FXI_RT_MATRICES; k++)
-        fxi_gpu_buffer(c, k, (fxi_gpu_role)p->of.at[k].role, p->of.at[k].k);
-    if (p->of.bias)
+        fxi_gpu_buffer(c, k, (fxi_gpu_role)of.at[k].role, of.at[k].k);
+    if (of.bias)
         fxi_gpu_buffer(c, BIAS, FXI_GPU_IN, 2);
-    if (p->work > 0)
-        fxi_gpu_buffer(c, work, FXI_GPU_WORK,
-                       fxi_gpu_work(b, (int64_t)p->work + WORK_ALIGNMENT - PLANNED));
+    if (bytes > 0)
+        fxi_gpu_buffer(c, work, FXI_GPU_WORK, fxi_gpu_work(b, bytes + WORK_ALIGNMENT - PLANNED));
+    fxi_rt_blas_after(b, &of);
 }
 
 bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)

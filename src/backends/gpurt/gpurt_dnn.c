@@ -5,10 +5,7 @@
 
 #include "gpu_text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 const char *fxi_rt_dnn_part(const char *name)
 {
@@ -207,29 +204,12 @@ static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
 
 /* The names of the ways to compute a step (fxi_gpu_compare). */
 enum { BY_KERNELS, BY_LIBRARY };
-enum { KEY_BYTES = 1024 };
-
-static bool can_measure(fx_device *device)
-{
-    const fxi_rt_device *d = fxi_rt_of(device);
-    return d->launches == d->work;
-}
-
-static int finish(fx_device *device)
-{
-    const fxi_rt_device *d = fxi_rt_of(device);
-    const int error = fxi_rt_select(d);
-    return error ? error : fxi_rt.StreamSync(d->work);
-}
-
-static const fxi_gpu_trial trial = {.can = can_measure, .finish = finish};
 
 /* May cflux's kernel be faster than the library's? It does not use matrix units, so only for exact
  * sums of Float32 and Float64, and where few channels leave these units idle. */
 static bool competes(fxi_rt_device *d, const fx_step *s)
 {
     enum { FEW_CHANNELS = 16 };
-    const char *search = getenv("FX_CONV_SEARCH");
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
     const fx_tensor *w = operand(s, operand_numbers[a->kind].w);
     const bool exact = s->out.dtype == FX_DTYPE_F64 ||
@@ -237,25 +217,14 @@ static bool competes(fxi_rt_device *d, const fx_step *s)
                         fx_step_conv(s)->precision == FX_PRECISION_HIGHEST),
                few = w->shape[a->spatial] < FEW_CHANNELS ||
                      w->shape[a->spatial + 1] / a->groups < FEW_CHANNELS;
-    return (!search || strcmp(search, "off") != 0) && (exact || few) && !*fxi_rt_ready(&d->gpu);
-}
-
-/* A text of KEY_BYTES that grows. */
-static void append(char *text, const char *format, ...) FXI_PRINTF(2, 3);
-static void append(char *text, const char *format, ...)
-{
-    const size_t length = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + length, KEY_BYTES - length, format, args);
-    va_end(args);
+    return (exact || few) && fxi_rt_measures(d);
 }
 
 static void append_numbers(char *text, const char *name, const int *numbers, int n)
 {
-    append(text, " %s", name);
+    fxi_rt_append(text, " %s", name);
     for (int k = 0; k < n; k++)
-        append(text, "%c%d", k ? ',' : ' ', numbers[k]);
+        fxi_rt_append(text, "%c%d", k ? ',' : ' ', numbers[k]);
 }
 
 static void append_shape(char *text, const char *name, const fxi_rt_shape *t)
@@ -266,13 +235,13 @@ static void append_shape(char *text, const char *name, const fxi_rt_shape *t)
 
 /* Everything on which the fastest way depends. */
 static void write_key(const fxi_rt_device *d, const fx_step *s, const fxi_rt_conv_about *a,
-                      char text[KEY_BYTES])
+                      char text[FXI_RT_KEY_BYTES])
 {
     const long long version = fxi_rt_dnn.version ? (long long)fxi_rt_dnn.version() : 0;
-    *text = '\0';
-    append(text, "convolution %d, %s, driver %s, %s %lld, type %d, groups %d, flips %d, tf32 %d,",
-           (int)fx_step_conv(s)->attr.kind, d->gpu.name, d->driver, fxi_rt_dnn.library->names[0],
-           version, a->dtype, a->groups, a->flips, a->tf32);
+    snprintf(text, FXI_RT_KEY_BYTES,
+             "convolution %d, %s, driver %s, %s %lld, type %d, groups %d, flips %d, tf32 %d,",
+             (int)fx_step_conv(s)->attr.kind, d->gpu.name, d->driver, fxi_rt_dnn.library->names[0],
+             version, a->dtype, a->groups, a->flips, a->tf32);
     append_shape(text, "x", &a->x);
     append_shape(text, "w", &a->w);
     append_shape(text, "y", &a->y);
@@ -314,7 +283,7 @@ static bool add_library(fxi_gpu_builder *b, const fxi_rt_conv_about *about)
 bool fxi_rt_dnn_step(fxi_gpu_builder *b)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
-    char key[KEY_BYTES];
+    char key[FXI_RT_KEY_BYTES];
     int32_t way = BY_LIBRARY;
     if (!takes(b->step) || !fxi_rt_library_has(fxi_rt_dnn.library, d, &d->dnn))
         return false;
@@ -332,7 +301,7 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
     if (!add_library(b, &about))
         return false;
     if (compares && !known) {
-        fxi_gpu_compare(b, &trial, key, BY_LIBRARY);
+        fxi_gpu_compare(b, &fxi_rt_trial, key, BY_LIBRARY);
         fxi_gpu_other_way(b, BY_KERNELS);
         fxi_gpu_conv(b);
     }

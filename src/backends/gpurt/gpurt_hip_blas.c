@@ -73,6 +73,12 @@ fxi_rt_library fxi_rt_blas = {
     .begin = begin,
     .lock = FXI_MUTEX_INIT};
 
+/* It is that of ROCm, as the driver's. */
+int64_t fxi_rt_blas_version(void)
+{
+    return 0;
+}
+
 typedef struct product {
     fxi_rt_product of;
     size_t work; /* bytes; 0: the call needs none */
@@ -180,11 +186,16 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
         release(b->device, p);
         return false;
     }
-    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, WORK + (p->work > 0));
-    c->calls = (int32_t)p->of.calls;
+    /* Copies, because a failure frees the state. */
+    fxi_rt_product at = p->of;
+    const int64_t bytes = (int64_t)p->work;
+    fxi_rt_blas_before(b, &at);
+    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, WORK + (bytes > 0));
+    c->calls = (int32_t)at.calls;
     for (int k = 0; k < FXI_RT_MATRICES; k++)
-        fxi_gpu_buffer(c, k, (fxi_gpu_role)p->of.at[k].role, p->of.at[k].k);
-    if (p->work > 0)
-        fxi_gpu_buffer(c, WORK, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)p->work));
+        fxi_gpu_buffer(c, k, (fxi_gpu_role)at.at[k].role, at.at[k].k);
+    if (bytes > 0)
+        fxi_gpu_buffer(c, WORK, FXI_GPU_WORK, fxi_gpu_work(b, bytes));
+    fxi_rt_blas_after(b, &at);
     return true;
 }

@@ -5,7 +5,9 @@
 #include "shared_library.h"
 #include "this_process.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -129,4 +131,36 @@ fx_status fxi_rt_library_enter(fxi_rt_device *d, const char *operation)
         fxi_gpu_count(&fxi_gpu_counts.calls);
     }
     return status;
+}
+
+/* ---- several ways ---------------------------------------------------------------------------- */
+
+static bool can_measure(fx_device *device)
+{
+    const fxi_rt_device *d = fxi_rt_of(device);
+    return d->launches == d->work;
+}
+
+static int finish(fx_device *device)
+{
+    const fxi_rt_device *d = fxi_rt_of(device);
+    const int error = fxi_rt_select(d);
+    return error ? error : fxi_rt.StreamSync(d->work);
+}
+
+const fxi_gpu_trial fxi_rt_trial = {.can = can_measure, .finish = finish};
+
+bool fxi_rt_measures(fxi_rt_device *d)
+{
+    const char *text = getenv("FX_GPU_MEASURE");
+    return (!text || strcmp(text, "0") != 0) && !*fxi_rt_ready(&d->gpu);
+}
+
+void fxi_rt_append(char *key, const char *format, ...)
+{
+    const size_t length = strlen(key);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(key + length, FXI_RT_KEY_BYTES - length, format, args);
+    va_end(args);
 }

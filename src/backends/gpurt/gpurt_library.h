@@ -8,6 +8,7 @@
 #ifndef CFLUX_GPURT_LIBRARY_H
 #define CFLUX_GPURT_LIBRARY_H
 
+#include "gpu_build.h"
 #include "gpurt.h"
 
 typedef struct fxi_rt_library_file {
@@ -52,6 +53,14 @@ bool fxi_rt_library_has(fxi_rt_library *l, fxi_rt_device *d, fxi_rt_library_hand
 /* Fails with the library's error in a call, after which the device may be lost. */
 fx_status fxi_rt_library_fail(fxi_rt_device *d, const char *operation, const char *call,
                               const char *error);
+/* For steps with several ways (fxi_gpu_compare). */
+extern const fxi_gpu_trial fxi_rt_trial;
+/* Are ways with cflux's kernels measured on this device? Not without a compiler for these kernels,
+ * and not with FX_GPU_MEASURE=0. */
+bool fxi_rt_measures(fxi_rt_device *d);
+/* Appends to the key of a decision, a text of FXI_RT_KEY_BYTES. */
+enum { FXI_RT_KEY_BYTES = 1024 };
+void fxi_rt_append(char *key, const char *format, ...) FXI_PRINTF(2, 3);
 /* Begins a call: selects the device for the thread, and counts a launch. */
 fx_status fxi_rt_library_enter(fxi_rt_device *d, const char *operation);
 
