@@ -257,7 +257,7 @@ NETWORKS = {  # name: model, shape, classes, loss of (model, x, y)
     "lenet-b128": (lenet, (128, 1, 28, 28), 10, None),
     "vgg-b256": (vgg, (256, 3, 32, 32), 10, None),
     "resnet18-b64": (resnet, (64, 3, 224, 224), 1000, None),
-    "gpt2-b8": (gpt2, (8, 1024), -1, next_token),
+    "gpt2-b8": (gpt2, (8, 1025), -1, next_token),  # 1,024 tokens are predicted
     "block-b16": (one_block, (16, 1024, 1024), 0, lambda m, x, y: m(x).square().mean()),
 }
 
