@@ -80,21 +80,22 @@ static void add_terms(const sim_conv *v, double *const wide[3])
     for (int64_t i = 0; i < nw; i++) {
         digits(i, v->w.size, v->w.n, w);
         const int64_t plane = w[1] + w[0] / (v->w.size[0] / v->groups) * v->w.size[1];
+        double *weight = wide[1] + at(&v->w, w[0], w[1], w + 2);
         do {
             if (!joined(v, w, y, space)) {
                 /* The libraries multiply the padding's zeros by gy. */
                 if (v->kind == SIM_WEIGHT)
-                    wide[1][i] += 0 * wide[2][at(&v->y, y[0], w[0], y + 2)];
+                    *weight += 0 * wide[2][at(&v->y, y[0], w[0], y + 2)];
                 continue;
             }
-            double *x_at = wide[0] + at(&v->x, y[0], plane, space), *w_at = wide[1] + i,
+            double *x_at = wide[0] + at(&v->x, y[0], plane, space),
                    *y_at = wide[2] + at(&v->y, y[0], w[0], y + 2);
             if (v->kind == SIM_FORWARD)
-                *y_at += *x_at * *w_at;
+                *y_at += *x_at * *weight;
             else if (v->kind == SIM_DATA)
-                *x_at += *y_at * *w_at;
+                *x_at += *y_at * *weight;
             else
-                *w_at += *x_at * *y_at;
+                *weight += *x_at * *y_at;
         } while (next_coordinates(y, places, v->y.n));
     }
 }
@@ -121,12 +122,7 @@ static double *widen(const sim_conv *v, int which, bool is_out)
 
 static void store_sums(const sim_conv *v, int out, const double *sums)
 {
-    if (v->kind == SIM_WEIGHT) {
-        for (int64_t i = 0; i < length(v->w.size, v->w.n); i++)
-            sim_store(v->call.at[1], v->x.type, i, sums[i]);
-        return;
-    }
-    const sim_tensor *t = v->kind == SIM_FORWARD ? &v->y : &v->x;
+    const sim_tensor *t = v->kind == SIM_WEIGHT ? &v->w : v->kind == SIM_FORWARD ? &v->y : &v->x;
     int64_t position[SIM_AXES] = {0};
     do {
         const int64_t to = at(t, position[0], position[1], position + 2);

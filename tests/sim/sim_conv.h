@@ -10,7 +10,7 @@ typedef enum sim_conv_kind { SIM_FORWARD, SIM_DATA, SIM_WEIGHT } sim_conv_kind;
 /* Batch, channels, space; of a kernel: channels of y, channels of x, space. */
 typedef struct sim_tensor {
     sim_type type;
-    int n, size[SIM_AXES], stride[SIM_AXES]; /* a kernel is dense: its strides are not used */
+    int n, size[SIM_AXES], stride[SIM_AXES]; /* a kernel is dense */
 } sim_tensor;
 
 typedef struct sim_conv {

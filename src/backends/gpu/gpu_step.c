@@ -533,8 +533,8 @@ enum { MEASURED = 4 };
 
 /* The time of one run in seconds; less than 0 if the device failed, which the caller's next call
  * reports. */
-static double time_way(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
-                       run_buffers *p, fx_status *out_status)
+static double time_runs(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
+                        run_buffers *p, fx_status *out_status)
 {
     const struct ready *r = p->step->ready;
     *out_status = run_way(runtime, device, way, p);
@@ -547,6 +547,21 @@ static double time_way(const fxi_gpu_runtime *runtime, fx_device *device, int32_
     }
     ok = ok && r->trial->finish(device) == 0;
     return ok ? (fxi_clock() - start) / MEASURED : -1;
+}
+
+/* A library may refuse a call that it has prepared. Without the first way the step fails; others
+ * are left out, and their error is dropped. */
+static double time_way(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
+                       run_buffers *p, fx_status *out_status)
+{
+    if (way == 0)
+        return time_runs(runtime, device, way, p, out_status);
+    const fx_error earlier = runtime->host->error_take();
+    const double seconds = time_runs(runtime, device, way, p, out_status);
+    runtime->host->error_take();
+    runtime->host->error_put(&earlier);
+    *out_status = FX_OK;
+    return seconds;
 }
 
 /* A later way must save a tenth of the time, so that processes decide alike where ways are equal.

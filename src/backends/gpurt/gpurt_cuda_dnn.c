@@ -115,7 +115,8 @@ static int describe(fxi_rt_conv *c, const fxi_rt_conv_about *a)
     if (!error)
         error = dnn.FilterCreate((fxi_dnn_filter *)&c->w);
     if (!error)
-        error = dnn.FilterSet(c->w, types[a->dtype].element, FXI_DNN_NCHW, a->w.n, a->w.size);
+        error = dnn.FilterSet(c->w, types[a->dtype].element,
+                              a->channels_last ? FXI_DNN_NHWC : FXI_DNN_NCHW, a->w.n, a->w.size);
     return error ? error : describe_conv(c, a);
 }
 

@@ -26,6 +26,7 @@ enum {
     FXI_DNN_TENSOR_OP_MATH = 1,
     FXI_DNN_FMA_MATH = 3,
     FXI_DNN_NCHW = 0,
+    FXI_DNN_NHWC = 1,
     FXI_DNN_CONVOLUTION = 0,
     FXI_DNN_CROSS_CORRELATION = 1,
     FXI_DNN_FORWARD_PRECOMP_GEMM = 1, /* algorithms: sums of the terms themselves */

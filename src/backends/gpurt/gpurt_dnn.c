@@ -174,6 +174,56 @@ static int64_t reversed_window(const fx_step *s)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
+/* Strides of channels-last memory: C, then the axes of space, then N. The same for weights. */
+static void strides_last(const fx_tensor *t, int64_t *stride)
+{
+    const int channels = t->ndim - 2;
+    int64_t next = t->shape[channels];
+    stride[channels] = 1;
+    for (int k = 0; k < t->ndim; k++)
+        if (k != channels) {
+            stride[k] = next;
+            next *= t->shape[k];
+        }
+}
+
+/* Copies between an operand or the output and work space with channels last. */
+static void copy_last(fxi_gpu_builder *b, fxi_gpu_buffer_ref at, fxi_gpu_buffer_ref work)
+{
+    const fx_tensor *t = operand(b->step, at.role == FXI_GPU_OUT ? -1 : (int)at.k);
+    int64_t last[FX_MAX_DIMS];
+    strides_last(t, last);
+    const fxi_gpu_side own = {.buffer = at, .stride = t->stride},
+                       copy = {.buffer = work, .stride = last};
+    const bool out = at.role == FXI_GPU_OUT;
+    fxi_gpu_copy(b, t->ndim, t->shape, fxi_gpu_size(t->dtype), out ? &copy : &own,
+                 out ? &own : &copy);
+}
+
+/* The call with copies of all operands that have channels last. */
+static void add_last(fxi_gpu_builder *b, fxi_rt_conv *c)
+{
+    static const fxi_gpu_buffer_ref own[] = {
+        [FIRST] = {0, FXI_GPU_IN}, [SECOND] = {1, FXI_GPU_IN}, [OUT] = {0, FXI_GPU_OUT}};
+    const int64_t bytes = (int64_t)c->work;
+    fxi_gpu_buffer_ref work[OUT + 1];
+    for (int k = FIRST; k <= OUT; k++) {
+        const fx_tensor *t = operand(b->step, k == OUT ? -1 : k);
+        const int64_t size = fx_tensor_length(t) * (int64_t)fxi_gpu_size(t->dtype);
+        work[k] = (fxi_gpu_buffer_ref){fxi_gpu_work(b, size), FXI_GPU_WORK};
+        if (k != OUT)
+            copy_last(b, own[k], work[k]);
+    }
+    fxi_gpu_call *call = fxi_gpu_add_routine(b, &routine, c, WORK + (bytes > 0));
+    for (int k = FIRST; k <= OUT; k++)
+        fxi_gpu_buffer(call, k, FXI_GPU_WORK, work[k].k);
+    if (bytes > 0)
+        fxi_gpu_buffer(call, WORK, FXI_GPU_WORK, fxi_gpu_work(b, bytes));
+    copy_last(b, own[OUT], work[OUT]);
+    if (must_repair(b->step))
+        fxi_gpu_repair(b);
+}
+
 /* The buffer of w that the call uses: the step's own, or a reversed copy. A gradient of the weights
  * is reversed after the call. */
 static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
@@ -203,7 +253,7 @@ static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
 /* ---- the library or kernels ------------------------------------------------------------------ */
 
 /* The names of the ways to compute a step (fxi_gpu_compare). */
-enum { BY_KERNELS, BY_LIBRARY };
+enum { BY_KERNELS, BY_LIBRARY, CHANNELS_LAST };
 
 /* May cflux's kernel be faster than the library's? It does not use matrix units, so only for exact
  * sums of Float32 and Float64, and where few channels leave these units idle. */
@@ -231,6 +281,40 @@ static void append_shape(char *text, const char *name, const fxi_rt_shape *t)
 {
     append_numbers(text, name, t->size, t->n);
     append_numbers(text, "by", t->stride, t->n);
+}
+
+/* May the library be faster with channels last? Its kernels for exact Float32 with channels first
+ * are slow, most of all those of the gradient of the weights. The copies take at most a sixteenth
+ * of the device's memory. */
+static bool tries_last(const fxi_rt_device *d, const fx_step *s)
+{
+    enum { MANY_CHANNELS = 32 };
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    const fx_tensor *w = operand(s, operand_numbers[a->kind].w);
+    const int64_t elements =
+        fx_tensor_length(&s->out) + fx_tensor_length(&s->in[0]) + fx_tensor_length(&s->in[1]);
+    return s->out.dtype == FX_DTYPE_F32 && fx_step_conv(s)->precision == FX_PRECISION_HIGHEST &&
+           !fxi_rt_dnn.needs_dense && a->spatial == 2 && a->groups == 1 &&
+           w->shape[a->spatial] >= MANY_CHANNELS && w->shape[a->spatial + 1] >= MANY_CHANNELS &&
+           elements * (int64_t)sizeof(float) <= d->memory / 16;
+}
+
+/* The same convolution with channels last. Axes of the library: N, C, H, W. */
+static fxi_rt_conv_about about_last(const fxi_rt_conv_about *about)
+{
+    fxi_rt_conv_about a = *about;
+    fxi_rt_shape *const t[] = {&a.x, &a.y};
+    a.channels_last = true;
+    for (int k = 0; k < 2; k++) {
+        int next = t[k]->size[1];
+        t[k]->stride[1] = 1;
+        for (int d = t[k]->n - 1; d >= 0; d--)
+            if (d != 1) {
+                t[k]->stride[d] = next;
+                next *= t[k]->size[d];
+            }
+    }
+    return a;
 }
 
 /* Everything on which the fastest way depends. */
@@ -271,13 +355,27 @@ static bool add_library(fxi_gpu_builder *b, const fxi_rt_conv_about *about)
     if (!error)
         error = choose(d, c);
     if (!error) {
-        add(b, c);
+        (about->channels_last ? add_last : add)(b, c);
         return true;
     }
-    if (!fxi_rt_dnn.unsupported(error))
+    if (!about->channels_last && !fxi_rt_dnn.unsupported(error))
         say_unprepared(error);
     release(b->device, c);
     return false;
+}
+
+/* The other ways, after that of the library. */
+static void add_ways(fxi_gpu_builder *b, const fxi_rt_conv_about *about, const char *key)
+{
+    fxi_gpu_compare(b, &fxi_rt_trial, key, BY_LIBRARY);
+    fxi_gpu_other_way(b, BY_KERNELS);
+    fxi_gpu_conv(b);
+    if (!tries_last(fxi_rt_of(b->device), b->step))
+        return;
+    const fxi_rt_conv_about last = about_last(about);
+    fxi_gpu_other_way(b, CHANNELS_LAST);
+    /* If the library refuses it, the way is empty, and left out. */
+    (void)add_library(b, &last);
 }
 
 bool fxi_rt_dnn_step(fxi_gpu_builder *b)
@@ -287,7 +385,7 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
     int32_t way = BY_LIBRARY;
     if (!takes(b->step) || !fxi_rt_library_has(fxi_rt_dnn.library, d, &d->dnn))
         return false;
-    const fxi_rt_conv_about about = about_of(b->step);
+    fxi_rt_conv_about about = about_of(b->step);
     const bool compares = competes(d, b->step);
     if (compares)
         write_key(d, b->step, &about, key);
@@ -298,12 +396,11 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
         fxi_gpu_too_much(b, "an epilogue that the library does not compute");
         return true;
     }
+    if (known && way == CHANNELS_LAST && tries_last(d, b->step))
+        about = about_last(&about);
     if (!add_library(b, &about))
         return false;
-    if (compares && !known) {
-        fxi_gpu_compare(b, &fxi_rt_trial, key, BY_LIBRARY);
-        fxi_gpu_other_way(b, BY_KERNELS);
-        fxi_gpu_conv(b);
-    }
+    if (compares && !known)
+        add_ways(b, &about, key);
     return true;
 }

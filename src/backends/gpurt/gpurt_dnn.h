@@ -36,8 +36,9 @@ typedef struct fxi_rt_conv_about {
     int dtype;
     int space, pad[FXI_RT_SPACE], stride[FXI_RT_SPACE], dilation[FXI_RT_SPACE]; /* axes of space */
     int groups;
-    bool flips; /* a convolution; false: a cross-correlation */
-    bool tf32;  /* Float32 factors may be rounded */
+    bool flips;         /* a convolution; false: a cross-correlation */
+    bool tf32;          /* Float32 factors may be rounded */
+    bool channels_last; /* x and y have the strides of channels last, and w has this order, too */
 } fxi_rt_conv_about;
 
 /* Addresses of a call: the operands in the order of the step, output and work space. */
