@@ -55,6 +55,7 @@ extern const char fxi_gpu_text_fold_from[];
 extern const char fxi_gpu_text_tree_of_warps[];
 /* reduce.cl */
 extern const char fxi_gpu_text_reduce[];
+extern const char fxi_gpu_text_reduce_columns[];
 extern const char fxi_gpu_text_reduce_finish[];
 extern const char fxi_gpu_text_reductions[];
 /* repair.cl */

@@ -4,9 +4,10 @@
  * Some lanes of a group compute one result: its terms are divided between them, and their
  * accumulators are joined in a tree. This one kernel serves rows, columns and whole arrays.
  * Neighbouring work-items are lanes of one result if its terms are neighbours in memory, else
- * neighbouring results. If results are so few that the device would be idle, their terms are cut
- * into pieces: each group leaves an accumulator in work space, and a second kernel joins these. The
- * division depends on shapes and on the device alone, and so do the bits.
+ * neighbouring results, or vectors of neighbouring results. If results are so few that the device
+ * would be idle, their terms are cut into pieces: each group leaves an accumulator in work space,
+ * and a second kernel joins these. The division depends on shapes and on the device alone, and so
+ * do the bits.
  *
  * Reductions that are one step (foreach) share a launch if they have the same text and one piece
  * each. A group finds its reduction by its number, and then works as in a launch of that one alone.
@@ -19,6 +20,7 @@
 enum {
     SEGMENTS = 16, /* reductions of a launch without a table, at most */
     OPERANDS = 32,
+    TEAMS = 16,    /* neighbouring lanes of different results that a group has, at least */
     TERMS = 16,    /* terms of a lane, before the terms of a result are divided further */
     PIECES = 1024, /* of a result, at most: each lane of the second kernel then joins four */
     /* Parameters: results, terms, pieces, terms of a piece, lanes. */
@@ -45,6 +47,7 @@ typedef struct reduction {
     bool wide;
     int elements;    /* terms that a lane loads at a time */
     bool neighbours; /* they may be neighbours in memory */
+    int several; /* columns by vectors: a lane loads so many terms of `elements` results; else 0 */
     int64_t partial; /* offset of the pieces' accumulators in work space */
 } reduction;
 
@@ -54,7 +57,8 @@ static fxi_gpu_packs packs_of(const reduction *r)
                            .n = r->nin,
                            .pattern = r->pattern,
                            .elements = r->elements,
-                           .neighbours = r->neighbours};
+                           .neighbours = r->neighbours,
+                           .several = r->several};
 }
 
 /* ---- how it is divided ----------------------------------------------------------------------- */
@@ -71,7 +75,48 @@ static bool by_columns(const reduction *r)
 
 static int64_t groups_of(const reduction *r)
 {
-    return fxi_gpu_divide_up(r->results, FXI_GPU_GROUP / r->lanes.lanes);
+    return fxi_gpu_divide_up(r->results,
+                             FXI_GPU_GROUP / r->lanes.lanes * (r->several ? r->elements : 1));
+}
+
+/* Are n neighbouring results n neighbours in every operand, and begin at multiples of n? */
+static bool are_columns(const reduction *r, int n)
+{
+    const fxi_gpu_walk *kept = &r->kept, *reduced = &r->reduced;
+    bool good = n > 1 && kept->nd > 0 && kept->npatterns > 0 && kept->shape[0] % n == 0;
+    for (int q = 0; q < kept->npatterns && good; q++) {
+        good = kept->stride[q][0] == 1;
+        for (int d = 1; d < kept->nd; d++)
+            good &= kept->stride[q][d] % n == 0;
+        for (int d = 0; d < reduced->nd; d++)
+            good &= reduced->stride[q][d] % n == 0;
+    }
+    return good;
+}
+
+/* Chooses vectors of neighbouring results. A lane that reads single elements reads few bytes at a
+ * time, and the results of a group, which are few if each has many lanes, are less than a line of
+ * memory: 16 lanes of BFloat16 numbers are 32 bytes of each term. */
+static void choose_columns(const fxi_gpu_builder *b, reduction *r)
+{
+    enum { ACCUMULATOR = 4, LOADED = 32 }; /* words of an accumulator; of the loads in flight */
+    int words = ACCUMULATOR + fx_step_program(b->step).n / 8, narrowest = 0;
+    if (!by_columns(r) || r->matches)
+        return;
+    for (int k = 0; k < r->nin; k++) {
+        const int size = fxi_gpu_types[r->in[k].dtype].size;
+        words += r->pattern[k] < 0 ? 0 : size > 4 ? size / 4 : 1;
+        if (r->pattern[k] >= 0 && (narrowest == 0 || size < narrowest))
+            narrowest = size;
+    }
+    int n = fxi_gpu_pack_elements(b, narrowest, words);
+    while (n > 1 && !are_columns(r, n))
+        n /= 2;
+    if (n == 1)
+        return;
+    r->elements = n;
+    r->neighbours = true;
+    r->several = n * (words - ACCUMULATOR) * 4 > LOADED ? 2 : 4;
 }
 
 /* Uses more lanes, then more pieces, until there are four groups for each unit, or lanes have too
@@ -80,10 +125,18 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
 {
     const int64_t busy = 4 * (int64_t)b->limits->units;
     r->lanes = (fxi_gpu_lanes){.lanes = 1, .columns = by_columns(r)};
+    if (r->several) {
+        /* Neighbouring lanes have different results, so that TEAMS vectors of a term are a long run
+         * of memory; the other lanes take other terms. */
+        const int32_t vectors = fxi_gpu_power(r->results / r->elements);
+        r->lanes.lanes = FXI_GPU_GROUP / (vectors < TEAMS ? vectors : TEAMS);
+        while (r->lanes.lanes > 1 && r->terms / r->lanes.lanes < r->several)
+            r->lanes.lanes /= 2;
+    }
     /* Rows: a lane has about as many terms as it loads at a time, but about four at least. */
     if (!r->lanes.columns)
         r->lanes.lanes = fxi_gpu_power(r->terms / (r->elements > 4 ? r->elements : 4));
-    while (groups_of(r) < busy && r->lanes.lanes < FXI_GPU_GROUP &&
+    while (!r->several && groups_of(r) < busy && r->lanes.lanes < FXI_GPU_GROUP &&
            r->terms / r->lanes.lanes > TERMS)
         r->lanes.lanes *= 2;
     r->pieces = busy / (groups_of(r) > 0 ? groups_of(r) : 1);
@@ -100,8 +153,9 @@ static void say_value(fxi_gpu_builder *b, const reduction *r)
     for (int k = 0; k < r->nin; k++) {
         const fxi_gpu_type *t = &fxi_gpu_types[r->in[k].dtype];
         const bool single = r->pattern[k] < 0;
+        const char *pack = r->several ? "[c].e" : ".e";
         fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(%c%d%s, %c);\n", t->value, k, t->name,
-                    single ? 'x' : 'v', k, single ? "" : ".e", single ? '0' : 'e');
+                    single ? 'x' : 'v', k, single ? "" : pack, single ? '0' : 'e');
     }
     const int result = fxi_gpu_say_program(b, r->nin);
     /* All indices are read and compared: the kernel has no list of the terms of a result. */
@@ -138,25 +192,38 @@ static void say_body(fxi_gpu_builder *b, const reduction *r, const char *text, c
     fxi_gpu_set_number(b, "chunk", CHUNK);
     fxi_gpu_set_number(b, "parts", PARTS);
     fxi_gpu_set(b, "group", group);
+    fxi_gpu_set_number(b, "elements", r->elements);
+    fxi_gpu_set_number(b, "several", r->several);
     text = fxi_gpu_say_until(b, say_head(b, text), "kept");
     fxi_gpu_walk_say(b, &r->kept, WALKS, "o", "k", NULL);
-    fxi_gpu_set_number(b, "elements", r->elements);
     text = fxi_gpu_say_until(b, text, "near");
-    fxi_gpu_say_near(b, &packs, "first");
+    fxi_gpu_say_near(b, &packs, r->several ? "0" : "first");
     text = fxi_gpu_say_until(b, text, "packs");
     fxi_gpu_say_packs(b, &packs, NULL);
+    /* The walk over the terms is in the text twice: a branch within the loop of loads would let
+     * each load wait for the previous one. */
+    if (r->several) {
+        text = fxi_gpu_say_until(b, text, "reduced");
+        fxi_gpu_walk_say(b, &r->reduced, WALKS + walks, "t", "o", "k");
+    }
     text = fxi_gpu_say_until(b, text, "vector_loads");
     fxi_gpu_say_vector_loads(b, &packs, NULL);
-    text = fxi_gpu_say_until(b, text, "reduced");
+    text = fxi_gpu_say_until(b, text, r->several ? "reduced_again" : "reduced");
     fxi_gpu_walk_say(b, &r->reduced, WALKS + walks, "t", "o", "k");
     text = fxi_gpu_say_until(b, text, "loads");
     fxi_gpu_say_element_loads(b, &packs, NULL);
     text = fxi_gpu_say_until(b, text, "value");
     say_value(b, r);
     text = fxi_gpu_say_until(b, text, "tree");
-    fxi_gpu_say_tree(b, 0, 0, r->lanes.columns, false);
+    /* Several results use the same local memory. */
+    fxi_gpu_say_tree(b, 0, 0, r->lanes.columns, r->several > 0);
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
+}
+
+static const char *text_of(const reduction *r)
+{
+    return r->several ? fxi_gpu_text_reduce_columns : fxi_gpu_text_reduce;
 }
 
 static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
@@ -164,7 +231,7 @@ static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
     fxi_gpu_begin(b, r->wide);
     *bytes = fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
     fxi_gpu_kernel(b, "fx_reduce", r->nin + 2, params_of(r));
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
+    const char *text = fxi_gpu_say_until(b, text_of(r), "operands");
     fxi_gpu_say_operands(b, r->in, r->nin);
     fxi_gpu_say(b, "FX_USE(%d, %s, y)\nFX_USE(%d, fx_acc0, partial)\n", r->nin,
                 fxi_gpu_types[b->step->out.dtype].stored, r->nin + 1);
@@ -237,6 +304,7 @@ static void settle(const fxi_gpu_builder *b, reduction *r, uint32_t axes)
     fxi_gpu_packs_divide(b, &packs, &r->reduced, fx_step_program(b->step).n / 8);
     r->elements = packs.elements;
     r->neighbours = packs.neighbours;
+    choose_columns(b, r);
     divide(b, r);
     /* The accumulators of the pieces are an array of their own. */
     r->wide |= fxi_gpu_wide(r->pieces * r->results);
@@ -302,7 +370,7 @@ static bool same_text(const reduction *a, const reduction *b)
 {
     bool same = !a->wide && !b->wide && a->pieces == 1 && b->pieces == 1 &&
                 a->elements == b->elements && a->neighbours == b->neighbours &&
-                a->lanes.columns == b->lanes.columns &&
+                a->several == b->several && a->lanes.columns == b->lanes.columns &&
                 a->layout.npatterns == b->layout.npatterns &&
                 fxi_gpu_walk_params(&a->kept) == fxi_gpu_walk_params(&b->kept) &&
                 fxi_gpu_walk_params(&a->reduced) == fxi_gpu_walk_params(&b->reduced);
@@ -357,7 +425,7 @@ static void say_reductions(fxi_gpu_builder *b, const reduction *r, int count, bo
     fxi_gpu_say(b, "FX_GLOBAL fx_acc0 *partial = (FX_GLOBAL fx_acc0 *)y;\n");
     b->own = "from + ";
     fxi_gpu_set(b, "own", b->own);
-    text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
+    text = fxi_gpu_say_until(b, text_of(r), "operands");
     say_body(b, r, text, "group");
 }
 

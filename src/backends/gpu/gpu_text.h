@@ -148,7 +148,8 @@ typedef struct fxi_gpu_packs {
     const int *pattern; /* of each operand; below 0: it is not loaded for each element */
     int elements;       /* that a lane loads at a time */
     bool neighbours;    /* they may be neighbours in memory, and so be loaded as vectors */
-    /* Rows: a lane loads so many packs v<k>[c], from the offsets o0, o1, … on; elsewhere 0. */
+    /* Rows and columns: a lane loads so many packs v<k>[c], from the offsets o0, o1, … on;
+     * elsewhere 0. */
     int several;
 } fxi_gpu_packs;
 /* Sets elements and neighbours for a walk over the elements of a lane. `words`: 32-bit registers

@@ -44,6 +44,61 @@ if (lane == 0 && o < P(@own@@results@)) {
         FX_STORE_@name@(y, o, fx_done0(a0));
 }
 
+// The same if neighbouring results are neighbours in all operands: a lane computes @elements@ of
+// them, which it loads as one vector for each term, and loads several terms before it takes the
+// first.
+//// reduce_columns
+@operands@
+FX_LOCAL(fx_acc0, s0, FX_GROUP);
+@lanes@
+const fx_int o = (@group@ * teams + team) * @elements@;
+fx_acc0 sums[@elements@];
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) sums[e] = fx_none0();
+if (o < P(@own@@results@)) {
+@kept@
+const fx_int first = FX_GROUP_Y * P(@own@@chunk@), all = P(@own@@count@) - first;
+const fx_int last = first + (all < P(@own@@chunk@) ? all : P(@own@@chunk@));
+const int near = @near@;
+for (fx_int base = first + lane; base < last; base += lanes * @several@) {
+@packs@
+if (near) {
+FX_UNROLL for (fx_int c = 0; c < @several@; c++) {
+const fx_int t = base + c * lanes < last ? base + c * lanes : last - 1;
+@reduced@
+@vector_loads@
+}
+} else {
+FX_UNROLL for (fx_int c = 0; c < @several@; c++) {
+const fx_int t = base + c * lanes < last ? base + c * lanes : last - 1;
+@reduced_again@
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+@loads@
+}
+}
+}
+FX_UNROLL for (fx_int c = 0; c < @several@; c++) {
+const fx_int t = base + c * lanes;
+if (t < last) {
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+fx_acc0 a0 = sums[e];
+@value@
+sums[e] = a0;
+}
+}
+}
+}
+}
+FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
+fx_acc0 a0 = sums[e];
+@tree@
+if (lane == 0 && o < P(@own@@results@)) {
+    if (P(@own@@parts@) > 1)
+        partial[FX_GROUP_Y * P(@own@@results@) + o + e] = a0;
+    else
+        FX_STORE_@name@(y, o + e, fx_done0(a0));
+}
+}
+
 // Joins the pieces of every result.
 //// reduce_finish
 FX_USE(0, const fx_acc0, partial)
