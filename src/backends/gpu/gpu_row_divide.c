@@ -95,8 +95,10 @@ static int32_t choose_lanes(const fxi_gpu_builder *b, const fxi_gpu_rows *r, int
     const int warp = fxi_gpu_warp(b) > 0 ? fxi_gpu_warp(b) : 32;
     const int64_t length = r->elements_of_row, busy = (int64_t)b->limits->units * 1024;
     const int in_warp = 2 * OF_WARP / each < MOST ? 2 * OF_WARP / each : MOST;
-    int32_t lanes = lanes_for(length, in_warp / r->elements * r->elements);
-    if (in_warp < r->elements || lanes > warp)
+    int32_t lanes = INT32_MAX; /* not even one pack fits */
+    if (in_warp >= r->elements)
+        lanes = lanes_for(length, in_warp / r->elements * r->elements);
+    if (lanes > warp)
         lanes = lanes_for(length, r->elements > USUAL ? r->elements : USUAL);
     while (lanes < FXI_GPU_GROUP && lanes * (int64_t)r->elements < length &&
            2 * r->count * lanes <= busy)
