@@ -42,7 +42,13 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define fx_bits64(x) ((fx_u64)__double_as_longlong(x))
 #define fx_double(u) __longlong_as_double((fx_i64)(u))
 // In global memory, the atomic addition of Float32 numbers flushes subnormal operands and results
-// to zero.
+// to zero. From sm_90 on one instruction adds four of them, at a multiple of 16 bytes; each addition
+// is atomic by itself.
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 13
+#define FX_ADD4_f32(p, a, b, c, d) asm volatile("{.reg .b64 to; cvta.to.global.u64 to, %0; " \
+    "red.global.add.v4.f32 [to], {%1, %2, %3, %4};}" \
+    : : "l"(p), "f"(a), "f"(b), "f"(c), "f"(d) : "memory")
+#endif
 #define FX_ADD_f32(p, v) atomicAdd((fx_f32 *)(p), v)
 #define FX_ADD_f64(p, v) atomicAdd((fx_f64 *)(p), v)
 #define FX_ADD_u32(p, v) atomicAdd(p, (fx_u32)(v))

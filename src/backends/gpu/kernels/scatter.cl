@@ -66,6 +66,15 @@ else FX_UNROLL for (fx_int q = 0; q < @elements@; q++) part[each].e[q] = at[q];
 }
 FX_UNROLL for (fx_int each = 0; each < @each@; each++) {
 if (to[each] < 0) continue;
+#if @sums@ && defined FX_ADD4_@added@
+if (FX_ADDRESS(y) % 16 == 0) {
+    FX_UNROLL for (fx_int q = 0; q < @elements@; q += 4)
+        FX_ADD4_@added@(y + to[each] + q, FX_LOAD_@name@(part[each].e, q),
+            FX_LOAD_@name@(part[each].e, q + 1), FX_LOAD_@name@(part[each].e, q + 2),
+            FX_LOAD_@name@(part[each].e, q + 3));
+    continue;
+}
+#endif
 FX_UNROLL for (fx_int q = 0; q < @elements@; q++)
     fx_fold(y + to[each] + q, (@value@)FX_LOAD_@name@(part[each].e, q));
 }
