@@ -7,7 +7,7 @@ convolutions, except in the cases whose name says tf32: PyTorch's own default wo
 --tf32 it is on in all cases.
 A time is that of evaluations queued one after the other, between two events on a GPU, by the clock on a CPU.
 
-  peer_torch_gpu.py [--device cuda] [--seconds S] [--tiny] [--tf32] [--eager] [part of a name …]
+  peer_torch_gpu.py [--device cuda] [--seconds S] [--tiny] [--tf32] [--eager] [--variant PART]… [part of a name …]
   peer_torch_gpu.py --list
 """
 import argparse
@@ -394,6 +394,7 @@ def main():
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--variant", action="append", default=[], help="only variants with this part in their name")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("part", nargs="*")
     options = parser.parse_intermixed_args()
@@ -407,6 +408,8 @@ def main():
         if options.part and not any(part in name for part in options.part):
             continue
         for variant, prepare in table[name]():
+            if options.variant and not any(part in variant for part in options.variant):
+                continue
             row = measure(name, variant, prepare)
             failures += row["row"] == "failure"
             print(json.dumps(row), flush=True)
