@@ -186,6 +186,30 @@ static void test_products(void **unused)
     assert_int_equal(wrong, 0);
 }
 
+/* The largest tile, for devices whose groups may ask for more memory. */
+static void test_asked_memory(void **unused)
+{
+    static const char *const archs[] = {"80", "90"}, *const steps[] = {"matmul.f16.2048",
+                                                                       "matmul.bf16.2048"};
+    const fxi_gpu_limits its = {FXI_GPU_USUAL_LIMITS,       .units = 100, .param_bytes = 1024,
+                                .buffers = FXI_GPU_BUFFERS, .f64 = true,  .atomic64 = true,
+                                .asked_memory = 99 << 10};
+    int wrong = 0;
+    (void)unused;
+    if (!gpu_nvrtc_open()) {
+        print_message("skipped: there is no NVRTC\n");
+        return;
+    }
+    gpu_texts_render_for(FXI_GPU_CUDA, &its);
+    for (int k = 0; k < 2; k++) {
+        const gpu_text *t = find(steps[k], "fx_matmul");
+        assert_non_null(strstr(t->source, "FX_LOCAL_ASKED(fx_v16"));
+        wrong += check(t, MATRICES | ASYNC, 255, archs[k]);
+    }
+    gpu_texts_free();
+    assert_int_equal(wrong, 0);
+}
+
 /* AMD's instructions for matrices, as clang writes them. gfx90a has none for Float16 that keeps
  * subnormal numbers. */
 static int check_amd(const char *compiler, const char *arch, const char *step, const char *mark)
@@ -240,7 +264,8 @@ static void test_amd(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_named),
-                                       cmocka_unit_test(test_products), cmocka_unit_test(test_amd)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_named), cmocka_unit_test(test_products),
+        cmocka_unit_test(test_asked_memory), cmocka_unit_test(test_amd)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,7 @@ enum {
     SIM_DEVICES_MOST = 8,
     SIM_GROUP_MOST = 1024,
     SIM_SHARED_MOST = 48 << 10,
+    SIM_ASKED_MOST = 227 << 10, /* sm_90, if a launch asks for them */
     SIM_ARGUMENTS_MOST = 4096
 };
 enum {
@@ -103,6 +104,7 @@ typedef struct sim_kernel {
     const struct sim_calls **calls;
     sim_device *device;
     int warp;
+    unsigned asked_most; /* bytes that a launch may ask for, besides the usual ones */
 } sim_kernel;
 
 typedef struct sim_launch {

@@ -159,6 +159,8 @@ int sim_DeviceAttribute(int *out, int which, int device)
            : which == FXI_RT_WARP ? (strncmp(architecture(), "gfx9", 4) == 0 ? 64 : 32)
                                   : 0;
 #ifndef FXI_AMDGPU
+    if (which == FXI_RT_ASKED_MEMORY)
+        *out = atoi(architecture()) >= 80 ? SIM_ASKED_MOST : 64 << 10;
     if (which == FXI_RT_MAJOR)
         *out = atoi(architecture()) / 10;
     if (which == FXI_RT_MINOR)
@@ -491,6 +493,17 @@ int sim_FunctionAttribute(int *out, int which, fxi_rt_function function)
     return sim_end(which == FXI_RT_FUNCTION_ITEMS ? SIM_OK : SIM_INVALID_VALUE);
 }
 
+#ifndef FXI_AMDGPU
+int sim_FunctionSet(fxi_rt_function function, int which, int value)
+{
+    BEGIN(FunctionSet);
+    if (which != FXI_RT_FUNCTION_MEMORY || value < 0 || value > SIM_ASKED_MOST)
+        return sim_end(SIM_INVALID_VALUE);
+    ((sim_kernel *)function)->asked_most = (unsigned)value;
+    return sim_end(SIM_OK);
+}
+#endif
+
 /* Copies the arguments, as the driver does: the caller may change them after the call. */
 static int take_arguments(sim_launch *l, void **arguments)
 {
@@ -512,13 +525,20 @@ static int take_arguments(sim_launch *l, void **arguments)
     return SIM_OK;
 }
 
-static int check_launch(const sim_launch *l)
+/* A kernel has its memory in one section, so one that asks for memory must have exactly that. */
+static bool fits_in_memory(const sim_kernel *k, unsigned asked)
+{
+    return asked == 0 ? k->shared_bytes <= SIM_SHARED_MOST
+                      : asked <= k->asked_most && (!k->entry || k->shared_bytes == asked);
+}
+
+static int check_launch(const sim_launch *l, unsigned asked)
 {
     const unsigned *g = l->groups, *n = l->items;
     const bool fits = g[0] >= 1 && g[0] <= INT32_MAX && g[1] >= 1 && g[1] <= UINT16_MAX &&
                       g[2] >= 1 && g[2] <= UINT16_MAX && n[0] >= 1 && n[1] >= 1 && n[2] >= 1 &&
                       (uint64_t)n[0] * n[1] * n[2] <= SIM_GROUP_MOST &&
-                      l->kernel->shared_bytes <= SIM_SHARED_MOST &&
+                      fits_in_memory(l->kernel, asked) &&
                       (!IS_AMD || (uint64_t)g[0] * n[0] <= UINT32_MAX);
     if (!fits) {
         sim_say("%s: %u×%u×%u groups of %u×%u×%u, %zu bytes of shared memory, are too many",
@@ -546,14 +566,14 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
 {
     BEGIN(Launch);
     sim_op op = {.kind = SIM_LAUNCH};
-    if (shared || more || !(op.launch = malloc(sizeof *op.launch)))
+    if (more || !(op.launch = malloc(sizeof *op.launch)))
         return sim_end(SIM_INVALID_VALUE);
     sim_launch *l = op.launch;
     l->kernel = (sim_kernel *)function;
     memcpy(l->groups, (unsigned[]){gx, gy, gz}, sizeof l->groups);
     memcpy(l->items, (unsigned[]){x, y, z}, sizeof l->items);
     launch_slowly(l->kernel->name);
-    error = check_launch(l);
+    error = check_launch(l, shared);
     if (!error)
         error = take_arguments(l, arguments);
     /* A driver does not check addresses before a launch: the kernel fails, and the device is lost.

@@ -24,9 +24,10 @@ struct __attribute__((aligned(8), may_alias)) uint2 {
 /* ---- CUDA ------------------------------------------------------------------------------------ */
 #define __global__
 #define __device__
-#define __shared__      static __attribute__((section(SIM_SHARED)))
-#define shared          section(SIM_SHARED) /* HIP: static __attribute__((shared)) */
-#define __forceinline__ inline
+#define __shared__              static __attribute__((section(SIM_SHARED)))
+#define FX_LOCAL_ASKED(T, s, n) __shared__ T s[n] __attribute__((aligned(16)))
+#define shared                  section(SIM_SHARED) /* HIP: static __attribute__((shared)) */
+#define __forceinline__         inline
 #define __launch_bounds__(...)
 #define threadIdx        (sim_positions[0])
 #define blockIdx         (sim_positions[1])

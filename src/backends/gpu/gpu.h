@@ -54,6 +54,7 @@ typedef struct fxi_gpu_limits {
     int64_t items;        /* work-items of a launch along an axis; 0: no limit */
     int64_t groups[3];    /* of a launch along an axis; below 2³¹ */
     int64_t group_memory; /* bytes that a group can share; 0: unknown */
+    int64_t asked_memory; /* bytes that a group can share if the launch asks for them; 0: none */
     bool rounds_division; /* Float32 division is correctly rounded */
     bool f64;             /* Float64 works */
     bool atomic64;        /* compare and swap of 64 bits in global memory works */
@@ -86,7 +87,8 @@ typedef struct fxi_gpu_launch {
                              struct */
     const void *params;
     size_t param_bytes;
-    bool checks; /* the kernel may write to `faults` */
+    bool checks;          /* the kernel may write to `faults` */
+    int32_t asked_memory; /* bytes for FX_LOCAL_ASKED; only with limits->asked_memory */
 } fxi_gpu_launch;
 
 /* A kind of call of a vendor's library, such as a product of cuBLAS, which may be one of a step's

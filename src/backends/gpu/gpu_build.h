@@ -82,6 +82,7 @@ struct fxi_gpu_call {
     int32_t way;   /* the launch belongs to this way (fxi_gpu_other_way) */
     int64_t groups[3];
     int32_t group; /* work-items of a group */
+    int32_t asked_memory;
     int32_t nbuffers, nparams;
     int32_t ntable; /* the last of the buffers, which are passed as a table */
     bool wide, checks;
@@ -123,7 +124,8 @@ struct fxi_gpu_builder {
      * launch (`from` is a variable of the kernel), otherwise "". */
     const char *own;
     int32_t group; /* work-items of a group of the current kernel */
-    void *kernel;  /* the kernel of the latest complete text */
+    int32_t asked_memory;
+    void *kernel; /* the kernel of the latest complete text */
     fxi_gpu_call *first, **last;
     fxi_gpu_call unused; /* a dummy that is returned after a failure */
     int64_t unused_params[FXI_GPU_PARAMS];
@@ -148,6 +150,9 @@ static inline void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)
 {
     fxi_gpu_begin_groups(b, wide, FXI_GPU_GROUP);
 }
+/* The same with bytes of local memory for which each launch asks (FX_LOCAL_ASKED). A unit then runs
+ * one group, whose work-items have all of its registers. */
+void fxi_gpu_begin_large_groups(fxi_gpu_builder *b, bool wide, int group, int asked_memory);
 /* Sets the value of the placeholder @name@ until it is set again or the next fxi_gpu_begin. The
  * string is not copied. */
 void fxi_gpu_set(fxi_gpu_builder *b, const char *name, const char *value);

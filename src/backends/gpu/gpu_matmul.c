@@ -12,6 +12,11 @@
  * groups to keep all units busy. If the output has too few tiles but its sums have many terms,
  * these are cut into slices (gpu_slices.c).
  *
+ * Devices with instructions for small matrices multiply 16-bit floats with them (matrix.cl). There
+ * a warp has the block instead of a work-item. NVIDIA's devices since sm_80 also copy into local
+ * memory while they compute, and have a larger tile in memory for which the launch asks: reading
+ * operands from the cache would limit them otherwise.
+ *
  * 16-bit floats are added in Float32, and integers modulo their width. The sum is rounded to the
  * output's type before the epilogue's first instruction, as if the product were a step of its own.
  */
@@ -34,10 +39,14 @@ static const tile parallel_tiles[] = {
     {16, 16, 1, 1, 1, 1, 32},
     {0},
 };
-/* Of CUDA's devices with instructions for products of matrices: a warp computes a quarter of one of
- * the two largest tiles, because then it loads the fewest parts for each product. */
-static const tile cuda_cell_tiles[] = {
-    {16, 8, 8, 16, 1, 1, 8}, {16, 8, 4, 8, 1, 1, 16}, {16, 16, 2, 2, 1, 1, 32}, {0}};
+/* Of CUDA's devices with instructions for products of matrices: a warp computes 64×64 elements of a
+ * large tile, because then it loads the fewest parts for each product. The first one reads an
+ * operand least often, but a group must ask for the memory of its four rounds. */
+static const tile cuda_cell_tiles[] = {{16, 16, 8, 16, 1, 1, 8},
+                                       {16, 8, 8, 16, 1, 1, 8},
+                                       {16, 8, 4, 8, 1, 1, 16},
+                                       {16, 16, 2, 2, 1, 1, 32},
+                                       {0}};
 static const tile serial_tiles[] = {
     {1, 1, 16, 6, 4, 8, 64}, {1, 1, 16, 6, 2, 4, 64}, {1, 1, 16, 6, 1, 2, 64}, {0}};
 
@@ -132,6 +141,23 @@ static bool has_async(const fxi_gpu_builder *b, const fxi_gpu_type *t)
     return has_cells(b, t) && b->runtime->dialect == FXI_GPU_CUDA;
 }
 
+/* The bytes for which a group with the largest tile asks: both operands of four rounds (matrix.cl).
+ * Devices that have them, and 1 KiB for the driver, have asynchronous copies. */
+enum { ROUNDS = 4, ASKED = ROUNDS * (128 + 256) * 32 * 2, DRIVER = 1024 };
+static bool asks(const tile *t)
+{
+    return t->tx * t->ty * t->rm * t->rn > 128 * 128;
+}
+
+/* May the largest tile be used? Not if more of it than of the next one would be outside the output.
+ */
+static bool can_ask(product *p, const fxi_gpu_limits *limits)
+{
+    const tile *t = cuda_cell_tiles;
+    return limits->asked_memory >= ASKED + DRIVER &&
+           8 * 2 * tiles_of(p, t) <= 9 * tiles_of(p, t + 1);
+}
+
 /* A large tile reads each operand less often, but gives fewer groups; an idle unit costs more than
  * the extra reads. */
 static void choose_tile(product *p, const fxi_gpu_builder *b)
@@ -140,6 +166,8 @@ static void choose_tile(product *p, const fxi_gpu_builder *b)
     const tile *t = limits->serial          ? serial_tiles
                     : has_async(b, p->type) ? cuda_cell_tiles
                                             : parallel_tiles;
+    if (t == cuda_cell_tiles && !can_ask(p, limits))
+        t++;
     const bool long_elements = p->type->size == 8;
     if (long_elements && !limits->serial)
         t++; /* the largest tile needs too many registers */
@@ -166,7 +194,7 @@ static void choose_tile(product *p, const fxi_gpu_builder *b)
  * parts of the inner axis may begin there. */
 static int64_t beyond(int64_t row_stride, int64_t inner_stride)
 {
-    enum { TILE_MOST = 128 };
+    enum { TILE_MOST = 256 };
     return TILE_MOST * llabs(row_stride) + 2 * SLICE_UNIT * llabs(inner_stride);
 }
 
@@ -240,6 +268,8 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
     fxi_gpu_set(b, "out", p->slices > 1 ? sum_type(p) : type->stored);
     fxi_gpu_set_number(b, "of_a", p->pattern[0]);
     fxi_gpu_set_number(b, "of_b", p->pattern[1]);
+    fxi_gpu_set(b, "tiles", asks(t) ? "FX_LOCAL_ASKED" : "FX_LOCAL");
+    fxi_gpu_set_number(b, "stages", asks(t) ? ROUNDS : 3);
     fxi_gpu_set_number(b, "a_across", p->am == 1 && p->ak != 1);
     fxi_gpu_set_number(b, "b_across", p->bn == 1 && p->bk != 1);
 }
@@ -280,7 +310,8 @@ static void say_sums(fxi_gpu_builder *b, const product *p, const char *text)
 static void say_kernel(fxi_gpu_builder *b, const product *p)
 {
     const int operands = p->slices > 1 ? 0 : p->operands;
-    fxi_gpu_begin_groups(b, is_wide(p), p->tile.tx * p->tile.ty);
+    const bool alone = asks(&p->tile);
+    fxi_gpu_begin_large_groups(b, is_wide(p), p->tile.tx * p->tile.ty, alone ? ASKED : 0);
     fxi_gpu_kernel(b, "fx_matmul", 3 + operands,
                    first_of_batch(p) + fxi_gpu_walk_params(&p->batch));
     set_constants(b, p);
@@ -295,10 +326,11 @@ static void say_kernel(fxi_gpu_builder *b, const product *p)
     const bool async = has_async(b, p->type) && p->tile.rm > 2;
     if (async)
         say_sums(b, p, fxi_gpu_text_matrix_async);
-    if (cells)
+    if (cells && !alone)
         say_sums(b, p, fxi_gpu_text_matrix);
-    say_sums(b, p, b->limits->serial ? fxi_gpu_text_matmul_serial : fxi_gpu_text_matmul_tiles);
-    for (int k = 0; k < cells + async; k++)
+    if (!alone)
+        say_sums(b, p, b->limits->serial ? fxi_gpu_text_matmul_serial : fxi_gpu_text_matmul_tiles);
+    for (int k = 0; k < (cells && !alone) + async; k++)
         fxi_gpu_say_part(b, fxi_gpu_text_matrix_end);
     fxi_gpu_say_part(b, fxi_gpu_text_matmul_end);
     fxi_gpu_end(b);

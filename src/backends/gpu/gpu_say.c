@@ -147,10 +147,16 @@ void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text)
  * without headers. */
 void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
 {
+    fxi_gpu_begin_large_groups(b, wide, group, 0);
+}
+
+void fxi_gpu_begin_large_groups(fxi_gpu_builder *b, bool wide, int group, int asked_memory)
+{
     const fxi_gpu_dialect dialect = b->runtime->dialect;
     b->length = 0;
     b->wide = wide;
     b->group = group;
+    b->asked_memory = asked_memory;
     b->kernel = NULL;
     b->nvalues = 0;
     /* Placeholders that every text may have. */
@@ -163,6 +169,8 @@ void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
                 b->limits->rounds_division ? "#define FX_DIVIDES\n" : "",
                 b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "",
                 b->limits->atomic_f32 ? "#define FX_HAS_ATOMIC_F32\n" : "");
+    if (asked_memory > 0)
+        fxi_gpu_say(b, "#define FX_ALONE\n");
     if (fxi_gpu_warp(b) > 0)
         fxi_gpu_say(b, "#define FX_WARP %d\n", (int)fxi_gpu_warp(b));
     for (int k = 0; k < 2 && preludes[dialect][k]; k++)

@@ -112,6 +112,7 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
         return &b->unused;
     c->kernel = b->kernel;
     c->group = b->group;
+    c->asked_memory = b->asked_memory;
     c->ntable = b->ntable;
     c->wide = b->wide;
     /* One group along each axis, unless the caller sets more. */
@@ -505,7 +506,8 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
         .ntable = c->ntable,
         .params = c->params,
         .param_bytes = (size_t)c->nparams * (c->wide ? sizeof(int64_t) : sizeof(int32_t)),
-        .checks = c->checks};
+        .checks = c->checks,
+        .asked_memory = c->asked_memory};
     return runtime->launch(device, &l);
 }
 

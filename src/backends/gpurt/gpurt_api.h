@@ -51,11 +51,12 @@ enum {
     FXI_RT_LAUNCH_FAILED = 719,
     FXI_RT_DRIVER_MISMATCH = 803,
 
-    FXI_RT_NON_BLOCKING = 1,   /* a stream that does not wait for the default one */
-    FXI_RT_PORTABLE = 1,       /* pinned memory that all devices can use */
-    FXI_RT_NO_TIMES = 2,       /* an event without times, which is faster */
-    FXI_RT_THREAD_LOCAL = 1,   /* a capture that forbids calls in its own thread only */
-    FXI_RT_FUNCTION_ITEMS = 0, /* attribute of a function: most work-items of a group */
+    FXI_RT_NON_BLOCKING = 1,    /* a stream that does not wait for the default one */
+    FXI_RT_PORTABLE = 1,        /* pinned memory that all devices can use */
+    FXI_RT_NO_TIMES = 2,        /* an event without times, which is faster */
+    FXI_RT_THREAD_LOCAL = 1,    /* a capture that forbids calls in its own thread only */
+    FXI_RT_FUNCTION_ITEMS = 0,  /* attribute of a function: most work-items of a group */
+    FXI_RT_FUNCTION_MEMORY = 8, /* attribute of a function: most bytes that a launch may ask for */
 };
 
 /* Attributes of a device. */
@@ -74,6 +75,7 @@ enum {
     FXI_RT_GROUP_MEMORY = 8,
     FXI_RT_WARP = 10,
     FXI_RT_UNITS = 16,
+    FXI_RT_ASKED_MEMORY = 97,
     FXI_RT_MAJOR = 75,
     FXI_RT_MINOR = 76
 };
@@ -150,6 +152,7 @@ enum {
     X(int, ContextRetain, cuDevicePrimaryCtxRetain, , NEEDED, (fxi_rt_context *, int))             \
     X(int, ContextSet, cuCtxSetCurrent, , NEEDED, (fxi_rt_context))                                \
     X(int, ErrorName, cuGetErrorName, , NEEDED, (int, const char **))                              \
+    X(int, FunctionSet, cuFuncSetAttribute, , OPTIONAL, (fxi_rt_function, int, int))               \
     X(int, PeerEnable, cuCtxEnablePeerAccess, , OPTIONAL, (fxi_rt_context, unsigned))              \
     X(int, PeerCopy, cuMemcpyPeerAsync, , OPTIONAL,                                                \
       (void *, fxi_rt_context, void *, fxi_rt_context, size_t, fxi_rt_stream))

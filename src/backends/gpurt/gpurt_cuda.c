@@ -45,6 +45,8 @@ void fxi_rt_describe(fxi_rt_device *d, int version)
     snprintf(d->architecture, sizeof d->architecture, "sm_%d%d", attribute(d, FXI_RT_MAJOR),
              attribute(d, FXI_RT_MINOR));
     d->gpu.limits.warp = 32;
+    if (fxi_rt.FunctionSet)
+        d->gpu.limits.asked_memory = attribute(d, FXI_RT_ASKED_MEMORY);
 }
 
 /* The compiler makes machine code for the architectures that it lists. For a device with a later

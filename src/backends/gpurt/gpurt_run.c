@@ -31,9 +31,14 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
         arguments[n++] = (void *)(uintptr_t)&l->buffers[l->nbuffers];
     arguments[n] = (void *)(uintptr_t)l->params;
     int error = fxi_rt_select(d);
+#ifndef FXI_AMDGPU
+    if (!error && l->asked_memory > 0)
+        error = fxi_rt.FunctionSet(l->kernel, FXI_RT_FUNCTION_MEMORY, l->asked_memory);
+#endif
     if (!error)
-        error = fxi_rt.Launch(l->kernel, l->groups[0], l->groups[1], l->groups[2],
-                              (unsigned)l->group, 1, 1, 0, d->launches, arguments, NULL);
+        error =
+            fxi_rt.Launch(l->kernel, l->groups[0], l->groups[1], l->groups[2], (unsigned)l->group,
+                          1, 1, (unsigned)l->asked_memory, d->launches, arguments, NULL);
     if (error)
         return fxi_gpu_check(&d->gpu, l->operation, fxi_rt_name.Launch, error);
     fxi_gpu_launched(&d->gpu, l);

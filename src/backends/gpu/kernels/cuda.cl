@@ -20,9 +20,13 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define FX_BARRIER __syncthreads()
 #define fx_shuffle(v, item) __shfl_sync(0xffffffffu, v, (item) & (FX_WARP - 1))
 #define FX_FN static __device__ __forceinline__
+// Memory whose size each launch states; it may be larger than that of FX_LOCAL.
+#ifndef FX_LOCAL_ASKED
+#define FX_LOCAL_ASKED(T, s, n) extern __shared__ __attribute__((aligned(@vector@))) T s[]
+#endif
 // Two groups share a unit, so a work-item has at most 128 registers; with 64-bit indices that would
 // spill.
-#ifdef FX_WIDE
+#if defined FX_WIDE || defined FX_ALONE
 #define FX_TOGETHER 1
 #else
 #define FX_TOGETHER 2

@@ -118,7 +118,7 @@
 //// matrix_async
 #ifdef FX_ASYNC
 #define DEPTH 32
-#define STAGES 3
+#define STAGES @stages@
 #define WN (BN * 2 * FX_WARP / FX_GROUP)
 #define BYTES(rows) ((rows) * DEPTH * 2)
 #define STAGE (BYTES(BM) + BYTES(BN))
@@ -184,7 +184,7 @@
     FX_UNROLL for (fx_u32 y = 0; y < WN / 8; y++) \
         FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++) \
             FX_MMA(@name@, sum[y][x], left[k][x], right[k][y / 2] + y % 2 * 2);
-    FX_LOCAL(fx_v16, tiles, STAGES * STAGE / 16);
+    @tiles@(fx_v16, tiles, STAGES * STAGE / 16);
     const fx_near near = fx_near_of(tiles);
     const fx_u32 item = (fx_u32)FX_ITEM, lane = item % FX_WARP, warp = item / FX_WARP;
     const fx_u32 wm = warp % 2 * (BM / 2), wn = warp / 2 * WN;
