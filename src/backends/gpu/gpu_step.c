@@ -529,9 +529,9 @@ static fx_status run_way(const fxi_gpu_runtime *runtime, fx_device *device, int3
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Runs of a way that are measured together. The first run is not measured: drivers and libraries
- * load kernels in it. */
-enum { MEASURED = 4 };
+/* Rounds, of which the fastest counts, and the runs of a round, which are measured together. The
+ * first run is not measured: drivers and libraries load kernels in it. */
+enum { ROUNDS = 2, MEASURED = 2 };
 
 /* The time of one run in seconds; less than 0 if the device failed, which the caller's next call
  * reports. */
@@ -541,14 +541,19 @@ static double time_runs(const fxi_gpu_runtime *runtime, fx_device *device, int32
     const struct ready *r = p->step->ready;
     *out_status = run_way(runtime, device, way, p);
     bool ok = !*out_status && r->trial->finish(device) == 0;
-    /* Several runs are queued before the host waits, so that its own time counts little. */
-    const double start = fxi_clock();
-    for (int k = 0; k < MEASURED && ok; k++) {
-        *out_status = run_way(runtime, device, way, p);
-        ok = !*out_status;
+    double best = -1;
+    for (int round = 0; round < ROUNDS && ok; round++) {
+        /* Several runs are queued before the host waits, so that its own time counts little. */
+        const double start = fxi_clock();
+        for (int k = 0; k < MEASURED && ok; k++) {
+            *out_status = run_way(runtime, device, way, p);
+            ok = !*out_status;
+        }
+        ok = ok && r->trial->finish(device) == 0;
+        const double seconds = (fxi_clock() - start) / MEASURED;
+        best = best < 0 || seconds < best ? seconds : best;
     }
-    ok = ok && r->trial->finish(device) == 0;
-    return ok ? (fxi_clock() - start) / MEASURED : -1;
+    return ok ? best : -1;
 }
 
 /* A library may refuse a call that it has prepared. Without the first way the step fails; others
