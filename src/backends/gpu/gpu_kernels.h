@@ -65,11 +65,14 @@ extern const char fxi_gpu_text_repair_weights[];
 extern const char fxi_gpu_text_scan[];
 /* row.cl */
 extern const char fxi_gpu_text_rows[];
+extern const char fxi_gpu_text_rows_division[];
 extern const char fxi_gpu_text_rows_loads[];
 extern const char fxi_gpu_text_rows_loads_whole[];
 extern const char fxi_gpu_text_rows_stores[];
 extern const char fxi_gpu_text_rows_stores_whole[];
 extern const char fxi_gpu_text_rows_program[];
+extern const char fxi_gpu_text_rows_take_deviations[];
+extern const char fxi_gpu_text_rows_take_sum[];
 extern const char fxi_gpu_text_rows_piece[];
 extern const char fxi_gpu_text_rows_found[];
 /* scatter.cl */

@@ -7,6 +7,12 @@
  * the operands are then usually in the device's caches, because a row has at most 4 MiB (planner
  * rule 3). Only the reductions' results are kept between its passes. Every lane computes the values
  * of the row. Rows that are cut into pieces have a launch for each pass: gpu_row_cut.c.
+ *
+ * A group has few lanes for each element, so the instructions of an element limit the speed as soon
+ * as memory is accessed without gaps: a device that copies 3 TB/s has time for about 100
+ * instructions for 32 Float32 elements that are loaded and stored, and for half as many if they
+ * have 16 bits. Therefore elements have no branches, divisions by a value of the row use its
+ * reciprocal, and what is the same for several elements is computed once for them.
  */
 #include "gpu_row.h"
 
@@ -57,13 +63,20 @@ void fxi_gpu_say_row_values(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
             fxi_gpu_say_instr(b, &p->instr[k], s->nin + k);
 }
 
+/* Is it the conversion of a 16-bit operand, which is cheaper than a register to keep it? */
+static bool is_cheap(const fxi_gpu_rows *r, const fx_instr *ins)
+{
+    return ins->op == FX_OP_CAST && ins->src[0] < r->step->nin && fxi_gpu_size(ins->from) == 2;
+}
+
 /* Does a pass compute instruction k for the elements? Not if an earlier pass has, whose result is
  * kept. */
 static bool computes(const fxi_gpu_rows *r, int pass, const bool *needed, int k)
 {
     const int reg = r->step->nin + k, first = r->first_pass[reg];
     return needed[reg] && !fx_step_row(r->step)->program.instr[k].row &&
-           !(r->keeps && first > 0 && first <= pass);
+           (!(r->keeps && first > 0 && first <= pass) ||
+            is_cheap(r, &fx_step_row(r->step)->program.instr[k]));
 }
 
 /* Marks the registers that a pass needs of the elements: for its reductions and for the outputs
@@ -101,11 +114,56 @@ static void plan_kept(fxi_gpu_rows *r)
             const int reg = r->step->nin + k;
             if (!needed[reg] || p->instr[k].row)
                 continue;
-            r->kept[reg] |= r->first_pass[reg] > 0;
+            r->kept[reg] |= r->first_pass[reg] > 0 && !is_cheap(r, &p->instr[k]);
             if (r->first_pass[reg] == 0)
                 r->first_pass[reg] = (uint8_t)(1 + pass);
         }
     }
+}
+
+/* ---- divisions ------------------------------------------------------------------------------- */
+/* Is it a division of elements by a value of the row? On a CPU divisions are not slow. */
+static bool by_row(const fxi_gpu_builder *b, const fxi_gpu_rows *r, const fx_instr *ins)
+{
+    const int by = ins->src[1], nin = r->step->nin;
+    return ins->op == FX_OP_DIV && !ins->row && !b->limits->serial &&
+           strcmp(fxi_gpu_types[ins->dtype].value, "fx_f32") == 0 &&
+           (by < nin ? r->loaded[by] < 0 : fx_step_row(r->step)->program.instr[by - nin].row);
+}
+
+/* Appends the divisors that a pass needs first. */
+static void say_divisors(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bool *needed)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    for (int k = 0; k < p->n; k++) {
+        const int by = p->instr[k].src[1];
+        if (!computes(r, pass, needed, k) || !by_row(b, r, &p->instr[k]) || r->divides[by])
+            continue;
+        r->divides[by] = true;
+        fxi_gpu_say(b, "const fx_divisor d%d = fx_divide_by(r%d);\n", by, by);
+    }
+}
+
+/* Appends the functions of divisions if any pass needs them. */
+static void say_division(fxi_gpu_builder *b, const fxi_gpu_rows *r)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    bool any = false;
+    for (int k = 0; k < p->n; k++)
+        any |= by_row(b, r, &p->instr[k]);
+    if (any)
+        fxi_gpu_say_part(b, fxi_gpu_text_rows_division);
+}
+
+static void say_instr(fxi_gpu_builder *b, const fxi_gpu_rows *r, const fx_instr *ins, int reg)
+{
+    const bool half = ins->dtype != FX_DTYPE_F32;
+    if (by_row(b, r, ins))
+        fxi_gpu_say(b, "const fx_f32 r%d = %s%s(fx_over(r%d, d%d));\n", reg,
+                    half ? "fx_round_" : "", half ? fxi_gpu_types[ins->dtype].name : "",
+                    ins->src[0], ins->src[1]);
+    else
+        fxi_gpu_say_instr(b, ins, reg);
 }
 
 /* ---- packs ----------------------------------------------------------------------------------- */
@@ -204,6 +262,43 @@ static void say_near(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
+/* The text that adds several elements to the accumulator of a reduction: those of a pack, or for
+ * squared deviations all elements that the lane has. NULL: the elements are added one by one. */
+static const char *take_of(const fxi_gpu_rows *r, const fx_instr *ins)
+{
+    const bool half = ins->from == FX_DTYPE_F16 || ins->from == FX_DTYPE_BF16;
+    return r->elements == 1                     ? NULL
+           : ins->attr == FX_REDUCE_SQDEV       ? fxi_gpu_text_rows_take_deviations
+           : ins->attr == FX_REDUCE_SUM && half ? fxi_gpu_text_rows_take_sum
+                                                : NULL;
+}
+
+/* Appends these texts for a pass: those of packs, or those of all elements. */
+static void say_takes(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, bool of_all)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    for (int k = 0; k < p->n; k++) {
+        const fx_instr *ins = &p->instr[k];
+        if (!fxi_gpu_reduces(ins) || ins->pass != pass || !take_of(r, ins) ||
+            (ins->attr == FX_REDUCE_SQDEV) != of_all)
+            continue;
+        fxi_gpu_set_number(b, "n", fxi_gpu_row_fold(r, ins));
+        fxi_gpu_set_number(b, "reg", r->step->nin + k);
+        fxi_gpu_set(b, "value", fxi_gpu_types[ins->from].value);
+        fxi_gpu_say_part(b, take_of(r, ins));
+    }
+}
+
+/* Appends the arrays that collect the elements for them. */
+static void say_collected(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
+{
+    const fx_program *p = &fx_step_row(r->step)->program;
+    for (int k = 0; k < p->n; k++)
+        if (fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass && take_of(r, &p->instr[k]))
+            fxi_gpu_say(b, "%s q%d[%d];\n", fxi_gpu_types[p->instr[k].from].value, r->step->nin + k,
+                        r->packs * r->elements);
+}
+
 /* Appends the values of element e of pack c that a pass begins with: operands, and what was kept.
  */
 static void say_begin(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass, const bool *needed)
@@ -234,11 +329,14 @@ static void say_program(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const boo
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
         const int reg = s->nin + k;
-        if (fxi_gpu_reduces(ins) && ins->pass == pass)
+        if (fxi_gpu_reduces(ins) && ins->pass == pass && take_of(r, ins))
+            fxi_gpu_say(b, "q%d[c * %d + e] = %sr%d;\n", reg, r->elements,
+                        ins->attr == FX_REDUCE_SUM ? "!in ? 0 : " : "", ins->src[0]);
+        else if (fxi_gpu_reduces(ins) && ins->pass == pass)
             fxi_gpu_say(b, "if (in) a%d = fx_take%d(a%d, r%d, i);\n", reg, fxi_gpu_row_fold(r, ins),
                         reg, ins->src[0]);
         else if (computes(r, pass, needed, k)) {
-            fxi_gpu_say_instr(b, ins, reg);
+            say_instr(b, r, ins, reg);
             if (r->kept[reg])
                 fxi_gpu_say(b, "h%d[c * %d + e] = r%d;\n", reg, r->elements, reg);
         }
@@ -286,7 +384,9 @@ static void say_elements(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bo
                     r->packs * r->elements);
     if (!r->keeps)
         say_loads(b, r, needed);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_program, "packs_out");
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_program, "collected");
+    say_collected(b, r, pass);
+    text = fxi_gpu_say_until(b, text, "packs_out");
     for (int k = 0; k < fxi_gpu_row_outputs(r->step); k++) {
         const fxi_gpu_pack pack = pack_out(r, k, name);
         if (stores(r, pass, k))
@@ -295,9 +395,13 @@ static void say_elements(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bo
     }
     text = fxi_gpu_say_until(b, text, "program");
     say_program(b, r, pass, needed);
+    text = fxi_gpu_say_until(b, text, "takes");
+    say_takes(b, r, pass, false);
     text = fxi_gpu_say_until(b, text, "stores");
     if (any)
         say_stores(b, r, pass);
+    text = fxi_gpu_say_until(b, text, "takes_of_all");
+    say_takes(b, r, pass, true);
     fxi_gpu_say_part(b, text);
     if (!r->keeps)
         fxi_gpu_say(b, "}\n");
@@ -328,6 +432,7 @@ static void say_pass(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
         if (fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass)
             fxi_gpu_say(b, "fx_acc%d a%d = fx_none%d();\n", fxi_gpu_row_fold(r, &p->instr[k]),
                         s->nin + k, fxi_gpu_row_fold(r, &p->instr[k]));
+    say_divisors(b, r, pass, needed);
     if (any)
         say_elements(b, r, pass, needed);
     for (int k = 0; k < p->n; k++) {
@@ -384,6 +489,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     int64_t bytes = 0;
     for (int k = 0; k < r->nfolds; k++)
         bytes += fxi_gpu_say_fold(b, k, r->folds[k].kind, r->folds[k].dtype, r->folds[k].result);
+    say_division(b, r);
     /* Each kind of reduction has local memory of its own, one accumulator a lane. */
     if (b->limits->group_memory > 0 && FXI_GPU_GROUP * bytes > b->limits->group_memory)
         fxi_gpu_too_much(b, "%lld bytes of local memory in a group",
@@ -419,6 +525,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
     r->last_fold = -1;
+    memset(r->divides, 0, sizeof r->divides);
     if (r->pieces > 0) {
         fxi_gpu_row_cut_found(b, r, only);
         say_pass(b, r, only);

@@ -14,10 +14,11 @@
  * text has a copy of the program for every element, so more than MOST of them would leave the
  * caches of instructions, and take long to compile. */
 enum {
-    KEPT = 96,   /* registers for all elements of a lane that keeps them, at most */
-    USUAL = 16,  /* elements of a lane that keeps them, if a row has the lanes of several warps */
-    MOST = 32,   /* the same if a row has lanes of one warp */
-    OF_WARP = 80 /* registers for all elements, in that case */
+    KEPT = 96,    /* registers for all elements of a lane that keeps them, at most */
+    USUAL = 16,   /* elements of a lane that keeps them, if a row has the lanes of several warps */
+    MOST = 32,    /* the same if a row has lanes of one warp */
+    OF_WARP = 80, /* registers for all elements, in that case */
+    LOOP = 32     /* registers for the elements that a lane loads at a time in a loop */
 };
 
 static int words(int dtype)
@@ -134,4 +135,8 @@ void fxi_gpu_row_divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
     r->lanes.lanes =
         lanes_for(r->pieces > 0 ? r->piece : r->elements_of_row, r->elements > 4 ? r->elements : 4);
     r->lanes.lanes = r->lanes.lanes < most ? r->lanes.lanes : most;
+    /* Two packs have more loads in flight and share what is computed once for all elements. */
+    if (r->whole && 2 * r->elements * each <= 2 * LOOP &&
+        (r->pieces > 0 ? r->piece : r->elements_of_row) >= 2 * turn)
+        r->packs = 2;
 }

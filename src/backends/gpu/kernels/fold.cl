@@ -106,17 +106,19 @@ FX_FN fx_acc@n@ fx_from@n@(fx_acc@n@ a, fx_int item) {
     return p.a; }
 
 // The same as the tree, for lanes that are neighbours. The lanes of a warp are joined first. If a
-// result has the lanes of several warps, the warps then exchange their results in local memory.
+// result has the lanes of several warps, each warp then joins the results of all of them, which are
+// in local memory. Lanes join in different orders, which may give different bits, so all of them
+// take the accumulator of the first one.
 //// tree_of_warps
-for (fx_int apart = (lanes < FX_WARP ? lanes : FX_WARP) / 2; apart > 0; apart /= 2)
-    a@reg@ = fx_join@n@(a@reg@, fx_from@n@(a@reg@, FX_ITEM + apart));
+FX_UNROLL for (fx_int apart = FX_WARP / 2; apart > 0; apart /= 2)
+    if (apart < lanes) a@reg@ = fx_join@n@(a@reg@, fx_from@n@(a@reg@, FX_ITEM ^ apart));
 if (lanes > FX_WARP) {
     @again@
     if (FX_ITEM % FX_WARP == 0) s@n@[FX_ITEM / FX_WARP] = a@reg@;
     FX_BARRIER;
     const fx_int warps = lanes / FX_WARP;
-    a@reg@ = s@n@[team * warps];
-    for (fx_int w = 1; w < warps; w++) a@reg@ = fx_join@n@(a@reg@, s@n@[team * warps + w]);
-} else {
-    a@reg@ = fx_from@n@(a@reg@, FX_ITEM & ~(lanes - 1));
+    a@reg@ = s@n@[team * warps + (FX_ITEM & (warps - 1))];
+    FX_UNROLL for (fx_int apart = FX_GROUP / FX_WARP / 2; apart > 0; apart /= 2)
+        if (apart < warps) a@reg@ = fx_join@n@(a@reg@, fx_from@n@(a@reg@, FX_ITEM ^ apart));
 }
+a@reg@ = fx_from@n@(a@reg@, FX_ITEM & ~(lanes - 1));
