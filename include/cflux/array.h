@@ -213,9 +213,10 @@ FX_API void fxi_set(void *target, void *object);
 #define fx_set(target, x) (((void)sizeof(*(target) = (x))), FXI_HERE, fxi_set((target), (x)))
 
 /* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value.
- * The next update within the training step, or the end of that step, computes it and rebinds the
- * handle; outside of a training step the end of the scope does. If the computation fails, `state`
- * keeps its value. fx_staged returns the value staged so far, or `state` if there is none.
+ * The next update within the training step, or the end of the training step, computes it and
+ * rebinds the handle; outside of a training step the end of the scope does. If the computation
+ * fails, `state` keeps its value. fx_staged returns the value staged so far, or `state` if there is
+ * none.
  *
  * fx_stage returns FX_OK if the request was made, or if there is nothing to do because the call
  * computes only shapes. Otherwise it changes nothing and returns the status of the error array

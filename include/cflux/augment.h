@@ -33,9 +33,9 @@ FXI_OPTION_STRUCT(fx_augment_args, FXI_AUGMENT_ARGS);
 /* fx_random_flip(x, .p = 0.5): each observation is reversed along each axis of .dims with
  * probability p, independently. */
 FX_API fx_array *fxi_random_flip(const fx_augment_args *a);
-/* fx_random_crop(x, FX_DIMS(28, 28)): of each observation a part of .sizes at a random position;
- * all positions are equally likely. Outside of training: the centre, which begins at
- * ⌊(n − size)/2⌋. FX_STATUS_ARGUMENT if a size is below 1 or above the image's. */
+/* fx_random_crop(x, FX_DIMS(28, 28)): cuts a part of the sizes .sizes out of each observation, at a
+ * random position; all positions are equally likely. Outside of training: the centre, which begins
+ * at ⌊(n − size)/2⌋. FX_STATUS_ARGUMENT if a size is below 1 or above the image's. */
 FX_API fx_array *fxi_random_crop(const fx_augment_args *a);
 /* fx_random_shift(x, FX_DIMS(2, 2)): moves each observation along each spatial axis by a random
  * whole number from −s to s, with s from .sizes. Elements that are shifted in are .fill. */
@@ -44,12 +44,11 @@ FX_API fx_array *fxi_random_shift(const fx_augment_args *a);
  * FX_STATUS_DTYPE if x is not floating-point. */
 FX_API fx_array *fxi_random_noise(const fx_augment_args *a);
 
-/* x rotated by `theta` radians about the centre of its first two axes, with two spatial axes. The
- * result at distance (u, v) from the centre along axes 0 and 1 is the value of x at distance (cos
- * θ·u − sin θ·v, sin θ·u + cos θ·v): linear between elements, or with `nearest` that of the nearest
- * element; 0 outside of the image. Images of integers give Float32. Unlike the functions above it
- * is not random, and it acts in inference too. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate.
- */
+/* x, which has two spatial axes, rotated by `theta` radians about their centre. The result at
+ * distance (u, v) from the centre along axes 0 and 1 is the value of x at distance (cos θ·u − sin
+ * θ·v, sin θ·u + cos θ·v): linear between elements, or with `nearest` that of the nearest element;
+ * 0 outside of the image. Images of integers give Float32. Unlike the functions above it is not
+ * random, and it acts in inference too. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate. */
 FX_API fx_array *fx_imrotate(fx_array *x, double theta, bool nearest);
 
 #define FXI_AUGMENT(f, ...)                                                                        \

@@ -72,8 +72,8 @@ typedef enum fx_pool_kind {
  * For every kind, the attributes are those of the operation from x to y; gx has the shape of x, and
  * gy that of y. `before` and `after`: padding of x along each spatial axis. Positions of a window
  * outside of x contribute nothing, even if gy is not finite there; weights that are not finite may
- * give NaN there. `flipped`: the kernel's index increases with x's (cross-correlation); otherwise
- * it decreases (convolution, as Flux's Conv). */
+ * give NaN there. `flipped`, as in NNlib: true for a cross-correlation, where the kernel's index
+ * increases with x's; false for a convolution, as Flux's Conv, where it decreases. */
 typedef struct fx_conv_attr {
     int32_t kind, flipped, groups, spatial;
     int32_t stride[3], before[3], after[3], dilation[3];
@@ -286,8 +286,8 @@ typedef struct fx_reduce_step {
  * pass, or after all passes if fx_instr.pass is the number of passes.
  * Sums across rows: a REDUCE whose fx_instr.row is false is a sum along the axes `across_axes` of
  * `space` (bit i: axis i). It is an output that no instruction reads, such as the gradient of the
- * scale of a layer norm. Its rows are contiguous. `across_axes` has the first axes of a row, but
- * not all, or none of them; and the last of the other axes, or all of them. Only backends without
+ * scale of a layer norm. Its rows are contiguous. Of the axes of a row, `across_axes` has none, or
+ * the first ones but not all. Of the other axes it has the last ones, or all. Only backends without
  * device memory of their own (`write`) receive such steps.
  * Outputs have the shape of `space`, or this shape with rows or across_axes reduced to size 1. The
  * output of the last instruction on elements may have the memory of an operand. Only sums across

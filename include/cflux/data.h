@@ -44,10 +44,10 @@ FX_API fx_array *fx_read_csv(const char *path);
  * Without .separator, the first 20 lines (of the first 64 KiB) decide: a separator fits if it
  * divides each of them into the same number of columns, at least two. ',' is taken if it fits, then
  * the one of ; | and tab that fits, then blanks (spaces and tabs, any number of them; leading
- * blanks are ignored) if also every line after the first contains a number. If none fits: ','. It
- * is FX_STATUS_FORMAT, and the message names both separators, if two of ; | and tab fit, if tab is
- * taken but blanks fit with fewer columns, or if numbers with a decimal comma (1,5) make two
- * readings possible.
+ * blanks are ignored) if also every line after the first contains a number. If none fits: ','.
+ * FX_STATUS_FORMAT, with a message that names both separators: two of ; | and tab fit; or tab is
+ * taken, but blanks fit with fewer columns; or numbers with a decimal comma (1,5) make two readings
+ * possible.
  *
  * With .missing, an empty field and the words NA, N/A, #N/A, NaN, nan, null, NULL, None, ? and -
  * are missing values. They are NaN in `values` and in `wide`, and are not counted as rows of a

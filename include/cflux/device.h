@@ -131,7 +131,7 @@ FX_API fx_status fx_kernels_list(const char *path, fx_kernels_fn visit, void *us
 /* Freed memory of arrays is cached for reuse. Each device with its own memory has a pool; on the
  * CPU each thread has a cache.
  *
- * If an allocation fails, the library frees its caches, waits for the device, drops plans that are
+ * If an allocation fails, the library frees its caches, waits for the device, frees plans that are
  * not in use, and tries once more. If that fails too, the call fails with FX_STATUS_MEMORY; the
  * message says how much was requested, how much is live, cached and free, and which arrays are the
  * largest. Arrays and models are unchanged, and the program can continue. An evaluation knows its

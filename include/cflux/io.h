@@ -132,7 +132,7 @@ FX_API fx_status fx_julia_name(const void *object, const char *name);
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_checkpoint_args, FXI_CHECKPOINT_ARGS);
 /* fx_checkpoint_save("run.safetensors", model, .state = opt, .step = n): saves a checkpoint. On
- * failure the newest file is unchanged, unless the message says that the new file is in place (see
+ * failure the latest file is unchanged, unless the message says that the new file is in place (see
  * the top of this header). */
 FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *c);
 /* Called by the macro fx_checkpoint_load; io->fxi_size must be set. */
@@ -141,7 +141,7 @@ FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
 /* fx_checkpoint_load(path, &io): restores a checkpoint. Copies the saved values into io's model,
  * state and loader, which must match the saved ones (the loader's next pass starts at the saved
  * position), and restores the calling thread's random stream. Sets epoch, step and metrics (the
- * scope owns them). If the file is damaged or missing, the newest intact one of path.1, path.2, …
+ * scope owns them). If the file is damaged or missing, the latest intact one of path.1, path.2, …
  * is used, with a message; if none is intact, the status is that of the first file (FX_STATUS_IO if
  * it is missing). On failure nothing is changed. */
 #define fx_checkpoint_load(path, io)                                                               \

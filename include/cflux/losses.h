@@ -61,7 +61,7 @@ FX_API fx_array *fxi_siamese_contrastive_loss(const fx_loss_args *a);
  * al., 2016. */
 FX_API fx_array *fxi_dice_coeff_loss(const fx_loss_args *a);
 /* 1 − (Σ y·ŷ + 1) / (Σ(y·ŷ + (1−β)·(1−y)·ŷ + β·y·(1−ŷ)) + 1), 0-d: the sums are over all elements.
- * A larger β weighs false negatives more, as Flux's documentation says. The code of Flux 0.16
+ * A larger β gives false negatives more weight, as Flux's documentation says. The code of Flux 0.16
  * exchanges β and 1−β: pass 1−β to get its result. Salehi et al., 2017. */
 FX_API fx_array *fxi_tversky_loss(const fx_loss_args *a);
 /* Connectionist temporal classification. ŷ: raw scores, classes×times or classes×times×batch; the

@@ -24,7 +24,7 @@ typedef fx_batchnorm_layer fx_instancenorm_layer;
     F(bool, affine, false)               /* true: with γ and β */                                  \
     F(bool, track_stats, false)          /* true: with running statistics */                       \
     F(double, eps, 1e-5)                 /* ε */                                                   \
-    F(double, momentum, 0.1)             /* weight of the newest statistics */                     \
+    F(double, momentum, 0.1)             /* weight of the latest statistics */                     \
     F(fx_active, active, FX_ACTIVE_AUTO) /* FX_ACTIVE_AUTO: training behaviour inside FX_STEP */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_instancenorm_args, FXI_INSTANCENORM_ARGS);

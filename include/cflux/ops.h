@@ -212,7 +212,7 @@ FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);        /* x > θ ? x
 FX_API fx_array *fx_glu(fx_array *x, int axis);
 
 /* ---- reductions ------------------------------------------------------------------------------ */
-/* How a reduction, or fx_scatter, combines several numbers to one. */
+/* How a reduction, or fx_scatter, combines several numbers into one. */
 typedef enum fx_reduce {
     FX_REDUCE_SUM = 0, /* Σx; a step may require a Float64 output for a Float32 input */
     FX_REDUCE_MAX,

@@ -1,6 +1,6 @@
-/* cflux/schedule.h: learning-rate schedules, and conditions that end or change a training. Names
- * and formulas are those of ParameterSchedulers.jl 0.4 and Flux 0.16. A step of a schedule is an
- * epoch, or a training step with .schedule_steps of fx_train; steps count from 0.
+/* cflux/schedule.h: learning-rate schedules, and conditions that end or change a training run.
+ * Names and formulas are those of ParameterSchedulers.jl 0.4 and Flux 0.16. A step of a schedule is
+ * an epoch, or a training step with .schedule_steps of fx_train; steps count from 0.
  *
  *     fx_schedule *s = fx_schedule_warmup(0, 5, fx_schedule_cosine(1e-3, 0, 45, false));
  *     fx_train(loss, model, data, opt, .epochs = 50, .schedule = s);

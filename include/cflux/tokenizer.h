@@ -8,7 +8,7 @@ FXI_BEGIN_C
 
 /* A byte-level BPE tokenizer of GPT-2's kind (byte-pair encoding; Radford et al., 2019). A token is
  * a string of bytes with an id. Each of the 256 bytes is a token, and a list of merges says which
- * pairs of tokens are joined to longer ones. To encode a text, the tokenizer first splits it into
+ * pairs of tokens are joined into longer ones. To encode a text, the tokenizer first splits it into
  * words with GPT-2's pattern
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+

@@ -6,8 +6,8 @@
 #define MIB ((int64_t)1 << 20)
 static const int64_t PIECE = 16 * MIB, FIRST_PAUSE = 64 * MIB, LONGEST_PAUSE = 1024 * MIB;
 
-/* Nanoseconds. A huge page that took less than the first was not new: the C library had used its
- * memory before. 512 small pages take about as long as the second. */
+/* Nanoseconds. A huge page that took less than USED_BEFORE was not new: the C library had used its
+ * memory before. 512 small pages take about as long as SLOW. */
 static const int64_t USED_BEFORE = 20 * 1000, SLOW = 1500 * 1000;
 
 static int64_t longer(int64_t pause)

@@ -8,7 +8,7 @@
  *
  * A thread caches at most 64 MiB, or half of the peak of live array memory if that is more. Beyond
  * that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and more are
- * aligned to huge pages, and ask for them while they are fast (huge_pages.h). Under
+ * aligned to huge pages, and ask for huge pages while these are fast (huge_pages.h). Under
  * AddressSanitizer nothing is cached, so that it sees every use after free.
  */
 #include "memory.h"

@@ -1,9 +1,10 @@
 /* forked.c: replaces the table of a backend in the child of a fork.
  *
  * The threads of a driver, and its state in the kernel of the operating system, are not copied into
- * the child: a call that waits for them would never return. So no function of the backend is called
- * in the child. Memory and prepared steps of the device are not freed; they end with the process.
- * Members that are NULL stay NULL, because NULL tells the library what the backend cannot do.
+ * the child: a call that waits for them would never return. So no function of the backend except
+ * `proc` is called in the child. Memory and prepared steps of the device are not freed; they end
+ * with the process. Optional members that are NULL stay NULL, because NULL tells the library what
+ * the backend cannot do.
  */
 #include "forked.h"
 #include "error.h"

@@ -44,8 +44,9 @@ uint64_t fxi_pack_hash(const unsigned char *bytes, size_t size)
                     fxi_hash(bytes, FXI_PACK_AT_HASH, 0));
 }
 
-/* The key is the hash of all texts, one after the other. Each text is hashed with its final zero
- * byte, so that "ab", "c" and "a", "bc" have different keys. */
+/* The key is two hashes, with different starts, of the backend, the options and the source, one
+ * after the other. Each text is hashed with its final zero byte, so that "ab", "c" and "a", "bc"
+ * have different keys. */
 void fxi_pack_key(const fx_kernel_key *key, uint64_t out[2])
 {
     const char *const texts[] = {key->backend, key->options, key->source};

@@ -248,8 +248,8 @@ fx_status fxi_backend_register(const fx_backend *backend, int devices, const cha
     return status;
 }
 
-/* Adds an entry; the name is copied. NULL if the list is full. That is not an error: the reason is
- * then only in the log. */
+/* Adds an entry; the name is copied. NULL if the list is full or an allocation fails. That is not
+ * an error: the reason is then only in the log. */
 static fxi_registered *add_unknown(const char *name)
 {
     const size_t n = strlen(name) + 1;

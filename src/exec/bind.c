@@ -140,8 +140,8 @@ static void bind_inputs(fxi_binding *b, const fxi_graph *g)
     b->bound_once = b->kept;
 }
 
-/* The reserve functions return 0 on success, else the size of the allocation that failed: negative
- * for host memory, so the error can name the right memory. */
+/* reserve_arena, reserve_outputs and reserve return 0 on success, else the size of the allocation
+ * that failed: negative for host memory, so the error can name the right memory. */
 static int64_t reserve_arena(fxi_binding *b, fxi_scratch *s)
 {
     const fxi_plan *p = b->plan;

@@ -90,16 +90,17 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots);
 
 /* Evaluates roots on one device in one plan. */
 fx_status fxi_run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
-
-/* ---- old_values.c ---------------------------------------------------------------------------- */
-/* Computes pending values that the roots replace. s->graph was not built because of them. */
-fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
 /* Runs the plan of a binding and counts what it did. On failure, values that were being replaced in
  * place are marked as lost. */
 fx_status fxi_run_plan(const fxi_binding *b);
 
+/* ---- old_values.c ---------------------------------------------------------------------------- */
+/* Computes pending values that the roots replace. s->graph was not built because of them. */
+fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
+
 /* ---- begun.c --------------------------------------------------------------------------------- */
-/* Further collective steps are run at once. */
+/* At most this many collective steps are begun and not finished; further ones are computed
+ * completely at their own position. */
 enum { FXI_MOST_BEGUN = 16 };
 /* The steps of a run that have been begun and not finished, the oldest first. */
 typedef struct fxi_begun {

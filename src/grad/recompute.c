@@ -31,7 +31,7 @@ static fx_status no_memory(void)
 /* ---- walks ----------------------------------------------------------------------------------- */
 
 /* A walk from a result to the nodes of its boundary, inputs before consumers. `seen` maps a node to
- * its copy in a walk that copies, and to itself in a walk that collects. */
+ * its stand-in: its copy in a walk that copies, and itself in a walk that collects. */
 typedef struct walk {
     fxi_identity_map seen;
     struct frame {

@@ -21,8 +21,8 @@ typedef struct fxi_own_gradient_op {
 } fxi_own_gradient_op;
 
 /* The value of in[n − 1], with another gradient: none flows to in[n − 1]. A plan computes the other
- * inputs, in their order, before the operations that only in[n − 1] needs. `op` is never freed.
- * `call` is copied; NULL: zeros. */
+ * inputs, in their order, before the operations that only in[n − 1] needs. `op` must be
+ * valid until the process ends. `call` is copied; NULL: zeros. */
 fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, const fxi_own_call *call, int n,
                            fx_array *const *in);
 

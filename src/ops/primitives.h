@@ -41,9 +41,7 @@ fx_array *fxi_pool_mean_primitive(const fx_pool_args *a);
 
 /* The result of a collective operation (fx_collective_kind) on x, with the type and sizes of x. It
  * runs after the collective operations that the calling thread has recorded before on the same
- * device. MEAN is for floats; the gradient of MAX, MIN and PROD is an error. `root` of an
- * ALL_REDUCE is the number of the first elements that the communicator may round to 16 bits on the
- * way. */
+ * device. MEAN is for floats; the gradient of MAX, MIN and PROD is an error. */
 fx_array *fxi_collective(const fx_collective *what, fx_array *x);
 
 /* Convolutions and products without checks, for gradient rules; the caller guarantees the shapes.

@@ -113,8 +113,8 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);
 
 /* ---- layouts (layout.c) ---- */
 
-/* Does the backend run the first convolution of g channels last? Then no reduced axis of an
- * activation is before the axis of its channels in memory. */
+/* Does the backend run channels last the first pending convolution of g that is not a matrix
+ * product? Then no reduced axis of an activation is before the axis of its channels in memory. */
 bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g);
 /* Adds a conv or pool node as a channels-last step if the backend wants that; *out_done: whether it
  * did. */
@@ -134,6 +134,8 @@ void fxi_permute_axes(fx_step *s);
 /* The strides of an output of a step that fxi_permute_step has rewritten. */
 void fxi_permute_place(const fxi_node *n, fxi_place *at);
 
+/* ---- products, order and merged steps ---- */
+
 /* Decides which products store their axes in another order (product_order.c): fills in b->order. */
 bool fxi_order_products(fxi_builder *b);
 /* Gives the latest step, the product of node id, the strides of the order decided for it. */
@@ -150,7 +152,7 @@ bool fxi_overlap(fxi_builder *b);
 /* Moves products and reductions to where their operands exist, if that frees memory (early.c). */
 bool fxi_run_early(fxi_plan *p);
 
-/* Merges steps of one program over different tensors (planner rule 5). */
+/* Merges steps of one program over different tensors (planner rule 5; foreach.c). */
 bool fxi_merge_foreach(fxi_plan *p);
 /* Merges small reductions with equal programs (foreach_reduce.c). After fxi_merge_foreach. */
 bool fxi_merge_reductions(fxi_plan *p);
@@ -159,7 +161,8 @@ int32_t *fxi_overwriters(const fxi_plan *p);
 /* Literals may differ: they are operands. */
 bool fxi_same_instructions(const fx_program *p, const fx_program *q);
 
-/* Lets outputs take over the buffers of the values they replace, and orders the steps for it. */
+/* Lets outputs take over the buffers of the values they replace, and orders the steps for it
+ * (donate.c). */
 bool fxi_donate(fxi_builder *b);
 
 #endif

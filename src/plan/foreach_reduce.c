@@ -2,8 +2,9 @@
  *
  * A training step has a reduction for each bias, and two for each norm. On a device every step is a
  * launch, which takes longer than a small reduction itself. So reductions with equal folds,
- * programs and element types become one foreach step (fx_foreach_step.each), of which a device
- * computes as many in a launch as its arguments hold. Their shapes and strides may differ.
+ * programs and element types become one foreach step (fx_foreach_step.each). A device computes as
+ * many of them in a launch as the arguments of the launch hold. Their shapes and strides may
+ * differ.
  *
  * A pure function of the list of steps in their final order. Members move to the position of the
  * last one. So no step in between may read a result, or overwrite an operand. Their operands are

@@ -112,7 +112,7 @@ struct fxi_plan {
     fxi_plan *newer, *older; /* in the order of use */
 };
 
-/* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. Fails with
+/* Builds the plan of a graph. The caller frees *out_plan, which is NULL on failure. Fails with
  * FX_STATUS_MEMORY, with FX_STATUS_INTERNAL if plans are checked and this one is wrong, or with the
  * status of `prepare` or `plan_prepare`. All failures are recorded. */
 fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan);

@@ -6,10 +6,10 @@
  * computes the address of each element that it stores anyway, so the product stores the permuted
  * order, and the reshape is a view.
  *
- * The sums are the same in any order, so the bits are, too. One of the matrix axes must be the
- * first one in memory: kernels store vectors of neighbours. All readers of the product must be
- * permutations: any other reader would read it with gaps, or could no longer be moved into it as
- * its epilogue.
+ * The order in memory does not change the sums, so it does not change the bits. One of the matrix
+ * axes must be the first one in memory: kernels store vectors of neighbours. All readers of the
+ * product must be permutations: any other reader would read it with gaps, or could no longer be
+ * moved into it as its epilogue.
  */
 #include "build.h"
 

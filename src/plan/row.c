@@ -49,7 +49,8 @@ static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t r
 
 /* Are columns of `terms` elements rows, of which `before` are neighbours in memory? The work-items
  * of a device read neighbouring columns. The CPU reads wide blocks of them, or all neighbours, and
- * these must fit in the second-level cache. Fewer elements are not worth the calls of a block. */
+ * these must fit in the second-level cache. Fewer than FXI_ROW_COLUMNS elements are not worth the
+ * calls of a block. */
 static bool fits_columns(const fxi_row_search *s, int64_t before, int64_t terms, int64_t size)
 {
     const int64_t column = terms * (size < 4 ? 4 : size);
@@ -79,7 +80,7 @@ static bool find_runs(const fxi_node *n, int64_t run[RUNS])
     return true;
 }
 
-/* Is n a reduction of rows: of contiguous ones of at most s->longest bytes, of rows around a kept
+/* Is n a reduction of rows: of contiguous ones that are short enough (fits), of rows around a kept
  * axis, or of columns? 16-bit elements count with the 4 bytes that they have in registers. */
 static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
 {
@@ -98,8 +99,9 @@ static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
     return fits(s, run[OUTER] > 1 ? run[TERMS] : 0, run[KEPT], row);
 }
 
-/* As above, but not of columns. A step that reads columns once, block by block, takes longer than
- * reductions that walk memory in order: so it must save passes, and its values must be expanded. */
+/* Like reduces_rows, but false for columns. A step that reads columns once, block by block, takes
+ * longer than reductions that walk memory in order: so it must save passes, and its values must be
+ * expanded. */
 static bool reduces_pieces(const fxi_row_search *s, const fxi_node *n)
 {
     int64_t run[RUNS];
@@ -406,7 +408,7 @@ static bool grow(fxi_row_search *s, int32_t seed, int32_t most)
 
 static void find_row(fxi_row_search *s, int32_t seed, int32_t *moved)
 {
-    /* If the step needs too many buffers, it is grown again with at most half the members. */
+    /* If the step needs too many buffers, it is grown again with fewer members. */
     for (int32_t most = FXI_ROW_MEMBERS; most >= 8; most /= 2) {
         if (!grow(s, seed, most))
             return;
@@ -421,7 +423,7 @@ static void find_row(fxi_row_search *s, int32_t seed, int32_t *moved)
             make_neighbours(s, moved);
             return;
         }
-        /* A limit above the members that it has would give the same step again. */
+        /* A limit not below the number of its members would give the same step again. */
         while (most / 2 >= s->members)
             most /= 2;
     }
@@ -479,9 +481,10 @@ static void mark_pairs(const fxi_row_search *s, int32_t *reach, bool *seeds)
 }
 
 /* Marks the nodes whose value is expanded, itself or after elementwise operations of the same
- * shape, reductions that such an operation follows, and reductions that share an operand. A
- * reduction that is not marked starts no row step, although it may join one. Without this test each
- * sum of a long total would collect its neighbours, only to find that they combine nothing. */
+ * shape, reductions whose result an elementwise operation reads together with literals only, and
+ * reductions that share an operand. A reduction that is not marked starts no row step, although it
+ * may join one. Without this test each sum of a long total would collect its neighbours, only to
+ * find that they combine nothing. */
 static bool *find_seeds(const fxi_row_search *s)
 {
     const fxi_graph *g = s->g;

@@ -20,7 +20,8 @@ typedef struct fxi_row_search {
     const bool *literal; /* per node: it is in no step */
     bool around;         /* rows may be around kept axes */
     bool across;         /* sums across rows may join */
-    int64_t longest;     /* the most bytes of a row that is not around kept axes */
+    int64_t longest;     /* the most bytes of a row that is not around kept axes, if there are few
+                            rows; else up to FXI_ROW_AROUND bytes are allowed */
     fxi_rows *out;
     int32_t *at; /* per node: its position in the order */
     uint8_t *mark;

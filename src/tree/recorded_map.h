@@ -27,8 +27,9 @@ void fxi_note_map(fxi_context *c, int32_t first, void *model, const fxi_map_resu
  * not the noted gradient of this model, or has another dx. */
 int32_t fxi_map_find(const fxi_context *c, const void *model, const void *gradient,
                      const fx_array *x, const fx_array *dx);
-/* What `gradient` holds, by these numbers. False: it is not what the recorded step made of this
- * model, or one of the two has changed since. */
+/* Fills in *out for `gradient`: arrays have the numbers that fxi_map_find returns. False:
+ * `gradient` is not what the recorded step made of this model, or one of the two has changed
+ * since. */
 bool fxi_map_read(const fxi_context *c, const void *model, void *gradient, fxi_map_result *out);
 
 #endif

@@ -564,7 +564,8 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *targe
     for (int i = 0; target && i < c->npromises && earlier < 0; i++)
         if (c->promises[i].target == target)
             earlier = i;
-    /* A promise that replaces another needs no memory, so it cannot fail after that is dropped. */
+    /* A promise that replaces an earlier one needs no memory: so nothing fails after the earlier
+     * one is dropped. */
     if (earlier >= 0)
         fxi_promise_drop(c, earlier);
     else if (c->npromises == c->promise_capacity) {

@@ -74,8 +74,8 @@ static inline fx_status fxi_array_check(const char *op, const fx_array *x)
 {
     return x->status != FX_OK && fxi_handle_freed(&x->base) ? fxi_handle_misused(op, x) : x->status;
 }
-/* Is x an array with a value? C turns a void * into an fx_array * silently, so x may be another
- * kind of object. Records the misuse of a freed array. */
+/* Is x an array with a node, pending or computed? C turns a void * into an fx_array * silently, so
+ * x may be another kind of object. Records the misuse of a freed array. */
 static inline bool fxi_has_node(const fx_array *x)
 {
     if (x && x->base.type == &fxi_array_type && x->node)

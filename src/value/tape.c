@@ -79,8 +79,8 @@ static bool same_class(const fxi_tape_leaf *l, const fxi_node *n)
     return same;
 }
 
-/* Stores the number of the leaf that is n in this training step. False: it is none. Other threads
- * may have made n a leaf of their tapes, so only nodes of this thread keep their number. */
+/* Stores the number of the leaf that is n in this training step. False: n is not a leaf. Other
+ * threads may have made n a leaf of their tapes, so only nodes of this thread keep their number. */
 static inline bool find_leaf(const fxi_tape *t, const fxi_node *n, int32_t *out)
 {
     void *known;

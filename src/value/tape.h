@@ -94,7 +94,7 @@ struct fxi_tape {
     int line;
     fxi_tape_mode mode;
     const fxi_scope *scope;   /* of the step in progress */
-    int failures;             /* steps in a row that did not repeat as a whole */
+    int failures;             /* steps in a row that did not repeat the whole tape */
     int rest;                 /* steps to build without noting them */
     bool changed;             /* a literal differs from the recorded one, in this step */
     bool impure;              /* has operations whose gradient the program computes */

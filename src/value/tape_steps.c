@@ -9,9 +9,9 @@
 enum { MOST_TAPES = 8 };
 
 /* A training step that changes each time takes longer with a tape than without. After PATIENCE
- * training steps in a row that did not repeat, some are not noted: 2, then 4 and so on, at most
- * 2^MOST_REST in a row. Two are noted between these pauses, because the first one after a pause is
- * compared with an old tape. */
+ * training steps in a row that did not repeat, two more are noted, then 2 are not, two are noted,
+ * then 4 are not, and so on: at most 2^MOST_REST in a row are not noted. Two are noted between
+ * these pauses, because the first one after a pause is compared with an old tape. */
 enum { PATIENCE = 6, MOST_REST = 4 };
 
 static void drop_rebound(fxi_tape *t)

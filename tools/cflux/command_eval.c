@@ -170,7 +170,7 @@ const command command_eval = {
         "number of observations by actual and predicted class), and the precision, recall and F1 "
         "score of each class. For numbers it also prints the mean absolute error (MAE), the root "
         "of the mean squared error (RMSE) and the coefficient of determination (R²). For a "
-        "language model it also prints the perplexity and the loss of a character.",
+        "language model it also prints the perplexity and the loss per character.",
     .options = options,
     .run = run_eval,
 };

@@ -24,8 +24,8 @@ static option_row options[] = {
     {"max-restarts", 0, OPTION_INTEGER, &restarts, "K",
      "How often to start all processes again after one has failed (default: 0)", 0, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
-     "srun, or an mpirun (default: srun in a Slurm job, else the mpirun whose plugin is "
-     "installed)",
+     "srun, or an mpirun (default: srun in a Slurm job, else the mpirun of the MPI "
+     "whose plugin is installed)",
      0, 0},
     {"timeline", 0, OPTION_TEXT, &timeline, "FILE",
      "Record when each process computes, communicates and waits, for https://ui.perfetto.dev", 0,

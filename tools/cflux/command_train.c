@@ -73,7 +73,7 @@ static option_row options[] = {
      "divides the text into pieces of this length (default: 64)",
      1, 1e6},
     {"vocabulary", 0, OPTION_INTEGER, &o.data.vocabulary, "N",
-     "Texts: learn at most N tokens, bytes and pieces of words, from the training files (default: "
+     "Texts: learn at most N tokens (bytes and pieces of words) from the training files (default: "
      "8000, or with --text the 256 bytes)",
      1, 1e8},
     OPTIONS_HEADING("Model"),

@@ -1,6 +1,6 @@
 /* cpu_backend.c: the CPU as a backend. Memory is the host's; steps are computed by the kernels of
- * this folder, and large matrix products and convolutions by the oneDNN plugin where it is
- * installed (cpu_plugin.c).
+ * this folder, and large BFloat16 matrix products and large convolutions by the oneDNN plugin where
+ * it is installed (cpu_plugin.c).
  */
 #include <cflux/backend.h>
 #include "backends.h"

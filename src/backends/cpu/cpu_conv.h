@@ -20,7 +20,7 @@ typedef struct fxi_conv_geometry {
 } fxi_conv_geometry;
 
 /* Computes a convolution with one tap and no padding as matrix products. Returns true, with FX_OK
- * or FX_STATUS_MEMORY in *out_status; or false if the convolution is another one. x, w and y
+ * or FX_STATUS_MEMORY in *out_status; or false if it is not such a convolution. x, w and y
  * include the output, which depends on `kind`; that of DATA must be zeros before the call. */
 bool fxi_cpu_conv_product(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                           fx_status *out_status);

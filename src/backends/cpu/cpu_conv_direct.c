@@ -11,7 +11,8 @@
  *   FORWARD  y(q, o) = Σ x(q + offset(k))·w(k, o), k: taps and channels
  *   DATA     the same with gy for x and the kernel reversed, for strides of 1
  *   WEIGHT   gw(k, o) = Σ x(q + offset(k))·gy(q, o) over q and images, gy being 0 at windows that
- *            do not exist. 0·Inf is not 0: if x is not finite, the other method computes it.
+ *            do not exist. 0·Inf is not 0: if x is not finite, the gathering method
+ *            (cpu_conv_gather.c) computes it.
  * Large images are taken in blocks of rows; for WEIGHT, several small images are taken together.
  * The order of every sum depends on the shapes only, so the number of threads does not change any
  * bit of the result.
@@ -25,7 +26,7 @@
 
 enum {
     SCRATCH_BYTES = 384 << 10, /* of x or gy: both together stay in the second-level cache */
-    MOST_BYTES = 64 << 20,     /* a larger scratch: the other method is used */
+    MOST_BYTES = 64 << 20,     /* a larger scratch: the gathering method is used */
     DEPTH = 512,               /* terms of a sum before y is loaded and stored again */
     FEW_WINDOWS = 8,           /* windows of a plane; fewer do not fill a vector */
     TRANSPOSING = 16,          /* terms of a sum whose time equals that of transposing its result */
@@ -623,8 +624,8 @@ static char *sums_of(const weight_job *w, int64_t group, int64_t share)
                       : fxi_at_out(w->sums, (group * (w->shares - 1) + share - 1) * n, w->l.size);
 }
 
-/* As soon as any x is not finite, every share stops: the other method computes the whole gradient
- * again. */
+/* As soon as any x is not finite, every share stops: the gathering method computes the whole
+ * gradient again. */
 static void sum_share(weight_job *w, const weight_workspace *t, int64_t group, int64_t share)
 {
     const fxi_conv_geometry *g = w->g;
@@ -708,8 +709,8 @@ static fx_status run_weight(weight_job *w, bool *out_finite)
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
-/* The efficiency of the other method, at most 1: how full its vectors along the channels would be,
- * times the part of its time that is sums and not transpositions. */
+/* The efficiency of the gathering method, at most 1: how full its vectors along the channels would
+ * be, times the part of its time that is sums and not transpositions. */
 static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t columns = kind == FX_CONV_DATA ? g->cin : g->cout;
@@ -726,8 +727,8 @@ static double windows_pay(const layout *l)
 }
 
 /* This method must be clearly better (by the factor 0.8). It also needs enough windows to fill
- * vectors at all, and scratch memory within bounds. DATA with strides is left to the other method:
- * each phase of x is reached by other taps. */
+ * vectors at all, and scratch memory within bounds. DATA with strides is left to the gathering
+ * method: each phase of x is reached by different taps. */
 static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t windows = l->planes * l->windows;
@@ -757,7 +758,7 @@ bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w,
     bool finite = true;
     weight_job s = {.l = l, .g = g, .x = x, .y = y, .w = w};
     *out_status = run_weight(&s, &finite);
-    /* The other method must find w as the caller left it: cleared. */
+    /* The gathering method must find w as the caller left it: cleared. */
     if (!finite)
         memset(w, 0, (size_t)(g->depth * g->cout * g->groups) * g->size);
     return finite;

@@ -405,8 +405,8 @@ static void put_windows(const window_job *s, const unit *u, const char *y, int64
         }
 }
 
-/* Applies the epilogue to those columns while they are in the cache. out: the element where the
- * first one begins. */
+/* Applies the epilogue to the columns that put_windows has just copied, while they are in the
+ * cache. out: the element where the first column begins. */
 static void finish_windows(const window_job *s, const unit *u, int64_t out, int64_t n)
 {
     const int64_t length = fxi_length(3, s->out);

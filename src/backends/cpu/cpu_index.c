@@ -4,10 +4,10 @@
  * scatter: y[…, idx[i…], …] ⊕= src[…, i…, …]  in the order of the indices
  *
  * Indices are first copied to dense Int64 and checked: nothing is written if one is out of range.
- * Both see their arrays as inner × axis × outer. x may have any strides; a src that is not dense is
- * copied first. For gather, threads share the rows of the result. For scatter, two indices may name
- * the same row, so threads share the inner axes instead: each thread takes all indices in their
- * order, and sums do not depend on the number of threads.
+ * Both operations see their arrays as inner × axis × outer. x may have any strides; a src that is
+ * not dense is copied first. For gather, threads share the rows of the result. For scatter, two
+ * indices may name the same row, so threads share the inner axes instead: each thread takes all
+ * indices in their order, and sums do not depend on the number of threads.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"

@@ -1,5 +1,5 @@
-/* cpu_plugin.c: opens the oneDNN plugin and gives it the large matrix products and convolutions of
- * the CPU backend.
+/* cpu_plugin.c: opens the oneDNN plugin and gives it the large BFloat16 matrix products and the
+ * large convolutions of the CPU backend.
  *
  * The library is opened when a plan first contains a step that repays the time for loading it (31
  * ms for a whole process), so a program of small networks never opens it. FX_ONEDNN=0 switches it
@@ -81,7 +81,8 @@ static bool wide(const fx_step *s)
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
     const fx_tensor *w = a->kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
     const int64_t in = w->shape[a->spatial], out = w->shape[a->spatial + 1] / a->groups;
-    /* Our kernels have no instructions for BFloat16, so the plugin computes its groups too. */
+    /* Our kernels have no instructions for BFloat16, so the plugin computes BFloat16 convolutions
+     * with groups too. */
     bool strided = s->out.dtype == FX_DTYPE_BF16, enough = false;
     for (int d = 0; d < a->spatial; d++)
         strided |= a->stride[d] > 1;

@@ -74,7 +74,7 @@ static char *partial_of(const reduction *r, int64_t piece, int64_t item)
     return r->partial + (piece * r->items + item) * width * (int64_t)r->op->size;
 }
 
-/* Computes the items of one part, or one piece of each item if terms are divided too. */
+/* Computes the items of one part. If terms are divided too, that is one piece of one item. */
 static void reduce_part(void *user, int64_t part)
 {
     /* Without pieces the accumulators are on the stack, so a reduction allocates nothing. */

@@ -5,8 +5,8 @@
  * Instructions on values of rows (one number a row) are one call for a block. In a pass, every
  * instruction on elements is one call of a loop over a tile (cpu_isa_ops.h), as in the tile
  * interpreter, and a reduction adds the tile to the accumulators of its rows. The division into
- * blocks depends on shapes only and rows are independent: any number of threads gives the same
- * bits.
+ * blocks depends on shapes only and rows are independent, and sums across rows are joined in the
+ * order of parts that also depend on shapes only. So any number of threads gives the same bits.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"
@@ -82,7 +82,7 @@ static void spread(const runner *r, const fxi_row_link *l, int64_t first, int ro
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Gathers the next `left` elements of operand `l` to `to`. 16-bit elements become Float32. */
+/* Gathers the next `left` elements of load k to `to`. 16-bit elements become Float32. */
 static void gather(runner *r, int k, char *to, int64_t left)
 {
     const fxi_row_load *l = &r->p->loads[k];
@@ -331,7 +331,8 @@ static void run_block(runner *r, int64_t first, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
     r->first = first;
-    /* The other elements of the columns before this block's. */
+    /* The offsets count one element of each column before the block. These are the other elements
+     * of the runs of neighbouring columns before it. */
     const int64_t passed = p->columns ? first / p->columns * (p->inner - 1) * p->columns : 0;
     for (int k = 0; k < p->nin; k++)
         /* Operands that do not advance with the rows have offset 0. */
@@ -369,7 +370,7 @@ static void begin_part(runner *r, int64_t first)
         if (extent == FXI_ROW_ONE)
             load(r, k, 0, 1);
         else
-            /* Each part begins in the middle of the operand. */
+            /* A part may begin anywhere in the operand. */
             fxi_walk_seek(&r->walks[k], extent == FXI_ROW_VALUES ? first : first * p->inner);
     }
     for (int k = 0; k < p->nsplats; k++)
@@ -410,7 +411,8 @@ static void finish_sum(const job *j, const fxi_row_sum *sum)
     }
 }
 
-/* A part is a range of blocks; all its state is on its stack and in its own scratch. */
+/* A part is a range of blocks. Its state is on its stack, in its own scratch, and in its own
+ * accumulators of sums across rows. */
 static void run_part(void *user, int64_t part, void *scratch)
 {
     const job *j = user;

@@ -52,7 +52,8 @@ typedef struct fxi_row_load {
 
 /* The calls of a pass: on values of rows calls[first … elements − 1], then on elements
  * calls[elements … last − 1]. `spreads` is the end of the pass's list of spreads, which begins at
- * the end of the previous pass's; they are done whenever a row begins. */
+ * the end of the previous pass's. Spreads are done at the start of each row or tile of whole rows;
+ * for columns, at the start of the pass. */
 typedef struct fxi_row_pass {
     int32_t first, elements, last, spreads;
 } fxi_row_pass;
@@ -61,8 +62,8 @@ enum { FXI_ROW_SUMS_MOST = 1 + FX_MORE_OUTPUTS, FXI_ROW_PASSES_MOST = 8, FXI_ROW
 
 typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row; number of rows */
-    int64_t piece;       /* contiguous elements of a row; less than `inner` if its rows are around
-                            kept axes, and then a block is one row */
+    int64_t piece;       /* contiguous elements of a row; less than `inner` if rows are around kept
+                            axes, and then a block is one row */
     int64_t apart;       /* elements from the start of one piece to that of the next */
     int64_t columns;     /* rows that are neighbouring columns of memory; 0: rows are not columns */
     int64_t pitch;       /* elements from the start of one row to that of the next */

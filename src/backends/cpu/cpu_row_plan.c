@@ -27,7 +27,8 @@ enum {
     TILE_BYTES = 32 << 10,  /* the same for a tile */
     /* Columns: a block has all neighbouring columns or from LEAST_COLUMNS to MOST_COLUMNS of them,
      * so that calls are long, and about COLUMN_BYTES in all locations: a part of the second-level
-     * cache. If that allows it, there are BLOCKS blocks of BLOCK_ELEMENTS. */
+     * cache. As far as LEAST_COLUMNS allows, they are narrowed until there are BLOCKS blocks, or
+     * one for every BLOCK_ELEMENTS elements if these are fewer. */
     MOST_COLUMNS = 512,
     LEAST_COLUMNS = 128,
     COLUMN_BYTES = 1 << 20,
@@ -297,8 +298,8 @@ static int16_t elements_of(builder *m, int r)
     /* A tile with one element of each column: the values are in the order of the elements. */
     if (m->p->columns && m->p->tile == m->p->block)
         return a->values;
-    /* The tile is allocated once. Each pass that reads it fills it again at every row, because it
-     * holds the value of one row at a time. */
+    /* The tile is allocated once. Each pass that reads it fills it again: for every row or tile of
+     * whole rows, and for columns once for each block. */
     if (a->spread == NOWHERE) {
         widen(m, a->dtype);
         a->spread = take(m, SCRATCH_FILLED);
@@ -639,7 +640,7 @@ static void divide(builder *m)
     fxi_row_plan *p = m->p;
     int64_t bytes = 1;
     for (int k = 0; k < p->nmovers; k++)
-        /* All elements of a block that are kept between passes: operands, outputs and scratch. */
+        /* The elements of one row that are kept between passes: operands, outputs and scratch. */
         bytes += p->inner * p->movers[k].size;
     if (!p->columns)
         divide_rows(m, bytes);

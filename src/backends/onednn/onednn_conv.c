@@ -89,7 +89,8 @@ static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *
     }
 }
 
-/* Sums of the gradient of weights cost memory and additions, so it has fewer and larger parts. */
+/* Each part of the gradient of weights has sums of its own, which cost memory and additions. So
+ * this gradient has fewer and larger parts. */
 static void divide(conv *c, double work)
 {
     int64_t most = fxi_least(c->images, MOST_PARTS);
