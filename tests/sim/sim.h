@@ -105,6 +105,7 @@ typedef struct sim_kernel {
     sim_device *device;
     int warp;
     unsigned asked_most; /* bytes that a launch may ask for, besides the usual ones */
+    unsigned group_most; /* work-items of a group that the text declares */
 } sim_kernel;
 
 typedef struct sim_launch {

@@ -88,6 +88,11 @@ static bool write_source(const sim_text *t, const char *id, const char *path)
             id, id, t->source);
     each_kernel(f, t->source, id, offer_kernel);
     fprintf(f, "}\nSIM_TEXT(%s)\n#undef SIM_SHARED\n", id);
+    fprintf(f,
+            "#ifdef FX_GROUP\nextern \"C\" {\n"
+            "extern __attribute__((visibility(\"default\"))) const unsigned sim_group_%s;\n"
+            "const unsigned sim_group_%s = FX_GROUP;\n}\n#endif\n",
+            id, id);
     each_kernel(f, t->source, id, forget_kernel);
     write_macros(f, t->source, "pop_macro");
     return fclose(f) == 0;

@@ -84,13 +84,16 @@ static bool find_kernel(const sim_module *m, const char *name, sim_kernel *k)
     k->calls = dlsym(m->library, "sim_functions");
     k->warp = *(const int *)dlsym(m->library, "sim_warp");
     k->sizes = sizes();
+    const unsigned *group = find(m, "sim_group");
+    k->group_most = group ? *group : SIM_GROUP_MOST;
     return true;
 }
 
 int sim_module_function(const sim_module *m, const char *name, sim_kernel **out)
 {
     static const int none[] = {0};
-    sim_kernel k = {.name = strdup(name), .device = m->device, .sizes = none};
+    sim_kernel k = {
+        .name = strdup(name), .device = m->device, .sizes = none, .group_most = SIM_GROUP_MOST};
     /* A text that was collected has no library yet. */
     if ((m->library && !find_kernel(m, name, &k)) || !(*out = malloc(sizeof **out))) {
         free((char *)(uintptr_t)k.name);
