@@ -72,7 +72,6 @@ extern const char fxi_gpu_text_rows_stores[];
 extern const char fxi_gpu_text_rows_stores_whole[];
 extern const char fxi_gpu_text_rows_program[];
 extern const char fxi_gpu_text_rows_take_deviations[];
-extern const char fxi_gpu_text_rows_take_sum[];
 extern const char fxi_gpu_text_rows_piece[];
 extern const char fxi_gpu_text_rows_found[];
 /* scatter.cl */

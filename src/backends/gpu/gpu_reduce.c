@@ -20,9 +20,10 @@
 enum {
     SEGMENTS = 16, /* reductions of a launch without a table, at most */
     OPERANDS = 32,
-    TEAMS = 16,    /* neighbouring lanes of different results that a group has, at least */
-    TERMS = 16,    /* terms of a lane, before the terms of a result are divided further */
-    PIECES = 1024, /* of a result, at most: each lane of the second kernel then joins four */
+    TEAMS = 16,      /* neighbouring lanes of different results that a group has, at least */
+    SMALL = 1 << 21, /* elements: a GPU reads them in the time of a launch */
+    TERMS = 16,      /* terms of a lane, before the terms of a result are divided further */
+    PIECES = 1024,   /* of a result, at most: each lane of the second kernel then joins four */
     /* Parameters: results, terms, pieces, terms of a piece, lanes. */
     RESULTS = 0,
     COUNT,
@@ -101,7 +102,10 @@ static void choose_columns(const fxi_gpu_builder *b, reduction *r)
 {
     enum { ACCUMULATOR = 4, LOADED = 32 }; /* words of an accumulator; of the loads in flight */
     int words = ACCUMULATOR + fx_step_program(b->step).n / 8, narrowest = 0;
-    if (!by_columns(r) || r->matches)
+    /* Small reductions of one step share a launch if they have the same text, but vectors of the
+     * same size seldom divide the results of all of them. */
+    const bool shares = b->step->cls == FX_CLASS_FOREACH && r->results * r->terms < SMALL;
+    if (!by_columns(r) || r->matches || shares)
         return;
     for (int k = 0; k < r->nin; k++) {
         const int size = fxi_gpu_types[r->in[k].dtype].size;
@@ -306,6 +310,14 @@ static void settle(const fxi_gpu_builder *b, reduction *r, uint32_t axes)
     r->neighbours = packs.neighbours;
     choose_columns(b, r);
     divide(b, r);
+    /* Vectors give fewer groups. A second launch, which joins pieces, takes longer than a small
+     * reduction gains. */
+    if (r->several && r->pieces > 1 && r->results * r->terms < SMALL) {
+        r->several = 0;
+        r->elements = packs.elements;
+        r->neighbours = packs.neighbours;
+        divide(b, r);
+    }
     /* The accumulators of the pieces are an array of their own. */
     r->wide |= fxi_gpu_wide(r->pieces * r->results);
 }

@@ -262,30 +262,25 @@ static void say_near(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
-/* The text that adds several elements to the accumulator of a reduction: those of a pack, or for
- * squared deviations all elements that the lane has. NULL: the elements are added one by one. */
-static const char *take_of(const fxi_gpu_rows *r, const fx_instr *ins)
+/* Are all elements that the lane has added to the accumulator together? One by one, each would need
+ * a division. */
+static bool takes_all(const fxi_gpu_rows *r, const fx_instr *ins)
 {
-    const bool half = ins->from == FX_DTYPE_F16 || ins->from == FX_DTYPE_BF16;
-    return r->elements == 1                     ? NULL
-           : ins->attr == FX_REDUCE_SQDEV       ? fxi_gpu_text_rows_take_deviations
-           : ins->attr == FX_REDUCE_SUM && half ? fxi_gpu_text_rows_take_sum
-                                                : NULL;
+    return r->elements > 1 && ins->attr == FX_REDUCE_SQDEV;
 }
 
-/* Appends these texts for a pass: those of packs, or those of all elements. */
-static void say_takes(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, bool of_all)
+/* Appends the texts that add them, for a pass. */
+static void say_takes(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
 {
     const fx_program *p = &fx_step_row(r->step)->program;
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
-        if (!fxi_gpu_reduces(ins) || ins->pass != pass || !take_of(r, ins) ||
-            (ins->attr == FX_REDUCE_SQDEV) != of_all)
+        if (!fxi_gpu_reduces(ins) || ins->pass != pass || !takes_all(r, ins))
             continue;
         fxi_gpu_set_number(b, "n", fxi_gpu_row_fold(r, ins));
         fxi_gpu_set_number(b, "reg", r->step->nin + k);
         fxi_gpu_set(b, "value", fxi_gpu_types[ins->from].value);
-        fxi_gpu_say_part(b, take_of(r, ins));
+        fxi_gpu_say_part(b, fxi_gpu_text_rows_take_deviations);
     }
 }
 
@@ -294,7 +289,7 @@ static void say_collected(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
 {
     const fx_program *p = &fx_step_row(r->step)->program;
     for (int k = 0; k < p->n; k++)
-        if (fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass && take_of(r, &p->instr[k]))
+        if (fxi_gpu_reduces(&p->instr[k]) && p->instr[k].pass == pass && takes_all(r, &p->instr[k]))
             fxi_gpu_say(b, "%s q%d[%d];\n", fxi_gpu_types[p->instr[k].from].value, r->step->nin + k,
                         r->packs * r->elements);
 }
@@ -329,9 +324,8 @@ static void say_program(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const boo
     for (int k = 0; k < p->n; k++) {
         const fx_instr *ins = &p->instr[k];
         const int reg = s->nin + k;
-        if (fxi_gpu_reduces(ins) && ins->pass == pass && take_of(r, ins))
-            fxi_gpu_say(b, "q%d[c * %d + e] = %sr%d;\n", reg, r->elements,
-                        ins->attr == FX_REDUCE_SUM ? "!in ? 0 : " : "", ins->src[0]);
+        if (fxi_gpu_reduces(ins) && ins->pass == pass && takes_all(r, ins))
+            fxi_gpu_say(b, "q%d[c * %d + e] = r%d;\n", reg, r->elements, ins->src[0]);
         else if (fxi_gpu_reduces(ins) && ins->pass == pass)
             fxi_gpu_say(b, "if (in) a%d = fx_take%d(a%d, r%d, i);\n", reg, fxi_gpu_row_fold(r, ins),
                         reg, ins->src[0]);
@@ -395,13 +389,11 @@ static void say_elements(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bo
     }
     text = fxi_gpu_say_until(b, text, "program");
     say_program(b, r, pass, needed);
-    text = fxi_gpu_say_until(b, text, "takes");
-    say_takes(b, r, pass, false);
     text = fxi_gpu_say_until(b, text, "stores");
     if (any)
         say_stores(b, r, pass);
-    text = fxi_gpu_say_until(b, text, "takes_of_all");
-    say_takes(b, r, pass, true);
+    text = fxi_gpu_say_until(b, text, "takes");
+    say_takes(b, r, pass);
     fxi_gpu_say_part(b, text);
     if (!r->keeps)
         fxi_gpu_say(b, "}\n");

@@ -15,6 +15,7 @@
  * caches of instructions, and take long to compile. */
 enum {
     KEPT = 96,    /* registers for all elements of a lane that keeps them, at most */
+    LONG = 40,    /* the same for Float64, whose functions need more registers */
     USUAL = 16,   /* elements of a lane that keeps them, if a row has the lanes of several warps */
     MOST = 32,    /* the same if a row has lanes of one warp */
     OF_WARP = 80, /* registers for all elements, in that case */
@@ -124,7 +125,10 @@ void fxi_gpu_row_divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
     r->lanes.lanes = r->lanes.lanes < most ? r->lanes.lanes : most;
     const int64_t turn = (int64_t)r->lanes.lanes * r->elements,
                   packs = (r->elements_of_row + turn - 1) / turn;
-    r->keeps = r->pieces == 0 && !b->limits->serial && packs * r->elements * each <= 2 * KEPT;
+    /* Without an element to keep, all packs of a long row would be in the text. */
+    const int most_kept = r->step->out.dtype == FX_DTYPE_F64 ? LONG : KEPT;
+    r->keeps = r->pieces == 0 && !b->limits->serial && each > 0 &&
+               packs * r->elements * each <= 2 * most_kept;
     if (r->keeps) {
         r->packs = (int)packs;
         return;

@@ -579,6 +579,18 @@ static bool is_faster(double seconds, double best)
 }
 
 /* Measures all ways with the buffers of this run, whose output the caller then computes again. */
+/* Another step may have decided since this one was prepared. */
+static bool already_decided(const fxi_gpu_runtime *runtime, struct ready *r)
+{
+    int32_t name;
+    if (!fxi_gpu_way_known(runtime->host, r->key, &name))
+        return false;
+    for (int32_t way = 0; way < r->ways; way++)
+        if (r->names[way] == name && !(r->useless & 1u << way))
+            r->way = way;
+    return r->way != UNDECIDED;
+}
+
 static fx_status measure(const fxi_gpu_runtime *runtime, fx_device *device, run_buffers *p)
 {
     struct ready *r = p->step->ready;
@@ -596,22 +608,12 @@ static fx_status measure(const fxi_gpu_runtime *runtime, fx_device *device, run_
             fastest = way;
         }
     }
-    r->way = fastest;
     if (best >= 0)
         fxi_gpu_way_remember(runtime->host, r->key, r->names[fastest]);
+    /* Another device may have decided meanwhile. */
+    if (best < 0 || !already_decided(runtime, r))
+        r->way = fastest;
     return FX_OK;
-}
-
-/* Another step may have decided since this one was prepared. */
-static bool already_decided(const fxi_gpu_runtime *runtime, struct ready *r)
-{
-    int32_t name;
-    if (!fxi_gpu_way_known(runtime->host, r->key, &name))
-        return false;
-    for (int32_t way = 0; way < r->ways; way++)
-        if (r->names[way] == name && !(r->useless & 1u << way))
-            r->way = way;
-    return r->way != UNDECIDED;
 }
 
 static fx_status decide(const fxi_gpu_runtime *runtime, fx_device *device, run_buffers *p)

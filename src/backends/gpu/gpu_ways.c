@@ -38,18 +38,20 @@ static const decision *find(const char *key)
     return d;
 }
 
-static void keep(const fx_host *host, const char *key, int32_t way)
+/* Returns whether this is the first decision for the key. */
+static bool keep(const fx_host *host, const char *key, int32_t way)
 {
     const size_t size = strlen(key) + 1;
     /* One allocation for the decision and its key, which are never freed. */
     decision *d = find(key) ? NULL : host->alloc(sizeof *d + size);
     /* Without memory for it, the next plan measures again. */
     if (!d)
-        return;
+        return false;
     d->next = decisions;
     d->way = way;
     memcpy(d->key, key, size);
     decisions = d;
+    return true;
 }
 
 /* The cache has checked that the file is whole and has this key. The caller ignores numbers
@@ -81,13 +83,13 @@ bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_way)
     return known;
 }
 
-/* The first decision of a process stays: plans that ran with it must keep their bits. */
+/* The first decision of a process stays: plans that ran with it must keep their bits. Two devices
+ * of one kind may measure at the same time. */
 void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t way)
 {
     const fx_kernel_key whole = key_of(key);
     fxi_mutex_lock(&lock);
-    keep(host, key, way);
-    if (host->kernels_cached())
+    if (keep(host, key, way) && host->kernels_cached())
         host->kernel_store(&whole, &way, sizeof way);
     fxi_mutex_unlock(&lock);
 }

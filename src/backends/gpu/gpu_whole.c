@@ -353,8 +353,13 @@ static fx_status run_plan(fx_device *device, const fx_plan *plan, void *const *v
     fxi_gpu_recording *r = find(plan, values, run);
     if (r)
         return play(device, plan, r, values, run, false, out_step);
-    if (w->runs == 1)
-        return launch_all(device, plan, values, run, out_step);
+    if (w->runs == 1) {
+        const fx_status status = launch_all(device, plan, values, run, out_step);
+        /* A step that did not run has not chosen its way yet, which it cannot while it is recorded.
+         */
+        w->runs = status ? 0 : 1;
+        return status;
+    }
     r = record(device, plan, values, run);
     if (r) {
         run->captured++;

@@ -23,8 +23,9 @@ const fx_int gap = @gap@, start = first + lane * @own_elements@;
 // Division of elements by a value y of the row, in nine instructions instead of about fifteen, two of
 // which are slow and one is a branch. The divisor d is y·g, from 1 to below 2, and z is 1 / d. The
 // quotient q is corrected twice by its remainder, as a correctly rounded division does, so that the
-// result has the same bits. (Only if x is below 2⁻¹⁰⁰ may the last bit differ, because the remainder
-// underflows.) Zeros, infinite numbers and NaN have no remainder.
+// result has the same bits. A small x is multiplied by 2⁶⁴, because its remainder would underflow.
+// (The last bit of a subnormal quotient may differ, because it is rounded twice.) Zeros, infinite
+// numbers and NaN have no remainder.
 //// rows_division
 typedef struct { fx_f32 y, d, z, g; } fx_divisor;
 FX_FN fx_divisor fx_divide_by(fx_f32 y) {
@@ -33,8 +34,10 @@ FX_FN fx_divisor fx_divide_by(fx_f32 y) {
     v.d = y * v.g; v.z = 1.0f / v.d; return v; }
 #ifdef FX_DIVIDES
 FX_FN fx_f32 fx_over(fx_f32 x, fx_divisor v) {
-    const fx_f32 p = x * v.z, a = FX_F32(fabs)(p), q = FX_FMA(FX_FMA(-p, v.d, x), v.z, p);
-    return (a > 0 && a < FX_INF ? FX_FMA(FX_FMA(-q, v.d, x), v.z, q) : p) * v.g; }
+    const int tiny = FX_F32(fabs)(x) < fx_float(0x0d800000u);
+    const fx_f32 u = tiny ? x * fx_float(0x5f800000u) : x, g = tiny ? v.g * fx_float(0x1f800000u) : v.g;
+    const fx_f32 p = u * v.z, a = FX_F32(fabs)(p), q = FX_FMA(FX_FMA(-p, v.d, u), v.z, p);
+    return (a > 0 && a < FX_INF ? FX_FMA(FX_FMA(-q, v.d, u), v.z, q) : p) * g; }
 #else
 FX_FN fx_f32 fx_over(fx_f32 x, fx_divisor v) { return x / v.y; }
 #endif
@@ -73,10 +76,9 @@ const fx_int i = at + e * gap;
 const int in = @in@ < count;
 @program@
 }
-@takes@
 @stores@
 }
-@takes_of_all@
+@takes@
 
 // Adds the elements of a lane to an accumulator of squared deviations: first their mean, then the
 // sum around it, which needs one division for all of them. The mean is relative to the first
@@ -105,16 +107,7 @@ if (@in@ < count) m2 += d * d;
 const @value@ t = one + s, z = t - one;
 fx_acc@n@ all;
 all.n = (@value@)n; all.mean = t; all.low = (one - (t - z)) + (s - z); all.m2 = m2;
-if (a@reg@.n > 0) a@reg@ = fx_join@n@(a@reg@, all); else a@reg@ = all;
-}
-
-// Adds a pack of 16-bit elements to a sum. The roundings within the pack are far below those of
-// 16-bit numbers; the accumulator keeps the others.
-//// rows_take_sum
-{
-@value@ s = q@reg@[c * @elements@];
-FX_UNROLL for (fx_int e = 1; e < @elements@; e++) s += q@reg@[c * @elements@ + e];
-a@reg@ = fx_take@n@(a@reg@, s, 0);
+if (n > 0) { if (a@reg@.n > 0) a@reg@ = fx_join@n@(a@reg@, all); else a@reg@ = all; }
 }
 
 // Stores a pack of the outputs.
