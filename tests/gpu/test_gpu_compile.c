@@ -45,11 +45,11 @@ static int collect(fxi_gpu_dialect dialect)
 /* ---- several texts in one -------------------------------------------------------------------- */
 static void rename_all(FILE *f, int number, bool undo)
 {
-    static const char *const own[] = {"fx_params", "fx_offsets", "fx_table", "fx_fold",
-                                      "fx_philox"};
+    static const char *const own[] = {"fx_params", "fx_offsets", "fx_table",     "fx_fold",
+                                      "fx_philox", "fx_divisor", "fx_divide_by", "fx_over"};
     static const char *const folds[] = {"fx_acc",  "fx_none", "fx_take",
                                         "fx_join", "fx_done", "fx_from"};
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 8; k++)
         fprintf(f, undo ? "#undef %s\n" : "#define %s %s_%d\n", own[k], own[k], number);
     for (int k = 0; k < 6; k++)
         for (int n = 0; n < 4; n++)
