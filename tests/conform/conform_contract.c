@@ -178,6 +178,7 @@ static const char *const matmuls[] = {"m5n7k3=5x3 3x7",
                                       "+m136n136k72.nt=136x72 136x72:0,1",
                                       "+m136n129k104.tn=104x136 104x129:1,0",
                                       "+m2200n130k3=2200x3 3x130",
+                                      "+m248n504k72=248x72 72x504", /* 2×2 of the largest tiles */
                                       NULL};
 static const char *const batched[] = {
     "same=5x3x4 3x7x4",    "left=5x3 3x7x4",        "right=5x3x4 3x7",     "one=5x3x1 3x7x4",

@@ -34,6 +34,8 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 #ifndef FXI_AMDGPU
     if (!error && l->asked_memory > 0)
         error = fxi_rt.FunctionSet(l->kernel, FXI_RT_FUNCTION_MEMORY, l->asked_memory);
+    if (error && l->asked_memory > 0)
+        return fxi_gpu_check(&d->gpu, l->operation, fxi_rt_name.FunctionSet, error);
 #endif
     if (!error)
         error =
