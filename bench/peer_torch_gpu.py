@@ -2,9 +2,10 @@
 """Measures the cases of bench_gpu.c with PyTorch, and prints rows in the format of bench_runner.
 
 Variants: eager, and torch.compile with the modes default and reduce-overhead (CUDA graphs; the optimiser is then
-fused Adam in the same graph) for the cases that can be compiled. TensorFloat-32 is off for products and for
-convolutions, except in the cases whose name says tf32: PyTorch's own default would use it in convolutions. With
---tf32 it is on in all cases.
+fused Adam in the same graph) for the cases that can be compiled. For networks with convolutions also
+"deterministic": eager, limited to those algorithms of cuDNN that give the same bits in every run, as cflux is; the
+other variants may use all algorithms. TensorFloat-32 is off for products and for convolutions, except in the cases
+whose name says tf32: PyTorch's own default would use it in convolutions. With --tf32 it is on in all cases.
 A time is that of evaluations queued one after the other, between two events on a GPU, by the clock on a CPU.
 
   peer_torch_gpu.py [--device cuda] [--seconds S] [--tiny] [--tf32] [--eager] [--variant PART]… [part of a name …]
@@ -302,8 +303,15 @@ def train(name, dtype):
                     opt.step()
                 return fast
             yield f"{label}{' channels-last' if last else ''}", prepare
+            if label == "eager" and last:
+                yield "deterministic", lambda prepare=prepare: deterministic(prepare)
         if label == "eager" and options.device != "cpu" and not options.tiny:
             yield "graphed", lambda: graphed(make, shape, classes, loss, dtype)
+
+
+def deterministic(prepare):
+    torch.backends.cudnn.deterministic = True
+    return prepare()
 
 
 def graphed(make, shape, classes, loss, dtype):
@@ -363,6 +371,7 @@ def precision(name):
     on = options.tf32 or "tf32" in name
     torch.backends.cuda.matmul.allow_tf32 = on
     torch.backends.cudnn.allow_tf32 = on
+    torch.backends.cudnn.deterministic = False
 
 
 def measure(name, variant, prepare):
