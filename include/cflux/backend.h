@@ -42,6 +42,7 @@ typedef enum fx_class {
     FX_CLASS_MATMUL,      /* matrix products */
     FX_CLASS_CONV,        /* convolutions and their gradients */
     FX_CLASS_POOL,        /* pooling and its gradients */
+    FX_CLASS_ATTENTION,   /* attention and its gradients, for devices that have a kernel for it */
     FX_CLASS_CUSTOM,      /* fx_custom */
     FX_CLASS_COLLECTIVE,  /* exchanges between processes or devices */
     FX_CLASS_FOREACH /* steps only: one elementwise program, or reduction, on several tensors */
@@ -68,6 +69,14 @@ typedef enum fx_pool_kind {
     FX_POOL_MAX_PICK /* v, x → the elements of v at the first largest element of each window of x */
 } fx_pool_kind;
 
+/* What an attention step computes (fx_attention_step). */
+typedef enum fx_attention_kind {
+    FX_ATTENTION_FORWARD,           /* q, k, v → y */
+    FX_ATTENTION_LOGSUMEXP,         /* q, k → lse */
+    FX_ATTENTION_GRADIENT_QUERY,    /* q, k, v, gy, lse, delta → dq */
+    FX_ATTENTION_GRADIENT_KEY_VALUE /* q, k, v, gy, lse, delta → dk and dv */
+} fx_attention_kind;
+
 /* Attributes of convolutions and pooling. x is spatial…×channels×batch, w kernel…×(in/groups)×out.
  * For every kind, the attributes are those of the operation from x to y; gx has the shape of x, and
  * gy that of y. `before` and `after`: padding of x along each spatial axis. Positions of a window
@@ -82,6 +91,12 @@ typedef struct fx_pool_attr {
     int32_t kind, spatial;
     int32_t window[3], stride[3], before[3], after[3], dilation[3];
 } fx_pool_attr;
+
+/* Attributes of attention, described at fx_attention_step. */
+typedef struct fx_attention_attr {
+    int64_t kind, heads, causal;
+    double scale;
+} fx_attention_attr;
 
 typedef struct fx_communicator fx_communicator;
 /* Attributes of a collective operation. */
@@ -130,6 +145,7 @@ typedef union fx_attr {
     } transfer;          /* TRANSFER */
     fx_conv_attr conv;
     fx_pool_attr pool;
+    fx_attention_attr attention;
     const fx_custom_op *custom; /* CUSTOM, OWN_GRADIENT */
     struct {
         const fx_custom_op *custom;
@@ -146,7 +162,8 @@ typedef union fx_attr {
  * (column-major), except for conv and pool steps with channels_last and for matmul steps of a batch
  * (fx_matmul_step). Inputs of elementwise, reduce, scan, gather, scatter, matmul, concat and pad
  * steps may have any strides, including 0 and negative ones; inputs of conv, pool and custom steps
- * are dense. Only elementwise, foreach and row steps may have an output in the memory of an input,
+ * are dense; those of attention steps have the strides that fx_attention_step describes. Only
+ * elementwise, foreach and row steps may have an output in the memory of an input,
  * which then has the same strides.
  *
  * A backend without `views` receives movement operations as steps, and dense operands. A backend
@@ -353,6 +370,39 @@ typedef struct fx_pool_step {
     bool channels_last; /* all operands in memory order C, W, H, N */
 } fx_pool_step;
 
+/* Dot-product attention with several heads, and its gradients. A backend receives such steps only
+ * if `fx_backend.attention` returned true for a step of kind FX_ATTENTION_FORWARD with these sizes
+ * and types.
+ *     q    (features·heads) × queries × batch
+ *     k    (features·heads) × keys × batch
+ *     v    (value_features·heads) × keys × batch
+ *     y, gy                (value_features·heads) × queries × batch
+ *     lse, delta           heads × queries × batch, Float32
+ *     dq                   the shape of q
+ *     dk above dv          ((features + value_features)·heads) × keys × batch
+ * q, k, v, y, gy and the gradients have one type. Head h has the features h·features … and the
+ * value features h·value_features …. For each head and observation, with queries i and keys j:
+ *     s[j, i]     = scale · Σ_f k[f, j] · q[f, i];  −∞ if `causal` and j > i
+ *     lse[i]      = log Σ_j exp(s[j, i])
+ *     α[j, i]     = exp(s[j, i] − lse[i])
+ *     y[f, i]     = Σ_j v[f, j] · α[j, i]
+ *     delta[i]    = Σ_f gy[f, i] · y[f, i]
+ *     ds[j, i]    = α[j, i] · (Σ_f v[f, j] · gy[f, i] − delta[i])
+ *     dq[f, i]    = scale · Σ_j k[f, j] · ds[j, i]
+ *     dk[f, j]    = scale · Σ_i q[f, i] · ds[j, i]
+ *     dv[f, j]    = Σ_i gy[f, i] · α[j, i]
+ * Operands q, k, v and gy have stride 1 along the features, and along the two other axes strides
+ * of a multiple of 16 bytes; so a step reads slices of one array that holds q, k and v. Their
+ * offsets in the plan are multiples of 16 bytes too, but the address of an existing array may
+ * be any multiple of an element. lse and delta are dense. */
+typedef struct fx_attention_step {
+    uint8_t kind; /* fx_attention_kind */
+    bool causal;
+    double scale;                     /* of the products of queries and keys */
+    int64_t features, value_features; /* of a head; LOGSUMEXP: value_features is 0 */
+    int64_t heads, queries, keys, batch;
+} fx_attention_step;
+
 /* A custom operation (fx_custom) on host memory. */
 typedef struct fx_custom_step {
     const fx_custom_op *op;
@@ -400,6 +450,7 @@ typedef struct fx_step {
         fx_matmul_step matmul;
         fx_conv_step conv;
         fx_pool_step pool;
+        fx_attention_step attention;
         fx_custom_step custom;
         fx_collective_step collective;
         fx_foreach_step foreach;
@@ -420,6 +471,7 @@ static inline const fx_scatter_step *fx_step_scatter(const fx_step *s);
 static inline const fx_matmul_step *fx_step_matmul(const fx_step *s);
 static inline const fx_conv_step *fx_step_conv(const fx_step *s);
 static inline const fx_pool_step *fx_step_pool(const fx_step *s);
+static inline const fx_attention_step *fx_step_attention(const fx_step *s);
 static inline const fx_custom_step *fx_step_custom(const fx_step *s);
 static inline const fx_collective_step *fx_step_collective(const fx_step *s);
 static inline const fx_foreach_step *fx_step_foreach(const fx_step *s);
@@ -447,6 +499,7 @@ FXI_STEP_OF_CLASS(SCATTER, scatter)
 FXI_STEP_OF_CLASS(MATMUL, matmul)
 FXI_STEP_OF_CLASS(CONV, conv)
 FXI_STEP_OF_CLASS(POOL, pool)
+FXI_STEP_OF_CLASS(ATTENTION, attention)
 FXI_STEP_OF_CLASS(CUSTOM, custom)
 FXI_STEP_OF_CLASS(COLLECTIVE, collective)
 FXI_STEP_OF_CLASS(FOREACH, foreach)
@@ -785,6 +838,11 @@ struct fx_backend {
      * C, W, H, N) and prefers it to dense. Called before the step is made, with sizes set. NULL:
      * never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
+    /* Returns true if the device computes attention steps with the sizes and types of this one
+     * (kind FX_ATTENTION_FORWARD, dense operands) and of all other kinds, and prefers them to
+     * products and softmax. Called when the operation is recorded; records no error. NULL:
+     * never. */
+    bool (*attention)(fx_device *device, const fx_step *step);
     /* Returns true if `run` computes this collective step, whose communicator it knows, on device
      * memory. Called before `prepare`. A backend that runs it in a separate queue orders the queues
      * itself. NULL: never. */
@@ -865,9 +923,10 @@ struct fx_backend {
             sizeof(fx_generator_step), sizeof(fx_movement_step), sizeof(fx_copy_step),             \
             sizeof(fx_reduce_step), sizeof(fx_row_step), sizeof(fx_scan_step),                     \
             sizeof(fx_gather_step), sizeof(fx_scatter_step), sizeof(fx_matmul_step),               \
-            sizeof(fx_conv_step), sizeof(fx_pool_step), sizeof(fx_custom_step),                    \
-            sizeof(fx_collective_step), sizeof(fx_communicator), sizeof(fx_foreach_step),          \
-            sizeof(fx_plan), sizeof(fx_plan_value), sizeof(fx_device_queue)                        \
+            sizeof(fx_conv_step), sizeof(fx_pool_step), sizeof(fx_attention_step),                 \
+            sizeof(fx_custom_step), sizeof(fx_collective_step), sizeof(fx_communicator),           \
+            sizeof(fx_foreach_step), sizeof(fx_plan), sizeof(fx_plan_value),                       \
+            sizeof(fx_device_queue)                                                                \
     }
 /* The head of a backend: `.head = FX_BACKEND_HEAD("CUDA")`. */
 #define FX_BACKEND_HEAD(backend_name)                                                              \

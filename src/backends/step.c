@@ -48,6 +48,12 @@ void fxi_step_set_attr(fx_step *s, const fx_attr *a)
     case FX_OP_POOL:
         s->as.pool.attr = a->pool;
         break;
+    case FX_OP_ATTENTION:
+        s->as.attention = (fx_attention_step){.kind = (uint8_t)a->attention.kind,
+                                              .causal = a->attention.causal != 0,
+                                              .scale = a->attention.scale,
+                                              .heads = a->attention.heads};
+        break;
     case FX_OP_CUSTOM:
         s->as.custom.op = a->custom;
         break;
@@ -57,6 +63,17 @@ void fxi_step_set_attr(fx_step *s, const fx_attr *a)
     default:
         break;
     }
+}
+
+void fxi_step_set_attention_sizes(fx_step *s)
+{
+    fx_attention_step *a = &s->as.attention;
+    const fx_tensor *q = &s->in[0], *k = &s->in[1];
+    a->features = q->shape[0] / a->heads;
+    a->value_features = s->nin > 2 ? s->in[2].shape[0] / a->heads : 0;
+    a->queries = q->shape[1];
+    a->keys = k->shape[1];
+    a->batch = q->shape[2];
 }
 
 fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)

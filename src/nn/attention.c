@@ -15,6 +15,7 @@
  * Inside, arrays are features×length×heads×batch. Sources: NNlib's attention.jl; Vaswani et al.,
  * 2017; Su et al., 2021 (rotary embedding).
  */
+#include "attention_parts.h"
 #include "own_gradient.h"
 #include "memory.h"
 #include "nn_layer.h"
@@ -400,6 +401,12 @@ static fx_array *all_scores(const attention *a)
     return a->dropout > 0 ? fx_dropout_apply(alpha, a->dropout) : alpha;
 }
 
+/* The result for the query q; `alpha` are all scores. */
+static fx_array *composed(const attention *a, fx_array *alpha, const fx_array *q)
+{
+    return joined(is_short(a) ? fx_batched_mul(a->v, alpha) : in_blocks(a), q);
+}
+
 static fx_array *failed(void)
 {
     return fx_error_array(FX_STATUS_ARGUMENT);
@@ -424,9 +431,17 @@ void *fxi_dot_product_attention(const fx_dot_product_attention_args *given)
     fx_array *error = o_ok ? prepare(&o, &a) : failed();
     if (error)
         return fx_keep(error);
-    fx_array *alpha = all_scores(&a);
-    fx_array *y = is_short(&a) ? fx_batched_mul(a.v, alpha) : in_blocks(&a);
-    return fx_keep(fx_tuple(joined(y, o.query), public_scores(alpha, o.query)));
+    fx_array *alpha = all_scores(&a), *y = fxi_attention_in_one_kernel(&o);
+    if (!y)
+        y = composed(&a, alpha, o.query);
+    return fx_keep(fx_tuple(y, public_scores(alpha, o.query)));
+}
+
+fx_array *fxi_attention_composed(const fx_dot_product_attention_args *o)
+{
+    attention a;
+    fx_array *error = prepare(o, &a);
+    return error ? error : composed(&a, all_scores(&a), o->query);
 }
 
 fx_array *fx_make_causal_mask(fx_array *x, int axis)

@@ -120,17 +120,13 @@ bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fx
 }
 
 /* The copy is remembered at the node, so several kernels that need it share one. */
-bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
+static bool copied_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
-    fxi_place *at = &b->places[id];
-    *out = *at;
-    /* Dense views cost nothing: kernels take an offset with every operand. */
-    if (fxi_is_dense(n->ndim, n->shape, at->stride))
-        return true;
-    if (at->dense < 0) {
+    *out = b->places[id];
+    if (out->dense < 0) {
         fxi_place made;
-        if (!fxi_copy_dense(b, n, at, &made))
+        if (!fxi_copy_dense(b, n, out, &made))
             return false;
         b->places[id].dense = made.value;
     }
@@ -138,6 +134,29 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
     out->offset = 0;
     fxi_dense_strides(n->ndim, n->shape, out->stride);
     return true;
+}
+
+bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
+{
+    const fxi_node *n = b->g->nodes[id];
+    *out = b->places[id];
+    /* Dense views cost nothing: kernels take an offset with every operand. */
+    return fxi_is_dense(n->ndim, n->shape, out->stride) || copied_place(b, id, out);
+}
+
+/* Operand i of attention: q, k, v or gy is a view if the kernel can load 16 bytes of neighbouring
+ * features at a time, otherwise a dense copy (fx_attention_step). */
+static bool attention_place(fxi_builder *b, int32_t id, int i, fxi_place *out)
+{
+    if (i >= FXI_ATTENTION_VIEWS)
+        return fxi_dense_place(b, id, out);
+    const fxi_node *n = b->g->nodes[id];
+    const int64_t elements = 16 / (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+    *out = b->places[id];
+    bool loads = out->offset % elements == 0 && (n->shape[0] == 1 || out->stride[0] == 1);
+    for (int a = 1; a < n->ndim; a++)
+        loads = loads && (n->shape[a] == 1 || out->stride[a] % elements == 0);
+    return loads || copied_place(b, id, out);
 }
 
 /* ---- elementwise groups ---------------------------------------------------------------------- */
@@ -288,6 +307,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
         const int32_t k = fxi_graph_input(b->g, id, i);
         if (dense)
             ok = fxi_dense_place(b, k, &in[i]);
+        else if (cls == FX_CLASS_ATTENTION)
+            ok = attention_place(b, k, i, &in[i]);
         else
             in[i] = b->places[k];
     }
@@ -305,6 +326,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     if (ok && n->op == FX_OP_RANDOM)
         s->as.generator.stream = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);
+    if (ok && cls == FX_CLASS_ATTENTION)
+        fxi_step_set_attention_sizes(s);
     if (ok && cls == FX_CLASS_MATMUL)
         fxi_reorder_product(b, id, s);
     /* The backend is asked when the tensors are complete, because what it can sum between devices

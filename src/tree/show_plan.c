@@ -88,6 +88,8 @@ static void add_work(fx_text *t, const fx_step *s)
 {
     static const char *const convs[] = {"forward", "by data", "by weight"};
     static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
+    static const char *const attentions[] = {"forward", "log sum exp", "by query",
+                                             "by key and value"};
     const fx_program p = fx_step_program(s);
     switch (s->cls) {
     case FX_CLASS_ROW:
@@ -118,9 +120,23 @@ static void add_work(fx_text *t, const fx_step *s)
     case FX_CLASS_POOL:
         fx_text_add(t, "pool %s", pools[fx_step_pool(s)->attr.kind]);
         break;
+    case FX_CLASS_ATTENTION:
+        fx_text_add(t, "attention %s", attentions[fx_step_attention(s)->kind]);
+        break;
     default:
         fx_text_add(t, "%s", s->cls == FX_CLASS_MOVEMENT ? "copy" : fxi_ops[s->op].name);
     }
+}
+
+/* Each kind multiplies matrices of queries×keys: so many with the features of q and k, and with
+ * those of v. A causal step needs about half of their elements. */
+static double attention_flops(const fx_attention_step *a)
+{
+    static const uint8_t by_features[] = {1, 1, 2, 2}, by_value_features[] = {1, 0, 1, 2};
+    const double terms = (double)(by_features[a->kind] * a->features) +
+                         (double)(by_value_features[a->kind] * a->value_features);
+    const double scores = (double)a->queries * (double)a->keys * (double)(a->heads * a->batch);
+    return (a->causal ? 1 : 2) * terms * scores;
 }
 
 /* Floating-point operations (multiplications and additions) of a contraction; 0 for other steps. */
@@ -129,6 +145,8 @@ static double flops(const fx_step *s)
     const double out = (double)fxi_length(s->out.ndim, s->out.shape);
     if (s->op == FX_OP_MATMUL)
         return 2 * out * (double)s->in[0].shape[fx_step_matmul(s)->transpose_a ? 0 : 1];
+    if (s->op == FX_OP_ATTENTION)
+        return attention_flops(fx_step_attention(s));
     if (s->op != FX_OP_CONV)
         return 0;
     /* products of one forward pass: outputs × kernel × input channels per group */

@@ -28,6 +28,7 @@ FOR_ALL = {"platform", "base"}  # which these may include as well
 EXCEPTIONS = {
     ("nn", "evaluate_object.h"): "the parameters of a new layer are computed without the program's asking",
     ("nn", "divided_batch.h"): "batch norm computes its statistics over the batches of several processes",
+    ("nn", "fused_attention.h"): "attention is one operation on devices that have a kernel for it",
     ("nn", "own_gradient.h"): "attention computes its scores again for the gradient",
     ("nn", "recorded_part.h"): "a recorded training step skips the calls of a layer or loss",
     ("nn", "check_arguments.h"): "fx_chain checks its arguments as fx_tuple does",

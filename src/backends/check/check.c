@@ -86,6 +86,11 @@ static bool check_channels_last(fx_device *device, const fx_step *step)
     return inner_of(device)->channels_last(fxi_check_inner(device), step);
 }
 
+static bool check_attention(fx_device *device, const fx_step *step)
+{
+    return inner_of(device)->attention(fxi_check_inner(device), step);
+}
+
 static fx_status check_prepare(fx_device *device, fx_step *step)
 {
     return inner_of(device)->prepare(fxi_check_inner(device), step);
@@ -153,6 +158,7 @@ static fx_backend table_over(const fx_backend *inner, const char *name)
                         .fill = inner->fill ? check_fill : NULL,
                         .available = inner->available ? check_available : NULL,
                         .channels_last = inner->channels_last ? check_channels_last : NULL,
+                        .attention = inner->attention ? check_attention : NULL,
                         .prepare = inner->prepare ? check_prepare : NULL,
                         .compile = inner->compile ? check_compile : NULL,
                         .release = inner->release ? check_release : NULL,

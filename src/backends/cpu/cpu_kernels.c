@@ -62,6 +62,11 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_matmul, false                                                                      \
     }
+/* fx_backend.attention is NULL, so there are no such steps. */
+#define KERNEL_ATTENTION                                                                           \
+    {                                                                                              \
+        NULL, false                                                                                \
+    }
 /* The evaluator moves arrays between devices; no backend runs such a step. */
 #define KERNEL_TRANSFER                                                                            \
     {                                                                                              \

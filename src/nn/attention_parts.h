@@ -1,0 +1,15 @@
+/* attention_parts.h: the two ways to compute dot-product attention. Internal to this folder. */
+#ifndef CFLUX_ATTENTION_PARTS_H
+#define CFLUX_ATTENTION_PARTS_H
+
+#include "nn_layer.h"
+
+/* Attention computed with products and softmax, without dropout, bias and mask; with the shape of
+ * the query's axes and the features of the value. The options are valid. */
+fx_array *fxi_attention_composed(const fx_dot_product_attention_args *a);
+
+/* The same computed with one kernel; NULL if the device has none for this call. The
+ * gradient also is computed with kernels, and its own gradient with products and softmax. */
+fx_array *fxi_attention_in_one_kernel(const fx_dot_product_attention_args *a);
+
+#endif

@@ -1,0 +1,86 @@
+/* fused_attention.c: attention and the parts of its gradient as single operations.
+ *
+ * The composed form needs no primitive: products, softmax and a product again
+ * (src/nn/attention.c). But it writes and reads the scores, queries×keys for each head, and on a
+ * GPU that takes far more time than the arithmetic. A kernel that keeps the scores in registers
+ * reads only q, k and v. Only such a device gets these nodes, so the other backends need no code.
+ */
+#include "fused_attention.h"
+#include "operands.h"
+#include "step.h"
+
+/* A dense tensor of features×length×batch. */
+static fx_tensor three_axes(const fxi_node *n)
+{
+    const int batch = n->ndim - 2;
+    fx_tensor t = {.dtype = n->dtype,
+                   .ndim = 3,
+                   .shape = {n->shape[0], n->shape[1], fxi_length(batch, n->shape + 2)}};
+    fxi_dense_strides(t.ndim, t.shape, t.stride);
+    return t;
+}
+
+/* Type and sizes of the result of a kind. */
+static fx_tensor result_of(const fx_attention_attr *attr, const fx_tensor *in)
+{
+    fx_tensor y = in[0];
+    switch ((fx_attention_kind)attr->kind) {
+    case FX_ATTENTION_FORWARD:
+        y.shape[0] = in[2].shape[0];
+        break;
+    case FX_ATTENTION_LOGSUMEXP:
+        y.dtype = FX_DTYPE_F32;
+        y.shape[0] = attr->heads;
+        break;
+    case FX_ATTENTION_GRADIENT_QUERY:
+        break;
+    case FX_ATTENTION_GRADIENT_KEY_VALUE:
+        y.shape[0] = in[1].shape[0] + in[2].shape[0];
+        y.shape[1] = in[1].shape[1];
+        break;
+    }
+    fxi_dense_strides(y.ndim, y.shape, y.stride);
+    return y;
+}
+
+bool fxi_has_attention(const fx_attention_attr *attr, const fx_array *q, const fx_array *k,
+                       const fx_array *v)
+{
+    const fxi_node *const nodes[] = {q->node, k->node, v->node};
+    fx_device *device = q->node->device;
+    fx_tensor in[3];
+    if (!device || !device->backend->attention)
+        return false;
+    for (int i = 0; i < 3; i++) {
+        in[i] = three_axes(nodes[i]);
+        if (nodes[i]->device != device || in[i].dtype != in[0].dtype ||
+            fx_tensor_length(&in[i]) == 0)
+            return false;
+    }
+    fx_step step = {.op = FX_OP_ATTENTION, .cls = FX_CLASS_ATTENTION, .nin = 3, .in = in};
+    fx_attr a = {.attention = *attr};
+    a.attention.kind = FX_ATTENTION_FORWARD;
+    fxi_step_set_attr(&step, &a);
+    fxi_step_set_attention_sizes(&step);
+    step.out = result_of(&a.attention, in);
+    return device->backend->attention(device, &step);
+}
+
+fx_array *fxi_attention_node(const fx_attention_attr *attr, int n, fx_array *const *in)
+{
+    enum { MOST = 6 };
+    fxi_node *nodes[MOST];
+    fx_tensor tensors[MOST];
+    for (int i = 0; i < n; i++) {
+        const fx_status s = fxi_check_operand("attention", in[i]);
+        if (s != FX_OK)
+            return fx_error_array(s);
+        nodes[i] = in[i]->node;
+        tensors[i] = three_axes(nodes[i]);
+    }
+    fx_attr a = {.words = {0}};
+    a.attention = *attr;
+    const fx_tensor y = result_of(attr, tensors);
+    return fxi_array_take(fxi_node_new(fxi_here(), FX_OP_ATTENTION, (fx_dtype)y.dtype, y.ndim,
+                                       y.shape, nodes[0]->device, &a, n, nodes));
+}
