@@ -36,7 +36,7 @@ struct ready {
     fxi_gpu_call *first;
     int32_t way; /* the one that runs; UNDECIDED until the first run */
     int32_t ways, names[FXI_GPU_WAYS];
-    uint32_t useless; /* bits: ways that the device cannot launch */
+    uint32_t useless; /* bits: ways that the device cannot launch or compile */
     const fxi_gpu_trial *trial;
     char *key; /* NULL: there is one way */
 };
@@ -348,66 +348,100 @@ static fxi_gpu_call *calls_of(const fx_step *step)
     return r ? r->first : NULL;
 }
 
-/* The first launch of a kernel from c on; library calls have nothing to compile. */
-static fxi_gpu_call *kernel_from(fxi_gpu_call *c)
+/* The first launch of a kernel of the step from c on. Library calls have nothing to compile, and
+ * useless ways are never launched. */
+static fxi_gpu_call *kernel_from(const fx_step *step, fxi_gpu_call *c)
 {
-    while (c && c->routine)
+    const struct ready *r = step->ready;
+    while (c && (c->routine || r->useless & 1u << c->way))
         c = c->next;
     return c;
+}
+
+static fxi_gpu_call *first_kernel(const fx_step *step)
+{
+    return kernel_from(step, calls_of(step));
 }
 
 static int count_kernels(const fx_step *steps, int32_t n)
 {
     int count = 0;
-    for (int32_t i = 0; i < n; i++)
-        for (const fxi_gpu_call *c = kernel_from(calls_of(&steps[i])); c; c = kernel_from(c->next))
+    for (const fx_step *s = steps; s < steps + n; s++)
+        for (const fxi_gpu_call *c = first_kernel(s); c; c = kernel_from(s, c->next))
             count++;
     return count;
 }
 
 static void list_kernels(const fx_step *steps, int32_t n, void **kernels)
 {
-    for (int32_t i = 0; i < n; i++)
-        for (const fxi_gpu_call *c = kernel_from(calls_of(&steps[i])); c; c = kernel_from(c->next))
+    for (const fx_step *s = steps; s < steps + n; s++)
+        for (const fxi_gpu_call *c = first_kernel(s); c; c = kernel_from(s, c->next))
             *kernels++ = c->kernel;
-}
-
-/* The step to which kernel k belongs, counted over all steps. */
-static int32_t step_of(const fx_step *steps, int k)
-{
-    int32_t i = 0;
-    /* Counted again only after a failure, so no list of owners is kept. */
-    while ((k -= count_kernels(&steps[i], 1)) >= 0)
-        i++;
-    return i;
 }
 
 static void put_kernels(const fx_step *steps, int32_t n, void *const *kernels)
 {
-    for (int32_t i = 0; i < n; i++)
-        for (fxi_gpu_call *c = kernel_from(calls_of(&steps[i])); c; c = kernel_from(c->next))
+    for (const fx_step *s = steps; s < steps + n; s++)
+        for (fxi_gpu_call *c = first_kernel(s); c; c = kernel_from(s, c->next))
             c->kernel = *kernels++;
 }
 
+/* The launch of kernel k, counted over all steps, and its step. Counted again only after a failure,
+ * so no list of owners is kept. */
+static const fxi_gpu_call *launch_of(const fx_step *steps, int k, int32_t *out_step)
+{
+    int32_t i = 0;
+    while (k >= count_kernels(&steps[i], 1))
+        k -= count_kernels(&steps[i++], 1);
+    *out_step = i;
+    const fxi_gpu_call *c = first_kernel(&steps[i]);
+    while (k-- > 0)
+        c = kernel_from(&steps[i], c->next);
+    return c;
+}
+
 /* All kernels of a plan are compiled in one call, so that several threads can share them. */
-fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
-                          int32_t n, int32_t *out_step)
+static fx_status compile_all(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
+                             int32_t n, int *out_failed)
 {
     /* Drivers without `compile` have compiled each kernel in fxi_gpu_prepare. */
     const int count = runtime->compile ? count_kernels(steps, n) : 0;
-    int failed = 0;
     if (count == 0)
         return FX_OK;
     void **kernels = runtime->host->alloc((size_t)count * sizeof *kernels);
     if (!kernels)
         return runtime->host->fail(FX_STATUS_MEMORY, "compile", "out of host memory");
     list_kernels(steps, n, kernels);
-    const fx_status status = runtime->compile(device, kernels, count, &failed);
+    const fx_status status = runtime->compile(device, kernels, count, out_failed);
     if (status == FX_OK)
         put_kernels(steps, n, kernels);
-    else
-        *out_step = step_of(steps, failed);
     runtime->host->free(kernels);
+    return status;
+}
+
+/* A way whose kernel cannot be compiled is left out, and the others are compiled. Without the first
+ * way the step fails. */
+fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
+                          int32_t n, int32_t *out_step)
+{
+    const fx_error earlier = runtime->host->error_take();
+    fx_status status;
+    for (;;) {
+        int failed = -1;
+        status = compile_all(runtime, device, steps, n, &failed);
+        if (!status || status == FX_STATUS_MEMORY || failed < 0)
+            break;
+        const int32_t way = launch_of(steps, failed, out_step)->way;
+        if (way == 0)
+            break;
+        ((struct ready *)steps[*out_step].ready)->useless |= 1u << way;
+        runtime->host->error_take();
+    }
+    /* A thread's error record has its first failure. */
+    if (!status || earlier.status)
+        runtime->host->error_take();
+    if (earlier.status)
+        runtime->host->error_put(&earlier);
     return status;
 }
 
@@ -578,7 +612,6 @@ static bool is_faster(double seconds, double best)
     return seconds >= 0 && (best < 0 || seconds < 0.9 * best);
 }
 
-/* Measures all ways with the buffers of this run, whose output the caller then computes again. */
 /* Another step may have decided since this one was prepared. */
 static bool already_decided(const fxi_gpu_runtime *runtime, struct ready *r)
 {
@@ -591,6 +624,7 @@ static bool already_decided(const fxi_gpu_runtime *runtime, struct ready *r)
     return r->way != UNDECIDED;
 }
 
+/* Measures all ways with the buffers of this run, whose output the caller then computes again. */
 static fx_status measure(const fxi_gpu_runtime *runtime, fx_device *device, run_buffers *p)
 {
     struct ready *r = p->step->ready;

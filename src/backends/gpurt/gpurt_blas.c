@@ -251,8 +251,8 @@ static bool add_product(fxi_gpu_builder *b, const fxi_rt_product *p)
     if (compares)
         write_key(d, p, key);
     const bool known = compares && fxi_gpu_way_known(fxi_rt_host, key, &way);
-    if (known && way == WIDENED)
-        return fxi_rt_blas_product(b, &wide);
+    if (known && way == WIDENED && fxi_rt_blas_product(b, &wide))
+        return true;
     if (!fxi_rt_blas_product(b, p))
         return false;
     if (compares && !known) {

@@ -396,8 +396,9 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
         fxi_gpu_too_much(b, "an epilogue that the library does not compute");
         return true;
     }
-    if (known && way == CHANNELS_LAST && tries_last(d, b->step))
-        about = about_last(&about);
+    const fxi_rt_conv_about last = about_last(&about);
+    if (known && way == CHANNELS_LAST && tries_last(d, b->step) && add_library(b, &last))
+        return true;
     if (!add_library(b, &about))
         return false;
     if (compares && !known)
