@@ -173,6 +173,7 @@ typedef struct sim_point {
     sim_stream *stream;
     int users;
     bool reached;
+    double milliseconds; /* the simulated clock when it was reached */
 } sim_point;
 
 typedef struct sim_op {
@@ -187,8 +188,9 @@ typedef struct sim_op {
     sim_launch *launch;
     sim_call *call;
     sim_graph *graph;
-    char *copy;     /* copy of the source, if that is pageable memory */
-    size_t skipped; /* bytes of it that earlier parts have read */
+    double milliseconds; /* that it takes on the simulated clock, beside LAUNCH_TIME */
+    char *copy;          /* copy of the source, if that is pageable memory */
+    size_t skipped;      /* bytes of it that earlier parts have read */
 } sim_op;
 
 /* Nodes of a capture (sim_graph.c) after which the next one comes. */
@@ -206,6 +208,7 @@ struct sim_stream {
 };
 
 typedef struct sim_event {
+    bool timed;
     sim_device *device;
     sim_point *point;
     int capture; /* the capture in which it was recorded last; 0: none */
@@ -214,6 +217,9 @@ typedef struct sim_event {
 
 /* The caller holds the simulator's lock. */
 sim_stream *sim_stream_new(sim_device *d);
+/* The work that is queued next takes so much longer. The simulated clock of a device's events is
+ * not that of the machine: it advances by a constant for each piece of work, and by these times. */
+void sim_take_time(double milliseconds);
 /* Adds work to a stream; takes over what *op points to. */
 int sim_queue(sim_stream *s, const sim_op *op);
 int sim_drain(sim_stream *s);
@@ -234,6 +240,7 @@ bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
  * first returns the number of the calling thread's device, −1 if it has none. The second queues a
  * call for that device and takes the call over. */
 int sim_current_device(void);
+void sim_call_takes(double milliseconds);
 int sim_queue_call(void *stream, sim_call *call);
 /* 1: the stream is captured. */
 int sim_is_capturing(const void *stream);

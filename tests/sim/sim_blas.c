@@ -161,6 +161,14 @@ bool sim_stream_captured(const char *driver, const void *stream)
     return captured && captured(stream);
 }
 
+void sim_call_slowly(const char *driver, double milliseconds)
+{
+    void (*takes)(double);
+    *(void **)&takes = of_driver(driver, "sim_call_takes");
+    if (takes)
+        takes(milliseconds);
+}
+
 int sim_call_queue(const char *driver, sim_call *call, void *stream)
 {
     int (*queue)(void *, sim_call *);

@@ -36,6 +36,8 @@ size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t 
 int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
                       void *work, void *stream);
 /* Queues a call, which it takes over. */
+/* The call that is queued next takes so much longer on the simulated clock. */
+void sim_call_slowly(const char *driver, double milliseconds);
 int sim_call_queue(const char *driver, sim_call *call, void *stream);
 /* Is the stream captured? */
 bool sim_stream_captured(const char *driver, const void *stream);

@@ -190,7 +190,7 @@ static int check(fxi_dnn_tensor x, fxi_dnn_filter w, fxi_dnn_conv c, fxi_dnn_ten
     return algorithm == 1 && v.x.type < SIM_TYPES ? FXI_DNN_OK : FXI_DNN_NOT_SUPPORTED;
 }
 
-/* Only one thread at a time may use a handle of cuDNN. With SIM_SLOW the call takes 20 ms, so that
+/* Only one thread at a time may use a handle of cuDNN. With SIM_SLOW the call takes 5 ms, so that
  * two threads meet. */
 static int ask(fxi_dnn_handle h, size_t *out)
 {
@@ -199,7 +199,7 @@ static int ask(fxi_dnn_handle h, size_t *out)
     if (__atomic_fetch_add(&h->users, 1, __ATOMIC_ACQ_REL) > 0)
         fprintf(stderr, "simulated driver: two threads use one handle of cuDNN\n");
     if (getenv("SIM_SLOW"))
-        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     __atomic_fetch_sub(&h->users, 1, __ATOMIC_ACQ_REL);
     *out = SIM_CONV_WORK;
     return FXI_DNN_OK;
@@ -221,7 +221,9 @@ static int compute(fxi_dnn_handle h, sim_conv_kind kind, const char *name, const
         return BAD_PARAM;
     const sim_conv v = conv_of(kind, x, w, c, y);
     if (getenv("SIM_CHANNELS_FIRST") && !w->last)
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        sim_call_slowly(DRIVER, 10);
+    if (getenv("SIM_SLOW"))
+        sim_call_slowly(DRIVER, 20);
     return sim_conv_queue(DRIVER, name, &v, (const void *[]){px, pw, py}, work, h->stream)
                ? EXECUTION_FAILED
                : FXI_DNN_OK;

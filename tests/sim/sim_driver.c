@@ -429,10 +429,9 @@ int sim_StreamWait(fxi_rt_stream stream, fxi_rt_event event, unsigned flags)
 int sim_EventCreate(fxi_rt_event *out, unsigned flags)
 {
     BEGIN(EventCreate);
-    (void)flags;
     sim_event *e = calloc(1, sizeof *e);
     if (e)
-        e->device = current;
+        *e = (sim_event){.device = current, .timed = flags != FXI_RT_NO_TIMES};
     nevents += e != NULL;
     *out = (fxi_rt_event)e;
     return sim_end(e ? SIM_OK : SIM_OUT_OF_MEMORY);
@@ -460,6 +459,18 @@ int sim_EventSync(fxi_rt_event event)
     BEGIN(EventSync);
     error = sim_capture_event((sim_event *)event, names.EventSync);
     return sim_end(error ? error : sim_event_wait((sim_event *)event));
+}
+
+int sim_EventElapsed(float *out, fxi_rt_event first, fxi_rt_event last)
+{
+    BEGIN(EventElapsed);
+    const sim_event *a = (sim_event *)first, *b = (sim_event *)last;
+    if (!a->timed || !b->timed || !a->point || !b->point)
+        return sim_end(SIM_INVALID_HANDLE);
+    if (!a->point->reached || !b->point->reached)
+        return sim_end(SIM_NOT_READY);
+    *out = (float)(b->point->milliseconds - a->point->milliseconds);
+    return sim_end(SIM_OK);
 }
 
 int sim_EventDestroy(fxi_rt_event event)
@@ -557,7 +568,7 @@ static void launch_slowly(const char *name)
 {
     const char *slow = getenv("SIM_SLOW_KERNEL");
     if (slow && strcmp(slow, name) == 0)
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        sim_take_time(10);
 }
 
 int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, unsigned x,
@@ -589,6 +600,13 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
 }
 
 /* ---- for simulated libraries ----------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) void sim_call_takes(double milliseconds)
+{
+    if (!sim_begin("sim_call_takes", true))
+        sim_take_time(milliseconds);
+    sim_end(SIM_OK);
+}
 
 __attribute__((visibility("default"))) int sim_current_device(void)
 {

@@ -54,10 +54,21 @@ static bool computes_nothing(sim_kind kind)
     return set && (kind == SIM_LAUNCH || kind == SIM_CALL || kind == SIM_GRAPH);
 }
 
+/* The time of a piece of work on the simulated clock, in milliseconds. */
+#define WORK_TIME 1e-3
+static double simulated_clock, next_takes;
+
+void sim_take_time(double milliseconds)
+{
+    next_takes += milliseconds;
+}
+
 int sim_run_op(sim_op *o)
 {
     char *to = NULL;
     const char *from = NULL;
+    simulated_clock +=
+        o->milliseconds + (o->kind == SIM_RECORD || o->kind == SIM_WAIT ? 0 : WORK_TIME);
     if (computes_nothing(o->kind))
         return SIM_OK;
     if (o->kind == SIM_LAUNCH)
@@ -67,7 +78,10 @@ int sim_run_op(sim_op *o)
     if (o->kind == SIM_GRAPH)
         return sim_graph_run(o->graph);
     if (o->kind == SIM_RECORD || o->kind == SIM_WAIT) {
-        o->point->reached |= o->kind == SIM_RECORD;
+        if (o->kind == SIM_RECORD) {
+            o->point->reached = true;
+            o->point->milliseconds = simulated_clock;
+        }
         return SIM_OK;
     }
     to = o->to_device ? sim_memory_at(o->to_device, o->to, o->bytes, "the destination of a copy")
@@ -197,12 +211,15 @@ int sim_queue(sim_stream *s, const sim_op *op)
     static int defers = -1;
     if (defers < 0)
         defers = (int)sim_setting("SIM_DEFER", 0);
+    const double takes = next_takes;
+    next_takes = 0;
     if (s->capture)
         return sim_capture_op(s, op);
     sim_op *o = malloc(sizeof *o);
     if (!o)
         return SIM_OUT_OF_MEMORY;
     *o = *op;
+    o->milliseconds = takes;
     o->next = NULL;
     *s->last = o;
     s->last = &o->next;

@@ -102,8 +102,10 @@ enum { FXI_GPU_VALUES = 32 };
 typedef struct fxi_gpu_trial {
     /* Is a run measured now? Not while a driver records. */
     bool (*can)(fx_device *device);
-    /* Waits for the device. Returns the driver's error, 0: none. */
-    int (*finish)(fx_device *device);
+    /* `stop` waits for the device, and sets the seconds that the work queued since `start` took on
+     * the device's clock. Both return the driver's error, 0: none. */
+    int (*start)(fx_device *device);
+    int (*stop)(fx_device *device, double *out_seconds);
 } fxi_gpu_trial;
 enum { FXI_GPU_WAYS = 8 };
 

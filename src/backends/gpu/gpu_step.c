@@ -7,8 +7,6 @@
  */
 #include "gpu_text.h"
 
-#include "clock.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -563,31 +561,39 @@ static fx_status run_way(const fxi_gpu_runtime *runtime, fx_device *device, int3
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Rounds, of which the fastest counts, and the runs of a round, which are measured together. The
- * first run is not measured: drivers and libraries load kernels in it. */
+/* Rounds, of which the fastest counts, and the runs of a round, which are measured together:
+ * several runs are queued before the host waits, so that its own time counts little. */
 enum { ROUNDS = 2, MEASURED = 2 };
 
-/* The time of one run in seconds; less than 0 if the device failed, which the caller's next call
- * reports. */
+/* Measures `runs` runs together. False if the device failed, which the caller's next call reports.
+ */
+static bool time_round(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way, int runs,
+                       run_buffers *p, fx_status *out_status, double *out_seconds)
+{
+    const struct ready *r = p->step->ready;
+    bool ok = r->trial->start(device) == 0;
+    *out_status = FX_OK;
+    for (int k = 0; k < runs && ok; k++) {
+        *out_status = run_way(runtime, device, way, p);
+        ok = !*out_status;
+    }
+    return ok && r->trial->stop(device, out_seconds) == 0;
+}
+
+/* The time of a round in seconds; less than 0 if the device failed. */
 static double time_runs(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
                         run_buffers *p, fx_status *out_status)
 {
-    const struct ready *r = p->step->ready;
-    *out_status = run_way(runtime, device, way, p);
-    bool ok = !*out_status && r->trial->finish(device) == 0;
-    double best = -1;
-    for (int round = 0; round < ROUNDS && ok; round++) {
-        /* Several runs are queued before the host waits, so that its own time counts little. */
-        const double start = fxi_clock();
-        for (int k = 0; k < MEASURED && ok; k++) {
-            *out_status = run_way(runtime, device, way, p);
-            ok = !*out_status;
-        }
-        ok = ok && r->trial->finish(device) == 0;
-        const double seconds = (fxi_clock() - start) / MEASURED;
+    double best = -1, seconds;
+    /* The first run does not count: drivers and libraries load kernels in it. */
+    if (!time_round(runtime, device, way, 1, p, out_status, &seconds))
+        return -1;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!time_round(runtime, device, way, MEASURED, p, out_status, &seconds))
+            return -1;
         best = best < 0 || seconds < best ? seconds : best;
     }
-    return ok ? best : -1;
+    return best;
 }
 
 /* A library may refuse a call that it has prepared. Without the first way the step fails; others

@@ -39,6 +39,7 @@ typedef struct fxi_rt_device {
     char architecture[80];     /* "sm_90", "gfx90a:sramecc+:xnack-" */
     char option[112];          /* the compiler's option for it; a text "--NAME=TARGET" */
     bool intermediate;         /* the compiler makes PTX, which the driver compiles */
+    fxi_rt_event trial[2];     /* around the runs that are measured; NULL until the first is */
     int64_t memory;
     bool ready;               /* the compiler was looked for (fxi_rt_ready) */
     char cannot_compile[320]; /* why the compiler makes nothing for the device; "" if it does */

@@ -118,6 +118,8 @@ enum {
     X(int, EventRecord, cuEventRecord, hipEventRecord, NEEDED, (fxi_rt_event, fxi_rt_stream))      \
     X(int, EventSync, cuEventSynchronize, hipEventSynchronize, NEEDED, (fxi_rt_event))             \
     X(int, EventDestroy, cuEventDestroy_v2, hipEventDestroy, NEEDED, (fxi_rt_event))               \
+    X(int, EventElapsed, cuEventElapsedTime, hipEventElapsedTime, OPTIONAL,                        \
+      (float *, fxi_rt_event, fxi_rt_event))                                                       \
     X(int, CaptureBegin, cuStreamBeginCapture_v2, hipStreamBeginCapture, OPTIONAL,                 \
       (fxi_rt_stream, int))                                                                        \
     X(int, CaptureEnd, cuStreamEndCapture, hipStreamEndCapture, OPTIONAL,                          \

@@ -138,17 +138,35 @@ fx_status fxi_rt_library_enter(fxi_rt_device *d, const char *operation)
 static bool can_measure(fx_device *device)
 {
     const fxi_rt_device *d = fxi_rt_of(device);
-    return d->launches == d->work;
+    return d->launches == d->work && fxi_rt.EventElapsed;
 }
 
-static int finish(fx_device *device)
+static int start(fx_device *device)
+{
+    fxi_rt_device *d = fxi_rt_of(device);
+    int error = fxi_rt_select(d);
+    for (int k = 0; k < 2 && !error; k++)
+        if (!d->trial[k])
+            error = fxi_rt.EventCreate(&d->trial[k], 0);
+    return error ? error : fxi_rt.EventRecord(d->trial[0], d->work);
+}
+
+static int stop(fx_device *device, double *out_seconds)
 {
     const fxi_rt_device *d = fxi_rt_of(device);
-    const int error = fxi_rt_select(d);
-    return error ? error : fxi_rt.StreamSync(d->work);
+    float milliseconds = 0;
+    int error = fxi_rt_select(d);
+    if (!error)
+        error = fxi_rt.EventRecord(d->trial[1], d->work);
+    if (!error)
+        error = fxi_rt.EventSync(d->trial[1]);
+    if (!error)
+        error = fxi_rt.EventElapsed(&milliseconds, d->trial[0], d->trial[1]);
+    *out_seconds = 1e-3 * (double)milliseconds;
+    return error;
 }
 
-const fxi_gpu_trial fxi_rt_trial = {.can = can_measure, .finish = finish};
+const fxi_gpu_trial fxi_rt_trial = {.can = can_measure, .start = start, .stop = stop};
 
 bool fxi_rt_measures(fxi_rt_device *d)
 {
