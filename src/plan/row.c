@@ -533,12 +533,15 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
     bool ok =
         moved && s.at && s.mark && s.marked && out->order && out->row && out->level && out->kind;
     for (int32_t i = 0; i < g->n && ok; i++) {
-        out->order[i] = s.at[i] = i;
+        out->order[i] = i;
         out->row[i] = -1;
     }
+    /* In a smaller graph, every node is near every other one. */
+    ok = ok && (!how->rows || g->n <= WINDOW || fxi_order_for_rows(g, out->order));
+    for (int32_t i = 0; i < g->n && ok; i++)
+        s.at[out->order[i]] = i;
     bool *seeds = NULL;
-    /* Seeds are tried in the order of computation. A reduction that an earlier row step contains is
-     * not a seed. */
+    /* A reduction that an earlier row step contains is not a seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(&s, g->nodes[i])) {
             /* Most graphs have no such reduction and need no tables. */

@@ -51,5 +51,8 @@ typedef struct fxi_rows {
  * an allocation fails. */
 bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *literal, fxi_rows *out);
 void fxi_rows_free(fxi_rows *rows);
+/* Writes the nodes of a large graph to `order`, inputs before consumers, so that those of a row
+ * step are near each other (row_order.c). False if an allocation fails. */
+bool fxi_order_for_rows(const fxi_graph *g, int32_t *order);
 
 #endif

@@ -91,6 +91,32 @@ static void crossentropy_and_gradient_are_one_step(void **state)
            "  2  row sum | (div cast)(1, c0) → Float32 1×1\n");
 }
 
+/* The same after 200 layers, more nodes than a search examines: labels that are computed before the
+ * forward pass and a loss that is wanted after the gradient belong to one step with it. */
+static void crossentropy_of_a_large_graph(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static char text[1 << 16];
+    fx_array *x = leaf(100, 64), *w = leaf(100, 100), *h = x;
+    fx_array *labels = fx_cast(fx_zeros(64), FX_DTYPE_I64), *g;
+    assert_int_equal(fx_eval(labels), FX_OK);
+    for (int k = 0; k < 200; k++)
+        h = fx_tanh(fx_matmul(w, h));
+    fx_array *loss = fx_logitcrossentropy(h, fx_onehot(labels, 100));
+    assert_int_equal(fx_gradient_of(loss, &x, 1, &g), FX_OK);
+    assert_true(fx_plan_text(fx_tuple(g, loss), text, sizeof text) < sizeof text);
+    int rows = 0, steps = 0;
+    for (char *at = strtok(text, "\n"); at; at = strtok(NULL, "\n")) {
+        steps++;
+        rows += strstr(at, "Float32 100×64") && (strstr(at, "exp") || strstr(at, "eq"));
+        if (strstr(at, "exp"))
+            assert_non_null(strstr(at, "→ Float32 100×64, Float32 1×64"));
+    }
+    assert_int_equal(rows, 1);
+    assert_true(steps > 600);
+}
+
 /* The upstream gradient is y. */
 static fx_array *pullback(fx_array *value, fx_array *y, fx_array *x)
 {
@@ -372,6 +398,7 @@ int main(void)
         cmocka_unit_test(norms_are_one_step),
         cmocka_unit_test(crossentropy_is_one_step),
         cmocka_unit_test(crossentropy_and_gradient_are_one_step),
+        cmocka_unit_test(crossentropy_of_a_large_graph),
         cmocka_unit_test(gradients_are_one_step),
         cmocka_unit_test(layer_norm_gradient),
         cmocka_unit_test(sums_across_rows),
