@@ -1,4 +1,4 @@
-/* gpu_cases.c: what the lists of steps share; see gpu_cases.h. */
+/* gpu_cases.c: values and functions that the lists of steps share; see gpu_cases.h. */
 #include "gpu_cases.h"
 
 #include <string.h>

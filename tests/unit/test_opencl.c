@@ -1,6 +1,6 @@
-/* test_opencl.c: the OpenCL backend on a driver that computes: PoCL, three devices of it. Training
- * to the CPU's losses, copies between devices, many buffers, several threads, a second start.
- * ctest: timeout=300 native
+/* test_opencl.c: the OpenCL backend on a driver that computes, PoCL, with three devices: training
+ * with the same losses as on the CPU, copies between devices, many buffers, several threads, and a
+ * second start. ctest: timeout=300 native
  *
  * Where no OpenCL is installed this prints that it is skipped; the conformance suite on opencl:0,
  * which is part of the same run, then fails.

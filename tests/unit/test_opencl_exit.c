@@ -3,8 +3,8 @@
  * ctest: once timeout=600 native
  *
  * The program starts itself once for every way to end, twice at the same time so that the driver's
- * threads are late, each time with an empty cache of PoCL's so that they have kernels to compile.
- * ROUNDS in the environment asks for more rounds (the default takes seconds).
+ * threads are late, each time with an empty kernel cache of PoCL, so that these threads have
+ * kernels to compile. ROUNDS in the environment asks for more rounds (the default takes seconds).
  */
 #include <cflux.h>
 

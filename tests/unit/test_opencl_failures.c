@@ -332,8 +332,8 @@ static const row rows[] = {
     {"small_groups",
      "",
      compute_both,
-     {"OpenCL:0 (Fake GPU) runs fx_elementwise in groups of at most 64 work-items, but it needs "
-      "256",
+     {"OpenCL:0 (Fake GPU) runs fx_elementwise in groups of at most 64 work-items, but the kernel "
+      "needs 256",
       "opencl:1 runs"}},
     {"small_local",
      "",

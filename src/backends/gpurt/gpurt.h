@@ -21,7 +21,7 @@ enum { FXI_RT_DEVICES = 64 };
 /* A device's handle of a vendor's library (gpurt_library.h). */
 typedef struct fxi_rt_library_handle {
     void *object; /* NULL: not made yet */
-    bool refused; /* the library could not make one */
+    bool refused; /* the library could not make a handle */
     /* fxi_rt_library.follow */
     int (*follow)(void *object, fxi_rt_stream stream);
 } fxi_rt_library_handle;
@@ -37,12 +37,12 @@ typedef struct fxi_rt_device {
     fxi_rt_recorder *recorder; /* NULL: nothing was recorded yet */
     char driver[64];           /* "12.8" */
     char architecture[80];     /* "sm_90", "gfx90a:sramecc+:xnack-" */
-    char option[112];          /* the compiler's option for it; a text "--NAME=TARGET" */
+    char option[112];          /* the compiler's option for the target: "--NAME=TARGET" */
     bool intermediate;         /* the compiler makes PTX, which the driver compiles */
     fxi_rt_event trial[2];     /* around the runs that are measured; NULL until the first is */
     int64_t memory;
     bool ready;               /* the compiler was looked for (fxi_rt_ready) */
-    char cannot_compile[320]; /* why the compiler makes nothing for the device; "" if it does */
+    char cannot_compile[320]; /* why nothing can be compiled for the device; "" if it can */
     uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
     fxi_rt_library_handle blas, dnn; /* for products; for convolutions */
     fxi_rt_ring *ring;               /* protected by `staging` */

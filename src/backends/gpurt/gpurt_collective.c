@@ -19,7 +19,7 @@ bool fxi_rt_takes(fx_device *device, const fx_step *step)
            c->takes(c, fxi_rt_backend, step);
 }
 
-/* The next call that waits for the device reports its error, with the name of the error. */
+/* If the query fails, the next call that waits for the device reports the error with its name. */
 static int pending(const fx_device_queue *queue)
 {
     const fxi_rt_device *d = queue->data;

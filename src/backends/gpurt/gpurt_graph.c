@@ -93,7 +93,7 @@ static fx_status replay(fx_device *device, void *recording)
     return status ? status : FXI_RT_TRY(d, "replay", GraphLaunch, (recording, d->work));
 }
 
-/* NVIDIA's driver frees a graph that is running when it has ended; AMD's manual does not promise
+/* If a graph is running, NVIDIA's driver frees it after it has ended; AMD's manual does not promise
  * that, so the plugin waits. Graphs of a lost device are freed with the process. */
 static void drop(fx_device *device, void *recording)
 {

@@ -73,7 +73,8 @@ fxi_rt_library fxi_rt_blas = {
     .begin = begin,
     .lock = FXI_MUTEX_INIT};
 
-/* It is that of ROCm, as the driver's. */
+/* 0: unknown. The key of a decision contains the driver's version, and rocBLAS belongs to the same
+ * ROCm. */
 int64_t fxi_rt_blas_version(void)
 {
     return 0;

@@ -84,7 +84,8 @@ static int describe_tensor(void **out, const fxi_rt_shape *t, int dtype)
     return error ? error : mio.TensorSet(*out, types[dtype], t->n, t->size, t->stride);
 }
 
-/* The alternative for Float16 on MI200 computes gradients with BFloat16 factors. */
+/* The alternative for Float16 on MI200 is switched off, because it computes gradients with BFloat16
+ * factors. */
 static int describe_conv(fxi_rt_conv *c, const fxi_rt_conv_about *a)
 {
     int error = mio.ConvCreate((fxi_mio_conv *)&c->conv);

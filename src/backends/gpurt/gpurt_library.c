@@ -42,8 +42,8 @@ static void take_one(fxi_rt_library *l, int driver)
         }
     }
     if (newer)
-        snprintf(l->why, sizeof l->why, "%s does not work with this driver, version %d", newer,
-                 driver);
+        snprintf(l->why, sizeof l->why, "%s does not work with this driver, version %d; %s", newer,
+                 driver, l->install);
     else if (!*l->why)
         snprintf(l->why, sizeof l->why, "%s, which %s, is not installed: there is no %s; %s",
                  l->names[0], l->what, l->files[0].file, l->install);

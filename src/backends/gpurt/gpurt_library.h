@@ -32,7 +32,8 @@ typedef struct fxi_rt_library {
     /* Makes the handle of a selected device. NULL with the call and its error in `why`. */
     void *(*begin)(fxi_rt_device *d, char *why, size_t size);
     /* Makes the handle queue its calls in another stream; returns the library's error. NULL: every
-     * call names its stream. Needed by libraries whose calls can be recorded. */
+     * call names its stream. Recordings use streams of their own, so libraries whose handle has a
+     * stream need this function. */
     int (*follow)(void *handle, fxi_rt_stream stream);
     /* -- set by these functions; `lock` is initialised -- */
     fxi_mutex lock;

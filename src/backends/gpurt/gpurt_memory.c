@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Handles a failed allocation. If memory ran out, nothing is recorded, because the library frees
- * its caches and retries. */
+/* Handles a failed allocation. If memory ran out, nothing is recorded, because cflux frees its
+ * caches and retries. */
 static void refused(fxi_rt_device *d, const char *call, int error)
 {
     char text[320];
@@ -30,7 +30,7 @@ void *fxi_rt_alloc(fx_device *device, size_t bytes)
 }
 
 /* Waits, because queued work may still use the memory. Drivers wait too, but their documentation
- * does not promise it. The library keeps freed memory for reuse, so this call is rare. */
+ * does not promise it. cflux keeps freed memory for reuse, so this call is rare. */
 void fxi_rt_free(fx_device *device, void *address)
 {
     fxi_rt_device *d = fxi_rt_of(device);
@@ -124,7 +124,7 @@ fx_status fxi_rt_copy(fx_device *to_device, void *to, fx_device *from_device, co
     if (d == s)
         return FXI_RT_TRY(d, "copy", CopyAsync, (to, source, bytes, d->work));
     connect(d, s);
-    /* Tests count copies that did not go through the library's host memory. */
+    /* Tests count copies that did not use cflux's host memory. */
     fxi_gpu_count(&fxi_gpu_counts.direct);
     return fxi_gpu_check(&d->gpu, "copy", fxi_rt_name.PeerCopy,
                          fxi_rt_peer_copy(d, to, s, source, bytes));

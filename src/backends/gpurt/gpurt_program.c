@@ -84,7 +84,7 @@ static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_siz
 
 static int load_module(fxi_rt_device *d, const void *code, fxi_rt_module *out)
 {
-    /* Selected in every call, because other threads than the program's compile. */
+    /* The device is selected in every call, because threads of cflux compile too. */
     const int error = fxi_rt_select(d);
     return error ? error : fxi_rt.ModuleLoad(out, code);
 }
@@ -173,7 +173,8 @@ static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, ch
         fxi_rt.FunctionAttribute(&items, FXI_RT_FUNCTION_ITEMS, f) != 0 || items <= 0 ||
         items >= FXI_GPU_GROUP_LEAST)
         return true;
-    snprintf(text, size, "%s (%s) runs %s in groups of at most %d work-items, but it needs %d",
+    snprintf(text, size,
+             "%s (%s) runs %s in groups of at most %d work-items, but the kernel needs %d",
              d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP_LEAST);
     return false;
 }

@@ -14,7 +14,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     fxi_rt_device *d = fxi_rt_of(device);
     void *arguments[FXI_GPU_BUFFERS + 2];
     int n = 0;
-    /* This is a mistake in the shared code: fxi_gpu_kernel checks the limit. */
+    /* Only a mistake in the shared code leads here: fxi_gpu_kernel checks the limit. */
     if (l->nbuffers > FXI_GPU_BUFFERS) {
         char text[64];
         snprintf(text, sizeof text, "a kernel with %d buffers; the maximum is %d", (int)l->nbuffers,
@@ -113,7 +113,7 @@ static void *mark(fx_device *device)
 static fx_status wait_for_mark(fx_device *device, void *mark)
 {
     fxi_rt_device *d = fxi_rt_of(device);
-    /* Without copies between devices the library copies through the host. */
+    /* If the driver has no copies between devices, cflux copies through the host. */
     if (!fxi_rt.PeerCopy)
         return FX_STATUS_UNSUPPORTED;
     const fx_status status =

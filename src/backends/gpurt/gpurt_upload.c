@@ -36,7 +36,7 @@ struct fxi_rt_ring {
     bool no_halves, no_pieces; /* there is no memory for them */
 };
 
-/* ---- memory of its own ----------------------------------------------------------------------- */
+/* ---- pinned memory --------------------------------------------------------------------------- */
 
 static bool open_staging(staging_buffer *p, size_t bytes, bool on_device)
 {
@@ -49,7 +49,8 @@ static bool open_staging(staging_buffer *p, size_t bytes, bool on_device)
            (p->free || fxi_rt.EventCreate(&p->free, FXI_RT_NO_TIMES) == 0);
 }
 
-/* Allocated at the first write; what was allocated before a failure is kept for the other kind. */
+/* Allocates all buffers of a list. After a failure, buffers that were allocated are kept, but not
+ * used. */
 static bool open_all(staging_buffer *list, int n, size_t bytes, bool on_device)
 {
     for (int k = 0; k < n; k++)

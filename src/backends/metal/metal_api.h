@@ -40,8 +40,8 @@ enum {
     FXI_MTL_FAMILY_APPLE1 = 1001, /* any of Apple's own GPUs */
     FXI_MTL_FAMILY_METAL3 = 5001,
     FXI_MTL_STATUS_ERROR = 5,    /* MTLCommandBufferStatusError */
-    FXI_MTL_BUFFERS = 31,        /* arguments of a kernel */
-    FXI_MTL_BYTES = 4096,        /* of setBytes:length:atIndex: */
+    FXI_MTL_BUFFERS = 31,        /* buffers of a kernel */
+    FXI_MTL_BYTES = 4096,        /* most bytes of setBytes:length:atIndex: */
     FXI_MTL_GROUP_MEMORY = 32768 /* bytes that a group can share on every GPU */
 };
 

@@ -38,7 +38,7 @@ static void describe(fxi_metal_device *d)
                          .group_memory = memory ? (int64_t)memory : FXI_MTL_GROUP_MEMORY,
                          .atomic_f32 = FXI_SEND_WITH(supports, d->device, FXI_MTL_FAMILY_METAL3)};
     /* Apple's GPUs have SIMD groups of 32 work-items. On others the width depends on the kernel, so
-     * values are exchanged through the group's memory. */
+     * values are exchanged through local memory. */
     d->gpu.limits.warp = apple ? 32 : 1;
     snprintf(d->gpu.target, sizeof d->gpu.target, "%s", d->gpu.name);
     snprintf(d->gpu.compiler, sizeof d->gpu.compiler, "%s", d->system);

@@ -10,8 +10,8 @@
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* Metal also allocates beyond the recommended size, but then the whole system swaps. So such a
- * request is refused here; the library then frees its caches and retries. */
+/* Metal also allocates beyond the recommended size, but then the whole system swaps. So a request
+ * beyond that size is refused here; cflux then frees its caches and retries. */
 void *fxi_metal_alloc(fx_device *device, size_t bytes)
 {
     fxi_metal_device *d = fxi_metal_of(device);
@@ -54,7 +54,7 @@ typedef struct location {
     size_t offset;
 } location;
 
-/* The library passes only addresses that `alloc` returned, so another address is a mistake in it.
+/* cflux passes only addresses that `alloc` returned, so another address is a mistake in cflux.
  */
 static fx_status find(const fxi_metal_device *d, const char *operation, const void *address,
                       location *out)
@@ -107,8 +107,8 @@ fx_status fxi_metal_read(fx_device *device, void *to, const void *from, size_t b
     return fxi_gpu_device_found(device, "read");
 }
 
-/* On macOS, Metal copies and fills only multiples of 4 bytes at multiples of 4. The host does the
- * others, which are short or rare. */
+/* On macOS, Metal copies and fills only multiples of 4 bytes at multiples of 4. The host copies and
+ * fills the rest, which is short or rare. */
 static bool encoder_can(size_t offsets_and_bytes)
 {
     return offsets_and_bytes % 4 == 0;

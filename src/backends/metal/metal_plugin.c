@@ -27,7 +27,7 @@ static int open_backend(const fx_host *host, char *why, size_t size)
 static fx_status info(fx_device *device)
 {
     fxi_metal_device *d = fxi_metal_device_get();
-    /* The library keeps the device for the life of the process, as metal_device.c does. */
+    /* cflux keeps the device until the process ends, and so does metal_device.c. */
     device->data = d;
     snprintf(device->info.name, sizeof device->info.name, "%s", d->gpu.name);
     snprintf(device->info.driver, sizeof device->info.driver, "%s", d->system);

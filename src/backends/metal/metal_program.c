@@ -45,7 +45,7 @@ static void say_first_error(const fxi_gpu_device *d, const char *log, char *text
              (int)strcspn(what, "\n"), what);
 }
 
-/* Records nothing, because it may run in a thread that the program does not know. */
+/* Records nothing, because it may run in a thread that cflux has started. */
 void *fxi_metal_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
                         char **out_log)
 {
@@ -89,13 +89,15 @@ static bool fits(const fxi_gpu_device *d, fxi_id pipeline, const char *name, cha
                       warp = FXI_SEND(pipeline_warp, pipeline),
                       memory = FXI_SEND(pipeline_memory, pipeline);
     if (items < FXI_GPU_GROUP)
-        snprintf(text, size, "%s (%s) runs %s in groups of at most %lu work-items, but it needs %d",
+        snprintf(text, size,
+                 "%s (%s) runs %s in groups of at most %lu work-items, but the kernel needs %d",
                  d->label, d->name, name, items, (int)FXI_GPU_GROUP);
     else if (memory > (uint64_t)d->limits.group_memory)
-        snprintf(text, size, "%s (%s) has %lld bytes of memory for a group, but %s needs %lu",
-                 d->label, d->name, (long long)d->limits.group_memory, name, memory);
+        snprintf(text, size, "%s (%s) has %lld bytes of local memory, but %s needs %lu", d->label,
+                 d->name, (long long)d->limits.group_memory, name, memory);
     else if (d->limits.warp > 1 && warp != (fxi_ns_uint)d->limits.warp)
-        snprintf(text, size, "%s (%s) runs %s in SIMD groups of %lu work-items, but it needs %d",
+        snprintf(text, size,
+                 "%s (%s) runs %s in SIMD groups of %lu work-items, but the kernel needs %d",
                  d->label, d->name, name, warp, (int)d->limits.warp);
     else
         return true;

@@ -57,7 +57,7 @@ static void commit(fxi_metal_device *d)
     d->encoded = 0;
 }
 
-/* Makes the command buffer and the encoder that are not open. */
+/* Makes the encoder, and the command buffer if none is open. */
 static void open_encoder(fxi_metal_device *d, fxi_id *encoder)
 {
     void *pool = fxi_mtl.push();

@@ -77,7 +77,8 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     if (l->nbuffers >= FXI_MTL_BUFFERS ||
         (size_t)l->nbuffers * 8 + l->param_bytes + 16 > FXI_MTL_BYTES) {
         char text[96];
-        snprintf(text, sizeof text, "a kernel of %d buffers and %zu bytes of parameters",
+        snprintf(text, sizeof text,
+                 "a kernel with %d buffers and %zu bytes of parameters exceeds Metal's limits",
                  (int)l->nbuffers, l->param_bytes);
         return fxi_metal_host->fail(FX_STATUS_INTERNAL, l->operation, text);
     }

@@ -56,7 +56,7 @@ FXI_GPU_MEMORY_FUNCTIONS(fxi_opencl);
  * hold the device's lock. It is not freed before the process ends. */
 typedef struct fxi_opencl_function {
     cl_kernel kernel;
-    bool launched; /* under the device's lock */
+    bool launched; /* at least once; protected by the device's lock */
 } fxi_opencl_function;
 
 const char *fxi_opencl_options(const fxi_opencl_device *d);

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fixed arrays, because devices are listed once in a process and are never freed: arrays point to
- * them. */
+/* The lists have fixed sizes, because devices are listed once in a process and are never freed:
+ * fx_arrays point to them. */
 enum { PLATFORMS_MOST = 16, FOUND_MOST = 64 };
 
 static fxi_opencl_device found[FOUND_MOST], chosen[FOUND_MOST];
@@ -115,7 +115,8 @@ static int64_t largest_launch(cl_device_id id)
                                                                             : INT64_MAX;
 }
 
-/* What compiled programs depend on: parts of the key of the cache on disk, and of packs. */
+/* Sets everything on which compiled programs depend: parts of the key of the cache on disk, and of
+ * packs. */
 static void identify(fxi_opencl_device *d)
 {
     char text[sizeof d->gpu.target];

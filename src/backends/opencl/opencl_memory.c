@@ -20,8 +20,7 @@ bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset)
 /* ---- buffers --------------------------------------------------------------------------------- */
 
 /* Handles a failed allocation. For lack of memory, which drivers report with several errors,
- * nothing is recorded, because the library frees its caches and retries. Other errors are
- * recorded. */
+ * nothing is recorded, because cflux frees its caches and retries. Other errors are recorded. */
 static void refused(fxi_opencl_device *d, cl_int error)
 {
     char text[320];
@@ -64,8 +63,8 @@ void fxi_opencl_free(fx_device *device, void *address)
         fxi_cl.ReleaseMemObject(mem);
 }
 
-/* −1 unless the driver has AMD's extension; the library then knows only what it has allocated
- * itself. */
+/* −1 unless the driver has AMD's extension; cflux then knows only how much it has allocated itself.
+ */
 int64_t fxi_opencl_available(fx_device *device)
 {
     const fxi_opencl_device *d = fxi_opencl_of(device);
@@ -84,7 +83,7 @@ typedef struct location {
     size_t offset;
 } location;
 
-/* The library passes only addresses that `alloc` returned, so another address is a mistake in it.
+/* cflux passes only addresses that `alloc` returned, so another address is a mistake in cflux.
  */
 static fx_status find(const fxi_opencl_device *d, const char *operation, const void *address,
                       location *out)
@@ -214,8 +213,8 @@ fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t byt
         fxi_cl.EnqueueFillBuffer(d->queue, p.mem, pattern, length, p.offset, bytes, 0, NULL, NULL));
 }
 
-/* Copies between devices of one context. For other devices `wait` returns UNSUPPORTED, and the
- * library does not call this. */
+/* Copies between devices of one context. For other devices `wait` returns UNSUPPORTED, and cflux
+ * does not call this function. */
 fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
                           size_t bytes)
 {

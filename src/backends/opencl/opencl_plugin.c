@@ -24,14 +24,14 @@ static int open_backend(const fx_host *host, char *why, size_t size)
 static fx_status info(fx_device *device)
 {
     fxi_opencl_device *d = fxi_opencl_device_at(device->id);
-    /* The library keeps the device for the life of the process, as `chosen` does. */
+    /* cflux keeps the device until the process ends, and so does `chosen`. */
     device->data = d;
     snprintf(device->info.name, sizeof device->info.name, "%s", d->gpu.name);
     snprintf(device->info.driver, sizeof device->info.driver, "%s", d->driver);
     device->info.memory = d->memory;
     device->info.no_f64 = !d->gpu.limits.f64;
     device->info.buffers = d->gpu.limits.buffers;
-    /* The library never chooses such a device by itself: its own CPU backend is faster. */
+    /* cflux never chooses a CPU automatically, because its own CPU backend is faster. */
     device->info.on_cpu = d->gpu.limits.serial;
     return FX_OK;
 }

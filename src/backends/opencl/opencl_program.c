@@ -51,7 +51,7 @@ static cl_int build(const fxi_opencl_device *d, cl_program made)
     return fxi_cl.BuildProgram(made, 1, &d->id, fxi_opencl_options(d), NULL, NULL);
 }
 
-/* Records nothing, because it may run in a thread that the program does not know. */
+/* Records nothing, because it may run in a thread that cflux has started. */
 void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
                          char **out_log)
 {
@@ -133,7 +133,8 @@ static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name,
                                       NULL) != CL_SUCCESS)
         local = 0;
     if (items > 0 && items < FXI_GPU_GROUP && !d->gpu.limits.serial)
-        snprintf(text, size, "%s (%s) runs %s in groups of at most %zu work-items, but it needs %d",
+        snprintf(text, size,
+                 "%s (%s) runs %s in groups of at most %zu work-items, but the kernel needs %d",
                  d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP);
     else if (d->gpu.limits.group_memory > 0 && local > (uint64_t)d->gpu.limits.group_memory)
         snprintf(text, size, "%s (%s) has %lld bytes of local memory, but %s needs %llu",

@@ -87,7 +87,8 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     /* Only a mistake in the shared code leads here: fxi_gpu_kernel checks the limit. */
     if (l->nbuffers > FXI_GPU_BUFFERS) {
         char text[64];
-        snprintf(text, sizeof text, "a kernel of %d buffers", (int)l->nbuffers);
+        snprintf(text, sizeof text, "a kernel with %d buffers; the maximum is %d", (int)l->nbuffers,
+                 FXI_GPU_BUFFERS);
         return fxi_opencl_host->fail(FX_STATUS_INTERNAL, l->operation, text);
     }
     cl_int error = set_arguments(f->kernel, l);
@@ -105,7 +106,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
-/* Its error is judged by the caller (fxi_gpu_check), so it is returned unchanged. */
+/* Returns the driver's error unchanged: the caller (fxi_gpu_check) decides what it means. */
 static int finish(void *device)
 {
     return fxi_cl.Finish(((fxi_opencl_device *)device)->queue);
