@@ -9,6 +9,8 @@
 #include "operands.h"
 #include "step.h"
 
+enum { MOST_INPUTS = 6, MOST_BUFFERS = MOST_INPUTS + 2 }; /* fx_step_buffers of a gradient */
+
 /* A dense tensor of features×length×batch. */
 static fx_tensor three_axes(const fxi_node *n)
 {
@@ -49,7 +51,8 @@ bool fxi_has_attention(const fx_attention_attr *attr, const fx_array *q, const f
     const fxi_node *const nodes[] = {q->node, k->node, v->node};
     fx_device *device = q->node->device;
     fx_tensor in[3];
-    if (!device || !device->backend->attention)
+    if (!device || !device->backend->attention ||
+        (device->info.buffers > 0 && device->info.buffers < MOST_BUFFERS))
         return false;
     for (int i = 0; i < 3; i++) {
         in[i] = three_axes(nodes[i]);
@@ -68,9 +71,8 @@ bool fxi_has_attention(const fx_attention_attr *attr, const fx_array *q, const f
 
 fx_array *fxi_attention_node(const fx_attention_attr *attr, int n, fx_array *const *in)
 {
-    enum { MOST = 6 };
-    fxi_node *nodes[MOST];
-    fx_tensor tensors[MOST];
+    fxi_node *nodes[MOST_INPUTS];
+    fx_tensor tensors[MOST_INPUTS];
     for (int i = 0; i < n; i++) {
         const fx_status s = fxi_check_operand("attention", in[i]);
         if (s != FX_OK)

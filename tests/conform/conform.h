@@ -38,9 +38,10 @@ typedef enum cf_domain {
 } cf_domain;
 
 typedef enum cf_tolerance {
-    CF_POINT, /* each element: f32 1.3e-6 relative + 1e-5 absolute; f64 1e-12 relative */
-    CF_NMSE,  /* Σ(y−r)² / Σr²: f32 1e-11, f64 1e-24 */
-    CF_EXACT  /* equal values */
+    CF_POINT,   /* each element: f32 1.3e-6 relative + 1e-5 absolute; f64 1e-12 relative */
+    CF_NMSE,    /* Σ(y−r)² / Σr²: f32 1e-11, f64 1e-24 */
+    CF_ROUNDED, /* CF_NMSE, but ten times its limit for 16-bit floats: several roundings */
+    CF_EXACT    /* equal values */
 } cf_tolerance;
 
 enum {
@@ -76,8 +77,8 @@ typedef struct cf_row {
     unsigned flags;
 } cf_row;
 
-extern const cf_row cf_elementwise_rows[], cf_shape_rows[], cf_contract_rows[],
-    cf_resample_rows[];                 /* end: name NULL */
+extern const cf_row cf_elementwise_rows[], cf_shape_rows[], cf_contract_rows[], cf_resample_rows[],
+    cf_attention_rows[];                /* end: name NULL */
 extern const cf_row *const cf_tables[]; /* end: NULL */
 
 /* "name=17x5 5x129:1,2": inputs' sizes ("s": 0-d), then parameters. Without a name the text of the
@@ -204,6 +205,7 @@ bool cf_broadcasts(fx_array *a, fx_array *b);
 /* Coverage: checks that every function of ops.h has a row, and that every primitive of op.def was
  * reached. */
 void cf_mark_primitives(fx_array *x);
-int cf_check_coverage(bool everything_ran); /* number of failures, printed */
+int cf_check_coverage(const fx_device *device,
+                      bool everything_ran); /* number of failures, printed */
 
 #endif

@@ -335,5 +335,5 @@ const cf_row cf_contract_rows[] = {
     {0},
 };
 
-const cf_row *const cf_tables[] = {cf_elementwise_rows, cf_shape_rows, cf_contract_rows,
-                                   cf_resample_rows, NULL};
+const cf_row *const cf_tables[] = {cf_elementwise_rows, cf_shape_rows,     cf_contract_rows,
+                                   cf_resample_rows,    cf_attention_rows, NULL};

@@ -240,7 +240,7 @@ static int run_tables(const cf_options *o, const char *only)
         failed += t.failed;
     }
     if (o->nfilters == 0)
-        failed += cf_check_coverage(!only && o->shards == 1);
+        failed += cf_check_coverage(o->device, !only && o->shards == 1);
     if (passed + failed == 0) {
         printf("FAIL no case has such a name\n");
         failed++;

@@ -1,5 +1,6 @@
 /* replay.c: the backend table of the stand-in Replay: see replay.h. Memory and kernels are those of
  * the guide's example (example_backend.c); the queues call them later. */
+#include "attention_loop.h"
 #include "replay.h"
 #include "replay_plan.h"
 #include "replay_queue.h"
@@ -377,7 +378,7 @@ static void unmark(fx_device *device, void *m)
 static int open_replay(const fx_host *library, char *why, size_t size)
 {
     const char *setting = getenv("STANDIN_STALE");
-    const int n = example_backend.open(library, why, size);
+    const int n = example_backend.open(attention_loop_host(library), why, size);
     replay_queues_open(library);
     script_open(BUFFERS);
     replay_stale = setting ? (unsigned)atoi(setting) : 0;
@@ -435,6 +436,7 @@ FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD("Replay"),
                      .fill = fill_bytes,
                      .available = available,
                      .channels_last = channels_last,
+                     .attention = attention_loop_takes,
                      .prepare = prepare,
                      .release = release,
                      .run = launch,

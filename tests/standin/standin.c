@@ -6,6 +6,7 @@
  * empty. Data that the caller keeps only during the call (the lists of addresses) are copied for
  * the queue's thread. The next call that can fail reports a step that failed in the queue.
  */
+#include "attention_loop.h"
 #include "script.h"
 
 #include <pthread.h>
@@ -174,7 +175,7 @@ static int open_standin(const fx_host *library, char *why, size_t size)
         pthread_mutex_init(&states[i].lock, NULL);
         pthread_cond_init(&states[i].changed, NULL);
     }
-    return example_backend.open(library, why, size);
+    return example_backend.open(attention_loop_host(library), why, size);
 }
 
 static fx_status describe(fx_device *device)
@@ -360,6 +361,7 @@ FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD(STANDIN_NAME),
                      .fill = fill_bytes,
                      .available = available,
                      .channels_last = channels_last,
+                     .attention = attention_loop_takes,
                      .collective = takes_collective,
                      .prepare = prepare,
                      .release = release,

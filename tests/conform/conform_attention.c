@@ -1,0 +1,103 @@
+/* conform_attention.c: rows of dot-product attention.
+ *
+ * Devices with a kernel for attention compute it in one step for 16-bit floats; the others, and
+ * ref, with products and softmax. Lengths are at and around multiples of a kernel's tile, and
+ * features of a head are multiples of 8 with and without padding to its tile. Parameters: heads,
+ * causal.
+ */
+#include "conform.h"
+
+static fx_array *b_attention(fx_array *const *x, const int64_t *p)
+{
+    return fx_child(fx_dot_product_attention(x[0], x[1], x[2], .nheads = p[0], .causal = p[1] != 0),
+                    0);
+}
+
+/* q, k and v are slices of one array, as in a layer that computes them with one product. */
+static fx_array *b_slices(fx_array *const *x, const int64_t *p)
+{
+    const int64_t n = fx_size(x[0], 0) / 3;
+    fx_array *parts[3];
+    for (int i = 0; i < 3; i++)
+        parts[i] = fx_slice(x[0], 0, i * n, (i + 1) * n);
+    return b_attention(parts, p);
+}
+
+/* The gradient with respect to input p[2], of q, k and v. A gradient is a row here, because the
+ * modes for gradients have no 16-bit floats. */
+static fx_array *b_gradient(fx_array *const *x, const int64_t *p)
+{
+    fx_array *g;
+    fx_pullback(b_attention(x, p), x[3], &x[p[2]], 1, &g);
+    return g;
+}
+
+/* The gradient of a gradient: with respect to input p[3]. */
+static fx_array *b_second(fx_array *const *x, const int64_t *p)
+{
+    fx_array *first = b_gradient(x, p), *g;
+    fx_pullback(first, fx_sin(x[p[2]]), &x[p[3]], 1, &g);
+    return g;
+}
+
+/* All gradients of slices, which become one array again. */
+static fx_array *b_slices_gradient(fx_array *const *x, const int64_t *p)
+{
+    fx_array *y = b_slices(x, p), *g;
+    fx_pullback(y, fx_cos(fx_stop_gradient(y)), x, 1, &g);
+    return g;
+}
+
+static const char *const calls[] = {"one=8x1x2 8x1x2 8x1x2:1,0",
+                                    "even=16x64x1 16x64x1 16x64x1:1,1",
+                                    "tail=16x65x1 16x65x1 16x65x1:2,0",
+                                    "cross=32x64x1 32x70x1 16x70x1:1,0",
+                                    "fewer_keys=16x67x1 16x64x1 32x64x1:2,1",
+                                    "two_axes=8x66 8x64 8x64:1,0",
+                                    "+short=32x63x2 32x63x2 32x63x2:2,1",
+                                    "+long=32x200x1 32x200x1 32x200x1:1,1",
+                                    "+longer=16x513x1 16x513x1 16x513x1:1,1",
+                                    "+f64=128x66x1 128x129x1 128x129x1:2,0",
+                                    "+f80=160x65x1 160x70x1 160x70x1:2,1",
+                                    "+f128=128x129x1 128x65x1 128x65x1:1,1",
+                                    "+other_values=128x72x1 128x65x1 24x65x1:1,0",
+                                    "+four_axes=16x64x2x2 16x65x2x2 16x65x2x2:2,0",
+                                    NULL};
+#define GRADIENT(name, q, k, v, y, call)                                                           \
+    name "_q=" q " " k " " v " " y ":" call ",0", name "_k=" q " " k " " v " " y ":" call ",1",    \
+        name "_v=" q " " k " " v " " y ":" call ",2"
+static const char *const gradients[] = {
+    GRADIENT("tail", "16x65x1", "16x65x1", "16x65x1", "16x65x1", "2,1"),
+    GRADIENT("+cross", "32x64x1", "32x70x1", "16x70x1", "16x64x1", "1,0"),
+    GRADIENT("+causal", "48x67x2", "48x64x2", "24x64x2", "24x67x2", "2,1"),
+    GRADIENT("+f80", "80x66x1", "80x65x1", "80x65x1", "80x66x1", "1,0"),
+    GRADIENT("+f128", "128x70x1", "128x65x1", "128x65x1", "128x70x1", "1,1"),
+    NULL};
+#define SECOND "16x20x1 16x21x1 16x21x1 16x20x1:2,"
+static const char *const seconds[] = {"qk=16x64x1 16x65x1 16x65x1 16x64x1:2,1,0,1",
+                                      "kv=" SECOND "0,1,2",
+                                      "vq=" SECOND "1,2,0",
+                                      "+qq=" SECOND "0,0,0",
+                                      "+qy=" SECOND "1,0,3",
+                                      "+ky=" SECOND "1,1,3",
+                                      "+kk=" SECOND "1,1,1",
+                                      "+vy=" SECOND "0,2,3",
+                                      NULL};
+static const char *const packed[] = {"48x64x2:2,1", "+72x130x1:1,0", NULL};
+
+/* The gradient of equal keys is 0, so an error cannot be compared with its size. */
+#define ROW(name, build, shapes, n)                                                                \
+    {                                                                                              \
+        name, "fx_dot_product_attention", build, shapes, NULL, n,                                  \
+            {CF_UNIT, CF_ANY, CF_ANY, CF_ANY}, CF_HALF & ~CF_T(F64), CF_ROUNDED,                   \
+            CF_NO_SPECIAL | CF_NO_GRAD | CF_NO_BROADCAST                                           \
+    }
+
+const cf_row cf_attention_rows[] = {
+    ROW("attention", b_attention, calls, 3),
+    ROW("attention.slices", b_slices, packed, 1),
+    ROW("attention.gradient", b_gradient, gradients, 4),
+    ROW("attention.second", b_second, seconds, 4),
+    ROW("attention.slices_gradient", b_slices_gradient, packed, 1),
+    {0},
+};
