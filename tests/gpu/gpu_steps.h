@@ -26,6 +26,8 @@ typedef struct gpu_case {
 typedef void (*gpu_visitor)(void *user, const gpu_case *c);
 /* Calls visit for every step. Returns the number of steps. */
 int gpu_visit(gpu_visitor visit, void *user);
+/* The same for the steps of attention, which only CUDA has kernels for. */
+int gpu_visit_attention(gpu_visitor visit, void *user);
 /* The same for the steps of convolution and pooling only. */
 int gpu_visit_windows(gpu_visitor visit, void *user);
 

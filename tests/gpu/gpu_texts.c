@@ -64,6 +64,8 @@ void gpu_texts_render_for(fxi_gpu_dialect dialect, const fxi_gpu_limits *its)
     recorder = (fxi_gpu_runtime){
         .dialect = dialect, .host = &gpu_host_services, .limits = limits, .kernel = record};
     gpu_visit(prepare, NULL);
+    if (dialect == FXI_GPU_CUDA)
+        gpu_visit_attention(prepare, NULL);
 }
 
 static fxi_gpu_limits usual_limits(fxi_gpu_dialect dialect)

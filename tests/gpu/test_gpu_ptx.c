@@ -25,7 +25,8 @@ enum {
     HALF_MATRICES = 64,
     NO_MATRICES = 128,
     ASYNC = 256,
-    STORES = 512 /* vectors are also stored */
+    STORES = 512,     /* vectors are also stored */
+    FEW_SPILLS = 1024 /* at most 32 bytes */
 };
 
 /* The first text of a step; `has` is what its PTX must have. */
@@ -117,7 +118,7 @@ static int check(const gpu_text *t, int has, int registers, const char *arch)
         const int used = gpu_reported(report, "Used %d", "registers"),
                   spilled = gpu_reported(report, "%d bytes spill stores", "spill stores");
         REQUIRE(used > 0 && used <= registers, "%d registers\n", used)
-        REQUIRE(spilled == 0, "%d bytes of spilled registers\n", spilled)
+        REQUIRE(spilled <= (has & FEW_SPILLS ? 32 : 0), "%d bytes of spilled registers\n", spilled)
     }
 #undef REQUIRE
     free(report);
@@ -210,6 +211,32 @@ static void test_asked_memory(void **unused)
     assert_int_equal(wrong, 0);
 }
 
+/* The texts of attention for the usual numbers of features. The gradient of k and v needs a few
+ * more registers than there are, for values that are used only before and after its loop. */
+static void test_attention(void **unused)
+{
+    static const char *const archs[] = {"80", "90"};
+    int wrong = 0, compiled = 0;
+    (void)unused;
+    if (!gpu_nvrtc_open()) {
+        print_message("skipped: there is no NVRTC\n");
+        return;
+    }
+    gpu_texts_render(FXI_GPU_CUDA, false);
+    for (int k = 0; k < gpu_texts_count; k++) {
+        const gpu_text *t = &gpu_texts[k];
+        const bool keys = strstr(t->step, ".key_value.") != NULL;
+        if (strcmp(t->name, "fx_attention") != 0 || !strstr(t->step, ".bf16.") ||
+            strstr(t->step, ".wide"))
+            continue;
+        wrong += check(t, MATRICES | ASYNC | (keys ? FEW_SPILLS : 0), 255, archs[compiled++ % 2]);
+    }
+    print_message("%d texts of attention\n", compiled);
+    gpu_texts_free();
+    assert_true(compiled >= 16);
+    assert_int_equal(wrong, 0);
+}
+
 /* AMD's instructions for matrices, as clang writes them. gfx90a has none for Float16 that keeps
  * subnormal numbers. */
 static int check_amd(const char *compiler, const char *arch, const char *step, const char *mark)
@@ -266,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_named), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_asked_memory), cmocka_unit_test(test_amd)};
+        cmocka_unit_test(test_asked_memory), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_amd)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,6 +139,9 @@ fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, si
  * much for one step; the planner then makes smaller steps. Other failures are recorded: an element
  * type that the device lacks, a kernel that does not compile, no memory. */
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
+/* Does the device have kernels for attention steps with the types and sizes of this one
+ * (fx_backend.attention)? */
+bool fxi_gpu_has_attention(const fxi_gpu_runtime *runtime, fx_device *device, const fx_step *step);
 /* Compiles the kernels of n prepared steps (fx_backend.compile); those without `ready` have none.
  */
 fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,

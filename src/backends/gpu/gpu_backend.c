@@ -122,6 +122,11 @@ fx_status fxi_gpu_backend_prepare(fx_device *device, fx_step *step)
                : FX_STATUS_DEVICE;
 }
 
+bool fxi_gpu_backend_attention(fx_device *device, const fx_step *step)
+{
+    return fxi_gpu_has_attention(&driver_of(device)->runtime, device, step);
+}
+
 fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step)
 {
     return fxi_gpu_enter_for(device, "compile")

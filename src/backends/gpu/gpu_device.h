@@ -238,6 +238,7 @@ fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_d
 fx_status fxi_gpu_backend_fill(fx_device *device, void *to, uint8_t value, size_t bytes);
 int64_t fxi_gpu_backend_available(fx_device *device);
 fx_status fxi_gpu_backend_prepare(fx_device *device, fx_step *step);
+bool fxi_gpu_backend_attention(fx_device *device, const fx_step *step);
 fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step);
 void fxi_gpu_backend_release(fx_device *device, fx_step *step);
 fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void *const *in,
@@ -262,12 +263,12 @@ void *fxi_gpu_backend_proc(const char *name);
         .alloc = fxi_gpu_backend_alloc, .free = fxi_gpu_backend_free,                              \
         .write = fxi_gpu_backend_write, .read = fxi_gpu_backend_read,                              \
         .copy = fxi_gpu_backend_copy, .fill = fxi_gpu_backend_fill,                                \
-        .available = fxi_gpu_backend_available, .prepare = fxi_gpu_backend_prepare,                \
-        .compile = fxi_gpu_backend_compile, .release = fxi_gpu_backend_release,                    \
-        .run = fxi_gpu_backend_run, .plan_prepare = fxi_gpu_backend_plan_prepare,                  \
-        .plan_run = fxi_gpu_backend_plan_run, .plan_release = fxi_gpu_backend_plan_release,        \
-        .submit = fxi_gpu_backend_submit, .sync = fxi_gpu_backend_sync,                            \
-        .mark = fxi_gpu_backend_mark, .wait = fxi_gpu_backend_wait,                                \
+        .available = fxi_gpu_backend_available, .attention = fxi_gpu_backend_attention,            \
+        .prepare = fxi_gpu_backend_prepare, .compile = fxi_gpu_backend_compile,                    \
+        .release = fxi_gpu_backend_release, .run = fxi_gpu_backend_run,                            \
+        .plan_prepare = fxi_gpu_backend_plan_prepare, .plan_run = fxi_gpu_backend_plan_run,        \
+        .plan_release = fxi_gpu_backend_plan_release, .submit = fxi_gpu_backend_submit,            \
+        .sync = fxi_gpu_backend_sync, .mark = fxi_gpu_backend_mark, .wait = fxi_gpu_backend_wait,  \
         .unmark = fxi_gpu_backend_unmark, .proc = fxi_gpu_backend_proc                             \
     }
 

@@ -36,6 +36,14 @@ extern const char fxi_gpu_text_random[];
 extern const char fxi_gpu_text_check_indices[];
 extern const char fxi_gpu_text_gather[];
 extern const char fxi_gpu_text_gather_vectors[];
+/* attention.cl */
+extern const char fxi_gpu_text_attention_functions[];
+extern const char fxi_gpu_text_attention[];
+extern const char fxi_gpu_text_attention_forward[];
+extern const char fxi_gpu_text_attention_gradient[];
+extern const char fxi_gpu_text_attention_query[];
+extern const char fxi_gpu_text_attention_key_value[];
+extern const char fxi_gpu_text_attention_end[];
 /* copy.cl */
 extern const char fxi_gpu_text_copy[];
 extern const char fxi_gpu_text_transpose[];

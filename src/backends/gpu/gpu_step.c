@@ -26,6 +26,7 @@ static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_MATMUL] = fxi_gpu_matmul,
     [FX_CLASS_CONV] = fxi_gpu_conv,
     [FX_CLASS_POOL] = fxi_gpu_pool,
+    [FX_CLASS_ATTENTION] = fxi_gpu_attention,
     [FX_CLASS_FOREACH] = fxi_gpu_foreach,
 };
 

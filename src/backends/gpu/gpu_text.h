@@ -251,5 +251,6 @@ void fxi_gpu_row(fxi_gpu_builder *b);
 void fxi_gpu_matmul(fxi_gpu_builder *b);
 void fxi_gpu_conv(fxi_gpu_builder *b);
 void fxi_gpu_pool(fxi_gpu_builder *b);
+void fxi_gpu_attention(fxi_gpu_builder *b);
 
 #endif
