@@ -317,6 +317,8 @@ typedef struct fx_row_step {
     uint8_t out_reg; /* register of the output */
     uint8_t column_axes;
     uint8_t across_axes;
+    uint32_t counted; /* bit k: operand k is a view of the numbers 0, 1, 2, … in memory. A kernel
+                         may use the offset of an element as its value instead of loading it. */
 } fx_row_step;
 
 /* Is this axis of the step's space an axis of its rows? */

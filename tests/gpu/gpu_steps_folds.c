@@ -249,6 +249,38 @@ static void two_sums(gpu_visits *v, int dtype, int64_t n)
     gpu_show(v, &c);
 }
 
+/* The cross-entropy of scores and a label for each row, and its gradient. Operand 2 has the numbers
+ * of the classes. */
+static void crossentropy(gpu_visits *v, int dtype, int64_t n)
+{
+    gpu_case c;
+    begin_rows(&c, "crossentropy", dtype, 1, n, 9);
+    const fx_tensor *space = &c.step.as.row.space;
+    c.step.nin = 3;
+    c.in[0] = gpu_dense(dtype, space->ndim, space->shape);
+    c.in[1] = reduced(FX_DTYPE_I64, space->ndim, space->shape, 1);
+    c.in[2] = gpu_dense(FX_DTYPE_I64, space->ndim, space->shape);
+    c.in[2].stride[1] = 0;
+    c.step.as.row.counted = 1u << 2;
+    gpu_add_instr(&c, FX_OP_EQ, FX_DTYPE_BOOL, FX_DTYPE_I64, 2, 2, 1, 0); /* 3 */
+    gpu_add_instr(&c, FX_OP_CAST, dtype, FX_DTYPE_BOOL, 1, 3, 0, 0);      /* 4 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 0, 0, true, 0, FX_REDUCE_MAX);  /* 5 */
+    row_instr(&c, FX_OP_SUB, dtype, 2, 0, 5, false, 1, 0);                /* 6 */
+    row_instr(&c, FX_OP_EXP, dtype, 1, 6, 0, false, 1, 0);                /* 7 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 7, 0, true, 1, FX_REDUCE_SUM);  /* 8 */
+    row_instr(&c, FX_OP_LOG, dtype, 1, 8, 0, true, 2, 0);                 /* 9 */
+    row_instr(&c, FX_OP_SUB, dtype, 2, 6, 9, false, 2, 0);                /* 10 */
+    row_instr(&c, FX_OP_MUL, dtype, 2, 4, 10, false, 2, 0);               /* 11 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 11, 0, true, 2, FX_REDUCE_SUM); /* 12 */
+    row_instr(&c, FX_OP_DIV, dtype, 2, 7, 8, false, 2, 0);                /* 13 */
+    row_instr(&c, FX_OP_SUB, dtype, 2, 13, 4, false, 2, 0);               /* 14 */
+    row_instr(&c, FX_OP_NEG, dtype, 1, 12, 0, true, 3, 0);                /* 15 */
+    c.step.out = gpu_dense(dtype, space->ndim, space->shape);
+    c.step.as.row.out_reg = 14;
+    c.step.as.row.more = (fx_more_outputs){.n = 1, .reg = {15}};
+    gpu_show(v, &c);
+}
+
 static void rows(gpu_visits *v)
 {
     static const int64_t lengths[] = {1, 3, 10, 100, 1000, 3001};
@@ -267,6 +299,10 @@ static void rows(gpu_visits *v)
     column_softmax(v, FX_DTYPE_BF16, 17, 33, FAR);
     softmax(v, FX_DTYPE_F16, 1, 100, DENSE);
     softmax(v, FX_DTYPE_BF16, 2, 10, DENSE);
+    crossentropy(v, FX_DTYPE_F32, 1000);
+    crossentropy(v, FX_DTYPE_BF16, 10);
+    crossentropy(v, FX_DTYPE_BF16, 4096);
+    crossentropy(v, FX_DTYPE_BF16, 16385);
 }
 
 void gpu_visit_folds(gpu_visits *v)

@@ -173,7 +173,10 @@ static void make_input(operands *o, const gpu_case *c, int k)
         int64_t at = 0, rest = i;
         for (int d = 0; d < t->ndim; rest /= t->shape[d++])
             at += rest % t->shape[d] * t->stride[d];
-        put(t->dtype, (char *)(uintptr_t)o->at[k] + at * sizes[t->dtype], value(c, k, t->dtype));
+        const bool counted =
+            c->step.cls == FX_CLASS_ROW && (fx_step_row(&c->step)->counted >> k & 1);
+        put(t->dtype, (char *)(uintptr_t)o->at[k] + at * sizes[t->dtype],
+            counted ? (double)at : value(c, k, t->dtype));
     }
 }
 

@@ -60,6 +60,12 @@ static const expression casts[FX_DTYPE_COUNT] = {
     [FX_DTYPE_BOOL] = {"a != 0", "a != 0"},
 };
 
+/* A small integer is a 16-bit number as it is. */
+static bool is_small(int dtype)
+{
+    return dtype == FX_DTYPE_BOOL || dtype == FX_DTYPE_U8;
+}
+
 /* The type whose expression and names an instruction uses: the operands' type for comparisons and
  * CAST. */
 static const fxi_gpu_type *type_of(const fx_instr *ins)
@@ -70,7 +76,10 @@ static const fxi_gpu_type *type_of(const fx_instr *ins)
 
 static const char *expression_of(const fx_instr *ins)
 {
-    const expression *e = ins->op == FX_OP_CAST ? &casts[ins->dtype] : &expressions[ins->op];
+    const bool small = ins->op == FX_OP_CAST && is_small(ins->from) && !is_small(ins->dtype);
+    const expression *e = small                   ? &casts[FX_DTYPE_F32]
+                          : ins->op == FX_OP_CAST ? &casts[ins->dtype]
+                                                  : &expressions[ins->op];
     return type_of(ins)->math ? e->real : e->integer;
 }
 
@@ -127,7 +136,8 @@ bool fxi_gpu_rounds(const fx_instr *ins)
 {
     const int op = ins->op;
     const bool exact = op == FX_OP_NEG || op == FX_OP_RELU || op == FX_OP_MAX || op == FX_OP_MIN ||
-                       op == FX_OP_SELECT || op == FX_OP_FLOOR;
+                       op == FX_OP_SELECT || op == FX_OP_FLOOR ||
+                       (op == FX_OP_CAST && is_small(ins->from));
     return !exact && (ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16);
 }
 

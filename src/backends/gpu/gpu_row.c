@@ -128,7 +128,8 @@ static bool by_row(const fxi_gpu_builder *b, const fxi_gpu_rows *r, const fx_ins
     const int by = ins->src[1], nin = r->step->nin;
     return ins->op == FX_OP_DIV && !ins->row && !b->limits->serial &&
            strcmp(fxi_gpu_types[ins->dtype].value, "fx_f32") == 0 &&
-           (by < nin ? r->loaded[by] < 0 : fx_step_row(r->step)->program.instr[by - nin].row);
+           (by < nin ? r->loaded[by] < 0 && !r->counts[by]
+                     : fx_step_row(r->step)->program.instr[by - nin].row);
 }
 
 /* Appends the divisors that a pass needs first. */
@@ -302,7 +303,10 @@ static void say_begin(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass, const
     const fx_program *p = &fx_step_row(s)->program;
     for (int k = 0; k < s->nin; k++) {
         const fxi_gpu_type *t = &fxi_gpu_types[s->in[k].dtype];
-        if (needed[k] && has_pack(r, k))
+        if (needed[k] && r->counts[k])
+            fxi_gpu_say(b, "const %s r%d = (%s)%si;\n", t->value, k, t->value,
+                        r->wide ? "" : "(fx_u32)");
+        else if (needed[k] && has_pack(r, k))
             fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(v%d[c].e, e);\n", t->value, k, t->name, k);
     }
     for (int k = 0; k < p->n; k++) {
@@ -504,7 +508,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     fxi_gpu_walk_say(b, &r->outer, FXI_GPU_ROW_WALKS, "row", "k", NULL);
     text = fxi_gpu_say_until(b, text, "values_of_row");
     for (int k = 0; k < s->nin; k++)
-        if (!has_pack(r, k))
+        if (!has_pack(r, k) && !r->counts[k])
             say_load(b, r, k);
     fxi_gpu_set_number(b, "elements", r->elements);
     fxi_gpu_set_number(b, "packs", r->packs);
@@ -533,6 +537,18 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
+/* Is an element of operand k its own number in the row, an integer that need not be loaded? */
+static bool counts_elements(const fxi_gpu_rows *r, int k)
+{
+    const int dtype = r->step->in[k].dtype, p = r->loaded[k];
+    bool counts = (fx_step_row(r->step)->counted >> k & 1) && p >= 0 &&
+                  (dtype == FX_DTYPE_I32 || dtype == FX_DTYPE_I64) && r->inner.nd == 1 &&
+                  r->inner.stride[p][0] == 1;
+    for (int d = 0; d < r->outer.nd; d++)
+        counts = counts && r->outer.stride[p][d] == 0;
+    return counts;
+}
+
 static void set_patterns(fxi_gpu_rows *r)
 {
     const fx_step *s = r->step;
@@ -562,6 +578,9 @@ static void set_patterns(fxi_gpu_rows *r)
                          : -1;
     r->outer = fxi_gpu_walk_over(&r->layout, ~inner);
     r->inner = fxi_gpu_walk_over(&r->layout, inner);
+    for (int k = 0; k < s->nin; k++)
+        if ((r->counts[k] = counts_elements(r, k)))
+            r->loaded[k] = -1;
     r->count = fxi_gpu_walk_length(&r->outer);
     r->elements_of_row = fxi_gpu_walk_length(&r->inner);
     r->wide = fxi_gpu_layout_wide(&r->layout);
