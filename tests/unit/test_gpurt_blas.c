@@ -199,9 +199,9 @@ static void odd(void)
     static const struct {
         int64_t m, n, k;
         bool transpose_a, transpose_b;
-    } rows[] = {{256, 280, 129, true, true},
-                {280, 256, 129, false, false},
-                {131, 256, 272, true, false},
+    } rows[] = {{288, 280, 129, true, true},
+                {280, 288, 129, false, false},
+                {131, 288, 272, true, false},
                 {128, 256, 272, true, false}};
     fx_seed(11);
     for (int i = 0; i < 4; i++) {
@@ -381,11 +381,11 @@ static const simulated_row rows[] = {
     {"FX_ROCBLAS_LIBRARY=off", "amdgpu-all", {"0 wrong, none by the library. ", "!" SLOWER}},
     {"", "attention", {"near, 2 calls; near, 2 calls; near, 0 calls; ", "!" SLOWER}},
     {"SIM_DEFER=1", "amdgpu-attention", {"near, 2 calls; near, 2 calls; near, 0 calls; "}},
-    /* a copy with a wider leading dimension; A and B are copied before the call, C after it */
+    /* Two matrices have the odd size, and are copied before the call, C after it. */
     {"FX_GPU_MEASURE=0", "odd", {"1/1 1/1 1/1 ; 1/1 1/1 1/1 ; 1/1 1/1 1/1 ; 1/1 1/1 1/1 ; "}},
     {"SIM_SLOW=1",
      "odd",
-     {"11/17 1/2 1/2 ; 11/17 1/2 1/2 ; 11/17 1/2 1/2 ; 1/1 1/1 1/1 ; ", "!wrong"}},
+     {"11/23 1/3 1/3 ; 11/23 1/3 1/3 ; 11/23 1/3 1/3 ; 1/1 1/1 1/1 ; ", "!wrong"}},
     {"SIM_SLOW=1 SIM_DEFER=1", "odd", {"; 1/1 1/1 1/1 ; ", "!wrong"}},
     {"", "amdgpu-odd", {"; 1/1 1/1 1/1 ; ", "!wrong"}},
     /* NaN goes through a ReLU, and 16-bit sums are rounded before the bias, as without a library */

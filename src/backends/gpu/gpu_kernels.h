@@ -46,6 +46,8 @@ extern const char fxi_gpu_text_attention_key_value[];
 extern const char fxi_gpu_text_attention_end[];
 /* copy.cl */
 extern const char fxi_gpu_text_copy[];
+extern const char fxi_gpu_text_widen[];
+extern const char fxi_gpu_text_narrow[];
 extern const char fxi_gpu_text_transpose[];
 /* fold.cl */
 extern const char fxi_gpu_text_fold_begin[];

@@ -121,6 +121,15 @@ typedef struct fxi_gpu_side {
 /* Adds a copy of elements of `size` bytes over a space of nd axes. */
 void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
                   const fxi_gpu_side *from, const fxi_gpu_side *to);
+/* A matrix in memory: columns of `rows` elements, `ld` elements apart. */
+typedef struct fxi_gpu_matrix {
+    fxi_gpu_buffer_ref buffer;
+    int64_t rows, columns, ld;
+} fxi_gpu_matrix;
+/* Adds a copy of a matrix of elements of `size` bytes to a larger or smaller one: to->ld is
+ * to->rows if that is larger, and its other elements become 0. */
+void fxi_gpu_copy_matrix(fxi_gpu_builder *b, size_t size, const fxi_gpu_matrix *from,
+                         const fxi_gpu_matrix *to);
 /* Adds a dense copy of operand k to work space; returns its offset. */
 int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k);
 

@@ -151,79 +151,94 @@ static bool read_product(const fx_step *s, fxi_rt_product *p)
            read_matrices(s, p) && read_batches(s, p);
 }
 
-/* ---- wider leading dimensions ---------------------------------------------------------------- */
+/* ---- wider matrices -------------------------------------------------------------------------- */
 
-/* The fast kernels for 16-bit floats load and store 16 bytes at once: the leading dimensions must
- * be multiples of 8 elements. Copying a matrix costs at least as much as PAID operations on each of
- * its elements, and launches cost more than small products save. */
-enum { UNIT = 8, PAID = 512, LEAST_PADDED = 1 << 24 };
+/* The fast kernels for 16-bit floats load and store 16 bytes at once: leading dimensions must be
+ * multiples of 8 elements, and so must the sizes along which elements are neighbours. Copying a
+ * matrix costs at least as much as PAID operations on each of its elements, and launches cost more
+ * than small products save. */
+enum { UNIT = 8, PAID = 256, LEAST_PADDED = 1 << 24 };
 
-/* Dense elements of a matrix in memory, and how many times they repeat. */
+/* A matrix in memory: the sizes of the product that are its rows, which are neighbours, and its
+ * columns. */
 typedef struct extent {
-    int64_t *ld, rows, columns;
+    int64_t *ld, *rows, *columns;
 } extent;
 
 static extent extent_of(fxi_rt_product *p, int which)
 {
     switch (which) {
     case FXI_RT_A:
-        return (extent){&p->lda, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k};
+        return (extent){&p->lda, p->transpose_a ? &p->k : &p->m, p->transpose_a ? &p->m : &p->k};
     case FXI_RT_B:
-        return (extent){&p->ldb, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n};
+        return (extent){&p->ldb, p->transpose_b ? &p->n : &p->k, p->transpose_b ? &p->k : &p->n};
     default:
-        return (extent){&p->ldc, p->m, p->n};
+        return (extent){&p->ldc, &p->m, &p->n};
     }
 }
 
-/* Widens the leading dimensions that need it. False if there are none, or if it does not pay. The
- * copies take at most a sixteenth of the device's memory. */
+static int64_t widened(int64_t size)
+{
+    return (size + UNIT - 1) / UNIT * UNIT;
+}
+
+/* Widens the sizes that need it. The other matrices with such a size are copied too: all have zeros
+ * there, which change no sum. False if no matrix is copied, or if it does not pay. The copies take
+ * at most a sixteenth of the device's memory. */
 static bool widen(const fxi_rt_device *d, fxi_rt_product *p)
 {
+    const fxi_rt_product was = *p;
     const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k;
     int64_t copied = 0;
     for (int k = 0; k < FXI_RT_MATRICES; k++) {
         const extent e = extent_of(p, k);
-        if (*e.ld % UNIT == 0 || e.columns == 1)
+        if (*e.ld % UNIT != 0 && *e.columns > 1)
+            *e.rows = widened(*e.rows);
+    }
+    for (int k = 0; k < FXI_RT_MATRICES; k++) {
+        fxi_rt_product before = was;
+        const extent e = extent_of(p, k), old = extent_of(&before, k);
+        if ((*old.ld % UNIT == 0 || *old.columns == 1) && *e.rows == *old.rows &&
+            *e.columns == *old.columns)
             continue;
-        p->narrow[k] = *e.ld;
-        *e.ld = (e.rows + UNIT - 1) / UNIT * UNIT;
-        copied += *e.ld * e.columns;
+        p->narrow[k] = (fxi_gpu_matrix){p->at[k], *old.rows, *old.columns, *old.ld};
+        *e.ld = widened(*e.rows);
+        copied += *e.ld * *e.columns;
     }
     return copied > 0 && (p->dtype == FX_DTYPE_F16 || p->dtype == FX_DTYPE_BF16) && p->calls == 1 &&
            p->batch.n == 1 && operations >= LEAST_PADDED && operations >= PAID * (double)copied &&
            copied * 2 <= d->memory / 16;
 }
 
-static void copy(fxi_gpu_builder *b, fxi_rt_product *p, int which, fxi_gpu_buffer_ref from,
-                 fxi_gpu_buffer_ref to)
+/* The copy of a matrix: all of it for a factor, which also has zeros; of the result only what the
+ * step wants. */
+static fxi_gpu_matrix wide_of(fxi_rt_product *p, int which)
 {
     const extent e = extent_of(p, which);
-    const bool widens = which != FXI_RT_C;
-    const int64_t shape[] = {e.rows, e.columns}, narrow[] = {1, p->narrow[which]},
-                  wide[] = {1, *e.ld};
-    fxi_gpu_copy(b, 2, shape, fxi_gpu_size(p->dtype),
-                 &(fxi_gpu_side){.buffer = from, .stride = widens ? narrow : wide},
-                 &(fxi_gpu_side){.buffer = to, .stride = widens ? wide : narrow});
+    const fxi_gpu_matrix *narrow = &p->narrow[which];
+    return which == FXI_RT_C ? (fxi_gpu_matrix){p->at[which], narrow->rows, narrow->columns, *e.ld}
+                             : (fxi_gpu_matrix){p->at[which], *e.ld, *e.columns, *e.ld};
 }
 
 void fxi_rt_blas_before(fxi_gpu_builder *b, fxi_rt_product *p)
 {
     for (int k = 0; k < FXI_RT_MATRICES; k++) {
         const extent e = extent_of(p, k);
-        const fxi_gpu_buffer_ref from = p->at[k];
-        if (p->narrow[k] == 0)
+        if (p->narrow[k].ld == 0)
             continue;
-        const int64_t bytes = *e.ld * e.columns * (int64_t)fxi_gpu_size(p->dtype);
+        const int64_t bytes = *e.ld * *e.columns * (int64_t)fxi_gpu_size(p->dtype);
         p->at[k] = (fxi_gpu_buffer_ref){fxi_gpu_work(b, bytes), FXI_GPU_WORK};
+        const fxi_gpu_matrix wide = wide_of(p, k);
         if (k != FXI_RT_C)
-            copy(b, p, k, from, p->at[k]);
+            fxi_gpu_copy_matrix(b, fxi_gpu_size(p->dtype), &p->narrow[k], &wide);
     }
 }
 
 void fxi_rt_blas_after(fxi_gpu_builder *b, fxi_rt_product *p)
 {
-    if (p->narrow[FXI_RT_C])
-        copy(b, p, FXI_RT_C, p->at[FXI_RT_C], (fxi_gpu_buffer_ref){0, FXI_GPU_OUT});
+    const fxi_gpu_matrix wide = wide_of(p, FXI_RT_C);
+    if (p->narrow[FXI_RT_C].ld > 0)
+        fxi_gpu_copy_matrix(b, fxi_gpu_size(p->dtype), &wide, &p->narrow[FXI_RT_C]);
 }
 
 /* ---- adding ---------------------------------------------------------------------------------- */
@@ -233,9 +248,10 @@ enum { AS_IT_IS, WIDENED };
 
 static void write_key(const fxi_rt_device *d, const fxi_rt_product *p, char *key)
 {
-    snprintf(key, FXI_RT_KEY_BYTES, "product, %s, driver %s, %s %lld, type %d, %lldx%lldx%lld",
-             d->gpu.name, d->driver, fxi_rt_blas.names[0], (long long)fxi_rt_blas_version(),
-             p->dtype, (long long)p->m, (long long)p->n, (long long)p->k);
+    snprintf(key, FXI_RT_KEY_BYTES,
+             "wider product, %s, driver %s, %s %lld, type %d, %lldx%lldx%lld", d->gpu.name,
+             d->driver, fxi_rt_blas.names[0], (long long)fxi_rt_blas_version(), p->dtype,
+             (long long)p->m, (long long)p->n, (long long)p->k);
     fxi_rt_append(key, ", transposed %d %d, ld %lld %lld %lld, bias %d", p->transpose_a,
                   p->transpose_b, (long long)p->lda, (long long)p->ldb, (long long)p->ldc, p->bias);
 }

@@ -8,7 +8,7 @@
 #ifndef CFLUX_GPURT_BLAS_H
 #define CFLUX_GPURT_BLAS_H
 
-#include "gpu_build.h"
+#include "gpu_text.h"
 #include "gpurt_library.h"
 
 /* The matrices of a product, and the numbers of a call's buffers. */
@@ -33,9 +33,9 @@ typedef struct fxi_rt_product {
     fxi_rt_batches more[FX_MAX_DIMS];
     int64_t calls;
     fxi_gpu_buffer_ref at[FXI_RT_MATRICES];
-    /* Where above 0, the matrix is a copy in work space with a wider leading dimension, and this is
-     * that of the operand or of the output. */
-    int64_t narrow[FXI_RT_MATRICES];
+    /* If `ld` is above 0, the matrix is a wider copy in work space, and this is the operand or the
+     * output. */
+    fxi_gpu_matrix narrow[FXI_RT_MATRICES];
     bool bias; /* operand 2, m numbers, is added to every column of C */
 } fxi_rt_product;
 
