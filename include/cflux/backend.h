@@ -216,7 +216,7 @@ typedef struct fx_program {
 } fx_program;
 
 /* Maximum number of additional outputs of a step. */
-enum { FX_MORE_OUTPUTS = 7 };
+enum { FX_MORE_OUTPUTS = 15 };
 
 /* Additional outputs of a step: registers of its program that are stored besides `out`. */
 typedef struct fx_more_outputs {

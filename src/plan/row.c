@@ -40,10 +40,12 @@ static bool reducible(int64_t kind)
 /* Is a row of `reduced` bytes short enough? There are `kept` rows. If they are around kept axes,
  * `piece` is the number of elements in a piece, else 0. If a row fits only in the
  * second-level cache, there must be enough rows for several threads, and pieces must be long enough
- * for vectors. */
+ * for vectors. A device that divides rows between groups reads them from memory in each pass, as
+ * separate steps would do, so rows around kept axes may have any length there. */
 static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t reduced)
 {
-    const bool enough = kept >= FXI_ROW_PIECE && reduced <= FXI_ROW_AROUND;
+    const bool enough =
+        kept >= FXI_ROW_PIECE && (reduced <= FXI_ROW_AROUND || (piece && s->divides));
     return piece ? s->around && piece >= FXI_ROW_PIECE && enough : enough || reduced <= s->longest;
 }
 
@@ -519,6 +521,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
                         .literal = literal,
                         .around = how->rows && !fxi_runs_channels_last(how, g),
                         .across = !how->own_memory,
+                        .divides = how->own_memory,
                         .longest = how->own_memory ? FXI_ROW_LONG : FXI_ROW_BYTES,
                         .out = out,
                         .buffers = how->buffers - 1};
