@@ -161,6 +161,11 @@ int gpu_visit_windows(gpu_visitor visit, void *user)
         {"layer", 2, {56, 56}, {3, 3}, 64, 64, 1, 32, 1, 1, 1, 1, 0},
         {"halved", 2, {112, 112}, {3, 3}, 64, 64, 1, 32, 2, 1, 1, 1, 1},
     };
+    /* a work-item of the gradients has a vector of positions */
+    static const row packs[] = {
+        {"packs", 2, {24, 9}, {3, 3}, 1, 3, 1, 2, 2, 1, 1, 1, 0},
+        {"dilated packs", 2, {16, 7}, {3, 2}, 1, 3, 1, 2, 1, 2, 2, 3, 0},
+    };
     static const uint8_t reals[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
     int n = 0;
     for (int k = 0; k < ROWS; k++)
@@ -173,6 +178,10 @@ int gpu_visit_windows(gpu_visitor visit, void *user)
     for (int k = 0; k < ROWS; k++)
         for (int kind = 0; kind <= FX_POOL_MAX_PICK; kind++)
             n += pool(visit, user, &rows[k], kind, reals[k % 4]);
+    for (int k = 0; k < 8; k++) {
+        n += pool(visit, user, &packs[k / 4], FX_POOL_MAX_GRAD, reals[k % 4]);
+        n += pool(visit, user, &packs[k / 4], FX_POOL_MEAN_GRAD, reals[k % 4]);
+    }
     for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
         n += pool(visit, user, &rows[4], FX_POOL_MAX, dtype);
         n += pool(visit, user, &rows[4], FX_POOL_MAX_PICK, dtype);

@@ -114,6 +114,7 @@ extern const char fxi_gpu_text_conv_out[];
 extern const char fxi_gpu_text_pool_definitions[];
 extern const char fxi_gpu_text_pool_max[];
 extern const char fxi_gpu_text_pool_mean[];
+extern const char fxi_gpu_text_pool_mean_grad[];
 extern const char fxi_gpu_text_pool_max_grad[];
 extern const char fxi_gpu_text_pool_pick[];
 extern const char fxi_gpu_text_pool_tap[];

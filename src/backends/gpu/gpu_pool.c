@@ -1,17 +1,22 @@
 /* gpu_pool.c: max and mean pooling, their gradients, and picking by the position of the maximum.
  *
- * There is one work-item for each element of the output. Kernels over windows read the taps of one
- * window, in column-major order, and skip those in the padding: the maximum is the first NaN, else
- * the first largest. Kernels over positions find, for an element of x, the windows that contain it,
- * and add their contributions in the order of the windows; so no element is written by two
- * work-items. For the gradient of the maximum, a first kernel stores in work space at which tap
- * each window has it: searching again for each element of x would repeat the work for overlapping
- * windows.
+ * Kernels over windows have one work-item for each element of the output. It reads the taps of one
+ * window, in column-major order, and skips those in the padding: the maximum is the first NaN, else
+ * the first largest. In kernels over positions a work-item has a pack of neighbouring elements of
+ * x, which are stored as a vector. It finds the windows that contain them, and adds their
+ * contributions in the order of the windows; so no element is written by two work-items. For the
+ * gradient of the maximum, a first kernel stores in work space at which tap each window has it:
+ * searching again for each element of x would repeat the work for overlapping windows.
+ *
+ * If a window has few taps, its numbers are constants in the text: the loops over taps and windows
+ * are unrolled, so their loads are in flight together, and divisions by strides are cheap. A
+ * network has few different windows. Sizes are always parameters.
  */
 #include "gpu_text.h"
 
-/* Parameters. */
-#define AXIS_PARAMS(X) X(XS) X(YS) X(TAPS) X(STRIDE) X(BEFORE) X(DILATION)
+/* Numbers of an axis; those from TAPS on are constants in the text of a small window. The kernels
+ * explain SPAN and INSIDE. */
+#define AXIS_PARAMS(X) X(XS) X(YS) X(TAPS) X(STRIDE) X(BEFORE) X(DILATION) X(SPAN) X(INSIDE)
 #define NUMBER(name)   name,
 enum { AXIS_PARAMS(NUMBER) AXIS_PARAM_COUNT };
 /* Parameters by which kernels divide: FX_DIV. A kernel divides by sizes, strides and dilations for
@@ -19,9 +24,12 @@ enum { AXIS_PARAMS(NUMBER) AXIS_PARAM_COUNT };
 static const int divisors[] = {XS, YS, STRIDE, DILATION};
 enum {
     DIVISOR_COUNT = sizeof divisors / sizeof *divisors,
-    DIVISORS = 1 + 3 * AXIS_PARAM_COUNT, /* after the number of elements of the output */
+    DIVISORS = 1 + 3 * AXIS_PARAM_COUNT, /* after the number of work-items */
     PARAM_COUNT = DIVISORS + 9 * DIVISOR_COUNT
 };
+/* Of a small window: the most taps, which a byte can count, and the most comparisons of a pack with
+ * the windows that contain it. More would take long to compile. */
+enum { FEW_TAPS = 32, COMPARISONS = 128 };
 #define NAME(name) #name,
 static const char *const axis_names[] = {AXIS_PARAMS(NAME)};
 
@@ -29,11 +37,37 @@ typedef struct pooling {
     const fxi_gpu_type *type;
     int64_t v[3 * AXIS_PARAM_COUNT];
     int64_t windows, positions; /* elements of an array with y's sizes, and with x's */
-    bool wide;
+    int pack;                   /* positions of a work-item */
+    bool wide, small;
 } pooling;
 
-static pooling pooling_of(const fx_step *s)
+/* The most windows that contain one of `pack` neighbouring positions. */
+static int64_t span_of(const pooling *p, int d, int pack)
 {
+    const int64_t reach = (p->v[3 * TAPS + d] - 1) * p->v[3 * DILATION + d];
+    return (pack - 1 + reach) / p->v[3 * STRIDE + d] + 1;
+}
+
+static double comparisons(const pooling *p, int pack)
+{
+    return (double)span_of(p, 0, pack) * (double)span_of(p, 1, 1) * (double)span_of(p, 2, 1) * pack;
+}
+
+/* Chooses whether the numbers of the window are constants, and the positions of a work-item: as
+ * many as a vector has, if they divide the rows. */
+static void choose_pack(const fxi_gpu_builder *b, pooling *p, double taps)
+{
+    p->small = taps <= FEW_TAPS && comparisons(p, 1) <= COMPARISONS;
+    p->pack = p->small && !b->limits->serial ? b->limits->vector_bytes / p->type->size : 1;
+    while (p->pack > 1 && (p->v[3 * XS] % p->pack != 0 || comparisons(p, p->pack) > COMPARISONS))
+        p->pack /= 2;
+    for (int d = 0; d < 3; d++)
+        p->v[3 * SPAN + d] = span_of(p, d, d == 0 ? p->pack : 1);
+}
+
+static pooling pooling_of(const fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
     const fx_pool_attr *a = &fx_step_pool(s)->attr;
     const bool back = a->kind == FX_POOL_MAX_GRAD || a->kind == FX_POOL_MEAN_GRAD;
     const fx_tensor *x = back ? &s->out : &s->in[0], *y = back ? &s->in[0] : &s->out;
@@ -51,11 +85,14 @@ static pooling pooling_of(const fx_step *s)
             [BEFORE] = there ? a->before[d] : 0, [DILATION] = there ? a->dilation[d] : 1};
         for (int k = 0; k < AXIS_PARAM_COUNT; k++)
             p.v[3 * k + d] = v[k];
+        p.v[3 * INSIDE + d] =
+            v[BEFORE] == 0 && (v[YS] - 1) * v[STRIDE] + (v[TAPS] - 1) * v[DILATION] < v[XS];
         /* Positions in the padding and beyond are computed too, before they are found to be
          * outside. */
         p.wide |= fxi_gpu_wide(v[XS] + v[BEFORE] + v[YS] * v[STRIDE] + v[TAPS] * v[DILATION]);
         p.wide |= (taps *= (double)v[TAPS]) >= INT32_MAX;
     }
+    choose_pack(b, &p, taps);
     return p;
 }
 
@@ -65,11 +102,11 @@ static pooling pooling_of(const fx_step *s)
  * input that some kernels have. */
 typedef struct kernel {
     const char *name;
-    bool positions;   /* over positions of x, else over windows */
-    int from;         /* the number of the operand that is read */
-    bool notes;       /* `to` is work space and gets the index of the maximum's tap, or −1 */
-    const char *also; /* NULL, or the type of operand 0 (over windows) or of the work space (over
-                         positions) */
+    bool positions; /* over positions of x, else over windows */
+    int from;       /* the number of the operand that is read */
+    bool notes; /* `to` is work space and gets the index of the maximum's tap; none: −1, or 255
+                   in a byte */
+    bool also;  /* reads operand 0 too (over windows), or those notes (over positions) */
     const char *text; /* the macros BEGIN, EACH and END */
 } kernel;
 enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1 };
@@ -79,17 +116,62 @@ static const kernel kernels[] = {
     [FX_POOL_MEAN] = {.name = "fx_pool_mean", .text = fxi_gpu_text_pool_mean},
     [FX_POOL_MAX_GRAD] = {.name = "fx_pool_max_grad",
                           .positions = true,
-                          .also = "const fx_int",
+                          .also = true,
                           .text = fxi_gpu_text_pool_max_grad},
     [FX_POOL_MEAN_GRAD] = {.name = "fx_pool_mean_grad",
                            .positions = true,
-                           .text = fxi_gpu_text_pool_mean},
+                           .text = fxi_gpu_text_pool_mean_grad},
     [FX_POOL_MAX_PICK] = {.name = "fx_pool_pick",
                           .from = 1,
-                          .also = "const STORED",
+                          .also = true,
                           .text = fxi_gpu_text_pool_pick},
     [TAP_OF_MAX] = {.name = "fx_pool_tap", .from = 1, .notes = true, .text = fxi_gpu_text_pool_tap},
 };
+
+/* The type of the notes. */
+static const char *note_type(const pooling *p)
+{
+    return p->small ? "fx_u8" : "fx_int";
+}
+
+/* Appends the macros for the numbers of the axes, and for divisions by them. */
+static void say_parameters(fxi_gpu_builder *b, const pooling *p)
+{
+    for (int a = 0; a < AXIS_PARAM_COUNT; a++) {
+        const int64_t *v = &p->v[3 * a];
+        if (a >= TAPS && p->small)
+            fxi_gpu_say(b, "#define %s(d) ((d) == 0 ? %d : (d) == 1 ? %d : %d)\n", axis_names[a],
+                        (int)v[0], (int)v[1], (int)v[2]);
+        else
+            fxi_gpu_say(b, "#define %s(d) P(%d + (d))\n", axis_names[a], 1 + 3 * a);
+    }
+    for (int d = 0; d < DIVISOR_COUNT; d++) {
+        const char *name = axis_names[divisors[d]];
+        if (divisors[d] >= TAPS && p->small)
+            fxi_gpu_say(b, "#define OVER_%s(d, n) ((fx_int)((%s)(n) / %s(d)))\n", name,
+                        p->wide ? "fx_u64" : "fx_u32", name);
+        else
+            fxi_gpu_say(b, "#define OVER_%s(d, n) FX_DIV(n, %d + 3 * (d))\n", name,
+                        DIVISORS + 9 * d);
+    }
+}
+
+/* Appends the storing of a pack of positions: as one vector if the address is aligned. */
+static void say_store(fxi_gpu_builder *b, const pooling *p)
+{
+    const fxi_gpu_pack z = {.name = "z", .type = p->type, .elements = p->pack};
+    if (p->pack == 1) {
+        fxi_gpu_say(b, "STORE(to, i, END(sum[0]));\n");
+        return;
+    }
+    fxi_gpu_say_pack(b, &z);
+    fxi_gpu_say(b,
+                "UNROLL for (fx_int e = 0; e < PACK; e++) STORE(z.e, e, END(sum[e]));\n"
+                "if ((FX_ADDRESS(to) & %du) == 0) {\n",
+                fxi_gpu_pack_bytes(&z) - 1);
+    fxi_gpu_say_pack_moved(b, &z, true, "to + i * PACK");
+    fxi_gpu_say(b, "} else\nUNROLL for (fx_int e = 0; e < PACK; e++) to[i * PACK + e] = z.e[e];\n");
+}
 
 static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
 {
@@ -101,21 +183,23 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
     fxi_gpu_set(b, "lowest", t->low);
     fxi_gpu_set(b, "larger", t->math ? "(b == b && (a != a || a > b))" : "(a > b)");
     fxi_gpu_set(b, "name", t->name);
-    fxi_gpu_set(b, "to", k->notes ? "fx_int" : "STORED");
+    fxi_gpu_set(b, "to", k->notes ? note_type(p) : "STORED");
+    fxi_gpu_set(b, "unroll", p->small ? "FX_UNROLL" : "");
+    fxi_gpu_set_number(b, "elements", k->positions ? p->pack : 1);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_pool_definitions, "parameters");
-    for (int a = 0; a < AXIS_PARAM_COUNT; a++)
-        fxi_gpu_say(b, "#define %s(d) P(%d + (d))\n", axis_names[a], 1 + 3 * a);
-    for (int d = 0; d < DIVISOR_COUNT; d++)
-        fxi_gpu_say(b, "#define OVER_%s(d, n) FX_DIV(n, %d + 3 * (d))\n", axis_names[divisors[d]],
-                    DIVISORS + 9 * d);
+    say_parameters(b, p);
     fxi_gpu_say_part(b, text);
     fxi_gpu_say_part(b, k->text);
     text = fxi_gpu_say_until(b, fxi_gpu_text_pool_item, "also");
     if (k->also)
-        fxi_gpu_say(b, "FX_USE(2, %s, also)\n", k->also);
+        fxi_gpu_say(b, "FX_USE(2, const %s, also)\n", k->positions ? note_type(p) : "STORED");
     fxi_gpu_say_part(b, text);
-    fxi_gpu_say_part(b, k->positions ? fxi_gpu_text_pool_over_positions
-                                     : fxi_gpu_text_pool_over_windows);
+    if (k->positions) {
+        text = fxi_gpu_say_until(b, fxi_gpu_text_pool_over_positions, "store");
+        say_store(b, p);
+    } else
+        text = fxi_gpu_text_pool_over_windows;
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
 
@@ -123,7 +207,7 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
 
 static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t work)
 {
-    const int64_t length = k->positions ? p->positions : p->windows;
+    const int64_t length = k->positions ? p->positions / p->pack : p->windows;
     if (length == 0)
         return;
     say_kernel(b, p, k);
@@ -131,8 +215,11 @@ static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t w
     fxi_gpu_param(c, 0, length);
     for (int a = 0; a < 3 * AXIS_PARAM_COUNT; a++)
         fxi_gpu_param(c, 1 + a, p->v[a]);
-    for (int d = 0; d < 3 * DIVISOR_COUNT; d++)
-        fxi_gpu_divisor(c, DIVISORS + 3 * d, p->v[3 * divisors[d / 3] + d % 3]);
+    for (int d = 0; d < 3 * DIVISOR_COUNT; d++) {
+        const int64_t size = p->v[3 * divisors[d / 3] + d % 3];
+        /* The first one: along axis 0 there are packs. */
+        fxi_gpu_divisor(c, DIVISORS + 3 * d, d == 0 && k->positions ? size / p->pack : size);
+    }
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, k->from);
     fxi_gpu_buffer(c, 1, k->notes ? FXI_GPU_WORK : FXI_GPU_OUT, work);
     if (k->also)
@@ -144,7 +231,7 @@ void fxi_gpu_pool(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const int kind = fx_step_pool(s)->attr.kind;
-    const pooling p = pooling_of(s);
+    const pooling p = pooling_of(b);
     int64_t work = 0;
     if (!p.type->math && kind != FX_POOL_MAX && kind != FX_POOL_MAX_PICK) {
         fxi_gpu_fail(b, FX_STATUS_DTYPE, "no mean or gradient for element type %s", p.type->name);
@@ -153,7 +240,7 @@ void fxi_gpu_pool(fxi_gpu_builder *b)
     if (kind == FX_POOL_MAX_GRAD && p.positions > 0) {
         /* One element more, so that the second kernel gets an address even if there is no window.
          */
-        work = fxi_gpu_work(b, (p.windows + 1) * (p.wide ? 8 : 4));
+        work = fxi_gpu_work(b, (p.windows + 1) * (p.small ? 1 : p.wide ? 8 : 4));
         add(b, &p, &kernels[TAP_OF_MAX], work);
     }
     add(b, &p, &kernels[kind], work);
