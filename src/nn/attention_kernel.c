@@ -96,14 +96,19 @@ static fx_array *gradient_part(const fxi_own_gradient_op *second, const fxi_own_
     return fxi_own_gradient(second, call, 5, all);
 }
 
-/* heads×queries×batch: the sum of gy⊙y over the features of a head, in Float32. */
+/* x with the features of a head as an axis of its own, in Float32. */
+static fx_array *by_head(fx_array *x, int64_t heads)
+{
+    return fx_cast(fx_reshape(x, fx_size(x, 0) / heads, heads, fx_size(x, 1), fx_size(x, 2)),
+                   FX_DTYPE_F32);
+}
+
+/* heads×queries×batch: the sum of gy⊙y over the features of a head, in Float32. The products are a
+ * part of the step that adds them, because no reshape separates them. */
 static fx_array *delta_of(fx_array *gy, fx_array *y, int64_t heads)
 {
-    const int64_t features = fx_size(y, 0) / heads, queries = fx_size(y, 1), batch = fx_size(y, 2);
-    fx_array *products = fx_mul(fx_cast(gy, FX_DTYPE_F32), fx_cast(y, FX_DTYPE_F32));
-    fx_array *sum =
-        fx_sum(fx_reshape(products, features, heads, queries, batch), .dims = FX_AXES(0));
-    return fx_reshape(sum, heads, queries, batch);
+    fx_array *sum = fx_sum(fx_mul(by_head(gy, heads), by_head(y, heads)), .dims = FX_AXES(0));
+    return fx_reshape(sum, heads, fx_size(y, 1), fx_size(y, 2));
 }
 
 static void gradient(const fx_custom_op *op, const fxi_own_call *call, const bool *need, int n,
