@@ -40,7 +40,7 @@ typedef enum cf_domain {
 typedef enum cf_tolerance {
     CF_POINT,   /* each element: f32 1.3e-6 relative + 1e-5 absolute; f64 1e-12 relative */
     CF_NMSE,    /* Σ(y−r)² / Σr²: f32 1e-11, f64 1e-24 */
-    CF_ROUNDED, /* CF_NMSE, but ten times its limit for 16-bit floats: several roundings */
+    CF_ROUNDED, /* CF_NMSE, but forty times its limit for 16-bit floats: several roundings */
     CF_EXACT    /* equal values */
 } cf_tolerance;
 

@@ -69,7 +69,7 @@ static const char *const calls[] = {"one=8x1x2 8x1x2 8x1x2:1,0",
 static const char *const gradients[] = {
     GRADIENT("tail", "16x65x1", "16x65x1", "16x65x1", "16x65x1", "2,1"),
     GRADIENT("+cross", "32x64x1", "32x70x1", "16x70x1", "16x64x1", "1,0"),
-    GRADIENT("+causal", "48x67x2", "48x64x2", "24x64x2", "24x67x2", "2,1"),
+    GRADIENT("+causal", "48x67x2", "48x64x2", "16x64x2", "16x67x2", "2,1"),
     GRADIENT("+f80", "80x66x1", "80x65x1", "80x65x1", "80x66x1", "1,0"),
     GRADIENT("+f128", "128x70x1", "128x65x1", "128x65x1", "128x70x1", "1,1"),
     NULL};

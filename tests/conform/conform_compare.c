@@ -3,7 +3,8 @@
  * In every class, NaN must be NaN in both results, and an infinity the same infinity. Integers and
  * Bool are compared exactly. The limits are: Float64 1e-12 relative, Float32 1.3e-6 relative with
  * 1e-5 absolute, normalised mean squared error 1e-11 (Float32), 5e-7 (Float16), 5e-6 (BFloat16),
- * and ten times the limit of the 16-bit types where several results are rounded one after another.
+ * and forty times the limit of the 16-bit types where several results are rounded one after
+ * another.
  */
 #include "conform.h"
 
@@ -146,6 +147,6 @@ bool cf_close(const cf_result *got, const cf_result *want, cf_tolerance toleranc
             return false;
         }
     if (tolerance == CF_ROUNDED)
-        return close_nmse(got, want, l->absolute == 0 ? 10 * l->nmse : l->nmse, why, size);
+        return close_nmse(got, want, l->absolute == 0 ? 40 * l->nmse : l->nmse, why, size);
     return tolerance != CF_NMSE || close_nmse(got, want, l->nmse, why, size);
 }
