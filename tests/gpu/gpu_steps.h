@@ -18,6 +18,7 @@ typedef struct gpu_case {
     fx_step each[GPU_SEGMENTS]; /* reductions that are one step */
     int64_t index_size;         /* > 0: operand 1 holds indices below it */
     bool specials;              /* operands hold NaN, infinities and both zeros, too */
+    bool infinite;              /* the first element of operand 1 is infinite */
     bool too_large;             /* too large to run; only the text is tested */
     double scale; /* sums: errors may be relative to this size, as terms cancel each other */
     bool exact;   /* results must have the same bits as on the CPU */

@@ -37,6 +37,18 @@ static const row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
+/* Enough channels for tiles: with one to three axes, parts of tiles, slices, groups, phases. */
+static const struct {
+    row row;
+    uint8_t kinds; /* bits */
+} tiles[] = {
+    {{"tiles1d", 1, {90}, {5}, 16, 66, 1, 3, 1, 2, 2, 1, 0}, 1 << FX_CONV_FORWARD},
+    {{"tiles", 2, {10, 9}, {3, 3}, 20, 40, 1, 7, 1, 1, 1, 1, 0}, 7},
+    {{"tiles3d", 3, {6, 5, 7}, {2, 3, 2}, 30, 34, 1, 3, 1, 1, 0, 1, 1}, 1 << FX_CONV_WEIGHT},
+    {{"tiles_groups", 2, {17, 12}, {3, 3}, 32, 33, 2, 3, 2, 1, 1, 1, 1}, 1 << FX_CONV_DATA},
+};
+enum { TILES = sizeof tiles / sizeof *tiles };
+
 static fx_tensor tensor(int dtype, int spatial, const int64_t *sizes, int64_t channels,
                         int64_t last)
 {
@@ -120,6 +132,8 @@ static int conv(gpu_visitor visit, void *user, const row *r, int kind, int dtype
     c.step.in = c.in;
     c.scale = sqrt(terms_of(r, ys, kind));
     c.too_large = fx_tensor_length(&x) > 100000;
+    /* Most terms of this element's column are in the padding. */
+    c.infinite = kind == FX_CONV_WEIGHT && strncmp(r->name, "tiles", 5) == 0;
     if (end != NO_EPILOGUE)
         add_epilogue(&c, dtype, r->spatial, end == BIAS);
     visit(user, &c);
@@ -175,6 +189,12 @@ int gpu_visit_windows(gpu_visitor visit, void *user)
         n += conv(visit, user, &rows[k], FX_CONV_FORWARD, FX_DTYPE_F32, BIAS);
         n += conv(visit, user, &rows[k], FX_CONV_FORWARD, FX_DTYPE_F64, RESIDUAL);
     }
+    for (int k = 0; k < TILES; k++)
+        for (int kind = 0; kind <= FX_CONV_WEIGHT; kind++)
+            if (tiles[k].kinds >> kind & 1)
+                n += conv(visit, user, &tiles[k].row, kind, FX_DTYPE_F32, NO_EPILOGUE);
+    n += conv(visit, user, &tiles[1].row, FX_CONV_FORWARD, FX_DTYPE_F32, RESIDUAL);
+    n += conv(visit, user, &tiles[1].row, FX_CONV_FORWARD, FX_DTYPE_BF16, NO_EPILOGUE);
     for (int k = 0; k < ROWS; k++)
         for (int kind = 0; kind <= FX_POOL_MAX_PICK; kind++)
             n += pool(visit, user, &rows[k], kind, reals[k % 4]);

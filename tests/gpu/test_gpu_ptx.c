@@ -54,8 +54,9 @@ static const struct {
     {"gather.rows.bf16", "fx_gather", VECTORS | ORDER_OF_NVRTC, 64},
     {"conv.forward.1d.type0", "fx_conv", 0, 128},
     {"conv.weight.3d.type0", "fx_conv", 0, 128},
-    {"conv.forward.layer.type0", "fx_conv", 0, 128},
-    {"conv.data.halved.type0", "fx_conv", 0, 128},
+    {"conv.forward.layer.type0", "fx_conv", 0, 168},
+    {"conv.weight.layer.type0", "fx_conv", 0, 168},
+    {"conv.data.halved.type0", "fx_conv", 0, 168},
 };
 enum { NAMED = sizeof named / sizeof *named };
 

@@ -175,8 +175,11 @@ static void make_input(operands *o, const gpu_case *c, int k)
             at += rest % t->shape[d] * t->stride[d];
         const bool counted =
             c->step.cls == FX_CLASS_ROW && (fx_step_row(&c->step)->counted >> k & 1);
+        const bool infinite = c->infinite && k == 1 && i == 0;
         put(t->dtype, (char *)(uintptr_t)o->at[k] + at * sizes[t->dtype],
-            counted ? (double)at : value(c, k, t->dtype));
+            counted    ? (double)at
+            : infinite ? INFINITY
+                       : value(c, k, t->dtype));
     }
 }
 

@@ -22,6 +22,10 @@
  * work-items, several lanes of a group take a slice each. Slices are written to work space, and a
  * second kernel adds them, always in the same order: no atomics, and the same bits in every run.
  *
+ * Convolutions with many channels are computed by tiles (conv_tiles.cl, gpu_conv_tile.c), as
+ * products of matrices are, with the same parameters. WEIGHT multiplies the padding there, and is
+ * repaired if gy is infinite somewhere (gpu_repair.c).
+ *
  * In the padding the source counts as 0, so an infinite weight gives NaN there. WEIGHT leaves these
  * terms out, because its factor is gy, which becomes infinite or NaN sooner than weights do.
  */
@@ -38,9 +42,33 @@ static const char *const axis_names[] = {AXIS_PARAMS(NAME)}, *const names[] = {P
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-static void set_constants(fxi_gpu_builder *b, const contraction *c, const char *stored_out)
+/* How a tile's text packs a position into a word (conv_tiles.cl): with fields of `bits` bits. */
+static const struct {
+    const char *place, *inside;
+    int bits;
+} places[] = {{"(fx_u32)(a)", "0x80000000", 32},
+              {"(fx_u32)(a) + (fx_u32)(b) * 0x10000u", "0x80008000", 16},
+              {"(fx_u32)(a) + (fx_u32)(b) * 0x400u + (fx_u32)(c) * 0x100000u", "0x20080200", 10}};
+
+int64_t fxi_gpu_conv_far(int axes)
 {
-    const fxi_gpu_type *t = c->type;
+    return (int64_t)1 << (places[axes - 1].bits - 2);
+}
+
+static void set_tile(fxi_gpu_builder *b, const contraction *c)
+{
+    fxi_gpu_set_number(b, "tx", c->tile->tx);
+    fxi_gpu_set_number(b, "ty", c->tile->ty);
+    fxi_gpu_set_number(b, "rn", c->tile->rn);
+    fxi_gpu_set_number(b, "depth", FXI_GPU_CONV_TILE_DEPTH);
+    fxi_gpu_set_number(b, "by_rows", c->by_rows);
+    fxi_gpu_set(b, "place", places[c->axes - 1].place);
+    fxi_gpu_set(b, "inside", places[c->axes - 1].inside);
+    fxi_gpu_set_number(b, "far", fxi_gpu_conv_far(c->axes));
+}
+
+static void set_rows(fxi_gpu_builder *b, const contraction *c)
+{
     fxi_gpu_set_number(b, "items", c->items);
     fxi_gpu_set_number(b, "lanes", c->lanes);
     fxi_gpu_set_number(b, "each", c->each);
@@ -50,6 +78,12 @@ static void set_constants(fxi_gpu_builder *b, const contraction *c, const char *
     fxi_gpu_set(b, "row", c->lanes > 1 ? "(FX_ITEM % ITEMS)" : "FX_ITEM");
     fxi_gpu_set(b, "lane", c->lanes > 1 ? "(FX_ITEM / ITEMS)" : "0");
     fxi_gpu_set(b, "unsigned", c->wide ? "fx_u64" : "fx_u32");
+}
+
+static void set_constants(fxi_gpu_builder *b, const contraction *c, const char *stored_out)
+{
+    const fxi_gpu_type *t = c->type;
+    (c->tile ? set_tile : set_rows)(b, c);
     fxi_gpu_set(b, "value", t->value);
     fxi_gpu_set(b, "name", t->name);
     fxi_gpu_set(b, "stored", t->stored);
@@ -73,7 +107,7 @@ static void say_numbered(fxi_gpu_builder *b, const char *text, const char *place
     }
 }
 
-static bool has_padding(const fx_conv_attr *a)
+bool fxi_gpu_conv_has_padding(const fx_conv_attr *a)
 {
     for (int d = 0; d < a->spatial; d++)
         if (a->before[d] != 0 || a->after[d] != 0)
@@ -85,7 +119,7 @@ static void say_sums(fxi_gpu_builder *b, const contraction *c)
 {
     const fx_conv_attr *a = &fx_step_conv(b->step)->attr;
     /* See the head of this file: gy may be infinite. */
-    const bool leaves_out = a->kind == FX_CONV_WEIGHT && has_padding(a);
+    const bool leaves_out = a->kind == FX_CONV_WEIGHT && fxi_gpu_conv_has_padding(a);
     for (int r = 0; r < c->each; r++)
         for (int n = 0; n < c->width; n++)
             fxi_gpu_say(b, "    VALUE sum%d_%d = 0;\n", r, n);
@@ -145,21 +179,10 @@ static void say_row_out(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_
     fxi_gpu_say_part(b, text);
 }
 
-/* Adds the product: into the output, or as slices of sums into work space. */
-static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
-                                 bool sliced)
+/* The text for work-items with rows of their own, after its operands. */
+static void say_rows(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f, bool sliced,
+                     const char *text)
 {
-    const fxi_gpu_type *t = c->type;
-    const int operands = sliced ? 0 : f->operands,
-              params = PARAM_COUNT + (sliced ? 0 : fxi_gpu_walk_params(&f->walk));
-    fxi_gpu_begin(b, c->wide);
-    fxi_gpu_kernel(b, "fx_conv", 3 + operands, params);
-    set_constants(b, c, sliced ? t->value : t->stored);
-    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_conv, "parameters");
-    say_parameters(b);
-    text = fxi_gpu_say_until(b, text, "operands");
-    if (!sliced)
-        fxi_gpu_finish_use(b, f, 3);
     text = fxi_gpu_say_until(b, text, "axes");
     say_numbered(b, c->phased ? fxi_gpu_text_conv_axis_of_phase : fxi_gpu_text_conv_axis, "d", 3);
     text = fxi_gpu_say_until(b, text, "phases");
@@ -176,6 +199,48 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     for (int r = 0; r < c->each; r++)
         say_row_out(b, c, f, sliced, r);
     fxi_gpu_say_part(b, text);
+}
+
+/* The same for tiles. */
+static void say_tiles(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
+                      bool sliced, const char *text)
+{
+    /* Sums that are stored as they are. */
+    const bool plain = sliced || (c->type->size == 4 && !fx_step_has_epilogue(b->step));
+    text = fxi_gpu_say_until(b, text, "axes");
+    say_numbered(b, c->phased ? fxi_gpu_text_conv_axis_of_phase : fxi_gpu_text_conv_axis, "d", 3);
+    text = fxi_gpu_say_until(b, text, "phases");
+    say_phases(b, "phase", "OUT_PHASE", c->phased);
+    text = fxi_gpu_say_until(b, text, "taps");
+    say_phases(b, "tap", "OTHER_TAP", c->phased);
+    text = fxi_gpu_say_until(b, text, "vectors");
+    if (plain)
+        fxi_gpu_say_part(b, fxi_gpu_text_conv_tiles_vectors);
+    text = fxi_gpu_say_until(b, text, "result");
+    if (sliced)
+        fxi_gpu_say(b, "y[i] = total;\n");
+    else
+        fxi_gpu_finish_say(b, f, "total", PARAM_COUNT);
+    fxi_gpu_say_part(b, text);
+}
+
+/* Adds the product: into the output, or as slices of sums into work space. */
+static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
+                                 bool sliced)
+{
+    const fxi_gpu_type *t = c->type;
+    const int operands = sliced ? 0 : f->operands,
+              params = PARAM_COUNT + (sliced ? 0 : fxi_gpu_walk_params(&f->walk));
+    fxi_gpu_begin_groups(b, c->wide, c->items * c->lanes);
+    fxi_gpu_kernel(b, "fx_conv", 3 + operands, params);
+    set_constants(b, c, sliced ? t->value : t->stored);
+    const char *text = c->tile ? fxi_gpu_text_conv_tiles : fxi_gpu_text_conv;
+    text = fxi_gpu_say_until(b, text, "parameters");
+    say_parameters(b);
+    text = fxi_gpu_say_until(b, text, "operands");
+    if (!sliced)
+        fxi_gpu_finish_use(b, f, 3);
+    (c->tile ? say_tiles : say_rows)(b, c, f, sliced, text);
     fxi_gpu_end(b);
     fxi_gpu_call *call = fxi_gpu_add(b);
     for (int k = 0; k < PARAM_COUNT; k++)
@@ -185,6 +250,14 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     /* Replaced by work space if there are slices (fxi_gpu_conv). */
     fxi_gpu_buffer(call, 2, FXI_GPU_OUT, 0);
     return call;
+}
+
+/* Tiles multiply the padding. */
+static void repair(fxi_gpu_builder *b, const contraction *c)
+{
+    const fx_conv_attr *a = &fx_step_conv(b->step)->attr;
+    if (c->tile && a->kind == FX_CONV_WEIGHT && fxi_gpu_conv_has_padding(a))
+        fxi_gpu_repair(b);
 }
 
 void fxi_gpu_conv(fxi_gpu_builder *b)
@@ -209,6 +282,7 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
     call->groups[0] = groups;
     if (!sliced) {
         fxi_gpu_finish_set(&f, call, 3, PARAM_COUNT);
+        repair(b, &c);
         return;
     }
     const fxi_gpu_slices slices = {
@@ -216,4 +290,5 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
     const int64_t work = fxi_gpu_slices_work(b, &slices);
     fxi_gpu_buffer(call, 2, FXI_GPU_WORK, work);
     fxi_gpu_slices_add(b, &slices, &f, work);
+    repair(b, &c);
 }

@@ -5,8 +5,8 @@
 
 #include "gpu_text.h"
 
-/* Terms of a round: their factors are in local memory. */
-enum { FXI_GPU_CONV_DEPTH = 16 };
+/* Terms of a round, whose factors are in local memory: of a row or of a tile. */
+enum { FXI_GPU_CONV_DEPTH = 16, FXI_GPU_CONV_TILE_DEPTH = 8 };
 
 /* Parameters of the text: one for each spatial axis, and single ones. */
 #define AXIS_PARAMS(X)                                                                             \
@@ -28,7 +28,7 @@ enum { FXI_GPU_CONV_DEPTH = 16 };
     X(ROW_TILES)                                                                                   \
     X(COLUMN_TILES)                                                                                \
     X(SLICES) /* groups between which the terms of a result are divided */                         \
-    X(LENGTH) /* terms of a slice, a multiple of DEPTH; each lane of a group has a slice */        \
+    X(LENGTH) /* terms of a slice, whole rounds; each lane of a group has a slice */               \
     X(COLUMNS)                                                                                     \
     X(LAST_ROWS)   /* size of the fourth digit of m */                                             \
     X(LAST_TERMS)  /* size of the fourth digit of k */                                             \
@@ -47,6 +47,11 @@ enum { FXI_GPU_CONV_DEPTH = 16 };
 enum { AXIS_PARAMS(NUMBER) AXIS_PARAM_COUNT };
 enum { AXES_END = 3 * AXIS_PARAM_COUNT - 1, PARAMS(NUMBER) PARAM_COUNT };
 
+/* Work-items along rows and columns, each with 8 rows and `rn` columns (conv_tiles.cl). */
+typedef struct fxi_gpu_conv_tile {
+    int tx, ty, rn;
+} fxi_gpu_conv_tile;
+
 typedef struct fxi_gpu_contraction {
     const fx_step *step;
     const fxi_gpu_type *type;
@@ -57,7 +62,18 @@ typedef struct fxi_gpu_contraction {
     int items, lanes; /* work-items of a group, along rows and slices */
     int each, width;  /* rows and columns of a work-item */
     bool wide;
+    /* The tile of a group; NULL: work-items with rows of their own. Then the following are unused.
+     */
+    const fxi_gpu_conv_tile *tile;
+    int axes;     /* spatial axes */
+    bool by_rows; /* are rows neighbours in the source? Otherwise terms are. */
 } fxi_gpu_contraction;
+
+bool fxi_gpu_conv_has_padding(const fx_conv_attr *a);
+/* Positions in a tile's words are below this number (conv_tiles.cl). */
+int64_t fxi_gpu_conv_far(int axes);
+/* Chooses a tile and slices, if tiles are likely to be faster than rows (gpu_conv_tile.c). */
+void fxi_gpu_conv_choose_tile(fxi_gpu_contraction *c, const fxi_gpu_limits *limits);
 
 fxi_gpu_contraction fxi_gpu_contraction_of(const fx_step *s, const fxi_gpu_limits *limits);
 

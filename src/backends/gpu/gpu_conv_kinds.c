@@ -279,7 +279,12 @@ fxi_gpu_contraction fxi_gpu_contraction_of(const fx_step *s, const fxi_gpu_limit
         c.rows *= fxi_gpu_divide_up(*on_axis(&c, ROWS, d), stride);
         c.terms *= fxi_gpu_divide_up(*on_axis(&c, TAPS, d), every);
     }
-    cut(&c, limits);
+    /* Words of 64 bits would need more registers than a work-item of a tile has. */
+    fxi_gpu_conv_choose_tile(&c, limits);
+    if (c.tile && is_wide(&c, &g))
+        c.tile = NULL;
+    if (!c.tile)
+        cut(&c, limits);
     c.wide = is_wide(&c, &g);
     return c;
 }

@@ -110,6 +110,9 @@ extern const char fxi_gpu_text_conv_axis_of_phase[];
 extern const char fxi_gpu_text_conv_row[];
 extern const char fxi_gpu_text_conv_term[];
 extern const char fxi_gpu_text_conv_out[];
+/* conv_tiles.cl */
+extern const char fxi_gpu_text_conv_tiles[];
+extern const char fxi_gpu_text_conv_tiles_vectors[];
 /* pool.cl */
 extern const char fxi_gpu_text_pool_definitions[];
 extern const char fxi_gpu_text_pool_max[];

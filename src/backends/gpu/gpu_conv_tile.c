@@ -1,0 +1,138 @@
+/* gpu_conv_tile.c: chooses the tile and the slices of a convolution (conv_tiles.cl), from an
+ * estimate of the time in multiply-add operations of one unit.
+ *
+ * A unit adds at its full rate with FULL work-items and no faster with more, so groups that do not
+ * fit into whole waves leave units idle. Slices of the terms make more and shorter groups, but
+ * their sums are written and read. */
+#include "gpu_conv.h"
+
+#include <stdlib.h>
+
+enum { DEPTH = FXI_GPU_CONV_TILE_DEPTH, ROWS_EACH = 8 };
+typedef fxi_gpu_contraction contraction;
+
+/* `rate`: of the products among the instructions, compared to the largest tile. */
+static const struct {
+    fxi_gpu_conv_tile tile;
+    double rate;
+} tiles[] = {{{16, 16, 8}, 1}, {{16, 8, 8}, 0.92}, {{32, 8, 8}, 0.92}, {{16, 8, 4}, 0.6}};
+
+enum {
+    FULL = 256,           /* work-items */
+    START = 6,            /* rounds in which a group could add while it begins and ends */
+    STORED = 32,          /* operations in the time that an element of a slice takes */
+    LAUNCH = 500000,      /* operations of a unit in the time of a launch */
+    SLICE_ROUNDS = 16,    /* of a slice, at least */
+    SLICES_MOST = 1 << 26 /* sums of all slices: 256 MiB of Float32 */
+};
+/* Work-items with rows of their own (conv.cl) are slower than the largest tile by this factor: they
+ * load and test an element of the source for each term. */
+static const double rows_factor = 4;
+
+static int64_t magnitude(int64_t n)
+{
+    return n < 0 ? -n : n;
+}
+
+/* Are all positions below the limit of the words? */
+static bool positions_fit(const contraction *c)
+{
+    for (int d = 0; d < 3; d++) {
+#define ON(param) magnitude(c->v[3 * (param) + d])
+        const int64_t reach = ON(FROM) + ON(ROWS) * ON(ROW_DISTANCE) +
+                              ON(TAPS) * ON(TERM_DISTANCE) + ON(SIZE) + ON(STRIDE) +
+                              ON(TAPS) * ON(DILATION);
+#undef ON
+        if (reach >= fxi_gpu_conv_far(c->axes))
+            return false;
+    }
+    return true;
+}
+
+static int64_t phases_of(const contraction *c)
+{
+    int64_t n = c->groups;
+    for (int d = 0; d < 3 && c->phased; d++)
+        n *= c->v[3 * PHASES + d];
+    return n;
+}
+
+typedef struct choice {
+    int tile;
+    int64_t slices;
+    double cost;
+} choice;
+
+static int64_t items_of(int tile)
+{
+    return (int64_t)tiles[tile].tile.tx * tiles[tile].tile.ty;
+}
+
+static int64_t row_tiles(const contraction *c, int tile)
+{
+    return fxi_gpu_divide_up(c->rows, (int64_t)tiles[tile].tile.tx * ROWS_EACH);
+}
+
+static int64_t column_tiles(const contraction *c, int tile)
+{
+    return fxi_gpu_divide_up(c->v[COLUMNS], (int64_t)tiles[tile].tile.ty * tiles[tile].tile.rn);
+}
+
+static double cost_of(const contraction *c, int tile, int64_t slices, int64_t units)
+{
+    const int64_t groups = row_tiles(c, tile) * column_tiles(c, tile) * phases_of(c) * slices,
+                  least = FULL / items_of(tile);
+    int64_t each = fxi_gpu_divide_up(groups, units);
+    each = each > least ? each : least;
+    const int64_t rounds = fxi_gpu_divide_up(c->terms, slices * DEPTH);
+    const double products = (double)items_of(tile) * ROWS_EACH * tiles[tile].tile.rn * DEPTH,
+                 sums = (double)(rounds + START) * products / tiles[tile].rate * (double)each;
+    return slices == 1 ? sums
+                       : sums + LAUNCH +
+                             (double)STORED * (double)slices * (double)c->length / (double)units;
+}
+
+static choice cheapest(const contraction *c, int64_t units)
+{
+    const int64_t longest = c->terms / (SLICE_ROUNDS * DEPTH), largest = SLICES_MOST / c->length,
+                  most = longest < largest ? longest : largest;
+    choice best = {.slices = 1, .cost = -1};
+    for (int t = 0; t < (int)(sizeof tiles / sizeof *tiles); t++) {
+        /* More slices than fill the device several times only cost their sums. */
+        const int64_t one = row_tiles(c, t) * column_tiles(c, t) * phases_of(c);
+        for (int64_t s = 1; s == 1 || (s <= most && s * one <= 16 * units); s++) {
+            const double cost = cost_of(c, t, s, units);
+            if (best.cost < 0 || cost < best.cost)
+                best = (choice){t, s, cost};
+        }
+    }
+    return best;
+}
+
+void fxi_gpu_conv_choose_tile(contraction *c, const fxi_gpu_limits *limits)
+{
+    const fx_step *s = c->step;
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    c->axes = a->spatial;
+    c->by_rows = a->kind != FX_CONV_WEIGHT;
+    if (limits->serial || c->type->size == 8 || c->terms < 4 * DEPTH || !positions_fit(c) ||
+        (!c->by_rows && fxi_gpu_conv_has_padding(a) && !fxi_gpu_can_repair(s)))
+        return;
+    const choice best = cheapest(c, limits->units);
+    const double rows =
+        (double)c->rows * (double)c->v[COLUMNS] * (double)c->terms * (double)phases_of(c);
+    if (best.cost > rows_factor * rows / limits->units)
+        return;
+    c->tile = &tiles[best.tile].tile;
+    c->items = (int)items_of(best.tile);
+    c->lanes = 1;
+    c->each = ROWS_EACH;
+    c->width = c->tile->rn;
+    c->v[ROW_TILES] = row_tiles(c, best.tile);
+    c->v[COLUMN_TILES] = column_tiles(c, best.tile);
+    /* Whole rounds, so only the last slice has terms that do not exist; then there may be fewer
+     * slices. */
+    c->v[LENGTH] = fxi_gpu_divide_up(c->terms, best.slices * DEPTH) * DEPTH;
+    c->v[SLICES] = fxi_gpu_divide_up(c->terms, c->v[LENGTH]);
+    c->v[OUT_SLICE] = c->length;
+}
