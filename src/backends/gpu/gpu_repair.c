@@ -2,9 +2,12 @@
  *
  * The interface of backends promises that terms whose x is in the padding add nothing to the
  * gradient of the weights. A library that multiplies the padding's zeros by gy breaks this promise
- * if gy is infinite or NaN. So one kernel looks for such numbers in gy, which costs one read of gy.
- * If there are any, a second kernel computes all weights again: slowly, but then training has
- * failed already. Otherwise the groups of the second kernel end at once. The host does not wait.
+ * if gy is infinite or NaN. So one kernel looks for such numbers, in gy or in the library's result,
+ * whichever is smaller: such a number of gy makes all weights of its channel infinite or NaN that
+ * have a term with it, in the padding or not. If there are any, a second kernel computes all
+ * weights again: slowly, but then training has failed already. (Finite terms may add up to an
+ * infinite weight. Then the second kernel computes the same.) Otherwise the groups of the second
+ * kernel end at once. The host does not wait.
  */
 #include "gpu_text.h"
 
@@ -42,7 +45,8 @@ static int64_t groups_for(int64_t n)
     return groups < MOST_GROUPS ? groups : MOST_GROUPS;
 }
 
-static void find_infinite(fxi_gpu_builder *b, int64_t n, int64_t groups, bool wide, int64_t work)
+static void find_infinite(fxi_gpu_builder *b, fxi_gpu_buffer_ref in, int64_t n, int64_t groups,
+                          bool wide, int64_t work)
 {
     fxi_gpu_begin(b, wide);
     fxi_gpu_kernel(b, "fx_repair_look", 2, 2);
@@ -50,7 +54,7 @@ static void find_infinite(fxi_gpu_builder *b, int64_t n, int64_t groups, bool wi
     fxi_gpu_say_part(b, fxi_gpu_text_repair_look);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);
-    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(c, 0, (fxi_gpu_role)in.role, in.k);
     fxi_gpu_buffer(c, 1, FXI_GPU_WORK, work);
     fxi_gpu_param(c, 0, n);
     fxi_gpu_param(c, 1, groups * FXI_GPU_GROUP);
@@ -108,14 +112,18 @@ void fxi_gpu_repair(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const int n = fx_step_conv(s)->attr.spatial;
-    const int64_t length = fx_tensor_length(&s->in[1]), groups = groups_for(length);
-    const int64_t weights = fx_tensor_length(&s->out), each = groups_for(weights * EACH);
+    const int64_t gradients = fx_tensor_length(&s->in[1]), weights = fx_tensor_length(&s->out);
+    const bool in_weights = weights < gradients;
+    const fxi_gpu_buffer_ref in = {.k = in_weights ? 0 : 1,
+                                   .role = in_weights ? FXI_GPU_OUT : FXI_GPU_IN};
+    const int64_t length = in_weights ? weights : gradients, groups = groups_for(length),
+                  each = groups_for(weights * EACH);
     const bool wide = fxi_gpu_wide(length + MOST_GROUPS * FXI_GPU_GROUP) ||
                       fxi_gpu_wide(fxi_gpu_reach(s->in[0].ndim, s->in[0].shape, s->in[0].stride)) ||
                       fxi_gpu_wide(weights + MOST_GROUPS * FXI_GPU_GROUP);
     /* A word for each group of the first kernel: whether it has found such a number. */
     const int64_t work = fxi_gpu_work(b, groups * 4);
-    find_infinite(b, length, groups, wide, work);
+    find_infinite(b, in, length, groups, wide, work);
     say_weights(b, wide);
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
