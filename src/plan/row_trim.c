@@ -94,11 +94,15 @@ static bool finishes_product(const fxi_row_search *s, int32_t id)
            (single_product(s, x) || single_product(s, y));
 }
 
-/* Do only elementwise nodes of full size use member id, none of them a member? */
+/* Do only elementwise nodes of full size use member id, none of them a member? A comparison that is
+ * used far away, where no search would find it, would be a step of its own. */
 static bool serves_later_groups(const fxi_row_search *s, int32_t id)
 {
+    const bool small = fx_dtype_size((fx_dtype)s->g->nodes[id]->dtype) == 1;
     for (int32_t k = s->consumers.first[id]; k < s->consumers.first[id + 1]; k++) {
         const fxi_node *n = s->g->nodes[s->consumers.list[k]];
+        if (small && s->at[s->consumers.list[k]] >= s->high)
+            return false;
         if ((s->mark[s->consumers.list[k]] & FXI_ROW_MEMBER) || n->data ||
             fxi_ops[n->op].cls != FX_CLASS_ELEMENTWISE || !fxi_same_shape(n, s->full))
             return false;

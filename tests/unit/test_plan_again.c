@@ -1,0 +1,118 @@
+/* test_plan_again.c: planner rule 6: on a device with memory of its own, steps compute cheap values
+ * again from what they read anyway, and an equal value is stored once. Plans as text, and the
+ * results beside those of the CPU, where every value is stored. ctest: devices
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan_steps.h"
+#include "same_bits.h"
+#include "standin.h"
+
+enum { W = 8, C = 16, N = 4 };
+static fx_device *device;
+
+static int setup(void **state)
+{
+    (void)state;
+    setenv("FX_PLUGIN_PATH", STANDIN_FOLDER, 1);
+    setenv("FX_ONEDNN", "0", 1);
+    unsetenv("FX_EAGER");
+    assert_int_equal(fx_use("CUDA"), FX_OK);
+    device = fx_device_get("CUDA", 0);
+    return 0;
+}
+
+static fx_array *images(fx_dtype type)
+{
+    fx_array *x = fx_cast(fx_sub(fx_rand(W, W, C, N), 0.5), type);
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+        n++;
+    return n;
+}
+
+/* A batch norm of 16-bit images between two convolutions, and the gradient of the images. */
+static void *normed(fx_device *d, fx_array *x, fx_array *w, void *norm)
+{
+    fx_array *const in[] = {fx_to(d, x), fx_to(d, w)};
+    fx_array *y = fx_call(fx_to(d, norm), fx_convolve(in[0], in[1])), *out[3];
+    out[0] = fx_convolve(fx_cast(y, fx_eltype(x)), in[1]);
+    assert_int_equal(
+        fx_gradient_of(fx_sum(fx_cast(fx_mul(out[0], out[0]), FX_DTYPE_F32)), in, 2, out + 1),
+        FX_OK);
+    return fxi_tuple(3, (void *const *)out);
+}
+
+/* The norm computes in Float32. Neither its converted input nor its output is stored: the backward
+ * step reads the 16-bit input. */
+static void norms_of_16_bits_store_16_bits(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(1);
+    void *norm = fx_batchnorm(C, FX_RELU);
+    assert_int_equal(fx_trainmode(norm), FX_OK);
+    fx_array *x = images(FX_DTYPE_BF16), *w = fx_cast(fx_rand(1, 1, C, C), FX_DTYPE_BF16);
+    assert_int_equal(fx_eval(w), FX_OK);
+    void *there = normed(device, x, w, norm), *here = normed(fx_cpu_device(), x, w, norm);
+    assert_int_equal(count(plan_of(there), "Float32 8×8×16×4"), 0);
+    assert_true(count(plan_of(here), "Float32 8×8×16×4") > 0);
+    assert_int_equal(fx_eval(fx_tuple(there, here)), FX_OK);
+    for (int k = 0; k < 3; k++)
+        same_bits(fx_cpu(fx_child(there, k)), fx_child(here, k));
+}
+
+/* Two layers convert one activation: the second conversion is the first one. */
+static void equal_values_are_stored_once(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_rand(32, 32), *w = fx_cast(fx_rand(32, 32), FX_DTYPE_BF16), *y[2];
+    assert_int_equal(fx_eval(fx_tuple(x, w)), FX_OK);
+    for (int k = 0; k < 2; k++) {
+        fx_device *d = k ? fx_cpu_device() : device;
+        fx_array *v = fx_to(d, w), *s = fx_softmax(fx_to(d, x), .dims = FX_AXES(0));
+        y[k] = fx_sub(fx_matmul(v, fx_cast(s, FX_DTYPE_BF16)),
+                      fx_matmul(fx_cast(s, FX_DTYPE_BF16), v));
+    }
+    const char *plan = plan_of(y[0]);
+    const char *row = strstr(plan, "row");
+    assert_non_null(row);
+    assert_int_equal(count(row, "BFloat16 32×32") - count(strchr(row, '\n'), "BFloat16 32×32"), 1);
+    same_bits(fx_cpu(y[0]), y[1]);
+}
+
+/* A function that costs more than a load is stored for a later step. */
+static void expensive_values_are_stored(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_to(device, fx_rand(32, 32)), *e = fx_exp(x);
+    assert_int_equal(fx_eval(x), FX_OK);
+    expect(fx_mul(fx_matmul(e, e), e), "  1  exp(x0) → Float32 32×32\n"
+                                       "  2  matmul(1, 1) → Float32 32×32, 0.0655 MFLOP\n"
+                                       "  3  mul(2, 1) → Float32 32×32\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_of_16_bits_store_16_bits),
+        cmocka_unit_test(equal_values_are_stored_once),
+        cmocka_unit_test(expensive_values_are_stored),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
