@@ -142,6 +142,13 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
 // The rows of y, or of the logarithms: an online softmax.
 //// attention_forward
 #define VALUES @values@
+// A tile is computed in parts: the products of a part do not wait for the softmax of the part
+// before it, so that the device does both at the same time.
+#define PART 32
+#define SCORES(sum, c) { \
+    CLEAR(sum, PART / 8) \
+    FX_UNROLL for (fx_u32 n = 0; n < PART / 16; n++) \
+        PRODUCT(sum, 2 * n, left, D, AIM(D) + read + ((c) * PART + n * 16) * STRIDE(D)) }
     const fx_int first = (GROUPS - 1 - along / high) * ROWS, own = first + below;
     const fx_int end = CAUSAL && first + ROWS < KEYS ? first + ROWS : KEYS;
 #if VALUES
@@ -180,21 +187,23 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_BARRIER;
         if (at + TILE < end) FETCH_BOTH(STAGE - read, at + TILE)
         if (!CAUSAL || at < own + CELLS * 16) {
-        fx_f32 sum[CELLS][TILE / 8][4];
-        CLEAR(sum, TILE / 8)
-        FX_UNROLL for (fx_u32 n = 0; n < TILE / 16; n++)
-            PRODUCT(sum, 2 * n, left, D, AIM(D) + read + n * (16 * STRIDE(D)))
+        fx_f32 scores[2][CELLS][PART / 8][4];
+        SCORES(scores[0], 0)
+        FX_UNROLL for (fx_u32 c = 0; c < TILE / PART; c++) {
+        fx_f32 (*sum)[PART / 8][4] = scores[c % 2];
+        if (c + 1 < TILE / PART) SCORES(scores[1 - c % 2], c + 1)
         if (MASKED) {
             SEEN
             FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
-                FX_UNROLL for (fx_u32 y = 0; y < TILE / 8; y++)
+                FX_UNROLL for (fx_u32 y = 0; y < PART / 8; y++)
                     FX_UNROLL for (fx_u32 i = 0; i < 4; i++)
-                        if (HIDDEN(y * 8 + i % 2, m * 16 + i / 2 * 8)) sum[m][y][i] = -FX_INF;
+                        if (HIDDEN(c * PART + y * 8 + i % 2, m * 16 + i / 2 * 8))
+                            sum[m][y][i] = -FX_INF;
         }
         FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
             FX_UNROLL for (fx_u32 i = 0; i < 4; i += 2) {
                 fx_f32 now = most[m][i / 2];
-                FX_UNROLL for (fx_u32 y = 0; y < TILE / 8; y++) {
+                FX_UNROLL for (fx_u32 y = 0; y < PART / 8; y++) {
                     now = fx_larger(now, sum[m][y][i]);
                     now = fx_larger(now, sum[m][y][i + 1]);
                 }
@@ -205,7 +214,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
                 const fx_f32 f = fx_exp2(FX_MAD(most[m][i / 2], log2_scale, -base));
                 most[m][i / 2] = now;
                 fx_f32 sums = 0;
-                FX_UNROLL for (fx_u32 y = 0; y < TILE / 8; y++)
+                FX_UNROLL for (fx_u32 y = 0; y < PART / 8; y++)
                     FX_UNROLL for (fx_u32 j = i; j < i + 2; j++) {
                         sum[m][y][j] = fx_exp2(FX_MAD(sum[m][y][j], log2_scale, -base));
                         sums += sum[m][y][j];
@@ -219,12 +228,13 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
 #endif
             }
 #if VALUES
-        FX_UNROLL for (fx_u32 n = 0; n < TILE / 16; n++) {
+        FX_UNROLL for (fx_u32 n = 0; n < PART / 16; n++) {
             fx_u32 part[CELLS][4];
             AS_LEFT(part, sum, 2 * n)
-            PRODUCT_ACROSS(out, part, E, AIM_ACROSS(E) + read + BYTES(D) + n * (16 * STRIDE(E)))
+            PRODUCT_ACROSS(out, part, E, AIM_ACROSS(E) + read + BYTES(D) + (c * PART + n * 16) * STRIDE(E))
         }
 #endif
+        }
         }
         read = STAGE - read;
     }
@@ -245,6 +255,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         }
 #endif
 #undef VALUES
+#undef PART
+#undef SCORES
 #undef FETCH_BOTH
 
 // What both gradients share. FX_USE(4) has the logarithms, FX_USE(5) the sums of gy ⊙ y.
@@ -265,6 +277,13 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     FETCH(start, k, D, from, KEYS, FEATURES, ROW_OF(1)) \
     FETCH((start) + BYTES(D), v, E, from, KEYS, VALUE_FEATURES, ROW_OF(2)) \
     FX_ASYNC_CLOSE; }
+// The scores and dα of 16 keys. They are computed before the previous ones are used, so that the
+// device does both at the same time.
+#define PIECE(n) { \
+    CLEAR(sums[(n) % 2], 2) \
+    CLEAR(changes[(n) % 2], 2) \
+    PRODUCT(sums[(n) % 2], 0, left, D, AIM(D) + read + (n) * (16 * STRIDE(D))) \
+    PRODUCT(changes[(n) % 2], 0, left_g, E, AIM(E) + read + BYTES(D) + (n) * (16 * STRIDE(E))) }
     const fx_int first = (GROUPS - 1 - along / high) * ROWS, own = first + below;
     const fx_int end = CAUSAL && first + ROWS < KEYS ? first + ROWS : KEYS;
     FX_GLOBAL fx_u16 *x = x_all + (batch * QUERIES * HEADS + head) * FEATURES;
@@ -289,12 +308,11 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         if (!CAUSAL || at < own + CELLS * 16) {
         const fx_i32 masked = MASKED;
         SEEN
+        fx_f32 sums[2][CELLS][2][4], changes[2][CELLS][2][4];
+        PIECE(0)
         FX_UNROLL for (fx_u32 n = 0; n < TILE / 16; n++) {
-            fx_f32 sum[CELLS][2][4], change[CELLS][2][4];
-            CLEAR(sum, 2)
-            CLEAR(change, 2)
-            PRODUCT(sum, 0, left, D, AIM(D) + read + n * (16 * STRIDE(D)))
-            PRODUCT(change, 0, left_g, E, AIM(E) + read + BYTES(D) + n * (16 * STRIDE(E)))
+            fx_f32 (*sum)[2][4] = sums[n % 2], (*change)[2][4] = changes[n % 2];
+            if (n + 1 < TILE / 16) PIECE(n + 1)
             FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
                 FX_UNROLL for (fx_u32 y = 0; y < 2; y++)
                     FX_UNROLL for (fx_u32 i = 0; i < 4; i++) {
@@ -315,6 +333,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     }
     STORE(x, out, D, FEATURES, HEADS * FEATURES, QUERIES, SCALE)
 #undef FETCH_BOTH
+#undef PIECE
 
 // The gradients of k and v: dv = αᵀ · gy and dk = scale · dsᵀ · q, with the keys as rows.
 //// attention_key_value
