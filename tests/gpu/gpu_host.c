@@ -182,18 +182,33 @@ static void start_items(int n)
     }
 }
 
+/* The first number from `from` on that has no common divisor with n. */
+static int without_divisor(int from, int n)
+{
+    for (;; from++) {
+        int a = from, b = n;
+        while (b != 0) {
+            const int rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return from;
+    }
+}
+
 /* Runs all work-items to their next barrier, round after round. The distance from one work-item to
- * the next is odd, so a round reaches all of them; each round has another distance and another
- * start. */
+ * the next and their number have no common divisor, so a round reaches all of them; each round has
+ * another distance and another start. */
 static void run_with_barriers(const kernel *k, int n)
 {
     start_items(n);
     *k->barrier = barrier;
     *k->shuffle = shuffle;
     for (int round = 0, left = n; left > 0; round++) {
-        const int before = left;
+        const int before = left, distance = without_divisor(2 * round + 77, n);
         for (int j = 0; j < n; j++) {
-            group.current = n == 1 ? 0 : (j * (2 * round + 77) + 13 * round) % n;
+            group.current = n == 1 ? 0 : (j * distance + 13 * round) % n;
             if (group.done[group.current])
                 continue;
             *k->item = (uint32_t)group.current;

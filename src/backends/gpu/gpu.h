@@ -79,7 +79,7 @@ typedef struct fxi_gpu_launch {
     const char *operation; /* of the step, for errors */
     void *kernel;          /* a kernel that `compile` made */
     uint32_t groups[3];    /* at least 1, at most limits->groups */
-    int32_t group;         /* work-items of a group: FXI_GPU_GROUP, its least size, or 1 */
+    int32_t group;         /* work-items of a group: from the least size to FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
                              them, work space, streams and faults */

@@ -11,11 +11,12 @@
 enum { DEPTH = FXI_GPU_CONV_TILE_DEPTH, ROWS_EACH = 8 };
 typedef fxi_gpu_contraction contraction;
 
-/* `rate`: of the products among the instructions, compared to the largest tile. */
+/* `rate`: of the products among the instructions, compared to the first tile. A group of 256
+ * work-items, with half of a unit's registers, would spill. */
 static const struct {
     fxi_gpu_conv_tile tile;
     double rate;
-} tiles[] = {{{16, 16, 8}, 1}, {{16, 8, 8}, 0.92}, {{32, 8, 8}, 0.92}, {{16, 8, 4}, 0.6}};
+} tiles[] = {{{16, 8, 8}, 1}, {{24, 8, 8}, 1}, {{20, 8, 8}, 0.97}, {{16, 8, 4}, 0.65}};
 
 enum {
     FULL = 256,           /* work-items */
@@ -25,7 +26,7 @@ enum {
     SLICE_ROUNDS = 16,    /* of a slice, at least */
     SLICES_MOST = 1 << 26 /* sums of all slices: 256 MiB of Float32 */
 };
-/* Work-items with rows of their own (conv.cl) are slower than the largest tile by this factor: they
+/* Work-items with rows of their own (conv.cl) are slower than the first tile by this factor: they
  * load and test an element of the source for each term. */
 static const double rows_factor = 4;
 
@@ -92,12 +93,15 @@ static double cost_of(const contraction *c, int tile, int64_t slices, int64_t un
                              (double)STORED * (double)slices * (double)c->length / (double)units;
 }
 
-static choice cheapest(const contraction *c, int64_t units)
+static choice cheapest(const contraction *c, const fxi_gpu_limits *limits)
 {
+    const int64_t units = limits->units;
     const int64_t longest = c->terms / (SLICE_ROUNDS * DEPTH), largest = SLICES_MOST / c->length,
                   most = longest < largest ? longest : largest;
     choice best = {.slices = 1, .cost = -1};
     for (int t = 0; t < (int)(sizeof tiles / sizeof *tiles); t++) {
+        if (items_of(t) % limits->warp != 0)
+            continue;
         /* More slices than fill the device several times only cost their sums. */
         const int64_t one = row_tiles(c, t) * column_tiles(c, t) * phases_of(c);
         for (int64_t s = 1; s == 1 || (s <= most && s * one <= 16 * units); s++) {
@@ -118,7 +122,7 @@ void fxi_gpu_conv_choose_tile(contraction *c, const fxi_gpu_limits *limits)
     if (limits->serial || c->type->size == 8 || c->terms < 4 * DEPTH || !positions_fit(c) ||
         (!c->by_rows && fxi_gpu_conv_has_padding(a) && !fxi_gpu_can_repair(s)))
         return;
-    const choice best = cheapest(c, limits->units);
+    const choice best = cheapest(c, limits);
     const double rows =
         (double)c->rows * (double)c->v[COLUMNS] * (double)c->terms * (double)phases_of(c);
     if (best.cost > rows_factor * rows / limits->units)

@@ -28,7 +28,8 @@
 // Neighbouring work-items load neighbouring rows of one term, or neighbouring terms of one row.
 #define BY_ROWS @by_rows@
 #define A_EACH (BM * BK / FX_GROUP)
-#define B_EACH (BN * BK / FX_GROUP)
+#define B_EACH ((BN * BK + FX_GROUP - 1) / FX_GROUP)
+#define B_HAS(q) (BN % ACROSS == 0 || b_column + (q) * ACROSS < BN)
 #define A_ROWS (BY_ROWS ? 1 : A_EACH)
 #define ACROSS (FX_GROUP / BK)
 #define DOWN (FX_GROUP / BM)
@@ -93,14 +94,14 @@ FX_USE(2, @out@, y)
     } \
     const fx_int from = other_at[(round) + b_term]; \
     FX_UNROLL for (fx_int q = 0; q < B_EACH; q++) \
-        next_b[q] = from >= 0 && b_column + q * ACROSS < COLUMNS - left ? \
+        next_b[q] = from >= 0 && B_HAS(q) && b_column + q * ACROSS < COLUMNS - left ? \
             LOAD(other, from + (b_column + q * ACROSS) * OTHER_COLUMN) : (VALUE)0; }
 #define PUT \
     FX_UNROLL for (fx_int q = 0; q < A_EACH; q++) \
         as[(parity * BK + a_term + (BY_ROWS ? q * DOWN : 0)) * (BM + PAD) \
             + a_row + (BY_ROWS ? 0 : q * ACROSS)] = next_a[q]; \
     FX_UNROLL for (fx_int q = 0; q < B_EACH; q++) \
-        bs[(parity * BK + b_term) * (BN + PAD) + b_column + q * ACROSS] = next_b[q];
+        if (B_HAS(q)) bs[(parity * BK + b_term) * (BN + PAD) + b_column + q * ACROSS] = next_b[q];
 
 // Four neighbours have other columns, and the next ones other rows, so that the work-items of a
 // warp read few different vectors.
