@@ -33,7 +33,7 @@ static const division divisions[][3] = {
     [FX_ATTENTION_LOGSUMEXP] = {{64, 2, 128, 64}, {96, 2, 128, 64}, {MOST_FEATURES, 2, 128, 64}},
     [FX_ATTENTION_GRADIENT_QUERY] = {{64, 2, 128, 64},
                                      {96, 1, 128, 64},
-                                     {MOST_FEATURES, 1, 256, 32}},
+                                     {MOST_FEATURES, 1, 128, 32}},
     [FX_ATTENTION_GRADIENT_KEY_VALUE] = {{64, 2, 128, 64},
                                          {96, 1, 128, 64},
                                          {MOST_FEATURES, 1, 256, 32}},

@@ -142,13 +142,6 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
 // The rows of y, or of the logarithms: an online softmax.
 //// attention_forward
 #define VALUES @values@
-// A tile is computed in parts: the products of a part do not wait for the softmax of the part
-// before it, so that the device does both at the same time.
-#define PART 32
-#define SCORES(sum, c) { \
-    CLEAR(sum, PART / 8) \
-    FX_UNROLL for (fx_u32 n = 0; n < PART / 16; n++) \
-        PRODUCT(sum, 2 * n, left, D, AIM(D) + read + ((c) * PART + n * 16) * STRIDE(D)) }
     const fx_int first = (GROUPS - 1 - along / high) * ROWS, own = first + below;
     const fx_int end = CAUSAL && first + ROWS < KEYS ? first + ROWS : KEYS;
 #if VALUES
@@ -187,23 +180,21 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_BARRIER;
         if (at + TILE < end) FETCH_BOTH(STAGE - read, at + TILE)
         if (!CAUSAL || at < own + CELLS * 16) {
-        fx_f32 scores[2][CELLS][PART / 8][4];
-        SCORES(scores[0], 0)
-        FX_UNROLL for (fx_u32 c = 0; c < TILE / PART; c++) {
-        fx_f32 (*sum)[PART / 8][4] = scores[c % 2];
-        if (c + 1 < TILE / PART) SCORES(scores[1 - c % 2], c + 1)
+        fx_f32 sum[CELLS][TILE / 8][4];
+        CLEAR(sum, TILE / 8)
+        FX_UNROLL for (fx_u32 n = 0; n < TILE / 16; n++)
+            PRODUCT(sum, 2 * n, left, D, AIM(D) + read + n * (16 * STRIDE(D)))
         if (MASKED) {
             SEEN
             FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
-                FX_UNROLL for (fx_u32 y = 0; y < PART / 8; y++)
+                FX_UNROLL for (fx_u32 y = 0; y < TILE / 8; y++)
                     FX_UNROLL for (fx_u32 i = 0; i < 4; i++)
-                        if (HIDDEN(c * PART + y * 8 + i % 2, m * 16 + i / 2 * 8))
-                            sum[m][y][i] = -FX_INF;
+                        if (HIDDEN(y * 8 + i % 2, m * 16 + i / 2 * 8)) sum[m][y][i] = -FX_INF;
         }
         FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
             FX_UNROLL for (fx_u32 i = 0; i < 4; i += 2) {
                 fx_f32 now = most[m][i / 2];
-                FX_UNROLL for (fx_u32 y = 0; y < PART / 8; y++) {
+                FX_UNROLL for (fx_u32 y = 0; y < TILE / 8; y++) {
                     now = fx_larger(now, sum[m][y][i]);
                     now = fx_larger(now, sum[m][y][i + 1]);
                 }
@@ -214,7 +205,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
                 const fx_f32 f = fx_exp2(FX_MAD(most[m][i / 2], log2_scale, -base));
                 most[m][i / 2] = now;
                 fx_f32 sums = 0;
-                FX_UNROLL for (fx_u32 y = 0; y < PART / 8; y++)
+                FX_UNROLL for (fx_u32 y = 0; y < TILE / 8; y++)
                     FX_UNROLL for (fx_u32 j = i; j < i + 2; j++) {
                         sum[m][y][j] = fx_exp2(FX_MAD(sum[m][y][j], log2_scale, -base));
                         sums += sum[m][y][j];
@@ -228,13 +219,12 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
 #endif
             }
 #if VALUES
-        FX_UNROLL for (fx_u32 n = 0; n < PART / 16; n++) {
+        FX_UNROLL for (fx_u32 n = 0; n < TILE / 16; n++) {
             fx_u32 part[CELLS][4];
             AS_LEFT(part, sum, 2 * n)
-            PRODUCT_ACROSS(out, part, E, AIM_ACROSS(E) + read + BYTES(D) + (c * PART + n * 16) * STRIDE(E))
+            PRODUCT_ACROSS(out, part, E, AIM_ACROSS(E) + read + BYTES(D) + n * (16 * STRIDE(E)))
         }
 #endif
-        }
         }
         read = STAGE - read;
     }
@@ -255,8 +245,6 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         }
 #endif
 #undef VALUES
-#undef PART
-#undef SCORES
 #undef FETCH_BOTH
 
 // What both gradients share. FX_USE(4) has the logarithms, FX_USE(5) the sums of gy ⊙ y.
