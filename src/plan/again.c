@@ -136,10 +136,18 @@ static bool same_instruction(const fx_instr *x, const fx_instr *y)
            x->attr == y->attr && x->nsrc == y->nsrc && memcmp(x->src, y->src, x->nsrc) == 0;
 }
 
-/* Instructions that take less time than a load. */
+/* Instructions that take less time than a load, on a device with much more arithmetic than memory.
+ * Exponentials of a softmax are not among them: the text of a row step would have two for each
+ * element. */
 static bool is_cheap(const fx_instr *ins)
 {
+    enum { POWER = 4 }; /* the largest exponent */
     switch (ins->op) {
+    case FX_OP_POWI:
+        return ins->attr >= 0 && ins->attr <= POWER;
+    case FX_OP_SIGMOID:
+    case FX_OP_TANH:
+    case FX_OP_DIV:
     case FX_OP_ADD:
     case FX_OP_SUB:
     case FX_OP_MUL:

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <cflux.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,55 @@ static void norms_of_16_bits_store_16_bits(void **state)
         same_bits(fx_cpu(fx_child(there, k)), fx_child(here, k));
 }
 
+/* The gradients of x through f between two products, on the device and on the CPU. Returns the
+ * device's plan, and compares the bits. */
+static const char *gradients(void *f, fx_dtype type)
+{
+    static char plan[8192];
+    fx_array *x = fx_cast(fx_sub(fx_rand(20, 40), 0.5), type), *g[2],
+             *w[] = {fx_cast(fx_rand(30, 20), type), fx_cast(fx_rand(10, 30), type)};
+    assert_int_equal(fx_eval(fx_tuple(x, w[0], w[1], f)), FX_OK);
+    for (int k = 0; k < 2; k++) {
+        fx_device *d = k ? fx_cpu_device() : device;
+        fx_array *in = fx_to(d, x);
+        fx_array *y = fx_call(fx_to(d, f), fx_matmul(fx_to(d, w[0]), in)),
+                 *out = fx_matmul(fx_to(d, w[1]), y);
+        assert_int_equal(
+            fx_gradient_of(fx_sum(fx_cast(fx_square(out), FX_DTYPE_F32)), &in, 1, &g[k]), FX_OK);
+        if (!k)
+            snprintf(plan, sizeof plan, "%s", plan_of(g[k]));
+    }
+    same_bits(fx_cpu(g[0]), g[1]);
+    return plan;
+}
+
+/* The gradient of a GELU needs a sigmoid, and two values that lead to it, which follow from the
+ * argument. So both of its steps store one array only. */
+static void activations_are_computed_again(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(2);
+    const char *plan = gradients(FX_GELU, FX_DTYPE_F32);
+    assert_int_equal(count(plan, "sigmoid"), 2);
+    assert_int_equal(count(plan, "more"), 0);
+    /* two products with values and gradients, the GELU, its gradient */
+    assert_int_equal(count(plan, "Float32 30×40"), 4);
+    plan = gradients(FX_TANH, FX_DTYPE_F32);
+    assert_true(count(plan, "tanh") >= 1);
+}
+
+/* The normalised values of a layer norm are a quotient of each element and a value of the row. */
+static void layer_norms_store_16_bits(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(3);
+    const char *plan = gradients(fx_bf16(fx_layernorm(FX_DIMS(30))), FX_DTYPE_BF16);
+    assert_int_equal(count(plan, "Float32 30×40"), 0);
+    assert_true(count(plan, "BFloat16 30×40") >= 4);
+}
+
 /* Two layers convert one activation: the second conversion is the first one. */
 static void equal_values_are_stored_once(void **state)
 {
@@ -111,6 +161,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_of_16_bits_store_16_bits),
+        cmocka_unit_test(activations_are_computed_again),
+        cmocka_unit_test(layer_norms_store_16_bits),
         cmocka_unit_test(equal_values_are_stored_once),
         cmocka_unit_test(expensive_values_are_stored),
     };
