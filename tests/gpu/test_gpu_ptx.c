@@ -175,7 +175,7 @@ static void test_products(void **unused)
     for (int k = 0; k < gpu_texts_count; k++) {
         const gpu_text *t = &gpu_texts[k];
         const bool many = strstr(t->source, "#define FX_WIDE") != NULL ||
-                          strstr(t->source, "#define FX_GROUP 128\n") != NULL;
+                          strstr(t->source, "#define FX_GROUP 256\n") == NULL;
         if (strcmp(t->name, "fx_matmul") != 0 && strcmp(t->name, "fx_conv") != 0)
             continue;
         compiled++;
