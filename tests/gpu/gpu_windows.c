@@ -177,6 +177,8 @@ int gpu_visit_windows(gpu_visitor visit, void *user)
     };
     /* a work-item of the gradients has a vector of positions */
     static const row packs[] = {
+        {"tiled", 2, {24, 6}, {2, 2}, 1, 3, 1, 2, 2, 0, 0, 1, 0},
+        {"odd tiled", 2, {9, 6}, {3, 3}, 1, 3, 1, 2, 3, 0, 0, 1, 0},
         {"packs", 2, {24, 9}, {3, 3}, 1, 3, 1, 2, 2, 1, 1, 1, 0},
         {"dilated packs", 2, {16, 7}, {3, 2}, 1, 3, 1, 2, 1, 2, 2, 3, 0},
     };
@@ -198,7 +200,7 @@ int gpu_visit_windows(gpu_visitor visit, void *user)
     for (int k = 0; k < ROWS; k++)
         for (int kind = 0; kind <= FX_POOL_MAX_PICK; kind++)
             n += pool(visit, user, &rows[k], kind, reals[k % 4]);
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < 16; k++) {
         n += pool(visit, user, &packs[k / 4], FX_POOL_MAX_GRAD, reals[k % 4]);
         n += pool(visit, user, &packs[k / 4], FX_POOL_MEAN_GRAD, reals[k % 4]);
     }

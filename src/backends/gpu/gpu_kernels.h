@@ -124,5 +124,6 @@ extern const char fxi_gpu_text_pool_tap[];
 extern const char fxi_gpu_text_pool_item[];
 extern const char fxi_gpu_text_pool_over_windows[];
 extern const char fxi_gpu_text_pool_over_positions[];
+extern const char fxi_gpu_text_pool_tiles[];
 
 #endif

@@ -38,10 +38,13 @@ typedef struct pooling {
     int64_t v[3 * AXIS_PARAM_COUNT];
     int64_t windows, positions; /* elements of an array with y's sizes, and with x's */
     int pack;                   /* positions of a work-item */
+    int tiles; /* neighbouring windows of a work-item; 0: windows overlap, or miss positions */
     bool wide, small;
 } pooling;
 
-/* The most windows that contain one of `pack` neighbouring positions. */
+/* The most windows that contain one of `pack` neighbouring positions. It bounds an unrolled loop,
+ * so it depends on the window alone: a position near the border is in fewer windows, and the loop
+ * then skips the others. */
 static int64_t span_of(const pooling *p, int d, int pack)
 {
     const int64_t reach = (p->v[3 * TAPS + d] - 1) * p->v[3 * DILATION + d];
@@ -63,6 +66,23 @@ static void choose_pack(const fxi_gpu_builder *b, pooling *p, double taps)
         p->pack /= 2;
     for (int d = 0; d < 3; d++)
         p->v[3 * SPAN + d] = span_of(p, d, d == 0 ? p->pack : 1);
+}
+
+/* Chooses the windows of a work-item if they are tiles of x: those whose taps along axis 0 fill a
+ * vector, so that each row of taps is one load of x and one store of its gradient. Tiles cover x:
+ * a position beyond the last window has a gradient too, 0, which no work-item would write. */
+static void choose_tiles(const fxi_gpu_builder *b, pooling *p)
+{
+    const int64_t taps = p->v[3 * TAPS], vector = b->limits->vector_bytes / p->type->size;
+    bool tiles = p->small;
+    for (int d = 0; d < 3; d++)
+        tiles &= p->v[3 * TAPS + d] == p->v[3 * STRIDE + d] && p->v[3 * DILATION + d] == 1 &&
+                 p->v[3 * BEFORE + d] == 0 &&
+                 p->v[3 * YS + d] * p->v[3 * STRIDE + d] == p->v[3 * XS + d];
+    p->tiles = tiles;
+    if (tiles && !b->limits->serial && taps < vector && vector % taps == 0 &&
+        p->v[3 * YS] % (vector / taps) == 0)
+        p->tiles = (int)(vector / taps);
 }
 
 static pooling pooling_of(const fxi_gpu_builder *b)
@@ -93,6 +113,7 @@ static pooling pooling_of(const fxi_gpu_builder *b)
         p.wide |= (taps *= (double)v[TAPS]) >= INT32_MAX;
     }
     choose_pack(b, &p, taps);
+    choose_tiles(b, &p);
     return p;
 }
 
@@ -103,13 +124,14 @@ static pooling pooling_of(const fxi_gpu_builder *b)
 typedef struct kernel {
     const char *name;
     bool positions; /* over positions of x, else over windows */
+    bool tiles;     /* over windows, and writes positions */
     int from;       /* the number of the operand that is read */
     bool notes; /* `to` is work space and gets the index of the maximum's tap; none: −1, or 255
                    in a byte */
     bool also;  /* reads operand 0 too (over windows), or those notes (over positions) */
     const char *text; /* the macros BEGIN, EACH and END */
 } kernel;
-enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1 };
+enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1, MAX_GRAD_OF_TILES };
 
 static const kernel kernels[] = {
     [FX_POOL_MAX] = {.name = "fx_pool_max", .text = fxi_gpu_text_pool_max},
@@ -125,16 +147,20 @@ static const kernel kernels[] = {
                           .from = 1,
                           .also = true,
                           .text = fxi_gpu_text_pool_pick},
+    [MAX_GRAD_OF_TILES] = {.name = "fx_pool_max_grad", .tiles = true, .also = true, .text = ""},
     [TAP_OF_MAX] = {.name = "fx_pool_tap", .from = 1, .notes = true, .text = fxi_gpu_text_pool_tap},
 };
 
-/* The type of the notes. */
+/* The type of the notes: they are written once and read for each position, so a small window saves
+ * three quarters of that traffic. */
 static const char *note_type(const pooling *p)
 {
     return p->small ? "fx_u8" : "fx_int";
 }
 
-/* Appends the macros for the numbers of the axes, and for divisions by them. */
+/* Appends the macros for the numbers of the axes, and for divisions by them. A compiler turns the
+ * division by a constant into shifts; the operand is never negative, but only the unsigned type
+ * tells it so. */
 static void say_parameters(fxi_gpu_builder *b, const pooling *p)
 {
     for (int a = 0; a < AXIS_PARAM_COUNT; a++) {
@@ -173,6 +199,43 @@ static void say_store(fxi_gpu_builder *b, const pooling *p)
     fxi_gpu_say(b, "} else\nUNROLL for (fx_int e = 0; e < PACK; e++) to[i * PACK + e] = z.e[e];\n");
 }
 
+/* Appends the declaration of the pack of a row of tiles, unless `declared` is NULL, and the loading
+ * or storing of it: as a vector if all addresses are aligned. A pack that is stored is declared
+ * first. `declared`: the pack if no vector holds it. */
+static void say_row(fxi_gpu_builder *b, const pooling *p, bool stores, const char *declared)
+{
+    const fxi_gpu_pack z = {
+        .name = stores ? "z" : "x", .type = p->type, .elements = p->tiles * (int)p->v[3 * TAPS]};
+    const bool vectors = p->tiles > 1;
+    if (declared && vectors)
+        fxi_gpu_say_pack(b, &z);
+    else if (declared)
+        fxi_gpu_say(b, "%s", declared);
+    if (declared && stores)
+        return;
+    if (vectors) {
+        fxi_gpu_say(b, "if (((FX_ADDRESS(to) | FX_ADDRESS(also)) & %du) == 0) {\n",
+                    fxi_gpu_pack_bytes(&z) - 1);
+        fxi_gpu_say_pack_moved(b, &z, stores, stores ? "to + row" : "also + row");
+        fxi_gpu_say(b, "} else\n");
+    }
+    fxi_gpu_say(b, "UNROLL for (fx_int e = 0; e < PACK; e++) %s;\n",
+                stores ? "to[row + e] = z.e[e]" : "x.e[e] = also[row + e]");
+}
+
+/* Two loops over the rows of taps: the first finds the maxima, the second writes the gradients. The
+ * loads of x come before all stores, as compilers do not move them. */
+static void say_tiles(fxi_gpu_builder *b, const pooling *p)
+{
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_pool_tiles, "load");
+    say_row(b, p, false, "struct { STORED e[PACK]; } x;\n");
+    text = fxi_gpu_say_until(b, text, "pack");
+    say_row(b, p, true, "struct { STORED e[PACK]; } z;\n");
+    text = fxi_gpu_say_until(b, text, "store");
+    say_row(b, p, true, NULL);
+    fxi_gpu_say_part(b, text);
+}
+
 static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
 {
     const fxi_gpu_type *t = p->type;
@@ -185,10 +248,18 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
     fxi_gpu_set(b, "name", t->name);
     fxi_gpu_set(b, "to", k->notes ? note_type(p) : "STORED");
     fxi_gpu_set(b, "unroll", p->small ? "FX_UNROLL" : "");
-    fxi_gpu_set_number(b, "elements", k->positions ? p->pack : 1);
+    fxi_gpu_set_number(b, "elements",
+                       k->tiles       ? p->tiles * (int)p->v[3 * TAPS]
+                       : k->positions ? p->pack
+                                      : 1);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_pool_definitions, "parameters");
     say_parameters(b, p);
     fxi_gpu_say_part(b, text);
+    if (k->tiles) {
+        say_tiles(b, p);
+        fxi_gpu_end(b);
+        return;
+    }
     fxi_gpu_say_part(b, k->text);
     text = fxi_gpu_say_until(b, fxi_gpu_text_pool_item, "also");
     if (k->also)
@@ -207,7 +278,9 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
 
 static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t work)
 {
-    const int64_t length = k->positions ? p->positions / p->pack : p->windows;
+    const int64_t length = k->positions ? p->positions / p->pack
+                           : k->tiles   ? p->windows / p->tiles
+                                        : p->windows;
     if (length == 0)
         return;
     say_kernel(b, p, k);
@@ -217,13 +290,14 @@ static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t w
         fxi_gpu_param(c, 1 + a, p->v[a]);
     for (int d = 0; d < 3 * DIVISOR_COUNT; d++) {
         const int64_t size = p->v[3 * divisors[d / 3] + d % 3];
-        /* The first one: along axis 0 there are packs. */
-        fxi_gpu_divisor(c, DIVISORS + 3 * d, d == 0 && k->positions ? size / p->pack : size);
+        /* Those of XS and YS along axis 0, where there are packs. */
+        const int pack = d == 0 && k->positions ? p->pack : d == 3 && k->tiles ? p->tiles : 1;
+        fxi_gpu_divisor(c, DIVISORS + 3 * d, size / pack);
     }
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, k->from);
     fxi_gpu_buffer(c, 1, k->notes ? FXI_GPU_WORK : FXI_GPU_OUT, work);
     if (k->also)
-        fxi_gpu_buffer(c, 2, k->positions ? FXI_GPU_WORK : FXI_GPU_IN, work);
+        fxi_gpu_buffer(c, 2, k->positions ? FXI_GPU_WORK : FXI_GPU_IN, k->tiles ? 1 : work);
     c->groups[0] = fxi_gpu_divide_up(length, FXI_GPU_GROUP);
 }
 
@@ -235,6 +309,11 @@ void fxi_gpu_pool(fxi_gpu_builder *b)
     int64_t work = 0;
     if (!p.type->math && kind != FX_POOL_MAX && kind != FX_POOL_MAX_PICK) {
         fxi_gpu_fail(b, FX_STATUS_DTYPE, "no mean or gradient for element type %s", p.type->name);
+        return;
+    }
+    /* The kernel reads x itself, so it needs no work space. */
+    if (kind == FX_POOL_MAX_GRAD && p.tiles) {
+        add(b, &p, &kernels[MAX_GRAD_OF_TILES], 0);
         return;
     }
     if (kind == FX_POOL_MAX_GRAD && p.positions > 0) {

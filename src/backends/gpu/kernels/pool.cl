@@ -119,3 +119,41 @@ FX_USE(1, @to@, to)
         }
     }
 @store@
+
+// The gradient of the maximum if the windows are tiles of x: each position is in one window, so the
+// work-item of a window writes all of them, and nothing is noted. It has WINDOWS neighbours along
+// axis 0, whose taps are PACK positions.
+//// pool_tiles
+#define WINDOWS (PACK / TAPS(0))
+FX_USE(0, const STORED, from)
+FX_USE(1, STORED, to)
+FX_USE(2, const STORED, also)
+    const fx_int i = FX_GROUP_X * FX_GROUP + FX_ITEM;
+    if (i >= LENGTH) return;
+    const fx_int i1 = OVER_YS(0, i), i2 = OVER_YS(1, i1), o3 = OVER_YS(2, i2);
+    const fx_int o0 = (i - i1 * (YS(0) / WINDOWS)) * WINDOWS, o1 = i1 - i2 * YS(1), o2 = i2 - o3 * YS(2);
+    const fx_int first = o0 * STRIDE(0) + XS(0) * (o1 * STRIDE(1) + XS(1) * (o2 * STRIDE(2) + XS(2) * o3));
+    VALUE top[WINDOWS];
+    fx_int best[WINDOWS];
+    UNROLL for (fx_int o = 0; o < WINDOWS; o++) { top[o] = LOWEST; best[o] = -1; }
+    UNROLL for (fx_int k2 = 0; k2 < TAPS(2); k2++) {
+        UNROLL for (fx_int k1 = 0; k1 < TAPS(1); k1++) {
+            const fx_int row = first + XS(0) * (k1 + XS(1) * k2);
+@load@
+            UNROLL for (fx_int o = 0; o < WINDOWS; o++)
+                UNROLL for (fx_int k0 = 0; k0 < TAPS(0); k0++) {
+                    const VALUE v = LOAD(x.e, o * TAPS(0) + k0);
+                    if (best[o] < 0 || LARGER(v, top[o])) { top[o] = v; best[o] = TAP; }
+                }
+        }
+    }
+    UNROLL for (fx_int k2 = 0; k2 < TAPS(2); k2++) {
+        UNROLL for (fx_int k1 = 0; k1 < TAPS(1); k1++) {
+            const fx_int row = first + XS(0) * (k1 + XS(1) * k2);
+@pack@
+            UNROLL for (fx_int o = 0; o < WINDOWS; o++)
+                UNROLL for (fx_int k0 = 0; k0 < TAPS(0); k0++)
+                    z.e[o * TAPS(0) + k0] = best[o] == TAP ? from[o0 + o + YS(0) * i1] : (STORED)0;
+@store@
+        }
+    }
