@@ -396,13 +396,15 @@ typedef struct fx_pool_step {
  * Operands q, k, v and gy have stride 1 along the features, and along the two other axes strides
  * of a multiple of 16 bytes; so a step reads slices of one array that holds q, k and v. Their
  * offsets in the plan are multiples of 16 bytes too, but the address of an existing array may
- * be any multiple of an element. lse and delta are dense. */
+ * be any multiple of an element. lse and delta are dense. A step of kind FX_ATTENTION_FORWARD may
+ * have lse as an additional output; it has no program, and `reg` has no meaning. */
 typedef struct fx_attention_step {
     uint8_t kind; /* fx_attention_kind */
     bool causal;
     double scale;                     /* of the products of queries and keys */
     int64_t features, value_features; /* of a head; LOGSUMEXP: value_features is 0 */
     int64_t heads, queries, keys, batch;
+    fx_more_outputs more;
 } fx_attention_step;
 
 /* A custom operation (fx_custom) on host memory. */
@@ -539,6 +541,7 @@ static inline const fx_more_outputs *fx_step_more(const fx_step *s)
     return s->cls == FX_CLASS_ELEMENTWISE ? &s->as.elementwise.more
            : s->cls == FX_CLASS_FOREACH   ? &s->as.foreach.more
            : s->cls == FX_CLASS_ROW       ? &s->as.row.more
+           : s->cls == FX_CLASS_ATTENTION ? &s->as.attention.more
                                           : &none;
 }
 

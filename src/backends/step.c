@@ -87,7 +87,11 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
         t.ndim = 1;
         t.shape[0] = fx_step_foreach(step)->segments[k / (1 + more->n)].length;
     }
-    if (which > 0) {
+    if (which > 0 && step->cls == FX_CLASS_ATTENTION) {
+        const fx_attention_step *a = fx_step_attention(step);
+        t = (fx_tensor){
+            .dtype = FX_DTYPE_F32, .ndim = 3, .shape = {a->heads, a->queries, a->batch}};
+    } else if (which > 0) {
         const int reg = more->reg[which - 1] - step->nin / segments;
         const fx_instr *ins = &fx_step_program(step).instr[reg];
         if (step->cls == FX_CLASS_ROW) {

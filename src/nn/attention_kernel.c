@@ -1,9 +1,10 @@
 /* attention_kernel.c: dot-product attention with the kernels of a device that has them.
  *
- * The forward pass keeps only its result; the gradient computes the logarithm of the sums of
- * exponentials again (FlashAttention: Dao et al., 2022; Dao, 2023). The gradients of q, and those
- * of k and v, are two operations, as in attention.c. fx_attention_step in <cflux/backend.h> has the
- * formulas. Second gradients are rare: they differentiate the composed form.
+ * The gradient needs the logarithms of the sums of exponentials (FlashAttention: Dao et al., 2022;
+ * Dao, 2023). They are an operation of their own; in a plan that also has the forward pass, they
+ * are a second output of its step (src/plan/log_sums.c). The gradients of q, and those of k and v,
+ * are two operations, as in attention.c. fx_attention_step in <cflux/backend.h> has the formulas.
+ * Second gradients are rare: they differentiate the composed form.
  */
 #include "attention_parts.h"
 #include "fused_attention.h"

@@ -254,7 +254,11 @@ static fx_status build(fxi_builder *b, bool *out_refused)
      * order. Reductions are merged only on devices where a step is a launch: on the CPU, merging
      * would save less than it costs to keep the operands for longer. Steps are prepared when they
      * are final, and only then is their work space known, so memory is placed last. */
-    if (!lower(b) || (b->how->fuses && b->how->own_memory && !fxi_compute_again(b->how, p)) ||
+    if (!lower(b))
+        return FX_STATUS_MEMORY;
+    if (b->how->fuses)
+        fxi_merge_log_sums(p);
+    if ((b->how->fuses && b->how->own_memory && !fxi_compute_again(b->how, p)) ||
         (b->how->fuses && !fxi_run_early(p)) || !fxi_donate(b) ||
         (b->how->fuses && !fxi_merge_foreach(p)) ||
         (b->how->fuses && b->how->own_memory && !fxi_merge_reductions(p)))

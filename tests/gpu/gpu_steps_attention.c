@@ -19,9 +19,14 @@ static fx_tensor operand(int dtype, int64_t rows, int64_t length, int64_t batch)
     return gpu_dense(dtype, 3, (const int64_t[]){rows, length, batch});
 }
 
-static void add(gpu_visits *v, const sizes *z, int kind, int dtype)
+/* A forward step that also stores the logarithms, after the four kinds. */
+enum { WITH_LOGS = 4, KINDS };
+
+static void add(gpu_visits *v, const sizes *z, int which, int dtype)
 {
-    static const char *const names[] = {"forward", "logsumexp", "query", "key_value"};
+    static const char *const names[] = {"forward", "logsumexp", "query", "key_value",
+                                        "forward_logs"};
+    const int kind = which == WITH_LOGS ? FX_ATTENTION_FORWARD : which;
     gpu_case c = {.step = {.cls = FX_CLASS_ATTENTION, .op = FX_OP_ATTENTION, .nin = 6}};
     fx_attention_step *a = &c.step.as.attention;
     const int64_t q = z->features * z->heads, values = z->value_features * z->heads;
@@ -33,7 +38,8 @@ static void add(gpu_visits *v, const sizes *z, int kind, int dtype)
                              .heads = z->heads,
                              .queries = z->queries,
                              .keys = z->keys,
-                             .batch = z->batch};
+                             .batch = z->batch,
+                             .more.n = which == WITH_LOGS};
     c.in[0] = operand(dtype, q, z->queries, z->batch);
     c.in[1] = operand(dtype, q, z->keys, z->batch);
     c.in[2] = operand(dtype, values, z->keys, z->batch);
@@ -48,7 +54,7 @@ static void add(gpu_visits *v, const sizes *z, int kind, int dtype)
         c.step.nin = 2;
         a->value_features = 0;
     }
-    snprintf(c.name, sizeof c.name, "attention.%s.%s.%d.%d%s", names[kind], gpu_type_names[dtype],
+    snprintf(c.name, sizeof c.name, "attention.%s.%s.%d.%d%s", names[which], gpu_type_names[dtype],
              (int)z->features, (int)z->value_features, z->queries > 1 << 16 ? ".wide" : "");
     gpu_show(v, &c);
 }
@@ -57,7 +63,7 @@ int gpu_visit_attention(gpu_visitor visit, void *user)
 {
     gpu_visits v = {visit, user, 0};
     for (int k = 0; k < (int)(sizeof all / sizeof *all); k++)
-        for (int kind = 0; kind < 4; kind++)
+        for (int kind = 0; kind < KINDS; kind++)
             for (int t = 0; t < (k == 0 ? 2 : 1); t++)
                 add(&v, &all[k], kind, t == 0 ? FX_DTYPE_BF16 : FX_DTYPE_F16);
     return v.count;

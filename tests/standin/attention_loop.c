@@ -14,6 +14,7 @@ typedef struct head {
     const fx_attention_step *a;
     const void *const *in;
     void *out;
+    float *lse; /* of a forward step; NULL: not asked for */
     int64_t h, b;
     double *row, *sums;
 } head;
@@ -60,6 +61,8 @@ static void forward(const head *d, int64_t i)
 {
     const int64_t f = d->a->value_features;
     const double lse = scores(d, i);
+    if (d->lse)
+        d->lse[(d->b * d->a->queries + i) * d->a->heads + d->h] = (float)lse;
     for (int64_t c = d->h * f; c < (d->h + 1) * f; c++) {
         double y = 0;
         for (int64_t j = 0; j < d->a->keys; j++)
@@ -125,7 +128,7 @@ bool attention_loop_takes(fx_device *device, const fx_step *step)
     return type == FX_DTYPE_F16 || type == FX_DTYPE_BF16;
 }
 
-static bool compute(const fx_step *step, const void *const *in, void *out)
+static bool compute(const fx_step *step, const void *const *in, void *out, const fx_run *run)
 {
     static void (*const kinds[])(const head *, int64_t) = {
         [FX_ATTENTION_FORWARD] = forward,
@@ -134,6 +137,7 @@ static bool compute(const fx_step *step, const void *const *in, void *out)
         [FX_ATTENTION_GRADIENT_KEY_VALUE] = gradient_key_value};
     const fx_attention_step *a = fx_step_attention(step);
     head d = {.step = step, .a = a, .in = in, .out = out};
+    d.lse = a->more.n ? run->more[0] : NULL;
     d.row = malloc((size_t)a->keys * sizeof *d.row);
     for (d.b = 0; d.row && d.b < a->batch; d.b++)
         for (d.h = 0; d.h < a->heads; d.h++) {
@@ -158,8 +162,8 @@ static fx_status run(fx_device *device, const fx_step *step, const void *const *
 {
     if (step->cls != FX_CLASS_ATTENTION)
         return library->cpu->run(device, step, in, out, run);
-    return compute(step, in, out) ? FX_OK
-                                  : library->fail(FX_STATUS_MEMORY, "attention", "no memory");
+    return compute(step, in, out, run) ? FX_OK
+                                       : library->fail(FX_STATUS_MEMORY, "attention", "no memory");
 }
 
 const fx_host *attention_loop_host(const fx_host *host)

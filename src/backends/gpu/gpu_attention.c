@@ -121,6 +121,7 @@ static void set_constants(fxi_gpu_builder *b, const plan *p)
     fxi_gpu_set_number(b, "tile", p->its.tile);
     fxi_gpu_set_number(b, "stage", p->stage);
     fxi_gpu_set_number(b, "values", p->a->kind == FX_ATTENTION_FORWARD);
+    fxi_gpu_set_number(b, "logs", p->a->kind == FX_ATTENTION_LOGSUMEXP ? 2 : 4 * p->a->more.n);
     fxi_gpu_set(b, "name", fxi_gpu_types[p->step->in[0].dtype].name);
 }
 
@@ -137,7 +138,7 @@ static void say_kernel(fxi_gpu_builder *b, const plan *p)
     fxi_gpu_begin_large_groups(b, is_wide(p), p->its.group, (int)(2 * p->stage));
     set_constants(b, p);
     fxi_gpu_say_part(b, fxi_gpu_text_attention_functions);
-    fxi_gpu_kernel(b, "fx_attention", p->step->nin + 1, PARAMS);
+    fxi_gpu_kernel(b, "fx_attention", p->step->nin + fx_step_outputs(p->step), PARAMS);
     fxi_gpu_say_part(b, fxi_gpu_text_attention);
     for (int k = 0; k < 2; k++)
         fxi_gpu_say_part(b, rows[p->a->kind][k]);
@@ -176,7 +177,8 @@ static void add_launch(fxi_gpu_builder *b, const plan *p)
     fxi_gpu_bits(c, SCALE, scale.u);
     for (int k = 0; k < p->step->nin; k++)
         fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
-    fxi_gpu_buffer(c, p->step->nin, FXI_GPU_OUT, 0);
+    for (int k = 0; k < fx_step_outputs(p->step); k++)
+        fxi_gpu_buffer(c, p->step->nin + k, FXI_GPU_OUT, k);
     for (int k = 0; k < VIEWS && k < p->step->nin; k++)
         for (int d = 0; d < 2; d++)
             fxi_gpu_param(c, STRIDES + 2 * k + d, fxi_gpu_stride(&p->step->in[k], 1 + d));

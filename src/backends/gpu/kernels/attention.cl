@@ -139,9 +139,11 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     const fx_int q_from = batch * BATCH_OF(0) + head * FEATURES;
     const fx_int k_from = batch * BATCH_OF(1) + head * FEATURES;
 
-// The rows of y, or of the logarithms: an online softmax.
+// The rows of y, of the logarithms, or of both: an online softmax. LOGS is the number of the buffer of
+// the logarithms; 0: there is none.
 //// attention_forward
 #define VALUES @values@
+#define LOGS @logs@
     const fx_int first = (GROUPS - 1 - along / high) * ROWS, own = first + below;
     const fx_int end = CAUSAL && first + ROWS < KEYS ? first + ROWS : KEYS;
 #if VALUES
@@ -156,10 +158,12 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     fx_f32 out[CELLS][E / 8][4];
     CLEAR(out, E / 8)
 #else
-    FX_USE(2, fx_f32, log_all)
 #define FETCH_BOTH(start, from) { \
     FETCH(start, k, D, from, KEYS, FEATURES, ROW_OF(1)) \
     FX_ASYNC_CLOSE; }
+#endif
+#if LOGS
+    FX_USE(@logs@, fx_f32, log_all)
 #endif
     START(k, D, 0, ROW_OF(1))
 #if VALUES
@@ -236,7 +240,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         }
 #if VALUES
     STORE(to, out, E, VALUE_FEATURES, HEADS * VALUE_FEATURES, QUERIES, 1 / total[m][i / 2])
-#else
+#endif
+#if LOGS
     FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
         FX_UNROLL for (fx_u32 i = 0; i < 2; i++) {
             const fx_int r = own + (fx_int)(m * 16 + lane / 4 + i * 8);
@@ -245,6 +250,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         }
 #endif
 #undef VALUES
+#undef LOGS
 #undef FETCH_BOTH
 
 // What both gradients share. FX_USE(4) has the logarithms, FX_USE(5) the sums of gy ⊙ y.
