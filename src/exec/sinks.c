@@ -138,7 +138,7 @@ void fxi_keep_calm(fxi_context *c, uint64_t oldest)
 }
 
 /* Results that cannot be computed any more are not added: an intermediate result whose parameters
- * were replaced before is an error only if it is read. */
+ * were replaced before is an error only if it is read. Nor are results on demand. */
 bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles)
 {
     if (c->sinks.next == &c->sinks && c->resting.next == &c->resting)
@@ -155,7 +155,8 @@ bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array 
          * not look at it again. */
         if (k->seq < s->oldest)
             fxi_sink_rest(c, k);
-        else if (fxi_what_it_reads(c, s, k) == FXI_READS_REPLACED && !fxi_root_push(s, m, k, NULL))
+        else if (!k->on_demand && fxi_what_it_reads(c, s, k) == FXI_READS_REPLACED &&
+                 !fxi_root_push(s, m, k, NULL))
             return false;
     }
     return true;

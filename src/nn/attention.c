@@ -431,10 +431,14 @@ void *fxi_dot_product_attention(const fx_dot_product_attention_args *given)
     fx_array *error = o_ok ? prepare(&o, &a) : failed();
     if (error)
         return fx_keep(error);
-    fx_array *alpha = all_scores(&a), *y = fxi_attention_in_one_kernel(&o);
+    fx_array *alpha = all_scores(&a), *scores = public_scores(alpha, o.query),
+             *y = fxi_attention_in_one_kernel(&o);
+    /* Most programs do not read the scores, whose memory grows with the square of the length. */
+    if (y || !is_short(&a))
+        fxi_on_demand(scores);
     if (!y)
         y = composed(&a, alpha, o.query);
-    return fx_keep(fx_tuple(y, public_scores(alpha, o.query)));
+    return fx_keep(fx_tuple(y, scores));
 }
 
 fx_array *fxi_attention_composed(const fx_dot_product_attention_args *o)

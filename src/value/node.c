@@ -392,7 +392,7 @@ fxi_data *fxi_node_unsettle(fxi_node *n)
     fxi_data *d = n->data;
     if (n->stale)
         __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
-    n->stale = n->used = n->wanted = n->history_cut = false;
+    n->stale = n->used = n->wanted = n->history_cut = n->on_demand = false;
     n->rebound = NULL;
     n->data = NULL;
     fxi_buffer_release(d->buffer);

@@ -173,7 +173,7 @@ static void run_child(const char *environment, const char *name)
     char text[2048];
     snprintf(text, sizeof text,
              "LD_LIBRARY_PATH=" SIM " FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_CACHE=" CFLUX_SIM_CACHE
-             " FX_CACHE=off FX_THREADS=1 FX_GPU_MEASURE=0 %s",
+             " FX_CACHE=off FX_GPU_MEASURE=0 %s",
              environment);
     const int status = own_child(text, name, heard, sizeof heard);
     if (status)

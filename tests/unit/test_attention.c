@@ -256,6 +256,54 @@ static void mistakes_are_errors(void **state)
     expect_error(FX_STATUS_ARGUMENT, "attn_drop must be a Dropout, got Dense(2 => 1)");
 }
 
+/* A training step; returns the bytes that its update moves. The scores can be read afterwards,
+ * whether fx_want asked for them or not. */
+static uint64_t step_with_scores(void *layer, void *opt, fx_array *x, double expected, bool want)
+{
+    void *pair = fx_call(layer, x);
+    fx_array *loss = fx_mean(fx_square(fx_child(pair, 0))), *scores = fx_child(pair, 1);
+    if (want)
+        fx_want(scores);
+    const uint64_t before = fx_stats().bytes_moved;
+    assert_int_equal(fx_update(opt, layer, fx_gradient(loss, layer)), FX_OK);
+    const uint64_t moved = fx_stats().bytes_moved - before;
+    const double sum = fx_item(fx_sum(fx_square(scores)));
+    assert_true(fabs(sum - expected) < 1e-4 * expected);
+    return moved;
+}
+
+static uint64_t some_steps(bool want, bool record)
+{
+    enum { LENGTH = 600, STEPS = 3 };
+    FX_SCOPE;
+    fx_seed(9);
+    void *layer = fx_multiheadattention(FX_DIMS(8), .nheads = HEADS);
+    void *opt = fx_setup(fx_descent(0.1), layer);
+    fx_array *x = fx_randn(8, LENGTH, 1);
+    uint64_t moved = 0;
+    fx_eval(fx_tuple(x, layer));
+    for (int k = 0; k < STEPS; k++) {
+        const double expected = fx_item(fx_sum(fx_square(fx_child(fx_call(layer, x), 1))));
+        if (record) {
+            FX_RECORD;
+            moved = step_with_scores(layer, opt, x, expected, want);
+        } else {
+            FX_STEP;
+            moved = step_with_scores(layer, opt, x, expected, want);
+        }
+    }
+    return moved;
+}
+
+/* The product and the softmax of all scores read and write at least this. */
+static void updates_leave_out_the_scores(void **state)
+{
+    const uint64_t scores = sizeof(float) * 600 * 600 * HEADS;
+    (void)state;
+    for (int record = 0; record < 2; record++)
+        assert_true(some_steps(false, record) + 2 * scores < some_steps(true, record));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +311,7 @@ int main(void)
         TEST(blocks_give_the_same_gradients),
         TEST(blocks_with_dropout),
         TEST(memory_is_linear_in_the_length),
+        TEST(updates_leave_out_the_scores),
         TEST(rotary_embedding_rotates_pairs),
         TEST(layer_takes_one_to_four_inputs),
         TEST(mistakes_are_errors),
