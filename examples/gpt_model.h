@@ -19,14 +19,15 @@ typedef struct Block {
 } Block;
 
 /* x + attention(norm(x)), then x + feedforward(norm(x)); a position sees itself and earlier ones.
- */
+ * The scope frees what only this function uses, such as the scores of attention. */
 static void *block_forward(void *self, int n, void *const *args)
 {
+    FX_SCOPE;
     const Block *b = self;
     (void)n;
     fx_array *x = args[0];
     x = fx_add(x, fx_child(fx_attend(b->attention, fx_call(b->norm1, x), .causal = true), 0));
-    return fx_add(x, fx_call(b->feedforward, fx_call(b->norm2, x)));
+    return fx_keep(fx_add(x, fx_call(b->feedforward, fx_call(b->norm2, x))));
 }
 FX_LAYER(Block, block_forward, norm1, attention, norm2, feedforward);
 
