@@ -335,7 +335,7 @@ static void launches_have_limits(void **state)
     elementwise(&s, in, 17 * GIB, 1);
     assert_int_equal(prepare("17 GiB", &s), FX_STATUS_UNSUPPORTED);
     assert_string_equal(sentence, "add: 17825792 groups of 256 work-items are too many for one "
-                                  "launch on host: compute it in parts");
+                                  "launch on host: compute the operation in parts");
     items = 0;
     assert_int_equal(prepare("17 GiB", &s), FX_OK);
     elementwise(&s, in, 4096 * GIB, 1); /* 2³² groups: the low 32 bits are 0 */

@@ -1,11 +1,11 @@
-/* test_gpu_texts.c: the kernel texts are those that were reviewed last. gpu_texts.txt has a line
- * for each text: its hash, its kernel and the first step that needs it. The test names every text
- * that differs. So a change to src/backends/gpu/kernels/, or to the code that fills in
- * placeholders, shows which kernels it changes. The dialects differ only in their preludes, which
- * have lines of their own. ctest: once
+/* test_gpu_texts.c: the kernel texts are those of the latest review. gpu_texts.txt has a line for
+ * each text: its hash, its kernel and the first step that needs it. The test names every text that
+ * differs. So a change to src/backends/gpu/kernels/, or to the code that fills in placeholders,
+ * shows which kernels it changes. The dialects differ only in their preludes, which have lines of
+ * their own. ctest: once
  *
  *     test_gpu_texts --write FOLDER    writes all texts, one folder for each dialect, for diff -r
- *     test_gpu_texts --renew           accepts the present texts and lists the changes
+ *     test_gpu_texts --renew           accepts the current texts and lists the changes
  */
 #include "gpu_texts.h"
 #include "hash.h"

@@ -1,5 +1,5 @@
 /* test_kernel_packs.c: packs of compiled kernels as files: what is written can be read, and a file
- * that is damaged, cut, or no pack is refused with a reason. test_kernel_packs_simulated.c runs
+ * that is damaged, cut, or not a pack is refused with a reason. test_kernel_packs_simulated.c runs
  * them. 1 s.
  */
 #include <cflux.h>

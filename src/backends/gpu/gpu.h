@@ -2,9 +2,9 @@
  *
  * The files of this folder turn steps into kernels: text in one dialect that OpenCL C, CUDA, HIP,
  * Metal and C all take (kernels/), rendered from a step's program, and a list of launches that runs
- * the step. They are compiled into every plugin that uses them and call the library through fx_host
- * only. They need a runtime: memory, compiling, launching. Plugins also share most of a runtime and
- * of a backend's table (gpu_device.h).
+ * the step. They are compiled into every plugin that uses them and call cflux through fx_host only.
+ * They need a runtime: memory, compiling, launching. Plugins also share most of a runtime and of a
+ * backend's table (gpu_device.h).
  *
  *     prepare   renders a step's kernels, decides grids, sets all parameters
  *     compile   compiles the kernels of all steps of a plan, several at the same time
@@ -72,16 +72,16 @@ typedef struct fxi_gpu_limits {
  *   one struct of param_bytes bytes, by value
  *   OpenCL only: one struct of nbuffers 64-bit integers, by value: the offset in bytes that the
  *   kernel adds to each pointer, since a cl_mem has no addresses inside.
- * Metal has one argument for both, a `constant &` to the offsets with the parameters after them:
- * at most 31 buffers are bound. CUDA and HIP pass addresses and have no offsets.
- * The struct of parameters has no padding, so params can be passed unchanged. */
+ * Metal has one argument for the offsets and the parameters, a `constant &` to the offsets with the
+ * parameters after them: at most 31 buffers are bound. CUDA and HIP pass addresses and have no
+ * offsets. The struct of parameters has no padding, so params can be passed unchanged. */
 typedef struct fxi_gpu_launch {
     const char *operation; /* of the step, for errors */
     void *kernel;          /* a kernel that `compile` made */
     uint32_t groups[3];    /* at least 1, at most limits->groups */
     int32_t group;         /* work-items of a group: from the least size to FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
-    void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
+    void *const *buffers; /* device addresses, as cflux knows them: of arrays, views into
                              them, work space, streams and faults */
     int32_t ntable;       /* the table's addresses follow the buffers: &buffers[nbuffers] is the
                              struct */
@@ -92,8 +92,9 @@ typedef struct fxi_gpu_launch {
 } fxi_gpu_launch;
 
 /* A kind of call of a vendor's library, such as a product of cuBLAS, which may be one of a step's
- * launches. Its state is what the library needs for one step (descriptors, an algorithm). `library`
- * of the runtime makes it when the step is prepared, and it is released once, with the step. */
+ * launches. Its state is what the vendor's library needs for one step (descriptors, an algorithm).
+ * The runtime's function `library` makes the state when the step is prepared; the state is released
+ * once, with the step. */
 typedef struct fxi_gpu_routine {
     /* Queues the call after all work that is queued on the device. `buffers` are addresses as for a
      * launch, including work space. Several threads may run the plan with the same state; each
@@ -135,9 +136,9 @@ typedef struct fxi_gpu_runtime {
 enum { FXI_GPU_FAULTS = 4 };
 fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, size_t size);
 
-/* Makes step->ready. Returns FX_STATUS_UNSUPPORTED, without recording it, if a fused step is too
- * much for one step; the planner then makes smaller steps. Other failures are recorded: an element
- * type that the device lacks, a kernel that does not compile, no memory. */
+/* Makes step->ready. Returns FX_STATUS_UNSUPPORTED, without recording it, if a fused step exceeds
+ * the device's limits; the planner then makes smaller steps. Other failures are recorded: an
+ * element type that the device lacks, a kernel that does not compile, no memory. */
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
 /* Does the device have kernels for attention steps with the types and sizes of this one
  * (fx_backend.attention)? */

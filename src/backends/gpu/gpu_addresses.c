@@ -5,8 +5,8 @@
  * that no address is NULL; the lower 40 are the byte in the entry's buffer. So the buffer of an
  * address is found by reading one entry, without a lock. Host memory may have the same address, so
  * an address is used only together with its device. Entries are allocated in blocks that are never
- * moved or freed. An entry is written before its address is returned to the library, and again only
- * after it has been freed.
+ * moved or freed. An entry is written before its address is returned to cflux, and again only after
+ * it has been freed.
  */
 #include "gpu_addresses.h"
 #include "thread.h"
@@ -44,7 +44,7 @@ void *fxi_gpu_address_find(const void *address, size_t *out_offset)
 {
     const uint64_t a = (uint64_t)(uintptr_t)address, number = (a >> OFFSET_BITS) - 1;
     const entry *s = entry_at(number);
-    /* The lower bits are the byte in the buffer, so the library can add offsets to an address. */
+    /* The lower bits are the byte in the buffer, so cflux can add offsets to an address. */
     *out_offset = a & (FXI_GPU_ADDRESS_BYTES - 1);
     return s ? __atomic_load_n(&s->object, __ATOMIC_ACQUIRE) : NULL;
 }

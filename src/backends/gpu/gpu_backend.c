@@ -48,8 +48,8 @@ static fx_status leave(fx_status status)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* NULL without an error means a lack of memory: the library then frees its caches and tries again.
- * A closed gate or a lost device is recorded as an error. */
+/* NULL without an error means a lack of memory: cflux then frees its caches and tries again. A
+ * closed gate or a lost device is recorded as an error. */
 void *fxi_gpu_backend_alloc(fx_device *device, size_t bytes)
 {
     if (!fxi_gpu_enter_for(device, "alloc"))

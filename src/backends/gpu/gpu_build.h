@@ -84,7 +84,7 @@ struct fxi_gpu_call {
     int32_t group; /* work-items of a group */
     int32_t asked_memory;
     int32_t nbuffers, nparams;
-    int32_t ntable; /* the last of the buffers, which are passed as a table */
+    int32_t ntable; /* how many of the buffers, the last ones, are passed as a table */
     bool wide, checks;
     bool too_large; /* a parameter does not fit in 32 bits */
     fxi_gpu_buffer_ref *buffers;
@@ -100,7 +100,7 @@ enum { FXI_GPU_VALUES = 32 };
 
 /* How the first run of a step finds the fastest of its ways. */
 typedef struct fxi_gpu_trial {
-    /* Is a run measured now? Not while a driver records. */
+    /* May a run be measured now? Not while a driver records. */
     bool (*can)(fx_device *device);
     /* `stop` waits for the device, and sets the seconds that the work queued since `start` took on
      * the device's clock. Both return the driver's error, 0: none. */
@@ -132,7 +132,7 @@ struct fxi_gpu_builder {
     fxi_gpu_call unused; /* a dummy that is returned after a failure */
     int64_t unused_params[FXI_GPU_PARAMS];
     int64_t work_bytes; /* bytes of the way's work space so far */
-    int64_t most_work;  /* of the ways before */
+    int64_t most_work;  /* the largest work space of the earlier ways */
     int32_t way;        /* the number of the way that is built, from 0 on */
     int32_t names[FXI_GPU_WAYS];
     const fxi_gpu_trial *trial; /* NULL: there is one way */
@@ -140,7 +140,7 @@ struct fxi_gpu_builder {
 };
 
 /* The work-items that exchange values without a barrier (FX_WARP, fx_shuffle): 32 or 64; 0: none
- * do. OpenCL 1.2 has no such function, and a CPU no such work-items. */
+ * do. OpenCL 1.2 has no function for this, and the work-items of a CPU do not execute together. */
 static inline int32_t fxi_gpu_warp(const fxi_gpu_builder *b)
 {
     const bool can = b->runtime->dialect != FXI_GPU_OPENCL && !b->limits->serial;

@@ -1,5 +1,5 @@
 /* gpu_compile.c: compiles kernels from text once for a device, keeps them in memory, and on disk
- * for later processes. A pack of kernels (fx_host.kernel_packed) is asked first.
+ * for later processes. Packs of kernels (fx_host.kernel_packed) are searched first.
  *
  * Preparing a step only names its kernels (fxi_gpu_device_kernel). When all steps of a plan are
  * prepared, several threads compile the missing programs, in the order of the plan. Then the
@@ -34,7 +34,7 @@ struct program {
     uint64_t hash;
     char *source;
     bool making; /* a thread is compiling it */
-    void *made;  /* NULL: not yet, or the last attempt failed */
+    void *made;  /* NULL: not yet, or the latest attempt failed */
     function *functions;
 };
 
@@ -153,12 +153,11 @@ static void *compile(fxi_gpu_device *d, const char *source, failure *why)
 /* `name` is a kernel of the text, for the message. */
 static void say_missing(const fxi_gpu_device *d, const char *name, const char *lack, failure *why)
 {
-    snprintf(
-        why->text, sizeof why->text,
-        "%s has no compiler and no code for the kernel %s in a pack of kernels for %.40s: run "
-        "the same program and then `cflux kernels pack FILE` on a machine with a compiler, and "
-        "set CFLUX_KERNELS to that file here (%s)",
-        d->label, name, d->target, lack);
+    snprintf(why->text, sizeof why->text,
+             "%s has no compiler, and no pack of kernels has the kernel %s for %.40s: run the same "
+             "program and then `cflux kernels pack FILE` on a machine with a compiler, and set "
+             "CFLUX_KERNELS to that file here (%s)",
+             d->label, name, d->target, lack);
 }
 
 static void *make(fxi_gpu_device *d, const char *source, const char *name, failure *why)
@@ -265,7 +264,7 @@ static bool make_program(fxi_gpu_device *d, program *p, failure *why)
 /* A kernel that the plan needs, and why it could not be made. */
 typedef struct job {
     function *function;
-    bool failed; /* its program failed for this reason */
+    bool failed; /* its program failed; `why` is the reason */
     failure why;
 } job;
 

@@ -15,12 +15,13 @@
  * which ones do depends on the remainder of x's position by the stride. Rows of one remainder (a
  * phase) are computed together, with their taps only.
  *
- * A work-item computes one row and WIDTH columns in registers, DEPTH terms at a time. The factors
- * of `other` and the decoded digits of these terms are in local memory. Neighbouring work-items
- * read neighbouring elements of the source, and all work-items of a group read the same factor. If
- * there are few tiles or few rows, the terms are cut into slices; if there are fewer rows than
- * work-items, several lanes of a group take a slice each. Slices are written to work space, and a
- * second kernel adds them, always in the same order: no atomics, and the same bits in every run.
+ * A work-item computes EACH rows (one or four) and WIDTH columns in registers, DEPTH terms at a
+ * time. The factors of `other` and the decoded digits of these terms are in local memory.
+ * Neighbouring work-items read neighbouring elements of the source, and all work-items of a group
+ * read the same factor. If there are few tiles or few rows, the terms are cut into slices; if there
+ * are fewer rows than work-items, several lanes of a group take a slice each. Slices are written to
+ * work space, and a second kernel adds them, always in the same order: no atomics, and the same
+ * bits in every run.
  *
  * Convolutions with many channels are computed by tiles (conv_tiles.cl, gpu_conv_tile.c), as
  * products of matrices are, with the same parameters. WEIGHT multiplies the padding there, and is

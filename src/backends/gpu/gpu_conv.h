@@ -8,22 +8,23 @@
 /* Terms of a round, whose factors are in local memory: of a row or of a tile. */
 enum { FXI_GPU_CONV_DEPTH = 16, FXI_GPU_CONV_TILE_DEPTH = 8 };
 
-/* Parameters of the text: one for each spatial axis, and single ones. */
+/* Parameters of the text: one for each spatial axis, and single ones. gpu_conv.c explains rows m,
+ * terms k, phases, `source` and `other`. */
 #define AXIS_PARAMS(X)                                                                             \
-    X(ROWS)          /* digits of m, of all phases together */                                     \
-    X(TAPS)          /* digits of k, of all phases together */                                     \
+    X(ROWS)          /* values of m's digit, in all phases together */                             \
+    X(TAPS)          /* values of k's digit, in all phases together */                             \
     X(FROM)          /* position of the first row's first term; DATA: padding before */            \
-    X(ROW_DISTANCE)  /* position of m */                                                           \
-    X(TERM_DISTANCE) /* position of k */                                                           \
-    X(SIZE)          /* of the source */                                                           \
-    X(OTHER)         /* k in `other` */                                                            \
-    X(OUT)           /* m in the output */                                                         \
+    X(ROW_DISTANCE)  /* distance in the source for one of m's digit */                             \
+    X(TERM_DISTANCE) /* distance in the source for one of k's digit */                             \
+    X(SIZE)          /* size of the source */                                                      \
+    X(OTHER)         /* distance in `other` for one of k's digit */                                \
+    X(OUT)           /* distance in the output for one of m's digit */                             \
     X(PHASES)        /* number of phases; this and the following are used only with phases */      \
     X(STRIDE)                                                                                      \
     X(DILATION)                                                                                    \
-    X(EVERY)     /* distance of the taps of a phase */                                             \
-    X(OTHER_TAP) /* one tap in `other` */                                                          \
-    X(OUT_PHASE) /* one phase in the output */
+    X(EVERY)     /* from one tap of a phase to the next, in taps */                                \
+    X(OTHER_TAP) /* distance in `other` for one tap */                                             \
+    X(OUT_PHASE) /* distance in the output for one phase */
 #define PARAMS(X)                                                                                  \
     X(ROW_TILES)                                                                                   \
     X(COLUMN_TILES)                                                                                \

@@ -50,8 +50,8 @@ static geometry geometry_of(const fx_step *s)
     return g;
 }
 
-/* x = y·stride − before + tap·dilation. The tap is the index of w's element, or counts from the
- * other end if the kernel is not flipped. */
+/* x = y·stride − before + tap·dilation. If the attribute `flipped` is set (a cross-correlation),
+ * the tap is the index of w's element; otherwise it counts from the other end. */
 static void forward(contraction *c, const geometry *g)
 {
     int64_t w = 1, y = 1;

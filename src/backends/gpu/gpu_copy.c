@@ -1,7 +1,7 @@
 /* gpu_copy.c: copies between any strides: stored views, concatenation, padding.
  *
  * Elements are copied as bytes, so there is one text for each size. If the two sides are contiguous
- * along different axes, square tiles, as wide as a warp, go through the group's memory, so that
+ * along different axes, square tiles, as wide as a warp, are copied through local memory, so that
  * both sides are accessed in whole lines. Otherwise a work-item copies single elements.
  */
 #include "gpu_text.h"
@@ -19,7 +19,7 @@ typedef struct copy {
     fxi_gpu_layout layout;
     int px, py; /* patterns of strides */
     bool wide;
-    int32_t tile; /* along both axes of a tile */
+    int32_t tile; /* elements of a tile along each of its axes */
 } copy;
 
 /* Appends a text with its walk over some axes. */
@@ -69,8 +69,8 @@ static int across(const copy *q, const fxi_gpu_walk *w)
     return -1;
 }
 
-/* Parameters from 2 on: sizes of the two axes, strides across them, numbers of tiles, the other
- * axes. */
+/* Parameters from 2 on: the sizes of the two axes, x's stride along the first and y's stride along
+ * the second, the divisors of the numbers of tiles, the walk over the other axes. */
 static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w, int axis)
 {
     const fxi_gpu_walk rest = fxi_gpu_walk_over(w, ~(1u | 1u << axis));

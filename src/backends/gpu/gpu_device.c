@@ -32,8 +32,8 @@ static void say_steps(const fxi_gpu_device *d, char *text, size_t size)
                *last = __atomic_load_n(&d->last_step, __ATOMIC_RELAXED);
     *text = '\0';
     if (first && last && strcmp(first, last) != 0)
-        snprintf(text, size, " after the steps %.32s to %.32s (FX_GPU_SYNC=1 tells which)", first,
-                 last);
+        snprintf(text, size, " after the steps %.32s to %.32s (set FX_GPU_SYNC=1 to find the step)",
+                 first, last);
     else if (first)
         snprintf(text, size, " after the step %.32s", first);
 }
@@ -76,7 +76,7 @@ fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *ca
     return fxi_gpu_host_of(d)->fail(status, operation, text);
 }
 
-/* ---- memory of its own ----------------------------------------------------------------------- */
+/* ---- limits and fault words ------------------------------------------------------------------ */
 
 const fxi_gpu_limits *fxi_gpu_device_limits(fx_device *device)
 {
@@ -132,8 +132,8 @@ int fxi_gpu_open(const fxi_gpu_opening *o, const fx_host *host, char *why, size_
 {
     fxi_gpu_guard guard;
     o->driver->runtime.host = host;
-    /* This must come before any call that uses threads: plugins of a statically linked program have
-     * none. */
+    /* This must come before any call that uses threads: it fails in a program that is linked with
+     * -static, in which plugins cannot use threads. */
     if (!o->load(why, size))
         return 0;
     /* This must come before the first call of a driver, so that the exit handler covers all calls.

@@ -33,7 +33,7 @@ typedef struct fxi_gpu_driver {
     const char *(*ready)(fxi_gpu_device *d);
     /* Compiles a source text. On failure NULL with a message, and with the compiler's log in
      * *out_log, allocated by host->alloc, if there is one. Called by several threads, some of which
-     * the program does not know: it records nothing and calls no hook. */
+     * cflux has started: it records nothing and calls no hook. */
     void *(*compile)(fxi_gpu_device *d, const char *source, char *text, size_t size,
                      char **out_log);
     /* The program's compiled form, allocated by host->alloc; NULL if there is none. */
@@ -95,8 +95,8 @@ struct fxi_gpu_device {
     uint64_t freed; /* atomic: how often memory was returned to the driver */
     fxi_gpu_health health;
     fxi_gpu_progress progress;
-    /* Names of the first and the last step since the device was last waited for, which an error
-     * then concerns; atomic. NULL: none. */
+    /* Names of the first and the latest step that were queued since the latest wait for the device;
+     * an error names them. Atomic. NULL: none. */
     const char *first_step, *last_step;
 };
 
@@ -167,7 +167,8 @@ void fxi_gpu_quiesce(fxi_gpu_device *d);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* With FX_GPU_SYNC=1 the device is awaited after each step, whose name an error then has. */
+/* Is FX_GPU_SYNC=1 set? The backend then waits for the device after each step, so that an error
+ * names the step that failed. */
 bool fxi_gpu_waits_for_steps(void);
 /* Writes the error of a call as a message and returns its status: FX_STATUS_MEMORY if device memory
  * is exhausted, else FX_STATUS_DEVICE. */
@@ -255,7 +256,7 @@ void fxi_gpu_backend_unmark(fx_device *device, void *mark);
 void *fxi_gpu_backend_proc(const char *name);
 
 /* The plugin's table: FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open, info, part, NULL).
- * its_collective: fx_backend.collective, NULL if `library` takes no such step. */
+ * its_collective: fx_backend.collective; NULL if `library` computes no collective steps. */
 #define FXI_GPU_BACKEND(its_name, its_open, its_info, its_part, its_collective)                    \
     {                                                                                              \
         .head = FX_BACKEND_HEAD(its_name), .views = true, .fuses = true, .open = its_open,         \

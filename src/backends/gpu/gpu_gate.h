@@ -2,9 +2,9 @@
  *
  * A driver has threads that compile and compute. When the process ends by exit, the driver's own
  * destructors free memory that those threads still use, and the process crashes. So a backend
- * counts the threads that are in a call of it. It registers a handler that refuses new calls, waits
- * for those that run, and then calls `quiesce`, which waits for the devices. After _exit,
- * quick_exit and signals no destructors run, and nothing needs to be done.
+ * counts the threads that are in a call of the driver. It registers a handler that refuses new
+ * calls, waits for those that run, and then calls `quiesce`, which waits for the devices. After
+ * _exit, quick_exit and signals no destructors run, and nothing needs to be done.
  *
  * The handler must run before the driver's destructors. exit first runs the thread-local
  * destructors of the thread that calls it, then the handlers in the opposite order of registration.

@@ -1,8 +1,8 @@
 /* gpu_gather.c: gather, and the check of indices, which scatter needs too. */
 #include "gpu_text.h"
 
-/* Checks every index in a launch of its own; out-of-range ones go to the fault words. A gather
- * gives zeros for them. */
+/* Checks every index in a launch of its own; the kernel writes an index that is out of range to the
+ * fault words. A gather gives zeros for these indices. */
 void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
 {
     const fx_tensor *t = &b->step->in[1];

@@ -16,7 +16,7 @@ enum { BRANCHED_MOST = 4096 };
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* What run_steps in src/exec/run.c does for plans that run step by step. */
+/* Does the same as run_steps in src/exec/run.c, which runs plans step by step. */
 static fx_status launch_step(fx_device *device, const fx_step *s, const fxi_gpu_whole *w,
                              void *const *values, fx_run *run)
 {
@@ -54,7 +54,7 @@ typedef struct entry {
     int32_t branch;
     int32_t point; /* the number of the point after it; NONE: no step waits for it */
     int32_t after[FXI_GPU_BRANCHES]; /* per branch: the step that it waits for, or NONE */
-    int32_t seen[FXI_GPU_BRANCHES];  /* per branch: the latest step that ends before this one */
+    int32_t seen[FXI_GPU_BRANCHES];  /* per branch: the latest step that is done when this one is */
 } entry;
 
 typedef struct schedule {
@@ -197,7 +197,7 @@ static bool make_schedule(schedule *s, const fx_host *host)
     s->npoints = 1; /* 0: where the recording begins */
     for (int32_t i = 0; i < s->n; i++)
         schedule_step(s, i);
-    /* The recording ends in branch 0, which must come after all others. */
+    /* The recording ends in branch 0, which must wait for all other branches. */
     const entry *end = &s->entries[s->tail[0]];
     for (int l = 1; l < FXI_GPU_BRANCHES; l++)
         if (s->tail[l] != NONE && end->seen[l] < s->tail[l] && s->entries[s->tail[l]].point == NONE)

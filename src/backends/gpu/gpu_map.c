@@ -7,13 +7,13 @@
  * and a single load in flight does not fill the memory's bandwidth.
  *
  * The work-item's elements are, in this order of preference:
- *   neighbours, loaded and stored as vectors, if all operands are dense or constant along the
- * walk's first axis (dense arrays, permutations of the other axes, biases); elements of a
- * square tile, if an operand is dense along another axis. Reading it along the first axis would
- * touch as many lines of memory as elements, so the group reads the tile along the operand's own
- * axis into local memory, and then computes along the output's; otherwise a group's width apart, so
- * that neighbouring work-items access neighbours. A CPU computes one element at a time: its
- * compiler makes vectors, and its caches hold lines.
+ *   - neighbours, loaded and stored as vectors, if all operands are dense or constant along the
+ *     walk's first axis (dense arrays, permutations of the other axes, biases);
+ *   - elements of a square tile, if an operand is dense along another axis. Reading it along the
+ *     first axis would touch as many lines of memory as elements, so the group reads the tile
+ *     along the operand's own axis into local memory, and then computes along the output's;
+ *   - elements that are a group's width apart, so that neighbouring work-items access neighbours.
+ * A CPU computes one element at a time: its compiler makes vectors, and its caches hold lines.
  */
 #include "gpu_map.h"
 
@@ -79,7 +79,8 @@ void fxi_gpu_map_count(const fxi_gpu_builder *b, fxi_gpu_map *p)
     p->elements = fxi_gpu_pack_elements(b, narrowest, words);
 }
 
-/* Are the elements of a work-item the same element of operand k, if they are neighbours? */
+/* Do neighbouring elements of the output, which one work-item computes, read the same element of
+ * operand k? */
 static bool is_same(const fxi_gpu_map *p, int k)
 {
     return p->pattern[k] >= 0 && p->beside && p->walk.stride[p->pattern[k]][0] == 0;
@@ -121,7 +122,7 @@ static void choose_neighbours(fxi_gpu_map *p)
 /* ---- tiles ----------------------------------------------------------------------------------- */
 enum {
     LEAST_TILE = 16,
-    TILE_MEMORY = 36 << 10, /* bytes of a group's memory, so that several groups fit on a unit */
+    TILE_MEMORY = 36 << 10, /* bytes of local memory, so that several groups fit on a unit */
     TILE_STRIDES = 8        /* the first parameter after sizes and numbers of tiles */
 };
 
@@ -143,8 +144,8 @@ static int64_t tile_bytes(const fxi_gpu_map *p)
     return bytes;
 }
 
-/* The axis along which an operand is dense whose elements are apart along the output's dense axis;
- * 0: none, or the axes are too short. */
+/* Returns the first axis, other than 0, along which an operand is dense that has gaps along axis 0,
+ * the output's dense axis; 0: there is none, or an axis is too short. */
 static int turned_axis(const fxi_gpu_walk *w)
 {
     for (int d = 1; d < w->nd && w->shape[0] >= LEAST_TILE; d++)
@@ -155,7 +156,7 @@ static int turned_axis(const fxi_gpu_walk *w)
     return 0;
 }
 
-/* Parameters of the kernel by tiles: say_tiles describes them. */
+/* Returns the number of parameters of the kernel by tiles, which say_tiles describes. */
 static int tile_params(const fxi_gpu_map *p)
 {
     return TILE_STRIDES + 2 * p->tiles.rest.npatterns + fxi_gpu_walk_params(&p->tiles.rest);

@@ -30,7 +30,7 @@ typedef struct fxi_gpu_map {
     fxi_gpu_walk walk;
     int64_t length;
     int elements; /* that a work-item loads before it stores the first */
-    bool beside;  /* these are neighbours in all operands that are walked, or the same element */
+    bool beside;  /* in each walked operand these elements are neighbours, or one element */
     bool wide;
     fxi_gpu_tiles tiles;
 } fxi_gpu_map;

@@ -39,9 +39,9 @@ static const tile parallel_tiles[] = {
     {16, 16, 1, 1, 1, 1, 32},
     {0},
 };
-/* Of CUDA's devices with instructions for products of matrices: a warp computes 64×64 elements of a
- * large tile, because then it loads the fewest parts for each product. The first one reads an
- * operand least often, but a group must ask for the memory of its four rounds. */
+/* Tiles for CUDA's devices with instructions for products of matrices: a warp computes 64×64
+ * elements of a large tile, because then it loads the fewest parts for each product. The first one
+ * reads an operand least often, but a group must ask for the memory of its four rounds. */
 static const tile cuda_cell_tiles[] = {{16, 16, 8, 16, 1, 1, 8},
                                        {16, 8, 8, 16, 1, 1, 8},
                                        {16, 8, 4, 8, 1, 1, 16},
@@ -109,8 +109,9 @@ static int64_t tiles_of(product *p, const tile *t)
     return p->tiles_m * p->tiles_n * p->batches;
 }
 
-/* The limits of slices. A second kernel is not worth saving a few rounds along a short inner axis,
- * and a slice of that many terms costs less to store than its operands to load. */
+/* The limits of slices. On an inner axis of fewer than CUT_LEAST terms, slices would save less time
+ * than the second kernel takes. Storing the sums of a slice of SLICE_LEAST terms costs less than
+ * loading its operands. */
 enum { CUT_LEAST = 512, SLICE_LEAST = 128, SLICE_UNIT = 32, SLICED_MOST = 1 << 26 };
 
 /* Cuts the inner axis into slices until the device is busy, if the axis is long enough. The length
@@ -130,7 +131,7 @@ static void cut(product *p, int64_t tiles, const fxi_gpu_limits *limits)
 }
 
 /* May the device have instructions for products of matrices of the type? The text asks its compiler
- * (matrix.cl), because only that knows. */
+ * (matrix.cl), because only the compiler knows. */
 static bool has_cells(const fxi_gpu_builder *b, const fxi_gpu_type *t)
 {
     return t->math && t->size == 2 && fxi_gpu_warp(b) > 0;
@@ -149,7 +150,8 @@ static bool asks(const tile *t)
     return t->tx * t->ty * t->rm * t->rn > 128 * 128;
 }
 
-/* May the largest tile be used? Not if more of it than of the next one would be outside the output.
+/* May the largest tile be used? Not if all of these tiles together cover over an eighth more
+ * elements than tiles of the next size would: the additional elements are outside the output.
  */
 static bool can_ask(product *p, const fxi_gpu_limits *limits)
 {

@@ -2,11 +2,11 @@
  * see gpu_text.h.
  *
  * A lane that loads one element, adds it and loads the next one has a single load in flight, and
- * the memory of a GPU is busy only with many loads in flight. So a lane loads p->elements
- * elements of every operand into a union of an array and vectors (a pack), and then uses them. The
- * text has two ways for a pack: by vectors if all operands are dense and every address is a
- * multiple of the vector, which fxi_gpu_say_near tests once for each lane, else element by
- * element. Both fill the same union, so the rest of the kernel exists once.
+ * the memory of a GPU is busy only with many loads in flight. So a lane loads p->elements elements
+ * of every operand into a union of an array and vectors (a pack), and then uses them. The text
+ * loads a pack in one of two forms: as vectors if all operands are dense and every address is a
+ * multiple of the vector, which fxi_gpu_say_near tests once for each lane, else element by element.
+ * Both fill the same union, so the rest of the kernel exists once.
  */
 #include "gpu_text.h"
 

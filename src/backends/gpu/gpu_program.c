@@ -89,8 +89,8 @@ bool fxi_gpu_known(fxi_gpu_builder *b)
     const fx_program p = fx_step_program(b->step);
     for (int k = 0; k < p.n; k++)
         if (p.instr[k].op != FX_OP_REDUCE && !expression_of(&p.instr[k])) {
-            fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "operation %d does not support element type %s",
-                         p.instr[k].op, type_of(&p.instr[k])->name);
+            fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s does not support element type %s",
+                         fx_op_name(p.instr[k].op), type_of(&p.instr[k])->name);
             return false;
         }
     return true;

@@ -1,9 +1,9 @@
 /* gpu_progress.h: reports that kernels are being compiled for the first time, which may take
  * minutes. Internal.
  *
- * The first message appears after SECONDS_FIRST seconds of compiling, further ones every few
- * seconds at growing intervals. Only time in which some thread compiles counts. Programs from the
- * cache are not counted.
+ * The first message appears after SECONDS_FIRST seconds of compiling, further ones at intervals
+ * that grow from SECONDS_BETWEEN seconds on. Only time in which some thread compiles counts.
+ * Programs from the cache are not counted.
  */
 #ifndef CFLUX_GPU_PROGRESS_H
 #define CFLUX_GPU_PROGRESS_H

@@ -48,7 +48,7 @@ typedef struct reduction {
     bool wide;
     int elements;    /* terms that a lane loads at a time */
     bool neighbours; /* they may be neighbours in memory */
-    int several; /* columns by vectors: a lane loads so many terms of `elements` results; else 0 */
+    int several;     /* columns by vectors: terms of `elements` results that a lane loads; else 0 */
     int64_t partial; /* offset of the pieces' accumulators in work space */
 } reduction;
 
@@ -352,8 +352,8 @@ static void describe(const fxi_gpu_builder *b, const fx_step *s, int32_t segment
     settle(b, r, own->mask);
 }
 
-/* Can a kernel compute the reduce step s, which may be one of several that are one step? If not,
- * records it. */
+/* Can a kernel compute the reduce step s, which may be a part of a foreach step? If not, records an
+ * error. */
 static bool can_reduce(fxi_gpu_builder *b, const fx_step *s)
 {
     const fx_program p = fx_step_program(s);

@@ -71,7 +71,8 @@ static void say_weights(fxi_gpu_builder *b, bool wide)
         fxi_gpu_say(b, "#define %s P(%d)\n", names[k], k);
     for (int a = 0; a < AXES; a++)
         fxi_gpu_say(b, "#define %s(d) P(%d + (d))\n", axis_names[a], FIRST_PARAM + 3 * a);
-    /* The position in x, at position 0 of y, of tap k: a flipped kernel counts them backwards. */
+    /* The position in x, at position 0 of y, of element k of the weights: it decreases with k
+     * unless the attribute `flipped` is set (a cross-correlation). */
     fxi_gpu_say(b, "#define FIRST(d, k) (P(%d + (d)) + (k) * P(%d + (d)))\n", ORIGIN, TAP_DISTANCE);
     fxi_gpu_say(b, "#define XSTRIDE(d) P(%d + (d))\n#define YSTRIDE(d) P(%d + (d))\n", XSTRIDE,
                 YSTRIDE);
@@ -79,7 +80,7 @@ static void say_weights(fxi_gpu_builder *b, bool wide)
     fxi_gpu_end(b);
 }
 
-/* The strides of the axes of space, of which there are always three, of channels and of batches. */
+/* Sets the strides of the three axes of space, of the channels and of the batch. */
 static void set_strides(fxi_gpu_call *c, int first, const fx_tensor *t, int spatial)
 {
     for (int d = 0; d < 3; d++)

@@ -8,11 +8,11 @@
  * rule 3). Only the reductions' results are kept between its passes. Every lane computes the values
  * of the row. Rows that are cut into pieces have a launch for each pass: gpu_row_cut.c.
  *
- * A group has few lanes for each element, so the instructions of an element limit the speed as soon
- * as memory is accessed without gaps: a device that copies 3 TB/s has time for about 100
- * instructions for 32 Float32 elements that are loaded and stored, and for half as many if they
- * have 16 bits. Therefore elements have no branches, divisions by a value of the row use its
- * reciprocal, and what is the same for several elements is computed once for them.
+ * The number of instructions for each element limits the speed as soon as memory is accessed
+ * without gaps: in the time in which a device with 3 TB/s loads and stores 32 Float32 elements, it
+ * executes about 100 instructions of a warp, and half as many for 16-bit elements. Therefore
+ * elements have no branches, divisions by a value of the row use its reciprocal, and what is the
+ * same for several elements is computed once for them.
  */
 #include "gpu_row.h"
 
@@ -63,7 +63,8 @@ void fxi_gpu_say_row_values(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
             fxi_gpu_say_instr(b, &p->instr[k], s->nin + k);
 }
 
-/* Is it the conversion of a 16-bit operand, which is cheaper than a register to keep it? */
+/* Does the instruction convert a 16-bit operand? Converting again is cheaper than a register that
+ * keeps the result. */
 static bool is_cheap(const fxi_gpu_rows *r, const fx_instr *ins)
 {
     return ins->op == FX_OP_CAST && ins->src[0] < r->step->nin && fxi_gpu_size(ins->from) == 2;
@@ -263,14 +264,15 @@ static void say_near(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
-/* Are all elements that the lane has added to the accumulator together? One by one, each would need
- * a division. */
+/* Does a lane add all of its elements to the accumulator together? Added one by one, each element
+ * would need a division. */
 static bool takes_all(const fxi_gpu_rows *r, const fx_instr *ins)
 {
     return r->elements > 1 && ins->attr == FX_REDUCE_SQDEV;
 }
 
-/* Appends the texts that add them, for a pass. */
+/* Appends, for the reductions of a pass, the texts that add all elements of a lane together
+ * (takes_all). */
 static void say_takes(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
 {
     const fx_program *p = &fx_step_row(r->step)->program;
@@ -285,7 +287,7 @@ static void say_takes(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
     }
 }
 
-/* Appends the arrays that collect the elements for them. */
+/* Appends the arrays in which a lane collects its elements for these reductions (takes_all). */
 static void say_collected(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
 {
     const fx_program *p = &fx_step_row(r->step)->program;
@@ -345,9 +347,9 @@ static void say_program(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const boo
                         output_register(s, k));
 }
 
-/* Appends the stores of the outputs of pack c that a pass completes. A store of 4 bytes writes to a
- * sector of 32 bytes, so elements that are stored one after the other, each by lanes that are a
- * pack apart, would write every sector several times. */
+/* Appends the stores of the outputs of pack c that a pass completes. Memory is written in sectors
+ * of 32 bytes. If the lanes stored their elements one after the other, they would write every
+ * sector several times, because the elements of neighbouring lanes are a pack apart. */
 static void say_stores(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
 {
     char name[16], at[48];
@@ -488,8 +490,9 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     say_division(b, r);
     /* Each kind of reduction has local memory of its own, one accumulator a lane. */
     if (b->limits->group_memory > 0 && FXI_GPU_GROUP * bytes > b->limits->group_memory)
-        fxi_gpu_too_much(b, "%lld bytes of local memory in a group",
-                         (long long)(FXI_GPU_GROUP * bytes));
+        fxi_gpu_too_much(b, "a group needs %lld bytes of local memory; %s has %lld",
+                         (long long)(FXI_GPU_GROUP * bytes), b->device->name,
+                         (long long)b->limits->group_memory);
     fxi_gpu_kernel(b, "fx_rows", s->nin + nout + fxi_gpu_row_cut_buffers(r, only),
                    FXI_GPU_ROW_WALKS + outer + inner + fxi_gpu_row_cut_params(r));
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows, "operands");
@@ -529,7 +532,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     for (int pass = 0; pass < r->npasses && r->pieces == 0; pass++)
         say_pass(b, r, pass);
     text = fxi_gpu_say_until(b, text, "outputs_of_row");
-    /* The last pass of all knows the values of the row. */
+    /* Only the launch of the final pass has all values of the row. */
     if (r->pieces == 0 || only == r->npasses - 1)
         say_outputs_of_row(b, r);
     fxi_gpu_say_part(b, text);
@@ -599,7 +602,8 @@ static bool list_folds(fxi_gpu_builder *b, fxi_gpu_rows *r)
         if (!fxi_gpu_has_fold(b, (int)ins->attr, ins->from))
             return false;
         if (fxi_gpu_row_fold(r, ins) == FXI_GPU_ROW_FOLDS) {
-            fxi_gpu_too_much(b, "more than %d kinds of reductions", (int)FXI_GPU_ROW_FOLDS);
+            fxi_gpu_too_much(b, "a row step has more than %d kinds of reductions",
+                             (int)FXI_GPU_ROW_FOLDS);
             return false;
         }
     }

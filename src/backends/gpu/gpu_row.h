@@ -30,7 +30,7 @@ typedef struct fxi_gpu_rows {
         int kind, dtype, result;
     } folds[FXI_GPU_ROW_FOLDS];          /* the different kinds of reductions */
     bool divides[FXI_GPU_ROW_REGISTERS]; /* the kernel has the divisor of this value of the row */
-    int last_fold; /* of the tree that was appended last; −1: none in this kernel */
+    int last_fold; /* of the latest tree that was appended; −1: none in this kernel */
     bool wide;
     /* A lane loads `packs` packs of `elements` elements at a time; all its elements if it keeps
      * them. whole: the elements of a pack are neighbours in every operand and output. */
@@ -64,7 +64,7 @@ void fxi_gpu_say_row_result(fxi_gpu_builder *b, fxi_gpu_rows *r, int k);
 
 /* ---- the elements of lanes (gpu_row_divide.c) ------------------------------------------------ */
 /* Sets the elements of a pack, whether packs are whole, whether lanes keep their elements, the
- * packs and the lanes. The values that are kept are known. */
+ * packs and the lanes. The caller has set r->kept. */
 void fxi_gpu_row_divide(const fxi_gpu_builder *b, fxi_gpu_rows *r);
 
 /* ---- rows that are cut (gpu_row_cut.c) ------------------------------------------------------- */

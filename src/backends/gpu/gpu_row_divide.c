@@ -89,9 +89,10 @@ static int32_t lanes_for(int64_t elements, int64_t each)
     return fxi_gpu_power((elements + each - 1) / each);
 }
 
-/* The lanes of a row that is kept: those of one warp if its elements fit there, otherwise as many
- * as a moderate number of elements needs. A device with few rows is not busy, so the row gets more
- * lanes. That depends on the number of rows only roughly, which keeps the number of texts small. */
+/* The lanes of a row that is kept: those of one warp if its elements fit there, otherwise so many
+ * that each lane has about USUAL elements. A device with few rows is not busy, so the row gets more
+ * lanes. Their number depends on the number of rows only roughly, which keeps the number of texts
+ * small. */
 static int32_t choose_lanes(const fxi_gpu_builder *b, const fxi_gpu_rows *r, int each)
 {
     const int warp = fxi_gpu_warp(b) > 0 ? fxi_gpu_warp(b) : 32;
@@ -125,7 +126,8 @@ void fxi_gpu_row_divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
     r->lanes.lanes = r->lanes.lanes < most ? r->lanes.lanes : most;
     const int64_t turn = (int64_t)r->lanes.lanes * r->elements,
                   packs = (r->elements_of_row + turn - 1) / turn;
-    /* Without an element to keep, all packs of a long row would be in the text. */
+    /* If elements need no registers (each is 0), the limit of registers would allow all packs of a
+     * long row in the text. */
     const int most_kept = r->step->out.dtype == FX_DTYPE_F64 ? LONG : KEPT;
     r->keeps = r->pieces == 0 && !b->limits->serial && each > 0 &&
                packs * r->elements * each <= 2 * most_kept;

@@ -192,8 +192,9 @@ void fxi_gpu_kernel_with_table(fxi_gpu_builder *b, const char *name, int nbuffer
     if (single > b->limits->buffers || ntable > FXI_GPU_TABLE || nparams > FXI_GPU_PARAMS ||
         bytes > b->limits->param_bytes)
         fxi_gpu_too_much(b,
-                         "%d operands and outputs of their strides are too many for a kernel of %s",
-                         nbuffers, b->device->name);
+                         "a kernel with %d operands and outputs and %d parameters exceeds the "
+                         "limits of %s",
+                         nbuffers, nparams, b->device->name);
     fxi_gpu_say(b, "typedef struct { fx_int v[%d]; } fx_params;\n", nparams);
     /* C has no arrays without elements. */
     fxi_gpu_say(b, "typedef struct { fx_i64 v[%d]; } fx_offsets;\n", single > 0 ? single : 1);

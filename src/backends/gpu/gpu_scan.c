@@ -1,7 +1,7 @@
 /* gpu_scan.c: cumulative sums along an axis, from either end.
  *
  * As in a reduction, some lanes of a group work on one line. They take as many neighbouring
- * elements of it as there are lanes, add them up in log₂ lanes rounds (Hillis and Steele), and
+ * elements of it as there are lanes, add them up in log₂(lanes) rounds (Hillis and Steele), and
  * carry the last sum on to the next elements. If there are many lines, each has one lane, which
  * needs no rounds.
  */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Larger arrays take longer to copy than their launches take on the host. */
+/* Copying more bytes takes the device longer than the launches take the host. */
 #define STAGE_BYTES_MOST ((int64_t)4 << 20)
 enum { ALIGN = 256, FIXED = -1, UNUSED = -2 };
 
@@ -122,7 +122,8 @@ static bool alloc_lists(fxi_gpu_stage *s, const fx_plan *plan, const fxi_gpu_who
     return true;
 }
 
-/* Two copies cost the host about as much as two launches. */
+/* A copy costs the host about as much as a launch, and the copies must cost less than half of the
+ * launches. */
 static bool pays(const fxi_gpu_whole *w, const fxi_gpu_stage *s, int64_t bytes)
 {
     int32_t copies = 0;

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* By class; NULL for classes without kernels: leaves, transfers, custom steps, which the library
- * runs itself, and collective steps, which NCCL runs if the library does not. */
+/* By class; NULL for classes without kernels: leaves, transfers, custom steps, which cflux runs
+ * itself, and collective steps, which cflux runs if NCCL does not. */
 static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_ELEMENTWISE] = fxi_gpu_elementwise,
     [FX_CLASS_GENERATOR] = fxi_gpu_generate,
@@ -272,12 +272,12 @@ static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
     for (int k = 0; k < 3 && !c->routine; k++) {
         const int64_t items = k == 0 ? c->group : 1;
         if (c->groups[k] < 1)
-            fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch without work-groups");
+            fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch without groups");
         if (c->groups[k] > b->limits->groups[k] ||
             (b->limits->items > 0 && c->groups[k] > b->limits->items / items))
             fxi_gpu_too_much(b,
                              "%lld groups of %d work-items are too many for one launch on %s: "
-                             "compute it in parts",
+                             "compute the operation in parts",
                              (long long)c->groups[k], (int)c->group, b->device->name);
     }
 }
@@ -632,6 +632,7 @@ static bool already_decided(const fxi_gpu_runtime *runtime, struct ready *r)
 }
 
 /* Measures all ways with the buffers of this run, whose output the caller then computes again. */
+/* Measures all ways with the buffers of this run, whose output the caller then computes again. */
 static fx_status measure(const fxi_gpu_runtime *runtime, fx_device *device, run_buffers *p)
 {
     struct ready *r = p->step->ready;
@@ -665,7 +666,8 @@ static fx_status decide(const fxi_gpu_runtime *runtime, fx_device *device, run_b
     /* Waiting for the device is an error while a driver records. */
     if (r->trial->can(device))
         return measure(runtime, device, p);
-    /* The step was recorded before it ran, because the first run of its plan failed earlier. */
+    /* A driver records. run_plan records a plan only after a complete run, in which every step has
+     * chosen its way; if a step is recorded before that, it uses the first way. */
     r->way = 0;
     return FX_OK;
 }

@@ -26,14 +26,15 @@ static inline size_t fxi_gpu_size(int dtype)
     return fxi_gpu_types[dtype].size;
 }
 
+/* Is the result of the instruction rounded to 16 bits? */
+bool fxi_gpu_rounds(const fx_instr *ins);
 /* Appends "const fx_f32 r7 = …;" for an instruction that writes to this register. If its result is
  * rounded to 16 bits, t7 is the result before the rounding. */
-bool fxi_gpu_rounds(const fx_instr *ins);
 void fxi_gpu_say_instr(fxi_gpu_builder *b, const fx_instr *ins, int reg);
 /* Appends all instructions of the step's program, which write to the registers from `first` on.
  * Returns the last register; 0, the first operand or the product, if there are no instructions. */
 int fxi_gpu_say_program(fxi_gpu_builder *b, int first);
-/* Does every instruction of the step have a meaning for its type? If not, records it. */
+/* Does every instruction of the step have a meaning for its type? If not, records an error. */
 bool fxi_gpu_known(fxi_gpu_builder *b);
 
 /* Appends the choice of the segment g on which a group works, out of `batch`: "g == 0 ? name0 : …".
@@ -140,11 +141,11 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size);
  * 1: idx. `shape` has the sizes of this space. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *shape, const fx_tensor *idx,
                           const fx_tensor *x, int axis);
-/* Elements of a vector if a gather or scatter can move its rows as vectors: those along the first
- * axis, which the indices do not replace, are dense in every operand, and all other distances are
- * multiples of a vector. Else 1. Whether the addresses are aligned shows when the kernel runs. Then
- * the layout and the stride along the indices' axis are changed to count vectors; the pattern of
- * the indices stays. */
+/* Returns the number of elements of a vector if a gather or scatter can move its rows as vectors:
+ * the first axis, which the indices do not replace, is dense in every operand, and all other
+ * distances are multiples of a vector. Otherwise returns 1. The kernel tests whether the addresses
+ * are aligned. If the result is above 1, the layout and the stride along the indices' axis are
+ * changed to count vectors; the pattern of the indices stays. */
 int fxi_gpu_index_vectors(const fxi_gpu_builder *b, fxi_gpu_layout *l, int dtype, int axis,
                           int64_t *stride);
 
@@ -157,8 +158,8 @@ typedef struct fxi_gpu_packs {
     const int *pattern; /* of each operand; below 0: it is not loaded for each element */
     int elements;       /* that a lane loads at a time */
     bool neighbours;    /* they may be neighbours in memory, and so be loaded as vectors */
-    /* Rows and columns: a lane loads so many packs v<k>[c], from the offsets o0, o1, … on;
-     * elsewhere 0. */
+    /* Row steps, and reductions by columns: the number of packs v<k>[c] that a lane loads, from the
+     * offsets o0, o1, … on. Other reductions: 0. */
     int several;
 } fxi_gpu_packs;
 /* Sets elements and neighbours for a walk over the elements of a lane. `words`: 32-bit registers
@@ -175,7 +176,7 @@ void fxi_gpu_say_element_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const
 void fxi_gpu_say_near(fxi_gpu_builder *b, const fxi_gpu_packs *p, const char *from);
 
 /* ---- accumulators (gpu_fold.c) --------------------------------------------------------------- */
-/* Is there a fold of this kind and type? If not, records it. */
+/* Is there a fold of this kind and type? If not, records an error. */
 bool fxi_gpu_has_fold(fxi_gpu_builder *b, int kind, int dtype);
 /* Appends the type fx_acc<n> and the functions fx_none<n>() (of no elements), fx_take<n>(a, x, i),
  * fx_join<n>(a, b) and fx_done<n>(a) for a fold of elements of dtype; i is the element's index, for
@@ -196,8 +197,8 @@ void fxi_gpu_lanes_fill(fxi_gpu_lanes l, fxi_gpu_call *c, int first);
 void fxi_gpu_say_lanes(fxi_gpu_builder *b, int first);
 /* Appends the joining of the lanes' accumulators a<acc>, of type fx_acc<n>: afterwards a<acc> of
  * each lane is the accumulator of all lanes. All work-items of the group take part. s<n> is local
- * memory of FX_GROUP accumulators. `columns`: the lanes of a result may be other than neighbours;
- * `again`: the tree before it in the kernel used the same s<n>. */
+ * memory of FX_GROUP accumulators. `columns`: the lanes of a result may be work-items that are not
+ * neighbours; `again`: the tree before it in the kernel used the same s<n>. */
 void fxi_gpu_say_tree(fxi_gpu_builder *b, int n, int acc, bool columns, bool again);
 
 /* ---- the end of products (gpu_slices.c) ------------------------------------------------------ */
@@ -217,16 +218,16 @@ void fxi_gpu_finish_set(const fxi_gpu_finish *f, fxi_gpu_call *call, int first_b
 void fxi_gpu_finish_say(fxi_gpu_builder *b, const fxi_gpu_finish *f, const char *sum,
                         int first_param);
 
-/* n sums of each of `length` elements, of the type `sum`: slice s of element i is number
- * s·length + i. */
+/* n partial sums for each of `length` elements, of the type `sum`: the sum of slice s for element i
+ * has the index s·length + i. */
 typedef struct fxi_gpu_slices {
     const char *sum;
     int64_t n, length;
     bool wide;
 } fxi_gpu_slices;
-/* Adds their work space. */
+/* Reserves work space for the partial sums; returns its offset. */
 int64_t fxi_gpu_slices_work(fxi_gpu_builder *b, const fxi_gpu_slices *s);
-/* Adds the kernel that adds them into the output. */
+/* Adds the kernel that sums the slices of each element into the output. */
 void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_gpu_finish *f,
                         int64_t work);
 

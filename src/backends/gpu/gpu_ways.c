@@ -1,11 +1,11 @@
 /* gpu_ways.c: remembers which of several ways to compute a step is the fastest (gpu_build.h), in
  * memory and in the cache of kernels on disk, whose files have a checksum and contain their key.
  *
- * Ways that add in another order have other bits. So the decision is one for all steps with a key:
- * two steps of one plan, which are both prepared before the first of them runs, or plans of two
- * threads, decide alike, and a program that finds the decision on disk computes the same bits as
- * the program before it. Different machines, or programs without a cache, may decide differently
- * where two ways take nearly the same time.
+ * Ways that add in different orders give different bits. So all steps of a process with the same
+ * key use the same way: two steps of one plan, which are both prepared before the first of them
+ * runs, and the plans of two threads. A program that finds the decision on disk computes the same
+ * bits as the program that stored it. Different machines, or programs without a cache, may decide
+ * differently where two ways take nearly the same time.
  */
 #include "gpu_text.h"
 #include "thread.h"
@@ -19,7 +19,8 @@ struct decision {
     int32_t way;
     char key[];
 };
-/* Kept until the process ends: a program has few different convolutions. */
+/* Kept until the process ends: a program has few different convolutions and products with several
+ * ways. */
 static decision *decisions;
 static fxi_mutex lock = FXI_MUTEX_INIT;
 
@@ -29,7 +30,8 @@ static fx_kernel_key key_of(const char *key)
     return (fx_kernel_key){"gpu-ways", "", "", "", key};
 }
 
-/* The list is searched once for each convolution that is prepared, so it needs no order. */
+/* The list is searched when a step with several ways is prepared and when it first runs, so it
+ * needs no order. */
 static const decision *find(const char *key)
 {
     const decision *d = decisions;

@@ -1,5 +1,5 @@
-/* gpu_whole.c: plans that a driver records and then replays with one call, called graphs by CUDA
- * and HIP: fx_backend.plan_prepare, plan_run and plan_release.
+/* gpu_whole.c: records plans with the driver, and replays a recording with one call (CUDA and HIP
+ * call a recording a graph): fx_backend.plan_prepare, plan_run and plan_release.
  *
  * A recording contains the addresses of one run, and is replayed for runs with the same addresses.
  * The first run of a plan is launched step by step: kernels are loaded then, and libraries choose
@@ -179,7 +179,7 @@ static fxi_gpu_recording *find(const fx_plan *plan, void *const *values, const f
     return NULL;
 }
 
-/* Frees recording k; the last one takes its place. */
+/* Frees recording k; the last one gets its number. */
 static void forget(fx_device *device, fxi_gpu_whole *w, int32_t k, fx_run *run)
 {
     fxi_gpu_recording *r = &w->recordings[k], *last = &w->recordings[--w->nrecordings];
@@ -213,8 +213,8 @@ static bool other_arena(const fxi_gpu_whole *w, const fxi_gpu_recording *r, void
     return w->arena >= 0 && r->values[w->arena] != values[w->arena];
 }
 
-/* Returns the recording that may be replaced: one with another arena, or one that was not used for
- * long, whichever was used least recently; −1: none. */
+/* Returns the number of the recording that may be replaced: among those that have another arena or
+ * that IDLE_RUNS runs did not use, the one that was used least recently; −1: none. */
 static int32_t replaceable(const fxi_gpu_whole *w, void *const *values)
 {
     int32_t oldest = -1;
@@ -355,7 +355,8 @@ static fx_status run_plan(fx_device *device, const fx_plan *plan, void *const *v
         return play(device, plan, r, values, run, false, out_step);
     if (w->runs == 1) {
         const fx_status status = launch_all(device, plan, values, run, out_step);
-        /* A step that did not run has not chosen its way yet, which it cannot while it is recorded.
+        /* A failed run does not count: a step that did not run has not chosen its way yet, and a
+         * step cannot choose while it is recorded.
          */
         w->runs = status ? 0 : 1;
         return status;
@@ -376,7 +377,7 @@ fx_status fxi_gpu_backend_plan_run(fx_device *device, const fx_plan *plan, void 
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     if (!fxi_gpu_enter_for(device, "plan")) {
-        /* Nothing was launched: all values are as they were. */
+        /* Nothing was launched: all values are unchanged. */
         *out_step = -1;
         return FX_STATUS_DEVICE;
     }

@@ -28,7 +28,7 @@ typedef struct fxi_gpu_recording {
 /* Memory of the plan into which values with changing addresses are copied (gpu_stage.c). */
 typedef struct fxi_gpu_region {
     int32_t value;
-    int64_t at, bytes; /* in that memory */
+    int64_t at, bytes; /* offset and size in that memory */
     bool in, out;      /* copied before the run, after the run */
 } fxi_gpu_region;
 

@@ -41,7 +41,7 @@ static bool continues(const fxi_rt_batches *x, const fxi_rt_batches *y)
     return all;
 }
 
-/* The axes of batches in as few as possible; returns their number. */
+/* Joins the axes of batches into as few axes as possible; returns their number. */
 static int join_batches(const fx_step *s, const fxi_rt_product *p, fxi_rt_batches *axes)
 {
     int n = 0;
@@ -105,9 +105,9 @@ void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *b
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* A bias is the only epilogue that a library computes with the same bits as we do. cuBLASLt's ReLU
- * makes 0 of NaN, and both libraries round a 16-bit product once, after the bias, while separate
- * steps round it twice. */
+/* A bias is the only epilogue that a library computes with the same bits as cflux's kernels.
+ * cuBLASLt's ReLU makes 0 of NaN, and both libraries round a 16-bit product once, after the bias,
+ * while separate steps round it twice. */
 static bool read_end(const fx_step *s, fxi_rt_product *p)
 {
     const fx_program end = fx_step_program(s);
@@ -274,7 +274,7 @@ static bool add_product(fxi_gpu_builder *b, const fxi_rt_product *p)
     if (compares && !known) {
         fxi_gpu_compare(b, &fxi_rt_trial, key, AS_IT_IS);
         fxi_gpu_other_way(b, WIDENED);
-        /* If the library refuses it, the way is empty, and left out. */
+        /* If the library refuses the product, the way is empty and is left out. */
         (void)fxi_rt_blas_product(b, &wide);
     }
     return true;

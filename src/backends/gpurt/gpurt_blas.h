@@ -45,7 +45,7 @@ bool fxi_rt_blas_step(fxi_gpu_builder *b);
  * the second after it, and copies the result. */
 void fxi_rt_blas_before(fxi_gpu_builder *b, fxi_rt_product *p);
 void fxi_rt_blas_after(fxi_gpu_builder *b, fxi_rt_product *p);
-/* Moves the addresses of A, B and C to the batches of a call, whose number is below p->calls. */
+/* Writes the addresses of A, B and C of call number `call`, from 0 to p->calls − 1. */
 void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *buffers,
                            char *out[FXI_RT_MATRICES]);
 
@@ -54,7 +54,7 @@ void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *b
 extern fxi_rt_library fxi_rt_blas;
 /* The version of the open library; 0: unknown. */
 int64_t fxi_rt_blas_version(void);
-/* Adds the product's call. False, with nothing added, if the library does not take it. */
+/* Adds the product's call. False, with nothing added, if the library cannot compute the product. */
 bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *p);
 
 #endif

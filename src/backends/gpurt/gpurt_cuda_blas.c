@@ -100,7 +100,7 @@ static void release(fx_device *device, void *state)
     fxi_rt_host->free(p);
 }
 
-/* Each function returns the library's error, as its own do. */
+/* The following functions return the library's error, as the library's functions do. */
 static int describe_product(product *p)
 {
     const fxi_rt_product *of = &p->of;

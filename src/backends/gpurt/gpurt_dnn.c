@@ -160,8 +160,8 @@ static bool takes(const fx_step *s)
     return ok && (!must_repair(s) || fxi_gpu_can_repair(s));
 }
 
-/* If the kernel must be reversed: the number of elements of one of its windows, which are
- * neighbours in memory. Otherwise 0. */
+/* If the windows of the weights must be reversed, returns the number of elements of a window, which
+ * are neighbours in memory. Otherwise returns 0. */
 static int64_t reversed_window(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
@@ -200,7 +200,7 @@ static void copy_last(fxi_gpu_builder *b, fxi_gpu_buffer_ref at, fxi_gpu_buffer_
                  out ? &own : &copy);
 }
 
-/* The call with copies of all operands that have channels last. */
+/* Adds the call, with copies of both operands and of the output in channels-last order. */
 static void add_last(fxi_gpu_builder *b, fxi_rt_conv *c)
 {
     static const fxi_gpu_buffer_ref own[] = {
@@ -224,7 +224,7 @@ static void add_last(fxi_gpu_builder *b, fxi_rt_conv *c)
         fxi_gpu_repair(b);
 }
 
-/* The buffer of w that the call uses: the step's own, or a reversed copy. A gradient of the weights
+/* Adds the call. It uses the step's own buffer of w or a reversed copy; a gradient of the weights
  * is reversed after the call. */
 static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
 {
@@ -342,7 +342,7 @@ static void say_unprepared(int error)
     fxi_rt_library_warn(fxi_rt_dnn.library, why);
 }
 
-/* Adds the library's call. False, with nothing added, if there is none. */
+/* Adds the library's call. False, with nothing added, if the library cannot compute the step. */
 static bool add_library(fxi_gpu_builder *b, const fxi_rt_conv_about *about)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
@@ -364,7 +364,7 @@ static bool add_library(fxi_gpu_builder *b, const fxi_rt_conv_about *about)
     return false;
 }
 
-/* The other ways, after that of the library. */
+/* Adds the other ways; the library's way has been added first. */
 static void add_ways(fxi_gpu_builder *b, const fxi_rt_conv_about *about, const char *key)
 {
     fxi_gpu_compare(b, &fxi_rt_trial, key, BY_LIBRARY);
@@ -374,7 +374,7 @@ static void add_ways(fxi_gpu_builder *b, const fxi_rt_conv_about *about, const c
         return;
     const fxi_rt_conv_about last = about_last(about);
     fxi_gpu_other_way(b, CHANNELS_LAST);
-    /* If the library refuses it, the way is empty, and left out. */
+    /* If the library refuses the convolution, the way is empty and is left out. */
     (void)add_library(b, &last);
 }
 

@@ -12,7 +12,7 @@
 
 /* Adds the call of a convolution, as `library` of the runtime does (gpu.h). */
 bool fxi_rt_dnn_step(fxi_gpu_builder *b);
-/* For fx_functional: NULL if it is not a name of the library, "" if the library works. */
+/* For fx_functional: NULL if `name` is not a name of the library, "" if the library works. */
 const char *fxi_rt_dnn_part(const char *name);
 
 /* ---- for the two libraries ------------------------------------------------------------------- */

@@ -84,8 +84,8 @@ FX_USE(2, @out@, y)
         ? (TAPS(@d@) - tap@d@ + EVERY(@d@) - 1) / EVERY(@d@) : 0;
     const fx_int from@d@ = (FROM(@d@) + phase@d@ - tap@d@ * DILATION(@d@)) / STRIDE(@d@);
 
-// Computes the position of one row in the source and in the output; −1 if there is no such row. The
-// digits of m are not kept: with sixteen sums for each row they would not fit in registers.
+// Computes the position of one row in the source and in the output; −1 if the row does not exist.
+// The digits of m are not kept: with sixteen sums for each row they would not fit in registers.
 //// conv_row
     const fx_int m@r@ = m + @r@ * ITEMS;
     fx_int m@r@_3 = m@r@ < rows ? m@r@ : 0;

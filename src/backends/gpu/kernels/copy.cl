@@ -43,7 +43,7 @@ const fx_int i = first + each * FX_GROUP, column = FX_DIV(i, 2), row = i - colum
 if (i < P(0)) y[column * P(5) + row] = v[each];
 }
 
-// Copies square tiles, as wide as a warp, along axes a and b through the group's memory.
+// Copies square tiles, as wide as a warp, along axes a and b through local memory.
 //// transpose
 FX_USE(0, const @type@, x)
 FX_USE(1, @type@, y)

@@ -45,8 +45,8 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #define fx_float(u) __uint_as_float(u)
 #define fx_bits64(x) ((fx_u64)__double_as_longlong(x))
 #define fx_double(u) __longlong_as_double((fx_i64)(u))
-// In global memory, the atomic addition of Float32 numbers flushes subnormal operands and results
-// to zero. From sm_90 on one instruction adds four of them, at a multiple of 16 bytes; each addition
+// In global memory, the atomic addition of Float32 numbers flushes denormal operands and results to
+// zero. From sm_90 on one instruction adds four of them, at a multiple of 16 bytes; each addition
 // is atomic by itself.
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 13
 #define FX_ADD4_f32(p, a, b, c, d) asm volatile("{.reg .b64 to; cvta.to.global.u64 to, %0; " \
@@ -68,7 +68,8 @@ FX_FN fx_f32 fx_f16_in(fx_u16 h)
 FX_FN fx_u16 fx_f16_out(fx_f32 x)
 { fx_u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 #endif
-// The compiler's division has a branch for divisors whose reciprocal over- or underflows.
+// The compiler's division has a branch for divisors whose reciprocal over- or underflows. fx_part
+// divides by numbers from 1 to 2 only (prelude.cl), so it needs no branch.
 #ifdef __CUDA_ARCH__
 #define FX_PART
 FX_FN fx_f32 fx_part_f32(fx_f32 x, fx_f32 y) {

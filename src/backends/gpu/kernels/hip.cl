@@ -49,7 +49,7 @@ FX_FN fx_f32 fx_f16_in(fx_u16 h) { return (fx_f32)__builtin_bit_cast(_Float16, h
 FX_FN fx_u16 fx_f16_out(fx_f32 x) { return __builtin_bit_cast(fx_u16, (_Float16)x); }
 // All work-items of a wavefront together compute a cell of 16 rows, 16 columns and 16 terms: see
 // matrix.cl. AMD's manuals of instruction sets say which elements each work-item holds. On gfx90a
-// these instructions treat subnormal 16-bit numbers as zeros. That matters for Float16 only, so
+// these instructions treat denormal 16-bit numbers as zeros. That matters for Float16 only, so
 // gfx90a computes Float16 without them.
 #if FX_WARP == 64 && (defined __gfx90a__ || defined __gfx940__ || defined __gfx941__ || \
     defined __gfx942__ || defined __gfx950__)

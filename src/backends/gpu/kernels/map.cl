@@ -106,8 +106,8 @@ if (e < left) {
 }
 }
 
-// The same for several segments. Segment g has `length` elements, which the groups from `first` on
-// compute.
+// An elementwise program over several segments (gpu_foreach.c). Segment g has `length` elements,
+// which the groups from `first` on compute.
 //// segments_choice
 const fx_int g = 0@later_segments@;
 const fx_int length = @length@;

@@ -103,7 +103,7 @@
 // dialect that defines FX_ASYNC has cells of 8 columns, FX_MMA, and
 //     fx_async(to, from, bytes)    copies `bytes` of 16 bytes, and makes the others zeros
 //     FX_ASYNC_CLOSE               ends a set of copies
-//     FX_ASYNC_WAIT(n)             waits for all sets of the work-item but the last n
+//     FX_ASYNC_WAIT(n)             waits for all sets of the work-item but the n latest
 //     fx_parts(p, at)              loads four matrices of 8 by 8 16-bit numbers from the addresses
 //                                  of all work-items of the warp; fx_parts_across: transposed
 //     fx_near, fx_near_of(p)       an address in local memory
@@ -140,7 +140,8 @@
     const fx_int x##_far = across ? (fx_int)x##_dk * k_stride : (fx_int)x##_dr * row_stride; \
     const fx_u32 x##_place = PLACE(across, rows, x##_r, x##_k); \
     fx_int x##_at = o + (first + (fx_int)x##_r) * row_stride + (from + (fx_int)x##_k) * k_stride;
-// The bytes of a unit inside the operand: `here` of its neighbours are, if `there`.
+// The bytes of a unit that are inside the operand: those of its first `here` numbers, or none
+// unless `there`.
 #define INSIDE(here, there) ((there) && (here) > 0 ? (here) < 8 ? (fx_u32)(here) * 2 : 16u : 0u)
 #define FETCH(x, start, first, rows, most, across, row_stride, k_stride) \
     if (x##_whole && first + rows <= most && at + DEPTH <= to) \
@@ -192,8 +193,9 @@
     FX_UNROLL for (fx_u32 y = 0; y < WN / 8; y++)
         FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++)
             FX_UNROLL for (fx_u32 i = 0; i < 4; i++) sum[y][x][i] = 0;
-// The second and third part of a cell's left side are the rows from 8 on and the terms from 8 on;
-// of two cells' right side, the terms from 8 on and the second cell.
+// Each side has four parts. In a cell's left side, the second and the third part have the rows from
+// 8 on and the terms from 8 on; in the right side of two cells, they have the terms from 8 on and
+// the second cell.
     AIM(a_aim, 0, BM, A_ACROSS, wm, lane / 8 % 2, lane / 16)
     AIM(b_aim, BYTES(BM), BN, B_ACROSS, wn, lane / 16, lane / 8 % 2)
     fx_u32 left[2][BM / 32][4], right[2][WN / 16][4];
@@ -210,7 +212,7 @@
     LOAD_BOTH(0)
     FX_LOOP for (fx_int done = from; done < to; done += DEPTH) {
         LOAD_BOTH(1)
-// All warps have loaded their parts of the tile that this one replaces before the last barrier.
+// This tile overwrites one of which all warps have loaded their parts before the previous barrier.
         FETCH_BOTH(write)
         write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
         MULTIPLY(0)

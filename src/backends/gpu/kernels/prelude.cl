@@ -83,7 +83,7 @@ FX_FN fx_u32 fx_pair_bf16(fx_f32 x, fx_f32 y) {
 #define FX_STORE_bool(x, i, v) ((x)[i] = (v))
 #define FX_STORE_f16(x, i, v) ((x)[i] = fx_f16_out(v))
 #define FX_STORE_bf16(x, i, v) ((x)[i] = fx_bf16_out(v))
-// A value that is rounded already, and the value e of the words of a pack.
+// Stores a value that is rounded already, and loads value e from the words of a pack.
 #define FX_STORE_rounded_bf16(x, i, v) ((x)[i] = (fx_u16)(fx_bits(v) >> 16))
 #define FX_LOAD_word_bf16(w, e) fx_float((e) % 2 ? (w)[(e) / 2] & 0xffff0000u : (w)[(e) / 2] << 16)
 

@@ -114,9 +114,9 @@ for (fx_int t = lane; t < P(@own@@count@); t += lanes)
 @tree@
 if (lane == 0 && o < P(@own@@results@)) FX_STORE_@name@(y, o, fx_done0(a0));
 
-// Computes one of several reductions of a launch: reduction g, whose first group is parameter g. Its
-// other parameters begin at parameter `from`, after those of the earlier reductions; in the text of
-// a single reduction, which follows here, @own@ is empty.
+// Computes one of several reductions of a launch: reduction g, whose first group is parameter g.
+// Its other parameters begin at parameter `from`, after those of the earlier reductions; the text
+// of a reduction follows, with `from + ` for @own@. In a kernel of one reduction, @own@ is empty.
 //// reductions
 const fx_int g = 0@later_reductions@;
 const fx_int from = @batch@ + g * @params@, group = FX_GROUP_X - P(g);

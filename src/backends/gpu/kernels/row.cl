@@ -20,12 +20,12 @@ const fx_int gap = @gap@, start = first + lane * @own_elements@;
 @passes@
 @outputs_of_row@
 
-// Division of elements by a value y of the row, in nine instructions instead of about fifteen, two of
-// which are slow and one is a branch. The divisor d is y·g, from 1 to below 2, and z is 1 / d. The
-// quotient q is corrected twice by its remainder, as a correctly rounded division does, so that the
-// result has the same bits. A small x is multiplied by 2⁶⁴, because its remainder would underflow.
-// (The last bit of a subnormal quotient may differ, because it is rounded twice.) Zeros, infinite
-// numbers and NaN have no remainder.
+// Division of elements by a value y of the row, in nine instructions. An ordinary division has
+// about fifteen: two of them are slow, and one is a branch. The divisor d is y·g, from 1 to below
+// 2, and z is 1 / d. The quotient q is corrected twice by its remainder, as a correctly rounded
+// division does, so that the result has the same bits. A small x is multiplied by 2⁶⁴, because its
+// remainder would underflow. (The last bit of a denormal quotient may differ, because it is rounded
+// twice.) Zeros, infinite numbers and NaN have no remainder.
 //// rows_division
 typedef struct { fx_f32 y, d, z, g; } fx_divisor;
 FX_FN fx_divisor fx_divide_by(fx_f32 y) {

@@ -29,7 +29,7 @@ for (fx_int back = 1; back < lanes; back *= 2) {
 a0 = fx_join0(carry, a0);
 if (live) FX_STORE_@name@(y, o@to@ + at * P(4), fx_done0(a0));
 if (lanes > 1) {
-    // The last lane has the sum of all of them.
+    // The last lane has the sum of all lanes.
     carry = fx_join0(carry, s0[team + (lanes - 1) * teams]);
     FX_BARRIER;
 } else
