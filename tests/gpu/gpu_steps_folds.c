@@ -88,6 +88,27 @@ static void program_reductions(gpu_visits *v)
         }
 }
 
+/* Σ (x − m)·x over the second axis, as in the gradient of a layer norm's scale: m has one number
+ * for all results. */
+static void column_program(gpu_visits *v, int dtype)
+{
+    static const int64_t shape[] = {64, 500};
+    gpu_case c = {.step = {.op = FX_OP_REDUCE, .cls = FX_CLASS_REDUCE, .nin = 2}};
+    c.step.as.reduce.space = gpu_dense(FX_DTYPE_F32, 2, shape);
+    c.in[0] = gpu_laid(dtype, 2, shape, DENSE);
+    c.in[1] = gpu_dense(FX_DTYPE_F32, 2, shape);
+    c.in[1].stride[0] = 0;
+    c.in[1].stride[1] = 1;
+    gpu_add_instr(&c, FX_OP_CAST, dtype, FX_DTYPE_F32, 1, 0, 0, 0);
+    gpu_add_instr(&c, FX_OP_SUB, FX_DTYPE_F32, FX_DTYPE_F32, 2, 2, 1, 0);
+    gpu_add_instr(&c, FX_OP_MUL, FX_DTYPE_F32, FX_DTYPE_F32, 2, 3, 2, 0);
+    c.step.as.reduce.fold = FX_REDUCE_SUM;
+    c.step.as.reduce.mask = 2;
+    c.step.out = reduced(FX_DTYPE_F32, 2, shape, 2);
+    snprintf(c.name, sizeof c.name, "reduce.column_program.%s", gpu_type_names[dtype]);
+    gpu_show(v, &c);
+}
+
 /* Several reductions that are one step: bias gradients of several sizes, with other reduced axes
  * among them, one that is too large to share a launch, and one without results. */
 static void several_reductions(gpu_visits *v, int count, int dtype, bool program)
@@ -309,6 +330,8 @@ void gpu_visit_folds(gpu_visits *v)
 {
     reductions(v);
     program_reductions(v);
+    column_program(v, FX_DTYPE_F32);
+    column_program(v, FX_DTYPE_BF16);
     all_several_reductions(v);
     scans(v);
     rows(v);

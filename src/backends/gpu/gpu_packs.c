@@ -18,11 +18,18 @@ static bool is_loaded(const fxi_gpu_packs *p, int k, const bool *needed)
     return p->pattern[k] >= 0 && (!needed || needed[k]);
 }
 
+/* Has operand k one element for all elements of a pack? */
+static bool is_shared(const fxi_gpu_packs *p, int k)
+{
+    return p->pattern[k] >= 0 && (p->shared >> p->pattern[k] & 1);
+}
+
 static fxi_gpu_pack pack_of(const fxi_gpu_packs *p, int k, char name[16])
 {
     snprintf(name, 16, p->several ? "v%d[c]" : "v%d", k);
-    return (fxi_gpu_pack){
-        .name = name, .type = &fxi_gpu_types[p->in[k].dtype], .elements = p->elements};
+    return (fxi_gpu_pack){.name = name,
+                          .type = &fxi_gpu_types[p->in[k].dtype],
+                          .elements = is_shared(p, k) ? 1 : p->elements};
 }
 
 /* Chooses the number of elements: as many as a vector has of the narrowest type, fewer if the packs
@@ -80,8 +87,9 @@ void fxi_gpu_say_element_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const
     char name[16];
     for (int k = 0; k < p->n; k++)
         if (is_loaded(p, k, needed))
-            fxi_gpu_say(b, "%s.e[e] = x%d[o%d%s];\n", pack_of(p, k, name).name, k, p->pattern[k],
-                        p->several && p->neighbours ? " + e" : "");
+            fxi_gpu_say(b, "%s.e[%c] = x%d[o%d%s];\n", pack_of(p, k, name).name,
+                        is_shared(p, k) ? '0' : 'e', k, p->pattern[k],
+                        p->several && p->neighbours && !is_shared(p, k) ? " + e" : "");
 }
 
 /* One test for all operands: the addresses are joined by |, so a low bit that is set in any of them
@@ -93,7 +101,7 @@ void fxi_gpu_say_near(fxi_gpu_builder *b, const fxi_gpu_packs *p, const char *fr
     const char *join = "((";
     for (int k = 0; k < p->n && p->neighbours; k++) {
         const fxi_gpu_pack pack = pack_of(p, k, name);
-        if (!is_loaded(p, k, NULL))
+        if (!is_loaded(p, k, NULL) || is_shared(p, k))
             continue;
         longest = fxi_gpu_pack_bytes(&pack) > longest ? fxi_gpu_pack_bytes(&pack) : longest;
         fxi_gpu_say(b, "%sFX_ADDRESS(x%d + k%d + %s)", join, k, p->pattern[k], from);

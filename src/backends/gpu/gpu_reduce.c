@@ -49,6 +49,7 @@ typedef struct reduction {
     int elements;    /* terms that a lane loads at a time */
     bool neighbours; /* they may be neighbours in memory */
     int several;     /* columns by vectors: terms of `elements` results that a lane loads; else 0 */
+    uint32_t shared; /* the same: bit p: pattern p has one element for all results of a vector */
     int64_t partial; /* offset of the pieces' accumulators in work space */
 } reduction;
 
@@ -59,7 +60,8 @@ static fxi_gpu_packs packs_of(const reduction *r)
                            .pattern = r->pattern,
                            .elements = r->elements,
                            .neighbours = r->neighbours,
-                           .several = r->several};
+                           .several = r->several,
+                           .shared = r->shared};
 }
 
 /* ---- how it is divided ----------------------------------------------------------------------- */
@@ -80,12 +82,25 @@ static int64_t groups_of(const reduction *r)
                              FXI_GPU_GROUP / r->lanes.lanes * (r->several ? r->elements : 1));
 }
 
-/* Are n neighbouring results n neighbours in every operand, and begin at multiples of n? */
-static bool are_columns(const reduction *r, int n)
+/* The patterns in which results that differ along the first axis use the same element, for example
+ * the mean of an observation in the gradient of a layer norm's scale. Bit p: pattern p. */
+static uint32_t shared_patterns(const reduction *r)
+{
+    uint32_t shared = 0;
+    for (int q = 0; q < r->kept.npatterns && r->kept.nd > 0; q++)
+        shared |= r->kept.stride[q][0] == 0 ? 1u << q : 0;
+    return shared;
+}
+
+/* Are n neighbouring results n neighbours, which begin at multiples of n, in every operand that has
+ * an element of its own for each of them? */
+static bool are_columns(const reduction *r, uint32_t shared, int n)
 {
     const fxi_gpu_walk *kept = &r->kept, *reduced = &r->reduced;
     bool good = n > 1 && kept->nd > 0 && kept->npatterns > 0 && kept->shape[0] % n == 0;
     for (int q = 0; q < kept->npatterns && good; q++) {
+        if (shared >> q & 1)
+            continue;
         good = kept->stride[q][0] == 1;
         for (int d = 1; d < kept->nd; d++)
             good &= kept->stride[q][d] % n == 0;
@@ -107,18 +122,22 @@ static void choose_columns(const fxi_gpu_builder *b, reduction *r)
     const bool shares = b->step->cls == FX_CLASS_FOREACH && r->results * r->terms < SMALL;
     if (!by_columns(r) || r->matches || shares)
         return;
+    /* A shared element needs one register for all results of a vector. */
+    const uint32_t shared = shared_patterns(r);
     for (int k = 0; k < r->nin; k++) {
         const int size = fxi_gpu_types[r->in[k].dtype].size;
-        words += r->pattern[k] < 0 ? 0 : size > 4 ? size / 4 : 1;
-        if (r->pattern[k] >= 0 && (narrowest == 0 || size < narrowest))
-            narrowest = size;
+        if (r->pattern[k] < 0 || shared >> r->pattern[k] & 1)
+            continue;
+        words += size > 4 ? size / 4 : 1;
+        narrowest = narrowest == 0 || size < narrowest ? size : narrowest;
     }
-    int n = fxi_gpu_pack_elements(b, narrowest, words);
-    while (n > 1 && !are_columns(r, n))
+    int n = narrowest > 0 ? fxi_gpu_pack_elements(b, narrowest, words) : 1;
+    while (n > 1 && !are_columns(r, shared, n))
         n /= 2;
     if (n == 1)
         return;
     r->elements = n;
+    r->shared = shared;
     r->neighbours = true;
     r->several = n * (words - ACCUMULATOR) * 4 > LOADED ? 2 : 4;
 }
@@ -156,10 +175,10 @@ static void say_value(fxi_gpu_builder *b, const reduction *r)
 {
     for (int k = 0; k < r->nin; k++) {
         const fxi_gpu_type *t = &fxi_gpu_types[r->in[k].dtype];
-        const bool single = r->pattern[k] < 0;
+        const bool single = r->pattern[k] < 0, shared = !single && r->shared >> r->pattern[k] & 1;
         const char *pack = r->several ? "[c].e" : ".e";
         fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(%c%d%s, %c);\n", t->value, k, t->name,
-                    single ? 'x' : 'v', k, single ? "" : pack, single ? '0' : 'e');
+                    single ? 'x' : 'v', k, single ? "" : pack, single || shared ? '0' : 'e');
     }
     const int result = fxi_gpu_say_program(b, r->nin);
     /* All indices are read and compared: the kernel has no list of the terms of a result. */
@@ -314,6 +333,7 @@ static void settle(const fxi_gpu_builder *b, reduction *r, uint32_t axes)
      * reduction gains. */
     if (r->several && r->pieces > 1 && r->results * r->terms < SMALL) {
         r->several = 0;
+        r->shared = 0;
         r->elements = packs.elements;
         r->neighbours = packs.neighbours;
         divide(b, r);
@@ -380,12 +400,12 @@ void fxi_gpu_reduce(fxi_gpu_builder *b)
 /* Do both reductions have the same text, so that they differ in parameters only? */
 static bool same_text(const reduction *a, const reduction *b)
 {
-    bool same = !a->wide && !b->wide && a->pieces == 1 && b->pieces == 1 &&
-                a->elements == b->elements && a->neighbours == b->neighbours &&
-                a->several == b->several && a->lanes.columns == b->lanes.columns &&
-                a->layout.npatterns == b->layout.npatterns &&
-                fxi_gpu_walk_params(&a->kept) == fxi_gpu_walk_params(&b->kept) &&
-                fxi_gpu_walk_params(&a->reduced) == fxi_gpu_walk_params(&b->reduced);
+    bool same =
+        !a->wide && !b->wide && a->pieces == 1 && b->pieces == 1 && a->elements == b->elements &&
+        a->neighbours == b->neighbours && a->several == b->several && a->shared == b->shared &&
+        a->lanes.columns == b->lanes.columns && a->layout.npatterns == b->layout.npatterns &&
+        fxi_gpu_walk_params(&a->kept) == fxi_gpu_walk_params(&b->kept) &&
+        fxi_gpu_walk_params(&a->reduced) == fxi_gpu_walk_params(&b->reduced);
     for (int k = 0; k < a->nin && same; k++)
         same = a->pattern[k] == b->pattern[k];
     return same;

@@ -161,6 +161,7 @@ typedef struct fxi_gpu_packs {
     /* Row steps, and reductions by columns: the number of packs v<k>[c] that a lane loads, from the
      * offsets o0, o1, … on. Other reductions: 0. */
     int several;
+    uint32_t shared; /* bit p: a pack of pattern p is one element, the same for all elements */
 } fxi_gpu_packs;
 /* Sets elements and neighbours for a walk over the elements of a lane. `words`: 32-bit registers
  * for each element beside the operands' own. Returns the registers of the operands. */
