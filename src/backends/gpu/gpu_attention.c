@@ -88,8 +88,8 @@ static bool is_wide(const plan *p)
                 fxi_gpu_wide(p->groups * p->a->heads * p->a->batch);
     for (int i = 0; i < s->nin; i++) {
         const fx_tensor *t = &s->in[i];
-        wide |= fxi_gpu_wide(t->shape[0] + (t->shape[1] + 256) * fxi_gpu_stride(t, 1) +
-                             t->shape[2] * fxi_gpu_stride(t, 2));
+        wide |= fxi_gpu_wide(t->shape[0] + (t->shape[1] + 256) * llabs(fxi_gpu_stride(t, 1)) +
+                             t->shape[2] * llabs(fxi_gpu_stride(t, 2)));
     }
     return wide;
 }

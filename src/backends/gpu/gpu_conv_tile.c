@@ -95,7 +95,7 @@ static double cost_of(const contraction *c, int tile, int64_t slices, int64_t un
 
 static choice cheapest(const contraction *c, const fxi_gpu_limits *limits)
 {
-    const int64_t units = limits->units;
+    const int64_t units = limits->units > 0 ? limits->units : 1;
     const int64_t longest = c->terms / (SLICE_ROUNDS * DEPTH), largest = SLICES_MOST / c->length,
                   most = longest < largest ? longest : largest;
     choice best = {.slices = 1, .cost = -1};

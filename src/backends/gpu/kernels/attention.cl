@@ -204,9 +204,9 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
                 }
                 now = fx_larger(now, fx_float(fx_shuffle(fx_bits(now), lane ^ 1)));
                 now = fx_larger(now, fx_float(fx_shuffle(fx_bits(now), lane ^ 2)));
-// A row whose scores are all −∞ so far keeps zeros as sums.
-                const fx_f32 base = now > -FX_INF ? now * log2_scale : 0;
-                const fx_f32 f = fx_exp2(FX_MAD(most[m][i / 2], log2_scale, -base));
+// A row whose scores are all −∞ so far keeps zeros as sums. While the maximum stays, f is exactly 1.
+                const fx_f32 top = now > -FX_INF ? now : 0, base = top * log2_scale;
+                const fx_f32 f = fx_exp2((most[m][i / 2] - top) * log2_scale);
                 most[m][i / 2] = now;
                 fx_f32 sums = 0;
                 FX_UNROLL for (fx_u32 y = 0; y < TILE / 8; y++)
