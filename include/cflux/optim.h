@@ -283,7 +283,8 @@ FX_API fx_status fx_average(int n, void **gradients);
                                       and layer state are not changed, and the call returns        \
                                       FX_STATUS_NONFINITE without an error record */               \
     F(bool, sinks, true)           /* true: also compute pending results that use the old          \
-                                      parameters, except the scores of attention */                \
+                                      parameters, except scores of attention from which nothing    \
+                                      else is computed */                                          \
     F(double, observations, -1)    /* with fx_dist_optimiser: the number of observations of which  \
                                       the gradient is the mean, which is its weight in the mean    \
                                       over all members; 0: none, and the gradient is not used.     \

@@ -418,6 +418,16 @@ static void write_program(const again *a, const fx_step *reader, writing *w)
             append(w, &old.instr[k], w->of_reader, k == old.n - 1 && !rows);
 }
 
+/* fx_row_step.counted with the new numbers of the operands. */
+static uint32_t counted_of(const again *a, const fx_step *reader, const writing *w)
+{
+    uint32_t counted = 0;
+    for (int k = 0; k < reader->nin; k++)
+        if (reader->in_value[k] != a->v && reader->as.row.counted >> k & 1)
+            counted |= UINT32_C(1) << w->of_reader[k];
+    return counted;
+}
+
 /* Replaces V by its expression in step number `which`. */
 static bool compute_in(again *a, int32_t which)
 {
@@ -438,8 +448,10 @@ static bool compute_in(again *a, int32_t which)
     }
     set_operands(a, reader, &w);
     write_program(a, reader, &w);
-    if (to.cls == FX_CLASS_ROW)
+    if (to.cls == FX_CLASS_ROW) {
         to.as.row.out_reg = w.of_reader[reader->as.row.out_reg];
+        to.as.row.counted = counted_of(a, reader, &w);
+    }
     for (int k = 0; to.cls != FX_CLASS_REDUCE && k < more_of(&to)->n; k++)
         more_of(&to)->reg[k] = w.of_reader[more_of(&to)->reg[k]];
     *program_of(&to) = (fx_program){w.instr, w.n};

@@ -108,6 +108,9 @@ bool fxi_order_for_rows(const fxi_graph *g, int32_t *order)
         qsort(roots, (size_t)g->noutputs, sizeof *roots, by_depth);
     for (int32_t k = 0; k < g->noutputs && ok; k++)
         visit_root(&w, roots[k].id);
+    /* A root that has a value already is a node without being an output. */
+    for (int32_t i = 0; i < g->n && ok; i++)
+        visit_root(&w, i);
     fxi_free(roots);
     fxi_free(w.depth);
     fxi_free(w.done);
