@@ -31,8 +31,9 @@ FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS)
  * 512², y and its gradients are computed for 256 queries at a time, so that memory grows linearly
  * with the length; gradients compute the scores again. FX_STATUS_SHAPE if the sizes of the arrays
  * do not match, or bias or mask does not broadcast; FX_STATUS_ARGUMENT if nheads does not divide
- * the features, or dropout is not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool.
- * NNlib.dot_product_attention; Vaswani et al., 2017; Rabe, Staats, 2021. */
+ * the features, or dropout is not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool;
+ * FX_STATUS_UNSUPPORTED for more than 2^24 queries in blocks. NNlib.dot_product_attention; Vaswani
+ * et al., 2017; Rabe, Staats, 2021. */
 FX_API void *fxi_dot_product_attention(const fx_dot_product_attention_args *a);
 /* α alone. NNlib.dot_product_attention_scores. */
 FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *a);

@@ -27,6 +27,8 @@
 /* Queries of a block, and the largest number of queries times keys that is computed at once: 1 MiB
  * of Float32 for each head of an observation. */
 enum { QUERIES = 256, AT_ONCE = 512 * 512 };
+/* Each block is some nodes of the graph: more would fill the memory before anything is computed. */
+#define BLOCKS_MOST ((int64_t)1 << 16)
 
 #define OP_NAME "dot_product_attention"
 
@@ -357,6 +359,9 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
                        .mask = a->mask ? four_axes(a->mask) : NULL,
                        .causal = a->causal,
                        .dropout = a->dropout};
+    if (!is_short(out) && blocks_of(out->q) > BLOCKS_MOST)
+        return fail(FX_STATUS_UNSUPPORTED, "a long sequence may have at most 16,777,216 queries",
+                    a);
     draw_streams(out);
     if (out->bias && !broadcasts(out->bias, full))
         return fail(FX_STATUS_SHAPE, "bias must broadcast to keys×queries×heads×batch", a);

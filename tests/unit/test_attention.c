@@ -231,6 +231,9 @@ static void mistakes_are_errors(void **state)
     fx_array *x = fx_ones(4, 3);
     assert_true(fx_is_error(fx_dot_product_attention(x, fx_ones(2, 3), x)));
     expect_error(FX_STATUS_SHAPE, "query and key need the same features");
+    fx_array *endless = fx_zeros(8, (int64_t)1 << 30);
+    assert_true(fx_is_error(fx_dot_product_attention(endless, endless)));
+    expect_error(FX_STATUS_UNSUPPORTED, "at most 16,777,216 queries");
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .nheads = 3)));
     expect_error(FX_STATUS_ARGUMENT, "the number of heads must divide the number of features");
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .mask = fx_ones(3, 3))));
