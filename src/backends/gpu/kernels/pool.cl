@@ -100,17 +100,17 @@ FX_USE(1, @to@, to)
     UNROLL for (fx_int e = 0; e < PACK; e++) sum[e] = 0;
     UNROLL for (fx_int j2 = 0; j2 < SPAN(2); j2++) {
         const fx_int o2 = low2 + j2;
-        if (o2 > high2) break;
+        if (o2 > high2) continue;
         const fx_int k2 = OVER_DILATION(2, x2 - o2 * STRIDE(2));
         if (o2 * STRIDE(2) + k2 * DILATION(2) != x2) continue;
         UNROLL for (fx_int j1 = 0; j1 < SPAN(1); j1++) {
             const fx_int o1 = low1 + j1;
-            if (o1 > high1) break;
+            if (o1 > high1) continue;
             const fx_int k1 = OVER_DILATION(1, x1 - o1 * STRIDE(1));
             if (o1 * STRIDE(1) + k1 * DILATION(1) != x1) continue;
             UNROLL for (fx_int j0 = 0; j0 < SPAN(0); j0++) {
                 const fx_int o0 = low0 + j0, at = o0 + YS(0) * (o1 + YS(1) * (o2 + YS(2) * p3));
-                if (o0 > high0) break;
+                if (o0 > high0) continue;
                 const VALUE v = LOAD(from, at);
                 FIND
                 UNROLL for (fx_int e = 0; e < PACK; e++)
