@@ -63,8 +63,11 @@ FX_FN fx_u16 fx_bf16_out(fx_f32 x) {
     return (fx_u16)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16); }
 #define fx_round_bf16(x) fx_bf16_in(fx_bf16_out(x))
 #define FX_PAIR_OF(exact, rounded) (rounded)
+#ifndef FX_UPPER_HALVES
+#define FX_UPPER_HALVES(x, y) (((x) >> 16) | ((y) & 0xffff0000u))
+#endif
 FX_FN fx_u32 fx_pair_bf16(fx_f32 x, fx_f32 y) {
-    return (fx_bits(x) >> 16) | (fx_bits(y) & 0xffff0000u); }
+    return FX_UPPER_HALVES(fx_bits(x), fx_bits(y)); }
 #endif
 #define fx_round_f16(x) fx_f16_in(fx_f16_out(x))
 #define FX_LOAD_f32(x, i) ((x)[i])
