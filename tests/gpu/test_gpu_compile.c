@@ -61,10 +61,12 @@ static int collect(fxi_gpu_dialect dialect)
 static void rename_all(FILE *f, int number, bool undo)
 {
     static const char *const own[] = {"fx_params", "fx_offsets", "fx_table",     "fx_fold",
-                                      "fx_philox", "fx_divisor", "fx_divide_by", "fx_over"};
+                                      "fx_philox", "fx_divisor", "fx_divide_by", "fx_over",
+                                      "fx_exp2",   "fx_two_f16", "fx_async_f32", "fx_larger"};
+    const int nown = (int)(sizeof own / sizeof *own);
     static const char *const folds[] = {"fx_acc",  "fx_none", "fx_take",
                                         "fx_join", "fx_done", "fx_from"};
-    for (int k = 0; k < 8; k++)
+    for (int k = 0; k < nown; k++)
         fprintf(f, undo ? "#undef %s\n" : "#define %s %s_%d\n", own[k], own[k], number);
     for (int k = 0; k < 6; k++)
         for (int n = 0; n < 4; n++)
