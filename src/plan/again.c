@@ -1,4 +1,4 @@
-/* again.c: planner rule 6: on a device, a step computes a cheap value again from what is in memory
+/* again.c: planner rule 8: on a device, a step computes a cheap value again from what is in memory
  * anyway, instead of reading it from memory.
  *
  * A pure function of the list of steps. In a network of 16-bit floats, norms compute in Float32:

@@ -149,7 +149,7 @@ static inline bool fxi_is_reordered(const fx_step *s)
 /* Chooses the collective steps that run beside others, after note_lives (overlap.c). */
 bool fxi_overlap(fxi_builder *b);
 
-/* Lets steps compute cheap values again instead of reading them from memory (planner rule 6;
+/* Lets steps compute cheap values again instead of reading them from memory (planner rule 8;
  * again.c). */
 bool fxi_compute_again(const fxi_planner *how, fxi_plan *p);
 

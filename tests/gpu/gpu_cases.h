@@ -1,5 +1,5 @@
-/* gpu_cases.h: values and functions that the lists of steps share (gpu_steps.c, gpu_steps_index.c,
- * gpu_steps_folds.c).
+/* gpu_cases.h: values and functions that the lists of steps share (gpu_steps.c,
+ * gpu_steps_attention.c, gpu_steps_folds.c, gpu_steps_index.c).
  */
 #ifndef GPU_CASES_H
 #define GPU_CASES_H

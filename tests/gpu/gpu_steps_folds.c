@@ -193,6 +193,14 @@ static void begin_rows(gpu_case *c, const char *what, int dtype, int row_axes, i
              (int)n);
 }
 
+/* Dense rows of one axis, which are read from operand 0 and written to the output. */
+static void begin_dense(gpu_case *c, const char *what, int dtype, int64_t n)
+{
+    begin_rows(c, what, dtype, 1, n, 9);
+    const fx_tensor *space = &c->step.as.row.space;
+    c->in[0] = c->step.out = gpu_dense(dtype, space->ndim, space->shape);
+}
+
 /* Rows that are `columns` neighbouring columns. */
 static void begin_columns(gpu_case *c, int dtype, int64_t columns, int64_t n)
 {
@@ -256,16 +264,13 @@ static void column_softmax(gpu_visits *v, int dtype, int64_t columns, int64_t n,
 static void two_sums(gpu_visits *v, int dtype, int64_t n)
 {
     gpu_case c;
-    begin_rows(&c, "two_sums", dtype, 1, n, 9);
-    const fx_tensor *space = &c.step.as.row.space;
+    begin_dense(&c, "two_sums", dtype, n);
     c.step.nin = 1;
-    c.in[0] = gpu_dense(dtype, space->ndim, space->shape);
     row_instr(&c, FX_OP_MUL, dtype, 2, 0, 0, false, 0, 0);               /* 1 */
     row_instr(&c, FX_OP_REDUCE, dtype, 1, 0, 0, true, 0, FX_REDUCE_SUM); /* 2 */
     row_instr(&c, FX_OP_REDUCE, dtype, 1, 1, 0, true, 0, FX_REDUCE_SUM); /* 3 */
     row_instr(&c, FX_OP_MUL, dtype, 2, 0, 2, false, 1, 0);               /* 4 */
     row_instr(&c, FX_OP_ADD, dtype, 2, 4, 3, false, 1, 0);               /* 5 */
-    c.step.out = gpu_dense(dtype, space->ndim, space->shape);
     c.step.as.row.out_reg = 5;
     gpu_show(v, &c);
 }
@@ -275,10 +280,9 @@ static void two_sums(gpu_visits *v, int dtype, int64_t n)
 static void crossentropy(gpu_visits *v, int dtype, int64_t n)
 {
     gpu_case c;
-    begin_rows(&c, "crossentropy", dtype, 1, n, 9);
+    begin_dense(&c, "crossentropy", dtype, n);
     const fx_tensor *space = &c.step.as.row.space;
     c.step.nin = 3;
-    c.in[0] = gpu_dense(dtype, space->ndim, space->shape);
     c.in[1] = reduced(FX_DTYPE_I64, space->ndim, space->shape, 1);
     c.in[2] = gpu_dense(FX_DTYPE_I64, space->ndim, space->shape);
     c.in[2].stride[1] = 0;
@@ -296,7 +300,6 @@ static void crossentropy(gpu_visits *v, int dtype, int64_t n)
     row_instr(&c, FX_OP_DIV, dtype, 2, 7, 8, false, 2, 0);                /* 13 */
     row_instr(&c, FX_OP_SUB, dtype, 2, 13, 4, false, 2, 0);               /* 14 */
     row_instr(&c, FX_OP_NEG, dtype, 1, 12, 0, true, 3, 0);                /* 15 */
-    c.step.out = gpu_dense(dtype, space->ndim, space->shape);
     c.step.as.row.out_reg = 14;
     c.step.as.row.more = (fx_more_outputs){.n = 1, .reg = {15}};
     gpu_show(v, &c);

@@ -12,7 +12,10 @@
  *                         proceed in any order that events allow
  *   SIM_NOTHING=1         kernels, graphs and calls of libraries compute nothing: the time that is
  *                         left is the host's
- *   SIM_SEED=1            seed of the random choices wherever the driver promises no order
+ *   SIM_SLOW=1            on the simulated clock, cuDNN takes longer, and so does cuBLASLt for
+ * 16-bit matrices with odd leading dimensions SIM_SLOW_KERNEL=name  a launch of this kernel takes
+ * longer on the simulated clock SIM_CHANNELS_FIRST=1  cuDNN takes longer for arrays with channels
+ * first SIM_SEED=1            seed of the random choices wherever the driver promises no order
  *   SIM_FAIL=name@3=2,…   the third call of a function fails with error 2; "=719!": with error 719,
  *                         and the device is lost from then on
  *   SIM_CACHE=folder      where compiled kernels are kept, named by their content
@@ -168,7 +171,7 @@ typedef struct sim_call {
     char *at[SIM_USES];
 } sim_call;
 
-/* A point in a stream that an event was recorded at. */
+/* A point in a stream at which an event was recorded. */
 typedef struct sim_point {
     sim_stream *stream;
     int users;
@@ -188,7 +191,7 @@ typedef struct sim_op {
     sim_launch *launch;
     sim_call *call;
     sim_graph *graph;
-    double milliseconds; /* that it takes on the simulated clock, beside LAUNCH_TIME */
+    double milliseconds; /* on the simulated clock, in addition to LAUNCH_TIME */
     char *copy;          /* copy of the source, if that is pageable memory */
     size_t skipped;      /* bytes of it that earlier parts have read */
 } sim_op;
@@ -217,8 +220,9 @@ typedef struct sim_event {
 
 /* The caller holds the simulator's lock. */
 sim_stream *sim_stream_new(sim_device *d);
-/* The work that is queued next takes so much longer. The simulated clock of a device's events is
- * not that of the machine: it advances by a constant for each piece of work, and by these times. */
+/* The next queued work takes this much longer on the simulated clock, by which the device's events
+ * measure. It is not the machine's clock: it advances by a constant for each piece of work, and by
+ * these times. */
 void sim_take_time(double milliseconds);
 /* Adds work to a stream; takes over what *op points to. */
 int sim_queue(sim_stream *s, const sim_op *op);
@@ -236,11 +240,12 @@ void sim_streams_uncaptured(int capture);
 /* Does queued work use these bytes? */
 bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
 
-/* For simulated libraries, which find these functions in the driver's library (sim_driver.c). The
- * first returns the number of the calling thread's device, −1 if it has none. The second queues a
- * call for that device and takes the call over. */
+/* The simulated libraries find the following functions in the driver's library (sim_driver.c). */
+/* The number of the calling thread's device; −1: none. */
 int sim_current_device(void);
+/* On the simulated clock, the next queued call takes this much longer. */
 void sim_call_takes(double milliseconds);
+/* Queues a call for the calling thread's device, and takes the call over. */
 int sim_queue_call(void *stream, sim_call *call);
 /* 1: the stream is captured. */
 int sim_is_capturing(const void *stream);

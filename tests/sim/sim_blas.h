@@ -1,4 +1,6 @@
-/* sim_blas.h: what the simulated cuBLASLt and rocBLAS share: a product as plain loops. */
+/* sim_blas.h: what the simulated cuBLASLt and rocBLAS share: a product as plain loops. The other
+ * simulated libraries use its types and its calls of the simulated driver.
+ */
 #ifndef SIM_BLAS_H
 #define SIM_BLAS_H
 
@@ -35,9 +37,10 @@ size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t 
  * the simulated driver is not loaded. */
 int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
                       void *work, void *stream);
-/* Queues a call, which it takes over. */
-/* The call that is queued next takes so much longer on the simulated clock. */
+/* On the simulated clock, the next queued call takes this much longer. */
 void sim_call_slowly(const char *driver, double milliseconds);
+/* Queues a call and takes it over: it is freed also after an error. Returns as sim_product_queue.
+ */
 int sim_call_queue(const char *driver, sim_call *call, void *stream);
 /* Is the stream captured? */
 bool sim_stream_captured(const char *driver, const void *stream);

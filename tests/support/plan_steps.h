@@ -1,5 +1,5 @@
-/* plan_steps.h: compares the steps of a plan, as text, with expected lines. Include it after
- * cmocka.h.
+/* plan_steps.h: compares the steps of a plan, as text, with expected lines or words. Include it
+ * after cmocka.h.
  */
 #ifndef CFLUX_TEST_PLAN_STEPS_H
 #define CFLUX_TEST_PLAN_STEPS_H
@@ -20,6 +20,15 @@ static inline const char *plan_of(void *x)
 static inline void expect(void *x, const char *steps)
 {
     assert_string_equal(plan_of(x), steps);
+}
+
+/* How often the text contains the part. */
+static inline int times(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+        n++;
+    return n;
 }
 
 #endif

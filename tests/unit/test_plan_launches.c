@@ -68,9 +68,9 @@ static const struct network {
     double peak; /* MiB of the device so far, with parameters, their state and the batch */
 } networks[] = {
     {"784-256-10, B = 64", digit_net, {784, 64}, 2, true, 10, {11, 10}, 4},
-    {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26, {34, 34}, 6},
-    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 38, {48, 40}, 50},
-    {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46, {89, 88}, 77},
+    {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26, {32, 32}, 6},
+    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 38, {48, 40}, 36},
+    {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46, {89, 79}, 77},
 };
 
 /* A network in training mode, and a batch. */
