@@ -23,6 +23,7 @@
 #define CFLUX_IO_H
 
 #include <cflux/data.h>
+#include <cflux/dist.h>
 
 FXI_BEGIN_C
 
@@ -118,7 +119,8 @@ FX_API fx_status fx_julia_name(const void *object, const char *name);
 /* A checkpoint is one file with everything that is needed to resume training: the arrays of the
  * model, the optimiser state, the thread's random stream, the loader's position, counts and
  * metrics. It is a safetensors file (fx_load_into(path, "model", m) loads the model alone) that
- * ends with a CRC-32 of its bytes. Earlier checkpoints are kept as path.1, path.2, … */
+ * ends with a CRC-32 of its bytes. Earlier checkpoints are kept as path.1, path.2, … A group of
+ * processes can save one file of each process (.dist). */
 /* clang-format off */
 #define FXI_CHECKPOINT_ARGS(F)                                                                     \
     F(void *, model, FXI_NULL)           /* the model */                                           \
@@ -128,12 +130,22 @@ FX_API fx_status fx_julia_name(const void *object, const char *name);
     F(int64_t, epoch, 0)                 /* the program's count of epochs */                       \
     F(int64_t, step, 0)                  /* the program's count of updates */                      \
     F(void *, metrics, FXI_NULL)         /* a named tuple of arrays; NULL: none */                 \
-    F(int, keep, 2)                      /* files to keep, including this one: 1 to 1000 */
+    F(int, keep, 2)                      /* files to keep, including this one: 1 to 1000 */        \
+    F(fx_dist *, dist, FXI_NULL)         /* processes that each save a file; NULL: only this one */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_checkpoint_args, FXI_CHECKPOINT_ARGS);
 /* fx_checkpoint_save("run.safetensors", model, .state = opt, .step = n): saves a checkpoint. On
  * failure the latest file is unchanged, unless the message says that the new file is in place (see
- * the top of this header). */
+ * the top of this header). FX_STATUS_ARGUMENT if the state is divided among processes and .dist is
+ * NULL.
+ *
+ * With .dist, all members of the group must call it, with the same .step and .keep. The member of
+ * rank r saves its model, its state (which may be divided, see fx_dist_optimiser) and the rest as
+ * path.rank0, path.rank1, …, in any folder. The call returns on all members when all files are
+ * complete. The previous files are replaced only after all new ones have been written, so the
+ * processes can be killed at any moment: there is always one checkpoint of which all members have a
+ * file. If a member fails, all return its status. If a member needs longer than the time limit of
+ * fx_dist_init to write its file, the call fails on the others. */
 FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *c);
 /* Called by the macro fx_checkpoint_load; io->fxi_size must be set. */
 FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
@@ -143,7 +155,13 @@ FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
  * position), and restores the calling thread's random stream. Sets epoch, step and metrics (the
  * scope owns them). If the file is damaged or missing, the latest intact one of path.1, path.2, …
  * is used, with a message; if none is intact, the status is that of the first file (FX_STATUS_IO if
- * it is missing). On failure nothing is changed. */
+ * it is missing). On failure nothing is changed.
+ *
+ * With .dist, all members of the group must call it. They load the newest checkpoint of which all
+ * of them have an intact file. A failure is the same on all members: FX_STATUS_FORMAT if their
+ * files were not saved together, with the files and their training steps; FX_STATUS_ARGUMENT if the
+ * files are those of another number of members; FX_STATUS_IO if a member has no file. If only one
+ * member cannot restore its file, the others have already restored theirs. */
 #define fx_checkpoint_load(path, io)                                                               \
     __extension__({                                                                                \
         FXI_HERE;                                                                                  \
@@ -154,6 +172,10 @@ FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
     })
 /* Returns true if the file, or the previous checkpoint (path.1), exists. */
 FX_API bool fx_checkpoint_exists(const char *path);
+/* Returns true on all members if any of them has a file that fx_checkpoint_save has saved with
+ * .dist. All must call it. False if the members cannot exchange their answers; the error is
+ * recorded. d NULL: fx_checkpoint_exists(path). */
+FX_API bool fx_dist_checkpoint_exists(fx_dist *d, const char *path);
 
 /* The state of a model as Flux.state returns it: every field of every layer with Flux's name. Saved
  * as BSON it is an argument for Flux.loadmodel!; a loaded state is an argument for

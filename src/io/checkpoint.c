@@ -7,15 +7,20 @@
  *   cflux.numbers                 Float64: the numbers in the optimiser state
  *   cflux.counts                  Int64: see `counts` below
  *   "notation.model"              in the header: the model as fx_summary prints it
+ *   "set", "rank", "ranks"        in the header: see fxi_checkpoint_part; only with .dist
  *   __crc32__                     the CRC-32 of every byte before it; last in the file
  *
  * Saving is safe against a kill at any moment: the new file is complete on the disk before an older
  * one is renamed, and the newest file keeps its name until the new one replaces it. Loading checks
  * the CRC-32 first and falls back to the previous file. If the newest file is damaged, the new file
  * replaces it and no older file is renamed, because the previous file may be the only intact one.
+ *
+ * With .dist each member of a group saves such a file (checkpoint_set.c).
  */
 #include "check_arguments.h"
 #include "checkpoint_about.h"
+#include "checkpoint_files.h"
+#include "dist_update.h"
 #include "entries_load.h"
 #include "error.h"
 #include "files.h"
@@ -31,10 +36,11 @@
 #include <cflux/optim.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-enum { MAX_PATH = 4096, LONGEST_PATH = MAX_PATH - 16, MAX_KEEP = 1000 };
+enum { MAX_PATH = FXI_CHECKPOINT_PATH, LONGEST_PATH = MAX_PATH - 16, MAX_KEEP = 1000 };
 static const char FORMAT[] = "cflux.checkpoint", VERSION[] = "1";
 static const char NUMBERS[] = "cflux.numbers", COUNTS[] = "cflux.counts";
 
@@ -53,8 +59,7 @@ typedef enum counts {
 
 /* ---- names of files -------------------------------------------------------------------------- */
 
-/* The path of file number i, 0 the newest; false if the path is too long. */
-static bool numbered(char out[MAX_PATH], const char *path, int i)
+bool fxi_checkpoint_numbered(char out[MAX_PATH], const char *path, int i)
 {
     const int n =
         i ? snprintf(out, MAX_PATH, "%s.%d", path, i) : snprintf(out, MAX_PATH, "%s", path);
@@ -99,10 +104,10 @@ static bool move_up(const char *path, int keep)
 {
     char from[MAX_PATH], to[MAX_PATH];
     for (int i = keep - 1; i > 1; i--)
-        if (numbered(from, path, i - 1) && numbered(to, path, i) &&
+        if (fxi_checkpoint_numbered(from, path, i - 1) && fxi_checkpoint_numbered(to, path, i) &&
             fxi_file_rename(from, to) != 0 && errno != ENOENT)
             return false;
-    numbered(to, path, 1);
+    fxi_checkpoint_numbered(to, path, 1);
     return (fxi_os_remove(to) == 0 || errno == ENOENT) && fxi_file_link(path, to) == 0;
 }
 
@@ -117,11 +122,19 @@ static fx_status keep_older(const char *op, const char *path, int keep)
                    strerror(errno));
 }
 
+fx_status fxi_checkpoint_commit(const char *op, const char *from, const char *path, int keep)
+{
+    const fx_status status = keep_older(op, path, keep);
+    if (status != FX_OK || fxi_file_rename(from, path) == 0)
+        return status;
+    return fx_fail(FX_STATUS_IO, op, "cannot rename %s to %s: %s", from, path, strerror(errno));
+}
+
 bool fx_checkpoint_exists(const char *path)
 {
     char name[MAX_PATH];
     for (int i = 0; path && i < 2; i++)
-        if (numbered(name, path, i) && fxi_file_exists(name))
+        if (fxi_checkpoint_numbered(name, path, i) && fxi_file_exists(name))
             return true;
     return false;
 }
@@ -185,12 +198,25 @@ static fx_status collect(fxi_entries *e, const fx_checkpoint_args *c)
     return e->status;
 }
 
-static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint_args *c)
+/* The texts of the header; the numbers of a part are texts too. */
+static void *header_of(const char *model, const fxi_checkpoint_part *part)
+{
+    char numbers[3][24];
+    snprintf(numbers[0], sizeof numbers[0], "%lld", (long long)part->set);
+    snprintf(numbers[1], sizeof numbers[1], "%lld", (long long)part->rank);
+    snprintf(numbers[2], sizeof numbers[2], "%lld", (long long)part->ranks);
+    const void *const texts[] = {"format",         FORMAT,     "version", VERSION,
+                                 "notation.model", model,      "set",     numbers[0],
+                                 "rank",           numbers[1], "ranks",   numbers[2]};
+    return fxi_metadata(part->ranks > 0 ? 12 : 6, texts);
+}
+
+static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint_args *c,
+                                  const fxi_checkpoint_part *part)
 {
     fxi_entries e = {.op = out->op};
     const size_t n = fx_summary(c->model, NULL, 0) + 1;
     char *model = fxi_malloc(n);
-    const char *const texts[] = {"format", FORMAT, "version", VERSION, "notation.model", model};
     out->sum = true;
     fx_status status = collect(&e, c);
     if (!model)
@@ -198,39 +224,60 @@ static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint_args *c
     if (status == FX_OK && (n == 1 || fx_summary(c->model, model, n) != n - 1))
         status = FX_STATUS_MEMORY; /* recorded: a summary is never empty */
     if (status == FX_OK)
-        status = fxi_safetensors_write(out, &e, fxi_metadata(6, (const void *const *)texts), true);
+        status = fxi_safetensors_write(out, &e, header_of(model, part), true);
     fxi_free(model);
     fxi_entries_free(&e);
     return status;
 }
 
-static fx_status path_is_too_long(const char *op, const char *path)
-{
-    return fx_fail(FX_STATUS_ARGUMENT, op, "the path has %zu bytes, at most %d are allowed",
-                   strlen(path), LONGEST_PATH);
-}
-
-fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *given)
+fx_status fxi_checkpoint_write(const char *op, const char *path, const fx_checkpoint_args *c,
+                               const fxi_checkpoint_part *part, int keep)
 {
     FXI_SCOPE;
-    static const char *const op = "checkpoint_save";
-    FXI_TAKE_OPTIONS(fx_checkpoint_args, FXI_CHECKPOINT_ARGS, c, op, given);
     fxi_file_out out;
-    const int keep = c.keep;
-    if (!c_ok || fxi_check_text(op, 1, "a path", path) != FX_OK)
-        return FX_STATUS_ARGUMENT;
-    if (keep < 1 || keep > MAX_KEEP)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "keep is %d, expected 1 to %d", keep, MAX_KEEP);
-    if (path && strlen(path) > LONGEST_PATH)
-        return path_is_too_long(op, path);
     fx_status status = fxi_file_out_open(&out, op, path);
     if (status == FX_OK)
-        status = write_checkpoint(&out, &c);
+        status = write_checkpoint(&out, c, part);
     if (status == FX_OK)
         status = fxi_file_out_sync(&out);
     if (status == FX_OK)
         status = keep_older(op, out.real, keep);
     return fxi_file_out_close(&out, status);
+}
+
+static fx_status check_path(const char *op, const char *path)
+{
+    if (fxi_check_text(op, 1, "a path", path) != FX_OK)
+        return FX_STATUS_ARGUMENT;
+    return !path || strlen(path) <= LONGEST_PATH
+               ? FX_OK
+               : fx_fail(FX_STATUS_ARGUMENT, op, "the path has %zu bytes, at most %d are allowed",
+                         strlen(path), LONGEST_PATH);
+}
+
+static fx_status check_saved(const char *op, const char *path, const fx_checkpoint_args *c)
+{
+    const fx_status status = check_path(op, path);
+    if (status != FX_OK)
+        return status;
+    if (c->keep < 1 || c->keep > MAX_KEEP)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "keep is %d, expected 1 to %d", c->keep, MAX_KEEP);
+    if (!c->dist && c->state && fxi_dist_divided(c->state))
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "the state is divided among the ranks: save it with .dist on all ranks, or "
+                       "save the result of fx_dist_whole");
+    return FX_OK;
+}
+
+fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *given)
+{
+    static const char *const op = "checkpoint_save";
+    static const fxi_checkpoint_part alone;
+    FXI_TAKE_OPTIONS(fx_checkpoint_args, FXI_CHECKPOINT_ARGS, c, op, given);
+    const fx_status status = c_ok ? check_saved(op, path, &c) : FX_STATUS_ARGUMENT;
+    if (c.dist)
+        return fxi_checkpoint_set_save(op, path, &c, status);
+    return status == FX_OK ? fxi_checkpoint_write(op, path, &c, &alone, c.keep) : status;
 }
 
 /* ---- loading: choice of the file ------------------------------------------------------------- */
@@ -264,6 +311,21 @@ static fx_status check_sum(fxi_bytes *b)
                                             "the file is damaged: its CRC-32 differs");
 }
 
+static int64_t number_in(const void *texts, const char *key)
+{
+    const char *text = fx_metadata_text(texts, key);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+static fxi_checkpoint_part part_of(void *file)
+{
+    const void *texts = child(file, FXI_METADATA_NAME);
+    return (fxi_checkpoint_part){.set = number_in(texts, "set"),
+                                 .rank = number_in(texts, "rank"),
+                                 .ranks = number_in(texts, "ranks"),
+                                 .step = (int64_t)fx_at(child(file, COUNTS), STEP)};
+}
+
 fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
 {
     fxi_bytes whole = *b;
@@ -274,14 +336,19 @@ fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
     if (!format || strcmp(format, FORMAT) != 0)
         return FX_OK;
     out->format = b->format = whole.format = "checkpoint";
-    if (check_sum(&whole) == FX_OK && is_checkpoint(file))
-        snprintf(out->origin, sizeof out->origin, "cflux, epoch %.0f, step %.0f",
-                 fx_at(child(file, COUNTS), EPOCH), fx_at(child(file, COUNTS), STEP));
-    return whole.status;
+    if (check_sum(&whole) != FX_OK || !is_checkpoint(file))
+        return whole.status;
+    const fxi_checkpoint_part part = part_of(file);
+    const int n = snprintf(out->origin, sizeof out->origin, "cflux, epoch %.0f, step %lld",
+                           fx_at(child(file, COUNTS), EPOCH), (long long)part.step);
+    if (part.ranks > 0)
+        snprintf(out->origin + n, sizeof out->origin - (size_t)n, ", rank %lld of %lld",
+                 (long long)part.rank, (long long)part.ranks);
+    return FX_OK;
 }
 
-/* Loads a file after checking its CRC-32. */
-static fx_status open_checked(const char *op, const char *path, void **out)
+fx_status fxi_checkpoint_open(const char *op, const char *path, void **out,
+                              fxi_checkpoint_part *out_part)
 {
     fxi_file *in;
     *out = NULL;
@@ -295,22 +362,25 @@ static fx_status open_checked(const char *op, const char *path, void **out)
     if (status == FX_OK && !is_checkpoint(file))
         status = fxi_bytes_fail(&b, 0, "the file is not a checkpoint, or has another version");
     fxi_file_release(in);
-    if (status == FX_OK)
-        *out = file;
-    return status;
+    if (status != FX_OK)
+        return status;
+    *out = file;
+    *out_part = part_of(file);
+    return FX_OK;
 }
 
 /* Opens the newest intact file. If one is found, the errors of damaged newer files are dropped.
  * Running out of memory says nothing about a file, so it ends the search. */
-static fx_status open_newest(const char *op, const char *path, char used[MAX_PATH], void **out)
+static fx_status open_newest(const char *op, const char *path, char used[MAX_PATH], void **out,
+                             fxi_checkpoint_part *out_part)
 {
     const bool clean = fx_error_status() == FX_OK;
     fx_error why = {0};
     fx_status first = FX_OK;
-    for (int i = 0; i < MAX_KEEP && numbered(used, path, i); i++) {
+    for (int i = 0; i < MAX_KEEP && fxi_checkpoint_numbered(used, path, i); i++) {
         if (i > 1 && !fxi_file_exists(used))
             break;
-        const fx_status status = open_checked(op, used, out);
+        const fx_status status = fxi_checkpoint_open(op, used, out, out_part);
         if (status == FX_STATUS_MEMORY)
             return status;
         if (status == FX_OK && i > 0)
@@ -380,13 +450,9 @@ static fx_status load_objects(const char *op, const char *path, void *file, fx_c
 
 static fx_status check_args(const char *op, const char *path, const fx_checkpoint_args *io)
 {
-    if (!path || !io->model)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no %s", path ? "model" : "path");
-    if (fxi_check_text(op, 1, "a path", path) != FX_OK)
-        return FX_STATUS_ARGUMENT;
-    if (strlen(path) > LONGEST_PATH)
-        return path_is_too_long(op, path);
-    return FX_OK;
+    return path && io->model
+               ? check_path(op, path)
+               : fx_fail(FX_STATUS_ARGUMENT, op, "there is no %s", path ? "model" : "path");
 }
 
 static fx_status take_counts(const char *op, const char *path, fx_checkpoint_args *io,
@@ -399,27 +465,18 @@ static fx_status take_counts(const char *op, const char *path, fx_checkpoint_arg
     return io->data ? fx_loader_seek(io->data, at) : FX_OK;
 }
 
-static fx_status load(const char *op, const char *path, fx_checkpoint_args *io)
+fx_status fxi_checkpoint_take(const char *op, const char *path, void *file, fx_checkpoint_args *io)
 {
-    FXI_SCOPE;
-    char used[MAX_PATH];
     int64_t all[NCOUNTS];
-    fx_status status = check_args(op, path, io);
-    if (status != FX_OK)
-        return status;
-    void *file = NULL;
-    status = open_newest(op, path, used, &file);
-    if (status != FX_OK)
-        return status;
     void *metrics = fxi_entries_below(op, file, "metrics");
     if (metrics && fx_is_error(metrics))
         return fxi_status_of_error(metrics);
     const fx_loader_position before = fx_loader_tell(io->data, NULL);
-    status = fx_read_into(child(file, COUNTS), all, sizeof all);
+    fx_status status = fx_read_into(child(file, COUNTS), all, sizeof all);
     if (status == FX_OK)
-        status = take_counts(op, used, io, all);
+        status = take_counts(op, path, io, all);
     if (status == FX_OK) {
-        status = load_objects(op, used, file, io);
+        status = load_objects(op, path, file, io);
         if (status != FX_OK && io->data)
             fx_loader_seek(io->data, before);
     }
@@ -435,6 +492,23 @@ static fx_status load(const char *op, const char *path, fx_checkpoint_args *io)
     return FX_OK;
 }
 
+static fx_status load(const char *op, const char *path, fx_checkpoint_args *io)
+{
+    FXI_SCOPE;
+    char used[MAX_PATH];
+    void *file = NULL;
+    fxi_checkpoint_part part = {.ranks = 0};
+    const fx_status status = open_newest(op, path, used, &file, &part);
+    if (status != FX_OK)
+        return status;
+    if (part.ranks > 0)
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "%s is the part of rank %lld of a checkpoint of %lld ranks: load all parts "
+                       "with .dist",
+                       used, (long long)part.rank, (long long)part.ranks);
+    return fxi_checkpoint_take(op, used, file, io);
+}
+
 /* Fills in only the members that the caller's version of the struct has. */
 fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io)
 {
@@ -442,7 +516,11 @@ fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io)
     if (!io)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the checkpoint to fill is NULL");
     FXI_TAKE_OPTIONS(fx_checkpoint_args, FXI_CHECKPOINT_ARGS, c, op, io);
-    const fx_status status = c_ok ? load(op, path, &c) : FX_STATUS_ARGUMENT;
+    fx_status status = c_ok ? check_args(op, path, &c) : FX_STATUS_ARGUMENT;
+    if (c.dist)
+        status = fxi_checkpoint_set_load(op, path, &c, status);
+    else if (status == FX_OK)
+        status = load(op, path, &c);
     if (status == FX_OK)
         fxi_give_options(io, &c, sizeof c);
     return status;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Training by several processes, in which a rank is killed, stops, is late, or calls another operation.
 
-Each fault comes at a random moment of a random rank of 2 to 4, under each MPI that is installed. No run may hang, leave a
-process behind, or leave a checkpoint from which training does not continue to the bits of an undisturbed run. Without an
-MPI and its plugin a line says so, and the check passes.
+Each fault comes at a random moment of a random rank of 2 to 4, under each MPI that is installed. Rank 0 saves the
+checkpoints, or each rank saves its part of the optimiser's state. The fault `rename` kills a rank between two calls of a
+save of parts. No run may hang, leave a process behind, or leave a checkpoint from which training does not continue to the
+bits of an undisturbed run. Without an MPI and its plugin a line says so, and the check passes.
 Usage: check_faults.py build-folder [faults of each kind]
 """
 import concurrent.futures
@@ -18,17 +19,17 @@ import time
 import mpis
 from mpis import ENVIRONMENT
 
-KINDS = ("kill", "stop", "delay", "mismatch")
+KINDS = ("kill", "stop", "delay", "mismatch", "rename")
 LIMIT = 3  # seconds that train_cases waits for another rank
 
 
 class Run:
     """One program under cflux launch; `text` is what it printed."""
 
-    def __init__(self, build, mpi, n, *arguments):
+    def __init__(self, build, mpi, n, kind, *arguments):
         cflux, program = os.path.join(build, "tools", "cflux", "cflux"), os.path.join(build, "tests", "train_cases")
         began = time.monotonic()
-        done = subprocess.run([cflux, "launch", "--launcher", f"mpirun.{mpi}", "-n", str(n), program, "f32", "even", *arguments],
+        done = subprocess.run([cflux, "launch", "--launcher", f"mpirun.{mpi}", "-n", str(n), program, "f32", kind, *arguments],
                               text=True, capture_output=True, timeout=90, env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
         self.text, self.status, self.seconds = done.stdout + done.stderr, done.returncode, time.monotonic() - began
 
@@ -58,20 +59,37 @@ def expected(kind, rank, r):
     if kind == "mismatch":
         named = max(rank, 1)  # rank 0 is what the others are compared with
         return r.status != 0 and (f"rank {named} calls all_reduce" in r.text) and "but rank 0 calls all_reduce" in r.text
-    if kind == "kill":
+    if kind in ("kill", "rename"):
         return r.status != 0 and f"cflux launch: rank {rank} on " in r.text and "was killed by signal 9" in r.text
     return r.status != 0 and f"no answer from rank {rank} within {LIMIT} s" in r.text
 
 
+def draw_fault(kind, n, seed):
+    """Returns an update, a rank, and the microseconds or the number of the call of rename()."""
+    draw = random.Random(seed)
+    if kind == "rename":  # in an update after which the ranks save
+        return 10 * draw.randrange(10) + 9, draw.randrange(n), draw.randrange(2)
+    return draw.randrange(100), draw.randrange(n), draw.choice((0, draw.randrange(1, 3000)))
+
+
+def step_after(update, number):
+    """The training step from which a run continues after the fault `rename`.
+
+    Before the first call of a rank its new file is incomplete, so the previous checkpoint is loaded. Before the second one
+    all ranks have written their files.
+    """
+    return update - 9 if number == 0 else update + 1
+
+
 def inject(build, mpi, n, kind, seed, undisturbed, folder):
     """Returns what is wrong; None: all is as it must be."""
-    draw = random.Random(seed)
-    update, rank, microseconds = draw.randrange(100), draw.randrange(n), draw.choice((0, draw.randrange(1, 3000)))
+    update, rank, number = draw_fault(kind, n, seed)
+    training = "shards" if kind == "rename" or seed // 2 % 2 else "even"
     checkpoint = os.path.join(folder, f"{mpi}-{kind}-{seed}")
-    what = f"{mpi}, {n} processes, {kind}:{update}:{rank}:{microseconds}"
-    r = Run(build, mpi, n, checkpoint, f"{kind}:{update}:{rank}:{microseconds}")
+    what = f"{mpi}, {n} processes, {training}, {kind}:{update}:{rank}:{number}"
+    r = Run(build, mpi, n, training, checkpoint, f"{kind}:{update}:{rank}:{number}")
     # 3 ms have at most some 30 updates, so such a fault can come when all ranks have printed their parameters.
-    late = update >= 99 or (update >= 60 and microseconds > 0)
+    late = update >= 99 or (update >= 60 and number > 0)
     if kind in ("kill", "stop") and late and r.bits(n) == undisturbed:
         return None
     if not expected(kind, rank, r):
@@ -86,9 +104,15 @@ def inject(build, mpi, n, kind, seed, undisturbed, folder):
         left = processes_with(checkpoint)
     if left:
         return f"{what}: processes remain: {left}"
-    again = Run(build, mpi, n, checkpoint)
+    again = Run(build, mpi, n, training, checkpoint)
     if again.status != 0 or again.bits(n) != undisturbed:
         return f"{what}: the run from the checkpoint has other bits, or status {again.status}\n{r.text}\n{again.text}"
+    start = re.search(r"from training step (\d+)", again.text)
+    if kind == "rename" and int(start[1] if start else 0) != step_after(update, number):
+        return f"{what}: the run from the checkpoint does not start at {step_after(update, number)}\n{again.text}"
+    files = [f for f in os.listdir(folder) if f.startswith(os.path.basename(checkpoint) + ".") and re.search(r"\.(new|tmp\d+)$", f)]
+    if files:
+        return f"{what}: files remain: {files}"
     return None
 
 
@@ -100,7 +124,7 @@ def main():
         return
     print(f"CFLUX_SEED={seed}")
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(4) as pool:
-        undisturbed = {(mpi, n): Run(build, mpi, n).bits(n) for mpi in names for n in (2, 3, 4)}
+        undisturbed = {(mpi, n): Run(build, mpi, n, "even").bits(n) for mpi in names for n in (2, 3, 4)}
         if None in undisturbed.values():
             sys.exit(f"an undisturbed run failed: {undisturbed}")
         runs = []
@@ -112,7 +136,7 @@ def main():
         print(f"{len(runs)} faults, {len(wrong)} failures")
     for w in wrong[:5]:
         print(w)
-    if wrong or len(runs) < 4 * each:
+    if wrong or len(runs) < len(KINDS) * each:
         sys.exit(1)
 
 

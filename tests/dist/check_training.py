@@ -87,7 +87,7 @@ def check_divided(name, mpirun, build, folder):
     program, cflux = os.path.join(build, "tests", "train_cases"), os.path.join(build, "tools", "cflux", "cflux")
     launch = [cflux, "launch", "--launcher", mpirun, "-n"]
     whole = bits(run(build, [*launch, "2", program, "f32", "even"]), 2)
-    for kind, files in (("divided", ["divided"]), ("shards", ["shards-0", "shards-1"])):
+    for kind, files in (("divided", ["divided"]), ("shards", ["shards.rank0", "shards.rank1"])):
         file = os.path.join(folder, kind)
         again = run(build, [*launch, "2", "--max-restarts", "1", program, "f32", kind, file, "kill"])
         if "all 2 processes again (1 of 1)" not in again or bits(again, 2) != whole:

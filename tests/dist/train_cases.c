@@ -7,13 +7,15 @@
  * (even, and gradients are sent as BFloat16), divided or shards (even, and each rank keeps a part
  * of the optimiser's state). Each rank prints the bits of its parameters after 100 updates. With
  * CHECKPOINT, rank 0 saves the state in that file after every tenth update, and training resumes
- * from it. It is the whole state, except with shards: then each rank saves its part in a file of
- * its own, CHECKPOINT-RANK. FAULT is NAME or NAME:UPDATE:RANK:MICROSECONDS, in the first of several
- * starts; without numbers, rank 1 fails at the start of update 57. After that time in the update,
- * the rank kills itself (kill), stops itself (stop) or sleeps for a second (delay), or before the
- * update it calls another operation than the others (mismatch).
+ * from it. It is the whole state, except with shards: then each rank saves its part. FAULT is NAME
+ * or NAME:UPDATE:RANK:NUMBER, in the first of several starts; without numbers, rank 1 fails at the
+ * start of update 57. After NUMBER microseconds in the update, the rank kills itself (kill), stops
+ * itself (stop) or sleeps for a second (delay), or before the update it calls another operation
+ * than the others (mismatch). With rename, the rank kills itself before the call of rename() with
+ * this NUMBER (from 0) after the start of the update.
  */
 #include <cflux.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,14 +68,14 @@ static fx_status step(void *opt, void *model, fx_array *x, fx_array *y, bool une
 
 typedef struct fault {
     char name[20];
-    int update, rank, microseconds;
+    int update, rank, number;
 } fault;
 
 static fault fault_of(const char *text)
 {
     fault f = {"", 57, 1, 0};
     if (text)
-        sscanf(text, "%19[a-z]:%d:%d:%d", f.name, &f.update, &f.rank, &f.microseconds);
+        sscanf(text, "%19[a-z]:%d:%d:%d", f.name, &f.update, &f.rank, &f.number);
     return f;
 }
 
@@ -96,6 +98,17 @@ static void sleep_now(int number)
     nanosleep(&second, NULL);
 }
 
+static int renames_left = -1; /* before this process kills itself; −1: it does not */
+
+/* Replaces the function of the C library, which the library cflux calls too. */
+__attribute__((visibility("default"))) int rename(const char *from, const char *to)
+{
+    if (renames_left == 0)
+        raise(SIGKILL);
+    renames_left -= renames_left > 0;
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
 static bool is(const fault *f, const char *name)
 {
     return strcmp(f->name, name) == 0;
@@ -109,9 +122,13 @@ static fx_status fail_in(const fault *f, int64_t k)
         return FX_OK;
     if (is(f, "mismatch"))
         return fx_eval(fx_dist_allreduce(dist, fx_zeros(2), FX_REDUCE_MAX));
+    if (is(f, "rename")) {
+        renames_left = f->number;
+        return FX_OK;
+    }
     signal(SIGALRM, is(f, "kill") ? kill_now : is(f, "stop") ? stop_now : sleep_now);
-    const struct itimerval when = {.it_value.tv_usec = f->microseconds};
-    if (f->microseconds == 0)
+    const struct itimerval when = {.it_value.tv_usec = f->number};
+    if (f->number == 0)
         raise(SIGALRM);
     else
         setitimer(ITIMER_REAL, &when, NULL);
@@ -144,22 +161,22 @@ static bool kind_is(const char *name)
     return strcmp(kind, name) == 0;
 }
 
-/* The checkpoint of this rank. */
-static const char *path_of(const char *checkpoint)
+/* The group of which each member saves its part. */
+static fx_dist *parts_of(void)
 {
-    static char path[4096];
-    snprintf(path, sizeof path, kind_is("shards") ? "%s-%d" : "%s", checkpoint, fx_dist_rank(dist));
-    return path;
+    return kind_is("shards") ? dist : NULL;
 }
 
 static fx_status load(const char *checkpoint, void *model, void *opt, int64_t *out_step)
 {
     void *state = kind_is("divided") ? fx_dist_whole(dist, opt) : opt;
-    fx_checkpoint_args saved = {.model = model, .state = state};
-    fx_status status = fx_checkpoint_load(path_of(checkpoint), &saved);
+    fx_checkpoint_args saved = {.model = model, .state = state, .dist = parts_of()};
+    fx_status status = fx_checkpoint_load(checkpoint, &saved);
     if (status == FX_OK && state != opt)
         status = fx_dist_divide(dist, opt, state);
     *out_step = saved.step;
+    if (status == FX_OK && fx_dist_rank(dist) == 0)
+        printf("from training step %lld\n", (long long)saved.step);
     return status;
 }
 
@@ -167,9 +184,9 @@ static fx_status save(const char *checkpoint, void *model, void *opt, int64_t st
 {
     FX_SCOPE;
     void *state = kind_is("divided") ? fx_dist_whole(dist, opt) : opt;
-    if (fx_dist_rank(dist) != 0 && !kind_is("shards"))
+    if (fx_dist_rank(dist) != 0 && !parts_of())
         return FX_OK;
-    return fx_checkpoint_save(path_of(checkpoint), model, .state = state, .step = step);
+    return fx_checkpoint_save(checkpoint, model, .state = state, .step = step, .dist = parts_of());
 }
 
 static fx_status train(const char *checkpoint, const fault *f)
@@ -185,7 +202,7 @@ static fx_status train(const char *checkpoint, const fault *f)
         kind_is("sums") ? fx_optimiser_chain(fx_accum_grad(4), fx_adam(0.01)) : fx_adam(0.01);
     const bool divides = kind_is("divided") || kind_is("shards");
     void *opt = fx_setup(fx_dist_optimiser(dist, rule, .shard = divides), model);
-    if (checkpoint && fx_checkpoint_exists(path_of(checkpoint)) &&
+    if (checkpoint && fx_dist_checkpoint_exists(parts_of(), checkpoint) &&
         load(checkpoint, model, opt, &first) != FX_OK)
         return FX_STATUS_IO;
     model = fx_dist_synchronize(dist, model, 0);

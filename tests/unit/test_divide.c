@@ -140,6 +140,29 @@ static void a_divided_state_gives_the_same_bits(void **state)
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static const char *file;
+static bool in_parts; /* each member saves its part */
+
+static fx_status save(member *m, void *model, void *opt, int64_t step)
+{
+    if (in_parts)
+        return fx_checkpoint_save(file, model, .state = opt, .step = step, .dist = &m->d);
+    void *whole = fx_dist_whole(&m->d, opt);
+    const fx_status status = fx_dist_rank(&m->d) == 0
+                                 ? fx_checkpoint_save(file, model, .state = whole, .step = step)
+                                 : FX_OK;
+    return status == FX_OK ? fx_dist_barrier(&m->d) : status;
+}
+
+static fx_status load(member *m, void *model, void *opt, int64_t *out_step)
+{
+    void *state = in_parts ? opt : fx_dist_whole(&m->d, opt);
+    fx_checkpoint_args saved = {.model = model, .state = state, .dist = in_parts ? &m->d : NULL};
+    fx_status status = fx_checkpoint_load(file, &saved);
+    if (status == FX_OK && !in_parts)
+        status = fx_dist_divide(&m->d, opt, state);
+    *out_step = saved.step;
+    return status;
+}
 
 /* Trains in two runs, with a checkpoint in between. */
 static void *resumes(void *argument)
@@ -151,17 +174,14 @@ static void *resumes(void *argument)
     void *opt = fx_setup(fx_dist_optimiser(&m->d, fx_adam(0.01), .shard = true), model);
     for (int i = 0; i < STEPS / 2 && m->status == FX_OK; i++)
         m->status = update(opt, model, rank, i);
-    void *whole = fx_dist_whole(&m->d, opt);
-    if (rank == 0)
-        m->status = fx_checkpoint_save(file, model, .state = whole, .step = STEPS / 2);
-    fx_dist_barrier(&m->d);
+    int64_t step = 0;
+    if (m->status == FX_OK)
+        m->status = save(m, model, opt, STEPS / 2);
     void *again = model_of();
     opt = fx_setup(fx_dist_optimiser(&m->d, fx_adam(0.01), .shard = true), again);
-    whole = fx_dist_whole(&m->d, opt);
-    fx_checkpoint_args saved = {.model = again, .state = whole};
-    if (fx_checkpoint_load(file, &saved) != FX_OK || fx_dist_divide(&m->d, opt, whole) != FX_OK)
+    if (load(m, again, opt, &step) != FX_OK)
         take_error(m);
-    for (int i = (int)saved.step; i < STEPS && m->status == FX_OK; i++)
+    for (int i = (int)step; i < STEPS && m->status == FX_OK; i++)
         m->status = update(opt, again, rank, i);
     numbers *now = calloc(2, sizeof *now);
     fx_visit(again, take, &now[0]);
@@ -172,15 +192,29 @@ static void *resumes(void *argument)
     return NULL;
 }
 
-static void checkpoints_have_whole_states(void **state)
+static void all_resume(void)
 {
-    (void)state;
-    file = temp_text("divided.checkpoint", "");
     run_members(resumes);
     for (int r = 0; r < MEMBERS; r++) {
         assert_string_equal(members[r].message, "");
         assert_true(members[r].got[0] == 1);
     }
+}
+
+static void members_save_their_parts(void **state)
+{
+    (void)state;
+    file = temp_text("parts.checkpoint", "");
+    in_parts = true;
+    all_resume();
+    in_parts = false;
+}
+
+static void checkpoints_have_whole_states(void **state)
+{
+    (void)state;
+    file = temp_text("divided.checkpoint", "");
+    all_resume();
     /* A single process, without a group, loads it too. */
     FX_SCOPE;
     fx_dist one;
@@ -219,6 +253,9 @@ static void rules_of_whole_arrays_are_refused(void **state)
     refused(&d, fx_mixed_precision(fx_adam()), "the state of MixedPrecision cannot");
     void *model = model_of();
     void *opt = fx_setup(fx_dist_optimiser(&d, fx_adam(), .shard = true), model);
+    assert_int_equal(fx_checkpoint_save(temp_text("part", ""), model, .state = opt),
+                     FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "the state is divided among the ranks"));
     void *other = fx_setup(fx_descent(0.1), model);
     assert_int_equal(fx_dist_divide(&d, opt, other), FX_STATUS_ARGUMENT);
     assert_non_null(strstr(fx_error_take().message, "was not made by fx_dist_whole"));
@@ -234,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_divided_state_gives_the_same_bits),
         cmocka_unit_test(checkpoints_have_whole_states),
+        cmocka_unit_test(members_save_their_parts),
         cmocka_unit_test(rules_of_whole_arrays_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
