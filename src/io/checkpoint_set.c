@@ -1,11 +1,13 @@
 /* checkpoint_set.c: checkpoints of a group of processes, one file of each member.
  *
  * A member's optimiser state may be a part of the whole one, so a file alone is useless, and files
- * of different training steps do not fit together. Therefore the files that are saved together, a
- * set, contain the same number, and loading uses the newest set of which all members have an intact
- * file. The files of rank r are PATH.rank0, older ones PATH.rank0.1, …, and PATH.rank0.new.
+ * of different training steps do not match. Therefore the files that are saved together, a set,
+ * contain the same number, and loading uses the newest set of which all members have an intact
+ * file. The files of rank 0 are PATH.rank0, PATH.rank0.1 (the previous one) and so on, and
+ * PATH.rank0.new while it is saved.
  *
- * The job may die at any moment, and all members at different calls. So saving has two phases:
+ * The job may be killed at any moment, and its members at different calls. So saving has two
+ * phases:
  *
  *   1. Each member writes PATH.rank0.new. Its older files do not change.
  *   2. When all have written theirs, each renames it to PATH.rank0.
@@ -161,7 +163,7 @@ fx_status fxi_checkpoint_set_save(const char *op, const char *path, const fx_che
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* A file of a member. set 0: there is none, it is damaged, or it is no part of this group's. */
+/* A file of a member. set 0: it is missing or damaged, or belongs to another rank or group. */
 typedef struct found {
     int64_t set, step;
 } found;
