@@ -190,6 +190,30 @@ static void attention(void)
     printf("%s", fx_error_take().message);
 }
 
+/* Which calls of attention are one kernel (k), and which are products (p): the first of each type
+ * that has one, then calls that differ from these in what the kernel lacks. */
+static void kernels(void)
+{
+    static const struct {
+        fx_dtype dtype;
+        int64_t features, value_features, queries, keys;
+    } calls[] = {{FX_DTYPE_F16, 16, 16, 64, 64},    {FX_DTYPE_BF16, 128, 128, 64, 64},
+                 {FX_DTYPE_F32, 16, 16, 64, 64},    {FX_DTYPE_F16, 12, 16, 64, 64},
+                 {FX_DTYPE_F16, 16, 12, 64, 64},    {FX_DTYPE_BF16, 136, 128, 64, 64},
+                 {FX_DTYPE_BF16, 128, 128, 63, 64}, {FX_DTYPE_F16, 16, 16, 64, 63}};
+    for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
+        static char plan[8192];
+        FX_STEP;
+        const fx_dtype type = calls[k].dtype;
+        fx_array *q = fx_to(gpu(), some(type, calls[k].features, calls[k].queries, 1)),
+                 *x = fx_to(gpu(), some(type, calls[k].features, calls[k].keys, 1)),
+                 *v = fx_to(gpu(), some(type, calls[k].value_features, calls[k].keys, 1));
+        fx_plan_text(fx_child(fx_dot_product_attention(q, x, v), 0), plan, sizeof plan);
+        printf("%s", strstr(plan, "attention") ? "k" : strstr(plan, "matmul") ? "p" : plan);
+    }
+    printf(". %s", fx_error_take().message);
+}
+
 /* ---- odd leading dimensions ------------------------------------------------------------------ */
 
 /* Products of which A, B, C or no matrix has an odd leading dimension. Prints the
@@ -349,7 +373,8 @@ static const struct act {
     void (*run)(void);
 } acts[] = {{"all", multiply_all},  {"attention", attention}, {"odd", odd},
             {"ends", ends},         {"precision", precision}, {"integers", integers},
-            {"multiply", multiply}, {"late", open_late},      {"parts", parts}};
+            {"multiply", multiply}, {"late", open_late},      {"parts", parts},
+            {"kernels", kernels}};
 
 static int child(const char *name)
 {
@@ -381,6 +406,10 @@ static const simulated_row rows[] = {
     {"FX_ROCBLAS_LIBRARY=off", "amdgpu-all", {"0 wrong, none by the library. ", "!" SLOWER}},
     {"", "attention", {"near, 2 calls; near, 2 calls; near, 0 calls; ", "!" SLOWER}},
     {"SIM_DEFER=1", "amdgpu-attention", {"near, 2 calls; near, 2 calls; near, 0 calls; "}},
+    {"", "kernels", {"kkpppppp. "}},
+    {"FX_GPU_ATTENTION=0", "kernels", {"pppppppp. "}},
+    {"SIM_ARCHITECTURE=75", "kernels", {"pppppppp. "}},
+    {"", "amdgpu-kernels", {"pppppppp. "}},
     /* Two matrices have the odd size, and are copied before the call, C after it. */
     {"FX_GPU_MEASURE=0", "odd", {"1/1 1/1 1/1 ; 1/1 1/1 1/1 ; 1/1 1/1 1/1 ; 1/1 1/1 1/1 ; "}},
     {"SIM_SLOW=1",
