@@ -169,6 +169,7 @@ typedef struct sim_call {
         size_t bytes;
     } uses[SIM_USES];
     char *at[SIM_USES];
+    double milliseconds; /* as in sim_op */
 } sim_call;
 
 /* A point in a stream at which an event was recorded. */
@@ -191,7 +192,7 @@ typedef struct sim_op {
     sim_launch *launch;
     sim_call *call;
     sim_graph *graph;
-    double milliseconds; /* on the simulated clock, in addition to LAUNCH_TIME */
+    double milliseconds; /* on the simulated clock, in addition to WORK_TIME */
     char *copy;          /* copy of the source, if that is pageable memory */
     size_t skipped;      /* bytes of it that earlier parts have read */
 } sim_op;
@@ -211,7 +212,7 @@ struct sim_stream {
 };
 
 typedef struct sim_event {
-    bool timed;
+    bool timed; /* created for measuring times */
     sim_device *device;
     sim_point *point;
     int capture; /* the capture in which it was recorded last; 0: none */
@@ -220,10 +221,6 @@ typedef struct sim_event {
 
 /* The caller holds the simulator's lock. */
 sim_stream *sim_stream_new(sim_device *d);
-/* The next queued work takes this much longer on the simulated clock, by which the device's events
- * measure. It is not the machine's clock: it advances by a constant for each piece of work, and by
- * these times. */
-void sim_take_time(double milliseconds);
 /* Adds work to a stream; takes over what *op points to. */
 int sim_queue(sim_stream *s, const sim_op *op);
 int sim_drain(sim_stream *s);
@@ -243,8 +240,6 @@ bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
 /* The simulated libraries find the following functions in the driver's library (sim_driver.c). */
 /* The number of the calling thread's device; −1: none. */
 int sim_current_device(void);
-/* On the simulated clock, the next queued call takes this much longer. */
-void sim_call_takes(double milliseconds);
 /* Queues a call for the calling thread's device, and takes the call over. */
 int sim_queue_call(void *stream, sim_call *call);
 /* 1: the stream is captured. */

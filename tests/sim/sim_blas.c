@@ -161,14 +161,6 @@ bool sim_stream_captured(const char *driver, const void *stream)
     return captured && captured(stream);
 }
 
-void sim_call_slowly(const char *driver, double milliseconds)
-{
-    void (*takes)(double);
-    *(void **)&takes = of_driver(driver, "sim_call_takes");
-    if (takes)
-        takes(milliseconds);
-}
-
 int sim_call_queue(const char *driver, sim_call *call, void *stream)
 {
     int (*queue)(void *, sim_call *);
@@ -194,7 +186,8 @@ int sim_product_queue(const char *driver, const char *name, const sim_product *p
                         {p->c.address, bytes_of(p, &p->c)},
                         {p->bias ? bias : NULL, (size_t)p->m * sim_type_size(p->type)},
                         {p->work ? work : NULL, p->work}};
-    copy->call = (sim_call){.name = name, .run = run};
+    copy->call.name = name;
+    copy->call.run = run;
     for (int k = 0; k < SIM_USES; k++) {
         copy->call.uses[k].address = uses[k].address;
         copy->call.uses[k].bytes = uses[k].bytes;

@@ -33,12 +33,10 @@ typedef struct sim_product {
 /* The bytes of work space that the simulated libraries request: above 0 for few results with long
  * sums. */
 size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t batches);
-/* Queues a copy of the product; `bias` and `work` may be NULL. Returns the driver's error; −1 if
- * the simulated driver is not loaded. */
+/* Queues a copy of the product, of whose `call` the caller sets only `milliseconds`; `bias` and
+ * `work` may be NULL. Returns the driver's error; −1 if the simulated driver is not loaded. */
 int sim_product_queue(const char *driver, const char *name, const sim_product *p, const void *bias,
                       void *work, void *stream);
-/* On the simulated clock, the next queued call takes this much longer. */
-void sim_call_slowly(const char *driver, double milliseconds);
 /* Queues a call and takes it over: it is freed also after an error. Returns as sim_product_queue.
  */
 int sim_call_queue(const char *driver, sim_call *call, void *stream);

@@ -158,6 +158,7 @@ int sim_conv_queue(const char *driver, const char *name, const sim_conv *c, cons
     *v = *c;
     v->call = (sim_call){.name = name,
                          .run = run,
+                         .milliseconds = c->call.milliseconds,
                          .uses = {{at[0], reach(&c->x) * size},
                                   {at[1], (size_t)length(c->w.size, c->w.n) * size},
                                   {at[2], reach(&c->y) * size},

@@ -24,8 +24,9 @@ typedef struct sim_conv {
 
 /* Do sizes and types agree? */
 bool sim_conv_fits(const sim_conv *c);
-/* Queues a copy of the convolution, which uses SIM_CONV_WORK bytes of work space. `at` has x, w and
- * y. Returns the driver's error; −1 if the simulated driver is not loaded or memory is exhausted.
+/* Queues a copy of the convolution, of whose `call` the caller sets only `milliseconds`. It uses
+ * SIM_CONV_WORK bytes of work space. `at` has x, w and y. Returns the driver's error; −1 if the
+ * simulated driver is not loaded or memory is exhausted.
  */
 int sim_conv_queue(const char *driver, const char *name, const sim_conv *c, const void *const at[3],
                    void *work, void *stream);

@@ -563,12 +563,11 @@ static int check_launch(const sim_launch *l, unsigned asked)
     return SIM_INVALID_HANDLE;
 }
 
-/* SIM_SLOW_KERNEL=NAME: a launch of this kernel takes 10 ms. */
-static void launch_slowly(const char *name)
+/* SIM_SLOW_KERNEL=NAME: a launch of this kernel takes 10 ms on the simulated clock. */
+static double launch_time(const char *name)
 {
     const char *slow = getenv("SIM_SLOW_KERNEL");
-    if (slow && strcmp(slow, name) == 0)
-        sim_take_time(10);
+    return slow && strcmp(slow, name) == 0 ? 10 : 0;
 }
 
 int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, unsigned x,
@@ -583,7 +582,7 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
     l->kernel = (sim_kernel *)function;
     memcpy(l->groups, (unsigned[]){gx, gy, gz}, sizeof l->groups);
     memcpy(l->items, (unsigned[]){x, y, z}, sizeof l->items);
-    launch_slowly(l->kernel->name);
+    op.milliseconds = launch_time(l->kernel->name);
     error = check_launch(l, shared);
     if (!error)
         error = take_arguments(l, arguments);
@@ -601,13 +600,6 @@ int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, 
 
 /* ---- for simulated libraries ----------------------------------------------------------------- */
 
-__attribute__((visibility("default"))) void sim_call_takes(double milliseconds)
-{
-    if (!sim_begin("sim_call_takes", true))
-        sim_take_time(milliseconds);
-    sim_end(SIM_OK);
-}
-
 __attribute__((visibility("default"))) int sim_current_device(void)
 {
     return current ? current->id : -1;
@@ -616,7 +608,8 @@ __attribute__((visibility("default"))) int sim_current_device(void)
 __attribute__((visibility("default"))) int sim_queue_call(void *stream, sim_call *call)
 {
     int error = sim_begin("sim_queue_call", true);
-    sim_op op = {.kind = SIM_CALL, .to_device = current, .call = call};
+    sim_op op = {
+        .kind = SIM_CALL, .to_device = current, .call = call, .milliseconds = call->milliseconds};
     if (!error)
         error = queue(stream, &op);
     else

@@ -54,21 +54,17 @@ static bool computes_nothing(sim_kind kind)
     return set && (kind == SIM_LAUNCH || kind == SIM_CALL || kind == SIM_GRAPH);
 }
 
-/* The time of a piece of work on the simulated clock, in milliseconds. */
+/* Events read a simulated clock, so that measured times do not depend on the machine. It advances
+ * by this number of milliseconds for each piece of work, and by what the work takes in addition. */
 #define WORK_TIME 1e-3
-static double simulated_clock, next_takes;
-
-void sim_take_time(double milliseconds)
-{
-    next_takes += milliseconds;
-}
+static double simulated_clock;
 
 int sim_run_op(sim_op *o)
 {
     char *to = NULL;
     const char *from = NULL;
-    simulated_clock +=
-        o->milliseconds + (o->kind == SIM_RECORD || o->kind == SIM_WAIT ? 0 : WORK_TIME);
+    if (o->kind != SIM_RECORD && o->kind != SIM_WAIT)
+        simulated_clock += WORK_TIME + o->milliseconds;
     if (computes_nothing(o->kind))
         return SIM_OK;
     if (o->kind == SIM_LAUNCH)
@@ -211,15 +207,12 @@ int sim_queue(sim_stream *s, const sim_op *op)
     static int defers = -1;
     if (defers < 0)
         defers = (int)sim_setting("SIM_DEFER", 0);
-    const double takes = next_takes;
-    next_takes = 0;
     if (s->capture)
         return sim_capture_op(s, op);
     sim_op *o = malloc(sizeof *o);
     if (!o)
         return SIM_OUT_OF_MEMORY;
     *o = *op;
-    o->milliseconds = takes;
     o->next = NULL;
     *s->last = o;
     s->last = &o->next;
