@@ -140,10 +140,12 @@ size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t 
 }
 
 /* Finds a function of the simulated driver, which is loaded but not visible to libraries that were
- * opened later. */
+ * opened later. It may be the one without the functions that are not needed. */
 static void *of_driver(const char *driver, const char *name)
 {
     void *library = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
+    if (!library)
+        library = dlopen("libcuda-least.so", RTLD_NOW | RTLD_NOLOAD);
     return library ? dlsym(library, name) : NULL;
 }
 

@@ -563,11 +563,12 @@ static int check_launch(const sim_launch *l, unsigned asked)
     return SIM_INVALID_HANDLE;
 }
 
-/* SIM_SLOW_KERNEL=NAME: a launch of this kernel takes 10 ms on the simulated clock. */
+/* SIM_SLOW_KERNEL=NAME:MILLISECONDS: what a launch of this kernel takes on the simulated clock. */
 static double launch_time(const char *name)
 {
     const char *slow = getenv("SIM_SLOW_KERNEL");
-    return slow && strcmp(slow, name) == 0 ? 10 : 0;
+    const size_t n = strlen(name);
+    return slow && strncmp(slow, name, n) == 0 && slow[n] == ':' ? atof(slow + n + 1) : 0;
 }
 
 int sim_Launch(fxi_rt_function function, unsigned gx, unsigned gy, unsigned gz, unsigned x,

@@ -35,9 +35,14 @@ static void hear(int level, const char *text, void *user)
 
 static const char *backend = "CUDA", *part = "CUDA:cuDNN";
 
+static const fxi_gpu_counters *counters(void)
+{
+    return fx_backend_proc(backend, "counters");
+}
+
 static uint64_t calls(void)
 {
-    return ((const fxi_gpu_counters *)fx_backend_proc(backend, "counters"))->calls;
+    return counters()->calls;
 }
 
 static fx_device *gpu(void)
@@ -164,6 +169,36 @@ static void convolve(void)
     }
 }
 
+/* A step that one kernel computes, with its epilogue or without: prints the calls of the library
+ * and the launches of kernels. */
+static void relu(bool fuses)
+{
+    float back[4] = {0};
+    fx_array *x = fx_to(gpu(), fx_ones(3, 3, 1, 1)), *w = fx_to(gpu(), fx_ones(2, 2, 1, 1));
+    fx_eval(fx_tuple(x, w));
+    for (int k = 0; k < 2; k++) {
+        FX_STEP;
+        const fxi_gpu_counters before = *counters();
+        fx_array *y = fx_convolve(x, w);
+        const bool ok = fx_read_into(fuses ? fx_relu(y) : y, back, sizeof back) == FX_OK;
+        const int by_library = (int)(counters()->calls - before.calls),
+                  all = (int)(counters()->launches - before.launches);
+        printf("%s %d calls, %d kernels; ", ok && back[3] == 4 ? "right" : "wrong", by_library,
+               all - by_library);
+    }
+    printf("%s", fx_error_take().message);
+}
+
+static void fused(void)
+{
+    relu(true);
+}
+
+static void single(void)
+{
+    relu(false);
+}
+
 /* The same step in three plans: two identical steps in one, then two more. Prints the number of
  * library calls of each plan, and whether all results have the same bits. The plan of two steps
  * runs twice, so that its second run is recorded, and once more, so that it is replayed. */
@@ -259,7 +294,8 @@ static const struct act {
     void (*run)(void);
 } acts[] = {{"layers", layers},     {"promise", promise}, {"windows", windows},
             {"convolve", convolve}, {"parts", parts},     {"threads", threads},
-            {"remember", remember}, {"many", many}};
+            {"remember", remember}, {"many", many},       {"fused", fused},
+            {"single", single}};
 
 static int child(const char *name)
 {
@@ -372,15 +408,29 @@ static void test_measured(void **unused)
         {"SIM_SLOW=1 FX_GPU_GRAPHS=0", "remember", {"5 0 0 0 0 same ", "!" SLOWER}},
         /* calls with channels first and kernels take 10 ms, and channels last is faster */
         {"FX_GPU_MEASURE=0", "many", {"same, 3 calls ", "!" SLOWER}},
-        {"SIM_CHANNELS_FIRST=1 SIM_SLOW_KERNEL=fx_conv",
+        {"SIM_CHANNELS_FIRST=1 SIM_SLOW_KERNEL=fx_conv:10",
          "many",
          {"same, ", "!same, 30 calls", "!" SLOWER}},
-        {"SIM_CHANNELS_FIRST=1 SIM_SLOW_KERNEL=fx_conv SIM_DEFER=1",
+        {"SIM_CHANNELS_FIRST=1 SIM_SLOW_KERNEL=fx_conv:10 SIM_DEFER=1",
          "many",
          {"same, ", "!same, 30 calls", "!" SLOWER}},
-        {"SIM_SLOW=1", "many", {"same, 30 calls ", "!" SLOWER}},
+        /* the library takes longer than the limit, so channels last has one round */
+        {"SIM_SLOW=1", "many", {"same, 24 calls ", "!" SLOWER}},
+        {"", "single", {"right 6 calls, 5 kernels; right 1 calls, 0 kernels; ", "!" SLOWER}},
+        {"SIM_SLOW=1", "single", {"right 5 calls, 4 kernels; right 0 calls, 1 kernels; "}},
+        {"SIM_SLOW_KERNEL=fx_conv:30",
+         "single",
+         {"right 6 calls, 3 kernels; right 1 calls, 0 kernels; "}},
+        /* a way whose first run takes longer than a second is left out */
+        {"SIM_SLOW_KERNEL=fx_conv:1001",
+         "single",
+         {"right 6 calls, 1 kernels; right 1 calls, 0 kernels; "}},
+        /* the driver has no function for times */
+        {"FX_CUDA_LIBRARY=" SIM "/libcuda-least.so SIM_SLOW=1",
+         "single",
+         {"right 1 calls, 0 kernels; right 1 calls, 0 kernels; ", "!" SLOWER}},
         /* the sixth call, the first with channels last, fails: this way is left out */
-        {"SIM_SLOW_KERNEL=fx_conv SIM_FAIL=cudnnConvolutionForward@6=3000",
+        {"SIM_SLOW_KERNEL=fx_conv:10 SIM_FAIL=cudnnConvolutionForward@6=3000",
          "many",
          {"same, ", "!FX_STATUS", "!" SLOWER}},
         /* the compiler refuses cflux's kernels: the library computes the convolution */
@@ -426,10 +476,42 @@ static void test_remembered(void **unused)
     simulated_expect(environment, "5 0 0 0 0 same ");
 }
 
+/* A later process remembers that kernels are faster, but cannot compile them: the library computes
+ * the step, and a kernel its epilogue. */
+static void test_forgotten(void **unused)
+{
+    char folder[512], environment[1024], command[1024];
+    (void)unused;
+    snprintf(folder, sizeof folder, "%s.cache", temp_text("forgotten", ""));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(environment, sizeof environment, "FX_CACHE=100 XDG_CACHE_HOME=%s SIM_SLOW=1", folder);
+    snprintf(command, sizeof command,
+             "cd %s/cflux && find . -type f ! -name 'gpu-ways*' -exec rm {} + && ls | grep -q .",
+             folder);
+    simulated_run("", environment, "single");
+    simulated_expect(environment, "right 5 calls, 4 kernels; right 0 calls, 1 kernels; ");
+    simulated_run("", environment, "fused");
+    simulated_expect(environment, "right 0 calls, 1 kernels; right 0 calls, 1 kernels; ");
+    static const simulated_row later[] = {
+        {"SIM_FAIL=nvrtcCompileProgram@0=6",
+         "single",
+         {"right 1 calls, 0 kernels; right 1 calls, 0 kernels; ", "!FX_STATUS"}},
+        {"SIM_FAIL=nvrtcCompileProgram@1=6",
+         "fused",
+         {"right 1 calls, 1 kernels; right 1 calls, 1 kernels; ", "!FX_STATUS"}},
+        {"SIM_FAIL=cuModuleLoadData@1=2",
+         "fused",
+         {"right 1 calls, 1 kernels; right 1 calls, 1 kernels; ", "!FX_STATUS"}}};
+    for (size_t k = 0; k < sizeof later / sizeof *later; k++) {
+        assert_int_equal(system(command), 0);
+        simulated_rows(environment, &later[k], 1);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
-                                              cmocka_unit_test(test_measured),
-                                              cmocka_unit_test(test_remembered)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_remembered), cmocka_unit_test(test_forgotten)};
     return argc > 1 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,14 @@ typedef struct fxi_gpu_trial {
 } fxi_gpu_trial;
 enum { FXI_GPU_WAYS = 8 };
 
+typedef struct fxi_gpu_ways {
+    char *key;     /* of the decision; allocated; NULL: there is only one way */
+    bool followed; /* the step has the way that was decided; names[0] is that to use instead */
+    const fxi_gpu_trial *trial;
+    int32_t names[FXI_GPU_WAYS];
+    int64_t work[FXI_GPU_WAYS]; /* bytes of each way's work space */
+} fxi_gpu_ways;
+
 struct fxi_gpu_builder {
     const fxi_gpu_runtime *runtime;
     fx_device *device;
@@ -131,12 +139,8 @@ struct fxi_gpu_builder {
     fxi_gpu_call *first, **last;
     fxi_gpu_call unused; /* a dummy that is returned after a failure */
     int64_t unused_params[FXI_GPU_PARAMS];
-    int64_t work_bytes; /* bytes of the way's work space so far */
-    int64_t most_work;  /* the largest work space of the earlier ways */
-    int32_t way;        /* the number of the way that is built, from 0 on */
-    int32_t names[FXI_GPU_WAYS];
-    const fxi_gpu_trial *trial; /* NULL: there is one way */
-    char *key;                  /* of the decision; allocated */
+    int32_t way; /* the number of the way that is built, from 0 on */
+    fxi_gpu_ways ways;
 };
 
 /* The work-items that exchange values without a barrier (FX_WARP, fx_shuffle): 32 or 64; 0: none
@@ -215,6 +219,11 @@ void fxi_gpu_other_way(fxi_gpu_builder *b, int32_t name);
 /* Is the decision known? */
 bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_name);
 void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t name);
+/* The process decides otherwise from now on. False if there is no memory. */
+bool fxi_gpu_way_change(const fx_host *host, const char *key, int32_t name);
+/* The step's only way is the one that is remembered under `key`. If a kernel of it cannot be
+ * compiled, the decision changes to `instead`, and the step is prepared again. */
+void fxi_gpu_follow(fxi_gpu_builder *b, const char *key, int32_t instead);
 void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_role role, int64_t k);
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
 /* Sets 32 bits that are not a number; a kernel that is not wide gets them unchanged. */

@@ -34,10 +34,9 @@ enum { UNDECIDED = -1 };
 struct ready {
     fxi_gpu_call *first;
     int32_t way; /* the one that runs; UNDECIDED until the first run */
-    int32_t ways, names[FXI_GPU_WAYS];
+    int32_t nways;
     uint32_t useless; /* bits: ways that the device cannot launch or compile */
-    const fxi_gpu_trial *trial;
-    char *key; /* NULL: there is one way */
+    fxi_gpu_ways ways;
 };
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -175,35 +174,44 @@ void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits)
 
 int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes)
 {
-    const int64_t at = b->work_bytes;
+    int64_t *way = &b->ways.work[b->way];
+    const int64_t at = *way;
     /* Multiples of 64 bytes, so every array in work space is aligned like a buffer. */
-    b->work_bytes += (bytes + 63) / 64 * 64;
+    *way += (bytes + 63) / 64 * 64;
     return at;
 }
 
 /* ---- ways ------------------------------------------------------------------------------------ */
-void fxi_gpu_compare(fxi_gpu_builder *b, const fxi_gpu_trial *trial, const char *key, int32_t name)
+/* `name` is that of the first way. */
+static void set_key(fxi_gpu_builder *b, const char *key, int32_t name)
 {
     const size_t size = strlen(key) + 1;
-    b->key = b->status ? NULL : b->runtime->host->alloc(size);
-    if (!b->key) {
+    b->ways.key = b->status ? NULL : b->runtime->host->alloc(size);
+    if (!b->ways.key) {
         fxi_gpu_no_memory(b);
         return;
     }
-    memcpy(b->key, key, size);
-    b->trial = trial;
-    b->names[0] = name;
+    memcpy(b->ways.key, key, size);
+    b->ways.names[0] = name;
+}
+
+void fxi_gpu_compare(fxi_gpu_builder *b, const fxi_gpu_trial *trial, const char *key, int32_t name)
+{
+    set_key(b, key, name);
+    b->ways.trial = trial;
+}
+
+void fxi_gpu_follow(fxi_gpu_builder *b, const char *key, int32_t instead)
+{
+    set_key(b, key, instead);
+    b->ways.followed = true;
 }
 
 /* More ways than FXI_GPU_WAYS are left out: the list of names is a part of the builder. */
 void fxi_gpu_other_way(fxi_gpu_builder *b, int32_t name)
 {
-    if (b->status || b->way + 1 >= FXI_GPU_WAYS)
-        return;
-    /* Only one way runs at a time, so they share the memory. */
-    b->most_work = b->work_bytes > b->most_work ? b->work_bytes : b->most_work;
-    b->work_bytes = 0;
-    b->names[++b->way] = name;
+    if (!b->status && b->way + 1 < FXI_GPU_WAYS)
+        b->ways.names[++b->way] = name;
 }
 
 /* ---- prepare and release --------------------------------------------------------------------- */
@@ -310,6 +318,16 @@ static uint32_t check_calls(fxi_gpu_builder *b)
     return useless;
 }
 
+/* Only one way runs at a time, so they share the memory. */
+static void set_work(fx_step *step)
+{
+    const struct ready *r = step->ready;
+    step->work_bytes = 0;
+    for (int32_t way = 0; way < r->nways; way++)
+        if (!(r->useless & 1u << way) && r->ways.work[way] > step->work_bytes)
+            step->work_bytes = r->ways.work[way];
+}
+
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step)
 {
     fxi_gpu_builder b = {
@@ -325,18 +343,16 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
         fxi_gpu_no_memory(&b);
         /* The planner may prepare a smaller step next; nothing of this one is kept. */
         free_calls(runtime, device, b.first);
-        runtime->host->free(b.key);
+        runtime->host->free(b.ways.key);
         return b.status;
     }
     *r = (struct ready){.first = b.first,
                         .way = b.way > 0 ? UNDECIDED : 0,
-                        .ways = b.way + 1,
+                        .nways = b.way + 1,
                         .useless = useless,
-                        .trial = b.trial,
-                        .key = b.key};
-    memcpy(r->names, b.names, sizeof r->names);
+                        .ways = b.ways};
     step->ready = r;
-    step->work_bytes = b.work_bytes > b.most_work ? b.work_bytes : b.most_work;
+    set_work(step);
     return FX_OK;
 }
 
@@ -418,8 +434,26 @@ static fx_status compile_all(const fxi_gpu_runtime *runtime, fx_device *device, 
     return status;
 }
 
-/* A way whose kernel cannot be compiled is left out, and the others are compiled. Without the first
- * way the step fails. */
+/* A kernel of the step cannot be compiled: leaves its way out, or prepares the step in another way.
+ * Returns the failure if there is none. */
+static fx_status do_without(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step,
+                            int32_t way, fx_status failure)
+{
+    struct ready *r = step->ready;
+    if (way == 0 &&
+        !(r->ways.followed && fxi_gpu_way_change(runtime->host, r->ways.key, r->ways.names[0])))
+        return failure;
+    runtime->host->error_take();
+    if (way > 0) {
+        r->useless |= 1u << way;
+        set_work(step);
+        return FX_OK;
+    }
+    fxi_gpu_release(runtime, device, step);
+    return fxi_gpu_prepare(runtime, device, step);
+}
+
+/* Compiles the others again after each kernel that the step can do without. */
 fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
                           int32_t n, int32_t *out_step)
 {
@@ -431,10 +465,9 @@ fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_
         if (!status || status == FX_STATUS_MEMORY || failed < 0)
             break;
         const int32_t way = launch_of(steps, failed, out_step)->way;
-        if (way == 0)
+        status = do_without(runtime, device, &steps[*out_step], way, status);
+        if (status)
             break;
-        ((struct ready *)steps[*out_step].ready)->useless |= 1u << way;
-        runtime->host->error_take();
     }
     /* A thread's error record has its first failure. */
     if (!status || earlier.status)
@@ -449,7 +482,7 @@ void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_device *device, fx_step 
     struct ready *r = step->ready;
     if (r) {
         free_calls(runtime, device, r->first);
-        runtime->host->free(r->key);
+        runtime->host->free(r->ways.key);
     }
     runtime->host->free(r);
     step->ready = NULL;
@@ -563,8 +596,12 @@ static fx_status run_way(const fxi_gpu_runtime *runtime, fx_device *device, int3
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 /* Rounds, of which the fastest counts, and the runs of a round, which are measured together:
- * several runs are queued before the host waits, so that its own time counts little. */
+ * several runs are queued before the host waits, so that its own time counts little. When the
+ * rounds of all ways have taken LIMIT seconds, each other way has a single round. A way whose first
+ * run takes LONGEST seconds, in which a library may load kernels, is left out. */
 enum { ROUNDS = 2, MEASURED = 2 };
+#define LIMIT   0.05
+#define LONGEST 1.0
 
 /* Measures `runs` runs together. False if the device failed, which the caller's next call reports.
  */
@@ -572,26 +609,29 @@ static bool time_round(const fxi_gpu_runtime *runtime, fx_device *device, int32_
                        run_buffers *p, fx_status *out_status, double *out_seconds)
 {
     const struct ready *r = p->step->ready;
-    bool ok = r->trial->start(device) == 0;
+    bool ok = r->ways.trial->start(device) == 0;
     *out_status = FX_OK;
     for (int k = 0; k < runs && ok; k++) {
         *out_status = run_way(runtime, device, way, p);
         ok = !*out_status;
     }
-    return ok && r->trial->stop(device, out_seconds) == 0;
+    return ok && r->ways.trial->stop(device, out_seconds) == 0;
 }
 
-/* The time of a round in seconds; less than 0 if the device failed. */
+/* The time of a round in seconds; less than 0 if the device failed or the way is left out. Adds
+ * what all rounds take to *spent. */
 static double time_runs(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
-                        run_buffers *p, fx_status *out_status)
+                        run_buffers *p, double *spent, fx_status *out_status)
 {
     double best = -1, seconds;
     /* The first run does not count: drivers and libraries load kernels in it. */
-    if (!time_round(runtime, device, way, 1, p, out_status, &seconds))
+    if (!time_round(runtime, device, way, 1, p, out_status, &seconds) ||
+        (way > 0 && seconds >= LONGEST))
         return -1;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS && (round == 0 || *spent < LIMIT); round++) {
         if (!time_round(runtime, device, way, MEASURED, p, out_status, &seconds))
             return -1;
+        *spent += seconds;
         best = best < 0 || seconds < best ? seconds : best;
     }
     return best;
@@ -600,12 +640,12 @@ static double time_runs(const fxi_gpu_runtime *runtime, fx_device *device, int32
 /* A library may refuse a call that it has prepared. Without the first way the step fails; others
  * are left out, and their error is dropped. */
 static double time_way(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
-                       run_buffers *p, fx_status *out_status)
+                       run_buffers *p, double *spent, fx_status *out_status)
 {
     if (way == 0)
-        return time_runs(runtime, device, way, p, out_status);
+        return time_runs(runtime, device, way, p, spent, out_status);
     const fx_error earlier = runtime->host->error_take();
-    const double seconds = time_runs(runtime, device, way, p, out_status);
+    const double seconds = time_runs(runtime, device, way, p, spent, out_status);
     runtime->host->error_take();
     runtime->host->error_put(&earlier);
     *out_status = FX_OK;
@@ -623,26 +663,25 @@ static bool is_faster(double seconds, double best)
 static bool already_decided(const fxi_gpu_runtime *runtime, struct ready *r)
 {
     int32_t name;
-    if (!fxi_gpu_way_known(runtime->host, r->key, &name))
+    if (!fxi_gpu_way_known(runtime->host, r->ways.key, &name))
         return false;
-    for (int32_t way = 0; way < r->ways; way++)
-        if (r->names[way] == name && !(r->useless & 1u << way))
+    for (int32_t way = 0; way < r->nways; way++)
+        if (r->ways.names[way] == name && !(r->useless & 1u << way))
             r->way = way;
     return r->way != UNDECIDED;
 }
 
 /* Measures all ways with the buffers of this run, whose output the caller then computes again. */
-/* Measures all ways with the buffers of this run, whose output the caller then computes again. */
 static fx_status measure(const fxi_gpu_runtime *runtime, fx_device *device, run_buffers *p)
 {
     struct ready *r = p->step->ready;
-    double best = -1;
+    double best = -1, spent = 0;
     int32_t fastest = 0;
-    for (int32_t way = 0; way < r->ways; way++) {
+    for (int32_t way = 0; way < r->nways; way++) {
         fx_status status;
         if (r->useless & 1u << way)
             continue;
-        const double seconds = time_way(runtime, device, way, p, &status);
+        const double seconds = time_way(runtime, device, way, p, &spent, &status);
         if (status)
             return status;
         if (is_faster(seconds, best)) {
@@ -651,7 +690,7 @@ static fx_status measure(const fxi_gpu_runtime *runtime, fx_device *device, run_
         }
     }
     if (best >= 0)
-        fxi_gpu_way_remember(runtime->host, r->key, r->names[fastest]);
+        fxi_gpu_way_remember(runtime->host, r->ways.key, r->ways.names[fastest]);
     /* Another device may have decided meanwhile. */
     if (best < 0 || !already_decided(runtime, r))
         r->way = fastest;
@@ -664,7 +703,7 @@ static fx_status decide(const fxi_gpu_runtime *runtime, fx_device *device, run_b
     if (already_decided(runtime, r))
         return FX_OK;
     /* Waiting for the device is an error while a driver records. */
-    if (r->trial->can(device))
+    if (r->ways.trial->can(device))
         return measure(runtime, device, p);
     /* A driver records. run_plan records a plan only after a complete run, in which every step has
      * chosen its way; if a step is recorded before that, it uses the first way. */

@@ -32,9 +32,9 @@ static fx_kernel_key key_of(const char *key)
 
 /* The list is searched when a step with several ways is prepared and when it first runs, so it
  * needs no order. */
-static const decision *find(const char *key)
+static decision *find(const char *key)
 {
-    const decision *d = decisions;
+    decision *d = decisions;
     while (d && strcmp(d->key, key) != 0)
         d = d->next;
     return d;
@@ -94,4 +94,16 @@ void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t way)
     if (keep(host, key, way) && host->kernels_cached())
         host->kernel_store(&whole, &way, sizeof way);
     fxi_mutex_unlock(&lock);
+}
+
+/* Only in memory: on disk the decision stays, as the next process may be able to compile. */
+bool fxi_gpu_way_change(const fx_host *host, const char *key, int32_t way)
+{
+    fxi_mutex_lock(&lock);
+    decision *d = find(key);
+    if (d)
+        d->way = way;
+    const bool changed = d || keep(host, key, way);
+    fxi_mutex_unlock(&lock);
+    return changed;
 }

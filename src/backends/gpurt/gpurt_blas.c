@@ -267,8 +267,10 @@ static bool add_product(fxi_gpu_builder *b, const fxi_rt_product *p)
     if (compares)
         write_key(d, p, key);
     const bool known = compares && fxi_gpu_way_known(fxi_rt_host, key, &way);
-    if (known && way == WIDENED && fxi_rt_blas_product(b, &wide))
+    if (known && way == WIDENED && fxi_rt_blas_product(b, &wide)) {
+        fxi_gpu_follow(b, key, AS_IT_IS);
         return true;
+    }
     if (!fxi_rt_blas_product(b, p))
         return false;
     if (compares && !known) {

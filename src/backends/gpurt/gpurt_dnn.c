@@ -390,15 +390,19 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
     if (compares)
         write_key(d, b->step, &about, key);
     const bool known = compares && fxi_gpu_way_known(fxi_rt_host, key, &way);
-    if (known && way == BY_KERNELS)
+    if (known && way == BY_KERNELS) {
+        fxi_gpu_follow(b, key, BY_LIBRARY);
         return false;
+    }
     if (fx_step_has_epilogue(b->step)) {
         fxi_gpu_too_much(b, "an epilogue that the library does not compute");
         return true;
     }
     const fxi_rt_conv_about last = about_last(&about);
-    if (known && way == CHANNELS_LAST && tries_last(d, b->step) && add_library(b, &last))
+    if (known && way == CHANNELS_LAST && tries_last(d, b->step) && add_library(b, &last)) {
+        fxi_gpu_follow(b, key, BY_LIBRARY);
         return true;
+    }
     if (!add_library(b, &about))
         return false;
     if (compares && !known)

@@ -138,7 +138,7 @@ fx_status fxi_rt_library_enter(fxi_rt_device *d, const char *operation)
 static bool can_measure(fx_device *device)
 {
     const fxi_rt_device *d = fxi_rt_of(device);
-    return d->launches == d->work && fxi_rt.EventElapsed;
+    return d->launches == d->work;
 }
 
 static int start(fx_device *device)
@@ -171,7 +171,7 @@ const fxi_gpu_trial fxi_rt_trial = {.can = can_measure, .start = start, .stop = 
 bool fxi_rt_measures(fxi_rt_device *d)
 {
     const char *text = getenv("FX_GPU_MEASURE");
-    return (!text || strcmp(text, "0") != 0) && !*fxi_rt_ready(&d->gpu);
+    return (!text || strcmp(text, "0") != 0) && fxi_rt.EventElapsed && !*fxi_rt_ready(&d->gpu);
 }
 
 void fxi_rt_append(char *key, const char *format, ...)

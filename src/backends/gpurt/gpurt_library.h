@@ -57,7 +57,7 @@ fx_status fxi_rt_library_fail(fxi_rt_device *d, const char *operation, const cha
 /* For steps with several ways (fxi_gpu_compare). */
 extern const fxi_gpu_trial fxi_rt_trial;
 /* Are ways with cflux's kernels measured on this device? Not without a compiler for these kernels,
- * and not with FX_GPU_MEASURE=0. */
+ * not if the driver reports no times, and not with FX_GPU_MEASURE=0. */
 bool fxi_rt_measures(fxi_rt_device *d);
 /* Appends to the key of a decision, a text of FXI_RT_KEY_BYTES. */
 enum { FXI_RT_KEY_BYTES = 1024 };
