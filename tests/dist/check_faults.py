@@ -4,8 +4,9 @@
 Each fault comes at a random moment of a random rank of 2 to 4, under each MPI that is installed. Rank 0 saves the
 checkpoints, or each rank saves its part of the optimiser's state. The fault `rename` kills a rank between two calls of a
 save of parts. No run may hang, leave a process behind, or leave a checkpoint from which training does not continue to the
-bits of an undisturbed run. Without an MPI and its plugin a line says so, and the check passes.
-Usage: check_faults.py build-folder [faults of each kind]
+bits of an undisturbed run. Then 1 to 8 processes divide each batch at random, so that some of them have no observations:
+their parameters must be those of one process. Without an MPI and its plugin a line says so, and the check passes.
+Usage: check_faults.py build-folder [faults of each kind, and divisions]
 """
 import concurrent.futures
 import os
@@ -21,15 +22,16 @@ from mpis import ENVIRONMENT
 
 KINDS = ("kill", "stop", "delay", "mismatch", "rename")
 LIMIT = 3  # seconds that train_cases waits for another rank
+BOUND = {"f64": 1e-12, "f32": 1e-6}  # of the largest parameter
 
 
 class Run:
     """One program under cflux launch; `text` is what it printed."""
 
-    def __init__(self, build, mpi, n, kind, *arguments):
+    def __init__(self, build, mpi, n, kind, *arguments, dtype="f32"):
         cflux, program = os.path.join(build, "tools", "cflux", "cflux"), os.path.join(build, "tests", "train_cases")
         began = time.monotonic()
-        done = subprocess.run([cflux, "launch", "--launcher", f"mpirun.{mpi}", "-n", str(n), program, "f32", kind, *arguments],
+        done = subprocess.run([cflux, "launch", "--launcher", f"mpirun.{mpi}", "-n", str(n), program, dtype, kind, *arguments],
                               text=True, capture_output=True, timeout=90, env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
         self.text, self.status, self.seconds = done.stdout + done.stderr, done.returncode, time.monotonic() - began
 
@@ -116,6 +118,19 @@ def inject(build, mpi, n, kind, seed, undisturbed, folder):
     return None
 
 
+def divide(build, mpi, seed, serial):
+    """Trains with batches that are divided at random. Returns what is wrong, or None."""
+    draw = random.Random(seed)
+    n, dtype = draw.randrange(1, 9), draw.choice(list(BOUND))
+    r = Run(build, mpi, n, f"random{seed}", dtype=dtype)
+    bits = r.bits(n)
+    got, want = ([float.fromhex(x) for x in (text or "").split()] for text in (bits, serial[dtype]))
+    scale = max(abs(x) for x in want)
+    if r.status == 0 and len(got) == len(want) and all(abs(a - b) <= BOUND[dtype] * scale for a, b in zip(got, want)):
+        return None
+    return f"{mpi}, {n} processes, {dtype}, random{seed}: status {r.status}, expected {serial[dtype]}\n{r.text}"
+
+
 def main():
     build, each = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20
     seed = int(os.environ.get("CFLUX_SEED", "0"))
@@ -132,11 +147,14 @@ def main():
             for kind in KINDS:
                 mpi, n = names[k % len(names)], 2 + (seed + k) // len(names) % 3
                 runs.append(pool.submit(inject, build, mpi, n, kind, 1000 * seed + k, undisturbed[mpi, n], folder))
+        faults = len(runs)
+        serial = {dtype: Run(build, names[0], 1, "even", dtype=dtype).bits(1) for dtype in BOUND}
+        runs += [pool.submit(divide, build, names[k % len(names)], 1000 * seed + k, serial) for k in range(each)]
         wrong = [w for w in (r.result() for r in runs) if w]
-        print(f"{len(runs)} faults, {len(wrong)} failures")
+        print(f"{faults} faults and {len(runs) - faults} divisions, {len(wrong)} failures")
     for w in wrong[:5]:
         print(w)
-    if wrong or len(runs) < len(KINDS) * each:
+    if wrong or len(runs) != (len(KINDS) + 1) * each:
         sys.exit(1)
 
 

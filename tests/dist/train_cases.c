@@ -3,16 +3,17 @@
  *   train_cases TYPE KIND [CHECKPOINT FAULT]
  *
  * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
- * (they do not, and some have none), sums (even, and one update for every four gradients), or half
- * (even, and gradients are sent as BFloat16), divided or shards (even, and each rank keeps a part
- * of the optimiser's state). Each rank prints the bits of its parameters after 100 updates. With
- * CHECKPOINT, rank 0 saves the state in that file after every tenth update, and training resumes
- * from it. It is the whole state, except with shards: then each rank saves its part. FAULT is NAME
- * or NAME:UPDATE:RANK:NUMBER, in the first of several starts; without numbers, rank 1 fails at the
- * start of update 57. After NUMBER microseconds in the update, the rank kills itself (kill), stops
- * itself (stop) or sleeps for a second (delay), or before the update it calls another operation
- * than the others (mismatch). With rename, the rank kills itself before the call of rename() with
- * this NUMBER (from 0) after the start of the update.
+ * (they do not, and some have none), randomSEED (each update divides the batch at random), sums
+ * (even, and one update for every four gradients), or half (even, and gradients are sent as
+ * BFloat16), divided or shards (even, and each rank keeps a part of the optimiser's state). Each
+ * rank prints the bits of its parameters after 100 updates. With CHECKPOINT, rank 0 saves the state
+ * in that file after every tenth update, and training resumes from it. It is the whole state,
+ * except with shards: then each rank saves its part. FAULT is NAME or NAME:UPDATE:RANK:NUMBER, in
+ * the first of several starts; without numbers, rank 1 fails at the start of update 57. After
+ * NUMBER microseconds in the update, the rank kills itself (kill), stops itself (stop) or sleeps
+ * for a second (delay), or before the update it calls another operation than the others (mismatch).
+ * With rename, the rank kills itself before the call of rename() with this NUMBER (from 0) after
+ * the start of the update.
  */
 #include <cflux.h>
 #include <fcntl.h>
@@ -39,24 +40,52 @@ static void data_of(fx_array **x, fx_array **y)
     *y = fx_cast(fx_from(FX_DTYPE_F64, ys, 1, OBSERVATIONS), type);
 }
 
-/* This rank's columns first … last−1. Uneven: 5 for rank 0, 19 for the last one, none in between.
- */
-static void part(bool uneven, int *first, int *last)
+enum { MOST_RANKS = 16 };
+
+/* Divides the batch of update k at random: rank r has the columns ends[r] … ends[r + 1] − 1. */
+static void divide_at_random(unsigned seed, int64_t k, int n, int ends[MOST_RANKS + 1])
+{
+    unsigned draw = seed * 1000003u + (unsigned)k;
+    ends[0] = 0;
+    for (int i = 1; i < n; i++) {
+        draw = draw * 1664525u + 1013904223u;
+        const int end = (int)((draw >> 16) % (OBSERVATIONS + 1));
+        int at = i;
+        for (; ends[at - 1] > end; at--)
+            ends[at] = ends[at - 1];
+        ends[at] = end;
+    }
+    ends[n] = OBSERVATIONS;
+}
+
+/* This rank's columns first … last−1 in update k. Uneven: 5 for rank 0, 19 for the last one, none
+ * in between. Returns whether the ranks have different numbers of columns. */
+static bool part(int64_t k, int *first, int *last)
 {
     const int n = fx_dist_total_workers(dist), r = fx_dist_rank(dist);
+    int ends[MOST_RANKS + 1];
+    unsigned seed;
+    const bool random = sscanf(kind, "random%u", &seed) == 1,
+               uneven = strcmp(kind, "uneven") == 0 && n > 1;
     *first = OBSERVATIONS * r / n;
     *last = OBSERVATIONS * (r + 1) / n;
-    if (uneven && n > 1) {
+    if (uneven) {
         *first = r == 0 ? 0 : 5;
         *last = r == 0 ? 5 : r == n - 1 ? OBSERVATIONS : 5;
     }
+    if (random) {
+        divide_at_random(seed, k, n, ends);
+        *first = ends[r];
+        *last = ends[r + 1];
+    }
+    return uneven || random;
 }
 
-static fx_status step(void *opt, void *model, fx_array *x, fx_array *y, bool uneven)
+static fx_status step(void *opt, void *model, fx_array *x, fx_array *y, int64_t k)
 {
     FX_STEP;
     int first, last;
-    part(uneven, &first, &last);
+    const bool uneven = part(k, &first, &last);
     if (first == last)
         return fx_update(opt, model, NULL, .observations = 0);
     fx_array *loss =
@@ -210,7 +239,7 @@ static fx_status train(const char *checkpoint, const fault *f)
     for (int64_t k = first; k < STEPS; k++) {
         fx_status status = *f->name ? fail_in(f, k) : FX_OK;
         if (status == FX_OK)
-            status = step(opt, model, x, y, kind_is("uneven"));
+            status = step(opt, model, x, y, k);
         if (status != FX_OK)
             return status;
         if (checkpoint && (k + 1) % EVERY == 0 && save(checkpoint, model, opt, k + 1) != FX_OK)
