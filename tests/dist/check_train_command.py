@@ -160,10 +160,10 @@ def check_mistakes(name, run):
     folder = os.path.join(run.folder, "tmp")
     os.mkdir(folder)
     launched = subprocess.Popen([run.cflux, "launch", "--launcher", os.path.basename(run.start[0]), "-n", "2", "sh", "-c",
-                                 ": > started; exec sleep 100"], cwd=run.folder, env=dict(run.environment, TMPDIR=folder), stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL)
+                                 ': > "started${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec sleep 100'], cwd=run.folder,
+                                env=dict(run.environment, TMPDIR=folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
-    while not os.path.exists(os.path.join(run.folder, "started")) and time.monotonic() < end:
+    while not all(os.path.exists(run.path(f"started{r}")) for r in (0, 1)) and time.monotonic() < end:
         time.sleep(0.05)
     launched.terminate()
     if launched.wait(timeout=60) != 128 + signal.SIGTERM:
@@ -177,10 +177,13 @@ def check_mistakes(name, run):
     os.chmod(script, 0o755)
     killed = run.path("killed.sh")
     with open(killed, "w") as f:
-        f.write('#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && (sleep 4; kill -TERM $$) &\nexec "$@"\n')
+        # The log has an epoch when all ranks train, and so handle the signal.
+        f.write('#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] &&\n'
+                '(for i in $(seq 900); do grep -qs \'"event":"epoch"\' killed.log && break; sleep 0.1; done; kill -TERM $$) &\n'
+                'exec "$@"\n')
     os.chmod(killed, 0o755)
     done = subprocess.run([*run.start, "-n", "2", killed, run.cflux, "train", "--data", "line.csv", "--model", MODEL, "--epochs",
-                           "10000000", "--patience", "9000000", "--quiet"], text=True, capture_output=True, timeout=100,
+                           "10000000", "--patience", "9000000", "--quiet", "--log", "killed.log"], text=True, capture_output=True, timeout=100,
                           cwd=run.folder, env=run.environment)
     once(done.stdout, "interrupted after")  # rank 1 alone got the signal, and rank 0 prints
     start, run.start = run.start, [*run.start, "-n", "2", script]

@@ -290,7 +290,7 @@ static fx_flow rest(const fx_progress *p)
 {
     (void)p;
     if (rank == 1)
-        usleep(20000);
+        usleep(50000); /* longer than rank 0 waits for a processor on a busy machine */
     return FX_FLOW_CONTINUE;
 }
 
