@@ -202,7 +202,7 @@ static fx_status look(sets *s, int64_t k, found *out)
 static fx_status list(sets *s, fx_error *out_why)
 {
     char path[MAX_PATH];
-    s->n = 3; /* the newest may be missing: see move_up in checkpoint.c */
+    s->n = 2; /* both may be missing although older files exist */
     while (fxi_checkpoint_numbered(path, s->name, (int)s->n - 1) && fxi_file_exists(path))
         s->n++;
     fx_status status = largest(s->d, &s->n);

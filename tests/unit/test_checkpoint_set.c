@@ -163,6 +163,7 @@ static const scene scenes[] = {
     {{"CBB", "-CB", "-CB"}, 30, FX_OK, NULL}, /* between the link and the new name */
     {{"-C-", "CB-", "CB-"}, 30, FX_OK, NULL}, /* .keep = 1 */
     /* damage */
+    {{"--B", "--B", "-CB"}, 20, FX_OK, "training step 20"},
     {{"-CB", "-xB", "-CB"}, 20, FX_OK, "training step 20"},
     {{"-xB", "-CB", "-CB"}, 20, FX_OK, "training step 20"},
     {{"-C-", "-x-", "-C-"}, -1, FX_STATUS_FORMAT, ".rank1: "},
