@@ -5,7 +5,7 @@ Each fault comes at a random moment of a random rank of 2 to 4, under each MPI t
 checkpoints, or each rank saves its part of the optimiser's state. The fault `rename` kills a rank between two calls of a
 save of parts. No run may hang, leave a process behind, or leave a checkpoint from which training does not continue to the
 bits of an undisturbed run. Then 1 to 8 processes divide each batch at random, so that some of them have no observations:
-their parameters must be those of one process. Without an MPI and its plugin a line says so, and the check passes.
+their parameters must be the same as in one process. Without an MPI and its plugin a line says so, and the check passes.
 Usage: check_faults.py build-folder [faults of each kind, and divisions]
 """
 import concurrent.futures
