@@ -24,11 +24,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Queries of a block, and the largest number of queries times keys that is computed at once: 1 MiB
- * of Float32 for each head of an observation. */
-enum { QUERIES = 256, AT_ONCE = 512 * 512 };
-/* Each block is some nodes of the graph: more would fill the memory before anything is computed. */
-#define BLOCKS_MOST ((int64_t)1 << 16)
+enum {
+    QUERIES = 256,       /* of a block */
+    AT_ONCE = 512 * 512, /* the most queries times keys that are computed at once: 1 MiB of Float32
+                            for each head of an observation */
+    MOST_BLOCKS = 65536  /* each block is some nodes of the graph: more would fill the memory before
+                            anything is computed */
+};
+_Static_assert(QUERIES *MOST_BLOCKS == 16777216, "the header and the message say this number");
 
 #define OP_NAME "dot_product_attention"
 
@@ -94,9 +97,11 @@ static int64_t blocks_of(const fx_array *q)
     return (fx_size(q, 1) + QUERIES - 1) / QUERIES;
 }
 
+/* A product of the lengths could overflow. */
 static bool is_short(const attention *a)
 {
-    return fx_size(a->q, 1) * fx_size(a->k, 1) <= AT_ONCE;
+    const int64_t keys = fx_size(a->k, 1);
+    return keys == 0 || fx_size(a->q, 1) <= AT_ONCE / keys;
 }
 
 /* Joins one array per block along the queries. */
@@ -359,7 +364,7 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
                        .mask = a->mask ? four_axes(a->mask) : NULL,
                        .causal = a->causal,
                        .dropout = a->dropout};
-    if (!is_short(out) && blocks_of(out->q) > BLOCKS_MOST)
+    if (!is_short(out) && blocks_of(out->q) > MOST_BLOCKS)
         return fail(FX_STATUS_UNSUPPORTED, "a long sequence may have at most 16,777,216 queries",
                     a);
     draw_streams(out);

@@ -87,11 +87,10 @@ fx_array *fxi_after(int n, fx_array *const *first, fx_array *x)
     return y;
 }
 
-fx_array *fxi_on_demand(fx_array *x)
+void fxi_on_demand(fx_array *x)
 {
     if (!fx_is_error(x) && !x->node->data)
         x->node->on_demand = true;
-    return x;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
