@@ -9,10 +9,9 @@
 #include "group.h"
 #include "plan.h"
 
-/* Stride 0: all indices of the axis read one element. */
-static int64_t stored_bytes(const fx_tensor *t)
+int64_t fxi_stored_bytes(const fx_tensor *t)
 {
-    int64_t n = (int64_t)fx_dtype_size((fx_dtype)t->dtype);
+    int64_t n = fx_tensor_element_bytes(t);
     for (int a = 0; a < t->ndim; a++)
         n *= t->stride[a] == 0 ? 1 : t->shape[a];
     return n;
@@ -24,7 +23,7 @@ int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s)
     for (int32_t k = 0; k < fx_step_outputs(s); k++)
         bytes += p->values[fx_step_output(s, k)].bytes;
     for (int k = 0; k < s->nin; k++)
-        bytes += stored_bytes(&s->in[k]);
+        bytes += fxi_stored_bytes(&s->in[k]);
     return bytes;
 }
 

@@ -166,8 +166,19 @@ bool fxi_merge_foreach(fxi_plan *p);
 bool fxi_merge_reductions(fxi_plan *p);
 /* The step that overwrites each leaf; nsteps if none does. NULL if the allocation fails. */
 int32_t *fxi_overwriters(const fxi_plan *p);
+/* Equal operations on equal registers. Passes are not compared. */
+bool fxi_same_instruction(const fx_instr *x, const fx_instr *y);
 /* Literals may differ: they are operands. */
 bool fxi_same_instructions(const fx_program *p, const fx_program *q);
+
+/* Equal types, shapes and strides. */
+static inline bool fxi_same_view(const fx_tensor *x, const fx_tensor *y)
+{
+    bool same = x->dtype == y->dtype && x->ndim == y->ndim;
+    for (int a = 0; same && a < x->ndim; a++)
+        same = x->shape[a] == y->shape[a] && x->stride[a] == y->stride[a];
+    return same;
+}
 
 /* Lets outputs take over the buffers of the values they replace, and orders the steps for it
  * (donate.c). */

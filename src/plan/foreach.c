@@ -58,21 +58,21 @@ static bool same_kind(const fx_step *a, const fx_step *b, int k)
     return fxi_is_number(&a->out) || fxi_is_number(&b->out) || whole(a, k) == whole(b, k);
 }
 
-bool fxi_same_instructions(const fx_program *p, const fx_program *q)
+bool fxi_same_instruction(const fx_instr *x, const fx_instr *y)
 {
-    if (p->n != q->n)
-        return false;
-    for (int k = 0; k < p->n; k++) {
-        const fx_instr *x = &p->instr[k], *y = &q->instr[k];
-        if (x->op != y->op || x->dtype != y->dtype || x->from != y->from || x->nsrc != y->nsrc ||
-            x->attr != y->attr || memcmp(x->src, y->src, x->nsrc) != 0)
-            return false;
-    }
-    return true;
+    return x->op == y->op && x->dtype == y->dtype && x->from == y->from && x->row == y->row &&
+           x->attr == y->attr && x->nsrc == y->nsrc && memcmp(x->src, y->src, x->nsrc) == 0;
 }
 
-/* Equal instructions, and equal further outputs. Literals may differ: they are operands.
- */
+bool fxi_same_instructions(const fx_program *p, const fx_program *q)
+{
+    bool same = p->n == q->n;
+    for (int k = 0; same && k < p->n; k++)
+        same = fxi_same_instruction(&p->instr[k], &q->instr[k]);
+    return same;
+}
+
+/* Equal instructions, and equal further outputs. Literals may differ: they are operands. */
 static bool same_program(const fx_step *a, const fx_step *b)
 {
     const fx_elementwise_step *p = fx_step_elementwise(a), *q = fx_step_elementwise(b);

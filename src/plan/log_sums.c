@@ -10,12 +10,8 @@
 
 static bool same_operand(const fx_step *a, const fx_step *b, int k)
 {
-    const fx_tensor *x = &a->in[k], *y = &b->in[k];
-    bool same = a->in_value[k] == b->in_value[k] && a->in_offset[k] == b->in_offset[k] &&
-                x->ndim == y->ndim;
-    for (int i = 0; same && i < x->ndim; i++)
-        same = x->shape[i] == y->shape[i] && x->stride[i] == y->stride[i];
-    return same;
+    return a->in_value[k] == b->in_value[k] && a->in_offset[k] == b->in_offset[k] &&
+           fxi_same_view(&a->in[k], &b->in[k]);
 }
 
 static bool is_kind(const fx_step *s, fx_attention_kind kind)

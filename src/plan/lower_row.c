@@ -266,17 +266,6 @@ static void place_aliases(fxi_builder *b, const row_group *q)
     }
 }
 
-/* Is node id, seen through `at`, a view of the numbers 0, 1, 2, … from the first one on, such as
- * the classes with which labels are compared? */
-static bool is_counted(const fxi_builder *b, int32_t id, const fxi_place *at)
-{
-    while (!b->g->nodes[id]->data && fxi_ops[b->g->nodes[id]->op].cls == FX_CLASS_MOVEMENT)
-        id = fxi_graph_moved(b->g, id);
-    const fxi_node *n = b->g->nodes[id];
-    return !n->data && n->op == FX_OP_IOTA && n->ndim == 1 && at->offset == 0 &&
-           at->value == b->places[id].value;
-}
-
 bool fxi_lower_row(fxi_builder *b, int32_t root)
 {
     row_group q = {.b = b};
@@ -299,7 +288,6 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
         /* The copies exist by now, so this call adds no step and cannot fail. */
         fxi_plain_place(b, q.operands[i], &in);
         fxi_set_input(s, i, q.nodes[i], &in);
-        s->as.row.counted |= (uint32_t)is_counted(b, q.operands[i], &in) << i;
     }
     for (int m = 0; m < q.nmembers; m++)
         if (b->groups.rows.kind[q.members[m]] == FXI_ROW_REDUCE)

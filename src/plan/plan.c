@@ -159,6 +159,25 @@ static void note_lives(fxi_plan *p)
     }
 }
 
+/* Sets fx_row_step.counted. An operand is a view of the numbers 0, 1, 2, … from the first one on,
+ * such as the classes with which labels are compared, if it is in a value that a step counts along
+ * the only axis, and begins where the value does. */
+static bool note_counted(fxi_plan *p)
+{
+    bool *counted = fxi_calloc((size_t)p->nvalues + 1, sizeof *counted);
+    const bool ok = counted != NULL;
+    for (int32_t i = 0; ok && i < p->nsteps; i++) {
+        fx_step *s = &p->steps[i];
+        if (s->op == FX_OP_IOTA && s->out.ndim == 1)
+            counted[s->out_value] = true;
+        for (int k = 0; s->cls == FX_CLASS_ROW && k < s->nin; k++)
+            if (counted[s->in_value[k]] && s->in_offset[k] == 0)
+                s->as.row.counted |= UINT32_C(1) << k;
+    }
+    fxi_free(counted);
+    return ok;
+}
+
 /* Copies the key, because the graph's memory is used again for the next evaluation. */
 static bool keep_key(fxi_plan *p, const fxi_graph *g)
 {
@@ -247,36 +266,47 @@ static bool lower(fxi_builder *b)
     return !b->how->fuses || (fxi_add_epilogues(b->how, p) && fxi_settle_epilogues(b->how, p));
 }
 
-static fx_status build(fxi_builder *b, bool *out_refused)
+/* Changes the list of steps until it is final. False if an allocation fails.
+ *
+ * Donation fixes the order of the steps, after the last rule that moves any; merging needs that
+ * order. Values are computed again, and reductions merged, only on devices, where a step is a
+ * launch and memory is slow: on the CPU, merging would save less than it costs to keep the operands
+ * for longer. */
+static bool improve(fxi_builder *b)
 {
     fxi_plan *p = b->p;
-    /* Donation fixes the order of the steps, after the last rule that moves any; merging needs that
-     * order. Reductions are merged only on devices where a step is a launch: on the CPU, merging
-     * would save less than it costs to keep the operands for longer. Steps are prepared when they
-     * are final, and only then is their work space known, so memory is placed last. */
-    if (!lower(b))
-        return FX_STATUS_MEMORY;
-    if (b->how->fuses)
+    const bool fuses = b->how->fuses, on_device = fuses && b->how->own_memory;
+    if (fuses)
         fxi_merge_log_sums(p);
-    if ((b->how->fuses && b->how->own_memory && !fxi_compute_again(b->how, p)) ||
-        (b->how->fuses && !fxi_run_early(p)) || !fxi_donate(b) ||
-        (b->how->fuses && !fxi_merge_foreach(p)) ||
-        (b->how->fuses && b->how->own_memory && !fxi_merge_reductions(p)))
+    return (!on_device || fxi_compute_again(b->how, p)) && (!fuses || fxi_run_early(p)) &&
+           fxi_donate(b) && (!fuses || fxi_merge_foreach(p)) &&
+           (!on_device || fxi_merge_reductions(p)) && note_counted(p);
+}
+
+/* Gives the final steps their memory. Their work space is known, because they are prepared. False
+ * if an allocation fails. */
+static bool place(fxi_builder *b)
+{
+    fxi_plan *p = b->p;
+    if (!add_work_space(p, b->how->work_guard))
+        return false;
+    note_lives(p);
+    if (!fxi_overlap(b))
+        return false;
+    fxi_account(p, b->g);
+    p->nstreams = b->g->nstreams;
+    p->literals_bytes = b->how->own_memory ? fxi_plan_literals_bytes(p) : 0;
+    return fxi_plan_place(p) && fxi_list_sites(p);
+}
+
+static fx_status build(fxi_builder *b, bool *out_refused)
+{
+    if (!lower(b) || !improve(b))
         return FX_STATUS_MEMORY;
     fx_status status = prepare(b, out_refused);
     if (status == FX_OK)
         status = compile(b, out_refused);
-    if (status != FX_OK)
-        return status;
-    if (!add_work_space(p, b->how->work_guard))
-        return FX_STATUS_MEMORY;
-    note_lives(p);
-    if (!fxi_overlap(b))
-        return FX_STATUS_MEMORY;
-    fxi_account(p, b->g);
-    p->nstreams = b->g->nstreams;
-    p->literals_bytes = b->how->own_memory ? fxi_plan_literals_bytes(p) : 0;
-    return fxi_plan_place(p) && fxi_list_sites(p) ? FX_OK : FX_STATUS_MEMORY;
+    return status != FX_OK ? status : place(b) ? FX_OK : FX_STATUS_MEMORY;
 }
 
 /* A wrong plan gives wrong numbers without a crash, so debug builds check every plan

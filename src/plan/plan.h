@@ -156,6 +156,8 @@ bool fxi_list_sites(fxi_plan *p);
 
 /* Counts what the steps do (account.c). */
 void fxi_account(fxi_plan *p, const fxi_graph *g);
+/* Bytes of the elements that a tensor names: an axis with stride 0 has one. */
+int64_t fxi_stored_bytes(const fx_tensor *t);
 /* Bytes that a step reads and writes, each operand counted once. */
 int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s);
 /* The number of graph nodes that a step computes. */

@@ -45,7 +45,7 @@ static bool reducible(int64_t kind)
 static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t reduced)
 {
     const bool enough =
-        kept >= FXI_ROW_PIECE && (reduced <= FXI_ROW_AROUND || (piece && s->divides));
+        kept >= FXI_ROW_PIECE && (reduced <= FXI_ROW_AROUND || (piece && s->own_memory));
     return piece ? s->around && piece >= FXI_ROW_PIECE && enough : enough || reduced <= s->longest;
 }
 
@@ -341,13 +341,14 @@ static void take_sums_of(fxi_row_search *s, int32_t x)
 }
 
 /* Adds the sums of members and operands across rows that are contiguous. So the gradients of scale
- * and bias come out of the pass that computes the gradient of the input. They join last, so no
- * other member is kept out by them. */
+ * and bias come out of the pass that computes the gradient of the input. They join last, so they
+ * take no place of another member. But each is an output: if the step then has too many buffers, it
+ * is grown again with fewer members (find_row). */
 static void take_sums(fxi_row_search *s)
 {
     int64_t run[RUNS];
     s->sums = NULL;
-    if (!s->across || !find_runs(s->reduced, run) || run[BEFORE] > 1 || run[OUTER] > 1)
+    if (s->own_memory || !find_runs(s->reduced, run) || run[BEFORE] > 1 || run[OUTER] > 1)
         return;
     s->most = 0;
     take_operands(s); /* only sets marks, because no node may join */
@@ -520,8 +521,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *liter
     fxi_row_search s = {.g = g,
                         .literal = literal,
                         .around = how->rows && !fxi_runs_channels_last(how, g),
-                        .across = !how->own_memory,
-                        .divides = how->own_memory,
+                        .own_memory = how->own_memory,
                         .longest = how->own_memory ? FXI_ROW_LONG : FXI_ROW_BYTES,
                         .out = out,
                         .buffers = how->buffers - 1};

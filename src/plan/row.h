@@ -12,7 +12,7 @@ enum {
     FXI_ROW_MEMBERS = 64,
     FXI_ROW_ALL = 72, /* members with the sums across rows, which join last */
     FXI_ROW_INPUTS = 24,
-    FXI_ROW_OUTPUTS = 16,
+    FXI_ROW_OUTPUTS = 1 + FX_MORE_OUTPUTS,
     FXI_ROW_PASSES = 6,
     FXI_ROW_BYTES = 64 << 10, /* most bytes of a row: it stays in the cache between passes */
     FXI_ROW_LONG = 4 << 20,   /* the same, for devices that divide a row between groups */

@@ -19,8 +19,8 @@ typedef struct fxi_row_search {
     const fxi_graph *g;
     const bool *literal; /* per node: it is in no step */
     bool around;         /* rows may be around kept axes */
-    bool across;         /* sums across rows may join */
-    bool divides;        /* the device divides a row between groups */
+    bool own_memory;     /* the device has memory of its own: it divides a long row between groups,
+                            and sums across rows do not join */
     int64_t longest;     /* the most bytes of a row that is not around kept axes, if there are few
                             rows; else up to FXI_ROW_AROUND bytes are allowed */
     fxi_rows *out;

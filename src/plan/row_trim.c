@@ -94,8 +94,9 @@ static bool finishes_product(const fxi_row_search *s, int32_t id)
            (single_product(s, x) || single_product(s, y));
 }
 
-/* Do only elementwise nodes of full size use member id, none of them a member? A comparison that is
- * used far away, where no search would find it, would be a step of its own. */
+/* Do only elementwise nodes of full size use member id, none of them a member? The last test is for
+ * comparisons, whose results are small: if a node beyond the positions that are examined uses one,
+ * it stays a member, because outside it could be a step of its own. */
 static bool serves_later_groups(const fxi_row_search *s, int32_t id)
 {
     const bool small = fx_dtype_size((fx_dtype)s->g->nodes[id]->dtype) == 1;

@@ -139,6 +139,31 @@ static void equal_values_are_stored_once(void **state)
     same_bits(fx_cpu(y[0]), y[1]);
 }
 
+/* A step that computes a cheap value again has equal instructions then. Both are results. */
+static void equal_results_are_both_stored(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_rand(32, 32), *w = fx_rand(32, 32), *y[2][3];
+    assert_int_equal(fx_eval(fx_tuple(x, w)), FX_OK);
+    for (int k = 0; k < 2; k++) {
+        fx_device *d = k ? fx_cpu_device() : device;
+        fx_array *in = fx_to(d, x), *square = fx_square(in);
+        fx_array *p = fx_matmul(fx_to(d, w), fx_exp(square));
+        y[k][0] = fx_mul(square, p);
+        y[k][1] = fx_mul(fx_square(in), p);
+        y[k][2] = fx_exp(y[k][1]);
+        void *all = fxi_tuple(3, (void *const *)y[k]);
+        if (k == 0)
+            expect(all, "  1  powi exp(x0) → Float32 32×32\n"
+                        "  2  matmul(x1, 1) → Float32 32×32, 0.0655 MFLOP\n"
+                        "  3  powi mul mul exp(2, x0) → Float32 32×32 and 2 more\n");
+        assert_int_equal(fx_eval(all), FX_OK);
+    }
+    for (int i = 0; i < 3; i++)
+        same_bits(fx_cpu(y[0][i]), y[1][i]);
+}
+
 /* A function that costs more than a load is stored for a later step. */
 static void expensive_values_are_stored(void **state)
 {
@@ -158,6 +183,7 @@ int main(void)
         cmocka_unit_test(activations_are_computed_again),
         cmocka_unit_test(layer_norms_store_16_bits),
         cmocka_unit_test(equal_values_are_stored_once),
+        cmocka_unit_test(equal_results_are_both_stored),
         cmocka_unit_test(expensive_values_are_stored),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
