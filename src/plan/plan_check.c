@@ -6,7 +6,8 @@
  * made it (or it is a leaf or a literal) and no step has written over any byte of it since. A step
  * may write over a value that it reads itself only element for element. Its work space is memory
  * that it writes before its outputs and that no other step reads. At the end the results must be
- * intact, in memory that outlives the run.
+ * intact, in memory that outlives the run. The operands of attention must have the alignment that
+ * its kernels load, and the outputs of a program must be different registers.
  *
  * The check shares no code with place.c, donate.c and in_place.c, so a mistake there cannot hide
  * itself. It uses only the tensors and offsets of the steps and the places of the values. Debug
@@ -121,6 +122,26 @@ static bool check_operand(const checking *c, int32_t i, int k)
     return true;
 }
 
+/* The operands of attention that may be views have neighbouring features, and begin with 16 bytes
+ * that a kernel loads at once; so do all their vectors of features. The others are dense. */
+static bool check_attention_operand(const checking *c, int32_t i, int k)
+{
+    enum { LOADED = 16 };
+    const fx_step *s = &c->p->steps[i];
+    const fx_tensor *t = &s->in[k];
+    const bool view = k < FXI_ATTENTION_VIEWS;
+    bool right = !view || s->in_offset[k] * size_of(t) % LOADED == 0;
+    int64_t run = 1; /* the stride that a dense tensor has on this axis */
+    for (int a = 0; a < t->ndim; a++) {
+        if (t->shape[a] != 1)
+            right = right &&
+                    (view && a > 0 ? t->stride[a] * size_of(t) % LOADED == 0 : t->stride[a] == run);
+        run *= t->shape[a];
+    }
+    return right || wrong(c, "step %d (%s) reads value %d, which is not aligned or not dense",
+                          (int)i, name_of(c, i), (int)s->in_value[k]);
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Notes the first write over value v; later ones do not matter. */
@@ -227,6 +248,26 @@ static bool check_output(checking *c, int32_t i, int32_t o)
     return write_place(c, i, w);
 }
 
+/* The register of output o of an elementwise step or a row step. */
+static int register_of(const fx_step *s, int32_t o)
+{
+    return o > 0                    ? fx_step_more(s)->reg[o - 1]
+           : s->cls == FX_CLASS_ROW ? s->as.row.out_reg
+                                    : s->nin + fx_step_program(s).n - 1;
+}
+
+/* Is output o of step i the value of a register that no earlier output has? A kernel may compute a
+ * register in the memory of its output, so only one output would be written. */
+static bool check_register(const checking *c, int32_t i, int32_t o)
+{
+    const fx_step *s = &c->p->steps[i];
+    for (int32_t k = 0; k < o && (s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_ROW); k++)
+        if (register_of(s, k) == register_of(s, o))
+            return wrong(c, "step %d (%s) makes values %d and %d of one register", (int)i,
+                         name_of(c, i), (int)fx_step_output(s, k), (int)fx_step_output(s, o));
+    return true;
+}
+
 /* Do the outputs of step i share no byte? Kernels may write them in any order. */
 static bool outputs_are_apart(const checking *c, int32_t i)
 {
@@ -289,7 +330,7 @@ static int64_t start_of(const checking *c, int32_t v)
 static bool is_written_last(const fx_step *s, int32_t o)
 {
     const fx_row_step *row = &s->as.row;
-    const int at = (o == 0 ? row->out_reg : row->more.reg[o - 1]) - s->nin;
+    const int at = register_of(s, o) - s->nin;
     for (int k = at + 1; k < row->program.n; k++)
         if (fxi_row_reads(s, k))
             return false;
@@ -349,12 +390,13 @@ static bool check_step(checking *c, int32_t i)
 {
     const fx_step *s = &c->p->steps[i];
     for (int k = 0; k < s->nin; k++)
-        if (!check_operand(c, i, k))
+        if (!check_operand(c, i, k) ||
+            (s->cls == FX_CLASS_ATTENTION && !check_attention_operand(c, i, k)))
             return false;
     if (!check_work(c, i))
         return false;
     for (int32_t o = 0; o < fx_step_outputs(s); o++)
-        if (!check_output(c, i, o))
+        if (!check_output(c, i, o) || !check_register(c, i, o))
             return false;
     if (!outputs_are_apart(c, i) || !work_is_apart(c, i))
         return false;

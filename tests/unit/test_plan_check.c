@@ -245,6 +245,70 @@ static void outputs_of_a_step_overlap(void **state)
     /* The type of the instruction that computes the further output. */
     d.program[0].dtype = FX_DTYPE_I64;
     expect_wrong(&d, "step 1 (cast) writes 128 bytes to value 4, which has 64");
+    d.program[0].dtype = FX_DTYPE_I32;
+    d.steps[1].as.elementwise.more.reg[0] = 2; /* that of value 2 */
+    expect_wrong(&d, "step 1 (cast) makes values 2 and 4 of one register");
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+enum { FEATURES = 16, LENGTH = 4, HEADS = 2 };
+
+/* features×length×1 of a Float16 array with `rows` features. */
+static fx_tensor rows_of(int64_t rows)
+{
+    return (fx_tensor){.dtype = FX_DTYPE_F16,
+                       .ndim = 3,
+                       .shape = {FEATURES, LENGTH, 1},
+                       .stride = {1, rows, rows * LENGTH}};
+}
+
+/* The gradient of the query: q, k and v are slices of leaf 0, which has `rows` features; gy is leaf
+ * 1, and the logarithms of the sums and delta are leaf 2. */
+static draft *attending(draft *d, int64_t rows)
+{
+    const fx_tensor sums = {.dtype = FX_DTYPE_F32,
+                            .ndim = 3,
+                            .shape = {HEADS, LENGTH, 1},
+                            .stride = {1, HEADS, HEADS * LENGTH}};
+    new_draft(d);
+    a_leaf(d, 0, 2 * rows * LENGTH);
+    a_leaf(d, 1, 2 * FEATURES * LENGTH);
+    a_leaf(d, 2, 4 * HEADS * LENGTH);
+    an_output(d, 0, 2 * FEATURES * LENGTH);
+    fx_step *s = add_step(d, FX_OP_ATTENTION, 3, rows_of(FEATURES));
+    for (int k = 0; k < 3; k++)
+        add_operand(s, 0, k * FEATURES, rows_of(rows));
+    add_operand(s, 1, 0, rows_of(FEATURES));
+    add_operand(s, 2, 0, sums);
+    add_operand(s, 2, 0, sums);
+    fx_attr a = {.attention = {.kind = FX_ATTENTION_GRADIENT_QUERY, .heads = HEADS, .scale = 1}};
+    fxi_step_set_attr(s, &a);
+    fxi_step_set_attention_sizes(s);
+    add_result(d, 3);
+    return d;
+}
+
+/* Kernels load 8 of the neighbouring features at once. */
+static void operands_of_attention(void **state)
+{
+    (void)state;
+    draft d;
+    expect_sound(attending(&d, 3 * FEATURES));
+    expect_sound(attending(&d, 3 * FEATURES + 8));
+    expect_wrong(attending(&d, 3 * FEATURES + 4),
+                 "step 0 (attention) reads value 0, which is not aligned or not dense");
+    attending(&d, 3 * FEATURES + 8);
+    d.steps[0].in_offset[1] += 8;
+    expect_sound(&d);
+    d.steps[0].in_offset[1] -= 4;
+    expect_wrong(&d, "step 0 (attention) reads value 0, which is not aligned");
+    attending(&d, 3 * FEATURES);
+    d.in[0][2].stride[0] = 2;
+    expect_wrong(&d, "step 0 (attention) reads value 0, which is not aligned");
+    attending(&d, 3 * FEATURES);
+    d.in[0][5].stride[1] = 0; /* the delta of one query for all */
+    expect_wrong(&d, "step 0 (attention) reads value 2, which is not aligned or not dense");
 }
 
 /* ---- donated buffers ------------------------------------------------------------------------- */
@@ -510,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_later_step_still_reads),
         cmocka_unit_test(only_what_overlaps_is_lost),
         cmocka_unit_test(outputs_of_a_step_overlap),
+        cmocka_unit_test(operands_of_attention),
         cmocka_unit_test(donated_buffers),
         cmocka_unit_test(segments),
         cmocka_unit_test(places),
