@@ -443,14 +443,28 @@ void fxi_rows_free(fxi_rows *rows)
     memset(rows, 0, sizeof *rows);
 }
 
-/* Does elementwise node u compute its value from input k and literals alone, as the division of a
- * mean does? */
-static bool follows(const fxi_row_search *s, int32_t u, int k)
+/* Is node x computed from values of the row and expanded (`seeds`), such as the root by which a
+ * norm divides? A row step computes it, and what it is expanded for. */
+static bool is_expanded(const fxi_row_search *s, int32_t x, const bool *seeds)
 {
-    for (int i = 0; i < fxi_graph_inputs(s->g, u); i++)
-        if (i != k && !s->literal[fxi_graph_input(s->g, u, i)])
-            return false;
-    return true;
+    const fxi_node *n = s->g->nodes[x];
+    return seeds[x] && !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE;
+}
+
+/* Does elementwise node u compute its value from input k, which is a reduction of rows, and from
+ * literals or expanded values of the same shape? Examples are the division of a mean, and the
+ * gradient of the scale of a norm in test mode. */
+static bool follows(const fxi_row_search *s, int32_t u, int k, const bool *seeds)
+{
+    const fxi_node *n = s->g->nodes[u];
+    bool all =
+        !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && reduces_pieces(s, n->in[k]);
+    for (int i = 0; all && i < fxi_graph_inputs(s->g, u); i++) {
+        const int32_t x = fxi_graph_input(s->g, u, i);
+        all = i == k || s->literal[x] ||
+              (is_expanded(s, x, seeds) && fxi_same_shape(n->in[i], n->in[k]));
+    }
+    return all;
 }
 
 /* Notes that node x leads to reduction r through elementwise nodes: reach[x]. If it also leads to
@@ -484,10 +498,10 @@ static void mark_pairs(const fxi_row_search *s, int32_t *reach, bool *seeds)
 }
 
 /* Marks the nodes whose value is expanded, itself or after elementwise operations of the same
- * shape, reductions whose result an elementwise operation reads together with literals only, and
- * reductions that share an operand. A reduction that is not marked starts no row step, although it
- * may join one. Without this test each sum of a long total would collect its neighbours, only to
- * find that they combine nothing. */
+ * shape, reductions whose result an elementwise operation reads together with literals or expanded
+ * values only, and reductions that share an operand. A reduction that is not marked starts no row
+ * step, although it may join one. Without this test each sum of a long total would collect its
+ * neighbours, only to find that they combine nothing. */
 static bool *find_seeds(const fxi_row_search *s)
 {
     const fxi_graph *g = s->g;
@@ -503,15 +517,15 @@ static bool *find_seeds(const fxi_row_search *s)
     fxi_free(reach);
     for (int32_t u = g->n - 1; u >= 0; u--) {
         const fxi_node *n = g->nodes[u];
-        const bool elementwise = fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE;
-        const bool keeps = elementwise || n->op == FX_OP_STOP;
+        const bool keeps = fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE || n->op == FX_OP_STOP;
         for (int k = 0; k < fxi_graph_inputs(g, u); k++) {
             const int32_t x = fxi_graph_input(g, u, k);
-            seeds[x] |= n->op == FX_OP_EXPAND ||
-                        (keeps && seeds[u] && fxi_same_shape(n, n->in[k])) ||
-                        (elementwise && reduces_pieces(s, n->in[k]) && follows(s, u, k));
+            seeds[x] |= n->op == FX_OP_EXPAND || (keeps && seeds[u] && fxi_same_shape(n, n->in[k]));
         }
     }
+    for (int32_t u = g->n - 1; u >= 0; u--)
+        for (int k = 0; k < fxi_graph_inputs(g, u); k++)
+            seeds[fxi_graph_input(g, u, k)] |= follows(s, u, k, seeds);
     return seeds;
 }
 

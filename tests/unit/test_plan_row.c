@@ -323,8 +323,6 @@ static void members_leave_for_other_steps(void **state)
            "  5  sub mul mul(1, 2′, 4, x3) → Float32 16×4\n");
 }
 
-/* Rule 2 takes a reduction whose result is not combined with the elements; the division of a mean
- * is not a step of its own. */
 /* The gradients of scale and bias of a norm with given statistics: two sums of one pass. Reductions
  * of other rows, and of a leaf, stay apart. */
 static void reductions_of_one_operand_are_one_step(void **state)
@@ -351,6 +349,33 @@ static void reductions_of_one_operand_are_one_step(void **state)
            "Float32 1×1×16×1, Float32 1×1×16×1, Float32 1×1×16×1\n");
 }
 
+/* The gradient of the scale of a norm in test mode is divided by a root that the value is divided
+ * by too. So value and gradients are one step. The sum of a leaf shares only the leaf. */
+static void norms_in_test_mode(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_rand(8, 8, 16, 4), *gy = fx_rand(8, 8, 16, 4), *g[3];
+    fx_batchnorm_layer *norm = fx_batchnorm(16);
+    assert_int_equal(fx_testmode(norm), FX_OK);
+    assert_int_equal(fx_eval(fx_tuple(x, gy, norm)), FX_OK);
+    fx_array *const in[] = {x, norm->gamma, norm->beta};
+    fx_array *y = fx_call(norm, x);
+    assert_int_equal(fx_pullback(y, gy, in, 3, g), FX_OK);
+    expect(
+        fx_tuple(y, g[0], g[1], g[2]),
+        "  1  row (add sqrt div) sub mul add mul mul sum | (div)(x0, x1′, x3, c0, x2, x4′, x5) → "
+        "Float32 8×8×16×4, Float32 8×8×16×4, Float32 1×1×16×1\n"
+        "  2  reduce sum(x5) → Float32 1×1×16×1\n");
+    /* A sum that is divided by a leaf, or by what nothing expands, starts no row step. */
+    fx_array *e = fx_mul(x, gy), *s = fx_sum(e, .dims = FX_AXES(0, 1, 3));
+    fx_array *v = fx_sqrt(fx_reshape(norm->gamma, 1, 1, 16, 1));
+    assert_null(strstr(plan_of(fx_div(s, fx_reshape(norm->gamma, 1, 1, 16, 1))), "row"));
+    assert_null(strstr(plan_of(fx_div(s, v)), "row"));
+}
+
+/* Rule 2 takes a reduction whose result is not combined with the elements; the division of a mean
+ * is not a step of its own. */
 static void a_reduction_alone_is_none(void **state)
 {
     (void)state;
@@ -428,6 +453,7 @@ int main(void)
         cmocka_unit_test(rows_may_be_around_kept_axes),
         cmocka_unit_test(members_leave_for_other_steps),
         cmocka_unit_test(reductions_of_one_operand_are_one_step),
+        cmocka_unit_test(norms_in_test_mode),
         cmocka_unit_test(a_reduction_alone_is_none),
         cmocka_unit_test(expanded_values_are_views),
         cmocka_unit_test(halves_take_part),
