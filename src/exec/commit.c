@@ -79,7 +79,7 @@ enum { FLUSH_WEIGHT = 20 };
 
 /* Evaluates the pending results that nothing has consumed, to bound the memory of pending nodes.
  * Results that read an overwritten value cannot be computed; they report that when they are read.
- */
+ * Results on demand would take more memory than they free. */
 static void flush(fxi_context *c)
 {
     fxi_scratch *s = fxi_scratch_of(c);
@@ -98,7 +98,8 @@ static void flush(fxi_context *c)
         s->oldest = 0;
     }
     for (fxi_node *k = c->sinks.next; s && k != &c->sinks; k = k->next)
-        if (fxi_what_it_reads(c, s, k) != FXI_READS_LOST && !fxi_root_push(s, &n, k, NULL))
+        if (!k->on_demand && fxi_what_it_reads(c, s, k) != FXI_READS_LOST &&
+            !fxi_root_push(s, &n, k, NULL))
             return;
     if (s && n > 0 && fxi_run_all(c, n, s->roots) == FX_OK)
         fxi_count(&fxi_counters.implicit_evals, 1);

@@ -163,12 +163,17 @@ static fx_array *like(fx_array *x, const fx_array *y)
     return fx_reshape(x, fx_size(y, 0), fx_size(y, 1), fx_size(y, 2), fx_size(y, 3));
 }
 
+/* Sums of 16-bit blocks are Float32: rounded after every block, they would lose most of what later
+ * blocks add. */
 static fx_array *key_value_gradient(const attention *a, fx_array *gy)
 {
     const int64_t queries = fx_size(a->q, 1);
+    fx_dtype type = fx_eltype(a->k);
     fx_array *sum = NULL;
     for (int64_t i = 0; i < queries; i += QUERIES) {
         fx_array *next = key_value_block(a, gy, i, block_end(i, queries));
+        type = fx_eltype(next);
+        next = queries > QUERIES ? fxi_wide_enough(next) : next;
         if (!sum)
             sum = next;
         else if (i / QUERIES % 2) /* the shapes alternate: see the head of the file */
@@ -176,8 +181,9 @@ static fx_array *key_value_gradient(const attention *a, fx_array *gy)
         else
             sum = fx_add(like(sum, next), next);
     }
-    return fx_reshape(sum, fx_size(a->k, 0) + fx_size(a->v, 0), fx_size(a->k, 1), fx_size(a->k, 2),
-                      fx_size(a->k, 3));
+    sum = fx_reshape(sum, fx_size(a->k, 0) + fx_size(a->v, 0), fx_size(a->k, 1), fx_size(a->k, 2),
+                     fx_size(a->k, 3));
+    return fx_cast(sum, type);
 }
 
 /* Sums over the axes along which x was repeated. */

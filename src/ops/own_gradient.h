@@ -30,8 +30,9 @@ fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, const fxi_own_call *ca
  * needs. Devices may differ. */
 fx_array *fxi_after(int n, fx_array *const *first, fx_array *x);
 
-/* Updates do not compute the pending result x before they replace a value that x is computed from.
- * Nothing happens if x is an error or has a value. */
+/* The pending result x is computed only when the program reads or evaluates it: neither before an
+ * update replaces a value that x is computed from, nor when a thread evaluates by itself. Nothing
+ * happens if x is an error or has a value. */
 void fxi_on_demand(fx_array *x);
 
 /* Float32 numbers, uniform in [0, 1), of the stream (seed, counter) of fxi_random_next. */

@@ -150,6 +150,39 @@ static void blocks_with_dropout(void **state)
     assert_true(same < 0.8 * N * N); /* another call has another mask */
 }
 
+/* The distance between two arrays, relative to the second. */
+static double distance(fx_array *a, fx_array *b)
+{
+    fx_array *x = fx_cast(a, FX_DTYPE_F64), *y = fx_cast(b, FX_DTYPE_F64);
+    return sqrt(fx_item(fx_sum(fx_square(fx_sub(x, y)))) / fx_item(fx_sum(fx_square(y))));
+}
+
+/* The gradients of keys and values are sums over 256 blocks. Those of 16-bit arrays are as exact as
+ * their elements, 2^-8: the sums are not rounded after every block. */
+static void many_blocks_of_16_bits(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { QUERIES = 65536, KEYS = 5, F = 2 };
+    fx_array *x[4], *g[2][3];
+    fx_seed(6);
+    for (int i = 0; i < 4; i++)
+        x[i] = fx_cast(fx_add(fx_randn(F, i % 3 ? KEYS : QUERIES), 0.5), FX_DTYPE_BF16);
+    fx_eval(fx_tuple(x[0], x[1], x[2], x[3]));
+    for (int wide = 0; wide < 2; wide++) {
+        const fx_dtype type = wide ? FX_DTYPE_F32 : FX_DTYPE_BF16;
+        fx_array *in[4];
+        for (int i = 0; i < 4; i++)
+            in[i] = fx_cast(x[i], type);
+        fx_array *y = fx_child(fx_dot_product_attention(in[0], in[1], in[2]), 0);
+        assert_int_equal(fx_pullback(y, in[3], in, 3, g[wide]), FX_OK);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fx_eltype(g[0][i]), FX_DTYPE_BF16);
+        NEAR(distance(g[0][i], g[1][i]), 0, 0.01);
+    }
+}
+
 /* Bytes of the largest value of a plan, and of its arena, as its text shows them. */
 static void memory_is_linear_in_the_length(void **state)
 {
@@ -173,6 +206,27 @@ static void memory_is_linear_in_the_length(void **state)
         assert_true(strncmp(unit, " MiB", 4) == 0 && arena < 32); /* 4096² scores: 64 MiB */
         assert_null(strstr(text, "4096×4096"));
     }
+}
+
+/* Nor are they computed when a thread evaluates by itself, because many results are pending. */
+static void automatic_evaluations_leave_out_the_scores(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { LENGTH = 600, FEW = 1000 };
+    const int64_t most = fxi_here()->most_created;
+    fx_array *x = fx_randn(8, LENGTH), *y = fx_scalar(0);
+    assert_int_equal(fx_eval(x), FX_OK);
+    void *pair = fx_dot_product_attention(x, x, x);
+    fx_array *squares = fx_square(fx_child(pair, 0)), *scores = fx_child(pair, 1);
+    const uint64_t before = fx_stats().implicit_evals;
+    fxi_here()->most_created = FEW;
+    for (int i = 0; i < 2 * FEW; i++)
+        y = fx_sin(y);
+    fxi_here()->most_created = most;
+    assert_true(fx_stats().implicit_evals > before);
+    assert_true(fx_is_evaluated(squares) && !fx_is_evaluated(scores));
+    NEAR(fx_item(fx_sum(scores)), LENGTH, 1e-3);
 }
 
 /* ---- rotary embedding ------------------------------------------------------------------------ */
@@ -319,8 +373,10 @@ int main(void)
         TEST(follows_the_formula),
         TEST(blocks_give_the_same_gradients),
         TEST(blocks_with_dropout),
+        TEST(many_blocks_of_16_bits),
         TEST(memory_is_linear_in_the_length),
         TEST(updates_leave_out_the_scores),
+        TEST(automatic_evaluations_leave_out_the_scores),
         TEST(rotary_embedding_rotates_pairs),
         TEST(layer_takes_one_to_four_inputs),
         TEST(mistakes_are_errors),

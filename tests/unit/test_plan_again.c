@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "plan_steps.h"
+#include "planning.h"
 #include "same_bits.h"
 #include "standin.h"
 
@@ -164,6 +165,47 @@ static void equal_results_are_both_stored(void **state)
         same_bits(fx_cpu(y[0][i]), y[1][i]);
 }
 
+/* The plan of the first step with this class, and that step. */
+static const fx_step *step_of(const fxi_plan *p, fx_class cls)
+{
+    for (int32_t i = 0; i < p->nsteps; i++)
+        if (p->steps[i].cls == cls)
+            return &p->steps[i];
+    fail_msg("the plan has no such step");
+    return NULL;
+}
+
+/* A row step computes its first operand again, and reads another one instead. The classes that it
+ * compares labels with keep their mark, although they have another number. */
+static void counted_operands_keep_their_mark(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { CLASSES = 10, B = 64 };
+    fx_array *x = fx_to(device, fx_rand(CLASSES, B)), *w = fx_to(device, fx_rand(CLASSES, CLASSES));
+    fx_array *labels = fx_to(device, fx_cast(fx_zeros(B), FX_DTYPE_I64));
+    assert_int_equal(fx_eval(fx_tuple(x, w, labels)), FX_OK);
+    fx_array *square = fx_square(x), *p = fx_matmul(w, fx_exp(square));
+    fx_array *y = fx_logitcrossentropy(fx_mul(square, p), fx_onehot(labels, CLASSES));
+    fxi_graph g = {0};
+    fxi_plan *plan;
+    const fxi_root root = {y->node, NULL};
+    assert_int_equal(fxi_graph_of(fxi_here(), &g, 1, &root), FX_OK);
+    assert_int_equal(fxi_plan_new(&g, &plan), FX_OK);
+    assert_int_equal(fx_step_outputs(step_of(plan, FX_CLASS_ELEMENTWISE)), 1);
+    const fx_step *row = step_of(plan, FX_CLASS_ROW);
+    int marks = 0;
+    for (int k = 0; k < row->nin; k++) {
+        const fx_tensor *t = &row->in[k];
+        const bool classes = t->dtype == FX_DTYPE_I64 && t->ndim == 2 && t->stride[0] == 1;
+        assert_int_equal(row->as.row.counted >> k & 1, classes);
+        marks += classes;
+    }
+    assert_int_equal(marks, 1);
+    fxi_plan_release(plan);
+    fxi_graph_free(&g);
+}
+
 /* A function that costs more than a load is stored for a later step. */
 static void expensive_values_are_stored(void **state)
 {
@@ -184,6 +226,7 @@ int main(void)
         cmocka_unit_test(layer_norms_store_16_bits),
         cmocka_unit_test(equal_values_are_stored_once),
         cmocka_unit_test(equal_results_are_both_stored),
+        cmocka_unit_test(counted_operands_keep_their_mark),
         cmocka_unit_test(expensive_values_are_stored),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
