@@ -2,10 +2,11 @@
 """Training by several processes, in which a rank is killed, stops, is late, or calls another operation.
 
 Each fault comes at a random moment of a random rank of 2 to 4, under each MPI that is installed. Rank 0 saves the
-checkpoints, or each rank saves its part of the optimiser's state. The fault `rename` kills a rank between two calls of a
-save of parts. No run may hang, leave a process behind, or leave a checkpoint from which training does not continue to the
-bits of an undisturbed run. Then 1 to 8 processes divide each batch at random, so that some of them have no observations:
-their parameters must be the same as in one process. Without an MPI and its plugin a line says so, and the check passes.
+checkpoints, or each rank saves its part of the optimiser's state. The fault `rename` kills a rank between two calls
+of a save of parts. Parts of different training steps are refused. No run may hang, leave a process behind, or leave a
+checkpoint from which training does not continue to the bits of an undisturbed run. Then 1 to 8 processes divide each
+batch at random, so that some of them have no observations: their parameters must be the same as in one process.
+Without an MPI and its plugin a line says so, and the check passes.
 Usage: check_faults.py build-folder [faults of each kind, and divisions]
 """
 import concurrent.futures
@@ -118,6 +119,20 @@ def inject(build, mpi, n, kind, seed, undisturbed, folder):
     return None
 
 
+def mix(build, mpi, folder):
+    """Gives rank 1 its previous file, and removes that of rank 0. Returns what is wrong, or None."""
+    checkpoint = os.path.join(folder, f"{mpi}-mixed")
+    first = Run(build, mpi, 2, "shards", checkpoint)
+    os.replace(f"{checkpoint}.rank1.1", f"{checkpoint}.rank1")
+    os.remove(f"{checkpoint}.rank0.1")
+    r = Run(build, mpi, 2, "shards", checkpoint)
+    sentence = (f"checkpoint_load: rank 0 has {checkpoint}.rank0 of training step 100, rank 1 has {checkpoint}.rank1 of "
+                "training step 90, and there is no checkpoint of which all ranks have a file")
+    if first.status == 0 and r.status != 0 and sentence in r.text:
+        return None
+    return f"{mpi}, files of different training steps: status {r.status}\n{first.text}\n{r.text}"
+
+
 def divide(build, mpi, seed, serial):
     """Trains with batches that are divided at random. Returns what is wrong, or None."""
     draw = random.Random(seed)
@@ -150,7 +165,8 @@ def main():
         faults = len(runs)
         serial = {dtype: Run(build, names[0], 1, "even", dtype=dtype).bits(1) for dtype in BOUND}
         runs += [pool.submit(divide, build, names[k % len(names)], 1000 * seed + k, serial) for k in range(each)]
-        wrong = [w for w in (r.result() for r in runs) if w]
+        mixed = [pool.submit(mix, build, mpi, folder) for mpi in names]
+        wrong = [w for w in (r.result() for r in runs + mixed) if w]
         print(f"{faults} faults and {len(runs) - faults} divisions, {len(wrong)} failures")
     for w in wrong[:5]:
         print(w)
