@@ -13,6 +13,16 @@ static fx_array *b_attention(fx_array *const *x, const int64_t *p)
                     0);
 }
 
+/* Later keys have larger scores, so a kernel that adds up exponentials tile by tile finds a larger
+ * maximum in almost every tile, and scales its sums each time. */
+static fx_array *b_rising(fx_array *const *x, const int64_t *p)
+{
+    const int64_t keys = fx_size(x[1], 1);
+    fx_array *ramp = fx_div(fx_range(1, 1, keys), (double)keys / 16);
+    fx_array *k = fx_mul(x[1], fx_cast(fx_reshape(ramp, 1, keys), fx_eltype(x[1])));
+    return b_attention((fx_array *const[]){x[0], k, x[2]}, p);
+}
+
 /* q, k and v are slices of one array, as in a layer that computes them with one product. */
 static fx_array *b_slices(fx_array *const *x, const int64_t *p)
 {
@@ -83,6 +93,8 @@ static const char *const seconds[] = {"qk=16x64x1 16x65x1 16x65x1 16x64x1:2,1,0,
                                       "+kk=" SECOND "1,1,1",
                                       "+vy=" SECOND "0,2,3",
                                       NULL};
+static const char *const rising[] = {"ten_tiles=16x64x1 16x640x1 16x640x1:2,0",
+                                     "+causal=16x512x1 16x512x1 16x512x1:1,1", NULL};
 static const char *const packed[] = {"48x64x2:2,1", "+72x130x1:1,0", NULL};
 
 /* The gradient of equal keys is 0, so an error cannot be compared with its size. */
@@ -95,6 +107,7 @@ static const char *const packed[] = {"48x64x2:2,1", "+72x130x1:1,0", NULL};
 
 const cf_row cf_attention_rows[] = {
     ROW("attention", b_attention, calls, 3),
+    ROW("attention.rising", b_rising, rising, 3),
     ROW("attention.slices", b_slices, packed, 1),
     ROW("attention.gradient", b_gradient, gradients, 4),
     ROW("attention.second", b_second, seconds, 4),
