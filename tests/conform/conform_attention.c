@@ -7,6 +7,8 @@
  */
 #include "conform.h"
 
+#include <math.h>
+
 static fx_array *b_attention(fx_array *const *x, const int64_t *p)
 {
     return fx_child(fx_dot_product_attention(x[0], x[1], x[2], .nheads = p[0], .causal = p[1] != 0),
@@ -47,6 +49,19 @@ static fx_array *b_second(fx_array *const *x, const int64_t *p)
 {
     fx_array *first = b_gradient(x, p), *g;
     fx_pullback(first, fx_sin(x[p[2]]), &x[p[3]], 1, &g);
+    return g;
+}
+
+/* The gradient of k or v, p[2], if the first key is infinite in all features: no query sees it,
+ * because the queries are positive. Its own gradients are 0. */
+static fx_array *b_infinite(fx_array *const *x, const int64_t *p)
+{
+    const int64_t n = fx_size(x[1], 1);
+    fx_array *infinite = fx_sub(fx_slice(x[1], 1, 0, 1), INFINITY),
+             *k = fx_concat(1, infinite, fx_slice(x[1], 1, 1, n));
+    fx_array *const all[] = {fx_add(fx_abs(x[0]), 0.1), k, x[2]};
+    fx_array *g;
+    fx_pullback(b_attention(all, p), x[3], &all[p[2]], 1, &g);
     return g;
 }
 
@@ -95,6 +110,13 @@ static const char *const seconds[] = {"qk=16x64x1 16x65x1 16x65x1 16x64x1:2,1,0,
                                       NULL};
 static const char *const rising[] = {"ten_tiles=16x64x1 16x640x1 16x640x1:2,0",
                                      "+causal=16x512x1 16x512x1 16x512x1:1,1", NULL};
+#define INFINITE(name, q, k, call) name "=" q " " k " " k " " q ":" call
+static const char *const infinite[] = {INFINITE("tail_k", "16x65x1", "16x66x1", "2,0,1"),
+                                       INFINITE("tail_v", "16x65x1", "16x66x1", "2,0,2"),
+                                       INFINITE("even_k", "16x64x1", "16x64x1", "1,0,1"),
+                                       INFINITE("+f128_k", "128x70x1", "128x65x1", "1,0,1"),
+                                       INFINITE("+f128_v", "128x70x1", "128x65x1", "1,0,2"),
+                                       NULL};
 static const char *const packed[] = {"48x64x2:2,1", "+72x130x1:1,0", NULL};
 
 /* The gradient of equal keys is 0, so an error cannot be compared with its size. */
@@ -110,6 +132,7 @@ const cf_row cf_attention_rows[] = {
     ROW("attention.rising", b_rising, rising, 3),
     ROW("attention.slices", b_slices, packed, 1),
     ROW("attention.gradient", b_gradient, gradients, 4),
+    ROW("attention.infinite", b_infinite, infinite, 4),
     ROW("attention.second", b_second, seconds, 4),
     ROW("attention.slices_gradient", b_slices_gradient, packed, 1),
     {0},

@@ -142,7 +142,6 @@ static void say_kernel(fxi_gpu_builder *b, const plan *p)
     fxi_gpu_say_part(b, fxi_gpu_text_attention);
     for (int k = 0; k < 2; k++)
         fxi_gpu_say_part(b, rows[p->a->kind][k]);
-    fxi_gpu_say_part(b, fxi_gpu_text_attention_end);
     fxi_gpu_end(b);
 }
 

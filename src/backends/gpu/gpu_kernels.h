@@ -43,7 +43,6 @@ extern const char fxi_gpu_text_attention_forward[];
 extern const char fxi_gpu_text_attention_gradient[];
 extern const char fxi_gpu_text_attention_query[];
 extern const char fxi_gpu_text_attention_key_value[];
-extern const char fxi_gpu_text_attention_end[];
 /* copy.cl */
 extern const char fxi_gpu_text_copy[];
 extern const char fxi_gpu_text_widen[];

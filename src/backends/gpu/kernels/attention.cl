@@ -249,9 +249,6 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
                 FX_MAD(most[m][i], SCALE, FX_F32(log)(total[m][i]));
         }
 #endif
-#undef VALUES
-#undef LOGS
-#undef FETCH_BOTH
 
 // What both gradients share. FX_USE(4) has the logarithms, FX_USE(5) the sums of gy ⊙ y.
 //// attention_gradient
@@ -326,8 +323,6 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         read = STAGE - read;
     }
     STORE(x, out, D, FEATURES, HEADS * FEATURES, QUERIES, SCALE)
-#undef FETCH_BOTH
-#undef PIECE
 
 // The gradients of k and v: dv = αᵀ · gy and dk = scale · dsᵀ · q, with the keys as rows.
 //// attention_key_value
@@ -358,8 +353,11 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_BARRIER;
         if (at + TILE < QUERIES) FETCH_BOTH(STAGE - read, at + TILE)
         if (!CAUSAL || at + TILE > own) {
-        const fx_i32 masked = CAUSAL && at < own + CELLS * 16;
-        const fx_i32 later = (fx_i32)(own - at) + (fx_i32)(lane / 4) - (fx_i32)(lane % 4 * 2);
+// A query is hidden from a later key, and α of a query beyond the end is 0: with an infinite key it
+// would be NaN.
+        const fx_i32 masked = at + TILE > QUERIES || (CAUSAL && at < own + CELLS * 16);
+        const fx_i32 end = (fx_i32)(QUERIES - at) - (fx_i32)(lane % 4 * 2);
+        const fx_i32 later = CAUSAL ? (fx_i32)(own - at) + (fx_i32)(lane / 4) - (fx_i32)(lane % 4 * 2) : -TILE - ROWS;
         const FX_SHARED fx_f32 *its = NUMBERS(read) + lane % 4 * 2;
         FX_LOOP for (fx_u32 n = 0; n < TILE / 16; n++) {
             fx_f32 sum[CELLS][2][4], change[CELLS][2][4];
@@ -376,7 +374,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
             if (masked) FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
                 FX_UNROLL for (fx_u32 y = 0; y < 2; y++)
                     FX_UNROLL for (fx_u32 i = 0; i < 4; i++)
-                        if (later + (fx_i32)(m * 16 + i / 2 * 8) > (fx_i32)(n * 16 + y * 8 + i % 2))
+                        if ((fx_i32)(n * 16 + y * 8 + i % 2) >= end ||
+                            later + (fx_i32)(m * 16 + i / 2 * 8) > (fx_i32)(n * 16 + y * 8 + i % 2))
                             sum[m][y][i] = 0;
             AS_LEFT(part, sum, 0)
             PRODUCT_ACROSS(out_v, part, E, AIM_ACROSS(E) + read + BYTES(D) + n * (16 * STRIDE(E)))
@@ -397,43 +396,3 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     FX_GLOBAL fx_u16 *x_k = x + head * FEATURES, *x_v = x + HEADS * FEATURES + head * VALUE_FEATURES;
     STORE(x_k, out, D, FEATURES, WIDTH, KEYS, SCALE)
     STORE(x_v, out_v, E, VALUE_FEATURES, WIDTH, KEYS, 1)
-#undef FETCH_BOTH
-#undef NUMBERS
-#undef WIDTH
-
-//// attention_end
-#undef D
-#undef E
-#undef CELLS
-#undef ROWS
-#undef TILE
-#undef QUERIES
-#undef KEYS
-#undef FEATURES
-#undef VALUE_FEATURES
-#undef HEADS
-#undef BATCH
-#undef CAUSAL
-#undef SCALE
-#undef GROUPS
-#undef BAND
-#undef ROW_OF
-#undef BATCH_OF
-#undef LOG2_OF_E
-#undef STRIDE
-#undef BYTES
-#undef STAGE
-#undef UNITS
-#undef START
-#undef FETCH
-#undef OWN
-#undef CLEAR
-#undef PRODUCT
-#undef PRODUCT_ACROSS
-#undef AIM
-#undef AIM_ACROSS
-#undef AS_LEFT
-#undef MASKED
-#undef SEEN
-#undef HIDDEN
-#undef STORE
