@@ -108,19 +108,10 @@ static void say_numbered(fxi_gpu_builder *b, const char *text, const char *place
     }
 }
 
-bool fxi_gpu_conv_has_padding(const fx_conv_attr *a)
-{
-    for (int d = 0; d < a->spatial; d++)
-        if (a->before[d] != 0 || a->after[d] != 0)
-            return true;
-    return false;
-}
-
 static void say_sums(fxi_gpu_builder *b, const contraction *c)
 {
-    const fx_conv_attr *a = &fx_step_conv(b->step)->attr;
     /* See the head of this file: gy may be infinite. */
-    const bool leaves_out = a->kind == FX_CONV_WEIGHT && fxi_gpu_conv_has_padding(a);
+    const bool leaves_out = fxi_gpu_repairs(b->step);
     for (int r = 0; r < c->each; r++)
         for (int n = 0; n < c->width; n++)
             fxi_gpu_say(b, "    VALUE sum%d_%d = 0;\n", r, n);
@@ -180,15 +171,21 @@ static void say_row_out(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_
     fxi_gpu_say_part(b, text);
 }
 
-/* The text for work-items with rows of their own, after its operands. */
-static void say_rows(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f, bool sliced,
-                     const char *text)
+/* Appends the text up to the end of the phases; returns the rest. */
+static const char *say_axes(fxi_gpu_builder *b, const contraction *c, const char *text)
 {
     text = fxi_gpu_say_until(b, text, "axes");
     say_numbered(b, c->phased ? fxi_gpu_text_conv_axis_of_phase : fxi_gpu_text_conv_axis, "d", 3);
     text = fxi_gpu_say_until(b, text, "phases");
     say_phases(b, "phase", "OUT_PHASE", c->phased);
-    text = fxi_gpu_say_until(b, text, "rows");
+    return text;
+}
+
+/* The text for work-items with rows of their own, after its operands. */
+static void say_rows(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f, bool sliced,
+                     const char *text)
+{
+    text = fxi_gpu_say_until(b, say_axes(b, c, text), "rows");
     say_numbered(b, fxi_gpu_text_conv_row, "r", c->each);
     text = fxi_gpu_say_until(b, text, "taps");
     say_phases(b, "tap", "OTHER_TAP", c->phased);
@@ -208,11 +205,7 @@ static void say_tiles(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_fi
 {
     /* Sums that are stored as they are. */
     const bool plain = sliced || (c->type->size == 4 && !fx_step_has_epilogue(b->step));
-    text = fxi_gpu_say_until(b, text, "axes");
-    say_numbered(b, c->phased ? fxi_gpu_text_conv_axis_of_phase : fxi_gpu_text_conv_axis, "d", 3);
-    text = fxi_gpu_say_until(b, text, "phases");
-    say_phases(b, "phase", "OUT_PHASE", c->phased);
-    text = fxi_gpu_say_until(b, text, "taps");
+    text = fxi_gpu_say_until(b, say_axes(b, c, text), "taps");
     say_phases(b, "tap", "OTHER_TAP", c->phased);
     text = fxi_gpu_say_until(b, text, "vectors");
     if (plain)
@@ -253,14 +246,6 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     return call;
 }
 
-/* Tiles multiply the padding. */
-static void repair(fxi_gpu_builder *b, const contraction *c)
-{
-    const fx_conv_attr *a = &fx_step_conv(b->step)->attr;
-    if (c->tile && a->kind == FX_CONV_WEIGHT && fxi_gpu_conv_has_padding(a))
-        fxi_gpu_repair(b);
-}
-
 void fxi_gpu_conv(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
@@ -281,15 +266,15 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
         groups *= c.v[3 * PHASES + d];
     fxi_gpu_call *call = add_product(b, &c, &f, sliced);
     call->groups[0] = groups;
-    if (!sliced) {
+    if (sliced) {
+        const fxi_gpu_slices slices = {
+            .sum = c.type->value, .n = c.v[SLICES] * c.lanes, .length = c.length, .wide = c.wide};
+        const int64_t work = fxi_gpu_slices_work(b, &slices);
+        fxi_gpu_buffer(call, 2, FXI_GPU_WORK, work);
+        fxi_gpu_slices_add(b, &slices, &f, work);
+    } else
         fxi_gpu_finish_set(&f, call, 3, PARAM_COUNT);
-        repair(b, &c);
-        return;
-    }
-    const fxi_gpu_slices slices = {
-        .sum = c.type->value, .n = c.v[SLICES] * c.lanes, .length = c.length, .wide = c.wide};
-    const int64_t work = fxi_gpu_slices_work(b, &slices);
-    fxi_gpu_buffer(call, 2, FXI_GPU_WORK, work);
-    fxi_gpu_slices_add(b, &slices, &f, work);
-    repair(b, &c);
+    /* Tiles multiply the padding. */
+    if (c.tile && fxi_gpu_repairs(s))
+        fxi_gpu_repair(b);
 }

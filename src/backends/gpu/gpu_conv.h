@@ -70,7 +70,6 @@ typedef struct fxi_gpu_contraction {
     bool by_rows; /* are rows neighbours in the source? Otherwise terms are. */
 } fxi_gpu_contraction;
 
-bool fxi_gpu_conv_has_padding(const fx_conv_attr *a);
 /* Positions in a tile's words are below this number (conv_tiles.cl). */
 int64_t fxi_gpu_conv_far(int axes);
 /* Chooses a tile and slices, if tiles are likely to be faster than rows (gpu_conv_tile.c). */

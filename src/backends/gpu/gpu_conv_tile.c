@@ -79,10 +79,15 @@ static int64_t column_tiles(const contraction *c, int tile)
     return fxi_gpu_divide_up(c->v[COLUMNS], (int64_t)tiles[tile].tile.ty * tiles[tile].tile.rn);
 }
 
+/* The groups of one slice. */
+static int64_t groups_of(const contraction *c, int tile)
+{
+    return row_tiles(c, tile) * column_tiles(c, tile) * phases_of(c);
+}
+
 static double cost_of(const contraction *c, int tile, int64_t slices, int64_t units)
 {
-    const int64_t groups = row_tiles(c, tile) * column_tiles(c, tile) * phases_of(c) * slices,
-                  least = FULL / items_of(tile);
+    const int64_t groups = groups_of(c, tile) * slices, least = FULL / items_of(tile);
     int64_t each = fxi_gpu_divide_up(groups, units);
     each = each > least ? each : least;
     const int64_t rounds = fxi_gpu_divide_up(c->terms, slices * DEPTH);
@@ -103,7 +108,7 @@ static choice cheapest(const contraction *c, const fxi_gpu_limits *limits)
         if (items_of(t) % limits->warp != 0)
             continue;
         /* More slices than fill the device several times only cost their sums. */
-        const int64_t one = row_tiles(c, t) * column_tiles(c, t) * phases_of(c);
+        const int64_t one = groups_of(c, t);
         for (int64_t s = 1; s == 1 || (s <= most && s * one <= 16 * units); s++) {
             const double cost = cost_of(c, t, s, units);
             if (best.cost < 0 || cost < best.cost)
@@ -120,7 +125,7 @@ void fxi_gpu_conv_choose_tile(contraction *c, const fxi_gpu_limits *limits)
     c->axes = a->spatial;
     c->by_rows = a->kind != FX_CONV_WEIGHT;
     if (limits->serial || c->type->size == 8 || c->terms < 4 * DEPTH || !positions_fit(c) ||
-        (!c->by_rows && fxi_gpu_conv_has_padding(a) && !fxi_gpu_can_repair(s)))
+        (fxi_gpu_repairs(s) && !fxi_gpu_can_repair(s)))
         return;
     const choice best = cheapest(c, limits);
     const double rows =

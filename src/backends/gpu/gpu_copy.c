@@ -128,32 +128,31 @@ void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-/* Three divisor parameters follow the one whose columns are counted: the larger matrix is written
- * from end to end, of the smaller one only its elements. */
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A larger matrix is written from end to end, of a smaller one only its elements. */
 void fxi_gpu_copy_matrix(fxi_gpu_builder *b, size_t size, const fxi_gpu_matrix *from,
                          const fxi_gpu_matrix *to)
 {
     const bool widens = to->rows > from->rows || to->columns > from->columns;
-    const int64_t n = widens ? to->ld * to->columns : to->rows * to->columns;
+    const int64_t rows = widens ? to->ld : to->rows, n = rows * to->columns;
     fxi_gpu_begin(b, fxi_gpu_wide(n) || fxi_gpu_wide(from->ld * from->columns) ||
                          fxi_gpu_wide(to->ld * to->columns));
-    fxi_gpu_kernel(b, widens ? "fx_widen" : "fx_narrow", 2, 8);
+    fxi_gpu_kernel(b, "fx_copy_matrix", 2, 8);
     fxi_gpu_set(b, "type", type_of(size));
-    fxi_gpu_say_part(b, widens ? fxi_gpu_text_widen : fxi_gpu_text_narrow);
+    fxi_gpu_say_part(b, fxi_gpu_text_copy_matrix);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add_each(b, n);
     fxi_gpu_buffer(c, 0, (fxi_gpu_role)from->buffer.role, from->buffer.k);
     fxi_gpu_buffer(c, 1, (fxi_gpu_role)to->buffer.role, to->buffer.k);
-    if (widens) {
-        fxi_gpu_param(c, 2, from->rows);
-        fxi_gpu_param(c, 3, from->columns);
-        fxi_gpu_param(c, 4, from->ld);
-        fxi_gpu_divisor(c, 5, to->ld);
-    } else {
-        fxi_gpu_param(c, 1, from->ld);
-        fxi_gpu_divisor(c, 2, to->rows);
-        fxi_gpu_param(c, 5, to->ld);
-    }
+    fxi_gpu_param(c, 1, to->ld);
+    fxi_gpu_param(c, 2, smaller(from->rows, to->rows));
+    fxi_gpu_param(c, 3, smaller(from->columns, to->columns));
+    fxi_gpu_param(c, 4, from->ld);
+    fxi_gpu_divisor(c, 5, rows);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

@@ -45,8 +45,7 @@ extern const char fxi_gpu_text_attention_query[];
 extern const char fxi_gpu_text_attention_key_value[];
 /* copy.cl */
 extern const char fxi_gpu_text_copy[];
-extern const char fxi_gpu_text_widen[];
-extern const char fxi_gpu_text_narrow[];
+extern const char fxi_gpu_text_copy_matrix[];
 extern const char fxi_gpu_text_transpose[];
 /* fold.cl */
 extern const char fxi_gpu_text_fold_begin[];

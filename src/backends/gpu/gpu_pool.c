@@ -199,21 +199,28 @@ static void say_store(fxi_gpu_builder *b, const pooling *p)
     fxi_gpu_say(b, "} else\nUNROLL for (fx_int e = 0; e < PACK; e++) to[i * PACK + e] = z.e[e];\n");
 }
 
-/* Appends the declaration of the pack of a row of tiles, unless `declared` is NULL, and the loading
- * or storing of it: as a vector if all addresses are aligned. A pack that is stored is declared
- * first. `declared`: the pack if no vector holds it. */
-static void say_row(fxi_gpu_builder *b, const pooling *p, bool stores, const char *declared)
+/* The pack of a row of tiles: x is loaded, z is stored. */
+static fxi_gpu_pack row_of(const pooling *p, bool stores)
 {
-    const fxi_gpu_pack z = {
+    return (fxi_gpu_pack){
         .name = stores ? "z" : "x", .type = p->type, .elements = p->tiles * (int)p->v[3 * TAPS]};
-    const bool vectors = p->tiles > 1;
-    if (declared && vectors)
+}
+
+/* Appends the pack; the taps of a single window may not fill a vector. */
+static void say_row(fxi_gpu_builder *b, const pooling *p, bool stores)
+{
+    const fxi_gpu_pack z = row_of(p, stores);
+    if (p->tiles > 1)
         fxi_gpu_say_pack(b, &z);
-    else if (declared)
-        fxi_gpu_say(b, "%s", declared);
-    if (declared && stores)
-        return;
-    if (vectors) {
+    else
+        fxi_gpu_say(b, "struct { STORED e[PACK]; } %s;\n", z.name);
+}
+
+/* Appends the loading or storing of the pack: as a vector if all addresses are aligned. */
+static void say_row_moved(fxi_gpu_builder *b, const pooling *p, bool stores)
+{
+    const fxi_gpu_pack z = row_of(p, stores);
+    if (p->tiles > 1) {
         fxi_gpu_say(b, "if (((FX_ADDRESS(to) | FX_ADDRESS(also)) & %du) == 0) {\n",
                     fxi_gpu_pack_bytes(&z) - 1);
         fxi_gpu_say_pack_moved(b, &z, stores, stores ? "to + row" : "also + row");
@@ -228,11 +235,12 @@ static void say_row(fxi_gpu_builder *b, const pooling *p, bool stores, const cha
 static void say_tiles(fxi_gpu_builder *b, const pooling *p)
 {
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_pool_tiles, "load");
-    say_row(b, p, false, "struct { STORED e[PACK]; } x;\n");
+    say_row(b, p, false);
+    say_row_moved(b, p, false);
     text = fxi_gpu_say_until(b, text, "pack");
-    say_row(b, p, true, "struct { STORED e[PACK]; } z;\n");
+    say_row(b, p, true);
     text = fxi_gpu_say_until(b, text, "store");
-    say_row(b, p, true, NULL);
+    say_row_moved(b, p, true);
     fxi_gpu_say_part(b, text);
 }
 

@@ -49,9 +49,24 @@ typedef struct reduction {
     int elements;    /* terms that a lane loads at a time */
     bool neighbours; /* they may be neighbours in memory */
     int several;     /* columns by vectors: terms of `elements` results that a lane loads; else 0 */
-    uint32_t shared; /* the same: bit p: pattern p has one element for all results of a vector */
     int64_t partial; /* offset of the pieces' accumulators in work space */
 } reduction;
+
+/* The patterns in which results that differ along the first axis use the same element, for example
+ * the mean of an observation in the gradient of a layer norm's scale. Bit p: pattern p. */
+static uint32_t shared_patterns(const reduction *r)
+{
+    uint32_t shared = 0;
+    for (int q = 0; q < r->kept.npatterns && r->kept.nd > 0; q++)
+        shared |= r->kept.stride[q][0] == 0 ? 1u << q : 0;
+    return shared;
+}
+
+/* The patterns whose packs are one element: such results are those of a vector. */
+static uint32_t shared_of(const reduction *r)
+{
+    return r->several ? shared_patterns(r) : 0;
+}
 
 static fxi_gpu_packs packs_of(const reduction *r)
 {
@@ -61,7 +76,7 @@ static fxi_gpu_packs packs_of(const reduction *r)
                            .elements = r->elements,
                            .neighbours = r->neighbours,
                            .several = r->several,
-                           .shared = r->shared};
+                           .shared = shared_of(r)};
 }
 
 /* ---- how it is divided ----------------------------------------------------------------------- */
@@ -80,16 +95,6 @@ static int64_t groups_of(const reduction *r)
 {
     return fxi_gpu_divide_up(r->results,
                              FXI_GPU_GROUP / r->lanes.lanes * (r->several ? r->elements : 1));
-}
-
-/* The patterns in which results that differ along the first axis use the same element, for example
- * the mean of an observation in the gradient of a layer norm's scale. Bit p: pattern p. */
-static uint32_t shared_patterns(const reduction *r)
-{
-    uint32_t shared = 0;
-    for (int q = 0; q < r->kept.npatterns && r->kept.nd > 0; q++)
-        shared |= r->kept.stride[q][0] == 0 ? 1u << q : 0;
-    return shared;
 }
 
 /* Are n neighbouring results n neighbours, which begin at multiples of n, in every operand that has
@@ -137,7 +142,6 @@ static void choose_columns(const fxi_gpu_builder *b, reduction *r)
     if (n == 1)
         return;
     r->elements = n;
-    r->shared = shared;
     r->neighbours = true;
     r->several = n * (words - ACCUMULATOR) * 4 > LOADED ? 2 : 4;
 }
@@ -175,7 +179,8 @@ static void say_value(fxi_gpu_builder *b, const reduction *r)
 {
     for (int k = 0; k < r->nin; k++) {
         const fxi_gpu_type *t = &fxi_gpu_types[r->in[k].dtype];
-        const bool single = r->pattern[k] < 0, shared = !single && r->shared >> r->pattern[k] & 1;
+        const bool single = r->pattern[k] < 0,
+                   shared = !single && shared_of(r) >> r->pattern[k] & 1;
         const char *pack = r->several ? "[c].e" : ".e";
         fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(%c%d%s, %c);\n", t->value, k, t->name,
                     single ? 'x' : 'v', k, single ? "" : pack, single || shared ? '0' : 'e');
@@ -333,7 +338,6 @@ static void settle(const fxi_gpu_builder *b, reduction *r, uint32_t axes)
      * reduction gains. */
     if (r->several && r->pieces > 1 && r->results * r->terms < SMALL) {
         r->several = 0;
-        r->shared = 0;
         r->elements = packs.elements;
         r->neighbours = packs.neighbours;
         divide(b, r);
@@ -400,12 +404,13 @@ void fxi_gpu_reduce(fxi_gpu_builder *b)
 /* Do both reductions have the same text, so that they differ in parameters only? */
 static bool same_text(const reduction *a, const reduction *b)
 {
-    bool same =
-        !a->wide && !b->wide && a->pieces == 1 && b->pieces == 1 && a->elements == b->elements &&
-        a->neighbours == b->neighbours && a->several == b->several && a->shared == b->shared &&
-        a->lanes.columns == b->lanes.columns && a->layout.npatterns == b->layout.npatterns &&
-        fxi_gpu_walk_params(&a->kept) == fxi_gpu_walk_params(&b->kept) &&
-        fxi_gpu_walk_params(&a->reduced) == fxi_gpu_walk_params(&b->reduced);
+    bool same = !a->wide && !b->wide && a->pieces == 1 && b->pieces == 1 &&
+                a->elements == b->elements && a->neighbours == b->neighbours &&
+                a->several == b->several && shared_of(a) == shared_of(b) &&
+                a->lanes.columns == b->lanes.columns &&
+                a->layout.npatterns == b->layout.npatterns &&
+                fxi_gpu_walk_params(&a->kept) == fxi_gpu_walk_params(&b->kept) &&
+                fxi_gpu_walk_params(&a->reduced) == fxi_gpu_walk_params(&b->reduced);
     for (int k = 0; k < a->nin && same; k++)
         same = a->pattern[k] == b->pattern[k];
     return same;

@@ -103,6 +103,15 @@ static void set_axis(fxi_gpu_call *c, const fx_step *s, int d)
     fxi_gpu_param(c, TAP_DISTANCE + d, a->flipped ? dilation : -dilation);
 }
 
+bool fxi_gpu_repairs(const fx_step *s)
+{
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    bool padded = false;
+    for (int d = 0; d < a->spatial; d++)
+        padded |= a->before[d] != 0 || a->after[d] != 0;
+    return padded && a->kind == FX_CONV_WEIGHT;
+}
+
 bool fxi_gpu_can_repair(const fx_step *s)
 {
     const fx_tensor *y = &s->in[1];

@@ -237,6 +237,9 @@ void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_g
  * that compute it again if gy (operand 1) has an infinite number or NaN. */
 void fxi_gpu_repair(fxi_gpu_builder *b);
 bool fxi_gpu_can_repair(const fx_step *s); /* false if gy has gaps */
+/* Is the step the gradient of a padded convolution's weights? If such a step multiplies the
+ * padding, it must be repaired. */
+bool fxi_gpu_repairs(const fx_step *s);
 
 /* ---- around a library (gpu_reverse.c) -------------------------------------------------------- */
 /* Adds a kernel that writes each window of the weights in the opposite order: of `length` elements

@@ -179,32 +179,42 @@ static extent extent_of(fxi_rt_product *p, int which)
 
 static int64_t widened(int64_t size)
 {
-    return (size + UNIT - 1) / UNIT * UNIT;
+    return fxi_gpu_divide_up(size, UNIT) * UNIT;
+}
+
+static bool is_odd(const extent *e)
+{
+    return *e->ld % UNIT != 0 && *e->columns > 1;
 }
 
 /* Widens the sizes that need it. The other matrices with such a size are copied too: all have zeros
- * there, which change no sum. False if no matrix is copied, or if it does not pay. The copies take
- * at most a sixteenth of the device's memory. */
-static bool widen(const fxi_rt_device *d, fxi_rt_product *p)
+ * there, which change no sum. Returns the elements of all copies. */
+static int64_t widen_matrices(fxi_rt_product *p)
 {
-    const fxi_rt_product was = *p;
-    const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    fxi_rt_product was = *p;
     int64_t copied = 0;
     for (int k = 0; k < FXI_RT_MATRICES; k++) {
         const extent e = extent_of(p, k);
-        if (*e.ld % UNIT != 0 && *e.columns > 1)
+        if (is_odd(&e))
             *e.rows = widened(*e.rows);
     }
     for (int k = 0; k < FXI_RT_MATRICES; k++) {
-        fxi_rt_product before = was;
-        const extent e = extent_of(p, k), old = extent_of(&before, k);
-        if ((*old.ld % UNIT == 0 || *old.columns == 1) && *e.rows == *old.rows &&
-            *e.columns == *old.columns)
+        const extent e = extent_of(p, k), old = extent_of(&was, k);
+        if (!is_odd(&old) && *e.rows == *old.rows && *e.columns == *old.columns)
             continue;
         p->narrow[k] = (fxi_gpu_matrix){p->at[k], *old.rows, *old.columns, *old.ld};
         *e.ld = widened(*e.rows);
         copied += *e.ld * *e.columns;
     }
+    return copied;
+}
+
+/* False if no matrix is copied, or if it does not pay. The copies take at most a sixteenth of the
+ * device's memory. */
+static bool widen(const fxi_rt_device *d, fxi_rt_product *p)
+{
+    const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    const int64_t copied = widen_matrices(p);
     return copied > 0 && (p->dtype == FX_DTYPE_F16 || p->dtype == FX_DTYPE_BF16) && p->calls == 1 &&
            p->batch.n == 1 && operations >= LEAST_PADDED && operations >= PAID * (double)copied &&
            copied * 2 <= d->memory / 16;

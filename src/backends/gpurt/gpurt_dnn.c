@@ -122,25 +122,10 @@ static bool is_dense(const fx_tensor *t)
     return fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
-static bool is_padded(const fx_step *s)
-{
-    const fx_conv_attr *a = &fx_step_conv(s)->attr;
-    bool padded = false;
-    for (int k = 0; k < a->spatial; k++)
-        padded |= a->before[k] > 0;
-    return padded;
-}
-
-/* In the gradient of the weights a library multiplies the zeros of the padding by gy, which gives
- * NaN if gy is infinite; cflux promises not to use these terms, so kernels after the call look for
- * such numbers and then compute the weights again. */
-static bool must_repair(const fx_step *s)
-{
-    return fx_step_conv(s)->attr.kind == FX_CONV_WEIGHT && is_padded(s);
-}
-
 /* A library pads both ends by the same number and computes the size of y itself, so other steps are
- * refused. */
+ * refused. In the gradient of the weights a library multiplies the zeros of the padding by gy,
+ * which gives NaN if gy is infinite; cflux promises not to use these terms, so kernels after the
+ * call look for such numbers and then compute the weights again. */
 static bool takes(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
@@ -157,7 +142,7 @@ static bool takes(const fx_step *s)
             x->shape[k] + 2 * (int64_t)a->before[k] - (w->shape[k] - 1) * a->dilation[k] - 1;
         ok = ok && over >= 0 && over / a->stride[k] + 1 == y->shape[k];
     }
-    return ok && (!must_repair(s) || fxi_gpu_can_repair(s));
+    return ok && (!fxi_gpu_repairs(s) || fxi_gpu_can_repair(s));
 }
 
 /* If the windows of the weights must be reversed, returns the number of elements of a window, which
@@ -220,7 +205,7 @@ static void add_last(fxi_gpu_builder *b, fxi_rt_conv *c)
     if (bytes > 0)
         fxi_gpu_buffer(call, WORK, FXI_GPU_WORK, fxi_gpu_work(b, bytes));
     copy_last(b, own[OUT], work[OUT]);
-    if (must_repair(b->step))
+    if (fxi_gpu_repairs(b->step))
         fxi_gpu_repair(b);
 }
 
@@ -246,7 +231,7 @@ static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
         fxi_gpu_buffer(call, WORK, FXI_GPU_WORK, fxi_gpu_work(b, (int64_t)c->work));
     if (window && c->kind == FX_CONV_WEIGHT)
         fxi_gpu_reverse(b, reversed_w, (fxi_gpu_buffer_ref){0, FXI_GPU_OUT}, length, window);
-    if (must_repair(s))
+    if (fxi_gpu_repairs(s))
         fxi_gpu_repair(b);
 }
 

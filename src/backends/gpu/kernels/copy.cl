@@ -10,10 +10,10 @@ if (i >= P(0)) return;
 y[o@to@ + P(1)] = x[o@from@];
 }
 
-// Copies the columns of a matrix of P(2) rows and P(3) columns, which are P(4) apart, to a dense
-// matrix whose columns have P(5) elements; elements outside the first matrix are 0. A work-item has
-// several loads in flight.
-//// widen
+// Copies a matrix of P(2) rows and P(3) columns, which are P(4) apart, to columns that are P(1) apart
+// and of which P(5) elements are written; those outside the first matrix are 0. A work-item has several
+// loads in flight.
+//// copy_matrix
 FX_USE(0, const @type@, x)
 FX_USE(1, @type@, y)
 @type@ v[@each@];
@@ -23,24 +23,8 @@ const fx_int i = first + each * FX_GROUP, column = FX_DIV(i, 5), row = i - colum
 v[each] = row < P(2) && column < P(3) ? x[column * P(4) + row] : 0;
 }
 FX_UNROLL for (fx_int each = 0; each < @each@; each++) {
-const fx_int i = first + each * FX_GROUP;
-if (i < P(0)) y[i] = v[each];
-}
-
-// The inverse: copies P(0) elements of columns of P(2) elements, which are P(1) apart, to a dense
-// matrix.
-//// narrow
-FX_USE(0, const @type@, x)
-FX_USE(1, @type@, y)
-@type@ v[@each@];
-const fx_int first = FX_GROUP_X * @each@ * FX_GROUP + FX_ITEM;
-FX_UNROLL for (fx_int each = 0; each < @each@; each++) {
-const fx_int i = first + each * FX_GROUP, column = FX_DIV(i, 2), row = i - column * P(2);
-v[each] = i < P(0) ? x[column * P(1) + row] : 0;
-}
-FX_UNROLL for (fx_int each = 0; each < @each@; each++) {
-const fx_int i = first + each * FX_GROUP, column = FX_DIV(i, 2), row = i - column * P(2);
-if (i < P(0)) y[column * P(5) + row] = v[each];
+const fx_int i = first + each * FX_GROUP, column = FX_DIV(i, 5);
+if (i < P(0)) y[column * P(1) + i - column * P(5)] = v[each];
 }
 
 // Copies square tiles, as wide as a warp, along axes a and b through local memory.
