@@ -174,6 +174,22 @@ static int texts_with(const char *piece)
     return n;
 }
 
+/* If the largest tile of a convolution needs too much memory, a smaller one is chosen. */
+static void tiles_of_convolutions_fit_in_local_memory(void **unused)
+{
+    (void)unused;
+    fxi_gpu_limits l = {FXI_GPU_USUAL_LIMITS,       .units = 100, .param_bytes = 1024,
+                        .buffers = FXI_GPU_BUFFERS, .f64 = true,  .atomic64 = true};
+    gpu_texts_render_for(FXI_GPU_OPENCL, &l);
+    const int all = texts_with("#define BM (TX * RM)"), large = texts_with("#define TX 24\n");
+    assert_true(all > large && large > 0);
+    l.group_memory = 21503; /* a byte less than the largest tile needs */
+    gpu_texts_render_for(FXI_GPU_OPENCL, &l);
+    assert_int_equal(texts_with("#define TX 24\n"), 0);
+    assert_true(texts_with("#define BM (TX * RM)") > 0);
+    gpu_texts_free();
+}
+
 static void widths_of_the_device_are_in_the_texts(void **unused)
 {
     (void)unused;
@@ -206,7 +222,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
                                        cmocka_unit_test(small_devices_refuse_fused_steps),
-                                       cmocka_unit_test(widths_of_the_device_are_in_the_texts)};
+                                       cmocka_unit_test(widths_of_the_device_are_in_the_texts),
+                                       cmocka_unit_test(tiles_of_convolutions_fit_in_local_memory)};
     if (argc == 2 && strcmp(argv[1], "--renew") == 0)
         return renew();
     if (argc == 3 && strcmp(argv[1], "--write") == 0)

@@ -69,6 +69,21 @@ static int64_t items_of(int tile)
     return (int64_t)tiles[tile].tile.tx * tiles[tile].tile.ty;
 }
 
+/* Bytes of local memory of a group (conv_tiles.cl), with 32-bit positions. */
+static int64_t memory_of(int tile)
+{
+    enum { PARITIES = 2, PAD = 4, WORDS_OF_TERMS = 6 };
+    const fxi_gpu_conv_tile *t = &tiles[tile].tile;
+    const int64_t rows = t->tx * ROWS_EACH + PAD, columns = t->ty * t->rn + PAD;
+    return 4 * (PARITIES * DEPTH * (rows + columns) + WORDS_OF_TERMS * items_of(tile));
+}
+
+static bool fits(int tile, const fxi_gpu_limits *limits)
+{
+    return items_of(tile) % limits->warp == 0 &&
+           (limits->group_memory <= 0 || memory_of(tile) <= limits->group_memory);
+}
+
 static int64_t row_tiles(const contraction *c, int tile)
 {
     return fxi_gpu_divide_up(c->rows, (int64_t)tiles[tile].tile.tx * ROWS_EACH);
@@ -105,7 +120,7 @@ static choice cheapest(const contraction *c, const fxi_gpu_limits *limits)
                   most = longest < largest ? longest : largest;
     choice best = {.slices = 1, .cost = -1};
     for (int t = 0; t < (int)(sizeof tiles / sizeof *tiles); t++) {
-        if (items_of(t) % limits->warp != 0)
+        if (!fits(t, limits))
             continue;
         /* More slices than fill the device several times only cost their sums. */
         const int64_t one = groups_of(c, t);
@@ -128,6 +143,8 @@ void fxi_gpu_conv_choose_tile(contraction *c, const fxi_gpu_limits *limits)
         (fxi_gpu_repairs(s) && !fxi_gpu_can_repair(s)))
         return;
     const choice best = cheapest(c, limits);
+    if (best.cost < 0)
+        return;
     const double rows =
         (double)c->rows * (double)c->v[COLUMNS] * (double)c->terms * (double)phases_of(c);
     if (best.cost > rows_factor * rows / limits->units)
