@@ -12,10 +12,11 @@
  *                         proceed in any order that events allow
  *   SIM_NOTHING=1         kernels, graphs and calls of libraries compute nothing: the time that is
  *                         left is the host's
- *   SIM_SLOW=1            on the simulated clock, cuDNN takes longer, and so does cuBLASLt for
- * 16-bit matrices with odd leading dimensions SIM_SLOW_KERNEL=name  a launch of this kernel takes
- * longer on the simulated clock SIM_CHANNELS_FIRST=1  cuDNN takes longer for arrays with channels
- * first SIM_SEED=1            seed of the random choices wherever the driver promises no order
+ *   SIM_SLOW=1            cuDNN's calls take 20 ms on the simulated clock, and those of cuBLASLt 40
+ *                         for 16-bit matrices with odd leading dimensions
+ *   SIM_SLOW_KERNEL=x:10  a launch of the kernel x takes 10 ms on the simulated clock
+ *   SIM_CHANNELS_FIRST=1  cuDNN's calls with channels first take 10 ms on the simulated clock
+ *   SIM_SEED=1            seed of the random choices wherever the driver promises no order
  *   SIM_FAIL=name@3=2,…   the third call of a function fails with error 2; "=719!": with error 719,
  *                         and the device is lost from then on
  *   SIM_CACHE=folder      where compiled kernels are kept, named by their content
