@@ -372,6 +372,9 @@ typedef struct fx_pool_step {
     bool channels_last; /* all operands in memory order C, W, H, N */
 } fx_pool_step;
 
+/* The number of operands of an attention step that may be views: q, k, v and gy, the first ones. */
+enum { FX_ATTENTION_VIEWS = 4 };
+
 /* Dot-product attention with several heads, and its gradients. A backend receives such steps only
  * if `fx_backend.attention` returned true for a step of kind FX_ATTENTION_FORWARD with these sizes
  * and types.

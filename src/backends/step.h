@@ -10,8 +10,6 @@ typedef fx_status (*fxi_kernel)(const fx_step *step, const void *const *in, void
 
 /* Sets the step's attributes from those of a node with the same operation. */
 void fxi_step_set_attr(fx_step *step, const fx_attr *attr);
-/* The operands of an attention step that may be views: q, k, v and gy. */
-enum { FXI_ATTENTION_VIEWS = 4 };
 /* Sets the sizes of an attention step from its operands. */
 void fxi_step_set_attention_sizes(fx_step *step);
 /* Returns the type and sizes of output k, counted as by fx_step_output. It is dense, whatever the

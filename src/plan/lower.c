@@ -148,7 +148,7 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
  * features at a time, otherwise a dense copy (fx_attention_step). */
 static bool attention_place(fxi_builder *b, int32_t id, int i, fxi_place *out)
 {
-    if (i >= FXI_ATTENTION_VIEWS)
+    if (i >= FX_ATTENTION_VIEWS)
         return fxi_dense_place(b, id, out);
     const fxi_node *n = b->g->nodes[id];
     const int64_t elements = 16 / (int64_t)fx_dtype_size((fx_dtype)n->dtype);

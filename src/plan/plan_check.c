@@ -129,7 +129,7 @@ static bool check_attention_operand(const checking *c, int32_t i, int k)
     enum { LOADED = 16 };
     const fx_step *s = &c->p->steps[i];
     const fx_tensor *t = &s->in[k];
-    const bool view = k < FXI_ATTENTION_VIEWS;
+    const bool view = k < FX_ATTENTION_VIEWS;
     bool right = !view || s->in_offset[k] * size_of(t) % LOADED == 0;
     int64_t run = 1; /* the stride that a dense tensor has on this axis */
     for (int a = 0; a < t->ndim; a++) {

@@ -66,7 +66,7 @@ struct fxi_node {
     bool wanted; /* becomes an output of the plan that computes it, if it has a handle: a loss that
                     is read after the update which consumes it, or a collective operation */
     bool history_cut; /* its inputs were dropped when its training step closed */
-    bool on_demand;   /* an update does not compute it before it replaces what it reads (sinks.c) */
+    bool on_demand;   /* computed only if the program asks for it (fxi_on_demand) */
     bool used;    /* an evaluated value was computed from it: not a result that nothing consumed */
     bool tied;    /* a view that follows its parent array: keeps its history (ties.c) */
     bool ghost;   /* belongs to the tape of a recorded step (tape.h) */

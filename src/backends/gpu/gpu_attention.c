@@ -109,8 +109,7 @@ enum {
     GROUPS,
     BAND,
     STRIDES,
-    VIEWS = 4,
-    PARAMS = STRIDES + 2 * VIEWS
+    PARAMS = STRIDES + 2 * FX_ATTENTION_VIEWS
 };
 
 static void set_constants(fxi_gpu_builder *b, const plan *p)
@@ -178,7 +177,7 @@ static void add_launch(fxi_gpu_builder *b, const plan *p)
         fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
     for (int k = 0; k < fx_step_outputs(p->step); k++)
         fxi_gpu_buffer(c, p->step->nin + k, FXI_GPU_OUT, k);
-    for (int k = 0; k < VIEWS && k < p->step->nin; k++)
+    for (int k = 0; k < FX_ATTENTION_VIEWS && k < p->step->nin; k++)
         for (int d = 0; d < 2; d++)
             fxi_gpu_param(c, STRIDES + 2 * k + d, fxi_gpu_stride(&p->step->in[k], 1 + d));
     /* All groups along the first axis: many devices allow only 65535 groups along the others. */
