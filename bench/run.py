@@ -7,7 +7,8 @@ of the machine's python3; and OpenBLAS for matrix products, if it is installed. 
 default settings, and tuned (the widest instruction set in its own kernels and in OpenBLAS, which old
 versions do not detect on new processors; a malloc that keeps its memory, with huge pages). Only the tuned one also
 compiles (torch.compile). The table compares with the fastest peer. A row that other programs disturbed is measured
-again, at most twice. The end names the cases that no peer measured, and the variants that failed.
+again, at most twice. The files are written after each case, so an interrupted run keeps what it has measured.
+The end names the cases that no peer measured, and the variants that failed.
 
 Usage: run.py --runner PATH [--out FOLDER] [--seconds S] [--threads N] [--commit C] [--warm-up S] [part of a name…]
 """
@@ -173,9 +174,9 @@ def summary(ratios, peers, unmeasured):
     return lines
 
 
-def write(server, out, threads):
+def write(server, out, date, threads):
     kind = server.kind + (f"-t{threads}" if threads > 1 else "")
-    path = os.path.join(out, f"{datetime.date.today().isoformat()}-{kind}.jsonl")
+    path = os.path.join(out, f"{date}-{kind}.jsonl")
     with open(path, "w", encoding="utf-8") as f:
         for row in server.rows:
             f.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -260,19 +261,21 @@ def main():
         head = server.rows[0]
         print(", ".join(str(head[k]) for k in ("program", "version", "commit", "compiler", "cpu", "isa", "blas")
                         if k in head), flush=True)
+    os.makedirs(args.out, exist_ok=True)
+    date, files = datetime.date.today().isoformat(), []
     print("\n| case | cflux | best peer | ratio |\n|---|---:|---:|---:|", flush=True)
     for case in names:
         mine, rows = ours.measure(case), peers.measure(case)
         line, ratio = table_line(case, mine, rows)
         print(line, flush=True)
+        files = [write(server, args.out, date, args.threads) for server in (ours, *peers.servers)]
         if ratio is not None:
             ratios[case] = ratio
         elif not best(rows):
             unmeasured.append(case)
     print("\n" + "\n".join(summary(ratios, peers, unmeasured)))
-    os.makedirs(args.out, exist_ok=True)
-    for server in (ours, *peers.servers):
-        print("rows: " + os.path.relpath(write(server, args.out, args.threads)))
+    for file in files:
+        print("rows: " + os.path.relpath(file))
     return max(server.close() for server in (ours, *peers.running))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/run.py and bench/peer.py with small programs in place of cflux and the peers: rows, time limits, the table,
+"""bench/run.py, bench/tables.py and bench/peer.py with small programs in place of cflux and the peers: rows, time limits, the table,
 result files, and what is said about cases and peers that were not measured. Needs no peer.
 
   check_bench.py
@@ -16,6 +16,7 @@ BENCH = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abs
 sys.path.insert(0, BENCH)
 import peer  # noqa: E402
 import run  # noqa: E402
+import tables  # noqa: E402
 
 # A program with the options of bench_runner, or of a peer with its own table. Medians are those of TIMES, in microseconds.
 PROGRAM = """#!{python}
@@ -132,6 +133,21 @@ def check_run(folder):
     check("PyTorch's rows", [(row.get("case"), row.get("variant")) for row in rows],
           [(None, None), ("train/a", "eager fused"), ("train/a", "compile fused"), ("record/a", "eager fused"),
            ("record/a", "compile fused"), ("rows/b", "eager")])
+    check_tables(folder, files["cpu.jsonl"][:len("2026-11-27")])
+
+
+def check_tables(folder, date):
+    """The tables of the files that run.py wrote."""
+    check("the table of one thread", tables.full_table(folder, date, 1)[2:],
+          ["| train/a | 100 µs |  | 240 µs (PyTorch: compile fused) | 2.40 |",
+           "| record/a | 50 µs |  | 240 µs (PyTorch: compile fused) | 4.80 |",
+           "| rows/b | 2 ms |  | 1 ms (JAX) | 0.50 |",
+           "| matmul/crash | 1 µs |  | – | – |",
+           "| graph/c | 3 µs |  | – | – |"])
+    check("no table of two threads", tables.full_table(folder, date, 2), [])
+    tables.README = {"rows/b": "rows of b", "rows/d": "not measured"}
+    check("the table of the README", tables.readme_table(folder, date)[2:],
+          ["| rows of b | 2 ms | 1 ms (JAX) | 0.50 | – | – | – |"])
 
 
 def check_missing(folder):
@@ -157,5 +173,5 @@ with tempfile.TemporaryDirectory() as temporary:
     check_program()
     check_run(temporary)
     check_missing(temporary)
-assert checks >= 31, checks
-print(f"{checks} checks of run.py and peer.py")
+assert checks >= 34, checks
+print(f"{checks} checks of run.py, tables.py and peer.py")
