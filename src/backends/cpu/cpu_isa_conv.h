@@ -238,11 +238,12 @@ enum {
         const T *x = xv;                                                                           \
         V sum[2] = {{0}, {0}};                                                                     \
         for (int64_t i = 0; i + 2 * L <= n; i += 2 * L) {                                          \
-            V v[2];                                                                                \
-            memcpy(v, x + i, sizeof v);                                                            \
+            V first, second;                                                                       \
+            memcpy(&first, x + i, sizeof first);                                                   \
+            memcpy(&second, x + i + L, sizeof second);                                             \
             /* Two sums, because each addition waits for the previous one of its sum. */           \
-            sum[0] += v[0] * 0;                                                                    \
-            sum[1] += v[1] * 0;                                                                    \
+            sum[0] += first * 0;                                                                   \
+            sum[1] += second * 0;                                                                  \
         }                                                                                          \
         /* NaN in any lane makes the sum NaN. */                                                   \
         T rest = sum_of_##S(sum[0] + sum[1]);                                                      \

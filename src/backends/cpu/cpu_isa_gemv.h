@@ -158,14 +158,16 @@ FXI_INLINE void terms_f64(const double *a, int64_t stride, vd *out)
         /* Two groups of rows, because each sum waits for its previous term. */                    \
         for (; i + 2 * L <= p->rows; i += 2 * L) {                                                 \
             const T *a = (const T *)p->a + i * p->stride;                                          \
-            V sum[2];                                                                              \
-            memcpy(sum, y + i, sizeof sum);                                                        \
+            V s, t;                                                                                \
+            memcpy(&s, y + i, sizeof s);                                                           \
+            memcpy(&t, y + i + L, sizeof t);                                                       \
             int64_t k = 0;                                                                         \
-            for (; k + LINE <= p->k; k += LINE)                                                    \
-                for (int g = 0; g < 2; g++)                                                        \
-                    sum[g] = add_line_##S(a + k + g * L * p->stride, p->stride, x + k * p->xs,     \
-                                          p->xs, sum[g]);                                          \
-            memcpy(y + i, sum, sizeof sum);                                                        \
+            for (; k + LINE <= p->k; k += LINE) {                                                  \
+                s = add_line_##S(a + k, p->stride, x + k * p->xs, p->xs, s);                       \
+                t = add_line_##S(a + k + L * p->stride, p->stride, x + k * p->xs, p->xs, t);       \
+            }                                                                                      \
+            memcpy(y + i, &s, sizeof s);                                                           \
+            memcpy(y + i + L, &t, sizeof t);                                                       \
             add_rest_##S(p, i, 2 * L, k);                                                          \
         }                                                                                          \
         add_rest_##S(p, i, p->rows - i, 0);                                                        \
