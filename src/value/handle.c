@@ -260,7 +260,7 @@ static bool readable(const void *p, size_t bytes)
 
 /* Is this the descriptor of a type? A descriptor has enough consistent fields that other memory
  * does not match by chance. */
-__attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_type *type)
+__attribute__((no_sanitize("address", "thread"))) static bool looks_like_type(const fx_type *type)
 {
     enum { MOST = 1024, MOST_FIELDS = 4096 }; /* the size in a descriptor tells its version */
     if ((uintptr_t)type % sizeof(void *) != 0 || !readable(type, sizeof *type))
@@ -271,10 +271,11 @@ __attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_typ
            readable(type->name, 1) && (unsigned char)*type->name > ' ';
 }
 
-/* `p` may point to a text that ends within its first word, with unrelated bytes after it. So
- * address sanitizers must not check the read of that word, and the rest is read only if the word is
- * the address of a type. */
-__attribute__((no_sanitize("address"))) bool fxi_handle_is_object(const void *p)
+/* `p` may point to a text that ends within its first word, with unrelated bytes after it, which can
+ * be the address of memory that another thread has freed. So sanitizers must not check the reads of
+ * that word and of a possible type, and the rest is read only if the word is the address of a
+ * type. */
+__attribute__((no_sanitize("address", "thread"))) bool fxi_handle_is_object(const void *p)
 {
     const fx_object *o = p;
     return (uintptr_t)p % sizeof(void *) == 0 && readable(p, sizeof *o) &&
