@@ -5,7 +5,7 @@ Usage: tables.py DATE [--readme]
 
 DATE is the first part of the names of the files in bench/results, such as 2026-11-27. Without an option it prints
 one table for one thread, and another for two if there are such files. --readme prints a line of the README's table
-for each of its cases, with both numbers of threads.
+for each of its cases.
 """
 import os
 import sys
@@ -88,12 +88,13 @@ def full_table(folder, date, threads):
 
 
 def readme_table(folder, date):
-    lines = ["| | cflux | best peer | ratio | two threads | best peer | ratio |", "|---|---:|---:|---:|---:|---:|---:|"]
-    of_threads = [results(folder, date, threads) for threads in (1, 2)]
+    of_threads = [found for found in (results(folder, date, threads) for threads in (1, 2)) if found[0]]
+    titles = ["cflux", "best peer", "ratio", "two threads", "best peer", "ratio"][:3 * len(of_threads)]
+    lines = [line(["", *titles]), "|---|" + "---:|" * len(titles)]
     for case, title in README.items():
         cells = [columns(ours.get(case), best_peer(peers, case), False) for ours, _, peers in of_threads]
-        if cells[0][0] != "–":
-            lines.append(line([title, *cells[0], *cells[1]]))
+        if any(first != "–" for first, _, _ in cells):
+            lines.append(line([title, *(cell for row in cells for cell in row)]))
     return lines
 
 
