@@ -75,13 +75,14 @@ static double combine(int kind, double p, double q)
                                     : fmin(p, q);
 }
 
-static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n)
+/* width: elements of a row of the first axis. */
+static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n, int64_t width)
 {
     static const double low[] = {-INFINITY, -INFINITY, -2147483648.0, -0x1p63,
                                  0,         0,         -INFINITY,     -INFINITY};
     static const double high[] = {INFINITY, INFINITY, 2147483647.0, 0x1p63,
                                   255,      1,        INFINITY,     INFINITY};
-    int64_t shape[] = {4, 3, 5}, joined[FX_MAX_DIMS];
+    int64_t shape[] = {width, 3, 5}, joined[FX_MAX_DIMS];
     shape[axis] = n;
     operand out = make_operand(dtype, DENSE, 3, shape),
             idx = make_operand(FX_DTYPE_I64, l, SHAPE(2, 3));
@@ -89,7 +90,8 @@ static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n)
     const int nd = joined_shape(&out.t, axis, &idx.t, joined);
     operand src = make_operand(dtype, l, nd, joined);
     const split s = split_at(&out.t, axis, &idx);
-    double want[4 * 5 * 64];
+    double *want = malloc((size_t)length_of(&out) * sizeof *want);
+    assert_non_null(want);
     const double start[] = {[FX_REDUCE_SUM] = 0,
                             [FX_REDUCE_MAX] = low[dtype],
                             [FX_REDUCE_MIN] = high[dtype],
@@ -113,6 +115,7 @@ static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n)
     for (int64_t i = 0; i < length_of(&out) && !(l == BROADCAST && kind == FX_REDUCE_PROD); i++)
         check_close(element(&out, i), dtype == FX_DTYPE_U8 ? fmod(want[i], 256) : want[i],
                     4 * epsilon_of(dtype), 8 * epsilon_of(dtype));
+    free(want);
     drop_operand(&out), drop_operand(&idx), drop_operand(&src);
 }
 
@@ -123,9 +126,24 @@ static void scatters(void **state)
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
             for (int l = 0; l < LAYOUTS && dtype != FX_DTYPE_BOOL; l++)
                 for (int axis = 0; axis < 3; axis++) {
-                    check_scatter(kind, dtype, (layout)l, axis, 3);
-                    check_scatter(kind, dtype, (layout)l, axis, 40);
+                    check_scatter(kind, dtype, (layout)l, axis, 3, 4);
+                    check_scatter(kind, dtype, (layout)l, axis, 40, 4);
                 }
+}
+
+/* Rows of at least a cache line are sorted, and computed in pieces if they are very long. */
+static void scatters_of_long_rows(void **state)
+{
+    (void)state;
+    for (int kind = FX_REDUCE_SUM; kind <= FX_REDUCE_PROD; kind++)
+        for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+            for (int axis = 1; axis < 3 && dtype != FX_DTYPE_BOOL; axis++) {
+                check_scatter(kind, dtype, DENSE, axis, 4, 70);
+                check_scatter(kind, dtype, DENSE, axis, 4, axis == 1 ? 1500 : 470);
+            }
+    /* An output that is written past the caches. */
+    check_scatter(FX_REDUCE_SUM, FX_DTYPE_F32, DENSE, 1, 6600, 64);
+    check_scatter(FX_REDUCE_MAX, FX_DTYPE_F64, DENSE, 2, 5500, 64);
 }
 
 static void sums_are_taken_in_index_order(void **state)
@@ -171,12 +189,12 @@ static void indices_out_of_range(void **state)
 static void failing_allocations(void **state)
 {
     (void)state;
-    operand src = make_operand(FX_DTYPE_F32, GAPS, SHAPE(3, 2)),
+    operand src = make_operand(FX_DTYPE_F32, GAPS, SHAPE(20, 2)),
             idx = make_operand(FX_DTYPE_I32, DENSE, SHAPE(2));
-    operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(3, 5));
+    operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(20, 5));
     const int64_t live = fxi_live_allocations();
     fill_indices(&idx, 5);
-    for (int64_t nth = 0; nth < 2; nth++) {
+    for (int64_t nth = 0; nth < 3; nth++) { /* indices, src, sorting */
         fxi_fault_set(nth);
         const step_run b =
             run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.scatter = {FX_REDUCE_SUM, 1}}, 2,
@@ -191,6 +209,7 @@ static void failing_allocations(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(gathers),
     cmocka_unit_test(scatters),
+    cmocka_unit_test(scatters_of_long_rows),
     cmocka_unit_test(sums_are_taken_in_index_order),
     cmocka_unit_test(indices_out_of_range),
     cmocka_unit_test(failing_allocations),

@@ -3,11 +3,15 @@
  * gather:  y[…, i…, …] = x[…, idx[i…], …]    the axis is replaced by the axes of idx
  * scatter: y[…, idx[i…], …] ⊕= src[…, i…, …]  in the order of the indices
  *
- * Indices are first copied to dense Int64 and checked: nothing is written if one is out of range.
- * Both operations see their arrays as inner × axis × outer. x may have any strides; a src that is
- * not dense is copied first. For gather, threads share the rows of the result. For scatter, two
- * indices may name the same row, so threads share the inner axes instead: each thread takes all
- * indices in their order, and sums do not depend on the number of threads.
+ * Indices are checked first: nothing is written if one is out of range. Both operations see their
+ * arrays as inner × axis × outer, and a row is the inner elements of one position along the others.
+ * x may have any strides; a src that is not dense is copied first. Threads share the rows of the
+ * result.
+ *
+ * Scatter first sorts the indices, so that it writes each row once: the whole of a gradient of an
+ * embedding is written, but a batch has terms for a few rows only. One thread takes all terms of a
+ * row in their order, so sums do not depend on the number of threads. Rows shorter than a cache
+ * line are merged in the order of the indices instead, because sorting would cost more than them.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -15,40 +19,54 @@
 #include "memory.h"
 #include <string.h>
 
-/* Copies the indices to dense Int64 in *out, which the caller frees, and checks them. n: the size
- * along the axis. */
+/* The first index that is out of range; -1: none. The loop has no exit, so the compiler can
+ * vectorise it. */
+static int64_t first_outside(const int64_t *idx, int64_t count, int64_t n)
+{
+    bool outside = false;
+    for (int64_t k = 0; k < count; k++)
+        outside |= (uint64_t)idx[k] >= (uint64_t)n;
+    for (int64_t k = 0; outside; k++)
+        if ((uint64_t)idx[k] >= (uint64_t)n)
+            return k;
+    return -1;
+}
+
+/* Dense Int64 indices are used where they are. Other ones are copied to *own, which the caller
+ * frees. n: the size along the axis. All indices are checked before the first write, so a wrong
+ * index leaves the output unchanged. */
 static fx_status read_indices(const fx_step *step, const void *in, int axis, int64_t n,
-                              int64_t **out)
+                              const int64_t **out, void **own)
 {
     const fx_tensor *t = &step->in[1];
     const int64_t count = fx_tensor_length(t);
     const bool narrow = t->dtype == FX_DTYPE_I32;
-    *out = NULL;
+    *own = NULL;
+    *out = in;
     if (!narrow && t->dtype != FX_DTYPE_I64)
         return fxi_cpu_no_dtype(step, t->dtype);
-    int64_t *idx = fxi_malloc((size_t)count * sizeof *idx);
-    if (!idx)
-        return fxi_cpu_no_memory(step);
-    /* Int32 indices fill the front half of the buffer. */
-    fxi_cpu_copy(t, in, idx);
-    const int32_t *small = (const int32_t *)(const void *)idx;
-    for (int64_t k = count; narrow && k-- > 0;) { /* widened in place, so from the end */
-        int32_t v;
-        memcpy(&v, small + k, sizeof v);
-        idx[k] = v;
-    }
-    /* All indices are checked before the first write, so a wrong index leaves the output
-     * unchanged. */
-    for (int64_t k = 0; k < count; k++)
-        if (idx[k] < 0 || idx[k] >= n) {
-            const long long bad = idx[k];
-            fxi_free(idx);
-            return fxi_cpu_fail(FX_STATUS_ARGUMENT, step,
-                                "index %lld is out of range for axis %d of size %lld", bad, axis,
-                                (long long)n);
+    if (narrow || !fxi_is_dense(t->ndim, t->shape, t->stride)) {
+        int64_t *idx = *own = fxi_malloc((size_t)count * sizeof *idx);
+        if (!idx)
+            return fxi_cpu_no_memory(step);
+        /* Int32 indices fill the front half of the buffer. */
+        fxi_cpu_copy(t, in, idx);
+        const int32_t *small = (const int32_t *)(const void *)idx;
+        for (int64_t k = count; narrow && k-- > 0;) { /* widened in place, so from the end */
+            int32_t v;
+            memcpy(&v, small + k, sizeof v);
+            idx[k] = v;
         }
-    *out = idx;
-    return FX_OK;
+        *out = idx;
+    }
+    const int64_t bad = first_outside(*out, count, n);
+    if (bad < 0)
+        return FX_OK;
+    const long long index = (*out)[bad];
+    fxi_free(*own);
+    return fxi_cpu_fail(FX_STATUS_ARGUMENT, step,
+                        "index %lld is out of range for axis %d of size %lld", index, axis,
+                        (long long)n);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
@@ -71,6 +89,26 @@ static void pick(void *out, const void *x, const int64_t *idx, int64_t n, int64_
     static void (*const picks[])(void *, const void *, const int64_t *, int64_t,
                                  int64_t) = {[1] = pick1, [2] = pick2, [4] = pick4, [8] = pick8};
     picks[size](out, x, idx, n, stride);
+}
+
+/* Rows are far apart in a table that no cache may hold: each is requested a few rows early. */
+enum { ROWS_AHEAD = 4, LINE = 64, LINES_AHEAD = 16 };
+
+static inline void fetch_row(const char *row, int64_t bytes)
+{
+    const int64_t near = fxi_cpu_min(bytes, LINE * LINES_AHEAD);
+    for (int64_t i = 0; i < near; i += LINE)
+        __builtin_prefetch(row + i);
+}
+
+/* The same for rows of `bytes` contiguous bytes, `apart` bytes from each other in x. */
+static void pick_rows(char *out, const char *x, const int64_t *idx, int64_t n, int64_t apart,
+                      int64_t bytes)
+{
+    for (int64_t k = 0; k < n; k++) {
+        fetch_row(x + idx[fxi_cpu_min(k + ROWS_AHEAD, n - 1)] * apart, bytes);
+        memcpy(out + k * bytes, x + idx[k] * apart, (size_t)bytes);
+    }
 }
 
 typedef struct gathering {
@@ -103,9 +141,12 @@ static void gather_part(void *user, int64_t part)
         /* Rows of one element: a loop without a call for each of them. */
         if (run == 1)
             pick(out, base, idx, m, stride, g->size);
-        for (int64_t k = 0; run > 1 && k < m; k++)
-            fxi_walk_read(&inner, fxi_at(base, idx[k] * stride, g->size), g->size,
-                          out + k * run * (int64_t)g->size, run);
+        else if (inner.nd == 1 && inner.stride[0] == 1)
+            pick_rows(out, base, idx, m, stride * (int64_t)g->size, run * (int64_t)g->size);
+        else
+            for (int64_t k = 0; k < m; k++)
+                fxi_walk_read(&inner, fxi_at(base, idx[k] * stride, g->size), g->size,
+                              out + k * run * (int64_t)g->size, run);
         out += m * run * (int64_t)g->size;
     }
 }
@@ -138,26 +179,29 @@ fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, 
     (void)run;
     const fx_tensor *x = &step->in[0];
     const int axis = fx_step_gather(step)->axis;
-    int64_t *idx;
-    const fx_status status = read_indices(step, in[1], axis, x->shape[axis], &idx);
+    const int64_t *idx;
+    void *own;
+    const fx_status status = read_indices(step, in[1], axis, x->shape[axis], &idx, &own);
     if (status)
         return status;
     gather(x, axis, in[0], idx, fx_tensor_length(&step->in[1]), out);
-    fxi_free(idx);
+    fxi_free(own);
     return FX_OK;
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
-/* out[i] = out[i] ⊕ src[i] for one run of the inner axes; U: the type to compute in, unsigned for
- * integers, whose overflow wraps. */
+/* out[idx[k]·inner + i] ⊕= src[k·inner + i] for short rows; U: the type to compute in, unsigned
+ * for integers, whose overflow wraps. */
 #define MERGE(NAME, T, U, EXPR)                                                                    \
-    static void NAME(void *out, const void *src, int64_t n)                                        \
+    static void NAME(void *out, const void *src, const int64_t *idx, int64_t n, int64_t inner)     \
     {                                                                                              \
-        T *a = out;                                                                                \
         const T *b = src;                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const U p = (U)a[i], q = (U)b[i];                                                      \
-            a[i] = (T)(EXPR);                                                                      \
+        for (int64_t k = 0; k < n; k++, b += inner) {                                              \
+            T *a = (T *)out + idx[k] * inner;                                                      \
+            for (int64_t i = 0; i < inner; i++) {                                                  \
+                const U p = (U)a[i], q = (U)b[i];                                                  \
+                a[i] = (T)(EXPR);                                                                  \
+            }                                                                                      \
         }                                                                                          \
     }
 /* MAX and MIN: NaN replaces a number, and stays, because comparisons with it are false. */
@@ -172,15 +216,19 @@ MERGES(i32, int32_t, uint32_t)
 MERGES(i64, int64_t, uint64_t)
 MERGES(u8, uint8_t, uint8_t)
 
-typedef void (*merge_fn)(void *, const void *, int64_t);
+typedef void (*merge_fn)(void *, const void *, const int64_t *, int64_t, int64_t);
 #define ROW(n)                                                                                     \
     {                                                                                              \
         n##_f32, n##_f64, n##_i32, n##_i64, n##_u8, NULL                                           \
     }
-static const merge_fn merges[4][FXI_C_COUNT] = {[FX_REDUCE_SUM] = ROW(sum),
-                                                [FX_REDUCE_MAX] = ROW(max),
-                                                [FX_REDUCE_MIN] = ROW(min),
-                                                [FX_REDUCE_PROD] = ROW(prod)};
+/* The kinds of scatter: loops for short rows, and the operation that merges two vectors. */
+static const struct {
+    merge_fn merge[FXI_C_COUNT];
+    fx_op op;
+} kinds[4] = {[FX_REDUCE_SUM] = {ROW(sum), FX_OP_ADD},
+              [FX_REDUCE_MAX] = {ROW(max), FX_OP_MAX},
+              [FX_REDUCE_MIN] = {ROW(min), FX_OP_MIN},
+              [FX_REDUCE_PROD] = {ROW(prod), FX_OP_MUL}};
 
 /* The neutral element: the result of an empty reduction of this kind and type. */
 static void neutral(int kind, int dtype, char value[8])
@@ -193,62 +241,113 @@ static void neutral(int kind, int dtype, char value[8])
 }
 
 typedef struct scattering {
-    const fx_step *step;
     const char *src;
     const int64_t *idx;
-    int64_t n, inner, outer,
-        parts; /* number of indices, sizes of the array, parts of the inner axes */
+    int64_t n, inner, along, outer; /* number of indices, sizes of the array */
+    int64_t parts;                  /* of the rows, or for short rows of the outer axes */
+    int64_t *start, *order;         /* the terms of row j: order[start[j] … start[j + 1] − 1] */
+    size_t size;
+    bool streams; /* stores bypass the caches */
+    merge_fn merge;
+    fxi_tile_fn op;
     char neutral[8];
     char *out;
 } scattering;
 
-/* Each part clears its own inner range first, so that no barrier is needed between clearing and
- * adding. */
-static void scatter_part(void *user, int64_t part)
+static void merge_part(void *user, int64_t part)
 {
     const scattering *s = user;
-    const fx_tensor *t = &s->step->out;
-    const merge_fn merge = merges[fx_step_scatter(s->step)->fold][t->dtype];
-    const int64_t size = (int64_t)fxi_cpu_size(t->dtype),
-                  along = t->shape[fx_step_scatter(s->step)->axis];
-    int64_t from, to;
-    fxi_cpu_range(s->inner, s->parts, part, &from, &to);
-    /* One thread alone fills the whole output in one call. */
-    const int64_t m = s->parts == 1 ? s->inner * along * s->outer : to - from;
-    for (int64_t row = 0; row < (s->parts == 1 ? 1 : along * s->outer); row++)
-        fxi_copy_strided(s->out + (row * s->inner + from) * size, s->neutral, m, 0, (size_t)size);
-    for (int64_t o = 0; o < s->outer; o++)
-        for (int64_t k = 0; k < s->n; k++)
-            merge(s->out + ((o * along + s->idx[k]) * s->inner + from) * size,
-                  s->src + ((o * s->n + k) * s->inner + from) * size, to - from);
+    const int64_t size = (int64_t)s->size, row = s->along * s->inner;
+    int64_t o, to;
+    fxi_cpu_range(s->outer, s->parts, part, &o, &to);
+    fxi_copy_strided(s->out + o * row * size, s->neutral, (to - o) * row, 0, s->size);
+    for (; o < to; o++)
+        s->merge(s->out + o * row * size, s->src + o * s->n * s->inner * size, s->idx, s->n,
+                 s->inner);
 }
 
-/* Pieces of the inner axes have at least this many bytes, so that two threads seldom write the same
- * cache line. */
-enum { SCATTER_PIECE = 256 };
+/* Long rows are computed in pieces of at most this many bytes. */
+enum { PIECE = 4096 };
 
-/* Divided along the inner axes only, so that one thread adds all terms of an element, in their
- * order. */
-static void scatter(const fx_step *step, const char *src, const int64_t *idx, int64_t n, char *out)
+static void rows_part(void *user, int64_t part)
+{
+    const scattering *s = user;
+    const int64_t size = (int64_t)s->size, most = PIECE / size;
+    const int64_t *const last = s->order + s->n;
+    int64_t row, to;
+    _Alignas(64) char empty[PIECE], sum[PIECE];
+    fxi_cpu_range(s->along * s->outer, s->parts, part, &row, &to);
+    fxi_copy_strided(empty, s->neutral, fxi_cpu_min(most, s->inner), 0, s->size);
+    for (int64_t j = row % s->along, o = row / s->along; row < to; row++) {
+        const int64_t *k = s->order + s->start[j], *end = s->order + s->start[j + 1];
+        for (int64_t i = 0, n; i < s->inner; i += n) {
+            char *y = s->out + (row * s->inner + i) * size, *acc = s->streams ? sum : y;
+            const void *pair[] = {empty, NULL};
+            n = fxi_cpu_min(s->inner - i, most);
+            for (const int64_t *t = k; t < end; t++, pair[0] = acc) {
+                const int64_t later = t + ROWS_AHEAD < last ? t[ROWS_AHEAD] : *t;
+                fetch_row(s->src + ((o * s->n + later) * s->inner + i) * size, n * size);
+                pair[1] = s->src + ((o * s->n + *t) * s->inner + i) * size;
+                s->op(acc, pair, (int)n, 0);
+            }
+            if (s->streams)
+                fxi_cpu_simd()->stream(y, pair[0], (size_t)(n * size));
+            else if (k == end)
+                memcpy(y, empty, (size_t)(n * size));
+        }
+        if (++j == s->along)
+            j = 0, o++;
+    }
+    if (s->streams)
+        fxi_cpu_simd()->stream_end();
+}
+
+/* Sorts the indices by their rows; equal ones keep their order. The caller frees s->start. */
+static bool sort_terms(scattering *s)
+{
+    int64_t *start = s->start = fxi_calloc((size_t)(s->along + 2 + s->n), sizeof *start);
+    if (!start)
+        return false;
+    s->order = start + s->along + 2;
+    for (int64_t k = 0; k < s->n; k++)
+        start[s->idx[k] + 2]++;
+    for (int64_t j = 0; j <= s->along; j++)
+        start[j + 1] += start[j];
+    /* Now start[j + 1] is where row j begins, and after the loop where it ends. */
+    for (int64_t k = 0; k < s->n; k++)
+        s->order[start[s->idx[k] + 1]++] = k;
+    return true;
+}
+
+static fx_status scatter(const fx_step *step, const char *src, const int64_t *idx, char *out)
 {
     const fx_tensor *t = &step->out;
-    const int axis = fx_step_scatter(step)->axis;
-    const int64_t size = (int64_t)fxi_cpu_size(t->dtype);
-    scattering s = {.step = step,
-                    .src = src,
+    const fx_scatter_step *q = fx_step_scatter(step);
+    scattering s = {.src = src,
                     .idx = idx,
-                    .n = n,
-                    .inner = fxi_length(axis, t->shape),
-                    .outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1),
+                    .n = fx_tensor_length(&step->in[1]),
+                    .inner = fxi_length(q->axis, t->shape),
+                    .along = t->shape[q->axis],
+                    .outer = fxi_length(t->ndim - q->axis - 1, t->shape + q->axis + 1),
+                    .size = fxi_cpu_size(t->dtype),
+                    .merge = kinds[q->fold].merge[t->dtype],
+                    .op = fxi_cpu_simd()->ops[kinds[q->fold].op][t->dtype],
                     .out = out};
+    const int64_t row = s.inner * (int64_t)s.size, rows = s.along * s.outer;
+    const bool sorts = row >= LINE;
     /* The output is cleared. Then each term reads src, and reads and writes the output. */
-    const double bytes =
-        (double)s.inner * (double)s.outer * (double)size * ((double)t->shape[axis] + 3 * (double)n);
-    /* With few inner elements there is one part: a scatter of single numbers runs on one thread. */
-    const int64_t pieces = s.inner * size / SCATTER_PIECE;
-    s.parts = fxi_cpu_parts(pieces > 0 ? pieces : 1, fxi_cpu_cost(bytes, 0));
-    neutral(fx_step_scatter(step)->fold, t->dtype, s.neutral);
-    fxi_cpu_parallel(s.parts, scatter_part, &s);
+    const double bytes = (double)row * (double)s.outer * ((double)s.along + 3 * (double)s.n);
+    if (row == 0 || rows == 0)
+        return FX_OK;
+    if (sorts && !sort_terms(&s))
+        return fxi_cpu_no_memory(step);
+    s.parts = fxi_cpu_parts(sorts ? rows : s.outer, fxi_cpu_cost(bytes, 0));
+    /* Rows that are not whole lines would leave lines that are written in two ways. */
+    s.streams = row % LINE == 0 && rows * row >= FXI_STREAM_BYTES;
+    neutral(q->fold, t->dtype, s.neutral);
+    fxi_cpu_parallel(s.parts, sorts ? rows_part : merge_part, &s);
+    fxi_free(s.start);
+    return FX_OK;
 }
 
 fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out, fx_run *run)
@@ -256,13 +355,13 @@ fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out,
     (void)run;
     const fx_tensor *src = &step->in[0];
     const int axis = fx_step_scatter(step)->axis;
-    int64_t *idx;
-    void *copy = NULL;
+    const int64_t *idx;
+    void *copy = NULL, *own;
     /* Bool has no merging loops. 16-bit floats do not get here: they are converted around this
      * kernel (cpu_kernels.c). */
     if (src->dtype != step->out.dtype || src->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, src->dtype);
-    fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx);
+    fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx, &own);
     if (status)
         return status;
     /* The merging loops read runs of the inner axes. */
@@ -271,8 +370,8 @@ fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out,
         status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(step);
     }
     if (!status)
-        scatter(step, copy ? copy : in[0], idx, fx_tensor_length(&step->in[1]), out);
+        status = scatter(step, copy ? copy : in[0], idx, out);
     fxi_free(copy);
-    fxi_free(idx);
+    fxi_free(own);
     return status;
 }
