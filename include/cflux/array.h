@@ -214,9 +214,9 @@ FX_API void fxi_set(void *target, void *object);
 
 /* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value.
  * The next update within the training step, or the end of the training step, computes it and
- * rebinds the handle; outside of a training step the end of the scope does. If the computation
- * fails, `state` keeps its value. fx_staged returns the value staged so far, or `state` if there is
- * none.
+ * rebinds the handle; outside of a training step the end of the scope does. The handle also gets
+ * the shape and element type of `value`, which are not checked. If the computation fails, `state`
+ * keeps its value. fx_staged returns the value staged so far, or `state` if there is none.
  *
  * fx_stage returns FX_OK if the request was made, or if there is nothing to do because the call
  * computes only shapes. Otherwise it changes nothing and returns the status of the error array
@@ -268,7 +268,8 @@ FX_API fx_array *fx_zeros_like(const fx_array *x);
  * (fx_seed); every call uses a new counter. All backends give the same numbers. */
 FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
-/* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated. */
+/* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated; Bool
+ * gives Int64. FX_STATUS_ARGUMENT if n is negative. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
 FX_API fx_array *fxi_vector(int64_t n, const double *values); /* see fx_vector */
 /* fx_from(dtype, data, 3, 4): copies Π sizes elements of type dtype from C memory, column-major.
@@ -344,8 +345,8 @@ FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const s
 
 /* One-hot encoding without a check: y[c, j…] = (labels[j…] == c). labels: integers in 0 …
  * nclasses−1, any shape; result: Bool, nclasses × size(labels)…. A label outside this range gives a
- * column of false. Floating-point labels are FX_STATUS_DTYPE, a negative nclasses
- * FX_STATUS_ARGUMENT. */
+ * column of false. Floating-point labels are FX_STATUS_DTYPE; a negative nclasses, and labels with
+ * FX_MAX_DIMS axes, are FX_STATUS_ARGUMENT. */
 FX_API fx_array *fx_onehot(fx_array *labels, int64_t nclasses);
 /* fx_onehot with a check: evaluates labels and returns an error array ("Value 9 is not in labels",
  * FX_STATUS_ARGUMENT) if a label is outside 0 … nclasses−1. Flux.onehotbatch(labels,

@@ -197,8 +197,9 @@ FX_API int64_t fx_num_obs(void *data);
  * found when the value is computed (fx_gather). MLUtils.getobs. */
 FX_API void *fx_get_obs(void *data, fx_array *idx);
 /* Splits data into the first ⌊at·n⌋ observations and the rest, 0 < at < 1; returns a tuple of two:
- * slices of the arrays. FX_STATUS_ARGUMENT for another `at`. For several parts, random order and
- * equal shares of labels see fx_splitobs (mlutils.h). */
+ * slices of the arrays. FX_STATUS_ARGUMENT for another `at`; on failure the tuple holds two error
+ * arrays. For several parts, random order and equal shares of labels see fx_splitobs
+ * (mlutils.h). */
 FX_API void *fx_split_obs(void *data, double at);
 /* A loader whose batches are copies on the device of fx_gpu, in their own element types, for data
  * that do not fit on the device: each batch is freed when the next is requested, and reading its

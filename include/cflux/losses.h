@@ -12,10 +12,9 @@ FXI_BEGIN_C
 #define FX_EPS (-1.0)
 /* Options of losses: fx_mse(ŷ, y, .sum = true). ŷ and y must have the same shape (FX_STATUS_SHAPE:
  * "loss function expects size(ŷ) = (3, 4) to match size(y) = (4,)"). Integer and Bool targets are
- * converted to ŷ's type. FX_STATUS_ARGUMENT for NULL, for both .sum and .none, for an .eps, .margin
- * or .smoothing out of range, and for .weights of another length or with a loss that does not use
- * them.
- */
+ * converted to ŷ's type. FX_STATUS_ARGUMENT for NULL, for both .sum and .none, for a number out of
+ * its range, and for .weights with a loss that does not use them; FX_STATUS_SHAPE for .weights of
+ * another length. */
 /* clang-format off */
 #define FXI_LOSS_ARGS(F)                                                                           \
     F(fx_array *, pred, FXI_NULL)    /* ŷ, the prediction */                                       \
@@ -24,7 +23,7 @@ FXI_BEGIN_C
     F(bool, none, false)             /* true: return every value; Flux's agg = identity */         \
     F(double, eps, FX_EPS)           /* ε ≥ 0; default: machine epsilon of ŷ's type */             \
     F(fx_axes, dims, FXI_AXES_OF(0)) /* axis of the classes */                                     \
-    F(double, delta, 1)              /* δ of fx_huber_loss */                                      \
+    F(double, delta, 1)              /* δ ≥ 0 of fx_huber_loss */                                  \
     F(double, smoothing, 0)          /* label smoothing α in [0, 1), cross-entropies only */       \
     F(double, gamma, 2)              /* γ of fx_focal_loss and fx_binary_focal_loss */             \
     F(double, smooth, 1)             /* s of fx_dice_coeff_loss */                                 \
@@ -67,7 +66,8 @@ FX_API fx_array *fxi_tversky_loss(const fx_loss_args *a);
 /* Connectionist temporal classification. ŷ: raw scores, classes×times or classes×times×batch; the
  * last class is the blank. y: labels from 0 as integers, a vector or length×batch; a negative label
  * ends a shorter sequence. One value for each sequence; Inf if there are too few time steps for
- * the labels. The labels are read (evaluated) by the call. NNlib.ctc_loss; Graves et al.,
+ * the labels. The labels are read (evaluated) by the call. FX_STATUS_DTYPE for labels that are not
+ * integers, FX_STATUS_ARGUMENT for a label that is not a class. NNlib.ctc_loss; Graves et al.,
  * 2006. */
 FX_API fx_array *fxi_ctc_loss(const fx_loss_args *a);
 /* y·(1−α) + α/n for the n classes along `dims`. An empty `dims` means two classes, n = 2. Integer

@@ -102,11 +102,15 @@ FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
 /* Elementwise functions of two arguments, with broadcasting:
  *   integers   fx_div gives Float32; fx_fld(a, 0) = 0; fx_mod(a, 0) = fx_rem(a, 0) = a; overflow
  *              wraps
- *   Bool       fx_add, fx_sub, fx_fld and fx_rem give Int64; fx_mul, fx_max and fx_min stay Bool
+ *   Bool       fx_add, fx_sub, fx_fld, fx_mod, fx_rem and fx_pow of two Bool arrays give Int64;
+ *              fx_mul, fx_max and fx_min give Bool. With an integer number: Int64, but fx_pow Bool
  *   fx_mod     Julia's mod: exact apart from one rounding of rem + b
- *   fx_pow     an integer number as exponent gives exact results; each exponent has its own plan
+ *   fx_pow     an integer number as exponent: repeated multiplication, whose rounding error grows
+ *              with the exponent; a negative one turns integers into Float32. Each exponent has its
+ *              own plan
  *   max, min   NaN if either is NaN; where a = b, each gets half of the gradient
- *   compare    results are Bool; with NaN all but fx_ne are false */
+ *   compare    results are Bool; with NaN all but fx_ne are false
+ *   fx_where   c may have any element type: a where c ≠ 0 */
 #define fx_add(a, b)      fxi_add(FXI_ARG(a), FXI_ARG(b)) /* a + b */
 #define fx_sub(a, b)      fxi_sub(FXI_ARG(a), FXI_ARG(b)) /* a − b */
 #define fx_mul(a, b)      fxi_mul(FXI_ARG(a), FXI_ARG(b)) /* a · b */
@@ -214,7 +218,7 @@ FX_API fx_array *fx_glu(fx_array *x, int axis);
 /* ---- reductions ------------------------------------------------------------------------------ */
 /* How a reduction, or fx_scatter, combines several numbers into one. */
 typedef enum fx_reduce {
-    FX_REDUCE_SUM = 0, /* Σx; a step may require a Float64 output for a Float32 input */
+    FX_REDUCE_SUM = 0, /* Σx. For backends: a step may have a Float32 input and a Float64 output */
     FX_REDUCE_MAX,
     FX_REDUCE_MIN,
     FX_REDUCE_PROD,
@@ -244,8 +248,9 @@ FXI_OPTION_STRUCT(fx_var_args, FXI_VAR_ARGS);
 FXI_OPTION_STRUCT(fx_softmax_args, FXI_SOFTMAX_ARGS);
 /* fx_sum(x) reduces all axes and gives a 0-d array. fx_sum(x, .dims = FX_AXES(0, 2)) reduces these
  * axes to size 1, as Julia's dims; .drop = true removes them. n is the number of elements per
- * result. Sums and products of integers and Bool are Int64, means of integers Float64 and of Bool
- * Float32. The mean of an empty array is NaN; its maximum and minimum are FX_STATUS_SHAPE. */
+ * result. Sums and products of integers and Bool are Int64; means and variances of integers Float64
+ * and of Bool Float32. The mean of an empty array is NaN; its maximum, minimum, argmax and argmin
+ * are FX_STATUS_SHAPE. */
 FX_API fx_array *fxi_sum(const fx_reduce_args *a);  /* Σx */
 FX_API fx_array *fxi_prod(const fx_reduce_args *a); /* Πx */
 FX_API fx_array *fxi_mean(const fx_reduce_args *a); /* Σx / n */

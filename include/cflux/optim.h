@@ -13,7 +13,9 @@ FXI_BEGIN_C
 
 typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 /* Options of rules. A rule owns no arrays; the scope owns the rule, and optimiser states retain it.
- * A negative or NaN eta is FX_STATUS_ARGUMENT: "the learning rate cannot be negative". */
+ * A negative or NaN eta is FX_STATUS_ARGUMENT, "Adam: the learning rate must be at least 0, got eta
+ * = -0.1", and so are the other values that a comment below excludes. All other numbers are used
+ * without a check. */
 /* clang-format off */
 #define FXI_DESCENT_ARGS(F)                                                                        \
     F(double, eta, 0.1) /* learning rate η */
@@ -54,7 +56,7 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 #define FXI_ADABELIEF_ARGS(F)                                                                      \
     F(double, eta, 0.001)     /* learning rate η */                                                \
     F(double, beta1, 0.9)     /* β₁, decay of the mean of gradients */                             \
-    F(double, beta2, 0.999)   /* β₂, decay of the squared deviations from it */                    \
+    F(double, beta2, 0.999)   /* β₂, decay of the squared deviations from that mean */             \
     F(double, epsilon, 1e-16) /* ε, added to the squared deviations and to their root */
 #define FXI_ADAGRAD_ARGS(F)                                                                        \
     F(double, eta, 0.1)      /* learning rate η */                                                 \
@@ -74,7 +76,8 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
     F(double, delta, 10) /* δ, largest absolute value */
 #define FXI_CLIP_NORM_ARGS(F)                                                                      \
     F(double, omega, 10)    /* ω, largest norm of an array */                                      \
-    F(double, p, 2)         /* the norm is (Σ|dx|ᵖ)^(1/p); INFINITY: the largest absolute value */ \
+    F(double, p, 2)         /* the norm is (Σ|dx|ᵖ)^(1/p); INFINITY: the largest absolute value;   \
+                               not NaN */                                                          \
     F(bool, throws, true)   /* true: an infinite or NaN norm makes the update fail; Optimisers.jl  \
                                names this option throw */
 #define FXI_ACCUM_GRAD_ARGS(F)                                                                     \
@@ -82,12 +85,13 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 #define FXI_MIXED_PRECISION_ARGS(F)                                                                \
     F(fx_rule *, rule, FXI_NULL)       /* the rule; must not be a MixedPrecision */                \
     F(fx_dtype, type, FX_DTYPE_F32)    /* type that the rule computes in: Float32 or Float64 */    \
-    F(double, scale, 1) /* factor of the loss: gradients are divided by it in `type`. If it is not \
-                           1, an update with gradients that are not finite changes nothing and     \
-                           returns FX_STATUS_NONFINITE without an error record */                  \
+    F(double, scale, 1) /* factor of the loss, positive and finite: gradients are divided by it in \
+                           `type`. If it is not 1, an update with gradients that are not finite    \
+                           changes nothing and returns FX_STATUS_NONFINITE without an error        \
+                           record */                                                               \
     F(int64_t, growth, 0) /* 0: the factor is fixed. n > 0: the factor begins with `scale` (2¹⁶ if \
                              that is 1), is halved by an update whose gradients are not finite,    \
-                             and is doubled by n other updates in a row */
+                             and is doubled after n updates in a row with finite gradients */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_descent_args, FXI_DESCENT_ARGS);
 FXI_OPTION_STRUCT(fx_momentum_args, FXI_MOMENTUM_ARGS);
@@ -112,8 +116,8 @@ FXI_OPTION_STRUCT(fx_clip_norm_args, FXI_CLIP_NORM_ARGS);
 FXI_OPTION_STRUCT(fx_accum_grad_args, FXI_ACCUM_GRAD_ARGS);
 FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 /* Rules: fx_descent(0.1) or fx_descent(.eta = 0.1). In the t-th update, m ← β₁m + (1−β₁)dx, v ← β₂v
- * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). State begins
- * with zeros where no other value is given. */
+ * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). All state
+ * arrays begin with zeros, except where a comment gives another first value. */
 FX_API fx_rule *fxi_descent(const fx_descent_args *a); /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v; Polyak, 1964 */
 /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. Nesterov, 1983; Sutskever et al., 2013. */
@@ -243,9 +247,10 @@ FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if ther
  * that number. fx_update and fx_update_all change the factor, fx_updated does not. */
 FX_API double fx_loss_scale(void *state);
 /* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. In a chain every
- * rule with an option of that name gets the value. FX_STATUS_ARGUMENT, and no change, if eta is
- * negative, if no rule has an option of that name ("Descent(0.1) has no rho"; Optimisers.jl ignores
- * it), or if `state` is not from fx_setup. Optimisers.adjust!(state; …). */
+ * rule with an option of that name gets the value. FX_STATUS_ARGUMENT, and no change, if the rule
+ * does not accept the value (a negative eta, 2 for .couple, 0.5 for .n), if no rule has an option
+ * of that name ("Descent(0.1) has no rho"; Optimisers.jl ignores it), or if `state` is not from
+ * fx_setup. Optimisers.adjust!(state; …). */
 FX_API fx_status fxi_adjust(void *state, const fx_adjust_args *given);
 /* fx_freeze: arrays of this state, or of this branch of it (fx_child, fx_child_named), are not
  * updated until fx_thaw. Optimisers.freeze!, thaw!. FX_STATUS_ARGUMENT if `state` is a model. */
@@ -282,20 +287,23 @@ FX_API fx_status fx_average(int n, void **gradients);
     F(fx_array *, guard, FXI_NULL) /* a loss: if it is not finite, parameters, optimiser state     \
                                       and layer state are not changed, and the call returns        \
                                       FX_STATUS_NONFINITE without an error record */               \
-    F(bool, sinks, true)           /* true: also compute pending results that use the old          \
-                                      parameters, except scores of attention from which nothing    \
-                                      else is computed */                                          \
-    F(double, observations, -1)    /* with fx_dist_optimiser: the number of observations of which  \
-                                      the gradient is the mean, which is its weight in the mean    \
-                                      over all members; 0: none, and the gradient is not used.     \
-                                      Set it on all members, or on none for equal weights */
+    F(bool, sinks, true)           /* true: also compute the pending results that were built from  \
+                                      the old parameters, because they cannot be computed after    \
+                                      the update. Attention scores are computed only if another    \
+                                      result needs them */                                         \
+    F(double, observations, -1)    /* with fx_dist_optimiser: the gradient is the mean over this   \
+                                      many observations. The number is the gradient's weight in    \
+                                      the mean over all members. 0: this member has none, and its  \
+                                      gradient is not used. −1: equal weights. Set it on all       \
+                                      members or on none */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
 /* Applies one update: computes new parameters and state in one plan, together with the arrays of
  * fx_want and fx_set, staged layer state, and pending results that use the old parameters. Then it
  * rebinds the handles of the model's arrays: pointers to parameters stay valid and have the new
- * values. On failure model and state are not changed; FX_STATUS_ARGUMENT if the three trees do not
- * match, FX_STATUS_SHAPE if a gradient's size differs from its parameter's. Optimisers.update!. */
+ * values. On failure model and state are not changed. FX_STATUS_ARGUMENT if the three trees do not
+ * match or .observations is out of range; FX_STATUS_SHAPE if a gradient's size differs from its
+ * parameter's. Optimisers.update!. */
 FX_API fx_status fxi_update(const fx_update_args *a);
 /* Returns the pair (new state, new model) as a tuple; does not change its arguments. The scope owns
  * the tuple; on failure it holds two error arrays. Optimisers.update. */

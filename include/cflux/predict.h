@@ -53,7 +53,7 @@ FX_API void *fx_load_entries(const char *path, const char *notation);
 #define FXI_ENTRIES_PYTORCH  "pytorch."
 #define FXI_ENTRIES_ARRAY    "array."
 
-/* Makes a predictor of a named tuple, such as the result of fx_load: checks the entries listed
+/* Makes a predictor from a named tuple, such as the result of fx_load: checks the entries listed
  * above and drops all others. If there is no layer "model", the model is the only entry that is a
  * layer. `path`: the file, for messages; NULL: unknown. Ownership and errors: as
  * fx_load_predictor. */

@@ -70,8 +70,8 @@ typedef struct fx_run_score {
                                                  "language" */                                     \
     F(const char *, target, FXI_NULL)         /* name of the target column */                      \
     F(int64_t, observations, -1)              /* number of observations */                         \
-    F(int64_t, train, -1)                     /* of these used for training */                     \
-    F(int64_t, validation, -1)                /* of these used for validation */                   \
+    F(int64_t, train, -1)                     /* number of observations for training */            \
+    F(int64_t, validation, -1)                /* number of observations for validation */          \
     F(const char *const *, classes, FXI_NULL) /* nclasses names; NULL: regression */               \
     F(int64_t, nclasses, 0)                   /* number of classes */                              \
     F(int64_t, seed, -1)                      /* random seed */                                    \
@@ -103,13 +103,13 @@ typedef struct fx_run_score {
     F(void *, model, FXI_NULL)                  /* with .batch: the model whose layers are         \
                                                    measured and logged */                          \
     F(fx_array *, batch, FXI_NULL)              /* inputs for .model, on its device */             \
-    F(int64_t, nworst, 0)                       /* number of final samples that are the worst      \
-                                                   mistakes, the worst first */                    \
+    F(int64_t, nworst, 0)                       /* number of samples at the end of .samples that   \
+                                                   are the worst mistakes, the worst first */      \
     F(const char *const *, columns, FXI_NULL)   /* ncolumns names of the numbers of an input */    \
     F(int64_t, ncolumns, 0)                     /* number of names */                              \
     F(const fx_run_score *, scores, FXI_NULL)   /* nscores numbers */                              \
     F(int64_t, nscores, 0)                      /* number of scores */                             \
-    F(const double *, pairs, FXI_NULL)          /* npairs targets, each before its prediction */   \
+    F(const double *, pairs, FXI_NULL)          /* npairs pairs: a target, then its prediction */  \
     F(int64_t, npairs, 0)                       /* number of pairs, for regression */
 /* clang-format on */
 /* Options of fx_report. Give the log as one of .log, .run and .log_from, and the page as .page or

@@ -74,7 +74,7 @@ FX_API fx_schedule *fx_schedule_composed(fx_schedule *kind, int n, fx_schedule *
 /* ---- conditions ------------------------------------------------------------------------------ */
 /* Counts how often a condition was true in a row. Initialise it with one of the functions below. */
 typedef struct fx_trigger {
-    int64_t wait, count; /* true after `wait` times in a row; times so far */
+    int64_t wait, count; /* times in a row after which the trigger is true; times so far */
     double score;        /* best or previous score; initially Inf */
     double least;        /* smaller differences of scores do not count */
 } fx_trigger;

@@ -33,11 +33,11 @@ FX_API void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse);
 /* clang-format off */
 #define FXI_STFT_ARGS(F)                                                                           \
     F(fx_array *, x, FXI_NULL)         /* the signal: time×… */                                    \
-    F(int64_t, n_fft, 0)               /* numbers per frame */                                     \
-    F(int64_t, hop_length, 0)          /* distance of frames; 0: ⌊n_fft/4⌋ */                      \
-    F(fx_array *, window, FXI_NULL)    /* a vector of at most n_fft, which is padded with zeros at \
-                                          both ends; NULL: ones */                                 \
-    F(bool, center, true)              /* true: reflect ⌊n_fft/2⌋ numbers at both ends of x, so    \
+    F(int64_t, n_fft, 0)               /* samples per frame */                                     \
+    F(int64_t, hop_length, 0)          /* samples between the starts of two frames; 0: ⌊n_fft/4⌋ */ \
+    F(fx_array *, window, FXI_NULL)    /* a vector of at most n_fft numbers, which is padded with  \
+                                          zeros at both ends; NULL: ones */                        \
+    F(bool, center, true)              /* true: reflect ⌊n_fft/2⌋ samples at both ends of x, so    \
                                           that frame t is centred at t·hop_length */               \
     F(bool, normalized, false)         /* true: divide by √n_fft */                                \
     F(int64_t, pad, 0)                 /* fx_spectrogram: zeros added at both ends of x */         \
@@ -46,17 +46,17 @@ FX_API void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse);
 #define FXI_ISTFT_ARGS(F)                                                                          \
     F(fx_array *, re, FXI_NULL)        /* real part, as from fx_stft */                            \
     F(fx_array *, im, FXI_NULL)        /* imaginary part */                                        \
-    F(int64_t, n_fft, 0)               /* numbers per frame */                                     \
-    F(int64_t, hop_length, 0)          /* distance of frames; 0: ⌊n_fft/4⌋ */                      \
+    F(int64_t, n_fft, 0)               /* samples per frame */                                     \
+    F(int64_t, hop_length, 0)          /* as in fx_stft */                                         \
     F(fx_array *, window, FXI_NULL)    /* as in fx_stft */                                         \
-    F(bool, center, true)              /* true: remove ⌊n_fft/2⌋ numbers at both ends */           \
+    F(bool, center, true)              /* true: remove ⌊n_fft/2⌋ samples at both ends */           \
     F(bool, normalized, false)         /* true: multiply by √n_fft */                              \
-    F(int64_t, length, 0)              /* length of the result; 0: all that frames cover */
+    F(int64_t, length, 0)              /* samples of the result; 0: all that frames cover */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_stft_args, FXI_STFT_ARGS);
 FXI_OPTION_STRUCT(fx_istft_args, FXI_ISTFT_ARGS);
 /* fx_stft(x, 400, .hop_length = 160, .window = w): the short-time Fourier transform, a tuple of
- * real and imaginary part, each (⌊n_fft/2⌋ + 1)×frames×…: frame t is the transform of the numbers
+ * real and imaginary part, each (⌊n_fft/2⌋ + 1)×frames×…: frame t is the transform of the samples
  * t·hop_length … t·hop_length + n_fft − 1, multiplied by the window. frames = ⌊(n −
  * n_fft)/hop_length⌋ + 1, n the length with reflections. NNlib.stft. */
 FX_API void *fxi_stft(const fx_stft_args *a);

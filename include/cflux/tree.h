@@ -483,11 +483,16 @@ FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
  * but evaluates nothing. */
 FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
 
-/* Shows how the pending arrays of an object would be computed, without computing them: a summary,
- * then one line per step with its fused operations, sizes, and the arithmetic of products.
- * fx_plan_show also prints the bytes that each step moves, and the inputs x0, x1, … and literals
- * c0, …. fx_plan_text writes to dst like fx_show_text. On failure both leave an error record;
- * fx_plan_show prints nothing. */
+/* Show the plan that would compute the pending arrays of an object, without running it. The first
+ * line counts nodes, steps and bytes. Then each step has one line:
+ *     2 matmul then add relu(x0, 1, x2) → Float32 30×40, 0.12 MFLOP
+ * number; operations that the step fuses; inputs; element type and sizes of the output; for matrix
+ * products, convolutions and attention the floating-point operations, in millions. An input is a
+ * step's number, an evaluated array x0, x1, … or a literal c0, c1, …; ′ marks a view. fx_plan_show
+ * prints to `out`, with the bytes that each step moves, and with lists of the arrays x0, … and of
+ * the literals c0, …. fx_plan_text writes to dst like fx_show_text, without these. If no array is
+ * pending: "nothing is pending". On failure both leave an error record; fx_plan_show prints
+ * nothing, and fx_plan_text writes "" and returns 0. */
 FX_API void fx_plan_show(FILE *out, void *object);
 FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 

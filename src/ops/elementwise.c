@@ -109,8 +109,8 @@ static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
     return finish(op, name, o, 0, 2, type, rule == COMPARE ? FX_DTYPE_BOOL : type);
 }
 
-/* x^n for an integer literal n: the exponent is an attribute, and the result is exact for every
- * type. */
+/* x^n for an integer literal n: the exponent is an attribute, so that powers of integers stay
+ * integers and need no logarithm. */
 static fx_array *integer_power(fx_array *x, int64_t exponent)
 {
     const fx_status s = fxi_check_array("pow", x);
