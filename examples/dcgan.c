@@ -1,5 +1,5 @@
 /* dcgan.c: trains a convolutional generative adversarial network on MNIST's digits, and draws 100
- * digits that the generator makes of random numbers.
+ * digits that the generator makes from random numbers.
  *
  *   dcgan FOLDER [EPOCHS [IMAGES [PICTURE]]]
  *

@@ -54,7 +54,7 @@ static void draw_line(const float *pixels)
     printf("   ");
 }
 
-/* Draws a few test images side by side, each above its actual and its predicted digit. */
+/* Draws a few test images side by side, each above its true and its predicted digit. */
 static void draw(const float *images, const double *digits, const double *guesses, int64_t n)
 {
     for (int first = 0; first < SHOWN; first += SHOWN_COLUMNS) {
@@ -63,13 +63,13 @@ static void draw(const float *images, const double *digits, const double *guesse
                 draw_line(images + k * n / SHOWN * PIXELS + line * SIDE);
         for (int64_t k = first; k < first + SHOWN_COLUMNS; k++) {
             const double digit = digits[k * n / SHOWN], guess = guesses[k * n / SHOWN];
-            printf("   a %.0f, read %.0f %-4s", digit, guess, digit == guess ? "" : "(!)");
+            printf("%.0f, predicted %.0f %-4s", digit, guess, digit == guess ? "" : "(!)");
         }
         printf("\n\n");
     }
 }
 
-/* Prints a line for each digit: how often it was read as each of the ten. */
+/* Prints a line for each digit: how often it was predicted as each of the ten. */
 static void print_confusion(const double *digits, const double *guesses, int64_t n)
 {
     int count[DIGITS][DIGITS] = {{0}};

@@ -34,7 +34,7 @@ class Ended:
 
 
 def recorded(rest):
-    """A path in the recorded data; a test without it says so and passes."""
+    """A path in the recorded data; a test without it prints a message and passes."""
     path = os.path.join(DATA, rest)
     if not DATA or not os.path.exists(path):
         print(f"skipped: no {rest} in CFLUX_DATA", flush=True)

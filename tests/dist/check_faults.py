@@ -6,7 +6,7 @@ checkpoints, or each rank saves its part of the optimiser's state. The fault `re
 of a save of parts. Parts of different training steps are refused. No run may hang, leave a process behind, or leave a
 checkpoint from which training does not continue to the bits of an undisturbed run. Then 1 to 8 processes divide each
 batch at random, so that some of them have no observations: their parameters must be the same as in one process.
-Without an MPI and its plugin a line says so, and the check passes.
+Without an MPI and its plugin, the check prints a message and passes.
 Usage: check_faults.py build-folder [faults of each kind, and divisions]
 """
 import concurrent.futures

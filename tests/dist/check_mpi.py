@@ -3,7 +3,7 @@
 
 The 1,000 observations are divided evenly, so the mean of the parts' losses is the loss of the whole, up to rounding.
 Then tests/dist/mpi_cases.c shows what two processes say when something goes wrong.
-Without an MPI and its plugin a line says so, and the check passes.
+Without an MPI and its plugin, the check prints a message and passes.
 Usage: check_mpi.py build-folder
 """
 import os

@@ -3,7 +3,7 @@
 
 91 observations in batches of 44: the last batch has 3, fewer than 4 processes. Rank 0 alone prints and writes. A run is
 resumed by another number of processes. Mistakes and failures of rank 1 are reported once. About 16 s for both MPIs.
-Without an MPI and its plugin a line says so, and the check passes.
+Without an MPI and its plugin, the check prints a message and passes.
 Usage: check_train_command.py build-folder
 """
 import array

@@ -5,7 +5,7 @@ train_cases.c trains for 100 updates, with parts of the data that are even, or u
 sums of four gradients, and with gradients that are sent as BFloat16. The ranks must end with the same bits, and with the serial run's numbers: Float64 to 1e-12, Float32 to 1e-6 of the largest parameter.
 Then a rank is stopped: the others name it. With `cflux launch` a rank is killed, and the run that starts again from the
 checkpoint ends with the bits of an undisturbed one.
-Without an MPI and its plugin a line says so, and the check passes.
+Without an MPI and its plugin, the check prints a message and passes.
 Usage: check_training.py build-folder
 """
 import collections

@@ -7,7 +7,7 @@
   * Nothing is fetched from elsewhere: no script, style, font or image.
 With --browser every page is opened in Chromium as well, as wide as a desk's window and as a phone's: no
 complaint in the console, nothing wider than the window, and a search that finds names and their parts, and design notes last.
-Without mkdocs and its theme Material, or without Chromium, the test says so and passes.
+Without mkdocs and its theme Material, or without Chromium, the test prints a message and passes.
 Usage: check_site.py BUILD [--browser] [--pictures FOLDER]
 """
 import argparse
