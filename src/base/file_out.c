@@ -182,7 +182,7 @@ fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path)
 {
     *f = (fxi_file_out){.op = op, .path = path, .fd = -1, .lock = -1};
     if (!path || !*path)
-        return f->status = fx_fail(FX_STATUS_ARGUMENT, op, "the path is missing");
+        return f->status = fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL or empty");
     f->real = real_path(path, &f->there);
     if (!f->real)
         return failed(f, "write there");

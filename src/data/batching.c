@@ -121,10 +121,11 @@ static fx_status check_axis(const char *op, const fx_array *x, int axis)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the array is NULL");
     if (fx_is_error(x))
         return fx_array_status(x);
-    return axis >= 0 && axis < fx_ndims(x)
-               ? FX_OK
-               : fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes", axis,
-                         fx_ndims(x));
+    if (axis >= 0 && axis < fx_ndims(x))
+        return FX_OK;
+    char got[100];
+    fx_summary((void *)(uintptr_t)x, got, sizeof got);
+    return fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array is a %s", axis, got);
 }
 
 static void *divide(const char *op, fx_array *x, int axis, int64_t size, bool drop)

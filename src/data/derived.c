@@ -262,6 +262,10 @@ static void *make_windows(const char *op, const windows *init)
     const fx_status status = fxi_obs_check(op, init->of.data, &n);
     if (status != FX_OK)
         return fx_error_array(status);
+    if (init->size < 1 && init->batches)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
+                                      "batchsize is %lld, expected at least 1",
+                                      (long long)init->size));
     if (init->size < 1 || init->stride < 1)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
                                       "size %lld and stride %lld must be positive",

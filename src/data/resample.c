@@ -221,7 +221,7 @@ void *fx_filterobs(fx_obs_test_fn keep, void *user, void *data)
     if (failed == FX_OK && !keep)
         failed = fx_fail(FX_STATUS_ARGUMENT, "filterobs", "the function is NULL");
     for (int64_t i = 0; i < n && failed == FX_OK; i++) {
-        FX_SCOPE;
+        FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
         void *one = fxi_obs_one(data, i);
         failed = fx_eval(one);
         if (failed == FX_OK && keep(one, user))
@@ -264,7 +264,7 @@ void *fx_groupobs(fx_obs_key_fn key, void *user, void *data)
     if (failed == FX_OK && !keys)
         failed = fx_fail(FX_STATUS_MEMORY, "groupobs", "out of memory");
     for (int64_t i = 0; i < n && failed == FX_OK; i++) {
-        FX_SCOPE;
+        FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
         void *one = fxi_obs_one(data, i);
         failed = fx_eval(one);
         keys[i] = (keyed){failed == FX_OK ? key(one, user) : 0, i};

@@ -107,7 +107,7 @@ fx_status fx_gpu_backend_set(const char *backend)
 {
     if (!backend || !is_preferable(backend))
         return fx_fail(FX_STATUS_ARGUMENT, "gpu_backend_set",
-                       "Unsupported GPU backend: %s.\nSupported backends are: %s.",
+                       "Unsupported GPU backend: %s. Supported backends are: %s.",
                        backend ? backend : "NULL", fxi_backend_list());
     if (strcmp(backend, fxi_preferred_backend()) == 0) {
         fx_message(0, "GPU backend is already set to: %s.\nNo need to do anything else.", backend);

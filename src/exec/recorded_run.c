@@ -1,7 +1,7 @@
 /* recorded_run.c: the evaluations of a recorded training step (value/tape.h); "step" alone means a
- * training step here. While a step is noted, each evaluation keeps its graph and its plan. In a
- * later step an evaluation of the same roots, at the same entry of the tape, runs that plan with
- * the step's own leaves, literals and random streams.
+ * training step here. While a training step is recorded, each evaluation keeps its graph and its
+ * plan. In a later step an evaluation of the same roots, at the same entry of the tape, runs that
+ * plan with the step's own leaves, literals and random streams.
  *
  * The new graph has the key of the recorded one if all of these are equal: the calls and the
  * classes of leaves (which the tape compares), the roots, the set of recorded results that have a

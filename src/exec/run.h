@@ -121,13 +121,13 @@ void fxi_finish_all(const fxi_binding *b, fxi_begun *begun);
 bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun);
 
 /* ---- recorded_run.c -------------------------------------------------------------------------- */
-/* The open recorded step repeats. Do these roots repeat its next evaluation? They do not include
- * sinks of the step. */
+/* The open recorded training step repeats. Do these roots repeat its next evaluation? They do not
+ * include sinks of the step. */
 bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root *roots);
 /* Runs the recorded plan of that evaluation. */
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s);
-/* Note an evaluation of the open recorded step: `begin` before its graph is built (it does nothing
- * if no step is noted), `plan` before each plan runs, `end` afterwards. */
+/* Note an evaluation of the open recorded training step: `begin` before its graph is built (it does
+ * nothing if no step is noted), `plan` before each plan runs, `end` afterwards. */
 void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
 void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan);
 void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status);

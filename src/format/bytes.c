@@ -94,7 +94,7 @@ fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file)
 {
     *out_file = NULL;
     if (!path || !*path)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is missing");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL or empty");
     fxi_file *file = fxi_calloc(1, sizeof *file);
     if (!file)
         return fx_fail(FX_STATUS_MEMORY, op, "%s: no memory to open the file", path);

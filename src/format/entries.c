@@ -116,7 +116,8 @@ fx_status fxi_entries_walk(fxi_entries *e, const char *name, void *object)
     if (e->status != FX_OK)
         return e->status;
     if (!object)
-        return e->status = fx_fail(FX_STATUS_ARGUMENT, e->op, "there is no object \"%s\"", name);
+        return e->status = fx_fail(FX_STATUS_ARGUMENT, e->op, "the object%s%s is NULL",
+                                   *w.name ? " " : "", w.name);
     if (!fx_is_array(object) && fx_is_error(object))
         return e->status = fxi_status_of_error(object);
     fx_tree_walker how = {.op = e->op, .every_path = true, .user = &w};

@@ -471,7 +471,7 @@ fx_status fxi_pullback_to(fx_array *y, fx_array *gy, fx_array *const *x, int n,
     return pullback(y, gy, x, n, true, out_gradients);
 }
 
-/* ---- gradients of a recorded step ------------------------------------------------------------ */
+/* ---- gradients of a recorded training step --------------------------------------------------- */
 /* A sweep that repeats makes nothing: its calls follow from those that made the loss, unless a
  * literal has changed since, because a rule may look at literals. Rules of the program's own are
  * called again. */

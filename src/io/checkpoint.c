@@ -452,7 +452,7 @@ static fx_status check_args(const char *op, const char *path, const fx_checkpoin
 {
     return path && io->model
                ? check_path(op, path)
-               : fx_fail(FX_STATUS_ARGUMENT, op, "there is no %s", path ? "model" : "path");
+               : fx_fail(FX_STATUS_ARGUMENT, op, "the %s is NULL", path ? "model" : "path");
 }
 
 static fx_status take_counts(const char *op, const char *path, fx_checkpoint_args *io,

@@ -78,7 +78,7 @@ static fx_status together(fx_dist *d, fx_status mine)
 static fx_status name_of(const char *op, const char *path, int64_t rank, char out[MAX_PATH])
 {
     if (!path || !*path)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is missing");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL or empty");
     if (strlen(path) > LONGEST_PATH)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the path has %zu bytes, at most %d are allowed",
                        strlen(path), LONGEST_PATH);

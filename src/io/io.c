@@ -98,7 +98,7 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
     FXI_SCOPE;
     fxi_saving what = {.op = "save"};
     if (!path)
-        return fx_fail(FX_STATUS_ARGUMENT, what.op, "the path is missing");
+        return fx_fail(FX_STATUS_ARGUMENT, what.op, "the path is NULL or empty");
     if (fxi_check_text(what.op, 1, "a path", path) != FX_OK)
         return FX_STATUS_ARGUMENT;
     if (n % 2 != 0)
@@ -125,20 +125,22 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* The first bytes of a file as text for a message; printable bytes stay unchanged. */
-static void first_bytes(const fxi_bytes *file, char text[40])
+/* The first bytes of a file as text for a message: printable bytes unchanged, others as in "\x1f".
+ */
+enum { FIRST_BYTES = 8, FIRST_TEXT = 4 * FIRST_BYTES + 1 };
+static void first_bytes(const fxi_bytes *file, char text[FIRST_TEXT])
 {
     size_t n = 0;
-    for (size_t i = 0; i < file->size && i < 8; i++) {
+    for (size_t i = 0; i < file->size && i < FIRST_BYTES; i++) {
         const unsigned char c = file->data[i];
-        n += (size_t)snprintf(text + n, 40 - n, c > 32 && c < 127 ? "%c" : "\\%02x", c);
+        n += (size_t)snprintf(text + n, FIRST_TEXT - n, c >= ' ' && c < 127 ? "%c" : "\\x%02x", c);
     }
     text[n] = 0;
 }
 
 static fx_status no_format(fxi_bytes *file)
 {
-    char first[40], known[200];
+    char first[FIRST_TEXT], known[200];
     first_bytes(file, first);
     known_extensions(known, sizeof known);
     return fxi_bytes_fail(

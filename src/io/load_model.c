@@ -212,7 +212,8 @@ static fx_status load_object(loading *l, void *dst, void *src, int depth)
     return status;
 }
 
-/* Loads an array that is on one side, or on both. */
+/* Loads src into dst if at least one of them is an array; the other one may be NULL, a flag or an
+ * object. */
 static fx_status load_leaf(loading *l, void *dst, void *src)
 {
     if (is_flag(dst) && is_flag(src))
@@ -400,7 +401,7 @@ fx_status fx_loadmodel(void *dst, void *src)
     void *const both[] = {dst, src};
     for (int i = 0; i < 2; i++) {
         if (!both[i])
-            return fx_fail(FX_STATUS_ARGUMENT, "loadmodel", "there is no %s",
+            return fx_fail(FX_STATUS_ARGUMENT, "loadmodel", "the %s is NULL",
                            i ? "source" : "model");
         if (fx_is_error(both[i]))
             return fxi_object_status(both[i]);

@@ -354,9 +354,13 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
                     "query and key need the same features, key and value the same length, and all "
                     "three the same batch sizes",
                     a);
-    if (heads < 1 || fx_size(a->query, 0) % heads || fx_size(v, 0) % heads)
-        return fail(FX_STATUS_ARGUMENT, "the number of heads must divide the number of features",
-                    a);
+    if (heads < 1 || fx_size(a->query, 0) % heads || fx_size(v, 0) % heads) {
+        char what[100];
+        snprintf(what, sizeof what,
+                 "nheads is %lld, expected a divisor of both numbers of features",
+                 (long long)heads);
+        return fail(FX_STATUS_ARGUMENT, what, a);
+    }
     if (!(a->dropout >= 0 && a->dropout <= 1))
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, OP_NAME, "dropout is %g, expected 0 to 1", a->dropout));
@@ -379,7 +383,8 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
     if (out->mask && !broadcasts(out->mask, full))
         return fail(FX_STATUS_SHAPE, "mask must broadcast to keys×queries×heads×batch", a);
     if (out->mask && fx_eltype(out->mask) != FX_DTYPE_BOOL)
-        return fail(FX_STATUS_DTYPE, "mask must be Bool", a);
+        return fx_error_array(fx_fail(FX_STATUS_DTYPE, OP_NAME, "the mask is %s, expected Bool",
+                                      fx_dtype_name(fx_eltype(out->mask))));
     return NULL;
 }
 

@@ -12,9 +12,10 @@
  *
  * 16-bit inputs are normalised in Float32. Running statistics are staged, not assigned: the update
  * of the training step, or its end, computes and commits them (after an error they are dropped),
- * and they are not part of the gradient. Two calls in one training step stage on top of each other;
- * inference reads the handles. An empty batch does not change the running statistics: its mean is
- * NaN, and a NaN would stay in them forever. Sources: Ioffe, Szegedy, 2015; Ulyanov et al., 2016.
+ * and they are not part of the gradient. The second call in a training step starts from the values
+ * that the first one staged; inference reads the handles. An empty batch does not change the
+ * running statistics: its mean is NaN, and a NaN would stay in them forever. Sources: Ioffe,
+ * Szegedy, 2015; Ulyanov et al., 2016.
  */
 #include "nn_layer.h"
 

@@ -1,9 +1,7 @@
 /* chain.c: Chain, which calls its layers one after another.
  *
- * A layer can be anything callable: layers, the user's own types, function objects. A child that
- * cannot be called is refused when the chain is built, because then its position is known. Several
- * inputs go to the first layer. An empty chain returns its input, several inputs as a tuple. The
- * scope of a call frees the handles of intermediate results when the chain returns.
+ * Several inputs go to the first layer. An empty chain returns its input, several inputs as a
+ * tuple. The scope of a call frees the handles of intermediate results when the chain returns.
  */
 #include "nn_layer.h"
 

@@ -29,9 +29,10 @@ static bool sizes_fit(const fx_type *type, const fxi_conv_shape *s)
     bool positive = s->in >= 1 && s->out >= 1;
     for (int64_t i = 0; i < s->kernel.n; i++)
         positive = positive && s->kernel.v[i] >= 1;
+    char kernel[100];
     if (!positive)
-        return fxi_layer_fail(type, "sizes must be positive, got %" PRId64 " => %" PRId64, s->in,
-                              s->out);
+        return fxi_layer_fail(type, "sizes must be positive, got %s, %" PRId64 " => %" PRId64,
+                              fxi_dims_text(&s->kernel, kernel, sizeof kernel), s->in, s->out);
     const bool in = s->in % s->groups == 0;
     return (in && s->out % s->groups == 0) ||
            fxi_layer_fail(type,

@@ -1,4 +1,4 @@
-/* ctc_loss.c: connectionist temporal classification (Graves and others, 2006), as NNlib.ctc_loss:
+/* ctc_loss.c: connectionist temporal classification (Graves et al., 2006), as NNlib.ctc_loss:
  * raw scores, and the blank is the last class.
  *
  * The labels l₁ … l_L become the states blank, l₁, blank, …, l_L, blank. α[s, t] is the logarithm
@@ -54,7 +54,7 @@ static fx_status check_shapes(const fx_loss_args *a, sequences *q)
     q->states = 2 * q->most + 1;
     const fx_dtype type = fx_eltype(a->target);
     if (type != FX_DTYPE_I64 && type != FX_DTYPE_I32 && type != FX_DTYPE_U8)
-        return fx_fail(FX_STATUS_ARGUMENT, NAME, "expects labels as integers, got %s",
+        return fx_fail(FX_STATUS_DTYPE, NAME, "expects labels as integers, got %s",
                        fx_dtype_name(type));
     if (fx_ndims(a->target) > nd - 1 || fx_size(a->target, 1) != q->count || q->times < 1)
         return fx_fail(

@@ -297,8 +297,8 @@ static fx_array *dice(const terms *t)
     fx_array *all = fx_add(fx_sum(fx_square(t->target)), fx_sum(fx_square(t->pred)));
     return fx_sub(1, fx_div(both, fx_add(all, t->smooth)));
 }
-/* Tversky's index: like Dice, with own weights for false positives (1−β) and false negatives (β)
- * (Salehi, Erdogmus, Gholipour, 2017). */
+/* Tversky's index: like Dice, with separate weights for false positives (1−β) and false negatives
+ * (β) (Salehi, Erdogmus, Gholipour, 2017). */
 static fx_array *tversky(const terms *t)
 {
     fx_array *both = fx_sum(fx_mul(t->target, t->pred));

@@ -90,8 +90,10 @@ static bool make_layers(const fx_type *type, const fx_multiheadattention_args *a
                         fx_multiheadattention_layer *l)
 {
     int64_t s[SIZES];
+    char got[200];
     if (!all_sizes(&a->dims, s))
-        return fxi_layer_fail(type, "takes 1, 3, 4 or 6 positive sizes");
+        return fxi_layer_fail(type, "takes 1, 3, 4 or 6 positive sizes, got %s",
+                              fxi_dims_text(&a->dims, got, sizeof got));
 #define PROJECTION(in, out) fx_dense(in, out, .bias = a->bias, .init = a->init)
     l->q_proj = PROJECTION(s[IN_Q], s[MID_QK]);
     l->k_proj = PROJECTION(s[IN_K], s[MID_QK]);

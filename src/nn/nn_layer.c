@@ -31,6 +31,16 @@ const char *fxi_given(const void *object, char *text, size_t size)
     return text;
 }
 
+const char *fxi_dims_text(const fx_dims *d, char *text, size_t size)
+{
+    size_t n = (size_t)snprintf(text, size, "(");
+    for (int64_t i = 0; i < d->n && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%" PRId64, i ? ", " : "", d->v[i]);
+    if (n < size)
+        snprintf(text + n, size - n, d->n == 1 ? ",)" : ")");
+    return text;
+}
+
 /* ---- inputs ----------------------------------------------------------------------------- */
 
 fx_array *fxi_layer_input(const void *layer, int n, void *const *args)
@@ -92,7 +102,9 @@ bool fxi_positive_sizes(const fx_type *type, const fx_dims *sizes)
     bool ok = sizes->n >= 1 && sizes->n <= FX_MAX_DIMS;
     for (int64_t i = 0; ok && i < sizes->n; i++)
         ok = sizes->v[i] >= 1;
-    return ok || fxi_layer_fail(type, "takes 1 to %d positive sizes", FX_MAX_DIMS);
+    char got[SUMMARY_TEXT];
+    return ok || fxi_layer_fail(type, "takes 1 to %d positive sizes, got %s", FX_MAX_DIMS,
+                                fxi_dims_text(sizes, got, sizeof got));
 }
 
 fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims)
@@ -166,13 +178,13 @@ static bool has_sizes(fx_array *x, int ndims, const int64_t *sizes)
     return same;
 }
 
-/* Refuses an array. The message lists the required sizes, with `:` for any: "… 3×: …". */
+/* Refuses an array. The message lists the required sizes, with n for any size: "3×n". */
 static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const int64_t *sizes)
 {
     char wanted[SUMMARY_TEXT] = "", got[SUMMARY_TEXT];
     size_t n = 0;
     for (int i = 0; i < ndims && n < sizeof wanted; i++) {
-        char size[24] = ":";
+        char size[24] = "n";
         if (sizes[i])
             snprintf(size, sizeof size, "%" PRId64, sizes[i]);
         n += (size_t)snprintf(wanted + n, sizeof wanted - n, "%s%s", i ? "×" : "", size);
@@ -250,8 +262,12 @@ bool fxi_spread_option(const fx_type *type, const char *name, const fx_dims *giv
     *out = given->n == spatial ? *given : repeated(spatial, given->v[0]);
     if ((given->n == 1 || given->n == spatial) && all_at_least(out, least))
         return true;
-    fx_fail(FX_STATUS_ARGUMENT, type->name, "%s takes one number or %d, each at least %" PRId64,
-            name, spatial, least);
+    char got[SUMMARY_TEXT];
+    char axes[48] = "one number";
+    if (spatial > 1)
+        snprintf(axes, sizeof axes, "one number, or one for each of %d axes,", spatial);
+    fx_fail(FX_STATUS_ARGUMENT, type->name, "%s takes %s of at least %" PRId64 ", got %s", name,
+            axes, least, fxi_dims_text(given, got, sizeof got));
     return false;
 }
 
@@ -272,7 +288,11 @@ bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims
     *out = given->n == 1 ? repeated(2 * n, given->v[0]) : *given;
     if ((given->n == 1 || given->n == n || given->n == 2 * n) && all_at_least(out, 0))
         return true;
-    fx_fail(FX_STATUS_ARGUMENT, type->name,
-            "pad takes one number, %d, %d, or FX_SAME, each at least 0", (int)n, (int)(2 * n));
+    char got[SUMMARY_TEXT];
+    fx_fail(
+        FX_STATUS_ARGUMENT, type->name,
+        "pad takes FX_SAME, or numbers of at least 0: one, %d (one for each axis) or %d (two for "
+        "each axis), got %s",
+        (int)n, (int)(2 * n), fxi_dims_text(given, got, sizeof got));
     return false;
 }

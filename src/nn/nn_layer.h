@@ -34,6 +34,8 @@ bool fxi_layer_fail(const fx_type *type, const char *format, ...) FXI_PRINTF(2, 
 
 /* What an argument is, for messages: writes its summary, or NULL, to `text` and returns `text`. */
 const char *fxi_given(const void *object, char *text, size_t size);
+/* The same for a list of sizes, as a tuple in Julia: "(3, 3)". */
+const char *fxi_dims_text(const fx_dims *d, char *text, size_t size);
 
 /* ---- tables of layers ------------------------------------------------------------------------ */
 

@@ -52,11 +52,8 @@ static bool scale_build(const fx_type *type, const void *options, void *self)
 {
     const fx_scale_args *a = options;
     fx_scale_layer *l = self;
-    bool good = l->scale || (a->size.n > 0 && a->size.n <= FX_MAX_DIMS);
-    for (int64_t i = 0; good && i < a->size.n; i++)
-        good = a->size.v[i] > 0;
-    if (!good)
-        return fxi_layer_fail(type, "needs 1 to %d sizes, all of them positive", FX_MAX_DIMS);
+    if (!(l->scale && a->size.n == 0) && !fxi_positive_sizes(type, &a->size))
+        return false;
     if (l->scale && a->size.n && a->size.n != fx_ndims(l->scale))
         return fxi_layer_fail(type, "scale_array has %d axes, but there are %" PRId64 " sizes",
                               fx_ndims(l->scale), a->size.n);

@@ -133,9 +133,12 @@ static fx_status check_parts(const char *op, fx_array *re, fx_array *im)
 void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse)
 {
     fx_status status = check_parts("dft", re, im);
-    if (status == FX_OK && (axis < 0 || axis >= fx_ndims(re)))
-        status = fx_fail(FX_STATUS_ARGUMENT, "dft", "there is no axis %d: the array has %d axes",
-                         axis, fx_ndims(re));
+    char got[100];
+    if (status == FX_OK && (axis < 0 || axis >= fx_ndims(re))) {
+        fx_summary(re, got, sizeof got);
+        status =
+            fx_fail(FX_STATUS_ARGUMENT, "dft", "there is no axis %d: the array is a %s", axis, got);
+    }
     if (status != FX_OK)
         return fx_error_array(status);
     const int64_t n = fx_size(re, axis);

@@ -106,11 +106,10 @@ fx_array *fx_glu(fx_array *x, int axis)
 {
     if (!x || fx_is_error(x))
         return fxi_pass_error("glu", x);
-    const int64_t n = axis >= 0 && axis < fx_ndims(x) ? fx_size(x, axis) : -1;
-    if (n < 0)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "glu",
-                                      "there is no axis %d: the array has %d axes", axis,
-                                      fx_ndims(x)));
+    const fx_status status = fxi_check_axis("glu", x, axis);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    const int64_t n = fx_size(x, axis);
     if (n % 2)
         return fx_error_array(fx_fail(FX_STATUS_SHAPE, "glu",
                                       "axis %d has %lld elements, expected an even number", axis,

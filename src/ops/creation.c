@@ -13,8 +13,7 @@ fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64
     if ((unsigned)dtype >= FX_DTYPE_COUNT)
         return fx_fail(FX_STATUS_ARGUMENT, op, "%d is not an element type", (int)dtype);
     if (ndims < 0 || ndims > FX_MAX_DIMS)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; the maximum is %d", ndims,
-                       FX_MAX_DIMS);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "expected 0 to %d axes, got %d", FX_MAX_DIMS, ndims);
     for (int i = 0; i < ndims; i++)
         if (sizes[i] < 0)
             return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative",
@@ -138,7 +137,7 @@ fx_array *fx_zeros_like(const fx_array *x)
 
 fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *sizes)
 {
-    const fx_status s = fxi_check_sizes("iota", dtype, ndims, sizes);
+    const fx_status s = fxi_check_sizes("range", dtype, ndims, sizes);
     if (s != FX_OK)
         return fx_error_array(s);
     const fx_attr a = {.axis = axis};

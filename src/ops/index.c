@@ -144,9 +144,9 @@ static fx_status check_elements(const char *op, const fx_array *x, const fx_arra
     if (fxi_is_float((int)fx_eltype(idx)) || fx_eltype(idx) == FX_DTYPE_BOOL)
         return fx_fail(FX_STATUS_DTYPE, op, "indices must be integers, got %s",
                        fx_dtype_name(fx_eltype(idx)));
-    if (axis < 0 || axis >= fx_ndims(x))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes", axis,
-                       fx_ndims(x));
+    const fx_status status = fxi_check_axis(op, x, axis);
+    if (status != FX_OK)
+        return status;
     bool fits = fx_ndims(x) == fx_ndims(idx);
     for (int i = 0; i < fx_ndims(x); i++)
         fits &= i == axis || fx_size(idx, i) <= fx_size(x, i);
@@ -277,8 +277,9 @@ fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis
     if (reduction == FX_REDUCE_MEAN)
         return scatter_mean(src, idx, axis, n);
     if ((unsigned)reduction > FX_REDUCE_PROD)
-        return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, "scatter", "%d is not a reduction", (int)reduction));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "scatter",
+                                      "expected FX_REDUCE_SUM, MAX, MIN, PROD or MEAN, got %d",
+                                      (int)reduction));
     if (fx_is_array(src) && fx_eltype(src) == FX_DTYPE_BOOL)
         return scatter_bool(reduction, src, idx, axis, n);
     return fxi_scatter_primitive(reduction, src, idx, axis, n);

@@ -71,9 +71,10 @@ fx_array *fx_matmul(fx_array *a, fx_array *b)
     if (!columns || (da == 2 && fx_size(a, 1) != fx_size(b, 0)) ||
         (da == 1 && (db == 1 || fx_size(b, 0) != 1))) {
         fx_fail(FX_STATUS_SHAPE, "matmul",
-                columns ? "inner sizes differ: A is %s, B is %s"
-                        : "takes matrices and vectors: A is %s, B is %s",
-                fxi_shape_text(da, a->node->shape, t), fxi_shape_text(db, b->node->shape, u));
+                columns ? "inner sizes differ: A is %s%s, B is %s%s"
+                        : "takes matrices and vectors: A is %s%s, B is %s%s",
+                fxi_shape_text(da, a->node->shape, t), da == 1 ? "×1" : "",
+                fxi_shape_text(db, b->node->shape, u), db == 1 ? "×1" : "");
         return fx_error_array(FX_STATUS_SHAPE);
     }
     FXI_SCOPE;

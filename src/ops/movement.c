@@ -18,8 +18,7 @@ static fx_array *movement(fx_op op, fx_array *x, int ndim, const int64_t *shape,
 static fx_status check_rank(const char *op, int ndims)
 {
     if (ndims < 0 || ndims > FX_MAX_DIMS)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; the maximum is %d", ndims,
-                       FX_MAX_DIMS);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "expected 0 to %d axes, got %d", FX_MAX_DIMS, ndims);
     return FX_OK;
 }
 

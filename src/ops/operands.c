@@ -182,10 +182,13 @@ fx_status fxi_common_shape(const char *op, const fxi_operand *o, int n, int *out
 
 fx_status fxi_check_axis(const char *op, const fx_array *x, int axis)
 {
-    if (axis < 0 || axis >= x->node->ndim)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes", axis,
-                       x->node->ndim);
-    return FX_OK;
+    char t[FXI_SHAPE_TEXT];
+    if (axis >= 0 && axis < fx_ndims(x))
+        return FX_OK;
+    const fx_status status = fxi_check_array(op, x);
+    return status != FX_OK ? status
+                           : fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array is %s",
+                                     axis, fxi_shape_text(x->node->ndim, x->node->shape, t));
 }
 
 fx_status fxi_check_operand(const char *op, const fx_array *x)

@@ -22,6 +22,7 @@ fx_array *fxi_transfer(fx_device *device, fx_array *x);
 /* FX_OK if x may be an operand. Otherwise the reason is recorded, except that of an error array,
  * which was recorded before. */
 fx_status fxi_check_array(const char *op, const fx_array *x);
+/* FX_OK if x is an array with this axis. */
 fx_status fxi_check_axis(const char *op, const fx_array *x, int axis);
 /* Checks sizes from the caller: their count and sign, and that the number of bytes fits. Failures
  * are recorded. */

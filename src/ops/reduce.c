@@ -30,7 +30,7 @@ static fx_array *fold(fx_reduce kind, fx_array *x, unsigned mask, const char *op
     const bool index = kind == FX_REDUCE_ARGMAX || kind == FX_REDUCE_ARGMIN;
     if ((kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN || index) && reduced == 0 &&
         fxi_length(n->ndim, shape) > 0 && !with.nothing) {
-        fx_fail(FX_STATUS_SHAPE, op, "the %s of an empty array is undefined: %s", op,
+        fx_fail(FX_STATUS_SHAPE, op, "the %s of an empty array is undefined, got %s", op,
                 fxi_shape_text(n->ndim, n->shape, t));
         return fx_error_array(FX_STATUS_SHAPE);
     }

@@ -50,9 +50,10 @@ static fx_status sizes_of(const fx_resize_args *a, int spatial, int64_t *out)
 {
     static const char *const op = "resize";
     int32_t v[3];
-    if ((a->scale.n > 0) + (a->size.n > 0) + (a->factors.n > 0) != 1)
+    const int given = (a->scale.n > 0) + (a->size.n > 0) + (a->factors.n > 0);
+    if (given != 1)
         return fx_fail(FX_STATUS_ARGUMENT, op,
-                       "Either scale or size should be specified (but not both).");
+                       "expects exactly one of .scale, .size and .factors, got %d", given);
     if (a->factors.n > 0)
         return sizes_by_factors(a, spatial, out);
     const bool scaled = a->scale.n > 0;

@@ -29,10 +29,7 @@ static fx_status check_axis(const char *op, const fx_array *x, int axis)
 {
     if (fx_is_error(x))
         return fxi_operand_status(op, x);
-    if (axis < 0 || axis >= fx_ndims(x))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes", axis,
-                       fx_ndims(x));
-    return FX_OK;
+    return fxi_check_axis(op, x, axis);
 }
 
 bool fxi_axes_of(const char *op, const fx_array *x, fx_axes axes, unsigned *out_mask)
@@ -47,8 +44,7 @@ bool fxi_axes_of(const char *op, const fx_array *x, fx_axes axes, unsigned *out_
     else if (beyond & FXI_BIT_OUTSIDE)
         fx_fail(FX_STATUS_ARGUMENT, op, "an axis in the set is below 0 or above 28");
     else if (beyond)
-        fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d axes",
-                __builtin_ctz(beyond), n);
+        fxi_check_axis(op, x, __builtin_ctz(beyond));
     return axes.bits != 0 && !beyond;
 }
 

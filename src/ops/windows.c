@@ -50,7 +50,7 @@ fx_status fxi_window_too_large(const char *op, const fx_array *x, const int64_t 
                                int spatial)
 {
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
-    return fx_fail(FX_STATUS_SHAPE, op, "a window of %s is larger than %s",
+    return fx_fail(FX_STATUS_SHAPE, op, "a window of %s is larger than x and its padding: x is %s",
                    fxi_shape_text(spatial, window, u),
                    fxi_shape_text(x->node->ndim, x->node->shape, t));
 }

@@ -41,10 +41,11 @@ fx_array *fx_global_norm(void *gradient)
 {
     FXI_SCOPE;
     if (!gradient || fx_is_error(gradient))
-        return fx_keep(fx_error_array(
-            gradient && fx_error_status() != FX_OK
-                ? fx_error_status()
-                : fx_fail(FX_STATUS_ARGUMENT, "global_norm", "the gradient is NULL or an error")));
+        return fx_keep(
+            fx_error_array(gradient && fx_error_status() != FX_OK
+                               ? fx_error_status()
+                               : fx_fail(FX_STATUS_ARGUMENT, "global_norm", "the gradient is %s",
+                                         gradient ? "an error object" : "NULL")));
     squares s = {.largest = fx_scalar(0), .sum = fx_scalar(0)};
     const fx_error earlier = fxi_error_begin();
     fx_visit(gradient, add_squares, &s);

@@ -143,7 +143,7 @@ bool fxi_repeat_items(const fxi_context *c, fxi_items *s, const fxi_update_trees
     if (!s->all)
         return false;
     s->capacity = r->n + 1;
-    /* The gradients have the sizes of the arrays, as in the recorded step. */
+    /* The gradients have the sizes of the arrays, as in the recorded training step. */
     for (s->n = 0; s->n < r->n; s->n++) {
         const known_item *k = &r->all[s->n];
         fx_array *g = r->trees[k->of].map.gradients[k->gradient];

@@ -371,19 +371,25 @@ static fx_rule *refused(const row *w, const char *why, double value)
     return fx_error_object(&w->type);
 }
 
+static fx_rule *refused_count(const row *w, const char *what, int64_t least, int64_t value)
+{
+    fx_fail(FX_STATUS_ARGUMENT, w->type.name, "%s must be at least %lld, got %lld", what,
+            (long long)least, (long long)value);
+    return fx_error_object(&w->type);
+}
+
 static fx_rule *make(const row *w, const fx_rule *init)
 {
     if (!(init->eta >= 0))
         return refused(w, "the learning rate must be at least 0, got eta", init->eta);
     if (w == &rows[ACCUM_GRAD] && init->n < 1)
-        return refused(w, "the number of gradients must be at least 1, got n", (double)init->n);
+        return refused_count(w, "the number of gradients n", 1, init->n);
     if (w == &rows[MIXED] && !(init->scale > 0 && isfinite(init->scale)))
         return refused(w, "the factor of the loss must be positive, got scale", init->scale);
     if (w == &rows[CLIP_NORM] && isnan(init->p))
         return refused(w, "the exponent of the norm must be a number, got p", init->p);
     if (w == &rows[MIXED] && init->growth < 0)
-        return refused(w, "the number of updates must be at least 0, got growth",
-                       (double)init->growth);
+        return refused_count(w, "the number of updates growth", 0, init->growth);
     return fxi_new(&w->type, init);
 }
 

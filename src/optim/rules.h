@@ -48,7 +48,7 @@ typedef struct fxi_literals {
     fx_dtype type;
     double numbers[FXI_RULE_NUMBERS]; /* before the update */
     int n, next;
-    int32_t part, skipped; /* the part of a recorded step that has the first ones (see
+    int32_t part, skipped; /* the part of a recorded training step that has the first ones (see
                               fxi_part_literal), and their number; 0: none */
     fx_array *at[FXI_RULE_LITERALS];
 } fxi_literals;

@@ -236,7 +236,8 @@ void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
 {
     setup s = {.leaf_of = leaf_of, .user = user};
     if (fx_is_error(model))
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "setup", "the model is an error object"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "setup", "the model is %s",
+                                      model ? "an error object" : "NULL"));
     void *state = NULL;
     {
         FXI_SCOPE;

@@ -89,11 +89,12 @@ fx_status fxi_items_join(fxi_items *s);
 void fxi_items_done(fxi_items *s);
 /* Adds an array with its gradient. */
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);
-/* Recorded steps (recorded_items.c). Notes the items of an update that began at entry `first` of
- * the tape. */
+/* Recorded training steps (recorded_items.c). Notes the items of an update that began at entry
+ * `first` of the tape. */
 void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s,
                     const fxi_update_trees *trees);
-/* Gathers the same as in the recorded step. False: nothing is added, and the trees must be walked.
+/* Gathers the same as in the recorded training step. False: nothing is added, and the trees must be
+ * walked.
  */
 bool fxi_repeat_items(const struct fxi_context *c, fxi_items *s, const fxi_update_trees *trees);
 /* Items in a row whose rules have the same literals (recorded_rule.c). */
@@ -101,8 +102,8 @@ typedef struct fxi_rule_run {
     int32_t first;   /* the entry where they begin */
     int64_t item, n; /* the first item, and the number of items; 0: no item so far */
 } fxi_rule_run;
-/* While a step is noted: adds item i, whose application began at entry `first`. `shared`: it made
- * no literals of its own. */
+/* While a training step is recorded: adds item i, whose application began at entry `first`.
+ * `shared`: it made no literals of its own. */
 void fxi_note_rule(struct fxi_context *c, fxi_rule_run *run, const fxi_items *s, int64_t i,
                    int32_t first, bool shared);
 /* Notes the run, which ends at the current entry, and empties it. */

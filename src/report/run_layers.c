@@ -59,7 +59,7 @@ static void write_layer(fx_json *j, void *layer, fx_array *y, double seconds)
 
 static void write_all(fx_json *j, void *model, fx_array *x)
 {
-    FX_TEST;
+    FXI_OPEN_AT(FXI_SCOPE_TEST, NULL, 0);
     const bool chain = strcmp(fx_type_of(model)->name, "Chain") == 0;
     const int64_t n = chain ? fx_count(model) : 1;
     double seconds;
@@ -81,7 +81,7 @@ static void write_all(fx_json *j, void *model, fx_array *x)
 
 void fxi_write_layers(fx_json *j, void *model, fx_array *batch)
 {
-    FX_SCOPE;
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     const fx_error earlier = fxi_error_begin();
     write_all(j, model, batch);
     fx_error_take(); /* a layer that fails is omitted from the log, without an error */

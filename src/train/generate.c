@@ -41,7 +41,7 @@ static fx_status refuse(const char *what)
 static fx_status check(const fx_generate_args *a)
 {
     if (!fxi_predictor_has_model(a->predictor))
-        return refuse("expected what fx_load_predictor returns");
+        return refuse("expected a predictor from fx_load_predictor");
     if (fxi_predictor_context(a->predictor) <= 0)
         return refuse("the model is not a language model: it does not predict the next token");
     if (a->length < 1)
@@ -204,7 +204,7 @@ static fx_status prepare(writer *w)
 
 fx_array *fxi_generate(const fx_generate_args *given)
 {
-    FX_TEST;
+    FXI_OPEN_AT(FXI_SCOPE_TEST, NULL, 0);
     FXI_TAKE_OPTIONS(fx_generate_args, FXI_GENERATE_ARGS, a, OP, given);
     writer w = {.a = a};
     fx_status status = a_ok ? check(&a) : FX_STATUS_ARGUMENT;

@@ -280,7 +280,7 @@ static fx_array *ids_of(fx_array *x)
 
 fx_array *fx_predict(void *predictor, fx_array *x)
 {
-    FX_TEST;
+    FXI_OPEN_AT(FXI_SCOPE_TEST, NULL, 0);
     if (!fxi_predictor_has_model(predictor))
         return not_a_predictor();
     if (!fx_is_array(x) || fx_is_error(x))

@@ -118,7 +118,7 @@ static fx_status train_step(const training *t, const fx_batch *batch, double *ou
 
 static bool call_back(training *t, fx_callback_fn callback)
 {
-    FX_SCOPE;
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     return callback && callback(&t->p) == FX_FLOW_STOP;
 }
 
@@ -425,7 +425,7 @@ static fx_status run_batches(training *t)
 /* NaN is not an improvement, nor is a value equal to the best. */
 static fx_status judge(training *t)
 {
-    FX_SCOPE;
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     double value = t->a.metric ? t->a.metric(t->a.model, t->a.user) : t->p.mean_loss;
     const fx_status status = fxi_together_number(&t->together, &value);
     if (status != FX_OK)

@@ -40,7 +40,7 @@ enum { NUMBERS = 16 };
 /* Fails on all members if a number of one of them differs from that of rank 0. */
 static fx_status compare(const fxi_together *g, int n, const number *mine)
 {
-    FX_SCOPE;
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     double values[NUMBERS], theirs[NUMBERS];
     for (int i = 0; i < n; i++)
         values[i] = mine[i].value;
@@ -100,7 +100,7 @@ fx_status fxi_together_start(fxi_together *g, const fx_train_args *a, const fx_p
     if (fx_is_error(fx_dist_synchronize(g->d, a->model, 0)) ||
         fx_is_error(fx_dist_synchronize(g->d, a->state, 0)))
         return fx_error_status();
-    FX_SCOPE;
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     int64_t seed = (int64_t)fxi_random_now().seed;
     const fx_status got =
         fx_read_as(fx_dist_bcast(g->d, fx_from(FX_DTYPE_I64, &seed, 1), 0), FX_DTYPE_I64, &seed, 1);
@@ -208,7 +208,7 @@ fx_status fxi_together_any(fxi_together *g, bool *io_stop)
 {
     if (alone(g))
         return FX_OK;
-    FX_SCOPE;
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     /* One operation: whether to stop, then the time that each member has waited. */
     const int64_t n = 1 + fx_dist_total_workers(g->d);
     double *numbers = fxi_calloc((size_t)n, sizeof *numbers);
@@ -243,7 +243,7 @@ fx_status fxi_together_number(const fxi_together *g, double *io_x)
 {
     if (alone(g))
         return FX_OK;
-    FX_SCOPE;
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     return fx_read_as(fx_dist_bcast(g->d, fx_from(FX_DTYPE_F64, io_x, 1), 0), FX_DTYPE_F64, io_x,
                       1);
 }

@@ -76,7 +76,7 @@ void *fxi_call_for_shape(void *model, int n, void *const *args)
     fxi_here()->unstaged++;
     void *y;
     {
-        FX_TEST;
+        FXI_OPEN_AT(FXI_SCOPE_TEST, NULL, 0); /* error records keep the location of the caller */
         y = fx_keep(fxi_call(model, n, args));
     }
     fxi_here()->unstaged--;

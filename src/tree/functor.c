@@ -40,7 +40,7 @@ void *fxi_rebuild(void *x, void *children)
 {
     if (!x || !children)
         return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, "rebuild", "there is no %s", x ? "tuple" : "object"));
+            fx_fail(FX_STATUS_ARGUMENT, "rebuild", "the %s is NULL", x ? "tuple" : "object"));
     const fx_type *type = fx_type_of(x);
     const int64_t n = has_children(x) ? fx_count(x) : 0;
     if (fx_is_array(children) || fx_is_error(children) || fx_count(children) != n) {

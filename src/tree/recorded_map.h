@@ -23,13 +23,13 @@ typedef struct fxi_map_result {
 /* Notes a gradient that began at entry `first`. */
 void fxi_note_map(fxi_context *c, int32_t first, void *model, const fxi_map_result *made);
 
-/* While a step is noted: the number of the trained array x, whose gradient is dx; −1: `gradient` is
- * not the noted gradient of this model, or has another dx. */
+/* While a training step is recorded: the number of the trained array x, whose gradient is dx; −1:
+ * `gradient` is not the noted gradient of this model, or has another dx. */
 int32_t fxi_map_find(const fxi_context *c, const void *model, const void *gradient,
                      const fx_array *x, const fx_array *dx);
 /* Fills in *out for `gradient`: arrays have the numbers that fxi_map_find returns. False:
- * `gradient` is not what the recorded step made of this model, or one of the two has changed
- * since. */
+ * `gradient` is not what the recorded training step made of this model, or one of the two has
+ * changed since. */
 bool fxi_map_read(const fxi_context *c, const void *model, void *gradient, fxi_map_result *out);
 
 #endif

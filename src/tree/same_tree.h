@@ -1,6 +1,6 @@
 /* same_tree.h: tests whether an object has not changed since it was walked. Internal. A walk over a
- * model reads a few dozen words: types, pointers to children, lengths of lists. A recorded step
- * (tape.h) keeps them and compares them instead of walking again.
+ * model reads a few dozen words: types, pointers to children, lengths of lists. A recorded training
+ * step (tape.h) keeps them and compares them instead of walking again.
  */
 #ifndef CFLUX_SAME_TREE_H
 #define CFLUX_SAME_TREE_H

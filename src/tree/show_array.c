@@ -6,8 +6,8 @@
  * read, from the value's own memory through its strides, so the cost does not depend on the array's
  * size.
  *
- * Two differences from Julia are intended: an array on a device says so ("3×2 ref
- * Matrix{Float32}"), and a scalar (0-d) array prints as its number.
+ * Two differences from Julia are intended: an array on a device is printed with the device's name
+ * ("3×2 ref Matrix{Float32}"), and a scalar (0-d) array prints as its number.
  */
 #include "show_array.h"
 #include "elements.h"

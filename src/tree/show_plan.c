@@ -6,6 +6,7 @@
  * ′ marks a view. The planner's golden tests compare this text; fx_plan_show adds bytes and a list
  * of the inputs.
  */
+#include "error.h"
 #include "planning.h"
 #include "text.h"
 
@@ -331,7 +332,11 @@ static fx_status describe(void *object, fx_text *text, bool details)
     pending p = {0};
     fxi_graph g = {0};
     fxi_plan *plan = NULL;
+    const fx_error earlier = fxi_error_begin();
     fx_visit(object, note_array, &p);
+    const fx_status walked = fxi_error_end(&earlier);
+    if (p.status == FX_OK)
+        p.status = walked;
     if (p.status == FX_OK && p.n > 0)
         p.status = fxi_graph_of(fxi_here(), &g, p.n, p.roots);
     if (p.status == FX_OK && p.n > 0)

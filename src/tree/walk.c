@@ -163,7 +163,7 @@ void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x
 {
     if (!f || !x)
         return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, "fmap", "there is no %s", f ? "object" : "function"));
+            fx_fail(FX_STATUS_ARGUMENT, "fmap", "the %s is NULL", f ? "object" : "function"));
     mapping m = {.f = f, .object = object, .user = user, .ties.root = x};
     const fx_tree_walker how = {.op = "fmap", .meet = map_meet, .leave = map_leave, .user = &m};
     const fx_status status = fx_tree_walk(&how, &x);
@@ -289,7 +289,7 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
 static fx_status visit_with(visiting *v, void *x)
 {
     if (!x || (!v->visit && !v->tied))
-        return fx_fail(FX_STATUS_ARGUMENT, "visit", "there is no %s", x ? "function" : "object");
+        return fx_fail(FX_STATUS_ARGUMENT, "visit", "the %s is NULL", x ? "function" : "object");
     const fx_tree_walker how = {.op = "visit", .meet = visit_meet, .user = v};
     const fx_status status = fx_tree_walk(&how, &x);
     fxi_free(v->path);

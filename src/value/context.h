@@ -76,7 +76,7 @@ struct fxi_context {
     fxi_node *collective;
     fxi_promise *promises;
     int npromises, promise_capacity;
-    struct fxi_tape *tapes;      /* recorded steps, the latest first (tape.h) */
+    struct fxi_tape *tapes;      /* recorded training steps, the latest first (tape.h) */
     struct fxi_tape *tape;       /* the one of the open FX_RECORD; NULL: none */
     struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (scratch.c) */
     fxi_node *returned; /* dead nodes that other threads returned, with their history (atomic) */

@@ -281,7 +281,7 @@ static void mistakes_are_errors(void **state)
     assert_true(fx_is_error(fx_multiheadattention(FX_DIMS(4), .nheads = 3)));
     expect_error(FX_STATUS_ARGUMENT, "qk_dim and v_dim should be divisible by nheads");
     assert_true(fx_is_error(fx_multiheadattention(FX_DIMS(4, 4))));
-    expect_error(FX_STATUS_ARGUMENT, "takes 1, 3, 4 or 6 positive sizes");
+    expect_error(FX_STATUS_ARGUMENT, "takes 1, 3, 4 or 6 positive sizes, got (");
     fx_array *x = fx_ones(4, 3);
     assert_true(fx_is_error(fx_dot_product_attention(x, fx_ones(2, 3), x)));
     expect_error(FX_STATUS_SHAPE, "query and key need the same features");
@@ -295,9 +295,9 @@ static void mistakes_are_errors(void **state)
     fx_array *y = fx_child(fx_dot_product_attention(x, fx_zeros(4, (int64_t)1 << 33)), 0);
     assert_true(!fx_is_error(y) && fx_size(y, 0) == 4 && fx_size(y, 1) == 3);
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .nheads = 3)));
-    expect_error(FX_STATUS_ARGUMENT, "the number of heads must divide the number of features");
+    expect_error(FX_STATUS_ARGUMENT, "expected a divisor of both numbers of features");
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .mask = fx_ones(3, 3))));
-    expect_error(FX_STATUS_DTYPE, "mask must be Bool");
+    expect_error(FX_STATUS_DTYPE, "the mask is Float32, expected Bool");
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .bias = fx_ones(2, 3))));
     expect_error(FX_STATUS_SHAPE, "bias must broadcast");
     const double outside[] = {-0.5, 1.5, NAN};

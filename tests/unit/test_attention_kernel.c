@@ -120,7 +120,7 @@ static void wrong_calls_are_errors(void **state)
     FX_SCOPE;
     fx_array *x = numbers(device, FX_DTYPE_F16, D, L, 0);
     assert_true(fx_is_error(fx_dot_product_attention(x, x, .nheads = 3)));
-    expect_error(FX_STATUS_ARGUMENT, "heads must divide");
+    expect_error(FX_STATUS_ARGUMENT, "expected a divisor of both numbers of features");
     assert_true(fx_is_error(fx_dot_product_attention(x, fx_slice(x, 0, 0, 8))));
     expect_error(FX_STATUS_SHAPE, "query and key need the same features");
 }

@@ -302,7 +302,7 @@ static void a_member_that_fails_is_named(void **state)
     const char *before = path;
     path = "";
     save_set(62);
-    all_have(FX_STATUS_ARGUMENT, "the path is missing");
+    all_have(FX_STATUS_ARGUMENT, "the path is NULL or empty");
     static char longest[4096 - 46];
     memset(longest, 'x', sizeof longest - 1);
     path = longest;

@@ -367,7 +367,7 @@ static void loadmodel_refuses(void **state)
     assert_int_equal(fx_loadmodel(dst, fx_chain(fx_dense(2, 3))), FX_STATUS_ARGUMENT);
     takes(FX_STATUS_ARGUMENT, "structures do not match");
     assert_int_equal(fx_loadmodel(NULL, dst), FX_STATUS_ARGUMENT);
-    takes(FX_STATUS_ARGUMENT, "no model");
+    takes(FX_STATUS_ARGUMENT, "the model is NULL");
     fx_dense_layer *d = fx_dense(2, 2);
     void *tied = fx_chain(d, d);
     assert_int_equal(fx_loadmodel(tied, fx_chain(fx_dense(2, 2), fx_dense(2, 2))),

@@ -389,12 +389,13 @@ static void test_conv_construction(void **state)
     check_refused(fx_conv(FX_DIMS(3, 0), 3, 1), "sizes must be positive");
     check_refused(fx_conv(FX_DIMS(1, 1, 1, 1), 3, 1), "kernels of 1 to 3 axes");
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .stride = FX_DIMS(1, 2, 3)),
-                  "stride takes one number or 2");
+                  "stride takes one number, or one for each of 2 axes");
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .stride = FX_DIMS(0)),
-                  "stride takes one number or 2, each at least 1");
-    check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(1, 2, 3)),
-                  "pad takes one number, 2, 4, or FX_SAME");
-    check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(-1)), "each at least 0");
+                  "2 axes, of at least 1, got (0,)");
+    check_refused(
+        fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(1, 2, 3)),
+        "pad takes FX_SAME, or numbers of at least 0: one, 2 (one for each axis) or 4 (two");
+    check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(-1)), "got (-1,)");
     check_refused(fx_conv(FX_DIMS(3), 3, 1, .weight_array = fx_ones(2, 3, 1)),
                   "do not match kernel, in and out");
 }
@@ -418,7 +419,7 @@ static void test_pools(void **state)
     check_error(fx_call(fx_maxpool(FX_DIMS(2, 2)), fx_ones(4, 4)), FX_STATUS_SHAPE,
                 "layer MaxPool((2, 2)) expects ndims(input) == 4, but got 4×4 Matrix{Float32}");
     check_refused(fx_maxpool(FX_DIMS(0, 2)),
-                  "MaxPool: window takes one number or 2, each at least 1");
+                  "MaxPool: window takes one number, or one for each of 2 axes, of at least 1");
     check_refused(fx_meanpool(FX_DIMS(1, 1, 1, 1)), "MeanPool: takes windows of 1 to 3 axes");
 }
 
@@ -569,7 +570,7 @@ static void test_layernorm(void **state)
     DESCRIBES(l, "LayerNorm(2, 3, tanh)");
     check_error(fx_call(fx_layernorm(FX_DIMS(4)), fx_ones(3, 2)), FX_STATUS_SHAPE,
                 "layer LayerNorm(4) expects size(input, 1) == 4, but got 3×2 Matrix{Float32}");
-    check_refused(fx_layernorm(FX_DIMS(0)), "LayerNorm: takes 1 to 8 positive sizes");
+    check_refused(fx_layernorm(FX_DIMS(0)), "LayerNorm: takes 1 to 8 positive sizes, got (0,)");
 }
 
 /* A batch far from zero: E(x²) − E(x)² would lose every digit in Float32. */

@@ -383,7 +383,8 @@ static const char *const wrong_models[][2] = {
      "model, column 26: Conv takes a number, several such as (1, 1), or SamePad() for pad, "
      "got Same"},
     {"Conv((3, 3), 1 => 2, stride=(1,1,1))",
-     "model, column 1: Conv: stride takes one number or 2, each at least 1"},
+     "model, column 1: Conv: stride takes one number, or one for each of 2 axes, of at least 1, "
+     "got (1, 1, 1)"},
     {"Conv((3, 3), 3 => 2, groups=2)",
      "model, column 1: Conv: Input channel dimension must be divisible by groups, got "
      "3 => 2, 2 groups"},

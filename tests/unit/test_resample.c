@@ -81,7 +81,7 @@ static void refuses_sizes(void **state)
     FX_SCOPE;
     (void)state;
     fx_array *x = COUNTING(3, 1, 1);
-    static const char *const one = "Either scale or size should be specified (but not both).";
+    static const char *const one = "expects exactly one of .scale, .size and .factors, got ";
     check_error(fx_resize(x, FX_RESIZE_MODE_LINEAR), FX_STATUS_ARGUMENT, one);
     check_error(fx_resize(x, .scale = FX_DIMS(2), .size = FX_DIMS(2)), FX_STATUS_ARGUMENT, one);
     check_error(fx_resize(x, .scale = FX_DIMS(2), .factors = FX_FRACTIONS(2)), FX_STATUS_ARGUMENT,

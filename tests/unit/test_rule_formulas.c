@@ -391,11 +391,11 @@ static void wrong_rules(void **state)
     refused_exactly(fx_rprop((double)NAN),
                     "Rprop: the learning rate must be at least 0, got eta = NaN");
     refused_exactly(fx_accum_grad(0),
-                    "AccumGrad: the number of gradients must be at least 1, got n = 0.0");
+                    "AccumGrad: the number of gradients n must be at least 1, got 0");
     refused_exactly(fx_mixed_precision(fx_adam(), .scale = 0),
                     "MixedPrecision: the factor of the loss must be positive, got scale = 0.0");
     refused_exactly(fx_mixed_precision(fx_adam(), .growth = -1),
-                    "MixedPrecision: the number of updates must be at least 0, got growth = -1.0");
+                    "MixedPrecision: the number of updates growth must be at least 0, got -1");
     refused_exactly(fx_mixed_precision(fx_adam(), .type = FX_DTYPE_F16),
                     "MixedPrecision: computes in Float32 or Float64, not in Float16");
     refused_exactly(fx_optimiser_chain(fx_adam(), NULL),

@@ -59,7 +59,8 @@ static void adjusting_whole_numbers(void **test)
         const char *text;
     } rows[] = {{fx_adjust(state, .eta = 0.5, .n = 2.7), "AccumGrad: n must be a whole number"},
                 {fx_adjust(state, .n = 1e300), "AccumGrad: n must be a whole number"},
-                {fx_adjust(state, .n = 0), "AccumGrad: the number of gradients must be at least 1"},
+                {fx_adjust(state, .n = 0),
+                 "AccumGrad: the number of gradients n must be at least 1, got 0"},
                 {fx_adjust(state, .couple = 0.5), "AdamW: couple must be 0 or 1, got 0.5"},
                 {fx_adjust(state, .throws = -1), "ClipNorm: throws must be 0 or 1, got -1"}};
     for (int i = 0; i < COUNT(rows); i++)

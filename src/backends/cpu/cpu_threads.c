@@ -41,7 +41,8 @@ fx_status fx_set_num_threads(int n)
 {
     /* 0 asks for the default. */
     if (n < 0)
-        return fx_fail(FX_STATUS_ARGUMENT, "set_num_threads", "%d threads", n);
+        return fx_fail(FX_STATUS_ARGUMENT, "set_num_threads", "expected at least 0 threads, got %d",
+                       n);
     __atomic_store_n(&chosen, bounded(n ? n : default_threads()), __ATOMIC_RELAXED);
     return FX_OK;
 }
