@@ -33,7 +33,7 @@ static const struct {
     {"expm1", FX_OP_EXPM1, expm1, 4, {88.7228394f, 88.37626f, -18, 0.34657359f, -0.34657359f}},
     {"log", FX_OP_LOG, log, 4, {0.70710678f, 1, 1.41421356f, 0x1p-126f, 2}},
     {"log1p", FX_OP_LOG1P, log1p, 4, {-1, 1, -0.29289322f, 0.41421356f, 0x1p24f, 0x1p-24f}},
-    {"tanh", FX_OP_TANH, tanh, 4, {0.625f, -0.625f, 9, 44.5f}},
+    {"tanh", FX_OP_TANH, tanh, 4, {0.1732868f, -0.1732868f, 0.5198604f, 9.01f, 10}},
     {"sigmoid", FX_OP_SIGMOID, exact_sigmoid, 4, {-88.7228394f, -103.972076f, 16.6f}},
     {"erf", FX_OP_ERF, erf, 4, {1, -1, 3.9192059f, 4}},
     {"sin", FX_OP_SIN, sin, 4, {0x1p20f, 3.14159265f, 355, 103993, 6.2831853f, 1.57079633f}},

@@ -3,7 +3,7 @@
  * There are no branches: both sides are computed and chosen by masks. Every function is within 4
  * ulp over all Float32 values, with NaN, Inf, denormals and −0 as C has them
  * (tests/unit/test_cpu_math.c measures it for each instruction set). With AVX-512 they take 0.2 to
- * 0.4 ns an element; the C library's take 2 to 10. Polynomials of exp, log and tanh are those of
+ * 0.4 ns an element; the C library's take 2 to 10. Polynomials of exp and log are those of
  * Cephes (Moshier, single precision); those of expm1 and erf are minimax fits of our own (Remez
  * exchange), each with its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an
  * integer, because SSE2 has no rounding instruction. Scaling by 2ⁿ is two multiplications, so that
@@ -78,8 +78,8 @@ static inline vf vf_fma(vf a, vf b, vf c)
     return FXI_FMA_F32(a, b, c);
 }
 
-/* c[0]·xⁿ⁻¹ + … + c[n−1] */
-static inline vf vf_poly(vf x, const float *c, int n)
+/* c[0]·xⁿ⁻¹ + … + c[n−1]. For the logarithm, on whose bits normal random numbers depend. */
+static inline vf vf_horner(vf x, const float *c, int n)
 {
     vf p = vf_splat(c[0]);
     for (int i = 1; i < n; i++)
@@ -87,11 +87,37 @@ static inline vf vf_poly(vf x, const float *c, int n)
     return p;
 }
 
+/* The same, n ≥ 2, with even and odd powers side by side. The processor has registers for the
+ * results of a few vectors only, so a loop takes the more time the longer a vector's results wait
+ * for each other; this halves the chain of additions. */
+static inline vf vf_poly(vf x, const float *c, int n)
+{
+    const vf z = x * x;
+    vf p[2] = {vf_splat(c[0]), vf_splat(c[1])};
+    FXI_UNROLL /* p is in registers only then */
+        for (int i = 2; i < n; i++) p[i % 2] = vf_fma(p[i % 2], z, vf_splat(c[i]));
+    return vf_fma(p[n % 2], x, p[1 - n % 2]);
+}
+
 #define LN2_HIGH 0.693359375f /* 10 bits: n·LN2_HIGH is exact */
 #define LN2_LOW  -2.12194440e-4f
 
-/* x = n·ln 2 + r with |r| ≤ ½ ln 2, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be
- * denormal or overflow. NaN stays in r. */
+/* x = n·(period·ln 2) + r with |r| ≤ ½·period·ln 2, where period is a power of two. NaN stays in r.
+ * `bias` is added to n before it is stored in t: the lowest bits of t are the exponent's bits of
+ * 2^(n + bias − 127). */
+typedef struct vf_whole {
+    vf r, t;
+} vf_whole;
+static inline vf_whole vf_nearest(vf x, float period, float bias)
+{
+    const vf magic = vf_splat(0x1.8p23f + bias);
+    const vf t = vf_fma(x, vf_splat(1.44269504088896341f / period), magic), n = t - magic;
+    const vf r = vf_fma(n, vf_splat(-LN2_HIGH * period), x);
+    return (vf_whole){vf_fma(n, vf_splat(-LN2_LOW * period), r), t};
+}
+
+/* x = n·ln 2 + r, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be denormal or
+ * overflow. */
 typedef struct vf_parts {
     vf r;
     vu scale[2];
@@ -101,13 +127,18 @@ typedef struct vf_parts {
  * 0, Inf or constant anyway. */
 static inline vf_parts vf_reduce(vf x, float least, float most)
 {
-    const vf magic = vf_splat(0x1.8p23f);
     x = vf_max(vf_splat(least), vf_min(vf_splat(most), x));
-    const vf t = vf_fma(x, vf_splat(1.44269504088896341f), magic), n = t - magic;
-    const vu shifted = (vu)t - (vu)magic, half = (vu)((vi)shifted >> 1), rest = shifted - half;
-    vf r = vf_fma(n, vf_splat(-LN2_HIGH), x);
-    r = vf_fma(n, vf_splat(-LN2_LOW), r);
-    return (vf_parts){r, {(half + 127u) << 23, (rest + 127u) << 23}};
+    const vf_whole w = vf_nearest(x, 1, 2 * 127);
+    const vu half = (vu)w.t >> 1, rest = (vu)w.t - half;
+    return (vf_parts){w.r, {half << 23, rest << 23}};
+}
+
+/* eʳ − 1 for |r| ≤ ½ ln 2 */
+static inline vf vf_exp_less_one(vf r)
+{
+    static const float c[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                              4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+    return vf_fma(vf_poly(r, c, 6), r * r, r);
 }
 
 /* Multiplied by one factor after the other: each is a normal number, so the product overflows to
@@ -115,11 +146,9 @@ static inline vf_parts vf_reduce(vf x, float least, float most)
  * of the smallest denormal, 2⁻¹⁴⁹, and e⁸⁹ is larger than the largest number. */
 static inline vf vf_exp(vf x)
 {
-    static const float c[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
-                              4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
     const vf_parts p = vf_reduce(x, -104.0f, 89.0f);
-    const vf y = vf_fma(vf_poly(p.r, c, 6), p.r * p.r, p.r) + 1.0f;
-    return y * (vf)p.scale[0] * (vf)p.scale[1];
+    const vf s = (vf)p.scale[0];
+    return vf_fma(vf_exp_less_one(p.r), s, s) * (vf)p.scale[1];
 }
 
 /* eˣ − 1 = 2ⁿ·((eʳ − 1) + (1 − 2⁻ⁿ)): nothing cancels, and for n = 0 the second part is 0. Below
@@ -142,7 +171,7 @@ static inline vf vf_log_parts(vf e, vf f)
                               -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                               2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
     const vf z = f * f;
-    vf y = f * z * vf_poly(f, c, 9);
+    vf y = f * z * vf_horner(f, c, 9);
     y = vf_fma(e, vf_splat(LN2_LOW), y);
     y = vf_fma(z, vf_splat(-0.5f), y);
     return vf_fma(e, vf_splat(LN2_HIGH), f + y);
@@ -205,23 +234,25 @@ static inline vf vf_erf(vf x)
     return vf_pick(vf_less(a, vf_splat(1.0f)), small, large);
 }
 
-/* Below 0.625 the formula with exp would cancel, so a polynomial replaces it (vd_tanh says why from
- * 0.625 on it does not). */
+/* With m = (e²ˣ − 1)/2, tanh x = m/(m + 1) for x ≥ 0: nothing cancels, and the error of m vanishes
+ * as the quotient approaches 1. For x = n·½ ln 2 + h, m = 2ⁿ·(e²ʰ − 1)/2 + (2ⁿ − 1)/2. From 9.02 on
+ * the result is 1. */
 static inline vf vf_tanh(vf x)
 {
-    static const float c[] = {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
-                              1.33314422036e-1f, -3.33332819422e-1f};
-    const vf a = vf_abs(x), z = a * a;
-    const vf small = vf_fma(vf_poly(z, c, 5) * z, a, a);
-    const vf large = 1.0f - 2.0f / (vf_exp(a + a) + 1.0f);
-    const vf y = vf_pick(vf_less(a, vf_splat(0.625f)), small, large);
-    return vf_with_sign(y, x);
+    static const float c[] = {0x1.a1a930p-7f, 0x1.6d7b7cp-5f, 0x1.11108ap-3f,
+                              0x1.5554a8p-2f, 0x1.555556p-1f, 0x1.000000p+0f}; /* as in expm1 */
+    const vf a = vf_min(vf_splat(10.0f), vf_abs(x));
+    const vf_whole w = vf_nearest(a, 0.5f, 127);
+    const vf h = w.r, s = (vf)((vu)w.t << 23), whole = vf_fma(s, vf_splat(0.5f), vf_splat(-0.5f));
+    const vf m = vf_fma(vf_fma(vf_poly(h, c, 6), h * h, h), s, whole);
+    return (vf)((vi)(m / (m + 1.0f)) | ((vi)x & INT32_MIN));
 }
 
 /* 1/(1 + e⁻ˣ). With e = exp(−|x|) this is 1/(1 + e) or e/(1 + e), in which nothing cancels or
- * overflows. */
+ * overflows. For x = n·ln 2 + r, e is 2ⁿ⁺⁶⁴·eʳ times 2⁻⁶⁴, which underflows gradually. */
 static inline vf vf_sigmoid(vf x)
 {
-    const vf e = vf_exp(-vf_abs(x));
+    const vf_whole w = vf_nearest(vf_max(vf_splat(-104.0f), -vf_abs(x)), 1, 127 + 64);
+    const vf s = (vf)((vu)w.t << 23), e = vf_fma(vf_exp_less_one(w.r), s, s) * 0x1p-64f;
     return vf_pick(vf_less(x, vf_splat(0.0f)), e, vf_splat(1.0f)) / (1.0f + e);
 }

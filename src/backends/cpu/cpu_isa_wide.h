@@ -191,13 +191,14 @@ static inline vh vh_atan2(vh ys, vh xs)
         enum { LANES = sizeof(V) / sizeof(T) };                                                    \
         (void)attr;                                                                                \
         const T *a = s[0], *b = s[NSRC - 1];                                                       \
-        T *d = dv, tail[3][LANES] = {{0}};                                                         \
+        T *d = dv;                                                                                 \
         int i = 0;                                                                                 \
         for (; i + LANES <= n; i += LANES)                                                         \
             NAME##_vector(a + i, b + i, d + i);                                                    \
         if (i == n)                                                                                \
             return;                                                                                \
         const size_t rest = (size_t)(n - i) * sizeof *d;                                           \
+        T tail[3][LANES] = {{0}};                                                                  \
         memcpy(tail[0], a + i, rest);                                                              \
         memcpy(tail[1], b + i, rest);                                                              \
         NAME##_vector(tail[0], tail[1], tail[2]);                                                  \
