@@ -22,6 +22,7 @@ import check_messages  # noqa: E402
 import check_names  # noqa: E402
 import check_phrases  # noqa: E402
 import check_reference  # noqa: E402
+import check_store_forwarding  # noqa: E402
 import check_tree  # noqa: E402
 import check_walk  # noqa: E402
 
@@ -70,6 +71,33 @@ class ThreadLocal(unittest.TestCase):
         self.assertEqual(check_exports.interface_errors([headers[0].replace("a comment", "another"), headers[1]], accepted), [])
         padded = check_exports.interface_errors([headers[0], "struct { uint8_t a, b; };"], accepted)
         self.assertIn("increase FX_PLUGIN_ABI", padded[0])
+
+
+class StoreForwarding(unittest.TestCase):
+    """Lines of objdump -d: a vector is loaded from the stack."""
+    ENOUGH = ["100 <many>:", *[" 101:\tvaddps 0x40(%rsp),%ymm1,%ymm2"] * check_store_forwarding.LEAST_LOADS]
+
+    def errors(self, *instructions):
+        body = [line for _ in range(3) for line in instructions]
+        return check_store_forwarding.errors("\n".join([*self.ENOUGH, "200 <kernel>:", *[f" 201:\t{i}" for i in body]]))[0]
+
+    def test_the_same_width(self):
+        self.assertEqual(self.errors("vmovaps %ymm0,0x20(%rsp)", "vaddps 0x20(%rsp),%ymm1,%ymm2"), [])
+        self.assertEqual(self.errors("vmovaps %xmm0,0x20(%rsp)", "vaddps 0x20(%rsp),%xmm1,%xmm2"), [])
+        self.assertEqual(self.errors("vmovaps %xmm0,0x20(%rsp)", "vcvtps2pd 0x20(%rsp),%ymm2"), [])
+
+    def test_wider_than_the_stores(self):
+        halves = ("vmovdqa %xmm0,(%rsp)", "vmovdqa %xmm1,0x10(%rsp)")
+        for load in ("vmovaps (%rsp),%ymm3", "vaddps (%rsp),%ymm1,%ymm3"):
+            self.assertIn("kernel has 3 such loads", self.errors(*halves, load)[0])
+        self.assertEqual(self.errors(halves[0], "vmovaps (%rsp),%ymm3"), [])  # the other half is older
+
+    def test_a_store_long_ago(self):
+        halves = ("vmovdqa %xmm0,(%rsp)", "vmovdqa %xmm1,0x10(%rsp)")
+        self.assertEqual(self.errors(*halves, *["nop"] * check_store_forwarding.NEAR, "vmovaps (%rsp),%ymm3"), [])
+
+    def test_too_few(self):
+        self.assertIn("expected at least", check_store_forwarding.errors("")[0][0])
 
 
 class Tree(Scratch):

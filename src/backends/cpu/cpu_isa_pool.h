@@ -88,34 +88,55 @@
     }
 
 /* ---- windows of 2×2 side by side ------------------------------------------------------------- */
-typedef int32_t i32x16b __attribute__((vector_size(16)));
-typedef int64_t i64x16b __attribute__((vector_size(16)));
-/* at: the number of the tap at which each window has its maximum, an integer of the type's size.
- * Written in vector types, because gcc turns a loop over all taps into branches. Lanes without a
- * window are cleared, because they are computed too. */
-#define FXI_POOL_PAIR_FIND(T, I, H, mask)                                                          \
-    enum { LANES = sizeof(H) / sizeof(T) };                                                        \
+/* NAME(e, L, at): the number of the tap at which each of L windows has its maximum, an integer of
+ * the type's size; e[k] has tap k of each window. Written in vector types, because gcc turns a loop
+ * over all taps into branches. Lanes without a window are cleared, because they are computed too.
+ */
+#define FXI_POOL_FIND(NAME, T, I, BYTES)                                                           \
+    typedef T NAME##_v __attribute__((vector_size(BYTES)));                                        \
+    typedef I NAME##_mask __attribute__((vector_size(BYTES)));                                     \
+    FXI_INLINE void NAME(T e[4][16], const int L, I *at)                                           \
+    {                                                                                              \
+        for (int i = 0; i < L; i += BYTES / (int)sizeof(T)) {                                      \
+            NAME##_v top, w;                                                                       \
+            NAME##_mask best = {0};                                                                \
+            memcpy(&top, e[0] + i, sizeof top);                                                    \
+            FXI_UNROLL                                                                             \
+            for (int k = 1; k < 4; k++) {                                                          \
+                memcpy(&w, e[k] + i, sizeof w);                                                    \
+                const NAME##_mask beats = (w > top) | ((w != w) & (top == top));                   \
+                top = (NAME##_v)(((NAME##_mask)w & beats) | ((NAME##_mask)top & ~beats));          \
+                best = (beats & k) | (best & ~beats);                                              \
+            }                                                                                      \
+            memcpy(at + i, &best, sizeof best);                                                    \
+        }                                                                                          \
+    }
+#define FXI_POOL_FINDS(S, T, I)                                                                    \
+    FXI_POOL_FIND(pool_find_##S##_16, T, I, 16)                                                    \
+    FXI_POOL_FIND(pool_find_##S##_32, T, I, 32)                                                    \
+    FXI_POOL_FIND(pool_find_##S##_64, T, I, 64)                                                    \
+    FXI_INLINE void pool_find_##S(T e[4][16], const int L, I *at)                                  \
+    {                                                                                              \
+        /* Full vectors: a load that is wider than the stores before it waits for them. */         \
+        const int all = L * (int)sizeof(T);                                                        \
+        if (FXI_VECTOR_BYTES >= 64 && all >= 64)                                                   \
+            pool_find_##S##_64(e, L, at);                                                          \
+        else if (FXI_VECTOR_BYTES >= 32 && all >= 32)                                              \
+            pool_find_##S##_32(e, L, at);                                                          \
+        else                                                                                       \
+            pool_find_##S##_16(e, L, at);                                                          \
+    }
+FXI_POOL_FINDS(f32, float, int32_t)
+FXI_POOL_FINDS(f64, double, int64_t)
+
+#define FXI_POOL_PAIR_FIND(S, T, I)                                                                \
     T e[4][16];                                                                                    \
-    mask at_vectors[16 / LANES];                                                                   \
-    if (L < LANES)                                                                                 \
+    I at[16];                                                                                      \
+    if (L * (int)sizeof(T) < 16)                                                                   \
         memset(e, 0, sizeof e);                                                                    \
     FXI_POOL_EACH(e[0][l] = x[0][2 * l]; e[1][l] = x[0][2 * l + 1];)                               \
     FXI_POOL_EACH(e[2][l] = x[1][2 * l]; e[3][l] = x[1][2 * l + 1];)                               \
-    for (int i = 0; i < L; i += LANES) {                                                           \
-        H top, w;                                                                                  \
-        mask best = {0};                                                                           \
-        memcpy(&top, e[0] + i, sizeof top);                                                        \
-        FXI_UNROLL                                                                                 \
-        for (int k = 1; k < 4; k++) {                                                              \
-            memcpy(&w, e[k] + i, sizeof w);                                                        \
-            const mask beats = (w > top) | ((w != w) & (top == top));                              \
-            top = (H)(((mask)w & beats) | ((mask)top & ~beats));                                   \
-            best = (beats & k) | (best & ~beats);                                                  \
-        }                                                                                          \
-        at_vectors[i / LANES] = best;                                                              \
-    }                                                                                              \
-    I at[16];                                                                                      \
-    memcpy(at, at_vectors, sizeof at);
+    pool_find_##S(e, L, at);
 
 #define FXI_POOL_EACH(BODY)                                                                        \
     FXI_POOL_LOOP                                                                                  \
@@ -160,7 +181,7 @@ typedef int64_t i64x16b __attribute__((vector_size(16)));
                 NAME##_row(x, y, v, p->pitch, p->n, 1);                                            \
     }
 
-#define FXI_POOL_FLOAT_PAIRS(S, T, I, H, mask)                                                     \
+#define FXI_POOL_FLOAT_PAIRS(S, T, I)                                                              \
     FXI_POOL_PAIRS(pair_max_##S, const T, T, const T,                                              \
                    FXI_POOL_EACH(T t = x[0][2 * l]; T e = x[0][2 * l + 1];                         \
                                  t = FXI_BEATS(e, t) ? e : t; e = x[1][2 * l];                     \
@@ -171,7 +192,7 @@ typedef int64_t i64x16b __attribute__((vector_size(16)));
                                  sum += (double)x[1][2 * l]; sum += (double)x[1][2 * l + 1];       \
                                  y[l] = (T)(sum / 4);))                                            \
     FXI_POOL_PAIRS(pair_max_grad_##S, const T, const T, T,                                         \
-                   FXI_POOL_PAIR_FIND(T, I, H, mask)                                               \
+                   FXI_POOL_PAIR_FIND(S, T, I)                                                     \
                        FXI_POOL_EACH(const T g = y[l]; v[0][2 * l] = at[l] == 0 ? g : 0;           \
                                      v[0][2 * l + 1] = at[l] == 1 ? g : 0;)                        \
                            FXI_POOL_EACH(const T g = y[l]; v[1][2 * l] = at[l] == 2 ? g : 0;       \
@@ -180,13 +201,13 @@ typedef int64_t i64x16b __attribute__((vector_size(16)));
                        const T share = (T)((double)y[l] / 4); v[0][2 * l] = share;                 \
                        v[0][2 * l + 1] = share; v[1][2 * l] = share; v[1][2 * l + 1] = share;))    \
     FXI_POOL_PAIRS(pair_pick_##S, const T, T, const T,                                             \
-                   FXI_POOL_PAIR_FIND(T, I, H, mask)                                               \
+                   FXI_POOL_PAIR_FIND(S, T, I)                                                     \
                        FXI_POOL_EACH(const T a = at[l] & 1 ? v[0][2 * l + 1] : v[0][2 * l];        \
                                      const T b = at[l] & 1 ? v[1][2 * l + 1] : v[1][2 * l];        \
                                      y[l] = at[l] & 2 ? b : a;))
 
-FXI_POOL_FLOAT_PAIRS(f32, float, int32_t, f32x16b, i32x16b)
-FXI_POOL_FLOAT_PAIRS(f64, double, int64_t, f64x16b, i64x16b)
+FXI_POOL_FLOAT_PAIRS(f32, float, int32_t)
+FXI_POOL_FLOAT_PAIRS(f64, double, int64_t)
 #define FXI_POOL_PAIR_TABLE(S)                                                                     \
     {                                                                                              \
         [FX_POOL_MAX] = pair_max_##S, [FX_POOL_MEAN] = pair_mean_##S,                              \
