@@ -140,7 +140,8 @@ enum {
     FXI_SCOPE_STEP = 1,
     FXI_SCOPE_TEST = 2,
     FXI_SCOPE_QUIET = 3,
-    FXI_SCOPE_RECORD = 4
+    FXI_SCOPE_RECORD = 4,
+    FXI_SCOPE_RECORD_INSIDE = 5 /* a recorded training step of the library: fx_train */
 };
 FX_API int fxi_scope_open(int mode, const char *file, int line);
 FX_API void fxi_scope_close(int depth);

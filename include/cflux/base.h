@@ -151,7 +151,8 @@ typedef enum fx_status {
 FX_API const char *fx_status_name(fx_status status);
 
 /* One failure. `op` is the operation that failed, `message` a full sentence that begins with it.
- * `file`:`line` is where the innermost scope was opened; NULL and 0 outside of all scopes. */
+ * `file`:`line` is where the program opened its innermost scope; NULL and 0 outside of all scopes.
+ */
 typedef struct fx_error {
     fx_status status;
     char op[40];

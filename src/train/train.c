@@ -97,7 +97,8 @@ static fx_array *loss_of(const training *t, const fx_batch *batch)
 static fx_status train_step(const training *t, const fx_batch *batch, double *out_loss,
                             bool *out_stop)
 {
-    FX_RECORD; /* as FX_STEP; repeats the previous training step if its calls are equal */
+    /* FX_RECORD; error records keep the location of the program's scope */
+    FXI_OPEN_AT(FXI_SCOPE_RECORD_INSIDE, __FILE__, __LINE__);
     const fx_train_args *a = &t->a;
     *out_loss = NAN;
     fx_array *loss = loss_of(t, batch);

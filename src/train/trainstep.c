@@ -62,7 +62,8 @@ static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void
                                       !f       ? "function"
                                       : !model ? "model"
                                                : "state"));
-    FX_RECORD; /* as FX_STEP; repeats the previous training step if its calls are equal */
+    /* FX_RECORD; error records keep the location of the program's scope */
+    FXI_OPEN_AT(FXI_SCOPE_RECORD_INSIDE, __FILE__, __LINE__);
     void *outputs = f(model, batch, user);
     fx_array *loss = loss_in(outputs);
     double factor = fx_loss_scale(state); /* 0: the loss is not scaled */

@@ -204,7 +204,8 @@ static void open_virtual(fxi_context *c, int mode)
 
 int fxi_scope_open(int mode, const char *file, int line)
 {
-    const bool recorded = mode == FXI_SCOPE_RECORD;
+    const bool inside = !file || mode == FXI_SCOPE_RECORD_INSIDE;
+    const bool recorded = mode == FXI_SCOPE_RECORD || mode == FXI_SCOPE_RECORD_INSIDE;
     mode = recorded ? FXI_SCOPE_STEP : mode;
     fxi_context *c = fxi_here();
     const int depth = c->depth++;
@@ -225,14 +226,15 @@ int fxi_scope_open(int mode, const char *file, int line)
     s->mode = mode;
     s->training = mode == FXI_SCOPE_STEP || (parent->training && mode != FXI_SCOPE_TEST);
     s->seq = c->seq;
-    s->file = file ? file : parent->file;
-    s->line = file ? line : parent->line;
+    s->inside = inside;
+    s->file = inside ? parent->file : file;
+    s->line = inside ? parent->line : line;
     s->objects = s->most = s->grown = s->bytes = 0;
     c->scope = s;
-    if (file)
+    if (!inside)
         fxi_error_where(file, line);
     if (recorded)
-        fxi_tape_open(c, s);
+        fxi_tape_open(c, s, file, line);
     return depth;
 }
 

@@ -20,6 +20,8 @@ struct fxi_scope {
     int mode;  /* FXI_SCOPE_… */
     bool training;
     uint64_t seq; /* nodes made in this scope have this number or a larger one */
+    bool inside;  /* opened by the library: file and line are those of the program's scope around it
+                   */
     const char *file;
     int line;
     int64_t objects; /* number of objects in its list */

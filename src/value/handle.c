@@ -105,7 +105,7 @@ void fxi_handle_note_end(fx_object *o)
     r->freed = fxi_call_site;
     r->why = reason;
     if (closing && !reason) {
-        r->mode = (int16_t)closing->mode;
+        r->mode = (int16_t)(closing->inside ? FXI_SCOPE_QUIET : closing->mode);
         r->file = closing->file;
         r->line = closing->line;
         r->root = closing->depth == 0;
@@ -183,7 +183,7 @@ static const char *freed_text(const record *r, char text[TEXT])
     static const char *const names[] = {[FXI_SCOPE_INHERIT] = "FX_SCOPE",
                                         [FXI_SCOPE_STEP] = "FX_STEP",
                                         [FXI_SCOPE_TEST] = "FX_TEST",
-                                        [FXI_SCOPE_QUIET] = "library's scope in that"};
+                                        [FXI_SCOPE_QUIET] = "library's scope inside the scope"};
     if (r->why)
         snprintf(text, TEXT, "%s: keep it with fx_retain, fx_keep or fx_set", r->why);
     else if (r->root)

@@ -57,12 +57,12 @@ static fxi_tape *new_tape(const char *file)
     return t;
 }
 
-static fxi_tape *tape_at(fxi_context *c, const fxi_scope *s)
+static fxi_tape *tape_at(fxi_context *c, const char *file, int line)
 {
     /* In the order of their latest use: the tapes after the first MOST_TAPES are freed. */
     fxi_tape **at = &c->tapes;
     int n = 0;
-    while (*at && ((*at)->line != s->line || strcmp((*at)->file, s->file) != 0)) {
+    while (*at && ((*at)->line != line || strcmp((*at)->file, file) != 0)) {
         if (++n == MOST_TAPES && (*at)->next) {
             tape_free((*at)->next);
             (*at)->next = NULL;
@@ -73,20 +73,20 @@ static fxi_tape *tape_at(fxi_context *c, const fxi_scope *s)
     if (t)
         *at = t->next;
     else
-        t = new_tape(s->file);
+        t = new_tape(file);
     if (!t)
         return NULL;
-    t->line = s->line;
+    t->line = line;
     t->next = c->tapes;
     c->tapes = t;
     return t;
 }
 
-void fxi_tape_open(fxi_context *c, const fxi_scope *s)
+void fxi_tape_open(fxi_context *c, const fxi_scope *s, const char *file, int line)
 {
-    if (c->tape || !s->file)
+    if (c->tape || !file)
         return; /* of two nested recordings, the outer one records both */
-    fxi_tape *t = tape_at(c, s);
+    fxi_tape *t = tape_at(c, file, line);
     if (!t || t->rest-- > 0)
         return;
     t->scope = s;

@@ -358,6 +358,7 @@ static void expect_failure(fx_status got, fx_status status, const char *text)
     assert_int_equal(got, status);
     const fx_error e = fx_error_take();
     assert_int_equal(e.status, status);
+    assert_string_equal(e.file, __FILE__); /* not a file of the library */
     if (!strstr(e.message, text))
         fail_msg("\"%s\" does not say \"%s\"", e.message, text);
 }
