@@ -316,9 +316,14 @@ static fx_array *count_below(const char *op, fx_array *a, fx_array *v, bool or_e
     if (!a || !v || fx_is_error(a) || fx_is_error(v))
         return fx_error_array(a && v ? fx_is_error(a) ? fx_array_status(a) : fx_array_status(v)
                                      : fx_fail(FX_STATUS_ARGUMENT, op, "an array is NULL"));
-    if (fx_ndims(a) != 2 || fx_ndims(v) != 2 || fx_size(a, 1) != fx_size(v, 1))
-        return fx_error_array(
-            fx_fail(FX_STATUS_SHAPE, op, "expected two matrices with equal numbers of columns"));
+    if (fx_ndims(a) != 2 || fx_ndims(v) != 2 || fx_size(a, 1) != fx_size(v, 1)) {
+        char one[100], other[100];
+        fx_summary(a, one, sizeof one);
+        fx_summary(v, other, sizeof other);
+        return fx_error_array(fx_fail(
+            FX_STATUS_SHAPE, op,
+            "expected two matrices with equal numbers of columns, got a %s and a %s", one, other));
+    }
     fx_array *left = fx_unsqueeze(a, 1), *right = fx_unsqueeze(v, 0);
     fx_array *below = or_equal ? fx_le(left, right) : fx_lt(left, right);
     return fx_sum(below, .dims = FX_AXES(0), .drop = true);

@@ -206,8 +206,7 @@ static fx_status read_file(int fd, fxi_pack *p, char why[FXI_PACK_WHY])
     p->count = fxi_pack_u32(header + FXI_PACK_AT_COUNT);
     p->bytes = fxi_calloc(1, p->size + PADDING);
     if (!p->bytes) {
-        snprintf(why, FXI_PACK_WHY, "there is no memory for its %lld bytes",
-                 (long long)facts.bytes);
+        snprintf(why, FXI_PACK_WHY, "no memory for its %lld bytes", (long long)facts.bytes);
         return FX_STATUS_MEMORY;
     }
     memcpy(p->bytes, header, sizeof header);

@@ -89,7 +89,7 @@ static fx_status collect_all(const char *op, collection *c)
         return FX_OK;
     }
     free_collection(c);
-    return fx_fail(FX_STATUS_MEMORY, op, "there is no memory for the kernels of the cache");
+    return fx_fail(FX_STATUS_MEMORY, op, "no memory for the kernels of the cache");
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static fx_status write_pack(const char *path, const collection *c)
     unsigned char *bytes = make_file(c, &size);
     const fx_status status =
         bytes ? fxi_file_write("kernels_pack", path, bytes, size)
-              : fx_fail(FX_STATUS_MEMORY, "kernels_pack", "there is no memory for the pack");
+              : fx_fail(FX_STATUS_MEMORY, "kernels_pack", "no memory for the pack");
     fxi_free(bytes);
     return status;
 }
@@ -232,8 +232,7 @@ static fx_status visit_groups(groups *g, fx_kernels_fn visit, void *user)
     for (int32_t k = 0; k < g->n && !g->failed; k++)
         visit(&g->items[k], user);
     fxi_free(g->items);
-    return g->failed ? fx_fail(FX_STATUS_MEMORY, "kernels_list", "there is no memory for the list")
-                     : FX_OK;
+    return g->failed ? fx_fail(FX_STATUS_MEMORY, "kernels_list", "no memory for the list") : FX_OK;
 }
 
 static fx_status list_cache(fx_kernels_fn visit, void *user)

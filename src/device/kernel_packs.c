@@ -18,7 +18,7 @@ static fx_status add(const char *path, char why[FXI_PACK_WHY])
 {
     fxi_pack *p = fxi_malloc(sizeof *p);
     if (!p) {
-        snprintf(why, FXI_PACK_WHY, "there is no memory for it");
+        snprintf(why, FXI_PACK_WHY, "no memory for it");
         return FX_STATUS_MEMORY;
     }
     const fx_status status = fxi_pack_read(path, p, why);

@@ -60,7 +60,8 @@ static bool open_plugin(const char *name, joint *j)
 static fx_status check(const fx_dist_init_args *a)
 {
     if (a->kind != FX_MPI && a->kind != FX_NCCL)
-        return fx_fail(FX_STATUS_ARGUMENT, "dist_init", "unknown kind %d", (int)a->kind);
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init", "kind is %d, expected FX_MPI or FX_NCCL",
+                       (int)a->kind);
     if (!(a->time_limit > 0))
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
                        "the time limit must be positive, got %g seconds", a->time_limit);

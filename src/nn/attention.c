@@ -274,7 +274,7 @@ static fx_array *in_blocks(const attention *a)
  * NULL is recorded. */
 static fx_status operand_status(const char *op, const fx_array *x)
 {
-    return x ? fx_array_status(x) : fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
+    return x ? fx_array_status(x) : fx_fail(FX_STATUS_ARGUMENT, op, "the array is NULL");
 }
 
 static fx_array *fail(fx_status status, const char *what, const fx_dot_product_attention_args *a)
@@ -339,8 +339,12 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
 {
     fx_array *v = a->value ? a->value : a->key;
     const fx_array *const all[] = {a->query, a->key, v, a->bias, a->mask};
+    static const char *const names[] = {"query", "key", "value"};
     for (int i = 0; i < 5; i++) {
-        const fx_status s = all[i] || i < 3 ? operand_status(OP_NAME, all[i]) : FX_OK;
+        const fx_status s = all[i] ? fx_array_status(all[i])
+                            : i < 3
+                                ? fx_fail(FX_STATUS_ARGUMENT, OP_NAME, "the %s is NULL", names[i])
+                                : FX_OK;
         if (s != FX_OK)
             return fx_error_array(s);
     }

@@ -48,7 +48,11 @@ static bool agrees(const fx_type *type, const fxi_conv_shape *given, const fxi_c
               (!given->kernel.n || given->kernel.n == s->kernel.n);
     for (int64_t i = 0; ok && i < given->kernel.n; i++)
         ok = given->kernel.v[i] == s->kernel.v[i];
-    return ok || fxi_layer_fail(type, "the sizes of the weight do not match kernel, in and out");
+    char kernel[100], weight[100];
+    return ok || fxi_layer_fail(
+                     type, "the weight, a %s, does not match %s, %" PRId64 " => %" PRId64,
+                     fxi_given(s->weight, weight, sizeof weight),
+                     fxi_dims_text(&given->kernel, kernel, sizeof kernel), given->in, given->out);
 }
 
 bool fxi_conv_shape_complete(const fx_type *type, fxi_conv_shape *s)

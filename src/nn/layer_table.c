@@ -138,8 +138,9 @@ void *fx_layer_make(const fx_type *type, const void *given)
 {
     const fx_layer *layer = fx_layer_of(type);
     if (!layer || layer->build_list) {
-        fx_fail(FX_STATUS_ARGUMENT, type ? type->name : "layer_make",
-                "layers of this type cannot be made from an option struct");
+        fx_fail(FX_STATUS_ARGUMENT, "layer_make",
+                "layers of type %s cannot be made from an option struct",
+                type ? type->name : "NULL");
         return fx_error_object(type);
     }
     FXI_SCOPE;

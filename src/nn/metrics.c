@@ -5,6 +5,7 @@
  * valid position. Scores are divisions of sums of the matrix.
  */
 #include <cflux/metrics.h>
+#include <cflux/tree.h>
 
 static bool is_label(fx_dtype t)
 {
@@ -90,8 +91,11 @@ static fx_array *share(fx_array *right, fx_array *all, int k)
 static fx_array *score(const char *op, fx_array *c, fx_averaging average, unsigned divisors)
 {
     fx_status status = check_array(op, "counts", c);
-    if (status == FX_OK && (fx_ndims(c) != 2 || fx_size(c, 0) != fx_size(c, 1)))
-        status = fx_fail(FX_STATUS_SHAPE, op, "expected a square confusion matrix");
+    char got[100];
+    if (status == FX_OK && (fx_ndims(c) != 2 || fx_size(c, 0) != fx_size(c, 1))) {
+        fx_summary(c, got, sizeof got);
+        status = fx_fail(FX_STATUS_SHAPE, op, "expected a square confusion matrix, got a %s", got);
+    }
     if (status == FX_OK && (unsigned)average > FX_AVERAGING_WEIGHTED)
         status = fx_fail(FX_STATUS_ARGUMENT, op,
                          "average is %d, expected an FX_AVERAGING_ constant", (int)average);

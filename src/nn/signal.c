@@ -125,9 +125,13 @@ static fx_status check_parts(const char *op, fx_array *re, fx_array *im)
     bool same = status != FX_OK || !im || fx_ndims(re) == fx_ndims(im);
     for (int i = 0; status == FX_OK && im && same && i < fx_ndims(re); i++)
         same = fx_size(re, i) == fx_size(im, i);
-    return same ? status
-                : fx_fail(FX_STATUS_SHAPE, op,
-                          "the real and the imaginary part differ in their sizes");
+    if (same)
+        return status;
+    char one[100], other[100];
+    fx_summary(re, one, sizeof one);
+    fx_summary(im, other, sizeof other);
+    return fx_fail(FX_STATUS_SHAPE, op, "the real part is a %s, but the imaginary part a %s", one,
+                   other);
 }
 
 void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse)

@@ -53,8 +53,8 @@ fx_array *fx_gather(fx_array *x, fx_array *idx, int axis)
         return fx_error_array(s);
     const fxi_node *n = x->node, *k = idx->node;
     if (n->ndim - 1 + k->ndim > FX_MAX_DIMS) {
-        fx_fail(FX_STATUS_ARGUMENT, "gather", "the result would have %d dimensions",
-                n->ndim - 1 + k->ndim);
+        fx_fail(FX_STATUS_ARGUMENT, "gather", "the result would have %d axes; the maximum is %d",
+                n->ndim - 1 + k->ndim, FX_MAX_DIMS);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     int64_t shape[FX_MAX_DIMS];

@@ -76,6 +76,13 @@ static bool is_matrix(const fx_array *x)
     return (type == FX_DTYPE_I64 || type == FX_DTYPE_I32) && fx_ndims(x) == 2;
 }
 
+static fx_status refuse_array(const char *op, const char *expected, fx_array *x)
+{
+    char got[100];
+    fx_summary(x, got, sizeof got);
+    return fx_fail(FX_STATUS_ARGUMENT, op, "expected %s, got %s", expected, x ? got : "NULL");
+}
+
 /* The elements of a matrix of integers; NULL on failure (recorded). The caller frees them. */
 static int64_t *elements_of(const char *op, fx_array *x)
 {
@@ -123,7 +130,7 @@ fx_tokenizer *fx_tokenizer_from_merges(fx_array *merges)
     int64_t *pairs = NULL;
     const bool error = fx_is_array(merges) && fx_is_error(merges);
     if (!error && (!is_matrix(merges) || fx_size(merges, 0) != 2))
-        fx_fail(FX_STATUS_ARGUMENT, FROM_MERGES, "expected a matrix of integers with 2 rows");
+        refuse_array(FROM_MERGES, "a matrix of integers with 2 rows", merges);
     else if (!error)
         pairs = elements_of(FROM_MERGES, merges);
     const bool good = pairs && add_merges(&t, pairs, fx_size(merges, 1));
@@ -154,7 +161,7 @@ void *fx_token_bags(fx_array *ids)
     if (fx_is_array(ids) && fx_is_error(ids))
         return ids;
     if (!is_matrix(ids))
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, BAGS, "expected a matrix of integers"));
+        return fx_error_array(refuse_array(BAGS, "a matrix of integers", ids));
     const int64_t rows = fx_size(ids, 0), n = fx_size(ids, 1);
     int64_t *v = elements_of(BAGS, ids), *at = fxi_calloc((size_t)n + 1, sizeof *at), kept;
     void *bags = NULL;

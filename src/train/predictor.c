@@ -115,20 +115,26 @@ static bool are_merges(const void *x)
                   (fx_eltype(x) == FX_DTYPE_I32 || fx_eltype(x) == FX_DTYPE_I64));
 }
 
-/* True if every entry is missing or has the type that its name requires. */
-static bool is_valid(const void *entries)
+/* The name of an entry that does not have the form that its name requires; NULL if all are valid.
+ */
+static const char *invalid_entry(const void *entries)
 {
     static const char *const scales[] = {"mean", "std", "fill"};
     int64_t sizes[FX_MAX_DIMS] = {0};
     fx_array *shape = entry(entries, "shape");
     void *columns = entry(entries, "columns"), *classes = entry(entries, "classes");
-    bool good = (!shape || sizes_of(shape, sizes) > 0) && (!columns || are_texts(columns, 1)) &&
-                (!classes || are_texts(classes, 2)) &&
-                !entry(entries, "mean") == !entry(entries, "std") &&
-                are_merges(entry(entries, "merges"));
-    for (int i = 0; good && i < 3; i++)
-        good = !entry(entries, scales[i]) || is_scale(entry(entries, scales[i]), shape, sizes);
-    return good;
+    if (shape && sizes_of(shape, sizes) <= 0)
+        return "shape";
+    if (columns && !are_texts(columns, 1))
+        return "columns";
+    if (classes && !are_texts(classes, 2))
+        return "classes";
+    if (!entry(entries, "mean") != !entry(entries, "std"))
+        return entry(entries, "mean") ? "std" : "mean";
+    for (int i = 0; i < 3; i++)
+        if (entry(entries, scales[i]) && !is_scale(entry(entries, scales[i]), shape, sizes))
+            return scales[i];
+    return are_merges(entry(entries, "merges")) ? NULL : "merges";
 }
 
 void *fx_predictor(const char *path, void *entries)
@@ -147,9 +153,10 @@ void *fx_predictor(const char *path, void *entries)
                                       "%s contains no model: cflux inspect shows its content, and "
                                       "cflux convert --model NOTATION makes a model of arrays",
                                       path));
-    if (!is_valid(entries))
-        return fx_error_array(
-            fx_fail(FX_STATUS_FORMAT, OP, "%s: its description of the data is invalid", path));
+    const char *invalid = invalid_entry(entries);
+    if (invalid)
+        return fx_error_array(fx_fail(FX_STATUS_FORMAT, OP,
+                                      "%s: the entry \"%s\" is missing or invalid", path, invalid));
     for (int i = 0; i < ENTRIES; i++) {
         void *item = i == 0 ? model : entry(entries, all[i]);
         if (item) {

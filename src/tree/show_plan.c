@@ -129,8 +129,9 @@ static void add_work(fx_text *t, const fx_step *s)
     }
 }
 
-/* Each kind multiplies matrices of queries×keys: so many with the features of q and k, and with
- * those of v. A causal step needs about half of their elements. */
+/* Floating-point operations of an attention step. Each kind computes some matrix products over the
+ * features of q and k (by_features), and some over those of v (by_value_features). Each has
+ * queries×keys×features terms; a causal step needs about half of them. */
 static double attention_flops(const fx_attention_step *a)
 {
     static const uint8_t by_features[] = {1, 1, 2, 2}, by_value_features[] = {1, 0, 1, 2};

@@ -134,9 +134,9 @@ void fxi_handle_bury_other(fx_object *o)
     if (bytes > LARGE)
         fxi_free(block);
     else if (fxi_handles_recorded)
-        fxi_free_late(block, FXI_MANY_GRAVES, sizeof(record) + head);
+        fxi_free_late(block, FXI_MANY_TOMBSTONES, sizeof(record) + head);
     else
-        fxi_free_late(block, FXI_GRAVES, head);
+        fxi_free_late(block, FXI_TOMBSTONES, head);
 }
 
 const fxi_scope *fxi_handle_closing(const fxi_scope *scope)

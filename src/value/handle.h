@@ -3,19 +3,19 @@
  * An object that is freed keeps its head for a while as a tombstone: its reference count is
  * FXI_FREED, an array has the status FX_STATUS_STATE and no node, any other object has the type
  * fxi_freed_type. So code that uses a stale handle finds an error object and not the memory of
- * another object. Each thread keeps the tombstones of the FXI_GRAVES objects that it freed last;
- * the memory of older ones is used again.
+ * another object. Each thread keeps the tombstones of the FXI_TOMBSTONES objects that it freed
+ * last; the memory of older ones is used again.
  *
  * FX_HANDLES=1 in the environment (default: 1 if CFLUX_DEBUG_CHECKS is defined, else 0) gives every
  * object a record of its type, where it was made and what freed it. Each thread then keeps
- * FXI_MANY_GRAVES tombstones: about 20 MB.
+ * FXI_MANY_TOMBSTONES tombstones: about 20 MB.
  */
 #ifndef CFLUX_HANDLE_H
 #define CFLUX_HANDLE_H
 
 #include "object.h"
 
-enum { FXI_GRAVES = 256, FXI_MANY_GRAVES = 1 << 16 };
+enum { FXI_TOMBSTONES = 256, FXI_MANY_TOMBSTONES = 1 << 16 };
 
 /* The reference count of a freed object. Counts from FXI_IMMORTAL on never change. */
 #define FXI_FREED (FXI_IMMORTAL + 1)
@@ -31,7 +31,7 @@ void fxi_handle_bury_other(fx_object *o);
 static inline fx_object *fxi_handle_alloc(size_t bytes)
 {
     return __builtin_expect(fxi_handles_recorded, 0) ? fxi_handle_alloc_recorded(bytes)
-                                                     : fxi_malloc_late(bytes, FXI_GRAVES);
+                                                     : fxi_malloc_late(bytes, FXI_TOMBSTONES);
 }
 /* Records what an object is; its head must be filled in. `scope`: where it was made. */
 static inline void fxi_handle_made(fx_object *o, const struct fxi_scope *scope)
@@ -56,7 +56,7 @@ static inline void fxi_handle_bury(fx_object *o)
     x->node = NULL;
     x->status = FX_STATUS_STATE;
     o->refs = FXI_FREED;
-    fxi_free_late(o, FXI_GRAVES, sizeof *x);
+    fxi_free_late(o, FXI_TOMBSTONES, sizeof *x);
 }
 /* Sets the scope that frees objects of this thread from now on; NULL: none. Returns the previous
  * one. */

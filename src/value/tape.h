@@ -124,8 +124,7 @@ struct fxi_tape {
 };
 
 /* A step opens or closes with a scope. file:line is the location of its FX_RECORD, which selects
- * the the tape. `open` cannot fail: if there is no memory for a tape, the step is built without
- * one. */
+ * the tape. `open` cannot fail: if there is no memory for a tape, the step is built without one. */
 void fxi_tape_open(fxi_context *c, const fxi_scope *s, const char *file, int line);
 void fxi_tape_close(fxi_context *c);
 /* Frees the tapes of the thread that no open step uses. */

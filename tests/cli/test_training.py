@@ -1756,7 +1756,7 @@ class OtherFiles(Training):
             with self.subTest(more=more):
                 self.write("f.bson", formats.bson({"model": self.LAYER, **more}))
                 for command in ("predict", "eval"):
-                    self.refused(command, "f.bson", "-d", "x.csv", words="its description of the data is invalid")
+                    self.refused(command, "f.bson", "-d", "x.csv", words="is missing or invalid")
         self.assertGreaterEqual(len(cases), 16)
         self.write("f.bson", formats.bson({"model": self.LAYER, "shape": numbers(2), "mean": array([2], [1, 1]),
                                            "std": array([2], [2, 1])}))

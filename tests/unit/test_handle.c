@@ -356,8 +356,8 @@ static void the_end_names_what_is_retained(void **state)
     assert_null(strstr(out, "to the end of the process"));
 }
 
-/* A tombstone lasts until FXI_GRAVES others have followed; then its memory is used again, so that a
- * million handles need no more than a thousand do. */
+/* A tombstone lasts until FXI_TOMBSTONES others have followed; then its memory is used again, so
+ * that a million handles need no more than a thousand do. */
 static void memory_is_used_again(void **state)
 {
     (void)state;
@@ -366,7 +366,7 @@ static void memory_is_used_again(void **state)
         FX_SCOPE;
         x = fx_ones(2);
     }
-    for (int i = 0; i < FXI_GRAVES / 2; i++) {
+    for (int i = 0; i < FXI_TOMBSTONES / 2; i++) {
         FX_SCOPE;
         y = fx_scalar(i);
     }

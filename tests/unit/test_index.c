@@ -64,7 +64,7 @@ static void indices_that_do_not_fit(void **state)
     fx_array *x = fx_ones(2, 3), *idx = fx_full_dtype(FX_DTYPE_I64, 0, 3), *deep, *bad = fx_ones(3);
     fx_array *truth = fx_full_dtype(FX_DTYPE_BOOL, 0, 3);
     deep = fx_full_dtype(FX_DTYPE_I64, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-    check_error(fx_gather(x, deep, 0), FX_STATUS_ARGUMENT, "the result would have 9 dimensions");
+    check_error(fx_gather(x, deep, 0), FX_STATUS_ARGUMENT, "the result would have 9 axes");
     check_dims("gather", fx_gather(fx_ones(2), deep, 0), 8,
                (const int64_t[]){1, 1, 1, 1, 1, 1, 1, 1});
     check_error(fx_gather(x, bad, 0), FX_STATUS_DTYPE, "indices must be integers, got Float32");

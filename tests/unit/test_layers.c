@@ -397,7 +397,7 @@ static void test_conv_construction(void **state)
         "pad takes FX_SAME, or numbers of at least 0: one, 2 (one for each axis) or 4 (two");
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(-1)), "got (-1,)");
     check_refused(fx_conv(FX_DIMS(3), 3, 1, .weight_array = fx_ones(2, 3, 1)),
-                  "do not match kernel, in and out");
+                  "the weight, a 2×3×1 Array{Float32, 3}, does not match (3,), 3 => 1");
 }
 
 static void test_pools(void **state)

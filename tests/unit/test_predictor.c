@@ -354,7 +354,7 @@ static void wrong_files(void **state)
     check_error(fx_predictor("m.bson", fx_named_tuple("a", m, "b", sum_model())), FX_STATUS_FORMAT,
                 "contains no model");
     check_error(fx_predictor("m.bson", fx_named_tuple("model", m, "mean", scale)), FX_STATUS_FORMAT,
-                "description of the data is invalid");
+                "the entry \"std\" is missing or invalid");
     check_error(fx_predictor("m.bson", fx_named_tuple("model", m, "classes", scale)),
                 FX_STATUS_FORMAT, "invalid");
     check_error(fx_predictor("m.bson", fx_named_tuple("model", m, "shape", scale)),

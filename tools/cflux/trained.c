@@ -148,8 +148,9 @@ int trained_load(const char *path, trained *t, problem *p)
         p->classes = classes_of(classes);
         p->nclasses = fx_count(p->classes);
     }
-    if (fx_error_status() != FX_OK)
-        return fail(EXIT_BAD_INPUT, "%s: its description of the data is invalid", path);
+    const fx_error error = fx_error_take();
+    if (error.status != FX_OK)
+        return fail(EXIT_BAD_INPUT, "%s: %s", path, error.message);
     const int status = p->kind ? EXIT_FINE : problem_loss(p, text_in(about, "loss"));
     return status == EXIT_FINE && trained_is_language(t)
                ? language_problem(p, t->tokenizer, sizes_of(t, sizes))
