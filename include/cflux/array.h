@@ -368,7 +368,8 @@ FX_API fx_status fx_eval(void *object);
 /* Requests x: the next fx_update, or the end of the training step, also computes it, so that a
  * later read needs no second run. Returns x; ignores NULL and error arrays. */
 FX_API fx_array *fx_want(fx_array *x);
-/* Value of a one-element array as a double. On failure: NaN and an error record. */
+/* Value of a one-element array as a double, which rounds integers beyond ±2^53. On failure: NaN and
+ * an error record. */
 FX_API double fx_item(fx_array *x);
 /* fx_item with a status: stores the value of a one-element array in *out_value. The status shows
  * whether a NaN is the value or a failure. FX_STATUS_SHAPE if x does not have one element. On

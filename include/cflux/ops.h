@@ -101,7 +101,7 @@ FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
 
 /* Elementwise functions of two arguments, with broadcasting:
  *   integers   fx_div gives Float32; fx_fld(a, 0) = 0; fx_mod(a, 0) = fx_rem(a, 0) = a; overflow
- *              wraps
+ *              wraps; fx_pow of two arrays is 0 where b < 0, except for a = ±1
  *   Bool       fx_add, fx_sub, fx_fld, fx_mod, fx_rem and fx_pow of two Bool arrays give Int64;
  *              fx_mul, fx_max and fx_min give Bool. With an integer number: Int64, but fx_pow Bool
  *   fx_mod     Julia's mod: exact apart from one rounding of rem + b
@@ -138,7 +138,7 @@ FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
 
 /* ---- elementwise, one argument --------------------------------------------------------------- */
 /* Elementwise functions of one array. Functions with real results (exp, sqrt, sin, …) convert
- * integers to Float32. Angles are in radians. */
+ * integers to Float32; fx_neg of Bool gives Int64. Angles are in radians. */
 FX_API fx_array *fx_neg(fx_array *x);        /* −x */
 FX_API fx_array *fx_abs(fx_array *x);        /* |x|; gradient sign(x), 0 at 0 */
 FX_API fx_array *fx_sign(fx_array *x);       /* −1, 0 or 1; gradient 0 */
@@ -249,8 +249,8 @@ FXI_OPTION_STRUCT(fx_softmax_args, FXI_SOFTMAX_ARGS);
 /* fx_sum(x) reduces all axes and gives a 0-d array. fx_sum(x, .dims = FX_AXES(0, 2)) reduces these
  * axes to size 1, as Julia's dims; .drop = true removes them. n is the number of elements per
  * result. Sums and products of integers and Bool are Int64; means and variances of integers Float64
- * and of Bool Float32. The mean of an empty array is NaN; its maximum, minimum, argmax and argmin
- * are FX_STATUS_SHAPE. */
+ * and of Bool Float32; their fx_norm, fx_logsumexp and softmax are Float32. The mean of an empty
+ * array is NaN; its maximum, minimum, argmax and argmin are FX_STATUS_SHAPE. */
 FX_API fx_array *fxi_sum(const fx_reduce_args *a);  /* Σx */
 FX_API fx_array *fxi_prod(const fx_reduce_args *a); /* Πx */
 FX_API fx_array *fxi_mean(const fx_reduce_args *a); /* Σx / n */
@@ -299,15 +299,16 @@ FX_API fx_array *fxi_argmin(const fx_reduce_args *a);
 #define fx_argmax(...)     FXI_REDUCE(fxi_argmax, __VA_ARGS__)
 #define fx_argmin(...)     FXI_REDUCE(fxi_argmin, __VA_ARGS__)
 
-/* Running sum along an axis: y[i] = Σ_{j ≤ i} x[j]. Same shape as x. */
+/* Running sum along an axis: y[i] = Σ_{j ≤ i} x[j]. Same shape as x. Integers and Bool give Int64.
+ */
 FX_API fx_array *fx_cumsum(fx_array *x, int axis);
 /* Running sum from the end: y[i] = Σ_{j ≥ i} x[j]. */
 FX_API fx_array *fx_cumsum_reverse(fx_array *x, int axis);
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 /* C = A·B with A: m×k, B: k×n, C: m×n. A vector on the right is a column (the result has m
- * elements). A vector on the left is a column m×1 too; write a row vector as 1×k. FX_STATUS_SHAPE:
- * "matmul: inner sizes differ: A is 2×5, B is 4×3". */
+ * elements). A vector on the left is a column m×1 too; write a row vector as 1×k. Bool matrices
+ * give Int64. FX_STATUS_SHAPE: "matmul: inner sizes differ: A is 2×5, B is 4×3". */
 FX_API fx_array *fx_matmul(fx_array *a, fx_array *b);
 /* Matrix product for every batch index: A: m×k×batch…, B: k×n×batch…, C: m×n×batch…; batch sizes
  * broadcast. NNlib.batched_mul. */
@@ -356,8 +357,8 @@ FX_API fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop);
  * is outside the array. */
 FX_API fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int64_t n);
 FX_API fx_array *fx_flip(fx_array *x, fx_axes axes); /* reversed along these axes */
-/* Adds `before` and `after` elements of `value` at the ends of one axis. A negative count removes
- * elements instead. */
+/* Adds `before` and `after` elements of `value`, converted to x's element type, at the ends of one
+ * axis. A negative count removes elements instead. */
 FX_API fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double value);
 /* Add `before` and `after` elements of x itself at the ends of one axis. For x = a b c and two
  * elements at each end:
@@ -435,8 +436,8 @@ FX_API fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, 
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_convolve_args, FXI_CONVOLVE_ARGS);
 /* fx_convolve(x, w, …): convolution with a flipped kernel, as NNlib.conv. Output size per spatial
- * axis: ⌊(n + pads − (k−1)·dilation − 1)/stride⌋ + 1, n the size of x, k of w. FX_STATUS_SHAPE if
- * channels or sizes do not fit. */
+ * axis: ⌊(n + pads − (k−1)·dilation − 1)/stride⌋ + 1, n the size of x, k of w. Integers become
+ * Float32. FX_STATUS_SHAPE if channels or sizes do not fit. */
 FX_API fx_array *fxi_convolve(const fx_convolve_args *a);
 /* fx_convolve_transposed(x, w, …): the gradient of fx_convolve with respect to its input, as an
  * operation. w: kernel…×out/groups×in. Output size: (n−1)·stride + 1 + (k−1)·dilation − pads +
@@ -456,8 +457,9 @@ FX_API fx_array *fxi_convolve_transposed(const fx_convolve_args *a);
     F(double, p, 2)                    /* fx_pool_lpnorm: p > 0 */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_pool_args, FXI_POOL_ARGS);
-FX_API fx_array *fxi_pool_max(const fx_pool_args *a);  /* largest element; ignores padding */
-FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* Σx / window size, as NNlib */
+FX_API fx_array *fxi_pool_max(const fx_pool_args *a); /* largest element; ignores padding */
+/* Σx / window size, as NNlib; integers become Float32. */
+FX_API fx_array *fxi_pool_mean(const fx_pool_args *a);
 /* (Σ|x|^p)^(1/p). NNlib.lpnormpool, which computes x^p instead of |x|^p: the results are equal for
  * x ≥ 0 and for even p. The gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless 0 < p <
  * ∞. */

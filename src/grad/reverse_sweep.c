@@ -398,9 +398,9 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
     for (int i = 0; i < n; i++) {
         if (fx_is_error(x[i]))
             return x[i] ? fx_array_status(x[i])
-                        : fx_fail(FX_STATUS_ARGUMENT, "gradient", "array %d is NULL", i);
+                        : fx_fail(FX_STATUS_ARGUMENT, "gradient", "x[%d] is NULL", i);
         if (!fx_is_array(x[i]))
-            return fx_fail(FX_STATUS_ARGUMENT, "gradient", "argument %d is not an array", i);
+            return fx_fail(FX_STATUS_ARGUMENT, "gradient", "x[%d] is not an array", i);
         ours &= fxi_node_usable(c, x[i]->node);
     }
     return ours ? FX_OK

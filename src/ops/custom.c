@@ -14,10 +14,14 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     const char *name = op && op->name ? op->name : "custom";
-    if (!op || !op->forward || n < 0 || out_sizes.n < 0 || out_sizes.n > FX_MAX_DIMS) {
+    if (!op || !op->forward) {
+        fx_fail(FX_STATUS_ARGUMENT, name, "the %s is NULL", op ? "forward function" : "operation");
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
+    if (n < 0 || out_sizes.n < 0 || out_sizes.n > FX_MAX_DIMS) {
         fx_fail(FX_STATUS_ARGUMENT, name,
-                "a custom operation needs a forward function and at most %d dimensions",
-                FX_MAX_DIMS);
+                "expected at least 0 inputs and 0 to %d sizes, got %d and %lld", FX_MAX_DIMS, n,
+                (long long)out_sizes.n);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     fxi_node **nodes = fxi_malloc(((size_t)n + 1) * sizeof *nodes);

@@ -104,7 +104,7 @@ void *fxi_call(void *model, int n, void *const *args)
     for (int i = 0; i < n; i++) {
         if (!args[i])
             return fx_error_array(
-                fx_fail(FX_STATUS_ARGUMENT, "call", "argument %d of %s is NULL", i, type->name));
+                fx_fail(FX_STATUS_ARGUMENT, "call", "input %d of %s is NULL", i + 1, type->name));
         if (fx_is_error(args[i]))
             return fx_error_array(fxi_object_status(args[i]));
     }

@@ -39,16 +39,18 @@ static void what_is_no_operation_is_refused(void **state)
     fx_dims many = FX_DIMS(1, 1, 1, 1, 1, 1, 1, 1), few = FX_DIMS(1);
     many.n = FX_MAX_DIMS + 1;
     few.n = -1;
-    const char *needs = "needs a forward function and at most 8 dimensions";
     check_error(fx_custom(&unsized, 1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT,
                 "custom: the fx_custom_op must begin with .fxi_size");
-    check_error(fx_custom(NULL, 1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT, needs);
-    check_error(fx_custom(&idle, 1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT, "idle: ");
+    check_error(fx_custom(NULL, 1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT,
+                "custom: the operation is NULL");
+    check_error(fx_custom(&idle, 1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT,
+                "idle: the forward function is NULL");
     check_error(fx_custom(&nameless, 1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT,
                 "custom: ");
-    check_error(fx_custom(&op, -1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT, needs);
-    check_error(fx_custom(&op, 1, &x, FX_DTYPE_F64, many), FX_STATUS_ARGUMENT, needs);
-    check_error(fx_custom(&op, 1, &x, FX_DTYPE_F64, few), FX_STATUS_ARGUMENT, needs);
+    check_error(fx_custom(&op, -1, &x, FX_DTYPE_F64, FX_DIMS(3)), FX_STATUS_ARGUMENT,
+                "0 to 8 sizes, got -1 and 1");
+    check_error(fx_custom(&op, 1, &x, FX_DTYPE_F64, many), FX_STATUS_ARGUMENT, "got 1 and 9");
+    check_error(fx_custom(&op, 1, &x, FX_DTYPE_F64, few), FX_STATUS_ARGUMENT, "got 1 and -1");
     many.n = FX_MAX_DIMS;
     CHECK(fx_custom(&op, 0, NULL, FX_DTYPE_F64, many), (1, 1, 1, 1, 1, 1, 1, 1), 0, 0);
 }
