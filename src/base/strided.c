@@ -99,16 +99,26 @@ enum { LINE = 64, VECTOR = 16 };
     typedef WORD __attribute__((may_alias)) NAME##_word;                                           \
     typedef WORD NAME##_row __attribute__((vector_size(VECTOR)));                                  \
     enum { NAME##_n = VECTOR / sizeof(WORD) };                                                     \
+    static void NAME##_fill(NAME##_word *dst, const NAME##_word value, int64_t n)                  \
+    {                                                                                              \
+        const NAME##_row row = value - (NAME##_row){0};                                            \
+        int64_t i = 0;                                                                             \
+        for (; i + NAME##_n <= n; i += NAME##_n)                                                   \
+            memcpy(dst + i, &row, VECTOR);                                                         \
+        for (; i < n; i++)                                                                         \
+            dst[i] = value;                                                                        \
+    }                                                                                              \
     static void NAME(void *to, const void *from, int64_t n, int64_t stride)                        \
     {                                                                                              \
         NAME##_word *dst = to;                                                                     \
         const NAME##_word *src = from;                                                             \
-        if (stride == 0)                                                                           \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                dst[i] = src[0];                                                                   \
-        else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                dst[i] = src[i * stride];                                                          \
+        if (stride == 0) {                                                                         \
+            if (n > 0)                                                                             \
+                NAME##_fill(dst, src[0], n);                                                       \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            dst[i] = src[i * stride];                                                              \
     }                                                                                              \
     static inline void NAME##_square(NAME##_word *dst, const NAME##_word *src, int64_t si,         \
                                      int64_t dj)                                                   \

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cpu_plugin.h"
+#include "cpu_simd.h"
 #include "planning.h"
 
 static char messages[2000];
@@ -136,11 +137,29 @@ static void one_can_do_without(void **state)
 static void small_steps_open_nothing(void **state)
 {
     (void)state;
+    const char *own = fxi_cpu_simd()->name;
+    assert_true(fxi_cpu_simd_choose("base"));
     begin("plugins/fails_open", NULL);
     assert_true(product(64) == 65);
     assert_string_equal(messages, "");
     assert_true(convolution() == 144);
     assert_non_null(strstr(messages, "it does not feel like it"));
+    assert_true(fxi_cpu_simd_choose(own));
+}
+
+/* Nor do large convolutions with AVX2, where our own kernels are faster. */
+static void with_avx2_convolutions_open_nothing(void **state)
+{
+    (void)state;
+    const char *own = fxi_cpu_simd()->name;
+    if (!fxi_cpu_simd_choose("avx2")) {
+        print_message("skipped: the machine has no AVX2\n");
+        return;
+    }
+    begin("plugins/fails_open", NULL);
+    assert_true(convolution() == 144);
+    assert_string_equal(messages, "");
+    assert_true(fxi_cpu_simd_choose(own));
 }
 
 static void its_failures_are_errors(void **state)
@@ -169,6 +188,7 @@ int main(void)
         cmocka_unit_test_teardown(a_good_one_computes, end),
         cmocka_unit_test_teardown(one_can_do_without, end),
         cmocka_unit_test_teardown(small_steps_open_nothing, end),
+        cmocka_unit_test_teardown(with_avx2_convolutions_open_nothing, end),
         cmocka_unit_test_teardown(its_failures_are_errors, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
