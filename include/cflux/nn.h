@@ -9,7 +9,12 @@
  * "Dense: layer Dense(30 => 10) expects size(input, 1) == 30, but got 32×8 Matrix{Float32}".
  *
  * A constructor evaluates the parameters that it creates if they take at most 16 MiB, so that other
- * threads can use the layer; larger ones are evaluated at first use, or by fx_eval. */
+ * threads can use the layer; larger ones are evaluated at first use, or by fx_eval.
+ *
+ * Element types: Dense, Bilinear, Scale, convolutions and recurrent layers convert an input to the
+ * type of their weight (Float64 to Float32, and Float32 to Float16, with one warning each per
+ * process). The result of a norm has the common type of the layer's arrays and the input, where
+ * integers count as Float32. */
 #ifndef CFLUX_NN_H
 #define CFLUX_NN_H
 
