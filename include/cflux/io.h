@@ -36,10 +36,10 @@ FXI_BEGIN_C
  * stored: the program builds the model before it loads the arrays. BSON stores models with their
  * settings, and each array once.
  *
- * FX_STATUS_ARGUMENT: an unknown extension, or an argument of the wrong kind (an object instead of
- * a name, a text instead of an object); the message says which argument. fx_load_into, fx_metadata,
- * fx_named_tuple, fx_tuple, fx_chain and fx_chain_of check the kinds of their arguments the same
- * way. */
+ * FX_STATUS_ARGUMENT: an unknown extension, a name that is used twice, or an argument of the wrong
+ * kind (an object instead of a name, a text instead of an object); the message says which argument.
+ * fx_load_into, fx_metadata, fx_named_tuple, fx_tuple, fx_chain and fx_chain_of check the kinds of
+ * their arguments the same way. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads a file as a named tuple (.npy: the array), which the scope owns; an error array on failure.
@@ -54,7 +54,8 @@ FX_API void *fx_load(const char *path);
 FX_API fx_status fx_load_flux_version(const char *version);
 
 /* Loads one entry of a file. If no entry has this name and arrays are named "name.…", returns a
- * named tuple of these, without the prefix. An error array if there is neither. */
+ * named tuple of these, without the prefix. An error array on failure: FX_STATUS_ARGUMENT if there
+ * is neither; other errors as for fx_load. */
 FX_API void *fx_load_key(const char *path, const char *name);
 
 /* fx_load_into(path, "model", m, …): copies values from a file into existing objects. The arrays
@@ -66,11 +67,12 @@ FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names
 
 /* fx_metadata("author", "me", …): an object with pairs of texts to save: fx_save(path, "model", m,
  * "", fx_metadata("author", "me")). A safetensors file stores them in its header; an .npz in the
- * member "__metadata__", bytes of JSON that NumPy reads as an array; an .npy cannot store them. A
- * loaded file with these texts has an entry "__metadata__". Texts are copied. fx_metadata_text
- * returns the text of a key, NULL if there is none; fx_metadata_count the number of keys (0 for
- * another object); fx_metadata_key the i-th key, NULL if i is too large. These texts are valid
- * while the object exists. */
+ * member "__metadata__", bytes of JSON that NumPy reads as an array. Saving them as .npy is
+ * FX_STATUS_ARGUMENT, as .bson FX_STATUS_UNSUPPORTED. A loaded file with these texts has an entry
+ * "__metadata__". Texts are copied. FX_STATUS_ARGUMENT for NULL or a key without a text.
+ * fx_metadata_text returns the text of a key, NULL if there is none; fx_metadata_count the number
+ * of keys (0 for another object); fx_metadata_key the i-th key, NULL if i is too large. These texts
+ * are valid while the object exists. */
 FX_API void *fxi_metadata(int n, const void *const *keys_and_texts);
 FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
@@ -155,7 +157,8 @@ FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
  * position), and restores the calling thread's random stream. Sets epoch, step and metrics (the
  * scope owns them). If the file is damaged or missing, the latest intact one of path.1, path.2, …
  * is used, with a message; if none is intact, the status is that of the first file (FX_STATUS_IO if
- * it is missing). On failure nothing is changed.
+ * it is missing). FX_STATUS_FORMAT if the names of the arrays differ from the saved ones,
+ * FX_STATUS_SHAPE if their sizes do. On failure nothing is changed.
  *
  * With .dist, all members of the group must call it. They load the newest checkpoint of which all
  * of them have an intact file. A failure is the same on all members: FX_STATUS_FORMAT if their

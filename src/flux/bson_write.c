@@ -25,6 +25,7 @@
 #include "julia_types.h"
 #include "memory.h"
 #include "state_parts.h"
+#include "tuples.h"
 
 #include <cflux/optim.h>
 #include <stdlib.h>
@@ -652,7 +653,11 @@ fx_status fxi_bson_save(fxi_file_out *out, const fxi_saving *what)
     fxi_saving flux = *what;
     if (what->metadata)
         return fx_fail(FX_STATUS_UNSUPPORTED, what->op, "BSON cannot store metadata");
-    void **objects = fxi_calloc((size_t)what->n + 1, sizeof *objects);
+    const int repeated = fxi_repeated_name(what->n, what->names);
+    if (repeated >= 0) /* readers keep only one of the objects, or refuse the file */
+        return fx_fail(FX_STATUS_ARGUMENT, what->op, "two objects would be called \"%s\"",
+                       what->names[repeated]);
+    void **objects = repeated == -1 ? fxi_calloc((size_t)what->n + 1, sizeof *objects) : NULL;
     if (!objects)
         return fx_fail(FX_STATUS_MEMORY, what->op, "no memory for %d objects", what->n);
     const fx_error earlier = fxi_error_begin();

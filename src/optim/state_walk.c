@@ -309,6 +309,14 @@ int64_t fxi_state_numbers(void *state, double *out, int64_t capacity)
     return status != FX_OK ? -2 : is_state ? g.n : -1;
 }
 
+static fx_status fail_rule(fx_rule *rule)
+{
+    char text[200];
+    fx_summary(rule, text, sizeof text);
+    return fx_fail(FX_STATUS_ARGUMENT, "optimiser state",
+                   "the other state belongs to another rule than %s", text);
+}
+
 /* Makes the new rule of a leaf; consecutive leaves with equal numbers share it. */
 static void prepare_rule(fxi_state_leaf *l, void *user)
 {
@@ -326,8 +334,7 @@ static void prepare_rule(fxi_state_leaf *l, void *user)
     }
     g->rules[i] = fxi_rule_numbers_in(l->rule, x);
     if (!g->rules[i])
-        g->status =
-            fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the numbers belong to another rule");
+        g->status = fail_rule(l->rule);
     else if (fx_is_error(g->rules[i]))
         g->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
 }
@@ -370,11 +377,13 @@ fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
     const bool every_path = has >= 0 && has != n && fits_every_path(state, n);
     if (has < 0)
         return has == -2 ? fx_error_status()
-                         : fx_fail(FX_STATUS_ARGUMENT, "state_numbers",
+                         : fx_fail(FX_STATUS_ARGUMENT, "optimiser state",
                                    "the state was not made by fx_setup");
     if (has != n && !every_path)
-        return fx_fail(FX_STATUS_ARGUMENT, "state_numbers",
-                       "the state needs %lld numbers, got %lld", (long long)has, (long long)n);
+        return fx_fail(FX_STATUS_ARGUMENT, "optimiser state",
+                       "the other state has %lld numbers, but this one %lld: their models or rules "
+                       "differ",
+                       (long long)n, (long long)has);
     numbering g = {.in = numbers,
                    .rules = fxi_calloc((size_t)n / SMALLEST_LEAF + 1, sizeof(void *))};
     if (!g.rules)

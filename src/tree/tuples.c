@@ -50,14 +50,10 @@ int fxi_by_name(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
-/* The number of a name that is empty or a duplicate, −1 if there is none, −2 if out of memory.
- * Sorts the names, because a file may contain too many to compare every pair. */
-static int bad_name(int n, const char *const *names)
+/* Sorts the names, because a file may contain too many to compare every pair. */
+int fxi_repeated_name(int n, const char *const *names)
 {
     int bad = -1;
-    for (int i = 0; i < n; i++)
-        if (!names || !names[i] || !names[i][0])
-            return i;
     const char *const **sorted = n > 0 ? fxi_calloc((size_t)n, sizeof *sorted) : NULL;
     if (n > 0 && !sorted)
         return -2;
@@ -70,6 +66,15 @@ static int bad_name(int n, const char *const *names)
             bad = (int)(sorted[i] - names);
     fxi_free((void *)sorted);
     return bad;
+}
+
+/* The number of a name that is empty or repeated, −1 if there is none, −2 if out of memory. */
+static int bad_name(int n, const char *const *names)
+{
+    for (int i = 0; i < n; i++)
+        if (!names || !names[i] || !names[i][0])
+            return i;
+    return fxi_repeated_name(n, names);
 }
 
 void *fx_named_tuple_from(int n, const char *const *names, void *const *items)

@@ -14,6 +14,9 @@ void fxi_child_set(void *object, int64_t i, void *value);
 
 /* Compares two pointers into a list of names, for qsort: by text, equal names by position. */
 int fxi_by_name(const void *a, const void *b);
+/* The number of a name that an earlier name of the list equals; −1 if there is none, −2 if out of
+ * memory (not recorded). */
+int fxi_repeated_name(int n, const char *const *names);
 
 /* Builds tuples in the shape of x: each object with children becomes a tuple, named if its children
  * have names, and `leaf` replaces everything else, NULL included. Shared objects stay shared. */

@@ -240,6 +240,10 @@ static void what_flux_has_not(void **state)
     assert_file_is(path, "old");
     assert_int_equal(fx_save(path, "_backrefs", m), FX_STATUS_ARGUMENT);
     fx_error_take();
+    assert_int_equal(fx_save(path, "a", fx_ones(2), "b", fx_ones(1), "a", fx_ones(3)),
+                     FX_STATUS_ARGUMENT);
+    assert_string_equal(fx_error_take().message, "save: two objects would be called \"a\"");
+    assert_file_is(path, "old");
 }
 
 /* A program's own type with the name and the fields of a rule is not a rule: it is written as
