@@ -451,18 +451,25 @@ static const fxi_tile_fn tile_store[2] = {store_f16, store_bf16};
 /* ---- stores past the caches ------------------------------------------------------------------ */
 #if defined(__SSE2__)
 #include <emmintrin.h>
-/* Streaming stores need addresses that are multiples of 16. The bytes before and after are copied
- * as usual. */
+#ifndef FXI_STREAM
+#define FXI_STREAM(p, v) _mm_stream_si128((__m128i *)(p), (__m128i)(v))
+#endif
+/* Streaming stores need addresses that are multiples of the vector's size. The bytes before and
+ * after are copied as usual. */
 static void stream(void *dv, const void *sv, size_t bytes)
 {
     char *d = dv;
     const char *s = sv;
-    const size_t odd = (size_t)(-(uintptr_t)d % 16), head = odd < bytes ? odd : bytes;
+    const size_t odd = (size_t)(-(uintptr_t)d % FXI_VECTOR_BYTES), head = odd < bytes ? odd : bytes;
     memcpy(d, s, head);
     size_t k = head;
-    for (; k + 16 <= bytes; k += 16)
-        _mm_stream_si128((__m128i *)(void *)(d + k),
-                         _mm_loadu_si128((const __m128i *)(const void *)(s + k)));
+    for (; k + 2 * FXI_VECTOR_BYTES <= bytes; k += 2 * FXI_VECTOR_BYTES) {
+        vl v, w;
+        memcpy(&v, s + k, sizeof v);
+        memcpy(&w, s + k + sizeof v, sizeof w);
+        FXI_STREAM((void *)(d + k), v);
+        FXI_STREAM((void *)(d + k + sizeof v), w);
+    }
     memcpy(d + k, s + k, bytes - k);
 }
 static void stream_end(void)

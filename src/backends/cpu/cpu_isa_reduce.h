@@ -262,6 +262,36 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
             wide_add_##S(all, s);                                                                  \
         }                                                                                          \
         *(double *)acc += wide_fold(s);                                                            \
+    }                                                                                              \
+    /* a[i] += x[i] + x[i + pitch] + … over `rows` rows, a constant */                           \
+    static inline void wide_columns_##S(const T *x, int64_t n, int rows, int64_t pitch, double *a) \
+    {                                                                                              \
+        const int64_t whole = n / WIDE_LANES * WIDE_LANES;                                         \
+        FXI_FOUR                                                                                   \
+        for (int64_t i = 0; i < whole; i += WIDE_LANES) {                                          \
+            vd t;                                                                                  \
+            memcpy(&t, a + i, sizeof t);                                                           \
+            FXI_UNROLL                                                                             \
+            for (int k = 0; k < rows; k++)                                                         \
+                t += wide_load_##S(x + i + k * pitch);                                             \
+            memcpy(a + i, &t, sizeof t);                                                           \
+        }                                                                                          \
+        for (int64_t i = whole; i < n; i++)                                                        \
+            for (int k = 0; k < rows; k++)                                                         \
+                a[i] += (double)x[i + k * pitch];                                                  \
+    }                                                                                              \
+    static void rsum_##S##_fast_col(const void *xv, int64_t n, int64_t stride, int64_t rows,       \
+                                    int64_t pitch, void *acc)                                      \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        if (stride != 1 || n < FXI_FEW) {                                                          \
+            rsum_##S##_col(xv, n, stride, rows, pitch, acc);                                       \
+            return;                                                                                \
+        }                                                                                          \
+        for (; rows >= 8; rows -= 8, x += 8 * pitch)                                               \
+            wide_columns_##S(x, n, 8, pitch, acc);                                                 \
+        for (; rows > 0; rows--, x += pitch)                                                       \
+            wide_columns_##S(x, n, 1, pitch, acc);                                                 \
     }
 FXI_WIDE_SUM(f32, float)
 FXI_WIDE_SUM(f64, double)
@@ -292,7 +322,7 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
     }
 #define FXI_WIDE_OF(NAME)                                                                          \
     {                                                                                              \
-        sizeof(double), NAME##_init, NAME##_fast_row, NAME##_col, NAME##_merge, NAME##_done        \
+        sizeof(double), NAME##_init, NAME##_fast_row, NAME##_fast_col, NAME##_merge, NAME##_done   \
     }
 /* A size of 0 marks a reduction that the type does not have. */
 #define FXI_REDUCER_NONE                                                                           \
@@ -300,8 +330,8 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
         0, NULL, NULL, NULL, NULL, NULL                                                            \
     }
 /* A sum of Float32 with a Float64 result leaves out the last rounding. */
-static const fxi_reducer sum_wide = {sizeof(double), rsum_f32_init,  rsum_f32_fast_row,
-                                     rsum_f32_col,   rsum_f32_merge, rsum_f64_done};
+static const fxi_reducer sum_wide = {sizeof(double),    rsum_f32_init,  rsum_f32_fast_row,
+                                     rsum_f32_fast_col, rsum_f32_merge, rsum_f64_done};
 static const fxi_reducer sum_of_sqdev = {4 * sizeof(double), rdev_init,  rdev_f32_row,
                                          rdev_f32_col,       rdev_merge, rdev_total};
 static const fxi_reducer tile_reducers[FX_REDUCE_COUNT][FXI_C_COUNT] = {

@@ -41,6 +41,7 @@ typedef enum scratch_use {
     SCRATCH_NONE,
     SCRATCH_TILE,   /* a tile, from one instruction to another */
     SCRATCH_FILLED, /* a tile that is filled before the first instruction of a row or part */
+    SCRATCH_SPLAT,  /* a tile of equal numbers, which only values of rows read as a rule */
     SCRATCH_BLOCK,
     SCRATCH_ROWS,
     SCRATCH_SUMS /* accumulators of a tile's rows */
@@ -61,7 +62,8 @@ typedef struct builder {
     const fxi_simd *simd;
     fxi_row_plan *p;
     int nregs, pass, nspreads;
-    size_t width, accumulator; /* of the widest register, and one of a reduction; bytes */
+    /* Bytes of the widest register of elements, of the widest number, of one accumulator. */
+    size_t width, splat, accumulator;
     register_location regs[MAX_REGISTERS];
     uint8_t use[FXI_ROW_LOCATIONS],
         size[FXI_ROW_LOCATIONS]; /* size: of a block's elements, else 0 */
@@ -235,7 +237,6 @@ static void assign_operand(builder *m, int k)
     const int axes = m->row->row_axes + m->row->outer_axes;
     const uint8_t size = (uint8_t)fxi_cpu_size(t->dtype);
     m->regs[k].dtype = t->dtype;
-    widen(m, t->dtype);
     if (fxi_cpu_is_scalar(t)) {
         m->regs[k].row = true;
         /* A 16-bit number is loaded, because it must be converted. */
@@ -247,9 +248,12 @@ static void assign_operand(builder *m, int k)
                     outer = axes_of(&by_rows, axes, t->ndim - axes);
     if (fxi_cpu_is_scalar(&inner)) {
         assign_row_operand(m, k, &outer);
-    } else if (half(t->dtype) || !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
-                                   (fxi_is_dense(inner.ndim, inner.shape, inner.stride) &&
-                                    fxi_cpu_is_scalar(&outer) && !m->p->columns))) {
+        return;
+    }
+    widen(m, t->dtype);
+    if (half(t->dtype) || !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
+                            (fxi_is_dense(inner.ndim, inner.shape, inner.stride) &&
+                             fxi_cpu_is_scalar(&outer) && !m->p->columns))) {
         m->regs[k].elements = load_operand(m, k, m->p->columns ? t : &by_rows, FXI_ROW_ELEMENTS);
     } else if (fxi_is_dense(t->ndim, t->shape, t->stride)) {
         m->regs[k].elements = (int16_t)k;
@@ -267,8 +271,8 @@ static int16_t splat_of(builder *m, int r)
 {
     register_location *a = &m->regs[r];
     if (a->spread == NOWHERE) {
-        widen(m, a->dtype);
-        a->spread = take(m, SCRATCH_FILLED);
+        m->splat = register_size(a->dtype) > m->splat ? register_size(a->dtype) : m->splat;
+        a->spread = take(m, SCRATCH_SPLAT);
         m->p->splats[m->p->nsplats++] =
             (fxi_row_link){a->one, a->spread, (uint8_t)register_size(a->dtype)};
     }
@@ -608,13 +612,13 @@ static void assign_outputs(builder *m)
  * takes 0.41 ms with whole rows and 0.62 with tiles of 256. The tiles of a row are about equal. */
 static int32_t part_of_row(const builder *m)
 {
-    int64_t tile = FXI_TILE_MOST, tiles = m->p->nmovers;
+    int64_t tiles = m->p->nmovers;
     const int64_t piece = m->p->piece;
     for (int k = m->p->nin + m->p->nout; k < m->p->nlocations; k++)
         tiles += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
     /* Never shorter than 256 elements: then calls would cost more than their elements. */
-    while (tile > FXI_TILE && tile * tiles * (int64_t)m->width > TILE_BYTES)
-        tile /= 2;
+    const int64_t fit = fxi_cpu_max(FXI_TILE, TILE_BYTES / (tiles * (int64_t)m->width));
+    const int64_t tile = fxi_cpu_min(fit, FXI_TILE_MOST);
     const int64_t parts = (piece + tile - 1) / tile, each = (piece + parts - 1) / parts;
     return (int32_t)((each + 15) / 16 * 16);
 }
@@ -666,6 +670,7 @@ static void lay_out(builder *m)
     const int64_t bytes_of[] = {[SCRATCH_NONE] = 0,
                                 [SCRATCH_TILE] = tile * width,
                                 [SCRATCH_FILLED] = tile * width,
+                                [SCRATCH_SPLAT] = tile * (int64_t)m->splat,
                                 [SCRATCH_BLOCK] = p->block * p->inner * width,
                                 [SCRATCH_ROWS] = p->block * 8,
                                 [SCRATCH_SUMS] =
