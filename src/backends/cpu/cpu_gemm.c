@@ -35,6 +35,8 @@ enum {
     FEW_ROWS = 8,  /* tiles of rows: up to this number a B that is read by columns is not packed */
     LITTLE = 8192, /* elements of a matrix that is packed although it is used once */
     PARTS = 8,     /* parts, at least, for several threads */
+    PAGE = 4096,   /* bytes; prefetchers do not cross its end */
+    RUN = 8,       /* terms packed at a time, if their columns are in different pages */
     B_BYTES = 12 << 20, /* bytes of packed B: a part of the last-level cache */
     STACK_BYTES =
         16384, /* bytes of packed operands on the stack: small products allocate nothing */
@@ -148,7 +150,9 @@ static int take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tiles *
 }
 
 /* Returns the A of a part's rows, which begin at row i: terms from l on, t->k of them. Packed rows
- * serve all panels of B. */
+ * serve all panels of B. Where columns are in different pages, RUN of them are packed for all
+ * rows before the next ones: a tile's rows are only a cache line of each column, and columns whose
+ * distance is a power of two share a cache set. */
 static const void *take_rows(const product *p, int64_t i, int64_t m, int64_t l, char *a,
                              fxi_gemm_tiles *t)
 {
@@ -156,9 +160,12 @@ static const void *take_rows(const product *p, int64_t i, int64_t m, int64_t l, 
     const void *from = stored_at(g->a, i * g->rsa + l * g->csa, p);
     t->acs = p->pack_a ? p->mr : g->csa;
     t->anext = p->pack_a ? p->mr * t->k : p->mr;
-    for (int64_t r = 0; p->pack_a && r < m; r += p->mr)
-        pack(p, (int)p->mr, stored_at(from, r * g->rsa, p), g->rsa, g->csa,
-             (int)fxi_cpu_min(p->mr, m - r), t->k, at(a, r * t->k, p));
+    const int64_t far = g->rsa == 1 && g->csa * p->stored >= PAGE, each = far ? RUN : t->k;
+    for (int64_t q = 0; p->pack_a && q < t->k; q += each)
+        for (int64_t r = 0; r < m; r += p->mr)
+            pack(p, (int)p->mr, stored_at(from, r * g->rsa + q * g->csa, p), g->rsa, g->csa,
+                 (int)fxi_cpu_min(p->mr, m - r), fxi_cpu_min(each, t->k - q),
+                 at(a, r * t->k + q * p->mr, p));
     return p->pack_a ? a : from;
 }
 
