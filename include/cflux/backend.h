@@ -335,12 +335,16 @@ typedef struct fx_scan_step {
     bool reverse; /* from the end */
 } fx_scan_step;
 
-/* GATHER: slices of in[0] at the indices in[1] along an axis. */
+/* GATHER: slices of in[0] at the indices in[1] along an axis. By element, if both inputs and the
+ * output have equally many axes: out[…, k, …] = in[0][…, in[1][…, k, …], …]; then in[1] has the
+ * shape of the output, and in[0] differs from it along the axis only. */
 typedef struct fx_gather_step {
     int32_t axis;
 } fx_gather_step;
 
-/* SCATTER: reduces slices of in[0] into the output's slices at the indices in[1] along an axis. */
+/* SCATTER: reduces slices of in[0] into the output's slices at the indices in[1] along an axis. By
+ * element, if both inputs and the output have equally many axes: in[0][…, k, …] is reduced into
+ * out[…, in[1][…, k, …], …]. */
 typedef struct fx_scatter_step {
     int32_t fold; /* fx_reduce: combines slices with equal indices */
     int32_t axis;
@@ -512,6 +516,12 @@ FXI_STEP_OF_CLASS(COLLECTIVE, collective)
 FXI_STEP_OF_CLASS(FOREACH, foreach)
 
 /* ---- functions for steps of several classes ---- */
+
+/* Whether a gather or scatter has an index for each element. */
+static inline bool fx_step_by_element(const fx_step *s)
+{
+    return s->out.ndim == s->in[0].ndim && s->out.ndim == s->in[1].ndim;
+}
 
 /* Returns the program or epilogue of a step; n is 0 if it has none. */
 static inline fx_program fx_step_program(const fx_step *s)

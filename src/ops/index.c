@@ -1,10 +1,10 @@
 /* index.c: gather, scatter, indexing by element, and one-hot arrays.
  *
- * The primitives gather and scatter copy whole slices along one axis. Indexing by element
- * (GatherElements, take_along_axis) uses them on the flattened array, with linear indices computed
- * from the axis index and the position of the element. An index outside its axis could name an
- * element of another column. It is therefore replaced by one outside the whole array, which the
- * primitive reports when the value is computed.
+ * The primitives gather and scatter copy whole slices along one axis, or index by element
+ * (GatherElements, take_along_axis): an index for each element of the result or of the source. The
+ * numbers of axes tell which: slices of an array of n axes at indices of k axes have n − 1 + k
+ * axes, so all three have equally many only by element, or if they are vectors, where both are the
+ * same.
  */
 #include "composites.h"
 #include "memory.h"
@@ -157,30 +157,24 @@ static fx_status check_elements(const char *op, const fx_array *x, const fx_arra
     return FX_OK;
 }
 
-/* Positions along axis i as a vector that broadcasts. */
-static fx_array *positions(int axis, int ndims, int64_t n)
+/* y[…, k, …] = x[…, idx[…, k, …], …]; the arrays differ along the axis only. */
+static fx_array *gather_by_element(fx_array *x, fx_array *idx, int axis)
 {
-    int64_t sizes[FX_MAX_DIMS];
-    for (int i = 0; i < ndims; i++)
-        sizes[i] = i == axis ? n : 1;
-    return fxi_iota(FX_DTYPE_I64, axis, ndims, sizes);
+    const fx_attr a = {.axis = axis};
+    return index_node(FX_OP_GATHER, x, idx, idx->node->ndim, idx->node->shape, &a);
 }
 
-/* The index into the flattened x of the element that idx names; outside x if idx is outside the
- * axis. */
-static fx_array *linear_index(const fx_array *x, fx_array *idx, int axis)
+/* The reduction of src[…, k, …] into y[…, idx[…, k, …], …], with n elements along the axis. */
+static fx_array *scatter_by_element(fx_reduce kind, fx_array *src, fx_array *idx, int axis,
+                                    int64_t n)
 {
-    const int64_t n = fx_size(x, axis), total = fx_length(x);
-    int64_t stride = 1;
-    fx_array *own = fx_cast(idx, FX_DTYPE_I64), *linear = NULL;
-    for (int i = 0; i < fx_ndims(x); i++) {
-        fx_array *at = i == axis ? own : positions(i, fx_ndims(x), fx_size(idx, i));
-        fx_array *term = fx_mul(at, stride);
-        linear = linear ? fx_add(linear, term) : term;
-        stride *= fx_size(x, i);
-    }
-    fx_array *outside = fx_or(fx_lt(own, 0), fx_ge(own, n));
-    return fx_where(outside, fx_where(fx_lt(own, 0), own, fx_add(own, total)), linear);
+    const fx_attr a = {.scatter = {kind, axis}};
+    int64_t shape[FX_MAX_DIMS];
+    if (fx_is_error(src) || fx_is_error(idx))
+        return fxi_pass_error("scatter", fx_is_error(src) ? src : idx);
+    for (int i = 0; i < src->node->ndim; i++)
+        shape[i] = i == axis ? n : src->node->shape[i];
+    return index_node(FX_OP_SCATTER, src, idx, src->node->ndim, shape, &a);
 }
 
 fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis)
@@ -189,17 +183,20 @@ fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis)
     if (s != FX_OK)
         return fx_error_array(s);
     FXI_SCOPE;
-    return fx_keep(fx_gather(fx_vec(x), linear_index(x, idx, axis), 0));
+    for (int i = 0; i < fx_ndims(x); i++)
+        if (i != axis && fx_size(idx, i) < fx_size(x, i))
+            x = fx_slice(x, i, 0, fx_size(idx, i));
+    return fx_keep(fx_is_error(x) ? x : gather_by_element(x, idx, axis));
 }
 
-/* Adds values at linear indices into zeros of the shape of x. */
-static fx_array *placed(const fx_array *x, fx_array *values, fx_array *linear)
+/* Adds values at the indices into zeros of the shape of x. */
+static fx_array *placed(const fx_array *x, fx_array *values, fx_array *idx, int axis)
 {
-    int64_t sizes[FX_MAX_DIMS];
+    fx_array *y = scatter_by_element(FX_REDUCE_SUM, values, idx, axis, fx_size(x, axis));
     for (int i = 0; i < fx_ndims(x); i++)
-        sizes[i] = fx_size(x, i);
-    return fxi_reshape(fxi_scatter_primitive(FX_REDUCE_SUM, values, linear, 0, fx_length(x)),
-                       fx_ndims(x), sizes);
+        if (fx_size(y, i) < fx_size(x, i))
+            y = fx_pad(y, i, 0, fx_size(x, i) - fx_size(y, i), 0);
+    return y;
 }
 
 static fx_array *ones_like(const fx_array *x, fx_dtype dtype)
@@ -224,10 +221,9 @@ fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axi
                                       fxi_shape_text(src->node->ndim, src->node->shape, a),
                                       fxi_shape_text(idx->node->ndim, idx->node->shape, b)));
     FXI_SCOPE;
-    fx_array *linear = linear_index(x, idx, axis);
-    fx_array *hit = fx_gt(placed(x, ones_like(idx, FX_DTYPE_I32), linear), 0);
+    fx_array *hit = fx_gt(placed(x, ones_like(idx, FX_DTYPE_I32), idx, axis), 0);
     const bool logical = fx_eltype(src) == FX_DTYPE_BOOL; /* a sum of Bools would be a count */
-    fx_array *values = placed(x, logical ? fx_cast(src, FX_DTYPE_U8) : src, linear);
+    fx_array *values = placed(x, logical ? fx_cast(src, FX_DTYPE_U8) : src, idx, axis);
     return fx_keep(fx_where(hit, logical ? fx_cast(values, FX_DTYPE_BOOL) : values, x));
 }
 
@@ -287,27 +283,43 @@ fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
+static bool by_element(const fxi_node *n)
+{
+    return n->ndim == n->in[0]->ndim && n->ndim == n->in[1]->ndim;
+}
+
+/* Gathers and scatters with the indices of the node and in its way. n: the size along the axis. */
+static fx_array *gathered(const fxi_rule_args *a, fx_array *x, int axis)
+{
+    return (by_element(a->node) ? gather_by_element : fx_gather)(x, Y, axis);
+}
+static fx_array *summed(const fxi_rule_args *a, fx_array *x, int axis, int64_t n)
+{
+    return (by_element(a->node) ? scatter_by_element : fxi_scatter_primitive)(FX_REDUCE_SUM, x, Y,
+                                                                              axis, n);
+}
+
 RULE(GATHER)
 {
     const int axis = (int)a->node->attr.axis;
-    a->gx[0] = fxi_scatter_primitive(FX_REDUCE_SUM, G, Y, axis, a->node->in[0]->shape[axis]);
+    a->gx[0] = summed(a, G, axis, a->node->in[0]->shape[axis]);
 }
 
 RULE(SCATTER)
 {
     const fx_reduce kind = (fx_reduce)a->node->attr.scatter.fold;
     const int axis = (int)a->node->attr.scatter.axis;
-    fx_array *g = fx_gather(G, Y, axis);
+    fx_array *g = gathered(a, G, axis);
     if (kind == FX_REDUCE_SUM) {
         a->gx[0] = g;
         return;
     }
-    fx_array *z = fx_gather(Z, Y, axis);
+    fx_array *z = gathered(a, Z, axis);
     if (kind == FX_REDUCE_PROD) {
         a->gx[0] = fx_div(fx_mul(g, z), X);
         return;
     }
     fx_array *hit = fx_cast(fx_eq(X, z), (fx_dtype)a->node->in[0]->dtype);
-    fx_array *count = fxi_scatter_primitive(FX_REDUCE_SUM, hit, Y, axis, a->node->shape[axis]);
-    a->gx[0] = fx_div(fx_mul(g, hit), fx_max(fx_gather(count, Y, axis), 1));
+    fx_array *count = summed(a, hit, axis, a->node->shape[axis]);
+    a->gx[0] = fx_div(fx_mul(g, hit), fx_max(gathered(a, count, axis), 1));
 }

@@ -202,9 +202,13 @@ static const char *const gathers[] = {
     "columns=5x7 4:7,1",  "rows=5x7 4:5,0",       "vector=17 9:17,0",   "matrix=5x7 2x3:7,1",
     "scalar=5x7 s:7,1",   "none=5x7 0:7,1",       "middle=3x4x5 6:4,1", "empty=0x5 3:5,1",
     "deep=3x4x5 2x2:3,0", "vectors=32x7x2 5:7,1", "+many=7x5 257:5,1",  NULL};
-static const char *const element_gathers[] = {"rows=5x7 3x7:5,0", "columns=5x7 5x2:7,1",
-                                              "vector=17 9:17,0", "axis1=3x4x5 3x2x5:4,1",
-                                              "none=5x7 0x7:5,0", NULL};
+static const char *const element_gathers[] = {"rows=5x7 3x7:5,0",
+                                              "columns=5x7 5x2:7,1",
+                                              "vector=17 9:17,0",
+                                              "axis1=3x4x5 3x2x5:4,1",
+                                              "none=5x7 0x7:5,0",
+                                              "+long=2200x2 2100x2:2200,0",
+                                              NULL};
 #define SCATTERS(k)                                                                                \
     {                                                                                              \
         "columns=5x4 4:7,1," k, "rows=4x5 4:3,0," k, "vector=9 9:4,0," k,                          \
@@ -215,8 +219,9 @@ static const char *const scatter_sum[] = SCATTERS("0"), *const scatter_max[] = S
                          *const scatter_min[] = SCATTERS("2"),
                          *const scatter_prod[] = SCATTERS("3"),
                          *const scatter_mean[] = SCATTERS("4");
-static const char *const element_scatters[] = {"rows=5x7 3x7 3x7:5,0", "columns=5x7 5x2 5x2:7,1",
-                                               "vector=17 9 9:17,0", "none=5x7 0x7 0x7:5,0", NULL};
+static const char *const element_scatters[] = {
+    "rows=5x7 3x7 3x7:5,0", "columns=5x7 5x2 5x2:7,1",           "vector=17 9 9:17,0",
+    "none=5x7 0x7 0x7:5,0", "+long=2200x2 2100x2 2100x2:2200,0", NULL};
 
 #define REDUCE(name, shapes, types, tolerance, flags)                                              \
     {                                                                                              \

@@ -146,6 +146,62 @@ static void scatters_of_long_rows(void **state)
     check_scatter(FX_REDUCE_MAX, FX_DTYPE_F64, DENSE, 2, 5500, 64);
 }
 
+/* By element: arrays of the same shape but for the axis, an index for each element. */
+static void check_elements(int dtype, int idx_type, layout l, int axis, int64_t n,
+                           const int64_t *shape)
+{
+    int64_t sizes[] = {shape[0], shape[1], shape[2]};
+    sizes[axis] = n;
+    operand x = make_operand(dtype, l, SHAPE(sizes[0], sizes[1], sizes[2])),
+            idx = make_operand(idx_type, l, SHAPE(shape[0], shape[1], shape[2])),
+            y = make_operand(dtype, DENSE, SHAPE(shape[0], shape[1], shape[2])),
+            sum = make_operand(dtype, DENSE, SHAPE(sizes[0], sizes[1], sizes[2]));
+    double *want = calloc((size_t)length_of(&sum) + 1, sizeof *want);
+    assert_non_null(want);
+    fill_indices(&idx, n);
+    step_run b = run_step(FX_OP_GATHER, FX_CLASS_GATHER, (fx_attr){.axis = axis}, 2,
+                          (const operand *[]){&x, &idx}, &y);
+    assert_int_equal(b.status, FX_OK);
+    const int64_t inner = fxi_length(axis, shape), m = shape[axis];
+    for (int64_t i = 0; i < length_of(&y); i++) {
+        const int64_t k = (int64_t)element(&idx, i),
+                      at = i % inner + inner * (k + n * (i / inner / m));
+        assert_true(element(&y, i) == element(&x, at));
+        want[at] += element(&y, i);
+    }
+    if (dtype != FX_DTYPE_BOOL) {
+        b = run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.scatter = {FX_REDUCE_SUM, axis}},
+                     2, (const operand *[]){&y, &idx}, &sum);
+        assert_int_equal(b.status, FX_OK);
+        for (int64_t i = 0; i < length_of(&sum); i++)
+            check_close(element(&sum, i), dtype == FX_DTYPE_U8 ? fmod(want[i], 256) : want[i],
+                        8 * epsilon_of(dtype), 32 * epsilon_of(dtype));
+    }
+    free(want);
+    drop_operand(&x), drop_operand(&idx), drop_operand(&y), drop_operand(&sum);
+}
+
+static void elements(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int l = 0; l < LAYOUTS; l++)
+            for (int axis = 0; axis < 3; axis++) {
+                if (l != BROADCAST) { /* writing an index would change several */
+                    check_elements(dtype, FX_DTYPE_I32, (layout)l, axis, 6,
+                                   (const int64_t[]){5, 4, 3});
+                    check_elements(dtype, FX_DTYPE_I64, (layout)l, axis, 2,
+                                   (const int64_t[]){1, 4, 3});
+                }
+                check_elements(dtype, FX_DTYPE_I64, DENSE, axis, 3,
+                               (const int64_t[]){2, axis == 1 ? 0 : 2, 2});
+            }
+    /* Several tiles of indices, several pieces, and outputs that are written past the caches. */
+    for (int axis = 0; axis < 2; axis++)
+        check_elements(FX_DTYPE_F32, FX_DTYPE_I32, DENSE, axis, 70, (const int64_t[]){2100, 8, 2});
+    check_elements(FX_DTYPE_I64, FX_DTYPE_I64, DENSE, 0, 2048, (const int64_t[]){2048, 513, 1});
+}
+
 static void sums_are_taken_in_index_order(void **state)
 {
     (void)state;
@@ -182,6 +238,19 @@ static void indices_out_of_range(void **state)
                  (const operand *[]){&out, &idx}, &x);
     assert_int_equal(b.status, FX_STATUS_ARGUMENT);
     assert_string_equal(b.error.message, "scatter: index -1 is out of range for axis 1 of size 5");
+    /* By element, the first wrong index is reported. */
+    operand each = make_operand(FX_DTYPE_I64, DENSE, SHAPE(3, 2));
+    for (int k = 0; k < 6; k++)
+        set_element(&each, k, k < 3 ? 4 : 5 + k);
+    b = run_step(FX_OP_GATHER, FX_CLASS_GATHER, (fx_attr){.axis = 1}, 2,
+                 (const operand *[]){&x, &each}, &out);
+    assert_string_equal(b.error.message, "gather: index 8 is out of range for axis 1 of size 5");
+    set_element(&each, 4, -1), set_element(&each, 3, 0);
+    b = run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.scatter = {FX_REDUCE_SUM, 1}}, 2,
+                 (const operand *[]){&out, &each}, &x);
+    assert_int_equal(b.status, FX_STATUS_ARGUMENT);
+    assert_string_equal(b.error.message, "scatter: index -1 is out of range for axis 1 of size 5");
+    drop_operand(&each);
     assert_int_equal(fxi_live_allocations(), live);
     drop_operand(&x), drop_operand(&idx), drop_operand(&out);
 }
@@ -210,6 +279,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(gathers),
     cmocka_unit_test(scatters),
     cmocka_unit_test(scatters_of_long_rows),
+    cmocka_unit_test(elements),
     cmocka_unit_test(sums_are_taken_in_index_order),
     cmocka_unit_test(indices_out_of_range),
     cmocka_unit_test(failing_allocations),

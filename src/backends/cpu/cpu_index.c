@@ -3,6 +3,8 @@
  * gather:  y[…, i…, …] = x[…, idx[i…], …]    the axis is replaced by the axes of idx
  * scatter: y[…, idx[i…], …] ⊕= src[…, i…, …]  in the order of the indices
  *
+ * or by element (cpu_elements.c).
+ *
  * Indices are checked first: nothing is written if one is out of range. Both operations see their
  * arrays as inner × axis × outer, and a row is the inner elements of one position along the others.
  * x may have any strides; a src that is not dense is copied first. Threads share the rows of the
@@ -13,23 +15,42 @@
  * row in their order, so sums do not depend on the number of threads. Rows shorter than a cache
  * line are merged in the order of the indices instead, because sorting would cost more than them.
  */
+#include "cpu_index.h"
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
 #include <string.h>
 
-/* The first index that is out of range; -1: none. The loop has no exit, so the compiler can
- * vectorise it. */
-static int64_t first_outside(const int64_t *idx, int64_t count, int64_t n)
+/* The sign of i | n − 1 − i is set if i is out of range. The loop is without an exit and compares
+ * nothing, so it becomes vectors even if the processor cannot compare integers of 64 bits. */
+int64_t fxi_index_outside(const int64_t *idx, int64_t count, int64_t n)
 {
-    bool outside = false;
+    uint64_t signs = 0;
     for (int64_t k = 0; k < count; k++)
-        outside |= (uint64_t)idx[k] >= (uint64_t)n;
-    for (int64_t k = 0; outside; k++)
-        if ((uint64_t)idx[k] >= (uint64_t)n)
+        signs |= (uint64_t)idx[k] | ((uint64_t)n - 1 - (uint64_t)idx[k]);
+    for (int64_t k = 0; signs >> 63; k++)
+        if (idx[k] < 0 || idx[k] >= n)
             return k;
     return -1;
+}
+
+fx_status fxi_index_fail(const fx_step *step, int64_t index, int axis, int64_t n)
+{
+    return fxi_cpu_fail(FX_STATUS_ARGUMENT, step,
+                        "index %lld is out of range for axis %d of size %lld", (long long)index,
+                        axis, (long long)n);
+}
+
+fx_status fxi_index_dense(const fx_step *step, const fx_tensor *t, const void *in, const void **out,
+                          void **copy)
+{
+    *out = in;
+    *copy = NULL;
+    if (fxi_is_dense(t->ndim, t->shape, t->stride))
+        return FX_OK;
+    *out = *copy = fxi_aligned(64, (size_t)fx_tensor_length(t) * fxi_cpu_size(t->dtype));
+    return *copy ? fxi_cpu_copy(t, in, *copy) : fxi_cpu_no_memory(step);
 }
 
 /* Dense Int64 indices are used where they are. Other ones are copied to *own, which the caller
@@ -59,36 +80,34 @@ static fx_status read_indices(const fx_step *step, const void *in, int axis, int
         }
         *out = idx;
     }
-    const int64_t bad = first_outside(*out, count, n);
+    const int64_t bad = fxi_index_outside(*out, count, n);
     if (bad < 0)
         return FX_OK;
-    const long long index = (*out)[bad];
+    const int64_t index = (*out)[bad];
     fxi_free(*own);
-    return fxi_cpu_fail(FX_STATUS_ARGUMENT, step,
-                        "index %lld is out of range for axis %d of size %lld", index, axis,
-                        (long long)n);
+    return fxi_index_fail(step, index, axis, n);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
-/* out[k] = x[idx[k]·stride] */
+/* out[k] = x[idx[k]·stride + k·next] */
 #define PICK(NAME, T)                                                                              \
-    static void NAME(void *out, const void *x, const int64_t *idx, int64_t n, int64_t stride)      \
+    static void NAME(void *out, const void *x, const int64_t *idx, int64_t n, int64_t stride,      \
+                     int64_t next)                                                                 \
     {                                                                                              \
         for (int64_t k = 0; k < n; k++)                                                            \
-            ((T *)out)[k] = ((const T *)x)[idx[k] * stride];                                       \
+            ((T *)out)[k] = ((const T *)x)[idx[k] * stride + k * next];                            \
     }
 PICK(pick1, uint8_t)
 PICK(pick2, uint16_t)
 PICK(pick4, uint32_t)
 PICK(pick8, uint64_t)
 
-/* By size and not by type: a gather only copies. */
-static void pick(void *out, const void *x, const int64_t *idx, int64_t n, int64_t stride,
-                 size_t size)
+void fxi_index_pick(void *out, const void *x, const int64_t *idx, int64_t n, int64_t stride,
+                    int64_t next, size_t size)
 {
-    static void (*const picks[])(void *, const void *, const int64_t *, int64_t,
+    static void (*const picks[])(void *, const void *, const int64_t *, int64_t, int64_t,
                                  int64_t) = {[1] = pick1, [2] = pick2, [4] = pick4, [8] = pick8};
-    picks[size](out, x, idx, n, stride);
+    picks[size](out, x, idx, n, stride, next);
 }
 
 /* Rows are far apart in a table that no cache may hold: each is requested a few rows early. */
@@ -140,7 +159,7 @@ static void gather_part(void *user, int64_t part)
         m = g->n - first < to - from ? g->n - first : to - from;
         /* Rows of one element: a loop without a call for each of them. */
         if (run == 1)
-            pick(out, base, idx, m, stride, g->size);
+            fxi_index_pick(out, base, idx, m, stride, 0, g->size);
         else if (inner.nd == 1 && inner.stride[0] == 1)
             pick_rows(out, base, idx, m, stride * (int64_t)g->size, run * (int64_t)g->size);
         else
@@ -179,6 +198,8 @@ fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, 
     (void)run;
     const fx_tensor *x = &step->in[0];
     const int axis = fx_step_gather(step)->axis;
+    if (fx_step_by_element(step))
+        return fxi_cpu_gather_elements(step, in, out);
     const int64_t *idx;
     void *own;
     const fx_status status = read_indices(step, in[1], axis, x->shape[axis], &idx, &own);
@@ -190,18 +211,16 @@ fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, 
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
-/* out[idx[k]·inner + i] ⊕= src[k·inner + i] for short rows; U: the type to compute in, unsigned
- * for integers, whose overflow wraps. */
+/* out[idx[k]·stride + k·next] ⊕= src[k]; U: the type to compute in, unsigned for integers, whose
+ * overflow wraps. */
 #define MERGE(NAME, T, U, EXPR)                                                                    \
-    static void NAME(void *out, const void *src, const int64_t *idx, int64_t n, int64_t inner)     \
+    static void NAME(void *out, const void *src, const int64_t *idx, int64_t n, int64_t stride,    \
+                     int64_t next)                                                                 \
     {                                                                                              \
-        const T *b = src;                                                                          \
-        for (int64_t k = 0; k < n; k++, b += inner) {                                              \
-            T *a = (T *)out + idx[k] * inner;                                                      \
-            for (int64_t i = 0; i < inner; i++) {                                                  \
-                const U p = (U)a[i], q = (U)b[i];                                                  \
-                a[i] = (T)(EXPR);                                                                  \
-            }                                                                                      \
+        for (int64_t k = 0; k < n; k++) {                                                          \
+            T *a = (T *)out + idx[k] * stride + k * next;                                          \
+            const U p = (U)*a, q = (U)((const T *)src)[k];                                         \
+            *a = (T)(EXPR);                                                                        \
         }                                                                                          \
     }
 /* MAX and MIN: NaN replaces a number, and stays, because comparisons with it are false. */
@@ -216,28 +235,47 @@ MERGES(i32, int32_t, uint32_t)
 MERGES(i64, int64_t, uint64_t)
 MERGES(u8, uint8_t, uint8_t)
 
-typedef void (*merge_fn)(void *, const void *, const int64_t *, int64_t, int64_t);
 #define ROW(n)                                                                                     \
     {                                                                                              \
         n##_f32, n##_f64, n##_i32, n##_i64, n##_u8, NULL                                           \
     }
-/* The kinds of scatter: loops for short rows, and the operation that merges two vectors. */
+/* The kinds of scatter: loops for single elements, and the operation that merges two vectors. */
 static const struct {
-    merge_fn merge[FXI_C_COUNT];
+    fxi_index_merge_fn merge[FXI_C_COUNT];
     fx_op op;
 } kinds[4] = {[FX_REDUCE_SUM] = {ROW(sum), FX_OP_ADD},
               [FX_REDUCE_MAX] = {ROW(max), FX_OP_MAX},
               [FX_REDUCE_MIN] = {ROW(min), FX_OP_MIN},
               [FX_REDUCE_PROD] = {ROW(prod), FX_OP_MUL}};
 
-/* The neutral element: the result of an empty reduction of this kind and type. */
-static void neutral(int kind, int dtype, char value[8])
+fxi_index_merge_fn fxi_index_merge(int kind, int dtype)
+{
+    return kinds[kind].merge[dtype];
+}
+
+void fxi_index_neutral(int kind, int dtype, char value[8])
 {
     const fxi_reducer *r = &fxi_cpu_simd()->reduce[kind][dtype];
     /* An accumulator of these four kinds has at most 8 bytes. */
     double acc;
     r->init(&acc, 1);
     r->done(&acc, 1, value);
+}
+
+void fxi_index_fill(void *out, const void *value, int64_t n, size_t size)
+{
+    enum { BLOCK = 4096 };
+    char *to = out;
+    const size_t bytes = (size_t)n * size;
+    if (n == 0)
+        return;
+    memcpy(to, value, size);
+    /* What is filled is copied, at most a block of it. */
+    for (size_t at = size, more; at < bytes; at += more) {
+        more = at < BLOCK ? at : BLOCK;
+        more = more < bytes - at ? more : bytes - at;
+        memcpy(to + at, to, more);
+    }
 }
 
 typedef struct scattering {
@@ -248,7 +286,7 @@ typedef struct scattering {
     int64_t *start, *order;         /* the terms of row j: order[start[j] … start[j + 1] − 1] */
     size_t size;
     bool streams; /* stores bypass the caches */
-    merge_fn merge;
+    fxi_index_merge_fn merge;
     fxi_tile_fn op;
     char neutral[8];
     char *out;
@@ -260,15 +298,27 @@ static void merge_part(void *user, int64_t part)
     const int64_t size = (int64_t)s->size, row = s->along * s->inner;
     int64_t o, to;
     fxi_cpu_range(s->outer, s->parts, part, &o, &to);
-    fxi_copy_strided(s->out + o * row * size, s->neutral, (to - o) * row, 0, s->size);
-    for (; o < to; o++)
-        s->merge(s->out + o * row * size, s->src + o * s->n * s->inner * size, s->idx, s->n,
-                 s->inner);
+    fxi_index_fill(s->out + o * row * size, s->neutral, (to - o) * row, s->size);
+    for (; o < to; o++) {
+        char *y = s->out + o * row * size;
+        const char *x = s->src + o * s->n * s->inner * size;
+        /* Rows of one element: a loop without a call for each of them. Equal indices may follow
+         * each other, so it must stay in order. */
+        if (s->inner == 1)
+            s->merge(y, x, s->idx, s->n, 1, 0);
+        for (int64_t k = 0; s->inner > 1 && k < s->n; k++, x += s->inner * size) {
+            char *to_row = y + s->idx[k] * s->inner * size;
+            s->op(to_row, (const void *const[]){to_row, x}, (int)s->inner, 0);
+        }
+    }
 }
 
 /* Long rows are computed in pieces of at most this many bytes. */
 enum { PIECE = 4096 };
 
+/* The first term of a row is merged with an empty row, so no row is cleared before. If stores
+ * bypass the caches, a row is summed in a piece of the stack first: to add to memory that was
+ * stored in this way, it would have to be read back. */
 static void rows_part(void *user, int64_t part)
 {
     const scattering *s = user;
@@ -277,7 +327,7 @@ static void rows_part(void *user, int64_t part)
     int64_t row, to;
     _Alignas(64) char empty[PIECE], sum[PIECE];
     fxi_cpu_range(s->along * s->outer, s->parts, part, &row, &to);
-    fxi_copy_strided(empty, s->neutral, fxi_cpu_min(most, s->inner), 0, s->size);
+    fxi_index_fill(empty, s->neutral, fxi_cpu_min(most, s->inner), s->size);
     for (int64_t j = row % s->along, o = row / s->along; row < to; row++) {
         const int64_t *k = s->order + s->start[j], *end = s->order + s->start[j + 1];
         for (int64_t i = 0, n; i < s->inner; i += n) {
@@ -285,6 +335,7 @@ static void rows_part(void *user, int64_t part)
             const void *pair[] = {empty, NULL};
             n = fxi_cpu_min(s->inner - i, most);
             for (const int64_t *t = k; t < end; t++, pair[0] = acc) {
+                /* The order is random in src. Terms of the following rows are requested too. */
                 const int64_t later = t + ROWS_AHEAD < last ? t[ROWS_AHEAD] : *t;
                 fetch_row(s->src + ((o * s->n + later) * s->inner + i) * size, n * size);
                 pair[1] = s->src + ((o * s->n + *t) * s->inner + i) * size;
@@ -309,6 +360,7 @@ static bool sort_terms(scattering *s)
     if (!start)
         return false;
     s->order = start + s->along + 2;
+    /* The counts are two further on, so that the sums below begin with two zeros. */
     for (int64_t k = 0; k < s->n; k++)
         start[s->idx[k] + 2]++;
     for (int64_t j = 0; j <= s->along; j++)
@@ -330,7 +382,7 @@ static fx_status scatter(const fx_step *step, const char *src, const int64_t *id
                     .along = t->shape[q->axis],
                     .outer = fxi_length(t->ndim - q->axis - 1, t->shape + q->axis + 1),
                     .size = fxi_cpu_size(t->dtype),
-                    .merge = kinds[q->fold].merge[t->dtype],
+                    .merge = fxi_index_merge(q->fold, t->dtype),
                     .op = fxi_cpu_simd()->ops[kinds[q->fold].op][t->dtype],
                     .out = out};
     const int64_t row = s.inner * (int64_t)s.size, rows = s.along * s.outer;
@@ -342,9 +394,10 @@ static fx_status scatter(const fx_step *step, const char *src, const int64_t *id
     if (sorts && !sort_terms(&s))
         return fxi_cpu_no_memory(step);
     s.parts = fxi_cpu_parts(sorts ? rows : s.outer, fxi_cpu_cost(bytes, 0));
-    /* Rows that are not whole lines would leave lines that are written in two ways. */
+    /* Rows that are not whole lines would leave lines that are written in two ways. A small output
+     * should stay in the cache for the step that reads it. */
     s.streams = row % LINE == 0 && rows * row >= FXI_STREAM_BYTES;
-    neutral(q->fold, t->dtype, s.neutral);
+    fxi_index_neutral(q->fold, t->dtype, s.neutral);
     fxi_cpu_parallel(s.parts, sorts ? rows_part : merge_part, &s);
     fxi_free(s.start);
     return FX_OK;
@@ -356,21 +409,21 @@ fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out,
     const fx_tensor *src = &step->in[0];
     const int axis = fx_step_scatter(step)->axis;
     const int64_t *idx;
-    void *copy = NULL, *own;
+    const void *dense;
+    void *copy, *own;
     /* Bool has no merging loops. 16-bit floats do not get here: they are converted around this
      * kernel (cpu_kernels.c). */
     if (src->dtype != step->out.dtype || src->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, src->dtype);
+    if (fx_step_by_element(step))
+        return fxi_cpu_scatter_elements(step, in, out);
     fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx, &own);
     if (status)
         return status;
     /* The merging loops read runs of the inner axes. */
-    if (!fxi_is_dense(src->ndim, src->shape, src->stride)) {
-        copy = fxi_aligned(64, (size_t)fx_tensor_length(src) * fxi_cpu_size(src->dtype));
-        status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(step);
-    }
+    status = fxi_index_dense(step, src, in[0], &dense, &copy);
     if (!status)
-        status = scatter(step, copy ? copy : in[0], idx, out);
+        status = scatter(step, dense, idx, out);
     fxi_free(copy);
     fxi_free(own);
     return status;

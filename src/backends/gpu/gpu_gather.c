@@ -34,23 +34,24 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
 }
 
 /* The strides of x without its axis, and those of idx, over the output: x's axes before, idx's
- * axes, x's axes after. */
+ * axes, x's axes after. By element, the output has the axes of idx. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_tensor *idx,
                           const fx_tensor *x, int axis)
 {
+    const bool elements = outer->ndim == x->ndim && outer->ndim == idx->ndim;
+    const int axes = elements ? 1 : idx->ndim; /* of the output, in the place of the axis */
     int64_t sx[FX_MAX_DIMS] = {0}, si[FX_MAX_DIMS] = {0};
     *l = (fxi_gpu_layout){.nd = outer->ndim};
     for (int d = 0; d < outer->ndim; d++) {
-        const bool index = d >= axis && d < axis + idx->ndim;
+        const bool index = d >= axis && d < axis + axes;
         l->shape[d] = outer->shape[d];
-        si[d] = index ? idx->stride[d - axis] : 0;
-        sx[d] = index ? 0 : x->stride[d < axis ? d : d - idx->ndim + 1];
+        si[d] = elements ? idx->stride[d] : index ? idx->stride[d - axis] : 0;
+        sx[d] = index ? 0 : x->stride[d < axis ? d : d - axes + 1];
     }
     fxi_gpu_layout_add(l, sx);
-    if (fxi_gpu_layout_add(l, si) ==
-        0) { /* both have only zeros, but the caller expects two patterns */
+    if (fxi_gpu_layout_add(l, si) == 0) { /* both are equal, but the caller expects two patterns */
         for (int d = 0; d < l->nd; d++)
-            l->stride[1][d] = 0;
+            l->stride[1][d] = l->stride[0][d];
         l->npatterns = 2;
     }
 }

@@ -529,28 +529,31 @@ void fxi_gpu_reductions(fxi_gpu_builder *b)
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
-/* A scatter as a reduction. The axes of the layout are the output's, then those of idx: an element
- * of the output takes the terms whose index is its own. */
+/* A scatter as a reduction. The axes of the layout are the output's, then those of idx, or by
+ * element its axis only: an element of the output takes the terms whose index is its own. */
 void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const fx_tensor *src = &s->in[0], *idx = &s->in[1], *out = &s->out;
-    const int axis = fx_step_scatter(s)->axis, n = out->ndim;
+    const bool elements = fx_step_by_element(s);
+    const int axis = fx_step_scatter(s)->axis, n = out->ndim, axes = elements ? 1 : idx->ndim;
     int64_t from_src[FXI_GPU_AXES] = {0}, from_idx[FXI_GPU_AXES] = {0},
             coordinate[FXI_GPU_AXES] = {0};
     reduction r = {
         .in = s->in, .out = &s->out, .nin = 2, .kind = fx_step_scatter(s)->fold, .matches = true};
     r.dtype = src->dtype;
-    r.layout.nd = n + idx->ndim;
+    r.layout.nd = n + axes;
     for (int d = 0; d < n; d++) {
         r.layout.shape[d] = out->shape[d];
-        if (d != axis)
-            from_src[d] = src->stride[d < axis ? d : d + idx->ndim - 1];
+        if (d == axis)
+            continue;
+        from_src[d] = src->stride[d < axis ? d : d + axes - 1];
+        from_idx[d] = elements ? idx->stride[d] : 0;
     }
-    for (int d = 0; d < idx->ndim; d++) {
-        r.layout.shape[n + d] = idx->shape[d];
+    for (int d = 0; d < axes; d++) {
+        r.layout.shape[n + d] = src->shape[axis + d];
         from_src[n + d] = src->stride[axis + d];
-        from_idx[n + d] = idx->stride[d];
+        from_idx[n + d] = idx->stride[elements ? axis : d];
     }
     /* A stride of 1 along the axis and 0 elsewhere: the walk's offset is then the index itself. */
     coordinate[axis] = 1;

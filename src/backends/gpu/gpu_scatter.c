@@ -138,7 +138,9 @@ void fxi_gpu_scatter(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const int axis = fx_step_scatter(s)->axis, dtype = s->out.dtype;
-    const int64_t length = fx_tensor_length(&s->out), indices = fx_tensor_length(&s->in[1]);
+    const fx_tensor *idx = &s->in[1];
+    const int64_t length = fx_tensor_length(&s->out),
+                  indices = fx_step_by_element(s) ? idx->shape[axis] : fx_tensor_length(idx);
     target t = {.dtype = folded_type(dtype), .length = length, .wide = fxi_gpu_wide(length)};
     fxi_gpu_check_indices(b, axis, s->out.shape[axis]);
     if (dtype == FX_DTYPE_BOOL || fx_step_scatter(s)->fold > FX_REDUCE_PROD) {

@@ -137,8 +137,8 @@ int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k);
 /* ---- indices (gpu_gather.c) ------------------------------------------------------------------ */
 /* Adds a launch that checks the indices (operand 1) for an axis of that size. */
 void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size);
-/* Makes a layout over x's axes with `axis` replaced by those of idx. Pattern 0: x without the axis;
- * 1: idx. `shape` has the sizes of this space. */
+/* Makes a layout over x's axes with `axis` replaced by those of idx, or by element over the axes of
+ * idx. Pattern 0: x without the axis; 1: idx. `shape` has the sizes of this space. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *shape, const fx_tensor *idx,
                           const fx_tensor *x, int axis);
 /* Returns the number of elements of a vector if a gather or scatter can move its rows as vectors:
