@@ -146,6 +146,7 @@ static inline vf vf_exp_less_one(vf r)
  * of the smallest denormal, 2⁻¹⁴⁹, and e⁸⁹ is larger than the largest number. */
 static inline vf vf_exp(vf x)
 {
+    /* s + s·(eʳ − 1) is rounded once, as 1 + (eʳ − 1) would be, since s is a power of two. */
     const vf_parts p = vf_reduce(x, -104.0f, 89.0f);
     const vf s = (vf)p.scale[0];
     return vf_fma(vf_exp_less_one(p.r), s, s) * (vf)p.scale[1];
@@ -253,6 +254,7 @@ static inline vf vf_tanh(vf x)
 static inline vf vf_sigmoid(vf x)
 {
     const vf_whole w = vf_nearest(vf_max(vf_splat(-104.0f), -vf_abs(x)), 1, 127 + 64);
+    /* n is from −150 to 0, so that one factor is enough, unlike in exp. */
     const vf s = (vf)((vu)w.t << 23), e = vf_fma(vf_exp_less_one(w.r), s, s) * 0x1p-64f;
     return vf_pick(vf_less(x, vf_splat(0.0f)), e, vf_splat(1.0f)) / (1.0f + e);
 }
