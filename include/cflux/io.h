@@ -69,10 +69,10 @@ FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names
  * "", fx_metadata("author", "me")). A safetensors file stores them in its header; an .npz in the
  * member "__metadata__", bytes of JSON that NumPy reads as an array. Saving them as .npy is
  * FX_STATUS_ARGUMENT, as .bson FX_STATUS_UNSUPPORTED. A loaded file with these texts has an entry
- * "__metadata__". Texts are copied. FX_STATUS_ARGUMENT for NULL or a key without a text.
- * fx_metadata_text returns the text of a key, NULL if there is none; fx_metadata_count the number
- * of keys (0 for another object); fx_metadata_key the i-th key, NULL if i is too large. These texts
- * are valid while the object exists. */
+ * "__metadata__". Texts are copied. FX_STATUS_ARGUMENT for NULL, a key without a text or a key
+ * that is used twice. fx_metadata_text returns the text of a key, NULL if there is none;
+ * fx_metadata_count the number of keys (0 for another object); fx_metadata_key the i-th key, NULL
+ * if i is too large. These texts are valid while the object exists. */
 FX_API void *fxi_metadata(int n, const void *const *keys_and_texts);
 FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);

@@ -9,9 +9,8 @@
 typedef struct metadata {
     fx_object base;
     int64_t n;
-    char **texts; /* key, text, key, … */
-    /* Addresses of the keys in `texts`, in alphabetical order; equal keys keep their order. */
-    char ***sorted;
+    char **texts;   /* key, text, key, … */
+    char ***sorted; /* addresses of the keys in `texts`, in alphabetical order */
 } metadata;
 
 static void finish(void *self)
@@ -53,8 +52,7 @@ static void *failed(fx_status status, const char *why)
 static int by_key(const void *a, const void *b)
 {
     char *const *const x = *(char **const *)a, *const *const y = *(char **const *)b;
-    const int order = strcmp(*x, *y);
-    return order ? order : (x > y) - (x < y);
+    return strcmp(*x, *y);
 }
 
 static bool sort_keys(metadata *m)
@@ -67,17 +65,18 @@ static bool sort_keys(metadata *m)
     return m->sorted != NULL;
 }
 
-void *fxi_metadata(int n, const void *const *keys_and_texts)
+/* A key that occurs twice; NULL if there is none. */
+static const char *repeated_key(const metadata *m)
 {
-    if (n % 2 != 0)
-        return failed(FX_STATUS_ARGUMENT, "keys and texts must alternate");
-    for (int i = 0; i < n; i++)
-        if (!keys_and_texts[i])
-            return failed(FX_STATUS_ARGUMENT, "a key or text is NULL");
-    for (int i = 0; i < n; i++)
-        if (fxi_check_text("metadata", i + 1, i % 2 ? "a text" : "a key", keys_and_texts[i]) !=
-            FX_OK)
-            return fx_error_object(&fxi_metadata_type);
+    for (int64_t i = 1; i < m->n; i++)
+        if (strcmp(*m->sorted[i - 1], *m->sorted[i]) == 0)
+            return *m->sorted[i];
+    return NULL;
+}
+
+/* An error object if out of memory (recorded). */
+static void *copy_texts(int n, const void *const *keys_and_texts)
+{
     const metadata none = {.n = 0};
     metadata *m = fxi_new(&fxi_metadata_type, &none);
     if (m == &error_metadata)
@@ -92,6 +91,25 @@ void *fxi_metadata(int n, const void *const *keys_and_texts)
             return failed(FX_STATUS_MEMORY, "out of memory");
     }
     return sort_keys(m) ? (void *)m : failed(FX_STATUS_MEMORY, "out of memory");
+}
+
+void *fxi_metadata(int n, const void *const *keys_and_texts)
+{
+    if (n % 2 != 0)
+        return failed(FX_STATUS_ARGUMENT, "keys and texts must alternate");
+    for (int i = 0; i < n; i++)
+        if (!keys_and_texts[i])
+            return failed(FX_STATUS_ARGUMENT, "a key or text is NULL");
+    for (int i = 0; i < n; i++)
+        if (fxi_check_text("metadata", i + 1, i % 2 ? "a text" : "a key", keys_and_texts[i]) !=
+            FX_OK)
+            return fx_error_object(&fxi_metadata_type);
+    void *m = copy_texts(n, keys_and_texts);
+    const char *repeated = fx_is_error(m) ? NULL : repeated_key(m);
+    if (!repeated)
+        return m;
+    fx_fail(FX_STATUS_ARGUMENT, "metadata", "two texts have the key \"%.80s\"", repeated);
+    return fx_error_object(&fxi_metadata_type);
 }
 
 static const metadata *as_metadata(const void *object)
@@ -163,11 +181,12 @@ void *fxi_metadata_read(fxi_bytes *b)
     }
     void *m = NULL;
     if (b->status == FX_OK && t.n > 0)
-        m = fxi_metadata(t.n, (const void *const *)t.items);
-    if (m && fx_is_error(m)) {
+        m = copy_texts(t.n, (const void *const *)t.items);
+    if (m && fx_is_error(m))
         b->status = FX_STATUS_MEMORY; /* already recorded */
-        m = NULL;
-    }
+    else if (m && repeated_key(m))
+        fxi_bytes_fail(b, b->at, "the metadata contain the key \"%.80s\" twice", repeated_key(m));
+    m = b->status == FX_OK ? m : NULL;
     for (int32_t i = 0; i < t.n; i++)
         fxi_free(t.items[i]);
     fxi_free(t.items);

@@ -12,7 +12,7 @@ extern const fx_type fxi_metadata_type;
 /* Writes the texts as a JSON object: {"key": "text", …}. */
 void fxi_metadata_put(fx_json *out, const char *name, const void *object);
 /* Reads an object of this form, owned by the scope; NULL if it has no texts, or on failure (see the
- * status of b). */
+ * status of b). FX_STATUS_FORMAT if a key occurs twice. */
 void *fxi_metadata_read(fxi_bytes *b);
 
 #endif

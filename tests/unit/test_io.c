@@ -58,7 +58,7 @@ static void every_format_is_named(void **state)
     assert_string_equal(fx_metadata_text(header, "notation.model"), "Dense(3 => 2)");
 }
 
-/* Keys are found whatever their order and number; of equal keys the first counts. */
+/* Keys are found whatever their order and number. A key that is used twice is an error. */
 static void metadata_by_key(void **state)
 {
     (void)state;
@@ -74,8 +74,12 @@ static void metadata_by_key(void **state)
     }
     list[2 * KEYS] = "k7";
     list[2 * KEYS + 1] = "again";
-    const void *m = fxi_metadata(2 * KEYS + 2, list);
-    assert_int_equal(fx_metadata_count(m), KEYS + 1);
+    assert_true(fx_is_error(fxi_metadata(2 * KEYS + 2, list)));
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_ARGUMENT);
+    assert_string_equal(e.message, "metadata: two texts have the key \"k7\"");
+    const void *m = fxi_metadata(2 * KEYS, list);
+    assert_int_equal(fx_metadata_count(m), KEYS);
     for (int i = 0; i < KEYS; i++) {
         assert_string_equal(fx_metadata_key(m, i), texts[2 * i]);
         assert_string_equal(fx_metadata_text(m, texts[2 * i]), texts[2 * i + 1]);

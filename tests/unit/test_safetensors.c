@@ -135,6 +135,8 @@ static void headers_that_are_wrong(void **state)
     refused("{\"__metadata__\":{\"a\":\177}}", 0, "expected a string, found the byte 127");
     refused("{\"__metadata__\":{\"a\":\1}}", 0, "expected a string, found the byte 1");
     refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "the metadata appears twice");
+    refused("{\"__metadata__\":{\"a\":\"1\",\"b\":\"\",\"a\":\"2\"}}", 0,
+            "the metadata contain the key \"a\" twice");
     refused("{" ONE("\\u0000", "F32", "[1]", "[0,4]") "}", 4, "not allowed here");
     refused("{" ONE("\\ud800", "F32", "[1]", "[0,4]") "}", 4, "not allowed here");
     refused("{" ONE("\\q", "F32", "[1]", "[0,4]") "}", 4, "unknown escape");
