@@ -12,6 +12,7 @@ _Thread_local const char *fxi_call_site;
 static _Thread_local fx_error record;
 static _Thread_local const char *where_file;
 static _Thread_local int where_line;
+static _Thread_local const char *named_operation; /* by FXI_OPERATION; NULL outside */
 
 static fxi_mutex hook_lock = FXI_MUTEX_INIT;
 static fx_error_fn error_hook;
@@ -49,6 +50,18 @@ void fxi_error_where(const char *file, int line)
     where_line = line;
 }
 
+const char *fxi_operation_begin(const char *name)
+{
+    const char *before = named_operation;
+    named_operation = before ? before : name;
+    return before;
+}
+
+void fxi_operation_end(const char *const *before)
+{
+    named_operation = *before;
+}
+
 void fxi_error_carry(const fx_error *error)
 {
     if (error->status == FX_OK || record.status != FX_OK)
@@ -75,6 +88,8 @@ static void trim_utf8(char *text, size_t capacity)
 fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
 {
     fx_error e = {.status = status, .file = where_file, .line = where_line};
+    const char *outer = named_operation;
+    op = outer ? outer : op;
     snprintf(e.op, sizeof e.op, "%s", op);
     int n = snprintf(e.message, sizeof e.message, "%s: ", op);
     if (n < 0 || (size_t)n >= sizeof e.message)
@@ -90,8 +105,10 @@ fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     const fx_error_fn hook = error_hook;
     void *user = error_user;
     fxi_mutex_unlock(&hook_lock);
+    named_operation = NULL; /* the hook may call operations, and may leave by longjmp */
     if (hook)
         hook(&e, user);
+    named_operation = outer;
     return status;
 }
 

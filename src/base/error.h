@@ -17,6 +17,15 @@ extern _Thread_local const char *fxi_call_site;
 extern FX_API _Thread_local const char *fxi_call_site;
 #endif
 
+/* Until the C block ends, errors of this thread name the operation `name` instead of the operations
+ * that it calls: fx_clamp calls fx_lt and fx_where, but its messages begin with "clamp: ". The
+ * outermost name counts. For blocks that call no functions of the program. */
+#define FXI_OPERATION(name)                                                                        \
+    const char *const fxi_operation_before __attribute__((cleanup(fxi_operation_end), unused)) =   \
+        fxi_operation_begin(name)
+const char *fxi_operation_begin(const char *name);
+void fxi_operation_end(const char *const *before);
+
 /* fx_fail with a text that is not a format. */
 fx_status fxi_fail_text(fx_status status, const char *operation, const char *text);
 

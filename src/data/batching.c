@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "error.h"
 #include "memory.h"
 #include "object_types.h"
 
@@ -93,6 +94,7 @@ fx_array *fx_batch_sequence(void *sequences, double pad)
 
 void *fx_batchseq(void *sequences, double pad)
 {
+    FXI_OPERATION("batchseq");
     fx_array *all = fx_batch_sequence(sequences, pad);
     return fx_is_error(all) ? (void *)all : fx_unstack(all, fx_ndims(all) - 2);
 }
@@ -143,11 +145,11 @@ void *fx_unstack(fx_array *x, int axis)
 
 void *fx_chunk_size(fx_array *x, int64_t size, int axis)
 {
-    fx_status failed = check_axis("chunk", x, axis);
+    fx_status failed = check_axis("chunk_size", x, axis);
     if (failed == FX_OK && size < 1)
-        failed = fx_fail(FX_STATUS_ARGUMENT, "chunk", "size is %lld, expected a positive number",
-                         (long long)size);
-    return failed == FX_OK ? divide("chunk", x, axis, size, false) : fx_error_array(failed);
+        failed = fx_fail(FX_STATUS_ARGUMENT, "chunk_size",
+                         "size is %lld, expected a positive number", (long long)size);
+    return failed == FX_OK ? divide("chunk_size", x, axis, size, false) : fx_error_array(failed);
 }
 
 void *fx_chunk(fx_array *x, int64_t n, int axis)
@@ -188,6 +190,7 @@ static fx_array *bools_like(const fx_array *x)
 
 fx_array *fx_full_like(const fx_array *x, double value)
 {
+    FXI_OPERATION("full_like");
     fx_array *zeros = fx_zeros_like(x);
     return fx_is_error(zeros)
                ? zeros
@@ -196,16 +199,19 @@ fx_array *fx_full_like(const fx_array *x, double value)
 
 fx_array *fx_ones_like(const fx_array *x)
 {
+    FXI_OPERATION("ones_like");
     return fx_full_like(x, 1);
 }
 
 fx_array *fx_falses_like(const fx_array *x)
 {
+    FXI_OPERATION("falses_like");
     return bools_like(x);
 }
 
 fx_array *fx_trues_like(const fx_array *x)
 {
+    FXI_OPERATION("trues_like");
     return fx_not(bools_like(x));
 }
 
@@ -227,11 +233,13 @@ static fx_array *random_like(fx_array *(*draw)(fx_dtype, int, const int64_t *), 
 
 fx_array *fx_rand_like(const fx_array *x)
 {
+    FXI_OPERATION("rand_like");
     return random_like(fxi_rand, x);
 }
 
 fx_array *fx_randn_like(const fx_array *x)
 {
+    FXI_OPERATION("randn_like");
     return random_like(fxi_randn, x);
 }
 
@@ -239,6 +247,7 @@ fx_array *fx_randn_like(const fx_array *x)
 
 fx_array *fx_rescale(fx_array *x, fx_axes dims, double eps)
 {
+    FXI_OPERATION("rescale");
     fx_array *least = fx_minimum(x, .dims = dims), *most = fx_maximum(x, .dims = dims);
     return fx_div(fx_sub(x, least), fx_add(fx_sub(most, least), eps));
 }

@@ -8,6 +8,7 @@
  */
 #include "nn_layer.h"
 
+#include "error.h"
 #include "julia_number.h"
 
 #include <math.h>
@@ -35,12 +36,13 @@ static bool is_probability(double p)
 
 fx_array *fx_dropout_apply(fx_array *x, double p)
 {
+    FXI_OPERATION("dropout_apply");
     char text[FXI_NUMBER_TEXT];
     if (fx_is_error(x))
         return fx_cast(x, FX_DTYPE_F32); /* records an error for NULL, passes an error array on */
     if (is_probability(p))
         return fxi_dropped(x, p, &(const fx_dims){0});
-    fx_fail(FX_STATUS_ARGUMENT, "dropout", "expects 0 ≤ p ≤ 1, got p = %s",
+    fx_fail(FX_STATUS_ARGUMENT, "dropout_apply", "expects 0 ≤ p ≤ 1, got p = %s",
             fxi_float64_text(p, text));
     return fx_error_array(FX_STATUS_ARGUMENT);
 }

@@ -4,6 +4,7 @@
  * since 0.16.11).
  */
 #include "nn_layer.h"
+#include "error.h"
 
 bool fxi_is_half(fx_dtype t)
 {
@@ -39,6 +40,7 @@ fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux)
 
 fx_array *fx_normalise(fx_array *x, fx_axes dims, double eps)
 {
+    FXI_OPERATION("normalise");
     FXI_SCOPE;
     return fx_keep(fxi_normalised(x, dims, eps, FXI_FLUX_16));
 }

@@ -29,16 +29,19 @@ static fx_array *saturate(fx_array *x, int lo, int hi)
 /* UInt8 and Bool cannot represent −1 and are never below 0, so their lower bound is 0. */
 fx_array *fx_hardtanh(fx_array *x)
 {
+    FXI_OPERATION("hardtanh");
     const fx_dtype t = fx_eltype(x);
     return saturate(x, t == FX_DTYPE_U8 || t == FX_DTYPE_BOOL ? 0 : -1, 1);
 }
 fx_array *fx_relu6(fx_array *x)
 {
+    FXI_OPERATION("relu6");
     return saturate(x, 0, 6);
 }
 
 fx_array *fx_hardsigmoid(fx_array *x)
 {
+    FXI_OPERATION("hardsigmoid");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *line = fx_div(fx_add(x, 3), 6.0);
@@ -48,6 +51,7 @@ fx_array *fx_hardsigmoid(fx_array *x)
 /* At ±3 the gradient is that of x·(x + 3)/6: −½ and 3/2. */
 fx_array *fx_hardswish(fx_array *x)
 {
+    FXI_OPERATION("hardswish");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *line = fx_div(fx_add(x, 3), 6.0);
@@ -57,11 +61,13 @@ fx_array *fx_hardswish(fx_array *x)
 
 fx_array *fx_leakyrelu_slope(fx_array *x, double slope)
 {
+    FXI_OPERATION("leakyrelu_slope");
     FXI_SCOPE;
     return fx_keep(fx_where(fx_gt(x, 0), x, fx_mul(slope, x)));
 }
 fx_array *fx_leakyrelu(fx_array *x)
 {
+    FXI_OPERATION("leakyrelu");
     return fx_leakyrelu_slope(x, 0.01);
 }
 
@@ -84,21 +90,25 @@ fx_array *fx_rrelu(fx_array *x)
 
 fx_array *fx_trelu_theta(fx_array *x, double theta)
 {
+    FXI_OPERATION("trelu_theta");
     return fx_where(fx_le(x, theta), 0, x);
 }
 fx_array *fx_trelu(fx_array *x)
 {
+    FXI_OPERATION("trelu");
     return fx_where(fx_le(x, 1), 0, x);
 }
 
 fx_array *fx_softshrink_lambda(fx_array *x, double lambda)
 {
+    FXI_OPERATION("softshrink_lambda");
     FXI_SCOPE;
     fx_array *low = fx_where(fx_ge(x, -lambda), 0, fx_add(x, lambda));
     return fx_keep(fx_where(fx_gt(x, lambda), fx_sub(x, lambda), low));
 }
 fx_array *fx_softshrink(fx_array *x)
 {
+    FXI_OPERATION("softshrink");
     return fx_softshrink_lambda(x, 0.5);
 }
 
@@ -121,6 +131,7 @@ fx_array *fx_glu(fx_array *x, int axis)
 
 fx_array *fx_softsign(fx_array *x)
 {
+    FXI_OPERATION("softsign");
     FXI_SCOPE;
     return fx_keep(fx_div(x, fx_add(1, fx_abs(x))));
 }
@@ -138,26 +149,31 @@ static fx_array *exponential_below(fx_array *x, fx_array *upper, double alpha, d
 
 fx_array *fx_elu_alpha(fx_array *x, double alpha)
 {
+    FXI_OPERATION("elu_alpha");
     FXI_SCOPE;
     return fx_keep(exponential_below(x, fx_ge(x, 0), alpha, 1));
 }
 fx_array *fx_elu(fx_array *x)
 {
+    FXI_OPERATION("elu");
     return fx_elu_alpha(x, 1);
 }
 
 fx_array *fx_celu_alpha(fx_array *x, double alpha)
 {
+    FXI_OPERATION("celu_alpha");
     FXI_SCOPE;
     return fx_keep(exponential_below(x, fx_ge(x, 0), alpha, alpha));
 }
 fx_array *fx_celu(fx_array *x)
 {
+    FXI_OPERATION("celu");
     return fx_celu_alpha(x, 1);
 }
 
 fx_array *fx_selu(fx_array *x)
 {
+    FXI_OPERATION("selu");
     static const double lambda = 1.0507009873554804934, alpha = 1.6732632423543772848;
     FXI_SCOPE;
     return fx_keep(fx_mul(lambda, exponential_below(x, fx_gt(x, 0), alpha, 1)));
@@ -170,6 +186,7 @@ fx_array *fx_selu(fx_array *x)
  * is the second form of the same function. */
 fx_array *fx_gelu(fx_array *x)
 {
+    FXI_OPERATION("gelu");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *inner = fx_add(1, fx_mul(0.044715, fx_square(x)));
@@ -177,11 +194,13 @@ fx_array *fx_gelu(fx_array *x)
 }
 fx_array *fx_gelu_sigmoid(fx_array *x)
 {
+    FXI_OPERATION("gelu_sigmoid");
     return fx_gelu(x);
 }
 
 fx_array *fx_gelu_erf(fx_array *x)
 {
+    FXI_OPERATION("gelu_erf");
     FXI_SCOPE;
     fx_array *cdf = fx_add(1, fx_erf(fx_mul(0.70710678118654752, x)));
     return fx_keep(fx_mul(fx_mul(0.5, x), cdf));
@@ -189,14 +208,17 @@ fx_array *fx_gelu_erf(fx_array *x)
 
 fx_array *fx_swish(fx_array *x)
 {
+    FXI_OPERATION("swish");
     return fx_mul(x, fx_sigmoid(x));
 }
 fx_array *fx_lisht(fx_array *x)
 {
+    FXI_OPERATION("lisht");
     return fx_mul(x, fx_tanh(x));
 }
 fx_array *fx_tanhshrink(fx_array *x)
 {
+    FXI_OPERATION("tanhshrink");
     return fx_sub(x, fx_tanh(x));
 }
 
@@ -206,6 +228,7 @@ fx_array *fx_tanhshrink(fx_array *x)
  * derivative are right at 0 too. */
 fx_array *fx_softplus(fx_array *x)
 {
+    FXI_OPERATION("softplus");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *negative = fx_lt(x, 0);
@@ -215,6 +238,7 @@ fx_array *fx_softplus(fx_array *x)
 
 fx_array *fx_logsigmoid(fx_array *x)
 {
+    FXI_OPERATION("logsigmoid");
     FXI_SCOPE;
     return fx_keep(fx_neg(fx_softplus(fx_neg(fxi_real(x)))));
 }
@@ -222,6 +246,7 @@ fx_array *fx_logsigmoid(fx_array *x)
 /* With a = |x|: a + log1p((e^−2a − 1)/2): 0 at 0, relative error ε/a instead of NNlib's ε/a². */
 fx_array *fx_logcosh(fx_array *x)
 {
+    FXI_OPERATION("logcosh");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *a = fx_where(fx_lt(x, 0), fx_neg(x), x);
@@ -230,6 +255,7 @@ fx_array *fx_logcosh(fx_array *x)
 
 fx_array *fx_mish(fx_array *x)
 {
+    FXI_OPERATION("mish");
     FXI_SCOPE;
     return fx_keep(fx_mul(x, fx_tanh(fx_softplus(x))));
 }

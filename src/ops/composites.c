@@ -18,6 +18,7 @@
  * of b. For integers a mod 0 is a, because rem is. */
 fx_array *fxi_mod(fxi_arg a, fxi_arg b)
 {
+    FXI_OPERATION("mod");
     FXI_SCOPE;
     const fxi_arg zero = fxi_arg_int(0);
     fx_array *r = fxi_rem(a, b);
@@ -37,10 +38,12 @@ fx_array *fxi_mod(fxi_arg a, fxi_arg b)
 
 fx_array *fxi_gt(fxi_arg a, fxi_arg b)
 {
+    FXI_OPERATION("gt");
     return fxi_lt(b, a);
 }
 fx_array *fxi_ge(fxi_arg a, fxi_arg b)
 {
+    FXI_OPERATION("ge");
     return fxi_le(b, a);
 }
 
@@ -69,24 +72,29 @@ static fx_array *combine(const char *op, fx_array *(*f)(fxi_arg, fxi_arg), fxi_a
 
 fx_array *fxi_and(fxi_arg a, fxi_arg b)
 {
+    FXI_OPERATION("and");
     return combine("and", fxi_min, a, b);
 }
 fx_array *fxi_or(fxi_arg a, fxi_arg b)
 {
+    FXI_OPERATION("or");
     return combine("or", fxi_max, a, b);
 }
 fx_array *fxi_xor(fxi_arg a, fxi_arg b)
 {
+    FXI_OPERATION("xor");
     return combine("xor", fxi_ne, a, b);
 }
 fx_array *fx_not(fx_array *x)
 {
+    FXI_OPERATION("not");
     return combine("not", fxi_eq, fxi_arg_array(x), fxi_arg_int(0));
 }
 
 /* Julia's clamp. From bound to bound, inclusive, the gradient is x's; NaN stays NaN. */
 fx_array *fxi_clamp(fxi_arg x, fxi_arg lo, fxi_arg hi)
 {
+    FXI_OPERATION("clamp");
     FXI_SCOPE;
     fx_array *low = fxi_where(fxi_arg_array(fxi_lt(x, lo)), lo, x);
     return fx_keep(fxi_where(fxi_arg_array(fxi_lt(hi, x)), hi, fxi_arg_array(low)));
@@ -96,6 +104,7 @@ fx_array *fxi_clamp(fxi_arg x, fxi_arg lo, fxi_arg hi)
  * NaN. */
 fx_array *fxi_xlogy(fxi_arg x, fxi_arg y)
 {
+    FXI_OPERATION("xlogy");
     FXI_SCOPE;
     fx_array *usable = fx_and(fxi_lt(fxi_arg_int(0), y), fxi_lt(y, fxi_arg_real(INFINITY)));
     fx_array *moot = fx_and(fxi_eq(x, fxi_arg_int(0)), fx_not(usable));
@@ -124,6 +133,7 @@ fx_array *fx_abs(fx_array *x)
 /* ±1, and x itself if it is ±0 or NaN. */
 fx_array *fx_sign(fx_array *x)
 {
+    FXI_OPERATION("sign");
     FXI_SCOPE;
     fx_array *s = fx_where(fx_gt(x, 0), 1, x);
     if (!fx_is_error(x) && !is_unsigned(x))
@@ -133,14 +143,17 @@ fx_array *fx_sign(fx_array *x)
 
 fx_array *fx_square(fx_array *x)
 {
+    FXI_OPERATION("square");
     return fx_pow(x, 2);
 }
 fx_array *fx_rsqrt(fx_array *x)
 {
+    FXI_OPERATION("rsqrt");
     return fx_div(1, fx_sqrt(x));
 }
 fx_array *fx_reciprocal(fx_array *x)
 {
+    FXI_OPERATION("reciprocal");
     return fx_div(1, x);
 }
 
@@ -148,10 +161,12 @@ fx_array *fx_reciprocal(fx_array *x)
 
 fx_array *fx_tan(fx_array *x)
 {
+    FXI_OPERATION("tan");
     return fx_div(fx_sin(x), fx_cos(x));
 }
 fx_array *fx_atan(fx_array *x)
 {
+    FXI_OPERATION("atan");
     return fx_atan2(x, 1);
 }
 
@@ -163,6 +178,7 @@ static fx_array *cosine_of(fx_array *x)
 
 fx_array *fx_asin(fx_array *x)
 {
+    FXI_OPERATION("asin");
     FXI_SCOPE;
     x = fxi_real(x);
     return fx_keep(fx_atan2(x, cosine_of(x)));
@@ -170,6 +186,7 @@ fx_array *fx_asin(fx_array *x)
 
 fx_array *fx_acos(fx_array *x)
 {
+    FXI_OPERATION("acos");
     FXI_SCOPE;
     x = fxi_real(x);
     return fx_keep(fx_atan2(cosine_of(x), x));
@@ -180,6 +197,7 @@ fx_array *fx_acos(fx_array *x)
 /* (expm1 x − expm1 −x)/2: the terms have opposite signs, so nothing cancels. */
 fx_array *fx_sinh(fx_array *x)
 {
+    FXI_OPERATION("sinh");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *up = fx_mul(0.5, fx_expm1(x)), *down = fx_mul(0.5, fx_expm1(fx_neg(x)));
@@ -188,6 +206,7 @@ fx_array *fx_sinh(fx_array *x)
 
 fx_array *fx_cosh(fx_array *x)
 {
+    FXI_OPERATION("cosh");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *up = fx_mul(0.5, fx_exp(x)), *down = fx_mul(0.5, fx_exp(fx_neg(x)));
@@ -198,6 +217,7 @@ fx_array *fx_cosh(fx_array *x)
  * does not overflow. m is a or 1/a, whichever is at most 1, so that one square root serves both. */
 fx_array *fx_asinh(fx_array *x)
 {
+    FXI_OPERATION("asinh");
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *negative = fx_lt(x, 0);
@@ -214,6 +234,7 @@ fx_array *fx_asinh(fx_array *x)
 /* With d = x − 1: log1p(d + √d·√(d + 2)); the product of roots cannot overflow. */
 fx_array *fx_acosh(fx_array *x)
 {
+    FXI_OPERATION("acosh");
     FXI_SCOPE;
     fx_array *d = fx_sub(fxi_real(x), 1);
     return fx_keep(fx_log1p(fx_add(d, fx_mul(fx_sqrt(d), fx_sqrt(fx_add(d, 2))))));
@@ -221,6 +242,7 @@ fx_array *fx_acosh(fx_array *x)
 
 fx_array *fx_atanh(fx_array *x)
 {
+    FXI_OPERATION("atanh");
     FXI_SCOPE;
     x = fxi_real(x);
     return fx_keep(fx_mul(0.5, fx_sub(fx_log1p(x), fx_log1p(fx_neg(x)))));
@@ -235,6 +257,7 @@ static bool is_whole(const fx_array *x)
 
 fx_array *fx_ceil(fx_array *x)
 {
+    FXI_OPERATION("ceil");
     if (is_whole(x))
         return x;
     FXI_SCOPE;
@@ -245,6 +268,7 @@ fx_array *fx_ceil(fx_array *x)
  * is NaN. */
 fx_array *fx_round(fx_array *x)
 {
+    FXI_OPERATION("round");
     if (is_whole(x))
         return x;
     FXI_SCOPE;
@@ -257,6 +281,7 @@ fx_array *fx_round(fx_array *x)
 
 fx_array *fx_trunc(fx_array *x)
 {
+    FXI_OPERATION("trunc");
     if (is_whole(x))
         return x;
     FXI_SCOPE;
@@ -267,17 +292,20 @@ fx_array *fx_trunc(fx_array *x)
 
 fx_array *fx_isnan(fx_array *x)
 {
+    FXI_OPERATION("isnan");
     return fx_ne(x, x);
 }
 
 fx_array *fx_isinf(fx_array *x)
 {
+    FXI_OPERATION("isinf");
     FXI_SCOPE;
     return fx_keep(fx_eq(fx_abs(x), (double)INFINITY));
 }
 
 fx_array *fx_isfinite(fx_array *x)
 {
+    FXI_OPERATION("isfinite");
     FXI_SCOPE;
     return fx_keep(fx_lt(fx_abs(x), (double)INFINITY));
 }

@@ -8,6 +8,7 @@
 #ifndef CFLUX_COMPOSITES_H
 #define CFLUX_COMPOSITES_H
 
+#include "error.h"
 #include "primitives.h"
 
 /* FX_OK if x is a usable operand. The status of an error array is returned without a new record;

@@ -1,4 +1,5 @@
 /* creation.c: creates arrays from C memory, from numbers and from generators of random numbers. */
+#include "composites.h"
 #include "handle.h"
 #include "own_gradient.h"
 #include "pool.h"
@@ -128,7 +129,7 @@ fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *sizes
 fx_array *fx_zeros_like(const fx_array *x)
 {
     if (fx_is_error(x))
-        return fx_error_array(fx_array_status(x));
+        return fxi_pass_error("zeros_like", x);
     fx_array *y = fxi_full(fx_eltype(x), 0, x->node->ndim, x->node->shape);
     if (y->node) /* a literal alone has no device: it would be evaluated on the CPU */
         y->node->device = x->node->device;

@@ -129,6 +129,7 @@ fx_array *fx_onehot(fx_array *labels, int64_t nclasses)
 
 fx_array *fx_onecold(fx_array *y)
 {
+    FXI_OPERATION("onecold");
     return fx_argmax(y, .dims = FX_AXES(0), .drop = true);
 }
 

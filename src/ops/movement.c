@@ -1,6 +1,7 @@
 /* movement.c: operations that move elements without computing: reshape, permute, expand, slice,
  * pad, concatenate, and moves between devices.
  */
+#include "error.h"
 #include "operands.h"
 
 #include <cflux/device.h>
@@ -137,9 +138,9 @@ fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *sizes)
 fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int64_t n)
 {
     char t[FXI_SHAPE_TEXT];
-    fx_status s = fxi_check_array("slice", x);
+    fx_status s = fxi_check_array("slice_step", x);
     if (s == FX_OK)
-        s = fxi_check_axis("slice", x, axis);
+        s = fxi_check_axis("slice_step", x, axis);
     if (s != FX_OK)
         return fx_error_array(s);
     const int64_t size = x->node->shape[axis];
@@ -147,7 +148,7 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
     const bool overflow = __builtin_mul_overflow(step, n > 0 ? n - 1 : 0, &reach) ||
                           __builtin_add_overflow(start, reach, &last);
     if (n < 0 || overflow || (n > 0 && (start < 0 || start >= size || last < 0 || last >= size))) {
-        fx_fail(FX_STATUS_ARGUMENT, "slice",
+        fx_fail(FX_STATUS_ARGUMENT, "slice_step",
                 "%lld elements from index %lld in steps of %lld are outside axis %d of %s",
                 (long long)n, (long long)start, (long long)step, axis,
                 fxi_shape_text(x->node->ndim, x->node->shape, t));
@@ -165,6 +166,7 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
 
 fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop)
 {
+    FXI_OPERATION("slice");
     if (!fx_is_error(x) && fx_is_array(x) && stop < start) {
         fx_fail(FX_STATUS_ARGUMENT, "slice", "stop %lld is before start %lld", (long long)stop,
                 (long long)start);

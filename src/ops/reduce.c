@@ -56,11 +56,11 @@ fx_array *fxi_sum_wide(fx_array *x, unsigned mask, const char *op)
     return fold(FX_REDUCE_SUM, x, mask, op, (fold_options){.wide = true});
 }
 
-static fx_array *cumulative(fx_array *x, int axis, bool reverse)
+static fx_array *cumulative(const char *op, fx_array *x, int axis, bool reverse)
 {
-    fx_status s = fxi_check_operand("cumsum", x);
+    fx_status s = fxi_check_operand(op, x);
     if (s == FX_OK)
-        s = fxi_check_axis("cumsum", x, axis);
+        s = fxi_check_axis(op, x, axis);
     if (s != FX_OK)
         return fx_error_array(s);
     if (!fxi_is_float(x->node->dtype))
@@ -74,11 +74,11 @@ static fx_array *cumulative(fx_array *x, int axis, bool reverse)
 
 fx_array *fx_cumsum(fx_array *x, int axis)
 {
-    return cumulative(x, axis, false);
+    return cumulative("cumsum", x, axis, false);
 }
 fx_array *fx_cumsum_reverse(fx_array *x, int axis)
 {
-    return cumulative(x, axis, true);
+    return cumulative("cumsum_reverse", x, axis, true);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */

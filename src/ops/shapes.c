@@ -80,6 +80,7 @@ fx_array *fx_flatten(fx_array *x)
 
 fx_array *fx_vec(fx_array *x)
 {
+    FXI_OPERATION("vec");
     return fx_reshape(x, fx_length(x));
 }
 

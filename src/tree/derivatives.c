@@ -93,7 +93,7 @@ fx_array *fx_jacobian(fx_array *y, fx_array *x)
 
 fx_array *fx_withjacobian(fx_array *y, fx_array *x)
 {
-    fx_array *j = fx_jacobian(y, x);
+    fx_array *j = rows("withjacobian", y, x, whole_row);
     if (fx_is_error(j))
         return j;
     const fx_status status = fx_eval(fx_tuple(y, j));
