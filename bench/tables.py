@@ -80,10 +80,14 @@ def line(cells):
 
 def full_table(folder, date, threads):
     ours, own, peers = results(folder, date, threads)
-    lines = ["| case | cflux | without oneDNN | best peer | ratio |", "|---|---:|---:|---:|---:|"]
+    titles = ["case", "cflux", "without oneDNN", "best peer", "ratio"]
+    table = [titles]
     for case, row in ours.items():
         ms, peer, ratio = columns(row, best_peer(peers, case), True)
-        lines.append(line([case, ms, compare.shown(own[case]) if case in own else "", peer, ratio]))
+        table.append([case, ms, compare.shown(own[case]) if case in own else "", peer, ratio])
+    shown = [k for k in range(len(titles)) if own or titles[k] != "without oneDNN"]
+    lines = [line([cells[k] for k in shown]) for cells in table]
+    lines.insert(1, "|---|" + "---:|" * (len(shown) - 1))
     return lines if ours else []
 
 

@@ -14,6 +14,7 @@
   * A test program that starts itself again uses own_child.h, which knows the emulator of
     a cross build, or is marked `native`. One on simulated drivers is marked `simulated`.
   * Every C file begins with a comment; no file names a path of one machine.
+  * A file that names its interpreter (#!) can be executed, because pages and people start it by its name.
 
 Each check counts what it looked at: with nothing to look at, it fails.
 Usage: check_tree.py [root]
@@ -313,12 +314,26 @@ def check_heads(root, errors):
     return count
 
 
+FOLDERS = ["src", "include", "tests", "examples", "bench", "docs", "scripts", "cmake", "tools", ".ci"]
+
+
+def check_scripts(root, errors):
+    count = 0
+    for path in walk(root, FOLDERS):
+        with open(path, "rb") as f:
+            if f.read(2) != b"#!":
+                continue
+        count += 1
+        if not os.access(path, os.X_OK):
+            errors.append(f"{os.path.relpath(path, root)}: begins with #!, but cannot be executed: chmod +x")
+    return count
+
+
 def check_places(root, errors):
     count = 0
     top = [os.path.join(root, n) for n in sorted(os.listdir(root))
            if os.path.isfile(os.path.join(root, n)) and n != ".git"]  # a file in a linked worktree
-    folders = ["src", "include", "tests", "examples", "bench", "docs", "scripts", "cmake", "tools", ".ci"]
-    for path in top + list(walk(root, folders)):
+    for path in top + list(walk(root, FOLDERS)):
         if path.endswith((".gz", ".npy", ".bin", ".png", ".bson")):
             continue
         count += 1
@@ -361,6 +376,7 @@ CHECKS = [  # name, function, what it must at least have looked at
     ("system headers", check_system, 200),
     ("file heads", check_heads, 40),
     ("machine paths", check_places, 60),
+    ("scripts", check_scripts, 60),
     ("names of layers", check_layers, 60),
     ("programs that start themselves", check_own_children, 100),
     ("programs on simulated drivers", check_simulated, 8),

@@ -271,6 +271,16 @@ class Tree(Scratch):
                 self.assertEqual(len(self.errors), count, (room, code))
                 os.remove(os.path.join(self.root, f"src/{room}/a.c"))
 
+    def test_a_script_that_cannot_be_executed(self):
+        self.put("bench/run.py", "#!/usr/bin/env python3\n")
+        self.put("bench/part.py", '"""Imported only."""\n')
+        self.assertEqual(check_tree.check_scripts(self.root, self.errors), 1)
+        self.assertIn("bench/run.py: begins with #!", self.errors[0])
+        os.chmod(os.path.join(self.root, "bench/run.py"), 0o755)
+        self.errors.clear()
+        check_tree.check_scripts(self.root, self.errors)
+        self.assertEqual(self.errors, [])
+
     def test_places(self):
         home = "/wor" + "k"
         self.put("docs/a.md", f"see {home}/main\n")
