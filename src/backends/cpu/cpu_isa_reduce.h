@@ -264,8 +264,8 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
         *(double *)acc += wide_fold(s);                                                            \
     }                                                                                              \
     /* a[i] += x[i] + x[i + pitch] + … over `rows` rows, a constant. The same additions in the   \
-     * same order as in FXI_REDUCER: there gcc 12 loads a whole vector of Float32 and extracts its            \
-     * halves, which takes half as many instructions again. */                                                   \
+     * same order as in FXI_REDUCER: there gcc 12 loads a whole vector of Float32 and extracts its \
+     * halves, which takes half as many instructions again. */                                     \
     static inline void wide_columns_##S(const T *x, int64_t n, int rows, int64_t pitch, double *a) \
     {                                                                                              \
         const int64_t whole = n / WIDE_LANES * WIDE_LANES;                                         \
