@@ -22,7 +22,7 @@ typedef struct head {
     uint64_t hash;           /* of both */
 } head;
 
-/* The number is the version of the file's form: files of another version are ignored. */
+/* The number is the version of the file format: files of another version are ignored. */
 static const char mark[8] = "cflux 2";
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -252,7 +252,7 @@ static int latest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The limit in bytes; FX_CACHE may give it in megabytes. */
+/* The limit in bytes; FX_CACHE may give it in MiB. */
 static int64_t bytes_most(void)
 {
     const char *text = getenv("FX_CACHE");

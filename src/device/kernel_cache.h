@@ -1,10 +1,10 @@
 /* kernel_cache.h: compiled kernels on disk, for all backends that compile. Internal.
  *
- * Each program is one file in the folder `cflux` inside the folder of fxi_cache_folder: by default
- * ~/.cache/cflux on Linux. A file contains the whole key and a hash of its contents: it is used
- * only if both are right, and otherwise ignored. It is written under another name first, so that
- * other processes see the whole file or none. Beyond 512 MB, or FX_CACHE=MEGABYTES, the files used
- * longest ago are removed.
+ * Each program is one file in the folder `cflux` inside the folder of fxi_cache_folder: by
+ * default ~/.cache/cflux on Linux. A file contains the whole key and a hash of its contents: it is
+ * used only if both are right, and otherwise ignored. It is written under another name first, so
+ * that other processes see the whole file or none. If the folder has more than 512 MiB, or more MiB
+ * than FX_CACHE says, the files used longest ago are removed.
  *
  * The folder and its files must belong to the user, must not be writable by any other user, and
  * must not be links, because a driver would run what they contain; others are ignored, which is

@@ -1,9 +1,9 @@
-/* dist_agree.c: what the members tell each other before the data of an operation moves.
+/* dist_agree.c: the members compare their operations before any data moves.
  *
- * This costs one small operation. Without it, different operations would hang, or add unrelated
- * numbers; with it they fail with a message. A member that cannot continue (no memory, an error of
- * its own) takes part too and gives its reason: otherwise the others would wait for it until the
- * time limit.
+ * The comparison is one small operation. Without it, members that run different operations would
+ * hang, or add unrelated numbers; with it they fail with a message. A member that cannot continue
+ * (no memory, an error of its own) takes part too and gives its reason: otherwise the others would
+ * wait for it until the time limit.
  */
 #include "dist_group.h"
 #include "hash.h"

@@ -35,7 +35,7 @@ struct fx_dist {
     bool narrow;      /* its option .wire is BFloat16 */
     fxi_mutex lock;   /* protects the members below: one operation runs at a time */
     int64_t number;   /* operations so far */
-    double waited;    /* seconds that this member has waited there for the other members */
+    double waited;    /* seconds that this member has waited for the others */
     bool broken;      /* an operation failed: members may wait in different operations */
     char why[FXI_DIST_WHY];
     /* Buffers. A transport may write to them after a failure, so they are never freed. */

@@ -1,9 +1,10 @@
-/* synchronize.c: gives all members the values of one, after a comparison of what they have.
+/* synchronize.c: copies the values of one member to all members, after a check that all of them
+ * have the same arrays.
  *
- * The comparison comes first, because values for other arrays of the same sizes would be accepted:
- * if two programs had their layers in different orders, they would train with wrong parameters. One
- * small operation compares a hash. Only if the hashes differ do the members search for the first
- * array that differs.
+ * Without the check, members with other arrays of the same sizes would accept the values: if two
+ * programs had their layers in different orders, they would train with wrong parameters. One small
+ * operation compares a hash. Only if the hashes differ do the members search for the first array
+ * that differs.
  */
 #include "dist_group.h"
 

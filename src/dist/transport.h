@@ -79,10 +79,10 @@ typedef struct fxi_transport {
      * group is not used any more. */
     fx_status (*run)(const fxi_transport_group *group, const fxi_transport_call *call, char *why,
                      size_t size);
-    /* NULL: never. Does `run` reduce this operation (kind, fold and dtype are read) in memory that
-     * all members share? Then it reduces in the order of the ranks, `fold` may be MEAN, `out` may
+    /* Returns true if `run` reduces this operation (kind, fold and dtype are read) in memory that
+     * all members share. Then it reduces in the order of the ranks, `fold` may be MEAN, `out` may
      * be `in`, and nothing writes to `out` after `run` has returned. All members get the same
-     * answer. */
+     * answer. NULL: always false. */
     bool (*shares)(const fxi_transport_group *group, const fxi_transport_call *call);
 } fxi_transport;
 

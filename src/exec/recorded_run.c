@@ -255,8 +255,8 @@ static bool same_roots(const fxi_tape *t, const recorded_run *r, int n, const fx
     return true;
 }
 
-/* Returns true if the same results have a handle as in the recording. Of the entries of skipped
- * parts only those that were shown can have one. */
+/* Returns true if the same results have a handle as in the recording. An entry of a skipped part
+ * can have one only if it is listed in t->shown. */
 static bool same_handles(const fxi_tape *t, const recorded_run *r)
 {
     for (int32_t i = 0; i < t->pos; i = fxi_tape_after(t, i))

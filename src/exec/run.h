@@ -133,9 +133,9 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan);
 void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status);
 
 /* ---- sinks.c --------------------------------------------------------------------------------- */
-/* The values that a pending result reads. LOST: one that an earlier update has replaced, so the
- * result cannot be computed any more. REPLACED: none of these, but one that is about to be
- * replaced. NEITHER: none of either kind. */
+/* What a pending result reads. LOST: a value that an earlier update has replaced, so the result
+ * cannot be computed any more. REPLACED: no lost value, but one that this update is about to
+ * replace. NEITHER: no value of these two kinds. */
 enum { FXI_READS_NEITHER, FXI_READS_REPLACED, FXI_READS_LOST };
 /* The answer for the pending nodes that n depends on. The caller must have advanced c->mark for
  * this question. */

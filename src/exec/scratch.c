@@ -91,7 +91,7 @@ void fxi_scratch_free(fxi_context *c)
     c->scratch = NULL;
 }
 
-/* Tests count allocations, so the list of promises is freed too; one that is in use stays. */
+/* Tests count allocations, so an empty list of promises is freed too. */
 void fxi_reclaim_all(void)
 {
     fxi_context *c = fxi_here();

@@ -17,7 +17,7 @@ typedef struct fxi_together {
     /* The waiting between the two latest calls of fxi_together_any: */
     double asked_at, waited_before; /* time of the earlier call; seconds waited until then */
     int slowest;                    /* the rank that waited least for the others */
-    double wait; /* the part of the time that the others waited longer than it; 0: unknown */
+    double wait; /* how much longer the others waited, per second of training; 0: unknown */
 } fxi_together;
 
 /* Compares the options of all members, gives `io->data` the part of this member, and leaves output

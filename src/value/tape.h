@@ -207,8 +207,8 @@ static inline int32_t fxi_tape_after(const fxi_tape *t, int32_t i)
 {
     return t->entries[i].skipped ? t->entries[i].skipped : i + 1;
 }
-/* Gives the nodes of skipped entries the numbers that their calls would have given them. Only
- * those that have been shown have them already, because hardly anything reads the others. */
+/* Gives the nodes of skipped entries the numbers that their calls would have given them. The nodes
+ * in t->shown have them already; hardly anything reads the numbers of the others. */
 void fxi_tape_number(fxi_tape *t);
 /* While noting: marks the entries from `first` on as made by one part. */
 void fxi_tape_inside(fxi_tape *t, int32_t first);

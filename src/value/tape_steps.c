@@ -159,7 +159,8 @@ static bool part_with(fxi_tape *t, int32_t i)
     return true;
 }
 
-/* Does a pending result have a handle? Of skipped calls only the results that were shown can. */
+/* Does anything but the tape refer to a pending result? Only those of skipped calls that are listed
+ * in t->shown can have a handle. */
 static bool any_pending(const fxi_tape *t)
 {
     for (int32_t i = 0; i < t->pos; i = fxi_tape_after(t, i))

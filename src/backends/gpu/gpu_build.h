@@ -219,7 +219,7 @@ void fxi_gpu_other_way(fxi_gpu_builder *b, int32_t name);
 /* Is the decision known? */
 bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_name);
 void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t name);
-/* The process decides otherwise from now on. False if there is no memory. */
+/* Changes the decision for the rest of this process. False if an allocation fails. */
 bool fxi_gpu_way_change(const fx_host *host, const char *key, int32_t name);
 /* The step's only way is the one that is remembered under `key`. If a kernel of it cannot be
  * compiled, the decision changes to `instead`, and the step is prepared again. */

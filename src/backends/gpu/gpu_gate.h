@@ -1,4 +1,4 @@
-/* gpu_gate.h: keeps calls into a driver and the end of the process apart. Internal.
+/* gpu_gate.h: at exit, waits for running calls of a driver and refuses new ones. Internal.
  *
  * A driver has threads that compile and compute. When the process ends by exit, the driver's own
  * destructors free memory that those threads still use, and the process crashes. So a backend

@@ -144,8 +144,8 @@ static int64_t tile_bytes(const fxi_gpu_map *p)
     return bytes;
 }
 
-/* Returns the first axis, other than 0, along which an operand is dense that has gaps along axis 0,
- * the output's dense axis; 0: there is none, or an axis is too short. */
+/* Finds an operand that has gaps along axis 0, the output's dense axis, but is dense along another
+ * axis, and returns that axis; 0: there is no such operand, or an axis is too short. */
 static int turned_axis(const fxi_gpu_walk *w)
 {
     for (int d = 1; d < w->nd && w->shape[0] >= LEAST_TILE; d++)

@@ -23,7 +23,7 @@ void fxi_window_open(fxi_window *w, MPI_Comm comm, const fxi_transport_host *hos
 void fxi_window_close(fxi_window *w);
 /* Does fxi_window_reduce support this operation? */
 bool fxi_window_takes(const fxi_window *w, const fxi_transport_call *c);
-/* ALL_REDUCE in the order of the ranks. `out` may be `in`. Leaves nothing behind that writes to
+/* ALL_REDUCE in the order of the ranks. `out` may be `in`. After it has returned, nothing writes to
  * `out`. */
 fx_status fxi_window_reduce(fxi_window *w, const fxi_transport_call *c, char *why, size_t size);
 /* Have all ranks come to the latest meeting? */
