@@ -88,6 +88,7 @@ static bool has_padding(const fx_dims *pad)
  * the window that is inside the array. That part is the mean pool of ones. */
 static fx_array *pool_mean(const fx_pool_args *a)
 {
+    FXI_OPERATION("meanpool");
     if (!a->exclude_pad || !has_padding(&a->pad))
         return fxi_pool_mean_primitive(a);
     FXI_SCOPE;
@@ -117,6 +118,7 @@ fx_array *fxi_pool_mean(const fx_pool_args *given)
  * Float32. A root of 0 has an infinite slope, so it is taken of 1 there. */
 static fx_array *pool_lpnorm(const fx_pool_args *a)
 {
+    FXI_OPERATION("lpnormpool");
     const fx_status s = fxi_operand_status("lpnormpool", a->x);
     if (s != FX_OK)
         return fx_error_array(s);

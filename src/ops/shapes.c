@@ -251,6 +251,7 @@ static fx_array *tile(const char *op, fx_array *x, int axis, int64_t count, bool
 
 fx_array *fxi_repeat(fx_array *x, int ndims, const int64_t *counts)
 {
+    FXI_OPERATION("repeat");
     if (fx_is_error(x))
         return fxi_pass_error("repeat", x);
     if (ndims < 0 || ndims > FX_MAX_DIMS)
@@ -298,6 +299,7 @@ static fx_status check_same(int n, fx_array *const *x)
 
 fx_array *fxi_stack(int axis, int n, fx_array *const *x)
 {
+    FXI_OPERATION("stack");
     const fx_status s = check_same(n, x);
     if (s != FX_OK)
         return fx_error_array(s);

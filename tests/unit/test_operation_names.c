@@ -133,6 +133,19 @@ static void every_function(const char *how, fx_array *x, fx_array *y)
     named(how, "cumsum_reverse", fx_cumsum_reverse(x, 7));
     named(how, "matmul", fx_matmul(x, y));
     named(how, "batched_mul", fx_batched_mul(x, y));
+    named(how, "reshape", fx_reshape(x, 5, 7));
+    named(how, "permute", fx_permute(x, 0, 7));
+    named(how, "expand", fx_expand(x, 5));
+    named(how, "repeat", fx_repeat(x, -1, 2));
+    named(how, "concat", fx_concat(7, x, y));
+    named(how, "stack", fx_stack(7, x, y));
+    /* The messages have NNlib's names. */
+    named(how, "conv", fx_convolve(x, y));
+    named(how, "conv_transpose", fx_convolve_transposed(x, y));
+    named(how, "maxpool", fx_pool_max(x, FX_DIMS(2)));
+    named(how, "meanpool", fx_pool_mean(x, FX_DIMS(2)));
+    named(how, "meanpool", fx_pool_mean(x, FX_DIMS(2), .pad = FX_DIMS(1), .exclude_pad = true));
+    named(how, "lpnormpool", fx_pool_lpnorm(x, FX_DIMS(2)));
     named(how, "transpose", fx_transpose(x));
     named(how, "flatten", fx_flatten(x));
     named(how, "vec", fx_vec(x));
@@ -180,7 +193,7 @@ static void every_function(const char *how, fx_array *x, fx_array *y)
     named(how, "withjacobian", fx_withjacobian(x, y));
 }
 
-enum { FUNCTIONS = 152 };
+enum { FUNCTIONS = 164 };
 
 static void null_arrays(void **state)
 {
