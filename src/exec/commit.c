@@ -125,7 +125,7 @@ static fx_status check_commit(int n, fx_array *const *handles, fxi_node *const *
         char old[FXI_SHAPE_TEXT], new[FXI_SHAPE_TEXT];
         if (!fxi_same_shape(a, b) || a->dtype != b->dtype)
             return fx_fail(
-                FX_STATUS_SHAPE, "update", "the new value is %s %s, but the old one %s %s",
+                FX_STATUS_SHAPE, "update", "the new value is %s %s, but the old one is %s %s",
                 fxi_shape_text(b->ndim, b->shape, new), fx_dtype_name((fx_dtype)b->dtype),
                 fxi_shape_text(a->ndim, a->shape, old), fx_dtype_name((fx_dtype)a->dtype));
     }

@@ -40,7 +40,7 @@ static fx_status fill(fxi_node *n, fx_device *device)
     const fx_backend *backend = device->backend;
     const size_t bytes = (size_t)fxi_length(n->ndim, n->shape) * fx_dtype_size((fx_dtype)n->dtype);
     fxi_buffer *b;
-    fx_status status = fxi_buffer_need("full", device, bytes, &b);
+    fx_status status = fxi_buffer_need("eval", device, bytes, &b);
     if (status != FX_OK)
         return status;
     /* A device without `write` has its memory on the host. */
@@ -53,12 +53,12 @@ static fx_status fill(fxi_node *n, fx_device *device)
         fxi_free(at);
     if (!at || status != FX_OK) {
         fxi_buffer_release(b);
-        return at ? status : fx_fail(FX_STATUS_MEMORY, "full", "no memory for %zu bytes", bytes);
+        return at ? status : fx_fail(FX_STATUS_MEMORY, "eval", "no memory for %zu bytes", bytes);
     }
     fxi_pool_name(b, (fx_dtype)n->dtype, n->ndim, n->shape);
     fxi_data *data = fxi_data_new(b, 0, n->ndim, n->shape, NULL);
     if (!data)
-        return fx_fail(FX_STATUS_MEMORY, "full", "no memory for the array");
+        return fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the array");
     fxi_node_settle(n, data);
     return FX_OK;
 }

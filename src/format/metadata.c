@@ -97,13 +97,15 @@ void *fxi_metadata(int n, const void *const *keys_and_texts)
 {
     if (n % 2 != 0)
         return failed(FX_STATUS_ARGUMENT, "keys and texts must alternate");
-    for (int i = 0; i < n; i++)
-        if (!keys_and_texts[i])
-            return failed(FX_STATUS_ARGUMENT, "a key or text is NULL");
-    for (int i = 0; i < n; i++)
-        if (fxi_check_text("metadata", i + 1, i % 2 ? "a text" : "a key", keys_and_texts[i]) !=
-            FX_OK)
-            return fx_error_object(&fxi_metadata_type);
+    fx_status status = FX_OK;
+    for (int i = 0; i < n && status == FX_OK; i++) {
+        const char *expected = i % 2 ? "a text" : "a key";
+        status = keys_and_texts[i] ? fxi_check_text("metadata", i + 1, expected, keys_and_texts[i])
+                                   : fx_fail(FX_STATUS_ARGUMENT, "metadata",
+                                             "argument %d is NULL; expected %s", i + 1, expected);
+    }
+    if (status != FX_OK)
+        return fx_error_object(&fxi_metadata_type);
     void *m = copy_texts(n, keys_and_texts);
     const char *repeated = fx_is_error(m) ? NULL : repeated_key(m);
     if (!repeated)

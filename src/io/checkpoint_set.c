@@ -310,8 +310,8 @@ static fx_status load_set(sets *s, fx_checkpoint_args *io, fx_status checked)
         return none_is_complete(s, &why);
     if (s->rank == 0 && (k > 1 || (k == 1 && s->all[0].set)))
         fx_message(1,
-                   "%s: not all ranks have the newest checkpoint. That of training step %lld is "
-                   "used.",
+                   "%s: not all ranks have the newest checkpoint. The checkpoint of training step "
+                   "%lld is used.",
                    s->path, (long long)s->all[k].step);
     status = together(s->d, settle(s, k, io->keep));
     return status == FX_OK ? together(s->d, take(s, k, io)) : status;

@@ -78,6 +78,10 @@ static void metadata_by_key(void **state)
     const fx_error e = fx_error_take();
     assert_int_equal(e.status, FX_STATUS_ARGUMENT);
     assert_string_equal(e.message, "metadata: two texts have the key \"k7\"");
+    list[3] = NULL;
+    assert_true(fx_is_error(fxi_metadata(4, list)));
+    assert_string_equal(fx_error_take().message, "metadata: argument 4 is NULL; expected a text");
+    list[3] = texts[3];
     const void *m = fxi_metadata(2 * KEYS, list);
     assert_int_equal(fx_metadata_count(m), KEYS);
     for (int i = 0; i < KEYS; i++) {
