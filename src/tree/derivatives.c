@@ -8,6 +8,7 @@
 #include <cflux/tree.h>
 
 #include "memory.h"
+#include "node.h"
 
 /* The i-th unit vector with the shape and element type of y. */
 static fx_array *unit_like(fx_array *y, int64_t i)
@@ -104,7 +105,12 @@ fx_array *fx_withjacobian(fx_array *y, fx_array *x)
 static fx_array *gradient(const char *op, fx_array *loss, fx_array *x)
 {
     fx_array *g = NULL;
+    char t[FXI_SHAPE_TEXT];
     fx_status status = check(op, loss, x);
+    if (status == FX_OK && fx_length(loss) != 1)
+        status = fx_fail(FX_STATUS_SHAPE, op,
+                         "the loss must have one element, got %s; take its mean or sum",
+                         fxi_shape_text(loss->node->ndim, loss->node->shape, t));
     if (status == FX_OK)
         status = fx_gradient_of(loss, &x, 1, &g);
     return status == FX_OK ? g : fx_error_array(status);

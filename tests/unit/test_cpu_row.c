@@ -296,7 +296,25 @@ static void large_and_on_threads(void **state)
     assert_memory_equal(fx_data(y[0]), fx_data(y[1]), 1000 * 2200 * sizeof(float));
 }
 
+/* The mean of a repeated number: no instruction needs a tile, so the plan has no bytes of tiles. */
+static void without_tiles(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {255, 300, 1031, 5000};
+    for (int k = 0; k < 4; k++) {
+        FX_SCOPE;
+        fx_array *one = fx_full(1.5, 1);
+        assert_int_equal(fx_eval(one), FX_OK);
+        fx_array *mean = fx_mean(fx_expand(one, lengths[k]));
+        compute(mean);
+        double *v = elements(mean);
+        assert_true(v[0] == 1.5);
+        free(v);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(without_tiles),
     cmocka_unit_test(every_length),
     cmocka_unit_test(every_layout_and_type),
     cmocka_unit_test(several_operands_and_outputs),

@@ -89,8 +89,8 @@ static void hessians(void **state)
     fx_array *d = fx_diaghessian(fx_sum(fx_pow(m, 3)), m);
     assert_int_equal(fx_ndims(d), 2);
     ABOUT(fx_vec(d), 6, 12, 18, 24);
-    refused(fx_hessian(x, x), FX_STATUS_SHAPE, "one element");
-    refused(fx_diaghessian(x, x), FX_STATUS_SHAPE, "one element");
+    refused(fx_hessian(x, x), FX_STATUS_SHAPE, "hessian: the loss must have one element, got 3");
+    refused(fx_diaghessian(x, x), FX_STATUS_SHAPE, "diaghessian: the loss must have one element");
 }
 
 /* The Hessian of a model's loss with respect to all parameters: ½·Σ(W·x + b)². */

@@ -619,8 +619,8 @@ static int32_t part_of_row(const builder *m)
     for (int k = m->p->nin + m->p->nout; k < m->p->nlocations; k++)
         tiles += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
     /* Never shorter than 256 elements: then calls would cost more than their elements. */
-    const int64_t fit = fxi_cpu_max(FXI_TILE, TILE_BYTES / (tiles * (int64_t)m->width));
-    const int64_t tile = fxi_cpu_min(fit, FXI_TILE_MOST);
+    const int64_t bytes = fxi_cpu_max(1, tiles * (int64_t)m->width); /* a step may have no tiles */
+    const int64_t tile = fxi_cpu_min(FXI_TILE_MOST, fxi_cpu_max(FXI_TILE, TILE_BYTES / bytes));
     const int64_t parts = (piece + tile - 1) / tile, each = (piece + parts - 1) / parts;
     return (int32_t)((each + 15) / 16 * 16);
 }
