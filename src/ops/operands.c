@@ -186,9 +186,11 @@ fx_status fxi_check_axis(const char *op, const fx_array *x, int axis)
     if (axis >= 0 && axis < fx_ndims(x))
         return FX_OK;
     const fx_status status = fxi_check_array(op, x);
-    return status != FX_OK ? status
-                           : fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array is %s",
-                                     axis, fxi_shape_text(x->node->ndim, x->node->shape, t));
+    const int n = fx_ndims(x);
+    return status != FX_OK
+               ? status
+               : fx_fail(FX_STATUS_ARGUMENT, op, "there is no axis %d: the array has %d %s (%s)",
+                         axis, n, n == 1 ? "axis" : "axes", fxi_shape_text(n, x->node->shape, t));
 }
 
 fx_status fxi_check_operand(const char *op, const fx_array *x)
