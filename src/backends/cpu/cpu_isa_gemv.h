@@ -123,8 +123,9 @@ FXI_INLINE void terms_f64(const double *a, int64_t stride, vd *out)
         int64_t k = 0;                                                                             \
         for (; k + FXI_GEMV_COLUMNS <= p->k; k += FXI_GEMV_COLUMNS)                                \
             add_columns_##S(p->y, a + k * stride, rows, stride, x + k * xs, xs, FXI_GEMV_COLUMNS); \
-        for (; k + 4 <= p->k; k += 4)                                                              \
-            add_columns_##S(p->y, a + k * stride, rows, stride, x + k * xs, xs, 4);                \
+        for (; k + FXI_GEMV_COLUMNS / 2 <= p->k; k += FXI_GEMV_COLUMNS / 2)                        \
+            add_columns_##S(p->y, a + k * stride, rows, stride, x + k * xs, xs,                    \
+                            FXI_GEMV_COLUMNS / 2);                                                 \
         for (; k < p->k; k++)                                                                      \
             add_columns_##S(p->y, a + k * stride, rows, stride, x + k * xs, xs, 1);                \
     }                                                                                              \

@@ -87,17 +87,21 @@ static inline vf vf_horner(vf x, const float *c, int n)
     return p;
 }
 
-/* The same, n ≥ 2, with even and odd powers side by side. The processor has registers for the
- * results of a few vectors only, so a loop takes the more time the longer a vector's results wait
- * for each other; this halves the chain of additions. */
-static inline vf vf_poly(vf x, const float *c, int n)
-{
-    const vf z = x * x;
-    vf p[2] = {vf_splat(c[0]), vf_splat(c[1])};
-    FXI_UNROLL /* p is in registers only then */
-        for (int i = 2; i < n; i++) p[i % 2] = vf_fma(p[i % 2], z, vf_splat(c[i]));
-    return vf_fma(p[n % 2], x, p[1 - n % 2]);
-}
+/* V##_poly: the same, n ≥ 2, with even and odd powers side by side. The processor has registers for
+ * the results of a few vectors only, so a loop takes the more time the longer a vector's results
+ * wait for each other; this halves the chain of additions. p is in registers only if the loop is
+ * unrolled. */
+#define FXI_POLY(V, T)                                                                             \
+    static inline V V##_poly(V x, const T *c, int n)                                               \
+    {                                                                                              \
+        const V z = x * x;                                                                         \
+        V p[2] = {V##_splat(c[0]), V##_splat(c[1])};                                               \
+        FXI_UNROLL                                                                                 \
+        for (int i = 2; i < n; i++)                                                                \
+            p[i % 2] = V##_fma(p[i % 2], z, V##_splat(c[i]));                                      \
+        return V##_fma(p[n % 2], x, p[1 - n % 2]);                                                 \
+    }
+FXI_POLY(vf, float)
 
 #define LN2_HIGH 0.693359375f /* 10 bits: n·LN2_HIGH is exact */
 #define LN2_LOW  -2.12194440e-4f

@@ -47,16 +47,7 @@ static inline vd vd_fma(vd a, vd b, vd c)
     return FXI_FMA_F64(a, b, c);
 }
 
-/* c[0]·xⁿ⁻¹ + … + c[n−1], with even and odd powers side by side: the processor waits for the chain
- * of additions, not for their number, and this halves the chain. n ≥ 2. */
-static inline vd vd_poly(vd x, const double *c, int n)
-{
-    const vd z = x * x;
-    vd p[2] = {vd_splat(c[0]), vd_splat(c[1])};
-    FXI_UNROLL /* p is in registers only then */
-        for (int i = 2; i < n; i++) p[i % 2] = vd_fma(p[i % 2], z, vd_splat(c[i]));
-    return vd_fma(p[n % 2], x, p[1 - n % 2]);
-}
+FXI_POLY(vd, double)
 #ifndef FXI_WIDE
 #define FXI_WIDE(h)   __builtin_convertvector((h), vd)
 #define FXI_NARROW(v) __builtin_convertvector((v), vh)
