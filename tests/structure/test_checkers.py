@@ -23,6 +23,7 @@ import check_names  # noqa: E402
 import check_phrases  # noqa: E402
 import check_reference  # noqa: E402
 import check_store_forwarding  # noqa: E402
+import check_systems  # noqa: E402
 import check_tree  # noqa: E402
 import check_walk  # noqa: E402
 
@@ -41,6 +42,37 @@ class Scratch(unittest.TestCase):
         os.makedirs(os.path.dirname(full), exist_ok=True)
         with open(full, "w", encoding="utf-8") as f:
             f.write(text)
+
+
+class Systems(Scratch):
+    """A function that one system lacks, and a use of what ISO C does not have."""
+
+    def undefined(self, header, **files):
+        self.put("tools/cflux/system.h", "")
+        self.put("src/platform/clock.h", header)
+        for kind, text in files.items():
+            self.put(f"src/platform/clock_{kind}.c", text)
+        return check_systems.undefined(self.root)[0]
+
+    def test_every_system_defines_it(self):
+        header = "/* int old(void); */\nint64_t fxi_now(void);\nstatic inline int two(void)\n{\n    return one();\n}\n"
+        source = "int64_t fxi_now(void)\n{\n    return 1;\n}\n"
+        self.assertEqual(self.undefined(header, posix=source, windows=source), [])
+        self.assertEqual(self.undefined(header, posix=source, windows="static " + source),
+                         ["src/platform/clock.h: no file defines fxi_now for windows"])
+        self.assertEqual(self.undefined(header, posix="", linux=source, windows=source),
+                         ["src/platform/clock.h: no file defines fxi_now for darwin"])
+
+    def test_names_of_iso_c(self):
+        names = check_systems.iso_names()
+        self.assertTrue({"qsort", "snprintf", "fmin", "longjmp", "memchr"} <= names)
+        self.assertFalse({"strdup", "fileno", "getline", "asprintf", "strcasecmp", "localtime_r"} & names)
+
+    def test_functions_of_one_system(self):
+        files = {"src/base/a.c": ({"fxi_a"}, {"strlen", "strdup", "fxi_b", "crc32_z"}), "src/base/b.c": ({"fxi_b"}, set()),
+                 "src/platform/c_posix.c": (set(), {"strdup"}), "src/dist/mpi/mpi.c": (set(), {"MPI_Send"})}
+        self.assertEqual(check_systems.foreign(files, {"strlen"})[0],
+                         ["src/base/a.c: strdup is not a function of ISO C: a file for each system must call it"])
 
 
 class ThreadLocal(unittest.TestCase):

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""What would not link on macOS or Windows is found on Linux, where the other systems' files are not compiled.
+
+A function that a header of src/platform or tools/cflux/system.h declares must be defined for every system: in a file
+NAME_linux.c, NAME_darwin.c or NAME_windows.c, in NAME_posix.c, which is for the first two, or in a file for all of them.
+OF_SOME lists the exceptions.
+The library and the command line may use only functions of ISO C, as the compiler's headers declare
+them without extensions, and those of ELSEWHERE, which every supported system has. The files named above are free to
+use others, and so are plugins.
+
+Usage: check_systems.py BUILD [root]     (BUILD/CMakeFiles has the objects)
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from check_calls import PLUGINS, objects, symbols  # noqa: E402
+
+SYSTEMS = {"linux": ("linux", "posix"), "darwin": ("darwin", "posix"), "windows": ("windows",)}
+FOLDERS = {"src/platform": "", "tools/cflux": "system"}  # and how the names of the headers begin
+OF_SOME = {"posix.h": {"linux", "darwin"}, "system_posix.h": {"linux", "darwin"}, "wide_path.h": {"windows"},
+           "fxi_cgroup_cores": {"linux"}}  # headers, and functions, that only these systems have
+KIND = re.compile(r"_(linux|darwin|posix|windows)\.c$")
+ISO = ("assert ctype errno fenv float inttypes limits locale math setjmp signal stdarg stdatomic stddef stdint stdio stdlib "
+       "string tgmath time wchar wctype").split()
+# zlib, libbson, winpthreads; strnlen is also in the C libraries of macOS and Windows, and gcc makes one sincos of sin and cos.
+ELSEWHERE = re.compile(r"(pthread|bson|gz|inflate|deflate|crc32)\w*|strnlen|sincosf?|stdin|stdout|stderr|_\w+")
+IN_THE_TOOL = re.compile(r"(png|jpeg)_\w+|strdup|vasprintf|getopt_long|opt(arg|err|ind|opt)")  # as well; MinGW has them
+LEAST_FUNCTIONS, LEAST_SYMBOLS = 100, 60
+
+
+def text_of(path):
+    with open(path, encoding="utf-8") as f:
+        return re.sub(r"/\*.*?\*/|//[^\n]*", "", f.read(), flags=re.DOTALL)
+
+
+def declared(header):
+    """The functions that a header declares and does not define itself."""
+    return re.findall(r"^(?!static|typedef|_Static|#)\w[\w *]*[ *](\w+)\([^;{}]*\)[^;{}()]*;", text_of(header), re.MULTILINE)
+
+
+def defined(source):
+    return set(re.findall(r"^(?!static|#)\w[\w *]*[ *](\w+)\([^;{}]*\)\s*\{", text_of(source), re.MULTILINE))
+
+
+def definitions(folder):
+    """Kind of file ("": for all systems) → the functions that such files define."""
+    found = {kind: set() for kind in ("", "linux", "darwin", "posix", "windows")}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".c"):
+            found[(KIND.search(name) or [None, ""])[1]] |= defined(os.path.join(folder, name))
+    return found
+
+
+def undefined(root):
+    """(errors, number of functions) of the headers in FOLDERS."""
+    errors, count = [], 0
+    for folder, first in FOLDERS.items():
+        by_kind = definitions(os.path.join(root, folder))
+        headers = [n for n in sorted(os.listdir(os.path.join(root, folder))) if n.startswith(first) and n.endswith(".h")]
+        for header in headers:
+            names = declared(os.path.join(root, folder, header))
+            count += len(names)
+            errors += [f"{folder}/{header}: no file defines {name} for {system}" for name in names
+                       for system in sorted(OF_SOME.get(header, OF_SOME.get(name, SYSTEMS)))
+                       if not any(name in by_kind[kind] for kind in ("", *SYSTEMS[system]))]
+    return errors, count
+
+
+def iso_names(compiler="cc"):
+    """The functions and objects of ISO C's headers."""
+    source = "".join(f"#include <{name}.h>\n" for name in ISO)
+    out = subprocess.run([compiler, "-std=c11", "-E", "-P", "-x", "c", "-"], input=source, check=True, text=True,
+                         capture_output=True).stdout
+    return set(re.findall(r"\b(\w+)\s*\(", out))
+
+
+def objects_of_the_tool(build):
+    """Source file relative to root → object file."""
+    paths = glob.glob(os.path.join(build, "tools", "cflux", "CMakeFiles", "cflux_*.dir", "*.o"))
+    return {"tools/cflux/" + os.path.basename(path)[:-2]: path for path in paths}
+
+
+def foreign(files, iso):
+    """(errors, number of symbols) of source → (defined, used)."""
+    ours = set().union(*(d for d, _ in files.values()))
+    errors, seen = [], set()
+    for source, (_, used) in sorted(files.items()):
+        if KIND.search(source) or source.split("/", 1)[1].startswith(tuple(PLUGINS)):
+            continue
+        names = {s for s in used - ours if not s.startswith(("fx_", "fxi_"))}  # the library's, and generated texts
+        seen |= names
+        errors += [f"{source}: {s} is not a function of ISO C: a file for each system must call it" for s in sorted(names - iso)
+                   if not ELSEWHERE.fullmatch(s) and not (source.startswith("tools/") and IN_THE_TOOL.fullmatch(s))]
+    return errors, len(seen)
+
+
+def main():
+    build = sys.argv[1]
+    root = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
+                           os.path.join(os.path.dirname(__file__), "..", ".."))
+    errors, functions = undefined(root)
+    paths = {**objects(build, root), **objects_of_the_tool(build)}
+    found = symbols(sorted(paths.values()))
+    more, names = foreign({source: found[path] for source, path in paths.items()}, iso_names())
+    errors += more
+    if functions < LEAST_FUNCTIONS or names < LEAST_SYMBOLS:
+        errors.append(f"looked at {functions} functions and {names} symbols, expected at least {LEAST_FUNCTIONS} and {LEAST_SYMBOLS}")
+    for e in errors:
+        print(e, file=sys.stderr)
+    print(f"{functions} functions for {len(SYSTEMS)} systems, {names} symbols of other libraries, {len(errors)} errors")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
