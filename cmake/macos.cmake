@@ -17,8 +17,8 @@ foreach(tool cc ar ranlib)
         file(RENAME ${CFLUX_MAC_TOOLS}/x/${tool}.new ${CFLUX_MAC_TOOLS}/${tool})
     endif()
 endforeach()
-# Warnings that the tested compilers do not have; and functions that are newer than macOS 13 are errors.
-set(CMAKE_C_FLAGS_INIT "-Wno-c2y-extensions -Wno-enum-float-conversion -Werror=unguarded-availability")
+set(CMAKE_C_FLAGS_INIT "-Werror=unguarded-availability") # functions that are newer than macOS 13 are errors
+set(CFLUX_TOOLCHAIN_WARNINGS -Wno-c2y-extensions -Wno-enum-float-conversion) # warnings that the tested compilers do not have
 set(CMAKE_C_COMPILER ${CFLUX_MAC_TOOLS}/cc)
 set(CMAKE_AR ${CFLUX_MAC_TOOLS}/ar CACHE FILEPATH "")
 set(CMAKE_RANLIB ${CFLUX_MAC_TOOLS}/ranlib CACHE FILEPATH "")
