@@ -60,6 +60,7 @@ const bench_case *bench_blas_open(const char *library);
 extern double bench_seconds;      /* time to spend on each case */
 extern const char *bench_program; /* the path of this executable */
 extern const char *bench_device;  /* device requested with --device; NULL: none */
+extern fx_dist *bench_group;      /* the processes of --processes; NULL: this one alone */
 
 extern bool bench_tiny; /* --tiny: sizes of a test (bench_gpu.c) */
 

@@ -8,6 +8,8 @@
  *   bench_runner --blas LIBRARY …       measures the products of a BLAS library, as a peer
  *   bench_runner --device opencl:0 device/       measures a device (bench_devices.c)
  *   bench_runner --device cuda:0 [--tiny] gpu/   the cases of large GPUs (bench_gpu.c)
+ *   mpirun -n 2 bench_runner --processes train/  each process trains on batches of its own; rank 0
+ *                                                prints the rows (peer_ddp.py)
  *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
  *
  * By default the program loads the oneDNN plugin of the build folder, if it was built; with
@@ -30,6 +32,7 @@ static const bench_case *tables[] = {
     bench_loaders,  bench_files,  &no_cases,          &no_cases,      &no_cases};
 enum { TABLES = sizeof tables / sizeof tables[0], OF_DEVICES = TABLES - 3 };
 static const char *program = "cflux";
+fx_dist *bench_group;
 static bool is_peer;
 static int threads = 1;
 
@@ -96,6 +99,8 @@ static void print_row(const char *name, const bench_row *r)
     print_text("unit", r->unit);
     if (r->host > 0)
         printf(", \"host\": %.6g", r->host);
+    if (bench_group)
+        printf(", \"processes\": %d", fx_dist_total_workers(bench_group));
     printf(", \"contended\": %s}\n", r->contended ? "true" : "false");
     fflush(stdout);
 }
@@ -204,16 +209,30 @@ static int count(const char *name, int64_t steps)
     return fx_error_print(stderr);
 }
 
+static void only(const bench_case *table)
+{
+    for (int t = 0; t < TABLES; t++)
+        tables[t] = t == 0 ? table : &no_cases;
+}
+
+/* Measures the networks only. Ranks other than 0 print nothing. */
+static bool join_group(void)
+{
+    only(bench_networks);
+    if (fx_dist_init(FX_MPI) != FX_OK)
+        return false;
+    bench_group = fx_dist_backend(FX_MPI);
+    return fx_dist_rank(bench_group) == 0 || freopen("/dev/null", "w", stdout);
+}
+
 /* Replaces the library's cases by those of the BLAS library. */
 static bool become_peer(const char *library)
 {
-    static const bench_case none[] = {{.name = NULL}};
-    tables[0] = bench_blas_open(library);
-    for (int t = 1; t < TABLES; t++)
-        tables[t] = none;
+    const bench_case *products = bench_blas_open(library);
+    only(products);
     is_peer = true;
     program = "BLAS";
-    return tables[0] != NULL;
+    return products != NULL;
 }
 
 static bool chosen(const char *name, int n, char **parts)
@@ -259,6 +278,9 @@ int main(int argc, char **argv)
             setenv("FX_ONEDNN", "0", 1);
         } else if (strcmp(argv[i], "--serve") == 0) {
             serving = true;
+        } else if (strcmp(argv[i], "--processes") == 0) {
+            if (!join_group())
+                return fx_error_print(stderr);
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
             bench_seconds = atof(argv[++i]);
         } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {

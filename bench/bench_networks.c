@@ -69,7 +69,8 @@ static void open_network(bench_state *s)
     else
         fx_set(&s->x, fxi_randn(FX_DTYPE_F32, n, c->size));
     fx_set(&s->model, (void *)c->model());
-    fx_set(&s->opt, fx_setup(fx_adam(.eta = 1e-4), s->model));
+    fx_rule *adam = fx_adam(.eta = 1e-4);
+    fx_set(&s->opt, fx_setup(bench_group ? fx_dist_optimiser(bench_group, adam) : adam, s->model));
     if (c->flag == 0) {
         fx_set(&s->y, fx_square(s->x));
     } else if (c->flag > 0) {

@@ -8,6 +8,9 @@
  * for effects on the caches. With several threads it is the elapsed time. At least MIN_SAMPLES are
  * taken (FEW_SAMPLES of a step of more than SLOW seconds), and more while the time for the case
  * lasts. Compare medians; the minimum shows what an idle machine can do.
+ *
+ * Processes of a group take equally many samples of equally many steps. A sample's time is that of
+ * the slowest process, and a sample that was disturbed in one process is left out in all.
  */
 #include "bench.h"
 
@@ -55,6 +58,13 @@ static double processor_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The largest x of all processes of the group. Returns when all of them have called it. */
+static double of_all(double x)
+{
+    FX_SCOPE;
+    return bench_group ? fx_item(fx_dist_allreduce(bench_group, fx_scalar(x), FX_REDUCE_MAX)) : x;
+}
+
 static double repeat(void (*step)(bench_state *), bench_state *s, int64_t n)
 {
     const double start = bench_now();
@@ -69,7 +79,7 @@ static int64_t calibrate(void (*step)(bench_state *), bench_state *s, int *out_l
     int64_t n = 1;
     double t;
     repeat(step, s, WARM_UP);
-    while ((t = repeat(step, s, n)) < MIN_SAMPLE)
+    while ((t = of_all(repeat(step, s, n))) < MIN_SAMPLE)
         n *= t > MIN_SAMPLE / 8 ? 2 : 8;
     *out_least = n == 1 && t > SLOW ? FEW_SAMPLES : MIN_SAMPLES;
     return n;
@@ -98,14 +108,15 @@ void bench_sample(void (*step)(bench_state *), bench_state *s, bench_row *out)
     int nclean = 0, taken = 0, least;
     const int64_t n = calibrate(step, s, &least);
     const double start = bench_now();
-    for (double spent = 0; taken < MAX_SAMPLES; spent = bench_now() - start) {
+    for (double spent = 0; taken < MAX_SAMPLES; spent = of_all(bench_now() - start)) {
         if ((nclean >= least && spent >= bench_seconds) ||
             (taken >= least && spent >= 5 * bench_seconds + 1))
             break;
         const double before = run_delay(), cpu_before = processor_seconds();
-        const double time = repeat(step, s, n), cpu = processor_seconds() - cpu_before;
-        const double waited = run_delay() - before;
-        ran[taken++] = 1e6 * (fx_num_threads() == 1 && cpu < time ? cpu : time) / (double)n;
+        const double alone = repeat(step, s, n), cpu = processor_seconds() - cpu_before;
+        const double waited = of_all(run_delay() - before), time = of_all(alone);
+        const bool one_thread = fx_num_threads() == 1 && !bench_group;
+        ran[taken++] = 1e6 * (one_thread && cpu < time ? cpu : time) / (double)n;
         if (waited < 0.01 * time)
             clean[nclean++] = 1e6 * time / (double)n;
     }

@@ -78,4 +78,5 @@ def main():
         print(f"{size:10} {1e3 * least[0]:14.4f} {1e3 * least[1]:10.4f} {1e3 * least[2]:10.4f}   {least[0] / least[2]:.2f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -170,8 +170,8 @@ def optimisers():
     return {"foreach": {"foreach": True}, "fused": {"fused": True}}
 
 
-def train_variant(make, shape, kind, layout, options, wrap_loss=as_it_is, wrap_update=as_it_is):
-    model = make().to(memory_format=torch.channels_last) if layout else make()
+def train_variant(make, shape, kind, layout, options, wrap_loss=as_it_is, wrap_update=as_it_is, wrap_model=as_it_is):
+    model = wrap_model(make().to(memory_format=torch.channels_last) if layout else make())
     x, y = input_and_target(shape, kind)
     x, of = placed(x, layout), criterion(kind)
     opt = torch.optim.Adam(model.parameters(), lr=1e-4, **options)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/run.py, bench/tables.py and bench/peer.py with small programs in place of cflux and the peers: rows, time limits, the table,
+"""bench/run.py, bench/tables.py, bench/peer.py and bench/peer_ddp.py with small programs in place of cflux and the peers: rows, time limits, the table,
 result files, and what is said about cases and peers that were not measured. Needs no peer.
 
   check_bench.py
@@ -15,6 +15,7 @@ import time
 BENCH = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "bench")
 sys.path.insert(0, BENCH)
 import peer  # noqa: E402
+import peer_ddp  # noqa: E402
 import run  # noqa: E402
 import tables  # noqa: E402
 
@@ -89,6 +90,30 @@ def check_sampling():
               {"row": "failure", "case": "x/y", "variant": "compile", "message": message})
     check("the machine", [type(peer.machine()[k]) for k in ("cpu", "cores", "system", "python", "date")],
           [str, int, str, str, str])
+
+
+def check_group():
+    """Samples of several processes: steps and samples follow the slowest process, whose time counts."""
+    asked = []
+
+    def largest(x):
+        asked.append(x)
+        return x + 10
+    peer.group = largest
+    row = peer.measure("x/y", "eager", lambda: lambda: None, options(), "torch")
+    peer.group = None
+    check("no step is repeated: another process takes 10 s", row["taken"], 3)
+    check("the time of another process", row["median"] > 1e7, True)
+    check("samples that were disturbed there", row["contended"], True)
+    check("numbers that were exchanged", len(asked), 1 + 3 * 3 + 1)
+
+
+def check_processes():
+    """The table of peer_ddp.py has each program's fastest row."""
+    row = {"variant": "DDP", "contended": False, "median": 1000}
+    results = [{"train/lenet-b64": row}, {"train/lenet-b64": {**row, "median": 4000, "contended": True}}]
+    check("observations a second", peer_ddp.table(results)[2:],
+          ["| train/lenet-b64 | 128,000 | 32,000* (DDP) | 4.00 |"])
 
 
 def check_program():
@@ -180,8 +205,10 @@ def check_missing(folder):
 
 with tempfile.TemporaryDirectory() as temporary:
     check_sampling()
+    check_group()
+    check_processes()
     check_program()
     check_run(temporary)
     check_missing(temporary)
-assert checks >= 34, checks
-print(f"{checks} checks of run.py, tables.py and peer.py")
+assert checks >= 40, checks
+print(f"{checks} checks of run.py, tables.py, peer.py and peer_ddp.py")
