@@ -59,16 +59,24 @@
     }                                                                                              \
     static void NAME##_few(const T *x, int64_t n, int64_t rows, A *a)                              \
     {                                                                                              \
-        A l[FXI_FEW_LANES * FXI_FEW];                                                              \
-        for (int i = 0; i < FXI_FEW_LANES * FXI_FEW; i++)                                          \
-            l[i] = INIT;                                                                           \
-        for (; rows >= FXI_FEW_LANES; rows -= FXI_FEW_LANES)                                       \
-            for (int64_t c = 0; c < n; c++, x += FXI_FEW_LANES)                                    \
-                for (int j = 0; j < FXI_FEW_LANES; j++)                                            \
-                    l[c * FXI_FEW_LANES + j] = NAME##_op(l[c * FXI_FEW_LANES + j], (A)x[j]);       \
+        enum { L = FXI_FEW_LANES };                                                                \
+        A l[L * FXI_FEW];                                                                          \
+        const int64_t whole = rows / L;                                                            \
+        /* Lane by lane, so that the sums of a lane stay in registers. */                          \
+        for (int64_t c = 0; c < n; c++) {                                                          \
+            A s[L];                                                                                \
+            for (int j = 0; j < L; j++)                                                            \
+                s[j] = INIT;                                                                       \
+            for (int64_t k = 0; k < whole; k++)                                                    \
+                for (int j = 0; j < L; j++)                                                        \
+                    s[j] = NAME##_op(s[j], (A)x[(k * n + c) * L + j]);                             \
+            memcpy(l + c * L, s, sizeof s);                                                        \
+        }                                                                                          \
+        x += whole * n * L;                                                                        \
+        rows -= whole * L;                                                                         \
         for (int64_t i = 0; i < n * rows; i++)                                                     \
             l[i] = NAME##_op(l[i], (A)x[i]);                                                       \
-        for (int64_t w = n * FXI_FEW_LANES / 2; w >= n; w /= 2)                                    \
+        for (int64_t w = n * L / 2; w >= n; w /= 2)                                                \
             for (int64_t i = 0; i < w; i++)                                                        \
                 l[i] = NAME##_op(l[i], l[i + w]);                                                  \
         for (int64_t i = 0; i < n; i++)                                                            \

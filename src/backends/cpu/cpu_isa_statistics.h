@@ -117,15 +117,24 @@ static void rdev_total(const void *acc, int64_t n, void *out)
     {                                                                                              \
         enum { L = FXI_FEW_LANES };                                                                \
         double p[L * FXI_FEW] = {0}, s[L * FXI_FEW] = {0}, q[L * FXI_FEW] = {0};                   \
+        const int64_t whole = rows / L;                                                            \
         for (int64_t i = 0; i < n * L; i++)                                                        \
             p[i] = i < n ? d->pivot[i] : p[i - n];                                                 \
-        for (; rows >= L; rows -= L)                                                               \
-            for (int64_t c = 0; c < n * L; c += L, x += L)                                         \
+        /* Lane by lane, so that the sums of a lane stay in registers. */                          \
+        for (int64_t c = 0; c < n * L; c += L) {                                                   \
+            double pc[L], sc[L] = {0}, qc[L] = {0};                                                \
+            memcpy(pc, p + c, sizeof pc);                                                          \
+            for (int64_t k = 0; k < whole; k++)                                                    \
                 for (int j = 0; j < L; j++) {                                                      \
-                    const double v = (double)x[j] - p[c + j];                                      \
-                    s[c + j] += v;                                                                 \
-                    q[c + j] += v * v;                                                             \
+                    const double v = (double)x[k * n * L + c + j] - pc[j];                         \
+                    sc[j] += v;                                                                    \
+                    qc[j] += v * v;                                                                \
                 }                                                                                  \
+            memcpy(s + c, sc, sizeof sc);                                                          \
+            memcpy(q + c, qc, sizeof qc);                                                          \
+        }                                                                                          \
+        x += whole * n * L;                                                                        \
+        rows -= whole * L;                                                                         \
         for (int64_t i = 0; i < n * rows; i++) {                                                   \
             const double v = (double)x[i] - p[i];                                                  \
             s[i] += v;                                                                             \
