@@ -338,6 +338,33 @@ static void round_result(builder *m, const fx_instr *ins, int location)
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], location, location);
 }
 
+/* The loop that takes one operand as a single number, if the instruction has one. Instructions on
+ * values of rows take a number that all rows share. So do instructions on elements if a tile holds
+ * several rows, as each row has its own number then. */
+static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_scalar)
+{
+    unsigned scalars = 0;
+    for (int i = 0; i < ins->nsrc; i++) {
+        const register_location *a = &m->regs[ins->src[i]];
+        scalars |= (unsigned)(a->row && (is_one(a) || !(ins->row || m->p->tile_rows))) << i;
+    }
+    return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
+}
+
+/* Stores the locations that the instruction reads, and returns its loop. */
+static fxi_tile_fn choose_loop(builder *m, const fx_instr *ins, int16_t *out_src)
+{
+    int scalar;
+    const fxi_tile_fn loop = mixed_loop(m, ins, &scalar);
+    for (int i = 0; i < ins->nsrc; i++) {
+        const int r = ins->src[i];
+        out_src[i] = loop && i == scalar ? one_of(m, r)
+                     : ins->row          ? values_of(m, r)
+                                         : elements_of(m, r);
+    }
+    return loop ? loop : fxi_cpu_loop(m->simd, ins);
+}
+
 /* Adds a call on values of rows, one for the whole block. */
 static void add_row_call(builder *m, int k)
 {
@@ -345,12 +372,11 @@ static void add_row_call(builder *m, int k)
     register_location *to = &m->regs[m->step->nin + k];
     const int out = location_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
-    for (int i = 0; i < ins->nsrc; i++)
-        src[i] = values_of(m, ins->src[i]);
+    const fxi_tile_fn loop = choose_loop(m, ins, src);
     /* 16-bit values stay in Float32 while the block runs, and are rounded to memory at its end
      * (store_rows). */
     to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
-    fxi_row_call *c = add_call(m, fxi_cpu_loop(m->simd, ins), to->values, 0);
+    fxi_row_call *c = add_call(m, loop, to->values, 0);
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
     round_result(m, ins, to->values);
@@ -486,30 +512,15 @@ static void assign_elements(builder *m, int k)
     release_tiles(m, k, size, false);
 }
 
-/* The loop that takes one operand as a single number, if the instruction has one. If a tile holds
- * several rows, each row has its own number and only numbers that all rows share qualify. */
-static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_scalar)
-{
-    unsigned scalars = 0;
-    for (int i = 0; i < ins->nsrc; i++) {
-        const register_location *a = &m->regs[ins->src[i]];
-        scalars |= (unsigned)(a->row && (is_one(a) || !m->p->tile_rows)) << i;
-    }
-    return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
-}
-
 static void add_element_call(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
     const int out = location_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
-    int scalar;
-    fxi_tile_fn loop = mixed_loop(m, ins, &scalar);
-    for (int i = 0; i < ins->nsrc; i++)
-        src[i] = loop && i == scalar ? one_of(m, ins->src[i]) : elements_of(m, ins->src[i]);
+    const fxi_tile_fn loop = choose_loop(m, ins, src);
     assign_elements(m, k);
     const register_location *to = &m->regs[m->step->nin + k];
-    fxi_row_call *c = add_call(m, loop ? loop : fxi_cpu_loop(m->simd, ins), to->elements, 0);
+    fxi_row_call *c = add_call(m, loop, to->elements, 0);
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
     round_result(m, ins, to->elements);
