@@ -12,19 +12,20 @@ import json
 import sys
 
 
+def best_rows(rows):
+    """Returns the row with the lowest median of each case, in the order of the rows."""
+    found = {}
+    for row in rows:
+        if row["row"] == "case" and row["median"] < found.get(row["case"], {"median": float("inf")})["median"]:
+            found[row["case"]] = row
+    return found
+
+
 def read(path):
-    """Returns the header, and the row with the lowest median of each case, in the order of the file."""
-    header, rows = {}, {}
+    """Returns the last header of a file, and its best rows."""
     with open(path, encoding="utf-8") as f:
-        for line in f:
-            row = json.loads(line)
-            if row["row"] == "header":
-                header = row
-            elif row["row"] == "case":
-                best = rows.get(row["case"])
-                if best is None or row["median"] < best["median"]:
-                    rows[row["case"]] = row
-    return header, rows
+        rows = [json.loads(line) for line in f]
+    return next((row for row in reversed(rows) if row["row"] == "header"), {}), best_rows(rows)
 
 
 def quantity(value, unit):

@@ -3,8 +3,8 @@
 
 Each process has one thread and a batch of its own. Each round measures a network with one program and then with the other: cflux
 (bench_runner --processes) and DDP, in each variant that a user could write. The files that result have the rows of all
-rounds; the table has the fastest row of each program, in observations a second of both processes together, and
-their ratio. A star marks a row that other programs disturbed. Needs mpirun and a Python with torch.
+rounds; the table has each program's row with the lowest median, in observations a second of both processes together, and
+the ratios of these speeds and of the least times. A star marks a row that other programs disturbed. Needs mpirun and a Python with torch.
 
 Usage: peer_ddp.py BUILD [--rounds N] [--seconds S] [--warm-up S] [--mpi openmpi|mpich] [--no-compile] [--out FOLDER]
        [part of a network…]
@@ -90,15 +90,26 @@ def ddp(a, network):
     return rows + [{**row, "case": f"record/{network}"} for row in rows if row["row"] == "case"]  # PyTorch has no other program for it
 
 
+def least(rows):
+    """Returns the least time of each case."""
+    found = {}
+    for row in rows:
+        if row["row"] == "case":
+            found[row["case"]] = min(row["min"], found.get(row["case"], row["min"]))
+    return found
+
+
 def table(results):
-    """Returns lines of Markdown; results: the two programs' fastest row of each case."""
-    lines = ["| case | cflux, observations/s | DDP with gloo | ratio |", "|---|---:|---:|---:|"]
+    """Returns lines of Markdown; results: the two programs' rows."""
+    best, shortest = [compare.best_rows(rows) for rows in results], [least(rows) for rows in results]
+    lines = ["| case | cflux, observations/s | DDP with gloo | ratio | of the least times |", "|---|---:|---:|---:|---:|"]
     for case, batch in ((f"{kind}/{name}", batch) for name, batch in NETWORKS.items() for kind in ("train", "record")):
-        rows = [rows.get(case) for rows in results]
+        rows = [rows.get(case) for rows in best]
         if all(rows):
             speeds = [1e6 * batch / row["median"] for row in rows]
             texts = [f"{speed:,.0f}{'*' if row['contended'] else ''}" for speed, row in zip(speeds, rows)]
-            lines.append(f"| {case} | {texts[0]} | {texts[1]} ({rows[1]['variant']}) | {speeds[0] / speeds[1]:.2f} |")
+            lines.append(f"| {case} | {texts[0]} | {texts[1]} ({rows[1]['variant']}) | {speeds[0] / speeds[1]:.2f} "
+                         f"| {shortest[1][case] / shortest[0][case]:.2f} |")
     return lines
 
 
@@ -112,7 +123,7 @@ def main():
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--out", default=".")
     p.add_argument("part", nargs="*")
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     a.build = os.path.abspath(a.build)
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     paths = [os.path.join(a.out, f"{date}-{name}-processes.jsonl") for name in ("cpu", "ddp")]
@@ -124,7 +135,7 @@ def main():
             for path, rows in zip(paths, found):
                 with open(path, "w", encoding="utf-8") as f:
                     f.writelines(json.dumps(row) + "\n" for row in rows)
-    print("\n".join(table([compare.read(path)[1] for path in paths])))
+    print("\n".join(table(found)))
 
 
 if __name__ == "__main__":
