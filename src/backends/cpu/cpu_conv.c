@@ -20,7 +20,8 @@ static void spatial_sizes(const fx_tensor *t, int spatial, int64_t out[3])
         out[d] = d < spatial ? t->shape[d] : 1;
 }
 
-/* `after` is not needed: the number of windows says how far they reach. */
+/* The padding at the ends of the axes (`after`) is not needed: it follows from the number of
+ * windows. */
 static void read_attr(fxi_conv_geometry *g, const fx_conv_attr *a)
 {
     for (int d = 0; d < 3; d++) {

@@ -103,8 +103,9 @@ static fx_status end(const job *j, const fx_step *step, int axis)
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-/* Elements of a column of x are read in any order, which no processor foresees. So while one column
- * is read, the next one is requested: a part of it with each tile of indices. */
+/* Indices choose the elements of a column of x in any order, so the processor cannot prefetch them.
+ * While one column is read, this function requests the next one: a part of it with each tile of
+ * indices. */
 static void fetch_column(const job *j, const char *column, int64_t i, int64_t n)
 {
     enum { LINE = 64 };

@@ -176,8 +176,8 @@ static bool gather(const job *j, gathered *g)
         g->in[k] = g->size[k] ? to : *in;
         for (int32_t s = 0; s < j->own->nsegments; s++, in += nin) {
             const size_t bytes = (size_t)j->own->segments[s].length * g->size[k];
-            /* Only addresses are compared: equal numbers at two addresses cost the faster way, and
-             * no bit of the result. */
+            /* Only addresses are compared. Equal numbers at two addresses count as different: the
+             * slower way is taken, with the same bits. */
             if (!g->size[k] && *in != g->in[k])
                 return false;
             if (bytes > 0)

@@ -28,8 +28,8 @@
 enum {
     DEPTH = 512,     /* terms of a block of the sum at most */
     ROWS = 128,      /* rows of a part, if the product has enough rows */
-    COLUMNS = 768,   /* columns taken at a time: with 1032, a part of C left the second-level cache
-                        (2048³: 79 ms, not 68) */
+    COLUMNS = 768,   /* columns taken at a time. With 1032, a part of C did not fit in the
+                        second-level cache (2048³ took 79 ms instead of 68) */
     SMALL = 100000,  /* multiplications that one thread does alone */
     FEW_COLUMNS = 8, /* panels of B: up to this number an A with neighbouring rows is not packed */
     FEW_ROWS = 8,  /* tiles of rows: up to this number a B that is read by columns is not packed */

@@ -14,17 +14,17 @@
 #include <string.h>
 
 enum {
-    ROWS = 4096, /* rows whose sums are taken together, if rows are neighbours: whole columns keep
-                    the prefetcher running */
+    ROWS = 4096, /* rows whose sums are taken together, if rows are neighbours in memory: the
+                    prefetcher then follows long runs of each column */
     TERMS = 128, /* terms of 16-bit elements that are converted at a time */
     GROUP = 32,  /* rows of 16-bit elements that are converted at a time, if terms are neighbours */
     LEAST = 4096,     /* elements of a matrix that repays the calls */
     FEW_ROWS = 32,    /* fewer do not fill the vectors */
     PART_ROWS = 64,   /* rows of a thread's part, at least */
-    PART_RUN = 1024,  /* the same, for the neighbouring rows of a matrix in memory: 4 columns of 64
-                         of 4096 rows were read at 7 GB/s, of 1024 at 11, of all at 15 */
-    CACHED = 4 << 20, /* bytes of a matrix that a cache may hold */
-    HALVES = 2 << 20  /* 16-bit elements that a cache holds */
+    PART_RUN = 1024,  /* the same, if rows are neighbours and no cache holds the matrix: with 4096
+                         rows, parts of 64 rows were read at 7 GB/s, of 1024 at 11, all at 15 */
+    CACHED = 4 << 20, /* a matrix of at most so many bytes may be in a cache */
+    HALVES = 2 << 20  /* the same, in 16-bit elements */
 };
 
 typedef struct job {
@@ -168,9 +168,10 @@ static void run_part(void *user, int64_t part)
         run_rows(q, row, fxi_cpu_min(q->together, to - row));
 }
 
-/* Rows of a matrix in memory whose terms are neighbours are read to their ends, one vector of them
- * at a time: 8 rows of 4096 terms were read at 14 GB/s, 16 at 10, and the first 512 terms of all
- * rows before the others at 6. In a cache, two vectors hide the latency of the sums. */
+/* How many rows are summed together if the terms of a row are neighbours. If no cache holds the
+ * matrix: as many as a vector has lanes, and these rows are read to their ends. Measured with rows
+ * of 4096 terms: 14 GB/s with 8 rows, 10 with 16, and 6 with blocks of 512 terms of all rows. If a
+ * cache holds it: twice as many, which hides the latency of the sums. */
 static int64_t rows_together(const job *q, int64_t lanes, bool cached)
 {
     return !q->across || q->load ? ROWS : cached ? 2 * lanes : lanes;

@@ -78,7 +78,8 @@ static inline vf vf_fma(vf a, vf b, vf c)
     return FXI_FMA_F32(a, b, c);
 }
 
-/* c[0]·xⁿ⁻¹ + … + c[n−1]. For the logarithm, on whose bits normal random numbers depend. */
+/* c[0]·xⁿ⁻¹ + … + c[n−1], term after term. The logarithm uses it and not vf_poly, whose order would
+ * change bits: those of normal random numbers depend on the logarithm's. */
 static inline vf vf_horner(vf x, const float *c, int n)
 {
     vf p = vf_splat(c[0]);
@@ -87,10 +88,9 @@ static inline vf vf_horner(vf x, const float *c, int n)
     return p;
 }
 
-/* V##_poly: the same, n ≥ 2, with even and odd powers side by side. The processor has registers for
- * the results of a few vectors only, so a loop takes the more time the longer a vector's results
- * wait for each other; this halves the chain of additions. p is in registers only if the loop is
- * unrolled. */
+/* V##_poly: the same for n ≥ 2, as two sums of even and odd powers. In one sum each step waits for
+ * the step before it, and the processor can overlap only a few vectors. Two sums halve the wait. p
+ * is in registers only if the loop is unrolled. */
 #define FXI_POLY(V, T)                                                                             \
     static inline V V##_poly(V x, const T *c, int n)                                               \
     {                                                                                              \

@@ -258,7 +258,8 @@ FXI_SELECT_LOOP(f64, double)
 FXI_SELECT_LOOP(i32, int32_t)
 FXI_SELECT_LOOP(i64, int64_t)
 FXI_SELECT_LOOP(u8, uint8_t)
-/* One choice is a single value, as in relu's gradient or a mask with zeros. */
+/* The select loops in which one of the two values is the same for all elements, as in the gradient
+ * of relu, or in a mask that sets elements to 0. */
 #define FXI_SELECT_MIXED(S, T)                                                                     \
     static void select_##S##_vs(void *dv, const void *const *s, int n, int64_t attr)               \
     {                                                                                              \

@@ -10,8 +10,8 @@
  * with gcc; with & and | it does not. */
 #define FXI_BEATS(v, top) ((v) > (top) || ((v) != (v) && (top) == (top)))
 
-/* The loops over a block are to become vectors. gcc would first unroll them completely and then
- * find no loop. */
+/* Lets the compiler vectorise the loops over a block. Without it, gcc unrolls these loops
+ * completely and then has no loop to vectorise. */
 #if defined(__clang__)
 #define FXI_POOL_LOOP FXI_IVDEP
 #else

@@ -41,8 +41,8 @@ static inline vl philox_counters(const uint64_t stream[2], uint64_t block)
     return v;
 }
 
-/* The words of PHILOX_VECTORS vectors of blocks; `counters` are those of the first vector, and then
- * of the vector that follows the last. */
+/* Computes the words of PHILOX_VECTORS vectors of blocks. `counters` has the counters of the first
+ * of these vectors, and after the call those of the vector that follows the last one. */
 static inline void philox_words(vl key, vl *counters, vl out[PHILOX_VECTORS])
 {
     const vl factor = pairs_of_lanes(0xD2511F53u, 0xCD9E8D57u);

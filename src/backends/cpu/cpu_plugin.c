@@ -56,7 +56,8 @@ static double work(const fx_step *s)
         return 2 * (double)fx_tensor_length(&s->out) *
                (double)s->in[0].shape[fx_step_matmul(s)->transpose_a ? 0 : 1];
     const int kind = fx_step_conv(s)->attr.kind;
-    /* The same product of sizes for all three kinds: y has the positions, w the terms of each. */
+    /* All three kinds multiply as often: each element of y belongs to as many products as w has
+     * elements for one output channel. */
     const fx_tensor *y = kind == FX_CONV_FORWARD ? &s->out : &s->in[kind == FX_CONV_WEIGHT];
     const fx_tensor *w = kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
     return 2 * (double)fx_tensor_length(y) * (double)fxi_length(w->ndim - 1, w->shape);

@@ -98,9 +98,9 @@ static int64_t tap_index(const geometry *g, const row *r, int64_t i, int64_t j, 
 }
 
 /* ---- maxima ---------------------------------------------------------------------------------- */
-/* The index in x of the first tap inside for every window, where the maximum is unless a later tap
- * beats it: with that start a window of nothing but −Inf has an index too. −1 for windows wholly in
- * the padding. */
+/* Sets the index in x of each window's first tap that is inside the array, −1 for windows wholly in
+ * the padding. The search for the maximum starts with this index, so a window of −Inf alone, in
+ * which no tap exceeds the start value, has an index too. */
 static void first_taps(const geometry *g, const row *r, int64_t *at)
 {
     const bool any = r->lo[1] < r->hi[1] && r->lo[2] < r->hi[2];

@@ -331,8 +331,8 @@ static void run_block(runner *r, int64_t first, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
     r->first = first;
-    /* The offsets count one element of each column before the block. These are the other elements
-     * of the runs of neighbouring columns before it. */
+    /* p->offset[k]·first skips one element for each column before the block. `passed` are the other
+     * elements of these columns. */
     const int64_t passed = p->columns ? first / p->columns * (p->inner - 1) * p->columns : 0;
     for (int k = 0; k < p->nin; k++)
         /* Operands that do not advance with the rows have offset 0. */
