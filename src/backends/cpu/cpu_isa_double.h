@@ -15,17 +15,13 @@
 #define ROOT_BITS    UINT64_C(0x3fe6a09e667f3bcd) /* the bits of √½ */
 #define EXPONENT_F64 (UINT64_C(0xfff) << 52)
 
-/* x = n·ln 2 + r + lost with |r| ≤ ½ ln 2, where `lost` is the rounding error of r; its exponential
- * without 2ⁿ is 1 + r + tail. 2ⁿ is the product of two numbers, since 2ⁿ itself may be denormal or
- * overflow. NaN stays in r. */
-typedef struct vd_parts {
-    vd r, tail;
-    vl scale[2];
-} vd_parts;
-
-/* The limits least and most, which are whole numbers above −1024 and below 1024, keep the exponents
- * of both factors in range; beyond them the result is 0, Inf or constant anyway. */
-static inline vd_parts vd_reduce(vd x, double least, double most)
+/* x = n·ln 2 + r + lost with |r| ≤ ½ ln 2, where `lost` is the rounding error of r, and eʳ⁺ˡᵒˢᵗ − 1
+ * = r + tail. NaN stays in r. `bias` is added to n before it is stored in t: the lowest bits of t
+ * are the exponent's bits of 2^(n + bias − 1023). */
+typedef struct vd_whole {
+    vd r, tail, t;
+} vd_whole;
+static inline vd_whole vd_nearest(vd x, double bias)
 {
     static const double c[] = {0x1.1e3d1a8d6a274p-29,
                                0x1.af6be782b616bp-26,
@@ -38,17 +34,28 @@ static inline vd_parts vd_reduce(vd x, double least, double most)
                                0x1.5555555555503p-5,
                                0x1.555555555555bp-3,
                                0x1.0p-1}; /* 2⁻⁶⁴ of eʳ */
-    const vd magic = vd_splat(ROUND_F64);
-    x = vd_max(vd_splat(least), vd_min(vd_splat(most), x));
+    const vd magic = vd_splat(ROUND_F64 + bias);
     const vd t = vd_fma(x, vd_splat(0x1.71547652b82fep+0), magic), n = t - magic;
-    /* Positive before the shift, which is one of unsigned numbers. */
-    const vl shifted = (vl)t - (vl)magic, half = ((shifted + 2048u) >> 1) - 1024u;
     const vd exact = vd_fma(n, vd_splat(-LN2_HIGH_F64), x);
     const vd r = vd_fma(n, vd_splat(-LN2_LOW_F64), exact);
     const vd lost = vd_fma(n, vd_splat(-LN2_LOW_F64), exact - r);
-    return (vd_parts){r,
-                      vd_fma(vd_poly(r, c, 11), r * r, lost),
-                      {(half + 1023u) << 52, (shifted - half + 1023u) << 52}};
+    return (vd_whole){r, vd_fma(vd_poly(r, c, 11), r * r, lost), t};
+}
+
+/* The same, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be denormal or overflow. */
+typedef struct vd_parts {
+    vd r, tail;
+    vl scale[2];
+} vd_parts;
+
+/* The limits least and most, which are whole numbers above −1024 and below 1024, keep the exponents
+ * of both factors in range; beyond them the result is 0, Inf or constant anyway. */
+static inline vd_parts vd_reduce(vd x, double least, double most)
+{
+    x = vd_max(vd_splat(least), vd_min(vd_splat(most), x));
+    const vd_whole w = vd_nearest(x, 2 * 1023);
+    const vl half = (vl)w.t >> 1, rest = (vl)w.t - half;
+    return (vd_parts){w.r, w.tail, {half << 52, rest << 52}};
 }
 
 /* Multiplied by one factor after the other, so that it overflows to Inf or underflows gradually.
@@ -56,8 +63,10 @@ static inline vd_parts vd_reduce(vd x, double least, double most)
  * is larger than the largest number. */
 static inline vd vd_exp(vd x)
 {
+    /* s + s·(eʳ − 1) is rounded once, as 1 + (eʳ − 1) would be, since s is a power of two. */
     const vd_parts p = vd_reduce(x, -746.0, 710.0);
-    return (1.0 + (p.r + p.tail)) * (vd)p.scale[0] * (vd)p.scale[1];
+    const vd s = (vd)p.scale[0];
+    return vd_fma(p.r + p.tail, s, s) * (vd)p.scale[1];
 }
 
 /* eˣ − 1 = 2ⁿ·((eʳ − 1) + (1 − 2⁻ⁿ)): nothing cancels, and for n = 0 the second part is 0. Below
@@ -129,30 +138,33 @@ static inline vd vd_log1p(vd x)
     return vd_with_sign(vd_log_ends(x, vd_log_parts(p.k, (p.m - 1.0) + rest), -1.0), x);
 }
 
-/* Below 0.625 the formula with exp would cancel, so a polynomial replaces it. From there on the
- * quotient (0.445 at most) is less than the result (0.555 at least), so the relative error of exp
- * does not grow. */
+/* With m = e²ˣ − 1, tanh x = m/(m + 2) for x ≥ 0: nothing cancels. For 2x = n·ln 2 + r, m = 2ⁿ·(eʳ
+ * − 1) + (2ⁿ − 1). The rounding of m + 2 loses up to half an ulp (`lost`); the quotient y is
+ * corrected by its derivative times this error. For y ≥ ¾ the result is 1 − 2/(m + 2), where errors
+ * of m and of the quotient count little; from 19.1 on it is 1. */
 static inline vd vd_tanh(vd x)
 {
-    static const double c[] = {
-        0x1.9659e39c00286p-18,  -0x1.faf417f5d374cp-16, 0x1.80268feb12ae7p-14,
-        -0x1.f1163b52fbf99p-13, 0x1.350bc43eeb2fdp-11,  -0x1.7d9c391ef000cp-10,
-        0x1.d6d35a916d488p-9,   -0x1.226e32d0a5d57p-7,  0x1.664f4870bc3a7p-6,
-        -0x1.ba1ba1b9d0fd9p-5,  0x1.1111111110c37p-3,   -0x1.5555555555552p-2}; /* 2⁻⁶¹ */
-    const vd a = vd_abs(x), z = a * a;
-    const vd small = vd_fma(vd_poly(z, c, 12) * z, a, a);
-    const vd large = 1.0 - 2.0 / (vd_exp(a + a) + 1.0);
-    return vd_with_sign(vd_pick(vd_less(a, vd_splat(0.625)), small, large), x);
+    const vd a = vd_min(vd_splat(20.0), vd_abs(x));
+    const vd_whole w = vd_nearest(a + a, 1023);
+    const vd s = (vd)((vl)w.t << 52), m = vd_fma(w.r + w.tail, s, s - 1.0);
+    const vd_mask large = vd_less(vd_splat(6.0), m);
+    const vd sum = m + 2.0, lost = m - (sum - 2.0);
+    const vd y = vd_pick(large, vd_splat(-2.0), m) / sum;
+    return vd_with_sign(vd_pick(large, y + 1.0, vd_fma(y * lost, 0.5 * y - 0.5, y)), x);
 }
 
 /* 1/(1 + e⁻ˣ) for x ≥ 0, with the roundings of `ref` and of the other backends: near 1 few bits of
  * 1 − y are left, and derivatives magnify each difference in them. For x < 0: e/(1 + e) with e =
  * eˣ. There the rounding of 1 + e loses up to half an ulp (`lost`), and the last line corrects y by
- * its derivative times this error. */
+ * its derivative times this error. For x = n·ln 2 + r, e is 2ⁿ⁺⁶⁴·eʳ times 2⁻⁶⁴, which underflows
+ * gradually. */
 static inline vd vd_sigmoid(vd x)
 {
     const vd_mask negative = vd_less(x, vd_splat(0.0));
-    const vd e = vd_exp(-vd_abs(x)), sum = 1.0 + e, lost = e - (sum - 1.0);
+    const vd_whole w = vd_nearest(vd_max(vd_splat(-746.0), -vd_abs(x)), 1023 + 64);
+    /* n is from −1077 to 0, so that one factor is enough, unlike in exp. */
+    const vd s = (vd)((vl)w.t << 52), e = vd_fma(w.r + w.tail, s, s) * 0x1p-64;
+    const vd sum = 1.0 + e, lost = e - (sum - 1.0);
     const vd y = vd_pick(negative, e, vd_splat(1.0)) / sum;
     return vd_pick(negative, vd_fma(y * lost, y - 1.0, y), y);
 }
