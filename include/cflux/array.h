@@ -217,7 +217,8 @@ FX_API void fxi_set(void *target, void *object);
  * The next update within the training step, or the end of the training step, computes it and
  * rebinds the handle; outside of a training step the end of the scope does. The handle also gets
  * the shape and element type of `value`, which are not checked. If the computation fails, `state`
- * keeps its value. fx_staged returns the value staged so far, or `state` if there is none.
+ * keeps its value. fx_staged returns the value staged so far, or `state` if there is none. NULL is
+ * FX_STATUS_ARGUMENT in both functions; fx_staged then returns an error array.
  *
  * fx_stage returns FX_OK if the request was made, or if there is nothing to do because the call
  * computes only shapes. Otherwise it changes nothing and returns the status of the error array

@@ -15,6 +15,7 @@
 #include "error.h"
 #include "handle.h"
 #include "object.h"
+#include "object_types.h"
 #include "tape.h"
 #include "this_process.h"
 #include "system_memory.h"
@@ -610,17 +611,31 @@ fx_array *fx_want(fx_array *x)
     return x;
 }
 
+static fx_status check_array(const char *op, const fx_array *x)
+{
+    if (fx_is_array(x))
+        return fx_array_status(x);
+    return x ? fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got a %s", fxi_type_name(x))
+             : fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
+}
+
 fx_status fx_stage(fx_array *state, fx_array *value)
 {
     if (fxi_here()->unstaged)
         return FX_OK;
-    if (fx_is_error(state) || fx_is_error(value))
-        return fx_array_status(fx_is_error(state) ? state : value);
+    fx_status status = check_array("stage", state);
+    if (status == FX_OK)
+        status = check_array("stage", value);
+    if (status != FX_OK)
+        return status;
     return fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, state, value);
 }
 
 fx_array *fx_staged(fx_array *state)
 {
+    const fx_status status = check_array("staged", state);
+    if (status != FX_OK)
+        return fx_error_array(status);
     const fxi_context *c = fxi_here();
     for (int i = 0; i < c->npromises; i++)
         if (c->promises[i].kind == FXI_PROMISE_STAGE && c->promises[i].target == state)
