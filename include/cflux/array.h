@@ -192,9 +192,10 @@ static inline void fxi_scope_end(const int *depth)
 FX_API bool fx_training(void);
 
 /* fx_keep(x) moves an object from the innermost scope to the enclosing one, without computing it,
- * and returns it: `return fx_keep(y);` ends a function that opened a scope. Objects of other
- * scopes, NULL and error objects are returned unchanged. An array of a batch (data.h) belongs to
- * the batch, and after fx_keep also to the enclosing scope. */
+ * and returns it: `return fx_keep(y);` ends a function that opened a scope. An object that no scope
+ * owns, such as an item that only its tuple holds, or an array of a batch (data.h), then also
+ * belongs to the enclosing scope, and outlives its holder. Objects of other scopes, NULL and error
+ * objects are returned unchanged. */
 FX_API void *fxi_keep(void *object);
 /* fx_retain(x) adds a reference that keeps x alive after its scope ends, and returns x;
  * fx_release(x) removes one. fx_release without an earlier fx_retain removes the scope's reference,

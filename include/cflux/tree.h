@@ -223,9 +223,9 @@ FX_API void *fxi_tuple(int n, void *const *items);
 FX_API void *fx_named_tuple_from(int n, const char *const *names, void *const *items);
 /* Children of a tuple or layer. fx_count returns their number (0 for NULL and arrays), fx_child the
  * i-th, fx_child_named the child with a name: NULL if the field is NULL, an error array
- * (FX_STATUS_ARGUMENT) if there is no such child. The caller gets no reference. fx_child_name
- * returns the name of the i-th child, "" if it has none; the name is valid while the object
- * exists. */
+ * (FX_STATUS_ARGUMENT) if there is no such child. The object holds the child, and the caller gets
+ * no reference: fx_keep and fx_retain make a child outlive the object. fx_child_name returns the
+ * name of the i-th child, "" if it has none; the name is valid while the object exists. */
 FX_API int64_t fx_count(const void *container);
 FX_API void *fx_child(const void *object, int64_t i);
 FX_API const char *fx_child_name(const void *object, int64_t i);

@@ -1,9 +1,10 @@
 /* context.c: the context of a thread: its scopes, and the lifetime of objects.
  *
- * Every object is in the list of one scope, which holds one reference to it. Closing a scope
- * releases that reference; fx_keep moves an object to the list of the parent scope. Scopes close by
- * depth: if longjmp left the block of a scope, the next outer scope that closes also closes this
- * one.
+ * A new object is in the list of the current scope, which holds one reference to it. Closing a
+ * scope releases that reference; fx_keep moves an object to the list of the parent scope. An object
+ * that outlives its scope, because a tuple, a struct or fx_retain holds it, is in no list until
+ * fx_keep puts it into one. Scopes close by depth: if longjmp left the block of a scope, the next
+ * outer scope that closes also closes this one.
  *
  * Promises (layer state, fx_set) are due when a training step closes, or a scope that is not in
  * training mode. All other scopes, and those of the library, hand their promises to the parent.
@@ -249,7 +250,7 @@ static void unlink_object(fx_object *o)
     if (o->fxi_next)
         o->fxi_next->fxi_prev = o->fxi_prev;
     o->fxi_prev = o->fxi_next = NULL;
-    o->fxi_scope = NULL;
+    __atomic_store_n(&o->fxi_scope, NULL, __ATOMIC_RELEASE); /* after the links: see fxi_keep */
     s->objects--;
 }
 
@@ -260,13 +261,13 @@ static inline void unlink_first(fxi_scope *s, fx_object *o)
     if (s->first)
         s->first->fxi_prev = NULL;
     o->fxi_next = NULL;
-    o->fxi_scope = NULL;
+    __atomic_store_n(&o->fxi_scope, NULL, __ATOMIC_RELEASE);
     s->objects--;
 }
 
 static void link_object(fxi_scope *s, fx_object *o)
 {
-    o->fxi_scope = s;
+    __atomic_store_n(&o->fxi_scope, s, __ATOMIC_RELAXED);
     o->fxi_prev = NULL;
     o->fxi_next = s->first;
     if (s->first)
@@ -432,19 +433,25 @@ void fxi_hand_out(void *object)
         o->fxi_scope = &handed_out;
 }
 
+/* Several threads may keep an object that no scope owns, e.g. an array of a model that they share.
+ * One of them wins the exchange. To the others it is an object of another scope. */
 void *fxi_keep(void *object)
 {
     fxi_context *c = fxi_here();
     fx_object *o = object;
-    if (o && o->fxi_scope == &handed_out) {
-        const bool outward = c->scope->parent && !c->virtual_scopes;
-        link_object(outward ? c->scope->parent : c->scope, fxi_retain(o));
+    if (!o || immortal(o))
         return object;
+    const bool outward = c->scope->parent && !c->virtual_scopes;
+    fxi_scope *to = outward ? c->scope->parent : c->scope;
+    fxi_scope *owner = __atomic_load_n(&o->fxi_scope, __ATOMIC_RELAXED);
+    if (!owner || owner == &handed_out) {
+        if (__atomic_compare_exchange_n(&o->fxi_scope, &owner, to, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            link_object(to, fxi_retain(o));
+    } else if (owner == c->scope && outward) {
+        unlink_object(o);
+        link_object(to, o);
     }
-    if (!o || o->fxi_scope != c->scope || c->scope->depth == 0 || c->virtual_scopes)
-        return object;
-    unlink_object(o);
-    link_object(c->scope->parent, o);
     return object;
 }
 

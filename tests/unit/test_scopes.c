@@ -292,6 +292,97 @@ static void keep_takes_whole_objects(void **state)
     assert_int_equal(released, 1);
 }
 
+/* Only the tuple holds its first item: the item's scope has ended. */
+static void *tuple_of_a_function(void)
+{
+    FX_SCOPE;
+    return fx_keep(fx_tuple(fx_add(tracked(), 1), fx_vector(5, 6)));
+}
+
+/* The item of a tuple outlives the tuple, in each order of the two calls. */
+static void keep_takes_children(void **state)
+{
+    (void)state;
+    for (int evaluated = 0; evaluated < 2; evaluated++) {
+        FX_SCOPE;
+        fx_array *first;
+        {
+            FX_SCOPE;
+            void *pair = tuple_of_a_function();
+            first = fx_keep(fx_child(pair, 0));
+            assert_ptr_equal(fx_keep(first), first); /* once: it has a scope now */
+            if (evaluated)
+                fx_eval(pair);
+        }
+        CHECK(first, (4), 0, 2, 3, 4, 5);
+        {
+            FX_SCOPE;
+            fx_keep(first); /* of an outer scope */
+        }
+        CHECK(first, (4), 0, 2, 3, 4, 5);
+    }
+    assert_int_equal(released, 2); /* freed with the scope that it was kept in */
+}
+
+/* A model's array is kept, and the model is released before the scope ends. */
+static void keep_takes_fields(void **state)
+{
+    (void)state;
+    fx_dense_layer *m;
+    {
+        FX_SCOPE;
+        m = fx_retain(fx_dense(0, 0, .weight_array = fx_reshape(tracked(), 2, 2), .bias = false));
+    }
+    {
+        FX_SCOPE;
+        fx_array *w;
+        {
+            FX_SCOPE;
+            w = fx_keep(m->weight);
+        }
+        CHECK(w, (2, 2), 0, 1, 2, 3, 4);
+        fx_release(m);
+        assert_int_equal(released, 0);
+        CHECK(w, (2, 2), 0, 1, 2, 3, 4);
+    }
+    assert_int_equal(released, 1);
+}
+
+static void *keeps_often(void *model)
+{
+    for (int i = 0; i < 1000; i++) {
+        FX_SCOPE;
+        FX_SCOPE;
+        fx_array *w = fx_keep(((fx_dense_layer *)model)->weight);
+        if (fx_size(w, 0) != 2)
+            return model;
+    }
+    return NULL;
+}
+
+/* Threads that share a model may keep its arrays at the same time. */
+static void threads_keep_one_array(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    fx_dense_layer *m;
+    {
+        FX_SCOPE;
+        m = fx_retain(fx_dense(2, 2));
+        fx_eval(m);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keeps_often, m), 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    FX_SCOPE;
+    assert_int_equal(fx_size(m->weight, 0), 2);
+    fx_release(m);
+}
+
 static void retain_outlives_scopes(void **state)
 {
     (void)state;
@@ -766,6 +857,9 @@ int main(void)
         TEST(keep_hands_outward_still_pending),
         TEST(keep_leaves_others_in_place),
         TEST(keep_takes_whole_objects),
+        TEST(keep_takes_children),
+        TEST(keep_takes_fields),
+        TEST(threads_keep_one_array),
         TEST(retain_outlives_scopes),
         TEST(assignment_owns_nothing),
         TEST(set_stores_and_replaces),
