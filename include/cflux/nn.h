@@ -82,7 +82,8 @@ FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layer
  * fx_update, or the end of the training step, updates the running statistics with momentum m: mean
  * ← (1−m)·mean + m·μ, var ← (1−m)·var + m·σ²·n/(n−1). Outside of a training step, with .active =
  * FX_ACTIVE_ON, the end of the scope updates them. In inference μ and σ² are the running
- * statistics. n = 1 in training is FX_STATUS_ARGUMENT. Flux.BatchNorm; Ioffe, Szegedy, 2015. */
+ * statistics. n = 1 in training is FX_STATUS_ARGUMENT. For a 16-bit x, y is computed in Float32 and
+ * rounded to the type of x. Flux.BatchNorm; Ioffe, Szegedy, 2015. */
 typedef struct fx_batchnorm_layer {
     fx_object base;
     fx_function *act;

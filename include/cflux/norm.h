@@ -1,8 +1,9 @@
 /* cflux/norm.h: InstanceNorm, GroupNorm, RMSNorm and AlphaDropout. Included by nn.h, which has
  * BatchNorm, LayerNorm and Dropout.
  *
- * InstanceNorm and GroupNorm compute 16-bit inputs in Float32, and keep their arrays in Float32 in
- * 16-bit models (fx_f16, fx_bf16), as BatchNorm does. */
+ * InstanceNorm and GroupNorm keep their arrays in Float32 in 16-bit models (fx_f16, fx_bf16), as
+ * BatchNorm does. They compute 16-bit inputs in Float32, and round the result to the type of the
+ * input. */
 #ifndef CFLUX_NORM_H
 #define CFLUX_NORM_H
 

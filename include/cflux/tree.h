@@ -438,7 +438,7 @@ FX_API fx_status fx_loadmodel(void *dst, void *src);
 /* fx_f16(x), fx_bf16(x), fx_f32(x), fx_f64(x): a copy of a model with floating-point arrays of
  * another type. Integer and Bool arrays are not converted; arrays of BatchNorm, InstanceNorm and
  * GroupNorm stay Float32 with 16-bit types, because running statistics would lose small changes.
- * Flux.f16, bf16, f32, f64. */
+ * The results of these layers still have the type of their inputs. Flux.f16, bf16, f32, f64. */
 FX_API void *fxi_in_precision(fx_dtype type, void *model);
 #define fx_restructure(model, flat) ((__typeof__(model))fxi_restructure((model), (flat)))
 #define fx_f16(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F16, (x)))

@@ -10,12 +10,12 @@
  * one sum over the members for the mean and the number of values, and one for the squares of the
  * differences from it. The gradient passes through both.
  *
- * 16-bit inputs are normalised in Float32. Running statistics are staged, not assigned: the update
- * of the training step, or its end, computes and commits them (after an error they are dropped),
- * and they are not part of the gradient. The second call in a training step starts from the values
- * that the first one staged; inference reads the handles. An empty batch does not change the
- * running statistics: its mean is NaN, and a NaN would stay in them forever. Sources: Ioffe,
- * Szegedy, 2015; Ulyanov et al., 2016.
+ * 16-bit inputs are normalised in Float32, and the result is rounded to their type, as in NNlib and
+ * PyTorch. Running statistics are staged, not assigned: the update of the training step, or its
+ * end, computes and commits them (after an error they are dropped), and they are not part of the
+ * gradient. The second call in a training step starts from the values that the first one staged;
+ * inference reads the handles. An empty batch does not change the running statistics: its mean is
+ * NaN, and a NaN would stay in them forever. Sources: Ioffe, Szegedy, 2015; Ulyanov et al., 2016.
  */
 #include "nn_layer.h"
 
@@ -151,10 +151,7 @@ static fx_array *batchnorm_apply(const fx_batchnorm_layer *l, batch *b, fx_dtype
         shift = shift ? fx_sub(shift, fx_mul(rest, scale)) : fx_neg(fx_mul(rest, scale));
     if (shift)
         y = fx_add(y, shift);
-    const fx_dtype other = l->gamma ? fx_eltype(l->gamma) : input;
-    if (fxi_is_half(input) && fxi_is_half(fx_dtype_promote(input, other)))
-        y = fx_cast(y, input);
-    return fx_keep(fxi_activate(l->act, y));
+    return fx_keep(fxi_activate(l->act, fxi_as_narrow(y, input)));
 }
 
 /* In a recorded training step, repeats what the layer computed before. Sums over the members of a

@@ -16,14 +16,13 @@ static fx_array *along_channels(const fx_groupnorm_layer *l, fx_array *v, int nd
     return fxi_reshape(v, ndims + 1, sizes);
 }
 
-/* (x − μ)/√(σ² + ε) per group, in Float32 for 16-bit inputs, times γ plus β. Scale and bias are
- * applied before the result is reshaped to the shape of x, because a reshape between them would end
- * a step of the plan. */
+/* (x − μ)/√(σ² + ε) per group, times γ plus β; computed in Float32 and rounded once for 16-bit
+ * inputs. Scale and bias are applied before the result is reshaped to the shape of x, because a
+ * reshape between them would end a step of the plan. */
 static fx_array *grouped(const fx_groupnorm_layer *l, fx_array *x)
 {
     int64_t whole[FX_MAX_DIMS], split[FX_MAX_DIMS + 1];
     const int nd = fx_ndims(x);
-    const fx_dtype input = fx_eltype(x), other = l->gamma ? fx_eltype(l->gamma) : input;
     for (int i = 0; i < nd; i++)
         split[i] = whole[i] = fx_size(x, i);
     split[nd - 2] = l->channels / l->groups;
@@ -33,9 +32,7 @@ static fx_array *grouped(const fx_groupnorm_layer *l, fx_array *x)
     fx_array *y = fx_normalise(fxi_reshape(fxi_wide_enough(x), nd + 1, split), axes, l->epsilon);
     if (l->gamma)
         y = fx_add(fx_mul(along_channels(l, l->gamma, nd), y), along_channels(l, l->beta, nd));
-    if (fxi_is_half(input) && fxi_is_half(fx_dtype_promote(input, other)))
-        y = fx_cast(y, input);
-    return fxi_reshape(y, nd, whole);
+    return fxi_reshape(fxi_as_narrow(y, fx_eltype(x)), nd, whole);
 }
 
 static void *groupnorm_forward(void *self, int n, void *const *args)

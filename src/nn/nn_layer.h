@@ -140,6 +140,9 @@ fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux);
 /* Converts x to an element type in which means and squares are safe: Float32 for 16-bit floats and
  * integers. */
 fx_array *fxi_wide_enough(fx_array *x);
+/* y in the type `input` if that is a 16-bit float, otherwise y: the result of a layer that computed
+ * in Float32. */
+fx_array *fxi_as_narrow(fx_array *y, fx_dtype input);
 bool fxi_is_half(fx_dtype type);     /* Float16, BFloat16 */
 bool fxi_is_floating(fx_dtype type); /* Float16, BFloat16, Float32, Float64 */
 /* The distance from 1 to the next larger number; Float32's for types that are not floats. */

@@ -24,6 +24,11 @@ fx_array *fxi_wide_enough(fx_array *x)
     return fxi_is_half(t) || !fxi_is_floating(t) ? fx_cast(x, FX_DTYPE_F32) : x;
 }
 
+fx_array *fxi_as_narrow(fx_array *y, fx_dtype input)
+{
+    return fxi_is_half(input) ? fx_cast(y, input) : y;
+}
+
 fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux)
 {
     if (fx_is_error(x))
@@ -34,8 +39,7 @@ fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux)
     fx_array *deviation = flux == FXI_FLUX_14
                               ? fx_add(fx_sqrt(variance), eps)
                               : fx_sqrt(fx_add(variance, flux == FXI_FLUX_15 ? eps * eps : eps));
-    fx_array *y = fx_div(fx_sub(fx_sub(w, mean), rest), deviation);
-    return fxi_is_half(fx_eltype(x)) ? fx_cast(y, fx_eltype(x)) : y;
+    return fxi_as_narrow(fx_div(fx_sub(fx_sub(w, mean), rest), deviation), fx_eltype(x));
 }
 
 fx_array *fx_normalise(fx_array *x, fx_axes dims, double eps)

@@ -14,8 +14,7 @@ static void *rmsnorm_forward(void *self, int n, void *const *args)
     const fx_axes axes = FXI_AXES((1u << (unsigned)l->size.n) - 1);
     fx_array *w = fxi_wide_enough(x), *square = fx_mean(fx_square(w), .dims = axes);
     fx_array *y = fx_div(w, fx_sqrt(fx_add(square, l->epsilon)));
-    if (fxi_is_half(fx_eltype(x)))
-        y = fx_cast(y, fx_eltype(x));
+    y = fxi_as_narrow(y, fx_eltype(x));
     if (l->scale)
         y = fx_mul(l->scale, y);
     return fx_keep(fxi_activate(l->act, y));

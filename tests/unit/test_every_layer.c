@@ -342,11 +342,7 @@ static void works_with_16_bit_floats(void **state)
             inputs[i] = c->inputs[i].labels ? inputs[i] : fx_cast(inputs[i], FX_DTYPE_F32);
         assert_int_equal(outputs_of(called(model, n, inputs), exact, 0), count);
         for (int k = 0; k < count; k++) {
-            /* Layers that keep their parameters in Float32 return that. */
-            const bool wide = fx_type_of(model)->flags & FX_TYPE_WIDE;
-            const fx_dtype got_type = fx_eltype(out[k]);
-            if (fx_is_error(out[k]) ||
-                !(got_type == types[t].type || (wide && got_type == FX_DTYPE_F32)))
+            if (fx_is_error(out[k]) || fx_eltype(out[k]) != types[t].type)
                 fail_msg("%s: %s, element type %d", c->text, fx_error_take().message,
                          (int)fx_eltype(out[k]));
             const int64_t length = read_all(c->text, out[k], got);

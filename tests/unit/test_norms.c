@@ -111,15 +111,51 @@ static void keep_float32_in_16_bit_models(void **state)
     assert_int_equal(fx_eltype(i->gamma), FX_DTYPE_F32);
     assert_int_equal(fx_eltype(g->beta), FX_DTYPE_F32);
     assert_int_equal(fx_eltype(r->scale), FX_DTYPE_F16);
-    /* results have the type of BatchNorm's: Float32 where γ is Float32 */
-    fx_array *x = fx_cast(input(), FX_DTYPE_F16);
-    const fx_dtype affine = fx_eltype(fx_call(fx_f16(fx_batchnorm(2)), x)),
-                   bare = fx_eltype(fx_call(fx_batchnorm(2, .affine = false), x));
-    assert_int_equal(fx_eltype(fx_call(i, x)), affine);
-    assert_int_equal(fx_eltype(fx_call(fx_f16(fx_groupnorm(2, 1)), x)), affine);
-    assert_int_equal(fx_eltype(fx_call(fx_instancenorm(2), x)), bare);
-    assert_int_equal(fx_eltype(fx_call(fx_groupnorm(2, 1, .affine = false), x)), bare);
-    assert_int_equal(fx_eltype(fx_call(r, x)), FX_DTYPE_F16);
+}
+
+/* Numbers that both 16-bit types round: a Float32 layer gives the exact result, and the layer of a
+ * 16-bit model its nearest 16-bit number, also after an activation that is exact. */
+static void results_have_the_type_of_16_bit_inputs(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *const layers[] = {fx_batchnorm(2, FX_RELU),
+                            fx_batchnorm(2, .affine = false, .track_stats = false),
+                            fx_instancenorm(2, .affine = true, .track_stats = true),
+                            fx_instancenorm(2),
+                            fx_groupnorm(2, 1, FX_RELU),
+                            fx_groupnorm(2, 1, .affine = false),
+                            fx_layernorm(FX_DIMS(2)),
+                            fx_rmsnorm(FX_DIMS(2))};
+    static const struct {
+        fx_dtype type;
+        double epsilon; /* half the distance from 1 to the next number */
+    } types[] = {{FX_DTYPE_F16, 0x1p-11}, {FX_DTYPE_BF16, 0x1p-8}};
+    for (size_t l = 0; l < sizeof layers / sizeof *layers; l++)
+        for (int t = 0; t < 2; t++)
+            for (int training = 0; training < 2; training++) {
+                FX_SCOPE;
+                fx_array *x = fx_cast(input(), types[t].type), *exact, *y;
+                void *small = fxi_in_precision(types[t].type, layers[l]);
+                if (training) {
+                    FX_STEP;
+                    exact = fx_keep(fx_call(layers[l], input()));
+                    y = fx_keep(fx_call(small, x));
+                    fx_eval(fx_tuple(exact, y));
+                } else {
+                    exact = fx_call(layers[l], input());
+                    y = fx_call(small, x);
+                }
+                assert_int_equal(fx_eltype(y), types[t].type);
+                for (int i = 0; i < 8; i++) {
+                    const double want = fx_at(exact, i);
+                    NEAR(fx_at(y, i), want, 1e-6 + 1.01 * types[t].epsilon * fabs(want));
+                }
+            }
+    /* statistics and parameters stay Float32; a Float32 input gives a Float32 result */
+    fx_batchnorm_layer *b = fx_bf16(fx_batchnorm(2));
+    assert_int_equal(fx_eltype(b->mean), FX_DTYPE_F32);
+    assert_int_equal(fx_eltype(fx_call(b, input())), FX_DTYPE_F32);
 }
 
 int main(void)
@@ -130,6 +166,7 @@ int main(void)
         TEST(rms_norm_divides_by_the_root_of_the_mean_square),
         TEST(alpha_dropout_keeps_mean_and_variance),
         TEST(keep_float32_in_16_bit_models),
+        TEST(results_have_the_type_of_16_bit_inputs),
     };
     return cmocka_run_group_tests_name("norms", tests, NULL, NULL);
 }
