@@ -16,6 +16,7 @@
  * 2017; Su et al., 2021 (rotary embedding).
  */
 #include "attention_parts.h"
+#include "error.h"
 #include "own_gradient.h"
 #include "memory.h"
 #include "nn_layer.h"
@@ -270,13 +271,6 @@ static fx_array *in_blocks(const attention *a)
 
 /* ---- checks and heads ------------------------------------------------------------------------ */
 
-/* FX_OK if x is a usable operand. The status of an error array is returned without a new record;
- * NULL is recorded. */
-static fx_status operand_status(const char *op, const fx_array *x)
-{
-    return x ? fx_array_status(x) : fx_fail(FX_STATUS_ARGUMENT, op, "the array is NULL");
-}
-
 static fx_array *fail(fx_status status, const char *what, const fx_dot_product_attention_args *a)
 {
     char q[100], k[100], v[100];
@@ -339,12 +333,11 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
 {
     fx_array *v = a->value ? a->value : a->key;
     const fx_array *const all[] = {a->query, a->key, v, a->bias, a->mask};
-    static const char *const names[] = {"query", "key", "value"};
+    static const char *const names[] = {"the query", "the key", "the value", "the bias",
+                                        "the mask"};
     for (int i = 0; i < 5; i++) {
-        const fx_status s = all[i] ? fx_array_status(all[i])
-                            : i < 3
-                                ? fx_fail(FX_STATUS_ARGUMENT, OP_NAME, "the %s is NULL", names[i])
-                                : FX_OK;
+        const bool absent = i >= 3 && !all[i];
+        const fx_status s = absent ? FX_OK : fxi_expect_array(OP_NAME, names[i], all[i]);
         if (s != FX_OK)
             return fx_error_array(s);
     }
@@ -439,6 +432,7 @@ static fx_array *failed(void)
 
 fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *given)
 {
+    FXI_OPERATION("dot_product_attention_scores");
     FXI_TAKE_OPTIONS(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS, o, OP_NAME,
                      given);
     FXI_SCOPE;
@@ -449,6 +443,7 @@ fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *
 
 void *fxi_dot_product_attention(const fx_dot_product_attention_args *given)
 {
+    FXI_OPERATION(OP_NAME);
     FXI_TAKE_OPTIONS(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS, o, OP_NAME,
                      given);
     FXI_SCOPE;
@@ -475,12 +470,16 @@ fx_array *fxi_attention_composed(const fx_dot_product_attention_args *o)
 
 fx_array *fx_make_causal_mask(fx_array *x, int axis)
 {
-    const fx_status s = operand_status("make_causal_mask", x);
+    FXI_OPERATION("make_causal_mask");
+    const fx_status s = fxi_expect_array("make_causal_mask", "x", x);
     if (s != FX_OK)
         return fx_error_array(s);
-    if (axis < 0 || axis >= fx_ndims(x))
-        return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, "make_causal_mask", "the array has no axis %d", axis));
+    if (axis < 0 || axis >= fx_ndims(x)) {
+        char got[100];
+        fx_summary(x, got, sizeof got);
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "make_causal_mask",
+                                      "there is no axis %d: the array is a %s", axis, got));
+    }
     FXI_SCOPE;
     const int64_t n = fx_size(x, axis);
     return fx_keep(causal_part(n, 0, n));
@@ -500,10 +499,11 @@ static fx_array *angles(const fx_rotary_embedding_args *o, fx_dtype type)
 
 fx_array *fxi_rotary_embedding(const fx_rotary_embedding_args *given)
 {
+    FXI_OPERATION("rotary_embedding");
     FXI_TAKE_OPTIONS(fx_rotary_embedding_args, FXI_ROTARY_EMBEDDING_ARGS, o, "rotary_embedding",
                      given);
     FXI_SCOPE;
-    const fx_status s = o_ok ? operand_status("rotary_embedding", o.x) : FX_STATUS_ARGUMENT;
+    const fx_status s = o_ok ? fxi_expect_array("rotary_embedding", "x", o.x) : FX_STATUS_ARGUMENT;
     if (s != FX_OK)
         return fx_error_array(s);
     if (fx_ndims(o.x) < 2 || fx_size(o.x, 0) % 2 || !(o.base > 0)) {

@@ -44,9 +44,14 @@ static void free_sequences(sequences *q)
 static fx_status check_shapes(const fx_loss_args *a, sequences *q)
 {
     const int nd = fx_ndims(a->pred);
+    char scores[100], labels[100];
+    fx_summary(a->pred, scores, sizeof scores);
+    fx_summary(a->target, labels, sizeof labels);
     if (nd < 2 || nd > 3)
         return fx_fail(FX_STATUS_SHAPE, NAME,
-                       "expects scores of classes×times or classes×times×batch, got %d axes", nd);
+                       "expects scores of classes×times or classes×times×batch, got a %s with "
+                       "labels in a %s",
+                       scores, labels);
     q->classes = fx_size(a->pred, 0);
     q->times = fx_size(a->pred, 1);
     q->count = fx_size(a->pred, 2);
@@ -59,8 +64,9 @@ static fx_status check_shapes(const fx_loss_args *a, sequences *q)
     if (fx_ndims(a->target) > nd - 1 || fx_size(a->target, 1) != q->count || q->times < 1)
         return fx_fail(
             FX_STATUS_SHAPE, NAME,
-            "expects labels of length×batch for %lld sequences of at least one time step",
-            (long long)q->count);
+            "expects labels of length×batch for sequences of at least one time step, got scores in "
+            "a %s and labels in a %s",
+            scores, labels);
     return FX_OK;
 }
 
@@ -165,14 +171,11 @@ static fx_array *losses_of(const fx_loss_args *a, const sequences *q)
 
 static fx_status check(const fx_loss_args *a)
 {
-    const fx_array *const both[] = {a->pred, a->target};
-    for (int i = 0; i < 2; i++) {
-        if (!both[i])
-            return fx_fail(FX_STATUS_ARGUMENT, NAME,
-                           i ? "the target is NULL" : "the prediction is NULL");
-        if (fx_is_error(both[i]))
-            return fx_array_status(both[i]);
-    }
+    fx_status status = fxi_expect_array(NAME, "the prediction", a->pred);
+    if (status == FX_OK)
+        status = fxi_expect_array(NAME, "the target", a->target);
+    if (status != FX_OK)
+        return status;
     if (a->sum && a->none)
         return fx_fail(FX_STATUS_ARGUMENT, NAME, "takes sum or none, not both");
     if (a->weights)
@@ -185,6 +188,7 @@ static fx_status check(const fx_loss_args *a)
 
 fx_array *fxi_ctc_loss(const fx_loss_args *given)
 {
+    FXI_OPERATION(NAME);
     FXI_TAKE_OPTIONS(fx_loss_args, FXI_LOSS_ARGS, a, NAME, given);
     FXI_SCOPE;
     sequences q = {0};

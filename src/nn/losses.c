@@ -8,6 +8,7 @@
  */
 #include "nn_layer.h"
 
+#include "error.h"
 #include "recorded_part.h"
 
 #include <inttypes.h>
@@ -52,14 +53,11 @@ static fx_status check_sizes(const char *name, const fx_array *pred, const fx_ar
 
 static fx_status check(const char *name, const fx_loss_args *a)
 {
-    const fx_array *const both[] = {a->pred, a->target};
-    for (int i = 0; i < 2; i++) {
-        if (!both[i])
-            return fx_fail(FX_STATUS_ARGUMENT, name,
-                           i ? "the target is NULL" : "the prediction is NULL");
-        if (fx_is_error(both[i]))
-            return fx_array_status(both[i]);
-    }
+    fx_status status = fxi_expect_array(name, "the prediction", a->pred);
+    if (status == FX_OK)
+        status = fxi_expect_array(name, "the target", a->target);
+    if (status != FX_OK)
+        return status;
     if (a->sum && a->none)
         return fx_fail(FX_STATUS_ARGUMENT, name, "takes sum or none, not both");
     if (!(a->eps >= 0 || a->eps == FX_EPS))
@@ -94,8 +92,9 @@ static fx_status check_weights(const char *name, const fx_loss_args *a, bool cla
     char w[SIZE_TEXT];
     if (!a->weights)
         return FX_OK;
-    if (fx_is_error(a->weights))
-        return fx_array_status(a->weights);
+    const fx_status status = fxi_expect_array(name, "the array of weights", a->weights);
+    if (status != FX_OK)
+        return status;
     if (!classes || axis < 0)
         return fx_fail(FX_STATUS_ARGUMENT, name, "takes no weights of classes%s",
                        classes ? " along several axes" : "");
@@ -311,6 +310,7 @@ static fx_array *tversky(const terms *t)
 #define LOSS(name, how, core)                                                                      \
     fx_array *fxi_##name(const fx_loss_args *given)                                                \
     {                                                                                              \
+        FXI_OPERATION(#name);                                                                      \
         FXI_TAKE_OPTIONS(fx_loss_args, FXI_LOSS_ARGS, a, #name, given);                            \
         return a_ok ? loss(#name, &a, how, core) : fx_error_array(FX_STATUS_ARGUMENT);             \
     }
@@ -334,8 +334,10 @@ LOSS(tversky_loss, SMOOTH_NONE, tversky)
 
 fx_array *fx_label_smoothing(fx_array *y, double alpha, fx_axes dims)
 {
-    if (!y || fx_is_error(y))
-        return y ? y : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "label_smoothing", "y is NULL"));
+    FXI_OPERATION("label_smoothing");
+    const fx_status status = fxi_expect_array("label_smoothing", "y", y);
+    if (status != FX_OK)
+        return fx_error_array(status);
     if (!(alpha > 0 && alpha < 1))
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "label_smoothing",
                                       "alpha must be between 0 and 1, got %g", alpha));

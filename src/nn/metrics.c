@@ -4,26 +4,22 @@
  * of a vector. The labels are checked before, because a label out of range could give another
  * valid position. Scores are divisions of sums of the matrix.
  */
+#include "nn_layer.h"
+
+#include "error.h"
+
 #include <cflux/metrics.h>
-#include <cflux/tree.h>
 
 static bool is_label(fx_dtype t)
 {
     return t == FX_DTYPE_I32 || t == FX_DTYPE_I64 || t == FX_DTYPE_U8 || t == FX_DTYPE_BOOL;
 }
 
-static fx_status check_array(const char *op, const char *what, const fx_array *x)
-{
-    if (!x || !fx_is_error(x))
-        return x ? FX_OK : fx_fail(FX_STATUS_ARGUMENT, op, "the %s are NULL", what);
-    return fx_array_status(x);
-}
-
 static fx_status check_labels(const char *op, fx_array *predicted, fx_array *actual)
 {
-    fx_status status = check_array(op, "predicted labels", predicted);
+    fx_status status = fxi_expect_array(op, "the array of predicted labels", predicted);
     if (status == FX_OK)
-        status = check_array(op, "actual labels", actual);
+        status = fxi_expect_array(op, "the array of actual labels", actual);
     if (status != FX_OK)
         return status;
     if (!is_label(fx_eltype(predicted)) || !is_label(fx_eltype(actual)))
@@ -32,9 +28,13 @@ static fx_status check_labels(const char *op, fx_array *predicted, fx_array *act
     bool same = fx_ndims(predicted) == fx_ndims(actual);
     for (int i = 0; i < fx_ndims(actual); i++)
         same = same && fx_size(predicted, i) == fx_size(actual, i);
-    return same ? FX_OK
-                : fx_fail(FX_STATUS_SHAPE, op, "%lld predicted labels for %lld actual ones",
-                          (long long)fx_length(predicted), (long long)fx_length(actual));
+    if (same)
+        return FX_OK;
+    char one[100], other[100];
+    fx_summary(predicted, one, sizeof one);
+    fx_summary(actual, other, sizeof other);
+    return fx_fail(FX_STATUS_SHAPE, op, "the predicted labels are a %s, but the actual labels a %s",
+                   one, other);
 }
 
 /* Reads the extremes of both label arrays at once. */
@@ -55,6 +55,7 @@ static fx_status check_range(fx_array *predicted, fx_array *actual, int64_t ncla
 
 fx_array *fx_confusion(fx_array *predicted, fx_array *actual, int64_t nclasses)
 {
+    FXI_OPERATION("confusion");
     fx_status status = check_labels("confusion", predicted, actual);
     if (status == FX_OK && (nclasses < 1 || nclasses > INT32_MAX))
         status = fx_fail(FX_STATUS_ARGUMENT, "confusion",
@@ -73,8 +74,12 @@ fx_array *fx_confusion(fx_array *predicted, fx_array *actual, int64_t nclasses)
 
 fx_array *fx_accuracy(fx_array *predicted, fx_array *actual)
 {
+    FXI_OPERATION("accuracy");
     const fx_status status = check_labels("accuracy", predicted, actual);
-    return status == FX_OK ? fx_mean(fx_eq(predicted, actual)) : fx_error_array(status);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    FXI_SCOPE;
+    return fx_keep(fx_mean(fx_eq(predicted, actual)));
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */
@@ -90,7 +95,8 @@ static fx_array *share(fx_array *right, fx_array *all, int k)
 /* tp over the counts of predicted observations, of actual ones, or twice tp over both. */
 static fx_array *score(const char *op, fx_array *c, fx_averaging average, unsigned divisors)
 {
-    fx_status status = check_array(op, "counts", c);
+    FXI_OPERATION(op);
+    fx_status status = fxi_expect_array(op, "the confusion matrix", c);
     char got[100];
     if (status == FX_OK && (fx_ndims(c) != 2 || fx_size(c, 0) != fx_size(c, 1))) {
         fx_summary(c, got, sizeof got);

@@ -41,6 +41,17 @@ const char *fxi_dims_text(const fx_dims *d, char *text, size_t size)
     return text;
 }
 
+fx_status fxi_expect_array(const char *op, const char *what, const fx_array *x)
+{
+    char got[SUMMARY_TEXT];
+    if (!x)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%s is NULL", what);
+    if (!fx_is_array(x))
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%s must be an array, got %s", what,
+                       fxi_given(x, got, sizeof got));
+    return fx_array_status(x);
+}
+
 /* ---- inputs ----------------------------------------------------------------------------- */
 
 fx_array *fxi_layer_input(const void *layer, int n, void *const *args)

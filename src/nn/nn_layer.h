@@ -73,6 +73,11 @@ typedef struct fxi_inputs {
 } fxi_inputs;
 fxi_inputs fxi_inputs_of(int n, void *const *args);
 
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+/* The status of an array. Records "`op`: `what` is NULL", or that `x` is another object. */
+fx_status fxi_expect_array(const char *op, const char *what, const fx_array *x);
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* The single array that a layer was called with, or an error array (recorded, unless the input was

@@ -10,24 +10,23 @@
  * the device. Frames are a gather with a matrix of positions, and adding frames up is the scatter
  * with the same matrix.
  */
-#include "option_struct.h"
+#include "nn_layer.h"
 
-#include <cflux/ops.h>
+#include "error.h"
+#include "memory.h"
+
 #include <cflux/signal.h>
 #include <math.h>
-
-#include "memory.h"
 
 static const double TAU = 6.283185307179586476925286766559;
 
 static fx_status check_floats(const char *op, const char *what, const fx_array *x)
 {
-    if (!x)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%s is NULL", what);
-    if (fx_is_error(x))
-        return fx_array_status(x);
+    const fx_status status = fxi_expect_array(op, what, x);
+    if (status != FX_OK)
+        return status;
     const fx_dtype t = fx_eltype(x);
-    return t == FX_DTYPE_F32 || t == FX_DTYPE_F64 || t == FX_DTYPE_F16 || t == FX_DTYPE_BF16
+    return fxi_is_floating(t)
                ? FX_OK
                : fx_fail(FX_STATUS_DTYPE, op, "%s is %s, expected floats", what, fx_dtype_name(t));
 }
@@ -35,6 +34,7 @@ static fx_status check_floats(const char *op, const char *what, const fx_array *
 /* c0 − c1·cos(2πi/m) + c2·cos(4πi/m) for i < n, in Float32. */
 static fx_array *vector_of(const char *op, int64_t n, bool periodic, const double cosines[3])
 {
+    FXI_OPERATION(op);
     if (n < 0)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, op, "n is %lld, expected at least 0", (long long)n));
@@ -136,6 +136,7 @@ static fx_status check_parts(const char *op, fx_array *re, fx_array *im)
 
 void *fx_dft(fx_array *re, fx_array *im, int axis, bool inverse)
 {
+    FXI_OPERATION("dft");
     fx_status status = check_parts("dft", re, im);
     char got[100];
     if (status == FX_OK && (axis < 0 || axis >= fx_ndims(re))) {
@@ -187,9 +188,13 @@ static fx_status make_framing(framing *f, const char *op, int64_t n_fft, int64_t
     if (status != FX_OK)
         return status;
     const int64_t n = fx_length(window), left = (n_fft - n) / 2;
-    if (fx_ndims(window) != 1 || n > n_fft)
-        return fx_fail(FX_STATUS_SHAPE, op, "the window has %lld numbers, expected at most %lld",
-                       (long long)n, (long long)n_fft);
+    if (fx_ndims(window) != 1 || n > n_fft) {
+        char got[100];
+        fx_summary(window, got, sizeof got);
+        return fx_fail(FX_STATUS_SHAPE, op,
+                       "the window is a %s, expected a vector of at most n_fft = %lld numbers", got,
+                       (long long)n_fft);
+    }
     window = fx_array_to(fx_array_device(like), fx_cast(window, fx_eltype(like)));
     f->window = fx_pad(window, 0, left, n_fft - n - left, 0);
     return FX_OK;
@@ -249,6 +254,7 @@ static void transform(const fx_stft_args *a, const framing *f, fx_array *out[2])
 
 void *fxi_stft(const fx_stft_args *given)
 {
+    FXI_OPERATION("stft");
     FXI_TAKE_OPTIONS(fx_stft_args, FXI_STFT_ARGS, a, "stft", given);
     framing f;
     const fx_status status = a_ok ? check_stft("stft", &a, &f) : FX_STATUS_ARGUMENT;
@@ -270,6 +276,7 @@ static fx_array *root_power(fx_array *x, double power)
 
 fx_array *fxi_spectrogram(const fx_stft_args *given)
 {
+    FXI_OPERATION("spectrogram");
     FXI_TAKE_OPTIONS(fx_stft_args, FXI_STFT_ARGS, a, "spectrogram", given);
     framing f;
     fx_status status = a_ok ? check_floats("spectrogram", "the signal", a.x) : FX_STATUS_ARGUMENT;
@@ -303,10 +310,13 @@ static fx_status check_istft(const fx_istft_args *a, framing *out)
     if (status == FX_OK)
         status = make_framing(out, "istft", a->n_fft, a->hop_length, a->window, a->re);
     if (status == FX_OK &&
-        (fx_ndims(a->re) < 2 || fx_size(a->re, 0) != a->n_fft / 2 + 1 || fx_size(a->re, 1) < 1))
-        status =
-            fx_fail(FX_STATUS_SHAPE, "istft", "expected a spectrum of %lld×frames with n_fft %lld",
-                    (long long)a->n_fft / 2 + 1, (long long)a->n_fft);
+        (fx_ndims(a->re) < 2 || fx_size(a->re, 0) != a->n_fft / 2 + 1 || fx_size(a->re, 1) < 1)) {
+        char got[100];
+        fx_summary(a->re, got, sizeof got);
+        status = fx_fail(FX_STATUS_SHAPE, "istft",
+                         "expected a spectrum of %lld×frames with n_fft %lld, got a %s",
+                         (long long)a->n_fft / 2 + 1, (long long)a->n_fft, got);
+    }
     if (status == FX_OK && a->length < 0)
         status = fx_fail(FX_STATUS_ARGUMENT, "istft", "length is %lld, expected at least 0",
                          (long long)a->length);
@@ -336,6 +346,7 @@ static fx_array *frames_of(const fx_istft_args *a)
 
 fx_array *fxi_istft(const fx_istft_args *given)
 {
+    FXI_OPERATION("istft");
     FXI_TAKE_OPTIONS(fx_istft_args, FXI_ISTFT_ARGS, a, "istft", given);
     framing f;
     const fx_status status = a_ok ? check_istft(&a, &f) : FX_STATUS_ARGUMENT;
@@ -384,6 +395,7 @@ fx_array *fx_melscale_filterbanks(int64_t n_freqs, int64_t n_mels, int64_t sampl
                                   double fmax)
 {
     static const char *const op = "melscale_filterbanks";
+    FXI_OPERATION(op);
     const double top = (double)(sample_rate / 2), high = fmax < 0 ? top : fmax;
     if (n_freqs < 2 || n_mels < 1 || n_freqs > INT32_MAX || n_mels > INT32_MAX)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,

@@ -6,6 +6,7 @@
  * border that is read there may be NaN or infinite.
  */
 #include "composites.h"
+#include "error.h"
 #include "operands.h"
 #include "option_struct.h"
 #include <cflux/resample.h>
@@ -124,6 +125,7 @@ static fx_array *grid_sample(const fx_grid_sample_args *a)
 
 fx_array *fxi_grid_sample(const fx_grid_sample_args *given)
 {
+    FXI_OPERATION("grid_sample");
     FXI_TAKE_OPTIONS(fx_grid_sample_args, FXI_GRID_SAMPLE_ARGS, a, "grid_sample", given);
     return a_ok ? grid_sample(&a) : fx_error_array(FX_STATUS_ARGUMENT);
 }

@@ -4,6 +4,7 @@
  * kernel…: unfold gathers there, fold adds there.
  */
 #include "composites.h"
+#include "error.h"
 #include "operands.h"
 #include "option_struct.h"
 #include "windows.h"
@@ -110,6 +111,7 @@ static fx_array *unfold(const fx_unfold_args *a)
 
 fx_array *fxi_unfold(const fx_unfold_args *given)
 {
+    FXI_OPERATION("unfold");
     FXI_TAKE_OPTIONS(fx_unfold_args, FXI_UNFOLD_ARGS, a, "unfold", given);
     return a_ok ? unfold(&a) : fx_error_array(FX_STATUS_ARGUMENT);
 }
@@ -179,6 +181,7 @@ static fx_array *fold(const fx_fold_args *a)
 
 fx_array *fxi_fold(const fx_fold_args *given)
 {
+    FXI_OPERATION("fold");
     FXI_TAKE_OPTIONS(fx_fold_args, FXI_FOLD_ARGS, a, "fold", given);
     return a_ok ? fold(&a) : fx_error_array(FX_STATUS_ARGUMENT);
 }

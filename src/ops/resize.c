@@ -4,6 +4,7 @@
  * position of output i is (a·i + b)/d.
  */
 #include "composites.h"
+#include "error.h"
 #include "operands.h"
 #include "option_struct.h"
 #include "windows.h"
@@ -172,6 +173,7 @@ static fx_array *resize(const fx_resize_args *a)
 
 fx_array *fxi_resize(const fx_resize_args *given)
 {
+    FXI_OPERATION("resize");
     FXI_TAKE_OPTIONS(fx_resize_args, FXI_RESIZE_ARGS, a, "resize", given);
     return a_ok ? resize(&a) : fx_error_array(FX_STATUS_ARGUMENT);
 }

@@ -4,7 +4,8 @@
   * a message about a limit ("is negative", "must be at least 1") states the value: it has a conversion such as %d;
   * any other message has a conversion or at least three words.
 
-Also, tests/unit/test_operation_names.c calls every operation of ops.h on arrays, to see that its errors name it.
+Also, tests/unit/test_operation_names.c calls every function of the headers below that takes arrays and returns some, to
+see that its errors name it.
 
 The functions add the operation, or the file and the offset, to the message. A call is checked as a whole, because a
 message may choose one of several texts. A call without text of its own passes on another message.
@@ -23,7 +24,8 @@ LIMIT = re.compile(r"\b(is|are|be) negative\b|\btoo (large|long|small|short|many
                    r"|\bneeds at (least|most)\b|\bbetween \d")
 LEAST_CALLS, LEAST_WORDS = 900, 3
 NAMES_TEST = os.path.join("tests", "unit", "test_operation_names.c")
-NOT_CALLED = {"mean_rest": "fx_mean calls it", "custom": "the program names its operation"}
+NAMED = ("attention", "losses", "metrics", "ops", "resample", "signal")  # headers
+NOT_CALLED = {"mean_rest": "fx_mean calls it", "custom": "the program names its operation", "attend": "it calls a layer"}
 
 
 def call_text(text, at):
@@ -73,11 +75,13 @@ def check(root):
 
 
 def check_names(root):
-    """The operations that the test of names does not call."""
-    with open(os.path.join(root, "include", "cflux", "ops.h"), encoding="utf-8") as f:
-        text = COMMENT.sub(" ", f.read())
-    operations = {name for name, arguments in re.findall(r"FX_API fx_array \*fxi?_(\w+)\(([^;]*?)\);", text)
-                  if re.search(r"fx_array \*|fxi_arg |fx_\w+_args \*", arguments)}
+    """The functions that the test of names does not call."""
+    operations = set()
+    for header in NAMED:
+        with open(os.path.join(root, "include", "cflux", header + ".h"), encoding="utf-8") as f:
+            text = COMMENT.sub(" ", f.read())
+        operations |= {name for name, arguments in re.findall(r"FX_API (?:fx_array|void) \*fxi?_(\w+)\(([^;]*?)\);", text)
+                       if re.search(r"fx_array \*|fxi_arg |fx_\w+_args \*", arguments)}
     public = {re.sub("_true$", "", name) for name in operations - set(NOT_CALLED)}  # fx_any: fxi_any_true
     with open(os.path.join(root, NAMES_TEST), encoding="utf-8") as f:
         called = set(re.findall(r"\bfx_(\w+)\(", f.read()))

@@ -51,7 +51,8 @@ static void confusion(void **state)
     refused(fx_confusion(y, y, 2), FX_STATUS_ARGUMENT, "predicted label 2 is outside 0 … 1");
     refused(fx_confusion(y, LABELS(FX_DTYPE_I64, 0, -1, 2), 3), FX_STATUS_ARGUMENT,
             "actual label -1 is outside 0 … 2");
-    refused(fx_confusion(y, LABELS(FX_DTYPE_I64, 0, 1), 3), FX_STATUS_SHAPE, "3 predicted");
+    refused(fx_confusion(y, LABELS(FX_DTYPE_I64, 0, 1), 3), FX_STATUS_SHAPE,
+            "predicted labels are a 3-element");
     refused(fx_confusion(y, LABELS(FX_DTYPE_F32, 0, 1, 2), 3), FX_STATUS_DTYPE, "Float32");
     refused(fx_confusion(y, y, 0), FX_STATUS_ARGUMENT, "nclasses is 0");
     refused(fx_confusion(NULL, y, 3), FX_STATUS_ARGUMENT, "NULL");
@@ -95,7 +96,8 @@ static void scores(void **state)
     refused(fx_f1_score(c, (fx_averaging)9), FX_STATUS_ARGUMENT, "average is 9");
     fx_array *a = LABELS(FX_DTYPE_I64, 1, 2, 3, 4);
     is_about(fx_accuracy(a, LABELS(FX_DTYPE_I32, 1, 0, 3, 4)), 0.75);
-    refused(fx_accuracy(a, LABELS(FX_DTYPE_I64, 1)), FX_STATUS_SHAPE, "4 predicted");
+    refused(fx_accuracy(a, LABELS(FX_DTYPE_I64, 1)), FX_STATUS_SHAPE,
+            "predicted labels are a 4-element");
 }
 
 static int run(const char *name)

@@ -3,8 +3,13 @@
  */
 #include "composite_check.h"
 
+#include <cflux/attention.h>
+#include <cflux/losses.h>
+#include <cflux/metrics.h>
 #include <cflux/mlutils.h>
 #include <cflux/nn.h>
+#include <cflux/resample.h>
+#include <cflux/signal.h>
 
 static int failures;
 
@@ -191,9 +196,46 @@ static void every_function(const char *how, fx_array *x, fx_array *y)
     named(how, "dropout_apply", fx_dropout_apply(x, 7));
     named(how, "jacobian", fx_jacobian(x, y));
     named(how, "withjacobian", fx_withjacobian(x, y));
+    named(how, "mse", fx_mse(x, y));
+    named(how, "mae", fx_mae(x, y));
+    named(how, "msle", fx_msle(x, y));
+    named(how, "huber_loss", fx_huber_loss(x, y));
+    named(how, "crossentropy", fx_crossentropy(x, y));
+    named(how, "logitcrossentropy", fx_logitcrossentropy(x, y));
+    named(how, "binarycrossentropy", fx_binarycrossentropy(x, y));
+    named(how, "logitbinarycrossentropy", fx_logitbinarycrossentropy(x, y));
+    named(how, "kldivergence", fx_kldivergence(x, y));
+    named(how, "poisson_loss", fx_poisson_loss(x, y));
+    named(how, "hinge_loss", fx_hinge_loss(x, y));
+    named(how, "squared_hinge_loss", fx_squared_hinge_loss(x, y));
+    named(how, "focal_loss", fx_focal_loss(x, y));
+    named(how, "binary_focal_loss", fx_binary_focal_loss(x, y));
+    named(how, "siamese_contrastive_loss", fx_siamese_contrastive_loss(x, y));
+    named(how, "dice_coeff_loss", fx_dice_coeff_loss(x, y));
+    named(how, "tversky_loss", fx_tversky_loss(x, y));
+    named(how, "ctc_loss", fx_ctc_loss(x, y));
+    named(how, "label_smoothing", fx_label_smoothing(x, 7, axes));
+    named(how, "confusion", fx_confusion(x, y, 7));
+    named(how, "accuracy", fx_accuracy(x, y));
+    named(how, "precision_score", fx_precision_score(x, FX_AVERAGING_MACRO));
+    named(how, "recall_score", fx_recall_score(x, FX_AVERAGING_MACRO));
+    named(how, "f1_score", fx_f1_score(x, FX_AVERAGING_MACRO));
+    named(how, "dft", fx_dft(x, y, 7, false));
+    named(how, "stft", fx_stft(x, 4, .window = y));
+    named(how, "istft", fx_istft(x, y, 4));
+    named(how, "spectrogram", fx_spectrogram(x, 4, .window = y));
+    named(how, "resize", fx_resize(x, .scale = FX_DIMS(7)));
+    named(how, "pixel_shuffle", fx_pixel_shuffle(x, 7));
+    named(how, "unfold", fx_unfold(x, FX_DIMS(7)));
+    named(how, "fold", fx_fold(x, FX_DIMS(7), FX_DIMS(5)));
+    named(how, "grid_sample", fx_grid_sample(x, y));
+    named(how, "dot_product_attention", fx_dot_product_attention(x, y));
+    named(how, "dot_product_attention_scores", fx_dot_product_attention_scores(x, y));
+    named(how, "make_causal_mask", fx_make_causal_mask(x, 7));
+    named(how, "rotary_embedding", fx_rotary_embedding(x));
 }
 
-enum { FUNCTIONS = 164 };
+enum { FUNCTIONS = 201 };
 
 static void null_arrays(void **state)
 {
@@ -214,6 +256,77 @@ static void other_shapes_and_types(void **state)
     assert_true(failures > 30);
     every_function("no elements", fx_zeros(0, 3, 0, 3, 0, 2), fx_zeros(2, 0));
     assert_true(failures > 10);
+}
+
+/* The message names the function and the text of both shapes, in the notation of the function. */
+static void shapes(const char *name, const char *one, const char *other, const void *result)
+{
+    (void)result;
+    const fx_error e = fx_error_take();
+    const size_t n = strlen(name);
+    if (strncmp(e.message, name, n) != 0 || !strstr(e.message, one) || !strstr(e.message, other))
+        fail_msg("fx_%s says \"%s\"", name, e.message);
+}
+
+static void both_shapes_of_losses_metrics_and_signals(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_ones(2, 3), *y = fx_ones(3, 2);
+    fx_array *i = fx_cast(x, FX_DTYPE_I64), *j = fx_cast(y, FX_DTYPE_I64);
+    static const struct {
+        const char *name;
+        fx_array *(*call)(const fx_loss_args *a);
+    } losses[] = {
+#define LOSS(name) {#name, fxi_##name}
+        LOSS(mse),
+        LOSS(mae),
+        LOSS(msle),
+        LOSS(huber_loss),
+        LOSS(crossentropy),
+        LOSS(logitcrossentropy),
+        LOSS(binarycrossentropy),
+        LOSS(logitbinarycrossentropy),
+        LOSS(kldivergence),
+        LOSS(poisson_loss),
+        LOSS(hinge_loss),
+        LOSS(squared_hinge_loss),
+        LOSS(focal_loss),
+        LOSS(binary_focal_loss),
+        LOSS(siamese_contrastive_loss),
+        LOSS(dice_coeff_loss),
+        LOSS(tversky_loss),
+#undef LOSS
+    };
+    for (size_t k = 0; k < sizeof losses / sizeof *losses; k++)
+        shapes(losses[k].name, "(2, 3)", "(3, 2)", fx_call_loss(losses[k].call, x, y));
+    shapes("ctc_loss", "2×3 Matrix{Float32}", "3×2 Matrix{Int64}", fx_ctc_loss(x, j));
+    shapes("ctc_loss", "2-element Vector{Float32}", "3×2 Matrix{Int64}",
+           fx_ctc_loss(fx_ones(2), j));
+    shapes("confusion", "2×3 Matrix{Int64}", "3×2 Matrix{Int64}", fx_confusion(i, j, 2));
+    shapes("accuracy", "2×3 Matrix{Int64}", "3×2 Matrix{Int64}", fx_accuracy(i, j));
+    shapes("f1_score", "2×3 Matrix{Int64}", "square", fx_f1_score(i, FX_AVERAGING_NONE));
+    shapes("dft", "2×3 Matrix{Float32}", "3×2 Matrix{Float32}", fx_dft(x, y, 0, false));
+    shapes("istft", "2×3 Matrix{Float32}", "3×2 Matrix{Float32}", fx_istft(x, y, 4));
+    shapes("istft", "2×3 Matrix{Float32}", "4×frames", fx_istft(x, x, 6));
+    shapes("stft", "2×3 Matrix{Float32}", "n_fft = 4", fx_stft(fx_ones(9), 4, .window = x));
+    shapes("spectrogram", "5-element Vector{Float32}", "n_fft = 4",
+           fx_spectrogram(fx_ones(9), 4, .window = fx_ones(5)));
+}
+
+/* C converts every pointer to void *, so a tuple can take the place of an array. */
+static void a_tuple_is_no_array(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_ones(2, 3);
+    void *pair = fx_tuple(x, x);
+    static const char both[] = "got (2×3 Matrix{Float32}, 2×3 Matrix{Float32})";
+    shapes("mse", "the prediction must be an array", both, fx_mse(pair, x));
+    shapes("accuracy", "actual labels must be an array", both, fx_accuracy(x, pair));
+    shapes("stft", "the signal must be an array", both, fx_stft(pair, 4));
+    shapes("dot_product_attention", "the key must be an array", both,
+           fx_dot_product_attention(x, pair));
 }
 
 /* The name ends with the function, also if the program's hook leaves by longjmp. */
@@ -246,6 +359,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(null_arrays),
         cmocka_unit_test(other_shapes_and_types),
+        cmocka_unit_test(both_shapes_of_losses_metrics_and_signals),
+        cmocka_unit_test(a_tuple_is_no_array),
         cmocka_unit_test(the_name_ends_with_the_function),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

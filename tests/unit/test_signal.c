@@ -155,7 +155,7 @@ static void short_time_transforms(void **state)
     refused(fx_stft(x, 0), FX_STATUS_ARGUMENT, "must be positive");
     refused(fx_stft(x, 3), FX_STATUS_ARGUMENT, "hop_length 0");
     refused(fx_stft(x, 80), FX_STATUS_SHAPE, "too short");
-    refused(fx_stft(x, 4, .window = fx_ones(5)), FX_STATUS_SHAPE, "at most 4");
+    refused(fx_stft(x, 4, .window = fx_ones(5)), FX_STATUS_SHAPE, "at most n_fft = 4");
     refused(fx_spectrogram(x, 4, .power = 0), FX_STATUS_ARGUMENT, "power = 0");
     refused(fx_spectrogram(x, 4, .pad = -1), FX_STATUS_ARGUMENT, "pad = -1");
 }
