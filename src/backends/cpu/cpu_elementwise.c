@@ -47,7 +47,8 @@ fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *
     if (!step->ready)
         return fxi_cpu_no_dtype(step, step->out.dtype);
     const int32_t more = fx_step_elementwise(step)->more.n;
-    void *outs[FXI_PROGRAM_OUTPUTS] = {out};
+    void *outs[FXI_PROGRAM_OUTPUTS];
+    outs[0] = out;
     for (int k = 0; k < more; k++)
         outs[1 + k] = run->more[k];
     fxi_program_args args = {.in = in, .out = outs, .to = fx_tensor_length(&step->out)};

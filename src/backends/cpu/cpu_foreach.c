@@ -156,30 +156,41 @@ static void run_part(void *user, int64_t part)
 typedef struct gathered {
     const void *in[FXI_PROGRAM_OPERANDS];
     void *out[FXI_PROGRAM_OUTPUTS];
-    size_t size[FXI_PROGRAM_OPERANDS]; /* of an element; 0: one value for all segments */
     /* Words of 8 bytes, the largest size of an element, so that every operand has the same space
      * whatever its type. */
     _Alignas(64) uint64_t memory[(FXI_PROGRAM_OPERANDS + FXI_PROGRAM_OUTPUTS) * FEW_ELEMENTS];
 } gathered;
 
+/* Have all segments the same operand? Only addresses are compared. Equal numbers at two addresses
+ * count as different: the slower way is taken, with the same bits. */
+static bool is_shared(const void *const *in, int nin, int32_t nsegments)
+{
+    bool same = true;
+    for (int32_t s = 1; s < nsegments; s++)
+        same &= in[s * nin] == *in;
+    return same;
+}
+
 /* Copies the operands. False: an operand that is one value differs from segment to segment. The
  * longest segment tells arrays and values apart. */
 static bool gather(const job *j, gathered *g)
 {
-    const fx_step *step = j->step;
-    const int nin = step->nin / j->own->nsegments;
-    const fx_tensor *longest = step->in + longest_of(j->own) * nin;
+    const fx_foreach_step *f = j->own;
+    const int nin = j->step->nin / f->nsegments;
+    const fx_tensor *longest = j->step->in + longest_of(f) * nin;
     for (int k = 0; k < nin; k++) {
         const void *const *in = j->in + k;
-        char *to = (char *)(g->memory + k * FEW_ELEMENTS);
-        g->size[k] = fxi_cpu_is_scalar(&longest[k]) ? 0 : fxi_cpu_size(longest[k].dtype);
-        g->in[k] = g->size[k] ? to : *in;
-        for (int32_t s = 0; s < j->own->nsegments; s++, in += nin) {
-            const size_t bytes = (size_t)j->own->segments[s].length * g->size[k];
-            /* Only addresses are compared. Equal numbers at two addresses count as different: the
-             * slower way is taken, with the same bits. */
-            if (!g->size[k] && *in != g->in[k])
+        g->in[k] = *in;
+        if (fxi_cpu_is_scalar(&longest[k])) {
+            if (!is_shared(in, nin, f->nsegments))
                 return false;
+            continue;
+        }
+        const size_t size = fxi_cpu_size(longest[k].dtype);
+        char *to = (char *)(g->memory + k * FEW_ELEMENTS);
+        g->in[k] = to;
+        for (int32_t s = 0; s < f->nsegments; s++, in += nin) {
+            const size_t bytes = (size_t)f->segments[s].length * size;
             if (bytes > 0)
                 memcpy(to, *in, bytes);
             to += bytes;

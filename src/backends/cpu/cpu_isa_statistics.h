@@ -116,7 +116,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
     static void NAME##_few(const T *x, int64_t n, int64_t rows, const deviations *d)               \
     {                                                                                              \
         enum { L = FXI_FEW_LANES };                                                                \
-        double p[L * FXI_FEW] = {0}, s[L * FXI_FEW] = {0}, q[L * FXI_FEW] = {0};                   \
+        double p[L * FXI_FEW], s[L * FXI_FEW], q[L * FXI_FEW];                                     \
         const int64_t whole = rows / L;                                                            \
         for (int64_t i = 0; i < n * L; i++)                                                        \
             p[i] = i < n ? d->pivot[i] : p[i - n];                                                 \

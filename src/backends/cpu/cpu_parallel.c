@@ -414,7 +414,8 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
         return FX_STATUS_MEMORY;
     }
     for (int number = 0; number < width; number++)
-        memset(j.scratch + (size_t)number * j.scratch_bytes, 0, bytes < 64 ? bytes : 64);
+        if (bytes > 0) /* then it is a multiple of 128 bytes */
+            memset(j.scratch + (size_t)number * j.scratch_bytes, 0, 64);
     run_job(&j, parts, width);
     if (!small)
         fxi_free(j.scratch);

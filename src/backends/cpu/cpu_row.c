@@ -446,7 +446,8 @@ fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_
     const fxi_row_plan *p = step->ready;
     if (!p)
         return fxi_cpu_no_dtype(step, step->out.dtype);
-    void *outs[1 + FX_MORE_OUTPUTS] = {out};
+    void *outs[1 + FX_MORE_OUTPUTS];
+    outs[0] = out;
     for (int k = 0; k < fx_step_row(step)->more.n; k++)
         outs[1 + k] = run->more[k];
     job j = {.p = p, .in = in, .out = outs, .blocks = fxi_row_blocks(p)};
