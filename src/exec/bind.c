@@ -269,7 +269,7 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
     return missing ? no_memory(p, missing) : FX_OK;
 }
 
-static void *address_of(const fxi_binding *b, int32_t i, char *arena)
+static inline void *address_of(const fxi_binding *b, int32_t i, char *arena)
 {
     const fxi_plan *p = b->plan;
     const fxi_value *v = &p->values[i];

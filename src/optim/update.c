@@ -67,7 +67,8 @@ static fx_status apply(fxi_items *s, int64_t i, fxi_literals *literals, fxi_chec
 static void apply_all(fxi_items *s, fxi_checks *norms)
 {
     fxi_context *c = fxi_here();
-    fxi_literals literals = {0};
+    fxi_literals literals; /* about 700 bytes, of which the lists are filled in later */
+    literals.rule = NULL;
     fxi_rule_run run = {.n = 0};
     for (int64_t i = 0, again; i < s->n && s->status == FX_OK; i += again ? again : 1) {
         again = fxi_repeat_rules(c, s, i, &literals);

@@ -57,9 +57,10 @@ bool fx_is_error(const void *object)
     const fx_object *o = object;
     if (!o || !o->type)
         return true;
-    const bool error = o->type == &fxi_array_type
-                           ? ((const fx_array *)o)->status != FX_OK
-                           : o->type->error == o || o->type == &fxi_freed_type;
+    const bool array = o->type == &fxi_array_type;
+    if (array && ((const fx_array *)o)->status == FX_OK)
+        return false;
+    const bool error = array || o->type->error == o || o->type == &fxi_freed_type;
     if (error && fxi_handle_freed(o))
         fxi_handle_misused("handle", o);
     return error;
