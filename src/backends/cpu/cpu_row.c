@@ -1,7 +1,9 @@
 /* cpu_row.c: runs row steps: several passes over a row while it stays in the cache (softmax, norms,
  * cross-entropy, with their gradients). cpu_row_plan.c prepares them.
  *
- * A block of rows, with the values that are kept between passes, fits in the first-level cache.
+ * A block of rows, with the values that are kept between passes, fits in the first-level cache if
+ * rows are short, else in the second-level cache. While a later pass computes, it fetches the
+ * operands of the next block, for which the first pass would wait.
  * Instructions on values of rows (one number a row) are one call for a block. In a pass, every
  * instruction on elements is one call of a loop over a tile (cpu_isa_ops.h), as in the tile
  * interpreter, and a reduction adds the tile to the accumulators of its rows. The division into
@@ -257,30 +259,56 @@ static void move_on(runner *r, int n, int64_t skipped)
         r->at[p->repeated[k].to] += (int64_t)n * p->repeated[k].size;
 }
 
+/* Runs the calls of a tile, and before each one asks for some cache lines of the next block's
+ * operands, which are `block` elements after those of the tile. A burst of requests would wait
+ * for memory: the processor can wait for a few lines only. */
+static void run_ahead(const runner *r, const fxi_row_pass *q, const tile *t, int64_t block)
+{
+    enum { LINE = 64, SECOND_LEVEL = 2 };
+    const fxi_row_plan *p = r->p;
+    const int calls = q->last - q->elements, each = (t->n + calls - 1) / calls;
+    for (int k = 0; k < calls; k++) {
+        for (int i = 0; i < p->nahead; i++) {
+            const int size = p->ahead[i].size;
+            const char *next = r->at[p->ahead[i].to] + (block + k * each) * size;
+            for (int b = 0; b < each * size; b += LINE)
+                __builtin_prefetch(next + b, 0, SECOND_LEVEL);
+        }
+        run_calls(r, q->elements + k, q->elements + k + 1, t);
+    }
+}
+
 /* A pass over a block's elements. Tiles never cross the end of a row unless they hold whole
  * rows. */
 static void run_elements(runner *r, int pass, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
     const fxi_row_pass *q = &p->passes[pass];
-    const int64_t total = rows * p->inner;
+    int64_t left = p->piece; /* elements of the piece from the tile on */
     /* Each pass reads the block again from its start. */
     for (int k = 0; k < p->nmovers; k++)
         r->at[p->movers[k].to] = r->start[k];
-    for (int64_t done = 0; done < total;) {
-        const int64_t left = p->tile_rows ? total - done : p->piece - done % p->piece;
-        tile t = {.first = done / p->inner, .rows = 1, .n = left < p->tile ? (int)left : p->tile};
-        t.from = done % p->inner;
+    for (tile t = {.rows = 1}; t.first < rows;) {
+        /* Counted instead of computed from an index: a division takes as long as a short call. */
+        t.n = left < p->tile ? (int)left : p->tile;
+        if (p->tile_rows) {
+            t.rows = rows - t.first < p->tile_rows ? (int)(rows - t.first) : p->tile_rows;
+            t.n = (int)(t.rows * p->inner);
+        }
         t.begins = t.from == 0;
         /* A tile of whole rows begins and ends them. */
-        t.ends = p->tile_rows || (done + t.n) % p->inner == 0;
-        if (p->tile_rows)
-            t.rows = (int)(t.n / p->inner);
+        t.ends = p->tile_rows || t.from + t.n == p->inner;
         if (t.begins)
             begin_row(r, pass, &t);
-        run_calls(r, q->elements, q->last, &t);
-        move_on(r, t.n, !p->tile_rows && t.n == left ? p->apart - p->piece : 0);
-        done += t.n;
+        if (pass == p->ahead_pass)
+            run_ahead(r, q, &t, rows * p->inner);
+        else
+            run_calls(r, q->elements, q->last, &t);
+        left -= t.n;
+        move_on(r, t.n, left == 0 ? p->apart - p->piece : 0);
+        left = left > 0 ? left : p->piece;
+        t.from = t.ends ? 0 : t.from + t.n;
+        t.first += t.ends ? t.rows : 0;
     }
 }
 

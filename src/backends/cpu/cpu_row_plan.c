@@ -24,7 +24,12 @@ enum {
     PART_TERMS = 16, /* the fewest terms of a part for each accumulator of a sum across rows */
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
-    TILE_BYTES = 32 << 10,  /* the same for a tile */
+    /* Longer rows: a block has up to LEAST_ROWS, so that they share the calls on values of rows, if
+     * these stay in the second-level cache. */
+    LEAST_ROWS = 4,
+    LONG_BYTES = 128 << 10,
+    TILE_BYTES = 32 << 10,   /* the same for a tile */
+    AHEAD_BYTES = 256 << 10, /* of the next block, the most that are fetched in advance */
     /* Columns: a block has all neighbouring columns or from LEAST_COLUMNS to MOST_COLUMNS of them,
      * so that calls are long, and about COLUMN_BYTES in all locations: a part of the second-level
      * cache. As far as LEAST_COLUMNS allows, they are narrowed until there are BLOCKS blocks, or
@@ -259,6 +264,7 @@ static void assign_operand(builder *m, int k)
         m->regs[k].elements = (int16_t)k;
         m->p->offset[k] = m->p->pitch * size;
         m->p->movers[m->p->nmovers++] = (fxi_row_link){(int16_t)k, (int16_t)k, size};
+        m->p->ahead[m->p->nahead++] = (fxi_row_link){(int16_t)k, (int16_t)k, size};
     } else {
         assign_repeated_operand(m, k, size);
     }
@@ -642,13 +648,32 @@ static void divide_rows(builder *m, int64_t bytes)
     fxi_row_plan *p = m->p;
     /* Short rows: as many whole rows as fit in 256 elements. */
     p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : part_of_row(m);
-    const int64_t unit = p->tile_rows ? p->tile_rows : 1, fit = BLOCK_BYTES / bytes;
+    const int64_t unit = p->tile_rows ? p->tile_rows : 1,
+                  some = fxi_cpu_min(LEAST_ROWS, LONG_BYTES / bytes),
+                  fit = fxi_cpu_max(some, BLOCK_BYTES / bytes);
     p->block = fit < BLOCK_ROWS ? fit : BLOCK_ROWS;
     /* A block is a whole number of tiles of rows, and at least one tile. */
     p->block = p->block < unit ? unit : p->block / unit * unit;
     if (p->piece < p->inner)
         p->block = 1;
     p->block = p->block < p->rows ? p->block : p->rows;
+}
+
+/* The first pass reads operands from memory, and the processor waits for it. So a later pass asks
+ * for those of the next block: the one with the most calls, between which the requests are spread.
+ * Not if they would push the block itself out of the second-level cache. */
+static int32_t pass_ahead(const fxi_row_plan *p)
+{
+    int64_t bytes = 0;
+    int32_t best = -1, most = 0;
+    for (int k = 0; k < p->nahead; k++)
+        bytes += p->block * p->inner * p->ahead[k].size;
+    for (int32_t k = 1; k < p->npasses && bytes <= AHEAD_BYTES; k++) {
+        const int32_t calls = p->passes[k].last - p->passes[k].elements;
+        best = calls > most ? k : best;
+        most = calls > most ? calls : most;
+    }
+    return p->columns || p->piece < p->inner ? -1 : best;
 }
 
 /* Decides how many rows a block has, and estimates the cost. */
@@ -661,6 +686,7 @@ static void divide(builder *m)
         bytes += p->inner * p->movers[k].size;
     if (!p->columns)
         divide_rows(m, bytes);
+    p->ahead_pass = pass_ahead(p);
     /* A rough estimate: each call costs as much as four operations for each element. */
     p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
                            4.0 * (double)p->ncalls * (double)(p->inner * p->rows));
@@ -707,16 +733,16 @@ static fxi_row_plan *allocate(const fx_step *s)
     fxi_row_plan *p =
         fxi_calloc(1, sizeof *p + FXI_ROW_LOCATIONS * sizeof *p->offset + calls * sizeof *p->calls +
                           (size_t)s->nin * sizeof *p->loads +
-                          (5 + FXI_ROW_PASSES_MOST) * links * sizeof(fxi_row_link));
+                          (6 + FXI_ROW_PASSES_MOST) * links * sizeof(fxi_row_link));
     if (!p)
         return NULL;
     p->offset = (int64_t *)(p + 1);
     p->calls = (fxi_row_call *)(void *)(p->offset + FXI_ROW_LOCATIONS);
     p->loads = (fxi_row_load *)(void *)(p->calls + calls);
     fxi_row_link *next = (fxi_row_link *)(void *)(p->loads + s->nin);
-    fxi_row_link **const lists[] = {&p->splats,   &p->laid, &p->movers,
+    fxi_row_link **const lists[] = {&p->splats,   &p->laid, &p->movers, &p->ahead,
                                     &p->repeated, &p->ones, &p->spreads};
-    for (int k = 0; k < 6; k++, next += links)
+    for (int k = 0; k < 7; k++, next += links)
         *lists[k] = next;
     p->nin = s->nin;
     p->nout = 1 + row->more.n;
