@@ -270,9 +270,9 @@ static void run_ahead(const runner *r, const fxi_row_pass *q, const tile *t, int
     for (int k = 0; k < calls; k++) {
         for (int i = 0; i < p->nahead; i++) {
             const int size = p->ahead[i].size;
-            const char *next = r->at[p->ahead[i].to] + (block + k * each) * size;
-            for (int b = 0; b < each * size; b += LINE)
-                __builtin_prefetch(next + b, 0, SECOND_LEVEL);
+            const char *from = r->at[p->ahead[i].to] + (block + k * each) * size;
+            for (const char *line = from, *end = from + each * size; line < end; line += LINE)
+                __builtin_prefetch(line, 0, SECOND_LEVEL);
         }
         run_calls(r, q->elements + k, q->elements + k + 1, t);
     }
