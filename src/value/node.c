@@ -479,6 +479,9 @@ void fxi_array_rebind(fx_array *x, fxi_node *n)
     fxi_node *old = x->node;
     fxi_node_retain(n);
     hold(x, n);
+    /* An earlier value of x, which a copy of the model kept, is current again. */
+    if (__atomic_load_n(&n->rebound, __ATOMIC_RELAXED) == x)
+        __atomic_store_n(&n->rebound, NULL, __ATOMIC_RELAXED);
     if (__atomic_sub_fetch(&old->handles, 1, __ATOMIC_ACQ_REL) == 0 && !old->data)
         sink_remove(old);
     fxi_node_release(old);

@@ -335,6 +335,9 @@ static void best_epoch_is_kept(void **state)
     assert_int_equal(b.best_epoch, best);
     assert_true((float)fx_at(m->weight, 0) == b.first[best]);
     assert_true(b.first[12] != b.first[best]);
+    /* the restored arrays are the model's again, and can be trained */
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt), FX_OK);
+    assert_true((float)fx_at(m->weight, 0) != b.first[best]);
 }
 
 static fx_array *loss_null(void *model, const fx_batch *b, void *user)
