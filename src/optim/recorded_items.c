@@ -147,7 +147,7 @@ bool fxi_repeat_items(const fxi_context *c, fxi_items *s, const fxi_update_trees
     for (s->n = 0; s->n < r->n; s->n++) {
         const known_item *k = &r->all[s->n];
         fx_array *g = r->trees[k->of].map.gradients[k->gradient];
-        s->all[s->n] = (fxi_item){.leaf = k->leaf, .x = k->x, .gradient = g, .of = k->of};
+        fxi_item_begin(&s->all[s->n], k->leaf, k->x, g, k->of);
         k->leaf->item = s->n;
         if (fx_is_error(g))
             s->status = fx_array_status(g);

@@ -53,7 +53,7 @@ void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
         return;
     }
     l->item = s->n;
-    s->all[s->n++] = (fxi_item){.leaf = l, .x = x, .gradient = g, .of = s->of};
+    fxi_item_begin(&s->all[s->n++], l, x, g, s->of);
 }
 
 static fx_status mismatch(const char *what)

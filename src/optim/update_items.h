@@ -87,6 +87,21 @@ void fxi_states_refuse(int n, void *const *states, fx_status status);
 /* Replaces new parts of divided parameters by the whole new arrays (divide.c). */
 fx_status fxi_items_join(fxi_items *s);
 void fxi_items_done(fxi_items *s);
+/* Begins an item without new values. Clears only the entries that its state has, because the lists
+ * are much longer; `numbers` are filled in with the new values. */
+static inline void fxi_item_begin(fxi_item *it, fxi_state_leaf *l, fx_array *x, fx_array *gradient,
+                                  int of)
+{
+    it->leaf = l;
+    it->x = x;
+    it->gradient = gradient;
+    it->of = of;
+    it->total = false;
+    for (int64_t k = 0; k <= l->states.n; k++) {
+        it->values[k] = NULL;
+        it->nodes[k] = NULL;
+    }
+}
 /* Adds an array with its gradient. */
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);
 /* Recorded training steps (recorded_items.c). Notes the items of an update that began at entry
