@@ -617,8 +617,13 @@ static void assign_outputs(builder *m)
         if (out < 0 || (ins->op == FX_OP_REDUCE && !ins->row))
             continue;
         p->offset[out] = ins->row ? size : p->pitch * size;
-        if (!ins->row)
-            p->movers[p->nmovers++] = (fxi_row_link){(int16_t)out, (int16_t)out, size};
+        const fxi_row_link link = {(int16_t)out, (int16_t)out, size};
+        if (ins->row)
+            continue;
+        p->movers[p->nmovers++] = link;
+        /* A store to memory that is not in the cache reads the rest of its line first. */
+        if (!store_of(m, ins->dtype))
+            p->ahead[p->nahead++] = link;
     }
 }
 
