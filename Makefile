@@ -35,7 +35,7 @@ MAKEFLAGS     += --no-print-directory
 help:
 	@echo 'make demo          build, then train on handwritten digits with the command line'
 	@echo 'make test          build with gcc and clang, run the quick tests'
-	@echo 'make test-all      every test; again with sanitizers, on ARM and in another Debian; cross builds'
+	@echo 'make test-all      every test; again with sanitizers, on ARM and in another Debian'
 	@echo 'make bench         build and run the benchmarks, compared with the peers of scripts/bench-peers'
 	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
 	@echo 'make clang         the suite built with clang'
@@ -79,7 +79,7 @@ test-all: setup-test
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	@if $(PASSED); then echo "quick tests: passed before"; else $(QUICK); fi
 	@$(MOST_IN_PARTS) $(BUILD) -L full
-	$(MAKE) asan tsan arm cross
+	$(MAKE) asan tsan arm
 	$(MAKE) fuzz-and-packages
 
 QUICK  = $(ROOT)/scripts/suite $(BUILD) -L quick && touch $(BUILD)/quick-passed
@@ -127,7 +127,7 @@ fuzz: fuzz-build
 arm: setup-test
 	PART=$(CFLUX_PART) $(ROOT)/scripts/arm $(BUILD)/arm
 
-# For Windows and for the two processors of macOS; CFLUX_PART=K/N makes a part of the three.
+# For Windows and for the two processors of macOS, not in test-all; CFLUX_PART=K/N makes a part of the three.
 cross: $(BUILD)/Makefile
 	@$(COMPILE) $(BUILD) -j $(JOBS) --target cflux_tool
 	PART=$(CFLUX_PART) $(ROOT)/scripts/cross $(BUILD) $(JOBS) $(BUILD)/tools/cflux/cflux
