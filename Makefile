@@ -29,7 +29,7 @@ CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench docs format check-format asan tsan clang arm cross macos windows fuzz fuzz-short fuzz-build install deb deb-check debian-roots fuzz-and-packages \
+.PHONY: help demo test test-all bench docs format check-format asan tsan clang arm macos windows fuzz fuzz-short fuzz-build install deb deb-check debian-roots fuzz-and-packages \
         clean setup-demo setup-test
 
 help:
@@ -127,10 +127,7 @@ fuzz: fuzz-build
 arm: setup-test
 	PART=$(CFLUX_PART) $(ROOT)/scripts/arm $(BUILD)/arm
 
-# For Windows and for the two processors of macOS, not in test-all; CFLUX_PART=K/N makes a part of the three.
-cross: $(BUILD)/Makefile
-	@$(COMPILE) $(BUILD) -j $(JOBS) --target cflux_tool
-	PART=$(CFLUX_PART) $(ROOT)/scripts/cross $(BUILD) $(JOBS) $(BUILD)/tools/cflux/cflux
+# Not a part of test-all.
 macos:
 	$(ROOT)/scripts/macos $(BUILD)/macos $(JOBS)
 

@@ -9,14 +9,8 @@
 #define CFLUX_COMPOSITES_H
 
 #include "error.h"
+#include "handle.h"
 #include "primitives.h"
-
-/* FX_OK if x is a usable operand. The status of an error array is returned without a new record;
- * NULL is recorded. */
-static inline fx_status fxi_operand_status(const char *op, const fx_array *x)
-{
-    return x ? fx_array_status(x) : fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
-}
 
 /* The result of an operation on an error array. */
 static inline fx_array *fxi_pass_error(const char *op, const fx_array *x)

@@ -15,13 +15,9 @@
 
 fx_status fxi_check_array(const char *op, const fx_array *x)
 {
-    if (!x)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
-    if (x->base.type != &fxi_array_type)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s",
-                       x->base.type ? x->base.type->name : "nothing");
-    if (x->status != FX_OK)
-        return fxi_array_check(op, x);
+    const fx_status status = fxi_operand_status(op, x);
+    if (status != FX_OK)
+        return status;
     if (!fxi_node_usable(fxi_here(), x->node))
         return fx_fail(
             FX_STATUS_STATE, op,

@@ -47,6 +47,17 @@ fx_status fx_array_status(const fx_array *x)
 {
     return fx_is_array(x) ? fxi_array_check("array", x) : FX_STATUS_ARGUMENT;
 }
+
+fx_status fxi_operand_status(const char *op, const fx_array *x)
+{
+    if (fx_is_array(x))
+        return fxi_array_check(op, x);
+    if (fx_type_of(x) && fx_is_error(x))
+        return fxi_object_status(x);
+    return x ? fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s", fxi_type_name(x))
+             : fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
+}
+
 bool fx_is_evaluated(const fx_array *x)
 {
     return fxi_has_node(x) && x->node->data;

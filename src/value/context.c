@@ -16,7 +16,6 @@
 #include "error.h"
 #include "handle.h"
 #include "object.h"
-#include "object_types.h"
 #include "tape.h"
 #include "this_process.h"
 #include "system_memory.h"
@@ -618,21 +617,13 @@ fx_array *fx_want(fx_array *x)
     return x;
 }
 
-static fx_status check_array(const char *op, const fx_array *x)
-{
-    if (fx_is_array(x))
-        return fx_array_status(x);
-    return x ? fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got a %s", fxi_type_name(x))
-             : fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
-}
-
 fx_status fx_stage(fx_array *state, fx_array *value)
 {
     if (fxi_here()->unstaged)
         return FX_OK;
-    fx_status status = check_array("stage", state);
+    fx_status status = fxi_operand_status("stage", state);
     if (status == FX_OK)
-        status = check_array("stage", value);
+        status = fxi_operand_status("stage", value);
     if (status != FX_OK)
         return status;
     return fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, state, value);
@@ -640,7 +631,7 @@ fx_status fx_stage(fx_array *state, fx_array *value)
 
 fx_array *fx_staged(fx_array *state)
 {
-    const fx_status status = check_array("staged", state);
+    const fx_status status = fxi_operand_status("staged", state);
     if (status != FX_OK)
         return fx_error_array(status);
     const fxi_context *c = fxi_here();

@@ -74,6 +74,9 @@ static inline fx_status fxi_array_check(const char *op, const fx_array *x)
 {
     return x->status != FX_OK && fxi_handle_freed(&x->base) ? fxi_handle_misused(op, x) : x->status;
 }
+/* FX_OK if x is an array without an error. NULL and other objects are recorded; the status of an
+ * error array or error object is returned without a new record. */
+fx_status fxi_operand_status(const char *op, const fx_array *x);
 /* Is x an array with a node, pending or computed? C turns a void * into an fx_array * silently, so
  * x may be another kind of object. Records the misuse of a freed array. */
 static inline bool fxi_has_node(const fx_array *x)

@@ -3,10 +3,8 @@
 
 A function that a header of src/platform or tools/cflux/system.h declares must be defined for every system: in a file
 NAME_linux.c, NAME_darwin.c or NAME_windows.c, in NAME_posix.c, which is for the first two, or in a file for all of them.
-OF_SOME lists the exceptions.
-The library and the command line may use only functions of ISO C, as the compiler's headers declare
-them without extensions, and those of ELSEWHERE, which every supported system has. The files named above are free to
-use others, and so are plugins.
+OF_SOME lists the exceptions. The library and the command line may use only functions of ISO C, as the compiler's headers declare them without
+extensions, and those of ELSEWHERE, which every supported system has. The files named above are free to use others, and so are plugins.
 
 Usage: check_systems.py BUILD [root]     (BUILD/CMakeFiles has the objects)
 """

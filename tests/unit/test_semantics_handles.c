@@ -426,11 +426,11 @@ static void p5_stage_and_staged(void **state)
     assert_true(fx_is_error(fx_staged(NULL)));
     expect_error(FX_STATUS_ARGUMENT, "staged: an argument is NULL");
     assert_true(fx_is_error(fx_staged(pair)));
-    expect_error(FX_STATUS_ARGUMENT, "staged: takes arrays, got a Tuple");
+    expect_error(FX_STATUS_ARGUMENT, "staged: takes arrays, got Tuple");
     assert_int_equal(fx_stage(NULL, count), FX_STATUS_ARGUMENT);
     expect_error(FX_STATUS_ARGUMENT, "stage: an argument is NULL");
     assert_int_equal(fx_stage(count, pair), FX_STATUS_ARGUMENT);
-    expect_error(FX_STATUS_ARGUMENT, "stage: takes arrays, got a Tuple");
+    expect_error(FX_STATUS_ARGUMENT, "stage: takes arrays, got Tuple");
     SAME(fx_item(count), 12);
     fx_array *bad = fx_error_array(FX_STATUS_SHAPE); /* of an error that is already recorded */
     assert_ptr_equal(fx_staged(bad), bad);

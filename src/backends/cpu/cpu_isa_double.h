@@ -3,7 +3,7 @@
  * The methods are those of cpu_isa_math.h with more terms, and the rounding error of a reduced
  * argument is added where it would show. Every function is within 2 ulp, with NaN, Inf, denormals
  * and −0 as C has them (tests/unit/test_cpu_double.c measures it for each instruction set). The C
- * library's functions take 5 to 20 ns an element; with AVX2 these take 1.4 to 3.2. All polynomials
+ * library's functions take 5 to 20 ns an element; with AVX2 these take 1.3 to 2.7. All polynomials
  * are minimax fits of our own (Remez exchange), each with its largest error. Integers of 64 bits
  * are only added, shifted and masked (cpu_isa_wide.h).
  */

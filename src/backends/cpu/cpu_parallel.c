@@ -414,7 +414,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
         return FX_STATUS_MEMORY;
     }
     for (int number = 0; number < width; number++)
-        if (bytes > 0) /* then it is a multiple of 128 bytes */
+        if (bytes > 0) /* then each has at least 128 bytes */
             memset(j.scratch + (size_t)number * j.scratch_bytes, 0, 64);
     run_job(&j, parts, width);
     if (!small)

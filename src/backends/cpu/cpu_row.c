@@ -3,7 +3,7 @@
  *
  * A block of rows, with the values that are kept between passes, fits in the first-level cache if
  * rows are short, else in the second-level cache. While a later pass computes, it fetches the
- * operands of the next block, for which the first pass would wait.
+ * next block, for which the first pass would wait.
  * Instructions on values of rows (one number a row) are one call for a block. In a pass, every
  * instruction on elements is one call of a loop over a tile (cpu_isa_ops.h), as in the tile
  * interpreter, and a reduction adds the tile to the accumulators of its rows. The division into
@@ -259,9 +259,10 @@ static void move_on(runner *r, int n, int64_t skipped)
         r->at[p->repeated[k].to] += (int64_t)n * p->repeated[k].size;
 }
 
-/* Runs the calls of a tile, and before each one asks for some cache lines of the next block's
- * operands, which are `block` elements after those of the tile. A burst of requests would wait
- * for memory: the processor can wait for a few lines only. */
+/* Runs the calls of a tile, and before each one asks for some cache lines of the next block, which
+ * are `block` elements after those of the tile. After the last block they may be outside of an
+ * array, where a prefetch has no effect. A burst of requests would wait for memory: the processor
+ * can wait for a few lines only. */
 static void run_ahead(const runner *r, const fxi_row_pass *q, const tile *t, int64_t block)
 {
     enum { LINE = 64, SECOND_LEVEL = 2 };

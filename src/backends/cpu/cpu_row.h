@@ -73,7 +73,7 @@ typedef struct fxi_row_plan {
                             has all rows of a block, and some elements of each */
     int32_t nin, nout, nlocations, npasses;
     int32_t nsplats, nlaid, nloads, nmovers, nahead, nrepeated, nones;
-    int32_t ahead_pass; /* the pass that fetches the next block's operands; −1: none */
+    int32_t ahead_pass; /* the pass that fetches the lines of the next block; −1: none */
     int64_t scratch;    /* bytes */
     bool streams;       /* some stores bypass the caches */
     double cost;        /* nanoseconds of the whole step for one thread */
@@ -92,7 +92,9 @@ typedef struct fxi_row_plan {
     fxi_row_link *laid;   /* operands that repeat with every row, for tiles of rows, once */
     fxi_row_load *loads;
     fxi_row_link *movers; /* `to` advances from tile to tile */
-    fxi_row_link *ahead;  /* `to`: operands that are read where they are, a block after the other */
+    /* `to`: operands, and outputs that do not bypass the caches, whose lines of the next block are
+     * fetched while the current one is computed. */
+    fxi_row_link *ahead;
     /* `to`: operands that repeat with every row; they advance inside a row. */
     fxi_row_link *repeated;
     fxi_row_link *ones;    /* `to`: the value of the current row among the values `from` */

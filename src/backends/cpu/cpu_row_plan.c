@@ -617,9 +617,9 @@ static void assign_outputs(builder *m)
         if (out < 0 || (ins->op == FX_OP_REDUCE && !ins->row))
             continue;
         p->offset[out] = ins->row ? size : p->pitch * size;
-        const fxi_row_link link = {(int16_t)out, (int16_t)out, size};
         if (ins->row)
             continue;
+        const fxi_row_link link = {(int16_t)out, (int16_t)out, size};
         p->movers[p->nmovers++] = link;
         /* A store to memory that is not in the cache reads the rest of its line first. */
         if (!store_of(m, ins->dtype))
@@ -665,8 +665,8 @@ static void divide_rows(builder *m, int64_t bytes)
 }
 
 /* The first pass reads operands from memory, and the processor waits for it. So a later pass asks
- * for those of the next block: the one with the most calls, between which the requests are spread.
- * Not if they would push the block itself out of the second-level cache. */
+ * for the next block: the one with the most calls, between which the requests are spread. Not if
+ * they would push the block itself out of the second-level cache. */
 static int32_t pass_ahead(const fxi_row_plan *p)
 {
     int64_t bytes = 0;
