@@ -211,7 +211,7 @@ bool fxi_gpu_has_attention(const fxi_gpu_runtime *runtime, fx_device *device, co
     if (text && strcmp(text, "0") == 0)
         return false;
     const fxi_gpu_type *type = &fxi_gpu_types[step->in[0].dtype];
-    return runtime->dialect == FXI_GPU_CUDA && runtime->limits(device)->asked_memory >= ASKED &&
-           type->math && type->size == 2 && fits(a->features) && fits(a->value_features) &&
-           a->queries >= LEAST_LENGTH && a->keys >= LEAST_LENGTH && a->scale > 0;
+    return runtime->limits(device)->asked_memory >= ASKED && type->math && type->size == 2 &&
+           fits(a->features) && fits(a->value_features) && a->queries >= LEAST_LENGTH &&
+           a->keys >= LEAST_LENGTH && a->scale > 0;
 }

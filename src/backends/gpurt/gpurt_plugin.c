@@ -47,7 +47,8 @@ static const char *part(const char *name)
 }
 
 #ifdef FXI_AMDGPU
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info, part, fxi_rt_takes);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info, part, fxi_rt_takes, NULL);
 #else
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("CUDA", open_backend, info, part, fxi_rt_takes);
+FX_BACKEND_PLUGIN =
+    FXI_GPU_BACKEND("CUDA", open_backend, info, part, fxi_rt_takes, fxi_gpu_backend_attention);
 #endif
