@@ -220,6 +220,13 @@ void fxi_registered_plugin(const char *name)
 
 /* ---- registering ----------------------------------------------------------------------------- */
 
+static bool more_devices; /* atomic */
+
+bool fxi_has_more_devices(void)
+{
+    return __atomic_load_n(&more_devices, __ATOMIC_RELAXED);
+}
+
 static fx_status add_backend(const fx_backend *backend, int devices, const char *why)
 {
     fxi_registered *r = entry(backend->head.name);
@@ -232,6 +239,8 @@ static fx_status add_backend(const fx_backend *backend, int devices, const char 
         return FX_STATUS_DEVICE;
     r->count = devices;
     snprintf(r->why, sizeof r->why, "%s", why ? why : "");
+    if (devices > 0)
+        __atomic_store_n(&more_devices, true, __ATOMIC_RELAXED);
     __atomic_store_n(&r->backend, backend, __ATOMIC_RELEASE);
     return FX_OK;
 }

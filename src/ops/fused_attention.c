@@ -2,11 +2,13 @@
  *
  * The composed form needs no primitive: products, softmax and a product again
  * (src/nn/attention.c). But it writes and reads the scores, queries×keys for each head, and on a
- * GPU that takes far more time than the arithmetic. A kernel that keeps the scores in registers
- * reads only q, k and v. Only such a device gets these nodes, so the other backends need no code.
+ * GPU that takes far more time than the arithmetic. A kernel that keeps the scores in registers or
+ * in the first-level cache reads only q, k and v. Only devices with such a kernel get these nodes,
+ * so the other backends need no code.
  */
 #include "fused_attention.h"
 #include "operands.h"
+#include "registry.h"
 #include "step.h"
 
 enum { MOST_INPUTS = 6, MOST_BUFFERS = MOST_INPUTS + 2 }; /* fx_step_buffers of a gradient */
@@ -45,19 +47,32 @@ static fx_tensor result_of(const fx_attention_attr *attr, const fx_tensor *in)
     return y;
 }
 
+/* The device that computes attention of n operands; NULL: none, or they are on two devices.
+ * Operands made of literals and generators alone belong to no device, but whether there is a kernel
+ * depends on the device. If the process has no other devices, it is the CPU. */
+static fx_device *device_of(int n, fxi_node *const *nodes)
+{
+    fx_device *device = NULL;
+    for (int i = 0; i < n; i++) {
+        if (device && nodes[i]->device && nodes[i]->device != device)
+            return NULL;
+        device = device ? device : nodes[i]->device;
+    }
+    return device || fxi_has_more_devices() ? device : fx_cpu_device();
+}
+
 bool fxi_has_attention(const fx_attention_attr *attr, const fx_array *q, const fx_array *k,
                        const fx_array *v)
 {
-    const fxi_node *const nodes[] = {q->node, k->node, v->node};
-    fx_device *device = q->node->device;
+    fxi_node *const nodes[] = {q->node, k->node, v->node};
+    fx_device *device = device_of(3, nodes);
     fx_tensor in[3];
     if (!device || !device->backend->attention ||
         (device->info.buffers > 0 && device->info.buffers < MOST_BUFFERS))
         return false;
     for (int i = 0; i < 3; i++) {
         in[i] = three_axes(nodes[i]);
-        if (nodes[i]->device != device || in[i].dtype != in[0].dtype ||
-            fx_tensor_length(&in[i]) == 0)
+        if (in[i].dtype != in[0].dtype || fx_tensor_length(&in[i]) == 0)
             return false;
     }
     fx_step step = {.op = FX_OP_ATTENTION, .cls = FX_CLASS_ATTENTION, .nin = 3, .in = in};
@@ -72,7 +87,7 @@ bool fxi_has_attention(const fx_attention_attr *attr, const fx_array *q, const f
 fx_array *fxi_attention_node(const fx_attention_attr *attr, int n, fx_array *const *in)
 {
     fxi_node *nodes[MOST_INPUTS];
-    fx_tensor tensors[MOST_INPUTS];
+    fx_tensor tensors[MOST_INPUTS] = {{0}};
     for (int i = 0; i < n; i++) {
         const fx_status s = fxi_check_operand("attention", in[i]);
         if (s != FX_OK)
@@ -84,5 +99,5 @@ fx_array *fxi_attention_node(const fx_attention_attr *attr, int n, fx_array *con
     a.attention = *attr;
     const fx_tensor y = result_of(attr, tensors);
     return fxi_array_take(fxi_node_new(fxi_here(), FX_OP_ATTENTION, (fx_dtype)y.dtype, y.ndim,
-                                       y.shape, nodes[0]->device, &a, n, nodes));
+                                       y.shape, device_of(n, nodes), &a, n, nodes));
 }

@@ -1,8 +1,8 @@
 /* conform_attention.c: rows of dot-product attention.
  *
- * Devices with a kernel for attention compute it in one step for 16-bit floats; the others, and
- * ref, with products and softmax. Lengths are at and around multiples of a kernel's tile, and
- * features of a head are multiples of 8 with and without padding to its tile. Parameters: heads,
+ * Devices with a kernel for attention compute it in one step for some types; the others, and ref,
+ * with products and softmax. Lengths are at and around multiples of a kernel's tile, and features
+ * of a head are multiples of 8 with and without padding to its tile, or odd. Parameters: heads,
  * causal.
  */
 #include "conform.h"
@@ -86,6 +86,8 @@ static const char *const calls[] = {"one=8x1x2 8x1x2 8x1x2:1,0",
                                     "+f80=160x65x1 160x70x1 160x70x1:2,1",
                                     "+f128=128x129x1 128x65x1 128x65x1:1,1",
                                     "+other_values=128x72x1 128x65x1 24x65x1:1,0",
+                                    "odd=10x37x2 10x41x2 6x41x2:2,1",
+                                    "one_query=8x1x1 8x300x1 8x300x1:2,0",
                                     "+four_axes=16x64x2x2 16x65x2x2 16x65x2x2:2,0",
                                     NULL};
 #define GRADIENT(name, q, k, v, y, call)                                                           \
@@ -95,6 +97,8 @@ static const char *const gradients[] = {
     GRADIENT("tail", "16x65x1", "16x65x1", "16x65x1", "16x65x1", "2,1"),
     GRADIENT("+cross", "32x64x1", "32x70x1", "16x70x1", "16x64x1", "1,0"),
     GRADIENT("+causal", "48x67x2", "48x64x2", "16x64x2", "16x67x2", "2,1"),
+    GRADIENT("odd", "10x37x2", "10x41x2", "6x41x2", "6x37x2", "2,1"),
+    GRADIENT("+blocks", "8x300x1", "8x290x1", "8x290x1", "8x300x1", "1,1"),
     GRADIENT("+f80", "80x66x1", "80x65x1", "80x65x1", "80x66x1", "1,0"),
     GRADIENT("+f128", "128x70x1", "128x65x1", "128x65x1", "128x70x1", "1,1"),
     NULL};

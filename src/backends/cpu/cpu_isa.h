@@ -42,6 +42,7 @@
 #include "cpu_isa_reduce.h"
 #include "cpu_isa_gemm.h"
 #include "cpu_isa_gemv.h"
+#include "cpu_isa_attention.h"
 #include "cpu_isa_conv.h"
 #include "cpu_isa_pool.h"
 #include "cpu_isa_pool_last.h"
@@ -64,6 +65,7 @@ const fxi_simd FXI_ISA_NAME = {
     .sum_of_sqdev = &sum_of_sqdev,
     .gemm = tile_gemm,
     .gemv = tile_gemv,
+    .attention = &tile_attention,
     .conv = tile_conv,
     .pool = tile_pool,
     .pool_last = tile_pool_last,

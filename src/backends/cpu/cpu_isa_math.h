@@ -253,12 +253,19 @@ static inline vf vf_tanh(vf x)
     return (vf)((vi)(m / (m + 1.0f)) | ((vi)x & INT32_MIN));
 }
 
+/* eˣ for x that is negative, or not far above 0. For x = n·ln 2 + r it is 2ⁿ⁺⁶⁴·eʳ times 2⁻⁶⁴,
+ * which underflows gradually: n is from −150, so that one factor is enough, unlike in exp. */
+static inline vf vf_exp_down(vf x)
+{
+    const vf_whole w = vf_nearest(vf_max(vf_splat(-104.0f), x), 1, 127 + 64);
+    const vf s = (vf)((vu)w.t << 23);
+    return vf_fma(vf_exp_less_one(w.r), s, s) * 0x1p-64f;
+}
+
 /* 1/(1 + e⁻ˣ). With e = exp(−|x|) this is 1/(1 + e) or e/(1 + e), in which nothing cancels or
- * overflows. For x = n·ln 2 + r, e is 2ⁿ⁺⁶⁴·eʳ times 2⁻⁶⁴, which underflows gradually. */
+ * overflows. */
 static inline vf vf_sigmoid(vf x)
 {
-    const vf_whole w = vf_nearest(vf_max(vf_splat(-104.0f), -vf_abs(x)), 1, 127 + 64);
-    /* n is from −150 to 0, so that one factor is enough, unlike in exp. */
-    const vf s = (vf)((vu)w.t << 23), e = vf_fma(vf_exp_less_one(w.r), s, s) * 0x1p-64f;
+    const vf e = vf_exp_down(-vf_abs(x));
     return vf_pick(vf_less(x, vf_splat(0.0f)), e, vf_splat(1.0f)) / (1.0f + e);
 }

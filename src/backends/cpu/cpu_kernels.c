@@ -62,10 +62,10 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_matmul, false                                                                      \
     }
-/* fx_backend.attention is NULL, so there are no such steps. */
+/* fxi_cpu_has_attention refuses 16-bit floats. */
 #define KERNEL_ATTENTION                                                                           \
     {                                                                                              \
-        NULL, false                                                                                \
+        fxi_cpu_attention, false                                                                   \
     }
 /* The evaluator moves arrays between devices; no backend runs such a step. */
 #define KERNEL_TRANSFER                                                                            \

@@ -47,6 +47,9 @@ fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, 
 fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_attention(const fx_step *step, const void *const *in, void *out, fx_run *run);
+/* fx_backend.attention */
+bool fxi_cpu_has_attention(fx_device *device, const fx_step *step);
 fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run);
 
 /* Pooling of channels-last arrays. fxi_cpu_pools_channels_last: is there a kernel for this step? */

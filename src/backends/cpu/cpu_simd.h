@@ -184,6 +184,23 @@ typedef struct fxi_scan {
     bool from_end;
 } fxi_scan;
 
+/* A panel of attention (cpu_attention.c): `rows` rows of one number for each of 2·lanes lanes, the
+ * rows of the matrix product's register tile. softmax replaces scores s by exp(s − top), where top
+ * is the maximum of `most` and of the scores; it sets `most` to top, `factor` to exp(most − top)
+ * with the earlier `most`, and `sum` to sum·factor plus the exponentials. gradient replaces s by
+ * α = exp(s − log_sums), and d by α·(d − delta). With `stride` 0, log_sums and delta are arrays of
+ * one number for each lane, otherwise of one for each row. */
+typedef struct fxi_attention_panel {
+    float *s, *d;
+    int64_t rows, stride;
+    float *most, *sum, *factor;
+    const float *log_sums, *delta;
+} fxi_attention_panel;
+typedef struct fxi_attention_core {
+    void (*softmax)(const fxi_attention_panel *p);
+    void (*gradient)(const fxi_attention_panel *p);
+} fxi_attention_core;
+
 typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
@@ -204,8 +221,9 @@ typedef struct fxi_simd {
     const fxi_reducer *sum_of_sqdev; /* the same sum, from the accumulators of FX_REDUCE_SQDEV */
     const fxi_gemm_core *gemm;       /* [0] Float32, [1] Float64 */
     const fxi_gemv_core *gemv;       /* [0] Float32, [1] Float64 */
-    const fxi_conv_core *conv;       /* [0] Float32, [1] Float64 */
-    const fxi_pool_core *pool;       /* [type] */
+    const fxi_attention_core *attention;
+    const fxi_conv_core *conv;                          /* [0] Float32, [1] Float64 */
+    const fxi_pool_core *pool;                          /* [type] */
     void (*const *pool_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
     const fxi_random_core *random;
     void (*const *scan)(const fxi_scan *s); /* [type]; NULL for Bool */
