@@ -122,10 +122,12 @@ static fx_status failed(fxi_file_out *f, const char *what)
     const char *state = f->named ? "; the new file is in place but may not survive a power failure"
                         : f->there ? "; the old file is unchanged"
                                    : fxi_tilde_note(f->path);
+    char at[40] = "";
+    if (f->lock >= 0) /* the file is open */
+        snprintf(at, sizeof at, "offset %lld: ", (long long)f->offset);
     if (f->status == FX_OK)
         f->status = fx_fail(error == ENOMEM ? FX_STATUS_MEMORY : FX_STATUS_IO, f->op,
-                            "%s: offset %lld: cannot %s: %s%s", f->path, (long long)f->offset, what,
-                            strerror(error), state);
+                            "%s: %scannot %s: %s%s", f->path, at, what, strerror(error), state);
     return f->status;
 }
 

@@ -99,7 +99,13 @@ fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
         same &= perm[i] == i;
     }
     if (ndims != n->ndim || seen != (1u << n->ndim) - 1) {
-        fx_fail(FX_STATUS_ARGUMENT, "permute", "expects each axis from 0 to %d once", n->ndim - 1);
+        char got[FXI_SHAPE_TEXT] = "no axes";
+        size_t end = 0;
+        for (int i = 0; i < ndims && end < sizeof got; i++)
+            end += (size_t)snprintf(got + end, sizeof got - end, i ? ", %lld" : "%lld",
+                                    (long long)perm[i]);
+        fx_fail(FX_STATUS_ARGUMENT, "permute", "expects each axis from 0 to %d once, got %s",
+                n->ndim - 1, got);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     return same ? x : movement(FX_OP_PERMUTE, x, ndims, shape, &a);

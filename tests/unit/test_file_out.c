@@ -59,7 +59,9 @@ static void every_call_fails_in_turn(void **state)
             }
             assert_int_equal(status, FX_STATUS_IO);
             assert_non_null(strstr(error.message, path));
-            assert_non_null(strstr(error.message, "offset "));
+            const bool open = !strstr(error.message, "cannot make a file") &&
+                              !strstr(error.message, "cannot prepare");
+            assert_int_equal(strstr(error.message, "offset ") != NULL, open);
             assert_non_null(strstr(error.message, strerror(errors[e])));
             /* If a call after the rename fails, the new text is in place. */
             const bool folder = strstr(error.message, "folder to the disk") != NULL;
@@ -99,7 +101,7 @@ static void what_cannot_be_written_says_why(void **state)
     (void)state;
     assert_int_equal(fxi_file_write("test", "/nowhere/at all.txt", "x", 1), FX_STATUS_IO);
     assert_string_equal(fx_error_take().message,
-                        "test: /nowhere/at all.txt: offset 0: cannot make a file in that folder: "
+                        "test: /nowhere/at all.txt: cannot make a file in that folder: "
                         "No such file or directory");
     assert_int_equal(fxi_file_write("test", "", "x", 1), FX_STATUS_ARGUMENT);
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);

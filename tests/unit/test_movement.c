@@ -118,7 +118,9 @@ static void permutations(void **state)
     for (int64_t i = 0; i < COUNT(bad); i++)
         check_error(fxi_permute(x, i < 5 ? 2 : 3, bad[i]), FX_STATUS_ARGUMENT,
                     "permute: expects each axis from 0 to 1 once");
-    check_error(fxi_permute(x, 1, bad[0]), FX_STATUS_ARGUMENT, "each axis from 0 to 1 once");
+    check_error(fxi_permute(x, 3, bad[6]), FX_STATUS_ARGUMENT, "once, got 0, 1, 2");
+    check_error(fxi_permute(x, 1, bad[0]), FX_STATUS_ARGUMENT, "once, got 0");
+    check_error(fxi_permute(x, 0, bad[0]), FX_STATUS_ARGUMENT, "once, got no axes");
     CHECK(fx_permute(x, 1, 0), (3, 2), 0, 1, 3, 5, 2, 4, 6);
     assert_ptr_equal(fx_permute(x, 0, 1), x);
 }
