@@ -149,6 +149,80 @@ static void nan_wins(void **state)
                 }
 }
 
+/* ---- long rows, which are reduced a few at a time -------------------------------------------- */
+/* Numbers whose sums are not exact, and a NaN in every third row. */
+static void fill_rows(operand *x)
+{
+    const int64_t n = x->t.shape[0];
+    for (int64_t i = 0; i < length_of(x); i++)
+        set_element(x, i, ldexp(small_number(FX_DTYPE_F64), (int)(next_random() % 60) - 30));
+    for (int64_t r = 0; r < x->t.shape[1]; r += 3)
+        set_element(x, r * n + r * 7919 % n, NAN);
+}
+
+/* The bits are those of each row alone, and a NaN stays in its row. */
+static void check_rows(int kind, const operand *x)
+{
+    const size_t size = fxi_cpu_size(x->t.dtype);
+    operand out = make_operand(x->t.dtype, DENSE, SHAPE(1, x->t.shape[1])),
+            alone = make_operand(x->t.dtype, DENSE, SHAPE(1, 1)), row = *x;
+    const fx_attr attr = {.reduce = {kind, 1}};
+    run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){x}, &out);
+    row.t.shape[1] = 1;
+    for (int64_t r = 0; r < x->t.shape[1];
+         r++, row.data = (char *)row.data + x->t.stride[1] * (int64_t)size) {
+        run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&row}, &alone);
+        assert_memory_equal((char *)out.data + (size_t)r * size, alone.data, size);
+        assert_true(isnan(element(&out, r)) == isnan(element(&alone, 0)));
+        /* The rows may be in reverse order. */
+        assert_true(isnan(element(&out, r)) ==
+                    ((x->t.stride[1] > 0 ? r : x->t.shape[1] - 1 - r) % 3 == 0));
+    }
+    drop_operand(&out), drop_operand(&alone);
+}
+
+static void long_rows(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1024, 128}, {1055, 259}, {1030, 1027}, {2100, 131}};
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+            operand x = make_operand(dtype, DENSE, 2, shapes[k]);
+            fill_rows(&x);
+            for (int back = 0; back < 2; back++) {
+                for (int kind = FX_REDUCE_SUM; kind <= FX_REDUCE_MIN; kind++)
+                    check_rows(kind, &x);
+                x.data = (char *)x.data +
+                         (shapes[k][1] - 1) * x.t.stride[1] * (int64_t)fxi_cpu_size(dtype);
+                x.t.stride[1] = -x.t.stride[1];
+            }
+            drop_operand(&x);
+        }
+    for (int kind = FX_REDUCE_SUM; kind <= FX_REDUCE_PROD; kind++)
+        for (int l = 0; l < LAYOUTS; l++)
+            check_reduce(kind, FX_DTYPE_F32, (layout)l, 1, SHAPE(1055, 2, 131));
+}
+
+/* Rows of zeros of both signs: equal rows have equal extremes, wherever they are. */
+static void signs_of_zero(void **state)
+{
+    (void)state;
+    enum { N = 1030, ROWS = 259 };
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (int kind = FX_REDUCE_MAX; kind <= FX_REDUCE_MIN; kind++) {
+            operand x = make_operand(dtype, DENSE, SHAPE(N, ROWS)),
+                    out = make_operand(dtype, DENSE, SHAPE(1, ROWS));
+            for (int64_t i = 0; i < N * ROWS; i++)
+                set_element(&x, i, i % N % 7 == 3 ? 0.0 : -0.0);
+            const fx_attr attr = {.reduce = {kind, 1}};
+            run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
+            for (int64_t r = 1; r < ROWS; r++)
+                assert_memory_equal(out.data, (char *)out.data + (size_t)r * fxi_cpu_size(dtype),
+                                    fxi_cpu_size(dtype));
+            drop_operand(&x), drop_operand(&out);
+        }
+}
+
 /* ---- squared deviations and indices of extremes ---------------------------------------------- */
 /* Every result of a 2-d operand, from its row or column by plain loops. */
 typedef double (*expected_fn)(const double *x, int64_t n, int kind);
@@ -402,6 +476,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_mask_type_and_layout),
     cmocka_unit_test(long_sums_are_accurate),
     cmocka_unit_test(nan_wins),
+    cmocka_unit_test(long_rows),
+    cmocka_unit_test(signs_of_zero),
     cmocka_unit_test(squared_deviations),
     cmocka_unit_test(deviations_from_a_large_mean),
     cmocka_unit_test(deviations_that_are_not_numbers),

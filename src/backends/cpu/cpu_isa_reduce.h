@@ -141,16 +141,35 @@
 FXI_FLOAT_REDUCERS(f32, float)
 FXI_FLOAT_REDUCERS(f64, double)
 
+enum { EXTREME_ROWS = 4 }; /* rows whose extremes are computed at once */
+
 /* Extremes of whole vectors of a row, four at a time; the last ones may overlap others, which
  * changes no extreme. Each vector is copied by itself: gcc 12 copies an array of vectors through
  * memory, 16 bytes at a time (with AVX2 a maximum took 2.3 times as long). Vector comparisons lose
  * track of NaN, so a row with a NaN is left to the loops above. With those loops alone, maxima took
  * more than a third of the time of a softmax. */
 #define FXI_EXTREME_ROW(NAME, T, V)                                                                \
+    /* The extreme of all lanes; false if a lane is not ok. */                                     \
+    static inline bool NAME##_fold(V all, V##_mask ok, T *extreme)                                 \
+    {                                                                                              \
+        enum { L = FXI_VECTOR_BYTES / sizeof(T) };                                                 \
+        T lanes[L], clean[L];                                                                      \
+        memcpy(lanes, &all, sizeof lanes);                                                         \
+        /* Masks have another type on each instruction set, so they become numbers before lanes    \
+         * are combined. */                                                                        \
+        const V one = V##_pick(ok, V##_splat(1), V##_splat(0));                                    \
+        memcpy(clean, &one, sizeof clean);                                                         \
+        for (int w = L / 2; w; w /= 2)                                                             \
+            for (int j = 0; j < w; j++) {                                                          \
+                lanes[j] = NAME##_op(lanes[j], lanes[j + w]);                                      \
+                clean[j] *= clean[j + w];                                                          \
+            }                                                                                      \
+        *extreme = lanes[0];                                                                       \
+        return clean[0] != 0;                                                                      \
+    }                                                                                              \
     static bool NAME##_vectors(const T *x, int64_t n, T *extreme)                                  \
     {                                                                                              \
         enum { L = FXI_VECTOR_BYTES / sizeof(T), ALL = 4 * L };                                    \
-        T lanes[L], clean[L];                                                                      \
         V m[4], v;                                                                                 \
         FXI_UNROLL                                                                                 \
         for (int j = 0; j < 4; j++)                                                                \
@@ -169,20 +188,8 @@ FXI_FLOAT_REDUCERS(f64, double)
                 ok &= V##_same(v, v);                                                              \
             }                                                                                      \
         }                                                                                          \
-        /* Extremes may be combined in any order. */                                               \
-        const V all = NAME##_vector(NAME##_vector(m[0], m[1]), NAME##_vector(m[2], m[3]));         \
-        memcpy(lanes, &all, sizeof lanes);                                                         \
-        /* Masks have another type on each instruction set, so they become numbers before lanes    \
-         * are combined. */                                                                        \
-        const V one = V##_pick(ok, V##_splat(1), V##_splat(0));                                    \
-        memcpy(clean, &one, sizeof clean);                                                         \
-        for (int w = L / 2; w; w /= 2)                                                             \
-            for (int j = 0; j < w; j++) {                                                          \
-                lanes[j] = NAME##_op(lanes[j], lanes[j + w]);                                      \
-                clean[j] *= clean[j + w];                                                          \
-            }                                                                                      \
-        *extreme = lanes[0];                                                                       \
-        return clean[0] != 0;                                                                      \
+        return NAME##_fold(NAME##_vector(NAME##_vector(m[0], m[1]), NAME##_vector(m[2], m[3])),    \
+                           ok, extreme);                                                           \
     }                                                                                              \
     static void NAME##_fast_row(const void *x, int64_t n, int64_t stride, void *acc)               \
     {                                                                                              \
@@ -193,6 +200,55 @@ FXI_FLOAT_REDUCERS(f64, double)
             *a = NAME##_op(*a, extreme);                                                           \
         else                                                                                       \
             NAME##_row(x, n, stride, acc);                                                         \
+    }                                                                                              \
+    /* The same for EXTREME_ROWS rows, with two vectors of each. A row may be given twice. */      \
+    static inline void NAME##_group(const T *const *x, int64_t n, T *const *a)                     \
+    {                                                                                              \
+        enum { L = FXI_VECTOR_BYTES / sizeof(T), ALL = 2 * L };                                    \
+        V m[EXTREME_ROWS][2], v;                                                                   \
+        V##_mask ok[EXTREME_ROWS];                                                                 \
+        FXI_UNROLL                                                                                 \
+        for (int r = 0; r < EXTREME_ROWS; r++) {                                                   \
+            memcpy(&m[r][0], x[r], sizeof v);                                                      \
+            memcpy(&m[r][1], x[r] + L, sizeof v);                                                  \
+            ok[r] = V##_same(m[r][0], m[r][0]) & V##_same(m[r][1], m[r][1]);                       \
+        }                                                                                          \
+        for (int64_t i = ALL; i < n; i += ALL) {                                                   \
+            const int64_t at = i < n - ALL ? i : n - ALL;                                          \
+            FXI_UNROLL                                                                             \
+            for (int j = 0; j < 2 * EXTREME_ROWS; j++) {                                           \
+                memcpy(&v, x[j / 2] + at + j % 2 * L, sizeof v);                                   \
+                m[j / 2][j % 2] = NAME##_vector(v, m[j / 2][j % 2]);                               \
+                ok[j / 2] &= V##_same(v, v);                                                       \
+            }                                                                                      \
+        }                                                                                          \
+        for (int r = 0; r < EXTREME_ROWS; r++) {                                                   \
+            T extreme;                                                                             \
+            if (NAME##_fold(NAME##_vector(m[r][0], m[r][1]), ok[r], &extreme))                     \
+                *a[r] = NAME##_op(*a[r], extreme);                                                 \
+            else                                                                                   \
+                NAME##_row(x[r], n, 1, a[r]);                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void NAME##_rows(const void *xv, int64_t m, int64_t stride, int64_t n, void *acc)       \
+    {                                                                                              \
+        const T *x = xv, *row[EXTREME_ROWS];                                                       \
+        T *a = acc, *to[EXTREME_ROWS];                                                             \
+        if (n < (int64_t)(2 * FXI_VECTOR_BYTES / sizeof(T))) {                                     \
+            for (int64_t k = 0; k < m; k++)                                                        \
+                NAME##_row(x + k * stride, n, 1, a + k);                                           \
+            return;                                                                                \
+        }                                                                                          \
+        /* The last group repeats the last row, which changes no extreme. So all rows have the     \
+         * same sign of zero, in whatever group they are. */                                       \
+        for (int64_t k = 0; k < m; k += EXTREME_ROWS) {                                            \
+            for (int r = 0; r < EXTREME_ROWS; r++) {                                               \
+                const int64_t at = k + r < m ? k + r : m - 1;                                      \
+                row[r] = x + at * stride;                                                          \
+                to[r] = a + at;                                                                    \
+            }                                                                                      \
+            NAME##_group(row, n, to);                                                              \
+        }                                                                                          \
     }
 #define rmax_f32_vector vf_max
 #define rmin_f32_vector vf_min
@@ -206,6 +262,13 @@ FXI_EXTREME_ROW(rmin_f64, double, vd)
 /* ---- sums of contiguous floats --------------------------------------------------------------- */
 /* The lanes of FXI_REDUCER as vectors in registers, with the same additions in the same order. */
 enum { WIDE_LANES = FXI_VECTOR_BYTES / 8, WIDE_VECTORS = FXI_ADD_LANES / WIDE_LANES };
+enum {
+    /* Rows that are added at once. The vectors of two rows are too many for 16 registers of 16
+     * bytes. */
+    SUM_ROWS = FXI_VECTOR_BYTES > 16 ? 2 : 1,
+    SUM_AHEAD = 512, /* elements that one row is fetched ahead */
+    SUM_FAR = 32768  /* the next rows are fetched if they are at most so many elements ahead */
+};
 
 static inline vd wide_load_f32(const float *x)
 {
@@ -262,6 +325,11 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
             rsum_##S##_row(xv, n, stride, acc);                                                    \
             return;                                                                                \
         }                                                                                          \
+        /* Rows that are longer than a tile come from memory. */                                   \
+        for (; n > FXI_TILE_MOST && i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {                  \
+            __builtin_prefetch(x + i + SUM_AHEAD);                                                 \
+            wide_add_##S(x + i, s);                                                                \
+        }                                                                                          \
         for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                                         \
             wide_add_##S(x + i, s);                                                                \
         if (i < n) {                                                                               \
@@ -270,6 +338,36 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
             wide_add_##S(all, s);                                                                  \
         }                                                                                          \
         *(double *)acc += wide_fold(s);                                                            \
+    }                                                                                              \
+    /* The same additions for SUM_ROWS rows at once, while the next ones are fetched. */           \
+    static void rsum_##S##_rows(const void *xv, int64_t m, int64_t stride, int64_t n, void *acc)   \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        double *a = acc;                                                                           \
+        int64_t k = 0;                                                                             \
+        const int64_t rest = n % FXI_ADD_LANES, whole = n - rest, next = SUM_ROWS * stride,        \
+                      ahead = next <= SUM_FAR ? next : 2 * SUM_AHEAD;                              \
+        for (; n >= FXI_ADD_LANES && k + SUM_ROWS <= m; k += SUM_ROWS, x += next) {                \
+            vd s[SUM_ROWS][WIDE_VECTORS] = {{{0}}};                                                \
+            for (int64_t i = 0; i < whole; i += FXI_ADD_LANES) {                                   \
+                FXI_UNROLL                                                                         \
+                for (int r = 0; r < SUM_ROWS; r++) {                                               \
+                    __builtin_prefetch(x + i + r * stride + ahead);                                \
+                    wide_add_##S(x + i + r * stride, s[r]);                                        \
+                }                                                                                  \
+            }                                                                                      \
+            FXI_UNROLL                                                                             \
+            for (int r = 0; r < SUM_ROWS; r++) {                                                   \
+                if (rest) {                                                                        \
+                    T all[FXI_ADD_LANES];                                                          \
+                    wide_rest_##S(x + whole + r * stride, rest, 0, all);                           \
+                    wide_add_##S(all, s[r]);                                                       \
+                }                                                                                  \
+                a[k + r] += wide_fold(s[r]);                                                       \
+            }                                                                                      \
+        }                                                                                          \
+        for (; k < m; k++, x += stride)                                                            \
+            rsum_##S##_fast_row(x, n, 1, a + k);                                                   \
     }                                                                                              \
     /* a[i] += x[i] + x[i + pitch] + … over `rows` rows, a constant. The same additions in the   \
      * same order as in FXI_REDUCER: there gcc 12 loads a whole vector of Float32 and extracts its \
@@ -324,25 +422,28 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
 
 #define FXI_REDUCER_OF(NAME, A)                                                                    \
     {                                                                                              \
-        sizeof(A), NAME##_init, NAME##_row, NAME##_col, NAME##_merge, NAME##_done                  \
+        sizeof(A), NAME##_init, NAME##_row, NULL, NAME##_col, NAME##_merge, NAME##_done            \
     }
 #define FXI_FAST_OF(NAME, T)                                                                       \
     {                                                                                              \
-        sizeof(T), NAME##_init, NAME##_fast_row, NAME##_col, NAME##_merge, NAME##_done             \
+        sizeof(T), NAME##_init, NAME##_fast_row, NAME##_rows, NAME##_col, NAME##_merge,            \
+            NAME##_done                                                                            \
     }
 #define FXI_WIDE_OF(NAME)                                                                          \
     {                                                                                              \
-        sizeof(double), NAME##_init, NAME##_fast_row, NAME##_fast_col, NAME##_merge, NAME##_done   \
+        sizeof(double), NAME##_init, NAME##_fast_row, NAME##_rows, NAME##_fast_col, NAME##_merge,  \
+            NAME##_done                                                                            \
     }
 /* A size of 0 marks a reduction that the type does not have. */
 #define FXI_REDUCER_NONE                                                                           \
     {                                                                                              \
-        0, NULL, NULL, NULL, NULL, NULL                                                            \
+        0, NULL, NULL, NULL, NULL, NULL, NULL                                                      \
     }
 /* A sum of Float32 with a Float64 result leaves out the last rounding. */
-static const fxi_reducer sum_wide = {sizeof(double),    rsum_f32_init,  rsum_f32_fast_row,
-                                     rsum_f32_fast_col, rsum_f32_merge, rsum_f64_done};
-static const fxi_reducer sum_of_sqdev = {4 * sizeof(double), rdev_init,  rdev_f32_row,
+static const fxi_reducer sum_wide = {sizeof(double), rsum_f32_init,     rsum_f32_fast_row,
+                                     rsum_f32_rows,  rsum_f32_fast_col, rsum_f32_merge,
+                                     rsum_f64_done};
+static const fxi_reducer sum_of_sqdev = {4 * sizeof(double), rdev_init,  rdev_f32_row, NULL,
                                          rdev_f32_col,       rdev_merge, rdev_total};
 static const fxi_reducer tile_reducers[FX_REDUCE_COUNT][FXI_C_COUNT] = {
     [FX_REDUCE_SUM] = {FXI_WIDE_OF(rsum_f32), FXI_WIDE_OF(rsum_f64),
@@ -357,10 +458,10 @@ static const fxi_reducer tile_reducers[FX_REDUCE_COUNT][FXI_C_COUNT] = {
     [FX_REDUCE_PROD] = {FXI_REDUCER_OF(rprod_f32, double), FXI_REDUCER_OF(rprod_f64, double),
                         FXI_REDUCER_OF(rprod_i32, uint32_t), FXI_REDUCER_OF(rprod_i64, uint64_t),
                         FXI_REDUCER_OF(rprod_u8, uint8_t), FXI_REDUCER_OF(rall, uint8_t)},
-    [FX_REDUCE_SQDEV] = {{4 * sizeof(double), rdev_init, rdev_f32_row, rdev_f32_col, rdev_merge,
-                          rdev_f32_done},
-                         {4 * sizeof(double), rdev_init, rdev_f64_row, rdev_f64_col, rdev_merge,
-                          rdev_f64_done},
+    [FX_REDUCE_SQDEV] = {{4 * sizeof(double), rdev_init, rdev_f32_row, NULL, rdev_f32_col,
+                          rdev_merge, rdev_f32_done},
+                         {4 * sizeof(double), rdev_init, rdev_f64_row, NULL, rdev_f64_col,
+                          rdev_merge, rdev_f64_done},
                          FXI_REDUCER_NONE,
                          FXI_REDUCER_NONE,
                          FXI_REDUCER_NONE,

@@ -338,5 +338,5 @@ FXI_EXTREMES(u8, uint8_t)
 
 #define FXI_EXTREME_OF(NAME)                                                                       \
     {                                                                                              \
-        3 * sizeof(int64_t), NAME##_init, NAME##_row, NAME##_col, NAME##_merge, extreme_done       \
+        3 * sizeof(int64_t), NAME##_init, NAME##_row, NULL, NAME##_col, NAME##_merge, extreme_done \
     }

@@ -3,11 +3,12 @@
  * The input's axes are divided into kept and reduced ones, and each group is collapsed to a walk.
  * If the reduced axes have the smaller stride, results are computed one by one, row after row of
  * memory. Otherwise a tile of neighbouring results is kept in accumulators while the reduced axes
- * are walked ("columns"). So memory is read in order either way. All this is decided once, when the
- * step is prepared. Threads share the results; where results are few and have many terms each,
- * threads share the terms too: in pieces, whose accumulators are merged in order. The division
- * depends on shapes and strides only, and so do the bits of the result. Float32 sums and products
- * accumulate in Float64. An empty reduction gives the neutral element.
+ * are walked ("columns"). Long contiguous rows are reduced a few at a time, because the processor
+ * reads several streams faster than one. So memory is read in order either way. All this is decided
+ * once, when the step is prepared. Threads share the results; where results are few and have many
+ * terms each, threads share the terms too: in pieces, whose accumulators are merged in order. The
+ * division depends on shapes and strides only, and so do the bits of the result. Float32 sums and
+ * products accumulate in Float64. An empty reduction gives the neutral element.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -19,6 +20,12 @@ enum {
     /* Results of a tile. 512 accumulators of 32 bytes are 16 KiB: they are on the stack and stay in
      * the first-level cache. */
     COLUMNS = 512,
+    /* Rows of at least LONG_ROW elements are reduced a few at a time: several streams of pieces of
+     * one page would be slower than one stream. A tile has at most ROWS of them, fewer if the rows
+     * would make fewer than ROW_TILES tiles, which threads share. */
+    LONG_ROW = 1024,
+    ROWS = 16,
+    ROW_TILES = 64,
     ACCUMULATOR = 4 * sizeof(double) /* the most bytes of an accumulator */
 };
 
@@ -29,7 +36,8 @@ typedef struct reduction {
     size_t size, out_size; /* of an element */
     bool columns;
     fxi_walk kept, reduced; /* walks over the axes other than the two below */
-    int64_t width, stride;  /* size and stride of the kept axis of a tile of columns; rows: 1 */
+    int64_t width, stride;  /* size and stride of the kept axis of a tile; 1 if tiles are one row */
+    int64_t most;           /* results of a tile, at most */
     int64_t terms, pitch;   /* size and stride of the reduced axis that a row or column follows */
     int64_t outer;          /* number of positions of `reduced` */
     int64_t tiles, items;   /* tiles along `width`; tiles in all, called items */
@@ -44,6 +52,8 @@ static inline void add_terms(const reduction *r, const void *x, int64_t m, int64
 {
     if (r->columns)
         r->op->col(x, m, r->stride, n, r->pitch, acc);
+    else if (r->most > 1)
+        r->op->rows(x, m, r->stride, n, acc);
     else
         r->op->row(x, n, r->pitch, acc);
 }
@@ -70,7 +80,7 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
 /* All pieces of an item are items × width apart, so merging reads them at a constant distance. */
 static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 {
-    const int64_t width = fxi_cpu_min(r->width, COLUMNS);
+    const int64_t width = fxi_cpu_min(r->width, r->most);
     return r->partial + (piece * r->items + item) * width * (int64_t)r->op->size;
 }
 
@@ -88,7 +98,7 @@ static void reduce_part(void *user, int64_t part)
     fxi_walk kept = r->kept;
     fxi_walk_seek(&kept, item / r->tiles);
     for (int64_t tile = item % r->tiles; item < last; item++) {
-        const int64_t j = tile * COLUMNS, m = fxi_cpu_min(r->width - j, COLUMNS);
+        const int64_t j = tile * r->most, m = fxi_cpu_min(r->width - j, r->most);
         void *acc = r->partial ? partial_of(r, piece, item) : own;
         accumulate(r, kept.offset + j * r->stride, m, piece, acc);
         if (!r->partial)
@@ -105,7 +115,7 @@ static void reduce_part(void *user, int64_t part)
 static void merge_pieces(const reduction *r)
 {
     for (int64_t item = 0; item < r->items; item++) {
-        const int64_t j = item % r->tiles * COLUMNS, m = fxi_cpu_min(r->width - j, COLUMNS);
+        const int64_t j = item % r->tiles * r->most, m = fxi_cpu_min(r->width - j, r->most);
         void *acc = partial_of(r, 0, item);
         for (int64_t piece = 1; piece < r->pieces; piece++)
             r->op->merge(acc, partial_of(r, piece, item), m);
@@ -160,15 +170,17 @@ static void describe(reduction *r, const fx_step *step)
      */
     const int64_t all = fxi_walk_length(&r->reduced);
     fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
-    if (r->columns)
+    const bool rows = !r->columns && r->pitch == 1 && r->terms >= LONG_ROW && r->op->rows;
+    if (r->columns || rows)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
+    r->most = r->columns ? COLUMNS : fxi_cpu_max(1, fxi_cpu_min(ROWS, r->width / ROW_TILES));
     /* An empty reduction visits no position and keeps the neutral element. */
     r->outer = all ? fxi_walk_length(&r->reduced) : 0;
-    /* Only the last tile along an axis can have fewer than COLUMNS results. */
-    r->tiles = (r->width + COLUMNS - 1) / COLUMNS;
+    /* Only the last tile along an axis can have fewer results. */
+    r->tiles = fxi_cpu_divide_up(r->width, r->most);
     r->items = r->tiles * fxi_walk_length(&r->kept);
     r->longest = r->outer > r->terms ? r->outer : r->terms;
-    const double results = (double)(r->items * fxi_cpu_min(r->width, COLUMNS)),
+    const double results = (double)(r->items * fxi_cpu_min(r->width, r->most)),
                  terms = (double)(r->outer * r->terms);
     r->cost = fxi_cpu_cost((double)r->size * results * terms, 0);
 }
@@ -232,7 +244,7 @@ static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
         return fxi_cpu_no_dtype(step, step->in[0].dtype);
     divide(&r);
     if (r.pieces > 1) {
-        const int64_t results = r.items * fxi_cpu_min(r.width, COLUMNS);
+        const int64_t results = r.items * fxi_cpu_min(r.width, r.most);
         r.partial = fxi_aligned(64, (size_t)(r.pieces * results) * r.op->size);
         if (!r.partial)
             return fxi_cpu_no_memory(step);

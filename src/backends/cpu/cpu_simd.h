@@ -33,6 +33,9 @@ typedef struct fxi_reducer {
     size_t size;
     void (*init)(void *acc, int64_t n);
     void (*row)(const void *x, int64_t n, int64_t stride, void *acc); /* acc = op(acc, op over x) */
+    /* The same for m rows of n contiguous elements that are `stride` apart: acc[i] gets row i.
+     * NULL: no faster than `row` for each. */
+    void (*rows)(const void *x, int64_t m, int64_t stride, int64_t n, void *acc);
     /* acc[i] = op(acc[i], x[i·stride + k·pitch]) over k < rows, in this order */
     void (*col)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t pitch, void *acc);
     /* `later` holds the terms that follow those of `acc`: the first of equal extremes must win. */
