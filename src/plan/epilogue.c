@@ -6,10 +6,11 @@
  * product of step M, which no other step reads. A chain of instructions leads from the product to
  * the first value that E stores: additions (of a bias along the output channels, of a tensor of the
  * same shape or of a number), multiplications by a number (the scale of attention), and functions
- * that libraries know. M then computes and stores the value at the end of the chain instead of the
- * product. M moves to E's position in the list, where all operands exist. If E computes more, the
- * rest of E reads that value. If several products meet in E, the last one is chosen; the others are
- * operands of its epilogue.
+ * that libraries know; for a convolution on the CPU also differences, products and
+ * quotients with a value for each output channel (batch norm in test mode). M then computes and
+ * stores the value at the end of the chain instead of the product. M moves to E's position in the
+ * list, where all operands exist. If E computes more, the rest of E reads that value. If several
+ * products meet in E, the last one is chosen; the others are operands of its epilogue.
  *
  * The chain becomes M's register program. If the backend refuses it, the backend is asked again
  * without the last instruction, and so on; the removed instructions become a step of their own. An
@@ -21,7 +22,9 @@
 
 #include <string.h>
 
-enum { MOST = 4 }; /* the most instructions of an epilogue */
+/* The most instructions of an epilogue: a bias, the three of batch norm, a residual, an
+ * activation. */
+enum { MOST = 6 };
 
 /* The instructions of E, first to last, that become the epilogue of M. */
 typedef struct chain {
@@ -101,10 +104,23 @@ static int output_of(const fx_step *e, int r)
     return r == e->nin + own->program.n - 1 ? -1 : -2;
 }
 
+/* Can M's epilogue apply op with this operand? Products with tensors stay in elementwise steps:
+ * most are parts of longer gradients, which would be torn apart. Values of channels do not belong
+ * to gradients, and the CPU's convolutions apply them while the result is in the cache. */
+static bool applies(const fxi_planner *how, const fx_step *m, uint8_t op, const fx_tensor *operand)
+{
+    const bool number = fxi_is_number(operand);
+    if (op == FX_OP_ADD || (op == FX_OP_MUL && number))
+        return true;
+    return (op == FX_OP_SUB || op == FX_OP_MUL || op == FX_OP_DIV) && m->cls == FX_CLASS_CONV &&
+           how->channel_values &&
+           (number || !fxi_is_dense(operand->ndim, operand->shape, operand->stride));
+}
+
 /* May instruction k of E, which reads register r, be in M's epilogue? All types must equal the type
- * of the product: the kernels of epilogues do not convert. Products with tensors stay in
- * elementwise steps: most are parts of longer gradients, which would be torn apart. */
-static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *out_operand)
+ * of the product: the kernels of epilogues do not convert. */
+static bool fits(const fxi_planner *how, const fx_step *m, const fx_step *e, int32_t k, int r,
+                 uint8_t *out_operand)
 {
     const fx_instr *ins = &fx_step_elementwise(e)->program.instr[k];
     fx_tensor t;
@@ -113,18 +129,18 @@ static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *
         return false;
     if (is_activation(ins->op))
         return true;
-    if (ins->op != FX_OP_ADD && ins->op != FX_OP_MUL)
+    if (ins->nsrc != 2)
         return false;
     *out_operand = ins->src[0] == r ? ins->src[1] : ins->src[0];
-    return *out_operand < e->nin && translate(m, e, *out_operand, &t) &&
-           (ins->op == FX_OP_ADD || fxi_is_number(&e->in[*out_operand]));
+    return *out_operand < e->nin && applies(how, m, ins->op, &e->in[*out_operand]) &&
+           translate(m, e, *out_operand, &t);
 }
 
-/* Follows the product through E up to a value that is stored. `most`: the number of operands that M
- * may still get. */
-static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int32_t most,
+/* Follows the product through E up to a value that is stored. */
+static bool find_chain(const fxi_planner *how, const fx_step *m, const fx_step *e, int32_t product,
                        chain *out)
 {
+    int32_t most = how->buffers - fx_step_buffers(m);
     const fx_tensor *t = &e->in[product];
     *out = (chain){.product = product};
     /* E must read the whole product, element for element: a part or a permutation has no position
@@ -135,7 +151,7 @@ static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int3
     int r = product;
     do {
         const int32_t k = out->n < MOST ? only_user(e, r) : -1;
-        if (k < 0 || !fits(m, e, k, r, &out->operand[out->n]))
+        if (k < 0 || !fits(how, m, e, k, r, &out->operand[out->n]))
             return false;
         most -= out->operand[out->n] != r;
         if (most < 0)
@@ -304,7 +320,7 @@ static int32_t find_product(const fxi_planner *how, const fxi_plan *p, const sur
         chain c;
         /* With another reader the bare product is needed too, and M stores only one value. */
         if (m > best && !s->gone[m] && s->readers[v] == 1 &&
-            find_chain(&p->steps[m], step, k, how->buffers - fx_step_buffers(&p->steps[m]), &c)) {
+            find_chain(how, &p->steps[m], step, k, &c)) {
             best = m;
             *out = c;
         }

@@ -16,7 +16,10 @@ typedef struct fxi_planner {
     int32_t buffers; /* the most buffers that a step may have (fx_step_buffers) */
     bool own_memory; /* the device has memory of its own: literals are written to it, and each step
                         is at least one launch */
-    bool checks;     /* the plan is checked (fxi_plan_check) */
+    /* Epilogues of convolutions may also subtract, multiply by and divide by a number or a value of
+     * each output channel. Only the CPU: the plugin interface does not have these instructions. */
+    bool channel_values;
+    bool checks; /* the plan is checked (fxi_plan_check) */
     /* Extra bytes after the work space of each step, which no step may write. */
     int64_t work_guard;
     /* Does the device prefer channels last for this conv or pool step? NULL: never. */

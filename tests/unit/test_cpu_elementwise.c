@@ -443,6 +443,61 @@ static void mixed_types_in_place(void **state)
     drop_operand(&x), drop_operand(&y), drop_operand(&i64);
 }
 
+static double rounded(int type, double v)
+{
+    return type == FX_DTYPE_F16   ? (double)fxi_f16_to_f32(fxi_f32_to_f16((float)v))
+           : type == FX_DTYPE_F32 ? (double)(float)v
+                                  : v;
+}
+
+/* y = (x − a)·b + c, and a choice between x and d, where a to d are the same for the first axis,
+ * the first two, or the last: short and long runs, runs that do not divide each other, and
+ * Float16 beside them. */
+static void values_of_runs(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{16, 3, 5},  {64, 2, 3},  {100, 1, 7}, {257, 2, 2},
+                                       {1, 300, 4}, {33, 20, 3}, {5, 2, 2},   {4096, 3, 2}};
+    static const uint8_t types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t t = 0; t < sizeof types; t++) {
+            const int64_t *n = sizes[k], length = n[0] * n[1] * n[2];
+            const int type = types[t];
+            fx_instr p[] = {instruction(FX_OP_SUB, type, type, 2),
+                            instruction(FX_OP_MUL, type, type, 2),
+                            instruction(FX_OP_ADD, type, type, 2),
+                            instruction(FX_OP_LT, FX_DTYPE_BOOL, type, 2),
+                            instruction(FX_OP_SELECT, type, type, 3)};
+            p[1].src[0] = 5, p[1].src[1] = 2;
+            p[2].src[0] = 3, p[2].src[1] = 6; /* c + …: the scalar is the first operand */
+            p[3].src[0] = 4, p[3].src[1] = 7;
+            p[4].src[0] = 8, p[4].src[1] = 4, p[4].src[2] = 7;
+            operand x = make_operand(type, DENSE, 3, n), out = make_operand(type, DENSE, 3, n);
+            operand of[4];
+            static const int64_t step[4][3] = {{0, 1, 0}, {0, 0, 1}, {0, 1, 1}, {0, 0, 1}};
+            for (int i = 0; i < 4; i++) {
+                of[i] = make_operand(type, DENSE, 3, n);
+                for (int d = 0; d < 3; d++)
+                    of[i].t.stride[d] = step[i][d];
+            }
+            assert_int_equal(
+                run_program(p, 5, 5, (const operand *[]){&x, &of[0], &of[1], &of[2], &of[3]}, &out)
+                    .status,
+                FX_OK);
+            for (int64_t e = 0; e < length; e++) {
+                const double a = element(&of[0], e), b = element(&of[1], e);
+                const double c = element(&of[2], e), d = element(&of[3], e);
+                double y = rounded(type, element(&x, e) - a);
+                y = rounded(type, y * b);
+                y = rounded(type, c + y);
+                assert_true(element(&out, e) == (d < y ? d : y));
+            }
+            drop_operand(&x), drop_operand(&out);
+            for (int i = 0; i < 4; i++)
+                drop_operand(&of[i]);
+        }
+}
+
 static void unknown_combination_is_an_error(void **state)
 {
     (void)state;
@@ -465,6 +520,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(many_registers),
     cmocka_unit_test(half_programs_round_every_instruction),
     cmocka_unit_test(mixed_types_in_place),
+    cmocka_unit_test(values_of_runs),
     cmocka_unit_test(unknown_combination_is_an_error),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -185,6 +185,63 @@ static void convolutions_of_all_sizes(void **state)
     }
 }
 
+/* Batch norm in test mode, after a convolution with a bias, is applied where the sums are; so is a
+ * residual. In training the statistics are read first, and a batch norm of a Dense layer is an
+ * elementwise step: its product would be torn from longer gradients. */
+static void batch_norms(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const int64_t sizes[][4] = {
+        {9, 8, 3, 10}, {33, 32, 3, 32}, {16, 16, 32, 40}, {8, 8, 64, 33}, {4, 4, 16, 7}};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const int64_t in = sizes[k][2], n = sizes[k][3];
+        fx_conv_layer *c = fx_conv(FX_DIMS(3, 3), in, n, .pad = FX_SAME, .bias_array = RAND(n));
+        fx_batchnorm_layer *l = fx_batchnorm(n, FX_RELU);
+        fx_set(&l->mean, RAND(n));
+        fx_set(&l->beta, RAND(n));
+        fx_set(&l->gamma, RAND(n));
+        fx_array *x = RAND(sizes[k][0], sizes[k][1], in, 3);
+        fx_eval(c), fx_eval(l);
+        FX_TEST;
+        fx_array *y = fx_call(l, fx_call(c, x));
+        assert_non_null(strstr(plan_of(y), "conv forward then add sub mul add relu("));
+        same_bits(y, fx_call(l, leaf(fx_call(c, x))));
+        fx_array *rest = RAND(sizes[k][0], sizes[k][1], n, 3);
+        fx_array *sum =
+            fx_relu(fx_add(fx_div(fx_call(c, x), fx_reshape(l->gamma, 1, 1, n, 1)), rest));
+        assert_non_null(strstr(plan_of(sum), "conv forward then add div add relu("));
+        same_bits(
+            sum, fx_relu(fx_add(leaf(fx_div(leaf(fx_call(c, x)), fx_reshape(l->gamma, 1, 1, n, 1))),
+                                rest)));
+    }
+    fx_array *W = RAND(5, 6), *x = RAND(6, 4), *scale = RAND(5, 1);
+    expect(fx_mul(fx_matmul(W, x), scale), "  1  matmul(x0, x1) → Float32 5×4, 0.00024 MFLOP\n"
+                                           "  2  mul(1, x2′) → Float32 5×4\n");
+}
+
+/* Operands that the tiles of a convolution do not apply: a difference from the product, a value of
+ * each image. The values of NaN and −0 are those of separate steps. */
+static void other_channel_values(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = RAND(12, 11, 4, 3), *w = RAND(3, 3, 4, 9), *c = RAND(1, 1, 9, 1);
+    fx_array *image = RAND(1, 1, 1, 3);
+    fx_array *z = leaf(fx_convolve(x, w));
+    fx_array *from = fx_relu(fx_sub(c, fx_convolve(x, w)));
+    assert_non_null(strstr(plan_of(from), "conv forward then sub relu("));
+    same_bits(from, fx_relu(leaf(fx_sub(c, z))));
+    fx_array *by_image = fx_mul(fx_convolve(x, w), image);
+    assert_null(strstr(plan_of(by_image), "then"));
+    same_bits(by_image, fx_mul(z, image));
+    fx_array *odd = leaf(fx_reshape(
+        fx_vector(-0.0, 0.0, NAN, INFINITY, -INFINITY, 1e-30, -1e38, 1e38, -1.0), 1, 1, 9, 1));
+    fx_array *y = fx_relu(fx_div(fx_sub(fx_mul(fx_convolve(x, w), odd), 0.0F), odd));
+    assert_non_null(strstr(plan_of(y), "conv forward then mul sub div relu("));
+    same_bits(y, fx_relu(leaf(fx_div(leaf(fx_sub(leaf(fx_mul(z, odd)), 0.0F)), odd))));
+}
+
 /* ---- stripping ------------------------------------------------------------------------------- */
 
 static int most; /* instructions of an epilogue */
@@ -297,6 +354,8 @@ int main(void)
         TEST(a_training_step),
         TEST(convolution),
         TEST(convolutions_of_all_sizes),
+        TEST(batch_norms),
+        TEST(other_channel_values),
         TEST(a_backend_refuses),
         TEST(a_compiler_refuses),
         TEST(the_cpu_refuses_16_bits),

@@ -65,6 +65,78 @@ static const struct {
 } kinds[] = {
     [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
+/* ---- the epilogue ---------------------------------------------------------------------------- */
+
+/* Does an instruction of the epilogue apply a number or a value of each channel to the value so
+ * far, which is register r? *out_operand: the register of the second operand; r if there is
+ * none. */
+static bool is_end(const fx_step *step, const fx_instr *ins, int r, int *out_operand)
+{
+    const bool first = ins->src[0] == r, either = ins->op == FX_OP_ADD || ins->op == FX_OP_MUL;
+    *out_operand = r;
+    if (ins->op == FX_OP_RELU)
+        return true;
+    if (!either && !(first && (ins->op == FX_OP_SUB || ins->op == FX_OP_DIV)))
+        return false;
+    *out_operand = ins->src[first];
+    const fx_tensor *t = &step->in[*out_operand + 1];
+    bool channels = true;
+    for (int d = 0; d < t->ndim; d++)
+        channels = channels && (d == t->ndim - 2 || t->shape[d] == 1 || t->stride[d] == 0);
+    return channels;
+}
+
+/* Fills in the epilogue's instructions; n stays 0 if there are none or others. */
+static void read_ends(const fx_step *step, const void *const *in, fxi_conv_ends *ends)
+{
+    const fx_program p = fx_step_program(step);
+    int operand;
+    if (p.n > FXI_CONV_ENDS)
+        return;
+    for (int k = 0; k < p.n; k++) {
+        if (!is_end(step, &p.instr[k], k ? step->nin - 2 + k : 0, &operand))
+            return;
+        const fx_tensor *t = &step->in[operand + 1];
+        ends->op[k] = p.instr[k].op;
+        if (p.instr[k].nsrc < 2)
+            continue;
+        ends->value[k] = in[operand + 1];
+        ends->stride[k] = t->stride[t->ndim - 2];
+    }
+    ends->n = p.n;
+}
+
+size_t fxi_conv_ends_bytes(const fxi_conv_geometry *g, int64_t padded)
+{
+    return (size_t)(g->ends.n * g->groups * padded) * g->size;
+}
+
+/* By group, then instruction, then channel. */
+static int64_t end_at(const fxi_conv_geometry *g, int64_t padded, int64_t group, int k)
+{
+    return (group * g->ends.n + k) * padded;
+}
+
+void fxi_conv_ends_put(const fxi_conv_geometry *g, int64_t padded, char *values)
+{
+    const fxi_conv_ends *e = &g->ends;
+    memset(values, 0, fxi_conv_ends_bytes(g, padded));
+    for (int64_t group = 0; group < g->groups; group++)
+        for (int k = 0; k < e->n; k++)
+            for (int64_t c = 0; e->value[k] && c < g->cout; c++)
+                memcpy(fxi_at_out(values, end_at(g, padded, group, k) + c, g->size),
+                       fxi_at(e->value[k], (group * g->cout + c) * e->stride[k], g->size), g->size);
+}
+
+int fxi_conv_ends_at(const fxi_conv_geometry *g, int64_t padded, const char *values, int64_t group,
+                     int64_t first, fxi_conv_end *out)
+{
+    for (int k = 0; k < g->ends.n; k++)
+        out[k] = (fxi_conv_end){g->ends.op[k],
+                                fxi_at(values, end_at(g, padded, group, k) + first, g->size)};
+    return g->ends.n;
+}
+
 /* ---- gradients of weights from a gy that is not finite --------------------------------------- */
 
 typedef struct scan {
@@ -135,14 +207,18 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
         return fxi_cpu_no_dtype(step, step->out.dtype);
     fxi_conv_geometry g =
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
-    g.finish = (fxi_finish){step, in, out};
+    const fxi_finish finish = {step, in, out};
+    if (fx_step_has_epilogue(step)) {
+        read_ends(step, in, &g.ends);
+        g.finish = &finish;
+    }
     /* Clears the output of a gradient: its kernel adds to the output, or writes only the elements
      * that a window reads. Forward writes every element if its sums have terms. */
     if (kind != FX_CONV_FORWARD || g.depth == 0)
         memset(out, 0, (size_t)fx_tensor_length(&step->out) * g.size);
     /* An epilogue still applies where no sum has a term: bias and activation of zeros. */
     if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0) {
-        fxi_cpu_finish(&g.finish);
+        fxi_cpu_finish(&finish);
         return FX_OK;
     }
     void *x = ptrs[kinds[kind].x], *w = ptrs[kinds[kind].w], *y = ptrs[kinds[kind].y];

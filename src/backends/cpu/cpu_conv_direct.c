@@ -293,8 +293,10 @@ typedef struct window_job {
     int64_t slices, units, parts;
     const char *in, *w;
     char *out;
+    const fxi_conv_geometry *g;
     char *panels;             /* the kernel, group after group, column panel after column panel */
-    const fxi_finish *finish; /* NULL: none */
+    char *ends;               /* values of the epilogue's instructions that tiles apply */
+    const fxi_finish *finish; /* any other epilogue; NULL: none */
     int32_t *offset;
     size_t scratch_bytes;
 } window_job;
@@ -356,10 +358,13 @@ static workspace *workspace_in(const window_job *s, void *memory)
 
 /* The slice of the kernel for DEPTH terms is read again for every tile of windows: 512 terms of 8
  * Float32 columns are 16 KiB, which the first-level cache holds. */
-static void run_panel(const window_job *s, const workspace *w, const block *b, const char *panel,
-                      int64_t n)
+static void run_panel(const window_job *s, const workspace *w, const block *b, int64_t group,
+                      int64_t first, int64_t n)
 {
     const layout *l = &s->l;
+    const char *panel = fxi_at(s->panels, (group * s->columns + first) * s->depth, l->size);
+    fxi_conv_end end[FXI_CONV_ENDS];
+    const int ends = fxi_conv_ends_at(s->g, s->columns, s->ends, group, first, end);
     for (int64_t k = 0; k < s->depth; k += DEPTH)
         for (int64_t j = 0; j < b->count2; j++)
             l->core->forward[n - 1](
@@ -371,6 +376,13 @@ static void run_panel(const window_job *s, const workspace *w, const block *b, c
                                     .vectors = vectors_of(l, b),
                                     .ypitch = l->planes * l->windows,
                                     .accumulate = k > 0});
+    for (int64_t j = 0; j < b->count2 && ends; j++)
+        l->core->finish(&(fxi_conv_sums){.y = fxi_at_out(w->y, j * l->windows, l->size),
+                                         .rows = n,
+                                         .vectors = vectors_of(l, b),
+                                         .pitch = l->planes * l->windows,
+                                         .n = ends,
+                                         .end = end});
 }
 
 /* Applies the epilogue to n columns of a block while they are in the cache. `first`: the first
@@ -399,7 +411,6 @@ static void run_unit(const window_job *s, int64_t unit, const workspace *w)
     const int64_t in = fxi_length(3, l->in) * l->channels, length = fxi_length(3, l->out);
     const block b = block_at(l, unit / s->slices % blocks);
     char *out = fxi_at_out(s->out, at * length * s->columns, l->size);
-    const char *panels = fxi_at(s->panels, at % s->groups * s->depth * s->columns, l->size);
     int64_t from, to;
     fxi_cpu_range(s->columns, s->slices, slice, &from, &to);
     fill(l, &b, fxi_at(s->in, at * in, l->size), w->x);
@@ -407,7 +418,7 @@ static void run_unit(const window_job *s, int64_t unit, const workspace *w)
         n = panel_width(s->columns, l->core->columns, c);
         if (c < from)
             continue; /* a panel belongs to the slice in which it begins */
-        run_panel(s, w, &b, fxi_at(panels, c * s->depth, l->size), n);
+        run_panel(s, w, &b, at % s->groups, c, n);
         copy_windows(l, &b, fxi_at_out(out, c * length, l->size), w->y, n, false);
         if (s->finish)
             finish_panel(s, &b, (at * s->columns + c) * length, n);
@@ -461,16 +472,20 @@ static fx_status run_windows(const fxi_conv_geometry *g, bool data, window_job *
     /* A batch of one image has few units; its columns then keep the threads busy. */
     s->slices = s->units < ENOUGH_UNITS ? fxi_cpu_divide_up(s->columns, s->l.core->columns) : 1;
     s->units *= s->slices;
-    s->finish = !data && fx_step_has_epilogue(g->finish.step) ? &g->finish : NULL;
+    s->g = g;
+    s->finish = g->ends.n ? NULL : g->finish;
     s->parts = fxi_cpu_parts(s->units, cost_of(g));
-    const int64_t lengths[] = {s->depth * s->columns * s->groups, s->depth};
-    char *parts[2];
-    char *memory = take_memory(s->l.size, 2, lengths, parts);
+    const int64_t lengths[] = {s->depth * s->columns * s->groups, s->depth,
+                               g->ends.n * s->columns * s->groups};
+    char *parts[3];
+    char *memory = take_memory(s->l.size, 3, lengths, parts);
     if (!memory)
         return FX_STATUS_MEMORY;
     s->panels = parts[0];
     s->offset = (int32_t *)(void *)parts[1];
+    s->ends = parts[2];
     fill_offsets(&s->l, s->taps, 0, s->offset);
+    fxi_conv_ends_put(g, s->columns, s->ends);
     for (int64_t group = 0; group < s->groups; group++)
         s->l.size == sizeof(double) ? pack_f64(s, group) : pack_f32(s, group);
     const size_t bytes = 64 + (size_t)(scratch_length(&s->l) + window_length(&s->l)) * s->l.size;

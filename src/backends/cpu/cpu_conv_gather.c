@@ -338,13 +338,20 @@ typedef struct window_job {
     const char *in, *w;
     char *result;
     char *panels;
-    const fxi_finish *finish; /* NULL: none */
+    char *ends;               /* values of the epilogue's instructions that tiles apply */
+    const fxi_finish *finish; /* any other epilogue; NULL: none */
 } window_job;
+
+/* Columns of one group, in whole vectors. */
+static int64_t padded(const window_job *s)
+{
+    return s->columns.vectors * s->r.core->lanes;
+}
 
 /* Elements of one group's packed kernel. */
 static int64_t packed_length(const window_job *s)
 {
-    return s->columns.vectors * s->r.core->lanes * s->r.sums;
+    return padded(s) * s->r.sums;
 }
 
 static int64_t tap_index(const window_job *s, int64_t t)
@@ -421,10 +428,13 @@ static void finish_windows(const window_job *s, const unit *u, int64_t out, int6
 
 /* Sums are taken DEPTH terms at a time, so that the panel's rows for those terms stay in the
  * first-level cache while all windows use them. */
-static void run_panel(const window_job *s, const workspace *p, const char *panel, int64_t width,
-                      int64_t windows)
+static void run_panel(const window_job *s, const workspace *p, int64_t group, int64_t first,
+                      int64_t width, int64_t windows)
 {
     const reading *r = &s->r;
+    const char *panel = fxi_at(s->panels, group * packed_length(s) + first * r->sums, r->size);
+    fxi_conv_end end[FXI_CONV_ENDS];
+    const int ends = fxi_conv_ends_at(s->g, padded(s), s->ends, group, first, end);
     for (int64_t k = 0; k < r->sums; k += DEPTH)
         r->core->gather[width / r->core->lanes - 1](
             &(fxi_conv_gather){.x = p->x,
@@ -435,6 +445,14 @@ static void run_panel(const window_job *s, const workspace *p, const char *panel
                                .rows = windows,
                                .sums = fxi_cpu_min(DEPTH, r->sums - k),
                                .accumulate = k > 0});
+    if (ends)
+        r->core->finish(&(fxi_conv_sums){.y = p->panel,
+                                         .rows = fxi_cpu_round_up(windows, r->core->gather_rows),
+                                         .vectors = width / r->core->lanes,
+                                         .pitch = width,
+                                         .across = true,
+                                         .n = ends,
+                                         .end = end});
 }
 
 /* Computes a slice of the columns for one unit of one group. */
@@ -453,8 +471,7 @@ static void run_task(const window_job *s, const workspace *p, int64_t task)
     for (int64_t panel = from; panel < to; panel++) {
         int64_t width, n;
         const int64_t first = panel_at(r->core, &s->columns, panel, &width, &n);
-        run_panel(s, p, fxi_at(s->panels, group * packed_length(s) + first * r->sums, r->size),
-                  width, windows);
+        run_panel(s, p, group, first, width, windows);
         for (int64_t m = 0; m < u.images; m++) {
             const int64_t image = (u.first + m) * g->groups + group;
             const int64_t out = (image * s->columns.n + first) * length;
@@ -490,8 +507,9 @@ static fx_status run_phase(window_job *s)
     const int64_t windows = fxi_cpu_round_up(r->images * r->windows, r->core->gather_rows);
     const double flops = 2.0 * (double)(r->sums * s->columns.n) * (double)(g->batch * g->groups) *
                          (double)(r->axes[0].windows * r->axes[1].windows * r->axes[2].windows);
-    /* Rounded up, so that the list of offsets after it is aligned. */
-    const size_t packed = ((size_t)(packed_length(s) * g->groups) * r->size + 63) / 64 * 64;
+    /* Rounded up, so that the list of offsets after them is aligned. */
+    const size_t kernel = ((size_t)(packed_length(s) * g->groups) * r->size + 63) / 64 * 64;
+    const size_t packed = kernel + (fxi_conv_ends_bytes(g, padded(s)) + 63) / 64 * 64;
     s->panel_bytes = (size_t)(windows * width) * r->size;
     s->slices = units < ENOUGH_UNITS ? s->columns.panels : 1;
     s->tasks = units * s->slices;
@@ -499,6 +517,8 @@ static fx_status run_phase(window_job *s)
     s->panels = fxi_aligned(64, packed + (size_t)r->sums * sizeof(int32_t));
     if (!s->panels)
         return FX_STATUS_MEMORY;
+    s->ends = s->panels + kernel;
+    fxi_conv_ends_put(g, padded(s), s->ends);
     r->sum = (int32_t *)(void *)(s->panels + packed);
     list_sums(r);
     /* A job that is too short for several threads is packed by the caller. */
@@ -520,7 +540,7 @@ static fx_status run_forward(window_job *s)
     s->columns = columns_of(s->r.core, g->cout);
     s->tap_stride = g->taps; /* the kernel is taps × cin × cout */
     s->column_stride = g->depth;
-    s->finish = fx_step_has_epilogue(g->finish.step) ? &g->finish : NULL;
+    s->finish = g->ends.n ? NULL : g->finish;
     for (int d = 0; d < 3; d++) {
         read_x(g, d, &s->r.axes[d]);
         s->stride[d] = 1;

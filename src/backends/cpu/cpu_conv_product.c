@@ -304,7 +304,6 @@ bool fxi_cpu_conv_product(const fxi_conv_geometry *g, int kind, void *x, void *w
 {
     if (!suits(g))
         return false;
-    const bool epilogue = kind == FX_CONV_FORWARD && fx_step_has_epilogue(g->finish.step);
     job q = {.g = g,
              .kind = kind,
              .x = x,
@@ -312,7 +311,7 @@ bool fxi_cpu_conv_product(const fxi_conv_geometry *g, int kind, void *x, void *w
              .y = y,
              .product = image_product(g, kind, g->positions),
              .units = g->batch * g->groups,
-             .finish = epilogue ? &g->finish : NULL};
+             .finish = g->finish};
     if (g->xs != g->positions)
         q.picked = ((size_t)(g->cin * g->positions) * g->size + 63) / 64 * 64;
     *out_status = g->xs == 1 && g->groups == 1 ? run_single_position(&q)

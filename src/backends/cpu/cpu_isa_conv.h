@@ -43,9 +43,19 @@ enum {
 };
 #endif
 
+/* Applies an instruction to x, for the vectors of a block. */
+#define FXI_CONV_EACH(EXPR)                                                                        \
+    FXI_UNROLL                                                                                     \
+    for (int i = 0; i < N; i++) {                                                                  \
+        EXPR;                                                                                      \
+    }                                                                                              \
+    break
+
 /* Besides the tiles: copy_row copies n elements. Its last vector overlaps the previous vector
  * instead of leaving a remainder for a slower loop. finite multiplies by 0, which gives 0 for
- * finite numbers and NaN for others, in one pass without branches. weight_tile computes taps beyond
+ * finite numbers and NaN for others, in one pass without branches. finish applies all instructions
+ * to N vectors in registers; a relu keeps NaN and compares with a zero from memory, because a zero
+ * in a register would be one register less. weight_tile computes taps beyond
  * the last too, and does not add them. */
 #define FXI_CONV_TILES(S, T, V, H, FMA)                                                            \
     FXI_INLINE void forward_tile_##S(const fxi_conv_forward *p, int64_t q, const int M,            \
@@ -214,6 +224,61 @@ enum {
             memcpy(d + i, s + i, (size_t)L * sizeof(T));                                           \
         }                                                                                          \
     }                                                                                              \
+    FXI_INLINE void finish_block_##S(const fxi_conv_sums *p, T *y, int64_t step, int64_t column,   \
+                                     const bool across, const int N)                               \
+    {                                                                                              \
+        V x[2 * FXI_GATHER_Q];                                                                     \
+        FXI_UNROLL                                                                                 \
+        for (int i = 0; i < N; i++)                                                                \
+            memcpy(&x[i], y + i * step, sizeof(V));                                                \
+        for (const fxi_conv_end *e = p->end, *last = e + p->n; e < last; e++) {                    \
+            const T *value = (const T *)e->value + column;                                         \
+            V c;                                                                                   \
+            if (across)                                                                            \
+                memcpy(&c, value, sizeof c);                                                       \
+            else                                                                                   \
+                c = *value - (V){0};                                                               \
+            switch (e->op) {                                                                       \
+            case FX_OP_ADD:                                                                        \
+                FXI_CONV_EACH(x[i] += c);                                                          \
+            case FX_OP_SUB:                                                                        \
+                FXI_CONV_EACH(x[i] -= c);                                                          \
+            case FX_OP_MUL:                                                                        \
+                FXI_CONV_EACH(x[i] *= c);                                                          \
+            case FX_OP_DIV:                                                                        \
+                FXI_CONV_EACH(x[i] /= c);                                                          \
+            default: /* relu */                                                                    \
+                FXI_CONV_EACH(x[i] = (V)((vu)x[i] & ~(vu)(x[i] <= c)));                            \
+            }                                                                                      \
+        }                                                                                          \
+        FXI_UNROLL                                                                                 \
+        for (int i = 0; i < N; i++)                                                                \
+            memcpy(y + i * step, &x[i], sizeof(V));                                                \
+    }                                                                                              \
+    /* A block: neighbouring vectors of a column, or (across) one vector of several rows. */       \
+    FXI_INLINE void finish_line_##S(const fxi_conv_sums *p, T *y, int64_t column, int64_t length,  \
+                                    int64_t step, const bool across)                               \
+    {                                                                                              \
+        enum { MOST = 2 * FXI_GATHER_Q, LESS = FXI_GATHER_Q };                                     \
+        int64_t i = 0;                                                                             \
+        for (; i + MOST <= length; i += MOST)                                                      \
+            finish_block_##S(p, y + i * step, step, column, across, MOST);                         \
+        for (; i + LESS <= length; i += LESS)                                                      \
+            finish_block_##S(p, y + i * step, step, column, across, LESS);                         \
+        for (; i < length; i++)                                                                    \
+            finish_block_##S(p, y + i * step, step, column, across, 1);                            \
+    }                                                                                              \
+    static void finish_##S(const fxi_conv_sums *p)                                                 \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        T *y = p->y;                                                                               \
+        if (p->across)                                                                             \
+            for (int64_t k = 0; k < p->vectors; k++)                                               \
+                finish_line_##S(p, y + k * L, k * L, p->rows, p->pitch, true);                     \
+        else                                                                                       \
+            for (int64_t k = 0; k < p->rows; k++)                                                  \
+                finish_line_##S(p, y + k * p->pitch, k, p->vectors, L, false);                     \
+    }                                                                                              \
     static void rows_##S(const fxi_conv_rows *p)                                                   \
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
@@ -326,6 +391,7 @@ FXI_GATHER_WIDTH(f64, 3)
         .lanes = FXI_VECTOR_BYTES / sizeof(T), .columns = FXI_CONV_N, .weight_rows = FXI_CONV_R,   \
         .weight_columns = FXI_CONV_C, .gather_rows = FXI_GATHER_Q, .gather_vectors = FXI_GATHER_V, \
         .gather = FXI_CONV_GATHERS(S), .forward = FXI_CONV_FORWARDS(S),                            \
-        .weight = FXI_CONV_WEIGHTS(S), .rows = rows_##S, .finite = finite_##S                      \
+        .weight = FXI_CONV_WEIGHTS(S), .finish = finish_##S, .rows = rows_##S,                     \
+        .finite = finite_##S                                                                       \
     }
 static const fxi_conv_core tile_conv[2] = {FXI_CONV_CORE(f32, float), FXI_CONV_CORE(f64, double)};

@@ -9,9 +9,11 @@
  * Calls read and write numbered locations: operands, then tiles of scratch, then outputs. A run is
  * a table of these addresses. Dense operands and outputs advance from tile to tile. Some loops read
  * a scalar next to a vector; for other loops it is spread over a tile. An operand that repeats
- * after a short while (a bias) is laid out once, a tile longer than its period; any other is
- * gathered into a tile by a walk. A tile of results is used again after its last use. If 256
- * elements of each live value would overflow the scratch memory, the program uses shorter tiles.
+ * after a short while (a bias) is laid out once, a tile longer than its period. An operand that is
+ * the same for a run of neighbouring elements (a value for each channel of an image) is a scalar
+ * that changes from run to run, and tiles end where runs end. Any other operand is gathered into a
+ * tile by a walk. A tile of results is used again after its last use. If 256 elements of each live
+ * value would overflow the scratch memory, the program uses shorter tiles.
  *
  * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
  * loading and storing them are calls like all others.
@@ -38,13 +40,16 @@ enum {
     SCRATCH_BYTES = 48 * 1024,
     /* One vector of Float32 with AVX-512: shorter tiles would leave lanes idle. */
     LEAST_TILE = 16,
+    /* The time of gathering an operand, in calls of a loop: for a tile, and for each run in it. */
+    GATHER_TILE = 8,
+    GATHER_RUN = 2,
 };
 
 typedef struct call {
     fxi_tile_fn loop;
     int64_t attr;
     uint8_t to, src[3];
-    int16_t n; /* for calls made once a run: the most elements */
+    int16_t n; /* in `first` and `each`: the most elements */
 } call;
 
 /* An operand that is gathered into a tile. */
@@ -55,6 +60,12 @@ typedef struct load {
     uint8_t in, to, size;
     bool dense; /* the elements of a period are neighbours */
 } load;
+
+/* An operand that is a scalar for each run of elements. */
+typedef struct run_operand {
+    fxi_walk walk; /* over the runs */
+    uint8_t in, size;
+} run_operand;
 
 typedef struct output {
     uint8_t location, size;
@@ -68,9 +79,11 @@ typedef struct moving {
 struct fxi_program {
     int32_t nin, ntiles, nout, tile;
     int32_t tile_bytes; /* an odd number of cache lines, so that tiles do not share cache sets */
-    int32_t nfirst, ncalls, nloads, nmoving;
-    call *first, *calls; /* called once a run; called once a tile */
+    int32_t nfirst, neach, ncalls, nloads, nruns, nmoving;
+    int64_t length;             /* of the runs of `runs`; 0: there are none */
+    call *first, *each, *calls; /* called once, for each run of elements, for each tile */
     load *loads;
+    run_operand *runs;
     moving *moving; /* dense operands */
     output out[FXI_PROGRAM_OUTPUTS];
     double cost; /* nanoseconds an element, for one thread */
@@ -159,10 +172,70 @@ static void add_call(builder *m, fxi_tile_fn loop, int to, int from)
         (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}};
 }
 
-static void add_first(builder *m, fxi_tile_fn loop, int to, int from, int n)
+/* ---- making: runs ---------------------------------------------------------------------------- */
+/* The number of neighbouring elements for which operand k has the same value; 0 if it is dense or a
+ * scalar, or if neighbours differ. */
+static int64_t same_for(const fxi_program_spec *s, int k)
 {
-    m->p->first[m->p->nfirst++] =
-        (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}, .n = (int16_t)n};
+    const fx_tensor *t = &s->in[k];
+    fxi_walk w;
+    if (fxi_cpu_is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
+        return 0;
+    fxi_walk_init(&w, t->ndim, t->shape, t->stride);
+    return w.stride[0] == 0 ? w.shape[0] : 0;
+}
+
+/* Does operand k have one value in each run of this length? Length 0: there are no runs. */
+static bool constant_run(const fxi_program_spec *s, int k, int64_t length)
+{
+    const int64_t same = length && k < s->nin ? same_for(s, k) : 0;
+    return same && same % length == 0;
+}
+
+/* Tiles of about equal length, with whole vectors, that end where runs of this length end. */
+static int tile_of_runs(int64_t length, int tile)
+{
+    const int64_t tiles = length ? fxi_cpu_divide_up(length, tile) : 1;
+    return length ? (int)fxi_cpu_round_up(fxi_cpu_divide_up(length, tiles), LEAST_TILE) : tile;
+}
+
+/* The length of the runs in which operands are scalars; 0: they are gathered instead. Short runs
+ * make short tiles, with more calls for each instruction. */
+static int64_t choose_runs(const fxi_program_spec *s)
+{
+    int64_t best = 0;
+    for (int k = 0; k < s->nin && s->runs; k++) {
+        const int64_t length = same_for(s, k);
+        int64_t operands = 0;
+        if (length < LEAST_TILE || (best && length >= best))
+            continue;
+        for (int i = 0; i < s->nin; i++)
+            operands += constant_run(s, i, length);
+        const int64_t per_tile = fxi_cpu_divide_up(FXI_TILE, length);
+        if (s->program.n * (per_tile - 1) <= operands * (GATHER_TILE + GATHER_RUN * per_tile))
+            best = length;
+    }
+    return best;
+}
+
+/* A walk over the runs: the first axis is what is the same, so it advances by whole runs. */
+static void add_run(builder *m, int k)
+{
+    const fx_tensor *t = &m->spec->in[k];
+    run_operand *r = &m->p->runs[m->p->nruns++];
+    *r = (run_operand){.in = (uint8_t)k, .size = (uint8_t)fxi_cpu_size(t->dtype)};
+    fxi_walk_init(&r->walk, t->ndim, t->shape, t->stride);
+    r->walk.shape[0] /= m->p->length;
+}
+
+/* Adds a call that reads operand k, whose scalar may change from run to run. */
+static void add_first(builder *m, int k, fxi_tile_fn loop, int to, int from, int n)
+{
+    const call c = {.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}, .n = (int16_t)n};
+    if (constant_run(m->spec, k, m->p->length))
+        m->p->each[m->p->neach++] = c;
+    else
+        m->p->first[m->p->nfirst++] = c;
 }
 
 /* By size and not by type, because only bits are copied. may_alias permits it for floats. */
@@ -216,11 +289,14 @@ static void assign_operand(builder *m, int k)
     register_location *r = &m->regs[k];
     const fxi_tile_fn widen = half(t->dtype) ? m->simd->load[t->dtype == FX_DTYPE_BF16] : NULL;
     r->dtype = t->dtype;
-    if (fxi_cpu_is_scalar(t) && m->spec->length != 1) {
+    const bool run = constant_run(m->spec, k, m->p->length);
+    if (run)
+        add_run(m, k);
+    if (run || (fxi_cpu_is_scalar(t) && m->spec->length != 1)) {
         r->scalar = (int16_t)k;
         if (widen) {
             r->scalar = (int16_t)tile_location(m, take_tiles(m, 1));
-            add_first(m, widen, r->scalar, k, 1);
+            add_first(m, k, widen, r->scalar, k, 1);
         }
         return;
     }
@@ -285,8 +361,8 @@ static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_sc
     return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
 }
 
-/* Spreads the scalars that instruction k takes as vectors over tiles, once a run. These tiles are
- * never reused. */
+/* Spreads the scalars that instruction k takes as vectors over tiles, once or for each run of
+ * elements. These tiles are never reused. */
 static void spread_scalars(builder *m, int k)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
@@ -300,7 +376,7 @@ static void spread_scalars(builder *m, int k)
             continue;
         const size_t size = register_size(r->dtype);
         r->vector = (int16_t)tile_location(m, take_tiles(m, 1));
-        add_first(m,
+        add_first(m, ins->src[i],
                   size == 8   ? splat64
                   : size == 4 ? splat32
                               : splat8,
@@ -478,8 +554,8 @@ static fx_status assign_all(builder *m, int tile)
 {
     const fxi_program_spec *s = m->spec;
     fxi_program *p = m->p;
-    p->ntiles = p->nfirst = p->ncalls = p->nloads = p->nmoving = 0;
-    p->tile = tile;
+    p->ntiles = p->nfirst = p->neach = p->ncalls = p->nloads = p->nruns = p->nmoving = 0;
+    p->tile = tile_of_runs(p->length, tile);
     /* A power of two and one cache line more. */
     p->tile_bytes = (int32_t)((size_t)tile * widest(s)) + 64;
     memset(m->busy, 0, sizeof m->busy);
@@ -505,14 +581,17 @@ static fxi_program *allocate(const fxi_program_spec *s)
 {
     const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,
                  ncalls = (size_t)(s->nin + 2 * s->program.n + s->nout);
-    fxi_program *p = fxi_calloc(1, sizeof *p + (nfirst + ncalls) * sizeof(call) +
-                                       nin * (sizeof(load) + sizeof(moving)));
+    fxi_program *p = fxi_calloc(1, sizeof *p + (2 * nfirst + ncalls) * sizeof(call) +
+                                       nin * (sizeof(load) + sizeof(run_operand) + sizeof(moving)));
     if (!p)
         return NULL;
     p->first = (call *)(p + 1);
-    p->calls = p->first + nfirst;
+    p->each = p->first + nfirst;
+    p->calls = p->each + nfirst;
     p->loads = (load *)(void *)(p->calls + ncalls);
-    p->moving = (moving *)(void *)(p->loads + nin);
+    p->runs = (run_operand *)(void *)(p->loads + nin);
+    p->moving = (moving *)(void *)(p->runs + nin);
+    p->length = choose_runs(s);
     p->nin = s->nin;
     p->nout = s->nout;
     return p;
@@ -562,6 +641,7 @@ typedef struct runner {
     uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* other outputs that have memory: they are copied from
                                             tiles */
     int nmoving, ncopied;
+    int64_t run_end; /* where the current run of elements ends */
 } runner;
 
 /* May output o be computed directly in its memory? Not if a later instruction reads that memory as
@@ -611,6 +691,26 @@ static void lay_out(runner *r, const load *l, int64_t n)
         fxi_fill_period(to, have, need);
 }
 
+static void spread(const runner *r, const call *c, int count, int n)
+{
+    for (const call *end = c + count; c < end; c++)
+        c->loop(r->at[c->to], (const void *[]){r->at[c->src[0]]}, c->n < n ? c->n : n, 0);
+}
+
+/* Moves the scalars to the run of elements that begins or continues here. */
+static void next_run(runner *r, fxi_walk *walks)
+{
+    const fxi_program *p = r->p;
+    for (int k = 0; k < p->nruns; k++) {
+        const run_operand *o = &p->runs[k];
+        /* Inputs are only read; the table has one type for all locations. */
+        r->at[o->in] = (char *)(uintptr_t)fxi_at(r->args->in[o->in], walks[k].offset, o->size);
+        fxi_walk_next(&walks[k]);
+    }
+    r->run_end += p->length;
+    spread(r, p->each, p->neach, p->tile);
+}
+
 /* Fills the table of addresses for elements from args->from on. */
 static void bind(runner *r, fxi_walk *walks)
 {
@@ -625,11 +725,13 @@ static void bind(runner *r, fxi_walk *walks)
     for (int k = 0; k < p->ntiles; k++)
         r->at[p->nin + k] = r->scratch + k * p->tile_bytes;
     bind_outputs(r);
-    for (int k = 0; k < p->nfirst; k++) {
-        /* Scalars change between runs, so they are spread at the start of each run. */
-        const call *c = &p->first[k];
-        c->loop(r->at[c->to], (const void *[]){r->at[c->src[0]]}, c->n < n ? c->n : (int)n, 0);
+    /* Scalars change between runs of the program, so they are spread at the start of each. */
+    spread(r, p->first, p->nfirst, (int)n);
+    for (int k = 0; k < p->nruns; k++) {
+        walks[p->nloads + k] = p->runs[k].walk;
+        fxi_walk_seek(&walks[p->nloads + k], a->from / p->length);
     }
+    r->run_end = p->nruns ? a->from / p->length * p->length : a->to;
     for (int k = 0; k < p->nloads; k++) {
         const load *l = &p->loads[k];
         /* Laid out once a run; the other operands are gathered tile by tile. */
@@ -692,7 +794,10 @@ static void run_tiles(runner *r, fxi_walk *walks)
     const fxi_program *p = r->p;
     const fxi_program_args *a = r->args;
     for (int64_t at = a->from; at < a->to;) {
-        const int n = a->to - at < p->tile ? (int)(a->to - at) : p->tile;
+        if (at >= r->run_end)
+            next_run(r, walks + p->nloads);
+        const int64_t left = (a->to < r->run_end ? a->to : r->run_end) - at;
+        const int n = left < p->tile ? (int)left : p->tile;
         load_operands(r, walks, at, n);
         for (const call *c = p->calls, *end = c + p->ncalls; c < end; c++) {
             const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};

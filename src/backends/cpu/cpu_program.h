@@ -26,8 +26,10 @@ typedef struct fxi_program fxi_program;
 typedef struct fxi_program_spec {
     fx_program program;
     int nin, nout;
-    const fx_tensor *in;              /* nin operands; registers 0 … nin−1 */
-    int64_t length;                   /* the total number of elements */
+    const fx_tensor *in; /* nin operands; registers 0 … nin−1 */
+    int64_t length;      /* the total number of elements */
+    bool runs; /* tiles may end where runs of equal elements of an operand end. Not for programs
+                  with a sink whose result depends on where tiles end. */
     uint8_t out[FXI_PROGRAM_OUTPUTS]; /* registers of the outputs: results of instructions, all
                                          different */
 } fxi_program_spec;

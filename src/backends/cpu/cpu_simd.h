@@ -118,6 +118,23 @@ typedef struct fxi_conv_gather {
     bool accumulate;
 } fxi_conv_gather;
 
+/* An instruction of a convolution's epilogue: FX_OP_ADD, SUB, MUL or DIV with a value of each
+ * column as the second operand, or RELU. */
+typedef struct fxi_conv_end {
+    int op;
+    const void *value; /* of each column; zeros for RELU */
+} fxi_conv_end;
+
+/* Applies n instructions to complete sums: rows of whole vectors, `pitch` elements apart, in place.
+ * A row is a column of the result, or holds all columns side by side (`across`). */
+typedef struct fxi_conv_sums {
+    void *y;
+    int64_t rows, vectors, pitch;
+    bool across;
+    int n;
+    const fxi_conv_end *end;
+} fxi_conv_sums;
+
 /* d[i + dpitch·j] = s[i·stride + spitch·j], i < n, j < rows. */
 typedef struct fxi_conv_rows {
     void *d;
@@ -130,6 +147,7 @@ typedef struct fxi_conv_core {
     void (*gather[3])(const fxi_conv_gather *p);   /* [n − 1], n vectors, up to gather_vectors */
     void (*forward[8])(const fxi_conv_forward *p); /* [n − 1], n up to columns */
     void (*weight[6])(const fxi_conv_weight *p);   /* [n − 1], n up to weight_columns */
+    void (*finish)(const fxi_conv_sums *p);
     void (*rows)(const fxi_conv_rows *p);
     bool (*finite)(const void *x, int64_t n);
 } fxi_conv_core;
