@@ -53,6 +53,8 @@ static inline void add_terms(const reduction *r, const void *x, int64_t m, int64
     if (r->columns)
         r->op->col(x, m, r->stride, n, r->pitch, acc);
     else if (r->most > 1)
+        /* Even if the last tile has one row: an extreme of zeros of both signs depends on the order
+         * in which they are compared, and equal rows must have equal results. */
         r->op->rows(x, m, r->stride, n, acc);
     else
         r->op->row(x, n, r->pitch, acc);
@@ -173,6 +175,9 @@ static void describe(reduction *r, const fx_step *step)
     const bool rows = !r->columns && r->pitch == 1 && r->terms >= LONG_ROW && r->op->rows;
     if (r->columns || rows)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
+    /* Tiles of rows are small: all items are divided among threads, and only reductions of fewer
+     * than 16 items have pieces, whose accumulators one thread merges. So a tile has as few rows as
+     * arrays of a few hundred rows need to keep all threads busy. */
     r->most = r->columns ? COLUMNS : fxi_cpu_max(1, fxi_cpu_min(ROWS, r->width / ROW_TILES));
     /* An empty reduction visits no position and keeps the neutral element. */
     r->outer = all ? fxi_walk_length(&r->reduced) : 0;

@@ -203,6 +203,8 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
             c->also->done(acc, t->rows, also);
         return;
     }
+    /* One row after the other, although some reducers have a function for several rows: that is for
+     * long rows in memory, and these are in the first-level cache and shorter than a page. */
     for (int k = 0; k < t->rows; k++, x += n * c->in_size, to += c->size) {
         if (t->begins)
             op->init(acc, 1);
