@@ -397,6 +397,109 @@ static void many_registers(void **state)
     drop_operand(&x), drop_operand(&y), drop_operand(&out);
 }
 
+/* ---- two instructions in one loop ------------------------------------------------------------ */
+/* Each result is rounded to Float32, as between two loops. */
+static float arithmetic(int op, float a, float b)
+{
+    volatile float r = op == FX_OP_ADD   ? a + b
+                       : op == FX_OP_SUB ? a - b
+                       : op == FX_OP_MUL ? a * b
+                                         : -a;
+    return r;
+}
+
+/* Runs a program over the operands and compares each element of its last result. */
+static void check_arithmetic(const fx_instr *p, int n, int nin, const operand *const *in,
+                             int64_t length)
+{
+    operand out = make_operand(FX_DTYPE_F32, DENSE, 1, &length);
+    assert_int_equal(run_program(p, n, nin, in, &out).status, FX_OK);
+    for (int64_t i = 0; i < length; i++) {
+        float r[64];
+        for (int k = 0; k < nin; k++)
+            r[k] = (float)element(in[k], in[k]->t.ndim ? i : 0);
+        for (int k = 0; k < n; k++)
+            r[nin + k] = arithmetic(p[k].op, r[p[k].src[0]], r[p[k].src[1]]);
+        const float got = (float)element(&out, i), want = r[nin + n - 1];
+        assert_true(isnan(want) ? isnan(got) : memcmp(&got, &want, sizeof got) == 0);
+    }
+    drop_operand(&out);
+}
+
+/* A vector of numbers that need all bits, and of special ones; or a single number. */
+static operand random_operand(bool scalar, int64_t length)
+{
+    static const double special[] = {0, -0.0, INFINITY, -INFINITY, NAN, 0x1p127, 0x1p-149};
+    if (scalar)
+        return scalar_operand(FX_DTYPE_F32, (float)next_random() * 0x1p-31f - 1);
+    operand o = make_operand(FX_DTYPE_F32, next_random() % 2 ? DENSE : REVERSED, 1, &length);
+    for (int64_t i = 0; i < length; i++)
+        set_element(&o, i,
+                    next_random() % 16 ? (float)next_random() * 0x1p-31f - 1
+                                       : special[next_random() % 7]);
+    return o;
+}
+
+static const fx_op arithmetic_ops[] = {FX_OP_ADD, FX_OP_SUB, FX_OP_MUL, FX_OP_NEG};
+static fx_instr random_arithmetic(int op, int a, int b)
+{
+    fx_instr ins = instruction(arithmetic_ops[op], FX_DTYPE_F32, FX_DTYPE_F32, op == 3 ? 1 : 2);
+    ins.src[0] = (uint8_t)a;
+    ins.src[1] = (uint8_t)b;
+    return ins;
+}
+
+/* All loops: the operations, the side on which the second takes the first's result, and single
+ * numbers among the operands. */
+static void two_instructions_round_twice(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 37, 700};
+    int pairs = 0;
+    for (int which = 0; which < 4 * 4 * 2 * 8 * 3; which++) {
+        const int first = which % 4, second = which / 4 % 4, side = which / 16 % 2,
+                  scalars = which / 32 % 8;
+        const int64_t length = lengths[which / 256];
+        operand o[3];
+        for (int k = 0; k < 3; k++)
+            o[k] = random_operand(scalars >> k & 1, length);
+        const fx_instr p[] = {random_arithmetic(first, 0, 1),
+                              random_arithmetic(second, side ? 2 : 3, side ? 3 : 2)};
+        check_arithmetic(p, 2, 3, (const operand *[]){&o[0], &o[1], &o[2]}, length);
+        drop_operand(&o[0]), drop_operand(&o[1]), drop_operand(&o[2]);
+        pairs++;
+    }
+    assert_int_equal(pairs, 768);
+}
+
+/* Programs in which a loop of two instructions reads operands after later instructions have run. */
+static void random_programs_round_every_instruction(void **state)
+{
+    (void)state;
+    enum { INPUTS = 4, MOST = 30 };
+    for (int which = 0; which < 300; which++) {
+        const int n = 1 + (int)(next_random() % MOST);
+        const int64_t length = 1 + (int64_t)(next_random() % 600);
+        fx_instr p[MOST];
+        operand o[INPUTS];
+        const operand *in[INPUTS];
+        for (int k = 0; k < INPUTS; k++) {
+            o[k] = random_operand(next_random() % 3 == 0, length);
+            in[k] = &o[k];
+        }
+        for (int k = 0; k < n; k++) {
+            /* Recent results are read more often. */
+            const int most = INPUTS + k, recent = most < 5 ? most : 5;
+            const int a = (int)(next_random() % (uint32_t)most),
+                      b = most - 1 - (int)(next_random() % (uint32_t)recent);
+            p[k] = random_arithmetic((int)(next_random() % 4), next_random() % 2 ? a : b, b);
+        }
+        check_arithmetic(p, n, INPUTS, in, length);
+        for (int k = 0; k < INPUTS; k++)
+            drop_operand(&o[k]);
+    }
+}
+
 static void half_programs_round_every_instruction(void **state)
 {
     (void)state;
@@ -518,6 +621,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(casts_between_all_types),
     cmocka_unit_test(halves_round_to_nearest_even),
     cmocka_unit_test(many_registers),
+    cmocka_unit_test(two_instructions_round_twice),
+    cmocka_unit_test(random_programs_round_every_instruction),
     cmocka_unit_test(half_programs_round_every_instruction),
     cmocka_unit_test(mixed_types_in_place),
     cmocka_unit_test(values_of_runs),

@@ -53,6 +53,7 @@ const fxi_simd FXI_ISA_NAME = {
     .name = FXI_ISA_LABEL,
     .ops = tile_ops,
     .mixed = tile_mixed,
+    .pairs = tile_pairs,
     .cast = tile_casts,
     .cast_odd = tile_odd,
     .round = tile_round,

@@ -408,6 +408,70 @@ static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][2] = {
 #undef I64
 #undef I
 
+/* ---- two operations in one loop -------------------------------------------------------------- */
+/* t is a variable of its own and contraction is off, so the first result is rounded as it would be
+ * if it were stored. A single number is read before the loop: d may be its memory, so the compiler
+ * could not move the read out of the loop. */
+#define FXI_VECTOR(x, one) x[i]
+#define FXI_ONE(x, one)    one
+#define FXI_PAIR_LOOP(NAME, A, B, C, FIRST, SECOND)                                                \
+    static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        const float *p = s[0], *q = s[1], *r = s[2];                                               \
+        const float one_a = *p, one_b = *q, one_c = *r;                                            \
+        float *d = dv;                                                                             \
+        (void)one_a, (void)one_b, (void)one_c;                                                     \
+        FXI_IVDEP                                                                                  \
+        FXI_FOUR                                                                                   \
+        for (int i = 0; i < n; i++) {                                                              \
+            const float a = A(p, one_a), b = B(q, one_b), c = C(r, one_c), t = FIRST;              \
+            (void)c;                                                                               \
+            d[i] = SECOND;                                                                         \
+        }                                                                                          \
+    }
+/* s[2] as a vector and as a number; then all forms of s[0] and s[1]. */
+#define FXI_PAIR_FORM(NAME, A, B, FIRST, SECOND)                                                   \
+    FXI_PAIR_LOOP(NAME##_v, A, B, FXI_VECTOR, FIRST, SECOND)                                       \
+    FXI_PAIR_LOOP(NAME##_s, A, B, FXI_ONE, FIRST, SECOND)
+#define FXI_PAIR_SECOND(NAME, FIRST, SECOND)                                                       \
+    FXI_PAIR_FORM(NAME##_vv, FXI_VECTOR, FXI_VECTOR, FIRST, SECOND)                                \
+    FXI_PAIR_FORM(NAME##_vs, FXI_VECTOR, FXI_ONE, FIRST, SECOND)                                   \
+    FXI_PAIR_FORM(NAME##_sv, FXI_ONE, FXI_VECTOR, FIRST, SECOND)
+/* All loops that begin with one operation. A negation has no s[2]. */
+#define FXI_PAIR_FIRST(NAME, FIRST)                                                                \
+    FXI_PAIR_SECOND(NAME##_sum, FIRST, t + c)                                                      \
+    FXI_PAIR_SECOND(NAME##_difference, FIRST, t - c)                                               \
+    FXI_PAIR_SECOND(NAME##_product, FIRST, t *c)                                                   \
+    FXI_PAIR_SECOND(NAME##_from, FIRST, c - t)                                                     \
+    FXI_PAIR_LOOP(NAME##_negated_vv, FXI_VECTOR, FXI_VECTOR, FXI_ONE, FIRST, -t)                   \
+    FXI_PAIR_LOOP(NAME##_negated_vs, FXI_VECTOR, FXI_ONE, FXI_ONE, FIRST, -t)                      \
+    FXI_PAIR_LOOP(NAME##_negated_sv, FXI_ONE, FXI_VECTOR, FXI_ONE, FIRST, -t)
+FXI_PAIR_FIRST(sum, a + b)
+FXI_PAIR_FIRST(difference, a - b)
+FXI_PAIR_FIRST(product, a *b)
+/* The tables have the order of the enumerations in cpu_simd.h. */
+#define FXI_PAIR_TABLE_2(n)                                                                        \
+    {                                                                                              \
+        {n##_vv_v, n##_vv_s}, {n##_vs_v, n##_vs_s},                                                \
+        {                                                                                          \
+            n##_sv_v, n##_sv_s                                                                     \
+        }                                                                                          \
+    }
+#define FXI_PAIR_TABLE(n)                                                                          \
+    {                                                                                              \
+        FXI_PAIR_TABLE_2(n##_sum), FXI_PAIR_TABLE_2(n##_difference),                               \
+            FXI_PAIR_TABLE_2(n##_product), FXI_PAIR_TABLE_2(n##_from),                             \
+        {                                                                                          \
+            {n##_negated_vv, n##_negated_vv}, {n##_negated_vs, n##_negated_vs},                    \
+            {                                                                                      \
+                n##_negated_sv, n##_negated_sv                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
+static const fxi_pair_loops tile_pairs[FXI_PAIR_FIRSTS] = {
+    FXI_PAIR_TABLE(sum), FXI_PAIR_TABLE(difference), FXI_PAIR_TABLE(product)};
+
 /* ---- conversions ----------------------------------------------------------------------------- */
 /* Conversions between all types. Bool is x ≠ 0; floats to integers saturate. */
 #define FXI_CASTS_TO(S, T, TO_F32, TO_F64, TO_I32, TO_I64, TO_U8)                                  \

@@ -4,7 +4,9 @@
  * one call of a loop over the whole tile (cpu_isa_ops.h). So 256 elements share the cost of
  * interpreting, and intermediate results never leave the first-level cache. There is no code
  * generation, which would need a compiler where the program runs: in a prototype, a chain of
- * operations on 10,000 elements took 8.2 µs in tiles and 6.8 as one loop written by hand.
+ * operations on 10,000 elements took 8.2 µs in tiles and 6.8 as one loop written by hand. Two
+ * additions, subtractions or products of Float32 are one call if the second alone reads the result
+ * of the first.
  *
  * Calls read and write numbered locations: operands, then tiles of scratch, then outputs. A run is
  * a table of these addresses. Dense operands and outputs advance from tile to tile. Some loops read
@@ -106,11 +108,21 @@ typedef struct register_location {
     uint8_t dtype;
 } register_location;
 
+/* What one call computes: an instruction, or two of which the second takes the result of the first
+ * (fxi_pair_loops). */
+typedef struct task {
+    const fx_instr *ins, *first; /* first: NULL for a single instruction */
+    bool from;                   /* the second subtracts the first's result */
+    uint8_t nreads, reads[3];    /* registers */
+    uint8_t result;
+} task;
+
 typedef struct builder {
     const fxi_program_spec *spec;
     const fxi_simd *simd;
     fxi_program *p;
-    int nregs;
+    int nregs, ntasks;
+    task tasks[MAX_REGISTERS];
     register_location regs[MAX_REGISTERS];
     bool busy[MAX_TILES];
 } builder;
@@ -152,18 +164,96 @@ static int output_of(const builder *m, int r)
     return -1;
 }
 
-/* Without last uses, each instruction would need a tile of its own, and long programs would leave
- * the first-level cache. */
+/* The number of this instruction's loops in fxi_pair_loops; NOWHERE if there are none. Float32
+ * only: the loops take 35 KB for each instruction set, and Float64 spends its time in functions. */
+static int pair_kind(const fx_instr *ins)
+{
+    return ins->dtype != FX_DTYPE_F32 ? NOWHERE
+           : ins->op == FX_OP_ADD     ? FXI_PAIR_SUM
+           : ins->op == FX_OP_SUB     ? FXI_PAIR_DIFFERENCE
+           : ins->op == FX_OP_MUL     ? FXI_PAIR_PRODUCT
+           : ins->op == FX_OP_NEG     ? FXI_PAIR_NEGATED
+                                      : NOWHERE;
+}
+
+/* Not a negation: c + (−a) is c − a, and derivatives are built in that form. A negation is often
+ * the second, as in exp(−x²). */
+static bool can_be_first(const fx_instr *ins)
+{
+    return pair_kind(ins) >= 0 && pair_kind(ins) < FXI_PAIR_FIRSTS;
+}
+
+/* The instruction whose result instruction k alone reads, and that may be computed in the same
+ * loop; NOWHERE if there is none. The later one of two: its operands are kept for a shorter time.
+ */
+static int first_of_pair(const builder *m, int k, const uint8_t *uses, const bool *is_second)
+{
+    const fx_instr *instr = m->spec->program.instr;
+    int first = NOWHERE;
+    if (pair_kind(&instr[k]) == NOWHERE)
+        return NOWHERE;
+    for (int i = 0; i < instr[k].nsrc; i++) {
+        const int r = instr[k].src[i], j = r - m->spec->nin;
+        if (j > first && uses[r] == 1 && !is_second[j] && can_be_first(&instr[j]))
+            first = j;
+    }
+    return first;
+}
+
+/* Divides the program into tasks. An addition of two tiles reads two vectors and writes one for a
+ * single operation, so a loop of two instructions saves a third of their reads and writes, and a
+ * call. The first instruction of a pair runs where the second did: its operands are kept until
+ * then, and nothing else reads its result, so no other instruction sees the change of order. Loops
+ * of three instructions would need ten times as many texts. */
+static void find_tasks(builder *m)
+{
+    const fxi_program_spec *s = m->spec;
+    const fx_instr *instr = s->program.instr;
+    uint8_t uses[MAX_REGISTERS] = {0};
+    bool is_first[MAX_REGISTERS] = {false}, is_second[MAX_REGISTERS] = {false};
+    int16_t first[MAX_REGISTERS];
+    for (int k = 0; k < s->program.n; k++)
+        for (int i = 0; i < instr[k].nsrc; i++)
+            uses[instr[k].src[i]] = uses[instr[k].src[i]] ? 2 : 1;
+    for (int k = 0; k < s->nout; k++)
+        uses[s->out[k]] = 2;
+    for (int k = 0; k < s->program.n; k++) {
+        first[k] = (int16_t)first_of_pair(m, k, uses, is_second);
+        if (first[k] != NOWHERE)
+            is_first[first[k]] = is_second[k] = true;
+    }
+    m->ntasks = 0;
+    for (int k = 0; k < s->program.n; k++) {
+        task t = {.ins = &instr[k], .result = (uint8_t)(s->nin + k)};
+        if (is_first[k])
+            continue;
+        if (first[k] != NOWHERE) {
+            t.first = &instr[first[k]];
+            t.from = instr[k].nsrc == 2 && instr[k].src[1] == s->nin + first[k];
+            memcpy(t.reads, t.first->src, 2);
+            /* A negation has no other operand, and its loop reads none. */
+            t.reads[2] = instr[k].nsrc == 2 ? instr[k].src[!t.from] : t.reads[0];
+            t.nreads = 3;
+        } else {
+            memcpy(t.reads, instr[k].src, sizeof t.reads);
+            t.nreads = instr[k].nsrc;
+        }
+        m->tasks[m->ntasks++] = t;
+    }
+}
+
+/* Without last uses, each task would need a tile of its own, and long programs would leave the
+ * first-level cache. */
 static void find_last_uses(builder *m)
 {
     const fxi_program_spec *s = m->spec;
     for (int r = 0; r < m->nregs; r++)
         m->regs[r] = (register_location){NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = -1};
-    for (int k = 0; k < s->program.n; k++)
-        for (int i = 0; i < s->program.instr[k].nsrc; i++)
-            m->regs[s->program.instr[k].src[i]].last_use = (int16_t)k;
+    for (int k = 0; k < m->ntasks; k++)
+        for (int i = 0; i < m->tasks[k].nreads; i++)
+            m->regs[m->tasks[k].reads[i]].last_use = (int16_t)k;
     for (int k = 0; k < s->nout; k++) /* outputs are kept to the end of the tile */
-        m->regs[s->out[k]].last_use = (int16_t)s->program.n;
+        m->regs[s->out[k]].last_use = (int16_t)m->ntasks;
 }
 
 static void add_call(builder *m, fxi_tile_fn loop, int to, int from)
@@ -326,7 +416,7 @@ static int type_of(const fx_instr *ins)
 }
 
 /* A cast to 16 bits is rounded to odd first (cpu_convert.h); the rounding to 16 bits is a call of
- * its own, as after every instruction (assign_instruction). */
+ * its own, as after every instruction (assign_task). */
 fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins)
 {
     const int from = fxi_compute_type(ins->from);
@@ -353,30 +443,50 @@ fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsign
     return NULL;
 }
 
-static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_scalar)
+/* The loop of two instructions. *out_ones: bits of the operands that it takes as single numbers; if
+ * both operands of the first are scalars, they are spread. That is rare, because the planner
+ * computes numbers from numbers on their own, and would need further loops. */
+static fxi_tile_fn pair_loop(const builder *m, const task *t, unsigned scalars, unsigned *out_ones)
 {
-    unsigned scalars = 0;
-    for (int i = 0; i < ins->nsrc; i++)
-        scalars |= (unsigned)(m->regs[ins->src[i]].scalar != NOWHERE) << i;
-    return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
+    enum { FIRST = 1, SECOND = 2, LAST = 4 };
+    const unsigned of_first = scalars & (FIRST | SECOND);
+    const int form = of_first == FIRST    ? FXI_PAIR_FIRST_ONE
+                     : of_first == SECOND ? FXI_PAIR_SECOND_ONE
+                                          : FXI_PAIR_VECTORS;
+    const int second =
+        pair_kind(t->ins) == FXI_PAIR_DIFFERENCE && t->from ? FXI_PAIR_FROM : pair_kind(t->ins);
+    *out_ones = (form == FXI_PAIR_VECTORS ? 0 : of_first) | (scalars & LAST);
+    return m->simd->pairs[pair_kind(t->first)][second][form][(scalars & LAST) != 0];
 }
 
-/* Spreads the scalars that instruction k takes as vectors over tiles, once or for each run of
- * elements. These tiles are never reused. */
-static void spread_scalars(builder *m, int k)
+/* The loop of a task. *out_ones: bits of the operands that it takes as single numbers. */
+static fxi_tile_fn loop_of(const builder *m, const task *t, unsigned *out_ones)
 {
-    const fx_instr *ins = &m->spec->program.instr[k];
-    int scalar = -1;
-    if (!mixed_loop(m, ins, &scalar))
-        scalar = -1;
-    for (int i = 0; i < ins->nsrc; i++) {
-        register_location *r = &m->regs[ins->src[i]];
-        /* Read as a single number, not a scalar at all, or spread for an earlier instruction. */
-        if (i == scalar || r->scalar == NOWHERE || r->vector != NOWHERE)
+    unsigned scalars = 0;
+    int one = 0;
+    for (int i = 0; i < t->nreads; i++)
+        scalars |= (unsigned)(m->regs[t->reads[i]].scalar != NOWHERE) << i;
+    if (t->first)
+        return pair_loop(m, t, scalars, out_ones);
+    const fxi_tile_fn mixed = fxi_cpu_mixed_loop(m->simd, t->ins, scalars, &one);
+    *out_ones = mixed ? 1u << one : 0;
+    return mixed ? mixed : fxi_cpu_loop(m->simd, t->ins);
+}
+
+/* Spreads the scalars that a task takes as vectors over tiles, once or for each run of elements.
+ * These tiles are never reused. */
+static void spread_scalars(builder *m, const task *t)
+{
+    unsigned ones;
+    loop_of(m, t, &ones);
+    for (int i = 0; i < t->nreads; i++) {
+        register_location *r = &m->regs[t->reads[i]];
+        /* Read as a single number, not a scalar at all, or spread for an earlier task. */
+        if ((ones >> i & 1) || r->scalar == NOWHERE || r->vector != NOWHERE)
             continue;
         const size_t size = register_size(r->dtype);
         r->vector = (int16_t)tile_location(m, take_tiles(m, 1));
-        add_first(m, ins->src[i],
+        add_first(m, t->reads[i],
                   size == 8   ? splat64
                   : size == 4 ? splat32
                               : splat8,
@@ -384,13 +494,13 @@ static void spread_scalars(builder *m, int k)
     }
 }
 
-/* Frees the tiles of operands that instruction k reads last and whose elements have `size` (same),
- * or have another size (not same). */
+/* Frees the tiles of operands that task k reads last and whose elements have `size` (same), or have
+ * another size (not same). */
 static void release_tiles(builder *m, int k, size_t size, bool same)
 {
-    const fx_instr *ins = &m->spec->program.instr[k];
-    for (int i = 0; i < ins->nsrc; i++) {
-        register_location *a = &m->regs[ins->src[i]];
+    const task *t = &m->tasks[k];
+    for (int i = 0; i < t->nreads; i++) {
+        register_location *a = &m->regs[t->reads[i]];
         /* Operands in their own memory have no tile to free. */
         if (a->tile < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
             continue;
@@ -399,14 +509,14 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
     }
 }
 
-/* Chooses where instruction k stores its result. A loop may work in place if its operand's elements
- * have the result's size: those tiles are freed before the result takes one. Others are freed
- * after, because a loop would overwrite elements that it has not read yet. */
-static void assign_result(builder *m, int k, int r)
+/* Chooses where task k stores its result. A loop may work in place if its operand's elements have
+ * the result's size: those tiles are freed before the result takes one. Others are freed after,
+ * because a loop would overwrite elements that it has not read yet. */
+static void assign_result(builder *m, int k)
 {
+    const int r = m->tasks[k].result, o = output_of(m, r);
     register_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
-    const int o = output_of(m, r);
     release_tiles(m, k, size, true);
     if (o >= 0 && !half(to->dtype)) {
         /* The final number is known when the tiles are counted. */
@@ -420,44 +530,40 @@ static void assign_result(builder *m, int k, int r)
         m->busy[to->tile] = false;
 }
 
-static bool assign_instruction(builder *m, int k)
+static bool assign_task(builder *m, int k)
 {
-    const fx_instr *ins = &m->spec->program.instr[k];
-    const int r = m->spec->nin + k;
-    int scalar = -1;
-    call c = {.loop = mixed_loop(m, ins, &scalar), .attr = ins->attr};
-    if (!c.loop) {
-        c.loop = fxi_cpu_loop(m->simd, ins);
-        scalar = -1;
-    }
+    const task *t = &m->tasks[k];
+    unsigned ones;
+    call c = {.loop = loop_of(m, t, &ones), .attr = t->ins->attr};
     if (!c.loop)
         return false;
-    for (int i = 0; i < ins->nsrc; i++)
-        c.src[i] =
-            (uint8_t)(i == scalar ? m->regs[ins->src[i]].scalar : m->regs[ins->src[i]].vector);
-    m->regs[r].dtype = ins->dtype;
-    assign_result(m, k, r);
-    c.to = (uint8_t)m->regs[r].vector;
+    for (int i = 0; i < t->nreads; i++) {
+        const register_location *r = &m->regs[t->reads[i]];
+        c.src[i] = (uint8_t)(ones >> i & 1 ? r->scalar : r->vector);
+    }
+    m->regs[t->result].dtype = t->ins->dtype;
+    assign_result(m, k);
+    c.to = (uint8_t)m->regs[t->result].vector;
     m->p->calls[m->p->ncalls++] = c;
     /* A 16-bit result is rounded after every instruction, so that fused and separate steps give the
      * same bits. */
-    if (half(ins->dtype))
-        add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], c.to, c.to);
+    if (half(t->ins->dtype))
+        add_call(m, m->simd->round[t->ins->dtype == FX_DTYPE_BF16], c.to, c.to);
     return true;
 }
 
 /* ---- making: outputs ------------------------------------------------------------------------- */
-/* The operands that instructions after k read directly in their memory. If the output has the
- * memory of one of them, it must not be written there before. */
-static uint32_t read_later(const builder *m, int k)
+/* The operands that tasks after the one of output r read directly in their memory. If the output
+ * has the memory of one of them, it must not be written there before. */
+static uint32_t read_later(const builder *m, int r)
 {
     uint32_t mask = 0;
-    for (int j = k + 1; j < m->spec->program.n; j++)
-        for (int i = 0; i < m->spec->program.instr[j].nsrc; i++) {
-            const int r = m->spec->program.instr[j].src[i];
+    for (int k = m->ntasks - 1; m->tasks[k].result != r; k--)
+        for (int i = 0; i < m->tasks[k].nreads; i++) {
+            const int read = m->tasks[k].reads[i];
             /* Gathered and converted operands have been copied into tiles by then. */
-            if (r < m->spec->nin && m->regs[r].vector == r)
-                mask |= 1u << r;
+            if (read < m->spec->nin && m->regs[read].vector == read)
+                mask |= 1u << read;
         }
     return mask;
 }
@@ -473,7 +579,7 @@ static void assign_outputs(builder *m)
             add_call(m, m->simd->store[dtype == FX_DTYPE_BF16], MAX_LOCATIONS - 1 - o,
                      m->regs[r].vector);
         else
-            m->p->out[o].read_later = read_later(m, r - m->spec->nin);
+            m->p->out[o].read_later = read_later(m, r);
     }
 }
 
@@ -539,8 +645,8 @@ static void assign_operands(builder *m)
 {
     for (int k = 0; k < m->spec->nin; k++)
         assign_operand(m, k);
-    for (int k = 0; k < m->spec->program.n; k++)
-        spread_scalars(m, k);
+    for (int k = 0; k < m->ntasks; k++)
+        spread_scalars(m, &m->tasks[k]);
     for (int k = 0; k < m->spec->nin; k++)
         /* The 16-bit elements are needed only until they are converted, at the start of each tile.
          */
@@ -561,8 +667,8 @@ static fx_status assign_all(builder *m, int tile)
     memset(m->busy, 0, sizeof m->busy);
     find_last_uses(m);
     assign_operands(m);
-    for (int k = 0; k < s->program.n; k++)
-        if (!assign_instruction(m, k))
+    for (int k = 0; k < m->ntasks; k++)
+        if (!assign_task(m, k))
             return FX_STATUS_UNSUPPORTED;
     assign_outputs(m);
     return s->nin + p->ntiles + s->nout <= MAX_LOCATIONS ? FX_OK : FX_STATUS_INTERNAL;
@@ -608,6 +714,7 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
     m.p = allocate(spec);
     if (!m.p)
         return FX_STATUS_MEMORY;
+    find_tasks(&m);
     fx_status status = assign_all(&m, FXI_TILE);
     /* Shorter tiles cost more calls, but the scratch is on the stack and in the first-level cache.
      */

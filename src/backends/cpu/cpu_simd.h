@@ -224,6 +224,20 @@ typedef struct fxi_attention_core {
     void (*gradient)(const fxi_attention_panel *p);
 } fxi_attention_core;
 
+/* Loops for two additions, subtractions or products of Float32 where the second takes the result of
+ * the first: d[i] = second(first(s[0][i], s[1][i]), s[2][i]), rounded twice. Sums and products need
+ * one order of operands; a difference needs both. An operand may be a single number, but not both
+ * operands of the first: s[0] and s[1] are vectors, or the second or the first is one number. */
+enum { FXI_PAIR_SUM, FXI_PAIR_DIFFERENCE, FXI_PAIR_PRODUCT, FXI_PAIR_FIRSTS };
+enum {
+    FXI_PAIR_FROM = FXI_PAIR_FIRSTS, /* s[2][i] − first */
+    FXI_PAIR_NEGATED,                /* −first */
+    FXI_PAIR_SECONDS
+};
+enum { FXI_PAIR_VECTORS, FXI_PAIR_SECOND_ONE, FXI_PAIR_FIRST_ONE, FXI_PAIR_FORMS };
+/* [first][second][operands of the first][is s[2] a single number?] */
+typedef fxi_tile_fn fxi_pair_loops[FXI_PAIR_SECONDS][FXI_PAIR_FORMS][2];
+
 typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
@@ -231,6 +245,7 @@ typedef struct fxi_simd {
      * ([0]) or their last but one ([1]); NULL if the operation has no such loop. The results are
      * the same bits as those of `ops`. */
     const fxi_tile_fn (*mixed)[2][2];
+    const fxi_pair_loops *pairs;            /* [first] */
     const fxi_tile_fn (*cast)[FXI_C_COUNT]; /* [from][to] */
     const fxi_tile_fn *cast_odd;            /* [from]: to Float32, rounded to odd */
     const fxi_tile_fn *round;        /* [0] Float32 to Float16 values, [1] to BFloat16 values */
