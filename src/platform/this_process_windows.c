@@ -1,8 +1,8 @@
 /* this_process_windows.c: the process on Windows; see this_process.h. Windows has no forks, and no
  * programs with more rights than their user. */
 #include "this_process.h"
+#include "thread.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,23 +74,23 @@ bool fxi_process_on_exit(fxi_exit_handler *handler)
 
 /* ---- the end of a thread --------------------------------------------------------------------- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t at_end;
-static bool has_key;
+static fxi_once once = FXI_ONCE_INIT;
+static fxi_thread_value at_end;
+static bool has_value;
 
 static void end_thread(void *handler)
 {
     ((const fxi_exit_handler *)handler)->run();
 }
 
-static void make_key(void)
+static void make_value(void)
 {
-    has_key = pthread_key_create(&at_end, end_thread) == 0;
+    has_value = fxi_thread_value_init(&at_end, end_thread);
 }
 
 void fxi_process_on_thread_end(fxi_exit_handler *handler)
 {
-    pthread_once(&once, make_key);
-    if (has_key)
-        pthread_setspecific(at_end, handler);
+    fxi_call_once(&once, make_value);
+    if (has_value)
+        fxi_thread_value_set(at_end, handler);
 }

@@ -84,10 +84,9 @@ void fxi_thread_yield(void);
  * value unless that is NULL; not for the main thread at the end of the process. */
 typedef pthread_key_t fxi_thread_value;
 
-static inline bool fxi_thread_value_init(fxi_thread_value *v, void (*end)(void *))
-{
-    return pthread_key_create(v, end) == 0;
-}
+/* False: no memory, or more variables than the system can have. `end` may use _Thread_local
+ * variables. */
+bool fxi_thread_value_init(fxi_thread_value *v, void (*end)(void *));
 static inline bool fxi_thread_value_set(fxi_thread_value v, void *value)
 {
     return pthread_setspecific(v, value) == 0;

@@ -23,3 +23,8 @@ void fxi_thread_yield(void)
 {
     sched_yield();
 }
+
+bool fxi_thread_value_init(fxi_thread_value *v, void (*end)(void *))
+{
+    return pthread_key_create(v, end) == 0;
+}
