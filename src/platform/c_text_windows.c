@@ -1,19 +1,75 @@
 /* c_text_windows.c: text functions on Windows; see c_text.h. MinGW's own strtod is correctly
- * rounded and always reads a point, which the C library of Windows does not promise. */
+ * rounded, which the C library of Windows does not promise. */
 #include "c_text.h"
+#include "system_memory.h"
 
-#include <ctype.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* MinGW's strtod reads the decimal point of the program's locale. If that is another one, the
+ * number is copied with it. If that fails for lack of memory, the number is read as it is. */
+typedef struct localised {
+    char few[64];
+    char *text;    /* few, or a larger block; NULL: as it is */
+    size_t at, by; /* the copy is longer by this many bytes after this offset */
+} localised;
+
+static void localise(localised *l, const char *text)
+{
+    const char *point = localeconv()->decimal_point;
+    *l = (localised){.text = NULL};
+    if (strcmp(point, ".") == 0)
+        return;
+    const size_t n = strspn(text, " \t\n\v\f\r+-.0123456789abcdefinptxyABCDEFINPTXY"),
+                 width = strlen(point);
+    char *copy = n + width < sizeof l->few ? l->few : fxi_system_alloc(0, n + width + 1);
+    if (!copy)
+        return;
+    const size_t whole = strcspn(text, "."), before = whole < n ? whole : n;
+    memcpy(copy, text, before);
+    char *end = copy + before;
+    if (before < n) {
+        memcpy(end, point, width);
+        memcpy(end + width, text + before + 1, n - before - 1);
+        end += width + n - before - 1;
+    }
+    *end = 0;
+    l->text = copy;
+    l->at = before;
+    l->by = width - 1;
+}
+
+static void finish(localised *l, const char *text, char **io_end)
+{
+    const size_t read = (size_t)(*io_end - (l->text ? l->text : text));
+    *io_end = (char *)text + read - (l->text && read > l->at ? l->by : 0);
+    if (l->text != l->few)
+        fxi_system_free(l->text, false);
+}
+
 double fxi_strtod(const char *text, char **out_end)
 {
-    return __mingw_strtod(text, out_end);
+    localised l;
+    char *end;
+    localise(&l, text);
+    const double value = __mingw_strtod(l.text ? l.text : text, &end);
+    finish(&l, text, &end);
+    if (out_end)
+        *out_end = end;
+    return value;
 }
 
 float fxi_strtof(const char *text, char **out_end)
 {
-    return __mingw_strtof(text, out_end);
+    localised l;
+    char *end;
+    localise(&l, text);
+    const float value = __mingw_strtof(l.text ? l.text : text, &end);
+    finish(&l, text, &end);
+    if (out_end)
+        *out_end = end;
+    return value;
 }
 
 bool fxi_same_letters(const char *a, const char *b)

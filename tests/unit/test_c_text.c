@@ -20,6 +20,9 @@ static void read_some_numbers(void)
     assert_true(fxi_strtod("0.1", NULL) == 0.1);
     assert_true(fxi_strtof("16777217", NULL) == 16777216.0f); /* the nearest one */
     assert_true(fxi_strtod("nothing", &end) == 0 && *end == 'n');
+    assert_true(fxi_strtod("1,5", &end) == 1 && *end == ',');
+    const char many[] = " 0.1000000000000000055511151231257827021181583404541015625000000e+0,2";
+    assert_true(fxi_strtod(many, &end) == 0.1 && end == many + sizeof many - 3);
     errno = 0;
     assert_true(isinf(fxi_strtod("1e999", NULL)));
     assert_int_equal(errno, ERANGE);
