@@ -168,20 +168,17 @@ void fxi_os_begin_writing(int fd, int64_t offset, int64_t bytes)
     (void)fd, (void)offset, (void)bytes;
 }
 
+/* Windows refuses to replace a file that is mapped: a program could not save a model under the name
+ * that it was loaded from. So files are read. */
 void *fxi_os_map(int fd, size_t bytes)
 {
-    const HANDLE map =
-        bytes ? CreateFileMappingW(handle_of(fd), NULL, PAGE_READONLY, 0, 0, NULL) : NULL;
-    void *data = map ? MapViewOfFile(map, FILE_MAP_READ, 0, 0, bytes) : NULL;
-    if (map)
-        CloseHandle(map); /* the view keeps it */
-    return data;
+    (void)fd, (void)bytes;
+    return NULL;
 }
 
 void fxi_os_unmap(void *data, size_t bytes)
 {
-    (void)bytes;
-    UnmapViewOfFile(data);
+    (void)data, (void)bytes;
 }
 
 /* ---- facts ----------------------------------------------------------------------------------- */
