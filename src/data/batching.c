@@ -262,7 +262,7 @@ typedef struct ranked {
 static int descending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
-    const int nans = isnan(y->value) - isnan(x->value);
+    const int nans = (isnan(y->value) != 0) - (isnan(x->value) != 0); /* MinGW: -1 for NaN */
     const int order = (x->value < y->value) - (x->value > y->value) + (x->whole < y->whole) -
                       (x->whole > y->whole);
     return nans ? nans : order ? order : (x->index > y->index) - (x->index < y->index);
