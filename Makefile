@@ -41,7 +41,7 @@ help:
 	@echo 'make clang         the suite built with clang'
 	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'
 	@echo 'make macos         cross-compiled for macOS, the files are checked but not run'
-	@echo 'make windows       cross-compiled for Windows, the command line under Wine'
+	@echo 'make windows       cross-compiled for Windows, the command line and quick tests under Wine'
 	@echo 'make fuzz          damaged input for every reader, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ_TARGETS=names)'
 	@echo 'make docs          the pages and the reference as a site, $(BUILD)/site'
 	@echo 'make format        clang-format over the tree (check-format: only check)'

@@ -9,6 +9,9 @@
 /* The first python3 in PATH, or else the system's, that succeeds with these arguments; NULL if
  * neither does. */
 const char *python_that(const char *arguments);
+/* Ends the test if this is NULL: as failed, or on Windows as skipped, because Wine has no Python.
+ * scripts/windows counts the tests that are skipped. */
+void need_python(const char *python);
 /* Runs tests/support/SCRIPT with these arguments ("" or NULL: no more) and returns the first line
  * of its output in `line`. A script that fails ends the test. */
 void python_bson(const char *script, const char *a, const char *b, const char *c, char *line,

@@ -16,6 +16,7 @@
 #include "cpu_simd.h"
 #include "half.h"
 #include "memory.h"
+#include "system_memory.h"
 #include "step.h"
 
 enum { GUARD = 64 };
@@ -193,12 +194,12 @@ typedef struct step_run {
 static inline fx_status run_once(fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     fx_status status = fxi_cpu_prepare_step(step);
-    run->work = step->work_bytes ? aligned_alloc(64, (size_t)step->work_bytes) : NULL;
+    run->work = step->work_bytes ? fxi_system_alloc(64, (size_t)step->work_bytes) : NULL;
     if (run->work)
         memset(run->work, 0xFF, (size_t)step->work_bytes); /* NaN */
     if (!status || status == FX_STATUS_UNSUPPORTED)        /* the error shows when the step runs */
         status = fxi_cpu_run_step(step, in, out, run);
-    free(run->work);
+    fxi_system_free(run->work, true);
     run->work = NULL;
     fxi_cpu_release_step(step);
     return status;

@@ -35,7 +35,7 @@ static fx_array *images(void)
     return fx_array_to(device, fx_from(FX_DTYPE_F32, v, W, H, C, N));
 }
 
-static const float *read(fx_array *x, int64_t w, int64_t h)
+static const float *numbers_of(fx_array *x, int64_t w, int64_t h)
 {
     static float v[W * H * C * N];
     assert_ptr_equal(fx_array_device(x), device);
@@ -57,7 +57,7 @@ static void flips(void **state)
     FX_SCOPE;
     fx_seed(3);
     fx_array *x = images();
-    const float *v = read(fx_random_flip(x, .dims = FX_AXES(0, 1), .always = true), W, H);
+    const float *v = numbers_of(fx_random_flip(x, .dims = FX_AXES(0, 1), .always = true), W, H);
     int seen[2][2] = {{0}};
     for (int b = 0; b < N; b++) {
         const int fi = v[b * W * H * C] != at(0, (int)(v[b * W * H * C] / 10) % 10, 0, b);
@@ -83,7 +83,7 @@ static void crops(void **state)
     FX_SCOPE;
     fx_seed(4);
     fx_array *x = images();
-    const float *v = read(fx_random_crop(x, FX_DIMS(3, 2), .always = true), 3, 2);
+    const float *v = numbers_of(fx_random_crop(x, FX_DIMS(3, 2), .always = true), 3, 2);
     int seen[3][3] = {{0}};
     for (int b = 0; b < N; b++) {
         const int first = (int)v[b * 3 * 2 * C] - 1000 * b, oi = first % 10, oj = first / 10;
@@ -107,7 +107,8 @@ static void shifts(void **state)
     FX_SCOPE;
     fx_seed(5);
     fx_array *x = images();
-    const float *v = read(fx_random_shift(x, FX_DIMS(1, 0), .fill = -7, .always = true), W, H);
+    const float *v =
+        numbers_of(fx_random_shift(x, FX_DIMS(1, 0), .fill = -7, .always = true), W, H);
     int seen[3] = {0};
     for (int b = 0; b < N; b++) {
         const float *o = v + b * W * H * C;

@@ -548,7 +548,7 @@ static void plugin_odd_numbers(void **state)
         assert_true(run_plugin(attr, &x, &w, &y, NULL, false));
         for (int64_t i = 0; i < length_of(&y); i++) {
             const int64_t c = i % 9, r = i / 9 % 9, image = i / (81 * 20);
-            const bool inf = image == 0 && labs(c - 4) <= 1 && labs(r - 4) <= 1;
+            const bool inf = image == 0 && llabs(c - 4) <= 1 && llabs(r - 4) <= 1;
             const bool nan = image == 1 && c >= 7 && r >= 7;
             const double v = element(&y, i);
             assert_true(inf ? v == INFINITY : nan ? isnan(v) : isfinite(v));

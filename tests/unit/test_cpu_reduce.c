@@ -144,7 +144,7 @@ static void nan_wins(void **state)
                     const fx_attr attr = {.reduce = {kind, 1 << axis}};
                     run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
                     for (int64_t i = 0; i < 40; i++)
-                        assert_true(isnan(element(&out, i)) == (i == 7));
+                        assert_true((isnan(element(&out, i)) != 0) == (i == 7));
                     drop_operand(&x), drop_operand(&out);
                 }
 }
@@ -175,7 +175,7 @@ static void check_rows(int kind, const operand *x)
         assert_memory_equal((char *)out.data + (size_t)r * size, alone.data, size);
         assert_true(isnan(element(&out, r)) == isnan(element(&alone, 0)));
         /* The rows may be in reverse order. */
-        assert_true(isnan(element(&out, r)) ==
+        assert_true((isnan(element(&out, r)) != 0) ==
                     ((x->t.stride[1] > 0 ? r : x->t.shape[1] - 1 - r) % 3 == 0));
     }
     drop_operand(&out), drop_operand(&alone);
@@ -316,7 +316,7 @@ static void deviations_that_are_not_numbers(void **state)
                 const fx_attr attr = {.reduce = {FX_REDUCE_SQDEV, 1 << axis}};
                 run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
                 for (int64_t i = 0; i < 40; i++)
-                    assert_true(isnan(element(&out, i)) == (i == 7));
+                    assert_true((isnan(element(&out, i)) != 0) == (i == 7));
                 drop_operand(&x), drop_operand(&out);
             }
 }

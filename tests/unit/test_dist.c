@@ -5,6 +5,7 @@
  * the data, or are computed by hand.
  */
 #include "meeting.h"
+#include "shared_library.h"
 
 #include <cflux/mlutils.h>
 
@@ -681,7 +682,8 @@ static void arguments_are_checked(void **state)
         strstr(fx_error_take().message, ".wire must be Float32 or BFloat16, got Float16"));
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     assert_int_equal(fx_dist_init(FX_MPI), FX_STATUS_UNSUPPORTED);
-    assert_non_null(strstr(fx_error_take().message, "there is no libcflux-mpi-openmpi.so in"));
+    assert_non_null(strstr(fx_error_take().message,
+                           "there is no libcflux-mpi-openmpi" FXI_LIBRARY_SUFFIX " in"));
     unsetenv("OMPI_COMM_WORLD_SIZE");
     assert_false(fx_dist_initialized(FX_MPI));
 }

@@ -15,6 +15,7 @@
 
 #include "data_index.h"
 #include "file_out.h"
+#include "python_run.h"
 #include "temp_file.h"
 
 /* ---- files of others ------------------------------------------------------------------------- */
@@ -331,8 +332,10 @@ static void python_reads_what_is_written(void **state)
                 fx_cast(fx_vector(1.5), FX_DTYPE_BF16), "i32",
                 fx_range_dtype(FX_DTYPE_I32, -1, 1, 3), "md", fx_metadata("k", "\xC3\xA9\n")),
         FX_OK);
+    const char *python = python_that("-c 0");
     char command[1200];
-    snprintf(command, sizeof command, "python3 -B tests/support/read_safetensors.py '%s'", path);
+    need_python(python);
+    snprintf(command, sizeof command, "%s -B tests/support/read_safetensors.py '%s'", python, path);
     FILE *p = popen(command, "r");
     char out[2000];
     const size_t n = fread(out, 1, sizeof out - 1, p);

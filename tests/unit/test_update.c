@@ -3,10 +3,10 @@
  * memory. Expected values are the rules' formulas.
  */
 #include "composite_check.h"
+#include "memory.h"
 #include "state_parts.h"
 
 #include <cflux.h>
-#include <memory.h>
 
 typedef struct Pair {
     fx_object base;
