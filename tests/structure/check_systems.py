@@ -5,6 +5,7 @@ A function that a header of src/platform or tools/cflux/system.h declares must b
 NAME_linux.c, NAME_darwin.c or NAME_windows.c, in NAME_posix.c, which is for the first two, or in a file for all of them.
 OF_SOME lists the exceptions. The library and the command line may use only functions of ISO C, as the compiler's headers declare them without
 extensions, and those of ELSEWHERE, which every supported system has. The files named above are free to use others, and so are plugins.
+isnan and the like return any number but 0 for true (MinGW: -1), so they are no operands of arithmetic or comparisons.
 
 Usage: check_systems.py BUILD [root]     (BUILD/CMakeFiles has the objects)
 """
@@ -27,7 +28,8 @@ ISO = ("assert ctype errno fenv float inttypes limits locale math setjmp signal 
 # zlib, libbson, winpthreads; strnlen is also in the C libraries of macOS and Windows, and gcc makes one sincos of sin and cos.
 ELSEWHERE = re.compile(r"(pthread|bson|gz|inflate|deflate|crc32)\w*|strnlen|sincosf?|stdin|stdout|stderr|_\w+")
 IN_THE_TOOL = re.compile(r"(png|jpeg)_\w+|strdup|vasprintf|getopt_long|opt(arg|err|ind|opt)")  # as well; MinGW has them
-LEAST_FUNCTIONS, LEAST_SYMBOLS = 100, 60
+TRUTH = re.compile(r"(?<!!)\b(?:isnan|isinf|isfinite|isnormal|signbit)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+LEAST_FUNCTIONS, LEAST_SYMBOLS, LEAST_TRUTHS = 100, 60, 40
 
 
 def text_of(path):
@@ -96,6 +98,21 @@ def foreign(files, iso):
     return errors, len(seen)
 
 
+def truths(root):
+    """(errors, number of calls) of isnan and the like in the sources of the library and the command line."""
+    errors, count = [], 0
+    for path in sorted(glob.glob(os.path.join(root, "src", "**", "*.[ch]"), recursive=True) +
+                       glob.glob(os.path.join(root, "tools", "cflux", "*.[ch]"))):
+        text = text_of(path)
+        for m in TRUTH.finditer(text):
+            count += 1
+            before, after = text[:m.start()].rstrip(), text[m.end():].lstrip()
+            operand = re.search(r"([-+*^]=?|[=!<>]=|[^&]&|[^|]\|)$", before) and not after.startswith("?")
+            if operand or re.match(r"([-+*^]|[!=]=(?!\s*0\b)|&[^&]|\|[^|])", after):
+                errors.append(f"{os.path.relpath(path, root)}: {m.group()} is used as a number; compare it with 0 first")
+    return errors, count
+
+
 def main():
     build = sys.argv[1]
     root = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
@@ -104,9 +121,11 @@ def main():
     paths = {**objects(build, root), **objects_of_the_tool(build)}
     found = symbols(sorted(paths.values()))
     more, names = foreign({source: found[path] for source, path in paths.items()}, iso_names())
-    errors += more
-    if functions < LEAST_FUNCTIONS or names < LEAST_SYMBOLS:
-        errors.append(f"looked at {functions} functions and {names} symbols, expected at least {LEAST_FUNCTIONS} and {LEAST_SYMBOLS}")
+    used_as_numbers, calls = truths(root)
+    errors += more + used_as_numbers
+    for what, n, least in (("functions", functions, LEAST_FUNCTIONS), ("symbols", names, LEAST_SYMBOLS), ("truths", calls, LEAST_TRUTHS)):
+        if n < least:
+            errors.append(f"looked at {n} {what}, expected at least {least}")
     for e in errors:
         print(e, file=sys.stderr)
     print(f"{functions} functions for {len(SYSTEMS)} systems, {names} symbols of other libraries, {len(errors)} errors")

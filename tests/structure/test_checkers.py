@@ -74,6 +74,14 @@ class Systems(Scratch):
         self.assertEqual(check_systems.foreign(files, {"strlen"})[0],
                          ["src/base/a.c: strdup is not a function of ISO C: a file for each system must call it"])
 
+    def test_truths(self):
+        good = "bool a = isnan(x), b = !isnan(x) == !isnan(y) && isinf(f(g(x)));\nint c = (isnan(x) != 0) - (isnan(y) != 0) || isnan(x);\n"
+        self.put("src/a.c", good)
+        self.assertEqual(check_systems.truths(self.root), ([], 5))
+        for bad in ("n += isnan(x)", "k = isnan(f(x)) - 1", "b = a == isnan(x)", "b = signbit(x) == signbit(y)", "b = c | isnan(x)"):
+            self.put("src/a.c", bad + ";\n")
+            self.assertTrue(check_systems.truths(self.root)[0], bad)
+
 
 class ThreadLocal(unittest.TestCase):
     """Lines of readelf -rW as bfd and gold write them, x86-64 and 64-bit ARM."""
