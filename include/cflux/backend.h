@@ -400,11 +400,11 @@ enum { FX_ATTENTION_VIEWS = 4 };
  *     dq[f, i]    = scale · Σ_j k[f, j] · ds[j, i]
  *     dk[f, j]    = scale · Σ_i q[f, i] · ds[j, i]
  *     dv[f, j]    = Σ_i gy[f, i] · α[j, i]
- * Operands q, k, v and gy have stride 1 along the features, and along the two other axes strides
- * of a multiple of 16 bytes; so a step reads slices of one array that holds q, k and v. Their
- * offsets in the plan are multiples of 16 bytes too, but the address of an existing array may
- * be any multiple of an element. lse and delta are dense. A step of kind FX_ATTENTION_FORWARD may
- * have lse as an additional output; it has no program, and `reg` has no meaning. */
+ * Operands q, k, v and gy are dense, or have stride 1 along the features and along the two other
+ * axes strides of a multiple of 16 bytes; so a step reads slices of one array that holds q, k and
+ * v. Their offsets in the plan are multiples of 16 bytes too, but the address of an existing array
+ * may be any multiple of an element. lse and delta are dense. A step of kind FX_ATTENTION_FORWARD
+ * may have lse as an additional output; it has no program, and `reg` has no meaning. */
 typedef struct fx_attention_step {
     uint8_t kind; /* fx_attention_kind */
     bool causal;

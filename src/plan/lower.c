@@ -144,8 +144,8 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
     return fxi_is_dense(n->ndim, n->shape, out->stride) || copied_place(b, id, out);
 }
 
-/* Operand i of attention: q, k, v or gy is a view if the kernel can load 16 bytes of neighbouring
- * features at a time, otherwise a dense copy (fx_attention_step). */
+/* Operand i of attention: q, k, v or gy is dense, or a view if the kernel can load 16 bytes of
+ * neighbouring features at a time, otherwise a dense copy (fx_attention_step). */
 static bool attention_place(fxi_builder *b, int32_t id, int i, fxi_place *out)
 {
     if (i >= FX_ATTENTION_VIEWS)
@@ -153,10 +153,11 @@ static bool attention_place(fxi_builder *b, int32_t id, int i, fxi_place *out)
     const fxi_node *n = b->g->nodes[id];
     const int64_t elements = 16 / (int64_t)fx_dtype_size((fx_dtype)n->dtype);
     *out = b->places[id];
-    bool loads = out->offset % elements == 0 && (n->shape[0] == 1 || out->stride[0] == 1);
+    bool loads = n->shape[0] == 1 || out->stride[0] == 1;
     for (int a = 1; a < n->ndim; a++)
         loads = loads && (n->shape[a] == 1 || out->stride[a] % elements == 0);
-    return loads || copied_place(b, id, out);
+    loads = loads || fxi_is_dense(n->ndim, n->shape, out->stride);
+    return (loads && out->offset % elements == 0) || copied_place(b, id, out);
 }
 
 /* ---- elementwise groups ---------------------------------------------------------------------- */

@@ -122,24 +122,21 @@ static bool check_operand(const checking *c, int32_t i, int k)
     return true;
 }
 
-/* The operands of attention that may be views have neighbouring features, and begin with 16 bytes
- * that a kernel loads at once; so do all their vectors of features. The others are dense. */
+/* The operands of attention that may be views begin with 16 bytes that a kernel loads at once. They
+ * are dense, or have neighbouring features, and then all their vectors of features begin so. The
+ * other operands are dense. */
 static bool check_attention_operand(const checking *c, int32_t i, int k)
 {
     enum { LOADED = 16 };
     const fx_step *s = &c->p->steps[i];
     const fx_tensor *t = &s->in[k];
-    const bool view = k < FX_ATTENTION_VIEWS;
-    bool right = !view || s->in_offset[k] * size_of(t) % LOADED == 0;
-    int64_t run = 1; /* the stride that a dense tensor has on this axis */
-    for (int a = 0; a < t->ndim; a++) {
-        if (t->shape[a] != 1)
-            right = right &&
-                    (view && a > 0 ? t->stride[a] * size_of(t) % LOADED == 0 : t->stride[a] == run);
-        run *= t->shape[a];
-    }
-    return right || wrong(c, "step %d (%s) reads value %d, which is not aligned or not dense",
-                          (int)i, name_of(c, i), (int)s->in_value[k]);
+    bool view = k < FX_ATTENTION_VIEWS && (t->shape[0] == 1 || t->stride[0] == 1);
+    for (int a = 1; a < t->ndim; a++)
+        view = view && (t->shape[a] == 1 || t->stride[a] * size_of(t) % LOADED == 0);
+    const bool begins = k >= FX_ATTENTION_VIEWS || s->in_offset[k] * size_of(t) % LOADED == 0;
+    return (begins && (view || fxi_is_dense(t->ndim, t->shape, t->stride))) ||
+           wrong(c, "step %d (%s) reads value %d, which is not aligned or not dense", (int)i,
+                 name_of(c, i), (int)s->in_value[k]);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
