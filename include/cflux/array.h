@@ -267,8 +267,9 @@ FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t
 FX_API fx_array *fx_zeros_like(const fx_array *x);
 /* fx_rand(3, 4): uniform in [0, 1). fx_randn(3, 4): standard normal (Box and Muller, 1958). They
  * are Float32; fx_rand_dtype and fx_randn_dtype take Float32, Float64, Float16 or BFloat16, and
- * other types are FX_STATUS_DTYPE. Philox4x32-10 (Salmon et al., 2011) with the thread's stream
- * (fx_seed); every call uses a new counter. All backends give the same numbers. */
+ * other types are FX_STATUS_DTYPE. The generator is Philox4x32-10 (Salmon et al., 2011), with the
+ * seed of the thread's stream (fx_seed) and a new counter for every call. All backends give the
+ * same numbers. */
 FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
 /* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated; Bool

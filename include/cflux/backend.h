@@ -321,7 +321,7 @@ typedef struct fx_row_step {
                          may use the offset of an element as its value instead of loading it. */
 } fx_row_step;
 
-/* Is this axis of the step's space an axis of its rows? */
+/* Returns true if an axis of the step's space is an axis of its rows. */
 static inline bool fx_row_has_axis(const fx_row_step *row, int axis)
 {
     const int first = row->column_axes;
@@ -362,7 +362,7 @@ typedef struct fx_matmul_step {
     fx_program epilogue;
 } fx_matmul_step;
 
-/* A convolution. FX_CONV_FORWARD may have an epilogue, as a matrix product. */
+/* A convolution. FX_CONV_FORWARD may have an epilogue, like that of a matrix product. */
 typedef struct fx_conv_step {
     fx_conv_attr attr;
     bool channels_last; /* activations in memory order C, W, H, N; weights are dense */
@@ -517,7 +517,7 @@ FXI_STEP_OF_CLASS(FOREACH, foreach)
 
 /* ---- functions for steps of several classes ---- */
 
-/* Whether a gather or scatter has an index for each element. */
+/* Returns true if a gather or scatter has an index for each element. */
 static inline bool fx_step_by_element(const fx_step *s)
 {
     return s->out.ndim == s->in[0].ndim && s->out.ndim == s->in[1].ndim;

@@ -131,8 +131,8 @@ FX_API fx_array *fx_batch_sequence(void *sequences, double pad);
 FX_API void *fx_batchseq(void *sequences, double pad);
 /* The slices of x along an axis as a tuple, without that axis. MLUtils.unstack. */
 FX_API void *fx_unstack(fx_array *x, int axis);
-/* Divides x along an axis into n parts of size ⌈size/n⌉; the last part may be smaller, and there
- * are fewer than n parts if fewer contain all elements. A tuple of slices. MLUtils.chunk(x, n). */
+/* Divides x along an axis into parts of size ⌈size/n⌉: at most n parts, of which the last one may
+ * be smaller. A tuple of slices. MLUtils.chunk(x, n). */
 FX_API void *fx_chunk(fx_array *x, int64_t n, int axis);
 /* Divides x along an axis into parts of `size`; the last part may be smaller. A tuple of slices.
  * MLUtils.chunk(x; size). */

@@ -248,9 +248,9 @@ FXI_OPTION_STRUCT(fx_var_args, FXI_VAR_ARGS);
 FXI_OPTION_STRUCT(fx_softmax_args, FXI_SOFTMAX_ARGS);
 /* fx_sum(x) reduces all axes and gives a 0-d array. fx_sum(x, .dims = FX_AXES(0, 2)) reduces these
  * axes to size 1, as Julia's dims; .drop = true removes them. n is the number of elements per
- * result. Sums and products of integers and Bool are Int64; means and variances of integers Float64
- * and of Bool Float32; their fx_norm, fx_logsumexp and softmax are Float32. The mean of an empty
- * array is NaN; its maximum, minimum, argmax and argmin are FX_STATUS_SHAPE. */
+ * result. For integers and Bool, sums and products are Int64, and fx_norm, fx_logsumexp and softmax
+ * are Float32; means and variances are Float64 for integers and Float32 for Bool. The mean of an
+ * empty array is NaN; its maximum, minimum, argmax and argmin are FX_STATUS_SHAPE. */
 FX_API fx_array *fxi_sum(const fx_reduce_args *a);  /* Σx */
 FX_API fx_array *fxi_prod(const fx_reduce_args *a); /* Πx */
 FX_API fx_array *fxi_mean(const fx_reduce_args *a); /* Σx / n */
