@@ -66,7 +66,8 @@ fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t siz
     return status;
 }
 
-/* What a member says to the others, if the operations differ or a member refuses. */
+/* The operation of a member, and whether it refuses. Sent to all members if operations differ or a
+ * member refuses. */
 typedef struct statement {
     fxi_dist_header what;
     int64_t refuses; /* an fx_status; FX_OK: it could continue */

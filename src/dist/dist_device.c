@@ -134,8 +134,8 @@ static fx_status wait_for_own_work(const fxi_dist_move *m, char *why, size_t siz
     return FX_STATUS_DEVICE;
 }
 
-/* Waits until the connection takes calls and, with a queue, until that is empty. On failure the
- * connection is gone. */
+/* Waits until the connection takes calls and, with a queue, until the queue is empty. On failure it
+ * abandons the connection. */
 static fx_status wait_for_all(fx_dist *d, const fx_device_queue *queue, char *why, size_t size)
 {
     const double begin = fxi_clock();

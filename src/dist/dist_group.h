@@ -86,12 +86,12 @@ typedef struct fxi_dist_move {
 /* Runs the collective operation of a step; `how` has the functions, the operands and the queue. */
 fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_dist_move how,
                         char *why, size_t size);
-/* What a plugin gets from the library. */
+/* The functions of the library that plugins get. */
 extern const fxi_transport_host fxi_dist_host;
 /* Grows the buffers to at least `bytes`. */
 fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size);
-/* Reduces the elements of a move that are sent as BFloat16 (dist_narrow.c), with buffers of that
- * many bytes. */
+/* Reduces the elements of a move that are sent as BFloat16 (dist_narrow.c). The group's buffers
+ * must have at least fxi_dist_narrow_bytes bytes. */
 fx_status fxi_dist_narrow(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 size_t fxi_dist_narrow_bytes(const fx_dist *d, const fxi_dist_move *m);
 /* Runs an operation in host memory in the calling thread. */

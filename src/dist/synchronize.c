@@ -175,8 +175,8 @@ static fx_status compare(fx_dist *d, const arrays *a, int root)
 
 /* ---- the values ------------------------------------------------------------------------------ */
 
-/* Makes the view of a new value that array i is of an old one; NULL if array i views no other array
- * of the list. */
+/* If array i is a view of another array of the list, returns the same view of the new value of that
+ * array; otherwise NULL. */
 static fx_array *view_of_new(const arrays *a, int64_t i)
 {
     fx_array *y = NULL;

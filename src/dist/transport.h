@@ -98,16 +98,16 @@ typedef enum fxi_device_state {
  * time, which has selected the device. */
 typedef struct fxi_device_transport {
     fx_plugin_head head; /* FXI_DEVICE_TRANSPORT_HEAD("NCCL") */
-    /* Opens the vendor's library, once. NULL on success, else why not. */
+    /* Opens the vendor's library, once. NULL on success, else the reason. */
     const char *(*open)(const fxi_transport_host *host);
-    /* Called by one member. NULL on success, else why not. */
+    /* Called by one member. NULL on success, else the reason. */
     const char *(*new_id)(fxi_device_id *out);
     /* Begins a connection of all members, with the calling thread's device. NULL on success. */
     const char *(*join)(const fxi_device_id *id, int rank, int size, void **out_connection);
     /* The state of the connection. If it is FAILED, `why` says the reason. */
     fxi_device_state (*state)(void *connection, char *why, size_t size);
     /* Queues ALL_REDUCE or BROADCAST in a stream; `in` and `out` are in device memory. `fold` may
-     * be MEAN. Afterwards `state` is asked until it is READY. */
+     * be MEAN. Afterwards the library calls `state` until it is READY. */
     fx_status (*run)(void *connection, const fxi_transport_call *call, void *stream, char *why,
                      size_t size);
     /* Ends what is queued, and frees the connection. */

@@ -159,7 +159,7 @@ static fx_status follow(fx_device *device, fx_device *other)
 static fx_status copy_direct(fxi_buffer *to, fx_device *from_device, const void *from, size_t bytes)
 {
     const fx_backend *backend = to->device->backend;
-    /* Devices of two backends know nothing of each other. */
+    /* A backend copies only between its own devices. */
     if (backend != from_device->backend || !backend->copy)
         return FX_STATUS_UNSUPPORTED;
     fx_status status = follow(to->device, from_device);

@@ -222,10 +222,9 @@ static recorded_run *next_run(const fxi_context *c)
     return e && e->first == t->pos ? (recorded_run *)e : NULL;
 }
 
-/* Like fxi_not_donatable, for a leaf of the tape whose class is that of a recorded donor which was
- * not denied. The class tells that the memory is not borrowed and that the elements are dense; it
- * does not contain the offset.
- */
+/* Like fxi_not_donatable, for a leaf of the tape with the class of a recorded donor that was not
+ * denied. A class includes that the memory is not borrowed and that the elements are dense, but not
+ * the offset. */
 static inline bool still_denied(const fxi_node *leaf)
 {
     const fxi_buffer *b = leaf->data->buffer;

@@ -41,7 +41,7 @@ typedef struct fxi_binding {
     void **at;                   /* per operand of the plan's steps (fxi_plan.sites): its address */
     const char *bound;           /* kept: the start of the arena when the addresses were computed */
     bool kept;                   /* the lists are used again by the next run */
-    bool bound_once;             /* kept: a run before has filled in the literals */
+    bool bound_once;             /* kept: an earlier run has filled in the literals */
     fxi_literal_value *literals; /* per literal of the plan: its value as the node has it */
     uint64_t *constants;         /* per literal of the plan: its value, in its type */
     uint64_t (*streams)[2];      /* seeds and counters, in the same block as the constants */

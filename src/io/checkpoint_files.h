@@ -6,7 +6,7 @@
 
 enum { FXI_CHECKPOINT_PATH = 4096 };
 
-/* What a file says about itself. */
+/* The set and the training step of a checkpoint, from the header of its file. */
 typedef struct fxi_checkpoint_part {
     int64_t set;         /* equal in the files that the members of a group saved together */
     int64_t rank, ranks; /* of the member, and their number; ranks 0: saved without .dist */

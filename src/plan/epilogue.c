@@ -159,7 +159,7 @@ static bool find_chain(const fxi_planner *how, const fx_step *m, const fx_step *
         out->instr[out->n++] = (uint8_t)k;
         r = e->nin + k;
     } while (output_of(e, r) == -2);
-    /* the chain is all of E, or it ends in a further output of E */
+    /* The chain is all of E, or it ends in a further output of E. */
     return output_of(e, r) >= 0 || out->n == fx_step_elementwise(e)->program.n;
 }
 

@@ -161,8 +161,8 @@ static void assign(grouping *s, int32_t i)
 /* At most this many readers of a group's operands are tried, so that a value with very many readers
  * does not make the time quadratic. */
 enum { SIBLINGS = 32 };
-/* The nodes that a group may pass when it moves to an earlier one. What it computes is then kept
- * for longer, but not for much longer. */
+/* The most nodes that a group may pass when it moves to the position of an earlier one. Its results
+ * are then kept for longer, and this limits by how much. */
 enum { ADVANCE = 64 };
 
 /* The operands outside of the groups of roots a and b together, each counted once. More than

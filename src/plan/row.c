@@ -444,7 +444,7 @@ void fxi_rows_free(fxi_rows *rows)
 }
 
 /* Is node x computed from values of the row and expanded (`seeds`), such as the root by which a
- * norm divides? A row step computes it, and what it is expanded for. */
+ * norm divides? A row step computes it, and the nodes that read the expanded value. */
 static bool is_expanded(const fxi_row_search *s, int32_t x, const bool *seeds)
 {
     const fxi_node *n = s->g->nodes[x];
@@ -497,11 +497,11 @@ static void mark_pairs(const fxi_row_search *s, int32_t *reach, bool *seeds)
     }
 }
 
-/* Marks the nodes whose value is expanded, itself or after elementwise operations of the same
- * shape, reductions whose result an elementwise operation reads together with literals or expanded
- * values only, and reductions that share an operand. A reduction that is not marked starts no row
- * step, although it may join one. Without this test each sum of a long total would collect its
- * neighbours, only to find that they combine nothing. */
+/* Marks nodes of three kinds: those whose value is expanded, itself or after elementwise operations
+ * of the same shape; reductions whose result an elementwise operation reads together with nothing
+ * but literals and expanded values; and reductions that share an operand. A reduction that is not
+ * marked starts no row step, although it may join one. Without this test each sum of a long total
+ * would collect its neighbours, only to find that they combine nothing. */
 static bool *find_seeds(const fxi_row_search *s)
 {
     const fxi_graph *g = s->g;

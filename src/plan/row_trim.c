@@ -95,8 +95,8 @@ static bool finishes_product(const fxi_row_search *s, int32_t id)
 }
 
 /* Do only elementwise nodes of full size use member id, none of them a member? The last test is for
- * comparisons, whose results are small: if a node beyond the positions that are examined uses one,
- * it stays a member, because outside it could be a step of its own. */
+ * comparisons, whose results are small: a comparison that a node beyond the examined positions uses
+ * stays a member, because outside it could be a step of its own. */
 static bool serves_later_groups(const fxi_row_search *s, int32_t id)
 {
     const bool small = fx_dtype_size((fx_dtype)s->g->nodes[id]->dtype) == 1;

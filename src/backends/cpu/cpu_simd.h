@@ -36,7 +36,7 @@ typedef struct fxi_reducer {
     /* The same for m rows of n contiguous elements that are `stride` apart: acc[i] gets row i. It
      * is for long rows in memory. The bits of a sum are those of `row`. An extreme that is zero may
      * have another sign than that of `row`, but the sign depends on the elements of the row alone.
-     * NULL: `row` for each is as fast. */
+     * NULL: calling `row` for each row is as fast. */
     void (*rows)(const void *x, int64_t m, int64_t stride, int64_t n, void *acc);
     /* acc[i] = op(acc[i], x[i·stride + k·pitch]) over k < rows, in this order */
     void (*col)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t pitch, void *acc);
@@ -107,7 +107,8 @@ typedef struct fxi_conv_weight {
     int64_t k, segments, vectors, gpitch, wpitch;
 } fxi_conv_weight;
 
-/* The same sums with vectors along the columns (cpu_conv_gather.c), for elements of x anywhere:
+/* The sums of fxi_conv_forward with vectors along the columns, for elements of x at any positions
+ * (cpu_conv_gather.c):
  *   y[i·columns + j] = Σ x[row[i] + sum[k]]·b[k·columns + j]   over k < sums, for j < columns.
  * `accumulate`: += instead of =. Here `columns` is the number of elements of the n vectors for
  * which the function is made. Rows are computed gather_rows at a time, so `row` and `y` must have
@@ -154,7 +155,7 @@ typedef struct fxi_conv_core {
     bool (*finite)(const void *x, int64_t n);
 } fxi_conv_core;
 
-/* Planes whose windows are 2×2, side by side, n of them in a row. By kind of pooling: MAX and MEAN
+/* Pooling of planes by windows of 2×2 with stride 2: a row has n windows. By kind: MAX and MEAN
  * compute y from x; MAX_GRAD computes v (gx) from y (gy) and x; MEAN_GRAD computes v from y;
  * MAX_PICK computes y from v and x. Rows of x and v are `pitch` elements apart. Elements that no
  * window covers are not written. */
@@ -190,9 +191,9 @@ typedef struct fxi_pool_window {
     float *y, *v;
 } fxi_pool_window;
 
-/* Uniform random numbers in [0, 1) from the words of Philox (philox.h) from a block on: element i
- * is word i mod 4 of block i / 4, or two words for a Float64. f32 uses the upper `bits` bits of a
- * word, at most 24. */
+/* Uniform random numbers in [0, 1), made of the words of Philox (philox.h) from block `block` on.
+ * Element i is made of word i mod 4 of block i / 4, counted from there, or of two words if it is a
+ * Float64. f32 uses the upper `bits` bits of a word, at most 24. */
 typedef struct fxi_random_core {
     void (*f32)(const uint64_t stream[2], uint64_t block, int64_t n, int bits, float *out);
     void (*f64)(const uint64_t stream[2], uint64_t block, int64_t n, double *out);
@@ -224,10 +225,11 @@ typedef struct fxi_attention_core {
     void (*gradient)(const fxi_attention_panel *p);
 } fxi_attention_core;
 
-/* Loops for two additions, subtractions or products of Float32 where the second takes the result of
- * the first: d[i] = second(first(s[0][i], s[1][i]), s[2][i]), rounded twice. Sums and products need
- * one order of operands; a difference needs both. An operand may be a single number, but not both
- * operands of the first: s[0] and s[1] are vectors, or the second or the first is one number. */
+/* Loops for two additions, subtractions or products of Float32, where an operand of the second is
+ * the result of the first: d[i] = second(first(s[0][i], s[1][i]), s[2][i]), rounded twice. For a
+ * second operation that is a difference, there are loops for both orders of its operands. At most
+ * one operand of the first operation is a single number: s[1] (FXI_PAIR_SECOND_ONE) or s[0]
+ * (FXI_PAIR_FIRST_ONE). The other operand of the second, s[2], may be one too. */
 enum { FXI_PAIR_SUM, FXI_PAIR_DIFFERENCE, FXI_PAIR_PRODUCT, FXI_PAIR_FIRSTS };
 enum {
     FXI_PAIR_FROM = FXI_PAIR_FIRSTS, /* s[2][i] − first */
@@ -281,8 +283,8 @@ static inline const fxi_reducer *fxi_cpu_reducer(int64_t kind, int from, int to)
  * operation. */
 fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins);
 /* A loop that takes one of the last two operands as a single number. `scalars`: bits of the
- * operands that are numbers. NULL if neither or both of the two are, or if the operation has no
- * such loop. */
+ * operands that are numbers. NULL unless exactly one of the last two is a number and the operation
+ * has such a loop. */
 fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
                                int *out_scalar);
 
