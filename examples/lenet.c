@@ -4,8 +4,8 @@
  *
  * FOLDER holds the files of MNIST (see mnist.c). With IMAGES the program trains on the first IMAGES
  * of the 60,000 images. It runs on the device that fx_get_device selects.
- * 5 epochs of all 60,000 images give a test accuracy of 98.23 %, in 19 s of one core of an x86-64
- * processor.
+ * 5 epochs of all 60,000 images give a test accuracy of 98.25 %, in 13 s of one core of an x86-64
+ * processor with AVX2.
  * Source of the network: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based learning
  * applied to document recognition, 1998; sizes and learning rate are those of Flux's model zoo.
  */

@@ -10,7 +10,7 @@
 #include <cflux.h>
 #include <stdlib.h>
 
-enum { MOST = 8, BATCH = 240, OBSERVATIONS = 960 };
+enum { MOST = 8, BATCH = 840, OBSERVATIONS = 3360 }; /* 1 to 8 divide 840: all parts are equal */
 
 static fx_device *devices[MOST];
 static void *models[MOST], *states[MOST];
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
 
     void *model = fx_chain(fx_dense(1, 64, FX_TANH), fx_dense(64, 1));
     for (int k = 0; k < count; k++) {
-        models[k] = fx_to(devices[k], model);
+        models[k] = fx_to(devices[k], fx_snapshot(model)); /* fx_to copies only to other devices */
         states[k] = fx_setup(fx_adam(.eta = 1e-2), models[k]);
         printf("device: %s\n", fx_device_name(devices[k]));
     }

@@ -6,7 +6,7 @@
  * FOLDER holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two names
  * with t10k instead of train, with or without .gz (http://yann.lecun.com/exdb/mnist). Images stay
  * bytes until a batch needs them as numbers. 30 epochs of all 60,000 images give a test accuracy of
- * 98.26 %, in 48 s of one core of an x86-64 processor.
+ * 98.20 %, in 46 s of one core of an x86-64 processor with AVX2.
  */
 #include "mnist_files.h"
 

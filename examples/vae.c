@@ -6,7 +6,7 @@
  * FOLDER holds train-images-idx3-ubyte, with or without .gz (http://yann.lecun.com/exdb/mnist).
  * With IMAGES the program trains on the first IMAGES of the 60,000. It writes the picture to
  * PICTURE, by default vae.pgm. 10 epochs of all 60,000 images give a negative evidence lower bound
- * of 160.2 nats per image, in 76 s of one core of an x86-64 processor. Source: D. Kingma, M.
+ * of 160.2 nats per image, in 59 s of one core of an x86-64 processor. Source: D. Kingma, M.
  * Welling, Auto-encoding variational Bayes, 2014; sizes are those of Flux's model zoo.
  */
 #include "mnist_files.h"
