@@ -1330,7 +1330,7 @@ class Refusals(Training):
             ("-o", "OptimiserChain(Adam(), Adem())", ["optimiser, column 24", "Adem"]),
             ("--schedule", "Stop(1)", ["schedule, column 1", "Stop"]),
             ("--schedule", "Constant(-1)", ["the learning rate must be at least 0"]),
-            ("-m", "Dense(3 => 1)", ["layer 1, Dense(3 => 1)", "line.csv, 2", "use Dense(2 => 1)"]),
+            ("-m", "Dense(3 => 1)", ["layer 1, Dense(3 => 1)", "observations of size 2, as in line.csv; use Dense(2 => 1)"]),
             ("-m", "Chain(Dense(2 => 5), Dense(4 => 1))",
              ["layer 2, Dense(4 => 1)", "does not accept an input of size 5", "use Dense(5 => 1)"]),
             ("-m", "Dense(2 => 4)", ["output for an observation is 4", "is 1"]),

@@ -51,10 +51,12 @@ static int refuse_layer(const problem *p, void *layer, int64_t number, const cha
     if (!*hint)
         snprintf(hint, sizeof hint, " (%s)", failure_sentence(&e));
     if (number == 1 && p->tokens)
-        snprintf(got, sizeof got, "which are tokens of texts");
+        return fail(EXIT_BAD_INPUT, "layer 1, %s, does not accept the tokens of %s%s", what, data,
+                    hint);
     return number == 1
-               ? fail(EXIT_BAD_INPUT, "layer 1, %s, does not accept the observations of %s, %s%s",
-                      what, data, got, hint)
+               ? fail(EXIT_BAD_INPUT,
+                      "layer 1, %s, does not accept observations of size %s, as in %s%s", what, got,
+                      data, hint)
                : fail(EXIT_BAD_INPUT, "layer %lld, %s, does not accept an input of size %s%s",
                       (long long)number, what, got, hint);
 }
