@@ -2,7 +2,7 @@
 """Counts the instructions of a few small cases and compares with what is stored.
 
 Time on a shared machine is too noisy for a check; instructions under callgrind are not: two runs
-differ in the last digits. The count of one step is the difference of two runs with different
+of a program give the same count. The count of one step is the difference of two runs with different
 numbers of steps, so that start and setup drop out. The instruction set is fixed (FX_CPU_ISA=avx2),
 and counts depend on the compiler, so another one than the baseline's is a reason to skip.
 

@@ -5,7 +5,7 @@ A function that a header of src/platform or tools/cflux/system.h declares must b
 NAME_linux.c, NAME_darwin.c or NAME_windows.c, in NAME_posix.c, which is for the first two, or in a file for all of them.
 OF_SOME lists the exceptions. The library and the command line may use only functions of ISO C, as the compiler's headers declare them without
 extensions, and those of ELSEWHERE, which every supported system has. The files named above are free to use others, and so are plugins.
-isnan and the like return any number but 0 for true (MinGW: -1), so they are no operands of arithmetic or comparisons.
+isnan and similar macros return any number but 0 for true (MinGW: -1), so arithmetic and comparisons must not use their results.
 
 Usage: check_systems.py BUILD [root]     (BUILD/CMakeFiles has the objects)
 """
@@ -99,7 +99,7 @@ def foreign(files, iso):
 
 
 def truths(root):
-    """(errors, number of calls) of isnan and the like in the sources of the library and the command line."""
+    """(errors, number of calls) of isnan and similar macros in the sources of the library and the command line."""
     errors, count = [], 0
     for path in sorted(glob.glob(os.path.join(root, "src", "**", "*.[ch]"), recursive=True) +
                        glob.glob(os.path.join(root, "tools", "cflux", "*.[ch]"))):
