@@ -26,7 +26,8 @@ static void localise(localised *l, const char *text)
     char *copy = n + width < sizeof l->few ? l->few : fxi_system_alloc(0, n + width + 1);
     if (!copy)
         return;
-    const size_t whole = strcspn(text, "."), before = whole < n ? whole : n;
+    const char *whole = memchr(text, '.', n);
+    const size_t before = whole ? (size_t)(whole - text) : n;
     memcpy(copy, text, before);
     char *end = copy + before;
     if (before < n) {
@@ -48,29 +49,20 @@ static void finish(localised *l, const char *text, char **io_end)
         fxi_system_free(l->text, false);
 }
 
-double fxi_strtod(const char *text, char **out_end)
-{
-    localised l;
-    char *end;
-    localise(&l, text);
-    const double value = __mingw_strtod(l.text ? l.text : text, &end);
-    finish(&l, text, &end);
-    if (out_end)
-        *out_end = end;
-    return value;
-}
-
-float fxi_strtof(const char *text, char **out_end)
-{
-    localised l;
-    char *end;
-    localise(&l, text);
-    const float value = __mingw_strtof(l.text ? l.text : text, &end);
-    finish(&l, text, &end);
-    if (out_end)
-        *out_end = end;
-    return value;
-}
+#define READ(T, name, read)                                                                        \
+    T name(const char *text, char **out_end)                                                       \
+    {                                                                                              \
+        localised l;                                                                               \
+        char *end;                                                                                 \
+        localise(&l, text);                                                                        \
+        const T value = read(l.text ? l.text : text, &end);                                        \
+        finish(&l, text, &end);                                                                    \
+        if (out_end)                                                                               \
+            *out_end = end;                                                                        \
+        return value;                                                                              \
+    }
+READ(double, fxi_strtod, __mingw_strtod)
+READ(float, fxi_strtof, __mingw_strtof)
 
 bool fxi_same_letters(const char *a, const char *b)
 {

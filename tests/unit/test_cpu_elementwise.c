@@ -455,7 +455,6 @@ static void two_instructions_round_twice(void **state)
 {
     (void)state;
     static const int64_t lengths[] = {1, 37, 700};
-    int pairs = 0;
     for (int which = 0; which < 4 * 4 * 2 * 8 * 3; which++) {
         const int first = which % 4, second = which / 4 % 4, side = which / 16 % 2,
                   scalars = which / 32 % 8;
@@ -467,9 +466,7 @@ static void two_instructions_round_twice(void **state)
                               random_arithmetic(second, side ? 2 : 3, side ? 3 : 2)};
         check_arithmetic(p, 2, 3, (const operand *[]){&o[0], &o[1], &o[2]}, length);
         drop_operand(&o[0]), drop_operand(&o[1]), drop_operand(&o[2]);
-        pairs++;
     }
-    assert_int_equal(pairs, 768);
 }
 
 /* Programs in which a loop of two instructions reads operands after later instructions have run. */

@@ -307,6 +307,14 @@ static void operands_of_attention(void **state)
     d.in[0][2].stride[0] = 2;
     expect_wrong(&d, "step 0 (attention) reads value 0, which is not aligned");
     attending(&d, 3 * FEATURES);
+    for (int k = 0; k < 4; k++) { /* dense, and 14 bytes for each vector of features */
+        d.in[0][k].shape[0] = d.in[0][k].stride[1] = 7;
+        d.in[0][k].stride[2] = 7 * LENGTH;
+    }
+    expect_sound(&d);
+    d.in[0][2].stride[1] = 9;
+    expect_wrong(&d, "step 0 (attention) reads value 0, which is not aligned or not dense");
+    attending(&d, 3 * FEATURES);
     d.in[0][5].stride[1] = 0; /* the delta of one query for all */
     expect_wrong(&d, "step 0 (attention) reads value 2, which is not aligned or not dense");
 }
