@@ -31,6 +31,8 @@ CASES = {  # name: steps in the shorter and the longer run
     "chain/1e4-gradient": (10, 30),
     "chain/1e6-float64": (1, 2),
     "rows/softmax-1000x1024": (1, 2),
+    "rows/crossentropy-1000x1024-gradient": (1, 2),
+    "rows/layernorm-768x8192-gradient": (1, 2),
 }
 
 

@@ -26,13 +26,13 @@
  */
 #include "cpu_program.h"
 #include "cpu_parallel.h"
-#include "cpu_simd.h"
+#include "cpu_task.h"
 #include "cpu_walk.h"
 #include "memory.h"
 #include <string.h>
 
 enum {
-    MAX_REGISTERS = 256, /* registers are numbered by a byte */
+    MAX_REGISTERS = FXI_TASK_REGISTERS,
     /* Locations are numbered by a byte too, so that a call is small: the inner loop reads one for
      * each instruction and tile. */
     MAX_LOCATIONS = 256,
@@ -108,21 +108,12 @@ typedef struct register_location {
     uint8_t dtype;
 } register_location;
 
-/* What one call computes: an instruction, or two of which the second takes the result of the first
- * (fxi_pair_loops). */
-typedef struct task {
-    const fx_instr *ins, *first; /* first: NULL for a single instruction */
-    bool from;                   /* the second subtracts the first's result */
-    uint8_t nreads, reads[3];    /* registers */
-    uint8_t result;
-} task;
-
 typedef struct builder {
     const fxi_program_spec *spec;
     const fxi_simd *simd;
     fxi_program *p;
     int nregs, ntasks;
-    task tasks[MAX_REGISTERS];
+    fxi_cpu_task tasks[MAX_REGISTERS];
     register_location regs[MAX_REGISTERS];
     bool busy[MAX_TILES];
 } builder;
@@ -162,84 +153,6 @@ static int output_of(const builder *m, int r)
         if (m->spec->out[k] == r)
             return k;
     return -1;
-}
-
-/* The number of this instruction's loops in fxi_pair_loops; NOWHERE if there are none. Float32
- * only: the loops take 35 KB for each instruction set, and Float64 spends its time in functions. */
-static int pair_kind(const fx_instr *ins)
-{
-    return ins->dtype != FX_DTYPE_F32 ? NOWHERE
-           : ins->op == FX_OP_ADD     ? FXI_PAIR_SUM
-           : ins->op == FX_OP_SUB     ? FXI_PAIR_DIFFERENCE
-           : ins->op == FX_OP_MUL     ? FXI_PAIR_PRODUCT
-           : ins->op == FX_OP_NEG     ? FXI_PAIR_NEGATED
-                                      : NOWHERE;
-}
-
-/* Not a negation: c + (−a) is c − a, and derivatives are built in that form. A negation is often
- * the second, as in exp(−x²). */
-static bool can_be_first(const fx_instr *ins)
-{
-    return pair_kind(ins) >= 0 && pair_kind(ins) < FXI_PAIR_FIRSTS;
-}
-
-/* The instruction whose result instruction k alone reads, and that may be computed in the same
- * loop; NOWHERE if there is none. The later one of two: its operands are kept for a shorter time.
- */
-static int first_of_pair(const builder *m, int k, const uint8_t *uses, const bool *is_second)
-{
-    const fx_instr *instr = m->spec->program.instr;
-    int first = NOWHERE;
-    if (pair_kind(&instr[k]) == NOWHERE)
-        return NOWHERE;
-    for (int i = 0; i < instr[k].nsrc; i++) {
-        const int r = instr[k].src[i], j = r - m->spec->nin;
-        if (j > first && uses[r] == 1 && !is_second[j] && can_be_first(&instr[j]))
-            first = j;
-    }
-    return first;
-}
-
-/* Divides the program into tasks. An addition of two tiles reads two vectors and writes one for a
- * single operation, so a loop of two instructions saves a third of their reads and writes, and a
- * call. The first instruction of a pair runs where the second did: its operands are kept until
- * then, and nothing else reads its result, so no other instruction sees the change of order. Loops
- * of three instructions would need ten times as many texts. */
-static void find_tasks(builder *m)
-{
-    const fxi_program_spec *s = m->spec;
-    const fx_instr *instr = s->program.instr;
-    uint8_t uses[MAX_REGISTERS] = {0};
-    bool is_first[MAX_REGISTERS] = {false}, is_second[MAX_REGISTERS] = {false};
-    int16_t first[MAX_REGISTERS];
-    for (int k = 0; k < s->program.n; k++)
-        for (int i = 0; i < instr[k].nsrc; i++)
-            uses[instr[k].src[i]] = uses[instr[k].src[i]] ? 2 : 1;
-    for (int k = 0; k < s->nout; k++)
-        uses[s->out[k]] = 2;
-    for (int k = 0; k < s->program.n; k++) {
-        first[k] = (int16_t)first_of_pair(m, k, uses, is_second);
-        if (first[k] != NOWHERE)
-            is_first[first[k]] = is_second[k] = true;
-    }
-    m->ntasks = 0;
-    for (int k = 0; k < s->program.n; k++) {
-        task t = {.ins = &instr[k], .result = (uint8_t)(s->nin + k)};
-        if (is_first[k])
-            continue;
-        if (first[k] != NOWHERE) {
-            t.first = &instr[first[k]];
-            t.from = instr[k].nsrc == 2 && instr[k].src[1] == s->nin + first[k];
-            memcpy(t.reads, t.first->src, 2);
-            /* A negation has no other operand, and its loop reads none. */
-            t.reads[2] = instr[k].nsrc == 2 ? instr[k].src[!t.from] : t.reads[0];
-            t.nreads = 3;
-        } else {
-            memcpy(t.reads, instr[k].src, sizeof t.reads);
-            t.nreads = instr[k].nsrc;
-        }
-        m->tasks[m->ntasks++] = t;
-    }
 }
 
 /* Without last uses, each task would need a tile of its own, and long programs would leave the
@@ -406,76 +319,18 @@ static void assign_operand(builder *m, int k)
 }
 
 /* ---- making: instructions -------------------------------------------------------------------- */
-/* The type in which an instruction computes. A comparison computes in the type of its operands and
- * gives Bool. */
-static int type_of(const fx_instr *ins)
-{
-    const bool compares =
-        ins->op == FX_OP_LT || ins->op == FX_OP_LE || ins->op == FX_OP_EQ || ins->op == FX_OP_NE;
-    return fxi_compute_type(compares ? ins->from : ins->dtype);
-}
-
-/* A cast to 16 bits is rounded to odd first (cpu_convert.h); the rounding to 16 bits is a call of
- * its own, as after every instruction (assign_task). */
-fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins)
-{
-    const int from = fxi_compute_type(ins->from);
-    if (ins->op == FX_OP_CAST)
-        return half(ins->dtype) ? simd->cast_odd[from] : simd->cast[from][type_of(ins)];
-    return simd->ops[ins->op][type_of(ins)];
-}
-
-/* A loop takes at most one scalar, as one of its last two operands. The caller spreads any other
- * scalar over a tile. */
-fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
-                               int *out_scalar)
-{
-    const int type = type_of(ins);
-    if (ins->nsrc < 2 || type > FXI_C_F64)
-        return NULL;
-    for (int side = 0; side < 2; side++) {
-        const int other = ins->nsrc - 2 + side;
-        *out_scalar = ins->nsrc - 1 - side;
-        if ((scalars >> *out_scalar & 1) && !(scalars >> other & 1) &&
-            simd->mixed[ins->op][type][side])
-            return simd->mixed[ins->op][type][side];
-    }
-    return NULL;
-}
-
-/* The loop of two instructions. *out_ones: bits of the operands that it takes as single numbers; if
- * both operands of the first are scalars, they are spread. That is rare, because the planner
- * computes numbers from numbers on their own, and would need further loops. */
-static fxi_tile_fn pair_loop(const builder *m, const task *t, unsigned scalars, unsigned *out_ones)
-{
-    enum { FIRST = 1, SECOND = 2, LAST = 4 };
-    const unsigned of_first = scalars & (FIRST | SECOND);
-    const int form = of_first == FIRST    ? FXI_PAIR_FIRST_ONE
-                     : of_first == SECOND ? FXI_PAIR_SECOND_ONE
-                                          : FXI_PAIR_VECTORS;
-    const int second =
-        pair_kind(t->ins) == FXI_PAIR_DIFFERENCE && t->from ? FXI_PAIR_FROM : pair_kind(t->ins);
-    *out_ones = (form == FXI_PAIR_VECTORS ? 0 : of_first) | (scalars & LAST);
-    return m->simd->pairs[pair_kind(t->first)][second][form][(scalars & LAST) != 0];
-}
-
 /* The loop of a task. *out_ones: bits of the operands that it takes as single numbers. */
-static fxi_tile_fn loop_of(const builder *m, const task *t, unsigned *out_ones)
+static fxi_tile_fn loop_of(const builder *m, const fxi_cpu_task *t, unsigned *out_ones)
 {
     unsigned scalars = 0;
-    int one = 0;
     for (int i = 0; i < t->nreads; i++)
         scalars |= (unsigned)(m->regs[t->reads[i]].scalar != NOWHERE) << i;
-    if (t->first)
-        return pair_loop(m, t, scalars, out_ones);
-    const fxi_tile_fn mixed = fxi_cpu_mixed_loop(m->simd, t->ins, scalars, &one);
-    *out_ones = mixed ? 1u << one : 0;
-    return mixed ? mixed : fxi_cpu_loop(m->simd, t->ins);
+    return fxi_cpu_task_loop(m->simd, t, scalars, out_ones);
 }
 
 /* Spreads the scalars that a task takes as vectors over tiles, once or for each run of elements.
  * These tiles are never reused. */
-static void spread_scalars(builder *m, const task *t)
+static void spread_scalars(builder *m, const fxi_cpu_task *t)
 {
     unsigned ones;
     loop_of(m, t, &ones);
@@ -498,7 +353,7 @@ static void spread_scalars(builder *m, const task *t)
  * another size (not same). */
 static void release_tiles(builder *m, int k, size_t size, bool same)
 {
-    const task *t = &m->tasks[k];
+    const fxi_cpu_task *t = &m->tasks[k];
     for (int i = 0; i < t->nreads; i++) {
         register_location *a = &m->regs[t->reads[i]];
         /* Operands in their own memory have no tile to free. */
@@ -532,7 +387,7 @@ static void assign_result(builder *m, int k)
 
 static bool assign_task(builder *m, int k)
 {
-    const task *t = &m->tasks[k];
+    const fxi_cpu_task *t = &m->tasks[k];
     unsigned ones;
     call c = {.loop = loop_of(m, t, &ones), .attr = t->ins->attr};
     if (!c.loop)
@@ -714,7 +569,10 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
     m.p = allocate(spec);
     if (!m.p)
         return FX_STATUS_MEMORY;
-    find_tasks(&m);
+    bool kept[MAX_REGISTERS] = {false};
+    for (int k = 0; k < spec->nout; k++)
+        kept[spec->out[k]] = true;
+    m.ntasks = fxi_cpu_tasks(&spec->program, spec->nin, kept, m.tasks);
     fx_status status = assign_all(&m, FXI_TILE);
     /* Shorter tiles cost more calls, but the scratch is on the stack and in the first-level cache.
      */

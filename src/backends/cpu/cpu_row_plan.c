@@ -12,6 +12,7 @@
  */
 #include "cpu_parallel.h"
 #include "cpu_row.h"
+#include "cpu_task.h"
 #include "memory.h"
 #include <string.h>
 
@@ -69,7 +70,8 @@ typedef struct builder {
     const fx_row_step *row; /* of the step */
     const fxi_simd *simd;
     fxi_row_plan *p;
-    int nregs, pass, nspreads;
+    int nregs, ntasks, pass, nspreads;
+    fxi_cpu_task tasks[MAX_REGISTERS];
     /* Bytes of the widest register of elements, of the widest number, of one accumulator. */
     size_t width, splat, accumulator;
     register_location regs[MAX_REGISTERS];
@@ -159,16 +161,16 @@ static void widen(builder *m, int dtype)
  * is stored directly after its instruction (add_element_call). */
 static void find_last_uses(builder *m)
 {
-    for (int k = 0; k < m->row->program.n; k++) {
-        const fx_instr *ins = &m->row->program.instr[k];
-        for (int i = 0; i < ins->nsrc; i++) {
-            m->regs[ins->src[i]].last_use = (int16_t)k;
-            m->regs[ins->src[i]].last_pass = ins->pass;
+    for (int k = 0; k < m->ntasks; k++) {
+        const fxi_cpu_task *t = &m->tasks[k];
+        for (int i = 0; i < t->nreads; i++) {
+            m->regs[t->reads[i]].last_use = (int16_t)k;
+            m->regs[t->reads[i]].last_pass = t->ins->pass;
         }
         /* A sum across rows has accumulators of its own. */
-        if (!ins->row && ins->op != FX_OP_REDUCE) /* values of rows have locations of their own,
-                                                     unless they are spread */
-            widen(m, ins->dtype);
+        if (!t->ins->row && t->ins->op != FX_OP_REDUCE) /* values of rows have locations of their
+                                                           own, unless they are spread */
+            widen(m, t->ins->dtype);
     }
 }
 
@@ -347,41 +349,34 @@ static void round_result(builder *m, const fx_instr *ins, int location)
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], location, location);
 }
 
-/* The loop that takes one operand as a single number, if the instruction has one. Instructions on
- * values of rows take a number that all rows share. So do instructions on elements if a tile holds
+/* Stores the locations that a task reads, and returns its loop. Instructions on values of rows take
+ * a number that all rows share as a single number. So do instructions on elements if a tile holds
  * several rows, as each row has its own number then. */
-static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_scalar)
+static fxi_tile_fn choose_loop(builder *m, const fxi_cpu_task *t, int16_t *out_src)
 {
-    unsigned scalars = 0;
-    for (int i = 0; i < ins->nsrc; i++) {
-        const register_location *a = &m->regs[ins->src[i]];
-        scalars |= (unsigned)(a->row && (is_one(a) || !(ins->row || m->p->tile_rows))) << i;
+    unsigned scalars = 0, ones;
+    for (int i = 0; i < t->nreads; i++) {
+        const register_location *a = &m->regs[t->reads[i]];
+        scalars |= (unsigned)(a->row && (is_one(a) || !(t->ins->row || m->p->tile_rows))) << i;
     }
-    return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
-}
-
-/* Stores the locations that the instruction reads, and returns its loop. */
-static fxi_tile_fn choose_loop(builder *m, const fx_instr *ins, int16_t *out_src)
-{
-    int scalar;
-    const fxi_tile_fn loop = mixed_loop(m, ins, &scalar);
-    for (int i = 0; i < ins->nsrc; i++) {
-        const int r = ins->src[i];
-        out_src[i] = loop && i == scalar ? one_of(m, r)
-                     : ins->row          ? values_of(m, r)
-                                         : elements_of(m, r);
-    }
-    return loop ? loop : fxi_cpu_loop(m->simd, ins);
+    const fxi_tile_fn loop = fxi_cpu_task_loop(m->simd, t, scalars, &ones);
+    if (!loop)
+        m->status = FX_STATUS_UNSUPPORTED;
+    for (int i = 0; i < t->nreads; i++)
+        out_src[i] = ones >> i & 1 ? one_of(m, t->reads[i])
+                     : t->ins->row ? values_of(m, t->reads[i])
+                                   : elements_of(m, t->reads[i]);
+    return loop;
 }
 
 /* Adds a call on values of rows, one for the whole block. */
 static void add_row_call(builder *m, int k)
 {
-    const fx_instr *ins = &m->row->program.instr[k];
-    register_location *to = &m->regs[m->step->nin + k];
-    const int out = location_of_output(m, m->step->nin + k);
+    const fx_instr *ins = m->tasks[k].ins;
+    register_location *to = &m->regs[m->tasks[k].result];
+    const int out = location_of_output(m, m->tasks[k].result);
     int16_t src[3] = {0, 0, 0};
-    const fxi_tile_fn loop = choose_loop(m, ins, src);
+    const fxi_tile_fn loop = choose_loop(m, &m->tasks[k], src);
     /* 16-bit values stay in Float32 while the block runs, and are rounded to memory at its end
      * (store_rows). */
     to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
@@ -429,9 +424,9 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
  * of rows are (add_row_call). */
 static void add_reduction(builder *m, int k)
 {
-    const fx_instr *ins = &m->row->program.instr[k];
-    register_location *to = &m->regs[m->step->nin + k];
-    const int out = location_of_output(m, m->step->nin + k);
+    const fx_instr *ins = m->tasks[k].ins;
+    register_location *to = &m->regs[m->tasks[k].result];
+    const int out = location_of_output(m, m->tasks[k].result);
     const int16_t from = elements_of(m, ins->src[0]);
     const fxi_reducer *reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
     to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
@@ -450,8 +445,8 @@ static void add_reduction(builder *m, int k)
 static void add_sum(builder *m, int k)
 {
     fxi_row_plan *p = m->p;
-    const fx_instr *ins = &m->row->program.instr[k];
-    const int out = location_of_output(m, m->step->nin + k);
+    const fx_instr *ins = m->tasks[k].ins;
+    const int out = location_of_output(m, m->tasks[k].result);
     /* The planner makes only sums that are outputs. */
     if (out < 0 || p->nsums == FXI_ROW_SUMS_MOST) {
         m->status = FX_STATUS_INTERNAL;
@@ -470,16 +465,16 @@ static void add_sum(builder *m, int k)
     c->in_size = (uint8_t)register_size(ins->from);
 }
 
-/* Frees the tiles of operands that instruction k reads last and whose elements have `size` (same),
- * or have another size (not same). */
+/* Frees the tiles of operands that task k reads last and whose elements have `size` (same), or have
+ * another size (not same). */
 static void release_tiles(builder *m, int k, size_t size, bool same)
 {
-    const fx_instr *ins = &m->row->program.instr[k];
-    for (int i = 0; i < ins->nsrc; i++) {
-        const register_location *a = &m->regs[ins->src[i]];
+    const fxi_cpu_task *t = &m->tasks[k];
+    for (int i = 0; i < t->nreads; i++) {
+        const register_location *a = &m->regs[t->reads[i]];
         /* Operands of the step are read in their own memory, and values of rows are small: neither
          * is freed. */
-        if (!a->row && m->use[a->elements] != SCRATCH_NONE && ins->src[i] >= m->step->nin &&
+        if (!a->row && m->use[a->elements] != SCRATCH_NONE && t->reads[i] >= m->step->nin &&
             a->last_use == k && (register_size(a->dtype) == size) == same)
             m->busy[a->elements] = false;
     }
@@ -503,11 +498,11 @@ static fxi_tile_fn store_of(const builder *m, int dtype)
     return bytes >= FXI_STREAM_BYTES ? stream_tile : NULL;
 }
 
-/* Chooses where instruction k stores its elements. A loop may work in place if its operand's
+/* Chooses where task k stores its elements. A loop may work in place if its operand's
  * elements have the result's size; hence those are freed before. */
 static void assign_elements(builder *m, int k)
 {
-    const int r = m->step->nin + k, out = location_of_output(m, r);
+    const int r = m->tasks[k].result, out = location_of_output(m, r);
     register_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
     release_tiles(m, k, size, true);
@@ -523,12 +518,12 @@ static void assign_elements(builder *m, int k)
 
 static void add_element_call(builder *m, int k)
 {
-    const fx_instr *ins = &m->row->program.instr[k];
-    const int out = location_of_output(m, m->step->nin + k);
+    const fx_instr *ins = m->tasks[k].ins;
+    const int out = location_of_output(m, m->tasks[k].result);
     int16_t src[3] = {0, 0, 0};
-    const fxi_tile_fn loop = choose_loop(m, ins, src);
+    const fxi_tile_fn loop = choose_loop(m, &m->tasks[k], src);
     assign_elements(m, k);
-    const register_location *to = &m->regs[m->step->nin + k];
+    const register_location *to = &m->regs[m->tasks[k].result];
     fxi_row_call *c = add_call(m, loop, to->elements, 0);
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
@@ -542,24 +537,18 @@ static void add_element_call(builder *m, int k)
     m->p->streams |= store == stream_tile;
 }
 
-/* The kind of an instruction decides how often it is called: once for a block (values of rows), or
- * once for each tile (elements, reductions). */
-static void add_instruction(builder *m, int k)
+/* The kind of a task decides how often it is called: once for a block (values of rows), or once for
+ * each tile (elements, reductions). */
+static void add_task(builder *m, int k)
 {
-    const fx_instr *ins = &m->row->program.instr[k];
-    register_location *to = &m->regs[m->step->nin + k];
+    const fx_instr *ins = m->tasks[k].ins;
+    register_location *to = &m->regs[m->tasks[k].result];
     to->dtype = ins->dtype;
     to->row = ins->row;
-    if (ins->op == FX_OP_REDUCE) {
+    if (ins->op == FX_OP_REDUCE)
         (ins->row ? add_reduction : add_sum)(m, k);
-        return;
-    }
-    if (!fxi_cpu_loop(m->simd, ins))
-        m->status = FX_STATUS_UNSUPPORTED;
-    else if (ins->row)
-        add_row_call(m, k);
     else
-        add_element_call(m, k);
+        (ins->row ? add_row_call : add_element_call)(m, k);
 }
 
 /* Rounds the 16-bit results of the reductions of the previous pass. They are complete for all rows
@@ -576,20 +565,19 @@ static void round_reductions(builder *m)
  * pass's reductions, and the elements of this pass read them. */
 static void add_passes(builder *m)
 {
-    const fx_program *q = &m->row->program;
     fxi_row_plan *p = m->p;
-    for (int k = 0; k < q->n; m->pass++) {
+    for (int k = 0; k < m->ntasks; m->pass++) {
         fxi_row_pass *pass = &p->passes[m->pass];
         pass->first = p->ncalls;
         round_reductions(m);
         /* The planner has ordered the instructions by pass, values of rows first (lower_row.c). */
-        for (; k < q->n && q->instr[k].pass == m->pass && q->instr[k].row &&
-               q->instr[k].op != FX_OP_REDUCE;
+        for (; k < m->ntasks && m->tasks[k].ins->pass == m->pass && m->tasks[k].ins->row &&
+               m->tasks[k].ins->op != FX_OP_REDUCE;
              k++)
-            add_instruction(m, k);
+            add_task(m, k);
         pass->elements = p->ncalls;
-        for (; k < q->n && q->instr[k].pass == m->pass; k++)
-            add_instruction(m, k);
+        for (; k < m->ntasks && m->tasks[k].ins->pass == m->pass; k++)
+            add_task(m, k);
         pass->last = p->ncalls;
         pass->spreads = m->nspreads;
     }
@@ -833,6 +821,10 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (register_location){
             NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};
+    bool kept[FXI_TASK_REGISTERS] = {false};
+    for (int r = step->nin; r < m.nregs; r++)
+        kept[r] = location_of_output(&m, r) >= 0;
+    m.ntasks = fxi_cpu_tasks(&row->program, step->nin, kept, m.tasks);
     find_last_uses(&m);
     for (int k = 0; k < step->nin; k++)
         assign_operand(&m, k);

@@ -279,15 +279,6 @@ static inline const fxi_reducer *fxi_cpu_reducer(int64_t kind, int from, int to)
     return wide ? simd->sum_wide : &simd->reduce[kind][fxi_compute_type(from)];
 }
 
-/* The loop of an elementwise instruction over vectors; NULL if the type does not support the
- * operation. */
-fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins);
-/* A loop that takes one of the last two operands as a single number. `scalars`: bits of the
- * operands that are numbers. NULL unless exactly one of the last two is a number and the operation
- * has such a loop. */
-fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
-                               int *out_scalar);
-
 /* Uses the table of this name from now on; false if the machine cannot run it. For tests. */
 bool fxi_cpu_simd_choose(const char *name);
 
