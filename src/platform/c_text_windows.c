@@ -41,28 +41,35 @@ static void localise(localised *l, const char *text)
     l->by = width - 1;
 }
 
-static void finish(localised *l, const char *text, char **io_end)
+/* Frees the copy. `end`: where reading ended in it. */
+static void finish(localised *l, const char *text, const char *end, char **out_end)
 {
-    const size_t read = (size_t)(*io_end - (l->text ? l->text : text));
-    *io_end = (char *)text + read - (l->text && read > l->at ? l->by : 0);
+    const size_t read = (size_t)(end - (l->text ? l->text : text));
+    if (out_end)
+        *out_end = (char *)text + read - (l->text && read > l->at ? l->by : 0);
     if (l->text != l->few)
         fxi_system_free(l->text, false);
 }
 
-#define READ(T, name, read)                                                                        \
-    T name(const char *text, char **out_end)                                                       \
-    {                                                                                              \
-        localised l;                                                                               \
-        char *end;                                                                                 \
-        localise(&l, text);                                                                        \
-        const T value = read(l.text ? l.text : text, &end);                                        \
-        finish(&l, text, &end);                                                                    \
-        if (out_end)                                                                               \
-            *out_end = end;                                                                        \
-        return value;                                                                              \
-    }
-READ(double, fxi_strtod, __mingw_strtod)
-READ(float, fxi_strtof, __mingw_strtof)
+double fxi_strtod(const char *text, char **out_end)
+{
+    localised l;
+    char *end;
+    localise(&l, text);
+    const double value = __mingw_strtod(l.text ? l.text : text, &end);
+    finish(&l, text, end, out_end);
+    return value;
+}
+
+float fxi_strtof(const char *text, char **out_end)
+{
+    localised l;
+    char *end;
+    localise(&l, text);
+    const float value = __mingw_strtof(l.text ? l.text : text, &end);
+    finish(&l, text, end, out_end);
+    return value;
+}
 
 bool fxi_same_letters(const char *a, const char *b)
 {
