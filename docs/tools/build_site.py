@@ -39,7 +39,7 @@ def missing():
 
 
 def site_page(path):
-    """The page of the site for a file or folder of the tree, both from their roots; None: there is none."""
+    """The page of the site for a file or folder of the tree, both as relative paths; None: there is no page."""
     known = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "docs": "index.md",
              "docs/design": "design/index.md", "examples": "examples.md",
              "include/cflux": "reference/index.md", "include/cflux.h": "reference/index.md",

@@ -2,14 +2,14 @@
 
 A header is read as a C compiler sees it: the branches for C++, and FXI_CXX(…), are left out. What remains is a list of
 sections, each a list of groups: a comment that stands alone on its lines, and the unbroken run of
-declarations and macros below it. A comment at the end of a line belongs to what is before it, and what a
-section's title says after a colon to what is directly below.
+declarations and macros below it. A comment at the end of a line belongs to the declaration before it. The text
+after the colon of a section's title belongs to the group directly below.
 
 FXI_OPTION_STRUCT(fx_x_args, FXI_X_ARGS) declares a struct whose members are listed by the macro FXI_X_ARGS
 with their types and defaults; here it is the struct that a C compiler sees, with the defaults as comments.
 
-A macro fx_name(…) that calls a function fxi_name is that function's public form: it is in the
-reference where the function is declared, and has its comment besides its own.
+A macro fx_name(…) that calls a function fxi_name is the public form of this function: the reference shows it
+where the function is declared, with the comments of both.
 """
 import os
 import re
@@ -41,7 +41,7 @@ class Group:
 
     @property
     def comment(self):
-        """What is said of the group; a comment above a function that is not public is about that alone."""
+        """The comment above the group; "" if it is about a function that is not public."""
         first = self.items[0] if self.items else None
         private = first and first.kind == "inner" and first.text.startswith("FX_API") and not first.faces
         return "" if private else self.above

@@ -35,7 +35,7 @@ class Pages:
     # ---- pieces of HTML -----------------------------------------------------------------------
 
     def linked(self, text, own=()):
-        """Escaped text in which public names are links, but those that stand here."""
+        """Escaped text in which all public names but `own` are links."""
         def link(m):
             where = self.target(m.group(0), ".html") if m.group(0) not in own else None
             return f'<a href="{where}">{m.group(0)}</a>' if where else m.group(0)
@@ -69,7 +69,7 @@ class Pages:
     # ---- declarations -------------------------------------------------------------------------
 
     def shown(self, item, header):
-        """How a reader sees a declaration: without what only compilers need."""
+        """The text of a declaration, without the words that only compilers need."""
         text = item.text
         if item.kind == "macro":
             return self.shown_macro(item, header)

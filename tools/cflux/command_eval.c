@@ -21,7 +21,8 @@ static option_row options[] = {
     OPTION_PART(&part),
     OPTIONS_HEADING("Evaluation"),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "The loss (default: the loss of training, if MODEL contains it)", 0, 0},
+     "The loss (default: the loss of training; as in cflux train if MODEL does not contain it)", 0,
+     0},
     OPTION_DEVICE(&device_text),
     OPTION_JSON(&as_json),
     OPTIONS_END};

@@ -17,7 +17,7 @@ static bool as_json, with_stats;
 static const char *flux_version;
 static option_row options[] = {
     {"stats", 's', OPTION_FLAG, &with_stats, NULL,
-     "Print for every array the minimum, maximum, mean and standard deviation (divided by n − 1) "
+     "Print for every array the minimum, maximum, mean and standard deviation (dividing by n − 1) "
      "of its finite values, and the number of NaN and infinite values",
      0, 0},
     OPTION_FLUX_VERSION(&flux_version),

@@ -20,9 +20,11 @@ static option_row options[] = {
     {"processes", 'n', OPTION_INTEGER, &processes, "N", "The number of processes (default: 1)", 1,
      1e6},
     {"hosts", 0, OPTION_TEXT, &hosts, "LIST",
-     "The machines, such as a,b (default: those of the Slurm job, else this one)", 0, 0},
+     "The machines: node1:4,node2:4 for mpirun, node1,node2 for srun (default: those of the Slurm "
+     "job, else this one)",
+     0, 0},
     {"max-restarts", 0, OPTION_INTEGER, &restarts, "K",
-     "How often to start all processes again after one has failed (default: 0)", 0, 1e6},
+     "Start all processes again, at most K times, after one has failed (default: 0)", 0, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
      "srun, or an mpirun (default: srun in a Slurm job, else the mpirun of the MPI "
      "whose plugin is installed)",

@@ -285,8 +285,8 @@ const command command_predict = {
     .about =
         "Writes one line for each observation: the name of its class, or the predicted numbers. "
         "The inputs are scaled as in training. Columns are found by their names; a CSV file "
-        "without "
-        "names must have the columns of the training data in their order.",
+        "without names must have the columns of the training data in their order. If it also "
+        "contains the target, give the number of that column with --target.",
     .options = options,
     .run = run_predict,
 };

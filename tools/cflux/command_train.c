@@ -49,7 +49,8 @@ static option_row options[] = {
     {"missing", 0, OPTION_CHOICE, &o.data.missing, "error|mean|median|drop",
      "How to treat missing values. error: refuse them; mean, median: replace them by the mean or "
      "median of the feature in the training data, also in eval and predict; drop: leave out the "
-     "observation. All but error leave out observations without a target (default: error)",
+     "observation. An observation without a target is refused by error, and left out by the "
+     "others (default: error)",
      0, 0},
     {"normalise", 0, OPTION_CHOICE, &o.data.normalise, "auto|features|channels|none",
      "Shift and scale the inputs to mean 0 and standard deviation 1 over the training data: each "
@@ -93,9 +94,9 @@ static option_row options[] = {
      "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
     {"class-weights", 0, OPTION_TEXT, &o.data.weights, "balanced|sqrt|NUMBERS",
      "The factor of each class in the loss of training and validation: a number for each class, "
-     "such as 1,5; or balanced, which gives all classes the same total weight and finds most of a "
-     "rare class; or sqrt, the square roots of these factors, with fewer false alarms (default: 1 "
-     "for each class). cflux eval prints the loss without factors",
+     "such as 1,5; or balanced, which gives all classes the same total weight and finds most "
+     "observations of a rare class; or sqrt, the square roots of these factors, with fewer false "
+     "alarms (default: 1 for each class). cflux eval prints the loss without factors",
      0, 0},
     {"optimiser", 'o', OPTION_TEXT, &o.optimiser, "RULE",
      "The optimiser in Flux's notation (default: Adam())", 0, 0},
@@ -122,7 +123,8 @@ static option_row options[] = {
      "Leave out the last batch of an epoch if it is smaller", 0, 0},
     {"seed", 's', OPTION_INTEGER, &o.seed, "N",
      "Seed for the initial weights, the order of the data and the validation share (default: 0). "
-     "On one machine the same seed gives the same result, bit for bit",
+     "On one machine the same seed gives the same result, bit for bit; on a GPU with "
+     "FX_GPU_MEASURE=0 in the environment",
      0, 9e15},
     OPTION_DEVICE(&o.device),
     OPTIONS_HEADING("Validation and early stopping"),
@@ -137,8 +139,8 @@ static option_row options[] = {
      0, 1e12},
     {"folds", 0, OPTION_INTEGER, &o.folds, "K",
      "K-fold validation: divide the data (each class) into K equal parts, train K models, each "
-     "without one of the parts, and measure each model on its missing part. Print the mean and "
-     "the standard deviation of the scores",
+     "without one of the parts, and measure each model on that part. Print the mean and the "
+     "standard deviation of the scores",
      2, 1e6},
     {"seeds", 0, OPTION_INTEGER, &o.seeds, "N",
      "Train N models, with --seed and the seeds after it, and print the mean and the standard "

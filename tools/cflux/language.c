@@ -137,9 +137,9 @@ int language_check(const problem *p, void *model, fx_array *x, const fx_array *o
                     sizes, (long long)p->tokens, (long long)p->context);
     if (looks_ahead(p, model, x, output))
         return fail(EXIT_BAD_INPUT,
-                    "the model's output at a position depends on later tokens, and so on the token "
-                    "that it should predict: use layers that read only earlier tokens, such as GRU "
-                    "or LSTM");
+                    "the model's output at a position depends on later tokens, so it knows the "
+                    "token that it should predict: use layers that read only earlier tokens, such "
+                    "as GRU or LSTM");
     return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_BAD_INPUT);
 }
 
