@@ -26,14 +26,17 @@
 #include <string.h>
 
 enum {
-    DEPTH = 512,     /* terms of a block of the sum at most */
-    ROWS = 128,      /* rows of a part, if the product has enough rows */
-    COLUMNS = 768,   /* columns taken at a time. With 1032, a part of C did not fit in the
-                        second-level cache (2048³ took 79 ms instead of 68) */
-    SMALL = 100000,  /* multiplications that one thread does alone */
+    DEPTH = 512,    /* terms of a block of the sum at most */
+    ROWS = 96,      /* rows of a part, if the product has enough rows */
+    COLUMNS = 1024, /* columns taken at a time. ROWS·COLUMNS elements of C, 400 KB of Float32, stay
+                       in the second-level cache: 128 rows and 1032 columns were slower. More
+                       columns and fewer rows are better, because A is packed for each portion of
+                       the columns. */
+    SMALL = 100000, /* multiplications that one thread does alone */
     FEW_COLUMNS = 8, /* panels of B: up to this number an A with neighbouring rows is not packed */
     FEW_ROWS = 8,  /* tiles of rows: up to this number a B that is read by columns is not packed */
-    LITTLE = 8192, /* elements of a matrix that is packed although it is used once */
+    LITTLE = 8192, /* elements of a matrix that is packed although it is used once, or of an A that
+                      is not divided */
     PARTS = 8,     /* parts, at least, for several threads */
     PAGE = 4096,   /* bytes; prefetchers do not cross its end */
     RUN = 8,       /* terms packed at a time, if their columns are in different pages */
@@ -255,7 +258,8 @@ static void divide(product *p)
 {
     p->parts = p->row_parts = p->column_parts = 1;
     /* Small products are one part: dividing them costs more than it saves. */
-    p->small = p->g.m <= ROWS && (double)p->g.m * (double)p->g.n * (double)p->g.k < SMALL;
+    p->small = (p->g.m <= ROWS || p->g.m <= LITTLE / p->g.k) &&
+               (double)p->g.m * (double)p->g.n * (double)p->g.k < SMALL;
     if (p->small)
         return;
     const int64_t tiles = (p->g.m + p->mr - 1) / p->mr;
