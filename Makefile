@@ -46,7 +46,7 @@ help:
 	@echo 'make docs          the pages and the reference as a site, $(BUILD)/site'
 	@echo 'make format        clang-format over the tree (check-format: only check)'
 	@echo 'make deb           Debian packages; deb-check tries them in a clean root'
-	@echo 'make debian-roots  the demo and the quick tests in roots of Debian 12 and 13'
+	@echo 'make debian-roots  the demo in roots of Debian 12 and 13, the quick tests in that of 13'
 	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make clean         remove $(BUILD)/'
 	@echo 'test data: CFLUX_DATA=$(CFLUX_DATA)'

@@ -31,8 +31,9 @@ typedef struct fxi_kernel_library {
     /* Called once, before all other functions. Returns NULL on success, else the reason of the
      * failure. */
     const char *(*open)(const fxi_kernel_host *host);
-    /* Prepares the step, for any number of threads at a time. Returns FX_STATUS_UNSUPPORTED if the
-     * library cannot compute this step, or not faster than the CPU backend. */
+    /* Prepares the step, which several threads may then run at the same time. Returns
+     * FX_STATUS_UNSUPPORTED if the library cannot compute this step, or not faster than the CPU
+     * backend. */
     fx_status (*prepare)(const fx_step *step, struct fxi_kernel_ready **out_ready);
     void (*release)(struct fxi_kernel_ready *ready);
     fx_status (*run)(const struct fxi_kernel_ready *ready, const fx_step *step,

@@ -34,7 +34,7 @@ static inline bool fxi_works(const fxi_registered *r)
     return fxi_loaded(r) && r->count > 0 && !*r->why;
 }
 
-/* Has a backend that is not built in devices? */
+/* Does any backend that is not built in have devices? */
 bool fxi_has_more_devices(void);
 
 /* The GPU that fx_gpu moves to. NULL: there is none; the reason is recorded under the name `op`. */

@@ -5,8 +5,8 @@
  * searched near its first reduction only. In the graph of a large training step both ends of a
  * cross-entropy are far from its gradient: the walk enters a node by its first input, so the labels
  * are computed before the forward pass, and the value of the loss is the last root, so it is
- * computed after the backward pass. Its row step would then be divided, and the parts would
- * exchange arrays as large as the scores.
+ * computed after the backward pass. The row step of the loss would then be divided, and its
+ * parts would exchange arrays as large as the scores.
  *
  * Here the roots are walked from the one with the shortest path from the leaves to the one with the
  * longest. So the loss follows the forward pass, and then come the gradients of the last layers,

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MinGW's strtod reads the decimal point of the program's locale. If that is another one, the
- * number is copied with it. If that fails for lack of memory, the number is read as it is. */
+/* MinGW's strtod reads the decimal point of the program's locale. If that is not a dot,
+ * the number is copied with the locale's point in place of the dot. Without memory for the copy,
+ * the number is read unchanged. */
 typedef struct localised {
     char few[64];
     char *text;    /* few, or a larger block; NULL: as it is */

@@ -1,8 +1,8 @@
 /* private_folder_windows.c: private folders on Windows; see private_folder.h.
  *
  * There are no names relative to an open folder, so a folder is an index in a table of paths. The
- * folder of a user's program data can be changed only by that user and by administrators. What is
- * checked is the owner of a folder or file. */
+ * folder of a user's program data can be changed only by that user and by administrators. So only
+ * the owner is checked, and that a folder or file is not a link. */
 #include "private_folder.h"
 #include "files.h"
 #include "this_process.h"

@@ -44,8 +44,8 @@ static int run_handlers(void)
     return 0;
 }
 
-/* Both functions take the handler, and return NULL or another number than 0 on failure; here every
- * result is accepted. */
+/* The function is _crt_atexit, which returns a number other than 0 on failure, or _onexit, which
+ * returns NULL. The result is not tested. */
 static void register_with(const wchar_t *library, const char *function)
 {
     typedef intptr_t (*add)(int (*handler)(void));

@@ -1,5 +1,5 @@
-/* failing_calloc.c: to be loaded before a program (LD_PRELOAD): of its own calls of calloc, not
- * those of libraries, the one of the number in FAIL_AT finds no memory. Then it prints "#failed".
+/* failing_calloc.c: loaded before a program by LD_PRELOAD. Call number FAIL_AT of calloc by the
+ * file FAIL_IN itself (calls by libraries do not count) prints "#failed" and returns NULL.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
-/* failing_files.c: to be loaded before a program (LD_PRELOAD): of the calls that the variable
- * FAIL_CALL names (open, write, fsync, close, rename, link), the one of the number FAIL_AT that
- * concerns the folder FAIL_IN fails with the error FAIL_AS, a number; 0: a write does half of its
- * work. Then "#failed" is printed.
+/* failing_files.c: loaded before a program by LD_PRELOAD. Call number FAIL_AT of the function
+ * FAIL_CALL (open, write, fsync, close, rename, link) for the folder FAIL_IN or a file in it
+ * prints "#failed" and fails with the error number FAIL_AS. If that is 0, a write writes half of
+ * its bytes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

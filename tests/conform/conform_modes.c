@@ -9,9 +9,9 @@
  * threads tests that any number of threads gives the same bits as one thread, for the value and for
  *         the gradient if there is one, however small the work is.
  * replay  computes the value and the gradient with some inputs, and with other inputs and another
- *         seed, in turn. A backend that records plans launches the first run, records the second
- *         and replays later ones that find the same addresses. Every later run must have the bits
- *         of the first one with its inputs, and the second run is compared with ref.
+ *         seed, alternately. A backend that records plans launches the first run, records the
+ *         second and replays later ones that find the same addresses. Every later run must have
+ *         the bits of the first one with its inputs, and the second run is compared with ref.
  *
  * Where an operation is not differentiable (a tie of a maximum), central differences are
  * meaningless. The broadcast variant makes ties on purpose, so it is compared with ref's gradient

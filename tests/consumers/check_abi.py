@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests that scripts/abi-check reports changes that break programs, and accepts others, on libraries of a few lines.
 
-The tree keeps one description of the library's interface, which names as its SONAME what its file is called.
+The tree keeps one description of the library's interface. The name of its file begins with the SONAME in it.
 """
 import gzip
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""libbson is found under the names that its versions have, by pkg-config: the one that is installed here, and if
-that is 1.x, 2.x as a folder with this libbson's files under the names of 2.x (library bson2, headers in bson-2.0.0, package bson2).
+"""The build finds libbson 1.x and 2.x by pkg-config, though their names differ. The installed version is tested. If that is 1.x,
+2.x is tested with a folder that has its files under the names of 2.x (library bson2, headers in bson-2.0.0, package bson2).
 
 Only the configuration is looked at: what the build would include and link, what cflux.pc says, and what
 scripts/setup asks for. Usage: check_bson_names.py SOURCES

@@ -3,7 +3,7 @@
 
 Installs a build folder into a temporary prefix, moves that elsewhere (nothing may depend on where it
 was), and builds and runs consumer.c and consumer_cxx.cpp there: by pkg-config, shared and static, as C
-and as C++17, with gcc and clang; by CMake's find_package, shared and static. With --sources it is
+and as C++17, with gcc and clang; by CMake's find_package, shared and static. With --sources it uses
 FetchContent instead, which compiles the library once more.
 Usage: check_consumers.py BUILD SOURCES [--sources]
 """

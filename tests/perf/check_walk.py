@@ -8,7 +8,7 @@ callgrind counts the instructions of every function in two runs with different n
 a function belongs to the walk if its count grows by one call's worth for every further step.
 Functions that the compiler put into others count as those; so do inline functions of headers.
 
-Files of SERVICES (memory, errors, the life of arrays and the facts about them) are met by every call
+Files of SERVICES (memory, errors, the life of arrays and the facts about them) are entered by every call
 of the library, whatever it computes, and have a bound of their own.
 
 Every file on the walk is a row of KNOWN with what the reader learns there. A file that is not in the

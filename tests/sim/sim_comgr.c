@@ -1,4 +1,4 @@
-/* sim_comgr.c: which architectures hipRTC knows. */
+/* sim_comgr.c: the architectures that hipRTC supports. */
 #include <stddef.h>
 
 __attribute__((visibility("default"))) int amd_comgr_get_isa_count(size_t *out);

@@ -1,10 +1,11 @@
-/* sim_graph.c: capture of streams, and graphs. What is queued in a captured stream becomes a node,
- * with the nodes that it must come after; a stream that waits for an event of a captured one is
- * captured too. A graph runs its nodes in a random order that these allow, so that a missing
- * dependency gives wrong results. Addresses are those of the capture: memory that was freed since
- * is found when the graph runs.
+/* sim_graph.c: capture of streams, and graphs. Work that is queued in a captured stream
+ * becomes a node, with a list of the nodes that must run before it; a stream that waits for an
+ * event of a captured one is captured too. A graph runs its nodes in a random order that the lists
+ * allow, so that a missing dependency gives wrong results. Addresses are those of the capture:
+ * memory that was freed since is found when the graph runs.
  *
- * Illegal calls have the errors of the drivers' documentation, and end the capture with one.
+ * Illegal calls return the errors of the drivers' documentation, and the capture then ends with an
+ * error.
  */
 #include "sim_functions.h"
 

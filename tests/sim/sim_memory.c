@@ -71,7 +71,7 @@ static void check_gap(const sim_device *d, const sim_block *b)
 {
     for (size_t k = b->at + b->bytes; k < b->at + b->whole; k++)
         if ((unsigned char)d->bytes[k] != FREED) {
-            sim_say("byte %zu behind memory of %zu bytes of device %d was overwritten",
+            sim_say("byte %zu after memory of %zu bytes of device %d was overwritten",
                     k - b->at - b->bytes, b->bytes, d->id);
             return;
         }

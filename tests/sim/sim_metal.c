@@ -150,7 +150,7 @@ static const sim_method options_methods[] = {
     SIM_METHOD(set_language, "setLanguageVersion:", options_language),
     {NULL, NULL}};
 static const sim_class options_class = {"MTLCompileOptions", options_methods, NULL, false};
-/* The same of macOS 15. */
+/* The same, for macOS 15. */
 static const sim_method new_options_methods[] = {
     SIM_METHOD(set_math, "setMathMode:", options_math),
     SIM_METHOD(set_language, "setLanguageVersion:", options_language),

@@ -5,7 +5,7 @@
     for C++ in C++ only. A program of one line includes the header; a second one includes it twice
     and opens a scope where the header offers scopes, so that macros are expanded at least once.
   * Code that only a C++ compiler reads is in cflux.hpp and in one section of base.h; cflux.h includes the former.
-  * A macro that is a call in C, fx_add(a, b), is none in C++ after <cflux.h>.
+  * A macro that is a call in C, fx_add(a, b), is not a macro in C++ after <cflux.h>.
 
 Compilers that are not installed are a failure: `make test` installs them.
 Usage: check_headers.py [root]

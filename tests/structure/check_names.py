@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Public names follow the scheme of CONTRIBUTING.md ("Names").
 
-  * The options of fx_NAME are fx_NAME_args, and what fxi_NAME takes; functions with the same options share one
+  * The options of fx_NAME are an fx_NAME_args, which fxi_NAME takes; functions with the same options share one
     struct, which is named after what they do: FAMILIES lists them.
   * A layer fx_NAME of src/nn/layers.def has the options fx_NAME_args and makes an fx_NAME_layer.
   * The constants of the enum fx_NAME, or fx_NAME_kind, begin with FX_NAME_.
   * `dims` is a set of axes. Sizes are `sizes`.
   * A type of functions ends in _fn.
-  * A function fxi_NAME that a header declares is there for a macro or an inline function of the headers.
+  * A function fxi_NAME that a header declares is called by a macro or an inline function of the headers.
 Usage: check_names.py [root]
 """
 import os

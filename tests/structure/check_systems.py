@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What would not link on macOS or Windows is found on Linux, where the other systems' files are not compiled.
+"""Finds on Linux, where the files of macOS and Windows are not compiled, what would not link on these systems.
 
 A function that a header of src/platform or tools/cflux/system.h declares must be defined for every system: in a file
 NAME_linux.c, NAME_darwin.c or NAME_windows.c, in NAME_posix.c, which is for the first two, or in a file for all of them.

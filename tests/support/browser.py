@@ -1,7 +1,7 @@
 """A page in headless Chromium, driven over its debugging pipe, for tests that look at pages as a reader sees them.
 No package is needed beside the browser.
 
-    with Browser() as browser:                 # Missing is raised where there is none
+    with Browser() as browser:                 # raises Missing if there is no browser
         page = browser.open("file:///…", width=360, dark=True)
         page.value("document.title")           # a JavaScript expression
         page.complaints                        # errors and warnings of the console, and exceptions

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """check_bson.py: checks that Julia's BSON.load could make the objects of a file.
 
-The rules of BSON.jl are followed over the document that an independent library (python3-bson) reads:
+The rules of BSON.jl are applied to the document, which an independent library (python3-bson) reads:
 a datatype must name a type that exists, with as many parameters as it has; a struct must have as many
 values as its type has fields, and every value must be of the field's type, which follows from the
 parameters (BSON.jl converts each value to it); arrays must have as many bytes as their
@@ -114,7 +114,7 @@ class Raiser:
                 return x
             need(isinstance(x["ref"], int) and 1 <= x["ref"] <= len(self.refs), "a reference to nothing")
             x = self.refs[x["ref"] - 1]
-        raise Refused("references go round")
+        raise Refused("references form a cycle")
 
     def type_name(self, path):
         need(isinstance(path, list) and path and all(isinstance(p, str) for p in path), "a type's name")

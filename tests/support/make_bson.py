@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """make_bson.py: writes files as Flux 0.6 to 0.16 and Optimisers.jl did, for cases that no recorded file covers.
 
-Documents are put together after BSON.jl's lowering table and the definitions of the structs, by an
-independent library (python3-bson). The expected content is written beside them: `layouts.json` has
+An independent library (python3-bson) writes the documents, which follow BSON.jl's lowering table and
+the definitions of the structs. The expected content is written beside them: `layouts.json` has
 fields and their values, `steps.json` the parameters after one update by the optimiser that the file
 holds, computed here in double precision by the formulas of the library that wrote it.
 

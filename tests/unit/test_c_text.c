@@ -1,4 +1,4 @@
-/* test_c_text.c: text that the C library reads under another name on every system. */
+/* test_c_text.c: functions for text that have different names on different systems. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* test_layer_table.c: a layer of a program, made by FX_LAYER_TYPE as the library's are.
  *
  * Gate, y = act(rate .* (W·x .+ b)), has every kind of row: a parameter that is an option, a bias
- * that may be absent, a state that no option says, members that are numbers, a function, axes. The
+ * that may be absent, a state that no option sets, members that are numbers, a function, axes. The
  * results of its table are compared with texts and numbers written here.
  */
 #include "semantics_check.h"

@@ -1,5 +1,5 @@
 /* test_plan_foreach.c: planner rule 5: which steps become segments of one, and that results are
- * those of one step a parameter. Expected lists follow from the rules of src/plan/foreach.c,
+ * those of one step for each parameter. Expected lists follow from the rules of src/plan/foreach.c,
  * expected numbers from plain loops.
  */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* test_thread_end.c: what a thread still has when it ends. ctest: threads */
+/* test_thread_end.c: thread-local variables last until the functions at a thread's end have run.
+ * ctest: threads */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

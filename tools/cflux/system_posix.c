@@ -47,8 +47,8 @@ static volatile sig_atomic_t caught;
 static struct sigaction before[2];
 static const int signals[2] = {SIGINT, SIGTERM};
 
-/* A launcher and what it starts may both pass on one Ctrl-C, so an equal signal that follows at
- * once is the same one. */
+/* A launcher and the programs that it starts may both pass on one Ctrl-C, so an equal signal that
+ * follows at once counts as the same one. */
 static const double SAME_SECONDS = 0.25;
 static double caught_at;
 

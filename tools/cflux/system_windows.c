@@ -394,8 +394,8 @@ int run_program(char **words, bool killed)
     return run(words, NULL, NULL);
 }
 
-/* What does not fit into the pipe would make the program wait, so the pipe is as large as the text.
- */
+/* A program waits while the pipe is full, and the pipe is read only after the program has ended. So
+ * all that it prints must fit into the 64 KiB of the pipe. */
 bool read_program(char **words, char *text, size_t size)
 {
     SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};

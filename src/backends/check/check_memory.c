@@ -279,7 +279,7 @@ int64_t fxi_check_untouched(fx_device *device, fxi_span range, size_t size)
     return count;
 }
 
-/* ---- taking and giving back ------------------------------------------------------------------ */
+/* ---- allocating and freeing ------------------------------------------------------------------ */
 
 /* The bytes for which a released allocation counts. */
 static size_t weight(const fxi_check_block *b)

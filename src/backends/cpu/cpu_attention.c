@@ -12,7 +12,7 @@
  *   3. sums over the rows, added to the lanes' results: the register tile reads the panel itself as
  *      its packed left matrix, and the terms as panels that serve all lanes of a group.
  * A part computes groups of PANELS panels. With a causal mask it skips what the mask hides from a
- * whole panel, so half of the arithmetic. Sizes alone decide the order of all sums.
+ * whole panel, which is half of the arithmetic. Sizes alone decide the order of all sums.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"

@@ -85,8 +85,8 @@ static fx_status begin(job *j, const fx_step *step, const fx_tensor *t, int axis
     return j->narrow || idx->dtype == FX_DTYPE_I64 ? FX_OK : fxi_cpu_no_dtype(step, idx->dtype);
 }
 
-/* An index, and an element that is read and one that is written. The rest of a column of x, or of
- * the output of a scatter, is not counted: usually most of it is used. */
+/* Counts an index, an element that is read and one that is written. The unused rest of a column of
+ * x, or of the output of a scatter, is usually small and is not counted. */
 static double cost(const job *j)
 {
     return fxi_cpu_cost((double)(j->m * j->inner * j->outer) * (8 + 2 * (double)j->size), 0);

@@ -13,7 +13,7 @@
  * Scatter first sorts the indices, so that it writes each row once: the whole of a gradient of an
  * embedding is written, but a batch has terms for a few rows only. One thread takes all terms of a
  * row in their order, so sums do not depend on the number of threads. Rows shorter than a cache
- * line are merged in the order of the indices instead, because sorting would cost more than them.
+ * line are merged in the order of the indices instead, because sorting would take longer.
  */
 #include "cpu_index.h"
 #include "cpu_parallel.h"

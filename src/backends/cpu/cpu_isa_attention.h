@@ -16,9 +16,9 @@ static inline void vf_write(float *p, vf v)
 
 enum { FXI_LANES = FXI_VECTOR_BYTES / sizeof(float) };
 
-/* vf_max returns its second operand if one is NaN, so the maximum ignores NaN; its exponential is
- * NaN, and so is the sum. While all scores are −∞, 0 is subtracted: −∞ − (−∞) would be NaN, and a
- * later block may have other scores. */
+/* vf_max returns its second operand if one is NaN, so the maximum ignores NaN. The exponential
+ * of a NaN is NaN, and so is the sum. While all scores are −∞, 0 is subtracted: −∞ − (−∞) would be
+ * NaN, and a later block may have other scores. */
 static void attention_softmax(const fxi_attention_panel *p)
 {
     FXI_UNROLL

@@ -3,7 +3,7 @@
  *
  * An addition of two tiles reads two vectors and writes one for a single operation, so a loop of
  * two instructions saves a third of their reads and writes, and a call. Loops of three instructions
- * would need ten times as many texts.
+ * would be ten times as many.
  */
 #include "cpu_task.h"
 #include <string.h>

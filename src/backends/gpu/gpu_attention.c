@@ -146,7 +146,7 @@ static void say_kernel(fxi_gpu_builder *b, const plan *p)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* The heads whose groups run at about the same time: of this many, the tiles stay in the cache. The
+/* The number of heads whose groups run at about the same time: their tiles stay in the cache. The
  * longest rows of a causal mask come first within a band, so a band should not be small. */
 static int64_t band_of(const plan *p)
 {

@@ -3,11 +3,11 @@
  * The interface of backends promises that terms whose x is in the padding add nothing to the
  * gradient of the weights. A library that multiplies the padding's zeros by gy breaks this promise
  * if gy is infinite or NaN. So one kernel looks for such numbers, in gy or in the library's result,
- * whichever is smaller: such a number of gy makes all weights of its channel infinite or NaN that
- * have a term with it, in the padding or not. If there are any, a second kernel computes all
- * weights again: slowly, but then training has failed already. (Finite terms may add up to an
- * infinite weight. Then the second kernel computes the same.) Otherwise the groups of the second
- * kernel end at once. The host does not wait.
+ * whichever is smaller. The result shows them too: each weight that has a term with such a number
+ * of gy becomes infinite or NaN, even if the term's x is in the padding. If there are any, a second
+ * kernel computes all weights again: slowly, but then training has failed already. (Finite terms
+ * may add up to an infinite weight. Then the second kernel computes the same.) Otherwise the groups
+ * of the second kernel end at once. The host does not wait.
  */
 #include "gpu_text.h"
 

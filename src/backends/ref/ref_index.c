@@ -1,8 +1,8 @@
 /* ref_index.c: gather and scatter, from their definitions.
  *
  *   gather    y[a…, k…, b…] = x[a…, idx[k…], b…]
- *   scatter   y[a…, i, b…] = reduction of src[a…, k…, b…] over all k… with idx[k…] = i, in order of
- * k…
+ *   scatter   y[a…, i, b…] = reduction of src[a…, k…, b…] over all k… with idx[k…] = i,
+ *                            in the order of k…
  *
  * and by element (backend.h)
  *

@@ -4,7 +4,7 @@
  *    X(result, member, symbol, NEEDED or OPTIONAL, arguments)
  *
  * tests/unit/test_nccl_signatures.cpp compares the table with NVIDIA's header where that is
- * installed. RCCL's is from its manual, unverified.
+ * installed. RCCL's functions are as in its manual, and are not compared.
  */
 #ifndef CFLUX_NCCL_API_H
 #define CFLUX_NCCL_API_H
