@@ -1336,6 +1336,7 @@ class Refusals(Training):
             ("-m", "Dense(2 => 4)", ["output for an observation is 4", "is 1"]),
             ("-m", "Conv((3, 3), 1 => 2)", ["layer 1, Conv((3, 3), 1 => 2)", "--shape"]),
             ("-t", "prize", ['no column "prize"', 'did you mean "price"?']),
+            ("-t", "q", ['no column "q"; it has 3, from "a" to "price"']),
             *[("-t", number, [f'no column "{number}"', "columns are numbered from 1 to 3"]) for number in ("9", "0", "-1")],
             ("-d", "lines.csv", ["lines.csv", "No such file"]),
             ("-d", ".", ["a folder without images"]),

@@ -42,8 +42,8 @@ static int distance(const char *a, const char *b)
 
 const char *nearest(const char *word, const char *const *names, int n)
 {
-    const int third = (int)(strlen(word) / 3);
-    int best = (third > 1 ? third : 1) + 1;
+    const int letters = (int)strlen(word), third = letters / 3;
+    int best = least((third > 1 ? third : 1) + 1, letters);
     const char *found = NULL;
     for (int i = 0; i < n; i++) {
         const int d = distance(word, names[i]);

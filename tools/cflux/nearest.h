@@ -4,7 +4,7 @@
 
 /* The one of n names with the smallest distance to `word`; NULL if none is near. A swap of
  * neighbours counts as one change, upper and lower case are equal, and at most a third of the
- * letters, but at least one, may differ. Among equals the first wins. */
+ * letters, but at least one, may differ, though never all. Among equals the first wins. */
 const char *nearest(const char *word, const char *const *names, int n);
 
 #endif
