@@ -1,4 +1,4 @@
-/* launcher.c: reads the environment variables that launchers of MPI set. */
+/* launcher.c: reads the environment variables that srun and the launchers of MPI set. */
 #include "launcher.h"
 
 #include "this_process.h"
@@ -9,7 +9,9 @@
 static const fxi_launcher launchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI", "openmpi"},
     {"PMI_SIZE", "PMI_SIZE", "PMI_RANK", "MPICH", "mpich"},
-    {"PMIX_RANK", "SLURM_NTASKS", "PMIX_RANK", "PMIx", "openmpi"}, /* srun --mpi=pmix */
+    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PMIX_RANK", "PMIx", "openmpi"}, /* srun --mpi=pmix */
+    /* srun without --mpi. A batch script runs once, but has SLURM_NTASKS too. */
+    {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "Slurm", NULL},
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 static bool joined, warned;

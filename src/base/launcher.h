@@ -1,4 +1,4 @@
-/* launcher.h: which launcher of MPI started this process, if any. Internal. */
+/* launcher.h: which launcher started this process, if any. Internal. */
 #ifndef CFLUX_LAUNCHER_H
 #define CFLUX_LAUNCHER_H
 
@@ -9,7 +9,7 @@ typedef struct fxi_launcher {
     const char *size;     /* the variable with the number of processes */
     const char *rank;     /* the variable with the rank of this process */
     const char *mpi;      /* "Open MPI" */
-    const char *plugin;   /* the transport for it: "openmpi" */
+    const char *plugin;   /* the transport for it: "openmpi"; NULL: it connects no processes */
 } fxi_launcher;
 
 /* NULL: the program was started alone. *out_size: the number of processes, at least 1. */

@@ -74,10 +74,15 @@ static fx_status check(const fx_dist_init_args *a)
     return FX_OK;
 }
 
-/* The error if the launcher's processes are not in one group, because the plugin or the MPI library
- * belongs to another MPI. */
-static fx_status other_mpi(const joint *j, const fxi_launcher *l, int n)
+/* The error if the launcher's processes are not in one group, because srun has connected none, or
+ * the plugin or the MPI library belongs to another MPI. */
+static fx_status not_one_group(const joint *j, const fxi_launcher *l, int n)
 {
+    if (!l->plugin)
+        return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
+                       "srun started %d processes without an MPI interface: use srun --mpi=pmix "
+                       "for Open MPI, or srun --mpi=pmi2 for MPICH",
+                       n);
     return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
                    "%s's launcher started %d processes, but %s sees %d: use the launcher of the "
                    "same MPI, or .library = \"%s\"",
@@ -94,12 +99,10 @@ static fx_status join(const fx_dist_init_args *a)
     if (a->communicator && !name)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
                        ".communicator needs .library, which is \"openmpi\" or \"mpich\"");
-    if (name && (a->library || a->communicator || n > 1)) {
-        if (!open_plugin(name, &j))
-            return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init", "the transport %s: %s", name, j.why);
-        if (l && !a->communicator && j.group.size != n)
-            return other_mpi(&j, l, n);
-    }
+    if (name && (a->library || a->communicator || n > 1) && !open_plugin(name, &j))
+        return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init", "the transport %s: %s", name, j.why);
+    if (l && !a->communicator && j.group.size != n)
+        return not_one_group(&j, l, n);
     fxi_dist_begin(&the_group, j.transport, &j.group, a->time_limit);
     the_group.fixed_order = a->fixed_order;
     the_group.narrow = a->wire == FX_DTYPE_BF16;

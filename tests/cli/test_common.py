@@ -159,6 +159,19 @@ class Help(cli.Cli):
             else:
                 self.refused(*colon, words='the argument ":" separates programs')
 
+    def test_interface_of_srun(self):
+        """If Slurm's default connects no processes, srun gets the interface for the first MPI that has a plugin."""
+        build = os.path.dirname(os.path.dirname(os.path.dirname(cli.program)))
+        listed = "[ \"$1\" = --mpi=list ] && { printf 'MPI plugin types are...\\n\\tpmix\\n\\tnone\\n\\tpmi2\\n'; exit; }\necho launcher: $@"
+        srun = self.launcher("a/srun", "slurm 22.05", listed)
+        found = [option for plugin, option in (("openmpi", "--mpi=pmix "), ("mpich", "--mpi=pmi2 "))
+                 if os.path.exists(os.path.join(build, f"libcflux-mpi-{plugin}.so"))]
+        path = {"PATH": self.path("a") + os.pathsep + os.environ["PATH"], "FX_PLUGIN_PATH": build}
+        for default, more, option in (("none", {}, (found + [""])[0]), ("pmi2", {}, ""), ("none", {"SLURM_MPI_TYPE": "pmi2"}, "")):
+            self.launcher("a/scontrol", "", f"echo 'MpiDefault              = {default}'\necho 'MpiParams               = (null)'")
+            ended = self.fine("launch", "-n", 2, "--launcher", srun, "prog", **path, **more)
+            self.assertIn(f"launcher: -n 2 --kill-on-bad-exit=1 {option}/", ended.out)
+
     def test_killed_launch(self):
         """A launcher ends its processes after SIGTERM, not after SIGKILL."""
         launcher = self.launcher("mpirun", "Open MPI", "trap 'echo ended > ended; exit' TERM\n"

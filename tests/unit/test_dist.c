@@ -685,6 +685,11 @@ static void arguments_are_checked(void **state)
     assert_non_null(strstr(fx_error_take().message,
                            "there is no libcflux-mpi-openmpi" FXI_LIBRARY_SUFFIX " in"));
     unsetenv("OMPI_COMM_WORLD_SIZE");
+    setenv("SLURM_STEP_NUM_TASKS", "3", 1);
+    assert_int_equal(fx_dist_init(FX_MPI), FX_STATUS_UNSUPPORTED);
+    assert_non_null(
+        strstr(fx_error_take().message, "srun started 3 processes without an MPI interface: use"));
+    unsetenv("SLURM_STEP_NUM_TASKS");
     assert_false(fx_dist_initialized(FX_MPI));
 }
 

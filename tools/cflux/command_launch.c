@@ -161,6 +161,26 @@ static int find_launcher(char path[FILE_PATH_BYTES], flavour *out)
     return -1;
 }
 
+/* The option for the interface by which srun connects the processes to an MPI; NULL: srun decides.
+ * Slurm's own default, none, connects no processes. */
+static const char *mpi_of_srun(const char *srun)
+{
+    static const struct {
+        const char *plugin, *option;
+    } known[] = {{"openmpi", "--mpi=pmix"}, {"mpich", "--mpi=pmi2"}};
+    char text[1 << 15] = "";
+    read_program((char *[]){"scontrol", "show", "config", NULL}, text, sizeof text);
+    const char *line = strstr(text, "MpiDefault ");
+    line = line ? line + strcspn(line, "=\n") : "";
+    if (getenv("SLURM_MPI_TYPE") || strncmp(line, "= none\n", 7) != 0)
+        return NULL;
+    read_program((char *[]){(char *)(uintptr_t)srun, "--mpi=list", NULL}, text, sizeof text);
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (has_plugin(known[k].plugin) && strstr(text, known[k].option + strlen("--mpi=")))
+            return known[k].option;
+    return NULL;
+}
+
 static int no_launcher(void)
 {
     return with
@@ -197,8 +217,12 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
     say(l, launcher);
     say(l, "-n");
     say(l, number_text());
-    if (is == SRUN)
+    if (is == SRUN) {
+        const char *mpi = mpi_of_srun(launcher);
         say(l, "--kill-on-bad-exit=1");
+        if (mpi)
+            say(l, mpi);
+    }
     if (is == OPEN_MPI && !hosts)
         say(l, "--oversubscribe");
     if (is == OPEN_MPI) { /* mpirun passes no other variable to other machines */
