@@ -75,6 +75,7 @@ test: setup-test
 # The quick tests run again only if a file of the tree is newer than their last success.
 test-all: setup-test
 	@$(ROOT)/scripts/setup browser
+	@$(ROOT)/scripts/setup slurm
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	@if $(PASSED); then echo "quick tests: passed before"; else $(QUICK); fi

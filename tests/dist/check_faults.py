@@ -38,8 +38,7 @@ class Run:
 
     def bits(self, n):
         """The parameters, which must be equal on all ranks; None if a rank printed none."""
-        found = dict(re.findall(r"(?m)^(\d+): (-?0x\S+(?: \S+)*)$", self.text))
-        return found["0"] if sorted(found) == sorted(map(str, range(n))) and len(set(found.values())) == 1 else None
+        return mpis.bits(self.text, n)
 
 
 def processes_with(word):

@@ -206,4 +206,5 @@ def main():
             check_mistakes(name, run)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -35,10 +35,10 @@ def run(build, command, status=0, more=None):
 
 def bits(text, n):
     """Returns the printed parameters, which must be equal on all n ranks."""
-    found = dict(re.findall(r"(?m)^(\d+): (-?0x\S+(?: \S+)*)$", text))
-    if sorted(found) != sorted(str(k) for k in range(n)) or len(set(found.values())) != 1:
+    found = mpis.bits(text, n)
+    if not found:
         sys.exit(f"{n} ranks with the same bits were expected:\n{text}")
-    return found["0"]
+    return found
 
 
 def numbers(text):

@@ -23,6 +23,13 @@ static void say_error(const char *what)
     say(what, e.status == FX_OK ? "ok" : e.message);
 }
 
+static void local_rank(fx_dist *d)
+{
+    char text[20];
+    snprintf(text, sizeof text, "%d", fx_dist_local_rank(d));
+    say("local rank", text);
+}
+
 /* Rank 0 is busy for longer than the others wait in any operation. */
 static void busy_at_end(fx_dist *d)
 {
@@ -407,6 +414,7 @@ static const struct {
     const char *name;
     void (*run)(fx_dist *d);
 } cases[] = {{"busy_at_end", busy_at_end},
+             {"local_rank", local_rank},
              {"one_ends", one_ends},
              {"fork_one", fork_one},
              {"folds_of_nan", folds_of_nan},

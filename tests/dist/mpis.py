@@ -1,6 +1,7 @@
 """The MPIs that are installed, and the environment of their programs, for the tests in several processes."""
 import atexit
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -27,3 +28,9 @@ def installed(build):
             yield name, [launcher, *options]
         else:
             print(f"{name}: not installed, or its plugin was not built: skipped")
+
+
+def bits(text, n):
+    """The parameters that the n ranks of train_cases printed, which must be equal; None if they are not."""
+    found = dict(re.findall(r"(?m)^(\d+): (-?0x\S+(?: \S+)*)$", text))
+    return found["0"] if sorted(found) == sorted(map(str, range(n))) and len(set(found.values())) == 1 else None
