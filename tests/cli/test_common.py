@@ -88,6 +88,8 @@ class Help(cli.Cli):
         self.refused("inspekt", words=['unknown command "inspekt"', "did you mean inspect?"])
         self.refused("qwertz", words=['unknown command "qwertz"', "cflux help lists the commands"])
         self.refused("inspect", "--stat5", "x", words=["--stat5", "did you mean --stats?"])
+        self.refused("train", "--see", "1", words=["--see is short for --seed and for --seeds"])
+        self.refused("train", "--se=1", words=["--se is short for --separator and for --seed"])
         self.refused("inspect", "-Z", "x", words=["-Z", "cflux help inspect"])
         self.refused("help", "trian", words="did you mean train?")
 

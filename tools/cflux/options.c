@@ -105,15 +105,22 @@ static int (*const readers[])(const option_row *row, const char *text) = {
 
 static int unknown_option(const command *c, const char *word)
 {
-    const char *names[OPTIONS_AT_MOST + 1];
-    int n = 0;
+    const char *names[OPTIONS_AT_MOST + 1], *longer[2];
+    int n = 0, nlonger = 0;
     for (int i = 0; i < count_rows(c); i++)
         if (c->options[i].kind != OPTION_HEADING)
             names[n++] = c->options[i].name;
-    names[n] = "help";
+    names[n++] = "help";
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
-    const char *near = strncmp(name, "--", 2) == 0 ? nearest(name + 2, names, n + 1) : NULL;
+    const bool is_long = strncmp(name, "--", 2) == 0;
+    for (int i = 0; is_long && i < n && nlonger < 2; i++)
+        if (strncmp(names[i], name + 2, strlen(name + 2)) == 0)
+            longer[nlonger++] = names[i];
+    if (nlonger == 2)
+        return fail(EXIT_BAD_INPUT, "%s is short for --%s and for --%s: write more of the name",
+                    name, longer[0], longer[1]);
+    const char *near = is_long ? nearest(name + 2, names, n) : NULL;
     if (near)
         return fail(EXIT_BAD_INPUT, "unknown option %s; did you mean --%s?", name, near);
     return fail(EXIT_BAD_INPUT, "unknown option %s; cflux help %s lists the options", name,
