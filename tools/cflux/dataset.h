@@ -79,7 +79,8 @@ typedef struct data_request {
          OPTION_TEXT,                                                                              \
          &(request).entry,                                                                         \
          "NAME",                                                                                   \
-         "The entry of an npz file that has the observations (default: x, X, x_train or x_test)",  \
+         "The entry of an npz file that has the observations (default: x, X or x_train; in eval "  \
+         "and predict x_test, x or X)",                                                            \
          0,                                                                                        \
          0},                                                                                       \
         {"transpose",                                                                              \
@@ -113,12 +114,14 @@ typedef struct data_request {
             "Skip this many lines at the top of a CSV file (default: 0)", 0, 1e9                   \
     }
 
-/* For the commands that evaluate and predict: a folder of images or IDX files can have two parts.
- */
+/* For the commands that evaluate and predict: an npz file, or a folder of images or IDX files, can
+ * have two parts. */
 #define OPTION_PART(target)                                                                        \
     {                                                                                              \
         "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
-            "The part to read of a folder of images or IDX files (default: test)", 0, 0            \
+            "The part to read of an npz file, or of a folder of images or IDX files (default: "    \
+            "test)",                                                                               \
+            0, 0                                                                                   \
     }
 
 typedef struct dataset {
