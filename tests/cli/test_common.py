@@ -149,7 +149,7 @@ class Help(cli.Cli):
         for path, version, words in (
                 ("a b/srun", "slurm 22.05", "-n 2 --kill-on-bad-exit=1 --nodelist m,n "),
                 ("a b/mpirun", "mpirun (Open MPI) 4.1.4", "-n 2 -x CFLUX_RESTART --host m,n "),
-                ("a b/mpirun", "HYDRA build details:", "-n 2 -hosts m,n "),
+                ("a b/mpirun", "HYDRA build details:" + "\n" * 70000, "-n 2 -hosts m,n "),  # longer than a pipe
                 ("a b/mpirun.openmpi", "", "-n 2 -x CFLUX_RESTART --host m,n ")):
             launcher = self.launcher(path, version)
             ended = self.fine("launch", "-n", 2, "--hosts", "m,n", "--launcher", launcher, "prog", "a  b")

@@ -327,6 +327,7 @@ bool read_program(char **words, char *text, size_t size)
 {
     int ends[2];
     size_t got = 0;
+    char rest[512];
     if (pipe(ends) != 0)
         return false;
     const pid_t child = fork();
@@ -341,6 +342,9 @@ bool read_program(char **words, char *text, size_t size)
     for (ssize_t n = 1; n > 0 && got + 1 < size; got += n > 0 ? (size_t)n : 0)
         n = read(ends[0], text + got, size - 1 - got);
     text[got] = 0;
+    /* Without a reader the program would get SIGPIPE. */
+    while (read(ends[0], rest, sizeof rest) > 0)
+        ;
     close(ends[0]);
     return child > 0 && wait_for(child) == 0;
 }

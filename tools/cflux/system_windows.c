@@ -358,56 +358,67 @@ static bool add_word(wchar_t *line, size_t capacity, const char *word)
 
 enum { LINE = 32768 };
 
-/* `output`: where standard output and error go; NULL: to those of this program. */
-static int run(char **words, HANDLE output, HANDLE to_close)
+/* `output`: where standard output and error go; NULL: to those of this program. NULL is returned if
+ * the program cannot be started. */
+static HANDLE start(char **words, HANDLE output)
 {
     static wchar_t line[LINE];
-    STARTUPINFOW start = {.cb = sizeof start};
+    STARTUPINFOW how = {.cb = sizeof how};
     PROCESS_INFORMATION child;
-    DWORD status = EXIT_NOT_STARTED;
     *line = 0;
     for (char **w = words; *w; w++)
         if (!add_word(line, LINE, *w))
-            return EXIT_NOT_STARTED;
+            return NULL;
     fflush(NULL);
     if (output) {
-        start.dwFlags = STARTF_USESTDHANDLES;
-        start.hStdInput = GetStdHandle(STD_INPUT_HANDLE);
-        start.hStdOutput = start.hStdError = output;
+        how.dwFlags = STARTF_USESTDHANDLES;
+        how.hStdInput = GetStdHandle(STD_INPUT_HANDLE);
+        how.hStdOutput = how.hStdError = output;
     }
-    const bool started =
-        CreateProcessW(NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &child);
-    if (to_close)
-        CloseHandle(to_close);
-    if (!started)
-        return EXIT_NOT_STARTED;
-    WaitForSingleObject(child.hProcess, INFINITE);
-    GetExitCodeProcess(child.hProcess, &status);
+    if (!CreateProcessW(NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &how, &child))
+        return NULL;
     CloseHandle(child.hThread);
-    CloseHandle(child.hProcess);
+    return child.hProcess;
+}
+
+static int wait_for(HANDLE child)
+{
+    DWORD status = EXIT_NOT_STARTED;
+    if (!child)
+        return EXIT_NOT_STARTED;
+    WaitForSingleObject(child, INFINITE);
+    GetExitCodeProcess(child, &status);
+    CloseHandle(child);
     return (int)status;
 }
 
 int run_program(char **words, bool killed)
 {
     (void)killed;
-    return run(words, NULL, NULL);
+    return wait_for(start(words, NULL));
 }
 
-/* A program waits while the pipe is full, and the pipe is read only after the program has ended. So
- * all that it prints must fit into the 64 KiB of the pipe. */
+/* The output is read while the program runs, because a program waits while its pipe is full. What
+ * does not fit into the text is read and dropped. Reading ends when no process has the pipe's other
+ * end, so this one closes its own. */
 bool read_program(char **words, char *text, size_t size)
 {
     SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
     HANDLE from, to;
-    DWORD got = 0;
+    size_t got = 0;
+    char rest[512];
+    DWORD n = 0;
     *text = 0;
-    if (!CreatePipe(&from, &to, &inherited, 65536))
+    if (!CreatePipe(&from, &to, &inherited, 0))
         return false;
-    const int status = run(words, to, to);
-    if (!ReadFile(from, text, (DWORD)size - 1, &got, NULL))
-        got = 0;
+    SetHandleInformation(from, HANDLE_FLAG_INHERIT, 0);
+    const HANDLE child = start(words, to);
+    CloseHandle(to);
+    while (got + 1 < size && ReadFile(from, text + got, (DWORD)(size - 1 - got), &n, NULL))
+        got += n;
     text[got] = 0;
+    while (ReadFile(from, rest, sizeof rest, &n, NULL))
+        ;
     CloseHandle(from);
-    return status == 0;
+    return wait_for(child) == 0;
 }
