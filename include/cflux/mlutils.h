@@ -83,7 +83,8 @@ FXI_OPTION_STRUCT(fx_splitobs_args, FXI_SPLITOBS_ARGS);
  * parts keep the order of the data unless .shuffle is set; with .stratified they are in the order
  * of the labels, and a count is divided among the labels in proportion to their numbers of
  * observations (MLUtils takes that many of each label). FX_STATUS_ARGUMENT if a number is negative
- * or not finite, or if the parts need more observations than the data has. MLUtils.splitobs. */
+ * or not finite, if a count is not whole, or if the parts need more observations than the data has.
+ * MLUtils.splitobs. */
 FX_API void *fxi_splitobs(const fx_splitobs_args *a);
 /* A tuple of k pairs (training, validation) of views: fold i validates on the i-th of k consecutive
  * parts and trains on the rest; the first n mod k parts have one observation more.
@@ -101,7 +102,7 @@ FX_API void *fx_timeseries_kfolds(void *data, int64_t k);
  * every label occurs at least round(fraction·m) times, m the count of the most frequent label:
  * observations of rarer labels are repeated, each observation of a label equally often or once
  * more. The result is in random order with `shuffle`, else the repeats follow the data.
- * FX_STATUS_ARGUMENT if fraction is negative. MLUtils.oversample.
+ * FX_STATUS_ARGUMENT if fraction is negative or above 10⁶. MLUtils.oversample.
  */
 FX_API void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle,
                            uint64_t seed);

@@ -103,7 +103,8 @@ FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
  *   integers   fx_div gives Float32; fx_fld(a, 0) = 0; fx_mod(a, 0) = fx_rem(a, 0) = a; overflow
  *              wraps; fx_pow of two arrays is 0 where b < 0, except for a = ±1
  *   Bool       fx_add, fx_sub, fx_fld, fx_mod, fx_rem and fx_pow of two Bool arrays give Int64;
- *              fx_mul, fx_max and fx_min give Bool. With an integer number: Int64, but fx_pow Bool
+ *              fx_mul, fx_max and fx_min give Bool. A Bool array and an integer number give Int64,
+ *              but fx_pow with an exponent of at least 0 gives Bool
  *   fx_mod     Julia's mod: exact apart from one rounding of rem + b
  *   fx_pow     an integer number as exponent: repeated multiplication, whose rounding error grows
  *              with the exponent; a negative one turns integers into Float32. Each exponent has its
@@ -416,8 +417,8 @@ FX_API fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis);
  * products of Bool are Int64, means of integers Float64 and of Bool Float32. Sums are computed in
  * index order, so results are deterministic. NNlib.scatter. */
 FX_API fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis, int64_t n);
-/* A copy of x in which x[…, idx[i,j,…], …] along `axis` is src[i,j,…]. idx and src have one shape,
- * as idx in fx_gather_elements; indices must be distinct. ONNX's ScatterElements. */
+/* A copy of x in which x[…, idx[i,j,…], …] along `axis` is src[i,j,…]. src has the shape of idx, to
+ * which the rules of fx_gather_elements apply; indices must be distinct. ONNX's ScatterElements. */
 FX_API fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axis);
 
 /* ---- convolution and pooling ----------------------------------------------------------------- */
@@ -502,7 +503,8 @@ typedef struct fx_custom_op {
 } fx_custom_op;
 /* Returns the result of `op` on n arrays, of the given element type and sizes. `forward` runs on
  * the host when the value is needed. FX_STATUS_ARGUMENT if op or op->forward is NULL, op->fxi_size
- * is not set, or there are more than FX_MAX_DIMS sizes. */
+ * is not set, out_dtype is not an element type, a size is negative, or there are more than
+ * FX_MAX_DIMS sizes. */
 FX_API fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
                            fx_dims out_sizes);
 

@@ -594,7 +594,7 @@ void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle,
     fx_status failed = check_labels("oversample", data, labels, &g);
     if (failed == FX_OK && !(fraction >= 0 && fraction <= 1e6)) {
         free_groups(&g);
-        failed = fx_fail(FX_STATUS_ARGUMENT, "oversample", "fraction is %g, expected at least 0",
+        failed = fx_fail(FX_STATUS_ARGUMENT, "oversample", "fraction is %g, expected 0 to 1e6",
                          fraction);
     }
     if (failed != FX_OK)

@@ -2,8 +2,8 @@
  *
  * A row of the table is an initialiser with the function that computes it from options. The public
  * function takes sizes only and uses the default options; fx_init finds the row by the address of
- * the public function. All return Float32. All but orthogonal, sparse and identity are lazy: a
- * weight is computed together with its first use. The fans are Flux's nfan. The truncated normal
+ * the public function. All return Float32. All but orthogonal, sparse and identity are lazy: their
+ * values are computed when they are needed. The fans are Flux's nfan. The truncated normal
  * inverts the distribution function, as Flux does, so it needs no rejection and every element
  * depends on one random number. The inverse error function is M. Giles' polynomial (GPU Computing
  * Gems, 2012), relative error below 1e-6; its tail branch is computed only for bounds that reach
@@ -184,6 +184,13 @@ static fx_array *no_memory(const char *op)
     return fx_error_array(fx_fail(FX_STATUS_MEMORY, op, "out of memory"));
 }
 
+/* FX_OK if the sizes and their product are valid. */
+static fx_status check_sizes(const fx_init_args *a)
+{
+    FXI_SCOPE;
+    return fx_array_status(zeros(a));
+}
+
 /* The array of n numbers in double as Float32 of these sizes; frees the numbers. */
 static fx_array *as_array(const fx_init_args *a, double *x, int64_t n)
 {
@@ -233,6 +240,9 @@ static void make_orthonormal(double *x, int64_t rows, int64_t columns)
  * linear layers (Saxe et al., 2014). */
 static fx_array *orthogonal(const fx_init_args *a)
 {
+    const fx_status status = check_sizes(a);
+    if (status != FX_OK)
+        return fx_error_array(status);
     const int64_t nd = a->sizes.n, n = product(a, 0, nd);
     if (nd < 1)
         return fx_error_array(fx_fail(FX_STATUS_SHAPE, "orthogonal",
@@ -289,6 +299,9 @@ static fx_array *sparse(const fx_init_args *a)
                     "sparsity is %g, expected 0 to 1, as in fx_init(fx_sparse_init, sizes, "
                     ".sparsity = 0.1)",
                     a->sparsity));
+    const fx_status status = check_sizes(a);
+    if (status != FX_OK)
+        return fx_error_array(status);
     const int64_t rows = a->sizes.v[0], columns = a->sizes.v[1], n = rows * columns;
     const int64_t zeros = (int64_t)ceil(a->sparsity * (double)rows);
     double *x = drawn(random_normal, a, n), *keys = x ? drawn(random_uniform, a, n) : NULL;
@@ -320,9 +333,9 @@ static int64_t rotated(const fx_init_args *a, const int64_t *index)
 
 static fx_array *identity(const fx_init_args *a)
 {
-    fx_array *none = zeros(a); /* checks the sizes and their product */
-    if (fx_is_error(none))
-        return none;
+    const fx_status status = check_sizes(a);
+    if (status != FX_OK)
+        return fx_error_array(status);
     const int64_t nd = a->sizes.n, n = product(a, 0, nd);
     double *x = fxi_calloc((size_t)n + 1, sizeof *x);
     int64_t index[2 * FX_MAX_DIMS] = {0};
@@ -429,7 +442,7 @@ static fx_status check(const fx_init_args *a, const row *r)
                        FX_MAX_DIMS, (long long)a->sizes.n);
     for (int64_t i = 0; i < a->sizes.n; i++)
         if (a->sizes.v[i] < 0)
-            return fx_fail(FX_STATUS_SHAPE, "init", "a size is negative: %lld",
+            return fx_fail(FX_STATUS_ARGUMENT, "init", "a size is negative: %lld",
                            (long long)a->sizes.v[i]);
     return lacks ? fx_fail(FX_STATUS_ARGUMENT, "init", "%s has no option %s",
                            r ? r->name : "the initialiser", lacks)

@@ -2,6 +2,7 @@
 #include "own_gradient.h"
 #include "memory.h"
 #include "operands.h"
+#include "primitives.h"
 
 #include <string.h>
 
@@ -24,8 +25,11 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
                 (long long)out_sizes.n);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
+    fx_status s = fxi_check_sizes(name, out_dtype, (int)out_sizes.n, out_sizes.v);
+    if (s != FX_OK)
+        return fx_error_array(s);
     fxi_node **nodes = fxi_malloc(((size_t)n + 1) * sizeof *nodes);
-    fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, name, "out of memory");
+    s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, name, "out of memory");
     fx_device *device = NULL;
     for (int i = 0; i < n && s == FX_OK; i++) {
         s = fxi_check_operand(name, in[i]);

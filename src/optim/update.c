@@ -202,9 +202,9 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     fx_array *guard = how->guard;
     const bool known = fxi_repeat_items(here, &s, &trees);
     if (!isfinite(observations) || (observations < 0 && observations != -1))
-        s.status =
-            fx_fail(FX_STATUS_ARGUMENT, "update",
-                    ".observations is %g, expected at least 0, or -1 for none", observations);
+        s.status = fx_fail(FX_STATUS_ARGUMENT, "update",
+                           ".observations is %g, expected at least 0, or -1 for equal weights",
+                           observations);
     for (int i = 0; i < n && !known && s.status == FX_OK; i++) {
         s.of = i;
         fxi_items_gather(&s, states[i], models[i], gradients[i]);

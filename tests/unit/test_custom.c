@@ -51,6 +51,10 @@ static void what_is_no_operation_is_refused(void **state)
                 "0 to 8 sizes, got -1 and 1");
     check_error(fx_custom(&op, 1, &x, FX_DTYPE_F64, many), FX_STATUS_ARGUMENT, "got 1 and 9");
     check_error(fx_custom(&op, 1, &x, FX_DTYPE_F64, few), FX_STATUS_ARGUMENT, "got 1 and -1");
+    check_error(fx_custom(&op, 1, &x, FX_DTYPE_F64, FX_DIMS(2, -3)), FX_STATUS_ARGUMENT,
+                "size -3 of axis 1 is negative");
+    check_error(fx_custom(&op, 1, &x, FX_DTYPE_COUNT, FX_DIMS(3)), FX_STATUS_ARGUMENT,
+                "is not an element type");
     many.n = FX_MAX_DIMS;
     CHECK(fx_custom(&op, 0, NULL, FX_DTYPE_F64, many), (1, 1, 1, 1, 1, 1, 1, 1), 0, 0);
 }

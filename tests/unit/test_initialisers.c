@@ -217,6 +217,13 @@ static void test_structured(void **state)
                 "the product of the sizes overflows");
     CHECK(fx_init(fx_identity_init, FX_DIMS(2, 2), .shift = FX_DIMS(INT64_MAX)), (2, 2), 0, 0, 1, 1,
           0);
+    const int64_t negative[] = {-1, 2}, huge[] = {(1LL << 54) + 1, 1024};
+    check_error(fx_orthogonal(2, negative), FX_STATUS_ARGUMENT, "size -1 of axis 0 is negative");
+    check_error(fx_orthogonal(2, huge), FX_STATUS_ARGUMENT, "the product of the sizes overflows");
+    check_error(fx_init(fx_sparse_init, FX_DIMS((1LL << 54) + 1, 1024), .sparsity = 0.5),
+                FX_STATUS_ARGUMENT, "the product of the sizes overflows");
+    check_error(fx_init(fx_orthogonal, FX_DIMS(-1, 2)), FX_STATUS_ARGUMENT,
+                "a size is negative: -1");
     /* as the weight of a layer it returns its input */
     fx_array *x = fx_rand(3, 2);
     fx_array *y = fx_call(fx_dense(3, 3, .init = fx_identity_init), x);
