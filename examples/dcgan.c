@@ -7,10 +7,10 @@
  * With IMAGES the program trains on the first IMAGES of the 60,000. It writes the picture to
  * PICTURE, by default dcgan.pgm. After 20 epochs of all 60,000 images (about 12 minutes of one core
  * of an x86-64 processor) most digits of the picture can be read; the losses are 0.719 of the
- * generator and 1.365 of the discriminator, near log 2 and 2·log 2, where the discriminator only
- * guesses. Source: A. Radford, L. Metz, S. Chintala, Unsupervised representation learning with deep
- * convolutional generative adversarial networks, 2016; layers are those of Flux's model zoo, with a
- * fourth of its channels.
+ * generator and 1.365 of the discriminator, near log 2 and 2·log 2, the losses if the
+ * discriminator only guesses. Source: A. Radford, L. Metz, S. Chintala, Unsupervised representation
+ * learning with deep convolutional generative adversarial networks, 2016; layers are those of
+ * Flux's model zoo, with a fourth of its channels.
  */
 #include "mnist_files.h"
 

@@ -214,7 +214,7 @@ FX_API void fxi_set(void *target, void *object);
 #define fx_retain(x)      (FXI_HERE, (__typeof__(x))fxi_retain(x))
 #define fx_set(target, x) (((void)sizeof(*(target) = (x))), FXI_HERE, fxi_set((target), (x)))
 
-/* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value.
+/* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets this value.
  * The next update within the training step, or the end of the training step, computes it and
  * rebinds the handle; outside of a training step the end of the scope does. The handle also gets
  * the shape and element type of `value`, which are not checked. If the computation fails, `state`
@@ -379,8 +379,8 @@ FX_API double fx_item(fx_array *x);
  * failure *out_value is NaN. */
 FX_API fx_status fx_item_get(fx_array *x, double *out_value);
 /* Element at linear index i (column-major, from 0) as a double. On failure: NaN and an error
- * record, FX_STATUS_ARGUMENT if i is out of range. On devices other than the CPU, every call copies
- * one element to the host: see fx_allowscalar. */
+ * record, FX_STATUS_ARGUMENT if i is out of range. On a device with its own memory, every call
+ * copies one element to the host: see fx_allowscalar. */
 FX_API double fx_at(fx_array *x, int64_t i);
 /* Copies all elements to dst, dense and column-major, in x's element type. `bytes` must be length ×
  * element size, otherwise FX_STATUS_SHAPE. */

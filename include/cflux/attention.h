@@ -47,8 +47,9 @@ FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention
 #define fx_dot_product_attention_scores(...)                                                       \
     FXI_ATTENTION(fxi_dot_product_attention_scores, __VA_ARGS__)
 
-/* A Bool n×n matrix with true where key ≤ query. n is the size of x along the axis; axis 1 counts
- * the positions. FX_STATUS_ARGUMENT if x does not have the axis. NNlib.make_causal_mask. */
+/* A Bool n×n matrix with true where key ≤ query. n is the size of x along the axis of the
+ * positions: 1 for features×length×batch. FX_STATUS_ARGUMENT if x does not have the axis.
+ * NNlib.make_causal_mask. */
 FX_API fx_array *fx_make_causal_mask(fx_array *x, int axis);
 
 /* ---- MultiHeadAttention ---------------------------------------------------------------------- */

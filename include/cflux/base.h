@@ -227,9 +227,9 @@ typedef struct fx_counters {
 FX_API fx_counters fx_stats(void);
 
 /* Restarts the calling thread's random stream with `seed`. With the same seed, a program computes
- * the same bits each time that it runs on the same machine. On a GPU that needs FX_GPU_MEASURE=0:
- * otherwise the first run measures which of several kernels is the fastest. Without the oneDNN
- * plugin the bits do not depend on the number of CPU threads either. Default: seed 0, and a
+ * the same bits each time that it runs on the same machine. On a GPU, set FX_GPU_MEASURE=0 for
+ * this: otherwise the first run measures which of several kernels is the fastest. Without the
+ * oneDNN plugin the bits do not depend on the number of CPU threads either. Default: seed 0, and a
  * separate stream for each thread, numbered in the order in which threads first draw numbers. */
 FX_API void fx_seed(uint64_t seed);
 

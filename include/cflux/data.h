@@ -57,7 +57,7 @@ FX_API fx_array *fx_read_csv(const char *path);
  *
  * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or a negative .skip;
  * FX_STATUS_FORMAT with line and column; if the table is read with commas and the first line has
- * none, the message also names the ';' or tabs that it contains. */
+ * none, the message also names the ';', '|' or tabs that it contains. */
 /* clang-format off */
 #define FXI_READ_TABLE_ARGS(F)                                                                     \
     F(const char *, path, FXI_NULL) /* the file */                                                 \

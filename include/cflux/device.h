@@ -209,8 +209,8 @@ FX_API fx_array *(fx_cpu)(fx_array *x);
  * (otherwise one warning); else the first GPU that works, in the order of fx_get_device; otherwise
  * the CPU (one message says why). */
 FX_API fx_device *fx_gpu_device(void);
-/* Sets whether fx_at may read arrays on an accelerator, where each read is a copy. true: allowed;
- * false: FX_STATUS_STATE. Default: allowed, with one warning. CUDA.allowscalar. */
+/* Sets whether fx_at may read arrays on devices with their own memory, where each read is a copy.
+ * true: allowed; false: FX_STATUS_STATE. Default: allowed, with one warning. CUDA.allowscalar. */
 FX_API void fx_allowscalar(bool allow);
 #define fx_get_device(...)                                                                         \
     FXI_CALL(fxi_get_device(                                                                       \

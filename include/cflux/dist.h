@@ -151,8 +151,8 @@ FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
 /* Options of fx_dist_optimiser. */
 /* clang-format off */
 #define FXI_DIST_OPTIMISER_ARGS(F)                                                                 \
-    F(fx_rule *, rule, FXI_NULL)                                                                   \
-    F(bool, shard, false) /* true: each member keeps a part of the state */
+    F(fx_rule *, rule, FXI_NULL) /* the rule to apply to the mean gradient */                      \
+    F(bool, shard, false)        /* true: each member keeps a part of the state */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS);
 /* A rule whose updates use the mean of the gradients of all members: fx_setup(fx_dist_optimiser(d,

@@ -62,7 +62,8 @@ FX_API void *fx_load_key(const char *path, const char *name);
  * keep their element types, devices and ties. The file must have exactly the arrays of the object
  * under its name, with the same sizes; otherwise the object is unchanged. Stops at the first object
  * that fails; the objects before it have the new values. FX_STATUS_FORMAT if names differ,
- * FX_STATUS_SHAPE if sizes differ; other errors as for fx_load. */
+ * FX_STATUS_SHAPE if sizes differ; other errors as for fx_load. fx_loadmodel copies the objects of
+ * BSON files and the array of an .npy file, by its own rules and with its own errors. */
 FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects);
 
 /* fx_metadata("author", "me", …): an object with pairs of texts to save: fx_save(path, "model", m,
@@ -143,11 +144,11 @@ FXI_OPTION_STRUCT(fx_checkpoint_args, FXI_CHECKPOINT_ARGS);
  *
  * With .dist, all members of the group must call it, with the same .step and .keep. The member of
  * rank r saves its model, its state (which may be divided, see fx_dist_optimiser) and the rest as
- * path.rank0, path.rank1, …, in any folder. The call returns on all members when all files are
- * complete. The previous files are replaced only after all new ones have been written, so the
- * processes can be killed at any moment: there is always one checkpoint of which all members have a
- * file. If a member fails, all return its status. If a member needs longer than the time limit of
- * fx_dist_init to write its file, the call fails on the others. */
+ * path.rank0, path.rank1, …; the members may name different folders. The call returns on all
+ * members when all files are complete. The previous files are replaced only after all new ones have
+ * been written, so the processes can be killed at any moment: there is always one checkpoint of
+ * which all members have a file. If a member fails, all return its status. If a member needs longer
+ * than the time limit of fx_dist_init to write its file, the call fails on the others. */
 FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *c);
 /* Called by the macro fx_checkpoint_load; io->fxi_size must be set. */
 FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
@@ -189,12 +190,16 @@ FX_API void *fx_flux_state(void *model);
 /* The state of a model as PyTorch's state_dict(): a named tuple "0.weight", "0.bias",
  * "1.running_mean", …, in PyTorch's layout. A Chain uses the positions or names of its layers. The
  * names of the arrays:
- *   BatchNorm            weight, bias, running_mean, running_var, num_batches_tracked (always 0)
- *   LayerNorm            weight, bias
- *   MultiHeadAttention   in_proj_weight, in_proj_bias, if PyTorch allows its sizes
- *   other objects        their own fields
- * Weights of Dense are transposed and kernels of Conv flipped (PyTorch does not flip kernels).
- * These arrays are copies; all others are the model's own arrays. Save it without a name,
+ *   BatchNorm, InstanceNorm       weight, bias, running_mean, running_var,
+ *                                 num_batches_tracked (always 0)
+ *   LayerNorm, GroupNorm, Scale   weight, bias
+ *   RMSNorm                       weight
+ *   recurrent layers and cells    see recurrent.h
+ *   MultiHeadAttention            in_proj_weight, in_proj_bias, if PyTorch allows its sizes
+ *   other objects                 their own fields
+ * Weights of Dense, Bilinear and recurrent cells are transposed, and kernels of Conv and
+ * ConvTranspose flipped (PyTorch does not flip kernels). These arrays and the joined ones of
+ * MultiHeadAttention are copies; all others are the model's own arrays. Save it without a name,
  * fx_save("m.safetensors", "", fx_torch_state(m)), to load it in PyTorch with load_state_dict. */
 FX_API void *fx_torch_state(void *model);
 /* Copies a state in PyTorch's layout into a model: fx_load_torch_state(m,

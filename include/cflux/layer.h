@@ -34,7 +34,7 @@ typedef enum fx_option_kind {
     FX_OPTION_NUMBERS,  /* fx_dims: one number for all axes or one for each, as in stride = 2 or
                            stride = (2, 2); equal numbers are printed as one */
     FX_OPTION_PADDING,  /* fx_dims: 2, (2, 2) or SamePad() */
-    FX_OPTION_AXES, /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
+    FX_OPTION_AXES, /* fx_axes: counted from 1, or : for all; the layer's member is an fx_dims */
     FX_OPTION_FUNCTION,   /* fx_function *: a name such as relu; NULL: identity */
     FX_OPTION_BIAS,       /* int: true or false; in Flux's files an absent child is false */
     FX_OPTION_FLAG,       /* bool: true or false; in Flux's files an absent child is `nothing` */
@@ -210,7 +210,7 @@ typedef struct fx_no_options {
  *                       members of fx_layer_row by name; FX_FROM(option, kind) links an option.
  *   O(option, kind, …)  an option without a member. FX_PRESENT(child) names the child that
  *                       depends on it.
- *   F(name, kind, …)    a field of Flux's struct only: SCALE, RNG.
+ *   F(name, kind, …)    a field of Flux's struct only: SCALE, RNG, STATES or NOTHING.
  * fxi_type_ID() returns the type; fx_new(ID, …) and FX_MAKE(ID, …) use it. */
 #define FX_LAYER_TYPE(id, T, options, LIST, ROWS, type_members, ...)                               \
     static inline const fx_type *fxi_type_##id(void)                                               \

@@ -112,7 +112,7 @@ typedef bool (*fx_token_fn)(const char *bytes, size_t n, void *user);
     F(int64_t, length, 200)            /* number of tokens to add */                               \
     F(double, temperature, 1)          /* T in softmax(scores / T); 0: always the token with the   \
                                           largest score */                                         \
-    F(int64_t, top_k, 0)               /* draw among the k tokens with the largest scores;         \
+    F(int64_t, top_k, 0)               /* draw among the tokens with the k largest scores;         \
                                           0: among all */                                          \
     F(fx_token_fn, on_token, FXI_NULL) /* called for every new token; NULL: not called */          \
     F(void *, user, FXI_NULL)          /* passed to on_token */

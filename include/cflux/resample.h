@@ -64,7 +64,7 @@ FX_API fx_array *fxi_unfold(const fx_unfold_args *a);
 #define fx_unfold(...)                                                                             \
     FXI_CALL(fxi_unfold(FXI_OPTIONS(fx_unfold_args, FXI_UNFOLD_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
 
-/* Options of fx_fold; kernel to flipped as for fx_unfold. */
+/* Options of fx_fold. `size` is the size of the result; all others are those of fx_unfold. */
 /* clang-format off */
 #define FXI_FOLD_ARGS(F)                                                                           \
     F(fx_array *, x, FXI_NULL)         /* (Π windows)×(Π kernel · channels)×batch */               \

@@ -2,9 +2,9 @@
  *
  * There are no complex numbers: a spectrum is a tuple of two arrays of one shape, real and
  * imaginary parts. Transforms are products with matrices of cosines and sines, which are computed
- * in double for angles in 0 … 2π. They run on the device of the signal, in its element type, and
- * are differentiable; a transform of n numbers takes time in proportion to n². Axis 0 of a signal
- * is time; further axes are channels and batch.
+ * in double precision, from angles reduced to 0 … 2π. They run on the device of the signal, in its
+ * element type, and are differentiable; a transform of n numbers takes time in proportion to n².
+ * Axis 0 of a signal is time; further axes are channels and batch.
  *
  * Errors: FX_STATUS_DTYPE if an array is not floating-point; FX_STATUS_SHAPE if sizes do not fit;
  * FX_STATUS_ARGUMENT for NULL and for an option out of range. */

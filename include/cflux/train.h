@@ -65,9 +65,10 @@ typedef double (*fx_metric_fn)(void *model, void *user);
  * member stops all of them, after one more training step. Random numbers of layers (dropout) are
  * different in each member. If a member fails, all fail, with its reason.
  *
- * .log: a file for the log of the run (cflux/report.h): start, training steps, epochs with their
- * .metric, and end. Training that resumes from a checkpoint appends to the file. A failed write
- * does not stop training; fx_train returns FX_STATUS_IO at the end. */
+ * .log: a file for the log of the run (cflux/report.h): start, training steps, epochs (with
+ * .metric, if .patience or .keep_best computes it), and end. Training that resumes from a
+ * checkpoint appends to the file. A failed write does not stop training; fx_train returns
+ * FX_STATUS_IO at the end. */
 /* clang-format off */
 #define FXI_TRAIN_ARGS(F)                                                                          \
     F(fx_loss_fn, loss, FXI_NULL)         /* the loss */                                           \
@@ -125,9 +126,9 @@ typedef void *(*fx_outputs_fn)(void *model, const fx_batch *batch, void *user);
  * update; the scope of the caller owns it. `batch` is passed on and may be NULL.
  *
  * On failure: an error array. A loss of NaN or Inf is FX_STATUS_NONFINITE, and model and state do
- * not change; with fx_mixed_precision and a .scale or .growth, gradients that are not finite only
- * skip the update. FX_STATUS_ARGUMENT if `loss` is NULL, or returns something else.
- * Flux.trainstep!. */
+ * not change; with fx_mixed_precision and a .scale or .growth, the call skips an update whose
+ * gradients are not finite, and succeeds. FX_STATUS_ARGUMENT if `loss`, `model` or `state` is NULL,
+ * or if `loss` returns neither an array nor such a tuple. Flux.trainstep!. */
 FX_API void *fx_trainstep(fx_outputs_fn loss, void *model, const fx_batch *batch, void *state,
                           void *user);
 /* fx_trainstep that returns a named tuple "outputs", "gradient": the result of `loss`, and its

@@ -330,7 +330,7 @@ FX_API fx_function *fx_cat_function(int axis);
  * `name` must outlive it. FX_STATUS_ARGUMENT if one of them is NULL. */
 FX_API fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x));
 /* Makes a connection from a C function of n ≥ 1 objects, which returns a new object or one of its
- * arguments: fx_connection_new("mean", mean_of). As fx_function_new otherwise. */
+ * arguments: fx_connection_new("mean", mean_of). Ownership and errors: as fx_function_new. */
 FX_API fx_function *fx_connection_new(const char *name, void *(*combine)(int n, void *const *args));
 
 /* ---- the walk -------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ fx_array *fx_identity(fx_array *x)
     return fx_is_error(x) ? fxi_pass_error("identity", x) : x;
 }
 
-/* ---- pieces of straight lines ---------------------------------------------------------------- */
+/* ---- piecewise linear functions -------------------------------------------------------------- */
 
 /* Limits x to lo … hi; the gradient is 0 at the bounds and beyond. Integers stay integers. */
 static fx_array *saturate(fx_array *x, int lo, int hi)

@@ -263,7 +263,7 @@ RULE(POW)
         a->gx[1] = fx_mul(G, fx_where(fx_eq(X, 0), 0, fx_mul(Z, fx_log(X))));
 }
 
-/* Max and min: the selected operand has the gradient; equal operands have half of it each. */
+/* Max and min: the selected operand gets the gradient; equal operands get half of it each. */
 static void share(const fxi_rule_args *a, fx_array *first_wins)
 {
     fx_array *weight = fx_where(first_wins, 1, fx_where(fx_eq(X, Y), 0.5, 0));

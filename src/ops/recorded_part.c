@@ -2,9 +2,9 @@
  * recorded_part.h.
  *
  * A part is noted only if its calls read nothing but the given arrays: every operand that was made
- * before the part is one of them. The literals are kept, because another caller may repeat the same
- * calls with other literals, and then the ghosts have those. Literals that the caller gives are the
- * first entries of the part.
+ * before the part is one of them. The part keeps its literals, because another caller may repeat
+ * the same calls with other literals, which the ghosts then hold. Literals that the caller gives
+ * are the first entries of the part.
  */
 #include "recorded_part.h"
 

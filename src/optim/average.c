@@ -174,8 +174,8 @@ static fx_status finish(bucket *b, extras *r)
 
 /* ---- sums of AccumGrad ----------------------------------------------------------------------- */
 
-/* The factor of a gradient of this member, with which the plain mean over the members is the mean
- * with the weights. It costs one small operation. */
+/* The factor by which this member multiplies its gradients, so that the plain mean over the members
+ * is the weighted mean. It costs one small operation. */
 typedef struct share {
     double weight; /* negative: all members have the same */
     const fx_communicator *among;

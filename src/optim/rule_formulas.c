@@ -142,7 +142,7 @@ fx_array *fxi_apply_momentum(fxi_application *s)
     return next_state(s, 0, fx_add(fx_mul(rho, s->states[0]), fx_mul(eta, s->dx)));
 }
 
-/* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. The parameter is the one ahead of the velocity, x + ρv, so
+/* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. The stored parameter is ahead by the velocity, x + ρv, so
  * the gradient is evaluated where Nesterov's method needs it (Bengio et al., 2013). */
 fx_array *fxi_apply_nesterov(fxi_application *s)
 {

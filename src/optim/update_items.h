@@ -44,7 +44,7 @@ typedef struct fxi_items {
     int of; /* the number of the state that is gathered */
     const fx_communicator
         *among;       /* averages the gradients of all rules; NULL: of each rule its own */
-    fx_array **means; /* nmeans numbers, which the mean over the members of `among` replaces */
+    fx_array **means; /* nmeans numbers, each to be replaced by its mean over `among` */
     int nmeans;
     int64_t nunused;  /* parameters without a gradient that no message has named yet */
     char unused[120]; /* the path of the first of them */

@@ -1,11 +1,11 @@
 /* tokenizer_learn.c: learns a tokenizer from files: see cflux/tokenizer.h.
  *
- * The distinct words of the files are counted. Each word is a list of tokens, first its bytes. A
- * queue has a pair of tokens with its count and the words in which it may occur; the pair with the
- * highest count becomes a merge. In the words that contain the merged pair the counts of the
- * neighbouring pairs change, and the pairs that arise are queued with these words. An entry of the
- * queue whose count is out of date is queued again with the current one, so that no entry has to be
- * found and changed. (Sennrich, Haddow, Birch, 2016; the queue as in PyPI's `tokenizers`.)
+ * The distinct words of the files are counted. Each word is a list of tokens, first its bytes. An
+ * entry of a queue is a pair of tokens, its count, and the words in which it may occur; the pair
+ * with the highest count becomes a merge. In the words that contain the merged pair the counts of
+ * the neighbouring pairs change, and the pairs that arise are queued with these words. An entry of
+ * the queue whose count is out of date is queued again with the current one, so that no entry has
+ * to be found and changed. (Sennrich, Haddow, Birch, 2016; the queue as in PyPI's `tokenizers`.)
  */
 #include "csv_lines.h"
 #include "memory.h"

@@ -20,8 +20,8 @@ typedef struct fxi_torch_part {
     int index;
 } fxi_torch_part;
 
-/* Removes the marks from the names of the entries, and returns a list with what the marks of each
- * entry mean. The caller frees the list. NULL if out of memory (recorded in `own`). */
+/* Removes the marks from the names of the entries, and returns a list with the meaning of
+ * each entry's marks. The caller frees the list. NULL if out of memory (recorded in `own`). */
 fxi_torch_part *fxi_torch_parts(fxi_entries *own);
 void fxi_torch_parts_free(fxi_torch_part *parts, int32_t n);
 

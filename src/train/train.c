@@ -12,8 +12,8 @@
  * parameters from before that batch are kept without a copy and without computing the loss twice.
  * The loss is read once, after the update that computed it. All batches have the same weight
  * in means, because the loop does not know whether a loss is a mean or a sum. Callbacks and the
- * metric run in their own scope outside the training step, in inference mode, and their results are
- * released.
+ * metric run in their own scope outside the training step, in the mode of the scope that called
+ * fx_train (default: inference), and their results are released.
  */
 #include "clock.h"
 #include "error.h"
