@@ -1,9 +1,8 @@
 """A Slurm of two nodes on this machine, for one test.
 
 munged, slurmctld and a slurmd for each node run as the user who starts the test. Configuration, key, sockets, state and
-logs are in a temporary folder, and the ports are free ones, so an installed Slurm is neither used nor changed. All
-processes of the jobs become children of this process when their parents end. So `close` finds and kills them, and
-ctest does if the test exceeds its time limit.
+logs are in a temporary folder, and the ports are free ones, so an installed Slurm is neither used nor changed.
+`guarded` ends all processes, however the test ends.
 """
 import ctypes
 import os
@@ -56,12 +55,13 @@ PartitionName=all Nodes=n1,n2 Default=YES State=UP
 """
 
 # Open MPI names files in these folders after the host, the job and a rank that counts from 0 on each node. The nodes
-# share the host, so each of them needs folders of its own.
+# share the host, so each of them needs folders of its own. They also share its cores, of which srun tells Open MPI nothing.
 PROLOG = """\
 #!/bin/sh
 for name in TMPDIR OMPI_MCA_orte_tmpdir_base OMPI_MCA_btl_vader_backing_directory OMPI_MCA_osc_sm_backing_directory; do
     echo "export $name={folder}/tmp-$SLURMD_NODENAME"
 done
+echo "export OMPI_MCA_mpi_yield_when_idle=1"
 """
 
 
@@ -101,25 +101,52 @@ def descendants():
     return found
 
 
+def _end_all(folder):
+    """Ends all processes below this one, and removes the folder."""
+    end = time.monotonic() + 10
+    while descendants() and time.monotonic() < end:
+        for pid in descendants():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.02)
+    left = descendants()
+    shutil.rmtree(folder, ignore_errors=True)
+    if left or os.path.exists(folder):
+        sys.exit(f"processes {left} or the folder {folder} remain")
+
+
+def guarded(test):
+    """Calls test(cluster) in a child process. Then no process of a daemon or a job is left, and no file.
+
+    Processes whose parent has ended become children of the child, or of this process if the child has been killed. So each of the two
+    finds them. If this process is killed, the child ends too.
+    """
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    folder, status = tempfile.mkdtemp(prefix="fx"), 1
+    try:
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            _prctl(PR_SET_CHILD_SUBREAPER, 1)
+            _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            test(Cluster(folder))
+            sys.exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        _end_all(folder)
+    sys.exit(1 if status else 0)
+
+
 class Cluster:
-    def __init__(self):
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: sys.exit(1))
-        self.folder = tempfile.mkdtemp(prefix="fx")
+    def __init__(self, folder):
+        self.folder = folder
         own = {k: v for k, v in ENVIRONMENT.items() if not k.startswith(("SLURM", "SRUN", "SBATCH", "SALLOC", "PMI"))}
         self.environment = dict(own, SLURM_CONF=os.path.join(self.folder, "slurm.conf"), PATH=PATH)
-
-    def __enter__(self):
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+        self._start()
 
     def _write(self, name, text, mode=0o644):
         path = os.path.join(self.folder, name)
@@ -170,18 +197,3 @@ class Cluster:
         done = subprocess.run(words, env=dict(self.environment, **(more or {})), cwd=cwd, text=True, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         return done.returncode, done.stdout
-
-    def close(self):
-        """Ends all daemons and jobs, and removes the folder."""
-        end = time.monotonic() + 10
-        while descendants() and time.monotonic() < end:
-            for pid in descendants():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            time.sleep(0.02)
-        left = descendants()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if left or os.path.exists(self.folder):
-            sys.exit(f"processes {left} or the folder {self.folder} remain")
