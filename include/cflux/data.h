@@ -17,8 +17,8 @@ FX_API fx_array *fx_read_idx(const char *path);
 /* Reads numbers in columns (CSV, plain or gzip) as a Float32 matrix columns×rows, one row per line.
  * The separator is found as fx_read_table finds it.
  * Lines at the top whose first field is not a number are skipped as a header; quoted fields there
- * may contain line breaks. A missing field or one that is not a number is FX_STATUS_FORMAT, with
- * line and column. */
+ * may contain line breaks. A number may be in quotes. A missing field or one that is not a number
+ * is FX_STATUS_FORMAT, with line and column. */
 FX_API fx_array *fx_read_csv(const char *path);
 
 /* fx_read_table(path): reads a table with column names and texts (CSV, plain or gzip) as a named

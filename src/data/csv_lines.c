@@ -188,6 +188,27 @@ static bool holds(const fxi_field *f, char c)
     return memchr(f->start, c, (size_t)(f->stop - f->start)) != NULL;
 }
 
+/* A carriage return inside of a line, outside of quotes, is an error: in a file in which it ends
+ * the lines, all rows would become one. */
+static fx_status check_returns(const fxi_lines *lines, char separator)
+{
+    const fxi_field all = fxi_field_trim(lines->line, lines->line + lines->length);
+    if (!holds(&all, '\r'))
+        return FX_OK;
+    fxi_position now = FXI_FIELD_BEFORE;
+    int64_t number = lines->number;
+    for (const char *at = all.start; at < all.stop; at++) {
+        now = fxi_position_after(now, *at, separator);
+        if (*at == '\r' && now != FXI_FIELD_INSIDE)
+            return fx_fail(FX_STATUS_FORMAT, lines->file.op,
+                           "%s: line %lld: found a carriage return inside of the line; lines must "
+                           "end with a line feed, or a carriage return and a line feed",
+                           lines->file.path, (long long)number);
+        number += *at == '\n';
+    }
+    return FX_OK;
+}
+
 /* Sets the hint from the first line that is not blank. It is dropped if a later line has commas and
  * not the other separator: then the first line was only a remark. */
 static void find_hint(fxi_lines *lines, char separator)
@@ -218,6 +239,8 @@ fx_status fxi_lines_next_record(fxi_lines *lines, char separator, bool *out_more
     fx_status status = fxi_lines_next(lines, out_more);
     if (status == FX_OK && *out_more)
         status = read_quoted(lines, separator);
+    if (status == FX_OK && *out_more)
+        status = check_returns(lines, separator);
     if (status == FX_OK && *out_more)
         find_hint(lines, separator);
     return status;

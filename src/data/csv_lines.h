@@ -37,7 +37,7 @@ fx_status fxi_lines_open(fxi_lines *lines, const char *op, const char *path);
 fx_status fxi_lines_next(fxi_lines *lines, bool *out_more);
 /* Reads the next record: a line, and the lines into which its quoted fields continue (RFC 4180),
  * with the line breaks between them. Unclosed quotes are an error that names the line in which they
- * open. */
+ * open. A carriage return outside of quotes that does not end the line is an error. */
 fx_status fxi_lines_next_record(fxi_lines *lines, char separator, bool *out_more);
 /* The unread bytes of the file, at most 64 KiB, terminated by a zero. They stay unread. *out_whole:
  * the file ends with them. */

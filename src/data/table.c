@@ -452,7 +452,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
         return widen(t, i, *out) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
     if (f.start == f.stop || memchr(f.start, 0, (size_t)(f.stop - f.start)))
         return fxi_field_fail(&t->lines, i + 1, f,
-                              t->rows                ? "a text"
+                              t->rows ? "a text, or .missing = true for missing values"
                               : t->lines.number == 1 ? "a number or a text, or, to begin the "
                                                        "table at line 2, call fx_read_table with "
                                                        ".skip = 1"

@@ -2,6 +2,7 @@
  */
 #include "entries_load.h"
 #include "memory.h"
+#include "tuples.h"
 
 #include <cflux/io.h>
 #include <cflux/tree.h>
@@ -83,6 +84,12 @@ fx_status fxi_entries_load(const char *op, const char *path, void *file, const c
     FXI_SCOPE;
     fxi_entries to = {.op = op}, from = fxi_entries_of(op, file, name);
     fxi_entries_walk(&to, name, object);
+    if (to.status == FX_OK && from.status == FX_OK && to.n > 0 && from.n == 0) {
+        char names[200];
+        fxi_child_names(file, "; the file has ", names, sizeof names);
+        to.status =
+            fx_fail(FX_STATUS_FORMAT, op, "%s: there is no entry \"%s\"%s", path, name, names);
+    }
     fxi_entries_assign(path, &to, &from);
     fxi_entries_free(&to);
     fxi_entries_free(&from);

@@ -10,6 +10,7 @@
 #include "memory.h"
 #include "metadata.h"
 #include "other_files.h"
+#include "tuples.h"
 
 #include <cflux/io.h>
 #include <stdio.h>
@@ -239,9 +240,12 @@ void *fx_load_key(const char *path, const char *name)
     void *found = find(file, name);
     if (!found && !fx_is_array(file))
         found = fxi_entries_below(op, file, name);
-    if (!found)
+    if (!found) {
+        char names[200];
+        fxi_child_names(file, "; the file has ", names, sizeof names);
         return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, op, "%s: there is no entry \"%s\"", path, name));
+            fx_fail(FX_STATUS_ARGUMENT, op, "%s: there is no entry \"%s\"%s", path, name, names));
+    }
     return fx_keep(found);
 }
 

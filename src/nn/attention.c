@@ -281,6 +281,19 @@ static fx_array *fail(fx_status status, const char *what, const fx_dot_product_a
         fx_fail(status, OP_NAME, "%s: query %s, key %s, value %s", what, q, k, v));
 }
 
+/* Reports a bias or mask that does not broadcast to the scores. */
+static fx_array *fail_to_broadcast(const char *name, const fx_array *x, const int64_t *scores)
+{
+    char text[100];
+    fx_summary((void *)(uintptr_t)x, text, sizeof text);
+    return fx_error_array(
+        fx_fail(FX_STATUS_SHAPE, OP_NAME,
+                "the %s must broadcast to keys×queries×heads×batch = %lld×%lld×%lld×%lld, "
+                "but got %s",
+                name, (long long)scores[0], (long long)scores[1], (long long)scores[2],
+                (long long)scores[3], text));
+}
+
 static int64_t batch_of(const fx_array *x)
 {
     int64_t n = 1;
@@ -376,9 +389,9 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
                     a);
     draw_streams(out);
     if (out->bias && !broadcasts(out->bias, full))
-        return fail(FX_STATUS_SHAPE, "bias must broadcast to keys×queries×heads×batch", a);
+        return fail_to_broadcast("bias", a->bias, full);
     if (out->mask && !broadcasts(out->mask, full))
-        return fail(FX_STATUS_SHAPE, "mask must broadcast to keys×queries×heads×batch", a);
+        return fail_to_broadcast("mask", a->mask, full);
     if (out->mask && fx_eltype(out->mask) != FX_DTYPE_BOOL)
         return fx_error_array(fx_fail(FX_STATUS_DTYPE, OP_NAME, "the mask is %s, expected Bool",
                                       fx_dtype_name(fx_eltype(out->mask))));

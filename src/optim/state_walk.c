@@ -49,6 +49,8 @@ static fx_status each_leaf(const char *op, void *state, leaf_fn f, void *user)
 {
     leaves all = {.f = f, .user = user};
     fx_status status;
+    if (!state)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the optimiser state is NULL");
     if (walk_leaves(&all, state, &status) || status != FX_OK)
         return status;
     return fx_fail(FX_STATUS_ARGUMENT, op,

@@ -183,6 +183,29 @@ const char *fx_child_name(const void *object, int64_t i)
     return find(object, i, &c) ? c.name : "";
 }
 
+void fxi_child_names(const void *object, const char *lead, char *dst, size_t capacity)
+{
+    enum { MOST = 12 };
+    static const char more[] = ", …";
+    size_t n = 0;
+    int shown = 0;
+    child c;
+    *dst = 0;
+    for (int64_t i = 0; find(object, i, &c); i++) {
+        if (!*c.name)
+            continue;
+        const size_t room = capacity - n;
+        const int length = snprintf(dst + n, room, "%s\"%s\"", shown ? ", " : lead, c.name);
+        const bool fits = length >= 0 && (size_t)length + sizeof more <= room;
+        if (shown == MOST || !fits) {
+            snprintf(dst + n, room, "%s", shown ? more : "");
+            return;
+        }
+        n += (size_t)length;
+        shown++;
+    }
+}
+
 void *fx_child_named(const void *object, const char *name)
 {
     child c;
@@ -191,7 +214,9 @@ void *fx_child_named(const void *object, const char *name)
             return *c.address;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
-    fx_fail(FX_STATUS_ARGUMENT, "child_named", "%s has no child named \"%s\"",
-            fxi_type_name(object), name ? name : "");
+    char names[200];
+    fxi_child_names(object, "; it has ", names, sizeof names);
+    fx_fail(FX_STATUS_ARGUMENT, "child_named", "%s has no child named \"%s\"%s",
+            fxi_type_name(object), name ? name : "", names);
     return fx_error_array(FX_STATUS_ARGUMENT);
 }

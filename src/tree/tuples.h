@@ -12,6 +12,10 @@ void *fxi_child_or_null(const void *object, int64_t i);
 /* Makes `value` child i of an object that nothing else references yet. */
 void fxi_child_set(void *object, int64_t i, void *value);
 
+/* Writes `lead` and the first names of the children to dst: "; it has "a", "b", …". Writes "" if no
+ * child has a name, or if dst is too short for the first name. For messages. */
+void fxi_child_names(const void *object, const char *lead, char *dst, size_t capacity);
+
 /* Compares two pointers into a list of names, for qsort: by text, equal names by position. */
 int fxi_by_name(const void *a, const void *b);
 /* The number of a name that an earlier name of the list equals; −1 if there is none, −2 if out of

@@ -196,12 +196,17 @@ static fx_array *snapshot(fx_array *x, void *user)
 
 void *fxi_snapshot(void *model)
 {
+    if (!model) {
+        fx_fail(FX_STATUS_ARGUMENT, "snapshot", "the model is NULL");
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
     return fx_fmap_with(snapshot, NULL, model);
 }
 
 /* ---- visit ----------------------------------------------------------------------------------- */
 
 typedef struct visiting {
+    const char *op; /* for messages */
     fx_visit_fn visit;
     fxi_visit_tied_fn tied; /* called instead of `visit`, with the array that x is a view of */
     void *user;
@@ -223,7 +228,7 @@ static bool is_real(const fx_array *x)
 
 static bool no_memory(visiting *v)
 {
-    fx_fail(FX_STATUS_MEMORY, "visit", "no memory for the list of visited objects");
+    fx_fail(FX_STATUS_MEMORY, v->op, "no memory for the list of visited objects");
     v->failed = true;
     return false;
 }
@@ -242,8 +247,7 @@ static fx_walk note_trained(const fx_spot *at, void *user)
 static bool trained_elsewhere(visiting *v, const fx_array *x)
 {
     void *unused;
-    const fx_tree_walker how = {
-        .op = "visit", .meet = note_trained, .trained_only = true, .user = v};
+    const fx_tree_walker how = {.op = v->op, .meet = note_trained, .trained_only = true, .user = v};
     if (!v->trained_known)
         v->failed |= fx_tree_walk(&how, &v->ties.root) != FX_OK;
     v->trained_known = true;
@@ -289,8 +293,8 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
 static fx_status visit_with(visiting *v, void *x)
 {
     if (!x || (!v->visit && !v->tied))
-        return fx_fail(FX_STATUS_ARGUMENT, "visit", "the %s is NULL", x ? "function" : "object");
-    const fx_tree_walker how = {.op = "visit", .meet = visit_meet, .user = v};
+        return fx_fail(FX_STATUS_ARGUMENT, v->op, "the %s is NULL", x ? "function" : "object");
+    const fx_tree_walker how = {.op = v->op, .meet = visit_meet, .user = v};
     const fx_status status = fx_tree_walk(&how, &x);
     fxi_free(v->path);
     fxi_identity_free(&v->trained);
@@ -301,24 +305,24 @@ static fx_status visit_with(visiting *v, void *x)
 /* Visits every array, views included, as if no arrays were tied. */
 static bool visit_raw(void *x, fx_visit_fn visit, void *user)
 {
-    visiting v = {.visit = visit, .user = user};
+    visiting v = {.op = "visit", .visit = visit, .user = user};
     return visit_with(&v, x) == FX_OK;
 }
 
-static bool visit_all(void *x, fx_visit_fn visit, void *user)
+static bool visit_all(const char *op, void *x, fx_visit_fn visit, void *user)
 {
-    visiting v = {.visit = visit, .user = user, .ties.root = x};
+    visiting v = {.op = op, .visit = visit, .user = user, .ties.root = x};
     return visit_with(&v, x) == FX_OK;
 }
 
 void fx_visit(void *x, fx_visit_fn visit, void *user)
 {
-    visit_all(x, visit, user);
+    visit_all("visit", x, visit, user);
 }
 
 fx_status fxi_visit_tied(void *x, fxi_visit_tied_fn visit, void *user)
 {
-    visiting v = {.tied = visit, .user = user, .ties.root = x};
+    visiting v = {.op = "visit", .tied = visit, .user = user, .ties.root = x};
     return visit_with(&v, x);
 }
 
@@ -353,7 +357,7 @@ static void collect(fx_array *x, const char *path, bool trainable, void *user)
 void *fx_trainables(void *model)
 {
     collection c = {0};
-    const bool complete = visit_all(model, collect, &c) && !c.failed;
+    const bool complete = visit_all("trainables", model, collect, &c) && !c.failed;
     void *tuple = complete ? fxi_tuple(c.n, c.items) : fx_error_object(&fxi_tuple_type);
     fxi_free(c.items);
     return tuple;
@@ -369,6 +373,6 @@ static void count_elements(fx_array *x, const char *path, bool trainable, void *
 int64_t fx_parameter_count(void *model)
 {
     int64_t n = 0;
-    visit_all(model, count_elements, &n);
+    visit_all("parameter_count", model, count_elements, &n);
     return n;
 }

@@ -346,7 +346,12 @@ static void mistakes_are_errors(void **state)
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .mask = fx_ones(3, 3))));
     expect_error(FX_STATUS_DTYPE, "the mask is Float32, expected Bool");
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .bias = fx_ones(2, 3))));
-    expect_error(FX_STATUS_SHAPE, "bias must broadcast");
+    expect_error(FX_STATUS_SHAPE, "the bias must broadcast to keys×queries×heads×batch = 3×3×1×1, "
+                                  "but got 2×3 Matrix{Float32}");
+    fx_array *mask = fx_gt(fx_ones(3, 3, 1, 2), 0);
+    assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .mask = mask)));
+    expect_error(FX_STATUS_SHAPE, "the mask must broadcast to keys×queries×heads×batch = 3×3×1×1, "
+                                  "but got 3×3×1×2 Array{Bool, 4}");
     const double outside[] = {-0.5, 1.5, NAN};
     for (int i = 0; i < 3; i++) {
         assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .dropout = outside[i])));

@@ -56,6 +56,11 @@ static void values(void **state)
                 3, 2, six);
     check_table(temp_text("f.csv", "width,height\n# in metres\n1\n2.5\n-3\n"), 1, 3, six);
     check_table(temp_text("q.csv", "\"width\n1,2\",\"b\r\n1\"\n5\" disk\n1\n2.5\n-3\n"), 1, 3, six);
+    /* Numbers in quotes are numbers, also in the first column. */
+    check_table(
+        temp_text("r.csv", "\"\",\"a\",\"b\"\r\n\"1\",2.5,-3\r\n \" 1e-3 \" ,.1,\"16777216\"\r\n"),
+        3, 2, six);
+    check_table(temp_text("s.csv", "\"1\" \"2.5\" -3\n1e-3 .1 \"16777216\"\n"), 3, 2, six);
     const char packed[] = "a,b,c\n1,2.5,-3\n1e-3,.1,16777216\n";
     check_table(temp_gzip("g.csv.gz", packed, sizeof packed - 1), 3, 2, six);
 }
@@ -131,6 +136,11 @@ static void refusals(void **state)
     refuse("1,2 3\n1,4\n", "line 1, column 2: expected a number, found \"2 3\"");
     refuse("1,1e99\n", "column 2: expected a number that fits Float32");
     refuse("1,2.5mm\n", "found \"2.5mm\"");
+    refuse("\"a\",b\n1,\"\"\n", "line 2, column 2: expected a number, found nothing");
+    refuse("1,2\n3,\"1,5\"\n", "line 2, column 2: expected a number, found \"\"1\"");
+    refuse("1,2\n\"x\",3\n", "line 2, column 1: expected a number, found \"x\"");
+    refuse("a,b\r1,2\r3,4\r", "line 1: found a carriage return inside of the line");
+    refuse("a,b\n1,2\n3\r,4\n", "line 3: found a carriage return inside of the line");
     refuse("", "found none");
     refuse("only,names\n", "found none");
     refuse("\"a\n1\",b\n1,\"2\n", "line 3: expected a closing quote, found the end of the file");

@@ -423,9 +423,13 @@ static void freeze_thaw_adjust(void **state)
     VALUES(a->weight, 1 - 0.5 * 0.75);
     VALUES(b->weight, 0.75 - 0.5);
     takes(FX_OK, NULL);
+    assert_int_equal(fx_freeze(NULL), FX_STATUS_ARGUMENT);
+    takes(FX_STATUS_ARGUMENT, "freeze: the optimiser state is NULL");
     assert_int_equal(fx_freeze(m), FX_STATUS_ARGUMENT);
     takes(FX_STATUS_ARGUMENT, "only to the state tree");
     assert_int_equal(fx_thaw(NULL), FX_STATUS_ARGUMENT);
+    takes(FX_STATUS_ARGUMENT, "thaw: the optimiser state is NULL");
+    assert_int_equal(fx_thaw(m), FX_STATUS_ARGUMENT);
     takes(FX_STATUS_ARGUMENT, "only to the state tree");
     assert_int_equal(fx_adjust(opt, .eta = -1), FX_STATUS_ARGUMENT);
     takes(FX_STATUS_ARGUMENT, "learning rate must be at least 0");

@@ -269,7 +269,14 @@ static void a_model_comes_back(void **state)
                            "the array \"model.layers.4.weight\" is a 2×3 Matrix{Float32}, but"));
     assert_true(fx_at(dense->weight, 0) == before);
     assert_int_equal(fx_load_into(path, "model.layers.4", dense), FX_OK);
+    assert_int_equal(fx_load_into(path, "modle", dense), FX_STATUS_FORMAT);
+    assert_non_null(
+        strstr(fx_error_take().message,
+               "there is no entry \"modle\"; the file has \"model.layers.0.weight\", "));
     assert_true(fx_is_error(fx_load_key(path, "nothing")));
+    assert_non_null(
+        strstr(fx_error_take().message,
+               "there is no entry \"nothing\"; the file has \"model.layers.0.weight\", "));
     fx_error_take();
 }
 

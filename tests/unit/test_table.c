@@ -290,7 +290,12 @@ static void refusals(void **state)
     refuse("a,b\n1,2\n3,\n",
            "line 3, column 2: expected a number, or .missing = true for missing values, found "
            "nothing");
-    refuse("a,b\n1,x\n3,\n", "line 3, column 2: expected a text, found nothing");
+    refuse(
+        "a,b\n1,x\n3,\n",
+        "line 3, column 2: expected a text, or .missing = true for missing values, found nothing");
+    refuse("a,b\r1,x\r3,y\r", "line 1: found a carriage return inside of the line");
+    refuse("a,b\n\"1\r\n2\",\"\r\"\n3,\"x\"\ry\n",
+           "line 4: found a carriage return inside of the line");
     refuse("a,b\n1,2\n3\n", "line 3: expected 2 columns as above, found 1");
     refuse("1,x\n1\n", "line 2: expected 2 columns as above, found 1");
     refuse("0,1,y\n1,2,3\n1,2,x\n", "line 3, column 3: expected a number, found \"x\"");

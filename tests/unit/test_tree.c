@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "tuples.h"
 
 typedef struct Pair {
     fx_object base;
@@ -217,7 +218,10 @@ static void named_tuples(void **state)
     assert_string_equal(fx_child_name(t, 1), "second");
     assert_true(fx_is_error(fx_child_named(t, "third")));
     const fx_error e = fx_error_take();
-    assert_string_equal(e.message, "child_named: Tuple has no child named \"third\"");
+    assert_string_equal(e.message, "child_named: Tuple has no child named \"third\"; it has "
+                                   "\"first\", \"second\"");
+    assert_true(fx_is_error(fx_child_named(fx_tuple(x), "third")));
+    assert_string_equal(fx_error_take().message, "child_named: Tuple has no child named \"third\"");
     assert_true(fx_is_error(fx_named_tuple("a", x, "a", x)));
     takes_status(FX_STATUS_ARGUMENT);
     assert_true(fx_is_error(fx_named_tuple("a", x, "b")));
@@ -498,6 +502,42 @@ static void visits_in_order(void **state)
     takes_status(FX_STATUS_ARGUMENT);
 }
 
+/* A list of many or long names ends with an ellipsis. */
+static void lists_of_names_are_cut(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char text[200], long_name[300];
+    const char *names[20];
+    void *values[20] = {NULL};
+    for (int i = 0; i < 20; i++)
+        names[i] = "abcdefghijklmnopqrst" + 19 - i;
+    fxi_child_names(fx_named_tuple_from(20, names, values), "; it has ", text, sizeof text);
+    assert_non_null(strstr(text, "; it has \"t\", \"st\", \"rst\", "));
+    assert_string_equal(text + strlen(text) - strlen("\"ijklmnopqrst\", …"), "\"ijklmnopqrst\", …");
+    for (size_t size = 1; size < 100; size++) {
+        fxi_child_names(fx_named_tuple_from(20, names, values), "", text, size);
+        assert_true(strlen(text) < size && strlen(text) != 1);
+    }
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = 0;
+    fxi_child_names(fx_named_tuple(long_name, fx_ones(1)), "", text, sizeof text);
+    assert_string_equal(text, "");
+}
+
+/* A message names the function that the program has called. */
+static void null_models(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_int_equal(fx_parameter_count(NULL), 0);
+    assert_string_equal(fx_error_take().message, "parameter_count: the object is NULL");
+    assert_true(fx_is_error(fx_trainables(NULL)));
+    assert_string_equal(fx_error_take().message, "trainables: the object is NULL");
+    assert_true(fx_is_error(fx_snapshot((void *)NULL)));
+    assert_string_equal(fx_error_take().message, "snapshot: the model is NULL");
+}
+
 static void trainable_arrays(void **state)
 {
     (void)state;
@@ -677,6 +717,8 @@ int main(void)
         cmocka_unit_test(cycles_are_errors),
         cmocka_unit_test(errors_flow_through_maps),
         cmocka_unit_test(visits_in_order),
+        cmocka_unit_test(lists_of_names_are_cut),
+        cmocka_unit_test(null_models),
         cmocka_unit_test(trainable_arrays),
         cmocka_unit_test(snapshots_stay),
         cmocka_unit_test(every_allocation_fails),
