@@ -111,6 +111,11 @@ def _end_all(folder):
             except ProcessLookupError:
                 pass
         time.sleep(0.02)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:  # a container's first process may not do it
+            pass
+    except ChildProcessError:
+        pass
     left = descendants()
     shutil.rmtree(folder, ignore_errors=True)
     if left or os.path.exists(folder):
