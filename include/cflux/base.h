@@ -35,7 +35,7 @@
 #elif defined(__GNUC__) || defined(__clang__)
 #define FXI_PRINTF(fmt, arg) __attribute__((format(printf, fmt, arg)))
 #else
-#error "cflux needs gcc or clang: scopes use the cleanup attribute"
+#error "cflux needs gcc, clang or clang-cl: scopes use the cleanup attribute"
 #endif
 
 #define FXI_CAT_(a, b) a##b
