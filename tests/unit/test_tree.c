@@ -511,7 +511,7 @@ static void lists_of_names_are_cut(void **state)
     const char *names[20];
     void *values[20] = {NULL};
     for (int i = 0; i < 20; i++)
-        names[i] = "abcdefghijklmnopqrst" + 19 - i;
+        names[i] = &"abcdefghijklmnopqrst"[19 - i];
     fxi_child_names(fx_named_tuple_from(20, names, values), "; it has ", text, sizeof text);
     assert_non_null(strstr(text, "; it has \"t\", \"st\", \"rst\", "));
     assert_string_equal(text + strlen(text) - strlen("\"ijklmnopqrst\", …"), "\"ijklmnopqrst\", …");
