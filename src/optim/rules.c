@@ -378,10 +378,38 @@ static fx_rule *refused_count(const row *w, const char *what, int64_t least, int
     return fx_error_object(&w->type);
 }
 
+/* β₁ and β₂: Adam divides by 1 − βᵗ. */
+static bool is_decay(const fx_field *f)
+{
+    return f->offset == offsetof(fx_rule, beta1) || f->offset == offsetof(fx_rule, beta2);
+}
+
+/* The first number that the rule cannot have; NULL if there is none. The exponent of a norm and the
+ * factor of a loss have checks of their own. */
+static const fx_field *unusable(const row *w, const fx_rule *init)
+{
+    for (int i = 0; i < w->type.nfields; i++) {
+        const fx_field *f = &w->type.fields[i];
+        const bool own = f->offset == offsetof(fx_rule, p) || f->offset == offsetof(fx_rule, scale);
+        if (f->kind == FX_FIELD_NUMBER && !own &&
+            !(get_field(init, f) >= 0 && (!is_decay(f) || get_field(init, f) < 1)))
+            return f;
+    }
+    return NULL;
+}
+
 static fx_rule *make(const row *w, const fx_rule *init)
 {
-    if (!(init->eta >= 0))
-        return refused(w, "the learning rate must be at least 0, got eta", init->eta);
+    const fx_field *f = unusable(w, init);
+    if (f) {
+        char why[100];
+        snprintf(why, sizeof why, "%s must be at least 0%s, got %s",
+                 f->offset == offsetof(fx_rule, eta) ? "the learning rate"
+                 : is_decay(f)                       ? "the decay"
+                                                     : "the number",
+                 is_decay(f) ? " and less than 1" : "", f->name);
+        return refused(w, why, get_field(init, f));
+    }
     if (w == &rows[ACCUM_GRAD] && init->n < 1)
         return refused_count(w, "the number of gradients n", 1, init->n);
     if (w == &rows[MIXED] && !(init->scale > 0 && isfinite(init->scale)))

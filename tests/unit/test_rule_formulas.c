@@ -390,6 +390,19 @@ static void wrong_rules(void **state)
                     "Lion: the learning rate must be at least 0, got eta = -1.0");
     refused_exactly(fx_rprop((double)NAN),
                     "Rprop: the learning rate must be at least 0, got eta = NaN");
+    refused_exactly(fx_adam(.beta1 = 2),
+                    "Adam: the decay must be at least 0 and less than 1, got beta1 = 2.0");
+    refused_exactly(fx_lion(.beta2 = 1),
+                    "Lion: the decay must be at least 0 and less than 1, got beta2 = 1.0");
+    refused_exactly(fx_adam(.epsilon = -1),
+                    "Adam: the number must be at least 0, got epsilon = -1.0");
+    refused_exactly(fx_momentum(.rho = NAN),
+                    "Momentum: the number must be at least 0, got rho = NaN");
+    refused_exactly(fx_clip_norm(-1), "ClipNorm: the number must be at least 0, got omega = -1.0");
+    refused_exactly(fx_weight_decay(-1),
+                    "WeightDecay: the number must be at least 0, got lambda = -1.0");
+    refused_exactly(fx_rprop(.gamma1 = -1),
+                    "Rprop: the number must be at least 0, got gamma1 = -1.0");
     refused_exactly(fx_accum_grad(0),
                     "AccumGrad: the number of gradients n must be at least 1, got 0");
     refused_exactly(fx_mixed_precision(fx_adam(), .scale = 0),
