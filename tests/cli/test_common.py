@@ -174,6 +174,19 @@ class Help(cli.Cli):
             ended = self.fine("launch", "-n", 2, "--launcher", srun, "prog", **path, **more)
             self.assertIn(f"launcher: -n 2 --kill-on-bad-exit=1 {option}/", ended.out)
 
+    def test_hanging_launcher(self):
+        """A launcher that still runs after a process has failed is ended, also if it ignores SIGTERM."""
+        each = 'while [ "$2" != launch ]; do shift; done\n"$@"\n'
+        for trap, signals in (("", 1), ("trap '' TERM\n", 2)):
+            launcher = self.launcher("mpirun", "Open MPI", trap + each + "while :; do sleep 0.05; done")
+            started = time.monotonic()
+            ended = self.run_cli("launch", "--grace", 0.4, "--launcher", launcher, "false")
+            self.assertNotEqual(ended.status, 0)
+            self.assertIn("rank 0 on", ended.err)
+            self.assertIn("mpirun still ran 0.4 seconds after a process had failed, and was ended", ended.err)
+            self.assertGreater(time.monotonic() - started, 0.4 * signals)
+            self.assertLess(time.monotonic() - started, 20)
+
     def test_killed_launch(self):
         """A launcher ends its processes after SIGTERM, not after SIGKILL."""
         launcher = self.launcher("mpirun", "Open MPI", "trap 'echo ended > ended; exit' TERM\n"

@@ -13,6 +13,7 @@
 #include <string.h>
 
 static int64_t processes = 1, restarts;
+static double grace = 30;
 static const char *hosts, *with, *timeline;
 static bool each;
 
@@ -25,6 +26,10 @@ static option_row options[] = {
      0, 0},
     {"max-restarts", 0, OPTION_INTEGER, &restarts, "K",
      "Start all processes again, at most K times, after one has failed (default: 0)", 0, 1e6},
+    {"grace", 0, OPTION_NUMBER, &grace, "SECONDS",
+     "End the launcher if it runs for so long after a process of this machine has failed (default: "
+     "30)",
+     0.001, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
      "srun, or an mpirun (default: srun in a Slurm job, else the mpirun of the MPI "
      "whose plugin is installed)",
@@ -63,6 +68,30 @@ static void read_progress(FILE *f, char *text, size_t size)
     snprintf(text, size, "%s%s", *line ? "; its last operation was " : "", line);
 }
 
+/* The variable with the file to which the processes of this machine write that one has failed. It
+ * exists on other machines only if they share the folder. */
+#define FAILURE_FILE "CFLUX_LAUNCH_FAILURE"
+
+static void note_failure(void)
+{
+    const char *path = getenv(FAILURE_FILE);
+    FILE *f = path ? open_file(path, "r+b") : NULL;
+    if (!f)
+        return;
+    fputs("failed\n", f);
+    fclose(f);
+}
+
+/* Has one of the processes written it? */
+static bool has_failed(void *path)
+{
+    FILE *f = open_file(path, "rb");
+    const bool failed = f && fgetc(f) != EOF;
+    if (f)
+        fclose(f);
+    return failed;
+}
+
 static int run_each(char **program)
 {
     char path[FILE_PATH_BYTES], host[256], last[400], how[100];
@@ -86,6 +115,7 @@ static int run_each(char **program)
         snprintf(how, sizeof how, "ended with status %d", status);
     host_name(host, sizeof host);
     fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
+    note_failure();
     return status < 0 ? 128 - status : status;
 }
 
@@ -239,6 +269,24 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
     }
 }
 
+/* A launcher ends all processes when one has failed. But Open MPI's waits for machines that it
+ * cannot reach any more. */
+static int run_launcher(char **words)
+{
+    char path[FILE_PATH_BYTES];
+    program_watch watch = {.failed = has_failed, .user = path, .grace = grace};
+    if (!temporary_file(path))
+        return fail(EXIT_FAILED, "cannot create a temporary file");
+    set_variable(FAILURE_FILE, path);
+    const int status = run_watched(words, &watch);
+    remove(path);
+    if (watch.ended)
+        fprintf(stderr,
+                "cflux launch: %s still ran %g seconds after a process had failed, and was ended\n",
+                name_in(words[0]), grace);
+    return watch.ended && status == 0 ? EXIT_FAILED : status;
+}
+
 static int once(int which, flavour is, const char *launcher, const char *own, int n, char **program)
 {
     line l = {.n = 0};
@@ -252,8 +300,7 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
         return fail_library(EXIT_FAILED);
     memcpy(all, l.words, (size_t)l.n * sizeof *all);
     memcpy(all + l.n, program, (size_t)n * sizeof *all);
-    /* `false`: the launcher gets SIGTERM, because after SIGKILL it could not end its processes. */
-    const int status = run_program(all, false);
+    const int status = run_launcher(all);
     free(all);
     /* After a signal, Open MPI's launcher has status 1. MPICH's has that of the signal, or 0 if it
      * was still starting processes. srun only reports a first Ctrl-C, and the job may still end

@@ -70,7 +70,17 @@ enum { EXIT_NOT_STARTED = 127 }; /* the status of a program that could not be st
  * the program gets SIGTERM, or SIGKILL if `killed` (on Linux). Returns its exit status, or −signal.
  */
 int run_program(char **words, bool killed);
-/* The signal that run_program has received and passed on; 0: none. */
+/* Whether a program is to be ended. */
+typedef struct program_watch {
+    bool (*failed)(void *user); /* asked several times a second */
+    void *user;
+    double grace; /* seconds that the program has to end by itself after `failed` was true */
+    bool ended;   /* out: it did not, and was ended */
+} program_watch;
+/* run_program(words, false) for a program that may hang: after the grace it gets SIGTERM, and
+ * SIGKILL after another one. Windows ends it at once. */
+int run_watched(char **words, program_watch *watch);
+/* The signal that run_program or run_watched has received and passed on; 0: none. */
 int passed_on(void);
 /* Runs a program and reads the beginning of its output. False if the program fails. */
 bool read_program(char **words, char *text, size_t size);
@@ -87,6 +97,8 @@ void set_variable(const char *name, const char *value);
  * that opens it: the program would overwrite another file. Without /proc (macOS) no program can
  * open it, and the path is "". NULL on failure. */
 FILE *nameless_file(char out_path[FILE_PATH_BYTES]);
+/* Makes an empty temporary file, which the caller removes. */
+bool temporary_file(char out_path[FILE_PATH_BYTES]);
 
 /* True if the first n bytes are equal, ignoring case. */
 bool same_letters(const char *a, const char *b, size_t n);

@@ -220,12 +220,25 @@ void set_variable(const char *name, const char *value)
     setenv(name, value, 1);
 }
 
-FILE *nameless_file(char out_path[FILE_PATH_BYTES])
+static int make_temporary(char out_path[FILE_PATH_BYTES])
 {
     const char *folder = getenv("TMPDIR");
     snprintf(out_path, FILE_PATH_BYTES, "%.3000s/cflux-XXXXXX",
              folder && *folder ? folder : "/tmp");
-    const int fd = mkstemp(out_path);
+    return mkstemp(out_path);
+}
+
+bool temporary_file(char out_path[FILE_PATH_BYTES])
+{
+    const int fd = make_temporary(out_path);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+FILE *nameless_file(char out_path[FILE_PATH_BYTES])
+{
+    const int fd = make_temporary(out_path);
     if (fd < 0)
         return NULL;
     remove(out_path);
@@ -274,16 +287,42 @@ int passed_on(void)
     return passed;
 }
 
+static int status_of(int status)
+{
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 static int wait_for(pid_t child)
 {
     int status = 0;
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return EXIT_NOT_STARTED;
-    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    return status_of(status);
 }
 
-int run_program(char **words, bool killed)
+/* Waits for the child, and ends it if the watch says so. */
+static int wait_and_watch(pid_t child, program_watch *watch)
+{
+    static const int by[] = {SIGTERM, SIGKILL};
+    double noticed = 0;
+    int status = 0, sent = 0;
+    for (pid_t found; (found = waitpid(child, &status, WNOHANG)) != child;) {
+        if (found < 0 && errno != EINTR)
+            return EXIT_NOT_STARTED;
+        if (noticed == 0 && watch->failed(watch->user))
+            noticed = seconds_now();
+        if (noticed > 0 && sent < 2 && seconds_now() - noticed > (sent + 1) * watch->grace) {
+            kill(child, by[sent++]);
+            watch->ended = true;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+    return status_of(status);
+}
+
+/* watch: NULL for none. */
+static int run(char **words, bool killed, program_watch *watch)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO}, old[3];
@@ -316,11 +355,24 @@ int run_program(char **words, bool killed)
     if (early && child > 0)
         kill(child, SIGTERM);
     running = (sig_atomic_t)child;
-    const int status = child > 0 ? wait_for(child) : EXIT_NOT_STARTED;
+    const int status = child <= 0 ? EXIT_NOT_STARTED
+                       : watch    ? wait_and_watch(child, watch)
+                                  : wait_for(child);
     running = 0;
     for (int i = 0; i < 3; i++)
         sigaction(all[i], &old[i], NULL);
     return status;
+}
+
+int run_program(char **words, bool killed)
+{
+    return run(words, killed, NULL);
+}
+
+int run_watched(char **words, program_watch *watch)
+{
+    watch->ended = false;
+    return run(words, false, watch);
 }
 
 bool read_program(char **words, char *text, size_t size)

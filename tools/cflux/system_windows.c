@@ -310,6 +310,14 @@ FILE *nameless_file(char out_path[FILE_PATH_BYTES])
     return tmpfile();
 }
 
+bool temporary_file(char out_path[FILE_PATH_BYTES])
+{
+    wchar_t folder[MAX_PATH + 1], name[MAX_PATH + 1];
+    return GetTempPathW(MAX_PATH + 1, folder) > 0 &&
+           GetTempFileNameW(folder, L"cfl", 0, name) != 0 &&
+           narrow(name, out_path, FILE_PATH_BYTES);
+}
+
 bool find_program(const char *name, char out[FILE_PATH_BYTES])
 {
     wchar_t wanted[FILE_PATH_BYTES], found[FILE_PATH_BYTES];
@@ -396,6 +404,20 @@ int run_program(char **words, bool killed)
 {
     (void)killed;
     return wait_for(start(words, NULL));
+}
+
+int run_watched(char **words, program_watch *watch)
+{
+    const HANDLE child = start(words, NULL);
+    double noticed = 0;
+    watch->ended = false;
+    while (child && !watch->ended && WaitForSingleObject(child, 20) == WAIT_TIMEOUT) {
+        if (noticed == 0 && watch->failed(watch->user))
+            noticed = seconds_now();
+        watch->ended =
+            noticed > 0 && seconds_now() - noticed > watch->grace && TerminateProcess(child, 1);
+    }
+    return wait_for(child);
 }
 
 /* The output is read while the program runs, because a program waits while its pipe is full. What
