@@ -1,6 +1,6 @@
 /* train_cases.c: training by several processes, for check_training.py.
  *
- *   train_cases TYPE KIND [CHECKPOINT FAULT]
+ *   train_cases TYPE KIND [CHECKPOINT FAULT [COMMAND]]
  *
  * TYPE: f32 or f64. KIND is even (all ranks have equally many observations of each batch), uneven
  * (they do not, and some have none), randomSEED (each update divides the batch at random), sums
@@ -11,7 +11,8 @@
  * except with shards: then each rank saves its part. FAULT is NAME or NAME:UPDATE:RANK:NUMBER, in
  * the first of several starts; without numbers, rank 1 fails at the start of update 57. After
  * NUMBER microseconds in the update, the rank kills itself (kill), stops itself (stop) or sleeps
- * for a second (delay), or before the update it calls another operation than the others (mismatch).
+ * for a second (delay), or before the update it calls another operation than the others (mismatch),
+ * or runs COMMAND (command).
  * With rename, the rank kills itself before the call of rename() with this NUMBER (from 0) after
  * the start of the update.
  */
@@ -98,11 +99,12 @@ static fx_status step(void *opt, void *model, fx_array *x, fx_array *y, int64_t 
 typedef struct fault {
     char name[20];
     int update, rank, number;
+    const char *command;
 } fault;
 
 static fault fault_of(const char *text)
 {
-    fault f = {"", 57, 1, 0};
+    fault f = {"", 57, 1, 0, ""};
     if (text)
         sscanf(text, "%19[a-z]:%d:%d:%d", f.name, &f.update, &f.rank, &f.number);
     return f;
@@ -151,6 +153,8 @@ static fx_status fail_in(const fault *f, int64_t k)
         return FX_OK;
     if (is(f, "mismatch"))
         return fx_eval(fx_dist_allreduce(dist, fx_zeros(2), FX_REDUCE_MAX));
+    if (is(f, "command"))
+        return system(f->command) == 0 ? FX_OK : FX_STATUS_IO;
     if (is(f, "rename")) {
         renames_left = f->number;
         return FX_OK;
@@ -257,7 +261,8 @@ int main(int argc, char **argv)
     fx_status status = fx_dist_init(FX_MPI, .time_limit = 3,
                                     .wire = kind_is("half") ? FX_DTYPE_BF16 : FX_DTYPE_F32);
     dist = status == FX_OK ? fx_dist_backend(FX_MPI) : NULL;
-    const fault f = fault_of(argc > 4 ? argv[4] : NULL);
+    fault f = fault_of(argc > 4 ? argv[4] : NULL);
+    f.command = argc > 5 ? argv[5] : "";
     if (dist)
         status = train(argc > 3 ? argv[3] : NULL, &f);
     const fx_error e = fx_error_take();
