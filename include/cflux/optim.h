@@ -118,7 +118,7 @@ FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 /* Rules: fx_descent(0.1) or fx_descent(.eta = 0.1). In the t-th update, m ← β₁m + (1−β₁)dx, v ← β₂v
  * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). All state
  * arrays begin with zeros, except where a comment gives another first value. FX_STATUS_ARGUMENT if
- * a number is negative or NaN, or β₁ or β₂ is not less than 1. */
+ * a number is NaN or, except for p of ClipNorm, negative, or β₁ or β₂ is not less than 1. */
 FX_API fx_rule *fxi_descent(const fx_descent_args *a); /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v; Polyak, 1964 */
 /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. Nesterov, 1983; Sutskever et al., 2013. */

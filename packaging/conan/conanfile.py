@@ -75,6 +75,9 @@ class CfluxConan(ConanFile):
             rmdir(self, folder)
         for pattern in ("libcflux.a",) if self.options.shared else ("libcflux.so*", "libcflux*.dylib", "libcflux.dll*"):
             rm(self, pattern, lib)
+        if not self.options.shared:
+            rm(self, "cflux.def", lib)
+            rm(self, "libcflux.dll", os.path.join(self.package_folder, "bin"))
 
     def package_info(self):
         self.cpp_info.libs = ["cflux"]

@@ -25,12 +25,12 @@ ENDED = f"mpirun.openmpi still ran {GRACE} seconds after a process had failed, a
 
 
 def ranks():
-    """The processes that train."""
+    """The processes that train. One that has ended is a zombie if its parent has ended before: this process does not wait for it."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{name}/comm", encoding="utf-8") as f:
-                if f.read() == "train_cases\n":
+            with open(f"/proc/{name}/stat", encoding="utf-8") as f:
+                if re.match(r"\d+ \(train_cases\) [^ZX]", f.read()):
                     found.append(name)
         except OSError:
             pass

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """cflux in jobs of Slurm, with each MPI that is installed. The Slurm is this test's own (slurm_cluster.py), with two nodes.
 
-The batch scripts of docs/cluster.md run as the page has them: one trains by srun, the other by `cflux launch`, where a rank is
+The batch scripts of docs/cluster.md run with 2 tasks on each node, and with pmi2 for MPICH: one trains by srun, the other by `cflux launch`, where a rank is
 killed and all processes start again from the checkpoint. Then a rank is killed without a restart, with and without
 `cflux launch`; `cflux train` gives the model of one process, and ends in an orderly way at SIGTERM, as at the end of a
 job's time. Mistakes give a message: srun without --mpi, the interface of another MPI, a program that does not join.

@@ -13,7 +13,7 @@ import tempfile
 
 from mpis import ENVIRONMENT
 
-PROGRAMS = ("unshare", "nsenter", "ip", "mount")
+PROGRAMS = ("unshare", "nsenter", "ip", "mount", "hostname")
 INSIDE = "CFLUX_TEST_HOSTS"
 
 # ssh's arguments are options, the host, and the words of a command for the shell.
@@ -24,6 +24,7 @@ while :; do
 done
 host=$1
 shift
+unset CFLUX_LAUNCH_FAILURE # ssh does not pass it on
 exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && eval "$1"' "$host" "$*"
 """
 
@@ -42,7 +43,8 @@ def enter():
         return f"not installed: {' '.join(absent)}"
     shutil.rmtree(ENVIRONMENT["OMPI_MCA_orte_tmpdir_base"])  # the test that is started makes its own
     words = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    probe = "mount -t tmpfs none /run && ip link add name one type bridge && ip link add name two type veth peer name three && ip netns add n"
+    probe = ("mount -t tmpfs none /run && mount --bind /etc/hostname /etc/hosts && ip link add name one type bridge"
+             " && ip link add name two type veth peer name three && ip netns add n && ip netns exec n unshare --uts hostname x")
     done = subprocess.run([*words, "sh", "-c", probe], text=True, capture_output=True)
     if done.returncode:
         return f"namespaces cannot be made: {done.stderr.strip()}"

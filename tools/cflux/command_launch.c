@@ -68,8 +68,9 @@ static void read_progress(FILE *f, char *text, size_t size)
     snprintf(text, size, "%s%s", *line ? "; its last operation was " : "", line);
 }
 
-/* The variable with the file to which the processes of this machine write that one has failed. It
- * exists on other machines only if they share the folder. */
+/* The variable with the file to which the processes of this machine write that one has failed, or
+ * was ended by the launcher because one of another machine has. The file exists on other machines
+ * only if they share the folder. */
 #define FAILURE_FILE "CFLUX_LAUNCH_FAILURE"
 
 static void note_failure(void)
@@ -103,9 +104,12 @@ static int run_each(char **program)
     const int status = run_program(program, true);
     read_progress(progress, last, sizeof last);
     fclose(progress);
+    if (status == 0)
+        return status;
+    note_failure();
     /* After a signal that was passed on, nothing is printed: the launcher ends this process because
      * another one died. */
-    if (status == 0 || passed_on())
+    if (passed_on())
         return status < 0 ? 128 - status : status;
     if (status < 0)
         snprintf(how, sizeof how, "was killed by signal %d (%s)", -status, signal_name(-status));
@@ -115,7 +119,6 @@ static int run_each(char **program)
         snprintf(how, sizeof how, "ended with status %d", status);
     host_name(host, sizeof host);
     fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
-    note_failure();
     return status < 0 ? 128 - status : status;
 }
 
@@ -279,7 +282,7 @@ static int run_launcher(char **words)
         return fail(EXIT_FAILED, "cannot create a temporary file");
     set_variable(FAILURE_FILE, path);
     const int status = run_watched(words, &watch);
-    remove(path);
+    remove_file(path);
     if (watch.ended)
         fprintf(stderr,
                 "cflux launch: %s still ran %g seconds after a process had failed, and was ended\n",

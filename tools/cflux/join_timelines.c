@@ -53,7 +53,7 @@ int join_timelines(const char *timeline, int64_t processes)
         return fail(EXIT_FAILED, "cannot write %s: %s", timeline, strerror(errno));
     for (int64_t k = 0; k < processes; k++) {
         part_path(timeline, k, path);
-        remove(path);
+        remove_file(path);
     }
     if (missing)
         return fail(EXIT_FAILED,

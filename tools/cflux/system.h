@@ -97,6 +97,9 @@ void set_variable(const char *name, const char *value);
  * that opens it: the program would overwrite another file. Without /proc (macOS) no program can
  * open it, and the path is "". NULL on failure. */
 FILE *nameless_file(char out_path[FILE_PATH_BYTES]);
+void remove_file(const char *path);
+/* Gives a file the path of another one, which it replaces. False with errno set. */
+bool replace_file(const char *from, const char *to);
 /* Makes an empty temporary file, which the caller removes. */
 bool temporary_file(char out_path[FILE_PATH_BYTES]);
 

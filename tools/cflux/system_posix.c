@@ -220,6 +220,16 @@ void set_variable(const char *name, const char *value)
     setenv(name, value, 1);
 }
 
+void remove_file(const char *path)
+{
+    remove(path);
+}
+
+bool replace_file(const char *from, const char *to)
+{
+    return rename(from, to) == 0;
+}
+
 static int make_temporary(char out_path[FILE_PATH_BYTES])
 {
     const char *folder = getenv("TMPDIR");
@@ -310,7 +320,8 @@ static int wait_and_watch(pid_t child, program_watch *watch)
     for (pid_t found; (found = waitpid(child, &status, WNOHANG)) != child;) {
         if (found < 0 && errno != EINTR)
             return EXIT_NOT_STARTED;
-        if (noticed == 0 && watch->failed(watch->user))
+        /* After a signal of the user, the program has all the time that it needs. */
+        if (noticed == 0 && !passed_on() && watch->failed(watch->user))
             noticed = seconds_now();
         if (noticed > 0 && sent < 2 && seconds_now() - noticed > (sent + 1) * watch->grace) {
             kill(child, by[sent++]);

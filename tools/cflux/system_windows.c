@@ -310,6 +310,23 @@ FILE *nameless_file(char out_path[FILE_PATH_BYTES])
     return tmpfile();
 }
 
+void remove_file(const char *path)
+{
+    wchar_t name[FILE_PATH_BYTES];
+    if (wide(path, name))
+        _wremove(name);
+}
+
+bool replace_file(const char *from, const char *to)
+{
+    wchar_t old[FILE_PATH_BYTES], new[FILE_PATH_BYTES];
+    const bool moved =
+        wide(from, old) && wide(to, new) && MoveFileExW(old, new, MOVEFILE_REPLACE_EXISTING);
+    if (!moved)
+        errno = GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
+    return moved;
+}
+
 bool temporary_file(char out_path[FILE_PATH_BYTES])
 {
     wchar_t folder[MAX_PATH + 1], name[MAX_PATH + 1];

@@ -50,12 +50,12 @@ int text_file_close(text_file *f, int status)
     const bool old = kind_of_path(f->path) != PATH_ABSENT;
     bool good = finish(f), named = false;
     if (good && status == EXIT_FINE && *f->beside) {
-        named = rename(f->beside, f->path) == 0;
+        named = replace_file(f->beside, f->path);
         good = named && sync_folder_of(f->path);
     }
     const int why = errno;
     if (*f->beside && !named)
-        remove(f->beside);
+        remove_file(f->beside);
     if (status != EXIT_FINE || good)
         return status;
     return fail(EXIT_FAILED, "%s: %s%s", f->path, strerror(why),

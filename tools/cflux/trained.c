@@ -75,7 +75,7 @@ int trained_try(const char *path, const trained *t, const problem *p)
                     (int)FILE_PATH_BYTES - 1);
     const bool saved = trained_save(beside, t, p) == FX_OK,
                loads = saved && !fx_is_error(fx_load_entries(beside, NULL));
-    remove(beside);
+    remove_file(beside);
     if (loads)
         return EXIT_FINE;
     const fx_error e = fx_error_take();
