@@ -6,13 +6,14 @@
  * step. The backward step can read the 16-bit input instead. The output is a few operations on that
  * input and on values of the row. So the forward step need not store either.
  *
- * A value V of full size qualifies if all its readers are programs over the same elements, and if
- * its expression has few instructions, all of them cheap. The leaves of the expression are operands
- * of V's step, other values that this step stores, and its values of the row (which are stored if
- * they are not yet). The readers must read less memory than before, and the leaves that are kept
- * for longer may not be larger than V.
+ * A value V that has one element for each element of its step qualifies if all its readers are
+ * programs over the same elements, and if its expression has few instructions, all of them cheap.
+ * The leaves of the expression are operands of V's step, other values that this step stores, and
+ * its values of the row (which are stored if they are not yet). What the readers read instead of V
+ * may be at most half of the bytes that the store and the loads of V took, and the leaves that are
+ * kept for longer may not be larger than V.
  *
- * Before that, a value that equals an earlier output of its step, such as an activation that two
+ * Before that, a value that equals another output of its step, such as an activation that two
  * layers convert, is replaced by that output.
  *
  * Only on devices with memory of their own: a CPU would need as long for the instructions as for
@@ -136,7 +137,7 @@ static int32_t unstored_leaves(const fxi_again *a)
 
 /* ---- does it pay? ---------------------------------------------------------------------------- */
 
-/* Can step `reader` compute the expression? Adds the bytes that it reads for it. */
+/* Can step `reader` compute the expression? Adds to *io_bytes what it must read in addition. */
 static bool suits(const fxi_again *a, const fx_step *reader, int64_t *io_bytes)
 {
     const fx_step *s = &a->p->steps[a->made];
@@ -178,7 +179,7 @@ static int64_t kept_longer(const fxi_again *a)
     return bytes;
 }
 
-/* Half of the traffic must be saved at least: longer programs cost something too. */
+/* At least half of the traffic must be saved: longer programs cost something too. */
 static bool pays(const fxi_again *a)
 {
     const int64_t size = a->p->values[a->v].bytes;
@@ -199,8 +200,8 @@ static bool pays(const fxi_again *a)
     return 2 * bytes <= before && kept_longer(a) <= size;
 }
 
-/* Can V's step do without this output? The last value of an elementwise program is always stored.
- */
+/* Can V's step do without this output? An elementwise step stores the last value of its program,
+ * unless nothing is stored any more and the step is removed. */
 static bool can_drop(const fxi_again *a, int32_t k)
 {
     const fx_step *s = &a->p->steps[a->made];
@@ -255,7 +256,8 @@ static bool try_output(fxi_again *a, int32_t k)
     return true;
 }
 
-/* In the order of the registers: an expression then stops at stored values that are settled. */
+/* In the order of the registers: the leaves of an expression have smaller registers, so it is
+ * already decided which of them stay stored. */
 static bool try_step(fxi_again *a, int32_t which)
 {
     a->made = which;

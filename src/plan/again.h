@@ -1,5 +1,5 @@
-/* again.h: what again.c, which chooses the values that are computed again, shares with
- * again_change.c, which changes the steps. Nothing else includes it.
+/* again.h: the types and functions that are used by both again.c, which chooses the values that are
+ * computed again, and again_change.c, which changes the steps. No other file includes it.
  */
 #ifndef CFLUX_AGAIN_H
 #define CFLUX_AGAIN_H
@@ -24,10 +24,11 @@ typedef struct fxi_again {
     const fxi_planner *how;
     fxi_plan *p;
     fxi_uses uses;
-    int32_t nvalues; /* that uses lists */
+    int32_t nvalues; /* how many values there were before this rule added any; `uses` lists only
+                        these */
     bool *dead;      /* per step: nothing reads its output any more */
     bool *shared;    /* per value: it has readers that uses does not list */
-    /* The expression that is examined: register `root` of step `made`, which is value v. */
+    /* The expression that is examined: value v (V), which is register `root` of step `made`. */
     int32_t made, v;
     int root, ninstr, nleaves;
     bool wanted[FXI_AGAIN_REGISTERS]; /* instructions of the expression */
@@ -42,13 +43,14 @@ static inline const fx_tensor *fxi_again_space(const fx_step *s)
                                           : &s->as.reduce.space;
 }
 
-/* The register of output k of step s. A reduction has none: its program ends with the operand. */
+/* The register of output k of step s. Not for reductions: their program computes what is reduced,
+ * and their output is none of its registers. */
 int fxi_again_register(const fx_step *s, int32_t k);
 /* The output of step s that stores register r; −1: none. */
 int32_t fxi_again_output(const fx_step *s, int r);
 /* The number of the operand of s that equals the leaf; −1: none. */
 int fxi_again_operand(const fx_step *s, const fxi_leaf *l);
-/* Makes the leaf operand k, or output k, of V's step. */
+/* Sets the leaf to operand k, or to output k, of V's step. */
 void fxi_again_leaf_of_operand(const fxi_again *a, fxi_leaf *l, int k);
 void fxi_again_leaf_of_output(const fxi_again *a, fxi_leaf *l, int32_t k);
 

@@ -52,7 +52,7 @@ int fxi_again_operand(const fx_step *s, const fxi_leaf *l)
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* Repeats a tensor with one element for each row along the axes of the row. */
+/* If the tensor has one element for each row, expands it (stride 0) along the axes of the row. */
 static fx_tensor repeated(fx_tensor t, const fx_tensor *space)
 {
     for (int d = 0; d < t.ndim && t.ndim == space->ndim; d++)
@@ -118,7 +118,7 @@ static uint8_t first_pass(const fxi_again *a, const fx_step *s)
     return pass == UINT8_MAX ? 0 : pass;
 }
 
-/* The first instruction of a row step that computes elements in a pass, or a later one. */
+/* The first instruction of a row step that computes elements in this pass or in a later one. */
 static int first_of_elements(const fx_step *s, uint8_t pass)
 {
     const fx_program program = fx_step_program(s);
@@ -261,8 +261,8 @@ void fxi_again_read_instead(fxi_again *a, int32_t other)
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* Removes output k of V's step. Another output becomes the main one: the last of full size, which
- * may take over the memory of an operand, or the last of all. */
+/* Removes output k of V's step. If it was the main output, another one becomes that: one of the
+ * largest, because they may take over the memory of an operand, and of these the last. */
 void fxi_again_drop_output(fxi_again *a, int32_t k)
 {
     fx_step *s = &a->p->steps[a->made];

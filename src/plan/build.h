@@ -113,8 +113,9 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);
 
 /* ---- layouts (layout.c) ---- */
 
-/* Does the backend run channels last the first pending convolution of g that is not a matrix
- * product? Then no reduced axis of an activation is before the axis of its channels in memory. */
+/* Does the backend want the first pending convolution of g that is not a matrix product in
+ * channels-last order? In that order the channels are first in memory, so no reduced axis of an
+ * activation is before them. */
 bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g);
 /* Adds a conv or pool node as a channels-last step if the backend wants that; *out_done: whether it
  * did. */

@@ -30,8 +30,8 @@ static bool start(moving *m)
     return fxi_uses_list(m->p, &m->uses) && m->after;
 }
 
-/* The latest step that computes an operand of step i, or after which a moved step that computes one
- * runs; −1: all operands exist before the plan. */
+/* The step after which all operands of step i exist; −1: they exist before the plan runs. If a step
+ * that computes an operand is itself moved, the step behind which it is moved counts. */
 static int32_t latest_producer(const moving *m, int32_t i)
 {
     const fx_step *s = &m->p->steps[i];

@@ -31,8 +31,8 @@ typedef struct chain {
     int32_t product; /* the input of E that is the product */
     int32_t n;
     uint8_t instr[MOST];
-    uint8_t operand[MOST]; /* the other input of each addition; the product itself if an instruction
-                              has one operand */
+    uint8_t operand[MOST]; /* the other input of each instruction that has two; the chain's own
+                              register if it has one */
 } chain;
 
 /* Can libraries of matrix products and convolutions apply op? Other functions stay elementwise
@@ -94,7 +94,7 @@ static int32_t only_user(const fx_step *e, int r)
     return user;
 }
 
-/* The output of E that register r is: −1 the main output, 0 … a further output, −2 none. */
+/* Which output of E does register r hold? −1: the main one; k ≥ 0: further output k; −2: none. */
 static int output_of(const fx_step *e, int r)
 {
     const fx_elementwise_step *own = fx_step_elementwise(e);
@@ -404,7 +404,7 @@ static void trim(fx_step *s, int32_t n)
     p->n = n;
 }
 
-/* Makes a dense tensor of all elements, or a number, one axis. */
+/* Describes a tensor by one axis. It must be dense, or a number that is expanded (stride 0). */
 static void one_axis(fx_tensor *t)
 {
     const fx_tensor old = *t;
@@ -420,8 +420,8 @@ static void run_over_memory(fx_step *e)
         one_axis(&e->in[k]);
 }
 
-/* Makes instructions n … of `whole` a step of their own after step i. The new step writes the old
- * output; step i writes a new arena value. */
+/* Adds a step after step i for the instructions of `whole` from number n on. The new step writes
+ * the old output; step i writes a new arena value. */
 static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_instr *program,
                      int32_t n)
 {

@@ -23,7 +23,7 @@ typedef struct member {
     int32_t typical;  /* in the latest member: a member with more than one element if there is one,
                          to compare with */
     int32_t deadline; /* the first other step that overwrites what this step reads; in the latest
-                         member: what any member reads */
+                         member: the first that overwrites what any member reads */
     bool fits;        /* can be a member */
 } member;
 

@@ -281,7 +281,8 @@ static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
     return buffer_device != (top->device ? top->device : g->device) && top[-1].node->owner == c->id;
 }
 
-/* The input of a TRANSFER is wanted where it is; any other input on the device of its consumer. */
+/* A TRANSFER reads its input on the device where the input is. Any other input is needed on the
+ * device of its consumer. */
 static frame frame_of(const frame *consumer, fxi_node *n)
 {
     const fxi_node *to = consumer->node;

@@ -9,8 +9,8 @@
  *
  * Record: word 0 = op | dtype << 8 | ndim << 16 | flags << 24 | nin << 32; then the input numbers,
  * two to a word; then ndim sizes; then attributes, or for a leaf that is not dense its strides.
- * After the records: the outputs, one word each; then the device, with the bit of eager mode and,
- * if there are products, their precision.
+ * After the records: one word for each output, with its donor; then the device, with the bit of
+ * eager mode and, if there are products, their precision.
  */
 #ifndef CFLUX_GRAPH_H
 #define CFLUX_GRAPH_H
@@ -86,8 +86,8 @@ static inline int fxi_graph_inputs(const fxi_graph *g, int32_t id) /* their numb
 {
     return g->nodes[id]->data ? 0 : g->nodes[id]->nin;
 }
-/* The input whose elements a movement has. It is the last one of an OWN_GRADIENT: the other inputs
- * are only computed before it. */
+/* The input whose elements a movement returns. An OWN_GRADIENT returns its last input; the others
+ * only have to be computed before it. */
 static inline int32_t fxi_graph_moved(const fxi_graph *g, int32_t id)
 {
     const fxi_node *n = g->nodes[id];

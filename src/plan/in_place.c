@@ -2,8 +2,8 @@
  *
  * Both users ask here: place.c for arena memory, donate.c for the buffers of replaced values.
  * Elementwise steps may: they read element i of every operand before they write element i of an
- * output. So each operand that is the value must begin where the output begins, and have the same
- * sizes, strides and element size.
+ * output. So each operand through which the step reads the value must begin where the output
+ * begins, and have the same sizes, strides and element size.
  *
  * Row steps read their operands once for each pass, and in the order of the program within a pass.
  * So a row step may write over an operand only with the output that its program computes last:

@@ -272,8 +272,8 @@ static bool wanted(const fxi_builder *b, int32_t id)
         /* Operands are described in the order that they would have: copies are made only if the
          * backend agrees. */
         const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
-        const bool last = i != kernel_of(n) && is_channels_last(b, n->in[i], at);
-        follows = last || (follows && n->op == FX_OP_CONV);
+        const bool channels_last = i != kernel_of(n) && is_channels_last(b, n->in[i], at);
+        follows = channels_last || (follows && n->op == FX_OP_CONV);
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
     fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};

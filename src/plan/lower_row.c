@@ -184,10 +184,10 @@ static void set_space(fx_row_step *row, const fxi_node *reduction)
 {
     const fxi_node *x = reduction->in[0];
     int kept = -1, last = -1;
-    /* The space is the full shape. The axes of a row are its first reduced ones, up to the next
-     * kept axis. Kept axes before the first reduced axis make columns. If axes after the last kept
-     * axis are reduced too, all axes after that kept axis are part of the row. Axes of size 1
-     * change nothing. */
+    /* The space is the full shape. A row has the first reduced axis and the reduced axes after it
+     * up to the next kept axis. If kept axes are before them, the rows are columns (row.h). If axes
+     * after the last kept axis are reduced too, all axes after that kept axis are part of the row.
+     * Axes of size 1 change nothing. */
     fxi_set_space(&row->space, x);
     row->outer_axes = 0;
     row->column_axes = 0;

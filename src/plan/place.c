@@ -109,7 +109,7 @@ static int32_t inheritable(const fxi_plan *p, int32_t i)
     return -1;
 }
 
-/* The values whose last reader is each step, as linked lists through `next`; −1 ends a list. */
+/* For each step, the values whose last reader it is, in a list linked by `next`; −1 ends it. */
 static bool deaths(const fxi_plan *p, int32_t **out_head, int32_t **out_next)
 {
     int32_t *head = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *head);

@@ -114,7 +114,7 @@ struct fxi_plan {
 
 /* Builds the plan of a graph. The caller frees *out_plan, which is NULL on failure. Fails with
  * FX_STATUS_MEMORY, with FX_STATUS_INTERNAL if plans are checked and this one is wrong, or with the
- * status of `prepare` or `plan_prepare`. All failures are recorded. */
+ * status of the backend's `prepare`, `compile` or `plan_prepare`. All failures are recorded. */
 fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan);
 void fxi_plan_free(fxi_plan *p);
 static inline void fxi_plan_release(fxi_plan *p)

@@ -122,9 +122,9 @@ static bool check_operand(const checking *c, int32_t i, int k)
     return true;
 }
 
-/* The operands of attention that may be views begin with 16 bytes that a kernel loads at once. They
- * are dense, or have neighbouring features, and then all their vectors of features begin so. The
- * other operands are dense. */
+/* Some operands of attention may be views. Kernels load 16 bytes of features at once, so in a view
+ * the features are neighbours, and the distances between its vectors of features are multiples of
+ * 16 bytes. The other operands are dense. */
 static bool check_attention_operand(const checking *c, int32_t i, int k)
 {
     enum { LOADED = 16 };

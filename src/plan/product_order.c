@@ -47,7 +47,7 @@ static void ordered_strides(const fxi_node *n, const int *axes, int64_t *stride)
  * followed, and keeps its copy. */
 enum { CHAIN = 8 };
 typedef struct chain {
-    int32_t product, last; /* last: the final permutation of those that follow the product */
+    int32_t product, last; /* last: the last of the permutations that follow the product */
     int n;
     int32_t moves[CHAIN]; /* from the reshaped node down to the product */
 } chain;

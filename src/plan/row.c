@@ -37,8 +37,8 @@ static bool reducible(int64_t kind)
            kind == FX_REDUCE_SQDEV;
 }
 
-/* Is a row of `reduced` bytes short enough? There are `kept` rows. If they are around kept axes,
- * `piece` is the number of elements in a piece, else 0. If a row fits only in the
+/* Are rows of `reduced` bytes short enough? There are `kept` rows. If they are around kept axes
+ * (row.h), `piece` is the number of elements in a piece, else 0. If a row fits only in the
  * second-level cache, there must be enough rows for several threads, and pieces must be long enough
  * for vectors. A device that divides rows between groups reads them from memory in each pass, as
  * separate steps would do, so rows around kept axes may have any length there. */
@@ -49,10 +49,10 @@ static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t r
     return piece ? s->around && piece >= FXI_ROW_PIECE && enough : enough || reduced <= s->longest;
 }
 
-/* Are columns of `terms` elements rows, of which `before` are neighbours in memory? The work-items
- * of a device read neighbouring columns. The CPU reads wide blocks of them, or all neighbours, and
- * these must fit in the second-level cache. Fewer than FXI_ROW_COLUMNS elements are not worth the
- * calls of a block. */
+/* Can the rows be columns (row.h) of `terms` elements, of which `before` are neighbours in memory?
+ * The work-items of a device read neighbouring columns. The CPU reads wide blocks of them, or all
+ * neighbours, and these must fit in the second-level cache. Fewer than FXI_ROW_COLUMNS elements are
+ * not worth the calls of a block. */
 static bool fits_columns(const fxi_row_search *s, int64_t before, int64_t terms, int64_t size)
 {
     const int64_t column = terms * (size < 4 ? 4 : size);
@@ -341,9 +341,9 @@ static void take_sums_of(fxi_row_search *s, int32_t x)
 }
 
 /* Adds the sums of members and operands across rows that are contiguous. So the gradients of scale
- * and bias come out of the pass that computes the gradient of the input. They join last, so they
- * take no place of another member. But each is an output: if the step then has too many buffers, it
- * is grown again with fewer members (find_row). */
+ * and bias come out of the pass that computes the gradient of the input. They join last, so that no
+ * other member is left out because of them. But each is an output: if the step then has too many
+ * buffers, it is grown again with fewer members (find_row). */
 static void take_sums(fxi_row_search *s)
 {
     int64_t run[RUNS];
@@ -500,8 +500,8 @@ static void mark_pairs(const fxi_row_search *s, int32_t *reach, bool *seeds)
 /* Marks nodes of three kinds: those whose value is expanded, itself or after elementwise operations
  * of the same shape; reductions whose result an elementwise operation reads together with nothing
  * but literals and expanded values; and reductions that share an operand. A reduction that is not
- * marked starts no row step, although it may join one. Without this test each sum of a long total
- * would collect its neighbours, only to find that they combine nothing. */
+ * marked starts no row step, although it may join one. Without this test, in a program that adds up
+ * many sums, each of them would collect the others, only to find that they combine nothing. */
 static bool *find_seeds(const fxi_row_search *s)
 {
     const fxi_graph *g = s->g;

@@ -1,4 +1,8 @@
-/* row.h: which nodes are computed together row by row, e.g. those of softmax and layer norm. */
+/* row.h: which nodes are computed together row by row, e.g. those of softmax and layer norm. A row
+ * is the elements that a reduction reduces to one. If kept axes are between its reduced axes, it is
+ * a row around kept axes, and consists of contiguous pieces: in batch norm a row is one channel,
+ * and a piece is this channel of one image. If kept axes are first in memory, a row is a column:
+ * its elements are apart from each other, and neighbours in memory belong to neighbouring rows. */
 #ifndef CFLUX_ROW_H
 #define CFLUX_ROW_H
 
