@@ -17,7 +17,8 @@ static const fx_communicator *communicator_of(const fx_step *s)
     return fx_step_collective(s)->what.communicator;
 }
 
-/* Finishes the oldest. The list is short (FXI_MOST_BEGUN), so the other entries are moved. */
+/* Finishes the step that began first. The list is short (FXI_MOST_BEGUN), so the other entries are
+ * moved. */
 static fx_status finish_one(const fxi_binding *b, fxi_begun *begun, char *why, size_t size)
 {
     const fx_step *s = &b->plan->steps[begun->step[0]];

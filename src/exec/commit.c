@@ -79,7 +79,8 @@ enum { FLUSH_WEIGHT = 20 };
 
 /* Evaluates the pending results that nothing has consumed, to bound the memory of pending nodes.
  * Results that read an overwritten value cannot be computed; they report that when they are read.
- * Results on demand would take more memory than they free. */
+ * Results that are computed only on demand (fxi_node.on_demand) would take more memory than they
+ * free. */
 static void flush(fxi_context *c)
 {
     fxi_scratch *s = fxi_scratch_of(c);

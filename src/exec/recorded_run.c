@@ -1,7 +1,7 @@
-/* recorded_run.c: the evaluations of a recorded training step (value/tape.h); "step" alone means a
- * training step here. While a training step is recorded, each evaluation keeps its graph and its
- * plan. In a later step an evaluation of the same roots, at the same entry of the tape, runs that
- * plan with the step's own leaves, literals and random streams.
+/* recorded_run.c: the evaluations of a recorded training step (value/tape.h). While a training step
+ * is recorded, each evaluation keeps its graph and its plan. In a later training step an evaluation
+ * of the same roots, at the same entry of the tape, runs that plan with its own leaves, literals
+ * and random streams.
  *
  * The new graph has the key of the recorded one if all of these are equal: the calls and the
  * classes of leaves (which the tape compares), the roots, the set of recorded results that have a
@@ -22,8 +22,8 @@ enum { NO_DONOR = INT32_MIN, UNKNOWN_DONOR };
 
 typedef struct recorded_root {
     int32_t entry;
-    int32_t donor; /* an entry, ~leaf, NO_DONOR, or UNKNOWN_DONOR: a value that the step does not
-                      read */
+    int32_t donor; /* an entry, ~leaf, NO_DONOR, or UNKNOWN_DONOR: a value that the training step
+                      does not read */
     bool denied;   /* its buffer must not be overwritten */
 } recorded_root;
 
@@ -38,11 +38,11 @@ typedef struct fxi_recorded_run {
     fxi_event event;
     recorded_root *roots;
     int32_t nroots;  /* without sinks */
-    bool sinks;      /* the evaluation belongs to an update that computed the sinks of the step */
+    bool sinks;      /* of an update that computed the sinks of the training step */
     bool *alive;     /* per entry: it had a handle */
     bool *leaf;      /* per node of the graph */
     int32_t *source; /* per node of the graph: its entry, or ~leaf */
-    int32_t *moving; /* nodes of the graph that differ from step to step: leaves, and results */
+    int32_t *moving; /* nodes of the graph that each training step replaces: leaves, results */
     int32_t *inputs; /* nodes of the graph that are leaves or random streams, then the literals */
     int32_t nmoving, ninputs, nvarying,
         version; /* version: of the tape, when `moving` was listed */
@@ -138,7 +138,7 @@ static void note_inputs(recorded_run *r)
             r->inputs[r->ninputs++] = i;
 }
 
-/* Notes how node i of the graph is found in a later step. */
+/* Notes how node i of the graph is found in a later training step. */
 static bool note_node(const fxi_tape *t, recorded_run *r, int32_t i)
 {
     const fxi_node *n = r->graph.nodes[i];
@@ -212,7 +212,7 @@ void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status)
 
 /* ---- repeating ------------------------------------------------------------------------------- */
 
-/* Returns the evaluation that the step must repeat next; NULL: none. */
+/* Returns the evaluation that the training step must repeat next; NULL: none. */
 static recorded_run *next_run(const fxi_context *c)
 {
     const fxi_tape *t = c->tape;
@@ -222,9 +222,9 @@ static recorded_run *next_run(const fxi_context *c)
     return e && e->first == t->pos ? (recorded_run *)e : NULL;
 }
 
-/* Like fxi_not_donatable, for a leaf of the tape with the class of a recorded donor that was not
- * denied. A class includes that the memory is not borrowed and that the elements are dense, but not
- * the offset. */
+/* Must the buffer of this leaf not be overwritten, although the buffer of the recorded leaf was?
+ * Both have one class: so the memory is not borrowed, and the elements are dense. The other
+ * conditions of fxi_not_donatable are tested again. */
 static inline bool still_denied(const fxi_node *leaf)
 {
     const fxi_buffer *b = leaf->data->buffer;
@@ -267,10 +267,10 @@ static bool same_handles(const fxi_tape *t, const recorded_run *r)
     return true;
 }
 
-/* Puts this step's nodes into the recorded graph: all of them if the tape has new nodes, otherwise
- * those that differ from step to step. False: a value is lost, or the nodes that have values are
- * not those of the recording. These differ if a value that an update replaces is pending:
- * old_values.c computes it only while the step is built. */
+/* Puts the nodes of this training step into the recorded graph: all of them if the tape has new
+ * nodes, otherwise those that differ between training steps. False: a value is lost, or the nodes
+ * that have values are not those of the recording. These differ if a value that an update replaces
+ * is pending: old_values.c computes it only while the training step is built. */
 static bool fill_graph(const fxi_tape *t, recorded_run *r)
 {
     if (r->version != t->version) {
@@ -335,8 +335,8 @@ static void drop_copies(recorded_run *r)
         }
 }
 
-/* Lets the results use the blocks that earlier values of the ghosts have left. Without memory for
- * the lists, the reservation fails. */
+/* Lets the results use the blocks that earlier values of the ghosts have left. If there is no
+ * memory for the lists, fxi_binding_reserve tries again, and reports the failure. */
 static void take_spares(fxi_tape *t, recorded_run *r)
 {
     fxi_binding *b = &r->binding;

@@ -122,7 +122,7 @@ bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun);
 
 /* ---- recorded_run.c -------------------------------------------------------------------------- */
 /* The open recorded training step repeats. Do these roots repeat its next evaluation? They do not
- * include sinks of the step. */
+ * include sinks of the training step. */
 bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root *roots);
 /* Runs the recorded plan of that evaluation. */
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s);

@@ -138,7 +138,8 @@ void fxi_keep_calm(fxi_context *c, uint64_t oldest)
 }
 
 /* Results that cannot be computed any more are not added: an intermediate result whose parameters
- * were replaced before is an error only if it is read. Nor are results on demand. */
+ * were replaced before is an error only if it is read. Nor are results that are computed only on
+ * demand (fxi_node.on_demand). */
 bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles)
 {
     if (c->sinks.next == &c->sinks && c->resting.next == &c->resting)

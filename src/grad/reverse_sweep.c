@@ -176,9 +176,9 @@ static entry *entry_of(sweep *s, const fxi_node *n)
     return i >= 0 && s->entries[i].leads ? &s->entries[i] : NULL;
 }
 
-/* Converts a contribution to the shape and type of the value whose gradient it is. A number that
- * was spread over an array has the sum over that array: broadcasting is linear, and its transpose
- * is the sum. */
+/* Converts a contribution to the shape and type of the value whose gradient it is. If a number was
+ * broadcast to an array, its gradient is the sum over that array: broadcasting is linear, and its
+ * transpose is the sum. */
 static fx_array *fitted(fx_array *g, const fxi_node *n)
 {
     if (fx_is_error(g))
@@ -188,8 +188,8 @@ static fx_array *fitted(fx_array *g, const fxi_node *n)
     return fx_cast(g, (fx_dtype)n->dtype);
 }
 
-/* x̄ ← x̄ + g: a value with several readers has the sum of their contributions (the chain rule of
- * several variables). */
+/* x̄ ← x̄ + g: the gradient of a value with several readers is the sum of their contributions (the
+ * chain rule of several variables). */
 static void add(entry *e, fx_array *g)
 {
     fx_array *sum = e->gradient ? fx_add(e->gradient, g) : g;
@@ -472,9 +472,9 @@ fx_status fxi_pullback_to(fx_array *y, fx_array *gy, fx_array *const *x, int n,
 }
 
 /* ---- gradients of a recorded training step --------------------------------------------------- */
-/* A sweep that repeats makes nothing: its calls follow from those that made the loss, unless a
- * literal has changed since, because a rule may look at literals. Rules of the program's own are
- * called again. */
+/* A sweep in a training step that repeats creates no nodes: its calls follow from those that
+ * created the loss, unless a literal has changed since, because a rule may look at literals. Rules
+ * of the program's own are called again. */
 
 typedef struct recorded_gradient {
     fxi_event event;
