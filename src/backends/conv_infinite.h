@@ -163,11 +163,11 @@ static inline void fxi_conv_add_infinite(const fx_step *step, const void *x, con
                                          void *gw)
 {
     const fx_conv_attr *a = &fx_step_conv(step)->attr;
-    const bool last = fx_step_conv(step)->channels_last;
+    const bool channels_last = fx_step_conv(step)->channels_last;
     const int n = a->spatial;
     fxi_conv_scatter s = {.a = a,
-                          .x = fxi_conv_side_of(&step->in[0], n, last),
-                          .y = fxi_conv_side_of(&step->in[1], n, last),
+                          .x = fxi_conv_side_of(&step->in[0], n, channels_last),
+                          .y = fxi_conv_side_of(&step->in[1], n, channels_last),
                           .channels = step->out.shape[n],
                           .dtype = step->out.dtype};
     for (int d = 0; d < 3; d++)

@@ -3,8 +3,8 @@
  * Before: every operand must be inside one live allocation of the device. Outputs must not overlap
  * inputs except where the contract allows it, and the work space must not overlap any operand.
  * Outputs and work space are then filled with poison. After: no guard may have been written, and
- * every element of the outputs must have been. An element that still looks like poison may be a
- * result, so the step runs once more over zeros: an element that was never written is then 0.
+ * every element of the outputs must have been written. An element that still looks like poison may
+ * be a result, so the step runs once more over zeros: an element that was never written is then 0.
  */
 #include "check.h"
 #include "context.h"

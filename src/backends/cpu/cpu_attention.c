@@ -31,9 +31,10 @@ enum {
     DELTA
 };
 
-/* What a kind of step does. There are one or two pairs of operands: the product of the first gives
- * the scores, that of the second the gradient of α. Then up to two sums over rows: of the terms
- * `term` times the panel `weight`, which is 0 for the scores and 1 for the other one. */
+/* What a kind of step does. There are one or two pairs of operands: the product of the first pair
+ * is a panel of scores, that of the second a panel of gradients of α. Then there are up to two sums
+ * over rows, each of the rows of operand `term` times a panel: the first (`weight` 0) or the second
+ * (1). */
 typedef struct recipe {
     int pairs, sums;
     uint8_t lanes[2], rows[2], term[2], weight[2];
@@ -184,7 +185,7 @@ static void pack_terms(const work *w, int k, int64_t from, int64_t n)
 }
 
 /* result[f][lane] += Σ panel[r][lane]·term[r][f] over rows lo … hi−1 of the `n` packed ones. The
- * panels of terms have two widths, so their rows begin at different places. */
+ * panels of terms have two widths, so their rows begin at different offsets. */
 static void add_terms(const work *w, int k, int64_t panel, int64_t lo, int64_t hi, int64_t n)
 {
     const job *j = w->j;
@@ -207,8 +208,8 @@ static void add_terms(const work *w, int k, int64_t panel, int64_t lo, int64_t h
 
 /* ---- a panel --------------------------------------------------------------------------------- */
 
-/* Hides the scores of keys after the query, in the rows near the diagonal that have some. first:
- * the panel's first lane; from: the first of its n rows. */
+/* Sets the scores of keys that come after the query to −∞. Only rows near the diagonal have such
+ * scores. first: the panel's first lane; from: the first of its n rows. */
 static void mask(const work *w, int64_t first, int64_t from, int64_t n)
 {
     const int64_t width = w->j->width, diagonal = first - from;
@@ -234,7 +235,9 @@ static void scale_lanes(float *x, int64_t n, int64_t width, const float *factors
     }
 }
 
-/* Exponentials of a panel whose scores are computed, and what follows from them for the results. */
+/* Turns the scores of a panel into exponentials. In a forward step, a larger maximum also scales
+ * the results so far. In a gradient, the exponentials are α, and the panel of gradients of α
+ * becomes that of the gradients of the scores. */
 static void weigh(const work *w, int64_t panel, int64_t from, int64_t n)
 {
     const job *j = w->j;
@@ -321,7 +324,8 @@ static void write_result(const work *w, int k, int64_t first, int64_t lane, int6
     for (int64_t l = 0; l < lanes; l += width) {
         float *result = w->result[k] + l * features;
         for (int64_t i = 0; i < width; i++)
-            /* α itself needs no scale: of the gradient of v, or of the result. */
+            /* A forward result is divided by the sum of the exponentials. Gradients through the
+             * scores get the scale. The gradient of v does not: it is a sum of gy times α. */
             w->factor[i] = j->recipe->pairs == 1  ? 1 / w->sum[l + i]
                            : j->recipe->weight[k] ? (float)j->a->scale
                                                   : 1;
@@ -331,7 +335,7 @@ static void write_result(const work *w, int k, int64_t first, int64_t lane, int6
     }
 }
 
-/* The sums of exponentials are an output of their own for LOGSUMEXP, and an additional one of a
+/* The logarithms of the sums of exponentials are the output of LOGSUMEXP, and a second output of a
  * forward step whose gradient is in the same plan. */
 static void end_group(const work *w, int64_t lane, int64_t lanes)
 {

@@ -13,8 +13,9 @@
  * each sum waits for its previous term. */
 enum { FXI_GEMV_COLUMNS = 8, FXI_GEMV_GROUPS = 2 };
 
-/* The low and the high halves of each 16 bytes of a and b, in turn: a₀ b₀ a₁ b₁ and a₂ b₂ a₃ b₃ for
- * numbers of 4 bytes, a₀ b₀ and a₁ b₁ for those of 8. JOIN makes a vector of pieces of 16 bytes. */
+/* The low and the high halves of each 16 bytes of a and b, interleaved: a₀ b₀ a₁ b₁ and a₂ b₂ a₃ b₃
+ * for numbers of 4 bytes, a₀ b₀ and a₁ b₁ for those of 8. JOIN makes a vector of pieces of 16
+ * bytes. */
 #if FXI_VECTOR_BYTES == 64
 #define FXI_LOW32(a, b)                                                                            \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)

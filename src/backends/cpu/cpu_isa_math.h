@@ -88,9 +88,9 @@ static inline vf vf_horner(vf x, const float *c, int n)
     return p;
 }
 
-/* V##_poly: the same for n ≥ 2, as two sums of even and odd powers. In one sum each step waits for
- * the step before it, and the processor can overlap only a few vectors. Two sums halve the wait. p
- * is in registers only if the loop is unrolled. */
+/* V##_poly: the same for n ≥ 2, as two sums of even and odd powers. In one sum each addition waits
+ * for the addition before it, and the processor can overlap only a few vectors. Two sums halve the
+ * wait. p is in registers only if the loop is unrolled. */
 #define FXI_POLY(V, T)                                                                             \
     static inline V V##_poly(V x, const T *c, int n)                                               \
     {                                                                                              \

@@ -291,7 +291,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     fx_tensor tensors[WIDEN_MAX_IN];
     const void *ptrs[WIDEN_MAX_IN] = {NULL};
     char *at = run->work;
-    const bool last = is_channels_last(step);
+    const bool channels_last = is_channels_last(step);
     /* No kernel around which types are converted has more inputs. */
     if (step->nin > WIDEN_MAX_IN)
         return FX_STATUS_INTERNAL;
@@ -301,13 +301,13 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
         /* Other operands, such as the indices of a scatter, are passed on unchanged. */
         if (!fxi_cpu_is_half(tensors[k].dtype))
             continue;
-        const fx_tensor all = last ? flat(&tensors[k]) : tensors[k];
+        const fx_tensor all = channels_last ? flat(&tensors[k]) : tensors[k];
         ptrs[k] = at;
         widen(&all, in[k], (float *)(void *)at);
         at += copy_bytes(&tensors[k]);
         tensors[k].dtype = FX_DTYPE_F32;
         /* A channels-last copy has the memory order of the original, and so its strides. */
-        if (!last)
+        if (!channels_last)
             fxi_dense_strides(tensors[k].ndim, tensors[k].shape, tensors[k].stride);
     }
     float *result = (float *)(void *)at;

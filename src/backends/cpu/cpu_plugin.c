@@ -63,9 +63,10 @@ static double work(const fx_step *s)
     return 2 * (double)fx_tensor_length(y) * (double)fxi_length(w->ndim - 1, w->shape);
 }
 
-/* The classes of convolutions, and for each the fewest channels of a group, of x and of y, with
- * which the plugin is faster than our own kernels (in one of two ways). The rows conv/… of the
- * benchmark compare both: `bench_runner --no-onednn`, and with FX_ONEDNN=all. */
+/* The classes of convolutions, and for each class two pairs of numbers of channels. The plugin is
+ * faster than our own kernels if a group has at least as many channels, of x and of y, as one of
+ * the pairs says. The rows conv/… of the benchmark compare both: `bench_runner --no-onednn`, and
+ * with FX_ONEDNN=all. */
 enum { ONE_GROUP, ONE_GROUP_AVX2, GROUPS, GROUPS_STRIDED, CLASSES, NEVER = 1 << 30 };
 static const struct {
     int64_t in, out;

@@ -221,7 +221,8 @@ static int64_t choose_runs(const fxi_program_spec *s)
     return best;
 }
 
-/* A walk over the runs: the first axis is what is the same, so it advances by whole runs. */
+/* Adds a walk over the runs of operand k. They lie along the first axis of the walk, on which the
+ * value does not change, so that axis is counted in runs. */
 static void add_run(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];

@@ -15,7 +15,7 @@
 #include "cpu_row.h"
 #include <string.h>
 
-/* Lists on the stack. The planner makes row steps of at most 24 inputs, 8 outputs and 72 members
+/* Lists on the stack. The planner makes row steps of at most 24 inputs, 16 outputs and 72 members
  * (row.h). */
 enum { SHORT_ROW = 16, MAX_LOADS = 32, MAX_MOVERS = 128 };
 

@@ -349,9 +349,10 @@ static void round_result(builder *m, const fx_instr *ins, int location)
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], location, location);
 }
 
-/* Stores the locations that a task reads, and returns its loop. Instructions on values of rows take
- * a number that all rows share as a single number. So do instructions on elements if a tile holds
- * several rows, as each row has its own number then. */
+/* Stores the locations that a task reads, and returns its loop. A loop takes as a single number
+ * what is the same for all its elements: always a number that all rows share. An instruction on
+ * elements takes a value of the row so, too, unless a tile holds several rows, each with its own
+ * value. */
 static fxi_tile_fn choose_loop(builder *m, const fxi_cpu_task *t, int16_t *out_src)
 {
     unsigned scalars = 0, ones;

@@ -129,9 +129,9 @@ static fxi_tile_fn mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigne
     return NULL;
 }
 
-/* The loop of two instructions. If both operands of the first are scalars, they are spread. That is
- * rare, because the planner computes numbers from numbers on their own, and would need further
- * loops. */
+/* The loop of two instructions. If both operands of the first are scalars, they are read as
+ * vectors. That is rare, because the planner computes numbers from numbers in steps of their own,
+ * so there are no loops for it. */
 static fxi_tile_fn pair_loop(const fxi_simd *simd, const fxi_cpu_task *t, unsigned scalars,
                              unsigned *out_ones)
 {

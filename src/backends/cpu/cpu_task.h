@@ -20,8 +20,8 @@ typedef struct fxi_cpu_task {
 int fxi_cpu_tasks(const fx_program *program, int nin, const bool *kept, fxi_cpu_task *tasks);
 
 /* The loop of an elementwise task; NULL if the type does not support the operation. `scalars`: bits
- * of t->reads that are available as single numbers. *out_ones: those that the loop takes as such;
- * it takes the others as vectors. */
+ * of t->reads that are available as single numbers. *out_ones: those that the loop takes as single
+ * numbers; it takes the others as vectors. */
 fxi_tile_fn fxi_cpu_task_loop(const fxi_simd *simd, const fxi_cpu_task *t, unsigned scalars,
                               unsigned *out_ones);
 

@@ -3,7 +3,8 @@
  * matmul: y[m, n, b…] = Σ_k A[m, k, b…]·B[k, n, b…]. Either operand may be transposed in its first
  * two axes; batch axes of size 1 (or missing) are broadcast.
  *
- * Convolution is one relation between three tensors; each kind sums over it for another of them:
+ * Each kind of convolution computes one of x, w and y from the two others, over the same triples of
+ * elements. Forward:
  *     y[o] = Σ_{k, c} x[o·stride − before + k·dilation, c]·w[tap(k), c],
  *     tap(k) = flipped ? k : K−1−k
  * So the gradient of x sums over (k, o) with o·stride − before + k·dilation = i, and the gradient
