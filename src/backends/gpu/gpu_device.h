@@ -1,4 +1,5 @@
-/* gpu_device.h: what all GPU backends keep for a device, and the table of a driver. Internal.
+/* gpu_device.h: the state that all GPU backends keep for a device, and the table of a driver.
+ * Internal.
  *
  * A backend provides a driver, the table fxi_gpu_driver of functions over OpenCL, CUDA, HIP or
  * Metal, and finds its devices. Everything else is shared: compiled programs in memory and on disk,
@@ -228,7 +229,7 @@ static inline void fxi_gpu_waited(fxi_gpu_device *d)
  * false, an error of the operation is recorded: the device is lost, or the process is ending. */
 bool fxi_gpu_enter_for(const fx_device *device, const char *operation);
 
-/* ---- fx_backend (gpu_backend.c) -------------------------------------------------------------- */
+/* ---- fx_backend (gpu_backend.c, and gpu_whole.c for plan_*) ---------------------------------- */
 
 void *fxi_gpu_backend_alloc(fx_device *device, size_t bytes);
 void fxi_gpu_backend_free(fx_device *device, void *address);

@@ -7,8 +7,8 @@
  *
  * Where kernels may read addresses from memory (CUDA, HIP, C), those of all segments are a table,
  * one argument by value, and a group finds its segment by binary search, in a handful of
- * instructions. 4 KiB of arguments hold 60 segments of Adam. OpenCL C and Metal know addresses as
- * arguments only, so there a group chooses between them.
+ * instructions. 4 KiB of arguments hold about 100 segments of Adam. OpenCL C and Metal know
+ * addresses as arguments only, so there a group chooses between them.
  */
 #include "gpu_map.h"
 

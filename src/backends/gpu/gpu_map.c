@@ -87,7 +87,7 @@ static bool is_same(const fxi_gpu_map *p, int k)
 }
 
 /* Is operand k read by tiles through local memory? */
-static bool is_turned(const fxi_gpu_map *p, int k)
+static bool is_tiled(const fxi_gpu_map *p, int k)
 {
     const int q = p->pattern[k], axis = p->tiles.axis;
     return axis > 0 && q >= 0 && p->walk.stride[q][axis] == 1 && p->walk.stride[q][0] != 0;
@@ -133,20 +133,20 @@ static int pitch_of(const fxi_gpu_map *p, int k)
     return p->tiles.size + (size < 4 ? 4 / size : 1);
 }
 
-/* The bytes of local memory that the tiles of all turned operands need; groups share a unit's
+/* The bytes of local memory for the tiles of all operands that have one; groups share a unit's
  * memory, so fewer bytes allow more groups at the same time. */
 static int64_t tile_bytes(const fxi_gpu_map *p)
 {
     int64_t bytes = 0;
     for (int k = 0; k < p->nin; k++)
-        if (is_turned(p, k))
+        if (is_tiled(p, k))
             bytes += (int64_t)p->tiles.size * pitch_of(p, k) * fxi_gpu_types[p->in[k].dtype].size;
     return bytes;
 }
 
 /* Finds an operand that has gaps along axis 0, the output's dense axis, but is dense along another
  * axis, and returns that axis; 0: there is no such operand, or an axis is too short. */
-static int turned_axis(const fxi_gpu_walk *w)
+static int tiled_axis(const fxi_gpu_walk *w)
 {
     for (int d = 1; d < w->nd && w->shape[0] >= LEAST_TILE; d++)
         for (int q = 0; q < w->npatterns; q++)
@@ -168,7 +168,7 @@ static void choose_tiles(const fxi_gpu_builder *b, fxi_gpu_map *p, const fx_tens
     fxi_gpu_tiles *t = &p->tiles;
     int64_t dense[FX_MAX_DIMS], most = b->limits->group_memory;
     most = most == 0 ? 16 << 10 : most < TILE_MEMORY ? most : TILE_MEMORY;
-    if (p->elements == 1 || (t->axis = turned_axis(&p->walk)) == 0)
+    if (p->elements == 1 || (t->axis = tiled_axis(&p->walk)) == 0)
         return;
     /* The larger size keeps more loads in flight, and reads longer runs of memory. */
     t->size = p->walk.shape[0] >= 48 && p->walk.shape[t->axis] >= 48 ? 64 : 32;
@@ -256,7 +256,7 @@ static fxi_gpu_pack pack_of(const fx_step *s, const fxi_gpu_map *p, int k, char 
 /* Is there a pack for operand or output k? */
 static bool has_pack(const fxi_gpu_map *p, int k)
 {
-    return k >= p->nin || (p->pattern[k] != FXI_GPU_SINGLE && !is_same(p, k) && !is_turned(p, k));
+    return k >= p->nin || (p->pattern[k] != FXI_GPU_SINGLE && !is_same(p, k) && !is_tiled(p, k));
 }
 
 static void say_packs(fxi_gpu_builder *b, const fxi_gpu_map *p, int n)
@@ -283,7 +283,7 @@ static void say_singles(fxi_gpu_builder *b, const fxi_gpu_map *p)
     char array[16], index[INDEX];
     for (int k = 0; k < p->nin; k++) {
         snprintf(array, sizeof array, "x%d", k);
-        if (!has_pack(p, k) && !is_turned(p, k))
+        if (!has_pack(p, k) && !is_tiled(p, k))
             say_register(b, p, k, array, index_of(p, k, NULL, index));
     }
 }
@@ -411,14 +411,14 @@ static void say_apart(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *text
 }
 
 /* Appends the declaration of local memory, or the reading, of the operands that have tiles. */
-static void say_turned(fxi_gpu_builder *b, const fxi_gpu_map *p, bool fill)
+static void say_tiled(fxi_gpu_builder *b, const fxi_gpu_map *p, bool fill)
 {
     const int size = p->tiles.size;
     for (int k = 0; k < p->nin; k++) {
         const char *stored = fxi_gpu_types[p->in[k].dtype].stored;
-        if (is_turned(p, k) && !fill)
+        if (is_tiled(p, k) && !fill)
             fxi_gpu_say(b, "FX_LOCAL(%s, s%d, %d);\n", stored, k, size * pitch_of(p, k));
-        if (!is_turned(p, k) || !fill)
+        if (!is_tiled(p, k) || !fill)
             continue;
         fxi_gpu_set(b, "stored", stored);
         fxi_gpu_set_number(b, "k", k);
@@ -442,11 +442,11 @@ static void say_tiles(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *text
     fxi_gpu_set_number(b, "steps", t->size * t->size / FXI_GPU_GROUP);
     fxi_gpu_set(b, "index", own);
     text = fxi_gpu_say_until(b, text, "tiles");
-    say_turned(b, p, false);
+    say_tiled(b, p, false);
     text = fxi_gpu_say_until(b, text, "walk");
     fxi_gpu_walk_say(b, &t->rest, TILE_STRIDES + 2 * t->rest.npatterns, "t2", "o", NULL);
     text = fxi_gpu_say_until(b, text, "fill");
-    say_turned(b, p, true);
+    say_tiled(b, p, true);
     text = fxi_gpu_say_until(b, text, "singles");
     say_singles(b, p);
     text = fxi_gpu_say_until(b, text, "packs");
@@ -456,8 +456,8 @@ static void say_tiles(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *text
     text = fxi_gpu_say_until(b, text, "program");
     for (int k = 0; k < p->nin; k++) {
         snprintf(array, sizeof array, "s%d", k);
-        snprintf(index, sizeof index, "lane * %d + r", is_turned(p, k) ? pitch_of(p, k) : 0);
-        if (is_turned(p, k))
+        snprintf(index, sizeof index, "lane * %d + r", is_tiled(p, k) ? pitch_of(p, k) : 0);
+        if (is_tiled(p, k))
             say_register(b, p, k, array, index);
     }
     say_program_of_pack(b, p);

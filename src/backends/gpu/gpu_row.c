@@ -133,7 +133,7 @@ static bool by_row(const fxi_gpu_builder *b, const fxi_gpu_rows *r, const fx_ins
                      : fx_step_row(r->step)->program.instr[by - nin].row);
 }
 
-/* Appends the divisors that a pass needs first. */
+/* Appends the divisors that a pass needs and that no earlier pass has defined. */
 static void say_divisors(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass, const bool *needed)
 {
     const fx_program *p = &fx_step_row(r->step)->program;

@@ -124,8 +124,8 @@ void fxi_gpu_row_divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
     if (!r->lanes.columns && !b->limits->serial && each > 0)
         r->lanes.lanes = choose_lanes(b, r, each);
     r->lanes.lanes = r->lanes.lanes < most ? r->lanes.lanes : most;
-    const int64_t turn = (int64_t)r->lanes.lanes * r->elements,
-                  packs = (r->elements_of_row + turn - 1) / turn;
+    const int64_t at_once = (int64_t)r->lanes.lanes * r->elements,
+                  packs = (r->elements_of_row + at_once - 1) / at_once;
     /* If elements need no registers (each is 0), the limit of registers would allow all packs of a
      * long row in the text. */
     const int most_kept = r->step->out.dtype == FX_DTYPE_F64 ? LONG : KEPT;
@@ -143,6 +143,6 @@ void fxi_gpu_row_divide(const fxi_gpu_builder *b, fxi_gpu_rows *r)
     r->lanes.lanes = r->lanes.lanes < most ? r->lanes.lanes : most;
     /* Two packs have more loads in flight and share what is computed once for all elements. */
     if (r->whole && 2 * r->elements * each <= 2 * LOOP &&
-        (r->pieces > 0 ? r->piece : r->elements_of_row) >= 2 * turn)
+        (r->pieces > 0 ? r->piece : r->elements_of_row) >= 2 * at_once)
         r->packs = 2;
 }

@@ -37,10 +37,6 @@ int fxi_gpu_say_program(fxi_gpu_builder *b, int first);
 /* Does every instruction of the step have a meaning for its type? If not, records an error. */
 bool fxi_gpu_known(fxi_gpu_builder *b);
 
-/* Appends the choice of the segment g on which a group works, out of `batch`: "g == 0 ? name0 : …".
- * `format` takes the number first + g · each. */
-void fxi_gpu_say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each);
-
 /* ---- several elements of a work-item (gpu_pack.c) -------------------------------------------- */
 /* Elements of one operand that a work-item loads or stores together. */
 typedef struct fxi_gpu_pack {
@@ -246,6 +242,11 @@ bool fxi_gpu_repairs(const fx_step *s);
  * of the output's type. */
 void fxi_gpu_reverse(fxi_gpu_builder *b, fxi_gpu_buffer_ref from, fxi_gpu_buffer_ref to,
                      int64_t length, int64_t window);
+
+/* ---- segments (gpu_foreach.c) ---------------------------------------------------------------- */
+/* Appends the choice of the segment g on which a group works, out of `batch`: "g == 0 ? name0 : …".
+ * `format` takes the number first + g · each. */
+void fxi_gpu_say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each);
 
 /* ---- kinds of steps -------------------------------------------------------------------------- */
 void fxi_gpu_elementwise(fxi_gpu_builder *b);

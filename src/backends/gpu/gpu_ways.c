@@ -70,8 +70,8 @@ static bool load(const fx_host *host, const char *key, int32_t *out_way)
     return found;
 }
 
-/* A file that was read is kept in memory too, so that one process never changes its mind when
- * another one replaces the file. */
+/* A choice that was read from a file is kept in memory too, so that a process does not change from
+ * one way to the other when another process replaces the file. */
 bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_way)
 {
     fxi_mutex_lock(&lock);

@@ -160,7 +160,7 @@ static int64_t reversed_window(const fx_step *s)
 /* ---- adding ---------------------------------------------------------------------------------- */
 
 /* Strides of channels-last memory: C, then the axes of space, then N. The same for weights. */
-static void strides_last(const fx_tensor *t, int64_t *stride)
+static void channels_last_strides(const fx_tensor *t, int64_t *stride)
 {
     const int channels = t->ndim - 2;
     int64_t next = t->shape[channels];
@@ -173,20 +173,20 @@ static void strides_last(const fx_tensor *t, int64_t *stride)
 }
 
 /* Copies between an operand or the output and work space with channels last. */
-static void copy_last(fxi_gpu_builder *b, fxi_gpu_buffer_ref at, fxi_gpu_buffer_ref work)
+static void copy_channels_last(fxi_gpu_builder *b, fxi_gpu_buffer_ref at, fxi_gpu_buffer_ref work)
 {
     const fx_tensor *t = operand(b->step, at.role == FXI_GPU_OUT ? -1 : (int)at.k);
-    int64_t last[FX_MAX_DIMS];
-    strides_last(t, last);
+    int64_t channels_last[FX_MAX_DIMS];
+    channels_last_strides(t, channels_last);
     const fxi_gpu_side own = {.buffer = at, .stride = t->stride},
-                       copy = {.buffer = work, .stride = last};
+                       copy = {.buffer = work, .stride = channels_last};
     const bool out = at.role == FXI_GPU_OUT;
     fxi_gpu_copy(b, t->ndim, t->shape, fxi_gpu_size(t->dtype), out ? &copy : &own,
                  out ? &own : &copy);
 }
 
 /* Adds the call, with copies of both operands and of the output in channels-last order. */
-static void add_last(fxi_gpu_builder *b, fxi_rt_conv *c)
+static void add_channels_last(fxi_gpu_builder *b, fxi_rt_conv *c)
 {
     static const fxi_gpu_buffer_ref own[] = {
         [FIRST] = {0, FXI_GPU_IN}, [SECOND] = {1, FXI_GPU_IN}, [OUT] = {0, FXI_GPU_OUT}};
@@ -197,14 +197,14 @@ static void add_last(fxi_gpu_builder *b, fxi_rt_conv *c)
         const int64_t size = fx_tensor_length(t) * (int64_t)fxi_gpu_size(t->dtype);
         work[k] = (fxi_gpu_buffer_ref){fxi_gpu_work(b, size), FXI_GPU_WORK};
         if (k != OUT)
-            copy_last(b, own[k], work[k]);
+            copy_channels_last(b, own[k], work[k]);
     }
     fxi_gpu_call *call = fxi_gpu_add_routine(b, &routine, c, WORK + (bytes > 0));
     for (int k = FIRST; k <= OUT; k++)
         fxi_gpu_buffer(call, k, FXI_GPU_WORK, work[k].k);
     if (bytes > 0)
         fxi_gpu_buffer(call, WORK, FXI_GPU_WORK, fxi_gpu_work(b, bytes));
-    copy_last(b, own[OUT], work[OUT]);
+    copy_channels_last(b, own[OUT], work[OUT]);
     if (fxi_gpu_repairs(b->step))
         fxi_gpu_repair(b);
 }
@@ -271,7 +271,7 @@ static void append_shape(char *text, const char *name, const fxi_rt_shape *t)
 /* May the library be faster with channels last? Its kernels for exact Float32 with channels first
  * are slow, most of all those of the gradient of the weights. The copies take at most a sixteenth
  * of the device's memory. */
-static bool tries_last(const fxi_rt_device *d, const fx_step *s)
+static bool tries_channels_last(const fxi_rt_device *d, const fx_step *s)
 {
     enum { MANY_CHANNELS = 32 };
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
@@ -285,7 +285,7 @@ static bool tries_last(const fxi_rt_device *d, const fx_step *s)
 }
 
 /* The same convolution with channels last. Axes of the library: N, C, H, W. */
-static fxi_rt_conv_about about_last(const fxi_rt_conv_about *about)
+static fxi_rt_conv_about about_channels_last(const fxi_rt_conv_about *about)
 {
     fxi_rt_conv_about a = *about;
     fxi_rt_shape *const t[] = {&a.x, &a.y};
@@ -340,7 +340,7 @@ static bool add_library(fxi_gpu_builder *b, const fxi_rt_conv_about *about)
     if (!error)
         error = choose(d, c);
     if (!error) {
-        (about->channels_last ? add_last : add)(b, c);
+        (about->channels_last ? add_channels_last : add)(b, c);
         return true;
     }
     if (!about->channels_last && !fxi_rt_dnn.unsupported(error))
@@ -355,12 +355,12 @@ static void add_ways(fxi_gpu_builder *b, const fxi_rt_conv_about *about, const c
     fxi_gpu_compare(b, &fxi_rt_trial, key, BY_LIBRARY);
     fxi_gpu_other_way(b, BY_KERNELS);
     fxi_gpu_conv(b);
-    if (!tries_last(fxi_rt_of(b->device), b->step))
+    if (!tries_channels_last(fxi_rt_of(b->device), b->step))
         return;
-    const fxi_rt_conv_about last = about_last(about);
+    const fxi_rt_conv_about channels_last = about_channels_last(about);
     fxi_gpu_other_way(b, CHANNELS_LAST);
     /* If the library refuses the convolution, the way is empty and is left out. */
-    (void)add_library(b, &last);
+    (void)add_library(b, &channels_last);
 }
 
 bool fxi_rt_dnn_step(fxi_gpu_builder *b)
@@ -383,8 +383,9 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
         fxi_gpu_too_much(b, "an epilogue that the library does not compute");
         return true;
     }
-    const fxi_rt_conv_about last = about_last(&about);
-    if (known && way == CHANNELS_LAST && tries_last(d, b->step) && add_library(b, &last)) {
+    const fxi_rt_conv_about channels_last = about_channels_last(&about);
+    if (known && way == CHANNELS_LAST && tries_channels_last(d, b->step) &&
+        add_library(b, &channels_last)) {
         fxi_gpu_follow(b, key, BY_LIBRARY);
         return true;
     }

@@ -106,8 +106,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_UNROLL for (fx_u32 i = 0; i < 4; i++) \
             part[m][i] = fx_two_@name@(sum[m][(at) + i / 2][i % 2 * 2], \
                 sum[m][(at) + i / 2][i % 2 * 2 + 1]);
-// Does the warp's tile of keys end beyond them, or later than its first query? Then a key `c` of the
-// tile may be hidden from the query `r` of the warp.
+// Does the warp's tile of keys end after the last key, or after its first query? Then a key `c` of
+// the tile may be hidden from the query `r` of the warp.
 #define MASKED (at + TILE > KEYS || (CAUSAL && at + TILE > own + 1))
 #define SEEN \
     const fx_i32 seen = (fx_i32)(KEYS - at) - (fx_i32)(lane % 4 * 2); \
