@@ -2,10 +2,10 @@
  * Flux 0.14.
  *
  * The preference comes from the project's file, if any. It is followed if its backend is loaded and
- * works. Otherwise a warning says why not, and the first backend in the list is used that is
- * loaded, works and does not compute on the host's processor. If there is none, it is the CPU,
- * which always works. Flux's messages name packages and Julia sessions; these name fx_use and this
- * program.
+ * works. Otherwise a warning says why not. The choice is then the first backend in the list that is
+ * loaded, works, and does not compute on the host's processor. If there is none, the choice is the
+ * CPU, which always works. Flux's messages name packages and Julia sessions; these name fx_use and
+ * this program.
  */
 #include "context.h"
 #include "handle.h"

@@ -12,7 +12,7 @@
  * the number is read unchanged. */
 typedef struct localised {
     char few[64];
-    char *text;    /* few, or a larger block; NULL: as it is */
+    char *text;    /* few, or a larger block; NULL: the number is not copied */
     size_t at, by; /* the copy is longer by this many bytes after this offset */
 } localised;
 

@@ -1,5 +1,5 @@
-/* wide_path.h: what the Windows files of this folder share. The library's texts are UTF-8, and
- * the functions of Windows that take all paths have UTF-16. Internal to src/platform. */
+/* wide_path.h: conversions for the Windows files of this folder. The library's texts are UTF-8, and
+ * only those functions of Windows that take UTF-16 accept every path. Internal to src/platform. */
 #ifndef CFLUX_WIDE_PATH_H
 #define CFLUX_WIDE_PATH_H
 
