@@ -134,7 +134,7 @@ class Help(cli.Cli):
         # A program that uses the lowest numbers of files for its own file keeps that file.
         ended = self.run_cli("launch", "--each", "sh", "-c",
                              "exec 3>kept; exec 4>&3 5>&3 6>&3 7>&3 8>&3 9>&3; echo 5, sum > $FX_DIST_PROGRESS; exit 6")
-        self.assertIn("ended with status 6; its last operation was 5, sum\n", ended.err)
+        self.assertIn("ended with status 6; its last operation was number 5, sum\n", ended.err)
         self.assertEqual(os.path.getsize(self.path("kept")), 0)
 
     def launcher(self, path, version, rest="echo launcher: $@"):

@@ -20,7 +20,7 @@ import mpis
 BOUND = 1e-12  # of the largest parameter, in f64
 LIMIT, GRACE, SLACK = 3, 2, 8  # seconds: of an operation, of the launcher, and for everything else
 SENTENCE = rf"rank (\d) of 3: all_reduce \(mean\) of 21 Float32, operation \d+: no answer from rank 1 within {LIMIT} s"
-LAST = r"cflux launch: rank (\d) on h(\d) ended with status 1; its last operation was \d+, all_reduce"
+LAST = r"cflux launch: rank (\d) on h(\d) ended with status 1; its last operation was number \d+, all_reduce"
 ENDED = f"mpirun.openmpi still ran {GRACE} seconds after a process had failed, and was ended"
 
 

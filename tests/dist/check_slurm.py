@@ -143,7 +143,7 @@ class Check:
 
     def sentence(self, rank):
         return (rf"cflux launch: rank {rank} on {re.escape(socket.gethostname())} was killed by signal 9 \(Killed\); "
-                r"its last operation was \d+, all_reduce \(mean\) of 21 Float32")
+                r"its last operation was number \d+, all_reduce \(mean\) of 21 Float32")
 
     # ---- ranks that die ----------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ def check_restart(name, mpirun, build, folder):
     whole = bits(run(build, [*launch, program, "f32", "even"]), 2)
     died = run(build, [*launch, program, "f32", "even", os.path.join(folder, "dies"), "kill"], None)
     again = run(build, [*launch, "--max-restarts", "2", program, "f32", "even", os.path.join(folder, "again"), "kill"])
-    sentence = re.compile(r"(?m)^cflux launch: rank 1 on \S+ was killed by signal 9 \(Killed\); its last operation was "
+    sentence = re.compile(r"(?m)^cflux launch: rank 1 on \S+ was killed by signal 9 \(Killed\); its last operation was number "
                           r"\d+, all_reduce \(mean\) of 21 Float32$")
     if not sentence.search(died) or not sentence.search(again) or "all 2 processes again (1 of 2)" not in again:
         sys.exit(f"{name}: a rank that dies is not named:\n{died}\n{again}")

@@ -277,11 +277,11 @@ const command command_backend = {
     .examples = "cflux backend\n"
                 "cflux backend CUDA\n",
     .about =
-        "The preference is gpu_backend in the table [MLDataDevices] or, if that table has no "
-        "value, [Flux] of LocalPreferences.toml, or of JuliaLocalPreferences.toml if that file "
-        "exists. The folder is CFLUX_PROJECT (default: the current folder). Setting the "
-        "preference leaves the rest of the file unchanged. NAME is CUDA, AMDGPU, Metal, OpenCL "
-        "or CPU, in upper or lower case.",
+        "The preference is the value gpu_backend in JuliaLocalPreferences.toml or, if that file "
+        "does not exist, in LocalPreferences.toml: in the table [MLDataDevices], else in [Flux]. "
+        "The environment variable CFLUX_PROJECT names the folder of the file (default: the "
+        "current folder). Setting the preference leaves the rest of the file unchanged. NAME is "
+        "CUDA, AMDGPU, Metal, OpenCL or CPU, in upper or lower case.",
     .options = options,
     .run = run_backend,
 };

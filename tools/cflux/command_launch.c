@@ -27,8 +27,8 @@ static option_row options[] = {
     {"max-restarts", 0, OPTION_INTEGER, &restarts, "K",
      "Start all processes again, at most K times, after one has failed (default: 0)", 0, 1e6},
     {"grace", 0, OPTION_NUMBER, &grace, "SECONDS",
-     "End the launcher if it runs for so long after a process of this machine has failed (default: "
-     "30)",
+     "End the launcher if it still runs this long after a process of this machine has failed "
+     "(default: 30)",
      0.001, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
      "srun, or an mpirun (default: srun in a Slurm job, else the mpirun of the MPI "
@@ -57,7 +57,7 @@ static const char *rank_of_process(void)
     return rank ? rank : "0";
 }
 
-/* Writes "; its last operation was 128, all_reduce (mean) of 100 Float32": the operation that the
+/* Writes "; its last operation was number 128, all_reduce (mean) of 100 Float32": the one that the
  * library noted last. "" if it noted none. */
 static void read_progress(FILE *f, char *text, size_t size)
 {
@@ -65,7 +65,7 @@ static void read_progress(FILE *f, char *text, size_t size)
     rewind(f);
     if (fgets(line, sizeof line, f))
         line[strcspn(line, "\n")] = 0;
-    snprintf(text, size, "%s%s", *line ? "; its last operation was " : "", line);
+    snprintf(text, size, "%s%s", *line ? "; its last operation was number " : "", line);
 }
 
 /* The variable with the file to which the processes of this machine write that one has failed, or

@@ -49,13 +49,13 @@ static option_row options[] = {
     {"missing", 0, OPTION_CHOICE, &o.data.missing, "error|mean|median|drop",
      "How to treat missing values. error: refuse them; mean, median: replace them by the mean or "
      "median of the feature in the training data, also in eval and predict; drop: leave out the "
-     "observation. An observation without a target is refused by error, and left out by the "
-     "others (default: error)",
+     "observation. An observation without a target: error refuses it too, the other choices "
+     "leave it out (default: error)",
      0, 0},
     {"normalise", 0, OPTION_CHOICE, &o.data.normalise, "auto|features|channels|none",
      "Shift and scale the inputs to mean 0 and standard deviation 1 over the training data: each "
-     "feature, or each channel of images. The mean and deviation are saved with the model. auto: "
-     "channels if an observation has three sizes, else features (default: auto)",
+     "feature, or each channel of images. The mean and the standard deviation are saved with the "
+     "model. auto: channels if an observation has three sizes, else features (default: auto)",
      0, 0},
     {"augment", 0, OPTION_TEXT, &o.augment, "CHANGES",
      "Change the images of each training step at random, by a list such as "
@@ -109,7 +109,8 @@ static option_row options[] = {
     {"schedule-steps", 0, OPTION_FLAG, &o.schedule_steps, NULL,
      "The schedule counts training steps instead of epochs", 0, 0},
     {"clip-norm", 0, OPTION_NUMBER, &o.clip_norm, "NORM",
-     "Scale the gradient of the whole model down to this norm (default: no limit)", 0, 1e30},
+     "Scale the gradient of the whole model down if its norm exceeds NORM (default: no limit)", 0,
+     1e30},
     {"precision", 0, OPTION_CHOICE, &o.precision, PRECISION_CHOICES,
      "The type in which the layers compute in training: Float32, BFloat16 or Float16. The "
      "parameters and the saved model stay Float32, and validation computes in Float32. f16 also "
@@ -123,7 +124,7 @@ static option_row options[] = {
      "Leave out the last batch of an epoch if it is smaller", 0, 0},
     {"seed", 's', OPTION_INTEGER, &o.seed, "N",
      "Seed for the initial weights, the order of the data and the validation share (default: 0). "
-     "On one machine the same seed gives the same result, bit for bit; on a GPU with "
+     "On one machine the same seed gives the same result, bit for bit; on a GPU only with "
      "FX_GPU_MEASURE=0 in the environment",
      0, 9e15},
     OPTION_DEVICE(&o.device),
