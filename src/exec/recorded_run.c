@@ -94,6 +94,7 @@ static int32_t donor_number(const fxi_tape *t, const fxi_node *donor)
 
 static bool denied(const fxi_node *donor)
 {
+    /* 0 instead of its number in the graph: whether the graph reads it follows from the tape. */
     return donor && fxi_not_donatable(donor, 0);
 }
 
@@ -121,6 +122,8 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
         root->donor = donor_number(t, roots[i].donor);
         root->denied = denied(roots[i].donor);
     }
+    /* A result with a handle may be read later, so the plan stores it; a plan for other handles
+     * would leave it out. */
     for (int32_t i = 0; i < t->n; i++)
         r->alive[i] = t->entries[i].live && t->entries[i].live->handles > 0;
     s->noting = r;
@@ -165,6 +168,8 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
 {
     recorded_run *r = s->noting;
     const fxi_graph *g = &s->graph;
+    /* An evaluation with several plans (moves between devices, old values that are computed first)
+     * is not repeated. */
     if (r->plans++ > 0 || r->bad)
         return;
     const size_t n = (size_t)g->n, outputs = (size_t)g->noutputs;
@@ -184,6 +189,7 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
     r->leaf = fxi_malloc((n + 1) * sizeof *r->leaf);
     r->moving = fxi_malloc((n + 1) * sizeof *r->moving);
     r->inputs = fxi_malloc((n + 1) * sizeof *r->inputs);
+    /* Another version than the tape's, so that the first repetition lists `moving`. */
     r->version = c->tape->version - 1;
     r->bad = !r->moving || !r->inputs || !own->nodes || !own->slot || !own->outputs || !r->source ||
              !r->leaf;

@@ -184,6 +184,7 @@ int32_t *fxi_overwriters(const fxi_plan *p)
     for (int32_t i = 0; by && i < p->nsteps; i++)
         for (int32_t o = 0; o < fx_step_outputs(&p->steps[i]); o++) {
             const fxi_value *v = &p->values[fx_step_output(&p->steps[i], o)];
+            /* A donated value has the number and the buffer of the leaf that it replaces. */
             if (v->kind == FXI_VALUE_DONATED)
                 by[v->index] = i;
         }

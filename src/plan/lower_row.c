@@ -167,6 +167,7 @@ static bool make_program(const row_group *q, fx_program *p)
         const int32_t id = q->members[m];
         const fxi_node *n = q->b->g->nodes[id];
         fx_instr *ins = &p->instr[m];
+        /* As in lower.c, `from` is the type of the last operand. */
         *ins = (fx_instr){.op = n->op,
                           .dtype = n->dtype,
                           .from = n->in[n->nin - 1]->dtype,

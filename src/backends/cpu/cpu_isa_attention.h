@@ -25,6 +25,7 @@ static void attention_softmax(const fxi_attention_panel *p)
     for (int i = 0; i < 2 * FXI_LANES; i += FXI_LANES) {
         float *const s = p->s + i;
         const vf before = vf_read(p->most + i);
+        /* Two maxima, of the even and of the odd rows: each vf_max waits for the previous one. */
         vf most[2] = {before, before}, sum = {0};
         int64_t r = 0;
         for (; r + 2 <= p->rows; r += 2) {

@@ -119,6 +119,8 @@ static void load(runner *r, int k, int64_t first, int64_t rows)
                                              : rows * p->inner);
         return;
     }
+    /* In the order of memory, the walk has `inner` rows of p->columns neighbours, then those of the
+     * next columns. A block of all neighbours is contiguous there, and is one run. */
     const size_t size = fxi_cpu_is_half(l->dtype) ? sizeof(float) : fxi_cpu_size(l->dtype);
     const int64_t at = first + first / p->columns * (p->inner - 1) * p->columns,
                   terms = rows == p->columns ? p->inner : 1;
@@ -332,6 +334,8 @@ static void run_columns(runner *r, int pass, int64_t rows)
     const int64_t terms = p->tile / p->block;
     for (int k = 0; k < p->nmovers; k++)
         r->at[p->movers[k].to] = r->start[k];
+    /* Calls read one value for each element, so what earlier passes have found for a column is
+     * repeated for each of its terms. */
     for (int k = pass > 0 ? p->passes[pass - 1].spreads : 0; k < q->spreads; k++)
         repeat(r, &p->spreads[k], rows, terms);
     for (int64_t done = 0, n; done < p->inner; done += n) {
@@ -432,6 +436,7 @@ static void finish_sum(const job *j, const fxi_row_sum *sum)
         op->done(acc, count, out);
         return;
     }
+    /* Accumulators of 16-bit types are wider: the sum is rounded once, here. */
     for (int64_t i = 0, n; i < count; i += n) {
         float results[FXI_TILE];
         const void *const from[] = {results};

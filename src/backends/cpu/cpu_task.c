@@ -79,6 +79,8 @@ int fxi_cpu_tasks(const fx_program *program, int nin, const bool *kept, fxi_cpu_
     int n = 0;
     for (int k = 0; k < program->n; k++)
         for (int i = 0; i < instr[k].nsrc; i++)
+            /* Two readers, or one that reads it twice: the result must be stored, and cannot stay
+             * in the registers of a pair. So must a result that is `kept`. */
             uses[instr[k].src[i]] = uses[instr[k].src[i]] ? 2 : 1;
     for (int r = 0; r < nin + program->n; r++)
         uses[r] = kept[r] ? 2 : uses[r];

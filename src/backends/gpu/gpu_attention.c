@@ -134,6 +134,7 @@ static void say_kernel(fxi_gpu_builder *b, const plan *p)
         [FX_ATTENTION_GRADIENT_KEY_VALUE] = {fxi_gpu_text_attention_gradient,
                                              fxi_gpu_text_attention_key_value},
     };
+    /* Two stages: the tiles of the next round are fetched into one while the other is computed. */
     fxi_gpu_begin_large_groups(b, is_wide(p), p->its.group, (int)(2 * p->stage));
     set_constants(b, p);
     fxi_gpu_say_part(b, fxi_gpu_text_attention_functions);

@@ -167,6 +167,9 @@ static bool is_implied(const schedule *s, int32_t branch, const int32_t *need, i
     return known;
 }
 
+/* Only a step for which another branch waits gets a point. When step i has ended, so have the steps
+ * that it waits for and all that these have seen (`past`), and what the previous step of its branch
+ * has seen. */
 static void schedule_step(schedule *s, int32_t i)
 {
     int32_t need[FXI_GPU_BRANCHES], past[FXI_GPU_BRANCHES];
@@ -260,6 +263,7 @@ static fx_status launch_recorded(fx_device *device, const fx_plan *plan, const f
                   .n = part->end - part->first,
                   .branches = driver->branch != NULL};
     int32_t step;
+    /* One branch is right for every plan, because it keeps the order of the list. */
     if (!s.branches || s.n > BRANCHED_MOST || !make_schedule(&s, driver->runtime.host))
         return fxi_gpu_launch_part(device, plan, part, values, run, &step);
     const fx_status status = launch_branches(device, &s, run);

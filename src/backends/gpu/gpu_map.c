@@ -555,6 +555,9 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     fxi_gpu_map_outputs(&p, s);
     for (int k = 0; k < s->nin; k++)
         p.from[k] = (fxi_gpu_buffer_ref){k, FXI_GPU_IN};
+    /* The order matters. An operand that `fit` copies has another pattern; the patterns decide how
+     * many elements a work-item gets, and both decide whether these are neighbours. Tiles are for
+     * operands that are not read as neighbours. */
     set_patterns(&p, &s->out);
     fit(b, &p, &s->out);
     fxi_gpu_map_count(b, &p);

@@ -642,8 +642,12 @@ void fxi_gpu_row(fxi_gpu_builder *b)
     if (r.count == 0 || r.elements_of_row == 0 || !list_folds(b, &r))
         return;
     fxi_gpu_row_cut(b, &r);
+    /* plan_kept supposes that rows stay in registers, and lists what they then need. From this
+     * fxi_gpu_row_divide decides whether they do. */
     plan_kept(&r);
     fxi_gpu_row_divide(b, &r);
+    /* A pass needs the totals of all pieces of a row, which other groups compute. Only the end of a
+     * launch is sure to wait for them. */
     for (int pass = 0; pass < (r.pieces > 0 ? r.npasses : 1); pass++) {
         say_rows(b, &r, pass);
         launch(b, &r, pass);

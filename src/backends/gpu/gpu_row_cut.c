@@ -86,6 +86,8 @@ void fxi_gpu_row_cut_range(fxi_gpu_builder *b, const fxi_gpu_rows *r)
     fxi_gpu_say_part(b, fxi_gpu_text_rows_piece);
 }
 
+/* Registers are lost between launches. So every lane joins the accumulators of all earlier passes
+ * again, which are few: one for each piece. */
 void fxi_gpu_row_cut_found(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
 {
     const fx_program *p = &fx_step_row(r->step)->program;
