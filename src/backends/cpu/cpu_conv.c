@@ -70,7 +70,7 @@ static const struct {
 /* Does an instruction of the epilogue apply a number or a value of each channel to the value so
  * far, which is register r? *out_operand: the register of the second operand; r if there is
  * none. */
-static bool is_end(const fx_step *step, const fx_instr *ins, int r, int *out_operand)
+static bool can_apply(const fx_step *step, const fx_instr *ins, int r, int *out_operand)
 {
     const bool first = ins->src[0] == r, either = ins->op == FX_OP_ADD || ins->op == FX_OP_MUL;
     *out_operand = r;
@@ -87,54 +87,54 @@ static bool is_end(const fx_step *step, const fx_instr *ins, int r, int *out_ope
 }
 
 /* Fills in the epilogue's instructions; n stays 0 if there are none or others. */
-static void read_ends(const fx_step *step, const void *const *in, fxi_conv_ends *ends)
+static void read_epilogue(const fx_step *step, const void *const *in, fxi_conv_epilogue *out)
 {
     const fx_program p = fx_step_program(step);
     int operand;
-    if (p.n > FXI_CONV_ENDS)
+    if (p.n > FXI_CONV_INSTRUCTIONS)
         return;
     for (int k = 0; k < p.n; k++) {
-        if (!is_end(step, &p.instr[k], k ? step->nin - 2 + k : 0, &operand))
+        if (!can_apply(step, &p.instr[k], k ? step->nin - 2 + k : 0, &operand))
             return;
         const fx_tensor *t = &step->in[operand + 1];
-        ends->op[k] = p.instr[k].op;
+        out->op[k] = p.instr[k].op;
         if (p.instr[k].nsrc < 2)
             continue;
-        ends->value[k] = in[operand + 1];
-        ends->stride[k] = t->stride[t->ndim - 2];
+        out->value[k] = in[operand + 1];
+        out->stride[k] = t->stride[t->ndim - 2];
     }
-    ends->n = p.n;
+    out->n = p.n;
 }
 
-size_t fxi_conv_ends_bytes(const fxi_conv_geometry *g, int64_t padded)
+size_t fxi_conv_epilogue_bytes(const fxi_conv_geometry *g, int64_t padded)
 {
-    return (size_t)(g->ends.n * g->groups * padded) * g->size;
+    return (size_t)(g->epilogue.n * g->groups * padded) * g->size;
 }
 
 /* By group, then instruction, then channel. */
-static int64_t end_at(const fxi_conv_geometry *g, int64_t padded, int64_t group, int k)
+static int64_t value_at(const fxi_conv_geometry *g, int64_t padded, int64_t group, int k)
 {
-    return (group * g->ends.n + k) * padded;
+    return (group * g->epilogue.n + k) * padded;
 }
 
-void fxi_conv_ends_put(const fxi_conv_geometry *g, int64_t padded, char *values)
+void fxi_conv_epilogue_put(const fxi_conv_geometry *g, int64_t padded, char *values)
 {
-    const fxi_conv_ends *e = &g->ends;
-    memset(values, 0, fxi_conv_ends_bytes(g, padded));
+    const fxi_conv_epilogue *e = &g->epilogue;
+    memset(values, 0, fxi_conv_epilogue_bytes(g, padded));
     for (int64_t group = 0; group < g->groups; group++)
         for (int k = 0; k < e->n; k++)
             for (int64_t c = 0; e->value[k] && c < g->cout; c++)
-                memcpy(fxi_at_out(values, end_at(g, padded, group, k) + c, g->size),
+                memcpy(fxi_at_out(values, value_at(g, padded, group, k) + c, g->size),
                        fxi_at(e->value[k], (group * g->cout + c) * e->stride[k], g->size), g->size);
 }
 
-int fxi_conv_ends_at(const fxi_conv_geometry *g, int64_t padded, const char *values, int64_t group,
-                     int64_t first, fxi_conv_end *out)
+int fxi_conv_epilogue_at(const fxi_conv_geometry *g, int64_t padded, const char *values,
+                         int64_t group, int64_t first, fxi_conv_instr *out)
 {
-    for (int k = 0; k < g->ends.n; k++)
-        out[k] = (fxi_conv_end){g->ends.op[k],
-                                fxi_at(values, end_at(g, padded, group, k) + first, g->size)};
-    return g->ends.n;
+    for (int k = 0; k < g->epilogue.n; k++)
+        out[k] = (fxi_conv_instr){g->epilogue.op[k],
+                                  fxi_at(values, value_at(g, padded, group, k) + first, g->size)};
+    return g->epilogue.n;
 }
 
 /* ---- gradients of weights from a gy that is not finite --------------------------------------- */
@@ -209,7 +209,7 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
     const fxi_finish finish = {step, in, out};
     if (fx_step_has_epilogue(step)) {
-        read_ends(step, in, &g.ends);
+        read_epilogue(step, in, &g.epilogue);
         g.finish = &finish;
     }
     /* Clears the output of a gradient: its kernel adds to the output, or writes only the elements

@@ -7,13 +7,13 @@
 
 /* The instructions of an epilogue that the methods apply to their panels of sums, which are in the
  * cache: arithmetic with a number or a value of each output channel, and relu. */
-enum { FXI_CONV_ENDS = 8 };
-typedef struct fxi_conv_ends {
+enum { FXI_CONV_INSTRUCTIONS = 8 };
+typedef struct fxi_conv_epilogue {
     int n;
-    int op[FXI_CONV_ENDS];
-    const char *value[FXI_CONV_ENDS]; /* of output channel 0 */
-    int64_t stride[FXI_CONV_ENDS];    /* to the next channel's value */
-} fxi_conv_ends;
+    int op[FXI_CONV_INSTRUCTIONS];
+    const char *value[FXI_CONV_INSTRUCTIONS]; /* of output channel 0 */
+    int64_t stride[FXI_CONV_INSTRUCTIONS];    /* to the next channel's value */
+} fxi_conv_epilogue;
 
 /* Sizes of the x side, the kernel and the y side. Convolutions with fewer than three spatial axes
  * have size 1, stride 1 and no padding on the others. */
@@ -27,19 +27,18 @@ typedef struct fxi_conv_geometry {
     int64_t cin, cout;           /* per group */
     int64_t positions, taps, xs; /* of y, of the kernel, of x: products of the sizes */
     int64_t depth;               /* taps·cin */
-    fxi_conv_ends ends;          /* the epilogue; n is 0 if there is none, or one of other
-                                    instructions */
+    fxi_conv_epilogue epilogue;  /* n is 0 if there is none, or one of other instructions */
     const fxi_finish *finish;    /* the same epilogue as a program; NULL: none */
 } fxi_conv_geometry;
 
 /* Bytes of the values of the instructions, for columns of `padded` channels in each group. */
-size_t fxi_conv_ends_bytes(const fxi_conv_geometry *g, int64_t padded);
+size_t fxi_conv_epilogue_bytes(const fxi_conv_geometry *g, int64_t padded);
 /* Writes them to `values`. Channels that do not exist get zeros. */
-void fxi_conv_ends_put(const fxi_conv_geometry *g, int64_t padded, char *values);
+void fxi_conv_epilogue_put(const fxi_conv_geometry *g, int64_t padded, char *values);
 /* Fills in the instructions for the columns of a group from `first` on, and returns their number.
  */
-int fxi_conv_ends_at(const fxi_conv_geometry *g, int64_t padded, const char *values, int64_t group,
-                     int64_t first, fxi_conv_end *out);
+int fxi_conv_epilogue_at(const fxi_conv_geometry *g, int64_t padded, const char *values,
+                         int64_t group, int64_t first, fxi_conv_instr *out);
 
 /* Computes a convolution with one tap and no padding as matrix products. Returns true, with FX_OK
  * or FX_STATUS_MEMORY in *out_status; or false if it is not such a convolution. x, w and y

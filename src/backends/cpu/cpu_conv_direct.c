@@ -295,7 +295,7 @@ typedef struct window_job {
     char *out;
     const fxi_conv_geometry *g;
     char *panels;             /* the kernel, group after group, column panel after column panel */
-    char *ends;               /* values of the epilogue's instructions that tiles apply */
+    char *epilogue_values;    /* of the instructions that tiles apply */
     const fxi_finish *finish; /* any other epilogue; NULL: none */
     int32_t *offset;
     size_t scratch_bytes;
@@ -363,8 +363,9 @@ static void run_panel(const window_job *s, const workspace *w, const block *b, i
 {
     const layout *l = &s->l;
     const char *panel = fxi_at(s->panels, (group * s->columns + first) * s->depth, l->size);
-    fxi_conv_end end[FXI_CONV_ENDS];
-    const int ends = fxi_conv_ends_at(s->g, s->columns, s->ends, group, first, end);
+    fxi_conv_instr instr[FXI_CONV_INSTRUCTIONS];
+    const int count =
+        fxi_conv_epilogue_at(s->g, s->columns, s->epilogue_values, group, first, instr);
     for (int64_t k = 0; k < s->depth; k += DEPTH)
         for (int64_t j = 0; j < b->count2; j++)
             l->core->forward[n - 1](
@@ -376,13 +377,13 @@ static void run_panel(const window_job *s, const workspace *w, const block *b, i
                                     .vectors = vectors_of(l, b),
                                     .ypitch = l->planes * l->windows,
                                     .accumulate = k > 0});
-    for (int64_t j = 0; j < b->count2 && ends; j++)
+    for (int64_t j = 0; j < b->count2 && count; j++)
         l->core->finish(&(fxi_conv_sums){.y = fxi_at_out(w->y, j * l->windows, l->size),
                                          .rows = n,
                                          .vectors = vectors_of(l, b),
                                          .pitch = l->planes * l->windows,
-                                         .n = ends,
-                                         .end = end});
+                                         .n = count,
+                                         .instr = instr});
 }
 
 /* Applies the epilogue to n columns of a block while they are in the cache. `first`: the first
@@ -473,19 +474,19 @@ static fx_status run_windows(const fxi_conv_geometry *g, bool data, window_job *
     s->slices = s->units < ENOUGH_UNITS ? fxi_cpu_divide_up(s->columns, s->l.core->columns) : 1;
     s->units *= s->slices;
     s->g = g;
-    s->finish = g->ends.n ? NULL : g->finish;
+    s->finish = g->epilogue.n ? NULL : g->finish;
     s->parts = fxi_cpu_parts(s->units, cost_of(g));
     const int64_t lengths[] = {s->depth * s->columns * s->groups, s->depth,
-                               g->ends.n * s->columns * s->groups};
+                               g->epilogue.n * s->columns * s->groups};
     char *parts[3];
     char *memory = take_memory(s->l.size, 3, lengths, parts);
     if (!memory)
         return FX_STATUS_MEMORY;
     s->panels = parts[0];
     s->offset = (int32_t *)(void *)parts[1];
-    s->ends = parts[2];
+    s->epilogue_values = parts[2];
     fill_offsets(&s->l, s->taps, 0, s->offset);
-    fxi_conv_ends_put(g, s->columns, s->ends);
+    fxi_conv_epilogue_put(g, s->columns, s->epilogue_values);
     for (int64_t group = 0; group < s->groups; group++)
         s->l.size == sizeof(double) ? pack_f64(s, group) : pack_f32(s, group);
     const size_t bytes = 64 + (size_t)(scratch_length(&s->l) + window_length(&s->l)) * s->l.size;

@@ -338,7 +338,7 @@ typedef struct window_job {
     const char *in, *w;
     char *result;
     char *panels;
-    char *ends;               /* values of the epilogue's instructions that tiles apply */
+    char *epilogue_values;    /* of the instructions that tiles apply */
     const fxi_finish *finish; /* any other epilogue; NULL: none */
 } window_job;
 
@@ -433,8 +433,9 @@ static void run_panel(const window_job *s, const workspace *p, int64_t group, in
 {
     const reading *r = &s->r;
     const char *panel = fxi_at(s->panels, group * packed_length(s) + first * r->sums, r->size);
-    fxi_conv_end end[FXI_CONV_ENDS];
-    const int ends = fxi_conv_ends_at(s->g, padded(s), s->ends, group, first, end);
+    fxi_conv_instr instr[FXI_CONV_INSTRUCTIONS];
+    const int count =
+        fxi_conv_epilogue_at(s->g, padded(s), s->epilogue_values, group, first, instr);
     for (int64_t k = 0; k < r->sums; k += DEPTH)
         r->core->gather[width / r->core->lanes - 1](
             &(fxi_conv_gather){.x = p->x,
@@ -445,14 +446,14 @@ static void run_panel(const window_job *s, const workspace *p, int64_t group, in
                                .rows = windows,
                                .sums = fxi_cpu_min(DEPTH, r->sums - k),
                                .accumulate = k > 0});
-    if (ends)
+    if (count)
         r->core->finish(&(fxi_conv_sums){.y = p->panel,
                                          .rows = fxi_cpu_round_up(windows, r->core->gather_rows),
                                          .vectors = width / r->core->lanes,
                                          .pitch = width,
                                          .across = true,
-                                         .n = ends,
-                                         .end = end});
+                                         .n = count,
+                                         .instr = instr});
 }
 
 /* Computes a slice of the columns for one unit of one group. */
@@ -509,7 +510,7 @@ static fx_status run_phase(window_job *s)
                          (double)(r->axes[0].windows * r->axes[1].windows * r->axes[2].windows);
     /* Rounded up, so that the list of offsets after them is aligned. */
     const size_t kernel = ((size_t)(packed_length(s) * g->groups) * r->size + 63) / 64 * 64;
-    const size_t packed = kernel + (fxi_conv_ends_bytes(g, padded(s)) + 63) / 64 * 64;
+    const size_t packed = kernel + (fxi_conv_epilogue_bytes(g, padded(s)) + 63) / 64 * 64;
     s->panel_bytes = (size_t)(windows * width) * r->size;
     s->slices = units < ENOUGH_UNITS ? s->columns.panels : 1;
     s->tasks = units * s->slices;
@@ -517,8 +518,8 @@ static fx_status run_phase(window_job *s)
     s->panels = fxi_aligned(64, packed + (size_t)r->sums * sizeof(int32_t));
     if (!s->panels)
         return FX_STATUS_MEMORY;
-    s->ends = s->panels + kernel;
-    fxi_conv_ends_put(g, padded(s), s->ends);
+    s->epilogue_values = s->panels + kernel;
+    fxi_conv_epilogue_put(g, padded(s), s->epilogue_values);
     r->sum = (int32_t *)(void *)(s->panels + packed);
     list_sums(r);
     /* A job that is too short for several threads is packed by the caller. */
@@ -540,7 +541,7 @@ static fx_status run_forward(window_job *s)
     s->columns = columns_of(s->r.core, g->cout);
     s->tap_stride = g->taps; /* the kernel is taps × cin × cout */
     s->column_stride = g->depth;
-    s->finish = g->ends.n ? NULL : g->finish;
+    s->finish = g->epilogue.n ? NULL : g->finish;
     for (int d = 0; d < 3; d++) {
         read_x(g, d, &s->r.axes[d]);
         s->stride[d] = 1;

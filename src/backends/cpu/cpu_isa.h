@@ -45,7 +45,7 @@
 #include "cpu_isa_attention.h"
 #include "cpu_isa_conv.h"
 #include "cpu_isa_pool.h"
-#include "cpu_isa_pool_last.h"
+#include "cpu_isa_pool_channels_last.h"
 #include "cpu_isa_random.h"
 #include "cpu_isa_scan.h"
 
@@ -69,7 +69,7 @@ const fxi_simd FXI_ISA_NAME = {
     .attention = &tile_attention,
     .conv = tile_conv,
     .pool = tile_pool,
-    .pool_last = tile_pool_last,
+    .pool_channels_last = tile_pool_channels_last,
     .random = &tile_random,
     .scan = tile_scan,
 };

@@ -231,7 +231,7 @@ enum {
         FXI_UNROLL                                                                                 \
         for (int i = 0; i < N; i++)                                                                \
             memcpy(&x[i], y + i * step, sizeof(V));                                                \
-        for (const fxi_conv_end *e = p->end, *last = e + p->n; e < last; e++) {                    \
+        for (const fxi_conv_instr *e = p->instr, *end = e + p->n; e < end; e++) {                  \
             const T *value = (const T *)e->value + column;                                         \
             V c;                                                                                   \
             if (across)                                                                            \

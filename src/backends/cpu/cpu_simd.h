@@ -123,10 +123,10 @@ typedef struct fxi_conv_gather {
 
 /* An instruction of a convolution's epilogue: FX_OP_ADD, SUB, MUL or DIV with a value of each
  * column as the second operand, or RELU. */
-typedef struct fxi_conv_end {
+typedef struct fxi_conv_instr {
     int op;
     const void *value; /* of each column; zeros for RELU */
-} fxi_conv_end;
+} fxi_conv_instr;
 
 /* Applies n instructions to complete sums: rows of whole vectors, `pitch` elements apart, in place.
  * A row is a column of the result, or holds all columns side by side (`across`). */
@@ -135,7 +135,7 @@ typedef struct fxi_conv_sums {
     int64_t rows, vectors, pitch;
     bool across;
     int n;
-    const fxi_conv_end *end;
+    const fxi_conv_instr *instr;
 } fxi_conv_sums;
 
 /* d[i + dpitch·j] = s[i·stride + spitch·j], i < n, j < rows. */
@@ -262,9 +262,9 @@ typedef struct fxi_simd {
     const fxi_gemm_core *gemm;       /* [0] Float32, [1] Float64 */
     const fxi_gemv_core *gemv;       /* [0] Float32, [1] Float64 */
     const fxi_attention_core *attention;
-    const fxi_conv_core *conv;                          /* [0] Float32, [1] Float64 */
-    const fxi_pool_core *pool;                          /* [type] */
-    void (*const *pool_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
+    const fxi_conv_core *conv;                                   /* [0] Float32, [1] Float64 */
+    const fxi_pool_core *pool;                                   /* [type] */
+    void (*const *pool_channels_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
     const fxi_random_core *random;
     void (*const *scan)(const fxi_scan *s); /* [type]; NULL for Bool */
 } fxi_simd;

@@ -1,5 +1,5 @@
-/* cpu_isa_pool_last.h: one pooling window over all channels of a channels-last array; part of
- * cpu_isa.h.
+/* cpu_isa_pool_channels_last.h: one pooling window over all channels of a channels-last array; part
+ * of cpu_isa.h.
  *
  * A tap is a run of channels, so vectors run along the channels. Taps are taken in the order of the
  * window, so that the first NaN, else the first largest element, is the maximum, as in
@@ -48,7 +48,7 @@ static inline vf pool_find(const fxi_pool_window *w, int64_t c)
     return best;
 }
 
-static void pool_last_max(const fxi_pool_window *w)
+static void pool_channels_last_max(const fxi_pool_window *w)
 {
     for (int64_t c = 0; c < w->channels; c += POOL_LANES) {
         const int64_t n = w->channels - c;
@@ -62,7 +62,7 @@ static void pool_last_max(const fxi_pool_window *w)
     }
 }
 
-static void pool_last_max_grad(const fxi_pool_window *w)
+static void pool_channels_last_max_grad(const fxi_pool_window *w)
 {
     for (int64_t c = 0; c < w->channels && w->taps > 0; c += POOL_LANES) {
         const int64_t n = w->channels - c;
@@ -77,7 +77,7 @@ static void pool_last_max_grad(const fxi_pool_window *w)
     }
 }
 
-static void pool_last_pick(const fxi_pool_window *w)
+static void pool_channels_last_pick(const fxi_pool_window *w)
 {
     for (int64_t c = 0; c < w->channels; c += POOL_LANES) {
         const int64_t n = w->channels - c;
@@ -94,7 +94,7 @@ static void pool_last_pick(const fxi_pool_window *w)
 }
 
 /* Sums run in double in the order of the taps: the same bits as the pooling of planes gives. */
-static void pool_last_mean(const fxi_pool_window *w)
+static void pool_channels_last_mean(const fxi_pool_window *w)
 {
     /* The sums of a block of channels stay in registers or the first-level cache while the taps
      * pass. */
@@ -112,7 +112,7 @@ static void pool_last_mean(const fxi_pool_window *w)
 
 /* The share is rounded before it is added, as in cpu_pool.c: both orders of memory give the same
  * bits. */
-static void pool_last_mean_grad(const fxi_pool_window *w)
+static void pool_channels_last_mean_grad(const fxi_pool_window *w)
 {
     for (int64_t i = 0; i < w->channels; i++) {
         const float share = (float)((double)w->y[i] / w->count);
@@ -123,9 +123,9 @@ static void pool_last_mean_grad(const fxi_pool_window *w)
     }
 }
 
-static void (*const tile_pool_last[])(const fxi_pool_window *w) = {
-    [FX_POOL_MAX] = pool_last_max,
-    [FX_POOL_MEAN] = pool_last_mean,
-    [FX_POOL_MAX_GRAD] = pool_last_max_grad,
-    [FX_POOL_MEAN_GRAD] = pool_last_mean_grad,
-    [FX_POOL_MAX_PICK] = pool_last_pick};
+static void (*const tile_pool_channels_last[])(const fxi_pool_window *w) = {
+    [FX_POOL_MAX] = pool_channels_last_max,
+    [FX_POOL_MEAN] = pool_channels_last_mean,
+    [FX_POOL_MAX_GRAD] = pool_channels_last_max_grad,
+    [FX_POOL_MEAN_GRAD] = pool_channels_last_mean_grad,
+    [FX_POOL_MAX_PICK] = pool_channels_last_pick};

@@ -1,9 +1,9 @@
-/* cpu_pool_last.c: pooling of channels-last Float32 arrays, all kinds.
+/* cpu_pool_channels_last.c: pooling of channels-last Float32 arrays, all kinds.
  *
  * Windows are taken one after the other, each for all channels at once: its taps inside the array
  * are runs of channels. Their offsets are listed for the loop that does the work
- * (cpu_isa_pool_last.h). Where windows tile the array, gradients are stored and not added, so the
- * output needs no zeros first. Threads share the images.
+ * (cpu_isa_pool_channels_last.h). Where windows tile the array, gradients are stored and not added,
+ * so the output needs no zeros first. Threads share the images.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -137,7 +137,7 @@ void fxi_cpu_pool_channels_last(const fx_step *step, const void *const *in, void
     const bool grad = kind == FX_POOL_MAX_GRAD || kind == FX_POOL_MEAN_GRAD;
     float *const first = (float *)(uintptr_t)in[0], *const last = /* inputs are only read */
                                                     (float *)(uintptr_t)in[step->nin - 1];
-    pooling p = {.a = &fx_step_pool(step)->attr, .run = fxi_cpu_simd()->pool_last[kind]};
+    pooling p = {.a = &fx_step_pool(step)->attr, .run = fxi_cpu_simd()->pool_channels_last[kind]};
     set_sizes(&p, grad ? &step->out : &step->in[0], grad ? &step->in[0] : &step->out);
     /* The gradient of a mean needs no x, and the operand with x's sizes is the last input of the
      * other kinds. */
