@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-static size_t slot_of(const fxi_identity_map *map, const void *key)
+static size_t position_of(const fxi_identity_map *map, const void *key)
 {
     const uint64_t h = (uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u;
     size_t i = (size_t)(h >> 32) & (map->capacity - 1);
@@ -22,7 +22,7 @@ bool fxi_identity_get(const fxi_identity_map *map, const void *key, void **out_v
     *out_value = NULL;
     if (map->capacity == 0)
         return false;
-    const size_t i = slot_of(map, key);
+    const size_t i = position_of(map, key);
     if (!map->keys[i])
         return false;
     *out_value = map->values[i];
@@ -51,7 +51,7 @@ bool fxi_identity_put(fxi_identity_map *map, const void *key, void *value)
 {
     if (2 * (map->count + 1) > map->capacity && !grow(map))
         return false;
-    const size_t i = slot_of(map, key);
+    const size_t i = position_of(map, key);
     map->count += !map->keys[i];
     map->keys[i] = key;
     map->values[i] = value;

@@ -194,7 +194,7 @@ static bool one_device(int n, fx_array *const *in, const fx_array *gy)
     return one;
 }
 
-/* The result of a copy of all operations, which starts from late[i] in place of in[i]. `gy` as in
+/* The result of a copy of all operations, which starts from late[i] instead of in[i]. `gy` as in
  * walk. */
 static fx_array *copied(int n, fx_array *const *in, fx_array **late, fx_array *gy)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* MinGW's strtod reads the decimal point of the program's locale. If that is not a dot,
- * the number is copied with the locale's point in place of the dot. Without memory for the copy,
+ * the number is copied with the locale's point instead of the dot. Without memory for the copy,
  * the number is read unchanged. */
 typedef struct localised {
     char few[64];

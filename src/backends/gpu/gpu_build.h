@@ -16,7 +16,7 @@
  *     c->groups[0] = …;
  *
  * A backend with a vendor's library has such a function too (fxi_gpu_runtime.library). Its calls
- * are added in place of a kernel and its launch, between kernels or alone:
+ * are added instead of a kernel and its launch, between kernels or alone:
  *
  *     fxi_gpu_call *c = fxi_gpu_add_routine(b, &product, state, nbuffers);
  *     fxi_gpu_buffer(c, 2, FXI_GPU_WORK, fxi_gpu_work(b, bytes)); …

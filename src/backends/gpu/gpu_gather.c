@@ -39,7 +39,7 @@ void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_te
                           const fx_tensor *x, int axis)
 {
     const bool elements = outer->ndim == x->ndim && outer->ndim == idx->ndim;
-    const int axes = elements ? 1 : idx->ndim; /* of the output, in the place of the axis */
+    const int axes = elements ? 1 : idx->ndim; /* of the output, instead of the axis */
     int64_t sx[FX_MAX_DIMS] = {0}, si[FX_MAX_DIMS] = {0};
     *l = (fxi_gpu_layout){.nd = outer->ndim};
     for (int d = 0; d < outer->ndim; d++) {

@@ -116,8 +116,8 @@ static bool are_columns(const reduction *r, uint32_t shared, int n)
 }
 
 /* Chooses vectors of neighbouring results. A lane that reads single elements reads few bytes at a
- * time, and the results of a group, which are few if each has many lanes, are less than a line of
- * memory: 16 lanes of BFloat16 numbers are 32 bytes of each term. */
+ * time. If each result has many lanes, a group has few results, and these are less than a line of
+ * memory: 16 results of BFloat16 are 32 bytes of each term. */
 static void choose_columns(const fxi_gpu_builder *b, reduction *r)
 {
     enum { ACCUMULATOR = 4, LOADED = 32 }; /* words of an accumulator; of the loads in flight */

@@ -438,8 +438,8 @@ static void say_pass(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
         if (!fxi_gpu_reduces(ins) || ins->pass != pass)
             continue;
         const int fold = fxi_gpu_row_fold(r, ins);
-        fxi_gpu_say_tree(b, fold, s->nin + k, r->lanes.columns, fold == r->last_fold);
-        r->last_fold = fold;
+        fxi_gpu_say_tree(b, fold, s->nin + k, r->lanes.columns, fold == r->previous_fold);
+        r->previous_fold = fold;
         if (r->pieces > 0)
             fxi_gpu_row_cut_leave(b, r, k);
         else
@@ -523,7 +523,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
     text = fxi_gpu_say_until(b, text, "kept");
     say_kept(b, r);
     text = fxi_gpu_say_until(b, text, "passes");
-    r->last_fold = -1;
+    r->previous_fold = -1;
     memset(r->divides, 0, sizeof r->divides);
     if (r->pieces > 0) {
         fxi_gpu_row_cut_found(b, r, only);

@@ -30,7 +30,7 @@ typedef struct fxi_gpu_rows {
         int kind, dtype, result;
     } folds[FXI_GPU_ROW_FOLDS];          /* the different kinds of reductions */
     bool divides[FXI_GPU_ROW_REGISTERS]; /* the kernel has the divisor of this value of the row */
-    int last_fold; /* of the latest tree that was appended; −1: none in this kernel */
+    int previous_fold; /* of the tree that was appended before; −1: none in this kernel */
     bool wide;
     /* A lane loads `packs` packs of `elements` elements at a time; all its elements if it keeps
      * them. whole: the elements of a pack are neighbours in every operand and output. */

@@ -453,7 +453,7 @@ static fx_status do_without(const fxi_gpu_runtime *runtime, fx_device *device, f
     return fxi_gpu_prepare(runtime, device, step);
 }
 
-/* Compiles the others again after each kernel that the step can do without. */
+/* If a kernel cannot be compiled but its step can do without it, all kernels are compiled again. */
 fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
                           int32_t n, int32_t *out_step)
 {

@@ -24,27 +24,27 @@ typedef struct md {
     dnnl_memory_desc_t own;
 } md;
 
-static inline dnnl_status_t md_tag(md *m, int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+static inline dnnl_status_t md_tag(md *m, int n, const dnnl_dims_t sizes, dnnl_data_type_t type,
                                    dnnl_format_tag_t tag)
 {
 #if ONEDNN_3
-    const dnnl_status_t s = dnnl_memory_desc_create_with_tag(&m->own, n, dims, type, tag);
+    const dnnl_status_t s = dnnl_memory_desc_create_with_tag(&m->own, n, sizes, type, tag);
     m->ref = m->own;
 #else
-    const dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m->own, n, dims, type, tag);
+    const dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m->own, n, sizes, type, tag);
     m->ref = &m->own;
 #endif
     return s;
 }
 
-static inline dnnl_status_t md_strides(md *m, int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+static inline dnnl_status_t md_strides(md *m, int n, const dnnl_dims_t sizes, dnnl_data_type_t type,
                                        const dnnl_dims_t strides)
 {
 #if ONEDNN_3
-    const dnnl_status_t s = dnnl_memory_desc_create_with_strides(&m->own, n, dims, type, strides);
+    const dnnl_status_t s = dnnl_memory_desc_create_with_strides(&m->own, n, sizes, type, strides);
     m->ref = m->own;
 #else
-    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(&m->own, n, dims, type, strides);
+    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(&m->own, n, sizes, type, strides);
     m->ref = &m->own;
 #endif
     return s;

@@ -54,7 +54,7 @@ static const dnnl_format_tag_t plain_tags[2][4] = {
     {dnnl_format_tag_undef, dnnl_goiw, dnnl_goihw, dnnl_goidhw}};
 
 /* Sizes in oneDNN's order of axes: batch, channels, then the spatial axes in reverse order. */
-static void activation_dims(const fx_tensor *t, int spatial, int64_t images, dnnl_dims_t out)
+static void activation_sizes(const fx_tensor *t, int spatial, int64_t images, dnnl_dims_t out)
 {
     out[0] = images;
     out[1] = t->shape[spatial];
@@ -62,7 +62,7 @@ static void activation_dims(const fx_tensor *t, int spatial, int64_t images, dnn
         out[2 + d] = t->shape[spatial - 1 - d];
 }
 
-static int weight_dims(const fx_tensor *w, const fx_conv_attr *a, dnnl_dims_t out)
+static int weight_sizes(const fx_tensor *w, const fx_conv_attr *a, dnnl_dims_t out)
 {
     const int s = a->spatial, g = a->groups > 1;
     out[0] = a->groups; /* without groups the next line replaces it */
@@ -139,12 +139,12 @@ static fx_status create(conv *c, int which, int64_t images, const fx_step *step,
     const fx_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
     const fx_conv_attr *a = &fx_step_conv(step)->attr;
     const int s = a->spatial;
-    dnnl_dims_t dims;
-    activation_dims(t[c->x_at], s, images, dims);
-    dnnl_status_t ok = md_tag(&c->x[which], s + 2, dims, type, channels_last_tags[s]);
-    activation_dims(t[c->y_at], s, images, dims);
+    dnnl_dims_t sizes;
+    activation_sizes(t[c->x_at], s, images, sizes);
+    dnnl_status_t ok = md_tag(&c->x[which], s + 2, sizes, type, channels_last_tags[s]);
+    activation_sizes(t[c->y_at], s, images, sizes);
     if (!ok)
-        ok = md_tag(&c->y[which], s + 2, dims, type, channels_last_tags[s]);
+        ok = md_tag(&c->y[which], s + 2, sizes, type, channels_last_tags[s]);
     conv_desc d = {.x = c->x[which].ref, .w = c->any.ref, .y = c->y[which].ref};
     if (c->biased)
         d.bias = c->bias.ref;
@@ -172,12 +172,12 @@ static fx_status create_all(conv *c, const fx_step *step, dnnl_data_type_t type)
 {
     const fx_conv_attr *a = &fx_step_conv(step)->attr;
     const fx_tensor *w = c->kind == FX_CONV_WEIGHT ? &step->out : &step->in[1];
-    dnnl_dims_t dims;
-    const int n = weight_dims(w, a, dims);
+    dnnl_dims_t sizes;
+    const int n = weight_sizes(w, a, sizes);
     /* The sums are Float32 even for 16-bit weights, and are rounded when all have been added. */
-    if (md_tag(&c->any, n, dims, type, dnnl_format_tag_any) ||
-        md_tag(&c->sum, n, dims, dnnl_f32, dnnl_format_tag_any) ||
-        md_tag(&c->plain, n, dims, type, plain_tags[a->groups > 1][a->spatial]))
+    if (md_tag(&c->any, n, sizes, type, dnnl_format_tag_any) ||
+        md_tag(&c->sum, n, sizes, dnnl_f32, dnnl_format_tag_any) ||
+        md_tag(&c->plain, n, sizes, type, plain_tags[a->groups > 1][a->spatial]))
         return FX_STATUS_UNSUPPORTED;
     const dnnl_dims_t channels = {step->out.shape[a->spatial]};
     if (c->biased && md_tag(&c->bias, 1, channels, type, dnnl_a))

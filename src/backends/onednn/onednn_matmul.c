@@ -15,7 +15,7 @@ enum { MOST_PARTS = 32, LEAST_SIDE = 64 };
 /* Sizes and strides: batch axes from the last to the first, then rows and columns in oneDNN's
  * order. */
 typedef struct operand {
-    dnnl_dims_t dims, strides;
+    dnnl_dims_t sizes, strides;
     int64_t part_stride; /* elements between two parts; 0 if all parts share the operand */
 } operand;
 
@@ -31,9 +31,9 @@ typedef struct product {
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static void add_axis(operand *o, int at, int64_t dim, int64_t stride)
+static void add_axis(operand *o, int at, int64_t size, int64_t stride)
 {
-    o->dims[at] = dim;
+    o->sizes[at] = size;
     o->strides[at] = stride;
 }
 
@@ -43,18 +43,18 @@ static void add_axis(operand *o, int at, int64_t dim, int64_t stride)
 static bool settle_strides(operand *o, int n)
 {
     const int r = n - 2, c = n - 1;
-    if (o->dims[c] == 1)
-        o->strides[c] = o->strides[r] == 1 ? fxi_most(o->dims[r], 1) : 1;
-    if (o->dims[r] == 1)
-        o->strides[r] = o->strides[c] == 1 ? fxi_most(o->dims[c], 1) : 1;
+    if (o->sizes[c] == 1)
+        o->strides[c] = o->strides[r] == 1 ? fxi_most(o->sizes[r], 1) : 1;
+    if (o->sizes[r] == 1)
+        o->strides[r] = o->strides[c] == 1 ? fxi_most(o->sizes[c], 1) : 1;
     const int unit = o->strides[c] == 1 ? c : r, other = unit == c ? r : c;
-    int64_t span = o->strides[other] * o->dims[other];
-    bool ok = o->strides[unit] == 1 && o->strides[other] >= o->dims[unit];
+    int64_t span = o->strides[other] * o->sizes[other];
+    bool ok = o->strides[unit] == 1 && o->strides[other] >= o->sizes[unit];
     for (int d = r - 1; d >= 0 && ok; d--) {
-        if (o->dims[d] == 1)
+        if (o->sizes[d] == 1)
             o->strides[d] = span;
         ok = o->strides[d] >= span;
-        span = o->strides[d] * o->dims[d];
+        span = o->strides[d] * o->sizes[d];
     }
     return ok;
 }
@@ -94,19 +94,19 @@ static int divide(product *p, int64_t *out_whole)
 {
     const operand *c = &p->o[RESULT];
     const int r = p->n - 2;
-    double work = 2 * (double)p->o[SOURCE].dims[p->n - 1];
+    double work = 2 * (double)p->o[SOURCE].sizes[p->n - 1];
     for (int d = 0; d < p->n; d++)
-        work *= (double)c->dims[d];
-    int axis = c->dims[r] >= c->dims[r + 1] ? r : r + 1;
+        work *= (double)c->sizes[d];
+    int axis = c->sizes[r] >= c->sizes[r + 1] ? r : r + 1;
     int64_t unit = LEAST_SIDE;
-    if (p->n > 2 && c->dims[0] > 1) {
+    if (p->n > 2 && c->sizes[0] > 1) {
         axis = 0;
         unit = 1;
     }
     const int64_t want = fxi_most(1, fxi_least((int64_t)(work / PART_WORK), MOST_PARTS));
-    const int64_t size = (c->dims[axis] + want - 1) / want;
-    *out_whole = fxi_least(c->dims[axis], (size + unit - 1) / unit * unit);
-    p->parts = (c->dims[axis] + *out_whole - 1) / *out_whole;
+    const int64_t size = (c->sizes[axis] + want - 1) / want;
+    *out_whole = fxi_least(c->sizes[axis], (size + unit - 1) / unit * unit);
+    p->parts = (c->sizes[axis] + *out_whole - 1) / *out_whole;
     return axis;
 }
 
@@ -114,7 +114,7 @@ static fx_status create(product *p, int which, dnnl_data_type_t type)
 {
     md *m = p->md[which];
     for (int i = 0; i < p->operands; i++)
-        if (md_strides(&m[i], p->n, p->o[i].dims, type, p->o[i].strides))
+        if (md_strides(&m[i], p->n, p->o[i].sizes, type, p->o[i].strides))
             return FX_STATUS_UNSUPPORTED;
     dnnl_primitive_attr_t attr = fxi_onednn_attr();
     dnnl_primitive_desc_t pd = NULL;
@@ -128,7 +128,7 @@ static fx_status create_parts(product *p, dnnl_data_type_t type)
 {
     int64_t whole;
     const int axis = divide(p, &whole);
-    const int64_t all = p->o[RESULT].dims[axis], last = all - (p->parts - 1) * whole;
+    const int64_t all = p->o[RESULT].sizes[axis], last = all - (p->parts - 1) * whole;
     fx_status status = FX_OK;
     /* The operands describe whole parts first and then the last part; oneDNN keeps copies. */
     for (int which = 0; which < 2 && !status; which++) {
@@ -138,10 +138,10 @@ static fx_status create_parts(product *p, dnnl_data_type_t type)
              * the source. An operand without a batch axis is shared by the parts. */
             const bool own = axis == p->n - 1   ? i != SOURCE
                              : axis == p->n - 2 ? i == SOURCE || i == RESULT
-                                                : o->dims[axis] > 1 || i == RESULT;
+                                                : o->sizes[axis] > 1 || i == RESULT;
             if (!own)
                 continue;
-            o->dims[axis] = which ? last : whole;
+            o->sizes[axis] = which ? last : whole;
             o->part_stride = whole * o->strides[axis];
         }
         status = create(p, which, type);

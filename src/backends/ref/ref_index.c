@@ -63,7 +63,7 @@ static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const 
     const int kind = fx_step_scatter(s)->fold, axis = fx_step_scatter(s)->axis;
     int64_t at[FX_MAX_DIMS], position[FX_MAX_DIMS];
     const bool elements = fx_step_by_element(s);
-    const int axes = elements ? 1 : idx->ndim; /* of src, in the place of the axis */
+    const int axes = elements ? 1 : idx->ndim; /* of src, instead of the axis */
     fxi_ref_value y = fxi_ref_reduce_start(kind, src->dtype);
     const int64_t n = elements ? idx->shape[axis] : fxi_ref_length(idx);
     for (int64_t j = 0; j < n; j++) {
