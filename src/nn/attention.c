@@ -294,6 +294,14 @@ static fx_array *fail_to_broadcast(const char *name, const fx_array *x, const in
                 (long long)scores[3], text));
 }
 
+static bool same_batch(const fx_array *x, const fx_array *y)
+{
+    bool same = true;
+    for (int i = 2; i < fx_ndims(x); i++)
+        same = same && fx_size(x, i) == fx_size(y, i);
+    return same;
+}
+
 static int64_t batch_of(const fx_array *x)
 {
     int64_t n = 1;
@@ -309,24 +317,32 @@ static fx_array *split(fx_array *x, int64_t heads)
     return fx_permute(y, 0, 2, 1, 3);
 }
 
-/* bias or mask as keys×queries×heads×batch, each of full size or 1. */
-static fx_array *four_axes(fx_array *x)
+/* Does a bias or mask broadcast to the scores of q, keys×queries×heads×batch…? `full` has the
+ * first three sizes. */
+static bool broadcasts(const fx_array *x, const fx_array *q, const int64_t *full)
 {
-    int64_t sizes[4] = {1, 1, 1, 1};
-    const int nd = fx_ndims(x);
-    for (int i = 0; i < nd && i < 4; i++)
-        sizes[i] = fx_size(x, i);
-    for (int i = 4; i < nd; i++)
-        sizes[3] *= fx_size(x, i);
-    return fxi_reshape(x, 4, sizes);
-}
-
-static bool broadcasts(const fx_array *x, const int64_t *full)
-{
-    for (int i = 0; i < 4; i++)
-        if (fx_size(x, i) != 1 && fx_size(x, i) != full[i])
+    for (int i = 0; i < fx_ndims(x); i++)
+        if (fx_size(x, i) != 1 && fx_size(x, i) != (i < 3 ? full[i] : fx_size(q, i - 1)))
             return false;
     return true;
+}
+
+/* bias or mask as keys×queries×heads×batch, each of full size or 1. The batch axes become one, so
+ * they are repeated first if some have size 1 and others do not. */
+static fx_array *four_axes(fx_array *x, const fx_array *q)
+{
+    int64_t sizes[4] = {1, 1, 1, 1}, wide[FX_MAX_DIMS];
+    const int nd = fx_ndims(x), all = fx_ndims(q) + 1, axes = nd > all ? nd : all;
+    int64_t own = 1;
+    for (int i = 3; i < nd; i++)
+        own *= fx_size(x, i);
+    for (int i = 0; i < axes && i < FX_MAX_DIMS; i++)
+        wide[i] = i < 3 ? fx_size(x, i) : fx_size(q, i - 1);
+    if (own != 1 && own != batch_of(q))
+        x = fxi_expand(x, axes, wide);
+    for (int i = 0; i < 4; i++)
+        sizes[i] = i < 3 ? fx_size(x, i) : own == 1 ? 1 : batch_of(q);
+    return fxi_reshape(x, 4, sizes);
 }
 
 /* Draws one counter of the random stream for every block of long scores. Short scores need none:
@@ -359,7 +375,7 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
         fx_ndims(v) != fx_ndims(a->query))
         return fail(FX_STATUS_SHAPE, "expects arrays with the same number of axes, at least 2", a);
     if (fx_size(a->query, 0) != fx_size(a->key, 0) || fx_size(a->key, 1) != fx_size(v, 1) ||
-        batch_of(a->query) != batch_of(a->key) || batch_of(a->key) != batch_of(v))
+        !same_batch(a->query, a->key) || !same_batch(a->query, v))
         return fail(FX_STATUS_SHAPE,
                     "query and key need the same features, key and value the same length, and all "
                     "three the same batch sizes",
@@ -375,23 +391,23 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, OP_NAME, "dropout is %g, expected 0 to 1", a->dropout));
     const int64_t full[] = {fx_size(a->key, 1), fx_size(a->query, 1), heads, batch_of(a->query)};
+    if (a->bias && !broadcasts(a->bias, a->query, full))
+        return fail_to_broadcast("bias", a->bias, full);
+    if (a->mask && !broadcasts(a->mask, a->query, full))
+        return fail_to_broadcast("mask", a->mask, full);
     const double scale = 1 / sqrt((double)(fx_size(a->query, 0) / heads));
     /* Scaled before it is split: its gradient then needs no copy in the order of the query. */
     *out = (attention){.q = split(fx_mul(a->query, scale), heads),
                        .k = split(a->key, heads),
                        .v = split(v, heads),
-                       .bias = a->bias ? four_axes(a->bias) : NULL,
-                       .mask = a->mask ? four_axes(a->mask) : NULL,
+                       .bias = a->bias ? four_axes(a->bias, a->query) : NULL,
+                       .mask = a->mask ? four_axes(a->mask, a->query) : NULL,
                        .causal = a->causal,
                        .dropout = a->dropout};
     if (!is_short(out) && blocks_of(out->q) > MOST_BLOCKS)
         return fail(FX_STATUS_UNSUPPORTED, "a long sequence may have at most 16,777,216 queries",
                     a);
     draw_streams(out);
-    if (out->bias && !broadcasts(out->bias, full))
-        return fail_to_broadcast("bias", a->bias, full);
-    if (out->mask && !broadcasts(out->mask, full))
-        return fail_to_broadcast("mask", a->mask, full);
     if (out->mask && fx_eltype(out->mask) != FX_DTYPE_BOOL)
         return fx_error_array(fx_fail(FX_STATUS_DTYPE, OP_NAME, "the mask is %s, expected Bool",
                                       fx_dtype_name(fx_eltype(out->mask))));

@@ -58,8 +58,8 @@ fx_array *fx_confusion(fx_array *predicted, fx_array *actual, int64_t nclasses)
     FXI_OPERATION("confusion");
     fx_status status = check_labels("confusion", predicted, actual);
     if (status == FX_OK && (nclasses < 1 || nclasses > INT32_MAX))
-        status = fx_fail(FX_STATUS_ARGUMENT, "confusion",
-                         "nclasses is %lld, expected a positive number", (long long)nclasses);
+        status = fx_fail(FX_STATUS_ARGUMENT, "confusion", "nclasses is %lld, expected 1 to %d",
+                         (long long)nclasses, INT32_MAX);
     if (status == FX_OK && fx_length(actual) > 0)
         status = check_range(predicted, actual, nclasses);
     if (status != FX_OK)

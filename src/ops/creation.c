@@ -7,6 +7,7 @@
 #include "random.h"
 
 #include <cflux/device.h>
+#include <math.h>
 #include <string.h>
 
 fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64_t *sizes)
@@ -146,11 +147,20 @@ fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *sizes)
         fxi_node_new(fxi_here(), FX_OP_IOTA, dtype, ndims, sizes, NULL, &a, 0, NULL));
 }
 
+/* Truncates as fx_cast does: C leaves the conversion of NaN and of large numbers undefined. */
+static int64_t whole(double x)
+{
+    if (isnan(x))
+        return 0;
+    return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : (int64_t)x;
+}
+
+/* Bool cannot count, so the positions of its range are Int64, as the result is. */
 fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n)
 {
-    fx_array *i = fxi_iota(dtype, 0, 1, &n);
+    fx_array *i = fxi_iota(dtype == FX_DTYPE_BOOL ? FX_DTYPE_I64 : dtype, 0, 1, &n);
     if (!fxi_is_float((int)dtype))
-        return fx_add(fx_mul(i, (int64_t)step), (int64_t)start);
+        return fx_add(fx_mul(i, whole(step)), whole(start));
     return fx_add(fx_mul(i, step), start);
 }
 

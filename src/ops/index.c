@@ -82,7 +82,17 @@ fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, in
         return fx_error_array(s);
     const fxi_node *x = src->node, *k = idx->node;
     const int rank = x->ndim - k->ndim + 1; /* ndims of the result */
-    bool fits = axis >= 0 && rank >= 1 && axis < rank && n >= 0;
+    if (n < 0)
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, "scatter", "n is %lld, expected at least 0", (long long)n));
+    if (rank > FX_MAX_DIMS)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "scatter",
+                                      "the result would have %d axes; the maximum is %d", rank,
+                                      FX_MAX_DIMS));
+    if (rank >= 1 && (axis < 0 || axis >= rank))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "scatter",
+                                      "there is no axis %d: the result has %d axes", axis, rank));
+    bool fits = rank >= 1;
     for (int i = 0; i < k->ndim && fits; i++)
         fits = x->shape[axis + i] == k->shape[i];
     if (!fits) {

@@ -147,7 +147,7 @@ static fx_array *resized(const fx_resize_args *a, int spatial, const int64_t *si
     fx_array *y = !real || given == FX_DTYPE_F64 ? a->x : fx_cast(a->x, FX_DTYPE_F32);
     for (int i = 0; i < spatial; i++) {
         const int64_t n = fx_size(a->x, i);
-        if (n == 0 && (real || sizes[i] != 0)) {
+        if (n == 0 && sizes[i] != 0) {
             fx_fail(FX_STATUS_SHAPE, "resize", "axis %d of x has no elements", i);
             return fx_error_array(FX_STATUS_SHAPE);
         }

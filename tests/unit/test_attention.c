@@ -332,6 +332,16 @@ static void mistakes_are_errors(void **state)
     fx_array *x = fx_ones(4, 3);
     assert_true(fx_is_error(fx_dot_product_attention(x, fx_ones(2, 3), x)));
     expect_error(FX_STATUS_SHAPE, "query and key need the same features");
+    /* Batch axes with the same product are not the same batch. */
+    fx_array *wide = fx_ones(4, 3, 2, 3), *high = fx_ones(4, 3, 3, 2);
+    assert_true(fx_is_error(fx_dot_product_attention(wide, high, high)));
+    expect_error(FX_STATUS_SHAPE, "all three the same batch sizes");
+    assert_true(fx_is_error(fx_dot_product_attention(wide, wide, high)));
+    expect_error(FX_STATUS_SHAPE, "all three the same batch sizes");
+    assert_true(
+        fx_is_error(fx_dot_product_attention(wide, wide, wide, .bias = fx_ones(3, 3, 1, 3, 2))));
+    expect_error(FX_STATUS_SHAPE, "the bias must broadcast to keys×queries×heads×batch = 3×3×1×6, "
+                                  "but got 3×3×1×3×2 Array{Float32, 5}");
     /* 2^60 scores, and 2^66, which no integer holds. Nothing is computed. */
     for (int bits = 30; bits <= 33; bits += 3) {
         fx_array *endless = fx_zeros(8, (int64_t)1 << bits);
@@ -419,6 +429,27 @@ static void updates_leave_out_the_scores(void **state)
         assert_true(some_steps(false, record) + 2 * scores < some_steps(true, record));
 }
 
+/* A bias of size 1 along one of two batch axes is repeated there. The batch elements are computed
+ * one by one for comparison. */
+static void bias_broadcasts_over_batch_axes(void **state)
+{
+    enum { B0 = 2, B1 = 3 };
+    (void)state;
+    FX_SCOPE;
+    fx_seed(2);
+    fx_array *x = fx_randn(D, K, B0, B1), *bias = fx_randn(K, K, 1, 1, B1);
+    void *whole = fx_dot_product_attention(x, x, x, .nheads = HEADS, .bias = bias);
+    for (int i = 0; i < B0; i++)
+        for (int j = 0; j < B1; j++) {
+            fx_array *part = fx_slice(fx_slice(x, 2, i, i + 1), 3, j, j + 1);
+            fx_array *own = fx_reshape(fx_slice(bias, 4, j, j + 1), K, K);
+            void *alone = fx_dot_product_attention(part, part, part, .nheads = HEADS, .bias = own);
+            fx_array *y = fx_slice(fx_slice(fx_child(whole, 0), 2, i, i + 1), 3, j, j + 1);
+            fx_array *apart = fx_maximum(fx_abs(fx_sub(y, fx_child(alone, 0))));
+            assert_true(fx_item(apart) < 1e-6);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +463,7 @@ int main(void)
         TEST(automatic_evaluations_leave_out_the_scores),
         TEST(rotary_embedding_rotates_pairs),
         TEST(layer_takes_one_to_four_inputs),
+        TEST(bias_broadcasts_over_batch_axes),
         TEST(mistakes_are_errors),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

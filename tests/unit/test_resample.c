@@ -107,6 +107,17 @@ static void refuses_sizes(void **state)
     check_error(fx_resize(NULL, .scale = FX_DIMS(2)), FX_STATUS_ARGUMENT, "NULL");
 }
 
+static void resizes_nothing_to_nothing(void **state)
+{
+    static const fx_resize_mode modes[] = {FX_RESIZE_MODE_NEAREST, FX_RESIZE_MODE_LINEAR,
+                                           FX_RESIZE_MODE_CUBIC};
+    FX_SCOPE;
+    (void)state;
+    for (size_t i = 0; i < COUNT(modes); i++)
+        check_dims("resize", fx_resize(fx_ones(0, 3, 2, 1), modes[i], .scale = FX_DIMS(2)), 4,
+                   (const int64_t[]){0, 6, 2, 1});
+}
+
 /* ---- pixel shuffle --------------------------------------------------------------------------- */
 
 static void shuffles_pixels(void **state)
@@ -358,6 +369,7 @@ int main(void)
         cmocka_unit_test(interpolates),
         cmocka_unit_test(any_sizes),
         cmocka_unit_test(refuses_sizes),
+        cmocka_unit_test(resizes_nothing_to_nothing),
         cmocka_unit_test(shuffles_pixels),
         cmocka_unit_test(takes_patches),
         cmocka_unit_test(unfolds_as_convolutions_see),

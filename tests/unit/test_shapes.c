@@ -23,6 +23,21 @@ static fx_array *whole(int64_t n, const int64_t *v)
 }
 #define INDICES(...) whole(COUNT(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
 
+static void ranges(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *logical = fx_range_dtype(FX_DTYPE_BOOL, 1, 2, 4);
+    CHECK(logical, (4), 0, 1, 3, 5, 7);
+    assert_int_equal(fx_eltype(logical), FX_DTYPE_I64);
+    CHECK(fx_range_dtype(FX_DTYPE_I32, 2.7, -1.5, 3), (3), 0, 2, 1, 0);
+    CHECK(fx_range_dtype(FX_DTYPE_I64, nan_, nan_, 2), (2), 0, 0, 0);
+    CHECK(fx_range_dtype(FX_DTYPE_I64, 1e300, 0, 1), (1), 0, 0x1p63);
+    CHECK(fx_range_dtype(FX_DTYPE_I64, -1e300, 0, 1), (1), 0, -0x1p63);
+    check_error(fx_range_dtype(FX_DTYPE_F32, 0, 1, -1), FX_STATUS_ARGUMENT,
+                "size -1 of axis 0 is negative");
+}
+
 static void axes(void **state)
 {
     (void)state;
@@ -359,6 +374,7 @@ static void errors_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges),
         cmocka_unit_test(axes),
         cmocka_unit_test(flips),
         cmocka_unit_test(paddings),
