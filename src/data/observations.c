@@ -109,8 +109,8 @@ static fx_status inspect(census *c, const char *path, void *x, int depth)
     if (!x || !is_tuple(x))
         return refuse(c, path, x);
     if (fx_count(x) < 1 || fx_count(x) > INT32_MAX)
-        return fx_fail(FX_STATUS_ARGUMENT, c->op, "%s is a tuple of %lld arrays",
-                       *path ? path : "the data", (long long)fx_count(x));
+        return fx_fail(FX_STATUS_ARGUMENT, c->op, "%s is a tuple of %lld items, expected 1 to %d",
+                       *path ? path : "the data", (long long)fx_count(x), INT32_MAX);
     if (depth >= DEEPEST)
         return fx_fail(FX_STATUS_ARGUMENT, c->op, "the data has tuples nested deeper than %d",
                        (int)DEEPEST);

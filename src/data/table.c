@@ -460,7 +460,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
     if (!is_text(f))
         return bad_text(t, i);
     if (c->n == MOST_LABELS)
-        return fxi_field_fail(&t->lines, i + 1, f, "less than 2^24 distinct texts");
+        return fxi_field_fail(&t->lines, i + 1, f, "fewer than 2^24 distinct texts");
     label *found = label_of(c, f);
     if (!found)
         return fxi_lines_out_of_memory(&t->lines);

@@ -268,8 +268,8 @@ void *fx_autosize(const char *text, fx_dims size)
     if (size.n >= 0 && size.n <= FX_MAX_DIMS)
         return parse(text, &size);
     return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "autosize",
-                                  "there are %lld sizes, not 0 to %d", (long long)size.n,
-                                  FX_MAX_DIMS));
+                                  "expected 0 to %d sizes, got %lld", FX_MAX_DIMS,
+                                  (long long)size.n));
 }
 
 static fx_rule *take_rule(fxi_reader *r);

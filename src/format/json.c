@@ -79,7 +79,7 @@ static int32_t escaped_code(fxi_bytes *b)
             return 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
     }
     if (c == 0 || (c >= 0xD800 && c < 0xE000)) {
-        fxi_bytes_fail(b, at, "a character with this number is not allowed here");
+        fxi_bytes_fail(b, at, "the escape \\u%04X is not allowed", (unsigned)c);
         return -1;
     }
     return c;

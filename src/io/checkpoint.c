@@ -339,7 +339,7 @@ fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
     if (check_sum(&whole) != FX_OK || !is_checkpoint(file))
         return whole.status;
     const fxi_checkpoint_part part = part_of(file);
-    const int n = snprintf(out->origin, sizeof out->origin, "cflux, epoch %.0f, step %lld",
+    const int n = snprintf(out->origin, sizeof out->origin, "cflux, epoch %.0f, training step %lld",
                            fx_at(child(file, COUNTS), EPOCH), (long long)part.step);
     if (part.ranks > 0)
         snprintf(out->origin + n, sizeof out->origin - (size_t)n, ", rank %lld of %lld",

@@ -16,8 +16,8 @@ static fx_status conv_attr(const char *op, const fx_convolve_args *a, fx_conv_at
     const int spatial = fx_ndims(a->x) - 2;
     if (spatial < 1 || spatial > 3 || fx_ndims(a->w) != fx_ndims(a->x))
         return fx_fail(FX_STATUS_SHAPE, op,
-                       "takes 1 to 3 spatial axes, channels and batch, and a kernel of as many "
-                       "axes: x is %s, w is %s",
+                       "expects x with 1 to 3 spatial axes, channels and batch, and w with as many "
+                       "axes as x: x is %s, w is %s",
                        fxi_shape_text(a->x->node->ndim, a->x->node->shape, t),
                        fxi_shape_text(a->w->node->ndim, a->w->node->shape, u));
     *attr = (fx_conv_attr){.flipped = a->flipped, .spatial = spatial};

@@ -38,11 +38,12 @@ static fx_status check(const fx_grid_sample_args *a)
         return fx_fail(FX_STATUS_ARGUMENT, op, "padding %d is not supported", (int)a->padding);
     if (fits && !empty)
         return FX_OK;
-    return fx_fail(FX_STATUS_SHAPE, op,
-                   "takes images of 1 to 3 axes that are not empty, channels and batch, and a grid "
-                   "axes×out…×batch: x is %s, grid is %s",
-                   fxi_shape_text(a->x->node->ndim, a->x->node->shape, t),
-                   fxi_shape_text(a->grid->node->ndim, a->grid->node->shape, u));
+    return fx_fail(
+        FX_STATUS_SHAPE, op,
+        "expects x with d = 1 to 3 spatial axes that are not empty, channels and batch, and "
+        "a grid d×out…×batch: x is %s, grid is %s",
+        fxi_shape_text(a->x->node->ndim, a->x->node->shape, t),
+        fxi_shape_text(a->grid->node->ndim, a->grid->node->shape, u));
 }
 
 /* Positions along axis i, in elements: −1 … 1 become 0 … n−1, or −½ … n−½. */

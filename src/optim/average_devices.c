@@ -125,8 +125,8 @@ static fx_walk add_row(averages *a, const fx_spot *at)
             return differ(a, at, k, FX_STATUS_SHAPE);
         if (!note(a, x, a->nrows)) {
             fail(a, fx_fail(FX_STATUS_ARGUMENT, "average",
-                            "gradient %d has one array in several positions, where another has "
-                            "several arrays",
+                            "gradient %d has the same array in several positions (tied), but in "
+                            "another gradient these are different arrays",
                             k + 1));
             return FX_WALK_STOP;
         }

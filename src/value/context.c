@@ -372,8 +372,8 @@ static void warn_of_growth(const fxi_scope *s)
     if (s->file)
         snprintf(scope, sizeof scope, "in the scope opened at %s:%d", s->file, s->line);
     fx_message(1,
-               "does a loop%s%s open no scope? Each of %lld evaluations %s left objects alive: "
-               "there are now %lld, and memory grows. Begin the body of the loop with "
+               "a loop%s%s seems to open no scope: each of %lld evaluations %s left objects alive. "
+               "There are now %lld, and memory grows. Begin the body of the loop with "
                "FX_STEP; (training), FX_TEST; or FX_SCOPE;",
                fxi_call_site ? " near " : "", fxi_call_site ? fxi_call_site : "",
                (long long)s->grown, scope, (long long)s->objects);

@@ -190,7 +190,7 @@ static const char *freed_text(const record *r, char text[TEXT])
         snprintf(text, TEXT, "when its thread ended: keep it with fx_retain or fx_set");
     else if (r->mode >= 0)
         snprintf(text, TEXT,
-                 "when the %s at %s:%d closed: hand it out with fx_keep, or store it with fx_set",
+                 "when the %s at %s:%d closed: return it with fx_keep, or store it with fx_set",
                  names[r->mode], r->file ? r->file : "an unknown location", r->line);
     else
         snprintf(text, TEXT,
@@ -206,11 +206,12 @@ fx_status fxi_handle_misused(const char *op, const void *object)
     if (fxi_handles_recorded)
         return fx_fail(FX_STATUS_STATE, op, "%s was freed %s", made_text(record_of(object), made),
                        freed_text(record_of(object), freed));
-    return fx_fail(FX_STATUS_STATE, op,
-                   "the %s was freed: its scope has closed, or it was released. Hand an object out "
-                   "of its scope with fx_keep, or store it with fx_set. With FX_HANDLES=1 in the "
-                   "environment this message says which object and which scope",
-                   fx_is_array(object) ? "array" : "object");
+    return fx_fail(
+        FX_STATUS_STATE, op,
+        "the %s was freed: its scope has closed, or it was released. Return an object from "
+        "its scope with fx_keep, or store it with fx_set. With FX_HANDLES=1 in the "
+        "environment this message says which object and which scope",
+        fx_is_array(object) ? "array" : "object");
 }
 
 void fxi_handle_report(void)

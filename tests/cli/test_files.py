@@ -258,7 +258,7 @@ class Inspect(cli.Cli):
         self.write("m.bson", flux_file())
         self.fine("convert", "m.bson", "m.ckpt")
         told = self.inspect("m.ckpt")
-        self.assertEqual((told["format"], told["origin"]), ("checkpoint", "cflux, epoch 0, step 0"))
+        self.assertEqual((told["format"], told["origin"]), ("checkpoint", "cflux, epoch 0, training step 0"))
         self.assertEqual(told["entries"][0]["notation"], NOTATION)
         data = bytearray(self.read("m.ckpt"))
         data[-20] ^= 1

@@ -88,7 +88,7 @@ class Language(cli.Cli):
         self.assertIn("of 2 runs: loss ", self.fine(*both, 1, "-q", "--seeds", 2).out)
         kept = ["-q", "-c", "c", "--save", "c.bson", "--log", "l", "--report", "r.html"]
         self.fine(*both, 1, *kept)
-        self.assertIn("epoch 2, step 20", self.fine(*both, 2, *kept).out)
+        self.assertIn("epoch 2, training step 20", self.fine(*both, 2, *kept).out)
         self.assertIn("--init v.bson: 6 of 6 arrays copied", self.fine(
             "train", "--text", "t.txt", "-e", 1, "--context", 3, "--init", "v.bson", "-m", SMALL.replace("256", "258")).err)
 

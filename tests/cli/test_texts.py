@@ -92,7 +92,7 @@ class Texts(cli.Cli):
         self.assertIn("3 runs", self.fine("train", "-q", "-d", "train.txt", "-e", 1, "--folds", 3).out)
         run = ["train", "-q", "-d", "train.txt", "--validation", "0.2", "-c", "c", "--save", "c.bson", "--log", "l", "--report", "r.html"]
         self.fine(*run, "-e", 1)
-        self.assertIn("epoch 2, step 12", self.fine(*run, "-e", 2).out)
+        self.assertIn("epoch 2, training step 12", self.fine(*run, "-e", 2).out)
         self.write_lines("other.txt", self.test[:20])
         more = self.fine("train", "-d", "other.txt", "--init", "c.bson", "-e", 1, "--save", "n.bson")
         self.assertIn("--init c.bson: 3 of 3 arrays copied", more.err)

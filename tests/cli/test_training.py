@@ -1100,7 +1100,7 @@ class Stopping(Training):
         # The run resumes from the checkpoint and is stopped again.
         again = self.terminal(*self.long(), until="epoch ", send="\x03")
         self.assertEqual(again.status, 130)
-        self.assertRegex(again.out, rf", step {step}\s")
+        self.assertRegex(again.out, rf", training step {step}\s")
         starts = events(self.read("l"), "start")
         self.assertEqual([s.get("resumed_at_step") for s in starts], [None, step])
 
@@ -1418,7 +1418,7 @@ class Refusals(Training):
                 (0, "oops", [], 'expected a number, found "oops"'), (0, "", [], "line 80000, column 1: expected a number"),
                 (0, "oops", ["--missing", "mean"], 'line 80000, column 1: expected a number, found "oops"'),
                 (1, "3.5", [], 'line 80000: column "b" contains "3.5", but only texts in the 79998 rows above'),
-                (2, "17", [], 'line 80000: y is "17", but a text in the 79998 rows above')):
+                (2, "17", [], 'line 80000: y is the number "17", but it is a text in the 79998 rows above')):
             row = list(rows[79998])
             row[column] = value
             self.table("late.csv", [*rows[:79998], row, *rows[79999:]], "a,b,y")

@@ -184,7 +184,7 @@ class Check:
         run.environment = self.environment
         run.train(0, "--save", "one.safetensors")
         out, err = run.train(3, "--save", "many.safetensors", "--log", "many.log")
-        check_train_command.once(out, "finished after epoch 6, step 18")
+        check_train_command.once(out, "finished after epoch 6, training step 18")
         check_train_command.once(err, "3 processes")
         worst = check_train_command.distance(run.path("one.safetensors"), run.path("many.safetensors"))
         self.expect("cflux train", worst <= BOUND, f"{worst:.1e} from the model of one process")

@@ -81,7 +81,7 @@ def once(text, part):
 def check(name, run):
     for n in (2, 4):
         out, err = run.train(n, "--save", "many.safetensors", "--log", "many.log")
-        once(out, "finished after epoch 6, step 18")
+        once(out, "finished after epoch 6, training step 18")
         once(err, f"{n} processes")
         once(err, "epoch 6/6")
         with open(run.path("many.log")) as f:

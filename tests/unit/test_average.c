@@ -252,7 +252,7 @@ static void bad_arguments_are_refused(void **state)
     refused(FX_STATUS_DTYPE,
             "2-element CUDA:0 Vector{Int64}: the elements are not floating-point numbers");
     assert_int_equal(fx_average(2, tied), FX_STATUS_ARGUMENT);
-    refused(FX_STATUS_ARGUMENT, "average: gradient 1 has one array in several positions");
+    refused(FX_STATUS_ARGUMENT, "average: gradient 1 has the same array in several positions");
     fx_array *wrong = fx_add(fx_ones(2), fx_ones(3));
     void *failed[] = {x, wrong};
     assert_true(fx_average(2, failed) != FX_OK);

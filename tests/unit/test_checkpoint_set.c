@@ -357,7 +357,7 @@ static void a_part_is_not_a_checkpoint(void **state)
     assert_true(fx_at(x, 0) == 801);
     fx_file_info about;
     assert_int_equal(fx_file_about(name_of(2, 1), &about), FX_OK);
-    assert_string_equal(about.origin, "cflux, epoch 2, step 80, rank 2 of 3");
+    assert_string_equal(about.origin, "cflux, epoch 2, training step 80, rank 2 of 3");
     assert_true(fx_dist_checkpoint_exists(NULL, name_of(1, 1)));
 }
 

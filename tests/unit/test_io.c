@@ -53,7 +53,7 @@ static void every_format_is_named(void **state)
     expect(tensors, "safetensors", "");
     expect(npy, "npy", "NumPy's format 1.0");
     expect(npz, "npz", "");
-    expect(point, "checkpoint", "cflux, epoch 2, step 17");
+    expect(point, "checkpoint", "cflux, epoch 2, training step 17");
     const void *header = fx_load_key(point, "__metadata__");
     assert_string_equal(fx_metadata_text(header, "notation.model"), "Dense(3 => 2)");
 }

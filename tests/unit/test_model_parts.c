@@ -195,7 +195,7 @@ static void open_sizes_that_are_unknown(void **state)
                     "model, column 12: expected sizes as in @autosize (28, 28, 1, 32), got (");
     refused_exactly(fx_autosize(NULL, FX_DIMS(3)), "model: the text is NULL");
     refused_exactly(fx_autosize("relu", (fx_dims){.n = 9}),
-                    "autosize: there are 9 sizes, not 0 to 8");
+                    "autosize: expected 0 to 8 sizes, got 9");
 }
 
 int main(void)

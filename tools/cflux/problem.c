@@ -222,10 +222,11 @@ int problem_check_texts(const dataset *d)
         numbers += is_number_text(fx_child_name(d->labels, i));
     dataset_location(d, row, where, sizeof where);
     if (d->line && row >= LATE_ROW)
-        return fail(EXIT_BAD_INPUT,
-                    "%s: %s is \"%s\", but a text in the %lld rows above; --classes treats every "
-                    "value as the name of a class",
-                    where, d->target, text_of_row(d->y, d->labels, row), (long long)row);
+        return fail(
+            EXIT_BAD_INPUT,
+            "%s: %s is the number \"%s\", but it is a text in the %lld rows above; --classes "
+            "treats every value as the name of a class",
+            where, d->target, text_of_row(d->y, d->labels, row), (long long)row);
     return numbers > 0 && numbers == n - 1 && !is_number_text(first)
                ? fail(EXIT_BAD_INPUT,
                       "%s: line %lld: %s is \"%s\" here but a number elsewhere: missing values "

@@ -36,7 +36,7 @@ static fx_flow on_start(const fx_progress *now)
     r->best_epoch = now->best_epoch;
     r->loss = NAN; /* no training step yet */
     if (now->step > 0 && !r->o->quiet)
-        fprintf(stderr, "resuming from %s at epoch %lld, step %lld\n", r->o->checkpoint,
+        fprintf(stderr, "resuming from %s at epoch %lld, training step %lld\n", r->o->checkpoint,
                 (long long)now->epoch + 1, (long long)now->step);
     r->status = open_log(r); /* only now: a wrong checkpoint must leave the log unchanged */
     if (!r->log)

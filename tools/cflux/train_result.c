@@ -75,7 +75,7 @@ void train_print(const train_run *r, const char *why, const scores *last)
         return;
     }
     const bool early = strcmp(why, "patience") == 0;
-    printf("%s %s epoch %lld, step %lld, %.2f s", early ? "stopped early" : why,
+    printf("%s %s epoch %lld, training step %lld, %.2f s", early ? "stopped early" : why,
            early ? "at" : "after", (long long)r->epoch, (long long)r->step, r->seconds);
     if (early && r->best_epoch > 0)
         printf("; best epoch %lld", (long long)r->best_epoch);

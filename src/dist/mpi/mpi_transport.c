@@ -295,9 +295,10 @@ static bool may_call(char *why, size_t size)
     if (mpi.level < MPI_THREAD_SERIALIZED)
         MPI_Is_thread_main(&is_main);
     if (!is_main)
-        snprintf(why, size,
-                 "the program initialised MPI with a thread level below MPI_THREAD_SERIALIZED, and "
-                 "this is not the thread that did");
+        snprintf(
+            why, size,
+            "the program initialised MPI with a thread level below MPI_THREAD_SERIALIZED: only "
+            "the thread that initialised MPI may call this function");
     return is_main != 0;
 }
 
