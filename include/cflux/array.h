@@ -98,8 +98,8 @@ typedef struct fx_fractions {
     ((fx_fractions){(int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),             \
                     {__VA_ARGS__}})
 
-/* Two bits with other meanings than an axis: all axes are in the set; an axis outside 0 … 28 was
- * requested. */
+/* Two bits that are not axes. FXI_BIT_ALL: all axes are in the set. FXI_BIT_OUTSIDE: an axis
+ * outside 0 … 28 was requested. */
 typedef enum fxi_axis_bits { FXI_BIT_ALL = 1 << 30, FXI_BIT_OUTSIDE = 1 << 29 } fxi_axis_bits;
 /* A set of axes: FX_AXES(0, 2) has the first and the third axis, FX_ALL has all. The bits are
  * private. A plain number does not compile as a set (.dims = 2). */
@@ -365,8 +365,9 @@ FX_API fx_array *fx_onecold(fx_array *y);
  * that has been read. Pending values of other threads are FX_STATUS_STATE, NULL is
  * FX_STATUS_ARGUMENT; for an error array the read returns its status without a new record. */
 
-/* Computes every array of an object (an array, model, tuple, …) in one plan. Returns the first
- * failure (that of an error array in the object too); FX_STATUS_ARGUMENT for NULL. */
+/* Computes every array of an object (an array, model, tuple, …) in one plan. Returns the status of
+ * the first failure, also if it is that of an error array in the object; FX_STATUS_ARGUMENT for
+ * NULL. */
 FX_API fx_status fx_eval(void *object);
 /* Requests x: the next fx_update, or the end of the training step, also computes it, so that a
  * later read needs no second run. Returns x; ignores NULL and error arrays. */
@@ -390,8 +391,9 @@ FX_API fx_status fx_read_into(fx_array *x, void *dst, size_t bytes);
 FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count);
 /* Computes x and returns a pointer to its dense elements in host memory, NULL on failure. Do not
  * free the memory or write to it. The pointer is valid until all arrays that use the value are
- * released or rebound. Later updates do not reuse the value's buffer. Values on other devices and
- * views that are not dense are copied once. */
+ * released or rebound. Later updates do not reuse the value's buffer. For a value on another
+ * device, and for a view that is not dense, the first call makes a copy, and later calls return
+ * this copy. */
 FX_API const void *fx_data(fx_array *x);
 /* Gives dst a copy of src's values, converted to dst's element type, on dst's device.
  * FX_STATUS_SHAPE if the sizes differ; dst is unchanged on failure. dst's handle is rebound to the
@@ -399,7 +401,7 @@ FX_API const void *fx_data(fx_array *x);
  * results computed from dst, views of dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and the
  * array that dst is a view of.
  *
- * Afterwards a view and its array are no longer tied (optim.h), and results that were computed from
+ * Afterwards a view and its array are no longer tied (tree.h), and results that were computed from
  * dst before have no gradient with respect to dst (FX_STATUS_STATE): build views and results again.
  * fx_loadmodel and fx_update keep ties. */
 FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);

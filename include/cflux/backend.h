@@ -388,7 +388,8 @@ enum { FX_ATTENTION_VIEWS = 4 };
  *     y, gy                (value_features·heads) × queries × batch
  *     lse, delta           heads × queries × batch, Float32
  *     dq                   the shape of q
- *     dk above dv          ((features + value_features)·heads) × keys × batch
+ *     dk, dv               one array, ((features + value_features)·heads) × keys × batch: first
+ *                          the features·heads rows of dk, then those of dv
  * q, k, v, y, gy and the gradients have one type. Head h has the features h·features … and the
  * value features h·value_features …. For each head and observation, with queries i and keys j:
  *     s[j, i]     = scale · Σ_f k[f, j] · q[f, i];  −∞ if `causal` and j > i

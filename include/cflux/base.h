@@ -81,8 +81,9 @@
 #ifdef FXI_INSIDE
 #define FXI_HERE ((void)0)
 #else
-/* Location ("file:line") of the cflux macro that the thread used most recently; messages name it.
- * Only macros in C programs set it. */
+/* Location ("file:line") of the cflux macro that the thread used most recently. The messages about
+ * loops without a scope and, with FX_HANDLES=1, about freed objects name it. Only macros in C
+ * programs set it. */
 #ifdef _WIN32 /* a program cannot use a thread-local variable of a DLL */
 FX_API const char **fxi_call_site_of_thread(void);
 #define fxi_call_site (*fxi_call_site_of_thread())

@@ -1023,7 +1023,8 @@ inline fx_array *fx_grid_sample(const fx_grid_sample_args &a)
 #undef fx_adjust
 #undef fx_update
 
-/* The rule's first option, its type, and the function that sets it. */
+/* Declares the constructor of a rule twice: with options, and with the value of the first option,
+ * which has the given type. */
 #define FXI_CXX_RULE(name, type, first)                                                            \
     inline fx_rule *fx_##name(const fx_##name##_args &a = fx_##name##_args())                      \
     {                                                                                              \

@@ -10,7 +10,8 @@
 FXI_BEGIN_C
 
 /* Padding that keeps the spatial sizes for stride 1: (k−1)·dilation in total per axis, half of it
- * before (rounded up) and half after. Flux's SamePad(), resolved by the constructor. */
+ * before (rounded up) and half after. ConvTranspose: (k−stride)·dilation. Flux's SamePad(),
+ * resolved by the constructor. */
 #define FX_SAME fxi_same_pad()
 static inline fx_dims fxi_same_pad(void)
 {

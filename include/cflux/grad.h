@@ -23,8 +23,8 @@ FXI_BEGIN_C
 FX_API void *fxi_gradient(fx_array *loss, void *model);
 #define fx_gradient(loss, model) (FXI_HERE, (__typeof__(model))fxi_gradient((loss), (model)))
 
-/* fx_gradient that also computes loss and gradient in one plan and stores the loss in *out_value
- * (may be NULL), NaN if that fails. Flux.withgradient. */
+/* As fx_gradient, but also evaluates the loss and the gradient, in one plan. Stores the loss in
+ * *out_value, NaN on failure; out_value may be NULL. Flux.withgradient. */
 FX_API void *fx_withgradient(fx_array *loss, void *model, double *out_value);
 
 /* Stores d loss / d x[i] for n arrays in out_gradients[0 … n−1]; the scope owns them. NULL for an
@@ -43,7 +43,7 @@ FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int 
  * parameters of a model, x is a vector from fx_destructure, and y is computed with fx_restructure.
  * FX_STATUS_DTYPE if x is not floating-point. Flux.jacobian. */
 FX_API fx_array *fx_jacobian(fx_array *y, fx_array *x);
-/* fx_jacobian that also computes y and the Jacobian in one plan. Flux.withjacobian. */
+/* As fx_jacobian, but also evaluates y and the Jacobian, in one plan. Flux.withjacobian. */
 FX_API fx_array *fx_withjacobian(fx_array *y, fx_array *x);
 /* The Hessian of a one-element loss: the symmetric length(x)×length(x) matrix of d² loss / d x[i] d
  * x[j]. Errors as for fx_gradient_of. Flux.hessian. */

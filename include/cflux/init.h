@@ -16,8 +16,9 @@ FXI_BEGIN_C
 
 /* Value of an option of fx_init: use the initialiser's own default. */
 #define FX_OWN_DEFAULT __builtin_nan("")
-/* Options of fx_init, with the default that each initialiser has. An option that the initialiser
- * does not have is FX_STATUS_ARGUMENT. */
+/* Options of fx_init, with the default that each initialiser has. FX_STATUS_ARGUMENT for an option
+ * that the initialiser does not have, for a .std of fx_truncated_normal that is not positive, for
+ * .lo above .hi, and for a .sparsity outside [0, 1]. */
 /* clang-format off */
 #define FXI_INIT_ARGS(F)                                                                           \
     F(fx_init_fn, init, FXI_NULL)            /* the initialiser */                                 \

@@ -54,8 +54,8 @@ FX_API void *fx_load(const char *path);
 FX_API fx_status fx_load_flux_version(const char *version);
 
 /* Loads one entry of a file. If no entry has this name and arrays are named "name.…", returns a
- * named tuple of these, without the prefix. An error array on failure: FX_STATUS_ARGUMENT if there
- * is neither; other errors as for fx_load. */
+ * named tuple of these, without the prefix. An error array on failure: FX_STATUS_ARGUMENT if the
+ * file has neither; other errors as for fx_load. */
 FX_API void *fx_load_key(const char *path, const char *name);
 
 /* fx_load_into(path, "model", m, …): copies values from a file into existing objects. The arrays

@@ -14,9 +14,9 @@
 FXI_BEGIN_C
 
 /* The kind of an option. Each comment has the C type of the option's member in the option struct,
- * and then what users write in Flux's notation. For the sizes of PAIR, TWO_PAIR, KERNEL, SIZES,
- * SIZE and ATTENTION the notation refuses a product above 2^40, because it bounds the number of
- * parameters that the text of a model can ask for. */
+ * and then what users write in Flux's notation. The notation refuses sizes of PAIR, TWO_PAIR,
+ * KERNEL, SIZES, SIZE and ATTENTION whose product is above 2^40: this limits the number of
+ * parameters that the text of a model can request. */
 typedef enum fx_option_kind {
     FX_OPTION_NONE = 0,
     FX_OPTION_PAIR, /* two consecutive int64_t: in => out, as in Dense(4 => 8); older form: 4, 8 */
@@ -91,10 +91,10 @@ typedef struct fx_layer_row {
                                 on load */
     fx_torch_layout layout;  /* layout of the array in PyTorch */
     bool shown;              /* printed also if it has its default value */
-    const char *torch_added; /* name of an array of the same size whose sum with this one is the
-                                member: written as 0, added on load */
-    int torch_zero;          /* k > 0: the final 1/k of that array must be 0, else the load fails */
-    const char *words;       /* names of the values of a WORD, separated by spaces */
+    const char *torch_added; /* name of a second array of the same size: written as zeros, and added
+                                to this one on load */
+    int torch_zero;    /* k > 0: the final 1/k of torch_added must be 0, else the load fails */
+    const char *words; /* names of the values of a WORD, separated by spaces */
 } fx_layer_row;
 
 /* The layer's struct in a range of versions of Flux. An array of forms ends with {0}. */
@@ -138,8 +138,8 @@ typedef struct fx_layer {
      * layer is made from options. */
     void *(*build_list)(int n, const char *const *names, void *const *layers);
     /* The inverse of `build`: fills in the options that no member holds. Returns false if the layer
-     * has no parameters to derive them from; it is then printed as Name(). NULL if members hold all
-     * options. */
+     * has no parameters from which to derive them; it is then printed as Name(). NULL if members
+     * hold all options. */
     bool (*recover)(const void *self, void *options);
     /* Size of Flux's struct in bytes if it depends on the layer, otherwise NULL; see
      * fx_type.layout_bytes. */
@@ -169,8 +169,8 @@ FX_API const fx_layer *fx_layer_of(const fx_type *type);
  * object. */
 FX_API void *fx_layer_make(const fx_type *type, const void *options);
 /* Stores the options that would construct this layer in `options`, an option struct whose first
- * member is its size. Returns false if the type has no table or the layer no parameters to derive
- * them from. */
+ * member is its size. Returns false if the type has no table, or if the layer has no parameters
+ * from which to derive the options. */
 FX_API bool fx_layer_options(const void *layer, void *options);
 /* Writes Name(…) in Flux's notation. The function `describe` of types made by FX_LAYER_TYPE. */
 FX_API void fx_layer_describe(const void *layer, fx_text *text);

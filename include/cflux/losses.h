@@ -10,11 +10,12 @@ FXI_BEGIN_C
 
 /* Value of the option .eps of losses: the machine epsilon of ŷ's element type. */
 #define FX_EPS (-1.0)
-/* Options of losses: fx_mse(ŷ, y, .sum = true). ŷ and y must have the same shape (FX_STATUS_SHAPE:
- * "loss function expects size(ŷ) = (3, 4) to match size(y) = (4,)"). Integer and Bool targets are
- * converted to ŷ's type. FX_STATUS_ARGUMENT for NULL, for both .sum and .none, for a number out of
- * its range, and for .weights with a loss that does not use them; FX_STATUS_SHAPE for .weights of
- * another length. */
+/* Options of losses: fx_mse(ŷ, y, .sum = true). ŷ and y must have the same shape, except in
+ * fx_ctc_loss (FX_STATUS_SHAPE: "loss function expects size(ŷ) = (3, 4) to match size(y) = (4,)").
+ * Integer and Bool targets are converted to ŷ's type; integer and Bool predictions to y's type, or
+ * to Float32 if y is not floating-point either. FX_STATUS_ARGUMENT for NULL, for both .sum and
+ * .none, for a number out of its range, and for .weights with a loss that does not use them or with
+ * several .dims; FX_STATUS_SHAPE for .weights of another length. */
 /* clang-format off */
 #define FXI_LOSS_ARGS(F)                                                                           \
     F(fx_array *, pred, FXI_NULL)    /* ŷ, the prediction */                                       \
@@ -22,7 +23,7 @@ FXI_BEGIN_C
     F(bool, sum, false)              /* true: return the sum; Flux's agg = sum */                  \
     F(bool, none, false)             /* true: return every value; Flux's agg = identity */         \
     F(double, eps, FX_EPS)           /* ε ≥ 0; default: machine epsilon of ŷ's type */             \
-    F(fx_axes, dims, FXI_AXES_OF(0)) /* axis of the classes */                                     \
+    F(fx_axes, dims, FXI_AXES_OF(0)) /* axes of the classes */                                     \
     F(double, delta, 1)              /* δ ≥ 0 of fx_huber_loss */                                  \
     F(double, smoothing, 0)          /* label smoothing α in [0, 1), cross-entropies only */       \
     F(double, gamma, 2)              /* γ of fx_focal_loss and fx_binary_focal_loss */             \
@@ -46,9 +47,9 @@ FX_API fx_array *fxi_crossentropy(const fx_loss_args *a);      /* −Σ y·log(�
 FX_API fx_array *fxi_logitcrossentropy(const fx_loss_args *a); /* −Σ y·logsoftmax(ŷ) */
 FX_API fx_array *fxi_binarycrossentropy(const fx_loss_args *a); /* −y·log(ŷ+ε) − (1−y)·log(1−ŷ+ε) */
 FX_API fx_array *fxi_logitbinarycrossentropy(const fx_loss_args *a); /* (1−y)·ŷ − logσ(ŷ) */
-FX_API fx_array *fxi_kldivergence(const fx_loss_args *a);       /* Σ y·log(y) − y·log(ŷ+ε) */
-FX_API fx_array *fxi_poisson_loss(const fx_loss_args *a);       /* ŷ − y·log ŷ */
-FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);         /* max(0, 1 − ŷ·y), y = ±1 */
+FX_API fx_array *fxi_kldivergence(const fx_loss_args *a); /* Σ (y·log(y) − y·log(ŷ+ε)) */
+FX_API fx_array *fxi_poisson_loss(const fx_loss_args *a); /* ŷ − y·log ŷ */
+FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);   /* max(0, 1 − ŷ·y), y = ±1 */
 FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − ŷ·y)², y = ±1 */
 /* −Σ y·(1−p)^γ·log p, p = ŷ + ε; Lin et al., 2017 */
 FX_API fx_array *fxi_focal_loss(const fx_loss_args *a);
@@ -66,9 +67,10 @@ FX_API fx_array *fxi_tversky_loss(const fx_loss_args *a);
 /* Connectionist temporal classification. ŷ: raw scores, classes×times or classes×times×batch; the
  * last class is the blank. y: labels from 0 as integers, a vector or length×batch; a negative label
  * ends a shorter sequence. One value for each sequence; Inf if there are too few time steps for
- * the labels. The labels are read (evaluated) by the call. FX_STATUS_DTYPE for labels that are not
- * integers, FX_STATUS_ARGUMENT for a label that is not a class. NNlib.ctc_loss; Graves et al.,
- * 2006. */
+ * the labels. The labels are read (evaluated) by the call. FX_STATUS_SHAPE if the sizes do not
+ * match; FX_STATUS_DTYPE for labels that are not integers; FX_STATUS_ARGUMENT for a label that is
+ * not a class, and for .eps and .smoothing, which this loss does not use. NNlib.ctc_loss; Graves et
+ * al., 2006. */
 FX_API fx_array *fxi_ctc_loss(const fx_loss_args *a);
 /* y·(1−α) + α/n for the n classes along `dims`. An empty `dims` means two classes, n = 2. Integer
  * and Bool targets become Float32. FX_STATUS_ARGUMENT unless 0 < α < 1. Flux.label_smoothing;

@@ -16,7 +16,7 @@ FXI_BEGIN_C
 
 /* The confusion matrix C, nclasses×nclasses, Int64: C[a, p] counts the observations of class a that
  * were predicted as p. Reads the smallest and the largest label to check them. Matrices of several
- * batches may be added. FX_STATUS_ARGUMENT if nclasses is below 1. */
+ * batches may be added. FX_STATUS_ARGUMENT if nclasses is below 1 or above 2³¹ − 1. */
 FX_API fx_array *fx_confusion(fx_array *predicted, fx_array *actual, int64_t nclasses);
 /* The share of equal labels, from 0 to 1: a 0-d Float32 array; NaN if there are no labels. */
 FX_API fx_array *fx_accuracy(fx_array *predicted, fx_array *actual);

@@ -138,8 +138,8 @@ FX_API void *fx_chunk(fx_array *x, int64_t n, int axis);
 /* Divides x along an axis into parts of `size`; the last part may be smaller. A tuple of slices.
  * MLUtils.chunk(x; size). */
 FX_API void *fx_chunk_size(fx_array *x, int64_t size, int axis);
-/* Pads x with `value` at the end of each of the axes until it has at least n elements there.
- * MLUtils.rpad_constant. */
+/* Pads x with `value` at the end of each axis in `dims` that has fewer than n elements, up to n
+ * elements. MLUtils.rpad_constant. */
 FX_API fx_array *fx_rpad_constant(fx_array *x, int64_t n, double value, fx_axes dims);
 
 /* ---- arrays ---------------------------------------------------------------------------------- */

@@ -26,14 +26,16 @@ FXI_BEGIN_C
 /* ---- initialisers ---------------------------------------------------------------------------- */
 /* Initialisers return Float32 arrays of the given sizes from the thread's random stream (fx_seed).
  * U(±a) is uniform in (−a, a); σ is the standard deviation of a normal distribution with mean 0.
- * fan_in and fan_out are in and out for out×in weights, and Πk·in and Πk·out for kernels k…×in×out.
- * Sources: Glorot, Bengio, 2010; He et al., 2015; LeCun et al., 1998. */
+ * |x| ≤ b: the distribution is truncated (not clipped) to −b … b, which makes its standard
+ * deviation smaller than σ. fan_in and fan_out are in and out for out×in weights, and Πk·in and
+ * Πk·out for kernels k…×in×out. Sources: Glorot, Bengio, 2010; He et al., 2015; LeCun et al.,
+ * 1998. */
 FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *sizes); /* U(±√(6/(fan_in+fan_out))) */
 FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *sizes); /* σ = √(2/(fan_in+fan_out)) */
 FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√(6/fan_in)) */
 FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *sizes);  /* σ = √(2/fan_in) */
-FX_API fx_array *fx_lecun_normal(int ndims, const int64_t *sizes); /* σ = √(1/fan_in), cut at ±2σ */
-FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* σ = 1, cut at ±2 */
+FX_API fx_array *fx_lecun_normal(int ndims, const int64_t *sizes); /* σ = √(1/fan_in), |x| ≤ 2σ */
+FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* σ = 1, |x| ≤ 2 */
 FX_API fx_array *fx_rand_init(int ndims, const int64_t *sizes);  /* uniform in [0, 1): rand32 */
 FX_API fx_array *fx_randn_init(int ndims, const int64_t *sizes); /* σ = 1: randn32 */
 FX_API fx_array *fx_zeros_init(int ndims, const int64_t *sizes); /* all 0 */
@@ -110,9 +112,9 @@ FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);
         FXI_OPTIONS(fx_batchnorm_args, FXI_BATCHNORM_ARGS(FXI_DEFAULT).channels = __VA_ARGS__)))
 
 /* ---- LayerNorm ------------------------------------------------------------------------------- */
-/* y = act(γ·(x − μ)/d + β), μ and σ² over the first axes of x, which have the sizes `size`; γ
- * (scale) and β (bias) have these sizes. Flux.LayerNorm; Ba et al., 2016. d depends on the version
- * of Flux, member `flux`:
+/* y = act(γ·(x − μ)/d + β), with the mean μ and the variance σ² (divided by n) of n numbers: those
+ * along the first axes of x, which have the sizes `size`; γ (scale) and β (bias) have these sizes.
+ * Flux.LayerNorm; Ba et al., 2016. d depends on the version of Flux, member `flux`:
  *   0.16   √(σ² + ε): Flux 0.16.11 and later, PyTorch
  *   0.15   √(σ² + ε²): Flux 0.15 to 0.16.10
  *   0.14   σ + ε: Flux 0.14 and earlier */

@@ -7,8 +7,8 @@
  * (fx_dtype_promote).
  *
  * Broadcasting is Julia's: sizes are compared from the first axis, and missing trailing axes count
- * as 1. In formulas, n is a number of elements, σ the logistic function, and a size 3×4 lists the
- * axes from 0.
+ * as 1. Two sizes must be equal, or one of them must be 1; an axis of size 1 is repeated. In
+ * formulas, n is a number of elements and σ the logistic function; 3×4 lists the sizes from axis 0.
  *
  * Errors of all operations: FX_STATUS_SHAPE ("add: sizes do not broadcast: 3×4 and 5"),
  * FX_STATUS_DTYPE, FX_STATUS_DEVICE (arrays on two devices), FX_STATUS_ARGUMENT (NULL, or an axis
@@ -134,7 +134,7 @@ FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
 #define fx_xor(a, b)      fxi_xor(FXI_ARG(a), FXI_ARG(b))   /* exactly one of a and b, Bool only */
 #define fx_where(c, a, b) fxi_where(FXI_ARG(c), FXI_ARG(a), FXI_ARG(b)) /* c ? a : b */
 #define fx_clamp(x, lo, hi)                                                                        \
-    fxi_clamp(FXI_ARG(x), FXI_ARG(lo), FXI_ARG(hi))      /* min(max(x, lo), hi) */
+    fxi_clamp(FXI_ARG(x), FXI_ARG(lo), FXI_ARG(hi))      /* x > hi ? hi : x < lo ? lo : x */
 #define fx_xlogy(x, y) fxi_xlogy(FXI_ARG(x), FXI_ARG(y)) /* x·log(y), 0 where x = 0 */
 
 /* ---- elementwise, one argument --------------------------------------------------------------- */
@@ -179,13 +179,14 @@ FX_API fx_array *fx_cast(fx_array *x, fx_dtype dtype);
 FX_API fx_array *fx_stop_gradient(fx_array *x);
 
 /* ---- activations (NNlib's definitions) ------------------------------------------------------- */
+/* Each of them gives NaN for NaN. */
 FX_API fx_array *fx_identity(fx_array *x);    /* x itself */
 FX_API fx_array *fx_sigmoid(fx_array *x);     /* 1/(1+e^−x) */
 FX_API fx_array *fx_hardsigmoid(fx_array *x); /* clamp((x+3)/6, 0, 1) */
 FX_API fx_array *fx_logsigmoid(fx_array *x);  /* −softplus(−x) */
 FX_API fx_array *fx_tanh(fx_array *x);        /* (e^x − e^−x)/(e^x + e^−x) */
 FX_API fx_array *fx_hardtanh(fx_array *x);    /* clamp(x, −1, 1) */
-FX_API fx_array *fx_relu(fx_array *x);        /* max(0, x); NaN gives NaN */
+FX_API fx_array *fx_relu(fx_array *x);        /* max(0, x) */
 FX_API fx_array *fx_relu6(fx_array *x);       /* clamp(x, 0, 6) */
 FX_API fx_array *fx_leakyrelu(fx_array *x);   /* max(0.01·x, x) */
 FX_API fx_array *fx_leakyrelu_slope(fx_array *x, double slope); /* x > 0 ? x : slope·x */
@@ -195,7 +196,8 @@ FX_API fx_array *fx_elu(fx_array *x);   /* x > 0 ? x : e^x − 1 */
 FX_API fx_array *fx_elu_alpha(fx_array *x, double alpha); /* x > 0 ? x : α(e^x − 1) */
 FX_API fx_array *fx_celu(fx_array *x); /* max(0,x) + min(0, α(e^(x/α) − 1)), α = 1 */
 FX_API fx_array *fx_celu_alpha(fx_array *x, double alpha); /* celu with the given α */
-FX_API fx_array *fx_selu(fx_array *x); /* λ(x > 0 ? x : α(e^x − 1)); Klambauer et al., 2017 */
+FX_API fx_array *fx_selu(fx_array *x); /* λ(x > 0 ? x : α(e^x − 1)), λ ≈ 1.0507, α ≈ 1.6733;
+                                          Klambauer et al., 2017 */
 FX_API fx_array *fx_gelu(fx_array *x); /* x·σ(√(8/π)·(x + 0.044715·x³)), NNlib's gelu_tanh */
 FX_API fx_array *fx_gelu_sigmoid(fx_array *x); /* fx_gelu under NNlib's other name */
 FX_API fx_array *fx_gelu_erf(fx_array *x);     /* x/2·(1 + erf(x/√2)) */
@@ -255,9 +257,9 @@ FXI_OPTION_STRUCT(fx_softmax_args, FXI_SOFTMAX_ARGS);
 FX_API fx_array *fxi_sum(const fx_reduce_args *a);  /* Σx */
 FX_API fx_array *fxi_prod(const fx_reduce_args *a); /* Πx */
 FX_API fx_array *fxi_mean(const fx_reduce_args *a); /* Σx / n */
-/* The rounding error of fx_mean: the exact mean minus its value in the element type. x − mean(x) −
- * mean_rest(x) has mean 0 even if the elements differ only in their last bits. 0 if all elements
- * are equal; a constant for gradients. */
+/* The rounding error of fx_mean: the mean before it is rounded to the element type, minus
+ * fx_mean(x). x − mean(x) − mean_rest(x) has mean 0 even if the elements differ only in their last
+ * bits. 0 if all elements are equal; a constant for gradients. */
 FX_API fx_array *fxi_mean_rest(const fx_reduce_args *a);
 FX_API fx_array *fxi_var(const fx_var_args *a);         /* Σ(x − mean(x))² / (n − 1) */
 FX_API fx_array *fxi_std(const fx_var_args *a);         /* √var(x) */
@@ -376,11 +378,13 @@ FX_API fx_array *fx_pad_circular(fx_array *x, int axis, int64_t before, int64_t 
  * of x add axes; axes without a count are not repeated. A negative count is FX_STATUS_ARGUMENT.
  * Julia's repeat(x, counts...). */
 FX_API fx_array *fxi_repeat(fx_array *x, int ndims, const int64_t *counts);
-/* Repeats each element `count` times along an axis. Julia's repeat(x; inner). */
+/* Repeats each element `count` times along an axis. FX_STATUS_ARGUMENT for a negative count.
+ * Julia's repeat(x; inner). */
 FX_API fx_array *fx_repeat_inner(fx_array *x, int axis, int64_t count);
 /* fx_concat(axis, a, b, …): joins arrays along an existing axis; all other sizes must be equal. */
 FX_API fx_array *fxi_concat(int axis, int n, fx_array *const *x);
-/* fx_stack(axis, a, b, …): joins arrays of one shape along a new axis. */
+/* fx_stack(axis, a, b, …): joins arrays of one shape along a new axis, which becomes axis `axis` of
+ * the result: 0 … ndims. */
 FX_API fx_array *fxi_stack(int axis, int n, fx_array *const *x);
 /* Lower and upper triangle of every matrix in x: keeps column − row ≤ k (tril) or ≥ k (triu), the
  * rest is 0. FX_STATUS_SHAPE for fewer than two axes. */
@@ -412,10 +416,11 @@ FX_API fx_array *fx_gather(fx_array *x, fx_array *idx, int axis);
 FX_API fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis);
 /* Combines slices of src into n slices along `axis`; src has the shape of the result of fx_gather:
  * y[…, k, …] is the reduction of all src[…, i, …] with idx[i] = k. `reduction` is FX_REDUCE_SUM,
- * MAX, MIN, PROD or MEAN. A slice that no index selects holds 0 (sum, mean), 1 (prod), −Inf (max)
- * or +Inf (min); for integers the smallest (max) or largest (min) number of the type. Sums and
- * products of Bool are Int64, means of integers Float64 and of Bool Float32. Sums are computed in
- * index order, so results are deterministic. NNlib.scatter. */
+ * MAX, MIN, PROD or MEAN; other reductions and a negative n are FX_STATUS_ARGUMENT. A slice that no
+ * index selects holds 0 (sum, mean), 1 (prod), −Inf (max) or +Inf (min); for integers the smallest
+ * (max) or largest (min) number of the type. Sums and products of Bool are Int64, means of integers
+ * Float64 and of Bool Float32. Sums are computed in index order, so results are deterministic.
+ * NNlib.scatter. */
 FX_API fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis, int64_t n);
 /* A copy of x in which x[…, idx[i,j,…], …] along `axis` is src[i,j,…]. src has the shape of idx, to
  * which the rules of fx_gather_elements apply; indices must be distinct. ONNX's ScatterElements. */
@@ -430,36 +435,43 @@ FX_API fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, 
     F(fx_array *, w, FXI_NULL)         /* the kernel */                                            \
     F(fx_dims, stride, FXI_DIMS_ONE)   /* per spatial axis, or one number for all */               \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* zeros: n, one per axis, or (before, after) per axis */   \
-    F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of kernel elements, as stride */                \
+    F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of kernel elements, given like stride */        \
     F(int64_t, groups, 1)              /* must divide in and out */                                \
     F(bool, flipped, false)            /* true: cross-correlation (PyTorch), no flip of w */       \
     F(fx_dims, outpad, FXI_DIMS_ZERO)  /* transposed only: added to the output size */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_convolve_args, FXI_CONVOLVE_ARGS);
-/* fx_convolve(x, w, …): convolution with a flipped kernel, as NNlib.conv. Output size per spatial
- * axis: ⌊(n + pads − (k−1)·dilation − 1)/stride⌋ + 1, n the size of x, k of w. Integers become
- * Float32. FX_STATUS_SHAPE if channels or sizes do not fit. */
+/* fx_convolve(x, w, …): convolution with a flipped kernel, as NNlib.conv:
+ *     y[i, o, b] = Σ x[i·stride + j·dilation − before, c, b]·w[k−1−j, c, o] over j and c
+ * where i, j and k have one number per spatial axis, and x is 0 outside of its elements. With
+ * .flipped, w[j, c, o]. With groups, the channels c and o are divided into equal parts, and part g
+ * of y uses only part g of x. y: spatial…×out×batch. Output size per spatial axis: ⌊(n + pads −
+ * (k−1)·dilation − 1)/stride⌋ + 1, n the size of x, k of w. Integers become Float32.
+ * FX_STATUS_SHAPE if channels or sizes do not fit. */
 FX_API fx_array *fxi_convolve(const fx_convolve_args *a);
 /* fx_convolve_transposed(x, w, …): the gradient of fx_convolve with respect to its input, as an
- * operation. w: kernel…×out/groups×in. Output size: (n−1)·stride + 1 + (k−1)·dilation − pads +
- * outpad. NNlib.∇conv_data. */
+ * operation. w: kernel…×out/groups×in; y: spatial…×out×batch. Output size: (n−1)·stride + 1 +
+ * (k−1)·dilation − pads + outpad. NNlib.∇conv_data. */
 FX_API fx_array *fxi_convolve_transposed(const fx_convolve_args *a);
 
-/* Options of pooling. x: spatial…×channels×batch. Output size per spatial axis: ⌊(n + pads −
- * (k−1)·dilation − 1)/stride⌋ + 1, k the window's size. */
+/* Options of pooling. x and the result: spatial…×channels×batch, with 1 to 3 spatial axes. Output
+ * size per spatial axis: ⌊(n + pads − (k−1)·dilation − 1)/stride⌋ + 1, k the window's size. */
 /* clang-format off */
 #define FXI_POOL_ARGS(F)                                                                           \
     F(fx_array *, x, FXI_NULL)         /* the array */                                             \
-    F(fx_dims, window, FXI_DIMS_NONE)  /* sizes k, one per spatial axis */                         \
+    F(fx_dims, window, FXI_DIMS_NONE)  /* sizes k: per spatial axis, or one number for all */      \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* as in convolutions */                                    \
     F(fx_dims, stride, FXI_DIMS_NONE)  /* default: the window */                                   \
-    F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of the window's elements, as stride */          \
-    F(bool, exclude_pad, false)        /* fx_pool_mean: do not count padding */                    \
+    F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of a window's elements, given like stride */    \
+    F(bool, exclude_pad, false)        /* fx_pool_mean: true: do not count padding */              \
     F(double, p, 2)                    /* fx_pool_lpnorm: p > 0 */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_pool_args, FXI_POOL_ARGS);
-FX_API fx_array *fxi_pool_max(const fx_pool_args *a); /* largest element; ignores padding */
-/* Σx / window size, as NNlib; integers become Float32. */
+/* The largest element, without padding. A window that contains only padding gives −Inf; the
+ * smallest number of the type for integers. */
+FX_API fx_array *fxi_pool_max(const fx_pool_args *a);
+/* Σx / window size, as NNlib; integers become Float32. With .exclude_pad, Σx / the number of
+ * elements of x in the window, NaN if it contains only padding. */
 FX_API fx_array *fxi_pool_mean(const fx_pool_args *a);
 /* (Σ|x|^p)^(1/p). NNlib.lpnormpool, which computes x^p instead of |x|^p: the results are equal for
  * x ≥ 0 and for even p. The gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless 0 < p <

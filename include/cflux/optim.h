@@ -13,9 +13,9 @@ FXI_BEGIN_C
 
 typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 /* Options of rules. A rule owns no arrays; the scope owns the rule, and optimiser states retain it.
- * A negative or NaN eta is FX_STATUS_ARGUMENT, "Adam: the learning rate must be at least 0, got eta
- * = -0.1", and so are the other values that a comment below excludes. All other numbers are used
- * without a check. */
+ * FX_STATUS_ARGUMENT, "Adam: the learning rate must be at least 0, got eta = -0.1", for a number
+ * that is NaN or, except for p of ClipNorm, negative, for β₁ or β₂ of 1 or more, and for the values
+ * that a comment below excludes. */
 /* clang-format off */
 #define FXI_DESCENT_ARGS(F)                                                                        \
     F(double, eta, 0.1) /* learning rate η */
@@ -116,9 +116,8 @@ FXI_OPTION_STRUCT(fx_clip_norm_args, FXI_CLIP_NORM_ARGS);
 FXI_OPTION_STRUCT(fx_accum_grad_args, FXI_ACCUM_GRAD_ARGS);
 FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 /* Rules: fx_descent(0.1) or fx_descent(.eta = 0.1). In the t-th update, m ← β₁m + (1−β₁)dx, v ← β₂v
- * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). All state
- * arrays begin with zeros, except where a comment gives another first value. FX_STATUS_ARGUMENT if
- * a number is NaN or, except for p of ClipNorm, negative, or β₁ or β₂ is not less than 1. */
+ * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). All
+ * state arrays begin with zeros, except where a comment gives another first value. */
 FX_API fx_rule *fxi_descent(const fx_descent_args *a); /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v; Polyak, 1964 */
 /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. Nesterov, 1983; Sutskever et al., 2013. */
@@ -127,7 +126,8 @@ FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a);
  * gradient g, max(ℓ₁s, Γ₁) if it has the other sign; g ← dx, or 0 after a change of sign; dx′ =
  * s·sign(g). Riedmiller, Braun, 1993. */
 FX_API fx_rule *fxi_rprop(const fx_rprop_args *a);
-/* q ← ρq + (1−ρ)dx²; dx′ = η·dx / (√q + ε). Centred: l ← ρl + (1−ρ)dx, and √(q − l²). Hinton. */
+/* q ← ρq + (1−ρ)dx²; dx′ = η·dx / (√q + ε). With .centred, l ← ρl + (1−ρ)dx, and √(q − l²) replaces
+ * √q. Tieleman, Hinton, 2012; Graves, 2013. */
 FX_API fx_rule *fxi_rmsprop(const fx_rmsprop_args *a);
 FX_API fx_rule *fxi_adam(const fx_adam_args *a);   /* dx′ = η·a; Kingma, Ba, 2015 */
 FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* see .couple; Loshchilov, Hutter, 2019 */

@@ -12,7 +12,8 @@
  * reset!.
  *
  * Errors of calls: FX_STATUS_SHAPE for inputs and states of another size, and for a sequence
- * without time steps.
+ * without time steps; FX_STATUS_ARGUMENT for a state that is not an array, or not a tuple of two
+ * arrays for an LSTM.
  *
  * Files of Flux:
  *  - Flux until 0.14: fx_load reads a Recur(cell, state) as an RNN, LSTM, GRU or GRUv3. Its trained
@@ -69,7 +70,8 @@ FX_API fx_rnncell_layer *fxi_rnncell(const fx_rnncell_args *a);
     FXI_CALL(                                                                                      \
         fxi_rnncell(FXI_OPTIONS(fx_rnncell_args, FXI_RNNCELL_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
-/* LSTMCell, with the rows of Wi, Wh and b for the gates i, f, g, o in this order:
+/* In the formulas ⊙ is the elementwise product. LSTMCell, with the rows of Wi, Wh and b for the
+ * gates i, f, g, o in this order:
  *   i, f, o = σ(Wi·x + Wh·h + b),  g = tanh(Wi·x + Wh·h + b)
  *   c' = f⊙c + i⊙g,  h' = o⊙tanh(c')
  * Hochreiter, Schmidhuber, 1997; Gers et al., 2000. Flux.LSTMCell.

@@ -66,11 +66,12 @@ FX_API void *fxi_stft(const fx_stft_args *a);
 FX_API fx_array *fxi_istft(const fx_istft_args *a);
 /* fx_spectrogram(x, 400, .power = 1): (re² + im²)^(power/2) of fx_stft. NNlib.spectrogram. */
 FX_API fx_array *fxi_spectrogram(const fx_stft_args *a);
-/* The triangular filters of the mel scale, n_freqs×n_mels, Float32; filters·spectrogram is
- * fx_matmul(fx_transpose(filters), s). Frequencies are n_freqs equal steps from 0 to
- * ⌊sample_rate/2⌋; the filters' corners are n_mels + 2 equal steps in mel = 2595·log10(1 + f/700)
- * from fmin to fmax. fmax below 0: ⌊sample_rate/2⌋. FX_STATUS_ARGUMENT unless n_freqs ≥ 2, n_mels ≥
- * 1 and 0 ≤ fmin < fmax. NNlib.melscale_filterbanks. */
+/* The triangular filters of the mel scale, n_freqs×n_mels, Float32:
+ * fx_matmul(fx_transpose(filters), s) is the mel spectrogram, n_mels×frames, of a spectrogram s.
+ * The frequencies of the rows are n_freqs equally spaced numbers from 0 to ⌊sample_rate/2⌋. The
+ * filters' corners are n_mels + 2 frequencies from fmin to fmax, equally spaced in mel =
+ * 2595·log10(1 + f/700). fmax below 0: ⌊sample_rate/2⌋. FX_STATUS_ARGUMENT unless n_freqs ≥ 2,
+ * n_mels ≥ 1 and 0 ≤ fmin < fmax. NNlib.melscale_filterbanks. */
 FX_API fx_array *fx_melscale_filterbanks(int64_t n_freqs, int64_t n_mels, int64_t sample_rate,
                                          double fmin, double fmax);
 

@@ -3,7 +3,9 @@
  * Arrays, layers, tuples and structs of programs are objects. A type (fx_type) lists which fields
  * of a struct are children (arrays or objects), numbers or functions. All maps, gradients,
  * optimiser states, counts, printing and moves use one walk over these lists. An object that is
- * reached by several paths is visited once and stays shared in the result. */
+ * reached by several paths is visited once and stays shared in the result. An array is tied if
+ * several paths of an object lead to it, or if the object also contains a view of it: transposed,
+ * permuted, reshaped or sliced. */
 #ifndef CFLUX_TREE_H
 #define CFLUX_TREE_H
 
@@ -360,16 +362,16 @@ FX_API void *fxi_fmap2(fx_map2_fn f, void *x, void *y);
 #define fx_fmap(f, x)      ((__typeof__(x))fxi_fmap((f), (x)))
 #define fx_fmap2(f, x, y)  ((__typeof__(x))fxi_fmap2((f), (x), (y)))
 #define fx_mapleaves(f, x) fx_fmap((f), (x)) /* the older name of fx_fmap */
-/* fx_functor returns the children of an object as a named tuple (items of lists included; a tuple
- * if they have no names, an empty one for arrays, functions and leaves). fx_rebuild returns a copy
- * of x with these children. The scope owns both. Another number of children is
- * FX_STATUS_ARGUMENT. Functors.functor. */
+/* fx_functor returns the children of an object, those in lists included: as a named tuple, or as a
+ * tuple if a child has no name. Arrays, functions and leaves have no children: the tuple is empty.
+ * fx_rebuild returns a copy of x with these children; FX_STATUS_ARGUMENT if their number is not
+ * that of x. The scope owns both results. Functors.functor. */
 FX_API void *fx_functor(void *x);
 FX_API void *fxi_rebuild(void *x, void *children);
 #define fx_rebuild(x, children) ((__typeof__(x))fxi_rebuild((x), (children)))
 /* A position in a walk over one tree, or over up to 8 trees of the same structure in parallel.
- * Positions with the same objects are one position: they are visited once, so the time of a walk
- * grows with the number of objects, not of paths. */
+ * If several paths lead to the same objects, these are one position, which is visited once: the
+ * time of a walk grows with the number of objects, not with the number of paths. */
 typedef struct fx_spot {
     void *const *objects; /* the objects or arrays at this position, one per tree; NULL: none */
     const struct fx_spot *parent; /* NULL at the root */
@@ -426,7 +428,8 @@ FX_API int64_t fx_parameter_count(void *model);
 FX_API fx_array *fx_destructure(void *model);
 FX_API void *fxi_restructure(void *model, fx_array *flat);
 /* The arrays of a model as nested tuples with its field names (an empty tuple for functions and for
- * objects without arrays). Contains the model's arrays, not copies. Flux.state. */
+ * objects without arrays). Contains the model's arrays, not copies. The scope owns it.
+ * FX_STATUS_ARGUMENT for NULL. Flux.state. */
 FX_API void *fx_state(void *model);
 /* Copies every array of src into dst's arrays; their handles stay valid and keep their element
  * types. src is a model of the same structure, or a state from fx_state, fx_flux_state or Flux,
