@@ -364,6 +364,7 @@ static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
     for (int32_t k = 0; k < p->noutputs; k++) {
         fxi_node *n = g->nodes[g->outputs[k]];
         const fxi_value *v = &p->values[p->results[k].value];
+        /* The result is in the leaf's buffer, so the leaf has lost its value. */
         if (v->kind == FXI_VALUE_DONATED) {
             spoiled += !b->leaves[v->index]->stale;
             b->leaves[v->index]->stale = true;

@@ -101,6 +101,7 @@
             NAME##_few(x, n, rows, a);                                                             \
             return;                                                                                \
         }                                                                                          \
+        /* Eight rows at a time, so that accumulators are loaded and stored once for all. */       \
         for (; stride == 1 && k + 8 <= rows; k += 8, x += 8 * pitch) {                             \
             const T *y = x + 4 * pitch;                                                            \
             FXI_IVDEP                                                                              \

@@ -272,6 +272,8 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
     fxi_gpu_set_number(b, "of_b", p->pattern[1]);
     fxi_gpu_set(b, "tiles", asks(t) ? "FX_LOCAL_ASKED" : "FX_LOCAL");
     fxi_gpu_set_number(b, "stages", asks(t) ? ROUNDS : 3);
+    /* 16 bytes are copied at a time, along the axis on which the operand's elements are neighbours.
+     * If that is not the inner axis, parts are transposed as they are loaded (matrix.cl). */
     fxi_gpu_set_number(b, "a_across", p->am == 1 && p->ak != 1);
     fxi_gpu_set_number(b, "b_across", p->bn == 1 && p->bk != 1);
 }

@@ -38,6 +38,8 @@ static int32_t divide(const fx_plan *plan, fxi_gpu_part *parts)
         const fx_step *s = &plan->steps[i];
         const bool captures = fxi_gpu_captures(s);
         int32_t library;
+        /* A recording is replayed as a whole, so a part has only steps that can be recorded, or
+         * none. */
         if (i > part.first && captures != part.recorded) {
             if (parts)
                 parts[n] = part;
