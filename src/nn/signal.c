@@ -337,7 +337,8 @@ static fx_array *frames_of(const fx_istft_args *a)
     const int64_t n = a->n_fft, rows = n / 2 + 1;
     fx_array *k = fx_range_dtype(FX_DTYPE_I64, 0, 1, rows);
     fx_array *once = fx_or(fx_eq(k, 0), fx_eq(fx_mul(k, 2), n));
-    fx_array *weight = fx_cast(fx_where(once, 1.0 / (double)n, 2.0 / (double)n), fx_eltype(a->re));
+    /* Divided after the conversion: a choice between two literals is Float32. */
+    fx_array *weight = fx_div(fx_cast(fx_where(once, 1, 2), fx_eltype(a->re)), (double)n);
     fx_array *c = fx_mul(waves(rows, n, false, a->re), weight);
     fx_array *s = fx_mul(waves(rows, n, true, a->re), weight);
     return fx_sub(fx_matmul(fx_transpose(c), fx_reshape(a->re, rows, -1)),
