@@ -48,16 +48,6 @@ static fxi_field row_of(const csv_reader *r)
                                : (fxi_field){.start = start, .stop = stop};
 }
 
-/* A field without surrounding blanks and quotes. Quotes that are not closed before the separator
- * stay: the field is then not a number. */
-static fxi_field field_of(char *start, char *stop)
-{
-    const fxi_field f = fxi_field_trim(start, stop);
-    return f.stop - f.start >= 2 && *f.start == '"' && f.stop[-1] == '"'
-               ? fxi_field_trim(f.start + 1, f.stop - 1)
-               : f;
-}
-
 static fx_status parse_row(csv_reader *r)
 {
     const fxi_lines *lines = &r->lines;
@@ -66,7 +56,7 @@ static fx_status parse_row(csv_reader *r)
     int64_t column = 0;
     for (bool more = true; more;) {
         char *const stop = fxi_find_separator(start, end, r->separator);
-        const fxi_field f = field_of(start, stop);
+        const fxi_field f = fxi_field_unquote(start, stop);
         float value;
         bool too_large;
         column++;
@@ -99,7 +89,7 @@ static bool is_header(const csv_reader *r)
     float value;
     bool too_large;
     const fxi_field first =
-        field_of(all.start, fxi_find_separator(all.start, all.stop, r->separator));
+        fxi_field_unquote(all.start, fxi_find_separator(all.start, all.stop, r->separator));
     return r->columns == 0 && !fxi_field_number(first, &value, &too_large);
 }
 

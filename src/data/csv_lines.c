@@ -257,6 +257,14 @@ fxi_field fxi_field_trim(char *start, char *stop)
     return (fxi_field){.start = start, .stop = stop};
 }
 
+fxi_field fxi_field_unquote(char *start, char *stop)
+{
+    const fxi_field f = fxi_field_trim(start, stop);
+    return f.stop - f.start >= 2 && *f.start == '"' && f.stop[-1] == '"'
+               ? fxi_field_trim(f.start + 1, f.stop - 1)
+               : f;
+}
+
 /* strtof stops at a separator or at the line's terminator, so it can parse the line in place. A
  * line break inside quotes does not count as a blank. */
 bool fxi_field_number(fxi_field f, float *out, bool *out_too_large)

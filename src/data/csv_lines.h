@@ -60,6 +60,9 @@ bool fxi_is_separator(char c, char separator);
 /* The first separator in [start, end), else `end`. */
 char *fxi_find_separator(char *start, char *end, char separator);
 fxi_field fxi_field_trim(char *start, char *stop);
+/* A field without surrounding blanks and quotes. Quotes that are not closed before the separator
+ * stay: the field is then not a number. */
+fxi_field fxi_field_unquote(char *start, char *stop);
 /* True if the field is a number. *out_too_large: Float32 cannot represent it. */
 bool fxi_field_number(fxi_field f, float *out, bool *out_too_large);
 /* Records FX_STATUS_FORMAT: "PATH: line 3, column 2: expected a number, found "x"" and the hint. */

@@ -39,7 +39,7 @@ static bool has_decimal_comma(const char *start, const char *end)
 
 static void count_field(record *r, const char *start, const char *stop)
 {
-    fxi_field f = fxi_field_trim((char *)start, (char *)stop);
+    const fxi_field f = fxi_field_unquote((char *)start, (char *)stop);
     float value;
     bool too_large;
     r->fields++;
@@ -75,8 +75,14 @@ static bool is_empty(const record *r)
     return all.start == all.stop;
 }
 
+/* All fields are numbers, and at least one has a decimal comma. */
+static bool are_decimal_commas(const record *r)
+{
+    return r->decimal_commas > 0 && r->decimal_commas + r->numbers == r->fields;
+}
+
 /* Divides the first records at the separator. Returns their number of fields if the separator fits,
- * else 0. *out: the final one of these records. */
+ * else 0. *out: the first of these records with decimal commas, else the last one. */
 static int64_t fields_of(const sample *s, char separator, record *out)
 {
     record r = {.line = s->line};
@@ -93,7 +99,8 @@ static int64_t fields_of(const sample *s, char separator, record *out)
             fields = r.fields;
         else if (r.fields != fields || words)
             return 0;
-        *out = r;
+        if (!are_decimal_commas(out))
+            *out = r;
     }
     const bool one_text = n == 1 && separator == ' ' && out->numbers + out->decimal_commas == 0;
     return fields > 1 && !one_text ? fields : 0;
@@ -112,17 +119,11 @@ static fx_status ambiguous(const fxi_lines *lines, const record *r, const char *
                    lines->file.path, (long long)line, n, all.start, first, second);
 }
 
-/* All fields are numbers, and at least one has a decimal comma. */
-static bool are_decimal_commas(const record *r)
-{
-    return r->decimal_commas > 0 && r->decimal_commas + r->numbers == r->fields;
-}
-
 typedef struct candidate {
     char separator;
     const char *shown;
     int64_t fields; /* 0: does not fit */
-    record last;
+    record example; /* for messages, see fields_of */
 } candidate;
 enum { COMMA, SEMICOLON, BAR, TAB, BLANK, CANDIDATES };
 
@@ -133,13 +134,13 @@ static fx_status choose(const fxi_lines *lines, const candidate c[CANDIDATES], c
         if (!x->fields)
             continue;
         const bool blank = x == c + BLANK;
-        if (are_decimal_commas(&x->last))
-            return ambiguous(lines, &x->last, c[COMMA].shown, x->shown);
+        if (are_decimal_commas(&x->example))
+            return ambiguous(lines, &x->example, c[COMMA].shown, x->shown);
         if (found && found != c + COMMA && !blank)
-            return ambiguous(lines, &x->last, found->shown, x->shown);
+            return ambiguous(lines, &x->example, found->shown, x->shown);
         /* Several tabs between two columns: empty fields, or one wide gap. */
         if (found == c + TAB && blank && x->fields < found->fields)
-            return ambiguous(lines, &x->last, found->shown, x->shown);
+            return ambiguous(lines, &x->example, found->shown, x->shown);
         found = found ? found : x;
     }
     *out = found ? found->separator : ',';
@@ -160,6 +161,6 @@ fx_status fxi_find_separator_of(fxi_lines *lines, char *out)
         return status;
     s.end = s.start + n;
     for (int i = 0; i < CANDIDATES; i++)
-        c[i].fields = fields_of(&s, c[i].separator, &c[i].last);
+        c[i].fields = fields_of(&s, c[i].separator, &c[i].example);
     return choose(lines, c, out);
 }

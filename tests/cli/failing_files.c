@@ -1,7 +1,7 @@
 /* failing_files.c: loaded before a program by LD_PRELOAD. Call number FAIL_AT of the function
  * FAIL_CALL (open, write, fsync, close, rename, link) for the folder FAIL_IN or a file in it
  * prints "#failed" and fails with the error number FAIL_AS. If that is 0, a write writes half of
- * its bytes.
+ * its bytes. The function read is that of pipes, wherever they are.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int is_here(const char *path)
@@ -72,6 +73,15 @@ ssize_t write(int fd, const void *data, size_t n)
     if (!fails("write", fd_is_here(fd)))
         return real(fd, data, n);
     return errno ? -1 : real(fd, data, n > 1 ? n / 2 : n);
+}
+
+ssize_t read(int fd, void *data, size_t n)
+{
+    ssize_t (*real)(int, void *, size_t);
+    struct stat is;
+    *(void **)&real = dlsym(RTLD_NEXT, "read");
+    const int failed = fails("read", fstat(fd, &is) == 0 && S_ISFIFO(is.st_mode));
+    return failed ? -1 : real(fd, data, n);
 }
 
 int fsync(int fd)

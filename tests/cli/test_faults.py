@@ -84,6 +84,19 @@ class Faults(cli.Cli):
         self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-L", "run.jsonl")
         self.each("r.html", "report", "run.jsonl", "-o", "r.html", least=7)
 
+    def test_interrupted_reads(self):
+        """A signal that interrupts a read of a launcher's version does not change the version."""
+        if not self.works:
+            return
+        self.write("mpirun", '#!/bin/sh\n[ "$1" = --version ] && { sleep 0.1; echo "mpirun (Open MPI) 4.1.4"; exit; }\necho launcher: $@')
+        os.chmod(self.path("mpirun"), 0o755)
+        arguments, failed = ("launch", "-n", 2, "--launcher", self.path("mpirun"), "prog"), 0
+        for at in (1, 2):
+            ended = self.run_failing("read", at, errno.EINTR, arguments)
+            failed += "#failed" in ended.err
+            self.assertIn(" -x CFLUX_RESTART ", ended.out)
+        self.assertEqual(failed, 2)
+
 
 if __name__ == "__main__":
     cli.main(3)

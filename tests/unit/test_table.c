@@ -402,14 +402,21 @@ static void ambiguous_separators(void **state)
     refuse("a;b\n1,5;2,5\n", "line 2: two characters can separate the columns of \"1,5;2,5\": call "
                              "fx_read_table with .separator = ',' or ';'");
     refuse("1,5 -2,5\n3 4\n3,5 4\n",
-           "line 3: two characters can separate the columns of \"3,5 4\"");
+           "line 1: two characters can separate the columns of \"1,5 -2,5\"");
+    /* Quotes do not hide a decimal comma, or the first row would become a header. */
+    refuse("\"1,5\";2\n3;4\n", "line 1: two characters can separate the columns of \"\"1,5\";2\"");
     refuse("a;b|c;d\n1;2|3;4\n", ".separator = ';' or '|'");
     refuse("1\t\t2\n3\t\t4\n", ".separator = '\\t' or ' '");
     FX_SCOPE;
     assert_false(
         fx_is_error(fx_read_table(temp_text("s.csv", "a;b\n1,5;2,5\n"), .separator = ';')));
-    assert_true(fx_is_error(fx_read_csv(temp_text("s.csv", "1,5;2,5\n"))));
-    assert_non_null(strstr(fx_error_take().message, ".separator = ',' or ';'"));
+    static const char *const tables[] = {"1,5;2,5\n", "\"1,5\";2\n", "3;\" 1,5 \"\n3;4\n"};
+    for (int i = 0; i < 3; i++) {
+        assert_true(fx_is_error(fx_read_csv(temp_text("s.csv", tables[i]))));
+        assert_non_null(strstr(fx_error_take().message, ".separator = ',' or ';'"));
+    }
+    fx_array *values = fx_read_csv(temp_text("s.csv", "\"1\" \"2\"\n3 \"4\"\n"));
+    assert_int_equal(fx_size(values, 0), 2); /* quoted numbers count as numbers */
 }
 
 static void *read_file(const char *path)

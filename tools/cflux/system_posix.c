@@ -386,6 +386,16 @@ int run_watched(char **words, program_watch *watch)
     return run(words, false, watch);
 }
 
+/* read(), repeated if a signal interrupts it. */
+static ssize_t read_some(int file, void *to, size_t size)
+{
+    ssize_t n;
+    do
+        n = read(file, to, size);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
 bool read_program(char **words, char *text, size_t size)
 {
     int ends[2];
@@ -403,10 +413,10 @@ bool read_program(char **words, char *text, size_t size)
     }
     close(ends[1]);
     for (ssize_t n = 1; n > 0 && got + 1 < size; got += n > 0 ? (size_t)n : 0)
-        n = read(ends[0], text + got, size - 1 - got);
+        n = read_some(ends[0], text + got, size - 1 - got);
     text[got] = 0;
     /* Without a reader the program would get SIGPIPE. */
-    while (read(ends[0], rest, sizeof rest) > 0)
+    while (read_some(ends[0], rest, sizeof rest) > 0)
         ;
     close(ends[0]);
     return child > 0 && wait_for(child) == 0;
