@@ -780,6 +780,8 @@ inline fx_alphadropout_layer *fx_alphadropout(double p)
 #undef fx_gru
 #undef fx_gruv3
 #undef fx_recurrence
+#undef fx_bidirectional
+#undef fx_recur
 
 #define FXI_CXX_RECURRENT(name, layer, options)                                                    \
     inline layer *fx_##name(const options &a)                                                      \
@@ -806,6 +808,18 @@ inline fx_recurrent_layer *fx_recurrence(const fx_recurrence_args &a)
 inline fx_recurrent_layer *fx_recurrence(void *cell)
 {
     return fx_recurrence(fx_recurrence_args().with_cell(cell));
+}
+inline fx_bidirectional_layer *fx_bidirectional(const fx_bidirectional_args &a)
+{
+    return fxi_bidirectional(fxi_sized<fx_bidirectional_args>(a));
+}
+inline fx_bidirectional_layer *fx_bidirectional(void *forward, void *backward)
+{
+    return fx_bidirectional(fx_bidirectional_args().with_forward(forward).with_backward(backward));
+}
+inline void *fx_recur(const fx_recur_args &a)
+{
+    return fxi_recur(fxi_sized<fx_recur_args>(a));
 }
 
 inline fx_array *fx_init(const fx_init_args &a)

@@ -170,8 +170,61 @@ FX_API fx_recurrence_layer *fxi_recurrence(const fx_recurrence_args *a);
     FXI_CALL(fxi_recurrence(                                                                       \
         FXI_OPTIONS(fx_recurrence_args, FXI_RECURRENCE_ARGS(FXI_DEFAULT).cell = __VA_ARGS__)))
 
+/* Two recurrent layers over a sequence: `forward` from the first time step to the last, `backward`
+ * from the last to the first. y has the outputs of `forward` above those of `backward`, each at the
+ * time step of its input: (out + out)×len×batch. fx_call(l, x, state) starts with the states of the
+ * tuple (forward, backward); with .return_state = true the result is (y, states), with both last
+ * states in such a tuple. In a state dictionary the arrays of `backward` have the suffix _reverse,
+ * as in PyTorch's LSTM(bidirectional=True). Flux has no such layer, so it cannot be saved as BSON.
+ * FX_STATUS_ARGUMENT unless both are RNN, LSTM, GRU, GRUv3 or Recurrence without return_state.
+ * Schuster, Paliwal, 1997. */
+typedef struct fx_bidirectional_layer {
+    fx_object base;
+    void *forward, *backward; /* recurrent layers */
+    bool return_state;
+} fx_bidirectional_layer;
+/* clang-format off */
+#define FXI_BIDIRECTIONAL_ARGS(F)                                                                  \
+    F(void *, forward, FXI_NULL)  /* the layer that runs from the first time step to the last */   \
+    F(void *, backward, FXI_NULL) /* the layer that runs from the last time step to the first */   \
+    F(bool, return_state, false)  /* true: returns (y, last states) */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_bidirectional_args, FXI_BIDIRECTIONAL_ARGS);
+FX_API fx_bidirectional_layer *fxi_bidirectional(const fx_bidirectional_args *a);
+#define fx_bidirectional(...)                                                                      \
+    FXI_CALL(fxi_bidirectional(FXI_OPTIONS(                                                        \
+        fx_bidirectional_args, FXI_BIDIRECTIONAL_ARGS(FXI_DEFAULT).forward = __VA_ARGS__)))
+
+/* fx_recur(l, x, .lengths = n): a call of a recurrent layer or Bidirectional for sequences of
+ * several lengths, which x has side by side, filled up to the longest one (fx_batch_sequence). The
+ * result is that of fx_call(l, x, state), with these differences: at time steps after its end a
+ * sequence has the output 0, and its state does not change. So the last state is that after its own
+ * last element, and backwards it starts at its own last element, as PyTorch's packed sequences. The
+ * values of x after the end do not matter. A length above len counts as len; a sequence of length 0
+ * keeps the state with which it starts.
+ *
+ * .mask is the general form: the time steps to skip may be anywhere.
+ *
+ * The scope owns the result. FX_STATUS_SHAPE unless x is in×len×batch, with one length for each
+ * sequence, or a mask of len×batch; FX_STATUS_ARGUMENT for another kind of layer, for both lengths
+ * and a mask, and for a Recurrence with another cell than the library's without .state; other
+ * errors as for fx_call. */
+/* clang-format off */
+#define FXI_RECUR_ARGS(F)                                                                          \
+    F(void *, layer, FXI_NULL)       /* the layer */                                               \
+    F(fx_array *, x, FXI_NULL)       /* in×len×batch; without lengths and mask also in×len */      \
+    F(void *, state, FXI_NULL)       /* to start with; NULL: the initial state of the cell */      \
+    F(fx_array *, lengths, FXI_NULL) /* a vector: time steps of each sequence; NULL: all */        \
+    F(fx_array *, mask, FXI_NULL)    /* Bool, len×batch: false: the sequence skips the time step */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_recur_args, FXI_RECUR_ARGS);
+FX_API void *fxi_recur(const fx_recur_args *a);
+#define fx_recur(...)                                                                              \
+    FXI_CALL(fxi_recur(FXI_OPTIONS(fx_recur_args, FXI_RECUR_ARGS(FXI_DEFAULT).layer = __VA_ARGS__)))
+
 /* The state with which a cell or a recurrent layer starts: a vector of zeros, or h0; of an LSTM the
- * tuple (h, c). FX_STATUS_ARGUMENT for other objects. The scope owns it. Flux.initialstates. */
+ * tuple (h, c); of a Bidirectional the tuple of both. FX_STATUS_ARGUMENT for other objects. The
+ * scope owns it. Flux.initialstates. */
 FX_API void *fx_initialstates(void *layer);
 
 FXI_END_C

@@ -1,11 +1,17 @@
-/* recurrent.c: RNN, LSTM, GRU, GRUv3 and Recurrence: a cell over a sequence.
+/* recurrent.c: RNN, LSTM, GRU, GRUv3 and Recurrence: a cell over a sequence, in either direction.
  *
  * The input of all time steps is multiplied by Wi in one product. In this product the batch axis
  * precedes the axis of time, so that each time step reads adjacent columns. A cell that is not one
  * of the library's is called once for each time step.
  *
+ * Sequences of several lengths: a time step that the mask skips computes a new state like the
+ * others, and then keeps the previous one. So the plan is the same for all lengths, and backwards
+ * each sequence starts at its own last element. Skipped inputs are set to 0 first, so that a NaN in
+ * them does not reach a gradient.
+ *
  * A Recur of Flux until 0.14 becomes the layer whose cell it holds. Source: Flux's recurrent.jl.
  */
+#include "recurrent_layer.h"
 #include "memory.h"
 #include "recurrent_cell.h"
 
@@ -13,9 +19,10 @@
 
 /* A sequence, and the outputs of its time steps. */
 typedef struct sequence {
-    fx_array *x; /* in×len, or in×len×batch */
+    fx_array *x;    /* in×len, or in×len×batch */
+    fx_array *mask; /* len×batch; NULL: no time step is skipped */
     int64_t steps, batch;
-    bool batched;
+    bool batched, backwards;
     fx_array **outputs;
 } sequence;
 
@@ -24,18 +31,68 @@ static fx_status no_sequence(void *self, fx_array *x, const char *expectation)
     return fxi_layer_mismatch(self, x, FX_STATUS_SHAPE, expectation);
 }
 
-static fx_status begin(void *self, fx_array *x, sequence *s)
+static fx_status begin(void *self, const fxi_recurrent_call *call, sequence *s)
 {
+    fx_array *x = call->x;
     const int nd = fx_ndims(x);
     if (nd != 2 && nd != 3)
         return no_sequence(self, x, "ndims(input) == 2 or 3");
-    *s = (sequence){x, fx_size(x, 1), nd == 3 ? fx_size(x, 2) : 1, nd == 3, NULL};
+    *s = (sequence){.x = x,
+                    .mask = call->mask,
+                    .steps = fx_size(x, 1),
+                    .batch = nd == 3 ? fx_size(x, 2) : 1,
+                    .batched = nd == 3,
+                    .backwards = call->backwards};
     if (s->steps < 1)
         return no_sequence(self, x, "size(input, 2) >= 1");
+    if (s->mask)
+        s->x = fx_where(fx_reshape(s->mask, 1, s->steps, s->batch), x, 0);
+    if (fx_is_error(s->x))
+        return fx_array_status(s->x);
     s->outputs = fxi_calloc((size_t)s->steps, sizeof(fx_array *));
     return s->outputs ? FX_OK
                       : fx_fail(FX_STATUS_MEMORY, fx_type_of(self)->name,
                                 "no memory for %" PRId64 " time steps", s->steps);
+}
+
+/* The time step that is computed as number i. */
+static int64_t time_of(const sequence *s, int64_t i)
+{
+    return s->backwards ? s->steps - 1 - i : i;
+}
+
+/* `mask` along the last axis of an array with nd axes. */
+static fx_array *along_batch(fx_array *mask, int nd)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int k = 0; k < nd; k++)
+        sizes[k] = k == nd - 1 ? fx_length(mask) : 1;
+    return fxi_reshape(mask, nd, sizes);
+}
+
+/* A state after a time step: of sequences that skip it, the state before it (NULL: zeros). */
+static fx_array *kept(fx_array *mask, fx_array *after, fx_array *before)
+{
+    fx_array *on = along_batch(mask, fx_ndims(after));
+    return before ? fx_where(on, after, before) : fx_where(on, after, 0);
+}
+
+/* Which sequences do not skip the time step. */
+static fx_array *mask_at(const sequence *s, int64_t t)
+{
+    return fx_slice(s->mask, 0, t, t + 1);
+}
+
+/* y with zeros at skipped time steps; its axes are a×len×…×batch. */
+static fx_array *without_skipped(const sequence *s, fx_array *y)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    const int nd = fx_ndims(y);
+    if (!s->mask || fx_is_error(y))
+        return y;
+    for (int k = 0; k < nd; k++)
+        sizes[k] = k == 1 ? s->steps : k == nd - 1 ? s->batch : 1;
+    return fx_where(fxi_reshape(s->mask, nd, sizes), y, 0);
 }
 
 /* ---- the library's cells --------------------------------------------------------------------- */
@@ -60,9 +117,15 @@ static fx_status run_cell(void *self, const fx_cell_layer *cell, sequence *s, vo
     if (status != FX_OK)
         return status;
     fx_array *p = projected(cell, s);
-    for (int64_t t = 0; t < s->steps; t++) {
+    for (int64_t i = 0; i < s->steps; i++) {
+        const int64_t t = time_of(s, i);
+        const fxi_states before = states;
         fx_array *now = fx_slice(p, 2, t, t + 1);
         fxi_cell_step(cell, fx_reshape(now, fx_size(p, 0), s->batch), &states);
+        if (s->mask)
+            states.h = kept(mask_at(s, t), states.h, before.h);
+        if (s->mask && states.c)
+            states.c = kept(mask_at(s, t), states.c, before.c);
         s->outputs[t] = states.h;
     }
     *state = fxi_cell_state_object(cell, &states, !s->batched && fx_size(states.h, 1) == 1);
@@ -84,15 +147,26 @@ static fx_status not_a_pair(void *self, void *result)
 {
     char got[200];
     if (result && fx_is_error(result))
-        return fx_is_array(result) ? fx_array_status(result) : FX_STATUS_ARGUMENT;
+        return fxi_state_status(result);
     fx_summary(result, got, sizeof got);
     return fx_fail(FX_STATUS_ARGUMENT, fx_type_of(self)->name,
                    "the cell must return a tuple (output, state), got %s", got);
 }
 
+static fx_array *kept_array(int n, fx_array *const *states, void *mask)
+{
+    (void)n;
+    return kept(mask, states[0], states[1]);
+}
+
 static fx_status run_any(void *self, void *cell, sequence *s, void **state)
 {
-    for (int64_t t = 0; t < s->steps; t++) {
+    if (s->mask && !*state)
+        return fx_fail(FX_STATUS_ARGUMENT, fx_type_of(self)->name,
+                       "with lengths or a mask it needs the state to start with, because it does "
+                       "not know that of its cell: set .state");
+    for (int64_t i = 0; i < s->steps; i++) {
+        const int64_t t = time_of(s, i);
         fx_array *x = fx_squeeze(fx_slice(s->x, 1, t, t + 1), FX_AXES(1));
         void *const args[] = {x, *state};
         void *result = fxi_call(cell, *state ? 2 : 1, args);
@@ -100,24 +174,37 @@ static fx_status run_any(void *self, void *cell, sequence *s, void **state)
         s->outputs[t] = tuple ? fx_child(result, 0) : NULL;
         if (!s->outputs[t] || !fx_is_array(s->outputs[t]))
             return not_a_pair(self, result);
-        *state = fx_child(result, 1);
+        void *const both[] = {fx_child(result, 1), *state};
+        *state = s->mask ? fx_fmap_n(kept_array, mask_at(s, t), 2, both) : both[0];
+        if (*state && fx_is_error(*state))
+            return fxi_state_status(*state);
     }
     return FX_OK;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static void *run(fx_recurrent_layer *l, fx_array *x, void *state)
+fx_status fxi_recurrent_run(fx_recurrent_layer *l, const fxi_recurrent_call *call, fx_array **out_y,
+                            void **out_state)
 {
     sequence s = {.x = NULL};
     const bool own = fxi_is_cell(l->cell);
-    fx_status status = begin(l, x, &s);
+    *out_y = NULL;
+    *out_state = call->state;
+    fx_status status = begin(l, call, &s);
     if (status == FX_OK)
-        status = (own ? run_cell(l, l->cell, &s, &state) : run_any(l, l->cell, &s, &state));
-    void *y = NULL;
+        status = (own ? run_cell(l, l->cell, &s, out_state) : run_any(l, l->cell, &s, out_state));
     if (status == FX_OK)
-        y = own ? joined(&s) : fxi_stack(1, (int)s.steps, s.outputs);
+        *out_y = without_skipped(&s, own ? joined(&s) : fxi_stack(1, (int)s.steps, s.outputs));
     fxi_free(s.outputs);
+    return status;
+}
+
+static void *recurrent_run(fx_recurrent_layer *l, const fxi_recurrent_call *call)
+{
+    fx_array *y;
+    void *state;
+    const fx_status status = fxi_recurrent_run(l, call, &y, &state);
     if (status != FX_OK)
         return fx_error_array(status);
     return l->return_state && !fx_is_error(y) ? fx_tuple(y, state) : y;
@@ -125,19 +212,88 @@ static void *run(fx_recurrent_layer *l, fx_array *x, void *state)
 
 static void *recurrent_forward(void *self, int n, void *const *args)
 {
-    fx_recurrent_layer *l = self;
     FXI_SCOPE;
     fx_array *x = fxi_layer_input(self, n == 2 ? 1 : n, args);
     if (fx_is_error(x))
         return fx_keep(x);
-    return fx_keep(run(l, x, n == 2 ? args[1] : NULL));
+    return fx_keep(
+        recurrent_run(self, &(fxi_recurrent_call){x, n == 2 ? args[1] : NULL, NULL, false}));
+}
+
+bool fxi_is_recurrent(const void *object)
+{
+    return object && fx_type_of(object)->forward == recurrent_forward;
+}
+
+/* ---- lengths and masks ----------------------------------------------------------------------- */
+
+/* *out: the mask of the call, len×batch; NULL: none. */
+static fx_status mask_of(const fx_recur_args *a, fx_array **out)
+{
+    fx_array *given = a->lengths ? a->lengths : a->mask;
+    const char *name = fx_type_of(a->layer)->name;
+    char got[200];
+    *out = NULL;
+    if (a->lengths && a->mask)
+        return fx_fail(FX_STATUS_ARGUMENT, name, "takes lengths or a mask, not both");
+    const fx_status status = given ? fxi_expect_array(name, "the mask", given) : FX_OK;
+    if (status != FX_OK || !given)
+        return status;
+    if (fx_ndims(a->x) != 3)
+        return fxi_layer_mismatch(a->layer, a->x, FX_STATUS_SHAPE,
+                                  "ndims(input) == 3 with lengths or a mask");
+    const int64_t steps = fx_size(a->x, 1), batch = fx_size(a->x, 2);
+    if (a->lengths) {
+        if (fx_ndims(given) != 1 || fx_length(given) != batch)
+            return fx_fail(FX_STATUS_SHAPE, name,
+                           "expects one length for each of %" PRId64 " sequences, got %s", batch,
+                           fxi_given(given, got, sizeof got));
+        fx_array *time = fx_range_dtype(FX_DTYPE_I64, 0, 1, steps);
+        *out = fx_lt(time, fx_reshape(given, 1, batch));
+        return FX_OK;
+    }
+    if (fx_ndims(given) != 2 || fx_size(given, 0) != steps || fx_size(given, 1) != batch)
+        return fx_fail(FX_STATUS_SHAPE, name,
+                       "expects a mask of %" PRId64 "×%" PRId64 " (length×batch), got %s", steps,
+                       batch, fxi_given(given, got, sizeof got));
+    *out = given;
+    return FX_OK;
+}
+
+void *fxi_recur(const fx_recur_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_recur_args, FXI_RECUR_ARGS, a, "recur", given);
+    FXI_SCOPE;
+    const bool both = a_ok && a.layer && fx_is(a.layer, fxi_bidirectional_type());
+    char got[200];
+    if (!a_ok || (a.layer && fx_is_error(a.layer)))
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    if (!both && !fxi_is_recurrent(a.layer))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "recur",
+                                      "expects a recurrent layer, got %s",
+                                      fxi_given(a.layer, got, sizeof got)));
+    fxi_recurrent_call call = {.x = fxi_layer_input(a.layer, 1, (void *const[]){a.x}),
+                               .state = a.state};
+    if (fx_is_error(call.x))
+        return fx_keep(call.x);
+    const fx_status status = mask_of(&a, &call.mask);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    return fx_keep(both ? fxi_bidirectional_run(a.layer, &call) : recurrent_run(a.layer, &call));
 }
 
 void *fx_initialstates(void *layer)
 {
     const fx_type *type = layer ? fx_type_of(layer) : NULL;
     FXI_SCOPE;
-    void *cell = type && type->forward == recurrent_forward && !fx_is_error(layer)
+    if (type == fxi_bidirectional_type() && !fx_is_error(layer)) {
+        const fx_bidirectional_layer *l = layer;
+        void *first = fx_initialstates(l->forward), *second = fx_initialstates(l->backward);
+        return fx_keep(fx_is_error(first) || fx_is_error(second)
+                           ? fx_error_array(FX_STATUS_ARGUMENT)
+                           : fx_tuple(first, second));
+    }
+    void *cell = fxi_is_recurrent(layer) && !fx_is_error(layer)
                      ? ((fx_recurrent_layer *)layer)->cell
                      : layer;
     if (layer && fxi_is_cell(cell) && !fx_is_error(cell))

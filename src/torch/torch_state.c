@@ -61,7 +61,7 @@ static bool ends_with(const char *path, const char *name)
     return strcmp(last_part(path), name) == 0;
 }
 
-/* The same for a name that may have the suffix of a layer, _l0 (see with_suffix). */
+/* The same for a name that may have the suffix of a layer, _l0 (see with_suffixes). */
 static bool is_named(const char *path, const char *name)
 {
     const char *part = last_part(path);
@@ -69,17 +69,20 @@ static bool is_named(const char *path, const char *name)
     return strncmp(part, name, n) == 0 && (!part[n] || strncmp(part + n, "_l", 2) == 0);
 }
 
-/* "0.*_l0.weight_ih" becomes "0.weight_ih_l0": PyTorch's recurrent layers have the arrays of their
- * cells under names with a suffix. */
-static void with_suffix(char *path)
+/* "0.*_l0.weight_ih" becomes "0.weight_ih_l0", and "0.*_reverse.*_l0.weight_ih" becomes
+ * "0.weight_ih_l0_reverse": PyTorch's recurrent layers have the arrays of their cells under names
+ * with suffixes. */
+static void with_suffixes(char *path)
 {
     char suffix[32];
-    char *star = strchr(path, FXI_TORCH_SUFFIX), *dot = star ? strchr(star, '.') : NULL;
-    if (!dot || (size_t)(dot - star) > sizeof suffix)
-        return;
-    snprintf(suffix, sizeof suffix, "%.*s", (int)(dot - star - 1), star + 1);
-    memmove(star, dot + 1, strlen(dot));
-    strcat(path, suffix); /* the path is now shorter by more than the suffix */
+    for (char *star; (star = strrchr(path, FXI_TORCH_SUFFIX)) != NULL;) {
+        const char *dot = strchr(star, '.');
+        if (!dot || (size_t)(dot - star) > sizeof suffix)
+            return;
+        snprintf(suffix, sizeof suffix, "%.*s", (int)(dot - star - 1), star + 1);
+        memmove(star, dot + 1, strlen(dot));
+        strcat(path, suffix); /* the path is now shorter by more than the suffix */
+    }
 }
 
 /* The arrays of the model under PyTorch's names, and which of them are parts. NULL on failure. */
@@ -87,7 +90,7 @@ static fxi_torch_part *list_own(fxi_entries *own, void *model)
 {
     fxi_entries_walk(own, "", model);
     for (int32_t i = 0; i < own->n; i++)
-        with_suffix(own->items[i].name);
+        with_suffixes(own->items[i].name);
     return own->status == FX_OK ? fxi_torch_parts(own) : NULL;
 }
 

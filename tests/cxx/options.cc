@@ -105,11 +105,17 @@ void layout()
     ROW(fx_rnn_args, FXI_RNN_ARGS)
     ROW(fx_lstm_args, FXI_LSTM_ARGS)
     ROW(fx_recurrence_args, FXI_RECURRENCE_ARGS)
+    ROW(fx_bidirectional_args, FXI_BIDIRECTIONAL_ARGS)
+    ROW(fx_recur_args, FXI_RECUR_ARGS)
     CHECK(fx_size(fx_lstmcell(2, 3)->wi, 0) == 12 && fx_size(fx_grucell(2, 3)->wi, 0) == 9);
     CHECK(fx_gruv3cell(2, 3)->wh_new != nullptr && fx_rnncell(2, 3)->act == FX_TANH);
     CHECK(fx_lstm(2, 3)->cell != nullptr && fx_gru(2, 3)->cell != nullptr);
     CHECK(fx_rnn(2, 3)->cell != nullptr && fx_gruv3(2, 3)->cell != nullptr);
     CHECK(!fx_recurrence(fx_rnncell(2, 3))->return_state);
+    CHECK(!fx_bidirectional(fx_rnn(2, 3), fx_gru(2, 3))->return_state);
+    CHECK(fx_size(static_cast<fx_array *>(
+                      fx_recur(fx_recur_args().with_layer(fx_rnn(2, 3)).with_x(fx_ones(2, 4, 5)))),
+                  1) == 4);
     ROW(fx_loss_args, FXI_LOSS_ARGS)
     ROW(fx_reduce_args, FXI_REDUCE_ARGS)
     ROW(fx_var_args, FXI_VAR_ARGS)

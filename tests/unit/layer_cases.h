@@ -117,6 +117,9 @@ static const layer_case layer_cases[] = {
     {.text = "GRUv3(3 => 4)", .inputs = {SIZES(3, 4, 2)}},
     {.text = "Recurrence(RNNCell(3 => 4, tanh); return_state=true)", .inputs = {SIZES(3, 4, 2)}},
     {.text = "Chain(Recurrence(LSTMCell(3 => 4)), LSTM(4 => 2))", .inputs = {SIZES(3, 4, 2)}},
+    {.text = "Bidirectional(LSTM(3 => 4), GRU(3 => 2))", .inputs = {SIZES(3, 5, 2)}, .no_bson = true},
+    {.text = "Bidirectional(RNN(3 => 2, tanh), Recurrence(RNNCell(3 => 4, tanh)); return_state=true)",
+     .inputs = {SIZES(3, 4)}, .no_bson = true},
 };
 /* clang-format on */
 

@@ -425,6 +425,26 @@ static void observe_recurrence(const void *args, char *text)
 {
     add_object(text, fxi_recurrence(args));
 }
+static void prepare_bidirectional(void *args)
+{
+    fx_bidirectional_args *a = args;
+    a->forward = fx_rnn(2, 3), a->backward = fx_gru(2, 3);
+}
+static void observe_bidirectional(const void *args, char *text)
+{
+    add_object(text, fxi_bidirectional(args));
+}
+static void prepare_recur(void *args)
+{
+    fx_recur_args *a = args;
+    fx_seed(1);
+    a->layer = fx_rnn(2, 3);
+    a->x = fx_reshape(fx_range(0, 0.1, 8), 2, 2, 2);
+}
+static void observe_recur(const void *args, char *text)
+{
+    add_object(text, fxi_recur(args));
+}
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
@@ -955,6 +975,9 @@ static void observe_device(const void *args, char *text)
     F(rnn, fx_rnn_args, FXI_RNN_ARGS, 2, prepare_rnn, NULL)                                        \
     F(lstm, fx_lstm_args, FXI_LSTM_ARGS, 2, prepare_lstm, NULL)                                    \
     F(recurrence, fx_recurrence_args, FXI_RECURRENCE_ARGS, 1, prepare_recurrence, NULL)            \
+    F(bidirectional, fx_bidirectional_args, FXI_BIDIRECTIONAL_ARGS, 2, prepare_bidirectional,      \
+      NULL)                                                                                        \
+    F(recur, fx_recur_args, FXI_RECUR_ARGS, 2, prepare_recur, NULL)                                \
     F(reduce, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_reduce, NULL)                            \
     F(truth, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_truth, NULL)                              \
     F(var, fx_var_args, FXI_VAR_ARGS, 1, prepare_var, NULL)                                        \
