@@ -315,6 +315,28 @@ FX_API fx_array *fx_scalar(double value);
                .v = {__VA_ARGS__}})
 #define FX_DIMS_TAKES_AT_MOST_16_NUMBERS(n)                                                        \
     ((int64_t)(n) + 0 * (int64_t)sizeof(char[(n) <= 2 * FX_MAX_DIMS ? 1 : -1]))
+/* The arguments of a constructor whose first option is a list of sizes. FXI_SIZES_FIRST accepts a
+ * number n for FX_DIMS(n). FXI_DIMS_FIRST accepts a list only; for a number the compiler's message
+ * contains the name of the function below. */
+static inline fx_dims fxi_dims_themselves(fx_dims sizes)
+{
+    return sizes;
+}
+static inline fx_dims fxi_dims_of_number(int64_t n)
+{
+    fx_dims sizes = FXI_DIMS_NONE;
+    sizes.n = 1;
+    sizes.v[0] = n;
+    return sizes;
+}
+static inline fx_dims fxi_sizes_are_written_as_FX_DIMS(fx_dims sizes)
+{
+    return sizes;
+}
+#define FXI_SIZES_FIRST(...) FXI_CONVERT_FIRST_(fxi_dims_of_number, __VA_ARGS__, )
+#define FXI_DIMS_FIRST(...)  FXI_CONVERT_FIRST_(fxi_sizes_are_written_as_FX_DIMS, __VA_ARGS__, )
+#define FXI_CONVERT_FIRST_(other, first, ...)                                                      \
+    _Generic((first), fx_dims : fxi_dims_themselves, default : other)(first), __VA_ARGS__
 /* FX_FROM_C(W): an array that reads a C array of 1 to 4 dimensions in place, with the order of the
  * axes reversed: float W[2][5] is the 5×2 array with the same bytes. The C array must stay valid
  * and unchanged until the last value that reads it is freed. FXI_SUB is the first sub-array, or the

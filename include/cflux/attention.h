@@ -68,8 +68,8 @@ typedef struct fx_multiheadattention_layer {
 /* clang-format off */
 #define FXI_MULTIHEADATTENTION_ARGS(F)                                                             \
     F(fx_dims, dims, FXI_DIMS_NONE)        /* six sizes: q, k, v; the projections qk and v; out.   \
-                                              Short forms: (in, qk, v, out), (in, qkv, out), (n):  \
-                                              n for all */                                         \
+                                              Short forms: (in, qk, v, out), (in, qkv, out), and   \
+                                              (n) or the number n: n for all */                    \
     F(int64_t, nheads, 8)                  /* number of heads; divides qk and v */                 \
     F(int, bias, false)                    /* true: the projections have biases */                 \
     F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of the projections */                    \
@@ -84,8 +84,9 @@ typedef struct fx_multiheadattention_layer {
 FXI_OPTION_STRUCT(fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS);
 FX_API fx_multiheadattention_layer *fxi_multiheadattention(const fx_multiheadattention_args *a);
 #define fx_multiheadattention(...)                                                                 \
-    FXI_CALL(fxi_multiheadattention(FXI_OPTIONS(                                                   \
-        fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS(FXI_DEFAULT).dims = __VA_ARGS__)))
+    FXI_CALL(fxi_multiheadattention(                                                               \
+        FXI_OPTIONS(fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS(FXI_DEFAULT).dims =    \
+                                                    FXI_SIZES_FIRST(__VA_ARGS__))))
 
 /* fx_attend(l, q, …): a call of the layer with a mask. Returns the tuple (y, α), which the scope
  * owns. FX_STATUS_ARGUMENT if the layer or the query is missing; other errors as for fx_call. */

@@ -89,7 +89,7 @@ typedef struct fx_scale_layer {
 } fx_scale_layer;
 /* clang-format off */
 #define FXI_SCALE_ARGS(F)                                                                          \
-    F(fx_dims, size, FXI_DIMS_NONE)       /* sizes of scale and bias: FX_DIMS(4), FX_DIMS(1, 4) */ \
+    F(fx_dims, size, FXI_DIMS_NONE)       /* sizes of scale and bias: 4, or FX_DIMS(1, 4) */      \
     F(fx_function *, act, FX_IDENTITY)    /* activation */                                         \
     F(int, bias, true)                    /* false: no bias */                                     \
     F(fx_init_fn, init, fx_ones_init)     /* initialiser of scale */                               \
@@ -99,7 +99,8 @@ typedef struct fx_scale_layer {
 FXI_OPTION_STRUCT(fx_scale_args, FXI_SCALE_ARGS);
 FX_API fx_scale_layer *fxi_scale(const fx_scale_args *a);
 #define fx_scale(...)                                                                              \
-    FXI_CALL(fxi_scale(FXI_OPTIONS(fx_scale_args, FXI_SCALE_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
+    FXI_CALL(fxi_scale(FXI_OPTIONS(fx_scale_args, FXI_SCALE_ARGS(FXI_DEFAULT).size =               \
+                                                      FXI_SIZES_FIRST(__VA_ARGS__))))
 
 /* ---- Bilinear -------------------------------------------------------------------------------- */
 /* y[i] = act(xᵀ·W[i,:,:]·z + b[i]) for x: in1×…, z: in2×…, W: out×in1×in2, y: out×…. With one input
@@ -123,8 +124,8 @@ typedef struct fx_bilinear_layer {
 FXI_OPTION_STRUCT(fx_bilinear_args, FXI_BILINEAR_ARGS);
 FX_API fx_bilinear_layer *fxi_bilinear(const fx_bilinear_args *a);
 #define fx_bilinear(...)                                                                           \
-    FXI_CALL(fxi_bilinear(                                                                         \
-        FXI_OPTIONS(fx_bilinear_args, FXI_BILINEAR_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
+    FXI_CALL(fxi_bilinear(FXI_OPTIONS(fx_bilinear_args, FXI_BILINEAR_ARGS(FXI_DEFAULT).in =        \
+                                                            FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- Embedding ------------------------------------------------------------------------------- */
 /* Columns of W (out×in): for integers i of any shape, y = W[:, i], out×(sizes of i)…; for a one-hot

@@ -49,7 +49,8 @@ typedef struct fx_conv_layer {
 FXI_OPTION_STRUCT(fx_conv_args, FXI_CONV_ARGS);
 FX_API fx_conv_layer *fxi_conv(const fx_conv_args *a);
 #define fx_conv(...)                                                                               \
-    FXI_CALL(fxi_conv(FXI_OPTIONS(fx_conv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+    FXI_CALL(fxi_conv(FXI_OPTIONS(fx_conv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel =                \
+                                                    FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- CrossCor -------------------------------------------------------------------------------- */
 /* y = act(W ⋆ x + b), a cross-correlation: Conv with a kernel that is not flipped. W:
@@ -79,8 +80,8 @@ typedef struct fx_crosscor_layer {
 FXI_OPTION_STRUCT(fx_crosscor_args, FXI_CROSSCOR_ARGS);
 FX_API fx_crosscor_layer *fxi_crosscor(const fx_crosscor_args *a);
 #define fx_crosscor(...)                                                                           \
-    FXI_CALL(fxi_crosscor(                                                                         \
-        FXI_OPTIONS(fx_crosscor_args, FXI_CROSSCOR_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+    FXI_CALL(fxi_crosscor(FXI_OPTIONS(fx_crosscor_args, FXI_CROSSCOR_ARGS(FXI_DEFAULT).kernel =    \
+                                                            FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- ConvTranspose --------------------------------------------------------------------------- */
 /* y = act(Wᵀ ∗ x + b): the gradient of a convolution with respect to its input, as a layer
@@ -117,8 +118,9 @@ typedef struct fx_convtranspose_layer {
 FXI_OPTION_STRUCT(fx_convtranspose_args, FXI_CONVTRANSPOSE_ARGS);
 FX_API fx_convtranspose_layer *fxi_convtranspose(const fx_convtranspose_args *a);
 #define fx_convtranspose(...)                                                                      \
-    FXI_CALL(fxi_convtranspose(FXI_OPTIONS(                                                        \
-        fx_convtranspose_args, FXI_CONVTRANSPOSE_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+    FXI_CALL(fxi_convtranspose(                                                                    \
+        FXI_OPTIONS(fx_convtranspose_args,                                                         \
+                    FXI_CONVTRANSPOSE_ARGS(FXI_DEFAULT).kernel = FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- DepthwiseConv --------------------------------------------------------------------------- */
 /* A Conv with one group per input channel: each channel of x gives out/in channels of y. `in` must
@@ -128,8 +130,8 @@ typedef fx_conv_layer fx_depthwiseconv_layer;
 typedef fx_conv_args fx_depthwiseconv_args;
 FX_API fx_depthwiseconv_layer *fxi_depthwiseconv(const fx_depthwiseconv_args *a);
 #define fx_depthwiseconv(...)                                                                      \
-    FXI_CALL(fxi_depthwiseconv(                                                                    \
-        FXI_OPTIONS(fx_depthwiseconv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+    FXI_CALL(fxi_depthwiseconv(FXI_OPTIONS(                                                        \
+        fx_depthwiseconv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- MaxPool, MeanPool ----------------------------------------------------------------------- */
 /* Maximum (Flux.MaxPool) or mean (Flux.MeanPool) of every window, fx_pool_max and fx_pool_mean. x:
@@ -150,11 +152,11 @@ typedef fx_maxpool_args fx_meanpool_args;
 FX_API fx_maxpool_layer *fxi_maxpool(const fx_maxpool_args *a);
 FX_API fx_meanpool_layer *fxi_meanpool(const fx_meanpool_args *a);
 #define fx_maxpool(...)                                                                            \
-    FXI_CALL(fxi_maxpool(                                                                          \
-        FXI_OPTIONS(fx_maxpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
+    FXI_CALL(fxi_maxpool(FXI_OPTIONS(fx_maxpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window =       \
+                                                          FXI_DIMS_FIRST(__VA_ARGS__))))
 #define fx_meanpool(...)                                                                           \
-    FXI_CALL(fxi_meanpool(                                                                         \
-        FXI_OPTIONS(fx_meanpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
+    FXI_CALL(fxi_meanpool(FXI_OPTIONS(fx_meanpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window =     \
+                                                            FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- GlobalMaxPool, GlobalMeanPool ----------------------------------------------------------- */
 /* Maximum or mean over all spatial axes. x: spatial…×channels×batch with 1 to 3 spatial axes, y:
@@ -184,11 +186,13 @@ typedef fx_adaptivemaxpool_args fx_adaptivemeanpool_args;
 FX_API fx_adaptivemaxpool_layer *fxi_adaptivemaxpool(const fx_adaptivemaxpool_args *a);
 FX_API fx_adaptivemeanpool_layer *fxi_adaptivemeanpool(const fx_adaptivemeanpool_args *a);
 #define fx_adaptivemaxpool(...)                                                                    \
-    FXI_CALL(fxi_adaptivemaxpool(FXI_OPTIONS(                                                      \
-        fx_adaptivemaxpool_args, FXI_ADAPTIVEMAXPOOL_ARGS(FXI_DEFAULT).out = __VA_ARGS__)))
+    FXI_CALL(fxi_adaptivemaxpool(                                                                  \
+        FXI_OPTIONS(fx_adaptivemaxpool_args,                                                       \
+                    FXI_ADAPTIVEMAXPOOL_ARGS(FXI_DEFAULT).out = FXI_DIMS_FIRST(__VA_ARGS__))))
 #define fx_adaptivemeanpool(...)                                                                   \
-    FXI_CALL(fxi_adaptivemeanpool(FXI_OPTIONS(                                                     \
-        fx_adaptivemeanpool_args, FXI_ADAPTIVEMAXPOOL_ARGS(FXI_DEFAULT).out = __VA_ARGS__)))
+    FXI_CALL(fxi_adaptivemeanpool(                                                                 \
+        FXI_OPTIONS(fx_adaptivemeanpool_args,                                                      \
+                    FXI_ADAPTIVEMAXPOOL_ARGS(FXI_DEFAULT).out = FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- LPNormPool ------------------------------------------------------------------------------ */
 /* y = (Σ|x|^p)^(1/p) over every window (fx_pool_lpnorm). x: spatial…×channels×batch. Flux has only
@@ -210,8 +214,9 @@ typedef struct fx_lpnormpool_layer {
 FXI_OPTION_STRUCT(fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS);
 FX_API fx_lpnormpool_layer *fxi_lpnormpool(const fx_lpnormpool_args *a);
 #define fx_lpnormpool(...)                                                                         \
-    FXI_CALL(fxi_lpnormpool(                                                                       \
-        FXI_OPTIONS(fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
+    FXI_CALL(                                                                                      \
+        fxi_lpnormpool(FXI_OPTIONS(fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS(FXI_DEFAULT).window =   \
+                                                           FXI_DIMS_FIRST(__VA_ARGS__))))
 
 /* ---- Upsample -------------------------------------------------------------------------------- */
 /* How Upsample computes new elements: see fx_resize (resample.h). */

@@ -128,7 +128,7 @@ typedef struct fx_layernorm_layer {
 } fx_layernorm_layer;
 /* clang-format off */
 #define FXI_LAYERNORM_ARGS(F)                                                                      \
-    F(fx_dims, size, FXI_DIMS_NONE)    /* sizes of the first axes: FX_DIMS(5) */                   \
+    F(fx_dims, size, FXI_DIMS_NONE)    /* sizes of the first axes: 5, or FX_DIMS(5, 4) */          \
     F(fx_function *, act, FX_IDENTITY) /* activation */                                            \
     F(bool, affine, true)              /* false: no scale and no bias */                           \
     F(double, eps, 1e-5)               /* ε */                                                     \
@@ -137,8 +137,8 @@ typedef struct fx_layernorm_layer {
 FXI_OPTION_STRUCT(fx_layernorm_args, FXI_LAYERNORM_ARGS);
 FX_API fx_layernorm_layer *fxi_layernorm(const fx_layernorm_args *a);
 #define fx_layernorm(...)                                                                          \
-    FXI_CALL(fxi_layernorm(                                                                        \
-        FXI_OPTIONS(fx_layernorm_args, FXI_LAYERNORM_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
+    FXI_CALL(fxi_layernorm(FXI_OPTIONS(fx_layernorm_args, FXI_LAYERNORM_ARGS(FXI_DEFAULT).size =   \
+                                                              FXI_SIZES_FIRST(__VA_ARGS__))))
 
 /* ---- Dropout --------------------------------------------------------------------------------- */
 /* In training, y = 0 with probability p per element, otherwise x/(1−p); in inference y = x. p

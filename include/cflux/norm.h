@@ -79,7 +79,7 @@ typedef struct fx_rmsnorm_layer {
 } fx_rmsnorm_layer;
 /* clang-format off */
 #define FXI_RMSNORM_ARGS(F)                                                                        \
-    F(fx_dims, size, FXI_DIMS_NONE)    /* sizes of the first axes: FX_DIMS(5) */                   \
+    F(fx_dims, size, FXI_DIMS_NONE)    /* sizes of the first axes: 5, or FX_DIMS(5, 4) */          \
     F(fx_function *, act, FX_IDENTITY) /* activation */                                            \
     F(bool, affine, true)              /* false: no γ */                                           \
     F(double, eps, 1e-5)               /* ε */
@@ -87,8 +87,8 @@ typedef struct fx_rmsnorm_layer {
 FXI_OPTION_STRUCT(fx_rmsnorm_args, FXI_RMSNORM_ARGS);
 FX_API fx_rmsnorm_layer *fxi_rmsnorm(const fx_rmsnorm_args *a);
 #define fx_rmsnorm(...)                                                                            \
-    FXI_CALL(fxi_rmsnorm(                                                                          \
-        FXI_OPTIONS(fx_rmsnorm_args, FXI_RMSNORM_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
+    FXI_CALL(fxi_rmsnorm(FXI_OPTIONS(fx_rmsnorm_args, FXI_RMSNORM_ARGS(FXI_DEFAULT).size =         \
+                                                          FXI_SIZES_FIRST(__VA_ARGS__))))
 
 /* ---- AlphaDropout ---------------------------------------------------------------------------- */
 /* In training, y = A·x + B with probability 1 − p per element, otherwise A·α′ + B, where α′ =

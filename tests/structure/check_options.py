@@ -49,6 +49,10 @@ GOOD = [
     ("c11", "sizes that are computed", body(
         "fx_show(fx_layernorm(FX_DIMS(k), .eps = 1e-6)); x = fx_convolve(x, b, .stride = FX_DIMS(k, k + 1)); "
         "fx_dims d; d = FX_DIMS(fx_size(x, 0)); k = (int)d.n;")),
+    ("c11", "a number for the only size", body(
+        "fx_dims d = FX_DIMS(k); fx_show(fx_layernorm(k)); fx_show(fx_layernorm(32, FX_RELU, .eps = 1e-6)); "
+        "fx_show(fx_rmsnorm(d)); fx_show(fx_rmsnorm(k + 1)); fx_show(fx_scale(4, FX_TANH)); fx_show(fx_layernorm(d, FX_RELU)); "
+        "fx_show(fx_multiheadattention(64, .nheads = 8)); fx_show(fx_conv(d, 1, 2)); fx_show(fx_layernorm(FX_DIMS(4, 5)));")),
     ("c11", "100 layers", body("fx_show(fx_chain(" + ", ".join(["FX_RELU"] * 100) + "));")),
     ("c++11", "setters", body("fx_show(fx_dense(fx_dense_args().with_in(2).with_out(3).with_bias(false)));")),
     ("c++17", "32 fields", fields(32)),
@@ -62,7 +66,9 @@ BAD = [
     ("c11", "zero for axes", body("x = fx_sum(x, .dims = 0);"), "braces"),
     ("c11", "a number for axes, by its place", body("x = fx_softmax(x, 1);"), "braces"),
     ("c11", "a number for axes of a function", body("x = fx_squeeze(x, 1);"), "fx_axes"),
-    ("c11", "a number for sizes", body("fx_show(fx_maxpool(2));"), "braces"),
+    ("c11", "a number for sizes", body("fx_show(fx_maxpool(2));"), "are_written_as_FX_DIMS"),
+    ("c11", "a number for the kernel", body("fx_show(fx_conv(3, 1, 2, FX_RELU));"), "are_written_as_FX_DIMS"),
+    ("c11", "an array for a size", body("fx_show(fx_layernorm(b));"), "pointer"),
     ("c11", "a number for the stride", body("fx_show(fx_conv(FX_DIMS(3), 1, 2, .stride = 2));"), "braces"),
     ("c11", "an array for the flag bias", body("fx_show(fx_dense(2, 3, .bias = b));"), "pointer"),
     ("c11", "an array for the weight", body("fx_show(fx_dense(2, 3, .weight = b));"), "weight"),

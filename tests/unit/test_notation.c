@@ -171,7 +171,7 @@ static void *random_layer(int kind, fx_array **out_x)
         return fx_batchnorm(in, random_act(), .affine = below(2), .active = active);
     case 5:
         *out_x = fxi_rand(FX_DTYPE_F32, (int)n, sizes);
-        return fx_layernorm((fx_dims){.n = n, .v = {sizes[0], sizes[1], sizes[2]}}, random_act(),
+        return fx_layernorm(((fx_dims){.n = n, .v = {sizes[0], sizes[1], sizes[2]}}), random_act(),
                             .affine = below(2));
     case 6:
         return fx_dropout((double)below(11) / 10, .active = active,
