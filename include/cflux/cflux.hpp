@@ -531,6 +531,7 @@ template <class... A> inline fx_array *fx_checkpointed(void *model, A *...a)
 #undef fx_mae
 #undef fx_msle
 #undef fx_huber_loss
+#undef fx_quantile_loss
 #undef fx_crossentropy
 #undef fx_logitcrossentropy
 #undef fx_binarycrossentropy
@@ -844,6 +845,7 @@ FXI_CXX_LOSS(mse)
 FXI_CXX_LOSS(mae)
 FXI_CXX_LOSS(msle)
 FXI_CXX_LOSS(huber_loss)
+FXI_CXX_LOSS(quantile_loss)
 FXI_CXX_LOSS(crossentropy)
 FXI_CXX_LOSS(logitcrossentropy)
 FXI_CXX_LOSS(binarycrossentropy)

@@ -32,7 +32,8 @@ FXI_BEGIN_C
     F(double, margin, 1)             /* m ≥ 0 of fx_siamese_contrastive_loss */                    \
     F(fx_array *, weights, FXI_NULL) /* crossentropy, logitcrossentropy and focal_loss: a factor   \
                                         for each class, which multiplies its terms. The mean still \
-                                        divides by the number of observations */
+                                        divides by the number of observations */                   \
+    F(double, quantile, 0.5)         /* q of fx_quantile_loss, in (0, 1) */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_loss_args, FXI_LOSS_ARGS);
 /* The formulas are per element, with e = ŷ − y; Σ is over .dims (default: axis 0, the classes). The
@@ -43,6 +44,10 @@ FX_API fx_array *fxi_mse(const fx_loss_args *a);        /* (ŷ − y)² */
 FX_API fx_array *fxi_mae(const fx_loss_args *a);        /* |ŷ − y| */
 FX_API fx_array *fxi_msle(const fx_loss_args *a);       /* log((ŷ + ε)/(y + ε))² */
 FX_API fx_array *fxi_huber_loss(const fx_loss_args *a); /* ½e² if |e| < δ, else δ(|e| − ½δ) */
+/* max(q·(y − ŷ), (q − 1)·(y − ŷ)), the pinball loss: the ŷ with the least mean loss is the quantile
+ * q of y, which a fraction q of the values does not exceed. Flux has no such loss. Koenker,
+ * Bassett, 1978. */
+FX_API fx_array *fxi_quantile_loss(const fx_loss_args *a);
 FX_API fx_array *fxi_crossentropy(const fx_loss_args *a);      /* −Σ y·log(ŷ + ε) */
 FX_API fx_array *fxi_logitcrossentropy(const fx_loss_args *a); /* −Σ y·logsoftmax(ŷ) */
 FX_API fx_array *fxi_binarycrossentropy(const fx_loss_args *a); /* −y·log(ŷ+ε) − (1−y)·log(1−ŷ+ε) */
@@ -85,6 +90,7 @@ FX_API fx_array *fx_label_smoothing(fx_array *y, double alpha, fx_axes dims);
 #define fx_mae(...)                      fx_call_loss(fxi_mae, __VA_ARGS__)
 #define fx_msle(...)                     fx_call_loss(fxi_msle, __VA_ARGS__)
 #define fx_huber_loss(...)               fx_call_loss(fxi_huber_loss, __VA_ARGS__)
+#define fx_quantile_loss(...)            fx_call_loss(fxi_quantile_loss, __VA_ARGS__)
 #define fx_crossentropy(...)             fx_call_loss(fxi_crossentropy, __VA_ARGS__)
 #define fx_logitcrossentropy(...)        fx_call_loss(fxi_logitcrossentropy, __VA_ARGS__)
 #define fx_binarycrossentropy(...)       fx_call_loss(fxi_binarycrossentropy, __VA_ARGS__)

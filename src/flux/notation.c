@@ -413,6 +413,7 @@ static const struct loss {
     {"mae", fxi_mae},
     {"msle", fxi_msle},
     {"huber_loss", fxi_huber_loss},
+    {"quantile_loss", fxi_quantile_loss},
     {"crossentropy", fxi_crossentropy},
     {"logitcrossentropy", fxi_logitcrossentropy},
     {"binarycrossentropy", fxi_binarycrossentropy},

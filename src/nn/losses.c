@@ -16,7 +16,7 @@
 
 typedef struct terms {
     fx_array *pred, *target; /* floating point, equal sizes */
-    double eps, delta, gamma, smooth, beta, margin;
+    double eps, delta, gamma, smooth, beta, margin, quantile;
     fx_axes dims;
 } terms;
 typedef fx_array *(*core_fn)(const terms *t);
@@ -74,6 +74,9 @@ static fx_status check(const char *name, const fx_loss_args *a)
     if (!(a->margin >= 0))
         return fx_fail(FX_STATUS_ARGUMENT, name, "the margin cannot be negative, got %g",
                        a->margin);
+    if (!(a->quantile > 0 && a->quantile < 1))
+        return fx_fail(FX_STATUS_ARGUMENT, name, "quantile must be between 0 and 1, got %g",
+                       a->quantile);
     return check_sizes(name, a->pred, a->target);
 }
 
@@ -141,7 +144,8 @@ static terms prepare(const fx_loss_args *a, smoothing how)
                .gamma = a->gamma,
                .smooth = a->smooth,
                .beta = a->beta,
-               .margin = a->margin};
+               .margin = a->margin,
+               .quantile = a->quantile};
     if (!fxi_is_floating(fx_eltype(t.pred)))
         t.pred = fx_cast(t.pred,
                          fxi_is_floating(fx_eltype(t.target)) ? fx_eltype(t.target) : FX_DTYPE_F32);
@@ -174,7 +178,7 @@ static fx_array *loss(const char *name, const fx_loss_args *a, smoothing how, co
 {
     fxi_part p = {.what = name,
                   .numbers = {a->eps, a->delta, a->gamma, a->smoothing, a->smooth, a->beta,
-                              a->margin, a->dims.bits, a->sum, a->none},
+                              a->margin, a->quantile, a->dims.bits, a->sum, a->none},
                   .in = {a->pred, a->target, a->weights}};
     if (!fxi_part_repeat(&p)) {
         p.out[0] = loss_of(name, a, how, core);
@@ -214,6 +218,13 @@ static fx_array *huber(const terms *t)
     fx_array *e = fx_abs(error_of(t));
     fx_array *line = fx_mul(t->delta, fx_sub(e, 0.5 * t->delta));
     return fx_where(fx_lt(e, t->delta), fx_mul(0.5, fx_square(e)), line);
+}
+
+/* Predictions below y cost q, those above it 1 − q (Koenker, Bassett, 1978). */
+static fx_array *quantile(const terms *t)
+{
+    fx_array *below = fx_sub(t->target, t->pred);
+    return fx_max(fx_mul(t->quantile, below), fx_mul(t->quantile - 1, below));
 }
 
 /* −Σ y·log(ŷ + ε). xlogy is 0 where y is 0, also where log gives −∞: a class without probability
@@ -318,6 +329,7 @@ LOSS(mse, SMOOTH_NONE, squared_error)
 LOSS(mae, SMOOTH_NONE, absolute_error)
 LOSS(msle, SMOOTH_NONE, squared_log_error)
 LOSS(huber_loss, SMOOTH_NONE, huber)
+LOSS(quantile_loss, SMOOTH_NONE, quantile)
 LOSS(crossentropy, SMOOTH_CLASSES, class_entropy)
 LOSS(logitcrossentropy, SMOOTH_CLASSES, logit_class_entropy)
 LOSS(binarycrossentropy, SMOOTH_BINARY, binary_entropy)

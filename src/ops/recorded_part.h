@@ -16,7 +16,7 @@
 
 #include <cflux/array.h>
 
-enum { FXI_PART_INPUTS = 5, FXI_PART_NUMBERS = 10, FXI_PART_RESULTS = 3 };
+enum { FXI_PART_INPUTS = 5, FXI_PART_NUMBERS = 12, FXI_PART_RESULTS = 3 };
 
 typedef struct fxi_part {
     const char *what;     /* static text; names the function that makes the calls */

@@ -1348,6 +1348,7 @@ class Refusals(Training):
             ("-l", "logitcrossentropi", ["did you mean logitcrossentropy?"]),
             ("-l", "ctc_loss", ["needs a program in C", "sequences of labels"]),
             ("-l", "siamese_contrastive_loss", ["needs a program in C", "two inputs"]),
+            ("-l", "quantile_loss", ["needs a program in C", "use --loss mae to learn the median"]),
             ("-l", "logitcrossentropy", ["price contains numbers such as"]),
             ("-o", "Adams(0.1)", ["optimiser, column 1", "Adams"]),
             ("--device", "abacus", ["abacus"]),

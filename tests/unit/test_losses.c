@@ -43,6 +43,10 @@ static double f_huber(double p, double y)
     const double e = fabs(p - y), delta = 0.3;
     return e < delta ? e * e / 2 : delta * (e - delta / 2);
 }
+static double f_quantile(double p, double y)
+{
+    return y > p ? 0.8 * (y - p) : 0.2 * (p - y);
+}
 static double f_crossentropy(double p, double y)
 {
     return -xlogy(y, p + eps);
@@ -98,6 +102,7 @@ static const row rows[] = {
     {"mae", fxi_mae, f_mae, false, 0},
     {"msle", fxi_msle, f_msle, false, 0},
     {"huber_loss", fxi_huber_loss, f_huber, false, 0.3},
+    {"quantile_loss", fxi_quantile_loss, f_quantile, false, 0},
     {"crossentropy", fxi_crossentropy, f_crossentropy, true, 0},
     {"kldivergence", fxi_kldivergence, f_kl, true, 0},
     {"binarycrossentropy", fxi_binarycrossentropy, f_binary, false, 0},
@@ -134,6 +139,7 @@ static fx_loss_args args_of(const row *r, const double *p, const double *y)
     a.pred = fxi_from(FX_DTYPE_F64, p, 2, sizes);
     a.target = fxi_from(FX_DTYPE_F64, y, 2, sizes);
     a.delta = r->delta;
+    a.quantile = 0.8;
     return a;
 }
 
@@ -301,11 +307,44 @@ static void test_smoothing(void **state)
     check_error(fx_crossentropy(Q, Y, .smoothing = 1), FX_STATUS_ARGUMENT,
                 "smoothing must be in [0, 1)");
     check_error(fx_huber_loss(Q, Y, .delta = -1), FX_STATUS_ARGUMENT, "delta must be at least 0");
+    check_error(fx_quantile_loss(Q, Y, .quantile = 1), FX_STATUS_ARGUMENT,
+                "quantile must be between 0 and 1, got 1");
     check_error(fx_focal_loss(Q, Y, .gamma = NAN), FX_STATUS_ARGUMENT, "gamma must be at least 0");
 }
 
 /* y = (1, 0, 1), ŷ = (0.5, 0.25, 0): Σ yŷ = ½, Σ y² = 2, Σ ŷ² = 5/16, Σ (1−y)ŷ = ¼, Σ y(1−ŷ) = 3/2
  */
+/* The examples of scikit-learn's documentation of mean_pinball_loss; and the constant with the
+ * least loss is the quantile of the targets. */
+static void test_quantiles(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *y = fx_vector(1, 2, 3);
+    check_value("documentation", 0,
+                fx_item(fx_quantile_loss(fx_vector(0, 2, 3), y, .quantile = 0.1)), 0.1 / 3, 1e-6,
+                0);
+    check_value("documentation", 1,
+                fx_item(fx_quantile_loss(fx_vector(1, 2, 4), y, .quantile = 0.1)), 0.9 / 3, 1e-6,
+                0);
+    check_value("documentation", 2,
+                fx_item(fx_quantile_loss(fx_vector(0, 2, 3), y, .quantile = 0.9)), 0.9 / 3, 1e-6,
+                0);
+    check_value("documentation", 3,
+                fx_item(fx_quantile_loss(fx_vector(1, 2, 4), y, .quantile = 0.9)), 0.1 / 3, 1e-6,
+                0);
+    fx_array *targets = fx_range(0, 1, 101);
+    double best = INFINITY, at = -1;
+    for (int i = 0; i <= 100; i++) {
+        FX_SCOPE;
+        const double loss =
+            fx_item(fx_quantile_loss(fx_mul(fx_ones(101), i), targets, .quantile = 0.9));
+        at = loss < best ? i : at;
+        best = fmin(best, loss);
+    }
+    assert_true(at == 90);
+}
+
 static void test_overlaps(void **state)
 {
     (void)state;
@@ -495,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_logitcrossentropy),
         cmocka_unit_test(test_extreme_logits),
         cmocka_unit_test(test_smoothing),
+        cmocka_unit_test(test_quantiles),
         cmocka_unit_test(test_overlaps),
         cmocka_unit_test(test_weights_of_classes),
         cmocka_unit_test(test_ctc),

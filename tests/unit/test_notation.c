@@ -601,12 +601,13 @@ static void losses(void **state)
     assert_ptr_equal(fx_parse_loss(" Flux.Losses.logitcrossentropy "), fxi_logitcrossentropy);
     assert_ptr_equal(fx_parse_loss("Flux.squared_hinge_loss"), fxi_squared_hinge_loss);
     const fx_formula_fn none = fx_parse_loss("mes");
-    assert_string_equal(fx_error_take().message,
-                        "loss, column 1: unknown loss mes; known are mse, mae, msle, "
-                        "huber_loss, crossentropy, logitcrossentropy, binarycrossentropy, "
-                        "logitbinarycrossentropy, kldivergence, poisson_loss, hinge_loss, "
-                        "squared_hinge_loss, focal_loss, binary_focal_loss, "
-                        "siamese_contrastive_loss, dice_coeff_loss, tversky_loss, ctc_loss");
+    assert_string_equal(
+        fx_error_take().message,
+        "loss, column 1: unknown loss mes; known are mse, mae, msle, "
+        "huber_loss, quantile_loss, crossentropy, logitcrossentropy, binarycrossentropy, "
+        "logitbinarycrossentropy, kldivergence, poisson_loss, hinge_loss, "
+        "squared_hinge_loss, focal_loss, binary_focal_loss, "
+        "siamese_contrastive_loss, dice_coeff_loss, tversky_loss, ctc_loss");
     assert_true(fx_is_error(fx_call_loss(none, NULL, NULL)));
     fx_parse_loss("mse(");
     assert_string_equal(fx_error_take().message,

@@ -200,6 +200,7 @@ static void every_function(const char *how, fx_array *x, fx_array *y)
     named(how, "mae", fx_mae(x, y));
     named(how, "msle", fx_msle(x, y));
     named(how, "huber_loss", fx_huber_loss(x, y));
+    named(how, "quantile_loss", fx_quantile_loss(x, y));
     named(how, "crossentropy", fx_crossentropy(x, y));
     named(how, "logitcrossentropy", fx_logitcrossentropy(x, y));
     named(how, "binarycrossentropy", fx_binarycrossentropy(x, y));
@@ -235,7 +236,7 @@ static void every_function(const char *how, fx_array *x, fx_array *y)
     named(how, "rotary_embedding", fx_rotary_embedding(x));
 }
 
-enum { FUNCTIONS = 201 };
+enum { FUNCTIONS = 202 };
 
 static void null_arrays(void **state)
 {
@@ -283,6 +284,7 @@ static void both_shapes_of_losses_metrics_and_signals(void **state)
         LOSS(mae),
         LOSS(msle),
         LOSS(huber_loss),
+        LOSS(quantile_loss),
         LOSS(crossentropy),
         LOSS(logitcrossentropy),
         LOSS(binarycrossentropy),

@@ -572,6 +572,7 @@ static void observe_loss(const void *args, char *text)
         fxi_mae,
         fxi_msle,
         fxi_huber_loss,
+        fxi_quantile_loss,
         fxi_crossentropy,
         fxi_logitcrossentropy,
         fxi_binarycrossentropy,

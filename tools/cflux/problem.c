@@ -42,6 +42,18 @@ static const loss_kind *kind_named(const char *name)
     return NULL;
 }
 
+/* Why a loss needs a program in C. */
+static const char *why_not_here(const char *loss)
+{
+    if (strcmp(loss, "ctc_loss") == 0)
+        return "its targets are sequences of labels of different lengths, and the data of this "
+               "command has one class, or numbers, for each observation";
+    if (strcmp(loss, "quantile_loss") == 0)
+        return "its quantile is an option of fx_quantile_loss; use --loss mae to learn the median";
+    return "it compares two inputs of the model, and the data of this command has one for each "
+           "observation";
+}
+
 int problem_loss(problem *p, const char *text)
 {
     const char *names[KINDS];
@@ -59,11 +71,7 @@ int problem_loss(problem *p, const char *text)
         return fail_library(EXIT_BAD_INPUT);
     if (!p->kind)
         return fail(EXIT_BAD_INPUT, "the loss %s needs a program in C: %s", name,
-                    strcmp(name, "ctc_loss") == 0
-                        ? "its targets are sequences of labels of different lengths, and the data "
-                          "of this command has one class, or numbers, for each observation"
-                        : "it compares two inputs of the model, and the data of this command has "
-                          "one for each observation");
+                    why_not_here(name));
     p->loss = p->kind->name;
     return EXIT_FINE;
 }
