@@ -53,18 +53,36 @@ FX_API void *fx_load(const char *path);
  * FX_STATUS_ARGUMENT if it is not a version. */
 FX_API fx_status fx_load_flux_version(const char *version);
 
-/* Loads one entry of a file. If no entry has this name and arrays are named "name.…", returns a
- * named tuple of these, without the prefix. An error array on failure: FX_STATUS_ARGUMENT if the
- * file has neither; other errors as for fx_load. */
+/* Loads one entry of a file, or a part of one: `name` is a path such as "model.layers.0.weight" or
+ * "model.0". Its parts are the names of the entry and of its children, or their numbers from 0 if
+ * they have no names; the name of a list ("layers") may be omitted. The same paths are valid for
+ * every format: if arrays are named "name.…", as files of arrays name them, returns a named tuple
+ * of these, without the prefix. An error array on failure: FX_STATUS_ARGUMENT if the path leads to
+ * nothing, with the names that exist; other errors as for fx_load. */
 FX_API void *fx_load_key(const char *path, const char *name);
 
 /* fx_load_into(path, "model", m, …): copies values from a file into existing objects. The arrays
- * keep their element types, devices and ties. The file must have exactly the arrays of the object
- * under its name, with the same sizes; otherwise the object is unchanged. Stops at the first object
- * that fails; the objects before it have the new values. FX_STATUS_FORMAT if names differ,
- * FX_STATUS_SHAPE if sizes differ; other errors as for fx_load. fx_loadmodel copies the objects of
- * BSON files and the array of an .npy file, by its own rules and with its own errors. */
+ * keep their element types, devices and ties. A name is a path, as in fx_load_key. The file must
+ * have exactly the arrays of the object under its name, with the same sizes; otherwise the object
+ * is unchanged. Stops at the first object that fails; the objects before it have the new values.
+ * FX_STATUS_FORMAT if names differ, FX_STATUS_SHAPE if sizes differ; other errors as for fx_load.
+ * fx_loadmodel copies the objects of BSON files and the array of an .npy file, by its own rules and
+ * with its own errors. */
 FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects);
+
+/* Loads what matches: copies those arrays of the file into `object` that have the name and the
+ * sizes of an array of the object, and leaves its other arrays as they are; for a new head on a
+ * trained body, or after a change of the model. `name` is a path, as in fx_load_key. Returns a
+ * report, which the scope owns; fx_show prints it. It is a named tuple of three named tuples, which
+ * have the names of the arrays, as in fx_load_into, and texts (fx_string_text): missing arrays of
+ * the object that the file does not have unused        arrays of the file that the object does not
+ * have other_sizes   arrays that both have with different sizes fx_count(fx_child_named(report,
+ * "missing")) is the number of missing arrays. Like PyTorch's load_state_dict(strict=False), which
+ * fails if sizes differ. On failure an error array, and the object is unchanged: FX_STATUS_FORMAT
+ * if no array matches; other errors as for fx_load_into. fx_load_torch_matching does the same with
+ * a state in PyTorch's layout (fx_load_torch_state). */
+FX_API void *fx_load_matching(const char *path, const char *name, void *object);
+FX_API void *fx_load_torch_matching(void *model, void *state);
 
 /* fx_metadata("author", "me", …): an object with pairs of texts to save: fx_save(path, "model", m,
  * "", fx_metadata("author", "me")). A safetensors file stores them in its header; an .npz in the

@@ -2,21 +2,27 @@
  */
 #include "entries_load.h"
 #include "memory.h"
+#include "object_path.h"
 #include "tuples.h"
 
 #include <cflux/io.h>
 #include <cflux/tree.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+static bool same_sizes(const fx_array *a, const fx_array *b)
+{
+    bool same = fx_ndims(a) == fx_ndims(b);
+    for (int k = 0; k < fx_ndims(a) && same; k++)
+        same = fx_size(a, k) == fx_size(b, k);
+    return same;
+}
 
 /* fx_loadmodel would report a wrong size too, but without the name. */
 static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry *key,
                             fx_array *found)
 {
-    const int n = fx_ndims(found);
-    bool same = n == fx_ndims(key->array);
-    for (int k = 0; k < n && same; k++)
-        same = fx_size(found, k) == fx_size(key->array, k);
-    if (same)
+    if (same_sizes(found, key->array))
         return to->status;
     char theirs[200], ours[200];
     fx_summary(found, theirs, sizeof theirs);
@@ -24,6 +30,14 @@ static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry
     return to->status = fx_fail(FX_STATUS_SHAPE, to->op,
                                 "%s: the array \"%s\" is a %s, but the object has a %s", source,
                                 key->name, theirs, ours);
+}
+
+/* The entry with the name of `key` in a list of n entries sorted by name; NULL if there is none. */
+static const fxi_entry *find(const fxi_entry **order, int32_t n, const fxi_entry *key)
+{
+    const fxi_entry *const *found =
+        bsearch(&key, order, (size_t)n, sizeof *order, fxi_entry_by_name);
+    return found ? *found : NULL;
 }
 
 /* Passes every array of the object and its source to fx_loadmodel, as two tuples. fx_loadmodel
@@ -35,14 +49,12 @@ static fx_status load_pairs(const char *source, fxi_entries *to, fxi_entries *fr
     if (!order || !both)
         to->status = fx_fail(FX_STATUS_MEMORY, to->op, "no memory for a list of arrays");
     for (int32_t i = 0; to->status == FX_OK && i < to->n; i++) {
-        const fxi_entry *key = &to->items[i], *const *found =
-                                                  bsearch(&key, order, (size_t)from->n,
-                                                          sizeof *order, fxi_entry_by_name);
+        const fxi_entry *key = &to->items[i], *found = find(order, from->n, key);
         if (!found)
             to->status = fx_fail(FX_STATUS_FORMAT, to->op, "%s: there is no array \"%s\"", source,
                                  key->name);
         both[i] = key->array;
-        both[to->n + i] = found ? (*found)->array : NULL;
+        both[to->n + i] = found ? found->array : NULL;
     }
     for (int32_t i = 0; to->status == FX_OK && i < to->n; i++)
         check_size(source, to, &to->items[i], both[to->n + i]);
@@ -60,7 +72,7 @@ static fx_status find_left_over(const char *source, fxi_entries *to, const fxi_e
     const fxi_entry **order = fxi_entries_sorted(to);
     for (int32_t i = 0; order && i < from->n && to->status == FX_OK; i++) {
         const fxi_entry *key = &from->items[i];
-        if (!bsearch(&key, order, (size_t)to->n, sizeof *order, fxi_entry_by_name))
+        if (!find(order, to->n, key))
             to->status =
                 fx_fail(FX_STATUS_FORMAT, to->op,
                         "%s: the array \"%s\" does not exist in the object", source, key->name);
@@ -78,18 +90,101 @@ fx_status fxi_entries_assign(const char *source, fxi_entries *to, fxi_entries *f
     return to->status == FX_OK ? load_pairs(source, to, from) : to->status;
 }
 
+/* ---- what matches ---------------------------------------------------------------------------- */
+
+typedef struct matching {
+    void **pairs;                             /* arrays of the object, then their sources */
+    int32_t n;                                /* number of pairs */
+    const void **missing, **unused, **others; /* names and texts, alternating */
+    int nmissing, nunused, nothers;
+    bool failed; /* out of memory */
+} matching;
+
+static void note(matching *m, const void **list, int *n, const char *name, const char *text)
+{
+    void *string = fx_string(text);
+    m->failed |= fx_is_error(string);
+    list[(*n)++] = name;
+    list[(*n)++] = string;
+}
+
+static void match(matching *m, const fxi_entry *key, const fxi_entry *found, int32_t capacity)
+{
+    char ours[200], theirs[200], text[440];
+    fx_summary(key->array, ours, sizeof ours);
+    if (!found) {
+        note(m, m->missing, &m->nmissing, key->name, ours);
+    } else if (!same_sizes(key->array, found->array)) {
+        fx_summary(found->array, theirs, sizeof theirs);
+        snprintf(text, sizeof text, "%s, but the model has a %s", theirs, ours);
+        note(m, m->others, &m->nothers, key->name, text);
+    } else {
+        m->pairs[m->n] = key->array;
+        m->pairs[capacity + m->n++] = found->array;
+    }
+}
+
+static void *report_of(const matching *m)
+{
+    void *lists[] = {fxi_named_pairs(m->nmissing, m->missing),
+                     fxi_named_pairs(m->nunused, m->unused),
+                     fxi_named_pairs(m->nothers, m->others)};
+    for (int i = 0; i < 3; i++)
+        if (fx_is_error(lists[i]))
+            return fx_error_array(fxi_status_of_error(lists[i]));
+    return fx_named_tuple("missing", lists[0], "unused", lists[1], "other_sizes", lists[2]);
+}
+
+static fx_status load_matches(const char *source, fxi_entries *to, const fxi_entries *from,
+                              const matching *m)
+{
+    if (m->n == 0 && to->n > 0)
+        return fx_fail(FX_STATUS_FORMAT, to->op,
+                       "%s: no array has the name and the sizes of one of the object, such as "
+                       "\"%s\"%s%s%s",
+                       source, to->items[0].name, from->n ? "; it has \"" : "",
+                       from->n ? from->items[0].name : "", from->n ? "\", …" : "");
+    return fx_loadmodel(fxi_tuple(m->n, m->pairs), fxi_tuple(m->n, m->pairs + to->n));
+}
+
+void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from)
+{
+    if (to->status != FX_OK || from->status != FX_OK)
+        return fx_error_array(to->status != FX_OK ? to->status : from->status);
+    const fxi_entry **ours = fxi_entries_sorted(to), **theirs = fxi_entries_sorted(from);
+    const size_t a = (size_t)to->n, b = (size_t)from->n;
+    const void **lists = fxi_calloc(6 * a + 2 * b + 1, sizeof *lists);
+    matching m = {.failed = !ours || !theirs || !lists};
+    if (!m.failed) {
+        m.pairs = (void **)(void *)lists;
+        m.missing = lists + 2 * a, m.others = lists + 4 * a, m.unused = lists + 6 * a;
+        for (int32_t i = 0; i < to->n; i++)
+            match(&m, &to->items[i], find(theirs, from->n, &to->items[i]), to->n);
+        for (int32_t i = 0; i < from->n; i++) {
+            char text[200];
+            fx_summary(from->items[i].array, text, sizeof text);
+            if (!find(ours, to->n, &from->items[i]))
+                note(&m, m.unused, &m.nunused, from->items[i].name, text);
+        }
+    }
+    const fx_status status =
+        m.failed ? fx_fail(FX_STATUS_MEMORY, to->op, "no memory for a list of arrays")
+                 : load_matches(source, to, from, &m);
+    void *report = status == FX_OK ? report_of(&m) : fx_error_array(status);
+    fxi_free((void *)ours);
+    fxi_free((void *)theirs);
+    fxi_free((void *)lists);
+    return report;
+}
+
 fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
                            void *object)
 {
     FXI_SCOPE;
     fxi_entries to = {.op = op}, from = fxi_entries_of(op, file, name);
     fxi_entries_walk(&to, name, object);
-    if (to.status == FX_OK && from.status == FX_OK && to.n > 0 && from.n == 0) {
-        char names[200];
-        fxi_child_names(file, "; the file has ", names, sizeof names);
-        to.status =
-            fx_fail(FX_STATUS_FORMAT, op, "%s: there is no entry \"%s\"%s", path, name, names);
-    }
+    if (to.status == FX_OK && from.status == FX_OK && to.n > 0 && from.n == 0)
+        to.status = fxi_no_entry(FX_STATUS_FORMAT, op, path, file, name);
     fxi_entries_assign(path, &to, &from);
     fxi_entries_free(&to);
     fxi_entries_free(&from);

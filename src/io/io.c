@@ -6,14 +6,16 @@
 #include "check_arguments.h"
 #include "checkpoint_about.h"
 #include "entries_load.h"
+#include "error.h"
 #include "formats.h"
 #include "memory.h"
 #include "metadata.h"
+#include "object_path.h"
 #include "other_files.h"
-#include "tuples.h"
 
 #include <cflux/io.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const fxi_format *const formats[] = {
@@ -218,14 +220,6 @@ fx_status fxi_file_about(const char *path, fx_file_info *out)
     return status;
 }
 
-static void *find(void *file, const char *name)
-{
-    for (int64_t i = 0; !fx_is_array(file) && i < fx_count(file); i++)
-        if (strcmp(fx_child_name(file, i), name) == 0)
-            return fx_child(file, i);
-    return NULL;
-}
-
 void *fx_load_key(const char *path, const char *name)
 {
     FXI_SCOPE;
@@ -237,16 +231,20 @@ void *fx_load_key(const char *path, const char *name)
     void *file = load(op, path);
     if (fx_is_error(file))
         return file;
-    void *found = find(file, name);
+    void *found = fxi_object_at(file, name);
     if (!found && !fx_is_array(file))
         found = fxi_entries_below(op, file, name);
-    if (!found) {
-        char names[200];
-        fxi_child_names(file, "; the file has ", names, sizeof names);
-        return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, op, "%s: there is no entry \"%s\"%s", path, name, names));
-    }
-    return fx_keep(found);
+    return found ? fx_keep(found)
+                 : fx_error_array(fxi_no_entry(FX_STATUS_ARGUMENT, op, path, file, name));
+}
+
+/* True if the object is an entry of the file, and not a part of one. */
+static bool is_entry(void *file, const void *object)
+{
+    for (int64_t i = 0; i < fx_count(file); i++)
+        if (fx_child(file, i) == object)
+            return true;
+    return false;
 }
 
 /* Loads one object: an object in the file is loaded into one of the same structure, a file of
@@ -256,9 +254,10 @@ static fx_status load_one(const char *op, const char *path, void *file, const ch
 {
     if (fx_is_array(file))
         return fx_loadmodel(object, file);
-    void *found = find(file, name);
-    return found && !fx_is_array(found) ? fx_loadmodel(object, found)
-                                        : fxi_entries_load(op, path, file, name, object);
+    void *found = *name ? fxi_object_at(file, name) : NULL;
+    return found && !(fx_is_array(found) && is_entry(file, found))
+               ? fx_loadmodel(object, found)
+               : fxi_entries_load(op, path, file, name, object);
 }
 
 fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects)
@@ -281,4 +280,72 @@ fx_status fxi_load_into(const char *path, int n, const void *const *names_and_ob
         status = load_one(op, path, file, names_and_objects[i],
                           (void *)(uintptr_t)names_and_objects[i + 1]);
     return status;
+}
+
+/* Names of arrays that occur in both lists. */
+static int64_t count_common(fxi_entries *a, const fxi_entries *b)
+{
+    int64_t n = 0;
+    const fxi_entry **order = fxi_entries_sorted(a);
+    for (int32_t i = 0; order && i < b->n; i++) {
+        const fxi_entry *key = &b->items[i];
+        n += bsearch(&key, order, (size_t)a->n, sizeof *order, fxi_entry_by_name) != NULL;
+    }
+    fxi_free((void *)order);
+    return n;
+}
+
+/* The arrays of the object under the names of the file: the fields' own names, or Flux's, as a
+ * state of Flux has them. */
+static void walk_as_in_file(fxi_entries *to, const fxi_entries *from, const char *name,
+                            void *object)
+{
+    fxi_entries_walk(to, name, object);
+    if (to->status != FX_OK || fx_is_array(object) || count_common(to, from) == from->n)
+        return;
+    fxi_entries flux = {.op = to->op};
+    const fx_error earlier = fxi_error_begin(); /* an error inside of the state is only recorded */
+    void *state = fx_flux_state(object);
+    const fx_status failed = fxi_error_end(&earlier);
+    if (failed != FX_OK)
+        flux.status = fx_fail(failed, to->op, "cannot make the object's state with Flux's names");
+    fxi_entries_walk(&flux, name, state);
+    const int64_t common = count_common(&flux, from);
+    if (flux.status == FX_OK && common > count_common(to, from)) {
+        const fxi_entries own = *to;
+        *to = flux;
+        flux = own;
+    }
+    if (to->status == FX_OK)
+        to->status = flux.status;
+    fxi_entries_free(&flux);
+}
+
+void *fx_load_matching(const char *path, const char *name, void *object)
+{
+    FXI_SCOPE;
+    fxi_entries to = {.op = "load_matching"}, from = {.op = to.op};
+    if (!name || fxi_check_text(to.op, 1, "a path", path) != FX_OK ||
+        fxi_check_text(to.op, 2, "a name", name) != FX_OK)
+        return fx_error_array(name ? FX_STATUS_ARGUMENT
+                                   : fx_fail(FX_STATUS_ARGUMENT, to.op, "the name is NULL"));
+    void *file = load(to.op, path);
+    if (fx_is_error(file))
+        return file;
+    if (fx_is_array(file))
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, to.op,
+                    "%s: the array of an .npy file has no name: call fx_load_into", path));
+    void *found = *name ? fxi_object_at(file, name) : NULL;
+    if (found && !fx_is_array(found))
+        fxi_entries_walk(&from, name, found);
+    else
+        from = fxi_entries_of(to.op, file, name);
+    walk_as_in_file(&to, &from, name, object);
+    void *report = from.n == 0 && from.status == FX_OK && to.status == FX_OK
+                       ? fx_error_array(fxi_no_entry(FX_STATUS_FORMAT, to.op, path, file, name))
+                       : fxi_entries_match(path, &to, &from);
+    fxi_entries_free(&to);
+    fxi_entries_free(&from);
+    return fx_keep(report);
 }

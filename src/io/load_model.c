@@ -14,6 +14,7 @@
 #include "evaluate.h"
 #include "identity_map.h"
 #include "memory.h"
+#include "object_path.h"
 #include "object_types.h"
 #include "ties.h"
 
@@ -307,33 +308,10 @@ static bool is_list_of_paths(const void *dst, const void *src)
     return list;
 }
 
-/* The rest of a path after `part` and a dot; NULL if the path begins with something else. */
-static const char *below(const char *path, const char *part)
-{
-    const size_t n = strlen(part);
-    if (n == 0 || strncmp(path, part, n) != 0 || (path[n] && path[n] != '.'))
-        return NULL;
-    return path + n + (path[n] == '.');
-}
-
-/* The array at a path. The path may contain or omit the name of a list field ("layers"). */
 static fx_array *array_at(void *x, const char *path)
 {
-    if (!x || fx_is_array(x))
-        return *path ? NULL : x;
-    const fx_type *type = fx_type_of(x);
-    for (int i = 0; i < type->nfields && !(type->flags & FX_TYPE_TUPLE); i++)
-        if (type->fields[i].kind == FX_FIELD_LIST && below(path, type->fields[i].name))
-            path = below(path, type->fields[i].name);
-    fx_array *found = NULL;
-    for (int64_t i = 0; i < fx_count(x) && !found; i++) {
-        char number[24];
-        const char *name = fx_child_name(x, i);
-        snprintf(number, sizeof number, "%lld", (long long)i);
-        const char *rest = below(path, *name ? name : number);
-        found = rest ? array_at(fx_child(x, i), rest) : NULL;
-    }
-    return found;
+    void *found = fxi_object_at(x, path);
+    return found && fx_is_array(found) ? found : NULL;
 }
 
 static int64_t count_found(void *dst, void *src)

@@ -263,24 +263,49 @@ static fxi_entries in_our_layout(const fxi_entries *own, const fxi_torch_part *p
     return out;
 }
 
-fx_status fx_load_torch_state(void *model, void *state)
+static fx_status check_state(const char *op, const void *state)
 {
-    FXI_SCOPE;
-    static const char *const op = "load_torch_state";
     if (!state)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the state is NULL");
     if (fx_is_error(state))
         return fxi_status_of_error(state);
-    if (fx_is_array(state))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the state is an array, not a tuple of arrays");
+    return fx_is_array(state)
+               ? fx_fail(FX_STATUS_ARGUMENT, op, "the state is an array, not a tuple of arrays")
+               : FX_OK;
+}
+
+/* Loads the whole state, or with `report` what matches: *report is then the result of
+ * fxi_entries_match. */
+static fx_status load_state(const char *op, void *model, void *state, void **report)
+{
+    const fx_status status = check_state(op, state);
+    if (status != FX_OK)
+        return status;
     fxi_entries own = {.op = op, .naming = name_of};
     fxi_torch_part *parts = list_own(&own, model);
     fxi_entries from = {.op = op};
     if (own.status == FX_OK)
         from = in_our_layout(&own, parts, state);
-    fxi_entries_assign("the state", &own, &from);
+    if (report)
+        *report = fxi_entries_match("the state", &own, &from);
+    else
+        fxi_entries_assign("the state", &own, &from);
     fxi_torch_parts_free(parts, own.n);
     fxi_entries_free(&own);
     fxi_entries_free(&from);
     return own.status;
+}
+
+fx_status fx_load_torch_state(void *model, void *state)
+{
+    FXI_SCOPE;
+    return load_state("load_torch_state", model, state, NULL);
+}
+
+void *fx_load_torch_matching(void *model, void *state)
+{
+    FXI_SCOPE;
+    void *report = NULL;
+    const fx_status status = load_state("load_torch_matching", model, state, &report);
+    return fx_keep(report ? report : fx_error_array(status));
 }
