@@ -106,6 +106,41 @@ FX_API void *fxi_attend(const fx_attend_args *a);
     FXI_CALL(                                                                                      \
         fxi_attend(FXI_OPTIONS(fx_attend_args, FXI_ATTEND_ARGS(FXI_DEFAULT).layer = __VA_ARGS__)))
 
+/* ---- TransformerBlock ------------------------------------------------------------------------ */
+/* A block of a transformer for x: size×length×batch, and y of the same shape:
+ *   x ← norm1(x + attention(x)),  y = norm2(x + linear2(act(linear1(x))))
+ *   with .norm_first = true: x ← x + attention(norm1(x)),  y = x + linear2(act(linear1(norm2(x))))
+ * The outputs of the attention, of act and of linear2, and the scores, are dropped with
+ * .dropout_prob. fx_call(l, x, mask) has a mask as fx_dot_product_attention; .causal = true hides
+ * later positions from each position, as in a GPT. PyTorch's TransformerEncoderLayer, with the same
+ * names in state dictionaries; Flux has no such layer, so it cannot be saved as BSON. Vaswani et
+ * al., 2017; Xiong et al., 2020. */
+typedef struct fx_transformerblock_layer {
+    fx_object base;
+    void *self_attn;         /* MultiHeadAttention with biases */
+    void *linear1, *linear2; /* Dense: size => hidden with act, hidden => size */
+    void *norm1, *norm2;     /* LayerNorm */
+    void *dropout;           /* Dropout */
+    bool norm_first, causal;
+} fx_transformerblock_layer;
+/* clang-format off */
+#define FXI_TRANSFORMERBLOCK_ARGS(F)                                                               \
+    F(int64_t, size, 0)                    /* size of x along axis 0 */                            \
+    F(fx_function *, act, FX_RELU)         /* activation of the hidden layer */                    \
+    F(int64_t, nheads, 8)                  /* number of heads; divides size */                     \
+    F(int64_t, hidden, 0)                  /* size of the hidden layer; default: 4·size */         \
+    F(bool, norm_first, false)             /* true: norms before attention and linear1 */          \
+    F(bool, causal, false)                 /* true: attention only up to the own position */       \
+    F(double, dropout_prob, 0.1)           /* probability with which an element is dropped */      \
+    F(double, eps, 1e-5)                   /* ε of the norms */                                    \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of the weights */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_transformerblock_args, FXI_TRANSFORMERBLOCK_ARGS);
+FX_API fx_transformerblock_layer *fxi_transformerblock(const fx_transformerblock_args *a);
+#define fx_transformerblock(...)                                                                   \
+    FXI_CALL(fxi_transformerblock(FXI_OPTIONS(                                                     \
+        fx_transformerblock_args, FXI_TRANSFORMERBLOCK_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
+
 /* ---- rotary embedding ------------------------------------------------------------------------ */
 /* Options of fx_rotary_embedding. */
 /* clang-format off */

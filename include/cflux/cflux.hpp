@@ -691,6 +691,7 @@ inline fx_dropout_layer *fx_dropout(double p)
 #undef fx_rotary_embedding
 #undef fx_multiheadattention
 #undef fx_attend
+#undef fx_transformerblock
 
 inline void *fx_dot_product_attention(const fx_dot_product_attention_args &a)
 {
@@ -724,6 +725,16 @@ inline fx_multiheadattention_layer *fx_multiheadattention(fx_dims dims)
 inline void *fx_attend(const fx_attend_args &a)
 {
     return fxi_attend(fxi_sized<fx_attend_args>(a));
+}
+
+inline fx_transformerblock_layer *fx_transformerblock(const fx_transformerblock_args &a)
+{
+    return fxi_transformerblock(fxi_sized<fx_transformerblock_args>(a));
+}
+inline fx_transformerblock_layer *
+fx_transformerblock(int64_t size, fx_function *act = fx_transformerblock_args().act)
+{
+    return fx_transformerblock(fx_transformerblock_args().with_size(size).with_act(act));
 }
 
 /* ---- norm.h ---------------------------------------------------------------------------------- */

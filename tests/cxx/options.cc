@@ -94,6 +94,8 @@ void layout()
     ROW(fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS)
     ROW(fx_attend_args, FXI_ATTEND_ARGS)
     CHECK(fx_multiheadattention(FX_DIMS(8))->nheads == 8);
+    ROW(fx_transformerblock_args, FXI_TRANSFORMERBLOCK_ARGS)
+    CHECK(!fx_transformerblock(8)->causal);
     ROW(fx_instancenorm_args, FXI_INSTANCENORM_ARGS)
     ROW(fx_groupnorm_args, FXI_GROUPNORM_ARGS)
     ROW(fx_rmsnorm_args, FXI_RMSNORM_ARGS)

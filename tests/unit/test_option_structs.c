@@ -355,6 +355,19 @@ static void observe_attend(const void *args, char *text)
     add_object(text, fx_is_error(pair) ? pair : fx_child(pair, 0));
 }
 
+static void prepare_transformerblock(void *args)
+{
+    ((fx_transformerblock_args *)args)->size = 8;
+}
+static void observe_transformerblock(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_transformerblock_layer *l = fxi_transformerblock(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        add_object(text, ((fx_dense_layer *)l->linear1)->weight);
+}
+
 static void observe_cell(fx_cell_layer *l, char *text)
 {
     add_object(text, l);
@@ -967,6 +980,8 @@ static void observe_device(const void *args, char *text)
     F(multiheadattention, fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS, 1,              \
       prepare_multiheadattention, NULL)                                                            \
     F(attend, fx_attend_args, FXI_ATTEND_ARGS, 2, prepare_attend, NULL)                            \
+    F(transformerblock, fx_transformerblock_args, FXI_TRANSFORMERBLOCK_ARGS, 1,                    \
+      prepare_transformerblock, NULL)                                                              \
     F(instancenorm, fx_instancenorm_args, FXI_INSTANCENORM_ARGS, 1, prepare_instancenorm, NULL)    \
     F(groupnorm, fx_groupnorm_args, FXI_GROUPNORM_ARGS, 2, prepare_groupnorm, NULL)                \
     F(rmsnorm, fx_rmsnorm_args, FXI_RMSNORM_ARGS, 1, prepare_rmsnorm, NULL)                        \
