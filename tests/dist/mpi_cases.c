@@ -198,6 +198,7 @@ static void sums(fx_dist *d)
                 say("hash", text);
             }
     }
+    check_sum(d, 3000001); /* two parts of the transport, not divisible by 2 or 3 */
 }
 
 /* Rank 1 stops for 5 s in one of many sums of 4 MB. */

@@ -2,9 +2,12 @@
  * its name, because Open MPI and MPICH have different headers.
  *
  * Every operation is nonblocking and is tested in a loop, so that it can be abandoned at the time
- * limit. ALL_REDUCE is a reduction to rank 0 and a broadcast from rank 0, because MPI does not
- * promise that all ranks get the same bits from its own all-reduce. If all ranks are on one
- * machine, ALL_REDUCE uses memory that they share instead (mpi_window.c).
+ * limit. MPI does not promise that all ranks get the same bits from its own all-reduce. So in
+ * ALL_REDUCE each of n ranks adds up an equal share of the elements, in the order of the ranks, and
+ * all ranks get its result (`reduce_shares`). Each rank sends and receives 2(n−1)/n·S bytes for S
+ * bytes. Arrays of less than LEAST_SHARE bytes for each rank are reduced to rank 0 and broadcast
+ * from there, which takes fewer messages. If all ranks are on one machine, ALL_REDUCE uses memory
+ * that they share instead (mpi_window.c).
  *
  * When half the time limit has passed, a rank notifies the other ranks that it is waiting in this
  * operation. At the limit the error names the ranks that sent no notice. Operations that finish
@@ -16,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTICE = 20, NONE = 21 };       /* tags: of a notice, and of no message */
-enum { CHUNK = FXI_EXCHANGE_MOST };    /* most elements of a call of MPI, whose count is an int */
+enum { NOTICE = 20, NONE = 21 };    /* tags: of a notice, and of no message */
+enum { CHUNK = FXI_EXCHANGE_MOST }; /* most elements of a call of MPI, whose count is an int */
+enum { LEAST_SHARE = 1 << 10, WORK = 8 << 20 };
 static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
@@ -35,6 +39,9 @@ static struct {
     int64_t *sent; /* by rank: the number in the notice to it */
     MPI_Request *sending;
     char *waits; /* by rank: has it sent a notice that it waits in this operation? */
+    int *counts, *starts, *received, *places; /* by rank: of `reduce_shares`; the last two are those
+                                                 of what this rank receives */
+    char *work;                               /* WORK bytes: this rank's share of all ranks */
 } mpi;
 
 static const char *fail(char *why, size_t size, const char *what, int code)
@@ -252,6 +259,15 @@ static int begin(const fxi_transport_call *c, int64_t kind, const void *in, void
     return MPI_Ireduce(in, out, n, type, op_of(c->fold, c->dtype), root, mpi.comm, request);
 }
 
+static fx_status started(int code, MPI_Request *request, const fxi_transport_call *c, double bytes,
+                         char *why, size_t size)
+{
+    if (code == MPI_SUCCESS)
+        return wait_for(request, c, bytes, why, size);
+    fail(why, size, "MPI", code);
+    return FX_STATUS_IO;
+}
+
 static fx_status one(const fxi_transport_call *c, int64_t kind, const void *in, void *out, int n,
                      char *why, size_t size)
 {
@@ -259,11 +275,65 @@ static fx_status one(const fxi_transport_call *c, int64_t kind, const void *in, 
     int width = 1;
     MPI_Type_size(type_of(c->dtype), &width);
     const double bytes = (double)n * width * (kind == FXI_COLLECTIVE_GATHER ? mpi.size : 1);
-    const int code = begin(c, kind, in, out, n, &request);
-    if (code == MPI_SUCCESS)
-        return wait_for(&request, c, bytes, why, size);
-    fail(why, size, "MPI", code);
-    return FX_STATUS_IO;
+    return started(begin(c, kind, in, out, n, &request), &request, c, bytes, why, size);
+}
+
+/* ---- sums by shares -------------------------------------------------------------------------- */
+
+/* Adds up this rank's share, of which `work` has the elements of all ranks. */
+static void add_up_share(const fxi_transport_call *c, char *out, int n, int width)
+{
+    memcpy(out, mpi.work, (size_t)n * (size_t)width);
+    for (int r = 1; r < mpi.size; r++)
+        MPI_Reduce_local(mpi.work + (size_t)r * (size_t)n * (size_t)width, out, n,
+                         type_of(c->dtype), op_of(c->fold, c->dtype));
+}
+
+/* Reduces n elements, at most those that `work` has memory for. */
+static fx_status reduce_part(const fxi_transport_call *c, const char *in, char *out, int n,
+                             int width, char *why, size_t size)
+{
+    const MPI_Datatype type = type_of(c->dtype);
+    const int share = n / mpi.size + (n % mpi.size != 0);
+    for (int r = 0, at = 0; r < mpi.size; r++) {
+        mpi.starts[r] = at;
+        mpi.counts[r] = n - at < share ? n - at : share;
+        at += mpi.counts[r];
+    }
+    const int mine = mpi.counts[mpi.rank];
+    for (int r = 0; r < mpi.size; r++) {
+        mpi.received[r] = mine;
+        mpi.places[r] = r * mine;
+    }
+    MPI_Request request;
+    int code = MPI_Ialltoallv(in, mpi.counts, mpi.starts, type, mpi.work, mpi.received, mpi.places,
+                              type, mpi.comm, &request);
+    const double bytes = (double)n * width;
+    const fx_status status = started(code, &request, c, bytes, why, size);
+    if (status != FX_OK)
+        return status;
+    add_up_share(c, out + (size_t)mpi.starts[mpi.rank] * (size_t)width, mine, width);
+    code = MPI_Iallgatherv(MPI_IN_PLACE, 0, type, out, mpi.counts, mpi.starts, type, mpi.comm,
+                           &request);
+    return started(code, &request, c, bytes, why, size);
+}
+
+static bool has_shares(const fxi_transport_call *c, int width)
+{
+    return c->kind == FX_COLLECTIVE_ALL_REDUCE && mpi.size > 1 &&
+           c->count * width >= (int64_t)mpi.size * LEAST_SHARE;
+}
+
+static fx_status reduce_shares(const fxi_transport_call *c, int width, char *why, size_t size)
+{
+    const int64_t part = WORK / width / mpi.size * mpi.size;
+    fx_status status = FX_OK;
+    for (int64_t at = 0; at < c->count && status == FX_OK; at += part) {
+        const int64_t n = c->count - at < part ? c->count - at : part;
+        status = reduce_part(c, (const char *)c->in + at * width, (char *)c->out + at * width,
+                             (int)n, width, why, size);
+    }
+    return status;
 }
 
 /* Runs an operation on part of the elements, because counts of MPI are ints. */
@@ -276,6 +346,17 @@ static fx_status part(const fxi_transport_call *c, const void *in, void *out, in
         return one(c, c->kind, in, out, n, why, size);
     const fx_status status = one(c, FX_COLLECTIVE_REDUCE, in, out, n, why, size);
     return status == FX_OK ? one(c, FX_COLLECTIVE_BROADCAST, in, out, n, why, size) : status;
+}
+
+static fx_status run_parts(const fxi_transport_call *c, int width, char *why, size_t size)
+{
+    fx_status status = FX_OK;
+    for (int64_t at = 0; at < c->count && status == FX_OK; at += CHUNK) {
+        const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
+        status = part(c, (const char *)c->in + skip, (char *)c->out + skip, (int)n,
+                      (size_t)(n * width), why, size);
+    }
+    return status;
 }
 
 /* May the calling thread use MPI? Below MPI_THREAD_SERIALIZED only the thread that initialised MPI
@@ -320,13 +401,10 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
         snprintf(why, size, "cannot gather more than %d elements", (int)CHUNK);
         return FX_STATUS_UNSUPPORTED;
     }
-    const bool shared = fxi_window_takes(&mpi.window, c);
-    fx_status status = shared ? fxi_window_reduce(&mpi.window, c, why, size) : FX_OK;
-    for (int64_t at = 0; !shared && at < c->count && status == FX_OK; at += CHUNK) {
-        const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
-        status = part(c, (const char *)c->in + skip, (char *)c->out + skip, (int)n,
-                      (size_t)(n * width), why, size);
-    }
+    const fx_status status = fxi_window_takes(&mpi.window, c)
+                                 ? fxi_window_reduce(&mpi.window, c, why, size)
+                             : has_shares(c, width) ? reduce_shares(c, width, why, size)
+                                                    : run_parts(c, width, why, size);
     mpi.broken = mpi.broken || status != FX_OK;
     return status;
 }
@@ -461,8 +539,14 @@ static const char *join(const fxi_transport_host *host, const void *communicator
     mpi.sent = mpi.host->alloc((size_t)mpi.size * sizeof *mpi.sent);
     mpi.sending = mpi.host->alloc((size_t)mpi.size * sizeof(MPI_Request));
     mpi.waits = mpi.host->alloc((size_t)mpi.size);
-    if (!mpi.sent || !mpi.sending || !mpi.waits)
+    int *const numbers = mpi.host->alloc(4 * (size_t)mpi.size * sizeof *numbers);
+    mpi.work = mpi.host->alloc(WORK);
+    if (!mpi.sent || !mpi.sending || !mpi.waits || !numbers || !mpi.work)
         return "out of memory";
+    mpi.counts = numbers;
+    mpi.starts = numbers + mpi.size;
+    mpi.received = numbers + 2 * mpi.size;
+    mpi.places = numbers + 3 * mpi.size;
     for (int r = 0; r < mpi.size; r++)
         mpi.sending[r] = MPI_REQUEST_NULL;
     if (!make_extremes())
