@@ -49,7 +49,7 @@ struct bench_case {
 /* Tables of cases, each ended by a case without a name. */
 extern const bench_case bench_networks[], bench_arrays[], bench_convolutions[], bench_products[],
     bench_overheads[], bench_loaders[], bench_files[], bench_devices[], bench_gpu[],
-    bench_gpu_networks[];
+    bench_gpu_networks[], bench_scaling[];
 
 /* The network with this name. */
 const bench_case *bench_network(const char *name);

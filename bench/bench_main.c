@@ -9,7 +9,7 @@
  *   bench_runner --device opencl:0 device/       measures a device (bench_devices.c)
  *   bench_runner --device cuda:0 [--tiny] gpu/   the cases of large GPUs (bench_gpu.c)
  *   mpirun -n 2 bench_runner --processes train/  each process trains on batches of its own; rank 0
- *                                                prints the rows (peer_ddp.py)
+ *                                                prints the rows (peer_ddp.py, scaling.py)
  *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
  *
  * By default the program loads the oneDNN plugin of the build folder, if it was built; with
@@ -215,10 +215,11 @@ static void only(const bench_case *table)
         tables[t] = t == 0 ? table : &no_cases;
 }
 
-/* Measures the networks only. Ranks other than 0 print nothing. */
+/* Measures the networks and bench_scaling only. Ranks other than 0 print nothing. */
 static bool join_group(void)
 {
     only(bench_networks);
+    tables[1] = bench_scaling;
     if (fx_dist_init(FX_MPI) != FX_OK)
         return false;
     bench_group = fx_dist_backend(FX_MPI);

@@ -80,6 +80,11 @@ class Hosts:
         return subprocess.Popen([self.agent, self.names[0], "exec " + shlex.join(words)], env=self.environment,
                                 stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
+    def limit(self, name, rate):
+        """Limits what a host sends to `rate` Mb/s. None: no limit."""
+        run("ip", "netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", "root",
+            *(["tbf", "rate", f"{rate}mbit", "burst", "64k", "latency", "200ms"] if rate else ["pfifo"]))
+
     def mend(self, name):
         """Connects a host to the switch."""
         run("ip", "link", "set", f"to-{name}", "master", "switch", "up")
