@@ -4,7 +4,7 @@
 Training on 2 and 3 hosts gives the parameters of one process. Then the link of host h2 goes down in a training step, or the switch drops
 its packets. cflux launch must end, with lines that name ranks and hosts, and all ranks too: Open MPI's launcher does neither for a host that
 it does not reach. After the link is mended, training continues from the checkpoint to the bits of an undisturbed run.
-Not with MPICH: its MPI_Finalize sometimes does not end over TCP. Where namespaces cannot be made, or without Open MPI and its
+Not with MPICH: its MPI_Finalize sometimes does not end over TCP (docs/design/0051-distribution.md). Where namespaces cannot be made, or without Open MPI and its
 plugin, the check prints a message and passes.
 Usage: check_hosts.py build-folder
 """
