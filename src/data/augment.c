@@ -41,10 +41,11 @@ static fx_status check_sizes(const char *op, const fx_augment_args *a, int64_t l
         return fx_fail(FX_STATUS_ARGUMENT, op, "%lld sizes for %d spatial axes",
                        (long long)a->sizes.n, spatial);
     for (int i = 0; i < spatial; i++) {
-        const int64_t size = size_along(&a->sizes, i), n = fx_size(a->x, i);
-        if (size < least || size > (bounded ? n : INT32_MAX))
-            return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld does not fit axis %d of %lld",
-                           (long long)size, i, (long long)n);
+        const int64_t size = size_along(&a->sizes, i);
+        const int64_t most = bounded ? fx_size(a->x, i) : INT32_MAX;
+        if (size < least || size > most)
+            return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld for axis %d, expected %lld to %lld",
+                           (long long)size, i, (long long)least, (long long)most);
     }
     return FX_OK;
 }

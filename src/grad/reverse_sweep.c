@@ -387,7 +387,7 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
                   : fx_fail(FX_STATUS_ARGUMENT, "gradient", "the upstream gradient is NULL");
     if (!fxi_same_shape(y->node, gy->node))
         return fx_fail(FX_STATUS_SHAPE, "gradient",
-                       "the upstream gradient is %s, but its result is %s",
+                       "the size of the upstream gradient is %s, but that of the result is %s",
                        fxi_shape_text(gy->node->ndim, gy->node->shape, a),
                        fxi_shape_text(y->node->ndim, y->node->shape, b));
     if (!fxi_is_float(y->node->dtype))

@@ -327,9 +327,11 @@ static void replace(averages *a, void **gradients)
 
 static fx_status check(int n, void *const *gradients)
 {
-    if (n < 1 || n > MOST_GRADIENTS || !gradients)
+    if (n < 1 || n > MOST_GRADIENTS)
         return fx_fail(FX_STATUS_ARGUMENT, "average", "takes 1 to %d gradients, got %d",
-                       MOST_GRADIENTS, gradients ? n : 0);
+                       MOST_GRADIENTS, n);
+    if (!gradients)
+        return fx_fail(FX_STATUS_ARGUMENT, "average", "the list of %d gradients is NULL", n);
     for (int k = 0; k < n; k++) {
         if (!gradients[k])
             return fx_fail(FX_STATUS_ARGUMENT, "average", "gradient %d is NULL", k + 1);

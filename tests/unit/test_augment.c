@@ -96,8 +96,11 @@ static void crops(void **state)
     for (int i = 0; i < 9; i++)
         assert_true(seen[i / 3][i % 3] > 0);
     assert_true(same(fx_random_crop(x, FX_DIMS(2, 3)), fx_slice(fx_slice(x, 0, 1, 3), 1, 0, 3)));
-    refused(fx_random_crop(x, FX_DIMS(6, 2)), FX_STATUS_ARGUMENT, "size 6 does not fit axis 0");
+    refused(fx_random_crop(x, FX_DIMS(6, 2)), FX_STATUS_ARGUMENT,
+            "size 6 for axis 0, expected 1 to ");
     refused(fx_random_crop(x, FX_DIMS(0)), FX_STATUS_ARGUMENT, "size 0");
+    refused(fx_random_shift(x, FX_DIMS(-1)), FX_STATUS_ARGUMENT,
+            "size -1 for axis 0, expected 0 to 2147483647");
     refused(fx_random_crop(x), FX_STATUS_ARGUMENT, "0 sizes for 2 spatial axes");
 }
 

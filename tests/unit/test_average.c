@@ -246,6 +246,8 @@ static void bad_arguments_are_refused(void **state)
     refused(FX_STATUS_ARGUMENT, "average: takes 1 to 8 gradients, got 0");
     assert_int_equal(fx_average(9, none), FX_STATUS_ARGUMENT);
     refused(FX_STATUS_ARGUMENT, "average: takes 1 to 8 gradients, got 9");
+    assert_int_equal(fx_average(2, NULL), FX_STATUS_ARGUMENT);
+    refused(FX_STATUS_ARGUMENT, "average: the list of 2 gradients is NULL");
     assert_int_equal(fx_average(2, none), FX_STATUS_ARGUMENT);
     refused(FX_STATUS_ARGUMENT, "average: gradient 2 is NULL");
     assert_int_equal(fx_average(2, whole), FX_STATUS_DTYPE);

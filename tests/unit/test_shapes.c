@@ -4,6 +4,9 @@
  */
 #include "composite_check.h"
 
+#include <cflux/mlutils.h>
+#include <cflux/nn.h>
+
 static const double nan_ = (double)NAN;
 
 /* 1, 2, 3, … in this shape, column-major. */
@@ -342,6 +345,36 @@ static void gradients_match_central_differences(void **state)
         check_gradients(cases[k].name, cases[k].f, at, 2, sizes, 2e-8);
 }
 
+/* Operations that would give an array of nine axes from arrays of eight. */
+static void nine_axes_are_refused(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_ones(2, 1, 1, 1, 1, 1, 1, 1), *i = fx_cast(fx_sub(x, 1), FX_DTYPE_I64);
+    fx_array *zero = fx_sum(i);
+    void *const results[] = {fx_reshape(x, 2, 1, 1, 1, 1, 1, 1, 1, 1),
+                             fx_expand(x, 2, 1, 1, 1, 1, 1, 1, 1, 2),
+                             fx_repeat(x, 1, 1, 1, 1, 1, 1, 1, 1, 2),
+                             fx_unsqueeze(x, 8),
+                             fx_stack(8, x, x),
+                             fx_onehot(i, 2),
+                             fx_onehotbatch(i, 2),
+                             fx_gather(fx_ones(2, 3), i, 0),
+                             fx_gather(x, fx_reshape(i, 2, 1), 0),
+                             fx_scatter(FX_REDUCE_SUM, x, zero, 0, 2),
+                             fx_scatter(FX_REDUCE_MAX, x, zero, 8, 2),
+                             fx_scatter(FX_REDUCE_MEAN, x, zero, 0, 2),
+                             fx_scatter(FX_REDUCE_PROD, fx_gt(x, 0), zero, 0, 2),
+                             fx_batchobs(fx_tuple(x, x)),
+                             fx_call(fx_embedding(3, 2), i),
+                             fx_dot_product_attention_scores(x, x)};
+    for (size_t k = 0; k < COUNT(results); k++) {
+        const fx_error e = fx_error_take();
+        assert_true(fx_is_error(results[k]));
+        assert_true(k > 0 || e.status != FX_OK);
+    }
+}
+
 static void errors_pass(void **state)
 {
     (void)state;
@@ -386,6 +419,7 @@ int main(void)
         cmocka_unit_test(scatters),
         cmocka_unit_test(mean_pool_at_the_border),
         cmocka_unit_test(gradients_match_central_differences),
+        cmocka_unit_test(nine_axes_are_refused),
         cmocka_unit_test(errors_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
