@@ -70,17 +70,19 @@ FX_API void *fx_load_key(const char *path, const char *name);
  * with its own errors. */
 FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects);
 
-/* Loads what matches: copies those arrays of the file into `object` that have the name and the
- * sizes of an array of the object, and leaves its other arrays as they are; for a new head on a
+/* Loads what matches: copies each array of the file that has the name and the sizes of an array of
+ * `object` into that array. The other arrays of the object are unchanged. For a new head on a
  * trained body, or after a change of the model. `name` is a path, as in fx_load_key. Returns a
- * report, which the scope owns; fx_show prints it. It is a named tuple of three named tuples, which
- * have the names of the arrays, as in fx_load_into, and texts (fx_string_text): missing arrays of
- * the object that the file does not have unused        arrays of the file that the object does not
- * have other_sizes   arrays that both have with different sizes fx_count(fx_child_named(report,
- * "missing")) is the number of missing arrays. Like PyTorch's load_state_dict(strict=False), which
- * fails if sizes differ. On failure an error array, and the object is unchanged: FX_STATUS_FORMAT
- * if no array matches; other errors as for fx_load_into. fx_load_torch_matching does the same with
- * a state in PyTorch's layout (fx_load_torch_state). */
+ * report, which the scope owns; fx_show prints it. It is a named tuple of three named tuples. Their
+ * items have the names of arrays, as in fx_load_into, and are texts (fx_string_text):
+ *   missing       arrays of the object that are not in the file
+ *   unused        arrays of the file that are not in the object
+ *   other_sizes   arrays of both whose sizes differ
+ * fx_count(fx_child_named(report, "missing")) is the number of missing arrays. PyTorch's
+ * load_state_dict(strict=False) is similar, but fails if sizes differ. On failure an error array,
+ * and the object is unchanged: FX_STATUS_FORMAT if no array matches; other errors as for
+ * fx_load_into. fx_load_torch_matching does the same with a state in PyTorch's layout
+ * (fx_load_torch_state). */
 FX_API void *fx_load_matching(const char *path, const char *name, void *object);
 FX_API void *fx_load_torch_matching(void *model, void *state);
 

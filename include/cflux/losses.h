@@ -44,8 +44,8 @@ FX_API fx_array *fxi_mse(const fx_loss_args *a);        /* (ŷ − y)² */
 FX_API fx_array *fxi_mae(const fx_loss_args *a);        /* |ŷ − y| */
 FX_API fx_array *fxi_msle(const fx_loss_args *a);       /* log((ŷ + ε)/(y + ε))² */
 FX_API fx_array *fxi_huber_loss(const fx_loss_args *a); /* ½e² if |e| < δ, else δ(|e| − ½δ) */
-/* max(q·(y − ŷ), (q − 1)·(y − ŷ)), the pinball loss: the ŷ with the least mean loss is the quantile
- * q of y, which a fraction q of the values does not exceed. Flux has no such loss. Koenker,
+/* max(q·(y − ŷ), (q − 1)·(y − ŷ)), the pinball loss. Its mean is smallest if ŷ is the quantile q of
+ * y: a fraction q of the values of y is at most this number. Flux has no such loss. Koenker,
  * Bassett, 1978. */
 FX_API fx_array *fxi_quantile_loss(const fx_loss_args *a);
 FX_API fx_array *fxi_crossentropy(const fx_loss_args *a);      /* −Σ y·log(ŷ + ε) */

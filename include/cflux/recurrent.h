@@ -171,13 +171,13 @@ FX_API fx_recurrence_layer *fxi_recurrence(const fx_recurrence_args *a);
         FXI_OPTIONS(fx_recurrence_args, FXI_RECURRENCE_ARGS(FXI_DEFAULT).cell = __VA_ARGS__)))
 
 /* Two recurrent layers over a sequence: `forward` from the first time step to the last, `backward`
- * from the last to the first. y has the outputs of `forward` above those of `backward`, each at the
- * time step of its input: (out + out)×len×batch. fx_call(l, x, state) starts with the states of the
- * tuple (forward, backward); with .return_state = true the result is (y, states), with both last
- * states in such a tuple. In a state dictionary the arrays of `backward` have the suffix _reverse,
- * as in PyTorch's LSTM(bidirectional=True). Flux has no such layer, so it cannot be saved as BSON.
- * FX_STATUS_ARGUMENT unless both are RNN, LSTM, GRU, GRUv3 or Recurrence without return_state.
- * Schuster, Paliwal, 1997. */
+ * from the last to the first. y is (out + out)×len×batch: at each time step first the outputs of
+ * `forward`, then those of `backward` at the same time step. fx_call(l, x, state) starts with the
+ * states of the tuple (forward, backward); with .return_state = true the result is (y, states),
+ * with both last states in such a tuple. In a state dictionary the arrays of `backward` have the
+ * suffix _reverse, as in PyTorch's LSTM(bidirectional=True). Flux has no such layer, so it cannot
+ * be saved as BSON. FX_STATUS_ARGUMENT unless both are RNN, LSTM, GRU, GRUv3 or Recurrence without
+ * return_state. Schuster, Paliwal, 1997. */
 typedef struct fx_bidirectional_layer {
     fx_object base;
     void *forward, *backward; /* recurrent layers */
@@ -196,14 +196,15 @@ FX_API fx_bidirectional_layer *fxi_bidirectional(const fx_bidirectional_args *a)
         fx_bidirectional_args, FXI_BIDIRECTIONAL_ARGS(FXI_DEFAULT).forward = __VA_ARGS__)))
 
 /* fx_recur(l, x, .lengths = n): a call of a recurrent layer or Bidirectional for sequences of
- * several lengths, which x has side by side, filled up to the longest one (fx_batch_sequence). The
- * result is that of fx_call(l, x, state), with these differences: at time steps after its end a
- * sequence has the output 0, and its state does not change. So the last state is that after its own
- * last element, and backwards it starts at its own last element, as PyTorch's packed sequences. The
- * values of x after the end do not matter. A length above len counts as len; a sequence of length 0
- * keeps the state with which it starts.
+ * different lengths. x contains them side by side, each padded at the end to the length of the
+ * longest one (fx_batch_sequence). The result is that of fx_call(l, x, state), with these
+ * differences: at time steps after its end a sequence has the output 0, and its state does not
+ * change. The last state of a sequence is therefore the state after its own last element, and a
+ * backward layer starts at this element, as with PyTorch's packed sequences. The values of x after
+ * the end do not matter. A length above len counts as len; a sequence of length 0 keeps the state
+ * with which it starts.
  *
- * .mask is the general form: the time steps to skip may be anywhere.
+ * .mask is more general: a sequence can skip time steps at any position.
  *
  * The scope owns the result. FX_STATUS_SHAPE unless x is in×len×batch, with one length for each
  * sequence, or a mask of len×batch; FX_STATUS_ARGUMENT for another kind of layer, for both lengths
