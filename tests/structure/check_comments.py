@@ -4,6 +4,8 @@
   * A comment whose text has one gap of two blanks between words: an edit left it. Tables have more than one gap.
   * A line that ends early although the next word fits: an edit left it. Only lines with much free space count, and no
     line that ends a sentence or a list, is indented further, or has columns.
+  * A paragraph whose line has a wide gap after JOINED characters: a formatter joined the rows of a table, because one of
+    them was too long.
   * In the folders of SHARES one line in five is a reason: their code cannot be understood without it.
 Usage: check_comments.py [root]
 """
@@ -16,6 +18,7 @@ FOLDERS, ENDINGS, LEAST_COMMENTS = ("include", "src", "tools", "examples", "test
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|(?P<comment>/\*.*?\*/)', re.S)
 QUOTED = re.compile(r'"[^"\n]*"|`[^`\n]*`')
 SHARES, LEAST_SHARE = ("src/plan", "src/exec", "src/backends/cpu", "src/backends/gpu"), 0.2
+JOINED = 24
 WIDTH = 78  # of 100: a line that is shorter than that with the next word is not wrapped by a formatter
 
 
@@ -28,6 +31,14 @@ def gaps(lines):
     """The line with the only gap of a comment, if it has two blanks."""
     found = [(i, g[0]) for i, line in enumerate(lines) for g in re.finditer(r"(?<=\S) {2,}(?=\S)", prose(line))]
     return [found[0][0]] if len(found) == 1 and len(found[0][1]) == 2 else []
+
+
+def joined(lines):
+    """The lines of joined tables. A row that is not joined has its first gap at its beginning."""
+    for i, line in enumerate(lines):
+        first = re.search(r"(?<=\S) {2,}(?=\S)", prose(line))
+        if first and not prose(line).startswith(" ") and first.start() > JOINED and len(first[0]) > 2:
+            yield i
 
 
 def ragged(lines, indent):
@@ -57,6 +68,7 @@ def check(root):
                     where = os.path.relpath(path, root)
                     errors += [f"{where}:{first + i}: two blanks between words" for i in gaps(lines)]
                     if not before.strip():
+                        errors += [f"{where}:{first + i}: a wide gap in a paragraph" for i in joined(lines)]
                         errors += [f"{where}:{first + i}: the next line's first word fits" for i in ragged(lines, len(before))]
     return errors, ncomments
 

@@ -511,6 +511,12 @@ class Comments(Scratch):
         self.assertEqual(self.found("int i; /* a\n  * b  c */\n"), ["src/a.c:2: two blanks between words"])
         self.assertEqual(self.found('/* a  b\n * c  d */ char *s = "/* a  b */"; /* "a  b" */ /* f();     g */'), [])
 
+    def test_joined_tables(self):
+        long = "a" * 30
+        self.assertEqual(self.found(f"/* A report: {long} b unused        c\n * other_sizes   {long} {long} */\n"), ["src/a.c:1: a wide gap in a paragraph"])
+        for good in (f"/* Report:\n *   unused        {long}\n *   other         {long} */", f"/* unused    {long}     {long}\n * more      c */"):
+            self.assertEqual(self.found(good + "\n"), [], good)
+
     def test_shares(self):
         self.assertEqual(check_comments.share(["/* a\n * b */\n\nint i;\n", 'char *s = "/* */";\n']), 0.5)
         for folder in check_comments.SHARES:
