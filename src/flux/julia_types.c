@@ -10,6 +10,7 @@
 #include "error.h"
 #include "file_node.h"
 #include "memory.h"
+#include "nn_layer.h"
 #include "object_types.h"
 #include "state_parts.h"
 #include "thread.h"
@@ -189,6 +190,10 @@ bool fxi_own_shape(const void *object, fxi_shape *out)
     fill_path(object, out);
     if (type->nfields > FXI_SHAPE_FIELDS) {
         out->lost = "a struct of more than 32 fields";
+        out->nitems = 0;
+    }
+    if (fxi_is_library_layer(type)) { /* the layers with a name in Flux have another shape */
+        out->lost = "Flux has no such layer; .safetensors can store its arrays";
         out->nitems = 0;
     }
     for (int i = 0; i < out->nitems; i++)

@@ -228,6 +228,14 @@ static const fx_type *(*const library[])(void) = {
 #undef LAYER
 enum { NLIBRARY = sizeof library / sizeof library[0] };
 
+bool fxi_is_library_layer(const fx_type *type)
+{
+    for (int i = 0; i < NLIBRARY; i++)
+        if (library[i]() == type)
+            return true;
+    return false;
+}
+
 const fx_type *fx_layer_type(int64_t i)
 {
     const fx_type *type = NULL;

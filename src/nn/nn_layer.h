@@ -51,6 +51,9 @@ static inline size_t fxi_options_size(const fx_layer *layer)
     return *(const size_t *)layer->defaults;
 }
 
+/* True for a layer type of the library, false for one of the program. */
+bool fxi_is_library_layer(const fx_type *type);
+
 /* ---- containers ------------------------------------------------------------------------------ */
 
 /* True for a layer or a function. */
