@@ -211,12 +211,22 @@ static fx_walk collect(const fx_spot *at, void *user)
     return is_leaf || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
 }
 
+/* fx_setup returns a leaf for an array and a tuple for an object. */
+static bool is_state(const void *state)
+{
+    return !fx_is_array(state) &&
+           (fx_is(state, &fxi_leaf_type) || (fx_type_of(state)->flags & FX_TYPE_TUPLE));
+}
+
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
 {
-    if (fxi_rule_info_of(state)) {
+    if (state && !fx_is_error(state) && !is_state(state)) {
+        char got[100];
+        fx_summary(state, got, sizeof got);
         s->status = fx_fail(FX_STATUS_ARGUMENT, "update",
                             "Invalid input to `update`. fx_update(state, model, gradient) needs "
-                            "state = fx_setup(rule, model)");
+                            "state = fx_setup(rule, model), got %s",
+                            got);
         return;
     }
     void *const all[] = {state, model, gradient};

@@ -265,7 +265,8 @@ static fx_status bad_count(const feature_list *l)
     const int64_t n = fx_count(l->features);
     return fx_fail(FX_STATUS_FORMAT, OP,
                    "%s has no column names, and its columns do not match those of the training "
-                   "data, in this order: \"%s\" to \"%s\", %lld features; add a line of names",
+                   "data, in this order: \"%s\" to \"%s\", %lld features; add a line of names, or "
+                   "if a column is the target, leave it out with skip",
                    l->path, feature_name(l->features, 0), feature_name(l->features, n - 1),
                    (long long)n);
 }

@@ -1444,6 +1444,15 @@ class Refusals(Training):
             self.fine("train", "-q", "-d", name, "-m", "Dense(2 => 1)", "-e", "1")
             self.assertIn("CSV", self.fine("inspect", name).out)
 
+    def test_target_without_names(self):
+        """A table without names that also has the target: the message says how to leave it out."""
+        self.write("named.csv", "a,b,y\n1,2,3\n2,3,4.5\n3,4,6.5\n")
+        self.write("unnamed.csv", "1,2,3\n2,3,4.5\n3,4,6.5\n")
+        self.fine("train", "-q", "-d", "named.csv", "-m", "Dense(2 => 1)", "-e", "1", "--save", "named.bson")
+        self.refused("predict", "named.bson", "-d", "unnamed.csv",
+                     words="if a column is the target, give its number with --target")
+        self.fine("predict", "named.bson", "-d", "unnamed.csv", "--target", "3")
+
     def test_data(self):
         self.write("missing.csv", "\na,b,y\n\n1,NA,2\n2,4,3\n")
         self.bad("-d", "missing.csv", words=['column "b" contains numbers and text, such as "NA"', "--missing"])
@@ -1479,6 +1488,9 @@ class Refusals(Training):
         self.bad("-d", "nan.csv", words=['nan.csv: line 3: feature 2, column "b", is NaN'])
         self.write("one.csv", "a,b,y\n1,2,cat\n2,4,cat\n")
         self.bad("-d", "one.csv", "-m", "Dense(2 => 2)", words=['every target is "cat"'])
+        self.write("row.csv", "a,b,y\n1,2,3\n")
+        self.bad("-d", "row.csv", "-m", "Dense(2 => 1)", words=["needs at least two; --regression learns numbers"])
+        self.fine("train", "-d", "row.csv", "-m", "Dense(2 => 1)", "-e", "1", "--regression")
         self.write("counts.npz", formats.npz({"x": ((3, 2), [0.0] * 6), "y": ((2,), [0.0] * 2)}))
         self.bad("-d", "counts.npz", words=["3 observations and 2 targets"])
         self.write("other.npz", formats.npz({"a": ((3, 2), [0.0] * 6)}))

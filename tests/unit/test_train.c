@@ -379,6 +379,10 @@ static void refusals(void **state)
                    "data loader is NULL");
     expect_failure(fx_train(squared_error, m, data, NULL), FX_STATUS_ARGUMENT,
                    "optimiser state is NULL");
+    expect_failure(fx_train(squared_error, m, data, m), FX_STATUS_ARGUMENT,
+                   "needs state = fx_setup(rule, model), got Dense(2 => 1)");
+    expect_failure(fx_train(squared_error, m, data, fx_descent()), FX_STATUS_ARGUMENT,
+                   "needs state = fx_setup(rule, model), got Descent(0.1)");
     expect_failure(fx_train(squared_error, m, data, opt, .epochs = -1), FX_STATUS_ARGUMENT,
                    "epochs is -1");
     expect_failure(fx_train(squared_error, m, data, opt, .log = "run", .checkpoint = "run"),

@@ -176,8 +176,8 @@ static int take_classes(problem *p, const dataset *d, void *classes)
     return p->nclasses >= 2
                ? EXIT_FINE
                : fail(EXIT_BAD_INPUT,
-                      "%s: every target is \"%s\", but a model for classes needs at least two",
-                      d->path, class_name(p, 0));
+                      "%s: every target is \"%s\", but a model for classes needs at least two%s",
+                      d->path, class_name(p, 0), d->labels ? "" : "; --regression learns numbers");
 }
 
 /* By default, whole numbers are classes if they have at most two distinct values, or each occurs

@@ -240,5 +240,5 @@ int read_features(const data_request *r, void *table, const feature_choice *of, 
         return status;
     d->x = fx_table_features(table, features, n ? fx_from(FX_DTYPE_I64, skip, n) : NULL, r->path);
     d->columns = shown ? features : NULL;
-    return fx_is_error(d->x) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
+    return fx_is_error(d->x) ? fail_table(EXIT_BAD_INPUT, "") : EXIT_FINE;
 }
