@@ -81,6 +81,7 @@ test-all: setup-test
 	@if $(PASSED); then echo "quick tests: passed before"; else $(QUICK); fi
 	@$(MOST_IN_PARTS) $(BUILD) -L full
 	$(MAKE) asan tsan arm
+	PART=$(CFLUX_PART) $(ROOT)/scripts/cross $(BUILD) $(JOBS) $(BUILD)/tools/cflux/cflux
 	$(MAKE) fuzz-and-packages
 
 QUICK  = $(ROOT)/scripts/suite $(BUILD) -L quick && touch $(BUILD)/quick-passed
@@ -128,7 +129,7 @@ fuzz: fuzz-build
 arm: setup-test
 	PART=$(CFLUX_PART) $(ROOT)/scripts/arm $(BUILD)/arm
 
-# Not a part of test-all.
+# test-all makes short forms of these two (scripts/cross).
 macos:
 	$(ROOT)/scripts/macos $(BUILD)/macos $(JOBS)
 
