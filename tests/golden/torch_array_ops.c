@@ -231,7 +231,7 @@ static void op_crosscor_layer(torch_node *t)
         return;
     }
     torch_only(t, "bias", b != NULL);
-    void *layer = fx_crosscor(FXI_DIMS_NONE, .stride = torch_spatial(t, "stride", nd, 1),
+    void *layer = fx_crosscor((fx_dims){0}, .stride = torch_spatial(t, "stride", nd, 1),
                               .pad = torch_spatial(t, "pad", nd, 0),
                               .dilation = torch_spatial(t, "dilation", nd, 1),
                               .weight_array = torch_in(t, "w"), .bias_array = b, .bias = b != NULL);
