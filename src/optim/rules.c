@@ -142,10 +142,14 @@ bool fxi_rule_is_mixed(const fx_rule *r, fx_dtype *out_type)
     return true;
 }
 
+static bool contains_rules(const row *w)
+{
+    return w == &rows[CHAIN] || w == &rows[MIXED] || w == &rows[SHARED];
+}
+
 const fx_list *fxi_rule_parts(const fx_rule *r)
 {
-    const row *w = row_of(r);
-    return w == &rows[CHAIN] || w == &rows[MIXED] || w == &rows[SHARED] ? &r->rules : NULL;
+    return contains_rules(row_of(r)) ? &r->rules : NULL;
 }
 
 /* ---- fields ------------------------------------------------------------------------------- */
@@ -646,7 +650,7 @@ fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given)
 fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool centred)
 {
     const row *w = row_named(name);
-    if (!w || w == &rows[CHAIN] || w == &rows[MIXED]) {
+    if (!w || contains_rules(w)) {
         fx_fail(FX_STATUS_ARGUMENT, "rule", "unknown rule %s", name);
         return fx_error_object(&rows[DESCENT].type);
     }

@@ -317,7 +317,7 @@ def kinds(folder):
 # ---- optimisers ----------------------------------------------------------------------------------
 
 ETA, RHO, B1, B2, EPS, DECAY, GRADIENT = 0.05, 0.8, 0.7, 0.95, 1e-6, 0.01, 0.5
-W0, M, V, T = [0.1 * (i + 1) for i in range(6)], 0.02, 0.003, 3  # T steps were made
+W0, M, V, T = [0.1 * (i + 1) for i in range(6)], 0.02, 0.003, 3  # T updates were made
 
 
 def adam(x, m, v, eps=EPS):
@@ -470,6 +470,9 @@ def optimisers(folder):
     negative = st("Optimisers/Leaf", [st("Optimisers/Descent", [-0.7]), None, False])
     write(folder, "negative.bson", {"model": model, "opt": named(weight=negative, bias=negative, σ=tup()),
                                     "old": st("Flux/Optimise/Descent", [-0.7])})
+    # a rule of the library that is made of another rule, and that no file stores
+    shared = st("Optimisers/Leaf", [st("Optimisers/DistributedOptimizer", [None]), None, False])
+    write(folder, "shared.bson", {"model": model, "opt": named(weight=shared, bias=shared, σ=tup())})
 
 
 # ---- anonymous functions -------------------------------------------------------------------------
@@ -569,15 +572,15 @@ def structs(folder):
 
 # ---- changed copies ------------------------------------------------------------------------------
 
-def places(x, path=()):
+def positions(x, path=()):
     for k, v in (list(x.items()) if isinstance(x, dict) else list(enumerate(x))):
         yield path + (k,), v
         if isinstance(v, (dict, list)):
-            yield from places(v, path + (k,))
+            yield from positions(v, path + (k,))
 
 
 def changes(value):
-    """What is put in the place of a value."""
+    """The values that replace a value."""
     wrong = [INT(2 ** 62), "x", {"tag": "backref", "ref": INT(1)}, {"tag": "tuple", "data": []}, [], None, b"abc"]
     if isinstance(value, list) and len(value) > 1:
         yield value[::-1]
@@ -617,7 +620,7 @@ def mutate(file, other):
         copies.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT(k + 1)}))
         copies.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT((k + 1) % len(refs) + 1)}))
         copies.append(changed(doc, ("_backrefs", k), {"tag": "tuple", "data": [{"tag": "backref", "ref": INT(k + 1)}] * 2}))
-    copies += [changed(doc, path, value) for path, v in places(doc) for value in changes(v)]
+    copies += [changed(doc, path, value) for path, v in positions(doc) for value in changes(v)]
     with open(other, "wb") as f:  # a document begins with its length
         for d in copies:
             data = bson.encode(d)

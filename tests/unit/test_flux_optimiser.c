@@ -187,6 +187,16 @@ static void a_rule_that_is_refused(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_IO);
 }
 
+/* The library has a rule of this name, which contains another rule and a group. */
+static void a_rule_that_no_file_stores(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *file = ok(fx_load(made_bson("shared.bson")));
+    wrong(fx_child_named(file, "opt"), fx_child_named(file, "model"),
+          "unknown rule DistributedOptimizer");
+}
+
 static void chains_of_old_rules_that_do_not_fit(void **state)
 {
     (void)state;
@@ -316,6 +326,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit),
         cmocka_unit_test(a_rule_that_is_refused),
         cmocka_unit_test(an_old_one_for_another_model),
+        cmocka_unit_test(a_rule_that_no_file_stores),
         cmocka_unit_test(chains_of_old_rules_that_do_not_fit),
         cmocka_unit_test(frozen_stays),
         cmocka_unit_test(written_and_back),
