@@ -15,10 +15,10 @@ static const char *const OP = "report";
 typedef struct reader {
     fxi_log_record *record;
     size_t step_capacity, epoch_capacity; /* of the arrays in the record */
-    fxi_json *event;     /* event of the current line; NULL once the record owns it */
-    double before;       /* seconds of all earlier runs */
-    double last_seconds; /* of the latest event of this run */
-    bool same_stretch;   /* the previous line of training steps belongs to the same run and epoch */
+    fxi_json *event;       /* event of the current line; NULL once the record owns it */
+    double before;         /* seconds of all earlier runs */
+    double latest_seconds; /* of the latest event of this run */
+    bool same_stretch; /* the previous line of training steps belongs to the same run and epoch */
     int events, broken, unknown;
     long line, first_broken, last_broken;
     char unknown_name[40];

@@ -101,7 +101,7 @@ class Cli(unittest.TestCase):
         return ended
 
     def terminal(self, *arguments, columns=80, until=None, send=None, resize=None, then=None, **environment):
-        """Runs it in a terminal of its own. When it has printed `until`, it is sent `send`: text as if it
+        """Runs the program in a terminal of its own. When it has printed `until`, it is sent `send`: text as if it
         was typed ("\\x03" is Ctrl-C), or the number of a signal. With `resize`, the terminal first gets
         that many columns, and `send` is sent when the program has printed `then`. `out` is all that it printed. It
         does not contain what was typed: the terminal does not echo, because a "^C" in the middle of a line would be

@@ -138,7 +138,7 @@ class Help(cli.Cli):
         self.assertEqual(os.path.getsize(self.path("kept")), 0)
 
     def launcher(self, path, version, rest="echo launcher: $@"):
-        """A program in the place of an mpirun or srun: it prints its arguments."""
+        """A stand-in for mpirun or srun, which prints its arguments."""
         os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
         self.write(path, f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "{version}"; exit; }}\n{rest}\n')
         os.chmod(self.path(path), 0o755)

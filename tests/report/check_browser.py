@@ -162,14 +162,14 @@ def check_pointing(browser, path):
         x, y = pixel(frame, steps["step"][i], steps["loss"][i])
         page.move(at[0] + x, at[1] + y)
         words = page.value(said)
-        check(words.startswith(f"step {steps['step'][i]} · epoch {steps['epoch'][i]} · "), words)
+        check(words.startswith(f"training step {steps['step'][i]} · epoch {steps['epoch'][i]} · "), words)
         check("loss " + format(float(format(steps["loss"][i], ".4g")), "g") in words, words)
     page.value("document.querySelector('svg').focus()")
     page.press("Home")
     page.press("ArrowRight")
-    check(page.value(said).startswith(f"step {steps['step'][1]} ·"), page.value(said))
+    check(page.value(said).startswith(f"training step {steps['step'][1]} ·"), page.value(said))
     page.press("End")
-    check(page.value(said).startswith(f"step {steps['step'][-1]} ·"), page.value(said))
+    check(page.value(said).startswith(f"training step {steps['step'][-1]} ·"), page.value(said))
     page.close()
 
 
@@ -227,7 +227,7 @@ def check_two(browser, reports):
     page.value("document.querySelector('svg').focus()")
     page.press("End")
     words = page.value("document.querySelector('output').textContent")
-    check(words.startswith("step 300 · second.jsonl, smoothed") and "first" not in words, words)
+    check(words.startswith("training step 300 · second.jsonl, smoothed") and "first" not in words, words)
     quiet(page, "two runs")
     page.close()
 

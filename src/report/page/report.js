@@ -130,7 +130,7 @@ function chart(name, series, say) {
         const label = (x, y, anchor, what) => svg("text", { x, y, "text-anchor": anchor }, what);
         const line = (y) => svg("path", { class: "grid", d: `M${left} ${toY(y).toFixed(1)}H${right}` });
         const anchor = (x) => (toX(x) > right - 20 ? "end" : "middle");
-        const range = `steps ${whole(first)} to ${whole(last(all))}, from ${say(low)} to ${say(high)}`;
+        const range = `training steps ${whole(first)} to ${whole(last(all))}, from ${say(low)} to ${say(high)}`;
         picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
         picture.setAttribute("aria-label", `${name}, ${range}`);
         Object.assign(picture.dataset, { first, final, low, high, left, right, top, bottom, log: log.checked });
@@ -155,7 +155,7 @@ function chart(name, series, say) {
         const { steps } = data, i = nearest(steps.step, marked);
         const about = !two && steps.step.length ? [`epoch ${whole(steps.epoch[i])}`, duration(steps.seconds[i])] : [];
         const there = chosen().filter((s) => !two || marked <= last(s.x)); // the other run may be longer
-        readout.textContent = [`step ${whole(marked)}`, ...about, ...there.map(value)].join(" · ");
+        readout.textContent = [`training step ${whole(marked)}`, ...about, ...there.map(value)].join(" · ");
     }
     function pointAt(event) {
         const at = picture.getBoundingClientRect();
@@ -385,7 +385,7 @@ function notes(run) {
     const list = [
         steps.least && "Short training steps share a line of the log: the curve is their mean, the band their range.",
         steps.smooth && `The smooth curve is the mean over ${whole(steps.window)} lines around a training step.`,
-        thinned("lines of steps", steps), thinned("epochs", epochs),
+        thinned("lines of training steps", steps), thinned("epochs", epochs),
     ].filter(Boolean);
     return list.length && two ? [`${run.name}:`, ...list] : list;
 }
