@@ -38,7 +38,7 @@ int64_t fxi_collation_start(const fxi_collation *c, int64_t k)
 /* ---- the snapshot ---------------------------------------------------------------------------- */
 
 /* The leaf on its device if that has its own memory, else on the CPU. */
-static fx_status open_source(fxi_source *s, fx_array *leaf, bool where_it_was)
+static fx_status open_source(fxi_source *s, fx_array *leaf, bool on_data_device)
 {
     fx_device *home = fx_array_device(leaf);
     fx_array *x = fxi_own_memory(home) ? leaf : fx_array_to(fx_cpu_device(), leaf);
@@ -47,7 +47,7 @@ static fx_status open_source(fxi_source *s, fx_array *leaf, bool where_it_was)
     const int64_t n = fx_size(x, fx_ndims(x) - 1);
     s->leaf = leaf;
     s->array = fx_retain(x);
-    s->to = where_it_was ? home : fx_array_device(x);
+    s->to = on_data_device ? home : fx_array_device(x);
     s->obs_bytes = n ? (size_t)(fx_length(x) / n) * fx_dtype_size(fx_eltype(x)) : 0;
     if (fxi_own_memory(fx_array_device(x)))
         return FX_OK;
@@ -80,7 +80,7 @@ static void count_leaf(void *leaf, void *io_count)
 
 typedef struct opening {
     fxi_collation *c;
-    bool where_it_was;
+    bool on_data_device;
     int leaves;
     fx_status status;
 } opening;
@@ -91,10 +91,10 @@ static void open_leaf(void *leaf, void *user)
     if (o->c->nsources == o->leaves)
         o->status = fx_fail(FX_STATUS_MEMORY, OP, "out of memory");
     if (o->status == FX_OK)
-        o->status = open_source(&o->c->sources[o->c->nsources++], leaf, o->where_it_was);
+        o->status = open_source(&o->c->sources[o->c->nsources++], leaf, o->on_data_device);
 }
 
-fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was)
+fx_status fxi_collation_open(fxi_collation *c, void *data, bool on_data_device)
 {
     FXI_SCOPE;
     int64_t n;
@@ -115,7 +115,7 @@ fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was)
     if (!c->sources)
         return fx_fail(FX_STATUS_MEMORY, OP, "out of memory for a pass over %lld observations",
                        (long long)n);
-    opening o = {.c = c, .where_it_was = where_it_was, .leaves = leaves};
+    opening o = {.c = c, .on_data_device = on_data_device, .leaves = leaves};
     fxi_obs_each(copy, open_leaf, &o);
     return o.status == FX_OK ? open_order(c) : o.status;
 }

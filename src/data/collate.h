@@ -29,10 +29,10 @@ typedef struct fxi_collation {
     bool own;             /* batches must not share memory with the data */
 } fxi_collation;
 
-/* Fills in data, sources and nsources; the caller sets the other members. `where_it_was`: batches
+/* Fills in data, sources and nsources; the caller sets the other members. `on_data_device`: batches
  * return to the device of the data. Otherwise they are on the CPU, unless that device has its own
  * memory. */
-fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was);
+fx_status fxi_collation_open(fxi_collation *c, void *data, bool on_data_device);
 void fxi_collation_close(fxi_collation *c);
 
 /* Number of observations in batch k, over all parts. */

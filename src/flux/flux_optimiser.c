@@ -266,7 +266,7 @@ static fx_adjust_args arguments(void *node, bool *out_centred)
     return a;
 }
 
-/* What a file stores for one array, in either library's format. */
+/* The entry of a file for one array, in either library's format. */
 typedef struct parts {
     void *rule;  /* a node */
     void *state; /* state that the rule keeps for the array; NULL: none */
@@ -397,7 +397,7 @@ static fx_rule *make_rule(const parts *p)
 
 /* ---- dictionaries of Flux.Optimise ----------------------------------------------------------- */
 
-/* What a rule remembers of each array; NULL: it remembers nothing. */
+/* The dictionary from arrays to the state that a rule keeps for them; NULL: the rule keeps none. */
 static void *dictionary(const void *rule)
 {
     static const char *const names[] = {"state", "velocity", "acc"};
@@ -407,7 +407,7 @@ static void *dictionary(const void *rule)
     return found;
 }
 
-/* The last rule of a chain that remembers something; another rule itself. */
+/* The last rule of a chain that keeps a state; the rule itself if it is not a chain. */
 static const void *stateful(const void *rule)
 {
     void *list = old_chain(rule);

@@ -26,7 +26,7 @@ static fx_attention_attr attr_of(fx_attention_kind kind, int64_t heads, bool cau
                                .scale = 1 / sqrt((double)(fx_size(q, 0) / heads))};
 }
 
-/* The number of heads is the number of the call. */
+/* `user` of an operation says whether it is causal. The number of heads is `number` of the call. */
 static bool is_causal(const fx_custom_op *op)
 {
     return *(const bool *)op->user;
@@ -34,8 +34,8 @@ static bool is_causal(const fx_custom_op *op)
 
 /* ---- the gradient's own gradient ------------------------------------------------------------- */
 
-/* New nodes for the inputs: a sweep then finds only what the composed form does with them, and not
- * how one of them depends on another. */
+/* Replaces the inputs by new nodes with their values, at which a reverse sweep stops: it finds how
+ * the composed form depends on each input, but not how one input depends on another. */
 static fx_array *composed(const fx_custom_op *op, const fxi_own_call *call, fx_array *const *in,
                           fx_array **late)
 {

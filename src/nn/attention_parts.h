@@ -8,8 +8,8 @@
  * the query's axes and the features of the value. The options are valid. */
 fx_array *fxi_attention_composed(const fx_dot_product_attention_args *a);
 
-/* The same computed with one kernel; NULL if the device has none for this call. The
- * gradient also is computed with kernels, and its own gradient with products and softmax. */
+/* The same computed with one kernel; NULL if the device has none for this call. Its gradient is
+ * also computed with kernels; the gradient of this gradient, with products and softmax. */
 fx_array *fxi_attention_in_one_kernel(const fx_dot_product_attention_args *a);
 
 #endif

@@ -67,8 +67,9 @@ bool fxi_conv_build(const fx_type *type, fxi_conv_options *options, const fxi_co
     M(groups, INTEGER, FX_FROM(groups, INTEGER), .names = "groups", .least = 1, .flux = "groups")
 /* clang-format on */
 
-/* Completes and checks a shape whose first five members are the options of a layer: a given weight
- * decides, and kernel, in and out must be 0 or agree. False after a failure that it recorded. */
+/* Completes and checks a shape whose members other than `sizes` are the options of a layer: a given
+ * weight decides, and kernel, in and out must be 0 or agree. False after a failure that it
+ * recorded. */
 bool fxi_conv_shape_complete(const fx_type *type, fxi_conv_shape *io);
 
 /* The reverse: kernel, in and out from the weight; false if there is none. */

@@ -32,7 +32,8 @@
 /* Records FX_STATUS_ARGUMENT with the name of the type; returns false. */
 bool fxi_layer_fail(const fx_type *type, const char *format, ...) FXI_PRINTF(2, 3);
 
-/* What an argument is, for messages: writes its summary, or NULL, to `text` and returns `text`. */
+/* A description of an argument for messages: writes its summary, or "NULL", to `text` and returns
+ * `text`. */
 const char *fxi_given(const void *object, char *text, size_t size);
 /* The same for a list of sizes, as a tuple in Julia: "(3, 3)". */
 const char *fxi_dims_text(const fx_dims *d, char *text, size_t size);
@@ -119,7 +120,7 @@ static inline bool fxi_is_active(int64_t active)
 
 /* ---- building: each returns false after a failure that it recorded --------------------------- */
 
-/* A given *io_weight must have the sizes (0: any); otherwise init makes it. */
+/* If *io_weight is NULL, init makes it; otherwise it must have the sizes (0: any). */
 bool fxi_weight(const fx_type *type, fx_array **io_weight, fx_init_fn init, int ndims,
                 const int64_t *sizes);
 /* Sets *io_bias if `wanted`: a given bias, or n zeros, in the element type of weight. */

@@ -19,9 +19,9 @@
 
 /* A sequence, and the outputs of its time steps. */
 typedef struct sequence {
-    fx_array *x;    /* in×len, or in×len×batch */
-    fx_array *mask; /* len×batch; NULL: no time step is skipped */
-    int64_t steps, batch;
+    fx_array *x;        /* in×len, or in×len×batch */
+    fx_array *mask;     /* len×batch; NULL: no time step is skipped */
+    int64_t len, batch; /* time steps; observations */
     bool batched, backwards;
     fx_array **outputs;
 } sequence;
@@ -39,26 +39,26 @@ static fx_status begin(void *self, const fxi_recurrent_call *call, sequence *s)
         return no_sequence(self, x, "ndims(input) == 2 or 3");
     *s = (sequence){.x = x,
                     .mask = call->mask,
-                    .steps = fx_size(x, 1),
+                    .len = fx_size(x, 1),
                     .batch = nd == 3 ? fx_size(x, 2) : 1,
                     .batched = nd == 3,
                     .backwards = call->backwards};
-    if (s->steps < 1)
+    if (s->len < 1)
         return no_sequence(self, x, "size(input, 2) >= 1");
     if (s->mask)
-        s->x = fx_where(fx_reshape(s->mask, 1, s->steps, s->batch), x, 0);
+        s->x = fx_where(fx_reshape(s->mask, 1, s->len, s->batch), x, 0);
     if (fx_is_error(s->x))
         return fx_array_status(s->x);
-    s->outputs = fxi_calloc((size_t)s->steps, sizeof(fx_array *));
+    s->outputs = fxi_calloc((size_t)s->len, sizeof(fx_array *));
     return s->outputs ? FX_OK
                       : fx_fail(FX_STATUS_MEMORY, fx_type_of(self)->name,
-                                "no memory for %" PRId64 " time steps", s->steps);
+                                "no memory for %" PRId64 " time steps", s->len);
 }
 
 /* The time step that is computed as number i. */
 static int64_t time_of(const sequence *s, int64_t i)
 {
-    return s->backwards ? s->steps - 1 - i : i;
+    return s->backwards ? s->len - 1 - i : i;
 }
 
 /* `mask` along the last axis of an array with nd axes. */
@@ -91,7 +91,7 @@ static fx_array *without_skipped(const sequence *s, fx_array *y)
     if (!s->mask || fx_is_error(y))
         return y;
     for (int k = 0; k < nd; k++)
-        sizes[k] = k == 1 ? s->steps : k == nd - 1 ? s->batch : 1;
+        sizes[k] = k == 1 ? s->len : k == nd - 1 ? s->batch : 1;
     return fx_where(fxi_reshape(s->mask, nd, sizes), y, 0);
 }
 
@@ -104,8 +104,8 @@ static fx_array *projected(const fx_cell_layer *cell, const sequence *s)
     fx_array *x = fxi_match_type(cell->wi, s->x);
     if (s->batched)
         x = fx_permute(x, 0, 2, 1);
-    fx_array *p = fxi_cell_project(cell, fx_reshape(x, in, s->batch * s->steps));
-    return fx_reshape(p, fx_size(cell->wi, 0), s->batch, s->steps);
+    fx_array *p = fxi_cell_project(cell, fx_reshape(x, in, s->batch * s->len));
+    return fx_reshape(p, fx_size(cell->wi, 0), s->batch, s->len);
 }
 
 static fx_status run_cell(void *self, const fx_cell_layer *cell, sequence *s, void **state)
@@ -117,11 +117,11 @@ static fx_status run_cell(void *self, const fx_cell_layer *cell, sequence *s, vo
     if (status != FX_OK)
         return status;
     fx_array *p = projected(cell, s);
-    for (int64_t i = 0; i < s->steps; i++) {
+    for (int64_t i = 0; i < s->len; i++) {
         const int64_t t = time_of(s, i);
         const fxi_states before = states;
         fx_array *now = fx_slice(p, 2, t, t + 1);
-        fxi_cell_step(cell, fx_reshape(now, fx_size(p, 0), s->batch), &states);
+        fxi_cell_time_step(cell, fx_reshape(now, fx_size(p, 0), s->batch), &states);
         if (s->mask)
             states.h = kept(mask_at(s, t), states.h, before.h);
         if (s->mask && states.c)
@@ -135,10 +135,10 @@ static fx_status run_cell(void *self, const fx_cell_layer *cell, sequence *s, vo
 /* The outputs as out×len, or out×len×batch if the input or the state has a batch. */
 static fx_array *joined(const sequence *s)
 {
-    fx_array *y = fxi_stack(1, (int)s->steps, s->outputs);
+    fx_array *y = fxi_stack(1, (int)s->len, s->outputs);
     return s->batched || fx_is_error(y) || fx_size(y, 2) != 1
                ? y
-               : fx_reshape(y, fx_size(y, 0), s->steps);
+               : fx_reshape(y, fx_size(y, 0), s->len);
 }
 
 /* ---- other cells ----------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static fx_status run_any(void *self, void *cell, sequence *s, void **state)
         return fx_fail(FX_STATUS_ARGUMENT, fx_type_of(self)->name,
                        "with lengths or a mask it needs the state to start with, because it does "
                        "not know that of its cell: set .state");
-    for (int64_t i = 0; i < s->steps; i++) {
+    for (int64_t i = 0; i < s->len; i++) {
         const int64_t t = time_of(s, i);
         fx_array *x = fx_squeeze(fx_slice(s->x, 1, t, t + 1), FX_AXES(1));
         void *const args[] = {x, *state};
@@ -195,7 +195,7 @@ fx_status fxi_recurrent_run(fx_recurrent_layer *l, const fxi_recurrent_call *cal
     if (status == FX_OK)
         status = (own ? run_cell(l, l->cell, &s, out_state) : run_any(l, l->cell, &s, out_state));
     if (status == FX_OK)
-        *out_y = without_skipped(&s, own ? joined(&s) : fxi_stack(1, (int)s.steps, s.outputs));
+        *out_y = without_skipped(&s, own ? joined(&s) : fxi_stack(1, (int)s.len, s.outputs));
     fxi_free(s.outputs);
     return status;
 }

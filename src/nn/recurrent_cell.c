@@ -14,7 +14,7 @@
 typedef struct rule {
     const fx_type *(*type)(void);
     int input_gates, state_gates; /* rows of Wi and Wh per output */
-    void (*step)(const fx_cell_layer *l, fx_array *p, fxi_states *io);
+    void (*time_step)(const fx_cell_layer *l, fx_array *p, fxi_states *io);
 } rule;
 
 /* Rows from·n to to·n: those of some gates. */
@@ -113,9 +113,9 @@ fx_array *fxi_cell_project(const fx_cell_layer *cell, fx_array *x)
     return fxi_biased(fx_matmul(cell->wi, x), cell->bias, 0);
 }
 
-void fxi_cell_step(const fx_cell_layer *cell, fx_array *p, fxi_states *io)
+void fxi_cell_time_step(const fx_cell_layer *cell, fx_array *p, fxi_states *io)
 {
-    rule_of(fx_type_of(cell))->step(cell, p, io);
+    rule_of(fx_type_of(cell))->time_step(cell, p, io);
 }
 
 static bool has_c(const fx_cell_layer *cell)
@@ -197,7 +197,7 @@ static void *cell_forward(void *self, int n, void *const *args)
     if (s != FX_OK)
         return fx_error_array(s);
     fx_array *p = fx_reshape(fxi_match_type(l->wi, x), fxi_cell_in(l), batch);
-    fxi_cell_step(l, fxi_cell_project(l, p), &states);
+    fxi_cell_time_step(l, fxi_cell_project(l, p), &states);
     const bool vector = fx_ndims(x) == 1 && fx_length(states.h) == fxi_cell_out(l);
     fx_array *h = vector ? fx_vec(states.h) : states.h;
     return fx_keep(fx_tuple(h, fxi_cell_state_object(l, &states, vector)));

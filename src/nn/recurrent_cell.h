@@ -26,6 +26,6 @@ void *fxi_cell_initial(const fx_cell_layer *cell);
 /* Wi·x + b for in×N. */
 fx_array *fxi_cell_project(const fx_cell_layer *cell, fx_array *x);
 /* Replaces the states by those after the time step with the projected input p. */
-void fxi_cell_step(const fx_cell_layer *cell, fx_array *p, fxi_states *io);
+void fxi_cell_time_step(const fx_cell_layer *cell, fx_array *p, fxi_states *io);
 
 #endif

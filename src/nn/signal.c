@@ -266,8 +266,8 @@ void *fxi_stft(const fx_stft_args *given)
     return fx_keep(fx_tuple(parts[0], parts[1]));
 }
 
-/* x^(power/2). A root of 0 has an infinite slope, so it is taken of 1 there: silence gives 0, and
- * no gradient. */
+/* x^(power/2). The derivative of a root at 0 is infinite, so 0 is replaced by 1 before the root,
+ * and the result by 0: silence gives 0, and no gradient. */
 static fx_array *root_power(fx_array *x, double power)
 {
     fx_array *zero = fx_eq(x, 0), *safe = fx_where(zero, 1, x);

@@ -3,7 +3,7 @@
 
 #include <cflux/resample.h>
 
-/* The number of axes that a mode fixes; nearest takes any. */
+/* The number of spatial axes that a mode requires; 0: any number (nearest). */
 static int axes_of_mode(int64_t mode)
 {
     return mode == FX_UPSAMPLE_MODE_BILINEAR ? 2 : mode == FX_UPSAMPLE_MODE_TRILINEAR ? 3 : 0;

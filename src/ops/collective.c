@@ -18,8 +18,9 @@ static const char *name_of(const fx_collective *w)
                                               : "all_reduce";
 }
 
-/* The number of inputs: the previous collective operation if that is on the same device, because a
- * plan computes pending values of one device only; then x. */
+/* Fills in the inputs and returns their number. If the previous collective operation is pending on
+ * the same device, it is the first one, because a plan computes pending values of one device only.
+ * The last input is x. */
 static int inputs(const fxi_context *c, const fx_array *x, fxi_node *in[2])
 {
     const fxi_node *previous = c->collective;

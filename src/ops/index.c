@@ -2,9 +2,9 @@
  *
  * The primitives gather and scatter copy whole slices along one axis, or index by element
  * (GatherElements, take_along_axis): an index for each element of the result or of the source. The
- * numbers of axes tell which: slices of an array of n axes at indices of k axes have n − 1 + k
- * axes, so all three have equally many only by element, or if they are vectors, where both are the
- * same.
+ * numbers of axes decide between the two: slices of an array of n axes at indices of k axes have n
+ * − 1 + k axes. So source, indices and result have equally many axes only if elements are indexed,
+ * or if all three are vectors, for which both forms give the same result.
  */
 #include "composites.h"
 #include "memory.h"
@@ -299,7 +299,8 @@ static bool by_element(const fxi_node *n)
     return n->ndim == n->in[0]->ndim && n->ndim == n->in[1]->ndim;
 }
 
-/* Gathers and scatters with the indices of the node and in its way. n: the size along the axis. */
+/* Gathers or sums with the indices of the node, by element or by slice as the node does. n: the
+ * size along the axis. */
 static fx_array *gathered(const fxi_rule_args *a, fx_array *x, int axis)
 {
     return (by_element(a->node) ? gather_by_element : fx_gather)(x, Y, axis);

@@ -6,7 +6,7 @@
 
 #include <cflux/ops.h>
 
-/* What a gradient needs to know of its call, beside the inputs. A plan does not depend on it. */
+/* The data of a call that its gradient needs besides the inputs. A plan does not depend on them. */
 typedef struct fxi_own_call {
     double number;
     uint64_t stream[2]; /* of random numbers that the gradient draws again */

@@ -115,7 +115,8 @@ fx_array *fxi_pool_mean(const fx_pool_args *given)
 /* ---- the p-norm ------------------------------------------------------------------------------ */
 
 /* The sum over a window is its mean times its size. Sums of powers of 16-bit floats are taken in
- * Float32. A root of 0 has an infinite slope, so it is taken of 1 there. */
+ * Float32. The derivative of a root at 0 is infinite, so a sum of 0 is replaced by 1 before the
+ * root, and its result by 0. */
 static fx_array *pool_lpnorm(const fx_pool_args *a)
 {
     FXI_OPERATION("lpnormpool");

@@ -24,8 +24,8 @@ typedef struct fxi_part {
     double numbers[FXI_PART_NUMBERS]; /* everything else that the calls depend on */
     fx_array *in[FXI_PART_INPUTS];    /* all arrays that the calls read; NULL: none */
     fx_array *out[FXI_PART_RESULTS];  /* arrays that the calls made; NULL: none */
-    /* Numbers that may differ from step to step. The first calls make them literals (fx_scalar), in
-     * this order. */
+    /* Numbers that may differ between training steps. The first calls make them literals
+     * (fx_scalar), in this order. */
     const double *literals;
     int nliterals;
     int32_t first, evaluations; /* internal: where the part began */

@@ -5,8 +5,8 @@
 
 /* Options of a reduction besides its kind. */
 typedef struct fold_options {
-    bool nothing; /* max and min of no elements are the neutral element, not an error */
-    bool wide;    /* the sum of Float32 is Float64 */
+    bool may_be_empty; /* max and min of no elements are the neutral element, not an error */
+    bool wide;         /* the sum of Float32 is Float64 */
 } fold_options;
 
 static fx_array *fold(fx_reduce kind, fx_array *x, unsigned mask, const char *op, fold_options with)
@@ -29,7 +29,7 @@ static fx_array *fold(fx_reduce kind, fx_array *x, unsigned mask, const char *op
     }
     const bool index = kind == FX_REDUCE_ARGMAX || kind == FX_REDUCE_ARGMIN;
     if ((kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN || index) && reduced == 0 &&
-        fxi_length(n->ndim, shape) > 0 && !with.nothing) {
+        fxi_length(n->ndim, shape) > 0 && !with.may_be_empty) {
         fx_fail(FX_STATUS_SHAPE, op, "the %s of an empty array is undefined, got %s", op,
                 fxi_shape_text(n->ndim, n->shape, t));
         return fx_error_array(FX_STATUS_SHAPE);
@@ -48,7 +48,7 @@ fx_array *fxi_reduce(fx_reduce kind, fx_array *x, unsigned mask, const char *op)
 
 fx_array *fxi_reduce_logical(fx_reduce kind, fx_array *x, unsigned mask, const char *op)
 {
-    return fold(kind, x, mask, op, (fold_options){.nothing = true});
+    return fold(kind, x, mask, op, (fold_options){.may_be_empty = true});
 }
 
 fx_array *fxi_sum_wide(fx_array *x, unsigned mask, const char *op)

@@ -192,8 +192,8 @@ static fx_array *norm_core(fx_array *x, unsigned mask, int64_t correction)
     return fxi_sqrt_or_zero(fxi_reduce(FX_REDUCE_SUM, fx_square(x), mask, "norm"));
 }
 
-/* m + log Σe^(x−m). An infinite or NaN maximum m is left out: a slice of only −Inf gives −Inf, one
- * with +Inf gives +Inf. The logarithm of 0 is written as a constant to keep its gradient 0. */
+/* m + log Σe^(x−m). An infinite or NaN maximum m is replaced by 0: a slice of only −Inf gives −Inf,
+ * one with +Inf gives +Inf. The logarithm of 0 is written as a constant to keep its gradient 0. */
 static fx_array *logsumexp_core(fx_array *x, unsigned mask, int64_t correction)
 {
     (void)correction;

@@ -28,9 +28,9 @@ typedef struct row {
     fx_array *given[MOST_GRADIENTS], *mean[MOST_GRADIENTS];
 } row;
 
-/* Rows from first to before last: of one type, and of one device in each gradient. */
+/* Rows first … end − 1: of one type, and of one device in each gradient. */
 typedef struct bucket {
-    int32_t first, last;
+    int32_t first, end;
     int64_t bytes;
     fx_array *mean, *vector[MOST_GRADIENTS]; /* the elements in each gradient, then their means */
 } bucket;
@@ -187,14 +187,14 @@ static void divide(averages *a)
             b = &a->buckets[a->nbuckets++];
             *b = (bucket){.first = i};
         }
-        b->last = i + 1;
+        b->end = i + 1;
         b->bytes += row_bytes(&a->rows[i]);
     }
 }
 
 static fx_array *joined(averages *a, const bucket *b, int k)
 {
-    const int32_t n = b->last - b->first;
+    const int32_t n = b->end - b->first;
     fx_array **parts = fxi_malloc((size_t)n * sizeof(fx_array *));
     if (!parts) {
         no_memory(a);
@@ -283,7 +283,7 @@ static void average(averages *a)
 static void split(averages *a, const bucket *b, int k)
 {
     int64_t at = 0, sizes[FX_MAX_DIMS];
-    for (int32_t i = b->first; i < b->last; i++) {
+    for (int32_t i = b->first; i < b->end; i++) {
         const fx_array *x = a->rows[i].given[k];
         for (int d = 0; d < fx_ndims(x); d++)
             sizes[d] = fx_size(x, d);

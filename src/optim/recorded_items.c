@@ -11,7 +11,7 @@ typedef struct known_item {
     fxi_state_leaf *leaf;
     fx_array *x;
     int32_t gradient; /* its number in the recorded gradient of the model */
-    int of;           /* number of the model */
+    int tree;         /* number of the model in the update */
 } known_item;
 
 typedef struct known_tree {
@@ -98,9 +98,9 @@ void fxi_note_items(fxi_context *c, int32_t first, const fxi_items *s,
     bool ok = note_trees(r, trees);
     for (int64_t i = 0; i < s->n && ok; i++) {
         const fxi_item *it = &s->all[i];
-        const int32_t gradient =
-            fxi_map_find(c, trees->models[it->of], trees->gradients[it->of], it->x, it->gradient);
-        r->all[i] = (known_item){it->leaf, it->x, gradient, it->of};
+        const int32_t gradient = fxi_map_find(c, trees->models[it->tree],
+                                              trees->gradients[it->tree], it->x, it->gradient);
+        r->all[i] = (known_item){it->leaf, it->x, gradient, it->tree};
         ok = gradient >= 0;
     }
     if (ok)
@@ -126,7 +126,7 @@ static bool same_trees(const fxi_context *c, recorded_items *r, const fxi_update
     /* Only after the comparison with the map is it known that x exists. */
     for (int64_t i = 0; i < r->n; i++) {
         const known_item *k = &r->all[i];
-        const fxi_map_result *m = &r->trees[k->of].map;
+        const fxi_map_result *m = &r->trees[k->tree].map;
         if (k->gradient >= m->n || m->trained[k->gradient] != k->x)
             return false;
     }
@@ -146,8 +146,8 @@ bool fxi_repeat_items(const fxi_context *c, fxi_items *s, const fxi_update_trees
     /* The gradients have the sizes of the arrays, as in the recorded training step. */
     for (s->n = 0; s->n < r->n; s->n++) {
         const known_item *k = &r->all[s->n];
-        fx_array *g = r->trees[k->of].map.gradients[k->gradient];
-        fxi_item_begin(&s->all[s->n], k->leaf, k->x, g, k->of);
+        fx_array *g = r->trees[k->tree].map.gradients[k->gradient];
+        fxi_item_begin(&s->all[s->n], k->leaf, k->x, g, k->tree);
         k->leaf->item = s->n;
         if (fx_is_error(g))
             s->status = fx_array_status(g);

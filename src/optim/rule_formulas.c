@@ -2,8 +2,9 @@
  *
  * The operations are in the order of Optimisers.jl's expressions, so that rounding agrees. The
  * powers β₁ᵗ, β₂ᵗ are doubles on the host: as in Optimisers.jl they start at β and are multiplied
- * after use, but they are not rounded to the parameter's type. A function that opens a scope keeps
- * its results; those of composed rules open none, so results reach the update's scope.
+ * after use, but they are not rounded to the parameter's type. A formula that opens a scope keeps
+ * its results. The formulas of composed rules open no scope, so the results of their rules reach
+ * the update's scope.
  */
 #include "rules.h"
 
@@ -165,7 +166,7 @@ static fx_array *with_sign(fx_array *of, fx_array *value, fx_array *negated, fx_
 }
 
 /* The length of a change depends on signs alone: it grows by ℓ₂ while dx keeps its sign, and
- * shrinks by ℓ₁ when the sign changes, because the last change was then too long. g is 0 after
+ * shrinks by ℓ₁ when the sign changes, because the previous change was then too long. g is 0 after
  * that, so the element does not move and the next update does not shrink it again (Riedmiller,
  * Braun, 1993, in the variant iRprop− of Igel, Hüsken, 2003). */
 fx_array *fxi_apply_rprop(fxi_application *s)

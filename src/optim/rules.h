@@ -90,7 +90,7 @@ typedef struct fxi_rule_info {
 const fxi_rule_info *fxi_rule_info_of(const fx_rule *r);
 
 /* A new rule of the same kind with the given numbers where it has them, and the other numbers of r.
- * The error object for a negative learning rate. */
+ * The error object if a number is refused. */
 fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given);
 /* The name of a given number that neither the rule nor a rule inside of it has; NULL: none. */
 const char *fxi_rule_lacks(const fx_rule *r, const fx_adjust_args *given);

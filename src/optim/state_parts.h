@@ -39,8 +39,8 @@ void *fxi_states_whole(void *state);
 fx_status fxi_states_divide(void *state, void *whole);
 
 /* The rule with this name in Optimisers.jl, with its defaults except for the given numbers and the
- * flag .centred that it has. FX_STATUS_ARGUMENT if there is no such rule, or if it contains rules.
- */
+ * flag .centred that it has. An error object if there is no such rule, if it contains rules, or if
+ * a number is refused. */
 fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool centred);
 bool fxi_rule_exists(const char *name);
 /* True for a rule of the library. The name is not enough: a program's own type may have the same
@@ -50,9 +50,9 @@ bool fxi_is_rule(const void *object);
 const fx_list *fxi_rule_parts(const fx_rule *rule);
 /* True for a MixedPrecision. out_type: the type that it computes in. */
 bool fxi_rule_is_mixed(const fx_rule *rule, fx_dtype *out_type);
-/* The state of a rule without rules inside, one letter for each part: z, e, l an array; f false;
- * b the powers of β₁ and β₂; t an integer. One part stands alone, several are a tuple, none is
- * nothing. */
+/* The state of a rule without rules inside, one letter for each part: z, e, l an array; f false; b
+ * the powers of β₁ and β₂; t an integer. A single part is the state itself, several parts are a
+ * tuple, and no part is Julia's nothing. */
 const char *fxi_rule_state(const fx_rule *rule);
 /* The number of arrays and of numbers that a rule keeps for a parameter of this type. */
 int fxi_rule_nstates(const fx_rule *rule, fx_dtype type);

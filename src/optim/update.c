@@ -33,9 +33,9 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
                          .numbers = it->numbers,
                          .literals = literals,
                          .norms = norms};
-    fx_array *step = fxi_rule_apply(&s);
-    if (step)
-        it->values[0] = s.new_x ? s.new_x : fx_sub(x, step);
+    fx_array *change = fxi_rule_apply(&s);
+    if (change)
+        it->values[0] = s.new_x ? s.new_x : fx_sub(x, change);
     for (int i = 0; i <= l->states.n; i++)
         if (it->values[i] && fx_is_error(it->values[i]))
             return fx_array_status(it->values[i]);
@@ -180,18 +180,18 @@ static bool overflowed(const fxi_checks *norms)
     return !finite;
 }
 
-/* What an update has besides its trees. */
-typedef struct manner {
+/* The options of an update besides its trees. */
+typedef struct update_options {
     fx_array *guard;
     double observations;
     bool sinks;
     const fx_communicator *among; /* see fxi_items */
     fx_array **means;
     int nmeans;
-} manner;
+} update_options;
 
 static fx_status update(int n, void *const *states, void *const *models, void *const *gradients,
-                        const manner *how)
+                        const update_options *how)
 {
     FXI_SCOPE;
     fxi_items s = {.among = how->among, .means = how->means, .nmeans = how->nmeans};
@@ -206,7 +206,7 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
                            ".observations is %g, expected at least 0, or -1 for equal weights",
                            observations);
     for (int i = 0; i < n && !known && s.status == FX_OK; i++) {
-        s.of = i;
+        s.tree = i;
         fxi_items_gather(&s, states[i], models[i], gradients[i]);
     }
     if (s.status == FX_OK)
@@ -247,20 +247,20 @@ fx_status fxi_update(const fx_update_args *given)
     /* With .observations = 0 no gradient is used, so the model itself is passed as its gradient. */
     if (a_ok && a.observations == 0 && !a.gradient)
         a.gradient = a.model;
-    const manner how = {.guard = a.guard, .observations = a.observations, .sinks = a.sinks};
+    const update_options how = {.guard = a.guard, .observations = a.observations, .sinks = a.sinks};
     return a_ok ? update(1, &a.state, &a.model, &a.gradient, &how) : FX_STATUS_ARGUMENT;
 }
 
 fx_status fxi_update_among(const fx_communicator *among, const fx_update_args *a, int n,
                            fx_array **io_means)
 {
-    const manner how = {
+    const update_options how = {
         .observations = -1, .sinks = true, .among = among, .means = io_means, .nmeans = n};
     return update(1, &a->state, &a->model, &a->gradient, &how);
 }
 
 fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients)
 {
-    const manner how = {.observations = -1, .sinks = true};
+    const update_options how = {.observations = -1, .sinks = true};
     return update(n, states, models, gradients, &how);
 }

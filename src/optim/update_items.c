@@ -53,7 +53,7 @@ void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
         return;
     }
     l->item = s->n;
-    fxi_item_begin(&s->all[s->n++], l, x, g, s->of);
+    fxi_item_begin(&s->all[s->n++], l, x, g, s->tree);
 }
 
 static fx_status mismatch(const char *what)
@@ -102,8 +102,8 @@ static void path_in_model(const fx_spot *at, char *path, size_t capacity)
     fx_spot_path(spots, NULL, path, capacity);
 }
 
-/* What fx_gradient returns for a parameter that the loss does not use: a literal 0, on no device.
- */
+/* True for the result of fx_gradient for a parameter that the loss does not use: a literal 0, on no
+ * device. */
 static bool is_literal_zero(const fx_array *g)
 {
     const fxi_node *n = fx_is_array(g) && !fx_is_error(g) ? g->node : NULL;

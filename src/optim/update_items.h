@@ -26,7 +26,7 @@ fxi_state_leaf *fxi_leaf_new(const fxi_leaf *parts);
 typedef struct fxi_item {
     fxi_state_leaf *leaf;
     fx_array *x, *gradient;
-    int of;     /* its state's number among those of the update */
+    int tree;   /* number of its state, model and gradient in the update */
     bool total; /* the gradient is the complete sum of an AccumGrad */
     /* the new array and its new states; NULL: unchanged */
     fx_array *values[1 + FXI_RULE_STATES];
@@ -41,7 +41,7 @@ typedef struct fxi_items {
     int64_t n, capacity;
     fx_array **views; /* arrays that may be views of updated arrays */
     int64_t nviews, view_capacity;
-    int of; /* the number of the state that is gathered */
+    int tree; /* number of the state, model and gradient that are gathered */
     const fx_communicator
         *among;       /* averages the gradients of all rules; NULL: of each rule its own */
     fx_array **means; /* nmeans numbers, each to be replaced by its mean over `among` */
@@ -54,7 +54,8 @@ typedef struct fxi_items {
 /* The index of the array in which an AccumGrad adds up the gradients themselves; −1: there is none.
  */
 int fxi_leaf_sum(const fxi_state_leaf *l);
-/* Over whose members the gradient of a leaf is averaged; NULL: over none. */
+/* The communicator over whose members the gradient of a leaf is averaged; NULL: it is not averaged.
+ */
 const fx_communicator *fxi_items_among(const fxi_items *s, const fxi_state_leaf *l);
 /* A handle of the new array (k = 0) or of the new state k − 1; NULL: unchanged. */
 fx_array *fxi_item_value(fxi_item *it, int64_t k);
@@ -90,12 +91,12 @@ void fxi_items_done(fxi_items *s);
 /* Begins an item without new values. Clears only the entries that its state has, because the lists
  * are much longer; `numbers` are filled in with the new values. */
 static inline void fxi_item_begin(fxi_item *it, fxi_state_leaf *l, fx_array *x, fx_array *gradient,
-                                  int of)
+                                  int tree)
 {
     it->leaf = l;
     it->x = x;
     it->gradient = gradient;
-    it->of = of;
+    it->tree = tree;
     it->total = false;
     for (int64_t k = 0; k <= l->states.n; k++) {
         it->values[k] = NULL;

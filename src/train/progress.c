@@ -18,7 +18,7 @@ static const double REDRAW_SECONDS = 0.1;
 
 void fxi_meter_open(fxi_meter *meter, FILE *out)
 {
-    *meter = (fxi_meter){.out = out, .last_drawn = -1};
+    *meter = (fxi_meter){.out = out, .drawn_at = -1};
     meter->terminal = out && fxi_is_terminal(out);
 }
 
@@ -112,20 +112,19 @@ static void draw(fxi_meter *meter, const fx_progress *p, const char *note)
     fputs("\033[K", meter->out);
     fflush(meter->out);
     meter->line_open = true;
-    meter->last_drawn = p->seconds;
+    meter->drawn_at = p->seconds;
 }
 
 void fxi_meter_batch(fxi_meter *meter, const fx_progress *p)
 {
-    if (meter->terminal &&
-        (meter->last_drawn < 0 || p->seconds - meter->last_drawn >= REDRAW_SECONDS))
+    if (meter->terminal && (meter->drawn_at < 0 || p->seconds - meter->drawn_at >= REDRAW_SECONDS))
         draw(meter, p, "");
 }
 
 bool fxi_meter_due(const fxi_meter *meter, const fx_progress *p)
 {
     const bool paced =
-        meter->lines < FIRST_LINES || p->seconds - meter->last_line >= REDRAW_SECONDS;
+        meter->lines < FIRST_LINES || p->seconds - meter->epoch_line_at >= REDRAW_SECONDS;
     return meter->out && (paced || p->epoch == p->epochs);
 }
 
@@ -140,7 +139,7 @@ void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p, const char *note)
                 p->seconds - meter->epoch_began, p->mean_loss, gap_before(note), note);
         fflush(meter->out);
     }
-    meter->last_line = p->seconds;
+    meter->epoch_line_at = p->seconds;
     meter->lines++;
 }
 

@@ -13,10 +13,10 @@
 typedef struct fxi_meter {
     FILE *out; /* NULL: no output */
     bool terminal;
-    bool line_open;    /* the bar is on the current line */
-    double last_drawn; /* seconds since the start of training */
+    bool line_open;  /* the bar is on the current line */
+    double drawn_at; /* seconds since the start of training */
     double epoch_began;
-    double last_line;     /* seconds at the latest line of an epoch */
+    double epoch_line_at; /* seconds at the latest line of an epoch */
     int lines;            /* number of lines of epochs */
     int64_t steps_before; /* training steps taken before the checkpoint, not in this run */
 } fxi_meter;

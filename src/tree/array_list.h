@@ -11,7 +11,7 @@ typedef struct fxi_array_list {
     const char *op;   /* operation name for messages */
 } fxi_array_list;
 
-/* Adds x. An error array, or no memory, sets the status of the list. */
+/* Adds x. If x is an error array, or if the allocation fails, the list gets that status. */
 void fxi_array_list_add(fxi_array_list *a, fx_array *x);
 
 #endif

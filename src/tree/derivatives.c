@@ -33,7 +33,7 @@ static fx_status check(const char *op, fx_array *y, fx_array *x)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the %s is NULL", y ? "argument" : "result");
     if (fx_is_error(y) || fx_is_error(x))
         return fx_array_status(fx_is_error(y) ? y : x);
-    /* Here, because a result without elements has no rows that could fail. */
+    /* Checked here, because a result without elements has no rows that could fail. */
     const fx_array *whole = is_real(x) ? y : x;
     return is_real(whole)
                ? FX_OK

@@ -1,8 +1,8 @@
 /* functor.c: takes an object apart and rebuilds it, one level at a time (Functors.functor).
  *
  * The children of an object are those that fx_count counts: child fields and list items, in field
- * order. Functors returns two things: the children, here a tuple with the names where there are
- * names, and a function that rebuilds the object, here fx_rebuild.
+ * order. Functors returns two things: the children, here a tuple, named if the children have names,
+ * and a function that rebuilds the object, here fx_rebuild.
  */
 #include "object_types.h"
 #include "tuples.h"

@@ -1,7 +1,6 @@
 /* recorded_map.h: gradients of models in a recorded training step (value/tape.h). Internal. While
  * the model holds the same arrays as when the step was recorded, its trained arrays are known
- * without a walk, and the object with their gradients is made without another one.
- */
+ * without a walk, and the object with their gradients is made without a walk too. */
 #ifndef CFLUX_RECORDED_MAP_H
 #define CFLUX_RECORDED_MAP_H
 
@@ -9,7 +8,8 @@
 
 typedef struct fxi_recorded_map fxi_recorded_map;
 
-/* The gradient of this model that begins here on the tape; NULL: the model must be walked. */
+/* The recorded gradient of this model that begins at the current entry of the tape; NULL: the model
+ * must be walked. */
 const fxi_recorded_map *fxi_map_event(const fxi_context *c, void *model);
 /* Computes the gradients and returns them in the structure of the model. NULL: the sweep failed. */
 void *fxi_map_again(const fxi_recorded_map *r, fx_array *loss, fx_status *out_status);

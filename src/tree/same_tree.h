@@ -21,9 +21,9 @@ typedef struct fxi_tree_array {
     uint8_t dtype;
 } fxi_tree_array;
 
-/* What walks found below an object: the words, ordered so that equality of the earlier words proves
- * that the memory of each word still exists; the arrays, each once; and the objects with children,
- * each once and after its children. */
+/* The results of walks below an object: the words, in an order in which equality of all earlier
+ * words proves that the memory of the next word still exists; the arrays, each once; and the
+ * objects with children, each once and after its children. */
 typedef struct fxi_tree_record {
     fxi_tree_word *words;
     fxi_tree_array *arrays;

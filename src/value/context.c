@@ -301,10 +301,10 @@ static void scope_pop(fxi_context *c)
     fxi_scope *s = c->scope;
     /* A test inside a training step cuts nothing: objects that survive it may be part of the loss.
      */
-    const bool step =
+    const bool cuts =
         s->mode == FXI_SCOPE_STEP || (s->mode == FXI_SCOPE_TEST && !s->parent->training);
     const bool quiet = s->mode == FXI_SCOPE_QUIET;
-    if (step || s->depth == 0 || (!s->training && !quiet))
+    if (cuts || s->depth == 0 || (!s->training && !quiet))
         fxi_the_evaluator.promises_due(c, s->depth);
     else
         for (int i = 0; i < c->npromises; i++)
@@ -314,7 +314,7 @@ static void scope_pop(fxi_context *c)
     while (s->first) {
         fx_object *o = s->first;
         unlink_first(s, o);
-        if (step && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
+        if (cuts && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
             cut_array(c, o, s->seq);
         if (gives_last(o))
             free_object(o);
@@ -323,7 +323,7 @@ static void scope_pop(fxi_context *c)
     fxi_take_back(c);
     if (s->depth == 0)
         return;
-    if (step) /* objects that fx_keep moved out are at the head of the parent's list */
+    if (cuts) /* objects that fx_keep moved out are at the head of the parent's list */
         for (fx_object *o = s->parent->first; o && o != s->below; o = o->fxi_next)
             cut_array(c, o, s->seq);
     if (c->tape && c->tape->scope == s)

@@ -65,8 +65,9 @@ struct fxi_context {
     fxi_node sinks;          /* head of the list of pending results that nothing consumed */
     fxi_node resting;        /* sinks older than everything that the latest update replaced */
     uint64_t resting_newest; /* the largest `seq` of a resting sink */
-    uint32_t calm;           /* changes when calm nodes may stop being calm (sinks.c) */
-    uint64_t calm_below;     /* calm nodes have a smaller `seq` */
+    uint32_t calm;       /* nodes with this number are calm: they read nothing that updates replace
+                            (sinks.c) */
+    uint64_t calm_below; /* calm nodes have a smaller `seq` */
     uint64_t
         visited; /* number of sinks, and of nodes that they depend on, that updates have visited */
     int64_t created;                    /* nodes made since the last evaluation */
@@ -99,9 +100,9 @@ static inline fxi_context *fxi_here(void)
     return __builtin_expect(fxi_own_context != NULL, 1) ? fxi_own_context : fxi_context_new();
 }
 
-/* Notes the end of an evaluation that counts as `weight`. Sends one warning in the life of the
- * process if many evaluations in one scope have each left more objects there than the previous one:
- * probably a loop whose body opens no scope. */
+/* Call this after an evaluation; it counts as `weight` evaluations. Sends one warning in the life
+ * of the process if many evaluations in one scope have each left more objects there than the
+ * previous one: probably a loop whose body opens no scope. */
 void fxi_scope_watch(fxi_context *c, int weight);
 
 /* Adds a promise, which replaces an earlier one for the same target. FX_STATUS_MEMORY is recorded.
@@ -110,9 +111,10 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *targe
 void fxi_promise_drop(fxi_context *c, int i);
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
-/* A new node with one reference; retains its inputs. NULL if the allocation fails or if the product
- * of the ndim sizes overflows (recorded). The sizes are at least 0 and may be capped
- * (fxi_mul_sizes), so recording functions need no check of their own. */
+/* A new node with one reference; retains its inputs. NULL (recorded) if the allocation fails, if
+ * the product of the ndim sizes overflows, or if the device does not have the type Float64. The
+ * sizes are at least 0 and may be capped (fxi_mul_sizes), so recording functions need no check of
+ * their own. */
 fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in);
 static inline void fxi_node_retain(fxi_node *n)

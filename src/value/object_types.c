@@ -2,12 +2,12 @@
  * and provides error objects.
  *
  * An incomplete object must be releasable, because a scope owns it from its allocation on. So a
- * copy takes the bytes of its model, clears every field that owns something, and then fills those
- * fields one at a time, each with a reference of its own.
+ * copy takes the bytes of the original, clears every field that owns something, and then fills
+ * those fields one at a time, each with a reference of its own.
  *
- * Error objects are static, one for each type, and never freed. Several threads may make the same
- * one at once. All their arrays are error arrays, which are never freed either: a reader sees an
- * older or a newer one, and both are valid.
+ * Error objects are static, one for each type, and never freed. Several threads may fill in the
+ * same error object at once. Its arrays are error arrays, which are never freed either, so a reader
+ * sees an older or a newer array, and both are valid.
  */
 #include "object_types.h"
 #include "thread.h"

@@ -12,10 +12,12 @@ typedef void *(*fxi_child_fn)(void *user, void *child);
  * allocation fails (recorded). */
 void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child, void *user);
 
-/* What an argument is, for messages: the name of its type, "an error object" or "NULL". */
+/* A description of an argument for messages: the name of its type, "an error object", "NULL", or "a
+ * value that is not a cflux object". */
 const char *fxi_type_name(const void *object);
 
-/* The status of an object: an error array has its own, an error object that of its arrays. */
+/* The status of an object: an error array has its own, an error object that of its arrays, NULL has
+ * FX_STATUS_ARGUMENT; FX_OK for all others. */
 fx_status fxi_object_status(const void *object);
 static inline void *fxi_field_at(const void *object, const fx_field *field)
 {

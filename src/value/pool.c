@@ -53,8 +53,8 @@ void fxi_pool_keep(fx_device *device, int64_t bytes)
     __atomic_store_n(&fxi_pool_of(device)->most, bytes < 0 ? -1 : bytes, __ATOMIC_RELAXED);
 }
 
-/* Half of the peak, as for the cache of host memory. With a quarter, a step that makes one large
- * array from another would get fresh memory in every run. */
+/* Half of the peak, as for the cache of host memory. With a quarter, a program that repeatedly
+ * computes one large array from another would allocate new memory each time. */
 int64_t fxi_pool_bound(const fxi_pool *p)
 {
     const int64_t most = load(&p->most), half = load(&p->peak) / 2;

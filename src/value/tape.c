@@ -93,11 +93,12 @@ static inline bool find_leaf(const fxi_tape *t, const fxi_node *n, int32_t *out)
     return true;
 }
 
-/* The ghosts that read leaf i get n as their operand, also those that the step has not reached. */
+/* The ghosts that read leaf i get n as their operand, also those that the training step has not
+ * reached. */
 static void pass_on(fxi_tape *t, int32_t i, fxi_node *n)
 {
-    const int32_t last = i + 1 < t->nleaves ? t->leaves[i + 1].user : t->nleaf_users;
-    for (int32_t u = t->leaves[i].user; u < last; u++)
+    const int32_t end = i + 1 < t->nleaves ? t->leaves[i + 1].user : t->nleaf_users;
+    for (int32_t u = t->leaves[i].user; u < end; u++)
         t->entries[t->leaf_users[u].entry].node->in[t->leaf_users[u].input] = n;
     t->leaves[i].was = n;
 }
@@ -213,7 +214,8 @@ static bool note(fxi_tape *t, fxi_node *n)
         fxi_ghost_free(e->node);
         return false;
     }
-    /* The program computes the gradient of these, so the gradient of the step is not skipped. */
+    /* The program computes the gradient of these, so the gradient of the training step is not
+     * skipped. */
     t->impure |= n->op == FX_OP_OWN_GRADIENT || n->op == FX_OP_CUSTOM;
     n->tape = e->node->tape = ++t->n;
     return true;
@@ -346,7 +348,7 @@ bool fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r)
         !same_data(n, g))
         return false;
     fxi_node_revive(n, g);
-    /* No pending node that reads the old value outlives the step. */
+    /* No pending node that reads the old value outlives the training step. */
     c->tape->leaves[n->leaf].seq = n->seq = c->seq++;
     move_handle(r->handle, g, n);
     return true;

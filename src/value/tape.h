@@ -1,13 +1,12 @@
-/* tape.h: recorded training steps (FX_RECORD). Internal. In these files "step" alone means a
- * training step.
+/* tape.h: recorded training steps (FX_RECORD). Internal.
  *
- * The first step at a location is built as usual, and the tape of that location notes every node:
- * the operation, the positions of its operands on the tape, attributes and sizes. In the next step
- * at this location, each call of fxi_node_new is compared with the tape. Calls that are equal
- * return the tape's own nodes, and nothing is built; an evaluation that repeats a recorded one runs
- * its plan with the new leaves and literals (exec/recorded_run.c). At the first call or evaluation
- * that differs, fxi_tape_leave turns the tape's nodes into ordinary pending nodes, and from there
- * the step is built and noted again.
+ * The first training step at a location is built as usual, and the tape of that location notes
+ * every node: the operation, the positions of its operands on the tape, attributes and sizes. In
+ * the next training step at this location, each call of fxi_node_new is compared with the tape.
+ * Calls that are equal return the tape's own nodes, and nothing is built; an evaluation that
+ * repeats a recorded one runs its plan with the new leaves and literals (exec/recorded_run.c). At
+ * the first call or evaluation that differs, fxi_tape_leave turns the tape's nodes into ordinary
+ * pending nodes, and from there the training step is built and noted again.
  *
  * Code that reads a node of the tape (a "ghost") finds a pending node. The tape holds one reference
  * to it; handles and operands add theirs. Its `in` is valid, but it holds no references to its
@@ -27,7 +26,7 @@ enum { FXI_TAPE_COPY = -1 };
 /* A recorded call. */
 typedef struct fxi_tape_entry {
     fxi_node *node;    /* the ghost */
-    fxi_node *live;    /* while recording: the node that the step made; NULL: it has been freed */
+    fxi_node *live;    /* while recording: the node that the call made; NULL: it has been freed */
     fx_device *device; /* of the call; fx_zeros_like changes that of the node afterwards */
     int32_t nin;       /* number of operands */
     int32_t operand;   /* its first one in `operands` */
@@ -35,17 +34,17 @@ typedef struct fxi_tape_entry {
     int32_t user;      /* the first one in `users`: where later entries have it as an operand */
     bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
-    bool moves;        /* its node has been replaced when a step closed, and may be again */
-    int32_t skipped;   /* REPEATS: this entry and those before entry `skipped` were skipped
-                          together; 0: the call of this entry was made */
-    uint64_t seq;      /* of its node, if `skipped` > 0 */
-    fxi_data *spare;   /* the block for the next value of the ghost; NULL: none */
+    bool moves;      /* its node has been replaced when a training step closed, and may be again */
+    int32_t skipped; /* REPEATS: this entry and those before entry `skipped` were skipped
+                        together; 0: the call of this entry was made */
+    uint64_t seq;    /* of its node, if `skipped` > 0 */
+    fxi_data *spare; /* the block for the next value of the ghost; NULL: none */
 } fxi_tape_entry;
 
-/* An evaluated value that was made before the step or outside of it: a parameter, a batch. A plan
- * may depend on the fields before `shape`. */
+/* An evaluated value that was made before the training step or outside of it: a parameter, a batch.
+ * A plan may depend on the fields before `shape`. */
 typedef struct fxi_tape_leaf {
-    fxi_node *node; /* in the current step, retained; NULL: not used yet */
+    fxi_node *node; /* in the current training step, retained; NULL: not used yet */
     fx_device *device, *buffer_device;
     uint8_t dtype, ndim;
     bool borrowed, unaligned;
@@ -55,13 +54,14 @@ typedef struct fxi_tape_leaf {
     int64_t shape[FX_MAX_DIMS], stride[FX_MAX_DIMS];
 } fxi_tape_leaf;
 
-/* An evaluation, or a part of the step that can be skipped, recorded between two calls. Freed by
- * `free`. */
+/* An evaluation, or a part of the training step that can be skipped, recorded between two calls.
+ * Freed by `free`. */
 typedef struct fxi_event fxi_event;
 typedef struct fxi_event_kind {
     void (*free)(fxi_event *e);
     bool skips; /* its entries are not made again (fxi_tape_inside) */
-    /* Called if the step has repeated the event and leaves the tape now; NULL: nothing to do. */
+    /* Called if the training step has repeated the event and leaves the tape now; NULL: nothing to
+     * do. */
     void (*leave)(const fxi_event *e, const fxi_tape *t);
 } fxi_event_kind;
 struct fxi_event {
@@ -71,9 +71,10 @@ struct fxi_event {
 };
 
 typedef enum fxi_tape_mode {
-    FXI_TAPE_OFF,     /* the step is built without notes: after fxi_tape_break, or without memory */
-    FXI_TAPE_NOTES,   /* the step is built and noted */
-    FXI_TAPE_REPEATS, /* the step has repeated the tape so far */
+    FXI_TAPE_OFF,     /* the training step is built without notes: after fxi_tape_break, or without
+                         memory */
+    FXI_TAPE_NOTES,   /* the training step is built and noted */
+    FXI_TAPE_REPEATS, /* the training step has repeated the tape so far */
 } fxi_tape_mode;
 
 typedef struct fxi_tape_use {
@@ -81,8 +82,8 @@ typedef struct fxi_tape_use {
 } fxi_tape_use;
 
 /* An update has bound the handle, which held the leaf, to the ghost; the new value is in the memory
- * of the old one. The handle is retained, because the program may free it before the step closes.
- */
+ * of the old one. The handle is retained, because the program may free it before the training step
+ * closes. */
 typedef struct fxi_tape_rebound {
     fx_array *handle;
     fxi_node *leaf, *ghost;
@@ -93,12 +94,12 @@ struct fxi_tape {
     char *file;     /* a copy: the library that contains the text may be unloaded */
     int line;
     fxi_tape_mode mode;
-    const fxi_scope *scope;   /* of the step in progress */
-    int failures;             /* steps in a row that did not repeat the whole tape */
-    int rest;                 /* steps to build without noting them */
-    bool changed;             /* a literal differs from the recorded one, in this step */
+    const fxi_scope *scope;   /* of the training step in progress */
+    int failures;             /* training steps in a row that did not repeat the whole tape */
+    int rest;                 /* training steps to build without noting them */
+    bool changed;             /* a literal differs from the recorded one, in this training step */
     bool impure;              /* has operations whose gradient the program computes */
-    int32_t n, capacity, pos; /* entries; how many this step has repeated */
+    int32_t n, capacity, pos; /* entries; how many this training step has repeated */
     int32_t version;          /* changes when the node of an entry without `moves` is replaced */
     fxi_tape_entry *entries;
     int32_t *operands; /* an entry, or ~i for leaf i */
@@ -110,24 +111,25 @@ struct fxi_tape {
     int32_t nused;  /* leaves that the entries use. A leaf of a call that ended the repetition has a
                        number too, although no entry may use it */
     uint32_t owner; /* the thread */
-    fxi_identity_map numbers;   /* leaves of other threads → their number + 1, in this step */
+    fxi_identity_map numbers;   /* current leaves of other threads → their number + 1 */
     fxi_event *events, *latest; /* in the order in which they began */
-    fxi_event *dropped;         /* freed when the step closes */
+    fxi_event *dropped;         /* freed when the training step closes */
     fxi_event *ahead; /* REPEATS: the events before this one end before the current entry */
-    fxi_event *ran;   /* REPEATS: the latest evaluation that this step has repeated; NULL: none */
+    fxi_event *ran;   /* REPEATS: the latest evaluation that was repeated; NULL: none */
     int32_t *settled; /* REPEATS: the entries that have got a value; it can hold all of them */
     int32_t nsettled, settled_capacity;
     int32_t *shown; /* REPEATS: skipped entries that have got a handle; it can hold all of them */
     int32_t nshown, shown_capacity;
-    fxi_tape_rebound *rebound; /* handles whose leaf this step has replaced in place */
+    fxi_tape_rebound *rebound; /* handles whose leaf this training step has replaced in place */
     int32_t nrebound, rebound_capacity;
 };
 
-/* A step opens or closes with a scope. file:line is the location of its FX_RECORD, which selects
- * the tape. `open` cannot fail: if there is no memory for a tape, the step is built without one. */
+/* A training step opens or closes with a scope. file:line is the location of its FX_RECORD, which
+ * selects the tape. `open` cannot fail: if there is no memory for a tape, the training step is
+ * built without one. */
 void fxi_tape_open(fxi_context *c, const fxi_scope *s, const char *file, int line);
 void fxi_tape_close(fxi_context *c);
-/* Frees the tapes of the thread that no open step uses. */
+/* Frees the tapes of the thread that no open training step uses. */
 void fxi_tapes_free(fxi_context *c);
 
 /* Returns the recorded node of a call that is equal to the next one on the tape, with a reference
@@ -148,16 +150,17 @@ static inline bool fxi_tape_repeats(const fxi_context *c)
 {
     return c->tape && c->tape->mode == FXI_TAPE_REPEATS;
 }
-/* Ends the repetition: from here on the step is built and noted. Does nothing if the step does not
- * repeat a tape. */
+/* Ends the repetition: from here on the training step is built and noted. Does nothing if the
+ * training step does not repeat a tape. */
 void fxi_tape_leave(fxi_context *c);
-/* Ends the recording: the rest of the step is built without notes, and the tape is emptied. */
+/* Ends the recording: the rest of the training step is built without notes, and the tape is
+ * emptied. */
 void fxi_tape_break(fxi_context *c);
 
 /* Stores the number of the entry that made n, or ~i if n is leaf i; for a copy, that of the value
  * which was copied. False: n is none of these. */
 bool fxi_tape_find(const fxi_tape *t, const fxi_node *n, int32_t *out);
-/* Returns the node that an entry or leaf number has in the current step. */
+/* Returns the node that an entry or leaf number has in the current training step. */
 static inline fxi_node *fxi_tape_node(const fxi_tape *t, int32_t i)
 {
     return i >= 0 ? t->entries[i].node : t->leaves[~i].node;
@@ -174,8 +177,8 @@ static inline void fxi_tape_settled(fxi_tape *t, const fxi_node *n)
     t->settled[t->nsettled++] = n->tape - 1;
 }
 
-/* Binds a handle, whose value is lost, to the new value n. False, and no change: the step does not
- * repeat this, or an allocation failed. */
+/* Binds a handle, whose value is lost, to the new value n. False, and no change: the training step
+ * does not repeat this, or an allocation failed. */
 bool fxi_tape_rebind(fxi_context *c, fx_array *handle, fxi_node *n);
 
 /* Adds an event that began at entry `first` and ends here. The tape owns it from now on. */
@@ -215,7 +218,7 @@ void fxi_tape_inside(fxi_tape *t, int32_t first);
 /* Returns true if the entries from `first` on can be skipped. They must have no random numbers, no
  * literals unless `literals` is true, and at most `leaves` leaves that no earlier entry uses. */
 bool fxi_tape_can_skip(const fxi_tape *t, int32_t first, bool literals, int32_t leaves);
-/* Returns how many evaluations the step has made so far. */
+/* Returns how many evaluations the training step has made so far. */
 int32_t fxi_tape_evaluations(const fxi_tape *t);
 
 #endif

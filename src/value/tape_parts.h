@@ -14,10 +14,12 @@ bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n);
 void fxi_tape_drop_leaves(fxi_tape *t);
 /* Frees what the entries from `first` on own. */
 void fxi_tape_cut(fxi_tape *t, int32_t first);
-/* When the step closes: the handle holds its old node again, whose memory has the new value, if
- * nothing else refers to either of the two nodes. So the ghost stays on the tape, and most updates
- * make no nodes. A node with another operation is replaced once, by the node of the update. Returns
- * whether the handle holds its old node, which the caller counts as no longer stale. */
+/* Call this when the training step closes. Binds the handle to its old node (the leaf) again, whose
+ * memory has the new value, and returns true; the caller counts the node as no longer stale. Then
+ * the ghost stays on the tape, and the update makes no node. Returns false, and the handle keeps
+ * the ghost, if anything else refers to one of the two nodes, or if they differ in operation,
+ * device or memory. The node of an initial value has another operation than that of an update, so
+ * this happens once for each parameter. */
 bool fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r);
 void fxi_events_free(fxi_event *e);
 /* Drops the events that this training step has not reached. They are freed when it closes, because

@@ -152,8 +152,8 @@ static bool part_with(fxi_tape *t, int32_t i)
     e->node = g;
     t->version += !e->moves;
     e->moves = true;
-    const int32_t last = i + 1 < t->n ? t->entries[i + 1].user : t->nusers;
-    for (int32_t u = e->user; u < last; u++)
+    const int32_t end = i + 1 < t->n ? t->entries[i + 1].user : t->nusers;
+    for (int32_t u = e->user; u < end; u++)
         t->entries[t->users[u].entry].node->in[t->users[u].input] = g;
     fxi_node_release(old);
     return true;

@@ -113,11 +113,11 @@ static int request_is_over(void *request, int *is_done)
     return MPI_Test(request, is_done, MPI_STATUS_IGNORE);
 }
 
-/* Ranks that compute come within microseconds of each other, so the first tests come without a
- * pause. After them this thread lets others run, which may be those that it waits for. MPI_Iprobe
- * lets MPI send what it has not sent yet: another rank may still wait for it in an earlier
- * operation. It asks for a message that is never sent: after MPICH has found one, it returns
- * without a look at those that arrive later. */
+/* Ranks arrive within microseconds of each other, so the first tests have no pauses between them.
+ * Then this thread lets others run: this rank may wait for one of them. MPI_Iprobe makes MPI send
+ * the data that it has not sent yet, because another rank may still wait for them in an earlier
+ * operation. The probe asks for a message that is never sent: once a message has been found,
+ * MPICH's probe returns it, and does not look for messages that arrive later. */
 static int window_is_over(void *window, int *is_done)
 {
     enum { TESTS = 200 };
@@ -135,8 +135,8 @@ static int window_is_over(void *window, int *is_done)
  * within a machine. So the pauses between tests are short until `moving` seconds have passed, which
  * is enough to move the data at 10 MB/s; a longer wait is a wait for a process that computes. A
  * short operation is not worth a pause, unless other threads need the processor (`beside`). Over a
- * network a test moves what has arrived meanwhile, and takes longer: a training
- * step took 352 ms with pauses of 250 µs, and 388 with 50. */
+ * network a test moves the data that have arrived since the previous one, and takes longer: a
+ * training step took 352 ms with pauses of 250 µs, and 388 ms with pauses of 50 µs. */
 static void pause_between_tests(double waited, double moving, double short_wait, bool beside)
 {
     if (waited > moving)
