@@ -68,9 +68,9 @@ static void read_progress(FILE *f, char *text, size_t size)
     snprintf(text, size, "%s%s", *line ? "; its last operation was number " : "", line);
 }
 
-/* The variable with the file to which the processes of this machine write that one has failed, or
- * was ended by the launcher because one of another machine has. The file exists on other machines
- * only if they share the folder. */
+/* The environment variable with the path of a file. A process that has failed, or that the launcher
+ * ends because a process on another machine has failed, writes to the file. It exists on other
+ * machines only if they share the folder. */
 #define FAILURE_FILE "CFLUX_LAUNCH_FAILURE"
 
 static void note_failure(void)

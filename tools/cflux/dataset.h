@@ -7,14 +7,14 @@
 
 #include <cflux.h>
 
-/* What happens to missing values. */
+/* How missing values are treated. */
 typedef enum missing_values {
     MISSING_REFUSED = 0, /* they are an error */
     MISSING_KEPT,        /* missing features are NaN; observations without a target are dropped */
     MISSING_DROPPED      /* observations with a missing feature are dropped too */
 } missing_values;
 
-/* What to read. Zeroed members mean the default. */
+/* The data to read. Zeroed members mean the default. */
 typedef struct data_request {
     text_list data;        /* the values of --data; see dataset_inputs */
     const char *path;      /* first file */

@@ -131,7 +131,7 @@ static bool sort_names(dataset *d)
 }
 
 /* Notes where the observations come from. False on failure. */
-static bool join_places(const dataset *parts, int n, dataset *out)
+static bool join_locations(const dataset *parts, int n, dataset *out)
 {
     void **paths = calloc((size_t)n, sizeof *paths);
     int64_t *firsts = calloc((size_t)n, sizeof *firsts);
@@ -164,7 +164,7 @@ int dataset_join(dataset *parts, int n, dataset *out)
         align_texts(parts, n);
     *out = parts[0];
     out->path = title(parts[0].path, n - 1);
-    if (!join_places(parts, n, out))
+    if (!join_locations(parts, n, out))
         return fail(EXIT_FAILED, "out of memory");
     const bool images = strcmp(parts[0].kind, "images") == 0;
     for (int i = 0; images && i < n; i++)

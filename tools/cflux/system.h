@@ -70,12 +70,12 @@ enum { EXIT_NOT_STARTED = 127 }; /* the status of a program that could not be st
  * the program gets SIGTERM, or SIGKILL if `killed` (on Linux). Returns its exit status, or −signal.
  */
 int run_program(char **words, bool killed);
-/* Whether a program is to be ended. */
+/* Decides when a program that may hang is ended. */
 typedef struct program_watch {
     bool (*failed)(void *user); /* asked several times a second */
     void *user;
     double grace; /* seconds that the program has to end by itself after `failed` was true */
-    bool ended;   /* out: it did not, and was ended */
+    bool ended;   /* out: the program did not end by itself, and was ended */
 } program_watch;
 /* run_program(words, false) for a program that may hang: after the grace it gets SIGTERM, and
  * SIGKILL after another one. Windows ends it at once. */

@@ -149,7 +149,7 @@ static int add_texts(feature_list *l, const char *path, void *table, int64_t col
     return status;
 }
 
-/* Refuses a name that eval and predict would take for another feature. */
+/* Refuses a name for which eval and predict would find another feature. */
 static int check_names(const feature_list *l, const char *path, void *table, void *features)
 {
     void *columns = fx_child_named(table, "columns");
@@ -181,7 +181,8 @@ static int add_all(feature_list *l, const data_request *r, void *table, const fe
                : status;
 }
 
-/* The names of all features, a tuple of texts. *out_shown: the names say more than the order. */
+/* The names of all features, a tuple of texts. *out_shown: the table has column names, or a feature
+ * belongs to a text, so the file of the model needs the names. */
 static int all_features(const data_request *r, void *table, const feature_choice *of,
                         void **out_features, bool *out_shown)
 {

@@ -9,8 +9,8 @@ bool ends_with(const char *text, const char *end);
 /* True if the whole text is a number. */
 bool is_number_text(const char *text);
 
-/* A text column is an array of positions in the named tuple `labels`. The first row whose text is a
- * number, or is not a number; −1 if there is none. */
+/* A text column is an array of positions in the named tuple `labels`. Returns the first row whose
+ * text is a number (`number` is true) or is not a number (false); −1 if there is none. */
 int64_t first_row(fx_array *column, void *labels, bool number);
 /* The text of a row; NULL if it is missing. */
 const char *text_of_row(fx_array *column, void *labels, int64_t row);
