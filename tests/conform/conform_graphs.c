@@ -453,15 +453,15 @@ static cf_outcome compare_recorded(const cf_options *o, uint64_t seed, fx_dtype 
     return outcome;
 }
 
-/* Training steps with two sets of data in turn: a device with graphs launches the first, records
- * the second and replays later ones. The last step of each set must have the bits of the first one.
- */
+/* Training steps with two sets of data, alternately: a device with graphs launches the first,
+ * records the second and replays later ones. The last training step of each set must have the bits
+ * of the first one. */
 static cf_outcome compare_replayed(const cf_options *o, uint64_t seed, fx_dtype dtype, char *why,
                                    size_t size)
 {
-    static const char *const how[] = {"a later step", "the first"};
+    static const char *const how[] = {"a later training step", "the first"};
     enum { TIMES = 3 };
-    cf_result r[2][2][RESULTS] = {0}; /* of both sets: the first and the last step */
+    cf_result r[2][2][RESULTS] = {0}; /* of both sets: the first and the last training step */
     bool ran = true;
     for (int k = 0; k < 2 * TIMES; k++)
         ran = ran &&

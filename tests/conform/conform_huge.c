@@ -22,7 +22,7 @@ static uint64_t random_bits(uint64_t *state)
     return *state;
 }
 
-/* Fills in what becomes of each size below SIZES. */
+/* Fills in the number that replaces each size below SIZES. */
 static void draw_sizes(uint64_t *state, int64_t *enlarged)
 {
     static const int bits[] = {8, 20, 28, 31, 32, 40, 54, 56, 57, 58};

@@ -8,9 +8,9 @@
  * compares the bits that several numbers of threads give, `replay` those of launches and of
  * replayed graphs. A filter is a part of a name, or a full name with its device, which is then the
  * device under test. The default run has every operation, type, mode and variant, but not every
- * combination. --full runs all combinations, --sample every N-th case of a row (CFLUX_SEED: from
- * which on), --shard the k-th part (from 1) of n. --graphs is the number of random graphs of
- * `mixed`, --seed the seed of the first.
+ * combination. --full runs all combinations, --sample every N-th case of a row (the seed CFLUX_SEED
+ * chooses the first one), --shard the k-th part (from 1) of n. --graphs is the number of random
+ * graphs of `mixed`, --seed the seed of the first.
  *
  * A run fails if a case fails, if a case that a backend declared as missing passes, if no kernel
  * ran (or, where the backend counts them, none was launched on its device), if fewer cases ran than

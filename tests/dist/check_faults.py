@@ -55,7 +55,7 @@ def processes_with(word):
 
 
 def expected(kind, rank, r):
-    """What a run with this fault must do and say."""
+    """The expected result of a run with this fault: what it does and prints."""
     if kind == "delay":
         return r.status == 0
     if kind == "mismatch":

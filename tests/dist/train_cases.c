@@ -59,9 +59,9 @@ static void divide_at_random(unsigned seed, int64_t k, int n, int ends[MOST_RANK
     ends[n] = OBSERVATIONS;
 }
 
-/* This rank's columns first … last−1 in update k. Uneven: 5 for rank 0, 19 for the last one, none
+/* This rank's columns first … end − 1 in update k. Uneven: 5 for rank 0, 19 for the last one, none
  * in between. Returns whether the ranks have different numbers of columns. */
-static bool part(int64_t k, int *first, int *last)
+static bool part(int64_t k, int *first, int *end)
 {
     const int n = fx_dist_total_workers(dist), r = fx_dist_rank(dist);
     int ends[MOST_RANKS + 1];
@@ -69,15 +69,15 @@ static bool part(int64_t k, int *first, int *last)
     const bool random = sscanf(kind, "random%u", &seed) == 1,
                uneven = strcmp(kind, "uneven") == 0 && n > 1;
     *first = OBSERVATIONS * r / n;
-    *last = OBSERVATIONS * (r + 1) / n;
+    *end = OBSERVATIONS * (r + 1) / n;
     if (uneven) {
         *first = r == 0 ? 0 : 5;
-        *last = r == 0 ? 5 : r == n - 1 ? OBSERVATIONS : 5;
+        *end = r == 0 ? 5 : r == n - 1 ? OBSERVATIONS : 5;
     }
     if (random) {
         divide_at_random(seed, k, n, ends);
         *first = ends[r];
-        *last = ends[r + 1];
+        *end = ends[r + 1];
     }
     return uneven || random;
 }
@@ -85,14 +85,13 @@ static bool part(int64_t k, int *first, int *last)
 static fx_status step(void *opt, void *model, fx_array *x, fx_array *y, int64_t k)
 {
     FX_STEP;
-    int first, last;
-    const bool uneven = part(k, &first, &last);
-    if (first == last)
+    int first, end;
+    const bool uneven = part(k, &first, &end);
+    if (first == end)
         return fx_update(opt, model, NULL, .observations = 0);
-    fx_array *loss =
-        fx_mse(fx_call(model, fx_slice(x, 1, first, last)), fx_slice(y, 1, first, last));
+    fx_array *loss = fx_mse(fx_call(model, fx_slice(x, 1, first, end)), fx_slice(y, 1, first, end));
     void *g = fx_gradient(loss, model);
-    return uneven ? fx_update(opt, model, g, .observations = last - first)
+    return uneven ? fx_update(opt, model, g, .observations = end - first)
                   : fx_update(opt, model, g);
 }
 

@@ -87,7 +87,7 @@ def blocks_of(page):
 
 
 def matches(expected, actual):
-    """Does the text match, … standing for anything? Trailing blanks and newlines do not count."""
+    """True if the text matches the pattern, in which … matches any text. Trailing blanks and newlines do not count."""
     def clean(s):
         return "\n".join(l.rstrip() for l in s.strip("\n").split("\n"))
     pattern = ".*?".join(re.escape(part) for part in clean(expected).split("…"))
@@ -107,7 +107,7 @@ def plugin_text(blocks, name):
 
 
 def check_plugins(blocks, options, folder):
-    """Writes the page's plugins into its folder. What is wrong with them, or an empty string."""
+    """Writes the page's plugins into its folder. Returns a description of what is wrong with them, or an empty string."""
     names = {m.group(1) for m in (re.search(r"\bplugin=(\S+)", b.info) for b in blocks) if m}
     for name in sorted(names):
         source = os.path.join(folder, f"{name}.c")
@@ -153,7 +153,7 @@ def run_commands(block, options, folder, environment):
 
 
 def differs(block, ran):
-    """What was printed or logged and should not have been, or an empty string."""
+    """Returns a description of the output or log if it is not as expected, or an empty string."""
     if block.output is not None and not matches(block.output, ran.stdout):
         return f"prints\n{ran.stdout}\nand should print\n{block.output}"
     if block.log is not None and not matches(block.log, ran.stderr):

@@ -2,8 +2,8 @@
 """Builds the site (docs/tools/build_site.py) and checks it.
 
   * mkdocs has no warning.
-  * Every link inside the site, its fragment included, leads somewhere; every name of the reference has
-    its place, and can be searched for.
+  * Every link inside the site, its fragment included, leads somewhere; every name of the reference
+    has an anchor, and can be searched for.
   * Nothing is fetched from elsewhere: no script, style, font or image.
 With --browser every page is opened in Chromium as well, as wide as a desk's window and as a phone's: no
 complaint in the console, nothing wider than the window, and a search that finds names and their parts, and design notes last.
@@ -127,7 +127,7 @@ def look(page, where, width, errors):
 
 
 def search(browser, address, words):
-    """What a search for the words finds, best first."""
+    """The results of a search for the words, the best one first."""
     page = browser.open(address + "index.html?q=" + quote(words))
     found = page.value("""new Promise(done => { const wait = n => {
         const found = [...document.querySelectorAll('.md-search-result__item > a')].map(a => a.getAttribute('href'));

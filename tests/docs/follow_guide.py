@@ -10,7 +10,7 @@ The info string of a block says what is done with it:
 Then src/nn is compiled with the strict warnings as errors and takes the place of the same objects in a
 copy of the built library; tests that the guide writes or changes are built with it and run, those
 in C++ compiled; the checks of structure look at the copy. "**eight files**" on the page must be the number of files.
-With each addition left out in turn, something must fail: a page with a step too many is wrong, too.
+If any one of the additions is left out, something must fail: an addition that nothing needs is a mistake of the page.
 Usage: follow_guide.py GUIDE --cc CC --library libcflux.a --libs "LIBRARIES" [--root ROOT]
 """
 import argparse
@@ -33,18 +33,18 @@ FLAGS = ["-std=c11", "-O0", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wcon
 CHECKS = ["check_tree.py", "check_reference.py", "check_options.py"]
 
 
-def steps_of(page):
+def edits_of(page):
     """[(new or insert, path, text)] of a page."""
-    steps = []
+    edits = []
     for m in BLOCK.finditer(page):
         found = re.fullmatch(r"c (new|insert)=(\S+)", m["info"].strip())
         if found:
-            steps.append((found[1], found[2], m["text"]))
-    return steps
+            edits.append((found[1], found[2], m["text"]))
+    return edits
 
 
 def insert(text, addition):
-    """`text` with the lines of `addition`, whose first or last one is its place."""
+    """Inserts the lines of `addition` after its first line or before its last line, whichever `text` contains once."""
     lines, added = text.split("\n"), addition.rstrip("\n").split("\n")
     for anchor, before, after in ((added[0], [], added[1:]), (added[-1], added[:-1], [])):
         if lines.count(anchor) == 1:
@@ -53,10 +53,10 @@ def insert(text, addition):
     raise ValueError(f"the file contains neither the first nor the last line exactly once:\n{added[0]}\n{added[-1]}")
 
 
-def follow(steps, root):
+def follow(edits, root):
     """Does what the page says; returns the files that it touched."""
     touched = []
-    for kind, path, text in steps:
+    for kind, path, text in edits:
         where = os.path.join(root, path)
         if kind == "new" and os.path.exists(where):
             raise ValueError(f"{path} exists already")
@@ -124,11 +124,11 @@ class Copy:
         return ""
 
 
-def try_steps(steps, options):
+def try_edits(edits, options):
     """(the files touched, what is wrong with the copy or an empty string)."""
     with tempfile.TemporaryDirectory(prefix="cflux-guide-") as folder:
         copy = Copy(options, folder)
-        touched = follow(steps, copy.root)
+        touched = follow(edits, copy.root)
         wrong = copy.build_library()
         # Every layer must have a row in the table of the test of all layers.
         every = "tests/unit/test_every_layer.c"
@@ -150,17 +150,17 @@ def main():
     options = parser.parse_args()
     options.root = os.path.abspath(options.root)
     page = read(os.path.join(options.root, options.guide))
-    steps = steps_of(page)
-    touched, wrong = try_steps(steps, options)
+    edits = edits_of(page)
+    touched, wrong = try_edits(edits, options)
     if wrong:
         sys.exit(f"{options.guide}: {wrong}")
     said = re.search(r"\*\*(\w+) files\*\*", page)
     if not said or said[1] != NUMBERS[len(touched)]:
         sys.exit(f"{options.guide}: touches {len(touched)} files, says \"{said and said[1]}\": {', '.join(touched)}")
-    for step in steps:
-        if step[0] == "insert" and not try_steps([s for s in steps if s is not step], options)[1]:
-            sys.exit(f"{options.guide}: nothing fails without the addition to {step[1]}")
-    print(f"{len(steps)} steps in {len(touched)} files, each of them needed")
+    for edit in edits:
+        if edit[0] == "insert" and not try_edits([s for s in edits if s is not edit], options)[1]:
+            sys.exit(f"{options.guide}: nothing fails without the addition to {edit[1]}")
+    print(f"{len(edits)} edits in {len(touched)} files, each of them needed")
 
 
 if __name__ == "__main__":

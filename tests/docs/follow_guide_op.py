@@ -16,7 +16,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from follow_guide import BLOCK, NUMBERS, follow, read, steps_of  # noqa: E402
+from follow_guide import BLOCK, NUMBERS, follow, read, edits_of  # noqa: E402
 
 COPIED = ["CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "README.md", "bench", "cmake", "data", "docs", "examples",
           "include", "scripts", "src", "tests", "tools"]
@@ -39,12 +39,12 @@ def main():
     options = parser.parse_args()
     root = os.path.abspath(options.root)
     page = read(os.path.join(root, options.page))
-    steps = steps_of(page)
+    edits = edits_of(page)
     commands = [m["text"] for m in BLOCK.finditer(page) if m["info"].strip() == "sh follow"]
     targets = re.search(r"<!-- build: (.*?) -->", page)
     said = re.search(r"\*\*(\w+) files\*\*", page)
-    if len(steps) < LEAST_STEPS or not commands or not targets or not said:
-        sys.exit(f"{options.page}: {len(steps)} steps, {len(commands)} blocks of commands; its targets or the number of files are missing")
+    if len(edits) < LEAST_STEPS or not commands or not targets or not said:
+        sys.exit(f"{options.page}: {len(edits)} edits, {len(commands)} blocks of commands; its targets or the number of files are missing")
     with tempfile.TemporaryDirectory(prefix="cflux-guide-") as copy:
         for name in COPIED:
             source, target = os.path.join(root, name), os.path.join(copy, name)
@@ -52,14 +52,14 @@ def main():
                 shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "build"))
             else:
                 shutil.copy2(source, target)
-        touched = follow(steps, copy)
+        touched = follow(edits, copy)
         if said[1] != NUMBERS[len(touched)]:
             sys.exit(f"{options.page}: touches {len(touched)} files, says \"{said[1]}\": {', '.join(touched)}")
         run(["cmake", "-S", ".", "-B", "build", "-Wno-dev", "-DCFLUX_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"], copy)
         run(["cmake", "--build", "build", "-j", str(options.jobs), "--target", *targets[1].split()], copy)
         for text in commands:
             print(run(["bash", "-euo", "pipefail", "-c", text], copy), end="")
-    print(f"{len(steps)} steps in {len(touched)} files")
+    print(f"{len(edits)} edits in {len(touched)} files")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ static double plain_program(fx_device *device)
 }
 
 /* Recorded training steps: the first one is noted, two repeat it, the fourth differs in the middle,
- * and the last one repeats the fourth. The gradient of the third outlives its step. */
+ * and the last one repeats the fourth. The gradient of the third outlives its training step. */
 static double recorded_program(fx_device *device)
 {
     FX_SCOPE;

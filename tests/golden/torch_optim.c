@@ -1,8 +1,8 @@
 /* torch_optim.c: recorded trajectories of optimisers, from Flux's formulas and from PyTorch.
  *
- * loss = ½·wᵀAw − bᵀw over 20 steps; row k of the recorded trajectory is w after k steps. The model
- * is a plain array, driven as in any training loop: fx_setup, then loss, gradient, fx_update in a
- * step. PyTorch's rules that equal one of ours under another name are mapped to it.
+ * loss = ½·wᵀAw − bᵀw over 20 updates; row k of the recorded trajectory is w after k updates. The
+ * model is a plain array, trained as in any training loop: fx_setup, then loss, gradient, fx_update
+ * in a training step. PyTorch's rules that equal one of ours under another name are mapped to it.
  */
 #include "torch_case.h"
 
@@ -25,7 +25,7 @@ static double beta_of(const torch_node *t, int i)
 typedef struct course {
     double square; /* PyTorch's weight decay as part of the loss: ½λ|w|² gives the gradient λw */
     bool from_zero; /* the state begins with zeros instead of the rule's own values */
-    double (*rate)(const torch_node *t, int64_t k); /* η of step k; NULL: constant */
+    double (*rate)(const torch_node *t, int64_t k); /* η of update k; NULL: constant */
 } course;
 
 static fx_status step(const torch_node *t, void *state, fx_array *w, course p)
@@ -157,8 +157,8 @@ static void op_adagrad_torch(torch_node *t)
                   (course){.from_zero = true});
 }
 
-/* PyTorch's ASGD: w is multiplied by 1 − λη before the step, and η falls. The average of w that it
- * also keeps is not in the trajectory. */
+/* PyTorch's ASGD: w is multiplied by 1 − λη before the update, and η falls. The average of w that
+ * it also keeps is not in the trajectory. */
 static double asgd_rate(const torch_node *t, int64_t k)
 {
     const double lr = eta_of(t), lambda = torch_real(t, "lambd", 1e-4);

@@ -156,8 +156,8 @@ static void barrier(void)
     *group.kernel->item = (uint32_t)self;
 }
 
-/* What the work-items of the group have offered in this round and in the previous one, and the
- * round of each. All work-items of a group shuffle together, as the kernels do. */
+/* The values that the work-items of the group have offered in this round and in the previous one,
+ * and the round of each. All work-items of a group shuffle together, as the kernels do. */
 static uint32_t offered[2][FXI_GPU_GROUP];
 static int rounds[FXI_GPU_GROUP];
 

@@ -63,7 +63,7 @@ def draw(sources, seed):
 
 
 def runs_line(test, m, function):
-    """Can `test` notice m? If it runs the changed line, or, of a line without code of its own, those around."""
+    """True if `test` can notice m: it runs the changed line or, if that line has no code, the lines around it."""
     if not test.recorded:
         return True
     if m.path not in test.lines:
@@ -91,7 +91,7 @@ class Session:
         return self.originals[path]
 
     def prepare(self, m, folder):
-        """Builds the library with m in it; False if that makes no difference or no program."""
+        """Builds the library with m in it; False if m does not compile or gives the same object file."""
         original = self.original(m.path, folder)
         out = self.place.compile(m.path, m.applied(self.sources[m.path]), folder)
         if out is None:

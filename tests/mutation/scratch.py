@@ -125,7 +125,7 @@ class Scratch:
             self.link = shlex.split(f.read())
 
     def is_wanted(self, program, only):
-        """Is it the program of a test that takes part? Before it is built, only the names say so."""
+        """True if a test that takes part runs the program. Decided by the names, because the program is not built yet."""
         stem = program.removeprefix("test_").removesuffix("_runner")
         return program == "standins" or any(stem == name.split("/")[0] or name.split("/")[1].startswith(stem)
                                             for name in self.names if re.search(only or "", name))
@@ -197,7 +197,7 @@ class Scratch:
     # ---- which test runs which lines ----
 
     def record(self, say):
-        """Runs every test with gcov's counters that has no record yet, or another program than then."""
+        """Runs with gcov's counters every test that has no record, or whose program has changed since its record."""
         missing = [t for t in self.tests if not self.recall(t)]
         if not missing:
             return
@@ -228,7 +228,7 @@ class Scratch:
         self.recall(test)
 
     def read_counts(self, counts):
-        """What gcov says of the files in `counts`: path → its hash, the lines and the functions that ran."""
+        """The report of gcov about the files in `counts`: path → its hash, the lines and the functions that ran."""
         data = sorted(glob.glob(counts + "/**/*.gcda", recursive=True))
         for gcda in data:
             notes = os.path.relpath(gcda, counts)[:-len("gcda")] + "gcno"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/mutate makes the mistakes that it says, and judges them rightly in a small tree of its own."""
+"""scripts/mutate makes the documented kinds of mistakes, and judges them correctly, in a small tree of this test."""
 import os
 import subprocess
 import sys

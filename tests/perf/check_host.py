@@ -2,12 +2,12 @@
 """Counts the host's instructions of a training step on a simulated GPU whose launches cost nothing
 (SIM_NOTHING, tests/sim/sim.h): recording, planning, and the replay of the plan's graph.
 
-The count of one step is the difference of two runs with different numbers of steps. What the
-simulated driver itself executes is subtracted. A step may take 20 µs (MLP), 40 µs (LeNet) and
-150 µs (VGG), of which the backend 3 µs; the limits below are these times for a processor that
+The count of one training step is the difference of two runs with different numbers of training steps. The
+instructions of the simulated driver itself are subtracted. A training step may take 20 µs (MLP), 40 µs (LeNet)
+and 150 µs (VGG), of which the backend 3 µs; the limits below are these times for a processor that
 executes 4 instructions in a nanosecond. VGG has a sixteenth of its channels, which changes no launch.
 
-At the end the MLP is trained with kernels that compute: a step may take half a second of the processor's time.
+At the end the MLP is trained with kernels that compute: a training step may take half a second of the processor's time.
 
 Usage: check_host.py RUNNER
 """
@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 PER_US = 4000
-CASES = [  # name, options, steps of both runs, µs of a step
+CASES = [  # name, options, training steps of both runs, µs of a training step
     ("gpu/train-mlp-1-256-1-b16", [], 20, 140, 20),
     ("gpu/train-mlp-784-256-10-b64", [], 20, 140, 20),
     ("gpu/train-lenet-b128", [], 20, 120, 40),
@@ -95,11 +95,11 @@ def main():
         host = every - driver
         print(f"{case}: {host:.0f} instructions, {host / PER_US:.1f} of {limit} µs; backend {backend:.0f}, "
               f"{backend / PER_US:.1f} of {BACKEND_US} µs")
-        # A count of a few thousand would mean that no step was run.
+        # A count of a few thousand would mean that no training step was run.
         wrong += not 10000 < host < limit * PER_US or not 500 < backend < BACKEND_US * PER_US
     few, many = (processor_seconds(runner, COMPUTED, steps) for steps in (5, 15))
     print(f"{COMPUTED} with simulated kernels: {(many - few) / 10:.3f} of {COMPUTED_SECONDS} s")
-    # A step that computes nothing takes 10 µs.
+    # A training step that computes nothing takes 10 µs.
     wrong += not 0.001 < (many - few) / 10 < COMPUTED_SECONDS
     return 1 if wrong else 0
 

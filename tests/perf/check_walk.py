@@ -3,9 +3,9 @@
 
 The measure: the .c files of src/ that define a function which a warm call executes between entering
 fx_matmul or fx_eval and leaving it. The case is the product of a 2×3 and a 3×64 matrix, evaluated on
-the CPU by the library's own kernels, on one thread. Warm means that the same step was done before:
-callgrind counts the instructions of every function in two runs with different numbers of steps, and
-a function belongs to the walk if its count grows by one call's worth for every further step.
+the CPU by the library's own kernels, on one thread. Warm means that the same call was made before:
+callgrind counts the instructions of every function in two runs with different numbers of calls, and
+a function belongs to the walk if its count grows by one call's worth for every further call.
 Functions that the compiler put into others count as those; so do inline functions of headers.
 
 Files of SERVICES (memory, errors, the life of arrays and the facts about them) are entered by every call

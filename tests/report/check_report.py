@@ -166,7 +166,7 @@ def check_curves(reports):
 
 
 def check_end(reports):
-    """What the end of a log says: matrix, layers, samples."""
+    """The contents of the end of a log: matrix, layers, samples."""
     colour = {**logs.sample(1, 20, 3), "output": [0.2, 0.8], "target": 0}
     large = {**logs.sample(2, 100), "output": [0.9, 0.1], "target": 1}
     rows = {"input": list(range(40)), "shape": [40], "target": [1.5, 2.5], "output": [1.25, -3]}

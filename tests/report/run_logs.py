@@ -4,8 +4,8 @@ import json
 import math
 import random
 
-# What must not leave its place in a page, and what is hard to carry: ends of elements, comments,
-# quotes, line separators that scripts know, both directions, letters outside the first plane.
+# Texts that a page must not treat as markup or code, and texts that are often damaged on the way: ends of elements,
+# comments, quotes, line separators that scripts know, both directions, letters outside the first plane.
 NASTY = ("</script><script>window.broken=1</script><!--<script>]]>\"'`${1}&lt;&#60;<img src=x onerror=window.broken=1>"
          "\u2028\u2029\u202e\t\\u003c\U0001f600 é {{document}} {{script}}")
 

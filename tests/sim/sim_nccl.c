@@ -34,7 +34,7 @@ FXI_NCCL_FUNCTIONS(DECLARE)
 enum { UNHANDLED = 1, SYSTEM = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE = 6 };
 enum { MEMBERS = 8, CHUNK = 1 << 16, PATIENCE = 60 };
 
-/* What the members share. */
+/* The memory that the members share. */
 typedef struct meeting {
     int here, round, joined; /* atomic */
     int device[MEMBERS];

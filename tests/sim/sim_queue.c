@@ -186,7 +186,7 @@ int sim_drain(sim_stream *s)
     return s->device->error;
 }
 
-/* Each call does one piece of the stream's work, so that a loop that only asks comes to an end. */
+/* Each call does one piece of the stream's work, so that a loop that only polls ends. */
 int sim_poll(sim_stream *s)
 {
     if (sim_random(2))

@@ -2,7 +2,7 @@
 """Functions of src/ call in one direction, and plugins use nothing of the library.
 
 A symbol that an object file of one folder uses must be defined in the same folder or in one before it
-(the order is that of check_tree.py). UPWARD lists the symbols that may be used from below. A plugin
+(the order is that of check_tree.py). UPWARD lists the symbols that earlier folders may use, too. A plugin
 (PLUGINS) gets what it needs through struct fx_host: it uses symbols of its own folder, of
 backends/gpu and of platform only, whose files are compiled into it.
 

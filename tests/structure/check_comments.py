@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The comments of C files are wrapped without gaps:
+"""Refuses in the comments of C files:
 
-  * A comment whose text has one gap of two blanks between words: an edit left it. Tables have more than one gap.
-  * A line that ends early although the next word fits: an edit left it. Only lines with much free space count, and no
-    line that ends a sentence or a list, is indented further, or has columns.
-  * A paragraph whose line has a wide gap after JOINED characters: a formatter joined the rows of a table, because one of
+  * two blanks between words, once in a comment: an edit left them. Tables have more than one gap;
+  * a line that ends early although the next word fits: an edit left it. Only lines with much free space count, and no
+    line that ends a sentence or a list, is indented further, or has columns;
+  * a paragraph whose line has a wide gap after JOINED characters: a formatter joined the rows of a table, because one of
     them was too long.
-  * In the folders of SHARES one line in five is a reason: their code cannot be understood without it.
+
+In the folders of SHARES at least the share LEAST_SHARE of the lines must be comments: the reasons for their code.
 Usage: check_comments.py [root]
 """
 import os

@@ -21,9 +21,9 @@ LEAST_MACROS = 120
 FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]
 COMPILERS = [(["gcc", "-std=c11"], "c"), (["clang", "-std=c11"], "c")] + [
     ([compiler, f"-std=c++{standard}"], "c++") for compiler in ("g++", "clang++") for standard in (11, 17, 20)]
-# How often a header may look whether it is read by a C++ compiler.
+# How many times a header may test whether a C++ compiler reads it.
 LOOKS = {"cflux.h": 1, "cflux/base.h": 1}
-# Macros that C++ has as well, in another form: cflux.hpp defines them.
+# Macros that cflux.hpp defines in another form for C++.
 MACROS_OF_CXX = {"fx_new"}
 
 

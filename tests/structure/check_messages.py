@@ -45,7 +45,7 @@ def call_text(text, at):
 
 
 def fault(literals):
-    """What is wrong with the message of a call; None: nothing. A literal without blanks names the operation."""
+    """Returns the mistake in the message of a call, or None. A literal without blanks names the operation."""
     words = " ".join(s for s in literals if " " in s.strip()).split()
     if "%" in " ".join(literals).replace("%%", "") or not words:
         return None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Refuses the phrases of phrases.txt, each with a better wording, where people read:
+"""Refuses the phrases of phrases.txt, and prints the better wording of each, in all texts that people read:
 
   * README.md, CONTRIBUTING.md and the pages of docs/, their code blocks included,
   * the public headers and the examples,

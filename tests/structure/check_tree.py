@@ -48,26 +48,26 @@ def folders_in_order(root):
 
 ORDER = folders_in_order(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
-# What src/ includes of others: ISO C, the instructions of processors, and the libraries that are
-# linked. Every other header, such as <pthread.h>, <unistd.h> or <sys/stat.h>, belongs to a kind of
-# system, and only src/platform/ includes it. <time.h> and <signal.h> are ISO C, but what a program
-# needs of clocks and signals is not in them everywhere.
+# Headers that every folder of src/ may include: ISO C, the instructions of processors, and the libraries that
+# are linked. Every other header, such as <pthread.h>, <unistd.h> or <sys/stat.h>, belongs to a kind of
+# system, and only src/platform/ includes it. <time.h> and <signal.h> are ISO C, but on
+# some systems they lack functions for clocks and signals that programs need.
 EVERYWHERE = re.compile(r"(?:ctype|errno|float|inttypes|limits|math|std(?:arg|bool|def|int|io|lib)|string)\.h"
                         r"|(?:imm|emm)intrin\.h|arm_neon\.h|sanitizer/\w+\.h"
                         r"|zlib\.h|bson/bson\.h|dnnl\.h|mpi\.h|cflux/\w+\.(?:h|def)")
 SYSTEM_INCLUDE = re.compile(r"(?m)^\s*#\s*include\s+<([^>]+)>")
-# The command line asks the system in files of this name. Widths of characters and the names of options are in
-# libraries of their own where the system has none.
+# Only files of the command line with this name call the system. Its other files may include the headers of TOOLS_TOO,
+# which every supported system has.
 SYSTEM_FILES = re.compile(r"system_\w+\.[ch]")
 TOOLS_TOO = {"cflux.h", "getopt.h", "locale.h", "wchar.h"}
 # The libraries of one file of the tools, optional where it is built, and what their errors need.
 TOOLS_LIBRARIES = {"image_file.c": {"png.h", "jpeglib.h", "setjmp.h"}}
-# Names of POSIX that the headers of EVERYWHERE declare where they may.
+# Names of POSIX that the headers of EVERYWHERE declare on some systems.
 SYSTEM_NAMES = re.compile(r"(?<![\w.])(?<!->)(?:fileno|fdopen|secure_getenv|setenv|putenv|realpath|mkstemp|mkostemp|mkdtemp|strtok_r"
                           r"|strcasecmp|strncasecmp|strcasestr|str(?:to[dfl]|tol[dl])_l|strerror_r|fseeko|ftello"
                           r"|fopencookie|fmemopen|qsort_r|random|srandom|flockfile|popen|fopen|gzopen|stpcpy)\s*\(|\bpthread_\w+|\bssize_t\b|\boff_t\b"
                           r"|\bformat\s*\(\s*printf\b")
-# The same for the command line: functions that Windows has not, or that take no path in UTF-8 there.
+# The same for the command line: functions that Windows does not have, or that take no path in UTF-8 there.
 TOOLS_NAMES = re.compile(r"(?<![\w.])(?<!->)(?:fopen|gzopen|stpcpy|strndup|open_memstream|wcwidth)\s*\(")
 # (file, name of a layer in it): why.
 LAYER_NAMES = {

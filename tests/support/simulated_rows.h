@@ -12,7 +12,7 @@ typedef struct simulated_row {
     const char *says[5];     /* its output contains each of them, and none that begins with '!' */
 } simulated_row;
 
-/* What the child printed last. */
+/* The output of the latest child. */
 extern char simulated_heard[32768];
 
 /* Runs this program as a child (own_child.h) with the simulated driver, this environment, and

@@ -1,4 +1,4 @@
-/* test_plan_memory.c: cached plans keep a bounded amount of memory, and give it back. (ctest:
+/* test_plan_memory.c: cached plans keep a bounded amount of memory, and free it. (ctest:
  * native)
  *
  * The bytes of a plan are counted while it is built. The memory that the thread frees when all

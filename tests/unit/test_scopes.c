@@ -1,8 +1,8 @@
 /* test_scopes.c: which scope owns an object, and when the object is freed.
  *
  * Releases are observed from outside: an array over borrowed memory calls its release function when
- * the last value that reads it is freed. Live nodes and bytes are counted over a thousand steps.
- * Expected numbers of the recurrent cell are the same recursion in double.
+ * the last value that reads it is freed. Live nodes and bytes are counted over a thousand training
+ * steps. Expected numbers of the recurrent cell are the same recursion in double.
  */
 #include "semantics_check.h"
 

@@ -1,7 +1,7 @@
 /* test_train.c: fx_train: it learns a solution that can be computed by hand, stops when it must,
  * keeps the parameters if a loss is not finite, and shows its progress.
  *
- * The known solution is that of a noiseless linear problem, y = 2a − 3b + 1. Steps are compared
+ * The known solution is that of a noiseless linear problem, y = 2a − 3b + 1. Updates are compared
  * with gradient descent written out in C.
  */
 #include <setjmp.h>
