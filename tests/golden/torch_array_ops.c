@@ -243,7 +243,7 @@ static void op_conv_transpose_layer(torch_node *t)
     fx_array *x = x_of(t), *w = torch_in(t, "w"), *b = torch_in(t, "b");
     const int nd = fx_ndims(x) - 2;
     torch_only(t, "bias", b != NULL);
-    void *layer = fx_convtranspose(FXI_DIMS_NONE, .stride = torch_spatial(t, "stride", nd, 1),
+    void *layer = fx_convtranspose((fx_dims){0}, .stride = torch_spatial(t, "stride", nd, 1),
                                    .pad = torch_spatial(t, "pad", nd, 0),
                                    .dilation = torch_spatial(t, "dilation", nd, 1),
                                    .outpad = torch_spatial(t, "output_padding", nd, 0),
