@@ -428,14 +428,28 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
     return true;
 }
 
-/* A multiply and a rotation per word. The hash only finds the bucket; the cache compares whole
- * keys, so collisions cost time and are never wrong. */
+static inline uint64_t mix(uint64_t h, uint64_t word)
+{
+    return ((h << 5 | h >> 59) ^ word) * 0xFF51AFD7ED558CCDull;
+}
+
+/* A multiply and a rotation per word, in four independent chains: one chain would wait for each
+ * multiplication. The hash only finds the bucket; the cache compares whole keys, so collisions cost
+ * time and are never wrong. */
 static uint64_t hash_words(const uint64_t *w, uint32_t n)
 {
-    uint64_t h = 0x9E3779B97F4A7C15ull ^ n;
-    for (uint32_t i = 0; i < n; i++)
-        h = ((h << 5 | h >> 59) ^ w[i]) * 0xFF51AFD7ED558CCDull;
-    return h ^ h >> 32;
+    uint64_t a = 0x9E3779B97F4A7C15ull ^ n, b = 1, c = 2, d = 3;
+    uint32_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        a = mix(a, w[i]);
+        b = mix(b, w[i + 1]);
+        c = mix(c, w[i + 2]);
+        d = mix(d, w[i + 3]);
+    }
+    for (; i < n; i++)
+        a = mix(a, w[i]);
+    a = mix(mix(mix(a, b), c), d);
+    return a ^ a >> 32;
 }
 
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
