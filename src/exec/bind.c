@@ -194,7 +194,7 @@ static int64_t reserve_outputs(fxi_binding *b, const fxi_graph *g)
             return p->buffer_bytes[i] > 0 ? p->buffer_bytes[i] : 1;
     }
     for (int32_t k = 0; k < p->noutputs; k++)
-        if (!reserve_output(b, g, k))
+        if (!(b->in_place && b->in_place[k]) && !reserve_output(b, g, k))
             return -(int64_t)sizeof(fxi_data);
     return 0;
 }

@@ -14,6 +14,8 @@
  * would keep the graphs of all earlier ones. Values of other threads keep theirs. */
 static void commit_one(fxi_context *c, fx_array *handle, fxi_node *n)
 {
+    if (!n->data) /* the handle keeps its node (fxi_keep_nodes) */
+        return;
     if (handle && handle->node != n) {
         fxi_node *old = handle->node;
         __atomic_store_n(&old->rebound, handle, __ATOMIC_RELAXED);
@@ -116,19 +118,27 @@ const fxi_evaluator fxi_the_evaluator = {.flush = flush,
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
+/* Reports why the handle cannot get the value. */
+static fx_status refuse(const fx_array *handle, const fxi_node *value)
+{
+    char old[FXI_SHAPE_TEXT], new[FXI_SHAPE_TEXT];
+    if (fx_is_error(handle))
+        return fx_array_status(handle);
+    const fxi_node *n = handle->node;
+    return fx_fail(FX_STATUS_SHAPE, "update", "the new value is %s %s, but the old one is %s %s",
+                   fxi_shape_text(value->ndim, value->shape, new),
+                   fx_dtype_name((fx_dtype)value->dtype), fxi_shape_text(n->ndim, n->shape, old),
+                   fx_dtype_name((fx_dtype)n->dtype));
+}
+
 /* Checks all values before anything changes: an update happens for all handles or for none. */
 static fx_status check_commit(int n, fx_array *const *handles, fxi_node *const *values)
 {
     for (int i = 0; i < n; i++) {
-        if (fx_is_error(handles[i]))
-            return fx_array_status(handles[i]);
-        const fxi_node *a = handles[i]->node, *b = values[i];
-        char old[FXI_SHAPE_TEXT], new[FXI_SHAPE_TEXT];
-        if (!fxi_same_shape(a, b) || a->dtype != b->dtype)
-            return fx_fail(
-                FX_STATUS_SHAPE, "update", "the new value is %s %s, but the old one is %s %s",
-                fxi_shape_text(b->ndim, b->shape, new), fx_dtype_name((fx_dtype)b->dtype),
-                fxi_shape_text(a->ndim, a->shape, old), fx_dtype_name((fx_dtype)a->dtype));
+        const fx_array *x = handles[i];
+        if (x->status != FX_OK || x->node->dtype != values[i]->dtype ||
+            !fxi_same_shape(x->node, values[i]))
+            return refuse(x, values[i]);
     }
     return FX_OK;
 }
@@ -190,7 +200,7 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
 /* Nothing is bound before all values are computed, so a failed update leaves every handle as it
  * was. */
 fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *values,
-                           fx_array *guard, bool sinks)
+                           fx_array *const *made, fx_array *guard, bool sinks)
 {
     fxi_context *c = fxi_here();
     fxi_scratch *s = fxi_scratch_of(c);
@@ -211,6 +221,8 @@ fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *val
         m = 0;
         status = gather_roots(c, s, n, handles, values, guard, sinks, &m);
     }
+    if (s && s->repeats)
+        fxi_keep_nodes(c, n, handles, values, made);
     /* False if the failure was found before any step could run: then only staged state is dropped.
      */
     const bool launched = status == FX_OK && m > 0;
@@ -246,8 +258,8 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
             status = fx_array_status(fx_is_error(handles[i]) ? handles[i] : values[i]);
     }
     /* An error drops staged state. */
-    status = status == FX_OK ? fxi_commit_nodes(n, handles, nodes, guard, sinks)
-                             : fxi_commit_nodes(0, NULL, NULL, fx_error_array(status), false);
+    status = status == FX_OK ? fxi_commit_nodes(n, handles, nodes, values, guard, sinks)
+                             : fxi_commit_nodes(0, NULL, NULL, NULL, fx_error_array(status), false);
     fxi_free(nodes);
     return status;
 }

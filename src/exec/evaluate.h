@@ -15,9 +15,10 @@ fx_status fxi_evaluate_array(fx_array *x);
  * a false guard selects the old values. On error nothing changes and staged state is dropped. */
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks);
-/* The same with values that need no handles; the caller holds references to their nodes. */
+/* The same with values that need no handles; the caller holds references to their nodes. `made`: a
+ * handle of each value, or NULL. */
 fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *values,
-                           fx_array *guard, bool sinks);
+                           fx_array *const *made, fx_array *guard, bool sinks);
 /* Frees caches after an allocation on `device` has failed: see fxi_evaluator. */
 fx_status fxi_reclaim_for(fx_device *device);
 /* Frees the memory that the evaluator of a thread keeps. */

@@ -3,6 +3,7 @@
  */
 #include "backends.h"
 #include "planning.h"
+#include "tape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static void trace_denied(const fxi_node *n, const char *why)
 
 fx_status fxi_graph_of(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
+    fxi_tape_catch_up(c);
     /* Taken once for each graph: the mode is part of the key, and must not change while the graph
      * is planned. */
     g->eager = fxi_eager();

@@ -25,6 +25,10 @@ typedef struct recorded_root {
     int32_t donor; /* an entry, ~leaf, NO_DONOR, or UNKNOWN_DONOR: a value that the training step
                       does not read */
     bool denied;   /* its buffer must not be overwritten */
+    int32_t
+        output; /* its number among the outputs, if it takes over the buffer of a leaf; else −1 */
+    fx_array *handle, *made; /* while the evaluation is repeated, if the handle keeps its node: see
+                                fxi_tape_keep_node */
 } recorded_root;
 
 /* A leaf of the graph that the evaluation made: the copy of a value that belongs to no device and
@@ -41,6 +45,7 @@ typedef struct fxi_recorded_run {
     bool sinks;      /* of an update that computed the sinks of the training step */
     bool *alive;     /* per entry: it had a handle */
     bool *leaf;      /* per node of the graph */
+    bool *in_place;  /* per output: its handle keeps its node, in the repetition that runs */
     int32_t *source; /* per node of the graph: its entry, or ~leaf */
     int32_t *moving; /* nodes of the graph that each training step replaces: leaves, results */
     int32_t *inputs; /* nodes of the graph that are leaves or random streams, then the literals */
@@ -63,6 +68,7 @@ static void run_free(fxi_event *e)
     fxi_free(r->moving);
     fxi_free(r->inputs);
     fxi_free(r->leaf);
+    fxi_free(r->in_place);
     fxi_free(r->source);
     fxi_free(r->copies);
     fxi_free(r->binding.lists);
@@ -121,6 +127,7 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
         r->bad |= !fxi_tape_find(t, roots[i].node, &root->entry) || root->entry < 0;
         root->donor = donor_number(t, roots[i].donor);
         root->denied = denied(roots[i].donor);
+        root->output = -1;
     }
     /* A result with a handle may be read later, so the plan stores it; a plan for other handles
      * would leave it out. */
@@ -156,6 +163,21 @@ static bool note_node(const fxi_tape *t, recorded_run *r, int32_t i)
     return true;
 }
 
+/* The outputs begin with the roots, in the same order. */
+static void note_outputs(recorded_run *r, const fxi_plan *p)
+{
+    int32_t k = 0;
+    for (int32_t j = 0; j < r->nroots && k < p->noutputs; j++) {
+        recorded_root *root = &r->roots[j];
+        if (r->source[r->graph.outputs[k]] != root->entry)
+            continue;
+        if (root->donor < 0 && root->donor > UNKNOWN_DONOR && !root->denied &&
+            p->values[p->results[k].value].kind == FXI_VALUE_DONATED)
+            root->output = k;
+        k++;
+    }
+}
+
 static void *copy(const void *from, size_t n, size_t size)
 {
     void *to = fxi_malloc((n + 1) * size);
@@ -189,19 +211,25 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
     r->leaf = fxi_malloc((n + 1) * sizeof *r->leaf);
     r->moving = fxi_malloc((n + 1) * sizeof *r->moving);
     r->inputs = fxi_malloc((n + 1) * sizeof *r->inputs);
+    r->in_place = fxi_calloc(outputs + 1, sizeof *r->in_place);
     /* Another version than the tape's, so that the first repetition lists `moving`. */
     r->version = c->tape->version - 1;
     r->bad = !r->moving || !r->inputs || !own->nodes || !own->slot || !own->outputs || !r->source ||
-             !r->leaf;
+             !r->leaf || !r->in_place;
     for (int32_t i = 0; i < g->n && !r->bad; i++)
         r->bad = !note_node(c->tape, r, i);
-    if (!r->bad)
+    if (!r->bad) {
         note_inputs(r);
+        note_outputs(r, plan);
+    }
     /* The cache may evict the plan, which the recording still needs. */
     __atomic_fetch_add(&plan->refs, 1, __ATOMIC_RELAXED);
     r->plan = plan;
-    r->binding =
-        (fxi_binding){.plan = plan, .inputs = r->inputs, .ninputs = r->ninputs, .kept = true};
+    r->binding = (fxi_binding){.plan = plan,
+                               .in_place = r->in_place,
+                               .inputs = r->inputs,
+                               .ninputs = r->ninputs,
+                               .kept = true};
 }
 
 void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status)
@@ -303,9 +331,71 @@ static bool fill_graph(const fxi_tape *t, recorded_run *r)
 bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root *roots)
 {
     recorded_run *r = next_run(c);
-    return r && r->sinks == s->takes_sinks && r->graph.eager == fxi_eager() &&
-           r->graph.precision == (uint8_t)fx_matmul_precision() &&
-           same_roots(c->tape, r, n, roots) && same_handles(c->tape, r) && fill_graph(c->tape, r);
+    if (!r || r->sinks != s->takes_sinks || r->graph.eager != fxi_eager() ||
+        r->graph.precision != (uint8_t)fx_matmul_precision() || !same_roots(c->tape, r, n, roots) ||
+        !same_handles(c->tape, r) || !fill_graph(c->tape, r))
+        return false;
+    memset(r->in_place, 0, (size_t)r->graph.noutputs);
+    return true;
+}
+
+/* Does the node n, of leaf i, hold its value as the new node g would? */
+static bool serves_as(const fxi_node *n, const fxi_node *g, const fxi_data *block)
+{
+    const fxi_data *d = n->data;
+    bool same = (n->op == g->op) & (n->weak == g->weak) & (n->device == g->device) & (n->nin == 0) &
+                !n->history_cut & (d->offset == block->offset);
+    for (int i = 0; i < n->ndim; i++)
+        same &= d->stride[i] == block->stride[i];
+    return same;
+}
+
+/* Can the handle of a leaf keep its node, whose memory gets the new value? Only the tape and the
+ * handle may refer to it, and only `made` to the new value: nothing else can tell the two nodes
+ * apart. `spare` holds the data of the latest new value. */
+static inline bool keeps_node(const fxi_context *c, const recorded_root *root, const fx_array *made)
+{
+    const fxi_tape_entry *e = &c->tape->entries[root->entry];
+    fxi_tape_leaf *l = &c->tape->leaves[~root->donor];
+    const fxi_node *g = e->node, *n = l->node;
+    if (!e->spare || g->handles != (made != NULL) || (made && made->node != g) ||
+        __atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) != 2 || n->data->dense)
+        return false;
+    l->serves = l->serves || (n->owner == c->id && serves_as(n, g, e->spare));
+    return l->serves;
+}
+
+static inline void try_to_keep(const fxi_context *c, recorded_run *r, int32_t j, fx_array *handle,
+                               fx_array *made)
+{
+    recorded_root *root = &r->roots[j];
+    if (root->output < 0 || !keeps_node(c, root, made))
+        return;
+    root->handle = handle;
+    root->made = made;
+    r->in_place[root->output] = true;
+}
+
+void fxi_keep_nodes(fxi_context *c, int n, fx_array *const *handles, fxi_node *const *values,
+                    fx_array *const *made)
+{
+    fxi_tape *t = c->tape;
+    recorded_run *r = next_run(c);
+    int32_t j = 0;
+    if (!fxi_grow(&t->overwritten, &t->overwritten_capacity, t->noverwritten + r->nroots,
+                  sizeof *t->overwritten))
+        return;
+    for (int i = 0; i < n; i++)
+        if (!values[i]->data)
+            try_to_keep(c, r, j++, handles[i], made ? made[i] : NULL);
+    for (int i = 0; i < c->npromises; i++) {
+        const fxi_promise *p = &c->promises[i];
+        if (p->value->node->data)
+            continue;
+        if (p->kind == FXI_PROMISE_STAGE)
+            try_to_keep(c, r, j, p->target, p->value);
+        j++;
+    }
 }
 
 /* Copies the values that the recorded evaluation copied. */
@@ -350,6 +440,8 @@ static void take_spares(fxi_tape *t, recorded_run *r)
         return;
     for (int32_t k = 0; k < r->graph.noutputs; k++) {
         fxi_tape_entry *e = &t->entries[r->source[r->graph.outputs[k]]];
+        if (r->in_place[k])
+            continue;
         b->datas[k] = e->spare;
         e->spare = NULL;
     }
@@ -362,6 +454,8 @@ static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
     const fxi_graph *g = &r->graph;
     int64_t spoiled = 0;
     for (int32_t k = 0; k < p->noutputs; k++) {
+        if (r->in_place[k])
+            continue;
         fxi_node *n = g->nodes[g->outputs[k]];
         const fxi_value *v = &p->values[p->results[k].value];
         /* The result is in the leaf's buffer, so the leaf has lost its value. */
@@ -374,6 +468,11 @@ static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
         fxi_tape_settled(t, n);
     }
     fxi_stale_count(spoiled);
+    for (int32_t j = 0; j < r->nroots; j++) {
+        const recorded_root *root = &r->roots[j];
+        if (root->output >= 0 && r->in_place[root->output])
+            fxi_tape_keep_node(t, root->handle, root->made, ~root->donor, root->entry);
+    }
 }
 
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s)

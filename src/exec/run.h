@@ -34,14 +34,16 @@ typedef struct fxi_literal_value {
 /* The memory and numbers of one run of a plan, or of many runs (`kept`). */
 typedef struct fxi_binding {
     const fxi_plan *plan;
-    fxi_buffer *arena;           /* the arena; NULL: the plan needs none */
-    fxi_buffer **buffers;        /* output buffers */
-    fxi_data **datas;            /* per output of the plan */
-    void **base;                 /* per value of the plan: its address */
-    void **at;                   /* per operand of the plan's steps (fxi_plan.sites): its address */
-    const char *bound;           /* kept: the start of the arena when the addresses were computed */
-    bool kept;                   /* the lists are used again by the next run */
-    bool bound_once;             /* kept: an earlier run has filled in the literals */
+    fxi_buffer *arena;    /* the arena; NULL: the plan needs none */
+    fxi_buffer **buffers; /* output buffers */
+    fxi_data **datas;     /* per output of the plan */
+    const bool *in_place; /* per output of the plan: only the memory of the value that it replaces
+                             is needed, no data; NULL: all outputs need data */
+    void **base;          /* per value of the plan: its address */
+    void **at;            /* per operand of the plan's steps (fxi_plan.sites): its address */
+    const char *bound;    /* kept: the start of the arena when the addresses were computed */
+    bool kept;            /* the lists are used again by the next run */
+    bool bound_once;      /* kept: an earlier run has filled in the literals */
     fxi_literal_value *literals; /* per literal of the plan: its value as the node has it */
     uint64_t *constants;         /* per literal of the plan: its value, in its type */
     uint64_t (*streams)[2];      /* seeds and counters, in the same block as the constants */
@@ -124,7 +126,12 @@ bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun);
 /* The open recorded training step repeats. Do these roots repeat its next evaluation? They do not
  * include sinks of the training step. */
 bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root *roots);
-/* Runs the recorded plan of that evaluation. */
+/* Between fxi_repeats_run and the run: decides which handles of an update keep their nodes
+ * (fxi_tape_keep_node). The arguments are those of fxi_commit_nodes. */
+void fxi_keep_nodes(fxi_context *c, int n, fx_array *const *handles, fxi_node *const *values,
+                    fx_array *const *made);
+/* Runs the recorded plan of that evaluation. Results whose handles keep their nodes stay pending.
+ */
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s);
 /* Note an evaluation of the open recorded training step: `begin` before its graph is built (it does
  * nothing if no step is noted), `plan` before each plan runs, `end` afterwards. */

@@ -16,6 +16,7 @@
  * result would be the gradient of another value, or silently zero.
  */
 #include "gradient_rules.h"
+#include "handle.h"
 #include "primitives.h"
 #include "recompute.h"
 #include "tape.h"
@@ -438,6 +439,7 @@ static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, 
                           fx_array **out_gradients)
 {
     sweep s = {.c = fxi_here(), .inner = inner};
+    fxi_tape_catch_up(s.c); /* so that values which an update has replaced are known */
     fx_status status = check(y, gy, x, n);
     if (status == FX_OK)
         status = run(&s, y, gy, x, n);
@@ -524,10 +526,10 @@ static void note_gradient(fxi_context *c, int32_t first, fx_array *loss, fx_arra
 static bool same_request(const fxi_tape *t, const recorded_gradient *r, const fx_array *loss,
                          fx_array *const *x, int n)
 {
-    if (r->n != n || fx_is_error(loss) || loss->node != fxi_tape_node(t, r->loss))
+    if (r->n != n || !fxi_array_ok(loss) || loss->node != fxi_tape_node(t, r->loss))
         return false;
     for (int i = 0; i < n; i++)
-        if (fx_is_error(x[i]) || !fx_is_array(x[i]) || x[i]->node != fxi_tape_node(t, r->of[i]))
+        if (!fxi_array_ok(x[i]) || x[i]->node != fxi_tape_node(t, r->of[i]))
             return false;
     return true;
 }
@@ -564,7 +566,7 @@ fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **o
     if (fxi_tape_repeats(c) && repeat_gradient(c, loss, x, n, out_gradients)) {
         bool made = true;
         for (int i = 0; i < n; i++)
-            made &= !fx_is_error(out_gradients[i]);
+            made &= fxi_array_ok(out_gradients[i]);
         return made ? FX_OK : FX_STATUS_MEMORY;
     }
     const int32_t first = fxi_tape_notes(c) ? c->tape->n : -1;

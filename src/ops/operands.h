@@ -3,6 +3,7 @@
 #define CFLUX_OPERANDS_H
 
 #include "gradient.h"
+#include "handle.h"
 #include "primitives.h"
 
 typedef struct fxi_operand {
@@ -23,8 +24,7 @@ static inline void fxi_operands_release(fxi_operand *o, int n)
 /* May the calling thread use x? Records nothing. */
 static inline bool fxi_usable(const fxi_context *c, const fx_array *x)
 {
-    return x && x->base.type == &fxi_array_type && x->status == FX_OK &&
-           fxi_node_usable(c, x->node);
+    return fxi_array_ok(x) && fxi_node_usable(c, x->node);
 }
 /* Evaluates pending results if there are too many, then calls fxi_check_array. */
 fx_status fxi_check_operand(const char *op, const fx_array *x);

@@ -8,6 +8,7 @@
  */
 #include "recorded_part.h"
 
+#include "handle.h"
 #include "memory.h"
 #include "tape.h"
 
@@ -167,7 +168,7 @@ static bool same_inputs(const fxi_tape *t, const recorded_part *r, const fxi_par
         if (at == NONE)
             continue;
         fxi_node *n = p->in[i]->node;
-        if (fx_is_error(p->in[i]) || n->tied || n->weak != r->weak[i])
+        if (!fxi_array_ok(p->in[i]) || n->tied || n->weak != r->weak[i])
             return false;
         const int32_t next = ~at - t->nbound;
         if (at >= 0 || next < 0) {

@@ -2,6 +2,7 @@
  * states, the models and their gradients are unchanged, the arrays are the recorded ones, and none
  * of the trees is walked.
  */
+#include "handle.h"
 #include "memory.h"
 #include "recorded_map.h"
 #include "same_tree.h"
@@ -149,7 +150,7 @@ bool fxi_repeat_items(const fxi_context *c, fxi_items *s, const fxi_update_trees
         fx_array *g = r->trees[k->tree].map.gradients[k->gradient];
         fxi_item_begin(&s->all[s->n], k->leaf, k->x, g, k->tree);
         k->leaf->item = s->n;
-        if (fx_is_error(g))
+        if (!fxi_array_ok(g))
             s->status = fx_array_status(g);
     }
     return true;

@@ -135,13 +135,15 @@ static fx_status commit(fxi_items *s, fx_array *ok, bool sinks)
 {
     const int n = fxi_items_handles(s);
     fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles);
+    fx_array **made = fxi_malloc(((size_t)n + 1) * sizeof *made);
     fxi_node **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
-    fx_status status = handles && values ? FX_OK : fxi_update_no_memory();
+    fx_status status = handles && made && values ? FX_OK : fxi_update_no_memory();
     int m = 0;
     for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
         const fxi_item *it = &s->all[i];
         for (int64_t k = 0; k <= it->leaf->states.n; k++) {
             handles[m] = k ? it->leaf->states.items[k - 1] : it->x;
+            made[m] = it->values[k];
             values[m] = it->values[k] ? it->values[k]->node : it->nodes[k];
             m += values[m] != NULL;
         }
@@ -152,13 +154,14 @@ static fx_status commit(fxi_items *s, fx_array *ok, bool sinks)
         if (view && fx_is_error(view))
             status = fx_array_status(view);
         else if (view)
-            values[m++] = view->node;
+            made[m] = view, values[m++] = view->node;
     }
     if (status == FX_OK)
-        status = fxi_commit_nodes(m, handles, values, ok, sinks);
+        status = fxi_commit_nodes(m, handles, values, made, ok, sinks);
     for (int64_t i = 0; i < s->n && status == FX_OK; i++)
         memcpy(s->all[i].leaf->numbers, s->all[i].numbers, sizeof s->all[i].numbers);
     fxi_free(handles);
+    fxi_free(made);
     fxi_free(values);
     return status;
 }

@@ -74,6 +74,11 @@ static inline fx_status fxi_array_check(const char *op, const fx_array *x)
 {
     return x->status != FX_OK && fxi_handle_freed(&x->base) ? fxi_handle_misused(op, x) : x->status;
 }
+/* Is x an array without an error? */
+static inline bool fxi_array_ok(const fx_array *x)
+{
+    return x && x->base.type == &fxi_array_type && x->status == FX_OK;
+}
 /* FX_OK if x is an array without an error. NULL and other objects are recorded; the status of an
  * error array or error object is returned without a new record. */
 fx_status fxi_operand_status(const char *op, const fx_array *x);

@@ -93,14 +93,28 @@ static inline bool find_leaf(const fxi_tape *t, const fxi_node *n, int32_t *out)
     return true;
 }
 
+/* The ghost of an entry. After an exchange it is the node of a leaf. */
+static fxi_node *ghost_at(const fxi_tape *t, int32_t i)
+{
+    const fxi_tape_entry *e = &t->entries[i];
+    return e->old ? t->leaves[e->old - 1].node : e->node;
+}
+
 /* The ghosts that read leaf i get n as their operand, also those that the training step has not
  * reached. */
 static void pass_on(fxi_tape *t, int32_t i, fxi_node *n)
 {
     const int32_t end = i + 1 < t->nleaves ? t->leaves[i + 1].user : t->nleaf_users;
     for (int32_t u = t->leaves[i].user; u < end; u++)
-        t->entries[t->leaf_users[u].entry].node->in[t->leaf_users[u].input] = n;
+        ghost_at(t, t->leaf_users[u].entry)->in[t->leaf_users[u].input] = n;
     t->leaves[i].was = n;
+}
+
+void fxi_tape_pass_entry(fxi_tape *t, int32_t i, fxi_node *n)
+{
+    const int32_t end = i + 1 < t->n ? t->entries[i + 1].user : t->nusers;
+    for (int32_t u = t->entries[i].user; u < end; u++)
+        ghost_at(t, t->users[u].entry)->in[t->users[u].input] = n;
 }
 
 /* Makes n leaf i of this training step. Two leaves are never the same node: the plan may write one
@@ -114,6 +128,7 @@ static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
     fxi_node_retain(n);
     t->leaves[i].node = n;
     t->leaves[i].seq = n->seq;
+    t->leaves[i].serves = false;
     t->nbound = i + 1;
     if (t->mode == FXI_TAPE_REPEATS && t->leaves[i].was != n)
         pass_on(t, i, n);
@@ -126,9 +141,19 @@ bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n)
     int32_t known;
     if (l->node)
         return l->node == n;
-    const bool same = (l->was == n) & (l->seq == n->seq) & (n->owner == t->owner);
-    return n->data && !n->ghost && !n->stale && !n->data->buffer->freed &&
-           (same || same_class(l, n)) && !find_leaf(t, n, &known) && take_leaf(t, i, n);
+    if (!n->data || n->ghost || n->stale || n->data->buffer->freed)
+        return false;
+    /* Usually n was leaf i in the previous training step, so the ghosts read it already. */
+    if ((l->was == n) & (l->seq == n->seq) & (n->owner == t->owner)) {
+        if (find_leaf(t, n, &known))
+            return false;
+        fxi_node_retain(n);
+        l->node = n;
+        n->leaf = i;
+        t->nbound = i + 1;
+        return true;
+    }
+    return same_class(l, n) && !find_leaf(t, n, &known) && take_leaf(t, i, n);
 }
 
 void fxi_tape_drop_leaves(fxi_tape *t)
@@ -283,6 +308,7 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     fxi_tape *t = c->tape;
     if (t->mode != FXI_TAPE_REPEATS || op == FX_OP_LEAF)
         return NULL;
+    fxi_tape_catch_up(c);
     fxi_tape_entry *e = &t->entries[t->pos];
     if (t->pos >= t->n || !same_call(t, e, op, dtype, ndim, shape, device, attr, nin) ||
         !same_operands(t, e, nin, in)) {
@@ -354,6 +380,73 @@ bool fxi_tape_give_back(fxi_context *c, const fxi_tape_rebound *r)
     return true;
 }
 
+/* ---- leaves that are overwritten ------------------------------------------------------------- */
+
+void fxi_tape_keep_node(fxi_tape *t, const fx_array *handle, fx_array *made, int32_t leaf,
+                        int32_t entry)
+{
+    t->overwritten[t->noverwritten++] = (fxi_tape_overwritten){handle, leaf, entry};
+    if (made)
+        move_handle(made, made->node, t->leaves[leaf].node);
+}
+
+/* Exchanges the nodes of an entry and a leaf, also as operands. */
+static void exchange(fxi_tape *t, const fxi_tape_overwritten *o)
+{
+    fxi_tape_entry *e = &t->entries[o->entry];
+    fxi_tape_leaf *l = &t->leaves[o->leaf];
+    fxi_node *n = l->node;
+    l->node = e->node;
+    e->node = n;
+    e->old = e->old ? 0 : o->leaf + 1;
+    fxi_tape_pass_entry(t, o->entry, e->node);
+    pass_on(t, o->leaf, l->node);
+}
+
+void fxi_tape_exchange(fxi_tape *t)
+{
+    const int32_t n = t->noverwritten - t->nexchanged;
+    while (t->nexchanged < t->noverwritten) {
+        const fxi_tape_overwritten *o = &t->overwritten[t->nexchanged++];
+        fxi_tape_entry *e = &t->entries[o->entry];
+        fxi_node *value = t->leaves[o->leaf].node, *old = e->node;
+        /* The old value is lost. Its node names the memory, as after every update. */
+        fxi_data *d = e->spare;
+        e->spare = NULL;
+        d->buffer = value->data->buffer;
+        fxi_buffer_retain(d->buffer);
+        d->offset = value->data->offset;
+        old->data = d;
+        old->stale = true;
+        old->rebound = o->handle;
+        old->ghost = false;
+        old->nin = 0;
+        old->leaf = o->leaf;
+        value->tape = o->entry + 1;
+        exchange(t, o);
+    }
+    fxi_stale_count(n);
+}
+
+void fxi_tape_end_overwritten(fxi_context *c, fxi_tape *t)
+{
+    for (int32_t i = 0; i < t->nexchanged; i++) {
+        const fxi_tape_overwritten *o = &t->overwritten[i];
+        fxi_tape_entry *e = &t->entries[o->entry];
+        exchange(t, o);
+        t->leaves[o->leaf].node->tape = 0;
+        e->node->ghost = true;
+        e->node->nin = e->nin;
+        e->spare = fxi_node_unsettle(e->node);
+    }
+    /* No pending node that reads the old value outlives the training step. */
+    for (int32_t i = 0; i < t->noverwritten; i++) {
+        fxi_tape_leaf *l = &t->leaves[t->overwritten[i].leaf];
+        l->seq = l->node->seq = c->seq++;
+    }
+    t->noverwritten = t->nexchanged = 0;
+}
+
 /* ---- leaving --------------------------------------------------------------------------------- */
 
 /* Turns the ghosts up to the current position into ordinary nodes: they hold references to their
@@ -387,8 +480,9 @@ static bool renew_ghosts(fxi_tape *t)
     bool ok = true;
     for (int32_t i = 0; i < t->pos; i++) {
         fxi_tape_entry *e = &t->entries[i];
+        const fxi_node *like = ghost_at(t, i);
         e->live = e->node;
-        e->node = ok ? fxi_ghost_of(e->live, e->nin) : NULL;
+        e->node = ok ? fxi_ghost_of(like, e->nin) : NULL;
         ok = e->node != NULL;
         for (int32_t k = 0; k < e->nin && ok; k++) {
             const int32_t from = t->operands[e->operand + k];
@@ -401,7 +495,7 @@ static bool renew_ghosts(fxi_tape *t)
 void fxi_tape_leave(fxi_context *c)
 {
     fxi_tape *t = c->tape;
-    if (!t || t->mode != FXI_TAPE_REPEATS)
+    if (!fxi_tape_repeats(c))
         return;
     fxi_tape_cut(t, t->pos);
     if (t->pos < t->n) {
@@ -415,6 +509,9 @@ void fxi_tape_leave(fxi_context *c)
     make_real(c, t);
     t->version++;
     t->mode = renew_ghosts(t) ? FXI_TAPE_NOTES : FXI_TAPE_OFF;
+    for (int32_t i = 0; i < t->noverwritten; i++)
+        t->entries[t->overwritten[i].entry].old = 0;
+    t->noverwritten = t->nexchanged = 0;
     fxi_events_cut(t);
     /* The tape's references. Nodes that nothing else needs are freed here, consumers first. */
     for (int32_t i = t->n - 1; i >= 0; i--)

@@ -35,6 +35,7 @@ typedef struct fxi_tape_entry {
     bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
     bool moves;      /* its node has been replaced when a training step closed, and may be again */
+    int32_t old;     /* 1 + the leaf with which the entry has exchanged its node; 0: none */
     int32_t skipped; /* REPEATS: this entry and those before entry `skipped` were skipped
                         together; 0: the call of this entry was made */
     uint64_t seq;    /* of its node, if `skipped` > 0 */
@@ -48,6 +49,7 @@ typedef struct fxi_tape_leaf {
     fx_device *device, *buffer_device;
     uint8_t dtype, ndim;
     bool borrowed, unaligned;
+    bool serves;         /* its node may hold its new value (recorded_run.c): known for this node */
     int32_t user;        /* the first one in `leaf_users` */
     const fxi_node *was; /* the operand of the ghosts that read the leaf; only compared */
     uint64_t seq; /* of `was`. A node of this thread with this address and number is the same one */
@@ -89,6 +91,13 @@ typedef struct fxi_tape_rebound {
     fxi_node *leaf, *ghost;
 } fxi_tape_rebound;
 
+/* An update has written the value of an entry into the memory of a leaf. The handle still holds the
+ * leaf, whose value is now the new one. */
+typedef struct fxi_tape_overwritten {
+    const fx_array *handle; /* only compared: the program may have freed it */
+    int32_t leaf, entry;
+} fxi_tape_overwritten;
+
 struct fxi_tape {
     fxi_tape *next; /* in the thread's list, the most recently used one first */
     char *file;     /* a copy: the library that contains the text may be unloaded */
@@ -122,6 +131,9 @@ struct fxi_tape {
     int32_t nshown, shown_capacity;
     fxi_tape_rebound *rebound; /* handles whose leaf this training step has replaced in place */
     int32_t nrebound, rebound_capacity;
+    fxi_tape_overwritten *overwritten; /* REPEATS: leaves that have new values */
+    int32_t noverwritten, overwritten_capacity;
+    int32_t nexchanged; /* the number of these whose nodes fxi_tape_catch_up has exchanged */
 };
 
 /* A training step opens or closes with a scope. file:line is the location of its FX_RECORD, which
@@ -146,8 +158,24 @@ static inline bool fxi_tape_notes(const fxi_context *c)
 {
     return c->tape && c->tape->mode == FXI_TAPE_NOTES;
 }
+/* While repeating: notes that an update has written the value of the entry into the memory of the
+ * leaf, which the handle keeps as its node. `made`: the only handle of the entry's node, which then
+ * holds the leaf too; NULL: there is none. `overwritten` has room. */
+void fxi_tape_keep_node(fxi_tape *t, const fx_array *handle, fx_array *made, int32_t leaf,
+                        int32_t entry);
+void fxi_tape_exchange(fxi_tape *t);
+/* While repeating: from here on the nodes of overwritten leaves are those of the entries whose
+ * values they have, and pending results that read the old values cannot be computed any more. Call
+ * this before the nodes on the tape are compared or read. Most training steps end with their
+ * update and never need it. */
+static inline void fxi_tape_catch_up(const fxi_context *c)
+{
+    if (c->tape && __builtin_expect(c->tape->nexchanged < c->tape->noverwritten, 0))
+        fxi_tape_exchange(c->tape);
+}
 static inline bool fxi_tape_repeats(const fxi_context *c)
 {
+    fxi_tape_catch_up(c);
     return c->tape && c->tape->mode == FXI_TAPE_REPEATS;
 }
 /* Ends the repetition: from here on the training step is built and noted. Does nothing if the

@@ -12,6 +12,10 @@ void fxi_ghost_free(fxi_node *g);
  * node. */
 bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n);
 void fxi_tape_drop_leaves(fxi_tape *t);
+/* The entries that have entry i as an operand get n as its node. */
+void fxi_tape_pass_entry(fxi_tape *t, int32_t i, fxi_node *n);
+/* When the training step closes: each overwritten leaf is again the leaf, with the new value. */
+void fxi_tape_end_overwritten(fxi_context *c, fxi_tape *t);
 /* Frees what the entries from `first` on own. */
 void fxi_tape_cut(fxi_tape *t, int32_t first);
 /* Call this when the training step closes. Binds the handle to its old node (the leaf) again, whose

@@ -37,7 +37,7 @@ static void tape_free(fxi_tape *t)
 {
     empty(t);
     void *const all[] = {t->entries, t->operands, t->leaf_users, t->users, t->settled,
-                         t->leaves,  t->rebound,  t->shown,      t->file};
+                         t->leaves,  t->rebound,  t->shown,      t->file,  t->overwritten};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
     fxi_identity_free(&t->numbers);
@@ -152,9 +152,7 @@ static bool part_with(fxi_tape *t, int32_t i)
     e->node = g;
     t->version += !e->moves;
     e->moves = true;
-    const int32_t end = i + 1 < t->n ? t->entries[i + 1].user : t->nusers;
-    for (int32_t u = e->user; u < end; u++)
-        t->entries[t->users[u].entry].node->in[t->users[u].input] = g;
+    fxi_tape_pass_entry(t, i, g);
     fxi_node_release(old);
     return true;
 }
@@ -185,6 +183,7 @@ static bool rewind_tape(fxi_context *c, fxi_tape *t)
         revived += fxi_tape_give_back(c, &t->rebound[i]);
     fxi_stale_count(-revived);
     drop_rebound(t);
+    fxi_tape_end_overwritten(c, t);
     while (t->nsettled > 0) {
         const int32_t i = t->settled[--t->nsettled];
         fxi_tape_entry *e = &t->entries[i];

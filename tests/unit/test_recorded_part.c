@@ -287,7 +287,7 @@ static void step_with_values(program *p)
 {
     FXI_OPEN(p->mode);
     fx_dense_layer *l = p->model->layers.items[0];
-    const int before = habit(p, 0, 8), after = habit(p, 1, 8);
+    const int before = habit(p, 0, 8), after = habit(p, 1, 9);
     fx_array *loss = fx_mse(fx_call(p->model, p->x), p->y);
     fx_array *product = before == 1 ? fx_mul(l->weight, l->weight) : NULL;
     if (before == 2)
@@ -313,6 +313,10 @@ static void step_with_values(program *p)
         fx_copy_into(l->weight, fx_mul(l->weight, 0.75));
     if (after == 6) /* an error */
         note(p, fx_is_error(fx_gradient(loss, l->weight)));
+    if (after == 7) { /* an error */
+        fx_array *g;
+        note(p, fx_pullback(loss, fx_scalar(1), &l->weight, 1, &g));
+    }
     if (p->old && habit(p, 3, 4) == 1)
         note(p, fx_item(fx_sum(p->old)));
     note(p, fx_item(loss));
