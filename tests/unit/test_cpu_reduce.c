@@ -101,6 +101,8 @@ static void every_mask_type_and_layout(void **state)
                     check_reduce(kind, dtype, DENSE, mask, SHAPE(0, 4));
                     check_reduce(kind, dtype, DENSE, mask, SHAPE(4, 0));
                 }
+                if (l == DENSE) /* several tiles of columns, even of bytes */
+                    check_reduce(kind, dtype, DENSE, 2, SHAPE(17000, 2));
                 check_reduce(kind, dtype, (layout)l, 0, 0, NULL);
             }
 }
