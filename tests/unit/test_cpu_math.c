@@ -29,7 +29,7 @@ static const struct {
     double most;      /* ulp */
     float around[12]; /* where the method changes; 0 ends the list */
 } functions[] = {
-    {"exp", FX_OP_EXP, exp, 4, {88.7228394f, -103.972076f, -87.3365479f, 0.34657359f}},
+    {"exp", FX_OP_EXP, exp, 4, {88.7228394f, -103.972076f, -87.3365479f, 0.34657359f, 87, -87}},
     {"expm1", FX_OP_EXPM1, expm1, 4, {88.7228394f, 88.37626f, -18, 0.34657359f, -0.34657359f}},
     {"log", FX_OP_LOG, log, 4, {0.70710678f, 1, 1.41421356f, 0x1p-126f, 2}},
     {"log1p", FX_OP_LOG1P, log1p, 4, {-1, 1, -0.29289322f, 0.41421356f, 0x1p24f, 0x1p-24f}},

@@ -1,14 +1,14 @@
 /* cpu_isa_math.h: functions of Float32 vectors; part of cpu_isa.h.
  *
- * There are no branches: both sides are computed and chosen by masks. Every function is within 4
- * ulp over all Float32 values, with NaN, Inf, denormals and −0 as C has them
+ * There are no branches, except in exp: both sides are computed and chosen by masks. Every function
+ * is within 4 ulp over all Float32 values, with NaN, Inf, denormals and −0 as C has them
  * (tests/unit/test_cpu_math.c measures it for each instruction set). With AVX-512 they take 0.2 to
- * 0.4 ns an element; the C library's take 2 to 10. Polynomials of exp and log are those of
- * Cephes (Moshier, single precision); those of expm1 and erf are minimax fits of our own (Remez
- * exchange), each with its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an
- * integer, because SSE2 has no rounding instruction. Scaling by 2ⁿ is two multiplications, so that
- * overflow and gradual underflow happen by themselves. Functions that need more digits inside than
- * Float32 has (sin, cos, pow, atan2) are in cpu_isa_wide.h.
+ * 0.4 ns an element; the C library's take 2 to 10. The polynomial of log is that of Cephes
+ * (Moshier, single precision); those of exp, expm1 and erf are minimax fits of our own, each with
+ * its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an integer, because SSE2
+ * has no rounding instruction. Scaling by 2ⁿ is two multiplications, so that overflow and gradual
+ * underflow happen by themselves. Functions that need more digits inside than Float32 has (sin,
+ * cos, pow, atan2) are in cpu_isa_wide.h.
  */
 typedef float vf __attribute__((vector_size(FXI_VECTOR_BYTES)));
 typedef double vd __attribute__((vector_size(FXI_VECTOR_BYTES)));
@@ -40,6 +40,18 @@ typedef uint64_t vl __attribute__((vector_size(FXI_VECTOR_BYTES)));
 #endif
 typedef FXI_MASK_F32 vf_mask;
 typedef FXI_MASK_F64 vd_mask;
+
+/* Is the mask set in all lanes? */
+static inline bool vf_all(vf_mask m)
+{
+#ifdef FXI_ALL_F32
+    return FXI_ALL_F32(m);
+#else
+    uint64_t lanes[2];
+    memcpy(lanes, &m, sizeof lanes);
+    return (lanes[0] & lanes[1]) == UINT64_MAX;
+#endif
+}
 
 static inline vf vf_splat(float x)
 {
@@ -140,17 +152,31 @@ static inline vf_parts vf_reduce(vf x, float least, float most)
 /* eʳ − 1 for |r| ≤ ½ ln 2 */
 static inline vf vf_exp_less_one(vf r)
 {
-    static const float c[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
-                              4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
-    return vf_fma(vf_poly(r, c, 6), r * r, r);
+    static const float c[] = {0x1.6a523ep-10f, 0x1.12396ep-7f, 0x1.5558aap-5f, 0x1.555492p-3f,
+                              0x1.fffffcp-2f}; /* 2⁻²⁸·² of eʳ */
+    return vf_fma(vf_poly(r, c, 5), r * r, r);
 }
 
-/* Multiplied by one factor after the other: each is a normal number, so the product overflows to
- * Inf or underflows gradually, as it should. The limits change no result: e⁻¹⁰⁴ is less than half
+/* eˣ for |x| < EXP_NEAR: 2ⁿ and the result are normal numbers. The bias is the same as in
+ * vf_reduce: with an odd one, halves would be rounded to another n where a product is rounded
+ * before it is added. */
+#define EXP_NEAR 87.0f
+static inline vf vf_exp_near(vf x)
+{
+    /* s + s·(eʳ − 1) is rounded once, as 1 + (eʳ − 1) would be, since s is a power of two. */
+    const vf_whole w = vf_nearest(x, 1, 2 * 127);
+    const vf s = (vf)(((vu)w.t - 127) << 23);
+    return vf_fma(vf_exp_less_one(w.r), s, s);
+}
+
+/* eˣ. In vectors with other numbers, eʳ is multiplied by one factor after the other: each is a
+ * normal number, so the product overflows to Inf or underflows gradually, as it should. Where both
+ * ways are possible they give the same bits. The limits change no result: e⁻¹⁰⁴ is less than half
  * of the smallest denormal, 2⁻¹⁴⁹, and e⁸⁹ is larger than the largest number. */
 static inline vf vf_exp(vf x)
 {
-    /* s + s·(eʳ − 1) is rounded once, as 1 + (eʳ − 1) would be, since s is a power of two. */
+    if (vf_all(vf_less(vf_abs(x), vf_splat(EXP_NEAR))))
+        return vf_exp_near(x);
     const vf_parts p = vf_reduce(x, -104.0f, 89.0f);
     const vf s = (vf)p.scale[0];
     return vf_fma(vf_exp_less_one(p.r), s, s) * (vf)p.scale[1];
@@ -225,7 +251,7 @@ static inline vf vf_log1p(vf x)
 }
 
 /* Up to 1 the result is x + x·P(x²). From 1 on it is 1 − exp(L(|x|)) with L near log(erfc): the
- * error of L counts only as much as erfc does. From 4 on the result is 1. */
+ * error of L counts only as much as erfc does, and L(4) is −18. From 4 on the result is 1. */
 static inline vf vf_erf(vf x)
 {
     static const float p[] = {0x1.496a30p-14f, -0x1.a3f700p-11f, 0x1.5405b2p-8f, -0x1.b7f90cp-6f,
@@ -235,7 +261,7 @@ static inline vf vf_erf(vf x)
                               -0x1.212c0cp+0f,  0x1.8a571ep-13f}; /* 2⁻³⁵ of 1 */
     const vf a = vf_abs(x), b = vf_min(vf_splat(4.0f), a);
     const vf small = vf_fma(vf_poly(x * x, p, 7), x, x);
-    const vf large = vf_with_sign(1.0f - vf_exp(vf_poly(b, l, 8)), x);
+    const vf large = vf_with_sign(1.0f - vf_exp_near(vf_poly(b, l, 8)), x);
     return vf_pick(vf_less(a, vf_splat(1.0f)), small, large);
 }
 
