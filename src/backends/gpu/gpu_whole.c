@@ -249,15 +249,17 @@ static fxi_gpu_recording *record(fx_device *device, const fx_plan *plan, void *c
                                  fx_run *run)
 {
     fxi_gpu_whole *w = plan->ready;
+    if (w->refused)
+        return NULL;
     if (w->nrecordings == FXI_GPU_RECORDINGS) {
         const int32_t old = replaceable(w, values);
         if (old < 0)
             return NULL;
-        forget(device, w, old, run);
+        forget(device, w, old, run); /* may give up recording */
+        if (w->refused)
+            return NULL;
     }
     fxi_gpu_recording *r = &w->recordings[w->nrecordings];
-    if (w->refused)
-        return NULL;
     r->streams = run->streams;
     r->replayed = false;
     recount(w, plan);
