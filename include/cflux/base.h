@@ -4,7 +4,7 @@
  * the same type, or an error array if the type is not known (fx_load, fx_setup). Functions that
  * receive an error object return an error object too, without a second report. Functions that act
  * (evaluate, update, copy, save) return an fx_status and leave their arguments unchanged if they
- * fail; fx_train keeps the training steps before the failure. Each thread keeps a record of its
+ * fail, except fx_train and fx_load_into (see there). Each thread keeps a record of its
  * first failure until fx_error_take or fx_error_print removes it. The library never exits or
  * aborts. */
 #ifndef CFLUX_BASE_H
