@@ -317,7 +317,7 @@ FX_API fx_array *fx_scalar(double value);
     ((int64_t)(n) + 0 * (int64_t)sizeof(char[(n) <= 2 * FX_MAX_DIMS ? 1 : -1]))
 /* The arguments of a constructor whose first option is a list of sizes. FXI_SIZES_FIRST accepts a
  * number n for FX_DIMS(n). FXI_DIMS_FIRST accepts a list only; for a number the compiler's message
- * contains the name of the function below. */
+ * contains the name of the function fxi_sizes_are_written_as_FX_DIMS. */
 static inline fx_dims fxi_dims_themselves(fx_dims sizes)
 {
     return sizes;

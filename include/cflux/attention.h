@@ -110,11 +110,11 @@ FX_API void *fxi_attend(const fx_attend_args *a);
 /* A block of a transformer for x: size×length×batch, and y of the same shape:
  *   x ← norm1(x + attention(x)),  y = norm2(x + linear2(act(linear1(x))))
  *   with .norm_first = true: x ← x + attention(norm1(x)),  y = x + linear2(act(linear1(norm2(x))))
- * The outputs of the attention, of act and of linear2, and the scores, are dropped with
- * .dropout_prob. fx_call(l, x, mask) takes a mask as in fx_dot_product_attention; .causal = true
- * hides later positions from each position, as in a GPT. PyTorch's TransformerEncoderLayer, with
- * the same names in state dictionaries; Flux has no such layer, so it cannot be saved as BSON.
- * Vaswani et al., 2017; Xiong et al., 2020. */
+ * In training, elements of the outputs of the attention, of act and of linear2, and of α
+ * (fx_dot_product_attention), are dropped with probability .dropout_prob. fx_call(l, x, mask) takes
+ * a mask as in fx_dot_product_attention; .causal = true hides later positions from each position,
+ * as in a GPT. PyTorch's TransformerEncoderLayer, with the same names in state dictionaries; Flux
+ * has no such layer, so it cannot be saved as BSON. Vaswani et al., 2017; Xiong et al., 2020. */
 typedef struct fx_transformerblock_layer {
     fx_object base;
     void *self_attn;         /* MultiHeadAttention with biases */

@@ -113,7 +113,7 @@ typedef struct fx_bilinear_layer {
 /* clang-format off */
 #define FXI_BILINEAR_ARGS(F)                                                                       \
     F(fx_dims, in, FXI_DIMS_NONE)          /* sizes of x and z along axis 0: FX_DIMS(in1, in2);    \
-                                              one number: both */                                  \
+                                              FX_DIMS(n): n for both */                            \
     F(int64_t, out, 0)                     /* size of y along axis 0 */                            \
     F(fx_function *, act, FX_IDENTITY)     /* activation */                                        \
     F(int, bias, true)                     /* false: no bias */                                    \

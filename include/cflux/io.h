@@ -55,10 +55,11 @@ FX_API fx_status fx_load_flux_version(const char *version);
 
 /* Loads one entry of a file, or a part of one: `name` is a path such as "model.layers.0.weight" or
  * "model.0". Its parts are the names of the entry and of its children, or their numbers from 0 if
- * they have no names; the name of a list ("layers") may be omitted. The same paths are valid for
- * every format: if arrays are named "name.…", as files of arrays name them, returns a named tuple
- * of these, without the prefix. An error array on failure: FX_STATUS_ARGUMENT if the path leads to
- * nothing, with the names that exist; other errors as for fx_load. */
+ * they have no names. A path with the names of all lists ("layers") is valid for every format; in
+ * objects of BSON files these names may be omitted. If arrays are named "name.…", as in files of
+ * arrays, returns a named tuple of these, without the prefix. An error array on failure:
+ * FX_STATUS_ARGUMENT if the path leads to nothing, with the names that exist; other errors as for
+ * fx_load. */
 FX_API void *fx_load_key(const char *path, const char *name);
 
 /* fx_load_into(path, "model", m, …): copies values from a file into existing objects. The arrays
@@ -80,9 +81,9 @@ FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names
  *   other_sizes   arrays of both whose sizes differ
  * fx_count(fx_child_named(report, "missing")) is the number of missing arrays. PyTorch's
  * load_state_dict(strict=False) is similar, but fails if sizes differ. On failure an error array,
- * and the object is unchanged: FX_STATUS_FORMAT if no array matches; other errors as for
- * fx_load_into. fx_load_torch_matching does the same with a state in PyTorch's layout
- * (fx_load_torch_state). */
+ * and the object is unchanged: FX_STATUS_FORMAT if no array matches; FX_STATUS_ARGUMENT for an .npy
+ * file, whose array has no name; other errors as for fx_load_into. fx_load_torch_matching does the
+ * same with a state in PyTorch's layout (fx_load_torch_state). */
 FX_API void *fx_load_matching(const char *path, const char *name, void *object);
 FX_API void *fx_load_torch_matching(void *model, void *state);
 

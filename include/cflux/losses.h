@@ -26,7 +26,7 @@ FXI_BEGIN_C
     F(fx_axes, dims, FXI_AXES_OF(0)) /* axes of the classes */                                     \
     F(double, delta, 1)              /* δ ≥ 0 of fx_huber_loss */                                  \
     F(double, smoothing, 0)          /* label smoothing α in [0, 1), cross-entropies only */       \
-    F(double, gamma, 2)              /* γ of fx_focal_loss and fx_binary_focal_loss */             \
+    F(double, gamma, 2)              /* γ ≥ 0 of fx_focal_loss and fx_binary_focal_loss */         \
     F(double, smooth, 1)             /* s of fx_dice_coeff_loss */                                 \
     F(double, beta, 0.7)             /* β of fx_tversky_loss, in [0, 1] */                         \
     F(double, margin, 1)             /* m ≥ 0 of fx_siamese_contrastive_loss */                    \

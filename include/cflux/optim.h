@@ -117,7 +117,9 @@ FXI_OPTION_STRUCT(fx_accum_grad_args, FXI_ACCUM_GRAD_ARGS);
 FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 /* Rules: fx_descent(0.1) or fx_descent(.eta = 0.1). In the t-th update, m ← β₁m + (1−β₁)dx, v ← β₂v
  * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). All
- * state arrays begin with zeros, except where a comment gives another first value. */
+ * state arrays begin with zeros, except where a comment gives another first value. Where a rule
+ * computes in Float16, a positive ε below 1e-7 counts as 1e-7, because Float16 rounds 1e-8 to
+ * 0. */
 FX_API fx_rule *fxi_descent(const fx_descent_args *a); /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v; Polyak, 1964 */
 /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx. Nesterov, 1983; Sutskever et al., 2013. */
@@ -163,8 +165,9 @@ FX_API fx_rule *fxi_clip_norm(const fx_clip_norm_args *a);
 FX_API fx_rule *fxi_accum_grad(const fx_accum_grad_args *a);
 /* fx_optimiser_chain(a, b, …): each rule changes the result of the previous one; the result of the
  * last one is subtracted. An empty chain is fx_descent(1). Chains may be nested. FX_STATUS_ARGUMENT
- * if one of the rules is NULL or a MixedPrecision, if there are more than 32 rules, those of inner
- * chains included, or if they keep more than 15 arrays or 16 numbers together. */
+ * if one of the rules is NULL, a MixedPrecision or from fx_dist_optimiser, if there are more than
+ * 32 rules, those of inner chains included, or if they keep more than 15 arrays or 16 numbers
+ * together. */
 FX_API fx_rule *fxi_optimiser_chain(int n, void *const *rules);
 /* For 16-bit parameters: keeps a copy of each array in `type`, updates the copy by the rule,
  * and rounds it into the parameter. Arrays that have the type already get the plain rule. Multiply

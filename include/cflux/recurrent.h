@@ -174,10 +174,10 @@ FX_API fx_recurrence_layer *fxi_recurrence(const fx_recurrence_args *a);
  * from the last to the first. y is (out + out)×len×batch: at each time step first the outputs of
  * `forward`, then those of `backward` at the same time step. fx_call(l, x, state) starts with the
  * states of the tuple (forward, backward); with .return_state = true the result is (y, states),
- * with both last states in such a tuple. In a state dictionary the arrays of `backward` have the
- * suffix _reverse, as in PyTorch's LSTM(bidirectional=True). Flux has no such layer, so it cannot
- * be saved as BSON. FX_STATUS_ARGUMENT unless both are RNN, LSTM, GRU, GRUv3 or Recurrence without
- * return_state. Schuster, Paliwal, 1997. */
+ * where `states` is the tuple of the last states of `forward` and `backward`. In a state dictionary
+ * the arrays of `backward` have the suffix _reverse, as in PyTorch's LSTM(bidirectional=True). Flux
+ * has no such layer, so it cannot be saved as BSON. FX_STATUS_ARGUMENT unless both are RNN, LSTM,
+ * GRU, GRUv3 or Recurrence without return_state. Schuster, Paliwal, 1997. */
 typedef struct fx_bidirectional_layer {
     fx_object base;
     void *forward, *backward; /* recurrent layers */
@@ -206,10 +206,10 @@ FX_API fx_bidirectional_layer *fxi_bidirectional(const fx_bidirectional_args *a)
  *
  * .mask is more general: a sequence can skip time steps at any position.
  *
- * The scope owns the result. FX_STATUS_SHAPE unless x is in×len×batch, with one length for each
- * sequence, or a mask of len×batch; FX_STATUS_ARGUMENT for another kind of layer, for both lengths
- * and a mask, and for a Recurrence with another cell than the library's without .state; other
- * errors as for fx_call. */
+ * The scope owns the result. FX_STATUS_ARGUMENT for another kind of layer, and for both lengths and
+ * a mask. With lengths or a mask: FX_STATUS_SHAPE unless x is in×len×batch and there is one length
+ * for each sequence, or the mask is len×batch; FX_STATUS_ARGUMENT if .state is NULL and the cell of
+ * a Recurrence is not one of the library's cells. Other errors as for fx_call. */
 /* clang-format off */
 #define FXI_RECUR_ARGS(F)                                                                          \
     F(void *, layer, FXI_NULL)       /* the layer */                                               \
@@ -224,8 +224,9 @@ FX_API void *fxi_recur(const fx_recur_args *a);
     FXI_CALL(fxi_recur(FXI_OPTIONS(fx_recur_args, FXI_RECUR_ARGS(FXI_DEFAULT).layer = __VA_ARGS__)))
 
 /* The state with which a cell or a recurrent layer starts: a vector of zeros, or h0; of an LSTM the
- * tuple (h, c); of a Bidirectional the tuple of both. FX_STATUS_ARGUMENT for other objects. The
- * scope owns it. Flux.initialstates. */
+ * tuple (h, c); of a Bidirectional the tuple of the states of `forward` and `backward`.
+ * FX_STATUS_ARGUMENT for other objects, and for a Recurrence whose cell is not one of the library's
+ * cells. The scope owns it. Flux.initialstates. */
 FX_API void *fx_initialstates(void *layer);
 
 FXI_END_C
