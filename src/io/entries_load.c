@@ -167,10 +167,15 @@ void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from)
                 note(&m, m.unused, &m.nunused, from->items[i].name, text);
         }
     }
-    const fx_status status =
-        m.failed ? fx_fail(FX_STATUS_MEMORY, to->op, "no memory for a list of arrays")
-                 : load_matches(source, to, from, &m);
-    void *report = status == FX_OK ? report_of(&m) : fx_error_array(status);
+    /* The report comes first: if it fails, the object is still unchanged. */
+    void *report =
+        m.failed
+            ? fx_error_array(fx_fail(FX_STATUS_MEMORY, to->op, "no memory for a list of arrays"))
+            : report_of(&m);
+    if (!fx_is_error(report)) {
+        const fx_status status = load_matches(source, to, from, &m);
+        report = status == FX_OK ? report : fx_error_array(status);
+    }
     fxi_free((void *)ours);
     fxi_free((void *)theirs);
     fxi_free((void *)lists);

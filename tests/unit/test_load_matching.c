@@ -3,6 +3,7 @@
 #include "semantics_check.h"
 
 #include "each_allocation.h"
+#include "memory.h"
 #include "temp_file.h"
 
 static bool equal(fx_array *a, fx_array *b)
@@ -159,9 +160,33 @@ static void each_allocation_fails(void **state)
     each_allocation_of(match, path, 50);
 }
 
+/* Also after a failed allocation that the call tolerates, where each_allocation_of stops. */
+static void failures_change_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_file("p.safetensors", "", 0);
+    assert_int_equal(fx_save(path, "model", trained()), FX_OK);
+    fx_chain_layer *m = changed();
+    fx_array *body = weight(m, "body"), *zeros = fx_zeros(4, 3);
+    int failures = 0;
+    for (int64_t nth = 0; nth < 500; nth++) {
+        FX_SCOPE;
+        assert_int_equal(fx_copy_into(body, zeros), FX_OK);
+        fxi_fault_set(nth);
+        const bool failed = fx_is_error(fx_load_matching(path, "model", m));
+        fxi_fault_set(-1);
+        fx_error_take();
+        failures += failed;
+        assert_true((*(const float *)fx_data(body) == 0) == failed);
+    }
+    assert_in_range(failures, 100, 499); /* 499: the last ones fail no allocation */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(loads_what_matches), TEST(loads_states_of_pytorch),
-                                       TEST(is_printed), TEST(errors), TEST(each_allocation_fails)};
+    const struct CMUnitTest tests[] = {
+        TEST(loads_what_matches),    TEST(loads_states_of_pytorch), TEST(is_printed), TEST(errors),
+        TEST(each_allocation_fails), TEST(failures_change_nothing)};
     return cmocka_run_group_tests_name("load_matching", tests, NULL, NULL);
 }
