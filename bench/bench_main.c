@@ -215,7 +215,8 @@ static void only(const bench_case *table)
         tables[t] = t == 0 ? table : &no_cases;
 }
 
-/* Measures the networks and bench_scaling only. Ranks other than 0 print nothing. */
+/* Joins the group for --processes. Leaves only the cases of networks and of bench_scaling.c, and
+ * lets only rank 0 print. */
 static bool join_group(void)
 {
     only(bench_networks);

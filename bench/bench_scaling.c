@@ -1,6 +1,6 @@
 /* bench_scaling.c: training by several processes with and without an exchange of gradients, and
  * exchanges alone. Only for --processes. bench/scaling.py compares the times with its predictions,
- * and knows the sizes.
+ * and repeats WIDTH and LAYERS.
  */
 #include "bench.h"
 

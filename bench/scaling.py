@@ -102,8 +102,8 @@ def buckets(layers):
 
 
 def training_step(layers, compute, cost, during=True, busy=0.0):
-    """Seconds. compute: T; cost(bytes): seconds of an all-reduce; during: in the backward pass, not after it; busy: seconds of a core for each
-    byte, which the exchange takes from the computation because no other core is free."""
+    """Returns the seconds of a training step. compute: T; cost(bytes): seconds of an all-reduce; during: buckets are exchanged during the backward
+    pass, not after it; busy: seconds of a core for each byte, which the exchange takes from the computation because no other core is free."""
     end = taken = 0
     for size, share in buckets(layers):
         ready = compute * (FORWARD + (1 - FORWARD) * share if during else 1) + taken
@@ -114,7 +114,7 @@ def training_step(layers, compute, cost, during=True, busy=0.0):
 
 # ---- the cost of an all-reduce ---------------------------------------------------------------------------------------
 
-# Nodes with GPUs: their number, and bytes a second that the library reaches inside a node and between nodes.
+# Nodes with GPUs: the number of GPUs of a node, and the bytes a second that the library reaches inside a node and between nodes.
 Cluster = collections.namedtuple("Cluster", "gpus inside between")
 
 
@@ -124,8 +124,8 @@ def ring(n, size, rate, latency):
 
 
 # The constants of NCCL's own model for the choice of a method (github.com/NVIDIA/nccl, src/graph/tuning.cc at 01afd20a), for its protocols LL128
-# and Simple: microseconds at the start, for a message inside a node and for one between nodes; the share of the rate. Between nodes, a ring takes
-# 1.9 times as long for its messages with Simple.
+# and Simple: microseconds at the start, for a message inside a node and for one between nodes; the share of the rate. If a ring with
+# Simple passes several nodes, its microseconds are multiplied by 1.9 (PLATEAU).
 RINGS = ((10.0, 1.9, 4.0, 0.92), (8.4, 3.4, 9.6, 1.0))
 PLATEAU = 1.0, 1.9
 TREES = ((4.4, 1.2, 8.5, 0.9 * 0.915), (0.0, 28.0, 50.0, 0.9))
@@ -154,7 +154,7 @@ AGREEMENT = 5e-6
 
 
 def on_gpus(cluster, n):
-    """Returns the cost of a bucket over NCCL."""
+    """Returns the function that gives the cost of a bucket over NCCL."""
     return lambda size: 2 * math.ceil(math.log2(n)) * AGREEMENT + nccl(cluster, n, size)
 
 
@@ -214,7 +214,7 @@ def predictions():
 
 WIDTH, LAYERS = 512, 12  # of bench_scaling.c
 DENSE = [dense(WIDTH, WIDTH)] * LAYERS
-ETHERNET = 1448 / 1514  # share of the limited bytes of a TCP segment that is data
+ETHERNET = 1448 / 1514  # bytes of data in a full TCP segment, divided by the bytes that count for the limit of the link
 EXCHANGES = "scaling/exchange-4", "scaling/exchange-12m"
 # Hosts, Mb/s (None: not limited), and cases.
 RUNS = [(n, rate, EXCHANGES) for n in (2, 4, 8) for rate in (None, 500, 200)] + \

@@ -25,7 +25,7 @@ typedef struct arrays {
     int64_t *hashes;
     char (*texts)[TEXT]; /* "layers.0.weight, 3×2 Matrix{Float32}" */
     int64_t n, capacity;
-    fx_array **own; /* arrays of divided states, in the order of the walk: each member keeps its */
+    fx_array **own; /* arrays of divided states, in the order of the walk: not exchanged */
     int32_t nown, own_capacity, at_own;
     bool no_memory;
 } arrays;

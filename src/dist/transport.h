@@ -14,7 +14,7 @@
  * members, in the order of their ranks. EXCHANGE: `in` has an equal part for each member; every
  * member gets its part from each of the others, in the order of their ranks. */
 enum { FXI_COLLECTIVE_GATHER = FX_COLLECTIVE_BROADCAST + 1, FXI_COLLECTIVE_EXCHANGE };
-/* The largest number of elements that EXCHANGE takes. */
+/* The largest number of elements that GATHER and EXCHANGE take. */
 enum { FXI_EXCHANGE_MOST = 1 << 27 };
 
 /* One collective operation. */
@@ -110,7 +110,7 @@ typedef struct fxi_device_transport {
      * be MEAN. Afterwards the library calls `state` until it is READY. */
     fx_status (*run)(void *connection, const fxi_transport_call *call, void *stream, char *why,
                      size_t size);
-    /* Ends what is queued, and frees the connection. */
+    /* Ends the queued operations, and frees the connection. */
     void (*abandon)(void *connection);
 } fxi_device_transport;
 

@@ -138,7 +138,7 @@ static fxi_item index_of(int64_t i)
 static fxi_item axes(const fx_dims *d)
 {
     fxi_item item = d->n ? dims(d) : single(colon);
-    item.integer = d->n > 0; /* added by the writer, because axes here count from 0 */
+    item.integer = d->n > 0; /* the writer adds it to each axis: axes here count from 0 */
     return item;
 }
 

@@ -87,7 +87,7 @@ static int position(fxi_reader *r, fxi_span name, const char *text, int n)
 
 static fx_schedule *take_numbers(fxi_reader *r, fxi_span name)
 {
-    double v[MOST_NUMBERS + 1]; /* the last one: all that no schedule takes */
+    double v[MOST_NUMBERS + 1]; /* the last one gets every further number: no schedule takes it */
     char text[24];
     int n = 0, takes;
     for (int i = 0; i <= MOST_NUMBERS; i++)

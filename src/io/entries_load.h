@@ -12,8 +12,9 @@ fx_status fxi_entries_assign(const char *source, fxi_entries *to, fxi_entries *f
  * present with the right sizes and `file` has no further array under `name`. */
 fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
                            void *object);
-/* Gives those arrays of `to` that have the name and the sizes of an array in `from` its value.
- * Returns the report of fx_load_matching, or an error array: FX_STATUS_FORMAT if there are none. */
+/* Copies arrays of `from` into the arrays of `to` that have the same name and sizes; all other
+ * arrays stay unchanged. Returns the report of fx_load_matching, or an error array:
+ * FX_STATUS_FORMAT if `to` has arrays, but none matches. */
 void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from);
 
 #endif

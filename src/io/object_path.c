@@ -11,7 +11,7 @@ typedef struct path_end {
     const char *rest;
 } path_end;
 
-/* The rest of a path after `part` and a dot; NULL if the path begins with something else. */
+/* The rest of a path after `part` and a dot; "" if the path equals `part`; otherwise NULL. */
 static const char *below(const char *path, const char *part)
 {
     const size_t n = strlen(part);
@@ -28,7 +28,7 @@ static const char *below_child(const void *x, int64_t i, const char *path)
     return below(path, *name ? name : number);
 }
 
-/* The path without the name of a list field of x. */
+/* The path without the name of a list field of x, if it begins with one. */
 static const char *without_list(const void *x, const char *path)
 {
     const fx_type *type = fx_type_of(x);
@@ -62,7 +62,7 @@ void *fxi_object_at(void *x, const char *path)
     return object_at(x, path, &end);
 }
 
-/* What is at the end of a path: "; "model" has "encoder", "head"". */
+/* Describes the object where a path leaves the tree: "; "model" has "encoder", "head"". */
 static void describe_end(const path_end *end, const char *name, char *text, size_t size)
 {
     const int length = (int)(strlen(name) - strlen(end->rest)) - 1;

@@ -203,7 +203,8 @@ static fx_array *bias_block(const attention *a, fx_array *gy, int64_t from, int6
     return unbroadcast(d, a->bias);
 }
 
-/* in: q, k, v, then bias and mask if the call has them, then the value. */
+/* Whether a call has a bias and a mask. Its inputs are q, k, v, then bias and mask if it has them,
+ * and last the result without the gradient (own_gradient.h). */
 typedef struct shape_of_call {
     bool bias, mask, causal;
 } shape_of_call;
@@ -357,7 +358,7 @@ static void draw_streams(attention *a)
         fxi_random_next(stream);
 }
 
-/* Fills in `out`; an error array, or NULL. */
+/* Fills in `out`. Returns NULL on success, else an error array. */
 static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
 {
     fx_array *v = a->value ? a->value : a->key;
@@ -396,7 +397,8 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
     if (a->mask && !broadcasts(a->mask, a->query, full))
         return fail_to_broadcast("mask", a->mask, full);
     const double scale = 1 / sqrt((double)(fx_size(a->query, 0) / heads));
-    /* Scaled before it is split: its gradient then needs no copy in the order of the query. */
+    /* Scaled before the heads are split: the step that scales the gradient then also writes it in
+     * the order of the query, and no other copy is needed. */
     *out = (attention){.q = split(fx_mul(a->query, scale), heads),
                        .k = split(a->key, heads),
                        .v = split(v, heads),

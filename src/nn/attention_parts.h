@@ -4,8 +4,8 @@
 
 #include "nn_layer.h"
 
-/* Attention computed with products and softmax, without dropout, bias and mask; with the shape of
- * the query's axes and the features of the value. The options are valid. */
+/* Attention computed with products and softmax, without dropout, bias and mask. The result
+ * has the sizes of the query, but the features of the value. The options are valid. */
 fx_array *fxi_attention_composed(const fx_dot_product_attention_args *a);
 
 /* The same computed with one kernel; NULL if the device has none for this call. Its gradient is

@@ -6,7 +6,8 @@
  */
 #include "recurrent_layer.h"
 
-/* The states to start with: of the layer that runs forward, and backward. */
+/* Stores the initial states of the forward and the backward layer in out[0] and out[1]; NULL: the
+ * initial states of their cells. */
 static fx_status divide_state(void *state, void *out[2])
 {
     char got[200];

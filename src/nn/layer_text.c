@@ -71,7 +71,7 @@ static void put_sizes(fx_text *text, const fx_dims *d)
         fx_text_add(text, "%s%" PRId64, i ? ", " : "", d->v[i]);
 }
 
-/* A longer text is cut. */
+/* Prints the summary of a layer; cuts it if it does not fit in `own`. */
 static void put_layer(fx_text *text, void *layer)
 {
     char own[1000];

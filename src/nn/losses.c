@@ -220,7 +220,8 @@ static fx_array *huber(const terms *t)
     return fx_where(fx_lt(e, t->delta), fx_mul(0.5, fx_square(e)), line);
 }
 
-/* Predictions below y cost q, those above it 1 − q (Koenker, Bassett, 1978). */
+/* The error |y − ŷ|, multiplied by q if the prediction ŷ is below y, and by 1 − q if it is above
+ * (Koenker, Bassett, 1978). */
 static fx_array *quantile(const terms *t)
 {
     fx_array *below = fx_sub(t->target, t->pred);

@@ -92,7 +92,8 @@ static fx_array *share(fx_array *right, fx_array *all, int k)
     return fx_where(fx_gt(all, 0), fx_div(fx_mul(right, k), fx_max(all, 1)), 0);
 }
 
-/* tp over the counts of predicted observations, of actual ones, or twice tp over both. */
+/* The true positives divided by the observations predicted in the class, or by those actually in
+ * it; with both divisors, twice the true positives divided by the sum. */
 static fx_array *score(const char *op, fx_array *c, fx_averaging average, unsigned divisors)
 {
     FXI_OPERATION(op);

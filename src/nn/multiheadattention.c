@@ -69,7 +69,8 @@ void *fxi_attend(const fx_attend_args *given)
 
 /* ---- construction ---------------------------------------------------------------------------- */
 
-/* The six sizes of any form of dims; false if it has none. */
+/* Stores the six sizes that `d` gives in one of its forms (1, 3, 4 or 6 numbers). False for another
+ * count, or if a size is not positive. */
 static bool all_sizes(const fx_dims *d, int64_t *out)
 {
     static const int forms[][SIZES + 1] = {

@@ -5,9 +5,9 @@
  * of the library's is called once for each time step.
  *
  * Sequences of several lengths: a time step that the mask skips computes a new state like the
- * others, and then keeps the previous one. So the plan is the same for all lengths, and backwards
- * each sequence starts at its own last element. Skipped inputs are set to 0 first, so that a NaN in
- * them does not reach a gradient.
+ * others, and then keeps the previous one. So the plan is the same for all lengths, and in the
+ * backward direction each sequence starts at its own last element. Skipped inputs are set to 0
+ * first, so that a NaN in them does not reach a gradient.
  *
  * A Recur of Flux until 0.14 becomes the layer whose cell it holds. Source: Flux's recurrent.jl.
  */
@@ -61,7 +61,7 @@ static int64_t time_of(const sequence *s, int64_t i)
     return s->backwards ? s->len - 1 - i : i;
 }
 
-/* `mask` along the last axis of an array with nd axes. */
+/* Reshapes `mask`, one number for each sequence, to nd axes: size 1 along all but the last. */
 static fx_array *along_batch(fx_array *mask, int nd)
 {
     int64_t sizes[FX_MAX_DIMS];
@@ -70,7 +70,8 @@ static fx_array *along_batch(fx_array *mask, int nd)
     return fxi_reshape(mask, nd, sizes);
 }
 
-/* A state after a time step: of sequences that skip it, the state before it (NULL: zeros). */
+/* Returns the state after a time step. A sequence that skips the time step keeps its state `before`
+ * (NULL: zeros). */
 static fx_array *kept(fx_array *mask, fx_array *after, fx_array *before)
 {
     fx_array *on = along_batch(mask, fx_ndims(after));

@@ -230,8 +230,8 @@ static bool state_fits(const fx_type *type, const char *name, fx_array *x, int64
     return fxi_layer_fail(type, "%s must have %" PRId64 " elements, got %s", name, n, got);
 }
 
-/* *io is the number of columns of the matrix, if one is given. False (recorded) if *io was another
- * number. */
+/* Sets *io to the number of columns of the matrix, if there is one. False (recorded) if *io already
+ * was another number, except 0. */
 static bool size_from(const fx_type *type, const char *name, const fx_array *matrix, int64_t *io)
 {
     const int64_t given = *io;

@@ -20,7 +20,7 @@ static inline fx_status fxi_state_status(const void *state)
 /* True for RNN, LSTM, GRU, GRUv3 and Recurrence. */
 bool fxi_is_recurrent(const void *object);
 /* Computes the outputs of all time steps, in the order of x, and the state after the last one that
- * is computed. An error in *out_y may be an error array. */
+ * is computed. *out_y may be an error array although the status is FX_OK. */
 fx_status fxi_recurrent_run(fx_recurrent_layer *l, const fxi_recurrent_call *call, fx_array **out_y,
                             void **out_state);
 /* The result of a call of a Bidirectional. */

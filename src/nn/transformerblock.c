@@ -1,6 +1,6 @@
-/* transformerblock.c: TransformerBlock: attention and two Dense layers with shortcuts and norms, as
- * PyTorch's TransformerEncoderLayer, whose names the members have. Sources: Vaswani et al., 2017;
- * Xiong et al., 2020, for norm_first. */
+/* transformerblock.c: TransformerBlock: attention and two Dense layers with shortcuts and norms,
+ * like PyTorch's TransformerEncoderLayer. The members have PyTorch's names. Sources: Vaswani et
+ * al., 2017; Xiong et al., 2020, for norm_first. */
 #include "nn_layer.h"
 
 #include <inttypes.h>

@@ -24,7 +24,7 @@ static fxi_node *repeat(const fxi_node *const *chain, int depth, fxi_node *made)
         made = next;
         if (made)
             made->tied = true;
-        fxi_tape_break(fxi_here()); /* a tape keeps no history, which is the tie */
+        fxi_tape_break(fxi_here()); /* a tape keeps no history, and the history is the tie */
     }
     return made;
 }

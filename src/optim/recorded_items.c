@@ -64,7 +64,7 @@ static bool note_leaves(recorded_items *r, const fxi_tree_record *state)
     return true;
 }
 
-/* A leaf without an item for another reason than being frozen is not repeated. */
+/* True if only frozen leaves have no item. Otherwise the update is not noted. */
 static bool every_leaf_is_item(const recorded_items *r)
 {
     int64_t active = 0;

@@ -115,7 +115,8 @@ fx_array *fxi_norm_scale(fx_array *largest);
 fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule, bool shard);
 /* The communicator among whose members the rule divides its state (divide.c); NULL: it does not. */
 const fx_communicator *fxi_rule_divides(const fx_rule *r);
-/* A copy of such a rule that does not divide its state; the error object if memory is exhausted. */
+/* A copy of a rule that divides its state, but with an undivided state; the error object if memory
+ * is exhausted. */
 fx_rule *fxi_rule_undivided(const fx_rule *r);
 /* The part of an array whose state the rule keeps on this member; x if the state is not divided. */
 fx_array *fxi_own_part(const fx_rule *r, fx_array *x);

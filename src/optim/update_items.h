@@ -41,10 +41,9 @@ typedef struct fxi_items {
     int64_t n, capacity;
     fx_array **views; /* arrays that may be views of updated arrays */
     int64_t nviews, view_capacity;
-    int tree; /* number of the state, model and gradient that are gathered */
-    const fx_communicator
-        *among;       /* averages the gradients of all rules; NULL: of each rule its own */
-    fx_array **means; /* nmeans numbers, each to be replaced by its mean over `among` */
+    int tree;                     /* number of the state, model and gradient that are gathered */
+    const fx_communicator *among; /* its members average all gradients; NULL: see fxi_items_among */
+    fx_array **means;             /* nmeans numbers, each to be replaced by its mean over `among` */
     int nmeans;
     int64_t nunused;  /* parameters without a gradient that no message has named yet */
     char unused[120]; /* the path of the first of them */

@@ -11,7 +11,7 @@
 
 /* A line of training steps. Numbers are doubles as in JSON; a loss that is not finite is NaN. */
 typedef struct fxi_log_step {
-    double step, epoch; /* of the final step of the line */
+    double step, epoch; /* of the final training step of the line */
     double steps;       /* number of training steps in the line */
     double loss, least, most;
     double seconds; /* training time so far over all runs of this log; NaN if unknown */

@@ -66,8 +66,8 @@ static bool find_parts(const fxi_entries *own, const fxi_torch_part *parts, int3
     return found == FXI_TORCH_PARTS;
 }
 
-/* Can PyTorch hold these layers? Every weight has as many outputs as the first has inputs.
- * `square`: they all have as many inputs, too. */
+/* Can PyTorch hold these layers? Every weight must have as many outputs as the first one has
+ * inputs. *square: all of them also have that many inputs. */
 static bool torch_holds(const fxi_entries *state, const int32_t at[FXI_TORCH_PARTS], bool *square)
 {
     const int64_t size = fx_size(state->items[at[0]].array, 0);

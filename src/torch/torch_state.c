@@ -243,7 +243,8 @@ static fx_array *with_added(fxi_entries *out, const fxi_entries *all, const fxi_
     return fx_add(x, other->array);
 }
 
-/* The state's arrays in the layout of the model, without the counts. */
+/* The state's arrays in the layout of the model. Counts are left out, and arrays that PyTorch adds
+ * are added to the arrays of the model. */
 static fxi_entries in_our_layout(const fxi_entries *own, const fxi_torch_part *parts, void *state)
 {
     fxi_entries given = fxi_entries_of(own->op, state, ""),

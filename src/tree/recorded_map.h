@@ -1,5 +1,5 @@
 /* recorded_map.h: gradients of models in a recorded training step (value/tape.h). Internal. While
- * the model holds the same arrays as when the step was recorded, its trained arrays are known
+ * the model holds the same arrays as in the recorded training step, its trained arrays are known
  * without a walk, and the object with their gradients is made without a walk too. */
 #ifndef CFLUX_RECORDED_MAP_H
 #define CFLUX_RECORDED_MAP_H

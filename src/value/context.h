@@ -101,8 +101,8 @@ static inline fxi_context *fxi_here(void)
 }
 
 /* Call this after an evaluation; it counts as `weight` evaluations. Sends one warning in the life
- * of the process if many evaluations in one scope have each left more objects there than the
- * previous one: probably a loop whose body opens no scope. */
+ * of the process if many evaluations in one scope have each left more objects there than any
+ * before: probably a loop whose body opens no scope. */
 void fxi_scope_watch(fxi_context *c, int weight);
 
 /* Adds a promise, which replaces an earlier one for the same target. FX_STATUS_MEMORY is recorded.

@@ -70,7 +70,7 @@ struct fxi_node {
     bool used;    /* an evaluated value was computed from it: not a result that nothing consumed */
     bool tied;    /* a view that follows its parent array: keeps its history (ties.c) */
     bool ghost;   /* belongs to the tape of a recorded training step (tape.h) */
-    int32_t tape; /* its entry on the tape of the step that made it, from 1; 0: none; or
+    int32_t tape; /* its entry on the tape of its training step, from 1; 0: none; or
                      FXI_TAPE_COPY */
     int32_t leaf; /* its number among the leaves of the thread's tape, if that leaf is this node */
     int32_t nin;

@@ -410,7 +410,8 @@ void fxi_tape_exchange(fxi_tape *t)
         const fxi_tape_overwritten *o = &t->overwritten[t->nexchanged++];
         fxi_tape_entry *e = &t->entries[o->entry];
         fxi_node *value = t->leaves[o->leaf].node, *old = e->node;
-        /* The old value is lost. Its node names the memory, as after every update. */
+        /* The old value is lost. Its node refers to the memory of the new one, as after every
+         * update. */
         fxi_data *d = e->spare;
         e->spare = NULL;
         d->buffer = value->data->buffer;

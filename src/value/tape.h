@@ -43,14 +43,15 @@ typedef struct fxi_tape_entry {
 } fxi_tape_entry;
 
 /* An evaluated value that was made before the training step or outside of it: a parameter, a batch.
- * A plan may depend on the fields before `shape`. */
+ * A plan may depend on the device, type, sizes, strides and flags of the leaf, so only a node with
+ * the same ones can take its place. */
 typedef struct fxi_tape_leaf {
     fxi_node *node; /* in the current training step, retained; NULL: not used yet */
     fx_device *device, *buffer_device;
     uint8_t dtype, ndim;
     bool borrowed, unaligned;
-    bool serves;         /* its node may hold its new value (recorded_run.c): known for this node */
-    int32_t user;        /* the first one in `leaf_users` */
+    bool serves;  /* `node` may hold its new value (serves_as in recorded_run.c); false: unknown */
+    int32_t user; /* the first one in `leaf_users` */
     const fxi_node *was; /* the operand of the ghosts that read the leaf; only compared */
     uint64_t seq; /* of `was`. A node of this thread with this address and number is the same one */
     int64_t shape[FX_MAX_DIMS], stride[FX_MAX_DIMS];
@@ -160,7 +161,7 @@ static inline bool fxi_tape_notes(const fxi_context *c)
 }
 /* While repeating: notes that an update has written the value of the entry into the memory of the
  * leaf, which the handle keeps as its node. `made`: the only handle of the entry's node, which then
- * holds the leaf too; NULL: there is none. `overwritten` has room. */
+ * holds the leaf too; NULL: there is none. The caller has made space in `overwritten`. */
 void fxi_tape_keep_node(fxi_tape *t, const fx_array *handle, fx_array *made, int32_t leaf,
                         int32_t entry);
 void fxi_tape_exchange(fxi_tape *t);

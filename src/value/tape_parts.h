@@ -12,9 +12,10 @@ void fxi_ghost_free(fxi_node *g);
  * node. */
 bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n);
 void fxi_tape_drop_leaves(fxi_tape *t);
-/* The entries that have entry i as an operand get n as its node. */
+/* Makes n the operand of those entries that have entry i as an operand. */
 void fxi_tape_pass_entry(fxi_tape *t, int32_t i, fxi_node *n);
-/* When the training step closes: each overwritten leaf is again the leaf, with the new value. */
+/* Call this when the training step closes. Exchanges the nodes back: each overwritten leaf has its
+ * own node again, whose value is now the new one. */
 void fxi_tape_end_overwritten(fxi_context *c, fxi_tape *t);
 /* Frees what the entries from `first` on own. */
 void fxi_tape_cut(fxi_tape *t, int32_t first);

@@ -494,7 +494,8 @@ static fx_array *numbers_of(const problem *p, fx_array *output)
     return problem_has_probabilities(p) ? problem_probabilities(p, output) : output;
 }
 
-/* Adds what is counted besides the loss, of targets that are not classes. */
+/* Of targets that are not classes: adds the errors of predicted numbers or, for a language model,
+ * the number of characters. */
 static fx_status add_others(const problem *p, fx_array *output, fx_array *y, number_sums *sums,
                             scores *out)
 {

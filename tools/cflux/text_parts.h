@@ -17,8 +17,9 @@ const char *text_of_row(fx_array *column, void *labels, int64_t row);
 /* From this row on, counted from 0, the first number of a text column counts as a mistake. */
 enum { LATE_ROW = 1000 };
 
-/* Parses "28x28x1", separated by x, ×, a comma or *, into `sizes`, which keeps space for one more.
- * Returns their number, 0 if the text is not a list of sizes. */
+/* Parses "28x28x1", separated by x, ×, a comma or *, into `sizes`. Returns their number, at most
+ * FX_MAX_DIMS − 1, so that the caller can append the number of observations; 0 if the text is not a
+ * list of sizes. */
 int read_sizes(const char *text, int64_t sizes[FX_MAX_DIMS]);
 
 #endif

@@ -2,7 +2,7 @@
  * and scaling of its inputs, and the meaning of its outputs. The entries of the file:
  *
  *     model     the model
- *     about     texts: loss, kind (of the data), target; of --shape and --transpose if given
+ *     about     texts: loss, kind (of the data), target; --shape and --transpose, if given
  *     shape     the sizes of an observation
  *     columns   names of the features, texts
  *     classes   names of the classes, texts

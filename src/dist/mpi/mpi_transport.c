@@ -3,7 +3,7 @@
  *
  * Every operation is nonblocking and is tested in a loop, so that it can be abandoned at the time
  * limit. MPI does not promise that all ranks get the same bits from its own all-reduce. So in
- * ALL_REDUCE each of n ranks adds up an equal share of the elements, in the order of the ranks, and
+ * ALL_REDUCE each of n ranks reduces an equal share of the elements, in the order of the ranks, and
  * all ranks get its result (`reduce_shares`). Each rank sends and receives 2(n−1)/n·S bytes for S
  * bytes. Arrays of less than LEAST_SHARE bytes for each rank are reduced to rank 0 and broadcast
  * from there, which takes fewer messages. If all ranks are on one machine, ALL_REDUCE uses memory
@@ -29,7 +29,7 @@ static struct {
     MPI_Op max[2], min[2];  /* [0]: of Float32, [1]: of Float64 */
     fxi_window window;      /* of all ranks, if they are on one machine */
     int rank, size;
-    bool several; /* machines */
+    bool several; /* the ranks are on several machines */
     int level;    /* thread level of MPI */
     bool ours;    /* the plugin initialised MPI, not the program */
     bool broken;  /* an operation failed; MPI_Finalize would wait for the other ranks, so it is not
@@ -39,9 +39,10 @@ static struct {
     int64_t *sent; /* by rank: the number in the notice to it */
     MPI_Request *sending;
     char *waits; /* by rank: has it sent a notice that it waits in this operation? */
-    int *counts, *starts, *received, *places; /* by rank: of `reduce_shares`; the last two are those
-                                                 of what this rank receives */
-    char *work;                               /* WORK bytes: this rank's share of all ranks */
+    int *counts, *starts, *received, *places; /* of `reduce_shares`, by rank: number and position
+                                                 of the elements sent, then of those received */
+    char *work;                               /* WORK bytes: the operands of this rank's share,
+                                                 from all ranks */
 } mpi;
 
 static const char *fail(char *why, size_t size, const char *what, int code)
@@ -280,7 +281,7 @@ static fx_status one(const fxi_transport_call *c, int64_t kind, const void *in, 
 
 /* ---- sums by shares -------------------------------------------------------------------------- */
 
-/* Adds up this rank's share, of which `work` has the elements of all ranks. */
+/* Reduces this rank's share: `work` has the n operands of each rank, one rank after the other. */
 static void add_up_share(const fxi_transport_call *c, char *out, int n, int width)
 {
     memcpy(out, mpi.work, (size_t)n * (size_t)width);
