@@ -1,9 +1,9 @@
 /* philox.h: Philox4x32-10, the counter-based generator of all random numbers (Salmon, Moraes, Dror,
  * Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
  *
- * A random operation has a key (the seed) and a counter. Element i is word i mod 4 of block i / 4;
- * the block number is the low half of the 128-bit counter. So any element can be computed alone, on
- * any backend, by any thread.
+ * A random operation has a key (the seed) and a counter. Element i is word i mod 4 of block i / 4,
+ * or, in Float64, one half of block i / 2, which is two words. The block number is the low half of
+ * the 128-bit counter. So any element can be computed alone, on any backend, by any thread.
  */
 #ifndef CFLUX_PHILOX_H
 #define CFLUX_PHILOX_H

@@ -277,7 +277,7 @@ static inline void *address_of(const fxi_binding *b, int32_t i, char *arena)
         return b->buffers[v->index]->ptr;
     if (v->kind == FXI_VALUE_ARENA)
         return arena + v->offset;
-    /* The arena has no literals: kernels read them from host memory. */
+    /* If the arena holds no literals, kernels read them from host memory. */
     if (v->kind == FXI_VALUE_LITERAL)
         return p->literals_bytes ? (void *)(arena + p->literals_offset + 8 * v->index)
                                  : (void *)&b->constants[v->index];
@@ -295,8 +295,8 @@ static inline void *address_of(const fxi_binding *b, int32_t i, char *arena)
 void fxi_bind_values(fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
-    /* A plan whose results are all empty has no arena. They get an address that is not NULL,
-     * because C forbids to add even 0 to NULL. */
+    /* If the plan has no arena, all its arena values are empty. They still get an address that is
+     * not NULL, because C forbids adding even 0 to NULL. */
     static char empty;
     char *arena = b->arena ? b->arena->ptr : &empty;
     bool moved = b->bound != arena;

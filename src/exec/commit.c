@@ -81,8 +81,8 @@ enum { FLUSH_WEIGHT = 20 };
 
 /* Evaluates the pending results that nothing has consumed, to bound the memory of pending nodes.
  * Results that read an overwritten value cannot be computed; they report that when they are read.
- * Results that are computed only on demand (fxi_node.on_demand) would take more memory than they
- * free. */
+ * Results that are computed only on demand (fxi_node.on_demand) stay pending, because they would
+ * take more memory than they free. */
 static void flush(fxi_context *c)
 {
     fxi_scratch *s = fxi_scratch_of(c);
@@ -155,7 +155,7 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
         fx_array *chosen = fx_where(guard, p->value, p->target);
         if (fx_is_error(chosen))
             return chosen->status;
-        /* The promise holds a reference, as the scope may close before it is kept. */
+        /* The promise holds a reference, as the scope may close before the promised work. */
         fxi_retain(chosen);
         fx_release(p->value);
         c->promises[i].value = chosen;
@@ -185,8 +185,8 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     }
     if (ok && guard && !guard->node->data)
         ok = fxi_root_push(s, m, guard->node, NULL);
-    /* Without this walk nothing is known about the age of replaced values, so no node counts as
-     * calm (sinks.c) any more. */
+    /* If the sinks are not searched, the age of the replaced values stays unknown, so no node
+     * counts as calm (sinks.c) any more. */
     const int32_t given = *m;
     if (!sinks)
         fxi_keep_calm(c, 0);
@@ -197,8 +197,8 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     return ok ? FX_OK : fxi_no_roots();
 }
 
-/* Nothing is bound before all values are computed, so a failed update leaves every handle as it
- * was. */
+/* Nothing is bound before all values are computed, so after a failed update every handle still has
+ * its old value. That value is lost if a step was replacing it in place. */
 fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *values,
                            fx_array *const *made, fx_array *guard, bool sinks)
 {

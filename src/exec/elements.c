@@ -9,7 +9,8 @@
 
 #include <cflux/device.h>
 
-/* Bytes read from a device at once. A larger array needs no more host memory than this. */
+/* The most bytes of a dense array that fxi_elements_pieces reads from a device at once, so a larger
+ * array needs no more host memory. */
 enum { PIECE = 4 << 20 };
 
 static fx_status no_memory(const char *op, size_t bytes)

@@ -12,7 +12,9 @@ fx_status fxi_evaluate_array(fx_array *x);
  * fx_set, fx_stage), the guard and, if `sinks`, pending results that read what is replaced; then
  * each handle gets its new value. If the guard (0-d Bool) is false, the status is
  * FX_STATUS_NONFINITE, and the handles still get the values: the caller must have made them so that
- * a false guard selects the old values. On error nothing changes and staged state is dropped. */
+ * a false guard selects the old values. After an error before the new values are bound, every
+ * handle keeps its old value, which is lost if a step was replacing it in place; staged state is
+ * dropped. */
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks);
 /* The same with values that need no handles; the caller holds references to their nodes. `made`: a

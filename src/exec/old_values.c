@@ -63,9 +63,9 @@ static fx_status fill(fxi_node *n, fx_device *device)
     return FX_OK;
 }
 
-/* The pending donors of the roots that the graph reads. Others are not needed: fx_load replaces
- * values that are not computed yet. A value without a device would be computed on the CPU, so it
- * stays part of a graph of another device. */
+/* The pending donors of the roots, if the graph reads them. Other donors need not be computed:
+ * fx_load, for example, replaces pending values without reading them. A value without a device
+ * would be computed on the CPU, so it stays part of a graph of another device. */
 static int list_pending(const fxi_context *c, const fxi_graph *g, int n, const fxi_root *roots,
                         fxi_root *out)
 {

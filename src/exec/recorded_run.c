@@ -339,7 +339,8 @@ bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root
     return true;
 }
 
-/* Does the node n, of leaf i, hold its value as the new node g would? */
+/* Can the old node n hold the new value with the same effect as the new node g? `block` has the
+ * layout of the new value. */
 static bool serves_as(const fxi_node *n, const fxi_node *g, const fxi_data *block)
 {
     const fxi_data *d = n->data;

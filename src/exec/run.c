@@ -298,7 +298,7 @@ static fx_status run_update(fxi_context *c, fxi_scratch *s, int n, const fxi_roo
     return status == FX_OK ? run_graph(s) : status;
 }
 
-/* A root without a device (made of literals alone) fits any device. */
+/* A root without a device (made of literals and generators alone) fits any device. */
 static bool several_devices(int n, const fxi_root *roots)
 {
     const fx_device *d = NULL;

@@ -134,7 +134,8 @@ void fxi_keep_nodes(fxi_context *c, int n, fx_array *const *handles, fxi_node *c
  */
 fx_status fxi_repeat_run(fxi_context *c, fxi_scratch *s);
 /* Note an evaluation of the open recorded training step: `begin` before its graph is built (it does
- * nothing if no step is noted), `plan` before each plan runs, `end` afterwards. */
+ * nothing if no training step is being recorded), `plan` before each plan runs, `end`
+ * afterwards. */
 void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
 void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan);
 void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status);

@@ -114,7 +114,7 @@ fx_status fxi_reclaim_for(fx_device *device)
 {
     fxi_tapes_free(fxi_here());
     reclaim_arenas(fxi_here()->scratch, device);
-    /* An arena that is freed returns its memory to the pool, so the pool is freed after them. */
+    /* A freed arena returns its memory to the pool, so the pool is freed after the arenas. */
     fxi_pool_reclaim(device);
     fxi_memory_reclaim();
     const fx_status status = device->backend->sync ? device->backend->sync(device) : FX_OK;

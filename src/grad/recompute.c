@@ -4,9 +4,9 @@
  * forward pass (Griewank, 1992; Chen et al., "Training Deep Nets with Sublinear Memory Cost",
  * 2016).
  *
- * The operations of a result are recorded as usual. An OWN_GRADIENT node over the result and
- * the values that these operations start from (the boundary) replaces their gradients: its rule
- * records copies of the operations, and the sweep runs over the copies. The first results are then
+ * The operations of a result are recorded as usual. An OWN_GRADIENT node over the result and the
+ * values that these operations start from (the boundary) replaces their gradients: its rule records
+ * copies of the operations, and the sweep runs over the copies. The original results are then
  * needed only by the forward pass, so a plan reuses their memory. Copies of RANDOM nodes have the
  * same counter, so they make the same numbers; nothing is staged again, because no layer is called.
  *

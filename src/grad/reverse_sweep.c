@@ -474,9 +474,9 @@ fx_status fxi_pullback_to(fx_array *y, fx_array *gy, fx_array *const *x, int n,
 }
 
 /* ---- gradients of a recorded training step --------------------------------------------------- */
-/* A sweep in a training step that repeats creates no nodes: its calls follow from those that
- * created the loss, unless a literal has changed since, because a rule may look at literals. Rules
- * of the program's own are called again. */
+/* If a recorded training step is repeated, a sweep creates no nodes, because the same loss leads to
+ * the same operations. But the sweep runs again if a literal has changed, which a rule may have
+ * read, or if the program has gradient rules of its own, which must be called. */
 
 typedef struct recorded_gradient {
     fxi_event event;

@@ -23,8 +23,8 @@ typedef struct fxi_builder {
     fxi_plan *p;
     fxi_place *places; /* per node */
     fxi_groups groups;
-    int32_t *order; /* per product: the permutation whose order of axes it stores, or −1; NULL: all
-                       products are column-major */
+    int32_t *order; /* per node: the PERMUTE node in whose order of axes the product is stored; −1:
+                       column-major, or not a product. NULL: all are column-major */
     int32_t *channels_last_copy; /* per node: the value of its channels-last copy, or −1; a copy is
                        made once, however many steps need it */
     bool views;

@@ -31,8 +31,8 @@ typedef struct chain {
     int32_t product; /* the input of E that is the product */
     int32_t n;
     uint8_t instr[MOST];
-    uint8_t operand[MOST]; /* the other input of each instruction that has two; the chain's own
-                              register if it has one */
+    uint8_t operand[MOST]; /* the other input of each instruction that has two inputs; of an
+                              instruction with one input, this input */
 } chain;
 
 /* Can libraries of matrix products and convolutions apply op? Other functions stay elementwise

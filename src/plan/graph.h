@@ -109,11 +109,11 @@ typedef struct fxi_root {
     fxi_node *donor;
 } fxi_root;
 
-/* Fills g from the roots, which must all be on one device or on none. FX_STATUS_UNSUPPORTED, not
- * recorded: g->waits is set, or g->blocked is a TRANSFER node that the caller must evaluate before
- * the graph can be built (none of its inputs waits for another TRANSFER). Nodes that pending nodes
- * outside the graph still need become outputs too, so they are not computed twice. FX_STATUS_MEMORY
- * and FX_STATUS_STATE are recorded. */
+/* Fills g from the roots. To make a plan of g, all of them must be on one device or on none.
+ * FX_STATUS_UNSUPPORTED, not recorded: g->waits is set, or g->blocked is a TRANSFER node that the
+ * caller must evaluate before the graph can be built (none of its inputs waits for another
+ * TRANSFER). Nodes that pending nodes outside the graph still need become outputs too, so they are
+ * not computed twice. FX_STATUS_MEMORY and FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
 /* Why a result may not take over the buffer of n, whose number in the graph is id (−1: none); NULL

@@ -248,7 +248,8 @@ static bool is_free(const grouping *s, int32_t id)
 }
 
 /* Marks what must be computed between the roots a and b before b. False if that is more than the
- * members of group b, leaves, literals and views. A view of group a would be read in between. */
+ * members of group b, leaves, literals and views, or if one of these views reads group a: the view
+ * would come before the merged group, which computes the value that the view reads. */
 static bool can_advance(grouping *s, int32_t a, int32_t b)
 {
     const int32_t from = s->at[a];
@@ -291,8 +292,8 @@ static bool advance(grouping *s, int32_t a, int32_t b)
     return ok;
 }
 
-/* Moves the members of group a into group b. Both lists are in the order of computation, newest
- * first, and so is the new one. */
+/* Moves the members of group a into group b. Both lists begin with the member that is computed last
+ * and end with the one that is computed first, and so does the new list. */
 static void merge(grouping *s, int32_t a, int32_t b)
 {
     fxi_groups *o = s->out;

@@ -11,8 +11,8 @@
  * Here the roots are walked from the one with the shortest path from the leaves to the one with the
  * longest. So the loss follows the forward pass, and then come the gradients of the last layers,
  * whose operands are no longer needed after that. Of the inputs of a node, the one with the longest
- * path is walked first. So what is computed from leaves alone, such as a label's row of zeros and a
- * one, comes immediately before the first node that reads it.
+ * path is walked first. So what is computed from leaves alone, such as the one-hot array of the
+ * labels, comes immediately before the first node that reads it.
  */
 #include "row.h"
 #include "memory.h"

@@ -111,7 +111,8 @@ size_t fxi_conv_epilogue_bytes(const fxi_conv_geometry *g, int64_t padded)
     return (size_t)(g->epilogue.n * g->groups * padded) * g->size;
 }
 
-/* By group, then instruction, then channel. */
+/* The position in `values` of the first value of instruction k. Values are ordered by group, then
+ * by instruction, then by channel. */
 static int64_t value_at(const fxi_conv_geometry *g, int64_t padded, int64_t group, int k)
 {
     return (group * g->epilogue.n + k) * padded;

@@ -161,8 +161,8 @@ typedef struct gathered {
     _Alignas(64) uint64_t memory[(FXI_PROGRAM_OPERANDS + FXI_PROGRAM_OUTPUTS) * FEW_ELEMENTS];
 } gathered;
 
-/* Do all segments read the same operands? Only addresses are compared. Equal numbers at two
- * addresses count as different: the slower way is taken, with the same bits. */
+/* Do all segments read this operand at the same address? Equal numbers at two addresses count as
+ * different: the slower way is taken, with the same bits. */
 static bool is_shared(const void *const *in, int nin, int32_t nsegments)
 {
     bool same = true;

@@ -86,8 +86,8 @@ FXI_INLINE void terms_f64(const double *a, int64_t stride, vd *out)
 }
 
 /* S: suffix; T, V: number and vector; NAME: F32 or F64; N: numbers of 16 bytes. */
-/* Addresses and lengths are copied before the loops: a store could change *p for all that the
- * compiler knows, and reading them again took a third of the time. */
+/* Addresses and lengths are copied before the loops: the compiler must assume that a store changes
+ * *p. Reading the fields again after each store took a third of the time. */
 #define FXI_GEMV(S, NAME, T, V, N)                                                                 \
     FXI_INLINE void add_columns_##S(T *y, const T *a, int64_t rows, int64_t stride, const T *x,    \
                                     int64_t xs, const int M)                                       \

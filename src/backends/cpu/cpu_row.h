@@ -107,7 +107,8 @@ typedef struct fxi_row_plan {
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan);
 void fxi_row_plan_free(fxi_row_plan *p);
 
-/* Rows that are neighbours: blocks of columns have neighbours only. */
+/* The number of consecutive rows that one block may contain at most: all rows, but if rows are
+ * columns, only those that are neighbours in memory. */
 static inline int64_t fxi_row_near(const fxi_row_plan *p)
 {
     return p->columns ? p->columns : p->rows;

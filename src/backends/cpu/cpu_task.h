@@ -8,8 +8,8 @@
 enum { FXI_TASK_REGISTERS = 256 /* registers are numbered by a byte */ };
 
 typedef struct fxi_cpu_task {
-    const fx_instr *ins, *first; /* first: takes part in the same loop before ins; NULL for a
-                                    single instruction */
+    const fx_instr *ins, *first; /* first: the instruction that the same loop computes before
+                                    `ins`; NULL: `ins` alone */
     bool from;                   /* ins subtracts the result of `first` */
     uint8_t nreads, reads[3];    /* registers */
     uint8_t result;

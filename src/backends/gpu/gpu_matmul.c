@@ -6,11 +6,12 @@
  * elements from there in registers. The elements of one work-item are TX (and TY) apart, so that
  * neighbours read and write neighbouring memory.
  *
- * On GPUs 16×16 work-items have one such block each. A CPU runs the work-items of a group one after
- * another, so there a group is a single work-item with MT·NT blocks: local memory is then the
- * cache, and the block's registers are vectors. The tile is the largest with which there are enough
- * groups to keep all units busy. If the output has too few tiles but its sums have many terms,
- * these are cut into slices (gpu_slices.c).
+ * On GPUs a group has 16×16 work-items (in some tiles of CUDA 16×8), and each computes one block of
+ * RM×RN elements. A CPU runs the work-items of a group one after another, so there a group is a
+ * single work-item with MT·NT blocks: local memory is then the cache, and the block's registers are
+ * vectors. The tile is the largest with which there are enough groups to keep all units busy. If
+ * the output has too few tiles but its sums have many terms, these are cut into slices
+ * (gpu_slices.c).
  *
  * Devices with instructions for small matrices multiply 16-bit floats with them (matrix.cl). There
  * a warp has the block instead of a work-item. NVIDIA's devices since sm_80 also copy into local

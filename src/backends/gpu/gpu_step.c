@@ -598,7 +598,8 @@ static fx_status run_way(const fxi_gpu_runtime *runtime, fx_device *device, int3
 /* Rounds, of which the fastest counts, and the runs of a round, which are measured together:
  * several runs are queued before the host waits, so that its own time counts little. When the
  * rounds of all ways have taken LIMIT seconds, each of the remaining ways has a single round. A way
- * whose first run takes LONGEST seconds, in which a library may load kernels, is left out. */
+ * other than the first is left out if its first run, in which a library may load kernels, takes
+ * LONGEST seconds. */
 enum { ROUNDS = 2, MEASURED = 2 };
 #define LIMIT   0.05
 #define LONGEST 1.0

@@ -123,8 +123,8 @@ typedef struct fxi_gpu_matrix {
     fxi_gpu_buffer_ref buffer;
     int64_t rows, columns, ld;
 } fxi_gpu_matrix;
-/* Adds a copy of a matrix of elements of `size` bytes to a larger or smaller one: to->ld is
- * to->rows if that is larger, and its other elements become 0. */
+/* Adds a copy of a matrix, with elements of `size` bytes, to a larger or smaller matrix. The
+ * additional elements of a larger target become 0; its to->ld must equal to->rows. */
 void fxi_gpu_copy_matrix(fxi_gpu_builder *b, size_t size, const fxi_gpu_matrix *from,
                          const fxi_gpu_matrix *to);
 /* Adds a dense copy of operand k to work space; returns its offset. */
