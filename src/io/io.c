@@ -238,13 +238,15 @@ void *fx_load_key(const char *path, const char *name)
                  : fx_error_array(fxi_no_entry(FX_STATUS_ARGUMENT, op, path, file, name));
 }
 
-/* True if the object is an entry of the file, and not a part of one. */
-static bool is_entry(void *file, const void *object)
+/* The object or the array in an object that a path leads to; NULL if the path is the name of an
+ * array of the file, which is found as the arrays "name.…" are. */
+static void *part_at(void *file, const char *name)
 {
-    for (int64_t i = 0; i < fx_count(file); i++)
-        if (fx_child(file, i) == object)
-            return true;
-    return false;
+    void *found = *name ? fxi_object_at(file, name) : NULL;
+    for (int64_t i = 0; found && fx_is_array(found) && i < fx_count(file); i++)
+        if (fx_child(file, i) == found)
+            return NULL;
+    return found;
 }
 
 /* Loads one object: an object in the file is loaded into one of the same structure, a file of
@@ -254,10 +256,8 @@ static fx_status load_one(const char *op, const char *path, void *file, const ch
 {
     if (fx_is_array(file))
         return fx_loadmodel(object, file);
-    void *found = *name ? fxi_object_at(file, name) : NULL;
-    return found && !(fx_is_array(found) && is_entry(file, found))
-               ? fx_loadmodel(object, found)
-               : fxi_entries_load(op, path, file, name, object);
+    void *found = part_at(file, name);
+    return found ? fx_loadmodel(object, found) : fxi_entries_load(op, path, file, name, object);
 }
 
 fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects)
@@ -336,8 +336,8 @@ void *fx_load_matching(const char *path, const char *name, void *object)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, to.op,
                     "%s: the array of an .npy file has no name: call fx_load_into", path));
-    void *found = *name ? fxi_object_at(file, name) : NULL;
-    if (found && !fx_is_array(found))
+    void *found = part_at(file, name);
+    if (found)
         fxi_entries_walk(&from, name, found);
     else
         from = fxi_entries_of(to.op, file, name);

@@ -65,7 +65,7 @@ void *fxi_object_at(void *x, const char *path)
 /* Describes the object where a path leaves the tree: "; "model" has "encoder", "head"". */
 static void describe_end(const path_end *end, const char *name, char *text, size_t size)
 {
-    const int length = (int)(strlen(name) - strlen(end->rest)) - 1;
+    const int length = (int)(strlen(name) - strlen(end->rest)) - (*end->rest != 0); /* a dot */
     const int64_t n = fx_count(end->object);
     char names[200], got[100];
     fxi_child_names(end->object, "has ", names, sizeof names);

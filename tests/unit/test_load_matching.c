@@ -82,6 +82,10 @@ static void loads_what_matches(void **state)
         report = fx_load_matching(path, "model.layers.old", one);
         assert_false(fx_is_error(report));
         assert_true(equal(one->weight, weight(old, "old")));
+        fx_array *w = fx_zeros(4, 4); /* an array, by the path to it */
+        report = fx_load_matching(path, "model.layers.old.weight", w);
+        assert_false(fx_is_error(report));
+        assert_true(equal(w, weight(old, "old")));
     }
 }
 

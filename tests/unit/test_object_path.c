@@ -14,7 +14,7 @@ static void same(fx_array *a, fx_array *b)
 static fx_chain_layer *make_model(void)
 {
     return fx_chain_of("body", fx_chain(fx_dense(3, 4, FX_RELU), fx_dense(4, 2)), "head",
-                       fx_dense(2, 5));
+                       fx_dense(2, 5, .bias = false));
 }
 
 static fx_dense_layer *layer_at(void *model, int i)
@@ -105,6 +105,7 @@ static void errors_list_what_exists(void **state)
         {"run.model.layers.body.layers.2", "\"run.model.layers.body\" has the parts 0 to 1"},
         {"run.model.body.0.wieght", "\"run.model.body.0\" has \"weight\", \"bias\""},
         {"run.model.body.0.weight.x", "\"run.model.body.0.weight\" is 4×3 Matrix{Float32}"},
+        {"run.model.head.bias", "\"run.model.head.bias\" is nothing"},
         {"run.model.body.0.", "\"run.model.body\" has the parts 0 to 1"},
     };
     for (int i = 0; i < COUNT(rows); i++) {
