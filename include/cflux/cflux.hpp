@@ -622,6 +622,10 @@ inline fx_scale_layer *fx_scale(fx_dims size)
 {
     return fx_scale(fx_scale_args().with_size(size));
 }
+inline fx_scale_layer *fx_scale(int64_t n)
+{
+    return fx_scale(fxi_dims_of_number(n));
+}
 template <class... A> inline void *fx_activations(fx_chain_layer *chain, A *...args)
 {
     void *const items[] = {nullptr, args...};
@@ -675,6 +679,10 @@ inline fx_layernorm_layer *fx_layernorm(fx_dims size)
 {
     return fx_layernorm(fx_layernorm_args().with_size(size));
 }
+inline fx_layernorm_layer *fx_layernorm(int64_t n)
+{
+    return fx_layernorm(fxi_dims_of_number(n));
+}
 
 inline fx_dropout_layer *fx_dropout(const fx_dropout_args &a)
 {
@@ -721,6 +729,10 @@ inline fx_multiheadattention_layer *fx_multiheadattention(const fx_multiheadatte
 inline fx_multiheadattention_layer *fx_multiheadattention(fx_dims dims)
 {
     return fx_multiheadattention(fx_multiheadattention_args().with_dims(dims));
+}
+inline fx_multiheadattention_layer *fx_multiheadattention(int64_t n)
+{
+    return fx_multiheadattention(fxi_dims_of_number(n));
 }
 inline void *fx_attend(const fx_attend_args &a)
 {
@@ -771,6 +783,10 @@ inline fx_rmsnorm_layer *fx_rmsnorm(const fx_rmsnorm_args &a)
 inline fx_rmsnorm_layer *fx_rmsnorm(fx_dims size)
 {
     return fx_rmsnorm(fx_rmsnorm_args().with_size(size));
+}
+inline fx_rmsnorm_layer *fx_rmsnorm(int64_t n)
+{
+    return fx_rmsnorm(fxi_dims_of_number(n));
 }
 
 inline fx_alphadropout_layer *fx_alphadropout(const fx_alphadropout_args &a)

@@ -23,6 +23,7 @@
 #include "random.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -282,17 +283,20 @@ static fx_array *fail(fx_status status, const char *what, const fx_dot_product_a
         fx_fail(status, OP_NAME, "%s: query %s, key %s, value %s", what, q, k, v));
 }
 
-/* Reports a bias or mask that does not broadcast to the scores. */
-static fx_array *fail_to_broadcast(const char *name, const fx_array *x, const int64_t *scores)
+/* Reports a bias or mask that does not broadcast to the scores of q, of which `scores` has the
+ * first three sizes. */
+static fx_array *fail_to_broadcast(const char *name, const fx_array *x, const fx_array *q,
+                                   const int64_t *scores)
 {
-    char text[100];
+    char text[100], batch[24 * FX_MAX_DIMS] = "";
+    size_t n = 0;
     fx_summary((void *)(uintptr_t)x, text, sizeof text);
-    return fx_error_array(
-        fx_fail(FX_STATUS_SHAPE, OP_NAME,
-                "the %s must broadcast to keys×queries×heads×batch = %lld×%lld×%lld×%lld, "
-                "but got %s",
-                name, (long long)scores[0], (long long)scores[1], (long long)scores[2],
-                (long long)scores[3], text));
+    for (int i = 2; i < fx_ndims(q) && n < sizeof batch; i++)
+        n += (size_t)snprintf(batch + n, sizeof batch - n, "×%lld", (long long)fx_size(q, i));
+    return fx_error_array(fx_fail(
+        FX_STATUS_SHAPE, OP_NAME,
+        "the %s must broadcast to keys×queries×heads×batch = %lld×%lld×%lld%s, but got %s", name,
+        (long long)scores[0], (long long)scores[1], (long long)scores[2], n ? batch : "×1", text));
 }
 
 static bool same_batch(const fx_array *x, const fx_array *y)
@@ -391,11 +395,11 @@ static fx_array *prepare(const fx_dot_product_attention_args *a, attention *out)
     if (!(a->dropout >= 0 && a->dropout <= 1))
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, OP_NAME, "dropout is %g, expected 0 to 1", a->dropout));
-    const int64_t full[] = {fx_size(a->key, 1), fx_size(a->query, 1), heads, batch_of(a->query)};
+    const int64_t full[] = {fx_size(a->key, 1), fx_size(a->query, 1), heads};
     if (a->bias && !broadcasts(a->bias, a->query, full))
-        return fail_to_broadcast("bias", a->bias, full);
+        return fail_to_broadcast("bias", a->bias, a->query, full);
     if (a->mask && !broadcasts(a->mask, a->query, full))
-        return fail_to_broadcast("mask", a->mask, full);
+        return fail_to_broadcast("mask", a->mask, a->query, full);
     const double scale = 1 / sqrt((double)(fx_size(a->query, 0) / heads));
     /* Scaled before the heads are split: the step that scales the gradient then also writes it in
      * the order of the query, and no other copy is needed. */

@@ -310,6 +310,7 @@ void objects()
     CHECK(holds(fx_call(fx_maxout(FX_RELU, FX_IDENTITY), two), {1, 3}));
     CHECK(holds(fx_call(fx_skipconnection(FX_RELU, FX_ADD), two), {2, 6}));
     CHECK(holds(fx_call(fx_scale(FX_DIMS(2)), two), {1, 3}));
+    CHECK(shaped(fx_scale(2)->scale, {2}) && fx_multiheadattention(8)->nheads == 8);
     CHECK(fx_outputsize(FX_RELU, FX_DIMS(2, 3)).v[1] == 3);
     CHECK(fx_count(fx_activations(fx_chain(FX_RELU, FX_TANH), two)) == 2);
     CHECK(shaped(fx_weightnorm(fx_dense(2, 3))->g, {3, 1}));
@@ -377,6 +378,7 @@ void layers()
     l.size = FX_DIMS(2), l.affine = false;
     CHECK(holds(fx_call(fx_layernorm(l), fx_vector(1, 3)), {-1, 1}));
     CHECK(shaped(fx_layernorm(FX_DIMS(2))->scale, {2}));
+    CHECK(shaped(fx_layernorm(2)->scale, {2}) && fx_rmsnorm(3)->size.v[0] == 3);
     fx_dropout_args o = fx_dropout_args();
     o.p = 0.5, o.active = FX_ACTIVE_OFF;
     CHECK(holds(fx_call(fx_dropout(o), fx_vector(1, 2)), {1, 2}) &&

@@ -340,8 +340,13 @@ static void mistakes_are_errors(void **state)
     expect_error(FX_STATUS_SHAPE, "all three the same batch sizes");
     assert_true(
         fx_is_error(fx_dot_product_attention(wide, wide, wide, .bias = fx_ones(3, 3, 1, 3, 2))));
-    expect_error(FX_STATUS_SHAPE, "the bias must broadcast to keys×queries×heads×batch = 3×3×1×6, "
-                                  "but got 3×3×1×3×2 Array{Float32, 5}");
+    expect_error(FX_STATUS_SHAPE,
+                 "the bias must broadcast to keys×queries×heads×batch = 3×3×1×2×3, "
+                 "but got 3×3×1×3×2 Array{Float32, 5}");
+    /* One axis for both batch axes does not say which is which. */
+    assert_true(
+        fx_is_error(fx_dot_product_attention(wide, wide, wide, .bias = fx_ones(3, 3, 1, 6))));
+    expect_error(FX_STATUS_SHAPE, "= 3×3×1×2×3, but got 3×3×1×6 Array{Float32, 4}");
     /* 2^60 scores, and 2^66, which no integer holds. Nothing is computed. */
     for (int bits = 30; bits <= 33; bits += 3) {
         fx_array *endless = fx_zeros(8, (int64_t)1 << bits);
