@@ -557,6 +557,29 @@ static void row_torch(const tree *t)
     CHECK(fx_count(state) == 8 && fx_load_torch_state(t->like, state) == FX_OK);
     CHECK(all_are(weight_of(t->like, t->depth), 1));
 }
+/* Names every path, as files of arrays do. */
+static void check_matching(const tree *t, void *report)
+{
+    if (t->depth > SMALL) {
+        CHECK(fx_is_error(report) && fails_with("share"));
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(fx_count(fx_child(report, i)) == 0);
+    CHECK(all_are(weight_of(t->like, t->depth), 1));
+}
+static void row_load_matching(const tree *t)
+{
+    /* In BSON the members of the program's structs have no names. */
+    const char *path = temp_file(t->depth > SMALL ? "matching.bson" : "matching.npz", "", 0);
+    CHECK(fx_save(path, "model", t->root) == FX_OK);
+    check_matching(t, fx_load_matching(path, "model", t->like));
+}
+static void row_torch_matching(const tree *t)
+{
+    void *state = t->depth > SMALL ? fx_named_tuple("weight", fx_ones(3)) : fx_torch_state(t->root);
+    check_matching(t, fx_load_torch_matching(t->like, state));
+}
 static void row_checkpoint(const tree *t)
 {
     char path[ROOM];
@@ -625,6 +648,32 @@ static void row_recurrent(const tree *t)
     CHECK(fx_is_error(fx_gru(0, 0, .cell = l)) && fx_error_take().status != FX_OK);
     CHECK(fx_is_error(fx_gruv3(0, 0, .cell = l)) && fx_error_take().status != FX_OK);
     CHECK(fx_is_error(fx_initialstates(l)) && fx_error_take().status != FX_OK);
+}
+
+/* A cell whose output is its input, and whose state does not change. */
+static void *same_state(void *self, int n, void *const *args)
+{
+    (void)self;
+    return n == 2 ? fx_tuple(args[0], args[1]) : NULL;
+}
+typedef struct Constant {
+    fx_object base;
+    void *inside;
+} Constant;
+FX_LAYER(Constant, same_state, inside);
+
+static void row_bidirectional(const tree *t)
+{
+    void *l = fx_recurrence(fx_new(Constant, .inside = t->root)), *both = fx_bidirectional(l, l);
+    CHECK(fx_parameter_count(both) == 9);
+    CHECK(fx_is_error(fx_bidirectional(t->root, t->root)) && fx_error_take().status != FX_OK);
+    CHECK(fx_is_error(fx_recur(t->root, fx_ones(2, 3))) && fx_error_take().status != FX_OK);
+    fx_array *x = fx_ones(2, 3, 1), *y = fx_recur(both, x, .state = fx_tuple(t->root, t->like));
+    CHECK(fx_size(y, 0) == 4 && all_are(y, 1));
+    fx_recurrence_layer *one = fx_recurrence(((fx_recurrence_layer *)l)->cell);
+    one->return_state = true;
+    void *pair = fx_recur(one, x, .state = t->root, .lengths = fx_vector(2));
+    CHECK(all_are(weight_of(fx_child(pair, 1), t->depth), 1));
 }
 
 static void row_model_parts(const tree *t)
@@ -790,6 +839,7 @@ static const struct {
     {"fxi_rnn fxi_lstm fxi_gru fxi_gruv3 fxi_recurrence fx_initialstates fx_rnn_args fx_lstm_args "
      "fx_recurrence_args",
      row_recurrent},
+    {"fxi_bidirectional fx_bidirectional_args fxi_recur fx_recur_args", row_bidirectional},
     {"fxi_outputsize fx_outputsize_args fx_modules fxi_activations fxi_weightnorm "
      "fx_weightnorm_args "
      "fx_remove_weight_norms",
@@ -814,6 +864,8 @@ static const struct {
     {"fxi_save fxi_load_into", row_npz},
     {"fxi_load_into", row_load_into},
     {"fx_torch_state fx_load_torch_state", row_torch},
+    {"fx_load_matching", row_load_matching},
+    {"fx_load_torch_matching", row_torch_matching},
     {"fxi_checkpoint_save fxi_checkpoint_load fx_checkpoint_args", row_checkpoint},
     {"fx_julia_name", row_julia_name},
     {"fx_string_text fx_metadata_count", row_texts},
