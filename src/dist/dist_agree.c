@@ -31,7 +31,7 @@ static int64_t hash_of(const fxi_dist_header *h)
     return (int64_t)(fxi_hash(h, sizeof *h, 0) >> 2);
 }
 
-/* "all_reduce (mean) of 3×2 Float32", "… by NCCL" */
+/* "all_reduce (mean) of 3×2 Float32", "… in a GPU's memory" */
 void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
 {
     static const char *const kinds[] = {"all_reduce", "reduce", "broadcast"};

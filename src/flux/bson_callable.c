@@ -106,7 +106,7 @@ static void *arithmetic(const fxi_closure_layer *l)
     return NULL;
 }
 
-/* Matches reshape(x, (sizes…)). */
+/* Makes the struct for x -> reshape(x, (sizes…)). */
 static void *fixed_sizes(const fx_dims *dims)
 {
     void *items[2 * FX_MAX_DIMS];
@@ -115,7 +115,7 @@ static void *fixed_sizes(const fx_dims *dims)
     return pair(fix2, single(reshape), fxi_tuple((int)dims->n, items));
 }
 
-/* Matches reshape(x, sizes…) in which each size is a function of x. */
+/* Makes the struct for x -> reshape(x, sizes…), in which each size is a function of x. */
 static void *sizes_of_input(const fx_dims *dims)
 {
     void *items[2 * FX_MAX_DIMS + 1] = {FX_IDENTITY};

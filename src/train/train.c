@@ -363,8 +363,9 @@ static fx_status resume(training *t)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* Called if the loss is finite but the gradient is not. An error if .clip_norm is set, or if a rule
- * has recorded one; otherwise a MixedPrecision has skipped the update. */
+/* Called if the loss is finite but the gradient is not. An error if .clip_norm is set and the loss
+ * is not scaled, or if a rule has recorded an error; otherwise a MixedPrecision has skipped the
+ * update. */
 static fx_status judge_gradient(const training *t)
 {
     if (t->a.clip_norm > 0 && fx_loss_scale(t->a.state) == 0)

@@ -108,7 +108,7 @@ struct fxi_tape {
     int failures;             /* training steps in a row that did not repeat the whole tape */
     int rest;                 /* training steps to build without noting them */
     bool changed;             /* a literal differs from the recorded one, in this training step */
-    bool impure;              /* has operations whose gradient the program computes */
+    bool impure;              /* has operations whose gradient a C function computes */
     int32_t n, capacity, pos; /* entries; how many this training step has repeated */
     int32_t version;          /* changes when the node of an entry without `moves` is replaced */
     fxi_tape_entry *entries;
@@ -223,8 +223,9 @@ static inline fxi_event *fxi_tape_ahead(fxi_tape *t)
 /* While repeating: returns the event of this kind that begins at the current entry; NULL: none. */
 fxi_event *fxi_tape_event(const fxi_context *c, const fxi_event_kind *kind);
 /* While repeating: counts all calls up to entry `end` as repeated, without making them. `fresh`:
- * the leaves that are first used in these calls, in order. False, and no change: the leaves differ
- * from the recorded ones. */
+ * the leaves that are first used in these calls, in order. False: one of them differs from the
+ * recorded leaf, and no call counts as repeated; the leaves before it are leaves of this training
+ * step. */
 bool fxi_tape_skip(fxi_context *c, int32_t end, int n, fxi_node *const *fresh);
 /* Call this before the node of a skipped entry gets a handle, at most once for each entry. `first`:
  * the first of the entries that were skipped together with it. */

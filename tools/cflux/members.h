@@ -17,8 +17,8 @@ void members_hold(void);
 /* The status of the first member that failed, on all members. Rank 0 prints the failure, with the
  * rank of that member. If the members can no longer communicate, each prints its own failure. */
 int members_agree(int status);
-/* Fails if the lines of text differ from those of the first member, and names the first one. The
- * failure is held until members_agree. */
+/* Fails if the lines of text differ from those of the first member; the failure has the first line
+ * that differs, and is held until members_agree. */
 int members_same(const char *text);
 /* The device with this name; a name without a number means the device with this member's number on
  * its machine. NULL on failure (recorded). */
