@@ -138,6 +138,11 @@ static void *report_of(const matching *m)
 static fx_status load_matches(const char *source, fxi_entries *to, const fxi_entries *from,
                               const matching *m)
 {
+    if (m->n == 0 && m->nothers > 0)
+        return fx_fail(
+            FX_STATUS_FORMAT, to->op,
+            "%s: no array has the name and the sizes of one of the object: \"%s\" is a %s", source,
+            (const char *)m->others[0], fx_string_text((void *)m->others[1]));
     if (m->n == 0 && to->n > 0)
         return fx_fail(FX_STATUS_FORMAT, to->op,
                        "%s: no array has the name and the sizes of one of the object, such as "
@@ -149,7 +154,7 @@ static fx_status load_matches(const char *source, fxi_entries *to, const fxi_ent
 
 void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from)
 {
-    if (to->status != FX_OK || from->status != FX_OK)
+    if (to->status != FX_OK || fxi_entries_unique(from) != FX_OK)
         return fx_error_array(to->status != FX_OK ? to->status : from->status);
     const fxi_entry **ours = fxi_entries_sorted(to), **theirs = fxi_entries_sorted(from);
     const size_t a = (size_t)to->n, b = (size_t)from->n;

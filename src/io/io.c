@@ -342,9 +342,11 @@ void *fx_load_matching(const char *path, const char *name, void *object)
     else
         from = fxi_entries_of(to.op, file, name);
     walk_as_in_file(&to, &from, name, object);
-    void *report = from.n == 0 && from.status == FX_OK && to.status == FX_OK
-                       ? fx_error_array(fxi_no_entry(FX_STATUS_FORMAT, to.op, path, file, name))
-                       : fxi_entries_match(path, &to, &from);
+    if (from.n == 0 && from.status == FX_OK && to.status == FX_OK)
+        from.status = found
+                          ? fx_fail(FX_STATUS_FORMAT, to.op, "%s: \"%s\" has no arrays", path, name)
+                          : fxi_no_entry(FX_STATUS_FORMAT, to.op, path, file, name);
+    void *report = fxi_entries_match(path, &to, &from);
     fxi_entries_free(&to);
     fxi_entries_free(&from);
     return fx_keep(report);

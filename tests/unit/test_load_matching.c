@@ -130,8 +130,14 @@ static void errors(void **state)
     fx_array *before = copy_of(l->weight);
     assert_true(fx_is_error(fx_load_matching(path, "model", l)));
     expect_error(FX_STATUS_FORMAT,
-                 "no array has the name and the sizes of one of the object, such as "
-                 "\"model.weight\"; it has \"model.weight\", …");
+                 "no array has the name and the sizes of one of the object: \"model.weight\" is a "
+                 "4×3 Matrix{Float32}, but the model has a 2×2 Matrix{Float32}");
+    assert_true(fx_is_error(fx_load_matching(path, "", l)));
+    expect_error(FX_STATUS_FORMAT, "such as \"weight\"; it has \"model.weight\", …");
+    const char *bson = temp_file("p.bson", "", 0);
+    assert_int_equal(fx_save(bson, "model", fx_chain(fx_dense(3, 4), FX_TANH)), FX_OK);
+    assert_true(fx_is_error(fx_load_matching(bson, "model.1", l)));
+    expect_error(FX_STATUS_FORMAT, "p.bson: \"model.1\" has no arrays");
     assert_true(equal(l->weight, before));
     assert_true(fx_is_error(fx_load_matching(path, "modle", l)));
     expect_error(FX_STATUS_FORMAT, "there is no entry \"modle\"; the file has \"model.weight\"");
@@ -145,6 +151,8 @@ static void errors(void **state)
     expect_error(FX_STATUS_ARGUMENT, "load_matching: the name is NULL");
     assert_true(fx_is_error(fx_load_torch_matching(l, NULL)));
     expect_error(FX_STATUS_ARGUMENT, "load_torch_matching: the state is NULL");
+    assert_true(fx_is_error(fx_load_torch_matching(l, fx_tuple(fx_ones(2, 2)))));
+    expect_error(FX_STATUS_ARGUMENT, "load_torch_matching: an array has no name");
 }
 
 static fx_chain_layer *target;
