@@ -37,8 +37,7 @@ void *fxi_bidirectional_run(fx_bidirectional_layer *l, const fxi_recurrent_call 
     if (status != FX_OK)
         return fx_error_array(status);
     fx_array *both = fxi_concat(0, 2, y);
-    return l->return_state && !fx_is_error(both) ? fx_tuple(both, fx_tuple(states[0], states[1]))
-                                                 : both;
+    return l->return_state ? fxi_with_state(both, fx_tuple(states[0], states[1])) : both;
 }
 
 static void *bidirectional_forward(void *self, int n, void *const *args)

@@ -130,7 +130,9 @@ static fx_status run_cell(void *self, const fx_cell_layer *cell, sequence *s, vo
         s->outputs[t] = states.h;
     }
     *state = fxi_cell_state_object(cell, &states, !s->batched && fx_size(states.h, 1) == 1);
-    return FX_OK;
+    if (states.c && fx_is_error(states.c))
+        return fx_array_status(states.c);
+    return fx_is_error(*state) ? fxi_state_status(*state) : FX_OK;
 }
 
 /* The outputs as out×len, or out×len×batch if the input or the state has a batch. */
@@ -208,7 +210,7 @@ static void *recurrent_run(fx_recurrent_layer *l, const fxi_recurrent_call *call
     const fx_status status = fxi_recurrent_run(l, call, &y, &state);
     if (status != FX_OK)
         return fx_error_array(status);
-    return l->return_state && !fx_is_error(y) ? fx_tuple(y, state) : y;
+    return l->return_state ? fxi_with_state(y, state) : y;
 }
 
 static void *recurrent_forward(void *self, int n, void *const *args)

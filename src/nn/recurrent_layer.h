@@ -17,6 +17,14 @@ static inline fx_status fxi_state_status(const void *state)
     return fx_is_array(state) ? fx_array_status(state) : FX_STATUS_ARGUMENT;
 }
 
+/* The tuple (y, state), or the error of one of them. */
+static inline void *fxi_with_state(fx_array *y, void *state)
+{
+    if (fx_is_error(y) || !fx_is_error(state))
+        return fx_is_error(y) ? (void *)y : fx_tuple(y, state);
+    return fx_error_array(fxi_state_status(state));
+}
+
 /* True for RNN, LSTM, GRU, GRUv3 and Recurrence. */
 bool fxi_is_recurrent(const void *object);
 /* Computes the outputs of all time steps, in the order of x, and the state after the last one that

@@ -3,6 +3,8 @@
  * Gradients, printing and files: test_every_layer.c. */
 #include "semantics_check.h"
 
+#include "each_allocation.h"
+#include "memory.h"
 #include "packed_sequences.h"
 
 enum { IN = 3, OUT = 2, LEN = 4, BATCH = 3 };
@@ -248,12 +250,81 @@ static void wrong_inputs_are_errors(void **state)
     REFUSED(FX_STATUS_ARGUMENT, "", fx_recur(l, NULL));
 }
 
+/* The losses of training steps whose lengths change; 0 is a length too. */
+static void train_with_lengths(bool recorded, double *losses)
+{
+    FX_SCOPE;
+    fx_seed(5);
+    void *l = fx_bidirectional(fx_lstm(IN, OUT), fx_gru(IN, OUT)), *opt = fx_setup(fx_adam(0.1), l);
+    fx_array *x = fx_f32(input());
+    fx_eval(x);
+    for (int64_t i = 0; i < 6; i++) {
+        FX_SCOPE;
+        const int64_t n[BATCH] = {i % 5, LEN, 1 + i % 3};
+        fx_array *loss, *lengths = fx_from(FX_DTYPE_I64, n, BATCH);
+        if (recorded) {
+            FX_RECORD;
+            loss = fx_sum(fx_square(fx_recur(l, x, .lengths = lengths)));
+            assert_int_equal(fx_update(opt, l, fx_gradient(loss, l)), FX_OK);
+            losses[i] = fx_item(loss);
+        } else {
+            FX_STEP;
+            loss = fx_sum(fx_square(fx_recur(l, x, .lengths = lengths)));
+            assert_int_equal(fx_update(opt, l, fx_gradient(loss, l)), FX_OK);
+            losses[i] = fx_item(loss);
+        }
+    }
+}
+
+static void recorded_steps_have_the_same_bits(void **state)
+{
+    (void)state;
+    double step[6], recorded[6];
+    train_with_lengths(false, step);
+    const uint64_t before = fx_stats().repeated_evals;
+    train_with_lengths(true, recorded);
+    assert_true(fx_stats().repeated_evals > before);
+    assert_memory_equal(step, recorded, sizeof step);
+}
+
+static void *shared_layer;
+static void *call(const char *unused)
+{
+    (void)unused;
+    return fx_recur(shared_layer, fx_ones(IN, LEN, BATCH), .lengths = lengths());
+}
+
+static void each_allocation_fails(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    shared_layer = fx_bidirectional(fx_lstm(IN, OUT), fx_recurrence(fx_gruv3cell(IN, OUT)),
+                                    .return_state = true);
+    fx_eval(shared_layer);
+    assert_false(fx_is_error(call(NULL)));
+    each_allocation_of(call, NULL, 5);
+    int failures = 0; /* also after a failed allocation that the call tolerates */
+    for (int64_t nth = 0; nth < 600; nth++) {
+        FX_SCOPE;
+        fxi_fault_set(nth);
+        const bool failed = fx_is_error(call(NULL));
+        fxi_fault_set(-1);
+        assert_int_equal(fx_error_take().status, failed ? FX_STATUS_MEMORY : FX_OK);
+        failures += failed;
+    }
+    assert_in_range(failures, 300, 599); /* 599: the last ones fail no allocation */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(are_pytorchs_packed_sequences), TEST(any_cell_has_lengths),
-        TEST(masks_skip_time_steps),         TEST(runs_in_both_directions),
+        TEST(are_pytorchs_packed_sequences),
+        TEST(any_cell_has_lengths),
+        TEST(masks_skip_time_steps),
+        TEST(runs_in_both_directions),
         TEST(wrong_inputs_are_errors),
+        TEST(each_allocation_fails),
+        TEST(recorded_steps_have_the_same_bits),
     };
     return cmocka_run_group_tests_name("bidirectional", tests, NULL, NULL);
 }
