@@ -223,18 +223,21 @@ static fx_array *loss_without_memory(fx_array *x)
 static void without_memory(void **state)
 {
     (void)state;
-    bool done = false;
-    for (int64_t n = 0; !done; n++) {
+    bool reached = true;
+    int failures = 0;
+    for (int64_t n = 0; reached; n++) {
         FX_SCOPE;
         fx_array *x = fx_vector(1, -2);
         fxi_fault_set(n);
         fx_array *g = loss_without_memory(x);
+        reached = fxi_fault_seen() > n;
         fxi_fault_set(-1);
         const fx_error e = fx_error_take();
-        done = e.status == FX_OK;
-        if (done ? fx_is_error(g) : e.status != FX_STATUS_MEMORY || !fx_is_error(g))
+        failures += e.status != FX_OK;
+        if (e.status == FX_OK ? fx_is_error(g) : e.status != FX_STATUS_MEMORY || !fx_is_error(g))
             fail_msg("allocation %d: %s %s", (int)n, fx_status_name(e.status), e.message);
     }
+    assert_true(failures >= 5);
 }
 
 int main(void)

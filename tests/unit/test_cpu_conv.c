@@ -341,11 +341,12 @@ static void fail_each(int kind, int32_t stride, int64_t channels, int64_t taps)
     attr.conv.kind = kind;
     const int64_t live = fxi_live_allocations();
     int64_t nth = 0;
-    for (int status = FX_STATUS_MEMORY; status != FX_OK; nth++) {
+    for (bool reached = true; reached; nth++) {
         fxi_fault_set(nth);
         const step_run b = run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, out);
+        reached = fxi_fault_seen() > nth;
         fxi_fault_set(-1);
-        status = (int)b.status;
+        const int status = (int)b.status;
         assert_int_equal(fxi_live_allocations(), live);
         if (status != FX_OK)
             assert_int_equal(status, FX_STATUS_MEMORY);
@@ -408,7 +409,8 @@ static bool run_plugin(fx_attr attr, const operand *a, const operand *b, operand
     const int64_t live = fxi_live_allocations();
     fx_run run = {0};
     fx_status status = FX_STATUS_MEMORY;
-    for (int64_t nth = failing ? 0 : -1; status == FX_STATUS_MEMORY; nth++) {
+    bool reached = true;
+    for (int64_t nth = failing ? 0 : -1; reached; nth++) {
         fxi_kernel_ready *ready = NULL;
         fxi_fault_set(nth);
         status = fxi_cpu_plugin_prepare(&step, &ready);
@@ -423,6 +425,7 @@ static bool run_plugin(fx_attr attr, const operand *a, const operand *b, operand
             free(work);
             fxi_cpu_plugin_release(ready);
         }
+        reached = failing && fxi_fault_seen() > nth;
         fxi_fault_set(-1);
         assert_int_equal(fxi_live_allocations(), live);
     }

@@ -172,7 +172,6 @@ static void each_allocation_fails(void **state)
     each_allocation_of(match, path, 50);
 }
 
-/* Also after a failed allocation that the call tolerates, where each_allocation_of stops. */
 static void failures_change_nothing(void **state)
 {
     (void)state;
