@@ -155,7 +155,7 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
         fx_array *chosen = fx_where(guard, p->value, p->target);
         if (fx_is_error(chosen))
             return chosen->status;
-        /* The promise holds a reference, as the scope may close before the promised work. */
+        /* The promise holds a reference: the scope may close before the promised work is done. */
         fxi_retain(chosen);
         fx_release(p->value);
         c->promises[i].value = chosen;

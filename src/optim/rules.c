@@ -288,7 +288,7 @@ static void describe_value(const fx_rule *r, const fx_field *f, fx_text *text)
     if (f->kind == FX_FIELD_FLAG)
         fx_text_add(text, "%s", v != 0 ? "true" : "false");
     else if (f->kind == FX_FIELD_INTEGER)
-        fx_text_add(text, "%lld", (long long)r->n);
+        fx_text_add(text, "%lld", (long long)v);
     else
         fx_text_add(text, "%s", fxi_float64_text(v, number));
 }

@@ -399,7 +399,7 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
         return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
     if (c->kind >= FXI_COLLECTIVE_GATHER && c->count > CHUNK) {
-        snprintf(why, size, "cannot gather more than %d elements", (int)CHUNK);
+        snprintf(why, size, "cannot gather or exchange more than %d elements", (int)CHUNK);
         return FX_STATUS_UNSUPPORTED;
     }
     const fx_status status = fxi_window_takes(&mpi.window, c)
