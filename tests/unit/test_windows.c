@@ -121,7 +121,7 @@ static void options_that_make_no_sense(void **state)
     check_error(fx_pool_max(x, FX_DIMS(2), .stride = FX_DIMS(0)), FX_STATUS_ARGUMENT,
                 "stride is 0, expected 1 to 2147483647");
     check_error(fx_convolve(fx_ones(4, 2), fx_ones(2, 2)), FX_STATUS_SHAPE,
-                "takes 1 to 3 spatial axes");
+                "expects x with 1 to 3 spatial axes");
     check_error(fx_convolve(x, fx_ones(2, 2, 2)), FX_STATUS_SHAPE, "w is 2×2×2");
     check_error(fx_convolve(x, fx_ones(2, 2, 3, 2)), FX_STATUS_SHAPE,
                 "conv: channels do not match");
