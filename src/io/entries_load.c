@@ -108,19 +108,29 @@ static void note(matching *m, const void **list, int *n, const char *name, const
     list[(*n)++] = string;
 }
 
+enum { SUMMARY = 200 };
+
+/* Without memory a summary is empty, and an error was recorded. */
+static void summarise(matching *m, fx_array *x, char text[SUMMARY])
+{
+    m->failed |= fx_summary(x, text, SUMMARY) == 0;
+}
+
 static void match(matching *m, const fxi_entry *key, const fxi_entry *found, int32_t capacity)
 {
-    char ours[200], theirs[200], text[440];
-    fx_summary(key->array, ours, sizeof ours);
-    if (!found) {
-        note(m, m->missing, &m->nmissing, key->name, ours);
-    } else if (!same_sizes(key->array, found->array)) {
-        fx_summary(found->array, theirs, sizeof theirs);
-        snprintf(text, sizeof text, "%s, but the model has a %s", theirs, ours);
-        note(m, m->others, &m->nothers, key->name, text);
-    } else {
+    char ours[SUMMARY], theirs[SUMMARY], text[2 * SUMMARY + 40];
+    if (found && same_sizes(key->array, found->array)) {
         m->pairs[m->n] = key->array;
         m->pairs[capacity + m->n++] = found->array;
+        return;
+    }
+    summarise(m, key->array, ours);
+    if (!found) {
+        note(m, m->missing, &m->nmissing, key->name, ours);
+    } else {
+        summarise(m, found->array, theirs);
+        snprintf(text, sizeof text, "%s, but the model has a %s", theirs, ours);
+        note(m, m->others, &m->nothers, key->name, text);
     }
 }
 
@@ -166,10 +176,11 @@ void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from)
         for (int32_t i = 0; i < to->n; i++)
             match(&m, &to->items[i], find(theirs, from->n, &to->items[i]), to->n);
         for (int32_t i = 0; i < from->n; i++) {
-            char text[200];
-            fx_summary(from->items[i].array, text, sizeof text);
-            if (!find(ours, to->n, &from->items[i]))
-                note(&m, m.unused, &m.nunused, from->items[i].name, text);
+            char text[SUMMARY];
+            if (find(ours, to->n, &from->items[i]))
+                continue;
+            summarise(&m, from->items[i].array, text);
+            note(&m, m.unused, &m.nunused, from->items[i].name, text);
         }
     }
     /* The report comes first: if it fails, the object is still unchanged. */

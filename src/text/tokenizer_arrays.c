@@ -156,6 +156,14 @@ static int64_t pack(int64_t *ids, int64_t rows, int64_t n, int64_t *at, int64_t 
     return i;
 }
 
+/* The error of an array that could not be made; otherwise the tuple of both. */
+static void *tuple_of(fx_array *ids, fx_array *firsts)
+{
+    if (fx_is_error(ids) || fx_is_error(firsts))
+        return fx_is_error(ids) ? ids : firsts;
+    return fx_tuple(ids, firsts);
+}
+
 void *fx_token_bags(fx_array *ids)
 {
     if (fx_is_array(ids) && fx_is_error(ids))
@@ -173,7 +181,7 @@ void *fx_token_bags(fx_array *ids)
         bags = fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, BAGS, n == 0 ? "there are no texts" : "a text has no ids"));
     else
-        bags = fx_tuple(fx_from(FX_DTYPE_I64, v, kept), fx_from(FX_DTYPE_I64, at, n));
+        bags = tuple_of(fx_from(FX_DTYPE_I64, v, kept), fx_from(FX_DTYPE_I64, at, n));
     fxi_free(v);
     fxi_free(at);
     return bags;
