@@ -6,19 +6,10 @@
 #include "each_allocation.h"
 #include "memory.h"
 #include "packed_sequences.h"
+#include "wave.h"
 
 enum { IN = 3, OUT = 2, LEN = 4, BATCH = 3 };
 static const int64_t lengths_of_batch[BATCH] = {2, 4, 3};
-
-/* 0.5·sin(0.7·i + phase), i = 0, 1, …, as in make_packed_sequences.py */
-static fx_array *wave(double phase, double factor, int ndims, const int64_t *sizes)
-{
-    int64_t n = 1;
-    for (int k = 0; k < ndims; k++)
-        n *= sizes[k];
-    fx_array *x = fx_mul(factor, fx_sin(fx_range_dtype(FX_DTYPE_F64, phase, 0.7, n)));
-    return fxi_reshape(x, ndims, sizes);
-}
 
 static fx_array *input(void)
 {

@@ -320,19 +320,19 @@ static void test_quantiles(void **state)
 {
     (void)state;
     FX_SCOPE;
+    static const struct {
+        double x[3], quantile, loss;
+    } documented[] = {{{0, 2, 3}, 0.1, 0.1 / 3},
+                      {{1, 2, 4}, 0.1, 0.9 / 3},
+                      {{0, 2, 3}, 0.9, 0.9 / 3},
+                      {{1, 2, 4}, 0.9, 0.1 / 3}};
     fx_array *y = fx_vector(1, 2, 3);
-    check_value("documentation", 0,
-                fx_item(fx_quantile_loss(fx_vector(0, 2, 3), y, .quantile = 0.1)), 0.1 / 3, 1e-6,
-                0);
-    check_value("documentation", 1,
-                fx_item(fx_quantile_loss(fx_vector(1, 2, 4), y, .quantile = 0.1)), 0.9 / 3, 1e-6,
-                0);
-    check_value("documentation", 2,
-                fx_item(fx_quantile_loss(fx_vector(0, 2, 3), y, .quantile = 0.9)), 0.9 / 3, 1e-6,
-                0);
-    check_value("documentation", 3,
-                fx_item(fx_quantile_loss(fx_vector(1, 2, 4), y, .quantile = 0.9)), 0.1 / 3, 1e-6,
-                0);
+    for (int i = 0; i < (int)(sizeof documented / sizeof *documented); i++) {
+        fx_array *x = fx_from(FX_DTYPE_F64, documented[i].x, 3);
+        check_value("documentation", i,
+                    fx_item(fx_quantile_loss(x, y, .quantile = documented[i].quantile)),
+                    documented[i].loss, 1e-6, 0);
+    }
     fx_array *targets = fx_range(0, 1, 101);
     double best = INFINITY, at = -1;
     for (int i = 0; i <= 100; i++) {

@@ -4,18 +4,9 @@
 #include "semantics_check.h"
 
 #include "transformer_blocks.h"
+#include "wave.h"
 
 enum { SIZE = 4, HEADS = 2, HIDDEN = 6, LEN = 3, BATCH = 2 };
-
-/* factor·sin(0.7·i + phase), i = 0, 1, …, as in make_transformer_blocks.py */
-static fx_array *wave(double phase, double factor, int ndims, const int64_t *sizes)
-{
-    int64_t n = 1;
-    for (int k = 0; k < ndims; k++)
-        n *= sizes[k];
-    fx_array *x = fx_mul(factor, fx_sin(fx_range_dtype(FX_DTYPE_F64, phase, 0.7, n)));
-    return fxi_reshape(x, ndims, sizes);
-}
 
 static void set_weights(void *block)
 {
