@@ -234,30 +234,30 @@ bool fxi_is_recurrent(const void *object)
 static fx_status mask_of(const fx_recur_args *a, fx_array **out)
 {
     fx_array *given = a->lengths ? a->lengths : a->mask;
-    const char *name = fx_type_of(a->layer)->name;
+    const char *name = fx_type_of(a->layer)->name, *what = a->lengths ? ".lengths" : ".mask";
     char got[200];
     *out = NULL;
     if (a->lengths && a->mask)
         return fx_fail(FX_STATUS_ARGUMENT, name, "takes lengths or a mask, not both");
-    const fx_status status = given ? fxi_expect_array(name, "the mask", given) : FX_OK;
+    const fx_status status = given ? fxi_expect_array(name, what, given) : FX_OK;
     if (status != FX_OK || !given)
         return status;
     if (fx_ndims(a->x) != 3)
         return fxi_layer_mismatch(a->layer, a->x, FX_STATUS_SHAPE,
                                   "ndims(input) == 3 with lengths or a mask");
-    const int64_t steps = fx_size(a->x, 1), batch = fx_size(a->x, 2);
+    const int64_t len = fx_size(a->x, 1), batch = fx_size(a->x, 2);
     if (a->lengths) {
         if (fx_ndims(given) != 1 || fx_length(given) != batch)
             return fx_fail(FX_STATUS_SHAPE, name,
                            "expects one length for each of %" PRId64 " sequences, got %s", batch,
                            fxi_given(given, got, sizeof got));
-        fx_array *time = fx_range_dtype(FX_DTYPE_I64, 0, 1, steps);
+        fx_array *time = fx_range_dtype(FX_DTYPE_I64, 0, 1, len);
         *out = fx_lt(time, fx_reshape(given, 1, batch));
         return FX_OK;
     }
-    if (fx_ndims(given) != 2 || fx_size(given, 0) != steps || fx_size(given, 1) != batch)
+    if (fx_ndims(given) != 2 || fx_size(given, 0) != len || fx_size(given, 1) != batch)
         return fx_fail(FX_STATUS_SHAPE, name,
-                       "expects a mask of %" PRId64 "×%" PRId64 " (length×batch), got %s", steps,
+                       "expects a mask of %" PRId64 "×%" PRId64 " (length×batch), got %s", len,
                        batch, fxi_given(given, got, sizeof got));
     *out = given;
     return FX_OK;

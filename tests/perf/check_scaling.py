@@ -102,4 +102,5 @@ check_costs()
 check_monotone()
 check_comparison()
 assert len(list(scaling.predictions())) == 2 + 8 + 1 + 2 + 3
+assert checks >= 53, checks
 print(f"{checks} checks of scaling.py")
