@@ -2,13 +2,17 @@
 """scripts/suite divides the tests into parts: each test is in exactly one of them, or in all if ALWAYS names it.
 
 For each kind of selection of the Makefile, the three parts must together be the list of CTest, and of similar size. A
-part that does not exist is refused. Usage: check_suite.py BUILD
+part that does not exist is refused. scripts/windows, which runs late, must expect as many programs as
+tests/windows/CMakeLists.txt selects. Usage: check_suite.py BUILD
 """
+import glob
 import os
+import re
 import subprocess
 import sys
 
-SUITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "suite")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+SUITE = os.path.join(ROOT, "scripts", "suite")
 PARTS = 3
 # Arguments of CTest, ALWAYS, and the least number of tests.
 SELECTIONS = [(["-L", "quick", "-LE", "once"], "", 200),
@@ -26,6 +30,20 @@ def names(build, part, always, arguments):
     if ran.returncode:
         sys.exit(f"scripts/suite with PART={part}: {ran.stderr}")
     return ran.stdout.split()
+
+
+def windows_programs():
+    """(number of test programs for Windows, the number that scripts/windows expects)"""
+    with open(os.path.join(ROOT, "tests", "windows", "excluded.txt"), encoding="utf-8") as f:
+        excluded = set(re.findall(r"^([a-z]\w*):", f.read(), re.MULTILINE))
+    count = 1  # conform/quick
+    for source in glob.glob(os.path.join(ROOT, "tests", "unit", "test_*.c")):
+        with open(source, encoding="utf-8") as f:
+            marks = re.search(r"ctest:([ \n*]+[a-z=0-9]+)*", f.read(4000))
+        elsewhere = marks and re.search(r"[: ](devices|simulated|native|full)", marks[0])
+        count += not elsewhere and os.path.basename(source)[len("test_"):-len(".c")] not in excluded
+    with open(os.path.join(ROOT, "scripts", "windows"), encoding="utf-8") as f:
+        return count, int(re.search(r"^PROGRAMS=(\d+)", f.read(), re.MULTILINE)[1])
 
 
 def main():
@@ -47,6 +65,9 @@ def main():
     for wrong in ("0/3", "4/3", "1", "1/0", "x/3"):
         if suite(build, wrong, "", SELECTIONS[0][0]).returncode != 2:
             errors.append(f"PART={wrong} is not refused")
+    found, expected = windows_programs()
+    if found != expected:
+        errors.append(f"tests/windows selects {found} programs, and scripts/windows expects PROGRAMS={expected}")
     print("\n".join(errors))
     print(f"{seen} tests in {PARTS} parts, {len(errors)} errors")
     sys.exit(bool(errors))
