@@ -6,8 +6,9 @@ checkpoints, or each rank saves its part of the optimiser's state. The fault `re
 of a save of parts. Parts of different training steps are refused. No run may hang, leave a process behind, or leave a
 checkpoint from which training does not continue to the bits of an undisturbed run. Then 1 to 8 processes divide each
 batch at random, so that some of them have no observations: their parameters must be the same as in one process.
-Without an MPI and its plugin, the check prints a message and passes.
-Usage: check_faults.py build-folder [faults of each kind, and divisions]
+Without an MPI and its plugin, the check prints a message and passes. CFLUX_TIME_LIMIT is the number of seconds that
+a rank waits for another one: more than 3 for many runs on a busy machine.
+Usage: check_faults.py build-folder [faults of each kind [divisions]]
 """
 import concurrent.futures
 import os
@@ -22,7 +23,7 @@ import mpis
 from mpis import ENVIRONMENT
 
 KINDS = ("kill", "stop", "delay", "mismatch", "rename")
-LIMIT = 3  # seconds that train_cases waits for another rank
+LIMIT = int(os.environ.setdefault("CFLUX_TIME_LIMIT", "3"))  # seconds that train_cases waits for another rank
 BOUND = {"f64": 1e-12, "f32": 1e-6}  # of the largest parameter
 
 
@@ -147,6 +148,7 @@ def divide(build, mpi, seed, serial):
 
 def main():
     build, each = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    divisions = int(sys.argv[3]) if len(sys.argv) > 3 else each
     seed = int(os.environ.get("CFLUX_SEED", "0"))
     names = [name for name, _ in mpis.installed(build)]
     if not names:
@@ -163,13 +165,15 @@ def main():
                 runs.append(pool.submit(inject, build, mpi, n, kind, 1000 * seed + k, undisturbed[mpi, n], folder))
         faults = len(runs)
         serial = {dtype: Run(build, names[0], 1, "even", dtype=dtype).bits(1) for dtype in BOUND}
-        runs += [pool.submit(divide, build, names[k % len(names)], 1000 * seed + k, serial) for k in range(each)]
+        runs += [pool.submit(divide, build, names[k % len(names)], 1000 * seed + k, serial) for k in range(divisions)]
         mixed = [pool.submit(mix, build, mpi, folder) for mpi in names]
-        wrong = [w for w in (r.result() for r in runs + mixed) if w]
+        wrong = []
+        for k, run in enumerate(runs + mixed):
+            if run.result():
+                wrong.append(run.result())
+                print(f"run {k}: {run.result()}", flush=True)
         print(f"{faults} faults and {len(runs) - faults} divisions, {len(wrong)} failures")
-    for w in wrong[:5]:
-        print(w)
-    if wrong or len(runs) != (len(KINDS) + 1) * each:
+    if wrong or len(runs) != len(KINDS) * each + divisions:
         sys.exit(1)
 
 

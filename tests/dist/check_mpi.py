@@ -34,6 +34,7 @@ CASES = {
     "busy_at_end": (["0 saved: ok", "1 saved: ok"], True),
     # The launcher may end the others as soon as one rank has printed this.
     "stops_in_sum": ([" sum: collective: ", "all_reduce (sum) of 1048576 Float32, operation ", "no answer from rank 1 within 3 s"], False),
+    "stops_in_broadcast": ([" broadcast: collective: "], False),
     "one_ends": (["no answer from rank 1 within 3 s"], False),
     "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
@@ -65,7 +66,7 @@ def started(launcher, options, build, case, before=(), n=2, more=None, after=())
                             env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build, **(more or {})))
 
 
-def check(what, process, lines, succeeds):
+def check(what, process, lines, succeeds, stopped=1):
     out = process.communicate(timeout=60)[0]
     for line in lines:
         if line not in out:
@@ -75,7 +76,7 @@ def check(what, process, lines, succeeds):
         sys.exit(f"{what}: status {process.returncode}\n{out}")
     if out.count("warning: update:") > 1:
         sys.exit(f"{what}: an unused parameter is named more than once: {out}")
-    if re.search(r"(?m)^[023] sum: .* no answer from rank \d,", out):
+    if re.search(rf"(?m)^(?!{stopped})\d (sum|broadcast): .* no answer from rank \d,", out):
         sys.exit(f"{what}: ranks that wait are named as missing: {out}")
     if "a number" in out or "error occurred in MPI" in out:
         sys.exit(f"{what}: {out}")
@@ -84,10 +85,11 @@ def check(what, process, lines, succeeds):
 
 def check_cases(name, launcher, options, build, other):
     slow = started(launcher, options, build, "busy_at_end")  # takes 11 s, so it runs beside the others
-    stops = started(launcher, options, build, "stops_in_sum", n=4)  # takes 5 s
+    stops = [started(launcher, options, build, "stops_in_sum", n=4)]  # these take 5 s
+    stops += [started(launcher, options, build, "stops_in_broadcast", n=4, more={"CFLUX_STOPPED": r}) for r in "12"]
     try:
         for case, (lines, succeeds) in CASES.items():
-            if case not in ("busy_at_end", "stops_in_sum"):
+            if case != "busy_at_end" and not case.startswith("stops_in_"):
                 check(f"{name}, {case}", started(launcher, options, build, case), lines, succeeds)
         if other:
             # An MPI that did not start the processes puts each of them into a group of its own, without a message.
@@ -96,11 +98,15 @@ def check_cases(name, launcher, options, build, other):
                   [f"launcher started 2 processes, but", f'use the launcher of the same MPI, or .library = "{name}"'], False)
             run = started(launcher, options, build, "none", ("env", "LD_PRELOAD=" + LIBRARIES[other]))
             check(f"{name}, a program with {other}", run, ["the program uses another MPI"], False)
-        check(f"{name}, stops_in_sum", stops, *CASES["stops_in_sum"])
+        check(f"{name}, stops_in_sum", stops[0], *CASES["stops_in_sum"])
+        for r, run in enumerate(stops[1:], 1):
+            lines = [*CASES["stops_in_broadcast"][0], f"no answer from rank {r} within 3 s"]
+            check(f"{name}, stops_in_broadcast, rank {r}", run, lines, False, r)
         check(f"{name}, busy_at_end", slow, *CASES["busy_at_end"])
     finally:
         slow.kill()
-        stops.kill()
+        for run in stops:
+            run.kill()
 
 
 def hashes(build, launcher, options, case, n, folder, before=(), more=None):

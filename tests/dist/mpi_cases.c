@@ -201,25 +201,50 @@ static void sums(fx_dist *d)
     check_sum(d, 3000001); /* two parts of the transport, not divisible by 2 or 3 */
 }
 
-/* Rank 1 stops for 5 s in one of many sums of 4 MB. */
+/* Stops this process after `delay` microseconds, for 5 s. */
+static void stop_after(unsigned delay)
+{
+    if (fork() != 0)
+        return;
+    usleep(delay);
+    kill(getppid(), SIGSTOP);
+    sleep(5);
+    kill(getppid(), SIGCONT);
+    _exit(0);
+}
+
+/* Rank 1 stops in one of many sums of 4 MB. */
 static void stops_in_sum(fx_dist *d)
 {
     fx_array *x = fx_ones(1 << 20);
     fx_eval(x);
     fx_dist_barrier(d);
-    if (rank == 1 && fork() == 0) {
-        usleep(50000);
-        kill(getppid(), SIGSTOP);
-        sleep(5);
-        kill(getppid(), SIGCONT);
-        _exit(0);
-    }
+    if (rank == 1)
+        stop_after(50000);
     fx_status status = FX_OK;
     while (status == FX_OK) {
         FX_STEP;
         status = fx_eval(fx_dist_allreduce(d, x, FX_REDUCE_SUM));
     }
     say_error("sum");
+}
+
+/* Rank CFLUX_STOPPED stops in one of many broadcasts, or between them. Ranks that get the data from
+ * it then wait in that broadcast, and the others in the next operation. */
+static void stops_in_broadcast(fx_dist *d)
+{
+    fx_array *x = fx_ones(5);
+    const char *stopped = getenv("CFLUX_STOPPED");
+    fx_eval(x);
+    fx_dist_barrier(d);
+    if (stopped && rank == atoi(stopped))
+        stop_after(30000 + (unsigned)getpid() % 1000);
+    fx_status status = FX_OK;
+    while (status == FX_OK) {
+        FX_STEP;
+        status = fx_eval(fx_dist_bcast(d, x, 0));
+    }
+    say_error("broadcast");
 }
 
 static void say_values(const char *what, fx_array *y)
@@ -424,6 +449,7 @@ static const struct {
              {"sums", sums},
              {"sums_in_order", sums},
              {"stops_in_sum", stops_in_sum},
+             {"stops_in_broadcast", stops_in_broadcast},
              {"unused", unused},
              {"unused_clipped", unused_clipped},
              {"slow", slow},

@@ -14,7 +14,7 @@
  * for a second (delay), or before the update it calls another operation than the others (mismatch),
  * or runs COMMAND (command).
  * With rename, the rank kills itself before the call of rename() with this NUMBER (from 0) after
- * the start of the update.
+ * the start of the update. CFLUX_TIME_LIMIT: the seconds that a rank waits for another one.
  */
 #include <cflux.h>
 #include <fcntl.h>
@@ -257,7 +257,8 @@ int main(int argc, char **argv)
 {
     type = argc > 1 && strcmp(argv[1], "f64") == 0 ? FX_DTYPE_F64 : FX_DTYPE_F32;
     kind = argc > 2 ? argv[2] : kind;
-    fx_status status = fx_dist_init(FX_MPI, .time_limit = 3,
+    const char *limit = getenv("CFLUX_TIME_LIMIT");
+    fx_status status = fx_dist_init(FX_MPI, .time_limit = limit ? atof(limit) : 3,
                                     .wire = kind_is("half") ? FX_DTYPE_BF16 : FX_DTYPE_F32);
     dist = status == FX_OK ? fx_dist_backend(FX_MPI) : NULL;
     fault f = fault_of(argc > 4 ? argv[4] : NULL);

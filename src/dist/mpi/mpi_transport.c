@@ -9,9 +9,12 @@
  * from there, which takes fewer messages. If all ranks are on one machine, ALL_REDUCE uses memory
  * that they share instead (mpi_window.c).
  *
- * When half the time limit has passed, a rank notifies the other ranks that it is waiting in this
- * operation. At the limit the error names the ranks that sent no notice. Operations that finish
- * earlier send no notices.
+ * When half and when three quarters of the time limit have passed, a rank notifies the other ranks
+ * that it is waiting in this operation. At the limit the error names the ranks that sent no notice.
+ * Operations that finish earlier send no notices. If a rank stops in a broadcast before it has
+ * passed the data on, some ranks wait for it in this operation and others in the next one. So a
+ * notice about a later operation counts, and so does one about an earlier operation that comes in
+ * the second half of the wait: before that it may be about a wait that is over.
  */
 #include "mpi_window.h"
 
@@ -22,6 +25,7 @@
 enum { NOTICE = 20, NONE = 21 };    /* tags: of a notice, and of no message */
 enum { CHUNK = FXI_EXCHANGE_MOST }; /* most elements of a call of MPI, whose count is an int */
 enum { LEAST_SHARE = 1 << 10, WORK = 8 << 20 };
+enum { SILENT, WAITS, FAILED };
 static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
@@ -38,7 +42,7 @@ static struct {
     long process;  /* process that joined; a forked child must not call MPI_Finalize */
     int64_t *sent; /* by rank: the number in the notice to it */
     MPI_Request *sending;
-    char *waits; /* by rank: has it sent a notice that it waits in this operation? */
+    char *heard; /* by rank: SILENT, WAITS or FAILED, by the notices during this wait */
     int *counts, *starts, *received, *places; /* of `reduce_shares`, by rank: number and position
                                                  of the elements sent, then of those received */
     char *work;                               /* WORK bytes: the operands of this rank's share,
@@ -71,34 +75,46 @@ static void tell_all(int64_t number)
     }
 }
 
-/* Receives all notices that have arrived and ignores those about earlier operations. Returns
- * whether one is about operation `number`. */
-static bool hear_all(int64_t number)
+/* Receives all notices that have arrived and ignores those about operations before `first`. */
+static void hear_all(int64_t first)
 {
-    bool heard = false;
     for (;;) {
         int some = 0;
         MPI_Status from;
         int64_t its = 0;
         if (MPI_Iprobe(MPI_ANY_SOURCE, NOTICE, mpi.notices, &some, &from) != MPI_SUCCESS || !some)
-            return heard;
+            return;
         MPI_Recv(&its, 1, MPI_INT64_T, from.MPI_SOURCE, NOTICE, mpi.notices, MPI_STATUS_IGNORE);
-        if (its != number)
-            continue;
-        mpi.waits[from.MPI_SOURCE] = 1;
-        heard = true;
+        if (its >= first)
+            mpi.heard[from.MPI_SOURCE] = its == ends ? FAILED : WAITS;
     }
+}
+
+static void forget_waits(void)
+{
+    for (int r = 0; r < mpi.size; r++)
+        if (mpi.heard[r] == WAITS)
+            mpi.heard[r] = SILENT;
+}
+
+/* Writes "BEFORE1, 3" with the other ranks of this state; returns 0 if there are none. */
+static int list_ranks(int state, const char *before, char *out, size_t size)
+{
+    int n = 0;
+    *out = 0;
+    for (int r = 0; r < mpi.size; r++)
+        if (r != mpi.rank && mpi.heard[r] == state && n >= 0 && (size_t)n < size)
+            n += snprintf(out + n, size - (size_t)n, "%s%d", n ? ", " : before, r);
+    return n;
 }
 
 /* "no answer from rank 1, 3 within 60 s" */
 static void name_missing(const fxi_transport_call *c, char *why, size_t size)
 {
-    int n = 0, missing = 0;
-    for (int r = 0; r < mpi.size; r++)
-        if (r != mpi.rank && !mpi.waits[r] && n >= 0 && (size_t)n < size)
-            n += snprintf(why + n, size - (size_t)n, "%s%d",
-                          missing++ ? ", " : "no answer from rank ", r);
-    if (missing == 0)
+    int n = list_ranks(SILENT, "no answer from rank ", why, size);
+    if (n == 0)
+        n = list_ranks(FAILED, "an operation failed on rank ", why, size);
+    if (n == 0)
         n = snprintf(why, size, "all ranks wait, but the operation did not end");
     if (n >= 0 && (size_t)n < size)
         snprintf(why + n, size - (size_t)n, " within %g s", c->limit);
@@ -150,8 +166,7 @@ static fx_status wait_until(is_over *test, void *what, const fxi_transport_call 
                             double short_wait, char *why, size_t size)
 {
     const double begin = MPI_Wtime(), moving = 0.05 + bytes / 10e6;
-    bool told = false;
-    memset(mpi.waits, 0, (size_t)mpi.size);
+    int told = 0;
     for (;;) {
         int is_done = 0;
         const int code = test(what, &is_done);
@@ -162,12 +177,15 @@ static fx_status wait_until(is_over *test, void *what, const fxi_transport_call 
         if (is_done)
             return FX_OK;
         const double waited = MPI_Wtime() - begin;
-        if (!told && waited > c->limit / 2) {
+        if (told < 2 && waited > c->limit * (2 + told) / 4) {
+            if (told++ == 0) {
+                forget_waits();
+                hear_all(c->number);
+            }
             tell_all(c->number);
-            told = true;
         }
         if (waited > c->limit) {
-            hear_all(c->number);
+            hear_all(0);
             name_missing(c, why, size);
             return FX_STATUS_IO;
         }
@@ -424,7 +442,8 @@ static bool all_leave(void)
             return false;
         if (is_done)
             return true;
-        if (hear_all(ends))
+        hear_all(ends);
+        if (memchr(mpi.heard, FAILED, (size_t)mpi.size))
             return false;
         mpi.host->sleep(1000);
     }
@@ -539,11 +558,12 @@ static const char *join(const fxi_transport_host *host, const void *communicator
     MPI_Comm_size(mpi.comm, &mpi.size);
     mpi.sent = mpi.host->alloc((size_t)mpi.size * sizeof *mpi.sent);
     mpi.sending = mpi.host->alloc((size_t)mpi.size * sizeof(MPI_Request));
-    mpi.waits = mpi.host->alloc((size_t)mpi.size);
+    mpi.heard = mpi.host->alloc((size_t)mpi.size);
     int *const numbers = mpi.host->alloc(4 * (size_t)mpi.size * sizeof *numbers);
     mpi.work = mpi.host->alloc(WORK);
-    if (!mpi.sent || !mpi.sending || !mpi.waits || !numbers || !mpi.work)
+    if (!mpi.sent || !mpi.sending || !mpi.heard || !numbers || !mpi.work)
         return "out of memory";
+    memset(mpi.heard, SILENT, (size_t)mpi.size);
     mpi.counts = numbers;
     mpi.starts = numbers + mpi.size;
     mpi.received = numbers + 2 * mpi.size;
