@@ -226,9 +226,10 @@ FX_API void *fx_torch_state(void *model);
 /* Copies a state in PyTorch's layout into a model: fx_load_torch_state(m,
  * fx_load("m.safetensors")). Layers must have the same positions as in PyTorch, where activations
  * are modules: make them separate functions of the chain instead of options of a layer. The names
- * must be exactly the model's (num_batches_tracked is ignored; the projections of a
- * MultiHeadAttention may be separate layers q_proj, k_proj and v_proj), otherwise FX_STATUS_FORMAT;
- * other sizes are FX_STATUS_SHAPE. On failure the model is unchanged.
+ * must be exactly the model's, otherwise FX_STATUS_FORMAT (num_batches_tracked is ignored; the
+ * projections of a MultiHeadAttention may be separate layers q_proj, k_proj and v_proj; a chain of
+ * recurrent layers may be one module with num_layers). Other sizes are FX_STATUS_SHAPE. On failure
+ * the model is unchanged.
  */
 FX_API fx_status fx_load_torch_state(void *model, void *state);
 

@@ -28,6 +28,8 @@
  *    bias.
  *  - PyTorch's GRU multiplies the last third of bias_hh by the reset gate; cflux has no such
  *    vector. So this third must be 0, otherwise reading is an error.
+ *  - A chain of recurrent layers also loads from one PyTorch module with num_layers: its k-th layer
+ *    from the arrays with the suffix _lk. It is saved as separate modules.
  *  - PyTorch has no GRUv3. */
 #ifndef CFLUX_RECURRENT_H
 #define CFLUX_RECURRENT_H

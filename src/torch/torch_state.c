@@ -12,7 +12,9 @@
 #include <cflux/io.h>
 #include <cflux/nn.h>
 #include <cflux/ops.h>
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The name of a member in PyTorch. The table of a layer's type may override it. Its marks become
@@ -243,14 +245,57 @@ static fx_array *with_added(fxi_entries *out, const fxi_entries *all, const fxi_
     return fx_add(x, other->array);
 }
 
+/* ---- layers of one recurrent module ---- */
+
+/* The component of `own`'s paths below the first `n` bytes of `path` that has the recurrent layer
+ * number `k`: "1" for "rnn." and k = 1 if the model has "rnn.0.weight_ih_l0" and
+ * "rnn.1.weight_ih_l0". NULL if there are fewer layers. */
+static const char *recurrent_layer(const fxi_entries *own, const char *path, size_t n, long k,
+                                   size_t *length)
+{
+    for (int32_t i = 0; i < own->n; i++) {
+        const char *name = own->items[i].name, *child = name + n, *dot = NULL;
+        if (strncmp(name, path, n) == 0)
+            dot = strchr(child, '.');
+        if (!dot || strcmp(dot, ".weight_ih_l0") != 0 || k-- > 0)
+            continue;
+        *length = (size_t)(dot - child);
+        return child;
+    }
+    return NULL;
+}
+
+/* PyTorch's modules with num_layers have "rnn.weight_ih_l1", and a chain of layers has
+ * "rnn.1.weight_ih_l0". Writes the name in the model for a name that only PyTorch has; returns
+ * false for all other names. */
+static bool name_in_chain(const fxi_entries *own, const char *name, char *out, size_t capacity)
+{
+    const char *part = last_part(name), *suffix = strstr(part, "_l");
+    char *end = NULL;
+    const long k = suffix && isdigit((unsigned char)suffix[2]) ? strtol(suffix + 2, &end, 10) : -1;
+    size_t length = 0;
+    if (k < 0 || (*end && strcmp(end, "_reverse") != 0) || fxi_entries_find(own, name))
+        return false;
+    const size_t before = (size_t)(part - name);
+    const char *child = recurrent_layer(own, name, before, k, &length);
+    if (child)
+        snprintf(out, capacity, "%.*s%.*s.%.*s_l0%s", (int)before, name, (int)length, child,
+                 (int)(suffix - part), part, end);
+    return child != NULL;
+}
+
 /* The state's arrays in the layout of the model. Counts are left out, and arrays that PyTorch adds
  * are added to the arrays of the model. */
 static fxi_entries in_our_layout(const fxi_entries *own, const fxi_torch_part *parts, void *state)
 {
     fxi_entries given = fxi_entries_of(own->op, state, ""),
                 all = {.op = own->op, .status = given.status};
-    for (int32_t i = 0; i < given.n && all.status == FX_OK; i++)
-        fxi_torch_parts_add(own, parts, given.items[i].name, given.items[i].array, &all);
+    for (int32_t i = 0; i < given.n && all.status == FX_OK; i++) {
+        char chained[4200];
+        const char *name = given.items[i].name;
+        const bool is_chained = name_in_chain(own, name, chained, sizeof chained);
+        fxi_torch_parts_add(own, parts, is_chained ? chained : name, given.items[i].array, &all);
+    }
     fxi_entries out = {.op = own->op, .status = all.status};
     for (int32_t i = 0; i < all.n && out.status == FX_OK; i++) {
         const fxi_entry *e = fxi_entries_find(own, all.items[i].name);

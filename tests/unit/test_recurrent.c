@@ -288,6 +288,62 @@ static void has_pytorch_names(void **state)
     expect_error(FX_STATUS_UNSUPPORTED, "bias_hh: the last 1/3 of it must be 0");
 }
 
+/* The arrays of torch.nn.LSTM(3, 2, num_layers=2, bidirectional=…), under the names of its
+ * documentation, and a Linear: "rnn.weight_ih_l0", "rnn.weight_hh_l1_reverse", "head.bias". */
+static void *two_layers_of_pytorch(bool both)
+{
+    static const char *const arrays[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+    char text[18][40];
+    const char *names[18];
+    void *values[18];
+    int n = 0;
+    for (int layer = 0; layer < 2; layer++)
+        for (int back = 0; back < 1 + both; back++)
+            for (int i = 0; i < 4; i++, n++) {
+                const int64_t in = layer == 0 ? 3 : 2 + 2 * both, rows = i == 0 ? in : 2;
+                snprintf(text[n], sizeof text[n], "rnn.%s_l%d%s", arrays[i], layer,
+                         back ? "_reverse" : "");
+                values[n] = i < 2 ? fx_full(n + 1, rows, 8) : fx_full(n + 1, 8);
+            }
+    snprintf(text[n], sizeof *text, "head.weight");
+    values[n++] = fx_ones(2 + 2 * both, 1);
+    snprintf(text[n], sizeof *text, "head.bias");
+    values[n++] = fx_ones(1);
+    for (int i = 0; i < n; i++)
+        names[i] = text[i];
+    return fx_named_tuple_from(n, names, values);
+}
+
+/* A chain of layers, with dropout between them, loads from a module with num_layers. */
+static void layers_of_one_pytorch_module(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_recurrent_layer *l[] = {fx_lstm(3, 2), fx_lstm(2, 2), fx_lstm(3, 2),
+                               fx_lstm(3, 2), fx_lstm(4, 2), fx_lstm(4, 2)};
+    void *one = fx_chain_of("rnn", fx_chain(l[0], fx_dropout(0.5), l[1]), "head", fx_dense(2, 1));
+    void *both =
+        fx_chain_of("rnn", fx_chain(fx_bidirectional(l[2], l[3]), fx_bidirectional(l[4], l[5])),
+                    "head", fx_dense(4, 1));
+    assert_int_equal(fx_load_torch_state(one, two_layers_of_pytorch(false)), FX_OK);
+    assert_int_equal(fx_load_torch_state(both, two_layers_of_pytorch(true)), FX_OK);
+    for (int i = 0; i < COUNT(l); i++) {
+        const fx_cell_layer *cell = l[i]->cell;
+        const int first = i < 2 ? 4 * i : 4 * (i - 2); /* number of its first array */
+        SAME(fx_at(cell->wi, 0), first + 1);
+        SAME(fx_at(cell->wh, 0), first + 2);
+        SAME(fx_at(cell->bias, 0), first + 3 + first + 4);
+    }
+    /* more layers in the file, or in the model */
+    void *shorter = fx_chain_of("rnn", fx_chain(fx_lstm(3, 2)), "head", fx_dense(2, 1));
+    assert_int_equal(fx_load_torch_state(shorter, two_layers_of_pytorch(false)), FX_STATUS_FORMAT);
+    expect_error(FX_STATUS_FORMAT, "rnn.weight_ih_l1");
+    void *longer = fx_chain_of("rnn", fx_chain(fx_lstm(3, 2), fx_lstm(2, 2), fx_lstm(2, 2)), "head",
+                               fx_dense(2, 1));
+    assert_int_equal(fx_load_torch_state(longer, two_layers_of_pytorch(false)), FX_STATUS_FORMAT);
+    expect_error(FX_STATUS_FORMAT, "rnn.2.weight_ih_l0");
+}
+
 /* A cell with a BatchNorm that is active outside of a training step: each time step stages the
  * running statistics on those of the previous one, and the end of the scope commits them. */
 typedef struct norm_cell {
@@ -416,15 +472,11 @@ static void a_time_step_takes_few_launches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(follows_the_formulas),
-        TEST(states_go_in_and_come_out),
-        TEST(initial_states_are_used),
-        TEST(any_cell_can_be_applied),
-        TEST(has_pytorch_names),
-        TEST(states_with_a_batch),
-        TEST(moving_statistics),
-        TEST(wrong_inputs_are_errors),
-        TEST(a_time_step_takes_few_launches),
+        TEST(follows_the_formulas),    TEST(states_go_in_and_come_out),
+        TEST(initial_states_are_used), TEST(any_cell_can_be_applied),
+        TEST(has_pytorch_names),       TEST(layers_of_one_pytorch_module),
+        TEST(states_with_a_batch),     TEST(moving_statistics),
+        TEST(wrong_inputs_are_errors), TEST(a_time_step_takes_few_launches),
     };
     return cmocka_run_group_tests_name("recurrent", tests, NULL, NULL);
 }
