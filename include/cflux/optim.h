@@ -306,8 +306,8 @@ FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
  * fx_want and fx_set, staged layer state, and pending results that use the old parameters. Then it
  * rebinds the handles of the model's arrays: pointers to parameters stay valid and have the new
  * values. On failure model and state are not changed. FX_STATUS_ARGUMENT if the three trees do not
- * match or .observations is out of range; FX_STATUS_SHAPE if a gradient's size differs from its
- * parameter's. Optimisers.update!. */
+ * match or .observations is out of range; FX_STATUS_SHAPE if the size of a gradient, or of the
+ * state's arrays, differs from that of the parameter. Optimisers.update!. */
 FX_API fx_status fxi_update(const fx_update_args *a);
 /* Returns the pair (new state, new model) as a tuple; does not change its arguments. The scope owns
  * the tuple; on failure it holds two error arrays. Optimisers.update. */

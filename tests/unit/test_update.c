@@ -156,6 +156,40 @@ static void other_structures_are_refused(void **test)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+/* A layer was replaced by one of another size after fx_setup. The update must not broadcast the
+ * state's arrays, and nothing changes, not even the layer in front. */
+static void state_of_another_size(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    fx_dense_layer *a = fx_dense(2, 2, .init = fx_ones_init);
+    fx_rule *const rules[] = {fx_adam(), fx_momentum(),
+                              fx_optimiser_chain(fx_accum_grad(2), fx_descent())};
+    for (int r = 0; r < 3; r++) {
+        void *state = fx_setup(rules[r], fx_chain(a, fx_dense(2, 1, .bias = false)));
+        void *other = fx_chain(a, fx_dense(2, 3, .bias = false));
+        for (int i = 0; i < 2; i++) {
+            FX_SCOPE;
+            void *gradient = fx_gradient(fx_sum(fx_call(other, fx_ones(2, 1))), other);
+            assert_int_equal(fx_update(state, other, gradient), FX_STATUS_SHAPE);
+            assert_string_equal(
+                fx_error_take().message,
+                "update: the state was made for a parameter of size 1×2, but the parameter is a "
+                "3×2 Matrix{Float32}; make a state for this model with fx_setup");
+            assert_true(fx_is_error(fx_child(fx_updated(state, other, gradient), 1)));
+            assert_int_equal(fx_error_take().status, FX_STATUS_SHAPE);
+        }
+        assert_true(fx_item(fx_sum(a->weight)) == 4);
+    }
+    /* A state of a 0-d parameter; then a rule without arrays, whose state fits every size. */
+    fx_array *one = fx_ones(), *two = fx_ones(2);
+    assert_int_equal(fx_update(fx_setup(fx_adam(), one), two, fx_ones(2)), FX_STATUS_SHAPE);
+    assert_non_null(
+        strstr(fx_error_take().message, "of size (), but the parameter is a 2-element"));
+    assert_int_equal(fx_update(fx_setup(fx_descent(1), one), two, fx_ones(2)), FX_OK);
+    assert_true(fx_item(fx_sum(two)) == 0);
+}
+
 /* A rule that could not be made has recorded its reason; any other object is reported as not a
  * rule. */
 static void setup_without_a_rule(void **test)
@@ -276,10 +310,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_of_a_state),           cmocka_unit_test(numbers_of_nothing),
         cmocka_unit_test(numbers_of_tied_arrays),       cmocka_unit_test(structs_have_no_state),
-        cmocka_unit_test(other_structures_are_refused), cmocka_unit_test(setup_without_a_rule),
-        cmocka_unit_test(first_failure_of_several),     cmocka_unit_test(parts_without_gradient),
-        cmocka_unit_test(updated_without_memory),       cmocka_unit_test(adjusting_whole_numbers),
-        cmocka_unit_test(adjusted_without_memory),
+        cmocka_unit_test(other_structures_are_refused), cmocka_unit_test(state_of_another_size),
+        cmocka_unit_test(setup_without_a_rule),         cmocka_unit_test(first_failure_of_several),
+        cmocka_unit_test(parts_without_gradient),       cmocka_unit_test(updated_without_memory),
+        cmocka_unit_test(adjusting_whole_numbers),      cmocka_unit_test(adjusted_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
