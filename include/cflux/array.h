@@ -374,8 +374,8 @@ FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const s
  * column of false. Floating-point labels are FX_STATUS_DTYPE; a negative nclasses, and labels with
  * FX_MAX_DIMS axes, are FX_STATUS_ARGUMENT. */
 FX_API fx_array *fx_onehot(fx_array *labels, int64_t nclasses);
-/* fx_onehot with a check: evaluates labels and returns an error array ("Value 9 is not in labels",
- * FX_STATUS_ARGUMENT) if a label is outside 0 … nclasses−1. Flux.onehotbatch(labels,
+/* fx_onehot with a check: evaluates labels and returns an error array ("Value 9 is not in labels 0
+ * … 2", FX_STATUS_ARGUMENT) if a label is outside 0 … nclasses−1. Flux.onehotbatch(labels,
  * 0:nclasses-1). */
 FX_API fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses);
 /* Index of the first largest element of every column: fx_argmax along axis 0, with axis 0 removed.

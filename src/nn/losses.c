@@ -40,15 +40,31 @@ static const char *size_text(const fx_array *x, char text[SIZE_TEXT])
     return text;
 }
 
+/* True for integers with one element per column of ŷ: class numbers, as PyTorch's losses take. */
+static bool are_class_numbers(const fx_array *pred, const fx_array *target)
+{
+    const fx_dtype type = fx_eltype(target);
+    bool same = (type == FX_DTYPE_I64 || type == FX_DTYPE_I32 || type == FX_DTYPE_U8) &&
+                fx_ndims(pred) == fx_ndims(target) + 1;
+    for (int i = 0; i < fx_ndims(target) && same; i++)
+        same = fx_size(target, i) == fx_size(pred, i + 1);
+    return same;
+}
+
 static fx_status check_sizes(const char *name, const fx_array *pred, const fx_array *target)
 {
-    char p[SIZE_TEXT], t[SIZE_TEXT];
-    for (int i = 0; i < FX_MAX_DIMS; i++)
-        if (fx_size(pred, i) != fx_size(target, i))
-            return fx_fail(FX_STATUS_SHAPE, name,
-                           "loss function expects size(ŷ) = %s to match size(y) = %s",
-                           size_text(pred, p), size_text(target, t));
-    return FX_OK;
+    char p[SIZE_TEXT], t[SIZE_TEXT], hint[80] = "";
+    bool same = true;
+    for (int i = 0; i < FX_MAX_DIMS && same; i++)
+        same = fx_size(pred, i) == fx_size(target, i);
+    if (same)
+        return FX_OK;
+    if (are_class_numbers(pred, target))
+        snprintf(hint, sizeof hint, "; for class numbers, pass fx_onehotbatch(y, %" PRId64 ")",
+                 fx_size(pred, 0));
+    return fx_fail(FX_STATUS_SHAPE, name,
+                   "loss function expects size(ŷ) = %s to match size(y) = %s%s", size_text(pred, p),
+                   size_text(target, t), hint);
 }
 
 static fx_status check(const char *name, const fx_loss_args *a)

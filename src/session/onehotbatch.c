@@ -16,8 +16,8 @@ static fx_status check_values(fx_array *labels, int64_t nclasses)
     fx_status s = fx_read_as(labels, FX_DTYPE_I64, values, n);
     for (int64_t i = 0; i < n && s == FX_OK; i++)
         if (values[i] < 0 || values[i] >= nclasses)
-            s = fx_fail(FX_STATUS_ARGUMENT, "onehotbatch", "Value %lld is not in labels",
-                        (long long)values[i]);
+            s = fx_fail(FX_STATUS_ARGUMENT, "onehotbatch", "Value %lld is not in labels 0 … %lld",
+                        (long long)values[i], (long long)nclasses - 1);
     fxi_free(values);
     return s;
 }

@@ -516,6 +516,14 @@ static void test_errors(void **state)
     check_error(fx_logitcrossentropy(fx_ones(3, 4), fx_ones(3, 5)), FX_STATUS_SHAPE,
                 "expects size(ŷ) = (3, 4) to match size(y) = (3, 5)");
     check_error(fx_mae(fx_ones(2), fx_ones()), FX_STATUS_SHAPE, "to match size(y) = ()");
+    check_error(fx_logitcrossentropy(fx_ones(3, 4), fx_full_dtype(FX_DTYPE_I64, 0, 4)),
+                FX_STATUS_SHAPE,
+                "to match size(y) = (4,); for class numbers, pass fx_onehotbatch(y, 3)");
+    check_error(fx_crossentropy(fx_ones(5, 2, 4), fx_full_dtype(FX_DTYPE_U8, 0, 2, 4)),
+                FX_STATUS_SHAPE,
+                "to match size(y) = (2, 4); for class numbers, pass fx_onehotbatch(y, 5)");
+    fx_logitcrossentropy(fx_ones(3, 4), fx_full_dtype(FX_DTYPE_I64, 0, 3)); /* no column each */
+    assert_null(strstr(fx_error_take().message, "onehotbatch"));
     check_error(fx_mse(fx_ones(2), NULL), FX_STATUS_ARGUMENT, "mse: the target is NULL");
     check_error(fx_mse(fx_ones(2), fx_ones(2), .sum = true, .none = true), FX_STATUS_ARGUMENT,
                 "sum or none, not both");

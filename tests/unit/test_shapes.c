@@ -173,7 +173,7 @@ static void one_hot(void **state)
     check_dims("onehotbatch", fx_onehotbatch(fx_full_dtype(FX_DTYPE_I64, 0, 0), 5), 2,
                (const int64_t[]){5, 0});
     check_error(fx_onehotbatch(labels, 3), FX_STATUS_ARGUMENT,
-                "onehotbatch: Value 9 is not in labels");
+                "onehotbatch: Value 9 is not in labels 0 … 2");
     check_error(fx_onehotbatch(INDICES(-1), 3), FX_STATUS_ARGUMENT, "Value -1 is not in labels");
     check_error(fx_onehotbatch(INDICES(3), 3), FX_STATUS_ARGUMENT, "Value 3 is not in labels");
     check_error(fx_onehotbatch(fx_vector(1), 3), FX_STATUS_DTYPE,
