@@ -152,6 +152,9 @@ fx_array *fxi_where(fxi_arg c, fxi_arg a, fxi_arg b)
 
 static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
 {
+    /* The usual case: every rule keeps the type of a floating-point array. */
+    if (fxi_usable(fxi_begin(), x) && !x->node->weak && fxi_is_float(x->node->dtype))
+        return fxi_node_over(op, x, (fx_dtype)x->node->dtype, x->node->ndim, x->node->shape, NULL);
     const char *name = fxi_ops[op].name;
     fxi_operand o[1];
     const fx_status s = fxi_resolve(name, (fxi_arg[]){fxi_arg_array(x)}, 1, o);
