@@ -23,9 +23,13 @@ static bool owns(const fx_field *f)
     return f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED || f->kind == FX_FIELD_LIST;
 }
 
-static size_t owned_size(const fx_field *f)
+/* Clears a field that owns something. */
+static void clear_field(void *object, const fx_field *f)
 {
-    return f->kind == FX_FIELD_LIST ? sizeof(fx_list) : sizeof(void *);
+    if (f->kind == FX_FIELD_LIST)
+        *(fx_list *)fxi_field_at(object, f) = (fx_list){0};
+    else
+        *(void **)fxi_field_at(object, f) = NULL;
 }
 
 static fx_status no_memory(const char *op)
@@ -83,7 +87,7 @@ void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child,
     memcpy((char *)object + head, (const char *)init + head, type->size - head);
     for (int i = 0; i < type->nfields; i++)
         if (owns(&type->fields[i]))
-            memset(fxi_field_at(object, &type->fields[i]), 0, owned_size(&type->fields[i]));
+            clear_field(object, &type->fields[i]);
     for (int i = 0; i < type->nfields; i++)
         if (owns(&type->fields[i]) &&
             copy_field(object, init, &type->fields[i], child, user) != FX_OK)
