@@ -64,9 +64,9 @@ extern fx_dist *bench_group;      /* the processes of --processes; NULL: this on
 
 extern bool bench_tiny; /* --tiny: sizes of a test (bench_gpu.c) */
 
-/* Evaluations queued on the device one after the other; a size of a case, smaller with --tiny. */
+/* Measures evaluations that are queued on the device one after the other. */
 bool bench_measure_queued(const bench_case *c, bench_row *out);
-int64_t bench_size(int64_t n);
+int64_t bench_size(int64_t n); /* n, or a smaller size with --tiny */
 
 double bench_now(void); /* seconds, monotonic */
 /* Samples the time of one call of step. */

@@ -22,7 +22,7 @@
 enum { ARRAYS = 50, ROWS = 1000, COLUMNS = 2500, ROUNDS = 9, MIB = 1 << 20 };
 static const size_t ARRAY_BYTES = sizeof(float) * ROWS * COLUMNS; /* 10 MB */
 static const char NO_DISK_SPACE[] =
-    "the disk has no space for files of 500 MB; TMPDIR says which disk";
+    "the disk has less than 2 GB free: set TMPDIR to a folder on another disk";
 
 typedef struct files {
     char folder[PATH_MAX - 40], saved[PATH_MAX], copy[PATH_MAX];
@@ -203,7 +203,7 @@ static bool measure_zoo(const bench_case *c, bench_row *out)
 {
     bench_state s = {.which = c};
     if (!getenv("CFLUX_DATA")) {
-        out->skipped = "CFLUX_DATA does not say where the recorded files are";
+        out->skipped = "CFLUX_DATA is not set: it names the folder of the recorded files";
         return true;
     }
     bench_sample(load_zoo, &s, out);

@@ -1,5 +1,6 @@
 # The toolchain file of `make macos`: CFLUX_ZIG is the folder of the Python package ziglang, whose clang has the
-# headers and stubs of macOS, and CFLUX_MAC_CPU is aarch64 or x86_64. Wrappers of one word are made in the build folder.
+# headers and stubs of macOS, and CFLUX_MAC_CPU is aarch64 or x86_64. CMake needs
+# commands of one word, so wrappers for them are made in the build folder.
 set(CMAKE_SYSTEM_NAME Darwin)
 set(CMAKE_SYSTEM_PROCESSOR ${CFLUX_MAC_CPU})
 set(CMAKE_SYSTEM_VERSION 22.0.0) # macOS 13
@@ -25,14 +26,14 @@ set(CMAKE_RANLIB ${CFLUX_MAC_TOOLS}/ranlib CACHE FILEPATH "")
 set(CMAKE_OSX_SYSROOT "" CACHE PATH "")
 set(CMAKE_OSX_ARCHITECTURES "" CACHE STRING "")
 set(CMAKE_OSX_DEPLOYMENT_TARGET "" CACHE STRING "")
-set(CMAKE_INSTALL_NAME_TOOL /bin/false CACHE FILEPATH "") # nothing is changed after the link
+set(CMAKE_INSTALL_NAME_TOOL /bin/false CACHE FILEPATH "") # the linker writes the final names
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_USER_MAKE_RULES_OVERRIDE ${CMAKE_CURRENT_LIST_DIR}/macos-rules.cmake)
 set(CMAKE_MACOSX_RPATH ON)
 set(CMAKE_INSTALL_NAME_DIR @rpath)
 set(CMAKE_BUILD_WITH_INSTALL_NAME_DIR ON)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
-foreach(kind LIBRARY INCLUDE PACKAGE) # nothing of this machine is found
+foreach(kind LIBRARY INCLUDE PACKAGE) # not those of this machine
     set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
 endforeach()
 set(CMAKE_FIND_ROOT_PATH ${CMAKE_BINARY_DIR}/prefix)

@@ -9,7 +9,7 @@ set(CMAKE_RC_COMPILER x86_64-w64-mingw32-windres)
 # the assembler replaces these instructions.
 set(CMAKE_C_FLAGS_INIT "-D_WIN32_WINNT=0x0A00 -Wno-float-conversion -Wa,-muse-unaligned-vector-move")
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
-foreach(kind LIBRARY INCLUDE PACKAGE) # nothing of this machine is found
+foreach(kind LIBRARY INCLUDE PACKAGE) # not those of this machine
     set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
 endforeach()
 set(CMAKE_FIND_ROOT_PATH ${CMAKE_BINARY_DIR}/prefix)

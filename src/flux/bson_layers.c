@@ -97,7 +97,7 @@ static bool axes_at(fields *f, int i, fx_axes *out)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Sets the option that says whether a child exists from the child itself. */
+/* Sets the option that states whether a child exists. `there`: the file has the child. */
 static void note_presence(fields *f, size_t member, bool there)
 {
     for (int i = 0; i < f->layer->nrows; i++) {

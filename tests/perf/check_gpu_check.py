@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as folder:
         sys.exit("--again ran nothing")
     # Results of other sizes or another device do not count as those of this run.
     for what, words in ((["run", "--device", "cuda:7"], "--device"),
-                        (["run", "nothing"], "no unit's name holds nothing")):
+                        (["run", "nothing"], "no unit has nothing in its name")):
         if words not in call(folder, *what, expected=1):
             sys.exit(f"{what}: not refused in words")
     kept = os.path.join(folder, "other.json")

@@ -98,8 +98,8 @@ static double sum(const sim_product *p, const factors *f, int64_t r, int64_t fro
     return p->type == SIM_F64 ? wide : (double)s;
 }
 
-/* With work space, the second half of the terms is summed there first, as a library does that
- * splits sums. */
+/* With work space, the second half of the terms is summed there first, as a library that splits
+ * sums does. */
 static void compute(const sim_product *p, const factors *f)
 {
     const sim_call *c = &p->call;
@@ -140,7 +140,7 @@ size_t sim_product_work(sim_type type, int64_t m, int64_t n, int64_t k, int64_t 
 }
 
 /* Finds a function of the simulated driver, which is loaded but not visible to libraries that were
- * opened later. It may be the one without the functions that are not needed. */
+ * opened later. The second name is that of the driver that exports only needed functions. */
 static void *of_driver(const char *driver, const char *name)
 {
     void *library = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Without the usual libraries of C++, reading which would be the most expensive part of linking. */
+/* The usual libraries of C++ are not linked: reading them would take most of the linker's time. */
 static const char flags[] =
     "-std=c++17 -w -march=native -fPIC -shared -fno-exceptions -fno-strict-aliasing "
     "-ffp-contract=off -fvisibility=hidden";
@@ -142,8 +142,9 @@ static text_file batch[BATCH];
 static int nbatch;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Compiles the texts of the batch to one library, and links the names of theirs to it. If one of
- * them has an error, none gets a library; the next run compiles each by itself and reports it. */
+/* Compiles the texts of the batch to one library, and makes links to it with the names of the
+ * texts' own libraries. If one of the texts has an error, none gets a library; the next run
+ * compiles each text by itself and reports the error. */
 static void compile_batch(void)
 {
     char name[420], source[440], library[440], log[16];

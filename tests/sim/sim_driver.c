@@ -1,4 +1,4 @@
-/* sim_driver.c: the functions of the driver (sim_functions.h), but those of graphs. */
+/* sim_driver.c: the functions of the driver (sim_functions.h) except those of graphs. */
 #include "sim_functions.h"
 
 #include <pthread.h>

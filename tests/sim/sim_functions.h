@@ -1,8 +1,7 @@
 /* sim_functions.h: the functions of the driver, one for each row of the plugins' table. Each has
- * the name of the driver's, and the arguments that the plugins expect. With SIM_LEAST the library
- * has only those that the plugins need. Each begins by asking the script whether to fail, and takes
- * the simulator's lock.
- */
+ * the symbol of the driver's function, and the arguments that the plugins expect. With SIM_LEAST
+ * the library exports only those that the plugins need. Each first asks the script whether to fail,
+ * and takes the simulator's lock. */
 #ifndef SIM_FUNCTIONS_H
 #define SIM_FUNCTIONS_H
 

@@ -249,7 +249,7 @@ def layouts(folder):
         "crosscor_0.9": cell("CrossCor", CONV),
         "depthwise_0.7": cell("DepthwiseConv", CONV[:1] + [("weight", w(10, 2, 2, 3, 2)), ("bias", a(20, 6))] + CONV[3:]),
     })
-    # LayerNorm's layout says nothing of its formula: what is beside it narrows the versions
+    # The layout of a LayerNorm does not show its formula; the struct beside it narrows the versions
     norm = st("Flux/LayerNorm", [IDENTITY, st("Flux/Scale", [a(1), a(2), IDENTITY]), number(0.5), ints(3), True])
     beside = {
         "layernorm_0.13.bson": st("Flux/Recur", [cell("RNNCell", RNN + [("state0", w(4, 2, 1))]), w(6, 2, 1)]),

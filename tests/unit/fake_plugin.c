@@ -1,7 +1,6 @@
 /* fake_plugin.c: a kernel library for tests, built as one that works and as one that does not open
- * (FAKE_…).
- * It takes matrix products without epilogue and "computes" 42 for every element; the environment
- * variable FAKE_STATUS makes its functions fail: "prepare" and "run". */
+ * (FAKE_…). It takes matrix products without epilogue and "computes" 42 for every element. The
+ * environment variable FAKE_STATUS names the function that fails: prepare or run. */
 #include "kernel_library.h"
 #include <stdio.h>
 #include <stdlib.h>

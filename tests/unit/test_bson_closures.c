@@ -1,4 +1,4 @@
-/* test_bson_closures.c: anonymous functions of Julia's, read from a file and written again.
+/* test_bson_closures.c: Julia's anonymous functions, read from a file and written again.
  *
  * make_bson.py writes the lowered code. The expected results are the operations of the library on
  * the same array; check_bson.py judges what was written.

@@ -1,5 +1,5 @@
-/* Functions of Float64 on the CPU that are vectors: how far they are from the exact value, what
- * they give for special values, and that a result never depends on the position of its element.
+/* Vector functions of Float64 on the CPU: how far they are from the exact value, what they give for
+ * special values, and that a result never depends on the position of its element.
  *
  * The exact value is the C library's in long double, which has 64 bits on x86-64 and 113 on ARM.
  * Numbers are random bits (every exponent), numbers spread over the range in which the function

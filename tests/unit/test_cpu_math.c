@@ -2,10 +2,9 @@
  * they give for special values, and that a result never depends on the position of its element.
  *
  * The exact value is libm's in double, whose error is below 2⁻²⁷ of a Float32's last place. A
- * sample takes every 509th bit pattern (emulated: every 8191st), so that every exponent is met with
- * every part of the mantissa's range, and all patterns around the points where a function changes
- * its method. Special values come from libm's Float32 functions (C11, Annex F). ctest: timeout=240
- */
+ * sample takes every 509th bit pattern (emulated: every 8191st), so that every exponent occurs with
+ * mantissas from their whole range, and all patterns around the points where a function changes its
+ * method. Special values come from libm's Float32 functions (C11, Annex F). ctest: timeout=240 */
 #include "cpu_check.h"
 
 #ifdef CFLUX_EMULATED /* fewer where the processor is a program */

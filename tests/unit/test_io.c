@@ -1,8 +1,8 @@
 /* test_io.c: detects the format of a file; texts as entries.
  *
  * Which version of Flux wrote a recorded file follows from its date and from the types that its
- * index lists: TrackedArray of a package of its own is Flux 0.8 and 0.9, a Conv with groups 0.12.6.
- */
+ * index lists: a TrackedArray of the package Tracker means Flux 0.8 or 0.9, a Conv with groups Flux
+ * 0.12.6. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* test_movement.c: slices, paddings, shapes and joins at all their edges: what is refused, and the
- * elements of what is not. The rule for each element is written out here with wide numbers. */
+/* test_movement.c: slices, paddings, shapes and joins at all their edges: which arguments are
+ * refused, and the elements of all other results. The rule for each element is written out here
+ * with wide numbers. */
 #include "composite_check.h"
 
 enum { SIZE = 4 };

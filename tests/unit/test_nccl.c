@@ -1,5 +1,5 @@
-/* test_nccl.c: operations on arrays of GPUs by NCCL and RCCL, and what is said when they fail. They
- * run on simulated drivers and libraries (tests/sim/sim_nccl.c). ctest: simulated timeout=300
+/* test_nccl.c: operations on arrays of GPUs by NCCL and RCCL, and the messages of their failures.
+ * They run on simulated drivers and libraries (tests/sim/sim_nccl.c). ctest: simulated timeout=300
  *
  * The other member of the group is missing: it has the same arrays. Real groups of processes are
  * tested by tests/dist. A library is opened once in a process, so every row runs in a child.

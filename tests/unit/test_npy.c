@@ -1,5 +1,5 @@
-/* test_npy.c: .npy and .npz files: good ones with recorded values, bad ones, and what is written
- * read back here and by NumPy. */
+/* test_npy.c: .npy and .npz files: good ones with recorded values, bad ones, and written files that
+ * the library and NumPy read back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,8 @@
 /* test_plan.c: the plan cache and what it counts, donation in the steady state, and graphs of a
  * million nodes. ctest: serial native timeout=300
  *
- * The trace is read in a child process, because FX_TRACE is looked at once. Addresses are those of
- * the memory after arrays; fx_data would pin it.
- */
+ * The trace is read in a child process, because the library reads FX_TRACE once. Addresses are
+ * those of the memory after arrays; fx_data would pin it. */
 #include "evaluate.h"
 #include "semantics_check.h"
 

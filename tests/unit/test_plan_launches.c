@@ -2,8 +2,7 @@
  * device, of four networks. A step is a launch, or a few if its kernel has stages. Steps are those
  * of plans for a stand-in device, which are not run. Launches and memory are counted on an OpenCL
  * driver that computes nothing (fake_opencl.c), so the test runs everywhere. It also tests that
- * small reductions become one step, and that long rows do. ctest: devices
- */
+ * small reductions become one step, and that long rows become one. ctest: devices */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

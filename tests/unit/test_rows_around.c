@@ -1,8 +1,7 @@
-/* test_rows_around.c: row steps whose rows are columns or around kept axes, as those of batch norm,
- * or longer than a cache: the values of the CPU and of OpenCL beside those of the reference device.
+/* test_rows_around.c: row steps whose rows are columns, lie around kept axes (batch norm), or are
+ * longer than a cache: the values of the CPU and of OpenCL beside those of the reference device.
  * Pieces of rows that do not fill vectors, several outputs, views, broadcast operands, and
- * reductions of the last pass. ctest: timeout=400
- */
+ * reductions of the last pass. ctest: timeout=400 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

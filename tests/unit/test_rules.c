@@ -1,8 +1,7 @@
-/* Tests of src/optim/rules.c, by driving apply directly: recorded trajectories of Optimisers.jl's
+/* Tests of src/optim/rules.c, by direct calls of apply: recorded trajectories of Optimisers.jl's
  * formulas (optim_flux/ of the recorded data), the formulas in double written out here, and how
  * rules are made, checked and printed. Without the recorded data the trajectories are skipped, and
- * the test says so.
- */
+ * the test says so. */
 #include <cflux.h>
 
 #include "composite_check.h"

@@ -1,6 +1,6 @@
-/* test_safetensors.c: safetensors files: good ones with recorded values, bad ones, what is written
- * and read back here and by a reader of its own in Python, and every system call failing in turn.
- */
+/* test_safetensors.c: safetensors files: good ones with recorded values, bad ones, written files
+ * that the library and a separate reader in Python read back, and every system call failing in
+ * turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,7 @@
 /* test_train_together.c: fx_train by a group of processes, which are threads here (meeting.h), and
  * the functions that it uses. ctest: threads
  *
- * The values are the same as in one process with all the data.
- */
+ * The expected values are the same as in one process with all the data. */
 #include "meeting.h"
 
 #include <math.h>
