@@ -70,9 +70,12 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes)
     const fxi_node *n = x->node;
     int64_t shape[FX_MAX_DIMS];
     if (!infer(fxi_length(n->ndim, n->shape), ndims, sizes, shape)) {
-        fx_fail(FX_STATUS_SHAPE, "reshape", "%s (%lld elements) does not fit into %s",
+        int open = 0;
+        for (int i = 0; i < ndims; i++)
+            open += sizes[i] == -1;
+        fx_fail(FX_STATUS_SHAPE, "reshape", "%s (%lld elements) does not fit into %s%s",
                 fxi_shape_text(n->ndim, n->shape, a), (long long)fxi_length(n->ndim, n->shape),
-                fxi_shape_text(ndims, sizes, b));
+                fxi_shape_text(ndims, sizes, b), open > 1 ? ": only one size may be -1" : "");
         return fx_error_array(FX_STATUS_SHAPE);
     }
     if (ndims == n->ndim && memcmp(shape, n->shape, (size_t)ndims * sizeof *shape) == 0)

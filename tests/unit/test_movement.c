@@ -103,6 +103,7 @@ static void shapes(void **state)
     for (int64_t i = 0; i < COUNT(unfit); i++)
         check_error(fxi_reshape(x, unfit[i].n, unfit[i].sizes), FX_STATUS_SHAPE,
                     "reshape: 2×3 (6 elements) does not fit into");
+    check_error(fx_reshape(x, -1, -1), FX_STATUS_SHAPE, "-1×-1: only one size may be -1");
     const int64_t ones[9] = {1, 1, 1, 1, 1, 1, 1, 2, 3};
     check_error(fxi_reshape(x, 9, ones), FX_STATUS_ARGUMENT, "expected 0 to 8 axes, got 9");
     check_error(fxi_reshape(x, -1, ones), FX_STATUS_ARGUMENT, "expected 0 to 8 axes, got -1");
