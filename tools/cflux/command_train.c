@@ -70,8 +70,8 @@ static option_row options[] = {
      "predict its next token. cflux generate continues texts with the saved model",
      0, 0},
     {"context", 0, OPTION_INTEGER, &o.data.context, "N",
-     "With --text: the number of tokens from which the model predicts the next one; training "
-     "divides the text into pieces of this length (default: 64)",
+     "With --text: the largest number of tokens from which the model predicts the next one; "
+     "training divides the text into pieces of this length (default: 64)",
      1, 1e6},
     {"vocabulary", 0, OPTION_INTEGER, &o.data.vocabulary, "N",
      "Texts: learn at most N tokens (bytes and pieces of words) from the training files (default: "
