@@ -648,6 +648,8 @@ typedef struct fx_device_queue {
     const void *data;    /* private to the backend */
     /* Returns 0 if all queued work has ended, 1 if not, −1 if the device failed. */
     int (*pending)(const struct fx_device_queue *self);
+    /* Selects the queue's device for the calling thread. Returns 0, or −1 if that fails. */
+    int (*select)(const struct fx_device_queue *self);
 } fx_device_queue;
 
 /* The participants in collective operations: processes, or devices. Each member must call the same

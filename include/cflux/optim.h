@@ -274,12 +274,13 @@ FX_API void *fxi_clip_global_norm(void *gradient, double most);
 /* fx_average(n, gradients): averages the gradients of n models of the same structure, one per
  * device, 1 ≤ n ≤ 8. gradients[i] becomes (Σₖ gradients[k])/n on the devices of the old
  * gradients[i]. Afterwards, call fx_update for model i with gradients[i]. The gradients may also be
- * losses (arrays), or tuples of a loss and a gradient. The sums are computed on the devices, in the
- * order of the gradients, so all models get the same bits, in every run; 16-bit numbers are added
- * in Float32. The call computes the gradients and the arrays of fx_want; the results are constants
- * for later gradients. On failure `gradients` is not changed. FX_STATUS_SHAPE and
- * FX_STATUS_ARGUMENT name the first parameter that differs, with its sizes and devices;
- * FX_STATUS_DTYPE names an array that is not floating-point. */
+ * losses (arrays), or tuples of a loss and a gradient. The sums are computed on the devices, by
+ * NCCL or RCCL if it is installed and each gradient is on its own GPU of one backend; otherwise by
+ * copies, in the order of the gradients. All models get the same bits; 16-bit numbers are added in
+ * Float32. The call computes the gradients and the arrays of fx_want; the results are constants for
+ * later gradients. On failure `gradients` is not changed. FX_STATUS_SHAPE and FX_STATUS_ARGUMENT
+ * name the first parameter that differs, with its sizes and devices; FX_STATUS_DTYPE names an array
+ * that is not floating-point; FX_STATUS_DEVICE names the operation of NCCL that failed. */
 FX_API fx_status fx_average(int n, void **gradients);
 
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */

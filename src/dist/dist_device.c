@@ -25,29 +25,39 @@ static const struct {
 static const char *take(const fx_plugin_head *plugin, void *user)
 {
     const fxi_device_transport **out = user, *t = (const fxi_device_transport *)plugin;
-    if (!t->open || !t->new_id || !t->join || !t->state || !t->run || !t->abandon)
-        return "its table must have open, new_id, join, state, run and abandon";
+    if (!t->open || !t->new_id || !t->join || !t->group || !t->state || !t->run || !t->abandon)
+        return "its table must have open, new_id, join, group, state, run and abandon";
     const char *why = t->open(&fxi_dist_host);
     if (!why)
         *out = t;
     return why;
 }
 
+static fxi_plugin_result find(const char *name, const fxi_device_transport **out, char *why,
+                              size_t size)
+{
+    static const uint32_t sizes[] = FXI_DEVICE_TRANSPORT_SIZES_HERE;
+    const fx_plugin_head *plugin;
+    const fxi_plugin_request request = {
+        .kind = FX_PLUGIN_TRANSPORT, .name = name, .sizes = sizes, .take = take, .user = out};
+    return fxi_plugin_find(&request, &plugin, why, size);
+}
+
+const fxi_device_transport *fxi_device_transport_find(const char *name)
+{
+    char why[FXI_PLUGIN_WHY];
+    const fxi_device_transport *t = NULL;
+    return find(name, &t, why, sizeof why) == FXI_PLUGIN_TAKEN ? t : NULL;
+}
+
 /* Bit k: this member has opened libraries[k]. */
 static int64_t open_own(fx_dist *d, char *why, size_t size)
 {
-    static const uint32_t sizes[] = FXI_DEVICE_TRANSPORT_SIZES_HERE;
     int64_t opened = 0;
     int n = 0;
     for (int k = 0; k < FXI_DIST_DEVICES; k++) {
         char reason[FXI_PLUGIN_WHY];
-        const fx_plugin_head *plugin;
-        const fxi_plugin_request request = {.kind = FX_PLUGIN_TRANSPORT,
-                                            .name = libraries[k].plugin,
-                                            .sizes = sizes,
-                                            .take = take,
-                                            .user = &d->devices[k]};
-        if (fxi_plugin_find(&request, &plugin, reason, sizeof reason) == FXI_PLUGIN_TAKEN)
+        if (find(libraries[k].plugin, &d->devices[k], reason, sizeof reason) == FXI_PLUGIN_TAKEN)
             opened |= (int64_t)1 << k;
         else if (n >= 0 && (size_t)n < size)
             n += snprintf(why + n, size - (size_t)n, "%s%.130s", n ? "; " : "", reason);

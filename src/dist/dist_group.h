@@ -125,6 +125,9 @@ size_t fxi_dist_statements_bytes(int size);
 
 /* ---- in device memory (dist_device.c) -------------------------------------------------------- */
 
+/* The plugin "nccl" or "rccl", with its library open. NULL if there is none; if one cannot be used,
+ * a warning says why. */
+const fxi_device_transport *fxi_device_transport_find(const char *name);
 /* Opens the libraries for devices, on all members the same ones. */
 fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size);
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step);

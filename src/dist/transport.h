@@ -94,8 +94,8 @@ typedef enum fxi_device_state {
 } fxi_device_state;
 
 /* The table of a transport that moves memory of devices (libcflux-nccl.so), among the members of a
- * group that another transport has joined. No function waits. All are called by one thread at a
- * time, which has selected the device. */
+ * group that another transport has joined, or among the devices of one process. No function waits.
+ * All are called by one thread at a time, which has selected the device. */
 typedef struct fxi_device_transport {
     fx_plugin_head head; /* FXI_DEVICE_TRANSPORT_HEAD("NCCL") */
     /* Opens the vendor's library, once. NULL on success, else the reason. */
@@ -104,6 +104,9 @@ typedef struct fxi_device_transport {
     const char *(*new_id)(fxi_device_id *out);
     /* Begins a connection of all members, with the calling thread's device. NULL on success. */
     const char *(*join)(const fxi_device_id *id, int rank, int size, void **out_connection);
+    /* Between group(true) and group(false), `join` and `run` are called for each of several devices
+     * of this process, and begin together. NULL on success, else the reason. */
+    const char *(*group)(bool begin);
     /* The state of the connection. If it is FAILED, `why` says the reason. */
     fxi_device_state (*state)(void *connection, char *why, size_t size);
     /* Queues ALL_REDUCE or BROADCAST in a stream; `in` and `out` are in device memory. `fold` may

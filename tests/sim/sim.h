@@ -243,6 +243,9 @@ bool sim_is_used(const sim_device *d, const char *address, size_t bytes);
 int sim_current_device(void);
 /* Queues a call for the calling thread's device, and takes the call over. */
 int sim_queue_call(void *stream, sim_call *call);
+/* Queues first[k] in streams[k], for the device of that stream, and then second[k], which runs
+ * after all of the first calls. Takes the calls over. */
+int sim_queue_group(int n, void *const *streams, sim_call *const *first, sim_call *const *second);
 /* 1: the stream is captured. */
 int sim_is_capturing(const void *stream);
 

@@ -606,6 +606,36 @@ __attribute__((visibility("default"))) int sim_current_device(void)
     return current ? current->id : -1;
 }
 
+static int queue_one(void *stream, sim_kind kind, sim_point *point, sim_call *call)
+{
+    sim_stream *s = stream;
+    const sim_op op = {.kind = kind, .to_device = s->device, .point = point, .call = call};
+    return sim_queue(s, &op);
+}
+
+__attribute__((visibility("default"))) int
+sim_queue_group(int n, void *const *streams, sim_call *const *first, sim_call *const *second)
+{
+    sim_point *points[SIM_DEVICES_MOST];
+    int error = sim_begin("sim_queue_group", true);
+    for (int k = 0; k < n && !error; k++) {
+        points[k] = calloc(1, sizeof **points);
+        if (!points[k])
+            abort();
+        *points[k] = (sim_point){.stream = streams[k], .users = 1 + n};
+        error = queue_one(streams[k], SIM_CALL, NULL, first[k]);
+        if (!error)
+            error = queue_one(streams[k], SIM_RECORD, points[k], NULL);
+    }
+    for (int k = 0; k < n && !error; k++) {
+        for (int j = 0; j < n && !error; j++)
+            error = queue_one(streams[k], SIM_WAIT, points[j], NULL);
+        if (!error)
+            error = queue_one(streams[k], SIM_CALL, NULL, second[k]);
+    }
+    return sim_end(error);
+}
+
 __attribute__((visibility("default"))) int sim_queue_call(void *stream, sim_call *call)
 {
     int error = sim_begin("sim_queue_call", true);

@@ -1,8 +1,8 @@
 /* sim_nccl.c: the functions of NCCL, or RCCL, that the transport calls (src/dist/nccl/nccl_api.h),
  * over simulated devices. Members are processes of one machine, which exchange data in a file that
- * all of them map. It refuses what the real library refuses: other members, two members with one
- * device, a call before the previous one has begun, operations that differ between members,
- * addresses that are not the device's.
+ * all of them map, or the devices of one process, whose calls are in a group. It refuses what the
+ * real library refuses: other members, two members with one device, a call before the previous one
+ * has begun, operations that differ between members, addresses that are not the device's.
  *
  *   SIM_NCCL_VERSION=22703
  *   SIM_NCCL_ALONE=1     the other members are missing: each has the same operands
@@ -47,9 +47,11 @@ typedef struct meeting {
 
 struct fxi_nccl_comm_object {
     int rank, size, device, gone;
-    meeting *with; /* NULL: SIM_NCCL_ALONE */
-    int slow;      /* questions that find the previous call in progress */
-    int error;     /* found while an operation ran */
+    meeting *with; /* NULL: SIM_NCCL_ALONE, or all members are in this process */
+    bool local;    /* all members are in this process */
+    char id[128];
+    int slow;  /* questions that find the previous call in progress */
+    int error; /* found while an operation ran */
     struct fxi_nccl_comm_object *next;
 };
 /* All connections. An aborted one is not freed, because queued work may still use it. */
@@ -102,6 +104,17 @@ static bool meet(const fxi_nccl_comm c)
     }
     return true;
 }
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static int group_depth;
+
+/* The calls since the group began: connections, or operations. */
+static fxi_nccl_comm joining[MEMBERS];
+static int njoining;
+static struct operation *grouped[MEMBERS];
+static void *grouped_streams[MEMBERS];
+static int ngrouped;
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
@@ -185,7 +198,13 @@ int sim_Join(fxi_nccl_comm *out, int size, fxi_nccl_id id, int rank, fxi_nccl_co
                                        .slow = (int)sim_setting("SIM_NCCL_SLOW", 0),
                                        .next = all_comms};
     *out = all_comms = c;
-    if (!sim_setting("SIM_NCCL_ALONE", 0))
+    memcpy(c->id, id.bytes, sizeof c->id);
+    if (group_depth > 0) {
+        c->local = true;
+        if (njoining == MEMBERS)
+            return refuse(INVALID_USAGE, "too many members");
+        joining[njoining++] = c;
+    } else if (!sim_setting("SIM_NCCL_ALONE", 0))
         c->error = enter(c, id.bytes);
     return FXI_NCCL_IN_PROGRESS;
 }
@@ -293,6 +312,114 @@ static void run(sim_call *call)
     }
 }
 
+/* The operands of one operation of all members, which are devices of this process. */
+typedef struct gathering {
+    int size, users;
+    char *data[MEMBERS];
+} gathering;
+
+typedef struct local_call {
+    sim_call call; /* first */
+    gathering *with;
+    operation what;
+} local_call;
+
+static void gather(sim_call *call)
+{
+    local_call *l = (local_call *)(void *)call;
+    memcpy(l->with->data[l->what.comm->rank], call->at[0], call->uses[0].bytes);
+}
+
+static void spread(sim_call *call)
+{
+    local_call *l = (local_call *)(void *)call;
+    gathering *g = l->with;
+    const char *all[MEMBERS];
+    for (int k = 0; k < g->size; k++)
+        all[k] = g->data[k];
+    fold(all, g->size, call->at[0], l->what.count, l->what.type, l->what.op);
+    if (--g->users > 0)
+        return;
+    for (int k = 0; k < g->size; k++)
+        free(g->data[k]);
+    free(g);
+}
+
+static sim_call *local_call_new(const operation *o, gathering *g, bool first)
+{
+    local_call *l = calloc(1, sizeof *l);
+    if (!l)
+        abort();
+    *l = (local_call){
+        .call = {.name = o->call.name, .run = first ? gather : spread}, .with = g, .what = *o};
+    l->call.uses[0] = o->call.uses[first ? 0 : 1];
+    return &l->call;
+}
+
+/* Starts the operations of a group. All members must have called the same one. */
+static int start_group(void)
+{
+    int (*to_streams)(int, void *const *, sim_call *const *, sim_call *const *);
+    sim_call *first[MEMBERS], *second[MEMBERS];
+    const int n = ngrouped;
+    int error = n == grouped[0]->comm->size ? 0 : INVALID_USAGE;
+    for (int k = 0; k < n && !error; k++)
+        if (grouped[k]->count != grouped[0]->count || grouped[k]->type != grouped[0]->type ||
+            grouped[k]->op != grouped[0]->op || grouped[k]->comm->rank != k)
+            error = INVALID_USAGE;
+    gathering *g = calloc(1, sizeof *g);
+    *(void **)&to_streams = of_driver("sim_queue_group");
+    if (!g || !to_streams)
+        return refuse(SYSTEM, "no memory");
+    g->size = g->users = n;
+    for (int k = 0; k < n && !error; k++) {
+        g->data[k] = malloc(grouped[k]->call.uses[0].bytes);
+        first[k] = local_call_new(grouped[k], g, true);
+        second[k] = local_call_new(grouped[k], g, false);
+        grouped[k]->comm->slow = (int)sim_setting("SIM_NCCL_SLOW", 0);
+    }
+    for (int k = 0; k < n; k++)
+        free(grouped[k]);
+    if (error) {
+        free(g);
+        return refuse(error, "the members of a group do not call the same operation");
+    }
+    return to_streams(n, grouped_streams, first, second) ? refuse(UNHANDLED, "the device failed")
+                                                         : FXI_NCCL_IN_PROGRESS;
+}
+
+/* Connects the members that joined in a group. */
+static int connect_group(void)
+{
+    unlink(joining[0]->id);
+    for (int k = 0; k < njoining; k++) {
+        if (njoining != joining[k]->size || memcmp(joining[k]->id, joining[0]->id, 128) != 0)
+            return refuse(INVALID_USAGE, "members of the group are missing");
+        for (int j = 0; j < k; j++)
+            if (joining[j]->device == joining[k]->device || joining[j]->rank == joining[k]->rank)
+                return refuse(INVALID_USAGE, "Duplicate GPU detected");
+    }
+    return FXI_NCCL_IN_PROGRESS;
+}
+
+int sim_GroupStart(void)
+{
+    const int error = scripted("ncclGroupStart");
+    group_depth += !error;
+    return error;
+}
+
+int sim_GroupEnd(void)
+{
+    if (group_depth != 1)
+        return refuse(INVALID_USAGE, "no group has begun, or one in another");
+    group_depth = 0;
+    const int scripts = scripted("ncclGroupEnd");
+    const int error = scripts ? scripts : njoining ? connect_group() : ngrouped ? start_group() : 0;
+    njoining = ngrouped = 0;
+    return error;
+}
+
 static int queue(const char *name, const operation *what, const void *in, void *out, void *stream)
 {
     fxi_nccl_comm c = what->comm;
@@ -302,6 +429,8 @@ static int queue(const char *name, const operation *what, const void *in, void *
         return error;
     if (c->gone || c->slow > 0 || c->device != current_device())
         return refuse(INVALID_USAGE, "the connection is gone or busy, or of another device");
+    if (c->local != (group_depth > 0) || ngrouped == MEMBERS)
+        return refuse(INVALID_USAGE, "the devices of one process call operations in groups");
     *(void **)&to_stream = of_driver("sim_queue_call");
     operation *o = malloc(sizeof *o);
     if (!o || !to_stream)
@@ -313,6 +442,11 @@ static int queue(const char *name, const operation *what, const void *in, void *
     o->call.uses[0].bytes = bytes;
     o->call.uses[1].address = out;
     o->call.uses[1].bytes = bytes;
+    if (c->local) {
+        grouped[ngrouped] = o;
+        grouped_streams[ngrouped++] = stream;
+        return 0;
+    }
     c->slow = (int)sim_setting("SIM_NCCL_HANGS", sim_setting("SIM_NCCL_SLOW", 0));
     return to_stream(stream, &o->call) ? refuse(UNHANDLED, "the device failed")
                                        : FXI_NCCL_IN_PROGRESS;

@@ -5,6 +5,7 @@
  * tested by tests/dist. A library is opened once in a process, so every row runs in a child.
  */
 #include "dist_group.h"
+#include "gpu_device.h"
 #include "simulated_rows.h"
 
 #include <cflux.h>
@@ -103,9 +104,39 @@ static void act(const char *what)
         show(fx_dist_allreduce(&group, on(k, FX_DTYPE_F32), FX_REDUCE_SUM));
 }
 
+/* The mean over three devices of one process: of 1, 2, 3 times 1, 2, 3. */
+static void average(fx_dtype type)
+{
+    void *g[3];
+    for (int k = 0; k < 3; k++)
+        g[k] = fx_mul(on(k, type), k + 1);
+    fx_average(3, g);
+    const fx_error e = fx_error_take();
+    for (int k = 0; k < 3 && e.status == FX_OK; k++)
+        show(g[k]);
+    if (e.status != FX_OK)
+        printf("%s: %s; ", fx_status_name(e.status), e.message);
+    const fxi_gpu_counters *counts =
+        fx_backend_proc(fx_array_device(g[0])->backend->head.name, "counters");
+    printf("%lld copies; ", (long long)counts->direct);
+}
+
+static int averages(const char *what)
+{
+    FX_SCOPE;
+    const fx_dtype type = strstr(what, "half")   ? FX_DTYPE_F16
+                          : strstr(what, "wide") ? FX_DTYPE_F64
+                                                 : FX_DTYPE_F32;
+    for (int k = 0; k < 2; k++)
+        average(type);
+    return 0;
+}
+
 static int child(const char *what)
 {
     FX_SCOPE;
+    if (strstr(what, "average"))
+        return averages(what);
     static const fxi_transport transport = {.run = mirror};
     const fxi_transport_group two = {
         .rank = 0, .size = 2, .local_rank = 0, .local_size = 2, .library = "a mirror"};
@@ -197,6 +228,37 @@ static const simulated_row rows[] = {
     /* the device itself */
     {FAIL "cuStreamQuery@1=719!", "sum", {"rank 0 cannot continue: its GPU failed"}},
     {FAIL "cuStreamQuery@2=719!", "sum", {"the GPU failed"}},
+/* several devices of one process: a failure to connect leads to copies, a later one is an error,
+ * after which copies are used too */
+#define MEANS "2 4 6 ; 2 4 6 ; 2 4 6 ; "
+#define TWICE(n, m)                                                                                \
+    {                                                                                              \
+        MEANS #n " copies; " MEANS #m " copies; "                                                  \
+    }
+    {"", "average", TWICE(0, 0)},
+    {"SIM_DEFER=1", "average", TWICE(0, 0)},
+    {"SIM_NCCL_SLOW=5", "average", TWICE(0, 0)},
+    {"", "wide average", TWICE(0, 0)},
+    {"SIM_DEFER=1", "half average", TWICE(0, 0)},
+    {"OF_BACKEND=AMDGPU SIM_DEVICES=3", "average", TWICE(0, 0)},
+    {"FX_NCCL_LIBRARY=off", "average", TWICE(4, 8)},
+    {"FX_NCCL_LIBRARY=/nowhere.so", "average", TWICE(4, 8)},
+    {"FX_PLUGIN_PATH=" CFLUX_BUILD_DIR " SIM_NCCL_VERSION=21304", "average", TWICE(4, 8)},
+    {FAIL "ncclGetUniqueId@1=2", "average", TWICE(4, 8)},
+    {FAIL "ncclGroupStart@1=3", "average", TWICE(4, 8)},
+    {FAIL "ncclCommInitRankConfig@3=1", "average", TWICE(4, 8)},
+    {FAIL "ncclGroupEnd@1=1", "average", TWICE(4, 8)},
+    {FAIL "async@2=1", "average", TWICE(4, 8)},
+    {FAIL "ncclAllReduce@2=1",
+     "average",
+     {"average: NCCL: CUDA:1: ncclAllReduce failed: unhandled cuda error: as the script says; 0 "
+      "copies; " MEANS "4 copies; "}},
+    {FAIL "ncclGroupEnd@3=2",
+     "average",
+     {MEANS "0 copies; FX_STATUS_DEVICE: average: NCCL: ncclGroupEnd failed: unhandled system"}},
+    {FAIL "ncclCommGetAsyncError@9=3",
+     "average",
+     {"average: NCCL: CUDA:2: ncclCommGetAsyncError failed: internal error"}},
     {"", "two devices", {"2 4 6 ; ", "this array is on another GPU than the first one"}},
 };
 

@@ -27,13 +27,21 @@ static int pending(const fx_device_queue *queue)
     return error == 0 ? 0 : error == FXI_RT_NOT_READY ? 1 : -1;
 }
 
+static int select_device(const fx_device_queue *queue)
+{
+    return fxi_rt_select(queue->data) ? -1 : 0;
+}
+
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
 {
     fxi_rt_device *d = fxi_rt_of(device);
     const fx_step *step = state;
     const fx_communicator *c = fx_step_collective(step)->what.communicator;
-    const fx_device_queue queue = {
-        .backend = fxi_rt_backend, .stream = d->work, .data = d, .pending = pending};
+    const fx_device_queue queue = {.backend = fxi_rt_backend,
+                                   .stream = d->work,
+                                   .data = d,
+                                   .pending = pending,
+                                   .select = select_device};
     char why[500] = "", text[700];
     fx_status status = fxi_rt_library_enter(d, operation);
     if (status)

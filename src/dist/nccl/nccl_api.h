@@ -50,6 +50,8 @@ enum {
     X(int, NewId, ncclGetUniqueId, NEEDED, (fxi_nccl_id *))                                        \
     X(int, Join, ncclCommInitRankConfig, NEEDED,                                                   \
       (fxi_nccl_comm *, int, fxi_nccl_id, int, fxi_nccl_config *))                                 \
+    X(int, GroupStart, ncclGroupStart, NEEDED, (void))                                             \
+    X(int, GroupEnd, ncclGroupEnd, NEEDED, (void))                                                 \
     X(int, State, ncclCommGetAsyncError, NEEDED, (fxi_nccl_comm, int *))                           \
     X(int, Abort, ncclCommAbort, NEEDED, (fxi_nccl_comm))                                          \
     X(int, AllReduce, ncclAllReduce, NEEDED,                                                       \

@@ -124,6 +124,14 @@ static const char *join(const fxi_device_id *id, int rank, int size, void **out_
     return why_not;
 }
 
+static const char *group(bool begin)
+{
+    const int error = begin ? nccl.GroupStart() : nccl.GroupEnd();
+    if (error == FXI_NCCL_OK || error == FXI_NCCL_IN_PROGRESS)
+        return NULL;
+    return failed(begin ? "ncclGroupStart" : "ncclGroupEnd", error, NULL);
+}
+
 static fxi_device_state state(void *connection, char *why, size_t size)
 {
     int error = FXI_NCCL_OK;
@@ -193,6 +201,7 @@ FX_PLUGIN_EXPORT(fxi_device_transport) = {.head = FXI_DEVICE_TRANSPORT_HEAD(NAME
                                           .open = open_library,
                                           .new_id = new_id,
                                           .join = join,
+                                          .group = group,
                                           .state = state,
                                           .run = run,
                                           .abandon = abandon};

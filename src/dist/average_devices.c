@@ -4,8 +4,10 @@
  * Arrays are joined into buckets, vectors of one element type, because a copy between devices takes
  * about as long for a small array as for 100 KB. Bucket b is added up on the device of gradient b
  * mod n, in the order of the gradients: so all devices share the work, and all get the same bits in
- * every run. Everything is queued on the devices; the host does not wait for them.
+ * every run. If NCCL or RCCL serves the devices, it computes the means (dist_local.c). Everything
+ * is queued on the devices; the host does not wait for them.
  */
+#include "dist_local.h"
 #include "error.h"
 #include "evaluate.h"
 #include "identity_map.h"
@@ -32,6 +34,7 @@ typedef struct row {
 typedef struct bucket {
     int32_t first, end;
     int64_t bytes;
+    bool has_means;                          /* computed by NCCL or RCCL */
     fx_array *mean, *vector[MOST_GRADIENTS]; /* the elements in each gradient, then their means */
 } bucket;
 
@@ -258,6 +261,20 @@ static fx_array *mean_of(const averages *a, const bucket *b, fx_device *device)
     return narrow ? fx_cast(mean, type) : mean;
 }
 
+/* The means by NCCL or RCCL, if it serves the devices. */
+static void average_by_library(averages *a, bucket *b)
+{
+    fx_array *means[MOST_GRADIENTS];
+    if (b->bytes == 0)
+        return;
+    const fx_status status = fxi_local_mean(a->n, b->vector, means);
+    if (status != FX_OK && status != FX_STATUS_UNSUPPORTED)
+        fail(a, status);
+    b->has_means = status == FX_OK;
+    for (int k = 0; k < a->n && b->has_means; k++)
+        b->vector[k] = means[k];
+}
+
 /* All sums are queued before any mean is copied, so no device waits for the mean of another device
  * before it adds up its own buckets. The means have no history: it would hold the memory of all
  * copies until the scope ends. */
@@ -265,12 +282,17 @@ static void average(averages *a)
 {
     for (int32_t i = 0; i < a->nbuckets && a->status == FX_OK; i++) {
         bucket *b = &a->buckets[i];
+        average_by_library(a, b);
+        if (b->has_means || a->status != FX_OK)
+            continue;
         b->mean = mean_of(a, b, device_in(a, &a->rows[b->first], i % a->n));
         add_node(a, b->mean);
     }
     evaluate(a);
     for (int32_t i = 0; i < a->nbuckets && a->status == FX_OK; i++) {
         bucket *b = &a->buckets[i];
+        if (b->has_means)
+            continue;
         fxi_array_cut(b->mean);
         for (int k = 0; k < a->n && a->status == FX_OK; k++) {
             b->vector[k] = fxi_array_to_alone(device_in(a, &a->rows[b->first], k), b->mean);
