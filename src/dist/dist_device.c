@@ -15,10 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each library moves memory of one backend's devices. */
-static const struct {
-    const char *plugin, *backend;
-} libraries[FXI_DIST_DEVICES] = {{"nccl", "CUDA"}, {"rccl", "AMDGPU"}};
+const fxi_device_library fxi_device_libraries[FXI_DIST_DEVICES] = {
+    {"nccl", "CUDA", "FX_NCCL_LIBRARY"}, {"rccl", "AMDGPU", "FX_RCCL_LIBRARY"}};
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -50,14 +48,15 @@ const fxi_device_transport *fxi_device_transport_find(const char *name)
     return find(name, &t, why, sizeof why) == FXI_PLUGIN_TAKEN ? t : NULL;
 }
 
-/* Bit k: this member has opened libraries[k]. */
+/* Bit k: this member has opened fxi_device_libraries[k]. */
 static int64_t open_own(fx_dist *d, char *why, size_t size)
 {
     int64_t opened = 0;
     int n = 0;
     for (int k = 0; k < FXI_DIST_DEVICES; k++) {
         char reason[FXI_PLUGIN_WHY];
-        if (find(libraries[k].plugin, &d->devices[k], reason, sizeof reason) == FXI_PLUGIN_TAKEN)
+        if (find(fxi_device_libraries[k].plugin, &d->devices[k], reason, sizeof reason) ==
+            FXI_PLUGIN_TAKEN)
             opened |= (int64_t)1 << k;
         else if (n >= 0 && (size_t)n < size)
             n += snprintf(why + n, size - (size_t)n, "%s%.130s", n ? "; " : "", reason);
@@ -98,7 +97,7 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
 static const fxi_device_transport *library_for(const fx_dist *d, const char *backend)
 {
     for (int k = 0; k < FXI_DIST_DEVICES; k++)
-        if (fxi_same_letters(libraries[k].backend, backend))
+        if (fxi_same_letters(fxi_device_libraries[k].backend, backend))
             return d->devices[k];
     return NULL;
 }

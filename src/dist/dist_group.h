@@ -12,6 +12,11 @@ enum { FXI_DIST_WHY = 500, FXI_DIST_REASON = 300 };
 
 /* The plugins that move memory of devices. */
 enum { FXI_DIST_DEVICES = 2 };
+/* The libraries that move memory of devices, each of one backend. */
+typedef struct fxi_device_library {
+    const char *plugin, *backend, *variable; /* variable: names the library's file, or is "off" */
+} fxi_device_library;
+extern const fxi_device_library fxi_device_libraries[FXI_DIST_DEVICES];
 
 /* Operations that a thread of the group runs beside the steps of a plan (dist_queue.c). */
 typedef struct fxi_dist_queue {

@@ -54,24 +54,23 @@ static int nsets;
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
+/* By library of fxi_device_libraries. */
 static struct {
-    const char *plugin, *backend, *variable;
     bool tried;
-    const fxi_device_transport *opened;
-} libraries[] = {{.plugin = "nccl", .backend = "CUDA", .variable = "FX_NCCL_LIBRARY"},
-                 {.plugin = "rccl", .backend = "AMDGPU", .variable = "FX_RCCL_LIBRARY"}};
+    const fxi_device_transport *library;
+} opened[FXI_DIST_DEVICES];
 
 static const fxi_device_transport *library_for(const char *backend)
 {
-    for (size_t k = 0; k < sizeof libraries / sizeof *libraries; k++) {
-        if (!fxi_same_letters(libraries[k].backend, backend))
+    for (int k = 0; k < FXI_DIST_DEVICES; k++) {
+        if (!fxi_same_letters(fxi_device_libraries[k].backend, backend))
             continue;
-        const char *file = fxi_trusted_variable(libraries[k].variable);
+        const char *file = fxi_trusted_variable(fxi_device_libraries[k].variable);
         const bool off = file && strcmp(file, "off") == 0;
-        if (!libraries[k].tried && !off)
-            libraries[k].opened = fxi_device_transport_find(libraries[k].plugin);
-        libraries[k].tried = true;
-        return libraries[k].opened;
+        if (!opened[k].tried && !off)
+            opened[k].library = fxi_device_transport_find(fxi_device_libraries[k].plugin);
+        opened[k].tried = true;
+        return opened[k].library;
     }
     return NULL;
 }
@@ -298,6 +297,7 @@ static fx_status evaluate(device_set *s, fx_array *const *vectors, fx_array **ou
     for (int k = 0; k < s->n && status == FX_OK; k++) {
         fxi_array_cut(out[k]);
         out[k] = fx_cast(out[k], fx_eltype(vectors[k]));
+        status = fx_array_status(out[k]);
     }
     return status;
 }

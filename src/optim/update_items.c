@@ -2,6 +2,7 @@
 #include "error.h"
 #include "context.h"
 #include "memory.h"
+#include "node.h"
 #include "ties.h"
 #include "tuples.h"
 #include "update_items.h"
@@ -35,20 +36,17 @@ static fx_status check_gradient(const fx_array *x, const fx_array *g)
  * replaced a layer after fx_setup. A leaf without arrays fits every size. */
 static fx_status check_state(const fxi_state_leaf *l, const fx_array *x)
 {
-    char old[8 + FX_MAX_DIMS * 24] = "", now[128];
+    char old[FXI_SHAPE_TEXT], now[128];
     bool same = fx_ndims(x) == l->ndims;
     for (int i = 0; i < l->ndims && same; i++)
         same = fx_size(x, i) == l->sizes[i];
     if (same || l->states.n == 0)
         return FX_OK;
-    for (int i = 0, n = 0; i < l->ndims; i++)
-        n += snprintf(old + n, sizeof old - (size_t)n, "%s%lld", i ? "×" : "",
-                      (long long)l->sizes[i]);
     fx_summary((void *)(uintptr_t)x, now, sizeof now);
     return fx_fail(FX_STATUS_SHAPE, "update",
                    "the state was made for a parameter of size %s, but the parameter is a %s; make "
                    "a state for this model with fx_setup",
-                   l->ndims ? old : "()", now);
+                   l->ndims ? fxi_shape_text(l->ndims, l->sizes, old) : "()", now);
 }
 
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)

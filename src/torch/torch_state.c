@@ -293,7 +293,8 @@ static fxi_entries in_our_layout(const fxi_entries *own, const fxi_torch_part *p
     for (int32_t i = 0; i < given.n && all.status == FX_OK; i++) {
         char chained[4200];
         const char *name = given.items[i].name;
-        const bool is_chained = name_in_chain(own, name, chained, sizeof chained);
+        const bool is_chained =
+            name_in_chain(own, name, chained, sizeof chained) && !fxi_entries_find(&given, chained);
         fxi_torch_parts_add(own, parts, is_chained ? chained : name, given.items[i].array, &all);
     }
     fxi_entries out = {.op = own->op, .status = all.status};

@@ -342,6 +342,15 @@ static void layers_of_one_pytorch_module(void **state)
                                fx_dense(2, 1));
     assert_int_equal(fx_load_torch_state(longer, two_layers_of_pytorch(false)), FX_STATUS_FORMAT);
     expect_error(FX_STATUS_FORMAT, "rnn.2.weight_ih_l0");
+    /* the same array under both names */
+    void *cell = fx_torch_state(fx_chain_of("rnn", fx_chain(fx_rnn(3, 2))));
+    fx_array *w = fx_child_named(cell, "rnn.0.weight_ih_l0");
+    void *twice = fx_named_tuple("rnn.0.weight_ih_l0", w, "rnn.0.weight_hh_l0",
+                                 fx_child_named(cell, "rnn.0.weight_hh_l0"), "rnn.0.bias_ih_l0",
+                                 fx_child_named(cell, "rnn.0.bias_ih_l0"), "rnn.weight_ih_l0", w);
+    assert_int_equal(fx_load_torch_state(fx_chain_of("rnn", fx_chain(fx_rnn(3, 2))), twice),
+                     FX_STATUS_FORMAT);
+    expect_error(FX_STATUS_FORMAT, "rnn.weight_ih_l0");
 }
 
 /* A cell with a BatchNorm that is active outside of a training step: each time step stages the

@@ -112,8 +112,8 @@ static int list_ranks(int state, const char *before, char *out, size_t size)
 static void name_missing(const fxi_transport_call *c, char *why, size_t size)
 {
     int n = list_ranks(SILENT, "no answer from rank ", why, size);
-    if (n == 0)
-        n = list_ranks(FAILED, "an operation failed on rank ", why, size);
+    if (n == 0 && list_ranks(FAILED, "an operation failed on rank ", why, size) > 0)
+        return;
     if (n == 0)
         n = snprintf(why, size, "all ranks wait, but the operation did not end");
     if (n >= 0 && (size_t)n < size)
