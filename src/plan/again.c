@@ -1,5 +1,5 @@
-/* again.c: planner rule 8: on a device, a step computes a cheap value again from what is in memory
- * anyway, instead of reading it from memory.
+/* again.c: planner rule 8: on a device with its own memory (a GPU), a step computes a cheap value
+ * again from values that it reads anyway, instead of reading that value from memory.
  *
  * A pure function of the list of steps. In a network of 16-bit floats, norms compute in Float32:
  * their forward step would store the converted input, and the Float32 output, only for the backward
@@ -16,8 +16,8 @@
  * Before that, a value that equals another output of its step, such as an activation that two
  * layers convert, is replaced by that output.
  *
- * Only on devices with memory of their own: a CPU would need as long for the instructions as for
- * the loads. Each instruction rounds as before, so the bits stay the same.
+ * Not on the CPU, which would need as long for the instructions as for the loads. Each instruction
+ * rounds as before, so the bits stay the same.
  */
 #include "again.h"
 
@@ -51,9 +51,9 @@ static bool is_whole(const fx_step *s, const fx_tensor *t, int64_t offset)
            fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
-/* Instructions that take less time than a load, on a device with much more arithmetic than memory.
- * Exponentials of a softmax are not among them: the text of a row step would have two for each
- * element. */
+/* Instructions that take less time than a load on a GPU, whose arithmetic is much faster than its
+ * memory. FX_OP_EXP is not among them, so the exponentials of a softmax stay stored: otherwise the
+ * kernel text of a row step would have two exponentials for each element. */
 static bool is_cheap(const fx_instr *ins)
 {
     enum { POWER = 4 }; /* the largest exponent */
@@ -152,6 +152,7 @@ static bool suits(const fxi_again *a, const fx_step *reader, int64_t *io_bytes)
         operands += !has;
         *io_bytes += has || a->leaves[i].value < 0 ? 0 : fxi_stored_bytes(&a->leaves[i].tensor);
     }
+    /* One buffer of a step is its work space (fx_step_buffers). */
     return operands <= MOST_OPERANDS && instructions <= MOST_INSTRUCTIONS &&
            operands + fx_step_outputs(reader) <= a->how->buffers - 1;
 }
@@ -200,8 +201,8 @@ static bool pays(const fxi_again *a)
     return 2 * bytes <= before && kept_longer(a) <= size;
 }
 
-/* Can V's step do without this output? An elementwise step stores the last value of its program,
- * unless nothing is stored any more and the step is removed. */
+/* Can V's step have one output less, without output k? An elementwise step stores the last value of
+ * its program, unless nothing is stored any more and the step is removed. */
 static bool can_drop(const fxi_again *a, int32_t k)
 {
     const fx_step *s = &a->p->steps[a->made];
@@ -222,7 +223,8 @@ static int32_t equal_output(const fxi_again *a, int32_t k)
     return -1;
 }
 
-/* Is there an expression that pays, and space for what V's step must store for it? */
+/* Is there an expression that pays, and may V's step have the further outputs that it needs? The
+ * expression that stops at stored values is tried first, because it has fewer instructions. */
 static bool has_expression(fxi_again *a)
 {
     const fx_step *s = &a->p->steps[a->made];

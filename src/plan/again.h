@@ -12,9 +12,9 @@ enum {
     FXI_AGAIN_LEAVES = 8 /* the most leaves of an expression */
 };
 
-/* An operand of the expression, in the shape of the elements. */
+/* An operand of the expression (not a leaf of the graph), in the shape of the elements. */
 typedef struct fxi_leaf {
-    uint8_t reg; /* in V's step */
+    uint8_t reg; /* the register that it is in V's step */
     fx_tensor tensor;
     int32_t value; /* −1: the value of the row is not stored yet */
     int64_t offset;
@@ -43,8 +43,8 @@ static inline const fx_tensor *fxi_again_space(const fx_step *s)
                                           : &s->as.reduce.space;
 }
 
-/* The register of output k of step s. Not for reductions: their program computes what is reduced,
- * and their output is none of its registers. */
+/* The register of output k of step s. Not for reductions: their program computes the elements that
+ * are reduced, so no register of the program is the output. */
 int fxi_again_register(const fx_step *s, int32_t k);
 /* The output of step s that stores register r; −1: none. */
 int32_t fxi_again_output(const fx_step *s, int r);

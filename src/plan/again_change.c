@@ -86,8 +86,8 @@ typedef struct writing {
     fx_step *to;
     fx_instr *instr;
     int n;
-    uint8_t of_reader[FXI_AGAIN_REGISTERS],
-        of_maker[FXI_AGAIN_REGISTERS]; /* the new numbers of registers */
+    /* The new numbers of the registers of the reader, and of V's step. */
+    uint8_t reader_map[FXI_AGAIN_REGISTERS], source_map[FXI_AGAIN_REGISTERS];
 } writing;
 
 /* Appends an instruction whose operands are numbered by `map`; returns its register. An equal
@@ -141,7 +141,7 @@ static void set_operands(const fxi_again *a, const fx_step *reader, writing *w)
         to->in[to->nin] = reader->in[k];
         to->in_value[to->nin] = reader->in_value[k];
         to->in_offset[to->nin] = reader->in_offset[k];
-        w->of_reader[k] = (uint8_t)to->nin++;
+        w->reader_map[k] = (uint8_t)to->nin++;
     }
     for (int i = 0; i < a->nleaves; i++) {
         const fxi_leaf *l = &a->leaves[i];
@@ -152,7 +152,7 @@ static void set_operands(const fxi_again *a, const fx_step *reader, writing *w)
             to->in_value[k] = l->value;
             to->in_offset[k] = l->offset;
         }
-        w->of_maker[l->reg] = (uint8_t)k;
+        w->source_map[l->reg] = (uint8_t)k;
     }
 }
 
@@ -167,20 +167,20 @@ static void write_program(const fxi_again *a, const fx_step *reader, writing *w)
     const uint8_t pass = rows ? first_pass(a, reader) : 0;
     const int at = rows ? first_of_elements(reader, pass) : 0;
     for (int k = 0; k < at; k++)
-        w->of_reader[first + k] =
-            append(w, &old.instr[k], w->of_reader, fxi_again_output(reader, first + k) >= 0);
+        w->reader_map[first + k] =
+            append(w, &old.instr[k], w->reader_map, fxi_again_output(reader, first + k) >= 0);
     for (int k = 0; k < from.n; k++) {
         fx_instr ins = from.instr[k];
         ins.pass = pass;
         if (a->wanted[s->nin + k])
-            w->of_maker[s->nin + k] = append(w, &ins, w->of_maker, false);
+            w->source_map[s->nin + k] = append(w, &ins, w->source_map, false);
     }
     for (int k = 0; k < reader->nin; k++)
         if (reader->in_value[k] == a->v)
-            w->of_reader[k] = w->of_maker[a->root];
+            w->reader_map[k] = w->source_map[a->root];
     for (int k = at; k < old.n; k++)
-        w->of_reader[first + k] =
-            append(w, &old.instr[k], w->of_reader, fxi_again_output(reader, first + k) >= 0);
+        w->reader_map[first + k] =
+            append(w, &old.instr[k], w->reader_map, fxi_again_output(reader, first + k) >= 0);
 }
 
 /* Replaces V by its expression in step number `which`. */
@@ -204,9 +204,9 @@ static bool compute_in(fxi_again *a, int32_t which)
     set_operands(a, reader, &w);
     write_program(a, reader, &w);
     if (to.cls == FX_CLASS_ROW)
-        to.as.row.out_reg = w.of_reader[reader->as.row.out_reg];
+        to.as.row.out_reg = w.reader_map[reader->as.row.out_reg];
     for (int k = 0; to.cls != FX_CLASS_REDUCE && k < more_of(&to)->n; k++)
-        more_of(&to)->reg[k] = w.of_reader[more_of(&to)->reg[k]];
+        more_of(&to)->reg[k] = w.reader_map[more_of(&to)->reg[k]];
     *program_of(&to) = (fx_program){w.instr, w.n};
     fxi_step_free(reader);
     *reader = to;
@@ -261,8 +261,10 @@ void fxi_again_read_instead(fxi_again *a, int32_t other)
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* Removes output k of V's step. If it was the main output, another one becomes that: one of the
- * largest, because they may take over the memory of an operand, and of these the last. */
+/* Removes output k of V's step. If it was the main output, the last of the largest others becomes
+ * the main output: only the main output may take over the memory of an operand (place.c), which
+ * must have its size. Only row steps get here with k = 0 and other outputs (can_drop in again.c).
+ */
 void fxi_again_drop_output(fxi_again *a, int32_t k)
 {
     fx_step *s = &a->p->steps[a->made];

@@ -63,7 +63,7 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
                   m = d->uses.made[v];
     if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF)
         return "no step makes the new value";
-    /* FX_TRACE=donation shows these reasons to users. */
+    /* FX_TRACE=donation shows the reasons to users. */
     if (d->taken[leaf])
         return "another new value takes the memory of the old one";
     if (p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes)

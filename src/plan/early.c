@@ -1,9 +1,10 @@
 /* early.c: products and reductions run as soon as their operands exist, if that frees memory.
  *
- * Steps come in the order in which a walk of the graph finishes their nodes. After a gradient has
- * been taken, the gradients of weights come last of all, so the activations and all their gradients
- * stay in memory until then. A gradient of a weight is small: computed directly after the step that
- * makes its operand, it ends the life of two large values.
+ * Steps come in the order in which a walk of the graph finishes their nodes (row_order.c changes
+ * the order of large graphs). After a gradient has been taken, this walk finishes the gradients of
+ * weights last, so the activations and all their gradients stay in memory until then. A gradient of
+ * a weight is small: computed directly after the step that makes its operand, it ends the life of
+ * two large values.
  *
  * Only products, convolutions and reductions are moved, because their outputs are often smaller
  * than what they read. The bits do not depend on the order.
@@ -31,7 +32,7 @@ static bool start(moving *m)
 }
 
 /* The step after which all operands of step i exist; −1: they exist before the plan runs. If a step
- * that computes an operand is itself moved, the step behind which it is moved counts. */
+ * that computes an operand is itself moved, the step after which it will run counts. */
 static int32_t latest_producer(const moving *m, int32_t i)
 {
     const fx_step *s = &m->p->steps[i];
@@ -44,7 +45,7 @@ static int32_t latest_producer(const moving *m, int32_t i)
 }
 
 /* By how many steps the life of value v gets shorter if its reader i moves to after step `to`; 0 if
- * another step reads v as late. */
+ * another step reads v as late as i does now. */
 static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
 {
     int32_t end = to;
@@ -101,6 +102,7 @@ static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordere
     const int32_t n = m->p->nsteps;
     int32_t at = 0;
     memset(head, -1, (size_t)n * sizeof *head);
+    /* `choose` decided on readers before it moved the steps that compute their operands. */
     for (int32_t i = 0; i < n; i++)
         if (m->after[i] != i)
             m->after[i] = latest_producer(m, i);

@@ -35,7 +35,7 @@ typedef struct chain {
                               instruction with one input, this input */
 } chain;
 
-/* Can libraries of matrix products and convolutions apply op? Other functions stay elementwise
+/* Can the vendors' libraries apply op to a product or convolution? Other functions stay elementwise
  * steps. */
 static bool is_activation(uint8_t op)
 {
@@ -389,13 +389,15 @@ bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p)
 /* ---- stripping ------------------------------------------------------------------------------- */
 
 /* Cuts the epilogue of step s to its first n instructions, with the inputs that they read. The
- * inputs stay in the list after `nin`, for add_rest. */
+ * removed inputs stay in the list, after the first `nin`, for add_rest. */
 static void trim(fx_step *s, int32_t n)
 {
     fx_program *p = epilogue_of(s);
     int nin = 2;
     for (int32_t k = 0; k < n; k++)
         nin += p->instr[k].nsrc > 1;
+    /* Registers from nin − 1 on are results of instructions (extend). With fewer inputs, their
+     * numbers are lower. */
     for (int32_t k = 0; k < n; k++)
         for (int i = 0; i < p->instr[k].nsrc; i++)
             if (p->instr[k].src[i] >= s->nin - 1)
@@ -479,7 +481,7 @@ static fx_status settle(const fxi_planner *how, fxi_plan *p, int32_t i)
     memcpy(program, epilogue.instr, (size_t)epilogue.n * sizeof *program);
     int32_t n = epilogue.n;
     fx_status status = fxi_prepare_step(how, p, &p->steps[i]);
-    /* At most MOST + 1 questions. The last one is about the bare product. */
+    /* `prepare` is called at most MOST + 1 times, the last time with the bare product. */
     while (status == FX_STATUS_UNSUPPORTED && n > 0) {
         trim(&p->steps[i], --n);
         status = fxi_prepare_step(how, p, &p->steps[i]);

@@ -3,7 +3,7 @@
  *
  * An optimiser updates every parameter by the same few instructions. Such steps become one step
  * with a table of segments, one for each tensor: one launch for all parameters, so the many small
- * ones cost little. All operands must be dense or single values, and alike in all members.
+ * ones cost little. Each operand must be dense in all members, or a single value in all members.
  *
  * A pure function of the list of steps in their final order, before memory is placed. Only steps
  * whose results no step of the plan reads are merged, so that no value has to live longer. The
@@ -20,8 +20,8 @@
 typedef struct member {
     int32_t before;   /* the member before this one, or −1 */
     int32_t count;    /* in the latest member: the size of the group; 0: merged into a later step */
-    int32_t typical;  /* in the latest member: a member with more than one element if there is one,
-                         to compare with */
+    int32_t typical;  /* in the latest member: the member that other steps are compared with: one
+                         with more than one element, if there is one */
     int32_t deadline; /* the first other step that overwrites what this step reads; in the latest
                          member: the first that overwrites what any member reads */
     bool fits;        /* can be a member */
@@ -108,8 +108,8 @@ static uint8_t written_over(const fxi_plan *p, const fx_step *f, int32_t o)
     return 0;
 }
 
-/* Replaces step j by a foreach step over all members of its group, first to last. The program of
- * step j serves all. */
+/* Replaces step j by a foreach step over all members of its group, first to last. All segments run
+ * the program of step j. */
 static bool merge(fxi_plan *p, const member *m, int32_t j)
 {
     const int32_t n = m[j].count, nin = p->steps[j].nin;
@@ -230,7 +230,7 @@ static bool find_members(const fxi_plan *p, member *m)
  * an optimiser has few different programs, so the match is near. */
 enum { NEAREST = 8 };
 
-static bool single_step(const fxi_plan *p, int32_t i)
+static bool has_one_element(const fxi_plan *p, int32_t i)
 {
     return fxi_is_number(&p->steps[i].out);
 }
@@ -248,7 +248,7 @@ static void find_group(const fxi_plan *p, member *m, int32_t j)
             continue;
         m[j].before = i;
         m[j].count = m[i].count + 1;
-        m[j].typical = single_step(p, m[i].typical) ? j : m[i].typical;
+        m[j].typical = has_one_element(p, m[i].typical) ? j : m[i].typical;
         m[j].deadline = m[i].deadline < m[j].deadline ? m[i].deadline : m[j].deadline;
         m[i].count = 0;
         return;

@@ -1,15 +1,14 @@
 /* foreach_reduce.c: planner rule 7: merges small reductions of one program into one step.
  *
- * A training step has a reduction for each bias, and two for each norm. On a device every step is a
+ * A training step has a reduction for each bias, and two for each norm. On a GPU every step is a
  * launch, which takes longer than a small reduction itself. So reductions with equal folds,
- * programs and element types become one foreach step (fx_foreach_step.each). A device computes as
- * many of them in a launch as the arguments of the launch hold. Their shapes and strides may
- * differ.
+ * programs and element types become one foreach step (fx_foreach_step.each). A GPU computes as many
+ * of them in a launch as the arguments of the launch hold. Their shapes and strides may differ.
  *
  * A pure function of the list of steps in their final order. Members move to the position of the
  * last one. So no step in between may read a result, or overwrite an operand. Their operands are
- * kept for longer, so a member may read only little: what a device reads in about the time of a
- * launch.
+ * kept for longer, so a member may read only MEMBER_BYTES, about as much as a GPU reads in the time
+ * of a launch.
  */
 #include "build.h"
 
@@ -24,11 +23,11 @@ enum {
 /* A reduction while reductions are merged. The members of a group are a list from its latest member
  * to its first. */
 typedef struct member {
-    int32_t before; /* the member before this one, or −1 */
-    int32_t count;  /* in the latest member: the size of the group; 0: it is in a later group, or
-                       cannot be merged */
-    int32_t end;    /* the first step that reads its result or overwrites an operand; in the latest
-                       member: of any member */
+    int32_t before;   /* the member before this one, or −1 */
+    int32_t count;    /* in the latest member: the size of the group; 0: it is in a later group, or
+                         cannot be merged */
+    int32_t deadline; /* the first step that reads its result or overwrites an operand; in the
+                         latest member: the first for any member */
 } member;
 
 static int64_t operand_bytes(const fx_step *s)
@@ -72,8 +71,8 @@ static bool find_members(const fxi_plan *p, member *m)
         m[i] = (member){-1, is_small(p, s), reader[s->out_value]};
         for (int k = 0; k < s->nin; k++) {
             const fxi_value *v = &p->values[s->in_value[k]];
-            if (v->kind == FXI_VALUE_LEAF && by[v->index] < m[i].end)
-                m[i].end = by[v->index];
+            if (v->kind == FXI_VALUE_LEAF && by[v->index] < m[i].deadline)
+                m[i].deadline = by[v->index];
             reader[s->in_value[k]] = i;
         }
     }
@@ -90,9 +89,10 @@ static void find_group(const fxi_plan *p, member *m, int32_t j)
         if (m[i].count == 0)
             continue;
         compared++;
-        if (m[i].end <= j || m[i].count == MEMBERS || !alike(&p->steps[i], &p->steps[j]))
+        if (m[i].deadline <= j || m[i].count == MEMBERS || !alike(&p->steps[i], &p->steps[j]))
             continue;
-        m[j] = (member){i, m[i].count + 1, m[i].end < m[j].end ? m[i].end : m[j].end};
+        m[j] = (member){i, m[i].count + 1,
+                        m[i].deadline < m[j].deadline ? m[i].deadline : m[j].deadline};
         m[i].count = 0;
         return;
     }
@@ -119,7 +119,8 @@ static bool make_lists(fx_step *f, const fx_step *s, int32_t n)
     return false;
 }
 
-/* Makes s member `at` of the step. Its operands move into the step's lists, which it shares. */
+/* Makes s member `at` of the step f. The operands of s move into the lists of f, and the member
+ * points into these lists. */
 static void put(fx_step *f, int32_t at, const fx_step *s)
 {
     const size_t nin = (size_t)s->nin, from = (size_t)at * nin;

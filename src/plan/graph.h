@@ -75,8 +75,9 @@ static inline bool fxi_multiplies(uint8_t op)
     return fxi_ops[op].cls == FX_CLASS_MATMUL || fxi_ops[op].cls == FX_CLASS_CONV;
 }
 
-/* The i-th input of node `id`. Read from the key, because nodes of other threads do not store their
- * number. Both functions are inline: the planner calls them for every edge, many times. */
+/* The i-th input of node `id`. It is read from the key, because nodes of other threads do not store
+ * their number. This function and the next one are inline: the planner calls them for every edge,
+ * many times. */
 static inline int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i)
 {
     return (int32_t)(g->key[g->record[id] + 1 + (uint32_t)i / 2] >> (i % 2 ? 32 : 0));
@@ -109,7 +110,7 @@ typedef struct fxi_root {
     fxi_node *donor;
 } fxi_root;
 
-/* Fills g from the roots. To make a plan of g, all of them must be on one device or on none.
+/* Fills g from the roots. To make a plan of g, all roots must be on one device or on none.
  * FX_STATUS_UNSUPPORTED, not recorded: g->waits is set, or g->blocked is a TRANSFER node that the
  * caller must evaluate before the graph can be built (none of its inputs waits for another
  * TRANSFER). Nodes that pending nodes outside the graph still need become outputs too, so they are

@@ -100,7 +100,8 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
 
 /* Planner rule 2: a reduction computes its elementwise producers in the same step if its reduced
  * axes surround the kept ones (reduced… kept… reduced…, ignoring axes of size 1): then kernels can
- * walk memory in order, tile by tile. The reduction is the only output. */
+ * walk memory in order, tile by tile. The reduction is the only output. Not for the folds after
+ * FX_REDUCE_PROD, which need the mean of the elements or the index of one. */
 static bool takes_producers(const fxi_node *n)
 {
     if (n->data || n->op != FX_OP_REDUCE || n->attr.reduce.fold > FX_REDUCE_PROD)
@@ -158,8 +159,8 @@ static void assign(grouping *s, int32_t i)
 
 /* ---- siblings -------------------------------------------------------------------------------- */
 
-/* At most this many readers of each value or operand of a group are tried, so that a value with
- * very many readers does not make the time quadratic. */
+/* At most this many readers of the values and operands of a group are tried, all values together,
+ * so that a value with very many readers does not make the time quadratic. */
 enum { SIBLINGS = 32 };
 /* The most nodes that a group may pass when it moves to the position of an earlier one. Its results
  * are then kept for longer, and this limits by how much. */
@@ -247,9 +248,9 @@ static bool is_free(const grouping *s, int32_t id)
            (fxi_ops[n->op].cls == FX_CLASS_MOVEMENT && s->out->rows.row[id] < 0);
 }
 
-/* Marks what must be computed between the roots a and b before b. False if that is more than the
- * members of group b, leaves, literals and views, or if one of these views reads group a: the view
- * would come before the merged group, which computes the value that the view reads. */
+/* Marks the nodes between the roots a and b that must be computed before b. False if one of them is
+ * not a member of group b, a leaf, a literal or a view, or if one of these views reads group a: the
+ * view would come before the merged group, which computes the value that the view reads. */
 static bool can_advance(grouping *s, int32_t a, int32_t b)
 {
     const int32_t from = s->at[a];

@@ -1,7 +1,7 @@
 /* layout.c: chooses the order in which the elements of activations are in memory.
  *
  * Every value is column-major, W×H×C×N with W fastest. The exception: a backend may ask for
- * convolutions and pooling with C fastest (channels last), because kernels of vendors are about
+ * convolutions and pooling with C fastest (channels last), because the vendors' kernels are about
  * twice as fast with it. The output of a channels-last step stays in that order. Elementwise steps
  * and reductions whose full-size operands are channels last are written with their axes in memory
  * order (C, W, H, N). In that order the operands are dense, so kernels need no code for layouts.
@@ -244,8 +244,9 @@ static void set_channels_last(const fxi_builder *b, fx_step *s, const fxi_node *
     *(n->op == FX_OP_CONV ? &s->as.conv.channels_last : &s->as.pool.channels_last) = true;
 }
 
-/* Is the convolution n a matrix product, which both orders suit: one tap without padding? Not with
- * 16-bit floats: a library that has instructions for them repays the copies. */
+/* Is the convolution n a matrix product (one tap without padding), which is as fast in both orders?
+ * False for 16-bit floats: a library that has instructions for them gains more from channels last
+ * than the copies cost. */
 static bool is_product(const fxi_node *n)
 {
     const fx_conv_attr *a = &n->attr.conv;

@@ -1,7 +1,7 @@
-/* log_sums.c: the gradient of attention needs the logarithms of the sums of exponentials. If its
- * plan computes the result too, the forward step has them in registers, and stores them as a second
- * output; so the scores are not computed a second time. A forward pass that is evaluated alone
- * stores none.
+/* log_sums.c: the gradient of attention needs the logarithms of the sums of exponentials. If one
+ * plan computes the result and the gradient, the forward step has the logarithms in registers and
+ * stores them as a second output, so the scores are not computed a second time. A forward pass that
+ * is evaluated alone stores no logarithms.
  *
  * A merged step reads its operands where the forward step does, and they are the same values. The
  * logarithms are computed earlier than without merging, so no reader comes too early.

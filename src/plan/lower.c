@@ -119,7 +119,7 @@ bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fx
     return fxi_set_output(b, s, n, to);
 }
 
-/* The copy is remembered at the node, so several kernels that need it share one. */
+/* The place of the node keeps the number of the copy, so all kernels that need a copy share one. */
 static bool copied_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -297,7 +297,7 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     const bool lowered = fxi_lower_channels_last(b, id, &channels_last);
     if (!lowered || channels_last)
         return lowered;
-    /* Kernels of these classes take dense operands on every backend. */
+    /* Kernels of these classes take only dense operands, on every backend. */
     const bool dense = !b->views || cls == FX_CLASS_CONV || cls == FX_CLASS_POOL ||
                        cls == FX_CLASS_CUSTOM || cls == FX_CLASS_COLLECTIVE;
     /* Copies must be in the list before the step that reads them. */

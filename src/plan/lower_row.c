@@ -5,7 +5,8 @@
  * inside, is computed once for each row, not for each element.
  *
  * Aliases name the register of the value that they rename. So do twins: members that compute the
- * same as an earlier member. Gradients often repeat sums of the row that the values needed already.
+ * same as an earlier member. Gradients often repeat sums of the row that the forward computation
+ * already needs.
  */
 #include "build.h"
 
@@ -275,8 +276,8 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     find_row_values(&q);
     order_members(&q);
     fxi_place in;
-    for (int i = 0; i < q.noperands;
-         i++) /* copies must be in the list before the step that reads them */
+    /* Copies must be in the list before the step that reads them. */
+    for (int i = 0; i < q.noperands; i++)
         if (!fxi_plain_place(b, q.operands[i], &in))
             return false;
     fx_step *s = fxi_add_step(b, FX_OP_REDUCE, q.noperands, NULL);

@@ -3,9 +3,9 @@
  * The run begins such a step, and finishes it before the first step that reads its result. Until
  * then the communicator reads the operand and writes the result, so both keep their memory.
  *
- * Only a step on host memory is begun: with memory of its own, a device must first copy the operand
- * to the host. The operand of the step must be a value of the arena: a leaf might be replaced in
- * place too early.
+ * Only a step on host memory is begun: if the device has its own memory, the operand must first be
+ * copied to the host. The operand of the step must be a value of the arena: a leaf might be
+ * overwritten by its new value too early.
  */
 #include "build.h"
 

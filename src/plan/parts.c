@@ -71,7 +71,8 @@ fx_status fxi_offer_parts(const fxi_planner *how, fxi_plan *p)
     fx_status status = FX_OK;
     for (int32_t i = 0, end; i < p->nsteps && status == FX_OK; i = end + 1) {
         end = end_of_part(p, i);
-        /* A plan of one step is offered too: no step of the library divides it. */
+        /* A plan with only one step is offered too, if the library does not run that step itself.
+         */
         if (end - i >= LEAST_STEPS || end - i == p->nsteps)
             status = offer(how, p, i, end);
     }

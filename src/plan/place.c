@@ -120,8 +120,8 @@ static bool deaths(const fxi_plan *p, int32_t **out_head, int32_t **out_next)
         return false;
     memset(head, -1, ((size_t)p->nsteps + 1) * sizeof *head);
     for (int32_t v = 0; v < p->nvalues; v++) {
-        /* Buffers and leaves are not in the arena, and a value that no step writes any more was
-         * replaced by a fused one. */
+        /* Output buffers and leaves are not in the arena, and fusion leaves values that no step
+         * writes any more (`last` is −1). */
         if (p->values[v].kind != FXI_VALUE_ARENA || p->values[v].last < 0)
             continue;
         next[v] = head[p->values[v].last];

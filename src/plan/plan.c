@@ -89,10 +89,10 @@ static bool reads_borrowed(const fxi_builder *b, int32_t id)
     return b->g->nodes[id]->data->buffer->borrowed;
 }
 
-/* Gives output k memory that outlives the run. Three kinds of output are copied: constants; views
- * of borrowed memory, whose owner may free it after the evaluation; and views of less than half of
- * a value, which would keep the whole value alive. Channels-last results are copied into
- * column-major order, which programs see. */
+/* Gives output k memory that outlives the run. Three kinds of output are copied: literals; views of
+ * borrowed memory, whose owner may free it after the evaluation; and views of less than half of a
+ * value, which would keep the whole value alive. Channels-last results are copied into column-major
+ * order, which programs see. */
 static bool settle_output(fxi_builder *b, int32_t k)
 {
     fxi_plan *p = b->p;
@@ -214,8 +214,8 @@ static fx_status failed_with(const fxi_plan *p, const fx_step *s, fx_status stat
 }
 
 /* Prepares all steps. Steps with an epilogue were prepared by fxi_settle_epilogues; those that
- * failed there are asked again, so that the failure is recorded. Steps that the library runs itself
- * are not the backend's. */
+ * failed there are prepared again, so that the failure is recorded. Steps that the library runs
+ * itself are left out. */
 static fx_status prepare(fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
@@ -269,18 +269,18 @@ static bool lower(fxi_builder *b)
 /* Changes the list of steps until it is final. False if an allocation fails.
  *
  * Donation fixes the order of the steps, after the last rule that moves any; merging needs that
- * order. Values are computed again, and reductions merged, only on devices, where a step is a
- * launch and memory is slow: on the CPU, merging would save less than it costs to keep the operands
- * for longer. */
+ * order. Values are computed again, and reductions merged, only on devices with their own memory
+ * (GPUs), where a step is a launch and memory is slow: on the CPU, merging would save less than it
+ * costs to keep the operands for longer. */
 static bool improve(fxi_builder *b)
 {
     fxi_plan *p = b->p;
-    const bool fuses = b->how->fuses, on_device = fuses && b->how->own_memory;
+    const bool fuses = b->how->fuses, own_memory = fuses && b->how->own_memory;
     if (fuses)
         fxi_merge_log_sums(p);
-    return (!on_device || fxi_compute_again(b->how, p)) && (!fuses || fxi_run_early(p)) &&
+    return (!own_memory || fxi_compute_again(b->how, p)) && (!fuses || fxi_run_early(p)) &&
            fxi_donate(b) && (!fuses || fxi_merge_foreach(p)) &&
-           (!on_device || fxi_merge_reductions(p)) && note_counted(p);
+           (!own_memory || fxi_merge_reductions(p)) && note_counted(p);
 }
 
 /* Gives the final steps their memory. Their work space is known, because they are prepared. False
@@ -320,8 +320,8 @@ static fx_status check(const fxi_planner *how, const fxi_plan *p)
                                      (int)p->nnodes, p->device->name, why);
 }
 
-/* Builds a plan with the rules in `how`. *out_refused: the backend does not take a fused step,
- * which is not recorded. */
+/* Builds a plan with the rules in `how`. *out_refused: the backend refused a fused step. That is
+ * not recorded as an error. */
 static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan,
                             bool *out_refused)
 {
@@ -371,7 +371,7 @@ fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **
     return status;
 }
 
-/* What the backend prepared of the whole plan may refer to steps, so it is released before them. */
+/* The backend's parts of the plan may refer to steps, so they are released before the steps. */
 void fxi_plan_free(fxi_plan *p)
 {
     for (int32_t k = 0; k < p->nparts; k++)

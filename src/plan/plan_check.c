@@ -9,10 +9,10 @@
  * intact, in memory that outlives the run. The operands of attention must have the alignment that
  * its kernels load, and the outputs of a program must be different registers.
  *
- * The check shares no code with place.c, donate.c and in_place.c, so a mistake there cannot hide
- * itself. It uses only the tensors and offsets of the steps and the places of the values. Debug
- * builds check every plan. The time is linear in the operands, apart from the insertion into the
- * sorted list of values in the arena.
+ * The check shares no code with place.c, donate.c and in_place.c (except fxi_row_reads), so it
+ * finds a mistake in these files. It uses only the tensors and offsets of the steps and the places
+ * of the values. Debug builds check every plan. The time is linear in the operands, apart from the
+ * insertion into the sorted list of values in the arena.
  */
 #include "plan.h"
 
@@ -190,7 +190,7 @@ static bool write_arena(checking *c, int32_t i, int32_t w)
     return true;
 }
 
-/* Puts value w into a buffer that holds one value, and spoils the value before it. */
+/* Puts value w into a buffer that holds one value, and spoils the value that was there. */
 static bool write_buffer(checking *c, int32_t i, int32_t w, int32_t *holder, int32_t n,
                          const char *what)
 {
@@ -456,8 +456,8 @@ static bool prepare(checking *c)
     memset(c->output, -1, (size_t)p->nbuffers * sizeof *c->output);
     for (int32_t v = 0; v < p->nvalues; v++) {
         const fxi_value_kind kind = p->values[v].kind;
-        const bool there = kind == FXI_VALUE_LEAF || kind == FXI_VALUE_LITERAL;
-        c->values[v] = (state){there ? BEFORE : NEVER, NEVER, -1};
+        const bool exists = kind == FXI_VALUE_LEAF || kind == FXI_VALUE_LITERAL;
+        c->values[v] = (state){exists ? BEFORE : NEVER, NEVER, -1};
         if (kind == FXI_VALUE_LEAF)
             c->leaf[p->values[v].index] = v;
     }

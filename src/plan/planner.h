@@ -15,7 +15,7 @@ typedef struct fxi_planner {
     bool rows;  /* with `fuses`: row steps as well */
     int32_t buffers; /* the most buffers that a step may have (fx_step_buffers) */
     bool own_memory; /* the device has memory of its own: literals are written to it, and each step
-                        is at least one launch */
+                        that runs alone is at least one launch */
     /* Epilogues of convolutions may also subtract, multiply by and divide by a number or a value of
      * each output channel. Only the CPU: the plugin interface does not have these instructions. */
     bool channel_values;

@@ -8,8 +8,8 @@
  *
  * The order in memory does not change the sums, so it does not change the bits. One of the matrix
  * axes must be the first one in memory: kernels store vectors of neighbours. All readers of the
- * product must be permutations: any other reader would read it with gaps, or could no longer be
- * moved into it as its epilogue.
+ * product must be permutations. Any other reader would read it with gaps, or could no longer become
+ * an epilogue of the product.
  */
 #include "build.h"
 

@@ -50,7 +50,7 @@ static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t r
 }
 
 /* Can the rows be columns (row.h) of `terms` elements, of which `before` are neighbours in memory?
- * The work-items of a device read neighbouring columns. The CPU reads wide blocks of them, or all
+ * The work-items of a GPU read neighbouring columns. The CPU reads wide blocks of them, or all
  * neighbours, and these must fit in the second-level cache. Fewer than FXI_ROW_COLUMNS elements are
  * not worth the calls of a block. */
 static bool fits_columns(const fxi_row_search *s, int64_t before, int64_t terms, int64_t size)
@@ -188,17 +188,19 @@ static void widen(fxi_row_search *s, int32_t id)
 {
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
         const int32_t i = fxi_graph_input(s->g, id, k), at = s->at[i];
-        s->nearest = at < s->nearest && at >= s->low && can_join(s, i) ? at : s->nearest;
+        s->first_candidate =
+            at < s->first_candidate && at >= s->low && can_join(s, i) ? at : s->first_candidate;
     }
     const int32_t from = s->consumers.first[id], to = s->consumers.first[id + 1];
     /* A value with very many consumers is not searched; the sweep then runs to the end of the
      * window.
      */
     if (to - from > WINDOW)
-        s->farthest = s->high;
+        s->last_candidate = s->high;
     for (int32_t k = from; k < to && to - from <= WINDOW; k++) {
         const int32_t i = s->consumers.list[k], at = s->at[i];
-        s->farthest = at > s->farthest && at < s->high && can_join(s, i) ? at : s->farthest;
+        s->last_candidate =
+            at > s->last_candidate && at < s->high && can_join(s, i) ? at : s->last_candidate;
     }
 }
 
@@ -268,7 +270,7 @@ static void visit_consumer(fxi_row_search *s, int32_t id)
 static void take_consumers(fxi_row_search *s)
 {
     fxi_row_keep_members(s);
-    for (int32_t at = s->first; at < s->high && at <= s->farthest;) {
+    for (int32_t at = s->first; at < s->high && at <= s->last_candidate;) {
         const int32_t stop = unit_end(s, at);
         int touched = 0;
         for (int32_t k = at; k < stop && s->out->row[s->out->order[at]] >= 0; k++)
@@ -285,12 +287,12 @@ static void take_consumers(fxi_row_search *s)
  * to a member makes its inputs lead there too, and those may not join. */
 static void pass_on(fxi_row_search *s, int32_t id, int marks)
 {
-    if (!(marks & (FXI_ROW_MEMBER | FXI_ROW_FEEDS | FXI_ROW_LEAVES)))
+    if (!(marks & (FXI_ROW_MEMBER | FXI_ROW_FEEDS | FXI_ROW_BEFORE)))
         return;
-    fxi_row_set_mark(s, id, marks & FXI_ROW_MEMBER ? 0 : FXI_ROW_LEAVES);
+    fxi_row_set_mark(s, id, marks & FXI_ROW_MEMBER ? 0 : FXI_ROW_BEFORE);
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++)
         fxi_row_set_mark(s, fxi_graph_input(s->g, id, k),
-                         marks & FXI_ROW_MEMBER ? FXI_ROW_FEEDS : FXI_ROW_LEAVES);
+                         marks & FXI_ROW_MEMBER ? FXI_ROW_FEEDS : FXI_ROW_BEFORE);
 }
 
 /* One sweep against the order: adds the nodes that members are computed from. Returns whether a
@@ -299,7 +301,7 @@ static bool take_operands(fxi_row_search *s)
 {
     bool joined = false;
     fxi_row_keep_members(s);
-    for (int32_t at = s->last; at >= s->low && (at >= s->nearest || at >= s->first);) {
+    for (int32_t at = s->last; at >= s->low && (at >= s->first_candidate || at >= s->first);) {
         const int32_t start = unit_start(s, at);
         int marks = 0;
         for (int32_t k = start; k <= at; k++)
@@ -308,7 +310,7 @@ static bool take_operands(fxi_row_search *s)
             marks |= s->mark[s->out->order[k]];
         const int32_t id = s->out->order[at];
         /* The kind is tested last: most nodes that a sweep passes have no marks. */
-        if (s->out->row[id] < 0 && !(marks & (FXI_ROW_MEMBER | FXI_ROW_LEAVES)) &&
+        if (s->out->row[id] < 0 && !(marks & (FXI_ROW_MEMBER | FXI_ROW_BEFORE)) &&
             (marks & FXI_ROW_FEEDS) && s->members < s->most && can_join(s, id)) {
             join(s, id, kind_of(s, id));
             joined = true;
@@ -331,7 +333,7 @@ static void take_sums_of(fxi_row_search *s, int32_t x)
     for (int32_t k = from; k < to && to - from <= READERS; k++) {
         const int32_t id = s->consumers.list[k];
         if (s->out->row[id] >= 0 || s->at[id] <= s->first || s->at[id] >= s->high ||
-            (s->mark[id] & (FXI_ROW_MEMBER | FXI_ROW_FEEDS | FXI_ROW_LEAVES)) ||
+            (s->mark[id] & (FXI_ROW_MEMBER | FXI_ROW_FEEDS | FXI_ROW_BEFORE)) ||
             s->members == FXI_ROW_ALL || !sums_across(s, s->g->nodes[id]))
             continue;
         join(s, id, FXI_ROW_ACROSS);
@@ -375,7 +377,7 @@ static void make_neighbours(fxi_row_search *s, int32_t *moved)
     for (int part = 0; part < 3; part++)
         for (int32_t at = first; at <= last; at++) {
             const int mark = s->mark[order[at]];
-            const int own = mark & FXI_ROW_MEMBER ? 1 : mark & FXI_ROW_LEAVES ? 0 : 2;
+            const int own = mark & FXI_ROW_MEMBER ? 1 : mark & FXI_ROW_BEFORE ? 0 : 2;
             if (own == part)
                 moved[n++] = order[at];
         }
@@ -400,7 +402,7 @@ static bool grow(fxi_row_search *s, int32_t seed, int32_t most)
     s->low = s->first > WINDOW ? s->first - WINDOW : 0;
     s->high = s->g->n - s->first > WINDOW ? s->first + WINDOW : s->g->n;
     s->members = 0;
-    s->nearest = s->farthest = s->first;
+    s->first_candidate = s->last_candidate = s->first;
     s->most = most;
     join(s, seed, FXI_ROW_REDUCE);
     take_consumers(s);

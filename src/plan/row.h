@@ -14,7 +14,7 @@
  * less than one over memory (docs/design/0007). */
 enum {
     FXI_ROW_MEMBERS = 64,
-    FXI_ROW_ALL = 72, /* members with the sums across rows, which join last */
+    FXI_ROW_ALL = 72, /* members, including the sums across rows, which join last */
     FXI_ROW_INPUTS = 24,
     FXI_ROW_OUTPUTS = 1 + FX_MORE_OUTPUTS,
     FXI_ROW_PASSES = 6,
@@ -25,7 +25,8 @@ enum {
                                  fewest rows for FXI_ROW_AROUND */
     FXI_ROW_COLUMN = 512, /* bytes of a column, so that a block of columns stays in the second-level
                              cache */
-    FXI_ROW_PLANE = 256 << 10, /* the same for all neighbouring columns, which may be longer */
+    FXI_ROW_PLANE = 256 << 10, /* the same for all neighbouring columns together; each may then be
+                                  longer than FXI_ROW_COLUMN bytes */
     FXI_ROW_COLUMNS = 64,      /* the fewest elements of all neighbouring columns together */
     FXI_ROW_SUMS = 8 << 10     /* the most sums across rows, so that they stay in the cache */
 };

@@ -10,7 +10,7 @@
 enum {
     FXI_ROW_MEMBER = 1,
     FXI_ROW_FEEDS = 2,  /* it is an input of a member */
-    FXI_ROW_LEAVES = 4, /* a path leads from it through a node outside to a member */
+    FXI_ROW_BEFORE = 4, /* outside, and a member is computed from it; or an input of such a node */
     FXI_ROW_AFTER = 8,  /* outside, and computed from a member */
     FXI_ROW_LISTED = 16 /* in fxi_row_search.marked */
 };
@@ -33,8 +33,9 @@ typedef struct fxi_row_search {
     const fxi_node *sums;           /* its first sum across rows; NULL: none */
     int32_t first, last;            /* positions of the first and last member */
     int32_t low, high;              /* positions that are examined: low … high − 1 */
-    int32_t nearest, farthest;      /* positions of the first and last node that can join: it is an
-                                       input or a consumer of a member. Sweeps end there. */
+    /* Positions of the first and last node that can join: it is an input or a consumer of a member.
+     * Sweeps end at these positions. */
+    int32_t first_candidate, last_candidate;
     int32_t members, most;
     int32_t buffers; /* inputs and outputs that a row step may have together */
 } fxi_row_search;
@@ -65,7 +66,7 @@ static inline void fxi_row_leave(fxi_row_search *s, int32_t id)
 /* Counts the members whose value is needed outside, and marks them FXI_ROW_FEEDS. The sweeps are
  * finished, so the mark is free for this meaning. */
 int32_t fxi_row_count_outputs(fxi_row_search *s);
-/* Counts the operands of members that are outside. FXI_ROW_LEAVES marks those already counted. */
+/* Counts the operands of members that are outside. FXI_ROW_BEFORE marks those already counted. */
 int32_t fxi_row_count_inputs(fxi_row_search *s);
 /* Does a member use the result of a reduction of its row? If members of full size use it, the row
  * is read once instead of twice. If values of the row use it (the division of a mean), they need no

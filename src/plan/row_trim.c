@@ -42,8 +42,8 @@ int32_t fxi_row_count_inputs(fxi_row_search *s)
         const int32_t id = s->out->order[at];
         for (int k = 0; k < fxi_graph_inputs(s->g, id) && (s->mark[id] & FXI_ROW_MEMBER); k++) {
             const int32_t i = fxi_graph_input(s->g, id, k);
-            n += !(s->mark[i] & (FXI_ROW_MEMBER | FXI_ROW_LEAVES));
-            fxi_row_set_mark(s, i, FXI_ROW_LEAVES);
+            n += !(s->mark[i] & (FXI_ROW_MEMBER | FXI_ROW_BEFORE));
+            fxi_row_set_mark(s, i, FXI_ROW_BEFORE);
         }
     }
     return n;
@@ -94,9 +94,9 @@ static bool finishes_product(const fxi_row_search *s, int32_t id)
            (single_product(s, x) || single_product(s, y));
 }
 
-/* Do only elementwise nodes of full size use member id, none of them a member? The last test is for
- * comparisons, whose results are small: a comparison that a node beyond the examined positions uses
- * stays a member, because outside it could be a step of its own. */
+/* Do only elementwise nodes of full size use member id, none of them a member? A comparison, whose
+ * results are small (one byte), must also not be used by a node beyond the examined positions:
+ * outside the row step, it could be a step of its own. */
 static bool serves_later_groups(const fxi_row_search *s, int32_t id)
 {
     const bool small = fx_dtype_size((fx_dtype)s->g->nodes[id]->dtype) == 1;
@@ -111,8 +111,8 @@ static bool serves_later_groups(const fxi_row_search *s, int32_t id)
     return s->consumers.first[id] < s->consumers.first[id + 1] && s->g->output[id] < 0;
 }
 
-/* Can member id be computed again outside from what is in memory anyway? Values of rows cost little
- * to store. */
+/* Can member id be computed again outside from values that are stored anyway? Values of the row may
+ * be stored for it: they are small. */
 static bool made_of_stored(const fxi_row_search *s, int32_t id)
 {
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {

@@ -1,5 +1,5 @@
 /* sites.c: lists where the operands of each step are, so that a run computes all addresses in one
- * loop, and a recorded training step, which runs the plan again and again, computes them only when
+ * loop. A recorded training step, which runs the plan many times, computes the addresses only when
  * memory has moved.
  */
 #include "plan.h"

@@ -1,5 +1,5 @@
-/* uses.h: which steps of a plan compute and read each value. Listed once, because searching all
- * steps for each value would make planning quadratic in the number of layers. */
+/* uses.h: which steps of a plan compute and read each value. The lists are made once, because
+ * searching all steps for each value would make planning quadratic in the number of layers. */
 #ifndef CFLUX_USES_H
 #define CFLUX_USES_H
 
