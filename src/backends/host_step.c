@@ -82,7 +82,7 @@ static fx_status run_on_copies(fx_device *device, const fx_step *step, const voi
     return status;
 }
 
-fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out)
+fx_status fxi_run_on_host(fx_device *device, const fx_step *step, const void *const *in, void *out)
 {
     void **copies = fxi_calloc((size_t)step->nin + 1, sizeof *copies);
     if (!copies)

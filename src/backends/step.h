@@ -35,12 +35,12 @@ static inline bool fxi_row_reads(const fx_step *step, int k)
 
 /* Must the library run the step itself? It must if the step works on host memory and the device has
  * memory of its own: the operands are then copied to the host, and the result back. */
-static inline bool fxi_runs_away(const fx_device *device, const fx_step *step)
+static inline bool fxi_runs_on_host(const fx_device *device, const fx_step *step)
 {
     return device->backend->write &&
            (step->cls == FX_CLASS_CUSTOM ||
             (step->cls == FX_CLASS_COLLECTIVE && !step->as.collective.by_backend));
 }
-fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out);
+fx_status fxi_run_on_host(fx_device *device, const fx_step *step, const void *const *in, void *out);
 
 #endif

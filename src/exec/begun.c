@@ -6,8 +6,8 @@
  *
  * Steps are finished in the order in which they were begun, because a communicator runs its
  * operations one after the other: waiting for a later one first would gain nothing. A collective
- * step that is run at once does not wait for the begun ones here: its communicator runs steps in
- * that order.
+ * step that is run at once does not wait here for the begun ones: its communicator runs all
+ * operations in the order of the calls.
  */
 #include "run.h"
 #include "step.h"

@@ -16,7 +16,7 @@
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* Frees a binding that may be incomplete: every pointer is NULL until its memory is allocated. The
- * arena returns to the thread's scratch and serves the next run. */
+ * arena returns to the thread's scratch, for the next run. */
 void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
 {
     if (b->arena)
@@ -70,8 +70,8 @@ bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g)
     return true;
 }
 
-/* A constant that was made as a 0-d array is first rounded to the type of that array, as if the
- * array had been converted. */
+/* A literal that the program made as a 0-d array is first rounded to the type of that array, as if
+ * the array had been converted. */
 void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
 {
     const fx_attr *a = &n->attr;
@@ -86,9 +86,10 @@ void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
         fxi_host_put_double(dtype, out, number);
 }
 
-/* Computes a literal from earlier ones (plan/literal.c). In double: a sum, product, quotient or
- * root of Float32 numbers that is rounded to double and then to Float32 is the one that Float32
- * arithmetic gives. */
+/* Computes a literal from earlier ones (plan/literal.c). Float32 literals are computed in double
+ * too: a sum, difference, product, quotient or root of Float32 numbers, rounded to double and then
+ * to Float32, has the same bits as in Float32 arithmetic, because double has 53 bits and 2·24 + 2
+ * are enough (Figueroa, 1995). */
 static void compute_literal(const fxi_plan_literal *s, const fxi_plan_literal *literals,
                             uint64_t *constants, int32_t k)
 {
@@ -151,7 +152,7 @@ static int64_t reserve_arena(fxi_binding *b, fxi_scratch *s)
     return b->arena ? 0 : p->arena_bytes;
 }
 
-/* Makes the data of output k, or fills in the empty one that the caller gave. */
+/* Makes the fxi_data of output k, or fills in the empty fxi_data that the caller gave. */
 static bool reserve_output(fxi_binding *b, const fxi_graph *g, int32_t k)
 {
     const fxi_result *r = &b->plan->results[k];
@@ -163,7 +164,8 @@ static bool reserve_output(fxi_binding *b, const fxi_graph *g, int32_t k)
     fxi_buffer *buffer = own ? b->buffers[v->index] : leaf->buffer;
     const int64_t offset = own ? r->offset : leaf->offset + r->offset;
     if (v->kind == FXI_VALUE_DONATED) {
-        buffer->refs++; /* only the old value refers to it; fxi_pool_name has named it */
+        buffer->refs++; /* not atomic, because only the old value refers to it; it has its name
+                           already */
     } else {
         /* Several outputs can be views of one buffer, each with a reference. */
         fxi_buffer_retain(buffer);

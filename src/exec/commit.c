@@ -41,8 +41,8 @@ static void settle_promises(fxi_context *c, int depth, bool commit)
 }
 
 /* Drops promises after an update that failed. Staged state is always dropped. Values asked for by
- * fx_want and fx_set stay promised until the training step closes, unless the evaluation itself
- * failed: then they may be what failed. */
+ * fx_want and fx_set stay promised until the end of their scope, unless the evaluation itself
+ * failed: then one of them may be the value that failed. */
 static void drop_promises(fxi_context *c, bool staged_only)
 {
     for (int i = c->npromises - 1; i >= 0; i--)
@@ -109,7 +109,8 @@ static void flush(fxi_context *c)
     fxi_scope_watch(c, FLUSH_WEIGHT);
 }
 
-/* The lower folders know evaluation only through this table, so they do not depend on this folder.
+/* The folders `value` and `ops` call evaluation only through this table, so they do not depend on
+ * this folder.
  */
 const fxi_evaluator fxi_the_evaluator = {.flush = flush,
                                          .promises_due = promises_due,
@@ -144,7 +145,7 @@ static fx_status check_commit(int n, fx_array *const *handles, fxi_node *const *
 }
 
 /* Replaces each staged value by a selection: the new value if the guard is true, else the old one.
- * So a skipped update also leaves the state of layers (the statistics of batch norm) as it was. */
+ * So a skipped update does not change the state of layers (the statistics of batch norm) either. */
 static fx_status guard_promises(fxi_context *c, fx_array *guard)
 {
     for (int i = 0; i < c->npromises; i++) {
@@ -257,7 +258,7 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
         if (fx_is_error(handles[i]) || fx_is_error(values[i]))
             status = fx_array_status(fx_is_error(handles[i]) ? handles[i] : values[i]);
     }
-    /* An error drops staged state. */
+    /* With an error as its guard, fxi_commit_nodes drops staged state and returns the error. */
     status = status == FX_OK ? fxi_commit_nodes(n, handles, nodes, values, guard, sinks)
                              : fxi_commit_nodes(0, NULL, NULL, NULL, fx_error_array(status), false);
     fxi_free(nodes);

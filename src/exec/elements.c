@@ -18,8 +18,8 @@ static fx_status no_memory(const char *op, size_t bytes)
     return fx_fail(FX_STATUS_MEMORY, op, "no memory for %zu bytes", bytes);
 }
 
-/* The range of elements that x covers, relative to its first one: [*low, *high]. low is negative if
- * a stride is. */
+/* The range of elements that n covers, relative to its first element: [*low, *high]. *low is
+ * negative if a stride is. */
 static void span(const fxi_node *n, int64_t *low, int64_t *high)
 {
     *low = *high = 0;
@@ -89,7 +89,8 @@ fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, v
     return FX_OK;
 }
 
-/* Passes dense memory of a device on through a buffer of at most PIECE bytes. */
+/* Copies dense memory of a device to a host buffer of at most PIECE bytes, piece by piece, and
+ * passes each piece to `take`. */
 static fx_status pieces_of_device(const char *op, const fx_array *x, size_t bytes,
                                   fxi_piece_fn take, void *user)
 {
@@ -169,7 +170,8 @@ static fx_status copy_direct(fxi_buffer *to, fx_device *from_device, const void 
     if (status != FX_OK)
         return status;
     status = follow(from_device, to->device);
-    /* Without the second mark the source may free the bytes, so the copy must end first. */
+    /* If the source's queue cannot wait for the copy, it could free or overwrite the bytes too
+     * early, so the host waits here. */
     if (status != FX_OK && backend->sync)
         backend->sync(to->device);
     return status;

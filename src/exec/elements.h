@@ -2,7 +2,8 @@
  *
  * Host memory is read in place. From a device, the bytes between the first and the last element are
  * copied at once, so a view of a small part of a large array copies only that part. Failures are
- * recorded with `op` as the name of the operation.
+ * recorded: those of a backend's functions by the backend, all others with `op` as the name of the
+ * operation.
  */
 #ifndef CFLUX_ELEMENTS_H
 #define CFLUX_ELEMENTS_H

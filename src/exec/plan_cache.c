@@ -17,7 +17,7 @@
 /* The FEWEST latest plans stay, however large: a program that alternates between a few large graphs
  * must not plan each of them again. MAX_PLANS bounds programs whose sizes never repeat. */
 enum { BUCKETS = 1024, MAX_PLANS = 512, FEWEST = 8 };
-/* Bytes. Plans of a small program are all kept. */
+/* Bytes. Plans of a small program need less, so all are kept. */
 static const int64_t MAX_BYTES = (int64_t)32 << 20;
 
 /* One lock for all threads. It is held for a lookup or an insertion, never while a plan is built.
@@ -51,8 +51,8 @@ enum { MISS_TEXT = 512 };
 static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 {
     const fxi_plan *p = cache.newest;
-    /* A graph with another number of nodes is another program, and a comparison would only name its
-     * first node. */
+    /* A graph with another number of nodes is usually another program: the first difference would
+     * explain nothing. */
     while (p && p->nnodes != g->n)
         p = p->older;
     if (!p) {
@@ -179,8 +179,8 @@ fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)
     char miss[MISS_TEXT] = "";
     fxi_mutex_lock(&cache.lock);
     fxi_plan *p = find(g);
-    /* The reference is taken under the lock; without it another thread could evict and free the
-     * plan. */
+    /* The reference is taken under the lock. Otherwise another thread could evict and free the plan
+     * before. */
     if (p)
         __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
     else if (fxi_traced("miss"))

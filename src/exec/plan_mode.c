@@ -95,10 +95,11 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
 {
     const fx_backend *backend = g->device->backend;
     const bool fuses = backend->fuses && !g->eager;
-    /* 0: the device names no limit. */
+    /* 0: no limit. */
     const int32_t buffers = g->device->info.buffers;
     /* Eager mode has one step for each operation, in column-major order, run one by one: so a wrong
-     * number can be traced to its operation. */
+     * number can be traced to its operation. A backend without `write` computes in host memory;
+     * with `write`, its devices have memory of their own. */
     const fxi_planner how = {.views = backend->views,
                              .fuses = fuses,
                              .rows = fuses,

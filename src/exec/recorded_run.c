@@ -31,8 +31,8 @@ typedef struct recorded_root {
                                 fxi_tape_keep_node */
 } recorded_root;
 
-/* A leaf of the graph that the evaluation made: the copy of a value that belongs to no device and
- * had been computed on another device than this graph's. */
+/* A copy that the evaluation added to the graph as a leaf. The value that it copies belongs to no
+ * device, and had been computed on another device than the graph's. */
 typedef struct recorded_copy {
     int32_t at;     /* in the graph */
     fxi_node *node; /* while the evaluation is repeated */
@@ -50,14 +50,15 @@ typedef struct fxi_recorded_run {
     int32_t *moving; /* nodes of the graph that each training step replaces: leaves, results */
     int32_t *inputs; /* nodes of the graph that are leaves or random streams, then the literals */
     int32_t nmoving, ninputs, nvarying,
-        version; /* version: of the tape, when `moving` was listed */
+        version; /* nvarying: of the inputs, without the literals; version: of the tape, when
+                    `moving` was listed */
     recorded_copy *copies;
     int32_t ncopies, copy_capacity;
     fxi_graph graph;
     fxi_plan *plan;
     fxi_binding binding; /* of all repetitions; its lists are allocated by the first one */
-    int plans; /* number of plans that the evaluation ran; it can be repeated only if it is 1 */
-    bool bad;  /* it cannot be repeated */
+    int plans;     /* number of plans that the evaluation ran; it can be repeated only if it is 1 */
+    bool unusable; /* it cannot be repeated */
 } recorded_run;
 
 static void run_free(fxi_event *e)
@@ -100,7 +101,7 @@ static int32_t donor_number(const fxi_tape *t, const fxi_node *donor)
 
 static bool denied(const fxi_node *donor)
 {
-    /* 0 instead of its number in the graph: whether the graph reads it follows from the tape. */
+    /* 0 replaces its number in the graph: the tape decides whether the graph reads it. */
     return donor && fxi_not_donatable(donor, 0);
 }
 
@@ -124,7 +125,7 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
     }
     for (int32_t i = 0; i < r->nroots; i++) {
         recorded_root *root = &r->roots[i];
-        r->bad |= !fxi_tape_find(t, roots[i].node, &root->entry) || root->entry < 0;
+        r->unusable |= !fxi_tape_find(t, roots[i].node, &root->entry) || root->entry < 0;
         root->donor = donor_number(t, roots[i].donor);
         root->denied = denied(roots[i].donor);
         root->output = -1;
@@ -192,7 +193,7 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
     const fxi_graph *g = &s->graph;
     /* An evaluation with several plans (moves between devices, old values that are computed first)
      * is not repeated. */
-    if (r->plans++ > 0 || r->bad)
+    if (r->plans++ > 0 || r->unusable)
         return;
     const size_t n = (size_t)g->n, outputs = (size_t)g->noutputs;
     fxi_graph *own = &r->graph;
@@ -214,11 +215,11 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan)
     r->in_place = fxi_calloc(outputs + 1, sizeof *r->in_place);
     /* Another version than the tape's, so that the first repetition lists `moving`. */
     r->version = c->tape->version - 1;
-    r->bad = !r->moving || !r->inputs || !own->nodes || !own->slot || !own->outputs || !r->source ||
-             !r->leaf || !r->in_place;
-    for (int32_t i = 0; i < g->n && !r->bad; i++)
-        r->bad = !note_node(c->tape, r, i);
-    if (!r->bad) {
+    r->unusable = !r->moving || !r->inputs || !own->nodes || !own->slot || !own->outputs ||
+                  !r->source || !r->leaf || !r->in_place;
+    for (int32_t i = 0; i < g->n && !r->unusable; i++)
+        r->unusable = !note_node(c->tape, r, i);
+    if (!r->unusable) {
         note_inputs(r);
         note_outputs(r, plan);
     }
@@ -236,7 +237,7 @@ void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status)
 {
     recorded_run *r = s->noting;
     s->noting = NULL;
-    if (status == FX_OK && r->plans == 1 && !r->bad && fxi_tape_notes(c)) {
+    if (status == FX_OK && r->plans == 1 && !r->unusable && fxi_tape_notes(c)) {
         fxi_tape_add(c, &r->event, c->tape->n);
         return;
     }
@@ -256,9 +257,10 @@ static recorded_run *next_run(const fxi_context *c)
     return e && e->first == t->pos ? (recorded_run *)e : NULL;
 }
 
-/* Must the buffer of this leaf not be overwritten, although the buffer of the recorded leaf was?
- * Both have one class: so the memory is not borrowed, and the elements are dense. The other
- * conditions of fxi_not_donatable are tested again. */
+/* Is it forbidden to overwrite the buffer of this leaf, although the buffer of the recorded leaf
+ * was overwritten? The tape has found that both leaves are of one class, so the memory is not
+ * borrowed and the elements are dense. The other conditions of fxi_not_donatable are tested again.
+ */
 static inline bool still_denied(const fxi_node *leaf)
 {
     const fxi_buffer *b = leaf->data->buffer;

@@ -38,7 +38,8 @@ static void spoil(const fxi_binding *b, int32_t i)
     }
 }
 
-/* "matmul 10×64 Float32": a step and its result. */
+/* Adds the step to the timeline, as "matmul 10×64 Float32": the operation, and the size and type of
+ * its result. began: 0 if no timeline is recorded. */
 static void note_step(const fx_step *s, int64_t began)
 {
     char name[100], shape[FXI_SHAPE_TEXT];
@@ -51,7 +52,7 @@ static void note_step(const fx_step *s, int64_t began)
 }
 
 /* Some steps run on the host although the device has its own memory (custom operations);
- * fxi_run_away copies their operands. A collective step may be begun here and finished later
+ * fxi_run_on_host copies their operands. A collective step may be begun here and finished later
  * (begun.c). */
 static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begun *begun)
 {
@@ -68,8 +69,8 @@ static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begu
     run->outputs = b->at + o->outputs;
     for (int32_t k = 0; k < o->more; k++)
         run->more[k] = out[1 + k];
-    const fx_status status = fxi_runs_away(device, s)
-                                 ? fxi_run_away(device, s, in, *out)
+    const fx_status status = fxi_runs_on_host(device, s)
+                                 ? fxi_run_on_host(device, s, in, *out)
                                  : device->backend->run(device, s, in, *out, run);
     note_step(s, began);
     return status;
@@ -253,8 +254,8 @@ static fx_status settle_transfer(fxi_context *c, fxi_scratch *s, fxi_node *n)
     fxi_data *data = status == FX_OK ? fxi_moved("to", n->in[0], n->device, &status) : NULL;
     if (data)
         fxi_node_settle(n, data);
-    if (data && n->attr.transfer
-                    .unasked) /* added by the evaluation: like its input, it belongs to no device */
+    /* A move that the evaluation added belongs to no device, like its input. */
+    if (data && n->attr.transfer.unasked)
         n->device = NULL;
     return status;
 }

@@ -74,7 +74,7 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
 /* Allocates the lists of a binding for graphs of this size. The caller may do this before, to fill
  * `datas` with blocks that the results use. False: the allocation failed. */
 bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g);
-/* Writes the value of the constant n, converted to dtype: at most 8 bytes. */
+/* Writes the value of the literal n, converted to dtype: at most 8 bytes. */
 void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out);
 /* Fills in the address of each value of the plan and of each operand of its steps. */
 void fxi_bind_values(fxi_binding *b);
@@ -97,7 +97,8 @@ fx_status fxi_run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *r
 fx_status fxi_run_plan(const fxi_binding *b);
 
 /* ---- old_values.c ---------------------------------------------------------------------------- */
-/* Computes pending values that the roots replace. s->graph was not built because of them. */
+/* Computes the pending values that the roots replace, because of which s->graph could not be built.
+ */
 fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
 
 /* ---- begun.c --------------------------------------------------------------------------------- */
@@ -141,18 +142,19 @@ void fxi_note_plan(fxi_context *c, fxi_scratch *s, fxi_plan *plan);
 void fxi_note_end(fxi_context *c, fxi_scratch *s, fx_status status);
 
 /* ---- sinks.c --------------------------------------------------------------------------------- */
-/* What a pending result reads. LOST: a value that an earlier update has replaced, so the result
- * cannot be computed any more. REPLACED: no lost value, but one that this update is about to
+/* The values that a pending result reads. LOST: one that an earlier update has replaced, so the
+ * result cannot be computed any more. REPLACED: no lost value, but one that this update is about to
  * replace. NEITHER: no value of these two kinds. */
 enum { FXI_READS_NEITHER, FXI_READS_REPLACED, FXI_READS_LOST };
-/* The answer for the pending nodes that n depends on. The caller must have advanced c->mark for
- * this question. */
+/* Returns the worst of these answers for the pending node n and the pending nodes that it depends
+ * on. The caller must have advanced c->mark. */
 uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n);
 /* Adds pending results that nothing has consumed and that read a value which an update replaces:
  * the values of the handles and staged state. False if an allocation fails. */
 bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles);
-/* Notes that this update replaces no value older than `oldest` (0: unknown). If it is less than in
- * the call before, nodes that counted as calm are examined again. */
+/* Notes that this update replaces no value older than `oldest` (0: unknown). A node is calm if it
+ * is older than every value that updates replace, so it reads none of them. If `oldest` is less
+ * than in the previous call, calm nodes are examined again. */
 void fxi_keep_calm(fxi_context *c, uint64_t oldest);
 
 #endif

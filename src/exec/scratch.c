@@ -53,7 +53,7 @@ fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes)
     return fxi_buffer_new(device, (size_t)bytes);
 }
 
-/* A failure is not an error: the arena is then freed and allocated again later. */
+/* If the list cannot grow, that is not an error: the arena is freed, and allocated again later. */
 void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
 {
     /* One arena for each device: fxi_arena_take removed the previous one. */

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* The order for qsort and bsearch: by address. Pointers are compared as integers, because C defines
- * no order between objects. */
+/* The order for qsort and bsearch: by address of the node. Pointers are compared as integers,
+ * because C defines no order between objects. */
 static int by_node(const void *a, const void *b)
 {
     const uintptr_t x = (uintptr_t) * (const fxi_node *const *)a;

@@ -31,7 +31,7 @@ static bool show_values(fxi_plan *p)
  * end of the plan. */
 static int32_t end_of_part(const fxi_plan *p, int32_t i)
 {
-    while (i < p->nsteps && !fxi_runs_away(p->device, &p->steps[i]))
+    while (i < p->nsteps && !fxi_runs_on_host(p->device, &p->steps[i]))
         i++;
     return i;
 }

@@ -221,7 +221,7 @@ static fx_status prepare(fxi_builder *b, bool *out_refused)
     fxi_plan *p = b->p;
     for (int32_t i = 0; i < p->nsteps; i++) {
         fx_step *s = &p->steps[i];
-        if (!b->how->prepare || s->ready || fxi_runs_away(p->device, s))
+        if (!b->how->prepare || s->ready || fxi_runs_on_host(p->device, s))
             continue;
         const fx_status status = fxi_prepare_step(b->how, p, s);
         if (status != FX_OK)
