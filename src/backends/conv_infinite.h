@@ -156,9 +156,9 @@ static inline bool fxi_conv_all_nan(int dtype, const void *p, int64_t n)
     return all;
 }
 
-/* Adds the contributions of the elements of gy that are not finite. A channel ends as soon as its
- * whole gradient is NaN, because no contribution can change it any more. So a gy of only NaN takes
- * as long as a few windows of each channel. */
+/* Adds the contributions of the elements of gy that are not finite. The work on a channel ends as
+ * soon as its whole gradient is NaN, because no contribution can change it any more. So a gy of
+ * only NaN takes as long as a few windows of each channel. */
 static inline void fxi_conv_add_infinite(const fx_step *step, const void *x, const void *gy,
                                          void *gw)
 {

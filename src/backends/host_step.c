@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One type describes inputs and results, so its data is not const. */
 static fx_custom_operand operand(const fx_tensor *t, const void *data)
 {
     return (fx_custom_operand){(fx_dtype)t->dtype, t->ndim, t->shape, (void *)(uintptr_t)data};
@@ -24,6 +25,7 @@ fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, 
     const fx_status status = op->forward(op, step->nin, inputs, &result);
     fxi_free(inputs);
     (void)run;
+    /* The function's own error, if it recorded one, says more. */
     if (status != FX_OK && fx_error_status() == FX_OK)
         fx_fail(status, fx_op_name(step->op), "%s: its function returned %s",
                 op->name ? op->name : "custom", fx_status_name(status));

@@ -25,6 +25,7 @@ const fx_plugin_head *fxi_kernel_plugin_opened(const fxi_kernel_plugin *k)
 
 const fx_plugin_head *fxi_kernel_plugin_get(fxi_kernel_plugin *k)
 {
+    /* `asked` is stored after the other results, so a thread that finds it set needs no lock. */
     if (__atomic_load_n(&k->asked, __ATOMIC_ACQUIRE))
         return k->plugin;
     fxi_mutex_lock(&k->lock);

@@ -80,10 +80,12 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
 {
     const fx_more_outputs *more = fx_step_more(step);
     const int32_t segments = fx_step_segments(step), which = k % (1 + more->n);
+    /* Reductions of a foreach step are steps of their own, with one output each. */
     if (step->cls == FX_CLASS_FOREACH && fx_step_foreach(step)->each)
         return fx_step_foreach(step)->each[k].out;
     fx_tensor t = step->out;
     if (step->cls == FX_CLASS_FOREACH) {
+        /* A segment has only a length, so its outputs have one axis. */
         t.ndim = 1;
         t.shape[0] = fx_step_foreach(step)->segments[k / (1 + more->n)].length;
     }
@@ -92,6 +94,7 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
         t = (fx_tensor){
             .dtype = FX_DTYPE_F32, .ndim = 3, .shape = {a->heads, a->queries, a->batch}};
     } else if (which > 0) {
+        /* Registers are numbered within a segment: its inputs, then the results of instructions. */
         const int reg = more->reg[which - 1] - step->nin / segments;
         const fx_instr *ins = &fx_step_program(step).instr[reg];
         if (step->cls == FX_CLASS_ROW) {

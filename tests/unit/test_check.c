@@ -512,14 +512,16 @@ static void bytes_are_moved_inside_allocations(void **state)
     assert_int_equal(b->fill(d, x + 31, 1, 1), FX_OK);
     said_nothing();
     assert_int_equal(b->write(d, x + 1, host, 32), FX_STATUS_INTERNAL);
-    said("write: on check:far:0 it is in memory at bytes 1 to 32 of an allocation of 32 bytes");
+    said("write: the range on check:far:0 is in memory at bytes 1 to 32 of an allocation of 32 "
+         "bytes");
     assert_int_equal(b->read(d, host, x, 33), FX_STATUS_INTERNAL);
-    said("read: on check:far:0 it is in memory at bytes 0 to 32 of");
+    said("read: the range on check:far:0 is in memory at bytes 0 to 32 of");
     assert_int_equal(b->fill(d, x - 1, 0, 1), FX_STATUS_INTERNAL);
-    said("fill: on check:far:0 it is in memory at bytes -1 to -1 of");
+    said("fill: the range on check:far:0 is in memory at bytes -1 to -1 of");
     b->free(d, x);
     assert_int_equal(b->copy(other, y, d, x, 32), FX_STATUS_INTERNAL);
-    said("copy: on check:far:0 it is in memory at bytes 0 to 31 of an allocation of 32 bytes that "
+    said("copy: the range on check:far:0 is in memory at bytes 0 to 31 of an allocation of 32 "
+         "bytes that "
          "was freed");
     b->free(other, y);
     assert_null(b->alloc(d, SIZE_MAX - 100));

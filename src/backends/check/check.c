@@ -41,7 +41,7 @@ static fx_status check_memory(fx_device *device, const char *operation, const vo
     const fxi_span range = {(uintptr_t)at, (uintptr_t)at + bytes};
     if (bytes == 0 || !fxi_check_range(device, range, why))
         return FX_OK;
-    return fx_fail(FX_STATUS_INTERNAL, operation, "on %s it %s", device->name, why);
+    return fx_fail(FX_STATUS_INTERNAL, operation, "the range on %s %s", device->name, why);
 }
 
 static fx_status check_write(fx_device *device, void *to, const void *from, size_t bytes)
@@ -142,7 +142,7 @@ static fx_status check_sync(fx_device *device)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* An entry that the inner backend lacks must be NULL here too, because the library tests entries to
- * learn a backend's abilities. */
+ * learn a backend's abilities. Only `sync` is always there: it also verifies all memory. */
 static fx_backend table_over(const fx_backend *inner, const char *name)
 {
     return (fx_backend){.head = FX_BACKEND_HEAD(name),

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* Size of an error message, as in a kernel's. */
+/* The size of a buffer for the text of an error. */
 enum { FXI_CHECK_TEXT = 320 };
 
 /* Bytes of the guard after the work space of each step (fxi_check_work_guard). */

@@ -288,7 +288,7 @@ static size_t weight(const fxi_check_block *b)
 }
 
 /* Frees released memory, oldest first, until at most `most` bytes are held. */
-static void let_go(fxi_checker *c, size_t most, char *why)
+static void free_oldest(fxi_checker *c, size_t most, char *why)
 {
     while (c->oldest && c->held > most) {
         fxi_check_block *b = c->oldest;
@@ -330,7 +330,7 @@ void *fxi_check_alloc(fx_device *device, size_t bytes)
     fxi_mutex_lock(&c->lock);
     fxi_check_block *b = new_block(c, device->id, bytes);
     if (!b) {
-        let_go(c, 0, why);
+        free_oldest(c, 0, why);
         b = new_block(c, device->id, bytes);
     }
     fxi_mutex_unlock(&c->lock);
@@ -350,7 +350,7 @@ static void release(fxi_checker *c, fxi_check_block *b, char *why)
     *(c->newest ? &c->newest->newer : &c->oldest) = b;
     c->newest = b;
     c->held += weight(b);
-    let_go(c, HELD_MOST, why);
+    free_oldest(c, HELD_MOST, why);
 }
 
 void fxi_check_free(fx_device *device, void *ptr)
@@ -380,7 +380,7 @@ void fxi_check_reclaim(fx_device *device)
     fxi_checker *c = fxi_checker_of(device);
     char why[FXI_CHECK_TEXT] = "";
     fxi_mutex_lock(&c->lock);
-    let_go(c, 0, why);
+    free_oldest(c, 0, why);
     fxi_mutex_unlock(&c->lock);
     fxi_check_report(device, why);
 }

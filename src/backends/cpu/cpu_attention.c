@@ -22,7 +22,7 @@
 
 enum {
     ROWS = 256,  /* 16 KiB of scores with AVX2 */
-    PANELS = 16, /* they share the packed terms */
+    PANELS = 16, /* panels of a group, which share the packed terms */
     Q = 0,
     K,
     V,
@@ -31,10 +31,10 @@ enum {
     DELTA
 };
 
-/* What a kind of step does. There are one or two pairs of operands: the product of the first pair
- * is a panel of scores, that of the second a panel of gradients of α. Then there are up to two sums
- * over rows, each of the rows of operand `term` times a panel: the first (`weight` 0) or the second
- * (1). */
+/* The products and sums of each kind of step. There are one or two pairs of operands: the product
+ * of the first pair is a panel of scores, that of the second a panel of gradients of α. Then there
+ * are up to two sums over rows, each of the rows of operand `term` times a panel: the first
+ * (`weight` 0) or the second (1). */
 typedef struct recipe {
     int pairs, sums;
     uint8_t lanes[2], rows[2], term[2], weight[2];
@@ -60,7 +60,7 @@ typedef struct job {
     int64_t units, parts;
 } job;
 
-/* A thread's memory, and the head of one observation that it works at. */
+/* A thread's memory, and the head of one observation that it computes. */
 typedef struct work {
     const job *j;
     int64_t head, observation;

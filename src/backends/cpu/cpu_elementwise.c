@@ -21,7 +21,7 @@ fx_status fxi_cpu_elementwise_prepare(fx_step *step)
                              .nout = 1 + e->more.n,
                              .in = step->in,
                              .length = fx_tensor_length(&step->out),
-                             .runs = true,
+                             .stretches = true,
                              .out = {(uint8_t)(step->nin + e->program.n - 1)}};
     memcpy(spec.out + 1, e->more.reg, (size_t)e->more.n);
     return fxi_program_make(&spec, &step->ready);
@@ -96,7 +96,7 @@ fx_status fxi_cpu_epilogue_prepare(fx_step *step)
                                    .nout = 1,
                                    .in = in,
                                    .length = fx_tensor_length(&step->out),
-                                   .runs = true,
+                                   .stretches = true,
                                    .out = {(uint8_t)(nin + epilogue.n - 1)}};
     return fxi_program_make(&spec, &step->ready);
 }

@@ -270,7 +270,7 @@ void fxi_index_fill(void *out, const void *value, int64_t n, size_t size)
     if (n == 0)
         return;
     memcpy(to, value, size);
-    /* What is filled is copied, at most a block of it. */
+    /* The part that is filled already is copied, at most a block at a time. */
     for (size_t at = size, more; at < bytes; at += more) {
         more = at < BLOCK ? at : BLOCK;
         more = more < bytes - at ? more : bytes - at;

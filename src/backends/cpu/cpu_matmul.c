@@ -55,7 +55,8 @@ static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
 }
 
 /* A transposed operand only exchanges its strides; the product packs it or reads it in place. If
- * the columns of C are its neighbours in memory, Cᵀ = Bᵀ·Aᵀ is computed, which has the same bits.
+ * the elements of a row of C, not those of a column, are neighbours in memory, Cᵀ = Bᵀ·Aᵀ is
+ * computed, which has the same bits.
  */
 static fxi_gemm product_of(const fx_step *step)
 {

@@ -283,7 +283,7 @@ FXI_STOPS_THREADS(stop_at_exit);
 /* The number of threads that may take part, the caller included; if above 1, the caller holds the
  * pool. Changes of the number of threads take effect here, between two jobs, when no worker has
  * parts. */
-static int gather(int64_t parts)
+static int claim_threads(int64_t parts)
 {
     const int threads = parts > 1 ? fx_num_threads() : 1;
     /* A kernel that runs inside a part, or in another thread while the pool is in use, computes
@@ -380,7 +380,7 @@ static void run_plain(const job *j, int64_t part, int number)
 void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), void *user)
 {
     job j = {.run = run_plain, .user = user, .body.plain = body};
-    run_job(&j, parts, gather(parts));
+    run_job(&j, parts, claim_threads(parts));
 }
 
 enum { STACK_BYTES = 16384 };
@@ -401,7 +401,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
              .user = user,
              .body.scratch = body,
              .scratch_bytes = (bytes + 127) & ~(size_t)127};
-    const int width = gather(parts);
+    const int width = claim_threads(parts);
     /* The scratch of a small kernel is on the stack. */
     _Alignas(64) char stack[STACK_BYTES];
     const bool small = width == 1 && j.scratch_bytes <= sizeof stack;

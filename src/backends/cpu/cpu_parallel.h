@@ -54,7 +54,7 @@ static inline int64_t fxi_cpu_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* How many pieces of b hold a items; 0 for a below 0. */
+/* The number of pieces of b items that a items need; 0 for a below 0. */
 static inline int64_t fxi_cpu_divide_up(int64_t a, int64_t b)
 {
     return a <= 0 ? 0 : (a + b - 1) / b;

@@ -12,10 +12,10 @@
  * a table of these addresses. Dense operands and outputs advance from tile to tile. Some loops read
  * a scalar next to a vector; for other loops it is spread over a tile. An operand that repeats
  * after a short while (a bias) is laid out once, a tile longer than its period. An operand that is
- * the same for a run of neighbouring elements (a value for each channel of an image) is a scalar
- * that changes from run to run, and tiles end where runs end. Any other operand is gathered into a
- * tile by a walk. A tile of results is used again after its last use. If 256 elements of each live
- * value would overflow the scratch memory, the program uses shorter tiles.
+ * the same for a stretch of neighbouring elements (a value for each channel of an image) is a
+ * scalar that changes from stretch to stretch, and tiles end where stretches end. Any other operand
+ * is gathered into a tile by a walk. A tile of results is used again after its last use. If 256
+ * elements of each live value would overflow the scratch memory, the program uses shorter tiles.
  *
  * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
  * loading and storing them are calls like all others.
@@ -42,9 +42,9 @@ enum {
     SCRATCH_BYTES = 48 * 1024,
     /* One vector of Float32 with AVX-512: shorter tiles would leave lanes idle. */
     LEAST_TILE = 16,
-    /* The time of gathering an operand, in calls of a loop: for a tile, and for each run in it. */
+    /* The time of gathering an operand, in calls of a loop: for a tile, for each stretch in it. */
     GATHER_TILE = 8,
-    GATHER_RUN = 2,
+    GATHER_STRETCH = 2,
 };
 
 typedef struct call {
@@ -63,11 +63,11 @@ typedef struct load {
     bool dense; /* the elements of a period are neighbours */
 } load;
 
-/* An operand that is a scalar for each run of elements. */
-typedef struct run_operand {
-    fxi_walk walk; /* over the runs */
+/* An operand that is a scalar for each stretch of elements. */
+typedef struct stretch_operand {
+    fxi_walk walk; /* over the stretches */
     uint8_t in, size;
-} run_operand;
+} stretch_operand;
 
 typedef struct output {
     uint8_t location, size;
@@ -81,11 +81,11 @@ typedef struct moving {
 struct fxi_program {
     int32_t nin, ntiles, nout, tile;
     int32_t tile_bytes; /* an odd number of cache lines, so that tiles do not share cache sets */
-    int32_t nfirst, neach, ncalls, nloads, nruns, nmoving;
-    int64_t length;             /* of the runs of `runs`; 0: there are none */
-    call *first, *each, *calls; /* called once, for each run of elements, for each tile */
+    int32_t nfirst, neach, ncalls, nloads, nstretches, nmoving;
+    int64_t length;             /* of the stretches; 0: there are none */
+    call *first, *each, *calls; /* called once, for each stretch, for each tile */
     load *loads;
-    run_operand *runs;
+    stretch_operand *stretches;
     moving *moving; /* dense operands */
     output out[FXI_PROGRAM_OUTPUTS];
     double cost; /* nanoseconds an element, for one thread */
@@ -175,7 +175,7 @@ static void add_call(builder *m, fxi_tile_fn loop, int to, int from)
         (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}};
 }
 
-/* ---- making: runs ---------------------------------------------------------------------------- */
+/* ---- making: stretches ----------------------------------------------------------------------- */
 /* The number of neighbouring elements for which operand k has the same value; 0 if it is dense or a
  * scalar, or if neighbours differ. */
 static int64_t same_for(const fxi_program_spec *s, int k)
@@ -188,55 +188,55 @@ static int64_t same_for(const fxi_program_spec *s, int k)
     return w.stride[0] == 0 ? w.shape[0] : 0;
 }
 
-/* Does operand k have one value in each run of this length? Length 0: there are no runs. */
-static bool constant_run(const fxi_program_spec *s, int k, int64_t length)
+/* Does operand k have one value in each stretch of this length? 0: there are no stretches. */
+static bool constant_stretch(const fxi_program_spec *s, int k, int64_t length)
 {
     const int64_t same = length && k < s->nin ? same_for(s, k) : 0;
     return same && same % length == 0;
 }
 
-/* Tiles of about equal length, with whole vectors, that end where runs of this length end. */
-static int tile_of_runs(int64_t length, int tile)
+/* Tiles of about equal length, with whole vectors, that end where stretches of this length end. */
+static int tile_of_stretches(int64_t length, int tile)
 {
     const int64_t tiles = length ? fxi_cpu_divide_up(length, tile) : 1;
     return length ? (int)fxi_cpu_round_up(fxi_cpu_divide_up(length, tiles), LEAST_TILE) : tile;
 }
 
-/* The length of the runs in which operands are scalars; 0: they are gathered instead. Short runs
- * make short tiles, with more calls for each instruction. */
-static int64_t choose_runs(const fxi_program_spec *s)
+/* The length of the stretches in which operands are scalars; 0: they are gathered instead. Short
+ * stretches make short tiles, with more calls for each instruction. */
+static int64_t choose_stretches(const fxi_program_spec *s)
 {
     int64_t best = 0;
-    for (int k = 0; k < s->nin && s->runs; k++) {
+    for (int k = 0; k < s->nin && s->stretches; k++) {
         const int64_t length = same_for(s, k);
         int64_t operands = 0;
         if (length < LEAST_TILE || (best && length >= best))
             continue;
         for (int i = 0; i < s->nin; i++)
-            operands += constant_run(s, i, length);
+            operands += constant_stretch(s, i, length);
         const int64_t per_tile = fxi_cpu_divide_up(FXI_TILE, length);
-        if (s->program.n * (per_tile - 1) <= operands * (GATHER_TILE + GATHER_RUN * per_tile))
+        if (s->program.n * (per_tile - 1) <= operands * (GATHER_TILE + GATHER_STRETCH * per_tile))
             best = length;
     }
     return best;
 }
 
-/* Adds a walk over the runs of operand k. They lie along the first axis of the walk, on which the
- * value does not change, so that axis is counted in runs. */
-static void add_run(builder *m, int k)
+/* Adds a walk over the stretches of operand k. They lie along the first axis of the walk, on which
+ * the value does not change, so that axis is counted in stretches. */
+static void add_stretch(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
-    run_operand *r = &m->p->runs[m->p->nruns++];
-    *r = (run_operand){.in = (uint8_t)k, .size = (uint8_t)fxi_cpu_size(t->dtype)};
+    stretch_operand *r = &m->p->stretches[m->p->nstretches++];
+    *r = (stretch_operand){.in = (uint8_t)k, .size = (uint8_t)fxi_cpu_size(t->dtype)};
     fxi_walk_init(&r->walk, t->ndim, t->shape, t->stride);
     r->walk.shape[0] /= m->p->length;
 }
 
-/* Adds a call that reads operand k, whose scalar may change from run to run. */
+/* Adds a call that reads operand k, whose scalar may change from stretch to stretch. */
 static void add_first(builder *m, int k, fxi_tile_fn loop, int to, int from, int n)
 {
     const call c = {.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}, .n = (int16_t)n};
-    if (constant_run(m->spec, k, m->p->length))
+    if (constant_stretch(m->spec, k, m->p->length))
         m->p->each[m->p->neach++] = c;
     else
         m->p->first[m->p->nfirst++] = c;
@@ -293,10 +293,10 @@ static void assign_operand(builder *m, int k)
     register_location *r = &m->regs[k];
     const fxi_tile_fn widen = half(t->dtype) ? m->simd->load[t->dtype == FX_DTYPE_BF16] : NULL;
     r->dtype = t->dtype;
-    const bool run = constant_run(m->spec, k, m->p->length);
-    if (run)
-        add_run(m, k);
-    if (run || (fxi_cpu_is_scalar(t) && m->spec->length != 1)) {
+    const bool stretch = constant_stretch(m->spec, k, m->p->length);
+    if (stretch)
+        add_stretch(m, k);
+    if (stretch || (fxi_cpu_is_scalar(t) && m->spec->length != 1)) {
         r->scalar = (int16_t)k;
         if (widen) {
             r->scalar = (int16_t)tile_location(m, take_tiles(m, 1));
@@ -329,8 +329,8 @@ static fxi_tile_fn loop_of(const builder *m, const fxi_cpu_task *t, unsigned *ou
     return fxi_cpu_task_loop(m->simd, t, scalars, out_ones);
 }
 
-/* Spreads the scalars that a task takes as vectors over tiles, once or for each run of elements.
- * These tiles are never reused. */
+/* Spreads the scalars that a task takes as vectors over tiles, once or for each stretch of
+ * elements. These tiles are never reused. */
 static void spread_scalars(builder *m, const fxi_cpu_task *t)
 {
     unsigned ones;
@@ -516,8 +516,8 @@ static fx_status assign_all(builder *m, int tile)
 {
     const fxi_program_spec *s = m->spec;
     fxi_program *p = m->p;
-    p->ntiles = p->nfirst = p->neach = p->ncalls = p->nloads = p->nruns = p->nmoving = 0;
-    p->tile = tile_of_runs(p->length, tile);
+    p->ntiles = p->nfirst = p->neach = p->ncalls = p->nloads = p->nstretches = p->nmoving = 0;
+    p->tile = tile_of_stretches(p->length, tile);
     /* A power of two and one cache line more. */
     p->tile_bytes = (int32_t)((size_t)tile * widest(s)) + 64;
     memset(m->busy, 0, sizeof m->busy);
@@ -543,17 +543,18 @@ static fxi_program *allocate(const fxi_program_spec *s)
 {
     const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,
                  ncalls = (size_t)(s->nin + 2 * s->program.n + s->nout);
-    fxi_program *p = fxi_calloc(1, sizeof *p + (2 * nfirst + ncalls) * sizeof(call) +
-                                       nin * (sizeof(load) + sizeof(run_operand) + sizeof(moving)));
+    fxi_program *p =
+        fxi_calloc(1, sizeof *p + (2 * nfirst + ncalls) * sizeof(call) +
+                          nin * (sizeof(load) + sizeof(stretch_operand) + sizeof(moving)));
     if (!p)
         return NULL;
     p->first = (call *)(p + 1);
     p->each = p->first + nfirst;
     p->calls = p->each + nfirst;
     p->loads = (load *)(void *)(p->calls + ncalls);
-    p->runs = (run_operand *)(void *)(p->loads + nin);
-    p->moving = (moving *)(void *)(p->runs + nin);
-    p->length = choose_runs(s);
+    p->stretches = (stretch_operand *)(void *)(p->loads + nin);
+    p->moving = (moving *)(void *)(p->stretches + nin);
+    p->length = choose_stretches(s);
     p->nin = s->nin;
     p->nout = s->nout;
     return p;
@@ -607,7 +608,7 @@ typedef struct runner {
     uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* other outputs that have memory: they are copied from
                                             tiles */
     int nmoving, ncopied;
-    int64_t run_end; /* where the current run of elements ends */
+    int64_t stretch_end; /* where the current stretch ends */
 } runner;
 
 /* May output o be computed directly in its memory? Not if a later instruction reads that memory as
@@ -663,17 +664,17 @@ static void spread(const runner *r, const call *c, int count, int n)
         c->loop(r->at[c->to], (const void *[]){r->at[c->src[0]]}, c->n < n ? c->n : n, 0);
 }
 
-/* Moves the scalars to the run of elements that begins or continues here. */
-static void next_run(runner *r, fxi_walk *walks)
+/* Moves the scalars to the stretch that begins or continues here. */
+static void next_stretch(runner *r, fxi_walk *walks)
 {
     const fxi_program *p = r->p;
-    for (int k = 0; k < p->nruns; k++) {
-        const run_operand *o = &p->runs[k];
+    for (int k = 0; k < p->nstretches; k++) {
+        const stretch_operand *o = &p->stretches[k];
         /* Inputs are only read; the table has one type for all locations. */
         r->at[o->in] = (char *)(uintptr_t)fxi_at(r->args->in[o->in], walks[k].offset, o->size);
         fxi_walk_next(&walks[k]);
     }
-    r->run_end += p->length;
+    r->stretch_end += p->length;
     spread(r, p->each, p->neach, p->tile);
 }
 
@@ -693,11 +694,11 @@ static void bind(runner *r, fxi_walk *walks)
     bind_outputs(r);
     /* Scalars change between runs of the program, so they are spread at the start of each. */
     spread(r, p->first, p->nfirst, (int)n);
-    for (int k = 0; k < p->nruns; k++) {
-        walks[p->nloads + k] = p->runs[k].walk;
+    for (int k = 0; k < p->nstretches; k++) {
+        walks[p->nloads + k] = p->stretches[k].walk;
         fxi_walk_seek(&walks[p->nloads + k], a->from / p->length);
     }
-    r->run_end = p->nruns ? a->from / p->length * p->length : a->to;
+    r->stretch_end = p->nstretches ? a->from / p->length * p->length : a->to;
     for (int k = 0; k < p->nloads; k++) {
         const load *l = &p->loads[k];
         /* Laid out once a run; the other operands are gathered tile by tile. */
@@ -760,9 +761,9 @@ static void run_tiles(runner *r, fxi_walk *walks)
     const fxi_program *p = r->p;
     const fxi_program_args *a = r->args;
     for (int64_t at = a->from; at < a->to;) {
-        if (at >= r->run_end)
-            next_run(r, walks + p->nloads);
-        const int64_t left = (a->to < r->run_end ? a->to : r->run_end) - at;
+        if (at >= r->stretch_end)
+            next_stretch(r, walks + p->nloads);
+        const int64_t left = (a->to < r->stretch_end ? a->to : r->stretch_end) - at;
         const int n = left < p->tile ? (int)left : p->tile;
         load_operands(r, walks, at, n);
         for (const call *c = p->calls, *end = c + p->ncalls; c < end; c++) {

@@ -9,7 +9,7 @@
  *
  * A tensor among the operands may be
  *   dense    element i is at in[k] + i
- *   scalar   one value for all elements, at in[k]; it may change from run to run
+ *   scalar   one value for all elements, at in[k]; it may change between runs of the program
  *   strided  any other layout of the same elements: in[k] is the first element of the whole
  * A step over rows describes one row: dense and scalar operands of one axis.
  */
@@ -28,8 +28,8 @@ typedef struct fxi_program_spec {
     int nin, nout;
     const fx_tensor *in; /* nin operands; registers 0 … nin−1 */
     int64_t length;      /* the total number of elements */
-    bool runs; /* tiles may end where runs of equal elements of an operand end. Not for programs
-                  with a sink whose result depends on where tiles end. */
+    bool stretches; /* tiles may end where stretches of equal elements of an operand end. Not for
+                       programs with a sink whose result depends on where tiles end. */
     uint8_t out[FXI_PROGRAM_OUTPUTS]; /* registers of the outputs: results of instructions, all
                                          different */
 } fxi_program_spec;

@@ -349,10 +349,9 @@ static void round_result(builder *m, const fx_instr *ins, int location)
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], location, location);
 }
 
-/* Stores the locations that a task reads, and returns its loop. A loop takes as a single number
- * what is the same for all its elements: always a number that all rows share. An instruction on
- * elements takes a value of the row so, too, unless a tile holds several rows, each with its own
- * value. */
+/* Stores the locations that a task reads, and returns its loop. A loop takes an operand as a single
+ * number if it is the same for all elements of the call: a number that all rows share, and, for an
+ * instruction on elements, a value of the row, unless a tile holds several rows. */
 static fxi_tile_fn choose_loop(builder *m, const fxi_cpu_task *t, int16_t *out_src)
 {
     unsigned scalars = 0, ones;

@@ -1,5 +1,5 @@
-/* cpu_task.h: what the calls of a program compute. A call is one instruction, or two in one loop
- * (fxi_pair_loops). Internal. */
+/* cpu_task.h: tasks, the units that a program computes in one call each. A task is one instruction,
+ * or two in one loop (fxi_pair_loops). Internal. */
 #ifndef CFLUX_CPU_TASK_H
 #define CFLUX_CPU_TASK_H
 

@@ -46,7 +46,7 @@ enum { FXI_GPU_TABLE = 1024 };
 typedef struct fxi_gpu_limits {
     int32_t units;       /* compute units: the number of groups that keeps the device busy */
     int32_t param_bytes; /* total bytes of a kernel's arguments; at least 1024 */
-    int32_t buffers;     /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
+    int32_t buffers;     /* pointers among the arguments; at most FXI_GPU_BUFFERS (Metal: 30) */
     bool serial; /* a group runs on one core of a CPU, one work-item after another, so groups of one
                     work-item are as fast */
     int32_t warp; /* work-items that execute together: a warp, wavefront or sub-group; a power of
@@ -163,9 +163,9 @@ static inline bool fxi_gpu_calls_library(const fx_step *step)
     fxi_gpu_count_launches(step, &library);
     return library > 0;
 }
-/* Queues the launches of a prepared step. They pass data on in its work space, which no other run
- * uses. The caller holds a lock of the device, because OpenCL stores a kernel's arguments in the
- * kernel until it is queued. */
+/* Queues the launches of a prepared step. The launches exchange data in the step's work space,
+ * which no other run uses. The caller holds a lock of the device, because OpenCL stores a kernel's
+ * arguments in the kernel until it is queued. */
 fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const fx_step *step,
                       const void *const *in, void *out, fx_run *run);
 

@@ -12,7 +12,7 @@
 /* Returns a fresh address for an object; NULL if host memory or the table is full. */
 void *fxi_gpu_address_new(const fx_host *host, void *object);
 /* Returns the object of an address, to which an offset in the buffer may have been added, and that
- * offset; NULL if the address is not one of a living buffer. Takes no lock. */
+ * offset; NULL if the address does not belong to an existing buffer. Takes no lock. */
 void *fxi_gpu_address_find(const void *address, size_t *out_offset);
 /* Ends the address and returns its object; NULL if it has ended already. */
 void *fxi_gpu_address_end(const void *address);

@@ -19,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows and features of a group by the number of features, rounded up. More rows of a warp read a
- * tile from local memory less often, but need more registers: a work-item has at most 255. */
+/* How the work is divided into groups, by the number of features, rounded up. With more rows, a
+ * warp reads a tile from local memory less often, but needs more registers: a work-item has at most
+ * 255. */
 typedef struct division {
     int features; /* the most */
     int cells;    /* a warp has 16 · cells rows */
@@ -48,7 +49,7 @@ typedef struct plan {
     int64_t stage, groups; /* bytes of a pair of tiles; groups of a head */
 } plan;
 
-/* A cell has 16 terms. */
+/* Rounds up to a multiple of 16, the terms of a cell. */
 static int round_up(int64_t n)
 {
     return (int)fxi_gpu_divide_up(n, 16) * 16;

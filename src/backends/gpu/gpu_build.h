@@ -111,7 +111,8 @@ enum { FXI_GPU_WAYS = 8 };
 
 typedef struct fxi_gpu_ways {
     char *key;     /* of the decision; allocated; NULL: there is only one way */
-    bool followed; /* the step has the way that was decided; names[0] is that to use instead */
+    bool followed; /* the step has only the way that was decided; names[0]: the way to use if it
+                      fails */
     const fxi_gpu_trial *trial;
     int32_t names[FXI_GPU_WAYS];
     int64_t work[FXI_GPU_WAYS]; /* bytes of each way's work space */

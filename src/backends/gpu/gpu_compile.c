@@ -327,9 +327,9 @@ static void *help(void *user)
     return NULL;
 }
 
-/* The calling thread is one of them. Each needs the memory of one compiler. More threads would
- * save little: a training step of LeNet has 19 programs, which are 3 rounds with 8 threads and 2
- * with 16. */
+/* The most threads that compile for a plan, the calling thread included. Each needs the memory of
+ * one compiler. More threads would save little: a training step of LeNet has 19 programs, which are
+ * 3 rounds with 8 threads and 2 with 16. */
 enum { THREADS_MOST = 8 };
 /* Called without a lock. If no thread can be started, the caller compiles all programs. */
 static void make_missing(work *w, int missing)

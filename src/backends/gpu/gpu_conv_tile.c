@@ -11,8 +11,8 @@
 enum { DEPTH = FXI_GPU_CONV_TILE_DEPTH, ROWS_EACH = 8 };
 typedef fxi_gpu_contraction contraction;
 
-/* `rate`: of the products among the instructions, compared to the first tile. A group of 256
- * work-items, with half of a unit's registers, would spill. */
+/* `rate`: the share of products among a tile's instructions, relative to the first tile. No tile
+ * has 256 work-items: with half of a unit's registers, such a group would spill. */
 static const struct {
     fxi_gpu_conv_tile tile;
     double rate;

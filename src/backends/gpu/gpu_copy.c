@@ -134,7 +134,7 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* A target that is larger than the source is written as a whole, with zeros in its other elements.
- * Of a target that is not, only the elements of the matrix are written. */
+ * If the target is not larger, only the elements of the matrix are written. */
 void fxi_gpu_copy_matrix(fxi_gpu_builder *b, size_t size, const fxi_gpu_matrix *from,
                          const fxi_gpu_matrix *to)
 {

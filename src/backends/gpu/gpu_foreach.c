@@ -5,8 +5,8 @@
  * length, and batch + g, its first group; unused segments begin after the last group. Single values
  * that are the same in all segments (an optimiser's rates) are passed once.
  *
- * Where kernels may read addresses from memory (CUDA, HIP, C), those of all segments are a table,
- * one argument by value, and a group finds its segment by binary search, in a handful of
+ * Where kernels may read addresses from memory (CUDA, HIP, C), the addresses of all segments are a
+ * table, one argument by value, and a group finds its segment by binary search, in a handful of
  * instructions. 4 KiB of arguments hold about 100 segments of Adam. OpenCL C and Metal know
  * addresses as arguments only, so there a group chooses between them.
  */

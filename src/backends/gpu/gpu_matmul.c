@@ -127,7 +127,7 @@ static void cut(product *p, int64_t tiles, const fxi_gpu_limits *limits)
     if (limits->serial || p->k < CUT_LEAST || slices < 2)
         slices = 1;
     p->slice = fxi_gpu_divide_up(fxi_gpu_divide_up(p->k, slices), SLICE_UNIT) * SLICE_UNIT;
-    /* Rounding up may leave fewer slices. A product without terms has one group a tile too. */
+    /* Rounding up may leave fewer slices. A product without terms has one slice. */
     p->slices = p->k > 0 ? fxi_gpu_divide_up(p->k, p->slice) : 1;
 }
 
@@ -144,7 +144,7 @@ static bool has_async(const fxi_gpu_builder *b, const fxi_gpu_type *t)
 }
 
 /* The bytes for which a group with the largest tile asks: both operands of four rounds (matrix.cl).
- * Devices that have them, and 1 KiB for the driver, have asynchronous copies. */
+ * Where a group can have so much, and 1 KiB for the driver, devices have asynchronous copies. */
 enum { ROUNDS = 4, ASKED = ROUNDS * (128 + 256) * 32 * 2, DRIVER = 1024 };
 static bool asks(const tile *t)
 {

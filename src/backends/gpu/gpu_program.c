@@ -60,7 +60,8 @@ static const expression casts[FX_DTYPE_COUNT] = {
     [FX_DTYPE_BOOL] = {"a != 0", "a != 0"},
 };
 
-/* A small integer is a 16-bit number as it is. */
+/* Every value of these types is a 16-bit number too (BFloat16 has 8 significant bits), so a cast of
+ * them rounds nothing. */
 static bool is_small(int dtype)
 {
     return dtype == FX_DTYPE_BOOL || dtype == FX_DTYPE_U8;

@@ -10,7 +10,8 @@
  * do the bits.
  *
  * Reductions that are one step (foreach) share a launch if they have the same text and one piece
- * each. A group finds its reduction by its number, and then works as in a launch of that one alone.
+ * each. The number of a group tells its reduction, and the group then works as in a launch of that
+ * reduction alone.
  */
 #include "gpu_text.h"
 
@@ -62,7 +63,7 @@ static uint32_t shared_patterns(const reduction *r)
     return shared;
 }
 
-/* The patterns whose packs are one element: such results are those of a vector. */
+/* The patterns of operands of which a pack has one element, which all results of a vector share. */
 static uint32_t shared_of(const reduction *r)
 {
     return r->several ? shared_patterns(r) : 0;

@@ -166,7 +166,7 @@ void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value)
     c->too_large |= value != (int32_t)value;
 }
 
-/* Sign-extended for 32-bit kernels: a value beyond int32_t would count as cut. */
+/* Sign-extended for 32-bit kernels: a value beyond int32_t would count as too large. */
 void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits)
 {
     fxi_gpu_param(c, param, c->wide ? (int64_t)bits : (int64_t)(int32_t)bits);
@@ -401,8 +401,8 @@ static void put_kernels(const fx_step *steps, int32_t n, void *const *kernels)
             c->kernel = *kernels++;
 }
 
-/* The launch of kernel k, counted over all steps, and its step. Counted again only after a failure,
- * so no list of owners is kept. */
+/* The launch of kernel k, counted over all steps, and its step. Needed only after a failure, so it
+ * counts again, and no list of owners is kept. */
 static const fxi_gpu_call *launch_of(const fx_step *steps, int k, int32_t *out_step)
 {
     int32_t i = 0;
@@ -435,7 +435,7 @@ static fx_status compile_all(const fxi_gpu_runtime *runtime, fx_device *device, 
 }
 
 /* A kernel of the step cannot be compiled: leaves its way out, or prepares the step in another way.
- * Returns the failure if there is none. */
+ * Returns the failure if there is no other way. */
 static fx_status do_without(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step,
                             int32_t way, fx_status failure)
 {

@@ -82,7 +82,7 @@ typedef struct fxi_gpu_whole {
 fx_status fxi_gpu_launch_part(fx_device *device, const fx_plan *plan, const fxi_gpu_part *part,
                               void *const *values, fx_run *run, int32_t *out_step);
 /* Records the plan with these addresses. False: the driver failed; no error is recorded, and the
- * recording has no graphs. `graphs` exists. */
+ * recording has no graphs. The caller has allocated out->graphs. */
 bool fxi_gpu_record(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                     fxi_gpu_recording *out);
 /* Frees the graphs. */

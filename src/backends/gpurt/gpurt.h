@@ -39,7 +39,7 @@ typedef struct fxi_rt_device {
     char architecture[80];     /* "sm_90", "gfx90a:sramecc+:xnack-" */
     char option[112];          /* the compiler's option for the target: "--NAME=TARGET" */
     bool intermediate;         /* the compiler makes PTX, which the driver compiles */
-    fxi_rt_event trial[2];     /* around the runs that are measured; NULL until the first is */
+    fxi_rt_event trial[2];     /* around a run that is measured; NULL before the first */
     int64_t memory;
     bool ready;               /* the compiler was looked for (fxi_rt_ready) */
     char cannot_compile[320]; /* why nothing can be compiled for the device; "" if it can */

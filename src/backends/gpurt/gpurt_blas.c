@@ -23,7 +23,7 @@ static bool read_factor(const fx_tensor *t, bool transposed, bool *out_transpose
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* A call costs a few microseconds, in which cflux's own kernels compute this many operations. */
+/* A call costs a few microseconds, in which cflux's own kernels compute LEAST_OPERATIONS. */
 enum { MOST_CALLS = 64, LEAST_OPERATIONS = 1 << 26 };
 
 /* The stride along an axis of the batch; 0 where the operand is repeated. */

@@ -1,8 +1,8 @@
 /* gpurt_cuda_dnn.c: convolutions and their gradients by cuDNN; see gpurt_dnn.h.
  *
- * The algorithms are those that add the terms themselves, in the same order in every run. cuDNN's
- * others transform tiles (Winograd, FFT), in which one infinite number spoils its neighbours, or
- * add in any order.
+ * Only algorithms that add the terms themselves, in the same order in every run, are used. cuDNN's
+ * other algorithms transform tiles (Winograd, FFT), in which one infinite number spoils its
+ * neighbours, or add in any order.
  */
 #include "gpurt_cudnn.h"
 #include "gpurt_dnn.h"
@@ -79,6 +79,8 @@ static void release(fxi_rt_conv *c)
         dnn.ConvDestroy(c->conv);
 }
 
+/* Without `tf32` (describe_conv), Float32 uses plain instructions, which do not round operands to
+ * TensorFloat-32. */
 static const struct {
     int element, sum, math;
 } types[FX_DTYPE_COUNT] = {
@@ -139,6 +141,7 @@ static int choose(fxi_rt_device *d, fxi_rt_conv *c)
 static int run(fxi_rt_device *d, const fxi_rt_conv *c, const fxi_rt_conv_at *at,
                const char **out_call)
 {
+    /* cuDNN stores alpha · result + beta · old output; for Float64 both factors must be doubles. */
     static const float one = 1, zero = 0;
     static const double one64 = 1, zero64 = 0;
     const void *alpha = c->f64 ? (const void *)&one64 : &one,

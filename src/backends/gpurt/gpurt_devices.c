@@ -73,7 +73,8 @@ static bool is_any(const fx_packed_kernel *kernel, void *user)
     return true;
 }
 
-/* Says how packs could help, or why those at hand do not. */
+/* Appends to `cannot_compile` how a pack of kernels could help, or that no pack has code for the
+ * device. */
 static void say_packs(fxi_rt_device *d)
 {
     const size_t n = strlen(d->cannot_compile);

@@ -376,10 +376,13 @@ bool fxi_rt_dnn_step(fxi_gpu_builder *b)
         write_key(d, b->step, &about, key);
     const bool known = compares && fxi_gpu_way_known(fxi_rt_host, key, &way);
     if (known && way == BY_KERNELS) {
+        /* The caller adds the kernels. If one of them cannot be compiled, the library computes. */
         fxi_gpu_follow(b, key, BY_LIBRARY);
         return false;
     }
     if (fx_step_has_epilogue(b->step)) {
+        /* The planner then makes a step of the convolution and one of the epilogue
+         * (fxi_gpu_too_much), so no kernels are added here. */
         fxi_gpu_too_much(b, "an epilogue that the library does not compute");
         return true;
     }

@@ -1,4 +1,4 @@
-/* gpurt_library.c: see gpurt_library.h. */
+/* gpurt_library.c: opens the vendors' libraries, and measures their calls; see gpurt_library.h. */
 #include "gpurt_library.h"
 
 #include "c_text.h"
@@ -101,6 +101,7 @@ bool fxi_rt_library_has(fxi_rt_library *l, fxi_rt_device *d, fxi_rt_library_hand
     if (!handle->object && !handle->refused && fxi_rt_select(d) == 0) {
         handle->follow = l->follow;
         handle->object = l->begin(d, why, sizeof why);
+        /* A failure is remembered: the next step would wait for the same failure. */
         handle->refused = !handle->object;
         if (handle->refused)
             fxi_rt_library_warn(l, why);
@@ -135,6 +136,7 @@ fx_status fxi_rt_library_enter(fxi_rt_device *d, const char *operation)
 
 /* ---- several ways ---------------------------------------------------------------------------- */
 
+/* While launches are recorded (in another stream), nothing runs, so there are no times. */
 static bool can_measure(fx_device *device)
 {
     const fxi_rt_device *d = fxi_rt_of(device);
@@ -147,6 +149,7 @@ static int start(fx_device *device)
     int error = fxi_rt_select(d);
     for (int k = 0; k < 2 && !error; k++)
         if (!d->trial[k])
+            /* These events are there for their times, so not with FXI_RT_NO_TIMES. */
             error = fxi_rt.EventCreate(&d->trial[k], 0);
     return error ? error : fxi_rt.EventRecord(d->trial[0], d->work);
 }

@@ -148,6 +148,7 @@ void *fxi_rt_binary(fxi_gpu_device *device, void *made, size_t *out_size)
     program *p = made;
     void *code = p->code;
     (void)device;
+    /* The caller frees the code now. */
     p->code = NULL;
     *out_size = p->size;
     return code;

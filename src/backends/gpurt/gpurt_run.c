@@ -32,6 +32,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     arguments[n] = (void *)(uintptr_t)l->params;
     int error = fxi_rt_select(d);
 #ifndef FXI_AMDGPU
+    /* CUDA refuses launches with over 48 KiB of local memory until the function allows them. */
     if (!error && l->asked_memory > 0)
         error = fxi_rt.FunctionSet(l->kernel, FXI_RT_FUNCTION_MEMORY, l->asked_memory);
     if (error && l->asked_memory > 0)

@@ -31,7 +31,7 @@ void *fxi_metal_alloc(fx_device *device, size_t bytes)
     return address;
 }
 
-/* Command buffers retain the buffers of their work. */
+/* Command buffers retain the buffers of their work, so a buffer lives until that work ends. */
 void fxi_metal_free(fx_device *device, void *address)
 {
     const fxi_id buffer = fxi_gpu_address_end(address);

@@ -132,7 +132,7 @@ static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primi
 }
 
 /* Creates the primitive for parts of `images` images. Parts differ by one image at most, so two
- * primitives serve all. */
+ * primitives are enough. */
 static fx_status create(conv *c, int which, int64_t images, const fx_step *step,
                         dnnl_data_type_t type)
 {
@@ -332,7 +332,7 @@ static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
 static fx_status run(const void *self, const void *const *in, void *out, void *work);
 
 /* A gradient of weights whose gy is not finite; conv_infinite.h explains it. */
-static fx_status weigh_infinite(const conv *c, const void *const *in, void *out, void *work)
+static fx_status run_with_infinite_gy(const conv *c, const void *const *in, void *out, void *work)
 {
     const fx_tensor *y = &c->inputs[1];
     const int64_t n = fxi_length(y->ndim, y->shape);
@@ -344,7 +344,7 @@ static fx_status weigh_infinite(const conv *c, const void *const *in, void *out,
     if (!finite)
         return FX_STATUS_MEMORY;
     fxi_conv_finite_part(y->dtype, finite, in[1], n);
-    /* `run` finds only finite numbers now, so it does not come back here. */
+    /* `run` finds only finite numbers now, so it does not call this function again. */
     const fx_status status = run(c, (const void *[]){in[0], finite}, out, work);
     if (!status)
         fxi_conv_add_infinite(&step, in[0], in[1], out);
@@ -358,7 +358,7 @@ static fx_status run(const void *self, const void *const *in, void *out, void *w
     if (fxi_conv_asks_gy(&c->attr) &&
         !fxi_conv_finite(c->inputs[1].dtype, in[1],
                          fxi_length(c->inputs[1].ndim, c->inputs[1].shape)))
-        return weigh_infinite(c, in, out, work);
+        return run_with_infinite_gy(c, in, out, work);
     /* Inputs are only read. */
     void *const at[] = {(void *)(uintptr_t)in[0], (void *)(uintptr_t)in[1], out};
     call q = {.c = c, .x = at[c->x_at], .y = at[c->y_at]};

@@ -37,9 +37,9 @@ static void add_axis(operand *o, int at, int64_t size, int64_t stride)
     o->strides[at] = stride;
 }
 
-/* Makes strides that oneDNN accepts: one side dense, the other at least as far apart as that side
- * is long. Axes of size 1 may have any stride in cflux and get those of a dense array. False if
- * other strides do not fit. */
+/* Makes strides that oneDNN accepts: one axis of the matrices has stride 1, and the stride of the
+ * other is at least the size of the first. Axes of size 1 may have any stride in cflux and get
+ * those of a dense array. False if other strides do not fit. */
 static bool settle_strides(operand *o, int n)
 {
     const int r = n - 2, c = n - 1;

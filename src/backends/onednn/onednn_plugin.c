@@ -89,6 +89,7 @@ dnnl_primitive_attr_t fxi_onednn_attr(void)
 {
     dnnl_primitive_attr_t attr = NULL;
     if (dnnl_primitive_attr_create(&attr) == dnnl_success)
+        /* Several threads run one primitive at the same time, each with its own scratch memory. */
         dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     return attr;
 }
@@ -98,7 +99,8 @@ fx_status fxi_primitive_create(fxi_primitive *p, dnnl_primitive_desc_t pd)
     const char *name = "";
     *p = (fxi_primitive){.pd = pd};
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    /* oneDNN's convolutions by unfolding ("gemm:jit") are no faster than the CPU backend's own. */
+    /* Its reference code ("ref") is slow, and its convolutions by unfolding ("gemm:jit") are no
+     * faster than the CPU backend's own. */
     const bool slow = strncmp(name, "ref", 3) == 0 || strstr(name, "gemm:jit");
     const fx_status status =
         slow ? FX_STATUS_UNSUPPORTED : fxi_onednn_status(dnnl_primitive_create(&p->call, pd));

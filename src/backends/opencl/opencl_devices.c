@@ -1,7 +1,7 @@
 /* opencl_devices.c: finds the devices, applies the user's choice, and opens them.
  *
- * All platforms are asked. GPUs come first, then accelerators, other devices and CPUs (PoCL's, on
- * which tests run). A device that is older than OpenCL 1.2, has no compiler or does not open is
+ * All platforms are searched. GPUs come first, then accelerators, other devices and CPUs (PoCL's,
+ * on which tests run). A device that is older than OpenCL 1.2, has no compiler or does not open is
  * ignored with a message, and the others are used.
  *
  * FX_OPENCL_DEVICES chooses: a comma-separated list of numbers in that order, and of parts of the
@@ -59,7 +59,7 @@ static const char *device_text(cl_device_id id, cl_uint what)
 
 static uint64_t device_number(cl_device_id id, cl_uint what, size_t size)
 {
-    uint64_t value = 0; /* on little-endian machines also right for 32 bits */
+    uint64_t value = 0; /* right for an answer of 32 bits too, on little-endian machines */
     return fxi_cl.GetDeviceInfo(id, what, size, &value, NULL) == CL_SUCCESS ? value : 0;
 }
 

@@ -26,8 +26,9 @@ typedef ushort fx_v2; typedef uchar fx_v1;
 #define FX_UNROLL _Pragma("unroll")
 #define FX_LOOP _Pragma("unroll 1")
 #define FX_MAD(x, y, z) fma(x, y, z)
-// Not by a mask: the compiler leaves it out where the lower half of y is 0, for example after a
-// relu, and then NVIDIA's assembler turns the relu into a maximum, whose NaN has a lower half.
+// Written without a mask: the compiler would leave the mask out where the lower half of y is 0, for
+// example after a relu, and then NVIDIA's assembler turns the relu into a maximum, whose NaN has a
+// lower half.
 #define FX_UPPER_HALVES(x, y) as_uint((ushort2)((ushort)((x) >> 16), (ushort)((y) >> 16)))
 #define fx_bits(x) as_uint(x)
 #define fx_float(u) as_float(u)

@@ -35,8 +35,8 @@
 #define EACH sum += LOAD(from, at);
 #define END STORE(to, i, sum / COUNT);
 
-// Over positions. FIND: what HAS needs to know of a window. HAS(far): does the window add to the
-// position that is `far` after its first one?
+// Over positions. FIND computes what HAS needs to know of a window. HAS(far): does the window add to
+// the position that is `far` after its first one?
 //// pool_max_grad
 #define FIND const fx_int k0 = also[at] - TAPS(0) * (k1 + TAPS(1) * k2); \
     const fx_int hit = k0 >= 0 && k0 < TAPS(0) ? k0 * DILATION(0) : -1;

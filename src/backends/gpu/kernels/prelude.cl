@@ -32,8 +32,8 @@ typedef fx_i32 fx_int;
 #define FX_FMA(x, y, z) FX_MAD(x, y, z)
 #endif
 // Several elements of a work-item, which are loaded and stored together: n elements of type T, or m
-// vectors of type V, or words. All of a work-item's loads come before its first store: an output may have the
-// memory of an operand, so no compiler moves a load over a store.
+// vectors of type V, or words. All of a work-item's loads come before its first store, because an
+// output may have the memory of an operand, so no compiler moves a load over a store.
 #define FX_PACK(T, n, V, m) union { T e[n]; V v[m]; fx_u32 w[(n * sizeof(T) + 3) / 4]; }
 #define FX_LOAD_PACK(p, x, V, m) FX_UNROLL for (fx_int q = 0; q < m; q++) (p).v[q] = ((const FX_GLOBAL V *)(x))[q];
 #define FX_STORE_PACK(p, x, V, m) FX_UNROLL for (fx_int q = 0; q < m; q++) ((FX_GLOBAL V *)(x))[q] = (p).v[q];
