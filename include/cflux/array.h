@@ -205,9 +205,10 @@ FX_API void *fxi_retain(void *object);
 FX_API void fx_release(void *object);
 /* fx_set(&variable, x) stores x in a variable or struct field: retains x and releases the object
  * that was there. The variable must be NULL before its first fx_set. Use it for recurrent state and
- * running totals. The value is computed with the next fx_update, or when the training step ends,
- * and is a constant for later gradients. Plain C assignment does not change ownership.
- * fx_set(&variable, NULL) empties the variable; an error object is stored too. */
+ * running totals. The value is computed with the next fx_update, or when the training step ends;
+ * outside of a training step, when the scope ends. It is a constant for later gradients. Plain C
+ * assignment does not change ownership. fx_set(&variable, NULL) empties the variable; an error
+ * object is stored too. */
 FX_API void fxi_set(void *target, void *object);
 
 #define fx_keep(x)        (FXI_HERE, (__typeof__(x))fxi_keep(x))
@@ -392,7 +393,8 @@ FX_API fx_array *fx_onecold(fx_array *y);
  * NULL. */
 FX_API fx_status fx_eval(void *object);
 /* Requests x: the next fx_update, or the end of the training step, also computes it, so that a
- * later read needs no second run. Returns x; ignores NULL and error arrays. */
+ * later read needs no second run. Outside of a training step the end of the scope computes it.
+ * Returns x; ignores NULL and error arrays. */
 FX_API fx_array *fx_want(fx_array *x);
 /* Value of a one-element array as a double, which rounds integers beyond ±2^53. On failure: NaN and
  * an error record. */

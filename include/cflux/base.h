@@ -133,7 +133,7 @@ FXI_BEGIN_C
 typedef enum fx_status {
     FX_OK = 0,          /* success */
     FX_STATUS_MEMORY,   /* an allocation failed, on the host or a device */
-    FX_STATUS_SHAPE,    /* sizes do not match; the message names both */
+    FX_STATUS_SHAPE,    /* sizes do not fit; the message names them */
     FX_STATUS_DTYPE,    /* the operation does not support this element type */
     FX_STATUS_DEVICE,   /* arrays on different devices; a device that does not exist or failed */
     FX_STATUS_ARGUMENT, /* an argument out of range or of the wrong type */
@@ -229,9 +229,10 @@ FX_API fx_counters fx_stats(void);
 
 /* Restarts the calling thread's random stream with `seed`. With the same seed, a program computes
  * the same bits each time that it runs on the same machine. On a GPU, set FX_GPU_MEASURE=0 for
- * this: otherwise the first run measures which of several kernels is the fastest. Without the
- * oneDNN plugin the bits do not depend on the number of CPU threads either. Default: seed 0, and a
- * separate stream for each thread, numbered in the order in which threads first draw numbers. */
+ * this: otherwise the first run measures which of several kernels is the fastest. Large results of
+ * fx_scatter, and large gradients of fx_gather and Embedding, can still differ on a GPU. Without
+ * the oneDNN plugin the bits do not depend on the number of CPU threads either. Default: seed 0,
+ * and a separate stream for each thread, numbered in the order in which they first draw numbers. */
 FX_API void fx_seed(uint64_t seed);
 
 /* Returns 64 random bits of the calling thread's stream, for host code that must be reproducible

@@ -62,7 +62,8 @@ FX_API fx_maxout_layer *fx_maxout_from(void *(*make)(void *user), void *user, in
 #define fx_maxout(...) fxi_maxout(FXI_OBJECTS(__VA_ARGS__))
 
 /* ---- SkipConnection -------------------------------------------------------------------------- */
-/* y = connection(layers(x), x). Flux.SkipConnection; He et al., 2015. */
+/* y = connection(layers(x), x). FX_STATUS_ARGUMENT if one of the two is missing or cannot be
+ * called. Flux.SkipConnection; He et al., 2015. */
 typedef struct fx_skipconnection_layer {
     fx_object base;
     void *layers;     /* one layer, usually a chain */
@@ -130,9 +131,9 @@ FX_API fx_bilinear_layer *fxi_bilinear(const fx_bilinear_args *a);
 /* ---- Embedding ------------------------------------------------------------------------------- */
 /* Columns of W (out×in): for integers i of any shape, y = W[:, i], out×(sizes of i)…; for a one-hot
  * array (Bool, in×…), y = W·x, out×…. Integers count from 0; an integer outside 0 … in−1 is
- * FX_STATUS_ARGUMENT when y is computed. Other element types are FX_STATUS_DTYPE. The column
- * padding_idx is 0 in a new layer, its result is always 0, and its gradient is 0. Flux.Embedding.
- */
+ * FX_STATUS_ARGUMENT when y is computed. Other element types are FX_STATUS_DTYPE. Without
+ * .weight_array the column padding_idx is 0 in a new layer. The result for padding_idx is always 0,
+ * and so is its gradient. Flux.Embedding. */
 typedef struct fx_embedding_layer {
     fx_object base;
     fx_array *weight;
@@ -205,7 +206,8 @@ FX_API fx_weightnorm_layer *fxi_weightnorm(const fx_weightnorm_args *a);
     FXI_CALL(fxi_weightnorm(                                                                       \
         FXI_OPTIONS(fx_weightnorm_args, FXI_WEIGHTNORM_ARGS(FXI_DEFAULT).layer = __VA_ARGS__)))
 /* A copy of a model without WeightNorm: each WeightNorm is replaced by its layer, which gets the
- * current value of g·v/√(Σv² + ε). Other arrays are shared. Flux.remove_weight_norms. */
+ * current value of g·v/√(Σv² + ε). Other arrays are shared. The scope owns the copy.
+ * FX_STATUS_ARGUMENT for NULL. Flux.remove_weight_norms. */
 FX_API void *fx_remove_weight_norms(void *model);
 
 /* ---- parts of models ------------------------------------------------------------------------- */

@@ -2,9 +2,9 @@
  *
  * The CPU is always available. "ref" is a slow and simple Float64 backend for comparisons in tests.
  *
- * Large convolutions, and BFloat16 matrix products, use oneDNN if its plugin libcflux-cpu-onednn.so
- * is installed. It is loaded when a computation is first large enough to benefit. FX_ONEDNN=0 in
- * the environment disables it.
+ * Large convolutions and large BFloat16 matrix products use oneDNN where it is faster, if its
+ * plugin libcflux-cpu-onednn.so is installed. It is loaded when a computation is first large enough
+ * to benefit. FX_ONEDNN=0 in the environment disables it.
  *
  * fx_use("check:CPU") provides devices "check:CPU:0", … that compute as the backend CPU does and
  * find invalid memory accesses. These are FX_STATUS_INTERNAL: accesses outside of live allocations,
@@ -191,7 +191,8 @@ FX_API fx_device *fx_device_of(void *object);
  * original. */
 FX_API void *fxi_to(fx_device *device, void *object);
 /* fx_gpu(x): fx_to the device of fx_gpu_device. Without a GPU it returns x and prints the reason
- * once. Float64 becomes Float32; fx_cpu does not convert it back. Flux.gpu. */
+ * once; if the preferred backend is "CPU", it is fx_cpu(x). Float64 becomes Float32; fx_cpu does
+ * not convert it back. Flux.gpu. */
 FX_API void *fxi_gpu(void *object);
 /* fx_gpu_strict(x): fx_gpu, but without a GPU an error object, and FX_STATUS_DEVICE with the
  * reason. Flux's gpu_device(force=true). */

@@ -18,7 +18,7 @@ FXI_BEGIN_C
  *
  * Errors: FX_STATUS_SHAPE if the loss does not have one element; FX_STATUS_DTYPE if it is not
  * floating-point; FX_STATUS_ARGUMENT for NULL; FX_STATUS_STATE if the loss was built before the
- * parameters were last updated. If an error occurs, the result has the model's type and contains
+ * latest update of the parameters. If an error occurs, the result has the model's type and contains
  * error arrays. */
 FX_API void *fxi_gradient(fx_array *loss, void *model);
 #define fx_gradient(loss, model) (FXI_HERE, (__typeof__(model))fxi_gradient((loss), (model)))
@@ -41,7 +41,7 @@ FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int 
 /* The Jacobian of y with respect to x: the length(y)×length(x) matrix J[i, j] = d y[i] / d x[j],
  * elements in column-major order. It takes one reverse sweep for each element of y. For the
  * parameters of a model, x is a vector from fx_destructure, and y is computed with fx_restructure.
- * FX_STATUS_DTYPE if x is not floating-point. Flux.jacobian. */
+ * FX_STATUS_DTYPE if y or x is not floating-point. Flux.jacobian. */
 FX_API fx_array *fx_jacobian(fx_array *y, fx_array *x);
 /* As fx_jacobian, but also evaluates y and the Jacobian, in one plan. Flux.withjacobian. */
 FX_API fx_array *fx_withjacobian(fx_array *y, fx_array *x);

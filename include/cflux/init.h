@@ -51,7 +51,7 @@ FX_API void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out
 /* gain·Q with orthonormal columns, or orthonormal rows if there are fewer rows. The rows are all
  * axes but the final one, the columns the final axis. Q is from the QR decomposition of a matrix of
  * normal numbers, with a positive diagonal of R. The call computes Q on the host, with about
- * rows·columns² operations. FX_STATUS_SHAPE for no axes. Saxe et al., 2014. */
+ * rows·columns·min(rows, columns) operations. FX_STATUS_SHAPE for no axes. Saxe et al., 2014. */
 FX_API fx_array *fx_orthogonal(int ndims, const int64_t *sizes);
 /* A matrix of normal numbers, σ = std, in which ⌈sparsity·rows⌉ random elements of each column are
  * 0. FX_STATUS_SHAPE unless it has two axes. Needs fx_init with .sparsity. Martens, 2010. */

@@ -14,7 +14,8 @@
  * Element types: Dense, Bilinear, Scale, convolutions and recurrent layers convert an input to the
  * type of their weight (Float64 to Float32, and Float32 to Float16, with one warning each per
  * process). The result of a norm has the common type of the layer's arrays and the input, where
- * integers count as Float32. */
+ * integers count as Float32. For a 16-bit input, BatchNorm, InstanceNorm and GroupNorm return the
+ * type of the input. */
 #ifndef CFLUX_NN_H
 #define CFLUX_NN_H
 
@@ -25,7 +26,7 @@ FXI_BEGIN_C
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 /* Initialisers return Float32 arrays of the given sizes from the thread's random stream (fx_seed).
- * U(±a) is uniform in (−a, a); σ is the standard deviation of a normal distribution with mean 0.
+ * U(±a) is uniform in [−a, a); σ is the standard deviation of a normal distribution with mean 0.
  * |x| ≤ b: the distribution is truncated (not clipped) to −b … b, which makes its standard
  * deviation smaller than σ. fan_in and fan_out are in and out for out×in weights, and Πk·in and
  * Πk·out for kernels k…×in×out. Sources: Glorot, Bengio, 2010; He et al., 2015; LeCun et al.,

@@ -361,7 +361,7 @@ FX_API fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop);
 FX_API fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int64_t n);
 FX_API fx_array *fx_flip(fx_array *x, fx_axes axes); /* reversed along these axes */
 /* Adds `before` and `after` elements of `value`, converted to x's element type, at the ends of one
- * axis. A negative count removes elements instead. */
+ * axis. A negative count removes elements instead; FX_STATUS_ARGUMENT if the axis has fewer. */
 FX_API fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double value);
 /* Add `before` and `after` elements of x itself at the ends of one axis. For x = a b c and two
  * elements at each end:
@@ -419,8 +419,9 @@ FX_API fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis);
  * MAX, MIN, PROD or MEAN; other reductions and a negative n are FX_STATUS_ARGUMENT. A slice that no
  * index selects holds 0 (sum, mean), 1 (prod), −Inf (max) or +Inf (min); for integers the smallest
  * (max) or largest (min) number of the type. Sums and products of Bool are Int64, means of integers
- * Float64 and of Bool Float32. Sums are computed in index order, so results are deterministic.
- * NNlib.scatter. */
+ * Float64 and of Bool Float32. The CPU combines slices in the order of idx. A GPU combines many
+ * slices in no fixed order, so the final bits of floating-point sums and products can differ from
+ * run to run. NNlib.scatter. */
 FX_API fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis, int64_t n);
 /* A copy of x in which x[…, idx[i,j,…], …] along `axis` is src[i,j,…]. src has the shape of idx, to
  * which the rules of fx_gather_elements apply; indices must be distinct. ONNX's ScatterElements. */
