@@ -30,13 +30,13 @@ FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS)
  * or evaluated; fx_update leaves it out where y is not computed from it, unless fx_want requests
  * it. y and its gradients are computed by kernels of attention if bias, mask and dropout are unused
  * and the device has these kernels (the CPU for Float32, CUDA for 16-bit floats), otherwise with
- * products and softmax. If queries × keys then exceeds 512², they are computed for 256 queries at a
- * time, and gradients compute the scores again. In both cases memory grows linearly with the
- * length. FX_STATUS_SHAPE if the sizes of the arrays do not match, or bias or mask does not
- * broadcast; FX_STATUS_ARGUMENT if nheads does not divide the features, or dropout is not from 0 to
- * 1; FX_STATUS_DTYPE for a mask that is not Bool; FX_STATUS_UNSUPPORTED for more than 2²⁴ queries
- * if queries × keys exceeds 512².
- * NNlib.dot_product_attention; Vaswani et al., 2017; Rabe, Staats, 2021. */
+ * products and softmax. Products for more than 512² scores (queries × keys) take 256 queries at a
+ * time, and their gradients compute the scores again. So memory grows only linearly with the
+ * length, as with the kernels. FX_STATUS_SHAPE if the sizes of the arrays do not match, or bias or
+ * mask does not broadcast; FX_STATUS_ARGUMENT if nheads does not divide the features, or dropout is
+ * not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool; FX_STATUS_UNSUPPORTED for more than
+ * 2²⁴ queries if queries × keys exceeds 512². NNlib.dot_product_attention; Vaswani et al., 2017;
+ * Rabe, Staats, 2021. */
 FX_API void *fxi_dot_product_attention(const fx_dot_product_attention_args *a);
 /* α alone. NNlib.dot_product_attention_scores. */
 FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *a);
@@ -47,8 +47,8 @@ FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention
 #define fx_dot_product_attention_scores(...)                                                       \
     FXI_ATTENTION(fxi_dot_product_attention_scores, __VA_ARGS__)
 
-/* A Bool n×n matrix with true where key ≤ query. n is the size of x along the axis of the
- * positions: 1 for features×length×batch. FX_STATUS_ARGUMENT if x does not have the axis.
+/* A Bool n×n matrix with true where key ≤ query. n is the size of x along `axis`, the axis of the
+ * positions (axis 1 of features×length×batch). FX_STATUS_ARGUMENT if x does not have it.
  * NNlib.make_causal_mask. */
 FX_API fx_array *fx_make_causal_mask(fx_array *x, int axis);
 

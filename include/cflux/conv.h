@@ -237,7 +237,7 @@ typedef struct fx_upsample_layer {
 #define FXI_UPSAMPLE_ARGS(F)                                                                       \
     F(fx_upsample_mode, mode, FX_UPSAMPLE_MODE_NEAREST) /* how to interpolate */                   \
     F(fx_dims, scale, FXI_DIMS_NONE) /* factors, one per spatial axis, or one number for all */    \
-    F(fx_dims, size, FXI_DIMS_NONE)  /* spatial sizes of y, as scale */
+    F(fx_dims, size, FXI_DIMS_NONE)  /* spatial sizes of y, given like scale */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_upsample_args, FXI_UPSAMPLE_ARGS);
 FX_API fx_upsample_layer *fxi_upsample(const fx_upsample_args *a);

@@ -85,10 +85,11 @@ FX_API int fx_dist_local_rank(const fx_dist *d);    /* rank among the members on
 FX_API int fx_dist_total_workers(const fx_dist *d); /* number of members; 1 for NULL */
 
 /* Operations on the arrays x of all members, which must have equal element types and sizes. With
- * one member the result is x itself. `fold` is FX_REDUCE_SUM, MAX, MIN, PROD, or for floating-point
- * types MEAN; it combines elements with the same index. All members get the same bits. Errors:
- * FX_STATUS_ARGUMENT for NULL, a root that is not a member, and another fold; FX_STATUS_DTYPE for a
- * reduction of Bool or a mean of integers in a group of several members. */
+ * one member the result is x itself (fx_dist_gather adds an axis). `fold` is FX_REDUCE_SUM, MAX,
+ * MIN, PROD, or for floating-point types MEAN; it combines elements with the same index. All
+ * members get the same bits. Errors: FX_STATUS_ARGUMENT for NULL, a root that is not a member, and
+ * another fold; FX_STATUS_DTYPE for a reduction of Bool or a mean of integers in a group of several
+ * members. */
 FX_API fx_array *fx_dist_bcast(fx_dist *d, fx_array *x, int root);           /* x of `root` */
 FX_API fx_array *fx_dist_allreduce(fx_dist *d, fx_array *x, fx_reduce fold); /* the reduction */
 /* The reduction on `root`, zeros on the other members. */

@@ -27,7 +27,7 @@
  *  - PyTorch has a second vector, bias_hh. It is written as zeros; a file's bias_hh is added to the
  *    bias.
  *  - PyTorch's GRU multiplies the last third of bias_hh by the reset gate; cflux has no such
- *    vector. So this third must be 0, otherwise reading is an error.
+ *    vector. So this third must be 0, otherwise loading is FX_STATUS_UNSUPPORTED.
  *  - A chain of recurrent layers also loads from one PyTorch module with num_layers: its k-th layer
  *    from the arrays with the suffix _lk. It is saved as separate modules.
  *  - PyTorch has no GRUv3. */

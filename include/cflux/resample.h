@@ -33,8 +33,9 @@ FXI_OPTION_STRUCT(fx_resize_args, FXI_RESIZE_ARGS);
  * With .align_corners = false, u = (i+½)·n/m − ½, at least 0 and at most n−1. CUBIC: u is as for
  * LINEAR, but not bounded; y[i] is the sum of the four elements around u, weighted by Keys' kernel
  * with a = −¾. Beyond the edges the outer elements are repeated. Keys, 1981; PyTorch's bicubic.
- * FX_STATUS_SHAPE if n = 0 and m > 0. NNlib.upsample_nearest (which takes multiples only),
- * upsample_linear, upsample_bilinear, upsample_trilinear. */
+ * LINEAR and CUBIC turn integers into Float32. FX_STATUS_SHAPE if n = 0 and m > 0.
+ * NNlib.upsample_nearest (which takes multiples only), upsample_linear, upsample_bilinear,
+ * upsample_trilinear. */
 FX_API fx_array *fxi_resize(const fx_resize_args *a);
 #define fx_resize(...)                                                                             \
     FXI_CALL(fxi_resize(FXI_OPTIONS(fx_resize_args, FXI_RESIZE_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
@@ -102,8 +103,9 @@ typedef enum fx_grid_padding {
 FXI_OPTION_STRUCT(fx_grid_sample_args, FXI_GRID_SAMPLE_ARGS);
 /* The values of x at the positions of a grid: the result is out…×channels×batch. grid[k, …] is the
  * position along axis k: −1 at its beginning, 1 at its end. With .nearest the gradient with respect
- * to the grid is 0. FX_STATUS_SHAPE if x and the grid do not match, or if x has no elements along a
- * spatial axis. NNlib.grid_sample (whose corners are aligned); Jaderberg et al., 2015. */
+ * to the grid is 0. Integers become Float32. FX_STATUS_SHAPE if x and the grid do not match, or if
+ * x has no elements along a spatial axis. NNlib.grid_sample (whose corners are aligned); Jaderberg
+ * et al., 2015. */
 FX_API fx_array *fxi_grid_sample(const fx_grid_sample_args *a);
 #define fx_grid_sample(...)                                                                        \
     FXI_CALL(fxi_grid_sample(                                                                      \

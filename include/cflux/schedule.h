@@ -18,8 +18,8 @@ typedef struct fx_schedule fx_schedule; /* opaque: a function of the step; owned
 /* The value at step k; a negative k counts as 0. NaN and an error record if s is not a schedule. */
 FX_API double fx_schedule_at(const fx_schedule *s, int64_t k);
 /* Constructors. They return an error object, with FX_STATUS_ARGUMENT, for numbers that are not
- * finite, and for sizes and periods that are not positive. The word at the end of a comment, such
- * as "Step", is the name in ParameterSchedulers.jl. */
+ * finite, for sizes and periods that are not positive, and for more than 64 schedules in one. The
+ * word at the end of a comment, such as "Step", is the name in ParameterSchedulers.jl. */
 FX_API fx_schedule *fx_schedule_constant(double value); /* `value` at every step. Constant. */
 /* start·decay^⌊k/size⌋. Step. */
 FX_API fx_schedule *fx_schedule_step(double start, double decay, int64_t size);
@@ -78,16 +78,17 @@ typedef struct fx_trigger {
     double score;        /* best or previous score; initially Inf */
     double least;        /* smaller differences of scores do not count */
 } fx_trigger;
-/* True if the condition was true in `wait` calls in a row, including this one. Flux.patience. */
+/* fx_patience_over returns true if the condition was true in `wait` calls in a row, including this
+ * one. Flux.patience. */
 FX_API fx_trigger fx_patience(int64_t wait);
 FX_API bool fx_patience_over(fx_trigger *t, bool condition);
-/* True if, in `wait` calls in a row, no score was lower than the best earlier one by `least` or
- * more. Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if (fx_stop_early(&t,
- * loss)). */
+/* fx_stop_early returns true if, in `wait` calls in a row, no score was lower than the best earlier
+ * one by `least` or more. Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if
+ * (fx_stop_early(&t, loss)). */
 FX_API fx_trigger fx_early_stopping(int64_t wait, double least);
 FX_API bool fx_stop_early(fx_trigger *t, double score);
-/* True if the score differed by less than `least` from the previous one for `wait` calls in a row.
- * Flux.plateau, whose default for `least` is 1e-6. */
+/* fx_on_plateau returns true if the score differed by less than `least` from the previous one for
+ * `wait` calls in a row. Flux.plateau, whose default for `least` is 1e-6. */
 FX_API fx_trigger fx_plateau(int64_t wait, double least);
 FX_API bool fx_on_plateau(fx_trigger *t, double score);
 /* fx_throttle_pass returns true at most once in `seconds` seconds. The first call starts the clock

@@ -52,8 +52,8 @@ typedef double (*fx_metric_fn)(void *model, void *user);
  *
  * .settings: settings of the program that affect the results and are not options of fx_train, one
  * line of text each. A checkpoint stores them. Training resumes only if the checkpoint's settings
- * are equal, or it has none; otherwise FX_STATUS_ARGUMENT names the first line that differs, and
- * model and state have the checkpoint's values.
+ * are equal, or if one of the two has none; otherwise FX_STATUS_ARGUMENT names the first line that
+ * differs, and model and state have the checkpoint's values.
  *
  * .dist: a group of processes (cflux/dist.h) that train one model. All of them call fx_train with
  * the same options. Each process gets its part of every batch of the loader (fx_dist_loader), so
