@@ -3,8 +3,9 @@
  *   gpt TEXT [STEPS]
  *
  * TEXT is a file, e.g. Karpathy's tinyshakespeare. The last tenth of the text is for validation.
- * After the 4,000 training steps of the default, the validation loss of tinyshakespeare is 1.575
- * nats per character, in 640 s of one core of an x86-64 processor: less than 6 minutes on two.
+ * STEPS is the number of training steps (default: 4000). After 4,000, the validation loss of
+ * tinyshakespeare is 1.575 nats per character. They take 640 s on one core of an x86-64 processor,
+ * and less than 6 minutes on two.
  */
 #include "gpt_model.h"
 
@@ -14,7 +15,7 @@ static const sizes small = {
     .vocabulary = 256, .context = 64, .width = 128, .heads = 4, .blocks = 4};
 enum { BATCH = 16, WRITTEN = 300, WARMUP = 100 };
 
-/* Prints characters, each drawn from the prediction from the `context` characters before it. */
+/* Prints characters, each drawn from the model's prediction after the `context` previous ones. */
 static void write_text(void *model, const sizes *s)
 {
     int64_t text[WRITTEN + 1] = {'\n'};
@@ -66,7 +67,7 @@ static void train(void *model, fx_array *text, int steps)
         fx_update(opt, model, fx_gradient(loss, model));
         sum += fx_item(loss);
         if (i % 50 == 0) {
-            printf("step %d: cross-entropy %.3f nats per character\n", i, sum / 50);
+            printf("training step %d: cross-entropy %.3f nats per character\n", i, sum / 50);
             fflush(stdout);
             sum = 0;
         }

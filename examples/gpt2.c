@@ -6,9 +6,9 @@
  * TOKENS is the length of the text, at most 1024 (default: 256). With 256 tokens on two shared
  * cores of a CPU with AVX2:
  *
- *              parameters and moments   gradient needs   first step   second step
- *   Float32    1424 MiB                 616 MiB          6.2 s        3.2 s
- *   BFloat16    712 MiB                 516 MiB          5.0 s        4.0 s
+ *              parameters and moments   gradient needs   first training step   second
+ *   Float32    1424 MiB                 616 MiB          6.2 s                 3.2 s
+ *   BFloat16    712 MiB                 516 MiB          5.0 s                 4.0 s
  */
 #include "gpt_model.h"
 
@@ -47,7 +47,7 @@ static void steps_of_gpt2(fx_dtype type, int64_t length)
         fx_array *loss = fx_want(loss_of(model, tokens, gpt2.vocabulary));
         fx_update(opt, model, fx_gradient(loss, model));
         clock_gettime(CLOCK_MONOTONIC, &to);
-        printf("step %d: loss %.3f, %.1f s\n", i, fx_item(loss),
+        printf("training step %d: loss %.3f, %.1f s\n", i, fx_item(loss),
                (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
         fflush(stdout);
     }

@@ -34,7 +34,7 @@ int main(void)
     void *opt = fx_setup(fx_adam(.eta = 0.01), model);
     fx_loader *loader = fx_dataloader(fx_tuple(noisy, target), .batchsize = 64, .shuffle = true);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-        if (epoch == EPOCHS * 3 / 4) /* smaller steps at the end make the result stable */
+        if (epoch == EPOCHS * 3 / 4) /* a lower rate at the end makes the result stable */
             fx_adjust_eta(opt, 1e-3);
         for (fx_batch b = {0}; fx_next(loader, &b);) {
             FX_RECORD; /* a training step; repeats the recorded one if it makes the same calls */

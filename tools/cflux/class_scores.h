@@ -21,7 +21,8 @@ void put_class_scores(fx_json *j, const problem *p, const scores *s);
 void warn_of_unpredicted(const problem *p, const scores *s);
 
 /* Sets p->weights from the text of --class-weights: "balanced" (n/(k·nᵢ) for the nᵢ of n targets
- * y that belong to class i of k), or a number for each class, such as 1,5. NULL: no weights.
+ * y that belong to class i of k), "sqrt" (its square root), or a number for each class, such as
+ * 1,5. NULL: no weights.
  * Returns EXIT_FINE, or the exit status of a failure (printed). */
 int class_weights(problem *p, const char *text, fx_array *y);
 

@@ -296,8 +296,8 @@ const command command_convert = {
         ".safetensors, .npz, .npy, .checkpoint. BSON, safetensors and npz keep everything that "
         "cflux train saves: the model, the scale of its inputs, names of columns and classes. If "
         "OUT cannot hold everything, convert names what would be lost and writes nothing, unless "
-        "--lossy is given. An existing OUT is replaced only by a complete new file. Then "
-        "convert reads OUT and prints its entries.",
+        "--lossy is given. An existing OUT is replaced only by a complete new file. After "
+        "writing, convert reads OUT again and prints its entries.",
     .options = options,
     .run = run_convert,
 };

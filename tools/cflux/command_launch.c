@@ -1,8 +1,8 @@
 /* command_launch.c: cflux launch: starts a program several times, for distributed training.
  *
  * Slurm's srun or an MPI's mpirun starts the processes. Each of them is `cflux launch --each`,
- * which starts the program and says how it ended: the launchers kill the others when one process
- * dies, and their messages name a node and a signal, not the rank and what it did last.
+ * which starts the program and says how it ended. The launchers kill all processes when one dies,
+ * but their messages name a node and a signal, not the rank and its last operation.
  */
 #include "failure.h"
 #include "join_timelines.h"
@@ -83,7 +83,7 @@ static void note_failure(void)
     fclose(f);
 }
 
-/* Has one of the processes written it? */
+/* True if a process has written to the file. */
 static bool has_failed(void *path)
 {
     FILE *f = open_file(path, "rb");
@@ -272,8 +272,8 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
     }
 }
 
-/* A launcher ends all processes when one has failed. But Open MPI's waits for machines that it
- * cannot reach any more. */
+/* A launcher ends all processes when one has failed. But Open MPI's launcher waits for machines
+ * that it can no longer reach. */
 static int run_launcher(char **words)
 {
     char path[FILE_PATH_BYTES];
@@ -305,9 +305,9 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
     memcpy(all + l.n, program, (size_t)n * sizeof *all);
     const int status = run_launcher(all);
     free(all);
-    /* After a signal, Open MPI's launcher has status 1. MPICH's has that of the signal, or 0 if it
-     * was still starting processes. srun only reports a first Ctrl-C, and the job may still end
-     * well. */
+    /* After a signal, Open MPI's launcher exits with status 1, and MPICH's with that of the signal,
+     * or 0 if it was still starting processes. srun only reports a first Ctrl-C, and the job may
+     * still succeed. */
     if (passed_on() && (status != 0 || is == MPICH))
         return 128 + passed_on();
     return status < 0 ? 128 - status : status;

@@ -46,7 +46,8 @@ static bool wants_npy(void)
     return out_path && ends_with(out_path, ".npy");
 }
 
-/* For classes, their numbers, in CSV followed by the probabilities; otherwise the outputs. */
+/* For classes, the number of each predicted class, or with --probabilities also (in an .npy file
+ * only) the probabilities; otherwise the outputs. */
 static fx_array *result_of(const problem *p, fx_array *output)
 {
     fx_array *chances = probabilities ? problem_probabilities(p, output) : NULL;
@@ -98,8 +99,9 @@ static void put_class(FILE *to, const char *name)
     put_csv_text(to, name);
 }
 
-/* Writes the names of several targets, with numbers instead of those that are numbers. False if the
- * list has another number of names. */
+/* Writes the names of several targets. A name that is a number becomes "prediction_2", because
+ * programs would read a header of numbers as a row of data. Writes nothing and returns false if
+ * the list does not have `columns` names, or if out of memory. */
 static bool put_names(FILE *to, const char *list, int64_t columns)
 {
     int64_t n = 0;
@@ -122,8 +124,7 @@ static bool put_names(FILE *to, const char *list, int64_t columns)
     return n == columns;
 }
 
-/* A name that is a number is not written, because programs would read a header of numbers as a row
- * of data. */
+/* Writes the line of names, none of which is a number: see put_names. */
 static void put_header(FILE *to, const problem *p, const trained *t, const dataset *d,
                        int64_t columns)
 {

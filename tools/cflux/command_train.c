@@ -261,7 +261,7 @@ static const char *model_of_texts(const problem *p)
     return text;
 }
 
-/* Options for classes and numbers. */
+/* Refuses options for classes and numbers, which have no meaning with --text. */
 static int check_text(const data_options *d)
 {
     const struct {
@@ -451,7 +451,7 @@ const command command_train = {
                 "    --log run.jsonl --model 'Chain(Dense(64 => 32, relu), Dense(32 => 10))'\n"
                 "cflux train --text story.txt --save story.bson\n",
     .about =
-        "Trains a model to predict one column of a table from the other columns, the labels of "
+        "Trains a model to predict one or more columns of a table from the others, the labels of "
         "images or texts, or the next token of a text. The saved model includes everything that "
         "predict needs: the scale of the inputs, "
         "and the names of columns and classes.\n"

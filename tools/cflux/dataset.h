@@ -38,7 +38,7 @@ typedef struct data_request {
     const fx_tokenizer *tokenizer; /* the files are texts; NULL: they are other data */
     int64_t context;               /* of a language model: tokens of an observation; 0: none */
     bool context_is_fixed;         /* the context is that of a saved model */
-    bool test;                     /* use the test part if a folder or file has two */
+    bool test;                     /* use the test part if a folder or file has two parts */
     bool unlabelled;               /* targets may be missing */
     missing_values missing;
     bool transpose; /* swap the first two axes of each observation */

@@ -117,8 +117,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The different labels in alphabetical order, a named tuple with the number of lines of each.
- * `sorted`: the labels of all lines, which are then the different ones. */
+/* A named tuple of the different labels, in alphabetical order, with the number of lines of each.
+ * `sorted` has the label of each line; the call moves the *out_n different labels to its front. */
 static void *different(const char **sorted, int64_t lines, int64_t *out_n)
 {
     void **counts = calloc((size_t)lines, sizeof *counts);

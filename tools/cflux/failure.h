@@ -24,9 +24,9 @@ int fail_library(int status);
 /* The message of a record without the name of the function. Lives as long as the record. */
 const char *failure_sentence(const fx_error *e);
 
-/* The same for a file that may be a table. If the library's message names its option for the
- * separator, the message names the option of this command instead, or that of the command `whose`,
- * a name with a blank at its end such as "cflux train ". */
+/* The same for a file that may be a table. If the library's message names an option of
+ * fx_read_table, such as .separator, the printed message names the option of cflux instead,
+ * preceded by `whose`: "", or the command that has the option and a blank, "cflux train ". */
 int fail_table(int status, const char *whose);
 /* The sentence that fail_table prints; uses `text` if it differs from the record's. */
 const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size);

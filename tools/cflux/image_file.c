@@ -199,7 +199,7 @@ bool image_file_read(const char *path, const image_size *size, unsigned char *pi
 
 /* ---- size ------------------------------------------------------------------------------------ */
 
-/* The weights with which old pixels first … first + n − 1 become a new one. */
+/* A new pixel is the sum of the old pixels first … first + n − 1, each times its weight. */
 typedef struct window {
     int64_t first, n;
     double *weights;
@@ -223,8 +223,8 @@ static void find_window(int64_t from, int64_t to, int64_t k, window *w)
         w->weights[i] /= sum;
 }
 
-/* Changes the length of one axis from `from` to `to`. Its neighbours are `apart` elements apart,
- * and x has `lines` blocks of from·apart elements. */
+/* Changes the length of one axis from `from` to `to`. Neighbours along the axis are `apart`
+ * elements apart, and x has `lines` blocks of from·apart elements. */
 static bool resize_axis(int64_t lines, int64_t from, int64_t to, int64_t apart,
                         const unsigned char *x, unsigned char *out)
 {

@@ -29,8 +29,8 @@ bool image_file_read(const char *path, const image_size *size, unsigned char *pi
                      char why[IMAGE_WHY]);
 
 /* Changes the size of an image as Pillow's resize with BILINEAR does: each new pixel is the mean of
- * the old pixels below a triangle that is 2 new pixels wide, or 2 old ones if those are larger.
- * False if out of memory. */
+ * old pixels, weighted by a triangle that is 2 new pixels wide, or 2 old pixels if those are
+ * larger. False if out of memory. */
 bool image_resize(const image_size *from, const unsigned char *pixels, const image_size *to,
                   unsigned char *out);
 

@@ -20,8 +20,8 @@ bool input_file_read(const char *path, input_file *out);
 /* True if the name is that of an IDX file. A name that contains .csv too is a CSV file. */
 bool input_file_is_called_idx(const char *path);
 
-/* True for a file that can be read to an end: also a pipe or the terminal. False for other devices,
- * which may have no end (recorded). */
+/* True for a file that has an end: a regular file, a pipe or the terminal. False for other devices,
+ * which may have none (recorded). */
 bool input_file_ends(const char *path);
 
 #endif

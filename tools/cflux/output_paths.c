@@ -28,7 +28,7 @@ static bool resolve(const char *path, char out[FILE_PATH_BYTES])
     return n > 0 && n < FILE_PATH_BYTES;
 }
 
-/* Checks that an output can be written. Devices and pipes such as /dev/null are written in place.
+/* Checks that an output can be written. Devices and pipes such as /dev/null are written directly.
  * Other files are made beside the existing one and replace it; for a link, beside its target. */
 static int check_path(const output_path *o)
 {

@@ -13,7 +13,7 @@ enum { FILE_PATH_BYTES = 4096 }; /* of a path, with its terminator */
  * bytes that are written. */
 void system_begin(int *io_argc, char ***io_argv);
 
-/* Seconds since a moment that is fixed while the program runs. */
+/* Seconds since a moment that stays the same while the program runs. */
 double seconds_now(void);
 long process_number(void);
 
