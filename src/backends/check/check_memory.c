@@ -67,6 +67,7 @@ static bool put(const fxi_checker *c, const fxi_check_block *b, size_t offset, s
                 fxi_check_fill fill)
 {
     fx_device *inner = c->devices[b->device];
+    /* Only guards have a pattern of several bytes, which the host must write. */
     if (c->inner->fill && fill != FXI_CHECK_GUARD && bytes > 0)
         return c->inner->fill(inner, b->base + offset, byte_of(b, fill, 0), bytes) == FX_OK;
     uint8_t want[PIECE];
@@ -92,7 +93,8 @@ static const uint8_t *get(const fxi_checker *c, const fxi_check_block *b, size_t
     return s == FX_OK ? copy : NULL;
 }
 
-/* The offset from the base of the first byte that differs from its fill; −1 if none does. */
+/* The offset from the base of the first byte that differs from its fill; −1 if none does, or if the
+ * memory cannot be read, for which the inner backend has recorded an error. */
 static int64_t changed(const fxi_checker *c, const fxi_check_block *b, size_t offset, size_t bytes,
                        fxi_check_fill fill)
 {
@@ -330,6 +332,7 @@ void *fxi_check_alloc(fx_device *device, size_t bytes)
     fxi_mutex_lock(&c->lock);
     fxi_check_block *b = new_block(c, device->id, bytes);
     if (!b) {
+        /* The released memory may be what the device lacks. */
         free_oldest(c, 0, why);
         b = new_block(c, device->id, bytes);
     }
@@ -338,6 +341,7 @@ void *fxi_check_alloc(fx_device *device, size_t bytes)
     return b ? b->base + GUARD : NULL;
 }
 
+/* Keeps the memory of a freed allocation, filled with poison, to find reads and writes of it. */
 static void release(fxi_checker *c, fxi_check_block *b, char *why)
 {
     damaged(c, b, why);

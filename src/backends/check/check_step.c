@@ -126,6 +126,8 @@ static bool may_share(const call *c, int32_t i, int32_t k)
     const fx_tensor *t = &s->in[i], out = fxi_step_output_tensor(s, k);
     const fxi_span a = input(c, i), b = output(c, k);
     const int32_t n = fx_step_segments(s);
+    /* Segment g of a foreach step may write over its own inputs only: others are read at the same
+     * time. */
     const bool own = i / (s->nin / n) == k / (fx_step_outputs(s) / n);
     return may_write_over(s, k) && own && a.low == b.low && a.high == b.high &&
            size_of(t) == size_of(&out) && fxi_is_dense(t->ndim, t->shape, t->stride);
@@ -169,6 +171,7 @@ static fx_status find_shared_work(const call *c)
 static fx_status run_inner(const call *c)
 {
     if (!is_empty(work_space(c))) {
+        /* A kernel that reads what an earlier step left in the work space then computes NaN. */
         fxi_check_fill_range(c->device, work_space(c), FXI_CHECK_POISON);
         fxi_check_fill_range(c->device, work_guard(c), FXI_CHECK_GUARD);
     }
@@ -179,6 +182,7 @@ static fx_status run_inner(const call *c)
 static fx_status find_damage(const call *c)
 {
     char why[FXI_CHECK_TEXT] = "";
+    /* All allocations of the device are read, so this takes long: FX_CHECK=all asks for it. */
     if (fxi_checker_of(c->device)->thorough)
         fxi_check_all(c->device, why);
     for (int32_t k = 0; k < fx_step_outputs(c->step) && !*why; k++)

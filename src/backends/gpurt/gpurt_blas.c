@@ -159,8 +159,8 @@ static bool read_product(const fx_step *s, fxi_rt_product *p)
  * than small products save. */
 enum { UNIT = 8, PAID = 256, LEAST_PADDED = 1 << 24 };
 
-/* A matrix in memory: the sizes of the product that are its rows, which are neighbours, and its
- * columns. */
+/* A matrix in memory: its leading dimension, and the sizes of the product that are its numbers of
+ * rows and columns. The elements of a column are neighbours. */
 typedef struct extent {
     int64_t *ld, *rows, *columns;
 } extent;
@@ -182,25 +182,26 @@ static int64_t widened(int64_t size)
     return fxi_gpu_divide_up(size, UNIT) * UNIT;
 }
 
-static bool is_odd(const extent *e)
+static bool is_unaligned(const extent *e)
 {
     return *e->ld % UNIT != 0 && *e->columns > 1;
 }
 
-/* Widens the sizes that need it. The other matrices with such a size are copied too: all have zeros
- * there, which change no sum. Returns the elements of all copies. */
+/* Widens the columns of unaligned matrices. Other matrices with the same size of the product are
+ * copied too: all copies have zeros in the added elements, which change no sum. Returns the
+ * elements of all copies. */
 static int64_t widen_matrices(fxi_rt_product *p)
 {
     fxi_rt_product was = *p;
     int64_t copied = 0;
     for (int k = 0; k < FXI_RT_MATRICES; k++) {
         const extent e = extent_of(p, k);
-        if (is_odd(&e))
+        if (is_unaligned(&e))
             *e.rows = widened(*e.rows);
     }
     for (int k = 0; k < FXI_RT_MATRICES; k++) {
         const extent e = extent_of(p, k), old = extent_of(&was, k);
-        if (!is_odd(&old) && *e.rows == *old.rows && *e.columns == *old.columns)
+        if (!is_unaligned(&old) && *e.rows == *old.rows && *e.columns == *old.columns)
             continue;
         p->narrow[k] = (fxi_gpu_matrix){p->at[k], *old.rows, *old.columns, *old.ld};
         *e.ld = widened(*e.rows);
@@ -220,8 +221,8 @@ static bool widen(const fxi_rt_device *d, fxi_rt_product *p)
            copied * 2 <= d->memory / 16;
 }
 
-/* The copy of a matrix: all of it for a factor, which also has zeros; of the result only what the
- * step wants. */
+/* The part of a copy that is written or read: all of a factor's, which ends in zeros; of the
+ * result's only what the step needs. */
 static fxi_gpu_matrix wide_of(fxi_rt_product *p, int which)
 {
     const extent e = extent_of(p, which);

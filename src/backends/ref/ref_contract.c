@@ -21,6 +21,7 @@ fx_status fxi_ref_matmul(const fx_step *s, const void *const *in, void *out, fx_
     const int64_t inner = a->shape[ta ? 0 : 1], n = fxi_ref_length(&s->out);
     for (int64_t i = 0; i < n; i++) {
         fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        /* Broadcast axes need nothing: fxi_ref_offset ignores the index on an axis of size 1. */
         for (int d = 2; d < FX_MAX_DIMS; d++)
             ia[d] = ib[d] = index[d];
         ia[ta ? 1 : 0] = index[0];
@@ -152,6 +153,8 @@ static fxi_ref_value data_one(const geometry *g, int dtype, const void *gy, cons
     for (int64_t out = first; out < first + g->out_group; out++)
         for (int64_t k = 0; k < taps; k++) {
             fxi_ref_unravel3(k, g->k, p.k);
+            /* Every y that reads this x by tap k adds to its gradient; there is none where strides
+             * skip x. */
             if (solve_y(g, &p))
                 sum = fxi_ref_sum2(
                     dtype, sum,

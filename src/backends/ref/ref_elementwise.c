@@ -12,6 +12,7 @@
 
 /* ---- the functions that op.def names --------------------------------------------------------- */
 
+/* NaN in either wins: with a NaN in b the comparison is false, which selects b. */
 static double real_max(double a, double b)
 {
     return isnan(a) || a > b ? a : b;
@@ -42,6 +43,7 @@ static int64_t whole_fld(int64_t a, int64_t b)
     const int64_t q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
+/* INT64_MIN % −1 overflows in C, although the result is 0. */
 static int64_t whole_rem(int64_t a, int64_t b)
 {
     return b == 0 ? a : b == -1 ? 0 : a % b;
@@ -50,6 +52,7 @@ static int64_t whole_ipow(int64_t a, int64_t n)
 {
     if (n < 0)
         return a == 1 ? 1 : a == -1 ? (n % 2 ? -1 : 1) : 0;
+    /* Unsigned, because signed overflow is undefined: the product wraps. */
     uint64_t y = 1, power = (uint64_t)a;
     for (; n > 0; n /= 2) {
         if (n % 2)
@@ -117,6 +120,7 @@ static fxi_ref_value execute(const fx_instr *k, const fxi_ref_value *reg)
     return k->op == FX_OP_CAST ? fxi_ref_convert(k->dtype, k->from, a) : calculate(k, a, b);
 }
 
+/* Operations of rule REAL have no form for integers: a CAST to Float32 comes before them. */
 static bool known(const fx_instr *k)
 {
     if (k->op == FX_OP_SELECT || k->op == FX_OP_CAST)

@@ -28,6 +28,7 @@ static bool replaces(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x)
 {
     if (!fxi_ref_is_real(dtype))
         return kind == FX_REDUCE_MAX ? x.integer > sofar.integer : x.integer < sofar.integer;
+    /* The first NaN stays, so argmax and argmin return its position. */
     if (isnan(sofar.real))
         return false;
     return isnan(x.real) || (kind == FX_REDUCE_MAX ? x.real > sofar.real : x.real < sofar.real);
