@@ -133,9 +133,9 @@ void fxi_file_release(fxi_file *file)
 
 /* ---- files in memory ------------------------------------------------------------------------- */
 
-/* Checks that `bytes` more can be allocated, `decompressed` included. Linux grants allocations
- * beyond free memory and kills the process later when it writes to them, so large sizes are
- * compared with the free memory first. */
+/* Checks that `bytes` more can be allocated. `all`: `decompressed`, which includes them. Linux
+ * grants allocations beyond free memory and kills the process later when it writes to them, so
+ * large sizes are compared with the free memory first. */
 static fx_status check_memory(const char *op, const char *path, int64_t bytes, int64_t all)
 {
     enum { SMALL = 64 << 20, MIB_SHIFT = 20 };

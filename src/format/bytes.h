@@ -45,8 +45,8 @@ static inline size_t fxi_bytes_left(const fxi_bytes *b)
 {
     return b->size - b->at;
 }
-/* Returns the next n bytes, in place, and moves after them; NULL (recorded) if fewer are left.
- * `what` names them in messages.
+/* Returns the next n bytes, without a copy, and advances past them; NULL (recorded) if fewer are
+ * left. `what` names them in messages.
  */
 const unsigned char *fxi_bytes_take(fxi_bytes *b, size_t n, const char *what);
 /* Reads a little-endian number of 1 to 8 bytes; 0 if they are missing. */

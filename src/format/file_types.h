@@ -25,7 +25,7 @@ const fxi_file_type *fxi_file_type_npy(const char *name);
 /* The type in which a dtype is written; its npy name is NULL for BFloat16. */
 const fxi_file_type *fxi_file_type_of(fx_dtype dtype);
 
-/* Reads an array at the current position of b and moves after it. Sizes are those in the file, in
+/* Reads an array at the current position of b and advances past it. Sizes are those in the file, in
  * C order: the last axis is first in memory. `big`: numbers are big-endian. NULL (recorded in b) if
  * bytes are missing or there are too many axes; an error array if out of memory. Requires sizes of
  * at most 2^63 − 1 and at most FXI_FILE_DIMS of them. */

@@ -3,7 +3,7 @@
  * The archive's directory, at the end of the file, gives the positions of the members; each
  * member's own header repeats its entry. Only archives as NumPy writes them are accepted: members
  * stored or deflated, not encrypted, in one part, on bytes that do not overlap, with sizes in 32 or
- * 64 bits (Zip64). Every byte is compared with the CRC-32.
+ * 64 bits (Zip64). The CRC-32 of every member is checked.
  *
  * A small file must not allocate much memory (a "ZIP bomb"). Deflate cannot compress better than
  * 1032 : 1, so a member that declares more is refused before anything is allocated. The declared

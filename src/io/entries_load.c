@@ -151,11 +151,11 @@ static fx_status load_matches(const char *source, fxi_entries *to, const fxi_ent
     if (m->n == 0 && m->nothers > 0)
         return fx_fail(
             FX_STATUS_FORMAT, to->op,
-            "%s: no array has the name and the sizes of one of the object: \"%s\" is a %s", source,
+            "%s: no array has the name and sizes of an array of the object: \"%s\" is a %s", source,
             (const char *)m->others[0], fx_string_text((void *)m->others[1]));
     if (m->n == 0 && to->n > 0)
         return fx_fail(FX_STATUS_FORMAT, to->op,
-                       "%s: no array has the name and the sizes of one of the object, such as "
+                       "%s: no array has the name and sizes of an array of the object, such as "
                        "\"%s\"%s%s%s",
                        source, to->items[0].name, from->n ? "; it has \"" : "",
                        from->n ? from->items[0].name : "", from->n ? "\", …" : "");

@@ -4,8 +4,8 @@
 
 #include "entries.h"
 
-/* Gives every array of `to` the value of the array with the same name in `from`, all or nothing as
- * below. `source` names `from` in messages. */
+/* Gives every array of `to` the value of the array with the same name in `from`. Nothing changes
+ * unless both have the same names and sizes. `source` names `from` in messages. */
 fx_status fxi_entries_assign(const char *source, fxi_entries *to, fxi_entries *from);
 /* Gives the arrays of `object` the values of those arrays of `file` (a named tuple) that have the
  * names under which fx_save would write `object` as `name`. Nothing changes unless all names are

@@ -238,8 +238,8 @@ void *fx_load_key(const char *path, const char *name)
                  : fx_error_array(fxi_no_entry(FX_STATUS_ARGUMENT, op, path, file, name));
 }
 
-/* The object or the array in an object that a path leads to; NULL if the path is the name of an
- * array of the file, which is found as the arrays "name.…" are. */
+/* The object or array at a path of the file. NULL if there is none, or if the path is the name of
+ * an array of the file: fxi_entries_load then finds the array by its name. */
 static void *part_at(void *file, const char *name)
 {
     void *found = *name ? fxi_object_at(file, name) : NULL;
@@ -249,8 +249,8 @@ static void *part_at(void *file, const char *name)
     return found;
 }
 
-/* Loads one object: an object in the file is loaded into one of the same structure, a file of
- * arrays by name. */
+/* Loads one object: from an object in the file with the same structure, or from a file of arrays by
+ * their names. */
 static fx_status load_one(const char *op, const char *path, void *file, const char *name,
                           void *object)
 {
@@ -295,8 +295,8 @@ static int64_t count_common(fxi_entries *a, const fxi_entries *b)
     return n;
 }
 
-/* The arrays of the object under the names of the file: the fields' own names, or Flux's, as a
- * state of Flux has them. */
+/* Lists the arrays of the object under the fields' own names, or under Flux's if more of those are
+ * in the file. */
 static void walk_as_in_file(fxi_entries *to, const fxi_entries *from, const char *name,
                             void *object)
 {

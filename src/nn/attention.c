@@ -204,8 +204,8 @@ static fx_array *bias_block(const attention *a, fx_array *gy, int64_t from, int6
     return unbroadcast(d, a->bias);
 }
 
-/* Whether a call has a bias and a mask. Its inputs are q, k, v, then bias and mask if it has them,
- * and last the result without the gradient (own_gradient.h). */
+/* The kind of a call. Its inputs are q, k, v, bias and mask if it has them, and the result whose
+ * gradient the operation replaces (own_gradient.h). */
 typedef struct shape_of_call {
     bool bias, mask, causal;
 } shape_of_call;
@@ -350,8 +350,8 @@ static fx_array *four_axes(fx_array *x, const fx_array *q)
     return fxi_reshape(x, 4, sizes);
 }
 
-/* Draws one counter of the random stream for every block of long scores. Short scores need none:
- * fx_dropout_apply draws theirs. */
+/* Draws one counter of the random stream for every block of a long sequence. A short one needs
+ * none: fx_dropout_apply draws its counter. */
 static void draw_streams(attention *a)
 {
     uint64_t stream[2];
@@ -444,8 +444,8 @@ static fx_array *joined(fx_array *y, const fx_array *q)
 
 /* ---- public functions ------------------------------------------------------------------------ */
 
-/* All scores as one array, with dropout. Long ones are computed block by block, because they have
- * the mask of the blocks. */
+/* All scores as one array, with dropout. Those of a long sequence are computed block by block,
+ * because each block draws a mask of its own. */
 static fx_array *all_scores(const attention *a)
 {
     if (a->dropout > 0 && !is_short(a))
@@ -454,7 +454,7 @@ static fx_array *all_scores(const attention *a)
     return a->dropout > 0 ? fx_dropout_apply(alpha, a->dropout) : alpha;
 }
 
-/* The result for the query q; `alpha` are all scores. */
+/* The result for the query q; `alpha` has all scores. */
 static fx_array *composed(const attention *a, fx_array *alpha, const fx_array *q)
 {
     return joined(is_short(a) ? fx_batched_mul(a->v, alpha) : in_blocks(a), q);

@@ -79,7 +79,7 @@ bool fxi_conv_recover(bool transposed, int64_t groups, fx_array *weight, fx_dims
                       int64_t *out_in, int64_t *out_out);
 
 /* The input of a convolution layer in the type of its weight; an error array unless it has as many
- * axes as the weight, and its channels. */
+ * axes as the weight, and the number of channels that the weight requires. */
 fx_array *fxi_conv_input(void *self, int n, void *const *args, fx_array *weight, int64_t groups,
                          bool transposed);
 

@@ -10,8 +10,8 @@
  *
  * The loss is −log(exp α[S, T] + exp α[S−1, T]). All values are logarithms, so long inputs neither
  * underflow nor overflow; the gradient follows from the operations. IMPOSSIBLE replaces −∞, whose
- * gradient would be NaN. The call reads the labels, because it checks them, and because they choose
- * the operations' indices.
+ * gradient would be NaN. The call reads the labels: it checks them, and the indices of its
+ * operations depend on them.
  */
 #include "error.h"
 #include "memory.h"

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* `pool` is one of fxi_pool_max, fxi_pool_mean and fxi_pool_lpnorm, which alone reads p. */
+/* `pool` is fxi_pool_max, fxi_pool_mean or fxi_pool_lpnorm. Only fxi_pool_lpnorm reads p. */
 static void *pool_forward(fx_maxpool_layer *l, fx_array *(*pool)(const fx_pool_args *), double p,
                           int n, void *const *args)
 {

@@ -55,7 +55,7 @@ static fx_status begin(void *self, const fxi_recurrent_call *call, sequence *s)
                                 "no memory for %" PRId64 " time steps", s->len);
 }
 
-/* The time step that is computed as number i. */
+/* The time step that iteration i computes. */
 static int64_t time_of(const sequence *s, int64_t i)
 {
     return s->backwards ? s->len - 1 - i : i;
@@ -78,7 +78,7 @@ static fx_array *kept(fx_array *mask, fx_array *after, fx_array *before)
     return before ? fx_where(on, after, before) : fx_where(on, after, 0);
 }
 
-/* Which sequences do not skip the time step. */
+/* One number for each sequence: 0 if it skips the time step. */
 static fx_array *mask_at(const sequence *s, int64_t t)
 {
     return fx_slice(s->mask, 0, t, t + 1);
@@ -166,8 +166,8 @@ static fx_status run_any(void *self, void *cell, sequence *s, void **state)
 {
     if (s->mask && !*state)
         return fx_fail(FX_STATUS_ARGUMENT, fx_type_of(self)->name,
-                       "with lengths or a mask it needs the state to start with, because it does "
-                       "not know that of its cell: set .state");
+                       "with lengths or a mask, set .state: the initial state of its cell is "
+                       "unknown");
     for (int64_t i = 0; i < s->len; i++) {
         const int64_t t = time_of(s, i);
         fx_array *x = fx_squeeze(fx_slice(s->x, 1, t, t + 1), FX_AXES(1));

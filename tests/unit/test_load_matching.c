@@ -130,7 +130,7 @@ static void errors(void **state)
     fx_array *before = copy_of(l->weight);
     assert_true(fx_is_error(fx_load_matching(path, "model", l)));
     expect_error(FX_STATUS_FORMAT,
-                 "no array has the name and the sizes of one of the object: \"model.weight\" is a "
+                 "no array has the name and sizes of an array of the object: \"model.weight\" is a "
                  "4×3 Matrix{Float32}, but the model has a 2×2 Matrix{Float32}");
     assert_true(fx_is_error(fx_load_matching(path, "", l)));
     expect_error(FX_STATUS_FORMAT, "such as \"weight\"; it has \"model.weight\", …");
