@@ -1,6 +1,6 @@
 # install.cmake: what `make install` and `make deb` install, in four parts: runtime (the library and
-# its plugins), onednn (a plugin that needs a large library), dev (headers, static library,
-# pkg-config file, CMake package) and tools. The static library is a CMake component of its own,
+# its plugins), onednn (a plugin that needs a large library), dev (headers, the source of the Fortran module,
+# static library, pkg-config file, CMake package) and tools. The static library is a CMake component of its own,
 # so that programs that link the shared one need no zlib or libbson to build.
 include(CMakePackageConfigHelpers)
 set(CFLUX_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/cflux)
@@ -39,7 +39,7 @@ set(CFLUX_ABOUT_onednn "convolutions by oneDNN")
 set(CFLUX_ABOUT_mpi_openmpi "distributed training over Open MPI")
 set(CFLUX_ABOUT_mpi_mpich "distributed training over MPICH")
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
-    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def" PATTERN "*.f90")
 install(FILES ${PROJECT_BINARY_DIR}/cflux.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 install(FILES ${PROJECT_BINARY_DIR}/cflux-config.cmake ${PROJECT_BINARY_DIR}/cflux-config-version.cmake
     DESTINATION ${CFLUX_CMAKE_DIR} COMPONENT dev)

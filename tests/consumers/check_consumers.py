@@ -3,7 +3,7 @@
 
 Installs a build folder into a temporary prefix, moves that elsewhere (nothing may depend on where it
 was), and builds and runs consumer.c and consumer_cxx.cpp there: by pkg-config, shared and static, as C
-and as C++17, with gcc and clang; by CMake's find_package, shared and static. With --sources it uses
+and as C++17, with gcc and clang; consumer.f90 with gfortran, if it is installed; by CMake's find_package, shared and static. With --sources it uses
 FetchContent instead, which compiles the library once more.
 Usage: check_consumers.py BUILD SOURCES [--sources]
 """
@@ -86,6 +86,20 @@ class Consumers:
             run(cxx, "-std=c++17", *WARNINGS, os.path.join(HERE, "consumer_cxx.cpp"), "-o", out + "-cxx",
                 *config("--cflags", "--libs"))
             self.runs(f"{cxx}, C++17", out + "-cxx", at_run_time)
+        self.in_fortran(work, config, at_run_time)
+
+    def in_fortran(self, work, config, at_run_time):
+        """The user compiles the module of the installation; no .mod file is installed."""
+        module = os.path.join("".join(config("--variable=includedir")), "cflux.f90")
+        self.expect("cflux.f90", "installed" if os.path.exists(module) else "missing", "installed")
+        if not shutil.which("gfortran"):
+            print("skipped: gfortran is not installed")
+            return
+        folder = os.path.join(work, "fortran")
+        os.mkdir(folder)
+        run("gfortran", "-c", module, cwd=folder)
+        run("gfortran", os.path.join(HERE, "consumer.f90"), "cflux.o", "-o", "consumer", *config("--libs"), cwd=folder)
+        self.runs("gfortran", os.path.join(folder, "consumer"), at_run_time)
 
     def by_find_package(self, work, prefix):
         out = os.path.join(work, "find_package")
@@ -109,7 +123,7 @@ def main():
             consumers.from_sources(work)
         else:
             consumers.installed(work)
-    least = 1 if "--sources" in sys.argv else 19
+    least = 1 if "--sources" in sys.argv else 20
     print(f"{consumers.checked} checks")
     return 0 if consumers.checked >= least else f"fewer than {least} checks"
 

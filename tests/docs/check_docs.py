@@ -193,7 +193,7 @@ def install(options, folder):
     found = glob.glob(os.path.join(options.prefix, "lib*", "**", "libcflux.so"), recursive=True)
     if not found:
         sys.exit("the installation has no libcflux.so")
-    for path in ["bin/cflux", "share/man/man1/cflux.1", "share/bash-completion/completions/cflux"]:
+    for path in ["bin/cflux", "share/man/man1/cflux.1", "share/bash-completion/completions/cflux", "include/cflux.f90"]:
         if not os.path.exists(os.path.join(options.prefix, path)):
             sys.exit(f"the installation has no {path}")
     options.libdir = os.path.dirname(found[0])
