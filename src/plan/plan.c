@@ -161,7 +161,8 @@ static void note_lives(fxi_plan *p)
 
 /* Sets fx_row_step.counted: the bit of each operand that is a view of the numbers 0, 1, 2, … such
  * as the numbers of the classes, with which labels are compared. An operand is such a view if it
- * begins where the result of an IOTA step with one axis begins. */
+ * begins where the result of an IOTA step with one axis begins: the value of an element is then its
+ * offset, whatever the strides. */
 static bool note_counted(fxi_plan *p)
 {
     bool *counted = fxi_calloc((size_t)p->nvalues + 1, sizeof *counted);

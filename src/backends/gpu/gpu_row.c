@@ -547,6 +547,7 @@ static bool counts_elements(const fxi_gpu_rows *r, int k)
     bool counts = (fx_step_row(r->step)->counted >> k & 1) && p >= 0 &&
                   (dtype == FX_DTYPE_I32 || dtype == FX_DTYPE_I64) && r->inner.nd == 1 &&
                   r->inner.stride[p][0] == 1;
+    /* The offset within a row is the whole offset only if all rows begin at the first number. */
     for (int d = 0; d < r->outer.nd; d++)
         counts = counts && r->outer.stride[p][d] == 0;
     return counts;
