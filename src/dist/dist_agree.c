@@ -56,7 +56,7 @@ fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t siz
 {
     c->limit = d->limit;
     c->beside = __atomic_load_n(&d->queue.running, __ATOMIC_RELAXED);
-    c->number = ++d->number;
+    c->number = ++d->calls;
     const fx_status status = d->transport->run(&d->group, c, why, size);
     if (status == FX_OK)
         return FX_OK;

@@ -246,7 +246,7 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
                                   .root = m->what->root,
                                   .dtype = m->what->dtype,
                                   .count = m->n,
-                                  .number = d->number,
+                                  .number = d->calls,
                                   .limit = d->limit,
                                   .in = m->in,
                                   .out = m->out};

@@ -231,7 +231,7 @@ static void note_progress(fx_dist *d, const char *what)
     if (!d->progress)
         return;
     rewind(d->progress);
-    fprintf(d->progress, "%lld, %s\n", (long long)d->number + 1, what);
+    fprintf(d->progress, "%lld, %s\n", (long long)d->number, what);
     fflush(d->progress);
 }
 
@@ -264,6 +264,7 @@ static fx_status run_operation(fx_dist *d, const fxi_dist_move *m, char *why, si
         snprintf(why, size, "an earlier operation failed: %s", d->why);
     } else {
         fxi_dist_describe(m->what, what, sizeof what);
+        d->number++;
         note_progress(d, what);
         status = operate(d, m, what, reason, sizeof reason);
         d->told = status != FX_OK;

@@ -39,7 +39,8 @@ struct fx_dist {
     bool fixed_order; /* the option of fx_dist_init */
     bool narrow;      /* its option .wire is BFloat16 */
     fxi_mutex lock;   /* protects the members below: one operation runs at a time */
-    int64_t number;   /* operations so far */
+    int64_t number;   /* operations so far, in messages and in `progress` */
+    int64_t calls;    /* of the transport so far: an operation has two or more */
     double waited;    /* seconds that this member has waited for the others */
     bool broken;      /* an operation failed: members may wait in different operations */
     char why[FXI_DIST_WHY];

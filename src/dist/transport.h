@@ -25,7 +25,7 @@ typedef struct fxi_transport_call {
     int64_t root; /* a rank; ignored by ALL_REDUCE, GATHER and EXCHANGE */
     int64_t dtype;  /* fx_dtype; a reduction never has Float16 or BFloat16 */
     int64_t count;  /* elements of `in` */
-    int64_t number; /* number of the operation, from 1 on; equal in all members */
+    int64_t number; /* number of the call, from 1 on; equal in all members */
     double limit;   /* seconds to wait for the other members */
     bool beside;    /* other threads of this member compute meanwhile: they need the processors */
     const void *in;

@@ -93,27 +93,46 @@ static void sums_in_the_order_of_ranks(void **state)
     }
 }
 
-/* The note for cflux launch has the number that the message of a failure would have: 1 for the
- * first operation. */
+/* Each member must have a message that contains `want`. */
+static void expect(const char *want)
+{
+    for (int k = 0; k < MEMBERS; k++)
+        if (!strstr(members[k].message, want))
+            fail_msg("rank %d: %s\ninstead of %s", k, members[k].message, want);
+}
+
+/* Runs a barrier, then a sum that may fail. Then m->message has the message of the failure, and the
+ * note for cflux launch. */
 static void *notes_progress(void *argument)
 {
     member *m = argument;
+    FX_SCOPE;
     m->d.progress = tmpfile();
-    if (m->d.progress && fx_dist_barrier(&m->d) == FX_OK) {
-        rewind(m->d.progress);
-        if (!fgets(m->message, sizeof m->message, m->d.progress))
-            m->message[0] = 0;
-        fclose(m->d.progress);
-    }
+    if (!m->d.progress || fx_dist_barrier(&m->d) != FX_OK)
+        return NULL;
+    fx_eval(fx_dist_allreduce(&m->d, fx_zeros(2), FX_REDUCE_SUM));
+    take_error(m);
+    const size_t n = strlen(m->message);
+    rewind(m->d.progress);
+    if (!fgets(m->message + n, (int)(sizeof m->message - n), m->d.progress))
+        m->message[0] = 0;
+    fclose(m->d.progress);
     return NULL;
 }
 
+/* The note and the message have the same number: 2 for the second operation of the program, whether
+ * its comparison (call 3) or the move of its data (call 4) fails. */
 static void operations_are_noted(void **state)
 {
     (void)state;
-    run_members(notes_progress);
-    for (int k = 0; k < MEMBERS; k++)
-        assert_string_equal(members[k].message, "1, all_reduce (sum) of 1 Float32\n");
+    for (int call = 3; call <= 5; call++) {
+        meeting.fails_at = call;
+        run_members(notes_progress);
+        expect("2, all_reduce (sum) of 2 Float32\n");
+        if (call < 5)
+            expect("all_reduce (sum) of 2 Float32, operation 2: no answer from rank 1 within 2 s");
+    }
+    meeting.fails_at = 0;
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -597,13 +616,6 @@ static void *too_late(void *argument)
     fx_dist_barrier(&m->d);
     take_error(m);
     return NULL;
-}
-
-static void expect(const char *want)
-{
-    for (int k = 0; k < MEMBERS; k++)
-        if (!strstr(members[k].message, want))
-            fail_msg("rank %d: %s\ninstead of %s", k, members[k].message, want);
 }
 
 static void differences_are_named_on_all_members(void **state)
