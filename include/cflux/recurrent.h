@@ -19,15 +19,16 @@
  *  - Flux until 0.14: fx_load reads a Recur(cell, state) as an RNN, LSTM, GRU or GRUv3. Its trained
  *    initial state becomes h0 and c0; an initial state of zeros becomes NULL.
  *  - Flux since 0.15 cannot store an initial state: saving a layer with h0 or c0 as BSON is an
- *    error.
+ *    error. Flux's GRU has no hidden_bias: saving a layer with hidden_bias as BSON is an error.
  *
  * State dictionaries of PyTorch (fx_torch_state):
  *  - wi, wh and bias are called weight_ih, weight_hh and bias_ih, in layers with the suffix _l0.
  *    The gates have the same order.
  *  - PyTorch has a second vector, bias_hh. It is written as zeros; a file's bias_hh is added to the
  *    bias.
- *  - PyTorch's GRU multiplies the last third of bias_hh by the reset gate; cflux has no such
- *    vector. So this third must be 0, otherwise loading is FX_STATUS_UNSUPPORTED.
+ *  - PyTorch's GRU multiplies the last third of bias_hh, b_hn, by the reset gate. A GRU with
+ *    .hidden_bias = true reads and writes this third as its hidden_bias. Without the option the
+ *    third must be 0, otherwise loading is FX_STATUS_UNSUPPORTED.
  *  - A chain of recurrent layers also loads from one PyTorch module with num_layers: its k-th layer
  *    from the arrays with the suffix _lk. It is saved as separate modules.
  *  - PyTorch has no GRUv3. */
@@ -42,13 +43,14 @@ FXI_BEGIN_C
 /* A cell of any of the four kinds. */
 typedef struct fx_cell_layer {
     fx_object base;
-    fx_array *wi;     /* Wi: (gates·out)×in */
-    fx_array *wh;     /* Wh: (gates·out)×out; of a GRUv3Cell (2·out)×out */
-    fx_array *bias;   /* b: gates·out; NULL with .bias = false */
-    fx_array *wh_new; /* Wh_h̃ of a GRUv3Cell: out×out; else NULL */
-    fx_array *h0;     /* initial state, out numbers, trained; NULL: zeros */
-    fx_array *c0;     /* of an LSTMCell: the same for c */
-    fx_function *act; /* of an RNNCell */
+    fx_array *wi;          /* Wi: (gates·out)×in */
+    fx_array *wh;          /* Wh: (gates·out)×out; of a GRUv3Cell (2·out)×out */
+    fx_array *bias;        /* b: gates·out; NULL with .bias = false */
+    fx_array *wh_new;      /* Wh_h̃ of a GRUv3Cell: out×out; else NULL */
+    fx_array *h0;          /* initial state, out numbers, trained; NULL: zeros */
+    fx_array *c0;          /* of an LSTMCell: the same for c */
+    fx_function *act;      /* of an RNNCell */
+    fx_array *hidden_bias; /* b_hn of a GRUCell with .hidden_bias = true: out; else NULL */
 } fx_cell_layer;
 typedef fx_cell_layer fx_rnncell_layer, fx_lstmcell_layer, fx_grucell_layer, fx_gruv3cell_layer;
 
@@ -79,7 +81,9 @@ FX_API fx_rnncell_layer *fxi_rnncell(const fx_rnncell_args *a);
  * Hochreiter, Schmidhuber, 1997; Gers et al., 2000. Flux.LSTMCell.
  * GRUCell, with the gates r, z, h̃ in this order:
  *   r, z = σ(Wi·x + Wh·h + b),  h̃ = tanh(Wi·x + r⊙(Wh·h) + b),  h' = (1 − z)⊙h̃ + z⊙h
- * Version 1 of Cho et al., 2014. Flux.GRUCell.
+ * Version 1 of Cho et al., 2014. Flux.GRUCell. With .hidden_bias = true it has a second bias b_hn
+ * of `out` numbers, as PyTorch's GRUCell: h̃ = tanh(Wi·x + r⊙(Wh·h + b_hn) + b). FX_STATUS_ARGUMENT
+ * for hidden_bias in another cell, or with .bias = false.
  * GRUv3Cell: as GRUCell, with h̃ = tanh(Wi·x + Wh_h̃·(r⊙h) + b). Version 3. Flux.GRUv3Cell. */
 /* clang-format off */
 #define FXI_LSTMCELL_ARGS(F)                                                                     \
@@ -93,7 +97,9 @@ FX_API fx_rnncell_layer *fxi_rnncell(const fx_rnncell_args *a);
     F(fx_array *, wh_new_array, FXI_NULL)             /* Wh_h̃ itself, GRUv3Cell only */            \
     F(fx_array *, bias_array, FXI_NULL)               /* b itself, instead of zeros */             \
     F(fx_array *, h0, FXI_NULL)                       /* initial state, a vector; NULL: zeros */   \
-    F(fx_array *, c0, FXI_NULL)                       /* the same for c, LSTMCell only */
+    F(fx_array *, c0, FXI_NULL)                       /* the same for c, LSTMCell only */          \
+    F(bool, hidden_bias, false)                       /* true: b_hn as well, GRUCell only */       \
+    F(fx_array *, hidden_bias_array, FXI_NULL)        /* b_hn itself, instead of zeros */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_lstmcell_args, FXI_LSTMCELL_ARGS);
 typedef fx_lstmcell_args fx_grucell_args;
@@ -143,7 +149,8 @@ FX_API fx_rnn_layer *fxi_rnn(const fx_rnn_args *a);
     F(int, bias, true)                                /* false: no bias */                         \
     F(fx_init_fn, init_kernel, fx_glorot_uniform)     /* initialiser of Wi */                      \
     F(fx_init_fn, init_recurrent_kernel, fx_glorot_uniform) /* initialiser of Wh and Wh_h̃ */       \
-    F(void *, cell, FXI_NULL)                         /* the cell itself; in and out may be 0 */
+    F(void *, cell, FXI_NULL)                         /* the cell itself; in and out may be 0 */   \
+    F(bool, hidden_bias, false)                       /* true: b_hn as well, GRU only */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_lstm_args, FXI_LSTM_ARGS);
 typedef fx_lstm_args fx_gru_args;

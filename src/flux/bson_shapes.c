@@ -73,7 +73,7 @@ typedef struct described {
     const void *self;
     const fx_type *type;
     const fx_layer *layer;
-    const char *lost;
+    const char *lost, *unknown; /* see fxi_shape */
 } described;
 
 static const void *member(const described *d, const fx_layer_row *row)
@@ -260,17 +260,21 @@ static bool was_a_field(const fx_layer *layer, fxi_word name)
     return false;
 }
 
-/* An array for which only structs of older versions have a field is an error, not a loss. */
+/* An array for which no struct, or only structs of older versions have a field is an error, not a
+ * loss. */
 static void note_lost(described *d, const fx_flux_form *form)
 {
     for (int i = 0; i < d->layer->nrows; i++) {
         const fx_layer_row *row = fxi_row(d->layer, i);
         const char *at = row->flux;
         fxi_word w;
-        const bool child = row->member && fxi_next_word(&at, &w) &&
-                           (row->kind == FX_OPTION_VECTOR || row->kind == FX_OPTION_ARRAY);
-        if (child && *fxi_child_address(row, d->self) && fxi_word_position(form->fields, w) < 0 &&
-            was_a_field(d->layer, w))
+        const bool child =
+            row->member && (row->kind == FX_OPTION_VECTOR || row->kind == FX_OPTION_ARRAY);
+        if (!child || !*fxi_child_address(row, d->self))
+            continue;
+        if (!fxi_next_word(&at, &w))
+            d->unknown = row->name;
+        else if (fxi_word_position(form->fields, w) < 0 && was_a_field(d->layer, w))
             d->lost = "Flux since 0.15 cannot store its initial state; pass the state to the call "
                       "instead";
     }
@@ -291,7 +295,7 @@ static void fill_layer(described *d, const fx_flux_form *form, fxi_shape *s)
     at = form->params;
     for (fxi_word w; s->nparams < FXI_SHAPE_PARAMS && fxi_next_word(&at, &w);)
         s->params[s->nparams++] = param_of(d, form, s, w);
-    s->lost = d->lost;
+    s->lost = d->lost, s->unknown = d->unknown;
 }
 
 /* Uses the newest form, which is the final one in the table. */

@@ -42,8 +42,9 @@ typedef struct fxi_param {
 
 struct fxi_shape {
     const char *const *path; /* {"Flux", "Dense", NULL} */
-    const char *names; /* field names, "weight bias σ"; NULL: look them up by the type's name */
-    const char *lost;  /* property that the struct cannot store; NULL: none */
+    const char *names;   /* field names, "weight bias σ"; NULL: look them up by the type's name */
+    const char *lost;    /* property that the struct cannot store; NULL: none */
+    const char *unknown; /* member with an array for which the struct has no field; NULL: none */
     int nitems, nparams;
     fxi_item items[FXI_SHAPE_FIELDS];
     fxi_param params[FXI_SHAPE_PARAMS];

@@ -424,6 +424,11 @@ static void put_shape(writer *w, const char *key, const fxi_shape *s, int depth)
         w->base.status =
             fx_fail(FX_STATUS_UNSUPPORTED, w->base.op, "the %s in the entry \"%s\": %s", s->path[1],
                     w->base.entry, s->lost);
+    if (s->unknown && w->base.status == FX_OK)
+        w->base.status = fx_fail(FX_STATUS_UNSUPPORTED, w->base.op,
+                                 "the %s in the entry \"%s\": Flux has no field for its %s; "
+                                 ".safetensors can store its arrays",
+                                 s->path[1], w->base.entry, s->unknown);
     const int64_t child = fxi_put_tagged(&w->base, key, "struct");
     put_shape_type(w, "type", s, depth);
     const int64_t data = fxi_put_begin(&w->base, "data", true);

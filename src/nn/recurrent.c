@@ -349,7 +349,8 @@ static bool gated_build(const fx_type *type, const fx_type *wanted, const void *
                                    .out = a->out,
                                    .bias = a->bias,
                                    .init_kernel = a->init_kernel,
-                                   .init_recurrent_kernel = a->init_recurrent_kernel};
+                                   .init_recurrent_kernel = a->init_recurrent_kernel,
+                                   .hidden_bias = a->hidden_bias};
     return take_cell(type, wanted, l, l->cell ? NULL : fx_layer_make(wanted, &cell), a->in, a->out);
 }
 
@@ -390,7 +391,7 @@ static bool gated_recover(const void *self, void *options)
     fx_lstmcell_args cell = {.fxi_size = sizeof cell};
     if (!l->cell || !fx_layer_options(l->cell, &cell))
         return false;
-    a->in = cell.in, a->out = cell.out, a->bias = cell.bias;
+    a->in = cell.in, a->out = cell.out, a->bias = cell.bias, a->hidden_bias = cell.hidden_bias;
     return true;
 }
 
@@ -432,6 +433,9 @@ FROM_FLUX(gruv3, fx_lstm_args)
     O(act, FUNCTION, .positional = "a function", .shown = true)                                         \
     CELL(M) OTHERS(M, O, F)
 #define GATED_ROWS(M, O, F) FIRST(O) CELL(M) OTHERS(M, O, F)
+#define GRU_ROWS(M, O, F)                                                                          \
+    FIRST(O) CELL(M) OTHERS(M, O, F)                                                               \
+    O(hidden_bias, FLAG, .names = "hidden_bias")
 #define RECURRENCE_ROWS(M, O, F)                                                                   \
     M(cell, CHILD, FX_FROM(cell, LAYER), .positional = "a cell", .required = true, .flux = "cell",      \
       .torch = "*_l0")                                                                             \
@@ -452,7 +456,7 @@ static const fx_flux_form forms[] = {
     FXI_LIBRARY_LAYER(id, fx_recurrent_layer, options)
 RECURRENT(rnn, "RNN", fx_rnn_args, FXI_RNN_ARGS, RNN_ROWS, rnn)
 RECURRENT(lstm, "LSTM", fx_lstm_args, FXI_LSTM_ARGS, GATED_ROWS, gated)
-RECURRENT(gru, "GRU", fx_lstm_args, FXI_LSTM_ARGS, GATED_ROWS, gated)
+RECURRENT(gru, "GRU", fx_lstm_args, FXI_LSTM_ARGS, GRU_ROWS, gated)
 RECURRENT(gruv3, "GRUv3", fx_lstm_args, FXI_LSTM_ARGS, GATED_ROWS, gated)
 
 static const fx_flux_form recurrence_forms[] = {{"cell", "=return_state cell", 1500, 0}, {0}};

@@ -56,12 +56,15 @@ static void gru_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
 {
     const int64_t n = fxi_cell_out(l);
     fx_array *r = gates(p, n, 0, 1), *z = gates(p, n, 1, 2), *candidate = gates(p, n, 2, 3);
+    fx_array *kept = l->hidden_bias; /* Wh·h + b_hn; NULL: zeros */
     if (io->h) {
         fx_array *g = fx_matmul(l->wh, io->h);
         r = fx_add(r, gates(g, n, 0, 1));
         z = fx_add(z, gates(g, n, 1, 2));
-        candidate = fx_add(candidate, fx_mul(fx_sigmoid(r), gates(g, n, 2, 3)));
+        kept = fxi_biased(gates(g, n, 2, 3), kept, 0);
     }
+    if (kept)
+        candidate = fx_add(candidate, fx_mul(fx_sigmoid(r), kept));
     gru_mix(fx_sigmoid(z), fx_tanh(candidate), io);
 }
 
@@ -217,7 +220,7 @@ void *fxi_cell_initial(const fx_cell_layer *cell)
 
 typedef struct cell_options {
     int64_t in, out;
-    bool bias;
+    bool bias, hidden_bias;
     fx_init_fn init, init_state;
 } cell_options;
 
@@ -247,6 +250,10 @@ static bool build_cell(const fx_type *type, cell_options o, fx_cell_layer *l)
     const rule *r = rule_of(type);
     if (!size_from(type, "in", l->wi, &o.in) || !size_from(type, "out", l->wh, &o.out))
         return false;
+    if (o.hidden_bias && type != fxi_grucell_type())
+        return fxi_layer_fail(type, "only a GRUCell has hidden_bias");
+    if (o.hidden_bias && !o.bias)
+        return fxi_layer_fail(type, "hidden_bias needs bias = true");
     if (o.in < 1 || o.out < 1 || o.out > INT64_MAX / 4)
         return fxi_layer_fail(type, "sizes must be positive, got %" PRId64 " => %" PRId64, o.in,
                               o.out);
@@ -257,24 +264,27 @@ static bool build_cell(const fx_type *type, cell_options o, fx_cell_layer *l)
     return fxi_weight(type, &l->wi, o.init, 2, wi) &&
            fxi_weight(type, &l->wh, o.init_state, 2, wh) &&
            (!third || fxi_weight(type, &l->wh_new, o.init_state, 2, square)) &&
-           fxi_bias(type, &l->bias, o.bias, l->wi, rows) && state_fits(type, "h0", l->h0, o.out) &&
-           state_fits(type, "c0", l->c0, o.out);
+           fxi_bias(type, &l->bias, o.bias, l->wi, rows) &&
+           fxi_bias(type, &l->hidden_bias, o.hidden_bias, l->wi, o.out) &&
+           state_fits(type, "h0", l->h0, o.out) && state_fits(type, "c0", l->c0, o.out);
 }
 
 static bool rnncell_build(const fx_type *type, const void *options, void *self)
 {
     const fx_rnncell_args *a = options;
     return build_cell(
-        type, (cell_options){a->in, a->out, a->bias, a->init_kernel, a->init_recurrent_kernel},
+        type,
+        (cell_options){a->in, a->out, a->bias, false, a->init_kernel, a->init_recurrent_kernel},
         self);
 }
 
 static bool gated_build(const fx_type *type, const void *options, void *self)
 {
     const fx_lstmcell_args *a = options;
-    return build_cell(
-        type, (cell_options){a->in, a->out, a->bias, a->init_kernel, a->init_recurrent_kernel},
-        self);
+    return build_cell(type,
+                      (cell_options){a->in, a->out, a->bias, a->hidden_bias || a->hidden_bias_array,
+                                     a->init_kernel, a->init_recurrent_kernel},
+                      self);
 }
 
 static bool recover(const fx_cell_layer *l, int64_t *in, int64_t *out)
@@ -342,8 +352,11 @@ static bool gated_from_flux(const fx_flux_source *source, void *options, void *s
     M(c0, CHILD, FX_FROM(c0, VECTOR), .flux = "c", .torch = "c0")                                  \
     OTHERS(O) F(state0, STATES, .flux = "state0")
 #define GRU_ROWS(M, O, F)                                                                          \
-    FIRST(O) WEIGHTS(M) BIAS(M, .flux = "b", .torch_zero = 3) STATE(M)                             \
-    OTHERS(O) F(state0, STATES, .flux = "state0")
+    FIRST(O) WEIGHTS(M) BIAS(M, .flux = "b", .torch_last = 3)                                      \
+    M(hidden_bias, CHILD, FX_FROM(hidden_bias_array, VECTOR), .torch = "bias_hh", .torch_last = 3)    \
+    STATE(M) OTHERS(O)                                                                             \
+    O(hidden_bias, FLAG, FX_PRESENT(hidden_bias), .names = "hidden_bias")                          \
+    F(state0, STATES, .flux = "state0")
 #define GRUV3_ROWS(M, O, F)                                                                        \
     FIRST(O) WEIGHTS(M)                                                                            \
     M(bias, CHILD, FX_FROM(bias_array, VECTOR), .flux = "b", .torch = "bias_ih")                   \

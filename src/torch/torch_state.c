@@ -108,6 +108,20 @@ static const fx_layer_row *row_of(const fxi_entry *e)
     return NULL;
 }
 
+/* k > 0: the entry's array is the final 1/k of PyTorch's. */
+static int parts_of(const fxi_entry *e)
+{
+    const fx_layer_row *row = row_of(e);
+    return row && !row->torch_added ? row->torch_last : 0;
+}
+
+/* PyTorch's array, of which the entry's array is the end: zeros precede it. */
+static fx_array *after_zeros(const fxi_entry *e, fx_array *x)
+{
+    const int parts = parts_of(e);
+    return parts ? fx_pad(x, 0, (parts - 1) * fx_size(x, 0), 0, 0) : x;
+}
+
 /* Converts an array of the entry's field to the other layout. */
 static fx_array *change(const fxi_entry *e, fx_array *x)
 {
@@ -146,10 +160,11 @@ static bool added_name(const fxi_entry *e, char *name, size_t capacity)
     return true;
 }
 
-static void add_zeros(fxi_entries *out, const fxi_entry *e)
+/* Adds zeros for the array that PyTorch adds to e's, unless the model has an array for its end. */
+static void add_zeros(fxi_entries *out, const fxi_entries *own, const fxi_entry *e)
 {
     char name[4200];
-    if (added_name(e, name, sizeof name))
+    if (added_name(e, name, sizeof name) && !fxi_entries_find(own, name))
         fxi_entries_add(out, name, fx_mul(e->array, 0));
 }
 
@@ -178,7 +193,8 @@ void *fx_torch_state(void *model)
     fxi_torch_part *parts = list_own(&own, model);
     fxi_entries whole = {.op = own.op, .status = own.status};
     for (int32_t i = 0; i < own.n && whole.status == FX_OK; i++)
-        fxi_entries_add(&whole, own.items[i].name, change(&own.items[i], own.items[i].array));
+        fxi_entries_add(&whole, own.items[i].name,
+                        after_zeros(&own.items[i], change(&own.items[i], own.items[i].array)));
     if (whole.status == FX_OK)
         fxi_torch_parts_join(&own, parts, &whole);
     state.status = whole.status;
@@ -186,7 +202,7 @@ void *fx_torch_state(void *model)
         if (whole.items[i].array)
             fxi_entries_add(&state, whole.items[i].name, whole.items[i].array);
         add_count(&state, &own.items[i]);
-        add_zeros(&state, &own.items[i]);
+        add_zeros(&state, &own, &own.items[i]);
     }
     void *tuple = fxi_entries_tuple(&state);
     fxi_torch_parts_free(parts, own.n);
@@ -219,30 +235,50 @@ static bool is_added(const fxi_entries *own, const char *name)
     return false;
 }
 
-/* False (recorded) if the part of an added array that the layer cannot store is not 0. */
-static bool may_be_added(fxi_entries *out, const fx_layer_row *row, const char *name, fx_array *x)
+/* False (recorded) if a part of an added array is not 0. */
+static bool is_zero(fxi_entries *out, const char *name, fx_array *part, int parts)
 {
-    const int64_t n = fx_length(x);
-    if (row->torch_zero == 0 || n == 0)
+    if (fx_item(fx_any(fx_ne(part, 0))) == 0)
         return true;
-    fx_array *rest = fx_slice(fx_vec(x), 0, n - n / row->torch_zero, n);
-    if (fx_item(fx_any(fx_ne(rest, 0))) == 0)
-        return true;
-    out->status = fx_fail(FX_STATUS_UNSUPPORTED, out->op,
-                          "%s: the last 1/%d of it must be 0, because the layer has one bias only",
-                          name, row->torch_zero);
+    out->status =
+        fx_fail(FX_STATUS_UNSUPPORTED, out->op,
+                "%s: the last 1/%d of it is not 0, but the layer has no hidden_bias; make "
+                "the layer with .hidden_bias = true",
+                name, parts);
     return false;
 }
 
 /* The array x of the state for the entry e, plus the array that PyTorch adds to it. */
-static fx_array *with_added(fxi_entries *out, const fxi_entries *all, const fxi_entry *e,
-                            fx_array *x)
+static fx_array *with_added(const fxi_entries *own, fxi_entries *out, const fxi_entries *all,
+                            const fxi_entry *e, fx_array *x)
 {
-    char name[4200];
+    char name[4200], sizes[2][200];
     const fxi_entry *other = added_name(e, name, sizeof name) ? fxi_entries_find(all, name) : NULL;
-    if (!other || !may_be_added(out, row_of(e), name, other->array))
+    if (!other)
         return x;
-    return fx_add(x, other->array);
+    fx_array *added = other->array;
+    const int64_t n = fx_length(added), parts = row_of(e)->torch_last;
+    if (fx_ndims(added) != 1 || fx_ndims(x) != 1 || n != fx_length(x)) {
+        fx_summary(added, sizes[0], sizeof sizes[0]), fx_summary(x, sizes[1], sizeof sizes[1]);
+        out->status = fx_fail(FX_STATUS_SHAPE, out->op, "%s: a %s cannot be added to %s, a %s",
+                              name, sizes[0], e->name, sizes[1]);
+        return x;
+    }
+    if (parts == 0 || n == 0)
+        return fx_add(x, added);
+    const int64_t end = n / parts;
+    if (!fxi_entries_find(own, name))
+        return is_zero(out, name, fx_slice(added, 0, n - end, n), (int)parts) ? fx_add(x, added)
+                                                                              : x;
+    return fx_add(x, fx_pad(fx_slice(added, 0, 0, n - end), 0, 0, end, 0));
+}
+
+/* The entry's part of PyTorch's array x. */
+static fx_array *own_end(const fxi_entry *e, fx_array *x)
+{
+    const int parts = parts_of(e);
+    const int64_t n = fx_length(x);
+    return parts && fx_ndims(x) == 1 && n % parts == 0 ? fx_slice(x, 0, n - n / parts, n) : x;
 }
 
 /* ---- layers of one recurrent module ---- */
@@ -303,7 +339,9 @@ static fxi_entries in_our_layout(const fxi_entries *own, const fxi_torch_part *p
         if (!e && (is_count(own, all.items[i].name) || is_added(own, all.items[i].name)))
             continue;
         fx_array *x = all.items[i].array;
-        fxi_entries_add(&out, all.items[i].name, e ? change(e, with_added(&out, &all, e, x)) : x);
+        if (e)
+            x = change(e, own_end(e, with_added(own, &out, &all, e, x)));
+        fxi_entries_add(&out, all.items[i].name, x);
     }
     fxi_entries_free(&given);
     fxi_entries_free(&all);

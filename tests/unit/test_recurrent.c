@@ -16,7 +16,7 @@ static double sigma(double x)
 
 /* The parameters of a cell in double, and one column of its state. */
 typedef struct model {
-    double wi[4 * OUT * IN], wh[4 * OUT * OUT], b[4 * OUT], third[OUT * OUT];
+    double wi[4 * OUT * IN], wh[4 * OUT * OUT], b[4 * OUT], third[OUT * OUT], hidden[OUT];
     double h[OUT], c[OUT];
 } model;
 
@@ -34,6 +34,7 @@ static model read_cell(const fx_cell_layer *l)
     read_doubles(l->wh, m.wh);
     read_doubles(l->bias, m.b);
     read_doubles(l->wh_new, m.third);
+    read_doubles(l->hidden_bias, m.hidden);
     return m;
 }
 
@@ -67,7 +68,8 @@ static void lstm(model *m, const double *x)
     }
 }
 
-/* Versions 1 and 3: the reset gate multiplies Wh·h, or h. */
+/* Versions 1 and 3: the reset gate multiplies Wh·h, or h. PyTorch's documentation of nn.GRU:
+ * version 1 with Wh·h + b_hn. */
 static void gru_of(model *m, const double *x, bool third)
 {
     const int rows = third ? 2 * OUT : 3 * OUT;
@@ -80,7 +82,7 @@ static void gru_of(model *m, const double *x, bool third)
     }
     for (int i = 0; i < OUT; i++) {
         const double old = third ? dot(m->third, OUT, i, kept, OUT)
-                                 : r[i] * dot(m->wh, rows, 2 * OUT + i, m->h, OUT);
+                                 : r[i] * (dot(m->wh, rows, 2 * OUT + i, m->h, OUT) + m->hidden[i]);
         const double n = tanh(dot(m->wi, 3 * OUT, 2 * OUT + i, x, IN) + old + m->b[2 * OUT + i]);
         h[i] = (1 - z[i]) * n + z[i] * m->h[i];
     }
@@ -101,6 +103,7 @@ static const struct kind {
 } kinds[] = {{"RNN(3 => 2)", "RNNCell(3 => 2)", rnn},
              {"LSTM(3 => 2)", "LSTMCell(3 => 2)", lstm},
              {"GRU(3 => 2)", "GRUCell(3 => 2)", gru},
+             {"GRU(3 => 2; hidden_bias=true)", "GRUCell(3 => 2; hidden_bias=true)", gru},
              {"GRUv3(3 => 2)", "GRUv3Cell(3 => 2)", gruv3}};
 
 static fx_recurrent_layer *layer_of(const struct kind *k)
@@ -108,6 +111,8 @@ static fx_recurrent_layer *layer_of(const struct kind *k)
     fx_recurrent_layer *l = fx_f64(fx_parse_model(k->layer));
     fx_cell_layer *cell = l->cell;
     fx_set(&cell->bias, fx_mul(0.1, fx_range_dtype(FX_DTYPE_F64, -2, 1, fx_length(cell->bias))));
+    if (cell->hidden_bias)
+        fx_set(&cell->hidden_bias, fx_cast(fx_vector(0.75, -1.5), FX_DTYPE_F64));
     return l;
 }
 
@@ -274,7 +279,7 @@ static void has_pytorch_names(void **state)
         assert_true(!names[i].columns || fx_size(x, 1) == names[i].columns);
     }
     assert_int_equal(fx_count(dictionary), 8);
-    /* PyTorch's two biases are added; the last third of a GRU's second one cannot be stored */
+    /* PyTorch's two biases are added; the last third of a GRU's second one needs hidden_bias */
     fx_array *b = fx_range(0, 1, 6);
     void *with = fx_named_tuple("weight_ih", fx_ones(2, 6), "weight_hh", fx_ones(2, 6), "bias_ih",
                                 b, "bias_hh", fx_vector(1, 1, 1, 1, 0, 0));
@@ -285,7 +290,113 @@ static void has_pytorch_names(void **state)
     with = fx_named_tuple("weight_ih", fx_ones(2, 6), "weight_hh", fx_ones(2, 6), "bias_ih", b,
                           "bias_hh", b);
     assert_int_equal(fx_load_torch_state(cell, with), FX_STATUS_UNSUPPORTED);
-    expect_error(FX_STATUS_UNSUPPORTED, "bias_hh: the last 1/3 of it must be 0");
+    expect_error(FX_STATUS_UNSUPPORTED, "bias_hh: the last 1/3 of it is not 0, but the layer has "
+                                        "no hidden_bias; make the layer with .hidden_bias = true");
+}
+
+/* A state of PyTorch's GRU or GRUCell of 3 => 2 with these biases. */
+static void *gru_state(const char *suffix, fx_array *bias_ih, fx_array *bias_hh)
+{
+    char text[4][40];
+    static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+    void *const arrays[] = {fx_ones(3, 6), fx_ones(2, 6), bias_ih, bias_hh};
+    const char *all[4];
+    for (int i = 0; i < 4; i++) {
+        snprintf(text[i], sizeof text[i], "%s%s", names[i], suffix);
+        all[i] = text[i];
+    }
+    return fx_named_tuple_from(4, all, arrays);
+}
+
+/* b_ir + b_hr, b_iz + b_hz, b_in; and b_hn alone. */
+static void has_the_biases(const fx_cell_layer *cell)
+{
+    static const double both[] = {11, 22, 33, 44, 5, 6}, last[] = {50, 60};
+    for (int i = 0; i < 6; i++)
+        SAME(fx_at(cell->bias, i), both[i]);
+    for (int i = 0; i < 2; i++)
+        SAME(fx_at(cell->hidden_bias, i), last[i]);
+}
+
+static void a_gru_with_both_biases_of_pytorch(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *ih = fx_vector(1, 2, 3, 4, 5, 6), *hh = fx_vector(10, 20, 30, 40, 50, 60);
+    fx_recurrent_layer *l = fx_gru(3, 2, .hidden_bias = true), *back = fx_gru(3, 2),
+                       *other = fx_gru(3, 2, .hidden_bias = true);
+    assert_int_equal(fx_load_torch_state(l, gru_state("_l0", ih, hh)), FX_OK);
+    has_the_biases(l->cell);
+    fx_cell_layer *cell = fx_grucell(3, 2, .hidden_bias = true);
+    assert_int_equal(fx_load_torch_state(cell, gru_state("", ih, hh)), FX_OK);
+    has_the_biases(cell);
+    /* what PyTorch reads: the sums of the first two thirds, and b_hn alone */
+    void *written = fx_torch_state(l);
+    assert_int_equal(fx_count(written), 4);
+    static const double sums[] = {11, 22, 33, 44, 5, 6}, rest[] = {0, 0, 0, 0, 50, 60};
+    for (int i = 0; i < 6; i++) {
+        SAME(fx_at(fx_child_named(written, "bias_ih_l0"), i), sums[i]);
+        SAME(fx_at(fx_child_named(written, "bias_hh_l0"), i), rest[i]);
+    }
+    assert_int_equal(fx_load_torch_state(other, written), FX_OK);
+    has_the_biases(other->cell);
+    /* one direction, or one layer, may have it */
+    void *bi = fx_bidirectional(back, other), *forward = gru_state("_l0", ih, fx_mul(hh, 0));
+    void *reverse = gru_state("_l0_reverse", ih, hh);
+    fx_set(&((fx_cell_layer *)other->cell)->hidden_bias, fx_zeros(2));
+    const char *names[8];
+    void *arrays[8];
+    for (int i = 0; i < 8; i++) {
+        names[i] = fx_child_name(i < 4 ? forward : reverse, i % 4);
+        arrays[i] = fx_child(i < 4 ? forward : reverse, i % 4);
+    }
+    assert_int_equal(fx_load_torch_state(bi, fx_named_tuple_from(8, names, arrays)), FX_OK);
+    has_the_biases(other->cell);
+    assert_int_equal(fx_count(fx_torch_state(bi)), 8);
+    /* the k-th layer of a chain from the arrays with _lk */
+    void *chain = fx_chain_of("rnn", fx_chain(fx_gru(3, 2), fx_gru(2, 2, .hidden_bias = true)));
+    void *two = fx_named_tuple("rnn.weight_ih_l0", fx_ones(3, 6), "rnn.weight_hh_l0", fx_ones(2, 6),
+                               "rnn.bias_ih_l0", ih, "rnn.bias_hh_l0", fx_zeros(6),
+                               "rnn.weight_ih_l1", fx_ones(2, 6), "rnn.weight_hh_l1", fx_ones(2, 6),
+                               "rnn.bias_ih_l1", ih, "rnn.bias_hh_l1", hh);
+    assert_int_equal(fx_load_torch_state(chain, two), FX_OK);
+    fx_recurrent_layer *second = fx_child(fx_child(chain, 0), 1);
+    has_the_biases(second->cell);
+}
+
+static void wrong_biases_of_pytorch_are_errors(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_recurrent_layer *l = fx_gru(3, 2, .hidden_bias = true), *plain = fx_gru(3, 2);
+    fx_array *ih = fx_ones(6);
+    void *const layers[] = {l, plain, fx_rnn(3, 6)};
+    for (int i = 0; i < COUNT(layers); i++) {
+        void *given =
+            i == 2 ? fx_named_tuple("weight_ih_l0", fx_ones(3, 6), "weight_hh_l0", fx_ones(6, 6),
+                                    "bias_ih_l0", ih, "bias_hh_l0", fx_ones(7))
+                   : gru_state("_l0", ih, fx_ones(7));
+        static const char *const text =
+            "bias_hh_l0: a 7-element Vector{Float32} cannot be added to "
+            "bias_ih_l0, a 6-element Vector{Float32}";
+        assert_int_equal(fx_load_torch_state(layers[i], given), FX_STATUS_SHAPE);
+        expect_error(FX_STATUS_SHAPE, text);
+        assert_true(fx_is_error(fx_load_torch_matching(layers[i], given)));
+        expect_error(FX_STATUS_SHAPE, text);
+    }
+    void *without = fx_named_tuple("weight_ih_l0", fx_ones(3, 6), "weight_hh_l0", fx_ones(2, 6),
+                                   "bias_ih_l0", ih);
+    assert_int_equal(fx_load_torch_state(plain, without), FX_OK);
+    assert_int_equal(fx_load_torch_state(l, without), FX_STATUS_FORMAT);
+    expect_error(FX_STATUS_FORMAT, "bias_hh_l0");
+    assert_true(fx_is_error(fx_lstm(3, 2, .hidden_bias = true)));
+    expect_error(FX_STATUS_ARGUMENT, "LSTMCell: only a GRUCell has hidden_bias");
+    assert_true(fx_is_error(fx_gru(3, 2, .bias = false, .hidden_bias = true)));
+    expect_error(FX_STATUS_ARGUMENT, "GRUCell: hidden_bias needs bias = true");
+    assert_int_equal(fx_save(temp_file("hidden_bias.bson", "", 0), "model", fx_chain(l)),
+                     FX_STATUS_UNSUPPORTED);
+    expect_error(FX_STATUS_UNSUPPORTED, "the GRUCell in the entry \"model\": Flux has no field for "
+                                        "its hidden_bias; .safetensors can store its arrays");
 }
 
 /* The arrays of torch.nn.LSTM(3, 2, num_layers=2, bidirectional=…), under the names of its
@@ -481,11 +592,18 @@ static void a_time_step_takes_few_launches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(follows_the_formulas),    TEST(states_go_in_and_come_out),
-        TEST(initial_states_are_used), TEST(any_cell_can_be_applied),
-        TEST(has_pytorch_names),       TEST(layers_of_one_pytorch_module),
-        TEST(states_with_a_batch),     TEST(moving_statistics),
-        TEST(wrong_inputs_are_errors), TEST(a_time_step_takes_few_launches),
+        TEST(follows_the_formulas),
+        TEST(states_go_in_and_come_out),
+        TEST(initial_states_are_used),
+        TEST(any_cell_can_be_applied),
+        TEST(has_pytorch_names),
+        TEST(layers_of_one_pytorch_module),
+        TEST(a_gru_with_both_biases_of_pytorch),
+        TEST(wrong_biases_of_pytorch_are_errors),
+        TEST(states_with_a_batch),
+        TEST(moving_statistics),
+        TEST(wrong_inputs_are_errors),
+        TEST(a_time_step_takes_few_launches),
     };
     return cmocka_run_group_tests_name("recurrent", tests, NULL, NULL);
 }
