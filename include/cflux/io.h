@@ -74,8 +74,8 @@ FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names
 /* Loads what matches: copies each array of the file that has the name and the sizes of an array of
  * `object` into that array. The other arrays of the object are unchanged. For a new head on a
  * trained body, or after a change of the model. `name` is a path, as in fx_load_key. Returns a
- * report, which the scope owns; fx_show prints it. It is a named tuple of three named tuples. Their
- * items have the names of arrays, as in fx_load_into, and are texts (fx_string_text):
+ * report, which the scope owns; fx_show prints it, one array per line. Its children are three named
+ * tuples. Their items have the names of arrays, as in fx_load_into, and are texts (fx_string_text):
  *   missing       arrays of the object that are not in the file
  *   unused        arrays of the file that are not in the object
  *   other_sizes   arrays of both whose sizes differ

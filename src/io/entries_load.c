@@ -134,15 +134,55 @@ static void match(matching *m, const fxi_entry *key, const fxi_entry *found, int
     }
 }
 
+/* The report has its own type, because a named tuple is printed on one line. */
+typedef struct load_report {
+    fx_object base;
+    void *missing, *unused, *other_sizes; /* named tuples of texts */
+} load_report;
+
+static const fx_field report_fields[] = {
+    {"missing", offsetof(load_report, missing), FX_FIELD_CHILD, true},
+    {"unused", offsetof(load_report, unused), FX_FIELD_CHILD, true},
+    {"other_sizes", offsetof(load_report, other_sizes), FX_FIELD_CHILD, true},
+};
+
+static void describe_report(const void *report, fx_text *text)
+{
+    const load_report *r = report;
+    const void *const lists[] = {r->missing, r->unused, r->other_sizes};
+    static const char *const titles[] = {"missing in the file", "not used", "other sizes"};
+    int lines = 0;
+    for (int k = 0; k < 3; k++) {
+        const int64_t n = fx_count(lists[k]);
+        if (n > 0)
+            fx_text_add(text, "%s%s:", lines++ ? "\n" : "", titles[k]);
+        for (int64_t i = 0; i < n; i++)
+            fx_text_add(text, "\n  %s: %s", fx_child_name(lists[k], i),
+                        fx_string_text(fx_child(lists[k], i)));
+    }
+    if (lines == 0)
+        fx_text_add(text, "all arrays match");
+}
+
+static load_report report_error;
+static const fx_type report_type = {.fxi_size = sizeof(fx_type),
+                                    .name = "LoadReport",
+                                    .size = sizeof(load_report),
+                                    .fields = report_fields,
+                                    .nfields = 3,
+                                    .describe = describe_report,
+                                    .error = &report_error};
+
 static void *report_of(const matching *m)
 {
-    void *lists[] = {fxi_named_pairs(m->nmissing, m->missing),
-                     fxi_named_pairs(m->nunused, m->unused),
-                     fxi_named_pairs(m->nothers, m->others)};
+    const load_report r = {.missing = fxi_named_pairs(m->nmissing, m->missing),
+                           .unused = fxi_named_pairs(m->nunused, m->unused),
+                           .other_sizes = fxi_named_pairs(m->nothers, m->others)};
+    void *const lists[] = {r.missing, r.unused, r.other_sizes};
     for (int i = 0; i < 3; i++)
         if (fx_is_error(lists[i]))
             return fx_error_array(fxi_status_of_error(lists[i]));
-    return fx_named_tuple("missing", lists[0], "unused", lists[1], "other_sizes", lists[2]);
+    return fxi_new(&report_type, &r);
 }
 
 static fx_status load_matches(const char *source, fxi_entries *to, const fxi_entries *from,

@@ -112,11 +112,37 @@ static void is_printed(void **state)
     FX_SCOPE;
     const char *path = temp_file("p.npz", "", 0);
     assert_int_equal(fx_save(path, "m", fx_dense(3, 4, .bias = false)), FX_OK);
-    char text[400];
+    char text[600];
     fx_show_text(fx_load_matching(path, "m", fx_dense(3, 4)), text, sizeof text);
-    assert_string_equal(text,
-                        "(missing = (var\"m.bias\" = \"4-element Vector{Float32}\",), unused = (), "
-                        "other_sizes = ())"); /* as Julia prints it */
+    assert_string_equal(text, "missing in the file:\n  m.bias: 4-element Vector{Float32}");
+    assert_int_equal(fx_save(path, "m", trained()), FX_OK);
+    fx_show_text(fx_load_matching(path, "m", changed()), text, sizeof text);
+    assert_string_equal(
+        text, "missing in the file:\n"
+              "  m.layers.new.weight: 4×4 Matrix{Float32}\n"
+              "  m.layers.new.bias: 4-element Vector{Float32}\n"
+              "not used:\n"
+              "  m.layers.old.weight: 4×4 Matrix{Float32}\n"
+              "  m.layers.old.bias: 4-element Vector{Float32}\n"
+              "other sizes:\n"
+              "  m.layers.head.weight: 2×4 Matrix{Float32}, but the model has a 5×4 "
+              "Matrix{Float32}\n"
+              "  m.layers.head.bias: 2-element Vector{Float32}, but the model has a 5-element "
+              "Vector{Float32}");
+    fx_show_text(fx_load_matching(path, "m", trained()), text, sizeof text);
+    assert_string_equal(text, "all arrays match");
+    /* PyTorch's state has b_hn for a GRU that has it */
+    void *with = fx_torch_state(fx_gru(3, 2, .hidden_bias = true));
+    fx_show_text(fx_load_torch_matching(fx_gru(3, 4, .hidden_bias = true),
+                                        fx_named_tuple("weight_ih_l0", fx_ones(3, 12), "bias_hh_l0",
+                                                       fx_child_named(with, "bias_hh_l0"))),
+                 text, sizeof text);
+    assert_string_equal(text, "missing in the file:\n"
+                              "  weight_hh_l0: 12×4 Matrix{Float32}\n"
+                              "  bias_ih_l0: 12-element Vector{Float32}\n"
+                              "other sizes:\n"
+                              "  bias_hh_l0: 2-element Vector{Float32}, but the model has a "
+                              "4-element Vector{Float32}");
 }
 
 static void errors(void **state)
