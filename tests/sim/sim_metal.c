@@ -409,5 +409,10 @@ static const sim_class meta[] = {{"NSString", sim_string_class_methods, NULL, tr
                                  {"MTLCompileOptions", options_class_methods, NULL, true}};
 static sim_object string_object = {&meta[0], -1}, process_object = {&meta[1], -1},
                   options_object_of_class = {&meta[2], -1};
-sim_object *const sim_named_classes[] = {&string_object, &process_object, &options_object_of_class,
+sim_object *const sim_named_classes[] = {&string_object,
+                                         &process_object,
+                                         &options_object_of_class,
+                                         &sim_mps_layouts,
+                                         &sim_mps_matrices,
+                                         &sim_mps_multiplications,
                                          NULL};

@@ -14,7 +14,8 @@ typedef struct work {
     sim_mtl_buffer *to, *from;
     size_t to_offset, from_offset, bytes;
     unsigned char value;
-    sim_launch *launch; /* NULL: a copy or a fill */
+    sim_launch *launch;
+    sim_mtl_task task; /* without `run` and without a launch: a copy or a fill */
     sim_mtl_buffer *buffers[FXI_MTL_BUFFERS];
     void *addresses[FXI_MTL_BUFFERS];
     char block[FXI_MTL_BYTES] __attribute__((aligned(16)));
@@ -27,6 +28,7 @@ typedef struct command {
     work *first, **last;
     bool encoding, committed, done;
     int error;
+    int64_t microseconds; /* of the simulated GPU */
 } command;
 
 typedef struct queue {
@@ -50,6 +52,10 @@ typedef struct encoder {
 
 static int run_work(work *w)
 {
+    if (w->task.run) {
+        w->task.run(w->task.data);
+        return 0;
+    }
     if (w->launch)
         switch (sim_run(w->launch)) {
         case SIM_OK:
@@ -96,23 +102,29 @@ static void free_work(command *c)
         sim_release(w->from);
         for (int k = 0; k < FXI_MTL_BUFFERS; k++)
             sim_release(w->buffers[k]);
+        if (w->task.end)
+            w->task.end(w->task.data);
         free(w->launch);
         free(w);
     }
     c->first = NULL;
 }
 
-static work *add_work(encoder *e)
+static work *append_work(command *c)
 {
-    command *c = e->command;
     work *w = calloc(1, sizeof *w);
     if (!w)
         abort();
-    if (e->ended || c->committed)
-        sim_mistake("work is encoded after the end of the encoder");
     *c->last = w;
     c->last = &w->next;
     return w;
+}
+
+static work *add_work(encoder *e)
+{
+    if (e->ended || e->command->committed)
+        sim_mistake("work is encoded after the end of the encoder");
+    return append_work(e->command);
 }
 
 /* ---- encoders of kernels --------------------------------------------------------------------- */
@@ -218,6 +230,7 @@ static void compute_dispatch(fxi_id self, fxi_sel sel, fxi_mtl_size groups, fxi_
         .groups = {(unsigned)groups.width, (unsigned)groups.height, (unsigned)groups.depth},
         .items = {(unsigned)items.width, (unsigned)items.height, (unsigned)items.depth}};
     w->launch = l;
+    e->command->microseconds += sim_setting("SIM_KERNEL_TIME", 100);
     if (!take_arguments(e, w)) {
         /* Nothing to run. */
         free(l);
@@ -352,6 +365,21 @@ static fxi_id command_error(fxi_id self, fxi_sel sel)
     return c->error ? sim_mtl_error(c->error, "the command buffer failed") : NULL;
 }
 
+static double command_gpu_start(fxi_id self, fxi_sel sel)
+{
+    (void)self, (void)sel;
+    return 1;
+}
+
+static double command_gpu_end(fxi_id self, fxi_sel sel)
+{
+    const command *c = (command *)self;
+    (void)sel;
+    if (!c->done)
+        sim_mistake("the time of a command buffer that has not ended");
+    return 1 + 1e-6 * (double)c->microseconds;
+}
+
 static void command_dealloc(sim_object *o)
 {
     free_work((command *)o);
@@ -364,9 +392,21 @@ static const sim_method command_methods[] = {
     SIM_METHOD(await, "waitUntilCompleted", command_await),
     SIM_METHOD(status, "status", command_status),
     SIM_METHOD(error, "error", command_error),
+    SIM_METHOD(gpu_start, "GPUStartTime", command_gpu_start),
+    SIM_METHOD(gpu_end, "GPUEndTime", command_gpu_end),
     {NULL, NULL}};
 static const sim_class command_class = {"MTLCommandBuffer", command_methods, command_dealloc,
                                         false};
+
+void sim_mtl_add_task(fxi_id object, const sim_mtl_task *task)
+{
+    command *c = (command *)object;
+    if (!sim_is(object, &command_class) || c->encoding || c->committed)
+        sim_mistake("work is added to something else than a command buffer without an encoder");
+    work *w = append_work(c);
+    w->task = *task;
+    c->microseconds += task->microseconds;
+}
 
 static fxi_id queue_command(fxi_id self, fxi_sel sel)
 {

@@ -149,7 +149,7 @@ void objc_release(fxi_id object)
 /* ---- selectors and messages ------------------------------------------------------------------ */
 
 struct fxi_objc_selector {
-    char name[96];
+    char name[128];
 };
 
 fxi_sel sel_registerName(const char *name)
@@ -200,21 +200,31 @@ void (*sim_find(fxi_id self, fxi_sel sel))(void)
     return (void (*)(void))nothing;
 }
 
-/* Saves the registers that may hold arguments. No method here has floating-point arguments. */
+/* Saves the registers that may hold arguments. */
 #if defined __x86_64__
 __asm__(".text\n.globl objc_msgSend\n.type objc_msgSend, @function\nobjc_msgSend:\n"
-        "pushq %rdi\npushq %rsi\npushq %rdx\npushq %rcx\npushq %r8\npushq %r9\nsubq $8, %rsp\n"
+        "pushq %rdi\npushq %rsi\npushq %rdx\npushq %rcx\npushq %r8\npushq %r9\nsubq $136, %rsp\n"
+        "movaps %xmm0, (%rsp)\nmovaps %xmm1, 16(%rsp)\nmovaps %xmm2, 32(%rsp)\n"
+        "movaps %xmm3, 48(%rsp)\nmovaps %xmm4, 64(%rsp)\nmovaps %xmm5, 80(%rsp)\n"
+        "movaps %xmm6, 96(%rsp)\nmovaps %xmm7, 112(%rsp)\n"
         "call sim_find\n"
-        "addq $8, %rsp\npopq %r9\npopq %r8\npopq %rcx\npopq %rdx\npopq %rsi\npopq %rdi\n"
+        "movaps (%rsp), %xmm0\nmovaps 16(%rsp), %xmm1\nmovaps 32(%rsp), %xmm2\n"
+        "movaps 48(%rsp), %xmm3\nmovaps 64(%rsp), %xmm4\nmovaps 80(%rsp), %xmm5\n"
+        "movaps 96(%rsp), %xmm6\nmovaps 112(%rsp), %xmm7\n"
+        "addq $136, %rsp\npopq %r9\npopq %r8\npopq %rcx\npopq %rdx\npopq %rsi\npopq %rdi\n"
         "jmp *%rax\n.size objc_msgSend, . - objc_msgSend\n");
 #elif defined __aarch64__
-__asm__(".text\n.globl objc_msgSend\n.type objc_msgSend, %function\nobjc_msgSend:\n"
-        "stp x29, x30, [sp, #-96]!\nstp x0, x1, [sp, #16]\nstp x2, x3, [sp, #32]\n"
-        "stp x4, x5, [sp, #48]\nstp x6, x7, [sp, #64]\nstr x8, [sp, #80]\n"
-        "bl sim_find\n"
-        "mov x16, x0\nldp x0, x1, [sp, #16]\nldp x2, x3, [sp, #32]\nldp x4, x5, [sp, #48]\n"
-        "ldp x6, x7, [sp, #64]\nldr x8, [sp, #80]\nldp x29, x30, [sp], #96\n"
-        "br x16\n.size objc_msgSend, . - objc_msgSend\n");
+__asm__(
+    ".text\n.globl objc_msgSend\n.type objc_msgSend, %function\nobjc_msgSend:\n"
+    "stp x29, x30, [sp, #-224]!\nstp x0, x1, [sp, #16]\nstp x2, x3, [sp, #32]\n"
+    "stp x4, x5, [sp, #48]\nstp x6, x7, [sp, #64]\nstr x8, [sp, #80]\n"
+    "stp q0, q1, [sp, #96]\nstp q2, q3, [sp, #128]\nstp q4, q5, [sp, #160]\n"
+    "stp q6, q7, [sp, #192]\n"
+    "bl sim_find\n"
+    "mov x16, x0\nldp q0, q1, [sp, #96]\nldp q2, q3, [sp, #128]\nldp q4, q5, [sp, #160]\n"
+    "ldp q6, q7, [sp, #192]\nldp x0, x1, [sp, #16]\nldp x2, x3, [sp, #32]\nldp x4, x5, [sp, #48]\n"
+    "ldp x6, x7, [sp, #64]\nldr x8, [sp, #80]\nldp x29, x30, [sp], #224\n"
+    "br x16\n.size objc_msgSend, . - objc_msgSend\n");
 #else
 #error "the simulated objc_msgSend knows x86-64 and arm64"
 #endif

@@ -36,12 +36,17 @@ def windows_programs():
     """(number of test programs for Windows, the number that scripts/windows expects)"""
     with open(os.path.join(ROOT, "tests", "windows", "excluded.txt"), encoding="utf-8") as f:
         excluded = set(re.findall(r"^([a-z]\w*):", f.read(), re.MULTILINE))
-    count = 1  # conform/quick
+    count, twice = 1, []  # conform/quick
     for source in glob.glob(os.path.join(ROOT, "tests", "unit", "test_*.c")):
         with open(source, encoding="utf-8") as f:
             marks = re.search(r"ctest:([ \n*]+[a-z=0-9]+)*", f.read(4000))
         elsewhere = marks and re.search(r"[: ](devices|simulated|native|full)", marks[0])
-        count += not elsewhere and os.path.basename(source)[len("test_"):-len(".c")] not in excluded
+        name = os.path.basename(source)[len("test_"):-len(".c")]
+        count += not elsewhere and name not in excluded
+        if elsewhere and name in excluded:
+            twice.append(name)
+    if twice:
+        sys.exit(f"tests/windows/excluded.txt: the marks of {sorted(twice)} leave them out already")
     with open(os.path.join(ROOT, "scripts", "windows"), encoding="utf-8") as f:
         return count, int(re.search(r"^PROGRAMS=(\d+)", f.read(), re.MULTILINE)[1])
 

@@ -1,155 +1,9 @@
-/* gpurt_blas.c: describes steps as products that the vendor's library computes; see gpurt_blas.h.
+/* gpurt_blas.c: gives products to the vendor's library, if it pays with wider copies of the
+ * matrices; see gpurt_blas.h.
  */
 #include "gpurt_blas.h"
 
-#include "gpu_text.h"
-
 #include <stdio.h>
-
-/* One factor, op(X), of rows×columns: its columns or its rows must be dense. */
-static bool read_factor(const fx_tensor *t, bool transposed, bool *out_transpose, int64_t *out_ld)
-{
-    const int64_t rows = t->shape[transposed], columns = t->shape[!transposed],
-                  row = t->stride[transposed], column = t->stride[!transposed];
-    if ((rows == 1 || row == 1) && (columns == 1 || column >= rows)) {
-        *out_transpose = false;
-        *out_ld = columns == 1 ? rows : column;
-        return true;
-    }
-    *out_transpose = true;
-    *out_ld = rows == 1 ? columns : row;
-    return (columns == 1 || column == 1) && (rows == 1 || row >= columns);
-}
-
-/* ---- batches --------------------------------------------------------------------------------- */
-
-/* A call costs a few microseconds, in which cflux's own kernels compute LEAST_OPERATIONS. */
-enum { MOST_CALLS = 64, LEAST_OPERATIONS = 1 << 26 };
-
-/* The stride along an axis of the batch; 0 where the operand is repeated. */
-static int64_t batch_stride(const fx_tensor *t, int axis)
-{
-    return axis < t->ndim ? fxi_gpu_stride(t, axis) : 0;
-}
-
-/* Does axis `y` continue axis `x`, so that both are one axis? */
-static bool continues(const fxi_rt_batches *x, const fxi_rt_batches *y)
-{
-    bool all = true;
-    for (int k = 0; k < FXI_RT_MATRICES; k++)
-        all = all && y->stride[k] == x->stride[k] * x->n;
-    return all;
-}
-
-/* Joins the axes of batches into as few axes as possible; returns their number. */
-static int join_batches(const fx_step *s, const fxi_rt_product *p, fxi_rt_batches *axes)
-{
-    int n = 0;
-    for (int d = 2; d < s->out.ndim; d++) {
-        fxi_rt_batches axis = {.n = s->out.shape[d]};
-        for (int k = 0; k < FXI_RT_MATRICES; k++)
-            axis.stride[k] = p->at[k].role == FXI_GPU_OUT ? s->out.stride[d]
-                                                          : batch_stride(&s->in[p->at[k].k], d);
-        if (axis.n == 1)
-            continue;
-        if (n > 0 && continues(&axes[n - 1], &axis))
-            axes[n - 1].n *= axis.n;
-        else
-            axes[n++] = axis;
-    }
-    return n;
-}
-
-/* Batches that have the same first factor, and whose columns follow each other, are one product
- * with more columns. */
-static bool takes_columns(fxi_rt_product *p, const fxi_rt_batches *axis)
-{
-    const bool fits = axis->stride[FXI_RT_A] == 0 && !p->transpose_b &&
-                      axis->stride[FXI_RT_B] == p->ldb * p->n &&
-                      axis->stride[FXI_RT_C] == p->ldc * p->n;
-    p->n *= fits ? axis->n : 1;
-    return fits;
-}
-
-/* The libraries have one axis of batches: the longest. Each combination of indices of the other
- * axes is a call of its own. */
-static bool read_batches(const fx_step *s, fxi_rt_product *p)
-{
-    fxi_rt_batches axes[FX_MAX_DIMS];
-    const int n = join_batches(s, p, axes), first = n > 0 && takes_columns(p, &axes[0]);
-    int longest = first;
-    for (int k = first + 1; k < n; k++)
-        longest = axes[k].n > axes[longest].n ? k : longest;
-    p->batch = longest < n ? axes[longest] : (fxi_rt_batches){.n = 1};
-    p->calls = 1;
-    for (int k = first; k < n; k++)
-        if (k != longest) {
-            p->more[p->nmore++] = axes[k];
-            p->calls *= axes[k].n;
-        }
-    const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch.n;
-    return p->batch.stride[FXI_RT_A] >= 0 && p->batch.stride[FXI_RT_B] >= 0 &&
-           (p->calls == 1 || (p->calls <= MOST_CALLS && operations >= LEAST_OPERATIONS));
-}
-
-void fxi_rt_blas_addresses(const fxi_rt_product *p, int64_t call, void *const *buffers,
-                           char *out[FXI_RT_MATRICES])
-{
-    const int64_t size = (int64_t)fxi_gpu_size(p->dtype);
-    for (int k = 0; k < FXI_RT_MATRICES; k++)
-        out[k] = buffers[k];
-    for (int d = 0; d < p->nmore; call /= p->more[d++].n)
-        for (int k = 0; k < FXI_RT_MATRICES; k++)
-            out[k] += call % p->more[d].n * p->more[d].stride[k] * size;
-}
-
-/* ---- products -------------------------------------------------------------------------------- */
-
-/* A bias is the only epilogue that a library computes with the same bits as cflux's kernels.
- * cuBLASLt's ReLU makes 0 of NaN, and both libraries round a 16-bit product once, after the bias,
- * while separate steps round it twice. */
-static bool read_end(const fx_step *s, fxi_rt_product *p)
-{
-    const fx_program end = fx_step_program(s);
-    p->bias = end.n > 0;
-    if (!p->bias)
-        return true;
-    bool vector = end.n == 1 && end.instr[0].op == FX_OP_ADD && s->nin == 3 &&
-                  (p->dtype == FX_DTYPE_F32 || p->dtype == FX_DTYPE_F64);
-    for (int d = 0; vector && d < s->in[2].ndim; d++)
-        vector = s->in[2].stride[d] == (d == 0) || fxi_gpu_stride(&s->in[2], d) == 0;
-    return vector && p->at[FXI_RT_A].k == 0 && (p->m == 1 || s->in[2].stride[0] == 1);
-}
-
-/* Reads the factors and the result. A result whose rows are dense, not its columns, is computed as
- * its transpose: Cᵀ = Bᵀ·Aᵀ. */
-static bool read_matrices(const fx_step *s, fxi_rt_product *p)
-{
-    const fx_matmul_step *what = fx_step_matmul(s);
-    const bool transposed_of[] = {what->transpose_a, what->transpose_b};
-    bool swap;
-    if (!read_factor(&s->out, false, &swap, &p->ldc))
-        return false;
-    p->m = s->out.shape[swap];
-    p->n = s->out.shape[!swap];
-    p->k = s->in[0].shape[!what->transpose_a];
-    p->at[FXI_RT_A] = (fxi_gpu_buffer_ref){swap, FXI_GPU_IN};
-    p->at[FXI_RT_B] = (fxi_gpu_buffer_ref){!swap, FXI_GPU_IN};
-    p->at[FXI_RT_C] = (fxi_gpu_buffer_ref){0, FXI_GPU_OUT};
-    return p->k > 0 && fx_tensor_length(&s->out) > 0 &&
-           read_factor(&s->in[swap], transposed_of[swap] != swap, &p->transpose_a, &p->lda) &&
-           read_factor(&s->in[!swap], transposed_of[!swap] != swap, &p->transpose_b, &p->ldb);
-}
-
-static bool read_product(const fx_step *s, fxi_rt_product *p)
-{
-    const int dtype = s->out.dtype;
-    *p = (fxi_rt_product){.dtype = dtype,
-                          .may_tf32 = fx_step_matmul(s)->precision != FX_PRECISION_HIGHEST};
-    return (dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64 || dtype == FX_DTYPE_F16 ||
-            dtype == FX_DTYPE_BF16) &&
-           read_matrices(s, p) && read_batches(s, p);
-}
 
 /* ---- wider matrices -------------------------------------------------------------------------- */
 
@@ -165,12 +19,12 @@ typedef struct extent {
     int64_t *ld, *rows, *columns;
 } extent;
 
-static extent extent_of(fxi_rt_product *p, int which)
+static extent extent_of(fxi_gpu_product *p, int which)
 {
     switch (which) {
-    case FXI_RT_A:
+    case FXI_GPU_A:
         return (extent){&p->lda, p->transpose_a ? &p->k : &p->m, p->transpose_a ? &p->m : &p->k};
-    case FXI_RT_B:
+    case FXI_GPU_B:
         return (extent){&p->ldb, p->transpose_b ? &p->n : &p->k, p->transpose_b ? &p->k : &p->n};
     default:
         return (extent){&p->ldc, &p->m, &p->n};
@@ -190,16 +44,16 @@ static bool is_unaligned(const extent *e)
 /* Widens the columns of unaligned matrices. Other matrices with the same size of the product are
  * copied too: all copies have zeros in the added elements, which change no sum. Returns the
  * elements of all copies. */
-static int64_t widen_matrices(fxi_rt_product *p)
+static int64_t widen_matrices(fxi_gpu_product *p)
 {
-    fxi_rt_product was = *p;
+    fxi_gpu_product was = *p;
     int64_t copied = 0;
-    for (int k = 0; k < FXI_RT_MATRICES; k++) {
+    for (int k = 0; k < FXI_GPU_MATRICES; k++) {
         const extent e = extent_of(p, k);
         if (is_unaligned(&e))
             *e.rows = widened(*e.rows);
     }
-    for (int k = 0; k < FXI_RT_MATRICES; k++) {
+    for (int k = 0; k < FXI_GPU_MATRICES; k++) {
         const extent e = extent_of(p, k), old = extent_of(&was, k);
         if (!is_unaligned(&old) && *e.rows == *old.rows && *e.columns == *old.columns)
             continue;
@@ -212,7 +66,7 @@ static int64_t widen_matrices(fxi_rt_product *p)
 
 /* False if no matrix is copied, or if it does not pay. The copies take at most a sixteenth of the
  * device's memory. */
-static bool widen(const fxi_rt_device *d, fxi_rt_product *p)
+static bool widen(const fxi_rt_device *d, fxi_gpu_product *p)
 {
     const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k;
     const int64_t copied = widen_matrices(p);
@@ -223,41 +77,57 @@ static bool widen(const fxi_rt_device *d, fxi_rt_product *p)
 
 /* The part of a copy that is written or read: all of a factor's, which ends in zeros; of the
  * result's only what the step needs. */
-static fxi_gpu_matrix wide_of(fxi_rt_product *p, int which)
+static fxi_gpu_matrix wide_of(fxi_gpu_product *p, int which)
 {
     const extent e = extent_of(p, which);
     const fxi_gpu_matrix *narrow = &p->narrow[which];
-    return which == FXI_RT_C ? (fxi_gpu_matrix){p->at[which], narrow->rows, narrow->columns, *e.ld}
-                             : (fxi_gpu_matrix){p->at[which], *e.ld, *e.columns, *e.ld};
+    return which == FXI_GPU_C ? (fxi_gpu_matrix){p->at[which], narrow->rows, narrow->columns, *e.ld}
+                              : (fxi_gpu_matrix){p->at[which], *e.ld, *e.columns, *e.ld};
 }
 
-void fxi_rt_blas_before(fxi_gpu_builder *b, fxi_rt_product *p)
+void fxi_rt_blas_before(fxi_gpu_builder *b, fxi_gpu_product *p)
 {
-    for (int k = 0; k < FXI_RT_MATRICES; k++) {
+    for (int k = 0; k < FXI_GPU_MATRICES; k++) {
         const extent e = extent_of(p, k);
         if (p->narrow[k].ld == 0)
             continue;
         const int64_t bytes = *e.ld * *e.columns * (int64_t)fxi_gpu_size(p->dtype);
         p->at[k] = (fxi_gpu_buffer_ref){fxi_gpu_work(b, bytes), FXI_GPU_WORK};
         const fxi_gpu_matrix wide = wide_of(p, k);
-        if (k != FXI_RT_C)
+        if (k != FXI_GPU_C)
             fxi_gpu_copy_matrix(b, fxi_gpu_size(p->dtype), &p->narrow[k], &wide);
     }
 }
 
-void fxi_rt_blas_after(fxi_gpu_builder *b, fxi_rt_product *p)
+void fxi_rt_blas_after(fxi_gpu_builder *b, fxi_gpu_product *p)
 {
-    const fxi_gpu_matrix wide = wide_of(p, FXI_RT_C);
-    if (p->narrow[FXI_RT_C].ld > 0)
-        fxi_gpu_copy_matrix(b, fxi_gpu_size(p->dtype), &wide, &p->narrow[FXI_RT_C]);
+    const fxi_gpu_matrix wide = wide_of(p, FXI_GPU_C);
+    if (p->narrow[FXI_GPU_C].ld > 0)
+        fxi_gpu_copy_matrix(b, fxi_gpu_size(p->dtype), &wide, &p->narrow[FXI_GPU_C]);
 }
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
+/* A bias is the only epilogue that a library computes with the same bits as cflux's kernels.
+ * cuBLASLt's ReLU makes 0 of NaN, and both libraries round a 16-bit product once, after the bias,
+ * while separate steps round it twice. */
+static bool read_end(const fx_step *s, fxi_gpu_product *p)
+{
+    const fx_program end = fx_step_program(s);
+    p->bias = end.n > 0;
+    if (!p->bias)
+        return true;
+    bool vector = end.n == 1 && end.instr[0].op == FX_OP_ADD && s->nin == 3 &&
+                  (p->dtype == FX_DTYPE_F32 || p->dtype == FX_DTYPE_F64);
+    for (int d = 0; vector && d < s->in[2].ndim; d++)
+        vector = s->in[2].stride[d] == (d == 0) || fxi_gpu_stride(&s->in[2], d) == 0;
+    return vector && p->at[FXI_GPU_A].k == 0 && (p->m == 1 || s->in[2].stride[0] == 1);
+}
+
 /* The names of the ways to compute a step (fxi_gpu_compare). */
 enum { AS_IT_IS, WIDENED };
 
-static void write_key(const fxi_rt_device *d, const fxi_rt_product *p, char *key)
+static void write_key(const fxi_rt_device *d, const fxi_gpu_product *p, char *key)
 {
     snprintf(key, FXI_RT_KEY_BYTES,
              "wider product, %s, driver %s, %s %lld, type %d, %lldx%lldx%lld", d->gpu.name,
@@ -268,10 +138,10 @@ static void write_key(const fxi_rt_device *d, const fxi_rt_product *p, char *key
 }
 
 /* Adds the product as it is, or with copies of matrices with wider leading dimensions. */
-static bool add_product(fxi_gpu_builder *b, const fxi_rt_product *p)
+static bool add_product(fxi_gpu_builder *b, const fxi_gpu_product *p)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
-    fxi_rt_product wide = *p;
+    fxi_gpu_product wide = *p;
     char key[FXI_RT_KEY_BYTES];
     int32_t way = AS_IT_IS;
     const bool compares = widen(d, &wide) && fxi_rt_measures(d);
@@ -296,8 +166,8 @@ static bool add_product(fxi_gpu_builder *b, const fxi_rt_product *p)
 bool fxi_rt_blas_step(fxi_gpu_builder *b)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
-    fxi_rt_product p;
-    if (!read_product(b->step, &p) || !fxi_rt_library_has(&fxi_rt_blas, d, &d->blas))
+    fxi_gpu_product p;
+    if (!fxi_gpu_product_read(b->step, &p) || !fxi_rt_library_has(&fxi_rt_blas, d, &d->blas))
         return false;
     if (read_end(b->step, &p))
         return add_product(b, &p);

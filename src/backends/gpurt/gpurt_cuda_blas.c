@@ -69,7 +69,7 @@ enum { WORK_ALIGNMENT = 256, PLANNED = 64 };
 static const uint64_t most_work = 32 << 20;
 
 typedef struct product {
-    fxi_rt_product of;
+    fxi_gpu_product of;
     fxi_lt_desc desc;
     fxi_lt_layout a, b, c;
     fxi_lt_algorithm algorithm[ALGORITHMS];
@@ -103,7 +103,7 @@ static void release(fx_device *device, void *state)
 /* The following functions return the library's error, as the library's functions do. */
 static int describe_product(product *p)
 {
-    const fxi_rt_product *of = &p->of;
+    const fxi_gpu_product *of = &p->of;
     const int transposed = FXI_LT_OP_T, bias = FXI_LT_EPILOGUE_BIAS;
     const int sum =
         of->may_tf32 && of->dtype == FX_DTYPE_F32 ? FXI_LT_COMPUTE_TF32 : types[of->dtype].sum;
@@ -118,7 +118,7 @@ static int describe_product(product *p)
 }
 
 /* A matrix in memory, before it is transposed. */
-static int describe_matrix(fxi_lt_layout *out, const fxi_rt_product *of, bool transposed,
+static int describe_matrix(fxi_lt_layout *out, const fxi_gpu_product *of, bool transposed,
                            int64_t rows, int64_t columns, int64_t ld, int which)
 {
     const int32_t batches = (int32_t)of->batch.n;
@@ -135,14 +135,14 @@ static int describe_matrix(fxi_lt_layout *out, const fxi_rt_product *of, bool tr
 
 static int describe(product *p)
 {
-    const fxi_rt_product *of = &p->of;
+    const fxi_gpu_product *of = &p->of;
     int error = describe_product(p);
     if (!error)
-        error = describe_matrix(&p->a, of, of->transpose_a, of->m, of->k, of->lda, FXI_RT_A);
+        error = describe_matrix(&p->a, of, of->transpose_a, of->m, of->k, of->lda, FXI_GPU_A);
     if (!error)
-        error = describe_matrix(&p->b, of, of->transpose_b, of->k, of->n, of->ldb, FXI_RT_B);
+        error = describe_matrix(&p->b, of, of->transpose_b, of->k, of->n, of->ldb, FXI_GPU_B);
     if (!error)
-        error = describe_matrix(&p->c, of, false, of->m, of->n, of->ldc, FXI_RT_C);
+        error = describe_matrix(&p->c, of, false, of->m, of->n, of->ldc, FXI_GPU_C);
     return error;
 }
 
@@ -180,7 +180,7 @@ static int choose(fxi_rt_device *d, product *p, int which, uint32_t alignment)
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* The buffers of the call after the matrices. They follow only if they are needed. */
-enum { BIAS = FXI_RT_MATRICES };
+enum { BIAS = FXI_GPU_MATRICES };
 
 static void *aligned_work(void *address)
 {
@@ -193,17 +193,17 @@ static fx_status run_call(fxi_rt_device *d, const product *p, int64_t call, void
     /* The library multiplies by these numbers in the type that describe_product names. */
     static const float one = 1, zero = 0;
     static const double one64 = 1, zero64 = 0;
-    char *at[FXI_RT_MATRICES];
-    fxi_rt_blas_addresses(&p->of, call, buffers, at);
+    char *at[FXI_GPU_MATRICES];
+    fxi_gpu_product_addresses(&p->of, call, buffers, at);
     const uintptr_t all =
-        (uintptr_t)at[FXI_RT_A] | (uintptr_t)at[FXI_RT_B] | (uintptr_t)at[FXI_RT_C];
+        (uintptr_t)at[FXI_GPU_A] | (uintptr_t)at[FXI_GPU_B] | (uintptr_t)at[FXI_GPU_C];
     const fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
         return status;
     const int error =
-        lt.Matmul(d->blas.object, p->desc, p->f64 ? (const void *)&one64 : &one, at[FXI_RT_A], p->a,
-                  at[FXI_RT_B], p->b, p->f64 ? (const void *)&zero64 : &zero, at[FXI_RT_C], p->c,
-                  at[FXI_RT_C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
+        lt.Matmul(d->blas.object, p->desc, p->f64 ? (const void *)&one64 : &one, at[FXI_GPU_A],
+                  p->a, at[FXI_GPU_B], p->b, p->f64 ? (const void *)&zero64 : &zero, at[FXI_GPU_C],
+                  p->c, at[FXI_GPU_C], p->c, &p->algorithm[all % ALIGNMENT ? ANY : ALIGNED],
                   p->work ? aligned_work(buffers[BIAS + p->of.bias]) : NULL, p->work, d->launches);
     return error ? fxi_rt_library_fail(d, operation, "cublasLtMatmul", lt.StatusName(error))
                  : FX_OK;
@@ -233,13 +233,13 @@ static const fxi_gpu_routine routine = {.run = run, .release = release, .capture
 static void add(fxi_gpu_builder *b, product *p)
 {
     /* Copies, because a failure frees the state. */
-    fxi_rt_product of = p->of;
+    fxi_gpu_product of = p->of;
     const int64_t bytes = (int64_t)p->work;
     const int work = BIAS + of.bias;
     fxi_rt_blas_before(b, &of);
     fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, work + (bytes > 0));
     c->calls = (int32_t)of.calls;
-    for (int k = 0; k < FXI_RT_MATRICES; k++)
+    for (int k = 0; k < FXI_GPU_MATRICES; k++)
         fxi_gpu_buffer(c, k, (fxi_gpu_role)of.at[k].role, of.at[k].k);
     if (of.bias)
         fxi_gpu_buffer(c, BIAS, FXI_GPU_IN, 2);
@@ -248,7 +248,7 @@ static void add(fxi_gpu_builder *b, product *p)
     fxi_rt_blas_after(b, &of);
 }
 
-bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
+bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_gpu_product *of)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
     if (of->batch.n > INT32_MAX || fxi_rt_select(d) != 0)

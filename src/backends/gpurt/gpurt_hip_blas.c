@@ -81,14 +81,14 @@ int64_t fxi_rt_blas_version(void)
 }
 
 typedef struct product {
-    fxi_rt_product of;
+    fxi_gpu_product of;
     size_t work; /* bytes; 0: the call needs none */
 } product;
 
-enum { WORK = FXI_RT_MATRICES };
+enum { WORK = FXI_GPU_MATRICES };
 
 /* `at`: the addresses of the matrices. */
-static int gemm(fxi_rt_device *d, const fxi_rt_product *p, char *const *at)
+static int gemm(fxi_rt_device *d, const fxi_gpu_product *p, char *const *at)
 {
     static const float one = 1, zero = 0;
     static const double one64 = 1, zero64 = 0;
@@ -101,25 +101,25 @@ static int gemm(fxi_rt_device *d, const fxi_rt_product *p, char *const *at)
     const int64_t *stride = p->batch.stride;
     return roc.Gemm(d->blas.object, p->transpose_a ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE,
                     p->transpose_b ? FXI_ROC_TRANSPOSE : FXI_ROC_NONE, (int32_t)p->m, (int32_t)p->n,
-                    (int32_t)p->k, f64 ? (const void *)&one64 : &one, at[FXI_RT_A], type,
-                    (int32_t)p->lda, stride[FXI_RT_A], at[FXI_RT_B], type, (int32_t)p->ldb,
-                    stride[FXI_RT_B], f64 ? (const void *)&zero64 : &zero, at[FXI_RT_C], type,
-                    (int32_t)p->ldc, stride[FXI_RT_C], at[FXI_RT_C], type, (int32_t)p->ldc,
-                    stride[FXI_RT_C], (int32_t)p->batch.n, f64 ? FXI_ROC_F64 : FXI_ROC_F32, 0, 0,
+                    (int32_t)p->k, f64 ? (const void *)&one64 : &one, at[FXI_GPU_A], type,
+                    (int32_t)p->lda, stride[FXI_GPU_A], at[FXI_GPU_B], type, (int32_t)p->ldb,
+                    stride[FXI_GPU_B], f64 ? (const void *)&zero64 : &zero, at[FXI_GPU_C], type,
+                    (int32_t)p->ldc, stride[FXI_GPU_C], at[FXI_GPU_C], type, (int32_t)p->ldc,
+                    stride[FXI_GPU_C], (int32_t)p->batch.n, f64 ? FXI_ROC_F64 : FXI_ROC_F32, 0, 0,
                     0);
 }
 
 static fx_status run_call(fxi_rt_device *d, const product *p, int64_t call, void *const *buffers,
                           const char *operation)
 {
-    char *at[FXI_RT_MATRICES];
+    char *at[FXI_GPU_MATRICES];
     const fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
         return status;
     int error = p->work ? roc.SetWork(d->blas.object, buffers[WORK], p->work) : 0;
     if (error)
         return fxi_rt_library_fail(d, operation, "rocblas_set_workspace", roc.StatusName(error));
-    fxi_rt_blas_addresses(&p->of, call, buffers, at);
+    fxi_gpu_product_addresses(&p->of, call, buffers, at);
     error = gemm(d, &p->of, at);
     return error && error != FXI_ROC_DEGRADED
                ? fxi_rt_library_fail(d, operation, "rocblas_gemm_strided_batched_ex",
@@ -149,7 +149,7 @@ static const fxi_gpu_routine routine = {.run = run, .release = release, .capture
 /* Between start and stop, the library answers with sizes instead of computing. */
 static int query(fxi_rt_device *d, product *p)
 {
-    char *const none[FXI_RT_MATRICES] = {NULL};
+    char *const none[FXI_GPU_MATRICES] = {NULL};
     fxi_mutex_lock(&d->gpu.lock);
     int error = roc.StartQuery(d->blas.object);
     if (!error) {
@@ -162,7 +162,7 @@ static int query(fxi_rt_device *d, product *p)
     return error;
 }
 
-bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
+bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_gpu_product *of)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
     const int64_t sizes[] = {of->m, of->n, of->k, of->lda, of->ldb, of->ldc, of->batch.n};
@@ -188,12 +188,12 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_rt_product *of)
         return false;
     }
     /* Copies, because a failure frees the state. */
-    fxi_rt_product at = p->of;
+    fxi_gpu_product at = p->of;
     const int64_t bytes = (int64_t)p->work;
     fxi_rt_blas_before(b, &at);
     fxi_gpu_call *c = fxi_gpu_add_routine(b, &routine, p, WORK + (bytes > 0));
     c->calls = (int32_t)at.calls;
-    for (int k = 0; k < FXI_RT_MATRICES; k++)
+    for (int k = 0; k < FXI_GPU_MATRICES; k++)
         fxi_gpu_buffer(c, k, (fxi_gpu_role)at.at[k].role, at.at[k].k);
     if (bytes > 0)
         fxi_gpu_buffer(c, WORK, FXI_GPU_WORK, fxi_gpu_work(b, bytes));

@@ -8,6 +8,7 @@
 #ifndef CFLUX_METAL_H
 #define CFLUX_METAL_H
 
+#include "gpu_build.h"
 #include "gpu_device.h"
 #include "metal_api.h"
 
@@ -28,7 +29,8 @@ typedef struct fxi_metal_device {
     int encoded;                   /* pieces of work in the open command buffer */
     fxi_id committed[FXI_METAL_COMMITTED];
     int ncommitted;
-    int error; /* the first error since `finish` returned one; 0: none */
+    int error;      /* the first error since `finish` returned one; 0: none */
+    double seconds; /* the GPU's time for all command buffers that have ended */
 } fxi_metal_device;
 
 extern const fx_host *fxi_metal_host;
@@ -59,6 +61,8 @@ FXI_GPU_PROGRAM_FUNCTIONS(fxi_metal);
  * `lock`, and encodes one piece of work. */
 fxi_id fxi_metal_compute(fxi_metal_device *d);
 fxi_id fxi_metal_blit(fxi_metal_device *d);
+/* The same for work that makes its own encoder: returns the open command buffer, without one. */
+fxi_id fxi_metal_command(fxi_metal_device *d);
 /* Commits the open command buffer, if there is one. */
 void fxi_metal_commit(fxi_metal_device *d);
 /* Commits and waits for everything; returns the first error of a command buffer. */
@@ -66,5 +70,12 @@ int fxi_metal_finish(void *device);
 #define FXI_METAL_FINISH "waitUntilCompleted"
 
 extern fxi_gpu_driver fxi_metal_driver;
+
+/* ---- matrix products by MPS (metal_product.c) ------------------------------------------------ */
+
+/* fxi_gpu_runtime.library */
+bool fxi_metal_product_step(fxi_gpu_builder *b);
+/* fx_backend.part: why MPS is not used; "": it is; NULL: another name. */
+const char *fxi_metal_part(const char *name);
 
 #endif

@@ -5,6 +5,7 @@
 #include "this_process.h"
 
 #include <stdio.h>
+#include <string.h>
 
 fxi_mtl_api fxi_mtl;
 
@@ -27,24 +28,26 @@ static const struct {
     FXI_MTL_MESSAGES(ENTRY)
 #undef ENTRY
 };
-static const struct {
+typedef struct class_entry {
     const char *name;
     fxi_id *to;
-} classes[] = {
+} class_entry;
 #define ENTRY(name) {#name, &fxi_mtl.class.name},
-    FXI_MTL_CLASSES(ENTRY)
+static const class_entry classes[] = {FXI_MTL_CLASSES(ENTRY)},
+                         mps_classes[] = {FXI_MPS_CLASSES(ENTRY)};
 #undef ENTRY
-};
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 /* Without CoreGraphics in the process, Metal finds no device in programs for the terminal. */
 enum { FILES = 3 };
 #ifdef __APPLE__
-static const char *const files[FILES] = {
-    "/usr/lib/libobjc.A.dylib", "/System/Library/Frameworks/Metal.framework/Metal",
-    "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"};
+#define FRAMEWORK(name) "/System/Library/Frameworks/" name ".framework/" name
+static const char *const files[FILES] = {"/usr/lib/libobjc.A.dylib", FRAMEWORK("Metal"),
+                                         FRAMEWORK("CoreGraphics")};
+static const char *const mps_file = FRAMEWORK("MetalPerformanceShaders");
 #else
 static const char *const files[FILES] = {NULL};
+static const char *const mps_file = NULL;
 #endif
 
 /* A function may be in any of the files. */
@@ -63,22 +66,25 @@ static bool find_functions(void *const *libraries, const char *file, char *why, 
     return true;
 }
 
-static bool find_classes(char *why, size_t size)
+static bool find_classes(const class_entry *list, size_t n, char *why, size_t size)
 {
-    for (size_t k = 0; k < COUNT(selectors); k++)
-        *selectors[k].to = fxi_mtl.selector(selectors[k].name);
-    for (size_t k = 0; k < COUNT(classes); k++)
-        if (!(*classes[k].to = fxi_mtl.class_of(classes[k].name))) {
-            snprintf(why, size, "the system has no class %s", classes[k].name);
+    for (size_t k = 0; k < n; k++)
+        if (!(*list[k].to = fxi_mtl.class_of(list[k].name))) {
+            snprintf(why, size, "the system has no class %s", list[k].name);
             return false;
         }
     return true;
 }
 
+/* Ignored in programs with raised privileges: the file is code that the process runs. */
+static const char *file_of_variable(void)
+{
+    return fxi_trusted_variable("FX_METAL_LIBRARY");
+}
+
 bool fxi_mtl_open(char *why, size_t size)
 {
-    /* Ignored in programs with raised privileges: the file is code that the process runs. */
-    const char *wanted = fxi_trusted_variable("FX_METAL_LIBRARY");
+    const char *wanted = file_of_variable();
     const char *const other[FILES] = {wanted};
     const char *const *chosen = wanted && *wanted ? other : files;
     void *libraries[FILES] = {NULL};
@@ -92,7 +98,35 @@ bool fxi_mtl_open(char *why, size_t size)
             snprintf(why, size, "%s cannot be opened: %s", chosen[k], reason);
             return false;
         }
-    return find_functions(libraries, chosen[0], why, size) && find_classes(why, size);
+    if (!find_functions(libraries, chosen[0], why, size))
+        return false;
+    for (size_t k = 0; k < COUNT(selectors); k++)
+        *selectors[k].to = fxi_mtl.selector(selectors[k].name);
+    return find_classes(classes, COUNT(classes), why, size);
+}
+
+bool fxi_mps_open(char *why, size_t size)
+{
+    const char *wanted = fxi_trusted_variable("FX_MPS_LIBRARY"), *metal = file_of_variable(),
+               *file = wanted && *wanted ? wanted
+                       : metal && *metal ? metal
+                                         : mps_file;
+    char reason[256];
+    if (wanted && strcmp(wanted, "off") == 0) {
+        snprintf(why, size, "FX_MPS_LIBRARY=off");
+        return false;
+    }
+    void *library = fxi_library_open(file, reason, sizeof reason);
+    if (!library) {
+        snprintf(why, size, "%s cannot be opened: %s", file, reason);
+        return false;
+    }
+    *(void **)&fxi_mtl.suits_mps = fxi_library_symbol(library, "MPSSupportsMTLDevice");
+    if (!fxi_mtl.suits_mps) {
+        snprintf(why, size, "%s has no MPSSupportsMTLDevice", file);
+        return false;
+    }
+    return find_classes(mps_classes, COUNT(mps_classes), why, size);
 }
 
 /* MTLCommandBufferError. Users search for these names, so messages contain them. */
@@ -112,6 +146,8 @@ const char *fxi_mtl_error_name(int error)
     static _Thread_local char text[64];
     if (error == FXI_MTL_NO_COMMAND)
         return "no command buffer";
+    if (error == FXI_MTL_NO_OBJECT)
+        return "no object";
     if (error > 0 && (size_t)error < COUNT(names) && names[error])
         snprintf(text, sizeof text, "MTLCommandBufferError%s", names[error]);
     else

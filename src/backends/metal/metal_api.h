@@ -39,10 +39,11 @@ enum {
     FXI_MTL_LANGUAGE_3_0 = 3 << 16,
     FXI_MTL_FAMILY_APPLE1 = 1001, /* any of Apple's own GPUs */
     FXI_MTL_FAMILY_METAL3 = 5001,
-    FXI_MTL_STATUS_ERROR = 5,    /* MTLCommandBufferStatusError */
-    FXI_MTL_BUFFERS = 31,        /* buffers of a kernel */
-    FXI_MTL_BYTES = 4096,        /* most bytes of setBytes:length:atIndex: */
-    FXI_MTL_GROUP_MEMORY = 32768 /* bytes that a group can share on every GPU */
+    FXI_MTL_STATUS_ERROR = 5,         /* MTLCommandBufferStatusError */
+    FXI_MTL_BUFFERS = 31,             /* buffers of a kernel */
+    FXI_MTL_BYTES = 4096,             /* most bytes of setBytes:length:atIndex: */
+    FXI_MTL_GROUP_MEMORY = 32768,     /* bytes that a group can share on every GPU */
+    FXI_MPS_FLOAT32 = 0x10000000 | 32 /* MPSDataTypeFloat32 */
 };
 
 /* X(name in the table, result, name in the library, arguments) */
@@ -63,6 +64,7 @@ enum {
 #define FXI_MTL_MESSAGES(X)                                                                        \
     /* NSObject, NSString, NSError, NSProcessInfo */                                               \
     X(make, fxi_id, "new", FXI_NONE)                                                               \
+    X(allocate, fxi_id, "alloc", FXI_NONE)                                                         \
     X(responds, bool, "respondsToSelector:", FXI_ARGUMENTS(fxi_sel))                               \
     X(string, fxi_id, "stringWithUTF8String:", FXI_ARGUMENTS(const char *))                        \
     X(utf8, const char *, "UTF8String", FXI_NONE)                                                  \
@@ -103,6 +105,8 @@ enum {
     X(await, void, "waitUntilCompleted", FXI_NONE)                                                 \
     X(status, fxi_ns_uint, "status", FXI_NONE)                                                     \
     X(error, fxi_id, "error", FXI_NONE)                                                            \
+    X(gpu_start, double, "GPUStartTime", FXI_NONE)                                                 \
+    X(gpu_end, double, "GPUEndTime", FXI_NONE)                                                     \
     /* MTLCommandEncoder, MTLComputeCommandEncoder, MTLBlitCommandEncoder */                       \
     X(end, void, "endEncoding", FXI_NONE)                                                          \
     X(set_pipeline, void, "setComputePipelineState:", FXI_ARGUMENTS(fxi_id))                       \
@@ -114,12 +118,28 @@ enum {
       "dispatchThreadgroups:threadsPerThreadgroup:", FXI_ARGUMENTS(fxi_mtl_size, fxi_mtl_size))    \
     X(copy, void, "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:",                  \
       FXI_ARGUMENTS(fxi_id, fxi_ns_uint, fxi_id, fxi_ns_uint, fxi_ns_uint))                        \
-    X(fill, void, "fillBuffer:range:value:", FXI_ARGUMENTS(fxi_id, fxi_ns_range, uint8_t))
+    X(fill, void, "fillBuffer:range:value:", FXI_ARGUMENTS(fxi_id, fxi_ns_range, uint8_t))         \
+    /* MPSMatrixDescriptor, MPSMatrix, MPSMatrixMultiplication */                                  \
+    X(layout, fxi_id, "matrixDescriptorWithRows:columns:rowBytes:dataType:",                       \
+      FXI_ARGUMENTS(fxi_ns_uint, fxi_ns_uint, fxi_ns_uint, uint32_t))                              \
+    X(matrix, fxi_id,                                                                              \
+      "initWithBuffer:offset:descriptor:", FXI_ARGUMENTS(fxi_id, fxi_ns_uint, fxi_id))             \
+    X(multiplication, fxi_id,                                                                      \
+      "initWithDevice:transposeLeft:transposeRight:resultRows:resultColumns:interiorColumns:"      \
+      "alpha:beta:",                                                                               \
+      FXI_ARGUMENTS(fxi_id, bool, bool, fxi_ns_uint, fxi_ns_uint, fxi_ns_uint, double, double))    \
+    X(multiply, void, "encodeToCommandBuffer:leftMatrix:rightMatrix:resultMatrix:",                \
+      FXI_ARGUMENTS(fxi_id, fxi_id, fxi_id, fxi_id))
 
 #define FXI_MTL_CLASSES(X)                                                                         \
     X(NSString)                                                                                    \
     X(NSProcessInfo)                                                                               \
     X(MTLCompileOptions)
+/* Those of MPS, which fxi_mps_open finds. */
+#define FXI_MPS_CLASSES(X)                                                                         \
+    X(MPSMatrixDescriptor)                                                                         \
+    X(MPSMatrix)                                                                                   \
+    X(MPSMatrixMultiplication)
 
 #define FXI_MTL_TYPE(name, result, selector, arguments)                                            \
     typedef result (*fxi_mtl_##name)(fxi_id, fxi_sel arguments);
@@ -138,8 +158,10 @@ typedef struct fxi_mtl_api {
     struct {
 #define FXI_MTL_MEMBER(name) fxi_id name;
         FXI_MTL_CLASSES(FXI_MTL_MEMBER)
+        FXI_MPS_CLASSES(FXI_MTL_MEMBER)
 #undef FXI_MTL_MEMBER
     } class;
+    bool (*suits_mps)(fxi_id device); /* MPSSupportsMTLDevice */
 } fxi_mtl_api;
 extern fxi_mtl_api fxi_mtl;
 
@@ -150,6 +172,9 @@ extern fxi_mtl_api fxi_mtl;
 /* Opens the frameworks, or the file that the environment variable FX_METAL_LIBRARY names, and fills
  * fxi_mtl. Returns false with the reason in `why`. */
 bool fxi_mtl_open(char *why, size_t size);
+/* Opens Metal Performance Shaders, or the file that FX_MPS_LIBRARY or else FX_METAL_LIBRARY names.
+ * FX_MPS_LIBRARY=off: it is not opened. */
+bool fxi_mps_open(char *why, size_t size);
 /* The name of an error of a command buffer, such as "MTLCommandBufferErrorPageFault"; its number if
  * it has no name. */
 const char *fxi_mtl_error_name(int error);
@@ -161,8 +186,9 @@ enum {
     FXI_MTL_ACCESS_REVOKED = 4,
     FXI_MTL_OUT_OF_MEMORY = 8,
     FXI_MTL_DEVICE_REMOVED = 11,
-    FXI_MTL_UNKNOWN = 1000,   /* the command buffer failed without an error object */
-    FXI_MTL_NO_COMMAND = 1001 /* Metal returned no command buffer or encoder */
+    FXI_MTL_UNKNOWN = 1000,    /* the command buffer failed without an error object */
+    FXI_MTL_NO_COMMAND = 1001, /* Metal returned no command buffer or encoder */
+    FXI_MTL_NO_OBJECT = 1002   /* MPS returned no object */
 };
 
 #endif

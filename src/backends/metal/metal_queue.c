@@ -29,6 +29,7 @@ static void end_encoder(fxi_id *encoder)
 static void finish_command(fxi_metal_device *d, fxi_id command)
 {
     FXI_SEND(await, command);
+    d->seconds += FXI_SEND(gpu_end, command) - FXI_SEND(gpu_start, command);
     if (FXI_SEND(status, command) == FXI_MTL_STATUS_ERROR && d->error == 0) {
         void *pool = fxi_mtl.push();
         const fxi_id error = FXI_SEND(error, command);
@@ -57,12 +58,19 @@ static void commit(fxi_metal_device *d)
     d->encoded = 0;
 }
 
-/* Makes the encoder, and the command buffer if none is open. */
-static void open_encoder(fxi_metal_device *d, fxi_id *encoder)
+/* Makes a command buffer if none is open. */
+static void open_command(fxi_metal_device *d)
 {
     void *pool = fxi_mtl.push();
     if (!d->command)
         d->command = fxi_mtl.retain(FXI_SEND(command, d->queue));
+    fxi_mtl.pop(pool);
+}
+
+static void open_encoder(fxi_metal_device *d, fxi_id *encoder)
+{
+    open_command(d);
+    void *pool = fxi_mtl.push();
     if (d->command)
         *encoder = fxi_mtl.retain(encoder == &d->compute ? FXI_SEND(compute, d->command)
                                                          : FXI_SEND(blit, d->command));
@@ -90,6 +98,17 @@ fxi_id fxi_metal_compute(fxi_metal_device *d)
 fxi_id fxi_metal_blit(fxi_metal_device *d)
 {
     return encoder_of(d, &d->blit, &d->compute);
+}
+
+fxi_id fxi_metal_command(fxi_metal_device *d)
+{
+    if (d->encoded == ENCODED_MOST)
+        commit(d);
+    end_encoder(&d->compute);
+    end_encoder(&d->blit);
+    open_command(d);
+    d->encoded++;
+    return d->command;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
