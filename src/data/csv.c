@@ -114,8 +114,9 @@ static fx_status read_rows(csv_reader *r)
     }
     if (!r->columns)
         return fx_fail(FX_STATUS_FORMAT, OP,
-                       "%s: expected rows of numbers, found none in %lld lines%s",
-                       r->lines.file.path, (long long)(r->lines.number - 1), r->lines.hint);
+                       "%s: expected rows of numbers, found none in %lld line%s%s",
+                       r->lines.file.path, (long long)(r->lines.number - 1),
+                       r->lines.number == 2 ? "" : "s", r->lines.hint);
     return FX_OK;
 }
 

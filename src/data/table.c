@@ -456,7 +456,8 @@ static fx_status read_field(table *t, int32_t i, float *out)
                               : t->lines.number == 1 ? "a number or a text, or, to begin the "
                                                        "table at line 2, call fx_read_table with "
                                                        ".skip = 1"
-                                                     : "a number or a text");
+                                                     : "a number or a text, or .missing = true for "
+                                                       "missing values");
     if (!is_text(f))
         return bad_text(t, i);
     if (c->n == MOST_LABELS)
@@ -590,8 +591,9 @@ static fx_status read_all(table *t, int64_t skip)
             status = next_row(t, &more);
     }
     if (status == FX_OK && t->rows == 0)
-        status = fx_fail(FX_STATUS_FORMAT, OP, "%s: expected rows, found none in %lld lines%s",
-                         t->lines.file.path, (long long)(t->lines.number - 1), t->lines.hint);
+        status = fx_fail(FX_STATUS_FORMAT, OP, "%s: expected rows, found none in %lld line%s%s",
+                         t->lines.file.path, (long long)(t->lines.number - 1),
+                         t->lines.number == 2 ? "" : "s", t->lines.hint);
     return status;
 }
 

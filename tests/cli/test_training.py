@@ -705,7 +705,7 @@ class Learning(Training):
                   row[2] != "NA"] for k in (0, 1)]
         for method, of in (("mean", statistics.fmean), ("median", statistics.median)):
             ended = self.fine("train", *base, "--missing", method, "-S", "m.bson")
-            self.assertIn("1 of 130 observations are left out", ended.err)
+            self.assertIn("left out 1 of 130 observations", ended.err)
             fill = [of(k) for k in known]
             for got, want in zip(self.arrays("m.bson")["fill"][1], fill):
                 self.assertAlmostEqual(got, want, places=5)
@@ -714,7 +714,7 @@ class Learning(Training):
                              self.fine("predict", "m.bson", "-d", "q.csv").out)
             self.assertEqual(self.fine("eval", "m.bson", "-d", "g.csv", "--json").json()["observations"], 129)
         ended = self.fine("train", *base, "--missing", "drop", "-S", "d.bson")
-        self.assertIn("11 of 130 observations are left out", ended.err)
+        self.assertIn("left out 11 of 130 observations", ended.err)
         whole = [row for row in cells if not {"NA", "", "?"} & set(row)]
         self.write("w.csv", "a,b,y\n" + "".join(",".join(row) + "\n" for row in whole))
         self.fine("train", *["w.csv" if v == "g.csv" else v for v in base], "-S", "w.bson")
@@ -1333,7 +1333,7 @@ class Refusals(Training):
             ("-m", "Dense(3 => 1)", ["layer 1, Dense(3 => 1)", "observations of size 2, as in line.csv; use Dense(2 => 1)"]),
             ("-m", "Chain(Dense(2 => 5), Dense(4 => 1))",
              ["layer 2, Dense(4 => 1)", "does not accept an input of size 5", "use Dense(5 => 1)"]),
-            ("-m", "Dense(2 => 4)", ["output for an observation is 4", "is 1"]),
+            ("-m", "Dense(2 => 4)", ["output for an observation has size 4", "line.csv has size 1"]),
             ("-m", "Conv((3, 3), 1 => 2)", ["layer 1, Conv((3, 3), 1 => 2)", "--shape"]),
             ("-t", "prize", ['no column "prize"', 'did you mean "price"?']),
             ("-t", "q", ['no column "q"; it has 3, from "a" to "price"']),
@@ -1359,7 +1359,7 @@ class Refusals(Training):
             ("-S", "folder.bson", ["--save folder.bson is a folder, not a file"]),
             ("-r", "nowhere/r", ["--report nowhere/r: there is no folder nowhere"]),
             ("--shape", "6148914691236517206x3x32", ["too large"]),
-            ("--shape", "2x1x1", ["output for an observation is 1×1×1", "is 1", "Flux.flatten"]),
+            ("--shape", "2x1x1", ["output for an observation has size 1×1×1", "has size 1", "Flux.flatten"]),
             ("-S", "no/m.bson", ["--save no/m.bson: there is no folder no"]),
             ("-L", "no/l", ["--log no/l: there is no folder no"]),
             ("-c", "no/c", ["--checkpoint no/c: there is no folder no"]),
@@ -1477,7 +1477,7 @@ class Refusals(Training):
         self.fine("train", "-q", "-d", "many.csv", "-m", "Dense(2 => 1000)", "-e", "1")
         self.fine("train", "-q", "-d", "words.csv", "-m", "Dense(2 => 3)", "-e", "1")
         self.write("missing.csv", "a,b,y\n1,,2\n2,4,3\n")
-        self.bad("-d", "missing.csv", words=["line 2, column 2", "a number or a text, found nothing"])
+        self.bad("-d", "missing.csv", words=["line 2, column 2", "a number or a text, or cflux train --missing for missing values, found nothing"])
         for text, line in (("a,b,y\n1,2,caf\xe9\n3,4,cat\n", 2), ("a,b,caf\xe9\n1,2,3\n2,3,4\n", 1)):
             self.write("latin.csv", text.encode("latin-1"))
             self.bad("-d", "latin.csv", "-m", "Dense(2 => 2)", words=[f"latin.csv: line {line}", "not UTF-8"])

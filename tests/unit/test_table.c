@@ -299,7 +299,9 @@ static void refusals(void **state)
     refuse("a,b\n1,2\n3\n", "line 3: expected 2 columns as above, found 1");
     refuse("1,x\n1\n", "line 2: expected 2 columns as above, found 1");
     refuse("0,1,y\n1,2,3\n1,2,x\n", "line 3, column 3: expected a number, found \"x\"");
-    refuse("a,b\n1,\n2,3\n", "line 2, column 2: expected a number or a text, found nothing");
+    refuse("a,b\n1,\n2,3\n",
+           "line 2, column 2: expected a number or a text, or .missing = true for "
+           "missing values, found nothing");
     refuse("a,b\n1,caf\xE9\n", "line 2, column 2: the text is not UTF-8");
     refuse("a,caf\xE9\n1,2\n", "line 1, column 2: the text is not UTF-8");
     refuse("1,2\n1,caf\xE9\n", "line 2, column 2: expected a number");
@@ -320,7 +322,7 @@ static void refusals(void **state)
     refuse("a,b\n\"\n1\",2\n3\n", "line 4: expected 2 columns as above, found 1");
     refuse("a,b\n1,\"x\"y\n", "line 2, column 2: expected a separator after a quote, found \"y\"");
     refuse("a,b\n1,1e99\n", "line 2, column 2: expected a number that fits Float32");
-    refuse("a,b\n", "expected rows, found none in 1 lines");
+    refuse("a,b\n", "expected rows, found none in 1 line");
     refuse("", "expected rows, found none in 0 lines");
     assert_true(fx_is_error(fx_read_table("/nonexistent/x.csv")));
     assert_int_equal(fx_error_take().status, FX_STATUS_IO);

@@ -55,10 +55,11 @@ int augmentation_check(const augmentation *a, const char *data, const fx_array *
     if (!changes(a) || fx_ndims(x) == 4)
         return EXIT_FINE;
     describe_sizes(x, true, sizes, sizeof sizes);
-    return fail(EXIT_BAD_INPUT,
-                "--augment changes images, but an observation of %s is %s: give width, height and "
-                "channels with --shape",
-                data, sizes);
+    return fail(
+        EXIT_BAD_INPUT,
+        "--augment changes images, but an observation of %s has size %s: give width, height "
+        "and channels with --shape",
+        data, sizes);
 }
 
 fx_array *augmented(const augmentation *a, fx_array *x)

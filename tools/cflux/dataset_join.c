@@ -17,8 +17,8 @@ static int check_alike(const dataset *a, const dataset *b)
     describe_sizes(a->x, true, sizes[0], sizeof sizes[0]);
     describe_sizes(b->x, true, sizes[1], sizeof sizes[1]);
     if (strcmp(sizes[0], sizes[1]) != 0)
-        return fail(EXIT_BAD_INPUT, "an observation of %s is %s, but one of %s is %s", a->path,
-                    sizes[0], b->path, sizes[1]);
+        return fail(EXIT_BAD_INPUT, "an observation of %s has size %s, but one of %s has size %s",
+                    a->path, sizes[0], b->path, sizes[1]);
     if (strcmp(sort_of_target(a), sort_of_target(b)) != 0)
         return fail(EXIT_BAD_INPUT, "the target of %s is %s, but that of %s is %s", a->path,
                     sort_of_target(a), b->path, sort_of_target(b));

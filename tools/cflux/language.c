@@ -132,8 +132,8 @@ int language_check(const problem *p, void *model, fx_array *x, const fx_array *o
     if (fx_ndims(output) != 3 || fx_size(output, 0) != p->tokens ||
         fx_size(output, 1) != p->context)
         return fail(EXIT_BAD_INPUT,
-                    "the model's output for a piece of the text is %s: use a last layer with %lld "
-                    "outputs, one for each token, at each of the %lld positions",
+                    "the model's output for a piece of the text has size %s: use a last layer with "
+                    "%lld outputs, one for each token, at each of the %lld positions",
                     sizes, (long long)p->tokens, (long long)p->context);
     if (looks_ahead(p, model, x, output))
         return fail(EXIT_BAD_INPUT,

@@ -33,7 +33,7 @@ static int keep_others(dataset *d, const bool *dropped)
                : n == 0 ? fail(EXIT_BAD_INPUT, "%s: every observation has a missing value", d->path)
                         : EXIT_FINE;
     }
-    warn("%s: %lld of %lld observations are left out because of missing values", d->path,
+    warn("%s: left out %lld of %lld observations because of missing values", d->path,
          (long long)(d->n - n), (long long)d->n);
     fx_array *indices = fx_from(FX_DTYPE_I64, kept, n);
     free(kept);

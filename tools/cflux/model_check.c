@@ -91,8 +91,8 @@ static int check_outputs(problem *p, const char *data, const fx_array *output)
     if (!p->classes || p->single || (fx_ndims(output) == 2 && each == p->nclasses))
         return EXIT_FINE;
     return fail(EXIT_BAD_INPUT,
-                "the model's output for an observation is %s, but %s has %lld classes: use a last "
-                "layer with %lld outputs",
+                "the model's output for an observation has size %s, but %s has %lld classes: use a "
+                "last layer with %lld outputs",
                 sizes, data, (long long)p->nclasses, (long long)p->nclasses);
 }
 
@@ -115,7 +115,8 @@ static int check_loss(const problem *p, const char *data, fx_array *output, fx_a
     describe_sizes(output, true, have, sizeof have);
     describe_sizes(y, true, want, sizeof want);
     return fail(EXIT_BAD_INPUT,
-                "the model's output for an observation is %s, but its target in %s is %s: use %s",
+                "the model's output for an observation has size %s, but its target in %s has size "
+                "%s: use %s",
                 have, data, want,
                 fx_ndims(output) > fx_ndims(y)
                     ? "Flux.flatten and a last layer with as many outputs"
