@@ -3,7 +3,7 @@
 !   gfortran -c $(pkg-config --variable=includedir cflux)/cflux.f90
 !   gfortran program.f90 cflux.o -o program $(pkg-config --libs cflux)
 !
-! The module binds functions of the C library. The comments of the C headers (cflux/array.h, cflux/tree.h, ...) are the
+! The module binds functions of the C library; docs/fortran.md explains it. The comments of the C headers (cflux/array.h, cflux/tree.h, ...) are the
 ! reference of the functions that have the same names here.
 !
 ! * A type(fx_object) is a handle: of an array, a model, an optimiser state, a data loader, .... The innermost scope
@@ -29,14 +29,15 @@ module cflux
     public :: fx_ok, fx_error_text, fx_check
     public :: fx_version, fx_seed, fx_set_num_threads
     public :: fx_from, fx_full, fx_randn, fx_read_into, fx_item, fx_eval, fx_shape, fx_size, fx_show, fx_show_text
-    public :: fx_add, fx_sub, fx_mul, fx_div, fx_pow, fx_eq, fx_abs, fx_square, fx_sqrt, fx_exp, fx_log, fx_tanh
+    public :: fx_add, fx_sub, fx_mul, fx_div, fx_pow, fx_max, fx_eq
+    public :: fx_abs, fx_square, fx_sqrt, fx_exp, fx_log, fx_tanh
     public :: fx_sum, fx_mean, fx_maximum, fx_softmax, fx_matmul, fx_transpose, fx_reshape, fx_slice, fx_concat
     public :: fx_onehotbatch, fx_onecold
     public :: fx_parse_model, fx_call, fx_f32, fx_f64, fx_parameter_count, fx_tuple, fx_child, fx_child_named
     public :: fx_loss, fx_mse, fx_gradient, fx_pullback, fx_jacobian
     public :: fx_parse_optimiser, fx_setup, fx_update, fx_adjust_eta
     public :: fx_dataloader, fx_next, fx_batch_end, fx_train
-    public :: fx_save, fx_load, fx_load_key, fx_load_into, fx_load_torch_state
+    public :: fx_save, fx_load, fx_load_key, fx_load_into, fx_torch_state, fx_load_torch_state
     public :: fx_load_predictor, fx_predict, fx_predicted_classes, fx_class_name
     public :: fx_use, fx_why_not, fx_gpu, fx_cpu, fx_to, fx_device_name
     public :: fx_dist_init, fx_dist_rank, fx_dist_total_workers, fx_dist_synchronize, fx_dist_optimiser
@@ -273,6 +274,10 @@ module cflux
             import :: c_ptr, c_arg
             type(c_arg), value :: a, b
         end function c_pow
+        type(c_ptr) function c_max(a, b) bind(C, name="fxi_max")
+            import :: c_ptr, c_arg
+            type(c_arg), value :: a, b
+        end function c_max
         type(c_ptr) function c_eq(a, b) bind(C, name="fxi_eq")
             import :: c_ptr, c_arg
             type(c_arg), value :: a, b
@@ -374,6 +379,10 @@ module cflux
             integer(c_int), value :: n
             type(c_ptr), intent(in) :: pairs(*)
         end function c_load_into
+        type(c_ptr) function c_torch_state(x) bind(C, name="fx_torch_state")
+            import :: c_ptr
+            type(c_ptr), value :: x
+        end function c_torch_state
         integer(c_int) function c_load_torch_state(a, b) bind(C, name="fx_load_torch_state")
             import :: c_ptr, c_int
             type(c_ptr), value :: a, b
@@ -782,6 +791,7 @@ contains
     subroutine fx_check()
         if (fx_ok()) return
         write (error_unit, "(2a)") "error: ", fx_error_text()
+        flush (error_unit)
         error stop 1
     end subroutine fx_check
 
@@ -1076,6 +1086,12 @@ contains
         type(fx_object) :: y
         y%p = c_pow(number_or_array(a), number_or_array(b))
     end function fx_pow
+
+    function fx_max(a, b) result(y)
+        class(*), intent(in) :: a, b
+        type(fx_object) :: y
+        y%p = c_max(number_or_array(a), number_or_array(b))
+    end function fx_max
 
     function fx_eq(a, b) result(y)
         class(*), intent(in) :: a, b
@@ -1546,6 +1562,13 @@ contains
         call pairs_of([name], [object], letters, pairs)
         call set_status(status, c_load_into(c_text(path), 2, pairs))
     end subroutine fx_load_into
+
+    ! The state of a model in PyTorch's layout: call fx_save("m.safetensors", "", fx_torch_state(m)).
+    function fx_torch_state(model) result(torch_state)
+        type(fx_object), intent(in) :: model
+        type(fx_object) :: torch_state
+        torch_state%p = c_torch_state(model%p)
+    end function fx_torch_state
 
     ! Copies a state in PyTorch's layout into a model: call fx_load_torch_state(m, fx_load("m.safetensors")).
     subroutine fx_load_torch_state(model, torch_state, status)

@@ -49,7 +49,9 @@ def site_page(path):
     header = re.fullmatch(r"include/cflux/(\w+)\.h", path)
     if header:
         return f"reference/{header.group(1)}.md"
-    if re.fullmatch(r"examples/\w+\.c", path):
+    if path == "include/cflux.f90":
+        return "fortran.md"
+    if re.fullmatch(r"examples/\w+\.(c|f90)", path):
         return "examples.md"
     return path[len("docs/"):] if path.startswith("docs/") else None
 
@@ -63,8 +65,8 @@ def link_for_site(target, source, page):
     to = site_page(inside)
     if to is None:
         raise SystemExit(f"{source}: the site has no page for the link to {target}")
-    example = re.fullmatch(r"examples/(\w+)\.c", inside)
-    anchor = example.group(1) if example else anchor
+    example = re.fullmatch(r"examples/(\w+)\.(c|f90)", inside)
+    anchor = example_anchor(os.path.basename(inside)) if example else anchor
     return os.path.relpath(to, os.path.dirname(page) or ".") + (f"#{anchor}" if anchor else "")
 
 
@@ -107,12 +109,18 @@ def title_of(path):
     return re.search(r"^# (.*)$", read(path), re.M).group(1)
 
 
+def example_anchor(name):
+    """xor for xor.c, xor-f90 for xor.f90."""
+    return name[:-2] if name.endswith(".c") else name.replace(".", "-")
+
+
 def examples_page():
     """Every example program, whole: the comment at its head says what it is."""
-    out = ["# Examples", "", "Complete programs; `make` builds them into `build/examples`.", ""]
+    out = ["# Examples", "", "Complete programs; `make` builds those in C into `build/examples`.", ""]
     folder = os.path.join(ROOT, "examples")
-    for name in sorted(n for n in os.listdir(folder) if n.endswith(".c")):
-        out += [f"## {name} {{ #{name[:-2]} }}", "", "```c", read(os.path.join(folder, name)).rstrip(), "```", ""]
+    for name in sorted(n for n in os.listdir(folder) if n.endswith((".c", ".f90"))):
+        language = "c" if name.endswith(".c") else "fortran"
+        out += [f"## {name} {{ #{example_anchor(name)} }}", "", f"```{language}", read(os.path.join(folder, name)).rstrip(), "```", ""]
     return "\n".join(out)
 
 

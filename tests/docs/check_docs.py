@@ -11,9 +11,12 @@ The info string of a block says what it is:
   ```c new=PATH       a file, or lines of a file, of a copy of the tree: follow_guide.py follows the page
   ```c insert=PATH
   ```cpp std=17       a C++ program as above, of that standard; without main, statements
+  ```fortran          a program in Fortran; without a line `program`, declarations and statements of one. With
+                      name=NAME, the commands after it find it under that name
   ```sh run           commands, run in the page's own folder, which contains NAME.c and the tree's `data`;
                       the installed `cflux` and library are found, and plugins that they make are by the programs
                       that follow
+  ```sh run fortran   commands that need a Fortran compiler
   ```text output      directly after a C block or commands: their output; … matches any text
   ```text log         after that: its messages on stderr
   ```sh               commands that are shown, not run: they build and install
@@ -28,6 +31,7 @@ Programs are compiled with the strict warnings as errors, against a temporary in
 built library (so the installation is tested too), and run in the root of the tree. A non-zero exit
 status, and "error" on stderr, fail. Too few blocks, and blocks of another kind, fail as well: a page that
 lost its programs must not pass.
+Blocks of Fortran are skipped with a message if the compiler (gfortran, or the command FC) is not installed.
 Usage: check_docs.py --build BUILD [--cc CC] [--cxx CXX] [--flags FLAGS] [--root ROOT]
 """
 import argparse
@@ -42,9 +46,11 @@ from dataclasses import dataclass
 from typing import Optional
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "tools"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fortran"))
+import fortran_compiler  # noqa: E402
 from pages import BLOCK, markdown_pages, read, write  # noqa: E402
 
-LEAST = {"programs": 96, "commands": 26, "excerpts": 2, "C++ programs": 4}
+LEAST = {"programs": 96, "commands": 26, "excerpts": 2, "C++ programs": 4, "Fortran programs": 12, "Fortran commands": 3}
 # Blocks that are for reading: text, what builds and installs (tests/consumers does that), other languages.
 SHOWN = {"", "sh", "sh follow", "cmake", "python", "julia"}
 STRICT = ["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
@@ -72,7 +78,8 @@ def blocks_of(page):
         if page[at:m.start()].strip():
             last = None
         at = m.end()
-        if words[0] == "c" or re.fullmatch(r"cpp std=(11|14|17|20)", info) or info.startswith("toml file=") or words == ["sh", "run"]:
+        if words[0] in ("c", "fortran") or re.fullmatch(r"cpp std=(11|14|17|20)", info) or info.startswith("toml file=") \
+                or words[:2] == ["sh", "run"] and words[2:] in ([], ["fortran"]):
             last = Block(info, text, page.count("\n", 0, m.start()) + 2)
             blocks.append(last)
         elif words == ["text", "output"] and last:
@@ -171,6 +178,36 @@ def program(block, declarations):
     return f"{HEAD}{shared}\nint main(void)\n{{\n{body}\nreturn fx_error_print(stderr);\n}}\n"
 
 
+def fortran_program(text):
+    if re.search(r"(?mi)^program ", text):
+        return text
+    return ("program block\nuse cflux\nuse, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64\nimplicit none\n"
+            f"{text}\ncall fx_check()\nend program block\n")
+
+
+def run_fortran(block, options, folder, environment):
+    """Returns a description of what is wrong, or an empty string."""
+    module = os.path.join(options.prefix, "fortran")
+    if not os.path.exists(module):
+        os.mkdir(module)
+        fortran_compiler.compile_module(module, source=os.path.join(options.prefix, "include", "cflux.f90"))
+    source, binary = os.path.join(folder, "block.f90"), os.path.join(folder, "block")
+    write(source, fortran_program(block.text) + "\n")
+    built = subprocess.run([*fortran_compiler.compiler(), *fortran_compiler.STRICT, "-I", module, source,
+                            os.path.join(module, "cflux.o"), "-o", binary, "-L", options.libdir,
+                            f"-Wl,-rpath,{options.libdir}", "-lcflux"], text=True, capture_output=True)
+    if built.returncode:
+        return "does not compile:\n" + built.stderr
+    return run(block, [binary], options, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
+
+
+def kind_of(block):
+    words = block.info.split()
+    if words[:2] == ["sh", "run"]:
+        return "Fortran commands" if "fortran" in words else "commands"
+    return {"cpp": "C++ programs", "fortran": "Fortran programs"}.get(words[0], "programs")
+
+
 def run_block(block, declarations, options, folder, environment):
     """Returns a description of what is wrong, or an empty string."""
     cxx = block.info.startswith("cpp")
@@ -245,13 +282,14 @@ def check_page(path, options, folder, counts):
         named = re.search(r"\bname=(\S+)", block.info)
         if named:
             write(os.path.join(project, named.group(1)), block.text + "\n")
-        commands = block.info.split() == ["sh", "run"]
-        kind = "commands" if commands else "C++ programs" if block.info.startswith("cpp") else "programs"
-        if kind == "C++ programs" and not options.cxx:
-            print(f"skipped: {where}: there is no C++ compiler")
+        kind = kind_of(block)
+        language = kind.partition(" ")[0]
+        if language in options.missing:
+            print(f"skipped: {where}: there is no {language} compiler")
             continue
         counts[kind] += 1
-        wrong = (run_commands(block, options, project, environment) if commands
+        wrong = (run_commands(block, options, project, environment) if kind.endswith("commands")
+                 else run_fortran(block, options, project, environment) if language == "Fortran"
                  else run_block(block, declarations, options, folder, environment))
         print(f"{'FAILED' if wrong else 'ok    '} {where}")
         if wrong:
@@ -271,13 +309,17 @@ def main():
     options = parser.parse_args()
     options.root = os.path.abspath(options.root)
     pages = [os.path.abspath(p) for p in options.pages] or markdown_pages(options.root)
+    # Sanitizers are for C: a program in Fortran would need their libraries.
+    options.missing = {"C++"} if not options.cxx else set()
+    options.missing |= {"Fortran"} if options.flags or not fortran_compiler.compiler() else set()
     counts, errors = dict.fromkeys(LEAST, 0), []
     with tempfile.TemporaryDirectory() as folder:
         install(options, folder)
         make_compiler(options, folder)
         for page in pages:
             errors += check_page(page, options, folder, counts)
-    if not options.pages and any(counts[what] < least for what, least in LEAST.items() if options.cxx or what != "C++ programs"):
+    if not options.pages and any(counts[what] < least for what, least in LEAST.items()
+                                 if what.partition(" ")[0] not in options.missing):
         errors.append(f"too few blocks: {counts}, expected {LEAST}")
     for e in errors:
         print(e, file=sys.stderr)

@@ -3,7 +3,7 @@
 
   * A link leads to a file or folder of the tree, and its anchor to a heading of that page. (Links to
     elsewhere are not followed.)
-  * A name fx_… or FX_… in code outside blocks is public, or a variable of the environment that the
+  * A name fx_… or FX_… in code outside blocks is public in C or in the Fortran module, or a variable of the environment that the
     sources read (`fx_…` with three dots means several names).
   * Every page is in the navigation of docs/mkdocs.yml, and that names no missing page.
   * The design notes use one heading for one thing: "Alternatives" for what was rejected.
@@ -65,6 +65,8 @@ def public_names(root):
         for name in files:
             if name.endswith((".c", ".h")):
                 names.update(re.findall(r"\"(FX_[A-Z_]+)\"", read(os.path.join(folder, name))))
+    for line in re.findall(r"(?m)^    public :: (.*)$", read(os.path.join(root, "include", "cflux.f90"))):
+        names.update(re.findall(r"\w+", line))
     return names | MACRO_NAMES
 
 

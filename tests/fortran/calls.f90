@@ -179,6 +179,7 @@ contains
         call expect("a real64 number", fx_mul(x, 0.1_real64), a*0.1_real64, 1e-15_real64)
         call expect("an integer", fx_pow(x, 3), a**3)
         call expect("an integer of 64 bits", fx_div(1_int64, x), 1/a)
+        call expect("max", fx_max(x, y), max(a, b))
         call expect("eq", fx_eq(x, y), merge(1.0_real64, 0.0_real64, a == b))
         call expect("abs", fx_abs(y), abs(b))
         call expect("square", fx_square(y), b**2)
@@ -453,6 +454,9 @@ contains
         call expect("its layer", fx_call(model, x), reshape(matmul(w, &
                     reshape([0.1_real64, 0.2_real64, 0.3_real64, 0.4_real64], [2, 2])) + &
                     spread([0.5_real64, 0.25_real64, 0.0_real64], 2, 2), [6]))
+        call fx_save("again.safetensors", "", fx_torch_state(model))
+        call expect("saved for PyTorch", fx_child_named(fx_load("again.safetensors"), "0.weight"), &
+                    [1.0_real64, 2.0_real64, 3.0_real64, 4.0_real64, 5.0_real64, 6.0_real64])
         call fx_load_torch_state(unlike, fx_load("torch.safetensors"), status)
         call check("the state of another model", status /= 0 .and. len(fx_error_text()) > 0)
     end subroutine torch

@@ -3,13 +3,16 @@
 
   module      calls.f90 calls every public procedure; same.f90 prints the same numbers as same.c
   processes   processes.f90, which initialises MPI, trains in two processes of each MPI that has a Fortran compiler
+  examples    the programs of examples/*.f90 and what they print
 
 Without a Fortran compiler the check prints a message and passes.
-Usage: check_fortran.py module|processes BUILD
+Usage: check_fortran.py module|processes|examples BUILD
 """
+import glob
 import json
 import os
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -103,13 +106,56 @@ def check_processes(build, folder):
         print(f"{name}: two processes have the weight of one with all data")
 
 
+def check_xor(build, folder, program):
+    out = fortran.run([program], folder)
+    accuracy = re.search(r"(?m)^accuracy: +([0-9.]+) %$", out)
+    if "Dense(2 => 8, tanh)" not in out or not accuracy or float(accuracy[1]) < 95:
+        sys.exit(f"xor.f90: at least 95 % was expected:\n{out}")
+
+
+def check_reaction(build, folder, program):
+    """The network is trained by the command in the comment of the example."""
+    tool = os.path.join(build, "tools", "cflux", "cflux")
+    if not os.path.exists(tool):
+        print("skipped: reaction.f90: the command line was not built")
+        return
+    with open(os.path.join(folder, "reaction.csv"), "w", encoding="utf-8") as f:
+        f.write("u,rate\n" + "".join(f"{i / 100},{i / 100 - (i / 100)**3}\n" for i in range(-110, 111)))
+    with open(os.path.join(ROOT, "examples", "reaction.f90"), encoding="utf-8") as f:
+        lines = re.search(r"(?m)^!   (cflux train (?:.*\\\n)*.*)$", f.read())[1]
+    words = shlex.split(lines.replace("\\\n!", " "))
+    fortran.run([tool, *words[1:], "--seed", "1", "--quiet"], folder)
+    out = fortran.run([program, "reaction.safetensors"], folder)
+    difference = re.search(r"(?m)^largest difference from the formula: +([0-9.]+)$", out)
+    steps = re.findall(r"(?m)^step \d+: u from (-0\.\d+) to +(0\.\d+)$", out)
+    if not difference or not 0 < float(difference[1]) < 0.04 or len(steps) != 4:
+        sys.exit(f"reaction.f90: a difference below 0.04 was expected:\n{out}")
+    failed = subprocess.run([program, "missing.safetensors"], cwd=folder, text=True, capture_output=True)
+    if failed.returncode != 1 or "error: load: missing.safetensors: cannot open the file" not in failed.stderr:
+        sys.exit(f"reaction.f90 with a file that does not exist: exit status {failed.returncode}\n{failed.stderr}")
+
+
+EXAMPLES = {"xor.f90": check_xor, "reaction.f90": check_reaction}
+
+
+def check_examples(build, folder):
+    found = {os.path.basename(p): p for p in glob.glob(os.path.join(ROOT, "examples", "*.f90"))}
+    if set(found) != set(EXAMPLES):
+        sys.exit(f"examples are {sorted(found)}, checked are {sorted(EXAMPLES)}")
+    fortran.compile_module(folder)
+    for name, path in sorted(found.items()):
+        program = fortran.compile_program(folder, path, build)
+        EXAMPLES[name](build, folder, program)
+        print(f"{name}: as expected")
+
+
 def main():
     what, build = sys.argv[1], os.path.abspath(sys.argv[2])
     if not fortran.compiler():
         print("skipped: there is no Fortran compiler (gfortran, or FC)")
         return 0
     with tempfile.TemporaryDirectory(prefix="cflux-") as folder:
-        {"module": check_module, "processes": check_processes}[what](build, folder)
+        {"module": check_module, "processes": check_processes, "examples": check_examples}[what](build, folder)
     return 0
 
 

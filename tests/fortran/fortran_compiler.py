@@ -26,14 +26,14 @@ def run(command, folder=None, env=None):
     return done.stdout
 
 
-def compile_module(folder, options=None, command=None):
+def compile_module(folder, source=MODULE):
     """Compiles cflux.f90 into cflux.o and cflux.mod in a folder."""
-    run([*(command or compiler()), *(STRICT if options is None else options), "-c", MODULE, "-o", "cflux.o"], folder)
+    run([*compiler(), *STRICT, "-c", source, "-o", "cflux.o"], folder)
 
 
-def compile_program(folder, source, build, options=(), command=None):
+def compile_program(folder, source, build, options=()):
     """Compiles a program with the module in the folder, and links it with the library of a build. Returns its path."""
     out = os.path.join(folder, os.path.splitext(os.path.basename(source))[0])
-    run([*(command or compiler()), *STRICT, *options, source, "cflux.o", "-o", out,
+    run([*compiler(), *STRICT, *options, source, "cflux.o", "-o", out,
          "-L", build, f"-Wl,-rpath,{build}", "-lcflux"], folder)
     return out
