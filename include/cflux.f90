@@ -49,7 +49,8 @@ module cflux
     end type fx_object
 
     ! The structs of C. tests/fortran compares their members and defaults with those of the headers.
-    ! A member of an option struct begins at a multiple of 8 bytes.
+    ! A member of an option struct begins at a multiple of 8 bytes. A bool is a byte with the value 0 or 1, because .true.
+    ! of logical(c_bool) is another number with Intel's compilers by default.
     type, bind(C) :: c_error
         integer(c_int) :: status
         character(kind=c_char) :: op(40), message(472)
@@ -73,8 +74,7 @@ module cflux
         integer(c_size_t) :: fxi_size = 0
         type(c_ptr) :: x = c_null_ptr
         integer(c_int) :: dims = 2**30, pad_dims = 0
-        logical(c_bool) :: drop = .false.
-        integer(c_int8_t) :: pad_drop(7) = 0
+        integer(c_int8_t) :: drop = 0, pad_drop(7) = 0
     end type fx_reduce_args
 
     type, bind(C) :: fx_softmax_args
@@ -86,10 +86,8 @@ module cflux
     type, bind(C) :: fx_loss_args
         integer(c_size_t) :: fxi_size = 0
         type(c_ptr) :: pred = c_null_ptr, target = c_null_ptr
-        logical(c_bool) :: sum = .false.
-        integer(c_int8_t) :: pad_sum(7) = 0
-        logical(c_bool) :: none = .false.
-        integer(c_int8_t) :: pad_none(7) = 0
+        integer(c_int8_t) :: sum = 0, pad_sum(7) = 0
+        integer(c_int8_t) :: none = 0, pad_none(7) = 0
         real(c_double) :: eps = -1
         integer(c_int) :: dims = 1, pad_dims = 0
         real(c_double) :: delta = 1, smoothing = 0, gamma = 2, smooth = 1, beta = 0.7_c_double, margin = 1
@@ -100,8 +98,7 @@ module cflux
     type, bind(C) :: fx_update_args
         integer(c_size_t) :: fxi_size = 0
         type(c_ptr) :: state = c_null_ptr, model = c_null_ptr, gradient = c_null_ptr, guard = c_null_ptr
-        logical(c_bool) :: sinks = .true.
-        integer(c_int8_t) :: pad_sinks(7) = 0
+        integer(c_int8_t) :: sinks = 1, pad_sinks(7) = 0
         real(c_double) :: observations = -1
     end type fx_update_args
 
@@ -109,20 +106,16 @@ module cflux
         integer(c_size_t) :: fxi_size = 0
         type(c_ptr) :: data = c_null_ptr
         integer(c_int64_t) :: batchsize = 1
-        logical(c_bool) :: shuffle = .false.
-        integer(c_int8_t) :: pad_shuffle(7) = 0
+        integer(c_int8_t) :: shuffle = 0, pad_shuffle(7) = 0
         integer(c_int64_t) :: seed = -1
-        logical(c_bool) :: partial = .true.
-        integer(c_int8_t) :: pad_partial(7) = 0
+        integer(c_int8_t) :: partial = 1, pad_partial(7) = 0
         integer(c_int) :: workers = -1, pad_workers = 0
         type(c_ptr) :: device = c_null_ptr
-        logical(c_bool) :: parallel = .false.
-        integer(c_int8_t) :: pad_parallel(7) = 0
+        integer(c_int8_t) :: parallel = 0, pad_parallel(7) = 0
         integer(c_int) :: collate = 0, pad_collate = 0
         type(c_funptr) :: collate_with = c_null_funptr
         type(c_ptr) :: collate_user = c_null_ptr
-        logical(c_bool) :: buffer = .false.
-        integer(c_int8_t) :: pad_buffer(7) = 0
+        integer(c_int8_t) :: buffer = 0, pad_buffer(7) = 0
     end type fx_dataloader_args
 
     type, bind(C) :: fx_train_args
@@ -130,21 +123,18 @@ module cflux
         type(c_funptr) :: loss = c_null_funptr
         type(c_ptr) :: model = c_null_ptr, data = c_null_ptr, state = c_null_ptr
         integer(c_int64_t) :: epochs = 1
-        logical(c_bool) :: progress = .false.
-        integer(c_int8_t) :: pad_progress(7) = 0
+        integer(c_int8_t) :: progress = 0, pad_progress(7) = 0
         type(c_funptr) :: epoch_note = c_null_funptr
         type(c_ptr) :: progress_to = c_null_ptr
         type(c_funptr) :: on_batch = c_null_funptr, on_epoch = c_null_funptr, on_start = c_null_funptr
         integer(c_int64_t) :: patience = -1
         type(c_funptr) :: metric = c_null_funptr
-        logical(c_bool) :: keep_best = .false.
-        integer(c_int8_t) :: pad_keep_best(7) = 0
+        integer(c_int8_t) :: keep_best = 0, pad_keep_best(7) = 0
         type(c_ptr) :: user = c_null_ptr, checkpoint = c_null_ptr
         integer(c_int64_t) :: checkpoint_every = 0
         integer(c_int) :: checkpoint_keep = 2, pad_checkpoint_keep = 0
         type(c_ptr) :: settings = c_null_ptr, log = c_null_ptr, schedule = c_null_ptr
-        logical(c_bool) :: schedule_steps = .false.
-        integer(c_int8_t) :: pad_schedule_steps(7) = 0
+        integer(c_int8_t) :: schedule_steps = 0, pad_schedule_steps(7) = 0
         real(c_double) :: clip_norm = 0
         type(c_ptr) :: dist = c_null_ptr
     end type fx_train_args
@@ -154,16 +144,14 @@ module cflux
         integer(c_int) :: kind = 1, pad_kind = 0
         real(c_double) :: time_limit = 60
         type(c_ptr) :: communicator = c_null_ptr, library = c_null_ptr
-        logical(c_bool) :: fixed_order = .false.
-        integer(c_int8_t) :: pad_fixed_order(7) = 0
+        integer(c_int8_t) :: fixed_order = 0, pad_fixed_order(7) = 0
         integer(c_int) :: wire = 0, pad_wire = 0
     end type fx_dist_init_args
 
     type, bind(C) :: fx_dist_optimiser_args
         integer(c_size_t) :: fxi_size = 0
         type(c_ptr) :: rule = c_null_ptr
-        logical(c_bool) :: shard = .false.
-        integer(c_int8_t) :: pad_shard(7) = 0
+        integer(c_int8_t) :: shard = 0, pad_shard(7) = 0
     end type fx_dist_optimiser_args
 
     ! A batch of fx_next. x and y are its input and target, `items` is the whole batch; the batch owns them until the
@@ -671,6 +659,12 @@ contains
         if (present(status)) status = int(value)
     end subroutine set_status
 
+    ! A bool of C.
+    integer(c_int8_t) function flag(x)
+        logical, intent(in) :: x
+        flag = merge(1_c_int8_t, 0_c_int8_t, x)
+    end function flag
+
     ! A number or an array as an argument of C. Every other type becomes NULL, which the C function reports.
     function number_or_array(x) result(a)
         class(*), intent(in) :: x
@@ -822,73 +816,73 @@ contains
     function from_r32_1(x) result(a)
         real(real32), intent(in) :: x(:)
         type(fx_object) :: a
-        a%p = c_from(f32, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f32, x, 1, shape(x, c_int64_t))
     end function from_r32_1
 
     function from_r32_2(x) result(a)
         real(real32), intent(in) :: x(:, :)
         type(fx_object) :: a
-        a%p = c_from(f32, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f32, x, 2, shape(x, c_int64_t))
     end function from_r32_2
 
     function from_r32_3(x) result(a)
         real(real32), intent(in) :: x(:, :, :)
         type(fx_object) :: a
-        a%p = c_from(f32, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f32, x, 3, shape(x, c_int64_t))
     end function from_r32_3
 
     function from_r32_4(x) result(a)
         real(real32), intent(in) :: x(:, :, :, :)
         type(fx_object) :: a
-        a%p = c_from(f32, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f32, x, 4, shape(x, c_int64_t))
     end function from_r32_4
 
     function from_r64_1(x) result(a)
         real(real64), intent(in) :: x(:)
         type(fx_object) :: a
-        a%p = c_from(f64, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f64, x, 1, shape(x, c_int64_t))
     end function from_r64_1
 
     function from_r64_2(x) result(a)
         real(real64), intent(in) :: x(:, :)
         type(fx_object) :: a
-        a%p = c_from(f64, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f64, x, 2, shape(x, c_int64_t))
     end function from_r64_2
 
     function from_r64_3(x) result(a)
         real(real64), intent(in) :: x(:, :, :)
         type(fx_object) :: a
-        a%p = c_from(f64, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f64, x, 3, shape(x, c_int64_t))
     end function from_r64_3
 
     function from_r64_4(x) result(a)
         real(real64), intent(in) :: x(:, :, :, :)
         type(fx_object) :: a
-        a%p = c_from(f64, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(f64, x, 4, shape(x, c_int64_t))
     end function from_r64_4
 
     function from_i32_1(x) result(a)
         integer(int32), intent(in) :: x(:)
         type(fx_object) :: a
-        a%p = c_from(i32, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(i32, x, 1, shape(x, c_int64_t))
     end function from_i32_1
 
     function from_i32_2(x) result(a)
         integer(int32), intent(in) :: x(:, :)
         type(fx_object) :: a
-        a%p = c_from(i32, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(i32, x, 2, shape(x, c_int64_t))
     end function from_i32_2
 
     function from_i64_1(x) result(a)
         integer(int64), intent(in) :: x(:)
         type(fx_object) :: a
-        a%p = c_from(i64, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(i64, x, 1, shape(x, c_int64_t))
     end function from_i64_1
 
     function from_i64_2(x) result(a)
         integer(int64), intent(in) :: x(:, :)
         type(fx_object) :: a
-        a%p = c_from(i64, x, rank(x), shape(x, c_int64_t))
+        a%p = c_from(i64, x, 2, shape(x, c_int64_t))
     end function from_i64_2
 
     subroutine read_r32_1(x, array, status)
@@ -1145,8 +1139,8 @@ contains
         a%fxi_size = c_sizeof(a)
         a%x = x%p
         a%dims = axes_of(dim)
-        a%drop = .true.
-        if (present(keep)) a%drop = .not. keep
+        a%drop = flag(.true.)
+        if (present(keep)) a%drop = flag(.not. keep)
     end function reduced
 
     function fx_sum(x, dim, keep) result(y)
@@ -1419,8 +1413,8 @@ contains
         a%fxi_size = c_sizeof(a)
         a%data = data%p
         if (present(batchsize)) a%batchsize = int(batchsize, c_int64_t)
-        if (present(shuffle)) a%shuffle = shuffle
-        if (present(partial)) a%partial = partial
+        if (present(shuffle)) a%shuffle = flag(shuffle)
+        if (present(partial)) a%partial = flag(partial)
         if (present(seed)) a%seed = int(seed, c_int64_t)
         loader%p = c_dataloader(a)
     end function fx_dataloader
@@ -1468,9 +1462,9 @@ contains
         a%data = loader%p
         a%state = state%p
         if (present(epochs)) a%epochs = int(epochs, c_int64_t)
-        if (present(progress)) a%progress = progress
+        if (present(progress)) a%progress = flag(progress)
         if (present(patience)) a%patience = int(patience, c_int64_t)
-        if (present(keep_best)) a%keep_best = keep_best
+        if (present(keep_best)) a%keep_best = flag(keep_best)
         if (present(clip_norm)) a%clip_norm = clip_norm
         if (present(schedule)) a%schedule = c_parse_schedule(c_text(schedule))
         if (present(checkpoint)) then
@@ -1524,7 +1518,7 @@ contains
         character(kind=c_char), allocatable, target, intent(out) :: letters(:, :)
         type(c_ptr), intent(out) :: pairs(:)
         integer :: i, j
-        allocate (letters(len(names) + 1, size(names)))
+        allocate (letters(len(names) + 40, size(names))) ! C looks at 40 bytes of a name: could it be an object?
         letters = c_null_char
         pairs = c_null_ptr
         do i = 1, size(names)
