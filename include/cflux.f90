@@ -1645,11 +1645,21 @@ contains
 
     ! ---- several processes -----------------------------------------------------------------------------------------
     ! Joins the group of the processes that mpirun started: those of MPI_COMM_WORLD. If the program has not
-    ! initialised MPI, the call does.
-    subroutine fx_dist_init(status)
+    ! initialised MPI, the call does. For another communicator of a program that has initialised MPI, pass the address of its
+    ! MPI_Comm, the handle of C, and the library, "openmpi" or "mpich". With MPICH the handles of Fortran and C are the same
+    ! integer; Open MPI has the function MPI_Comm_f2c.
+    subroutine fx_dist_init(communicator, library, status)
+        type(c_ptr), intent(in), optional :: communicator
+        character(len=*), intent(in), optional :: library
         integer, intent(out), optional :: status
+        character(kind=c_char, len=:), allocatable, target :: name
         type(fx_dist_init_args) :: a
         a%fxi_size = c_sizeof(a)
+        if (present(communicator)) a%communicator = communicator
+        if (present(library)) then
+            name = c_text(library)
+            a%library = c_loc(name)
+        end if
         call set_status(status, c_dist_init(a))
     end subroutine fx_dist_init
 

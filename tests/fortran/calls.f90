@@ -479,7 +479,7 @@ contains
         type(fx_object) :: model, state, loss
         integer :: status
         call check("alone", fx_dist_rank() == 0 .and. fx_dist_total_workers() == 1 .and. fx_ok())
-        call fx_dist_init(status)
+        call fx_dist_init(status=status)
         call check("init", status == 0)
         call check("a group of one", fx_dist_rank() == 0 .and. fx_dist_total_workers() == 1)
         model = fx_dist_synchronize(fx_parse_model("Dense(1 => 1)"))

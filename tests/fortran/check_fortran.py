@@ -2,7 +2,8 @@
 """The module cflux.f90, compiled with all warnings as errors and all checks at run time.
 
   module      calls.f90 calls every public procedure; same.f90 prints the same numbers as same.c
-  processes   processes.f90, which initialises MPI, trains in two processes of each MPI that has a Fortran compiler
+  processes   processes.f90, which initialises MPI, trains in two processes of each MPI that has a Fortran compiler,
+              with a communicator of its own
   examples    the programs of examples/*.f90 and what they print
 
 Without a Fortran compiler the check prints a message and passes.
@@ -91,7 +92,7 @@ def check_processes(build, folder):
         fortran.compile_module(into)
         # The module mpi of some MPIs has warnings of its own.
         out = os.path.join(into, "processes")
-        done = subprocess.run([wrapper, "-std=f2018", "-fcheck=all", os.path.join(HERE, "processes.f90"), "cflux.o", "-o", out,
+        done = subprocess.run([wrapper, "-std=f2018", "-fcheck=all", "-cpp", f"-D{name.upper()}", os.path.join(HERE, "processes.f90"), "cflux.o", "-o", out,
                                "-L", build, f"-Wl,-rpath,{build}", "-lcflux"], text=True, capture_output=True, cwd=into)
         if done.returncode:
             sys.exit(f"{name}: {done.stderr}")

@@ -1,23 +1,43 @@
 ! processes.f90: a Fortran program that initialises MPI itself, and trains one network in all its processes, each with
-! its own data. It prints the weight on each rank; check_fortran.py compares it with the formula.
+! its own data. The group is that of a communicator with the ranks of MPI_COMM_WORLD in reverse order. It prints the weight
+! on each rank; check_fortran.py compares it with the formula. It is compiled with -cpp, and with -DOPENMPI for Open MPI.
 program processes
     use mpi
     use cflux
+    use, intrinsic :: iso_c_binding, only: c_loc, c_ptr
     use, intrinsic :: iso_fortran_env, only: real32
     implicit none
+#ifdef OPENMPI
+    interface
+        function comm_f2c(comm) bind(C, name="MPI_Comm_f2c") result(handle)
+            use, intrinsic :: iso_c_binding, only: c_int, c_ptr
+            integer(c_int), value :: comm
+            type(c_ptr) :: handle
+        end function comm_f2c
+    end interface
+    type(c_ptr), target :: handle
+#endif
+    integer, target :: comm
     type(fx_object) :: model, state, loss, loader
     real(real32) :: x(1, 4)
-    integer :: ierr, rank, step, scope, i, status
+    integer :: ierr, rank, members, step, scope, i, status
 
     call MPI_Init(ierr)
     call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
     call fx_set_num_threads(1)
-    call fx_dist_init(status)
+    call MPI_Comm_size(MPI_COMM_WORLD, members, ierr)
+    call MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, comm, ierr)
+#ifdef OPENMPI
+    handle = comm_f2c(comm)
+    call fx_dist_init(c_loc(handle), "openmpi", status)
+#else
+    call fx_dist_init(c_loc(comm), "mpich", status)
+#endif
     if (status /= 0) then
         write (*, "(2a)") "no group: ", fx_error_text()
         call MPI_Abort(MPI_COMM_WORLD, 1, ierr)
     end if
-    if (fx_dist_rank() /= rank) call MPI_Abort(MPI_COMM_WORLD, 2, ierr)
+    if (fx_dist_rank() /= members - 1 - rank) call MPI_Abort(MPI_COMM_WORLD, 2, ierr)
     x(1, :) = [(real(i + 4*rank, real32)/8, i=1, 4)]
     model = fx_dist_synchronize(fx_parse_model("Dense(1 => 1; bias=false)"))
     call fx_load_into("start.safetensors", "model", model)
