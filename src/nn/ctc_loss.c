@@ -180,7 +180,7 @@ static fx_status check(const fx_loss_args *a)
         return fx_fail(FX_STATUS_ARGUMENT, NAME, "takes sum or none, not both");
     if (a->weights)
         return fx_fail(FX_STATUS_ARGUMENT, NAME, "takes no weights of classes");
-    if (!(a->eps >= 0 || a->eps == FX_EPS) || a->smoothing != 0)
+    if (a->eps != FX_EPS || a->smoothing != 0)
         return fx_fail(FX_STATUS_ARGUMENT, NAME, "takes neither eps nor smoothing, got %g and %g",
                        a->eps, a->smoothing);
     return FX_OK;

@@ -1485,7 +1485,9 @@ class Refusals(Training):
         self.write("hole.csv", "a,b,y\n1,2,3\n2,,3\n")
         self.bad("-d", "hole.csv", words=["line 3, column 2", "found nothing"])
         self.write("nan.csv", "a,b,y\n1,2,3\n2,nan,3\n")
-        self.bad("-d", "nan.csv", words=['nan.csv: line 3: feature 2, column "b", is NaN'])
+        self.bad("-d", "nan.csv", words=['nan.csv: line 3: feature 2, column "b", is NaN, which only cflux train --missing'])
+        self.write("saved.bson", b"\x05\0\0\0\0")
+        self.bad("-d", "saved.bson", words=["saved.bson is a model, and data is expected here"])
         self.write("one.csv", "a,b,y\n1,2,cat\n2,4,cat\n")
         self.bad("-d", "one.csv", "-m", "Dense(2 => 2)", words=['every target is "cat"'])
         self.write("row.csv", "a,b,y\n1,2,3\n")
@@ -1502,6 +1504,8 @@ class Refusals(Training):
         self.table("odd.csv", self.line(33), "a,b,y")
         norm = "Chain(Dense(2 => 3), BatchNorm(3), Dense(3 => 1))"
         self.bad("-d", "odd.csv", "-m", norm, words=["one observation", "BatchNorm(3)", "--drop-partial"])
+        self.bad("-d", "odd.csv", "-m", norm, "--batchsize", "1", "--drop-partial",
+                 words=["every batch has one observation", "BatchNorm(3)", "a larger --batchsize"])
         self.fine("train", "-q", "-d", "odd.csv", "-m", norm, "--drop-partial")
         self.bad("-d", "line.csv", "-m", "Chain(Dense(2 => 3), BatchNorm(3; eps=0.1), Dense(3 => 1))", "-S",
                  "m.safetensors", words=["--save m.safetensors", "epsilon of BatchNorm"])

@@ -132,6 +132,44 @@ static void p10_filled_arrays_are_of_their_type(void **state)
     assert_true(fx_item(fx_cast(fx_scalar(1.11), FX_DTYPE_F64)) == 1.11); /* a literal is weak */
 }
 
+/* The integer with 8 significant bits that is nearest to x, and even where two are. */
+static double nearest_with_8_bits(int64_t x)
+{
+    uint64_t a = x < 0 ? 0 - (uint64_t)x : (uint64_t)x, unit = 1;
+    while (a / unit >= 256)
+        unit *= 2;
+    const uint64_t rest = a % unit, quotient = a / unit;
+    const bool up = unit > 1 && (rest > unit / 2 || (rest == unit / 2 && quotient % 2));
+    const double r = (double)(quotient + up) * (double)unit;
+    return x < 0 ? -r : r;
+}
+
+/* Through Float64, integers beyond 2^53 would be rounded twice. */
+static void p10_integers_become_bfloat16_in_one_rounding(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    int64_t x[256];
+    int n = 0;
+    for (int high = 8; high < 63; high++)
+        for (int k = 0; k < 4; k++) {
+            /* near the middle of two neighbours in BFloat16 */
+            const int64_t middle = (INT64_C(1) << high) + (INT64_C(1) << (high - 8));
+            x[n++] = (middle + (k & 1 ? 1 : -1)) * (k & 2 ? 1 : -1);
+        }
+    assert_int_equal(n, 220);
+    x[n++] = INT64_MAX, x[n++] = INT64_MIN;
+    fx_device *const devices[] = {fx_cpu_device(), fx_device_find("ref")};
+    for (int d = 0; d < 2; d++) {
+        fx_array *y = fx_to(devices[d], fx_from(FX_DTYPE_I64, x, n));
+        y = fx_cpu(fx_cast(fx_cast(y, FX_DTYPE_BF16), FX_DTYPE_F64));
+        for (int k = 0; k < n; k++)
+            if (fx_at(y, k) != nearest_with_8_bits(x[k]))
+                fail_msg("%s: %lld becomes %.17g, not %.17g", fx_device_name(devices[d]),
+                         (long long)x[k], fx_at(y, k), nearest_with_8_bits(x[k]));
+    }
+}
+
 static void p10_integers_wrap(void **state)
 {
     (void)state;
@@ -506,6 +544,7 @@ int main(void)
         TEST(p10_literals_are_weak),
         TEST(p10_filled_arrays_are_of_their_type),
         TEST(p10_integers_wrap),
+        TEST(p10_integers_become_bfloat16_in_one_rounding),
         TEST(p10_sums_and_means_of_integers),
         TEST(p10_conversions_saturate),
         TEST(p10_nan_and_ties),

@@ -66,7 +66,10 @@ static int check_finite(const dataset *d, fx_array *x, const char *what, bool al
         dataset_location(d, i / each, where, sizeof where);
         return fail(EXIT_BAD_INPUT, "%s: %s %lld%s%s%s is %s", where, what,
                     (long long)(i % each) + 1, column ? ", column \"" : "", column ? column : "",
-                    column ? "\"," : "", isnan(values[i]) ? "NaN" : "infinite");
+                    column ? "\"," : "",
+                    !isnan(values[i]) ? "infinite"
+                    : x == d->x       ? "NaN, which only cflux train --missing accepts"
+                                      : "NaN");
     }
     return values ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
@@ -331,6 +334,8 @@ static int read_any(const data_request *r, dataset *d)
     const path_kind kind = kind_of_path(r->path);
     if (kind == PATH_ABSENT)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
+    if (ends_with(r->path, ".bson") || ends_with(r->path, ".safetensors"))
+        return fail(EXIT_BAD_INPUT, "%s is a model, and data is expected here", r->path);
     if (r->entry && (kind == PATH_FOLDER || !ends_with(r->path, ".npz")))
         return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
     if (r->tokenizer && kind == PATH_FOLDER)

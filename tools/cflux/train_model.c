@@ -52,10 +52,15 @@ static int check_last_batch(const train_run *r)
             fx_call(probe, problem_input(&r->p, fx_slice(r->d.x, fx_ndims(r->d.x) - 1, 0, 1)))))
         return EXIT_FINE;
     const fx_error e = fx_error_take();
-    return fail(EXIT_BAD_INPUT,
-                "the last batch of an epoch has one observation: %s; --drop-partial "
-                "leaves it out",
-                failure_sentence(&e));
+    const bool all = r->o->batchsize == 1, only = r->d.ntrain == 1;
+    return fail(EXIT_BAD_INPUT, "%s has one observation: %s%s",
+                only  ? "the training data"
+                : all ? "every batch"
+                      : "the last batch of an epoch",
+                failure_sentence(&e),
+                only  ? ""
+                : all ? "; use a larger --batchsize"
+                      : "; --drop-partial leaves it out");
 }
 
 /* Setting the first rate refuses a negative one, and a rule without a rate, before training. */

@@ -10,6 +10,8 @@
 
 #include "half.h"
 
+#include <stdbool.h>
+
 /* Converts x to Float32, rounding to odd. */
 static inline float fxi_f64_to_odd(double x)
 {
@@ -21,6 +23,15 @@ static inline float fxi_f64_to_odd(double x)
     const uint32_t neighbour = __builtin_fabs(back) > __builtin_fabs(x) ? u - 1u : u + 1u;
     const int inexact = back < x || back > x;
     return fxi_float(inexact && !(u & 1u) ? neighbour : u);
+}
+
+/* The same for an integer. One beyond 2^53 may not fit in a double: bit 11, far below the last bit
+ * of the Float32, then says that some of the bits below it were set. */
+static inline float fxi_i64_to_odd(int64_t x)
+{
+    const int64_t most = INT64_C(1) << 53, low = x & 2047;
+    const bool large = x > most || x < -most;
+    return fxi_f64_to_odd((double)(large ? (x - low) | (low ? 2048 : 0) : x));
 }
 
 #endif

@@ -498,7 +498,7 @@ static const fxi_tile_fn tile_casts[FXI_C_COUNT][FXI_C_COUNT] = {
 /* Casts to 16-bit floats go through Float32 in one rounding (cpu_convert.h). */
 FXI_LOOP1(f64_to_odd, double, float, fxi_f64_to_odd(a))
 FXI_LOOP1(i32_to_odd, int32_t, float, fxi_f64_to_odd((double)a))
-FXI_LOOP1(i64_to_odd, int64_t, float, fxi_f64_to_odd((double)a))
+FXI_LOOP1(i64_to_odd, int64_t, float, fxi_i64_to_odd(a))
 /* Float32 and bytes are exact in Float32. */
 static const fxi_tile_fn tile_odd[FXI_C_COUNT] = {f32_to_f32, f64_to_odd, i32_to_odd,
                                                   i64_to_odd, u8_to_f32,  u8_to_f32};

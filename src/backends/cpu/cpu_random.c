@@ -88,9 +88,9 @@ static void encode(int64_t v, int dtype, void *out)
         [FX_DTYPE_I64] = {.i64 = v},
         [FX_DTYPE_U8] = {.u8 = (uint8_t)v},
         [FX_DTYPE_BOOL] = {.u8 = v != 0},
-        /* From Float64 to 16 bits in one rounding (cpu_convert.h). */
-        [FX_DTYPE_F16] = {.u16 = fxi_f32_to_f16(fxi_f64_to_odd((double)v))},
-        [FX_DTYPE_BF16] = {.u16 = fxi_f32_to_bf16(fxi_f64_to_odd((double)v))},
+        /* To 16 bits in one rounding (cpu_convert.h). */
+        [FX_DTYPE_F16] = {.u16 = fxi_f32_to_f16(fxi_i64_to_odd(v))},
+        [FX_DTYPE_BF16] = {.u16 = fxi_f32_to_bf16(fxi_i64_to_odd(v))},
     };
     memcpy(out, &e[dtype], fxi_cpu_size(dtype));
 }

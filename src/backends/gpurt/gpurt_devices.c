@@ -219,10 +219,14 @@ static void open_number(int k, int version, char *why, size_t size)
     fxi_rt_device *d = &devices[ndevices];
     int error;
     *d = (fxi_rt_device){.gpu.driver = &fxi_rt_driver};
-    if (fxi_rt.DeviceGet(&d->id, k) != 0)
-        return;
-    describe(d, version);
-    const char *call = open_device(d, &error);
+    const char *call = fxi_rt_name.DeviceGet;
+    error = fxi_rt.DeviceGet(&d->id, k);
+    if (error) {
+        snprintf(d->gpu.name, sizeof d->gpu.name, "device %d", k);
+    } else {
+        describe(d, version);
+        call = open_device(d, &error);
+    }
     if (error) {
         report_ignored(d, call, error, why, size);
         return;

@@ -30,20 +30,23 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
     if (l->ntable > 0)
         arguments[n++] = (void *)(uintptr_t)&l->buffers[l->nbuffers];
     arguments[n] = (void *)(uintptr_t)l->params;
+    const char *call = "selecting the device";
     int error = fxi_rt_select(d);
 #ifndef FXI_AMDGPU
     /* CUDA refuses launches with over 48 KiB of local memory until the function allows them. */
-    if (!error && l->asked_memory > 0)
+    if (!error && l->asked_memory > 0) {
+        call = fxi_rt_name.FunctionSet;
         error = fxi_rt.FunctionSet(l->kernel, FXI_RT_FUNCTION_MEMORY, l->asked_memory);
-    if (error && l->asked_memory > 0)
-        return fxi_gpu_check(&d->gpu, l->operation, fxi_rt_name.FunctionSet, error);
+    }
 #endif
-    if (!error)
+    if (!error) {
+        call = fxi_rt_name.Launch;
         error =
             fxi_rt.Launch(l->kernel, l->groups[0], l->groups[1], l->groups[2], (unsigned)l->group,
                           1, 1, (unsigned)l->asked_memory, d->launches, arguments, NULL);
+    }
     if (error)
-        return fxi_gpu_check(&d->gpu, l->operation, fxi_rt_name.Launch, error);
+        return fxi_gpu_check(&d->gpu, l->operation, call, error);
     fxi_gpu_launched(&d->gpu, l);
     return FX_OK;
 }

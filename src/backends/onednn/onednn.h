@@ -51,7 +51,7 @@ fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg 
 fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to);
 
 /* The attributes of every primitive: the caller provides scratchpads. */
-dnnl_primitive_attr_t fxi_onednn_attr(void);
+dnnl_status_t fxi_onednn_attr(dnnl_primitive_attr_t *out);
 
 /* Runs part(user, k, scratch) for all k < n, each with `bytes` of scratch. Returns FX_OK, or the
  * status of one of the parts that failed. */

@@ -113,11 +113,13 @@ static int64_t first_image(const conv *c, int64_t part)
 static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primitive_desc_t *out)
 {
     conv_desc desc = *given, *d = &desc;
-    dnnl_primitive_attr_t attr = fxi_onednn_attr();
+    dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t forward = NULL;
+    dnnl_status_t s = fxi_onednn_attr(&attr);
     /* oneDNN describes a gradient with the help of its forward convolution. */
-    dnnl_status_t s =
-        conv_forward_pd(c->kind == FX_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d, attr);
+    if (!s)
+        s = conv_forward_pd(c->kind == FX_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d,
+                            attr);
     if (!s && c->kind == FX_CONV_DATA)
         s = conv_data_pd(out, fxi_onednn_engine, d, attr, forward);
     /* The weights of the forward convolution have the type of the operands, their gradient is a

@@ -116,10 +116,12 @@ static fx_status create(product *p, int which, dnnl_data_type_t type)
     for (int i = 0; i < p->operands; i++)
         if (md_strides(&m[i], p->n, p->o[i].sizes, type, p->o[i].strides))
             return FX_STATUS_UNSUPPORTED;
-    dnnl_primitive_attr_t attr = fxi_onednn_attr();
+    dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t pd = NULL;
-    const dnnl_status_t s = matmul_pd(&pd, fxi_onednn_engine, m[SOURCE].ref, m[WEIGHTS].ref,
-                                      p->operands > BIAS ? m[BIAS].ref : NULL, m[RESULT].ref, attr);
+    dnnl_status_t s = fxi_onednn_attr(&attr);
+    if (!s)
+        s = matmul_pd(&pd, fxi_onednn_engine, m[SOURCE].ref, m[WEIGHTS].ref,
+                      p->operands > BIAS ? m[BIAS].ref : NULL, m[RESULT].ref, attr);
     dnnl_primitive_attr_destroy(attr);
     return s ? fxi_onednn_status(s) : fxi_primitive_create(&p->call[which], pd);
 }

@@ -85,13 +85,12 @@ bool fxi_onednn_epilogue(const fx_step *s, int axis)
     return bias;
 }
 
-dnnl_primitive_attr_t fxi_onednn_attr(void)
+dnnl_status_t fxi_onednn_attr(dnnl_primitive_attr_t *out)
 {
-    dnnl_primitive_attr_t attr = NULL;
-    if (dnnl_primitive_attr_create(&attr) == dnnl_success)
-        /* Several threads run one primitive at the same time, each with its own scratch memory. */
-        dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    return attr;
+    *out = NULL;
+    const dnnl_status_t s = dnnl_primitive_attr_create(out);
+    /* Several threads run one primitive at the same time, each with its own scratch memory. */
+    return s ? s : dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
 }
 
 fx_status fxi_primitive_create(fxi_primitive *p, dnnl_primitive_desc_t pd)
@@ -128,10 +127,12 @@ fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to)
     /* Equal layouts need no conversion: p->call stays NULL. */
     if (dnnl_memory_desc_equal(from, to))
         return FX_OK;
-    dnnl_primitive_attr_t attr = fxi_onednn_attr();
+    dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t pd = NULL;
-    const dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, from, fxi_onednn_engine, to,
-                                                               fxi_onednn_engine, attr);
+    dnnl_status_t s = fxi_onednn_attr(&attr);
+    if (!s)
+        s = dnnl_reorder_primitive_desc_create(&pd, from, fxi_onednn_engine, to, fxi_onednn_engine,
+                                               attr);
     dnnl_primitive_attr_destroy(attr);
     if (s)
         return fxi_onednn_status(s);

@@ -96,6 +96,11 @@ fxi_ref_value fxi_ref_number(int dtype, int64_t x)
     /* Directly to float: through double a large integer would be rounded twice. */
     if (dtype == FX_DTYPE_F32)
         return (fxi_ref_value){.real = (double)(float)x};
+    /* BFloat16 has 8 significant bits: a double has all that decides how the integer is rounded if
+     * the bits below 2^11 become one bit. */
+    const int64_t most = INT64_C(1) << 53;
+    if (dtype == FX_DTYPE_BF16 && (x > most || x < -most) && x % 2048 != 0)
+        x = (x / 2048) * 2048 + (x > 0 ? 1024 : -1024);
     return (fxi_ref_value){.real = fxi_ref_round(dtype, (double)x)};
 }
 
