@@ -100,8 +100,8 @@ static void moments_of_all(const fx_batchnorm_layer *l, batch *b, fx_axes axes, 
     if (!l->mean)
         return;
     fx_array *corrected = fx_div(fx_mul(*variance, total), fx_sub(total, 1));
-    /* Only the group knows its total, so one value per channel is no error here as it is in one
-     * process. It has no variance: the running statistics stay. */
+    /* One process refuses a batch with one value per channel, because it has no variance. Here the
+     * host does not know the total: the running statistics keep their values instead. */
     fx_array *enough = fx_gt(total, 1);
     b->next_mean = fx_keep(fx_where(enough, moved(l->mean, l->momentum, mean, 1), l->mean));
     b->next_var = fx_keep(fx_where(enough, moved(l->var, l->momentum, corrected, 1), l->var));
