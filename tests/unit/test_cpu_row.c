@@ -230,6 +230,64 @@ static void integers(void **state)
     }
 }
 
+/* Σ of x where a mask is true and of `other` elsewhere, and the number of true elements, for masks
+ * with no, one, some or only true elements. All numbers are multiples of ⅛, so sums are exact. */
+static void check_masked(int64_t m, int64_t n, int density, int axis, double other)
+{
+    FX_SCOPE;
+    const int64_t dims[] = {axis ? n : m, axis ? m : n};
+    float *v = malloc((size_t)(m * n) * sizeof *v);
+    uint8_t *mask = malloc((size_t)(m * n));
+    assert_true(v && mask);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t at = axis ? i * n + r : r * m + i, key = (i * 37 + r * 11) % 101;
+            const bool one = i == (r * 97 + 5) % m;
+            v[at] = (float)(key - 50) / 8;
+            mask[at] = density == 0 ? false : density == 1 ? one : density == 2 ? key < 6 : true;
+            /* Elements that are not chosen do not count, whatever they are. */
+            if (!mask[at] && key == 13)
+                v[at] = -INFINITY;
+        }
+    fx_array *x = fxi_from(FX_DTYPE_F32, v, 2, dims), *y = fxi_from(FX_DTYPE_BOOL, mask, 2, dims);
+    assert_int_equal(fx_eval(fx_tuple(x, y)), FX_OK);
+    const fx_axes axes = {1u << axis};
+    fx_array *top = fx_maximum(x, .dims = axes), *d = fx_sub(x, top);
+    fx_array *picked = fx_sum(fx_where(y, d, other), .dims = axes);
+    fx_array *count = fx_sum(fx_cast(y, FX_DTYPE_F32), .dims = axes);
+    fx_array *sum = fx_add(picked, fx_mul(top, count));
+    compute(fx_tuple(sum, count));
+    double *sums = elements(sum), *counts = elements(count);
+    for (int64_t r = 0; r < n; r++) {
+        double chosen = 0, want = 0;
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t at = axis ? i * n + r : r * m + i;
+            chosen += mask[at];
+            want += mask[at] ? (double)v[at] : other;
+        }
+        near(counts[r], chosen, 0, "count", m, n, r);
+        near(sums[r], want, 0, "masked sum", m, n, r);
+    }
+    free(v);
+    free(mask);
+    free(sums);
+    free(counts);
+}
+
+static void masked_sums(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {3, 10, 16, 17, 63, 100, 130, 300, 1000, 1031, 2500};
+    fxi_reclaim_all();
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int density = 0; density < 4; density++) {
+            check_masked(lengths[i], 37, density, 0, 0);
+            check_masked(lengths[i], 5, density, 0, 2.5);
+            if (lengths[i] < 2000) /* longer columns are reduced in several steps */
+                check_masked(lengths[i], 33, density, 1, 0);
+        }
+}
+
 /* NaN and Inf stay in their row. */
 static void not_finite(void **state)
 {
@@ -319,6 +377,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_layout_and_type),
     cmocka_unit_test(several_operands_and_outputs),
     cmocka_unit_test(integers),
+    cmocka_unit_test(masked_sums),
     cmocka_unit_test(not_finite),
     cmocka_unit_test(large_and_on_threads),
 };

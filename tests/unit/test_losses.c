@@ -472,6 +472,25 @@ static void test_ctc(void **state)
 }
 
 /* ŷ + ε is above 1, where a power with a fraction would be NaN. */
+/* A class whose score is −Inf costs nothing if its target is false, and infinitely much if it is
+ * true. The values are those of torch.nn.functional.cross_entropy with class numbers. */
+static void test_masked_logits(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const double wanted[] = {0.26894142, 0, -0.26894142};
+    fx_array *x = fx_from(FX_DTYPE_F32, ((const float[]){1, -INFINITY, 2}), 3, 1), *g[1];
+    const int64_t last = 2, second = 1;
+    fx_array *loss = fx_logitcrossentropy(x, fx_onehotbatch(fx_from(FX_DTYPE_I64, &last, 1), 3));
+    assert_int_equal(fx_gradient_of(loss, &x, 1, g), FX_OK);
+    check_value("masked logits", 0, fx_item(loss), 0.31326169, 1e-6, 0);
+    for (int i = 0; i < 3; i++)
+        check_value("gradient of masked logits", i, fx_item(fx_slice(g[0], 0, i, i + 1)), wanted[i],
+                    1e-6, 1e-7);
+    loss = fx_logitcrossentropy(x, fx_onehotbatch(fx_from(FX_DTYPE_I64, &second, 1), 3));
+    assert_true(fx_item(loss) == (double)INFINITY);
+}
+
 static void test_focal_of_certain_predictions(void **state)
 {
     (void)state;
@@ -547,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_weights_of_classes),
         cmocka_unit_test(test_ctc),
         cmocka_unit_test(test_focal_of_certain_predictions),
+        cmocka_unit_test(test_masked_logits),
         cmocka_unit_test(test_element_types),
         cmocka_unit_test(test_errors),
     };

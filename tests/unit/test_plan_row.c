@@ -94,6 +94,22 @@ static void crossentropy_is_one_step(void **state)
            "  2  row sum | (div cast)(1, c0) → Float32 1×1\n");
 }
 
+/* With one-hot targets all sums are computed in the pass of the exponentials. */
+static void crossentropy_of_one_hot_targets_has_two_passes(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *y = fx_gt(leaf(100, 64), 2);
+    assert_int_equal(fx_eval(y), FX_OK);
+    expect(fx_logitcrossentropy(x, y), "  1  row cast sum max | sub exp sum select sum | (log mul "
+                                       "sub)(x0, x1, c0) → Float32 1×64\n"
+                                       "  2  row sum | (div cast)(1, c1) → Float32 1×1\n");
+    expect(with_gradient(fx_logitcrossentropy(x, y), x),
+           "  1  row cast sum max select | (mul) sub exp sum select sum | (log mul sub div) mul add"
+           "(x0, x1, c0, c6, c7, c5) → Float32 100×64, Float32 1×64\n"
+           "  2  row sum | (div cast)(1, c1) → Float32 1×1\n");
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The loss, which is computed before the gradient but is not part of it, is an output of the same
@@ -441,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_step_may_have_many_outputs),
         cmocka_unit_test(norms_are_one_step),
         cmocka_unit_test(crossentropy_is_one_step),
+        cmocka_unit_test(crossentropy_of_one_hot_targets_has_two_passes),
         cmocka_unit_test(crossentropy_and_gradient_are_one_step),
         cmocka_unit_test(crossentropy_of_a_large_graph),
         cmocka_unit_test(gradients_are_one_step),

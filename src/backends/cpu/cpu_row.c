@@ -10,6 +10,7 @@
  * blocks depends on shapes only and rows are independent, and sums across rows are joined in the
  * order of parts that also depend on shapes only. So any number of threads gives the same bits.
  */
+#include "cpu_masked_sum.h"
 #include "cpu_parallel.h"
 #include "cpu_program.h"
 #include "cpu_row.h"
@@ -176,6 +177,33 @@ static void sum_across(const runner *r, const fxi_row_call *c, const tile *t)
     }
 }
 
+static void compute_terms(const runner *r, const fxi_row_call *c, const tile *t)
+{
+    const void *const src[] = {r->at[c->operands[0]], r->at[c->operands[1]], r->at[c->operands[2]]};
+    c->terms(r->at[c->src[0]], src, t->n, 0);
+}
+
+/* Adds row k of a tile, n elements, to the row's accumulators. Few elements of a mask are true as a
+ * rule, and then a masked sum is faster than its terms. */
+static void reduce_row(const runner *r, const fxi_row_call *c, const tile *t, int k, int64_t n,
+                       void *acc)
+{
+    const char *x = r->at[c->src[0]] + k * n * c->in_size;
+    if (c->counts) {
+        const uint8_t *mask = (const uint8_t *)r->at[c->operands[0]] + k * n;
+        *(double *)acc += (double)fxi_cpu_count_true(mask, n);
+        return;
+    }
+    if (c->terms && t->rows == 1) {
+        const void *elements = r->at[c->operands[1]], *other = r->at[c->operands[2]];
+        if (c->picks && n >= FXI_MASKED_LEAST && *(const float *)other == 0 &&
+            fxi_cpu_sparse_sum((const uint8_t *)r->at[c->operands[0]], elements, n, acc))
+            return;
+        compute_terms(r, c, t);
+    }
+    c->reducer->row(x, n, 1, acc);
+}
+
 /* Adds a tile to the accumulators of its rows, and stores the result at the end of a row. Short
  * rows are reduced together as columns: a call for each row would cost more than its elements. */
 static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
@@ -185,6 +213,9 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     char *acc = r->at[c->to], *to = r->at[c->src[1]] + t->first * c->size;
     char *also = c->also ? r->at[c->src[2]] + t->first * c->also_size : NULL;
     const int64_t n = t->n / t->rows;
+    const bool together = r->p->columns || (t->rows > 1 && n < SHORT_ROW);
+    if (c->terms && (together || (t->rows > 1 && !c->counts)))
+        compute_terms(r, c, t);
     if (r->p->columns) {
         if (t->begins)
             op->init(acc, t->rows);
@@ -195,7 +226,7 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
             c->also->done(acc, t->rows, also);
         return;
     }
-    if (t->rows > 1 && n < SHORT_ROW) {
+    if (together) {
         /* The reducer is told that the rows are columns: results are n elements apart, and the
          * terms of one are neighbours. */
         op->init(acc, t->rows);
@@ -207,10 +238,10 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     }
     /* One row after the other, although some reducers have a function for several rows: that is for
      * long rows in memory, and these are in the first-level cache and shorter than a page. */
-    for (int k = 0; k < t->rows; k++, x += n * c->in_size, to += c->size) {
+    for (int k = 0; k < t->rows; k++, to += c->size) {
         if (t->begins)
             op->init(acc, 1);
-        op->row(x, n, 1, acc);
+        reduce_row(r, c, t, k, n, acc);
         if (t->ends)
             op->done(acc, 1, to);
         if (t->ends && also)

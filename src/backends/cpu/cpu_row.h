@@ -25,6 +25,13 @@ typedef struct fxi_row_call {
     uint8_t also_size;
     /* The reduction is fxi_row_plan.sums[across − 1]; 0: it is one of rows. */
     uint8_t across;
+    /* A masked sum (cpu_masked_sum.c): `terms` computes the reduced elements src[0] from these
+     * operands, of which [0] is the mask. NULL: another call computes them. `counts`: the elements
+     * are 1 where the mask is true. `picks`: they are [1] there, and a single number [2]
+     * elsewhere. */
+    fxi_tile_fn terms;
+    int16_t operands[3];
+    bool counts, picks;
 } fxi_row_call;
 
 /* A sum across rows: an output that a part accumulates over all its rows. */

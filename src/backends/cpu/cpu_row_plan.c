@@ -419,6 +419,30 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
     return false;
 }
 
+/* Reduces terms that no other instruction reads, and that the call computes itself if it cannot do
+ * without them. Their tile is free afterwards. */
+static void add_masked_sum(builder *m, int k, int16_t to)
+{
+    const fx_instr *terms = m->tasks[k].first, *ins = m->tasks[k].ins;
+    fxi_cpu_task of_terms = m->tasks[k];
+    int16_t src[3] = {0, 0, 0};
+    of_terms.ins = terms;
+    of_terms.first = NULL;
+    const fxi_tile_fn loop = choose_loop(m, &of_terms, src);
+    const int16_t tile = take(m, SCRATCH_TILE);
+    fxi_row_call *c = add_call(m, NULL, take(m, SCRATCH_SUMS), tile);
+    c->reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
+    c->src[1] = to;
+    c->in_size = (uint8_t)register_size(ins->from);
+    c->size = (uint8_t)register_size(ins->dtype);
+    c->terms = loop;
+    memcpy(c->operands, src, sizeof c->operands);
+    c->counts = terms->op == FX_OP_CAST;
+    c->picks = terms->op == FX_OP_SELECT && loop == m->simd->mixed[FX_OP_SELECT][FXI_C_F32][0];
+    m->accumulator = c->reducer->size > m->accumulator ? c->reducer->size : m->accumulator;
+    m->busy[tile] = false;
+}
+
 /* The accumulators are scratch even if the result is an output: they are wider than the result,
  * such as Float64 sums of Float32. A 16-bit result is Float32 while the block runs, as other values
  * of rows are (add_row_call). */
@@ -427,9 +451,13 @@ static void add_reduction(builder *m, int k)
     const fx_instr *ins = m->tasks[k].ins;
     register_location *to = &m->regs[m->tasks[k].result];
     const int out = location_of_output(m, m->tasks[k].result);
+    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
+    if (m->tasks[k].first) {
+        add_masked_sum(m, k, to->values);
+        return;
+    }
     const int16_t from = elements_of(m, ins->src[0]);
     const fxi_reducer *reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
-    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
     if (join_reduction(m, reducer, from, to->values))
         return;
     /* Each reduction has accumulators of its own, because they hold sums from tile to tile. */

@@ -35,18 +35,28 @@ static bool run_together(const fx_instr *a, const fx_instr *b)
     return a->pass == b->pass && a->row == b->row;
 }
 
+/* May the call of sum b read what instruction a reads, instead of its result? For sums of the
+ * elements that a mask chooses, and for the number of these (cpu_masked_sum.c). */
+static bool is_masked_sum(const fx_instr *a, const fx_instr *b)
+{
+    const bool of_mask = (a->op == FX_OP_CAST && a->from == FX_DTYPE_BOOL) || a->op == FX_OP_SELECT;
+    return b->op == FX_OP_REDUCE && b->attr == FX_REDUCE_SUM && b->row && of_mask &&
+           a->dtype == FX_DTYPE_F32 && !a->row && a->pass == b->pass;
+}
+
 /* The instruction whose result instruction k alone reads, and that may be computed in the same
  * loop; NONE if there is none. The later one of two: its operands are kept for a shorter time. */
 static int first_of_pair(const fx_instr *instr, int nin, int k, const uint8_t *uses,
                          const bool *is_second)
 {
     int first = NONE;
-    if (pair_kind(&instr[k]) == NONE)
-        return NONE;
+    const bool can_be_second = pair_kind(&instr[k]) != NONE;
     for (int i = 0; i < instr[k].nsrc; i++) {
         const int r = instr[k].src[i], j = r - nin;
-        if (j > first && uses[r] == 1 && !is_second[j] && can_be_first(&instr[j]) &&
-            run_together(&instr[j], &instr[k]))
+        if (j <= first || uses[r] != 1 || is_second[j])
+            continue;
+        if (is_masked_sum(&instr[j], &instr[k]) ||
+            (can_be_second && can_be_first(&instr[j]) && run_together(&instr[j], &instr[k])))
             first = j;
     }
     return first;
@@ -60,6 +70,11 @@ static fxi_cpu_task make_task(const fx_instr *instr, int nin, int k, int first)
         return t;
     }
     t.first = &instr[first];
+    if (t.ins->op == FX_OP_REDUCE) {
+        t.nreads = t.first->nsrc;
+        memcpy(t.reads, t.first->src, sizeof t.reads);
+        return t;
+    }
     t.from = instr[k].nsrc == 2 && instr[k].src[1] == nin + first;
     memcpy(t.reads, t.first->src, 2);
     /* A negation has no other operand, and its loop reads none. */
