@@ -1,8 +1,9 @@
 /* begun.c: collective steps that run beside the other steps of a run (plan/overlap.c).
  *
- * The planner marks each such step with `until`, the first step that reads its result. The run
- * begins the step at its own position and finishes it before step `until`, so the exchange between
- * processes overlaps with the steps in between, usually the rest of the backward pass.
+ * The planner marks each such step with `until`, the first step that reads its result, or the
+ * number of steps if none reads it. The run begins the step at its own position and finishes it
+ * before step `until`, so the exchange between processes overlaps with the steps in between,
+ * usually the rest of the backward pass.
  *
  * Steps are finished in the order in which they were begun, because a communicator runs its
  * operations one after the other: waiting for a later one first would gain nothing. A collective

@@ -3,8 +3,8 @@
  *
  * The hash finds the bucket; the whole key is compared, so equal hashes never give a wrong plan. If
  * there are too many plans, or they take too much memory, the least recently used one is evicted.
- * With FX_TRACE=plan,miss every new plan is reported, with the first difference to the latest plan
- * of a graph with as many nodes.
+ * With FX_TRACE=plan,miss every new plan is reported, with the first difference to the most
+ * recently used plan of a graph with as many nodes.
  */
 #include "counters.h"
 #include "planning.h"
@@ -14,8 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The FEWEST latest plans stay, however large: a program that alternates between a few large graphs
- * must not plan each of them again. MAX_PLANS bounds programs whose sizes never repeat. */
+/* The FEWEST most recently used plans stay, however large: a program that alternates between a few
+ * large graphs must not plan each of them again. MAX_PLANS bounds programs whose sizes never
+ * repeat. */
 enum { BUCKETS = 1024, MAX_PLANS = 512, FEWEST = 8 };
 /* Bytes. Plans of a small program need less, so all are kept. */
 static const int64_t MAX_BYTES = (int64_t)32 << 20;
@@ -45,9 +46,9 @@ static void record_text(const uint64_t *w, char *text, size_t capacity)
 
 enum { MISS_TEXT = 512 };
 
-/* Writes the first node in which the graph differs from the latest plan with as many nodes. It only
- * writes the text: the message is sent after the cache is unlocked, because a message hook may
- * evaluate. */
+/* Writes the first node in which the graph differs from the most recently used plan with as many
+ * nodes. It only writes the text: the message is sent after the cache is unlocked, because a
+ * message hook may evaluate. */
 static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 {
     const fxi_plan *p = cache.newest;

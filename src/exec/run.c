@@ -123,7 +123,7 @@ static fx_status run_part(const fxi_binding *b, const fxi_part *part, fx_run *ru
     return status == FX_OK ? FX_OK : failed_at(b, part->first + step, status);
 }
 
-/* Runs the steps from `first` on, up to `end`. */
+/* Runs steps first … end − 1. */
 static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_run *run,
                            fxi_begun *begun)
 {

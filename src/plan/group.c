@@ -269,7 +269,8 @@ static bool can_advance(grouping *s, int32_t a, int32_t b)
 }
 
 /* Moves group b, and the leaves, literals and views that it reads, to directly after root a, if
- * all its operands exist there. The nodes in between, which read group a, then come after both. */
+ * all its operands exist there. All other nodes in between, such as the readers of group a, then
+ * come after both. */
 static bool advance(grouping *s, int32_t a, int32_t b)
 {
     int32_t *order = s->out->rows.order, later[ADVANCE];

@@ -1,7 +1,8 @@
 /* overlap.c: decides which collective steps run beside the steps that follow them.
  *
- * The run begins such a step, and finishes it before the first step that reads its result. Until
- * then the communicator reads the operand and writes the result, so both keep their memory.
+ * The run begins such a step, and finishes it before the first step that reads its result, or after
+ * the last step if none reads it. Until then the communicator reads the operand and writes the
+ * result, so both keep their memory.
  *
  * Only a step on host memory is begun: if the device has its own memory, the operand must first be
  * copied to the host. The operand of the step must be a value of the arena: a leaf might be
@@ -31,7 +32,8 @@ bool fxi_overlap(fxi_builder *b)
         any = may_begin(b, &p->steps[i]);
     if (!any)
         return true;
-    int32_t *reader = fxi_malloc(((size_t)p->nvalues + 1) * sizeof *reader); /* the first one */
+    /* The first step that reads each value; nsteps: none. */
+    int32_t *reader = fxi_malloc(((size_t)p->nvalues + 1) * sizeof *reader);
     if (!reader)
         return false;
     for (int32_t v = 0; v < p->nvalues; v++)

@@ -111,8 +111,8 @@ static bool serves_later_groups(const fxi_row_search *s, int32_t id)
     return s->consumers.first[id] < s->consumers.first[id + 1] && s->g->output[id] < 0;
 }
 
-/* Can member id be computed again outside from values that are stored anyway? Values of the row may
- * be stored for it: they are small. */
+/* Can member id be computed outside instead, from values that are stored anyway? Values of the row
+ * may be stored for it: they are small. */
 static bool made_of_stored(const fxi_row_search *s, int32_t id)
 {
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {

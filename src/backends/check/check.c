@@ -2,9 +2,10 @@
  * library and the backend use memory.
  *
  * "check:CPU" computes with the CPU backend, so only the checks take additional time. Its table is
- * made while the program runs; an entry is NULL if the inner backend's is. check_memory.c
- * allocates, check_step.c runs steps; all other calls are passed on with the inner device. A
- * violation is an error like any other. step->ready belongs to the inner backend.
+ * made while the program runs. check_memory.c allocates, and check_step.c runs steps. The functions
+ * for whole plans and for collective steps are always NULL: plans run step by step, which can be
+ * checked, and the library runs collective steps. All other calls are passed on with the inner
+ * device. A violation is an error like any other. step->ready belongs to the inner backend.
  */
 #include "check.h"
 #include "backends.h"

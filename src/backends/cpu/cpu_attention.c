@@ -5,7 +5,7 @@
  * matrix product's register tile has rows, by at most ROWS rows, which stay in the first-level
  * cache. The lanes are queries and the rows are keys; for the gradients of k and v the lanes are
  * keys and the rows are queries. So the sum over a panel's rows is complete in one part, and no two
- * parts add to one element. A panel is computed in three steps, all with vectors along the lanes:
+ * parts add to one element. A panel is computed in three stages, all with vectors along the lanes:
  *   1. scores, and for a gradient the products of v and gy: the register tile reads the lanes'
  *      operand packed, and the columns of the rows' operand in their own memory;
  *   2. exponentials (cpu_isa_attention.h);

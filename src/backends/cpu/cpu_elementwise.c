@@ -72,8 +72,8 @@ static fx_tensor one_axis(const fx_tensor *t, int64_t length)
 }
 
 /* Only Float32 and Float64: those products are stored exactly as they are computed. A 16-bit
- * product is computed in Float32 and would be rounded once less than without fusion, so results
- * would depend on whether the planner fused. */
+ * product is computed in Float32 and would be rounded after the epilogue only; without fusion it is
+ * rounded before it too. So results would depend on whether the planner fused. */
 fx_status fxi_cpu_epilogue_prepare(fx_step *step)
 {
     fx_tensor in[FXI_PROGRAM_OPERANDS];

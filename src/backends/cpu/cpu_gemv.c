@@ -21,9 +21,10 @@ enum {
     LEAST = 4096,     /* elements of a matrix that repays the calls */
     FEW_ROWS = 32,    /* fewer do not fill the vectors */
     PART_ROWS = 64,   /* rows of a thread's part, at least */
-    PART_RUN = 1024,  /* the same, if rows are neighbours and no cache holds the matrix: with 4096
-                         rows, parts of 64 rows were read at 7 GB/s, of 1024 at 11, all at 15 */
-    CACHED = 4 << 20, /* a matrix of at most so many bytes may be in a cache */
+    PART_RUN = 1024,  /* the same, if rows are neighbours and no cache holds the matrix: of 4096
+                         rows, parts of 64 were read at 7 GB/s, parts of 1024 at 11 GB/s, and all
+                         rows as one part at 15 GB/s */
+    CACHED = 4 << 20, /* a matrix of at most this many bytes may be in a cache */
     HALVES = 2 << 20  /* the same, in 16-bit elements */
 };
 
@@ -168,10 +169,11 @@ static void run_part(void *user, int64_t part)
         run_rows(q, row, fxi_cpu_min(q->together, to - row));
 }
 
-/* How many rows are summed together if the terms of a row are neighbours. If no cache holds the
- * matrix: as many as a vector has lanes, and these rows are read to their ends. Measured with rows
- * of 4096 terms: 14 GB/s with 8 rows, 10 with 16, and 6 with blocks of 512 terms of all rows. If a
- * cache holds it: twice as many, which hides the latency of the sums. */
+/* How many rows are summed together: ROWS, unless the terms of a row are neighbours and are not
+ * converted. Then, if no cache holds the matrix: as many as a vector has lanes, and these rows are
+ * read to their ends. Measured with rows of 4096 terms: 14 GB/s with 8 rows, 10 with 16, and 6 with
+ * blocks of 512 terms of all rows. If a cache holds it: twice as many, which hides the latency of
+ * the sums. */
 static int64_t rows_together(const job *q, int64_t lanes, bool cached)
 {
     return !q->across || q->load ? ROWS : cached ? 2 * lanes : lanes;

@@ -6,8 +6,8 @@
  * columns  rows are neighbours. Several columns are added in one pass over y, which stays in the
  *          first-level cache, and the matrix is read in the order of memory.
  * across   terms are neighbours. Squares of 16 bytes are transposed in registers. A cache line of
- * each row is used up at once: rows whose distance is a power of two share a cache set, and would
- * evict each other.
+ *          each row is used up at once: rows whose distance is a power of two share a cache set,
+ *          and would evict each other.
  */
 /* COLUMNS: of one pass over y. GROUPS: groups of rows at a time, if terms are neighbours, because
  * each sum waits for its previous term. */

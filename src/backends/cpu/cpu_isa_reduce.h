@@ -281,8 +281,8 @@ enum {
     /* Elements that one row is fetched ahead: 2 KiB of Float32. Of the distances from 512 bytes to
      * 16 KiB this one was the fastest (5.1 ms without, 3.9 with it). */
     SUM_AHEAD = 512,
-    /* The next rows are fetched if they are at most so many elements ahead. Farther lines leave the
-     * caches before they are read: two rows of 4 MiB took 5.1 ms without, and 6.5 with them. */
+    /* The next rows are fetched if they are at most this many elements ahead. Farther lines leave
+     * the caches before they are read: two rows of 4 MiB took 5.1 ms without, and 6.5 with them. */
     SUM_FAR = 32768
 };
 
@@ -387,7 +387,7 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
     }                                                                                              \
     /* a[i] += x[i] + x[i + pitch] + … over `rows` rows, a constant. The same additions in the   \
      * same order as in FXI_REDUCER: there gcc 12 loads a whole vector of Float32 and extracts its \
-     * halves, which takes half as many instructions again. */                                     \
+     * halves, which takes 1.5 times as many instructions. */                                      \
     static inline void wide_columns_##S(const T *x, int64_t n, int rows, int64_t pitch, double *a) \
     {                                                                                              \
         const int64_t whole = n / WIDE_LANES * WIDE_LANES;                                         \

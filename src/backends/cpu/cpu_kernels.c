@@ -292,7 +292,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     const void *ptrs[WIDEN_MAX_IN] = {NULL};
     char *at = run->work;
     const bool channels_last = is_channels_last(step);
-    /* No kernel around which types are converted has more inputs. */
+    /* A step with more inputs is a mistake of the planner. */
     if (step->nin > WIDEN_MAX_IN)
         return FX_STATUS_INTERNAL;
     for (int k = 0; k < step->nin; k++) {

@@ -806,9 +806,8 @@ double fxi_program_cost(const fxi_program *p)
     return p->cost;
 }
 
-enum {
-    PIECE = 16 * FXI_TILE
-}; /* elements; parts of threads are whole pieces, whatever the number of threads */
+/* Elements. The parts of a job are whole pieces. */
+enum { PIECE = 16 * FXI_TILE };
 
 typedef struct shares {
     const fxi_program *p;

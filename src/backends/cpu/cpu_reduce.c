@@ -176,11 +176,11 @@ static void describe(reduction *r, const fx_step *step)
     const bool rows = !r->columns && r->pitch == 1 && r->terms >= LONG_ROW && r->op->rows;
     if (r->columns || rows)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
+    /* Whole vectors. A size of 0: the type has no such reduction. */
+    const int64_t fit = TILE_BYTES / fxi_cpu_max(1, (int64_t)r->op->size) / 64 * 64;
     /* Tiles of rows are small: all items are divided among threads, and only reductions of fewer
      * than 16 items have pieces, whose accumulators one thread merges. So a tile has few rows: even
      * an array of a few hundred rows must have enough tiles to keep all threads busy. */
-    /* Whole vectors. A size of 0: the type has no such reduction. */
-    const int64_t fit = TILE_BYTES / fxi_cpu_max(1, (int64_t)r->op->size) / 64 * 64;
     r->most = r->columns ? fit : fxi_cpu_max(1, fxi_cpu_min(ROWS, r->width / ROW_TILES));
     /* An empty reduction visits no position and keeps the neutral element. */
     r->outer = all ? fxi_walk_length(&r->reduced) : 0;

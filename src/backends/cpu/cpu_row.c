@@ -4,6 +4,7 @@
  * A block of rows, with the values that are kept between passes, fits in the first-level cache if
  * rows are short, else in the second-level cache. While a later pass computes, it fetches the
  * next block, for which the first pass would wait.
+ *
  * Instructions on values of rows (one number a row) are one call for a block. In a pass, every
  * instruction on elements is one call of a loop over a tile (cpu_isa_ops.h), as in the tile
  * interpreter, and a reduction adds the tile to the accumulators of its rows. The division into

@@ -50,7 +50,7 @@ typedef enum scratch_use {
     SCRATCH_NONE,
     SCRATCH_TILE,   /* a tile, from one instruction to another */
     SCRATCH_FILLED, /* a tile that is filled before the first instruction of a row or part */
-    SCRATCH_SPLAT,  /* a tile of equal numbers, which only values of rows read as a rule */
+    SCRATCH_SPLAT,  /* a tile of equal numbers; usually only calls on values of rows read it */
     SCRATCH_BLOCK,
     SCRATCH_ROWS,
     SCRATCH_SUMS /* accumulators of a tile's rows */

@@ -1,9 +1,9 @@
 /* gpu_foreach.c: one program over several segments, such as an optimiser's update of all
  * parameters.
  *
- * A launch computes as many segments as its arguments can hold. Segment g has parameter g, its
- * length, and batch + g, its first group; unused segments begin after the last group. Single values
- * that are the same in all segments (an optimiser's rates) are passed once.
+ * A launch computes as many segments as its arguments can hold. Parameter g is the length of
+ * segment g, and parameter batch + g its first group; unused segments begin after the last group.
+ * Single values that are the same in all segments (an optimiser's rates) are passed once.
  *
  * Where kernels may read addresses from memory (CUDA, HIP, C), the addresses of all segments are a
  * table, one argument by value, and a group finds its segment by binary search, in a handful of
@@ -196,7 +196,7 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
         done++;
     }
     for (; done < q->batch; done++)
-        /* No group number is so large, so no group chooses an unused segment. */
+        /* No group has this number, so no group chooses an unused segment. */
         fxi_gpu_param(c, q->batch + done, INT32_MAX);
     c->groups[0] = groups;
     return g;

@@ -144,7 +144,7 @@ static bool has_async(const fxi_gpu_builder *b, const fxi_gpu_type *t)
 }
 
 /* The bytes for which a group with the largest tile asks: both operands of four rounds (matrix.cl).
- * Where a group can have so much, and 1 KiB for the driver, devices have asynchronous copies. */
+ * A device where a group can have this much, and 1 KiB for the driver, has asynchronous copies. */
 enum { ROUNDS = 4, ASKED = ROUNDS * (128 + 256) * 32 * 2, DRIVER = 1024 };
 static bool asks(const tile *t)
 {

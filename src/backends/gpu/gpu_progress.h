@@ -16,7 +16,7 @@ typedef struct fxi_gpu_progress {
     fxi_mutex lock;
     int active, count;  /* threads that compile now; programs compiled */
     double since, busy; /* when the first of `active` began; seconds before that */
-    double next;        /* seconds of compiling at which the next line is due */
+    double next;        /* seconds of compiling at which the next message is due */
 } fxi_gpu_progress;
 
 void fxi_gpu_progress_init(fxi_gpu_progress *p);

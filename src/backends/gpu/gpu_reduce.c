@@ -498,7 +498,7 @@ static void add_reductions(fxi_gpu_builder *b, int32_t first, bool *done)
     fxi_gpu_call *c = fxi_gpu_add(b);
     int64_t groups = 0;
     for (int k = 0; k < count; k++) {
-        /* No group number is so large, so no group chooses an unused reduction. */
+        /* No group has the number INT32_MAX, so no group chooses an unused reduction. */
         fxi_gpu_param(c, k, k < n ? groups : INT32_MAX);
         if (k >= n)
             continue;

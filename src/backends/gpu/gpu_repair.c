@@ -123,8 +123,8 @@ void fxi_gpu_repair(fxi_gpu_builder *b)
     const fx_step *s = b->step;
     const int n = fx_step_conv(s)->attr.spatial;
     const int64_t gradients = fx_tensor_length(&s->in[1]), weights = fx_tensor_length(&s->out);
-    /* Float16 sums of finite terms are infinite as soon as the scale of a loss is too large, and
-     * then nothing must be computed again. */
+    /* Float16 sums of finite terms are infinite as soon as the scale of a loss is too large. The
+     * weights need not be computed again then, so gy is searched, not the weights. */
     const bool in_weights = weights < gradients && s->out.dtype != FX_DTYPE_F16;
     const fxi_gpu_buffer_ref in = {.k = in_weights ? 0 : 1,
                                    .role = in_weights ? FXI_GPU_OUT : FXI_GPU_IN};

@@ -2,10 +2,10 @@
 // taps or windows, and the loop over windows or over positions of x. The numbers of a small window
 // are constants in the text, so its loops are unrolled.
 
-// OVER_XS(d, n) divides n, which is not negative, by XS(d), and so on. Of axis 0, OVER_XS divides by
-// the packs of x's rows: a work-item over positions has PACK neighbours.
-// SPAN(d): the most windows that contain a position (a pack, of axis 0). INSIDE(d): no window
-// reaches into the padding along the axis.
+// OVER_XS(d, n) divides n, which is not negative, by XS(d), and so on. Along axis 0, OVER_XS divides
+// by the number of packs in a row of x: a work-item over positions has PACK neighbours.
+// SPAN(d): the most windows that contain one position or, along axis 0, a position of one pack.
+// INSIDE(d): no window reaches into the padding along the axis.
 // NaN is larger than every number, and the first of several equal elements stays.
 //// pool_definitions
 @parameters@
