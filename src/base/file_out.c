@@ -131,8 +131,8 @@ static fx_status failed(fxi_file_out *f, const char *what)
     return f->status;
 }
 
-/* The path of the file to which symbolic links lead, so that the links stay. A new file has none.
- */
+/* The path of the file to which symbolic links lead, so that the links stay; a copy of `path` if
+ * there is no file yet. NULL on failure, with the reason in errno. */
 static char *real_path(const char *path, bool *out_there)
 {
     char found[FXI_PATH_MOST];

@@ -9,7 +9,8 @@ typedef struct fxi_launcher {
     const char *size;     /* the variable with the number of processes */
     const char *rank;     /* the variable with the rank of this process */
     const char *mpi;      /* "Open MPI" */
-    const char *plugin;   /* the transport for it: "openmpi"; NULL: it connects no processes */
+    const char
+        *plugin; /* the transport for it: "openmpi"; NULL: the launcher connects no processes */
 } fxi_launcher;
 
 /* NULL: the program was started alone. *out_size: the number of processes, at least 1. */

@@ -12,7 +12,7 @@
 
 typedef fxi_plugin_record record;
 
-static fxi_mutex lock = FXI_MUTEX_INIT; /* protects the fields below */
+static fxi_mutex lock = FXI_MUTEX_INIT; /* protects the list and its records */
 static record *first, **end = &first;
 static int calls; /* number of calls of fxi_plugin_records; atomic */
 

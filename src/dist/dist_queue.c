@@ -24,7 +24,7 @@ typedef struct fxi_dist_ticket {
     fx_status status;
     bool ended, failed_first;
     char why[FXI_DIST_WHY];
-    struct fxi_dist_ticket *next; /* the one begun after it, while it has not run */
+    struct fxi_dist_ticket *next; /* the operation begun after it; read only until it runs */
 } ticket;
 
 /* Ends an operation without running it, because an earlier one has failed. */

@@ -119,7 +119,7 @@ static bool is_unsigned(const fx_array *x)
     return fx_eltype(x) == FX_DTYPE_U8 || fx_eltype(x) == FX_DTYPE_BOOL;
 }
 
-/* max(x, −x) divides the gradient at 0 equally: +½ − ½ = 0. The sum turns −0 into 0. */
+/* max(x, −x) divides the gradient at 0 equally: +½ − ½ = 0. Adding 0 turns −0 into 0. */
 fx_array *fx_abs(fx_array *x)
 {
     if (fx_is_error(x))

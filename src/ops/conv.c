@@ -110,8 +110,8 @@ static fx_array *convolve_transposed(const fx_convolve_args *a)
         s = fxi_spread("conv_transpose", "outpad", &a->outpad, c, 0, extra);
     if (s != FX_OK)
         return fx_error_array(s);
-    /* The smallest size for which a convolution with these options has the sizes of x. With a
-     * stride, larger sizes give the same result, and outpad chooses among them. */
+    /* The smallest sizes that a convolution with these options reduces to the sizes of x. With a
+     * stride it also reduces somewhat larger ones to them, and outpad chooses among these. */
     int64_t shape[FX_MAX_DIMS];
     for (int i = 0; i < c; i++) {
         shape[i] = fxi_mul_sizes(fx_size(a->x, i) - 1, attr.stride[i]) + 1 +

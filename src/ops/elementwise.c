@@ -101,7 +101,7 @@ static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
         return give_up(o, 2, s);
     fx_dtype type = fxi_common_type(o, 0, 2);
     if (rule == COMPARE && fxi_any_beyond(o, 0, 2, type))
-        type = FX_DTYPE_I64; /* a Bool is always below 2 */
+        type = FX_DTYPE_I64; /* 2 must not become a Bool: every Bool is below 2 */
     else if (rule != COMPARE && type == FX_DTYPE_BOOL && (rule == COUNT || fxi_any_literal(o, 2)))
         type = FX_DTYPE_I64; /* Julia: true + true == true * 2 == 2 */
     if (rule == REAL && !fxi_is_float((int)type))

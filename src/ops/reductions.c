@@ -137,8 +137,8 @@ static fx_array *all_core(fx_array *x, unsigned mask, int64_t correction)
  * constant for gradients. With both, the mean of n equal numbers is that number, and the mean of
  * numbers that differ in their last bits is between them. A sum of Float32 in Float64 is exact for
  * them. Otherwise (Float64, devices without it) a second pass adds the mean of the deviations from
- * the first mean, unless that is not finite because x has infinities or its sum overflows. `rest`:
- * the second part instead of the first. */
+ * the first mean. It adds 0 if that mean is not finite, because x has infinities or a sum
+ * overflows. `rest`: returns the second part instead of the first. */
 static fx_array *mean_part(fx_array *x, unsigned mask, const char *op, bool rest)
 {
     const double n = (double)extent(x, mask);

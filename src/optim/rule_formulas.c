@@ -368,8 +368,9 @@ fx_array *fxi_apply_amsgrad(fxi_application *s)
     return fx_keep(fx_div(fx_mul(eta, m), fx_add(fx_sqrt(most), epsilon)));
 }
 
-/* d ← η·a; dx′ = 2d − previous d. Optimistic: the difference of two changes predicts the next one,
- * which damps the rotation of two players, as in a GAN (Daskalakis et al., 2018). */
+/* d ← η·m̂/(√v̂ + ε), the change of Adam; dx′ = 2d − previous d. Optimistic: the difference of two
+ * changes predicts the next one, which damps the rotation of two players, as in a GAN (Daskalakis
+ * et al., 2018). */
 fx_array *fxi_apply_oadam(fxi_application *s)
 {
     const betas b = betas_of(s);

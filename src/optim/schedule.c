@@ -1,7 +1,7 @@
 /* schedule.c: learning-rate schedules as objects, and triggers: see cflux/schedule.h.
  *
- * A row of the table is a kind of schedule: its name in ParameterSchedulers.jl, the number of its
- * numbers, and its function of the step. Making, checking and printing are the same for all;
+ * A row of the table is a kind of schedule: its name in ParameterSchedulers.jl, how many numbers it
+ * has, and its function of the step. Making, checking and printing are the same for all;
  * notation_schedule.c parses what is printed here.
  */
 #include "schedules.h"

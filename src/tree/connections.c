@@ -2,8 +2,8 @@
  *
  * The connections are Julia's +, -, *, vcat, hcat, cat and tuple. Like Julia's, the sum needs
  * arrays of one shape: a sum that broadcasts by accident would hide a wrong size. A function of two
- * arrays combines more of them from the left. With one array the result is also the same as
- * Julia's.
+ * arrays combines three or more from the left: f(f(a, b), c). With one array the result is also the
+ * same as Julia's.
  */
 #include "functions.h"
 

@@ -7,7 +7,7 @@
  *
  * Threads: a pending node (no data) belongs to the thread that made it, and only that thread uses
  * its private fields (mark, id, consumers, links). Evaluated nodes may be shared; other threads use
- * only op, shape, dtype, device, data and the atomic reference count.
+ * the other fields of such a node.
  */
 #ifndef CFLUX_NODE_H
 #define CFLUX_NODE_H

@@ -9,12 +9,12 @@
  * all ranks get the same bits, in every run.
  *
  * Between these three phases of a part the ranks meet: each increments a counter in its segment and
- * waits until the counters of all ranks have this value. While a rank waits for the second phase of
- * one part it has done the first phase of the next part, so there is one meeting for each part, and
- * one more. A segment has three buffers: all ranks meet at least once between the last time that
- * the others read part k and the time that a rank writes part k+3.
+ * waits until the counters of all ranks have this value. From one meeting to the next, a rank does
+ * the first phase of a part, the second phase of the previous part and the third phase of the part
+ * before that. So n parts need n + 1 meetings. A segment has three buffers: all ranks meet at least
+ * once between the last time that the others read part k and the time that a rank writes part k+3.
  *
- * An array that is smaller than a page is not divided: after one meeting each rank adds up all of
+ * An array of at most SMALL bytes is not divided: after one meeting each rank adds up all of
  * it, with the same instructions and in the same order. All ranks are on one machine, so they get
  * the same bits.
  */
