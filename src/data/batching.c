@@ -319,7 +319,7 @@ void *fx_topk(fx_array *x, int64_t k, int axis)
     return status == FX_OK ? fx_tuple(fx_gather_elements(x, idx, axis), idx) : (void *)idx;
 }
 
-/* Σ over axis 0 of the comparison of every element of a with every one of v: m×B. */
+/* Σ over axis 0 of the comparison of every element of a with every element of v: m×B. */
 static fx_array *count_below(const char *op, fx_array *a, fx_array *v, bool or_equal)
 {
     if (!a || !v || fx_is_error(a) || fx_is_error(v))

@@ -55,8 +55,9 @@ static fx_status open_source(fxi_source *s, fx_array *leaf, bool on_data_device)
     return s->bytes || fx_length(x) == 0 ? FX_OK : fx_error_status();
 }
 
-/* A batch of consecutive observations is a slice, which shares memory with the data. If it must
- * not, makes a list of positions: gathering by positions copies. */
+/* On a device with its own memory, a batch of consecutive observations is a slice, which shares
+ * memory with the data. If batches must not share it, makes a list of positions: gathering by
+ * positions copies. */
 static fx_status open_order(fxi_collation *c)
 {
     bool slices = false;

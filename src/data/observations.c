@@ -234,8 +234,8 @@ void fxi_obs_each(void *data, fxi_leaf_visit_fn visit, void *user)
 
 /* ---- joins ----------------------------------------------------------------------------------- */
 
-/* A join that was made. Tuples can share parts, so that a tree of few tuples has very many paths.
- */
+/* A join that was made, kept to be found again: tuples can share parts, so a tree of few tuples may
+ * have very many paths. */
 typedef struct joined {
     struct joined *next, *older; /* of the joins that begin with the same object; of all */
     void *result;

@@ -3,7 +3,8 @@
  *
  * The leaves of a data set are arrays and derived data sets. A derived data set computes its
  * observations from other data: by functions (mapobs), by a list of indices (a view), as windows or
- * as a join. Every function here takes time for the distinct objects, not for the paths to them.
+ * as a join. The time of every function here grows with the number of distinct objects, not with
+ * the number of paths to them.
  */
 #ifndef CFLUX_OBSERVATIONS_H
 #define CFLUX_OBSERVATIONS_H

@@ -136,7 +136,7 @@ static value evaluate(lowered *l, fxi_bson v, int depth)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* True if the value is the output of the newest layer, which must be the input of the next one. */
+/* True if the value is the output of the latest layer, which must be the input of the next one. */
 static bool is_latest(const lowered *l, const value *v)
 {
     return v->kind == ARRAY && v->layers == l->nlayers;

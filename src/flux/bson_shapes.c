@@ -260,8 +260,8 @@ static bool was_a_field(const fx_layer *layer, fxi_word name)
     return false;
 }
 
-/* An array for which no struct, or only structs of older versions have a field is an error, not a
- * loss. */
+/* Notes an array that the struct has no field for: an initial state, which a struct of an older
+ * version could store, in `lost`, any other array in `unknown`. */
 static void note_lost(described *d, const fx_flux_form *form)
 {
     for (int i = 0; i < d->layer->nrows; i++) {

@@ -27,8 +27,8 @@
 #endif
 
 /* Opens a shared library, which is never closed. NULL: failed, with the reason in `why`. A
- * truncated file is refused too; mapping it would kill the process. So is any file in a program
- * that is linked with -static. */
+ * truncated file is refused too; mapping it would kill the process. A program that is linked with
+ * -static cannot open any library. */
 void *fxi_library_open(const char *path, char *why, size_t size);
 /* The address of a symbol; NULL if the library does not export it. */
 void *fxi_library_symbol(void *library, const char *name);

@@ -110,7 +110,7 @@ const char *language_model(const problem *p)
     return text;
 }
 
-/* True if another final id changes only the scores of the final position. */
+/* True if another final id changes the scores of earlier positions. */
 static bool looks_ahead(const problem *p, void *model, fx_array *x, const fx_array *output)
 {
     const int64_t t = p->context;
