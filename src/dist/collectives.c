@@ -251,6 +251,11 @@ void fxi_dist_name_unused(fx_dist *d, const fx_update_args *a)
     fxi_update_name_unused(&d->communicator, a);
 }
 
+void fxi_dist_note_constant(void *state, void *model, void *gradient)
+{
+    fxi_update_note_constant(state, model, gradient);
+}
+
 fx_status fxi_dist_settle(fx_dist *d, void *state)
 {
     forget_failed(d);

@@ -10,6 +10,9 @@ fx_status fxi_dist_update(fx_dist *d, const fx_update_args *a, int n, fx_array *
 /* Names the parameters on which this member's loss does not depend, each once. Only needed before
  * fx_dist_average: fxi_dist_update names them itself. */
 void fxi_dist_name_unused(fx_dist *d, const fx_update_args *a);
+/* Logs that the loss does not depend on the model. Only needed before a gradient is changed:
+ * fx_update logs it itself. */
+void fxi_dist_note_constant(void *state, void *model, void *gradient);
 /* Gives all members the same sums of AccumGrads, so that one of them can save the state. */
 fx_status fxi_dist_settle(fx_dist *d, void *state);
 

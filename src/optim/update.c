@@ -211,6 +211,8 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     for (int i = 0; i < n && !known && s.status == FX_OK; i++) {
         s.tree = i;
         fxi_items_gather(&s, states[i], models[i], gradients[i]);
+        if (s.status == FX_OK)
+            fxi_update_note_constant(states[i], models[i], gradients[i]);
     }
     if (s.status == FX_OK)
         s.status = fxi_items_average(&s, &guard, observations);

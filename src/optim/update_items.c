@@ -185,6 +185,46 @@ void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *
     name_unused(&s);
 }
 
+/* ---- a loss without parameters -------------------------------------------------------------- */
+
+typedef struct dependence {
+    fxi_state_leaf *first; /* of the leaves whose gradient is a literal 0 */
+    bool used;             /* a leaf has another gradient, or a message has named it */
+} dependence;
+
+/* Stops at the first leaf that has another gradient, so that a usual update visits one leaf. */
+static fx_walk find_used(const fx_spot *at, void *user)
+{
+    dependence *d = user;
+    void *state = at->objects[0], *x = at->objects[1], *g = at->objects[2];
+    if (!state || !x)
+        return FX_WALK_PASS;
+    if (!fx_is(state, &fxi_leaf_type))
+        return fx_is_array(state) || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
+    fxi_state_leaf *l = state;
+    if (l->frozen || !g)
+        return FX_WALK_PASS;
+    d->used = l->named || !is_literal_zero(g);
+    d->first = d->first ? d->first : l;
+    return d->used ? FX_WALK_STOP : FX_WALK_PASS;
+}
+
+void fxi_update_note_constant(void *state, void *model, void *gradient)
+{
+    dependence d = {0};
+    void *const trees[] = {state, model, gradient};
+    if (!state || !model || !gradient || fx_is_error(state) || fx_is_error(model) ||
+        fx_is_error(gradient) || fx_type_of(gradient) != fx_type_of(model))
+        return; /* the update reports it */
+    const fx_tree_walker how = {.op = "update", .trees = 3, .meet = find_used, .user = &d};
+    if (fx_tree_walk(&how, trees) != FX_OK || !d.first || d.used)
+        return;
+    d.first->named = true;
+    fx_message(1,
+               "update: the loss does not depend on any parameter of the model, so all gradients "
+               "are 0: compute the loss from fx_call(model, …)");
+}
+
 /* ---- the arrays -------------------------------------------------------------------------------
  */
 

@@ -78,6 +78,9 @@ fx_status fxi_update_among(const fx_communicator *among, const fx_update_args *a
 /* The message of an update about parameters on which this member's loss does not depend, for a
  * gradient that is averaged before the update. */
 void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *a);
+/* Logs once per state that all gradients of the model are the literal 0 that fx_gradient returns
+ * for a parameter on which the loss does not depend. */
+void fxi_update_note_constant(void *state, void *model, void *gradient);
 /* Replaces the unfinished sums of AccumGrads, which each member has of its own, by their means, so
  * that a checkpoint of one member has the gradients of all. */
 fx_status fxi_states_settle(const fx_communicator *among, void *state);

@@ -138,6 +138,8 @@ static fx_status update_clipped(const fx_train_args *a, double clip_norm, void *
                                 fx_array *loss)
 {
     fx_want(loss);
+    /* before clipping, which hides the zeros */
+    fxi_dist_note_constant(a->state, a->model, gradient);
     /* NaN if either is not finite */
     fx_array *guard = fx_add(loss, fx_mul(0, fx_global_norm(gradient)));
     gradient = fxi_clip_global_norm(gradient, clip_norm);

@@ -305,6 +305,75 @@ static void adjusted_without_memory(void **test)
     assert_in_range(failures, 3, 10000);
 }
 
+/* ---- a loss that does not depend on the model ------------------------------------------------ */
+
+static int warnings;
+static void count_warnings(int level, const char *text, void *user)
+{
+    (void)user;
+    warnings += level == 1 && strstr(text, "the loss does not depend on any parameter") != NULL;
+}
+
+static fx_array *squares_of_data(void *model, const fx_batch *b, void *user)
+{
+    (void)model, (void)user;
+    return fx_mean(fx_square(b->x));
+}
+static fx_array *squares(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_mean(fx_square(fx_call(model, b->x)));
+}
+
+/* Three training steps. uses: the loss is that of the model's output. */
+static int warnings_of_steps(fx_chain_layer *m, void *opt, bool uses)
+{
+    warnings = 0;
+    for (int i = 0; i < 3; i++) {
+        FX_RECORD;
+        fx_array *x = fx_ones(2, 4);
+        fx_array *loss = fx_sum(fx_square(uses ? fx_call(m, x) : x));
+        assert_int_equal(fx_update(opt, m, fx_gradient(loss, m)), FX_OK);
+    }
+    return warnings;
+}
+
+static void loss_without_the_model(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    fx_message_set_hook(count_warnings, NULL);
+    fx_chain_layer *m = fx_chain(fx_dense(2, 3), fx_dense(3, 1));
+    void *opt = fx_setup(fx_adam(), m);
+    assert_int_equal(warnings_of_steps(m, opt, true), 0);
+    assert_int_equal(warnings_of_steps(m, opt, false), 1);
+    assert_int_equal(warnings_of_steps(m, opt, false), 0); /* once for a state */
+    /* one array of four is enough */
+    fx_dense_layer *second = fx_child(m, 1);
+    fx_array *loss = fx_sum(second->bias);
+    opt = fx_setup(fx_descent(), m);
+    warnings = 0;
+    assert_int_equal(fx_update(opt, m, fx_gradient(loss, m)), FX_OK);
+    assert_int_equal(warnings, 0);
+    /* only frozen ones are not */
+    fx_freeze(fx_child(opt, 1));
+    loss = fx_sum(second->weight);
+    assert_int_equal(fx_update(opt, m, fx_gradient(loss, m)), FX_OK);
+    assert_int_equal(warnings, 1);
+    /* fx_train, also where it clips the gradient */
+    for (int clipped = 0; clipped < 2; clipped++)
+        for (int uses = 0; uses < 2; uses++) {
+            warnings = 0;
+            fx_loader *data = fx_dataloader(fx_ones(2, 8), .batchsize = 4);
+            assert_int_equal(fx_train(uses ? squares : squares_of_data, m, data,
+                                      fx_setup(fx_descent(), m), .epochs = 2,
+                                      .clip_norm = clipped ? 1 : 0),
+                             FX_OK);
+            assert_int_equal(warnings, 1 - uses);
+        }
+    fx_message_set_hook(NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +383,7 @@ int main(void)
         cmocka_unit_test(setup_without_a_rule),         cmocka_unit_test(first_failure_of_several),
         cmocka_unit_test(parts_without_gradient),       cmocka_unit_test(updated_without_memory),
         cmocka_unit_test(adjusting_whole_numbers),      cmocka_unit_test(adjusted_without_memory),
+        cmocka_unit_test(loss_without_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
