@@ -468,6 +468,36 @@ class Learning(Training):
         self.write("k.csv", self.read("k.csv").replace(b"True", b"1").replace(b"False", b"0"))
         ended = self.fine("train", "-d", "k.csv", "-m", "Dense(2 => 3)", "-e", 1, "-q")
         self.assertEqual(re.findall('feature "(.*?)" has a different value in each class of the target "kind"', ended.err), ["code"])
+        # Columns of texts: a name of the class; one that has two names for a class; one that has the same name for two; another.
+        names = {"a": "x=1", "b": "y", "c": "x"}
+        self.table("t.csv", [(names[k], k + draw.choice("12"), "ab"[k == "c"], draw.choice("pqr"), draw.gauss(0, 1), k) for k in kinds],
+                   "name,twice,shared,other,n,kind")
+        for more in ([], ["--normalise", "none"], ["--validation", 0.2]):
+            ended = self.fine("train", "-d", "t.csv", "-m", "Dense(15 => 3)", "-e", 1, "-q", *more)
+            self.assertEqual(re.findall('(.*?) "(.*?)" has a different value in each class of the target "kind"', ended.err),
+                             [("cflux train: warning: text column", "name")])
+        two = [k for k in kinds if k != "c"]
+        self.table("u.csv", [(names[k], draw.choice("pqr"), k) for k in two], "name,other,kind")
+        ended = self.fine("train", "-d", "u.csv", "-m", "Dense(5 => 2)", "-e", 1, "-q")
+        self.assertEqual(re.findall('text column "(.*?)" has a different value', ended.err), ["name"])
+
+    def test_targets_that_are_out_of_reach(self):
+        """Targets are not scaled: a warning names one that the training steps cannot reach, or that is very small."""
+        draw = random.Random(9)
+        rows = [draw.gauss(0, 1) for _ in range(40)]
+        for name, shift, scale in (("big", 200000, 100000), ("far", 100, 10), ("usual", 3, 2), ("small", 0, 1e-4)):
+            self.table(f"{name}.csv", [(r, repr(shift + scale * (r + draw.gauss(0, 0.1)))) for r in rows], f"a,{name}")
+        base = ["-m", "Dense(1 => 1)", "--regression", "-q", "-b", 8, "-d"]
+        reach = 'the target "{}" has mean .* and standard deviation .*, which {} training steps with the learning rate {} may not reach: use '
+        for name in ("big", "far"):
+            self.assertRegex(self.fine("train", *base, f"{name}.csv", "-e", 2).err, reach.format(name, 10, "0.001") + "a larger rate")
+        # 10·steps·rate is the bound; Descent has steps that grow with the error.
+        self.assertEqual(self.fine("train", *base, "far.csv", "-e", 21, "-o", "Adam(0.1)").err, "")
+        self.assertRegex(self.fine("train", *base, "big.csv", "-e", 2, "-o", "Adam(0.1)").err, reach.format("big", 10, "0.1") + "more --epochs")
+        self.assertEqual(self.fine("train", *base, "far.csv", "-e", 2, "-o", "Descent(0.01)").err, "")
+        self.assertEqual(self.fine("train", *base, "usual.csv", "-e", 2).err, "")
+        self.assertRegex(self.fine("train", *base, "small.csv", "-e", 2).err, 'the target "small" has standard deviation .*times 1')
+        self.assertRegex(self.fine("train", *base, "far.csv", "-e", 2, "--folds", 2).err, '^cflux train: warning: the target "far" [^\\n]*\\n$')
 
     def test_tables_of_other_programs(self):
         """Remarks above a table, blanks between numbers, entries of npz files, and a type that changes far down."""

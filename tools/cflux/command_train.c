@@ -15,6 +15,7 @@
 #include "layer_precision.h"
 #include "rate_schedule.h"
 #include "system.h"
+#include "target_scale.h"
 #include "train_run.h"
 #include "write_report.h"
 #include <stdlib.h>
@@ -428,8 +429,10 @@ static int run_train(int n, char **operands)
     if (is_sweep())
         return train_sweep(&r);
     announce(&r);
-    if (members_first())
+    if (members_first()) {
         warn_of_leaks(&r.p, &r.d);
+        warn_of_target_scale(&r);
+    }
     interrupt_begin();
     const fx_status how = train_loop(&r);
     status = how != FX_OK ? failed(&r, how) : finish(&r);

@@ -6,6 +6,7 @@
 #include "language.h"
 #include "leaks.h"
 #include "system.h"
+#include "target_scale.h"
 #include "train_run.h"
 #include <cflux/json_out.h>
 #include <math.h>
@@ -131,8 +132,10 @@ static int one_run(sweep *s, const train_run *base, int64_t seed, fold f)
     int status = training_data_divide(&r.o->data, &r.p, &r.init, f, &r.d);
     if (status == EXIT_FINE)
         status = train_model(&r);
-    if (status == EXIT_FINE && s->n == 0)
+    if (status == EXIT_FINE && s->n == 0) {
         warn_of_leaks(&r.p, &r.d);
+        warn_of_target_scale(&r);
+    }
     if (status == EXIT_FINE)
         status = train_loop(&r) == FX_OK ? r.status : fail_library(EXIT_FAILED);
     if (status == EXIT_FINE && interrupt_caught())
