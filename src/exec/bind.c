@@ -287,9 +287,8 @@ static inline void *address_of(const fxi_binding *b, int32_t i, char *arena)
      * (fxi_not_donatable in graph.c). */
     const fxi_node *n = b->leaves[v->index];
     const fxi_data *d = n->data;
-    return d->offset == 0
-               ? d->buffer->ptr
-               : (char *)d->buffer->ptr + d->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+    return d->offset == 0 ? d->buffer->ptr
+                          : (char *)d->buffer->ptr + d->offset * (int64_t)fxi_dtype_size(n->dtype);
 }
 
 /* Only the backend reads through these addresses; on a device with its own memory they mean nothing

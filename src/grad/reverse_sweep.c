@@ -180,8 +180,12 @@ static entry *entry_of(sweep *s, const fxi_node *n)
 /* Converts a contribution to the shape and type of the value whose gradient it is. If a number was
  * broadcast to an array, its gradient is the sum over that array: broadcasting is linear, and its
  * transpose is the sum. */
-static fx_array *fitted(fx_array *g, const fxi_node *n)
+static fx_array *fitted(const fxi_context *c, fx_array *g, const fxi_node *n)
 {
+    /* Most contributions fit. */
+    if (fxi_array_ok(g) && g->node->dtype == n->dtype && (n->ndim > 0 || g->node->ndim == 0) &&
+        fxi_node_usable(c, g->node))
+        return g;
     if (fx_is_error(g))
         return g;
     if (n->ndim == 0 && g->node->ndim > 0)
@@ -274,8 +278,8 @@ static fx_status add_pads(entry *e)
  * sums have the same bits in every run. */
 static void contribute(sweep *s, entry *e, fx_array *g)
 {
-    g = fitted(g, e->node);
-    if (fx_is_error(g)) {
+    g = fitted(s->c, g, e->node);
+    if (!fxi_array_ok(g)) {
         s->status = s->status == FX_OK ? fx_array_status(g) : s->status;
         return;
     }

@@ -15,14 +15,13 @@
 
 fx_status fxi_check_array(const char *op, const fx_array *x)
 {
+    if (fxi_usable(fxi_here(), x))
+        return FX_OK;
     const fx_status status = fxi_operand_status(op, x);
-    if (status != FX_OK)
-        return status;
-    if (!fxi_node_usable(fxi_here(), x->node))
-        return fx_fail(
-            FX_STATUS_STATE, op,
-            "an argument is still pending in another thread; call fx_eval in that thread first");
-    return FX_OK;
+    return status != FX_OK ? status
+                           : fx_fail(FX_STATUS_STATE, op,
+                                     "an argument is still pending in another thread; call fx_eval "
+                                     "in that thread first");
 }
 
 fx_status fxi_resolve(const char *op, const fxi_arg *args, int n, fxi_operand *out)

@@ -95,6 +95,13 @@ struct fx_array {
     fx_status status;
 };
 
+/* fx_dtype_size without a call: every new node and every leaf of a graph needs it. */
+extern const uint8_t fxi_dtype_sizes[FX_DTYPE_COUNT];
+static inline size_t fxi_dtype_size(int dtype)
+{
+    return (unsigned)dtype < FX_DTYPE_COUNT ? fxi_dtype_sizes[dtype] : 0;
+}
+
 static inline bool fxi_is_float(int dtype)
 {
     return dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64 || dtype == FX_DTYPE_F16 ||
@@ -106,7 +113,7 @@ static inline bool fxi_is_float(int dtype)
  * too. */
 static inline bool fxi_sizes_fit(fx_dtype dtype, int ndim, const int64_t *sizes)
 {
-    int64_t bytes = (int64_t)fx_dtype_size(dtype);
+    int64_t bytes = (int64_t)fxi_dtype_size((int)dtype);
     bool fit = true;
     for (int i = 0; i < ndim; i++)
         fit &= !__builtin_mul_overflow(bytes, sizes[i] + !sizes[i], &bytes);
