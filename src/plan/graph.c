@@ -117,7 +117,7 @@ static bool reserve_key(fxi_graph *g, uint32_t words)
 static uint64_t leaf_flags(const fxi_node *n)
 {
     const fxi_data *d = n->data;
-    const size_t size = fx_dtype_size((fx_dtype)n->dtype);
+    const size_t size = fxi_dtype_size(n->dtype);
     const uintptr_t at = (uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * size;
     return (fxi_is_dense(n->ndim, n->shape, d->stride) ? 0 : FXI_LEAF_STRIDED) |
            (d->buffer->borrowed ? FXI_LEAF_BORROWED : 0) | (at % 64 ? FXI_LEAF_UNALIGNED : 0);
@@ -137,7 +137,9 @@ static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const f
 {
     int32_t *uses = g->uses;
     for (int i = 0; i < n->nin; i++) {
-        const uint64_t id = (uint64_t)number_of(c, g, n->in[i]);
+        const fxi_node *in = n->in[i];
+        /* Inputs have numbers, so the mark of the walk is not compared again. */
+        const uint64_t id = in->owner == c->id ? in->id : (uint64_t)foreign_number(g, in);
         /* Compared with the consumers of the node later, to find readers outside the graph. */
         uses[id]++;
         if (i % 2 == 0)
@@ -148,13 +150,14 @@ static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const f
     return w;
 }
 
-static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
+/* The most words of a record without inputs: sizes, and attributes or the strides of a leaf. */
+enum { RECORD_WORDS = 1 + 2 * FX_MAX_DIMS + (int)(sizeof(fx_attr) / sizeof(uint64_t)) };
+
+/* An evaluated node is a leaf, whatever operation made it. */
+static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n, const bool leaf)
 {
-    /* An evaluated node is a leaf, whatever operation made it. */
-    const bool leaf = n->data != NULL;
     const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
-    /* Reserves the longest record: sizes, and strides if the node is a strided leaf. */
-    if (!reserve_key(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
+    if (!reserve_key(g, (uint32_t)(RECORD_WORDS + nin)))
         return false;
     uint64_t *w = g->key + g->nkey;
     const uint64_t flags = leaf ? leaf_flags(n) : 0;
@@ -195,20 +198,21 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     if (!reserve_node(g) || !give_number(c, g, n, (uint32_t)g->n))
         return FX_STATUS_MEMORY;
     const int32_t id = g->n++;
+    const bool leaf = n->data != NULL;
     g->nodes[id] = n;
     g->uses[id] = 0;
     g->output[id] = -1;
     g->record[id] = g->nkey;
     /* Precision matters only to products. Without them a change of precision must not miss the
      * cache. */
-    g->multiplies |= !n->data && fxi_multiplies(n->op);
+    g->multiplies |= !leaf && fxi_multiplies(n->op);
     /* Leaves, constants and streams are counted apart: a run binds each kind from a list of its
      * own. */
-    g->slot[id] = n->data                 ? g->nleaves++
+    g->slot[id] = leaf                    ? g->nleaves++
                   : n->op == FX_OP_CONST  ? g->nconsts++
                   : n->op == FX_OP_RANDOM ? g->nstreams++
                                           : -1;
-    return write_record(c, g, n) ? FX_OK : FX_STATUS_MEMORY;
+    return write_record(c, g, n, leaf) ? FX_OK : FX_STATUS_MEMORY;
 }
 
 /* Refuses values that must not be read: given up, overwritten by an update, or pending in another
