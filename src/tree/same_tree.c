@@ -81,12 +81,11 @@ bool fxi_tree_note(fxi_tree_record *r, void *root)
 
 bool fxi_tree_same(const fxi_tree_record *r)
 {
-    for (int32_t i = 0; i < r->nwords; i++)
-        if (*(const uintptr_t *)r->words[i].at != r->words[i].was)
+    for (const fxi_tree_word *w = r->words, *end = w + r->nwords; w < end; w++)
+        if (*(const uintptr_t *)w->at != w->was)
             return false;
-    for (int32_t i = 0; i < r->narrays; i++)
-        if (!good_array(r->arrays[i].array) ||
-            r->arrays[i].array->node->dtype != r->arrays[i].dtype)
+    for (const fxi_tree_array *a = r->arrays, *end = a + r->narrays; a < end; a++)
+        if (!good_array(a->array) || a->array->node->dtype != a->dtype)
             return false;
     return true;
 }

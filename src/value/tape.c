@@ -53,7 +53,7 @@ static fxi_tape_leaf class_of(const fxi_node *n)
 {
     const fxi_data *d = n->data;
     const uintptr_t at =
-        (uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * fx_dtype_size((fx_dtype)n->dtype);
+        (uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * fxi_dtype_size(n->dtype);
     fxi_tape_leaf l = {.device = n->device,
                        .buffer_device = d->buffer->device,
                        .dtype = n->dtype,
@@ -68,9 +68,8 @@ static fxi_tape_leaf class_of(const fxi_node *n)
 static bool same_class(const fxi_tape_leaf *l, const fxi_node *n)
 {
     const fxi_data *d = n->data;
-    const uintptr_t at =
-        (uintptr_t)d->buffer->ptr +
-        (d->offset == 0 ? 0 : (uintptr_t)d->offset * fx_dtype_size((fx_dtype)n->dtype));
+    const uintptr_t at = (uintptr_t)d->buffer->ptr +
+                         (d->offset == 0 ? 0 : (uintptr_t)d->offset * fxi_dtype_size(n->dtype));
     bool same = (l->dtype == n->dtype) & (l->ndim == n->ndim) & (l->device == n->device) &
                 (l->buffer_device == d->buffer->device) & (l->borrowed == d->buffer->borrowed) &
                 (l->unaligned == (at % 64 != 0));
@@ -135,25 +134,30 @@ static bool take_leaf(fxi_tape *t, int32_t i, fxi_node *n)
     return true;
 }
 
+/* Not inline, so that fxi_tape_is_leaf saves no registers in the usual case. */
+static __attribute__((noinline)) bool take_other_leaf(fxi_tape *t, int32_t i, fxi_node *n)
+{
+    int32_t known;
+    return same_class(&t->leaves[i], n) && !find_leaf(t, n, &known) && take_leaf(t, i, n);
+}
+
 bool fxi_tape_is_leaf(fxi_tape *t, int32_t i, fxi_node *n)
 {
     fxi_tape_leaf *l = &t->leaves[i];
-    int32_t known;
     if (l->node)
         return l->node == n;
     if (!n->data || n->ghost || n->stale || n->data->buffer->freed)
         return false;
+    if ((l->was != n) | (l->seq != n->seq) | (n->owner != t->owner))
+        return take_other_leaf(t, i, n);
     /* Usually n was leaf i in the previous training step, so the ghosts read it already. */
-    if ((l->was == n) & (l->seq == n->seq) & (n->owner == t->owner)) {
-        if (find_leaf(t, n, &known))
-            return false;
-        fxi_node_retain(n);
-        l->node = n;
-        n->leaf = i;
-        t->nbound = i + 1;
-        return true;
-    }
-    return same_class(l, n) && !find_leaf(t, n, &known) && take_leaf(t, i, n);
+    if (n->leaf < t->nbound && t->leaves[n->leaf].node == n)
+        return false;
+    fxi_node_retain(n);
+    l->node = n;
+    n->leaf = i;
+    t->nbound = i + 1;
+    return true;
 }
 
 void fxi_tape_drop_leaves(fxi_tape *t)
