@@ -91,6 +91,14 @@
         for (int64_t i = 0; i < n; i++)                                                            \
             a[i] = NAME##_op(a[i], l[i]);                                                          \
     }                                                                                              \
+    /* a[i] combined with two neighbours, as in the scores of two classes. One loop, because the   \
+     * compiler makes vectors of it. */                                                            \
+    static void NAME##_pairs(const T *x, int64_t n, A *a)                                          \
+    {                                                                                              \
+        FXI_IVDEP                                                                                  \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            a[i] = NAME##_op(NAME##_op(a[i], (A)x[2 * i]), (A)x[2 * i + 1]);                       \
+    }                                                                                              \
     static void NAME##_col(const void *xv, int64_t n, int64_t stride, int64_t rows, int64_t pitch, \
                            void *acc)                                                              \
     {                                                                                              \
@@ -99,6 +107,10 @@
         int64_t k = 0;                                                                             \
         if (FXI_ARE_FEW(n, stride, rows, pitch)) {                                                 \
             NAME##_few(x, n, rows, a);                                                             \
+            return;                                                                                \
+        }                                                                                          \
+        if (stride == 2 && rows == 2 && pitch == 1) {                                              \
+            NAME##_pairs(x, n, a);                                                                 \
             return;                                                                                \
         }                                                                                          \
         /* Eight rows at a time, so that accumulators are loaded and stored once for all. */       \
