@@ -217,7 +217,7 @@ static bool is_mapped(void *data)
     return fxi_obs_base(data) != data;
 }
 
-/* Batches of n observations; warns if there are fewer. */
+/* The size of the batches of n observations: `asked`, or n with a warning if that is less. */
 static int64_t batchsize_of(int64_t asked, int64_t n)
 {
     if (asked < 0 || n >= asked)

@@ -744,7 +744,7 @@ fx_status fxi_flux_optimisers_in(void *file)
     return status;
 }
 
-/* Maps each array to its leaf, everything else to NULL. */
+/* Maps each array with a leaf to this leaf, everything else to the empty tuple. */
 static void *leaf_or_nothing(void *x, void *user)
 {
     void *leaf = x && fx_is_array(x) ? leaf_of(user, x) : NULL;

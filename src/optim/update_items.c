@@ -228,8 +228,8 @@ void fxi_update_note_constant(void *state, void *model, void *gradient)
 /* ---- the arrays -------------------------------------------------------------------------------
  */
 
-/* Adds a leaf of the state with its array and gradient. An array without a gradient is only checked
- * for being a view. */
+/* Adds a leaf of the state with its array and gradient. An array without a gradient is not updated.
+ */
 static void take_leaf(fxi_items *s, const fx_spot *at)
 {
     fxi_state_leaf *l = at->objects[0];

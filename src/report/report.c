@@ -480,7 +480,7 @@ static FILE *open_log(const fx_report_args *a)
     return NULL;
 }
 
-/* Whether the page would replace one of its logs. Only possible if the page is given by a path. */
+/* Refuses a page that would replace one of its logs, which is possible only if it has a path. */
 static fx_status check_page(const fx_report_args *a, const source *log)
 {
     if (a->page_to || !log->file || !fxi_os_stream_is_named(log->file, a->page))

@@ -26,7 +26,8 @@ typedef struct picture {
     size_t width, height, channels;
 } picture;
 
-/* True if the shape is (width, height) or (width, height, channels) and matches n numbers. */
+/* True if the n numbers are an image of this shape, (width, height) or (width, height, channels),
+ * with several rows and columns and 1 or 3 channels. */
 static bool is_picture(const double *shape, size_t rank, size_t n, picture *out)
 {
     if (rank != 2 && rank != 3)

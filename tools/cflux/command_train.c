@@ -369,8 +369,8 @@ static int save_model(train_run *r)
     return fail_library(EXIT_FAILED);
 }
 
-/* Reports a failed training. Before the first training step the input is at fault. A full disk
- * still allows saving the model, which may be on another one. */
+/* Reports a failed training. If it did not start, its checkpoint is at fault. A full disk still
+ * allows saving the model, which may be on another one. */
 static int failed(train_run *r, fx_status status)
 {
     const fx_error e = fx_error_take();

@@ -55,7 +55,7 @@ int read_text_pieces(const data_request *r, dataset *d)
 
 /* ---- the problem ----------------------------------------------------------------------------- */
 
-/* The first bytes of characters in a token; −1 on failure (recorded). */
+/* The number of characters that begin in a token; −1 on failure (recorded). */
 static int count_characters(const fx_tokenizer *t, int64_t id)
 {
     FX_SCOPE;

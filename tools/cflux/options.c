@@ -284,7 +284,8 @@ void options_help(const command *c, FILE *to)
 }
 
 /* Prints text for roff. Backslashes, hyphens and apostrophes keep their shape, no line begins with
- * a request, and `paragraph` is the request before each line but the first. */
+ * a request, and `paragraph` is the request before each line but the first and those that begin
+ * with a blank. */
 static void roff_lines(FILE *to, const char *text, const char *paragraph)
 {
     for (bool begin = true; *text; begin = *text == '\n', text++) {

@@ -191,7 +191,7 @@ function lossOf(run) {
     ];
 }
 
-// Of two runs each has its colour, and the kind of line tells what it shows.
+// With two runs, each has its own colour, and the style of a line tells which curve it is.
 const looks = ["blue", "orange"];
 function lossOfTwo(run, i) {
     const { step: x, loss, smooth } = run.steps, look = looks[i];
