@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The variable is read once, because getenv is not safe while another thread calls setenv. `asked`
- * is released after `trace`, so a thread that sees it also sees the text. */
+ * is stored after `trace`, so a thread that finds it set also sees the text. */
 bool fxi_traced(const char *what)
 {
     static const char *trace;

@@ -288,9 +288,9 @@ static fx_status run_weight(job *q)
     return status;
 }
 
-/* Every window reads one element of x, none of them padding: a padded window has the value 0, which
- * is not the product of a zero and an infinite weight. Few positions in an image do not fill the
- * tiles of a product, while the other methods take several images together. */
+/* Every window reads one element of x, none of them padding, which copy_positions does not make.
+ * Few positions in an image do not fill the tiles of a product, while the other methods take
+ * several images together. */
 static bool suits(const fxi_conv_geometry *g)
 {
     bool inside = g->taps == 1;

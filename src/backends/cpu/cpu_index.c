@@ -387,7 +387,7 @@ static fx_status scatter(const fx_step *step, const char *src, const int64_t *id
                     .out = out};
     const int64_t row = s.inner * (int64_t)s.size, rows = s.along * s.outer;
     const bool sorts = row >= LINE;
-    /* The output is cleared. Then each term reads src, and reads and writes the output. */
+    /* The whole output is written once. Each term reads src, and reads and writes the output. */
     const double bytes = (double)row * (double)s.outer * ((double)s.along + 3 * (double)s.n);
     if (row == 0 || rows == 0)
         return FX_OK;

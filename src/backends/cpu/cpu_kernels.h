@@ -1,9 +1,10 @@
 /* cpu_kernels.h: the CPU's kernels, for the backend and for each other. Internal.
  *
- * fxi_cpu_run_step runs any step: it finds the kernel by the step's class, and converts around
- * kernels that have no Float16 and BFloat16 of their own (they compute in Float32). Kernels return
- * a status; a failing one has recorded an error. No kernel keeps memory between calls, and all are
- * deterministic: sums have a fixed order that depends on shapes only.
+ * fxi_cpu_run_step runs any step: it finds the kernel by the step's operation, or by its class for
+ * row and foreach steps. It converts the types around kernels that have no loops for Float16 and
+ * BFloat16 (they compute in Float32). Kernels return a status; a failing one has recorded an error.
+ * No kernel keeps memory between calls, and all are deterministic: sums have a fixed order that
+ * depends on shapes only.
  */
 #ifndef CFLUX_CPU_KERNELS_H
 #define CFLUX_CPU_KERNELS_H

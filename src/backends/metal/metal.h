@@ -1,9 +1,9 @@
 /* metal.h: shared by the files of the Metal backend. Internal.
  *
  * The backend has one device, the system's default one, with one command queue. Work is encoded
- * into one open command buffer; `submit` and every function that waits commit it. Buffers have
- * shared storage: their memory is also the host's, which may access it only after the device has
- * finished. gpu_addresses.c makes addresses for buffers.
+ * into one open command buffer. It is committed when it is full, by `submit` and `mark`, and by
+ * every function that waits. Buffers have shared storage: their memory is also the host's, which
+ * may access it only after the device has finished. gpu_addresses.c makes addresses for buffers.
  */
 #ifndef CFLUX_METAL_H
 #define CFLUX_METAL_H
