@@ -1,4 +1,4 @@
-! cflux.f90: cflux for programs in Fortran. Compile this file with your compiler, in front of your program:
+! cflux.f90: cflux for programs in Fortran. Compile this file with your compiler, before your program:
 !
 !   gfortran -c $(pkg-config --variable=includedir cflux)/cflux.f90
 !   gfortran program.f90 cflux.o -o program $(pkg-config --libs cflux)
@@ -14,7 +14,7 @@
 ! * A function that fails returns an error object, and other functions pass it on. A subroutine that fails sets its
 !   optional argument `status` (0: success) and leaves its other arguments unchanged. Both record the first failure
 !   of the thread: see fx_ok, fx_error_text and fx_check.
-! * Blanks at the end of a text do not count.
+! * Blanks at the end of a text argument are ignored.
 !
 ! Written in Fortran 2008, with type(*) of Fortran 2018. The module has no variables that change: threads (OpenMP)
 ! may call it at the same time, by the rules of docs/limits.md.
@@ -178,7 +178,7 @@ module cflux
     end interface fx_from
 
     ! call fx_read_into(x, array [, status]): computes x, and copies all elements to a Fortran array, converted to its
-    ! type. `array` has as many elements as x, in any rank.
+    ! type. `array` must have as many elements as x; its rank may differ. Types and ranks: those of fx_from.
     interface fx_read_into
         procedure read_r32_1, read_r32_2, read_r32_3, read_r32_4, read_r64_1, read_r64_2, read_r64_3, read_r64_4
         procedure read_i32_1, read_i32_2, read_i64_1, read_i64_2
@@ -988,7 +988,7 @@ contains
         type is (integer(int64))
             x = real(value, c_double)
         class default
-            dtype = -1 ! which is an error
+            dtype = -1 ! no element type: C reports it
         end select
         a%p = c_full(dtype, x, size(sizes), int(sizes, c_int64_t))
     end function fx_full
@@ -1283,8 +1283,8 @@ contains
         tuple%p = c_tuple(size(items), pointers(items))
     end function fx_tuple
 
-    ! A child of a tuple, a model or a file: by its number, from 1, or by its name. %p is null if there is none in
-    ! the field. The object holds the child.
+    ! A child of a tuple, a model or a file: by its number, from 1, or by its name. %p is null if the field of
+    ! the object is NULL. The object holds the child.
     function fx_child(object, i) result(child)
         type(fx_object), intent(in) :: object
         integer, intent(in) :: i
@@ -1374,9 +1374,9 @@ contains
         state%p = c_setup(rule%p, model%p)
     end function setup_rule
 
-    ! Updates a model with a gradient. `guard`: a loss; if it is not finite, nothing changes. `observations`: how many
-    ! observations of this process the gradient is the mean of, for fx_dist_optimiser; set it in all processes or in
-    ! none.
+    ! Updates a model with a gradient. `guard`: a loss; if it is not finite, nothing changes. `observations`, for
+    ! fx_dist_optimiser: the number of observations over which the gradient of this process is the mean; set it in all
+    ! processes or in none.
     subroutine fx_update(state, model, gradient, guard, observations, status)
         type(fx_object), intent(in) :: state, model, gradient
         type(fx_object), intent(in), optional :: guard
@@ -1402,7 +1402,7 @@ contains
 
     ! ---- batches and training --------------------------------------------------------------------------------------
     ! Divides data (an array, or a tuple such as fx_tuple([x, y])) into batches along its last axis.
-    ! partial = .false. skips a smaller last batch. `seed`: of the order; default: drawn from the stream of fx_seed.
+    ! partial = .false. skips a smaller last batch. `seed`: seed of the order (default: drawn from the stream of fx_seed).
     function fx_dataloader(data, batchsize, shuffle, partial, seed) result(loader)
         type(fx_object), intent(in) :: data
         integer, intent(in), optional :: batchsize
@@ -1510,15 +1510,15 @@ contains
         call set_status(status, c_save(c_text(path), size(pairs), pairs))
     end subroutine save_many
 
-    ! Names and objects alternate in `pairs`; the names point to `letters`. If there are fewer of one of them, the others
-    ! stay NULL, which C reports.
+    ! Names and objects alternate in `pairs`; the names point to `letters`. If there are more names than objects, or the
+    ! reverse, the missing ones are NULL, which C reports.
     subroutine pairs_of(names, objects, letters, pairs)
         character(len=*), intent(in) :: names(:)
         type(fx_object), intent(in) :: objects(:)
         character(kind=c_char), allocatable, target, intent(out) :: letters(:, :)
         type(c_ptr), intent(out) :: pairs(:)
         integer :: i, j
-        allocate (letters(len(names) + 40, size(names))) ! C looks at 40 bytes of a name: could it be an object?
+        allocate (letters(len(names) + 40, size(names))) ! C reads 40 bytes of a name to check that it is no object
         letters = c_null_char
         pairs = c_null_ptr
         do i = 1, size(names)

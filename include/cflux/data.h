@@ -8,8 +8,8 @@
 FXI_BEGIN_C
 
 /* Reads an IDX file (the format of MNIST), plain or gzip, as an array of its element type:
- * n×rows×cols in the file becomes cols×rows×n. Types: 0x08 UInt8, 0x09 (signed bytes) and 0x0B
- * widened to Int32, 0x0C Int32, 0x0D Float32, 0x0E Float64. Errors: FX_STATUS_IO, FX_STATUS_FORMAT
+ * n×rows×cols in the file becomes cols×rows×n. Types: 0x08 UInt8, 0x09 Int8 and 0x0B Int16 (both
+ * become Int32), 0x0C Int32, 0x0D Float32, 0x0E Float64. Errors: FX_STATUS_IO, FX_STATUS_FORMAT
  * (also for trailing bytes); the message names the file, the offset, and the expected and actual
  * value. */
 FX_API fx_array *fx_read_idx(const char *path);
@@ -28,7 +28,8 @@ FX_API fx_array *fx_read_csv(const char *path);
  *             for a text column its distinct texts (labels) in alphabetical order, each with its
  *             number of rows (Int64)
  *   wide      a named tuple of the columns with numbers above 2^24 that Float32 would round, as
- *             Float64 vectors; numbers up to 2^24 in these columns are rounded to Float32
+ *             Float64 vectors. Their numbers up to 2^24 are still rounded to Float32, so that
+ *             a text gives the same number in every column
  *   line      the line of the first row in the file, from 1 (Int64)
  *   lines     the line of each row, an Int64 vector; an empty tuple if row i, from 0, is on line
  *             `line` + i

@@ -30,11 +30,11 @@ FXI_BEGIN_C
 /* fx_save("m.safetensors", "model", m, …): saves objects under names; names and objects alternate.
  * Arrays on any device are saved.
  *
- * All formats but BSON store arrays only, named by the paths of fx_visit: "model.layers.0.weight"
- * (an object with the name "" gets the paths alone). They store an array with several paths once
- * per path, and at most 1,000,000 names (FX_STATUS_UNSUPPORTED). Numbers and functions are not
- * stored: the program builds the model before it loads the arrays. BSON stores models with their
- * settings, and each array once.
+ * All formats but BSON store arrays (and texts of fx_metadata), named by the paths of fx_visit:
+ * "model.layers.0.weight" (an object with the name "" gets the paths alone). They store an array
+ * with several paths once per path, and at most 1,000,000 names (FX_STATUS_UNSUPPORTED). Numbers
+ * and functions are not stored: the program builds the model before it loads the arrays. BSON
+ * stores models with their settings, and each array once.
  *
  * FX_STATUS_ARGUMENT: an unknown extension, a name that is used twice, or an argument of the wrong
  * kind (an object instead of a name, a text instead of an object); the message says which argument.

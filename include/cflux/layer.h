@@ -93,9 +93,9 @@ typedef struct fx_layer_row {
     bool shown;              /* printed also if it has its default value */
     const char *torch_added; /* name of a second array of the same size: written as zeros, and added
                                 to this one on load */
-    int torch_last;    /* k > 0: the final 1/k of torch_added is not added. It is the array of the
-                          row with `torch` = this name, the same k and no torch_added. If the layer
-                          does not have that array, the final 1/k must be 0 */
+    int torch_last; /* k > 0: the final 1/k of torch_added is not added to this array. It is loaded
+                       into another array of the layer: the one whose row has torch_added as its
+                       `torch`. If the layer does not have that array, the final 1/k must be 0 */
     const char *words; /* names of the values of a WORD, separated by spaces */
 } fx_layer_row;
 

@@ -1,8 +1,8 @@
 /* cflux/metrics.h: how well predicted classes match the actual ones.
  *
- * Labels are integers (or Bool) in 0 … nclasses − 1, for example fx_onecold(model(x)). All results
- * are computed on the device of the labels. In formulas, C is the confusion matrix, tp = C[c, c]
- * the correct predictions of class c, fp = Σ_a C[a, c] − tp and fn = Σ_p C[c, p] − tp.
+ * Labels are integers (or Bool) in 0 … nclasses − 1, for example fx_onecold(fx_call(model, x)). All
+ * results are computed on the device of the labels. In formulas, C is the confusion matrix, tp =
+ * C[c, c] the correct predictions of class c, fp = Σ_a C[a, c] − tp and fn = Σ_p C[c, p] − tp.
  *
  * Errors: FX_STATUS_SHAPE if predicted and actual labels differ in their sizes; FX_STATUS_DTYPE for
  * labels that are not integers; FX_STATUS_ARGUMENT for NULL, and, in fx_confusion, for a label

@@ -13,9 +13,9 @@ FXI_BEGIN_C
 
 typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 /* Options of rules. A rule owns no arrays; the scope owns the rule, and optimiser states retain it.
- * FX_STATUS_ARGUMENT, "Adam: the learning rate must be at least 0, got eta = -0.1", for a number
- * that is NaN or, except for p of ClipNorm, negative, for β₁ or β₂ of 1 or more, and for the values
- * that a comment below excludes. */
+ * FX_STATUS_ARGUMENT ("Adam: the learning rate must be at least 0, got eta = -0.1") if a number is
+ * NaN, if a number other than p of ClipNorm is negative, if β₁ or β₂ is at least 1, or if a comment
+ * below excludes the value. */
 /* clang-format off */
 #define FXI_DESCENT_ARGS(F)                                                                        \
     F(double, eta, 0.1) /* learning rate η */

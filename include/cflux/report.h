@@ -57,8 +57,9 @@ typedef struct fx_run_score {
     double value;
 } fx_run_score;
 
-/* Options of fx_run_log_start, fx_run_log_epoch and fx_run_log_end. NULL texts, numbers of −1 and
- * losses of NaN mean unknown and are not logged. */
+/* Options of fx_run_log_start, fx_run_log_epoch and fx_run_log_end. Where the default is NULL,
+ * −1 or NaN, this value means unknown, and the log leaves the member out. Exception: .loss of an
+ * epoch is written as null. */
 /* clang-format off */
 #define FXI_RUN_LOG_START_ARGS(F)                                                                  \
     F(const char *, model, FXI_NULL)          /* the model in Flux's notation */                   \
@@ -84,7 +85,7 @@ typedef struct fx_run_score {
 #define FXI_RUN_LOG_EPOCH_ARGS(F)                                                                  \
     F(int64_t, epoch, 0)            /* the epoch, from 1 */                                        \
     F(int64_t, step, 0)             /* training steps so far, in all epochs */                     \
-    F(double, loss, NAN)            /* mean loss of the epoch's batches; NaN is logged as null */  \
+    F(double, loss, NAN)            /* mean loss of the epoch's batches */                         \
     F(double, validation_loss, NAN) /* mean loss of the validation data */                         \
     F(double, accuracy, NAN)        /* fraction of correct predictions, 0 to 1 */                  \
     F(double, metric, NAN)          /* a number chosen by the program */                           \

@@ -94,7 +94,8 @@ FX_API bool fx_on_plateau(fx_trigger *t, double score);
 /* fx_throttle_pass returns true at most once in `seconds` seconds. The first call starts the clock
  * and returns `leading`. Flux.throttle without trailing calls, which need a timer. */
 typedef struct fx_throttle {
-    double seconds, next; /* time of the clock at which it is true again; 0: not called yet */
+    double seconds;
+    double next; /* time after which fx_throttle_pass is true again; 0: not called yet */
     bool leading;
 } fx_throttle;
 FX_API fx_throttle fx_throttle_every(double seconds, bool leading);
