@@ -268,7 +268,7 @@ static const fxi_dict_object *dict_of(const fxi_item *item)
     return item->kind == FXI_ITEM_OBJECT ? fxi_file_dict_of(item->object) : NULL;
 }
 
-/* BSON.jl would not read a document with this key as a plain dictionary. */
+/* BSON.jl would not read a document with the key "tag" as a plain dictionary. */
 static bool is_plain_document(const fxi_dict_object *d)
 {
     for (int64_t i = 0; i < d->items.n; i++)

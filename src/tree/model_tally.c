@@ -15,8 +15,8 @@
 #include <cflux/layer.h>
 #include <math.h>
 
-/* Notes whether there are values other than 0, NaN and infinities. Works for any strides; `x` must
- * be evaluated. */
+/* Notes whether there is a value other than 0, whether there is a NaN, and whether there is an
+ * infinity. Works for any strides; `x` must be evaluated. */
 static void scan_values(const fx_array *x, fxi_tally *t)
 {
     const fxi_node *n = x->node;

@@ -244,7 +244,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
     return model_check(p, t->model, d->path, d->x, NULL);
 }
 
-/* Checks the operands: the model and further data files. */
+/* Checks that --out is none of the inputs: the operands, the data files and the target files. */
 static int check_files(int n, char **operands)
 {
     const output_path output = {out_path, "--out"};
