@@ -176,10 +176,10 @@ static inline void fxi_scope_end(const int *depth)
  * same bits as with FX_STEP.
  *
  * Each call is compared with the call at the same position in the previous training step. If
- * operation, operands, attributes and sizes are equal, the call returns its recorded result, and
- * nothing is built; the update runs the recorded plan with the new data and numbers. From the first
- * call that differs, the training step is built as usual and recorded again. Control flow, sizes,
- * data, learning rates and random numbers may therefore change.
+ * the operation, the operands, the attributes and the sizes are equal, the call returns its
+ * recorded result, and nothing is built; the update runs the recorded plan with the new data and
+ * numbers. From the first call that differs, the training step is built as usual and recorded
+ * again. Control flow, sizes, data, learning rates and random numbers may therefore change.
  *
  * Each thread keeps its own recordings, for the 8 locations that it used most recently. An
  * FX_RECORD inside another FX_RECORD acts as FX_STEP. Training steps with collective operations,

@@ -62,9 +62,9 @@ typedef enum fx_conv_kind {
 } fx_conv_kind;
 /* What a pooling step computes. */
 typedef enum fx_pool_kind {
-    FX_POOL_MAX,      /* x → y, the largest element of each window */
-    FX_POOL_MEAN,     /* x → y, Σ / window size */
-    FX_POOL_MAX_GRAD, /* gy, x → gx: the gradient of a window goes to its first largest element */
+    FX_POOL_MAX,       /* x → y, the largest element of each window */
+    FX_POOL_MEAN,      /* x → y, Σ / window size */
+    FX_POOL_MAX_GRAD,  /* gy, x → gx: the first largest element of a window gets its gradient */
     FX_POOL_MEAN_GRAD, /* gy → gx */
     FX_POOL_MAX_PICK /* v, x → the elements of v at the first largest element of each window of x */
 } fx_pool_kind;

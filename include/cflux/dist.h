@@ -50,8 +50,8 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * success, further calls do nothing, except that FX_NCCL after FX_MPI also loads NCCL or RCCL.
  *
  * If all members are on one machine, fx_dist_allreduce and updates reduce arrays of the host in
- * memory that the members share, 772 KiB for each of them. MPI allocates this memory. Without it,
- * or with FX_DIST_SHARED_MEMORY=off in the environment of one member, MPI moves the arrays.
+ * memory that the members share, 772 KiB for each of them. MPI allocates this memory. If that
+ * fails, or with FX_DIST_SHARED_MEMORY=off in the environment of one member, MPI moves the arrays.
  *
  * With .fixed_order, sums, means and products combine the members' elements in the order of their
  * ranks. A run with the same number of members then gives the same bits on any network and with any

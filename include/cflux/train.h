@@ -42,8 +42,8 @@ typedef double (*fx_metric_fn)(void *model, void *user);
 /* Options of fx_train.
  *
  * .progress: a bar with batches per second, remaining time and running loss. If the output is not a
- * terminal: one plain line per epoch. After the first 20 lines, at most ten lines per second, and
- * always one for the last epoch.
+ * terminal, one plain line is printed per epoch. After the first 20 lines, at most ten lines are
+ * printed per second; the line of epoch number .epochs is always printed.
  *
  * .checkpoint: a file (cflux/io.h) that is written regularly, and when a callback or .patience ends
  * the training. If the file exists, training resumes from it: model, state, random stream, position

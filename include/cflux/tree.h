@@ -393,8 +393,8 @@ typedef struct fx_tree_walker {
     fx_walk (*meet)(const fx_spot *at, void *user); /* called before the children */
     /* Called after the children; false ends the walk; NULL: not called. */
     bool (*leave)(const fx_spot *at, void *user);
-    bool every_path;   /* visit a position once per path, if FX_WALK_TAKE was returned at or below
-                          it */
+    bool every_path;   /* visit a position again for each further path to it, if `meet` returned
+                          FX_WALK_TAKE for it or for a position below it */
     bool trained_only; /* skip fields that optimisers ignore */
     void *user;
 } fx_tree_walker;
