@@ -57,13 +57,21 @@ static char *read_file(const char *path, size_t *out_n)
         return errno == ENOENT ? fxi_calloc(1, 1) : NULL;
     fxi_os_facts facts;
     char *text = NULL;
-    if (fxi_os_facts_of_stream(f, &facts) == 0 && facts.bytes <= MAX_FILE)
-        text = fxi_malloc((size_t)facts.bytes + 1);
-    else
-        errno = EFBIG;
+    if (fxi_os_facts_of_stream(f, &facts) == 0) {
+        if (facts.bytes <= MAX_FILE)
+            text = fxi_malloc((size_t)facts.bytes + 1);
+        else
+            errno = EFBIG;
+    }
     if (text) {
         *out_n = fread(text, 1, (size_t)facts.bytes, f);
         text[*out_n] = 0;
+    }
+    if (text && ferror(f)) { /* such as a folder */
+        const int error = errno;
+        fxi_free(text);
+        text = NULL;
+        errno = error;
     }
     fclose(f);
     return text;

@@ -154,12 +154,13 @@ static fx_status run_all_steps(const fxi_binding *b, fx_run *run, fxi_begun *beg
     }
     if (status == FX_OK)
         status = run_steps(b, done, p->nsteps, run, begun);
-    if (status != FX_OK) {
-        fxi_finish_all(b, begun);
-        return status;
+    if (status == FX_OK) {
+        status = fxi_finish_before(b, p->nsteps, begun);
+        status = status == FX_OK ? FX_OK : failed_at(b, p->nsteps - 1, status);
     }
-    status = fxi_finish_before(b, p->nsteps, begun);
-    return status == FX_OK ? FX_OK : failed_at(b, p->nsteps - 1, status);
+    if (status != FX_OK)
+        fxi_finish_all(b, begun);
+    return status;
 }
 
 fx_status fxi_run_plan(const fxi_binding *b)

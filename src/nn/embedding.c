@@ -46,7 +46,7 @@ static bool table_fits(const fx_type *type, fx_array **weight, fx_init_fn init, 
 /* y with 0 where x is the padding: along all axes of x, which follow the first axis of y. */
 static fx_array *without_padding(fx_array *y, fx_array *x, int64_t padding)
 {
-    fx_array *at = is_integer(x) ? fx_unsqueeze(fx_eq(x, (double)padding), 0)
+    fx_array *at = is_integer(x) ? fx_unsqueeze(fx_eq(fx_cast(x, FX_DTYPE_I64), padding), 0)
                                  : fx_slice(x, 0, padding, padding + 1);
     return fx_where(at, 0.0, y);
 }
@@ -76,9 +76,9 @@ static bool embedding_build(const fx_type *type, const void *options, void *self
         return fxi_layer_fail(type, "padding_idx must be 0 to %" PRId64 ", or -1, got %" PRId64,
                               in - 1, padding);
     if (padding >= 0 && !given)
-        l->weight = fx_where(
-            fx_eq(fx_reshape(fx_range_dtype(FX_DTYPE_I64, 0, 1, in), 1, in), (double)padding), 0.0,
-            l->weight);
+        l->weight =
+            fx_where(fx_eq(fx_reshape(fx_range_dtype(FX_DTYPE_I64, 0, 1, in), 1, in), padding), 0.0,
+                     l->weight);
     return !fx_is_error(l->weight);
 }
 

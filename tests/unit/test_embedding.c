@@ -53,6 +53,12 @@ static void padding_is_zero_and_stays(void **state)
     loss = fx_sum(fx_call(e, fx_onehot(INTS(1, 0, 1), 3)));
     assert_int_equal(fx_gradient_of(loss, (fx_array *[]){w}, 1, g), FX_OK);
     HOLDS(g[0], 1, 1, 0, 0, 0, 0);
+    /* Float32 could not tell the padding from its neighbour, nor UInt8 300 from 44. */
+    enum { LARGE = 1 << 24 };
+    e = fx_embedding(0, 0, .weight_array = fx_ones(1, LARGE + 2), .padding_idx = LARGE);
+    HOLDS(fx_call(e, INTS(LARGE, LARGE + 1)), 0, 1);
+    e = fx_embedding(0, 0, .weight_array = fx_ones(1, 301), .padding_idx = 300);
+    HOLDS(fx_call(e, fx_cast(INTS(44, 45), FX_DTYPE_U8)), 1, 1);
     refused(fx_embedding(4, 2, .padding_idx = 4),
             "Embedding: padding_idx must be 0 to 3, or -1, got 4");
 }

@@ -369,15 +369,18 @@ static int save_model(train_run *r)
     return fail_library(EXIT_FAILED);
 }
 
-/* Reports a failed training. If it did not start, its checkpoint is at fault. A full disk still
- * allows saving the model, which may be on another one. */
+/* Reports a failed training. A full disk still allows saving the model, which may be on another
+ * one. */
 static int failed(train_run *r, fx_status status)
 {
     const fx_error e = fx_error_take();
     const scores none = {.n = 0};
     members_hold(); /* fx_train fails on all members */
     train_log_end(r, "error", failure_sentence(&e), &none);
-    if (!r->started && r->o->checkpoint) /* the checkpoint is loaded before the start */
+    /* The checkpoint is loaded before the start. The command has checked all other arguments. */
+    if (!r->started && r->o->checkpoint &&
+        (status == FX_STATUS_ARGUMENT || status == FX_STATUS_FORMAT || status == FX_STATUS_SHAPE ||
+         status == FX_STATUS_DTYPE))
         return members_agree(
             fail(EXIT_BAD_INPUT,
                  "--checkpoint %s belongs to another run: %s; use the same settings, or "
