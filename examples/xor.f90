@@ -27,7 +27,7 @@ program xor
     state = fx_setup("Adam(0.01)", model)
     loader = fx_dataloader(fx_tuple([fx_from(noisy), target]), batchsize=64, shuffle=.true.)
     do epoch = 1, epochs
-        if (epoch == epochs*3/4) call fx_adjust_eta(state, 1d-3) ! smaller steps make the result stable
+        if (epoch == epochs*3/4) call fx_adjust_eta(state, 1d-3) ! a lower rate makes the result stable
         do while (fx_next(loader, batch))
             scope = fx_begin_record() ! a training step; repeats the recorded one
             loss = fx_loss("logitcrossentropy", fx_call(model, batch%x), batch%y)

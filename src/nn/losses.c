@@ -185,6 +185,8 @@ static fx_array *loss_of(const char *name, const fx_loss_args *a, smoothing how,
     fx_status s = check(name, a);
     if (s == FX_OK)
         s = check_weights(name, a, how == SMOOTH_CLASSES || how == WEIGHTED);
+    if (s == FX_OK && a->smoothing != 0 && how != SMOOTH_CLASSES && how != SMOOTH_BINARY)
+        s = fx_fail(FX_STATUS_ARGUMENT, name, "takes no label smoothing, got %g", a->smoothing);
     if (s != FX_OK)
         return fx_error_array(s);
     FXI_SCOPE;

@@ -189,8 +189,11 @@ fx_array *fx_gelu(fx_array *x)
     FXI_OPERATION("gelu");
     FXI_SCOPE;
     x = fxi_real(x);
-    fx_array *inner = fx_add(1, fx_mul(0.044715, fx_square(x)));
-    return fx_keep(fx_mul(x, fx_sigmoid(fx_mul(fx_mul(1.5957691216057308, x), inner))));
+    /* Beyond ±32, σ is 0 or 1. In Float16, x² is infinite from |x| = 256 on, and the gradient would
+     * be 0·∞. */
+    fx_array *near = fx_eltype(x) == FX_DTYPE_F16 ? fx_clamp(x, -32, 32) : x;
+    fx_array *inner = fx_add(1, fx_mul(0.044715, fx_square(near)));
+    return fx_keep(fx_mul(x, fx_sigmoid(fx_mul(fx_mul(1.5957691216057308, near), inner))));
 }
 fx_array *fx_gelu_sigmoid(fx_array *x)
 {

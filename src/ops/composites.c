@@ -199,18 +199,19 @@ fx_array *fx_sinh(fx_array *x)
 {
     FXI_OPERATION("sinh");
     FXI_SCOPE;
-    x = fxi_real(x);
-    fx_array *up = fx_mul(0.5, fx_expm1(x)), *down = fx_mul(0.5, fx_expm1(fx_neg(x)));
-    return fx_keep(fx_sub(up, down));
+    /* 2·sinh(t)·cosh(t) with t = x/2: eˣ overflows before its half does. */
+    fx_array *t = fx_mul(0.5, fxi_real(x)), *up = fx_expm1(t), *down = fx_expm1(fx_neg(t));
+    fx_array *cosh = fx_add(1, fx_mul(0.5, fx_add(up, down)));
+    return fx_keep(fx_mul(fx_sub(up, down), cosh));
 }
 
 fx_array *fx_cosh(fx_array *x)
 {
     FXI_OPERATION("cosh");
     FXI_SCOPE;
-    x = fxi_real(x);
-    fx_array *up = fx_mul(0.5, fx_exp(x)), *down = fx_mul(0.5, fx_exp(fx_neg(x)));
-    return fx_keep(fx_add(up, down));
+    /* eˣ/2 = (e^t/2)·e^t with t = x/2: eˣ overflows before its half does. */
+    fx_array *t = fx_mul(0.5, fxi_real(x)), *up = fx_exp(t), *down = fx_exp(fx_neg(t));
+    return fx_keep(fx_add(fx_mul(fx_mul(0.5, up), up), fx_mul(fx_mul(0.5, down), down)));
 }
 
 /* With a = |x|: a ≤ 1: log1p(a + a²/(1 + √(1 + a²))); a > 1: log a + log(1 + √(1 + a⁻²)), which
@@ -236,8 +237,14 @@ fx_array *fx_acosh(fx_array *x)
 {
     FXI_OPERATION("acosh");
     FXI_SCOPE;
-    fx_array *d = fx_sub(fxi_real(x), 1);
-    return fx_keep(fx_log1p(fx_add(d, fx_mul(fx_sqrt(d), fx_sqrt(fx_add(d, 2))))));
+    x = fxi_real(x);
+    /* acosh x is log 2x to the last bit for large x, where 2x may overflow. The other branch then
+     * computes with 2, where its gradient is finite. */
+    fx_array *large = fx_gt(x, fx_eltype(x) == FX_DTYPE_F16 ? 0x1p8 : 0x1p32);
+    fx_array *d = fx_sub(fx_where(large, 2, x), 1);
+    fx_array *y = fx_log1p(fx_add(d, fx_mul(fx_sqrt(d), fx_sqrt(fx_add(d, 2)))));
+    fx_array *of_large = fx_add(fx_log(fx_where(large, x, 1)), 0.69314718055994531);
+    return fx_keep(fx_where(large, of_large, y));
 }
 
 fx_array *fx_atanh(fx_array *x)

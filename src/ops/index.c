@@ -305,10 +305,25 @@ static fx_array *gathered(const fxi_rule_args *a, fx_array *x, int axis)
 {
     return (by_element(a->node) ? gather_by_element : fx_gather)(x, Y, axis);
 }
+static fx_array *scattered(const fxi_rule_args *a, fx_reduce kind, fx_array *x, int axis, int64_t n)
+{
+    return (by_element(a->node) ? scatter_by_element : fxi_scatter_primitive)(kind, x, Y, axis, n);
+}
 static fx_array *summed(const fxi_rule_args *a, fx_array *x, int axis, int64_t n)
 {
-    return (by_element(a->node) ? scatter_by_element : fxi_scatter_primitive)(FX_REDUCE_SUM, x, Y,
-                                                                              axis, n);
+    return scattered(a, FX_REDUCE_SUM, x, axis, n);
+}
+
+/* For each element of a scattered product the product of the others that have its index: the
+ * product divided by it, unless it is 0 or another one is. */
+static fx_array *product_of_others(const fxi_rule_args *a, int axis)
+{
+    const int64_t n = a->node->shape[axis];
+    fx_array *zero = fx_eq(X, 0), *factor = fx_where(zero, 1, X);
+    fx_array *zeros = gathered(a, summed(a, fx_cast(zero, FX_DTYPE_I32), axis, n), axis);
+    fx_array *product = gathered(a, scattered(a, FX_REDUCE_PROD, factor, axis, n), axis);
+    fx_array *others = fx_where(zero, fx_sub(zeros, 1), zeros); /* zeros among the others */
+    return fx_where(fx_eq(others, 0), fx_div(product, factor), 0);
 }
 
 RULE(GATHER)
@@ -326,12 +341,11 @@ RULE(SCATTER)
         a->gx[0] = g;
         return;
     }
-    fx_array *z = gathered(a, Z, axis);
     if (kind == FX_REDUCE_PROD) {
-        a->gx[0] = fx_div(fx_mul(g, z), X);
+        a->gx[0] = fx_mul(g, product_of_others(a, axis));
         return;
     }
-    fx_array *hit = fx_cast(fx_eq(X, z), (fx_dtype)a->node->in[0]->dtype);
+    fx_array *hit = fxi_equal_extremes(X, gathered(a, Z, axis));
     fx_array *count = summed(a, hit, axis, a->node->shape[axis]);
     a->gx[0] = fx_div(fx_mul(g, hit), fx_max(gathered(a, count, axis), 1));
 }

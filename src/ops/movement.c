@@ -169,7 +169,7 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
     memcpy(shape, x->node->shape, sizeof shape);
     shape[axis] = n;
     /* A slice without elements may begin anywhere, also outside the axis. */
-    const fx_attr a = {.slice = {axis, n ? start : 0, n ? step : 1}};
+    const fx_attr a = {.slice = {axis, n ? start : 0, n > 1 ? step : 1}};
     return movement(FX_OP_SLICE, x, x->node->ndim, shape, &a);
 }
 

@@ -100,6 +100,14 @@ static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
     return fx_mul(expand_like(G, X), d);
 }
 
+/* Float16 cannot count more than 65,519 of them. */
+fx_array *fxi_equal_extremes(fx_array *x, fx_array *extremes)
+{
+    const fx_dtype type = fx_eltype(x);
+    return fx_cast(fx_eq(x, extremes),
+                   type == FX_DTYPE_F16 || type == FX_DTYPE_BF16 ? FX_DTYPE_F32 : type);
+}
+
 RULE(REDUCE)
 {
     const fx_reduce kind = (fx_reduce)a->node->attr.reduce.fold;
@@ -113,7 +121,7 @@ RULE(REDUCE)
         a->gx[0] = fx_mul(expand_like(fx_mul(2, G), X),
                           fx_sub(X, expand_like(fxi_mean_over(X, mask, "var"), X)));
     } else { /* equal extremes share the gradient evenly */
-        fx_array *hit = fx_cast(fx_eq(X, expand_like(Z, X)), (fx_dtype)a->node->in[0]->dtype);
+        fx_array *hit = fxi_equal_extremes(X, expand_like(Z, X));
         fx_array *each = fx_div(G, fxi_reduce(FX_REDUCE_SUM, hit, mask, "sum"));
         a->gx[0] = fx_mul(hit, expand_like(each, X));
     }

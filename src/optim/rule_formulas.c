@@ -526,7 +526,8 @@ fx_array *fxi_apply_mixed_precision(fxi_application *s)
     inner.rule = r->rules.items[0];
     inner.dx = fx_cast(s->dx, r->type);
     if (r->scale != 1 || r->growth) {
-        must_be_finite(s, NULL, norm_of(inner.dx, INFINITY));
+        if (fx_length(inner.dx) > 0) /* an empty array has no maximum */
+            must_be_finite(s, NULL, norm_of(inner.dx, INFINITY));
         inner.dx = fx_div(inner.dx, L(r->scale));
     }
     if (!copy)

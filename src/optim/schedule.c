@@ -107,7 +107,7 @@ static double sine_exp(const fx_schedule *s, double k)
 
 static double part_at(const fx_schedule *s, int64_t i, double k)
 {
-    return fx_schedule_at(s->parts.items[i], (int64_t)k);
+    return fx_schedule_at(s->parts.items[i], k < 0x1p62 ? (int64_t)k : INT64_C(1) << 62);
 }
 /* Linear from `start` to the first value of the inner schedule, which then begins at its step 0. */
 static double warmup(const fx_schedule *s, double k)

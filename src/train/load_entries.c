@@ -115,14 +115,9 @@ static bool same_sizes(const fx_array *a, const fx_array *b)
     return same;
 }
 
-static void take_array(fx_array *x, const char *path, bool trainable, void *user)
+/* Finds the array of the file with this name for x, an array of the model. */
+static void take_named(filling *f, fx_array *x, const char *name)
 {
-    (void)trainable;
-    filling *f = user;
-    char name[PATH_BYTES];
-    if (f->status != FX_OK)
-        return;
-    snprintf(name, sizeof name, "%s%s%s", f->name, *path && *f->name ? "." : "", path);
     const int64_t i = find_array(f, name, f->at);
     fx_array *found = i >= 0 ? fx_child(f->file, i) : NULL;
     if (!found || !fx_is_array(found) || !same_sizes(found, x)) {
@@ -134,10 +129,33 @@ static void take_array(fx_array *x, const char *path, bool trainable, void *user
                             want, found ? "it is a " : "", have);
         return;
     }
+    /* `from` and `to` have one place for each array of the file. */
+    if (f->used[i]) {
+        f->status = fx_fail(FX_STATUS_FORMAT, OP, "%s: two arrays of the model are called \"%s\"",
+                            f->path, name);
+        return;
+    }
     f->at = i + 1;
     f->used[i] = true;
     f->from[f->n] = x;
     f->to[f->n++] = found;
+}
+
+static void take_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)trainable;
+    filling *f = user;
+    if (f->status != FX_OK)
+        return;
+    const size_t size = strlen(f->name) + strlen(path) + 2;
+    char *name = fxi_malloc(size);
+    if (!name) {
+        f->status = fx_fail(FX_STATUS_MEMORY, OP, "out of memory");
+        return;
+    }
+    snprintf(name, size, "%s%s%s", f->name, *path && *f->name ? "." : "", path);
+    take_named(f, x, name);
+    fxi_free(name);
 }
 
 static fx_array *replaced(fx_array *x, void *user)

@@ -87,6 +87,9 @@ EXPR(gather_elements, fx_gather_elements(x[0], x[1], (int)p[1]))
 static const fx_reduce scatter_kinds[] = {FX_REDUCE_SUM, FX_REDUCE_MAX, FX_REDUCE_MIN,
                                           FX_REDUCE_PROD, FX_REDUCE_MEAN};
 EXPR(scatter, fx_scatter(scatter_kinds[p[2]], x[0], x[1], (int)p[1], p[0]))
+/* Rows that a view repeats, so that their elements have the strides of the indices. */
+EXPR(scatter_repeated,
+     fx_scatter(scatter_kinds[p[2]], fx_expand(x[0], 16, fx_size(x[0], 1)), x[1], (int)p[1], p[0]))
 EXPR(scatter_bounded, fx_clamp(b_scatter(x, p), -100, 100))
 EXPR(maximum_squared, fx_square(fx_maximum(x[0], .dims = axes_of(p[0]))))
 EXPR(gather_squared, fx_square(fx_gather(x[0], x[1], (int)p[1])))
@@ -219,6 +222,8 @@ static const char *const scatter_sum[] = SCATTERS("0"), *const scatter_max[] = S
                          *const scatter_min[] = SCATTERS("2"),
                          *const scatter_prod[] = SCATTERS("3"),
                          *const scatter_mean[] = SCATTERS("4");
+static const char *const repeated_scatters[] = {"small=1x9 9:4,1,0", "vectors=1x600 600:600,1,0",
+                                                NULL};
 static const char *const element_scatters[] = {
     "rows=5x7 3x7 3x7:5,0", "columns=5x7 5x2 5x2:7,1",           "vector=17 9 9:17,0",
     "none=5x7 0x7 0x7:5,0", "+long=2200x2 2100x2 2100x2:2200,0", NULL};
@@ -409,6 +414,16 @@ const cf_row cf_shape_rows[] = {
     BOUNDED(min),
     SCATTER(prod, CF_NMSE, CF_NO_SECOND),
     SCATTER(mean, CF_NMSE, 0),
+    {"scatter.repeated",
+     "fx_scatter",
+     b_scatter_repeated,
+     repeated_scatters,
+     NULL,
+     2,
+     {CF_NONZERO, CF_INDEX},
+     CF_NUM,
+     CF_NMSE,
+     0},
     {"scatter_elements",
      NULL,
      b_scatter_elements,

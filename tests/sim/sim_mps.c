@@ -1,6 +1,6 @@
 /* sim_mps.c: the simulated Metal Performance Shaders: matrices of Float32, and their products,
- * which add in Float64. It refuses what MPS refuses by ending the process: a matrix that leaves its
- * buffer, sizes that do not fit each other, an open encoder.
+ * which add in Float64. What MPS refuses is a mistake of the plugin (sim_objc.h): a
+ * matrix that leaves its buffer, sizes that do not fit each other, an open encoder.
  *
  * Environment, beside that of sim_metal.c:
  *   SIM_MPS=1         0: MPS does not support the device
@@ -68,10 +68,12 @@ static fxi_id matrix_with(fxi_id self, fxi_sel sel, fxi_id buffer, fxi_ns_uint o
     m->of = *(layout *)of;
     m->buffer = (sim_mtl_buffer *)sim_retain(buffer);
     m->offset = offset;
-    if (offset % 4 != 0 || offset + m->of.rows * m->of.row_bytes > m->buffer->size)
-        sim_mistake("a matrix from byte %lu on leaves its buffer of %zu bytes", offset,
-                    m->buffer->size);
-    return self;
+    if (offset % 4 == 0 && offset + m->of.rows * m->of.row_bytes <= m->buffer->size)
+        return self;
+    sim_mistake("a matrix from byte %lu on leaves its buffer of %zu bytes", offset,
+                m->buffer->size);
+    sim_release(m);
+    return NULL;
 }
 
 static void matrix_dealloc(sim_object *o)

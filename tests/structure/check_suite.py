@@ -45,6 +45,10 @@ def windows_programs():
         count += not elsewhere and name not in excluded
         if elsewhere and name in excluded:
             twice.append(name)
+    with open(os.path.join(ROOT, "tests", "windows", "CMakeLists.txt"), encoding="utf-8") as f:
+        listed = int(re.search(r"EXCLUDED_COUNT (\d+)", f.read())[1])
+    if len(excluded) != listed:
+        sys.exit(f"tests/windows/excluded.txt has {len(excluded)} lines, its CMakeLists.txt expects {listed}")
     if twice:
         sys.exit(f"tests/windows/excluded.txt: the marks of {sorted(twice)} leave them out already")
     with open(os.path.join(ROOT, "scripts", "windows"), encoding="utf-8") as f:

@@ -233,6 +233,26 @@ static void gradients_are_finite_far_out(void **state)
     }
 }
 
+/* The functions compute squares and exponentials that leave the range of Float16. */
+static void gradients_of_Float16_are_finite(void **state)
+{
+    (void)state;
+    static const float far[] = {-6e4F, -1e3F, -300, -100, 100, 300, 1e3F, 6e4F};
+    for (size_t k = 0; k < COUNT(activations); k++) {
+        FX_SCOPE;
+        fx_array *x = fx_cast(fx_from(FX_DTYPE_F32, far, 8), FX_DTYPE_F16), *g = NULL;
+        fx_gradient_of(fx_sum(activations[k].f(x)), &x, 1, &g);
+        double v[8];
+        check_read(activations[k].name, g, v, 8);
+        for (int i = 0; i < 8; i++) {
+            const real h = 1, d = (activations[k].definition((real)far[i] + h) -
+                                   activations[k].definition((real)far[i] - h)) /
+                                  (2 * h);
+            check_value(activations[k].name, i, v[i], (double)d, 2e-3, 2e-3);
+        }
+    }
+}
+
 static double slope_at(unary_fn f, double x)
 {
     FX_SCOPE;
@@ -367,6 +387,7 @@ int main(void)
         cmocka_unit_test(special_values_follow_NNlib),
         cmocka_unit_test(gradients_match_central_differences),
         cmocka_unit_test(gradients_are_finite_far_out),
+        cmocka_unit_test(gradients_of_Float16_are_finite),
         cmocka_unit_test(gradients_at_kinks),
         cmocka_unit_test(parameters_of_the_parametric_forms),
         cmocka_unit_test(integers_stay_or_become_Float32),

@@ -149,7 +149,7 @@ static void any_cell_has_lengths(void **state)
             same_arrays(i == 0 ? fx_child(s, 1) : s, i == 0 ? fx_child(t, 1) : t);
         }
         assert_true(fx_is_error(fx_recur(any, input(), .lengths = lengths())));
-        expect_error(FX_STATUS_ARGUMENT, "Recurrence: with lengths or a mask it needs the state");
+        expect_error(FX_STATUS_ARGUMENT, "Recurrence: with lengths or a mask, set .state");
     }
 }
 

@@ -195,6 +195,31 @@ static void special_values(void **state)
 }
 
 /* Signs in all combinations; integers divided by 0 leave a remainder of a. */
+/* Their parts would overflow. */
+static void large_values_are_finite(void **state)
+{
+    (void)state;
+    static const struct {
+        fx_array *(*f)(fx_array *x);
+        int dtype;
+        double x, want;
+    } rows[] = {{fx_cosh, FX_DTYPE_F32, 89, 2.2448064095871728e38},
+                {fx_sinh, FX_DTYPE_F32, 89, 2.2448064095871728e38},
+                {fx_sinh, FX_DTYPE_F32, -89, -2.2448064095871728e38},
+                {fx_cosh, FX_DTYPE_F16, 11.5, 49357.885510445296},
+                {fx_cosh, FX_DTYPE_F64, 710, 1.1169973830808557e308},
+                {fx_acosh, FX_DTYPE_F32, 2e38, 88.88452789489362},
+                {fx_acosh, FX_DTYPE_F16, 40000, 11.289781913499768}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        FX_SCOPE;
+        fx_array *x = fx_full_dtype((fx_dtype)rows[k].dtype, rows[k].x, 1);
+        const double got = fx_item(fx_cast(rows[k].f(x), FX_DTYPE_F64));
+        const double near = rows[k].dtype == FX_DTYPE_F16 ? 4e-3 : 2e-6;
+        if (!(fabs(got / rows[k].want - 1) <= near))
+            fail_msg("row %zu: %.9g, not %.9g", k, got, rows[k].want);
+    }
+}
+
 static void remainders(void **state)
 {
     (void)state;
@@ -326,6 +351,7 @@ int main(void)
         cmocka_unit_test(gradients_match_central_differences),
         cmocka_unit_test(gradients_at_special_points),
         cmocka_unit_test(special_values),
+        cmocka_unit_test(large_values_are_finite),
         cmocka_unit_test(remainders),
         cmocka_unit_test(comparison_and_logic),
         cmocka_unit_test(clamp_takes_arrays_and_keeps_types),

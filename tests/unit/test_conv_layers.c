@@ -334,6 +334,14 @@ static void refuse(void **state)
     fails(fx_lpnormpool(FX_DIMS(2), -1), "expects a finite p > 0, got p = -1");
     fails(fx_call(fx_convtranspose(FX_DIMS(2), 1, 1, .pad = FX_DIMS(3)), fx_ones(2, 1, 1)),
           "negative size");
+    /* nothing is left of the result, or of the gradient */
+    fx_array *none = fx_convolve_transposed(fx_ones(2, 1, 1), fx_ones(1, 1, 1), .pad = FX_DIMS(1));
+    assert_int_equal(fx_eval(none), FX_OK);
+    assert_int_equal(fx_size(none, 0), 0);
+    fx_array *x = fx_zeros(0, 1, 1), *g = NULL;
+    fx_array *y = fx_convolve(x, fx_ones(1, 1, 1), .pad = FX_DIMS(1));
+    assert_int_equal(fx_gradient_of(fx_sum(y), &x, 1, &g), FX_OK);
+    assert_int_equal(fx_eval(g), FX_OK);
 }
 
 int main(void)

@@ -140,6 +140,11 @@ static void steps_with_gradients_that_are_not_finite(void **state)
     refused(fx_trainstep(infinite_gradient, w, NULL, fx_setup(fx_clip_norm(), w), NULL),
             FX_STATUS_NONFINITE, "ClipNorm: gradient has 2.0-norm Inf");
     ABOUT(w, 0, 0);
+    /* An array without elements has nothing that could be infinite. */
+    void *m = fx_tuple(fx_ones(2), fx_zeros(0)), *g = fx_tuple(fx_ones(2), fx_zeros(0));
+    void *mixed = fx_setup(fx_mixed_precision(fx_descent(1), .scale = 2), m);
+    assert_int_equal(fx_update(mixed, m, g), FX_OK);
+    ABOUT(fx_child(m, 0), 0.5, 0.5);
 }
 
 static void *failed_auxiliary(void *model, const fx_batch *batch, void *user)

@@ -57,6 +57,19 @@ static void scatters_of_every_kind(void **state)
     CHECK(columns, (2, 3), 0, 3, 4, 0, 0, 13.0F / 3, 16.0F / 3);
 }
 
+/* The derivative by a factor is the product of the others, also if it is 0. */
+static void products_have_gradients_at_zero(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const int64_t seven[] = {7}, to[] = {0, 0, 1, 1, 1, 2, 2};
+    const float values[] = {0, 2, 0, 3, 0, 4, 5};
+    fx_array *x = fxi_from(FX_DTYPE_F32, values, 1, seven), *g = NULL;
+    fx_array *y = fx_scatter(FX_REDUCE_PROD, x, indices(1, seven, to), 0, 3);
+    assert_int_equal(fx_gradient_of(fx_sum(y), &x, 1, &g), FX_OK);
+    CHECK(g, (7), 0, 2, 0, 0, 0, 0, 5, 4);
+}
+
 static void indices_that_do_not_fit(void **state)
 {
     (void)state;
@@ -100,6 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gathers_along_every_axis),
         cmocka_unit_test(scatters_of_every_kind),
+        cmocka_unit_test(products_have_gradients_at_zero),
         cmocka_unit_test(indices_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

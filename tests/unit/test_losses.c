@@ -304,6 +304,10 @@ static void test_smoothing(void **state)
     check_value("binary logits", 0,
                 fx_item(fx_logitbinarycrossentropy(odds, onehot, .smoothing = 0.1)), binary, 1e-12,
                 0);
+    check_error(fx_mse(Q, Y, .smoothing = 0.1), FX_STATUS_ARGUMENT,
+                "mse: takes no label smoothing, got 0.1");
+    check_error(fx_focal_loss(Q, Y, .smoothing = 0.1), FX_STATUS_ARGUMENT,
+                "takes no label smoothing");
     check_error(fx_crossentropy(Q, Y, .smoothing = 1), FX_STATUS_ARGUMENT,
                 "smoothing must be in [0, 1)");
     check_error(fx_huber_loss(Q, Y, .delta = -1), FX_STATUS_ARGUMENT, "delta must be at least 0");
@@ -471,7 +475,6 @@ static void test_ctc(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* ŷ + ε is above 1, where a power with a fraction would be NaN. */
 /* A class whose score is −Inf costs nothing if its target is false, and infinitely much if it is
  * true. The values are those of torch.nn.functional.cross_entropy with class numbers. */
 static void test_masked_logits(void **state)
@@ -491,6 +494,7 @@ static void test_masked_logits(void **state)
     assert_true(fx_item(loss) == (double)INFINITY);
 }
 
+/* ŷ + ε is above 1, where a power with a fraction would be NaN. */
 static void test_focal_of_certain_predictions(void **state)
 {
     (void)state;

@@ -53,6 +53,17 @@ static void moments(void **state)
     CHECK(fx_var(fx_vector(7), .corrected = false), (), 0, 0);
 }
 
+/* The gradient is divided by the number of equal extremes, which Float16 cannot hold here. */
+static void many_equal_extremes_share_the_gradient(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_full_dtype(FX_DTYPE_F16, 0, 70000), *g = NULL;
+    assert_int_equal(fx_gradient_of(fx_maximum(x), &x, 1, &g), FX_OK);
+    const double got = fx_at(fx_cast(g, FX_DTYPE_F64), 69999);
+    assert_true(fabs(got * 70000 - 1) < 1e-2);
+}
+
 static void element_types(void **state)
 {
     (void)state;
@@ -317,6 +328,7 @@ static void errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_equal_extremes_share_the_gradient),
         cmocka_unit_test(axes_and_shapes),
         cmocka_unit_test(moments),
         cmocka_unit_test(element_types),

@@ -378,9 +378,7 @@ static int failed(train_run *r, fx_status status)
     members_hold(); /* fx_train fails on all members */
     train_log_end(r, "error", failure_sentence(&e), &none);
     /* The checkpoint is loaded before the start. The command has checked all other arguments. */
-    if (!r->started && r->o->checkpoint &&
-        (status == FX_STATUS_ARGUMENT || status == FX_STATUS_FORMAT || status == FX_STATUS_SHAPE ||
-         status == FX_STATUS_DTYPE))
+    if (!r->started && r->o->checkpoint && status != FX_STATUS_MEMORY)
         return members_agree(
             fail(EXIT_BAD_INPUT,
                  "--checkpoint %s belongs to another run: %s; use the same settings, or "

@@ -51,11 +51,6 @@ typedef struct failure {
     char *log; /* the compiler's log, or NULL; freed by host->free */
 } failure;
 
-static void no_memory(const fxi_gpu_device *d, failure *why)
-{
-    snprintf(why->text, sizeof why->text, "no memory for a kernel of %s", d->label);
-}
-
 /* Called without a lock, because the program's hooks may do anything. */
 static fx_status report(const fxi_gpu_device *d, failure *why)
 {
@@ -227,15 +222,15 @@ fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char 
                                 void **out_kernel)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
-    failure why = {.log = NULL};
+    char text[120];
     fxi_mutex_lock(&programs.lock);
     program *p = entry_of(d, source);
     *out_kernel = p ? function_of(d, p, name) : NULL;
     fxi_mutex_unlock(&programs.lock);
     if (*out_kernel)
         return FX_OK;
-    no_memory(d, &why);
-    return report(d, &why);
+    snprintf(text, sizeof text, "out of host memory for a kernel of %s", d->label);
+    return fxi_gpu_host_of(d)->fail(FX_STATUS_MEMORY, "compile", text);
 }
 
 /* ---- making a plan's kernels ----------------------------------------------------------------- */

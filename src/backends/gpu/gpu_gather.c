@@ -56,9 +56,6 @@ void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_te
     }
 }
 
-/* The number of the indices' pattern in the layout of fxi_gpu_index_layout. */
-enum { INDEX_PATTERN = 1 };
-
 /* Axis 0 becomes an axis of vectors, and every stride counts vectors: the walk and the text stay
  * those of single elements. This needs rows along axis 0 (axis > 0), and all distances between rows
  * must be multiples of a vector, else only some rows would be aligned. Indices are not divided:
@@ -71,8 +68,8 @@ int fxi_gpu_index_vectors(const fxi_gpu_builder *b, fxi_gpu_layout *l, int dtype
     bool dense =
         !b->limits->serial && axis > 0 && n > 1 && l->shape[0] % n == 0 && *stride % n == 0;
     for (int k = 0; k < l->npatterns; k++) {
-        dense &= l->stride[k][0] == (k != INDEX_PATTERN);
-        for (int d = 1; d < l->nd && k != INDEX_PATTERN; d++)
+        dense &= l->stride[k][0] == (k != FXI_GPU_INDEX_PATTERN);
+        for (int d = 1; d < l->nd && k != FXI_GPU_INDEX_PATTERN; d++)
             dense &= l->shape[d] == 1 || l->stride[k][d] % n == 0;
     }
     if (!dense)
@@ -80,7 +77,7 @@ int fxi_gpu_index_vectors(const fxi_gpu_builder *b, fxi_gpu_layout *l, int dtype
     l->shape[0] /= n;
     *stride /= n;
     for (int k = 0; k < l->npatterns; k++)
-        for (int d = 1; d < l->nd && k != INDEX_PATTERN; d++)
+        for (int d = 1; d < l->nd && k != FXI_GPU_INDEX_PATTERN; d++)
             l->stride[k][d] /= n;
     return (int)n;
 }

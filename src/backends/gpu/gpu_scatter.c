@@ -93,7 +93,10 @@ static void scatter(fxi_gpu_builder *b, const target *t)
     int64_t stride = dense[axis];
     if (n == 0)
         return;
-    const int vector = fxi_gpu_index_vectors(b, &l, src->dtype, axis, &stride);
+    /* If src has the strides of the indices, it repeats along axis 0: then each element is read
+     * alone. */
+    const int vector =
+        from == FXI_GPU_INDEX_PATTERN ? 1 : fxi_gpu_index_vectors(b, &l, src->dtype, axis, &stride);
     const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
     fxi_gpu_begin(b, wide);
     say_atomic(b, t->dtype);

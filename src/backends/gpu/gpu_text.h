@@ -137,6 +137,8 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size);
  * idx. Pattern 0: x without the axis; 1: idx. `shape` has the sizes of this space. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *shape, const fx_tensor *idx,
                           const fx_tensor *x, int axis);
+/* The number of the indices' pattern in the layout of fxi_gpu_index_layout. */
+enum { FXI_GPU_INDEX_PATTERN = 1 };
 /* Returns the number of elements of a vector if a gather or scatter can move its rows as vectors:
  * the first axis, which the indices do not replace, is dense in every operand, and all other
  * distances are multiples of a vector. Otherwise returns 1. The kernel tests whether the addresses

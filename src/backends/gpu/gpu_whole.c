@@ -344,7 +344,11 @@ static fx_status play_stage(fx_device *device, const fx_plan *plan, void *const 
         *out_step = -1;
     else
         status = play(device, plan, &s->made, s->values, run, fresh, out_step);
-    return status ? status : fxi_gpu_stage_copy(device, s, values, true);
+    if (status)
+        return status;
+    /* If a copy back fails, any value that the steps replace may have been overwritten. */
+    *out_step = plan->nsteps - 1;
+    return fxi_gpu_stage_copy(device, s, values, true);
 }
 
 /* The caller holds the device's lock, which orders the runs of several threads. */

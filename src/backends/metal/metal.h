@@ -30,7 +30,7 @@ typedef struct fxi_metal_device {
     fxi_id committed[FXI_METAL_COMMITTED];
     int ncommitted;
     int error;      /* the first error since `finish` returned one; 0: none */
-    double seconds; /* the GPU's time for all command buffers that have ended */
+    double seconds; /* the GPU's time for the command buffers that ended since it was last read */
 } fxi_metal_device;
 
 extern const fx_host *fxi_metal_host;

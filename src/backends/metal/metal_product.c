@@ -48,15 +48,16 @@ const char *fxi_metal_part(const char *name)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Waits for the device; an error stays with the device, for the next call that waits. */
-static int wait_for_all(fxi_metal_device *d)
+/* Waits for the device, and sets the seconds that the GPU has worked since the previous call. An
+ * error stays with the device, for the next call that waits. */
+static int wait_for_all(fxi_metal_device *d, double *out_seconds)
 {
     const int error = fxi_metal_finish(d);
-    if (error) {
-        fxi_mutex_lock(&d->lock);
-        d->error = error;
-        fxi_mutex_unlock(&d->lock);
-    }
+    fxi_mutex_lock(&d->lock);
+    d->error = error ? error : d->error;
+    *out_seconds = d->seconds;
+    d->seconds = 0;
+    fxi_mutex_unlock(&d->lock);
     return error;
 }
 
@@ -68,18 +69,13 @@ static bool can_measure(fx_device *device)
 
 static int start(fx_device *device)
 {
-    fxi_metal_device *d = fxi_metal_of(device);
-    const int error = wait_for_all(d);
-    d->seconds = 0;
-    return error;
+    double earlier;
+    return wait_for_all(fxi_metal_of(device), &earlier);
 }
 
 static int stop(fx_device *device, double *out_seconds)
 {
-    fxi_metal_device *d = fxi_metal_of(device);
-    const int error = wait_for_all(d);
-    *out_seconds = d->seconds;
-    return error;
+    return wait_for_all(fxi_metal_of(device), out_seconds);
 }
 
 static const fxi_gpu_trial trial = {.can = can_measure, .start = start, .stop = stop};
@@ -149,12 +145,14 @@ static void release(fx_device *device, void *state)
     fxi_metal_host->free(p);
 }
 
+static const char no_command[] = "commandBuffer";
+
 /* Returns the name of the call that fails; NULL: none. The caller holds the lock. */
 static const char *multiply(fxi_metal_device *d, const product *p, char *const *at)
 {
     fxi_id matrices[FXI_GPU_MATRICES] = {NULL};
     const fxi_id command = fxi_metal_command(d);
-    const char *failed = command ? NULL : "commandBuffer";
+    const char *failed = command ? NULL : no_command;
     for (int k = 0; k < FXI_GPU_MATRICES && !failed; k++) {
         size_t offset;
         const fxi_id buffer = fxi_gpu_address_find(at[k], &offset);
@@ -177,19 +175,20 @@ static const char *multiply_all(fxi_metal_device *d, const product *p, void *con
 {
     const fxi_gpu_batches *batch = &p->of.batch;
     const fxi_gpu_launch launch = {.operation = operation};
-    const char *failed = NULL;
-    for (int64_t call = 0; call < p->of.calls && !failed; call++) {
+    for (int64_t call = 0; call < p->of.calls; call++) {
         char *at[FXI_GPU_MATRICES];
         fxi_gpu_product_addresses(&p->of, call, buffers, at);
-        for (int64_t k = 0; k < batch->n && !failed; k++) {
-            failed = multiply(d, p, at);
+        for (int64_t k = 0; k < batch->n; k++) {
+            const char *failed = multiply(d, p, at);
+            if (failed)
+                return failed;
             fxi_gpu_launched(&d->gpu, &launch);
             fxi_gpu_count(&fxi_gpu_counts.calls);
             for (int i = 0; i < FXI_GPU_MATRICES; i++)
                 at[i] += batch->stride[i] * (int64_t)sizeof(float);
         }
     }
-    return failed;
+    return NULL;
 }
 
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
@@ -201,7 +200,8 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
     const char *failed = multiply_all(d, state, buffers, operation);
     fxi_mutex_unlock(&d->lock);
     fxi_mtl.pop(pool);
-    return failed ? fxi_gpu_check(&d->gpu, operation, failed, FXI_MTL_NO_OBJECT) : FX_OK;
+    const int error = failed == no_command ? FXI_MTL_NO_COMMAND : FXI_MTL_NO_OBJECT;
+    return failed ? fxi_gpu_check(&d->gpu, operation, failed, error) : FX_OK;
 }
 
 static const fxi_gpu_routine routine = {.run = run, .release = release};

@@ -99,6 +99,7 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
 /* A ring of two halves, filled alternately. An event tells when the device has read a half. A half
  * holds several short writes, so few of them wait for the device. */
 enum { HALF = 1 << 20, SHORT = HALF / 4 };
+#define WRITE_CALL "clEnqueueWriteBuffer"
 struct fxi_opencl_ring {
     cl_event read[2];
     int half;
@@ -116,8 +117,9 @@ static fxi_opencl_ring *ring_of(fxi_opencl_device *d)
 }
 
 /* Changes to the other half, and waits until the device has read it. */
-static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
+static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r, const char **out_call)
 {
+    *out_call = "clEnqueueMarkerWithWaitList";
     cl_int error = fxi_cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->read[r->half]);
     if (error != CL_SUCCESS)
         return error;
@@ -125,6 +127,7 @@ static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
     r->half ^= 1;
     r->used = 0;
     if (r->read[r->half]) {
+        *out_call = "clWaitForEvents";
         error = fxi_cl.WaitForEvents(1, &r->read[r->half]);
         fxi_cl.ReleaseEvent(r->read[r->half]);
         r->read[r->half] = NULL;
@@ -132,13 +135,14 @@ static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
     return error;
 }
 
-/* The caller holds the device's lock. */
+/* The caller holds the device's lock. *out_call: the call of OpenCL that failed. */
 static cl_int write_short(fxi_opencl_device *d, fxi_opencl_ring *r, const location *to,
-                          const void *from, size_t bytes)
+                          const void *from, size_t bytes, const char **out_call)
 {
-    cl_int error = r->used + bytes > HALF ? next_half(d, r) : CL_SUCCESS;
+    cl_int error = r->used + bytes > HALF ? next_half(d, r, out_call) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
+    *out_call = WRITE_CALL;
     char *here = r->bytes[r->half] + r->used;
     memcpy(here, from, bytes);
     r->used += (bytes + 63) / 64 * 64;
@@ -157,13 +161,14 @@ fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t
     if (status)
         return status;
     cl_int error = CL_SUCCESS;
+    const char *call = WRITE_CALL;
     fxi_opencl_ring *ring = NULL;
     /* A longer write would fill the ring and wait for the device anyway. */
     if (bytes <= SHORT) {
         fxi_mutex_lock(&d->gpu.lock);
         ring = ring_of(d);
         if (ring)
-            error = write_short(d, ring, &p, from, bytes);
+            error = write_short(d, ring, &p, from, bytes, &call);
         fxi_mutex_unlock(&d->gpu.lock);
     }
     /* Long writes, and short ones if there is no memory for a ring, wait until the device has read
@@ -171,7 +176,7 @@ fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t
     if (!ring)
         error =
             fxi_cl.EnqueueWriteBuffer(d->queue, p.mem, true, p.offset, bytes, from, 0, NULL, NULL);
-    return fxi_gpu_check(&d->gpu, "write", "clEnqueueWriteBuffer", error);
+    return fxi_gpu_check(&d->gpu, "write", call, error);
 }
 
 /* The read waits for all work that is queued before it, so afterwards all faults that kernels found

@@ -12,14 +12,14 @@
 
 /* ---- the functions that op.def names --------------------------------------------------------- */
 
-/* NaN in either wins: with a NaN in b the comparison is false, which selects b. */
+/* NaN in either wins: with a NaN in b the comparisons are false, which selects b. −0 is below 0. */
 static double real_max(double a, double b)
 {
-    return isnan(a) || a > b ? a : b;
+    return isnan(a) || a > b || (a == b && !signbit(a)) ? a : b;
 }
 static double real_min(double a, double b)
 {
-    return isnan(a) || a < b ? a : b;
+    return isnan(a) || a < b || (a == b && signbit(a)) ? a : b;
 }
 static double real_quotient(double a, double b)
 {
@@ -27,7 +27,9 @@ static double real_quotient(double a, double b)
 }
 static double real_powi(double a, int64_t n)
 {
-    return pow(a, (double)n);
+    /* A long exponent may become even when it is converted, so the sign is found apart. */
+    const double y = pow(fabs(a), (double)n);
+    return signbit(a) && n % 2 ? -y : y;
 }
 /* The exponential overflows in neither branch. */
 static double real_sigmoid(double a)
