@@ -214,6 +214,17 @@ static void preferences_that_cannot_be_followed(void **state)
     const fx_error e = fx_error_take();
     assert_non_null(strstr(e.message, "line 2"));
     assert_file_is(file, "[Flux]\ngpu_backend = CUDA\n"); /* the file is unchanged */
+#ifndef _WIN32 /* which opens no folder, so that it counts as absent */
+    /* what cannot be read is not replaced either */
+    assert_int_equal(remove(file), 0);
+    assert_int_equal(mkdir(file, 0700), 0);
+    fxi_preferences_reset();
+    assert_string_equal(fx_device_name(fx_get_device()), "CPU");
+    assert_non_null(strstr(said, "LocalPreferences.toml cannot be read ("));
+    assert_int_not_equal(fx_gpu_backend_set("CUDA"), FX_OK);
+    fx_error_take();
+    assert_int_equal(rmdir(file), 0);
+#endif
 }
 
 /* ---- setting it ------------------------------------------------------------------------------ */
