@@ -9,6 +9,8 @@
 #include <cflux.h>
 
 #include "context.h"
+#include "cpu_masked_sum.h"
+#include "cpu_simd.h"
 #include "evaluate.h"
 
 /* Evaluates an array or a tuple in one row step. */
@@ -274,6 +276,30 @@ static void check_masked(int64_t m, int64_t n, int density, int axis, double oth
     free(counts);
 }
 
+/* The order of additions is that of the reducer: here sums depend on it. */
+static void sparse_sums_have_the_bits_of_the_reducer(void **state)
+{
+    (void)state;
+    enum { MOST = 1100 };
+    float x[MOST], terms[MOST];
+    uint8_t mask[MOST];
+    int compared = 0;
+    for (int n = FXI_MASKED_LEAST; n < MOST; n += 37) {
+        for (int i = 0; i < n; i++) {
+            x[i] = ldexpf((float)(i * 7919 % 1009) / 3 - 150, i * 31 % 60 - 30);
+            mask[i] = i * 37 % n < 12;
+            terms[i] = mask[i] ? x[i] : 0;
+        }
+        double want = 0, got = 0;
+        fxi_cpu_reducer(FX_REDUCE_SUM, FX_DTYPE_F32, FX_DTYPE_F32)->row(terms, n, 1, &want);
+        if (!fxi_cpu_sparse_sum(mask, x, n, &got))
+            continue;
+        assert_memory_equal(&got, &want, sizeof got);
+        compared++;
+    }
+    assert_true(compared >= 20);
+}
+
 static void masked_sums(void **state)
 {
     (void)state;
@@ -378,6 +404,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(several_operands_and_outputs),
     cmocka_unit_test(integers),
     cmocka_unit_test(masked_sums),
+    cmocka_unit_test(sparse_sums_have_the_bits_of_the_reducer),
     cmocka_unit_test(not_finite),
     cmocka_unit_test(large_and_on_threads),
 };
