@@ -256,9 +256,9 @@ static fx_array *class_entropy(const terms *t)
 {
     return fx_neg(total(t, fx_xlogy(t->target, fx_add(t->pred, t->eps))));
 }
-/* Can the loss of the scores be computed by hot_class_entropy? Only types that are not converted to
- * another one for the computation; an empty array has no maximum. */
-static bool is_one_hot(const terms *t)
+/* Can the loss of the scores be computed by bool_class_entropy? Only types that are not converted
+ * to another one for the computation; an empty array has no maximum. */
+static bool is_bool_target(const terms *t)
 {
     const fx_dtype type = fx_eltype(t->pred);
     return t->hot && (type == FX_DTYPE_F32 || type == FX_DTYPE_F64) && fx_length(t->pred) > 0;
@@ -267,7 +267,7 @@ static bool is_one_hot(const terms *t)
 /* The same loss for Bool targets: n·log Σe^d − Σd over the n classes that are true, where d is the
  * score minus the largest one. No term waits for the logarithm, so a row is read in two passes
  * instead of three. A score of −Inf costs nothing where the target is false. */
-static fx_array *hot_class_entropy(const terms *t)
+static fx_array *bool_class_entropy(const terms *t)
 {
     fx_array *top = fx_stop_gradient(fx_maximum(t->pred, .dims = t->dims));
     fx_array *d = fx_sub(t->pred, top), *log_sum = fx_log(total(t, fx_exp(d)));
@@ -278,8 +278,8 @@ static fx_array *hot_class_entropy(const terms *t)
  * the gradient is softmax(ŷ)·Σy − y. */
 static fx_array *logit_class_entropy(const terms *t)
 {
-    if (is_one_hot(t))
-        return hot_class_entropy(t);
+    if (is_bool_target(t))
+        return bool_class_entropy(t);
     return fx_neg(total(t, fx_mul(t->target, fx_logsoftmax(t->pred, .dims = t->dims))));
 }
 /* Σ y·log y − y·log(ŷ + ε): the cross-entropy minus the entropy of the target. */
