@@ -12,12 +12,12 @@
  *     fx_run_log_end(log, .why = "finished", .step = step, .seconds = seconds);
  *     fx_run_log_close(log);
  *
- * Each line is written completely by one system call, so a killed run leaves complete lines. Lines
- * of training steps and epochs are buffered for up to FX_RUN_LOG_GAP, and can be lost with the
- * process. Training steps that follow each other within a short interval share a line with their
- * mean, minimum and maximum loss, so that logging does not slow down training. The interval is a
- * thousandth of the elapsed time, at least FX_RUN_LOG_GAP/10 and at most FX_RUN_LOG_GAP. Call
- * fx_run_log_step for every training step.
+ * One system call writes each line. Only a kill during this call can leave an incomplete last line,
+ * which fx_run_log_open removes if the run resumes. Lines of training steps and epochs are
+ * buffered for up to FX_RUN_LOG_GAP, and can be lost with the process. Training steps that follow
+ * each other within a short interval share a line with their mean, minimum and maximum loss, so
+ * that logging does not slow down training. The interval is a thousandth of the elapsed time, at
+ * least FX_RUN_LOG_GAP/10 and at most FX_RUN_LOG_GAP. Call fx_run_log_step for every training step.
  *
  * A failed write (e.g. a full disk) does not stop training: the log removes the incomplete line,
  * sends one warning to the message hook, and writes nothing more. From then on the functions return

@@ -164,14 +164,43 @@ static void values(fx_json *j, const char *key, const double *numbers, int64_t n
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* True if the file ends in the middle of a line. */
-static bool is_cut_off(int fd)
+/* Length of the file up to its last newline; −1: a read failed. */
+static int64_t bytes_of_whole_lines(int fd, int64_t bytes)
 {
+    char part[512];
+    while (bytes > 0) {
+        int64_t n = bytes < (int64_t)sizeof part ? bytes : (int64_t)sizeof part;
+        bytes -= n;
+        if (fxi_os_read_at(fd, part, (size_t)n, bytes) != n)
+            return -1;
+        for (; n > 0; n--)
+            if (part[n - 1] == '\n')
+                return bytes + n;
+    }
+    return 0;
+}
+
+/* A kill during a write can cut off the last line: Linux stops a write at the next page of the
+ * file. Such a line is removed. If it does not begin like an event, the file is not a log: its text
+ * is kept, and gets its newline. Returns 0 or errno. */
+static int remove_cut_line(int fd)
+{
+    static const char event[] = "{\"event\":";
     fxi_os_facts now;
-    char last = '\n';
-    if (fxi_os_facts_of(fd, &now) != 0 || !now.regular || now.bytes == 0)
-        return false;
-    return fxi_os_read_at(fd, &last, 1, now.bytes - 1) == 1 && last != '\n';
+    if (fxi_os_facts_of(fd, &now) != 0 || !now.regular)
+        return 0;
+    const int64_t whole = bytes_of_whole_lines(fd, now.bytes), cut = now.bytes - whole;
+    if (whole < 0)
+        return errno;
+    if (cut == 0)
+        return 0;
+    char begins[sizeof event - 1];
+    const size_t n = cut < (int64_t)sizeof begins ? (size_t)cut : sizeof begins;
+    if (fxi_os_read_at(fd, begins, n, whole) != (int64_t)n)
+        return errno;
+    if (memcmp(begins, event, n) != 0)
+        return write_whole(fd, "\n", 1);
+    return fxi_os_resize(fd, whole) != 0 ? errno : 0;
 }
 
 static int open_file(const char *path, bool append)
@@ -215,8 +244,8 @@ fx_run_log *fx_run_log_open(const char *path, bool append)
         free_log(log);
         return NULL;
     }
-    if (append && is_cut_off(log->fd))
-        note_failure(log, write_whole(log->fd, "\n", 1));
+    if (append)
+        note_failure(log, remove_cut_line(log->fd));
     return log;
 }
 

@@ -257,10 +257,36 @@ static void a_loss_of_nan_has_its_own_line(void **state)
     assert_int_equal(fx_run_log_close(log), 0);
 }
 
+/* A kill can cut off the last line after every byte: the resumed run removes this line only. */
 static void a_log_that_was_cut_off_goes_on(void **state)
 {
     (void)state;
-    const char *path = temp_text("cut.jsonl", "{\"event\":\"start\"}\n{\"event\":\"st");
+    char whole[1500];
+    int n =
+        snprintf(whole, sizeof whole, "{\"event\":\"start\"}\n{\"event\":\"end\",\"message\":\"");
+    const int first = (int)(strchr(whole, '\n') - whole) + 1;
+    memset(whole + n, '}', 1200);
+    n += snprintf(whole + n + 1200, sizeof whole - (size_t)n - 1200, "\"}\n") + 1200;
+    for (int cut = 0; cut <= n; cut++) {
+        char start[sizeof whole];
+        snprintf(start, sizeof start, "%.*s", cut, whole);
+        const char *path = temp_text("cut.jsonl", start);
+        fx_run_log *log = fx_run_log_open(path, true);
+        assert_non_null(log);
+        assert_int_equal(fx_run_log_start(log, .resumed_at_step = 3), 0);
+        assert_int_equal(fx_run_log_close(log), 0);
+        assert_int_equal(parse(path), 0);
+        assert_int_equal(nlines, (cut >= first) + (cut == n) + 1);
+        assert_true(number(lines[nlines - 1], "resumed_at_step") == 3);
+        release();
+    }
+}
+
+/* The last line of a file that is not a log is kept. */
+static void another_text_is_kept(void **state)
+{
+    (void)state;
+    const char *path = temp_text("notes.txt", "{\"event\":\"start\"}\n{\"events\":3");
     fx_run_log *log = fx_run_log_open(path, true);
     assert_non_null(log);
     assert_int_equal(fx_run_log_start(log, .resumed_at_step = 3), 0);
@@ -526,6 +552,7 @@ int main(void)
         cmocka_unit_test(long_runs_have_fewer_lines),
         cmocka_unit_test(a_loss_of_nan_has_its_own_line),
         cmocka_unit_test(a_log_that_was_cut_off_goes_on),
+        cmocka_unit_test(another_text_is_kept),
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
         cmocka_unit_test(failures_to_open_say_why),
         cmocka_unit_test(fx_train_writes_a_log),
