@@ -17,7 +17,6 @@
 #include "handle.h"
 #include "object.h"
 #include "tape.h"
-#include "this_process.h"
 #include "system_memory.h"
 #include "thread.h"
 
@@ -98,25 +97,30 @@ static void thread_ends(fxi_context *c)
 /* ---- contexts without memory ----------------------------------------------------------------- */
 
 /* A thread needs a context even to report that an allocation failed. If its context cannot be
- * allocated, it uses this one, which was allocated together with the thread. */
-static _Thread_local fxi_context reserve;
+ * allocated, it uses one of these. They are not thread-local, because a program can load the
+ * library with dlopen only if all thread-local variables together are small (check_exports.py). */
+enum { RESERVES = 256 };
+static fxi_context reserves[RESERVES];
+static bool taken[RESERVES];
 
+/* NULL: all are in use. */
 static fxi_context *take_reserve(void)
 {
-    memset(&reserve, 0, sizeof reserve);
-    reserve.is_reserve = true;
-    return &reserve;
+    for (int i = 0; i < RESERVES; i++)
+        if (!__atomic_exchange_n(&taken[i], true, __ATOMIC_ACQUIRE)) {
+            memset(&reserves[i], 0, sizeof reserves[i]);
+            reserves[i].is_reserve = true;
+            return &reserves[i];
+        }
+    return NULL;
 }
 
-/* In the child of a fork the other threads do not exist. Their reserve contexts are removed from
- * the list, because the thread-local memory that holds them is used again. */
-static void in_child(void)
+static void free_context(fxi_context *c)
 {
-    for (fxi_context *c = threads, *next; c; c = next) {
-        next = c->next_thread;
-        if (c->is_reserve && c != fxi_own_context)
-            forget(c);
-    }
+    if (c->is_reserve)
+        __atomic_store_n(&taken[c - reserves], false, __ATOMIC_RELEASE);
+    else
+        fxi_free(c);
 }
 
 static void context_close(void *p)
@@ -136,14 +140,12 @@ static void context_close(void *p)
     fxi_count_nodes_here();
     thread_ends(c);
     fxi_own_context = NULL;
-    if (!c->is_reserve)
-        fxi_free(c);
+    free_context(c);
 }
 
 static void make_key(void)
 {
     fxi_thread_value_init(&exit_key, context_close);
-    fxi_process_on_fork(NULL, NULL, in_child);
 }
 
 /* The destructors of thread-specific keys do not run for the main thread at exit. */
@@ -169,20 +171,19 @@ static void set_pending_bounds(fxi_context *c)
 
 fxi_context *fxi_context_new(void)
 {
-    fxi_context *c = fxi_calloc(1, sizeof *c);
-    if (!c)
-        c = take_reserve();
+    fxi_context *c;
+    while (!(c = fxi_calloc(1, sizeof *c)) && !(c = take_reserve()))
+        fxi_thread_yield(); /* until a thread ends or frees memory */
     fxi_own_context = c;
     fxi_call_once(&once, make_key);
-    const bool will_close = fxi_thread_value_set(exit_key, c);
+    fxi_thread_value_set(exit_key, c);
     c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
     c->sinks.next = c->sinks.prev = &c->sinks;
     c->resting.next = c->resting.prev = &c->resting;
     c->calm = 1;
     c->scope = &c->scopes[0];
     set_pending_bounds(c);
-    if (will_close || !c->is_reserve) /* the list must not keep memory of an ended thread */
-        thread_begins(c);
+    thread_begins(c);
     return c;
 }
 

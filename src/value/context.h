@@ -55,7 +55,7 @@ struct fxi_context {
     int depth; /* number of open scopes, virtual ones included */
     int virtual_scopes;
     uint64_t virtual_training; /* training mode of the first 64 virtual scopes, a bit each */
-    bool is_reserve;           /* thread-local storage, not allocated */
+    bool is_reserve;           /* static storage, not allocated */
     bool busy;                 /* inside an evaluation: no implicit one may start */
     int unwatched;             /* > 0: evaluations do not count for fxi_scope_watch */
     int new_pending;           /* > 0: fxi_evaluate_new does nothing */

@@ -3,7 +3,7 @@
 
 Installs a build folder into a temporary prefix, moves that elsewhere (nothing may depend on where it
 was), and builds and runs consumer.c and consumer_cxx.cpp there: by pkg-config, shared and static, as C
-and as C++17, with gcc and clang; consumer.f90 with gfortran, if it is installed; by CMake's find_package, shared and static. With --sources it uses
+and as C++17, with gcc and clang; consumer.f90 with gfortran, if it is installed; by CMake's find_package, shared and static; opener.c, which opens the library at run time. With --sources it uses
 FetchContent instead, which compiles the library once more.
 Usage: check_consumers.py BUILD SOURCES [--sources]
 """
@@ -86,7 +86,14 @@ class Consumers:
             run(cxx, "-std=c++17", *WARNINGS, os.path.join(HERE, "consumer_cxx.cpp"), "-o", out + "-cxx",
                 *config("--cflags", "--libs"))
             self.runs(f"{cxx}, C++17", out + "-cxx", at_run_time)
+        self.at_run_time(work, lib)
         self.in_fortran(work, config, at_run_time)
+
+    def at_run_time(self, work, lib):
+        """A program that is not linked with cflux opens it with dlopen."""
+        out = os.path.join(work, "opener")
+        run("gcc", "-std=gnu11", *WARNINGS, os.path.join(HERE, "opener.c"), "-o", out, "-lpthread", "-ldl")
+        self.expect("dlopen", run(out, os.path.join(lib, "libcflux.so")), "opened 100 times: 300\n")
 
     def in_fortran(self, work, config, at_run_time):
         """The user compiles the module of the installation; no .mod file is installed."""
@@ -123,7 +130,7 @@ def main():
             consumers.from_sources(work)
         else:
             consumers.installed(work)
-    least = 1 if "--sources" in sys.argv else 20
+    least = 1 if "--sources" in sys.argv else 22
     print(f"{consumers.checked} checks")
     return 0 if consumers.checked >= least else f"fewer than {least} checks"
 

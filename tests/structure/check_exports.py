@@ -17,6 +17,9 @@ import sys
 LEAST = 250
 SHOWN = 20
 LEAST_THREAD_LOCAL = 5
+# glibc reserves 1664 bytes in each thread for the thread-local variables of all libraries that dlopen loads and whose
+# variables have the model initial-exec. If they need more, dlopen fails.
+MOST_THREAD_LOCAL_BYTES = 1024
 ALLOWED_LIBRARIES = r"(libc|libm|libz|libbson-1\.0|libpthread|libgcc_s|ld-linux[\w-]*)\.so(\.\d+)*"
 
 
@@ -90,6 +93,15 @@ def thread_local_errors(relocations):
     return errors
 
 
+def thread_local_size_errors(segments):
+    """From the output of readelf -l."""
+    size = sum(int(m, 16) for m in re.findall(r"^\s*TLS\s+(?:0x\w+\s+){4}0x(\w+)", segments, flags=re.M))
+    if 0 < size <= MOST_THREAD_LOCAL_BYTES:
+        return []
+    return [f"the thread-local variables take {size} bytes, at most {MOST_THREAD_LOCAL_BYTES} are allowed, because dlopen of the "
+            "library must find room for them: allocate large data, and keep a pointer to it"]
+
+
 def main():
     library = sys.argv[1]
     root = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
@@ -100,6 +112,7 @@ def main():
                if not re.fullmatch(r"fxi?_\w+", n)]
     errors += [f"needs {n}" for n in needed(library) if not re.fullmatch(ALLOWED_LIBRARIES, n)]
     errors += thread_local_errors(readelf("-r", library))
+    errors += thread_local_size_errors(readelf("-l", library))
     errors += interface_errors([read(root, "include", "cflux", name) for name in ("plugin.h", "backend.h")],
                                read(root, "tests", "structure", "plugin_interface.txt").strip())
     if len(want) < LEAST:

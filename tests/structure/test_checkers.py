@@ -105,6 +105,13 @@ class ThreadLocal(unittest.TestCase):
     def test_too_few(self):
         self.assertIn("expected at least", check_exports.thread_local_errors(self.GOOD[0])[0])
 
+    def test_the_size(self):
+        """Lines of readelf -lW."""
+        line = "  TLS            0x3ade60 0x00000000003ade60 0x00000000003ade60 0x000000 0x{:06x} R   0x10"
+        self.assertEqual(check_exports.thread_local_size_errors(line.format(944)), [])
+        self.assertIn("take 5024 bytes", check_exports.thread_local_size_errors(line.format(5024))[0])
+        self.assertIn("take 0 bytes", check_exports.thread_local_size_errors("  LOAD 0x0 0x0 0x0 0x1 0x1 R 0x10")[0])
+
     def test_the_plugin_interface(self):
         headers = ["enum { FX_PLUGIN_ABI = 3 }; /* a comment */", "struct { uint8_t a; };"]
         accepted = check_exports.interface_errors(headers, "")[0].split(" is now ")[1].split(".")[0]
