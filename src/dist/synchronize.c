@@ -23,7 +23,7 @@ enum { TEXT = 200 };
 typedef struct arrays {
     fx_array **items, **values;
     int64_t *hashes;
-    char (*texts)[TEXT]; /* "layers.0.weight, 3×2 Matrix{Float32}" */
+    char (*texts)[TEXT]; /* "layers.0.weight, 3×2 Float32" */
     int64_t n, capacity;
     fx_array **own; /* arrays of divided states, in the order of the walk: not exchanged */
     int32_t nown, own_capacity, at_own;
@@ -67,11 +67,22 @@ static fx_walk find_own(const fx_spot *at, void *user)
     return FX_WALK_PASS;
 }
 
+/* "3×2 Float32", without the device, because each member may use another one. */
+static void describe(const fx_array *x, char *text, size_t size)
+{
+    char sizes[FXI_SHAPE_TEXT];
+    if (fx_is_error(x))
+        snprintf(text, size, "an error array");
+    else
+        snprintf(text, size, "%s %s", fxi_shape_text(x->node->ndim, x->node->shape, sizes),
+                 fx_dtype_name(fx_eltype(x)));
+}
+
 static void note(fx_array *x, const char *path, bool trainable, void *user)
 {
     (void)trainable;
     arrays *a = user;
-    char summary[100];
+    char what[FXI_SHAPE_TEXT + 20];
     if (a->at_own < a->nown && a->own[a->at_own] == x) {
         a->at_own++;
         return;
@@ -80,12 +91,12 @@ static void note(fx_array *x, const char *path, bool trainable, void *user)
         a->no_memory = true;
         return;
     }
-    fx_summary(x, summary, sizeof summary);
+    describe(x, what, sizeof what);
     char *text = a->texts[a->n];
     memset(text, 0, TEXT);
-    snprintf(text, TEXT, "%s, %s", *path ? path : "an array", summary);
+    snprintf(text, TEXT, "%s, %s", *path ? path : "an array", what);
     const uint64_t hash = fxi_hash(path, strlen(path), 0);
-    a->hashes[a->n] = (int64_t)(fxi_hash(summary, strlen(summary), hash) >> 2);
+    a->hashes[a->n] = (int64_t)(fxi_hash(what, strlen(what), hash) >> 2);
     a->items[a->n++] = x;
 }
 

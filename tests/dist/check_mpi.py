@@ -54,6 +54,7 @@ GPU_CASES = {
     ("gpu_sums", 4): ["0 sum: 10 4", "3 mean: 2.5 1", "0 last: 4 1", "2 most: 4 1", "1 half: 10 4"],
     ("gpu_mixed", 2): ["rank 1 calls all_reduce (sum) of 2 Float32, but rank 0 calls all_reduce (sum) of 2 Float32 in a GPU's memory"],
     ("gpu_same", 2): ["cannot continue: NCCL failed: invalid usage: Duplicate GPU detected"],
+    ("gpu_models", 2): ["0 weight: 2 2", "1 weight: 2 2"],
     ("gpu_wire", 2): ["0 by NCCL: -1.00098 -1.00098", "1 by NCCL: -1.00098 -1.00098", "0 by MPI: -1 -1", "1 by MPI: -1 -1"],
     ("gpu_plugins", 2): ["0 plugin: \n", "1 plugin: \n"],
     ("gpu_trains", 2): ["0 trained: ok", "0 parameters: same", "1 parameters: same"],

@@ -372,6 +372,16 @@ static void gpu_same(fx_dist *d)
     say_values("sum", fx_dist_allreduce(d, fx_to(join_gpu(0), fx_vector(1, 2)), FX_REDUCE_SUM));
 }
 
+/* Models on different GPUs have the same arrays. */
+static void gpu_models(fx_dist *d)
+{
+    fx_dense_layer *one = fx_dense(0, 0, .weight_array = fx_full(rank + 1, 1, 2), .bias = false);
+    void *model = fx_to(join_gpu(fx_dist_local_rank(d)), one);
+    fx_dist_synchronize(d, model, 1);
+    say_error("synchronize");
+    say_values("weight", ((fx_dense_layer *)model)->weight);
+}
+
 /* Five updates on this rank's data, and the parameters. */
 static fx_array *trained(fx_dist *d, fx_device *device)
 {
@@ -456,6 +466,7 @@ static const struct {
              {"gpu_sums", gpu_sums},
              {"gpu_mixed", gpu_mixed},
              {"gpu_same", gpu_same},
+             {"gpu_models", gpu_models},
              {"gpu_trains", gpu_trains},
              {"gpu_plugins", gpu_plugins},
              {"gpu_wire", gpu_wire}};

@@ -622,8 +622,8 @@ static void differences_are_named_on_all_members(void **state)
 {
     (void)state;
     run_members(other_models);
-    expect("array 3 on rank 1 is layers.1.weight, 4×5 Matrix{Float32}, but on rank 0 it is "
-           "layers.1.weight, 3×5 Matrix{Float32}");
+    expect("array 3 on rank 1 is layers.1.weight, 4×5 Float32, but on rank 0 it is "
+           "layers.1.weight, 3×5 Float32");
     assert_true(members[0].got[0] == FX_OK && members[2].got[0] == FX_OK);
     run_members(other_sizes);
     expect("rank 2 calls all_reduce (sum) of 3×3 Float32, but rank 0 calls all_reduce (sum) of 3×2 "
