@@ -11,12 +11,12 @@
  * FX_STATUS_ARGUMENT, and the message names this member. If a member does not call the function
  * within the time limit, the call fails on the others with FX_STATUS_IO, and so do all later calls.
  *
- * Functions that return arrays record an operation, which runs when its value is read. They accept
- * arrays of all devices. With FX_MPI, GPU memory is copied to the host and back. With FX_NCCL, each
- * process uses one GPU, and these operations run on the GPUs: fx_dist_bcast and fx_dist_gather;
- * sums, means and products of Float32, Float64, Int32 and Int64; maxima and minima of Int32 and
- * Int64. All other operations copy GPU memory to the host and back: NCCL adds 16-bit floats with
- * less precision, and ignores NaN in maxima and minima. */
+ * Functions that return arrays record an operation, which runs when its value is read, or before
+ * the next operation. They accept arrays of all devices. With FX_MPI, GPU memory is copied to the
+ * host and back. With FX_NCCL, each process uses one GPU, and these operations run on the GPUs:
+ * fx_dist_bcast and fx_dist_gather; sums, means and products of Float32, Float64, Int32 and Int64;
+ * maxima and minima of Int32 and Int64. All other operations copy GPU memory to the host and back:
+ * NCCL adds 16-bit floats with less precision, and ignores NaN in maxima and minima. */
 #ifndef CFLUX_DIST_H
 #define CFLUX_DIST_H
 

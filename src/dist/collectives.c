@@ -63,10 +63,13 @@ static fx_array *collective(const char *op, fx_dist *d, fx_array *x, fx_collecti
     if (d->group.size == 1)
         return x;
     forget_failed(d);
-    return fxi_collective(
-        &(const fx_collective){
-            .communicator = &d->communicator, .kind = kind, .fold = fold, .root = root},
-        x);
+    status = fxi_run_previous_collective(x);
+    return status != FX_OK ? fx_error_array(status)
+                           : fxi_collective(&(const fx_collective){.communicator = &d->communicator,
+                                                                   .kind = kind,
+                                                                   .fold = fold,
+                                                                   .root = root},
+                                            x);
 }
 
 fx_array *fx_dist_bcast(fx_dist *d, fx_array *x, int root)

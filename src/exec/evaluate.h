@@ -8,6 +8,10 @@
 fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes);
 /* Evaluates the value of a handle; FX_OK if it is evaluated already. */
 fx_status fxi_evaluate_array(fx_array *x);
+/* Runs the latest collective operation of this thread if it is pending on another device than x, on
+ * which the next one is recorded: then it cannot be an input of the next one, which must run later
+ * (ops/collective.c). */
+fx_status fxi_run_previous_collective(const fx_array *x);
 /* Replaces the values of n handles. One plan evaluates the new values, the promises (fx_want,
  * fx_set, fx_stage), the guard and, if `sinks`, pending results that read what is replaced; then
  * each handle gets its new value. If the guard (0-d Bool) is false, the status is

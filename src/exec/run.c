@@ -397,6 +397,15 @@ fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes)
     return m ? fxi_run_all(c, m, s->roots) : FX_OK;
 }
 
+fx_status fxi_run_previous_collective(const fx_array *x)
+{
+    fxi_context *c = fxi_here();
+    fxi_node *previous = c->collective;
+    return previous && !fx_is_error(x) && previous->device != x->node->device
+               ? fxi_evaluate(c, 1, &previous)
+               : FX_OK;
+}
+
 fx_status fxi_evaluate_array(fx_array *x)
 {
     if (x->status != FX_OK)

@@ -20,12 +20,13 @@ static const char *name_of(const fx_collective *w)
 
 /* Fills in the inputs and returns their number. If the previous collective operation is pending on
  * the same device, it is the first one, because a plan computes pending values of one device only.
- * The last input is x. */
-static int inputs(const fxi_context *c, const fx_array *x, fxi_node *in[2])
+ * Before an operation on another device, fxi_run_previous_collective runs it. The last input is x.
+ */
+static int inputs(const fxi_context *c, const fx_array *x, const fx_device *device, fxi_node *in[2])
 {
     const fxi_node *previous = c->collective;
     int n = 0;
-    if (previous && !previous->data && previous->device == x->node->device)
+    if (previous && !previous->data && previous->device == device)
         in[n++] = c->collective;
     in[n++] = x->node;
     return n;
@@ -52,17 +53,15 @@ static fx_status check(const fx_collective *w, const fx_array *x)
                : FX_OK;
 }
 
-fx_array *fxi_collective(const fx_collective *what, fx_array *x)
+/* An operation on `device`; x is on it, or on none. */
+static fx_array *record(const fx_collective *what, fx_array *x, fx_device *device)
 {
-    const fx_status status = check(what, x);
-    if (status != FX_OK)
-        return fx_error_array(status);
     fxi_context *c = fxi_here();
     fxi_node *in[2], *n = x->node;
     const fx_attr attr = {.collective = *what};
-    const int nin = inputs(c, x, in);
+    const int nin = inputs(c, x, device, in);
     fxi_node *made = fxi_node_new(c, FX_OP_COLLECTIVE, (fx_dtype)n->dtype, n->ndim, n->shape,
-                                  n->device, &attr, nin, in);
+                                  device, &attr, nin, in);
     if (made) {
         /* The plan that computes it keeps the value: a collective operation cannot be repeated. */
         made->wanted = true;
@@ -74,7 +73,23 @@ fx_array *fxi_collective(const fx_collective *what, fx_array *x)
     return fxi_array_take(made);
 }
 
+fx_array *fxi_collective(const fx_collective *what, fx_array *x)
+{
+    const fx_status status = check(what, x);
+    return status == FX_OK ? record(what, x, x->node->device) : fx_error_array(status);
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
+
+/* An operation on the gradient. A gradient of literals alone is on no device; its operation is on
+ * that of the operation `a`, which it must run after. */
+static fx_array *backward(const fxi_rule_args *a, const fx_collective *w)
+{
+    const fx_status status = check(w, G);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    return record(w, G, G->node->device ? G->node->device : a->node->device);
+}
 
 /* The gradient of the sum of all members' losses. */
 RULE(COLLECTIVE)
@@ -84,15 +99,15 @@ RULE(COLLECTIVE)
     if (w.kind == FX_COLLECTIVE_BROADCAST) {
         w.kind = FX_COLLECTIVE_REDUCE;
         w.fold = FX_REDUCE_SUM;
-        *gx = fxi_collective(&w, G);
+        *gx = backward(a, &w);
     } else if (w.fold != FX_REDUCE_SUM && w.fold != FX_REDUCE_MEAN) {
         *gx = fx_error_array(
             fx_fail(FX_STATUS_UNSUPPORTED, name_of(&w), "only sums and means have a gradient"));
     } else if (w.kind == FX_COLLECTIVE_ALL_REDUCE) {
-        *gx = fxi_collective(&w, G);
+        *gx = backward(a, &w);
     } else {
         const int32_t size = w.fold == FX_REDUCE_MEAN ? w.communicator->size : 1;
         w.kind = FX_COLLECTIVE_BROADCAST;
-        *gx = fx_div(fxi_collective(&w, G), size);
+        *gx = fx_div(backward(a, &w), size);
     }
 }

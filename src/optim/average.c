@@ -15,6 +15,7 @@
  * A sum of means is the mean of the sums. So while an AccumGrad adds up gradients, each member adds
  * up its own, and only the complete sum is averaged.
  */
+#include "evaluate.h"
 #include "memory.h"
 #include "primitives.h"
 #include "update_items.h"
@@ -285,6 +286,8 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
     extras r = {.all = s->nmeans ? s->means : &flag, .n = s->nmeans ? s->nmeans : flag != NULL};
     share f = {.weight = observations};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
+    if (status == FX_OK && i >= 0)
+        status = fxi_run_previous_collective(s->all[i].gradient);
     for (; i >= 0 && status == FX_OK; i = previous_distributed(s, i)) {
         fxi_item *it = &s->all[i];
         const fx_communicator *among = fxi_items_among(s, it->leaf);
@@ -309,6 +312,8 @@ fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array *
                 .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
     extras none = {.n = 0};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
+    if (status == FX_OK && n > 0)
+        status = fxi_run_previous_collective(io_arrays[n - 1]);
     for (int64_t i = n - 1; i >= 0 && status == FX_OK; i--)
         status = put(&b, &io_arrays[i], among, -1, &none);
     if (status == FX_OK)

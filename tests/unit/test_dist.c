@@ -52,6 +52,50 @@ static void operations_give_what_they_say(void **state)
     }
 }
 
+/* Each result is read by one member, before the next operation. All of them run in the order of the
+ * calls: on one device, on another one, and on none (literals). */
+static void *reads_some(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    const int r = fx_dist_rank(&m->d);
+    fx_array *x = fx_vector(r, 1), *other = fx_to(fx_device_get("ref", 0), x);
+    fx_array *y = fx_dist_allreduce(&m->d, x, FX_REDUCE_SUM);
+    if (r == 0)
+        read_out(m, y);
+    y = fx_dist_allreduce(&m->d, other, FX_REDUCE_MAX);
+    if (r == 1)
+        read_out(m, y);
+    y = fx_gradient(fx_sum(fx_dist_allreduce(&m->d, x, FX_REDUCE_MEAN)), x);
+    if (r == 2)
+        read_out(m, y);
+    y = fx_dist_allreduce(&m->d, fx_full(1, 3), FX_REDUCE_SUM);
+    if (r == 0)
+        read_out(m, y);
+    y = fx_dist_bcast(&m->d, other, 2);
+    if (r == 0)
+        read_out(m, y);
+    y = fx_dist_average(&m->d, x);
+    if (r == 1)
+        read_out(m, y);
+    if (fx_dist_barrier(&m->d) != FX_OK)
+        take_error(m);
+    return NULL;
+}
+
+static void the_order_does_not_depend_on_reads(void **state)
+{
+    (void)state;
+    static const double want[MEMBERS][7] = {{3, 3, 3, 3, 3, 2, 1}, {2, 1, 1, 1}, {1, 1}};
+    assert_int_equal(fx_use("ref"), FX_OK);
+    run_members(reads_some);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        for (int i = 0; i < 7; i++)
+            assert_true(members[k].got[i] == want[k][i]);
+    }
+}
+
 /* The sum of 1, 2^-24 and 2^-24 in Float32 depends on the order: in that of the ranks it is 1. The
  * transport is not asked for sums or products (meeting.no_sums). */
 static void *adds_in_order(void *argument)
@@ -784,6 +828,7 @@ int main(void)
         cmocka_unit_test(a_group_of_one_is_free),
         cmocka_unit_test(parts_are_complete_disjoint_and_even),
         cmocka_unit_test(operations_give_what_they_say),
+        cmocka_unit_test(the_order_does_not_depend_on_reads),
         cmocka_unit_test(operations_are_noted),
         cmocka_unit_test(sums_in_the_order_of_ranks),
         cmocka_unit_test(members_train_as_one),
