@@ -34,7 +34,7 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
     for (int i = 0; i < n && s == FX_OK; i++) {
         s = fxi_check_operand(name, in[i]);
         if (s == FX_OK)
-            s = fxi_same_device(name, in[0], in[i], &device);
+            s = fxi_add_device(name, in[i]->node, &device);
         nodes[i] = s == FX_OK ? in[i]->node : NULL;
     }
     fx_attr a = {.words = {0}};

@@ -273,8 +273,7 @@ static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shap
         else
             shape[axis] = fxi_add_sizes(shape[axis], p->shape[axis]);
         *type = i == 0 ? (fx_dtype)p->dtype : fx_dtype_promote(*type, (fx_dtype)p->dtype);
-        const fxi_operand pair[] = {{.node = x[0]->node}, {.node = x[i]->node}};
-        s = fxi_common_device("concat", pair, 2, device);
+        s = fxi_add_device("concat", p, device);
         if (s != FX_OK)
             return s;
     }

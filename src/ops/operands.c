@@ -134,19 +134,24 @@ bool fxi_operand_stretch(fxi_operand *o, int ndim, const int64_t *shape)
     return o->node != NULL;
 }
 
+fx_status fxi_add_device(const char *op, const fxi_node *operand, fx_device **io)
+{
+    fx_device *own = operand ? operand->device : NULL;
+    if (own && *io && own != *io)
+        return fx_fail(FX_STATUS_DEVICE, op,
+                       "arrays on two devices: %s and %s; move one with fx_to", fx_device_name(*io),
+                       fx_device_name(own));
+    *io = own ? own : *io;
+    return FX_OK;
+}
+
 fx_status fxi_common_device(const char *op, const fxi_operand *o, int n, fx_device **out)
 {
-    fx_device *d = NULL;
-    for (int i = 0; i < n; i++) {
-        fx_device *own = o[i].node ? o[i].node->device : NULL;
-        if (own && d && own != d)
-            return fx_fail(FX_STATUS_DEVICE, op,
-                           "arrays on two devices: %s and %s; move one with fx_to",
-                           fx_device_name(d), fx_device_name(own));
-        d = own ? own : d;
-    }
-    *out = d;
-    return FX_OK;
+    fx_status s = FX_OK;
+    *out = NULL;
+    for (int i = 0; i < n && s == FX_OK; i++)
+        s = fxi_add_device(op, o[i].node, out);
+    return s;
 }
 
 fx_status fxi_common_shape(const char *op, const fxi_operand *o, int n, int *out_ndim, int64_t *out)
@@ -196,13 +201,8 @@ fx_status fxi_check_operand(const char *op, const fx_array *x)
 
 fx_status fxi_same_device(const char *op, const fx_array *a, const fx_array *b, fx_device **out)
 {
-    fx_device *x = a->node->device, *y = b->node->device;
-    if (x && y && x != y)
-        return fx_fail(FX_STATUS_DEVICE, op,
-                       "arrays on two devices: %s and %s; move one with fx_to", fx_device_name(x),
-                       fx_device_name(y));
-    *out = x ? x : y;
-    return FX_OK;
+    *out = a->node->device;
+    return fxi_add_device(op, b->node, out);
 }
 
 fx_array *fxi_node_over(fx_op op, fx_array *x, fx_dtype dtype, int ndim, const int64_t *shape,

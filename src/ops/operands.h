@@ -50,6 +50,10 @@ static inline bool fxi_any_literal(const fxi_operand *o, int n)
             return true;
     return false;
 }
+/* The device of all operands so far, in *io (NULL: none names one), becomes that of `operand` too
+ * (NULL: a number). FX_STATUS_DEVICE if they are on two devices. */
+fx_status fxi_add_device(const char *op, const fxi_node *operand, fx_device **io);
+/* The device of all operands; NULL if none names one. */
 fx_status fxi_common_device(const char *op, const fxi_operand *o, int n, fx_device **out);
 fx_status fxi_same_device(const char *op, const fx_array *a, const fx_array *b, fx_device **out);
 /* The node whose shape all operands share, numbers ignored; NULL if they differ. */

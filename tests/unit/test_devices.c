@@ -168,6 +168,63 @@ static void values_of_generators_go_where_they_are_used(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+static fx_status no_forward(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                            const fx_custom_operand *out)
+{
+    (void)op, (void)n, (void)in, (void)out;
+    return FX_OK;
+}
+static fx_array *joined(fx_array *const *x)
+{
+    return fxi_concat(0, 3, x);
+}
+static fx_array *stacked(fx_array *const *x)
+{
+    return fxi_stack(0, 3, x);
+}
+static fx_array *own(fx_array *const *x)
+{
+    static const fx_custom_op op = {
+        .fxi_size = sizeof(fx_custom_op), .name = "own", .forward = no_forward};
+    return fx_custom(&op, 3, x, FX_DTYPE_F32, FX_DIMS(3));
+}
+static fx_array *selected(fx_array *const *x)
+{
+    return fx_where(x[0], x[1], x[2]);
+}
+static fx_array *limited(fx_array *const *x)
+{
+    return fx_clamp(x[0], x[1], x[2]);
+}
+
+/* Operands of literals are on no device. In whatever positions they are, an operation of three
+ * operands is on the device of the others, and refuses two devices. */
+static void literals_do_not_hide_the_device(void **state)
+{
+    (void)state;
+    static fx_array *(*const operations[])(fx_array *const *) = {joined, stacked, own, selected,
+                                                                 limited};
+    enum { LITERAL, ON_A, ON_B, KINDS };
+    for (size_t k = 0; k < sizeof operations / sizeof *operations; k++)
+        for (int i = 1; i < KINDS * KINDS * KINDS; i++) {
+            FX_SCOPE;
+            const int kinds[] = {i % KINDS, i / KINDS % KINDS, i / KINDS / KINDS};
+            fx_array *x[3];
+            bool a = false, b = false;
+            for (int j = 0; j < 3; j++) {
+                a = a || kinds[j] == ON_A;
+                b = b || kinds[j] == ON_B;
+                x[j] = kinds[j] == LITERAL ? fx_ones(3)
+                                           : fx_to(d[kinds[j] == ON_A ? 1 : 4], fx_vector(1, 2, 3));
+            }
+            fx_array *y = operations[k](x);
+            if (a && b)
+                assert_true(fx_is_error(y) && fx_error_take().status == FX_STATUS_DEVICE);
+            else
+                assert_ptr_equal(fx_array_device(y), d[a ? 1 : 4]);
+        }
+}
+
 static int64_t transfers(const fx_device *device, standin_call call)
 {
     return standin_of(device)->calls(fx_device_id(device), call);
@@ -286,6 +343,7 @@ int main(void)
         cmocka_unit_test(several_at_once_do_not_disturb_each_other),
         cmocka_unit_test(from_several_threads),
         cmocka_unit_test(values_of_generators_go_where_they_are_used),
+        cmocka_unit_test(literals_do_not_hide_the_device),
         cmocka_unit_test(a_move_copies_each_array_once),
         cmocka_unit_test(large_arrays_move_in_pieces),
         cmocka_unit_test(cu_means_cuda),
