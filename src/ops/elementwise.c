@@ -257,23 +257,25 @@ RULE(REM)
         a->gx[1] = fx_neg(fx_mul(G, fx_round(fx_div(fx_sub(X, Z), Y))));
 }
 
-/* d/dx x^y = y·x^(y−1), 0 where y is 0; d/dy = x^y·log x, 0 where x is 0 (like PyTorch). */
+/* d/dx x^y = y·x^(y−1), 0 where y is 0; d/dy = x^y·log x, 0 where x is 0 and y ≥ 0 (like PyTorch).
+ */
 RULE(POW)
 {
     if (a->need[0])
         a->gx[0] = fx_mul(G, fx_where(fx_eq(Y, 0), 0, fx_mul(Y, fx_pow(X, fx_sub(Y, 1)))));
     if (a->need[1])
-        a->gx[1] = fx_mul(G, fx_where(fx_eq(X, 0), 0, fx_mul(Z, fx_log(X))));
+        a->gx[1] = fx_mul(G, fx_where(fx_and(fx_eq(X, 0), fx_ge(Y, 0)), 0, fx_mul(Z, fx_log(X))));
 }
 
-/* Max and min: the selected operand gets the gradient; equal operands get half of it each. */
+/* Max and min: the selected operand gets the gradient; equal operands get half of it each. The
+ * other operand gets 0, also of an infinite gradient, as in PyTorch. */
 static void share(const fxi_rule_args *a, fx_array *first_wins)
 {
-    fx_array *weight = fx_where(first_wins, 1, fx_where(fx_eq(X, Y), 0.5, 0));
-    fx_array *g = fx_mul(G, weight);
-    a->gx[0] = g;
+    fx_array *tie = fx_eq(X, Y), *half = fx_mul(0.5, G);
+    if (a->need[0])
+        a->gx[0] = fx_where(first_wins, G, fx_where(tie, half, 0));
     if (a->need[1])
-        a->gx[1] = fx_sub(G, g);
+        a->gx[1] = fx_where(first_wins, 0, fx_where(tie, half, G));
 }
 
 RULE(MAX)

@@ -161,6 +161,49 @@ static void gradients_at_special_points(void **state)
     check_value("floor-like", 0, slope_at(fx_round, 0.5), 0, 0, 0);
 }
 
+static fx_array *log_of_max(fx_array *x, fx_array *y)
+{
+    return fx_log(fx_max(x, y));
+}
+static fx_array *log_of_min(fx_array *x, fx_array *y)
+{
+    return fx_log(fx_min(x, y));
+}
+static fx_array *power(fx_array *x, fx_array *y)
+{
+    return fx_pow(x, y);
+}
+
+/* Gradients of functions of two arrays where a factor is infinite: PyTorch's. */
+static void gradients_with_infinite_factors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        fx_array *(*f)(fx_array *x, fx_array *y);
+        double x, y, gx, gy;
+    } rows[] = {{"max", log_of_max, -1, 0, 0, inf},
+                {"max", log_of_max, 0, -1, inf, 0},
+                {"max", log_of_max, 0, 0, inf, inf},
+                {"max", log_of_max, 2, 2, 0.25, 0.25},
+                {"max", log_of_max, -1, 4, 0, 0.25},
+                {"min", log_of_min, 1, 0, 0, inf},
+                {"min", log_of_min, 0, 1, inf, 0},
+                {"min", log_of_min, 4, 5, 0.25, 0},
+                {"pow", power, 0, -1, -inf, -inf},
+                {"pow", power, 0, 0, 0, 0},
+                {"pow", power, 0, 2, 0, 0},
+                {"pow", power, 0, 0.5, inf, 0},
+                {"pow", power, 4, 0.5, 0.25, 2.772588722239781}};
+    for (size_t k = 0; k < COUNT(rows); k++) {
+        FX_SCOPE;
+        fx_array *x[] = {vector64(&rows[k].x, 1), vector64(&rows[k].y, 1)}, *g[2];
+        fx_gradient_of(fx_sum(rows[k].f(x[0], x[1])), x, 2, g);
+        check_value(rows[k].name, (int64_t)k, fx_item(g[0]), rows[k].gx, 0, 0);
+        check_value(rows[k].name, (int64_t)k, fx_item(g[1]), rows[k].gy, 1e-15, 0);
+    }
+}
+
 static void special_values(void **state)
 {
     (void)state;
@@ -350,6 +393,7 @@ int main(void)
         cmocka_unit_test(values_follow_libm),
         cmocka_unit_test(gradients_match_central_differences),
         cmocka_unit_test(gradients_at_special_points),
+        cmocka_unit_test(gradients_with_infinite_factors),
         cmocka_unit_test(special_values),
         cmocka_unit_test(large_values_are_finite),
         cmocka_unit_test(remainders),
