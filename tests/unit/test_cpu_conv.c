@@ -24,7 +24,10 @@ static problem random_problem(int spatial)
                  .ndim = spatial + 2};
     for (int d = 0; d < spatial; d++) {
         p.w[d] = random_in(1, 4);
+        /* Also strides beyond the kernel and the array. */
         p.a.stride[d] = (int32_t)random_in(1, 3);
+        if (random_in(0, 7) == 0)
+            p.a.stride[d] = (int32_t)((int64_t)1 << random_in(2, 30));
         p.a.dilation[d] = (int32_t)random_in(1, 2);
         p.a.before[d] = (int32_t)random_in(0, 3);
         p.a.after[d] = (int32_t)random_in(0, 3);
@@ -111,7 +114,7 @@ static void random_problems(void **state)
             check_problem(&p, kind, types[round / 3 % 4]);
         for (int d = 0; d < p.a.spatial;
              d++) /* outpad: the x side has more than the windows reach */
-            p.x[d] += p.a.stride[d] - 1;
+            p.x[d] += p.a.stride[d] < 4 ? p.a.stride[d] - 1 : 1;
         check_problem(&p, FX_CONV_DATA, FX_DTYPE_F32);
     }
 }
@@ -266,6 +269,51 @@ static void one_tap(void **state)
             check_problem(&ps[k], kind, FX_DTYPE_F64);
             check_threads(&ps[k], kind);
         }
+}
+
+/* Signals of one axis that are longer than a thread's scratch memory. */
+static void long_signals(void **state)
+{
+    (void)state;
+    for (int32_t stride = 1; stride <= 2; stride++) {
+        const problem p = {.a = {.spatial = 1,
+                                 .groups = 2,
+                                 .stride = {stride},
+                                 .dilation = {3},
+                                 .before = {4},
+                                 .after = {2}},
+                           .x = {7001, 32, 1},
+                           .w = {3, 16, 48},
+                           .y = {stride == 1 ? 7001 : 3501, 48, 1},
+                           .ndim = 3};
+        for (int kind = 0; kind < 3; kind++)
+            check_threads(&p, kind);
+        for (int kind = 0; kind < 3; kind++)
+            check_problem(&p, kind, FX_DTYPE_F32);
+    }
+}
+
+/* A window whose taps are farther apart than the kernels can count is refused, and not as a lack of
+ * memory. */
+static void taps_far_apart(void **state)
+{
+    (void)state;
+    const int64_t sizes[3][3] = {{4, 1, 1}, {2, 1, 1}, {4, 1, 1}};
+    operand x = make_operand(FX_DTYPE_F32, DENSE, 3, sizes[0]);
+    operand w = make_operand(FX_DTYPE_F32, DENSE, 3, sizes[1]);
+    operand y = make_operand(FX_DTYPE_F32, DENSE, 3, sizes[2]);
+    const operand *const in[] = {&x, &w};
+    const fx_attr attr = {.conv = {.spatial = 1,
+                                   .groups = 1,
+                                   .stride = {1},
+                                   .dilation = {INT32_MAX},
+                                   .before = {INT32_MAX}}};
+    const step_run b = run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, &y);
+    assert_int_equal(b.status, FX_STATUS_UNSUPPORTED);
+    assert_string_equal(b.error.message,
+                        "conv: the elements between the first and the last tap of a row of windows "
+                        "are more than the CPU's maximum of 2147483647");
+    drop_operand(&x), drop_operand(&w), drop_operand(&y);
 }
 
 /* Images of every length, also odd: the data after them in the scratch memory is aligned anyway. */
@@ -597,6 +645,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(usual_shapes),
     cmocka_unit_test(large_shapes),
     cmocka_unit_test(images_of_odd_lengths),
+    cmocka_unit_test(long_signals),
+    cmocka_unit_test(taps_far_apart),
     cmocka_unit_test(infinite_numbers),
     cmocka_unit_test(infinite_weights),
     cmocka_unit_test(failing_allocations),

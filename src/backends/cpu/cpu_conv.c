@@ -231,5 +231,10 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     if (!fxi_cpu_conv_product(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_direct(&g, kind, x, w, y, &status))
         status = fxi_cpu_conv_gather(&g, kind, x, w, y);
+    if (status == FX_STATUS_UNSUPPORTED)
+        return fxi_cpu_fail(status, step,
+                            "the elements between the first and the last tap of a row of windows "
+                            "are more than the CPU's maximum of %d",
+                            INT32_MAX);
     return status ? fxi_cpu_no_memory(step) : FX_OK;
 }

@@ -30,6 +30,7 @@ enum {
     DEPTH = 512,               /* terms of a sum before y is loaded and stored again */
     FEW_WINDOWS = 8,           /* windows of a plane; fewer do not fill a vector */
     TRANSPOSING = 16,          /* terms of a sum whose time equals that of transposing its result */
+    MOST_PHASES = 1 << 16,
     FEW_VECTORS = 16 /* vectors of windows; fewer do not repay adding up a WEIGHT tile's lanes */
 };
 
@@ -742,6 +743,18 @@ static double windows_pay(const layout *l)
     return (double)(l->out[0] * l->rows) / (double)l->windows;
 }
 
+/* Can the layout be computed in 64 bits, and soon? A stride may be far beyond the size of x, and
+ * the taps of a dilated kernel may be far apart in the padding. */
+static bool in_range(const fxi_conv_geometry *g)
+{
+    double phases = 1, scratch = (double)fxi_cpu_max(g->cin, g->cout);
+    for (int d = 0; d < 3; d++) {
+        phases *= (double)g->stride[d];
+        scratch *= (double)fxi_cpu_max(g->x[d], g->y[d]) + (double)g->k[d] * (double)g->dilation[d];
+    }
+    return phases <= MOST_PHASES && phases * scratch <= 1e15;
+}
+
 /* This method must be clearly better (by the factor 0.8). It also needs enough windows to fill
  * vectors at all, and scratch memory within bounds. DATA with strides is left to the gathering
  * method: each phase of x is reached by different taps. */
@@ -762,8 +775,10 @@ bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w,
                          fx_status *out_status)
 {
     const bool data = kind == FX_CONV_DATA;
-    const layout l = layout_of(g, data);
     *out_status = FX_OK;
+    if (!in_range(g))
+        return false;
+    const layout l = layout_of(g, data);
     if (!suits(g, &l, kind))
         return false;
     if (kind != FX_CONV_WEIGHT) {

@@ -139,9 +139,9 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
 }
 
 /* Chooses the blocks, the number of images in a unit, and the layout of the scratch. windows: how
- * many a unit should have at least. Returns false if the scratch would be too long for 32-bit
- * offsets. */
-static bool lay_out(reading *r, int64_t batch, int64_t windows)
+ * many a unit should have at least. Returns FX_OK, or FX_STATUS_UNSUPPORTED if the scratch would be
+ * too long for 32-bit offsets. */
+static fx_status lay_out(reading *r, int64_t batch, int64_t windows)
 {
     const axis *a = r->axes;
     /* Elements of a cache line. */
@@ -154,7 +154,8 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     /* Blocks of one plane are cut along axis 1 so that all channels of a block fit in the scratch,
      * into blocks of about equal height. */
     if (r->planes == 1) {
-        const int64_t row = r->channels * r->extent[0] * (a[2].last + 1) * (int64_t)r->size;
+        const int64_t row = fxi_mul_sizes(
+            fxi_mul_sizes(r->channels * (int64_t)r->size, r->extent[0]), a[2].last + 1);
         /* Limited by the length of the block and by the rows that fit in the scratch, less those
          * that neighbouring blocks share. */
         const int64_t rows = fxi_cpu_min(BLOCK_WINDOWS / a[0].windows,
@@ -168,15 +169,16 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     r->extent[2] = (r->planes - 1) * a[2].distance + a[2].last + 1;
     /* An odd number of cache lines between channels: with a power of two, all channels would
      * compete for the same cache sets. */
-    r->channel = (fxi_cpu_divide_up(fxi_length(3, r->extent), line) | 1) * line;
-    r->image = r->channel * r->channels;
+    const int64_t block = fxi_mul_sizes(fxi_mul_sizes(r->extent[0], r->extent[1]), r->extent[2]);
+    r->channel = (fxi_cpu_divide_up(block, line) | 1) * line;
+    r->image = fxi_mul_sizes(r->channel, r->channels);
     const int64_t fit = 2 * SCRATCH_BYTES / (r->image * (int64_t)r->size);
     /* Small images are taken together until the tiles are full, large ones are cut into blocks. */
     r->images = r->blocks > 1 ? 1 : fxi_cpu_min(fxi_cpu_divide_up(windows, r->windows), fit);
     r->images = fxi_cpu_max(1, fxi_cpu_min(r->images, batch));
     r->taps = a[0].taps * a[1].taps * a[2].taps;
     r->sums = r->taps * r->channels;
-    return r->image * r->images <= INT32_MAX;
+    return r->image * r->images <= INT32_MAX ? FX_OK : FX_STATUS_UNSUPPORTED;
 }
 
 /* The offsets of all taps of all channels from the beginning of a window, in the order in which a
@@ -263,6 +265,8 @@ static void fill(const reading *r, const unit *u, const char *x, char *scratch)
     clip(&a[0], -a[0].before, r->extent[0], &lo0, &hi0);
     clip(&a[1], x1, rows, &lo1, &hi1);
     clip(&a[2], x2, planes, &lo2, &hi2);
+    /* Rows without a gap are one copy. */
+    const bool dense = hi0 - lo0 == r->extent[0] && r->extent[0] == a[0].in;
     for (int64_t c = 0; c < r->channels; c++)
         for (int64_t e = 0; e < planes; e++) {
             char *d =
@@ -279,8 +283,8 @@ static void fill(const reading *r, const unit *u, const char *x, char *scratch)
                                                .dpitch = r->extent[0],
                                                .spitch = a[0].in,
                                                .stride = 1,
-                                               .n = hi0 - lo0,
-                                               .rows = hi - lo});
+                                               .n = dense ? (hi - lo) * a[0].in : hi0 - lo0,
+                                               .rows = dense ? 1 : hi - lo});
         }
 }
 
@@ -501,8 +505,9 @@ static fx_status run_phase(window_job *s)
 {
     reading *r = &s->r;
     const fxi_conv_geometry *g = s->g;
-    if (!lay_out(r, g->batch, FEW_WINDOWS))
-        return FX_STATUS_MEMORY;
+    const fx_status fits = lay_out(r, g->batch, FEW_WINDOWS);
+    if (fits)
+        return fits;
     const int64_t units = units_of(r, g->batch) * g->groups;
     const int64_t width = r->core->lanes * r->core->gather_vectors;
     const int64_t windows = fxi_cpu_round_up(r->images * r->windows, r->core->gather_rows);
@@ -554,20 +559,23 @@ static fx_status run_forward(window_job *s)
 static fx_status run_data(window_job *s)
 {
     const fxi_conv_geometry *g = s->g;
-    const int64_t phases = g->stride[0] * g->stride[1] * g->stride[2];
+    int64_t phases[3];
     fx_status status = FX_OK;
     s->r.channels = g->cout;
     s->columns = columns_of(s->r.core, g->cin);
     s->tap_stride = g->depth;
     s->column_stride = g->taps;
-    for (int64_t p = 0; p < phases && !status; p++) {
+    /* A phase from the size of x on has no positions. */
+    for (int d = 0; d < 3; d++)
+        phases[d] = fxi_cpu_min(g->stride[d], g->x[d]);
+    for (int64_t p = 0; p < fxi_length(3, phases) && !status; p++) {
         bool any = true;
         int64_t rest = p;
         for (int d = 0; d < 3; d++) {
             s->stride[d] = g->stride[d];
             s->out[d] = g->x[d];
-            s->phase[d] = rest % g->stride[d];
-            rest /= g->stride[d];
+            s->phase[d] = rest % phases[d];
+            rest /= phases[d];
             read_gy(g, d, s->phase[d], &s->r.axes[d]);
             /* A phase without taps or positions has no work; its extent would be meaningless. */
             any = any && s->r.axes[d].taps > 0 && s->r.axes[d].windows > 0;
@@ -695,8 +703,9 @@ static fx_status run_weight(weight_job *w)
     w->columns = columns_of(r->core, g->cout);
     for (int d = 0; d < 3; d++)
         read_x(g, d, &r->axes[d]);
-    if (!lay_out(r, g->batch, WEIGHT_WINDOWS))
-        return FX_STATUS_MEMORY;
+    const fx_status fits = lay_out(r, g->batch, WEIGHT_WINDOWS);
+    if (fits)
+        return fits;
     const int64_t width = r->core->lanes * r->core->gather_vectors;
     const double flops = 2.0 * (double)(g->depth * g->cout) * (double)(g->batch * g->positions);
     /* The tile computes whole groups of rows, so the sums include them. */
@@ -730,8 +739,29 @@ static fx_status run_weight(weight_job *w)
 
 /* ---- the three kinds ------------------------------------------------------------------------- */
 
-fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y)
+/* Blocks are cut along axes 1 and 2 only, so one row of windows is always in one block. Where a row
+ * with all channels would not fit in the scratch and is the whole image (one spatial axis), axes 0
+ * and 1 are exchanged, which leaves the order of memory as it is. */
+static fxi_conv_geometry cut_along_rows(const fxi_conv_geometry *given, int kind)
 {
+    fxi_conv_geometry g = *given;
+    const bool data = kind == FX_CONV_DATA;
+    const int64_t *in = data ? g.y : g.x;
+    if (fxi_mul_sizes((data ? g.cout : g.cin) * (int64_t)g.size, in[0]) <= SCRATCH_BYTES ||
+        g.attr->spatial > 1)
+        return g;
+    int64_t *const axes[] = {g.x, g.k, g.y, g.stride, g.before, g.dilation};
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        const int64_t first = axes[i][0];
+        axes[i][0] = axes[i][1];
+        axes[i][1] = first;
+    }
+    return g;
+}
+
+fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *given, int kind, void *x, void *w, void *y)
+{
+    const fxi_conv_geometry turned = cut_along_rows(given, kind), *g = &turned;
     const reading r = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64], .size = g->size};
     const int64_t taps = g->k[0] + g->k[1] + g->k[2];
     int32_t *lists = fxi_malloc(2 * (size_t)taps * sizeof *lists);
