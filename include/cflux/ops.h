@@ -499,12 +499,14 @@ typedef struct fx_custom_operand {
     void *data;           /* the elements; read-only for inputs */
 } fx_custom_operand;
 
-/* A custom operation. `forward` computes `out` from n inputs on the host; it may return
- * FX_STATUS_DTYPE for unsupported element types. It must not call cflux: evaluating an array inside
- * `forward` is an error. `gradient` builds, with cflux operations, the gradient of each input from
- * the upstream gradient gy and stores it in gx[k]; inputs whose gx[k] stays NULL get no gradient.
- * `gradient` itself is NULL if the operation has none. The struct must outlive all arrays made with
- * it. */
+/* A custom operation. `forward` computes `out` from n inputs on the host. On failure it returns a
+ * status, such as FX_STATUS_DTYPE for unsupported element types; fx_fail adds a message. It must
+ * call no other function of cflux: evaluating an array inside `forward` is an error. `gradient`
+ * builds, with cflux operations, the gradient of each input from the upstream gradient gy and
+ * stores it in gx[k]. It has the sizes of in[k], otherwise the gradient fails with FX_STATUS_SHAPE;
+ * for a 0-d input an array of any size is summed. Inputs whose gx[k] stays NULL get no gradient. If
+ * `gradient` itself is NULL, all gradients through the operation are 0. The struct must outlive all
+ * arrays made with it. docs/guide/writing-a-layer.md has an example. */
 typedef struct fx_custom_op {
     size_t fxi_size;  /* sizeof(fx_custom_op) */
     const char *name; /* for errors; NULL: "custom" */

@@ -103,6 +103,28 @@ void fxi_on_demand(fx_array *x)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
+/* What the gradient function of a program stored for input i, or an error array if it does not fit.
+ * The gradient of a 0-d input may have any size: the sweep sums it. */
+static fx_array *checked(const fx_custom_op *op, const fxi_node *input, int i, fx_array *gx)
+{
+    const char *name = op->name ? op->name : "custom";
+    char got[FXI_SHAPE_TEXT], want[FXI_SHAPE_TEXT];
+    if (fx_is_error(gx))
+        return gx;
+    if (!fx_is_array(gx))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, name,
+                                      "its gradient function stored an object that is not an array "
+                                      "in gx[%d]",
+                                      i));
+    if (input->ndim == 0 || fxi_same_shape(gx->node, input))
+        return gx;
+    return fx_error_array(fx_fail(FX_STATUS_SHAPE, name,
+                                  "its gradient function stored an array of size %s in gx[%d], but "
+                                  "the size of input %d is %s",
+                                  fxi_shape_text(gx->node->ndim, gx->node->shape, got), i, i,
+                                  fxi_shape_text(input->ndim, input->shape, want)));
+}
+
 RULE(CUSTOM)
 {
     const fx_custom_op *op = a->node->attr.custom;
@@ -110,8 +132,12 @@ RULE(CUSTOM)
     bool ok = op->gradient && !fx_is_error(out);
     for (int i = 0; i < a->node->nin && ok; i++)
         ok = !fx_is_error(fxi_rule_in(a, i));
-    if (ok)
-        op->gradient(op, a->node->nin, a->in, out, a->gy, a->gx);
+    if (!ok)
+        return;
+    op->gradient(op, a->node->nin, a->in, out, a->gy, a->gx);
+    for (int i = 0; i < a->node->nin; i++)
+        if (a->need[i] && a->gx[i])
+            a->gx[i] = checked(op, a->node->in[i], i, a->gx[i]);
 }
 
 RULE(OWN_GRADIENT)

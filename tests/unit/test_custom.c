@@ -1,6 +1,8 @@
-/* test_custom.c: operations of programs: what is refused, and operations of many inputs and none.
- */
+/* test_custom.c: operations of programs: what is refused, operations of many inputs and none, and
+ * gradients that do not fit. */
 #include "composite_check.h"
+
+#include <cflux/tree.h>
 
 /* out[i] = i + Σ of the inputs' elements i */
 static fx_status positions(const fx_custom_op *op, int n, const fx_custom_operand *in,
@@ -59,9 +61,73 @@ static void what_is_no_operation_is_refused(void **state)
     CHECK(fx_custom(&op, 0, NULL, FX_DTYPE_F64, many), (1, 1, 1, 1, 1, 1, 1, 1), 0, 0);
 }
 
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* What the gradient function of `test_op` stores for its inputs. */
+static fx_array *stored[2];
+
+static void store(const fx_custom_op *test_op, int n, fx_array *const *in, fx_array *out,
+                  fx_array *gy, fx_array **gx)
+{
+    (void)test_op, (void)in, (void)out, (void)gy;
+    for (int i = 0; i < n; i++)
+        gx[i] = stored[i];
+}
+
+/* A gradient function may store an array of the sizes of the input, of any element type, and for a
+ * 0-d input any array, which is summed. Everything else is an error that names the input. The
+ * inputs are results of other operations, so nothing but the check sees the sizes. */
+static void gradients_fit_their_inputs(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const fx_custom_op test_op = {sizeof test_op, "test", positions, store, NULL};
+    static const fx_custom_op nameless = {
+        .fxi_size = sizeof nameless, .forward = positions, .gradient = store};
+    fx_array *ones = fx_full_dtype(FX_DTYPE_F64, 1, 3), *fixed = fx_full_dtype(FX_DTYPE_F64, 1, 3),
+             *one = fx_scalar(1), *scalar = fx_cast(one, FX_DTYPE_F64);
+    const struct {
+        const fx_custom_op *op;
+        fx_array *x, *gradient;
+        fx_status status;
+        double want; /* each element of the gradient, which is multiplied by 2 */
+        const char *message;
+    } rows[] = {
+        {&test_op, ones, fx_full_dtype(FX_DTYPE_F64, 4, 3), FX_OK, 8, ""},
+        {&test_op, ones, fx_full_dtype(FX_DTYPE_F32, 4, 3), FX_OK, 8, ""},
+        {&test_op, scalar, fx_full_dtype(FX_DTYPE_F64, 4, 3), FX_OK, 24, ""},
+        {&test_op, ones, NULL, FX_OK, 0, ""},
+        {&test_op, ones, fx_ones(7), FX_STATUS_SHAPE, 0,
+         "test: its gradient function stored an array of size 7 in gx[1], but the size of input 1 "
+         "is 3"},
+        {&test_op, ones, fx_ones(3, 1), FX_STATUS_SHAPE, 0, "of size 3×1 in gx[1]"},
+        {&test_op, ones, one, FX_STATUS_SHAPE, 0, "of size scalar in gx[1]"},
+        {&nameless, ones, fx_ones(1), FX_STATUS_SHAPE, 0, "custom: its gradient function"},
+        {&test_op, ones, fx_tuple(ones), FX_STATUS_ARGUMENT, 0,
+         "test: its gradient function stored an object that is not an array in gx[1]"},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        fx_array *in[] = {fixed, fx_mul(rows[k].x, 2)};
+        stored[1] = rows[k].gradient; /* gx[0] is not needed, so it is not checked */
+        stored[0] = one;
+        fx_array *y = fx_sum(fx_custom(rows[k].op, 2, in, FX_DTYPE_F64, FX_DIMS(3)));
+        fx_array *g = fx_gradient(y, rows[k].x);
+        if (rows[k].status != FX_OK) {
+            check_error(g, rows[k].status, rows[k].message);
+            continue;
+        }
+        assert_int_equal(fx_eltype(g), FX_DTYPE_F64);
+        assert_int_equal(fx_ndims(g), fx_ndims(rows[k].x));
+        for (int64_t i = 0; i < fx_length(rows[k].x); i++)
+            assert_true(fx_at(g, i) == rows[k].want);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_fit_their_inputs),
         cmocka_unit_test(any_number_of_inputs),
         cmocka_unit_test(what_is_no_operation_is_refused),
     };
