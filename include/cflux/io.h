@@ -10,7 +10,7 @@
  * Formats. The extension selects the format when a file is saved. When it is loaded, the content
  * decides, or the extension if the content does not show the format:
  *
- *   .safetensors   arrays by name, read by memory map; PyTorch and others read and write it
+ *   .safetensors   arrays by name; PyTorch and others read and write it
  *   .npy           one array in NumPy's format; loading returns the array, without a name
  *   .npz           arrays by name in NumPy's format; compressed files are read, never written
  *   .bson          Flux models: layers with their settings (docs/bson.md)
@@ -43,8 +43,11 @@ FXI_BEGIN_C
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads a file as a named tuple (.npy: the array), which the scope owns; an error array on failure.
- * Arrays that are read by memory map use the bytes of the file until they are released: if another
- * program changes the file in place, their values change. */
+ * Files are read by memory map: the arrays, and those that they were copied into by fx_load_into
+ * and similar functions, use the bytes of the file until they get other values or are released. If
+ * another program changes the file in place, their values change; if it makes the file shorter,
+ * reading them ends the process (SIGBUS). Replace a file by renaming another one, as fx_save does.
+ */
 FX_API void *fx_load(const char *path);
 
 /* Selects the version of Flux, e.g. "0.14" or "0.16.10", whose formulas are used for layers of BSON
