@@ -13,6 +13,9 @@
 
 /* ---- what an operation is -------------------------------------------------------------------- */
 
+enum { NO_STEP = -1 }; /* a kind */
+const fxi_dist_header fxi_dist_no_step = {.kind = NO_STEP};
+
 fxi_dist_header fxi_dist_header_of(const fx_step *step)
 {
     const fx_collective *w = &fx_step_collective(step)->what;
@@ -40,6 +43,10 @@ void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
                                                        [FX_REDUCE_MIN] = " (min)",
                                                        [FX_REDUCE_PROD] = " (prod)",
                                                        [FX_REDUCE_MEAN] = " (mean)"};
+    if (h->kind == NO_STEP) { /* a refusal is not described */
+        snprintf(text, size, "fx_dist_init(FX_NCCL)");
+        return;
+    }
     int n = snprintf(text, size, "%s%s of ", kinds[h->kind],
                      h->kind == FX_COLLECTIVE_BROADCAST || !folds[h->fold] ? "" : folds[h->fold]);
     for (int64_t i = 0; i < h->ndim && n > 0 && (size_t)n < size; i++)
@@ -151,8 +158,7 @@ fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refu
 
 fx_status fxi_dist_share(fx_dist *d, fx_status mine, const char *reason, char *why, size_t size)
 {
-    static const fxi_dist_header none;
-    return fxi_dist_agree(d, &none, mine, reason, why, size);
+    return fxi_dist_agree(d, &fxi_dist_no_step, mine, reason, why, size);
 }
 
 size_t fxi_dist_statements_bytes(int size)

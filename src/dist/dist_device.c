@@ -48,47 +48,52 @@ const fxi_device_transport *fxi_device_transport_find(const char *name)
     return find(name, &t, why, sizeof why) == FXI_PLUGIN_TAKEN ? t : NULL;
 }
 
-/* Bit k: this member has opened fxi_device_libraries[k]. */
-static int64_t open_own(fx_dist *d, char *why, size_t size)
+/* Opens this member's libraries, at least one of them. */
+static fx_status open_own(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
-    int64_t opened = 0;
     int n = 0;
+    (void)m;
     for (int k = 0; k < FXI_DIST_DEVICES; k++) {
         char reason[FXI_PLUGIN_WHY];
-        if (find(fxi_device_libraries[k].plugin, &d->devices[k], reason, sizeof reason) ==
-            FXI_PLUGIN_TAKEN)
-            opened |= (int64_t)1 << k;
-        else if (n >= 0 && (size_t)n < size)
+        if (find(fxi_device_libraries[k].plugin, &d->devices[k], reason, sizeof reason) !=
+                FXI_PLUGIN_TAKEN &&
+            n >= 0 && (size_t)n < size)
             n += snprintf(why + n, size - (size_t)n, "%s%.130s", n ? "; " : "", reason);
     }
-    return opened;
+    return d->devices[0] || d->devices[1] ? FX_OK : FX_STATUS_UNSUPPORTED;
+}
+
+/* A library is used only if no member lacks it, because all members must send the same steps to it.
+ */
+static fx_status keep_common(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    (void)m;
+    for (int k = 0; k < FXI_DIST_DEVICES; k++)
+        d->vote[k] = d->devices[k] ? 0 : 1;
+    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
+                            .fold = FX_REDUCE_MAX,
+                            .dtype = FX_DTYPE_I64,
+                            .count = FXI_DIST_DEVICES,
+                            .in = d->vote,
+                            .out = d->votes};
+    const fx_status status = fxi_dist_call(d, &c, why, size);
+    bool some = false;
+    for (int k = 0; k < FXI_DIST_DEVICES && status == FX_OK; k++) {
+        d->devices[k] = d->votes[k] ? NULL : d->devices[k];
+        some = some || d->devices[k];
+    }
+    if (status != FX_OK || some)
+        return status;
+    snprintf(why, size, "no library is usable on all members: some have NCCL, some have RCCL");
+    return FX_STATUS_UNSUPPORTED;
 }
 
 fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
 {
-    char reason[FXI_DIST_REASON] = "";
-    const int64_t opened = open_own(d, reason, sizeof reason);
-    fx_status status = fxi_dist_share(d, opened ? FX_OK : FX_STATUS_UNSUPPORTED, reason, why, size);
-    if (status != FX_OK)
-        return status;
-    /* 1 for a library that this member lacks. A library is used only if no member lacks it, because
-     * all members must send the same steps to it. */
-    d->vote[0] = opened & 1 ? 0 : 1;
-    d->vote[1] = opened & 2 ? 0 : 1;
-    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
-                            .fold = FX_REDUCE_MAX,
-                            .dtype = FX_DTYPE_I64,
-                            .count = 2,
-                            .in = d->vote,
-                            .out = d->votes};
-    status = fxi_dist_call(d, &c, why, size);
-    for (int k = 0; k < FXI_DIST_DEVICES; k++)
-        if (status != FX_OK || d->votes[k])
-            d->devices[k] = NULL;
-    if (status == FX_OK && !d->devices[0] && !d->devices[1]) {
-        snprintf(why, size, "no library is usable on all members: some have NCCL, some have RCCL");
-        status = FX_STATUS_UNSUPPORTED;
-    }
+    const fxi_dist_move how = {.what = &fxi_dist_no_step, .ready = open_own, .move = keep_common};
+    const fx_status status = fxi_dist_operation(d, &how, why, size);
+    for (int k = 0; k < FXI_DIST_DEVICES && status != FX_OK; k++)
+        d->devices[k] = NULL; /* the others have none either */
     return status;
 }
 
@@ -209,13 +214,17 @@ static fx_status connect(fx_dist *d, const fxi_dist_move *m, char *why, size_t s
     const char *failed = t->join(&id, d->group.rank, d->group.size, &d->connection);
     d->connected = t;
     d->stream = m->queue->stream;
-    fx_status own = failed ? FX_STATUS_UNSUPPORTED : FX_OK;
-    snprintf(reason, sizeof reason, "%s", failed ? failed : "");
     if (failed)
         d->connection = NULL;
-    else if (wait_for_all(d, NULL, reason, sizeof reason) != FX_OK)
-        own = FX_STATUS_UNSUPPORTED;
-    status = fxi_dist_share(d, own, reason, why, size);
+    /* A member that could not begin says so before the others wait for it. */
+    status = fxi_dist_share(d, failed ? FX_STATUS_UNSUPPORTED : FX_OK, failed, why, size);
+    if (status == FX_OK) {
+        const fx_status own = wait_for_all(d, NULL, reason, sizeof reason);
+        /* Some members may learn only at their time limit that the connection of another failed. */
+        d->limit *= 2;
+        status = fxi_dist_share(d, own == FX_OK ? FX_OK : FX_STATUS_UNSUPPORTED, reason, why, size);
+        d->limit /= 2;
+    }
     if (status != FX_OK)
         abandon(d);
     return status;

@@ -255,7 +255,7 @@ static fx_status operate(fx_dist *d, const fxi_dist_move *m, const char *what, c
     return status;
 }
 
-static fx_status run_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+fx_status fxi_dist_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     char reason[FXI_DIST_WHY] = "", what[120];
     fxi_mutex_lock(&d->lock);
@@ -296,7 +296,7 @@ fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_di
     how.what = &h;
     how.shared = !how.queue && h.narrow == 0 && is_shared(d, &h);
     how.n = fx_tensor_length(&step->out);
-    return run_operation(d, &how, why, size);
+    return fxi_dist_operation(d, &how, why, size);
 }
 
 fx_status fxi_dist_run_now(const fx_communicator *self, const fx_step *step, const void *in,
@@ -317,12 +317,11 @@ double fxi_dist_waited(fx_dist *d)
 void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *reason)
 {
     fx_dist *d = (fx_dist *)(uintptr_t)self->user;
-    static const fxi_dist_header none;
     char why[FXI_DIST_WHY] = "";
     fxi_mutex_lock(&d->lock);
     /* After an operation that failed on all members, the others do not wait for this one. */
     if (!d->broken && !d->told)
-        fxi_dist_agree(d, &none, status, reason, why, sizeof why);
+        fxi_dist_share(d, status, reason, why, sizeof why);
     if (d->broken && !*d->why)
         snprintf(d->why, sizeof d->why, "%s", why);
     d->told = false;

@@ -119,7 +119,7 @@ static fx_status join_devices(void)
     char why[FXI_DIST_WHY] = "";
     const fx_status status =
         the_group.group.size > 1 ? fxi_dist_open_devices(&the_group, why, sizeof why) : FX_OK;
-    return status == FX_OK ? FX_OK : fx_fail(status, "dist_init", "NCCL and RCCL: %s", why);
+    return status == FX_OK ? FX_OK : fx_fail(status, "dist_init", "%s", why);
 }
 
 fx_status fxi_dist_init(const fx_dist_init_args *given)

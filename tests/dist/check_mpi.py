@@ -53,6 +53,8 @@ GPU_CASES = {
     ("gpu_sums", 2): ["0 sum: 3 2", "1 mean: 1.5 1", "0 last: 2 1", "1 most: 2 1", "0 half: 3 2"],
     ("gpu_sums", 4): ["0 sum: 10 4", "3 mean: 2.5 1", "0 last: 4 1", "2 most: 4 1", "1 half: 10 4"],
     ("gpu_mixed", 2): ["rank 1 calls all_reduce (sum) of 2 Float32, but rank 0 calls all_reduce (sum) of 2 Float32 in a GPU's memory"],
+    ("gpu_refused", 2): ["0 NCCL: dist_init: fx_dist_init(FX_NCCL), operation 1: rank 1 cannot continue: ", "0 sum: 3 2", "1 sum: 3 2"],
+    ("gpu_half", 2): ["rank 1 cannot continue: ncclCommInitRankConfig failed"],
     ("gpu_same", 2): ["cannot continue: NCCL failed: invalid usage: Duplicate GPU detected"],
     ("gpu_models", 2): ["0 weight: 2 2", "1 weight: 2 2"],
     ("gpu_wire", 2): ["0 by NCCL: -1.00098 -1.00098", "1 by NCCL: -1.00098 -1.00098", "0 by MPI: -1 -1", "1 by MPI: -1 -1"],

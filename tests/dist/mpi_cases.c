@@ -360,6 +360,30 @@ static void gpu_sums(fx_dist *d)
     say_values("half", fx_dist_allreduce(d, fx_cast(x, FX_DTYPE_F16), FX_REDUCE_SUM));
 }
 
+/* If only one rank has a library, no rank uses it: all go on with MPI. */
+static void gpu_refused(fx_dist *d)
+{
+    if (rank == 1) {
+        setenv("FX_NCCL_LIBRARY", "/nowhere.so", 1);
+        setenv("FX_RCCL_LIBRARY", "/nowhere.so", 1);
+    }
+    fx_use("CUDA");
+    fx_dist_init(FX_NCCL);
+    say_error("NCCL");
+    fx_device *gpu = fx_device_get("CUDA", fx_dist_local_rank(d));
+    say_values("sum", fx_dist_allreduce(d, fx_to(gpu, fx_vector(rank + 1, 1)), FX_REDUCE_SUM));
+}
+
+/* Rank 1 cannot begin its connection, and that of rank 0 never comes into being. */
+static void gpu_half(fx_dist *d)
+{
+    setenv("SIM_NCCL_ALONE", "1", 1);
+    setenv(rank == 0 ? "SIM_NCCL_SLOW" : "SIM_FAIL",
+           rank == 0 ? "1000000" : "ncclCommInitRankConfig@1=2", 1);
+    fx_array *x = fx_to(join_gpu(fx_dist_local_rank(d)), fx_vector(1, 2));
+    say_values("sum", fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+}
+
 static void gpu_mixed(fx_dist *d)
 {
     fx_device *gpu = join_gpu(rank);
@@ -464,6 +488,8 @@ static const struct {
              {"unused_clipped", unused_clipped},
              {"slow", slow},
              {"gpu_sums", gpu_sums},
+             {"gpu_refused", gpu_refused},
+             {"gpu_half", gpu_half},
              {"gpu_mixed", gpu_mixed},
              {"gpu_same", gpu_same},
              {"gpu_models", gpu_models},

@@ -650,6 +650,23 @@ static void a_member_that_cannot_go_on_is_named(void **state)
     }
 }
 
+/* Rank 1 opens NCCL, the others add up numbers: 0-d Float32, which all header fields describe by 0.
+ */
+static void *opens_devices(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    char why[FXI_DIST_WHY] = "";
+    if (fx_dist_rank(&m->d) == 1) {
+        m->status = fxi_dist_share(&m->d, FX_OK, "", why, sizeof why);
+        snprintf(m->message, sizeof m->message, "%s", why);
+        return NULL;
+    }
+    fx_eval(fx_dist_allreduce(&m->d, fx_sum(fx_vector(1, 2)), FX_REDUCE_SUM));
+    take_error(m);
+    return NULL;
+}
+
 static void *too_late(void *argument)
 {
     member *m = argument;
@@ -672,6 +689,13 @@ static void differences_are_named_on_all_members(void **state)
     run_members(other_sizes);
     expect("rank 2 calls all_reduce (sum) of 3×3 Float32, but rank 0 calls all_reduce (sum) of 3×2 "
            "Float32");
+}
+
+static void joining_by_nccl_is_no_sum(void **state)
+{
+    (void)state;
+    run_members(opens_devices);
+    expect("rank 1 calls fx_dist_init(FX_NCCL), but rank 0 calls all_reduce (sum) of Float32");
 }
 
 static void a_failure_ends_the_group(void **state)
@@ -840,6 +864,7 @@ int main(void)
         cmocka_unit_test(weights_are_not_lost_in_halves),
         cmocka_unit_test(a_member_that_cannot_go_on_is_named),
         cmocka_unit_test(differences_are_named_on_all_members),
+        cmocka_unit_test(joining_by_nccl_is_no_sum),
         cmocka_unit_test(a_failure_ends_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
