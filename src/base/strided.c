@@ -285,6 +285,7 @@ static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64
     fxi_walk from = {0}, to = {0};
     plane p = {.ni = w->shape[0], .nj = nj, .si = w->stride[0], .size = c->size};
     int64_t next = 1;
+    bool lined_up = (uintptr_t)dst % LINE == 0; /* every line and every plane of the output */
     for (int d = 0; d < w->nd; d++) {
         if (d == c->axis)
             p.dj = next;
@@ -292,9 +293,9 @@ static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64
             fxi_walk_push(&from, w->shape[d], w->stride[d]);
             fxi_walk_push(&to, w->shape[d], next);
         }
+        lined_up = lined_up && (d == 0 || next % lines == 0);
         next *= w->shape[d];
     }
-    const bool lined_up = (uintptr_t)dst % LINE == 0 && p.dj % lines == 0;
     p.stream = lined_up && c->length * (int64_t)c->size >= FXI_STREAM_BYTES;
     for (int64_t k = first; k < last; k++) {
         const int64_t j = k % c->blocks * lines;

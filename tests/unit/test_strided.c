@@ -90,7 +90,9 @@ static void permutations(void **state)
     assert_int_equal(checked, 4 * 24);
 }
 
-/* Beyond FXI_STREAM_BYTES, on and off the lines of the cache, and in sizes that no line divides. */
+/* Beyond FXI_STREAM_BYTES, on and off the lines of the cache, and in sizes that no line divides. In
+ * the final two shapes the lines of a plane begin on lines of the cache, and the planes do not, or
+ * the other way round. */
 static void large_transposes(void **state)
 {
     (void)state;
@@ -101,6 +103,8 @@ static void large_transposes(void **state)
             check(sizes[s], 2, (const int64_t[]){1024, n + 5}, (const int[]){1, 0}, k, !k);
         }
         check(sizes[s], 3, (const int64_t[]){n, 512, 2}, (const int[]){1, 0, 2}, 0, true);
+        check(sizes[s], 3, (const int64_t[]){n, 64, 17}, (const int[]){2, 1, 0}, 0, true);
+        check(sizes[s], 3, (const int64_t[]){n, 17, 64}, (const int[]){1, 0, 2}, 0, true);
     }
 }
 
