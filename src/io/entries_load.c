@@ -40,6 +40,14 @@ static const fxi_entry *find(const fxi_entry **order, int32_t n, const fxi_entry
     return found ? *found : NULL;
 }
 
+enum { NAMES = 200 };
+
+/* Writes `lead` and the first names of a list, for messages. */
+static void names_of(fxi_entries *e, const char *lead, char text[NAMES])
+{
+    fxi_child_names(fxi_entries_tuple(e), lead, text, NAMES);
+}
+
 /* Passes every array of the object and its source to fx_loadmodel, as two tuples. fx_loadmodel
  * converts types, keeps ties, and changes all arrays or none. */
 static fx_status load_pairs(const char *source, fxi_entries *to, fxi_entries *from)
@@ -50,9 +58,12 @@ static fx_status load_pairs(const char *source, fxi_entries *to, fxi_entries *fr
         to->status = fx_fail(FX_STATUS_MEMORY, to->op, "no memory for a list of arrays");
     for (int32_t i = 0; to->status == FX_OK && i < to->n; i++) {
         const fxi_entry *key = &to->items[i], *found = find(order, from->n, key);
-        if (!found)
-            to->status = fx_fail(FX_STATUS_FORMAT, to->op, "%s: there is no array \"%s\"", source,
-                                 key->name);
+        if (!found) {
+            char names[NAMES];
+            names_of(from, "; it has ", names);
+            to->status = fx_fail(FX_STATUS_FORMAT, to->op, "%s: there is no array \"%s\"%s", source,
+                                 key->name, names);
+        }
         both[i] = key->array;
         both[to->n + i] = found ? found->array : NULL;
     }
@@ -72,10 +83,13 @@ static fx_status find_left_over(const char *source, fxi_entries *to, const fxi_e
     const fxi_entry **order = fxi_entries_sorted(to);
     for (int32_t i = 0; order && i < from->n && to->status == FX_OK; i++) {
         const fxi_entry *key = &from->items[i];
-        if (!find(order, to->n, key))
-            to->status =
-                fx_fail(FX_STATUS_FORMAT, to->op,
-                        "%s: the array \"%s\" does not exist in the object", source, key->name);
+        if (!find(order, to->n, key)) {
+            char names[NAMES];
+            names_of(to, ", which has ", names);
+            to->status = fx_fail(FX_STATUS_FORMAT, to->op,
+                                 "%s: the array \"%s\" does not exist in the object%s", source,
+                                 key->name, names);
+        }
     }
     fxi_free((void *)order);
     return to->status;

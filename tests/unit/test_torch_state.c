@@ -163,13 +163,21 @@ static void what_does_not_fit_is_named(void **state)
     void *m = fx_chain(fx_dense(3, 2), fx_batchnorm(2));
     void *shorter = fx_named_tuple("0.weight", fx_ones(3, 2), "0.bias", fx_ones(2));
     refused(m, shorter, FX_STATUS_FORMAT,
-            "load_torch_state: the state: there is no array \"1.bias\"");
+            "load_torch_state: the state: there is no array \"1.bias\"; it has \"0.weight\", "
+            "\"0.bias\"");
+    void *prefixed = fx_named_tuple("net.0.weight", fx_ones(3, 2), "net.0.bias", fx_ones(2));
+    refused(fx_dense(3, 2), prefixed, FX_STATUS_FORMAT,
+            "load_torch_state: the state: there is no array \"weight\"; it has \"net.0.weight\", "
+            "\"net.0.bias\"");
     refused(m, fx_torch_state(fx_chain(fx_dense(2, 3), fx_batchnorm(2))), FX_STATUS_SHAPE,
             "load_torch_state: the state: the array \"0.weight\" is a 3×2 Matrix{Float32}, but "
             "the object has a 2×3 Matrix{Float32}");
-    refused(m, fx_torch_state(fx_chain(fx_dense(3, 2), fx_batchnorm(2), fx_dense(2, 1))),
-            FX_STATUS_FORMAT,
-            "load_torch_state: the state: the array \"2.weight\" does not exist in the object");
+    refused(
+        m, fx_torch_state(fx_chain(fx_dense(3, 2), fx_batchnorm(2), fx_dense(2, 1))),
+        FX_STATUS_FORMAT,
+        "load_torch_state: the state: the array \"2.weight\" does not exist in the object, which "
+        "has \"0.weight\", \"0.bias\", \"1.bias\", \"1.weight\", \"1.running_mean\", "
+        "\"1.running_var\"");
     refused(m, fx_zeros(3), FX_STATUS_ARGUMENT,
             "load_torch_state: the state is an array, not a tuple of arrays");
     refused(m, NULL, FX_STATUS_ARGUMENT, "load_torch_state: the state is NULL");
