@@ -138,6 +138,8 @@ static void *state_of(made *m, const fxi_item *item, int depth)
         return state_of_list(m, item->object, depth);
     case FXI_ITEM_SINGLE:
         return empty();
+    case FXI_ITEM_LAYER: /* only its struct in a file may be another one */
+        return state_of_object(m, &(const fxi_item){.object = item->object}, depth);
     default:
         return state_of_object(m, item, depth);
     }

@@ -162,6 +162,48 @@ static void own_structs(void **state)
     assert_int_equal(loads(a, b, s), 6);
 }
 
+/* The names of the children, "weight bias σ". */
+static const char *names_of(const void *object, char text[200])
+{
+    *text = 0;
+    for (int64_t i = 0; i < fx_count(object); i++)
+        snprintf(text + strlen(text), 200 - strlen(text), "%s%s", i ? " " : "",
+                 fx_child_name(object, i));
+    return text;
+}
+
+/* A layer inside of another one has the fields that Flux's Flux.state gives it, and one state,
+ * however often it is reached. */
+static void layers_inside_of_layers(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char text[200];
+    void *d = fx_dense(4, 4, FX_RELU), *attention = fx_multiheadattention(FX_DIMS(4), .nheads = 2);
+    const struct {
+        void *model;
+        const char *names, *field, *inside;
+    } rows[] = {
+        {fx_skipconnection(d, FX_ADD), "layers connection", "layers", "weight bias σ"},
+        {fx_skipconnection(FX_RELU, fx_bilinear(FX_DIMS(4, 4), 2)), "layers connection",
+         "connection", "weight bias σ"},
+        {fx_rnn(2, 3), "cell", "cell", "σ Wi Wh bias"},
+        {fx_lstm(2, 3), "cell", "cell", "Wi Wh bias"},
+        {fx_gruv3(2, 3), "cell", "cell", "Wi Wh b Wh_h̃"},
+        {fx_weightnorm(d), "layer g which dims", "layer", "weight bias σ"},
+        {attention, "nheads q_proj k_proj v_proj attn_drop out_proj", "v_proj", "weight bias σ"},
+        {attention, "nheads q_proj k_proj v_proj attn_drop out_proj", "attn_drop",
+         "p dims active rng"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        void *s = fx_flux_state(rows[i].model);
+        assert_string_equal(names_of(s, text), rows[i].names);
+        assert_string_equal(names_of(fx_child_named(s, rows[i].field), text), rows[i].inside);
+    }
+    void *both = fx_child_named(fx_flux_state(fx_chain(fx_skipconnection(d, FX_ADD), d)), "layers");
+    assert_ptr_equal(fx_child_named(fx_child(both, 0), "layers"), fx_child(both, 1));
+}
+
 /* ---- what does not fit ----------------------------------------------------------------------- */
 
 static void refuses(fx_status status, void *dst, void *src, const char *path)
@@ -209,9 +251,11 @@ static void names_must_agree(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_state_of_every_layer), cmocka_unit_test(modes_and_settings_stay),
-        cmocka_unit_test(own_structs), cmocka_unit_test(errors_name_the_path),
-        cmocka_unit_test(names_must_agree)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_state_of_every_layer),
+                                       cmocka_unit_test(modes_and_settings_stay),
+                                       cmocka_unit_test(own_structs),
+                                       cmocka_unit_test(layers_inside_of_layers),
+                                       cmocka_unit_test(errors_name_the_path),
+                                       cmocka_unit_test(names_must_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
