@@ -181,7 +181,10 @@ fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop)
                 (long long)start);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
-    return fx_slice_step(x, axis, start, 1, stop - start);
+    int64_t n;
+    if (__builtin_sub_overflow(stop, start, &n))
+        n = INT64_MAX; /* outside the axis anyway */
+    return fx_slice_step(x, axis, start, 1, n);
 }
 
 /* The literal that fills a padding, in x's type. */

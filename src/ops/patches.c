@@ -44,7 +44,7 @@ static fx_status count_windows(const char *op, const int64_t *sizes, patches *p)
         kernel[i] = p->kernel[i];
         p->windows[i] = fxi_window_count(sizes[i], p->kernel[i], p->stride[i], p->before[i],
                                          p->after[i], p->dilation[i]);
-        p->padded[i] = sizes[i] + p->before[i] + p->after[i];
+        p->padded[i] = fxi_add_sizes(fxi_add_sizes(sizes[i], p->before[i]), p->after[i]);
         fits = fits && p->windows[i] >= 0 &&
                fxi_mul_i64(p->nwindows, p->windows[i], &p->nwindows) &&
                fxi_mul_i64(p->nkernel, kernel[i], &p->nkernel) &&

@@ -42,7 +42,8 @@ fx_status fxi_spread_pad(const char *op, const fx_dims *d, int spatial, int32_t 
 int64_t fxi_window_count(int64_t n, int64_t k, int32_t stride, int32_t before, int32_t after,
                          int32_t dilation)
 {
-    const int64_t span = n + before + after - (fxi_mul_sizes(k - 1, dilation) + 1);
+    const int64_t padded = fxi_add_sizes(fxi_add_sizes(n, before), after);
+    const int64_t span = padded - (fxi_mul_sizes(k - 1, dilation) + 1);
     return span < 0 ? -1 : span / stride + 1;
 }
 

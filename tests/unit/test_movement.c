@@ -38,6 +38,8 @@ static void slices(void **state)
     check_slice(INT64_MAX, 1, 2);
     check_slice(INT64_MIN, -1, 2);
     check_error(fx_slice(fx_ones(3), 0, 2, 1), FX_STATUS_ARGUMENT, "stop 1 is before start 2");
+    check_error(fx_slice(fx_ones(3), 0, INT64_MIN, INT64_MAX), FX_STATUS_ARGUMENT,
+                "9223372036854775807 elements from index -9223372036854775808");
     check_error(fx_slice(fx_ones(3), 1, 0, 1), FX_STATUS_ARGUMENT, "axis 1");
     check_error(fx_slice(fx_ones(3), -1, 0, 1), FX_STATUS_ARGUMENT, "axis -1");
 }

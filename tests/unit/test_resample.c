@@ -210,6 +210,8 @@ static void refuses_patches(void **state)
     check_error(fx_fold(fx_ones(4, 2, 1), FX_DIMS(4), FX_DIMS(2)), FX_STATUS_SHAPE,
                 "expects (3 windows)×(2 elements of a patch, times channels)×batch, got 4×2×1");
     check_error(fx_fold(fx_ones(3, 3, 1), FX_DIMS(4), FX_DIMS(2)), FX_STATUS_SHAPE, "got 3×3×1");
+    check_error(fx_fold(fx_ones(3, 2, 1), FX_DIMS(INT64_MAX), FX_DIMS(2), .pad = FX_DIMS(1)),
+                FX_STATUS_SHAPE, "windows)×(2 elements");
     check_error(fx_fold(fx_ones(3, 3, 1), FX_DIMS(), FX_DIMS(2)), FX_STATUS_SHAPE, "got 0");
 }
 
