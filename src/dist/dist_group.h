@@ -89,7 +89,7 @@ typedef struct fxi_dist_move {
     fx_status (*ready)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
     fx_status (*move)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
 } fxi_dist_move;
-/* The description of what is no collective operation: fx_dist_init(FX_NCCL), or a refusal. */
+/* Describes fx_dist_init(FX_NCCL) and refusals, which belong to no step. */
 extern const fxi_dist_header fxi_dist_no_step;
 /* Runs an operation: the members agree on it, then all call `move`. */
 fx_status fxi_dist_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);

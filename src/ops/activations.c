@@ -7,8 +7,9 @@
  *
  * NaN stays NaN in all of them: the branch that a false comparison selects is a function of x.
  * Functions of e^x never get an argument that overflows, not even in a branch that is not selected
- * (its gradient would be 0·Inf). So they are correct for all finite x. Products such as x·σ(x) give
- * NaN at −Inf, as in NNlib.
+ * (its gradient would be 0·Inf). So they are correct for all finite x, except that the gradient of
+ * gelu is NaN where x² overflows, as PyTorch's is. Products such as x·σ(x) give NaN at −Inf, as in
+ * NNlib.
  */
 #include "composites.h"
 

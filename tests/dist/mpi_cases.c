@@ -360,7 +360,7 @@ static void gpu_sums(fx_dist *d)
     say_values("half", fx_dist_allreduce(d, fx_cast(x, FX_DTYPE_F16), FX_REDUCE_SUM));
 }
 
-/* If only one rank has a library, no rank uses it: all go on with MPI. */
+/* If only rank 0 has a library, no rank uses it, and MPI moves the arrays. */
 static void gpu_refused(fx_dist *d)
 {
     if (rank == 1) {
