@@ -570,15 +570,11 @@ void fxi_promise_drop(fxi_context *c, int i)
 
 fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *target, fx_array *value)
 {
-    int32_t earlier = -1;
-    for (int i = 0; target && i < c->npromises && earlier < 0; i++)
-        if (c->promises[i].target == target)
-            earlier = i;
-    /* A promise that replaces an earlier one needs no memory: so nothing fails after the earlier
-     * one is dropped. */
-    if (earlier >= 0)
-        fxi_promise_drop(c, earlier);
-    else if (c->npromises == c->promise_capacity) {
+    int32_t at = 0;
+    while (target && at < c->npromises && c->promises[at].target != target)
+        at++;
+    const bool replaces = target && at < c->npromises;
+    if (!replaces && c->npromises == c->promise_capacity) {
         const int capacity = c->promise_capacity ? 2 * c->promise_capacity : 16;
         fxi_promise *grown = fxi_realloc(c->promises, (size_t)capacity * sizeof *grown);
         if (!grown)
@@ -587,10 +583,14 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *targe
         c->promises = grown;
         c->promise_capacity = capacity;
     }
-    c->promises[c->npromises++] = (fxi_promise){.kind = kind,
-                                                .depth = c->scope->depth,
-                                                .target = fxi_retain(target),
-                                                .value = fxi_retain(value)};
+    /* Before the earlier promise is dropped, because it may hold the only references. */
+    const fxi_promise p = {.kind = kind,
+                           .depth = c->scope->depth,
+                           .target = fxi_retain(target),
+                           .value = fxi_retain(value)};
+    if (replaces)
+        fxi_promise_drop(c, at);
+    c->promises[c->npromises++] = p;
     return FX_OK;
 }
 

@@ -421,6 +421,16 @@ static void p5_stage_and_staged(void **state)
         SAME(fx_item(count), 2);
     }
     SAME(fx_item(count), 12);
+    {
+        FX_STEP;
+        {
+            FX_SCOPE;
+            fx_stage(count, fx_add(fx_staged(count), 3));
+        }
+        assert_int_equal(fx_stage(count, fx_staged(count)), FX_OK); /* the same value again */
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+    SAME(fx_item(count), 15);
     assert_ptr_equal(fx_staged(count), count);
     void *pair = fx_tuple(count, count);
     assert_true(fx_is_error(fx_staged(NULL)));
@@ -431,7 +441,7 @@ static void p5_stage_and_staged(void **state)
     expect_error(FX_STATUS_ARGUMENT, "stage: an argument is NULL");
     assert_int_equal(fx_stage(count, pair), FX_STATUS_ARGUMENT);
     expect_error(FX_STATUS_ARGUMENT, "stage: takes arrays, got Tuple");
-    SAME(fx_item(count), 12);
+    SAME(fx_item(count), 15);
     fx_array *bad = fx_error_array(FX_STATUS_SHAPE); /* of an error that is already recorded */
     assert_ptr_equal(fx_staged(bad), bad);
     assert_int_equal(fx_stage(count, bad), FX_STATUS_SHAPE);
