@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define GIB ((int64_t)1 << 30)
 
@@ -84,6 +85,36 @@ static void indices_of_a_long_axis(void **state)
     assert_true(gpu_host_faults[1] == -1);
     gather((const int64_t[]){4 * GIB, 0, 0, 0}, y); /* its low 32 bits are 0 */
     assert_true(gpu_host_faults[1] == 4 * GIB && y[0] == 0.0f);
+}
+
+/* A signal of more than 2³⁰ elements, of which three windows read a few: the first one begins in
+ * the padding, and the page before the signal cannot be read. Its memory is never touched
+ * elsewhere. */
+static void windows_of_a_long_axis(void **state)
+{
+    (void)state;
+    enum { PAGE = 1 << 16 };
+    const int64_t n = GIB + 100, sizes[3][3] = {{n, 1, 1}, {3, 1, 1}, {3, 1, 1}};
+    const size_t bytes = PAGE + (size_t)n * sizeof(float);
+    char *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    assert_int_equal(mprotect(memory + PAGE, bytes - PAGE, PROT_READ | PROT_WRITE), 0);
+    float *x = (float *)(void *)(memory + PAGE), y[3] = {0};
+    const float w[3] = {1, 10, 100};
+    x[0] = 1, x[1] = 2, x[GIB / 2 - 1] = 3, x[GIB / 2] = 4, x[GIB / 2 + 1] = 5, x[GIB] = 6;
+    fx_tensor in[] = {tensor(FX_DTYPE_F32, 3, sizes[0]), tensor(FX_DTYPE_F32, 3, sizes[1])};
+    fx_step s = {.op = FX_OP_CONV, .cls = FX_CLASS_CONV, .nin = 2, .in = in};
+    s.out = tensor(FX_DTYPE_F32, 3, sizes[2]);
+    s.as.conv.attr = (fx_conv_attr){.kind = FX_CONV_FORWARD,
+                                    .groups = 1,
+                                    .spatial = 1,
+                                    .flipped = 1,
+                                    .stride = {(int32_t)(GIB / 2), 1, 1},
+                                    .dilation = {1, 1, 1},
+                                    .before = {1}};
+    assert_int_equal(run_on_host(&s, (const void *[]){x, w}, y), FX_OK);
+    assert_true(y[0] == 210 && y[1] == 543 && y[2] == 60);
+    munmap(memory, bytes);
 }
 
 /* ---- steps that are only prepared ------------------------------------------------------------ */
@@ -321,6 +352,104 @@ static void small_steps_stay_narrow(void **state)
     }
 }
 
+/* ---- windows --------------------------------------------------------------------------------- */
+
+static uint64_t random_state = 1;
+
+/* A number below 2^bits; small ones are as likely as large ones. */
+static int64_t random_number(int bits)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    const int own = (int)(random_state >> 33) % (bits + 1);
+    return (int64_t)((random_state >> 20) & (((uint64_t)1 << own) - 1));
+}
+
+/* Random sizes, strides, dilations and paddings of the windows of a convolution or of pooling. */
+typedef struct window {
+    int spatial;
+    int64_t x[5], w[5], y[5];
+    int32_t stride[3], dilation[3], before[3], after[3];
+} window;
+
+static window random_window(void)
+{
+    window v = {.spatial = 1 + (int)random_number(8) % 3};
+    for (int d = 0; d < v.spatial; d++) {
+        int64_t span;
+        v.w[d] = 1 + random_number(4);
+        v.stride[d] = (int32_t)(1 + random_number(30));
+        v.dilation[d] = (int32_t)(1 + random_number(random_number(3) ? 3 : 27));
+        do {
+            v.x[d] = 1 + random_number(14);
+            v.before[d] = (int32_t)random_number(30), v.after[d] = (int32_t)random_number(30);
+            span = v.x[d] + v.before[d] + v.after[d] - (v.w[d] - 1) * v.dilation[d] - 1;
+        } while (span < 0);
+        v.y[d] = span / v.stride[d] + 1;
+    }
+    const int c = v.spatial;
+    v.x[c] = v.w[c] = 1 + random_number(5);
+    v.y[c] = v.w[c + 1] = 1 + random_number(5);
+    v.x[c + 1] = v.y[c + 1] = 1 + random_number(3);
+    return v;
+}
+
+static void convolve_window(const window *v, int which)
+{
+    const int nd = v->spatial + 2;
+    const fx_tensor t[] = {tensor(FX_DTYPE_F32, nd, v->x), tensor(FX_DTYPE_F32, nd, v->w),
+                           tensor(FX_DTYPE_F32, nd, v->y)};
+    fx_tensor in[] = {t[which == FX_CONV_DATA ? 2 : 0], t[which == FX_CONV_WEIGHT ? 2 : 1]};
+    fx_step s = {.op = FX_OP_CONV, .cls = FX_CLASS_CONV, .nin = 2, .in = in};
+    fx_conv_attr *a = &s.as.conv.attr;
+    *a = (fx_conv_attr){.kind = which, .groups = 1, .spatial = v->spatial};
+    memcpy(a->stride, v->stride, sizeof a->stride);
+    memcpy(a->dilation, v->dilation, sizeof a->dilation);
+    memcpy(a->before, v->before, sizeof a->before);
+    memcpy(a->after, v->after, sizeof a->after);
+    s.out = t[which == FX_CONV_FORWARD ? 2 : which == FX_CONV_DATA ? 0 : 1];
+    prepare("conv", &s);
+}
+
+static void pool_window(const window *v, int which)
+{
+    const int nd = v->spatial + 2;
+    window same = *v;
+    same.y[v->spatial] = v->x[v->spatial];
+    const bool back = which == FX_POOL_MAX_GRAD || which == FX_POOL_MEAN_GRAD;
+    const fx_tensor x = tensor(FX_DTYPE_F32, nd, same.x), y = tensor(FX_DTYPE_F32, nd, same.y);
+    fx_tensor in[] = {back ? y : x, x};
+    fx_step s = {.op = FX_OP_POOL, .cls = FX_CLASS_POOL, .in = in, .out = back ? x : y};
+    s.nin = which == FX_POOL_MAX_GRAD || which == FX_POOL_MAX_PICK ? 2 : 1;
+    fx_pool_attr *a = &s.as.pool.attr;
+    *a = (fx_pool_attr){.kind = which, .spatial = v->spatial};
+    for (int d = 0; d < v->spatial; d++)
+        a->window[d] = (int32_t)v->w[d];
+    memcpy(a->stride, v->stride, sizeof a->stride);
+    memcpy(a->dilation, v->dilation, sizeof a->dilation);
+    memcpy(a->before, v->before, sizeof a->before);
+    memcpy(a->after, v->after, sizeof a->after);
+    prepare("pool", &s);
+}
+
+/* No parameter of a kernel with 32-bit indices is too large (prepare). A device may refuse a launch
+ * of too many groups. */
+static void windows_of_any_numbers(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 1500; round++) {
+        const window v = random_window();
+        double elements = 1;
+        for (int d = 0; d < v.spatial + 2; d++)
+            elements *= (double)v.y[d];
+        if (elements > 1e12) /* no device has this much memory */
+            continue;
+        for (int k = FX_CONV_FORWARD; k <= FX_CONV_WEIGHT; k++)
+            convolve_window(&v, k);
+        for (int k = FX_POOL_MAX; k <= FX_POOL_MAX_PICK; k++)
+            pool_window(&v, k);
+    }
+}
+
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static void launches_have_limits(void **state)
@@ -436,9 +565,11 @@ static void floors_of_quotients(void **state)
 int main(void)
 {
     const struct CMUnitTest host_tests[] = {cmocka_unit_test(indices_of_a_long_axis),
+                                            cmocka_unit_test(windows_of_a_long_axis),
                                             cmocka_unit_test(floors_of_quotients)},
                             tests[] = {cmocka_unit_test(every_kind_is_wide_enough),
                                        cmocka_unit_test(small_steps_stay_narrow),
+                                       cmocka_unit_test(windows_of_any_numbers),
                                        cmocka_unit_test(launches_have_limits)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (gpu_host_works())

@@ -191,8 +191,12 @@ static bool is_wide(contraction *c, const geometry *g)
     bool wide = false;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         wide |= fxi_gpu_wide(lengths[i]);
-    /* Positions must stay below 2²⁹, because they are added to FAR (2³⁰, in conv.cl), which marks a
-     * term as outside. Addresses in the source are computed for positions in the padding too. */
+    /* Distances of a large stride, too. */
+    for (int k = 0; k < PARAM_COUNT; k++)
+        wide |= c->v[k] != (int32_t)c->v[k];
+    /* Positions of 32 bits must stay below 2²⁹, because they are added to FAR (2³⁰, in conv.cl),
+     * which marks a term as outside. Addresses in the source are computed for positions in the
+     * padding too. */
     double positions = (double)fx_tensor_length(&c->step->in[0]);
     for (int d = 0; d < 3; d++) {
         const int64_t size = *on_axis(c, SIZE, d), beyond = g->before[d] + g->k[d] * g->dilation[d];

@@ -13,7 +13,7 @@
 #define LANE @lane@
 #define VALUE @value@
 #define BELOW(x, n) ((@unsigned@)(x) < (@unsigned@)(n))
-#define FAR ((fx_int)1 << 30)
+#define FAR ((fx_int)1 << (8 * (int)sizeof(fx_int) - 2))
 #define LOAD(x, i) FX_LOAD_@name@(x, i)
 FX_USE(0, const @stored@, source)
 FX_USE(1, const @stored@, other)
