@@ -288,15 +288,21 @@ static fx_array *fail(fx_status status, const char *what, const fx_dot_product_a
 static fx_array *fail_to_broadcast(const char *name, const fx_array *x, const fx_array *q,
                                    const int64_t *scores)
 {
-    char text[100], batch[24 * FX_MAX_DIMS] = "";
+    char text[100], batch[24 * FX_MAX_DIMS] = "", hint[120] = "";
     size_t n = 0;
     fx_summary((void *)(uintptr_t)x, text, sizeof text);
+    if (fx_ndims(q) == 3 && fx_ndims(x) == 2 && fx_size(x, 0) == scores[0] &&
+        fx_size(x, 1) == fx_size(q, 2))
+        snprintf(hint, sizeof hint,
+                 "; for a %s of the keys of each sequence, pass fx_reshape(%s, %lld, 1, 1, %lld)",
+                 name, name, (long long)scores[0], (long long)fx_size(q, 2));
     for (int i = 2; i < fx_ndims(q) && n < sizeof batch; i++)
         n += (size_t)snprintf(batch + n, sizeof batch - n, "×%lld", (long long)fx_size(q, i));
     return fx_error_array(fx_fail(
         FX_STATUS_SHAPE, OP_NAME,
-        "the %s must broadcast to keys×queries×heads×batch = %lld×%lld×%lld%s, but got %s", name,
-        (long long)scores[0], (long long)scores[1], (long long)scores[2], n ? batch : "×1", text));
+        "the %s must broadcast to keys×queries×heads×batch = %lld×%lld×%lld%s, but got %s%s", name,
+        (long long)scores[0], (long long)scores[1], (long long)scores[2], n ? batch : "×1", text,
+        hint));
 }
 
 static bool same_batch(const fx_array *x, const fx_array *y)

@@ -41,34 +41,39 @@ static const char *size_text(const fx_array *x, char text[SIZE_TEXT])
     return text;
 }
 
-/* True for integers with one element per column of ŷ: class numbers, as PyTorch's losses take. */
-static bool are_class_numbers(const fx_array *pred, const fx_array *target)
+/* What to pass instead of a target without axis 0, as PyTorch's losses take: class numbers, or one
+ * number per observation. "" if the sizes differ in another way. */
+static const char *hint_for_target(const fx_array *pred, const fx_array *target, bool classes,
+                                   char hint[SIZE_TEXT])
 {
-    const fx_dtype type = fx_eltype(target);
-    bool same = (type == FX_DTYPE_I64 || type == FX_DTYPE_I32 || type == FX_DTYPE_U8) &&
-                fx_ndims(pred) == fx_ndims(target) + 1;
+    const bool whole = !fxi_is_floating(fx_eltype(target));
+    bool same = fx_ndims(pred) == fx_ndims(target) + 1 && fx_eltype(target) != FX_DTYPE_BOOL;
     for (int i = 0; i < fx_ndims(target) && same; i++)
         same = fx_size(target, i) == fx_size(pred, i + 1);
-    return same;
+    hint[0] = '\0';
+    if (same && fx_size(pred, 0) == 1)
+        snprintf(hint, SIZE_TEXT, "; pass fx_unsqueeze(y, 0)");
+    else if (same && (classes || whole))
+        snprintf(hint, SIZE_TEXT, "; for class numbers, pass fx_onehotbatch(%s, %" PRId64 ")",
+                 whole ? "y" : "fx_cast(y, FX_DTYPE_I64)", fx_size(pred, 0));
+    return hint;
 }
 
-static fx_status check_sizes(const char *name, const fx_array *pred, const fx_array *target)
+static fx_status check_sizes(const char *name, const fx_array *pred, const fx_array *target,
+                             bool classes)
 {
-    char p[SIZE_TEXT], t[SIZE_TEXT], hint[80] = "";
+    char p[SIZE_TEXT], t[SIZE_TEXT], hint[SIZE_TEXT];
     bool same = true;
     for (int i = 0; i < FX_MAX_DIMS && same; i++)
         same = fx_size(pred, i) == fx_size(target, i);
     if (same)
         return FX_OK;
-    if (are_class_numbers(pred, target))
-        snprintf(hint, sizeof hint, "; for class numbers, pass fx_onehotbatch(y, %" PRId64 ")",
-                 fx_size(pred, 0));
     return fx_fail(FX_STATUS_SHAPE, name,
                    "loss function expects size(ŷ) = %s to match size(y) = %s%s", size_text(pred, p),
-                   size_text(target, t), hint);
+                   size_text(target, t), hint_for_target(pred, target, classes, hint));
 }
 
-static fx_status check(const char *name, const fx_loss_args *a)
+static fx_status check(const char *name, const fx_loss_args *a, bool classes)
 {
     fx_status status = fxi_expect_array(name, "the prediction", a->pred);
     if (status == FX_OK)
@@ -94,7 +99,7 @@ static fx_status check(const char *name, const fx_loss_args *a)
     if (!(a->quantile > 0 && a->quantile < 1))
         return fx_fail(FX_STATUS_ARGUMENT, name, "quantile must be between 0 and 1, got %g",
                        a->quantile);
-    return check_sizes(name, a->pred, a->target);
+    return check_sizes(name, a->pred, a->target, classes);
 }
 
 /* The only axis of a set; −1 if there are none or several. */
@@ -182,9 +187,10 @@ static terms prepare(const fx_loss_args *a, smoothing how)
 
 static fx_array *loss_of(const char *name, const fx_loss_args *a, smoothing how, core_fn core)
 {
-    fx_status s = check(name, a);
+    const bool has_classes = how == SMOOTH_CLASSES || how == WEIGHTED;
+    fx_status s = check(name, a, has_classes);
     if (s == FX_OK)
-        s = check_weights(name, a, how == SMOOTH_CLASSES || how == WEIGHTED);
+        s = check_weights(name, a, has_classes);
     if (s == FX_OK && a->smoothing != 0 && how != SMOOTH_CLASSES && how != SMOOTH_BINARY)
         s = fx_fail(FX_STATUS_ARGUMENT, name, "takes no label smoothing, got %g", a->smoothing);
     if (s != FX_OK)

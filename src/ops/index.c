@@ -158,14 +158,20 @@ static fx_status check_elements(const char *op, const fx_array *x, const fx_arra
     const fx_status status = fxi_check_axis(op, x, axis);
     if (status != FX_OK)
         return status;
-    bool fits = fx_ndims(x) == fx_ndims(idx);
-    for (int i = 0; i < fx_ndims(x); i++)
+    const int missing = fx_ndims(x) - fx_ndims(idx);
+    bool fits = true, inserted = missing == 1; /* would idx fit with one more axis, `axis`? */
+    for (int i = 0; i < fx_ndims(x); i++) {
         fits &= i == axis || fx_size(idx, i) <= fx_size(x, i);
-    if (!fits)
-        return fx_fail(FX_STATUS_SHAPE, op, "indices %s do not match %s along axis %d",
-                       fxi_shape_text(idx->node->ndim, idx->node->shape, a),
-                       fxi_shape_text(x->node->ndim, x->node->shape, b), axis);
-    return FX_OK;
+        inserted &= i == axis || fx_size(idx, i - (i > axis)) <= fx_size(x, i);
+    }
+    if (fits && missing == 0)
+        return FX_OK;
+    char hint[60] = "";
+    if (inserted)
+        snprintf(hint, sizeof hint, "; pass fx_unsqueeze(indices, %d)", axis);
+    return fx_fail(FX_STATUS_SHAPE, op, "indices %s do not match %s along axis %d%s",
+                   fxi_shape_text(idx->node->ndim, idx->node->shape, a),
+                   fxi_shape_text(x->node->ndim, x->node->shape, b), axis, hint);
 }
 
 /* y[…, k, …] = x[…, idx[…, k, …], …]; the arrays differ along the axis only. */

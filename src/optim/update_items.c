@@ -303,6 +303,13 @@ void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
         if (s->status != FX_OK)
             return;
     }
+    if (fx_is_array(gradient) && !fx_is_array(model)) {
+        char got[100];
+        fx_summary(gradient, got, sizeof got);
+        s->status = fx_fail(FX_STATUS_ARGUMENT, "update",
+                            "needs the gradient fx_gradient(loss, model), got %s", got);
+        return;
+    }
     if (fx_type_of(gradient) != fx_type_of(model)) {
         s->status = mismatch("gradient");
         return;

@@ -367,6 +367,12 @@ static void mistakes_are_errors(void **state)
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .mask = mask)));
     expect_error(FX_STATUS_SHAPE, "the mask must broadcast to keys×queries×heads×batch = 3×3×1×1, "
                                   "but got 3×3×1×2 Array{Bool, 4}");
+    fx_array *sequences = fx_ones(4, 3, 2), *keys = fx_gt(fx_ones(3, 2), 0);
+    assert_true(fx_is_error(fx_dot_product_attention(sequences, sequences, .mask = keys)));
+    expect_error(FX_STATUS_SHAPE, "= 3×3×1×2, but got 3×2 Matrix{Bool}; for a mask of the keys of "
+                                  "each sequence, pass fx_reshape(mask, 3, 1, 1, 2)");
+    keys = fx_reshape(keys, 3, 1, 1, 2);
+    assert_false(fx_is_error(fx_dot_product_attention(sequences, sequences, .mask = keys)));
     const double outside[] = {-0.5, 1.5, NAN};
     for (int i = 0; i < 3; i++) {
         assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .dropout = outside[i])));

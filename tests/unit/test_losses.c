@@ -545,6 +545,14 @@ static void test_errors(void **state)
     check_error(fx_crossentropy(fx_ones(5, 2, 4), fx_full_dtype(FX_DTYPE_U8, 0, 2, 4)),
                 FX_STATUS_SHAPE,
                 "to match size(y) = (2, 4); for class numbers, pass fx_onehotbatch(y, 5)");
+    check_error(fx_focal_loss(fx_ones(3, 4), fx_ones(4)), FX_STATUS_SHAPE,
+                "for class numbers, pass fx_onehotbatch(fx_cast(y, FX_DTYPE_I64), 3)");
+    check_error(fx_mse(fx_ones(1, 4), fx_ones(4)), FX_STATUS_SHAPE,
+                "to match size(y) = (4,); pass fx_unsqueeze(y, 0)");
+    check_error(fx_logitbinarycrossentropy(fx_ones(1, 4), fx_full_dtype(FX_DTYPE_I64, 0, 4)),
+                FX_STATUS_SHAPE, "pass fx_unsqueeze(y, 0)");
+    fx_mse(fx_ones(3, 4), fx_ones(4)); /* targets of a regression */
+    assert_null(strstr(fx_error_take().message, "onehotbatch"));
     fx_logitcrossentropy(fx_ones(3, 4), fx_full_dtype(FX_DTYPE_I64, 0, 3)); /* no column each */
     assert_null(strstr(fx_error_take().message, "onehotbatch"));
     check_error(fx_mse(fx_ones(2), NULL), FX_STATUS_ARGUMENT, "mse: the target is NULL");

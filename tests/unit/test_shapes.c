@@ -211,7 +211,15 @@ static void indexing_by_element(void **state)
     assert_int_equal(fx_eval(far), FX_STATUS_ARGUMENT);
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
     check_error(fx_gather_elements(x, INDICES(0), 0), FX_STATUS_SHAPE,
-                "gather_elements: indices 1 do not match 2×3");
+                "gather_elements: indices 1 do not match 2×3 along axis 0; "
+                "pass fx_unsqueeze(indices, 0)");
+    check_error(fx_gather_elements(x, INDICES(0, 1), 1), FX_STATUS_SHAPE,
+                "gather_elements: indices 2 do not match 2×3 along axis 1; "
+                "pass fx_unsqueeze(indices, 1)");
+    fx_array *one_of_each = fx_gather_elements(x, fx_unsqueeze(INDICES(0, 1), 1), 1);
+    CHECK(one_of_each, (2, 1), 0, 1, 4);
+    fx_gather_elements(x, INDICES(0, 1, 0), 1); /* no index for each row */
+    assert_null(strstr(fx_error_take().message, "unsqueeze"));
     check_error(fx_gather_elements(x, x, 0), FX_STATUS_DTYPE,
                 "gather_elements: indices must be integers");
     check_error(fx_gather_elements(x, rows, 2), FX_STATUS_ARGUMENT,

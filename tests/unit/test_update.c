@@ -153,6 +153,10 @@ static void other_structures_are_refused(void **test)
                 refused++;
             }
     assert_int_equal(refused, 60);
+    fx_array *loss = fx_sum(fx_call(one, x)); /* as PyTorch's optimisers, without a gradient */
+    assert_int_equal(fx_update(fx_setup(fx_descent(), one), one, loss), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message,
+                           "needs the gradient fx_gradient(loss, model), got 0-dimensional"));
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
