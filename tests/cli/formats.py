@@ -7,7 +7,7 @@ import struct
 import zipfile
 
 CODES = {"f": ("<f4", "F32", "Float32"), "d": ("<f8", "F64", "Float64"), "q": ("<i8", "I64", "Int64"),
-         "B": ("|u1", "U8", "UInt8")}
+         "B": ("|u1", "U8", "UInt8"), "e": ("<f2", "F16", "Float16")}
 
 
 def packed(code, values):

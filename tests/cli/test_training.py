@@ -761,6 +761,16 @@ class Learning(Training):
         self.write("y.npy", formats.npy((3, 1), [1, 2, 3]))
         self.refused("train", "-d", "x.npy", "--target", "y.npy", "-m", "Dense(1 => 1)", "--missing", "drop",
                      words="x.npy: observation 3: feature 1 is infinite")
+        for code in "efd": # 16-bit numbers are checked like the others
+            self.write("x.npy", formats.npy((4, 1), [1, 2, 3, 4], code))
+            self.write("y.npy", formats.npy((4, 1), [1, math.nan, 3, 4], code))
+            command = ("train", "-q", "-d", "x.npy", "--target", "y.npy", "-m", "Dense(1 => 1)", "-e", 1)
+            self.refused(*command, words="x.npy: observation 2: target 1 is NaN")
+            self.assertIn("left out 1 of 4 observations", self.fine(*command, "--missing", "drop").err)
+        self.write("big.npy", formats.npy((4, 1), [1, 2, 3, -1e300], "d"))
+        for x, y, what in (("x.npy", "big.npy", "target"), ("big.npy", "x.npy", "feature")):
+            self.refused("train", "-d", x, "--target", y, "-m", "Dense(1 => 1)",
+                         words=f"{x}: observation 4: {what} 1 is -1e+300, which does not fit Float32")
         self.write("n.csv", "a,b,y\n1,NA,2\n2,NA,3\n")
         self.refused("train", "-d", "n.csv", "-m", "Dense(2 => 1)", "--regression", "--missing", "mean",
                      words='column "b" has no value')
@@ -1342,6 +1352,55 @@ class Validation(Training):
         self.refused(*request, "-d", images, "tiny", images, "-t", labels, "-v", "tiny", words="belongs to one file")
 
 
+    def test_folders_with_several_data_sets(self):
+        """As EMNIST's: images of one data set never get the labels of another."""
+        os.mkdir(self.path("sets"))
+        for name, n in (("a-letters", 20), ("b-digits", 20)):
+            self.write(f"sets/{name}-train-images-idx3-ubyte.gz", formats.idx((n, 2, 2), [i % 7 for i in range(4 * n)], True))
+            self.write(f"sets/{name}-train-labels-idx1-ubyte", formats.idx((n,), [i % 2 for i in range(n)]))
+        request = ("train", "-q", "-m", "Chain(Flux.flatten, Dense(4 => 2))", "-e", "1", "-d", "sets")
+        names = "sets/a-letters-train-images-idx3-ubyte.gz", "sets/b-digits-train-images-idx3-ubyte.gz"
+        self.refused(*request, words=["sets has several data sets", *names])
+        os.remove(self.path(names[1]))
+        self.refused(*request, words=["sets has several data sets", "labels"])
+        self.fine(*request[:-1], names[0], "-t", "sets/a-letters-train-labels-idx1-ubyte")
+        os.remove(self.path("sets/b-digits-train-labels-idx1-ubyte"))
+        self.write("sets/a-letters-train-images-idx3-ubyte", gzip.decompress(self.read(names[0])))
+        self.fine(*request)
+
+    def test_options_of_other_data(self):
+        """An option that a kind of data does not have is an error, and is never ignored."""
+        os.mkdir(self.path("tiny"))
+        self.write("tiny/train-images-idx3-ubyte", formats.idx((20, 2, 2), [i % 7 for i in range(80)]))
+        self.write("tiny/train-labels-idx1-ubyte", formats.idx((20,), [i % 2 for i in range(20)]))
+        self.write("x.npy", formats.npy((20, 4), [i % 7 for i in range(80)]))
+        self.write("y.npy", formats.npy((20,), [i % 2 for i in range(20)]))
+        self.write("xy.npz", formats.npz({"x": ((20, 4), [i % 7 for i in range(80)]), "y": ((20,), [i % 2 for i in range(20)])}))
+        self.write("t.txt", "__label__a one\n__label__b two\n" * 10)
+        self.table("t.csv", [(i % 2, i, i % 2) for i in range(40)], "a,b,y")
+        images = "tiny/train-images-idx3-ubyte"
+        kinds = {"tiny": (["-d", "tiny"], "tiny is a folder"),
+                 "npz": (["-d", "xy.npz"], "xy.npz is an npz file"),
+                 "npy": (["-d", "x.npy", "-t", "y.npy"], "x.npy is an npy file"),
+                 "idx": (["-d", images, "-t", "tiny/train-labels-idx1-ubyte"], f"{images} is an IDX file")}
+        model = "Chain(Flux.flatten, Dense(4 => 2))"
+        for data, what in kinds.values():
+            command = ("train", "-q", "-e", "1", "-m", model, "--classes", *data)
+            self.fine(*command)
+            for option, value in (("--id", "a"), ("--separator", ";"), ("--skip", "1")):
+                self.refused(*command, option, value, words=f"{option}: {what}, not a CSV file")
+        self.refused("train", "-q", "-e", "1", "-m", model, "-d", "tiny", "-t", "y", words="--target: tiny is a folder, which has its own targets")
+        table = ("train", "-q", "-e", "1", "-m", "Dense(2 => 2)", "-d", "t.csv")
+        self.fine(*table)
+        self.refused(*table, "--vocabulary", "300", words="--vocabulary needs texts")
+        self.refused(*table, "--schedule-steps", words="--schedule-steps needs --schedule")
+        text = ("train", "-q", "-e", "1", "-d", "t.txt")
+        self.fine(*text, "-S", "t.bson")
+        self.refused(*text, "--init", "t.bson", "--vocabulary", "300", words="--vocabulary and --init exclude each other")
+        self.refused(*text, "--missing", "drop", words="--missing is for numbers")
+        self.refused(*text, "--normalise", "none", words="--normalise is for numbers")
+
+
 class Refusals(Training):
     def setUp(self):
         super().setUp()
@@ -1411,6 +1470,8 @@ class Refusals(Training):
             with self.subTest(option=option, value=value):
                 self.bad(option, value, words=words)
         self.assertGreaterEqual(len(cases), 28)
+        for option in ("--save", "--log", "--checkpoint", "--report"):
+            self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", option, "", words=f"{option}: the path is empty")
         self.refused("train", "-d", "line.csv", "-m", words="--model needs a value")
         self.refused("train", "-d", "line.csv", words="--model is missing")
         self.refused("train", "-m", "Dense(2 => 1)", words="--data is missing")
@@ -1503,6 +1564,10 @@ class Refusals(Training):
         self.write("gaps.csv", '"a\n(m)",b,y\n\n' + "1,2,NA\n2,4,3.5\n3,1,4\n" * 20)
         for more in ([], ["-l", "mse"], ["-l", "logitcrossentropy"]):
             self.bad("-d", "gaps.csv", *more, words=['gaps.csv: line 4: y is "NA" here', "missing", "--classes"])
+        self.write("words.csv", "a,b,y\n1,2,NA\n2,4,big\n" + "3,3,1\n" * 20)
+        ended = self.run_cli("train", "-q", "-d", "words.csv", "-m", "Dense(2 => 1)", "--missing", "drop")
+        self.assertEqual(ended.status, 2)
+        self.assertIn('words.csv: line 3: y is "big" here', ended.err) # line 2 was left out
         self.fine("train", "-q", "-d", "gaps.csv", "-m", "Dense(2 => 3)", "--classes", "-e", "1")
         for n in (1001, 40000):
             self.table("many.csv", [(1, 2, f"t{i}") for i in range(n)], "a,b,y")
@@ -1523,7 +1588,9 @@ class Refusals(Training):
         self.write("nan.csv", "a,b,y\n1,2,3\n2,nan,3\n")
         self.bad("-d", "nan.csv", words=['nan.csv: line 3: feature 2, column "b", is NaN, which only cflux train --missing'])
         self.write("saved.bson", b"\x05\0\0\0\0")
-        self.bad("-d", "saved.bson", words=["saved.bson is a model, and data is expected here"])
+        self.bad("-d", "saved.bson", words=["saved.bson: files of models and arrays are not data; cflux convert writes"])
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-c", "run.ckpt")
+        self.bad("-d", "run.ckpt", words="run.ckpt: files of models and arrays are not data")
         self.write("one.csv", "a,b,y\n1,2,cat\n2,4,cat\n")
         self.bad("-d", "one.csv", "-m", "Dense(2 => 2)", words=['every target is "cat"'])
         self.write("row.csv", "a,b,y\n1,2,3\n")
@@ -1633,6 +1700,22 @@ class Refusals(Training):
             self.fine("train", "-q", "-d", "animals.csv", "-m", "Dense(2 => 3)", "-l", loss, "--classes", "-e", "1",
                       "-S", "m.bson")
             self.refused("predict", "m.bson", "-d", "animals.csv", "-P", words=["not probabilities", loss])
+
+    def test_paths_that_would_move_a_cursor(self):
+        """Paths too are printed with \\x1b, on both streams."""
+        self.table("\x1b[31m.csv", [(i % 2, i, i % 2) for i in range(40)], "a,b,kind")
+        base = ("-m", "Dense(2 => 2)", "-L", "\x1b[31m.log", "-r", "\x1b[31m.html", "-S", "\x1b[31m.bson", "-c", "\x1b[31m.ckpt")
+        for more in (("-e", "1"), ("-e", "2")):
+            ended = self.fine("train", "-d", "\x1b[31m.csv", *base, *more)
+            for part in ("saved \\x1b[31m.bson", "report \\x1b[31m.html"):
+                self.assertIn(part, ended.out)
+            self.assertNotIn("\x1b[31m", ended.out + ended.err)
+        self.assertIn("resuming from \\x1b[31m.ckpt", ended.err)
+        ended = self.fine("train", "-d", "\x1b[31m.csv", "-m", "Dense(2 => 2)", "-e", "1", "--init", "\x1b[31m.bson")
+        self.assertIn("--init \\x1b[31m.bson: 2 of 2", ended.err)
+        shown = self.fine("eval", "\x1b[31m.bson", "-d", "\x1b[31m.csv").out
+        self.assertIn("\\x1b[31m.bson on \\x1b[31m.csv: 40", shown)
+        self.assertNotIn("\x1b[31m", shown)
 
     def test_names_that_would_move_a_cursor(self):
         self.table("bad.csv", [(i % 2, i, ("\x1b[31mred", "blue\x07")[i % 2]) for i in range(40)], "a,b,kind")

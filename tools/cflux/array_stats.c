@@ -47,6 +47,12 @@ fx_status array_stats_of(fx_array *x, array_stats *out)
     return status;
 }
 
+bool has_floats(const fx_array *x)
+{
+    const fx_dtype t = fx_eltype(x);
+    return t == FX_DTYPE_F16 || t == FX_DTYPE_BF16 || t == FX_DTYPE_F32 || t == FX_DTYPE_F64;
+}
+
 double mean_of(const double *values, int64_t n)
 {
     double sum = 0;

@@ -14,6 +14,9 @@ typedef struct array_stats {
 /* FX_STATUS_MEMORY, or the status of reading the array (recorded). */
 fx_status array_stats_of(fx_array *x, array_stats *out);
 
+/* True for Float16, BFloat16, Float32 and Float64. */
+bool has_floats(const fx_array *x);
+
 double mean_of(const double *values, int64_t n);
 
 /* Orders doubles, for qsort. */

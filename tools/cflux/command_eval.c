@@ -1,5 +1,6 @@
 /* command_eval.c: cflux eval: measures a saved model on data. */
 #include "class_scores.h"
+#include "clean_text.h"
 #include "failure.h"
 #include "language.h"
 #include <cflux/json_out.h>
@@ -91,7 +92,10 @@ static void print_confusion(const problem *p, const scores *s)
 
 static void print_scores(const char *path, const char *data, const problem *p, const scores *s)
 {
-    printf("%s on %s: %lld observations\n%s %.6g\n", path, data, (long long)s->n, p->loss, s->loss);
+    put_clean(stdout, path, 0);
+    printf(" on ");
+    put_clean(stdout, data, 0);
+    printf(": %lld observations\n%s %.6g\n", (long long)s->n, p->loss, s->loss);
     if (!p->classes) {
         p->context ? print_language_scores(p, s) : print_number_scores(&s->numbers);
         printf("\n");

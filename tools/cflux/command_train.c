@@ -5,6 +5,7 @@
  * it, and writes the results.
  */
 #include "class_scores.h"
+#include "clean_text.h"
 #include "dataset_text.h"
 #include "failure.h"
 #include "language.h"
@@ -200,7 +201,8 @@ static void announce(const train_run *r)
         snprintf(sizes, sizeof sizes, "%lld tokens", (long long)r->p.context);
     else if (r->p.tokens)
         snprintf(sizes, sizeof sizes, "text, %lld tokens", (long long)r->p.tokens);
-    fprintf(stderr, "%s: %lld observations of %s", r->d.data.path, (long long)r->d.ntrain, sizes);
+    put_clean(stderr, r->d.data.path, 0);
+    fprintf(stderr, ": %lld observations of %s", (long long)r->d.ntrain, sizes);
     if (r->d.vx)
         fprintf(stderr, ", %lld for validation", (long long)r->d.nvalidation);
     describe_target(&r->p, classes, sizeof classes);
@@ -305,6 +307,8 @@ static int prepare(train_run *r)
                       r->p.loss, members_count());
     if (status != EXIT_FINE)
         return status;
+    if (r->o->schedule_steps && !r->o->schedule)
+        return fail(EXIT_BAD_INPUT, "--schedule-steps needs --schedule");
     fx_parse_optimiser(r->o->optimiser);
     if (r->o->schedule && (status = rate_schedule_check(r->o->schedule)) != EXIT_FINE)
         return status;
@@ -385,8 +389,11 @@ static int failed(train_run *r, fx_status status)
                  "remove %s and %s.1 to start over",
                  r->o->checkpoint, failure_sentence(&e), r->o->checkpoint, r->o->checkpoint));
     members_agree(fail(EXIT_FAILED, "%s", failure_sentence(&e)));
-    if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && r->o->save)
-        fprintf(stderr, "the current model was saved to %s\n", r->o->save);
+    if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && r->o->save) {
+        fputs("the current model was saved to ", stderr);
+        put_clean(stderr, r->o->save, 0);
+        fputc('\n', stderr);
+    }
     return EXIT_FAILED;
 }
 

@@ -1,6 +1,7 @@
 /* dataset.c: reads observations and targets: see dataset.h. The library's readers parse the files;
  * this file chooses files and columns and reports problems in one sentence. */
 #include "dataset.h"
+#include "array_stats.h"
 #include "dataset_images.h"
 #include "dataset_join.h"
 #include "dataset_table.h"
@@ -14,6 +15,7 @@
 #include "system.h"
 #include "text_parts.h"
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,25 +53,36 @@ static int check_counts(const dataset *d)
     return d->n > 0 ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s has no observations", d->path);
 }
 
-/* Refuses NaN and infinity, which would make every weight NaN. */
-static int check_finite(const dataset *d, fx_array *x, const char *what, bool allow_nan)
+/* Refuses element i, which is NaN, infinite, or too large. */
+static int refuse_number(const dataset *d, const fx_array *x, int64_t i, double value)
 {
-    if (fx_eltype(x) != FX_DTYPE_F32 && fx_eltype(x) != FX_DTYPE_F64)
-        return EXIT_FINE;
-    const float *values = fx_data(fx_cast(x, FX_DTYPE_F32));
+    char where[1200], number[80];
     const int64_t each = fx_length(x) / d->n;
-    char where[1200];
+    const char *column = x == d->x ? dataset_column(d, i % each) : NULL;
+    dataset_location(d, i / each, where, sizeof where);
+    snprintf(number, sizeof number, "%.6g, which does not fit Float32", value);
+    return fail(EXIT_BAD_INPUT, "%s: %s %lld%s%s%s is %s", where, x == d->x ? "feature" : "target",
+                (long long)(i % each) + 1, column ? ", column \"" : "", column ? column : "",
+                column ? "\"," : "",
+                isinf(value)    ? "infinite"
+                : !isnan(value) ? number
+                : x == d->x     ? "NaN, which only cflux train --missing accepts"
+                                : "NaN");
+}
+
+/* Refuses NaN, infinity, and numbers that become infinite in Float32: they would make every weight
+ * NaN. */
+static int check_finite(const dataset *d, fx_array *x, bool allow_nan)
+{
+    const bool wide = fx_eltype(x) == FX_DTYPE_F64;
+    if (!has_floats(x))
+        return EXIT_FINE;
+    const void *values = fx_data(wide ? x : fx_cast(x, FX_DTYPE_F32));
     for (int64_t i = 0; values && i < fx_length(x); i++) {
-        if (isfinite(values[i]) || (allow_nan && isnan(values[i])))
-            continue;
-        const char *column = x == d->x ? dataset_column(d, i % each) : NULL;
-        dataset_location(d, i / each, where, sizeof where);
-        return fail(EXIT_BAD_INPUT, "%s: %s %lld%s%s%s is %s", where, what,
-                    (long long)(i % each) + 1, column ? ", column \"" : "", column ? column : "",
-                    column ? "\"," : "",
-                    !isnan(values[i]) ? "infinite"
-                    : x == d->x       ? "NaN, which only cflux train --missing accepts"
-                                      : "NaN");
+        const double value =
+            wide ? ((const double *)values)[i] : (double)((const float *)values)[i];
+        if (!(fabs(value) <= FLT_MAX) && !(allow_nan && isnan(value)))
+            return refuse_number(d, x, i, value);
     }
     return values ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
@@ -179,50 +192,79 @@ static bool is_part(const char *name, const char *what, bool test)
     return strstr(name, what) && strstr(name, "idx") && of_test == test;
 }
 
+/* The files of one part in a folder. */
 typedef struct wanted_part {
-    const char *folder, *what;
-    bool test, found;
-    char *path;
+    const char *folder, *what; /* what: "images" or "labels" */
+    bool test;
+    char path[FILE_PATH_BYTES];  /* plain before gzip; "": there is none */
+    char other[FILE_PATH_BYTES]; /* a file of another data set; "": there is none */
 } wanted_part;
+
+/* The length of a path without the ending .gz. */
+static int plain_length(const char *path)
+{
+    return (int)strlen(path) - (ends_with(path, ".gz") ? 3 : 0);
+}
 
 static void note_file(const char *name, void *user)
 {
     wanted_part *w = user;
-    if (!is_part(name, w->what, w->test) || (w->found && ends_with(name, ".gz")))
+    char path[FILE_PATH_BYTES];
+    if (!is_part(name, w->what, w->test))
         return;
-    snprintf(w->path, FILE_PATH_BYTES, "%s/%s", w->folder, name);
-    w->found = true;
+    snprintf(path, sizeof path, "%s/%s", w->folder, name);
+    const int n = plain_length(path);
+    if (!*w->path || (n == plain_length(w->path) && strncmp(path, w->path, (size_t)n) == 0)) {
+        if (!*w->path || !ends_with(name, ".gz"))
+            snprintf(w->path, sizeof w->path, "%s", path);
+    } else
+        snprintf(w->other, sizeof w->other, "%s", path);
 }
 
-/* Finds the file of images or labels in a folder, plain before gzip; false if there is none. */
-static bool find_part(const char *folder, const char *what, bool test, char out[FILE_PATH_BYTES])
+static void find_part(const char *folder, const char *what, bool test, wanted_part *out)
 {
-    wanted_part w = {.folder = folder, .what = what, .test = test, .path = out};
-    each_file(folder, note_file, &w);
-    return w.found;
+    *out = (wanted_part){.folder = folder, .what = what, .test = test};
+    each_file(folder, note_file, out);
 }
 
 static bool has_idx(const data_request *r)
 {
-    char images[FILE_PATH_BYTES];
-    return find_part(r->path, "images", true, images) ||
-           find_part(r->path, "images", false, images);
+    static wanted_part images[2];
+    for (int test = 0; test < 2; test++)
+        find_part(r->path, "images", test, &images[test]);
+    return *images[0].path || *images[1].path;
+}
+
+/* Images of one data set must not get the labels of another. */
+static int check_only(const data_request *r, const wanted_part *w)
+{
+    return !*w->other ? EXIT_FINE
+                      : fail(EXIT_BAD_INPUT,
+                             "%s has several data sets, such as %s and %s: give a file of images, "
+                             "and its labels with --target",
+                             r->path, w->path, w->other);
 }
 
 static int read_folder(const data_request *r, dataset *d)
 {
-    static char images[FILE_PATH_BYTES], labels[FILE_PATH_BYTES];
+    static wanted_part images, labels;
     const char *part = r->test ? "t10k" : "train";
-    if (!find_part(r->path, "images", r->test, images))
+    find_part(r->path, "images", r->test, &images);
+    if (!*images.path)
         return fail(EXIT_BAD_INPUT,
                     "%s is a folder without images: expected PNG or JPEG files, folders of them "
                     "(one per class), or %s-images-idx3-ubyte (or .gz)",
                     r->path, part);
-    const bool labelled = find_part(r->path, "labels", r->test, labels);
-    if (!labelled && !r->unlabelled && !r->no_target)
+    find_part(r->path, "labels", r->test, &labels);
+    int status = check_only(r, &images);
+    if (status == EXIT_FINE)
+        status = check_only(r, &labels);
+    if (status != EXIT_FINE)
+        return status;
+    if (!*labels.path && !r->unlabelled && !r->no_target)
         return fail(EXIT_BAD_INPUT, "%s has images but no %s-labels-idx1-ubyte (or .gz)", r->path,
                     part);
-    return read_idx(r, d, images, labelled ? labels : NULL);
+    return read_idx(r, d, images.path, *labels.path ? labels.path : NULL);
 }
 
 /* ---- NumPy ----------------------------------------------------------------------------------- */
@@ -329,13 +371,54 @@ static bool is_folder(const char *path)
     return kind_of_path(path) == PATH_FOLDER;
 }
 
+/* Formats of models, which can also hold plain arrays. */
+static bool holds_models(const char *path)
+{
+    static const char *const ends[] = {".bson", ".safetensors", ".checkpoint", ".ckpt"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        found |= ends_with(path, ends[i]);
+    return found;
+}
+
+/* Refuses options that only CSV files have; `what` says what the path is instead. */
+static int check_no_csv(const data_request *r, const char *what)
+{
+    const char *name = r->id ? "id" : r->separator ? "separator" : r->skip > 0 ? "skip" : NULL;
+    return name ? fail(EXIT_BAD_INPUT, "--%s: %s is %s, not a CSV file", name, r->path, what)
+                : EXIT_FINE;
+}
+
+static int read_data_file(const data_request *r, dataset *d)
+{
+    static const struct {
+        const char *end, *what;
+        int (*read)(const data_request *r, dataset *d);
+    } formats[] = {{".npz", "an npz file", read_npz}, {".npy", "an npy file", read_npy}};
+    int status;
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (ends_with(r->path, formats[i].end)) {
+            status = check_no_csv(r, formats[i].what);
+            return status == EXIT_FINE ? formats[i].read(r, d) : status;
+        }
+    if (!input_file_is_called_idx(r->path))
+        return read_csv(r, d);
+    status = check_no_csv(r, "an IDX file");
+    return status == EXIT_FINE ? read_idx_file(r, d) : status;
+}
+
 static int read_any(const data_request *r, dataset *d)
 {
     const path_kind kind = kind_of_path(r->path);
+    const bool image = kind != PATH_FOLDER && image_is_called_so(r->path);
+    int status = EXIT_FINE;
     if (kind == PATH_ABSENT)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
-    if (ends_with(r->path, ".bson") || ends_with(r->path, ".safetensors"))
-        return fail(EXIT_BAD_INPUT, "%s is a model, and data is expected here", r->path);
+    if (holds_models(r->path))
+        return fail(EXIT_BAD_INPUT,
+                    "%s: files of models and arrays are not data; cflux convert writes their "
+                    "arrays to an .npz file",
+                    r->path);
     if (r->entry && (kind == PATH_FOLDER || !ends_with(r->path, ".npz")))
         return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
     if (r->tokenizer && kind == PATH_FOLDER)
@@ -344,24 +427,17 @@ static int read_any(const data_request *r, dataset *d)
         return fail_library(EXIT_BAD_INPUT);
     if (r->tokenizer)
         return r->context ? read_text_pieces(r, d) : read_text_lines(r, d);
-    if (r->id && (kind == PATH_FOLDER || image_is_called_so(r->path)))
-        return fail(EXIT_BAD_INPUT, "--id: %s is %s and has no columns", r->path,
-                    kind == PATH_FOLDER ? "a folder" : "an image");
-    if (image_is_called_so(r->path) ||
-        (kind == PATH_FOLDER && !has_idx(r) && holds_images(r->path)))
+    if (kind == PATH_FOLDER || image)
+        status = check_no_csv(r, image ? "an image" : "a folder");
+    if (status != EXIT_FINE)
+        return status;
+    if (image || (kind == PATH_FOLDER && !has_idx(r) && holds_images(r->path)))
         return read_image_files(r, d);
     if (kind == PATH_FOLDER)
         return read_folder(r, d);
     if (!input_file_ends(r->path) || (r->target && !input_file_ends(r->target)))
         return fail_library(EXIT_BAD_INPUT);
-    if (r->id && (ends_with(r->path, ".npz") || ends_with(r->path, ".npy") ||
-                  input_file_is_called_idx(r->path)))
-        return fail(EXIT_BAD_INPUT, "--id: %s is not a CSV file and has no columns", r->path);
-    if (ends_with(r->path, ".npz"))
-        return read_npz(r, d);
-    if (ends_with(r->path, ".npy"))
-        return read_npy(r, d);
-    return input_file_is_called_idx(r->path) ? read_idx_file(r, d) : read_csv(r, d);
+    return read_data_file(r, d);
 }
 
 static int read_one(const data_request *r, dataset *out)
@@ -372,7 +448,6 @@ static int read_one(const data_request *r, dataset *out)
     int status = read_any(&one, out);
     if (status != EXIT_FINE)
         return status;
-    out->x = one.tokenizer ? out->x : as_features(out->x);
     out->n = observations_of(out->x);
     status = check_counts(out);
     if (r->unlabelled) { /* every observation gets a prediction, also one without a target */
@@ -381,7 +456,8 @@ static int read_one(const data_request *r, dataset *out)
     }
     if (status == EXIT_FINE) /* before rows are dropped: the message has the row's number in the
                                 file */
-        status = check_finite(out, out->x, "feature", r->missing != MISSING_REFUSED);
+        status = check_finite(out, out->x, r->missing != MISSING_REFUSED);
+    out->x = one.tokenizer ? out->x : as_features(out->x);
     if (status == EXIT_FINE && !r->unlabelled && r->missing != MISSING_REFUSED)
         status = missing_drop(r, out);
     if (status == EXIT_FINE)
@@ -389,7 +465,7 @@ static int read_one(const data_request *r, dataset *out)
     if (status == EXIT_FINE)
         status = transpose(r, out);
     if (status == EXIT_FINE && out->y && !out->labels)
-        status = check_finite(out, out->y, "target", false);
+        status = check_finite(out, out->y, false);
     return status;
 }
 
@@ -456,6 +532,8 @@ int dataset_read(const data_request *r, dataset *out)
     if (r->targets.n > 1 && r->targets.n != files)
         return fail(EXIT_BAD_INPUT, "--target is given %d times for %d %s of data", r->targets.n,
                     files, files == 1 ? "file" : "files");
+    if (r->targets.n == 1 && files == 0)
+        return fail(EXIT_BAD_INPUT, "--target: %s is a folder, which has its own targets", r->path);
     one.files = files;
     next_target(&one);
     if (r->more == 0)

@@ -1,5 +1,6 @@
 /* initial_weights.c: see initial_weights.h. */
 #include "initial_weights.h"
+#include "clean_text.h"
 #include "failure.h"
 #include "model_file.h"
 #include "trained.h"
@@ -90,8 +91,9 @@ static fx_array *replaced(fx_array *x, void *user)
 static void announce(const char *path, const array_list *to, const array_list *from,
                      int64_t matched)
 {
-    fprintf(stderr, "--init %s: %lld of %lld arrays copied\n", path, (long long)matched,
-            (long long)to->n);
+    fputs("--init ", stderr);
+    put_clean(stderr, path, 0);
+    fprintf(stderr, ": %lld of %lld arrays copied\n", (long long)matched, (long long)to->n);
     for (int64_t i = 0; i < to->n; i++) {
         char want[100], have[100];
         const named_array *a = &to->items[i];

@@ -12,7 +12,7 @@
 static bool mark(fx_array *x, int64_t n, bool *dropped)
 {
     const int64_t each = fx_length(x) / n;
-    if (fx_eltype(x) != FX_DTYPE_F32 && fx_eltype(x) != FX_DTYPE_F64)
+    if (!has_floats(x))
         return true;
     const double *values = fx_data(fx_cast(x, FX_DTYPE_F64));
     for (int64_t i = 0; values && i < n * each; i++)

@@ -34,6 +34,8 @@ static int check_path(const output_path *o)
 {
     char whole[FILE_PATH_BYTES], folder[FILE_PATH_BYTES];
     const path_kind kind = kind_of_path(o->path);
+    if (!*o->path)
+        return fail(EXIT_BAD_INPUT, "%s: the path is empty", o->name);
     if (kind == PATH_FOLDER)
         return fail(EXIT_BAD_INPUT, "%s %s is a folder, not a file", o->name, o->path);
     folder_of(kind != PATH_ABSENT && real_path(o->path, whole) ? whole : o->path, folder);

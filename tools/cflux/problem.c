@@ -228,8 +228,9 @@ int problem_check_texts(const dataset *d)
     int64_t numbers = 0;
     for (int64_t i = 0; i < n; i++)
         numbers += is_number_text(fx_child_name(d->labels, i));
-    dataset_location(d, row, where, sizeof where);
-    if (d->line && row >= LATE_ROW)
+    const bool late = d->line && row >= LATE_ROW;
+    dataset_location(d, late ? row : 0, where, sizeof where);
+    if (late)
         return fail(
             EXIT_BAD_INPUT,
             "%s: %s is the number \"%s\", but it is a text in the %lld rows above; --classes "
@@ -237,9 +238,9 @@ int problem_check_texts(const dataset *d)
             where, d->target, text_of_row(d->y, d->labels, row), (long long)row);
     return numbers > 0 && numbers == n - 1 && !is_number_text(first)
                ? fail(EXIT_BAD_INPUT,
-                      "%s: line %lld: %s is \"%s\" here but a number elsewhere: missing values "
-                      "cannot be learned; --classes treats every text as a class",
-                      d->path, (long long)d->line, d->target, first)
+                      "%s: %s is \"%s\" here but a number elsewhere: missing values cannot be "
+                      "learned; --classes treats every text as a class",
+                      where, d->target, first)
                : EXIT_FINE;
 }
 

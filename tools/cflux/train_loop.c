@@ -1,4 +1,5 @@
 /* train_loop.c: trains with fx_train, and logs each training step and epoch: see train_run.h. */
+#include "clean_text.h"
 #include "failure.h"
 #include "language.h"
 #include "members.h"
@@ -35,9 +36,12 @@ static fx_flow on_start(const fx_progress *now)
     r->epoch = now->epoch;
     r->best_epoch = now->best_epoch;
     r->loss = NAN; /* no training step yet */
-    if (now->step > 0 && !r->o->quiet)
-        fprintf(stderr, "resuming from %s at epoch %lld, training step %lld\n", r->o->checkpoint,
-                (long long)now->epoch + 1, (long long)now->step);
+    if (now->step > 0 && !r->o->quiet) {
+        fputs("resuming from ", stderr);
+        put_clean(stderr, r->o->checkpoint, 0);
+        fprintf(stderr, " at epoch %lld, training step %lld\n", (long long)now->epoch + 1,
+                (long long)now->step);
+    }
     r->status = open_log(r); /* only now: a wrong checkpoint must leave the log unchanged */
     if (!r->log)
         return r->status == EXIT_FINE ? FX_FLOW_CONTINUE : FX_FLOW_STOP;

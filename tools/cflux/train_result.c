@@ -1,5 +1,6 @@
 /* train_result.c: prints and logs the results of cflux train: see train_run.h. */
 #include "class_scores.h"
+#include "clean_text.h"
 #include "language.h"
 #include "run_record.h"
 #include "train_run.h"
@@ -68,6 +69,15 @@ static void print_json(const train_run *r, const char *why, const scores *last)
     fx_json_end(&j);
 }
 
+static void print_path(const char *what, const char *path)
+{
+    if (!path)
+        return;
+    printf("%s ", what);
+    put_clean(stdout, path, 0);
+    putchar('\n');
+}
+
 void train_print(const train_run *r, const char *why, const scores *last)
 {
     if (r->o->as_json) {
@@ -90,8 +100,6 @@ void train_print(const train_run *r, const char *why, const scores *last)
         r->p.context ? print_language_scores(&r->p, last) : print_number_scores(&last->numbers);
     }
     printf(last->n > 0 ? "\n" : "");
-    if (r->o->save)
-        printf("saved %s\n", r->o->save);
-    if (r->o->report)
-        printf("report %s\n", r->o->report);
+    print_path("saved", r->o->save);
+    print_path("report", r->o->report);
 }

@@ -50,6 +50,15 @@ static int find_texts(data_options *o)
     const int64_t most = o->vocabulary ? o->vocabulary : o->text ? BYTES : PIECES_OF_WORDS;
     if (o->context && !o->text)
         return fail(EXIT_BAD_INPUT, "--context needs --text");
+    if (o->vocabulary && !texts)
+        return fail(EXIT_BAD_INPUT, "--vocabulary needs texts, but %s is other data",
+                    o->request.path);
+    if (o->vocabulary && o->request.tokenizer)
+        return fail(EXIT_BAD_INPUT,
+                    "--vocabulary and --init exclude each other: the saved model has a vocabulary");
+    if (texts && (strcmp(o->missing, "error") != 0 || strcmp(o->normalise, "auto") != 0))
+        return fail(EXIT_BAD_INPUT, "--%s is for numbers, but %s is texts",
+                    strcmp(o->missing, "error") != 0 ? "missing" : "normalise", o->request.path);
     o->request.context = !o->text ? 0 : o->context ? o->context : CONTEXT;
     if (!texts)
         o->request.tokenizer = NULL;
