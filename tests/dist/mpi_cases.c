@@ -96,6 +96,19 @@ static void finalise_first(fx_dist *d)
     say_error("barrier");
 }
 
+/* The program gives the communicator that MPI_Comm_split returns to processes it leaves out. */
+static int no_member(void)
+{
+    void *open_mpi = dlopen("libmpi.so.40", RTLD_NOW);
+    void *null = open_mpi ? dlsym(open_mpi, "ompi_mpi_comm_null") : NULL;
+    const int null_of_mpich = 0x04000000;
+    const bool is_open_mpi = getenv("OMPI_COMM_WORLD_SIZE") != NULL;
+    fx_dist_init(FX_MPI, .library = is_open_mpi ? "openmpi" : "mpich",
+                 .communicator = is_open_mpi ? (const void *)&null : &null_of_mpich);
+    say_error("init");
+    return 0;
+}
+
 /* Three updates of a model whose gradients fill three buckets; the parameters, to be freed. */
 static float *large(fx_rule *rule, int64_t *out_n)
 {
@@ -505,6 +518,8 @@ int main(int argc, char **argv)
         fx_setup(fx_descent(0.1), fx_dense(1, 1));
         return 0;
     }
+    if (argc > 1 && strcmp(argv[1], "no_member") == 0)
+        return no_member();
     const bool narrow = argc > 1 && strcmp(argv[1], "gpu_wire") == 0;
     if (fx_dist_init(FX_MPI, .time_limit = 3, .library = library,
                      .fixed_order = argc > 1 && strcmp(argv[1], "sums_in_order") == 0,
