@@ -91,8 +91,8 @@ static void permutations(void **state)
 }
 
 /* Beyond FXI_STREAM_BYTES, on and off the lines of the cache, and in sizes that no line divides. In
- * the final two shapes the lines of a plane begin on lines of the cache, and the planes do not, or
- * the other way round. */
+ * one of the final two shapes the lines of a plane begin on lines of the cache, and the planes do
+ * not; in the other one the planes do, and the lines do not. */
 static void large_transposes(void **state)
 {
     (void)state;
