@@ -448,9 +448,9 @@ FX_API void *fxi_in_precision(fx_dtype type, void *model);
 #define fx_bf16(x)                  ((__typeof__(x))fxi_in_precision(FX_DTYPE_BF16, (x)))
 #define fx_f32(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F32, (x)))
 #define fx_f64(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F64, (x)))
-/* fx_snapshot(x): a copy of a model for readers in other threads: new handles for the same values,
- * which later updates neither change nor reuse. Pending arrays are evaluated first. The scope owns
- * the copy; an error object on failure. */
+/* fx_snapshot(x): a copy of a model, for readers in other threads or to keep its values (Julia's
+ * deepcopy): new handles for the same values, which later updates neither change nor reuse. Pending
+ * arrays are evaluated first. The scope owns the copy; an error object on failure. */
 FX_API void *fxi_snapshot(void *model);
 #define fx_snapshot(x) ((__typeof__(x))fxi_snapshot(x))
 
