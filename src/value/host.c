@@ -1,5 +1,5 @@
 /* host.c: reads, writes and converts elements in host memory; see host.h. Integers are converted
- * through int64, so that no bit is lost; all other types through double.
+ * through int64, all other types through double, so that each number is rounded once.
  */
 #include "host.h"
 #include "context.h"
@@ -62,10 +62,10 @@ void fxi_host_put_double(int dtype, void *p, double v)
         *(double *)p = v;
         break;
     case FX_DTYPE_F16:
-        *(uint16_t *)p = fxi_f32_to_f16((float)v);
+        *(uint16_t *)p = fxi_f32_to_f16(fxi_f64_to_odd(v));
         break;
     case FX_DTYPE_BF16:
-        *(uint16_t *)p = fxi_f32_to_bf16((float)v);
+        *(uint16_t *)p = fxi_f32_to_bf16(fxi_f64_to_odd(v));
         break;
     case FX_DTYPE_I32:
         *(int32_t *)p = (int32_t)saturate(v, -0x1p31, 0x1p31 - 1, INT32_MAX);
@@ -96,8 +96,17 @@ void fxi_host_put_integer(int dtype, void *p, int64_t v)
     case FX_DTYPE_BOOL:
         *(uint8_t *)p = v != 0;
         break;
+    case FX_DTYPE_F32:
+        *(float *)p = (float)v;
+        break;
+    case FX_DTYPE_F16:
+        *(uint16_t *)p = fxi_f32_to_f16(fxi_i64_to_odd(v));
+        break;
+    case FX_DTYPE_BF16:
+        *(uint16_t *)p = fxi_f32_to_bf16(fxi_i64_to_odd(v));
+        break;
     default:
-        fxi_host_put_double(dtype, p, (double)v);
+        *(double *)p = (double)v;
     }
 }
 

@@ -242,6 +242,43 @@ static void copies_need_equal_sizes(void **state)
         }
 }
 
+/* Reads convert numbers as fx_cast does, which rounds once: a number beside the middle of two
+ * Float32, Float16 or BFloat16 may not become that middle on the way. */
+static void reads_round_as_casts(void **state)
+{
+    (void)state;
+    enum { N = 400 };
+    static const int bits[] = {24, 11, 8}; /* of a Float32, Float16 and BFloat16 */
+    FX_SCOPE;
+    int64_t whole[N];
+    double real[N];
+    int differ = 0;
+    for (int i = 0; i < N; i++) {
+        const int64_t middle = ((roll(1 << 7) | 1 << 7) << (bits[i % 3] - 7)) | 1;
+        const int more = (int)roll(62 - bits[i % 3]); /* bits below the middle */
+        whole[i] = (middle << more) + roll(3) - 1;
+        real[i] = ldexp((double)middle + ldexp((double)roll(3) - 1, -20), (int)roll(20) - 10);
+        whole[i] *= 1 - 2 * (i & 1);
+        real[i] *= 1 - 2 * (i & 1);
+    }
+    fx_array *const from[] = {fx_from(FX_DTYPE_I64, whole, N), fx_from(FX_DTYPE_F64, real, N)};
+    static const fx_dtype to[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    for (int k = 0; k < 2; k++)
+        for (int t = 0; t < 4; t++) {
+            char as[N][8], cast[N][8];
+            assert_int_equal(fx_read_as(from[k], to[t], as, N), FX_OK);
+            assert_int_equal(fx_read_into(fx_cast(from[k], to[t]), cast, N * fx_dtype_size(to[t])),
+                             FX_OK);
+            differ += memcmp(as, cast, N * fx_dtype_size(to[t])) != 0;
+        }
+    for (int i = 0; i < N; i++) {
+        float as;
+        assert_int_equal(fx_read_as(fx_slice(from[0], 0, i, i + 1), FX_DTYPE_F32, &as, 1), FX_OK);
+        differ += as != (float)whole[i]; /* C rounds once */
+    }
+    assert_int_equal(differ, 0);
+}
+
 /* Reads of too much or too little are refused, as are positions outside. */
 static void reads_need_the_right_size(void **state)
 {
@@ -277,6 +314,7 @@ int main(void)
         cmocka_unit_test(a_failed_read_hands_nothing_on),
         cmocka_unit_test(data_without_memory),
         cmocka_unit_test(copies_need_equal_sizes),
+        cmocka_unit_test(reads_round_as_casts),
         cmocka_unit_test(reads_need_the_right_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

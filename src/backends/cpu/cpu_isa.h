@@ -16,7 +16,7 @@
  * element depends on an earlier one, even where the output is an input's memory.
  */
 #include "cpu_simd.h"
-#include "cpu_convert.h"
+#include "half.h"
 #include <math.h>
 #include <float.h>
 

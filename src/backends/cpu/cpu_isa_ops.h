@@ -495,7 +495,7 @@ static const fxi_tile_fn tile_casts[FXI_C_COUNT][FXI_C_COUNT] = {
     FXI_ROW_CAST(i64), FXI_ROW_CAST(u8),  FXI_ROW_CAST(u8),
 };
 
-/* Casts to 16-bit floats go through Float32 in one rounding (cpu_convert.h). */
+/* Casts to 16-bit floats go through Float32 in one rounding (half.h). */
 FXI_LOOP1(f64_to_odd, double, float, fxi_f64_to_odd(a))
 FXI_LOOP1(i32_to_odd, int32_t, float, fxi_f64_to_odd((double)a))
 FXI_LOOP1(i64_to_odd, int64_t, float, fxi_i64_to_odd(a))

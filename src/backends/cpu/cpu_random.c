@@ -5,7 +5,7 @@
  * many random bits as they can represent below 1 (11 and 8), so that no value rounds up to 1.
  */
 #include "cpu_kernels.h"
-#include "cpu_convert.h"
+#include "half.h"
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include <string.h>
@@ -88,7 +88,7 @@ static void encode(int64_t v, int dtype, void *out)
         [FX_DTYPE_I64] = {.i64 = v},
         [FX_DTYPE_U8] = {.u8 = (uint8_t)v},
         [FX_DTYPE_BOOL] = {.u8 = v != 0},
-        /* To 16 bits in one rounding (cpu_convert.h). */
+        /* To 16 bits in one rounding (half.h). */
         [FX_DTYPE_F16] = {.u16 = fxi_f32_to_f16(fxi_i64_to_odd(v))},
         [FX_DTYPE_BF16] = {.u16 = fxi_f32_to_bf16(fxi_i64_to_odd(v))},
     };

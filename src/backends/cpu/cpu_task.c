@@ -119,7 +119,7 @@ static int type_of(const fx_instr *ins)
     return fxi_compute_type(compares ? ins->from : ins->dtype);
 }
 
-/* A cast to 16 bits is rounded to odd first (cpu_convert.h); the rounding to 16 bits is a call of
+/* A cast to 16 bits is rounded to odd first (half.h); the rounding to 16 bits is a call of
  * its own, as after every instruction. */
 static fxi_tile_fn vector_loop(const fxi_simd *simd, const fx_instr *ins)
 {
