@@ -19,7 +19,9 @@ int64_t fxi_system_try_huge_page(void *at);
 /* Makes the C library return its freed memory to the system. */
 void fxi_system_memory_reclaim(void);
 
-/* The memory of the machine in bytes: all, and the part that is available now; −1 if unknown. */
+/* The memory that the process may use, in bytes: all, and the part that is available now; −1 if
+ * unknown. The memory of the machine, on Linux at most the limit of the address space (RLIMIT_AS).
+ */
 void fxi_system_memory(int64_t *out_total, int64_t *out_available);
 int64_t fxi_system_memory_total(void);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,10 +53,39 @@ void fxi_system_memory_reclaim(void)
 
 /* ---- figures and pages ----------------------------------------------------------------------- */
 
+/* The smaller one of two numbers of bytes; −1 means unknown. */
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+/* The limit of the process's address space; −1 if there is none. */
+static int64_t address_space(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur > INT64_MAX
+               ? -1
+               : (int64_t)limit.rlim_cur;
+}
+
+/* The part of that limit which is left; −1 if there is no limit, or if it is unknown. */
+static int64_t address_space_left(void)
+{
+    const int64_t limit = address_space();
+    long long pages = -1;
+    FILE *f = limit < 0 ? NULL : fopen("/proc/self/statm", "r");
+    if (!f)
+        return -1;
+    const bool read = fscanf(f, "%lld", &pages) == 1 && pages >= 0;
+    fclose(f);
+    const int64_t used = read ? pages * (int64_t)fxi_page_bytes() : 0;
+    return !read ? -1 : used < limit ? limit - used : 0;
+}
+
 int64_t fxi_system_memory_total(void)
 {
     const int64_t pages = sysconf(_SC_PHYS_PAGES);
-    return pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
+    return smaller(pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE), address_space());
 }
 
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)
@@ -71,6 +101,7 @@ void fxi_system_memory(int64_t *out_total, int64_t *out_available)
         *out_available = 1024 * strtoll(at + strlen("MemAvailable:"), NULL, 10);
     if (f)
         fclose(f);
+    *out_available = smaller(*out_available, address_space_left());
 }
 
 /* Asks the kernel to copy a byte of the page, because a mapped page may not be readable: guard

@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "system_memory.h"
 
@@ -47,12 +49,42 @@ static void the_machine_has_memory(void **state)
     assert_true(available == -1 || (available > 0 && available <= total));
 }
 
+/* A limit of the address space counts as the memory of the machine. */
+static void a_limit_counts(void **state)
+{
+    (void)state;
+    enum { LEFT = 64 << 20, SLACK = 16 << 20 };
+    int64_t machine, total, available;
+    long long pages = 0;
+    struct rlimit before, limit;
+    fxi_system_memory(&machine, &available);
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lld", &pages), 1);
+    fclose(f);
+    const int64_t used = pages * (int64_t)fxi_page_bytes();
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)(used + LEFT);
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    fxi_system_memory(&total, &available);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    if (limit.rlim_cur != (rlim_t)(used + LEFT)) {
+        printf("skipped: the emulator does not limit the address space\n");
+        return;
+    }
+    assert_true(total == (used + LEFT < machine ? used + LEFT : machine));
+    assert_true(available >= 0 && available <= LEFT + SLACK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_readable_or_not),
         cmocka_unit_test(memory_is_aligned_as_asked),
         cmocka_unit_test(the_machine_has_memory),
+        cmocka_unit_test(a_limit_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
