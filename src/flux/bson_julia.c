@@ -14,12 +14,24 @@ static const fxi_bson nothing = {FXI_BSON_NOTHING, 0, {0}};
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-/* Refuses a document with the keys of a Keras model (recorded). */
+/* Does the document contain an object of Julia? */
+static bool has_objects(fxi_bson document)
+{
+    fxi_bson_items items = fxi_bson_items_of(document);
+    fxi_bson v;
+    bool found = false;
+    while (!found && fxi_bson_next(&items, &v))
+        found = fxi_bson_get(v, "tag").kind == FXI_BSON_STRING;
+    return found;
+}
+
+/* Refuses a document with the keys of a Keras model (recorded). A program may save a text under
+ * such a name beside a model of Flux. */
 static bool is_keras(fxi_julia *j)
 {
     static const char *const keys[] = {"class_name", "keras_version", "model_config"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (fxi_bson_get(j->root, keys[i]).kind != FXI_BSON_NOTHING)
+        if (fxi_bson_get(j->root, keys[i]).kind != FXI_BSON_NOTHING && !has_objects(j->root))
             return fxi_bytes_fail(j->b, 0, "a model of Keras (it has \"%s\"), not one of Flux",
                                   keys[i]) != FX_OK;
     return false;
@@ -75,9 +87,11 @@ int32_t fxi_julia_reference(const fxi_julia *j, fxi_bson v)
     return -1;
 }
 
+/* BSON.jl writes no reference to a reference. A long chain of them, followed again and again, would
+ * take hours. */
 fxi_bson fxi_julia_value(const fxi_julia *j, fxi_bson v)
 {
-    for (int32_t hops = 0; hops <= j->nrefs; hops++) {
+    for (int hops = 0; hops <= FXI_IO_MAX_DEPTH; hops++) {
         const int32_t k = fxi_julia_reference(j, v);
         if (k < 0)
             return j->b->status == FX_OK ? v : nothing;

@@ -34,7 +34,8 @@ void fxi_julia_close(fxi_julia *j);
 
 /* The index (from 0) of a value that is a reference, −1 if it is not one. */
 int32_t fxi_julia_reference(const fxi_julia *j, fxi_bson v);
-/* The value with all references resolved; kind NOTHING for a cycle of references. */
+/* The value with all references resolved; kind NOTHING if more than FXI_IO_MAX_DEPTH references
+ * lead to it, as in a cycle. */
 fxi_bson fxi_julia_value(const fxi_julia *j, fxi_bson v);
 /* Entry `key` of a tagged document, with references resolved. */
 fxi_bson fxi_julia_get(const fxi_julia *j, fxi_bson document, const char *key);

@@ -19,8 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_NAMES = 1000 };
-
 size_t fxi_bson_offset(const fxi_julia *j, fxi_bson v)
 {
     const bool in_file = v.kind == FXI_BSON_DOCUMENT || v.kind == FXI_BSON_ARRAY ||
@@ -79,12 +77,13 @@ bool fxi_bson_list_unique(const fxi_bson_list *list, int32_t *out_twice)
 /* Makes a named tuple if the names allow it, otherwise a node of this type. Frees the list. */
 static void *named(fxi_julia *j, const char *type, fxi_bson_list *list)
 {
-    bool good = list->n <= MOST_NAMES;
-    for (int32_t i = 0; i < list->n && good; i++) {
+    int32_t twice = -1;
+    if (j->b->status == FX_OK && !fxi_bson_list_unique(list, &twice))
+        j->b->status =
+            fx_fail(FX_STATUS_MEMORY, j->b->op, "%s: no memory for %d names", j->b->path, list->n);
+    bool good = twice < 0;
+    for (int32_t i = 0; i < list->n && good; i++)
         good = list->names[i][0] != 0;
-        for (int32_t k = 0; k < i && good; k++)
-            good = strcmp(list->names[i], list->names[k]) != 0;
-    }
     void *object = NULL;
     if (j->b->status == FX_OK)
         object = good ? fx_named_tuple_from(list->n, list->names, list->items)

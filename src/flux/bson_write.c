@@ -639,10 +639,14 @@ static fx_status save(fxi_file_out *out, const fxi_saving *what)
 {
     writer w = {.base = {.op = what->op}, .path = out->path};
     for (int i = 0; i < what->n && w.base.status == FX_OK; i++) {
+        const char *name = what->names[i];
         collect(&w, what->objects[i], 0);
-        if (strcmp(what->names[i], "_backrefs") == 0)
+        if (strcmp(name, "_backrefs") == 0 || strcmp(name, "tag") == 0)
             w.base.status =
-                fx_fail(FX_STATUS_ARGUMENT, w.base.op, "BSON.jl reserves the name _backrefs");
+                fx_fail(FX_STATUS_ARGUMENT, w.base.op, "BSON.jl reserves the name %s", name);
+        else if (!*name)
+            w.base.status = fx_fail(FX_STATUS_ARGUMENT, w.base.op,
+                                    "an object in a BSON file needs a name that is not empty");
     }
     find_ties(&w);
     if (w.base.status == FX_OK)

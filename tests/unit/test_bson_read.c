@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bson_put.h"
 #include "data_index.h"
 #include "python_run.h"
 #include "temp_file.h"
@@ -318,6 +319,52 @@ static void refusals(void **state)
 }
 
 /* Nested documents, deeper than libbson's own check survives. */
+/* Many structs whose type is at the end of a long chain of references. */
+static void long_chain(fxi_bson_writer *w, int references, int structs)
+{
+    char key[FXI_INDEX_KEY];
+    const int64_t root = fxi_bson_begin(&w->out, NULL, false);
+    const int64_t list = fxi_put_begin(w, "x", true);
+    for (int i = 0; i < structs; i++) {
+        const int64_t one = fxi_put_tagged(w, fxi_index_key(i, key), "struct");
+        const int64_t type = fxi_put_tagged(w, "type", "backref");
+        fxi_put_int(w, "ref", 1);
+        fxi_put_end(w, type);
+        fxi_put_end(w, fxi_put_begin(w, "data", true));
+        fxi_put_end(w, one);
+    }
+    fxi_put_end(w, list);
+    const int64_t refs = fxi_put_begin(w, "_backrefs", true);
+    for (int i = 1; i < references; i++) {
+        const int64_t one = fxi_put_tagged(w, fxi_index_key(i - 1, key), "backref");
+        fxi_put_int(w, "ref", i + 1);
+        fxi_put_end(w, one);
+    }
+    fxi_put_plain_type(w, fxi_index_key(references - 1, key),
+                       (const char *const[]){"A", "B", NULL});
+    fxi_put_end(w, refs);
+    fxi_bson_end(&w->out, root);
+}
+
+/* The time of reading does not grow with the product of structs and references. */
+static void references_to_references(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 20];
+    static const int references[] = {1, 2, 60, 80, 5000};
+    for (int i = 0; i < 5; i++) {
+        FX_SCOPE;
+        fxi_bson_writer w = {.out = {.bytes = bytes, .capacity = sizeof bytes}};
+        long_chain(&w, references[i], 3000);
+        assert_true(w.out.at <= w.out.capacity);
+        const char *path = temp_file("chain.bson", (const char *)bytes, (size_t)w.out.at);
+        if (references[i] > 64)
+            refused(path, "a struct without a type");
+        else
+            assert_int_equal(fx_count(fx_load_key(path, "x")), 3000);
+    }
+}
+
 static void deep_nesting(void **state)
 {
     (void)state;
@@ -464,8 +511,8 @@ int main(void)
         cmocka_unit_test(dictionaries),    cmocka_unit_test(every_array),
         cmocka_unit_test(layers_are_ours), cmocka_unit_test(forward_results),
         cmocka_unit_test(mnist_accuracy),  cmocka_unit_test(closures),
-        cmocka_unit_test(refusals),        cmocka_unit_test(deep_nesting),
-        cmocka_unit_test(other_libraries),
+        cmocka_unit_test(refusals),        cmocka_unit_test(references_to_references),
+        cmocka_unit_test(deep_nesting),    cmocka_unit_test(other_libraries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

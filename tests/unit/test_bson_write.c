@@ -238,12 +238,43 @@ static void what_flux_has_not(void **state)
     assert_int_equal(fx_save(path, "model", m), FX_STATUS_UNSUPPORTED);
     assert_non_null(strstr(fx_error_take().message, "halve belongs to the program"));
     assert_file_is(path, "old");
-    assert_int_equal(fx_save(path, "_backrefs", m), FX_STATUS_ARGUMENT);
-    fx_error_take();
+    for (int i = 0; i < 3; i++) { /* no reader would find an object under these names */
+        static const char *const names[] = {"_backrefs", "tag", ""};
+        assert_int_equal(fx_save(path, names[i], fx_ones(2)), FX_STATUS_ARGUMENT);
+        fx_error_take();
+    }
     assert_int_equal(fx_save(path, "a", fx_ones(2), "b", fx_ones(1), "a", fx_ones(3)),
                      FX_STATUS_ARGUMENT);
     assert_string_equal(fx_error_take().message, "save: two objects would be called \"a\"");
     assert_file_is(path, "old");
+}
+
+/* Any number of names, and those of other formats, beside a model. */
+static void names(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { N = 1500 };
+    static char text[N][16];
+    const char *each[N];
+    void *items[N];
+    for (int i = 0; i < N; i++) {
+        snprintf(text[i], sizeof text[i], "layer.%d", i);
+        each[i] = text[i];
+        items[i] = fx_full(i, 1);
+    }
+    const char *path = fresh_path("names.bson"), *again = fresh_path("again.bson");
+    assert_int_equal(fx_save(path, "state", fx_named_tuple_from(N, each, items), "class_name",
+                             fx_string("cat"), "model", fx_dense(2, 1)),
+                     FX_OK);
+    void *file = fx_load(path), *read = fx_child_named(file, "state");
+    assert_string_equal(fx_string_text(fx_child_named(file, "class_name")), "cat");
+    assert_int_equal(fx_count(read), N);
+    for (int i = 0; i < N; i++)
+        assert_string_equal(fx_child_name(read, i), text[i]);
+    assert_true(fx_item(fx_child_named(read, "layer.1499")) == 1499);
+    save_again(path, again);
+    assert_true(assert_same_bytes(path, again) > N);
 }
 
 /* A program's own type with the name and the fields of a rule is not a rule: it is written as
@@ -434,6 +465,7 @@ int main(void)
         cmocka_unit_test(state_of_flux),
         cmocka_unit_test(shared_weights_stay_shared),
         cmocka_unit_test(what_flux_has_not),
+        cmocka_unit_test(names),
         cmocka_unit_test(parameters_only),
         cmocka_unit_test(from_a_device),
         cmocka_unit_test(texts_that_are_no_utf8),
