@@ -205,10 +205,11 @@ FX_API void *fxi_retain(void *object);
 FX_API void fx_release(void *object);
 /* fx_set(&variable, x) stores x in a variable or struct field: retains x and releases the object
  * that was there. The variable must be NULL before its first fx_set. Use it for recurrent state and
- * running totals. The value is computed with the next fx_update, or when the training step ends;
- * outside of a training step, when the scope ends. It is a constant for later gradients. Plain C
- * assignment does not change ownership. fx_set(&variable, NULL) empties the variable; an error
- * object is stored too. */
+ * running totals. The value of an array is computed with the next fx_update, or when the training
+ * step ends; outside of a training step, when the scope ends. It is a constant for later gradients.
+ * The arrays of a tuple or of another object are not computed: store each in a variable of its own.
+ * Plain C assignment does not change ownership. fx_set(&variable, NULL) empties the variable; an
+ * error object is stored too. */
 FX_API void fxi_set(void *target, void *object);
 
 #define fx_keep(x)        (FXI_HERE, (__typeof__(x))fxi_keep(x))

@@ -36,11 +36,11 @@ FXI_BEGIN_C
  * and functions are not stored: the program builds the model before it loads the arrays. BSON
  * stores models with their settings, and each array once.
  *
- * FX_STATUS_ARGUMENT: an unknown extension, a name that is used twice, an argument of the wrong kind
- * (an object instead of a name, a text instead of an object; the message says which argument), or
- * for BSON one of the names "", "tag" and "_backrefs".
- * fx_load_into, fx_metadata, fx_named_tuple, fx_tuple, fx_chain and fx_chain_of check the kinds of
- * their arguments the same way. */
+ * FX_STATUS_ARGUMENT: an unknown extension, a name that is used twice, an argument of the wrong
+ * kind (an object instead of a name, a text instead of an object; the message says which argument),
+ * or for BSON one of the names "", "tag" and "_backrefs". fx_load_into, fx_metadata,
+ * fx_named_tuple, fx_tuple, fx_chain and fx_chain_of check the kinds of their arguments the same
+ * way. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads a file as a named tuple (.npy: the array), which the scope owns; an error array on failure.

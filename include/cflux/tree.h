@@ -386,7 +386,8 @@ typedef enum fx_walk {
     FX_WALK_ENTER, /* visit the children of the first tree's object */
     FX_WALK_STOP   /* end the walk */
 } fx_walk;
-/* Parameters of a walk. Zero and NULL are the defaults. */
+/* Parameters of a walk. `op` and `meet` are required; zero and NULL are the defaults of the others.
+ */
 typedef struct fx_tree_walker {
     const char *op;                                 /* name of the operation in errors */
     int trees;                                      /* number of trees; 0: one */
