@@ -71,10 +71,11 @@ typedef enum fx_pool_kind {
 
 /* What an attention step computes (fx_attention_step). */
 typedef enum fx_attention_kind {
-    FX_ATTENTION_FORWARD,           /* q, k, v → y */
-    FX_ATTENTION_LOGSUMEXP,         /* q, k → lse */
-    FX_ATTENTION_GRADIENT_QUERY,    /* q, k, v, gy, lse, delta → dq */
-    FX_ATTENTION_GRADIENT_KEY_VALUE /* q, k, v, gy, lse, delta → dk and dv */
+    FX_ATTENTION_FORWARD,            /* q, k, v → y */
+    FX_ATTENTION_LOGSUMEXP,          /* q, k → lse */
+    FX_ATTENTION_GRADIENT_QUERY,     /* q, k, v, gy, lse, delta → dq */
+    FX_ATTENTION_GRADIENT_KEY_VALUE, /* q, k, v, gy, lse, delta → dk and dv */
+    FX_ATTENTION_GRADIENTS           /* q, k, v, gy, lse, delta → dk and dv; dq */
 } fx_attention_kind;
 
 /* Attributes of convolutions and pooling. x is spatial…×channels×batch, w kernel…×(in/groups)×out.
@@ -405,7 +406,8 @@ enum { FX_ATTENTION_VIEWS = 4 };
  * axes strides of a multiple of 16 bytes; so a step reads slices of one array that holds q, k and
  * v. Their offsets in the plan are multiples of 16 bytes too, but the address of an existing array
  * may be any multiple of an element. lse and delta are dense. A step of kind FX_ATTENTION_FORWARD
- * may have lse as an additional output; it has no program, and `reg` has no meaning. */
+ * may have lse as an additional output, and one of kind FX_ATTENTION_GRADIENTS always has dq as
+ * one. There is no program, and `reg` has no meaning. */
 typedef struct fx_attention_step {
     uint8_t kind; /* fx_attention_kind */
     bool causal;
@@ -859,10 +861,12 @@ struct fx_backend {
      * C, W, H, N) and prefers it to dense. Called before the step is made, with sizes set. NULL:
      * never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
-    /* Returns true if the device computes attention steps with the sizes and types of this one
-     * (kind FX_ATTENTION_FORWARD, dense operands) and of all other kinds, and prefers them to
-     * products and softmax. Called when the operation is recorded; records no error. NULL:
-     * never. */
+    /* For a step of kind FX_ATTENTION_FORWARD with dense operands: returns true if the device
+     * computes attention with these sizes and types, in steps of all kinds but
+     * FX_ATTENTION_GRADIENTS, and prefers them to products and softmax. Called when the operation
+     * is recorded. For a step of kind FX_ATTENTION_GRADIENTS: returns true if the device computes
+     * it and prefers it to one step for dq and one for dk and dv. Called when a plan is made.
+     * Records no error. NULL: never. */
     bool (*attention)(fx_device *device, const fx_step *step);
     /* Returns true if `run` computes this collective step, whose communicator it knows, on device
      * memory. Called before `prepare`. A backend that runs it in a separate queue orders the queues

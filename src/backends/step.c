@@ -91,8 +91,11 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
     }
     if (which > 0 && step->cls == FX_CLASS_ATTENTION) {
         const fx_attention_step *a = fx_step_attention(step);
-        t = (fx_tensor){
-            .dtype = FX_DTYPE_F32, .ndim = 3, .shape = {a->heads, a->queries, a->batch}};
+        if (a->kind == FX_ATTENTION_GRADIENTS)
+            t = step->in[0];
+        else
+            t = (fx_tensor){
+                .dtype = FX_DTYPE_F32, .ndim = 3, .shape = {a->heads, a->queries, a->batch}};
     } else if (which > 0) {
         /* Registers are numbered within a segment: its inputs, then the results of instructions. */
         const int reg = more->reg[which - 1] - step->nin / segments;

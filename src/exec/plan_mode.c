@@ -109,6 +109,7 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .checks = fxi_plans_checked(),
                              .work_guard = fxi_check_work_guard(backend),
                              .channels_last = g->eager ? NULL : backend->channels_last,
+                             .attention = backend->attention,
                              .collective = backend->collective,
                              .prepare = backend->prepare,
                              .compile = backend->compile,

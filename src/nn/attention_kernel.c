@@ -2,8 +2,9 @@
  *
  * The gradient needs the logarithms of the sums of exponentials (FlashAttention: Dao et al., 2022;
  * Dao, 2023). They are an operation of their own; in a plan that also has the forward pass, they
- * are a second output of its step (src/plan/log_sums.c). The gradients of q, and those of k and v,
- * are two operations, as in attention.c. fx_attention_step in <cflux/backend.h> has the formulas.
+ * are a second output of its step. The gradients of q, and those of k and v, are two operations, as
+ * in attention.c; some devices compute both in one step (src/plan/merge_attention.c).
+ * fx_attention_step in <cflux/backend.h> has the formulas.
  * Second gradients are rare: they differentiate the composed form.
  */
 #include "attention_parts.h"

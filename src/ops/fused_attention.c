@@ -39,6 +39,7 @@ static fx_tensor result_of(const fx_attention_attr *attr, const fx_tensor *in)
     case FX_ATTENTION_GRADIENT_QUERY:
         break;
     case FX_ATTENTION_GRADIENT_KEY_VALUE:
+    case FX_ATTENTION_GRADIENTS:
         y.shape[0] = in[1].shape[0] + in[2].shape[0];
         y.shape[1] = in[1].shape[1];
         break;

@@ -157,9 +157,9 @@ bool fxi_compute_again(const fxi_planner *how, fxi_plan *p);
 /* Moves products and reductions to where their operands exist, if that frees memory (early.c). */
 bool fxi_run_early(fxi_plan *p);
 
-/* Lets a forward step of attention store the logarithms too, if the plan has one over the same
- * queries and keys (log_sums.c). Before donation. */
-void fxi_merge_log_sums(fxi_plan *p);
+/* Merges steps of attention over the same operands: the result with the logarithms, and the
+ * gradients (merge_attention.c). Before donation. */
+void fxi_merge_attention(const fxi_planner *how, fxi_plan *p);
 
 /* Merges steps of one program over different tensors (planner rule 5; foreach.c). */
 bool fxi_merge_foreach(fxi_plan *p);

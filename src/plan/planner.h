@@ -24,6 +24,8 @@ typedef struct fxi_planner {
     int64_t work_guard;
     /* Does the device prefer channels last for this conv or pool step? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
+    /* Does the device prefer this step with all gradients of attention to two? NULL: never. */
+    bool (*attention)(fx_device *device, const fx_step *step);
     /* Does the backend run this collective step? NULL: never. */
     bool (*collective)(fx_device *device, const fx_step *step);
     /* Makes a step ready. FX_STATUS_UNSUPPORTED: the backend cannot run the operations of this

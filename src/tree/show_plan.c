@@ -90,7 +90,7 @@ static void add_work(fx_text *t, const fx_step *s)
     static const char *const convs[] = {"forward", "by data", "by weight"};
     static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
     static const char *const attentions[] = {"forward", "log sum exp", "by query",
-                                             "by key and value"};
+                                             "by key and value", "gradients"};
     const fx_program p = fx_step_program(s);
     switch (s->cls) {
     case FX_CLASS_ROW:
@@ -134,7 +134,7 @@ static void add_work(fx_text *t, const fx_step *s)
  * queries×keys×features terms; a causal step needs about half of them. */
 static double attention_flops(const fx_attention_step *a)
 {
-    static const uint8_t by_features[] = {1, 1, 2, 2}, by_value_features[] = {1, 0, 1, 2};
+    static const uint8_t by_features[] = {1, 1, 2, 2, 3}, by_value_features[] = {1, 0, 1, 2, 2};
     const double terms = (double)(by_features[a->kind] * a->features) +
                          (double)(by_value_features[a->kind] * a->value_features);
     const double scores = (double)a->queries * (double)a->keys * (double)(a->heads * a->batch);

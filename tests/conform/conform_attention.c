@@ -65,6 +65,14 @@ static fx_array *b_infinite(fx_array *const *x, const int64_t *p)
     return g;
 }
 
+/* All three gradients as one array, so that one plan computes them. */
+static fx_array *b_gradients(fx_array *const *x, const int64_t *p)
+{
+    fx_array *g[3];
+    fx_pullback(b_attention(x, p), x[3], x, 3, g);
+    return fx_concat(0, fx_vec(g[0]), fx_vec(g[1]), fx_vec(g[2]));
+}
+
 /* All gradients of slices, which become one array again. */
 static fx_array *b_slices_gradient(fx_array *const *x, const int64_t *p)
 {
@@ -102,6 +110,13 @@ static const char *const gradients[] = {
     GRADIENT("+f80", "80x66x1", "80x65x1", "80x65x1", "80x66x1", "1,0"),
     GRADIENT("+f128", "128x70x1", "128x65x1", "128x65x1", "128x70x1", "1,1"),
     NULL};
+/* With eight heads, the CPU computes the gradients in one step. */
+static const char *const together[] = {"tail=48x37x3 48x41x3 24x41x3 24x37x3:4,0",
+                                       "+causal=40x130x2 40x300x2 40x300x2 40x130x2:4,1",
+                                       "+fewer_keys=72x300x1 72x270x1 72x270x1 72x300x1:8,1",
+                                       "+blocks=24x260x1 24x530x1 24x530x1 24x260x1:8,0",
+                                       "+one_query=16x1x4 16x70x4 16x70x4 16x1x4:2,0",
+                                       NULL};
 #define SECOND "16x20x1 16x21x1 16x21x1 16x20x1:2,"
 static const char *const seconds[] = {"qk=16x64x1 16x65x1 16x65x1 16x64x1:2,1,0,1",
                                       "kv=" SECOND "0,1,2",
@@ -136,6 +151,7 @@ const cf_row cf_attention_rows[] = {
     ROW("attention.rising", b_rising, rising, 3),
     ROW("attention.slices", b_slices, packed, 1),
     ROW("attention.gradient", b_gradient, gradients, 4),
+    ROW("attention.gradients", b_gradients, together, 4),
     ROW("attention.infinite", b_infinite, infinite, 4),
     ROW("attention.second", b_second, seconds, 4),
     ROW("attention.slices_gradient", b_slices_gradient, packed, 1),

@@ -13,8 +13,7 @@ typedef struct head {
     const fx_step *step;
     const fx_attention_step *a;
     const void *const *in;
-    void *out;
-    float *lse; /* of a forward step; NULL: not asked for */
+    void *out, *more; /* more: the second output, or NULL */
     int64_t h, b;
     double *row, *sums;
 } head;
@@ -29,15 +28,20 @@ static double at(const head *d, int k, int64_t feature, int64_t i)
     return t->dtype == FX_DTYPE_F16 ? fxi_f16_to_f32(bits) : fxi_bf16_to_f32(bits);
 }
 
-static void put(const head *d, int64_t feature, int64_t i, double value)
+static void put_in(const head *d, const fx_tensor *t, void *to, int64_t feature, int64_t i,
+                   double value)
 {
-    const fx_tensor *t = &d->step->out;
     const int64_t e = feature * t->stride[0] + i * t->stride[1] + d->b * t->stride[2];
     if (t->dtype == FX_DTYPE_F32)
-        ((float *)d->out)[e] = (float)value;
+        ((float *)to)[e] = (float)value;
     else
-        ((uint16_t *)d->out)[e] =
+        ((uint16_t *)to)[e] =
             t->dtype == FX_DTYPE_F16 ? fxi_f32_to_f16((float)value) : fxi_f32_to_bf16((float)value);
+}
+
+static void put(const head *d, int64_t feature, int64_t i, double value)
+{
+    put_in(d, &d->step->out, d->out, feature, i, value);
 }
 
 /* Sets row to the scores of query i; returns the logarithm of the sum of their exponentials. */
@@ -61,8 +65,8 @@ static void forward(const head *d, int64_t i)
 {
     const int64_t f = d->a->value_features;
     const double lse = scores(d, i);
-    if (d->lse)
-        d->lse[(d->b * d->a->queries + i) * d->a->heads + d->h] = (float)lse;
+    if (d->more)
+        ((float *)d->more)[(d->b * d->a->queries + i) * d->a->heads + d->h] = (float)lse;
     for (int64_t c = d->h * f; c < (d->h + 1) * f; c++) {
         double y = 0;
         for (int64_t j = 0; j < d->a->keys; j++)
@@ -86,7 +90,7 @@ static double score_gradient(const head *d, int64_t i, int64_t j, double alpha)
     return alpha * sum;
 }
 
-static void gradient_query(const head *d, int64_t i)
+static void gradient_of_query(const head *d, const fx_tensor *t, void *to, int64_t i)
 {
     const int64_t f = d->a->features;
     scores(d, i);
@@ -96,8 +100,13 @@ static void gradient_query(const head *d, int64_t i)
         double sum = 0;
         for (int64_t j = 0; j < d->a->keys; j++)
             sum += at(d, K, c, j) * d->row[j];
-        put(d, c, i, d->a->scale * sum);
+        put_in(d, t, to, c, i, d->a->scale * sum);
     }
+}
+
+static void gradient_query(const head *d, int64_t i)
+{
+    gradient_of_query(d, &d->step->out, d->out, i);
 }
 
 /* Adds the part of query i; after the last query the sums are the result. */
@@ -121,6 +130,16 @@ static void gradient_key_value(const head *d, int64_t i)
     }
 }
 
+static void gradients(const head *d, int64_t i)
+{
+    fx_tensor t = d->step->in[Q]; /* the output is dense */
+    t.stride[0] = 1;
+    t.stride[1] = t.shape[0];
+    t.stride[2] = t.shape[0] * t.shape[1];
+    gradient_of_query(d, &t, d->more, i);
+    gradient_key_value(d, i);
+}
+
 bool attention_loop_takes(fx_device *device, const fx_step *step)
 {
     const uint8_t type = step->out.dtype;
@@ -130,14 +149,15 @@ bool attention_loop_takes(fx_device *device, const fx_step *step)
 
 static bool compute(const fx_step *step, const void *const *in, void *out, const fx_run *run)
 {
-    static void (*const kinds[])(const head *, int64_t) = {
-        [FX_ATTENTION_FORWARD] = forward,
-        [FX_ATTENTION_LOGSUMEXP] = log_sum_exp,
-        [FX_ATTENTION_GRADIENT_QUERY] = gradient_query,
-        [FX_ATTENTION_GRADIENT_KEY_VALUE] = gradient_key_value};
+    static void (*const kinds[])(const head *,
+                                 int64_t) = {[FX_ATTENTION_FORWARD] = forward,
+                                             [FX_ATTENTION_LOGSUMEXP] = log_sum_exp,
+                                             [FX_ATTENTION_GRADIENT_QUERY] = gradient_query,
+                                             [FX_ATTENTION_GRADIENT_KEY_VALUE] = gradient_key_value,
+                                             [FX_ATTENTION_GRADIENTS] = gradients};
     const fx_attention_step *a = fx_step_attention(step);
     head d = {.step = step, .a = a, .in = in, .out = out};
-    d.lse = a->more.n ? run->more[0] : NULL;
+    d.more = a->more.n ? run->more[0] : NULL;
     d.row = malloc((size_t)a->keys * sizeof *d.row);
     for (d.b = 0; d.row && d.b < a->batch; d.b++)
         for (d.h = 0; d.h < a->heads; d.h++) {

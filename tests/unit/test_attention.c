@@ -440,6 +440,27 @@ static void updates_leave_out_the_scores(void **state)
         assert_true(some_steps(false, record) + 2 * scores < some_steps(true, record));
 }
 
+/* The same vector subtracted from all keys lowers all scores of a query equally, to about −150, and
+ * so changes neither the result nor the gradients. Keys that only fill up vectors have score 0. */
+static void low_scores_change_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(4);
+    enum { F = 16, LONG = 41, GROUPS = 4 };
+    fx_array *q = fx_add(fx_abs(fx_randn(F, Q, GROUPS)), 1), *k = fx_randn(F, LONG, GROUPS),
+             *v = fx_randn(F, LONG, GROUPS), *gy = fx_randn(F, Q, GROUPS), *g[2][3];
+    assert_int_equal(fx_eval(fx_tuple(q, k, v, gy)), FX_OK);
+    for (int low = 0; low < 2; low++) {
+        fx_array *x[] = {q, low ? fx_sub(k, 30) : k, v};
+        void *pair = fx_dot_product_attention(x[0], x[1], x[2], .nheads = HEADS);
+        assert_int_equal(fx_pullback(fx_child(pair, 0), gy, x, 3, g[low]), FX_OK);
+        assert_int_equal(fx_eval(fx_tuple(g[low][0], g[low][1], g[low][2])), FX_OK); /* one plan */
+    }
+    for (int i = 0; i < 3; i++)
+        NEAR(distance(g[1][i], g[0][i]), 0, 1e-3);
+}
+
 /* A bias of size 1 along one of two batch axes is repeated there. The batch elements are computed
  * one by one for comparison. */
 static void bias_broadcasts_over_batch_axes(void **state)
@@ -475,6 +496,7 @@ int main(void)
         TEST(rotary_embedding_rotates_pairs),
         TEST(layer_takes_one_to_four_inputs),
         TEST(bias_broadcasts_over_batch_axes),
+        TEST(low_scores_change_nothing),
         TEST(mistakes_are_errors),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -29,7 +29,7 @@ static const struct network {
 } networks[] = {
     {"VGG with BatchNorm", vgg, {32, 32, 3, 64}, 4, false, 45, 63.6},
     {"LeNet", lenet, {28, 28, 1, 128}, 4, false, 28, 3.9},
-    {"attention", attention, {256, 128, 8}, 3, true, 20, 6.1},
+    {"attention", attention, {256, 128, 8}, 3, true, 19, 6.1},
 };
 
 /* The value of a network that is trained, and its gradients of all parameters. */

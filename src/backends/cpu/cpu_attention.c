@@ -13,6 +13,10 @@
  *      its packed left matrix, and the terms as panels that serve all lanes of a group.
  * A part computes groups of PANELS panels. With a causal mask it skips what the mask hides from a
  * whole panel, which is half of the arithmetic. Sizes alone decide the order of all sums.
+ *
+ * A step with all three gradients has five products, where one step for q and one for k and v have
+ * seven. Its rows, which are queries, have results too: each panel adds its lanes to them. All
+ * groups of a head add to the same rows, so a part computes whole heads.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -38,13 +42,14 @@ enum {
 typedef struct recipe {
     int pairs, sums;
     uint8_t lanes[2], rows[2], term[2], weight[2];
-    bool lanes_are_keys;
+    bool lanes_are_keys, rows_have_results;
 } recipe;
 static const recipe recipes[] = {
-    [FX_ATTENTION_FORWARD] = {1, 1, {Q}, {K}, {V}, {0}, false},
-    [FX_ATTENTION_LOGSUMEXP] = {1, 0, {Q}, {K}, {0}, {0}, false},
-    [FX_ATTENTION_GRADIENT_QUERY] = {2, 1, {Q, GY}, {K, V}, {K}, {1}, false},
-    [FX_ATTENTION_GRADIENT_KEY_VALUE] = {2, 2, {K, V}, {Q, GY}, {Q, GY}, {1, 0}, true},
+    [FX_ATTENTION_FORWARD] = {1, 1, {Q}, {K}, {V}, {0}, false, false},
+    [FX_ATTENTION_LOGSUMEXP] = {1, 0, {Q}, {K}, {0}, {0}, false, false},
+    [FX_ATTENTION_GRADIENT_QUERY] = {2, 1, {Q, GY}, {K, V}, {K}, {1}, false, false},
+    [FX_ATTENTION_GRADIENT_KEY_VALUE] = {2, 2, {K, V}, {Q, GY}, {Q, GY}, {1, 0}, true, false},
+    [FX_ATTENTION_GRADIENTS] = {2, 2, {K, V}, {Q, GY}, {Q, GY}, {1, 0}, true, true},
 };
 
 typedef struct job {
@@ -53,10 +58,10 @@ typedef struct job {
     const recipe *recipe;
     const fxi_simd *simd;
     const float *const *in;
-    float *out, *log_sums; /* the second output of a forward step, or NULL */
-    int64_t lanes, rows;   /* queries and keys, or keys and queries */
-    int64_t width;         /* lanes of a panel */
-    int64_t groups;        /* of one head */
+    float *out, *more;   /* the second output, or NULL: logarithms, or the gradient of q */
+    int64_t lanes, rows; /* queries and keys, or keys and queries */
+    int64_t width;       /* lanes of a panel */
+    int64_t groups;      /* of one head */
     int64_t units, parts;
 } job;
 
@@ -64,7 +69,8 @@ typedef struct job {
 typedef struct work {
     const job *j;
     int64_t head, observation;
-    float *packed[2]; /* the lanes' operands of all panels of a group */
+    float *packed[2];             /* the lanes' operands of all panels of a group */
+    float *lane_terms, *row_sums; /* if the rows have results; see add_row_sums */
     float *term[2], *result[2];
     float *scores, *products; /* a panel */
     float *most, *sum, *factor;
@@ -115,6 +121,11 @@ static size_t divide(work *w, const job *j, char *memory)
         const int64_t n = fxi_cpu_round_up(features_of(j, j->recipe->term[k]), unit);
         w->term[k] = take(memory, &used, ROWS * n);
         w->result[k] = take(memory, &used, lanes * n);
+    }
+    if (j->recipe->rows_have_results) {
+        const int64_t n = fxi_cpu_round_up(j->a->features, j->width);
+        w->lane_terms = take(memory, &used, lanes * n);
+        w->row_sums = take(memory, &used, ROWS * n);
     }
     w->scores = take(memory, &used, ROWS * j->width);
     w->products = take(memory, &used, ROWS * j->width);
@@ -206,6 +217,55 @@ static void add_terms(const work *w, int k, int64_t panel, int64_t lo, int64_t h
     }
 }
 
+/* Packs the keys of a group as terms of the rows' results: width features of all lanes, then the
+ * next features. */
+static void pack_lane_terms(const work *w, int64_t lane, int64_t lanes)
+{
+    const job *j = w->j;
+    const int64_t width = j->width;
+    for (int64_t f = 0; f < j->a->features; f += width)
+        j->simd->gemm->pack((int)width, vector_at(w, K, lane) + f, 1, j->step->in[K].stride[1],
+                            (int)fxi_cpu_min(width, j->a->features - f), lanes,
+                            w->lane_terms + f * PANELS * width);
+}
+
+/* row_sums[r][f] += Σ panel[r][lane]·k[f][lane] over the panel's lanes, of which `lanes` exist, for
+ * rows lo … hi−1 of the block. row_sums has width features of all rows, then the next features. */
+static void add_row_sums(const work *w, int64_t panel, int64_t lanes, int64_t lo, int64_t hi)
+{
+    const job *j = w->j;
+    const int64_t width = j->width;
+    for (int64_t f = 0; f < j->a->features; f += width) {
+        fxi_gemm_tiles t = {.k = fxi_cpu_min(width, lanes),
+                            .a = w->lane_terms + (f * PANELS + panel * width) * width,
+                            .b = w->products,
+                            .c = w->row_sums + f * ROWS + lo * width,
+                            .n = hi - lo,
+                            .brs = 1,
+                            .bcs = width,
+                            .columns = true,
+                            .accumulate = true};
+        run_tiles(j, &t, width);
+    }
+}
+
+/* Writes the scaled sums of n rows from `from` on to the gradient of q, or adds them. */
+static void write_row_sums(const work *w, int64_t from, int64_t n, bool add)
+{
+    const job *j = w->j;
+    const int64_t width = j->width, features = j->a->features;
+    const float scale = (float)j->a->scale;
+    for (int64_t r = 0; r < n; r++) {
+        float *to = j->more + features * query_at(w, from + r);
+        for (int64_t f = 0; f < features; f += width) {
+            const float *sums = w->row_sums + f * ROWS + r * width;
+            const int64_t count = fxi_cpu_min(width, features - f);
+            for (int64_t i = 0; i < count; i++)
+                to[f + i] = (add ? to[f + i] : 0) + scale * sums[i];
+        }
+    }
+}
+
 /* ---- a panel --------------------------------------------------------------------------------- */
 
 /* Sets the scores of keys that come after the query to −∞. Only rows near the diagonal have such
@@ -263,8 +323,9 @@ static void weigh(const work *w, int64_t panel, int64_t from, int64_t n)
         scale_lanes(w->result[0] + lane * features, features, j->width, w->factor);
 }
 
-/* One panel for rows from … to−1, whose terms are packed. lane: the group's first lane. */
-static void run_panel(const work *w, int64_t lane, int64_t panel, int64_t from, int64_t to)
+/* One panel for rows from … to−1, whose terms are packed. lane: the first of the group's lanes. */
+static void run_panel(const work *w, int64_t lane, int64_t lanes, int64_t panel, int64_t from,
+                      int64_t to)
 {
     const job *j = w->j;
     const int64_t first = lane + panel * j->width, end = first + j->width;
@@ -281,6 +342,8 @@ static void run_panel(const work *w, int64_t lane, int64_t panel, int64_t from, 
     weigh(w, panel, lo, n);
     for (int k = 0; k < j->recipe->sums; k++)
         add_terms(w, k, panel, lo - from, hi - from, to - from);
+    if (j->recipe->rows_have_results)
+        add_row_sums(w, panel, lanes - panel * j->width, lo - from, hi - from);
 }
 
 /* ---- a group --------------------------------------------------------------------------------- */
@@ -301,6 +364,8 @@ static void begin_group(const work *w, int64_t lane, int64_t lanes)
     for (int64_t l = 0; l < width; l++)
         w->factor[l] = (float)j->a->scale;
     scale_lanes(w->packed[0], fxi_cpu_divide_up(lanes, width) * j->a->features, width, w->factor);
+    if (j->recipe->rows_have_results)
+        pack_lane_terms(w, lane, lanes);
     for (int k = 0; k < j->recipe->sums; k++)
         memset(w->result[k], 0,
                (size_t)(PANELS * width * features_of(j, j->recipe->term[k])) * sizeof(float));
@@ -340,8 +405,8 @@ static void write_result(const work *w, int k, int64_t first, int64_t lane, int6
 static void end_group(const work *w, int64_t lane, int64_t lanes)
 {
     const job *j = w->j;
-    float *sums = j->recipe->sums ? j->log_sums : j->out;
-    for (int64_t l = 0; sums && l < lanes; l++)
+    float *sums = j->recipe->sums ? j->more : j->out;
+    for (int64_t l = 0; j->recipe->pairs == 1 && sums && l < lanes; l++)
         sums[query_at(w, lane + l)] = w->most[l] + logf(w->sum[l]);
     int64_t first = 0;
     for (int k = 0; k < j->recipe->sums; k++) {
@@ -351,26 +416,41 @@ static void end_group(const work *w, int64_t lane, int64_t lanes)
     }
 }
 
-/* Units are ordered by observation, head and group. */
-static void run_unit(work *w, int64_t unit)
+static void run_group(work *w, int64_t group)
 {
     const job *j = w->j;
-    const int64_t most = PANELS * j->width, lane = unit % j->groups * most,
+    const int64_t most = PANELS * j->width, lane = group * most,
                   lanes = fxi_cpu_min(most, j->lanes - lane);
-    w->head = unit / j->groups % j->a->heads;
-    w->observation = unit / j->groups / j->a->heads;
     begin_group(w, lane, lanes);
     const bool keys = j->recipe->lanes_are_keys, causal = j->a->causal;
     /* No lane of the group sees rows outside. */
     const int64_t end = causal && !keys ? fxi_cpu_min(j->rows, lane + lanes) : j->rows;
     for (int64_t from = causal && keys ? lane : 0; from < end; from += ROWS) {
-        const int64_t to = fxi_cpu_min(end, from + ROWS);
+        const int64_t to = fxi_cpu_min(end, from + ROWS), n = to - from;
         for (int k = 0; k < j->recipe->sums; k++)
-            pack_terms(w, k, from, to - from);
+            pack_terms(w, k, from, n);
+        if (j->recipe->rows_have_results)
+            memset(w->row_sums, 0,
+                   (size_t)(ROWS * fxi_cpu_round_up(j->a->features, j->width)) * sizeof(float));
         for (int64_t l = 0; l < lanes; l += j->width)
-            run_panel(w, lane, l / j->width, from, to);
+            run_panel(w, lane, lanes, l / j->width, from, to);
+        if (j->recipe->rows_have_results)
+            write_row_sums(w, from, n, group > 0);
     }
     end_group(w, lane, lanes);
+}
+
+/* Units are ordered by observation and head, and by group if the groups are units. */
+static void run_unit(work *w, int64_t unit)
+{
+    const job *j = w->j;
+    const int64_t units = j->recipe->rows_have_results ? 1 : j->groups; /* of a head */
+    w->head = unit / units % j->a->heads;
+    w->observation = unit / units / j->a->heads;
+    if (!j->recipe->rows_have_results)
+        run_group(w, unit % units);
+    for (int64_t group = 0; j->recipe->rows_have_results && group < j->groups; group++)
+        run_group(w, group);
 }
 
 static void run_part(void *user, int64_t part, void *memory)
@@ -386,11 +466,15 @@ static void run_part(void *user, int64_t part, void *memory)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* Any sizes: with a single query, too, one step takes less time than several. */
+/* Any sizes: with a single query, too, one step takes less time than several. All gradients in one
+ * step need heads for the threads, because a part computes whole heads. */
 bool fxi_cpu_has_attention(fx_device *device, const fx_step *step)
 {
+    enum { ENOUGH_HEADS = 8 };
+    const fx_attention_step *a = fx_step_attention(step);
     (void)device;
-    return step->out.dtype == FX_DTYPE_F32;
+    return step->out.dtype == FX_DTYPE_F32 &&
+           (a->kind != FX_ATTENTION_GRADIENTS || a->heads * a->batch >= ENOUGH_HEADS);
 }
 
 fx_status fxi_cpu_attention(const fx_step *step, const void *const *in, void *out, fx_run *run)
@@ -405,7 +489,7 @@ fx_status fxi_cpu_attention(const fx_step *step, const void *const *in, void *ou
              .simd = fxi_cpu_simd(),
              .in = operands,
              .out = out,
-             .log_sums = a->more.n ? run->more[0] : NULL,
+             .more = a->more.n ? run->more[0] : NULL,
              .lanes = how->lanes_are_keys ? a->keys : a->queries,
              .rows = how->lanes_are_keys ? a->queries : a->keys};
     work w;
@@ -413,9 +497,10 @@ fx_status fxi_cpu_attention(const fx_step *step, const void *const *in, void *ou
         operands[k] = in[k];
     j.width = 2 * j.simd->gemm->lanes;
     j.groups = fxi_cpu_divide_up(j.lanes, PANELS * j.width);
-    j.units = j.groups * a->heads * a->batch;
+    j.units = (how->rows_have_results ? 1 : j.groups) * a->heads * a->batch;
     const double flops = 2.0 * (double)(a->queries * a->keys) * (double)(a->heads * a->batch) *
-                         (double)(how->pairs + how->sums) * (double)a->features;
+                         (double)(how->pairs + how->sums + how->rows_have_results) *
+                         (double)a->features;
     j.parts = fxi_cpu_parts(j.units, fxi_cpu_cost(0, a->causal ? flops / 2 : flops));
     return fxi_cpu_parallel_scratch(j.parts, divide(&w, &j, NULL), run_part, &j)
                ? fxi_cpu_no_memory(step)

@@ -210,7 +210,7 @@ bool fxi_gpu_has_attention(const fxi_gpu_runtime *runtime, fx_device *device, co
 {
     const fx_attention_step *a = fx_step_attention(step);
     const char *text = getenv("FX_GPU_ATTENTION");
-    if (text && strcmp(text, "0") == 0)
+    if ((text && strcmp(text, "0") == 0) || a->kind == FX_ATTENTION_GRADIENTS)
         return false;
     const fxi_gpu_type *type = &fxi_gpu_types[step->in[0].dtype];
     return runtime->limits(device)->asked_memory >= ASKED && type->math && type->size == 2 &&
