@@ -2,7 +2,9 @@
  *
  * Instructions are ordered by pass: first those that compute values of the row, then those that
  * compute its elements. A member whose operands are all values of the row, and that is needed only
- * inside, is computed once for each row, not for each element.
+ * inside, is computed once for each row, not for each element. Elements are computed in the first
+ * pass that reads them, not in the first pass that could compute them: a backend keeps what a later
+ * pass reads for a whole row, and it keeps the operands of the row step anyway.
  *
  * Aliases name the register of the value that they rename. So do twins: members that compute the
  * same as an earlier member. Gradients often repeat sums of the row that the forward computation
@@ -16,6 +18,7 @@ typedef struct row_group {
     const fxi_builder *b;
     int32_t members[FXI_ROW_ALL]; /* in the order of execution */
     bool row[FXI_ROW_ALL];        /* one value for each row */
+    uint8_t pass[FXI_ROW_ALL];
     int32_t aliases[FXI_ROW_ALL];
     /* twins[i] has the value of originals[i]. */
     int32_t twins[FXI_ROW_ALL], originals[FXI_ROW_ALL];
@@ -127,13 +130,55 @@ static void find_row_values(row_group *q)
     }
 }
 
+/* The first pass of the members that read node id, apart from member `but`; FXI_ROW_PASSES if there
+ * are none. Readers are later in the list. */
+static int first_reader(const row_group *q, int32_t id, int but)
+{
+    int first = FXI_ROW_PASSES;
+    for (int m = q->nmembers - 1; m >= 0 && q->members[m] != id; m--)
+        for (int k = 0; m != but && k < fxi_graph_inputs(q->b->g, q->members[m]); k++)
+            if (input_of(q, q->members[m], k) == id && q->pass[m] < first)
+                first = q->pass[m];
+    return first;
+}
+
+/* Are elements of the row computed by member m, for other members only? */
+static bool is_inner(const row_group *q, int m)
+{
+    const int32_t id = q->members[m];
+    return !q->row[m] && q->b->groups.rows.kind[id] == FXI_ROW_FULL && !q->b->groups.stored[id];
+}
+
+/* If member m is computed in `pass`, are there not more values to keep until then? Operands that
+ * other members read earlier are kept for it, instead of its own value. */
+static bool keeps_few(const row_group *q, int m, int pass)
+{
+    int more = 0;
+    for (int k = 0; k < fxi_graph_inputs(q->b->g, q->members[m]); k++) {
+        const int32_t x = input_of(q, q->members[m], k);
+        more += is_member(q, x) && is_inner(q, fxi_find_id(q->members, q->nmembers, x)) &&
+                first_reader(q, x, m) < pass;
+    }
+    return more < 2;
+}
+
+/* Newest first, because readers are delayed before what they read. */
+static void choose_passes(row_group *q)
+{
+    for (int m = 0; m < q->nmembers; m++)
+        q->pass[m] = q->b->groups.rows.level[q->members[m]];
+    for (int m = q->nmembers - 1; m >= 0; m--) {
+        const int first = is_inner(q, m) ? first_reader(q, q->members[m], m) : 0;
+        if (first < FXI_ROW_PASSES && first > q->pass[m] && keeps_few(q, m, first))
+            q->pass[m] = (uint8_t)first;
+    }
+}
+
 /* The sort key of member m: its pass, values of the row before elements. Reductions belong to the
  * elements: they are accumulated while the row is read. */
 static int stage(const row_group *q, int m)
 {
-    const fxi_rows *r = &q->b->groups.rows;
-    const int32_t id = q->members[m];
-    return 2 * r->level[id] + !(q->row[m] && r->kind[id] != FXI_ROW_REDUCE);
+    return 2 * q->pass[m] + !(q->row[m] && q->b->groups.rows.kind[q->members[m]] != FXI_ROW_REDUCE);
 }
 
 /* Sorts the members by stage. Insertion sort: it is stable, so operands stay before their users,
@@ -144,10 +189,13 @@ static void order_members(row_group *q)
         for (int k = i; k > 0 && stage(q, k) < stage(q, k - 1); k--) {
             const int32_t id = q->members[k];
             const bool row = q->row[k];
+            const uint8_t pass = q->pass[k];
             q->members[k] = q->members[k - 1];
             q->row[k] = q->row[k - 1];
+            q->pass[k] = q->pass[k - 1];
             q->members[k - 1] = id;
             q->row[k - 1] = row;
+            q->pass[k - 1] = pass;
         }
 }
 
@@ -174,7 +222,7 @@ static bool make_program(const row_group *q, fx_program *p)
                           .from = n->in[n->nin - 1]->dtype,
                           .nsrc = (uint8_t)n->nin,
                           .row = q->row[m],
-                          .pass = q->b->groups.rows.level[id],
+                          .pass = q->pass[m],
                           .attr = fxi_instr_attr(n)};
         for (int i = 0; i < n->nin; i++)
             ins->src[i] = register_of(q, input_of(q, id, i));
@@ -274,6 +322,7 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     list_members(&q, root);
     list_operands(&q);
     find_row_values(&q);
+    choose_passes(&q);
     order_members(&q);
     fxi_place in;
     /* Copies must be in the list before the step that reads them. */

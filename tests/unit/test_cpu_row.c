@@ -232,6 +232,37 @@ static void integers(void **state)
     }
 }
 
+/* Choices between two single numbers: between the largest one of the row and −2, and between ½ and
+ * −4. */
+static void choices_of_two_numbers(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{3, 50}, {130, 40}, {2000, 7}};
+    fxi_reclaim_all();
+    for (int i = 0; i < 6; i++) {
+        FX_SCOPE;
+        const int64_t m = sizes[i / 2][0], n = sizes[i / 2][1];
+        const fx_dtype t = i % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+        fx_array *x = operand_of(t, PLAIN, m, n), *mask = fx_gt(operand_of(t, PLAIN, m, n), 0);
+        assert_int_equal(fx_eval(mask), FX_OK);
+        fx_array *top = fx_maximum(x, .dims = FX_AXES(0));
+        fx_array *y = fx_add(fx_where(mask, top, -2), fx_mul(fx_where(mask, 0.5, -4), x));
+        compute(y);
+        double *xs = elements(x), *ys = elements(y), *hits = elements(mask);
+        for (int64_t r = 0; r < n; r++) {
+            double most = xs[r * m];
+            for (int64_t k = 0; k < m; k++)
+                most = fmax(most, xs[r * m + k]);
+            for (int64_t k = r * m; k < (r + 1) * m; k++)
+                near(ys[k], hits[k] != 0 ? most + 0.5 * xs[k] : -2 - 4 * xs[k],
+                     4 * epsilon_of((int)t), "choice", m, n, k);
+        }
+        free(xs);
+        free(ys);
+        free(hits);
+    }
+}
+
 /* Σ of x where a mask is true and of `other` elsewhere, and the number of true elements, for masks
  * with no, one, some or only true elements. All numbers are multiples of ⅛, so sums are exact. */
 static void check_masked(int64_t m, int64_t n, int density, int axis, double other)
@@ -403,6 +434,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_layout_and_type),
     cmocka_unit_test(several_operands_and_outputs),
     cmocka_unit_test(integers),
+    cmocka_unit_test(choices_of_two_numbers),
     cmocka_unit_test(masked_sums),
     cmocka_unit_test(sparse_sums_have_the_bits_of_the_reducer),
     cmocka_unit_test(not_finite),

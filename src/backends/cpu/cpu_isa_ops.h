@@ -259,7 +259,8 @@ FXI_SELECT_LOOP(i32, int32_t)
 FXI_SELECT_LOOP(i64, int64_t)
 FXI_SELECT_LOOP(u8, uint8_t)
 /* The select loops in which one of the two values is the same for all elements, as in the gradient
- * of relu, or in a mask that sets elements to 0. */
+ * of relu, or in a mask that sets elements to 0; or both are, as in the gradient of a sum over a
+ * mask. */
 #define FXI_SELECT_MIXED(S, T)                                                                     \
     static void select_##S##_vs(void *dv, const void *const *s, int n, int64_t attr)               \
     {                                                                                              \
@@ -284,6 +285,16 @@ FXI_SELECT_LOOP(u8, uint8_t)
             const T y = b[i];                                                                      \
             d[i] = c[i] ? x : y;                                                                   \
         }                                                                                          \
+    }                                                                                              \
+    static void select_##S##_ss(void *dv, const void *const *s, int n, int64_t attr)               \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        const uint8_t *c = s[0];                                                                   \
+        const T x = *(const T *)s[1], y = *(const T *)s[2];                                        \
+        T *d = dv;                                                                                 \
+        FXI_IVDEP                                                                                  \
+        for (int i = 0; i < n; i++)                                                                \
+            d[i] = c[i] ? x : y;                                                                   \
     }
 FXI_SELECT_MIXED(f32, float)
 FXI_SELECT_MIXED(f64, double)
@@ -398,11 +409,12 @@ static const fxi_tile_fn tile_ops[FX_OP_COUNT][FXI_C_COUNT] = {
     }
 #define FXI_MIXED_ROW_1(NAME, n)
 #define FXI_MIXED_ROW_2(NAME, n) [FX_OP_##NAME] = FXI_MIXED_2(NAME, n),
-static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][2] = {
+static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][3] = {
 #define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
     FXI_MIXED_ROW_##inputs(NAME, name)
 #include <cflux/op.def>
-    [FX_OP_SELECT] = FXI_MIXED_2(SELECT, select),
+    [FX_OP_SELECT] = {{select_f32_vs, select_f32_sv, select_f32_ss},
+                      {select_f64_vs, select_f64_sv, select_f64_ss}},
 };
 #undef K
 #undef I64

@@ -244,9 +244,9 @@ typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
     /* [op][Float32 or Float64]: loops with a single value for the whole tile as their last operand
-     * ([0]) or their last but one ([1]); NULL if the operation has no such loop. The results are
-     * the same bits as those of `ops`. */
-    const fxi_tile_fn (*mixed)[2][2];
+     * ([0]), their last but one ([1]) or both ([2]); NULL if the operation has no such loop. The
+     * results are the same bits as those of `ops`. */
+    const fxi_tile_fn (*mixed)[2][3];
     const fxi_pair_loops *pairs;            /* [first] */
     const fxi_tile_fn (*cast)[FXI_C_COUNT]; /* [from][to] */
     const fxi_tile_fn *cast_odd;            /* [from]: to Float32, rounded to odd */

@@ -129,21 +129,17 @@ static fxi_tile_fn vector_loop(const fxi_simd *simd, const fx_instr *ins)
     return simd->ops[ins->op][type_of(ins)];
 }
 
-/* The loop that takes one of the last two operands as a single number; NULL unless exactly one of
- * them is a scalar and the operation has such a loop. */
+/* The loop that takes one of the last two operands, or both, as single numbers: those that are
+ * scalars. NULL if there are none, or the operation has no such loop. */
 static fxi_tile_fn mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
                               unsigned *out_ones)
 {
     const int type = type_of(ins);
     if (ins->nsrc < 2 || type > FXI_C_F64)
         return NULL;
-    for (int side = 0; side < 2; side++) {
-        const int one = ins->nsrc - 1 - side, other = ins->nsrc - 2 + side;
-        *out_ones = 1u << one;
-        if ((scalars >> one & 1) && !(scalars >> other & 1) && simd->mixed[ins->op][type][side])
-            return simd->mixed[ins->op][type][side];
-    }
-    return NULL;
+    const unsigned last = scalars >> (ins->nsrc - 1) & 1, other = scalars >> (ins->nsrc - 2) & 1;
+    *out_ones = last << (ins->nsrc - 1) | other << (ins->nsrc - 2);
+    return *out_ones ? simd->mixed[ins->op][type][last + 2 * other - 1] : NULL;
 }
 
 /* The loop of two instructions. If both operands of the first are scalars, they are read as
