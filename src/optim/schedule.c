@@ -370,15 +370,20 @@ fx_schedule *fx_schedule_loop(fx_schedule *part, int64_t period)
                 &(const fx_schedule){.v = {(double)period}, .parts = {1, (void *[]){part}, NULL}});
 }
 
-fx_schedule *fx_schedule_onecycle(int64_t steps, double most, double start, double end,
-                                  double share)
+static fx_schedule *make_onecycle(const fx_schedule *init)
 {
     const fx_type *type = &rows[KIND_OneCycle].type;
+    const double share = init->v[4];
     if (share >= 0 && share <= 1)
-        return MAKE(OneCycle, (double)steps, most, start, end, share);
+        return make(KIND_OneCycle, init);
     fx_fail(FX_STATUS_ARGUMENT, type->name, "the share of the rise must be from 0 to 1, got %g",
             share);
     return fx_error_object(type);
+}
+fx_schedule *fx_schedule_onecycle(int64_t steps, double most, double start, double end,
+                                  double share)
+{
+    return make_onecycle(&(const fx_schedule){.v = {(double)steps, most, start, end, share}});
 }
 
 static fx_schedule *of_part(int kind, fx_schedule *part, double number)
@@ -489,9 +494,7 @@ fx_schedule *fxi_schedule_named(const char *name, int n, const double *v, int *o
         for (int k = 0; k < NUMBERS; k++)
             init.v[k] = k < n ? v[k] : (double)NAN;
         fill_defaults(i, init.v);
-        const double *w = init.v;
-        return i == KIND_OneCycle ? fx_schedule_onecycle((int64_t)w[0], w[1], w[2], w[3], w[4])
-                                  : make(i, &init);
+        return i == KIND_OneCycle ? make_onecycle(&init) : make(i, &init);
     }
     return NULL;
 }

@@ -111,6 +111,9 @@ static void wrong_schedules(void **state)
                     "OneCycle: the number of steps must be positive, got 0");
     refused_exactly(fx_schedule_onecycle(5, 1, 0, 0, 1.5),
                     "OneCycle: the share of the rise must be from 0 to 1, got 1.5");
+    refused_exactly(
+        fx_parse_schedule("OneCycle(-1.0e30, 1)"),
+        "schedule, column 1: OneCycle: the number of steps must be positive, got -1e+30");
     fx_schedule *one = fx_schedule_constant(1);
     refused_exactly(fx_schedule_shifted(one, 0), "Shifted: the offset must be positive, got 0");
     refused_exactly(fx_schedule_interpolator(one, -1),
