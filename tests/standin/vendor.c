@@ -230,12 +230,12 @@ static int64_t available(fx_device *device)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static void *compile(fxi_gpu_device *d, const char *source, char *text, size_t size, char **out_log)
+static void *compile(fxi_gpu_device *d, const char *source, fxi_gpu_failure *why)
 {
-    (void)source, (void)out_log;
+    (void)source;
     if (!control.compiles_nothing)
         return d;
-    snprintf(text, size, "%s was told to compile nothing", d->label);
+    snprintf(why->text, sizeof why->text, "%s was told to compile nothing", d->label);
     return NULL;
 }
 static void *binary(fxi_gpu_device *d, void *program, size_t *out_size)
@@ -248,9 +248,9 @@ static void *load(fxi_gpu_device *d, const void *bytes, size_t size)
     (void)d, (void)bytes, (void)size;
     return NULL;
 }
-static void *function(fxi_gpu_device *d, void *program, const char *name, char *text, size_t size)
+static void *function(fxi_gpu_device *d, void *program, const char *name, fxi_gpu_failure *why)
 {
-    (void)d, (void)name, (void)text, (void)size;
+    (void)d, (void)name, (void)why;
     return program;
 }
 static fx_status launch(fx_device *device, const fxi_gpu_launch *l)

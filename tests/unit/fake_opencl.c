@@ -1,11 +1,11 @@
 /* fake_opencl.c: a libOpenCL for tests: one platform with a GPU and a CPU that keep memory and
  * compute nothing. The environment variable FAKE_OPENCL is a list of words, each of which causes a
  * failure, only on the GPU where that is possible: no_icd, no_platform, no_device, old (1.1),
- * no_compiler, no_context, no_queue, no_build, no_launch, lost (the first launch ends the device),
- * faulted (the first launch is accepted, and then every function of the device fails with another
- * error, as on NVIDIA's devices after an invalid access to memory), hiccup (the first launch and
- * the next wait fail), small_items (groups of 64 along an axis), small_groups (groups of 64 for a
- * kernel), small_local (kernels need more local memory than there is), rounds (division is
+ * no_compiler, no_context, no_queue, no_build, build_memory, no_launch, lost (the first launch ends
+ * the device), faulted (the first launch is accepted, and then every function of the device fails
+ * with another error, as on NVIDIA's devices after an invalid access to memory), hiccup (the first
+ * launch and the next wait fail), small_items (groups of 64 along an axis), small_groups (groups of
+ * 64 for a kernel), small_local (kernels need more local memory than there is), rounds (division is
  * correctly rounded if the compiler's option asks for it), slow (compiling takes 0.6 s), no_memory,
  * copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
  * other_driver, large (64 units with 32 KiB of local memory), meets (a compilation waits up to
@@ -371,6 +371,8 @@ cl_int clBuildProgram(cl_program p, cl_uint n, const cl_device_id *ids, const ch
         return -43;
     if (p->from_source)
         build_source(p);
+    if (ids[0]->number == GPU && asked("build_memory"))
+        return CL_OUT_OF_HOST_MEMORY;
     return p->kernels && !*p->refused && !(ids[0]->number == GPU && asked("no_build")) ? CL_SUCCESS
                                                                                        : -11;
 }

@@ -35,7 +35,8 @@ static void hear(int level, const char *text, void *out)
 
 static void say_error(FILE *out)
 {
-    fprintf(out, " %s", fx_error_take().message);
+    const fx_error e = fx_error_take();
+    fprintf(out, " %s (%s)", e.message, fx_status_name(e.status));
 }
 
 /* "2 devices: Fake GPU, Fake CPU", or why there are none. */
@@ -295,6 +296,11 @@ static const row rows[] = {
      {"opencl:0 does not run:",
       "OpenCL:0 (Fake GPU) cannot compile a kernel: "
       "CL_BUILD_PROGRAM_FAILURE: error: the fake compiler is tired",
+      "opencl:1 runs"}},
+    {"build_memory",
+     "",
+     compute_both,
+     {"OpenCL:0 (Fake GPU) cannot compile a kernel: CL_OUT_OF_HOST_MEMORY", "(FX_STATUS_MEMORY)",
       "opencl:1 runs"}},
     {"no_launch",
      "",

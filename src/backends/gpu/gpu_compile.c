@@ -45,21 +45,15 @@ static struct {
     program *buckets[BUCKETS];
 } programs = {.lock = FXI_MUTEX_INIT, .ready = FXI_COND_INIT};
 
-/* Why a program or a function of it could not be made. */
-typedef struct failure {
-    char text[460];
-    char *log; /* the compiler's log, or NULL; freed by host->free */
-} failure;
-
 /* Called without a lock, because the program's hooks may do anything. */
-static fx_status report(const fxi_gpu_device *d, failure *why)
+static fx_status report(const fxi_gpu_device *d, fxi_gpu_failure *why)
 {
     const fx_host *host = fxi_gpu_host_of(d);
     /* The log is a message: it may be longer than an error holds. */
     if (why->log)
         host->message(1, why->log);
     host->free(why->log);
-    return host->fail(FX_STATUS_DEVICE, "compile", why->text);
+    return host->fail(why->status, "compile", why->text);
 }
 
 /* ---- making a program ------------------------------------------------------------------------ */
@@ -132,12 +126,12 @@ static void to_disk(fxi_gpu_device *d, const fx_kernel_key *key, void *made)
 
 /* Between begin and end the guard moves the handler at exit to the front again and again, because
  * compilers register destructors (gpu_gate.h). */
-static void *compile(fxi_gpu_device *d, const char *source, failure *why)
+static void *compile(fxi_gpu_device *d, const char *source, fxi_gpu_failure *why)
 {
     fxi_gpu_guard guard;
     fxi_gpu_compile_begin(&d->progress);
     fxi_gpu_guard_begin(&guard);
-    void *made = d->driver->compile(d, source, why->text, sizeof why->text, &why->log);
+    void *made = d->driver->compile(d, source, why);
     fxi_gpu_guard_end(&guard);
     fxi_gpu_compile_end(&d->progress, made != NULL);
     if (made)
@@ -146,7 +140,8 @@ static void *compile(fxi_gpu_device *d, const char *source, failure *why)
 }
 
 /* `name` is a kernel of the text, for the message. */
-static void say_missing(const fxi_gpu_device *d, const char *name, const char *lack, failure *why)
+static void say_missing(const fxi_gpu_device *d, const char *name, const char *lack,
+                        fxi_gpu_failure *why)
 {
     snprintf(why->text, sizeof why->text,
              "%s has no compiler, and no pack of kernels has the kernel %s for %.40s: run the same "
@@ -155,7 +150,7 @@ static void say_missing(const fxi_gpu_device *d, const char *name, const char *l
              d->label, name, d->target, lack);
 }
 
-static void *make(fxi_gpu_device *d, const char *source, const char *name, failure *why)
+static void *make(fxi_gpu_device *d, const char *source, const char *name, fxi_gpu_failure *why)
 {
     const fx_host *host = fxi_gpu_host_of(d);
     void *made = from_packs(d, source);
@@ -237,7 +232,7 @@ fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char 
 
 /* The caller of the following functions holds the lock. It is released while a program is compiled,
  * and while another thread is waited for. */
-static bool make_program(fxi_gpu_device *d, program *p, failure *why)
+static bool make_program(fxi_gpu_device *d, program *p, fxi_gpu_failure *why)
 {
     /* Another plan may need the same text. */
     while (p->making)
@@ -260,7 +255,7 @@ static bool make_program(fxi_gpu_device *d, program *p, failure *why)
 typedef struct job {
     function *function;
     bool failed; /* its program failed; `why` is the reason */
-    failure why;
+    fxi_gpu_failure why;
 } job;
 
 /* Shared by the threads that compile for one plan. */
@@ -350,8 +345,7 @@ static bool make_function(fxi_gpu_device *d, job *j)
 {
     function *f = j->function;
     if (!j->failed && make_program(d, f->program, &j->why) && !f->kernel)
-        f->kernel =
-            d->driver->function(d, f->program->made, f->name, j->why.text, sizeof j->why.text);
+        f->kernel = d->driver->function(d, f->program->made, f->name, &j->why);
     return f->kernel;
 }
 
@@ -372,6 +366,7 @@ static void list_jobs(work *w, void *const *kernels)
     for (int k = 0; k < w->n; k++) {
         w->jobs[k].function = kernels[k];
         w->jobs[k].failed = false;
+        w->jobs[k].why.status = FX_STATUS_DEVICE;
         w->jobs[k].why.log = NULL;
     }
 }

@@ -66,6 +66,12 @@ fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text
     return v == FXI_GPU_NO_MEMORY ? FX_STATUS_MEMORY : FX_STATUS_DEVICE;
 }
 
+void fxi_gpu_no_host_memory(const fxi_gpu_device *d, fxi_gpu_failure *why)
+{
+    why->status = FX_STATUS_MEMORY;
+    snprintf(why->text, sizeof why->text, "out of host memory for a kernel of %s", d->label);
+}
+
 fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error)
 {
     char text[320];

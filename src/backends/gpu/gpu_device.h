@@ -20,6 +20,14 @@
 
 typedef struct fxi_gpu_device fxi_gpu_device;
 
+/* Why a program or a function of it could not be made. A driver fills it in; the status is
+ * FX_STATUS_DEVICE unless the driver changes it, as for a lack of memory. */
+typedef struct fxi_gpu_failure {
+    fx_status status;
+    char text[460];
+    char *log; /* the compiler's log, or NULL; freed by host->free */
+} fxi_gpu_failure;
+
 /* Functions that fail with a message write it to `text`. Functions named like members of fx_backend
  * do the same as those. None is called after the process has begun to end (gpu_gate.h); for a lost
  * device only `free`, `unmark`, `drop`, `available` and `submit` are. */
@@ -32,17 +40,15 @@ typedef struct fxi_gpu_driver {
     /* Opens the compiler, and sets d->target and d->compiler. Returns "", or why nothing
      * can be compiled for the device. Called by several threads. NULL: always ready. */
     const char *(*ready)(fxi_gpu_device *d);
-    /* Compiles a source text. On failure NULL with a message, and with the compiler's log in
-     * *out_log, allocated by host->alloc, if there is one. Called by several threads, some of which
-     * cflux has started: it records nothing and calls no hook. */
-    void *(*compile)(fxi_gpu_device *d, const char *source, char *text, size_t size,
-                     char **out_log);
+    /* Compiles a source text; NULL with the reason. Called by several threads, some of which cflux
+     * has started: it records nothing and calls no hook. */
+    void *(*compile)(fxi_gpu_device *d, const char *source, fxi_gpu_failure *why);
     /* The program's compiled form, allocated by host->alloc; NULL if there is none. */
     void *(*binary)(fxi_gpu_device *d, void *program, size_t *out_size);
     /* Makes a program from its compiled form; NULL if the driver rejects it. */
     void *(*load)(fxi_gpu_device *d, const void *bytes, size_t size);
-    /* Finds a function of a program; NULL with a message. Called once for each name. */
-    void *(*function)(fxi_gpu_device *d, void *program, const char *name, char *text, size_t size);
+    /* Finds a function of a program; NULL with the reason. Called once for each name. */
+    void *(*function)(fxi_gpu_device *d, void *program, const char *name, fxi_gpu_failure *why);
     void *(*alloc)(fx_device *device, size_t bytes);
     void (*free)(fx_device *device, void *address);
     fx_status (*write)(fx_device *device, void *to, const void *from, size_t bytes);
@@ -159,12 +165,11 @@ void fxi_gpu_quiesce(fxi_gpu_device *d);
     fx_status prefix##_fill(fx_device *device, void *to, uint8_t value, size_t bytes);             \
     int64_t prefix##_available(fx_device *device)
 #define FXI_GPU_PROGRAM_FUNCTIONS(prefix)                                                          \
-    void *prefix##_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,    \
-                           char **out_log);                                                        \
+    void *prefix##_compile(fxi_gpu_device *device, const char *source, fxi_gpu_failure *why);      \
     void *prefix##_binary(fxi_gpu_device *device, void *program, size_t *out_size);                \
     void *prefix##_load(fxi_gpu_device *device, const void *bytes, size_t size);                   \
     void *prefix##_function_of(fxi_gpu_device *device, void *program, const char *name,            \
-                               char *text, size_t size)
+                               fxi_gpu_failure *why)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -176,6 +181,8 @@ bool fxi_gpu_waits_for_steps(void);
 fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size);
 /* The message for a lost device. */
 void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size);
+/* Sets the reason for a program or function for which host memory ran out. */
+void fxi_gpu_no_host_memory(const fxi_gpu_device *d, fxi_gpu_failure *why);
 /* fxi_gpu_why, recorded as an error of `operation`; FX_OK if error is 0. */
 fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error);
 /* Records the faults that finished kernels found; FX_OK if there are none. `read` calls it at its

@@ -31,12 +31,16 @@ static char *log_of(fxi_rtc_program p)
 }
 
 /* The first error of the log, as one line. */
-static void say_error(const fxi_rt_device *d, int error, const char *log, char *text, size_t size)
+static void say_error(const fxi_rt_device *d, int error, fxi_gpu_failure *why)
 {
-    const char *what = log ? strstr(log, "error") : NULL;
-    snprintf(text, size, "%s (%s) cannot compile a kernel: %s%s%.120s", d->gpu.label, d->gpu.name,
-             fxi_rtc.ErrorString(error), what ? ": " : "", what ? what : "");
-    text[strcspn(text, "\n")] = '\0';
+    enum { OUT_OF_MEMORY = 1 }; /* of NVRTC and of hipRTC */
+    const char *what = why->log ? strstr(why->log, "error") : NULL;
+    snprintf(why->text, sizeof why->text, "%s (%s) cannot compile a kernel: %s%s%.120s",
+             d->gpu.label, d->gpu.name, fxi_rtc.ErrorString(error), what ? ": " : "",
+             what ? what : "");
+    why->text[strcspn(why->text, "\n")] = '\0';
+    if (error == OUT_OF_MEMORY)
+        why->status = FX_STATUS_MEMORY;
 }
 
 /* The compiled form of a program; NULL with the compiler's error; the error is 0 if host memory ran
@@ -54,9 +58,9 @@ static void *take_code(const fxi_rt_device *d, fxi_rtc_program p, size_t *out_si
     return NULL;
 }
 
-/* Compiles a text to code for the device. NULL with the reason in `text`. */
-static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_size, char *text,
-                     size_t size, char **out_log)
+/* Compiles a text to code for the device. NULL with the reason. */
+static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_size,
+                     fxi_gpu_failure *why)
 {
     enum { OPTIONS = 8 };
     const char *options[OPTIONS] = {d->option};
@@ -71,10 +75,10 @@ static void *code_of(const fxi_rt_device *d, const char *source, size_t *out_siz
     if (!error)
         code = take_code(d, p, out_size, &error);
     if (error) {
-        *out_log = p ? log_of(p) : NULL;
-        say_error(d, error, *out_log, text, size);
+        why->log = p ? log_of(p) : NULL;
+        say_error(d, error, why);
     } else if (!code)
-        snprintf(text, size, "no memory for a kernel of %s", d->gpu.label);
+        fxi_gpu_no_host_memory(&d->gpu, why);
     if (p)
         fxi_rtc.Destroy(&p);
     return code;
@@ -89,17 +93,18 @@ static int load_module(fxi_rt_device *d, const void *code, fxi_rt_module *out)
     return error ? error : fxi_rt.ModuleLoad(out, code);
 }
 
-static void say_unloadable(fxi_rt_device *d, int error, char *text, size_t size)
+static void say_unloadable(fxi_rt_device *d, int error, fxi_gpu_failure *why)
 {
     if (error == FXI_RT_UNSUPPORTED_PTX || error == FXI_RT_NO_BINARY ||
         error == FXI_RT_INVALID_IMAGE)
-        snprintf(text, size,
+        snprintf(why->text, sizeof why->text,
                  "%s (%s): the driver (%s) cannot load the code of %s (%s); update the driver or "
                  "install an older %s",
                  d->gpu.label, d->gpu.name, d->driver, fxi_rt_compiler, fxi_rt_error_name(error),
                  fxi_rt_compiler);
     else
-        fxi_gpu_why(&d->gpu, fxi_rt_name.ModuleLoad, error, text, size);
+        why->status =
+            fxi_gpu_why(&d->gpu, fxi_rt_name.ModuleLoad, error, why->text, sizeof why->text);
 }
 
 static program *new_program(void)
@@ -121,20 +126,19 @@ static program *program_of(fxi_rt_device *d, const void *code, int *out_error)
     return NULL;
 }
 
-void *fxi_rt_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
-                     char **out_log)
+void *fxi_rt_compile(fxi_gpu_device *device, const char *source, fxi_gpu_failure *why)
 {
     fxi_rt_device *d = (fxi_rt_device *)device;
     size_t bytes = 0;
     int error = 0;
-    void *code = code_of(d, source, &bytes, text, size, out_log);
+    void *code = code_of(d, source, &bytes, why);
     if (!code)
         return NULL;
     program *p = program_of(d, code, &error);
     if (error)
-        say_unloadable(d, error, text, size);
+        say_unloadable(d, error, why);
     else if (!p)
-        snprintf(text, size, "no memory for a kernel of %s", device->label);
+        fxi_gpu_no_host_memory(device, why);
     /* `binary` will ask for the code, if there is a cache to put it in. */
     if (p && fxi_rt_host->kernels_cached())
         p->code = code, p->size = bytes;
@@ -180,8 +184,7 @@ static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, ch
     return false;
 }
 
-void *fxi_rt_function_of(fxi_gpu_device *device, void *made, const char *name, char *text,
-                         size_t size)
+void *fxi_rt_function_of(fxi_gpu_device *device, void *made, const char *name, fxi_gpu_failure *why)
 {
     fxi_rt_device *d = (fxi_rt_device *)device;
     fxi_rt_function f = NULL;
@@ -189,8 +192,9 @@ void *fxi_rt_function_of(fxi_gpu_device *device, void *made, const char *name, c
     if (!error)
         error = fxi_rt.ModuleFunction(&f, ((program *)made)->module, name);
     if (error) {
-        fxi_gpu_why(device, fxi_rt_name.ModuleFunction, error, text, size);
+        why->status =
+            fxi_gpu_why(device, fxi_rt_name.ModuleFunction, error, why->text, sizeof why->text);
         return NULL;
     }
-    return fits(d, f, name, text, size) ? f : NULL;
+    return fits(d, f, name, why->text, sizeof why->text) ? f : NULL;
 }

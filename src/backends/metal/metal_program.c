@@ -46,18 +46,19 @@ static void say_first_error(const fxi_gpu_device *d, const char *log, char *text
 }
 
 /* Records nothing, because it may run in a thread that cflux has started. */
-void *fxi_metal_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
-                        char **out_log)
+void *fxi_metal_compile(fxi_gpu_device *device, const char *source, fxi_gpu_failure *why)
 {
     const fxi_metal_device *d = (fxi_metal_device *)device;
     void *pool = fxi_mtl.push();
     fxi_id error = NULL, how = options(), library = NULL;
     const fxi_id string = FXI_SEND_WITH(string, fxi_mtl.class.NSString, source);
-    if (how && string)
+    if (!how || !string)
+        why->status = FX_STATUS_MEMORY;
+    else
         library = FXI_SEND_WITH(library, d->device, string, how, &error);
     if (!library) {
-        *out_log = description(error);
-        say_first_error(device, *out_log, text, size);
+        why->log = how && string ? description(error) : NULL;
+        say_first_error(device, why->log, why->text, sizeof why->text);
     }
     if (how)
         fxi_mtl.release(how);
@@ -127,16 +128,17 @@ static fxi_id make_pipeline(const fxi_metal_device *d, fxi_id program, const cha
 }
 
 /* A kernel of the backend is its pipeline. */
-void *fxi_metal_function_of(fxi_gpu_device *device, void *program, const char *name, char *text,
-                            size_t size)
+void *fxi_metal_function_of(fxi_gpu_device *device, void *program, const char *name,
+                            fxi_gpu_failure *why)
 {
     void *pool = fxi_mtl.push();
-    fxi_id pipeline = make_pipeline((fxi_metal_device *)device, program, name, text, size);
+    fxi_id pipeline =
+        make_pipeline((fxi_metal_device *)device, program, name, why->text, sizeof why->text);
     /* Metal may compile only now, and a compiler registers destructors (gpu_gate.h). */
     fxi_gpu_gate_renew();
     /* Checked when the plan is made, so that a fused kernel that does not fit is refused and not
      * run. */
-    if (pipeline && !fits(device, pipeline, name, text, size)) {
+    if (pipeline && !fits(device, pipeline, name, why->text, sizeof why->text)) {
         fxi_mtl.release(pipeline);
         pipeline = NULL;
     }

@@ -18,9 +18,9 @@ const char *fxi_opencl_options(const fxi_opencl_device *d)
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* Returns the compiler's log, and writes its first error as a sentence to `text`. */
-static char *compiler_says(const fxi_opencl_device *d, cl_program made, cl_int error, char *text,
-                           size_t size)
+/* Sets the reason: the compiler's log, and its first error as a sentence. */
+static void compiler_says(const fxi_opencl_device *d, cl_program made, cl_int error,
+                          fxi_gpu_failure *why)
 {
     size_t length = 0;
     char *log = NULL;
@@ -35,13 +35,16 @@ static char *compiler_says(const fxi_opencl_device *d, cl_program made, cl_int e
     if (log)
         log[length] = '\0';
     const char *what = log ? strstr(log, "error") : NULL;
-    snprintf(text, size, "%s (%s) cannot compile a kernel: %s%s%.120s", d->gpu.label, d->gpu.name,
-             fxi_cl_error_name(error), what ? ": " : "", what ? what : "");
-    for (char *c = text; *c; c++)
+    snprintf(why->text, sizeof why->text, "%s (%s) cannot compile a kernel: %s%s%.120s",
+             d->gpu.label, d->gpu.name, fxi_cl_error_name(error), what ? ": " : "",
+             what ? what : "");
+    for (char *c = why->text; *c; c++)
         /* An error message is one line. */
         if (*c == '\n')
             *c = ' ';
-    return log;
+    why->log = log;
+    if (d->gpu.driver->error_kind(error) == FXI_GPU_ERROR_MEMORY)
+        why->status = FX_STATUS_MEMORY;
 }
 
 /* Without a callback the call waits until the program is built. Threads compile different programs
@@ -52,20 +55,20 @@ static cl_int build(const fxi_opencl_device *d, cl_program made)
 }
 
 /* Records nothing, because it may run in a thread that cflux has started. */
-void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
-                         char **out_log)
+void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, fxi_gpu_failure *why)
 {
     fxi_opencl_device *d = (fxi_opencl_device *)device;
     cl_int error;
     cl_program made = fxi_cl.CreateProgramWithSource(d->context, 1, &source, NULL, &error);
     if (!made) {
-        fxi_gpu_why(device, "clCreateProgramWithSource", error, text, size);
+        why->status =
+            fxi_gpu_why(device, "clCreateProgramWithSource", error, why->text, sizeof why->text);
         return NULL;
     }
     error = build(d, made);
     if (error == CL_SUCCESS)
         return made;
-    *out_log = compiler_says(d, made, error, text, size);
+    compiler_says(d, made, error, why);
     fxi_cl.ReleaseProgram(made);
     return NULL;
 }
@@ -145,14 +148,14 @@ static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name,
     return false;
 }
 
-void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *name, char *text,
-                             size_t size)
+void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *name,
+                             fxi_gpu_failure *why)
 {
     fxi_opencl_device *d = (fxi_opencl_device *)device;
     fxi_opencl_function *f = fxi_opencl_host->alloc(sizeof *f);
     cl_int error;
     if (!f) {
-        snprintf(text, size, "no memory for a kernel of %s", device->label);
+        fxi_gpu_no_host_memory(device, why);
         return NULL;
     }
     *f = (fxi_opencl_function){.kernel = fxi_cl.CreateKernel(program, name, &error)};
@@ -160,10 +163,10 @@ void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *
     fxi_gpu_gate_renew();
     const bool made = f->kernel != NULL;
     if (!made)
-        fxi_gpu_why(device, "clCreateKernel", error, text, size);
+        why->status = fxi_gpu_why(device, "clCreateKernel", error, why->text, sizeof why->text);
     /* Checked when the plan is made, so that a fused kernel that does not fit is refused and not
      * run. */
-    if (made && fits(d, f->kernel, name, text, size))
+    if (made && fits(d, f->kernel, name, why->text, sizeof why->text))
         return f;
     if (made)
         fxi_cl.ReleaseKernel(f->kernel);
