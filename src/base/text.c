@@ -58,6 +58,38 @@ void fxi_text_put(fx_text *text, const char *s)
     text->length += n;
 }
 
+/* `before`: characters that get a backslash. */
+static void put_escaped(fx_text *text, const char *s, const char *before)
+{
+    static const char controls[] = "\a\b\t\n\v\f\r\033", letters[] = "abtnvfre";
+    for (; *s; s++) {
+        const unsigned char c = (unsigned char)*s, next = (unsigned char)s[1];
+        const char *control = strchr(controls, *s);
+        if (strchr(before, *s))
+            fx_text_add(text, "\\%c", *s);
+        else if (control)
+            fx_text_add(text, "\\%c", letters[control - controls]);
+        else if (c < 0x20 || c == 0x7F)
+            fx_text_add(text, "\\x%02x", c);
+        else if (c == 0xC2 && next >= 0x80 && next < 0xA0) /* control characters of ISO 8859 */
+            fx_text_add(text, "\\u%02x", (unsigned char)*++s);
+        else
+            fx_text_add(text, "%c", *s);
+    }
+}
+
+void fxi_text_put_escaped(fx_text *text, const char *s)
+{
+    put_escaped(text, s, "");
+}
+
+void fxi_text_put_quoted(fx_text *text, const char *s)
+{
+    fxi_text_put(text, "\"");
+    put_escaped(text, s, "\"\\$");
+    fxi_text_put(text, "\"");
+}
+
 void fxi_text_pad(fx_text *text, int64_t spaces)
 {
     if (spaces <= 0 || !reserve(text, (size_t)spaces))

@@ -17,6 +17,11 @@ struct fx_text {
 };
 
 void fxi_text_put(fx_text *text, const char *s);
+/* Control characters as Julia's escapes ("\n", "\e", "\x01"): a text from a file must not control
+ * the terminal. fxi_text_put_quoted also adds quotation marks, and escapes what has a meaning
+ * between them. */
+void fxi_text_put_escaped(fx_text *text, const char *s);
+void fxi_text_put_quoted(fx_text *text, const char *s);
 void fxi_text_pad(fx_text *text, int64_t spaces); /* none when negative */
 void fxi_text_cut(fx_text *text, size_t length);  /* back to an earlier length */
 void fxi_text_free(fx_text *text);

@@ -4,6 +4,7 @@
  */
 #include "file_node.h"
 #include "memory.h"
+#include "text.h"
 
 #include <cflux/io.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static void text_finish(void *self)
 static void text_describe(const void *self, fx_text *text)
 {
     const text_object *t = self;
-    fx_text_add(text, "\"%s\"", t->text ? t->text : "");
+    fxi_text_put_quoted(text, t->text ? t->text : "");
 }
 
 static text_object text_error;

@@ -2,6 +2,7 @@
 #include "metadata.h"
 #include "check_arguments.h"
 #include "memory.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,12 @@ static void describe(const void *self, fx_text *text)
 {
     const metadata *m = self;
     fx_text_add(text, "Metadata(");
-    for (int64_t i = 0; i < m->n; i++)
-        fx_text_add(text, "%s%s = \"%s\"", i ? ", " : "", m->texts[2 * i], m->texts[2 * i + 1]);
+    for (int64_t i = 0; i < m->n; i++) {
+        fxi_text_put(text, i ? ", " : "");
+        fxi_text_put_escaped(text, m->texts[2 * i]);
+        fxi_text_put(text, " = ");
+        fxi_text_put_quoted(text, m->texts[2 * i + 1]);
+    }
     fx_text_add(text, ")");
 }
 

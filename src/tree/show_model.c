@@ -54,10 +54,7 @@ static void put_string(fx_text *text, const char *s)
         fxi_text_put(text, "nothing");
         return;
     }
-    fxi_text_put(text, "\"");
-    for (; *s; s++)
-        fx_text_add(text, *s == '"' || *s == '\\' || *s == '$' ? "\\%c" : "%c", *s);
-    fxi_text_put(text, "\"");
+    fxi_text_put_quoted(text, s);
 }
 
 static void put_field(fx_text *text, const fxi_part *p)
@@ -96,7 +93,13 @@ static void put_name(fx_text *text, const char *name)
     bool plain = *name && !strchr("0123456789", *name);
     for (const char *s = name; *s && plain; s++)
         plain = (unsigned char)*s >= 0x80 || isalnum((unsigned char)*s) || strchr("_!", *s);
-    fx_text_add(text, plain || !text->values ? "%s = " : "var\"%s\" = ", name);
+    if (plain || !text->values) {
+        fxi_text_put_escaped(text, name);
+    } else {
+        fxi_text_put(text, "var");
+        fxi_text_put_quoted(text, name);
+    }
+    fxi_text_put(text, " = ");
 }
 
 /* name = value */

@@ -332,6 +332,10 @@ static void states_have_values(void **state)
     /* names that are not identifiers in Julia */
     shows(fx_named_tuple("0.weight", fx_ones(1), "σ²", fx_scalar(2)),
           "(var\"0.weight\" = Float32[1.0], σ² = 2.0f0)");
+    /* texts of files cannot control the terminal: Julia's escapes */
+    shows(fx_named_tuple("a\033[2J$\n", fx_ones(1)), "(var\"a\\e[2J\\$\\n\" = Float32[1.0],)");
+    shows(fx_metadata("a\033]0;", "\x01\x7F\xC2\x9B é\"\t"),
+          "Metadata(a\\e]0; = \"\\x01\\x7f\\u9b é\\\"\\t\")");
     shows(fx_tuple(fx_tuple(), NULL, fx_tuple(fx_ones(1))), "((), nothing, (Float32[1.0],))");
     /* the one-line form in messages has only sizes, and evaluates nothing */
     char line[200];
