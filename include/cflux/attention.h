@@ -75,10 +75,10 @@ typedef struct fx_multiheadattention_layer {
     F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of the projections */                    \
     F(double, dropout_prob, 0)             /* probability with which an element of α is dropped */ \
     F(void *, q_proj, FXI_NULL)            /* projection of the queries, Dense. Set all five       \
-                                              layers instead of dims and init */                   \
+                                              layers instead of the other options but nheads */    \
     F(void *, k_proj, FXI_NULL)            /* projection of the keys, Dense */                     \
     F(void *, v_proj, FXI_NULL)            /* projection of the values, Dense */                   \
-    F(void *, attn_drop, FXI_NULL)         /* Dropout */                                           \
+    F(void *, attn_drop, FXI_NULL)         /* Dropout without dims */                              \
     F(void *, out_proj, FXI_NULL)          /* projection of the result, Dense */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_multiheadattention_args, FXI_MULTIHEADATTENTION_ARGS);

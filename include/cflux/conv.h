@@ -160,8 +160,8 @@ FX_API fx_meanpool_layer *fxi_meanpool(const fx_meanpool_args *a);
 
 /* ---- GlobalMaxPool, GlobalMeanPool ----------------------------------------------------------- */
 /* Maximum or mean over all spatial axes. x: spatial…×channels×batch with 1 to 3 spatial axes, y:
- * the same with spatial sizes of 1. The layers have no options. Flux.GlobalMaxPool,
- * Flux.GlobalMeanPool. */
+ * the same with spatial sizes of 1. The layers have no options. The maximum of no numbers is
+ * FX_STATUS_SHAPE, their mean is NaN. Flux.GlobalMaxPool, Flux.GlobalMeanPool. */
 typedef struct fx_globalmaxpool_layer {
     fx_object base;
 } fx_globalmaxpool_layer;

@@ -133,7 +133,8 @@ typedef fx_recurrent_layer fx_recurrence_layer;
     F(int, bias, true)                                /* false: no bias */                         \
     F(fx_init_fn, init_kernel, fx_glorot_uniform)     /* initialiser of Wi */                      \
     F(fx_init_fn, init_recurrent_kernel, fx_glorot_uniform) /* initialiser of Wh */                \
-    F(void *, cell, FXI_NULL)                         /* the cell itself; in and out may be 0 */
+    F(void *, cell, FXI_NULL)                         /* the cell itself; in and out may be 0, and \
+                                                         the options for a new cell are not used */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_rnn_args, FXI_RNN_ARGS);
 FX_API fx_rnn_layer *fxi_rnn(const fx_rnn_args *a);
@@ -149,7 +150,8 @@ FX_API fx_rnn_layer *fxi_rnn(const fx_rnn_args *a);
     F(int, bias, true)                                /* false: no bias */                         \
     F(fx_init_fn, init_kernel, fx_glorot_uniform)     /* initialiser of Wi */                      \
     F(fx_init_fn, init_recurrent_kernel, fx_glorot_uniform) /* initialiser of Wh and Wh_h̃ */       \
-    F(void *, cell, FXI_NULL)                         /* the cell itself; in and out may be 0 */   \
+    F(void *, cell, FXI_NULL)                         /* the cell itself; in and out may be 0, and \
+                                                         the options for a new cell are not used */ \
     F(bool, hidden_bias, false)                       /* true: b_hn as well, GRU only */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_lstm_args, FXI_LSTM_ARGS);

@@ -23,7 +23,9 @@ static void *globalmaxpool_forward(void *self, int n, void *const *args)
         return x;
     fx_dims window = {.n = fx_ndims(x) - 2};
     for (int i = 0; i < window.n; i++)
-        window.v[i] = fx_size(x, i);
+        if ((window.v[i] = fx_size(x, i)) == 0)
+            return fx_error_array(
+                fxi_layer_mismatch(self, x, FX_STATUS_SHAPE, "spatial sizes of at least 1"));
     return fx_pool_max(x, window);
 }
 

@@ -127,6 +127,9 @@ static bool attention_build(const fx_type *type, const void *options, void *self
     if (!l->attn_drop || !fx_is(l->attn_drop, fxi_dropout_type()))
         return fxi_layer_fail(type, "attn_drop must be a Dropout, got %s",
                               fxi_given(l->attn_drop, got, sizeof got));
+    if (((const fx_dropout_layer *)l->attn_drop)->dims.n > 0)
+        return fxi_layer_fail(type, "attn_drop must drop single elements, without dims, got %s",
+                              fxi_given(l->attn_drop, got, sizeof got));
     const int64_t qk = fx_size(all[0]->weight, 0), v = fx_size(all[2]->weight, 0);
     if (l->nheads < 1 || qk % l->nheads || v % l->nheads)
         return fxi_layer_fail(type,

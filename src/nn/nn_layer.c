@@ -7,6 +7,8 @@
  */
 #include "nn_layer.h"
 
+#include "memory.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 
@@ -290,7 +292,12 @@ bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims
                              remainder before */
         out->n = 2 * n;
         for (int64_t i = 0; i < n; i++) {
-            const int64_t total = (kernel->v[i] - 1) * (dilation ? dilation->v[i] : 1);
+            int64_t total;
+            if (!fxi_mul_i64(kernel->v[i] - 1, dilation ? dilation->v[i] : 1, &total))
+                return fxi_layer_fail(type,
+                                      "the padding of FX_SAME is too large: kernel %" PRId64
+                                      ", dilation %" PRId64,
+                                      kernel->v[i], dilation->v[i]);
             out->v[2 * i] = total - total / 2;
             out->v[2 * i + 1] = total / 2;
         }

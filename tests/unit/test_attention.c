@@ -390,6 +390,11 @@ static void mistakes_are_errors(void **state)
         fx_is_error(fx_multiheadattention(FX_DIMS(2), .q_proj = d, .k_proj = d, .v_proj = d,
                                           .out_proj = d, .attn_drop = (void *)fx_dense(2, 1))));
     expect_error(FX_STATUS_ARGUMENT, "attn_drop must be a Dropout, got Dense(2 => 1)");
+    void *rows = fx_dropout(0.5, .dims = FX_AXES(0));
+    assert_true(fx_is_error(fx_multiheadattention(FX_DIMS(2), .nheads = 1, .q_proj = d, .k_proj = d,
+                                                  .v_proj = d, .out_proj = d, .attn_drop = rows)));
+    expect_error(FX_STATUS_ARGUMENT,
+                 "attn_drop must drop single elements, without dims, got Dropout(0.5, dims=1)");
 }
 
 /* A training step; returns the bytes that its update moves. The scores can be read afterwards,

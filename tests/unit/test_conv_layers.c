@@ -308,6 +308,12 @@ static void refuse(void **state)
     fails(fx_adaptivemeanpool(FX_DIMS(0)), "out takes one number of at least 1, got (0,)");
     fails(fx_call(fx_globalmaxpool(), fx_ones(4, 2)),
           "layer GlobalMaxPool() expects 3 ≤ ndims(input) ≤ 5, but got 4×2");
+    fails(fx_call(fx_globalmaxpool(), fx_ones(4, 0, 1, 2)),
+          "layer GlobalMaxPool() expects spatial sizes of at least 1, but got 4×0×1×2");
+    /* (k − 1)·dilation is 2^63, and then −2^63 after it overflowed */
+    const int64_t huge = INT64_MAX / 2 + 1;
+    fails(fx_conv(FX_DIMS(3), 1, 1, .dilation = FX_DIMS(huge), .pad = FX_SAME),
+          "Conv: the padding of FX_SAME is too large: kernel 3, dilation 4611686018427387904");
     fails(fx_upsample(FX_UPSAMPLE_MODE_NEAREST),
           "Either scale or size should be specified (but not both).");
     fails(fx_upsample(FX_UPSAMPLE_MODE_BILINEAR, FX_DIMS(2), FX_DIMS(4, 4)),
