@@ -28,35 +28,41 @@ static bool same_scores(const fx_step *f, const fx_step *s)
            a->scale == b->scale && same_operands(f, s, 2);
 }
 
-/* Makes `main` a step with the output of `other` as a second one. */
-static void take_output(fx_step *main, fx_step *other, fx_attention_kind kind)
+/* Gives a step the output of another one as its second. Frees the other. */
+static void take_output(fx_step *to, fx_step *from)
 {
-    main->as.attention.kind = (uint8_t)kind;
-    main->as.attention.more.value[main->as.attention.more.n++] = other->out_value;
-    fxi_step_free(other);
+    fx_more_outputs *more = &to->as.attention.more;
+    more->value[more->n++] = from->out_value;
+    fxi_step_free(from);
+}
+
+/* Both gradients, f and s, become one step, if the device prefers that. */
+static bool merge_gradients(const fxi_planner *how, fx_device *device, fx_step *f, fx_step *s)
+{
+    const bool by_key = fx_step_attention(f)->kind == FX_ATTENTION_GRADIENT_KEY_VALUE;
+    fx_step all = by_key ? *f : *s, query = by_key ? *s : *f;
+    all.as.attention.kind = FX_ATTENTION_GRADIENTS;
+    if (!how->attention || !how->attention(device, &all))
+        return false;
+    take_output(&all, &query);
+    *f = all;
+    return true;
 }
 
 /* Merges s into the earlier step f. False if they cannot be merged. */
 static bool merge(const fxi_planner *how, fx_device *device, fx_step *f, fx_step *s)
 {
-    const bool both = f->cls == FX_CLASS_ATTENTION && same_scores(f, s);
-    const int kind = fx_step_attention(s)->kind, first = both ? fx_step_attention(f)->kind : -1;
-    if (first == FX_ATTENTION_FORWARD && kind == FX_ATTENTION_LOGSUMEXP) {
-        take_output(f, s, FX_ATTENTION_FORWARD);
+    if (f->cls != FX_CLASS_ATTENTION || !same_scores(f, s))
+        return false;
+    const int first = fx_step_attention(f)->kind, second = fx_step_attention(s)->kind;
+    if (first == FX_ATTENTION_FORWARD && second == FX_ATTENTION_LOGSUMEXP) {
+        take_output(f, s);
         return true;
     }
-    const bool by_query = first == FX_ATTENTION_GRADIENT_QUERY,
-               by_key = first == FX_ATTENTION_GRADIENT_KEY_VALUE;
-    if (!(by_query && kind == FX_ATTENTION_GRADIENT_KEY_VALUE) &&
-        !(by_key && kind == FX_ATTENTION_GRADIENT_QUERY))
-        return false;
-    fx_step all = by_key ? *f : *s, other = by_key ? *s : *f;
-    all.as.attention.kind = FX_ATTENTION_GRADIENTS;
-    if (!same_operands(f, s, s->nin) || !how->attention || !how->attention(device, &all))
-        return false;
-    take_output(&all, &other, FX_ATTENTION_GRADIENTS);
-    *f = all;
-    return true;
+    const bool gradients =
+        (first == FX_ATTENTION_GRADIENT_QUERY && second == FX_ATTENTION_GRADIENT_KEY_VALUE) ||
+        (first == FX_ATTENTION_GRADIENT_KEY_VALUE && second == FX_ATTENTION_GRADIENT_QUERY);
+    return gradients && same_operands(f, s, s->nin) && merge_gradients(how, device, f, s);
 }
 
 void fxi_merge_attention(const fxi_planner *how, fxi_plan *p)
