@@ -44,8 +44,9 @@ FXI_BEGIN_C
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads a file as a named tuple (.npy: the array), which the scope owns; an error array on failure.
- * Files are read by memory map: the arrays, and those that they were copied into by fx_load_into
- * and similar functions, use the bytes of the file until they get other values or are released. If
+ * Files are mapped into memory where the system allows it (not on Windows; compressed arrays of
+ * .npz are copied). Then the arrays, and those that they were copied into by fx_load_into and
+ * similar functions, use the bytes of the file until they get other values or are released. If
  * another program changes the file in place, their values change; if it makes the file shorter,
  * reading them ends the process (SIGBUS). Replace a file by renaming another one, as fx_save does.
  */

@@ -503,7 +503,8 @@ typedef struct fx_custom_operand {
  * status, such as FX_STATUS_DTYPE for unsupported element types; fx_fail adds a message. It must
  * call no other function of cflux: evaluating an array inside `forward` is an error. `gradient`
  * builds, with cflux operations, the gradient of each input from the upstream gradient gy and
- * stores it in gx[k]. It has the sizes of in[k], otherwise the gradient fails with FX_STATUS_SHAPE;
+ * stores it in gx[k], which must have the sizes of in[k]: otherwise the gradient fails with
+ * FX_STATUS_SHAPE;
  * for a 0-d input an array of any size is summed. Inputs whose gx[k] stays NULL get no gradient. If
  * `gradient` itself is NULL, all gradients through the operation are 0. The struct must outlive all
  * arrays made with it. docs/guide/writing-a-layer.md has an example. */

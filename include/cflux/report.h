@@ -13,7 +13,7 @@
  *     fx_run_log_close(log);
  *
  * One system call writes each line. Only a kill during this call can leave an incomplete last line,
- * which fx_run_log_open removes if the run resumes. Lines of training steps and epochs are
+ * which fx_run_log_open removes with append = true. Lines of training steps and epochs are
  * buffered for up to FX_RUN_LOG_GAP, and can be lost with the process. Training steps that follow
  * each other within a short interval share a line with their mean, minimum and maximum loss, so
  * that logging does not slow down training. The interval is a thousandth of the elapsed time, at

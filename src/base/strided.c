@@ -285,7 +285,8 @@ static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64
     fxi_walk from = {0}, to = {0};
     plane p = {.ni = w->shape[0], .nj = nj, .si = w->stride[0], .size = c->size};
     int64_t next = 1;
-    bool lined_up = (uintptr_t)dst % LINE == 0; /* every line and every plane of the output */
+    bool lined_up = (uintptr_t)dst % LINE ==
+                    0; /* every line and every plane of the output begins on a cache line */
     for (int d = 0; d < w->nd; d++) {
         if (d == c->axis)
             p.dj = next;

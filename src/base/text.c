@@ -7,6 +7,7 @@
 #include "julia_number.h"
 #include "memory.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,9 +72,11 @@ static void put_escaped(fx_text *text, const char *s, const char *before)
             fx_text_add(text, "\\%c", letters[control - controls]);
         else if (c < 0x20 || c == 0x7F)
             fx_text_add(text, "\\x%02x", c);
-        else if (c == 0xC2 && next >= 0x80 && next < 0xA0) /* control characters of ISO 8859 */
-            fx_text_add(text, "\\u%02x", (unsigned char)*++s);
-        else
+        else if (c == 0xC2 && next >= 0x80 && next < 0xA0) { /* control characters of ISO 8859 */
+            const bool more = isxdigit((unsigned char)s[2]); /* would be read as a part */
+            fx_text_add(text, more ? "\\u%04x" : "\\u%02x", next);
+            s++;
+        } else
             fx_text_add(text, "%c", *s);
     }
 }

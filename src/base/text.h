@@ -17,9 +17,9 @@ struct fx_text {
 };
 
 void fxi_text_put(fx_text *text, const char *s);
-/* Control characters as Julia's escapes ("\n", "\e", "\x01"): a text from a file must not control
- * the terminal. fxi_text_put_quoted also adds quotation marks, and escapes what has a meaning
- * between them. */
+/* Writes control characters as Julia's escapes ("\n", "\e", "\x01"): a text from a file must not
+ * control the terminal. fxi_text_put_quoted also adds quotation marks, and escapes quotation marks,
+ * backslashes and dollar signs. */
 void fxi_text_put_escaped(fx_text *text, const char *s);
 void fxi_text_put_quoted(fx_text *text, const char *s);
 void fxi_text_pad(fx_text *text, int64_t spaces); /* none when negative */

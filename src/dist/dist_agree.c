@@ -43,7 +43,7 @@ void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
                                                        [FX_REDUCE_MIN] = " (min)",
                                                        [FX_REDUCE_PROD] = " (prod)",
                                                        [FX_REDUCE_MEAN] = " (mean)"};
-    if (h->kind == NO_STEP) { /* a refusal is not described */
+    if (h->kind == NO_STEP) { /* a refusal has this header too, but its reason is shown instead */
         snprintf(text, size, "fx_dist_init(FX_NCCL)");
         return;
     }

@@ -94,6 +94,9 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
     const fx_status status = fxi_dist_operation(d, &how, why, size);
     for (int k = 0; k < FXI_DIST_DEVICES && status != FX_OK; k++)
         d->devices[k] = NULL; /* the others have none either */
+    fxi_mutex_lock(&d->lock);
+    d->told = false; /* fx_dist_init failed on all members; a later refusal is another failure */
+    fxi_mutex_unlock(&d->lock);
     return status;
 }
 

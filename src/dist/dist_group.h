@@ -35,7 +35,7 @@ struct fx_dist {
     fx_communicator communicator; /* the one that nodes refer to; its `user` is this group */
     const fxi_transport *transport;
     fxi_transport_group group;
-    double limit;
+    double limit;     /* of waiting, in seconds; doubled while a connection is made */
     bool fixed_order; /* the option of fx_dist_init */
     bool narrow;      /* its option .wire is BFloat16 */
     fxi_mutex lock;   /* protects the members below: one operation runs at a time */

@@ -8,9 +8,9 @@
 fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes);
 /* Evaluates the value of a handle; FX_OK if it is evaluated already. */
 fx_status fxi_evaluate_array(fx_array *x);
-/* Runs the latest collective operation of this thread if it is pending on another device than x, on
- * which the next one is recorded: then it cannot be an input of the next one, which must run later
- * (ops/collective.c). */
+/* Runs the latest collective operation of this thread now if it is pending on another device than
+ * x. The next operation is recorded on the device of x, so the latest one cannot be its input, but
+ * must run before it (ops/collective.c). */
 fx_status fxi_run_previous_collective(const fx_array *x);
 /* Replaces the values of n handles. One plan evaluates the new values, the promises (fx_want,
  * fx_set, fx_stage), the guard and, if `sinks`, pending results that read what is replaced; then

@@ -89,7 +89,8 @@ static void *node_forward(void *self, int n, void *const *args)
 static void node_describe(const void *self, fx_text *text)
 {
     const char *name = fxi_file_node_name(self);
-    fx_text_add(text, "%s(…)", name ? name : "Node");
+    fxi_text_put_escaped(text, name ? name : "Node");
+    fxi_text_put(text, "(…)");
 }
 
 static const fx_field node_fields[] = {

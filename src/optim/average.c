@@ -286,8 +286,8 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
     extras r = {.all = s->nmeans ? s->means : &flag, .n = s->nmeans ? s->nmeans : flag != NULL};
     share f = {.weight = observations};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
-    if (status == FX_OK && i >= 0)
-        status = fxi_run_previous_collective(s->all[i].gradient);
+    if (status == FX_OK)
+        status = fxi_run_previous_collective(i >= 0 ? s->all[i].gradient : s->means[0]);
     for (; i >= 0 && status == FX_OK; i = previous_distributed(s, i)) {
         fxi_item *it = &s->all[i];
         const fx_communicator *among = fxi_items_among(s, it->leaf);

@@ -142,15 +142,15 @@ static int first_reader(const row_group *q, int32_t id, int but)
     return first;
 }
 
-/* Are elements of the row computed by member m, for other members only? */
+/* Does member m compute elements of the row that only other members read? */
 static bool is_inner(const row_group *q, int m)
 {
     const int32_t id = q->members[m];
     return !q->row[m] && q->b->groups.rows.kind[id] == FXI_ROW_FULL && !q->b->groups.stored[id];
 }
 
-/* If member m is computed in `pass`, are there not more values to keep until then? Operands that
- * other members read earlier are kept for it, instead of its own value. */
+/* True if computing member m in the later pass `pass` does not add kept values: operands that other
+ * members read earlier must be kept for m until then, but the value of m need not be. */
 static bool keeps_few(const row_group *q, int m, int pass)
 {
     int more = 0;

@@ -168,6 +168,7 @@ static void values(fx_json *j, const char *key, const double *numbers, int64_t n
 static int64_t bytes_of_whole_lines(int fd, int64_t bytes)
 {
     char part[512];
+    errno = EIO; /* if a read returns fewer bytes, because the file was made shorter */
     while (bytes > 0) {
         int64_t n = bytes < (int64_t)sizeof part ? bytes : (int64_t)sizeof part;
         bytes -= n;
@@ -195,6 +196,7 @@ static int remove_cut_line(int fd)
     if (cut == 0)
         return 0;
     char begins[sizeof event - 1];
+    errno = EIO;
     const size_t n = cut < (int64_t)sizeof begins ? (size_t)cut : sizeof begins;
     if (fxi_os_read_at(fd, begins, n, whole) != (int64_t)n)
         return errno;

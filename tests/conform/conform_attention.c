@@ -110,11 +110,11 @@ static const char *const gradients[] = {
     GRADIENT("+f80", "80x66x1", "80x65x1", "80x65x1", "80x66x1", "1,0"),
     GRADIENT("+f128", "128x70x1", "128x65x1", "128x65x1", "128x70x1", "1,1"),
     NULL};
-/* With eight heads, the CPU computes the gradients in one step. */
+/* With 8 short heads or 32 long ones, the CPU computes the gradients in one step. */
 static const char *const together[] = {"tail=48x37x3 48x41x3 24x41x3 24x37x3:4,0",
-                                       "+causal=40x130x2 40x300x2 40x300x2 40x130x2:4,1",
-                                       "+fewer_keys=72x300x1 72x270x1 72x270x1 72x300x1:8,1",
-                                       "+blocks=24x260x1 24x530x1 24x530x1 24x260x1:8,0",
+                                       "+causal=40x130x8 40x300x8 40x300x8 40x130x8:4,1",
+                                       "+fewer_keys=72x300x4 72x270x4 72x270x4 72x300x4:8,1",
+                                       "+blocks=24x260x4 24x530x4 24x530x4 24x260x4:8,0",
                                        "+one_query=16x1x4 16x70x4 16x70x4 16x1x4:2,0",
                                        NULL};
 #define SECOND "16x20x1 16x21x1 16x21x1 16x20x1:2,"

@@ -43,7 +43,7 @@ CASES = {
     "slow": (["epoch 1/2", "epoch 2/2", "  rank 1 is slow: the others wait "], True),
     "overlaps": (["0 overlap: same bits", "1 overlap: same bits"], True),
     "finalise_first": (["the program has finalised MPI"], True),
-    "no_member": (["0 init: dist_init: the transport ", ": the communicator is MPI_COMM_NULL: this process is none"], False),
+    "no_member": (["0 init: dist_init: the transport ", ": the communicator is MPI_COMM_NULL: this process is not one"], False),
     "never_joins": (["but fx_dist_init was not called: each of them trains a model of its own"], True),
 }
 

@@ -311,8 +311,8 @@ static void taps_far_apart(void **state)
     const step_run b = run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, &y);
     assert_int_equal(b.status, FX_STATUS_UNSUPPORTED);
     assert_string_equal(b.error.message,
-                        "conv: the elements between the first and the last tap of a row of windows "
-                        "are more than the CPU's maximum of 2147483647");
+                        "conv: one row of windows reads more than the CPU's maximum of 2147483647 "
+                        "elements, padding and all channels included");
     drop_operand(&x), drop_operand(&w), drop_operand(&y);
 }
 

@@ -334,8 +334,9 @@ static void states_have_values(void **state)
           "(var\"0.weight\" = Float32[1.0], σ² = 2.0f0)");
     /* texts of files cannot control the terminal: Julia's escapes */
     shows(fx_named_tuple("a\033[2J$\n", fx_ones(1)), "(var\"a\\e[2J\\$\\n\" = Float32[1.0],)");
-    shows(fx_metadata("a\033]0;", "\x01\x7F\xC2\x9B é\"\t"),
-          "Metadata(a\\e]0; = \"\\x01\\x7f\\u9b é\\\"\\t\")");
+    shows(fx_metadata("a\033]0;", "\x01\x7F\xC2\x9B é\xC2\x85"
+                                  "a\"\t"),
+          "Metadata(a\\e]0; = \"\\x01\\x7f\\u9b é\\u0085a\\\"\\t\")");
     shows(fx_tuple(fx_tuple(), NULL, fx_tuple(fx_ones(1))), "((), nothing, (Float32[1.0],))");
     /* the one-line form in messages has only sizes, and evaluates nothing */
     char line[200];

@@ -15,8 +15,9 @@
  * whole panel, which is half of the arithmetic. Sizes alone decide the order of all sums.
  *
  * A step with all three gradients has five products, where one step for q and one for k and v have
- * seven. Its rows, which are queries, have results too: each panel adds its lanes to them. All
- * groups of a head add to the same rows, so a part computes whole heads.
+ * seven. Its rows, which are queries, have results too: each panel adds to them the products of its
+ * lanes' keys and gradients. All groups of a head add to the same rows, so a part computes whole
+ * heads.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -466,15 +467,23 @@ static void run_part(void *user, int64_t part, void *memory)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* Any sizes: with a single query, too, one step takes less time than several. All gradients in one
- * step need heads for the threads, because a part computes whole heads. */
+/* Should all gradients be one step? Its parts are whole heads, those of the two steps are groups.
+ * So it needs enough heads for many threads, or short sequences, whose heads are one group anyway.
+ * The number of threads must not decide, because the bits must not depend on it. */
+static bool enough_heads(const fx_attention_step *a)
+{
+    enum { HEADS = 32, HEADS_OF_ONE_GROUP = 8, GROUP = 256 };
+    const bool one_group = a->keys <= GROUP && a->queries <= GROUP;
+    return a->heads * a->batch >= (one_group ? HEADS_OF_ONE_GROUP : HEADS);
+}
+
+/* Any sizes: with a single query, too, one step takes less time than several. */
 bool fxi_cpu_has_attention(fx_device *device, const fx_step *step)
 {
-    enum { ENOUGH_HEADS = 8 };
     const fx_attention_step *a = fx_step_attention(step);
     (void)device;
     return step->out.dtype == FX_DTYPE_F32 &&
-           (a->kind != FX_ATTENTION_GRADIENTS || a->heads * a->batch >= ENOUGH_HEADS);
+           (a->kind != FX_ATTENTION_GRADIENTS || enough_heads(a));
 }
 
 fx_status fxi_cpu_attention(const fx_step *step, const void *const *in, void *out, fx_run *run)

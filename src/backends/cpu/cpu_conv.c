@@ -233,8 +233,8 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
         status = fxi_cpu_conv_gather(&g, kind, x, w, y);
     if (status == FX_STATUS_UNSUPPORTED)
         return fxi_cpu_fail(status, step,
-                            "the elements between the first and the last tap of a row of windows "
-                            "are more than the CPU's maximum of %d",
+                            "one row of windows reads more than the CPU's maximum of %d elements, "
+                            "padding and all channels included",
                             INT32_MAX);
     return status ? fxi_cpu_no_memory(step) : FX_OK;
 }

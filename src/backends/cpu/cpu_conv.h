@@ -55,7 +55,7 @@ bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w,
 
 /* Computes any kind with vectors along the output's channels. Elements of the output of DATA that
  * no window reaches are not written. Returns FX_OK, FX_STATUS_MEMORY, or FX_STATUS_UNSUPPORTED if
- * the distances between the taps of a window are too large. */
+ * one row of windows reads more than INT32_MAX elements of all channels. */
 fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y);
 
 #endif

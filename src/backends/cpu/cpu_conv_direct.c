@@ -30,7 +30,7 @@ enum {
     DEPTH = 512,               /* terms of a sum before y is loaded and stored again */
     FEW_WINDOWS = 8,           /* windows of a plane; fewer do not fill a vector */
     TRANSPOSING = 16,          /* terms of a sum whose time equals that of transposing its result */
-    MOST_PHASES = 1 << 16,
+    MOST_PHASES = 1 << 16,     /* of x; more take too long to list */
     FEW_VECTORS = 16 /* vectors of windows; fewer do not repay adding up a WEIGHT tile's lanes */
 };
 
@@ -743,8 +743,9 @@ static double windows_pay(const layout *l)
     return (double)(l->out[0] * l->rows) / (double)l->windows;
 }
 
-/* Can the layout be computed in 64 bits, and soon? A stride may be far beyond the size of x, and
- * the taps of a dilated kernel may be far apart in the padding. */
+/* True if the sizes of the layout fit in 64 bits, and its phases are few enough to list. A stride
+ * may be far beyond the size of x, and the taps of a dilated kernel may be far apart in the
+ * padding. */
 static bool in_range(const fxi_conv_geometry *g)
 {
     double phases = 1, scratch = (double)fxi_cpu_max(g->cin, g->cout);

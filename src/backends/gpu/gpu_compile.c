@@ -217,15 +217,15 @@ fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char 
                                 void **out_kernel)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
-    char text[120];
     fxi_mutex_lock(&programs.lock);
     program *p = entry_of(d, source);
     *out_kernel = p ? function_of(d, p, name) : NULL;
     fxi_mutex_unlock(&programs.lock);
     if (*out_kernel)
         return FX_OK;
-    snprintf(text, sizeof text, "out of host memory for a kernel of %s", d->label);
-    return fxi_gpu_host_of(d)->fail(FX_STATUS_MEMORY, "compile", text);
+    fxi_gpu_failure why = {.log = NULL};
+    fxi_gpu_no_host_memory(d, &why);
+    return report(d, &why);
 }
 
 /* ---- making a plan's kernels ----------------------------------------------------------------- */

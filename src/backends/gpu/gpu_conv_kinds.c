@@ -191,7 +191,7 @@ static bool is_wide(contraction *c, const geometry *g)
     bool wide = false;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         wide |= fxi_gpu_wide(lengths[i]);
-    /* Distances of a large stride, too. */
+    /* A parameter may exceed 32 bits although all lengths fit: a distance with a large stride. */
     for (int k = 0; k < PARAM_COUNT; k++)
         wide |= c->v[k] != (int32_t)c->v[k];
     /* Positions of 32 bits must stay below 2²⁹, because they are added to FAR (2³⁰, in conv.cl),

@@ -462,7 +462,7 @@ fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_
     for (;;) {
         int failed = -1;
         status = compile_all(runtime, device, steps, n, &failed);
-        if (!status || status == FX_STATUS_MEMORY || failed < 0)
+        if (!status || failed < 0)
             break;
         const int32_t way = launch_of(steps, failed, out_step)->way;
         status = do_without(runtime, device, &steps[*out_step], way, status);

@@ -52,12 +52,11 @@ void *fxi_metal_compile(fxi_gpu_device *device, const char *source, fxi_gpu_fail
     void *pool = fxi_mtl.push();
     fxi_id error = NULL, how = options(), library = NULL;
     const fxi_id string = FXI_SEND_WITH(string, fxi_mtl.class.NSString, source);
-    if (!how || !string)
-        why->status = FX_STATUS_MEMORY;
-    else
+    if (how && string)
         library = FXI_SEND_WITH(library, d->device, string, how, &error);
     if (!library) {
         why->log = how && string ? description(error) : NULL;
+        why->status = why->log ? why->status : FX_STATUS_MEMORY;
         say_first_error(device, why->log, why->text, sizeof why->text);
     }
     if (how)

@@ -550,7 +550,7 @@ static const char *join(const fxi_transport_host *host, const void *communicator
         return why;
     const MPI_Comm from = communicator ? *(const MPI_Comm *)communicator : MPI_COMM_WORLD;
     if (from == MPI_COMM_NULL)
-        return "the communicator is MPI_COMM_NULL: this process is none of its members";
+        return "the communicator is MPI_COMM_NULL: this process is not one of its members";
     if (MPI_Comm_dup(from, &mpi.comm) != MPI_SUCCESS ||
         MPI_Comm_dup(from, &mpi.notices) != MPI_SUCCESS)
         return "MPI_Comm_dup failed";
