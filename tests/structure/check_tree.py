@@ -14,6 +14,7 @@
   * A test program that starts itself again uses own_child.h, which knows the emulator of
     a cross build, or is marked `native`. One on simulated drivers is marked `simulated`.
   * Every C file begins with a comment; no file names a path of one machine.
+  * The repository contains only the entries of TOP at its top: no output of a program that was run there.
   * A file that names its interpreter (#!) can be executed, because pages and people start it by its name.
 
 Each check counts what it looked at: with nothing to look at, it fails.
@@ -21,6 +22,7 @@ Usage: check_tree.py [root]
 """
 import os
 import re
+import subprocess
 import sys
 
 PUBLIC_ONLY = {"nn", "train"}
@@ -80,6 +82,10 @@ LAYER_NAMES = {
     ("src/flux/bson_closure.c", "fx_maxpool_args"): "the same",
     ("src/flux/bson_closure.c", "fxi_chain"): "the same: one function may be several layers",
 }
+
+# The files and folders at the top of the repository.
+TOP = {".ci", ".clang-format", ".gitignore", "CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench",
+       "cmake", "data", "docs", "examples", "include", "packaging", "scripts", "src", "tests", "tools"}
 
 C_FILES = (".c", ".h", ".def", ".inc", ".hpp", ".cpp", ".cc")
 SAME_NAME_ALLOWED = {"CMakeLists.txt", "README.md"}
@@ -329,6 +335,18 @@ def check_scripts(root, errors):
     return count
 
 
+def check_top(root, errors):
+    """In a checkout, git says what belongs to the repository; a source archive has no other files."""
+    if os.path.exists(os.path.join(root, ".git")):
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], stdout=subprocess.PIPE, check=True).stdout.decode()
+        found = {path.split("/")[0] for path in listed.split("\0") if path}
+    else:
+        found = {name for name in os.listdir(root) if name in TOP}
+    for name in sorted(found - TOP):
+        errors.append(f"{name} is not one of the known files and folders at the top: remove it, or add it to TOP")
+    return len(found)
+
+
 def check_places(root, errors):
     count = 0
     top = [os.path.join(root, n) for n in sorted(os.listdir(root))
@@ -376,6 +394,7 @@ CHECKS = [  # name, function, what it must at least have looked at
     ("system headers", check_system, 200),
     ("file heads", check_heads, 40),
     ("machine paths", check_places, 60),
+    ("top of the repository", check_top, len(TOP)),
     ("scripts", check_scripts, 60),
     ("names of layers", check_layers, 60),
     ("programs that start themselves", check_own_children, 100),
