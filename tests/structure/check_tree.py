@@ -22,6 +22,7 @@ Usage: check_tree.py [root]
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -337,8 +338,9 @@ def check_scripts(root, errors):
 
 def check_top(root, errors):
     """In a checkout, git says what belongs to the repository; a source archive has no other files."""
-    if os.path.exists(os.path.join(root, ".git")):
-        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    command = ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z"]
+    if os.path.exists(os.path.join(root, ".git")) and shutil.which("git"):
+        listed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
         found = {path.split("/")[0] for path in listed.split("\0") if path}
     else:
         found = {name for name in os.listdir(root) if name in TOP}
