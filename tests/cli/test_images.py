@@ -165,6 +165,7 @@ class Folders(Images):
         self.refused("eval", "m.bson", "-d", "data", words="data has a folder train, but no folder test")
         os.rename(self.path("test"), self.path("data/test"))
         self.assertIn("100.00 % (24 of 24)", self.fine("eval", "m.bson", "-d", "data", "--part", "train").out)
+        self.refused("eval", "m.bson", "-d", "data/test", "--part", "train", words="--part: data/test has no folders train and test")
         self.fine("train", "-d", "data", "--validation", "data", "-m", self.MODEL, "-e", 1)
         lines = self.fine("predict", "m.bson", "-d", "data/test").out.splitlines()
         self.assertEqual(lines[0], "file,prediction")

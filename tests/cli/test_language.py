@@ -109,8 +109,10 @@ class Language(cli.Cli):
         self.refused(*train, "-m", "Chain(Embedding(256 => 8), LayerNorm((8, 64)), Dense(8 => 256))",
                      words="the model's output at a position depends on later tokens")
         self.refused(*train, "--loss", "mse", words="the loss of a language model is logitcrossentropy")
-        for option in (["--classes"], ["--regression"], ["--class-weights", "balanced"], ["--missing", "mean"], ["--normalise", "none"]):
+        for option in (["--classes"], ["--regression"], ["--class-weights", "balanced"]):
             self.refused(*train, *option, words=option[0] + " and --text exclude each other")
+        for option in (["--missing", "mean"], ["--normalise", "none"]):
+            self.refused(*train, *option, words=option[0] + " is for numbers, but t.txt is texts")
         for option, value in (("--shape", "3"), ("--id", "x"), ("--target", "x"), ("--separator", ";"), ("--skip", "1")):
             self.refused(*train, option, value, words=[option + " does not work with t.txt, a text"])
         self.refused("train", "t.txt", words="--model is missing: only texts have a default model, with --text")

@@ -1390,6 +1390,22 @@ class Validation(Training):
             for option, value in (("--id", "a"), ("--separator", ";"), ("--skip", "1")):
                 self.refused(*command, option, value, words=f"{option}: {what}, not a CSV file")
         self.refused("train", "-q", "-e", "1", "-m", model, "-d", "tiny", "-t", "y", words="--target: tiny is a folder, which has its own targets")
+        # The options are for one of the files.
+        self.write("s.csv", "no table\n" + "".join(f"n{i};{i % 3};{i % 2};1;2;{i % 2}\n" for i in range(20)))
+        named = ["--id", 1, "--separator", ";", "--skip", 1]
+        mixed = ["train", "-q", "-e", 1, "-m", "Dense(4 => 2)", "--classes"]
+        self.fine(*mixed, "-d", "s.csv", "-v", "xy.npz", *named)
+        self.fine(*mixed, "-d", "xy.npz", "-v", "s.csv", *named)
+        self.refused(*mixed, "-d", "xy.npz", "-v", "xy.npz", *named, words="--id: xy.npz is an npz file, not a CSV file")
+        # --part is for data that have parts.
+        self.write("parts.npz", formats.npz({"x": ((20, 4), [i % 7 for i in range(80)]), "y": ((20,), [i % 2 for i in range(20)]),
+                                             "x_test": ((5, 4), range(20)), "y_test": ((5,), [0, 1, 0, 1, 1])}))
+        self.fine(*mixed, "-d", "parts.npz", "-S", "parts.bson")
+        for part, n in (("train", 20), ("test", 5)):
+            self.assertEqual(self.fine("eval", "parts.bson", "-d", "parts.npz", "--part", part, "--json").json()["observations"], n)
+            for data in (["xy.npz"], ["x.npy", "-t", "y.npy"], ["s.csv", *named], [images, "-t", "tiny/train-labels-idx1-ubyte"]):
+                for command in ("eval", "predict"):
+                    self.refused(command, "parts.bson", "-d", *data, "--part", part, words=f"--part: {data[0]} has no training and test part")
         table = ("train", "-q", "-e", "1", "-m", "Dense(2 => 2)", "-d", "t.csv")
         self.fine(*table)
         self.refused(*table, "--vocabulary", "300", words="--vocabulary needs texts")

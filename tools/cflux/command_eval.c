@@ -11,7 +11,7 @@
 #include <string.h>
 
 static data_request request;
-static const char *loss_text, *device_text = "cpu", *part = "test";
+static const char *loss_text, *device_text = "cpu";
 static bool as_json;
 
 static option_row options[] = {
@@ -19,7 +19,7 @@ static option_row options[] = {
     OPTION_DATA(request, "The data, as in cflux train; if a folder has a training part and a test "
                          "part, the test part (see --part)"),
     DATA_OPTIONS(request),
-    OPTION_PART(&part),
+    OPTION_PART(request),
     OPTIONS_HEADING("Evaluation"),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss (default: the loss of training; as in cflux train if MODEL does not contain it)", 0,
@@ -120,7 +120,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d, fx_arra
     if (status != EXIT_FINE)
         return status;
     trained_request(t, p, &request);
-    request.test = strcmp(part, "test") == 0;
+    request.test = !request.part || strcmp(request.part, "test") == 0;
     status = dataset_read(&request, d);
     if (status == EXIT_FINE)
         status = trained_shape(path, t, d);

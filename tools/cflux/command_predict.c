@@ -14,7 +14,7 @@
 enum { BATCH = 256 };
 
 static data_request request;
-static const char *device_text = "cpu", *part = "test", *out_path, *loss_text;
+static const char *device_text = "cpu", *out_path, *loss_text;
 static bool probabilities;
 
 static option_row options[] = {
@@ -22,7 +22,7 @@ static option_row options[] = {
     OPTION_DATA(request, "The observations, as in cflux train; their targets are ignored (default: "
                          "CSV from standard input)"),
     DATA_OPTIONS(request),
-    OPTION_PART(&part),
+    OPTION_PART(request),
     OPTIONS_HEADING("Predictions"),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
      "Write the predictions to FILE, .csv or .npy (default: CSV on standard output). In an .npy "
@@ -172,11 +172,10 @@ static int write_csv(const problem *p, const trained *t, const dataset *d, fx_ar
     if (d->ids && !ids)
         return fail_library(EXIT_FAILED);
     double *values = calloc((size_t)fx_length(result) + 1, sizeof *values);
-    if (!values || fx_read_as(result, FX_DTYPE_F64, values, fx_length(result)) != FX_OK) {
-        free(values);
-        return fail(EXIT_FAILED, "no memory for %lld predictions", (long long)n);
-    }
-    int status = text_file_open(&f, out_path);
+    int status = !values ? fail(EXIT_FAILED, "no memory for %lld predictions", (long long)n)
+                 : fx_read_as(result, FX_DTYPE_F64, values, fx_length(result)) == FX_OK
+                     ? text_file_open(&f, out_path)
+                     : fail_library(EXIT_FAILED);
     if (status == EXIT_FINE) {
         put_header(f.to, p, t, d, columns);
         for (int64_t i = 0; i < n; i++)
@@ -232,7 +231,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
     if (status != EXIT_FINE)
         return status;
     trained_request(t, p, &request);
-    request.test = strcmp(part, "test") == 0;
+    request.test = !request.part || strcmp(request.part, "test") == 0;
     request.unlabelled = true;
     request.no_target = !request.column && request.targets.n == 0 && !t->shape;
     status = dataset_read(&request, d);

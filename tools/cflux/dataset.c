@@ -320,12 +320,17 @@ static int read_npz(const data_request *r, dataset *d)
     static const char *const train[][4] = {{"x", "X", "x_train", NULL},
                                            {"y", "Y", "y_train", NULL}};
     static const char *const test[][4] = {{"x_test", "x", "X", NULL}, {"y_test", "y", "Y", NULL}};
+    static const char *const parts[] = {"x_train", "x_test", NULL};
     const char *const given[] = {r->target, NULL};
     void *file = fx_load(r->path);
     const char *name;
     if (fx_is_error(file))
         return fail_library(EXIT_BAD_INPUT);
     d->kind = "npz";
+    if (r->part && !first_of(file, parts, &name))
+        return fail(EXIT_BAD_INPUT,
+                    "--part: %s has no training and test part: it has neither %s nor %s", r->path,
+                    parts[0], parts[1]);
     const char *const entry[] = {r->entry, NULL};
     d->x = first_of(file, r->entry ? entry : r->test ? test[0] : train[0], &name);
     const bool alone = !d->x && !r->entry && fx_count(file) == 1;
@@ -381,37 +386,46 @@ static bool holds_models(const char *path)
     return found;
 }
 
-/* Refuses options that only CSV files have; `what` says what the path is instead. */
-static int check_no_csv(const data_request *r, const char *what)
+/* What a path is instead of a CSV file; NULL: it is read as CSV. */
+static const char *other_kind(const char *path)
+{
+    return is_folder(path)                  ? "a folder"
+           : image_is_called_so(path)       ? "an image"
+           : ends_with(path, ".npz")        ? "an npz file"
+           : ends_with(path, ".npy")        ? "an npy file"
+           : input_file_is_called_idx(path) ? "an IDX file"
+                                            : NULL;
+}
+
+bool dataset_is_csv(const char *path)
+{
+    return !other_kind(path);
+}
+
+/* Refuses options that only CSV files have if none of the files is one. */
+static int check_csv_options(const data_request *r)
 {
     const char *name = r->id ? "id" : r->separator ? "separator" : r->skip > 0 ? "skip" : NULL;
-    return name ? fail(EXIT_BAD_INPUT, "--%s: %s is %s, not a CSV file", name, r->path, what)
-                : EXIT_FINE;
+    bool used = !name || (r->other && dataset_is_csv(r->other));
+    for (int i = 0; i <= r->more && !used; i++)
+        used = dataset_is_csv(dataset_path(r, i));
+    return used ? EXIT_FINE
+                : fail(EXIT_BAD_INPUT, "--%s: %s is %s, not a CSV file", name, r->path,
+                       other_kind(r->path));
 }
 
 static int read_data_file(const data_request *r, dataset *d)
 {
-    static const struct {
-        const char *end, *what;
-        int (*read)(const data_request *r, dataset *d);
-    } formats[] = {{".npz", "an npz file", read_npz}, {".npy", "an npy file", read_npy}};
-    int status;
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
-        if (ends_with(r->path, formats[i].end)) {
-            status = check_no_csv(r, formats[i].what);
-            return status == EXIT_FINE ? formats[i].read(r, d) : status;
-        }
-    if (!input_file_is_called_idx(r->path))
-        return read_csv(r, d);
-    status = check_no_csv(r, "an IDX file");
-    return status == EXIT_FINE ? read_idx_file(r, d) : status;
+    return ends_with(r->path, ".npz")          ? read_npz(r, d)
+           : ends_with(r->path, ".npy")        ? read_npy(r, d)
+           : input_file_is_called_idx(r->path) ? read_idx_file(r, d)
+                                               : read_csv(r, d);
 }
 
 static int read_any(const data_request *r, dataset *d)
 {
     const path_kind kind = kind_of_path(r->path);
     const bool image = kind != PATH_FOLDER && image_is_called_so(r->path);
-    int status = EXIT_FINE;
     if (kind == PATH_ABSENT)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
     if (holds_models(r->path))
@@ -421,16 +435,17 @@ static int read_any(const data_request *r, dataset *d)
                     r->path);
     if (r->entry && (kind == PATH_FOLDER || !ends_with(r->path, ".npz")))
         return fail(EXIT_BAD_INPUT, "--entry: %s is not an npz file and has no entries", r->path);
+    if (r->part && kind != PATH_FOLDER && !ends_with(r->path, ".npz"))
+        return fail(EXIT_BAD_INPUT,
+                    "--part: %s has no training and test part, which only npz files and folders "
+                    "of images or IDX files have",
+                    r->path);
     if (r->tokenizer && kind == PATH_FOLDER)
         return fail(EXIT_BAD_INPUT, "%s is a folder: expected text files", r->path);
     if (r->tokenizer && !input_file_ends(r->path))
         return fail_library(EXIT_BAD_INPUT);
     if (r->tokenizer)
         return r->context ? read_text_pieces(r, d) : read_text_lines(r, d);
-    if (kind == PATH_FOLDER || image)
-        status = check_no_csv(r, image ? "an image" : "a folder");
-    if (status != EXIT_FINE)
-        return status;
     if (image || (kind == PATH_FOLDER && !has_idx(r) && holds_images(r->path)))
         return read_image_files(r, d);
     if (kind == PATH_FOLDER)
@@ -534,6 +549,9 @@ int dataset_read(const data_request *r, dataset *out)
                     files, files == 1 ? "file" : "files");
     if (r->targets.n == 1 && files == 0)
         return fail(EXIT_BAD_INPUT, "--target: %s is a folder, which has its own targets", r->path);
+    const int checked = r->tokenizer ? EXIT_FINE : check_csv_options(r);
+    if (checked != EXIT_FINE)
+        return checked;
     one.files = files;
     next_target(&one);
     if (r->more == 0)

@@ -38,8 +38,11 @@ typedef struct data_request {
     const fx_tokenizer *tokenizer; /* the files are texts; NULL: they are other data */
     int64_t context;               /* of a language model: tokens of an observation; 0: none */
     bool context_is_fixed;         /* the context is that of a saved model */
-    bool test;                     /* use the test part if a folder or file has two parts */
-    bool unlabelled;               /* targets may be missing */
+    const char *other; /* a file of another request with these options, for which they may be
+                          meant; NULL: none */
+    const char *part;  /* the value of --part; NULL: not given */
+    bool test;         /* use the test part if a folder or file has two parts */
+    bool unlabelled;   /* targets may be missing */
     missing_values missing;
     bool transpose; /* swap the first two axes of each observation */
     bool no_target; /* no target: every column is a feature */
@@ -116,9 +119,9 @@ typedef struct data_request {
 
 /* For the commands that evaluate and predict: an npz file, or a folder of images or IDX files, can
  * have two parts. */
-#define OPTION_PART(target)                                                                        \
+#define OPTION_PART(request)                                                                       \
     {                                                                                              \
-        "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
+        "part", 0, OPTION_CHOICE, &(request).part, "test|train",                                   \
             "The part to read of an npz file, or of a folder of images or IDX files (default: "    \
             "test)",                                                                               \
             0, 0                                                                                   \
@@ -146,6 +149,9 @@ typedef struct dataset {
 /* Fills in path, operands and more from --data and then the n operands. path is NULL if there is no
  * file. */
 void dataset_inputs(data_request *r, int n, char *const *operands);
+
+/* True if a file of data, not of texts, is read as CSV. Its name decides. */
+bool dataset_is_csv(const char *path);
 
 /* The path of file i, counted from 0. */
 const char *dataset_path(const data_request *r, int i);

@@ -156,7 +156,8 @@ static int choose_part(const char *folder, bool test, char **out)
                       folder);
 }
 
-static int list_images(const char *path, bool test, image_list *l)
+/* named: a folder needs the two parts. */
+static int list_images(const char *path, bool test, bool named, image_list *l)
 {
     char *part;
     if (kind_of_path(path) != PATH_FOLDER) {
@@ -169,6 +170,8 @@ static int list_images(const char *path, bool test, image_list *l)
         const int status = choose_part(path, test, &part);
         if (status != EXIT_FINE)
             return status;
+        if (named && !part)
+            return fail(EXIT_BAD_INPUT, "--part: %s has no folders train and test", path);
         list_folder(part ? part : path, l);
         free(part);
     }
@@ -181,7 +184,7 @@ bool holds_images(const char *path)
     if (kind_of_path(path) != PATH_FOLDER)
         return image_is_called_so(path);
     image_list l = {0};
-    const bool found = list_images(path, false, &l) == EXIT_FINE && l.n > 0;
+    const bool found = list_images(path, false, false, &l) == EXIT_FINE && l.n > 0;
     free_list(&l);
     return found;
 }
@@ -344,7 +347,7 @@ static int take_names(const data_request *r, const image_list *l, dataset *d)
 int read_image_files(const data_request *r, dataset *d)
 {
     image_list l = {0};
-    int status = list_images(r->path, r->test, &l);
+    int status = list_images(r->path, r->test, r->part, &l);
     if (status == EXIT_FINE && l.n == 0)
         status = fail(EXIT_BAD_INPUT, "%s: its folders contain no PNG or JPEG images", r->path);
     d->kind = "images";

@@ -70,8 +70,13 @@ static int read_data(data_options *o, training_data *d)
     double share;
     const bool shared = training_share(o, &share);
     const int files = dataset_files(&o->request);
+    o->request.other = shared ? NULL : o->validation;
     data_request other = o->request;
     other.path = o->validation;
+    if (!shared && !dataset_is_csv(other.path)) { /* the options are for the files of --data */
+        other.id = other.separator = NULL;
+        other.skip = 0;
+    }
     other.first = files;
     other.more = 0;
     other.test = true;
