@@ -482,12 +482,12 @@ class Learning(Training):
         self.assertEqual(re.findall('text column "(.*?)" has a different value', ended.err), ["name"])
 
     def test_targets_that_are_out_of_reach(self):
-        """Targets are not scaled: a warning names one that the training steps cannot reach, or that is very small."""
+        """A warning names an unscaled target that the training steps cannot reach, or that is very small."""
         draw = random.Random(9)
         rows = [draw.gauss(0, 1) for _ in range(40)]
         for name, shift, scale in (("big", 200000, 100000), ("far", 100, 10), ("usual", 3, 2), ("small", 0, 1e-4)):
             self.table(f"{name}.csv", [(r, repr(shift + scale * (r + draw.gauss(0, 0.1)))) for r in rows], f"a,{name}")
-        base = ["-m", "Dense(1 => 1)", "--regression", "-q", "-b", 8, "-d"]
+        base = ["-m", "Dense(1 => 1)", "--raw-targets", "--regression", "-q", "-b", 8, "-d"]
         reach = 'the target "{}" has mean .* and standard deviation .*, which {} training steps with the learning rate {} may not reach: use '
         for name in ("big", "far"):
             self.assertRegex(self.fine("train", *base, f"{name}.csv", "-e", 2).err, reach.format(name, 10, "0.001") + "a larger rate")
@@ -498,6 +498,87 @@ class Learning(Training):
         self.assertEqual(self.fine("train", *base, "usual.csv", "-e", 2).err, "")
         self.assertRegex(self.fine("train", *base, "small.csv", "-e", 2).err, 'the target "small" has standard deviation .*times 1')
         self.assertRegex(self.fine("train", *base, "far.csv", "-e", 2, "--folds", 2).err, '^cflux train: warning: the target "far" [^\\n]*\\n$')
+        # Scaled targets are in reach. Targets are not scaled before an activation.
+        for name in ("big", "far", "small"):
+            rest = ["--regression", "-q", "-e", 2, "-d", f"{name}.csv", "-m"]
+            self.assertEqual(self.fine("train", *rest, "Dense(1 => 1)").err, "")
+            self.assertRegex(self.fine("train", *rest, "Dense(1 => 1, softplus)").err, "end the model in a Dense layer with a bias and without an activation")
+
+    def test_scaled_targets(self):
+        """The saved model predicts in the units of the data: its last layer contains mean and standard deviation of the targets.
+        Training with a·y + b instead of y gives the same model, whose predictions are changed in the same way."""
+        draw = random.Random(4)
+        x = [[draw.gauss(0, 1) for _ in range(3)] for _ in range(150)]
+        y = [[v[0] * v[1] + 2 * v[2] + 0.1 * draw.gauss(0, 1), v[0] - v[1]] for v in x]
+        units = ((1, 0), (2 ** 17, 400000), (2 ** -10, 0.03))
+        for k, (a, b) in enumerate(units):
+            self.table(f"{k}.csv", [[*v, *(repr(a * formats.float32(t) + b) for t in w)] for v, w in zip(x, y)], "p,q,r,s,t")
+        column = lambda name, k: [float(r[k]) for r in rows_of(self.read(name).decode())[1:]]
+        predicted = lambda *args: list(zip(*[map(float, r) for r in rows_of(self.fine("predict", *args).out)[1:]]))
+        last = lambda name: [formats.read_safetensors(self.read(name))[1][f"model.layers.1.{w}"][1] for w in ("weight", "bias")]
+        # Without training steps, the last layer is that of the raw targets, times the standard deviation, plus the mean.
+        still = ["train", "-q", "-d", "1.csv", "-t", "s,t", "-m", "Chain(Dense(3 => 4, tanh), Dense(4 => 2))", "-o", "Descent(0)", "-e", 1]
+        self.fine(*still, "-S", "raw.safetensors", "--raw-targets")
+        self.fine(*still, "-S", "m.safetensors")
+        (raw, _), (weight, bias) = last("raw.safetensors"), last("m.safetensors")
+        for k in range(2):
+            values = column("1.csv", 3 + k)
+            self.near(bias[k], statistics.fmean(values))
+            for i in range(4):  # the outputs are the first axis
+                self.near(weight[2 * i + k], statistics.stdev(values) * raw[2 * i + k])
+        # --init copies what the model predicts, whatever the scale of the new targets is.
+        for source in ("raw", "m"):
+            told = predicted(f"{source}.safetensors", "-d", "1.csv")
+            for name in ("1.csv", "2.csv"):
+                self.fine(*still[:3], name, *still[4:], "--init", f"{source}.safetensors", "-S", "i.bson")
+                for k, (before, after) in enumerate(zip(told, predicted("i.bson", "-d", "1.csv"))):
+                    most = max(map(abs, [*before, *column(name, 3 + k)]))  # Float32 rounds the differences from the mean
+                    self.assertLess(max(abs(p - q) for p, q in zip(before, after)), 1e-6 * most)
+        # A new last layer of other sizes begins at the mean.
+        truth = column("1.csv", 4)
+        self.table("one.csv", [[*v, t] for v, t in zip(x, truth)], "p,q,r,t")
+        self.fine("train", "-q", "-d", "one.csv", "-m", "Chain(Dense(3 => 4, tanh), Dense(4 => 1))", "-o", "Descent(0)", "-e", 1,
+                  "--init", "raw.safetensors", "-S", "n.bson")
+        (values,) = predicted("n.bson", "-d", "1.csv")
+        self.assertLess(abs(statistics.fmean(values) - statistics.fmean(truth)), 2 * statistics.stdev(truth))
+        for target, outputs, loss in (("s", 1, "mae"), ("s", 1, "huber_loss"), ("s,t", 2, "mse")):
+            told, first = [], None
+            for k, (a, b) in enumerate(units):
+                train = ["train", "-d", f"{k}.csv", "-t", target, "-m", f"Chain(Dense({5 - outputs} => 8, tanh), Dense(8 => {outputs}))",
+                         "-l", loss, "-e", 30, "-o", "Adam(0.02)", "-v", 0.2, "-p", 20, "--json", "-S", f"{k}.bson"]
+                ended = self.fine(*train)
+                self.assertIn(f"numbers; loss {loss} of scaled targets", ended.err)
+                told.append(ended.json())
+                measured = self.fine("eval", f"{k}.bson", "-d", f"{k}.csv", "--json").json()
+                mine = [[(q - b) / a for q in p] for p in predicted(f"{k}.bson", "-d", f"{k}.csv")]
+                if k == 0:
+                    first = mine
+                    self.assertGreater(told[0]["r2"], 0.9)
+                self.assertLess(max(abs(p - q) for v, w in zip(first, mine) for p, q in zip(v, w)), 1e-3, (target, loss, k))
+                truth = [column(f"{k}.csv", 3 + i) for i in range(outputs)]
+                error = statistics.fmean(abs(q * a + b - t) for p, w in zip(mine, truth) for q, t in zip(p, w))
+                self.near(measured["mae"], error, 1e-4)
+                if loss == "mae":
+                    self.near(measured["loss"], error, 1e-4)
+                self.near(told[k]["mae"], a * told[0]["mae"], 1e-3)
+                self.near(told[k]["rmse"], a * told[0]["rmse"], 1e-3)
+                self.near(told[k]["loss"], told[0]["loss"], 1e-3)  # of the scaled targets
+                if loss != "huber_loss":  # in the units of the data
+                    self.near(told[k]["measured_loss"], a ** (2 if loss == "mse" else 1) * told[0]["measured_loss"], 2e-3)
+        # A checkpoint has the model of the scaled targets.
+        base = ["train", "-q", "-d", "0.csv", "-m", "Chain(Dense(4 => 8, tanh), Dense(8 => 1))"]
+        self.fine(*base, "-e", 5, "-S", "whole.bson")
+        self.fine(*base, "-e", 2, "-c", "c", "-S", "part.bson")
+        self.refused(*base, "-e", 5, "-c", "c", "--raw-targets", words="no --raw-targets")
+        self.fine(*base, "-e", 5, "-c", "c", "-S", "resumed.bson")
+        self.assertEqual(self.read("whole.bson"), self.read("resumed.bson"))
+        # The outputs of these models, and the targets of these losses, have a range of their own.
+        self.table("u.csv", [(abs(a), abs(b), 0.1 + 0.8 * draw.random()) for a, b, _ in x], "p,q,s")
+        positive = ["-m", "Dense(2 => 1; init = ones32)", "--normalise", "none"]
+        for more in (["-m", "Dense(2 => 1, sigmoid)"], ["-m", "Dense(2 => 1; bias = false)"], ["-m", "Chain(Dense(2 => 1), tanh)"],
+                     ["-m", "Dense(2 => 1)", "--raw-targets"], [*positive, "-l", "msle"], [*positive, "-l", "poisson_loss"],
+                     ["-m", "Dense(2 => 1)", "-l", "logitbinarycrossentropy", "--regression"]):
+            self.assertNotIn("scaled targets", self.fine("train", "-d", "u.csv", *more, "-e", 1).err, more)
 
     def test_tables_of_other_programs(self):
         """Remarks above a table, blanks between numbers, entries of npz files, and a type that changes far down."""
@@ -601,7 +682,7 @@ class Learning(Training):
         self.assertRegex(self.fine(*base, "--folds", 2).out, r"fold 2 of 2: loss .*\nmean ± .* of 2 runs: loss .* ± ")
         # Without information the untrained network gives 0, so the loss of a fold of one row is that row's square.
         self.table("z.csv", [(0, 0, i / 64) for i in range(60)], "a,b,y")
-        zero = ["train", "-d", "z.csv", "-m", "Dense(2 => 1)", "--regression", "-e", 1, "-q", "-o", "Descent(0)"]
+        zero = ["train", "-d", "z.csv", "-m", "Dense(2 => 1)", "--regression", "--raw-targets", "-e", 1, "-q", "-o", "Descent(0)"]
         told = self.fine(*zero, "--folds", 60, "--json", "--normalise", "none").json()
         self.assertIsNone(told["mean"]["r2"])
         self.assertRegex(self.fine(*zero, "--folds", 60).out, r"RMSE \S+, R² undefined\nmean .*, R² undefined\n$")
@@ -1061,9 +1142,15 @@ class Learning(Training):
         best = measured.index(min(measured))
         self.assertEqual(len(measured), best + 1 + 15)
         self.assertEqual(result["epochs"], len(measured))
-        self.near(self.fine("eval", "m.bson", "-d", "held.csv", "--json").json()["loss"], measured[best])
-        self.near(result["measured_loss"], measured[best])
+        variance = statistics.variance(float(r[2]) for r in rows_of(self.read("few.csv").decode())[1:])  # the log has scaled targets
+        self.near(self.fine("eval", "m.bson", "-d", "held.csv", "--json").json()["loss"], variance * measured[best])
+        self.near(result["measured_loss"], variance * measured[best])
         self.assertIn(f"epoch {len(measured)}/5000", ended.err)
+        # R² compares the errors with those of the mean of the validation data.
+        held = [float(r[2]) for r in rows_of(self.read("held.csv").decode())[1:]]
+        shown = re.search(f"epoch {best + 1}/5000 .*validation ([0-9.e-]+)  R² ([0-9.e-]+)", ended.err)
+        self.near(float(shown[1]), measured[best], 1e-3)
+        self.assertLess(abs(float(shown[2]) - (1 - variance * measured[best] / statistics.pvariance(held))), 1e-3)
 
     def test_hinge_losses_with_an_output_for_each_class(self):
         """Targets are −1 and 1, as Flux's hinge losses take them."""

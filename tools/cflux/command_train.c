@@ -59,6 +59,12 @@ static option_row options[] = {
      "feature, or each channel of images. The mean and the standard deviation are saved with the "
      "model. auto: channels if an observation has three sizes, else features (default: auto)",
      0, 0},
+    {"raw-targets", 0, OPTION_FLAG, &o.raw_targets, NULL,
+     "Do not scale targets that are numbers. By default, with the losses mse, mae and huber_loss "
+     "and a model that ends in a Dense layer with a bias and without an activation, training "
+     "shifts and scales the targets to mean 0 and standard deviation 1, and shows the loss of the "
+     "scaled targets; the trained model predicts in the units of the data",
+     0, 0},
     {"augment", 0, OPTION_TEXT, &o.augment, "CHANGES",
      "Change the images of each training step at random, by a list such as "
      "flip,shift=2,noise=0.1. flip: reverse the width of an image with probability 0.5; shift: "
@@ -206,7 +212,8 @@ static void announce(const train_run *r)
     if (r->d.vx)
         fprintf(stderr, ", %lld for validation", (long long)r->d.nvalidation);
     describe_target(&r->p, classes, sizeof classes);
-    fprintf(stderr, "; %s; loss %s", classes, r->p.loss);
+    fprintf(stderr, "; %s; loss %s%s", classes, r->p.loss,
+            r->target_std ? " of scaled targets" : "");
     if (members_count() > 1)
         fprintf(stderr, "; %d processes", members_count());
     fprintf(stderr, "\n");
@@ -386,7 +393,8 @@ static int failed(train_run *r, fx_status status)
                  "remove %s and %s.1 to start over",
                  r->o->checkpoint, failure_sentence(&e), r->o->checkpoint, r->o->checkpoint));
     members_agree(fail(EXIT_FAILED, "%s", failure_sentence(&e)));
-    if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && r->o->save) {
+    if (status == FX_STATUS_IO && unscale_model(r) == EXIT_FINE && save_model(r) == EXIT_FINE &&
+        r->o->save) {
         fputs("the current model was saved to ", stderr);
         put_clean(stderr, r->o->save, 0);
         fputc('\n', stderr);

@@ -382,6 +382,20 @@ static fx_array *in_float64(fx_array *x)
 /* Computed in Float64, because squares of Float32 numbers may overflow or underflow in Float32.
  * Each statistic is evaluated alone and casts the data again, so that no Float64 copy of all data
  * is kept. */
+void standard_scale(fx_array *x, fx_axes dims, fx_array **out_mean, fx_array **out_std)
+{
+    fx_array *least = fx_minimum(x, .dims = dims), *mean = fx_mean(in_float64(x), .dims = dims);
+    /* A constant feature is only shifted, to exactly 0 for any rounding of its mean. */
+    fx_array *constant = fx_eq(least, fx_maximum(x, .dims = dims));
+    mean = fx_where(constant, in_float64(least), mean);
+    fx_eval(mean);
+    fx_array *squares = fx_sum(fx_square(fx_sub(in_float64(x), mean)), .dims = dims);
+    const double freedom = (double)(fx_length(x) / fx_length(mean) - 1);
+    *out_mean = mean;
+    *out_std = fx_where(constant, 1.0, fx_sqrt(fx_div(squares, freedom)));
+    fx_eval(*out_std);
+}
+
 void problem_scale(problem *p, fx_array *x, bool channels)
 {
     const int last = fx_ndims(x) - 1;
@@ -390,17 +404,9 @@ void problem_scale(problem *p, fx_array *x, bool channels)
     for (int i = 0; i <= last; i++)
         if (i == last || (channels && i < last - 1))
             axes[n++] = i;
-    const fx_axes dims = fx_axes_of(n, axes);
-    fx_array *least = fx_minimum(x, .dims = dims), *mean = fx_mean(in_float64(x), .dims = dims);
-    /* A constant feature is only shifted, to exactly 0 for any rounding of its mean. */
-    fx_array *constant = fx_eq(least, fx_maximum(x, .dims = dims));
-    mean = fx_where(constant, in_float64(least), mean);
-    fx_eval(mean);
-    fx_array *squares = fx_sum(fx_square(fx_sub(in_float64(x), mean)), .dims = dims);
-    const double freedom = (double)(fx_length(x) / fx_length(mean) - 1);
-    fx_array *std = fx_where(constant, 1.0, fx_sqrt(fx_div(squares, freedom)));
-    p->mean = fx_squeeze(mean, FX_AXES(last));
-    p->std = fx_squeeze(std, FX_AXES(last));
+    standard_scale(x, fx_axes_of(n, axes), &p->mean, &p->std);
+    p->mean = fx_squeeze(p->mean, FX_AXES(last));
+    p->std = fx_squeeze(p->std, FX_AXES(last));
     fx_eval(fx_tuple(p->mean, p->std));
 }
 

@@ -45,6 +45,9 @@ int problem_classes(problem *p, const dataset *d, task asked);
 /* The targets in the form that the loss expects: class numbers (Int64), or Float32 numbers. */
 int problem_targets(const problem *p, const dataset *d, fx_array **out);
 
+/* The mean and the standard deviation of x over `dims`, Float64, evaluated. The standard deviation
+ * divides by n − 1; it is 1 where x is constant. */
+void standard_scale(fx_array *x, fx_axes dims, fx_array **out_mean, fx_array **out_std);
 /* Sets mean and std from the features of the training part: per feature, or per channel (the axis
  * before the last). */
 void problem_scale(problem *p, fx_array *x, bool channels);

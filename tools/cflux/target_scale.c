@@ -1,10 +1,10 @@
-/* target_scale.c: finds targets that are too large or too small to be learned: see target_scale.h.
+/* target_scale.c: scales targets, or finds those that cannot be learned: see target_scale.h.
  *
- * cflux train scales inputs, not targets, so a new model begins with outputs near 0. A training
- * step of Adam changes a parameter by at most about the learning rate η. Measured with 4 features,
- * 800 observations and 32 hidden units: in n steps R² reaches 0.98 for targets up to about 10·n·η,
- * and is below 0 for a mean of 13·n·η with a standard deviation a tenth of that. With a standard
- * deviation of 0.01 it is below 0 after 750 steps.
+ * A new model begins with outputs near 0. A training step of Adam changes a parameter by at most
+ * about the learning rate η. Measured with 4 features, 800 observations and 32 hidden units: in n
+ * steps R² reaches 0.98 for targets up to about 10·n·η, and is below 0 for a mean of 13·n·η with a
+ * standard deviation a tenth of that. With a standard deviation of 0.01 it is below 0 after 750
+ * steps.
  */
 #include "target_scale.h"
 #include "clean_text.h"
@@ -34,12 +34,92 @@ static bool has_fixed_steps(const char *optimiser)
     return is_one_of(optimiser, strcspn(optimiser, "("), names, sizeof names / sizeof *names);
 }
 
-static bool is_examined(const train_run *r)
+/* True if the targets can be numbers of any size and sign. */
+static bool learns_any_numbers(const problem *p)
 {
     static const char *const losses[] = {"mse", "mae", "huber_loss"};
-    return !r->p.classes && !r->p.context && !r->o->init && !r->schedule &&
-           has_fixed_steps(r->o->optimiser) &&
-           is_one_of(r->p.loss, strlen(r->p.loss), losses, sizeof losses / sizeof *losses);
+    return !p->classes && !p->context &&
+           is_one_of(p->loss, strlen(p->loss), losses, sizeof losses / sizeof *losses);
+}
+
+/* ---- the scale ------------------------------------------------------------------------------- */
+
+/* The last layer of the model if it is W·h + b; otherwise NULL. */
+static const fx_dense_layer *last_linear(const void *model)
+{
+    const char *name = fx_type_of(model)->name;
+    if (strcmp(name, "Chain") == 0)
+        return fx_count(model) ? last_linear(fx_child(model, fx_count(model) - 1)) : NULL;
+    const fx_dense_layer *dense = strcmp(name, "Dense") == 0 ? model : NULL;
+    return dense && dense->bias && dense->act == FX_IDENTITY ? dense : NULL;
+}
+
+/* New parameters of the last layer. */
+typedef struct new_layer {
+    const fx_dense_layer *old;
+    fx_array *weight, *bias;
+} new_layer;
+
+static fx_array *replaced(fx_array *x, void *user)
+{
+    const new_layer *n = user;
+    return x == n->old->weight ? n->weight : x == n->old->bias ? n->bias : x;
+}
+
+/* The last layer W·h + b becomes a·W·h + a·b + c. */
+static int change_last_layer(train_run *r, fx_array *a, fx_array *c)
+{
+    const fx_dense_layer *old = last_linear(r->t.model);
+    fx_device *device = fx_device_of(r->t.model);
+    fx_array *factor = fx_to(device, fx_cast(a, FX_DTYPE_F32));
+    fx_array *bias = fx_add(fx_mul(old->bias, factor), fx_to(device, fx_cast(c, FX_DTYPE_F32)));
+    new_layer n = {old, fx_mul(old->weight, factor), bias};
+    r->t.model = fx_fmap_with(replaced, &n, r->t.model);
+    return fx_eval(r->t.model) == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
+}
+
+static fx_array *scaled(const train_run *r, fx_array *y)
+{
+    return fx_cast(fx_div(fx_sub(fx_cast(y, FX_DTYPE_F64), r->target_mean), r->target_std),
+                   FX_DTYPE_F32);
+}
+
+int scale_targets(train_run *r, const void *fresh)
+{
+    const fx_dense_layer *last = last_linear(r->t.model);
+    int64_t axes[FX_MAX_DIMS];
+    int n = 0;
+    r->y = r->d.y;
+    r->vy = r->d.vy;
+    if (r->o->raw_targets || !learns_any_numbers(&r->p) || !last ||
+        fx_size(last->weight, 0) != fx_size(r->y, 0))
+        return EXIT_FINE;
+    for (; n + 1 < fx_ndims(r->y); n++)
+        axes[n] = n + 1;
+    standard_scale(r->y, fx_axes_of(n, axes), &r->target_mean, &r->target_std);
+    r->target_mean = fx_vec(r->target_mean);
+    r->target_std = fx_vec(r->target_std);
+    r->y = scaled(r, r->y);
+    r->vy = r->vy ? scaled(r, r->vy) : NULL;
+    if (fx_eval(r->vy ? fx_tuple(r->y, r->vy) : (void *)r->y) != FX_OK)
+        return fail_library(EXIT_FAILED);
+    return last_linear(fresh)->weight == last->weight
+               ? EXIT_FINE
+               : change_last_layer(r, fx_div(1, r->target_std),
+                                   fx_neg(fx_div(r->target_mean, r->target_std)));
+}
+
+int unscale_model(train_run *r)
+{
+    return r->target_std ? change_last_layer(r, r->target_std, r->target_mean) : EXIT_FINE;
+}
+
+/* ---- targets without a scale ----------------------------------------------------------------- */
+
+static bool is_examined(const train_run *r)
+{
+    return !r->target_std && learns_any_numbers(&r->p) && !r->o->init && !r->schedule &&
+           has_fixed_steps(r->o->optimiser);
 }
 
 /* Mean and standard deviation of target k of `each`. */
@@ -74,21 +154,24 @@ static bool examine(const train_run *r, const double *y, int64_t each, int64_t k
     const double steps = (double)r->o->epochs * (double)((n + size - 1) / size);
     moments(y, n, each, k, &mean, &std);
     name_target(r, each, k, name, sizeof name);
+    const char *how = r->o->raw_targets
+                          ? ", or leave out --raw-targets"
+                          : ", or end the model in a Dense layer with a bias and without an "
+                            "activation, so that the targets are scaled";
     const double most = fmax(fabs(mean), std), rate = fx_eta(r->state),
                  reach = fmax(USUAL, REACH * steps * rate);
     if (std > 0 && most > reach)
-        warn(
-            "the target \"%s\" has mean %.4g and standard deviation %.4g, which %.0f training "
-            "steps "
-            "with the learning rate %.4g may not reach: use %smore --epochs, or other units of the "
-            "target",
-            name, mean, std, steps, rate,
-            rate < 0.1 ? "a larger rate, such as -o 'Adam(0.1)', " : "");
+        warn("the target \"%s\" has mean %.4g and standard deviation %.4g, which %.0f training "
+             "steps "
+             "with the learning rate %.4g may not reach: use %smore --epochs, other units of the "
+             "target%s",
+             name, mean, std, steps, rate,
+             rate < 0.1 ? "a larger rate, such as -o 'Adam(0.1)', " : "", how);
     else if (std > 0 && std < LEAST)
         warn(
             "the target \"%s\" has standard deviation %.4g, which is less than the errors of a new "
-            "model: use other units of the target, such as its values times %.0f",
-            name, std, pow(10, -floor(log10(std))));
+            "model: use other units of the target, such as its values times %.0f%s",
+            name, std, pow(10, -floor(log10(std))), how);
     return std > 0 && (most > reach || std < LEAST);
 }
 

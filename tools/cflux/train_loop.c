@@ -5,6 +5,7 @@
 #include "members.h"
 #include "layer_precision.h"
 #include "system.h"
+#include "target_scale.h"
 #include "train_run.h"
 #include <math.h>
 #include <stdlib.h>
@@ -78,7 +79,7 @@ static fx_flow on_epoch(const fx_progress *now)
     if (r->d.vx) { /* if one member cannot measure the model, all of them stop */
         members_hold();
         r->status =
-            members_agree(problem_scores(&r->p, now->model, r->d.vx, r->d.vy, &r->validation));
+            members_agree(problem_scores(&r->p, now->model, r->d.vx, r->vy, &r->validation));
     }
     const bool measured = r->d.vx != NULL;
     fx_run_log_epoch(r->log, .epoch = now->epoch, .step = now->step, .loss = now->mean_loss,
@@ -107,15 +108,18 @@ static void epoch_note(const fx_progress *now, char *text, size_t capacity)
     if (r->p.classes && n > 0 && (size_t)n < capacity)
         snprintf(text + n, capacity - (size_t)n, "  accuracy %.2f %%",
                  100 * accuracy_of(&r->validation));
+    const double r2 = r->validation.numbers.r2;
+    if (!r->p.classes && !r->p.context && !isnan(r2) && n > 0 && (size_t)n < capacity)
+        snprintf(text + n, capacity - (size_t)n, "  R² %.4g", r2);
 }
 
 fx_status train_loop(train_run *r)
 {
     fx_loader *batches =
-        fx_dataloader(fx_tuple(r->d.x, r->d.y),
+        fx_dataloader(fx_tuple(r->d.x, r->y),
                       .batchsize = r->o->batchsize < r->d.ntrain ? r->o->batchsize : r->d.ntrain,
                       .shuffle = true, .partial = !r->o->drop_partial, .device = r->p.device);
-    return fx_train(
+    const fx_status status = fx_train(
         batch_loss, r->t.model, batches, r->state, .epochs = r->o->epochs, .progress = !r->o->quiet,
         .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch, .epoch_note = epoch_note,
         .patience = r->o->patience, .keep_best = r->o->patience != FX_NEVER,
@@ -123,4 +127,7 @@ fx_status train_loop(train_run *r)
         .checkpoint_every = r->o->checkpoint_every, .settings = r->settings,
         .schedule = r->schedule, .schedule_steps = r->schedule_steps, .clip_norm = r->o->clip_norm,
         .dist = members());
+    if (status == FX_OK && r->status == EXIT_FINE)
+        r->status = unscale_model(r);
+    return status;
 }

@@ -4,6 +4,7 @@
 #include "model_check.h"
 #include "layer_precision.h"
 #include "rate_schedule.h"
+#include "target_scale.h"
 #include "train_run.h"
 
 /* The sizes of an observation before --transpose, "28x28x1", if --shape is given. */
@@ -89,12 +90,16 @@ int train_model(train_run *r)
         model_check_ending(&r->p, model);
         status = check_last_batch(r);
     }
+    const void *fresh = model;
     if (status == EXIT_FINE && r->o->init)
         status = initial_copy(&r->init, model, !r->o->quiet, &model);
     if (status == EXIT_FINE && r->o->init)
         initial_check_columns(&r->init, r->d.data.columns);
     r->t.model = model;
     describe_trained(r);
+    if (status == EXIT_FINE)
+        status = scale_targets(r, fresh);
+    model = r->t.model;
     if (status == EXIT_FINE && r->o->save)
         status = trained_try(r->o->save, &r->t, &r->p);
     if (status == EXIT_FINE) {

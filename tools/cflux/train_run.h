@@ -17,13 +17,15 @@ typedef struct train_options {
     double clip_norm;
     int64_t frozen_layers, epochs, batchsize, seed, patience, checkpoint_every;
     int64_t folds, seeds; /* 0: one run */
-    bool schedule_steps, quiet, as_json, drop_partial;
+    bool schedule_steps, quiet, as_json, drop_partial, raw_targets;
 } train_options;
 
 typedef struct train_run {
     train_options *o;
     problem p;
     training_data d;
+    fx_array *y, *vy;                   /* the targets of training: d.y and d.vy, or these scaled */
+    fx_array *target_mean, *target_std; /* of each output, Float64; NULL: targets are not scaled */
     trained t;
     initial_model init;
     augmentation augment;
@@ -32,7 +34,7 @@ typedef struct train_run {
     bool schedule_steps;   /* it counts training steps, not epochs */
     char *settings;        /* see train_settings */
     fx_run_log *log;
-    scores validation; /* after the final epoch */
+    scores validation; /* after the latest epoch; of scaled targets, if targets are scaled */
     int64_t step, epoch, best_epoch;
     double loss, seconds;
     bool started;
@@ -55,8 +57,9 @@ void describe_target(const problem *p, char *text, size_t size);
  * checkpoint must match them. */
 int train_settings(train_run *r);
 
-/* train_loop.c: runs fx_train. Returns its status; a failure of a callback is in r->status.
- * The caller calls interrupt_begin before, because the loop stops at a signal. */
+/* train_loop.c: runs fx_train; if it succeeds, the model predicts in the units of the data. Returns
+ * the status of fx_train; another failure is in r->status. The caller calls interrupt_begin before,
+ * because the loop stops at a signal. */
 fx_status train_loop(train_run *r);
 
 /* train_sweep.c: trains a model for each fold and each seed, and prints their scores with mean and
