@@ -478,16 +478,50 @@ static void on_memory_of_its_own(void **state)
     fxi_reclaim_all();
 }
 
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static fx_collective latest; /* what the latest step of `alone` was to compute */
+
+static fx_status note(const fx_communicator *self, const fx_step *step, const void *in, void *out,
+                      char *why, size_t size)
+{
+    (void)self, (void)why, (void)size;
+    latest = fx_step_collective(step)->what;
+    memcpy(out, in, (size_t)fx_tensor_length(&step->out) * sizeof(float));
+    return FX_OK;
+}
+
+/* Operations that differ in one member of fx_collective must not share a cached plan. */
+static void a_plan_for_each(void **state)
+{
+    (void)state;
+    static const fx_communicator alone = {
+        .fxi_size = sizeof(fx_communicator), .name = "alone", .size = 2, .run = note};
+    static const fx_collective of[] = {
+        {&alone, FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_SUM, 0, 0},
+        {&alone, FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_SUM, 0, LENGTH},
+        {&alone, FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_MAX, 0, 0},
+        {&alone, FX_COLLECTIVE_REDUCE, FX_REDUCE_SUM, 0, 0},
+        {&alone, FX_COLLECTIVE_REDUCE, FX_REDUCE_SUM, 1, 0},
+    };
+    FX_SCOPE;
+    fx_array *x = fx_ones(LENGTH);
+    assert_int_equal(fx_eval(x), FX_OK);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        FX_SCOPE;
+        assert_int_equal(fx_eval(fxi_collective(&of[i], x)), FX_OK);
+        assert_memory_equal(&latest, &of[i], sizeof latest);
+    }
+}
+
 int main(void)
 {
     standin_path();
     if (fx_is_error(fx_device_find("CUDA:0")))
         return fx_error_print(stderr);
     const struct CMUnitTest tests[] = {
-        TEST(on_the_cpu),
-        TEST(on_the_reference),
-        TEST(on_memory_of_its_own),
-        TEST(what_is_refused),
+        TEST(on_the_cpu),      TEST(on_the_reference), TEST(on_memory_of_its_own),
+        TEST(what_is_refused), TEST(a_plan_for_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
