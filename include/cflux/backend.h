@@ -48,7 +48,7 @@ typedef enum fx_class {
     FX_CLASS_FOREACH /* steps only: one elementwise program, or reduction, on several tensors */
 } fx_class;
 
-/* What a collective step computes from the x of all members of a communicator. */
+/* What a collective step computes from the operands x of all members of a communicator. */
 typedef enum fx_collective_kind {
     FX_COLLECTIVE_ALL_REDUCE, /* every member gets the reduction of all x */
     FX_COLLECTIVE_REDUCE,     /* member `root` gets the reduction of all x, the others zeros */
@@ -81,9 +81,10 @@ typedef enum fx_attention_kind {
 /* Attributes of convolutions and pooling. x is spatial…×channels×batch, w kernel…×(in/groups)×out.
  * For every kind, the attributes are those of the operation from x to y; gx has the shape of x, and
  * gy that of y. `before` and `after`: padding of x along each spatial axis. Positions of a window
- * outside of x contribute nothing, even if gy is not finite there; weights that are not finite may
- * give NaN there. `flipped`, as in NNlib: true for a cross-correlation, where the kernel's index
- * increases with x's; false for a convolution, as Flux's Conv, where it decreases. */
+ * outside of x contribute nothing, even if gy is not finite for this window. Exception: a weight
+ * that is not finite may give NaN where it meets such a position. `flipped`, as in NNlib: true for
+ * a cross-correlation, where the kernel's index increases with x's; false for a convolution, as
+ * Flux's Conv, where it decreases. */
 typedef struct fx_conv_attr {
     int32_t kind, flipped, groups, spatial;
     int32_t stride[3], before[3], after[3], dilation[3];
@@ -406,8 +407,8 @@ enum { FX_ATTENTION_VIEWS = 4 };
  * axes strides of a multiple of 16 bytes; so a step reads slices of one array that holds q, k and
  * v. Their offsets in the plan are multiples of 16 bytes too, but the address of an existing array
  * may be any multiple of an element. lse and delta are dense. A step of kind FX_ATTENTION_FORWARD
- * may have lse as an additional output, and one of kind FX_ATTENTION_GRADIENTS always has dq as
- * one. There is no program, and `reg` has no meaning. */
+ * may have lse as an additional output, and a step of kind FX_ATTENTION_GRADIENTS always has dq as
+ * an additional output. There is no program, and `reg` of the additional outputs is not used. */
 typedef struct fx_attention_step {
     uint8_t kind; /* fx_attention_kind */
     bool causal;
@@ -863,10 +864,10 @@ struct fx_backend {
     bool (*channels_last)(fx_device *device, const fx_step *step);
     /* For a step of kind FX_ATTENTION_FORWARD with dense operands: returns true if the device
      * computes attention with these sizes and types, in steps of all kinds but
-     * FX_ATTENTION_GRADIENTS, and prefers them to products and softmax. Called when the operation
-     * is recorded. For a step of kind FX_ATTENTION_GRADIENTS: returns true if the device computes
-     * it and prefers it to one step for dq and one for dk and dv. Called when a plan is made.
-     * Records no error. NULL: never. */
+     * FX_ATTENTION_GRADIENTS, and prefers these steps to products and softmax. Called when the
+     * operation is recorded. For a step of kind FX_ATTENTION_GRADIENTS: returns true if the device
+     * computes it and prefers it to one step for dq and one for dk and dv. Called when a plan is
+     * made. Records no error. NULL: never. */
     bool (*attention)(fx_device *device, const fx_step *step);
     /* Returns true if `run` computes this collective step, whose communicator it knows, on device
      * memory. Called before `prepare`. A backend that runs it in a separate queue orders the queues

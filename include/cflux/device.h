@@ -149,11 +149,12 @@ FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
 /* Limits the cached bytes of a device with its own memory. 0: no caching; less than 0 (default):
  * half of the peak of live bytes, at least 64 MiB. */
 FX_API void fx_set_memory_cache(fx_device *device, int64_t bytes);
-/* Frees all caches: cached memory of the devices and of the calling thread, work space, and plans
- * that are not in use; then returns free memory of the process to the operating system. The next
- * evaluations are slower. */
+/* Frees the cached memory of all devices, the caches, work space and recordings (FX_RECORD) of the
+ * calling thread, and plans that are not in use; then returns free memory of the process to the
+ * operating system. Other threads keep their caches. The next evaluations are slower. */
 FX_API void fx_reclaim(void);
-/* Frees the cached memory of one device; plans are kept. */
+/* Frees the cached memory of one device; for the CPU, that of the calling thread. Plans are kept.
+ */
 FX_API void fx_reclaim_device(fx_device *device);
 
 /* Memory of a device, in bytes. */

@@ -504,10 +504,10 @@ typedef struct fx_custom_operand {
  * call no other function of cflux: evaluating an array inside `forward` is an error. `gradient`
  * builds, with cflux operations, the gradient of each input from the upstream gradient gy and
  * stores it in gx[k], which must have the sizes of in[k]: otherwise the gradient fails with
- * FX_STATUS_SHAPE;
- * for a 0-d input an array of any size is summed. Inputs whose gx[k] stays NULL get no gradient. If
- * `gradient` itself is NULL, all gradients through the operation are 0. The struct must outlive all
- * arrays made with it. docs/guide/writing-a-layer.md has an example. */
+ * FX_STATUS_SHAPE. Exception: for a 0-d input gx[k] may have any size, and its elements are added.
+ * Inputs whose gx[k] stays NULL get no gradient. If `gradient` itself is NULL, all gradients
+ * through the operation are 0. The struct must outlive all arrays made with it.
+ * docs/guide/writing-a-layer.md has an example. */
 typedef struct fx_custom_op {
     size_t fxi_size;  /* sizeof(fx_custom_op) */
     const char *name; /* for errors; NULL: "custom" */
