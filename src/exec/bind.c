@@ -164,8 +164,8 @@ static bool reserve_output(fxi_binding *b, const fxi_graph *g, int32_t k)
     fxi_buffer *buffer = own ? b->buffers[v->index] : leaf->buffer;
     const int64_t offset = own ? r->offset : leaf->offset + r->offset;
     if (v->kind == FXI_VALUE_DONATED) {
-        buffer->refs++; /* not atomic, because only the old value refers to it; it has its name
-                           already */
+        buffer->refs++; /* no atomic operation: only the old value refers to this buffer, which has
+                           its name already */
     } else {
         /* Several outputs can be views of one buffer, each with a reference. */
         fxi_buffer_retain(buffer);

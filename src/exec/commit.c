@@ -94,8 +94,8 @@ static void flush(fxi_context *c)
     fxi_pending_counted(c);
     c->mark++;
     fxi_sinks_wake(c, 0);
-    /* No update runs, so nothing is being replaced: only values lost to earlier updates
-     * matter. */
+    /* No update runs, so no value is being replaced: only results that read a value lost in an
+     * earlier update are left out. */
     if (s) {
         s->nforeign = 0;
         s->oldest = 0;

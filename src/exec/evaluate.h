@@ -21,7 +21,7 @@ fx_status fxi_run_previous_collective(const fx_array *x);
  * dropped. */
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks);
-/* The same with values that need no handles; the caller holds references to their nodes. `made`: a
+/* fxi_commit for values that need no handles; the caller holds references to their nodes. `made`: a
  * handle of each value, or NULL. */
 fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *values,
                            fx_array *const *made, fx_array *guard, bool sinks);

@@ -33,8 +33,8 @@ static void put_copies(char *at, const fxi_node *n, size_t bytes)
         memcpy(at + i, &value, size);
 }
 
-/* Fills without a plan: a model with thousands of parameters would need thousands of steps, which
- * run once. */
+/* Fills the value without a plan: the plan for a model with thousands of parameters would have
+ * thousands of steps and run only once. */
 static fx_status fill(fxi_node *n, fx_device *device)
 {
     const fx_backend *backend = device->backend;

@@ -191,8 +191,8 @@ fx_status fxi_run_plan(const fxi_binding *b)
 }
 
 /* Gives the results to their nodes. All other nodes of the graph are marked as used: they are
- * intermediate results. Otherwise they would count as results that the program forgot, when the
- * nodes computed from them are freed. */
+ * intermediate results. Without the mark, they would count as results that the program has
+ * forgotten as soon as the nodes computed from them are freed. */
 static void hand_over(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;

@@ -126,9 +126,9 @@ static bool mark_all_replaced(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     return ok;
 }
 
-/* Nodes older than everything that is replaced cannot read any of it, until an update replaces
- * something older. These nodes are calm, and walks stop at them. So the updates of a loop do not
- * walk through all pending nodes of the past each time. */
+/* A node that is older than every replaced value reads none of them. This changes only when an
+ * update replaces an older value. These nodes are calm, and walks stop at them. So the updates of a
+ * loop do not walk through all pending nodes of the past each time. */
 void fxi_keep_calm(fxi_context *c, uint64_t oldest)
 {
     if (oldest < c->calm_below)

@@ -72,7 +72,7 @@ void fxi_account(fxi_plan *p, const fxi_graph *g)
         p->fused_steps += fxi_step_nodes(&p->steps[i]) > 1;
     }
     p->bytes_moved = (uint64_t)moved;
-    /* Copies that a layout or a kernel needs can cost more than fusion saves; the counter then
-     * stays 0. */
+    /* Copies that a layout or a kernel needs can move more bytes than fusion saves; then 0 bytes
+     * are counted as saved. */
     p->bytes_saved = alone > moved ? (uint64_t)(alone - moved) : 0;
 }

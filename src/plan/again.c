@@ -13,11 +13,11 @@
  * may be at most half of the bytes that the store and the loads of V took, and the leaves that are
  * kept for longer may not be larger than V.
  *
- * Before that, a value that equals another output of its step, such as an activation that two
- * layers convert, is replaced by that output.
+ * First, a value that equals another output of its step is replaced by that output. Example: an
+ * activation that two layers convert.
  *
- * Not on the CPU, which would need as long for the instructions as for the loads. Each instruction
- * rounds as before, so the bits stay the same.
+ * The rule is not applied on the CPU, which would need as long for the instructions as for the
+ * loads. Each instruction rounds as before, so the bits stay the same.
  */
 #include "again.h"
 

@@ -24,8 +24,7 @@ typedef struct fxi_again {
     const fxi_planner *how;
     fxi_plan *p;
     fxi_uses uses;
-    int32_t nvalues; /* how many values there were before this rule added any; `uses` lists only
-                        these */
+    int32_t nvalues; /* number of values before this rule added any; `uses` lists only these */
     bool *dead;      /* per step: nothing reads its output any more */
     bool *shared;    /* per value: it has readers that uses does not list */
     /* The expression that is examined: value v (V), which is register `root` of step `made`. */

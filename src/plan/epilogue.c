@@ -6,10 +6,10 @@
  * product of step M, which no other step reads. A chain of instructions leads from the product to
  * the first value that E stores: additions (of a bias along the output channels, of a tensor of the
  * same shape or of a number), multiplications by a number (the scale of attention), and functions
- * that libraries know; for a convolution on the CPU also differences, products and
- * quotients with a value for each output channel (batch norm in test mode). M then computes and
- * stores the value at the end of the chain instead of the product. M moves to E's position in the
- * list, where all operands exist. If E computes more, the rest of E reads that value. If several
+ * that libraries know; for a convolution on the CPU also differences, products and quotients with a
+ * value for each output channel (batch norm in test mode). M then computes and stores the value at
+ * the end of the chain instead of the product. M moves to E's position in the list, where all
+ * operands exist. If E has more instructions, they read the value that M stores. If several
  * products meet in E, the last one is chosen; the others are operands of its epilogue.
  *
  * The chain becomes M's register program. If the backend refuses it, the backend is asked again

@@ -8,8 +8,8 @@
  * A pure function of the list of steps in their final order, before memory is placed. Only steps
  * whose results no step of the plan reads are merged, so that no value has to live longer. The
  * merged step runs where its last member would run. So members move towards the end, past other
- * steps. That is allowed if none of those steps overwrites what the member reads (donation). No
- * other member may overwrite it either, since segments may run at the same time.
+ * steps. Condition: none of those steps overwrites an operand of a moved member (donation). No
+ * other member may overwrite the operand either, since segments may run at the same time.
  */
 #include "build.h"
 

@@ -6,9 +6,9 @@
  * of them in a launch as the arguments of the launch hold. Their shapes and strides may differ.
  *
  * A pure function of the list of steps in their final order. Members move to the position of the
- * last one. So no step in between may read a result, or overwrite an operand. Their operands are
- * kept for longer, so a member may read only MEMBER_BYTES, about as much as a GPU reads in the time
- * of a launch.
+ * last one. So no step in between may read a result, or overwrite an operand. Operands of members
+ * are kept for longer, so a member may read at most MEMBER_BYTES, about as much as a GPU reads in
+ * the time of a launch.
  */
 #include "build.h"
 

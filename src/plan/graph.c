@@ -215,8 +215,8 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     return write_record(c, g, n, leaf) ? FX_OK : FX_STATUS_MEMORY;
 }
 
-/* Refuses values that must not be read: given up, overwritten by an update, or pending in another
- * thread. */
+/* Refuses values that must not be read: they were freed, overwritten by an update, or are pending
+ * in another thread. */
 static fx_status check_node(const fxi_context *c, const fxi_node *n)
 {
     if (fxi_node_given_up("eval", n))

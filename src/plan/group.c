@@ -28,8 +28,8 @@
 /* The size of a group while it grows; kept at its root. */
 typedef struct growth {
     int32_t instructions, outputs;
-    int32_t inputs; /* operands outside the group; an operand of several members counts for each,
-                       which can only stop a group early */
+    int32_t inputs; /* operands outside the group. An operand of several members counts once for
+                       each member: the group may then stop growing too early, which is safe */
     int32_t newest; /* the member that joined last, which is computed first: the end of the list
                      * `next` */
     int32_t most_outputs;

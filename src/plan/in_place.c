@@ -1,9 +1,9 @@
 /* in_place.c: may a step write an output over a value that it reads?
  *
- * Both users ask here: place.c for arena memory, donate.c for the buffers of replaced values.
- * Elementwise steps may: they read element i of every operand before they write element i of an
- * output. So each operand through which the step reads the value must begin where the output
- * begins, and have the same sizes, strides and element size.
+ * place.c asks this for arena memory, and donate.c for the buffers of replaced values. An
+ * elementwise step may: it reads element i of every operand before it writes element i of an
+ * output. Condition: each operand through which the step reads the value begins where the output
+ * begins, and has the same sizes, strides and element size.
  *
  * Row steps read their operands once for each pass, and in the order of the program within a pass.
  * So a row step may write over an operand only with the output that its program computes last:

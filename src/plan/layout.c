@@ -78,7 +78,7 @@ static uint64_t permute_mask(int ndim, uint64_t mask)
     return permuted;
 }
 
-/* The place keeps the logical order of axes; only its strides tell the layout. */
+/* The place keeps the logical order of axes; only its strides show the layout. */
 void fxi_permute_place(const fxi_node *n, fxi_place *at)
 {
     channels_last_strides(n->ndim, n->shape, at->stride);

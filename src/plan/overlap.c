@@ -5,8 +5,8 @@
  * result, so both keep their memory.
  *
  * Only a step on host memory is begun: if the device has its own memory, the operand must first be
- * copied to the host. The operand of the step must be a value of the arena: a leaf might be
- * overwritten by its new value too early.
+ * copied to the host. The operand of the step must be a value of the arena: an update might
+ * overwrite a leaf before the exchange has read it.
  */
 #include "build.h"
 

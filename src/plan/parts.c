@@ -46,8 +46,8 @@ static fx_status offer(const fxi_planner *how, fxi_plan *p, int32_t first, int32
                                  .values = p->shown},
                        .first = first};
     const fx_status status = how->plan_prepare(p->device, &part->whole);
-    /* Only a part that the backend has taken needs plan_release: it keeps nothing of a plan that it
-     * refuses. */
+    /* Only a part that the backend has taken needs plan_release: a backend keeps nothing of a plan
+     * that it refuses. */
     p->nparts += status == FX_OK;
     return status == FX_STATUS_UNSUPPORTED ? FX_OK : status;
 }

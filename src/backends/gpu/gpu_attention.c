@@ -197,8 +197,8 @@ void fxi_gpu_attention(fxi_gpu_builder *b)
 
 /* Short sequences have few scores, and a group would compute tiles that are mostly empty. */
 enum { LEAST_LENGTH = 64 };
-/* Groups with the largest tiles ask for this much memory. Devices that have it also have the
- * instructions of the text: products of 16-bit floats, and asynchronous copies. */
+/* Groups with the largest tiles ask for this much memory. Devices that have this memory also have
+ * the instructions of the text: products of 16-bit floats, and asynchronous copies. */
 enum { ASKED = 97 << 10 };
 
 static bool fits(int64_t features)

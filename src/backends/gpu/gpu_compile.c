@@ -7,9 +7,9 @@
  * same as if one thread had compiled one program after the other. A compiler takes from 10 ms to
  * half a second for a program, and LeNet's first training step needs 19 of them (docs/design/0040).
  *
- * A thread that needs a program which another one is compiling waits for it; if that fails, it
- * compiles the program itself. Programs are kept until the process ends; their texts do not depend
- * on sizes, so there are few.
+ * A thread that needs a program which another thread is compiling waits for that thread; if the
+ * other thread fails, the waiting one compiles the program itself. Programs are kept until the
+ * process ends; their texts do not depend on sizes, so there are few.
  */
 #include "cores.h"
 #include "gpu_device.h"

@@ -28,7 +28,7 @@
  * repaired if gy is infinite somewhere (gpu_repair.c).
  *
  * In the padding the source counts as 0, so an infinite weight gives NaN there. WEIGHT leaves these
- * terms out, because its factor is gy, which becomes infinite or NaN sooner than weights do.
+ * terms out, because its factor is gy: gradients become infinite or NaN more often than weights.
  */
 #include "gpu_conv.h"
 
@@ -151,7 +151,8 @@ static void say_phases(fxi_gpu_builder *b, const char *phase, const char *param,
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* Sums are variables with names of their own and not an array, so that they are registers. */
+/* Each sum is a variable with a name of its own, so that it is a register. An array might be in
+ * memory. */
 static void say_row_out(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
                         bool sliced, int row)
 {
@@ -203,7 +204,7 @@ static void say_rows(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_fin
 static void say_tiles(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
                       bool sliced, const char *text)
 {
-    /* Sums that are stored as they are. */
+    /* The kernel stores its sums unchanged: no conversion and no epilogue. */
     const bool plain = sliced || (c->type->size == 4 && !fx_step_has_epilogue(b->step));
     text = fxi_gpu_say_until(b, say_axes(b, c, text), "taps");
     say_phases(b, "tap", "OTHER_TAP", c->phased);

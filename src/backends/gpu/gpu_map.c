@@ -65,8 +65,8 @@ const fxi_gpu_type *fxi_gpu_map_type(const fx_step *s, const fxi_gpu_map *p, int
 
 void fxi_gpu_map_count(const fxi_gpu_builder *b, fxi_gpu_map *p)
 {
-    /* A long program spends its time on arithmetic: it needs fewer loads in flight, and compiles
-     * faster if it is repeated less. */
+    /* A long program spends its time on arithmetic and needs fewer loads in flight. With fewer
+     * elements its text is repeated less often, so it compiles faster. */
     int words = fx_step_program(b->step).n / 8, narrowest = 0;
     for (int k = 0; k < p->nin + p->nout; k++) {
         const int size = k < p->nin ? fxi_gpu_types[p->in[k].dtype].size
@@ -555,9 +555,9 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     fxi_gpu_map_outputs(&p, s);
     for (int k = 0; k < s->nin; k++)
         p.from[k] = (fxi_gpu_buffer_ref){k, FXI_GPU_IN};
-    /* The order matters. An operand that `fit` copies has another pattern; the patterns decide how
-     * many elements a work-item gets, and both decide whether these are neighbours. Tiles are for
-     * operands that are not read as neighbours. */
+    /* The order of these calls matters. An operand that `fit` copies gets another pattern. The
+     * patterns decide how many elements a work-item gets. Patterns and number decide whether these
+     * elements are neighbours. Tiles are for operands that are not read as neighbours. */
     set_patterns(&p, &s->out);
     fit(b, &p, &s->out);
     fxi_gpu_map_count(b, &p);

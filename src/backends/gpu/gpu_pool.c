@@ -159,8 +159,8 @@ static const char *note_type(const pooling *p)
 }
 
 /* Appends the macros for the numbers of the axes, and for divisions by them. A compiler turns the
- * division by a constant into shifts; the operand is never negative, but only the unsigned type
- * tells it so. */
+ * division of an unsigned number by a constant into shifts. The operand is never negative, which
+ * the compiler knows only from an unsigned type. */
 static void say_parameters(fxi_gpu_builder *b, const pooling *p)
 {
     for (int a = 0; a < AXIS_PARAM_COUNT; a++) {

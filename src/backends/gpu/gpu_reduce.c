@@ -10,7 +10,7 @@
  * do the bits.
  *
  * Reductions that are one step (foreach) share a launch if they have the same text and one piece
- * each. The number of a group tells its reduction, and the group then works as in a launch of that
+ * each. A group finds its reduction by its own number, and then works as in a launch of that
  * reduction alone.
  */
 #include "gpu_text.h"
