@@ -35,7 +35,7 @@ FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *sizes); /* U(±√(
 FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *sizes); /* σ = √(2/(fan_in+fan_out)) */
 FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√(6/fan_in)) */
 FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *sizes);  /* σ = √(2/fan_in) */
-FX_API fx_array *fx_lecun_normal(int ndims, const int64_t *sizes); /* σ = √(1/fan_in), |x| ≤ 2σ */
+FX_API fx_array *fx_lecun_normal(int ndims, const int64_t *sizes); /* σ = √(1/fan_in), |x| ≤ 2 */
 FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* σ = 1, |x| ≤ 2 */
 FX_API fx_array *fx_rand_init(int ndims, const int64_t *sizes);  /* uniform in [0, 1): rand32 */
 FX_API fx_array *fx_randn_init(int ndims, const int64_t *sizes); /* σ = 1: randn32 */

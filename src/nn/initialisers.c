@@ -157,13 +157,14 @@ static fx_array *truncated_normal(const fx_init_args *a)
                    or_else(a->hi, 2));
 }
 /* Keeps the variance of a sum of `in` terms at 1, which SELU networks need (LeCun et al., 1998;
- * Klambauer et al., 2017). Truncated at two deviations. */
+ * Klambauer et al., 2017). As in Flux, the bounds are those of truncated_normal, ±2, whatever the
+ * deviation: bounds of two deviations would make the variance 0.77. */
 static fx_array *lecun_normal(const fx_init_args *a)
 {
     double in, out;
     fans_of(a, &in, &out);
     const double std = or_else(a->gain, 1) * sqrt(1 / in);
-    return between(a, 0, std, -2 * std, 2 * std);
+    return between(a, 0, std, -2, 2);
 }
 
 /* ---- constants ------------------------------------------------------------------------------- */

@@ -80,11 +80,14 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void check_truncated(const char *what, double sigma)
+/* A normal distribution of deviation sigma, cut at ±bound. */
+static void check_truncated(const char *what, double sigma, double bound)
 {
-    /* variance of a standard normal cut at ±2: 1 − 2·2φ(2)/(Φ(2) − Φ(−2)) */
-    const double inside = erf(sqrt(2)), phi = exp(-2) / sqrt(2 * acos(-1));
-    check_moments(what, sigma * sqrt(1 - 4 * phi / inside), 2 * sigma, 1.99 * sigma);
+    /* variance of a standard normal cut at ±b: 1 − 2bφ(b)/(Φ(b) − Φ(−b)) */
+    const double b = bound / sigma, inside = erf(b / sqrt(2)),
+                 phi = exp(-b * b / 2) / sqrt(2 * acos(-1));
+    check_moments(what, sigma * sqrt(1 - 2 * b * phi / inside), bound,
+                  fmin(0.995 * bound, 3.5 * sigma));
     qsort(sample, N, sizeof *sample, ascending);
     double distance = 0;
     for (int i = 0; i < N; i++) {
@@ -94,16 +97,23 @@ static void check_truncated(const char *what, double sigma)
     assert_true(distance * sqrt(N) < 1.95); /* Kolmogorov: exceeded once in a thousand samples */
 }
 
+/* Flux cuts lecun_normal at ±2, not at two deviations, so that the deviation is √(1/fan_in): its
+ * documentation has 0.32 for 10 inputs. */
 static void test_truncated(void **state)
 {
     (void)state;
     fx_seed(13);
     draw(fx_truncated_normal, 2, matrix);
-    check_truncated("truncated_normal", 1);
+    check_truncated("truncated_normal", 1, 2);
     draw(fx_lecun_normal, 2, matrix);
-    check_truncated("lecun_normal", sqrt(1.0 / COLUMNS));
+    check_truncated("lecun_normal", sqrt(1.0 / COLUMNS), 2);
     draw(fx_lecun_normal, 4, kernel);
-    check_truncated("lecun_normal of a kernel", sqrt(1.0 / (20 * 50)));
+    check_truncated("lecun_normal of a kernel", sqrt(1.0 / (20 * 50)), 2);
+    static const int64_t inputs[] = {1, 2, 10};
+    for (int i = 0; i < 3; i++) {
+        draw(fx_lecun_normal, 2, (const int64_t[]){N / inputs[i], inputs[i]});
+        check_truncated("lecun_normal of few inputs", sqrt(1.0 / (double)inputs[i]), 2);
+    }
 }
 
 /* The same uniform number u gives the quantile: Φ-quantiles put back into erf return u to 1e-6. */
