@@ -48,7 +48,9 @@ FX_API fx_array *fxi_random_noise(const fx_augment_args *a);
  * distance (u, v) from the centre along axes 0 and 1 is the value of x at distance (cos θ·u − sin
  * θ·v, sin θ·u + cos θ·v): linear between elements, or with `nearest` that of the nearest element;
  * 0 outside of the image. Images of integers give Float32. Unlike the functions above it is not
- * random, and it acts in inference too. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate. */
+ * random, and it acts in inference too. FX_STATUS_SHAPE unless x has 4 axes. NNlib.imrotate rotates
+ * about the element ⌊n/2⌋, which is not the centre if n is even. With linear interpolation it gives
+ * 0 where one of the four neighbours is outside of the image. */
 FX_API fx_array *fx_imrotate(fx_array *x, double theta, bool nearest);
 
 #define FXI_AUGMENT(f, ...)                                                                        \
