@@ -571,6 +571,8 @@ class Learning(Training):
         self.fine(*base, "-e", 2, "-c", "c", "-S", "part.bson")
         self.refused(*base, "-e", 5, "-c", "c", "--raw-targets", words="no --raw-targets")
         self.fine(*base, "-e", 5, "-c", "c", "-S", "resumed.bson")
+        self.assertIn("warning: c is a checkpoint, without the scale and the names of its data", self.fine("eval", "c", "-d", "0.csv").err)
+        self.assertNotIn("warning", self.fine("inspect", "c").out)
         self.assertEqual(self.read("whole.bson"), self.read("resumed.bson"))
         # The outputs of these models, and the targets of these losses, have a range of their own.
         self.table("u.csv", [(abs(a), abs(b), 0.1 + 0.8 * draw.random()) for a, b, _ in x], "p,q,s")
@@ -750,6 +752,14 @@ class Learning(Training):
         self.assertGreater(min(r2), 0.9)
         measured = self.fine("eval", "m.bson", "-d", "t.csv", "--json").json()
         self.assertAlmostEqual(measured["r2"], statistics.fmean(r2), places=5)
+        self.assertEqual([t["name"] for t in measured["targets"]], ["v", "u"])
+        text = self.fine("eval", "m.bson", "-d", "t.csv").out
+        for k, (target, told) in enumerate(zip((2, 0), measured["targets"])):
+            errors = [float(p[k]) - row[target] for p, row in zip(out[1:], rows)]
+            self.near(told["mae"], statistics.fmean(map(abs, errors)), 1e-4)
+            self.near(told["rmse"], math.sqrt(statistics.fmean(e * e for e in errors)), 1e-4)
+            self.near(told["r2"], r2[k], 1e-4)
+            self.assertRegex(text, rf"\n +{told['name']} +{told['mae']:.6g} +{told['rmse']:.6g} +{told['r2']:.6g}\n")
         self.table("x.csv", x, "a,b")
         self.assertEqual(rows_of(self.fine("predict", "m.bson", "-d", "x.csv").out), out)
         self.refused("eval", "m.bson", "-d", "x.csv", words='no column "v"')
@@ -1576,8 +1586,9 @@ class Refusals(Training):
         for option in ("--save", "--log", "--checkpoint", "--report"):
             self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", option, "", words=f"{option}: the path is empty")
         self.refused("train", "-d", "line.csv", "-m", words="--model needs a value")
-        self.refused("train", "-d", "line.csv", words="--model is missing")
-        self.refused("train", "-m", "Dense(2 => 1)", words="--data is missing")
+        self.refused("train", "-d", "line.csv", words=["--model is missing", "can use --model 'Chain(Dense(4 => 32, relu), Dense(32 => 3))'"])
+        self.refused("train", "-m", "Dense(2 => 1)", words="--data is missing: give a file, or - for CSV on standard input")
+        self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 3)", words="its target in line.csv has size 1: use a last layer with 1 output\n")
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--classes", "--regression", words="exclude")
 
     def test_separators(self):
@@ -1657,7 +1668,7 @@ class Refusals(Training):
         self.write("missing.csv", "\na,b,y\n\n1,NA,2\n2,4,3\n")
         self.bad("-d", "missing.csv", words=['column "b" contains numbers and text, such as "NA"', "--missing"])
         self.table("names.csv", [(i, f"name{i}", i) for i in range(101)], "a,b,y")
-        self.bad("-d", "names.csv", words=['column "b" has 101 different texts, such as "name0"', "a column of text can have at most 100"])
+        self.bad("-d", "names.csv", words=['column "b" has 101 different texts, such as "name0"', "a column of text can have at most 100; remove the column, or give it with --id"])
         self.write("missing.csv", "a,b,y\n1,2,NA\n2,4,3\n")
         self.refused("train", "-d", "missing.csv", "-m", "Dense(2 => 1)", "--regression",
                      words=['missing.csv: line 2: y is "NA" here but a number elsewhere'])

@@ -1,14 +1,18 @@
 /* command_eval.c: cflux eval: measures a saved model on data. */
 #include "class_scores.h"
 #include "clean_text.h"
+#include "csv_text.h"
 #include "failure.h"
 #include "language.h"
 #include <cflux/json_out.h>
 #include "model_check.h"
 #include "options.h"
 #include "trained.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ROWS_AT_MOST = 40 };
 
 static data_request request;
 static const char *loss_text, *device_text = "cpu";
@@ -28,12 +32,64 @@ static option_row options[] = {
     OPTION_JSON(&as_json),
     OPTIONS_END};
 
-static void print_json(const char *path, const char *data, const problem *p, const scores *s)
+/* ---- several targets ------------------------------------------------------------------------- */
+
+/* The name of target k of a table; otherwise its number from 1. */
+static void name_target(const dataset *d, int64_t k, char *text, size_t size)
+{
+    const char *list = strcmp(d->kind, "csv") == 0 ? d->target : "";
+    snprintf(text, size, "%lld", (long long)k + 1);
+    for (int64_t i = 0; *list && i <= k; i++) {
+        char *name = next_csv_text(&list);
+        if (name && i == k)
+            clean_text(name, text, size);
+        free(name);
+    }
+}
+
+static void print_targets(const dataset *d, const number_sums *sums)
+{
+    enum { BYTES = 200 };
+    char name[BYTES];
+    int width = 6;
+    for (int64_t k = 0; k < sums->each; k++) {
+        name_target(d, k, name, sizeof name);
+        const int columns = put_clean(NULL, name, 0);
+        width = columns > width ? columns : width;
+    }
+    printf("\n%*s           MAE          RMSE            R²\n", width, "target");
+    for (int64_t k = 0; k < sums->each; k++) {
+        const number_scores s = number_sums_target(sums, k);
+        name_target(d, k, name, sizeof name);
+        printf("%*s%s  %12.6g  %12.6g  ", width - put_clean(NULL, name, 0), "", name, s.mae,
+               s.rmse);
+        isnan(s.r2) ? printf("   undefined\n") : printf("%12.6g\n", s.r2);
+    }
+}
+
+static void put_targets(fx_json *j, const dataset *d, const number_sums *sums)
+{
+    char name[200];
+    fx_json_open(j, "targets", '[');
+    for (int64_t k = 0; k < sums->each; k++) {
+        const number_scores s = number_sums_target(sums, k);
+        name_target(d, k, name, sizeof name);
+        fx_json_open(j, NULL, '{');
+        fx_json_text(j, "name", name);
+        put_number_scores(j, &s);
+        fx_json_close(j);
+    }
+    fx_json_close(j);
+}
+
+/* ---- the results ----------------------------------------------------------------------------- */
+
+static void print_json(const char *path, const dataset *data, const problem *p, const scores *s)
 {
     fx_json j = {.to = stdout};
     fx_json_open(&j, NULL, '{');
     fx_json_text(&j, "model", path);
-    fx_json_text(&j, "data", data);
+    fx_json_text(&j, "data", data->path);
     fx_json_integer(&j, "observations", s->n);
     fx_json_text(&j, "loss_function", p->loss);
     fx_json_number(&j, "loss", s->loss);
@@ -41,6 +97,8 @@ static void print_json(const char *path, const char *data, const problem *p, con
         put_language_scores(&j, p, s);
     else if (!p->classes)
         put_number_scores(&j, &s->numbers);
+    if (s->sums->each > 1)
+        put_targets(&j, data, s->sums);
     if (p->classes) {
         fx_json_number(&j, "accuracy", accuracy_of(s));
         fx_json_open(&j, "classes", '[');
@@ -90,20 +148,22 @@ static void print_confusion(const problem *p, const scores *s)
     printf("\n");
 }
 
-static void print_scores(const char *path, const char *data, const problem *p, const scores *s)
+static void print_scores(const char *path, const dataset *data, const problem *p, const scores *s)
 {
     put_clean(stdout, path, 0);
     printf(" on ");
-    put_clean(stdout, data, 0);
+    put_clean(stdout, data->path, 0);
     printf(": %lld observations\n%s %.6g\n", (long long)s->n, p->loss, s->loss);
     if (!p->classes) {
         p->context ? print_language_scores(p, s) : print_number_scores(&s->numbers);
         printf("\n");
+        if (s->sums->each > 1 && s->sums->each <= ROWS_AT_MOST)
+            print_targets(data, s->sums);
         return;
     }
     printf("accuracy %.2f %% (%lld of %lld)\n", 100 * accuracy_of(s), (long long)s->right,
            (long long)s->n);
-    if (p->nclasses <= 40)
+    if (p->nclasses <= ROWS_AT_MOST)
         print_confusion(p, s);
     print_class_scores(p, s);
 }
@@ -141,9 +201,10 @@ static int run_eval(int n, char **operands)
     problem p = {0};
     dataset d;
     fx_array *y;
-    scores s = {.n = 0};
+    number_sums sums = {.n = 0};
+    scores s = {.sums = &sums};
     if (!request.path)
-        return fail(EXIT_BAD_INPUT, "--data is missing");
+        return no_data();
     int status = prepare(operands[0], &t, &p, &d, &y);
     if (status != EXIT_FINE)
         return status;
@@ -156,10 +217,11 @@ static int run_eval(int n, char **operands)
     if (status == EXIT_FINE)
         status = problem_scores(&p, fx_to(p.device, t.model), d.x, y, &s);
     if (status == EXIT_FINE)
-        (as_json ? print_json : print_scores)(operands[0], d.path, &p, &s);
+        (as_json ? print_json : print_scores)(operands[0], &d, &p, &s);
     if (status == EXIT_FINE)
         warn_of_unpredicted(&p, &s);
     free(s.counts);
+    number_sums_free(&sums);
     return status;
 }
 
@@ -174,7 +236,8 @@ const command command_eval = {
         "Prints the loss. For classes it also prints the accuracy, the confusion matrix (the "
         "number of observations by actual and predicted class), and the precision, recall and F1 "
         "score of each class. For numbers it also prints the mean absolute error (MAE), the root "
-        "of the mean squared error (RMSE) and the coefficient of determination (R²). For a "
+        "of the mean squared error (RMSE) and the coefficient of determination (R²), of several "
+        "targets also for each one. For a "
         "language model it also prints the perplexity and the loss per character.",
     .options = options,
     .run = run_eval,

@@ -103,7 +103,11 @@ static void warn_of_numbers(report *r, array_row *row)
     if (r->status != FX_OK)
         return;
     r->status = array_stats_of(row->array, &row->stats);
-    if (row->stats.nan || row->stats.inf)
+    /* The counts of fx_train in a checkpoint contain an infinite number before the first best
+     * epoch.
+     */
+    const bool counts = strcmp(row->path, "metrics.train") == 0;
+    if (!counts && (row->stats.nan || row->stats.inf))
         add_warning(r, "%s has %" PRId64 " NaN and %" PRId64 " infinite of %" PRId64 " elements",
                     row->path, row->stats.nan, row->stats.inf, fx_length(row->array));
 }

@@ -264,7 +264,7 @@ static int run_predict(int n, char **operands)
     problem p = {0};
     dataset d;
     if (!request.path)
-        return fail(EXIT_BAD_INPUT, "--data is missing");
+        return no_data();
     int status = check_files(n, operands);
     if (status == EXIT_FINE)
         status = prepare(operands[0], &t, &p, &d);

@@ -288,7 +288,7 @@ static int check_text(const data_options *d)
 static int prepare(train_run *r)
 {
     if (!r->o->data.request.path)
-        return fail(EXIT_BAD_INPUT, "--data is missing");
+        return no_data();
     int status = check_standard_input(&r->o->data);
     if (status == EXIT_FINE && r->o->data.text)
         status = check_text(&r->o->data);

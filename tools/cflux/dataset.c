@@ -509,6 +509,11 @@ void dataset_location(const dataset *d, int64_t row, char *text, size_t size)
         snprintf(text, size, "%s: observation %lld", path, (long long)(row - first + 1));
 }
 
+int no_data(void)
+{
+    return fail(EXIT_BAD_INPUT, "--data is missing: give a file, or - for CSV on standard input");
+}
+
 void dataset_inputs(data_request *r, int n, char *const *operands)
 {
     const int first = r->data.n == 0 && n > 0; /* an operand without --data */

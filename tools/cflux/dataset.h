@@ -150,6 +150,9 @@ typedef struct dataset {
  * file. */
 void dataset_inputs(data_request *r, int n, char *const *operands);
 
+/* Refuses a command without data. Returns EXIT_BAD_INPUT. */
+int no_data(void);
+
 /* True if a file of data, not of texts, is read as CSV. Its name decides. */
 bool dataset_is_csv(const char *path);
 

@@ -116,11 +116,9 @@ static int check_loss(const problem *p, const char *data, fx_array *output, fx_a
     describe_sizes(y, true, want, sizeof want);
     return fail(EXIT_BAD_INPUT,
                 "the model's output for an observation has size %s, but its target in %s has size "
-                "%s: use %s",
-                have, data, want,
-                fx_ndims(output) > fx_ndims(y)
-                    ? "Flux.flatten and a last layer with as many outputs"
-                    : "a last layer with as many outputs");
+                "%s: use %sa last layer with %s output%s",
+                have, data, want, fx_ndims(output) > fx_ndims(y) ? "Flux.flatten and " : "", want,
+                fx_length(y) == 1 ? "" : "s");
 }
 
 static fx_array *first_observation(fx_array *x)

@@ -13,7 +13,8 @@ fx_status number_sums_begin(number_sums *s, fx_array *y)
     s->means = calloc(count, sizeof(double));
     s->errors = calloc(count, sizeof(double));
     s->spread = calloc(count, sizeof(double));
-    if (!s->means || !s->errors || !s->spread) {
+    s->absolute = calloc(count, sizeof(double));
+    if (!s->means || !s->errors || !s->spread || !s->absolute) {
         s->each = 0; /* number_sums_scores reads no sums */
         return fx_fail(FX_STATUS_MEMORY, "scores", "no memory for the sums of %lld targets",
                        (long long)count - 1);
@@ -30,7 +31,7 @@ static void add_values(number_sums *s, const double *predicted, const double *y,
             const double distance = y[i * s->each + k] - s->means[k];
             s->errors[k] += error * error;
             s->spread[k] += distance * distance;
-            s->absolute += fabs(error);
+            s->absolute[k] += fabs(error);
         }
     s->n += n;
 }
@@ -52,21 +53,33 @@ fx_status number_sums_add(number_sums *s, fx_array *predicted, fx_array *y)
     return status;
 }
 
-number_scores number_sums_scores(const number_sums *s)
+/* The scores of the targets from `first` to before `end`. */
+static number_scores scores_of(const number_sums *s, int64_t first, int64_t end)
 {
-    double squares = 0, shares = 0;
+    double absolute = 0, squares = 0, shares = 0;
     int64_t varying = 0;
-    const double count = (double)(s->n * s->each);
-    for (int64_t k = 0; k < s->each; k++) {
+    const double count = (double)(s->n * (end - first));
+    for (int64_t k = first; k < end; k++) {
+        absolute += s->absolute[k];
         squares += s->errors[k];
         if (s->spread[k] > 0) {
             shares += 1 - s->errors[k] / s->spread[k];
             varying++;
         }
     }
-    return (number_scores){.mae = count > 0 ? s->absolute / count : NAN,
+    return (number_scores){.mae = count > 0 ? absolute / count : NAN,
                            .rmse = count > 0 ? sqrt(squares / count) : NAN,
                            .r2 = varying ? shares / (double)varying : NAN};
+}
+
+number_scores number_sums_scores(const number_sums *s)
+{
+    return scores_of(s, 0, s->each);
+}
+
+number_scores number_sums_target(const number_sums *s, int64_t k)
+{
+    return scores_of(s, k, k + 1);
 }
 
 void number_sums_free(number_sums *s)
@@ -74,6 +87,7 @@ void number_sums_free(number_sums *s)
     free(s->means);
     free(s->errors);
     free(s->spread);
+    free(s->absolute);
 }
 
 void print_number_scores(const number_scores *s)

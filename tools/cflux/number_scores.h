@@ -10,7 +10,7 @@ typedef struct number_sums {
     int64_t each, n;         /* numbers of an observation; observations so far */
     double *means;           /* of each target over all observations */
     double *errors, *spread; /* Σ (ŷ − y)² and Σ (y − mean)² of each target */
-    double absolute;         /* Σ |ŷ − y| over all targets */
+    double *absolute;        /* Σ |ŷ − y| of each target */
 } number_sums;
 
 typedef struct number_scores {
@@ -27,6 +27,8 @@ fx_status number_sums_begin(number_sums *s, fx_array *y);
 /* Adds a batch: predictions and targets. */
 fx_status number_sums_add(number_sums *s, fx_array *predicted, fx_array *y);
 number_scores number_sums_scores(const number_sums *s);
+/* The scores of target k alone. */
+number_scores number_sums_target(const number_sums *s, int64_t k);
 void number_sums_free(number_sums *s);
 
 /* Prints "MAE 1.2, RMSE 1.5, R² 0.9", without a line end. */

@@ -552,7 +552,7 @@ int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scor
     fx_loader *batches =
         fx_dataloader(fx_tuple(x, y), .batchsize = batch_of(p, n), .device = p->device);
     fx_batch b = {0};
-    *out = (scores){.counts = out->counts};
+    *out = (scores){.counts = out->counts, .sums = out->sums};
     g.n = 0;
     number_sums sums = {.n = 0};
     if (!p->classes && !p->context && number_sums_begin(&sums, y) != FX_OK)
@@ -567,7 +567,10 @@ int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scor
         status = fail_library(EXIT_FAILED);
     out->loss = out->n ? out->loss / (double)out->n : NAN;
     out->numbers = number_sums_scores(&sums);
-    number_sums_free(&sums);
+    if (out->sums)
+        *out->sums = sums;
+    else
+        number_sums_free(&sums);
     return status;
 }
 

@@ -77,6 +77,8 @@ typedef struct scores {
     int64_t *counts; /* nclasses × nclasses, indexed [truth * nclasses + guess], or NULL; counts are
                         added */
     number_scores numbers; /* of targets that are numbers */
+    number_sums *sums;     /* gets the sums of each target that is a number, which the caller frees;
+                              NULL: not needed */
     double characters;     /* of a language model: number of characters in the targets */
 } scores;
 /* Runs the model over all observations in batches, in inference mode. */

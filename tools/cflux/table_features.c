@@ -137,7 +137,7 @@ static int add_texts(feature_list *l, const char *path, void *table, int64_t col
         status =
             fail(EXIT_BAD_INPUT,
                  "%s: column \"%s\" has %lld different texts, such as \"%s\": a column of text can "
-                 "have at most %d; remove the column",
+                 "have at most %d; remove the column, or give it with --id if it names the rows",
                  path, of, (long long)fx_count(labels), fx_child_name(labels, 0), MOST_TEXTS);
     for (int64_t k = 0; status == EXIT_FINE && k < fx_count(labels); k++) {
         char *name = joined_name(of, fx_child_name(labels, k));

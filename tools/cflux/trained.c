@@ -126,9 +126,14 @@ bool trained_is_language(const trained *t)
 int trained_load(const char *path, trained *t, problem *p)
 {
     int64_t sizes[FX_MAX_DIMS];
-    void *entries = input_file_ends(path) ? fx_predictor(path, fx_load_entries(path, NULL)) : NULL;
+    void *loaded = input_file_ends(path) ? fx_load_entries(path, NULL) : NULL;
+    void *entries = loaded ? fx_predictor(path, loaded) : NULL;
     if (!entries || fx_is_error(entries))
         return fail_library(EXIT_BAD_INPUT);
+    if (model_file_entry(loaded, "cflux.counts"))
+        warn("%s is a checkpoint, without the scale and the names of its data: use the file of "
+             "cflux train --save",
+             path);
     *t = (trained){.model = model_file_entry(entries, "model")};
     void *about = model_file_entry(entries, "about");
     void *classes = model_file_entry(entries, "classes");
