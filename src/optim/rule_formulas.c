@@ -201,16 +201,18 @@ fx_array *fxi_apply_lion(fxi_application *s)
 /* ---- rates from squared gradients ------------------------------------------------------------ */
 
 /* q ← ρq + (1−ρ)dx²; dx′ = η·dx/(√q + ε). Centred: l ← ρl + (1−ρ)dx, and q − l² is the variance
- * instead of the second moment (Graves, 2013). */
+ * instead of the second moment (Graves, 2013). For equal gradients, rounding can make it negative,
+ * whose root is NaN (Julia throws). */
 fx_array *fxi_apply_rmsprop(fxi_application *s)
 {
     const fx_rule *r = s->rule;
     fx_array *rho = L(r->rho), *rest = L(1 - r->rho), *eta = L(r->eta), *epsilon = L(epsilon_of(s));
+    fx_array *zero = r->centred ? L(0) : NULL;
     FXI_SCOPE;
     fx_array *q = next_state(s, 0, average(rho, rest, s->states[0], fx_square(s->dx)));
     if (r->centred) {
         fx_array *mean = next_state(s, 1, average(rho, rest, s->states[1], s->dx));
-        q = fx_sub(q, fx_square(mean));
+        q = fx_max(fx_sub(q, fx_square(mean)), zero);
     }
     return fx_keep(fx_div(fx_mul(s->dx, eta), fx_add(fx_sqrt(q), epsilon)));
 }

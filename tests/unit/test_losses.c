@@ -494,7 +494,8 @@ static void test_masked_logits(void **state)
     assert_true(fx_item(loss) == (double)INFINITY);
 }
 
-/* ŷ + ε is above 1, where a power with a fraction would be NaN. */
+/* ŷ + ε is above 1: a power of 1 − ŷ − ε with a fraction would be NaN, and so would its logarithm.
+ */
 static void test_focal_of_certain_predictions(void **state)
 {
     (void)state;
@@ -509,6 +510,10 @@ static void test_focal_of_certain_predictions(void **state)
             check_value("focal", i, fx_item(both[i]), 0, 0, 1e-6);
             assert_true(fx_item(fx_all(fx_isfinite(g[0]))) == 1);
         }
+        fx_array *wrong = fx_sub(1, p), *loss = fx_binary_focal_loss(wrong, y, .gamma = gamma);
+        assert_int_equal(fx_gradient_of(loss, &wrong, 1, g), FX_OK);
+        check_value("wrong and certain", 0, fx_item(loss), -log(0x1p-23), 1e-6, 0);
+        assert_true(fx_item(fx_all(fx_isfinite(g[0]))) == 1);
     }
 }
 

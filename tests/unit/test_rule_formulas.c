@@ -628,6 +628,21 @@ static void the_update_of_a_model_is_one_step(void **state)
 }
 
 /* The square of 300 is infinite in Float16; the first steps of RAdam do not depend on it. */
+/* The variance of equal gradients is 0. Rounding makes it negative for some of them. */
+static void equal_gradients_have_no_variance(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_zeros(200);
+    void *opt = fx_setup(fx_rmsprop(.centred = true), x);
+    for (int k = 0; k < 300; k++) {
+        FX_STEP;
+        assert_int_equal(fx_update(opt, x, fx_range(0.01, 0.01, 200)), FX_OK);
+    }
+    assert_true(fx_item(fx_all(fx_isfinite(x))) == 1);
+    assert_true(fx_item(fx_all(fx_lt(x, 0))) == 1);
+}
+
 static void first_steps_of_radam(void **state)
 {
     (void)state;
@@ -653,6 +668,7 @@ int main(void)
         cmocka_unit_test(norms_of_huge_and_tiny_numbers),
         cmocka_unit_test(clipping_by_the_norm_of_all),
         cmocka_unit_test(numbers),
+        cmocka_unit_test(equal_gradients_have_no_variance),
         cmocka_unit_test(first_steps_of_radam),
         cmocka_unit_test(the_update_of_a_model_is_one_step),
     };
