@@ -13,7 +13,7 @@
 static _Thread_local fxi_random_state stream;
 
 /* A thread without a seed draws from a stream of its own, so two of them never draw the same
- * numbers. */
+ * numbers. fx_seed takes a number too: with the seed 0 its stream is number 0 of these. */
 static void name_once(void)
 {
     static uint64_t threads;
@@ -25,6 +25,7 @@ static void name_once(void)
 
 void fx_seed(uint64_t seed)
 {
+    name_once();
     fxi_random_name(seed, 0);
 }
 

@@ -396,6 +396,26 @@ static void p16_models_trained_side_by_side_are_as_alone(void **state)
     }
 }
 
+static void *draw(void *out)
+{
+    FX_SCOPE;
+    fx_read_into(fx_rand(4), out, 4 * sizeof(float));
+    return NULL;
+}
+
+/* A thread without a seed has its own stream, also if another thread has the seed 0, the default.
+ */
+static void p12_threads_draw_different_numbers(void **state)
+{
+    float drawn[3][4];
+    (void)state;
+    fx_seed(0);
+    draw(drawn[0]);
+    run_threads(2, draw, drawn[1], sizeof drawn[1]);
+    for (int i = 0; i < 3; i++)
+        assert_memory_not_equal(drawn[i], drawn[(i + 1) % 3], sizeof drawn[i]);
+}
+
 /* A model that another thread made is updated like the thread's own models: pending results that
  * read it are computed, and a gradient with respect to a replaced value is an error. */
 typedef struct apprentice {
@@ -641,6 +661,7 @@ static void p16_large_arrays_come_and_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(p12_threads_draw_different_numbers), /* the first one: no other thread has drawn */
         TEST(p16_many_threads_read_one_model),
         TEST(p16_many_threads_ask_for_data),
         TEST(p16_a_pending_array_is_refused),
