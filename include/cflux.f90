@@ -1476,7 +1476,13 @@ contains
             a%log = c_loc(log_path)
         end if
         if (present(dist)) then
-            if (dist) a%dist = c_dist_backend(mpi)
+            if (dist) then
+                a%dist = c_dist_backend(mpi)
+                if (.not. c_associated(a%dist)) then
+                    call set_status(status, c_error_status())
+                    return
+                end if
+            end if
         end if
         call set_status(status, c_train(a))
     end subroutine fx_train

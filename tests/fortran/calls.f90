@@ -479,6 +479,7 @@ contains
         type(fx_object) :: model, state, loss
         integer :: status
         call check("alone", fx_dist_rank() == 0 .and. fx_dist_total_workers() == 1 .and. fx_ok())
+        call train_without_group()
         call fx_dist_init(status=status)
         call check("init", status == 0)
         call check("a group of one", fx_dist_rank() == 0 .and. fx_dist_total_workers() == 1)
@@ -489,6 +490,20 @@ contains
         call fx_update(state, model, fx_gradient(loss, model), observations=2, status=status)
         call check("update", status == 0)
     end subroutine processes
+
+    ! Training with dist=.true. before fx_dist_init trains nothing: the processes would train models of their own.
+    subroutine train_without_group()
+        type(fx_object) :: model, loader
+        integer :: status
+        real :: before(1, 1), after(1, 1)
+        model = fx_parse_model("Dense(1 => 1; bias=false)")
+        loader = fx_dataloader(fx_tuple([fx_full(1, [1, 2]), fx_full(5, [1, 2])]))
+        call fx_read_into(fx_child_named(model, "weight"), before)
+        call fx_train("mse", model, loader, fx_setup("Descent(0.1)", model), dist=.true., status=status)
+        call check("no group", status /= 0 .and. index(fx_error_text(), "fx_dist_init") > 0)
+        call fx_read_into(fx_child_named(model, "weight"), after)
+        call check("no training", before(1, 1) == after(1, 1))
+    end subroutine train_without_group
 
     ! A time step leaves no memory of arrays behind.
     subroutine leaks()
