@@ -3,6 +3,7 @@
  */
 #include "elements.h"
 #include "counters.h"
+#include "error.h"
 #include "host.h"
 #include "memory.h"
 #include "pool.h"
@@ -146,9 +147,11 @@ static fx_status follow(fx_device *device, fx_device *other)
      */
     if (device == other || !backend->mark)
         return FX_OK;
+    const fx_error earlier = fxi_error_begin();
     void *mark = backend->mark(other);
+    const fx_status failed = fxi_error_end(&earlier);
     if (!mark)
-        return FX_STATUS_DEVICE;
+        return failed != FX_OK ? failed : FX_STATUS_DEVICE;
     const fx_status status = backend->wait(device, mark);
     backend->unmark(other, mark);
     return status;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "evaluate.h"
+#include "memory.h"
 #include "planning.h"
 #include "replay.h"
 #include "same_bits.h"
@@ -283,6 +284,37 @@ static void copies_keep_the_order(void **state)
     assert_int_equal(right_after_a_journey(4), 100);
 }
 
+/* Every allocation of a copy between devices fails in turn, with and without an earlier error: the
+ * copy reports a lack of memory, not a failure of the device, and the record keeps the first
+ * failure. */
+static void copies_without_memory(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_to(d[0], fx_ones(100)), *y = fx_to(d[1], fx_zeros(100));
+    assert_int_equal(fx_eval(fx_tuple(x, y)), FX_OK);
+    for (int earlier = 0; earlier < 2; earlier++) {
+        int reported = 0;
+        bool more = true;
+        for (int n = 0; more; n++) {
+            FX_SCOPE;
+            if (earlier)
+                fx_fail(FX_STATUS_SHAPE, "test", "an earlier error");
+            fxi_fault_set(n);
+            const fx_status status = fx_copy_into(y, x);
+            more = fxi_fault_seen() > n;
+            fxi_fault_set(-1);
+            /* A cache may have replaced what was refused; an error array that has no memory for a
+             * status of its own has that of the record. */
+            assert_true(status == FX_OK || status == FX_STATUS_MEMORY ||
+                        (earlier && status == FX_STATUS_SHAPE));
+            reported += status != FX_OK;
+            assert_int_equal(fx_error_take().status, earlier ? FX_STATUS_SHAPE : status);
+        }
+        assert_true(reported >= 3);
+    }
+}
+
 static void elements_have_their_sizes(void **state)
 {
     (void)state;
@@ -310,6 +342,7 @@ int main(void)
                                        cmocka_unit_test(threads_share_plans),
                                        cmocka_unit_test(plans_are_released),
                                        cmocka_unit_test(copies_keep_the_order),
+                                       cmocka_unit_test(copies_without_memory),
                                        cmocka_unit_test(elements_have_their_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
