@@ -163,8 +163,9 @@ typedef struct fx_memory {
     int64_t live;   /* arrays and work space, in whole blocks of the device */
     int64_t cached; /* cached for reuse; on the CPU: by all threads, for all uses */
     int64_t free;   /* free on the device or the machine, for all programs; on Linux at most
-                       what RLIMIT_AS leaves; −1: unknown */
-    int64_t total;  /* size of the memory, on Linux at most RLIMIT_AS; 0: unknown */
+                       what cgroups and RLIMIT_AS leave; −1: unknown */
+    int64_t total;  /* size of the memory, on Linux at most the limits of cgroups and
+                       RLIMIT_AS; 0: unknown */
     int64_t limit;  /* fx_set_memory_limit; 0: no limit */
     int64_t peak;   /* maximum of `live` so far */
     int64_t plans;  /* host memory of the cached plans for this device; not part of `live` */

@@ -20,8 +20,8 @@ int64_t fxi_system_try_huge_page(void *at);
 void fxi_system_memory_reclaim(void);
 
 /* The memory that the process may use, in bytes: all, and the part that is available now; −1 if
- * unknown. The memory of the machine, on Linux at most the limit of the address space (RLIMIT_AS).
- */
+ * unknown. The memory of the machine, on Linux at most the limits of the process's cgroups (of a
+ * container, for example) and of its address space (RLIMIT_AS). */
 void fxi_system_memory(int64_t *out_total, int64_t *out_available);
 int64_t fxi_system_memory_total(void);
 

@@ -1,4 +1,5 @@
 /* system_memory_linux.c: the memory of a machine with Linux; see system_memory.h. */
+#include "cgroup.h"
 #include "system_memory.h"
 
 #include <errno.h>
@@ -84,13 +85,18 @@ static int64_t address_space_left(void)
 
 int64_t fxi_system_memory_total(void)
 {
+    int64_t group;
+    fxi_cgroup_memory("", &group, NULL);
     const int64_t pages = sysconf(_SC_PHYS_PAGES);
-    return smaller(pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE), address_space());
+    const int64_t machine = pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
+    return smaller(smaller(machine, group), address_space());
 }
 
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)
 {
     char text[256] = "";
+    int64_t group, group_left;
+    fxi_cgroup_memory("", &group, &group_left);
     *out_total = fxi_system_memory_total();
     *out_available = -1;
     FILE *f = fopen("/proc/meminfo", "r");
@@ -101,7 +107,7 @@ void fxi_system_memory(int64_t *out_total, int64_t *out_available)
         *out_available = 1024 * strtoll(at + strlen("MemAvailable:"), NULL, 10);
     if (f)
         fclose(f);
-    *out_available = smaller(*out_available, address_space_left());
+    *out_available = smaller(smaller(*out_available, group_left), address_space_left());
 }
 
 /* Asks the kernel to copy a byte of the page, because a mapped page may not be readable: guard

@@ -21,7 +21,7 @@ from check_calls import PLUGINS, objects, symbols  # noqa: E402
 SYSTEMS = {"linux": ("linux", "posix"), "darwin": ("darwin", "posix"), "windows": ("windows",)}
 FOLDERS = {"src/platform": "", "tools/cflux": "system"}  # and how the names of the headers begin
 OF_SOME = {"posix.h": {"linux", "darwin"}, "system_posix.h": {"linux", "darwin"}, "wide_path.h": {"windows"},
-           "fxi_cgroup_cores": {"linux"}}  # headers, and functions, that only these systems have
+           "cgroup.h": {"linux"}, "fxi_cgroup_cores": {"linux"}}  # headers, and functions, that only these systems have
 KIND = re.compile(r"_(linux|darwin|posix|windows)\.c$")
 ISO = ("assert ctype errno fenv float inttypes limits locale math setjmp signal stdarg stdatomic stddef stdint stdio stdlib "
        "string tgmath time wchar wctype").split()

@@ -4,10 +4,16 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "cgroup.h"
 #include "system_memory.h"
 
 static void pages_are_readable_or_not(void **state)
@@ -78,13 +84,100 @@ static void a_limit_counts(void **state)
     assert_true(available >= 0 && available <= LEFT + SLACK);
 }
 
+/* Writes a text to root/path and makes the folders. */
+static void put(const char *root, const char *path, const char *text)
+{
+    char whole[400];
+    snprintf(whole, sizeof whole, "%s/%s", root, path);
+    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; *at++ = '/') {
+        *at = 0;
+        assert_true(mkdir(whole, 0700) == 0 || errno == EEXIST);
+    }
+    FILE *f = fopen(whole, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+enum { MIB = 1 << 20, FILES = 6 };
+static const struct group_case {
+    const char *name, *files[FILES][2]; /* path, text */
+    int64_t limit, left;                /* MiB */
+} group_cases[] = {
+    {"no cgroups", {{0}}, -1, -1},
+    {"version 2 without a limit",
+     {{"proc/self/cgroup", "0::/a/b\n"}, {"sys/fs/cgroup/a/b/memory.max", "max\n"}},
+     -1,
+     -1},
+    {"version 2, the group itself, with pages of files",
+     {{"proc/self/cgroup", "0::/a/b\n"},
+      {"sys/fs/cgroup/a/b/memory.max", "104857600\n"},
+      {"sys/fs/cgroup/a/b/memory.current", "83886080\n"},
+      {"sys/fs/cgroup/a/b/memory.stat", "anon 52428800\nactive_file 1\ninactive_file 31457280\n"}},
+     100,
+     50},
+    {"version 2, a group above has less left",
+     {{"proc/self/cgroup", "0::/a/b\n"},
+      {"sys/fs/cgroup/a/b/memory.max", "104857600\n"},
+      {"sys/fs/cgroup/a/b/memory.current", "10485760\n"},
+      {"sys/fs/cgroup/a/memory.max", "209715200\n"},
+      {"sys/fs/cgroup/a/memory.current", "199229440\n"}},
+     100,
+     10},
+    {"version 2, the root of a container",
+     {{"proc/self/cgroup", "0::/not/here\n"},
+      {"sys/fs/cgroup/memory.max", "104857600\n"},
+      {"sys/fs/cgroup/memory.current", "209715200\n"}},
+     100,
+     0},
+    {"version 1, a group among others",
+     {{"proc/self/cgroup", "9:name=systemd:/x\n5:cpu,memory:/a\n4:memory2:/b\n0::/\n"},
+      {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "104857600\n"},
+      {"sys/fs/cgroup/memory/a/memory.usage_in_bytes", "31457280\n"},
+      {"sys/fs/cgroup/memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 10485760\n"},
+      {"sys/fs/cgroup/memory/b/memory.limit_in_bytes", "1\n"},
+      {"sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"}},
+     100,
+     80},
+    {"both versions",
+     {{"proc/self/cgroup", "4:memory:/a\n0::/b\n"},
+      {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "209715200\n"},
+      {"sys/fs/cgroup/memory/a/memory.usage_in_bytes", "199229440\n"},
+      {"sys/fs/cgroup/b/memory.max", "104857600\n"},
+      {"sys/fs/cgroup/b/memory.current", "10485760\n"}},
+     100,
+     10},
+};
+
+/* The numbers are the differences of the files' numbers: limit − usage + pages that can be dropped.
+ */
+static void limits_of_cgroups_count(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof group_cases / sizeof *group_cases; i++) {
+        const struct group_case *c = &group_cases[i];
+        char root[] = "/tmp/cflux-cgroup-XXXXXX", command[64];
+        int64_t limit, left, alone;
+        assert_non_null(mkdtemp(root));
+        for (int k = 0; k < FILES && c->files[k][0]; k++)
+            put(root, c->files[k][0], c->files[k][1]);
+        fxi_cgroup_memory(root, &limit, &left);
+        fxi_cgroup_memory(root, &alone, NULL);
+        snprintf(command, sizeof command, "rm -r %s", root);
+        assert_int_equal(system(command), 0);
+        const int64_t unit_limit = c->limit < 0 ? -1 : c->limit * MIB,
+                      unit_left = c->left < 0 ? -1 : c->left * MIB;
+        if (limit != unit_limit || left != unit_left || alone != limit)
+            fail_msg("%s: limit %lld, left %lld", c->name, (long long)limit, (long long)left);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_are_readable_or_not),
-        cmocka_unit_test(memory_is_aligned_as_asked),
-        cmocka_unit_test(the_machine_has_memory),
-        cmocka_unit_test(a_limit_counts),
+        cmocka_unit_test(pages_are_readable_or_not), cmocka_unit_test(memory_is_aligned_as_asked),
+        cmocka_unit_test(the_machine_has_memory),    cmocka_unit_test(a_limit_counts),
+        cmocka_unit_test(limits_of_cgroups_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
