@@ -135,7 +135,8 @@ FX_API fx_status fx_kernels_list(const char *path, fx_kernels_fn visit, void *us
  * not in use, and tries once more. If that fails too, the call fails with FX_STATUS_MEMORY; the
  * message says how much was requested, how much is live, cached and free, and which arrays are the
  * largest. Arrays and models are unchanged, and the program can continue. An evaluation knows its
- * memory use in advance: if it cannot fit, nothing is run or allocated.
+ * memory use in advance: if it cannot fit, nothing is computed, and, if the device has a limit or
+ * its own memory, nothing is allocated.
  *
  * Environment variables FX_MEMORY_LIMIT and FX_MEMORY_CACHE set the two limits below when a device
  * is first used: "8GiB" (every device with its own memory), or a list without spaces,

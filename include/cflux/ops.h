@@ -406,7 +406,8 @@ FX_API fx_array *fx_triu(fx_array *x, int64_t k);
 
 /* ---- indexing -------------------------------------------------------------------------------- */
 /* Indices are integer arrays and count from 0. An index out of range is found when the value is
- * computed: FX_STATUS_ARGUMENT, naming the index and the size. */
+ * computed: FX_STATUS_ARGUMENT, naming the index and the size. On a GPU the next call that waits
+ * for the device (a read, fx_synchronize) fails, and fx_update has then changed the parameters. */
 /* Slices of x along `axis` at the indices idx. Shape: (sizes of x before axis)×(sizes of
  * idx)×(sizes of x after axis). NNlib.gather is the case of the last axis. Gradient: fx_scatter
  * with FX_REDUCE_SUM. */
