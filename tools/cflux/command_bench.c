@@ -268,7 +268,7 @@ const command command_bench = {
     .examples = "cflux bench\n"
                 "cflux bench --model 'Chain(Dense(784 => 32), Dense(32 => 10))' --input 784\n",
     .about = "Times a copy in memory, a matrix product and three networks: predictions, and "
-             "training steps with Adam, with the data in memory. Each time is the median of 11 "
+             "training steps with Adam, with the data in memory. Each figure is the median of 11 "
              "samples. With --model it times only that model. With allreduce it times sums over "
              "the processes that cflux launch or mpirun started, and prints the bus bandwidth.",
     .options = options,

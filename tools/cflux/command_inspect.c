@@ -395,7 +395,8 @@ const command command_inspect = {
         "Reads BSON, safetensors, NumPy's .npy and .npz, checkpoints, IDX and CSV (.gz or not) "
         "and prints the format, the versions of Flux that may have written the file, the tree in "
         "Flux's notation, the number of parameters and bytes, and warnings: NaN, unknown layers. "
-        "For an invalid file it prints the reason and the offset. It never runs code from a file.",
+        "For an invalid file it prints the reason and the offset. inspect never runs code from a "
+        "file.",
     .options = options,
     .run = run_inspect,
 };

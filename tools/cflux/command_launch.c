@@ -32,7 +32,7 @@ static option_row options[] = {
      0.001, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
      "srun, or an mpirun (default: srun in a Slurm job, else the mpirun of the MPI "
-     "whose plugin is installed)",
+     "library whose plugin is installed)",
      0, 0},
     {"timeline", 0, OPTION_TEXT, &timeline, "FILE",
      "Record when each process computes, communicates and waits, for https://ui.perfetto.dev", 0,
@@ -367,11 +367,11 @@ const command command_launch = {
     .examples = "cflux launch -n 4 ./train\n"
                 "cflux launch -n 8 --hosts node1:4,node2:4 --max-restarts 3 ./train\n",
     .about =
-        "Uses srun in a Slurm job, else the mpirun of the MPI whose plugin is installed. If a "
-        "process fails, all processes end, and one line gives its rank, its machine, how it ended "
-        "and its last operation. --max-restarts then starts all processes again, with the number "
-        "of the restart in the environment variable CFLUX_RESTART. The program must continue from "
-        "its checkpoint, as cflux train --checkpoint does.\n"
+        "Uses srun in a Slurm job, else the mpirun of the MPI library whose plugin is installed. "
+        "If a process fails, all processes end, and one line gives its rank, its machine, how it "
+        "ended and its last operation. --max-restarts then starts all processes again, with the "
+        "number of the restart in the environment variable CFLUX_RESTART. The program must "
+        "continue from its checkpoint, as cflux train --checkpoint does.\n"
         "Options after PROGRAM are passed to the program.",
     .options = options,
     .operands_end_options = true,

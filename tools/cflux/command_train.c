@@ -472,7 +472,7 @@ const command command_train = {
         "predict needs: the scale of the inputs, "
         "and the names of columns and classes.\n"
         "The first SIGINT (Ctrl-C) or SIGTERM stops training after the current training step and "
-        "saves the model, the checkpoint and the log. A second one ends the program at once.",
+        "saves the model, the checkpoint and the log. A second signal ends the program at once.",
     .options = options,
     .run = run_train,
 };

@@ -63,9 +63,10 @@ typedef struct data_request {
      &(request).targets,                                                                           \
      "COLUMN|FILE",                                                                                \
      "The target. CSV: a column by name or by number from 1 (default: the last), or several, "     \
-     "separated by commas. npz: an entry (default: y). npy and IDX: a separate file for each "     \
-     "data file, so it may be given several times, in the same order as the data files. In cflux " \
-     "train, the targets of --validation come last",                                               \
+     "separated by commas. npz: an entry (default: y, Y or y_train; in eval and predict y_test, "  \
+     "y or Y). npy and IDX: a separate file for each data file, so it may be given several "       \
+     "times, in the same order as the data files. In cflux train, the targets of --validation "    \
+     "come last",                                                                                  \
      0,                                                                                            \
      0},                                                                                           \
         {"id",                                                                                     \

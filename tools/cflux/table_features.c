@@ -122,7 +122,7 @@ static int check_mixed(const char *path, void *table, int64_t column)
     return numbers > 0 && text >= 0 && 2 * numbers >= n
                ? fail(EXIT_BAD_INPUT,
                       "%s: line %lld: column \"%s\" contains numbers and text, such as \"%s\"; "
-                      "--missing mean, median or drop is for missing values",
+                      "if the text marks a missing value, pass --missing mean, median or drop",
                       path, (long long)table_line(table, text), of,
                       text_of_row(values, labels, text))
                : EXIT_FINE;
