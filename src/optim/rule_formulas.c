@@ -39,11 +39,23 @@ fx_array *fxi_literal(fxi_literals *l, double value)
 {
     if (l->next == FXI_RULE_LITERALS)
         return fx_scalar(value);
-    if (l->next == l->n) {
-        fx_array *x = l->n < l->skipped ? fxi_part_literal(l->part, l->n) : NULL;
-        l->at[l->n++] = x ? x : fx_scalar(value);
-    }
-    return l->at[l->next++];
+    if (l->next == l->n)
+        l->at[l->n++] = NULL;
+    fx_array **at = &l->at[l->next];
+    if (!*at && l->next < l->skipped)
+        *at = fxi_part_literal(l->part, l->next);
+    if (!*at)
+        *at = fx_scalar(value);
+    l->next++;
+    return *at;
+}
+
+/* The first n literals have been made by a part that was skipped. */
+static void skip_literals(fxi_literals *l, int32_t part, int n)
+{
+    memset(l->at, 0, (size_t)n * sizeof *l->at);
+    l->n = l->next = l->skipped = n;
+    l->part = part;
 }
 
 /* Literals are made outside of the formula's scope, because later parameters use them too. */
@@ -265,7 +277,7 @@ fx_array *fxi_apply_adam(fxi_application *s)
                   .literals = literals,
                   .nliterals = (int)(sizeof literals / sizeof *literals)};
     /* Further parameters share the literals and are repeated by recorded_rule.c. */
-    if (s->literals->n > 0 || s->literals->skipped > 0)
+    if (s->literals->n > 0)
         return adam_change(s);
     if (!fxi_part_repeat(&p)) {
         p.out[0] = adam_change(s);
@@ -274,8 +286,7 @@ fx_array *fxi_apply_adam(fxi_application *s)
         fxi_part_note(&p);
         return p.out[0];
     }
-    s->literals->part = p.first;
-    s->literals->skipped = p.nliterals;
+    skip_literals(s->literals, p.first, p.nliterals);
     next_powers(s);
     s->new_states[0] = p.out[1];
     s->new_states[1] = p.out[2];

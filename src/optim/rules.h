@@ -50,7 +50,7 @@ typedef struct fxi_literals {
     int n, next;
     int32_t part, skipped; /* the part of a recorded training step that has the first ones (see
                               fxi_part_literal), and their number; 0: none */
-    fx_array *at[FXI_RULE_LITERALS];
+    fx_array *at[FXI_RULE_LITERALS]; /* NULL: skipped, and not needed yet */
 } fxi_literals;
 /* Begins the literals of a parameter; keeps those of the previous one if they are the same. */
 void fxi_literals_begin(fxi_literals *l, const fx_rule *r, fx_dtype type, const double *numbers);

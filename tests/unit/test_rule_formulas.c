@@ -230,6 +230,45 @@ static void formulas(void **state)
     }
 }
 
+/* Six updates of two arrays, in recorded training steps or in others. */
+static void update_pair(fx_rule *rule, bool record, double *out)
+{
+    FX_SCOPE;
+    fx_array *x[] = {twice(1, FX_DTYPE_F64), fx_full_dtype(FX_DTYPE_F64, -2, 3)};
+    void *both = fx_tuple(x[0], x[1]), *state = fx_setup(rule, both);
+    for (int k = 0; k < 6; k++) {
+        FXI_OPEN_AT(record ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP, __FILE__, __LINE__);
+        fx_array *loss = fx_add(fx_sum(fx_square(x[0])), fx_mul(k, fx_sum(fx_exp(x[1]))));
+        assert_int_equal(fx_update(state, both, fx_gradient(loss, both)), FX_OK);
+    }
+    check_read("first", x[0], out, 2);
+    check_read("second", x[1], out + 2, 3);
+}
+
+/* Any rule after any other. */
+static void recorded_chains_are_as_others(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    rule_case all[CASES];
+    fx_rule *rules[CASES + 3] = {fx_adam(BETAS), fx_adamw(BETAS, .lambda = 0.1), fx_nesterov(0.1)};
+    make_cases(all);
+    for (int i = 0; i < CASES; i++)
+        rules[3 + i] = all[i].rule;
+    for (int pair = 0; pair < (CASES + 3) * (CASES + 3); pair++) {
+        FX_SCOPE;
+        double built[5], recorded[5];
+        char name[600];
+        fx_rule *chain = fx_optimiser_chain(rules[pair / (CASES + 3)], rules[pair % (CASES + 3)]);
+        fx_summary(chain, name, sizeof name);
+        update_pair(chain, false, built);
+        update_pair(chain, true, recorded);
+        for (int i = 0; i < 5; i++)
+            check_value(name, i, recorded[i], built[i], 0, 0);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 static void printing_and_notation(void **state)
 {
     (void)state;
@@ -657,6 +696,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formulas),
+        cmocka_unit_test(recorded_chains_are_as_others),
         cmocka_unit_test(printing_and_notation),
         cmocka_unit_test(files),
         cmocka_unit_test(small_steps_add_up),
