@@ -605,6 +605,14 @@ class Learning(Training):
         self.fine("train", "-d", "e.npz", "--entry", "inputs", "-t", "out", *base)
         self.refused("train", "-d", "e.npz", "--entry", "x", "-t", "out", *base, words="e.npz has no array x; it has inputs")
         self.refused("train", "-d", "r.csv", "--entry", "x", *base, words="not an npz file")
+        # Numbers with commas are texts. Other texts may begin with digits.
+        for text, warned in (("0,5", True), ("-1,5;7;2,5", True), ("1,000;2,000,000;30", True), ("1,5;x", False), ("10-19", False), ("1,", False),
+                             (",5", False), ("1,5;1.5.2", False), ("x", False)):
+            self.write("d.csv", "a;b;y\n" + "".join(f"{i};{t};{i % 2}\n" for i in range(5) for t in text.split(";")))
+            ended = self.fine("train", "-d", "d.csv", "-m", f"Dense({1 + len(text.split(';'))} => 2)", "--separator", ";", "-e", 1, "-q")
+            self.assertEqual('d.csv: column "b" is text, such as' in ended.err, warned, text)
+        self.write("d.csv", "a;y\n" + "1;0,25\n2;0,5\n" * 5)
+        self.assertIn('column "y" is text, such as "0,5"', self.fine("train", "-d", "d.csv", "-m", "Dense(1 => 2)", "--separator", ";", "-e", 1, "-q").err)
         self.write("long.csv", "a,b,y\n" + "1,2,3\n" * 79998 + "1,two,3\n")
         self.refused("train", "-d", "long.csv", *base, words=["long.csv: line 80000, column 2", '"two"'])
 

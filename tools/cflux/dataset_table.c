@@ -230,6 +230,43 @@ static void warn_of_metadata(const data_request *r, void *columns)
              r->path, (long long)r->skip + 1, fx_child_name(columns, 0), (long long)r->skip + 1);
 }
 
+/* True for texts such as 12,5 and 1,000,000. */
+static bool is_number_with_commas(const char *text)
+{
+    static const char digits[] = "0123456789";
+    text += *text == '-' || *text == '+';
+    size_t n = strspn(text, digits);
+    bool commas = false, good = n > 0;
+    for (text += n; good && *text == ','; text += 1 + n) {
+        n = strspn(text + 1, digits);
+        good = n > 0;
+        commas = true;
+    }
+    return good && commas && !*text;
+}
+
+/* A column of such numbers would become a feature for each of them, or a class. */
+static void warn_of_commas(const data_request *r, void *columns)
+{
+    for (int64_t i = 0; i < fx_count(columns); i++) {
+        void *labels = fx_child(columns, i);
+        const char *example = NULL;
+        bool good = fx_count(labels) > 0;
+        for (int64_t k = 0; good && k < fx_count(labels); k++) {
+            const char *text = fx_child_name(labels, k);
+            const bool commas = is_number_with_commas(text);
+            good = commas || is_number_text(text);
+            example = commas ? text : example;
+        }
+        if (good && example) {
+            warn("%s: column \"%s\" is text, such as \"%s\": numbers have a decimal point, and no "
+                 "commas between thousands",
+                 r->path, fx_child_name(columns, i), example);
+            return;
+        }
+    }
+}
+
 int read_csv(const data_request *r, dataset *d)
 {
     char separator;
@@ -242,7 +279,9 @@ int read_csv(const data_request *r, dataset *d)
         return fail_table(EXIT_BAD_INPUT, "");
     d->kind = "csv";
     status = check_separator(r, fx_child_named(table, "columns"));
-    if (status == EXIT_FINE)
+    if (status == EXIT_FINE) {
         warn_of_metadata(r, fx_child_named(table, "columns"));
+        warn_of_commas(r, fx_child_named(table, "columns"));
+    }
     return status == EXIT_FINE ? take_columns(r, d, table) : status;
 }
