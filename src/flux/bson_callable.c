@@ -135,7 +135,7 @@ static bool is_of_numbers(const void *object)
     const fx_function *f = object;
     return object && !fx_is_array(object) && (fx_type_of(object)->flags & FX_TYPE_FUNCTION) &&
            !fxi_julia_is_connection(f) && fxi_julia_function_named(f->name) == f &&
-           f != FX_IDENTITY && f != FX_SOFTMAX && f != FX_LOGSOFTMAX && f != FX_FLATTEN;
+           !fxi_takes_whole_array(f);
 }
 
 void *fxi_callable_for(const void *object, bool in_chain)

@@ -8,9 +8,7 @@
  */
 #include "bson_objects.h"
 #include "closure_layer.h"
-#include "option_struct.h"
 
-#include <cflux/nn.h>
 #include <string.h>
 
 enum { MAX_LAYERS = 8, MAX_VALUES = 40, MAX_ARGS = 10, MAX_VISITS = 4000, MAX_DEPTH = 40 };
@@ -197,9 +195,7 @@ static value call_pool(lowered *l, const value *a, int n, bool max)
 {
     if (n != 2 || !is_latest(l, &a[0]) || a[1].kind != DIMS)
         return (value){.kind = UNKNOWN};
-    FXI_DEFAULT_OPTIONS(fx_maxpool_args, FXI_MAXPOOL_ARGS, p);
-    p.window = a[1].dims;
-    return add_layer(l, (max ? fxi_maxpool : fxi_meanpool)(&p));
+    return add_layer(l, fxi_closure_pool(max, &a[1].dims));
 }
 
 /* A number and the array, in either order. */
@@ -231,7 +227,6 @@ static value call_broadcast(lowered *l, const value *a, int n)
 
 static value call_named(lowered *l, const char *f, const value *a, int n)
 {
-    static const char *const whole[] = {"softmax", "logsoftmax", "flatten", "identity"};
     if (strcmp(f, "broadcasted") == 0)
         return call_broadcast(l, a, n);
     if ((strcmp(f, "materialize") == 0 || strcmp(f, "param") == 0) && n == 1)
@@ -251,10 +246,10 @@ static value call_named(lowered *l, const char *f, const value *a, int n)
         return call_pool(l, a, n, f[1] == 'a');
     if (strcmp(f, "*") == 0 || strcmp(f, "/") == 0)
         return call_arithmetic(l, f, a, n);
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
-        if (strcmp(f, whole[i]) == 0 && n == 1 && is_latest(l, &a[0]))
-            return add_layer(l, fxi_julia_function_named(f));
-    return (value){.kind = UNKNOWN};
+    fx_function *function = fxi_julia_function_named(f);
+    return fxi_takes_whole_array(function) && n == 1 && is_latest(l, &a[0])
+               ? add_layer(l, function)
+               : (value){.kind = UNKNOWN};
 }
 
 static value call(lowered *l, fxi_bson args, int depth)
@@ -321,9 +316,5 @@ void *fxi_bson_closure(fxi_julia *j, fxi_bson v)
     fxi_bson_items items = fxi_bson_items_of(code);
     while (!l.returned && l.nvalues < MAX_VALUES && fxi_bson_next(&items, &item))
         statement(&l, item);
-    if (!l.returned)
-        return NULL;
-    return l.nlayers == 0   ? (void *)FX_IDENTITY
-           : l.nlayers == 1 ? l.layers[0]
-                            : (void *)fxi_chain(l.nlayers, l.layers);
+    return l.returned ? fxi_closure_whole(l.nlayers, l.layers) : NULL;
 }

@@ -1,8 +1,10 @@
 /* closure_layer.c: the layer type for small anonymous Julia functions: see closure_layer.h. */
 #include "closure_layer.h"
+#include "julia_number.h"
 #include "object_types.h"
+#include "option_struct.h"
 
-#include <cflux/ops.h>
+#include <cflux/nn.h>
 
 static void *closure_forward(void *self, int n, void *const *args)
 {
@@ -31,14 +33,27 @@ static void *closure_forward(void *self, int n, void *const *args)
     }
 }
 
+/* As Julia's literal: 2, 2.0 or 2.0f0. */
+static void number_text(const fxi_closure_layer *l, char dst[FXI_NUMBER_TEXT])
+{
+    const int64_t whole = l->literal == FX_DTYPE_I64 ? (int64_t)l->number : 0;
+    const float narrow = (float)l->number;
+    const void *element = l->literal == FX_DTYPE_I64   ? (const void *)&whole
+                          : l->literal == FX_DTYPE_F32 ? (const void *)&narrow
+                                                       : &l->number;
+    fxi_number_text((fx_dtype)l->literal, element, FXI_NUMBER_ALONE, dst);
+}
+
 static void closure_describe(const void *self, fx_text *text)
 {
     const fxi_closure_layer *l = self;
     if (l->op != 'r') {
+        char number[FXI_NUMBER_TEXT];
+        number_text(l, number);
         if (l->number_first)
-            fx_text_add(text, "x -> %g .%c x", l->number, (char)l->op);
+            fx_text_add(text, "x -> %s .%c x", number, (char)l->op);
         else
-            fx_text_add(text, "x -> x .%c %g", (char)l->op, l->number);
+            fx_text_add(text, "x -> x .%c %s", (char)l->op, number);
         return;
     }
     fx_text_add(text, "x -> reshape(x");
@@ -74,6 +89,23 @@ static const fx_type closure_type = {.fxi_size = sizeof(fx_type),
 void *fxi_closure_new(const fxi_closure_layer *init)
 {
     return fxi_new(&closure_type, init);
+}
+
+void *fxi_closure_pool(bool max, const fx_dims *window)
+{
+    FXI_DEFAULT_OPTIONS(fx_maxpool_args, FXI_MAXPOOL_ARGS, p);
+    p.window = *window;
+    return (max ? fxi_maxpool : fxi_meanpool)(&p);
+}
+
+void *fxi_closure_whole(int n, void *const *layers)
+{
+    return n == 0 ? (void *)FX_IDENTITY : n == 1 ? layers[0] : fxi_chain(n, layers);
+}
+
+bool fxi_takes_whole_array(const fx_function *f)
+{
+    return f == FX_IDENTITY || f == FX_SOFTMAX || f == FX_LOGSOFTMAX || f == FX_FLATTEN;
 }
 
 const fxi_closure_layer *fxi_closure_of(const void *object)

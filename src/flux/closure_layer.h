@@ -17,6 +17,12 @@ typedef struct fxi_closure_layer {
 
 /* Makes the layer, owned by the scope; init->base is ignored. */
 void *fxi_closure_new(const fxi_closure_layer *init);
+/* x -> maxpool(x, window), or with meanpool. */
+void *fxi_closure_pool(bool max, const fx_dims *window);
+/* One layer for n layers, applied in order; identity for none. */
+void *fxi_closure_whole(int n, void *const *layers);
+/* True for functions of whole arrays, f(x) in Julia; the others are functions of numbers, f.(x). */
+bool fxi_takes_whole_array(const fx_function *f);
 /* NULL if the object is not a closure layer. */
 const fxi_closure_layer *fxi_closure_of(const void *object);
 

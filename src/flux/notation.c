@@ -3,12 +3,13 @@
  * Text printed by fx_show gives the same structure with new parameters; text written by hand works
  * too. Comments are Julia's, so the parameter counts of a printed model are skipped.
  *
- * The parser is a recursive descent in three files: this one has chains, tuples and the entry
- * points, notation_forms.c the parameters of single layers and rules, notation_reader.c characters,
- * names and numbers. The text may come from untrusted sources, so nesting and the number of layers
- * are limited here; notation_forms.c limits sizes.
+ * The parser is a recursive descent in four files: this one has chains, tuples and the entry
+ * points, notation_forms.c the parameters of single layers and rules, notation_closure.c anonymous
+ * functions, notation_reader.c characters, names and numbers. The text may come from untrusted
+ * sources, so nesting and the number of layers are limited here; notation_forms.c limits sizes.
  */
 #include "evaluate_object.h"
+#include "notation_closure.h"
 #include "notation_forms.h"
 
 #include "memory.h"
@@ -178,6 +179,10 @@ static void *take_tuple(fxi_reader *r)
 
 static void *take_named(fxi_reader *r, fxi_span name)
 {
+    if (fxi_reader_peek(r) == '-' && r->at[1] == '>') {
+        r->at += 2;
+        return fxi_notation_closure(r, name);
+    }
     if (fxi_reader_peek(r) != '(' || fxi_span_is(name, "cat"))
         return fxi_form_function(r, name);
     fxi_form form;

@@ -78,10 +78,10 @@ LAYER_NAMES = {
     ("src/flux/bson_callable.c", '"Flux.Parallel"'): "the same",
     ("src/flux/bson_layers.c", '"Flux.Scale"'): "Flux's LayerNorm contains a Scale, whose fields are members here",
     ("src/flux/bson_shapes.c", '"Scale"'): "the same",
-    ("src/flux/bson_closure.c", "fxi_maxpool"): "an anonymous function of a file that pools is written with these layers",
-    ("src/flux/bson_closure.c", "fxi_meanpool"): "the same",
-    ("src/flux/bson_closure.c", "fx_maxpool_args"): "the same",
-    ("src/flux/bson_closure.c", "fxi_chain"): "the same: one function may be several layers",
+    ("src/flux/closure_layer.c", "fxi_maxpool"): "an anonymous function that pools is written with these layers",
+    ("src/flux/closure_layer.c", "fxi_meanpool"): "the same",
+    ("src/flux/closure_layer.c", "fx_maxpool_args"): "the same",
+    ("src/flux/closure_layer.c", "fxi_chain"): "the same: one function may be several layers",
 }
 
 # The files and folders at the top of the repository.

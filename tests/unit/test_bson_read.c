@@ -158,7 +158,7 @@ static void layers_are_ours(void **state)
     m = loaded("FluxML__model-zoo__games.weights.ppo.Pendulum-v0.policy_mu__76309ac", "μ");
     check_summary(m, "Dense(30 => 1)");
     check_summary(m, "tanh");
-    check_summary(m, "x -> 2 .* x");
+    check_summary(m, "x -> 2.0 .* x");
     void *encoder = loaded("FluxML__model-zoo__vision.vae_mnist.output.model__b14376d", "encoder");
     check_summary(encoder, "Main.Encoder");
     assert_int_equal(fx_count(encoder), 3);

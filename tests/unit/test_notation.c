@@ -68,6 +68,15 @@ static void written_by_hand(void **state)
         {"Dropout(5f-1; dims=(1,3))", "Dropout(0.5, dims=(1, 3))"},
         {"Dropout(p=0, dims=:)", "Dropout(0.0)"},
         {"Chain()", "Chain()"},
+        {"Chain(x -> reshape(x, :, size(x, 4)), Dense(8, 2))",
+         "Chain(x -> reshape(x, :, size(x, 4)), Dense(8 => 2))"},
+        {"Chain(f = z->Flux.softmax(tanh.(z)), g = x->x)",
+         "Chain(f = Chain(tanh, softmax), g = identity)"},
+        {"x -> reshape(maxpool(x, (2, 2)), (7, :))",
+         "Chain(MaxPool((2, 2)), x -> reshape(x, 7, :))"},
+        {"x -> 2f0x", "x -> 2.0f0 .* x"},
+        {"x -> 1.0e-3 .* x ./ 3 .- 1", "Chain(x -> 0.001 .* x, x -> x ./ 3, x -> x .- 1)"},
+        {"x -> 2 * NNlib.relu.(x .+ 1)", "Chain(x -> x .+ 1, relu, x -> 2 .* x)"},
         {"Chain([softmax, Dense(1 => 1)])", "Chain(softmax, Dense(1 => 1))"},
         {"Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))",
          "Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))"},
@@ -286,6 +295,10 @@ static void random_models(void **state)
     "softsign, logcosh, mish, tanhshrink, softshrink, trelu, exp, softmax, logsoftmax, flatten, "  \
     "tanh_fast, sigmoid_fast, thresholdrelu"
 
+#define CLOSURES                                                                                   \
+    "an anonymous function can be x, reshape(x, …), maxpool(x, (2, 2)), meanpool(x, (2, 2)), "   \
+    "softmax(x), f.(x) or 2 .* x, got "
+
 static void refused(const char *text, const char *message)
 {
     FX_SCOPE;
@@ -418,6 +431,36 @@ static const char *const wrong_models[][2] = {
     {"(a = relu, tanh)", "model, column 1: either all items of a tuple have names, or none"},
     {"Chain(\n  Dense(2 => 3),  # 9 parameters\n  β = Dense(3 => 0),\n)",
      "model, line 3, column 18: Dense takes numbers from 1 to 2147483647 here, got 0"},
+    {"x -> relu(x)", "model, column 6: " CLOSURES "relu"},
+    {"x -> softmax.(x)", "model, column 6: " CLOSURES "softmax"},
+    {"x -> y", "model, column 6: " CLOSURES "y"},
+    {"x -> sum(x)", "model, column 6: " CLOSURES "sum"},
+    {"x -> 2", "model, column 6: " CLOSURES "2"},
+    {"x -> 2 x", "model, column 6: " CLOSURES "2"},
+    {"x -> 1 / x", "model, column 6: " CLOSURES "1"},
+    {"x -> 1 .- x .* 2", "model, column 13: " CLOSURES "."},
+    {"x -> x .+ 1 .* 2", "model, column 13: " CLOSURES "."},
+    {"x -> 1 .+ 2 .* x", "model, column 6: " CLOSURES "1"},
+    {"x -> reshape(x)", "model, column 6: " CLOSURES "reshape"},
+    {"x -> reshape(x, :, :)", "model, column 6: " CLOSURES "reshape"},
+    {"x -> reshape(x, 2.5)", "model, column 17: " CLOSURES "2.5"},
+    {"x -> reshape(x, 2, size(x, 9))", "model, column 20: " CLOSURES "size"},
+    {"x -> reshape(tanh.(x), :, size(x, 4))", "model, column 27: " CLOSURES "size"},
+    {"x -> reshape(x, 1,1,1,1,1,1,1,1,1)", "model, column 6: " CLOSURES "reshape"},
+    {"x -> maxpool(x, 2, 2)", "model, column 6: " CLOSURES "maxpool"},
+    {"x -> softmax(x, 2)", "model, column 6: " CLOSURES "softmax"},
+    {"x -> ", "model, column 6: " CLOSURES "the end of the text"},
+    {"x -> tanh.(tanh.(tanh.(tanh.(tanh.(tanh.(tanh.(tanh.(x))))))))",
+     "model, column 54: " CLOSURES "x"},
+    {"x -> x .* 1 .* 1 .* 1 .* 1 .* 1 .* 1 .* 1 .* 1 .* 1",
+     "model, column 48: an anonymous function can have at most 8 operations"},
+    {"x -> maxpool(x, (0, 2))", "model, column 6: MaxPool: window takes one number, or one for "
+                                "each of 2 axes, of at least 1, got (0, 2)"},
+    {"x -> sin.(x)", "model, column 6: unknown function sin; known are " FUNCTION_LIST},
+    {"x -> x + 1", "model, column 8: expected the end of the text, got +"},
+    {"x -> x .^ 2", "model, column 8: expected the end of the text, got ."},
+    {"x -> reshape(x, 2", "model, column 18: expected , or ), got the end of the text"},
+    {"x -> 1e999 .* x", "model, column 6: 1e999 is not a number, or too large"},
     {"22×33 Matrix{Float32}", "model, column 1: expected a layer or a function, got 22"},
 };
 
