@@ -55,7 +55,7 @@ FX_API void *fxi_joinobs(int n, void *const *data);
  * FX_STATUS_ARGUMENT if size or stride is below 1. MLUtils.slidingwindow. */
 FX_API void *fx_slidingwindow(void *data, int64_t size, int64_t stride);
 /* Data whose observations are batches of `batchsize` observations in order. With `partial` a
- * smaller last batch is included; it can only be requested alone, with a 0-d index.
+ * smaller last batch is included; this batch can only be requested alone, with a 0-d index.
  * MLUtils.BatchView. */
 FX_API void *fx_batchview(void *data, int64_t batchsize, bool partial);
 /* A loader that returns one observation at a time, without the final axis: fx_dataloader with

@@ -82,9 +82,9 @@ typedef struct fx_trigger {
  * one. Flux.patience. */
 FX_API fx_trigger fx_patience(int64_t wait);
 FX_API bool fx_patience_over(fx_trigger *t, bool condition);
-/* fx_stop_early returns true if, in `wait` calls in a row, no score was lower than the best earlier
- * one by `least` or more. Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if
- * (fx_stop_early(&t, loss)). */
+/* fx_stop_early returns true if, in `wait` calls in a row, best − score was less than `least`; best
+ * is the lowest earlier score. With `least` 0 an equal score therefore counts as better.
+ * Flux.early_stopping: fx_trigger t = fx_early_stopping(5, 0); … if (fx_stop_early(&t, loss)). */
 FX_API fx_trigger fx_early_stopping(int64_t wait, double least);
 FX_API bool fx_stop_early(fx_trigger *t, double score);
 /* fx_on_plateau returns true if the score differed by less than `least` from the previous one for
