@@ -221,6 +221,27 @@ static void sums_are_taken_in_index_order(void **state)
     drop_operand(&src), drop_operand(&idx), drop_operand(&out);
 }
 
+/* −0 is below 0 in every order, as for fx_max and fx_min of two arrays and for `ref`. */
+static void zeros_keep_their_order(void **state)
+{
+    (void)state;
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (int first = 0; first < 2; first++)
+            for (int min = 0; min < 2; min++) {
+                operand src = make_operand(dtype, DENSE, SHAPE(2)),
+                        idx = make_operand(FX_DTYPE_I32, DENSE, SHAPE(2)),
+                        out = make_operand(dtype, DENSE, SHAPE(1));
+                set_element(&src, first, 0.0), set_element(&src, 1 - first, -0.0);
+                set_element(&idx, 0, 0), set_element(&idx, 1, 0);
+                const fx_attr attr = {.scatter = {min ? FX_REDUCE_MIN : FX_REDUCE_MAX, 0}};
+                run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, attr, 2, (const operand *[]){&src, &idx},
+                         &out);
+                assert_true(element(&out, 0) == 0);
+                assert_int_equal(signbit(element(&out, 0)) != 0, min);
+                drop_operand(&src), drop_operand(&idx), drop_operand(&out);
+            }
+}
+
 static void indices_out_of_range(void **state)
 {
     (void)state;
@@ -281,6 +302,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(scatters_of_long_rows),
     cmocka_unit_test(elements),
     cmocka_unit_test(sums_are_taken_in_index_order),
+    cmocka_unit_test(zeros_keep_their_order),
     cmocka_unit_test(indices_out_of_range),
     cmocka_unit_test(failing_allocations),
 };

@@ -20,6 +20,7 @@
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
+#include <math.h>
 #include <string.h>
 
 /* The sign of i | n − 1 − i is set if i is out of range. The loop is without an exit and compares
@@ -223,17 +224,21 @@ fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, 
             *a = (T)(EXPR);                                                                        \
         }                                                                                          \
     }
-/* MAX and MIN: NaN replaces a number, and stays, because comparisons with it are false. */
-#define MERGES(S, T, U)                                                                            \
+#define MERGES(S, T, U, MAX, MIN)                                                                  \
     MERGE(sum_##S, T, U, p + q)                                                                    \
     MERGE(prod_##S, T, U, p *q)                                                                    \
-    MERGE(max_##S, T, T, q > p || q != q ? q : p)                                                  \
-    MERGE(min_##S, T, T, q < p || q != q ? q : p)
-MERGES(f32, float, float)
-MERGES(f64, double, double)
-MERGES(i32, int32_t, uint32_t)
-MERGES(i64, int64_t, uint64_t)
-MERGES(u8, uint8_t, uint8_t)
+    MERGE(max_##S, T, T, MAX)                                                                      \
+    MERGE(min_##S, T, T, MIN)
+/* NaN replaces a number, and stays, because comparisons with it are false. −0 is below 0. */
+#define REAL_MERGES(S, T)                                                                          \
+    MERGES(S, T, T, q > p || q != q || (q == p && !signbit(q)) ? q : p,                            \
+           q < p || q != q || (q == p && signbit(q)) ? q : p)
+#define WHOLE_MERGES(S, T, U) MERGES(S, T, U, q > p ? q : p, q < p ? q : p)
+REAL_MERGES(f32, float)
+REAL_MERGES(f64, double)
+WHOLE_MERGES(i32, int32_t, uint32_t)
+WHOLE_MERGES(i64, int64_t, uint64_t)
+WHOLE_MERGES(u8, uint8_t, uint8_t)
 
 #define ROW(n)                                                                                     \
     {                                                                                              \
