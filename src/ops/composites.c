@@ -194,15 +194,16 @@ fx_array *fx_acos(fx_array *x)
 
 /* ---- hyperbolic functions -------------------------------------------------------------------- */
 
-/* (expm1 x − expm1 −x)/2: the terms have opposite signs, so nothing cancels. */
+/* (expm1 x − expm1 −x)/2: the terms have opposite signs, so nothing cancels. expm1 x is u·(u + 2)
+ * with u = expm1 x/2, and eˣ overflows before the half of that product does. Each term depends on
+ * one exponential only, so that infinite parts of the gradient do not meet with opposite signs. */
 fx_array *fx_sinh(fx_array *x)
 {
     FXI_OPERATION("sinh");
     FXI_SCOPE;
-    /* 2·sinh(t)·cosh(t) with t = x/2: eˣ overflows before its half does. */
     fx_array *t = fx_mul(0.5, fxi_real(x)), *up = fx_expm1(t), *down = fx_expm1(fx_neg(t));
-    fx_array *cosh = fx_add(1, fx_mul(0.5, fx_add(up, down)));
-    return fx_keep(fx_mul(fx_sub(up, down), cosh));
+    return fx_keep(
+        fx_sub(fx_mul(fx_mul(0.5, up), fx_add(up, 2)), fx_mul(fx_mul(0.5, down), fx_add(down, 2))));
 }
 
 fx_array *fx_cosh(fx_array *x)

@@ -158,6 +158,11 @@ static void gradients_at_special_points(void **state)
     check_value("asin at 1", 0, slope_at(fx_asin, 1), inf, 0, 0);
     check_value("atan at 1e200", 0, slope_at(fx_atan, 1e200), 0, 0, 1e-300);
     check_value("asinh at 1e200", 0, slope_at(fx_asinh, 1e200), 1e-200, 1e-12, 0);
+    check_value("sinh at 2000", 0, slope_at(fx_sinh, 2000), inf, 0, 0); /* PyTorch's */
+    check_value("sinh at -2000", 0, slope_at(fx_sinh, -2000), inf, 0, 0);
+    check_value("cosh at 2000", 0, slope_at(fx_cosh, 2000), inf, 0, 0);
+    check_value("cosh at -2000", 0, slope_at(fx_cosh, -2000), -inf, 0, 0);
+    check_value("sinh at 30", 0, slope_at(fx_sinh, 30), cosh(30), 1e-12, 0);
     check_value("floor-like", 0, slope_at(fx_round, 0.5), 0, 0, 0);
 }
 
