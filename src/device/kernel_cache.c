@@ -7,6 +7,7 @@
 #include "files.h"
 #include "hash.h"
 #include "memory.h"
+#include "number_variable.h"
 #include "private_folder.h"
 #include "this_process.h"
 
@@ -252,14 +253,17 @@ static int latest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The limit in bytes; FX_CACHE may give it in MiB. */
+/* The limit in bytes; FX_CACHE may give it in MiB. It is read once, so that a text that is not a
+ * number is reported once. */
 static int64_t bytes_most(void)
 {
-    const char *text = getenv("FX_CACHE");
-    char *end = NULL;
-    const unsigned long long n = text ? strtoull(text, &end, 10) : 0;
-    const bool number = text && end != text && *end == '\0' && n < 1u << 30;
-    return (int64_t)(number ? n : MEGABYTES_MOST) << 20;
+    static int64_t known = -1; /* atomic */
+    int64_t most = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (most < 0) {
+        most = fxi_number_variable("FX_CACHE", 0, (1 << 30) - 1, MEGABYTES_MOST) << 20;
+        __atomic_store_n(&known, most, __ATOMIC_RELAXED);
+    }
+    return most;
 }
 
 /* Removes the files used longest ago until the rest is within the limit. */

@@ -373,6 +373,44 @@ static void the_number_of_threads_is_the_programs_choice(void **state)
     assert_in_range(fx_num_threads(), 1, CPU_COUNT(&set));
 }
 
+static char warned[300];
+
+static void listen(int level, const char *text, void *user)
+{
+    (void)user;
+    assert_int_equal(level, 1);
+    snprintf(warned, sizeof warned, "%s", text);
+}
+
+/* A text that is not a number of threads is named in a warning, and the default is used; an empty
+ * one, as of an empty variable of a batch system, is not set. */
+static void a_wrong_number_is_reported(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "lots", "3x", "2.5", "0", "-4", "0x10", "99999999999999999999"};
+    char want[300];
+    unsetenv("FX_NUM_THREADS");
+    fx_message_set_hook(listen, NULL);
+    assert_int_equal(fx_set_num_threads(0), FX_OK);
+    const int usual = fx_num_threads();
+    for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
+        const char *text = i ? wrong[i - 1] : "";
+        *warned = *want = 0;
+        if (i)
+            snprintf(
+                want, sizeof want,
+                "FX_NUM_THREADS: \"%s\" is not a whole number from 1 to 2147483647; %d is used.",
+                text, usual);
+        assert_int_equal(setenv("FX_NUM_THREADS", text, 1), 0);
+        assert_int_equal(fx_set_num_threads(0), FX_OK);
+        assert_int_equal(fx_num_threads(), usual);
+        assert_string_equal(warned, want);
+    }
+    unsetenv("FX_NUM_THREADS");
+    fx_message_set_hook(NULL, NULL);
+}
+
 static void a_cgroup_grants_whole_cores(void **state)
 {
     (void)state;
@@ -400,6 +438,7 @@ int main(void)
 #endif
         cmocka_unit_test(small_work_is_one_part),
         cmocka_unit_test(the_number_of_threads_is_the_programs_choice),
+        cmocka_unit_test(a_wrong_number_is_reported),
         cmocka_unit_test(a_cgroup_grants_whole_cores),
     };
     return cmocka_run_group_tests(tests, NULL, back_to_default);

@@ -6,16 +6,16 @@
  */
 #include "cpu_threads.h"
 #include "cores.h"
+#include "number_variable.h"
 
-#include <stdlib.h>
+#include <limits.h>
 
 static int chosen; /* atomic; 0: not decided yet */
 
 static int default_threads(void)
 {
-    const char *text = getenv("FX_NUM_THREADS");
-    const int asked = text ? atoi(text) : 0;
-    return asked > 0 ? asked : fxi_system_cores();
+    const int cores = fxi_system_cores();
+    return (int)fxi_number_variable("FX_NUM_THREADS", 1, INT_MAX, cores);
 }
 
 /* At most FXI_THREADS_MOST, the participants of the pool. */

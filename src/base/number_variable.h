@@ -1,0 +1,12 @@
+/* number_variable.h: reads numbers from environment variables. Internal. */
+#ifndef CFLUX_NUMBER_VARIABLE_H
+#define CFLUX_NUMBER_VARIABLE_H
+
+#include <stdint.h>
+
+/* The whole number, from `least` to `most`, in an environment variable; `otherwise` if the variable
+ * is not set or empty. Any other text is ignored with a warning that names the variable, the text
+ * and the number that is used, which is `otherwise`. */
+int64_t fxi_number_variable(const char *name, int64_t least, int64_t most, int64_t otherwise);
+
+#endif
