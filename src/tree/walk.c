@@ -282,9 +282,12 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
 {
     visiting *v = user;
     void *x = at->objects[0];
-    if (fx_has_children(x))
+    /* An error object without fields for its error, such as a tuple, counts as an error array. */
+    if (x && !fx_is_array(x) && fx_is_error(x) && fx_count(x) == 0)
+        visit_array(v, at, fx_error_array(fxi_object_status(x)));
+    else if (fx_has_children(x))
         return FX_WALK_ENTER;
-    if (x && fx_is_array(x))
+    else if (x && fx_is_array(x))
         visit_array(v, at, x);
     return v->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }

@@ -629,6 +629,26 @@ static fx_array *sum_of_three(int n, fx_array *const *xs, void *user)
     return fx_add(xs[0], fx_add(xs[1], xs[2]));
 }
 
+/* An object that could not be made is an error wherever it is part of another one, also if its type
+ * has no field that could hold the error. */
+static void errors_inside_are_found(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *failed[] = {fx_named_tuple_from(-1, NULL, NULL), fx_dense(-1, 2),
+                      fx_chain(fx_dense(-1, 2)), fx_error_array(FX_STATUS_SHAPE)};
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    for (size_t i = 0; i < sizeof failed / sizeof *failed; i++) {
+        assert_true(i == 2 || fx_is_error(failed[i]));
+        assert_int_not_equal(fx_eval(failed[i]), FX_OK);
+        assert_int_not_equal(fx_eval(fx_tuple(fx_ones(2), failed[i])), FX_OK);
+        assert_int_not_equal(fx_eval(fx_tuple(fx_tuple(failed[i]), fx_ones(2))), FX_OK);
+    }
+    fx_error_take();
+    assert_int_equal(fx_eval(fx_tuple(fx_ones(2), fx_tuple(), NULL)), FX_OK);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 static void maps_of_several_trees(void **state)
 {
     (void)state;
@@ -721,6 +741,7 @@ int main(void)
         cmocka_unit_test(null_models),
         cmocka_unit_test(trainable_arrays),
         cmocka_unit_test(snapshots_stay),
+        cmocka_unit_test(errors_inside_are_found),
         cmocka_unit_test(every_allocation_fails),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
