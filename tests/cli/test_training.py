@@ -1556,9 +1556,9 @@ class Refusals(Training):
             *[("-t", number, [f'no column "{number}"', "columns are numbered from 1 to 3"]) for number in ("9", "0", "-1")],
             ("-d", "lines.csv", ["lines.csv", "No such file"]),
             ("-d", ".", ["a folder without images"]),
-            ("-v", "nothere.csv", ["nothere.csv", "No such file"]),
+            *[("-v", name, [name, "No such file"]) for name in ("nothere.csv", "2024.csv")],
             *[("-v", share, ["--validation takes a share from 0 to less than 1", f'"{share}"'])
-              for share in ("1.5", "1", "-1", "nan", "inf")],
+              for share in ("1.5", "1", "-1", "nan", "inf", "20%", "0,2")],
             ("-v", "0.999", ["--validation 0.999", "none for training"]),
             ("-v", "0.0001", ["none for validation"]),
             ("-l", "logitcrossentropi", ["did you mean logitcrossentropy?"]),

@@ -6,6 +6,7 @@
 #include "held_out.h"
 #include "language.h"
 #include "missing.h"
+#include "system.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,11 @@ bool training_share(const data_options *o, double *out)
 int training_share_check(const data_options *o)
 {
     double share;
-    return !training_share(o, &share) || (share >= 0 && share < 1)
+    const bool shared = training_share(o, &share);
+    /* 20% and 0,2 are mistakes for 0.2, unless there is a file of this name. */
+    const bool is_file = !shared && (o->validation[strspn(o->validation, "0123456789.,%")] ||
+                                     kind_of_path(o->validation) != PATH_ABSENT);
+    return is_file || (shared && share >= 0 && share < 1)
                ? EXIT_FINE
                : fail(EXIT_BAD_INPUT,
                       "--validation takes a share from 0 to less than 1, such as 0.2, or a file, "
