@@ -162,9 +162,10 @@ FX_API fx_array *fx_rescale(fx_array *x, fx_axes dims, double eps);
  * equal elements the first; NaN counts as largest. Reads x to find the indices (Int64); the values
  * are differentiable. FX_STATUS_ARGUMENT if k is below 0 or above the axis' size. MLUtils.topk. */
 FX_API void *fx_topk(fx_array *x, int64_t k, int axis);
-/* Search for v[i, j] in column j of a, which is sorted; a: n×B, v: m×B, result: m×B, Int64. The
- * first function returns the first index with a ≥ v, n if there is none; the second function the
- * last index with a ≤ v, −1 if there is none. MLUtils.batched_searchsortedfirst,
+/* Search for v[i, j] in column j of a, which is sorted; a: n×B, v: m×B, result: m×B, Int64. If a
+ * is a vector of n numbers, v may have any shape: every number of v is searched for in a. The first
+ * function returns the first index with a ≥ v, n if there is none; the second function the last
+ * index with a ≤ v, −1 if there is none. MLUtils.batched_searchsortedfirst,
  * batched_searchsortedlast. */
 FX_API fx_array *fx_batched_searchsortedfirst(fx_array *a, fx_array *v);
 FX_API fx_array *fx_batched_searchsortedlast(fx_array *a, fx_array *v);

@@ -319,21 +319,25 @@ void *fx_topk(fx_array *x, int64_t k, int axis)
     return status == FX_OK ? fx_tuple(fx_gather_elements(x, idx, axis), idx) : (void *)idx;
 }
 
-/* Σ over axis 0 of the comparison of every element of a with every element of v: m×B. */
+/* Σ over axis 0 of the comparison of every element of a with every element of v; the result has the
+ * sizes of v. */
 static fx_array *count_below(const char *op, fx_array *a, fx_array *v, bool or_equal)
 {
     if (!a || !v || fx_is_error(a) || fx_is_error(v))
         return fx_error_array(a && v ? fx_is_error(a) ? fx_array_status(a) : fx_array_status(v)
                                      : fx_fail(FX_STATUS_ARGUMENT, op, "an array is NULL"));
-    if (fx_ndims(a) != 2 || fx_ndims(v) != 2 || fx_size(a, 1) != fx_size(v, 1)) {
+    const bool vector = fx_ndims(a) == 1;
+    if (!vector && (fx_ndims(a) != 2 || fx_ndims(v) != 2 || fx_size(a, 1) != fx_size(v, 1))) {
         char one[100], other[100];
         fx_summary(a, one, sizeof one);
         fx_summary(v, other, sizeof other);
-        return fx_error_array(fx_fail(
-            FX_STATUS_SHAPE, op,
-            "expected two matrices with equal numbers of columns, got a %s and a %s", one, other));
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, op,
+                                      "expected a vector and an array, or two matrices with equal "
+                                      "numbers of columns, got a %s "
+                                      "and a %s",
+                                      one, other));
     }
-    fx_array *left = fx_unsqueeze(a, 1), *right = fx_unsqueeze(v, 0);
+    fx_array *left = vector ? a : fx_unsqueeze(a, 1), *right = fx_unsqueeze(v, 0);
     fx_array *below = or_equal ? fx_le(left, right) : fx_lt(left, right);
     return fx_sum(below, .dims = FX_AXES(0), .drop = true);
 }

@@ -425,6 +425,17 @@ static void values(void **state)
     IS(fx_vec(fx_batched_searchsortedfirst(a, v)), 0, 1, 4);
     IS(fx_vec(fx_batched_searchsortedlast(a, v)), -1, 2, 3);
     refused(fx_batched_searchsortedfirst(a, fx_ones(3, 2)), FX_STATUS_SHAPE, "columns");
+    /* a vector is searched for every number; the first line is MLUtils' own example */
+    fx_array *vector = fx_vector(1, 3, 5, 7, 9);
+    IS(fx_batched_searchsortedfirst(vector, fx_vector(4, 5, 8)), 2, 2, 4);
+    IS(fx_batched_searchsortedlast(vector, fx_vector(4, 5, 8)), 1, 2, 3);
+    fx_array *table = fx_batched_searchsortedlast(vector, fx_reshape(fx_vector(0, 9, 1, 6), 2, 2));
+    IS(fx_vec(table), -1, 4, 0, 2);
+    assert_int_equal(fx_ndims(table), 2);
+    assert_int_equal(fx_size(table, 1), 2);
+    IS(fx_batched_searchsortedfirst(vector, fx_scalar(10)), 5);
+    assert_int_equal(fx_ndims(fx_batched_searchsortedfirst(vector, fx_scalar(10))), 0);
+    refused(fx_batched_searchsortedfirst(a, fx_vector(4)), FX_STATUS_SHAPE, "columns");
 }
 
 /* ---- loaders --------------------------------------------------------------------------------- */
