@@ -6,6 +6,7 @@
  */
 #include "nn_layer.h"
 #include "error.h"
+#include "own_gradient.h"
 
 bool fxi_is_half(fx_dtype t)
 {
@@ -40,7 +41,7 @@ fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux)
     fx_array *deviation = flux == FXI_FLUX_14
                               ? fx_add(fx_sqrt(variance), eps)
                               : fx_sqrt(fx_add(variance, flux == FXI_FLUX_15 ? eps * eps : eps));
-    return fxi_as_narrow(fx_mul(fx_sub(fx_sub(w, mean), rest), fx_div(1, deviation)), fx_eltype(x));
+    return fxi_as_narrow(fxi_quotient(fx_sub(fx_sub(w, mean), rest), deviation), fx_eltype(x));
 }
 
 fx_array *fx_normalise(fx_array *x, fx_axes dims, double eps)

@@ -1,5 +1,6 @@
 /* rmsnorm.c: RMSNorm, y = act(γ·x/√(mean(x²) + ε)). Source: Zhang, Sennrich, 2019. */
 #include "nn_layer.h"
+#include "own_gradient.h"
 
 static void *rmsnorm_forward(void *self, int n, void *const *args)
 {
@@ -13,7 +14,7 @@ static void *rmsnorm_forward(void *self, int n, void *const *args)
         return fx_error_array(s);
     const fx_axes axes = FXI_AXES((1u << (unsigned)l->size.n) - 1);
     fx_array *w = fxi_wide_enough(x), *square = fx_mean(fx_square(w), .dims = axes);
-    fx_array *y = fx_mul(w, fx_div(1, fx_sqrt(fx_add(square, l->epsilon))));
+    fx_array *y = fxi_quotient(w, fx_sqrt(fx_add(square, l->epsilon)));
     y = fxi_as_narrow(y, fx_eltype(x));
     if (l->scale)
         y = fx_mul(l->scale, y);

@@ -3,6 +3,7 @@
  * they differ) and the gradient rules.
  */
 #include "operands.h"
+#include "own_gradient.h"
 
 /* Records an elementwise node over resolved operands. Operands from `first` on are converted to
  * `type`; the result has type `result`. Releases the operands. */
@@ -184,6 +185,18 @@ static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
 #define OWN_ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)
 #include <cflux/op.def>
 
+static fx_array *of_quotient(fx_array *y)
+{
+    if (!fx_is_error(y))
+        y->node->quotient = true;
+    return y;
+}
+
+fx_array *fxi_quotient(fx_array *x, fx_array *d)
+{
+    return of_quotient(fx_mul(x, of_quotient(fx_div(1, d))));
+}
+
 fx_array *fx_floor(fx_array *x)
 {
     if (!fx_is_error(x) && fx_is_array(x) && !fxi_is_float(x->node->dtype))
@@ -232,8 +245,22 @@ static fx_array *factor(const fxi_rule_args *a, int i)
     return fx_sub(fxi_array_of(n->in[0]), fxi_array_of(n->in[1]));
 }
 
+/* z = x·r with r = 1/d (fxi_quotient): ∂L/∂d = −r·Σ g·z. The rule of r multiplies by −r, and gets
+ * g·z here instead of g·x = g·z·d. So only products of a quotient may read r: gradients too. */
+static void quotient_gradient(const fxi_rule_args *a)
+{
+    if (a->need[0])
+        a->gx[0] = of_quotient(fx_mul(G, Y));
+    if (a->need[1])
+        a->gx[1] = fx_mul(G, Z);
+}
+
 RULE(MUL)
 {
+    if (a->node->quotient) {
+        quotient_gradient(a);
+        return;
+    }
     if (a->need[0])
         a->gx[0] = fx_mul(G, factor(a, 1));
     if (a->need[1])
@@ -242,6 +269,10 @@ RULE(MUL)
 
 RULE(DIV)
 {
+    if (a->node->quotient) {
+        a->gx[1] = of_quotient(fx_mul(fx_neg(G), Z));
+        return;
+    }
     fx_array *q = fx_div(G, Y);
     a->gx[0] = q;
     if (a->need[1])

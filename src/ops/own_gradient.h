@@ -30,6 +30,10 @@ fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, const fxi_own_call *ca
  * needs. Devices may differ. */
 fx_array *fxi_after(int n, fx_array *const *first, fx_array *x);
 
+/* x/d as x·(1/d), rounded twice: faster if d is one number for many elements. The gradients are
+ * those of the quotient, which need x/d and not x. */
+fx_array *fxi_quotient(fx_array *x, fx_array *d);
+
 /* The pending result x is computed only when the program reads or evaluates it: neither before an
  * update replaces a value that x is computed from, nor when a thread evaluates by itself. Nothing
  * happens if x is an error or has a value. */

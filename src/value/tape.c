@@ -323,7 +323,7 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     /* Literals and random streams are not compared: the plan takes them as inputs. */
     if (attr)
         g->attr = *attr;
-    g->weak = g->wanted = g->on_demand = false;
+    g->weak = g->wanted = g->on_demand = g->quotient = false;
     g->device = device;
     g->seq = c->seq++;
     e->skipped = 0;

@@ -101,6 +101,41 @@ static void alpha_dropout_keeps_mean_and_variance(void **state)
     expect_error(FX_STATUS_ARGUMENT, "AlphaDropout: expects 0 ≤ p ≤ 1, got p = 1.5");
 }
 
+/* The value, and the first, second and third derivative along v, of Σ w·y. */
+static void derivatives(fx_array *y, fx_array *x, fx_array *w, fx_array *v, fx_array *of[4])
+{
+    of[0] = fx_sum(fx_mul(w, y));
+    for (int k = 1; k < 4; k++) {
+        fx_array *g;
+        assert_int_equal(fx_pullback(of[k - 1], fx_ones_like(of[k - 1]), &x, 1, &g), FX_OK);
+        of[k] = fx_sum(fx_mul(v, g));
+    }
+}
+
+/* Norms multiply by the reciprocal of the deviation, and have gradients of their own: those of the
+ * quotient, here in the form of the formula. */
+static void gradients_of_every_order_are_those_of_the_quotient(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { N = 7, M = 3 };
+    fx_seed(9);
+    fx_array *x = fx_randn_dtype(FX_DTYPE_F64, N, M), *w = fx_randn_dtype(FX_DTYPE_F64, N, M),
+             *v = fx_randn_dtype(FX_DTYPE_F64, N, M);
+    for (int root = 0; root < 2; root++) {
+        fx_array *centred = root ? x : fx_sub(x, fx_mean(x, .dims = FX_AXES(0)));
+        fx_array *square = fx_mean(fx_mul(centred, centred), .dims = FX_AXES(0));
+        fx_array *formula = fx_div(centred, fx_sqrt(fx_add(square, 0.25)));
+        fx_array *y = root ? fx_call(fx_rmsnorm(FX_DIMS(N), .affine = false, .eps = 0.25), x)
+                           : fx_normalise(x, FX_AXES(0), 0.25);
+        fx_array *is[4], *expected[4];
+        derivatives(y, x, w, v, is);
+        derivatives(formula, x, w, v, expected);
+        for (int k = 0; k < 4; k++)
+            NEAR(fx_item(is[k]), fx_item(expected[k]), 1e-12 * (1 + fabs(fx_item(expected[k]))));
+    }
+}
+
 static void keep_float32_in_16_bit_models(void **state)
 {
     (void)state;
@@ -165,6 +200,7 @@ int main(void)
         TEST(group_norm_is_per_group),
         TEST(rms_norm_divides_by_the_root_of_the_mean_square),
         TEST(alpha_dropout_keeps_mean_and_variance),
+        TEST(gradients_of_every_order_are_those_of_the_quotient),
         TEST(keep_float32_in_16_bit_models),
         TEST(results_have_the_type_of_16_bit_inputs),
     };

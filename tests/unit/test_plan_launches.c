@@ -68,7 +68,7 @@ static const struct network {
 } networks[] = {
     {"784-256-10, B = 64", digit_net, {784, 64}, 2, true, 10, {11, 10}, 4},
     {"LeNet, B = 128", lenet, {28, 28, 1, 128}, 4, true, 26, {32, 32}, 6},
-    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 38, {48, 40}, 36.2},
+    {"transformer block, B = 8", transformer, {256, 128, 8}, 3, false, 38, {48, 40}, 36},
     {"VGG with BatchNorm, B = 64", vgg, {32, 32, 3, 64}, 4, true, 46, {89, 79}, 77},
 };
 

@@ -202,7 +202,7 @@ static void layer_norm_gradient(void **state)
         fx_tuple(z, g[0], g[1], g[2]),
         "  1  row sum squared deviations sum across | (div cast div cast cast sub cast div add "
         "sqrt "
-        "div div cast) sub sub mul mul add mul mul sum mul sum mul sum across | (div mul neg mul "
+        "div div cast) sub sub mul mul add mul mul sum mul sum mul sum across | (neg mul mul "
         "div div mul neg cast div cast) sub mul add add(x1, c0, c1, c3, c4, c2, x0′, x2′, x3, c6, "
         "c5, c7) → Float32 100×64, Float32 100×1, Float32 100×64, Float32 100×1\n");
 }
