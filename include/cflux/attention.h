@@ -28,15 +28,15 @@ FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS)
  * With .dropout = p each element of α then becomes 0 with probability p, otherwise α/(1−p), outside
  * of training too. A query whose keys are all masked gives NaN. α is computed only when it is read
  * or evaluated; fx_update leaves it out where y is not computed from it, unless fx_want requests
- * it. y and its gradients are computed by kernels of attention if bias, mask and dropout are unused
- * and the device has these kernels (the CPU for Float32, CUDA for 16-bit floats), otherwise with
- * products and softmax. Products for more than 512² scores (queries × keys) take 256 queries at a
- * time, and their gradients compute the scores again. So memory grows only linearly with the
- * length, as with the kernels. FX_STATUS_SHAPE if the sizes of the arrays do not match, or bias or
- * mask does not broadcast; FX_STATUS_ARGUMENT if nheads does not divide the features, or dropout is
- * not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool; FX_STATUS_UNSUPPORTED for more than
- * 2²⁴ queries if queries × keys exceeds 512². NNlib.dot_product_attention; Vaswani et al., 2017;
- * Rabe, Staats, 2021. */
+ * it. y and its gradients are computed by kernels of attention if bias and dropout are unused and
+ * the device has these kernels (the CPU for Float32 without a mask, CUDA for 16-bit floats),
+ * otherwise with products and softmax. Products for more than 512² scores (queries × keys) take 256
+ * queries at a time, and their gradients compute the scores again. So memory grows only linearly
+ * with the length, as with the kernels. FX_STATUS_SHAPE if the sizes of the arrays do not match, or
+ * bias or mask does not broadcast; FX_STATUS_ARGUMENT if nheads does not divide the features, or
+ * dropout is not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool; FX_STATUS_UNSUPPORTED
+ * for more than 2²⁴ queries if queries × keys exceeds 512². NNlib.dot_product_attention; Vaswani et
+ * al., 2017; Rabe, Staats, 2021. */
 FX_API void *fxi_dot_product_attention(const fx_dot_product_attention_args *a);
 /* α alone. NNlib.dot_product_attention_scores. */
 FX_API fx_array *fxi_dot_product_attention_scores(const fx_dot_product_attention_args *a);

@@ -71,7 +71,7 @@ typedef enum fx_pool_kind {
 
 /* What an attention step computes (fx_attention_step). */
 typedef enum fx_attention_kind {
-    FX_ATTENTION_FORWARD,            /* q, k, v → y */
+    FX_ATTENTION_FORWARD,            /* q, k, v → y; each kind may have a mask as last input */
     FX_ATTENTION_LOGSUMEXP,          /* q, k → lse */
     FX_ATTENTION_GRADIENT_QUERY,     /* q, k, v, gy, lse, delta → dq */
     FX_ATTENTION_GRADIENT_KEY_VALUE, /* q, k, v, gy, lse, delta → dk and dv */
@@ -378,7 +378,8 @@ typedef struct fx_pool_step {
     bool channels_last; /* all operands in memory order C, W, H, N */
 } fx_pool_step;
 
-/* The number of operands of an attention step that may be views: q, k, v and gy, the first ones. */
+/* The number of operands of an attention step that may be views: q, k, v and gy, the first ones.
+ * The mask may be a view too. */
 enum { FX_ATTENTION_VIEWS = 4 };
 
 /* Dot-product attention with several heads, and its gradients. A backend receives such steps only
@@ -392,26 +393,30 @@ enum { FX_ATTENTION_VIEWS = 4 };
  *     dq                   the shape of q
  *     dk, dv               one array, ((features + value_features)·heads) × keys × batch: first
  *                          the features·heads rows of dk, then those of dv
+ *     mask                 keys × queries × heads × batch, Bool; any of these sizes may be 1
  * q, k, v, y, gy and the gradients have one type. Head h has the features h·features … and the
  * value features h·value_features …. For each head and observation, with queries i and keys j:
- *     s[j, i]     = scale · Σ_f k[f, j] · q[f, i];  −∞ if `causal` and j > i
+ *     s[j, i]     = scale · Σ_f k[f, j] · q[f, i];  −∞ if `causal` and j > i, or where the mask is
+ *                   false
  *     lse[i]      = log Σ_j exp(s[j, i])
  *     α[j, i]     = exp(s[j, i] − lse[i])
  *     y[f, i]     = Σ_j v[f, j] · α[j, i]
  *     delta[i]    = Σ_f gy[f, i] · y[f, i]
- *     ds[j, i]    = α[j, i] · (Σ_f v[f, j] · gy[f, i] − delta[i])
+ *     ds[j, i]    = α[j, i] · (Σ_f v[f, j] · gy[f, i] − delta[i]);  0 where s is set to −∞
  *     dq[f, i]    = scale · Σ_j k[f, j] · ds[j, i]
  *     dk[f, j]    = scale · Σ_i q[f, i] · ds[j, i]
  *     dv[f, j]    = Σ_i gy[f, i] · α[j, i]
  * Operands q, k, v and gy are dense, or have stride 1 along the features and along the two other
  * axes strides of a multiple of 16 bytes; so a step reads slices of one array that holds q, k and
  * v. Their offsets in the plan are multiples of 16 bytes too, but the address of an existing array
- * may be any multiple of an element. lse and delta are dense. A step of kind FX_ATTENTION_FORWARD
- * may have lse as an additional output, and a step of kind FX_ATTENTION_GRADIENTS always has dq as
- * an additional output. There is no program, and `reg` of the additional outputs is not used. */
+ * may be any multiple of an element. lse and delta are dense. The mask has any strides; along an
+ * axis of size 1 its element belongs to all positions. A step of kind FX_ATTENTION_FORWARD may have
+ * lse as an additional output, and a step of kind FX_ATTENTION_GRADIENTS always has dq as an
+ * additional output. There is no program, and `reg` of the additional outputs is not used. */
 typedef struct fx_attention_step {
     uint8_t kind; /* fx_attention_kind */
     bool causal;
+    uint8_t mask;                     /* the number of the mask, which is the last input; 0: none */
     double scale;                     /* of the products of queries and keys */
     int64_t features, value_features; /* of a head; LOGSUMEXP: value_features is 0 */
     int64_t heads, queries, keys, batch;

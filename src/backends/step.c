@@ -70,10 +70,11 @@ void fxi_step_set_attention_sizes(fx_step *s)
     fx_attention_step *a = &s->as.attention;
     const fx_tensor *q = &s->in[0], *k = &s->in[1];
     a->features = q->shape[0] / a->heads;
-    a->value_features = s->nin > 2 ? s->in[2].shape[0] / a->heads : 0;
+    a->value_features = a->kind == FX_ATTENTION_LOGSUMEXP ? 0 : s->in[2].shape[0] / a->heads;
     a->queries = q->shape[1];
     a->keys = k->shape[1];
     a->batch = q->shape[2];
+    a->mask = s->in[s->nin - 1].dtype == FX_DTYPE_BOOL ? (uint8_t)(s->nin - 1) : 0;
 }
 
 fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)

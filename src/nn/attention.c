@@ -492,6 +492,7 @@ void *fxi_dot_product_attention(const fx_dot_product_attention_args *given)
     fx_array *error = o_ok ? prepare(&o, &a) : failed();
     if (error)
         return fx_keep(error);
+    o.mask = a.mask;
     fx_array *alpha = all_scores(&a), *scores = public_scores(alpha, o.query),
              *y = fxi_attention_in_one_kernel(&o);
     /* Most programs do not read the scores, whose memory grows with the square of the length. */

@@ -4,12 +4,13 @@
 
 #include "nn_layer.h"
 
-/* Attention computed with products and softmax, without dropout, bias and mask. The result
- * has the sizes of the query, but the features of the value. The options are valid. */
+/* Attention computed with products and softmax, without dropout and bias. The result has the sizes
+ * of the query, but the features of the value. The options are valid. */
 fx_array *fxi_attention_composed(const fx_dot_product_attention_args *a);
 
-/* The same computed with one kernel; NULL if the device has none for this call. Its gradient is
- * also computed with kernels; the gradient of this gradient, with products and softmax. */
+/* The same computed with one kernel; NULL if the device has none for this call. A mask has four
+ * axes, each of the size of the scores or 1, with the batch as one axis. The gradient is also
+ * computed with kernels; the gradient of this gradient, with products and softmax. */
 fx_array *fxi_attention_in_one_kernel(const fx_dot_product_attention_args *a);
 
 #endif

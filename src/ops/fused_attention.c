@@ -11,7 +11,9 @@
 #include "registry.h"
 #include "step.h"
 
-enum { MOST_INPUTS = 6, MOST_BUFFERS = MOST_INPUTS + 2 }; /* fx_step_buffers of a gradient */
+#include <string.h>
+
+enum { MOST_INPUTS = 7, MOST_BUFFERS = MOST_INPUTS + 2 }; /* fx_step_buffers of masked gradients */
 
 /* A dense tensor of features×length×batch. */
 static fx_tensor three_axes(const fxi_node *n)
@@ -20,6 +22,15 @@ static fx_tensor three_axes(const fxi_node *n)
     fx_tensor t = {.dtype = n->dtype,
                    .ndim = 3,
                    .shape = {n->shape[0], n->shape[1], fxi_length(batch, n->shape + 2)}};
+    fxi_dense_strides(t.ndim, t.shape, t.stride);
+    return t;
+}
+
+/* A mask as a dense tensor of keys×queries×heads×batch. */
+static fx_tensor four_axes(const fxi_node *n)
+{
+    fx_tensor t = {.dtype = n->dtype, .ndim = 4};
+    memcpy(t.shape, n->shape, 4 * sizeof *t.shape);
     fxi_dense_strides(t.ndim, t.shape, t.stride);
     return t;
 }
@@ -63,20 +74,23 @@ static fx_device *device_of(int n, fxi_node *const *nodes)
 }
 
 bool fxi_has_attention(const fx_attention_attr *attr, const fx_array *q, const fx_array *k,
-                       const fx_array *v)
+                       const fx_array *v, const fx_array *mask)
 {
-    fxi_node *const nodes[] = {q->node, k->node, v->node};
-    fx_device *device = device_of(3, nodes);
-    fx_tensor in[3];
+    fxi_node *const nodes[] = {q->node, k->node, v->node, mask ? mask->node : NULL};
+    const int n = 3 + (mask != NULL);
+    fx_device *device = device_of(n, nodes);
+    fx_tensor in[4];
     if (!device || !device->backend->attention ||
-        (device->info.buffers > 0 && device->info.buffers < MOST_BUFFERS))
+        (device->info.buffers > 0 && device->info.buffers < MOST_BUFFERS - !mask))
         return false;
     for (int i = 0; i < 3; i++) {
         in[i] = three_axes(nodes[i]);
         if (in[i].dtype != in[0].dtype || fx_tensor_length(&in[i]) == 0)
             return false;
     }
-    fx_step step = {.op = FX_OP_ATTENTION, .cls = FX_CLASS_ATTENTION, .nin = 3, .in = in};
+    if (mask)
+        in[3] = four_axes(nodes[3]);
+    fx_step step = {.op = FX_OP_ATTENTION, .cls = FX_CLASS_ATTENTION, .nin = n, .in = in};
     fx_attr a = {.attention = *attr};
     a.attention.kind = FX_ATTENTION_FORWARD;
     fxi_step_set_attr(&step, &a);
@@ -88,13 +102,14 @@ bool fxi_has_attention(const fx_attention_attr *attr, const fx_array *q, const f
 fx_array *fxi_attention_node(const fx_attention_attr *attr, int n, fx_array *const *in)
 {
     fxi_node *nodes[MOST_INPUTS];
-    fx_tensor tensors[MOST_INPUTS] = {{0}};
+    fx_tensor tensors[3] = {{0}};
     for (int i = 0; i < n; i++) {
         const fx_status s = fxi_check_operand("attention", in[i]);
         if (s != FX_OK)
             return fx_error_array(s);
         nodes[i] = in[i]->node;
-        tensors[i] = three_axes(nodes[i]);
+        if (i < 3)
+            tensors[i] = three_axes(nodes[i]);
     }
     fx_attr a = {.words = {0}};
     a.attention = *attr;

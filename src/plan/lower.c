@@ -145,14 +145,17 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
 }
 
 /* Operand i of attention: q, k, v or gy is dense, or a view if the kernel can load 16 bytes of
- * neighbouring features at a time, otherwise a dense copy (fx_attention_step). */
+ * neighbouring features at a time, otherwise a dense copy; the mask, Bool, is any view
+ * (fx_attention_step). */
 static bool attention_place(fxi_builder *b, int32_t id, int i, fxi_place *out)
 {
+    const fxi_node *n = b->g->nodes[id];
+    *out = b->places[id];
+    if (n->dtype == FX_DTYPE_BOOL)
+        return true;
     if (i >= FX_ATTENTION_VIEWS)
         return fxi_dense_place(b, id, out);
-    const fxi_node *n = b->g->nodes[id];
     const int64_t elements = 16 / (int64_t)fx_dtype_size((fx_dtype)n->dtype);
-    *out = b->places[id];
     bool loads = n->shape[0] == 1 || out->stride[0] == 1;
     for (int a = 1; a < n->ndim; a++)
         loads = loads && (n->shape[a] == 1 || out->stride[a] % elements == 0);

@@ -11,13 +11,26 @@
  */
 #include "build.h"
 
+/* Is operand i of a the same as operand k of b? */
+static bool same_operand(const fx_step *a, int i, const fx_step *b, int k)
+{
+    return a->in_value[i] == b->in_value[k] && a->in_offset[i] == b->in_offset[k] &&
+           fxi_same_view(&a->in[i], &b->in[k]);
+}
+
 static bool same_operands(const fx_step *a, const fx_step *b, int n)
 {
     bool same = true;
     for (int k = 0; k < n; k++)
-        same = same && a->in_value[k] == b->in_value[k] && a->in_offset[k] == b->in_offset[k] &&
-               fxi_same_view(&a->in[k], &b->in[k]);
+        same = same && same_operand(a, k, b, k);
     return same;
+}
+
+/* Do both steps have the same mask, or none? */
+static bool same_mask(const fx_step *f, const fx_step *s)
+{
+    const int a = fx_step_attention(f)->mask, b = fx_step_attention(s)->mask;
+    return a && b ? same_operand(f, a, s, b) : a == b;
 }
 
 /* Do both steps compute the same scores? */
@@ -25,7 +38,7 @@ static bool same_scores(const fx_step *f, const fx_step *s)
 {
     const fx_attention_step *a = fx_step_attention(f), *b = fx_step_attention(s);
     return a->more.n == 0 && a->heads == b->heads && a->causal == b->causal &&
-           a->scale == b->scale && same_operands(f, s, 2);
+           a->scale == b->scale && same_operands(f, s, 2) && same_mask(f, s);
 }
 
 /* Gives a step the output of another one as its second. Frees the other. */

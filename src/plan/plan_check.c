@@ -124,12 +124,14 @@ static bool check_operand(const checking *c, int32_t i, int k)
 
 /* Some operands of attention may be views. Kernels load 16 bytes of features at once, so in a view
  * the features are neighbours, and the distances between its vectors of features are multiples of
- * 16 bytes. The other operands are dense. */
+ * 16 bytes. The mask is any view, and the other operands are dense. */
 static bool check_attention_operand(const checking *c, int32_t i, int k)
 {
     enum { LOADED = 16 };
     const fx_step *s = &c->p->steps[i];
     const fx_tensor *t = &s->in[k];
+    if (k == fx_step_attention(s)->mask && k > 0)
+        return true;
     bool view = k < FX_ATTENTION_VIEWS && (t->shape[0] == 1 || t->stride[0] == 1);
     for (int a = 1; a < t->ndim; a++)
         view = view && (t->shape[a] == 1 || t->stride[a] * size_of(t) % LOADED == 0);

@@ -81,6 +81,57 @@ static fx_array *b_slices_gradient(fx_array *const *x, const int64_t *p)
     return g;
 }
 
+/* A mask of the scores of a call. Its sizes are 1 along the axes that `axes`, p[2], does not have.
+ * A VIEW has the queries first in memory, and lies within a larger array. Every query sees the
+ * first key, except with BLIND: then some queries see no key. */
+enum { KEYS = 1, QUERIES = 2, HEADS = 4, BATCH = 8, VIEW = 16, BLIND = 32 };
+static fx_array *mask_of(fx_array *const *x, const int64_t *p)
+{
+    const int64_t axes = p[2], more = axes & VIEW ? 1 : 0,
+                  full[] = {fx_size(x[1], 1) + 2 * more, fx_size(x[0], 1), p[0],
+                            fx_ndims(x[0]) > 2 ? fx_size(x[0], 2) : 1};
+    fx_array *index[4];
+    for (int i = 0; i < 4; i++) {
+        int64_t sizes[4] = {1, 1, 1, 1};
+        const int at = more && i < 2 ? 1 - i : i;
+        sizes[at] = axes >> i & 1 ? full[i] : 1;
+        index[i] =
+            fx_range_dtype(FX_DTYPE_I64, i == 0 && axes & KEYS ? (double)-more : 0, 1, sizes[at]);
+        index[i] = fx_reshape(index[i], sizes[0], sizes[1], sizes[2], sizes[3]);
+    }
+    fx_array *rest = fx_add(fx_add(index[1], index[2]), index[3]);
+    fx_array *key = fx_mul(fx_add(index[0], more), fx_add(rest, 37)); /* not negative */
+    fx_array *m = fx_gt(fx_rem(fx_rem(fx_add(key, rest), 101), 3), 0);
+    m = axes & BLIND ? fx_and(m, fx_ne(fx_rem(rest, 3), 1)) : fx_or(m, fx_eq(index[0], 0));
+    if (!more)
+        return m;
+    m = fx_permute(m, 1, 0, 2, 3);
+    return axes & KEYS ? fx_slice(m, 0, more, full[0] - more) : m;
+}
+
+static fx_array *b_masked(fx_array *const *x, const int64_t *p)
+{
+    return fx_child(fx_dot_product_attention(x[0], x[1], x[2], .nheads = p[0], .causal = p[1] != 0,
+                                             .mask = mask_of(x, p)),
+                    0);
+}
+
+/* The gradient of masked attention with respect to input p[3]. */
+static fx_array *b_masked_gradient(fx_array *const *x, const int64_t *p)
+{
+    fx_array *g;
+    fx_pullback(b_masked(x, p), x[3], &x[p[3]], 1, &g);
+    return g;
+}
+
+/* The gradient of that gradient with respect to input p[4]. */
+static fx_array *b_masked_second(fx_array *const *x, const int64_t *p)
+{
+    fx_array *first = b_masked_gradient(x, p), *g;
+    fx_pullback(first, fx_sin(x[p[3]]), &x[p[4]], 1, &g);
+    return g;
+}
+
 static const char *const calls[] = {"one=8x1x2 8x1x2 8x1x2:1,0",
                                     "even=16x64x1 16x64x1 16x64x1:1,1",
                                     "tail=16x65x1 16x65x1 16x65x1:2,0",
@@ -138,6 +189,48 @@ static const char *const infinite[] = {INFINITE("tail_k", "16x65x1", "16x66x1", 
                                        NULL};
 static const char *const packed[] = {"48x64x2:2,1", "+72x130x1:1,0", NULL};
 
+/* Parameters: heads, causal, axes of the mask. */
+#define TAIL "32x65x2 32x70x2 16x70x2:2,"
+static const char *const masked[] = {"keys=" TAIL "0,1",
+                                     "causal=" TAIL "1,3",
+                                     "batch=" TAIL "0,9",
+                                     "all=" TAIL "0,15",
+                                     "view=" TAIL "1,27",
+                                     "blind=" TAIL "0,43",
+                                     "even=16x64x1 16x64x1 16x64x1:1,0,3",
+                                     "odd=10x37x2 10x41x2 6x41x2:2,1,11",
+                                     "two_axes=8x66 8x64 8x64:1,0,1",
+                                     "+one=" TAIL "0,0",
+                                     "+heads=" TAIL "1,5",
+                                     "+queries=" TAIL "0,2",
+                                     "+queries_heads=" TAIL "1,7",
+                                     "+queries_heads_batch=" TAIL "0,14",
+                                     "+keys_heads_batch=" TAIL "0,13",
+                                     "+blind_causal=" TAIL "1,47",
+                                     "+blind_observations=" TAIL "0,40",
+                                     "+view_all=" TAIL "0,31",
+                                     "+long=32x200x1 32x200x1 32x200x1:1,1,3",
+                                     "+f80=160x65x2 160x70x2 160x70x2:2,1,15",
+                                     "+f128=128x129x1 128x65x1 128x65x1:1,0,3",
+                                     NULL};
+/* The last parameter is the input. A query that sees no key makes the gradient of v NaN. With a
+ * causal mask it does not do so for all later keys in a kernel, so that is not here. */
+#define MIXED(name, call) GRADIENT(name, "32x65x2", "32x70x2", "16x70x2", "16x65x2", "2," call)
+static const char *const masked_gradients[] = {
+    MIXED("batch", "0,9"),
+    MIXED("blind", "0,43"),
+    MIXED("+causal", "1,3"),
+    "+blind_causal_q=32x65x2 32x70x2 16x70x2 16x65x2:2,1,43,0",
+    "+blind_causal_k=32x65x2 32x70x2 16x70x2 16x65x2:2,1,43,1",
+    MIXED("+keys", "1,1"),
+    MIXED("+all", "0,15"),
+    MIXED("+view", "1,27"),
+    GRADIENT("+f80", "80x66x1", "80x65x1", "80x65x1", "80x66x1", "1,0,3"),
+    GRADIENT("+f128", "128x70x2", "128x65x2", "128x65x2", "128x70x2", "1,1,9"),
+    NULL};
+static const char *const masked_seconds[] = {"qk=16x64x2 16x65x2 16x65x2 16x64x2:2,1,9,0,1",
+                                             "+kv=16x64x2 16x65x2 16x65x2 16x64x2:2,0,3,1,2", NULL};
+
 /* The gradient of equal keys is 0, so an error cannot be compared with its size. */
 #define ROW(name, build, shapes, n)                                                                \
     {                                                                                              \
@@ -153,6 +246,9 @@ const cf_row cf_attention_rows[] = {
     ROW("attention.gradient", b_gradient, gradients, 4),
     ROW("attention.gradients", b_gradients, together, 4),
     ROW("attention.infinite", b_infinite, infinite, 4),
+    ROW("attention.masked", b_masked, masked, 3),
+    ROW("attention.masked_gradient", b_masked_gradient, masked_gradients, 4),
+    ROW("attention.masked_second", b_masked_second, masked_seconds, 4),
     ROW("attention.second", b_second, seconds, 4),
     ROW("attention.slices_gradient", b_slices_gradient, packed, 1),
     {0},

@@ -22,12 +22,13 @@ static fx_tensor operand(int dtype, int64_t rows, int64_t length, int64_t batch)
 /* A forward step that also stores the logarithms, after the four kinds. */
 enum { WITH_LOGS = 4, KINDS };
 
-static void add(gpu_visits *v, const sizes *z, int which, int dtype)
+static void add(gpu_visits *v, const sizes *z, int which, int dtype, bool masked)
 {
     static const char *const names[] = {"forward", "logsumexp", "query", "key_value",
                                         "forward_logs"};
     const int kind = which == WITH_LOGS ? FX_ATTENTION_FORWARD : which;
     gpu_case c = {.step = {.cls = FX_CLASS_ATTENTION, .op = FX_OP_ATTENTION, .nin = 6}};
+    const bool wide = z->queries > 1 << 16;
     fx_attention_step *a = &c.step.as.attention;
     const int64_t q = z->features * z->heads, values = z->value_features * z->heads;
     *a = (fx_attention_step){.kind = (uint8_t)kind,
@@ -54,8 +55,14 @@ static void add(gpu_visits *v, const sizes *z, int which, int dtype)
         c.step.nin = 2;
         a->value_features = 0;
     }
-    snprintf(c.name, sizeof c.name, "attention.%s.%s.%d.%d%s", names[which], gpu_type_names[dtype],
-             (int)z->features, (int)z->value_features, z->queries > 1 << 16 ? ".wide" : "");
+    if (masked) {
+        a->mask = (uint8_t)c.step.nin;
+        c.in[c.step.nin++] =
+            gpu_dense(FX_DTYPE_BOOL, 4, (const int64_t[]){z->keys, 1, 1, z->batch});
+    }
+    snprintf(c.name, sizeof c.name, "attention.%s.%s.%d.%d%s%s", names[which],
+             gpu_type_names[dtype], (int)z->features, (int)z->value_features,
+             masked ? ".masked" : "", wide ? ".wide" : "");
     gpu_show(v, &c);
 }
 
@@ -65,6 +72,7 @@ int gpu_visit_attention(gpu_visitor visit, void *user)
     for (int k = 0; k < (int)(sizeof all / sizeof *all); k++)
         for (int kind = 0; kind < KINDS; kind++)
             for (int t = 0; t < (k == 0 ? 2 : 1); t++)
-                add(&v, &all[k], kind, t == 0 ? FX_DTYPE_BF16 : FX_DTYPE_F16);
+                for (int masked = 0; masked < 2; masked++)
+                    add(&v, &all[k], kind, t == 0 ? FX_DTYPE_BF16 : FX_DTYPE_F16, masked);
     return v.count;
 }

@@ -248,7 +248,7 @@ static void test_attention(void **unused)
     }
     print_message("%d texts of attention\n", compiled);
     gpu_texts_free();
-    assert_int_equal(compiled, 5);
+    assert_int_equal(compiled, 10);
     assert_int_equal(wrong, 0);
 }
 

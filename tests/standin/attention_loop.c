@@ -44,6 +44,17 @@ static void put(const head *d, int64_t feature, int64_t i, double value)
     put_in(d, &d->step->out, d->out, feature, i, value);
 }
 
+/* Does query i see key j? */
+static bool sees(const head *d, int64_t i, int64_t j)
+{
+    const int m = d->a->mask;
+    const int64_t at[] = {j, i, d->h, d->b};
+    int64_t e = 0;
+    for (int k = 0; m && k < 4; k++)
+        e += d->step->in[m].shape[k] > 1 ? at[k] * d->step->in[m].stride[k] : 0;
+    return !(d->a->causal && j > i) && (!m || ((const uint8_t *)d->in[m])[e]);
+}
+
 /* Sets row to the scores of query i; returns the logarithm of the sum of their exponentials. */
 static double scores(const head *d, int64_t i)
 {
@@ -53,7 +64,7 @@ static double scores(const head *d, int64_t i)
         double s = 0;
         for (int64_t c = d->h * f; c < (d->h + 1) * f; c++)
             s += at(d, K, c, j) * at(d, Q, c, i);
-        d->row[j] = d->a->causal && j > i ? -INFINITY : s * d->a->scale;
+        d->row[j] = sees(d, i, j) ? s * d->a->scale : -INFINITY;
         most = d->row[j] > most ? d->row[j] : most;
     }
     for (int64_t j = 0; j < d->a->keys; j++)
@@ -85,6 +96,8 @@ static double score_gradient(const head *d, int64_t i, int64_t j, double alpha)
 {
     const int64_t f = d->a->value_features;
     double sum = -at(d, DELTA, d->h, i);
+    if (!sees(d, i, j))
+        return 0;
     for (int64_t c = d->h * f; c < (d->h + 1) * f; c++)
         sum += at(d, V, c, j) * at(d, GY, c, i);
     return alpha * sum;

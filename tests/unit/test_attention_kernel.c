@@ -55,6 +55,35 @@ static void slices_are_views(void **state)
     assert_int_equal(times(plan, "attention log sum exp(x0′, x1′) → Float32 2×64×2"), 1);
 }
 
+/* A mask of the keys of each sequence is one operand of all steps. It is a view where it can be,
+ * and nothing has the size of the scores. */
+static void a_mask_is_an_operand(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = numbers(device, FX_DTYPE_BF16, D, L, 0), *g;
+    fx_array *lengths = fx_to(device, fx_vector(L - 7, L / 2));
+    fx_array *keys = fx_reshape(fx_range_dtype(FX_DTYPE_F32, 0, 1, L), 1, L);
+    fx_array *seen = fx_lt(keys, fx_reshape(lengths, B, 1)); /* batch×keys */
+    assert_int_equal(fx_eval(seen), FX_OK);
+    fx_array *mask = fx_reshape(fx_permute(seen, 1, 0), L, 1, 1, B);
+    fx_array *y = fx_child(fx_dot_product_attention(x, x, x, .nheads = HEADS, .mask = mask), 0);
+    expect(y, "  1  attention forward(x0, x0, x0, x1′) → BFloat16 16×64×2, 0.524 MFLOP\n");
+    fx_pullback(y, fx_cos(y), &x, 1, &g);
+    const char *plan = plan_of(g);
+    assert_int_equal(times(plan, "attention forward("), 1);
+    assert_int_equal(times(plan, " and 1 more"), 2);
+    assert_int_equal(times(plan, "attention "), 2);
+    assert_int_equal(times(plan, "×2×2"), 0); /* keys×queries×heads×batch */
+    /* Without the mask the logarithms are others, which the masked step cannot store. */
+    fx_array *z = fx_child(fx_dot_product_attention(x, x, x, .nheads = HEADS), 0);
+    fx_pullback(z, fx_cos(z), &x, 1, &g);
+    assert_int_equal(fx_eval(z), FX_OK);
+    plan = plan_of(fx_add(y, g));
+    assert_int_equal(times(plan, "attention forward("), 1);
+    assert_int_equal(times(plan, "attention log sum exp(x0, x0)"), 1);
+}
+
 /* 16 bytes are 8 features. With one operand aligned, the two others are copied. */
 static void other_views_are_copied(void **state)
 {
@@ -95,7 +124,7 @@ static void other_calls_have_no_such_step(void **state)
     } rows[] = {
         {fx_dot_product_attention(half, half, half, .nheads = HEADS), 1},
         {fx_dot_product_attention(half, half, .nheads = 1, .causal = true), 1},
-        {fx_dot_product_attention(half, half, half, .nheads = HEADS, .mask = mask), 0},
+        {fx_dot_product_attention(half, half, half, .nheads = HEADS, .mask = mask), 1},
         {fx_dot_product_attention(half, half, half, .nheads = HEADS, .bias = bias), 0},
         {fx_dot_product_attention(half, half, half, .nheads = HEADS, .dropout = 0.5), 0},
         {fx_dot_product_attention(half, half, x[FX_DTYPE_BF16], .nheads = HEADS), 0},
@@ -181,8 +210,8 @@ int main(void)
     if (fx_error_print(stderr) || !device)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_are_views), cmocka_unit_test(other_views_are_copied),
-        cmocka_unit_test(other_calls_have_no_such_step), cmocka_unit_test(wrong_calls_are_errors),
-        cmocka_unit_test(a_layer_learns)};
+        cmocka_unit_test(slices_are_views),       cmocka_unit_test(a_mask_is_an_operand),
+        cmocka_unit_test(other_views_are_copied), cmocka_unit_test(other_calls_have_no_such_step),
+        cmocka_unit_test(wrong_calls_are_errors), cmocka_unit_test(a_layer_learns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

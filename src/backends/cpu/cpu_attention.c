@@ -482,7 +482,7 @@ bool fxi_cpu_has_attention(fx_device *device, const fx_step *step)
 {
     const fx_attention_step *a = fx_step_attention(step);
     (void)device;
-    return step->out.dtype == FX_DTYPE_F32 &&
+    return step->out.dtype == FX_DTYPE_F32 && a->mask == 0 &&
            (a->kind != FX_ATTENTION_GRADIENTS || enough_heads(a));
 }
 

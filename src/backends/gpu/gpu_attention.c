@@ -70,7 +70,9 @@ static plan plan_of(const fx_step *s)
               .features = round_up(a->features),
               .values = round_up(a->value_features)};
     const division *d = divisions[a->kind];
-    while (d->features < p.features || d->features < p.values)
+    /* A gradient with a mask has no registers for two cells. */
+    const bool one_cell = a->mask && a->kind >= FX_ATTENTION_GRADIENT_QUERY;
+    while (d->features < p.features || d->features < p.values || (one_cell && d->cells > 1))
         d++;
     p.its = *d;
     /* The logarithms and sums of a tile's queries follow its tiles. */
@@ -89,15 +91,18 @@ static bool is_wide(const plan *p)
                 fxi_gpu_wide(p->groups * p->a->heads * p->a->batch);
     for (int i = 0; i < s->nin; i++) {
         const fx_tensor *t = &s->in[i];
-        wide |= fxi_gpu_wide(t->shape[0] + (t->shape[1] + 256) * llabs(fxi_gpu_stride(t, 1)) +
-                             t->shape[2] * llabs(fxi_gpu_stride(t, 2)));
+        if (p->a->mask && i == p->a->mask)
+            wide |= fxi_gpu_wide(fxi_gpu_reach(t->ndim, t->shape, t->stride));
+        else
+            wide |= fxi_gpu_wide(t->shape[0] + (t->shape[1] + 256) * llabs(fxi_gpu_stride(t, 1)) +
+                                 t->shape[2] * llabs(fxi_gpu_stride(t, 2)));
     }
     return wide;
 }
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Parameters. Two strides of each of q, k, v and gy follow. */
+/* Parameters. Two strides of each of q, k, v and gy follow, then the four of the mask. */
 enum {
     QUERIES,
     KEYS,
@@ -110,7 +115,9 @@ enum {
     GROUPS,
     BAND,
     STRIDES,
-    PARAMS = STRIDES + 2 * FX_ATTENTION_VIEWS
+    MASK_STRIDES = STRIDES + 2 * FX_ATTENTION_VIEWS,
+    MASK_AXES = 4,
+    PARAMS = MASK_STRIDES + MASK_AXES
 };
 
 static void set_constants(fxi_gpu_builder *b, const plan *p)
@@ -121,7 +128,14 @@ static void set_constants(fxi_gpu_builder *b, const plan *p)
     fxi_gpu_set_number(b, "tile", p->its.tile);
     fxi_gpu_set_number(b, "stage", p->stage);
     fxi_gpu_set_number(b, "values", p->a->kind == FX_ATTENTION_FORWARD);
-    fxi_gpu_set_number(b, "logs", p->a->kind == FX_ATTENTION_LOGSUMEXP ? 2 : 4 * p->a->more.n);
+    /* The numbers of buffers: the outputs follow the inputs. */
+    const int result = p->step->nin;
+    fxi_gpu_set_number(b, "mask", p->a->mask);
+    fxi_gpu_set_number(b, "result", result);
+    fxi_gpu_set_number(b, "logs",
+                       p->a->kind == FX_ATTENTION_LOGSUMEXP ? result
+                       : p->a->more.n                       ? result + 1
+                                                            : 0);
     fxi_gpu_set(b, "name", fxi_gpu_types[p->step->in[0].dtype].name);
 }
 
@@ -179,9 +193,12 @@ static void add_launch(fxi_gpu_builder *b, const plan *p)
         fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
     for (int k = 0; k < fx_step_outputs(p->step); k++)
         fxi_gpu_buffer(c, p->step->nin + k, FXI_GPU_OUT, k);
-    for (int k = 0; k < FX_ATTENTION_VIEWS && k < p->step->nin; k++)
+    const int inputs = a->mask ? a->mask : p->step->nin;
+    for (int k = 0; k < FX_ATTENTION_VIEWS && k < inputs; k++)
         for (int d = 0; d < 2; d++)
             fxi_gpu_param(c, STRIDES + 2 * k + d, fxi_gpu_stride(&p->step->in[k], 1 + d));
+    for (int d = 0; d < MASK_AXES && a->mask; d++)
+        fxi_gpu_param(c, MASK_STRIDES + d, fxi_gpu_stride(&p->step->in[a->mask], d));
     /* All groups along the first axis: many devices allow only 65535 groups along the others. */
     c->groups[0] = p->groups * a->heads * a->batch;
 }

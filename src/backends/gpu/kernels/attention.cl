@@ -42,6 +42,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
 #define BAND P(9)
 #define ROW_OF(k) P(10 + 2 * (k))
 #define BATCH_OF(k) P(11 + 2 * (k))
+#define MASK_STRIDE(axis) P(18 + (axis))
 #define LOG2_OF_E 1.44269504f
 // A row of a tile in local memory, in bytes: 16 more than its numbers, so that the same columns of
 // eight rows are in different banks.
@@ -106,13 +107,24 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_UNROLL for (fx_u32 i = 0; i < 4; i++) \
             part[m][i] = fx_two_@name@(sum[m][(at) + i / 2][i % 2 * 2], \
                 sum[m][(at) + i / 2][i % 2 * 2 + 1]);
+// MASK is the number of the buffer of the mask; 0: there is none. It hides the pairs of a key and a
+// query for which it is false: they change no score's gradient. α is 0 for them, but NaN if the query
+// sees no key, so that its logarithm is −∞.
+#define MASK @mask@
+#if MASK
+#define UNSEEN(key, query) (!mask[mask_from + (key) * MASK_STRIDE(0) + (query) * MASK_STRIDE(1)])
+#else
+#define UNSEEN(key, query) 0
+#endif
 // Does the warp's tile of keys end after the last key, or after its first query? Then a key `c` of
 // the tile may be hidden from the query `r` of the warp.
-#define MASKED (at + TILE > KEYS || (CAUSAL && at + TILE > own + 1))
+#define MASKED (MASK || at + TILE > KEYS || (CAUSAL && at + TILE > own + 1))
 #define SEEN \
     const fx_i32 seen = (fx_i32)(KEYS - at) - (fx_i32)(lane % 4 * 2); \
     const fx_i32 before = CAUSAL ? (fx_i32)(own - at) + (fx_i32)(lane / 4) - (fx_i32)(lane % 4 * 2) : TILE;
-#define HIDDEN(c, r) ((fx_i32)(c) >= seen || (fx_i32)(c) > before + (fx_i32)(r))
+#define HIDDEN(c, r) ((fx_i32)(c) >= seen || (fx_i32)(c) > before + (fx_i32)(r) || \
+    (own + (fx_int)(lane / 4 + (r)) < QUERIES && \
+        UNSEEN(at + (fx_int)(lane % 4 * 2 + (c)), own + (fx_int)(lane / 4 + (r)))))
 // Stores the warp's rows, times `factor`, as words of two columns.
 #define STORE(x, sum, n, used, stride, most, factor) \
     FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++) \
@@ -138,6 +150,10 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     FX_USE(1, const fx_u16, k)
     const fx_int q_from = batch * BATCH_OF(0) + head * FEATURES;
     const fx_int k_from = batch * BATCH_OF(1) + head * FEATURES;
+#if MASK
+    FX_USE(@mask@, const fx_u8, mask)
+    const fx_int mask_from = head * MASK_STRIDE(2) + batch * MASK_STRIDE(3);
+#endif
 
 // The rows of y, of the logarithms, or of both: an online softmax. LOGS is the number of the buffer of
 // the logarithms; 0: there is none.
@@ -148,7 +164,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     const fx_int end = CAUSAL && first + ROWS < KEYS ? first + ROWS : KEYS;
 #if VALUES
     FX_USE(2, const fx_u16, v)
-    FX_USE(3, fx_u16, y_all)
+    FX_USE(@result@, fx_u16, y_all)
     const fx_int v_from = batch * BATCH_OF(2) + head * VALUE_FEATURES;
     FX_GLOBAL fx_u16 *to = y_all + (batch * QUERIES * HEADS + head) * VALUE_FEATURES;
 #define FETCH_BOTH(start, from) { \
@@ -256,7 +272,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     FX_USE(3, const fx_u16, g)
     FX_USE(4, const fx_f32, logs)
     FX_USE(5, const fx_f32, delta)
-    FX_USE(6, fx_u16, x_all)
+    FX_USE(@result@, fx_u16, x_all)
     const fx_int v_from = batch * BATCH_OF(2) + head * VALUE_FEATURES;
     const fx_int g_from = batch * BATCH_OF(3) + head * VALUE_FEATURES;
     const fx_int numbers_from = batch * QUERIES * HEADS + head;
@@ -362,6 +378,9 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_LOOP for (fx_u32 n = 0; n < TILE / 16; n++) {
             fx_f32 sum[CELLS][2][4], change[CELLS][2][4];
             fx_u32 part[CELLS][4];
+#if MASK
+            fx_u32 hidden[CELLS] = {0};
+#endif
             CLEAR(sum, 2)
             PRODUCT(sum, 0, left, D, AIM(D) + read + n * (16 * STRIDE(D)))
             FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
@@ -371,12 +390,27 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
                         sum[m][y][i] =
                             fx_exp2(FX_MAD(sum[m][y][i], log2_scale, -its[c] * LOG2_OF_E));
                     }
+#if MASK
+            FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
+                FX_UNROLL for (fx_u32 y = 0; y < 2; y++)
+                    FX_UNROLL for (fx_u32 i = 0; i < 4; i++) {
+                        const fx_i32 c = (fx_i32)(n * 16 + y * 8 + i % 2);
+                        const fx_int key = own + (fx_int)(m * 16 + lane / 4 + i / 2 * 8);
+                        const fx_int query = at + (fx_int)(lane % 4 * 2) + (fx_int)c;
+                        if (c >= end || later + (fx_i32)(m * 16 + i / 2 * 8) > c ||
+                            (key < KEYS && UNSEEN(key, query))) {
+                            sum[m][y][i] = its[c] - its[c];
+                            hidden[m] |= 1u << (y * 4 + i);
+                        }
+                    }
+#else
             if (masked) FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
                 FX_UNROLL for (fx_u32 y = 0; y < 2; y++)
                     FX_UNROLL for (fx_u32 i = 0; i < 4; i++)
                         if ((fx_i32)(n * 16 + y * 8 + i % 2) >= end ||
                             later + (fx_i32)(m * 16 + i / 2 * 8) > (fx_i32)(n * 16 + y * 8 + i % 2))
                             sum[m][y][i] = 0;
+#endif
             AS_LEFT(part, sum, 0)
             PRODUCT_ACROSS(out_v, part, E, AIM_ACROSS(E) + read + BYTES(D) + n * (16 * STRIDE(E)))
             CLEAR(change, 2)
@@ -385,6 +419,12 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
                 FX_UNROLL for (fx_u32 y = 0; y < 2; y++)
                     FX_UNROLL for (fx_u32 i = 0; i < 4; i++)
                         sum[m][y][i] *= change[m][y][i] - its[TILE + n * 16 + y * 8 + i % 2];
+#if MASK
+            FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++)
+                FX_UNROLL for (fx_u32 y = 0; y < 2; y++)
+                    FX_UNROLL for (fx_u32 i = 0; i < 4; i++)
+                        if (hidden[m] >> (y * 4 + i) & 1u) sum[m][y][i] = 0;
+#endif
             AS_LEFT(part, sum, 0)
             PRODUCT_ACROSS(out, part, D, AIM_ACROSS(D) + read + n * (16 * STRIDE(D)))
         }
