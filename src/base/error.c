@@ -3,6 +3,7 @@
  * so it cannot fail.
  */
 #include "error.h"
+#include "c_text.h"
 #include "thread.h"
 
 #include <stdarg.h>
@@ -96,7 +97,7 @@ fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
         n = 0;
     va_list args;
     va_start(args, format);
-    vsnprintf(e.message + n, sizeof e.message - (size_t)n, format, args);
+    fxi_vsnprintf(e.message + n, sizeof e.message - (size_t)n, format, args);
     va_end(args);
     trim_utf8(e.message, sizeof e.message);
     fxi_error_carry(&e);
@@ -175,7 +176,7 @@ void fx_message(int level, const char *format, ...)
     char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    fxi_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     trim_utf8(text, sizeof text);
     fxi_mutex_lock(&hook_lock);

@@ -9,9 +9,6 @@
  * at most. At a power of two the gap below is half the gap above. There the nearest decimal may
  * read back as another number, while the next higher decimal reads back as the right one. So the
  * search tries both.
- *
- * The C library writes the decimal point of the locale; only digits and exponent are taken from its
- * text.
  */
 #include "julia_number.h"
 #include "c_text.h"
@@ -50,7 +47,7 @@ static const float_kind kinds[FX_DTYPE_COUNT] = {
 static void round_to(double x, int count, decimal *d)
 {
     char buf[40];
-    snprintf(buf, sizeof buf, "%.*e", count - 1, x);
+    fxi_snprintf(buf, sizeof buf, "%.*e", count - 1, x);
     const char *e = strchr(buf, 'e');
     d->count = 0;
     for (const char *p = buf; p < e; p++)
@@ -238,7 +235,6 @@ const char *fxi_bytes_text(int64_t bytes, char buf[FXI_NUMBER_TEXT])
     int unit = 0;
     for (; value > 1024 && unit < 4; unit++)
         value /= 1024;
-    snprintf(buf, FXI_NUMBER_TEXT, "%.3f %s", value, units[unit]);
-    buf[strcspn(buf, ",.")] = '.'; /* whatever the locale */
+    fxi_snprintf(buf, FXI_NUMBER_TEXT, "%.3f %s", value, units[unit]);
     return buf;
 }

@@ -4,6 +4,7 @@
  * length.
  */
 #include "text.h"
+#include "c_text.h"
 #include "julia_number.h"
 #include "memory.h"
 
@@ -36,7 +37,7 @@ void fx_text_add(fx_text *text, const char *format, ...)
     char small[128];
     va_list args;
     va_start(args, format);
-    const int n = vsnprintf(small, sizeof small, format, args);
+    const int n = fxi_vsnprintf(small, sizeof small, format, args);
     va_end(args);
     if (n < 0 || !reserve(text, (size_t)n))
         return;
@@ -44,7 +45,7 @@ void fx_text_add(fx_text *text, const char *format, ...)
         memcpy(text->data + text->length, small, (size_t)n + 1);
     } else {
         va_start(args, format);
-        vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
+        fxi_vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
         va_end(args);
     }
     text->length += (size_t)n;

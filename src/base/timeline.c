@@ -7,6 +7,7 @@
  */
 #include "timeline.h"
 
+#include "c_text.h"
 #include "clock.h"
 #include "files.h"
 #include "launcher.h"
@@ -139,11 +140,11 @@ void fxi_timeline_event(fxi_row row, const char *kind, const char *name, int64_t
             snprintf(text, sizeof text, "thread %d", own);
             name_row(own, text);
         }
-        fprintf(file,
-                ",{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
-                "\"tid\":%d}\n",
-                name, kind, 1e-3 * (double)(begin + since_1970), 1e-3 * (double)(end - begin), rank,
-                row == FXI_ROW_THREAD ? own : 0);
+        char times[80]; /* in microseconds */
+        fxi_snprintf(times, sizeof times, "\"ts\":%.3f,\"dur\":%.3f",
+                     1e-3 * (double)(begin + since_1970), 1e-3 * (double)(end - begin));
+        fprintf(file, ",{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",%s,\"pid\":%d,\"tid\":%d}\n",
+                name, kind, times, rank, row == FXI_ROW_THREAD ? own : 0);
     }
     fxi_mutex_unlock(&lock);
 }

@@ -165,7 +165,7 @@ static fx_status wait_for_all(fx_dist *d, const fx_device_queue *queue, char *wh
         if (pending < 0)
             snprintf(why, size, "the GPU failed");
         else if (state != FXI_DEVICE_FAILED && waited > d->limit)
-            snprintf(
+            fxi_snprintf(
                 why, size,
                 "all ranks called the operation, but %s did not complete it within %g s: a GPU, a "
                 "link or a process has stopped",

@@ -1,6 +1,7 @@
 /* json_out.c: writes JSON: see cflux/json_out.h. The writer keeps only its nesting depth. It writes
  * to a file, or to growing memory if the file is NULL. */
 #include "json.h"
+#include "c_text.h"
 #include "memory.h"
 #include "utf8.h"
 
@@ -112,15 +113,6 @@ void fx_json_text(fx_json *j, const char *key, const char *text)
         fxi_json_raw(j, "null");
 }
 
-/* Replaces the locale's decimal point, which the C library writes, by a dot. */
-static const char *with_point(char *text)
-{
-    char *comma = strchr(text, ',');
-    if (comma)
-        *comma = '.';
-    return text;
-}
-
 static const char *shortest(double x, bool narrow, char text[FX_SHORTEST_TEXT])
 {
     if (!isfinite(x)) {
@@ -128,11 +120,11 @@ static const char *shortest(double x, bool narrow, char text[FX_SHORTEST_TEXT])
         return text;
     }
     for (int precision = 6; precision <= 17; precision++) {
-        snprintf(text, FX_SHORTEST_TEXT, "%.*g", precision, x);
-        if (narrow ? strtof(text, NULL) == (float)x : strtod(text, NULL) == x)
+        fxi_snprintf(text, FX_SHORTEST_TEXT, "%.*g", precision, x);
+        if (narrow ? fxi_strtof(text, NULL) == (float)x : fxi_strtod(text, NULL) == x)
             break;
     }
-    return with_point(text);
+    return text;
 }
 
 const char *fx_shortest(double x, char text[FX_SHORTEST_TEXT])
@@ -156,8 +148,8 @@ void fx_json_rounded(fx_json *j, const char *key, double x, int digits)
 {
     char text[FX_SHORTEST_TEXT];
     begin_value(j, key);
-    snprintf(text, sizeof text, "%.*g", digits < 17 ? digits : 17, x);
-    fxi_json_raw(j, isfinite(x) ? with_point(text) : "null");
+    fxi_snprintf(text, sizeof text, "%.*g", digits < 17 ? digits : 17, x);
+    fxi_json_raw(j, isfinite(x) ? text : "null");
 }
 
 void fx_json_integer(fx_json *j, const char *key, int64_t x)

@@ -2,6 +2,8 @@
 #ifndef CFLUX_C_TEXT_H
 #define CFLUX_C_TEXT_H
 
+#include <cflux/base.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,6 +12,18 @@
  * point before the decimals, errno ERANGE if the number is too large or too small. */
 double fxi_strtod(const char *text, char **out_end);
 float fxi_strtof(const char *text, char **out_end);
+
+/* vsnprintf and snprintf in the C locale: with a point before the decimals. */
+int fxi_vsnprintf(char *to, size_t size, const char *format, va_list args);
+FXI_PRINTF(3, 4)
+static inline int fxi_snprintf(char *to, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = fxi_vsnprintf(to, size, format, args);
+    va_end(args);
+    return n;
+}
 
 /* Copies a text with its final 0, and returns where that 0 is: POSIX's stpcpy. */
 static inline char *fxi_copy_text(char *to, const char *text)

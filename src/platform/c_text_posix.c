@@ -1,12 +1,13 @@
 /* c_text_posix.c: text functions on POSIX systems; see c_text.h. The C locale is opened once and
- * never closed. If that fails for lack of memory, numbers are read in the program's locale; it
- * cannot fail in glibc and musl, where the C locale is a constant.
+ * never closed. If that fails for lack of memory, numbers are read and written in the
+ * program's locale; it cannot fail in glibc and musl, where the C locale is a constant.
  */
 #include "c_text.h"
 #include "posix.h"
 
 #include <locale.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -29,6 +30,16 @@ float fxi_strtof(const char *text, char **out_end)
 {
     pthread_once(&once, open_locale);
     return c_locale ? strtof_l(text, out_end, c_locale) : strtof(text, out_end);
+}
+
+int fxi_vsnprintf(char *to, size_t size, const char *format, va_list args)
+{
+    pthread_once(&once, open_locale);
+    const locale_t own = c_locale ? uselocale(c_locale) : (locale_t)0; /* of this thread */
+    const int n = vsnprintf(to, size, format, args);
+    if (own)
+        uselocale(own);
+    return n;
 }
 
 bool fxi_same_letters(const char *a, const char *b)

@@ -4,6 +4,7 @@
 #include "system_memory.h"
 
 #include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,24 @@ float fxi_strtof(const char *text, char **out_end)
     const float value = __mingw_strtof(l.text ? l.text : text, &end);
     finish(&l, text, end, out_end);
     return value;
+}
+
+/* The thread gets a locale of its own for the call if the program's has another decimal point. */
+int fxi_vsnprintf(char *to, size_t size, const char *format, va_list args)
+{
+    char own[128] = "";
+    int mode = 0;
+    if (strcmp(localeconv()->decimal_point, ".") != 0) {
+        mode = _configthreadlocale(_ENABLE_PER_THREAD_LOCALE);
+        snprintf(own, sizeof own, "%s", setlocale(LC_NUMERIC, NULL));
+        setlocale(LC_NUMERIC, "C");
+    }
+    const int n = vsnprintf(to, size, format, args);
+    if (*own) {
+        setlocale(LC_NUMERIC, own);
+        _configthreadlocale(mode);
+    }
+    return n;
 }
 
 bool fxi_same_letters(const char *a, const char *b)

@@ -10,6 +10,7 @@
  * neither jumps at the start of an epoch. The loss is the mean over the epoch so far.
  */
 #include "progress.h"
+#include "c_text.h"
 #include "terminal.h"
 #include "utf8.h"
 
@@ -55,9 +56,9 @@ static void fill_parts(part_text parts[PARTS], const fxi_meter *meter, const fx_
     const int seconds = rate(meter, p) > 0 ? (int)((double)left / rate(meter, p) + 0.5) : 0;
     snprintf(parts[HEAD], PART_BYTES, "epoch %lld/%lld", (long long)p->epoch, (long long)p->epochs);
     snprintf(parts[PERCENT], PART_BYTES, " %3d %%", (int)(100 * p->batch / batches));
-    snprintf(parts[RATE], PART_BYTES, "  %.0f batches/s", rate(meter, p));
+    fxi_snprintf(parts[RATE], PART_BYTES, "  %.0f batches/s", rate(meter, p));
     snprintf(parts[LEFT], PART_BYTES, "  %d:%02d left", seconds / 60, seconds % 60);
-    snprintf(parts[LOSS], PART_BYTES, "  loss %.4g", p->mean_loss);
+    fxi_snprintf(parts[LOSS], PART_BYTES, "  loss %.4g", p->mean_loss);
     snprintf(parts[NOTE], PART_BYTES, "%s%s", gap_before(note), note);
 }
 
@@ -134,9 +135,11 @@ void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p, const char *note)
         draw(meter, p, note);
         fxi_meter_close(meter);
     } else {
-        fprintf(meter->out, "epoch %lld/%lld  %.0f batches/s  %.1f s  loss %.4g%s%s\n",
-                (long long)p->epoch, (long long)p->epochs, rate(meter, p),
-                p->seconds - meter->epoch_began, p->mean_loss, gap_before(note), note);
+        char numbers[PART_BYTES];
+        fxi_snprintf(numbers, sizeof numbers, "%.0f batches/s  %.1f s  loss %.4g", rate(meter, p),
+                     p->seconds - meter->epoch_began, p->mean_loss);
+        fprintf(meter->out, "epoch %lld/%lld  %s%s%s\n", (long long)p->epoch, (long long)p->epochs,
+                numbers, gap_before(note), note);
         fflush(meter->out);
     }
     meter->epoch_line_at = p->seconds;

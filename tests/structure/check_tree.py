@@ -9,6 +9,7 @@
   * File names are unique over src, include, tests, examples and tools, so that #include "x.h" is one file.
   * Code that differs between systems is in src/platform: no other folder includes a system's headers or
     uses its names.
+  * The library formats floating-point numbers by functions that ignore the program's locale.
   * The library does not print, exit, or allocate memory except through src/base/memory.h.
   * Outside src/nn the library names no layer: the layer's table tells it everything.
   * A test program that starts itself again uses own_child.h, which knows the emulator of
@@ -296,6 +297,36 @@ def check_calls(root, errors):
     return count
 
 
+FORMATTED = re.compile(r"\b(?:sn?printf|fprintf)\s*\(")
+# %.0f has no decimals, and so no point.
+WITH_DECIMALS = re.compile(r"%[-+ #0]*(?:\*|\d+)?(?!\.0f)(?:\.(?:\*|\d+))?[aefgAEFG]")
+# (file): why.
+LOCALE_ALLOWED = {
+    "src/dist/mpi/mpi_transport.c": "a plugin without the library's own functions: a part of a message",
+}
+
+
+def check_locale(root, errors):
+    """Texts that other programs read have a point before the decimals, in every locale."""
+    count, used = 0, set()
+    for path in walk(root, ["src"]):
+        if not path.endswith(C_FILES):
+            continue
+        where, source = os.path.relpath(path, root), read(path)
+        for m in FORMATTED.finditer(strip_c(source)):
+            count += 1
+            text = source[m.start():source.find(";", m.start())]
+            if not WITH_DECIMALS.search(text):
+                continue
+            if where in LOCALE_ALLOWED:
+                used.add(where)
+            else:
+                errors.append(f"{where}:{line_of(source, m.start())}: writes the decimal point of the locale: use fxi_snprintf")
+    for unused in sorted(set(LOCALE_ALLOWED) - used):
+        errors.append(f"exception {unused} is not needed any more: remove it")
+    return count
+
+
 def check_system(root, errors):
     """Only src/platform/ includes headers that not every system has, and calls what they declare."""
     count = 0
@@ -393,6 +424,7 @@ CHECKS = [  # name, function, what it must at least have looked at
     ("includes of tools", check_tools, 10),
     ("unique names", check_names, 60),
     ("calls", check_calls, 20),
+    ("numbers and locales", check_locale, 200),
     ("system headers", check_system, 200),
     ("file heads", check_heads, 40),
     ("machine paths", check_places, 60),

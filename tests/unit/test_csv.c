@@ -8,11 +8,11 @@
 #include <cmocka.h>
 
 #include <cflux.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comma_locale.h"
 #include "each_allocation.h"
 #include "memory.h"
 #include "temp_file.h"
@@ -96,14 +96,9 @@ static void nan_and_inf(void **state)
 static void decimal_point_in_any_locale(void **state)
 {
     (void)state;
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
-    const char *set = NULL;
-    for (size_t i = 0; !set && i < sizeof names / sizeof *names; i++)
-        set = setlocale(LC_NUMERIC, names[i]);
-    if (!set)
-        print_message("skipped: no locale with a decimal comma is installed\n");
+    set_comma_locale();
     check_table(temp_text("l.csv", "1.5,2.25\n"), 2, 1, (const float[]){1.5f, 2.25f});
-    setlocale(LC_NUMERIC, "C");
+    setlocale(LC_ALL, "C");
 }
 
 static void expect_refusal(const char *path, fx_status status, const char *text)

@@ -1,10 +1,10 @@
 /* test_json_out.c: the writer of JSON, read back by cJSON, and its numbers by strtod.
  */
+#include "comma_locale.h"
 #include "json.h"
 #include "memory.h"
 
 #include <cjson/cJSON.h>
-#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,19 +80,18 @@ static void bytes_that_are_not_utf8_are_replaced(void **state)
 static void numbers_read_back_in_every_locale(void **state)
 {
     (void)state;
-    static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8"};
     int tried = 0;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 2; k++) {
         char texts[1000][FX_SHORTEST_TEXT];
         double x[1000];
         uint64_t bits = 88172645463325252u;
-        const bool there = setlocale(LC_NUMERIC, locales[k]) != NULL;
+        const bool there = k == 0 || set_comma_locale();
         for (int i = 0; i < 1000; i++) {
             bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
             memcpy(&x[i], &bits, sizeof bits);
             fx_shortest(x[i], texts[i]);
         }
-        setlocale(LC_NUMERIC, "C");
+        setlocale(LC_ALL, "C");
         for (int i = 0; i < 1000; i++) {
             assert_null(strchr(texts[i], ','));
             tried += isfinite(x[i]) && there;

@@ -1,11 +1,11 @@
 /* test_json_value.c: the reader of JSON values against cJSON, a reader that others wrote, on texts
  * made at random, and the grammar of RFC 8259 by hand.
  */
+#include "comma_locale.h"
 #include "json_value.h"
 #include "memory.h"
 
 #include <cjson/cJSON.h>
-#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -185,11 +185,11 @@ static void depth_is_bounded(void **state)
 static void numbers_do_not_depend_on_the_locale(void **state)
 {
     (void)state;
-    setlocale(LC_NUMERIC, "de_DE.UTF-8"); /* if the machine has it */
+    set_comma_locale();
     fxi_json *list = read_text("[0.5, 1e999, -1e999, 0.1e1, "
                                "0.30000000000000000000000000000000000000000000000000000000000000000"
                                "00000000000000000000000000000000000000001]");
-    setlocale(LC_NUMERIC, "C");
+    setlocale(LC_ALL, "C");
     assert_non_null(list);
     assert_true(fxi_json_number_of(fxi_json_item(list, 0)) == 0.5);
     assert_true(fxi_json_item(list, 1)->number == INFINITY);
