@@ -61,6 +61,17 @@ static fx_array *causal_part(int64_t keys, int64_t from, int64_t to)
                  fx_reshape(fx_slice(index, 0, from, to), 1, to - from));
 }
 
+/* x, of the size of the scores of queries from … to−1, with `value` for the keys that a query does
+ * not see. */
+static fx_array *hidden_as(double value, const attention *a, fx_array *x, int64_t from, int64_t to)
+{
+    if (a->mask)
+        x = fx_where(part(a->mask, from, to), x, value);
+    if (a->causal)
+        x = fx_where(causal_part(fx_size(a->k, 1), from, to), x, value);
+    return x;
+}
+
 /* The scores α of queries from … to−1: keys×queries×heads×batch. */
 static fx_array *scores(const attention *a, int64_t from, int64_t to)
 {
@@ -68,11 +79,7 @@ static fx_array *scores(const attention *a, int64_t from, int64_t to)
     fx_array *x = fx_batched_mul(kt, fx_slice(a->q, 1, from, to));
     if (a->bias)
         x = fx_add(x, part(a->bias, from, to));
-    if (a->mask)
-        x = fx_where(part(a->mask, from, to), x, -INFINITY);
-    if (a->causal)
-        x = fx_where(causal_part(fx_size(a->k, 1), from, to), x, -INFINITY);
-    return fx_softmax(x);
+    return fx_softmax(hidden_as(-INFINITY, a, x, from, to));
 }
 
 /* α with dropout, or the gradient of α before dropout: the mask is a function of the block. Equal
@@ -136,12 +143,15 @@ static fx_array *values_block(const attention *a, fx_array *gy, int64_t from, in
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy, with dropout's mask. */
+/* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy, with dropout's mask. A
+ * hidden score has none: α is NaN for a query that sees no key, which only a mask can do; else α is
+ * 0 there. */
 static fx_array *score_gradient(const attention *a, fx_array *gy, fx_array *alpha, int64_t from)
 {
     fx_array *d = dropped(a, fx_batched_mul(fx_permute(a->v, 1, 0, 2, 3), gy), from);
     fx_array *sum = fx_sum(fx_mul(alpha, d), .dims = FX_AXES(0));
-    return fx_mul(alpha, fx_sub(d, sum));
+    d = fx_mul(alpha, fx_sub(d, sum));
+    return a->mask ? hidden_as(0, a, d, from, from + fx_size(gy, 1)) : d;
 }
 
 static fx_array *query_block(const attention *a, fx_array *gy, int64_t from, int64_t to)

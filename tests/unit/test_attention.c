@@ -125,6 +125,55 @@ static void blocks_give_the_same_gradients(void **state)
     }
 }
 
+/* A query that sees no key has no part in the gradients of query, key and bias, of which it makes
+ * none NaN. The others are as without it: as if it saw a key and the loss did not read its y. */
+static void blind_query_changes_three_gradients_by_0(void **state)
+{
+    (void)state;
+    enum { N = 600, F = 4, BLIND = 300 };
+    for (int form = 0; form < 4; form++) {
+        FX_SCOPE;
+        const bool causal = form & 1;
+        const fx_dtype type = form & 2 ? FX_DTYPE_F32 : FX_DTYPE_F64;
+        const double tolerance = form & 2 ? 1e-5 : 1e-12;
+        fx_array *x[4], *g[3][4];
+        fx_seed(10);
+        for (int i = 0; i < 4; i++)
+            x[i] = fx_cast(i < 3 ? fx_randn(F, N) : fx_randn(N, N), type);
+        fx_eval(fx_tuple(x[0], x[1], x[2], x[3]));
+        fx_array *key = fx_reshape(fx_range(0, 1, N), N, 1), *query = fx_reshape(key, 1, N);
+        fx_array *blind = fx_eq(query, BLIND), *seen = fx_gt(fx_stop_gradient(x[3]), -1);
+        /* With a causal mask too, each of the two leaves some keys to the query. */
+        fx_array *left = causal ? fx_gt(key, query) : fx_lt(key, 0);
+        fx_array *mask = fx_where(blind, left, seen);
+        fx_array *w = fx_cast(fx_cos(fx_reshape(fx_range(0, 1, F * N), F, N)), type);
+        const struct {
+            fx_array *mask, *w;
+        } rows[] = {
+            {mask, w}, {mask, w}, {fx_where(blind, fx_eq(key, 0), seen), fx_where(blind, 0, w)}};
+        for (int r = 0; r < COUNT(rows); r++) {
+            /* The first in blocks, the others at once. */
+            fx_array *y =
+                r == 0 ? fx_child(fx_dot_product_attention(x[0], x[1], x[2], .bias = x[3],
+                                                           .mask = rows[r].mask, .causal = causal),
+                                  0)
+                       : fx_matmul(x[2], fx_reshape(fx_dot_product_attention_scores(
+                                                        x[0], x[1], .bias = x[3],
+                                                        .mask = rows[r].mask, .causal = causal),
+                                                    N, N));
+            assert_int_equal(fx_pullback(y, rows[r].w, x, 4, g[r]), FX_OK);
+            SAME(fx_item(fx_all(fx_eq(fx_isnan(y), r < 2 ? blind : fx_lt(query, 0)))), 1);
+        }
+        for (int i = 0; i < 4; i++) {
+            if (i != 2) /* the gradient of the value is NaN */
+                for (int r = 1; r < 3; r++)
+                    NEAR(difference(g[0][i], g[r][i]), 0, tolerance);
+            SAME(fx_item(fx_any(fx_isnan(g[0][i]))), i == 2);
+        }
+        SAME(fx_item(fx_maximum(fx_abs(fx_slice(g[0][0], 1, BLIND, BLIND + 1)))), 0);
+    }
+}
+
 /* The mask of dropout, as α shows it, gives the same values and gradients as one product. */
 static void blocks_with_dropout(void **state)
 {
@@ -492,6 +541,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(follows_the_formula),
         TEST(blocks_give_the_same_gradients),
+        TEST(blind_query_changes_three_gradients_by_0),
         TEST(blocks_with_dropout),
         TEST(many_blocks_of_16_bits),
         TEST(memory_is_linear_in_the_length),
