@@ -15,6 +15,7 @@
 #include "composites.h"
 #include "memory.h"
 #include "option_struct.h"
+#include "own_gradient.h"
 
 #include <math.h>
 
@@ -255,7 +256,7 @@ static fx_array *softmax_core(fx_array *x, unsigned mask, int64_t correction)
 {
     (void)correction;
     fx_array *e = fx_exp(shifted(x, mask, "softmax"));
-    return fx_div(e, fxi_reduce(FX_REDUCE_SUM, e, mask, "softmax"));
+    return fxi_quotient(e, fxi_reduce(FX_REDUCE_SUM, e, mask, "softmax"));
 }
 
 static fx_array *logsoftmax_core(fx_array *x, unsigned mask, int64_t correction)

@@ -168,14 +168,14 @@ static void long_rows_are_one_step(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = leaf(20000, 3), *larger = leaf(1025, 1024);
-    const char *softmax = "  1  row max | sub exp sum | div(x0) → Float32 20000×3\n";
+    const char *softmax = "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 20000×3\n";
     expect(fx_softmax(x), softmax);
     expect(fx_mean(fx_square(x)), "  1  row powi sum | (div cast)(x0, c0) → Float32 1×1\n");
     /* 1 MiB and more of each of 16 channels: too much for a cache of the CPU */
     fx_array *images = fx_to(device, fx_rand(64, 64, 16, 65));
     assert_int_equal(fx_eval(images), FX_OK);
     expect(fx_softmax(images, .dims = FX_AXES(0, 1, 3)),
-           "  1  row max | sub exp sum | div(x0) → Float32 64×64×16×65\n");
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 64×64×16×65\n");
     /* more than 4 MiB */
     expect(fx_mean(fx_square(larger)), "  1  reduce sum of powi(x0) → Float64 1×1\n"
                                        "  2  div cast(1, c0) → Float32 1×1\n");

@@ -37,7 +37,7 @@ static void softmax_is_one_step(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = leaf(100, 64);
-    expect(fx_softmax(x), "  1  row max | sub exp sum | div(x0) → Float32 100×64\n");
+    expect(fx_softmax(x), "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 100×64\n");
     expect(fx_logsoftmax(x), "  1  row max | sub exp sum | (log) sub(x0) → Float32 100×64\n");
 }
 
@@ -180,9 +180,9 @@ static void gradients_are_one_step(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = leaf(100, 64), *y = leaf(100, 64);
-    expect(
-        pullback(fx_softmax(x), y, x),
-        "  1  row max | sub exp sum | div div mul sum | (neg) add mul(x1, x0) → Float32 100×64\n");
+    expect(pullback(fx_softmax(x), y, x),
+           "  1  row max | sub exp sum | (div) mul mul sum | (neg mul) mul add mul(x1, c0, x0) → "
+           "Float32 100×64\n");
     expect(pullback(fx_div(x, fx_norm(x, .dims = FX_AXES(0))), y, x),
            "  1  row powi sum | (eq select sqrt select) div div mul sum | "
            "(neg select mul div select) mul mul add(x1, c0, c2, c1, x0, c5, c4, c3, c6) → Float32 "
@@ -215,21 +215,22 @@ static void sums_across_rows(void **state)
     FX_SCOPE;
     fx_array *x = leaf(100, 64), *few = leaf(100, 15), *many = leaf(100, 1000), *y = fx_softmax(x);
     expect(fx_tuple(y, fx_sum(y, .dims = FX_AXES(1)), fx_sum(x, .dims = FX_AXES(1))),
-           "  1  row max sum across | sub exp sum | div sum across(x0) → Float32 100×64, "
+           "  1  row max sum across | sub exp sum | (div) mul sum across(x0, c0) → Float32 100×64, "
            "Float32 100×1, Float32 100×1\n");
     fx_array *centred = fx_sub(many, fx_sum(many, .dims = FX_AXES(1)));
     expect(fx_softmax(centred),
            "  1  reduce sum(x0) → Float32 100×1\n"
-           "  2  row sub max | sub exp sum | div(x0, 1′) → Float32 100×1000\n");
+           "  2  row sub max | sub exp sum | (div) mul(x0, 1′, c0) → Float32 100×1000\n");
     y = fx_softmax(few);
     expect(fx_tuple(y, fx_sum(y, .dims = FX_AXES(1))),
-           "  1  row max | sub exp sum | div(x0) → Float32 100×15\n"
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 100×15\n"
            "  2  reduce sum(1) → Float32 100×1\n");
     y = fx_softmax(x);
-    expect(fx_tuple(y, fx_sum(y)), "  1  row max | sub exp sum | div(x0) → Float32 100×64\n"
-                                   "  2  reduce sum(1) → Float32 1×1\n");
+    expect(fx_tuple(y, fx_sum(y)),
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 100×64\n"
+           "  2  reduce sum(1) → Float32 1×1\n");
     expect(fx_tuple(y, fx_maximum(y, .dims = FX_AXES(1))),
-           "  1  row max | sub exp sum | div(x0) → Float32 100×64\n"
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 100×64\n"
            "  2  reduce max(1) → Float32 100×1\n");
 }
 
@@ -244,9 +245,9 @@ static void cycles_are_kept_out(void **state)
     fx_array *x = leaf(100, 64), *W = leaf(100, 100);
     fx_array *s = fx_softmax(x);
     expect(fx_softmax(fx_add(s, fx_matmul(W, s))),
-           "  1  row max | sub exp sum | div(x0) → Float32 100×64\n"
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 100×64\n"
            "  2  matmul then add(x1, 1, 1) → Float32 100×64, 1.28 MFLOP\n"
-           "  3  row max | sub exp sum | div(2) → Float32 100×64\n");
+           "  3  row max | sub exp sum | (div) mul(2, c1) → Float32 100×64\n");
 }
 
 static void rows_are_contiguous_and_short(void **state)
@@ -256,13 +257,13 @@ static void rows_are_contiguous_and_short(void **state)
     fx_array *cube = fx_rand(3, 4, 5), *large = leaf(20000, 3);
     fx_eval(cube);
     expect(fx_softmax(cube, .dims = FX_AXES(0, 1)),
-           "  1  row max | sub exp sum | div(x0) → Float32 3×4×5\n");
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 3×4×5\n");
     assert_null(strstr(plan_of(fx_softmax(cube, .dims = FX_AXES(0, 2))), "row"));
     assert_null(strstr(plan_of(fx_softmax(large)), "row"));
     /* Rows of more than 64 KiB, up to 1 MiB, if there are 16 of them. */
     assert_null(strstr(plan_of(fx_softmax(leaf(20000, 15))), "row"));
     expect(fx_softmax(leaf(20000, 16)),
-           "  1  row max | sub exp sum | div(x0) → Float32 20000×16\n");
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 20000×16\n");
     assert_null(strstr(plan_of(fx_softmax(leaf(262145, 16))), "row"));
 }
 
@@ -296,13 +297,13 @@ static void rows_may_be_columns(void **state)
     fx_array *ys[1], *tall = fx_rand(1024, 513), *y;
     fx_eval(fx_tuple(cube, few, planes, wide, tall, u));
     expect(fx_softmax(x, .dims = FX_AXES(1)),
-           "  1  row max | sub exp sum | div(x0) → Float32 100×64\n");
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 100×64\n");
     expect(fx_softmax(planes, .dims = FX_AXES(1)),
-           "  1  row max | sub exp sum | div(x0) → Float32 16×4096×2\n");
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 16×4096×2\n");
     y = fx_softmax(cube, .dims = FX_AXES(1));
     assert_int_equal(fx_pullback(y, u, &cube, 1, ys), FX_OK);
     expect(fx_tuple(y, ys[0]),
-           "  1  row max | sub exp sum | div div mul sum | (neg) add mul(x0, x1) → "
+           "  1  row max | sub exp sum | (div) mul mul sum | (neg mul) mul add mul(x0, c0, x1) → "
            "Float32 3×40×5, Float32 3×40×5\n");
     assert_null(strstr(plan_of(fx_softmax(few, .dims = FX_AXES(1))), "row"));
     assert_null(strstr(plan_of(fx_softmax(wide, .dims = FX_AXES(1))), "row"));
@@ -325,7 +326,7 @@ static void rows_may_be_around_kept_axes(void **state)
     fx_array *large = fx_rand(64, 64, 16, 65);
     fx_eval(fx_tuple(x, narrow, thin, large));
     expect(fx_softmax(x, .dims = FX_AXES(0, 1, 3)),
-           "  1  row max | sub exp sum | div(x0) → Float32 8×8×16×4\n");
+           "  1  row max | sub exp sum | (div) mul(x0, c0) → Float32 8×8×16×4\n");
     expect(fx_tuple(fx_mean(x, .dims = FX_AXES(0, 1, 3)),
                     fx_sub(x, fx_mean(x, .dims = FX_AXES(0, 1, 3)))),
            "  1  row sum | (div cast)(x0, c0) → Float32 1×1×16×1\n"
@@ -440,7 +441,8 @@ static void halves_take_part(void **state)
     fx_array *x = fx_cast(leaf(100, 64), FX_DTYPE_BF16), *y = fx_cast(leaf(100, 64), FX_DTYPE_BF16);
     fx_array *scale = fx_cast(leaf(100, 1), FX_DTYPE_BF16);
     assert_int_equal(fx_eval(fx_tuple(x, y, scale)), FX_OK);
-    expect(fx_softmax(x), "  1  row cast max | sub exp sum | div cast(x0) → BFloat16 100×64\n");
+    expect(fx_softmax(x),
+           "  1  row cast max | sub exp sum | (div) mul cast(x0, c0) → BFloat16 100×64\n");
     expect(fx_mul(scale, fx_normalise(x, FX_AXES(0), 1e-5)),
            "  1  row cast sum squared deviations | (div cast div cast cast sub cast div add sqrt "
            "div) sub sub mul cast mul(x1, c0, c1, c3, c4, c2, x0′) → BFloat16 100×64\n");
