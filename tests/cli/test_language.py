@@ -109,7 +109,7 @@ class Language(cli.Cli):
         self.refused(*train, "-m", "Chain(Embedding(256 => 8), LayerNorm((8, 64)), Dense(8 => 256))",
                      words="the model's output at a position depends on later tokens")
         self.refused(*train, "--loss", "mse", words="the loss of a language model is logitcrossentropy")
-        for option in (["--classes"], ["--regression"], ["--class-weights", "balanced"]):
+        for option in (["--classes"], ["--regression"], ["--raw-targets"], ["--class-weights", "balanced"]):
             self.refused(*train, *option, words=option[0] + " and --text exclude each other")
         for option in (["--missing", "mean"], ["--normalise", "none"]):
             self.refused(*train, *option, words=option[0] + " is for numbers, but t.txt is texts")

@@ -541,6 +541,12 @@ class Learning(Training):
                   "--init", "raw.safetensors", "-S", "n.bson")
         (values,) = predicted("n.bson", "-d", "1.csv")
         self.assertLess(abs(statistics.fmean(values) - statistics.fmean(truth)), 2 * statistics.stdev(truth))
+        # A copied bias contains the mean, also without the weights of its layer.
+        self.fine("train", "-q", "-d", "1.csv", "-t", "s,t", "-m", "Chain(Dense(3 => 5, tanh), Dense(5 => 2))", "-o", "Descent(0)", "-e", 1,
+                  "--init", "m.safetensors", "-S", "n.bson")
+        for k, values in enumerate(predicted("n.bson", "-d", "1.csv")):
+            truth = column("1.csv", 3 + k)
+            self.assertLess(abs(statistics.fmean(values) - statistics.fmean(truth)), 2 * statistics.stdev(truth))
         for target, outputs, loss in (("s", 1, "mae"), ("s", 1, "huber_loss"), ("s,t", 2, "mse")):
             told, first = [], None
             for k, (a, b) in enumerate(units):

@@ -236,8 +236,8 @@ const command command_eval = {
         "Prints the loss. For classes it also prints the accuracy, the confusion matrix (the "
         "number of observations by actual and predicted class), and the precision, recall and F1 "
         "score of each class. For numbers it also prints the mean absolute error (MAE), the root "
-        "of the mean squared error (RMSE) and the coefficient of determination (R²), of several "
-        "targets also for each one. For a "
+        "of the mean squared error (RMSE) and the coefficient of determination (R²); if there are "
+        "several targets, also for each target. For a "
         "language model it also prints the perplexity and the loss per character.",
     .options = options,
     .run = run_eval,

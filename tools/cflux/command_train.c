@@ -277,8 +277,10 @@ static int check_text(const data_options *d)
     const struct {
         bool given;
         const char *name;
-    } others[] = {
-        {d->classes, "classes"}, {d->numbers, "regression"}, {d->weights != NULL, "class-weights"}};
+    } others[] = {{d->classes, "classes"},
+                  {d->numbers, "regression"},
+                  {o.raw_targets, "raw-targets"},
+                  {d->weights != NULL, "class-weights"}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i].given)
             return fail(EXIT_BAD_INPUT, "--%s and --text exclude each other", others[i].name);

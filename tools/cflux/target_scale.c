@@ -66,14 +66,14 @@ static fx_array *replaced(fx_array *x, void *user)
     return x == n->old->weight ? n->weight : x == n->old->bias ? n->bias : x;
 }
 
-/* The last layer W·h + b becomes a·W·h + a·b + c. */
-static int change_last_layer(train_run *r, fx_array *a, fx_array *c)
+/* The last layer W·h + b becomes a·W·h + a·b + c; without `weight`, W·h + a·b + c. */
+static int change_last_layer(train_run *r, fx_array *a, fx_array *c, bool weight)
 {
     const fx_dense_layer *old = last_linear(r->t.model);
     fx_device *device = fx_device_of(r->t.model);
     fx_array *factor = fx_to(device, fx_cast(a, FX_DTYPE_F32));
     fx_array *bias = fx_add(fx_mul(old->bias, factor), fx_to(device, fx_cast(c, FX_DTYPE_F32)));
-    new_layer n = {old, fx_mul(old->weight, factor), bias};
+    new_layer n = {old, weight ? fx_mul(old->weight, factor) : old->weight, bias};
     r->t.model = fx_fmap_with(replaced, &n, r->t.model);
     return fx_eval(r->t.model) == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
@@ -103,15 +103,18 @@ int scale_targets(train_run *r, const void *fresh)
     r->vy = r->vy ? scaled(r, r->vy) : NULL;
     if (fx_eval(r->vy ? fx_tuple(r->y, r->vy) : (void *)r->y) != FX_OK)
         return fail_library(EXIT_FAILED);
-    return last_linear(fresh)->weight == last->weight
-               ? EXIT_FINE
-               : change_last_layer(r, fx_div(1, r->target_std),
-                                   fx_neg(fx_div(r->target_mean, r->target_std)));
+    /* --init may copy only the bias, if the saved layer has another number of inputs. */
+    const fx_dense_layer *begun = last_linear(fresh);
+    const bool weight = begun->weight != last->weight;
+    return weight || begun->bias != last->bias
+               ? change_last_layer(r, fx_div(1, r->target_std),
+                                   fx_neg(fx_div(r->target_mean, r->target_std)), weight)
+               : EXIT_FINE;
 }
 
 int unscale_model(train_run *r)
 {
-    return r->target_std ? change_last_layer(r, r->target_std, r->target_mean) : EXIT_FINE;
+    return r->target_std ? change_last_layer(r, r->target_std, r->target_mean, true) : EXIT_FINE;
 }
 
 /* ---- targets without a scale ----------------------------------------------------------------- */

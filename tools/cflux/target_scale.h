@@ -14,8 +14,8 @@
 /* Sets r->y and r->vy, the targets of training. They are scaled if the loss is mse, mae or
  * huber_loss, the model ends as above, and --raw-targets is not given. `fresh`: the
  * model before --init copied weights to r->t.model. A copied last layer predicts in the units of
- * the data, and is changed to predict the scaled targets. Returns EXIT_FINE, or the exit status of
- * a failure (printed). */
+ * the data, and is changed to predict the scaled targets; a bias that was copied alone is changed
+ * too. Returns EXIT_FINE, or the exit status of a failure (printed). */
 int scale_targets(train_run *r, const void *fresh);
 
 /* Changes the last layer of the trained model, so that it predicts in the units of the data. No
