@@ -1357,6 +1357,24 @@ class Stopping(Training):
         self.assertGreater(len(log), lines)
         self.assertEqual((log[-1]["why"], "File too large" in log[-1]["message"]), ("error", True))
         self.fine(*request, "-e", "4")
+        # The model, which is smaller than the checkpoint, is saved in the units of the data.
+        self.table("far.csv", [(a, b, 400000 + 1000 * (float(a) - float(b))) for a, b, _ in self.line()], "a,b,y")
+        request = ("train", "-q", "-d", "far.csv", "-m", "Chain(Dense(2 => 8, tanh), Dense(8 => 1))", "-c", "d", "-S", "m.safetensors")
+        self.fine(*request, "-e", "1")
+        self.assertLess(len(self.read("m.safetensors")) + 1000, len(self.read("d")))
+        limit = len(self.read("d")) - 500
+        for name in ("d", "m.safetensors"):
+            os.remove(self.path(name))
+
+        def smaller():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        p = self.start(*request, "-e", "1", preexec_fn=smaller)
+        error = p.communicate()[1].decode()
+        self.assertEqual(p.returncode, 1, error)
+        self.assertIn("the current model was saved to m.safetensors", error)
+        self.assertLess(self.fine("eval", "m.safetensors", "-d", "far.csv", "--json").json()["mae"], 100000)
 
     def test_a_loss_of_nan(self):
         self.table("line.csv", self.line(), "a,b,y")
