@@ -369,11 +369,11 @@ def check_scripts(root, errors):
 
 def check_top(root, errors):
     """In a checkout, git says what belongs to the repository; a source archive has no other files."""
-    command = ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z"]
+    found, command = set(), ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z"]
     if os.path.exists(os.path.join(root, ".git")) and shutil.which("git"):
-        listed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
+        listed = subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout.decode()
         found = {path.split("/")[0] for path in listed.split("\0") if path}
-    else:
+    if not found:  # also if git refuses a folder of another owner
         found = {name for name in os.listdir(root) if name in TOP}
     for name in sorted(found - TOP):
         errors.append(f"{name} is not one of the known files and folders at the top: remove it, or add it to TOP")

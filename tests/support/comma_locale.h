@@ -24,9 +24,11 @@ static inline bool set_comma_locale(void)
                 return true;
         }
     setlocale(LC_ALL, "C");
+    if (getenv("CFLUX_COMMA_LOCALE")) {
+        printf("the locale that CMake made in %s cannot be set\n", getenv("LOCPATH"));
+        exit(1);
+    }
     printf("skipped: no locale with a decimal comma is installed\n");
-    if (getenv("CFLUX_COMMA_LOCALE"))
-        exit(1); /* it was made, and does not work */
     return false;
 }
 
