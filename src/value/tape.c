@@ -268,6 +268,7 @@ void fxi_tape_forget(fxi_context *c, const fxi_node *n)
     if (t->mode == FXI_TAPE_NOTES && i >= 0 && i < t->n && t->entries[i].live == n) {
         t->entries[i].live = NULL;
         t->entries[i].node->weak = n->weak;
+        t->entries[i].node->quotient = n->quotient;
         t->entries[i].node->device = n->device;
     }
 }
