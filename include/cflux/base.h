@@ -232,7 +232,8 @@ FX_API fx_counters fx_stats(void);
  * this: otherwise the first run measures which of several kernels is the fastest. Large results of
  * fx_scatter, and large gradients of fx_gather and Embedding, can still differ on a GPU. Without
  * the oneDNN plugin the bits do not depend on the number of CPU threads either. Default: seed 0,
- * and a separate stream for each thread, numbered in the order in which they first draw numbers. */
+ * and a separate stream for each thread, numbered in the order in which they first draw numbers or
+ * call fx_seed. */
 FX_API void fx_seed(uint64_t seed);
 
 /* Returns 64 random bits of the calling thread's stream, for host code that must be reproducible

@@ -16,8 +16,8 @@ FXI_BEGIN_C
  * Layers: those of nn.h and of fx_register_layer (layer.h), with Flux's keyword arguments in any
  * order (stride=2 is stride=(2, 2)). Functions: those of tree.h, with or without their module, and
  * small anonymous ones: x -> reshape(x, :, size(x, 4)), x -> maxpool(x, (2, 2)), x -> tanh.(x),
- * x -> 2 .* x, and calls of one on the result of another. Older forms are accepted, e.g. Dense(10,
- * 5, σ). Tuples and named tuples of layers give tuples. The scope owns the result.
+ * x -> 2 .* x, and calls of one on the result of another. Older forms are accepted, for example
+ * Dense(10, 5, σ). Tuples and named tuples of layers give tuples. The scope owns the result.
  *
  * On failure: an error array, and a record with the position and the expected text: "model, column
  * 15: Dense takes in => out, got 3 => )". FX_STATUS_FORMAT: a syntax error, an unknown name, a

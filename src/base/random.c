@@ -13,7 +13,8 @@
 static _Thread_local fxi_random_state stream;
 
 /* A thread without a seed draws from a stream of its own, so two of them never draw the same
- * numbers. fx_seed takes a number too: with the seed 0 its stream is number 0 of these. */
+ * numbers: the seed of these streams is 0, and their names are 0, 1, …. The stream of fx_seed(0)
+ * has the name 0 as well. So fx_seed takes a name too, and no later thread gets the name 0. */
 static void name_once(void)
 {
     static uint64_t threads;

@@ -170,10 +170,12 @@ static fxi_closure_layer with_number(char op, bool first, const fxi_number *numb
 {
     const fxi_span s = number->span;
     const bool narrow = memchr(s.from, 'f', (size_t)(s.to - s.from)) != NULL;
-    const bool exact = number->integer && fabs(number->value) < 9e15; /* as a double */
+    const bool exact = number->integer && fabs(number->value) < 9e15; /* a double has all digits */
     const fx_dtype literal = exact ? FX_DTYPE_I64 : narrow ? FX_DTYPE_F32 : FX_DTYPE_F64;
-    return (fxi_closure_layer){
-        .op = op, .number_first = first, .number = number->value, .literal = (int64_t)literal};
+    return (fxi_closure_layer){.op = op,
+                               .number_first = first,
+                               .number = narrow ? (double)(float)number->value : number->value,
+                               .literal = (int64_t)literal};
 }
 
 static bool add_arithmetic(body *b, char op, bool first, const fxi_number *number, const char *at)
@@ -235,5 +237,6 @@ static bool array(body *b)
 void *fxi_notation_closure(fxi_reader *r, fxi_span argument)
 {
     body b = {.r = r, .argument = argument};
-    return array(&b) ? fxi_closure_whole(b.n, b.layers) : NULL;
+    void *made = array(&b) ? fxi_closure_whole(b.n, b.layers) : NULL;
+    return !made || !fx_is_error(made) || fxi_reader_passed_on(r, argument.from) ? made : NULL;
 }

@@ -143,9 +143,9 @@ static fx_array *values_block(const attention *a, fx_array *gy, int64_t from, in
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy, with dropout's mask. A
- * hidden score has none: α is NaN for a query that sees no key, which only a mask can do; else α is
- * 0 there. */
+/* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy, with dropout's mask. The
+ * gradient of a hidden score is 0. So is its α, but not if the query sees no key, which only a mask
+ * can cause: then α is NaN. */
 static fx_array *score_gradient(const attention *a, fx_array *gy, fx_array *alpha, int64_t from)
 {
     fx_array *d = dropped(a, fx_batched_mul(fx_permute(a->v, 1, 0, 2, 3), gy), from);

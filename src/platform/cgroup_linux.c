@@ -117,8 +117,8 @@ static void read_memory(const char *folder, void *user)
     const int64_t used = m->wants_left ? bytes_in(folder, m->files->usage) : -1;
     if (used < 0)
         return;
-    const int64_t left = limit - used + droppable(folder, m->files->droppable);
-    least(&m->left, left < 0 ? 0 : left < limit ? left : limit);
+    const int64_t kept = used - droppable(folder, m->files->droppable);
+    least(&m->left, kept < 0 ? limit : kept < limit ? limit - kept : 0);
 }
 
 void fxi_cgroup_memory(const char *root, int64_t *out_limit, int64_t *out_left)

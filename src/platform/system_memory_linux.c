@@ -83,13 +83,19 @@ static int64_t address_space_left(void)
     return !read ? -1 : used < limit ? limit - used : 0;
 }
 
+/* group: the limit of the process's cgroups; −1 if there is none. */
+static int64_t total_of(int64_t group)
+{
+    const int64_t pages = sysconf(_SC_PHYS_PAGES);
+    const int64_t machine = pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
+    return smaller(smaller(machine, group), address_space());
+}
+
 int64_t fxi_system_memory_total(void)
 {
     int64_t group;
     fxi_cgroup_memory("", &group, NULL);
-    const int64_t pages = sysconf(_SC_PHYS_PAGES);
-    const int64_t machine = pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
-    return smaller(smaller(machine, group), address_space());
+    return total_of(group);
 }
 
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)
@@ -97,7 +103,7 @@ void fxi_system_memory(int64_t *out_total, int64_t *out_available)
     char text[256] = "";
     int64_t group, group_left;
     fxi_cgroup_memory("", &group, &group_left);
-    *out_total = fxi_system_memory_total();
+    *out_total = total_of(group);
     *out_available = -1;
     FILE *f = fopen("/proc/meminfo", "r");
     const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;

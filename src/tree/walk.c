@@ -282,7 +282,8 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
 {
     visiting *v = user;
     void *x = at->objects[0];
-    /* An error object without fields for its error, such as a tuple, counts as an error array. */
+    /* An object that could not be made usually has an error array as a child. If it has no child,
+     * as a tuple, it counts as an error array itself. */
     if (x && !fx_is_array(x) && fx_is_error(x) && fx_count(x) == 0)
         visit_array(v, at, fx_error_array(fxi_object_status(x)));
     else if (fx_has_children(x))

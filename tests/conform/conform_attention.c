@@ -214,7 +214,8 @@ static const char *const masked[] = {"keys=" TAIL "0,1",
                                      "+f128=128x129x1 128x65x1 128x65x1:1,0,3",
                                      NULL};
 /* The last parameter is the input. A query that sees no key makes the gradient of v NaN. With a
- * causal mask it does not do so for all later keys in a kernel, so that is not here. */
+ * causal mask too, it is NaN for all keys in the composed form, but in a kernel only for some of
+ * them; so that case is missing. */
 #define MIXED(name, call) GRADIENT(name, "32x65x2", "32x70x2", "16x70x2", "16x65x2", "2," call)
 static const char *const masked_gradients[] = {
     MIXED("batch", "0,9"),

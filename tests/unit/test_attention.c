@@ -125,8 +125,8 @@ static void blocks_give_the_same_gradients(void **state)
     }
 }
 
-/* A query that sees no key has no part in the gradients of query, key and bias, of which it makes
- * none NaN. The others are as without it: as if it saw a key and the loss did not read its y. */
+/* A query that sees no key adds 0 to the gradients of query, key and bias, and makes no part of
+ * them NaN. They are the same as if the query saw a key, and the loss did not read its y. */
 static void blind_query_changes_three_gradients_by_0(void **state)
 {
     (void)state;

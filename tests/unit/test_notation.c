@@ -113,6 +113,9 @@ static void options_that_are_not_printed(void **state)
                                  " Dense(864 => 10))"),
                           fx_rand(28, 28, 1, 3));
     assert_true(fx_ndims(y) == 2 && fx_size(y, 0) == 10 && fx_size(y, 1) == 3);
+    /* As in Julia, 0.1f0 is a Float32, also where it meets a Float64. */
+    fx_array *tenth = fx_call(parsed("x -> 0.1f0 .* x"), fx_full_dtype(FX_DTYPE_F64, 1, 1));
+    assert_true(fx_item(tenth) == (double)0.1f);
     for (int i = 0; i < 2; i++) { /* every function by both of its names */
 #define HAS(NAME, word) assert_ptr_equal(parsed(i ? #word : FX_##NAME->name), FX_##NAME);
         FXI_FUNCTIONS(HAS)
@@ -534,7 +537,8 @@ static void without_memory(void **state)
 {
     (void)state;
     static const char text[] =
-        "Chain(enc = Chain(Dense(1 => 6, tanh), BatchNorm(6)), dec = (Dropout(0.5)))";
+        "Chain(enc = Chain(Dense(1 => 6, tanh), BatchNorm(6)), dec = (Dropout(0.5)), "
+        "scale = x -> 2 .* tanh.(x) .+ 1)";
     int failures = 0;
     parsed(text);
     for (int64_t nth = 0;; nth++) {

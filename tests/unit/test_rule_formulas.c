@@ -666,7 +666,6 @@ static void the_update_of_a_model_is_one_step(void **state)
         assert_int_equal(steps_of_update(others[i]), 1);
 }
 
-/* The square of 300 is infinite in Float16; the first steps of RAdam do not depend on it. */
 /* The variance of equal gradients is 0. Rounding makes it negative for some of them. */
 static void equal_gradients_have_no_variance(void **state)
 {
@@ -682,6 +681,7 @@ static void equal_gradients_have_no_variance(void **state)
     assert_true(fx_item(fx_all(fx_lt(x, 0))) == 1);
 }
 
+/* The square of 300 is infinite in Float16; the first steps of RAdam do not depend on it. */
 static void first_steps_of_radam(void **state)
 {
     (void)state;
