@@ -91,11 +91,18 @@ static int64_t total_of(int64_t group)
     return smaller(smaller(machine, group), address_space());
 }
 
+/* Every new thread asks for it, and reading the files of the cgroups takes several times as long as
+ * the rest of a thread's first evaluation. So they are read once. */
 int64_t fxi_system_memory_total(void)
 {
-    int64_t group;
-    fxi_cgroup_memory("", &group, NULL);
-    return total_of(group);
+    enum { UNREAD = -2 };
+    static int64_t group = UNREAD;
+    int64_t limit = __atomic_load_n(&group, __ATOMIC_RELAXED);
+    if (limit == UNREAD) {
+        fxi_cgroup_memory("", &limit, NULL);
+        __atomic_store_n(&group, limit, __ATOMIC_RELAXED);
+    }
+    return total_of(limit);
 }
 
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)
