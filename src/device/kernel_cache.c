@@ -253,17 +253,11 @@ static int latest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The limit in bytes; FX_CACHE may give it in MiB. It is read once, so that a text that is not a
- * number is reported once. */
+/* The limit in bytes; FX_CACHE may give it in MiB. */
 static int64_t bytes_most(void)
 {
-    static int64_t known = -1; /* atomic */
-    int64_t most = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (most < 0) {
-        most = fxi_number_variable("FX_CACHE", 0, (1 << 30) - 1, MEGABYTES_MOST) << 20;
-        __atomic_store_n(&known, most, __ATOMIC_RELAXED);
-    }
-    return most;
+    static bool warned; /* atomic */
+    return fxi_number_variable("FX_CACHE", 0, (1 << 30) - 1, MEGABYTES_MOST, &warned) << 20;
 }
 
 /* Removes the files used longest ago until the rest is within the limit. */

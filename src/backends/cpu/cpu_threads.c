@@ -15,7 +15,8 @@ static int chosen; /* atomic; 0: not decided yet */
 static int default_threads(void)
 {
     const int cores = fxi_system_cores();
-    return (int)fxi_number_variable("FX_NUM_THREADS", 1, INT_MAX, cores);
+    bool warned = false; /* the number is decided once, and again after fx_set_num_threads(0) */
+    return (int)fxi_number_variable("FX_NUM_THREADS", 1, INT_MAX, cores, &warned);
 }
 
 /* At most FXI_THREADS_MOST, the participants of the pool. */
