@@ -158,7 +158,7 @@ static bool examine(const train_run *r, const double *y, int64_t each, int64_t k
     moments(y, n, each, k, &mean, &std);
     name_target(r, each, k, name, sizeof name);
     const char *how = r->o->raw_targets
-                          ? ", or leave out --raw-targets"
+                          ? last_linear(r->t.model) ? ", or leave out --raw-targets" : ""
                           : ", or end the model in a Dense layer with a bias and without an "
                             "activation, so that the targets are scaled";
     const double most = fmax(fabs(mean), std), rate = fx_eta(r->state),

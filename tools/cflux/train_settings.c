@@ -60,7 +60,7 @@ static void put_settings(const train_run *r, FILE *to)
             r->o->drop_partial ? "--drop-partial" : "no --drop-partial", r->o->data.normalise);
     if (strcmp(r->o->data.missing, "error") != 0)
         fprintf(to, "--missing %s\n", r->o->data.missing);
-    if (r->o->raw_targets || r->target_std)
+    if (r->target_std || (r->o->raw_targets && !r->p.classes))
         fprintf(to, "%s--raw-targets\n", r->o->raw_targets ? "" : "no ");
     put_notation(to, "--optimiser", fx_parse_optimiser(r->o->optimiser));
     if (r->schedule) {
