@@ -333,8 +333,7 @@ static fx_array *count_below(const char *op, fx_array *a, fx_array *v, bool or_e
         fx_summary(v, other, sizeof other);
         return fx_error_array(fx_fail(FX_STATUS_SHAPE, op,
                                       "expected a vector and an array, or two matrices with equal "
-                                      "numbers of columns, got a %s "
-                                      "and a %s",
+                                      "numbers of columns, got a %s and a %s",
                                       one, other));
     }
     fx_array *left = vector ? a : fx_unsqueeze(a, 1), *right = fx_unsqueeze(v, 0);

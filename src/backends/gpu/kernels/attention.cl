@@ -108,8 +108,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
             part[m][i] = fx_two_@name@(sum[m][(at) + i / 2][i % 2 * 2], \
                 sum[m][(at) + i / 2][i % 2 * 2 + 1]);
 // MASK is the number of the buffer of the mask; 0: there is none. It hides the pairs of a key and a
-// query for which it is false: they change no score's gradient. α is 0 for them, but NaN if the query
-// sees no key, so that its logarithm is −∞.
+// query for which it is false. The gradient of a hidden score is 0. Its α is 0 too, but NaN if the query
+// sees no key: the logarithm of that query is −∞.
 #define MASK @mask@
 #if MASK
 #define UNSEEN(key, query) (!mask[mask_from + (key) * MASK_STRIDE(0) + (query) * MASK_STRIDE(1)])
@@ -399,6 +399,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
                         const fx_int query = at + (fx_int)(lane % 4 * 2) + (fx_int)c;
                         if (c >= end || later + (fx_i32)(m * 16 + i / 2 * 8) > c ||
                             (key < KEYS && UNSEEN(key, query))) {
+                            // 0, or NaN where the logarithm is −∞
                             sum[m][y][i] = its[c] - its[c];
                             hidden[m] |= 1u << (y * 4 + i);
                         }
