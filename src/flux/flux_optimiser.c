@@ -10,6 +10,7 @@
  * model of that file.
  */
 #include "flux_optimiser.h"
+#include "c_text.h"
 #include "error.h"
 #include "file_node.h"
 #include "memory.h"
@@ -56,7 +57,7 @@ static bool unfit(matching *m, const char *format, ...)
     va_list args;
     va_start(args, format);
     if (!m->why[0])
-        vsnprintf(m->why, sizeof m->why, format, args);
+        fxi_vsnprintf(m->why, sizeof m->why, format, args);
     va_end(args);
     return false;
 }

@@ -46,7 +46,7 @@ bool fxi_reader_fail(fxi_reader *r, const char *at, const char *format, ...)
     char text[440];
     va_list ap;
     va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
+    fxi_vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     return record(r, at, FX_STATUS_FORMAT, text);
 }

@@ -6,6 +6,7 @@
  * mapped (a pipe, some remote file systems) is read.
  */
 #include "bytes.h"
+#include "c_text.h"
 #include "file_out.h"
 #include "files.h"
 #include "memory.h"
@@ -213,7 +214,7 @@ fx_status fxi_bytes_fail(fxi_bytes *b, size_t at, const char *format, ...)
     char why[320];
     va_list args;
     va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
+    fxi_vsnprintf(why, sizeof why, format, args);
     va_end(args);
     return b->status = fx_fail(FX_STATUS_FORMAT, b->op, "%s: %s: offset %zu: %s", b->path,
                                b->format, b->origin + at, why);

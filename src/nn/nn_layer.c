@@ -6,6 +6,7 @@
  * Flux's @warn with maxlog=1, so that a training loop does not repeat it.
  */
 #include "nn_layer.h"
+#include "c_text.h"
 
 #include "memory.h"
 
@@ -19,7 +20,7 @@ bool fxi_layer_fail(const fx_type *type, const char *format, ...)
     char text[400];
     va_list ap;
     va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
+    fxi_vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     fx_fail(FX_STATUS_ARGUMENT, type->name, "%s", text);
     return false;

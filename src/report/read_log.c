@@ -3,6 +3,7 @@
  * broken: broken lines are counted, and the first one is reported.
  */
 #include "read_log.h"
+#include "c_text.h"
 #include "memory.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static void add_warning(reader *in, const char *format, ...)
     char text[640];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    fxi_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     char *copy = fxi_strdup(text);
     if (copy && fxi_grow(&r->warnings, &r->capacity, r->nwarnings + 1, sizeof copy)) {

@@ -49,6 +49,8 @@ static void print_all(FILE *to)
 
     assert_int_not_equal(fx_eval(fx_call(fx_dropout(1.5), x)), FX_OK);
     fputs(fx_error_take().message, to);
+    assert_true(fx_is_error(fx_lpnormpool(FX_DIMS(2), .p = -2.5)));
+    fputs(fx_error_take().message, to);
     fx_loader *batches = fx_dataloader(fx_tuple(x, fx_randn(1, 4)), .batchsize = 2);
     assert_int_equal(fx_train(error_of, model, batches, state, .epochs = 2, .progress = true,
                               .progress_to = to, .clip_norm = 0.0),
@@ -95,6 +97,7 @@ static void numbers_have_a_point(void **state)
     assert_int_equal(commas_in_numbers(events), 0);
     assert_non_null(strstr(text, "Dropout(0.25)"));
     assert_non_null(strstr(text, "got p = 1.5"));
+    assert_non_null(strstr(text, "got p = -2.5"));
     assert_non_null(strstr(text, " MFLOP"));
     assert_non_null(strstr(text, "epoch 2/2"));
     assert_non_null(strstr(events, "\"dur\":"));
