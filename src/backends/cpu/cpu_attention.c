@@ -349,7 +349,8 @@ static void run_panel(const work *w, int64_t lane, int64_t lanes, int64_t panel,
 
 /* ---- a group --------------------------------------------------------------------------------- */
 
-/* Packs the lanes' operands, and clears the results. The scores' scale is a factor of the lanes. */
+/* Packs the lanes' operands, multiplies the first by the scale of the scores, and clears the
+ * results. */
 static void begin_group(const work *w, int64_t lane, int64_t lanes)
 {
     const job *j = w->j;
@@ -424,7 +425,7 @@ static void run_group(work *w, int64_t group)
                   lanes = fxi_cpu_min(most, j->lanes - lane);
     begin_group(w, lane, lanes);
     const bool keys = j->recipe->lanes_are_keys, causal = j->a->causal;
-    /* No lane of the group sees rows outside. */
+    /* No lane of the group sees the rows that are left out. */
     const int64_t end = causal && !keys ? fxi_cpu_min(j->rows, lane + lanes) : j->rows;
     for (int64_t from = causal && keys ? lane : 0; from < end; from += ROWS) {
         const int64_t to = fxi_cpu_min(end, from + ROWS), n = to - from;

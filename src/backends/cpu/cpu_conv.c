@@ -67,9 +67,9 @@ static const struct {
 
 /* ---- the epilogue ---------------------------------------------------------------------------- */
 
-/* Does an instruction of the epilogue apply a number or a value of each channel to the value so
- * far, which is register r? *out_operand: the register of the second operand; r if there is
- * none. */
+/* Is an instruction of the epilogue a relu, or arithmetic with a number or a value of each channel?
+ * r: the register of the value so far. *out_operand: the register of the second operand; r if there
+ * is none. */
 static bool can_apply(const fx_step *step, const fx_instr *ins, int r, int *out_operand)
 {
     const bool first = ins->src[0] == r, either = ins->op == FX_OP_ADD || ins->op == FX_OP_MUL;
@@ -86,7 +86,8 @@ static bool can_apply(const fx_step *step, const fx_instr *ins, int r, int *out_
     return channels;
 }
 
-/* Fills in the epilogue's instructions; n stays 0 if there are none or others. */
+/* Fills in the epilogue's instructions. n stays 0 if the step has none, too many, or one that
+ * can_apply refuses. */
 static void read_epilogue(const fx_step *step, const void *const *in, fxi_conv_epilogue *out)
 {
     const fx_program p = fx_step_program(step);

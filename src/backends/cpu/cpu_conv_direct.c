@@ -238,8 +238,7 @@ static int64_t blocks_of(const layout *l)
     return fxi_cpu_divide_up(l->out[1], l->rows) * fxi_cpu_divide_up(l->out[2], l->planes);
 }
 
-/* The last block along an axis is smaller. The kernel gets its size, so nothing is computed for
- * rows that do not exist. */
+/* The kernel gets the size of the block, so nothing is computed for rows that do not exist. */
 static block block_at(const layout *l, int64_t number)
 {
     const int64_t across = fxi_cpu_divide_up(l->out[1], l->rows);
@@ -263,7 +262,7 @@ static int64_t plane_at(const layout *l, int64_t j)
 }
 
 /* Copies existing windows of a block between n columns of the output and their scratch. In the
- * scratch the rows are apart, because it has the windows between two rows that do not exist. */
+ * scratch, windows that do not exist are between the rows. */
 static void copy_windows(const layout *l, const block *b, char *out, char *scratch, int64_t n,
                          bool to_scratch)
 {
@@ -404,8 +403,8 @@ static void finish_panel(const window_job *s, const block *b, int64_t first, int
         }
 }
 
-/* Windows are summed in the thread's own scratch, not in the output, because the scratch has the
- * windows between rows that do not exist. */
+/* Windows are summed in the thread's own scratch, not in the output, because the sums also have
+ * windows that do not exist, between the rows. */
 static void run_unit(const window_job *s, int64_t unit, const workspace *w)
 {
     const layout *l = &s->l;
@@ -705,7 +704,7 @@ static fx_status run_weight(weight_job *w, bool *out_finite)
     w->units = fxi_cpu_divide_up(g->batch, w->images) * blocks_of(l);
     w->shares =
         fxi_cpu_min(fxi_cpu_min(w->units, MOST_SHARES), fxi_cpu_max(1, windows / SHARE_WINDOWS));
-    /* A small gradient is faster on one thread than the sums of several shares. */
+    /* A small gradient takes less time on one thread than adding the sums of several shares. */
     w->shares = cost_of(g) / (double)g->groups < SHARE_COST ? 1 : w->shares;
     w->parts = fxi_cpu_parts(g->groups * w->shares, cost_of(g));
     const int64_t lengths[] = {(w->shares - 1) * g->groups * kernel_length(g), g->depth + extra};

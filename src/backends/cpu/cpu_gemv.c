@@ -107,7 +107,7 @@ static void add_halves(const job *q, int64_t row, int64_t rows, int64_t l, int64
         &(fxi_gemv){.a = block, .x = x, .y = sums, .rows = rows, .k = n, .stride = run, .xs = 1});
 }
 
-/* A block of the sum, which is at most kc terms of all rows. */
+/* Adds a block of the sum: n terms, at most kc, of some rows. */
 static void add_block(const job *q, int64_t row, int64_t rows, int64_t l, int64_t n, void *sums)
 {
     if (!q->load) {
@@ -179,8 +179,8 @@ static int64_t rows_together(const job *q, int64_t lanes, bool cached)
     return !q->across || q->load ? ROWS : cached ? 2 * lanes : lanes;
 }
 
-/* `describe` has accepted the product: fxi_cpu_gemm's plan asked before. It is repeated because the
- * operands are known only now. */
+/* fxi_cpu_gemv_suits has accepted the product. `describe` is called again because the operands are
+ * known only now. */
 void fxi_cpu_gemv(int dtype, const fxi_gemm *g, int64_t kc, bool alone)
 {
     const fxi_simd *simd = fxi_cpu_simd();

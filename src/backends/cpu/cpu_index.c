@@ -5,10 +5,10 @@
  *
  * or by element (cpu_elements.c).
  *
- * Indices are checked first: nothing is written if one is out of range. Both operations see their
- * arrays as inner × axis × outer, and a row is the inner elements of one position along the others.
- * x may have any strides; a src that is not dense is copied first. Threads share the rows of the
- * result.
+ * In this file, all indices are checked first: nothing is written if one is out of range. Both
+ * operations see their arrays as inner × axis × outer, and a row is the inner elements of one
+ * position along the others. x may have any strides; a src that is not dense is copied first.
+ * Threads share the rows of the result.
  *
  * Scatter first sorts the indices, so that it writes each row once: the whole of a gradient of an
  * embedding is written, but a batch has terms for a few rows only. One thread takes all terms of a

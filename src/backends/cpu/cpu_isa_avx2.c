@@ -40,7 +40,7 @@ typedef __m256i gemm_part_f32, gemm_part_f64;
 #define FXI_STORE_PART_F32(m, p, v) _mm256_maskstore_ps(p, m, (__m256)(v))
 #define FXI_STORE_PART_F64(m, p, v) _mm256_maskstore_pd(p, m, (__m256d)(v))
 #define FXI_STREAM(p, v)            _mm256_stream_si256((__m256i *)(p), (__m256i)(v))
-/* Conversions in one instruction; gcc 12 makes two of halves from vectors of the compiler. */
+/* Conversions in one instruction. gcc 12 converts its own vector types in two halves. */
 #define FXI_WIDE(h)   ((vd)_mm256_cvtps_pd((__m128)(h)))
 #define FXI_NARROW(v) ((vh)_mm256_cvtpd_ps((__m256d)(v)))
 /* For Philox (cpu_isa_random.h). AVX2 cannot multiply lanes of 64 bits, but it has the product of

@@ -58,9 +58,9 @@ static inline vd_parts vd_reduce(vd x, double least, double most)
     return (vd_parts){w.r, w.tail, {half << 52, rest << 52}};
 }
 
-/* Multiplied by one factor after the other, so that it overflows to Inf or underflows gradually.
- * The limits change no result: e⁻⁷⁴⁶ is less than half of the smallest denormal, 2⁻¹⁰⁷⁴, and e⁷¹⁰
- * is larger than the largest number. */
+/* eˣ. The two factors are multiplied one after the other, so that the product overflows to Inf or
+ * underflows gradually. The limits change no result: e⁻⁷⁴⁶ is less than half of the smallest
+ * denormal, 2⁻¹⁰⁷⁴, and e⁷¹⁰ is larger than the largest number. */
 static inline vd vd_exp(vd x)
 {
     /* s + s·(eʳ − 1) is rounded once, as 1 + (eʳ − 1) would be, since s is a power of two. */
@@ -107,7 +107,7 @@ static inline vd vd_log_parts(vd k, vd f)
     return vd_fma(k, vd_splat(LN2_HIGH_F64), f - (square - small));
 }
 
-/* The result y, except where x is zero, negative, infinite or NaN; `zero` is where y is −Inf. */
+/* y; but −Inf where x is `zero`, NaN where x is less, and x itself where x is Inf or NaN. */
 static inline vd vd_log_ends(vd x, vd y, double zero)
 {
     y = vd_pick(vd_same(x, vd_splat(zero)), vd_splat(-INFINITY), y);

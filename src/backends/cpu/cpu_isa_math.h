@@ -169,10 +169,10 @@ static inline vf vf_exp_near(vf x)
     return vf_fma(vf_exp_less_one(w.r), s, s);
 }
 
-/* eˣ. In vectors with other numbers, eʳ is multiplied by one factor after the other: each is a
- * normal number, so the product overflows to Inf or underflows gradually, as it should. Where both
- * ways are possible they give the same bits. The limits change no result: e⁻¹⁰⁴ is less than half
- * of the smallest denormal, 2⁻¹⁴⁹, and e⁸⁹ is larger than the largest number. */
+/* eˣ. If any |x| in the vector is EXP_NEAR or more, eʳ is multiplied by one factor after the other:
+ * each is a normal number, so the product overflows to Inf or underflows gradually, as it should.
+ * Where both ways are possible they give the same bits. The limits change no result: e⁻¹⁰⁴ is less
+ * than half of the smallest denormal, 2⁻¹⁴⁹, and e⁸⁹ is larger than the largest number. */
 static inline vf vf_exp(vf x)
 {
     if (vf_all(vf_less(vf_abs(x), vf_splat(EXP_NEAR))))

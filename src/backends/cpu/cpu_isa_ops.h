@@ -450,7 +450,8 @@ static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][3] = {
     FXI_PAIR_FORM(NAME##_vv, FXI_VECTOR, FXI_VECTOR, FIRST, SECOND)                                \
     FXI_PAIR_FORM(NAME##_vs, FXI_VECTOR, FXI_ONE, FIRST, SECOND)                                   \
     FXI_PAIR_FORM(NAME##_sv, FXI_ONE, FXI_VECTOR, FIRST, SECOND)
-/* All loops that begin with one operation. A negation has no s[2]. */
+/* All loops that begin with one operation. A negation does not use the value at s[2], but the loop
+ * reads it, so s[2] must be valid. */
 #define FXI_PAIR_FIRST(NAME, FIRST)                                                                \
     FXI_PAIR_SECOND(NAME##_sum, FIRST, t + c)                                                      \
     FXI_PAIR_SECOND(NAME##_difference, FIRST, t - c)                                               \
@@ -507,7 +508,8 @@ static const fxi_tile_fn tile_casts[FXI_C_COUNT][FXI_C_COUNT] = {
     FXI_ROW_CAST(i64), FXI_ROW_CAST(u8),  FXI_ROW_CAST(u8),
 };
 
-/* Casts to 16-bit floats go through Float32 in one rounding (half.h). */
+/* Casts to 16-bit floats go through Float32, rounded to odd: the rounding to 16 bits then gives the
+ * same result as one rounding of the source (half.h). */
 FXI_LOOP1(f64_to_odd, double, float, fxi_f64_to_odd(a))
 FXI_LOOP1(i32_to_odd, int32_t, float, fxi_f64_to_odd((double)a))
 FXI_LOOP1(i64_to_odd, int64_t, float, fxi_i64_to_odd(a))

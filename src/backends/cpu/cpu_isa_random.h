@@ -65,7 +65,7 @@ static inline void philox_words(vl key, vl *counters, vl out[PHILOX_VECTORS])
         out[v] = (even[v] & UINT32_MAX) | (odd[v] << 32);
 }
 
-/* Numbers of `bits` random bits, the upper ones of one word each. */
+/* A number is the upper `bits` bits of one word, divided by 2^bits. */
 static void random_f32(const uint64_t stream[2], uint64_t block, int64_t n, int bits, float *out)
 {
     const float unit = 1.0f / (float)(1u << bits);
@@ -80,7 +80,7 @@ static void random_f32(const uint64_t stream[2], uint64_t block, int64_t n, int 
         const bool whole = n - i >= PHILOX_WORDS;
         float *const to = whole ? out + i : number;
         for (int v = 0; v < PHILOX_VECTORS; v++) {
-            /* At most 24 bits, so that the conversion of signed integers serves. */
+            /* At most 24 bits, so w is never negative. Signed integers are faster to convert. */
             const vi w = (vi)((vu)words[v] >> (32 - bits));
             const vf x = __builtin_convertvector(w, vf) * unit;
             memcpy(to + v * FXI_VECTOR_BYTES / 4, &x, sizeof x);
@@ -91,7 +91,8 @@ static void random_f32(const uint64_t stream[2], uint64_t block, int64_t n, int 
 }
 
 /* Numbers of 53 random bits: 32 of a first word and 21 of the second. Both terms and their sum are
- * exact. An integer below 2⁵² as the lower bits of 2⁵² is the number 2⁵² + the integer. */
+ * exact. If an integer below 2⁵² replaces the lower 52 bits of the double 2⁵², the double is 2⁵² +
+ * that integer. */
 static void random_f64(const uint64_t stream[2], uint64_t block, int64_t n, double *out)
 {
     enum { NUMBERS = PHILOX_WORDS / 2 };

@@ -5,10 +5,9 @@
  * eight rows at a time, so that memory is read fast and accumulators are read and written once for
  * all eight (sums of 4096×4096 along the strided axis: 2.2 ms instead of 5.8). Float32 sums and
  * products run in double, so a sum of millions of numbers is as exact as its result. max and min
- * keep the first NaN that they meet. Sums of contiguous floats are written with vector types: of
- * two sets of 16 lanes gcc 12 keeps one in memory, where each addition waits for the previous
- * store. Comparisons become vectors only if the compiler keeps their loop, which it does for 64
- * lanes.
+ * are NaN once they have met a NaN. Sums of contiguous floats are written with vector types: of two
+ * sets of 16 lanes gcc 12 keeps one in memory, where each addition waits for the previous store.
+ * Comparisons become vectors only if the compiler keeps their loop, which it does for 64 lanes.
  *
  * Long rows that are contiguous in memory are reduced a few at a time (fxi_reducer.rows). One row
  * is one stream, and the processor fetches too little of it in advance: 4096 sums of 4096 Float32

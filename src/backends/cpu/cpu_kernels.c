@@ -1,7 +1,7 @@
 /* cpu_kernels.c: finds the kernel that runs a step, and holds what all kernels share: errors, the
  * choice of the instruction set, and the conversion of 16-bit floats.
  *
- * One table, made from op.def, maps the class of an operation to its kernel. Kernels that sum or
+ * One table, made from op.def, gives each operation the kernel of its class. Kernels that sum or
  * compare (reduce, cumsum, scatter, conv, pool) have no loops for 16-bit floats: around them the
  * inputs are converted to dense Float32 and the result back, with one rounding at the end.
  * Elementwise steps round after every instruction and do so themselves; movement copies bytes.
@@ -108,7 +108,6 @@ static const struct {
     [FX_CLASS_ROW] = {fxi_cpu_row_prepare, fxi_cpu_row_release},
     [FX_CLASS_MATMUL] = {fxi_cpu_matmul_prepare, fxi_cpu_matmul_release},
     [FX_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
-    [FX_CLASS_CUSTOM] = {NULL, NULL},
     [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_foreach_release},
 };
 
@@ -213,12 +212,12 @@ static const fxi_simd *find_simd(const char *name)
     return NULL;
 }
 
-/* Atomic; NULL until the first use. Then every thread finds the same table. */
+/* Atomic; NULL until the first use. Several threads may choose at the same time: all find the same
+ * table. */
 static const fxi_simd *chosen_simd;
 
 bool fxi_cpu_simd_choose(const char *name)
 {
-    /* Several threads may choose at the same time on first use; all find the same table. */
     const fxi_simd *s = find_simd(name);
     if (s)
         __atomic_store_n(&chosen_simd, s, __ATOMIC_RELEASE);

@@ -54,7 +54,7 @@ int64_t fxi_cpu_count_true(const uint8_t *mask, int64_t n)
 }
 
 /* Adds the indices of the true elements from `from` to `to` to a list of n, and returns its length.
- * The list has place for MOST + LANES. */
+ * The list has space for MOST + LANES. */
 static int list_true(const uint8_t *mask, int64_t from, int64_t to, int64_t *list, int n)
 {
     for (int64_t i = from; i < to; i++)

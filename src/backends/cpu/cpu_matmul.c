@@ -11,7 +11,7 @@
 /* ---- integers -------------------------------------------------------------------------------- */
 /* Integer products are rare (counts, indices), so they have neither tiles nor threads within one
  * product. Unsigned arithmetic, so that overflow wraps instead of being undefined. The inner loop
- * runs down a column of A and C, which are usually neighbours in memory. */
+ * runs down a column of A and of C, whose elements are usually neighbours in memory. */
 #define INTEGER_GEMM(NAME, U)                                                                      \
     static void NAME(const fxi_gemm *g)                                                            \
     {                                                                                              \
@@ -144,7 +144,8 @@ static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n)
     return fxi_cpu_parallel_scratch(p.parts, bytes, run_part, &p);
 }
 
-/* `ready` is NULL while the epilogue is prepared, which stores its program there. */
+/* fxi_cpu_epilogue_prepare stores its program in step->ready. The program then moves to `prepared`,
+ * which takes its place there. */
 fx_status fxi_cpu_matmul_prepare(fx_step *step)
 {
     const fx_status status = fxi_cpu_epilogue_prepare(step);

@@ -86,8 +86,8 @@ static struct {
     _Alignas(64) int64_t done; /* parts of this job that workers have finished */
     fxi_mutex lock;
     fxi_cond finished;
-    /* Used only by the thread that holds the pool: */
-    int workers, wanted; /* threads that run; number of threads that were asked for */
+    /* The next three are used only by the thread that holds the pool. */
+    int workers, wanted; /* workers that run; workers that were asked for */
     bool fork_handled;
     participant participants[FXI_THREADS_MOST];
 } pool = {.lock = FXI_MUTEX_INIT, .finished = FXI_COND_INIT};
@@ -231,7 +231,7 @@ static void forget_workers(void)
     fxi_cond_init(&pool.finished);
 }
 
-/* A worker that cannot be started is not an error: its parts are taken by the others. */
+/* A worker that cannot be started is not an error: jobs are divided among fewer threads. */
 static bool start_worker(participant *s)
 {
     if (!fxi_cond_init(&s->more))
@@ -356,8 +356,8 @@ static void share(job *j, int64_t first, int64_t parts, int width)
     await((uint64_t)parts - mine);
 }
 
-/* Runs all parts and releases the pool. A range holds 20 bits, so a job with more parts is run in
- * several rounds. */
+/* Runs all parts, and leaves the pool if the caller holds it (width above 1). A range holds 20
+ * bits, so a job with more parts is run in several rounds. */
 static void run_job(job *j, int64_t parts, int width)
 {
     for (int64_t part = 0; part < parts && width == 1; part++)
@@ -369,7 +369,7 @@ static void run_job(job *j, int64_t parts, int width)
     leave_pool();
 }
 
-/* ---- the three forms ------------------------------------------------------------------------- */
+/* ---- the two forms --------------------------------------------------------------------------- */
 
 static void run_plain(const job *j, int64_t part, int number)
 {

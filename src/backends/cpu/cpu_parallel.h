@@ -18,9 +18,10 @@
 void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), void *user);
 
 /* The same, with `bytes` of memory for each thread that takes part, aligned to 64. A part finds the
- * contents that the thread's previous part left; the first part finds zeros in the first 64 bytes.
- * Parts themselves should not allocate: chance decides which thread runs them, and a repeated step
- * must not allocate. Returns FX_OK, or FX_STATUS_MEMORY before the first part ran. */
+ * contents that the previous part of the same thread left; the first part of each thread finds
+ * zeros in the first 64 bytes. Parts themselves should not allocate: chance decides which thread
+ * runs them, and a repeated step must not allocate. Returns FX_OK, or FX_STATUS_MEMORY before the
+ * first part ran. */
 fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
                                    void (*body)(void *user, int64_t part, void *scratch),
                                    void *user);

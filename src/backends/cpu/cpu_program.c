@@ -14,8 +14,9 @@
  * after a short while (a bias) is laid out once, a tile longer than its period. An operand that is
  * the same for a stretch of neighbouring elements (a value for each channel of an image) is a
  * scalar that changes from stretch to stretch, and tiles end where stretches end. Any other operand
- * is gathered into a tile by a walk. A tile of results is used again after its last use. If 256
- * elements of each live value would overflow the scratch memory, the program uses shorter tiles.
+ * is gathered into a tile by a walk. The tile of a result is reused after the last read of the
+ * result. If 256 elements of each live value would overflow the scratch memory, the program uses
+ * shorter tiles.
  *
  * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
  * loading and storing them are calls like all others.
@@ -536,9 +537,10 @@ static bool too_large(const fxi_program *p)
     return (int64_t)(p->ntiles + p->nout) * p->tile_bytes > SCRATCH_BYTES;
 }
 
-/* One allocation holds the program and its lists. Every operand may need a call to spread or load
- * it, every instruction one to round, every output one to store. The lists' lengths are upper
- * bounds that follow from the numbers of operands and instructions. */
+/* One allocation holds the program and its lists, whose lengths are upper bounds. A scalar may need
+ * two calls at the start or for each stretch: one to convert 16 bits, one to spread it. In each
+ * tile, an operand may need a call to convert it, an instruction one to round, an output one to
+ * store. */
 static fxi_program *allocate(const fxi_program_spec *s)
 {
     const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,

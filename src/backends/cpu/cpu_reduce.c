@@ -156,7 +156,7 @@ static void divide(reduction *r)
         r->parts = r->items;
 }
 
-/* Fills in everything that does not depend on the number of threads and on addresses. */
+/* Fills in everything but the addresses and the division into pieces and parts. */
 static void describe(reduction *r, const fx_step *step)
 {
     const fx_tensor *t = &step->in[0];
@@ -178,9 +178,8 @@ static void describe(reduction *r, const fx_step *step)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
     /* Whole vectors. A size of 0: the type has no such reduction. */
     const int64_t fit = TILE_BYTES / fxi_cpu_max(1, (int64_t)r->op->size) / 64 * 64;
-    /* Tiles of rows are small: all items are divided among threads, and only reductions of fewer
-     * than 16 items have pieces, whose accumulators one thread merges. So a tile has few rows: even
-     * an array of a few hundred rows must have enough tiles to keep all threads busy. */
+    /* A tile has few rows, because threads share the tiles: even an array of a few hundred rows
+     * must have enough tiles for all threads. */
     r->most = r->columns ? fit : fxi_cpu_max(1, fxi_cpu_min(ROWS, r->width / ROW_TILES));
     /* An empty reduction visits no position and keeps the neutral element. */
     r->outer = all ? fxi_walk_length(&r->reduced) : 0;
@@ -224,7 +223,8 @@ static inline bool is_small(const reduction *r)
            fxi_cpu_parts(r->longest, r->cost) == 1;
 }
 
-/* The few calls of a reduction in a small network take less time than a description of its own. */
+/* The reductions of small networks are so short that copying and completing the description would
+ * take longer. */
 static void reduce_small(const reduction *r, const void *in, void *out)
 {
     _Alignas(64) char acc[TILE_BYTES];
@@ -310,7 +310,7 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
     /* Bool has no scan. 16-bit floats are converted around this kernel (cpu_kernels.c). */
     if (t->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, t->dtype);
-    /* A dense copy first, whatever strides the input has: the sums then run in place. */
+    /* A strided input is first copied to the output, densely; the sums then run in place. */
     const bool dense = fxi_is_dense(step->in[0].ndim, step->in[0].shape, step->in[0].stride);
     const fx_status status = dense ? FX_OK : fxi_cpu_copy(&step->in[0], in[0], out);
     if (status || length == 0)

@@ -184,8 +184,8 @@ static void compute_terms(const runner *r, const fxi_row_call *c, const tile *t)
     c->terms(r->at[c->src[0]], src, t->n, 0);
 }
 
-/* Adds row k of a tile, n elements, to the row's accumulators. Few elements of a mask are true as a
- * rule, and then a masked sum is faster than its terms. */
+/* Adds row k of a tile, n elements, to the row's accumulators. Usually few elements of a mask are
+ * true, and then fxi_cpu_sparse_sum is faster than computing all terms. */
 static void reduce_row(const runner *r, const fxi_row_call *c, const tile *t, int k, int64_t n,
                        void *acc)
 {

@@ -4,11 +4,11 @@
  * An operand is read directly in its memory if it is dense, or one dense row for all rows, or one
  * value a row, or one number; others are gathered for one block at a time. The result of an
  * instruction on elements is computed in its output's memory if it has one, else in scratch: one
- * tile if a single pass uses it, a whole block if later passes need it. Scratch is used again after
- * its last use. Memory of a block is used again only for elements of the same size: with another
- * size, one tile would overwrite elements of other tiles that are still needed. A value of the row
- * that elements need is read as one number if tiles are parts of rows and the operation has a loop
- * for that; else it is spread over a tile.
+ * tile if a single pass uses it, a whole block if later passes need it. Scratch is reused after the
+ * last read of its value. Memory of a block is reused only for elements of the same size: with
+ * another size, one tile would overwrite elements of other tiles that are still needed. A value of
+ * the row that elements need is read as one number if tiles are parts of rows and the operation has
+ * a loop for that; else it is spread over a tile.
  */
 #include "cpu_parallel.h"
 #include "cpu_row.h"

@@ -22,8 +22,8 @@ static int pair_kind(const fx_instr *ins)
                                       : NONE;
 }
 
-/* Not a negation: c + (−a) is c − a, and derivatives are built in that form. A negation is often
- * the second, as in exp(−x²). */
+/* A negation is never the first: c + (−a) would be the usual case, and derivatives are built as c −
+ * a instead. It is often the second, as in exp(−x²). */
 static bool can_be_first(const fx_instr *ins)
 {
     return pair_kind(ins) >= 0 && pair_kind(ins) < FXI_PAIR_FIRSTS;
@@ -77,7 +77,8 @@ static fxi_cpu_task make_task(const fx_instr *instr, int nin, int k, int first)
     }
     t.from = instr[k].nsrc == 2 && instr[k].src[1] == nin + first;
     memcpy(t.reads, t.first->src, 2);
-    /* A negation has no other operand, and its loop reads none. */
+    /* A negation has no other operand. Its loop reads a value at s[2] all the same, and does not
+     * use it. */
     t.reads[2] = instr[k].nsrc == 2 ? instr[k].src[!t.from] : t.reads[0];
     t.nreads = 3;
     return t;
