@@ -335,8 +335,8 @@ static void settle(const fxi_gpu_builder *b, reduction *r, uint32_t axes)
     r->neighbours = packs.neighbours;
     choose_columns(b, r);
     divide(b, r);
-    /* Vectors give fewer groups. A second launch, which joins pieces, takes longer than a small
-     * reduction gains. */
+    /* Vectors give fewer groups, so terms are cut into pieces. The second launch, which joins the
+     * pieces, takes longer than a small reduction gains by vectors. */
     if (r->several && r->pieces > 1 && r->results * r->terms < SMALL) {
         r->several = 0;
         r->elements = packs.elements;
@@ -459,7 +459,7 @@ static void say_reductions(fxi_gpu_builder *b, const reduction *r, int count, bo
             fxi_gpu_say_choice(b, count, "b%d", k, own);
         fxi_gpu_say(b, ";\n");
     }
-    /* Each reduction has one piece, so this is not used. */
+    /* Each reduction has one piece, so `partial` is not used. */
     fxi_gpu_say(b, "FX_GLOBAL fx_acc0 *partial = (FX_GLOBAL fx_acc0 *)y;\n");
     b->own = "from + ";
     fxi_gpu_set(b, "own", b->own);

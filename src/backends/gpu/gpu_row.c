@@ -70,8 +70,8 @@ static bool is_cheap(const fxi_gpu_rows *r, const fx_instr *ins)
     return ins->op == FX_OP_CAST && ins->src[0] < r->step->nin && fxi_gpu_size(ins->from) == 2;
 }
 
-/* Does a pass compute instruction k for the elements? Not if an earlier pass has, whose result is
- * kept. */
+/* Does a pass compute instruction k for the elements? Not if an earlier pass has computed it and
+ * its result is kept. */
 static bool computes(const fxi_gpu_rows *r, int pass, const bool *needed, int k)
 {
     const int reg = r->step->nin + k, first = r->first_pass[reg];

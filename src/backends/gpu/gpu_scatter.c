@@ -5,7 +5,8 @@
  * target, in whatever order the elements arrive: sums by the device's atomic addition, where it has
  * one for the type, anything else with compare and swap. Sums of reals then differ in their last
  * bits from run to run. Elements of 8 and 16 bits are folded as 32-bit ones in work space and
- * rounded once. Devices without 64-bit atomics always search for 64-bit types.
+ * rounded once. If the type has 64 bits and the device has no 64-bit atomics, each element of the
+ * output always searches.
  */
 #include "gpu_text.h"
 
@@ -19,7 +20,7 @@ static int folded_type(int dtype)
     return half ? FX_DTYPE_F32 : dtype == FX_DTYPE_U8 ? FX_DTYPE_I32 : dtype;
 }
 
-/* The array in which it is folded: the output itself, or work space. */
+/* The array into which elements are folded: the output itself, or work space. */
 typedef struct target {
     int dtype; /* folded */
     fxi_gpu_buffer_ref buffer;

@@ -115,7 +115,7 @@ static fxi_gpu_whole *new_whole(const fx_host *host, const fx_plan *plan)
     return w;
 }
 
-/* Parts that are too short are launched with the steps around them. */
+/* Parts that are too short are launched step by step. */
 static void count_launches(fxi_gpu_whole *w)
 {
     for (int32_t k = 0; k < w->nparts; k++) {

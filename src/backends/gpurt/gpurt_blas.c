@@ -75,8 +75,8 @@ static bool widen(const fxi_rt_device *d, fxi_gpu_product *p)
            copied * 2 <= d->memory / 16;
 }
 
-/* The part of a copy that is written or read: all of a factor's, which ends in zeros; of the
- * result's only what the step needs. */
+/* The part of a copy that is written or read: of a factor all, with zeros in the added elements; of
+ * the result only what the step needs. */
 static fxi_gpu_matrix wide_of(fxi_gpu_product *p, int which)
 {
     const extent e = extent_of(p, which);

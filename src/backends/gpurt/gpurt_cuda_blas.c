@@ -232,7 +232,7 @@ static const fxi_gpu_routine routine = {.run = run, .release = release, .capture
 
 static void add(fxi_gpu_builder *b, product *p)
 {
-    /* Copies, because a failure frees the state. */
+    /* Copies, because fxi_gpu_add_routine frees the state if it fails. */
     fxi_gpu_product of = p->of;
     const int64_t bytes = (int64_t)p->work;
     const int work = BIAS + of.bias;

@@ -107,8 +107,7 @@ static void drop(fx_device *device, void *recording)
     fxi_rt.ExecDestroy(recording);
 }
 
-/* ---- branches -----------------------------------------------------------------------------------
- */
+/* ---- branches -------------------------------------------------------------------------------- */
 
 static fx_status branch(fx_device *device, int32_t branch)
 {

@@ -187,7 +187,7 @@ bool fxi_rt_blas_product(fxi_gpu_builder *b, const fxi_gpu_product *of)
         release(b->device, p);
         return false;
     }
-    /* Copies, because a failure frees the state. */
+    /* Copies, because fxi_gpu_add_routine frees the state if it fails. */
     fxi_gpu_product at = p->of;
     const int64_t bytes = (int64_t)p->work;
     fxi_rt_blas_before(b, &at);

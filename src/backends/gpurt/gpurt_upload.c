@@ -20,10 +20,11 @@
  * two are copied to the device while two are copied to their final addresses. */
 enum { HALVES = 2, HALF = 1 << 20, SHORT = HALF / 4, PIECES = 4, PIECE = 4 << 20 };
 
-/* Pinned memory, and the event after which it may be used again. */
+/* Pinned memory, for pieces also memory of the device, and the event after which both may be used
+ * again. */
 typedef struct staging_buffer {
     char *host;
-    void *device; /* of pieces */
+    void *device; /* NULL in halves */
     fxi_rt_event free;
     bool busy; /* `free` was recorded */
 } staging_buffer;

@@ -1,9 +1,9 @@
 /* metal_product.c: large matrix products of Float32 by Metal Performance Shaders (MPS), Apple's
  * library, where it is faster than cflux's kernel.
  *
- * MPS has matrices of rows, so it computes Cᵀ = op(B)ᵀ·op(A)ᵀ: a matrix whose columns are dense is
- * the same memory as its transpose with dense rows. Products of Float16 stay with cflux's kernel,
- * which adds in Float32: Apple does not say in which type MPS adds.
+ * MPS stores matrices by rows, so it computes Cᵀ = op(B)ᵀ·op(A)ᵀ: a matrix whose columns are dense
+ * is the same memory as its transpose with dense rows. Products of Float16 stay with cflux's
+ * kernel, which adds in Float32: Apple does not say in which type MPS adds.
  */
 #include "metal.h"
 

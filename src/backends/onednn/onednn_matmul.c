@@ -1,8 +1,9 @@
 /* onednn_matmul.c: matrix products with oneDNN, batched.
  *
- * oneDNN's last axis is the fastest, so our column-major C = A·B is Cᵀ = Bᵀ·Aᵀ to it: its source is
- * Bᵀ, its weights are Aᵀ, and transposes are strides. The product is divided along one axis of C,
- * the last batch axis or else the longer side, into parts of one size and a shorter last one.
+ * oneDNN's last axis is the fastest, so for oneDNN our column-major C = A·B is Cᵀ = Bᵀ·Aᵀ: its
+ * source is Bᵀ, its weights are Aᵀ, and a transpose is another order of strides. The product is
+ * divided along one axis of C, the last batch axis or else the longer side, into parts of one size
+ * and a shorter last one.
  */
 #include "onednn.h"
 #include "strided.h"

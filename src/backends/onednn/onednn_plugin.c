@@ -98,8 +98,8 @@ fx_status fxi_primitive_create(fxi_primitive *p, dnnl_primitive_desc_t pd)
     const char *name = "";
     *p = (fxi_primitive){.pd = pd};
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    /* Its reference code ("ref") is slow, and its convolutions by unfolding ("gemm:jit") are no
-     * faster than the CPU backend's own. */
+    /* oneDNN's reference code ("ref") is slow, and its convolutions by unfolding ("gemm:jit") are
+     * no faster than the CPU backend's own. */
     const bool slow = strncmp(name, "ref", 3) == 0 || strstr(name, "gemm:jit");
     const fx_status status =
         slow ? FX_STATUS_UNSUPPORTED : fxi_onednn_status(dnnl_primitive_create(&p->call, pd));

@@ -82,7 +82,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++) \
         FX_UNROLL for (fx_u32 y = 0; y < n; y++) \
             FX_UNROLL for (fx_u32 i = 0; i < 4; i++) sum[m][y][i] = 0;
-// Two cells of each left side, from column `at` on, plus the products with 16 rows of a tile.
+// Adds the products with 16 rows of a tile to two cells of each left side, from number `at` on.
 #define PRODUCT(sum, at, left, n, aim) \
     FX_UNROLL for (fx_u32 d = 0; d < n / 16; d++) { \
         fx_u32 right[4]; \
@@ -90,7 +90,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_UNROLL for (fx_u32 m = 0; m < CELLS; m++) { \
             FX_MMA(@name@, sum[m][at], left[m][d], right); \
             FX_MMA(@name@, sum[m][(at) + 1], left[m][d], right + 2); } }
-// All columns plus the products with 16 rows of a tile, which are the terms.
+// Adds the products with 16 rows of a tile, which are the terms, to all columns.
 #define PRODUCT_ACROSS(sum, left, n, aim) \
     FX_UNROLL for (fx_u32 d = 0; d < n / 16; d++) { \
         fx_u32 right[4]; \
@@ -116,8 +116,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
 #else
 #define UNSEEN(key, query) 0
 #endif
-// Does the warp's tile of keys end after the last key, or after its first query? Then a key `c` of
-// the tile may be hidden from the query `r` of the warp.
+// May a key `c` of the tile be hidden from the query `r` of the warp? By a mask, or because the tile
+// ends after the last key or, if causal, after the warp's first query.
 #define MASKED (MASK || at + TILE > KEYS || (CAUSAL && at + TILE > own + 1))
 #define SEEN \
     const fx_i32 seen = (fx_i32)(KEYS - at) - (fx_i32)(lane % 4 * 2); \
@@ -369,8 +369,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_BARRIER;
         if (at + TILE < QUERIES) FETCH_BOTH(STAGE - read, at + TILE)
         if (!CAUSAL || at + TILE > own) {
-// A query is hidden from a later key, and α of a query beyond the end is 0: with an infinite key it
-// would be NaN.
+// A key is hidden from earlier queries, and α of a query beyond the end is 0: an infinite key would
+// make it NaN.
         const fx_i32 masked = at + TILE > QUERIES || (CAUSAL && at < own + CELLS * 16);
         const fx_i32 end = (fx_i32)(QUERIES - at) - (fx_i32)(lane % 4 * 2);
         const fx_i32 later = CAUSAL ? (fx_i32)(own - at) + (fx_i32)(lane / 4) - (fx_i32)(lane % 4 * 2) : -TILE - ROWS;

@@ -1,9 +1,9 @@
 // Convolution and its gradients with many channels, by tiles: see gpu_conv.c. The names of the
 // parameters are those of conv.cl.
 
-// A group computes a tile of BM rows and BN columns, BK terms in each round, whose factors are in
-// local memory twice: the next ones are loaded while the products of the present ones are added. A
-// work-item has quads of rows and quads of columns, which it loads as vectors. PAD spreads what
+// A group computes a tile of BM rows and BN columns, BK terms in each round. Local memory holds the
+// factors of two rounds: the next ones are loaded while the products of the present ones are added.
+// A work-item has quads of rows and quads of columns, which it loads as vectors. PAD spreads what
 // neighbouring work-items write over the banks.
 //
 // A position in the source is one word with a field for each axis, PLACE, so that one addition and

@@ -49,7 +49,7 @@ FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; if (BETTER(x, 
 FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { if (BETTER(b.s, a.s) || IS_NAN(b.s)) a.s = b.s; return a; }
 FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return a.s; }
 
-// Squared deviations: the count, the mean in two parts, and the sum around the mean.
+// Squared deviations: the count, the mean in two parts, and the sum of squares around the mean.
 //// fold_deviations
 typedef struct { A n, mean, low, m2; } fx_acc@n@;
 FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.n = 0; a.mean = 0; a.low = 0; a.m2 = 0; return a; }

@@ -1,5 +1,6 @@
 // HIP, appended to the text cuda_and_hip of cuda.cl: see prelude.cl. Uses built-ins of the compiler
-// and names of the device library, so it needs no header. hipRTC includes one, without a conflict.
+// and names of the device library, so it needs no header. hipRTC includes one by itself, without a
+// conflict.
 //// hip
 typedef fx_u32 fx_v16 __attribute__((vector_size(16), may_alias));
 typedef fx_u32 fx_v8 __attribute__((vector_size(8), may_alias));

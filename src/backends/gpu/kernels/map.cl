@@ -136,7 +136,7 @@ if (i >= length) return;
 const fx_int left = length - i;
 @program@
 
-// Element i along an axis is i / inner mod size.
+// Element i of the output is its index along the axis: i / inner mod size.
 //// iota
 FX_USE(0, @stored@, y)
 for (fx_int each = 0; each < @each@; each++) {

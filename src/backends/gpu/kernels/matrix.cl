@@ -193,9 +193,9 @@
     FX_UNROLL for (fx_u32 y = 0; y < WN / 8; y++)
         FX_UNROLL for (fx_u32 x = 0; x < BM / 32; x++)
             FX_UNROLL for (fx_u32 i = 0; i < 4; i++) sum[y][x][i] = 0;
-// Each side has four parts. In a cell's left side, the second and the third part have the rows from
-// 8 on and the terms from 8 on; in the right side of two cells, they have the terms from 8 on and
-// the second cell.
+// Each side has four parts. In a cell's left side, the second part has the rows from 8 on, the third
+// the terms from 8 on, the fourth both. In the right side of two cells, the second part has the terms
+// from 8 on, the third the second cell, the fourth both.
     AIM(a_aim, 0, BM, A_ACROSS, wm, lane / 8 % 2, lane / 16)
     AIM(b_aim, BYTES(BM), BN, B_ACROSS, wn, lane / 16, lane / 8 % 2)
     fx_u32 left[2][BM / 32][4], right[2][WN / 16][4];

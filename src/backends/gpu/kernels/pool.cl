@@ -2,8 +2,9 @@
 // taps or windows, and the loop over windows or over positions of x. The numbers of a small window
 // are constants in the text, so its loops are unrolled.
 
-// OVER_XS(d, n) divides n, which is not negative, by XS(d), and so on. Along axis 0, OVER_XS divides
-// by the number of packs in a row of x: a work-item over positions has PACK neighbours.
+// OVER_XS(d, n) divides n, which is not negative, by XS(d); OVER_YS, OVER_STRIDE and OVER_DILATION
+// likewise. Along axis 0, OVER_XS divides by the number of packs in a row of x: a work-item over
+// positions has PACK neighbours.
 // SPAN(d): the most windows that contain one position or, along axis 0, a position of one pack.
 // INSIDE(d): no window reaches into the padding along the axis.
 // NaN is larger than every number, and the first of several equal elements stays.
@@ -122,8 +123,8 @@ FX_USE(1, @to@, to)
 @store@
 
 // The gradient of the maximum if the windows are tiles of x: each position is in one window, so the
-// work-item of a window writes all of them, and nothing is noted. It has WINDOWS neighbours along
-// axis 0, whose taps are PACK positions.
+// work-item of a window finds the maximum and writes all positions. It has WINDOWS neighbouring
+// windows along axis 0, whose taps are PACK positions.
 //// pool_tiles
 #define WINDOWS (PACK / TAPS(0))
 FX_USE(0, const STORED, from)

@@ -1,8 +1,8 @@
 // Row steps: see gpu_row.c. Some lanes of a group compute one row.
 //
 // A lane has @packs@ packs of @elements@ elements at a time, the first one from `base` on. The
-// packs of the lanes are side by side (gpu_row_divide.c), in two ways. Whole packs are neighbours in
-// memory, and are moved as vectors if they are aligned (near). In other packs the elements are
+// packs of the lanes are side by side (gpu_row_divide.c). The elements of a whole pack are neighbours
+// in memory, and are moved as vectors if they are aligned (near). In other packs the elements are
 // `gap` apart, so that neighbouring lanes have neighbouring elements. An element that does not exist
 // is loaded as the first one, and not used.
 
@@ -21,11 +21,11 @@ const fx_int gap = @gap@, start = first + lane * @own_elements@;
 @outputs_of_row@
 
 // Division of elements by a value y of the row, in nine instructions. An ordinary division has
-// about fifteen: two of them are slow, and one is a branch. The divisor d is y·g, from 1 to below
-// 2, and z is 1 / d. The quotient q is corrected twice by its remainder, as a correctly rounded
-// division does, so that the result has the same bits. A small x is multiplied by 2⁶⁴, because its
-// remainder would underflow. (The last bit of a denormal quotient may differ, because it is rounded
-// twice.) Zeros, infinite numbers and NaN have no remainder.
+// about fifteen: two of them are slow, and one is a branch. The divisor d is y·g, of size 1 to below
+// 2 unless y is denormal or from 2¹²⁷ on, and z is 1 / d. The quotient q is corrected twice by its
+// remainder, as a correctly rounded division does, so that the result has the same bits. A small x
+// is multiplied by 2⁶⁴, because its remainder would underflow. (The last bit of a denormal quotient
+// may differ, because it is rounded twice.) Zeros, infinite numbers and NaN have no remainder.
 //// rows_division
 typedef struct { fx_f32 y, d, z, g; } fx_divisor;
 FX_FN fx_divisor fx_divide_by(fx_f32 y) {
@@ -81,8 +81,8 @@ const int in = @in@ < count;
 @takes@
 
 // Adds the elements of a lane to an accumulator of squared deviations: first their mean, then the
-// sum around it, which needs one division for all of them. The mean is relative to the first
-// element, so that numbers which differ only in their lowest bits lose nothing.
+// sum of squares around it, which needs one division for all of them. The mean is relative to the
+// first element, so that numbers which differ only in their lowest bits lose nothing.
 //// rows_take_deviations
 {
 const @value@ one = q@reg@[0];

@@ -9,7 +9,7 @@ const fx_int line = FX_GROUP_X * teams + team;
 @walk@
 fx_acc0 carry = fx_none0();
 for (fx_int base = 0; base < P(1); base += lanes) {
-// From the end, elements are taken in reverse.
+// P(2): the sums run from the end, so elements are taken in reverse.
 const fx_int n = base + lane, at = P(2) ? P(1) - 1 - n : n;
 const int live = line < P(0) && n < P(1);
 fx_acc0 a0 = fx_none0();
